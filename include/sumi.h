@@ -1,0 +1,522 @@
+// sumi: images from diffusion transformers, inside your program.
+//
+// sumi runs Z-Image (Turbo and Base) in a host that has something better to do: a game, a paint tool, an engine plug-in. It never blocks a frame, never
+// prints, never ends the process, takes its memory, threads and files from you when you wish, and gives everything back.
+//
+// A complete program. Everything slow is a job: submit it, let it work a little in every frame, look how far it is, fetch the product.
+//
+//     #include <sumi.h>
+//     #include <stdio.h>
+//
+//     int main(void)
+//     {
+//         sumi_engine_desc ed = sumi_engine_defaults();
+//         sumi_engine* engine;
+//         if (sumi_engine_create(&ed, &engine) != SUMI_OK) return 1;
+//
+//         sumi_model_desc md = sumi_model_defaults();
+//         md.path = "models/Z-Image-Turbo";                          // a diffusers folder as released
+//         sumi_job load;
+//         sumi_model* model = NULL;
+//         sumi_submit_model(engine, &md, &load);
+//         sumi_job_wait(engine, load, SUMI_FOREVER);                 // a tool waits; a game polls, see below
+//         if (sumi_fetch_model(engine, load, &model) != SUMI_OK) return 1;
+//
+//         sumi_image_item item = {0};
+//         item.text = "a lighthouse at dusk, ink wash";
+//         item.seed = 7;
+//         sumi_image_desc id = sumi_image_defaults(model, SUMI_PRESET_MODEL);
+//         id.items = &item;
+//         id.item_count = 1;
+//         sumi_job job;
+//         sumi_result result = sumi_submit_images(engine, &id, &job);
+//         while (result == SUMI_OK) {                                 // the host's own frame loop
+//             sumi_engine_update(engine, 4000);                       // about 4 ms of work for this frame
+//             sumi_job_status status = sumi_job_poll(engine, job);
+//             if (status.state >= SUMI_JOB_DONE) break;
+//             printf("%3.0f %%\n", 100.0f * status.progress);         // ... or draw sumi_job_preview()
+//         }
+//         sumi_image image;
+//         if (result == SUMI_OK) result = sumi_fetch_images(engine, job, &image, 1);
+//         if (result == SUMI_OK) fwrite(image.pixels, 1, (size_t)image.row_bytes * image.height, stdout); // RGBA8
+//         else fprintf(stderr, "%s\n", sumi_result_text(result));
+//         sumi_engine_destroy(engine);                                // takes models, jobs and images with it
+//         return result == SUMI_OK ? 0 : 1;
+//     }
+//
+// ---- Rules that hold everywhere ----------------------------------------------------------------------------------------------------------
+//
+// Threads     An engine may be used from any thread, one call at a time. Beside any other call, from any thread, these are safe: sumi_job_poll,
+//             sumi_job_cancel, sumi_job_preview, sumi_engine_get_info. Two engines share nothing and need no coordination. There are no process-wide settings.
+// Blocking    Only sumi_job_wait blocks (with a timeout), and sumi_engine_destroy / sumi_model_close, which let the running slice end.
+// Descs       Every desc is made by its ..._defaults() function, which also sets `cookie`. A desc that was not is refused with
+//             SUMI_DESC_NOT_INITIALIZED. Members added later keep old code valid. Everything a desc points to is copied by submit, unless it says otherwise.
+// Failure     Every failure is a sumi_result; sumi_result_text() says in a sentence what to do. Details (file, tensor, number) go to the engine's log
+//             and, for jobs, to sumi_job_status.message. After any failure the engine still works. Out arguments are written only on SUMI_OK, or zeroed.
+// Strings     UTF-8, zero-terminated. Invalid UTF-8 in a prompt is read as U+FFFD.
+// Sizes       Pictures are width x height pixels, row by row from the top, sRGB. Latents are float32 [item][16][height / 8][width / 8].
+// Same bits   The same inputs give the same bits on the same backend and processor, for any budget, slice size, worker count, preview on or off.
+//
+// Memory-mapped checkpoints: a model's files stay open while the model lives, and must not be cut short by another program meanwhile.
+#ifndef SUMI_H
+#define SUMI_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+#ifndef SUMI_API
+#define SUMI_API // dllexport / visibility when built as a shared library for engine plug-ins
+#endif
+
+#define SUMI_VERSION_MAJOR 0
+#define SUMI_VERSION_MINOR 1
+#define SUMI_VERSION_PATCH 0
+// "0.1.0", of the library that is linked, not of this header.
+SUMI_API const char* sumi_version(void);
+
+#define SUMI_FOREVER UINT32_MAX // timeouts in milliseconds and budgets in microseconds: no limit
+
+// ---- Results: stable numbers, grouped in tens --------------------------------------------------------------------------------------------
+typedef enum sumi_result {
+    SUMI_OK = 0,
+    // the caller
+    SUMI_INVALID_ARGUMENT = 1,      // a value is out of range or NULL where it may not be; the log names the member
+    SUMI_DESC_NOT_INITIALIZED = 2,  // the desc was not made by its ..._defaults() function
+    SUMI_STALE_HANDLE = 3,          // the job was fetched or discarded before, or never existed
+    SUMI_WRONG_STATE = 4,           // the job is not done yet, or is of another kind than this fetch
+    SUMI_QUEUE_FULL = 5,            // job_capacity jobs exist; fetch or discard one
+    SUMI_NOT_SUPPORTED = 6,         // a valid wish that this build, backend or model does not do
+    // memory
+    SUMI_OUT_OF_HOST_MEMORY = 10,   // the allocator returned NULL
+    SUMI_OUT_OF_DEVICE_MEMORY = 11,
+    SUMI_BUDGET_TOO_SMALL = 12,     // memory_budget_bytes cannot hold this job even in its smallest form
+    // files
+    SUMI_FILE_NOT_FOUND = 20,
+    SUMI_FILE_READ_FAILED = 21,
+    SUMI_FILE_TRUNCATED = 22,       // the file ends before its content does
+    SUMI_FILE_MALFORMED = 23,       // the file is not what it says it is
+    // models
+    SUMI_MODEL_UNKNOWN = 30,        // no supported model family in these files
+    SUMI_TENSOR_MISSING = 31,
+    SUMI_TENSOR_MISMATCH = 32,      // a tensor has another shape or type than the model needs
+    SUMI_LORA_NO_MATCH = 33,        // the adapter names layers that this model does not have
+    SUMI_TEXT_INVALID = 34,         // the prompt cannot be encoded
+    // devices
+    SUMI_NO_DEVICE = 40,
+    SUMI_DRIVER_TOO_OLD = 41,
+    SUMI_DEVICE_UNSUPPORTED = 42,
+    SUMI_DEVICE_LOST = 43,
+    // jobs
+    SUMI_CANCELLED = 50,
+    SUMI_TIMEOUT = 51,              // the time of sumi_job_wait is over; the job goes on
+    SUMI_NOT_FINITE = 52,           // NaN or infinity in the picture: never a silent black image
+    SUMI_INTERNAL = 90              // a bug of ours; please report the message
+} sumi_result;
+
+// One sentence that says what to do. Never NULL, static, any thread.
+SUMI_API const char* sumi_result_text(sumi_result result);
+
+// ---- Objects -----------------------------------------------------------------------------------------------------------------------------
+// All belong to the engine they were made with and die with it at the latest.
+typedef struct sumi_engine sumi_engine; // a backend and the host's services
+typedef struct sumi_model sumi_model;   // an opened checkpoint
+typedef struct sumi_prompt sumi_prompt; // an encoded prompt: reusable, savable, so that a shipped game needs no text encoder
+typedef struct sumi_lora sumi_lora;     // a low-rank change of a model, applied per job
+// A job is a value with a generation. {0} is no job; one that ended is refused, never mistaken for a newer one.
+typedef struct sumi_job { uint64_t id; } sumi_job;
+struct CUctx_st;    // the driver's CUcontext and CUstream point to these
+struct CUstream_st;
+
+// ---- The host's services (all members zero mean: the built-in) -----------------------------------------------------------------------------
+
+// Host memory. Called from the threads that call the engine and from worker threads of ours, so both must be thread-safe.
+typedef struct sumi_allocator {
+    void* (*allocate)(size_t bytes, size_t alignment, void* user_data); // alignment: a power of two up to 64; bytes: a multiple of it. NULL: none left
+    void (*release)(void* memory, size_t bytes, void* user_data);       // with the size it was allocated with
+    void* user_data;
+} sumi_allocator;
+
+typedef enum sumi_memory_kind { SUMI_MEMORY_WEIGHTS = 0, SUMI_MEMORY_ARENA = 1, SUMI_MEMORY_IMAGE = 2, SUMI_MEMORY_STAGING = 3 /* pinned host memory */ } sumi_memory_kind;
+// Device memory for GPU backends. Addresses are CUdeviceptr; the engine's context is current during the call.
+typedef struct sumi_device_allocator {
+    uint64_t (*allocate)(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data); // 0 on failure
+    void (*release)(uint64_t address, size_t bytes, sumi_memory_kind kind, void* user_data);
+    void* user_data;
+} sumi_device_allocator;
+
+// Files, to read checkpoints out of the host's archives. Built in: read-only memory maps, so that weights are never copied.
+// All of one model's files stay open while the model lives. A file without `map` is read whole into memory of the allocator.
+typedef struct sumi_files {
+    void* (*open)(const char* path, uint64_t* out_bytes, void* user_data); // NULL: no such file
+    bool (*read)(void* file, uint64_t offset, void* into, size_t bytes, void* user_data);
+    const void* (*map)(void* file, void* user_data); // optional: the whole file in memory, valid until close; NULL: read it
+    void (*close)(void* file, void* user_data);
+    void* user_data;
+} sumi_files;
+
+// The host's job system. sumi asks for loops: run task(begin, end, worker_index, task_context) so that every item of [0, item_count) is covered exactly once, in ranges
+// of at least min_range items (the last may be shorter), on any threads. worker_index is in [0, worker_count) and no two ranges that run at the same time have the
+// same one. `finish` returns when all ranges are done. `begin` may run the whole task before it returns.
+typedef void sumi_task(int32_t begin, int32_t end, int32_t worker_index, void* task_context);
+typedef struct sumi_tasks {
+    int32_t worker_count;
+    void* (*begin)(sumi_task* task, int32_t item_count, int32_t min_range, void* task_context, void* user_data);
+    void (*finish)(void* handle, void* user_data);
+    void* user_data;
+} sumi_tasks;
+
+typedef enum sumi_log_level { SUMI_LOG_ERROR = 0, SUMI_LOG_WARNING = 1, SUMI_LOG_INFO = 2, SUMI_LOG_DEBUG = 3 } sumi_log_level;
+// The library never prints. Without a log, details of refused calls are lost (the result is not). `text` is valid during the call. Any thread that calls the engine.
+typedef struct sumi_log {
+    void (*write)(sumi_log_level level, sumi_result result, const char* text, void* user_data);
+    void* user_data;
+} sumi_log;
+
+// ---- Engine ------------------------------------------------------------------------------------------------------------------------------
+typedef enum sumi_backend {
+    SUMI_BACKEND_AUTO = 0, // a GPU when this build and machine have one, the processor otherwise
+    SUMI_BACKEND_CPU = 1,  // float32 arithmetic: the reference
+    SUMI_BACKEND_CUDA = 2  // SUMI_NOT_SUPPORTED in this version
+} sumi_backend;
+
+typedef enum sumi_pump {
+    SUMI_PUMP_UPDATE = 0, // work advances inside sumi_engine_update and sumi_job_wait, on the calling thread (and the tasks or threads asked for)
+    SUMI_PUMP_THREAD = 1  // one low-priority thread of ours advances the work; sumi_engine_update is then a no-op
+} sumi_pump;
+
+typedef struct sumi_engine_desc {
+    sumi_backend backend;
+    struct {                          // for the CUDA backend; anything but the defaults is SUMI_NOT_SUPPORTED on others
+        int32_t ordinal;              // -1: the first device
+        const uint8_t* uuid;          // 16 bytes, or NULL
+        const uint8_t* luid;          // 8 bytes (Direct3D 12), or NULL
+        struct CUctx_st* context;     // NULL: the device's primary context
+        struct CUstream_st* stream;   // NULL: a lowest-priority non-blocking stream of ours
+    } cuda;
+    sumi_allocator allocator;
+    sumi_device_allocator device_allocator;
+    sumi_files files;
+    sumi_tasks tasks;                 // CPU backend: loops run here
+    sumi_log log;
+    sumi_pump pump;
+    int32_t job_capacity;             // jobs that may exist at once, 1..4096; their slots are allocated at creation
+    uint32_t max_slice_us;            // no piece of work is predicted longer than this many microseconds; 0: whole ops. Smaller slices cost throughput
+    uint64_t memory_budget_bytes;     // most memory for one job's intermediate values (CPU) / everything on the device (GPU); 0: no limit. Short budgets tile the VAE
+    int32_t cpu_thread_count;         // CPU backend without tasks: threads that work on a loop, the caller included. 1: no hidden thread (default); 0: every core
+    uint32_t cookie;                  // set by sumi_engine_defaults(), leave alone
+} sumi_engine_desc;
+
+// AUTO backend, built-in services, PUMP_UPDATE, 16 jobs, slices of 2 ms, no memory limit, one thread.
+SUMI_API sumi_engine_desc sumi_engine_defaults(void);
+
+// Makes an engine. Blocks for a few milliseconds. On failure *out_engine is NULL and nothing is left behind.
+// SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_OUT_OF_HOST_MEMORY; SUMI_NOT_SUPPORTED for a backend, or services of one, that this build lacks.
+SUMI_API sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_engine);
+
+// Cancels jobs, waits for the running slice, frees everything the engine still holds: jobs, models, prompts, adapters, images. Accepts NULL.
+SUMI_API void sumi_engine_destroy(sumi_engine* engine);
+
+// Advances jobs by about budget_us microseconds of work: slices are run while their predicted time still fits, at least one slice per call unless budget_us is 0
+// (a pause). SUMI_FOREVER works until no job has anything left to do. Changing the budget every frame is fine; it never changes results. On the CPU backend the
+// work happens inside this call.
+SUMI_API void sumi_engine_update(sumi_engine* engine, uint32_t budget_us);
+
+// Changes memory_budget_bytes while alive; takes effect for jobs that start later, and gives idle memory above it back at once.
+SUMI_API sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes);
+
+typedef struct sumi_engine_info {
+    const char* backend;              // "cpu"
+    const char* device;               // "x86-64 AVX-512, 2 threads"; valid while the engine lives
+    int32_t compute_capability;       // 90 for 9.0; 0 on the CPU
+    int32_t driver_version;           // 0 on the CPU
+    uint64_t device_bytes;            // memory of the device; 0: unknown
+    uint64_t held_bytes[4];           // by sumi_memory_kind, now. CPU backend: WEIGHTS are bytes of mapped files
+    uint64_t host_bytes;              // everything held from the allocator, now
+    uint64_t host_peak_bytes;         // the most ever held
+    uint64_t allocation_count;        // allocations ever made; a warmed-up job does not change it
+    int32_t job_count;                // slots in use
+    bool has_cublaslt;
+} sumi_engine_info;
+SUMI_API sumi_engine_info sumi_engine_get_info(const sumi_engine* engine);
+
+// ---- Jobs --------------------------------------------------------------------------------------------------------------------------------
+// Jobs run one after the other, higher priority first, then in the order of submission. Every job is ended by its fetch (also when it failed or was
+// cancelled: the fetch returns its result and frees the slot) or by sumi_job_discard.
+typedef enum sumi_job_state {
+    SUMI_JOB_NONE = 0,       // no such job: stale or {0}
+    SUMI_JOB_QUEUED = 1,
+    SUMI_JOB_RUNNING = 2,
+    SUMI_JOB_DONE = 3,       // states from here on are final; fetch it
+    SUMI_JOB_FAILED = 4,
+    SUMI_JOB_CANCELLED = 5
+} sumi_job_state;
+
+typedef enum sumi_stage {
+    SUMI_STAGE_WAIT = 0,     // queued
+    SUMI_STAGE_LOAD = 1,     // reading a model or adapter
+    SUMI_STAGE_PREPARE = 2,  // writing the plan, tables, noise
+    SUMI_STAGE_TEXT = 3,     // text encoder
+    SUMI_STAGE_IMAGE = 4,    // VAE encoder
+    SUMI_STAGE_DENOISE = 5,
+    SUMI_STAGE_DECODE = 6,   // VAE decoder
+    SUMI_STAGE_TRANSFER = 7  // conversion and copy to where the picture goes
+} sumi_stage;
+
+typedef struct sumi_job_status {
+    sumi_job_state state;
+    sumi_stage stage;
+    int32_t step, step_count;    // denoising steps done and in all; 0 for other jobs
+    float progress;              // 0..1, never falls; 1 only when done
+    float seconds_left;          // of work, as predicted from the speed so far; negative: not known yet
+    uint32_t preview_version;    // grows with each new preview
+    sumi_result result;          // of a final state; SUMI_OK before
+    const char* message;         // details of a failure, "" otherwise; valid until the job is fetched or discarded
+    float stage_seconds[8];      // work time so far, by sumi_stage
+} sumi_job_status;
+
+// A snapshot. Never blocks, any thread, beside any other call. A stale job has state SUMI_JOB_NONE and result SUMI_STALE_HANDLE.
+SUMI_API sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job);
+// Asks for the end: takes effect within one slice, at any stage; the state is then CANCELLED and the model usable as before. Any thread; accepts stale jobs.
+SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
+// Returns when the job is in a final state, or SUMI_TIMEOUT. With SUMI_PUMP_UPDATE the calling thread does the work (of this job and of those before it).
+// SUMI_OK means final, not successful: fetch tells.
+SUMI_API sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms);
+// Ends a job of any state without fetching: cancels it and frees its slot as soon as its slice is over. Accepts stale jobs.
+SUMI_API void sumi_job_discard(sumi_engine* engine, sumi_job job);
+
+// ---- Models ------------------------------------------------------------------------------------------------------------------------------
+typedef enum sumi_weight_format {
+    SUMI_WEIGHTS_AUTO = 0,      // what the backend likes best
+    SUMI_WEIGHTS_BF16 = 1,      // GPU backends; the CPU backend reads every format where it lies and refuses this with SUMI_NOT_SUPPORTED
+    SUMI_WEIGHTS_FP8 = 2,       // likewise
+    SUMI_WEIGHTS_AS_STORED = 3
+} sumi_weight_format;
+
+typedef struct sumi_model_desc {
+    const char* path;              // a diffusers folder (model_index.json, transformer/, text_encoder/, tokenizer/, vae/, scheduler/), or a single
+                                   // safetensors or GGUF file; told by content. May be NULL when the parts below say all
+    const char* transformer_path;  // folder or file that overrides or completes what `path` holds; NULL: from path
+    const char* text_encoder_path;
+    const char* tokenizer_path;    // a tokenizer.json or the folder it is in
+    const char* vae_path;
+    sumi_weight_format weights;
+    bool without_text_encoder;     // only encoded prompts will be used: text encoder and tokenizer are not opened
+    bool without_vae_encoder;      // no image inputs will be used
+    int32_t priority;              // higher first
+    uint32_t cookie;
+} sumi_model_desc;
+
+typedef struct sumi_model_info {
+    const char* family;            // "z-image"
+    const char* variant;           // "turbo" or "base" (told by the scheduler's shift); valid while the model lives
+    bool takes_references;         // edit models
+    bool uses_guidance;            // the authors' settings use guidance
+    bool has_text_encoder, has_vae_encoder;
+    int32_t size_multiple;         // of width and height, in pixels
+    int32_t max_size;              // most pixels along one side
+    int32_t latent_channels;
+    int32_t max_prompt_tokens;     // longer prompts are cut, as the reference does
+    uint64_t weight_bytes;         // in the files, of the parts in use
+} sumi_model_info;
+
+SUMI_API sumi_model_desc sumi_model_defaults(void);
+// Opens a checkpoint: a job of stage LOAD. Reads headers and the tokenizer, checks every tensor's shape; weights stay in their mapped files.
+// Failures arrive through the job: SUMI_FILE_*, SUMI_MODEL_UNKNOWN, SUMI_TENSOR_MISSING, SUMI_TENSOR_MISMATCH, SUMI_OUT_OF_HOST_MEMORY, SUMI_NOT_SUPPORTED.
+SUMI_API sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job);
+SUMI_API sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out_model);
+SUMI_API sumi_model_info sumi_model_get_info(const sumi_model* model); // accepts NULL: all zero, empty texts
+// Cancels the jobs that use the model, waits for the running slice, closes the files. Accepts NULL. Prompts and adapters made with it stay valid for
+// another model of the same checkpoint.
+SUMI_API void sumi_model_close(sumi_model* model);
+
+// ---- Pictures that come in -----------------------------------------------------------------------------------------------------------------
+typedef struct sumi_pixels {
+    const void* data;        // 8-bit sRGB rows from the top
+    int32_t width, height;   // pixels
+    int32_t row_bytes;       // distance of rows; 0: width * channel_count
+    int32_t channel_count;   // 1 grey, 3 RGB, 4 RGBA (alpha is ignored)
+} sumi_pixels;
+
+// ---- Prompts -----------------------------------------------------------------------------------------------------------------------------
+typedef struct sumi_prompt_desc {
+    sumi_model* model;
+    const char* text;
+    const sumi_pixels* references; // edit models; SUMI_NOT_SUPPORTED on others
+    int32_t reference_count;
+    int32_t priority;
+    uint32_t cookie;
+} sumi_prompt_desc;
+
+SUMI_API sumi_prompt_desc sumi_prompt_defaults(sumi_model* model);
+// Encodes a text once, for many images. SUMI_NOT_SUPPORTED when the model has no text encoder.
+SUMI_API sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job);
+SUMI_API sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt);
+typedef struct sumi_prompt_info { int32_t token_count, width; const float* features; /* [token_count][width], valid while the prompt lives */ } sumi_prompt_info;
+SUMI_API sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt);
+// Bytes to ship with a game: returns how many are needed and writes them when capacity suffices (into may be NULL with capacity 0). A safetensors image: portable between machines.
+SUMI_API size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t capacity);
+// The reverse, at once. SUMI_FILE_MALFORMED, SUMI_FILE_TRUNCATED; SUMI_TENSOR_MISMATCH when it was encoded for another family or width.
+SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_t bytes, sumi_prompt** out_prompt);
+SUMI_API void sumi_prompt_release(sumi_prompt* prompt); // accepts NULL; jobs that were submitted with it have their copy
+
+// ---- LoRA --------------------------------------------------------------------------------------------------------------------------------
+// Adapters in PEFT, ComfyUI and kohya naming, alpha included (W' = W + scale * alpha / rank * up down). Every key must match a layer of the model, or SUMI_LORA_NO_MATCH.
+// They are applied per job, without touching or reloading the model; several add up.
+typedef struct sumi_lora_desc { sumi_model* model; const char* path; int32_t priority; uint32_t cookie; } sumi_lora_desc;
+SUMI_API sumi_lora_desc sumi_lora_defaults(sumi_model* model);
+SUMI_API sumi_result sumi_submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job* out_job);
+SUMI_API sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_lora);
+SUMI_API void sumi_lora_release(sumi_lora* lora); // accepts NULL; cancels jobs that use it, waits for the running slice
+typedef struct sumi_lora_use { const sumi_lora* lora; float scale; /* 1: as trained; may be negative */ } sumi_lora_use;
+
+// ---- Images ------------------------------------------------------------------------------------------------------------------------------
+typedef enum sumi_preset {
+    SUMI_PRESET_MODEL = 0,    // what the model's authors say (Turbo: 1024 x 1024, 8 steps, no guidance; Base: 50 steps, guidance 4)
+    SUMI_PRESET_PREVIEW = 1,  // 768 x 768, few steps
+    SUMI_PRESET_STANDARD = 2, // 1024 x 1024
+    SUMI_PRESET_QUALITY = 3
+} sumi_preset;
+
+typedef enum sumi_solver {
+    SUMI_SOLVER_EULER = 0,    // diffusers FlowMatchEulerDiscreteScheduler
+    SUMI_SOLVER_HEUN = 1,     // second order, two network runs per step (one in the last)
+    SUMI_SOLVER_MIDPOINT = 2, // second order, two network runs per step
+    SUMI_SOLVER_DPMPP_2M = 3  // second order, multistep, one network run per step (Lu et al. 2022)
+} sumi_solver;
+
+typedef enum sumi_noise {
+    SUMI_NOISE_TORCH_CPU = 0,  // the numbers of torch.Generator("cpu").manual_seed(seed), float32, bit for bit
+    SUMI_NOISE_TORCH_CUDA = 1, // those of torch.Generator("cuda") on a card of noise_multiprocessors, within 1.2e-6
+    SUMI_NOISE_GIVEN = 2       // noise_values
+} sumi_noise;
+
+typedef enum sumi_posterior { SUMI_POSTERIOR_SAMPLE = 0 /* as the reference: draws noise before the main noise */, SUMI_POSTERIOR_MODE = 1 } sumi_posterior;
+
+typedef enum sumi_format { SUMI_FORMAT_RGBA8 = 0 /* alpha 255 */, SUMI_FORMAT_RGB8 = 1, SUMI_FORMAT_RGB32F = 2 /* 0..1, not clamped */ } sumi_format;
+
+// Where a picture goes. All zero: memory of ours in RGBA8, released with sumi_images_release.
+typedef struct sumi_target {
+    sumi_format format;
+    void* host_memory;              // height rows, written when the job is fetched, not before
+    int32_t row_bytes;              // of host_memory; 0: tightly packed
+    uint64_t device_address;        // linear device memory of the engine's context: SUMI_NOT_SUPPORTED on the CPU backend
+    struct sumi_external* external; // an imported OpenGL / Vulkan / D3D12 image: SUMI_NOT_SUPPORTED on the CPU backend
+} sumi_target;
+
+// One picture of a batch.
+typedef struct sumi_image_item {
+    const char* text;                   // or
+    const sumi_prompt* prompt;          // encoded before; exactly one of the two
+    const char* negative_text;          // with guidance: what to move away from; both NULL: the empty text
+    const sumi_prompt* negative_prompt;
+    uint64_t seed;
+} sumi_image_item;
+
+typedef struct sumi_image_desc {
+    sumi_model* model;
+    const sumi_image_item* items;       // a batch shares everything below
+    int32_t item_count;                 // 1..64
+    int32_t width, height;              // pixels, multiples of sumi_model_info.size_multiple
+    int32_t step_count;                 // 1..1000
+    float guidance;                     // pred = positive + guidance * (positive - negative); 0: one network run per step. Classic CFG scale = 1 + guidance
+    float guidance_begin, guidance_end; // guidance is on while begin <= 1 - sigma <= end (end is the reference's cfg_truncation)
+    float guidance_norm_limit;          // 0: off; otherwise the guided prediction's norm is at most this times the positive one's (cfg_normalization: 1)
+    sumi_solver solver;
+    float shift;                        // of the sigma schedule; 0: the model's own
+    const float* sigmas;                // a schedule of the caller's: step_count + 1 falling values in [0, 1]; NULL: from shift
+    sumi_noise noise;
+    int32_t noise_multiprocessors;      // of the card whose numbers SUMI_NOISE_TORCH_CUDA reproduces: 132 for H100 and H200 (default), 108 A100, 128 RTX 4090
+    int32_t noise_threads_per_multiprocessor; // 2048; 1536 on compute capability 8.6, 8.9, 12.0
+    const float* noise_values;          // [item][channel][height / 8][width / 8] for SUMI_NOISE_GIVEN
+    const sumi_pixels* start_image;     // image to image: resized to width x height
+    const float* start_latents;         // or its latents [channel][height / 8][width / 8], from sumi_fetch_latents
+    sumi_posterior start_posterior;     // how start_image's latents are taken
+    const float* start_noise_values;    // [channel][height / 8][width / 8]: the sample's noise, instead of the generator's; NULL: the generator's
+    const sumi_pixels* mask;            // inpainting: white is repainted, black stays; needs start_image or start_latents
+    float strength;                     // 0..1: how far the start is noised; the last strength * step_count steps are run
+    const sumi_pixels* references;      // edit models; SUMI_NOT_SUPPORTED on others
+    int32_t reference_count;
+    const sumi_lora_use* loras;
+    int32_t lora_count;                 // 0..16
+    uint32_t deadline_ms;               // 0: none. Otherwise step_count is lowered, if needed, so that the job's work fits, by the speed measured so far
+    int32_t preview_every;              // a preview after every n-th step; 0: none. Never changes the picture
+    int32_t priority;                   // higher first
+    const sumi_target* targets;         // one per item; NULL: memory of ours in RGBA8
+    bool profile;                       // keep a table of ops for sumi_job_profile; slices are then whole ops
+    uint32_t cookie;
+} sumi_image_desc;
+
+// The preset's values for this model; Turbo has strength 0.6 ready for image to image, inpainting wants 1.0. model NULL: a desc that submit refuses.
+SUMI_API sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset);
+
+typedef struct sumi_memory {
+    uint64_t weights;   // bytes of weights in use
+    uint64_t arena;     // intermediate values
+    uint64_t staging;   // packing buffers (CPU), pinned memory (GPU)
+    uint64_t images;    // the products
+    uint64_t host;      // the plan and its tables, at most
+    bool tiles_vae;     // the memory budget makes the VAE run in tiles
+} sumi_memory;
+// Exact arena, staging and image bytes of such a job, before anything of it is allocated (the answer is computed on a plan that is thrown away). Same checks as submit.
+SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out_memory);
+
+// Starts a batch of pictures and returns at once; copies all it needs. Fails only if the work could not start: SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED,
+// SUMI_QUEUE_FULL, SUMI_NOT_SUPPORTED, SUMI_OUT_OF_HOST_MEMORY. Later failures arrive through sumi_job_poll and the fetch.
+SUMI_API sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc, sumi_job* out_job);
+
+typedef struct sumi_image {
+    const void* pixels;           // rows from the top
+    int32_t width, height, row_bytes;
+    sumi_format format;
+    uint64_t seed;
+    int32_t step_count;           // what was run: deadlines may have lowered it
+    uint64_t handle;              // for sumi_images_release
+} sumi_image;
+// Ends the job. Pictures go to their targets, or to memory of ours that lives until sumi_images_release. Writes item_count images; capacity below that is
+// SUMI_INVALID_ARGUMENT and ends nothing. A failed or cancelled job returns its result and is ended too. SUMI_WRONG_STATE while it runs.
+SUMI_API sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity);
+SUMI_API void sumi_images_release(sumi_engine* engine, sumi_image* images, int32_t count); // accepts NULL and targets of the host; zeroes them
+
+// The newest preview of an item: RGBA8 at an eighth of the size, by linear factors from the running estimate of the clean latents. Any thread, never blocks on work.
+// Copies into `into` (capacity in bytes, (width / 8) * (height / 8) * 4 needed). SUMI_WRONG_STATE: none yet.
+SUMI_API sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into, size_t capacity, sumi_image* out_image);
+
+// The final latents of a finished image job, before it is fetched: float32 [channel][height / 8][width / 8] of one item. Returns SUMI_INVALID_ARGUMENT when capacity
+// (in floats) is too small.
+SUMI_API sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job job, int32_t item, float* into, size_t capacity);
+
+// ---- Image encoding ------------------------------------------------------------------------------------------------------------------------
+typedef struct sumi_encode_desc {
+    sumi_model* model;
+    const sumi_pixels* image;         // resized to width x height (Lanczos, as Pillow)
+    int32_t width, height;
+    sumi_posterior posterior;         // MODE by default: no noise
+    uint64_t seed;                    // of a sample
+    const float* noise_values;        // [channel][height / 8][width / 8]: the sample's noise given, or NULL
+    int32_t priority;
+    uint32_t cookie;
+} sumi_encode_desc;
+SUMI_API sumi_encode_desc sumi_encode_defaults(sumi_model* model);
+// Latents of a picture, to start many image jobs from. SUMI_NOT_SUPPORTED without a VAE encoder.
+SUMI_API sumi_result sumi_submit_encode(sumi_engine* engine, const sumi_encode_desc* desc, sumi_job* out_job);
+// Ends the job; writes channel * (height / 8) * (width / 8) floats, scaled as the transformer takes them. A too small capacity is SUMI_INVALID_ARGUMENT and ends nothing.
+SUMI_API sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job job, float* into, size_t capacity);
+
+// ---- Experimental: may change between minor versions ---------------------------------------------------------------------------------------
+
+// One kind of op in one stage: what it cost. Ops of the same name in different layers are summed.
+typedef struct sumi_profile_row {
+    char name[48];           // "denoise attention.qkv"
+    int32_t count;           // times it ran
+    double seconds;
+    double flops, bytes;     // of all runs; bytes that must move at least
+} sumi_profile_row;
+// The table of a finished image job submitted with `profile`, before it is fetched. Returns the number of rows there are; writes at most capacity, most time first.
+SUMI_API int32_t sumi_job_profile(const sumi_engine* engine, sumi_job job, sumi_profile_row* rows, int32_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

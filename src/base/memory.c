@@ -1,0 +1,122 @@
+#include "base/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+// In front of every block, one alignment unit wide so that the block stays aligned.
+typedef struct block_header {
+    uint64_t bytes; // of the whole allocation, this header included
+} block_header;
+
+static void* allocate_from_c(size_t bytes, size_t alignment, void* user_data)
+{
+    (void)user_data;
+    return aligned_alloc(alignment, bytes);
+}
+
+static void release_to_c(void* memory, size_t bytes, void* user_data)
+{
+    (void)bytes;
+    (void)user_data;
+    free(memory);
+}
+
+void sumi_heap_init(sumi_heap* heap, const sumi_allocator* allocator)
+{
+    memset(heap, 0, sizeof *heap);
+    if (allocator != NULL && allocator->allocate != NULL) {
+        heap->allocator = *allocator;
+    } else {
+        heap->allocator = (sumi_allocator){allocate_from_c, release_to_c, NULL};
+    }
+    atomic_init(&heap->held, 0);
+    atomic_init(&heap->peak, 0);
+    atomic_init(&heap->count, 0);
+}
+
+void* sumi_alloc(sumi_heap* heap, size_t bytes)
+{
+    if (bytes > SIZE_MAX - 2 * SUMI_ALIGNMENT) {
+        return NULL;
+    }
+    // aligned_alloc wants a multiple of the alignment; hosts get the same rounded size
+    size_t whole = (bytes + 2 * SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
+    unsigned char* memory = heap->allocator.allocate(whole, SUMI_ALIGNMENT, heap->allocator.user_data);
+    if (memory == NULL) {
+        return NULL;
+    }
+    ((block_header*)(void*)memory)->bytes = whole;
+    uint64_t held = atomic_fetch_add(&heap->held, whole) + whole;
+    atomic_fetch_add(&heap->count, 1);
+    uint64_t peak = atomic_load(&heap->peak);
+    while (held > peak && !atomic_compare_exchange_weak(&heap->peak, &peak, held)) {
+    }
+    return memory + SUMI_ALIGNMENT;
+}
+
+void* sumi_alloc_zero(sumi_heap* heap, size_t bytes)
+{
+    void* memory = sumi_alloc(heap, bytes);
+    if (memory != NULL) {
+        memset(memory, 0, bytes);
+    }
+    return memory;
+}
+
+void* sumi_alloc_array(sumi_heap* heap, size_t count, size_t element_bytes)
+{
+    if (element_bytes != 0 && count > SIZE_MAX / element_bytes) {
+        return NULL;
+    }
+    return sumi_alloc(heap, count * element_bytes);
+}
+
+void sumi_free(sumi_heap* heap, void* memory)
+{
+    if (memory == NULL) {
+        return;
+    }
+    unsigned char* whole = (unsigned char*)memory - SUMI_ALIGNMENT;
+    size_t bytes = (size_t)((block_header*)(void*)whole)->bytes;
+    atomic_fetch_sub(&heap->held, bytes);
+    heap->allocator.release(whole, bytes, heap->allocator.user_data);
+}
+
+char* sumi_copy_text(sumi_heap* heap, const char* text)
+{
+    if (text == NULL) {
+        return NULL;
+    }
+    size_t bytes = strlen(text) + 1;
+    char* copy = sumi_alloc(heap, bytes);
+    if (copy != NULL) {
+        memcpy(copy, text, bytes);
+    }
+    return copy;
+}
+
+sumi_result sumi_out_of_memory(sumi_error* error, size_t bytes, const char* what)
+{
+    return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "the host allocator has no %zu bytes for %s; free memory or use smaller sizes", bytes, what);
+}
+
+sumi_result sumi_grow(sumi_heap* heap, void** memory, size_t* capacity, size_t needed, size_t element_bytes, sumi_error* error)
+{
+    if (needed <= *capacity) {
+        return SUMI_OK;
+    }
+    size_t grown = *capacity < 8 ? 8 : *capacity * 2;
+    if (grown < needed) {
+        grown = needed;
+    }
+    void* larger = sumi_alloc_array(heap, grown, element_bytes);
+    if (larger == NULL) {
+        return sumi_out_of_memory(error, grown * element_bytes, "a growing list");
+    }
+    if (*memory != NULL) {
+        memcpy(larger, *memory, *capacity * element_bytes);
+        sumi_free(heap, *memory);
+    }
+    *memory = larger;
+    *capacity = grown;
+    return SUMI_OK;
+}

@@ -1,0 +1,365 @@
+// The only file that includes OS headers: POSIX here, Windows beside it in each function group.
+#if !defined(_WIN32)
+#define _GNU_SOURCE
+#endif
+#include "base/platform.h"
+#include <stdio.h>
+#include <string.h>
+
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+#else
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#endif
+#endif
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
+
+// ---- Clock ----------------------------------------------------------------------------------------------------------------------------
+
+#if defined(_WIN32)
+uint64_t sumi_clock_ns(void)
+{
+    LARGE_INTEGER now, frequency;
+    QueryPerformanceCounter(&now);
+    QueryPerformanceFrequency(&frequency);
+    uint64_t whole = (uint64_t)(now.QuadPart / frequency.QuadPart), rest = (uint64_t)(now.QuadPart % frequency.QuadPart);
+    return whole * 1000000000u + rest * 1000000000u / (uint64_t)frequency.QuadPart;
+}
+
+void sumi_sleep_us(uint32_t microseconds)
+{
+    Sleep((microseconds + 999) / 1000);
+}
+
+int32_t sumi_cpu_count(void)
+{
+    SYSTEM_INFO info;
+    GetSystemInfo(&info);
+    return info.dwNumberOfProcessors > 0 ? (int32_t)info.dwNumberOfProcessors : 1;
+}
+#else
+uint64_t sumi_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void sumi_sleep_us(uint32_t microseconds)
+{
+    struct timespec time = {(time_t)(microseconds / 1000000u), (long)(microseconds % 1000000u) * 1000};
+    nanosleep(&time, NULL);
+}
+
+int32_t sumi_cpu_count(void)
+{
+#if defined(__linux__)
+    cpu_set_t set; // honours taskset and containers' cpusets
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) {
+        return CPU_COUNT(&set);
+    }
+#endif
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 0 ? (int32_t)count : 1;
+}
+#endif
+
+// ---- Processor ------------------------------------------------------------------------------------------------------------------------
+
+#if defined(__x86_64__) || defined(__i386__)
+static uint64_t read_xcr0(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return ((uint64_t)high << 32) | low;
+}
+#endif
+
+sumi_cpu_features sumi_cpu_detect(void)
+{
+    sumi_cpu_features features = {0};
+#if defined(__x86_64__) || defined(__i386__)
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) {
+        return features;
+    }
+    bool has_xsave = (c & (1u << 27)) != 0, has_fma = (c & (1u << 12)) != 0, has_f16c = (c & (1u << 29)) != 0;
+    if (!has_xsave || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+        return features;
+    }
+    uint64_t saved = read_xcr0(); // which registers the OS saves: 6 = xmm + ymm, e6 = and zmm
+    features.avx2_fma_f16c = (b & (1u << 5)) && has_fma && has_f16c && (saved & 0x06) == 0x06;
+    uint32_t avx512 = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31); // F, DQ, BW, VL
+    features.avx512 = features.avx2_fma_f16c && (b & avx512) == avx512 && (saved & 0xe6) == 0xe6;
+    if (features.avx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
+        features.avx512_bf16 = (a & (1u << 5)) != 0;
+    }
+#elif defined(__ARM_NEON)
+    features.neon = true;
+#endif
+    return features;
+}
+
+// ---- Locks and threads ----------------------------------------------------------------------------------------------------------------
+
+#if defined(_WIN32)
+bool sumi_mutex_init(sumi_mutex* mutex)
+{
+    InitializeSRWLock((SRWLOCK*)(void*)mutex->storage);
+    return true;
+}
+void sumi_mutex_destroy(sumi_mutex* mutex) { (void)mutex; }
+void sumi_mutex_lock(sumi_mutex* mutex) { AcquireSRWLockExclusive((SRWLOCK*)(void*)mutex->storage); }
+void sumi_mutex_unlock(sumi_mutex* mutex) { ReleaseSRWLockExclusive((SRWLOCK*)(void*)mutex->storage); }
+bool sumi_condition_init(sumi_condition* condition)
+{
+    InitializeConditionVariable((CONDITION_VARIABLE*)(void*)condition->storage);
+    return true;
+}
+void sumi_condition_destroy(sumi_condition* condition) { (void)condition; }
+void sumi_condition_wait(sumi_condition* condition, sumi_mutex* mutex)
+{
+    SleepConditionVariableSRW((CONDITION_VARIABLE*)(void*)condition->storage, (SRWLOCK*)(void*)mutex->storage, INFINITE, 0);
+}
+bool sumi_condition_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds)
+{
+    uint64_t milliseconds = (microseconds + 999) / 1000;
+    DWORD timeout = milliseconds >= INFINITE ? INFINITE - 1 : (DWORD)milliseconds;
+    return SleepConditionVariableSRW((CONDITION_VARIABLE*)(void*)condition->storage, (SRWLOCK*)(void*)mutex->storage, timeout, 0) != 0;
+}
+void sumi_condition_broadcast(sumi_condition* condition) { WakeAllConditionVariable((CONDITION_VARIABLE*)(void*)condition->storage); }
+
+static DWORD WINAPI thread_entry(void* context)
+{
+    const sumi_thread_start* start = context;
+    if (start->low_priority) {
+        SetThreadPriority(GetCurrentThread(), THREAD_PRIORITY_BELOW_NORMAL);
+    }
+    start->function(start->context);
+    return 0;
+}
+
+bool sumi_thread_begin(sumi_thread* thread, const sumi_thread_start* start)
+{
+    HANDLE handle = CreateThread(NULL, 0, thread_entry, (void*)(uintptr_t)start, 0, NULL);
+    memcpy(thread->storage, &handle, sizeof handle);
+    return handle != NULL;
+}
+
+void sumi_thread_join(sumi_thread* thread)
+{
+    HANDLE handle;
+    memcpy(&handle, thread->storage, sizeof handle);
+    WaitForSingleObject(handle, INFINITE);
+    CloseHandle(handle);
+}
+#else
+_Static_assert(sizeof(pthread_mutex_t) <= sizeof(sumi_mutex), "a mutex fits its storage");
+_Static_assert(sizeof(pthread_cond_t) <= sizeof(sumi_condition), "a condition fits its storage");
+_Static_assert(sizeof(pthread_t) <= sizeof(sumi_thread), "a thread fits its storage");
+
+static pthread_mutex_t* native_mutex(sumi_mutex* mutex) { return (pthread_mutex_t*)(void*)mutex->storage; }
+static pthread_cond_t* native_condition(sumi_condition* condition) { return (pthread_cond_t*)(void*)condition->storage; }
+
+bool sumi_mutex_init(sumi_mutex* mutex) { return pthread_mutex_init(native_mutex(mutex), NULL) == 0; }
+void sumi_mutex_destroy(sumi_mutex* mutex) { pthread_mutex_destroy(native_mutex(mutex)); }
+void sumi_mutex_lock(sumi_mutex* mutex) { pthread_mutex_lock(native_mutex(mutex)); }
+void sumi_mutex_unlock(sumi_mutex* mutex) { pthread_mutex_unlock(native_mutex(mutex)); }
+
+bool sumi_condition_init(sumi_condition* condition)
+{
+#if defined(__APPLE__)
+    return pthread_cond_init(native_condition(condition), NULL) == 0;
+#else
+    pthread_condattr_t attributes; // the monotonic clock: a changed wall clock must not stretch a wait
+    if (pthread_condattr_init(&attributes) != 0) {
+        return false;
+    }
+    bool ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 && pthread_cond_init(native_condition(condition), &attributes) == 0;
+    pthread_condattr_destroy(&attributes);
+    return ok;
+#endif
+}
+void sumi_condition_destroy(sumi_condition* condition) { pthread_cond_destroy(native_condition(condition)); }
+void sumi_condition_wait(sumi_condition* condition, sumi_mutex* mutex) { pthread_cond_wait(native_condition(condition), native_mutex(mutex)); }
+
+bool sumi_condition_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds)
+{
+    struct timespec until;
+#if defined(__APPLE__)
+    clock_gettime(CLOCK_REALTIME, &until);
+#else
+    clock_gettime(CLOCK_MONOTONIC, &until);
+#endif
+    uint64_t nanoseconds = (uint64_t)until.tv_nsec + microseconds % 1000000u * 1000u;
+    until.tv_sec += (time_t)(microseconds / 1000000u + nanoseconds / 1000000000u);
+    until.tv_nsec = (long)(nanoseconds % 1000000000u);
+    return pthread_cond_timedwait(native_condition(condition), native_mutex(mutex), &until) == 0;
+}
+void sumi_condition_broadcast(sumi_condition* condition) { pthread_cond_broadcast(native_condition(condition)); }
+
+static void* thread_entry(void* context)
+{
+    const sumi_thread_start* start = context;
+#if defined(__linux__)
+    if (start->low_priority) {
+        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10); // Linux: nice is per thread; failing is harmless
+    }
+#endif
+    start->function(start->context);
+    return NULL;
+}
+
+bool sumi_thread_begin(sumi_thread* thread, const sumi_thread_start* start)
+{
+    pthread_t native;
+    if (pthread_create(&native, NULL, thread_entry, (void*)(uintptr_t)start) != 0) {
+        return false;
+    }
+    memcpy(thread->storage, &native, sizeof native);
+    return true;
+}
+
+void sumi_thread_join(sumi_thread* thread)
+{
+    pthread_t native;
+    memcpy(&native, thread->storage, sizeof native);
+    pthread_join(native, NULL);
+}
+#endif
+
+// ---- Files ----------------------------------------------------------------------------------------------------------------------------
+
+#if defined(_WIN32)
+// UTF-8 paths become UTF-16; false when they do not fit.
+static bool wide_path(const char* path, wchar_t* out, int capacity)
+{
+    return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, capacity) > 0;
+}
+
+sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_error* error)
+{
+    memset(mapping, 0, sizeof *mapping);
+    wchar_t wide[1024];
+    if (!wide_path(path, wide, 1024)) {
+        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: not a usable UTF-8 path of under 1024 characters", path);
+    }
+    HANDLE file = CreateFileW(wide, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
+    if (file == INVALID_HANDLE_VALUE) {
+        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: cannot be opened (Windows error %lu); check the path", path, (unsigned long)GetLastError());
+    }
+    LARGE_INTEGER bytes;
+    if (!GetFileSizeEx(file, &bytes)) {
+        CloseHandle(file);
+        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: its size cannot be read (Windows error %lu)", path, (unsigned long)GetLastError());
+    }
+    mapping->bytes = (uint64_t)bytes.QuadPart;
+    if (mapping->bytes > 0) {
+        mapping->handle = CreateFileMappingW(file, NULL, PAGE_READONLY, 0, 0, NULL);
+        mapping->data = mapping->handle != NULL ? MapViewOfFile(mapping->handle, FILE_MAP_READ, 0, 0, 0) : NULL;
+    }
+    CloseHandle(file);
+    if (mapping->bytes > 0 && mapping->data == NULL) {
+        sumi_mapping_close(mapping);
+        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: cannot be mapped (Windows error %lu)", path, (unsigned long)GetLastError());
+    }
+    return SUMI_OK;
+}
+
+void sumi_mapping_close(sumi_mapping* mapping)
+{
+    if (mapping->data != NULL) {
+        UnmapViewOfFile(mapping->data);
+    }
+    if (mapping->handle != NULL) {
+        CloseHandle(mapping->handle);
+    }
+    memset(mapping, 0, sizeof *mapping);
+}
+
+static DWORD path_attributes(const char* path)
+{
+    wchar_t wide[1024];
+    return wide_path(path, wide, 1024) ? GetFileAttributesW(wide) : INVALID_FILE_ATTRIBUTES;
+}
+
+bool sumi_path_is_folder(const char* path)
+{
+    DWORD attributes = path_attributes(path);
+    return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
+}
+
+bool sumi_path_is_file(const char* path)
+{
+    DWORD attributes = path_attributes(path);
+    return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) == 0;
+}
+#else
+sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_error* error)
+{
+    memset(mapping, 0, sizeof *mapping);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        sumi_result result = errno == ENOENT || errno == ENOTDIR ? SUMI_FILE_NOT_FOUND : SUMI_FILE_READ_FAILED;
+        return sumi_fail(error, result, "%s: %s; check the path", path, errno == ENOENT || errno == ENOTDIR ? "no such file" : "cannot be opened for reading");
+    }
+    struct stat status;
+    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
+        close(file);
+        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: is not a regular file", path);
+    }
+    mapping->bytes = (uint64_t)status.st_size;
+    if (mapping->bytes > 0) {
+        void* data = mmap(NULL, (size_t)mapping->bytes, PROT_READ, MAP_PRIVATE, file, 0);
+        if (data == MAP_FAILED) {
+            close(file);
+            mapping->bytes = 0;
+            return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: the system cannot map it (address space or limits exhausted)", path);
+        }
+        mapping->data = data;
+    }
+    close(file);
+    return SUMI_OK;
+}
+
+void sumi_mapping_close(sumi_mapping* mapping)
+{
+    if (mapping->data != NULL) {
+        munmap((void*)(uintptr_t)mapping->data, (size_t)mapping->bytes);
+    }
+    memset(mapping, 0, sizeof *mapping);
+}
+
+bool sumi_path_is_folder(const char* path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool sumi_path_is_file(const char* path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+#endif
+
+bool sumi_path_join(char* out, size_t out_bytes, const char* folder, const char* name)
+{
+    size_t length = strlen(folder);
+    const char* between = length > 0 && folder[length - 1] != '/' ? "/" : "";
+    int written = snprintf(out, out_bytes, "%s%s%s", folder, between, name);
+    return written >= 0 && (size_t)written < out_bytes;
+}

@@ -1,0 +1,47 @@
+// The only door to the operating system: clock, threads, locks, mapped files, processor facts. platform.c is the only file that includes OS headers.
+#ifndef SUMI_BASE_PLATFORM_H
+#define SUMI_BASE_PLATFORM_H
+#include "base/result.h"
+
+uint64_t sumi_clock_ns(void); // monotonic
+void sumi_sleep_us(uint32_t microseconds);
+int32_t sumi_cpu_count(void); // logical processors this process may use, at least 1
+
+typedef struct sumi_cpu_features {
+    bool avx2_fma_f16c; // AVX2, FMA and F16C together, usable by the OS
+    bool avx512;        // F, BW, DQ, VL together, usable by the OS
+    bool avx512_bf16;
+    bool neon;
+} sumi_cpu_features;
+sumi_cpu_features sumi_cpu_detect(void);
+
+// Sized to hold any platform's object; no allocation.
+typedef struct sumi_mutex { _Alignas(16) unsigned char storage[64]; } sumi_mutex;
+typedef struct sumi_condition { _Alignas(16) unsigned char storage[64]; } sumi_condition;
+bool sumi_mutex_init(sumi_mutex* mutex);
+void sumi_mutex_destroy(sumi_mutex* mutex);
+void sumi_mutex_lock(sumi_mutex* mutex);
+void sumi_mutex_unlock(sumi_mutex* mutex);
+bool sumi_condition_init(sumi_condition* condition);
+void sumi_condition_destroy(sumi_condition* condition);
+void sumi_condition_wait(sumi_condition* condition, sumi_mutex* mutex);
+bool sumi_condition_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds); // false: time ran out
+void sumi_condition_broadcast(sumi_condition* condition);
+
+typedef struct sumi_thread { _Alignas(16) unsigned char storage[16]; } sumi_thread;
+typedef void sumi_thread_function(void* context);
+// The thread runs function(context). `start` must stay in place until sumi_thread_join.
+typedef struct sumi_thread_start { sumi_thread_function* function; void* context; bool low_priority; } sumi_thread_start;
+bool sumi_thread_begin(sumi_thread* thread, const sumi_thread_start* start);
+void sumi_thread_join(sumi_thread* thread);
+
+// A read-only private mapping of a whole file. The pages belong to the page cache, not to the host's allocator.
+typedef struct sumi_mapping { const void* data; uint64_t bytes; void* handle; } sumi_mapping;
+sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_error* error); // FILE_NOT_FOUND, FILE_READ_FAILED
+void sumi_mapping_close(sumi_mapping* mapping);
+
+bool sumi_path_is_folder(const char* path);
+bool sumi_path_is_file(const char* path);
+// Joins folder and name with '/' into out; false when it does not fit.
+bool sumi_path_join(char* out, size_t out_bytes, const char* folder, const char* name);
+#endif

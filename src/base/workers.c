@@ -1,0 +1,188 @@
+// Own threads sleep on a condition between loops; a loop is published under the mutex, its items are claimed from an atomic counter in ranges, and the
+// caller claims too. The last one to leave wakes the caller. With the host's tasks the same body is passed through begin / finish.
+//
+//   caller:  publish (generation + 1) -> claim ranges until none is left -> wait until every thread that joined this loop has left
+//   thread:  wait for a new generation -> join -> claim ranges -> leave
+//
+// A thread that wakes late finds no items left and goes back to sleep; it may not touch the body's context then, so joining and the caller's check
+// happen under the same mutex.
+#include "base/workers.h"
+#include "base/platform.h"
+#include <string.h>
+
+#define MAX_THREADS 256
+
+typedef struct own_thread {
+    sumi_thread thread;
+    sumi_thread_start start;
+    struct sumi_workers* workers;
+    int32_t index; // worker_index of this thread; the caller is 0
+} own_thread;
+
+struct sumi_workers {
+    sumi_heap* heap;
+    sumi_tasks tasks;
+    bool uses_tasks;
+    own_thread* threads;
+    int32_t thread_count; // started, beside the caller
+    sumi_mutex mutex;
+    sumi_condition wake, done;
+    bool has_locks, closing;
+    uint64_t generation;
+    int32_t joined; // threads inside the current loop
+    // the current loop
+    sumi_loop_body* body;
+    void* context;
+    int32_t item_count, range;
+    atomic_int next;
+};
+
+static void claim_ranges(sumi_workers* workers, int32_t worker_index)
+{
+    for (;;) {
+        int32_t begin = atomic_fetch_add(&workers->next, workers->range);
+        if (begin >= workers->item_count) {
+            return;
+        }
+        int32_t end = workers->item_count - begin < workers->range ? workers->item_count : begin + workers->range;
+        workers->body(begin, end, worker_index, workers->context);
+    }
+}
+
+static void thread_main(void* context)
+{
+    own_thread* self = context;
+    sumi_workers* workers = self->workers;
+    uint64_t seen = 0;
+    sumi_mutex_lock(&workers->mutex);
+    for (;;) {
+        while (workers->generation == seen && !workers->closing) {
+            sumi_condition_wait(&workers->wake, &workers->mutex);
+        }
+        if (workers->closing) {
+            break;
+        }
+        seen = workers->generation;
+        if (workers->body == NULL) {
+            continue; // woke after the loop had ended
+        }
+        workers->joined++;
+        sumi_mutex_unlock(&workers->mutex);
+        claim_ranges(workers, self->index);
+        sumi_mutex_lock(&workers->mutex);
+        if (--workers->joined == 0) {
+            sumi_condition_broadcast(&workers->done);
+        }
+    }
+    sumi_mutex_unlock(&workers->mutex);
+}
+
+sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_t thread_count, sumi_error* error, sumi_workers** out_workers)
+{
+    *out_workers = NULL;
+    sumi_workers* workers = sumi_alloc_zero(heap, sizeof *workers);
+    if (workers == NULL) {
+        return sumi_out_of_memory(error, sizeof *workers, "the workers");
+    }
+    workers->heap = heap;
+    if (tasks != NULL && tasks->begin != NULL && tasks->worker_count > 0) {
+        workers->tasks = *tasks;
+        workers->uses_tasks = true;
+        *out_workers = workers;
+        return SUMI_OK;
+    }
+    if (thread_count <= 0) {
+        thread_count = sumi_cpu_count();
+    }
+    if (thread_count > MAX_THREADS) {
+        thread_count = MAX_THREADS;
+    }
+    if (thread_count > 1) {
+        if (!sumi_mutex_init(&workers->mutex) || !sumi_condition_init(&workers->wake) || !sumi_condition_init(&workers->done)) {
+            sumi_free(heap, workers);
+            return sumi_fail(error, SUMI_INTERNAL, "the system has no more locks");
+        }
+        workers->has_locks = true;
+        size_t bytes = (size_t)(thread_count - 1) * sizeof(own_thread);
+        workers->threads = sumi_alloc_zero(heap, bytes);
+        if (workers->threads == NULL) {
+            sumi_workers_destroy(workers);
+            return sumi_out_of_memory(error, bytes, "worker threads");
+        }
+        for (int32_t i = 0; i < thread_count - 1; i++) {
+            own_thread* thread = &workers->threads[i];
+            thread->workers = workers;
+            thread->index = i + 1;
+            thread->start = (sumi_thread_start){thread_main, thread, true};
+            if (!sumi_thread_begin(&thread->thread, &thread->start)) {
+                break; // fewer threads is slower, not wrong
+            }
+            workers->thread_count++;
+        }
+    }
+    *out_workers = workers;
+    return SUMI_OK;
+}
+
+void sumi_workers_destroy(sumi_workers* workers)
+{
+    if (workers == NULL) {
+        return;
+    }
+    if (workers->has_locks) {
+        sumi_mutex_lock(&workers->mutex);
+        workers->closing = true;
+        sumi_condition_broadcast(&workers->wake);
+        sumi_mutex_unlock(&workers->mutex);
+        for (int32_t i = 0; i < workers->thread_count; i++) {
+            sumi_thread_join(&workers->threads[i].thread);
+        }
+        sumi_condition_destroy(&workers->wake);
+        sumi_condition_destroy(&workers->done);
+        sumi_mutex_destroy(&workers->mutex);
+    }
+    sumi_free(workers->heap, workers->threads);
+    sumi_free(workers->heap, workers);
+}
+
+int32_t sumi_workers_count(const sumi_workers* workers)
+{
+    return workers->uses_tasks ? workers->tasks.worker_count : workers->thread_count + 1;
+}
+
+void sumi_parallel(sumi_workers* workers, int32_t item_count, int32_t min_range, sumi_loop_body* body, void* context)
+{
+    if (item_count <= 0) {
+        return;
+    }
+    if (min_range < 1) {
+        min_range = 1;
+    }
+    if (item_count <= min_range || sumi_workers_count(workers) == 1) {
+        body(0, item_count, 0, context);
+        return;
+    }
+    if (workers->uses_tasks) {
+        void* handle = workers->tasks.begin(body, item_count, min_range, context, workers->tasks.user_data);
+        workers->tasks.finish(handle, workers->tasks.user_data);
+        return;
+    }
+    // about four ranges a worker evens out differences between cores without much claiming
+    int32_t range = item_count / (sumi_workers_count(workers) * 4);
+    sumi_mutex_lock(&workers->mutex);
+    workers->body = body;
+    workers->context = context;
+    workers->item_count = item_count;
+    workers->range = range > min_range ? range : min_range;
+    atomic_store(&workers->next, 0);
+    workers->generation++;
+    sumi_condition_broadcast(&workers->wake);
+    sumi_mutex_unlock(&workers->mutex);
+    claim_ranges(workers, 0);
+    sumi_mutex_lock(&workers->mutex);
+    while (workers->joined > 0) {
+        sumi_condition_wait(&workers->done, &workers->mutex);
+    }
+    workers->body = NULL; // late wakers find nothing
+    sumi_mutex_unlock(&workers->mutex);
+}

@@ -1,0 +1,202 @@
+// The plan: a flat array of ops over values, written once per (network, shape) by model code, run any number of times by a backend.
+//
+//   model code  --writes-->  ops + values  --sumi_plan_finish-->  lifetimes, one arena with offsets, parts, slices  --backend runs slices-->  results
+//
+// A plan covers a whole job: text encoding, preparation, the denoising step, decoding are *sections*. A section runs `repeat` times in a row; the counter of
+// the running iteration selects the row of every per-step table. Values written in one section and read in a later one simply live that long.
+//
+//   TEXT x1 | PREPARE x1 | DENOISE x8 (counter 0..7) | DECODE x2 (counter = item) | TRANSFER x1
+//
+// Invariants: a value's rows are written before they are read; an op's in-place output is also its input; the arena offsets of two values overlap only if
+// their lifetimes do not; a value that crosses into a repeated section from before lives until that section ends. Writing errors (a shape that does not fit, memory)
+// are kept in the plan and returned by sumi_plan_finish, so model code reads like the paper, without a check per line.
+#ifndef SUMI_PLAN_PLAN_H
+#define SUMI_PLAN_PLAN_H
+#include "base/memory.h"
+#include "plan/ops.h"
+#include "plan/weight.h"
+
+typedef struct sumi_value { int32_t id; } sumi_value; // index + 1; {0} is none
+#define SUMI_NO_VALUE ((sumi_value){0})
+
+typedef enum sumi_element {
+    SUMI_ELEMENT_ACTIVATION, // float32 on the CPU, bfloat16 on a GPU
+    SUMI_ELEMENT_FLOAT,      // float32 everywhere: latents, tables, statistics
+    SUMI_ELEMENT_INT,        // int32
+    SUMI_ELEMENT_BYTE        // uint8
+} sumi_element;
+
+typedef struct sumi_value_info {
+    const char* name;        // static text
+    sumi_element element;
+    int32_t rows, cols;
+    bool bound;              // lives through the whole plan: inputs that the engine writes before the run, results it reads after
+    int32_t first_use, last_use; // op indices, set by finish (widened over repeated sections)
+    uint64_t bytes, offset;  // in the arena, set by finish
+} sumi_value_info;
+
+// A row of a step table: row `counter` (or 0 when not per_step), columns [column, column + cols of the op).
+typedef struct sumi_step_row { sumi_value table; int32_t column; bool per_step; } sumi_step_row;
+#define SUMI_NO_ROW ((sumi_step_row){{0}, 0, false})
+
+#define SUMI_OP_MAX_INPUTS 6
+
+typedef struct sumi_op {
+    sumi_op_kind kind;
+    const char* label;                 // "layers.3.attention.out": static or from the plan's own text
+    sumi_value in[SUMI_OP_MAX_INPUTS]; // meaning per kind, see the struct of the kind
+    sumi_value out;
+    const sumi_weight* weight;         // matrix, table, norm weight
+    const sumi_weight* bias;
+    int32_t section;
+    // What one "row" of the work is, and so what parts cut: part p covers rows [p * part_rows, min(rows, (p + 1) * part_rows)).
+    //   most kinds                 rows of the output
+    //   ATTENTION                  rows = part_count, see its struct            GROUP_SUMS      rows of x; part = block
+    //   PATCHIFY, UNPATCHIFY       sequences                                    GUIDE, PREVIEW, POSTERIOR   items (POSTERIOR: 1)
+    //   SOLVE, ADD_NOISE           channel planes [items * channels]            CONV, LATENT_IN, PIXELS_IN, PIXELS_OUT, TILE_PLACE   output (tile) pixels
+    //   TILE_BLEND                 1: rows below the seam depend on nothing else, but the two seams share a corner
+    //   FILL_ROWS                  spans                                        FINISH_MODULATION           rows of the table
+    int32_t rows;
+    int32_t part_count, part_rows;
+    double flops, bytes;               // of the whole op, once
+    union {
+        struct { float scale; } embed;                                        // in: ids. weight: table. out rows = ids rows
+        struct { const sumi_span* spans; int32_t span_count; } fill;          // weight: one row
+        struct { int32_t from, to; } copy;                                    // in[0]: x. rows = how many
+        struct {
+            sumi_activation activation;
+            bool accumulates; float scale;                                    // out += scale * (x W^T)
+            int32_t x_row, y_row;                                             // first row in x and in out
+            int32_t y_column;                                                 // first column in out
+            sumi_step_row gate;                                               // with in[1] = residual: out = residual + gate * (..)
+        } linear;                                                             // in: x, residual
+        struct { sumi_activation activation; } activate;
+        struct { sumi_activation activation; } gated;                         // x has 2 * cols columns
+        struct { sumi_norm norm; float eps; bool weight_plus_one; sumi_step_row scale, shift; int32_t x_row, y_row; } norm; // in: x
+        struct { float eps; sumi_step_row gate; int32_t x_row, b_row; } gate_add; // out: x; in[0]: x, in[1]: b
+        struct { int32_t q_heads, kv_heads, dim; float eps; sumi_rotary rotary; const sumi_weight* k_weight; int32_t row, rope_row; } qk; // in[0] = out = qkv, in[1] = rope; weight: q norm (NULL: none)
+        struct {
+            int32_t q_heads, kv_heads, dim; float scale; bool causal; int32_t window; // window 0: none
+            const sumi_sequence* sequences; int32_t sequence_count;
+            int32_t query_block;                                              // parts = sum over sequences of q_heads * ceil(queries / query_block), sequence-major, then head, then block
+            int32_t q_column, k_column, v_column;                             // where q, k, v begin in the columns of in[0] (all in one matrix)
+        } attention;                                                          // in[0]: qkv. out: [rows, q_heads * dim], row i of out = row i of qkv
+        struct { int32_t axes; int32_t pairs[4]; double theta; } rope;        // in[0]: int positions [rows, axes]. pairs per axis; angle = pos * theta^(-2 k / (2 * pairs))
+        struct { float max_period; float scale; bool cos_first; } time;       // in[0]: times [rows, 1]
+        struct { bool has_gates; } finish;                                    // in place; has_gates: quarters [1 + s | tanh g | 1 + s | tanh g], else all 1 + s
+        struct { int32_t height, width, channels; const int32_t* items; int32_t sequence_count; const int32_t* row_begin; float sign; } patch; // latent size; sequence i: item items[i], tokens from row row_begin[i]
+        struct { sumi_step_row sigma; } add_noise;                            // in: noise, clean. table column 0
+        struct { int32_t item_count; const int32_t* positive; const int32_t* negative; sumi_step_row scale; float norm_limit; int32_t channels; } guide; // in[0]: predictions per sequence. negative[i] < 0: none. norm_limit 0: off
+        struct { sumi_step_row row; int32_t channels; } solve;                // in: x, y, h, v, noise, clean; out: x. mask in mask member
+        struct { sumi_step_row sigma; int32_t channels; const float* factors; const float* bias; } preview; // in: x, v; out float [items * 3, h * w]
+        struct { int32_t channels; float scale, shift; } posterior;           // in: moments picture [h * w, 2 * channels], eps latents or none; out latents of item `item`
+        struct { int32_t channels, height, width, y, x, tile_height, tile_width; float scale, shift; bool per_item; } latent_in; // in: latents; out: picture. item = counter when per_item
+        struct { int32_t height, width, kernel, stride; bool upsamples; bool pads_end; } conv; // height, width of the input. in: x, residual. pads_end: 0 left/top, 1 right/bottom (downsample)
+        struct { int32_t groups; float eps; bool silu; int32_t block_count, block_rows; } group; // GROUP_SUMS: in x, out [blocks, groups * 2]: mean and sum of squared deviations of each block of rows
+                                                                              // (part = block). GROUP_NORM: in x, those; combines them in double in block order
+        struct { int32_t height, width, above_height, left_width, extent; } blend; // out = in[0] = tile; in[1] above, in[2] left (none: 0)
+        struct { int32_t tile_width, picture_width, y, x, height, width; bool per_item; int32_t item_rows; } place; // in: tile; out: whole picture [items * h * w, c]
+        struct { int32_t width, y, x; int32_t picture_width, item_rows; bool per_item; } pixels; // PIXELS_IN: in bytes [h * w, 3]; PIXELS_OUT: in picture, in[1] = out2 counter [1,1] int
+    } u;
+    sumi_value mask;                   // SOLVE: inpainting mask [items * 1, h * w] (1 = repaint) or none
+} sumi_op;
+
+typedef enum sumi_section_kind { SUMI_SECTION_PREPARE, SUMI_SECTION_TEXT, SUMI_SECTION_IMAGE, SUMI_SECTION_DENOISE, SUMI_SECTION_DECODE, SUMI_SECTION_TRANSFER } sumi_section_kind;
+typedef struct sumi_section {
+    sumi_section_kind kind;
+    int32_t op_begin, op_end;     // ops [begin, end)
+    int32_t repeat, first_counter;
+    int32_t slice_begin, slice_end; // set by sumi_plan_slice
+} sumi_section;
+
+// A piece of work: whole ops [op_begin, op_end) or, when op_end == op_begin + 1, parts [part_begin, part_end) of that op.
+typedef struct sumi_slice { int32_t op_begin, op_end, part_begin, part_end; float predicted_us; } sumi_slice;
+
+// What a backend can do per microsecond, for predictions; measured by the backend and refined while running.
+typedef struct sumi_rates { double flops_per_us, bytes_per_us, op_us; } sumi_rates;
+
+// A constant that the backend copies into a bound value before each run (positions, ids that never change).
+typedef struct sumi_constant { sumi_value value; const void* data; uint64_t bytes; } sumi_constant;
+
+typedef struct sumi_plan {
+    sumi_heap* heap;
+    int32_t activation_bytes;
+    sumi_op* ops; size_t op_count, op_capacity;
+    sumi_value_info* values; size_t value_count, value_capacity;
+    sumi_section* sections; size_t section_count, section_capacity;
+    sumi_slice* slices; size_t slice_count, slice_capacity;
+    sumi_constant* constants; size_t constant_count, constant_capacity;
+    void** blocks; size_t block_count, block_capacity; // spans, items, labels, constants' data: freed with the plan
+    size_t block_used, block_bytes;                     // of the newest block
+    const sumi_adapter_use* adapters; int32_t adapter_count; // apply to every linear written from here on
+    uint64_t arena_bytes;        // exact, after finish
+    double total_flops;          // with repeats
+    char label_prefix[64];
+    sumi_error error;            // the first writing error
+} sumi_plan;
+
+// activation_bytes: of SUMI_ELEMENT_ACTIVATION on the runner this plan is for (4 on the CPU).
+void sumi_plan_begin(sumi_plan* plan, sumi_heap* heap, int32_t activation_bytes);
+void sumi_plan_end(sumi_plan* plan);                     // frees; accepts a zeroed one
+// Computes lifetimes, offsets and costs. Returns the first writing error, with its text in `error`.
+sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error);
+// Cuts all sections into slices predicted to take at most max_us each (0: one slice per op, ops whole). Ops are split by parts where needed.
+sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t max_us, sumi_error* error);
+float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_rates* rates);
+
+void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, int32_t first_counter); // ops written from here on belong to it
+void sumi_plan_adapters(sumi_plan* plan, const sumi_adapter_use* uses, int32_t count); // must outlive the plan
+void sumi_plan_prefix(sumi_plan* plan, const char* format, ...) SUMI_PRINTF(2, 3);    // label prefix of the following ops: "layers.3."
+
+sumi_value sumi_plan_value(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
+sumi_value sumi_plan_bound(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
+sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols, const void* data); // data is copied
+const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value);
+void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes); // memory that lives as long as the plan; NULL after an error
+
+// ---- The verbs. Each returns its output value (a new one unless it works in place). Shapes are checked; a mismatch is kept as the plan's error. -------------
+sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weight* table, float scale);
+void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans, int32_t span_count);
+void sumi_plan_copy_rows(sumi_plan* plan, sumi_value x, int32_t from, sumi_value y, int32_t to, int32_t rows);
+// y = act(x W^T + b) with the plan's adapters applied; bias may be NULL.
+sumi_value sumi_plan_linear(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_activation activation);
+// The same on rows [x_row, x_row + rows) of x into rows from y_row of an existing y.
+void sumi_plan_linear_into(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, int32_t rows, const sumi_weight* weight, const sumi_weight* bias,
+                           sumi_activation activation, sumi_value y, int32_t y_row);
+// residual + gate * (x W^T + b); gate SUMI_NO_ROW: 1. In place when y is the residual's value.
+sumi_value sumi_plan_linear_residual(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_step_row gate, sumi_value residual);
+sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation activation);
+// act(x W_gate^T) * (x W_up^T), weight stacked [gate; up].
+sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up, sumi_activation activation);
+sumi_value sumi_plan_norm_modulate(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, int32_t rows, sumi_norm norm, const sumi_weight* weight, float eps, sumi_step_row scale, sumi_step_row shift);
+void sumi_plan_norm_gate_add(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, sumi_value branch, int32_t rows, const sumi_weight* weight, float eps, sumi_step_row gate);
+void sumi_plan_qk_norm_rope(sumi_plan* plan, const char* label, sumi_value qkv, int32_t row, int32_t rows, int32_t q_heads, int32_t kv_heads, int32_t dim, const sumi_weight* q_norm, const sumi_weight* k_norm, float eps,
+                            sumi_value rope, int32_t rope_row, sumi_rotary rotary);
+typedef struct sumi_attention { int32_t q_heads, kv_heads, dim; float scale; bool causal; int32_t window; const sumi_sequence* sequences; int32_t sequence_count; } sumi_attention;
+sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qkv, const sumi_attention* attention);
+sumi_value sumi_plan_rope_table(sumi_plan* plan, sumi_value positions, int32_t axes, const int32_t* pairs, double theta);
+sumi_value sumi_plan_time_embed(sumi_plan* plan, sumi_value times, int32_t width, float scale, float max_period, bool cos_first);
+void sumi_plan_finish_modulation(sumi_plan* plan, sumi_value table, bool has_gates);
+
+typedef struct sumi_patch_layout { int32_t height, width, channels; int32_t sequence_count; const int32_t *items, *row_begin; } sumi_patch_layout; // latent size
+void sumi_plan_patchify(sumi_plan* plan, sumi_value latents, const sumi_patch_layout* layout, sumi_value rows);
+sumi_value sumi_plan_unpatchify(sumi_plan* plan, sumi_value rows, const sumi_patch_layout* layout, float sign); // [sequences * channels, h * w]
+
+void sumi_plan_add_noise(sumi_plan* plan, sumi_value noise, sumi_value clean, sumi_step_row sigma, sumi_value x);
+sumi_value sumi_plan_guide(sumi_plan* plan, sumi_value predictions, int32_t item_count, int32_t channels, const int32_t* positive, const int32_t* negative, sumi_step_row scale, float norm_limit);
+typedef struct sumi_solve { sumi_value x, y, h, v, noise, clean, mask; sumi_step_row row; int32_t channels; } sumi_solve; // row: 12 columns, the floats of sumi_solver_row in order
+void sumi_plan_solve(sumi_plan* plan, const sumi_solve* solve);
+void sumi_plan_preview(sumi_plan* plan, sumi_value x, sumi_value v, sumi_step_row sigma, int32_t channels, const float* factors, const float* bias, sumi_value rgb);
+
+sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, int32_t y, int32_t x, int32_t height, int32_t width); // a tile of an 8-bit RGB picture
+void sumi_plan_posterior(sumi_plan* plan, sumi_value moments, sumi_value eps, int32_t channels, float scale, float shift, sumi_value latents);
+typedef struct sumi_tile { int32_t y, x, height, width; } sumi_tile;
+sumi_value sumi_plan_latent_in(sumi_plan* plan, sumi_value latents, int32_t channels, int32_t height, int32_t width, sumi_tile tile, float scale, float shift, bool per_item);
+typedef struct sumi_conv { int32_t height, width; int32_t kernel, stride; bool upsamples, pads_end; } sumi_conv; // of the input
+sumi_value sumi_plan_conv(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, const sumi_conv* conv, sumi_value residual);
+sumi_value sumi_plan_group_norm(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, int32_t groups, float eps, bool silu); // two ops
+void sumi_plan_tile_blend(sumi_plan* plan, sumi_value tile, int32_t height, int32_t width, sumi_value above, int32_t above_height, sumi_value left, int32_t left_width, int32_t extent);
+void sumi_plan_tile_place(sumi_plan* plan, sumi_value tile, int32_t tile_width, sumi_value picture, int32_t picture_height, int32_t picture_width, sumi_tile kept, bool per_item);
+// picture [n * h * w, 3] -> bytes [n * h * w, 3]; adds the number of values that are not finite to not_finite [1, 1] int.
+void sumi_plan_pixels_out(sumi_plan* plan, sumi_value picture, sumi_value bytes, sumi_value not_finite);
+#endif

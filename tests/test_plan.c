@@ -1,0 +1,266 @@
+#include "plan/plan.h"
+#include "test.h"
+
+static sumi_heap s_heap;
+static const float s_ones[64 * 64] = {1.0f};
+
+static sumi_weight make_weight(int32_t rows, int32_t cols)
+{
+    sumi_weight weight = {.name = "w", .rows = rows, .cols = cols, .part_count = 1};
+    weight.parts[0] = (sumi_weight_part){s_ones, SUMI_DTYPE_F32, rows, 1.0f};
+    return weight;
+}
+
+static const sumi_rates s_rates = {1000.0, 1000.0, 1.0};
+
+// No two values that live at the same time may share a byte.
+static void check_no_overlap(const sumi_plan* plan)
+{
+    for (size_t a = 0; a < plan->value_count; a++) {
+        for (size_t b = a + 1; b < plan->value_count; b++) {
+            const sumi_value_info *x = &plan->values[a], *y = &plan->values[b];
+            bool meets = x->first_use >= 0 && y->first_use >= 0 && x->first_use <= y->last_use && y->first_use <= x->last_use;
+            CHECK(!meets || x->offset + x->bytes <= y->offset || y->offset + y->bytes <= x->offset);
+        }
+        CHECK(plan->values[a].first_use < 0 || plan->values[a].offset + plan->values[a].bytes <= plan->arena_bytes);
+        CHECK(plan->values[a].offset % SUMI_ALIGNMENT == 0);
+    }
+}
+
+TEST(plan_reuses_memory_of_dead_values)
+{
+    sumi_weight w = make_weight(64, 64);
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &s_heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
+    for (int i = 0; i < 10; i++) {
+        x = sumi_plan_linear(&plan, "chain", x, &w, NULL, SUMI_ACT_NONE);
+    }
+    CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+    check_no_overlap(&plan);
+    CHECK_NUMBER(plan.arena_bytes, 3 * 16 * 64 * 4); // the input and two that alternate
+    sumi_plan_end(&plan);
+}
+
+TEST(plan_keeps_values_that_cross_into_a_repeated_section)
+{
+    sumi_weight w = make_weight(64, 64);
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &s_heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
+    sumi_value once = sumi_plan_linear(&plan, "once", x, &w, NULL, SUMI_ACT_NONE);
+    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 8, 0);
+    sumi_value y = sumi_plan_linear(&plan, "reads once", once, &w, NULL, SUMI_ACT_NONE);
+    for (int i = 0; i < 4; i++) {
+        y = sumi_plan_linear(&plan, "loop", y, &w, NULL, SUMI_ACT_NONE);
+    }
+    CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+    CHECK_NUMBER(sumi_plan_info(&plan, once)->last_use, (int)plan.op_count - 1);
+    CHECK_NUMBER(plan.total_flops, 2.0 * 16 * 64 * 64 * (1 + 8 * 5));
+    check_no_overlap(&plan);
+    sumi_plan_end(&plan);
+}
+
+TEST(plan_arena_has_no_overlaps_for_random_graphs)
+{
+    uint32_t state = 7;
+    for (int trial = 0; trial < 50; trial++) {
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &s_heap, 2);
+        sumi_value values[40];
+        int count = 0;
+        values[count++] = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 8, 32);
+        for (int i = 0; i < 39; i++) {
+            state = state * 1664525u + 1013904223u;
+            if (i % 9 == 0) {
+                sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1 + (int)(state >> 30), 0);
+            }
+            sumi_value from = values[(state >> 16) % (uint32_t)count];
+            values[count++] = sumi_plan_activate(&plan, from, SUMI_ACT_SILU);
+        }
+        CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+        check_no_overlap(&plan);
+        sumi_plan_end(&plan);
+    }
+}
+
+// Slices cover every part of every op once, in order, whatever the bound.
+static void check_slices(const sumi_plan* plan)
+{
+    size_t slice = 0;
+    for (size_t s = 0; s < plan->section_count; s++) {
+        int32_t op = plan->sections[s].op_begin, part = 0;
+        CHECK_NUMBER(plan->sections[s].slice_begin, slice);
+        for (; slice < (size_t)plan->sections[s].slice_end; slice++) {
+            const sumi_slice* piece = &plan->slices[slice];
+            CHECK_NUMBER(piece->op_begin, op);
+            CHECK(piece->op_end > piece->op_begin);
+            if (piece->op_end == piece->op_begin + 1) {
+                CHECK_NUMBER(piece->part_begin, part);
+                CHECK(piece->part_end > piece->part_begin);
+                part = piece->part_end;
+                if (part == plan->ops[op].part_count) {
+                    op++, part = 0;
+                }
+            } else {
+                CHECK_NUMBER(part, 0);
+                op = piece->op_end;
+            }
+        }
+        CHECK_NUMBER(op, plan->sections[s].op_end);
+        CHECK_NUMBER(part, 0);
+    }
+    CHECK_NUMBER(slice, plan->slice_count);
+}
+
+TEST(plan_slices_cover_all_work_and_respect_the_bound)
+{
+    sumi_weight big = make_weight(64, 64);
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &s_heap, 4);
+    for (int s = 0; s < 3; s++) {
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 1000 + s, 64);
+        for (int i = 0; i < 5; i++) {
+            x = sumi_plan_linear(&plan, "l", x, &big, NULL, SUMI_ACT_NONE);
+            x = sumi_plan_activate(&plan, x, SUMI_ACT_SILU);
+        }
+    }
+    CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+    size_t before = 0;
+    for (uint32_t bound = 0; bound <= 65536; bound = bound == 0 ? 1 : bound * 4) {
+        CHECK_NUMBER(sumi_plan_slice(&plan, &s_rates, bound, NULL), SUMI_OK);
+        check_slices(&plan);
+        for (size_t i = 0; i < plan.slice_count && bound > 0; i++) {
+            const sumi_slice* slice = &plan.slices[i];
+            bool single_part = slice->op_end == slice->op_begin + 1 && slice->part_end - slice->part_begin == 1;
+            CHECK(slice->predicted_us <= (float)bound * 1.001f || single_part);
+        }
+        CHECK(bound <= 1 || plan.slice_count <= before);
+        before = plan.slice_count;
+    }
+    sumi_plan_end(&plan);
+}
+
+TEST(plan_keeps_the_first_writing_error)
+{
+    sumi_weight w = make_weight(64, 32);
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &s_heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
+    sumi_plan_prefix(&plan, "layers.%d.", 3);
+    sumi_value y = sumi_plan_linear(&plan, "wrong", x, &w, NULL, SUMI_ACT_NONE);
+    sumi_plan_copy_rows(&plan, y, 0, x, 0, 99);
+    sumi_error error = {0};
+    CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_INTERNAL);
+    CHECK(strstr(error.text, "layers.3.wrong") != NULL);
+    CHECK(strstr(error.text, "[64, 32]") != NULL);
+    sumi_plan_end(&plan);
+}
+
+TEST(plan_applies_adapters_to_their_weight_only)
+{
+    sumi_weight a = make_weight(64, 64), b = make_weight(64, 64);
+    a.index = 0;
+    b.index = 1;
+    sumi_delta delta = {.weight_index = 1, .row_begin = 16, .scale = 0.5f, .down = make_weight(4, 64), .up = make_weight(32, 4)};
+    sumi_adapter adapter = {&delta, 1};
+    sumi_adapter_use use = {&adapter, 2.0f};
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &s_heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    sumi_plan_adapters(&plan, &use, 1);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
+    x = sumi_plan_linear(&plan, "a", x, &a, NULL, SUMI_ACT_NONE);
+    x = sumi_plan_linear(&plan, "b", x, &b, NULL, SUMI_ACT_SILU);
+    CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+    CHECK_NUMBER(plan.op_count, 5); // a | b, down, up, silu
+    CHECK(plan.ops[1].u.linear.activation == SUMI_ACT_NONE);
+    CHECK(plan.ops[3].u.linear.accumulates && plan.ops[3].u.linear.y_column == 16 && plan.ops[3].u.linear.scale == 1.0f);
+    CHECK_NUMBER(plan.ops[4].kind, SUMI_OP_ACTIVATE);
+    sumi_plan_end(&plan);
+}
+
+// ---- Memory ---------------------------------------------------------------------------------------------------------------------------
+
+typedef struct failing { int left; int64_t held; } failing;
+
+static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
+{
+    failing* state = user_data;
+    if (state->left-- <= 0) {
+        return NULL;
+    }
+    state->held += (int64_t)bytes;
+    return aligned_alloc(alignment, bytes);
+}
+
+static void failing_release(void* memory, size_t bytes, void* user_data)
+{
+    ((failing*)user_data)->held -= (int64_t)bytes;
+    free(memory);
+}
+
+TEST(plan_survives_every_failing_allocation)
+{
+    for (int n = 0;; n++) {
+        failing state = {n, 0};
+        sumi_allocator allocator = {failing_allocate, failing_release, &state};
+        sumi_heap heap;
+        sumi_heap_init(&heap, &allocator);
+        sumi_weight w = make_weight(64, 64);
+        sumi_plan plan;
+        sumi_error error = {0};
+        sumi_plan_begin(&plan, &heap, 4);
+        sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+        int32_t positions[16 * 3] = {0};
+        sumi_value p = sumi_plan_constant(&plan, "positions", SUMI_ELEMENT_INT, 16, 3, positions);
+        sumi_plan_rope_table(&plan, p, 3, (int32_t[]){4, 6, 6}, 256.0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
+        for (int i = 0; i < 20; i++) {
+            x = sumi_plan_linear(&plan, "chain", x, &w, NULL, SUMI_ACT_NONE);
+        }
+        sumi_result result = sumi_plan_finish(&plan, &error);
+        if (result == SUMI_OK) {
+            result = sumi_plan_slice(&plan, &s_rates, 1, &error);
+        }
+        sumi_plan_end(&plan);
+        CHECK_NUMBER(state.held, 0);
+        if (result == SUMI_OK) {
+            CHECK(n > 5);
+            break;
+        }
+        CHECK_NUMBER(result, SUMI_OUT_OF_HOST_MEMORY);
+    }
+}
+
+TEST(weight_stack_reads_rows_across_parts)
+{
+    float a[2 * 3] = {1, 2, 3, 4, 5, 6};
+    uint16_t b[1 * 3] = {0x3f80, 0x4000, 0x4040}; // bf16 1 2 3
+    sumi_weight weight = {.name = "stack", .rows = 3, .cols = 3, .part_count = 2};
+    weight.parts[0] = (sumi_weight_part){a, SUMI_DTYPE_F32, 2, 1.0f};
+    weight.parts[1] = (sumi_weight_part){b, SUMI_DTYPE_BF16, 1, 10.0f};
+    float rows[2][4] = {{0}};
+    sumi_weight_to_float(&weight, 1, 2, &rows[0][0], 4);
+    CHECK(rows[0][0] == 4 && rows[0][2] == 6 && rows[1][0] == 10 && rows[1][2] == 30 && rows[0][3] == 0);
+    CHECK_NUMBER(sumi_weight_bytes(&weight), 24 + 6);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    sumi_heap_init(&s_heap, NULL);
+    RUN(plan_reuses_memory_of_dead_values);
+    RUN(plan_keeps_values_that_cross_into_a_repeated_section);
+    RUN(plan_arena_has_no_overlaps_for_random_graphs);
+    RUN(plan_slices_cover_all_work_and_respect_the_bound);
+    RUN(plan_keeps_the_first_writing_error);
+    RUN(plan_applies_adapters_to_their_weight_only);
+    RUN(plan_survives_every_failing_allocation);
+    RUN(weight_stack_reads_rows_across_parts);
+    TEST_END();
+}
