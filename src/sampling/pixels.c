@@ -1,0 +1,372 @@
+// Pictures as the reference sees them. Its resize is Pillow's: every output pixel of one axis is a weighted sum of the input pixels under a window, with
+// weights rounded to 22 bits after the point and the result rounded to 8 bits between the two passes. Both roundings show in the encoder's
+// input, so they are part of the algorithm:
+//
+//     source  --horizontal-->  8-bit rows of the new width  --vertical-->  new size          an axis whose length stays is left out
+//
+// The window is widened when shrinking (filter support times the scale), so weights are computed once per axis: first input pixel, count, weights.
+#include "sampling/pixels.h"
+#include <math.h>
+#include <string.h>
+
+enum { FRACTION_BITS = 22 };
+static const double PI = 3.14159265358979323846;
+
+// ---- Filters and weights ----------------------------------------------------------------------------------------------------------------
+
+static double sinc(double x)
+{
+    if (x == 0.0) return 1.0;
+    x *= PI;
+    return sin(x) / x;
+}
+
+static double lanczos(double x) { return x >= -3.0 && x < 3.0 ? sinc(x) * sinc(x / 3) : 0.0; }
+
+static double bicubic(double x) // Keys, a = -0.5
+{
+    const double a = -0.5;
+    if (x < 0.0) x = -x;
+    if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+    if (x < 2.0) return (((x - 5) * x + 8) * x - 4) * a;
+    return 0.0;
+}
+
+typedef struct axis_window {
+    int32_t first, count;
+} axis_window;
+typedef struct axis { // output i is the sum over j < windows[i].count of weights[i * stride + j] * input[windows[i].first + j]
+    axis_window* windows;
+    int32_t* weights;
+    size_t stride;
+} axis;
+
+static void axis_free(sumi_heap* heap, axis* a)
+{
+    sumi_free(heap, a->windows);
+    sumi_free(heap, a->weights);
+}
+
+static sumi_result axis_make(sumi_heap* heap, axis* a, int32_t length, int32_t new_length, sumi_filter filter, sumi_error* error)
+{
+    double scale = (double)length / new_length;
+    double filter_scale = scale < 1.0 ? 1.0 : scale;
+    double support = (filter == SUMI_FILTER_LANCZOS ? 3.0 : 2.0) * filter_scale;
+    a->stride = (size_t)ceil(support) * 2 + 1;
+    a->windows = sumi_alloc_array(heap, (size_t)new_length, sizeof *a->windows);
+    a->weights = sumi_alloc_array(heap, (size_t)new_length * a->stride, sizeof *a->weights);
+    double* exact = sumi_alloc_array(heap, a->stride, sizeof *exact);
+    if (a->windows == NULL || a->weights == NULL || exact == NULL) {
+        sumi_free(heap, exact);
+        return sumi_out_of_memory(error, (size_t)new_length * a->stride * sizeof *a->weights, "the weights of a picture's resize");
+    }
+    double step = 1.0 / filter_scale;
+    for (int32_t i = 0; i < new_length; i++) {
+        double center = (i + 0.5) * scale;
+        int32_t first = (int32_t)(center - support + 0.5), end = (int32_t)(center + support + 0.5);
+        if (first < 0) first = 0;
+        if (end > length) end = length;
+        double sum = 0.0;
+        for (int32_t j = 0; j < end - first; j++) {
+            double x = (j + first - center + 0.5) * step;
+            exact[j] = filter == SUMI_FILTER_LANCZOS ? lanczos(x) : bicubic(x);
+            sum += exact[j];
+        }
+        int32_t* weights = a->weights + (size_t)i * a->stride;
+        for (int32_t j = 0; j < end - first; j++) {
+            double weight = (sum != 0.0 ? exact[j] / sum : exact[j]) * (1 << FRACTION_BITS);
+            weights[j] = (int32_t)(weight + (weight < 0.0 ? -0.5 : 0.5));
+        }
+        a->windows[i] = (axis_window){first, end - first};
+    }
+    sumi_free(heap, exact);
+    return SUMI_OK;
+}
+
+// The sum of weights is 2^22 and their absolute values add up to at most 1.6 times that (half a window at an edge), so 255 times it fits 31 bits.
+static inline uint8_t from_fixed(int32_t sum)
+{
+    if (sum < 0) return 0; // also keeps the shift away from negative numbers
+    sum >>= FRACTION_BITS;
+    return (uint8_t)(sum > 255 ? 255 : sum);
+}
+
+static inline void pass_horizontal_of(const int32_t channels, const axis* a, const uint8_t* source, size_t row_bytes, int32_t height, uint8_t* into,
+                                      int32_t new_width)
+{
+    for (int32_t y = 0; y < height; y++) {
+        const uint8_t* row = source + (size_t)y * row_bytes;
+        for (int32_t x = 0; x < new_width; x++) {
+            axis_window window = a->windows[x];
+            const int32_t* weights = a->weights + (size_t)x * a->stride;
+            const uint8_t* from = row + (size_t)window.first * (size_t)channels;
+            int32_t sums[4] = {1 << (FRACTION_BITS - 1), 1 << (FRACTION_BITS - 1), 1 << (FRACTION_BITS - 1), 1 << (FRACTION_BITS - 1)};
+            for (int32_t j = 0; j < window.count; j++) {
+                for (int32_t c = 0; c < channels; c++) sums[c] += weights[j] * from[c];
+                from += channels;
+            }
+            for (int32_t c = 0; c < channels; c++) *into++ = from_fixed(sums[c]);
+        }
+    }
+}
+
+// One copy of the loop per channel count, so that the sums stay in registers.
+static void pass_horizontal(const axis* a, const uint8_t* source, size_t row_bytes, int32_t height, int32_t channels, uint8_t* into, int32_t new_width)
+{
+    switch (channels) {
+    case 1: pass_horizontal_of(1, a, source, row_bytes, height, into, new_width); break;
+    case 2: pass_horizontal_of(2, a, source, row_bytes, height, into, new_width); break;
+    case 3: pass_horizontal_of(3, a, source, row_bytes, height, into, new_width); break;
+    default: pass_horizontal_of(4, a, source, row_bytes, height, into, new_width); break;
+    }
+}
+
+// Sums whole rows: `sums` holds one row of accumulators.
+static void pass_vertical(const axis* a, const uint8_t* source, size_t source_row, size_t row_values, uint8_t* into, int32_t new_height, int32_t* sums)
+{
+    for (int32_t y = 0; y < new_height; y++) {
+        axis_window window = a->windows[y];
+        for (size_t i = 0; i < row_values; i++) sums[i] = 1 << (FRACTION_BITS - 1);
+        for (int32_t j = 0; j < window.count; j++) {
+            const int32_t weight = a->weights[(size_t)y * a->stride + (size_t)j];
+            const uint8_t* row = source + (size_t)(window.first + j) * source_row;
+            for (size_t i = 0; i < row_values; i++) sums[i] += weight * row[i];
+        }
+        for (size_t i = 0; i < row_values; i++) *into++ = from_fixed(sums[i]);
+    }
+}
+
+// ---- Resize -----------------------------------------------------------------------------------------------------------------------------
+
+static bool side_is_good(int32_t side) { return side >= 1 && side <= SUMI_PIXELS_MAX_SIDE; }
+
+static sumi_result check_source(const void* data, int32_t width, int32_t height, int32_t row_bytes, int32_t channels, const char* what, sumi_error* error)
+{
+    if (data == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has no pixels: data is NULL", what);
+    if (!side_is_good(width) || !side_is_good(height)) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s is %d x %d: each side must be 1 to %d pixels", what, (int)width, (int)height, SUMI_PIXELS_MAX_SIDE);
+    }
+    if (row_bytes < width * channels) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has row_bytes %d, but a row of %d pixels with %d channels takes %d bytes", what, (int)row_bytes,
+                         (int)width, (int)channels, (int)(width * channels));
+    }
+    return SUMI_OK;
+}
+
+static sumi_result check_size(int32_t width, int32_t height, const char* what, sumi_error* error)
+{
+    if (side_is_good(width) && side_is_good(height)) return SUMI_OK;
+    return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s cannot be resized to %d x %d: each side must be 1 to %d pixels", what, (int)width, (int)height,
+                     SUMI_PIXELS_MAX_SIDE);
+}
+
+sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t width, int32_t height, int32_t row_bytes, int32_t channel_count, uint8_t* into,
+                               int32_t new_width, int32_t new_height, sumi_filter filter, sumi_error* error)
+{
+    if (channel_count < 1 || channel_count > 4) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a picture of %d channels cannot be resized: 1 to 4 are possible", (int)channel_count);
+    }
+    SUMI_TRY(check_source(source, width, height, row_bytes, channel_count, "the picture to resize", error));
+    SUMI_TRY(check_size(new_width, new_height, "the picture", error));
+    if (into == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the resized picture has nowhere to go: into is NULL");
+    if (filter != SUMI_FILTER_BICUBIC && filter != SUMI_FILTER_LANCZOS) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "filter %d is unknown: use SUMI_FILTER_BICUBIC or SUMI_FILTER_LANCZOS", (int)filter);
+    }
+    const bool across = new_width != width, down = new_height != height;
+    const size_t new_row = (size_t)new_width * (size_t)channel_count;
+    if (!across && !down) {
+        for (int32_t y = 0; y < height; y++) memcpy(into + (size_t)y * new_row, source + (size_t)y * (size_t)row_bytes, new_row);
+        return SUMI_OK;
+    }
+
+    axis horizontal = {0}, vertical = {0};
+    uint8_t* between = NULL;
+    int32_t* sums = NULL;
+    const size_t between_bytes = across && down ? new_row * (size_t)height : 0;
+    sumi_result result = across ? axis_make(heap, &horizontal, width, new_width, filter, error) : SUMI_OK;
+    if (result == SUMI_OK && down) result = axis_make(heap, &vertical, height, new_height, filter, error);
+    if (result == SUMI_OK && down) {
+        sums = sumi_alloc_array(heap, new_row, sizeof *sums);
+        if (sums == NULL) result = sumi_out_of_memory(error, new_row * sizeof *sums, "a row of a picture's resize");
+    }
+    if (result == SUMI_OK && between_bytes > 0) {
+        between = sumi_alloc(heap, between_bytes);
+        if (between == NULL) result = sumi_out_of_memory(error, between_bytes, "the first pass of a picture's resize");
+    }
+    if (result == SUMI_OK) {
+        const uint8_t* rows = source;
+        size_t rows_apart = (size_t)row_bytes;
+        if (across) {
+            pass_horizontal(&horizontal, source, (size_t)row_bytes, height, channel_count, down ? between : into, new_width);
+            rows = between;
+            rows_apart = new_row;
+        }
+        if (down) pass_vertical(&vertical, rows, rows_apart, new_row, into, new_height, sums);
+    }
+    sumi_free(heap, between);
+    sumi_free(heap, sums);
+    axis_free(heap, &horizontal);
+    axis_free(heap, &vertical);
+    return result;
+}
+
+// ---- The host's pictures ----------------------------------------------------------------------------------------------------------------
+
+sumi_result sumi_pixels_check(const sumi_pixels* pixels, const char* what, sumi_error* error)
+{
+    if (pixels == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s is NULL", what);
+    if (pixels->channel_count != 1 && pixels->channel_count != 3 && pixels->channel_count != 4) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has %d channels: give 1 (grey), 3 (RGB) or 4 (RGBA)", what, (int)pixels->channel_count);
+    }
+    return check_source(pixels->data, pixels->width, pixels->height, pixels->row_bytes, pixels->channel_count, what, error);
+}
+
+sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height, uint8_t* rgb, sumi_error* error)
+{
+    SUMI_TRY(sumi_pixels_check(pixels, "the picture", error));
+    SUMI_TRY(check_size(width, height, "the picture", error));
+    if (rgb == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the RGB picture has nowhere to go: rgb is NULL");
+    const uint8_t* data = pixels->data;
+    const size_t count = (size_t)width * (size_t)height;
+    if (pixels->channel_count == 3) {
+        return sumi_pixels_resize(heap, data, pixels->width, pixels->height, pixels->row_bytes, 3, rgb, width, height, SUMI_FILTER_LANCZOS, error);
+    }
+    if (pixels->channel_count == 1) { // resized into the last third, then spread from the front: the reader stays ahead of the writer
+        uint8_t* grey = rgb + 2 * count;
+        SUMI_TRY(sumi_pixels_resize(heap, data, pixels->width, pixels->height, pixels->row_bytes, 1, grey, width, height, SUMI_FILTER_LANCZOS, error));
+        for (size_t i = 0; i < count; i++) {
+            uint8_t value = grey[i];
+            rgb[3 * i] = rgb[3 * i + 1] = rgb[3 * i + 2] = value;
+        }
+        return SUMI_OK;
+    }
+    const bool same = width == pixels->width && height == pixels->height;
+    const size_t source_count = (size_t)pixels->width * (size_t)pixels->height;
+    uint8_t* colours = same ? rgb : sumi_alloc_array(heap, source_count, 3);
+    if (colours == NULL) return sumi_out_of_memory(error, 3 * source_count, "a picture without its alpha channel");
+    uint8_t* to = colours;
+    for (int32_t y = 0; y < pixels->height; y++) {
+        const uint8_t* from = data + (size_t)y * (size_t)pixels->row_bytes;
+        for (int32_t x = 0; x < pixels->width; x++, from += 4, to += 3) memcpy(to, from, 3);
+    }
+    if (same) return SUMI_OK;
+    sumi_result result = sumi_pixels_resize(heap, colours, pixels->width, pixels->height, 3 * pixels->width, 3, rgb, width, height, SUMI_FILTER_LANCZOS, error);
+    sumi_free(heap, colours);
+    return result;
+}
+
+// ---- Masks ------------------------------------------------------------------------------------------------------------------------------
+
+static inline uint8_t times_alpha(uint32_t value, uint32_t alpha) // value * alpha / 255, rounded
+{
+    uint32_t t = value * alpha + 128;
+    return (uint8_t)(((t >> 8) + t) >> 8);
+}
+
+static inline uint8_t over_alpha(uint32_t value, uint32_t alpha)
+{
+    if (alpha == 0 || alpha == 255) return (uint8_t)value;
+    value = 255 * value / alpha;
+    return (uint8_t)(value > 255 ? 255 : value);
+}
+
+// Pillow resizes RGBA with its colours multiplied by alpha, so that what is transparent does not bleed. A mask painted on a layer needs it.
+static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8_t* into, int32_t width, int32_t height, sumi_error* error)
+{
+    const size_t source_count = (size_t)pixels->width * (size_t)pixels->height;
+    uint8_t* multiplied = sumi_alloc_array(heap, source_count, 4);
+    if (multiplied == NULL) return sumi_out_of_memory(error, 4 * source_count, "a mask multiplied by its alpha channel");
+    uint8_t* to = multiplied;
+    for (int32_t y = 0; y < pixels->height; y++) {
+        const uint8_t* from = (const uint8_t*)pixels->data + (size_t)y * (size_t)pixels->row_bytes;
+        for (int32_t x = 0; x < pixels->width; x++, from += 4, to += 4) {
+            for (int c = 0; c < 3; c++) to[c] = times_alpha(from[c], from[3]);
+            to[3] = from[3];
+        }
+    }
+    sumi_result result =
+        sumi_pixels_resize(heap, multiplied, pixels->width, pixels->height, 4 * pixels->width, 4, into, width, height, SUMI_FILTER_LANCZOS, error);
+    sumi_free(heap, multiplied);
+    if (result != SUMI_OK) return result;
+    uint8_t* end = into + (size_t)width * (size_t)height * 4;
+    for (uint8_t* at = into; at < end; at += 4) {
+        for (int c = 0; c < 3; c++) at[c] = over_alpha(at[c], at[3]);
+    }
+    return SUMI_OK;
+}
+
+static inline uint8_t luma(const uint8_t* rgb) // ITU-R 601-2 with 16 bits after the point, as Pillow's "L"
+{
+    return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
+}
+
+// Resize first, grey second, threshold last: the order of the reference.
+sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height, uint8_t* mask, float* latent_mask, sumi_error* error)
+{
+    SUMI_TRY(sumi_pixels_check(pixels, "the mask", error));
+    SUMI_TRY(check_size(width, height, "the mask", error));
+    if (mask == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the prepared mask has nowhere to go: mask is NULL");
+    const int32_t channels = pixels->channel_count;
+    const size_t count = (size_t)width * (size_t)height;
+    const bool same = width == pixels->width && height == pixels->height;
+    uint8_t* resized = channels == 1 ? mask : sumi_alloc_array(heap, count, (size_t)channels);
+    if (resized == NULL) return sumi_out_of_memory(error, count * (size_t)channels, "a mask's colours");
+    sumi_result result = channels == 4 && !same ? resize_rgba(heap, pixels, resized, width, height, error)
+                                                : sumi_pixels_resize(heap, pixels->data, pixels->width, pixels->height, pixels->row_bytes, channels, resized,
+                                                                     width, height, SUMI_FILTER_LANCZOS, error);
+    if (result == SUMI_OK) {
+        for (size_t i = 0; i < count; i++) {
+            uint8_t value = channels == 1 ? resized[i] : luma(resized + i * (size_t)channels);
+            mask[i] = value >= 128;
+        }
+    }
+    if (channels != 1) sumi_free(heap, resized);
+    if (result != SUMI_OK || latent_mask == NULL) return result;
+
+    const int32_t latent_width = width / 8, latent_height = height / 8;
+    for (int32_t y = 0; y < latent_height; y++) {
+        int32_t from_y = (int32_t)((float)y * ((float)height / (float)latent_height)); // below height: y + 1 <= latent_height
+        for (int32_t x = 0; x < latent_width; x++) {
+            int32_t from_x = (int32_t)((float)x * ((float)width / (float)latent_width));
+            *latent_mask++ = mask[(size_t)from_y * (size_t)width + (size_t)from_x];
+        }
+    }
+    return SUMI_OK;
+}
+
+// ---- Pixels out -------------------------------------------------------------------------------------------------------------------------
+
+const sumi_preview_factors* sumi_preview_flux(void)
+{
+    static const float rows[16][3] = {
+        {-0.0346f, 0.0244f, 0.0681f}, {0.0034f, 0.0210f, 0.0687f},    {0.0275f, -0.0668f, -0.0433f},  {-0.0174f, 0.0160f, 0.0617f},
+        {0.0859f, 0.0721f, 0.0329f},  {0.0004f, 0.0383f, 0.0115f},    {0.0405f, 0.0861f, 0.0915f},    {-0.0236f, -0.0185f, -0.0259f},
+        {-0.0245f, 0.0250f, 0.1180f}, {0.1008f, 0.0755f, -0.0421f},   {-0.0515f, 0.0201f, 0.0011f},   {0.0428f, -0.0012f, -0.0036f},
+        {0.0817f, 0.0765f, 0.0749f},  {-0.1264f, -0.0522f, -0.1103f}, {-0.0280f, -0.0881f, -0.0499f}, {-0.1262f, -0.0982f, -0.0778f},
+    };
+    static const sumi_preview_factors factors = {16, rows, {-0.0329f, -0.0718f, -0.0851f}};
+    return &factors;
+}
+
+const sumi_preview_factors* sumi_preview_wan(void)
+{
+    static const float rows[16][3] = {
+        {-0.1299f, -0.1692f, 0.2932f}, {0.0671f, 0.0406f, 0.0442f},   {0.3568f, 0.2548f, 0.1747f},    {0.0372f, 0.2344f, 0.1420f},
+        {0.0313f, 0.0189f, -0.0328f},  {0.0296f, -0.0956f, -0.0665f}, {-0.3477f, -0.4059f, -0.2925f}, {0.0166f, 0.1902f, 0.1975f},
+        {-0.0412f, 0.0267f, -0.1364f}, {-0.1293f, 0.0740f, 0.1636f},  {0.0680f, 0.3019f, 0.1128f},    {0.0032f, 0.0581f, 0.0639f},
+        {-0.1251f, 0.0927f, 0.1699f},  {0.0060f, -0.0633f, 0.0005f},  {0.3477f, 0.2275f, 0.2950f},    {0.1984f, 0.0913f, 0.1861f},
+    };
+    static const sumi_preview_factors factors = {16, rows, {-0.1835f, -0.0868f, -0.3360f}};
+    return &factors;
+}
+
+uint8_t sumi_pixel_from_unit(float value)
+{
+    float unit = value * 0.5f + 0.5f;
+    if (!(unit > 0.0f)) return 0; // NaN too
+    if (unit >= 1.0f) return 255;
+    float scaled = unit * 255.0f;
+    int32_t whole = (int32_t)scaled;
+    float rest = scaled - (float)whole;
+    return (uint8_t)(whole + (rest > 0.5f || (rest == 0.5f && (whole & 1) != 0)));
+}
