@@ -1,0 +1,443 @@
+// Element types and their conversion to float.
+//
+// The rows of BF16, F16 and F32 weights pass through sumi_dtype_to_float for every matrix product of the CPU backend, so these loops are written for
+// the vectoriser: fixed-size memcpy for loads and stores (sources are unaligned), selects in place of branches, no tables.
+//
+// Two rules hold everywhere: no float operation sees or makes a subnormal float on the way to a normal result (hosts switch on flush-to-zero, and
+// half-precision subnormals must survive it), and every product of a block format is exact in float, so fused multiply-add changes no bit:
+//     Q4_K  d (11 bits) * scale (6) * q (4) = 21 bits     Q5_K 22 bits     Q6_K  11 + 7 + 6 = 24 bits
+// which leaves one rounding, that of the final sum, and that is what the reference dequantisers do.
+#include "base/dtype.h"
+#include <string.h>
+
+static const sumi_dtype_info s_dtypes[SUMI_DTYPE_COUNT] = {
+    [SUMI_DTYPE_NONE] = {"NONE", 1, 0},
+    [SUMI_DTYPE_F64] = {"F64", 1, 8},
+    [SUMI_DTYPE_F32] = {"F32", 1, 4},
+    [SUMI_DTYPE_F16] = {"F16", 1, 2},
+    [SUMI_DTYPE_BF16] = {"BF16", 1, 2},
+    [SUMI_DTYPE_F8_E4M3] = {"F8_E4M3", 1, 1},
+    [SUMI_DTYPE_F8_E5M2] = {"F8_E5M2", 1, 1},
+    [SUMI_DTYPE_I64] = {"I64", 1, 8},
+    [SUMI_DTYPE_I32] = {"I32", 1, 4},
+    [SUMI_DTYPE_I16] = {"I16", 1, 2},
+    [SUMI_DTYPE_I8] = {"I8", 1, 1},
+    [SUMI_DTYPE_U64] = {"U64", 1, 8},
+    [SUMI_DTYPE_U32] = {"U32", 1, 4},
+    [SUMI_DTYPE_U16] = {"U16", 1, 2},
+    [SUMI_DTYPE_U8] = {"U8", 1, 1},
+    [SUMI_DTYPE_BOOL] = {"BOOL", 1, 1},
+    [SUMI_DTYPE_Q4_0] = {"Q4_0", 32, 18},
+    [SUMI_DTYPE_Q4_1] = {"Q4_1", 32, 20},
+    [SUMI_DTYPE_Q5_0] = {"Q5_0", 32, 22},
+    [SUMI_DTYPE_Q5_1] = {"Q5_1", 32, 24},
+    [SUMI_DTYPE_Q8_0] = {"Q8_0", 32, 34},
+    [SUMI_DTYPE_Q4_K] = {"Q4_K", 256, 144},
+    [SUMI_DTYPE_Q5_K] = {"Q5_K", 256, 176},
+    [SUMI_DTYPE_Q6_K] = {"Q6_K", 256, 210},
+};
+
+const sumi_dtype_info* sumi_dtype_get(sumi_dtype dtype)
+{
+    return &s_dtypes[(unsigned)dtype < SUMI_DTYPE_COUNT ? dtype : SUMI_DTYPE_NONE];
+}
+
+uint64_t sumi_dtype_bytes(sumi_dtype dtype, uint64_t count)
+{
+    const sumi_dtype_info* info = sumi_dtype_get(dtype);
+    return count / (uint64_t)info->block * (uint64_t)info->block_bytes;
+}
+
+bool sumi_dtype_is_number(sumi_dtype dtype)
+{
+    return (unsigned)dtype < SUMI_DTYPE_COUNT && dtype != SUMI_DTYPE_NONE;
+}
+
+// ---- One value -------------------------------------------------------------------------------------------------------------------------
+
+static inline float float_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t bits_of_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+// With masks, because gcc makes a branch of `c ? x : y` when x holds a float operation, and then does not vectorise.
+static inline uint32_t select_bits(bool first, uint32_t if_first, uint32_t otherwise)
+{
+    const uint32_t mask = 0u - (uint32_t)first;
+    return (if_first & mask) | (otherwise & ~mask);
+}
+
+static inline float bf16_to_float(uint16_t bits)
+{
+    return float_of_bits((uint32_t)bits << 16);
+}
+
+// Moves exponent and mantissa to their float places and corrects the exponent's bias: +112 for normal numbers, +224 for infinity and NaN. A subnormal
+// half m * 2^-24 is made as (1.m * 2^-14) - 2^-14, in which all three are normal floats.
+static inline float f16_to_float(uint16_t bits)
+{
+    const uint32_t moved = (uint32_t)(bits & 0x7fff) << 13;
+    const uint32_t exponent = moved & (0x7c00u << 13);
+    const uint32_t normal = moved + (112u << 23) + (exponent == (0x7c00u << 13) ? 112u << 23 : 0u);
+    const uint32_t subnormal = bits_of_float(float_of_bits(moved + (113u << 23)) - float_of_bits(113u << 23));
+    return float_of_bits(select_bits(exponent == 0, subnormal, normal) | (uint32_t)(bits & 0x8000) << 16);
+}
+
+// e4m3fn: bias 7, no infinity, only all ones is NaN.
+static inline float e4m3_to_float(uint8_t bits)
+{
+    const uint32_t magnitude = bits & 0x7fu;
+    const uint32_t normal = (magnitude << 20) + (120u << 23);
+    const uint32_t subnormal = bits_of_float((float)(int32_t)magnitude * 0x1p-9f);
+    uint32_t value = select_bits(magnitude < 8, subnormal, normal);
+    value = select_bits(magnitude == 0x7f, 0x7fc00000u, value);
+    return float_of_bits(value | (uint32_t)(bits & 0x80) << 24);
+}
+
+// e5m2 is the upper byte of a half.
+static inline float e5m2_to_float(uint8_t bits)
+{
+    return f16_to_float((uint16_t)(bits << 8));
+}
+
+float sumi_bf16_to_float(uint16_t bits)
+{
+    return bf16_to_float(bits);
+}
+
+float sumi_f16_to_float(uint16_t bits)
+{
+    return f16_to_float(bits);
+}
+
+float sumi_e4m3_to_float(uint8_t bits)
+{
+    return e4m3_to_float(bits);
+}
+
+float sumi_e5m2_to_float(uint8_t bits)
+{
+    return e5m2_to_float(bits);
+}
+
+uint16_t sumi_float_to_bf16(float value)
+{
+    const uint32_t bits = bits_of_float(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) {
+        return 0x7fc0; // the one NaN PyTorch writes
+    }
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+// Rounds the magnitude of a finite float to nearest even in a small format of `mantissa` stored bits whose smallest normal number is 2^lowest.
+// The code counts up through all magnitudes of the format, without a limit at the top: the callers know what is up there.
+static uint32_t round_to_small(uint32_t magnitude, int32_t mantissa, int32_t lowest)
+{
+    const int32_t exponent = (int32_t)(magnitude >> 23) - 127;
+    if (magnitude >> 23 == 0) {
+        return 0; // float subnormals lie far below half of any small format's smallest step
+    }
+    uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;
+    int32_t shift = 23 - mantissa;
+    uint32_t code = 0;
+    if (exponent < lowest) {
+        shift += lowest - exponent;
+        if (shift > 25) {
+            return 0;
+        }
+    } else {
+        code = (uint32_t)(exponent - lowest) << mantissa; // the significand's leading one adds the missing 1 to the exponent field
+    }
+    const uint32_t half = 1u << (shift - 1);
+    const uint32_t rest = significand & ((half << 1) - 1);
+    significand >>= shift;
+    significand += rest > half || (rest == half && (significand & 1u));
+    return code + significand;
+}
+
+uint16_t sumi_float_to_f16(float value)
+{
+    const uint32_t bits = bits_of_float(value);
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
+    if (magnitude > 0x7f800000u) {
+        return sign | 0x7e00;
+    }
+    if (magnitude == 0x7f800000u) {
+        return sign | 0x7c00;
+    }
+    const uint32_t code = round_to_small(magnitude, 10, -14);
+    return (uint16_t)(sign | (code > 0x7c00u ? 0x7c00u : code));
+}
+
+uint8_t sumi_float_to_e4m3(float value)
+{
+    const uint32_t bits = bits_of_float(value);
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    const uint8_t sign = (uint8_t)(bits >> 24 & 0x80u);
+    if (magnitude > 0x7f800000u) {
+        return sign | 0x7f;
+    }
+    const uint32_t code = magnitude == 0x7f800000u ? 0x7eu : round_to_small(magnitude, 3, -6);
+    return (uint8_t)(sign | (code > 0x7eu ? 0x7eu : code));
+}
+
+uint8_t sumi_float_to_e5m2(float value)
+{
+    const uint32_t bits = bits_of_float(value);
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    const uint8_t sign = (uint8_t)(bits >> 24 & 0x80u);
+    if (magnitude > 0x7f800000u) {
+        return sign | 0x7f;
+    }
+    const uint32_t code = magnitude == 0x7f800000u ? 0x7cu : round_to_small(magnitude, 2, -14);
+    return (uint8_t)(sign | (code > 0x7cu ? 0x7cu : code));
+}
+
+// ---- Plain rows ------------------------------------------------------------------------------------------------------------------------
+
+static void bf16_row(const unsigned char* restrict source, float* restrict into, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint16_t bits;
+        memcpy(&bits, source + 2 * i, sizeof bits);
+        into[i] = bf16_to_float(bits);
+    }
+}
+
+static void f16_row(const unsigned char* restrict source, float* restrict into, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint16_t bits;
+        memcpy(&bits, source + 2 * i, sizeof bits);
+        into[i] = f16_to_float(bits);
+    }
+}
+
+static void e4m3_row(const unsigned char* restrict source, float* restrict into, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        into[i] = e4m3_to_float(source[i]);
+    }
+}
+
+static void e5m2_row(const unsigned char* restrict source, float* restrict into, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        into[i] = e5m2_to_float(source[i]);
+    }
+}
+
+#define PLAIN_ROW(name, type)                                                                  \
+    static void name(const unsigned char* restrict source, float* restrict into, size_t count) \
+    {                                                                                          \
+        for (size_t i = 0; i < count; i++) {                                                   \
+            type value;                                                                        \
+            memcpy(&value, source + i * sizeof value, sizeof value);                           \
+            into[i] = (float)value;                                                            \
+        }                                                                                      \
+    }
+PLAIN_ROW(f64_row, double)
+PLAIN_ROW(i64_row, int64_t)
+PLAIN_ROW(i32_row, int32_t)
+PLAIN_ROW(i16_row, int16_t)
+PLAIN_ROW(i8_row, int8_t)
+PLAIN_ROW(u64_row, uint64_t)
+PLAIN_ROW(u32_row, uint32_t)
+PLAIN_ROW(u16_row, uint16_t)
+PLAIN_ROW(u8_row, uint8_t)
+
+static void bool_row(const unsigned char* restrict source, float* restrict into, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        into[i] = source[i] != 0 ? 1.0f : 0.0f;
+    }
+}
+
+// ---- Block formats of GGUF -------------------------------------------------------------------------------------------------------------
+// Blocks of 32 begin with the half-precision factor d, then m where there is one:
+//     Q8_0  d, 32 signed bytes                            d * q
+//     Q4_0  d, 16 bytes                                   d * (q - 8)     low nibbles are the first 16 values, high nibbles the last 16
+//     Q4_1  d, m, 16 bytes                                d * q + m
+//     Q5_0  d, 32 fifth bits, 16 bytes                    d * (q - 16)
+//     Q5_1  d, m, 32 fifth bits, 16 bytes                 d * q + m
+
+static inline float half_at(const unsigned char* source)
+{
+    uint16_t bits;
+    memcpy(&bits, source, sizeof bits);
+    return f16_to_float(bits);
+}
+
+static void q8_0_block(const unsigned char* restrict block, float* restrict into)
+{
+    const float d = half_at(block);
+    for (int32_t i = 0; i < 32; i++) {
+        into[i] = d * (float)(int8_t)block[2 + i];
+    }
+}
+
+static void q4_0_block(const unsigned char* restrict block, float* restrict into)
+{
+    const float d = half_at(block);
+    for (int32_t i = 0; i < 16; i++) {
+        into[i] = d * (float)((block[2 + i] & 15) - 8);
+        into[16 + i] = d * (float)((block[2 + i] >> 4) - 8);
+    }
+}
+
+static void q4_1_block(const unsigned char* restrict block, float* restrict into)
+{
+    const float d = half_at(block), m = half_at(block + 2);
+    for (int32_t i = 0; i < 16; i++) {
+        into[i] = d * (float)(block[4 + i] & 15) + m;
+        into[16 + i] = d * (float)(block[4 + i] >> 4) + m;
+    }
+}
+
+static inline uint32_t fifth_bits(const unsigned char* source)
+{
+    uint32_t bits;
+    memcpy(&bits, source, sizeof bits);
+    return bits;
+}
+
+static void q5_0_block(const unsigned char* restrict block, float* restrict into)
+{
+    const float d = half_at(block);
+    const uint32_t high = fifth_bits(block + 2);
+    for (int32_t i = 0; i < 16; i++) {
+        into[i] = d * (float)((block[6 + i] & 15) + (int32_t)(high >> i & 1) * 16 - 16);
+        into[16 + i] = d * (float)((block[6 + i] >> 4) + (int32_t)(high >> (16 + i) & 1) * 16 - 16);
+    }
+}
+
+static void q5_1_block(const unsigned char* restrict block, float* restrict into)
+{
+    const float d = half_at(block), m = half_at(block + 2);
+    const uint32_t high = fifth_bits(block + 4);
+    for (int32_t i = 0; i < 16; i++) {
+        into[i] = d * (float)((block[8 + i] & 15) + (int32_t)(high >> i & 1) * 16) + m;
+        into[16 + i] = d * (float)((block[8 + i] >> 4) + (int32_t)(high >> (16 + i) & 1) * 16) + m;
+    }
+}
+
+// The eight 6-bit scales and mins of Q4_K and Q5_K share twelve bytes. Groups 0..3 keep theirs in the low 6 bits of bytes 0..3 and 4..7; groups 4..7
+// have their low 4 bits in the nibbles of bytes 8..11 and the upper 2 in the spare top bits of bytes 0..7.
+static void group_scale(const unsigned char* packed, int32_t group, float* scale, float* minimum)
+{
+    if (group < 4) {
+        *scale = (float)(packed[group] & 63);
+        *minimum = (float)(packed[group + 4] & 63);
+    } else {
+        *scale = (float)((packed[group + 4] & 15) | (packed[group - 4] >> 6) << 4);
+        *minimum = (float)((packed[group + 4] >> 4) | (packed[group] >> 6) << 4);
+    }
+}
+
+// Q4_K, 256 values in 8 groups of 32: d, dmin, 12 bytes of scales, 4 x 32 bytes; each 32 bytes hold a group in the low and the next in the high nibbles.
+static void q4_k_block(const unsigned char* restrict block, float* restrict into)
+{
+    const float d = half_at(block), d_minimum = half_at(block + 2);
+    for (int32_t group = 0; group < 8; group++) {
+        float scale, minimum;
+        group_scale(block + 4, group, &scale, &minimum);
+        const unsigned char* nibbles = block + 16 + group / 2 * 32;
+        const float factor = d * scale, offset = d_minimum * minimum;
+        const int32_t shift = group % 2 * 4;
+        for (int32_t i = 0; i < 32; i++) {
+            into[group * 32 + i] = factor * (float)(nibbles[i] >> shift & 15) - offset;
+        }
+    }
+}
+
+// Q5_K: as Q4_K with 32 bytes of fifth bits in front of the nibbles; bit g of byte i belongs to value i of group g.
+static void q5_k_block(const unsigned char* restrict block, float* restrict into)
+{
+    const float d = half_at(block), d_minimum = half_at(block + 2);
+    const unsigned char* high = block + 16;
+    for (int32_t group = 0; group < 8; group++) {
+        float scale, minimum;
+        group_scale(block + 4, group, &scale, &minimum);
+        const unsigned char* nibbles = block + 48 + group / 2 * 32;
+        const float factor = d * scale, offset = d_minimum * minimum;
+        const int32_t shift = group % 2 * 4;
+        for (int32_t i = 0; i < 32; i++) {
+            into[group * 32 + i] = factor * (float)((nibbles[i] >> shift & 15) | (high[i] >> group & 1) << 4) - offset;
+        }
+    }
+}
+
+// Q6_K, 256 values in two halves of 128, each in four runs of 32: 128 bytes of low nibbles, 64 bytes of upper bit pairs, 16 signed scales (one per
+// 16 values), d at the end. Runs 0 and 1 of a half use the low nibbles of its 64 bytes, runs 2 and 3 the high ones; run r uses bit pair r.
+static void q6_k_block(const unsigned char* restrict block, float* restrict into)
+{
+    const float d = half_at(block + 208);
+    for (int32_t run = 0; run < 8; run++) {
+        const int32_t half = run / 4, r = run % 4;
+        const unsigned char* low = block + half * 64 + r % 2 * 32;
+        const unsigned char* high = block + 128 + half * 32;
+        const unsigned char* scales = block + 192 + run * 2;
+        for (int32_t part = 0; part < 2; part++) {
+            const float factor = d * (float)(int8_t)scales[part];
+            for (int32_t i = part * 16; i < part * 16 + 16; i++) {
+                const int32_t q = ((low[i] >> (r / 2 * 4)) & 15) | (high[i] >> (2 * r) & 3) << 4;
+                into[run * 32 + i] = factor * (float)(q - 32);
+            }
+        }
+    }
+}
+
+typedef void block_function(const unsigned char* restrict block, float* restrict into);
+
+static void blocks(block_function* function, sumi_dtype dtype, const unsigned char* source, float* into, size_t count)
+{
+    const size_t block = (size_t)s_dtypes[dtype].block, bytes = (size_t)s_dtypes[dtype].block_bytes;
+    for (size_t i = 0; i < count / block; i++) {
+        function(source + i * bytes, into + i * block);
+    }
+}
+
+void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size_t count)
+{
+    switch (dtype) {
+    case SUMI_DTYPE_F64: f64_row(source, into, count); break;
+    case SUMI_DTYPE_F32:
+        if (count > 0) {
+            memcpy(into, source, count * sizeof *into);
+        }
+        break;
+    case SUMI_DTYPE_F16: f16_row(source, into, count); break;
+    case SUMI_DTYPE_BF16: bf16_row(source, into, count); break;
+    case SUMI_DTYPE_F8_E4M3: e4m3_row(source, into, count); break;
+    case SUMI_DTYPE_F8_E5M2: e5m2_row(source, into, count); break;
+    case SUMI_DTYPE_I64: i64_row(source, into, count); break;
+    case SUMI_DTYPE_I32: i32_row(source, into, count); break;
+    case SUMI_DTYPE_I16: i16_row(source, into, count); break;
+    case SUMI_DTYPE_I8: i8_row(source, into, count); break;
+    case SUMI_DTYPE_U64: u64_row(source, into, count); break;
+    case SUMI_DTYPE_U32: u32_row(source, into, count); break;
+    case SUMI_DTYPE_U16: u16_row(source, into, count); break;
+    case SUMI_DTYPE_U8: u8_row(source, into, count); break;
+    case SUMI_DTYPE_BOOL: bool_row(source, into, count); break;
+    case SUMI_DTYPE_Q4_0: blocks(q4_0_block, dtype, source, into, count); break;
+    case SUMI_DTYPE_Q4_1: blocks(q4_1_block, dtype, source, into, count); break;
+    case SUMI_DTYPE_Q5_0: blocks(q5_0_block, dtype, source, into, count); break;
+    case SUMI_DTYPE_Q5_1: blocks(q5_1_block, dtype, source, into, count); break;
+    case SUMI_DTYPE_Q8_0: blocks(q8_0_block, dtype, source, into, count); break;
+    case SUMI_DTYPE_Q4_K: blocks(q4_k_block, dtype, source, into, count); break;
+    case SUMI_DTYPE_Q5_K: blocks(q5_k_block, dtype, source, into, count); break;
+    case SUMI_DTYPE_Q6_K: blocks(q6_k_block, dtype, source, into, count); break;
+    case SUMI_DTYPE_NONE:
+    case SUMI_DTYPE_COUNT: break;
+    }
+}

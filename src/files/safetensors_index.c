@@ -1,0 +1,153 @@
+// model.safetensors.index.json: {"metadata": {"total_size": N}, "weight_map": {"tensor name": "shard file", ...}}.
+//
+// The index only decides which files are opened and that nothing it promises is missing. Tensors that a shard holds beyond the index are kept, as the
+// Python loaders keep them; total_size is advice nobody follows. Shard names come from a downloaded file, so they may only name files beside it.
+#include "files/json.h"
+#include "files/tensors.h"
+#include <string.h>
+
+#define MAX_SHARDS 4096u // the largest published models have some hundred
+
+// NULL for a name that can only mean a file in the index's own folder.
+static const char* shard_name_fault(const char* name, size_t bytes)
+{
+    if (bytes == 0) {
+        return "is empty";
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        if (name[i] == '/' || name[i] == '\\' || name[i] == ':') {
+            return "is a path; shards must lie beside their index";
+        }
+        if ((unsigned char)name[i] < 0x20) {
+            return "holds a control character";
+        }
+    }
+    if ((bytes == 1 && name[0] == '.') || (bytes == 2 && name[0] == '.' && name[1] == '.')) {
+        return "is a folder";
+    }
+    return NULL;
+}
+
+// Adds folder/name unless it is in the list. `seen` is a tensor set used as a set of texts: an index may name a million tensors and a thousand shards.
+static sumi_result add_shard(sumi_tensor_opening* opening, sumi_tensor_set* seen, const char* folder, const char* name, const char* path, sumi_error* error)
+{
+    if (sumi_tensor_find(seen, name) != NULL) {
+        return SUMI_OK;
+    }
+    if (opening->count == MAX_SHARDS) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: names more than %u shards", path, MAX_SHARDS);
+    }
+    SUMI_TRY(sumi_tensor_set_add(seen, name, strlen(name), &(sumi_tensor){.file_index = -1}, path, error));
+    SUMI_TRY(sumi_grow(opening->heap, (void**)&opening->paths, &opening->capacity, opening->count + 1, sizeof *opening->paths, error));
+    const size_t bytes = strlen(folder) + strlen(name) + 2;
+    char* joined = sumi_alloc(opening->heap, bytes);
+    if (joined == NULL) {
+        return sumi_out_of_memory(error, bytes, "a file name");
+    }
+    sumi_path_join(joined, bytes, folder, name);
+    opening->paths[opening->count++] = joined;
+    return SUMI_OK;
+}
+
+typedef struct walker {
+    sumi_heap* heap;
+    sumi_tensor_opening* opening; // lists the shards into it, or
+    const sumi_tensor_set* set;   // checks that the tensors are there
+    sumi_tensor_set seen;
+    char* scratch;
+    size_t scratch_bytes;
+    const char *folder, *path;
+    sumi_error* error;
+} walker;
+
+// A decoded, terminated string in the scratch.
+static sumi_result decode(walker* w, const sumi_json_text* text, size_t* out_bytes)
+{
+    SUMI_TRY(sumi_grow(w->heap, (void**)&w->scratch, &w->scratch_bytes, text->bytes + 1, 1, w->error));
+    *out_bytes = sumi_json_decode(text, w->scratch, w->scratch_bytes);
+    w->scratch[*out_bytes] = '\0';
+    return SUMI_OK;
+}
+
+static sumi_result walk_entry(walker* w, const sumi_json_text* name, const sumi_json_text* shard)
+{
+    size_t bytes;
+    if (w->opening == NULL) {
+        SUMI_TRY(decode(w, name, &bytes));
+        if (strlen(w->scratch) != bytes || sumi_tensor_find(w->set, w->scratch) == NULL) {
+            return sumi_fail(w->error, SUMI_TENSOR_MISSING, "%s: names tensor %.120s, which is in none of the shards; download the folder again", w->path, w->scratch);
+        }
+        return SUMI_OK;
+    }
+    SUMI_TRY(decode(w, shard, &bytes));
+    const char* fault = shard_name_fault(w->scratch, bytes);
+    if (fault != NULL) {
+        return sumi_fail(w->error, SUMI_FILE_MALFORMED, "%s: the shard name \"%.120s\" %s", w->path, w->scratch, fault);
+    }
+    return add_shard(w->opening, &w->seen, w->folder, w->scratch, w->path, w->error);
+}
+
+static sumi_result walk_text(walker* w, const void* data, uint64_t bytes)
+{
+    sumi_json json;
+    sumi_json_text key, name, shard;
+    bool found = false;
+    sumi_json_begin(&json, data, (size_t)bytes, w->error);
+    json.name = w->path;
+    sumi_json_object(&json);
+    while (sumi_json_key(&json, &key)) {
+        if (!sumi_json_is(&key, "weight_map")) {
+            sumi_json_skip(&json);
+            continue;
+        }
+        if (found) {
+            sumi_json_refuse(&json, "a second weight_map");
+        }
+        found = true;
+        sumi_json_object(&json);
+        while (sumi_json_key(&json, &name)) {
+            if (!sumi_json_string(&json, &shard)) {
+                break;
+            }
+            SUMI_TRY(walk_entry(w, &name, &shard));
+        }
+    }
+    SUMI_TRY(sumi_json_end(&json));
+    if (!found) {
+        return sumi_fail(w->error, SUMI_FILE_MALFORMED, "%s: has no weight_map, so it is not an index of safetensors shards", w->path);
+    }
+    return SUMI_OK;
+}
+
+static sumi_result walk(walker* w, const void* data, uint64_t bytes)
+{
+    sumi_tensor_set_init(&w->seen, w->heap, NULL);
+    const sumi_result result = walk_text(w, data, bytes);
+    sumi_tensor_set_close(&w->seen);
+    sumi_free(w->heap, w->scratch);
+    return result;
+}
+
+sumi_result sumi_index_list_shards(sumi_tensor_opening* opening, const void* data, uint64_t bytes, const char* folder, const char* path, sumi_error* error)
+{
+    return walk(&(walker){.heap = opening->heap, .opening = opening, .folder = folder, .path = path, .error = error}, data, bytes);
+}
+
+sumi_result sumi_index_check(const sumi_tensor_set* set, sumi_heap* heap, const void* data, uint64_t bytes, const char* path, sumi_error* error)
+{
+    return walk(&(walker){.heap = heap, .set = set, .path = path, .error = error}, data, bytes);
+}
+
+sumi_result sumi_index_read(sumi_tensor_set* set, const void* data, uint64_t bytes, const char* folder, const char* path, sumi_error* error)
+{
+    sumi_tensor_opening opening = {.heap = set->heap};
+    sumi_result result = sumi_index_list_shards(&opening, data, bytes, folder, path, error);
+    for (bool done = false; result == SUMI_OK && !done;) {
+        result = sumi_tensor_opening_step(&opening, set, error, &done);
+    }
+    if (result == SUMI_OK) {
+        result = sumi_index_check(set, set->heap, data, bytes, path, error);
+    }
+    sumi_tensor_opening_end(&opening);
+    return result;
+}
