@@ -1,0 +1,259 @@
+// Byte pair encoding of one piece: begin with the characters, merge the neighbours of lowest rank (the leftmost of equals) until no pair has a rank.
+//
+// Two ways to the same ids. Pieces of up to SHORT symbols, which is nearly every piece of a byte-level tokenizer, keep the ranks of their pairs in an array
+// and look for the smallest each time: quadratic, but all in one or two cache lines. Longer pieces (Gemma's are whole prompts) use linked symbols and a
+// heap keyed (rank, place), in which entries that a merge has overtaken are dropped when they surface:
+//
+//     symbols   h <-> e <-> l <-> l <-> o          rank[i]: of the pair (i, next of i), NONE when it has none
+//     heap      (rank of "l l", 2), (rank of "h e", 0), ...     valid while rank[place] is still that rank
+//
+// A pair has one rank and a rank one pair, so "still that rank" means "still that pair". n symbols make at most n + 2 (n - 1) heap entries.
+#include "text/tokenizer_parts.h"
+
+enum { SHORT = 48 };
+#define NONE SUMI_VOCABULARY_NONE
+
+typedef struct symbol {
+    uint32_t id, rank, result; // rank and result: of the merge with the next one
+    uint32_t previous, next;
+} symbol;
+
+size_t sumi_byte_level_character(unsigned char byte, char out[4])
+{
+    bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    // the 68 others, in order: 0..32, 127..160, 173
+    uint32_t other = byte <= 32 ? byte : byte <= 160 ? byte - 127u + 33u : 67u;
+    return sumi_utf8_encode(printable ? byte : 0x100 + other, out);
+}
+
+// ---- Symbols ----------------------------------------------------------------------------------------------------------------------------
+
+typedef struct symbol_list {
+    sumi_heap* heap;
+    const sumi_bpe* bpe;
+    sumi_model_scratch* scratch;
+    symbol* at;
+    size_t count;
+    bool unknown_waits; // with fuse_unk, unknown characters in a row are one symbol, written when a known one follows
+} symbol_list;
+
+static void add_symbol(symbol_list* list, uint32_t id)
+{
+    list->at[list->count++].id = id; // room for one per byte was made
+}
+
+// One character as the vocabulary sees it. The order of the checks, and that byte fallback leaves an unknown waiting, are the reference's.
+static sumi_result add_character(symbol_list* list, const char* text, size_t bytes, sumi_error* error)
+{
+    const sumi_bpe* bpe = list->bpe;
+    uint32_t entry = sumi_vocabulary_find(&bpe->vocabulary, text, bytes);
+    if (entry != NONE) {
+        if (list->unknown_waits) {
+            add_symbol(list, bpe->unknown_id);
+            list->unknown_waits = false;
+        }
+        add_symbol(list, sumi_vocabulary_id(&bpe->vocabulary, entry));
+        return SUMI_OK;
+    }
+    if (bpe->byte_fallback) {
+        bool whole = true;
+        for (size_t i = 0; i < bytes; i++) {
+            whole = whole && bpe->byte_ids[(unsigned char)text[i]] != NONE;
+        }
+        if (whole) {
+            for (size_t i = 0; i < bytes; i++) {
+                add_symbol(list, bpe->byte_ids[(unsigned char)text[i]]);
+            }
+            return SUMI_OK;
+        }
+    }
+    if (!bpe->has_unknown) {
+        return SUMI_OK; // dropped: the reference does so
+    }
+    if (bpe->unknown_id == NONE) {
+        return sumi_fail(error, SUMI_FILE_MALFORMED, "the tokenizer has no token for the character %.*s, and its unk_token is not in its vocabulary",
+                         (int)bytes, text);
+    }
+    if (list->unknown_waits && !bpe->fuse_unknown) {
+        add_symbol(list, bpe->unknown_id);
+    }
+    list->unknown_waits = true;
+    return SUMI_OK;
+}
+
+static sumi_result make_symbols(symbol_list* list, const char* piece, size_t bytes, sumi_error* error)
+{
+    sumi_model_scratch* scratch = list->scratch;
+    // one per byte, and one for an unknown that still waits at the end beside byte fallback symbols
+    SUMI_TRY(sumi_grow(list->heap, &scratch->symbols, &scratch->symbol_capacity, bytes + 1, sizeof(symbol), error));
+    list->at = scratch->symbols;
+    for (size_t i = 0, length; i < bytes; i += length) {
+        if (!list->bpe->byte_level) {
+            length = sumi_utf8_length(piece + i);
+            SUMI_TRY(add_character(list, piece + i, length, error));
+            continue;
+        }
+        length = 1;
+        uint32_t id = list->bpe->byte_ids[(unsigned char)piece[i]];
+        if (id != NONE && !list->unknown_waits) {
+            add_symbol(list, id);
+        } else {
+            char stand_in[4];
+            size_t stand_in_bytes = sumi_byte_level_character((unsigned char)piece[i], stand_in);
+            SUMI_TRY(add_character(list, stand_in, stand_in_bytes, error));
+        }
+    }
+    if (list->unknown_waits) {
+        add_symbol(list, list->bpe->unknown_id);
+    }
+    return SUMI_OK;
+}
+
+// ---- Merging ----------------------------------------------------------------------------------------------------------------------------
+
+static void merge_short(const sumi_merges* merges, symbol* at, size_t count, sumi_ids* out)
+{
+    uint32_t id[SHORT], rank[SHORT], result[SHORT];
+    for (size_t i = 0; i < count; i++) {
+        id[i] = at[i].id;
+        rank[i] = i + 1 < count ? sumi_merges_find(merges, id[i], at[i + 1].id, &result[i]) : NONE;
+    }
+    for (;;) {
+        size_t best = 0;
+        for (size_t i = 1; i < count; i++) {
+            best = rank[i] < rank[best] ? i : best;
+        }
+        if (count == 0 || rank[best] == NONE) {
+            break;
+        }
+        id[best] = result[best];
+        count--;
+        for (size_t i = best + 1; i < count; i++) {
+            id[i] = id[i + 1];
+            rank[i] = rank[i + 1];
+            result[i] = result[i + 1];
+        }
+        rank[best] = best + 1 < count ? sumi_merges_find(merges, id[best], id[best + 1], &result[best]) : NONE;
+        if (best > 0) {
+            rank[best - 1] = sumi_merges_find(merges, id[best - 1], id[best], &result[best - 1]);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        sumi_ids_put(out, id[i]);
+    }
+}
+
+typedef struct merge_queue {
+    uint64_t* keys; // rank << 32 | place, smallest first
+    size_t count;
+} merge_queue;
+
+static void queue_push(merge_queue* queue, uint64_t key)
+{
+    size_t at = queue->count++;
+    while (at > 0 && queue->keys[(at - 1) / 2] > key) {
+        queue->keys[at] = queue->keys[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    queue->keys[at] = key;
+}
+
+static uint64_t queue_pop(merge_queue* queue)
+{
+    uint64_t top = queue->keys[0], last = queue->keys[--queue->count];
+    size_t at = 0;
+    for (size_t child = 1; child < queue->count; child = 2 * at + 1) {
+        child += child + 1 < queue->count && queue->keys[child + 1] < queue->keys[child];
+        if (queue->keys[child] >= last) {
+            break;
+        }
+        queue->keys[at] = queue->keys[child];
+        at = child;
+    }
+    queue->keys[at] = last;
+    return top;
+}
+
+// Finds the merge of the symbol with its next one and queues it.
+static void rank_pair(const sumi_merges* merges, symbol* at, uint32_t place, merge_queue* queue)
+{
+    symbol* left = &at[place];
+    left->rank = left->next == NONE ? NONE : sumi_merges_find(merges, left->id, at[left->next].id, &left->result);
+    if (left->rank != NONE) {
+        queue_push(queue, (uint64_t)left->rank << 32 | place);
+    }
+}
+
+static sumi_result merge_long(symbol_list* list, sumi_ids* out, sumi_error* error)
+{
+    const sumi_merges* merges = &list->bpe->merges;
+    symbol* at = list->at;
+    uint32_t count = (uint32_t)list->count;
+    SUMI_TRY(sumi_grow(list->heap, &list->scratch->queue, &list->scratch->queue_capacity, 3 * (size_t)count, sizeof(uint64_t), error));
+    merge_queue queue = {list->scratch->queue, 0};
+    for (uint32_t i = 0; i < count; i++) {
+        at[i].previous = i == 0 ? NONE : i - 1;
+        at[i].next = i + 1 == count ? NONE : i + 1;
+        rank_pair(merges, at, i, &queue);
+    }
+    while (queue.count != 0) {
+        uint64_t key = queue_pop(&queue);
+        uint32_t place = (uint32_t)key;
+        symbol* left = &at[place];
+        if (left->rank != key >> 32) {
+            continue;
+        }
+        symbol* right = &at[left->next];
+        left->id = left->result;
+        left->next = right->next;
+        right->rank = NONE; // what the queue still holds of it is void
+        if (left->next != NONE) {
+            at[left->next].previous = place;
+        }
+        rank_pair(merges, at, place, &queue);
+        if (left->previous != NONE) {
+            rank_pair(merges, at, left->previous, &queue);
+        }
+    }
+    for (uint32_t i = 0; i != NONE; i = at[i].next) {
+        sumi_ids_put(out, at[i].id);
+    }
+    return SUMI_OK;
+}
+
+// With ignore_merges a piece that is a token is that token, whatever the merges would make of it.
+static sumi_result find_whole(symbol_list* list, const char* piece, size_t bytes, uint32_t* out_entry, sumi_error* error)
+{
+    if (!list->bpe->byte_level) {
+        *out_entry = sumi_vocabulary_find(&list->bpe->vocabulary, piece, bytes);
+        return SUMI_OK;
+    }
+    sumi_text_buffer* text = &list->scratch->text;
+    text->bytes = 0;
+    SUMI_TRY(sumi_text_reserve(list->heap, text, 4 * bytes, error));
+    for (size_t i = 0; i < bytes; i++) {
+        text->bytes += sumi_byte_level_character((unsigned char)piece[i], sumi_text_data(text) + text->bytes);
+    }
+    *out_entry = sumi_vocabulary_find(&list->bpe->vocabulary, sumi_text_data(text), text->bytes);
+    return SUMI_OK;
+}
+
+sumi_result sumi_bpe_encode(sumi_heap* heap, const sumi_bpe* bpe, sumi_model_scratch* scratch, const char* piece, size_t bytes, sumi_ids* out,
+                            sumi_error* error)
+{
+    symbol_list list = {.heap = heap, .bpe = bpe, .scratch = scratch};
+    if (bpe->ignore_merges) {
+        uint32_t entry = NONE;
+        SUMI_TRY(find_whole(&list, piece, bytes, &entry, error));
+        if (entry != NONE) {
+            sumi_ids_put(out, sumi_vocabulary_id(&bpe->vocabulary, entry));
+            return SUMI_OK;
+        }
+    }
+    SUMI_TRY(make_symbols(&list, piece, bytes, error));
+    if (list.count > SHORT) {
+        return merge_long(&list, out, error);
+    }
+    merge_short(&bpe->merges, list.at, list.count, out);
+    return SUMI_OK;
+}

@@ -1,0 +1,90 @@
+// The state of a tokenizer while it is being read, and the small steps that both halves of the reader share: tokenizer_load.c (tokens, merges, the order of
+// things) and tokenizer_pipeline.c (normalizer, pre-tokenizer, post processor).
+#ifndef SUMI_TEXT_TOKENIZER_LOADING_H
+#define SUMI_TEXT_TOKENIZER_LOADING_H
+#include "text/tokenizer_parts.h"
+
+typedef enum sumi_load_phase {
+    SUMI_LOAD_TOP,
+    SUMI_LOAD_ADDED,
+    SUMI_LOAD_MODEL,
+    SUMI_LOAD_VOCABULARY,
+    SUMI_LOAD_MERGES,
+    SUMI_LOAD_MERGES_TEXT,
+    SUMI_LOAD_ADDED_FILE,
+    SUMI_LOAD_FINISH,
+    SUMI_LOAD_DONE
+} sumi_load_phase;
+
+enum { SUMI_WAITING_MERGES = 16 };
+
+typedef struct sumi_waiting_merge { // its slots of the vocabulary are on their way
+    const char *left, *right;
+    size_t left_bytes, right_bytes;
+    uint64_t left_hash, right_hash;
+} sumi_waiting_merge;
+
+struct sumi_tokenizer_loading {
+    sumi_json json, merges_json; // merges_json: at the merges that wait for the vocabulary
+    sumi_load_phase phase;
+    sumi_result failure;
+    size_t expected_count, total_bytes, passed_bytes; // passed_bytes: of texts before the one that is being read
+    const char *merges, *merges_at, *merges_end, *config;
+    size_t config_bytes, merge_line;
+    void* id_bits; // one bit per id that a token has
+    size_t id_bit_bytes, id_bit_capacity;
+    sumi_waiting_merge waiting[SUMI_WAITING_MERGES]; // a ring
+    size_t waiting_first, waiting_count;
+    sumi_text_buffer text;    // strings without their escapes
+    sumi_text_buffer joined;  // the token of a merge
+    sumi_text_buffer unknown; // unk_token
+    int64_t unknown_id;       // unk_id, -1 none
+    uint32_t last_result;     // entry that the last merge makes
+    bool started, files, merges_wait, has_type, has_vocabulary, has_merges;
+    bool has_added, has_normalizer, has_pre_tokenizer, has_post_processor, has_model;
+};
+
+typedef struct sumi_loader { // what every reading function needs
+    sumi_tokenizer* t;
+    sumi_tokenizer_loading* l;
+    sumi_json* j;
+    sumi_error* error;
+} sumi_loader;
+
+// Failures: each returns the result it has recorded.
+sumi_result sumi_load_refuse(sumi_loader* load, const char* reason); // FILE_MALFORMED, with the place in the file
+sumi_result sumi_load_unsupported(sumi_loader* load, const char* what, const sumi_json_text* name);
+int sumi_load_shown(const char* text, size_t bytes); // bytes of a name in a message, whole characters
+
+// A string without its escapes: in place when it has none, else appended to the loader's buffer, which the caller empties.
+sumi_result sumi_load_text(sumi_loader* load, const sumi_json_text* text, const char** out_text, size_t* out_bytes);
+sumi_result sumi_load_short_text(sumi_loader* load, const sumi_json_text* text, const char* what, sumi_short_text* out);
+
+// One member of the file each; `depth` is 0.
+sumi_result sumi_load_normalizer(sumi_loader* load, int32_t depth);
+sumi_result sumi_load_pre_tokenizer(sumi_loader* load, int32_t depth);
+sumi_result sumi_load_post_processor(sumi_loader* load, int32_t depth);
+
+static inline sumi_result sumi_load_result(const sumi_json* json)
+{
+    return json->failed ? json->failure : SUMI_OK;
+}
+
+static inline bool sumi_load_has(const sumi_json_text* text)
+{
+    return text->data != NULL;
+}
+
+// A boolean, where null means `missing`.
+static inline bool sumi_load_bool(sumi_loader* load, bool missing)
+{
+    return sumi_json_null(load->j) ? missing : sumi_json_bool(load->j);
+}
+
+static inline void sumi_load_string_or_null(sumi_loader* load, sumi_json_text* out)
+{
+    if (!sumi_json_null(load->j)) {
+        sumi_json_string(load->j, out);
+    }
+}
+#endif

@@ -1,0 +1,134 @@
+// The first byte says what the rest is. '{': a whole tokenizer.json, to be loaded in small steps and tried on a few texts. 'V': vocab.json, merges.txt and
+// added tokens, with a zero byte between them. Anything else: a text for one of the golden tokenizers (run from the repository's root).
+// Whatever loads must give the same ids twice, fewer than its size, and the same for the text as repaired.
+// Seeds: tests/fuzz/seeds/tokenizer
+#include "text/tokenizer.h"
+#include "text/unicode.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes);
+
+static sumi_heap s_heap;
+static sumi_tokenizer* s_golden[4];
+
+static sumi_tokenizer* finish(sumi_tokenizer* tokenizer)
+{
+    bool done = false;
+    sumi_error error = {0};
+    while (!done) {
+        sumi_result result = sumi_tokenizer_step(tokenizer, 3, &done, NULL, &error);
+        if (result != SUMI_OK) {
+            if (result != error.result || error.text[0] == '\0' || (result != SUMI_FILE_MALFORMED && result != SUMI_NOT_SUPPORTED)) {
+                abort();
+            }
+            sumi_tokenizer_destroy(tokenizer);
+            return NULL;
+        }
+    }
+    return tokenizer;
+}
+
+static sumi_tokenizer* load(const char* json, size_t bytes)
+{
+    sumi_tokenizer* tokenizer = NULL;
+    return sumi_tokenizer_begin(&s_heap, json, bytes, "fuzz.json", NULL, &tokenizer) == SUMI_OK ? finish(tokenizer) : NULL;
+}
+
+static sumi_tokenizer* load_older(const char* text, size_t bytes)
+{
+    const char* part[3] = {text, NULL, NULL};
+    size_t part_bytes[3] = {bytes, 0, 0};
+    for (size_t i = 0; i < 2; i++) {
+        const char* zero = part_bytes[i] > 0 ? memchr(part[i], '\0', part_bytes[i]) : NULL;
+        if (zero == NULL) {
+            break;
+        }
+        part[i + 1] = zero + 1;
+        part_bytes[i + 1] = part_bytes[i] - (size_t)(zero + 1 - part[i]);
+        part_bytes[i] = (size_t)(zero - part[i]);
+    }
+    const sumi_tokenizer_files files = {part[0], part_bytes[0], part[1], part_bytes[1], part[2], part_bytes[2]};
+    sumi_tokenizer* tokenizer = NULL;
+    return sumi_tokenizer_begin_files(&s_heap, &files, "fuzz", NULL, &tokenizer) == SUMI_OK ? finish(tokenizer) : NULL;
+}
+
+static void encode(sumi_tokenizer* tokenizer, const char* text, size_t bytes)
+{
+    size_t count, again, repaired_count;
+    sumi_error error = {0};
+    sumi_result result = sumi_tokenizer_encode(tokenizer, text, bytes, true, NULL, 0, &count, &error);
+    if (result != SUMI_OK) { // a character outside the vocabulary and no unknown token
+        if (result != SUMI_FILE_MALFORMED || count != 0) {
+            abort();
+        }
+        return;
+    }
+    int32_t* ids = malloc((2 * count + 1) * sizeof *ids);
+    if (sumi_tokenizer_encode(tokenizer, text, bytes, true, ids, count, &again, NULL) != SUMI_OK || again != count) {
+        abort();
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (ids[i] < 0 || (size_t)ids[i] >= sumi_tokenizer_size(tokenizer)) {
+            abort();
+        }
+    }
+    sumi_text_buffer repaired = {0};
+    if (sumi_utf8_repair(&s_heap, &repaired, text, bytes, NULL) != SUMI_OK
+        || sumi_tokenizer_encode(tokenizer, sumi_text_data(&repaired), repaired.bytes, true, ids + count, count, &repaired_count, NULL) != SUMI_OK
+        || repaired_count != count || memcmp(ids, ids + count, count * sizeof *ids) != 0) {
+        abort();
+    }
+    sumi_text_release(&s_heap, &repaired);
+    free(ids);
+}
+
+static void open_golden(void)
+{
+    static const char* const s_names[4] = {"qwen", "gemma3", "xlmr", "xlmr-spaces"};
+    sumi_heap_init(&s_heap, NULL);
+    for (size_t i = 0; i < 4; i++) {
+        char path[256];
+        snprintf(path, sizeof path, "tests/golden/common/tokenizers/%s/tokenizer.json", s_names[i]);
+        FILE* file = fopen(path, "rb");
+        if (file == NULL) {
+            abort(); // not in the repository's root
+        }
+        char* json = malloc(1 << 20);
+        size_t bytes = fread(json, 1, 1 << 20, file);
+        fclose(file);
+        s_golden[i] = load(json, bytes);
+        free(json);
+        if (s_golden[i] == NULL) {
+            abort();
+        }
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
+{
+    static const char s_text[] =
+        "ab  abc\tcafe\xCC\x81 \xEF\xBC\xA1 <e>\xE2\x96\x81 \n\xFF 12 A\r\nthe \xF0\x9F\x91\xA8\xE2\x80\x8D\xF0\x9F\x91\xA9 '\xC5\xBF   <s>";
+    if (s_golden[0] == NULL) {
+        open_golden();
+    }
+    if (bytes == 0) {
+        return 0;
+    }
+    const char* text = (const char*)data;
+    if (text[0] != '{' && text[0] != 'V') {
+        char* tight = malloc(bytes); // the input's own buffer may have room behind it
+        memcpy(tight, text + 1, bytes - 1);
+        encode(s_golden[data[0] % 4], tight, bytes - 1);
+        free(tight);
+        return 0;
+    }
+    sumi_tokenizer* tokenizer = text[0] == 'V' ? load_older(text + 1, bytes - 1) : load(text, bytes);
+    if (tokenizer != NULL) {
+        encode(tokenizer, s_text, sizeof s_text - 1);
+        encode(tokenizer, text + (bytes < 64 ? 0 : bytes - 64), bytes < 64 ? bytes : 64);
+        sumi_tokenizer_destroy(tokenizer);
+    }
+    return 0;
+}
