@@ -1,0 +1,401 @@
+#!/usr/bin/env python3
+"""Compares sumi with PyTorch on this processor: the same random checkpoint, the same inputs, float32 arithmetic, the same number of threads, calls taken in turns.
+
+    samples/bench/compare_torch.py build/release/bin/bench [--synthetic mid] [--size 512x512] [--tokens 128] [--runs 7] [--threads 0] [--model DIR]
+
+Prints two tables as Markdown. Needs torch (CPU), safetensors and Linux. The networks below are written from their description, as short as PyTorch allows and with its fused
+calls (scaled_dot_product_attention, rms_norm, group_norm, conv2d in channels-last layout), in inference mode and without a framework around them.
+
+Two pairs of processes run: one for the text encoder, one for transformer and VAE decoder. Each process loads what it needs and nothing else; "peak memory" is the
+most it ever had resident (VmHWM), mapped weights and PyTorch's own libraries included. Both sides compute once before anything is measured.
+"""
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+WORDS = "a red fox in the snow under old trees, "  # as in bench.c
+TEMPLATE_TOKENS = 19
+SEED = 7
+
+
+# ---- The networks in PyTorch ------------------------------------------------------------------------------------------------------------
+
+
+def load_part(folder):
+    import torch
+    from safetensors import safe_open
+
+    weights = {}
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        with safe_open(path, "pt") as file:  # tensor by tensor, so that both precisions are never in memory at once
+            for name in file.keys():
+                weights[name] = file.get_tensor(name).to(torch.float32)
+    return weights, json.loads((Path(folder) / "config.json").read_text())
+
+
+class Qwen3:
+    def __init__(self, folder):
+        import torch
+
+        self.w, self.c = load_part(folder)
+        c = self.c
+        half = torch.arange(0, c["head_dim"], 2, dtype=torch.float32) / c["head_dim"]
+        angles = torch.arange(1024, dtype=torch.float32)[:, None] / c["rope_theta"] ** half
+        self.cos, self.sin = angles.cos(), angles.sin()
+        for name in [n for n in self.w if n.startswith(f"model.layers.{c['num_hidden_layers'] - 1}.")]:
+            del self.w[name]  # the last layer is not used
+
+    def __call__(self, ids):
+        import torch
+        import torch.nn.functional as F
+
+        c, n = self.c, len(ids)
+        heads, groups, dim = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
+        cos, sin = self.cos[:n], self.sin[:n]
+
+        def rope(x):
+            a, b = x.chunk(2, -1)
+            return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+        h = self.w["model.embed_tokens.weight"][ids]
+        for layer in range(c["num_hidden_layers"] - 1):
+            w = lambda name: self.w[f"model.layers.{layer}.{name}.weight"]
+            a = F.rms_norm(h, h.shape[-1:], w("input_layernorm"), 1e-6)
+            q = F.linear(a, w("self_attn.q_proj")).view(n, heads, dim).transpose(0, 1)
+            k = F.linear(a, w("self_attn.k_proj")).view(n, groups, dim).transpose(0, 1)
+            v = F.linear(a, w("self_attn.v_proj")).view(n, groups, dim).transpose(0, 1)
+            q = rope(F.rms_norm(q, (dim,), w("self_attn.q_norm"), 1e-6))
+            k = rope(F.rms_norm(k, (dim,), w("self_attn.k_norm"), 1e-6))
+            k, v = (x.repeat_interleave(heads // groups, 0) for x in (k, v))
+            o = F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
+            h = h + F.linear(o.transpose(0, 1).reshape(n, -1), w("self_attn.o_proj"))
+            m = F.rms_norm(h, h.shape[-1:], w("post_attention_layernorm"), 1e-6)
+            h = h + F.linear(F.silu(F.linear(m, w("mlp.gate_proj"))) * F.linear(m, w("mlp.up_proj")), w("mlp.down_proj"))
+        return h
+
+
+class ZImage:
+    def __init__(self, folder):
+        self.w, self.c = load_part(folder)
+        self.tables = {}
+
+    def rope_table(self, positions):
+        import torch
+
+        columns = []
+        positions = torch.tensor(positions, dtype=torch.float64)
+        for axis, width in enumerate(self.c["axes_dims"]):
+            columns.append((positions[:, axis : axis + 1] * self.c["rope_theta"] ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)).float())
+        angles = torch.cat(columns, 1)
+        return torch.polar(torch.ones_like(angles), angles)[:, None, :]
+
+    def layout(self, tokens, rows, columns):
+        """Rotary tables of image and caption rows, kept between calls as the reference does."""
+        import torch
+
+        key = (tokens, rows, columns)
+        if key not in self.tables:
+            caption = (tokens + 31) // 32 * 32
+            image = [(caption + 1, y, x) for y in range(rows) for x in range(columns)]
+            image += [(0, 0, 0)] * (-len(image) % 32)
+            image_table = self.rope_table(image)
+            caption_table = self.rope_table([(1 + i, 0, 0) for i in range(caption)])
+            self.tables = {key: (image_table, caption_table, torch.cat([image_table, caption_table]))}
+        return self.tables[key]
+
+    def linear(self, x, name):
+        import torch.nn.functional as F
+
+        return F.linear(x, self.w[name + ".weight"], self.w.get(name + ".bias"))
+
+    def block(self, x, name, table, condition):
+        import torch
+        import torch.nn.functional as F
+
+        heads = self.c["n_heads"]
+        norm = lambda x, part: F.rms_norm(x, x.shape[-1:], self.w[f"{name}.{part}.weight"], 1e-5)
+
+        def rope(x):
+            return torch.view_as_real(torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2)) * table).flatten(-2)
+
+        a = norm(x, "attention_norm1")
+        if condition is not None:
+            s1, g1, s2, g2 = self.linear(condition, name + ".adaLN_modulation.0").chunk(4)
+            a = a * (1 + s1)
+        q, k, v = (self.linear(a, f"{name}.attention.to_{c}").view(len(x), heads, -1) for c in "qkv")
+        q, k = rope(norm(q, "attention.norm_q")), rope(norm(k, "attention.norm_k"))
+        o = F.scaled_dot_product_attention(*(t.transpose(0, 1)[None] for t in (q, k, v)))[0].transpose(0, 1).reshape(len(x), -1)
+        o = norm(self.linear(o, name + ".attention.to_out.0"), "attention_norm2")
+        x = x + (o if condition is None else g1.tanh() * o)
+        f = norm(x, "ffn_norm1")
+        if condition is not None:
+            f = f * (1 + s2)
+        f = self.linear(F.silu(self.linear(f, name + ".feed_forward.w1")) * self.linear(f, name + ".feed_forward.w3"), name + ".feed_forward.w2")
+        f = norm(f, "ffn_norm2")
+        return x + (f if condition is None else g2.tanh() * f)
+
+    def __call__(self, latents, t, features):
+        import math
+        import torch
+        import torch.nn.functional as F
+
+        channels, height, width = latents.shape
+        rows, columns = height // 2, width // 2
+        image_table, caption_table, table = self.layout(len(features), rows, columns)
+        arguments = t * 1000.0 * torch.exp(-math.log(10000) * torch.arange(128, dtype=torch.float32) / 128)
+        condition = self.linear(F.silu(self.linear(torch.cat([arguments.cos(), arguments.sin()]), "t_embedder.mlp.0")), "t_embedder.mlp.2")
+        patches = latents.view(channels, rows, 2, columns, 2).permute(1, 3, 2, 4, 0).reshape(rows * columns, 4 * channels)
+        pad = lambda x, n, token: torch.cat([x, self.w[token].view(1, -1).expand(n - len(x), -1)]) if n > len(x) else x
+        x = pad(self.linear(patches, "all_x_embedder.2-1"), len(image_table), "x_pad_token")
+        y = self.linear(F.rms_norm(features, features.shape[-1:], self.w["cap_embedder.0.weight"], 1e-5), "cap_embedder.1")
+        y = pad(y, len(caption_table), "cap_pad_token")
+        for i in range(self.c["n_refiner_layers"]):
+            x = self.block(x, f"noise_refiner.{i}", image_table, condition)
+        for i in range(self.c["n_refiner_layers"]):
+            y = self.block(y, f"context_refiner.{i}", caption_table, None)
+        u = torch.cat([x, y])
+        for i in range(self.c["n_layers"]):
+            u = self.block(u, f"layers.{i}", table, condition)
+        scale = 1 + self.linear(F.silu(condition), "all_final_layer.2-1.adaLN_modulation.1")
+        out = self.linear(F.layer_norm(u, u.shape[-1:], eps=1e-6) * scale, "all_final_layer.2-1.linear")[: rows * columns]
+        return out.view(rows, columns, 2, 2, channels).permute(4, 0, 2, 1, 3).reshape(channels, height, width)
+
+
+class Decoder:
+    def __init__(self, folder):
+        import torch
+
+        self.w, self.c = load_part(folder)
+        # Channels last is PyTorch's faster layout for convolutions on a processor, by a tenth and more here.
+        layout = lambda t: t.to(memory_format=torch.channels_last) if t.dim() == 4 else t
+        self.w = {name: layout(tensor) for name, tensor in self.w.items() if name.startswith("decoder.")}
+
+    def norm(self, x, name):
+        import torch.nn.functional as F
+
+        return F.group_norm(x, self.c["norm_num_groups"], self.w[name + ".weight"], self.w[name + ".bias"], 1e-6)
+
+    def conv(self, x, name, padding=1):
+        import torch.nn.functional as F
+
+        return F.conv2d(x, self.w[name + ".weight"], self.w[name + ".bias"], padding=padding)
+
+    def resnet(self, x, name):
+        import torch.nn.functional as F
+
+        h = self.conv(F.silu(self.norm(x, name + ".norm1")), name + ".conv1")
+        h = self.conv(F.silu(self.norm(h, name + ".norm2")), name + ".conv2")
+        return h + (self.conv(x, name + ".conv_shortcut", 0) if name + ".conv_shortcut.weight" in self.w else x)
+
+    def attention(self, x, name):
+        import torch.nn.functional as F
+
+        linear = lambda v, part: F.linear(v, self.w[f"{name}.{part}.weight"], self.w[f"{name}.{part}.bias"])
+        g = self.norm(x, name + ".group_norm").flatten(2).transpose(1, 2)
+        q, k, v = (linear(g, part)[:, None] for part in ("to_q", "to_k", "to_v"))
+        o = linear(F.scaled_dot_product_attention(q, k, v)[:, 0], "to_out.0")
+        return x + o.transpose(1, 2).reshape(x.shape)
+
+    def __call__(self, latents):
+        import torch
+        import torch.nn.functional as F
+
+        c = self.c
+        z = (latents / c["scaling_factor"] + c["shift_factor"])[None].contiguous(memory_format=torch.channels_last)
+        x = self.conv(z, "decoder.conv_in")
+        x = self.resnet(x, "decoder.mid_block.resnets.0")
+        x = self.attention(x, "decoder.mid_block.attentions.0")
+        x = self.resnet(x, "decoder.mid_block.resnets.1")
+        for stage in range(len(c["block_out_channels"])):
+            for i in range(c["layers_per_block"] + 1):
+                x = self.resnet(x, f"decoder.up_blocks.{stage}.resnets.{i}")
+            if stage + 1 < len(c["block_out_channels"]):
+                x = self.conv(F.interpolate(x, scale_factor=2.0, mode="nearest"), f"decoder.up_blocks.{stage}.upsamplers.0.conv")
+        x = F.silu(self.norm(x, "decoder.conv_norm_out"))
+        return self.conv(x, "decoder.conv_out")[0]
+
+
+def tokenise(model, text):
+    """The synthetic tokenizer has no merges: a token per byte."""
+    data = json.loads((Path(model) / "tokenizer/tokenizer.json").read_text())
+    if data["model"]["merges"]:
+        sys.exit("compare_torch: only checkpoints that bench wrote can be compared: this one's tokenizer has merges")
+    ids = {token["content"]: token["id"] for token in data["added_tokens"]}
+    plain = lambda s: [data["model"]["vocab"][chr(b) if 33 <= b <= 126 else chr(0x100 + b) if b <= 32 else "?"] for b in s.encode()]
+    return [ids["<|im_start|>"], *plain("user\n" + text), ids["<|im_end|>"], *plain("\n"), ids["<|im_start|>"], *plain("assistant\n")]
+
+
+# ---- One side, in a process of its own: a command per line, a line of JSON per answer -------------------------------------------------------
+
+
+def peak_megabytes():
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024e-6
+
+
+def worker(args):
+    import torch
+
+    torch.set_num_threads(args.threads)
+    width, height = args.width, args.height
+    model = Path(args.model)
+    results = {}
+    with torch.inference_mode():
+        if args.worker == "text":
+            encoder = Qwen3(model / "text_encoder")
+            length = max(args.tokens - TEMPLATE_TOKENS, 1)
+            ids = torch.tensor(tokenise(model, (WORDS * (length // len(WORDS) + 1))[:length]))
+        else:
+            transformer, decoder = ZImage(model / "transformer"), Decoder(model / "vae")
+            from safetensors.torch import load_file
+
+            features = load_file(args.features)["features"]
+            noise = torch.randn((16, height // 8, width // 8), generator=torch.Generator("cpu").manual_seed(SEED))
+
+        def measure():
+            began = time.perf_counter()
+            if args.worker == "text":
+                results["features"] = encoder(ids)
+                return {"text": time.perf_counter() - began}
+            # From sigma 1 to 0 in one step of Euler.
+            results["latents"] = noise + transformer(noise, 0.0, features)
+            middle = time.perf_counter()
+            results["picture"] = (decoder(results["latents"]) * 0.5 + 0.5).permute(1, 2, 0).contiguous()
+            return {"forward": middle - began, "decode": time.perf_counter() - middle}
+
+        measure()
+        print(json.dumps({"device": f"torch {torch.__version__}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}"}), flush=True)
+        for line in sys.stdin:
+            command, _, path = line.strip().partition(" ")
+            if command == "memory":
+                answer = {"peak_mb": peak_megabytes()}
+            elif command == "save":
+                from safetensors.torch import save_file
+
+                save_file({name: tensor.contiguous() for name, tensor in results.items()}, path)
+                answer = {}
+            else:
+                answer = measure()
+            print(json.dumps(answer), flush=True)
+
+
+# ---- Both sides in turns --------------------------------------------------------------------------------------------------------------------
+
+
+class Side:
+    def __init__(self, name, command):
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        self.name = name
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self.about = self.read()
+
+    def read(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"compare_torch: {self.name} ended with code {self.process.wait()}")
+        return json.loads(line)
+
+    def ask(self, command):
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def relative_error(got, want):
+    got, want = got.double().flatten(), want.double().flatten()
+    return ((got - want).norm() / want.norm().clamp_min(1e-30)).item()
+
+
+def compare(args, model, folder, what, keys):
+    from safetensors.torch import load_file
+
+    features = str(folder / "text-sumi.safetensors")
+    sizes = ["--size", f"{args.width}x{args.height}", "--tokens", str(args.tokens), "--threads", str(args.threads)]
+    prompt = ["--prompt-file", features + ".prompt"] if what == "image" else []  # as a shipped host: no text encoder in this process
+    ours = Side("bench", [args.bench, "--model", str(model), "--serve", *prompt, *sizes])
+    ours.ask(what)  # warm, as the other side is
+    theirs = Side("PyTorch", [sys.executable, __file__, args.bench, "--worker", what, "--features", features, "--model", str(model), *sizes])
+    times = {side: {key: [] for key in keys} for side in (ours, theirs)}
+    for run in range(args.runs):
+        for side in (ours, theirs) if run % 2 == 0 else (theirs, ours):
+            for key, seconds in side.ask(what).items():
+                if key in times[side]:
+                    times[side][key].append(seconds)
+    memory = [side.ask("memory")["peak_mb"] for side in (ours, theirs)]
+    files = {side: folder / f"{what}-{'sumi' if side is ours else 'torch'}.safetensors" for side in times}
+    for side, path in files.items():
+        side.ask(f"save {path}")
+    flops = ours.ask("flops")
+    got, want = load_file(files[ours]), load_file(files[theirs])
+    tensor = {"text": "features", "forward": "latents", "decode": "picture"}
+    rows = []
+    for key in keys:
+        a, b = (statistics.median(times[side][key]) for side in (ours, theirs))
+        rows.append((key, a, b, a / b, flops[key] / a * 1e-9, relative_error(got[tensor[key]], want[tensor[key]])))
+    abouts = [side.about["device"] for side in (ours, theirs)]
+    for side in times:
+        side.close()
+    return rows, memory, abouts
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bench", help="the built bench program")
+    parser.add_argument("--synthetic", default="mid", choices=["tiny", "mid"])
+    parser.add_argument("--model", help="a checkpoint that bench --write made, instead of a new one")
+    parser.add_argument("--size", default="512x512")
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=0, help="0: every core")
+    parser.add_argument("--float32", action="store_true", help="the checkpoint holds float32 instead of bfloat16")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--features", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    args.width, args.height = (int(n) for n in args.size.split("x"))
+    args.threads = args.threads or len(os.sched_getaffinity(0))
+    if args.worker:
+        return worker(args)
+
+    load = os.getloadavg()[0]
+    folder = Path(tempfile.mkdtemp(prefix="sumi-compare-"))
+    try:
+        model = Path(args.model) if args.model else folder / "model"
+        if not args.model:
+            subprocess.run([args.bench, "--synthetic", args.synthetic, "--write", str(model), *(["--float32"] if args.float32 else [])], check=True)
+        text, text_memory, abouts = compare(args, model, folder, "text", ["text"])
+        image, image_memory, _ = compare(args, model, folder, "image", ["forward", "decode"])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    processor = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "unknown processor")
+    names = {"text": f"Qwen3 encode, {args.tokens} tokens", "forward": f"Z-Image forward, {args.size}", "decode": f"VAE decode, {args.size}"}
+    checkpoint = args.model or f"synthetic {args.synthetic}, {'float32' if args.float32 else 'bfloat16'} weights"
+    print(f"{processor}, {args.threads} threads; {checkpoint}; medians of {args.runs} calls in turns.")
+    if load > 0.5:
+        print(f"The machine was busy before the start (load {load:.1f}): these times say little.")
+    print(f"sumi: {abouts[0]}. PyTorch: {abouts[1]}, float32.\n")
+    print("| stage | sumi ms | PyTorch ms | ratio | sumi GFLOP/s | difference (rel. L2) |\n|---|---:|---:|---:|---:|---:|")
+    for key, a, b, ratio, rate, error in text + image:
+        print(f"| {names[key]} | {1e3 * a:.1f} | {1e3 * b:.1f} | {ratio:.2f} | {rate:.0f} | {error:.1e} |")
+    print("\n| peak memory of the process | sumi MB | PyTorch MB | ratio |\n|---|---:|---:|---:|")
+    for name, (a, b) in (("text encoder", text_memory), ("transformer and VAE", image_memory)):
+        print(f"| {name} | {a:.0f} | {b:.0f} | {a / b:.2f} |")
+    wrong = [names[key] for key, *_, error in text + image if not error < 1e-3]
+    if wrong:
+        sys.exit(f"compare_torch: the results differ: {', '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    main()

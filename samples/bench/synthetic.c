@@ -1,0 +1,458 @@
+// Tensors are listed first, name by name as in the released files, then written in one go: header, then values from a generator that starts anew for every
+// tensor. Matrices are scaled by 1 / sqrt(inputs), norms are near 1 and biases near 0, so activations keep their size through any number of layers.
+#include "synthetic.h"
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const synthetic_config synthetic_tiny = {.dim = 128,
+                                         .layers = 2,
+                                         .refiners = 1,
+                                         .heads = 4,
+                                         .text_width = 128,
+                                         .text_layers = 3,
+                                         .text_heads = 4,
+                                         .text_kv_heads = 2,
+                                         .text_head = 32,
+                                         .text_hidden = 384,
+                                         .vae_widths = {32, 32, 64, 64},
+                                         .vae_resnets = 1,
+                                         .vae_groups = 8};
+const synthetic_config synthetic_mid = {.dim = 1024,
+                                        .layers = 8,
+                                        .refiners = 2,
+                                        .heads = 16,
+                                        .text_width = 1024,
+                                        .text_layers = 12,
+                                        .text_heads = 16,
+                                        .text_kv_heads = 8,
+                                        .text_head = 128,
+                                        .text_hidden = 3072,
+                                        .vae_widths = {64, 128, 256, 256},
+                                        .vae_resnets = 2,
+                                        .vae_groups = 32};
+
+#define VOCABULARY 512
+#define LATENTS 16
+#define TIME_HIDDEN 1024
+#define TIME_WIDTH 256
+
+// ---- A list of tensors ------------------------------------------------------------------------------------------------------------------
+
+typedef struct listed {
+    char name[96];
+    int64_t shape[4];
+    int32_t rank;
+    float center, spread; // values are uniform in center +- spread
+} listed;
+
+typedef struct list {
+    listed* tensors;
+    size_t count, capacity;
+    bool out_of_memory;
+} list;
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 7, 8)))
+#endif
+static void
+add(list* l, float center, float spread, int64_t a, int64_t b, int64_t kernel, const char* format, ...)
+{
+    if (l->count == l->capacity) {
+        size_t capacity = l->capacity ? 2 * l->capacity : 256;
+        listed* more = realloc(l->tensors, capacity * sizeof *more);
+        if (!more) {
+            l->out_of_memory = true;
+            return;
+        }
+        l->tensors = more;
+        l->capacity = capacity;
+    }
+    listed* t = &l->tensors[l->count++];
+    *t = (listed){.shape = {a, b, kernel, kernel}, .rank = kernel ? 4 : b ? 2 : 1, .center = center, .spread = spread};
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(t->name, sizeof t->name, format, arguments);
+    va_end(arguments);
+}
+
+static void add_matrix(list* l, const char* prefix, const char* name, int32_t rows, int32_t cols)
+{
+    add(l, 0.0f, sqrtf(3.0f / (float)cols), rows, cols, 0, "%s%s.weight", prefix, name);
+}
+
+static void add_linear(list* l, const char* prefix, const char* name, int32_t rows, int32_t cols)
+{
+    add_matrix(l, prefix, name, rows, cols);
+    add(l, 0.0f, 0.05f, rows, 0, 0, "%s%s.bias", prefix, name);
+}
+
+static void add_norm(list* l, const char* prefix, const char* name, int32_t width) { add(l, 1.0f, 0.2f, width, 0, 0, "%s%s.weight", prefix, name); }
+
+static void add_group_norm(list* l, const char* prefix, const char* name, int32_t width)
+{
+    add_norm(l, prefix, name, width);
+    add(l, 0.0f, 0.05f, width, 0, 0, "%s%s.bias", prefix, name);
+}
+
+static void add_conv(list* l, const char* prefix, const char* name, int32_t out, int32_t in, int32_t kernel)
+{
+    add(l, 0.0f, sqrtf(3.0f / (float)(in * kernel * kernel)), out, in, kernel, "%s%s.weight", prefix, name);
+    add(l, 0.0f, 0.05f, out, 0, 0, "%s%s.bias", prefix, name);
+}
+
+// ---- The three networks -----------------------------------------------------------------------------------------------------------------
+
+static int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
+
+static void list_block(list* l, const synthetic_config* c, const char* kind, int32_t index, bool modulated)
+{
+    char p[64];
+    int32_t dim = c->dim, head = dim / c->heads, hidden = (int32_t)((double)dim / 3.0 * 8.0);
+    snprintf(p, sizeof p, "%s.%d.", kind, index);
+    add_matrix(l, p, "attention.to_q", dim, dim);
+    add_matrix(l, p, "attention.to_k", dim, dim);
+    add_matrix(l, p, "attention.to_v", dim, dim);
+    add_matrix(l, p, "attention.to_out.0", dim, dim);
+    add_norm(l, p, "attention.norm_q", head);
+    add_norm(l, p, "attention.norm_k", head);
+    add_matrix(l, p, "feed_forward.w1", hidden, dim);
+    add_matrix(l, p, "feed_forward.w2", dim, hidden);
+    add_matrix(l, p, "feed_forward.w3", hidden, dim);
+    add_norm(l, p, "attention_norm1", dim);
+    add_norm(l, p, "attention_norm2", dim);
+    add_norm(l, p, "ffn_norm1", dim);
+    add_norm(l, p, "ffn_norm2", dim);
+    if (modulated) add_linear(l, p, "adaLN_modulation.0", 4 * dim, least(dim, 256));
+}
+
+static void list_transformer(list* l, const synthetic_config* c)
+{
+    int32_t dim = c->dim, condition = least(dim, 256);
+    add_linear(l, "", "all_x_embedder.2-1", dim, 4 * LATENTS);
+    add_linear(l, "", "t_embedder.mlp.0", TIME_HIDDEN, TIME_WIDTH);
+    add_linear(l, "", "t_embedder.mlp.2", condition, TIME_HIDDEN);
+    add_norm(l, "", "cap_embedder.0", c->text_width);
+    add_linear(l, "", "cap_embedder.1", dim, c->text_width);
+    add(l, 0.0f, 1.0f, 1, dim, 0, "x_pad_token");
+    add(l, 0.0f, 1.0f, 1, dim, 0, "cap_pad_token");
+    add_linear(l, "", "all_final_layer.2-1.adaLN_modulation.1", dim, condition);
+    add_linear(l, "", "all_final_layer.2-1.linear", 4 * LATENTS, dim);
+    for (int32_t i = 0; i < c->refiners; i++) list_block(l, c, "noise_refiner", i, true);
+    for (int32_t i = 0; i < c->refiners; i++) list_block(l, c, "context_refiner", i, false);
+    for (int32_t i = 0; i < c->layers; i++) list_block(l, c, "layers", i, true);
+}
+
+static void list_text_encoder(list* l, const synthetic_config* c)
+{
+    int32_t width = c->text_width;
+    add(l, 0.0f, 1.0f, VOCABULARY, width, 0, "model.embed_tokens.weight");
+    for (int32_t i = 0; i < c->text_layers; i++) {
+        char p[64];
+        snprintf(p, sizeof p, "model.layers.%d.", i);
+        add_norm(l, p, "input_layernorm", width);
+        add_matrix(l, p, "self_attn.q_proj", c->text_heads * c->text_head, width);
+        add_matrix(l, p, "self_attn.k_proj", c->text_kv_heads * c->text_head, width);
+        add_matrix(l, p, "self_attn.v_proj", c->text_kv_heads * c->text_head, width);
+        add_norm(l, p, "self_attn.q_norm", c->text_head);
+        add_norm(l, p, "self_attn.k_norm", c->text_head);
+        add_matrix(l, p, "self_attn.o_proj", width, c->text_heads * c->text_head);
+        add_norm(l, p, "post_attention_layernorm", width);
+        add_matrix(l, p, "mlp.gate_proj", c->text_hidden, width);
+        add_matrix(l, p, "mlp.up_proj", c->text_hidden, width);
+        add_matrix(l, p, "mlp.down_proj", width, c->text_hidden);
+    }
+    add_norm(l, "model.", "norm", width);
+}
+
+static void list_resnet(list* l, const char* prefix, int32_t index, int32_t out, int32_t in)
+{
+    char p[80];
+    snprintf(p, sizeof p, "%sresnets.%d.", prefix, index);
+    add_group_norm(l, p, "norm1", in);
+    add_conv(l, p, "conv1", out, in, 3);
+    add_group_norm(l, p, "norm2", out);
+    add_conv(l, p, "conv2", out, out, 3);
+    if (in != out) add_conv(l, p, "conv_shortcut", out, in, 1);
+}
+
+static void list_middle(list* l, const char* prefix, int32_t width)
+{
+    static const char* const names[] = {"to_q", "to_k", "to_v", "to_out.0"};
+    char p[80];
+    list_resnet(l, prefix, 0, width, width);
+    snprintf(p, sizeof p, "%sattentions.0.", prefix);
+    add_group_norm(l, p, "group_norm", width);
+    for (int32_t i = 0; i < 4; i++) add_linear(l, p, names[i], width, width);
+    list_resnet(l, prefix, 1, width, width);
+}
+
+static void list_vae(list* l, const synthetic_config* c)
+{
+    const int32_t* w = c->vae_widths;
+    add_conv(l, "", "encoder.conv_in", w[0], 3, 3);
+    add_conv(l, "", "decoder.conv_in", w[3], LATENTS, 3);
+    for (int32_t stage = 0; stage < 4; stage++) {
+        char p[80];
+        int32_t in = w[stage ? stage - 1 : 0];
+        snprintf(p, sizeof p, "encoder.down_blocks.%d.", stage);
+        for (int32_t r = 0; r < c->vae_resnets; r++) list_resnet(l, p, r, w[stage], r ? w[stage] : in);
+        if (stage < 3) add_conv(l, p, "downsamplers.0.conv", w[stage], w[stage], 3);
+        snprintf(p, sizeof p, "decoder.up_blocks.%d.", stage);
+        int32_t out = w[3 - stage], up_in = w[stage ? 4 - stage : 3];
+        for (int32_t r = 0; r <= c->vae_resnets; r++) list_resnet(l, p, r, out, r ? out : up_in);
+        if (stage < 3) add_conv(l, p, "upsamplers.0.conv", out, out, 3);
+    }
+    list_middle(l, "encoder.mid_block.", w[3]);
+    list_middle(l, "decoder.mid_block.", w[3]);
+    add_group_norm(l, "", "encoder.conv_norm_out", w[3]);
+    add_conv(l, "", "encoder.conv_out", 2 * LATENTS, w[3], 3);
+    add_group_norm(l, "", "decoder.conv_norm_out", w[0]);
+    add_conv(l, "", "decoder.conv_out", 3, w[0], 3);
+}
+
+// ---- Writing ----------------------------------------------------------------------------------------------------------------------------
+
+static bool fail(const char* path)
+{
+    fprintf(stderr, "bench: cannot write %s: %s\n", path, strerror(errno));
+    return false;
+}
+
+static int64_t count_of(const listed* t)
+{
+    int64_t count = 1;
+    for (int32_t i = 0; i < t->rank; i++) count *= t->shape[i];
+    return count;
+}
+
+static uint16_t to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+}
+
+// A header of JSON after its length, padded with blanks to a multiple of 8.
+static bool write_header(FILE* file, const char* json, size_t bytes)
+{
+    static const char blanks[8] = "        ";
+    size_t padding = (8 - bytes % 8) % 8;
+    uint64_t total = bytes + padding;
+    unsigned char length[8];
+    for (int i = 0; i < 8; i++) length[i] = (unsigned char)(total >> 8 * i);
+    return fwrite(length, 1, 8, file) == 8 && fwrite(json, 1, bytes, file) == bytes && fwrite(blanks, 1, padding, file) == padding;
+}
+
+static size_t put_entry(char* into, const char* name, const char* type, const int64_t* shape, int32_t rank, uint64_t begin, uint64_t end, bool first)
+{
+    size_t used = (size_t)sprintf(into, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", first ? "{" : ",", name, type);
+    for (int32_t i = 0; i < rank; i++) used += (size_t)sprintf(into + used, "%s%lld", i ? "," : "", (long long)shape[i]);
+    return used + (size_t)sprintf(into + used, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin, (unsigned long long)end);
+}
+
+static bool write_values(FILE* file, const listed* t, uint64_t seed, bool float32)
+{
+    enum { BLOCK = 16384 };
+    static float values[BLOCK];
+    static uint16_t halves[BLOCK];
+    uint64_t state = seed * 0x9E3779B97F4A7C15u + 1;
+    int64_t left = count_of(t);
+    while (left > 0) {
+        size_t count = left < BLOCK ? (size_t)left : BLOCK;
+        for (size_t i = 0; i < BLOCK; i += 4) { // xorshift64*: four numbers of 16 bits a draw
+            state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
+            uint64_t draw = state * 0x2545F4914F6CDD1Du;
+            for (size_t k = 0; k < 4; k++) values[i + k] = t->center + t->spread * ((float)(int32_t)(draw >> 16 * k & 0xFFFF) - 32767.5f) / 32768.0f;
+        }
+        for (size_t i = 0; !float32 && i < count; i++) halves[i] = to_bf16(values[i]);
+        if (fwrite(float32 ? (const void*)values : halves, float32 ? 4 : 2, count, file) != count) return false;
+        left -= (int64_t)count;
+    }
+    return true;
+}
+
+static bool write_list(const char* path, const list* l, uint64_t seed, bool float32)
+{
+    char* json = malloc(l->count * 256 + 16);
+    FILE* file = json ? fopen(path, "wb") : NULL;
+    size_t used = 0;
+    uint64_t offset = 0;
+    for (size_t i = 0; json && i < l->count; i++) {
+        uint64_t bytes = (uint64_t)count_of(&l->tensors[i]) * (float32 ? 4 : 2);
+        used += put_entry(json + used, l->tensors[i].name, float32 ? "F32" : "BF16", l->tensors[i].shape, l->tensors[i].rank, offset, offset + bytes, i == 0);
+        offset += bytes;
+    }
+    if (json) json[used++] = '}';
+    bool written = file && write_header(file, json, used);
+    for (size_t i = 0; i < l->count && written; i++) written = write_values(file, &l->tensors[i], seed + i, float32);
+    if (file && fclose(file) != 0) written = false;
+    free(json);
+    return written || fail(path);
+}
+
+bool synthetic_save(const char* path, const synthetic_tensor* tensors, int32_t count)
+{
+    char json[4096];
+    size_t used = 0;
+    uint64_t offset = 0;
+    FILE* file = fopen(path, "wb");
+    if (!file) return fail(path);
+    for (int32_t i = 0; i < count; i++) {
+        uint64_t bytes = 4;
+        for (int32_t k = 0; k < tensors[i].rank; k++) bytes *= (uint64_t)tensors[i].shape[k];
+        used += put_entry(json + used, tensors[i].name, "F32", tensors[i].shape, tensors[i].rank, offset, offset + bytes, i == 0);
+        offset += bytes;
+    }
+    json[used++] = '}';
+    bool written = write_header(file, json, used);
+    for (int32_t i = 0; i < count && written; i++) {
+        size_t values = 1;
+        for (int32_t k = 0; k < tensors[i].rank; k++) values *= (size_t)tensors[i].shape[k];
+        written = fwrite(tensors[i].values, 4, values, file) == values;
+    }
+    if (fclose(file) != 0) written = false;
+    return written || fail(path);
+}
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+static bool
+write_text(const char* folder, const char* name, const char* format, ...)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE* file = fopen(path, "w");
+    if (!file) return fail(path);
+    va_list arguments;
+    va_start(arguments, format);
+    bool written = vfprintf(file, format, arguments) > 0;
+    va_end(arguments);
+    if (fclose(file) != 0) written = false;
+    return written || fail(path);
+}
+
+// A byte-level BPE without merges: a token per byte, in the released file's form.
+static bool write_tokenizer(const char* folder)
+{
+    char vocabulary[8192];
+    size_t used = 0;
+    int32_t moved = 0;
+    for (int32_t byte = 0; byte < 256; byte++) {
+        bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+        int32_t code = printable ? byte : 256 + moved++; // GPT-2's table: other bytes move behind Latin-1, in order
+        used += (size_t)sprintf(vocabulary + used, "%s\"\\u%04x\": %d", byte ? ", " : "", code, byte);
+    }
+    static const char* const names[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+    char added[1024];
+    size_t at = 0;
+    for (int32_t i = 0; i < 3; i++)
+        at += (size_t)sprintf(
+            added + at,
+            "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}",
+            i ? ", " : "", 256 + i, names[i]);
+    return write_text(
+        folder, "tokenizer/tokenizer.json",
+        "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [%s], \"normalizer\": {\"type\": \"NFC\"}, \"pre_tokenizer\": "
+        "{\"type\": \"Sequence\", "
+        "\"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
+        "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}, \"behavior\": \"Isolated\", \"invert\": false}, {\"type\": "
+        "\"ByteLevel\", "
+        "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}]}, \"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
+        "false, \"trim_offsets\": "
+        "false, \"use_regex\": false}, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true}, "
+        "\"model\": {\"type\": \"BPE\", "
+        "\"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": \"\", \"end_of_word_suffix\": \"\", \"fuse_unk\": false, \"byte_fallback\": "
+        "false, "
+        "\"ignore_merges\": false, \"vocab\": {%s}, \"merges\": []}}\n",
+        added, vocabulary);
+}
+
+static bool write_configs(const char* folder, const synthetic_config* c)
+{
+    int32_t head = c->dim / c->heads;
+    return write_text(folder, "model_index.json", "{\"_class_name\": \"ZImagePipeline\"}\n")
+        && write_text(
+               folder, "scheduler/scheduler_config.json",
+               "{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\", \"num_train_timesteps\": 1000, \"use_dynamic_shifting\": false, \"shift\": 3.0}\n")
+        && write_text(folder, "transformer/config.json",
+                      "{\"_class_name\": \"ZImageTransformer2DModel\", \"all_f_patch_size\": [1], \"all_patch_size\": [2], \"axes_dims\": [%d, %d, %d], "
+                      "\"axes_lens\": [1536, 512, 512], "
+                      "\"cap_feat_dim\": %d, \"dim\": %d, \"in_channels\": %d, \"n_heads\": %d, \"n_kv_heads\": %d, \"n_layers\": %d, \"n_refiner_layers\": "
+                      "%d, \"norm_eps\": 1e-05, "
+                      "\"qk_norm\": true, \"rope_theta\": 256.0, \"t_scale\": 1000.0}\n",
+                      head / 4, head * 3 / 8, head * 3 / 8, c->text_width, c->dim, LATENTS, c->heads, c->heads, c->layers, c->refiners)
+        && write_text(folder, "text_encoder/config.json",
+                      "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"hidden_size\": %d, \"num_hidden_layers\": %d, "
+                      "\"num_attention_heads\": %d, "
+                      "\"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000, "
+                      "\"rope_scaling\": null, \"hidden_act\": \"silu\", "
+                      "\"attention_bias\": false, \"tie_word_embeddings\": true, \"use_sliding_window\": false, \"max_position_embeddings\": 40960, "
+                      "\"vocab_size\": %d}\n",
+                      c->text_width, c->text_layers, c->text_heads, c->text_kv_heads, c->text_head, c->text_hidden, VOCABULARY)
+        && write_text(folder, "vae/config.json",
+                      "{\"_class_name\": \"AutoencoderKL\", \"act_fn\": \"silu\", \"block_out_channels\": [%d, %d, %d, %d], \"in_channels\": 3, "
+                      "\"out_channels\": 3, \"latent_channels\": %d, "
+                      "\"layers_per_block\": %d, \"norm_num_groups\": %d, \"mid_block_add_attention\": true, \"sample_size\": 1024, \"scaling_factor\": "
+                      "0.3611, \"shift_factor\": 0.1159, "
+                      "\"latents_mean\": null, \"latents_std\": null, \"use_quant_conv\": false, \"use_post_quant_conv\": false, \"force_upcast\": true}\n",
+                      c->vae_widths[0], c->vae_widths[1], c->vae_widths[2], c->vae_widths[3], LATENTS, c->vae_resnets, c->vae_groups);
+}
+
+static const char* const s_folders[] = {"scheduler", "transformer", "text_encoder", "tokenizer", "vae"};
+#define FOLDER_COUNT (sizeof s_folders / sizeof *s_folders)
+
+bool synthetic_write(const char* folder, const synthetic_config* config)
+{
+    char path[1024];
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) return fail(folder);
+    for (size_t i = 0; i < FOLDER_COUNT; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, s_folders[i]);
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) return fail(path);
+    }
+    static const struct {
+        const char* file;
+        void (*list)(list* l, const synthetic_config* c);
+    } parts[] = {{"transformer/diffusion_pytorch_model.safetensors", list_transformer},
+                 {"text_encoder/model.safetensors", list_text_encoder},
+                 {"vae/diffusion_pytorch_model.safetensors", list_vae}};
+    bool written = write_configs(folder, config) && write_tokenizer(folder);
+    for (uint64_t i = 0; i < 3 && written; i++) {
+        list l = {0};
+        parts[i].list(&l, config);
+        snprintf(path, sizeof path, "%s/%s", folder, parts[i].file);
+        if (l.out_of_memory) errno = ENOMEM;
+        written = l.out_of_memory ? fail(path) : write_list(path, &l, 1000 * (i + 1), config->float32);
+        free(l.tensors);
+    }
+    return written;
+}
+
+void synthetic_remove(const char* folder)
+{
+    static const char* const files[] = {"model_index.json",
+                                        "scheduler/scheduler_config.json",
+                                        "transformer/config.json",
+                                        "transformer/diffusion_pytorch_model.safetensors",
+                                        "text_encoder/config.json",
+                                        "text_encoder/model.safetensors",
+                                        "tokenizer/tokenizer.json",
+                                        "vae/config.json",
+                                        "vae/diffusion_pytorch_model.safetensors"};
+    char path[1024];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        remove(path);
+    }
+    for (size_t i = 0; i < FOLDER_COUNT; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, s_folders[i]);
+        rmdir(path);
+    }
+    rmdir(folder);
+}

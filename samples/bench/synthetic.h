@@ -1,0 +1,31 @@
+// Random checkpoints in the layout of the released ones, so that speed can be measured without downloading any. Pictures made with them are noise.
+#ifndef SYNTHETIC_H
+#define SYNTHETIC_H
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct synthetic_config {
+    int32_t dim, layers, refiners, heads;                                               // Z-Image; feed-forward int(dim / 3 * 8), as in the reference
+    int32_t text_width, text_layers, text_heads, text_kv_heads, text_head, text_hidden; // Qwen3; the width is also the captions'
+    int32_t vae_widths[4], vae_resnets, vae_groups;                                     // Flux VAE
+    bool float32;                                                                       // weights as float32 instead of bfloat16
+} synthetic_config;
+
+extern const synthetic_config synthetic_tiny, synthetic_mid;
+
+#define SYNTHETIC_TEMPLATE_TOKENS 19 // of the chat template around a prompt; every byte of the prompt is one token more (there are no merges)
+
+// Writes a model folder into `folder`, which is made. False: a sentence was printed.
+bool synthetic_write(const char* folder, const synthetic_config* config);
+// Removes what synthetic_write made, and the folder if nothing else is in it.
+void synthetic_remove(const char* folder);
+
+// A safetensors file of float32 tensors that are in memory.
+typedef struct synthetic_tensor {
+    const char* name;
+    const float* values;
+    int32_t rank;
+    int64_t shape[4];
+} synthetic_tensor;
+bool synthetic_save(const char* path, const synthetic_tensor* tensors, int32_t count);
+#endif

@@ -1,0 +1,60 @@
+// Command line arguments as tables: each command lists its options once, and parsing, checking, --help and the sentence for every mistake come from that list.
+#ifndef ARGS_H
+#define ARGS_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// What the process returns.
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_CANCELLED = 130 };
+
+typedef enum option_kind {
+    OPTION_FLAG,   // bool: no value
+    OPTION_TEXT,   // const char*
+    OPTION_TEXTS,  // text_list: may be given several times
+    OPTION_COUNT,  // int32_t in [least, most]
+    OPTION_SEED,   // uint64_t
+    OPTION_NUMBER, // float in [least, most]
+    OPTION_SIZE,   // int32_t[2] from "1024x768"
+    OPTION_BYTES,  // uint64_t from "500M", "2G", "1073741824"
+    OPTION_CHOICE  // int32_t: the index of the choice
+} option_kind;
+
+#define TEXT_LIST_MAX 64
+typedef struct text_list {
+    const char* texts[TEXT_LIST_MAX];
+    int32_t count;
+} text_list;
+
+typedef struct cli_option {
+    const char* name; // "--steps"
+    option_kind kind;
+    void* value;          // keeps what it holds when the option is not given
+    const char* argument; // how help calls the value: "N"; of CHOICE the choices: "auto|cpu|cuda"
+    const char* help;
+    double least, most; // of COUNT and NUMBER
+} cli_option;
+
+typedef struct cli_command {
+    const char* name;
+    const char* about;   // a sentence or more
+    const char* operand; // name of the one argument without dashes, or NULL
+    const char** operand_value;
+    const cli_option* options;
+    size_t option_count;
+    const char* examples; // whole lines
+} cli_command;
+
+typedef enum args_result { ARGS_RUN, ARGS_HELP, ARGS_WRONG } args_result;
+
+// Parses argv[0, argc), the words after the command's name. ARGS_HELP: --help was asked and printed. ARGS_WRONG: a sentence was printed to stderr.
+args_result args_parse(const cli_command* command, int argc, char** argv);
+// Prints "sumi COMMAND: sentence" and where help is; returns EXIT_USAGE, so that a command can `return args_wrong(...)`.
+int args_wrong(const cli_command* command, const char* format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+extern const char exit_code_help[]; // the paragraph every help ends with
+#endif

@@ -1,0 +1,11 @@
+// The commands, one file each. argv is what stands after the command's name; they return the process's exit code.
+#ifndef COMMANDS_H
+#define COMMANDS_H
+#include "args.h"
+
+int generate_main(int argc, char** argv);
+int encode_main(int argc, char** argv);
+int inspect_main(int argc, char** argv);
+int tokenize_main(int argc, char** argv);
+int info_main(int argc, char** argv);
+#endif

@@ -1,0 +1,129 @@
+// sumi encode: does the expensive half once. A prompt becomes a small file, so that generating needs no text encoder (a game ships these); a picture becomes
+// latents to start from.
+#include "commands.h"
+#include "files.h"
+#include "png.h"
+#include "session.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct encode_args {
+    session_args session;
+    const char *prompt, *image, *output;
+    int32_t size[2], posterior;
+    uint64_t seed;
+} encode_args;
+
+static int check_args(const cli_command* command, const encode_args* args)
+{
+    if (!args->session.model && !args->session.transformer && !args->session.text_encoder && !args->session.vae)
+        return args_wrong(command, "give the model: --model PATH");
+    if (!args->prompt == !args->image)
+        return args_wrong(command, args->prompt ? "one at a time: --prompt or --image" : "say what to encode: --prompt TEXT or --image FILE");
+    if (!args->output) return args_wrong(command, "say where it goes: -o file.safetensors");
+    return EXIT_OK;
+}
+
+static int encode_prompt(cli_session* session, const encode_args* args)
+{
+    int code = session_load_model(session, false, true);
+    if (code != EXIT_OK) return code;
+    sumi_prompt_desc desc = sumi_prompt_defaults(session->model);
+    desc.text = args->prompt;
+    sumi_job job;
+    sumi_prompt* prompt;
+    sumi_result result = sumi_submit_prompt(session->engine, &desc, &job);
+    if (result != SUMI_OK) return session_fail(session, result, "encoding the prompt");
+    code = session_run(session, job, "encoding the prompt", NULL, NULL);
+    if (code != EXIT_OK) return code;
+    result = sumi_fetch_prompt(session->engine, job, &prompt);
+    if (result != SUMI_OK) return session_fail(session, result, "encoding the prompt");
+    size_t bytes = sumi_prompt_save(prompt, NULL, 0);
+    void* data = malloc(bytes ? bytes : 1);
+    if (!data) return session_fail(session, SUMI_OUT_OF_HOST_MEMORY, "saving the prompt");
+    sumi_prompt_save(prompt, data, bytes);
+    char message[FILES_MESSAGE_BYTES];
+    bool written = file_write(args->output, data, bytes, message);
+    free(data);
+    sumi_prompt_info info = sumi_prompt_get_info(prompt);
+    if (!written) fprintf(stderr, "sumi: %s\n", message);
+    else if (!args->session.quiet) printf("%s  %d tokens, %zu bytes\n", args->output, info.token_count, bytes);
+    return written ? EXIT_OK : EXIT_FAILED;
+}
+
+static int encode_image(const cli_command* command, cli_session* session, const encode_args* args, const png_image* image)
+{
+    int code = session_load_model(session, true, false);
+    if (code != EXIT_OK) return code;
+    sumi_model_info info = sumi_model_get_info(session->model);
+    int32_t multiple = info.size_multiple > 0 ? info.size_multiple : 16;
+    sumi_pixels pixels = {.data = image->pixels, .width = image->width, .height = image->height, .channel_count = image->channel_count};
+    sumi_encode_desc desc = sumi_encode_defaults(session->model);
+    desc.image = &pixels;
+    desc.width = args->size[0] > 0 ? args->size[0] : image->width / multiple * multiple;
+    desc.height = args->size[0] > 0 ? args->size[1] : image->height / multiple * multiple;
+    if (desc.width < multiple || desc.height < multiple || desc.width % multiple || desc.height % multiple || desc.width > info.max_size
+        || desc.height > info.max_size)
+        return args_wrong(command, "%dx%d pixels: give a --size of multiples of %d up to %d", desc.width, desc.height, multiple, info.max_size);
+    if (args->posterior >= 0) desc.posterior = (sumi_posterior)args->posterior;
+    desc.seed = args->seed;
+    sumi_job job;
+    sumi_result result = sumi_submit_encode(session->engine, &desc, &job);
+    if (result != SUMI_OK) return session_fail(session, result, "encoding the picture");
+    code = session_run(session, job, "encoding the picture", NULL, NULL);
+    if (code != EXIT_OK) return code;
+
+    int64_t shape[3] = {info.latent_channels, desc.height / 8, desc.width / 8};
+    size_t count = (size_t)(shape[0] * shape[1] * shape[2]);
+    float* values = malloc(count * sizeof(float));
+    if (!values) return session_fail(session, SUMI_OUT_OF_HOST_MEMORY, "reading the latents");
+    char message[FILES_MESSAGE_BYTES];
+    result = sumi_fetch_latents(session->engine, job, values, count);
+    bool written = result == SUMI_OK && tensor_write(args->output, "latents", values, shape, 3, message);
+    free(values);
+    if (result != SUMI_OK) return session_fail(session, result, "encoding the picture");
+    if (!written) fprintf(stderr, "sumi: %s\n", message);
+    else if (!args->session.quiet) printf("%s  %d x %d x %d latents\n", args->output, (int)shape[0], (int)shape[1], (int)shape[2]);
+    return written ? EXIT_OK : EXIT_FAILED;
+}
+
+int encode_main(int argc, char** argv)
+{
+    encode_args args = {.posterior = -1};
+    const cli_option options[] = {
+        MODEL_OPTIONS(&args.session),
+        {"--prompt", OPTION_TEXT, &args.prompt, "TEXT", "encode this prompt, for generate --prompt-file", 0, 0},
+        {"--image", OPTION_TEXT, &args.image, "FILE", "encode this PNG, for generate --latents", 0, 0},
+        {"-o", OPTION_TEXT, &args.output, "FILE", "where it goes, a safetensors file", 0, 0},
+        {"--size", OPTION_SIZE, args.size, "WxH", "resize the picture to this first", 0, 0},
+        {"--posterior", OPTION_CHOICE, &args.posterior, "sample|mode", "draw the latents or take their mean, the default", 0, 0},
+        {"--seed", OPTION_SEED, &args.seed, "N", "of the drawing", 0, 0},
+        ENGINE_OPTIONS(&args.session),
+    };
+    const cli_command command = {
+        .name = "encode",
+        .about = "Encodes a prompt or a picture once, to a file that sumi generate starts from.",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .examples = "  sumi encode --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk\" -o lighthouse.safetensors\n"
+                    "  sumi generate --model models/Z-Image-Turbo --prompt-file lighthouse.safetensors -o lighthouse.png\n"
+                    "  sumi encode --model models/Z-Image-Turbo --image lighthouse.png -o latents.safetensors\n",
+    };
+    args_result parsed = args_parse(&command, argc, argv);
+    if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
+    int code = check_args(&command, &args);
+    if (code != EXIT_OK) return code;
+
+    char message[FILES_MESSAGE_BYTES];
+    png_image image = {0};
+    if (!output_is_possible(args.output, message) || (args.image && !png_read(args.image, 3, &image, message))) {
+        fprintf(stderr, "sumi: %s\n", message);
+        return EXIT_FAILED;
+    }
+    cli_session session = {0};
+    code = session_open(&session, &args.session);
+    if (code == EXIT_OK) code = args.prompt ? encode_prompt(&session, &args) : encode_image(&command, &session, &args, &image);
+    session_close(&session);
+    png_free(&image);
+    return code;
+}

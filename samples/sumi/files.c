@@ -1,0 +1,173 @@
+#include "files.h"
+#include "inside.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+static bool
+fail(char* message, const char* format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, FILES_MESSAGE_BYTES, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+// ---- Tensors --------------------------------------------------------------------------------------------------------------------------
+
+// Splits at the last colon, unless the whole text is a file.
+static const char* split_source(const char* source, char* path, size_t capacity)
+{
+    const char* colon = strrchr(source, ':');
+    if (!colon || sumi_path_is_file(source)) {
+        snprintf(path, capacity, "%s", source);
+        return NULL;
+    }
+    snprintf(path, capacity, "%.*s", (int)(colon - source), source);
+    return colon + 1;
+}
+
+static bool convert(const sumi_tensor* from, file_tensor* tensor, const char* path, char* message)
+{
+    if (!sumi_dtype_is_number(from->dtype))
+        return fail(message, "%s: %s is of type %s, which is no number", path, from->name, sumi_dtype_get(from->dtype)->name);
+    if (from->rank > 8) return fail(message, "%s: %s has %d dimensions, at most 8 are read", path, from->name, from->rank);
+    tensor->rank = from->rank;
+    tensor->count = 1;
+    for (int32_t i = 0; i < from->rank; i++) {
+        tensor->shape[i] = from->shape[i];
+        tensor->count *= (size_t)from->shape[i];
+    }
+    tensor->values = malloc((tensor->count ? tensor->count : 1) * sizeof(float));
+    if (!tensor->values) return fail(message, "%s: no memory for the %zu values of %s", path, tensor->count, from->name);
+    sumi_dtype_to_float(from->dtype, from->data, tensor->values, tensor->count);
+    return true;
+}
+
+bool tensor_read(const char* source, file_tensor* tensor, char* message)
+{
+    *tensor = (struct file_tensor){0};
+    char path[1024];
+    const char* name = split_source(source, path, sizeof path);
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_tensor_set set;
+    sumi_tensor_set_init(&set, &heap, NULL);
+    sumi_error error = {0};
+    bool read = false;
+    if (sumi_tensor_set_open(&set, path, &error) != SUMI_OK) {
+        fail(message, "%s", error.text);
+    } else if (!name && set.count != 1) {
+        fail(message, "%s holds %zu tensors: say which one, %s:NAME", path, set.count, path);
+    } else {
+        const sumi_tensor* found = name ? sumi_tensor_find(&set, name) : &set.tensors[0];
+        if (found) read = convert(found, tensor, path, message);
+        else fail(message, "%s has no tensor \"%s\"; its first one is \"%s\"", path, name, set.count ? set.tensors[0].name : "");
+    }
+    sumi_tensor_set_close(&set);
+    return read;
+}
+
+bool tensor_write(const char* path, const char* name, const float* values, const int64_t* shape, int32_t rank, char* message)
+{
+    sumi_tensor tensor = {.name = name, .dtype = SUMI_DTYPE_F32, .rank = rank, .data = values, .bytes = sizeof(float)};
+    for (int32_t i = 0; i < rank; i++) {
+        tensor.shape[i] = shape[i];
+        tensor.bytes *= (uint64_t)shape[i];
+    }
+    uint64_t bytes = sumi_safetensors_write(&tensor, 1, NULL, 0, NULL, 0);
+    void* image = malloc((size_t)bytes);
+    if (!image) return fail(message, "cannot write %s: no memory", path);
+    sumi_safetensors_write(&tensor, 1, NULL, 0, image, bytes);
+    bool written = file_write(path, image, (size_t)bytes, message);
+    free(image);
+    return written;
+}
+
+// ---- Whole files ----------------------------------------------------------------------------------------------------------------------
+
+bool file_read(const char* path, void** out_data, size_t* out_bytes, char* message)
+{
+    *out_data = NULL;
+    *out_bytes = 0;
+    FILE* file = fopen(path, "rb");
+    if (!file) return fail(message, "cannot open %s: %s", path, strerror(errno));
+    long bytes = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    bool read = false;
+    if (bytes < 0 || fseek(file, 0, SEEK_SET) != 0) {
+        fail(message, "cannot read %s: %s", path, strerror(errno));
+    } else if (!(*out_data = malloc(bytes ? (size_t)bytes : 1))) {
+        fail(message, "cannot read %s: no memory for %ld bytes", path, bytes);
+    } else {
+        read = fread(*out_data, 1, (size_t)bytes, file) == (size_t)bytes || fail(message, "cannot read %s: %s", path, strerror(errno));
+        *out_bytes = (size_t)bytes;
+    }
+    fclose(file);
+    if (!read) {
+        free(*out_data);
+        *out_data = NULL;
+    }
+    return read;
+}
+
+bool file_write(const char* path, const void* data, size_t bytes, char* message)
+{
+    char other[1100];
+    output_path(path, other, sizeof other);
+    FILE* file = fopen(other, "wb");
+    if (!file) return fail(message, "cannot write %s: %s", path, strerror(errno));
+    bool written = fwrite(data, 1, bytes, file) == bytes;
+    int reason = errno;
+    if (fclose(file) != 0 && written) written = false, reason = errno;
+    if (!written) fail(message, "cannot write %s: %s", path, strerror(reason));
+    return output_finish(path, other, written, message);
+}
+
+// ---- Output paths ---------------------------------------------------------------------------------------------------------------------
+
+// A device or pipe cannot be replaced by moving a file: those are written in place.
+static bool is_special(const char* path)
+{
+    struct stat facts;
+    return stat(path, &facts) == 0 && !S_ISREG(facts.st_mode);
+}
+
+void output_path(const char* path, char* into, size_t capacity) { snprintf(into, capacity, "%s%s", path, is_special(path) ? "" : ".part"); }
+
+bool output_finish(const char* path, const char* written_path, bool written, char* message)
+{
+    if (strcmp(path, written_path) == 0) return written;
+    if (written && rename(written_path, path) == 0) return true;
+    if (written) fail(message, "cannot move %s to %s: %s", written_path, path, strerror(errno));
+    remove(written_path);
+    return false;
+}
+
+bool output_is_possible(const char* path, char* message)
+{
+    struct stat facts;
+    if (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode)) return fail(message, "cannot write %s: it is a folder; name a file in it", path);
+    char folder[1024];
+    const char* slash = strrchr(path, '/');
+    if (!slash) snprintf(folder, sizeof folder, ".");
+    else snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    if (access(folder, F_OK) != 0) return fail(message, "cannot write %s: there is no folder %s", path, folder);
+    if (access(folder, W_OK | X_OK) != 0 && access(path, W_OK) != 0) return fail(message, "cannot write %s: no permission in %s", path, folder);
+    return true;
+}
+
+void numbered_path(const char* path, int32_t number, char* into, size_t capacity)
+{
+    const char* slash = strrchr(path, '/');
+    const char* dot = strrchr(path, '.');
+    if (!dot || (slash && dot < slash)) dot = path + strlen(path);
+    snprintf(into, capacity, "%.*s-%d%s", (int)(dot - path), path, number, dot);
+}

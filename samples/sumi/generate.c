@@ -1,0 +1,491 @@
+// sumi generate: prompts in, PNG files out. Everything that can be wrong with arguments, input files and output paths is told before the model is opened:
+// nobody should wait minutes for a picture that cannot be written.
+#include "commands.h"
+#include "files.h"
+#include "parameters.h"
+#include "png.h"
+#include "session.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_ITEMS 64
+#define MAX_LORAS 16
+#define NOT_GIVEN (-1.0f) // of numbers that are never negative
+
+typedef struct generate_args {
+    session_args session;
+    text_list prompts, prompt_files, loras;
+    const char *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise, *latents_out, *preview_dir, *output;
+    int32_t size[2], steps, batch, solver, preset, noise_kind, posterior, multiprocessors, deadline_ms, preview_every;
+    float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength;
+    uint64_t seed;
+    bool profile;
+} generate_args;
+
+typedef struct generate_run {
+    const cli_command* command;
+    const generate_args* args;
+    cli_session session;
+    png_image image, mask;
+    file_tensor latents, noise, posterior_noise;
+    sumi_pixels image_pixels, mask_pixels;
+    float* noise_values;             // of every item
+    sumi_prompt* prompts[MAX_ITEMS]; // of --prompt-file
+    sumi_prompt* negative;
+    sumi_lora* loras[MAX_LORAS];
+    sumi_lora_use lora_uses[MAX_LORAS];
+    char lora_names[MAX_LORAS][128];
+    sumi_image_item items[MAX_ITEMS];
+    sumi_image images[MAX_ITEMS];
+    sumi_image_desc desc;
+    uint32_t preview_version; // the newest that was written
+    void* preview_pixels;
+    sumi_profile_row* rows;
+    int32_t row_count;
+    char message[FILES_MESSAGE_BYTES];
+} generate_run;
+
+// ---- Checks before anything slow --------------------------------------------------------------------------------------------------------
+
+static int check_args(const cli_command* command, const generate_args* args)
+{
+    int32_t prompt_count = args->prompts.count + args->prompt_files.count;
+    if (!args->session.model && !args->session.transformer) return args_wrong(command, "give the model: --model PATH");
+    if (prompt_count == 0) return args_wrong(command, "give a prompt: --prompt TEXT, or --prompt-file FILE for one that sumi encode made");
+    if (args->prompts.count > 0 && args->prompt_files.count > 0) return args_wrong(command, "--prompt and --prompt-file exclude each other");
+    if (args->prompt_files.count > 0 && args->negative)
+        return args_wrong(command, "with --prompt-file the negative prompt is encoded too: use --negative-file");
+    if (args->negative && args->negative_file) return args_wrong(command, "--negative and --negative-file exclude each other");
+    if (prompt_count * args->batch > MAX_ITEMS)
+        return args_wrong(command, "%d prompts times --batch %d are %d pictures; one run makes at most %d", prompt_count, args->batch,
+                          prompt_count * args->batch, MAX_ITEMS);
+    if (!args->output) return args_wrong(command, "say where the picture goes: -o out.png");
+    if (args->image && args->latents) return args_wrong(command, "--image and --latents exclude each other: both are the picture to start from");
+    bool starts = args->image || args->latents;
+    if (args->mask && !starts) return args_wrong(command, "--mask needs the picture it belongs to: --image FILE");
+    if (args->strength >= 0.0f && !starts) return args_wrong(command, "--strength needs a picture to start from: --image FILE");
+    if (args->posterior_noise && !args->image) return args_wrong(command, "--posterior-noise needs --image FILE");
+    if (args->preview_every > 0 && !args->preview_dir) return args_wrong(command, "--preview-every needs --preview-dir FOLDER");
+    if (args->loras.count > MAX_LORAS) return args_wrong(command, "at most %d adapters at once", MAX_LORAS);
+    if (args->guidance_begin >= 0.0f && args->guidance_end >= 0.0f && args->guidance_begin > args->guidance_end)
+        return args_wrong(command, "--guidance-begin %g lies behind --guidance-end %g", (double)args->guidance_begin, (double)args->guidance_end);
+    return EXIT_OK;
+}
+
+static int fail_with(const generate_run* run)
+{
+    fprintf(stderr, "sumi: %s\n", run->message);
+    return EXIT_FAILED;
+}
+
+static bool check_outputs(generate_run* run)
+{
+    const generate_args* args = run->args;
+    if (!output_is_possible(args->output, run->message)) return false;
+    if (args->latents_out && !output_is_possible(args->latents_out, run->message)) return false;
+    if (!args->preview_dir) return true;
+    mkdir(args->preview_dir, 0777); // it may be there; if not, the next line tells
+    char inside[1100];
+    snprintf(inside, sizeof inside, "%s/preview-0-1.png", args->preview_dir);
+    return output_is_possible(inside, run->message);
+}
+
+static bool read_inputs(generate_run* run)
+{
+    const generate_args* args = run->args;
+    if (args->image && !png_read(args->image, 3, &run->image, run->message)) return false;
+    if (args->mask && !png_read(args->mask, 1, &run->mask, run->message)) return false;
+    if (args->latents && !tensor_read(args->latents, &run->latents, run->message)) return false;
+    if (args->noise && !tensor_read(args->noise, &run->noise, run->message)) return false;
+    return !args->posterior_noise || tensor_read(args->posterior_noise, &run->posterior_noise, run->message);
+}
+
+// ---- Prompts and adapters ---------------------------------------------------------------------------------------------------------------
+
+static int load_prompt(generate_run* run, const char* path, sumi_prompt** out_prompt)
+{
+    void* data;
+    size_t bytes;
+    if (!file_read(path, &data, &bytes, run->message)) return fail_with(run);
+    run->session.detail[0] = 0;
+    sumi_result result = sumi_prompt_load(run->session.model, data, bytes, out_prompt);
+    free(data);
+    if (result == SUMI_OK) return EXIT_OK;
+    char doing[600];
+    snprintf(doing, sizeof doing, "reading the prompt %s", path);
+    return session_fail(&run->session, result, doing);
+}
+
+// "style.safetensors:0.8": a number behind the last colon is the scale.
+static float split_lora(const char* text, char* path, size_t capacity)
+{
+    const char* colon = strrchr(text, ':');
+    char* end = NULL;
+    float scale = colon ? strtof(colon + 1, &end) : 1.0f;
+    bool has_scale = colon && end != colon + 1 && *end == 0 && isfinite(scale);
+    snprintf(path, capacity, "%.*s", has_scale ? (int)(colon - text) : (int)strlen(text), text);
+    return has_scale ? scale : 1.0f;
+}
+
+static int load_loras(generate_run* run)
+{
+    const text_list* list = &run->args->loras;
+    for (int32_t i = 0; i < list->count; i++) {
+        char path[1024], doing[1100];
+        run->lora_uses[i].scale = split_lora(list->texts[i], path, sizeof path);
+        name_of_path(path, run->lora_names[i], sizeof run->lora_names[i]);
+        snprintf(doing, sizeof doing, "loading the adapter %s", path);
+        sumi_lora_desc desc = sumi_lora_defaults(run->session.model);
+        desc.path = path;
+        sumi_job job;
+        sumi_result result = sumi_submit_lora(run->session.engine, &desc, &job);
+        if (result != SUMI_OK) return session_fail(&run->session, result, doing);
+        int code = session_run(&run->session, job, doing, NULL, NULL);
+        if (code != EXIT_OK) return code;
+        result = sumi_fetch_lora(run->session.engine, job, &run->loras[i]);
+        if (result != SUMI_OK) return session_fail(&run->session, result, doing);
+        run->lora_uses[i].lora = run->loras[i];
+    }
+    return EXIT_OK;
+}
+
+static int make_items(generate_run* run)
+{
+    const generate_args* args = run->args;
+    int32_t prompt_count = args->prompts.count + args->prompt_files.count;
+    if (args->negative_file) {
+        int code = load_prompt(run, args->negative_file, &run->negative);
+        if (code != EXIT_OK) return code;
+    }
+    for (int32_t p = 0; p < prompt_count; p++) {
+        if (args->prompt_files.count > 0) {
+            int code = load_prompt(run, args->prompt_files.texts[p], &run->prompts[p]);
+            if (code != EXIT_OK) return code;
+        }
+        for (int32_t b = 0; b < args->batch; b++) {
+            sumi_image_item* item = &run->items[p * args->batch + b];
+            item->text = args->prompts.count > 0 ? args->prompts.texts[p] : NULL;
+            item->prompt = run->prompts[p];
+            item->negative_text = run->negative ? NULL : args->negative;
+            item->negative_prompt = run->negative;
+            item->seed = args->seed + (uint64_t)b;
+        }
+    }
+    run->desc.items = run->items;
+    run->desc.item_count = prompt_count * args->batch;
+    return EXIT_OK;
+}
+
+// ---- The desc -----------------------------------------------------------------------------------------------------------------------------
+
+// --size, else the start picture's, else the preset's.
+static int choose_size(generate_run* run, const sumi_model_info* info)
+{
+    sumi_image_desc* desc = &run->desc;
+    const generate_args* args = run->args;
+    int32_t multiple = info->size_multiple > 0 ? info->size_multiple : 16;
+    if (args->size[0] > 0) {
+        desc->width = args->size[0], desc->height = args->size[1];
+    } else if (run->image.pixels) {
+        desc->width = run->image.width / multiple * multiple;
+        desc->height = run->image.height / multiple * multiple;
+        if (desc->width < multiple || desc->height < multiple || desc->width > info->max_size || desc->height > info->max_size)
+            return args_wrong(run->command, "%s is %dx%d, which is no size this model makes: give --size", args->image, run->image.width, run->image.height);
+    } else if (run->latents.rank >= 2) {
+        desc->height = (int32_t)run->latents.shape[run->latents.rank - 2] * 8;
+        desc->width = (int32_t)run->latents.shape[run->latents.rank - 1] * 8;
+    }
+    if (desc->width % multiple || desc->height % multiple) {
+        int32_t width = (desc->width + multiple / 2) / multiple * multiple, height = (desc->height + multiple / 2) / multiple * multiple;
+        return args_wrong(run->command, "--size %dx%d: this model makes multiples of %d, as in %dx%d", desc->width, desc->height, multiple,
+                          width < multiple ? multiple : width, height < multiple ? multiple : height);
+    }
+    if (desc->width > info->max_size || desc->height > info->max_size)
+        return args_wrong(run->command, "--size %dx%d: this model makes at most %d pixels along a side", desc->width, desc->height, info->max_size);
+    return EXIT_OK;
+}
+
+static int check_count(generate_run* run, const char* option, const char* source, const file_tensor* tensor, size_t needed, size_t or_needed)
+{
+    if (!tensor->values || tensor->count == needed || tensor->count == or_needed) return EXIT_OK;
+    return args_wrong(run->command, "%s %s: %zu values do not fit; %dx%d pixels need %zu", option, source, tensor->count, run->desc.width, run->desc.height,
+                      needed);
+}
+
+// Noise of one item serves all items of the batch.
+static int give_noise(generate_run* run, size_t item_values)
+{
+    sumi_image_desc* desc = &run->desc;
+    const generate_args* args = run->args;
+    size_t all = item_values * (size_t)desc->item_count;
+    int code = check_count(run, "--noise", args->noise, &run->noise, item_values, all);
+    if (code == EXIT_OK) code = check_count(run, "--latents", args->latents, &run->latents, item_values, item_values);
+    if (code == EXIT_OK) code = check_count(run, "--posterior-noise", args->posterior_noise, &run->posterior_noise, item_values, item_values);
+    if (code != EXIT_OK) return code;
+    desc->start_latents = run->latents.values;
+    desc->start_noise_values = run->posterior_noise.values;
+    if (!run->noise.values) return EXIT_OK;
+    run->noise_values = malloc(all * sizeof(float));
+    if (!run->noise_values) return session_fail(&run->session, SUMI_OUT_OF_HOST_MEMORY, "preparing the noise");
+    for (size_t i = 0; i < all; i += run->noise.count) memcpy(run->noise_values + i, run->noise.values, run->noise.count * sizeof(float));
+    desc->noise = SUMI_NOISE_GIVEN;
+    desc->noise_values = run->noise_values;
+    return EXIT_OK;
+}
+
+static int make_desc(generate_run* run)
+{
+    const generate_args* args = run->args;
+    sumi_model_info info = sumi_model_get_info(run->session.model);
+    sumi_image_desc* desc = &run->desc;
+    *desc = sumi_image_defaults(run->session.model, (sumi_preset)args->preset);
+    int code = choose_size(run, &info);
+    if (code == EXIT_OK) code = make_items(run);
+    if (code == EXIT_OK) code = load_loras(run);
+    if (code != EXIT_OK) return code;
+    desc->loras = run->lora_uses;
+    desc->lora_count = args->loras.count;
+    if (args->steps > 0) desc->step_count = args->steps;
+    if (args->guidance >= 0.0f) desc->guidance = args->guidance;
+    if (args->guidance_begin >= 0.0f) desc->guidance_begin = args->guidance_begin;
+    if (args->guidance_end >= 0.0f) desc->guidance_end = args->guidance_end;
+    if (args->guidance_norm >= 0.0f) desc->guidance_norm_limit = args->guidance_norm;
+    if (args->shift > 0.0f) desc->shift = args->shift;
+    if (args->solver >= 0) desc->solver = (sumi_solver)args->solver;
+    if (args->noise_kind >= 0) desc->noise = (sumi_noise)args->noise_kind;
+    if (args->multiprocessors > 0) desc->noise_multiprocessors = args->multiprocessors;
+    if (args->posterior >= 0) desc->start_posterior = (sumi_posterior)args->posterior;
+    desc->deadline_ms = (uint32_t)args->deadline_ms;
+    desc->profile = args->profile;
+    if (args->preview_dir) desc->preview_every = args->preview_every > 0 ? args->preview_every : 1;
+    if (run->image.pixels) {
+        run->image_pixels =
+            (sumi_pixels){.data = run->image.pixels, .width = run->image.width, .height = run->image.height, .channel_count = run->image.channel_count};
+        desc->start_image = &run->image_pixels;
+    }
+    if (run->mask.pixels) {
+        run->mask_pixels =
+            (sumi_pixels){.data = run->mask.pixels, .width = run->mask.width, .height = run->mask.height, .channel_count = run->mask.channel_count};
+        desc->mask = &run->mask_pixels;
+        desc->strength = 1.0f; // what is painted over is to be forgotten
+    }
+    if (args->strength >= 0.0f) desc->strength = args->strength;
+    if (args->prompt_files.count > 0 && desc->guidance > 0.0f && !args->negative_file)
+        return args_wrong(run->command,
+                          "guidance with --prompt-file needs --negative-file FILE (sumi encode --prompt \"\" makes an empty one) or --guidance 0");
+    if ((args->negative || args->negative_file) && desc->guidance == 0.0f && !args->session.quiet)
+        fprintf(stderr, "sumi: the negative prompt has no effect without guidance; add --guidance 4 (models like Turbo are made to run without)\n");
+    return give_noise(run, (size_t)info.latent_channels * (size_t)(desc->width / 8) * (size_t)(desc->height / 8));
+}
+
+// ---- Products -----------------------------------------------------------------------------------------------------------------------------
+
+static void write_previews(void* context, sumi_job job, const sumi_job_status* status)
+{
+    generate_run* run = context;
+    if (status->preview_version == run->preview_version) return;
+    run->preview_version = status->preview_version;
+    size_t bytes = (size_t)(run->desc.width / 8) * (size_t)(run->desc.height / 8) * 4;
+    if (!run->preview_pixels) run->preview_pixels = malloc(bytes);
+    for (int32_t i = 0; run->preview_pixels && i < run->desc.item_count; i++) {
+        sumi_image preview;
+        if (sumi_job_preview(run->session.engine, job, i, run->preview_pixels, bytes, &preview) != SUMI_OK) continue;
+        char path[1200], part[1300], message[PNG_MESSAGE_BYTES];
+        snprintf(path, sizeof path, "%s/preview-%d-%d.png", run->args->preview_dir, i, status->step);
+        output_path(path, part, sizeof part);
+        bool written = png_write(part, preview.pixels, preview.width, preview.height, (size_t)preview.row_bytes, 4, NULL, message);
+        if (!output_finish(path, part, written, run->message)) {
+            progress_clear(&run->session.progress);
+            fprintf(stderr, "sumi: the preview was not written: %s\n", written ? run->message : message); // the picture is worth more than its preview: go on
+        }
+    }
+}
+
+static int write_latents(generate_run* run, sumi_job job)
+{
+    size_t item_values = (size_t)sumi_model_get_info(run->session.model).latent_channels * (size_t)(run->desc.width / 8) * (size_t)(run->desc.height / 8);
+    int64_t shape[4] = {run->desc.item_count, sumi_model_get_info(run->session.model).latent_channels, run->desc.height / 8, run->desc.width / 8};
+    float* values = malloc(item_values * (size_t)run->desc.item_count * sizeof(float));
+    sumi_result result = values ? SUMI_OK : SUMI_OUT_OF_HOST_MEMORY;
+    for (int32_t i = 0; i < run->desc.item_count && result == SUMI_OK; i++)
+        result = sumi_job_latents(run->session.engine, job, i, values + (size_t)i * item_values, item_values);
+    int code = EXIT_OK;
+    if (result != SUMI_OK) code = session_fail(&run->session, result, "reading the latents");
+    else if (!tensor_write(run->args->latents_out, "latents", values, shape, 4, run->message)) code = fail_with(run);
+    free(values);
+    return code;
+}
+
+// Read before the fetch ends the job, printed after the pictures are safe.
+static int read_profile(generate_run* run, sumi_job job)
+{
+    run->row_count = sumi_job_profile(run->session.engine, job, NULL, 0);
+    if (run->row_count == 0) return EXIT_OK;
+    run->rows = malloc((size_t)run->row_count * sizeof *run->rows);
+    if (!run->rows) return session_fail(&run->session, SUMI_OUT_OF_HOST_MEMORY, "reading the profile");
+    run->row_count = sumi_job_profile(run->session.engine, job, run->rows, run->row_count);
+    return EXIT_OK;
+}
+
+static void print_profile(const generate_run* run)
+{
+    double seconds = 1e-9, flops = 0.0;
+    for (int32_t i = 0; i < run->row_count; i++) seconds += run->rows[i].seconds, flops += run->rows[i].flops;
+    printf("%10s %6s %7s %10s %9s %8s  %s\n", "ms", "share", "runs", "GFLOP", "GFLOP/s", "GB/s", "op");
+    for (int32_t i = 0; i < run->row_count; i++) {
+        const sumi_profile_row* row = &run->rows[i];
+        double time = row->seconds > 0.0 ? row->seconds : 1e-9;
+        printf("%10.2f %5.1f%% %7d %10.3f %9.1f %8.2f  %s\n", 1e3 * row->seconds, 100.0 * row->seconds / seconds, row->count, 1e-9 * row->flops,
+               1e-9 * row->flops / time, 1e-9 * row->bytes / time, row->name);
+    }
+    printf("%10.2f %5.1f%% %7s %10.3f %9.1f %8s  all\n", 1e3 * seconds, 100.0, "", 1e-9 * flops, 1e-9 * flops / seconds, "");
+}
+
+static int write_picture(generate_run* run, int32_t index)
+{
+    const sumi_image* image = &run->images[index];
+    const generate_args* args = run->args;
+    char model_name[128], path[1100], part[1200];
+    name_of_path(args->session.model ? args->session.model : args->session.transformer, model_name, sizeof model_name);
+    parameters from = {.prompt = run->items[index].text, .negative = args->negative, .desc = &run->desc, .image = image, .model_name = model_name};
+    for (int32_t i = 0; i < MAX_LORAS; i++) from.lora_names[i] = run->lora_names[i];
+    size_t text_bytes = parameters_write(&from, NULL, 0) + 1;
+    char* text = malloc(text_bytes);
+    if (text) parameters_write(&from, text, text_bytes);
+
+    if (run->desc.item_count > 1) numbered_path(args->output, index, path, sizeof path);
+    else snprintf(path, sizeof path, "%s", args->output);
+    output_path(path, part, sizeof part);
+    bool written = png_write(part, image->pixels, image->width, image->height, (size_t)image->row_bytes, 4, text, run->message);
+    free(text);
+    if (!output_finish(path, part, written, run->message)) return fail_with(run);
+    if (!args->session.quiet) printf("%s  %dx%d, seed %llu, %d steps\n", path, image->width, image->height, (unsigned long long)image->seed, image->step_count);
+    return EXIT_OK;
+}
+
+// ---- The whole way --------------------------------------------------------------------------------------------------------------------------
+
+static void print_memory(generate_run* run)
+{
+    sumi_memory memory;
+    if (!run->args->session.verbose || sumi_image_memory(run->session.engine, &run->desc, &memory) != SUMI_OK) return;
+    fprintf(stderr, "sumi: this job takes %.1f MB of intermediate values, %.1f MB of buffers, %.1f MB of pictures%s; the weights are %.1f MB of mapped files\n",
+            1e-6 * (double)memory.arena, 1e-6 * (double)memory.staging, 1e-6 * (double)memory.images, memory.tiles_vae ? ", decoding in tiles" : "",
+            1e-6 * (double)memory.weights);
+}
+
+static int generate(generate_run* run)
+{
+    const generate_args* args = run->args;
+    cli_session* session = &run->session;
+    double began = progress_clock();
+    if (!check_outputs(run) || !read_inputs(run)) return fail_with(run);
+    int code = session_open(session, &args->session);
+    if (code == EXIT_OK) code = session_load_model(session, args->prompt_files.count > 0, !args->image);
+    if (code == EXIT_OK) code = make_desc(run);
+    if (code != EXIT_OK) return code;
+    print_memory(run);
+
+    sumi_job job;
+    sumi_result result = sumi_submit_images(session->engine, &run->desc, &job);
+    if (result != SUMI_OK) return session_fail(session, result, "starting the picture");
+    code = session_run(session, job, "making the picture", args->preview_dir ? write_previews : NULL, run);
+    if (code != EXIT_OK) return code;
+    if (args->latents_out) code = write_latents(run, job);
+    if (args->profile && code == EXIT_OK) code = read_profile(run, job);
+    result = sumi_fetch_images(session->engine, job, run->images, run->desc.item_count);
+    if (result != SUMI_OK) return session_fail(session, result, "fetching the picture");
+    for (int32_t i = 0; i < run->desc.item_count && code == EXIT_OK; i++) code = write_picture(run, i);
+    sumi_images_release(session->engine, run->images, run->desc.item_count);
+    if (args->profile && code == EXIT_OK) print_profile(run);
+    if (code == EXIT_OK && !args->session.quiet)
+        fprintf(stderr, "%.1f s%s, %.0f MB of memory at most beside the mapped weights\n", progress_clock() - began, session->stage_times,
+                1e-6 * (double)sumi_engine_get_info(session->engine).host_peak_bytes);
+    return code;
+}
+
+static void close_run(generate_run* run)
+{
+    session_close(&run->session); // prompts, adapters and pictures go with it
+    png_free(&run->image);
+    png_free(&run->mask);
+    free(run->latents.values);
+    free(run->noise.values);
+    free(run->posterior_noise.values);
+    free(run->noise_values);
+    free(run->preview_pixels);
+    free(run->rows);
+}
+
+int generate_main(int argc, char** argv)
+{
+    static generate_run run; // large, and used once
+    generate_args args = {.batch = 1,
+                          .solver = -1,
+                          .noise_kind = -1,
+                          .posterior = -1,
+                          .guidance = NOT_GIVEN,
+                          .guidance_begin = NOT_GIVEN,
+                          .guidance_end = NOT_GIVEN,
+                          .guidance_norm = NOT_GIVEN,
+                          .shift = NOT_GIVEN,
+                          .strength = NOT_GIVEN};
+    const cli_option options[] = {
+        MODEL_OPTIONS(&args.session),
+        {"--prompt", OPTION_TEXTS, &args.prompts, "TEXT", "what to make; may be given several times", 0, 0},
+        {"--prompt-file", OPTION_TEXTS, &args.prompt_files, "FILE", "a prompt saved by sumi encode; no text encoder is opened", 0, 0},
+        {"--negative", OPTION_TEXT, &args.negative, "TEXT", "with guidance: what to move away from", 0, 0},
+        {"--negative-file", OPTION_TEXT, &args.negative_file, "FILE", "the same, saved by sumi encode", 0, 0},
+        {"-o", OPTION_TEXT, &args.output, "out.png", "where the picture goes; several go to out-0.png, out-1.png, ...", 0, 0},
+        {"--preset", OPTION_CHOICE, &args.preset, "model|preview|standard|quality", "size, steps and guidance; what is given beside it counts more", 0, 0},
+        {"--size", OPTION_SIZE, args.size, "WxH", "pixels; with --image and without --size, the size of that picture", 0, 0},
+        {"--steps", OPTION_COUNT, &args.steps, "N", "denoising steps", 1, 1000},
+        {"--guidance", OPTION_NUMBER, &args.guidance, "G", "0: none. The classic CFG scale minus 1", 0, 100},
+        {"--guidance-begin", OPTION_NUMBER, &args.guidance_begin, "T", "guidance from this time on, 0 is noise and 1 the picture", 0, 1},
+        {"--guidance-end", OPTION_NUMBER, &args.guidance_end, "T", "guidance up to this time (cfg_truncation)", 0, 1},
+        {"--guidance-norm", OPTION_NUMBER, &args.guidance_norm, "X", "most that guidance may lengthen the prediction; 0: off (cfg_normalization)", 0, 100},
+        {"--solver", OPTION_CHOICE, &args.solver, "euler|heun|midpoint|dpmpp-2m", "how steps are taken", 0, 0},
+        {"--shift", OPTION_NUMBER, &args.shift, "X", "of the sigma schedule; the model's own otherwise", 0.01, 100},
+        {"--seed", OPTION_SEED, &args.seed, "N", "of the noise, 0 by default; a batch counts up from it", 0, 0},
+        {"--batch", OPTION_COUNT, &args.batch, "N", "pictures per prompt", 1, MAX_ITEMS},
+        {"--noise-kind", OPTION_CHOICE, &args.noise_kind, "cpu|cuda", "the numbers of PyTorch's generator on which device", 0, 0},
+        {"--noise-multiprocessors", OPTION_COUNT, &args.multiprocessors, "N", "of the card whose CUDA noise is wanted; 132 by default", 1, 1024},
+        {"--noise", OPTION_TEXT, &args.noise, "FILE:NAME", "noise from a tensor of a safetensors file", 0, 0},
+        {"--image", OPTION_TEXT, &args.image, "FILE", "a PNG to start from", 0, 0},
+        {"--latents", OPTION_TEXT, &args.latents, "FILE:NAME", "the same, encoded by sumi encode", 0, 0},
+        {"--strength", OPTION_NUMBER, &args.strength, "X", "how much of the start is given up; 0.6 by default, 1 with a mask", 0, 1},
+        {"--mask", OPTION_TEXT, &args.mask, "FILE", "a PNG: white is painted anew, black stays", 0, 0},
+        {"--posterior", OPTION_CHOICE, &args.posterior, "sample|mode", "how the start picture's latents are taken: drawn, or the mean", 0, 0},
+        {"--posterior-noise", OPTION_TEXT, &args.posterior_noise, "FILE:NAME", "the numbers drawn for it, from a tensor", 0, 0},
+        {"--lora", OPTION_TEXTS, &args.loras, "FILE:SCALE", "an adapter; may be given several times. Scale 1 when left out", 0, 0},
+        {"--latents-out", OPTION_TEXT, &args.latents_out, "FILE", "also write the final latents, as safetensors", 0, 0},
+        {"--preview-dir", OPTION_TEXT, &args.preview_dir, "FOLDER", "write preview-ITEM-STEP.png while working", 0, 0},
+        {"--preview-every", OPTION_COUNT, &args.preview_every, "N", "after every N-th step only", 1, 1000},
+        {"--deadline-ms", OPTION_COUNT, &args.deadline_ms, "MS", "take fewer steps if needed, by the speed measured so far", 1, 2e9},
+        {"--profile", OPTION_FLAG, &args.profile, NULL, "print what every kind of operation cost", 0, 0},
+        ENGINE_OPTIONS(&args.session),
+    };
+    const cli_command command = {
+        .name = "generate",
+        .about = "Makes pictures from prompts. The PNG carries its prompt and settings in the text chunk \"parameters\". Sizes, steps and guidance come from "
+                 "the preset unless given.",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .examples =
+            "  sumi generate --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk, ink wash\" --seed 7 -o lighthouse.png\n"
+            "  sumi generate --model models/Z-Image-Turbo --prompt \"the same in winter\" --image lighthouse.png --strength 0.5 -o winter.png\n"
+            "  sumi generate --model models/Z-Image --prompt \"a fox\" --negative blurry --guidance 4 --steps 30 --lora ink.safetensors:0.8 -o fox.png\n",
+    };
+    args_result parsed = args_parse(&command, argc, argv);
+    if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
+    int code = check_args(&command, &args);
+    if (code != EXIT_OK) return code;
+    run.command = &command;
+    run.args = &args;
+    code = generate(&run);
+    close_run(&run);
+    return code;
+}

@@ -1,0 +1,328 @@
+// sumi inspect: what a path holds, told by content: parts, layers, types, files, what is missing; or the ranks of an adapter. Nothing is computed and no
+// weight is read, only headers, so it is quick for tens of gigabytes.
+#include "commands.h"
+#include "expected.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct inspection {
+    const char* path;
+    bool lists_tensors;
+    sumi_heap heap;
+    sumi_checkpoint checkpoint;
+    bool has_faults;
+} inspection;
+
+static void print_bytes(uint64_t bytes)
+{
+    if (bytes >= 1000000000u) printf("%.2f GB", 1e-9 * (double)bytes);
+    else if (bytes >= 1000000u) printf("%.1f MB", 1e-6 * (double)bytes);
+    else printf("%.1f kB", 1e-3 * (double)bytes);
+}
+
+// ---- Types and files of a run of tensors ------------------------------------------------------------------------------------------------
+
+typedef struct totals {
+    size_t count;
+    uint64_t values, bytes;
+    size_t type_counts[SUMI_DTYPE_COUNT];
+    uint64_t type_bytes[SUMI_DTYPE_COUNT];
+} totals;
+
+static void add_tensor(totals* sum, const sumi_tensor* tensor)
+{
+    uint64_t values = 1;
+    for (int32_t i = 0; i < tensor->rank; i++) values *= (uint64_t)tensor->shape[i];
+    sum->count++;
+    sum->values += values;
+    sum->bytes += tensor->bytes;
+    sum->type_counts[tensor->dtype]++;
+    sum->type_bytes[tensor->dtype] += tensor->bytes;
+}
+
+static void print_totals(const totals* sum)
+{
+    double values = (double)sum->values;
+    printf("    tensors      %zu, %.2f %s values, ", sum->count,
+           values >= 1e9   ? 1e-9 * values
+           : values >= 1e6 ? 1e-6 * values
+                           : 1e-3 * values,
+           values >= 1e9   ? "billion"
+           : values >= 1e6 ? "million"
+                           : "thousand");
+    print_bytes(sum->bytes);
+    printf("\n    types        ");
+    bool first = true;
+    for (int type = 0; type < SUMI_DTYPE_COUNT; type++) {
+        if (!sum->type_counts[type]) continue;
+        printf("%s%s: %zu tensors, ", first ? "" : "; ", sumi_dtype_get((sumi_dtype)type)->name, sum->type_counts[type]);
+        print_bytes(sum->type_bytes[type]);
+        first = false;
+    }
+    printf("%s\n", first ? "none" : "");
+}
+
+static void print_tensor(const char* name, const sumi_tensor* tensor)
+{
+    printf("      %-60s %-8s [", name, sumi_dtype_get(tensor->dtype)->name);
+    for (int32_t i = 0; i < tensor->rank; i++) printf("%s%lld", i ? ", " : "", (long long)tensor->shape[i]);
+    printf("]\n");
+}
+
+static void print_files(const sumi_tensor_set* set)
+{
+    for (size_t i = 0; i < set->opened_count; i++) {
+        printf("    file         %s, ", set->opened[i].path);
+        print_bytes(set->opened[i].bytes);
+        printf("\n");
+    }
+}
+
+// ---- Parts --------------------------------------------------------------------------------------------------------------------------------
+
+static long long dimension(const sumi_part* part, const char* name, int32_t axis)
+{
+    const sumi_tensor* tensor = sumi_checkpoint_part_find(part, name);
+    return tensor && axis < tensor->rank ? (long long)tensor->shape[axis] : 0;
+}
+
+static long long either(long long a, long long b) { return a ? a : b; }
+
+static void print_network(const inspection* in, sumi_part_kind kind)
+{
+    const sumi_part* part = &in->checkpoint.parts[kind];
+    if (kind == SUMI_PART_TRANSFORMER && strcmp(in->checkpoint.family, "z-image") == 0) {
+        long long width = dimension(part, "layers.0.attention_norm1.weight", 0);
+        long long head = either(dimension(part, "layers.0.attention.norm_q.weight", 0), dimension(part, "layers.0.attention.q_norm.weight", 0));
+        printf("    network      %d layers and 2 x %d refiners, width %lld, %lld heads of %lld, feed-forward %lld, captions %lld wide\n",
+               expected_count(part, "layers."), expected_count(part, "noise_refiner."), width, head ? width / head : 0, head,
+               dimension(part, "layers.0.feed_forward.w1.weight", 0), dimension(part, "cap_embedder.1.weight", 1));
+    }
+    if (kind == SUMI_PART_TEXT_ENCODER) {
+        long long vocabulary =
+            either(dimension(part, "model.embed_tokens.weight", 0), either(dimension(part, "embed_tokens.weight", 0), dimension(part, "token_embd.weight", 0)));
+        long long width =
+            either(dimension(part, "model.embed_tokens.weight", 1), either(dimension(part, "embed_tokens.weight", 1), dimension(part, "token_embd.weight", 1)));
+        int32_t layers = expected_count(part, "model.layers.");
+        if (!layers) layers = expected_count(part, "layers.");
+        if (!layers) layers = expected_count(part, "blk.");
+        if (width && layers) printf("    network      %d layers, width %lld, %lld tokens\n", layers, width, vocabulary);
+    }
+    if (kind == SUMI_PART_VAE && dimension(part, "decoder.conv_in.weight", 1)) {
+        bool encodes = dimension(part, "encoder.conv_in.weight", 0) > 0;
+        printf("    network      %lld latent channels, decoder%s\n", dimension(part, "decoder.conv_in.weight", 1),
+               encodes ? " and encoder" : " only: no image to image");
+    }
+}
+
+static void print_missing(inspection* in, sumi_part_kind kind)
+{
+    missing_list missing;
+    if (!expected_check(in->checkpoint.family, &in->checkpoint.parts[kind], kind, &missing)) return;
+    if (missing.count == 0) {
+        printf("    missing      nothing\n");
+        return;
+    }
+    in->has_faults = true;
+    printf("    missing      %d tensors\n", missing.count);
+    for (int32_t i = 0; i < missing.count && i < 64; i++) printf("      %s\n", missing.names[i]);
+    if (missing.count > 64) printf("      and %d more\n", missing.count - 64);
+}
+
+static void print_part(inspection* in, sumi_part_kind kind)
+{
+    const sumi_part* part = &in->checkpoint.parts[kind];
+    if (!part->present) {
+        printf("  %-14s missing", sumi_part_kind_name(kind));
+        if (part->path) printf(": nothing in %s", part->path);
+        printf("\n");
+        return;
+    }
+    printf("  %-14s %s", sumi_part_kind_name(kind), part->path);
+    if (part->prefix[0]) printf(", names begin with %s", part->prefix);
+    printf("%s\n", part->config.data ? "" : ", no config.json: shapes tell");
+    print_network(in, kind);
+    totals sum = {0};
+    for (size_t i = 0; i < part->set->count; i++) {
+        if (sumi_checkpoint_part_name(part, &part->set->tensors[i])) add_tensor(&sum, &part->set->tensors[i]);
+    }
+    print_totals(&sum);
+    print_files(part->set);
+    print_missing(in, kind);
+    for (size_t i = 0; i < part->set->count && in->lists_tensors; i++) {
+        const char* name = sumi_checkpoint_part_name(part, &part->set->tensors[i]);
+        if (name) print_tensor(name, &part->set->tensors[i]);
+    }
+}
+
+static void print_tokenizer(inspection* in)
+{
+    const sumi_checkpoint* checkpoint = &in->checkpoint;
+    if (!checkpoint->tokenizer.data) {
+        printf("  %-14s missing%s\n", "tokenizer", checkpoint->tokenizer_folder ? ": only tokenizer.json is read, vocab.json alone does not suffice" : "");
+        return;
+    }
+    sumi_error error = {0};
+    sumi_tokenizer* tokenizer = NULL;
+    float progress;
+    bool done = false;
+    sumi_result result =
+        sumi_tokenizer_begin(&in->heap, checkpoint->tokenizer.data, (size_t)checkpoint->tokenizer.bytes, checkpoint->tokenizer.path, &error, &tokenizer);
+    while (result == SUMI_OK && !done) result = sumi_tokenizer_step(tokenizer, SIZE_MAX, &done, &progress, &error);
+    printf("  %-14s %s, ", "tokenizer", checkpoint->tokenizer.path);
+    print_bytes(checkpoint->tokenizer.bytes);
+    if (result == SUMI_OK) printf(", ids 0 to %zu\n", sumi_tokenizer_size(tokenizer) - 1);
+    else printf("\n    broken       %s\n", error.text);
+    in->has_faults |= result != SUMI_OK;
+    sumi_tokenizer_destroy(tokenizer);
+}
+
+static void print_scheduler(const inspection* in)
+{
+    const sumi_file* file = &in->checkpoint.scheduler;
+    double shift = expected_config(file, "shift");
+    if (!file->data) printf("  %-14s missing: the model's usual shift is taken\n", "scheduler");
+    else printf("  %-14s shift %g, %g training steps\n", "scheduler", shift, expected_config(file, "num_train_timesteps"));
+}
+
+static void print_checkpoint(inspection* in)
+{
+    const sumi_checkpoint* checkpoint = &in->checkpoint;
+    const char* variant = "";
+    double shift = expected_config(&checkpoint->scheduler, "shift");
+    if (strcmp(checkpoint->family, "z-image") == 0 && shift > 0.0) variant = shift > 4.0 ? " base" : " turbo"; // 3 and 6 in the released ones
+    bool known = strcmp(checkpoint->family, "z-image") == 0;
+    printf("%s\n  %-14s %s%s%s\n", in->path, "family",
+           checkpoint->family[0]                              ? checkpoint->family
+           : checkpoint->parts[SUMI_PART_TRANSFORMER].present ? "unknown"
+                                                              : "cannot be told without a transformer",
+           variant, known || !checkpoint->family[0] ? "" : " (this version of sumi does not run it)");
+    for (int32_t kind = 0; kind < SUMI_PART_COUNT; kind++) print_part(in, (sumi_part_kind)kind);
+    print_tokenizer(in);
+    print_scheduler(in);
+}
+
+// ---- Files that are no checkpoint -----------------------------------------------------------------------------------------------------------
+
+static bool ends_with(const char* text, const char* ending, size_t* out_stem_bytes)
+{
+    size_t bytes = strlen(text), ending_bytes = strlen(ending);
+    if (bytes < ending_bytes || strcmp(text + bytes - ending_bytes, ending) != 0) return false;
+    *out_stem_bytes = bytes - ending_bytes;
+    return true;
+}
+
+// The "down" matrix of an adapter's layer: [rank, in].
+static bool is_down(const char* name, size_t* out_stem_bytes)
+{
+    return ends_with(name, ".lora_A.weight", out_stem_bytes) || ends_with(name, ".lora_A.default.weight", out_stem_bytes)
+        || ends_with(name, ".lora_down.weight", out_stem_bytes);
+}
+
+static const char* naming_of(const char* name)
+{
+    if (strncmp(name, "lora_unet_", 10) == 0 || strncmp(name, "lora_te", 7) == 0) return "kohya";
+    if (strstr(name, ".lora_down.")) return "kohya with dots";
+    return strncmp(name, "diffusion_model.", 16) == 0 ? "ComfyUI" : "PEFT";
+}
+
+static bool print_adapter(const inspection* in, const sumi_tensor_set* set)
+{
+    size_t modules = 0, alphas = 0, rank_counts[8] = {0}, stem_bytes;
+    long long ranks[8] = {0};
+    const char* first = NULL;
+    for (size_t i = 0; i < set->count; i++) {
+        const sumi_tensor* tensor = &set->tensors[i];
+        if (ends_with(tensor->name, ".alpha", &stem_bytes)) alphas++;
+        if (!is_down(tensor->name, &stem_bytes) || tensor->rank < 1) continue;
+        if (!first) first = tensor->name;
+        modules++;
+        size_t at = 0;
+        while (at < 7 && rank_counts[at] && ranks[at] != (long long)tensor->shape[0]) at++; // the eighth slot takes the rest
+        ranks[at] = (long long)tensor->shape[0];
+        rank_counts[at]++;
+    }
+    if (modules == 0) return false;
+    const char* metadata = sumi_metadata_find(set, "lora_adapter_metadata");
+    printf("%s\n  adapter        LoRA of %zu layers, %s names (%s)\n  rank           ", in->path, modules, naming_of(first), first);
+    for (size_t i = 0; i < 8 && rank_counts[i]; i++) printf("%s%lld: %zu layers", i ? ", " : "", ranks[i], rank_counts[i]);
+    printf("\n  alpha          %s\n", alphas ? "a tensor per layer" : metadata ? "in the file's metadata" : "none: the scale is 1");
+    return true;
+}
+
+static void print_unknown(const inspection* in, const sumi_tensor_set* set)
+{
+    totals sum = {0};
+    for (size_t i = 0; i < set->count; i++) add_tensor(&sum, &set->tensors[i]);
+    printf("%s\n  %-14s neither a known model's nor an adapter's\n", in->path, "tensors");
+    print_totals(&sum);
+}
+
+// An adapter or something unknown. False: it is a part of a model, or cannot be read; the checkpoint reader says which.
+static bool inspect_loose_file(inspection* in)
+{
+    sumi_error error = {0};
+    sumi_tensor_set set;
+    sumi_tensor_set_init(&set, &in->heap, NULL);
+    bool done = sumi_tensor_set_open(&set, in->path, &error) == SUMI_OK && print_adapter(in, &set);
+    if (done) {
+        totals sum = {0};
+        for (size_t i = 0; i < set.count; i++) add_tensor(&sum, &set.tensors[i]);
+        print_totals(&sum);
+        for (size_t i = 0; i < set.count && in->lists_tensors; i++) print_tensor(set.tensors[i].name, &set.tensors[i]);
+    }
+    sumi_tensor_set_close(&set);
+    return done;
+}
+
+static bool inspect_unknown_file(inspection* in)
+{
+    sumi_error error = {0};
+    sumi_tensor_set set;
+    sumi_tensor_set_init(&set, &in->heap, NULL);
+    bool read = sumi_tensor_set_open(&set, in->path, &error) == SUMI_OK;
+    if (read) print_unknown(in, &set);
+    for (size_t i = 0; read && i < set.count && in->lists_tensors; i++) print_tensor(set.tensors[i].name, &set.tensors[i]);
+    sumi_tensor_set_close(&set);
+    return read;
+}
+
+static int inspect(inspection* in)
+{
+    if (sumi_path_is_file(in->path) && inspect_loose_file(in)) return EXIT_OK;
+    sumi_error error = {0};
+    sumi_checkpoint_desc desc = {.path = in->path};
+    sumi_result result = sumi_checkpoint_open(&in->checkpoint, &in->heap, NULL, &desc, &error);
+    if (result == SUMI_MODEL_UNKNOWN && sumi_path_is_file(in->path) && inspect_unknown_file(in)) return EXIT_FAILED;
+    if (result != SUMI_OK) {
+        fprintf(stderr, "sumi: %s\n  %s\n", sumi_result_text(result), error.text);
+        return EXIT_FAILED;
+    }
+    print_checkpoint(in);
+    return in->has_faults ? EXIT_FAILED : EXIT_OK;
+}
+
+int inspect_main(int argc, char** argv)
+{
+    inspection in = {0};
+    const cli_option options[] = {
+        {"--tensors", OPTION_FLAG, &in.lists_tensors, NULL, "also list every tensor with its type and shape", 0, 0},
+    };
+    const cli_command command = {
+        .name = "inspect",
+        .about = "Prints what PATH holds: a diffusers folder, the folder or file of one part, a single-file checkpoint, or an adapter. Missing tensors are "
+                 "named; the exit code is then 1.",
+        .operand = "PATH",
+        .operand_value = &in.path,
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .examples = "  sumi inspect models/Z-Image-Turbo\n  sumi inspect style.safetensors\n",
+    };
+    args_result parsed = args_parse(&command, argc, argv);
+    if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
+    sumi_heap_init(&in.heap, NULL);
+    int code = inspect(&in);
+    sumi_checkpoint_close(&in.checkpoint);
+    return code;
+}

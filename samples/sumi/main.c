@@ -1,0 +1,48 @@
+// sumi: the library on the command line. Every command is a file; this one finds it.
+#include "commands.h"
+#include <stdio.h>
+#include <string.h>
+#include <sumi.h>
+
+static const struct {
+    const char* name;
+    int (*run)(int argc, char** argv);
+    const char* about;
+} s_commands[] = {
+    {"generate", generate_main, "pictures from a prompt"},
+    {"encode", encode_main, "a prompt or a picture, encoded once for many generations"},
+    {"inspect", inspect_main, "what a checkpoint or adapter holds, and what is missing"},
+    {"tokenize", tokenize_main, "texts to token ids"},
+    {"info", info_main, "devices, processor, build"},
+};
+#define COMMAND_COUNT (sizeof s_commands / sizeof *s_commands)
+
+static int print_help(FILE* to)
+{
+    fprintf(to, "sumi %s: images from diffusion transformers\n\nusage: sumi COMMAND [options]\n\n", sumi_version());
+    for (size_t i = 0; i < COMMAND_COUNT; i++) fprintf(to, "  %-10s %s\n", s_commands[i].name, s_commands[i].about);
+    fprintf(to,
+            "\nsumi COMMAND --help lists a command's options. An example:\n"
+            "  sumi generate --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk, ink wash\" -o lighthouse.png\n\n%s",
+            exit_code_help);
+    return to == stdout ? EXIT_OK : EXIT_USAGE;
+}
+
+int main(int argc, char** argv)
+{
+    if (argc < 2) return print_help(stderr);
+    const char* name = argv[1];
+    if (strcmp(name, "--version") == 0) {
+        printf("sumi %s\n", sumi_version());
+        return EXIT_OK;
+    }
+    char* help_arguments[] = {"--help"};
+    bool wants_help = strcmp(name, "help") == 0;
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || (wants_help && argc < 3)) return print_help(stdout);
+    if (wants_help) name = argv[2];
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(name, s_commands[i].name) == 0) return wants_help ? s_commands[i].run(1, help_arguments) : s_commands[i].run(argc - 2, argv + 2);
+    }
+    fprintf(stderr, "sumi: there is no command \"%s\"; sumi help lists them\n", name);
+    return EXIT_USAGE;
+}

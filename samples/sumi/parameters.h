@@ -1,0 +1,21 @@
+// The "parameters" text of a PNG, as other tools write and read it:
+//
+//     a lighthouse at dusk
+//     Negative prompt: blurry
+//     Steps: 8, Sampler: Euler, CFG scale: 1, Seed: 7, Size: 1024x1024, Model: Z-Image-Turbo, ...
+#ifndef PARAMETERS_H
+#define PARAMETERS_H
+#include <stddef.h>
+#include <sumi.h>
+
+typedef struct parameters {
+    const char *prompt, *negative; // NULL: none
+    const sumi_image_desc* desc;
+    const sumi_image* image; // seed and size; steps when a deadline chose them
+    const char* model_name;
+    const char* lora_names[16]; // of desc->loras
+} parameters;
+
+// UTF-8, terminated, cut when it does not fit. Returns the bytes needed without the terminator.
+size_t parameters_write(const parameters* from, char* into, size_t capacity);
+#endif

@@ -1,0 +1,154 @@
+#include "session.h"
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define UPDATE_US 50000     // work between two looks at progress and Ctrl-C
+#define MAX_SLICE_US 100000 // a tool draws no frames: long slices lose less time, and this is still a quick answer to Ctrl-C
+
+// Signal handlers reach nothing but globals. The second Ctrl-C finds the default handler and ends the process.
+static volatile sig_atomic_t s_cancelled;
+
+static void on_signal(int number)
+{
+    (void)number;
+    s_cancelled = 1;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static void write_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)
+{
+    static const char* const names[] = {"error", "warning", "info", "debug"};
+    cli_session* session = user_data;
+    (void)result;
+    if (level == SUMI_LOG_ERROR) snprintf(session->detail, sizeof session->detail, "%s", text); // printed with the failure it explains
+    bool wanted = session->args->verbose || (level == SUMI_LOG_WARNING && !session->args->quiet);
+    if (!wanted) return;
+    progress_clear(&session->progress);
+    fprintf(stderr, "sumi: %s: %s\n", names[level], text);
+}
+
+int session_open(cli_session* session, const session_args* args)
+{
+    session->args = args;
+    progress_begin(&session->progress, args->quiet);
+    catch_signals();
+    sumi_engine_desc desc = sumi_engine_defaults();
+    desc.backend = (sumi_backend)args->backend;
+    desc.cpu_thread_count = args->thread_count;
+    desc.memory_budget_bytes = args->memory_budget_bytes;
+    desc.max_slice_us = MAX_SLICE_US;
+    desc.job_capacity = 32; // 16 adapters load beside the model
+    desc.log.write = write_log;
+    desc.log.user_data = session;
+    sumi_result result = sumi_engine_create(&desc, &session->engine);
+    if (result == SUMI_OK) return EXIT_OK;
+    return session_fail(session, result, args->backend == SUMI_BACKEND_CUDA ? "starting the CUDA backend" : "starting the engine");
+}
+
+void session_close(cli_session* session)
+{
+    progress_clear(&session->progress);
+    sumi_engine_destroy(session->engine);
+    session->engine = NULL;
+    session->model = NULL;
+}
+
+int session_fail(cli_session* session, sumi_result result, const char* doing)
+{
+    progress_clear(&session->progress);
+    if (result == SUMI_CANCELLED || s_cancelled) {
+        fprintf(stderr, "sumi: cancelled while %s\n", doing);
+        return EXIT_CANCELLED;
+    }
+    // For these two the general sentence only points to the log, and here is the log.
+    bool detail_says_all = session->detail[0] && (result == SUMI_INVALID_ARGUMENT || result == SUMI_NOT_SUPPORTED);
+    fprintf(stderr, "sumi: %s failed: %s\n", doing, detail_says_all ? session->detail : sumi_result_text(result));
+    if (session->detail[0] && !detail_says_all) fprintf(stderr, "  %s\n", session->detail);
+    if (result == SUMI_NOT_SUPPORTED && session->args->backend == SUMI_BACKEND_CUDA) fprintf(stderr, "  --backend cpu works on every machine\n");
+    if (result == SUMI_BUDGET_TOO_SMALL) fprintf(stderr, "  raise --memory-budget or lower --size or --batch\n");
+    return result == SUMI_INVALID_ARGUMENT ? EXIT_USAGE : EXIT_FAILED;
+}
+
+static void note_stage_times(cli_session* session, const sumi_job_status* status)
+{
+    size_t used = 0;
+    session->stage_times[0] = 0;
+    for (int stage = SUMI_STAGE_LOAD; stage <= SUMI_STAGE_TRANSFER; stage++) {
+        float seconds = status->stage_seconds[stage];
+        if (seconds < 0.05f || used >= sizeof session->stage_times) continue;
+        int written = snprintf(session->stage_times + used, sizeof session->stage_times - used, "%s%s %.1f", used ? ", " : " (",
+                               progress_stage_name((sumi_stage)stage), (double)seconds);
+        if (written > 0) used += (size_t)written;
+    }
+    if (used > 0 && used + 1 < sizeof session->stage_times) memcpy(session->stage_times + used, ")", 2);
+}
+
+static bool is_final(sumi_job_state state) { return state == SUMI_JOB_NONE || state >= SUMI_JOB_DONE; }
+
+int session_run(cli_session* session, sumi_job job, const char* doing, session_seen* seen, void* context)
+{
+    bool asked = false;
+    sumi_job_status status = sumi_job_poll(session->engine, job);
+    while (!is_final(status.state)) {
+        if (s_cancelled && !asked) {
+            asked = true;
+            sumi_job_cancel(session->engine, job);
+        }
+        // A budget of 1 us is one slice: nobody who wants to see every preview misses one.
+        sumi_engine_update(session->engine, seen ? 1 : UPDATE_US);
+        status = sumi_job_poll(session->engine, job);
+        progress_show(&session->progress, &status);
+        if (seen) seen(context, job, &status);
+    }
+    progress_clear(&session->progress);
+    note_stage_times(session, &status);
+    if (status.state == SUMI_JOB_DONE && !s_cancelled) return EXIT_OK;
+    if (status.message && status.message[0]) snprintf(session->detail, sizeof session->detail, "%s", status.message);
+    int code = session_fail(session, status.state == SUMI_JOB_CANCELLED || s_cancelled ? SUMI_CANCELLED : status.result, doing);
+    sumi_job_discard(session->engine, job);
+    return code;
+}
+
+int session_load_model(cli_session* session, bool without_text_encoder, bool without_vae_encoder)
+{
+    const session_args* args = session->args;
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = args->model;
+    desc.transformer_path = args->transformer;
+    desc.text_encoder_path = args->text_encoder;
+    desc.tokenizer_path = args->tokenizer;
+    desc.vae_path = args->vae;
+    desc.without_text_encoder = without_text_encoder;
+    desc.without_vae_encoder = without_vae_encoder;
+    char doing[600];
+    snprintf(doing, sizeof doing, "loading %s", args->model ? args->model : args->transformer);
+    sumi_job job;
+    sumi_result result = sumi_submit_model(session->engine, &desc, &job);
+    if (result != SUMI_OK) return session_fail(session, result, doing);
+    int code = session_run(session, job, doing, NULL, NULL);
+    if (code != EXIT_OK) return code;
+    result = sumi_fetch_model(session->engine, job, &session->model);
+    return result == SUMI_OK ? EXIT_OK : session_fail(session, result, doing);
+}
+
+void name_of_path(const char* path, char* into, size_t capacity)
+{
+    static const char* const endings[] = {".safetensors", ".gguf", ".png"};
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--;
+    size_t begin = length;
+    while (begin > 0 && path[begin - 1] != '/') begin--;
+    snprintf(into, capacity, "%.*s", (int)(length - begin), path + begin);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t name_bytes = strlen(into), ending_bytes = strlen(endings[i]);
+        if (name_bytes > ending_bytes && strcmp(into + name_bytes - ending_bytes, endings[i]) == 0) into[name_bytes - ending_bytes] = 0;
+    }
+}

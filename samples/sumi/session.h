@@ -1,0 +1,55 @@
+// What generate and encode share: the options of engine and model, an engine whose log goes to stderr, and waiting for a job with a progress bar and Ctrl-C.
+#ifndef SESSION_H
+#define SESSION_H
+#include "args.h"
+#include "progress.h"
+
+typedef struct session_args {
+    const char *model, *transformer, *text_encoder, *tokenizer, *vae;
+    int32_t backend;      // sumi_backend
+    int32_t thread_count; // 0: every core
+    uint64_t memory_budget_bytes;
+    bool quiet, verbose;
+} session_args;
+
+// The rows of an option table that fill a session_args.
+// clang-format off
+#define MODEL_OPTIONS(args)                                                                                                                  \
+    {"--model", OPTION_TEXT, &(args)->model, "PATH", "a diffusers folder as released, or one safetensors or GGUF file", 0, 0},               \
+    {"--transformer", OPTION_TEXT, &(args)->transformer, "PATH", "folder or file of this part, instead of the model's", 0, 0},               \
+    {"--text-encoder", OPTION_TEXT, &(args)->text_encoder, "PATH", "likewise", 0, 0},                                                        \
+    {"--tokenizer", OPTION_TEXT, &(args)->tokenizer, "PATH", "likewise; a tokenizer.json or the folder it is in", 0, 0},                     \
+    {"--vae", OPTION_TEXT, &(args)->vae, "PATH", "likewise", 0, 0}
+#define ENGINE_OPTIONS(args)                                                                                                                 \
+    {"--backend", OPTION_CHOICE, &(args)->backend, "auto|cpu|cuda", "what computes", 0, 0},                                                  \
+    {"--threads", OPTION_COUNT, &(args)->thread_count, "N", "threads of the CPU backend; 0, the default: every core", 0, 1024},              \
+    {"--memory-budget", OPTION_BYTES, &(args)->memory_budget_bytes, "BYTES",                                                                 \
+     "most memory for intermediate values, as in 500M or 2G; a short budget decodes the picture in tiles", 0, 0},                            \
+    {"--quiet", OPTION_FLAG, &(args)->quiet, NULL, "no progress, no summary; only failures are told", 0, 0},                                 \
+    {"--verbose", OPTION_FLAG, &(args)->verbose, NULL, "the library's log, down to details", 0, 0}
+// clang-format on
+
+typedef struct cli_session {
+    const session_args* args;
+    sumi_engine* engine;
+    sumi_model* model;
+    cli_progress progress;
+    char detail[1024];     // the newest error of the log
+    char stage_times[128]; // of the last job that session_run saw: " (text 1.2, denoise 30.1)"
+} cli_session;
+
+// Both return EXIT_OK, or another exit code after saying why. Zero the session first; session_close works at any point.
+int session_open(cli_session* session, const session_args* args);
+int session_load_model(cli_session* session, bool without_text_encoder, bool without_vae_encoder);
+void session_close(cli_session* session);
+
+// Works until the job is final, drawing progress; Ctrl-C cancels it. `seen` (may be NULL) is called after every slice.
+// Returns EXIT_OK for a finished job. Otherwise the job is discarded, the reason is printed and an exit code comes back. doing: "loading models/x".
+typedef void session_seen(void* context, sumi_job job, const sumi_job_status* status);
+int session_run(cli_session* session, sumi_job job, const char* doing, session_seen* seen, void* context);
+
+// Says why `doing` failed, with the newest detail of the log; returns the exit code for this result.
+int session_fail(cli_session* session, sumi_result result, const char* doing);
+// The name of a path without folders and without .safetensors / .gguf / .png.
+void name_of_path(const char* path, char* into, size_t capacity);
+#endif

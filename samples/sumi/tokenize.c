@@ -1,0 +1,150 @@
+// sumi tokenize: what a checkpoint's tokenizer makes of a text. JSON in and out, so that any text can be given and other programs can read the answer.
+#include "commands.h"
+#include "inside.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE_LIMIT ((size_t)64 << 20)
+
+typedef struct tokenize {
+    sumi_heap heap;
+    sumi_file file;
+    sumi_tokenizer* tokenizer;
+    bool without_special;
+    char* line;
+    size_t line_capacity;
+    char* text;
+    size_t text_capacity;
+    int32_t* ids;
+    size_t id_capacity;
+} tokenize;
+
+static bool find_tokenizer(const char* path, char* into, size_t capacity)
+{
+    static const char* const names[] = {"tokenizer.json", "tokenizer/tokenizer.json"};
+    if (!sumi_path_is_folder(path)) {
+        snprintf(into, capacity, "%s", path);
+        return true;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (sumi_path_join(into, capacity, path, names[i]) && sumi_path_is_file(into)) return true;
+    }
+    fprintf(stderr, "sumi: %s holds neither tokenizer.json nor tokenizer/tokenizer.json\n", path);
+    return false;
+}
+
+static bool open_tokenizer(tokenize* t, const char* path)
+{
+    char full[1024];
+    if (!find_tokenizer(path, full, sizeof full)) return false;
+    sumi_error error = {0};
+    sumi_result result = sumi_file_open(&t->file, &t->heap, NULL, full, &error);
+    if (result == SUMI_OK) result = sumi_tokenizer_begin(&t->heap, t->file.data, (size_t)t->file.bytes, full, &error, &t->tokenizer);
+    for (bool done = false; result == SUMI_OK && !done;) {
+        float progress;
+        result = sumi_tokenizer_step(t->tokenizer, SIZE_MAX, &done, &progress, &error);
+    }
+    if (result == SUMI_OK) return true;
+    fprintf(stderr, "sumi: opening the tokenizer failed: %s\n  %s\n", sumi_result_text(result), error.text);
+    return false;
+}
+
+// A line of any length without its newline. False at the end of the input.
+static bool read_line(tokenize* t, size_t* out_bytes)
+{
+    size_t used = 0;
+    for (int c = getchar(); c != EOF; c = getchar()) {
+        if (c == '\n') {
+            *out_bytes = used;
+            return true;
+        }
+        if (used == t->line_capacity) {
+            size_t capacity = used ? 2 * used : 4096;
+            char* more = capacity <= LINE_LIMIT ? realloc(t->line, capacity) : NULL;
+            if (!more) break;
+            t->line = more;
+            t->line_capacity = capacity;
+        }
+        t->line[used++] = (char)c;
+    }
+    *out_bytes = used;
+    return used > 0;
+}
+
+static bool make_room(void** memory, size_t* capacity, size_t needed, size_t element_bytes)
+{
+    if (needed <= *capacity) return true;
+    void* more = realloc(*memory, needed * element_bytes);
+    if (!more) return false;
+    *memory = more;
+    *capacity = needed;
+    return true;
+}
+
+static sumi_result encode_line(tokenize* t, size_t line_bytes, size_t* out_count, sumi_error* error)
+{
+    sumi_json json;
+    sumi_json_text string = {0};
+    sumi_json_begin(&json, t->line, line_bytes, error);
+    json.name = "the line";
+    sumi_json_string(&json, &string);
+    SUMI_TRY(sumi_json_end(&json));
+    if (!make_room((void**)&t->text, &t->text_capacity, string.bytes + 1, 1)) return sumi_out_of_memory(error, string.bytes, "the text");
+    size_t bytes = sumi_json_decode(&string, t->text, string.bytes);
+    SUMI_TRY(sumi_tokenizer_encode(t->tokenizer, t->text, bytes, !t->without_special, t->ids, t->id_capacity, out_count, error));
+    if (*out_count <= t->id_capacity) return SUMI_OK;
+    if (!make_room((void**)&t->ids, &t->id_capacity, 2 * *out_count, sizeof(int32_t)))
+        return sumi_out_of_memory(error, *out_count * sizeof(int32_t), "the ids");
+    return sumi_tokenizer_encode(t->tokenizer, t->text, bytes, !t->without_special, t->ids, t->id_capacity, out_count, error);
+}
+
+static int run(tokenize* t, const char* path)
+{
+    if (!open_tokenizer(t, path)) return EXIT_FAILED;
+    size_t bytes, count = 0;
+    for (long number = 1; read_line(t, &bytes); number++) {
+        sumi_error error = {0};
+        sumi_result result = encode_line(t, bytes, &count, &error);
+        if (result != SUMI_OK) {
+            fflush(stdout);
+            fprintf(stderr, "sumi: line %ld: %s\n  every line must be one JSON string, as in \"a red fox\"\n", number, error.text);
+            return EXIT_FAILED;
+        }
+        putchar('[');
+        for (size_t i = 0; i < count; i++) printf("%s%d", i ? ", " : "", t->ids[i]);
+        printf("]\n");
+        fflush(stdout); // the other end of a pipe may wait for this line before it sends the next
+    }
+    return ferror(stdout) ? EXIT_FAILED : EXIT_OK;
+}
+
+int tokenize_main(int argc, char** argv)
+{
+    const char* path = NULL;
+    tokenize t = {0};
+    const cli_option options[] = {
+        {"--no-special", OPTION_FLAG, &t.without_special, NULL, "leave out the tokens that the file's post processor puts around a text (BOS, EOS)", 0, 0},
+    };
+    const cli_command command = {
+        .name = "tokenize",
+        .about = "Reads JSON strings from standard input, one per line, and writes a JSON array of token ids per line. PATH is a tokenizer.json, its folder, "
+                 "or a diffusers folder. "
+                 "The text is taken as it is: no chat template around it.",
+        .operand = "PATH",
+        .operand_value = &path,
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .examples = "  echo '\"a red fox\"' | sumi tokenize models/Z-Image-Turbo\n",
+    };
+    args_result parsed = args_parse(&command, argc, argv);
+    if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
+    sumi_heap_init(&t.heap, NULL);
+    int code = run(&t, path);
+    sumi_tokenizer_destroy(t.tokenizer);
+    sumi_file_close(&t.file);
+    free(t.line);
+    free(t.text);
+    free(t.ids);
+    return code;
+}

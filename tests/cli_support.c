@@ -1,0 +1,124 @@
+// What tests/test_cli.sh asks about files the command line wrote. It knows safetensors and PNG by itself, without the library under test.
+//
+//     cli_support tensors A.safetensors NAME B.safetensors NAME LIMIT     relative L2 of A against the last values of B (B may hold a step more)
+//     cli_support shape A.safetensors NAME                                "[1, 16, 6, 8]"
+//     cli_support pictures A.png B.png LIMIT                              largest difference of two pictures of one size
+//     cli_support size A.png                                              "64x48"
+//     cli_support parameters A.png                                        its text chunk
+#include "png.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct floats {
+    char* file;
+    const char* shape; // of the header: "[1,16,6,8]..."
+    const char* data;  // unaligned
+    size_t count;
+} floats;
+
+static int complain(const char* path, const char* what)
+{
+    fprintf(stderr, "%s: %s\n", path, what);
+    return 1;
+}
+
+static int read_floats(const char* path, const char* name, floats* out)
+{
+    *out = (floats){0};
+    FILE* file = fopen(path, "rb");
+    if (!file) return complain(path, "cannot open");
+    fseek(file, 0, SEEK_END);
+    long bytes = ftell(file);
+    rewind(file);
+    out->file = calloc((size_t)bytes + 1, 1);
+    if (bytes < 16 || fread(out->file, 1, (size_t)bytes, file) != (size_t)bytes) bytes = 0;
+    fclose(file);
+    if (!bytes) return complain(path, "cannot read");
+    unsigned long header = 0, begin, end;
+    for (int i = 7; i >= 0; i--) header = header << 8 | (unsigned char)out->file[i];
+    char key[256];
+    snprintf(key, sizeof key, "\"%s\":", name);
+    const char* at = strstr(out->file + 8, key);
+    const char* offsets = at ? strstr(at, "\"data_offsets\":") : NULL;
+    out->shape = at ? strstr(at, "\"shape\":") : NULL;
+    if (!offsets || !out->shape || sscanf(offsets + 15, " [ %lu , %lu ]", &begin, &end) != 2 || 8 + header + end > (unsigned long)bytes)
+        return complain(path, "no such tensor");
+    out->shape += 8;
+    out->data = out->file + 8 + header + begin;
+    out->count = (end - begin) / 4;
+    return 0;
+}
+
+static float value_at(const floats* from, size_t index)
+{
+    float value;
+    memcpy(&value, from->data + 4 * index, 4);
+    return value;
+}
+
+static int compare_tensors(char** argv)
+{
+    floats a, b;
+    if (read_floats(argv[0], argv[1], &a) || read_floats(argv[2], argv[3], &b)) return 1;
+    if (a.count == 0 || b.count < a.count) return complain(argv[0], "other number of values");
+    double difference = 0.0, norm = 0.0;
+    for (size_t i = 0; i < a.count; i++) {
+        double want = (double)value_at(&b, b.count - a.count + i), got = (double)value_at(&a, i);
+        difference += (got - want) * (got - want);
+        norm += want * want;
+    }
+    double relative = sqrt(difference / norm), limit = atof(argv[4]);
+    printf("relative L2 %.3g, limit %g\n", relative, limit);
+    free(a.file);
+    free(b.file);
+    return relative <= limit ? 0 : 1; // NaN is over every limit
+}
+
+static int print_shape(char** argv)
+{
+    floats a;
+    if (read_floats(argv[0], argv[1], &a)) return 1;
+    printf("%.*s\n", (int)(strcspn(a.shape, "]") + 1), a.shape);
+    free(a.file);
+    return 0;
+}
+
+static int compare_pictures(char** argv)
+{
+    png_image a, b;
+    char message[PNG_MESSAGE_BYTES];
+    if (!png_read(argv[0], 3, &a, message)) return complain(argv[0], message);
+    if (!png_read(argv[1], 3, &b, message)) return complain(argv[1], message);
+    if (a.width != b.width || a.height != b.height) return complain(argv[0], "another size");
+    int most = 0;
+    for (size_t i = 0; i < (size_t)a.width * (size_t)a.height * 3; i++) {
+        int difference = abs(a.pixels[i] - b.pixels[i]);
+        if (difference > most) most = difference;
+    }
+    printf("largest difference %d, limit %s\n", most, argv[2]);
+    png_free(&a);
+    png_free(&b);
+    return most <= atoi(argv[2]) ? 0 : 1;
+}
+
+static int print_picture(const char* what, const char* path)
+{
+    png_image a;
+    char message[PNG_MESSAGE_BYTES];
+    if (!png_read(path, 0, &a, message)) return complain(path, message);
+    if (strcmp(what, "size") == 0) printf("%dx%d\n", a.width, a.height);
+    else printf("%s\n", a.parameters ? a.parameters : "(none)");
+    png_free(&a);
+    return 0;
+}
+
+int main(int argc, char** argv)
+{
+    if (argc == 7 && strcmp(argv[1], "tensors") == 0) return compare_tensors(argv + 2);
+    if (argc == 4 && strcmp(argv[1], "shape") == 0) return print_shape(argv + 2);
+    if (argc == 5 && strcmp(argv[1], "pictures") == 0) return compare_pictures(argv + 2);
+    if (argc == 3) return print_picture(argv[1], argv[2]);
+    return complain("cli_support", "wrong arguments");
+}

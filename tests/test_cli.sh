@@ -1,0 +1,246 @@
+#!/usr/bin/env bash
+# The command line as a user meets it: pictures, files, sentences, exit codes. usage: tests/test_cli.sh build/.../release
+# Numbers are compared with the golden data. The last line is "cli: N passed, N failed, N skipped".
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=$(cd "${1:-build/release}" && pwd)
+sumi=$build/bin/sumi
+golden=$PWD/tests/golden/z-image
+model=$golden/model
+passed=0 failed=0 skipped=0
+folder=$(mktemp -d)
+trap 'chmod -R u+w "$folder"; rm -rf "$folder"' EXIT
+out=$folder/stdout err=$folder/stderr
+
+fail() { # what, detail
+    failed=$((failed + 1))
+    echo "FAILED: $1"
+    [ -z "${2:-}" ] || sed 's/^/  /' <<<"$2" | head -n 12
+}
+ok() { passed=$((passed + 1)); }
+# Runs the command line; `code` keeps its exit code.
+cli() { "$sumi" "$@" >"$out" 2>"$err" </dev/null; code=$?; }
+both() { cat "$out" "$err"; }
+
+expect_code() { # what, wanted code
+    if [ "$code" -eq "$2" ]; then ok; else fail "$1: exit code $code instead of $2" "$(both)"; fi
+}
+expect_text() { # what, pattern, file
+    if grep -qE -- "$2" "$3"; then ok; else fail "$1: no \"$2\"" "$(cat "$3")"; fi
+}
+expect_file() { if [ -s "$2" ]; then ok; else fail "$1: no file $2" "$(both)"; fi; }
+expect_no_file() { if [ ! -e "$2" ]; then ok; else fail "$1: $2 was left behind"; fi; }
+expect_same() { if cmp -s "$2" "$3"; then ok; else fail "$1: $2 and $3 differ"; fi; }
+expect_different() { if ! cmp -s "$2" "$3"; then ok; else fail "$1: $2 and $3 are the same"; fi; }
+expect_support() { # what, arguments of cli_support
+    local what=$1 text; shift
+    if text=$("$folder/support" "$@" 2>&1); then ok; else fail "$what" "$text"; fi
+}
+# A failure must say something on stderr, and in a sentence: more than a number or a name.
+wrong() { # what, wanted code, pattern, arguments
+    local what=$1 wanted=$2 pattern=$3; shift 3
+    cli "$@"
+    expect_code "$what" "$wanted"
+    expect_text "$what" "$pattern" "$err"
+}
+
+if ! cc -std=c11 -Isamples tests/cli_support.c samples/png.c -lspng -lz -lm -o "$folder/support" 2>"$err"; then
+    fail "tests/cli_support.c compiles" "$(cat "$err")"
+    echo "cli: $passed passed, $failed failed, $skipped skipped"
+    exit 1
+fi
+[ -x "$sumi" ] || { fail "there is no $sumi"; echo "cli: $passed passed, $failed failed, $skipped skipped"; exit 1; }
+tiny=(--model "$model" --prompt "a red fox" --size 64x48 --steps 2 --threads 2)
+
+# ---- Help and wrong arguments -----------------------------------------------------------------------------------------------------------
+cli; expect_code "no command" 2
+cli help; expect_code "help" 0; expect_text "help lists commands" "^  generate" "$out"; expect_text "help tells exit codes" "130 cancelled" "$out"
+cli --version; expect_code "version" 0; expect_text "version" "^sumi [0-9]+\.[0-9]+\.[0-9]+$" "$out"
+for command in generate encode inspect tokenize info; do
+    cli "$command" --help; expect_code "$command --help" 0
+    expect_text "$command --help has an example" "^  .*sumi $command" "$out"
+    expect_text "$command --help tells exit codes" "exit codes:" "$out"
+    cli help "$command"; expect_code "help $command" 0
+    wrong "$command refuses an unknown option" 2 "there is no option --nonsense" "$command" --nonsense
+done
+wrong "an unknown command" 2 "there is no command \"paint\"" paint
+wrong "no model" 2 "give the model" generate --prompt x -o "$folder/x.png"
+wrong "no prompt" 2 "give a prompt" generate --model "$model" -o "$folder/x.png"
+wrong "no output" 2 "where the picture goes" generate --model "$model" --prompt x
+wrong "a misspelt option" 2 "is --steps meant" generate --step 3
+wrong "an option without its value" 2 "needs a value" generate --prompt --seed 1
+wrong "an option at the end without its value" 2 "needs a value" generate --prompt
+wrong "an option given twice" 2 "given twice" generate --seed 1 --seed 2
+wrong "a value for a flag" 2 "takes no value" generate --quiet=yes
+wrong "a word without an option" 2 "stands alone" generate a fox
+wrong "a size without height" 2 "as in 1024x768" generate "${tiny[@]:0:4}" --size 64 -o "$folder/x.png"
+wrong "a size of nothing" 2 "as in 1024x768" generate "${tiny[@]:0:4}" --size 0x64 -o "$folder/x.png"
+wrong "a size that is no multiple" 2 "multiples of 16, as in 96x64" generate "${tiny[@]:0:4}" --size 100x64 -o "$folder/x.png"
+wrong "a size too large" 2 "at most" generate "${tiny[@]:0:4}" --size 40000x64 -o "$folder/x.png"
+wrong "no steps" 2 "whole number from 1" generate --steps 0
+wrong "half a step" 2 "whole number" generate --steps 2.5
+wrong "a negative guidance" 2 "number from 0" generate --guidance -1
+wrong "guidance that is no number" 2 "number from 0" generate --guidance nan
+wrong "a negative seed" 2 "whole number" generate --seed -1
+wrong "a seed beyond 64 bits" 2 "whole number" generate --seed 18446744073709551616
+wrong "an unknown solver" 2 "euler\|heun" generate --solver magic
+wrong "an unknown backend" 2 "auto\|cpu\|cuda" generate --backend tpu
+wrong "an unknown preset" 2 "preview\|standard" generate --preset best
+wrong "a memory budget in furlongs" 2 "500M or 2G" generate --memory-budget 3furlongs
+wrong "a memory budget beyond 64 bits" 2 "500M or 2G" generate --memory-budget 99999999999T
+wrong "strength beyond 1" 2 "from 0 to 1" generate --strength 1.5
+wrong "strength without a picture" 2 "--strength needs a picture" generate "${tiny[@]}" --strength 0.5 -o "$folder/x.png"
+wrong "a mask without a picture" 2 "--mask needs" generate "${tiny[@]}" --mask x.png -o "$folder/x.png"
+wrong "a picture and latents" 2 "exclude each other" generate "${tiny[@]}" --image x.png --latents y -o "$folder/x.png"
+wrong "a prompt and a prompt file" 2 "exclude each other" generate "${tiny[@]}" --prompt-file y -o "$folder/x.png"
+wrong "too many pictures" 2 "at most 64" generate "${tiny[@]}" --prompt b --batch 33 -o "$folder/x.png"
+wrong "guidance that ends before it begins" 2 "lies behind" generate "${tiny[@]}" --guidance-begin 0.8 --guidance-end 0.2 -o "$folder/x.png"
+wrong "encode without anything" 2 "what to encode" encode --model "$model" -o "$folder/x"
+wrong "encode of two things" 2 "one at a time" encode --model "$model" --prompt a --image b -o "$folder/x"
+wrong "inspect of nothing" 2 "give the PATH" inspect
+wrong "inspect of two things" 2 "one PATH at a time" inspect a b
+wrong "tokenize of nothing" 2 "give the PATH" tokenize
+
+# ---- Files that are not there or broken -------------------------------------------------------------------------------------------------
+wrong "a model that is not there" 1 "no/such/model" generate --model no/such/model --prompt x -o "$folder/x.png"
+wrong "a folder that is no model" 1 "." generate --model "$folder" --prompt x -o "$folder/x.png"
+wrong "an output folder that is not there" 1 "there is no folder $folder/no" generate "${tiny[@]}" -o "$folder/no/x.png"
+wrong "an output that is a folder" 1 "it is a folder" generate "${tiny[@]}" -o "$folder"
+wrong "a picture that is not there" 1 "no/such.png" generate "${tiny[@]}" --image no/such.png -o "$folder/x.png"
+printf 'not a png' >"$folder/broken.png"
+wrong "a picture that is no PNG" 1 "broken.png is not a PNG" generate "${tiny[@]}" --image "$folder/broken.png" -o "$folder/x.png"
+head -c 900 "$golden/cases/turbo_t2i.png" >"$folder/cut.png"
+wrong "a picture that is cut short" 1 "cut.png" generate "${tiny[@]}" --image "$folder/cut.png" -o "$folder/x.png"
+wrong "noise that is not there" 1 "no/noise" generate "${tiny[@]}" --noise no/noise.safetensors:x -o "$folder/x.png"
+wrong "noise of another name" 1 "has no tensor \"x\"" generate "${tiny[@]}" --noise "$golden/cases/turbo_t2i.safetensors:x" -o "$folder/x.png"
+wrong "noise without a name" 1 "say which one" generate "${tiny[@]}" --noise "$golden/cases/turbo_t2i.safetensors" -o "$folder/x.png"
+wrong "noise of another size" 2 "do not fit" generate "${tiny[@]:0:4}" --size 64x64 --noise "$golden/cases/turbo_t2i.safetensors:input.noise" -o "$folder/x.png"
+wrong "an adapter that is not there" 1 "no/lora" generate "${tiny[@]}" --lora no/lora.safetensors:0.5 -o "$folder/x.png"
+wrong "an adapter that is none" 1 "turbo_t2i" generate "${tiny[@]}" --lora "$golden/cases/turbo_t2i.safetensors" -o "$folder/x.png"
+wrong "a saved prompt that is none" 1 "broken.png" generate --model "$model" --prompt-file "$folder/broken.png" -o "$folder/x.png"
+wrong "a saved prompt that is not there" 1 "no/prompt" generate --model "$model" --prompt-file no/prompt -o "$folder/x.png"
+wrong "a GPU that this build has none for" 1 "--backend cpu" generate "${tiny[@]}" --backend cuda -o "$folder/x.png"
+wrong "a budget that nothing fits in" 1 "memory" generate "${tiny[@]}" --memory-budget 1K -o "$folder/x.png"
+expect_no_file "failures leave no picture" "$folder/x.png"
+expect_no_file "failures leave no part of a picture" "$folder/x.png.part"
+
+# ---- Pictures ---------------------------------------------------------------------------------------------------------------------------
+cli generate "${tiny[@]}" --seed 7 -o "$folder/a.png"
+expect_code "generate" 0; expect_file "generate" "$folder/a.png"
+expect_text "generate tells the file" "^$folder/a.png  64x48, seed 7, 2 steps" "$out"
+if [ "$(wc -l <"$err")" -le 12 ]; then ok; else fail "progress does not flood" "$(cat "$err")"; fi
+if ! grep -q $'\r' "$err"; then ok; else fail "progress draws no bar without a terminal"; fi
+[ "$("$folder/support" size "$folder/a.png")" = 64x48 ] && ok || fail "the picture's size"
+"$folder/support" parameters "$folder/a.png" >"$folder/parameters"
+expect_text "the PNG carries the prompt" "^a red fox$" "$folder/parameters"
+expect_text "the PNG carries its settings" "^Steps: 2, Sampler: Euler, CFG scale: 1, Seed: 7, Size: 64x48, Model: model, .*Version: sumi " "$folder/parameters"
+cli generate "${tiny[@]:0:8}" --threads 1 --seed 7 -o "$folder/b.png" --quiet
+expect_code "quiet" 0; expect_same "the same seed gives the same bits with another thread count" "$folder/a.png" "$folder/b.png"
+if [ ! -s "$out" ] && [ ! -s "$err" ]; then ok; else fail "--quiet says nothing" "$(both)"; fi
+cli generate "${tiny[@]}" --seed 8 -o "$folder/c.png"; expect_different "another seed" "$folder/a.png" "$folder/c.png"
+cli generate "${tiny[@]}" --seed 7 --noise-kind cuda -o "$folder/c.png"; expect_code "CUDA noise" 0; expect_different "CUDA noise" "$folder/a.png" "$folder/c.png"
+for solver in heun midpoint dpmpp-2m; do
+    cli generate "${tiny[@]}" --seed 7 --solver $solver -o "$folder/$solver.png"; expect_code "solver $solver" 0; expect_different "solver $solver" "$folder/a.png" "$folder/$solver.png"
+done
+cli generate "${tiny[@]}" --seed 7 --shift 6 -o "$folder/c.png"; expect_different "shift" "$folder/a.png" "$folder/c.png"
+cli generate "${tiny[@]}" --seed 7 --guidance 3 --negative "a cat" --guidance-norm 1 --guidance-end 0.9 -o "$folder/c.png"
+expect_code "guidance" 0; expect_different "guidance" "$folder/a.png" "$folder/c.png"
+"$folder/support" parameters "$folder/c.png" >"$folder/parameters"
+expect_text "the PNG carries the negative prompt" "^Negative prompt: a cat$" "$folder/parameters"; expect_text "the PNG carries the classic scale" "CFG scale: 4," "$folder/parameters"
+cli generate "${tiny[@]}" --negative "a cat" -o "$folder/d.png"; expect_text "a negative prompt without guidance is told" "no effect" "$err"
+cli generate "${tiny[@]}" --seed 7 --batch 2 -o "$folder/batch.png"
+expect_code "a batch" 0; expect_same "a batch begins with its seed" "$folder/a.png" "$folder/batch-0.png"; expect_file "a batch" "$folder/batch-1.png"; expect_no_file "a batch" "$folder/batch.png"
+cli generate "${tiny[@]}" --prompt "二只猫" --seed 7 -o "$folder/two.png"
+expect_code "two prompts" 0; expect_same "two prompts" "$folder/a.png" "$folder/two-0.png"; expect_different "two prompts" "$folder/two-0.png" "$folder/two-1.png"
+"$folder/support" parameters "$folder/two-1.png" >"$folder/parameters"; expect_text "any script in the PNG's text" "^二只猫$" "$folder/parameters"
+cli generate "${tiny[@]}" --lora "$golden/lora/lora_peft.safetensors:0.8" --lora "$golden/lora/lora_kohya.safetensors" --seed 7 -o "$folder/lora.png"
+expect_code "adapters" 0; expect_different "adapters" "$folder/a.png" "$folder/lora.png"
+"$folder/support" parameters "$folder/lora.png" >"$folder/parameters"; expect_text "the PNG names adapters" 'Lora: "lora_peft:0.8, lora_kohya:1"' "$folder/parameters"
+cli generate "${tiny[@]}" --lora "$golden/lora/lora_peft.safetensors:0" --seed 7 -o "$folder/zero.png"; expect_support "an adapter of scale 0" pictures "$folder/zero.png" "$folder/a.png" 0
+cli generate "${tiny[@]}" --preview-dir "$folder/previews" --seed 7 -o "$folder/p.png"
+expect_code "previews" 0; expect_text "progress is plain lines without a terminal" "^denoise 1/2, " "$err"; expect_file "previews" "$folder/previews/preview-0-1.png"; expect_file "previews" "$folder/previews/preview-0-2.png"; expect_same "previews change nothing" "$folder/a.png" "$folder/p.png"
+[ "$("$folder/support" size "$folder/previews/preview-0-1.png")" = 8x6 ] && ok || fail "a preview's size"
+cli generate "${tiny[@]}" --profile --seed 7 -o "$folder/p.png"
+expect_code "profile" 0; expect_text "the profile has a head" "GFLOP/s" "$out"; expect_text "the profile has ops" "[0-9]  denoise " "$out"; expect_same "the profile changes nothing" "$folder/a.png" "$folder/p.png"
+cli generate --model "$model" --prompt x --size 64x48 --preset quality --steps 2 -o "$folder/p.png"; expect_code "a preset" 0
+cli generate --model "$model" --prompt x --size 64x48 --deadline-ms 60000 --steps 2 -o "$folder/p.png"; expect_code "a deadline" 0
+cli generate "${tiny[@]}" --memory-budget 1G --seed 7 -o "$folder/p.png"; expect_code "a budget" 0; expect_same "a budget changes nothing" "$folder/a.png" "$folder/p.png"
+cli generate --transformer "$golden/single-file/z_image_turbo_bf16.safetensors" --vae "$golden/model/vae" --text-encoder "$model" --tokenizer "$model/tokenizer" --prompt x --size 64x48 --steps 2 -o "$folder/parts.png"
+expect_code "parts given one by one" 0; expect_file "parts given one by one" "$folder/parts.png"
+
+# ---- Golden numbers ---------------------------------------------------------------------------------------------------------------------
+golden_case() { # name, tolerance, arguments: compares latents and picture
+    local name=$1 limit=$2; shift 2
+    cli generate --model "$model" --noise "$golden/cases/$name.safetensors:input.noise" --latents-out "$folder/$name.safetensors" -o "$folder/$name.png" "$@"
+    expect_code "$name" 0
+    expect_support "$name: latents" tensors "$folder/$name.safetensors" latents "$golden/cases/$name.safetensors" expect.latents "$limit"
+    [ ! -e "$golden/cases/$name.png" ] || expect_support "$name: picture" pictures "$folder/$name.png" "$golden/cases/$name.png" 1
+}
+golden_case turbo_t2i 3e-4 --prompt "一只红色的狐狸 in the snow, photo" --size 64x48
+[ "$("$folder/support" shape "$folder/turbo_t2i.safetensors" latents | tr -d ' ')" = "[1,16,6,8]" ] && ok || fail "the shape of --latents-out"
+golden_case img2img_mode 3e-4 --prompt "watercolor painting of flowers" --size 48x32 --steps 9 --strength 0.3 --latents "$golden/cases/img2img_mode.safetensors:expect.clean"
+golden_case base_cfg 3e-4 --prompt "A portrait of an old man" --negative "blurry, low quality" --size 48x32 --steps 6 --guidance 4 --shift 6
+golden_case base_cfg_norm 3e-4 --prompt "A portrait of an old man" --negative "blurry, low quality" --size 48x32 --steps 6 --guidance 4 --shift 6 --guidance-norm 1
+golden_case base_cfg_trunc 3e-4 --prompt "A portrait of an old man" --size 48x32 --steps 6 --guidance 3 --shift 6 --guidance-end 0.2
+
+# ---- Encoding once ----------------------------------------------------------------------------------------------------------------------
+cli encode --model "$model" --prompt "a red fox" -o "$folder/fox.safetensors"; expect_code "encode a prompt" 0; expect_file "encode a prompt" "$folder/fox.safetensors"
+cli generate --model "$model" --prompt-file "$folder/fox.safetensors" --size 64x48 --steps 2 --seed 7 -o "$folder/p.png"
+expect_code "a saved prompt" 0; expect_support "a saved prompt makes the same picture" pictures "$folder/p.png" "$folder/a.png" 0
+wrong "guidance with a saved prompt needs a saved negative" 2 "--negative-file" generate --model "$model" --prompt-file "$folder/fox.safetensors" --guidance 3 -o "$folder/q.png"
+cli generate --model "$model" --prompt-file "$folder/fox.safetensors" --negative-file "$folder/fox.safetensors" --guidance 3 --size 64x48 --steps 2 -o "$folder/q.png"; expect_code "a saved negative" 0
+cli encode --model "$model" --image "$folder/a.png" -o "$folder/latents.safetensors"; expect_code "encode a picture" 0
+[ "$("$folder/support" shape "$folder/latents.safetensors" latents | tr -d ' ')" = "[16,6,8]" ] && ok || fail "the shape of encoded latents"
+cli generate "${tiny[@]:0:4}" --steps 4 --image "$folder/a.png" --posterior mode --strength 0.5 --seed 3 -o "$folder/i.png"; expect_code "image to image" 0
+[ "$("$folder/support" size "$folder/i.png")" = 64x48 ] && ok || fail "image to image takes the picture's size"
+"$folder/support" parameters "$folder/i.png" >"$folder/parameters"; expect_text "the PNG carries the strength" "Denoising strength: 0.5" "$folder/parameters"
+cli generate "${tiny[@]:0:4}" --steps 4 --latents "$folder/latents.safetensors" --strength 0.5 --seed 3 -o "$folder/l.png"
+expect_code "image to image from latents" 0; expect_support "from latents as from the picture" pictures "$folder/l.png" "$folder/i.png" 1
+cli generate "${tiny[@]:0:4}" --steps 4 --image "$folder/a.png" --mask "$folder/a.png" --seed 3 -o "$folder/m.png"; expect_code "inpainting" 0
+
+# ---- inspect, tokenize, info ------------------------------------------------------------------------------------------------------------
+cli inspect "$model"
+expect_code "inspect" 0; expect_text "inspect tells the family" "family +z-image turbo" "$out"; expect_text "inspect counts tensors" "tensors +73," "$out"
+expect_text "inspect lists shards" "diffusion_pytorch_model-00003-of-00003.safetensors" "$out"; expect_text "inspect tells types" "F32: 73 tensors" "$out"
+expect_text "inspect tells the shift" "shift 3" "$out"
+[ "$(grep -c 'missing *nothing' "$out")" = 3 ] && ok || fail "inspect finds nothing missing" "$(cat "$out")"
+for part in transformer text_encoder vae; do
+    cli inspect "$model/$part"; expect_code "inspect $part" 0; expect_text "inspect $part" "^  $part +/" "$out"
+done
+cli inspect "$golden/single-file/z_image_turbo_bf16.safetensors"; expect_code "inspect a single file" 0; expect_text "inspect a single file" "missing +nothing" "$out"
+cli inspect "$golden/single-file/ae.safetensors"; expect_code "inspect a VAE" 0; expect_text "inspect a VAE" "missing +nothing" "$out"
+cli inspect "$golden/lora/lora_kohya.safetensors"; expect_code "inspect an adapter" 0; expect_text "inspect an adapter" "LoRA of 11 layers, kohya" "$out"; expect_text "inspect tells ranks" "rank +2: 6 layers, 4: 5 layers" "$out"
+cli inspect "$model/vae" --tensors; expect_text "inspect --tensors" "decoder.conv_in.weight +BF16 +\[32, 16, 3, 3\]" "$out"
+wrong "inspect of what is not there" 1 "no/such" inspect no/such
+# Renaming in place keeps the file's length: the tensor is then missing under its name.
+cp -r "$model" "$folder/damaged"; chmod -R u+w "$folder/damaged"
+sed -i 's/decoder.up_blocks.2.resnets.1.conv1.bias/decoder.up_blocks.2.resnets.1.conv1.bixs/' "$folder/damaged/vae/diffusion_pytorch_model.safetensors"
+cli inspect "$folder/damaged"; expect_code "inspect with a tensor missing" 1; expect_text "inspect names it" "^ +decoder.up_blocks.2.resnets.1.conv1.bias$" "$out"
+wrong "generate with a tensor missing" 1 "decoder.up_blocks.2.resnets.1.conv1.bias" generate --model "$folder/damaged" --prompt x --size 64x48 -o "$folder/x.png"
+truncate -s -100 "$folder/damaged/text_encoder/model-00002-of-00003.safetensors"
+wrong "inspect with a file cut short" 1 "model-00002-of-00003" inspect "$folder/damaged"
+
+ids=$(printf '"a cat"\n"\\u4e00\\u53ea"\n""\n' | "$sumi" tokenize "$model" 2>"$err"); code=$?
+expect_code "tokenize" 0
+[ "$ids" = "$(printf '[64, 295, 268]\n%s\n[]' "$(sed -n 2p <<<"$ids")")" ] && ok || fail "tokenize" "$ids"
+lines=$(printf '"x"\nno json\n' | "$sumi" tokenize "$model/tokenizer/tokenizer.json" 2>"$err"); code=$?
+expect_code "tokenize of no JSON" 1; expect_text "tokenize names the line" "line 2" "$err"; [ "$(wc -l <<<"$lines")" = 1 ] && ok || fail "tokenize answers the lines before" "$lines"
+wrong "tokenize without a tokenizer" 1 "tokenizer.json" tokenize "$folder"
+cli info; expect_code "info" 0; expect_text "info" "^cpu +[^ ]" "$out"; expect_text "info about a GPU" "^cuda +not available" "$out"; expect_text "info about the processor" "logical processors" "$out"
+
+# ---- Ctrl-C -----------------------------------------------------------------------------------------------------------------------------
+interrupt() { # signals, arguments
+    local signals=$1 waited=0; shift
+    "$sumi" "$@" >"$out" 2>"$err" &
+    local process=$!
+    until grep -q "^denoise " "$err" || ! kill -0 $process 2>/dev/null || [ $waited -ge 600 ]; do sleep 0.1; waited=$((waited + 1)); done
+    kill -INT $process 2>/dev/null
+    [ "$signals" -lt 2 ] || kill -INT $process 2>/dev/null
+    wait $process; code=$?
+}
+interrupt 1 generate --model "$model" --prompt x --size 512x512 --steps 500 --latents-out "$folder/cancelled.safetensors" -o "$folder/cancelled.png"
+expect_code "Ctrl-C" 130; expect_text "Ctrl-C is told" "cancelled while making the picture" "$err"
+expect_no_file "Ctrl-C leaves no picture" "$folder/cancelled.png"; expect_no_file "Ctrl-C leaves no latents" "$folder/cancelled.safetensors"
+
+echo "cli: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
