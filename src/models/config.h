@@ -1,0 +1,18 @@
+// Reads the few members of a config.json that a network needs, into variables that already hold their defaults.
+#ifndef SUMI_MODELS_CONFIG_H
+#define SUMI_MODELS_CONFIG_H
+#include "base/result.h"
+
+typedef enum sumi_config_kind { SUMI_CONFIG_INTEGER, SUMI_CONFIG_NUMBER, SUMI_CONFIG_BOOL, SUMI_CONFIG_INTEGERS } sumi_config_kind;
+
+typedef struct sumi_config_field {
+    const char* key; // "a" or "a.b" for a member of a nested object
+    sumi_config_kind kind;
+    void* into;       // int32_t, double, bool, int32_t[capacity]
+    int32_t capacity; // INTEGERS
+    int32_t* count;   // INTEGERS: how many there were, at most capacity; a longer list is refused
+} sumi_config_field;
+
+// json == NULL: nothing is read. Members that are absent or null keep their defaults; one of another type is SUMI_FILE_MALFORMED, naming path and key.
+sumi_result sumi_config_read(const void* json, size_t bytes, const char* path, const sumi_config_field* fields, int32_t field_count, sumi_error* error);
+#endif

@@ -1,0 +1,433 @@
+#include "models/flux_vae.h"
+#include "models/config.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NORM_EPS 1e-6f
+#define MAX_TILES_ACROSS 64
+
+// ---- Weights --------------------------------------------------------------------------------------------------------------------------
+
+// diffusers -> LDM, and the oldest attention names.
+static bool other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+{
+    static const char* const middle[][2] = {{"mid_block.resnets.0.", "mid.block_1."},
+                                            {"mid_block.resnets.1.", "mid.block_2."},
+                                            {"mid_block.attentions.0.group_norm.", "mid.attn_1.norm."},
+                                            {"mid_block.attentions.0.to_q.", "mid.attn_1.q."},
+                                            {"mid_block.attentions.0.to_k.", "mid.attn_1.k."},
+                                            {"mid_block.attentions.0.to_v.", "mid.attn_1.v."},
+                                            {"mid_block.attentions.0.to_out.0.", "mid.attn_1.proj_out."},
+                                            {"conv_norm_out.", "norm_out."}};
+    static const char* const old[][2] = {{".to_q.", ".query."}, {".to_k.", ".key."}, {".to_v.", ".value."}, {".to_out.0.", ".proj_attn."}};
+    if (which == 1) {
+        for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
+            if (sumi_replace_text(canonical, old[i][0], old[i][1], out, out_bytes)) { return true; }
+        }
+        return false;
+    }
+    if (which > 1) { return false; }
+    for (size_t i = 0; i < sizeof middle / sizeof *middle; i++) {
+        if (sumi_replace_text(canonical, middle[i][0], middle[i][1], out, out_bytes)) { return true; }
+    }
+    const sumi_flux_vae* vae = context;
+    int stage, used = 0;
+    bool is_decoder = strncmp(canonical, "decoder.", 8) == 0;
+    if (sscanf(canonical, is_decoder ? "decoder.up_blocks.%2d.%n" : "encoder.down_blocks.%2d.%n", &stage, &used) != 1 || used == 0) { return false; }
+    char rest[SUMI_NAME_BYTES], renamed[SUMI_NAME_BYTES];
+    snprintf(rest, sizeof rest, "%s", canonical + used);
+    static const char* const inner[][2] = {
+        {"resnets.", "block."}, {"upsamplers.0.", "upsample."}, {"downsamplers.0.", "downsample."}, {"conv_shortcut.", "nin_shortcut."}};
+    for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
+        if (sumi_replace_text(rest, inner[i][0], inner[i][1], renamed, sizeof renamed)) { memcpy(rest, renamed, sizeof rest); }
+    }
+    int length = is_decoder ? snprintf(out, out_bytes, "decoder.up.%d.%s", (int)vae->level_count - 1 - stage, rest)
+                            : snprintf(out, out_bytes, "encoder.down.%d.%s", stage, rest);
+    return length >= 0 && (size_t)length < out_bytes;
+}
+
+static const char* join(char* out, const char* module, const char* rest)
+{
+    if (snprintf(out, SUMI_NAME_BYTES, "%s.%s", module, rest) >= SUMI_NAME_BYTES) {
+        out[0] = 0; // too long to be a tensor of ours
+    }
+    return out;
+}
+
+// A convolution with its bias; returns its output channels, which the file decides (0: any) and later layers check.
+static int32_t bind_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t in_channels, int32_t out_channels, int32_t kernel)
+{
+    char name[SUMI_NAME_BYTES];
+    int32_t channels = out_channels != 0 ? out_channels : sumi_bind_size(b, join(name, module, "weight"), 0);
+    sumi_bind_conv(b, weight, module, channels, in_channels, kernel);
+    sumi_bind_vector(b, bias, join(name, module, "bias"), channels);
+    return channels;
+}
+
+static void bind_norm(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t channels)
+{
+    char name[SUMI_NAME_BYTES];
+    sumi_bind_vector(b, weight, join(name, module, "weight"), channels);
+    sumi_bind_vector(b, bias, join(name, module, "bias"), channels);
+}
+
+static int32_t bind_block(sumi_binder* b, sumi_vae_block* w, const char* module, int32_t in_channels)
+{
+    char name[SUMI_NAME_BYTES];
+    bind_norm(b, &w->norm1, &w->norm1_bias, join(name, module, "norm1"), in_channels);
+    int32_t out_channels = bind_conv(b, &w->conv1, &w->conv1_bias, join(name, module, "conv1"), in_channels, 0, 3);
+    bind_norm(b, &w->norm2, &w->norm2_bias, join(name, module, "norm2"), out_channels);
+    bind_conv(b, &w->conv2, &w->conv2_bias, join(name, module, "conv2"), out_channels, out_channels, 3);
+    w->has_shortcut = in_channels != out_channels;
+    if (w->has_shortcut) { bind_conv(b, &w->shortcut, &w->shortcut_bias, join(name, module, "conv_shortcut"), in_channels, out_channels, 1); }
+    return out_channels;
+}
+
+static void bind_middle(sumi_binder* b, sumi_vae_half* half, const char* side, int32_t channels)
+{
+    char name[SUMI_NAME_BYTES], n[4][SUMI_NAME_BYTES];
+    for (int32_t i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%s.mid_block.resnets.%d", side, (int)i);
+        if (bind_block(b, &half->middle[i], name, channels) != channels) {
+            sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: the middle block of the VAE changes the number of channels", b->part->path);
+        }
+    }
+    snprintf(name, sizeof name, "%s.mid_block.attentions.0.group_norm", side);
+    bind_norm(b, &half->attention_norm, &half->attention_norm_bias, name, channels);
+    const char* qkv[3];
+    for (int32_t i = 0; i < 3; i++) {
+        snprintf(n[i], sizeof n[i], "%s.mid_block.attentions.0.to_%c", side, "qkv"[i]);
+        qkv[i] = n[i];
+    }
+    const int32_t rows[] = {channels, channels, channels};
+    snprintf(n[3], sizeof n[3], "%s.mid_block.attentions.0.qkv", side);
+    sumi_bind_stack(b, &half->attention_qkv, n[3], qkv, rows, 3, channels);
+    sumi_bind_stacked_bias(b, &half->attention_qkv_bias, n[3], qkv, rows, 3);
+    snprintf(name, sizeof name, "%s.mid_block.attentions.0.to_out.0", side);
+    sumi_bind_matrix(b, &half->attention_out, name, channels, channels);
+    sumi_bind_vector(b, &half->attention_out_bias, join(n[3], name, "bias"), channels);
+}
+
+// How many stages a half has, how many blocks each and whether it resamples: read off all names of the file.
+static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_half* half, bool decodes, int32_t channels)
+{
+    const char *side = decodes ? "decoder.up" : "encoder.down", *sampler = decodes ? "upsample" : "downsample";
+    char prefix[SUMI_NAME_BYTES], module[SUMI_NAME_BYTES];
+    bool is_ldm = vae->level_count > 0;
+    snprintf(prefix, sizeof prefix, is_ldm ? "%s." : "%s_blocks.", side);
+    half->stage_count = sumi_bind_count(b, prefix);
+    if (half->stage_count < 1 || half->stage_count > SUMI_VAE_MAX_STAGES) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the VAE has %d stages called %sN; 1 to %d are supported", b->part->path, (int)half->stage_count, prefix,
+                       SUMI_VAE_MAX_STAGES);
+        half->stage_count = 0;
+    }
+    for (int32_t s = 0; s < half->stage_count; s++) {
+        sumi_vae_stage* stage = &half->stages[s];
+        int32_t level = decodes ? half->stage_count - 1 - s : s; // LDM counts the decoder's stages backwards
+        snprintf(prefix, sizeof prefix, is_ldm ? "%s.%d.block." : "%s_blocks.%d.resnets.", side, (int)(is_ldm ? level : s));
+        stage->block_count = sumi_bind_count(b, prefix);
+        if (stage->block_count < 1 || stage->block_count > SUMI_VAE_MAX_BLOCKS) {
+            sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the VAE has %d blocks called %sN; 1 to %d are supported", b->part->path, (int)stage->block_count, prefix,
+                           SUMI_VAE_MAX_BLOCKS);
+            stage->block_count = 0;
+        }
+        for (int32_t i = 0; i < stage->block_count; i++) {
+            snprintf(module, sizeof module, "%s_blocks.%d.resnets.%d", side, (int)s, (int)i);
+            channels = bind_block(b, &stage->blocks[i], module, channels);
+        }
+        snprintf(prefix, sizeof prefix, is_ldm ? "%s.%d.%s." : "%s_blocks.%d.%s", side, (int)(is_ldm ? level : s), sampler);
+        stage->resamples = sumi_bind_has_prefix(b, prefix);
+        if (stage->resamples) {
+            snprintf(module, sizeof module, "%s_blocks.%d.%srs.0.conv", side, (int)s, sampler);
+            channels = bind_conv(b, &stage->resample, &stage->resample_bias, module, channels, channels, 3);
+        }
+    }
+    return channels;
+}
+
+static int32_t factor_of(const sumi_vae_half* half)
+{
+    int32_t factor = 1;
+    for (int32_t i = 0; i < half->stage_count; i++) { factor *= half->stages[i].resamples ? 2 : 1; }
+    return factor;
+}
+
+static void bind_decoder(sumi_flux_vae* vae, sumi_binder* b)
+{
+    sumi_vae_half* half = &vae->decoder;
+    int32_t channels = bind_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in", vae->latent_channels, 0, 3);
+    bind_middle(b, half, "decoder", channels);
+    channels = bind_stages(vae, b, half, true, channels);
+    bind_norm(b, &half->norm_out, &half->norm_out_bias, "decoder.conv_norm_out", channels);
+    bind_conv(b, &half->conv_out, &half->conv_out_bias, "decoder.conv_out", channels, 3, 3);
+    half->is_present = b->result == SUMI_OK;
+}
+
+static void bind_encoder(sumi_flux_vae* vae, sumi_binder* b)
+{
+    sumi_vae_half* half = &vae->encoder;
+    int32_t channels = bind_conv(b, &half->conv_in, &half->conv_in_bias, "encoder.conv_in", 3, 0, 3);
+    channels = bind_stages(vae, b, half, false, channels);
+    bind_middle(b, half, "encoder", channels);
+    bind_norm(b, &half->norm_out, &half->norm_out_bias, "encoder.conv_norm_out", channels);
+    bind_conv(b, &half->conv_out, &half->conv_out_bias, "encoder.conv_out", channels, 2 * vae->latent_channels, 3);
+    half->is_present = b->result == SUMI_OK;
+}
+
+// Every group norm works on a multiple of `groups` channels.
+static void check_groups(const sumi_flux_vae* vae, sumi_binder* b, const sumi_vae_half* half)
+{
+    bool divides = half->norm_out.cols % vae->groups == 0 && half->attention_norm.cols % vae->groups == 0;
+    for (int32_t s = 0; s < half->stage_count; s++) {
+        for (int32_t i = 0; i < half->stages[s].block_count; i++) {
+            const sumi_vae_block* block = &half->stages[s].blocks[i];
+            divides = divides && block->norm1.cols % vae->groups == 0 && block->norm2.cols % vae->groups == 0;
+        }
+    }
+    if (!divides) {
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                       "%s: the VAE's channels are not multiples of its %d norm groups; put the config.json that belongs to it beside it", b->part->path,
+                       (int)vae->groups);
+    }
+}
+
+sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* config, size_t config_bytes, const char* config_path, bool without_encoder)
+{
+    b->alias = other_name;
+    b->alias_context = vae;
+    b->result = SUMI_OK;
+    vae->groups = 32;
+    double scaling = 0.3611, shift = 0.1159;
+    bool quant = false, post_quant = false, attends = true;
+    const sumi_config_field fields[] = {
+        {"norm_num_groups", SUMI_CONFIG_INTEGER, &vae->groups, 0, NULL}, {"scaling_factor", SUMI_CONFIG_NUMBER, &scaling, 0, NULL},
+        {"shift_factor", SUMI_CONFIG_NUMBER, &shift, 0, NULL},           {"use_quant_conv", SUMI_CONFIG_BOOL, &quant, 0, NULL},
+        {"use_post_quant_conv", SUMI_CONFIG_BOOL, &post_quant, 0, NULL}, {"mid_block_add_attention", SUMI_CONFIG_BOOL, &attends, 0, NULL}};
+    b->result = sumi_config_read(config, config_bytes, config_path, fields, sizeof fields / sizeof *fields, b->error);
+    // an old config does not say that the quantisation convolutions are there; the tensors do
+    if (quant || post_quant || !attends || vae->groups < 1 || !(scaling > 0) || sumi_bind_has_prefix(b, "quant_conv.")
+        || sumi_bind_has_prefix(b, "post_quant_conv.")) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: this is not a Flux VAE (no quantisation convolutions, attention in the middle, positive scaling)",
+                       config != NULL ? config_path : b->part->path);
+    }
+    vae->scaling = (float)scaling;
+    vae->shift = (float)shift;
+    vae->level_count = sumi_bind_count(b, "decoder.up.");
+    vae->latent_channels = sumi_bind_size(b, "decoder.conv_in.weight", 1);
+    if (b->result != SUMI_OK) { return b->result; }
+    bind_decoder(vae, b);
+    vae->factor = factor_of(&vae->decoder);
+    bool has_encoder = sumi_bind_has_prefix(b, "encoder.");
+    if (!without_encoder && has_encoder) {
+        bind_encoder(vae, b);
+        if (b->result == SUMI_OK && factor_of(&vae->encoder) != vae->factor) {
+            sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: the VAE's encoder shrinks pictures by %d, its decoder grows them by %d", b->part->path,
+                           (int)factor_of(&vae->encoder), (int)vae->factor);
+        }
+    }
+    if (b->result == SUMI_OK) { check_groups(vae, b, &vae->decoder); }
+    if (b->result == SUMI_OK && vae->encoder.is_present) { check_groups(vae, b, &vae->encoder); }
+    return b->result;
+}
+
+// ---- Forward --------------------------------------------------------------------------------------------------------------------------
+
+// A picture on its way through the network.
+typedef struct picture {
+    sumi_value value;
+    int32_t height, width;
+} picture;
+
+static sumi_value write_norm(const sumi_flux_vae* vae, sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias,
+                             bool silu)
+{
+    return sumi_plan_group_norm(plan, label, x, weight, bias, vae->groups, NORM_EPS, silu);
+}
+
+static sumi_value write_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight, const sumi_weight* bias, sumi_value residual)
+{
+    return sumi_plan_conv(plan, label, x.value, weight, bias, &(sumi_conv){.height = x.height, .width = x.width, .kernel = 3, .stride = 1}, residual);
+}
+
+// y = shortcut(x) + conv2(silu(norm2(conv1(silu(norm1(x))))))
+static picture write_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x, const char* side, int32_t stage, int32_t index)
+{
+    if (stage < 0) {
+        sumi_plan_prefix(plan, "%s.mid.%d.", side, (int)index);
+    } else {
+        sumi_plan_prefix(plan, "%s.%d.%d.", side, (int)stage, (int)index);
+    }
+    picture h = x;
+    h.value = write_norm(vae, plan, "norm1", x.value, &w->norm1, &w->norm1_bias, true);
+    h.value = write_conv(plan, "conv1", h, &w->conv1, &w->conv1_bias, SUMI_NO_VALUE);
+    h.value = write_norm(vae, plan, "norm2", h.value, &w->norm2, &w->norm2_bias, true);
+    sumi_value residual = x.value;
+    if (w->has_shortcut) {
+        residual = sumi_plan_linear(plan, "shortcut", x.value, &w->shortcut, &w->shortcut_bias, SUMI_ACT_NONE); // 1x1
+    }
+    h.value = write_conv(plan, "conv2", h, &w->conv2, &w->conv2_bias, residual);
+    return h;
+}
+
+// Residual block, attention over all pixels with one head as wide as the channels, residual block.
+static picture write_middle(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x, const char* side)
+{
+    x = write_block(vae, plan, &half->middle[0], x, side, -1, 0);
+    int32_t channels = half->attention_norm.cols, pixels = x.height * x.width;
+    sumi_sequence all = {.span = {{0, pixels}}, .span_count = 1, .query_spans = 1};
+    sumi_plan_prefix(plan, "%s.mid.attention.", side);
+    sumi_value n = write_norm(vae, plan, "norm", x.value, &half->attention_norm, &half->attention_norm_bias, false);
+    sumi_value qkv = sumi_plan_linear(plan, "qkv", n, &half->attention_qkv, &half->attention_qkv_bias, SUMI_ACT_NONE);
+    sumi_value o = sumi_plan_attention(
+        plan, "attention", qkv,
+        &(sumi_attention){
+            .q_heads = 1, .kv_heads = 1, .dim = channels, .scale = (float)(1.0 / sqrt((double)channels)), .sequences = &all, .sequence_count = 1});
+    x.value = sumi_plan_linear_residual(plan, "out", o, &half->attention_out, &half->attention_out_bias, SUMI_NO_ROW, x.value);
+    return write_block(vae, plan, &half->middle[1], x, side, -1, 1);
+}
+
+static sumi_value write_end(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x, const char* side)
+{
+    sumi_plan_prefix(plan, "%s.", side);
+    x.value = write_norm(vae, plan, "norm_out", x.value, &half->norm_out, &half->norm_out_bias, true);
+    return write_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias, SUMI_NO_VALUE);
+}
+
+static sumi_value decode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width, sumi_tile tile)
+{
+    const sumi_vae_half* half = &vae->decoder;
+    sumi_plan_prefix(plan, "decoder.");
+    picture x = {SUMI_NO_VALUE, tile.height, tile.width};
+    x.value = sumi_plan_latent_in(plan, latents, vae->latent_channels, height, width, tile, vae->scaling, vae->shift, true);
+    x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias, SUMI_NO_VALUE);
+    x = write_middle(vae, plan, half, x, "decoder");
+    for (int32_t s = 0; s < half->stage_count; s++) {
+        const sumi_vae_stage* stage = &half->stages[s];
+        for (int32_t i = 0; i < stage->block_count; i++) { x = write_block(vae, plan, &stage->blocks[i], x, "decoder", s, i); }
+        if (stage->resamples) {
+            sumi_plan_prefix(plan, "decoder.%d.", (int)s);
+            sumi_conv up = {.height = x.height, .width = x.width, .kernel = 3, .stride = 1, .upsamples = true};
+            x = (picture){sumi_plan_conv(plan, "upsample", x.value, &stage->resample, &stage->resample_bias, &up, SUMI_NO_VALUE), 2 * x.height, 2 * x.width};
+        }
+    }
+    return write_end(vae, plan, half, x, "decoder");
+}
+
+static sumi_value encode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t picture_width, sumi_tile tile)
+{
+    const sumi_vae_half* half = &vae->encoder;
+    sumi_plan_prefix(plan, "encoder.");
+    picture x = {SUMI_NO_VALUE, tile.height, tile.width};
+    x.value = sumi_plan_pixels_in(plan, pixels, picture_width, tile.y, tile.x, tile.height, tile.width);
+    x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias, SUMI_NO_VALUE);
+    for (int32_t s = 0; s < half->stage_count; s++) {
+        const sumi_vae_stage* stage = &half->stages[s];
+        for (int32_t i = 0; i < stage->block_count; i++) { x = write_block(vae, plan, &stage->blocks[i], x, "encoder", s, i); }
+        if (stage->resamples) {
+            sumi_plan_prefix(plan, "encoder.%d.", (int)s);
+            sumi_conv down = {.height = x.height, .width = x.width, .kernel = 3, .stride = 2, .pads_end = true};
+            x = (picture){sumi_plan_conv(plan, "downsample", x.value, &stage->resample, &stage->resample_bias, &down, SUMI_NO_VALUE), x.height / 2,
+                          x.width / 2};
+        }
+    }
+    x = write_middle(vae, plan, half, x, "encoder");
+    return write_end(vae, plan, half, x, "encoder");
+}
+
+// ---- Tiles ----------------------------------------------------------------------------------------------------------------------------
+
+static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
+
+// One way through both directions: `height` and `width` are the input's, a tile of `size` input units gives `made` output units.
+typedef struct tiling {
+    int32_t height, width, size, stride, made, kept, extent, columns, rows;
+} tiling;
+
+static tiling plan_tiles(int32_t height, int32_t width, int32_t size, int32_t made)
+{
+    tiling t = {.height = height, .width = width, .size = size, .stride = size - size / 4, .made = made, .extent = made / 4};
+    t.kept = made - t.extent;
+    t.rows = (height + t.stride - 1) / t.stride;
+    t.columns = (width + t.stride - 1) / t.stride;
+    return t;
+}
+
+static sumi_tile input_tile(const tiling* t, int32_t row, int32_t column)
+{
+    int32_t y = row * t->stride, x = column * t->stride;
+    return (sumi_tile){y, x, smaller(t->size, t->height - y), smaller(t->size, t->width - x)};
+}
+
+// Decodes or encodes every tile in reading order, blends its seams and places what is kept. Only the row above is alive beside the current one.
+static void write_tiles(const sumi_flux_vae* vae, sumi_plan* plan, const tiling* t, sumi_value source, bool decodes, sumi_value out, int32_t out_height,
+                        int32_t out_width)
+{
+    sumi_value above[MAX_TILES_ACROSS], current[MAX_TILES_ACROSS];
+    if (t->columns > MAX_TILES_ACROSS || t->rows > MAX_TILES_ACROSS) {
+        sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT, "the picture would need %d by %d VAE tiles; use tiles of at least %d latents", (int)t->columns,
+                  (int)t->rows, 8);
+        return;
+    }
+    for (int32_t r = 0; r < t->rows; r++) {
+        int32_t above_height = 0;
+        for (int32_t c = 0; c < t->columns; c++) {
+            sumi_tile in = input_tile(t, r, c);
+            sumi_value tile = decodes ? decode_tile(vae, plan, source, t->height, t->width, in) : encode_tile(vae, plan, source, t->width, in);
+            // output units of this tile and its neighbours
+            int32_t height = in.height * t->made / t->size, width = in.width * t->made / t->size;
+            int32_t left_width = c > 0 ? input_tile(t, r, c - 1).width * t->made / t->size : 0;
+            above_height = r > 0 ? input_tile(t, r - 1, c).height * t->made / t->size : 0;
+            sumi_plan_prefix(plan, decodes ? "decoder." : "encoder.");
+            if (r > 0 || c > 0) {
+                sumi_plan_tile_blend(plan, tile, height, width, r > 0 ? above[c] : SUMI_NO_VALUE, above_height, c > 0 ? current[c - 1] : SUMI_NO_VALUE,
+                                     left_width, t->extent);
+            }
+            current[c] = tile;
+            sumi_tile kept = {r * t->kept, c * t->kept, smaller(t->kept, height), smaller(t->kept, width)};
+            sumi_plan_tile_place(plan, tile, width, out, out_height, out_width, kept, decodes);
+        }
+        memcpy(above, current, (size_t)t->columns * sizeof *above);
+    }
+}
+
+static bool is_tile_size_good(sumi_plan* plan, int32_t tile)
+{
+    if (tile < 0 || tile % 4 != 0) {
+        sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT, "a VAE tile of %d latents is not a multiple of 4", (int)tile);
+        return false;
+    }
+    return true;
+}
+
+void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width, int32_t tile,
+                                sumi_value picture_out)
+{
+    if (!is_tile_size_good(plan, tile)) { return; }
+    int32_t out_height = height * vae->factor, out_width = width * vae->factor;
+    if (tile == 0 || (height <= tile && width <= tile)) {
+        sumi_value whole = decode_tile(vae, plan, latents, height, width, (sumi_tile){0, 0, height, width});
+        sumi_plan_tile_place(plan, whole, out_width, picture_out, out_height, out_width, (sumi_tile){0, 0, out_height, out_width}, true);
+    } else {
+        tiling t = plan_tiles(height, width, tile, tile * vae->factor);
+        write_tiles(vae, plan, &t, latents, true, picture_out, out_height, out_width);
+    }
+    sumi_plan_prefix(plan, "%s", "");
+}
+
+sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width, int32_t tile)
+{
+    if (!is_tile_size_good(plan, tile)) { return SUMI_NO_VALUE; }
+    int32_t size = tile * vae->factor;
+    sumi_value moments;
+    if (tile == 0 || (height <= size && width <= size)) {
+        moments = encode_tile(vae, plan, pixels, width, (sumi_tile){0, 0, height, width});
+    } else {
+        int32_t out_height = height / vae->factor, out_width = width / vae->factor;
+        moments = sumi_plan_value(plan, "moments", SUMI_ELEMENT_ACTIVATION, out_height * out_width, 2 * vae->latent_channels);
+        tiling t = plan_tiles(height, width, size, tile);
+        write_tiles(vae, plan, &t, pixels, false, moments, out_height, out_width);
+    }
+    sumi_plan_prefix(plan, "%s", "");
+    return moments;
+}

@@ -1,0 +1,337 @@
+#include "models/weights.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BLOCK_BYTES 16384u
+
+// ---- The list -------------------------------------------------------------------------------------------------------------------------
+
+void sumi_weight_list_init(sumi_weight_list* list, sumi_heap* heap)
+{
+    memset(list, 0, sizeof *list);
+    list->heap = heap;
+}
+
+void sumi_weight_list_close(sumi_weight_list* list)
+{
+    if (list->heap == NULL) { return; }
+    for (size_t i = 0; i < list->block_count; i++) { sumi_free(list->heap, list->blocks[i]); }
+    sumi_free(list->heap, list->blocks);
+    sumi_free(list->heap, list->weights);
+    sumi_free(list->heap, list->targets);
+    memset(list, 0, sizeof *list);
+}
+
+void* sumi_weight_list_reserve(sumi_weight_list* list, size_t bytes)
+{
+    bytes = (bytes + 15) & ~(size_t)15;
+    if (list->block_count == 0 || list->block_bytes - list->block_used < bytes) {
+        size_t block_bytes = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+        if (sumi_grow(list->heap, (void**)&list->blocks, &list->block_capacity, list->block_count + 1, sizeof *list->blocks, NULL) != SUMI_OK) { return NULL; }
+        void* block = sumi_alloc_zero(list->heap, block_bytes);
+        if (block == NULL) { return NULL; }
+        list->blocks[list->block_count++] = block;
+        list->block_used = 0;
+        list->block_bytes = block_bytes;
+    }
+    void* memory = (unsigned char*)list->blocks[list->block_count - 1] + list->block_used;
+    list->block_used += bytes;
+    return memory;
+}
+
+static const char* keep_text(sumi_binder* binder, const char* text)
+{
+    size_t bytes = strlen(text) + 1;
+    char* copy = sumi_weight_list_reserve(binder->list, bytes);
+    if (copy == NULL) {
+        binder->result = sumi_out_of_memory(binder->error, bytes, "the names of the weights");
+        return "";
+    }
+    memcpy(copy, text, bytes);
+    return copy;
+}
+
+// ---- Names ----------------------------------------------------------------------------------------------------------------------------
+
+bool sumi_fold_path(const char* path, size_t bytes, char* out, size_t out_bytes)
+{
+    if (bytes >= out_bytes) { return false; }
+    for (size_t i = 0; i < bytes; i++) { out[i] = path[i] == '.' || path[i] == '-' ? '_' : path[i]; }
+    out[bytes] = 0;
+    return true;
+}
+
+bool sumi_replace_text(const char* text, const char* from, const char* to, char* out, size_t out_bytes)
+{
+    const char* at = strstr(text, from);
+    if (at == NULL) { return false; }
+    int length = snprintf(out, out_bytes, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    return length >= 0 && (size_t)length < out_bytes;
+}
+
+void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format, ...)
+{
+    if (binder->result != SUMI_OK) { return; }
+    char text[SUMI_ERROR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    binder->result = sumi_fail(binder->error, result, "%s", text);
+}
+
+const sumi_tensor* sumi_bind_find(const sumi_binder* binder, const char* canonical)
+{
+    const sumi_tensor* tensor = sumi_checkpoint_part_find(binder->part, canonical);
+    char other[SUMI_NAME_BYTES];
+    for (int32_t which = 0; tensor == NULL && binder->alias != NULL && binder->alias(binder->alias_context, canonical, which, other, sizeof other); which++) {
+        tensor = sumi_checkpoint_part_find(binder->part, other);
+    }
+    return tensor;
+}
+
+bool sumi_bind_has_prefix(const sumi_binder* binder, const char* prefix)
+{
+    size_t length = strlen(prefix);
+    for (size_t i = 0; i < binder->part->set->count; i++) {
+        const char* name = sumi_checkpoint_part_name(binder->part, &binder->part->set->tensors[i]);
+        if (name != NULL && strncmp(name, prefix, length) == 0) { return true; }
+    }
+    return false;
+}
+
+int32_t sumi_bind_count(const sumi_binder* binder, const char* prefix)
+{
+    size_t length = strlen(prefix);
+    int32_t count = 0;
+    for (size_t i = 0; i < binder->part->set->count; i++) {
+        const char* name = sumi_checkpoint_part_name(binder->part, &binder->part->set->tensors[i]);
+        if (name == NULL || strncmp(name, prefix, length) != 0) { continue; }
+        int32_t index = 0;
+        const char* at = name + length;
+        for (; *at >= '0' && *at <= '9' && index < 100000; at++) { index = 10 * index + (*at - '0'); }
+        if (at > name + length && *at == '.' && index + 1 > count) { count = index + 1; }
+    }
+    return count;
+}
+
+const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
+{
+    if (binder->result != SUMI_OK) { return NULL; }
+    const sumi_tensor* tensor = sumi_bind_find(binder, canonical);
+    if (tensor == NULL) {
+        char other[SUMI_NAME_BYTES];
+        bool has_other = binder->alias != NULL && binder->alias(binder->alias_context, canonical, 0, other, sizeof other);
+        sumi_bind_fail(binder, SUMI_TENSOR_MISSING, "%s: %s lacks the tensor %s%s%s%s%s; the file is incomplete or of another model", binder->part->path,
+                       binder->what, binder->part->prefix, canonical, has_other ? " (or " : "", has_other ? other : "", has_other ? ")" : "");
+    }
+    return tensor;
+}
+
+int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis)
+{
+    const sumi_tensor* tensor = sumi_bind_need(binder, canonical);
+    if (tensor == NULL) { return 0; }
+    if (axis >= tensor->rank || tensor->shape[axis] < 1 || tensor->shape[axis] > INT32_MAX / 8) {
+        sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH, "%s: tensor %s has %d dimensions, or one of an impossible size; the file is of another model",
+                       binder->part->path, tensor->name, (int)tensor->rank);
+        return 0;
+    }
+    return (int32_t)tensor->shape[axis];
+}
+
+// "[64, 96]"
+static void shape_text(const sumi_tensor* tensor, char* out, size_t out_bytes)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (int32_t i = 0; i < tensor->rank && used < out_bytes; i++) {
+        used += (size_t)snprintf(out + used, out_bytes - used, "%s%lld", i == 0 ? "[" : ", ", (long long)tensor->shape[i]);
+    }
+    if (used < out_bytes) { snprintf(out + used, out_bytes - used, tensor->rank == 0 ? "[]" : "]"); }
+}
+
+static void refuse_shape(sumi_binder* binder, const sumi_tensor* tensor, const char* wanted)
+{
+    char have[128];
+    shape_text(tensor, have, sizeof have);
+    sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
+                   "%s: tensor %s has the shape %s, %s needs %s; the file is of another model or its config.json does not belong to it", binder->part->path,
+                   tensor->name, have, binder->what, wanted);
+}
+
+// ---- Binding --------------------------------------------------------------------------------------------------------------------------
+
+// Floating point and GGUF block types; integers are quantisations whose rules this library does not know.
+static bool is_weight_type(sumi_dtype dtype) { return sumi_dtype_is_number(dtype) && (dtype <= SUMI_DTYPE_F8_E5M2 || dtype >= SUMI_DTYPE_Q4_0); }
+
+static bool set_part(sumi_binder* binder, sumi_weight_part* part, const sumi_tensor* tensor, int32_t rows)
+{
+    if (!is_weight_type(tensor->dtype)) {
+        sumi_bind_fail(binder, SUMI_NOT_SUPPORTED, "%s: tensor %s has the type %s, which is not a supported way to store weights", binder->part->path,
+                       tensor->name, sumi_dtype_get(tensor->dtype)->name);
+        return false;
+    }
+    *part = (sumi_weight_part){tensor->data, tensor->dtype, rows, 1.0f};
+    const char* name = sumi_checkpoint_part_name(binder->part, tensor);
+    if (name != NULL) { binder->result = sumi_tensor_scale(binder->part, name, &part->scale, binder->error); }
+    return binder->result == SUMI_OK;
+}
+
+// Takes a finished weight into the list.
+static void add_weight(sumi_binder* binder, sumi_weight* weight, const char* name)
+{
+    sumi_weight_list* list = binder->list;
+    weight->name = keep_text(binder, name);
+    if (binder->result != SUMI_OK) { return; }
+    binder->result = sumi_grow(list->heap, (void**)&list->weights, &list->capacity, list->count + 1, sizeof *list->weights, binder->error);
+    if (binder->result == SUMI_OK) {
+        weight->index = (int32_t)list->count;
+        list->weights[list->count++] = weight;
+        list->weight_bytes += sumi_weight_bytes(weight);
+    }
+}
+
+static void add_target(sumi_binder* binder, const char* module, sumi_adapter_target target)
+{
+    char folded[SUMI_NAME_BYTES];
+    if (binder->result != SUMI_OK || !sumi_fold_path(module, strlen(module), folded, sizeof folded)) { return; }
+    sumi_weight_list* list = binder->list;
+    target.path = keep_text(binder, folded);
+    if (binder->result != SUMI_OK) { return; }
+    binder->result = sumi_grow(list->heap, (void**)&list->targets, &list->target_capacity, list->target_count + 1, sizeof *list->targets, binder->error);
+    if (binder->result == SUMI_OK) { list->targets[list->target_count++] = target; }
+}
+
+void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin, int32_t rows, bool is_fused)
+{
+    if (!binder->adaptable) { return; }
+    sumi_adapter_target target = {NULL, weight->index, row_begin, rows, weight->cols, is_fused};
+    add_target(binder, module, target);
+    char name[SUMI_NAME_BYTES], other[SUMI_NAME_BYTES];
+    snprintf(name, sizeof name, "%s.weight", module);
+    for (int32_t which = 0; binder->alias != NULL && binder->alias(binder->alias_context, name, which, other, sizeof other); which++) {
+        size_t length = strlen(other);
+        if (length > 7 && strcmp(other + length - 7, ".weight") == 0) {
+            other[length - 7] = 0;
+            add_target(binder, other, target);
+        }
+    }
+}
+
+// Rows and columns of a tensor as a matrix: the first dimension against all others.
+static bool matrix_shape(const sumi_tensor* tensor, int64_t* rows, int64_t* cols)
+{
+    *rows = tensor->rank > 0 ? tensor->shape[0] : 1;
+    *cols = 1;
+    for (int32_t i = 1; i < tensor->rank; i++) {
+        if (tensor->shape[i] < 0 || (tensor->shape[i] > 0 && *cols > INT32_MAX / tensor->shape[i])) { return false; }
+        *cols *= tensor->shape[i];
+    }
+    return tensor->rank >= 1;
+}
+
+void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules, const int32_t* rows, int32_t count, int32_t cols)
+{
+    memset(weight, 0, sizeof *weight);
+    for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
+        char name[SUMI_NAME_BYTES], wanted[64];
+        snprintf(name, sizeof name, "%s.weight", modules[i]);
+        const sumi_tensor* tensor = sumi_bind_need(binder, name);
+        if (tensor == NULL) { return; }
+        int64_t have_rows, have_cols;
+        if (!matrix_shape(tensor, &have_rows, &have_cols) || have_rows != rows[i] || have_cols != cols) {
+            snprintf(wanted, sizeof wanted, "[%d, %d]", (int)rows[i], (int)cols);
+            refuse_shape(binder, tensor, wanted);
+            return;
+        }
+        if (!set_part(binder, &weight->parts[i], tensor, rows[i])) { return; }
+        weight->rows += rows[i];
+    }
+    weight->cols = cols;
+    weight->part_count = count;
+    if (binder->result == SUMI_OK) { add_weight(binder, weight, label); }
+    int32_t row = 0;
+    for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
+        sumi_bind_target(binder, weight, modules[i], row, rows[i], false);
+        row += rows[i];
+    }
+}
+
+void sumi_bind_matrix(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t rows, int32_t cols)
+{
+    sumi_bind_stack(binder, weight, module, &module, &rows, 1, cols);
+}
+
+void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels, int32_t in_channels, int32_t kernel)
+{
+    char name[SUMI_NAME_BYTES], wanted[64];
+    snprintf(name, sizeof name, "%s.weight", module);
+    const sumi_tensor* tensor = sumi_bind_need(binder, name);
+    if (tensor == NULL) { return; }
+    if (tensor->rank != 4 || tensor->shape[0] != out_channels || tensor->shape[1] != in_channels || tensor->shape[2] != kernel || tensor->shape[3] != kernel) {
+        snprintf(wanted, sizeof wanted, "[%d, %d, %d, %d]", (int)out_channels, (int)in_channels, (int)kernel, (int)kernel);
+        refuse_shape(binder, tensor, wanted);
+        return;
+    }
+    sumi_bind_matrix(binder, weight, module, out_channels, in_channels * kernel * kernel);
+}
+
+void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols)
+{
+    memset(weight, 0, sizeof *weight);
+    const sumi_tensor* tensor = sumi_bind_need(binder, name);
+    if (tensor == NULL) { return; }
+    int64_t count = 1;
+    bool is_good = tensor->rank >= 1;
+    for (int32_t i = 0; i < tensor->rank; i++) { // all dimensions but the last are 1
+        is_good = is_good && (i == tensor->rank - 1 || tensor->shape[i] == 1);
+        count = tensor->shape[i];
+    }
+    if (!is_good || count != cols) {
+        char wanted[32];
+        snprintf(wanted, sizeof wanted, "[%d]", (int)cols);
+        refuse_shape(binder, tensor, wanted);
+        return;
+    }
+    weight->rows = 1;
+    weight->cols = cols;
+    weight->part_count = 1;
+    if (set_part(binder, &weight->parts[0], tensor, 1)) { add_weight(binder, weight, name); }
+}
+
+void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules, const int32_t* rows, int32_t count)
+{
+    memset(weight, 0, sizeof *weight);
+    int32_t total = 0;
+    for (int32_t i = 0; i < count; i++) { total += rows[i]; }
+    if (binder->result != SUMI_OK) { return; }
+    float* data = sumi_weight_list_reserve(binder->list, (size_t)total * sizeof *data);
+    if (data == NULL) {
+        binder->result = sumi_out_of_memory(binder->error, (size_t)total * sizeof *data, "a stacked bias");
+        return;
+    }
+    int32_t row = 0;
+    for (int32_t i = 0; i < count; i++) {
+        char name[SUMI_NAME_BYTES];
+        snprintf(name, sizeof name, "%s.bias", modules[i]);
+        const sumi_tensor* tensor = sumi_bind_need(binder, name);
+        if (tensor == NULL) { return; }
+        if (tensor->rank != 1 || tensor->shape[0] != rows[i]) {
+            char wanted[32];
+            snprintf(wanted, sizeof wanted, "[%d]", (int)rows[i]);
+            refuse_shape(binder, tensor, wanted);
+            return;
+        }
+        sumi_weight_part part;
+        if (!set_part(binder, &part, tensor, 1)) { return; }
+        sumi_dtype_to_float(part.dtype, part.data, data + row, (size_t)rows[i]);
+        row += rows[i];
+    }
+    weight->rows = 1;
+    weight->cols = total;
+    weight->part_count = 1;
+    weight->parts[0] = (sumi_weight_part){data, SUMI_DTYPE_F32, 1, 1.0f};
+    add_weight(binder, weight, label);
+}

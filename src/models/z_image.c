@@ -1,0 +1,443 @@
+#include "models/z_image.h"
+#include "models/config.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PAD_MULTIPLE 32 // sequences of tokens are padded to multiples of this
+#define TIME_PERIOD 10000.0f
+#define FINAL_EPS 1e-6f // of the final layer norm; a constant of the reference, not of its config
+#define MAX_EVALUATIONS (2 * SUMI_MAX_ITEMS)
+
+// ---- Weights --------------------------------------------------------------------------------------------------------------------------
+
+static bool other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+{
+    (void)context;
+    static const char* const original[][2] = {{"all_x_embedder.2-1.", "x_embedder."},
+                                              {"all_final_layer.2-1.", "final_layer."},
+                                              {".attention.to_out.0.", ".attention.out."},
+                                              {".attention.norm_q.", ".attention.q_norm."},
+                                              {".attention.norm_k.", ".attention.k_norm."}};
+    for (size_t i = 0; which == 0 && i < sizeof original / sizeof *original; i++) {
+        if (sumi_replace_text(canonical, original[i][0], original[i][1], out, out_bytes)) { return true; }
+    }
+    return false;
+}
+
+static const char* join(char* out, const char* block, const char* rest)
+{
+    snprintf(out, SUMI_NAME_BYTES, "%s.%s", block, rest);
+    return out;
+}
+
+// q, k and v as one matrix, from three tensors or from one that is fused already.
+static void bind_qkv(sumi_z_image* model, sumi_binder* b, sumi_z_image_block* w, const char* block)
+{
+    int32_t q = model->heads * model->head_dim, kv = model->kv_heads * model->head_dim;
+    const int32_t rows[] = {q, kv, kv};
+    char n[4][SUMI_NAME_BYTES];
+    const char* split[] = {join(n[0], block, "attention.to_q"), join(n[1], block, "attention.to_k"), join(n[2], block, "attention.to_v")};
+    join(n[3], block, "attention.qkv.weight");
+    bool is_fused = sumi_bind_find(b, n[3]) != NULL;
+    join(n[3], block, "attention.qkv");
+    if (!is_fused) {
+        sumi_bind_stack(b, &w->qkv, n[3], split, rows, 3, model->dim);
+        sumi_bind_target(b, &w->qkv, n[3], 0, q + 2 * kv, true);
+        return;
+    }
+    const char* fused = n[3];
+    bool adaptable = b->adaptable;
+    b->adaptable = false; // registered below, so that its rows are known as three
+    sumi_bind_matrix(b, &w->qkv, fused, q + 2 * kv, model->dim);
+    b->adaptable = adaptable;
+    sumi_bind_target(b, &w->qkv, fused, 0, q + 2 * kv, true);
+    for (int32_t i = 0, row = 0; i < 3; row += rows[i++]) { sumi_bind_target(b, &w->qkv, split[i], row, rows[i], false); }
+}
+
+static void bind_block(sumi_z_image* model, sumi_binder* b, sumi_z_image_block* w, const char* kind, int32_t index, bool is_modulated, int32_t slot)
+{
+    char block[64], n[3][SUMI_NAME_BYTES];
+    snprintf(block, sizeof block, "%s.%d", kind, (int)index);
+    w->is_modulated = is_modulated;
+    w->slot = slot;
+    int32_t dim = model->dim;
+    sumi_bind_vector(b, &w->attention_norm1, join(n[0], block, "attention_norm1.weight"), dim);
+    sumi_bind_vector(b, &w->attention_norm2, join(n[0], block, "attention_norm2.weight"), dim);
+    sumi_bind_vector(b, &w->ffn_norm1, join(n[0], block, "ffn_norm1.weight"), dim);
+    sumi_bind_vector(b, &w->ffn_norm2, join(n[0], block, "ffn_norm2.weight"), dim);
+    bind_qkv(model, b, w, block);
+    sumi_bind_vector(b, &w->q_norm, join(n[0], block, "attention.norm_q.weight"), model->head_dim);
+    sumi_bind_vector(b, &w->k_norm, join(n[0], block, "attention.norm_k.weight"), model->head_dim);
+    sumi_bind_matrix(b, &w->out, join(n[0], block, "attention.to_out.0"), dim, model->heads * model->head_dim);
+    const char* gate_up[] = {join(n[0], block, "feed_forward.w1"), join(n[1], block, "feed_forward.w3")};
+    sumi_bind_stack(b, &w->gate_up, join(n[2], block, "feed_forward.w1w3"), gate_up, (const int32_t[]){model->hidden, model->hidden}, 2, dim);
+    sumi_bind_matrix(b, &w->down, join(n[0], block, "feed_forward.w2"), dim, model->hidden);
+    if (is_modulated) {
+        sumi_bind_matrix(b, &w->modulation, join(n[0], block, "adaLN_modulation.0"), 4 * dim, model->condition_width);
+        sumi_bind_vector(b, &w->modulation_bias, join(n[0], block, "adaLN_modulation.0.bias"), 4 * dim);
+    }
+}
+
+typedef struct config_values {
+    int32_t dim, heads, kv_heads, layers, refiners, channels, features;
+    int32_t axes[4], axis_count, patches[4], patch_count;
+    bool qk_norm;
+    double eps, theta, time_scale;
+} config_values;
+
+static void read_config(sumi_binder* b, config_values* c, const void* config, size_t bytes, const char* path)
+{
+    *c = (config_values){.qk_norm = true, .eps = 1e-5, .theta = 256.0, .time_scale = 1000.0};
+    const sumi_config_field fields[] = {{"dim", SUMI_CONFIG_INTEGER, &c->dim, 0, NULL},
+                                        {"n_heads", SUMI_CONFIG_INTEGER, &c->heads, 0, NULL},
+                                        {"n_kv_heads", SUMI_CONFIG_INTEGER, &c->kv_heads, 0, NULL},
+                                        {"n_layers", SUMI_CONFIG_INTEGER, &c->layers, 0, NULL},
+                                        {"n_refiner_layers", SUMI_CONFIG_INTEGER, &c->refiners, 0, NULL},
+                                        {"in_channels", SUMI_CONFIG_INTEGER, &c->channels, 0, NULL},
+                                        {"cap_feat_dim", SUMI_CONFIG_INTEGER, &c->features, 0, NULL},
+                                        {"axes_dims", SUMI_CONFIG_INTEGERS, c->axes, 4, &c->axis_count},
+                                        {"all_patch_size", SUMI_CONFIG_INTEGERS, c->patches, 4, &c->patch_count},
+                                        {"qk_norm", SUMI_CONFIG_BOOL, &c->qk_norm, 0, NULL},
+                                        {"norm_eps", SUMI_CONFIG_NUMBER, &c->eps, 0, NULL},
+                                        {"rope_theta", SUMI_CONFIG_NUMBER, &c->theta, 0, NULL},
+                                        {"t_scale", SUMI_CONFIG_NUMBER, &c->time_scale, 0, NULL}};
+    b->result = sumi_config_read(config, bytes, path, fields, sizeof fields / sizeof *fields, b->error);
+    if (!c->qk_norm || (c->patch_count != 0 && (c->patch_count != 1 || c->patches[0] != 2)) || !(c->eps > 0) || !(c->theta > 1) || !(c->time_scale > 0)) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: only Z-Image transformers with patches of 2, QK norm and positive eps, theta and t_scale are supported",
+                       path);
+    }
+}
+
+static void check_config(sumi_binder* b, const char* path, const char* key, int32_t said, int32_t found)
+{
+    if (said != 0 && said != found) {
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: %s is %d, but the tensors of %s say %d; config and weights do not belong together", path, key, (int)said,
+                       b->part->path, (int)found);
+    }
+}
+
+// All widths from the shapes; what the config says must agree with them.
+static void find_sizes(sumi_z_image* model, sumi_binder* b, const config_values* c, const char* config_path)
+{
+    model->dim = sumi_bind_size(b, "all_x_embedder.2-1.weight", 0);
+    int32_t patch = sumi_bind_size(b, "all_x_embedder.2-1.weight", 1);
+    model->channels = patch / 4;
+    model->head_dim = sumi_bind_size(b, "layers.0.attention.norm_q.weight", 0);
+    model->feature_width = sumi_bind_size(b, "cap_embedder.1.weight", 1);
+    model->hidden = sumi_bind_size(b, "layers.0.feed_forward.w1.weight", 0);
+    model->time_hidden = sumi_bind_size(b, "t_embedder.mlp.0.weight", 0);
+    model->time_width = sumi_bind_size(b, "t_embedder.mlp.0.weight", 1);
+    model->condition_width = sumi_bind_size(b, "t_embedder.mlp.2.weight", 0);
+    if (b->result != SUMI_OK) { return; }
+    model->heads = c->heads != 0 ? c->heads : model->dim / model->head_dim;
+    model->kv_heads = c->kv_heads != 0 ? c->kv_heads : model->heads;
+    check_config(b, config_path, "dim", c->dim, model->dim);
+    check_config(b, config_path, "in_channels", c->channels, model->channels);
+    check_config(b, config_path, "cap_feat_dim", c->features, model->feature_width);
+    if (patch % 4 != 0 || model->heads < 1 || model->heads > model->dim || model->heads * (int64_t)model->head_dim != model->dim || model->kv_heads < 1
+        || model->kv_heads > model->heads || model->heads % model->kv_heads != 0 || model->time_width % 2 != 0) {
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: a transformer of width %d cannot have %d heads of %d and patches of %d values", b->part->path,
+                       (int)model->dim, (int)model->heads, (int)model->head_dim, (int)patch);
+        return;
+    }
+    // single files: the released split of a head over frame, row and column (32, 48, 48 of 128), at its proportions
+    int32_t axes[3] = {model->head_dim / 4, model->head_dim * 3 / 8, model->head_dim * 3 / 8};
+    if (c->axis_count != 0) { memcpy(axes, c->axes, sizeof axes); }
+    if ((c->axis_count != 0 && c->axis_count != 3) || axes[0] < 2 || axes[1] < 2 || axes[2] < 2 || axes[0] % 2 + axes[1] % 2 + axes[2] % 2 != 0
+        || (int64_t)axes[0] + axes[1] + axes[2] != model->head_dim) {
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: axes_dims must be three even numbers whose sum is the head size %d", config_path, (int)model->head_dim);
+        return;
+    }
+    for (int32_t a = 0; a < 3; a++) { model->axis_pairs[a] = axes[a] / 2; }
+    model->eps = (float)c->eps;
+    model->theta = c->theta;
+    model->time_scale = c->time_scale;
+    model->layer_count = c->layers != 0 ? c->layers : sumi_bind_count(b, "layers.");
+    model->refiner_count = c->refiners != 0 ? c->refiners : sumi_bind_count(b, "noise_refiner.");
+    if (model->layer_count < 1 || model->refiner_count < 0 || model->layer_count > SUMI_Z_IMAGE_MAX_BLOCKS - 2 * (int64_t)model->refiner_count) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: %d layers and %d refiner layers; at least one layer and at most %d blocks are supported", b->part->path,
+                       (int)model->layer_count, (int)model->refiner_count, SUMI_Z_IMAGE_MAX_BLOCKS);
+    }
+}
+
+sumi_result sumi_z_image_bind(sumi_z_image* model, sumi_binder* b, const void* config, size_t config_bytes, const char* config_path)
+{
+    b->alias = other_name;
+    config_values c;
+    read_config(b, &c, config, config_bytes, config_path);
+    find_sizes(model, b, &c, config_path);
+    if (b->result != SUMI_OK) { return b->result; }
+    size_t count = (size_t)(model->layer_count + 2 * model->refiner_count);
+    sumi_z_image_block* blocks = sumi_weight_list_reserve(b->list, count * sizeof *blocks);
+    if (blocks == NULL) { return b->result = sumi_out_of_memory(b->error, count * sizeof *blocks, "the transformer's blocks"); }
+    model->layers = blocks;
+    model->noise_refiner = blocks + model->layer_count;
+    model->context_refiner = model->noise_refiner + model->refiner_count;
+
+    int32_t dim = model->dim, patch = 4 * model->channels;
+    sumi_bind_matrix(b, &model->x_embedder, "all_x_embedder.2-1", dim, patch);
+    sumi_bind_vector(b, &model->x_embedder_bias, "all_x_embedder.2-1.bias", dim);
+    sumi_bind_matrix(b, &model->time_in, "t_embedder.mlp.0", model->time_hidden, model->time_width);
+    sumi_bind_vector(b, &model->time_in_bias, "t_embedder.mlp.0.bias", model->time_hidden);
+    sumi_bind_matrix(b, &model->time_out, "t_embedder.mlp.2", model->condition_width, model->time_hidden);
+    sumi_bind_vector(b, &model->time_out_bias, "t_embedder.mlp.2.bias", model->condition_width);
+    sumi_bind_vector(b, &model->caption_norm, "cap_embedder.0.weight", model->feature_width);
+    sumi_bind_matrix(b, &model->caption_embedder, "cap_embedder.1", dim, model->feature_width);
+    sumi_bind_vector(b, &model->caption_embedder_bias, "cap_embedder.1.bias", dim);
+    sumi_bind_vector(b, &model->x_pad, "x_pad_token", dim);
+    sumi_bind_vector(b, &model->caption_pad, "cap_pad_token", dim);
+    sumi_bind_matrix(b, &model->final_modulation, "all_final_layer.2-1.adaLN_modulation.1", dim, model->condition_width);
+    sumi_bind_vector(b, &model->final_modulation_bias, "all_final_layer.2-1.adaLN_modulation.1.bias", dim);
+    sumi_bind_matrix(b, &model->final_linear, "all_final_layer.2-1.linear", patch, dim);
+    sumi_bind_vector(b, &model->final_linear_bias, "all_final_layer.2-1.linear.bias", patch);
+    int32_t slot = 0;
+    for (int32_t i = 0; i < model->refiner_count; i++) {
+        bind_block(model, b, &model->noise_refiner[i], "noise_refiner", i, true, slot++);
+        bind_block(model, b, &model->context_refiner[i], "context_refiner", i, false, -1);
+    }
+    for (int32_t i = 0; i < model->layer_count; i++) { bind_block(model, b, &model->layers[i], "layers", i, true, slot++); }
+    return b->result;
+}
+
+// ---- Forward --------------------------------------------------------------------------------------------------------------------------
+
+static int32_t padded(int32_t tokens) { return (tokens + PAD_MULTIPLE - 1) / PAD_MULTIPLE * PAD_MULTIPLE; }
+
+static sumi_attention attention_over(const sumi_z_image* model, const sumi_sequence* sequences, int32_t count)
+{
+    return (sumi_attention){.q_heads = model->heads,
+                            .kv_heads = model->kv_heads,
+                            .dim = model->head_dim,
+                            .scale = (float)(1.0 / sqrt((double)model->head_dim)),
+                            .sequences = sequences,
+                            .sequence_count = count};
+}
+
+// Quarter `quarter` of this evaluation's row of a block's table [1 + s1 | tanh g1 | 1 + s2 | tanh g2], or none in an unmodulated block.
+static sumi_step_row modulation_of(const sumi_z_image* model, sumi_value table, int32_t quarter)
+{
+    return table.id == 0 ? SUMI_NO_ROW : (sumi_step_row){table, quarter * model->dim, true};
+}
+
+// One block on rows [0, rows) of x, in place. Attention reads all of them; only the first out_rows are updated.
+static void write_block(const sumi_z_image* model, sumi_plan* plan, const sumi_z_image_block* w, sumi_value x, int32_t rows, int32_t out_rows,
+                        const sumi_attention* attention, sumi_value rope, sumi_value modulation)
+{
+    sumi_value a = sumi_plan_norm_modulate(plan, "attention_norm1", x, 0, rows, SUMI_NORM_RMS, &w->attention_norm1, model->eps,
+                                           modulation_of(model, modulation, 0), SUMI_NO_ROW);
+    sumi_value qkv = sumi_plan_linear(plan, "attention.qkv", a, &w->qkv, NULL, SUMI_ACT_NONE);
+    sumi_plan_qk_norm_rope(plan, "attention.qk_norm_rope", qkv, 0, rows, model->heads, model->kv_heads, model->head_dim, &w->q_norm, &w->k_norm, model->eps,
+                           rope, 0, SUMI_ROTARY_INTERLEAVED);
+    sumi_value o = sumi_plan_attention(plan, "attention", qkv, attention);
+    sumi_value branch = sumi_plan_value(plan, "attention_branch", SUMI_ELEMENT_ACTIVATION, out_rows, model->dim);
+    sumi_plan_linear_into(plan, "attention.out", o, 0, out_rows, &w->out, NULL, SUMI_ACT_NONE, branch, 0);
+    sumi_plan_norm_gate_add(plan, "attention_norm2", x, 0, branch, out_rows, &w->attention_norm2, model->eps, modulation_of(model, modulation, 1));
+
+    sumi_value f =
+        sumi_plan_norm_modulate(plan, "ffn_norm1", x, 0, out_rows, SUMI_NORM_RMS, &w->ffn_norm1, model->eps, modulation_of(model, modulation, 2), SUMI_NO_ROW);
+    sumi_value g = sumi_plan_linear_gated(plan, "feed_forward.w1w3", f, &w->gate_up, SUMI_ACT_SILU);
+    sumi_value d = sumi_plan_linear(plan, "feed_forward.w2", g, &w->down, NULL, SUMI_ACT_NONE);
+    sumi_plan_norm_gate_add(plan, "ffn_norm2", x, 0, d, out_rows, &w->ffn_norm2, model->eps, modulation_of(model, modulation, 3));
+}
+
+// A rotary table for rows whose positions `fill` writes.
+static sumi_value write_rope(const sumi_z_image* model, sumi_plan* plan, const int32_t* positions, int32_t rows)
+{
+    sumi_value value = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, rows, 3, positions);
+    return sumi_plan_rope_table(plan, value, 3, model->axis_pairs, model->theta);
+}
+
+static int32_t* take_positions(sumi_plan* plan, int32_t rows)
+{
+    int32_t* positions = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, (size_t)rows * 3 * sizeof *positions) : NULL;
+    if (positions == NULL) { sumi_out_of_memory(&plan->error, (size_t)rows * 3 * sizeof *positions, "token positions"); }
+    return positions;
+}
+
+// Caption row i, pads included, sits at frame 1 + i.
+static void fill_caption_positions(int32_t* positions, int32_t rows)
+{
+    for (int32_t i = 0; i < rows; i++) { positions[3 * i] = 1 + i; }
+}
+
+static void write_captions(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser)
+{
+    sumi_z_image_state* state = denoiser->state;
+    sumi_span pads[SUMI_MAX_PROMPTS];
+    sumi_sequence sequences[SUMI_MAX_PROMPTS];
+    int32_t rows = 0, pad_count = 0;
+    for (int32_t p = 0; p < denoiser->prompt_count; p++) {
+        int32_t count = denoiser->prompts[p].count[0];
+        state->caption_begin[p] = rows;
+        state->caption_rows[p] = padded(count);
+        if (padded(count) > count) { pads[pad_count++] = (sumi_span){rows + count, padded(count) - count}; }
+        sequences[p] = (sumi_sequence){.span = {{rows, padded(count)}}, .span_count = 1, .query_spans = 1};
+        rows += padded(count);
+    }
+    sumi_plan_prefix(plan, "%s", "");
+    sumi_value y = state->captions = sumi_plan_value(plan, "captions", SUMI_ELEMENT_ACTIVATION, rows, model->dim);
+    for (int32_t p = 0; p < denoiser->prompt_count; p++) {
+        const sumi_prompt_features* prompt = &denoiser->prompts[p];
+        sumi_value n = sumi_plan_norm_modulate(plan, "cap_embedder.0", prompt->value[0], prompt->row[0], prompt->count[0], SUMI_NORM_RMS, &model->caption_norm,
+                                               model->eps, SUMI_NO_ROW, SUMI_NO_ROW);
+        sumi_plan_linear_into(plan, "cap_embedder.1", n, 0, prompt->count[0], &model->caption_embedder, &model->caption_embedder_bias, SUMI_ACT_NONE, y,
+                              state->caption_begin[p]);
+    }
+    sumi_plan_prefix(plan, "caption_pad.");
+    sumi_plan_fill_rows(plan, y, &model->caption_pad, pads, pad_count);
+    int32_t* positions = take_positions(plan, rows);
+    if (positions == NULL) { return; }
+    for (int32_t p = 0; p < denoiser->prompt_count; p++) { fill_caption_positions(positions + 3 * state->caption_begin[p], state->caption_rows[p]); }
+    sumi_plan_prefix(plan, "caption_");
+    sumi_value rope = write_rope(model, plan, positions, rows);
+    sumi_free(plan->heap, positions);
+    sumi_attention attention = attention_over(model, sequences, denoiser->prompt_count);
+    for (int32_t i = 0; i < model->refiner_count; i++) {
+        sumi_plan_prefix(plan, "context_refiner.%d.", (int)i);
+        write_block(model, plan, &model->context_refiner[i], y, rows, rows, &attention, rope, SUMI_NO_VALUE);
+    }
+}
+
+// c = mlp(sinusoids(1000 t)); every block's table and the final layer's scale, for all evaluations at once: they depend on the schedule alone.
+static void write_modulation(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser)
+{
+    sumi_z_image_state* state = denoiser->state;
+    sumi_plan_prefix(plan, "t_embedder.");
+    sumi_value e = sumi_plan_time_embed(plan, denoiser->times, model->time_width, (float)model->time_scale, TIME_PERIOD, true);
+    sumi_value hidden = sumi_plan_linear(plan, "mlp.0", e, &model->time_in, &model->time_in_bias, SUMI_ACT_SILU);
+    sumi_value c = sumi_plan_linear(plan, "mlp.2", hidden, &model->time_out, &model->time_out_bias, SUMI_ACT_NONE);
+    for (int32_t i = 0; i < model->refiner_count + model->layer_count; i++) {
+        bool refines = i < model->refiner_count;
+        const sumi_z_image_block* w = refines ? &model->noise_refiner[i] : &model->layers[i - model->refiner_count];
+        sumi_plan_prefix(plan, "%s.%d.", refines ? "noise_refiner" : "layers", (int)(refines ? i : i - model->refiner_count));
+        sumi_value table = sumi_plan_value(plan, "modulation", SUMI_ELEMENT_FLOAT, denoiser->evaluation_count, 4 * model->dim);
+        sumi_plan_linear_into(plan, "adaLN_modulation", c, 0, denoiser->evaluation_count, &w->modulation, &w->modulation_bias, SUMI_ACT_NONE, table, 0);
+        sumi_plan_finish_modulation(plan, table, true);
+        state->modulation[w->slot] = table;
+    }
+    sumi_plan_prefix(plan, "final_layer.");
+    sumi_value silu = sumi_plan_activate(plan, c, SUMI_ACT_SILU); // only here: the blocks read c as it is
+    sumi_value scale = state->final_scale = sumi_plan_value(plan, "final_scale", SUMI_ELEMENT_FLOAT, denoiser->evaluation_count, model->dim);
+    sumi_plan_linear_into(plan, "adaLN_modulation", silu, 0, denoiser->evaluation_count, &model->final_modulation, &model->final_modulation_bias, SUMI_ACT_NONE,
+                          scale, 0);
+    sumi_plan_finish_modulation(plan, scale, false);
+}
+
+void sumi_z_image_write_prepare(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser)
+{
+    write_captions(model, plan, denoiser);
+    write_modulation(model, plan, denoiser);
+    sumi_plan_prefix(plan, "%s", "");
+}
+
+// Where the rows of an evaluation list lie in the joint matrix.
+typedef struct layout {
+    int32_t height, width, tokens, image_rows, caption_begin[MAX_EVALUATIONS], rows;
+} layout;
+
+static layout layout_of(const sumi_denoiser* denoiser, const sumi_evaluation* list, int32_t count)
+{
+    const sumi_z_image_state* state = denoiser->state;
+    layout l = {.height = denoiser->height / 2, .width = denoiser->width / 2};
+    l.tokens = l.height * l.width;
+    l.image_rows = padded(l.tokens);
+    l.rows = count * l.image_rows;
+    for (int32_t s = 0; s < count; s++) {
+        l.caption_begin[s] = l.rows;
+        l.rows += state->caption_rows[list[s].prompt];
+    }
+    return l;
+}
+
+void sumi_z_image_write_layout(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot, const sumi_evaluation* list, int32_t count)
+{
+    sumi_z_image_state* state = denoiser->state;
+    layout l = layout_of(denoiser, list, count);
+    int32_t* positions = take_positions(plan, l.rows);
+    if (positions == NULL) { return; }
+    for (int32_t s = 0; s < count; s++) {
+        // image tokens sit one frame after the padded caption; their pads at (0, 0, 0)
+        int32_t* at = positions + 3 * (size_t)s * (size_t)l.image_rows;
+        int32_t caption_rows = state->caption_rows[list[s].prompt];
+        for (int32_t i = 0; i < l.tokens; i++) {
+            at[3 * i] = caption_rows + 1;
+            at[3 * i + 1] = i / l.width;
+            at[3 * i + 2] = i % l.width;
+        }
+        fill_caption_positions(positions + 3 * l.caption_begin[s], caption_rows);
+    }
+    state->rope[slot] = write_rope(model, plan, positions, l.rows);
+    sumi_free(plan->heap, positions);
+}
+
+// 2x2 patches through x_embedder into the leading rows; pad rows hold the learned token.
+static void write_patches(const sumi_z_image* model, sumi_plan* plan, const sumi_denoiser* denoiser, const layout* l, sumi_value latents,
+                          const sumi_evaluation* list, int32_t count, sumi_value x)
+{
+    int32_t items[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
+    sumi_span pads[MAX_EVALUATIONS];
+    for (int32_t s = 0; s < count; s++) {
+        items[s] = list[s].item;
+        row_begin[s] = s * l->tokens;
+        pads[s] = (sumi_span){s * l->image_rows + l->tokens, l->image_rows - l->tokens};
+    }
+    sumi_patch_layout patches = {denoiser->height, denoiser->width, model->channels, count, items, row_begin};
+    sumi_value features = sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, count * l->tokens, 4 * model->channels);
+    sumi_plan_patchify(plan, latents, &patches, features);
+    bool is_padded = l->image_rows > l->tokens;
+    for (int32_t s = 0; s < (is_padded ? count : 1); s++) {
+        sumi_plan_linear_into(plan, "x_embedder", features, s * l->tokens, is_padded ? l->tokens : count * l->tokens, &model->x_embedder,
+                              &model->x_embedder_bias, SUMI_ACT_NONE, x, s * l->image_rows);
+    }
+    sumi_plan_prefix(plan, "image_pad.");
+    sumi_plan_fill_rows(plan, x, &model->x_pad, pads, is_padded ? count : 0);
+}
+
+sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot, sumi_value latents,
+                                         const sumi_evaluation* list, int32_t count)
+{
+    const sumi_z_image_state* state = denoiser->state;
+    layout l = layout_of(denoiser, list, count);
+    int32_t image_rows = count * l.image_rows;
+    sumi_sequence images[MAX_EVALUATIONS], joint[MAX_EVALUATIONS], last[MAX_EVALUATIONS];
+    int32_t order[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
+    for (int32_t s = 0; s < count; s++) {
+        sumi_span image = {s * l.image_rows, l.image_rows}, caption = {l.caption_begin[s], state->caption_rows[list[s].prompt]};
+        images[s] = (sumi_sequence){.span = {image}, .span_count = 1, .query_spans = 1};
+        joint[s] = (sumi_sequence){.span = {image, caption}, .span_count = 2, .query_spans = 2};
+        last[s] = (sumi_sequence){.span = {image, caption}, .span_count = 2, .query_spans = 1};
+        order[s] = s;
+        row_begin[s] = s * l.image_rows;
+    }
+    sumi_attention over_images = attention_over(model, images, count), over_all = attention_over(model, joint, count),
+                   from_images = attention_over(model, last, count);
+
+    sumi_plan_prefix(plan, "%s", "");
+    sumi_value x = sumi_plan_value(plan, "stream", SUMI_ELEMENT_ACTIVATION, l.rows, model->dim);
+    write_patches(model, plan, denoiser, &l, latents, list, count, x);
+    for (int32_t i = 0; i < model->refiner_count; i++) {
+        const sumi_z_image_block* w = &model->noise_refiner[i];
+        sumi_plan_prefix(plan, "noise_refiner.%d.", (int)i);
+        write_block(model, plan, w, x, image_rows, image_rows, &over_images, state->rope[slot], state->modulation[w->slot]);
+    }
+    sumi_plan_prefix(plan, "caption_");
+    for (int32_t s = 0; s < count; s++) {
+        sumi_plan_copy_rows(plan, state->captions, state->caption_begin[list[s].prompt], x, l.caption_begin[s], state->caption_rows[list[s].prompt]);
+    }
+    int32_t final_rows = denoiser->whole ? l.rows : image_rows;
+    for (int32_t i = 0; i < model->layer_count; i++) {
+        const sumi_z_image_block* w = &model->layers[i];
+        bool is_last = i == model->layer_count - 1 && !denoiser->whole;
+        sumi_plan_prefix(plan, "layers.%d.", (int)i);
+        write_block(model, plan, w, x, l.rows, is_last ? image_rows : l.rows, is_last ? &from_images : &over_all, state->rope[slot],
+                    state->modulation[w->slot]);
+    }
+    sumi_plan_prefix(plan, "final_layer.");
+    sumi_value z =
+        sumi_plan_norm_modulate(plan, "norm", x, 0, final_rows, SUMI_NORM_LAYER, NULL, FINAL_EPS, (sumi_step_row){state->final_scale, 0, true}, SUMI_NO_ROW);
+    sumi_value out = sumi_plan_linear(plan, "linear", z, &model->final_linear, &model->final_linear_bias, SUMI_ACT_NONE);
+    sumi_plan_prefix(plan, "%s", "");
+    // the network returns clean - noise, the solver wants noise - clean
+    return sumi_plan_unpatchify(plan, out, &(sumi_patch_layout){denoiser->height, denoiser->width, model->channels, count, order, row_begin}, -1.0f);
+}

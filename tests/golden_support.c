@@ -1,0 +1,398 @@
+#include "golden_support.h"
+#include "files/json.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- json -------------------------------------------------------------------------------------------------------------------------------
+
+static char* decode(const sumi_json_text* text, size_t* out_bytes)
+{
+    char* out = calloc(text->bytes + 1, 1);
+    *out_bytes = sumi_json_decode(text, out, text->bytes);
+    out[*out_bytes] = 0;
+    return out;
+}
+
+static node* read_node(sumi_json* json)
+{
+    node* n = calloc(1, sizeof *n);
+    node** tail = &n->first;
+    sumi_json_text text = {0};
+    switch (sumi_json_peek(json)) {
+    case SUMI_JSON_OBJECT:
+        n->type = NODE_OBJECT;
+        if (sumi_json_object(json)) {
+            while (sumi_json_key(json, &text)) {
+                size_t bytes;
+                char* key = decode(&text, &bytes);
+                *tail = read_node(json);
+                (*tail)->key = key;
+                tail = &(*tail)->next;
+                n->count++;
+            }
+        }
+        break;
+    case SUMI_JSON_ARRAY:
+        n->type = NODE_LIST;
+        if (sumi_json_array(json)) {
+            while (sumi_json_item(json)) {
+                *tail = read_node(json);
+                tail = &(*tail)->next;
+                n->count++;
+            }
+        }
+        break;
+    case SUMI_JSON_STRING:
+        n->type = NODE_TEXT;
+        if (sumi_json_string(json, &text)) n->text = decode(&text, &n->text_bytes);
+        break;
+    case SUMI_JSON_NUMBER: {
+        const char* at = json->at;
+        bool negative = *at == '-';
+        for (at += negative; at < json->end && *at >= '0' && *at <= '9'; at++) n->integer = n->integer * 10 + (uint64_t)(*at - '0');
+        n->integer = negative ? 0 - n->integer : n->integer;
+        n->type = NODE_NUMBER;
+        n->number = sumi_json_number(json);
+        break;
+    }
+    case SUMI_JSON_TRUE:
+    case SUMI_JSON_FALSE:
+        n->type = NODE_BOOL;
+        n->number = sumi_json_bool(json);
+        break;
+    default: sumi_json_skip(json); break;
+    }
+    return n;
+}
+
+node* json_parse(const void* text, size_t bytes, char* message, size_t message_bytes)
+{
+    sumi_error error = {0};
+    sumi_json json;
+    sumi_json_begin(&json, text, bytes, &error);
+    node* tree = read_node(&json);
+    if (sumi_json_end(&json) != SUMI_OK) {
+        json_free(tree);
+        tree = NULL;
+    }
+    snprintf(message, message_bytes, "%s", error.text);
+    return tree;
+}
+
+node* json_read(const char* path, char* message, size_t message_bytes)
+{
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_file file = {0};
+    sumi_error error = {0};
+    if (sumi_file_open(&file, &heap, NULL, path, &error) != SUMI_OK) {
+        snprintf(message, message_bytes, "%s", error.text);
+        return NULL;
+    }
+    node* tree = json_parse(file.data, (size_t)file.bytes, message, message_bytes);
+    sumi_file_close(&file);
+    return tree;
+}
+
+void json_free(node* tree)
+{
+    while (tree != NULL) {
+        node* next = tree->next;
+        json_free(tree->first);
+        free(tree->key);
+        free(tree->text);
+        free(tree);
+        tree = next;
+    }
+}
+
+const node* json_get(const node* object, const char* key)
+{
+    for (const node* n = object != NULL && object->type == NODE_OBJECT ? object->first : NULL; n != NULL; n = n->next)
+        if (strcmp(n->key, key) == 0) return n;
+    return NULL;
+}
+
+const char* json_text(const node* object, const char* key)
+{
+    const node* n = json_get(object, key);
+    return n != NULL && n->type == NODE_TEXT ? n->text : NULL;
+}
+
+double json_number(const node* object, const char* key, double otherwise)
+{
+    const node* n = json_get(object, key);
+    return n != NULL && (n->type == NODE_NUMBER || n->type == NODE_BOOL) ? n->number : otherwise;
+}
+
+// ---- Tensors ----------------------------------------------------------------------------------------------------------------------------
+
+array array_make(const float* values, int32_t rank, const int64_t* shape)
+{
+    array a = {.count = 1, .rank = rank};
+    for (int32_t i = 0; i < rank; i++) a.count *= a.shape[i] = shape[i];
+    a.values = calloc((size_t)a.count + 1, sizeof *a.values);
+    if (values != NULL) memcpy(a.values, values, (size_t)a.count * sizeof *values);
+    return a;
+}
+
+array array_of(const sumi_tensor* tensor)
+{
+    if (tensor == NULL) return (array){0};
+    array a = array_make(NULL, tensor->rank, tensor->shape);
+    sumi_dtype_to_float(tensor->dtype, tensor->data, a.values, (size_t)a.count);
+    return a;
+}
+
+void array_free(array* a)
+{
+    free(a->values);
+    *a = (array){0};
+}
+
+bool join_path(char* out, size_t bytes, const char* folder, const char* name)
+{
+    if (name[0] == '/') return snprintf(out, bytes, "%s", name) < (int)bytes;
+    return sumi_path_join(out, bytes, folder, name);
+}
+
+// ---- Reporting --------------------------------------------------------------------------------------------------------------------------
+
+void report(golden_case* c, const char* what, double error, double tolerance, bool good)
+{
+    printf("  %-44s %-4s error %.3g, tolerance %.3g\n", what, good ? "ok" : "OVER", error, tolerance);
+    c->g->passed += good;
+    c->g->failed += !good;
+    c->g->case_failed += !good;
+}
+
+void not_checked(golden_case* c, const char* name, const char* why)
+{
+    printf("  %-44s not checked: %s\n", name, why);
+    c->g->not_checked++;
+}
+
+void case_fails(golden_case* c, const char* format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    printf("  FAILED: ");
+    vprintf(format, arguments);
+    printf("\n");
+    va_end(arguments);
+    c->g->case_failed++;
+}
+
+static const sumi_tensor* find(const golden_case* c, const char* kind, const char* name)
+{
+    char full[512];
+    snprintf(full, sizeof full, "%s.%s", kind, name);
+    return sumi_tensor_find(&c->set, full);
+}
+
+array input(const golden_case* c, const char* name) { return array_of(find(c, "input", name)); }
+bool has_expected(const golden_case* c, const char* name) { return find(c, "expect", name) != NULL; }
+
+// The json's description of expect.NAME.
+static const node* describe(const golden_case* c, const char* name)
+{
+    char full[512];
+    snprintf(full, sizeof full, "expect.%s", name);
+    return json_get(json_get(c->json, "tensors"), full);
+}
+
+// Its prose; "likewise" means that of the entry before it.
+static const char* about_of(const golden_case* c, const node* description)
+{
+    const node* list = json_get(c->json, "tensors");
+    const char* about = NULL;
+    for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next) {
+        const char* text = json_text(n, "about");
+        if (text != NULL && strstr(text, "likewise") == NULL) about = text;
+        if (n == description) return about;
+    }
+    return NULL;
+}
+
+// Which row of the whole matrix row r of what was stored is. The description says it: "every 4th token", "first 4 and last 4 tokens", else the leading ones.
+static int64_t stored_row(const char* about, int64_t r, int64_t stored, int64_t whole)
+{
+    if (stored == whole || about == NULL) return r;
+    const char* every = strstr(about, "every ");
+    int step = 0, head = 0, tail = 0;
+    if (every != NULL && sscanf(every, "every %d", &step) == 1 && step > 0) return r * step;
+    const char* first = strstr(about, "first ");
+    if (first != NULL && sscanf(first, "first %d and last %d", &head, &tail) == 2) return r < head ? r : whole - stored + r;
+    if (strstr(about, "last ") != NULL && first == NULL) return whole - stored + r;
+    return r;
+}
+
+void compare_partly(golden_case* c, const char* name, const array* got, int64_t rows_known)
+{
+    const sumi_tensor* tensor = find(c, "expect", name);
+    if (tensor == NULL || got->values == NULL) return;
+    c->seen[tensor - c->set.tensors] = true;
+    const node* about = describe(c, name);
+    const node* tolerance = json_get(about, "tolerance");
+    array want = array_of(tensor);
+    int64_t rows = want.rank > 0 && want.shape[0] > 0 ? want.shape[0] : 1, width = want.count / rows;
+    if (want.count != got->count && want.rank == 1) rows = 1, width = want.count;
+    int64_t whole = width > 0 ? got->count / width : 0;
+    if (width == 0 || got->count % width != 0 || whole < rows) {
+        report(c, name, (double)got->count, (double)want.count, false);
+        case_fails(c, "%s: made %lld values where %lld are stored", name, (long long)got->count, (long long)want.count);
+        array_free(&want);
+        return;
+    }
+    double difference = 0, size = 0, largest = 0;
+    int64_t compared = 0;
+    const char* prose = about_of(c, about);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t from = stored_row(prose, r, rows, whole);
+        if (from < 0 || from >= whole) {
+            difference = NAN;
+            break;
+        }
+        if (rows_known >= 0 && from >= rows_known) continue;
+        compared++;
+        for (int64_t i = 0; i < width; i++) {
+            double a = got->values[from * width + i], b = want.values[r * width + i], d = fabs(a - b);
+            difference += d * d;
+            size += b * b;
+            largest = d > largest || !(d == d) ? d : largest;
+        }
+    }
+    double relative = sqrt(difference) / (size > 0 ? sqrt(size) : 1.0), allowed;
+    char label[600];
+    if (compared == rows) snprintf(label, sizeof label, "%s", name);
+    else snprintf(label, sizeof label, "%s (%lld of %lld rows: the others feed nothing)", name, (long long)compared, (long long)rows);
+    if (json_number(tolerance, "exact", 0) != 0) report(c, label, largest, 0, largest == 0 && difference == 0);
+    else if ((allowed = json_number(tolerance, "max_diff", json_number(about, "tol_max_diff", -1))) >= 0)
+        report(c, label, largest, allowed, largest <= allowed && difference == difference);
+    else if ((allowed = json_number(tolerance, "abs", json_number(tolerance, "max_abs", -1))) >= 0)
+        report(c, label, largest, allowed, largest <= allowed && difference == difference);
+    else if ((allowed = json_number(tolerance, "rel_l2", json_number(about, "tol_rel_l2", -1))) >= 0) report(c, label, relative, allowed, relative <= allowed);
+    else not_checked(c, name, "the json states no tolerance");
+    array_free(&want);
+}
+
+void compare(golden_case* c, const char* name, const array* got) { compare_partly(c, name, got, -1); }
+
+void finish_case(golden_case* c)
+{
+    for (size_t i = 0; i < c->set.count; i++)
+        if (strncmp(c->set.tensors[i].name, "expect", 6) == 0 && !c->seen[i])
+            not_checked(c, c->set.tensors[i].name, "this program does not know how to make it");
+}
+
+sumi_network* case_network(golden_case* c, const node* json)
+{
+    golden* g = c->g;
+    const char *model = json_text(json, "model"), *vae = json_text(json, "vae"), *text = json_text(json, "text_encoder"),
+               *tokenizer = json_text(json, "tokenizer");
+    if (model == NULL) {
+        case_fails(c, "the case names no model");
+        return NULL;
+    }
+    char path[4][2048] = {"", "", "", ""};
+    const char* given[4] = {model, vae, text, tokenizer};
+    for (int i = 0; i < 4; i++)
+        if (given[i] != NULL) join_path(path[i], sizeof path[i], c->folder, given[i]);
+    // a VAE beside a single-file transformer is used by the vae_* cases only, and those name a folder
+    if (strcmp(c->kind, "dit") == 0) path[1][0] = 0;
+    char key[sizeof g->network_key];
+    snprintf(key, sizeof key, "%.1000s|%.1000s|%.1000s|%.1000s", path[0], path[1], path[2], path[3]);
+    if (g->network != NULL && strcmp(key, g->network_key) == 0) return g->network;
+    sumi_network_close(g->network);
+    g->network = NULL;
+    sumi_error error = {0};
+    sumi_network_desc desc = {.path = path[0],
+                              .vae_path = path[1][0] ? path[1] : NULL,
+                              .text_encoder_path = path[2][0] ? path[2] : NULL,
+                              .tokenizer_path = path[3][0] ? path[3] : NULL};
+    sumi_network* network = NULL;
+    sumi_result result = sumi_network_open_begin(&g->heap, NULL, &desc, &error, &network);
+    float progress;
+    for (bool done = false; result == SUMI_OK && !done;) result = sumi_network_open_step(network, 1000, &done, &progress, &error);
+    if (result != SUMI_OK) {
+        case_fails(c, "%s", error.text);
+        sumi_network_close(network);
+        return NULL;
+    }
+    snprintf(g->network_key, sizeof g->network_key, "%s", key);
+    return g->network = network;
+}
+
+// ---- Plans ------------------------------------------------------------------------------------------------------------------------------
+
+bool run_plan(plan_run* run, sumi_plan* plan)
+{
+    golden* g = run->c->g;
+    const sumi_runner_functions* f = g->runner->functions;
+    sumi_error error = {0};
+    run->plan = plan;
+    sumi_rates rates = f->rates(g->runner);
+    sumi_result result = sumi_plan_slice(plan, &rates, 0, &error);
+    if (result == SUMI_OK) result = f->reserve(g->runner, plan, &error);
+    if (result == SUMI_OK) {
+        f->start(g->runner, plan);
+        if (run->write != NULL) run->write(run);
+    }
+    for (size_t s = 0; result == SUMI_OK && s < plan->section_count; s++) {
+        const sumi_section* section = &plan->sections[s];
+        for (int32_t k = 0; result == SUMI_OK && k < section->repeat; k++) {
+            for (int32_t i = section->slice_begin; result == SUMI_OK && i < section->slice_end; i++) {
+                const sumi_op* op = &plan->ops[plan->slices[i].op_begin];
+                if (run->probe != NULL) run->probe(run, op, section->first_counter + k, true);
+                result = f->run(g->runner, plan, &plan->slices[i], section->first_counter + k, &error);
+                if (result == SUMI_OK && run->probe != NULL) run->probe(run, op, section->first_counter + k, false);
+            }
+        }
+    }
+    if (result != SUMI_OK) case_fails(run->c, "%s", error.text);
+    return result == SUMI_OK;
+}
+
+void write_floats(plan_run* run, sumi_value value, int64_t first_row, const float* values, int64_t count)
+{
+    golden* g = run->c->g;
+    g->runner->functions->write(g->runner, run->plan, value, (uint64_t)first_row * (uint64_t)sumi_plan_info(run->plan, value)->cols * sizeof(float), values,
+                                (uint64_t)count * sizeof(float));
+}
+
+float* read_floats(plan_run* run, sumi_value value)
+{
+    golden* g = run->c->g;
+    const sumi_value_info* info = sumi_plan_info(run->plan, value);
+    size_t count = (size_t)info->rows * (size_t)info->cols;
+    float* out = calloc(count + 1, sizeof *out);
+    if (info->element == SUMI_ELEMENT_BYTE) {
+        uint8_t* bytes = calloc(count + 1, 1);
+        g->runner->functions->read(g->runner, run->plan, value, 0, bytes, count);
+        for (size_t i = 0; i < count; i++) out[i] = bytes[i];
+        free(bytes);
+    } else {
+        g->runner->functions->read(g->runner, run->plan, value, 0, out, count * sizeof *out);
+    }
+    return out;
+}
+
+array read_array(plan_run* run, sumi_value value)
+{
+    const sumi_value_info* info = sumi_plan_info(run->plan, value);
+    array a = {.values = read_floats(run, value), .count = (int64_t)info->rows * info->cols, .rank = 2, .shape = {info->rows, info->cols}};
+    return a;
+}
+
+array read_planes(plan_run* run, sumi_value picture, int64_t height, int64_t width)
+{
+    array rows = read_array(run, picture);
+    int64_t channels = rows.shape[1], pixels = height * width;
+    array planes = array_make(NULL, 3, (const int64_t[]){channels, height, width});
+    for (int64_t p = 0; p < pixels && p < rows.shape[0]; p++)
+        for (int64_t k = 0; k < channels; k++) planes.values[k * pixels + p] = rows.values[p * channels + k];
+    array_free(&rows);
+    return planes;
+}

@@ -1,0 +1,97 @@
+// What the parts of golden_run share: json as a tree, tensors as floats, comparison and reporting, and running a plan op by op with a look at every value.
+#ifndef GOLDEN_SUPPORT_H
+#define GOLDEN_SUPPORT_H
+#include "base/file.h"
+#include "cpu/cpu.h"
+#include "files/tensors.h"
+#include "models/pipeline.h"
+#include <stdio.h>
+
+// ---- json -------------------------------------------------------------------------------------------------------------------------------
+typedef enum node_type { NODE_NULL, NODE_BOOL, NODE_NUMBER, NODE_TEXT, NODE_LIST, NODE_OBJECT } node_type;
+typedef struct node {
+    node_type type;
+    char *key, *text; // decoded, terminated; text_bytes counts embedded zeros
+    size_t text_bytes;
+    double number;    // also of booleans
+    uint64_t integer; // digits of a number as they stand, modulo 2^64: seeds do not fit a double
+    struct node *first, *next;
+    int count; // of children
+} node;
+node* json_read(const char* path, char* message, size_t message_bytes); // NULL and a message on failure
+node* json_parse(const void* text, size_t bytes, char* message, size_t message_bytes);
+void json_free(node* tree);
+const node* json_get(const node* object, const char* key);  // NULL when absent
+const char* json_text(const node* object, const char* key); // NULL when absent or no text
+double json_number(const node* object, const char* key, double otherwise);
+
+// ---- Tensors ----------------------------------------------------------------------------------------------------------------------------
+typedef struct array {
+    float* values;
+    int64_t count;
+    int32_t rank;
+    int64_t shape[SUMI_TENSOR_MAX_RANK];
+} array;                                                                   // values NULL: none
+array array_of(const sumi_tensor* tensor);                                 // a copy as floats; bytes and small integers are exact
+array array_make(const float* values, int32_t rank, const int64_t* shape); // a copy; values NULL: zeros
+void array_free(array* a);
+bool join_path(char* out, size_t bytes, const char* folder, const char* name);
+
+// ---- One case, and the whole run --------------------------------------------------------------------------------------------------------
+typedef struct golden {
+    sumi_heap heap;
+    sumi_workers* workers;
+    sumi_runner* runner;
+    int passed, failed, not_checked, cases, not_run; // tensors; cases
+    int case_failed;                                 // of the running case
+    char network_key[4096];                          // which checkpoint is open
+    sumi_network* network;
+} golden;
+
+typedef struct golden_case {
+    golden* g;
+    char folder[2048]; // where the json lies: paths in it are relative to this
+    char name[256];
+    const node* json;
+    const char* kind;
+    sumi_tensor_set set; // of NAME.safetensors; empty when there is none
+    bool* seen;          // tensors of the set that were compared or reported
+} golden_case;
+
+// Compares with expect.NAME by the tolerance in the json. got may be longer in rows or channels than what was stored: see rows_of_about in golden_support.c.
+void compare(golden_case* c, const char* name, const array* got);
+void compare_partly(golden_case* c, const char* name, const array* got, int64_t rows_known); // rows from rows_known on were not computed
+// A value that has no tensor: prints one line.
+void report(golden_case* c, const char* what, double error, double tolerance, bool good);
+void not_checked(golden_case* c, const char* name, const char* why);
+void case_fails(golden_case* c, const char* format, ...) SUMI_PRINTF(2, 3);
+array input(const golden_case* c, const char* name); // input.NAME
+bool has_expected(const golden_case* c, const char* name);
+void finish_case(golden_case* c); // names what was not looked at
+
+// Opens (or keeps) the checkpoint of the case. NULL after reporting.
+sumi_network* case_network(golden_case* c, const node* json);
+
+// ---- Plans ------------------------------------------------------------------------------------------------------------------------------
+typedef struct plan_run plan_run;
+typedef void plan_probe(plan_run* run, const sumi_op* op, int32_t counter, bool before);
+typedef void plan_input(plan_run* run);
+struct plan_run {
+    golden_case* c;
+    const sumi_plan* plan;
+    const sumi_pipeline* pipeline;
+    plan_input* write;
+    plan_probe* probe;
+    void* context;
+};
+// Slices to single ops, reserves, starts, writes the inputs, runs. False after reporting.
+bool run_plan(plan_run* run, sumi_plan* plan);
+void write_floats(plan_run* run, sumi_value value, int64_t first_row, const float* values, int64_t count);
+float* read_floats(plan_run* run, sumi_value value);                                 // the whole value; caller frees
+array read_array(plan_run* run, sumi_value value);                                   // [rows, cols]
+array read_planes(plan_run* run, sumi_value picture, int64_t height, int64_t width); // [h * w, c] -> [c, h, w]
+
+// ---- Families and common data -------------------------------------------------------------------------------------------------------------
+bool run_z_image_case(golden_case* c);                            // false: the kind is not known
+void run_common(golden* g, const char* folder, const char* part); // "tokenizers", "rng", ...
+#endif

@@ -1,0 +1,1297 @@
+// The kinds of Z-Image cases. Stages run through the same plans as the library's jobs (models/pipeline.h), one op at a time; intermediates are read off the ops by
+// their labels as they are made.
+#include "golden_support.h"
+#include "models/flux_vae.h"
+#include "models/network.h"
+#include "models/z_image.h"
+#include "sampling/schedule.h"
+#include "text/template.h"
+#include "text/tokenizer.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WATCHES 96
+
+// ---- Watching ops -----------------------------------------------------------------------------------------------------------------------
+
+typedef enum watch_kind {
+    WATCH_ROWS,    // the op's output as it is
+    WATCH_NEGATED, // the velocity is minus the network's output
+    WATCH_PLANES,  // a picture: channels first
+    WATCH_BRANCH,  // output minus the residual it was added to
+    WATCH_COS,
+    WATCH_SIN, // of a rotary table
+    WATCH_Q,
+    WATCH_K, // heads after their norm: the rotation is undone
+    WATCH_V,
+    WATCH_PLAIN_NORM // a group norm before the SiLU that is fused to it
+} watch_kind;
+
+// Takes the output of the last op whose label is `label` (or begins with it, when it ends in '*').
+typedef struct watch {
+    char expected[128], label[96];
+    watch_kind kind;
+    array got;
+    float* before;
+    int64_t rows;
+} watch;
+typedef struct watcher {
+    watch list[MAX_WATCHES];
+    int count;
+    int32_t q_heads, kv_heads, head_dim;
+    bool halves;
+    int32_t groups;
+    int32_t counter;
+} watcher;
+
+static watch* add_watch(watcher* w, const char* expected, watch_kind kind, const char* format, ...) SUMI_PRINTF(4, 5);
+static watch* add_watch(watcher* w, const char* expected, watch_kind kind, const char* format, ...)
+{
+    if (w->count == MAX_WATCHES) return NULL;
+    watch* one = &w->list[w->count++];
+    memset(one, 0, sizeof *one);
+    snprintf(one->expected, sizeof one->expected, "%s", expected);
+    one->kind = kind;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(one->label, sizeof one->label, format, arguments);
+    va_end(arguments);
+    return one;
+}
+
+static bool matches(const watch* one, const char* label)
+{
+    size_t length = strlen(one->label);
+    return length > 0 && one->label[length - 1] == '*' ? strncmp(label, one->label, length - 1) == 0 : strcmp(label, one->label) == 0;
+}
+
+// Rows of heads [first, first + count) of a qkv matrix with the rotary positions taken back.
+static array take_heads(plan_run* run, const watcher* w, const sumi_op* op, int32_t first, int32_t count)
+{
+    array qkv = read_array(run, op->out), rope = read_array(run, op->in[1]);
+    int32_t dim = w->head_dim;
+    int64_t rows = qkv.shape[0];
+    array heads = array_make(NULL, 3, (const int64_t[]){rows, count, dim});
+    for (int64_t r = 0; r < rows; r++) {
+        for (int32_t h = 0; h < count; h++) {
+            const float* x = qkv.values + r * qkv.shape[1] + (first + h) * dim;
+            float* y = heads.values + (r * count + h) * dim;
+            for (int32_t k = 0; k < dim / 2; k++) {
+                int32_t a = w->halves ? k : 2 * k, b = w->halves ? k + dim / 2 : 2 * k + 1;
+                float cosine = rope.values[r * dim + 2 * k], sine = rope.values[r * dim + 2 * k + 1];
+                y[a] = x[a] * cosine + x[b] * sine;
+                y[b] = x[b] * cosine - x[a] * sine;
+            }
+        }
+    }
+    array_free(&qkv);
+    array_free(&rope);
+    return heads;
+}
+
+// The group norm of the op's input without activation, in double.
+static array plain_norm(plan_run* run, const watcher* w, const sumi_op* op)
+{
+    array x = read_array(run, op->in[0]);
+    int64_t rows = x.shape[0], channels = x.shape[1], width = channels / w->groups;
+    float* weight = calloc((size_t)channels, sizeof *weight);
+    float* bias = calloc((size_t)channels, sizeof *bias);
+    sumi_weight_to_float(op->weight, 0, 1, weight, (int32_t)channels);
+    sumi_weight_to_float(op->bias, 0, 1, bias, (int32_t)channels);
+    for (int32_t g = 0; g < w->groups; g++) {
+        double mean = 0, variance = 0;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t k = g * width; k < (g + 1) * width; k++) mean += x.values[r * channels + k];
+        mean /= (double)(rows * width);
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t k = g * width; k < (g + 1) * width; k++) variance += pow(x.values[r * channels + k] - mean, 2);
+        double scale = 1.0 / sqrt(variance / (double)(rows * width) + op->u.group.eps);
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t k = g * width; k < (g + 1) * width; k++)
+                x.values[r * channels + k] = (float)((x.values[r * channels + k] - mean) * scale * weight[k] + bias[k]);
+    }
+    free(weight);
+    free(bias);
+    return x;
+}
+
+static void to_planes(array* rows)
+{
+    array planes = array_make(NULL, 2, (const int64_t[]){rows->shape[1], rows->shape[0]});
+    for (int64_t p = 0; p < rows->shape[0]; p++)
+        for (int64_t k = 0; k < rows->shape[1]; k++) planes.values[k * rows->shape[0] + p] = rows->values[p * rows->shape[1] + k];
+    array_free(rows);
+    *rows = planes;
+}
+
+static void take(plan_run* run, const watcher* w, watch* one, const sumi_op* op)
+{
+    if (one->kind == WATCH_PLAIN_NORM && op->kind != SUMI_OP_GROUP_NORM) return;
+    if ((one->kind == WATCH_COS || one->kind == WATCH_SIN) && op->kind != SUMI_OP_ROPE_TABLE) return;
+    array_free(&one->got);
+    switch (one->kind) {
+    case WATCH_Q: one->got = take_heads(run, w, op, 0, w->q_heads); return;
+    case WATCH_K: one->got = take_heads(run, w, op, w->q_heads, w->kv_heads); return;
+    case WATCH_PLAIN_NORM:
+        one->got = plain_norm(run, w, op);
+        to_planes(&one->got);
+        return;
+    default: one->got = read_array(run, op->out); break;
+    }
+    array* got = &one->got;
+    int64_t rows = got->shape[0], cols = got->shape[1];
+    if (one->kind == WATCH_NEGATED)
+        for (int64_t i = 0; i < got->count; i++) got->values[i] = -got->values[i];
+    if (one->kind == WATCH_BRANCH && one->before != NULL)
+        for (int64_t i = 0; i < got->count; i++) got->values[i] -= one->before[i];
+    if (one->kind == WATCH_PLANES) to_planes(got);
+    if (one->kind == WATCH_COS || one->kind == WATCH_SIN || one->kind == WATCH_V) {
+        int64_t first = one->kind == WATCH_V   ? (int64_t)(w->q_heads + w->kv_heads) * w->head_dim
+                      : one->kind == WATCH_SIN ? 1
+                                               : 0,
+                step = one->kind == WATCH_V ? 1 : 2;
+        int64_t count = (cols - first + step - 1) / step;
+        array part = array_make(NULL, 2, (const int64_t[]){rows, count});
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t k = 0; k < count; k++) part.values[r * count + k] = got->values[r * cols + first + k * step];
+        array_free(got);
+        *got = part;
+    }
+}
+
+static void watch_op(plan_run* run, watcher* w, const sumi_op* op, int32_t counter, bool before)
+{
+    for (int i = 0; i < w->count; i++) {
+        watch* one = &w->list[i];
+        if (!matches(one, op->label) || (op->kind == SUMI_OP_GROUP_SUMS) || counter != w->counter) continue;
+        if (!before) take(run, w, one, op);
+        else if (one->kind == WATCH_BRANCH && op->in[1].id != 0) {
+            free(one->before);
+            one->before = read_floats(run, op->in[1]);
+        }
+    }
+}
+
+static void compare_watches(golden_case* c, watcher* w)
+{
+    for (int i = 0; i < w->count; i++) {
+        watch* one = &w->list[i];
+        if (one->got.values == NULL) not_checked(c, one->expected, "no op of the plan made it");
+        else if (one->rows != 0) {
+            one->got.count = one->got.count / one->got.shape[0] * one->rows;
+            one->got.shape[0] = one->rows;
+            compare(c, one->expected, &one->got);
+        } else compare(c, one->expected, &one->got);
+        array_free(&one->got);
+        free(one->before);
+        one->before = NULL;
+    }
+}
+
+// expect.NAME without "expect."
+static const char* expected_name(const golden_case* c, size_t i)
+{
+    const char* name = c->set.tensors[i].name;
+    return strncmp(name, "expect.", 7) == 0 ? name + 7 : NULL;
+}
+
+// ---- Prompts ----------------------------------------------------------------------------------------------------------------------------
+
+typedef struct token_list {
+    int32_t ids[512];
+    int32_t count;
+} token_list;
+
+static bool tokenise(golden_case* c, sumi_network* network, const char* text, size_t bytes, token_list* out)
+{
+    sumi_error error = {0};
+    if (sumi_network_tokenise(network, 0, text, bytes, out->ids, 512, &out->count, &error) == SUMI_OK) return true;
+    case_fails(c, "%s", error.text);
+    return false;
+}
+
+typedef struct text_job {
+    const int32_t* ids;
+    int32_t count;
+    watcher* w;
+    array features;
+} text_job;
+
+static void write_ids(plan_run* run)
+{
+    text_job* job = run->context;
+    golden* g = run->c->g;
+    const sumi_pipeline_rows* rows = &run->pipeline->ids[0][0];
+    g->runner->functions->write(g->runner, run->plan, rows->value, (uint64_t)rows->row * 4, job->ids, (uint64_t)job->count * 4);
+}
+
+static void probe_text(plan_run* run, const sumi_op* op, int32_t counter, bool before)
+{
+    text_job* job = run->context;
+    if (job->w != NULL) watch_op(run, job->w, op, counter, before);
+}
+
+// Ids to features.
+static array encode(golden_case* c, const sumi_network* network, const int32_t* ids, int32_t count, watcher* w)
+{
+    sumi_plan plan;
+    sumi_pipeline pipeline;
+    sumi_error error = {0};
+    text_job job = {.ids = ids, .count = count, .w = w};
+    sumi_pipeline_prompt prompt = {.token_count = {count}};
+    sumi_pipeline_request request = {.goal = SUMI_GOAL_PROMPTS, .prompts = &prompt, .prompt_count = 1};
+    sumi_plan_begin(&plan, &c->g->heap, 4);
+    plan_run run = {.c = c, .pipeline = &pipeline, .write = write_ids, .probe = probe_text, .context = &job};
+    if (sumi_pipeline_write(network, &request, &plan, &pipeline, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+    else if (run_plan(&run, &plan)) job.features = read_array(&run, pipeline.features[0][0].value);
+    sumi_plan_end(&plan);
+    return job.features;
+}
+
+static void run_text(golden_case* c)
+{
+    sumi_network* network = case_network(c, c->json);
+    if (network == NULL) return;
+    for (size_t i = 0; i < c->set.count; i++) {
+        const char* name = c->set.tensors[i].name;
+        if (strncmp(name, "input.ids.", 10) != 0) continue;
+        const char* key = name + 10;
+        array ids = array_of(&c->set.tensors[i]);
+        int32_t* list = calloc((size_t)ids.count + 1, sizeof *list);
+        for (int64_t k = 0; k < ids.count; k++) list[k] = (int32_t)ids.values[k];
+        const node* prompt = json_get(json_get(c->json, "prompts"), key);
+        token_list made;
+        if (prompt != NULL && prompt->type == NODE_TEXT && tokenise(c, network, prompt->text, prompt->text_bytes, &made)) {
+            bool same = made.count == ids.count && memcmp(made.ids, list, (size_t)ids.count * sizeof *list) == 0;
+            char label[160];
+            snprintf(label, sizeof label, "ids of \"%s\"", key);
+            report(c, label, same ? 0 : 1, 0, same);
+        }
+        array features = encode(c, network, list, (int32_t)ids.count, NULL);
+        char want[200];
+        if (features.values != NULL) {
+            snprintf(want, sizeof want, "embeds.%s", key);
+            if (has_expected(c, want)) compare(c, want, &features);
+            snprintf(want, sizeof want, "embeds_head.%s", key);
+            if (has_expected(c, want)) compare(c, want, &features);
+            snprintf(want, sizeof want, "embeds_tail.%s", key);
+            const sumi_tensor* tail = NULL;
+            char full[220];
+            snprintf(full, sizeof full, "expect.%s", want);
+            if ((tail = sumi_tensor_find(&c->set, full)) != NULL && tail->rank > 0 && tail->shape[0] <= features.shape[0]) {
+                array end = array_make(features.values + (features.shape[0] - tail->shape[0]) * features.shape[1], 2,
+                                       (const int64_t[]){tail->shape[0], features.shape[1]});
+                compare(c, want, &end);
+                array_free(&end);
+            }
+        }
+        array_free(&features);
+        array_free(&ids);
+        free(list);
+    }
+}
+
+static void run_encoder(golden_case* c)
+{
+    sumi_network* network = case_network(c, c->json);
+    array ids = input(c, "ids");
+    if (network == NULL || ids.values == NULL) {
+        array_free(&ids);
+        return;
+    }
+    int32_t* list = calloc((size_t)ids.count + 1, sizeof *list);
+    for (int64_t k = 0; k < ids.count; k++) list[k] = (int32_t)ids.values[k];
+    // heads are told by the stored shapes: [n, heads, head_dim]
+    watcher* w = calloc(1, sizeof *w);
+    w->halves = true;
+    for (size_t i = 0; i < c->set.count; i++) {
+        const char* name = expected_name(c, i);
+        const sumi_tensor* tensor = &c->set.tensors[i];
+        int layer = 0, used = 0;
+        if (name == NULL) continue;
+        const char* rest = sscanf(name, "layer%d.%n", &layer, &used) == 1 && used > 0 ? name + used : "";
+        if (strcmp(rest, "q_normed") == 0 && tensor->rank == 3) w->q_heads = (int32_t)tensor->shape[1], w->head_dim = (int32_t)tensor->shape[2];
+        if (strcmp(rest, "k_normed") == 0 && tensor->rank == 3) w->kv_heads = (int32_t)tensor->shape[1];
+        static const struct {
+            const char *rest, *label;
+            watch_kind kind;
+        } table[] = {{"input_norm", "input_norm", WATCH_ROWS},
+                     {"q_normed", "attention.qk_norm_rope", WATCH_Q},
+                     {"k_normed", "attention.qk_norm_rope", WATCH_K},
+                     {"v", "attention.qkv", WATCH_V},
+                     {"attention", "attention", WATCH_ROWS},
+                     {"o_proj", "attention.out", WATCH_BRANCH},
+                     {"mlp", "mlp.down", WATCH_BRANCH},
+                     {"out", "mlp.down", WATCH_ROWS}};
+        for (size_t k = 0; k < sizeof table / sizeof *table; k++)
+            if (strcmp(rest, table[k].rest) == 0) add_watch(w, name, table[k].kind, "text.layers.%d.%s", layer, table[k].label);
+        if (strcmp(name, "embedding") == 0) add_watch(w, name, WATCH_ROWS, "text.embed");
+    }
+    array features = encode(c, network, list, (int32_t)ids.count, w);
+    compare_watches(c, w);
+    compare(c, "used_layer.out", &features);
+    token_list made;
+    const node* prompt = json_get(c->json, "prompt");
+    if (prompt != NULL && prompt->type == NODE_TEXT && tokenise(c, network, prompt->text, prompt->text_bytes, &made)) {
+        bool same = made.count == ids.count && memcmp(made.ids, list, (size_t)ids.count * sizeof *list) == 0;
+        report(c, "ids of the prompt", same ? 0 : 1, 0, same);
+    }
+    array_free(&features);
+    array_free(&ids);
+    free(list);
+    free(w);
+}
+
+static sumi_tokenizer* open_tokenizer(golden_case* c, sumi_file* file)
+{
+    char folder[2048], path[2200];
+    const char* model = json_text(c->json, "model");
+    sumi_error error = {0};
+    sumi_tokenizer* tokenizer = NULL;
+    join_path(folder, sizeof folder, c->folder, model != NULL ? model : ".");
+    snprintf(path, sizeof path, "%s/tokenizer/tokenizer.json", folder);
+    sumi_result result = sumi_file_open(file, &c->g->heap, NULL, path, &error);
+    if (result == SUMI_OK) result = sumi_tokenizer_begin(&c->g->heap, file->data, (size_t)file->bytes, path, &error, &tokenizer);
+    float progress;
+    for (bool done = false; result == SUMI_OK && !done;) result = sumi_tokenizer_step(tokenizer, SIZE_MAX, &done, &progress, &error);
+    if (result == SUMI_OK) return tokenizer;
+    case_fails(c, "%s", error.text);
+    sumi_tokenizer_destroy(tokenizer);
+    return NULL;
+}
+
+// The ids of one entry against its list; `cut` entries keep only the first ids.
+static bool same_ids(golden_case* c, sumi_tokenizer* tokenizer, const char* text, size_t bytes, const node* ids, int32_t before_cut)
+{
+    size_t capacity = bytes * 4 + 64, count = 0;
+    int32_t* made = calloc(capacity, sizeof *made);
+    sumi_error error = {0};
+    bool same = sumi_tokenizer_encode(tokenizer, text, bytes, false, made, capacity, &count, &error) == SUMI_OK && ids != NULL;
+    if (error.result != SUMI_OK) case_fails(c, "%s", error.text);
+    same = same && (before_cut >= 0 ? (int64_t)count == before_cut && (size_t)ids->count <= count : count == (size_t)ids->count);
+    size_t i = 0;
+    for (const node* n = ids != NULL ? ids->first : NULL; same && n != NULL; n = n->next) same = made[i++] == (int32_t)n->number;
+    free(made);
+    return same;
+}
+
+static void run_tokenize(golden_case* c)
+{
+    sumi_network* network = case_network(c, c->json);
+    sumi_file file = {0};
+    sumi_tokenizer* tokenizer = network != NULL ? open_tokenizer(c, &file) : NULL;
+    if (tokenizer != NULL) {
+        int strings = 0, wrong = 0;
+        const node* list = json_get(c->json, "strings");
+        for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next) {
+            const node* text = json_get(n, "text");
+            bool same = text != NULL && text->type == NODE_TEXT && same_ids(c, tokenizer, text->text, text->text_bytes, json_get(n, "ids"), -1);
+            if (!same) printf("  other ids for \"%s\"\n", text != NULL && text->text != NULL ? text->text : "?");
+            strings++;
+            wrong += !same;
+        }
+        char label[64];
+        snprintf(label, sizeof label, "%d strings", strings);
+        report(c, label, wrong, 0, wrong == 0);
+        int prompts = 0;
+        wrong = 0;
+        list = json_get(c->json, "prompts");
+        sumi_template_parts around = sumi_template_get(SUMI_TEMPLATE_Z_IMAGE);
+        for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next) {
+            const node *prompt = json_get(n, "prompt"), *templated = json_get(n, "templated"), *ids = json_get(n, "ids");
+            token_list made = {.count = 0};
+            bool same = prompt != NULL && prompt->type == NODE_TEXT && ids != NULL && tokenise(c, network, prompt->text, prompt->text_bytes, &made)
+                     && made.count == ids->count;
+            int32_t i = 0;
+            for (const node* id = same ? ids->first : NULL; id != NULL; id = id->next) same = made.ids[i++] == (int32_t)id->number && same;
+            if (same && templated != NULL && templated->type == NODE_TEXT) {
+                size_t before = strlen(around.before), after = strlen(around.after);
+                same = templated->text_bytes == before + prompt->text_bytes + after && memcmp(templated->text, around.before, before) == 0
+                    && memcmp(templated->text + before + prompt->text_bytes, around.after, after) == 0
+                    && same_ids(c, tokenizer, templated->text, templated->text_bytes, ids, (int32_t)json_number(n, "ids_before_truncation", -1));
+            }
+            if (!same) printf("  other ids for the prompt \"%.60s\"\n", prompt != NULL && prompt->text != NULL ? prompt->text : "?");
+            prompts++;
+            wrong += !same;
+        }
+        snprintf(label, sizeof label, "%d prompts in the template", prompts);
+        report(c, label, wrong, 0, wrong == 0);
+    }
+    sumi_tokenizer_destroy(tokenizer);
+    sumi_file_close(&file);
+}
+
+// ---- Schedules --------------------------------------------------------------------------------------------------------------------------
+
+static void run_schedule(golden_case* c)
+{
+    for (size_t i = 0; i < c->set.count; i++) {
+        // WHAT.shiftS.nN
+        const char *name = expected_name(c, i), *at = name != NULL ? strstr(name, ".shift") : NULL, *end = at != NULL ? strrchr(name, 'n') : NULL;
+        char what[32];
+        if (end == NULL || end < at + 7 || end[-1] != '.' || (size_t)(at - name) >= sizeof what) continue;
+        snprintf(what, sizeof what, "%.*s", (int)(at - name), name);
+        double shift = strtod(at + 6, NULL);
+        int steps = atoi(end + 1);
+        if (steps < 1 || steps > 10000 || !(shift > 0)) continue;
+        float* sigmas = calloc((size_t)steps + 1, sizeof *sigmas);
+        sumi_schedule_shifted((float)shift, steps, sigmas);
+        array want = array_of(&c->set.tensors[i]);
+        double worst = 0, tolerance = strcmp(what, "timesteps") == 0 ? 2e-4 : 2e-7;
+        bool known = want.count <= steps + 1;
+        for (int64_t k = 0; k < want.count && known; k++) {
+            double made = 0;
+            if (strcmp(what, "sigmas") == 0) made = sigmas[k];
+            else if (strcmp(what, "timesteps") == 0) made = sigmas[k] * 1000.0f;
+            else if (strcmp(what, "model_time") == 0) made = sumi_family_z_image.time(NULL, sigmas[k]);
+            else known = false;
+            worst = fmax(worst, fabs(made - want.values[k]));
+        }
+        if (known) {
+            c->seen[i] = true;
+            report(c, name, worst, tolerance, worst <= tolerance);
+        }
+        array_free(&want);
+        free(sigmas);
+    }
+    int rows = 0, wrong = 0;
+    const node* list = json_get(c->json, "img2img");
+    for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next, rows++) {
+        int32_t steps = (int32_t)json_number(n, "steps", 0);
+        int32_t first = sumi_schedule_first_index(steps, (float)json_number(n, "strength", 0));
+        wrong += first != (int32_t)json_number(n, "first_index", -1) || steps - first != (int32_t)json_number(n, "steps_run", steps - first);
+    }
+    if (rows > 0) report(c, "first index of image to image", wrong, 0, wrong == 0);
+}
+
+// ---- The transformer --------------------------------------------------------------------------------------------------------------------
+
+// A request with latents, features and times given, one evaluation.
+typedef struct dit_job {
+    int32_t count;
+    array latent[8], features[8];
+    float time;
+    watcher* w;
+    array out;
+} dit_job;
+
+static void write_dit(plan_run* run)
+{
+    dit_job* job = run->context;
+    const sumi_solver_row row = {.cx = 1.0f, .blend_sigma = -1.0f};
+    write_floats(run, run->pipeline->times, 0, &job->time, 1);
+    write_floats(run, run->pipeline->solver, 0, (const float*)(const void*)&row, 12);
+    for (int32_t i = 0; i < job->count; i++) {
+        write_floats(run, run->pipeline->x, i * job->latent[i].shape[0], job->latent[i].values, job->latent[i].count);
+        const sumi_pipeline_rows* rows = &run->pipeline->features[i][0];
+        write_floats(run, rows->value, rows->row, job->features[i].values, job->features[i].count);
+    }
+}
+
+static void probe_dit(plan_run* run, const sumi_op* op, int32_t counter, bool before)
+{
+    dit_job* job = run->context;
+    if (job->w != NULL) watch_op(run, job->w, op, counter, before);
+    if (!before && op->kind == SUMI_OP_UNPATCHIFY) {
+        array_free(&job->out);
+        job->out = read_array(run, op->out);
+        for (int64_t i = 0; i < job->out.count; i++) job->out.values[i] = -job->out.values[i];
+    }
+}
+
+static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* job, bool whole, const sumi_adapter_use* adapters, int32_t adapter_count)
+{
+    const sumi_network_info* info = sumi_network_get_info(network);
+    sumi_pipeline_prompt prompts[8];
+    sumi_pipeline_item items[8];
+    for (int32_t i = 0; i < job->count; i++) {
+        if (job->latent[i].rank != 3 || job->features[i].rank != 2 || job->latent[i].shape[0] != info->latent_channels
+            || job->features[i].shape[1] != info->feature_width[0]) {
+            case_fails(c, "latents or features have another shape than the model's");
+            return false;
+        }
+        prompts[i] = (sumi_pipeline_prompt){.token_count = {(int32_t)job->features[i].shape[0]}, .given = true};
+        items[i] = (sumi_pipeline_item){i, -1};
+    }
+    sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
+                                     .prompts = prompts,
+                                     .prompt_count = job->count,
+                                     .items = items,
+                                     .item_count = job->count,
+                                     .width = (int32_t)job->latent[0].shape[2] * info->vae_factor,
+                                     .height = (int32_t)job->latent[0].shape[1] * info->vae_factor,
+                                     .evaluation_count = 1,
+                                     .without_decode = true,
+                                     .whole = whole,
+                                     .adapters = adapters,
+                                     .adapter_count = adapter_count};
+    sumi_plan plan;
+    sumi_pipeline pipeline;
+    sumi_error error = {0};
+    sumi_plan_begin(&plan, &c->g->heap, 4);
+    plan_run run = {.c = c, .pipeline = &pipeline, .write = write_dit, .probe = probe_dit, .context = job};
+    bool good = sumi_pipeline_write(network, &request, &plan, &pipeline, &error) == SUMI_OK;
+    if (!good) case_fails(c, "%s", error.text);
+    good = good && run_plan(&run, &plan);
+    sumi_plan_end(&plan);
+    return good;
+}
+
+static void free_dit(dit_job* job)
+{
+    for (int32_t i = 0; i < 8; i++) {
+        array_free(&job->latent[i]);
+        array_free(&job->features[i]);
+    }
+    array_free(&job->out);
+}
+
+static bool take_inputs(golden_case* c, dit_job* job, int32_t i, const char* suffix)
+{
+    char name[64];
+    snprintf(name, sizeof name, "latent%s", suffix);
+    job->latent[i] = input(c, name);
+    snprintf(name, sizeof name, "cap_feats%s", suffix);
+    job->features[i] = input(c, name);
+    snprintf(name, sizeof name, "t%s", suffix);
+    array t = input(c, name);
+    bool good = job->latent[i].values != NULL && job->features[i].values != NULL && t.count == 1;
+    if (good) job->time = t.values[0];
+    array_free(&t);
+    return good;
+}
+
+static void watch_dit(golden_case* c, watcher* w, int64_t image_rows)
+{
+    for (size_t i = 0; i < c->set.count; i++) {
+        const char* name = expected_name(c, i);
+        const sumi_tensor* tensor = &c->set.tensors[i];
+        char block[64];
+        int index, used = 0;
+        if (name == NULL) continue;
+        if (strcmp(name, "t_sinusoid") == 0) add_watch(w, name, WATCH_ROWS, "t_embedder.time_embed");
+        if (strcmp(name, "t_embed") == 0) add_watch(w, name, WATCH_ROWS, "t_embedder.mlp.2");
+        if (strcmp(name, "cap_embed") == 0) { add_watch(w, name, WATCH_ROWS, "caption_pad.fill"); }
+        if (strcmp(name, "rope_cos") == 0) add_watch(w, name, WATCH_COS, "rope");
+        if (strcmp(name, "rope_sin") == 0) add_watch(w, name, WATCH_SIN, "rope");
+        if (strcmp(name, "final") == 0) add_watch(w, name, WATCH_ROWS, "final_layer.linear");
+        if (strcmp(name, "x_embed") == 0) {
+            watch* one = add_watch(w, name, WATCH_ROWS, "image_pad.fill");
+            if (one != NULL) one->rows = image_rows;
+        }
+        if (sscanf(name, "%63[a-z_].%d%n", block, &index, &used) != 2 || used == 0) continue;
+        const char* rest = name[used] == '.' ? name + used + 1 : "out";
+        static const struct {
+            const char *rest, *label;
+            watch_kind kind;
+        } table[] = {{"mod", "adaLN_modulation", WATCH_ROWS}, {"q_normed", "attention.qk_norm_rope", WATCH_Q}, {"k_normed", "attention.qk_norm_rope", WATCH_K},
+                     {"attn", "attention.out", WATCH_ROWS},   {"ffn", "feed_forward.w2", WATCH_ROWS},          {"out", "ffn_norm2", WATCH_ROWS}};
+        if (strcmp(rest, "q_normed") == 0 && tensor->rank == 3) w->q_heads = (int32_t)tensor->shape[1], w->head_dim = (int32_t)tensor->shape[2];
+        if (strcmp(rest, "k_normed") == 0 && tensor->rank == 3) w->kv_heads = (int32_t)tensor->shape[1];
+        for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+            if (strcmp(rest, table[k].rest) != 0) continue;
+            watch* one = add_watch(w, name, table[k].kind, "%s.%d.%s", block, index, table[k].label);
+            if (one != NULL && strcmp(block, "noise_refiner") == 0 && strcmp(rest, "out") == 0) one->rows = image_rows;
+        }
+    }
+}
+
+// Pads exist only where tokens are not a multiple of 32; without them the embedder's own output is the one.
+static void watch_embedders(watcher* w, int64_t tokens, int64_t caption)
+{
+    for (int i = 0; i < w->count; i++) {
+        if (strcmp(w->list[i].label, "image_pad.fill") == 0 && tokens % 32 == 0) snprintf(w->list[i].label, sizeof w->list[i].label, "x_embedder");
+        if (strcmp(w->list[i].label, "caption_pad.fill") == 0 && caption % 32 == 0) snprintf(w->list[i].label, sizeof w->list[i].label, "cap_embedder.1");
+    }
+}
+
+// Another case's inputs: opens NAME.safetensors beside this case.
+static bool open_inputs_of(golden_case* c, golden_case* other)
+{
+    const char* name = json_text(c->json, "inputs_of");
+    *other = *c;
+    memset(&other->set, 0, sizeof other->set);
+    if (name == NULL) return false;
+    char path[2400];
+    sumi_error error = {0};
+    snprintf(path, sizeof path, "%s/%s.safetensors", c->folder, name);
+    sumi_tensor_set_init(&other->set, &c->g->heap, NULL);
+    if (sumi_tensor_set_open(&other->set, path, &error) == SUMI_OK) return true;
+    case_fails(c, "%s", error.text);
+    sumi_tensor_set_close(&other->set);
+    return false;
+}
+
+static void run_dit_single(golden_case* c, const sumi_network* network, golden_case* source)
+{
+    dit_job job = {.count = 1};
+    if (!take_inputs(source, &job, 0, "")) {
+        case_fails(c, "the case lacks latent, cap_feats or t");
+        free_dit(&job);
+        return;
+    }
+    watcher* w = calloc(1, sizeof *w);
+    int64_t tokens = job.latent[0].shape[1] / 2 * (job.latent[0].shape[2] / 2);
+    watch_dit(c, w, (tokens + 31) / 32 * 32);
+    watch_embedders(w, tokens, job.features[0].shape[0]);
+    if (w->count > 0) {
+        job.w = w;
+        run_dit_job(c, network, &job, true, NULL, 0); // with the rows that nothing reads, for the intermediates
+        compare_watches(c, w);
+        job.w = NULL;
+    }
+    if (run_dit_job(c, network, &job, false, NULL, 0)) compare(c, "out", &job.out);
+    free(w);
+    free_dit(&job);
+}
+
+static void run_dit_batch(golden_case* c, const sumi_network* network)
+{
+    dit_job job = {0};
+    float times[8];
+    bool joint = true;
+    while (job.count < 8) {
+        char suffix[16];
+        snprintf(suffix, sizeof suffix, ".%d", (int)job.count);
+        if (!take_inputs(c, &job, job.count, suffix)) {
+            array_free(&job.latent[job.count]);
+            array_free(&job.features[job.count]);
+            break;
+        }
+        times[job.count] = job.time;
+        joint = joint && times[0] == job.time && memcmp(job.latent[0].shape, job.latent[job.count].shape, sizeof job.latent[0].shape) == 0;
+        job.count++;
+    }
+    int32_t count = job.count;
+    if (count == 0) case_fails(c, "the case lacks latent, cap_feats or t");
+    if (joint && count > 0 && run_dit_job(c, network, &job, false, NULL, 0)) {
+        int64_t size = job.out.count / count;
+        for (int32_t i = 0; i < count; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "out.%d", (int)i);
+            array one = array_make(job.out.values + i * size, 3, job.latent[i].shape);
+            compare(c, name, &one);
+            array_free(&one);
+        }
+    }
+    if (!joint) printf("  sizes or times differ: the items run one by one\n");
+    for (int32_t i = 0; i < count && !joint; i++) {
+        dit_job single = {.count = 1, .time = times[i], .latent = {job.latent[i]}, .features = {job.features[i]}};
+        char name[32];
+        snprintf(name, sizeof name, "out.%d", (int)i);
+        if (run_dit_job(c, network, &single, false, NULL, 0)) compare(c, name, &single.out);
+        array_free(&single.out);
+    }
+    free_dit(&job);
+}
+
+static void run_dit(golden_case* c)
+{
+    sumi_network* network = case_network(c, c->json);
+    if (network == NULL) return;
+    golden_case source;
+    if (json_text(c->json, "inputs_of") != NULL) {
+        if (open_inputs_of(c, &source)) {
+            run_dit_single(c, network, &source);
+            sumi_tensor_set_close(&source.set);
+        }
+    } else if (sumi_tensor_find(&c->set, "input.latent") != NULL) {
+        run_dit_single(c, network, c);
+    } else {
+        run_dit_batch(c, network);
+    }
+}
+
+// ---- Adapters ---------------------------------------------------------------------------------------------------------------------------
+
+// merged.MODULE: the first rows of W with all adapters merged.
+static void compare_merged(golden_case* c, const sumi_network* network, const sumi_adapter_use* uses, int32_t use_count)
+{
+    for (size_t i = 0; i < c->set.count; i++) {
+        const char* name = expected_name(c, i);
+        char folded[SUMI_NAME_BYTES];
+        if (name == NULL || strncmp(name, "merged.", 7) != 0 || !sumi_fold_path(name + 7, strlen(name + 7), folded, sizeof folded)) continue;
+        for (size_t t = 0; t < network->weights.target_count; t++) {
+            const sumi_adapter_target* target = &network->weights.targets[t];
+            if (strcmp(target->path, folded) != 0) continue;
+            const sumi_weight* weight = network->weights.weights[target->weight_index];
+            int64_t rows = c->set.tensors[i].rank > 0 && c->set.tensors[i].shape[0] < target->rows ? c->set.tensors[i].shape[0] : target->rows;
+            array merged = array_make(NULL, 2, (const int64_t[]){rows, target->cols});
+            for (int32_t r = 0; r < rows; r++)
+                sumi_weight_merged_row(weight, uses, use_count, target->row_begin + r, merged.values + (int64_t)r * target->cols);
+            compare(c, name, &merged);
+            array_free(&merged);
+            break;
+        }
+    }
+}
+
+static void run_adapter(golden_case* c)
+{
+    sumi_network* network = case_network(c, c->json);
+    const node* list = json_get(c->json, "adapters");
+    golden_case source;
+    if (network == NULL || list == NULL || !open_inputs_of(c, &source)) {
+        if (network != NULL && c->g->case_failed == 0) case_fails(c, "the case names no adapters or no inputs");
+        return;
+    }
+    sumi_adapter_file* files[8] = {NULL};
+    sumi_adapter_use uses[8];
+    int32_t count = 0;
+    sumi_error error = {0};
+    for (const node* n = list->first; n != NULL && count < 8 && error.result == SUMI_OK; n = n->next) {
+        char path[2400];
+        const char* file = json_text(n, "file");
+        join_path(path, sizeof path, c->folder, file != NULL ? file : "");
+        if (sumi_adapter_open(&c->g->heap, NULL, network, path, &error, &files[count]) == SUMI_OK) {
+            uses[count] = (sumi_adapter_use){sumi_adapter_get(files[count]), (float)json_number(n, "strength", 1.0)};
+            count++;
+        }
+    }
+    dit_job job = {.count = 1};
+    if (error.result != SUMI_OK) case_fails(c, "%s", error.text);
+    else if (!take_inputs(&source, &job, 0, "")) case_fails(c, "%s lacks latent, cap_feats or t", json_text(c->json, "inputs_of"));
+    else {
+        if (run_dit_job(c, network, &job, false, uses, count)) compare(c, "out", &job.out);
+        compare_merged(c, network, uses, count);
+    }
+    free_dit(&job);
+    for (int32_t i = 0; i < count; i++) sumi_adapter_close(files[i]);
+    sumi_tensor_set_close(&source.set);
+}
+
+// ---- The VAE ----------------------------------------------------------------------------------------------------------------------------
+
+typedef struct vae_job {
+    array latent, image, eps;
+    sumi_value latents, pixels, eps_value, picture, bytes, moments;
+    watcher* w;
+} vae_job;
+
+static void write_vae(plan_run* run)
+{
+    vae_job* job = run->context;
+    golden* g = run->c->g;
+    if (job->latents.id != 0) write_floats(run, job->latents, 0, job->latent.values, job->latent.count);
+    if (job->eps_value.id != 0) write_floats(run, job->eps_value, 0, job->eps.values, job->eps.count);
+    if (job->pixels.id != 0) {
+        uint8_t* bytes = calloc((size_t)job->image.count + 1, 1);
+        for (int64_t i = 0; i < job->image.count; i++) bytes[i] = (uint8_t)job->image.values[i];
+        g->runner->functions->write(g->runner, run->plan, job->pixels, 0, bytes, (uint64_t)job->image.count);
+        free(bytes);
+    }
+}
+
+static void probe_vae(plan_run* run, const sumi_op* op, int32_t counter, bool before)
+{
+    vae_job* job = run->context;
+    if (job->w != NULL) watch_op(run, job->w, op, counter, before);
+}
+
+static void watch_vae(golden_case* c, watcher* w, const char* side)
+{
+    bool decodes = strcmp(side, "decoder") == 0;
+    for (size_t i = 0; i < c->set.count; i++) {
+        const char* name = expected_name(c, i);
+        int stage = 0, block = 0, used = 0;
+        if (name == NULL) continue;
+        if (strcmp(name, "z") == 0 && decodes) add_watch(w, name, WATCH_PLANES, "decoder.latent_in");
+        if (strcmp(name, "conv_in") == 0) add_watch(w, name, WATCH_PLANES, "%s.conv_in", side);
+        if (strcmp(name, "mid") == 0) add_watch(w, name, WATCH_PLANES, "%s.mid.1.conv2", side);
+        if (strcmp(name, "mid.attention") == 0) add_watch(w, name, WATCH_PLANES, "%s.mid.attention.out", side);
+        if (strcmp(name, "norm_out") == 0) add_watch(w, name, WATCH_PLAIN_NORM, "%s.norm_out", side);
+        if (sscanf(name, "mid.resnet%d%n", &block, &used) == 1)
+            add_watch(w, name, WATCH_PLANES, "%s.mid.%d.%s", side, block, name[used] == '.' ? name + used + 1 : "conv2");
+        if (sscanf(name, decodes ? "up%d%n" : "down%d%n", &stage, &used) != 1) continue;
+        if (name[used] == 0) add_watch(w, name, WATCH_PLANES, "%s.%d.*", side, stage);
+        else if (sscanf(name + used, ".resnet%d%n", &block, &used) == 1) {
+            const char* rest = strstr(name, ".resnet") + 1 + strcspn(strstr(name, ".resnet") + 1, ".");
+            add_watch(w, name, WATCH_PLANES, "%s.%d.%d.%s", side, stage, block, rest[0] == '.' ? rest + 1 : "conv2");
+        }
+    }
+}
+
+static int32_t groups_of(const sumi_network* network)
+{
+    // of any group norm of the VAE: a plan's op tells, so that the runner needs no knowledge of the model's structure
+    sumi_plan plan;
+    sumi_plan_begin(&plan, network->heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+    sumi_value latents = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, network->info.latent_channels, 4);
+    int32_t side = 2 * network->info.vae_factor, groups = 1;
+    sumi_value picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, side * side, 3);
+    network->family->write_decode(network, &plan, latents, 2, 2, 0, picture);
+    for (size_t i = 0; i < plan.op_count; i++)
+        if (plan.ops[i].kind == SUMI_OP_GROUP_NORM) groups = plan.ops[i].u.group.groups;
+    sumi_plan_end(&plan);
+    return groups;
+}
+
+static void run_decode(golden_case* c, sumi_network* network, int32_t tile)
+{
+    vae_job job = {.latent = input(c, "latent")};
+    if (job.latent.rank != 3) {
+        case_fails(c, "the case lacks latent [c, h, w]");
+        array_free(&job.latent);
+        return;
+    }
+    int32_t height = (int32_t)job.latent.shape[1], width = (int32_t)job.latent.shape[2], factor = network->info.vae_factor;
+    sumi_plan plan;
+    const int32_t zero = 0;
+    sumi_plan_begin(&plan, &c->g->heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+    job.latents = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, (int32_t)job.latent.shape[0], height * width);
+    job.picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, height * width * factor * factor, 3);
+    job.bytes = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, height * width * factor * factor, 3);
+    sumi_value not_finite = sumi_plan_constant(&plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero);
+    network->family->write_decode(network, &plan, job.latents, height, width, tile, job.picture);
+    sumi_plan_pixels_out(&plan, job.picture, job.bytes, not_finite);
+    sumi_error error = {0};
+    plan_run run = {.c = c, .write = write_vae, .probe = probe_vae, .context = &job};
+    watcher* w = calloc(1, sizeof *w);
+    if (tile == 0) {
+        w->groups = groups_of(network);
+        watch_vae(c, w, "decoder");
+        job.w = w;
+    }
+    if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+    else if (run_plan(&run, &plan)) {
+        compare_watches(c, w);
+        array image = read_planes(&run, job.picture, (int64_t)height * factor, (int64_t)width * factor), bytes = read_array(&run, job.bytes);
+        compare(c, "image", &image);
+        compare(c, "image_u8", &bytes);
+        array_free(&image);
+        array_free(&bytes);
+    }
+    sumi_plan_end(&plan);
+    free(w);
+    array_free(&job.latent);
+}
+
+static void run_encode(golden_case* c, sumi_network* network, int32_t tile)
+{
+    vae_job job = {.image = input(c, "image"), .eps = input(c, "eps")};
+    if (job.image.rank != 3 || job.image.shape[2] != 3) {
+        case_fails(c, "the case lacks image [h, w, 3]");
+        array_free(&job.image);
+        array_free(&job.eps);
+        return;
+    }
+    int32_t height = (int32_t)job.image.shape[0], width = (int32_t)job.image.shape[1], factor = network->info.vae_factor,
+            channels = network->info.latent_channels;
+    int32_t size = height / factor * (width / factor);
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &c->g->heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_IMAGE, 1, 0);
+    job.pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, height * width, 3);
+    if (job.eps.values != NULL) job.eps_value = sumi_plan_bound(&plan, "eps", SUMI_ELEMENT_FLOAT, channels, size);
+    sumi_value mode = sumi_plan_bound(&plan, "mode", SUMI_ELEMENT_FLOAT, channels, size),
+               sample = sumi_plan_bound(&plan, "sample", SUMI_ELEMENT_FLOAT, channels, size);
+    job.moments = network->family->write_encode(network, &plan, job.pixels, height, width, tile);
+    network->family->write_posterior(network, &plan, job.moments, SUMI_NO_VALUE, mode);
+    if (job.eps.values != NULL) network->family->write_posterior(network, &plan, job.moments, job.eps_value, sample);
+    if (job.moments.id != 0) plan.values[job.moments.id - 1].bound = true;
+    sumi_error error = {0};
+    plan_run run = {.c = c, .write = write_vae, .probe = probe_vae, .context = &job};
+    watcher* w = calloc(1, sizeof *w);
+    if (tile == 0) {
+        w->groups = groups_of(network);
+        watch_vae(c, w, "encoder");
+        job.w = w;
+    }
+    if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+    else if (run_plan(&run, &plan)) {
+        compare_watches(c, w);
+        array moments = read_planes(&run, job.moments, height / factor, width / factor), one = read_array(&run, mode), two = read_array(&run, sample);
+        compare(c, "moments", &moments);
+        compare(c, "latent_mode", &one);
+        if (job.eps.values != NULL) compare(c, "latent_sample", &two);
+        array_free(&moments);
+        array_free(&one);
+        array_free(&two);
+    }
+    sumi_plan_end(&plan);
+    free(w);
+    array_free(&job.image);
+    array_free(&job.eps);
+}
+
+static void run_vae(golden_case* c, bool decodes, bool encodes)
+{
+    sumi_network* network = case_network(c, c->json);
+    if (network == NULL) return;
+    if ((decodes && !network->info.has_vae_decoder) || (encodes && !network->info.has_vae_encoder)) {
+        case_fails(c, "the checkpoint has no such half of the VAE");
+        return;
+    }
+    int32_t tile = 0;
+    if (strcmp(c->kind, "vae_tiled") == 0) {
+        tile = (int32_t)json_number(c->json, "tile_latent_min_size", 0);
+        if (json_number(c->json, "tile_overlap_factor", 0.25) != 0.25 || tile < 1 || tile % 4 != 0
+            || json_number(c->json, "tile_sample_min_size", tile * network->info.vae_factor) != tile * network->info.vae_factor) {
+            case_fails(c, "this library's tiles overlap by a quarter and are multiples of 4 latents");
+            return;
+        }
+    }
+    if (decodes && sumi_tensor_find(&c->set, "input.latent") != NULL) run_decode(c, network, tile);
+    if (encodes && sumi_tensor_find(&c->set, "input.image") != NULL) run_encode(c, network, tile);
+}
+
+// ---- Pictures in ------------------------------------------------------------------------------------------------------------------------
+
+static uint8_t* to_bytes(const array* a)
+{
+    uint8_t* bytes = calloc((size_t)a->count + 1, 1);
+    for (int64_t i = 0; i < a->count; i++) bytes[i] = (uint8_t)a->values[i];
+    return bytes;
+}
+
+static array of_bytes(const uint8_t* bytes, int32_t rank, const int64_t* shape)
+{
+    array a = array_make(NULL, rank, shape);
+    for (int64_t i = 0; i < a.count; i++) a.values[i] = bytes[i];
+    return a;
+}
+
+// A picture tensor [h, w] or [h, w, c] as the library takes it; `bytes` is to be freed.
+static sumi_pixels pixels_of(const array* a, uint8_t** bytes)
+{
+    *bytes = to_bytes(a);
+    int32_t channels = a->rank == 3 ? (int32_t)a->shape[2] : 1;
+    return (sumi_pixels){
+        .data = *bytes, .width = (int32_t)a->shape[1], .height = (int32_t)a->shape[0], .row_bytes = (int32_t)a->shape[1] * channels, .channel_count = channels};
+}
+
+static void run_preprocess(golden_case* c)
+{
+    sumi_network* network = case_network(c, c->json);
+    array image = input(c, "image"), mask = input(c, "mask");
+    if (network != NULL && image.values != NULL) {
+        int32_t multiple = network->info.size_multiple, factor = network->info.vae_factor;
+        int32_t width = (int32_t)json_number(c->json, "width", (double)(image.shape[1] / multiple * multiple)),
+                height = (int32_t)json_number(c->json, "height", (double)(image.shape[0] / multiple * multiple));
+        uint8_t *bytes = NULL, *rgb = calloc((size_t)width * (size_t)height * 3 + 1, 1), *made = calloc((size_t)width * (size_t)height + 1, 1);
+        float* small = calloc((size_t)(width / factor) * (size_t)(height / factor) + 1, sizeof *small);
+        sumi_error error = {0};
+        sumi_pixels pixels = pixels_of(&image, &bytes);
+        if (sumi_pixels_to_rgb(&c->g->heap, &pixels, width, height, rgb, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+        array got = of_bytes(rgb, 3, (const int64_t[]){height, width, 3});
+        compare(c, "image_u8", &got);
+        array_free(&got);
+        free(bytes);
+        if (mask.values != NULL) {
+            pixels = pixels_of(&mask, &bytes);
+            if (sumi_pixels_to_mask(&c->g->heap, &pixels, width, height, made, small, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+            got = of_bytes(made, 2, (const int64_t[]){height, width});
+            compare(c, "mask", &got);
+            array_free(&got);
+            got = array_make(small, 2, (const int64_t[]){height / factor, width / factor});
+            compare(c, "mask_latent", &got);
+            array_free(&got);
+            free(bytes);
+        }
+        free(rgb);
+        free(made);
+        free(small);
+    }
+    array_free(&image);
+    array_free(&mask);
+}
+
+// ---- Whole pipelines --------------------------------------------------------------------------------------------------------------------
+
+typedef struct job {
+    sumi_network* network;
+    int32_t steps, evaluations;
+    float* sigmas; // from the first that is used
+    sumi_solver_row* rows;
+    float* times;
+    bool* guided;
+    token_list positive, negative;
+    array noise, eps, image, mask;
+    float* latent_mask;
+    array latents, previews, latent_previews, first_prediction, first_output, start, clean; // taken while it runs
+} job;
+
+static void write_pipeline(plan_run* run)
+{
+    job* j = run->context;
+    golden* g = run->c->g;
+    const sumi_pipeline* p = run->pipeline;
+    const sumi_runner_functions* f = g->runner->functions;
+    f->write(g->runner, run->plan, p->ids[0][0].value, (uint64_t)p->ids[0][0].row * 4, j->positive.ids, (uint64_t)j->positive.count * 4);
+    if (p->ids[1][0].value.id != 0)
+        f->write(g->runner, run->plan, p->ids[1][0].value, (uint64_t)p->ids[1][0].row * 4, j->negative.ids, (uint64_t)j->negative.count * 4);
+    write_floats(run, p->times, 0, j->times, j->evaluations);
+    write_floats(run, p->solver, 0, (const float*)(const void*)j->rows, j->evaluations * 12);
+    write_floats(run, p->noise.id != 0 ? p->noise : p->x, 0, j->noise.values, j->noise.count);
+    if (p->eps.id != 0) write_floats(run, p->eps, 0, j->eps.values, j->eps.count);
+    if (p->mask.id != 0) write_floats(run, p->mask, 0, j->latent_mask, sumi_plan_info(run->plan, p->mask)->cols);
+    if (p->pixels.id != 0) {
+        uint8_t* bytes = to_bytes(&j->image);
+        f->write(g->runner, run->plan, p->pixels, 0, bytes, (uint64_t)j->image.count);
+        free(bytes);
+    }
+}
+
+// Appends a value's content to a growing [n, ...] array.
+static void append(array* list, const array* one, const int64_t* shape, int32_t rank)
+{
+    list->values = realloc(list->values, (size_t)(list->count + one->count + 1) * sizeof *list->values);
+    memcpy(list->values + list->count, one->values, (size_t)one->count * sizeof *one->values);
+    list->count += one->count;
+    list->rank = rank + 1;
+    list->shape[0]++;
+    for (int32_t i = 0; i < rank; i++) list->shape[i + 1] = shape[i];
+}
+
+static void negate(array* a)
+{
+    for (int64_t i = 0; i < a->count; i++) a->values[i] = -a->values[i];
+}
+
+// The preview of latents as they are.
+static array preview_of(const job* j, const array* latents, int64_t pixels)
+{
+    const sumi_preview_factors* factors = j->network->info.preview;
+    array rgb = array_make(NULL, 2, (const int64_t[]){3, pixels});
+    for (int64_t p = 0; p < pixels; p++)
+        for (int k = 0; k < 3; k++) {
+            double sum = factors->bias[k];
+            for (int32_t ch = 0; ch < factors->channel_count; ch++) sum += (double)factors->factors[ch][k] * latents->values[ch * pixels + p];
+            rgb.values[k * pixels + p] = (float)sum;
+        }
+    return rgb;
+}
+
+static void probe_pipeline(plan_run* run, const sumi_op* op, int32_t counter, bool before)
+{
+    job* j = run->context;
+    const sumi_pipeline* p = run->pipeline;
+    int64_t height = p->latent_height, width = p->latent_width, channels = j->network->info.latent_channels;
+    if (before) return;
+    if (op->kind == SUMI_OP_ADD_NOISE) {
+        j->start = read_array(run, op->out);
+        j->clean = read_array(run, p->clean);
+    }
+    if (op->kind == SUMI_OP_UNPATCHIFY && counter == 0) {
+        j->first_output = read_array(run, op->out);
+        negate(&j->first_output);
+        j->first_output.count = channels * height * width; // the positive prompt's
+    }
+    if ((op->kind == SUMI_OP_GUIDE || (op->kind == SUMI_OP_UNPATCHIFY && !j->guided[0])) && counter == 0) {
+        array_free(&j->first_prediction);
+        j->first_prediction = read_array(run, op->out);
+        negate(&j->first_prediction);
+    }
+    if (op->kind == SUMI_OP_PREVIEW) {
+        array rgb = read_array(run, op->out);
+        append(&j->previews, &rgb, (const int64_t[]){3, height, width}, 3);
+        array_free(&rgb);
+    }
+    bool ends_step = op->kind == SUMI_OP_SOLVE && (counter + 1 == j->evaluations || j->rows[counter + 1].step != j->rows[counter].step);
+    if (ends_step) {
+        array x = read_array(run, op->out);
+        append(&j->latents, &x, (const int64_t[]){channels, height, width}, 3);
+        if (j->network->info.preview != NULL) {
+            array rgb = preview_of(j, &x, height * width);
+            append(&j->latent_previews, &rgb, (const int64_t[]){3, height, width}, 3);
+            array_free(&rgb);
+        }
+        array_free(&x);
+    }
+}
+
+static sumi_solver solver_of(golden_case* c)
+{
+    const char* name = json_text(c->json, "solver");
+    if (name == NULL || strcmp(name, "euler") == 0) return SUMI_SOLVER_EULER;
+    if (strcmp(name, "heun") == 0) return SUMI_SOLVER_HEUN;
+    if (strcmp(name, "midpoint") == 0) return SUMI_SOLVER_MIDPOINT;
+    if (strcmp(name, "dpmpp_2m") == 0) return SUMI_SOLVER_DPMPP_2M;
+    case_fails(c, "the solver %s is not known to this program", name);
+    return SUMI_SOLVER_EULER;
+}
+
+// Sigmas, times, solver rows and guidance of the case.
+static void make_schedule(golden_case* c, job* j)
+{
+    const node* given = json_get(c->json, "sigmas");
+    double shift = json_number(c->json, "shift", j->network->info.shift), truncation = json_number(c->json, "cfg_truncation", 1.0),
+           scale = json_number(c->json, "guidance", 0.0);
+    int32_t steps = (int32_t)json_number(c->json, "steps", 1);
+    if (given != NULL && given->type == NODE_LIST && given->count > 1) steps = given->count - 1;
+    if (steps < 1 || steps > 1000) steps = 1;
+    float* all = calloc((size_t)steps + 1, sizeof *all);
+    sumi_schedule_shifted((float)shift, steps, all);
+    int32_t at = 0;
+    for (const node* n = given != NULL && given->type == NODE_LIST ? given->first : NULL; n != NULL && at <= steps; n = n->next) all[at++] = (float)n->number;
+    int32_t first = j->image.values != NULL ? sumi_schedule_first_index(steps, (float)json_number(c->json, "strength", 1.0)) : 0;
+    if (first >= steps) first = steps - 1;
+    j->steps = steps - first;
+    j->sigmas = calloc((size_t)j->steps + 1, sizeof *j->sigmas);
+    memcpy(j->sigmas, all + first, ((size_t)j->steps + 1) * sizeof *all);
+    free(all);
+    sumi_solver solver = solver_of(c);
+    j->evaluations = sumi_solver_evaluations(solver, j->sigmas, j->steps);
+    j->rows = calloc((size_t)j->evaluations + 1, sizeof *j->rows);
+    j->times = calloc((size_t)j->evaluations + 1, sizeof *j->times);
+    j->guided = calloc((size_t)j->evaluations + 1, sizeof *j->guided);
+    sumi_solver_rows(solver, j->sigmas, j->steps, j->rows);
+    for (int32_t e = 0; e < j->evaluations; e++) {
+        j->times[e] = sumi_network_time(j->network, j->rows[e].sigma);
+        j->guided[e] = scale > 0 && !(truncation <= 1.0 && j->times[e] > (float)truncation);
+        j->rows[e].guidance = j->guided[e] ? (float)scale : 0.0f;
+    }
+}
+
+static void compare_features(golden_case* c, const job* j)
+{
+    if (has_expected(c, "cap_feats")) {
+        array features = encode(c, j->network, j->positive.ids, j->positive.count, NULL);
+        compare(c, "cap_feats", &features);
+        array_free(&features);
+    }
+    if (has_expected(c, "neg_feats")) {
+        array features = encode(c, j->network, j->negative.ids, j->negative.count, NULL);
+        compare(c, "neg_feats", &features);
+        array_free(&features);
+    }
+}
+
+static void compare_pipeline(golden_case* c, job* j, plan_run* run)
+{
+    const sumi_pipeline* p = run->pipeline;
+    int64_t height = (int64_t)json_number(c->json, "height", 0), width = (int64_t)json_number(c->json, "width", 0);
+    compare(c, "clean", &j->clean);
+    compare(c, "start", &j->start);
+    compare(c, "model_out_first", &j->first_output);
+    compare(c, "prediction_first", &j->first_prediction);
+    compare(c, "latents", &j->latents);
+    compare(c, "preview_rgb", &j->previews);
+    compare(c, "preview_rgb_of_latents", &j->latent_previews);
+    if (j->latent_mask != NULL) {
+        array mask = array_make(j->latent_mask, 2, (const int64_t[]){p->latent_height, p->latent_width});
+        compare(c, "mask", &mask);
+        array_free(&mask);
+    }
+    if (j->previews.values != NULL) { // [step, 3, h, w] -> 8 bit [step, h, w, 3]
+        int64_t pixels = j->previews.shape[2] * j->previews.shape[3];
+        array bytes = array_make(NULL, 4, (const int64_t[]){j->previews.shape[0], j->previews.shape[2], j->previews.shape[3], 3});
+        for (int64_t s = 0; s < bytes.shape[0]; s++)
+            for (int64_t i = 0; i < pixels; i++)
+                for (int64_t k = 0; k < 3; k++) bytes.values[(s * pixels + i) * 3 + k] = sumi_pixel_from_unit(j->previews.values[(s * 3 + k) * pixels + i]);
+        compare(c, "preview_u8", &bytes);
+        array_free(&bytes);
+    }
+    if (has_expected(c, "branches")) {
+        array branches = array_make(NULL, 1, (const int64_t[]){j->evaluations});
+        for (int32_t e = 0; e < j->evaluations; e++) branches.values[e] = j->guided[e] ? 2 : 1;
+        compare(c, "branches", &branches);
+        array_free(&branches);
+    }
+    array image = read_planes(run, p->picture, height, width), bytes = read_array(run, p->bytes), bad = read_array(run, p->not_finite);
+    int32_t count;
+    memcpy(&count, bad.values, sizeof count);
+    if (count != 0) case_fails(c, "%d values of the picture are not finite", (int)count);
+    compare(c, "image", &image);
+    compare(c, "image_u8", &bytes);
+    array_free(&image);
+    array_free(&bytes);
+    array_free(&bad);
+}
+
+static void free_job(job* j)
+{
+    array* arrays[] = {&j->noise,        &j->eps,   &j->image, &j->mask, &j->latents, &j->previews, &j->latent_previews, &j->first_prediction,
+                       &j->first_output, &j->start, &j->clean};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) array_free(arrays[i]);
+    free(j->sigmas);
+    free(j->rows);
+    free(j->times);
+    free(j->guided);
+    free(j->latent_mask);
+}
+
+static bool make_mask(golden_case* c, job* j, int32_t width, int32_t height)
+{
+    if (j->mask.values == NULL) return true;
+    int32_t factor = j->network->info.vae_factor;
+    uint8_t *bytes, *full = calloc((size_t)width * (size_t)height + 1, 1);
+    j->latent_mask = calloc((size_t)(width / factor) * (size_t)(height / factor) + 1, sizeof *j->latent_mask);
+    sumi_error error = {0};
+    sumi_pixels pixels = pixels_of(&j->mask, &bytes);
+    if (sumi_pixels_to_mask(&c->g->heap, &pixels, width, height, full, j->latent_mask, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+    free(bytes);
+    free(full);
+    return error.result == SUMI_OK;
+}
+
+static void run_pipeline(golden_case* c)
+{
+    sumi_network* network = case_network(c, c->json);
+    if (network == NULL) return;
+    job j = {.network = network, .noise = input(c, "noise"), .eps = input(c, "eps"), .image = input(c, "image"), .mask = input(c, "mask_image")};
+    int32_t width = (int32_t)json_number(c->json, "width", 0), height = (int32_t)json_number(c->json, "height", 0);
+    const node *prompt = json_get(c->json, "prompt"), *negative = json_get(c->json, "negative_prompt");
+    bool good = j.noise.values != NULL && prompt != NULL && prompt->type == NODE_TEXT && tokenise(c, network, prompt->text, prompt->text_bytes, &j.positive);
+    bool has_text = negative != NULL && negative->type == NODE_TEXT;
+    good = good && tokenise(c, network, has_text ? negative->text : "", has_text ? negative->text_bytes : 0, &j.negative) && make_mask(c, &j, width, height);
+    if (!good) {
+        case_fails(c, "the case lacks noise or a prompt");
+        free_job(&j);
+        return;
+    }
+    make_schedule(c, &j);
+    bool guides = false;
+    for (int32_t e = 0; e < j.evaluations; e++) guides = guides || j.guided[e];
+    sumi_pipeline_prompt prompts[2] = {{.token_count = {j.positive.count}}, {.token_count = {j.negative.count}}};
+    sumi_pipeline_item item = {0, guides ? 1 : -1};
+    sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
+                                     .prompts = prompts,
+                                     .prompt_count = guides ? 2 : 1,
+                                     .items = &item,
+                                     .item_count = 1,
+                                     .width = width,
+                                     .height = height,
+                                     .evaluation_count = j.evaluations,
+                                     .guided = j.guided,
+                                     .norm_limit = (float)json_number(c->json, "cfg_normalization", 0.0),
+                                     .starts_from_image = j.image.values != NULL,
+                                     .samples_posterior = j.eps.values != NULL,
+                                     .inpaints = j.mask.values != NULL,
+                                     .previews = network->info.preview != NULL};
+    sumi_pipeline_needs(j.rows, j.evaluations, &request.has_base, &request.has_history);
+    sumi_plan plan;
+    sumi_pipeline pipeline;
+    sumi_error error = {0};
+    sumi_plan_begin(&plan, &c->g->heap, 4);
+    plan_run run = {.c = c, .pipeline = &pipeline, .write = write_pipeline, .probe = probe_pipeline, .context = &j};
+    if (sumi_pipeline_write(network, &request, &plan, &pipeline, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+    else if (run_plan(&run, &plan)) compare_pipeline(c, &j, &run);
+    sumi_plan_end(&plan);
+    compare_features(c, &j);
+    free_job(&j);
+}
+
+// ---- Dispatch ---------------------------------------------------------------------------------------------------------------------------
+
+bool run_z_image_case(golden_case* c)
+{
+    const char* kind = c->kind;
+    if (strcmp(kind, "tokenize") == 0) run_tokenize(c);
+    else if (strcmp(kind, "text") == 0) run_text(c);
+    else if (strcmp(kind, "encoder") == 0) run_encoder(c);
+    else if (strcmp(kind, "schedule") == 0) run_schedule(c);
+    else if (strcmp(kind, "dit") == 0) run_dit(c);
+    else if (strcmp(kind, "adapter") == 0) run_adapter(c);
+    else if (strcmp(kind, "vae_decode") == 0) run_vae(c, true, false);
+    else if (strcmp(kind, "vae_encode") == 0) run_vae(c, false, true);
+    else if (strcmp(kind, "vae_tiled") == 0) run_vae(c, true, true);
+    else if (strcmp(kind, "preprocess") == 0) run_preprocess(c);
+    else if (strcmp(kind, "pipeline") == 0) run_pipeline(c);
+    else return false;
+    return true;
+}
