@@ -14,7 +14,7 @@ static golden_case plain_case(golden* g) { return (golden_case){.g = g, .kind = 
 static node* manifest_of(golden_case* c, const char* folder, const char* name)
 {
     char path[2400], message[SUMI_ERROR_TEXT_BYTES];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    sumi_path_join(path, sizeof path, folder, name);
     node* tree = json_read(path, message, sizeof message);
     if (tree == NULL) {
         case_fails(c, "%s", message);
@@ -27,7 +27,7 @@ static bool open_set(golden_case* c, sumi_tensor_set* set, const char* folder, c
 {
     char path[2400];
     sumi_error error = {0};
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    sumi_path_join(path, sizeof path, folder, name);
     sumi_tensor_set_init(set, &c->g->heap, NULL);
     if (sumi_tensor_set_open(set, path, &error) == SUMI_OK) return true;
     case_fails(c, "%s", error.text);
@@ -133,7 +133,7 @@ static bool open_file(golden_case* c, sumi_file* file, const char* folder, const
 {
     char path[2400];
     sumi_error error = {0};
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    sumi_path_join(path, sizeof path, folder, name);
     return sumi_file_exists(NULL, path) && sumi_file_open(file, &c->g->heap, NULL, path, &error) == SUMI_OK;
 }
 
@@ -182,7 +182,7 @@ static void run_tokenizers(golden_case* c, const char* folder)
     lines invalid = read_lines(c, path);
     DIR* dir = opendir(folder);
     for (struct dirent* entry = dir != NULL ? readdir(dir) : NULL; entry != NULL; entry = readdir(dir)) {
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        sumi_path_join(path, sizeof path, folder, entry->d_name);
         if (entry->d_name[0] != '.' && sumi_path_is_folder(path)) run_tokenizer(c, path, entry->d_name, &invalid);
     }
     if (dir != NULL) closedir(dir);
