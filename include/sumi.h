@@ -327,8 +327,8 @@ SUMI_API sumi_model_desc sumi_model_defaults(void);
 SUMI_API sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job);
 SUMI_API sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out_model);
 SUMI_API sumi_model_info sumi_model_get_info(const sumi_model* model); // accepts NULL: all zero, empty texts
-// Cancels the jobs that use the model, waits for the running slice, closes the files. Accepts NULL. Prompts and adapters made with it stay valid for
-// another model of the same checkpoint.
+// Cancels the jobs that use the model, waits for the running slice, closes the files. Accepts NULL. Prompts made with it stay valid for other models of the
+// same family and width; adapters read for it can only be released.
 SUMI_API void sumi_model_close(sumi_model* model);
 
 // ---- Pictures that come in -----------------------------------------------------------------------------------------------------------------
@@ -363,13 +363,13 @@ SUMI_API void sumi_prompt_release(sumi_prompt* prompt); // accepts NULL; jobs th
 
 // ---- LoRA --------------------------------------------------------------------------------------------------------------------------------
 // Adapters in PEFT, ComfyUI and kohya naming, alpha included (W' = W + scale * alpha / rank * up down). Every key must match a layer of the model, or SUMI_LORA_NO_MATCH.
-// They are applied per job, without touching or reloading the model; several add up.
+// They are applied per job, without touching or reloading the model; several add up. An adapter is used with the model it was read for.
 typedef struct sumi_lora_desc { sumi_model* model; const char* path; int32_t priority; uint32_t cookie; } sumi_lora_desc;
 SUMI_API sumi_lora_desc sumi_lora_defaults(sumi_model* model);
 SUMI_API sumi_result sumi_submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job* out_job);
 SUMI_API sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_lora);
 SUMI_API void sumi_lora_release(sumi_lora* lora); // accepts NULL; cancels jobs that use it, waits for the running slice
-typedef struct sumi_lora_use { const sumi_lora* lora; float scale; /* 1: as trained; may be negative */ } sumi_lora_use;
+typedef struct sumi_lora_use { const sumi_lora* lora; float scale; /* 1: as trained; may be negative; 0: as if it were not listed */ } sumi_lora_use;
 
 // ---- Images ------------------------------------------------------------------------------------------------------------------------------
 typedef enum sumi_preset {
@@ -440,7 +440,8 @@ typedef struct sumi_image_desc {
     int32_t reference_count;
     const sumi_lora_use* loras;
     int32_t lora_count;                 // 0..16
-    uint32_t deadline_ms;               // 0: none. Otherwise step_count is lowered, if needed, so that the job's work fits, by the speed measured so far
+    uint32_t deadline_ms;               // 0: none. Otherwise step_count is lowered, if needed, so that the job's work fits, by the speed measured so far; never
+                                        // below 4 (or what was asked, if that is less). Not together with sigmas
     int32_t preview_every;              // a preview after every n-th step; 0: none. Never changes the picture
     int32_t priority;                   // higher first
     const sumi_target* targets;         // one per item; NULL: memory of ours in RGBA8
@@ -455,7 +456,7 @@ typedef struct sumi_memory {
     uint64_t weights;   // bytes of weights in use
     uint64_t arena;     // intermediate values
     uint64_t staging;   // packing buffers (CPU), pinned memory (GPU)
-    uint64_t images;    // the products
+    uint64_t images;    // the products: pictures in their formats, latents and previews, kept until the fetch
     uint64_t host;      // the plan and its tables, at most
     bool tiles_vae;     // the memory budget makes the VAE run in tiles
 } sumi_memory;

@@ -1190,12 +1190,12 @@ static sumi_result add_slice(sumi_plan* plan, sumi_slice slice, sumi_error* erro
     return SUMI_OK;
 }
 
-static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const sumi_rates* rates, float bound, sumi_error* error)
+static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const sumi_rates* rates, const float* op_ratio, float bound, sumi_error* error)
 {
     sumi_slice open = {section->op_begin, section->op_begin, 0, 0, 0.0f}; // whole ops gathered so far
     for (int32_t i = section->op_begin; i < section->op_end; i++) {
         const sumi_op* op = &plan->ops[i];
-        float time = sumi_plan_predict_us(plan, op, rates);
+        float time = sumi_plan_predict_us(plan, op, rates) * (op_ratio != NULL ? op_ratio[op->kind] : 1.0f);
         bool alone = bound <= 0.0f || time > bound;
         if (open.op_end > open.op_begin && (alone || open.predicted_us + time > bound)) {
             SUMI_TRY(add_slice(plan, open, error));
@@ -1223,14 +1223,19 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
     return SUMI_OK;
 }
 
-sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t max_us, sumi_error* error)
+sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us, sumi_error* error)
 {
     plan->slice_count = 0;
     for (size_t s = 0; s < plan->section_count; s++) {
         sumi_section* section = &plan->sections[s];
         section->slice_begin = (int32_t)plan->slice_count;
-        SUMI_TRY(slice_section(plan, section, rates, (float)max_us, error));
+        SUMI_TRY(slice_section(plan, section, rates, op_ratio, (float)max_us, error));
         section->slice_end = (int32_t)plan->slice_count;
     }
     return SUMI_OK;
+}
+
+sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t max_us, sumi_error* error)
+{
+    return sumi_plan_slice_measured(plan, rates, NULL, max_us, error);
 }

@@ -51,6 +51,7 @@ typedef struct sumi_op {
     int32_t section;
     // What one "row" of the work is, and so what parts cut: part p covers rows [p * part_rows, min(rows, (p + 1) * part_rows)).
     //   most kinds                 rows of the output
+    //   LINEAR                     rows of the output; a backend may cut the same number of parts another way (the processor takes shares of columns x rows)
     //   ATTENTION                  rows = part_count, see its struct            GROUP_SUMS      rows of x; part = block
     //   PATCHIFY, UNPATCHIFY       sequences                                    GUIDE, PREVIEW, POSTERIOR   items (POSTERIOR: 1)
     //   SOLVE, ADD_NOISE           channel planes [items * channels]            CONV, LATENT_IN, PIXELS_IN, PIXELS_OUT, TILE_PLACE   output (tile) pixels
@@ -142,6 +143,8 @@ void sumi_plan_end(sumi_plan* plan);                     // frees; accepts a zer
 sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error);
 // Cuts all sections into slices predicted to take at most max_us each (0: one slice per op, ops whole). Ops are split by parts where needed.
 sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t max_us, sumi_error* error);
+// The same with what was learnt since: op_ratio[kind] is how much longer than the rates say ops of a kind take here.
+sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us, sumi_error* error);
 float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_rates* rates);
 
 void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, int32_t first_counter); // ops written from here on belong to it
