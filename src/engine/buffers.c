@@ -1,0 +1,63 @@
+#include "engine/buffers.h"
+#include <string.h>
+
+sumi_result sumi_block_reserve(sumi_heap* heap, sumi_block* block, uint64_t bytes, const char* what, sumi_error* error)
+{
+    if (bytes <= block->bytes) return SUMI_OK;
+    sumi_block_free(heap, block); // first, so that the peak is not both
+    if (bytes < SIZE_MAX / 2) block->data = sumi_alloc(heap, (size_t)bytes);
+    if (block->data == NULL) return sumi_out_of_memory(error, (size_t)bytes, what);
+    block->bytes = (size_t)bytes;
+    return SUMI_OK;
+}
+
+void sumi_block_free(sumi_heap* heap, sumi_block* block)
+{
+    sumi_free(heap, block->data);
+    *block = (sumi_block){0};
+}
+
+void* sumi_pack(sumi_packer* packer, const void* data, uint64_t bytes)
+{
+    void* to = packer->base != NULL ? packer->base + packer->used : NULL;
+    packer->used += (bytes + SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
+    if (to != NULL && data != NULL && bytes > 0) memcpy(to, data, (size_t)bytes);
+    return to;
+}
+
+static void* allocate_temporary(size_t bytes, size_t alignment, void* user_data)
+{
+    sumi_temporary* temporary = user_data;
+    (void)alignment; // blocks and sizes are multiples of SUMI_ALIGNMENT already
+    temporary->wanted += bytes;
+    if (temporary->block->bytes - temporary->used >= bytes) {
+        void* memory = (unsigned char*)temporary->block->data + temporary->used;
+        temporary->used += bytes;
+        return memory;
+    }
+    return sumi_alloc(temporary->parent, bytes);
+}
+
+static void release_temporary(void* memory, size_t bytes, void* user_data)
+{
+    sumi_temporary* temporary = user_data;
+    (void)bytes;
+    uintptr_t at = (uintptr_t)memory, begin = (uintptr_t)temporary->block->data;
+    bool is_ours = temporary->block->data != NULL && at >= begin && at < begin + temporary->block->bytes;
+    if (!is_ours) sumi_free(temporary->parent, memory); // what lies in the block is given back all at once
+}
+
+void sumi_temporary_begin(sumi_temporary* temporary, sumi_heap* parent, sumi_block* block)
+{
+    sumi_allocator allocator = {allocate_temporary, release_temporary, temporary};
+    sumi_heap_init(&temporary->heap, &allocator);
+    temporary->parent = parent;
+    temporary->block = block;
+    temporary->used = temporary->wanted = 0;
+}
+
+void sumi_temporary_end(sumi_temporary* temporary)
+{
+    sumi_error unused = {SUMI_OK, {0}};
+    (void)sumi_block_reserve(temporary->parent, temporary->block, temporary->wanted, "pictures on their way in", &unused);
+}

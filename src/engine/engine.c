@@ -1,0 +1,231 @@
+// Creating and destroying an engine, its log, its memory.
+#include "engine/engine.h"
+#include "cpu/cpu.h"
+#include <string.h>
+
+// ---- Log --------------------------------------------------------------------------------------------------------------------------------
+
+void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result result, const char* text)
+{
+    const sumi_log* log = &engine->desc.log;
+    if (log->write != NULL) log->write(level, result, text, log->user_data);
+}
+
+sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error)
+{
+    sumi_log_write(engine, SUMI_LOG_ERROR, error->result, error->text[0] != '\0' ? error->text : sumi_result_text(error->result));
+    return error->result;
+}
+
+sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type, const char* function, sumi_error* error)
+{
+    if (cookie == right) return SUMI_OK;
+    return sumi_fail(error, SUMI_DESC_NOT_INITIALIZED, "this %s was not made by %s(): begin with what that returns and change members", type, function);
+}
+
+// ---- Create -----------------------------------------------------------------------------------------------------------------------------
+
+static sumi_result check_services(const sumi_engine_desc* desc, sumi_error* error)
+{
+    SUMI_REFUSE((desc->allocator.allocate == NULL) != (desc->allocator.release == NULL), SUMI_INVALID_ARGUMENT,
+                "allocator: give both allocate and release, or neither for the C library's");
+    SUMI_REFUSE(desc->device_allocator.allocate != NULL || desc->device_allocator.release != NULL, SUMI_NOT_SUPPORTED,
+                "device_allocator: the CPU backend has no device memory; leave it zero");
+    const sumi_files* files = &desc->files;
+    bool has_files = files->open != NULL || files->read != NULL || files->map != NULL || files->close != NULL;
+    SUMI_REFUSE(has_files && (files->open == NULL || files->read == NULL || files->close == NULL), SUMI_INVALID_ARGUMENT,
+                "files: give open, read and close (map may be NULL), or none of them for memory-mapped files");
+    const sumi_tasks* tasks = &desc->tasks;
+    SUMI_REFUSE((tasks->begin == NULL) != (tasks->finish == NULL), SUMI_INVALID_ARGUMENT, "tasks: give both begin and finish, or neither");
+    SUMI_REFUSE(tasks->begin != NULL && (tasks->worker_count < 1 || tasks->worker_count > 1024), SUMI_INVALID_ARGUMENT,
+                "tasks.worker_count is %d: give 1 to 1024", (int)tasks->worker_count);
+    SUMI_REFUSE(tasks->begin == NULL && tasks->worker_count != 0, SUMI_INVALID_ARGUMENT, "tasks.worker_count is %d, but tasks.begin is NULL",
+                (int)tasks->worker_count);
+    return SUMI_OK;
+}
+
+static sumi_result check_desc(const sumi_engine_desc* desc, sumi_error* error)
+{
+    SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_ENGINE, "sumi_engine_desc", "sumi_engine_defaults", error));
+    int backend = (int)desc->backend, pump = (int)desc->pump;
+    SUMI_REFUSE(backend < 0 || backend > SUMI_BACKEND_CUDA, SUMI_INVALID_ARGUMENT, "backend is %d: no such backend", backend);
+    SUMI_REFUSE(backend == SUMI_BACKEND_CUDA, SUMI_NOT_SUPPORTED, "backend: this version has no CUDA backend; use SUMI_BACKEND_AUTO or SUMI_BACKEND_CPU");
+    SUMI_REFUSE(desc->cuda.ordinal != -1, SUMI_NOT_SUPPORTED, "cuda.ordinal is %d: the CPU backend has no devices to choose from; leave -1",
+                (int)desc->cuda.ordinal);
+    SUMI_REFUSE(desc->cuda.uuid != NULL, SUMI_NOT_SUPPORTED, "cuda.uuid: the CPU backend has no devices to choose from; leave NULL");
+    SUMI_REFUSE(desc->cuda.luid != NULL, SUMI_NOT_SUPPORTED, "cuda.luid: the CPU backend has no devices to choose from; leave NULL");
+    SUMI_REFUSE(desc->cuda.context != NULL, SUMI_NOT_SUPPORTED, "cuda.context: the CPU backend takes no context; leave NULL");
+    SUMI_REFUSE(desc->cuda.stream != NULL, SUMI_NOT_SUPPORTED, "cuda.stream: the CPU backend takes no stream; leave NULL");
+    SUMI_TRY(check_services(desc, error));
+    SUMI_REFUSE(pump < 0 || pump > SUMI_PUMP_THREAD, SUMI_INVALID_ARGUMENT, "pump is %d: no such mode", pump);
+    SUMI_REFUSE(desc->job_capacity < 1 || desc->job_capacity > SUMI_MAX_JOBS, SUMI_INVALID_ARGUMENT, "job_capacity is %d: give 1 to %d",
+                (int)desc->job_capacity, SUMI_MAX_JOBS);
+    SUMI_REFUSE(desc->cpu_thread_count < 0 || desc->cpu_thread_count > 256, SUMI_INVALID_ARGUMENT, "cpu_thread_count is %d: give 1 to 256, or 0 for every core",
+                (int)desc->cpu_thread_count);
+    return SUMI_OK;
+}
+
+static sumi_result create_parts(sumi_engine* engine, sumi_error* error)
+{
+    sumi_heap* heap = &engine->heap;
+    if (!sumi_mutex_init(&engine->table)) return sumi_fail(error, SUMI_INTERNAL, "the system has no more locks");
+    if (!sumi_condition_init(&engine->changed)) {
+        sumi_mutex_destroy(&engine->table);
+        return sumi_fail(error, SUMI_INTERNAL, "the system has no more conditions");
+    }
+    engine->has_locks = true;
+    size_t capacity = (size_t)engine->desc.job_capacity;
+    engine->slots = sumi_alloc_zero(heap, capacity * sizeof *engine->slots);
+    if (engine->slots == NULL) return sumi_out_of_memory(error, capacity * sizeof *engine->slots, "job slots");
+    engine->slot_count = (int32_t)capacity;
+    engine->free_slots = sumi_alloc_array(heap, capacity, sizeof *engine->free_slots);
+    if (engine->free_slots == NULL) return sumi_out_of_memory(error, capacity * sizeof *engine->free_slots, "the list of free job slots");
+    for (int32_t i = engine->slot_count; i-- > 0;) engine->free_slots[engine->free_count++] = i;
+
+    static const double first_guess_us[SUMI_CHORE_COUNT] = {[SUMI_CHORE_LOAD] = 1500, [SUMI_CHORE_TEXT] = 300,   [SUMI_CHORE_PLAN] = 2000,
+                                                            [SUMI_CHORE_INPUT] = 300, [SUMI_CHORE_NOISE] = 1000, [SUMI_CHORE_OUTPUT] = 500};
+    memcpy(engine->chore_us, first_guess_us, sizeof first_guess_us);
+    SUMI_TRY(sumi_workers_create(heap, &engine->desc.tasks, engine->desc.cpu_thread_count, error, &engine->workers));
+    SUMI_TRY(sumi_cpu_create(heap, engine->workers, SUMI_CPU_AUTO, error, &engine->runner));
+    if (engine->desc.pump == SUMI_PUMP_THREAD && !sumi_pump_start_thread(engine)) {
+        return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "the system has no thread for SUMI_PUMP_THREAD");
+    }
+    return SUMI_OK;
+}
+
+sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_engine)
+{
+    if (out_engine != NULL) *out_engine = NULL;
+    if (desc == NULL || out_engine == NULL) return SUMI_INVALID_ARGUMENT;
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_engine* engine = NULL;
+    if (check_desc(desc, &error) == SUMI_OK) {
+        sumi_heap first; // the engine holds the heap that it lies in itself
+        sumi_heap_init(&first, &desc->allocator);
+        engine = sumi_alloc_zero(&first, sizeof *engine);
+        if (engine == NULL) {
+            (void)sumi_out_of_memory(&error, sizeof *engine, "the engine");
+        } else {
+            sumi_heap_init(&engine->heap, &desc->allocator);
+            atomic_store(&engine->heap.held, atomic_load(&first.held));
+            atomic_store(&engine->heap.peak, atomic_load(&first.peak));
+            atomic_store(&engine->heap.count, atomic_load(&first.count));
+            engine->desc = *desc;
+            engine->memory_budget_bytes = desc->memory_budget_bytes;
+            if (create_parts(engine, &error) != SUMI_OK) {
+                sumi_engine_destroy(engine);
+                engine = NULL;
+            }
+        }
+    }
+    if (engine == NULL) {
+        bool may_log = error.result != SUMI_DESC_NOT_INITIALIZED && desc->log.write != NULL; // such a desc's pointers may be anything
+        if (may_log) desc->log.write(SUMI_LOG_ERROR, error.result, error.text, desc->log.user_data);
+        return error.result;
+    }
+    *out_engine = engine;
+    return SUMI_OK;
+}
+
+void sumi_engine_destroy(sumi_engine* engine)
+{
+    if (engine == NULL) return;
+    sumi_pump_stop_thread(engine);
+    sumi_heap* heap = &engine->heap;
+    if (engine->has_locks) {
+        sumi_work_lock(engine);
+        sumi_jobs_cancel(engine, NULL, NULL);
+        for (int32_t i = 0; i < engine->slot_count; i++) {
+            sumi_slot* slot = &engine->slots[i];
+            if (slot->id != 0) sumi_job_free(engine, slot);
+            sumi_slot_close(engine, slot);
+        }
+        sumi_plan_cache_drop(engine, NULL, NULL);
+        while (engine->loras != NULL) sumi_lora_free(engine->loras);
+        while (engine->prompts != NULL) sumi_prompt_free(engine->prompts);
+        while (engine->models != NULL) sumi_model_free(engine->models);
+        sumi_pictures_close(engine);
+        sumi_work_unlock(engine);
+    }
+    sumi_workspace_close(heap, &engine->workspace);
+    sumi_block_free(heap, &engine->cache.key);
+    if (engine->runner != NULL) engine->runner->functions->destroy(engine->runner);
+    sumi_workers_destroy(engine->workers);
+    sumi_free(heap, engine->free_slots);
+    sumi_free(heap, engine->slots);
+    if (engine->has_locks) {
+        sumi_condition_destroy(&engine->changed);
+        sumi_mutex_destroy(&engine->table);
+    }
+    sumi_heap last; // outlives the block that the engine's heap is in
+    sumi_heap_init(&last, &engine->desc.allocator);
+    sumi_free(&last, engine);
+}
+
+// ---- Memory -----------------------------------------------------------------------------------------------------------------------------
+
+static void release_runner(sumi_engine* engine)
+{
+    engine->runner->functions->release(engine->runner);
+    atomic_store(&engine->arena_bytes, 0);
+    atomic_store(&engine->scratch_bytes, 0);
+}
+
+sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entry, sumi_error* error)
+{
+    const uint64_t held_arena = atomic_load(&engine->arena_bytes), held_scratch = atomic_load(&engine->scratch_bytes);
+    uint64_t arena = entry->plan.arena_bytes > held_arena ? entry->plan.arena_bytes : held_arena;
+    uint64_t scratch = entry->scratch_bytes > held_scratch ? entry->scratch_bytes : held_scratch;
+    bool grows = arena > held_arena || scratch > held_scratch;
+    // Under a budget the old blocks go first: both at once, or one job's arena with another's scratch, may be more than it allows.
+    if (grows && engine->memory_budget_bytes != 0) {
+        release_runner(engine);
+        arena = entry->plan.arena_bytes;
+        scratch = entry->scratch_bytes;
+    }
+    sumi_result result = engine->runner->functions->reserve(engine->runner, &entry->plan, error);
+    if (result != SUMI_OK) {
+        release_runner(engine); // half of it may be new
+        return result;
+    }
+    atomic_store(&engine->arena_bytes, arena);
+    atomic_store(&engine->scratch_bytes, scratch);
+    return SUMI_OK;
+}
+
+void sumi_engine_trim(sumi_engine* engine)
+{
+    if (engine->run.entry != NULL || engine->memory_budget_bytes == 0) return;
+    if (atomic_load(&engine->arena_bytes) + atomic_load(&engine->scratch_bytes) <= engine->memory_budget_bytes) return;
+    release_runner(engine);
+}
+
+sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    sumi_work_lock(engine);
+    engine->memory_budget_bytes = bytes;
+    sumi_engine_trim(engine); // a running job keeps its arena until it ends
+    sumi_work_unlock(engine);
+    return SUMI_OK;
+}
+
+sumi_engine_info sumi_engine_get_info(const sumi_engine* engine)
+{
+    sumi_engine_info info = {.backend = "", .device = ""};
+    if (engine == NULL) return info;
+    info.backend = engine->runner->functions->name(engine->runner);
+    info.device = engine->runner->functions->device(engine->runner);
+    info.held_bytes[SUMI_MEMORY_WEIGHTS] = atomic_load(&engine->weight_bytes);
+    info.held_bytes[SUMI_MEMORY_ARENA] = atomic_load(&engine->arena_bytes);
+    info.held_bytes[SUMI_MEMORY_IMAGE] = atomic_load(&engine->image_bytes);
+    info.held_bytes[SUMI_MEMORY_STAGING] = atomic_load(&engine->scratch_bytes);
+    info.host_bytes = atomic_load(&engine->heap.held);
+    info.host_peak_bytes = atomic_load(&engine->heap.peak);
+    info.allocation_count = atomic_load(&engine->heap.count);
+    sumi_engine* locked = (sumi_engine*)engine;
+    sumi_mutex_lock(&locked->table);
+    info.job_count = engine->slot_count - engine->free_count;
+    sumi_mutex_unlock(&locked->table);
+    return info;
+}

@@ -1,0 +1,105 @@
+// The engine from inside: who owns what, and which thread may touch it.
+//
+//   host's calls                     the pump (whoever holds the work)              other threads
+//   submit -> slot QUEUED  ------->  slot RUNNING, one slice at a time  ------->    poll, cancel, preview, info
+//   fetch, discard <---------------  slot DONE / FAILED / CANCELLED                 (read what the pump published)
+//
+// Two locks, both short in different ways:
+//   table   a mutex around slots' states, published statuses, lists and pool. Never held while anything is computed, allocated or logged.
+//   work    a flag under that mutex (pump.c): who has it may run slices, write plans, and touch runner, cache and workspace. Held for one slice by the pump, and by
+//           the calls that take something away from running jobs: close, release, destroy, the memory query.
+// Order: work before table. Nobody waits for the work while holding the table.
+//
+// Jobs run one after the other, so everything a job needs only while it runs exists once, here, and is reused by the next one.
+#ifndef SUMI_ENGINE_ENGINE_H
+#define SUMI_ENGINE_ENGINE_H
+#include "base/platform.h"
+#include "base/workers.h"
+#include "engine/job.h"
+#include "engine/objects.h"
+#include "engine/plan_cache.h"
+#include "engine/run.h"
+#include "plan/runner.h"
+
+// Pieces of work that are not slices of a plan. Their times are measured, so that they fit into a host's budget too.
+typedef enum sumi_chore { SUMI_CHORE_LOAD, SUMI_CHORE_TEXT, SUMI_CHORE_PLAN, SUMI_CHORE_INPUT, SUMI_CHORE_NOISE, SUMI_CHORE_OUTPUT, SUMI_CHORE_COUNT } sumi_chore;
+
+// Tables of the job that runs, and of the memory query.
+typedef struct sumi_workspace {
+    sumi_block ids;       // token ids
+    sumi_block tables;    // sigmas, solver rows, times, lists of the request
+    sumi_block values;    // one item's noise, a picture on its way in
+    sumi_block between, picture; // of a resize
+    sumi_block temporary; // what functions of other rooms allocate inside
+} sumi_workspace;
+
+struct sumi_engine {
+    sumi_heap heap;
+    sumi_engine_desc desc;
+    sumi_workers* workers;
+    sumi_runner* runner;
+
+    sumi_mutex table;
+    sumi_condition changed;  // the work is free, a job was queued, a job has ended, the engine closes
+    bool has_locks;
+    bool is_working;         // somebody holds the work
+    int32_t work_waiters;    // calls that want it: the pump thread steps back for them
+    bool is_closing;
+    sumi_thread pump_thread;
+    sumi_thread_start pump_start;
+    bool has_pump_thread;
+
+    // under `table`
+    sumi_slot* slots; int32_t slot_count;
+    int32_t* free_slots; int32_t free_count; // a stack: the slot that was freed last has its buffers warm
+    int32_t queued_count;
+    bool has_running;        // `running` is not NULL: for who may not look at that
+    uint64_t next_generation, next_order, next_serial;
+    sumi_model* models;
+    sumi_prompt* prompts;
+    sumi_lora* loras;
+    sumi_picture* pictures;
+
+    // whoever holds the work
+    sumi_slot* running;
+    sumi_run run;
+    sumi_workspace workspace;
+    sumi_plan_cache cache;
+    double chore_us[SUMI_CHORE_COUNT]; // moving averages, guesses at first
+    uint64_t memory_budget_bytes;
+
+    atomic_uint_fast64_t weight_bytes, arena_bytes, scratch_bytes, image_bytes; // what sumi_engine_info shows
+};
+
+// Tells the host's log. Not while holding `table`.
+void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result result, const char* text);
+// The same for a failure, which it returns: the end of every public function.
+sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error);
+
+// One line per rule in the checks of descs.
+#define SUMI_REFUSE(condition, result, ...)                           \
+    do {                                                              \
+        if (condition) return sumi_fail(error, result, __VA_ARGS__); \
+    } while (0)
+
+// "this desc was made by its defaults function"
+#define SUMI_COOKIE_ENGINE 0x53754531u
+#define SUMI_COOKIE_MODEL 0x53754d31u
+#define SUMI_COOKIE_PROMPT 0x53755031u
+#define SUMI_COOKIE_LORA 0x53754c31u
+#define SUMI_COOKIE_IMAGE 0x53754931u
+#define SUMI_COOKIE_ENCODE 0x53754331u
+sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type, const char* function, sumi_error* error);
+
+// ---- The pump (pump.c) ----------------------------------------------------------------------------------------------------------------
+void sumi_work_lock(sumi_engine* engine);
+void sumi_work_unlock(sumi_engine* engine);
+// Ends a job from outside its own steps; holds the work. Jobs that have ended, or of another model, are left alone.
+void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora); // NULL: any
+bool sumi_pump_start_thread(sumi_engine* engine);
+void sumi_pump_stop_thread(sumi_engine* engine);
+
+// ---- Arena and scratch (engine.c); hold the work ---------------------------------------------------------------------------------------
+sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entry, sumi_error* error);
+void sumi_engine_trim(sumi_engine* engine); // gives arena and scratch back when they are larger than the budget
+#endif

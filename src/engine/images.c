@@ -1,0 +1,204 @@
+// Image jobs as the host sees them: memory query, submit, fetch, previews, latents, profile.
+#include "engine/image_desc.h"
+#include <string.h>
+
+static const sumi_job_functions s_functions = {"an image job", sumi_plan_job_predict, sumi_plan_job_step, sumi_plan_job_stop, sumi_plan_job_drop};
+
+// ---- Before -----------------------------------------------------------------------------------------------------------------------------
+
+typedef struct memory_query {
+    sumi_block lists, input;
+    sumi_workspace workspace;
+    sumi_plan_job job;
+    sumi_plan_entry entry;
+} memory_query;
+
+// The way a job goes up to its plan, on objects of its own.
+static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, memory_query* query, sumi_memory* out, sumi_error* error)
+{
+    sumi_heap* heap = &engine->heap;
+    sumi_plan_job* job = &query->job;
+    SUMI_TRY(sumi_image_desc_copy(heap, desc, &query->lists, &query->input, job, error));
+    for (int32_t i = 0; i < job->prompt_count; i++) SUMI_TRY(sumi_plan_job_tokenise(heap, &query->workspace, desc->model, job, i, error));
+    sumi_plan_request request;
+    SUMI_TRY(sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->step_count, &request, error));
+    const uint64_t held = atomic_load(&heap->held);
+    SUMI_TRY(sumi_plan_entry_write(engine, &request, &query->entry, error));
+    out->host = atomic_load(&heap->held) - held + query->lists.bytes + query->input.bytes + query->workspace.tables.bytes + query->workspace.ids.bytes;
+    out->weights = desc->model->info.weight_bytes;
+    out->arena = query->entry.plan.arena_bytes;
+    out->staging = query->entry.scratch_bytes;
+    out->images = sumi_plan_job_image_bytes(job);
+    out->tiles_vae = query->entry.tile_latent > 0;
+    return SUMI_OK;
+}
+
+static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out, sumi_error* error)
+{
+    SUMI_TRY(sumi_image_desc_check(engine, desc, error));
+    memory_query* query = sumi_alloc_zero(&engine->heap, sizeof *query);
+    if (query == NULL) return sumi_out_of_memory(error, sizeof *query, "the memory query");
+    sumi_work_lock(engine); // tokenizer and runner are the running job's
+    sumi_result result = ask_memory(engine, desc, query, out, error);
+    sumi_plan_entry_free(engine, &query->entry);
+    sumi_work_unlock(engine);
+    sumi_workspace_close(&engine->heap, &query->workspace);
+    sumi_block_free(&engine->heap, &query->lists);
+    sumi_block_free(&engine->heap, &query->input);
+    sumi_free(&engine->heap, query);
+    if (result != SUMI_OK) memset(out, 0, sizeof *out);
+    return result;
+}
+
+sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out_memory)
+{
+    if (out_memory != NULL) memset(out_memory, 0, sizeof *out_memory);
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    sumi_error error = {SUMI_OK, {0}};
+    if (desc == NULL || out_memory == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_image_memory: desc or out_memory is NULL");
+    else if (image_memory(engine, desc, out_memory, &error) == SUMI_OK) return SUMI_OK;
+    return sumi_log_failure(engine, &error);
+}
+
+static sumi_result submit(sumi_engine* engine, const sumi_image_desc* desc, sumi_job* out_job, sumi_error* error)
+{
+    SUMI_TRY(sumi_image_desc_check(engine, desc, error));
+    sumi_slot* slot;
+    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_IMAGES, &s_functions, &slot, error));
+    sumi_result result = sumi_image_desc_copy(&engine->heap, desc, &slot->lists, &slot->input, &slot->u.plan, error);
+    if (result != SUMI_OK) {
+        sumi_job_free(engine, slot);
+        return result;
+    }
+    slot->model = desc->model;
+    sumi_job_queue(engine, slot, desc->priority, out_job);
+    return SUMI_OK;
+}
+
+sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc, sumi_job* out_job)
+{
+    if (out_job != NULL) out_job->id = 0;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    sumi_error error = {SUMI_OK, {0}};
+    if (desc == NULL || out_job == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_images: desc or out_job is NULL");
+    else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
+    return sumi_log_failure(engine, &error);
+}
+
+// ---- While it runs ----------------------------------------------------------------------------------------------------------------------
+
+sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into, size_t capacity, sumi_image* out_image)
+{
+    if (out_image != NULL) memset(out_image, 0, sizeof *out_image);
+    if (engine == NULL || into == NULL || out_image == NULL) return SUMI_INVALID_ARGUMENT;
+    sumi_engine* locked = (sumi_engine*)engine;
+    sumi_result result = SUMI_OK;
+    sumi_mutex_lock(&locked->table);
+    const sumi_slot* slot = sumi_job_find(engine, job);
+    if (slot == NULL) result = SUMI_STALE_HANDLE;
+    else if (slot->kind != SUMI_JOB_KIND_IMAGES || slot->status.preview_version == 0) result = SUMI_WRONG_STATE;
+    else if (item < 0 || item >= slot->u.plan.item_count) result = SUMI_INVALID_ARGUMENT;
+    if (result == SUMI_OK) {
+        const sumi_plan_job* plan = &slot->u.plan;
+        const size_t bytes = (size_t)plan->latent_height * (size_t)plan->latent_width * 4;
+        if (capacity < bytes) {
+            result = SUMI_INVALID_ARGUMENT;
+        } else {
+            memcpy(into, plan->previews[plan->preview_front] + (size_t)item * bytes, bytes);
+            *out_image = (sumi_image){.pixels = into,
+                                      .width = plan->latent_width,
+                                      .height = plan->latent_height,
+                                      .row_bytes = plan->latent_width * 4,
+                                      .format = SUMI_FORMAT_RGBA8,
+                                      .seed = plan->items[item].seed,
+                                      .step_count = slot->status.step};
+        }
+    }
+    sumi_mutex_unlock(&locked->table);
+    return result;
+}
+
+// ---- After ------------------------------------------------------------------------------------------------------------------------------
+
+static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* image)
+{
+    const int32_t row = job->width * sumi_format_bytes(item->target.format);
+    *image = (sumi_image){
+        .width = job->width, .height = job->height, .row_bytes = row, .format = item->target.format, .seed = item->seed, .step_count = job->run_steps};
+    if (item->target.host_memory == NULL) {
+        image->pixels = item->pixels;
+        image->handle = item->picture->handle;
+        item->picture = NULL; // the host's from here on
+        return;
+    }
+    if (item->target.row_bytes != 0) image->row_bytes = item->target.row_bytes;
+    unsigned char* to = item->target.host_memory;
+    for (int32_t y = 0; y < job->height; y++) memcpy(to + (size_t)y * (size_t)image->row_bytes, item->pixels + (size_t)y * (size_t)row, (size_t)row);
+    image->pixels = to;
+}
+
+sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    if (out_images != NULL && capacity > 0) memset(out_images, 0, (size_t)capacity * sizeof *out_images);
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_slot* slot;
+    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error) != SUMI_OK) return sumi_log_failure(engine, &error);
+    sumi_plan_job* plan = &slot->u.plan;
+    sumi_result result = slot->error.result;
+    if (result == SUMI_OK) {
+        if (out_images == NULL || capacity < plan->item_count) {
+            (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_fetch_images: capacity is %d, the job has %d pictures", out_images != NULL ? (int)capacity : 0,
+                            (int)plan->item_count);
+            return sumi_log_failure(engine, &error);
+        }
+        for (int32_t i = 0; i < plan->item_count; i++) hand_out(plan, &plan->items[i], &out_images[i]);
+    }
+    sumi_job_free(engine, slot);
+    return result;
+}
+
+void sumi_images_release(sumi_engine* engine, sumi_image* images, int32_t count)
+{
+    if (engine == NULL || images == NULL) return;
+    for (int32_t i = 0; i < count; i++) {
+        sumi_picture_release(engine, images[i].handle);
+        memset(&images[i], 0, sizeof images[i]);
+    }
+}
+
+sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job job, int32_t item, float* into, size_t capacity)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_slot* slot;
+    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error) != SUMI_OK) return sumi_log_failure(engine, &error);
+    const sumi_plan_job* plan = &slot->u.plan;
+    const size_t count = (size_t)plan->latent_channels * (size_t)plan->latent_height * (size_t)plan->latent_width;
+    if (slot->error.result != SUMI_OK) return slot->error.result;
+    if (item < 0 || item >= plan->item_count)
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_job_latents: item is %d of %d", (int)item, (int)plan->item_count);
+    else if (into == NULL || capacity < count)
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_job_latents: capacity is %zu floats, the latents take %zu", into != NULL ? capacity : 0, count);
+    if (error.result != SUMI_OK) return sumi_log_failure(engine, &error);
+    memcpy(into, plan->latents + (size_t)item * count, count * sizeof *into);
+    return SUMI_OK;
+}
+
+int32_t sumi_job_profile(const sumi_engine* engine, sumi_job job, sumi_profile_row* rows, int32_t capacity)
+{
+    if (engine == NULL) return 0;
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_slot* slot;
+    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error) != SUMI_OK) return 0;
+    sumi_profile_row* table = slot->profile;
+    for (size_t i = 1; i < slot->profile_count; i++) { // by insertion: a few dozen rows, and the library's sorts may allocate
+        sumi_profile_row row = table[i];
+        size_t at = i;
+        for (; at > 0 && table[at - 1].seconds < row.seconds; at--) table[at] = table[at - 1];
+        table[at] = row;
+    }
+    int32_t count = (int32_t)slot->profile_count;
+    if (rows != NULL && capacity > 0) memcpy(rows, table, (size_t)(count < capacity ? count : capacity) * sizeof *rows);
+    return count;
+}

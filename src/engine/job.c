@@ -1,0 +1,179 @@
+#include "engine/engine.h"
+#include <string.h>
+
+sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions, sumi_slot** out_slot, sumi_error* error)
+{
+    *out_slot = NULL;
+    sumi_mutex_lock(&engine->table);
+    if (engine->free_count == 0) {
+        sumi_mutex_unlock(&engine->table);
+        return sumi_fail(error, SUMI_QUEUE_FULL, "all %d job slots are taken: fetch or discard a job, or create the engine with a larger job_capacity",
+                         (int)engine->slot_count);
+    }
+    int32_t index = engine->free_slots[--engine->free_count];
+    sumi_slot* slot = &engine->slots[index];
+    slot->id = (++engine->next_generation << SUMI_SLOT_BITS) | (uint64_t)index;
+    slot->kind = kind;
+    slot->status = (sumi_job_status){.state = SUMI_JOB_NONE, .seconds_left = -1.0f, .message = ""};
+    slot->cancel_asked = slot->is_discarded = false;
+    sumi_mutex_unlock(&engine->table);
+    slot->functions = functions;
+    slot->model = NULL;
+    slot->error = (sumi_error){SUMI_OK, {0}};
+    slot->profile_count = 0;
+    slot->live = (sumi_job_live){.seconds_left = -1.0f};
+    memset(slot->stage_seconds, 0, sizeof slot->stage_seconds);
+    memset(&slot->u, 0, sizeof slot->u);
+    *out_slot = slot;
+    return SUMI_OK;
+}
+
+void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, sumi_job* out_job)
+{
+    sumi_mutex_lock(&engine->table);
+    slot->priority = priority;
+    slot->order = ++engine->next_order;
+    slot->status.state = SUMI_JOB_QUEUED;
+    engine->queued_count++;
+    out_job->id = slot->id;
+    sumi_condition_broadcast(&engine->changed);
+    sumi_mutex_unlock(&engine->table);
+}
+
+void sumi_job_free(sumi_engine* engine, sumi_slot* slot)
+{
+    slot->functions->drop(engine, slot);
+    slot->model = NULL;
+    sumi_mutex_lock(&engine->table);
+    slot->id = 0;
+    slot->status = (sumi_job_status){.state = SUMI_JOB_NONE, .message = ""};
+    engine->free_slots[engine->free_count++] = (int32_t)(slot - engine->slots);
+    sumi_condition_broadcast(&engine->changed);
+    sumi_mutex_unlock(&engine->table);
+}
+
+void sumi_slot_close(sumi_engine* engine, sumi_slot* slot)
+{
+    atomic_fetch_sub(&engine->image_bytes, slot->products.bytes);
+    sumi_block_free(&engine->heap, &slot->lists);
+    sumi_block_free(&engine->heap, &slot->input);
+    sumi_block_free(&engine->heap, &slot->products);
+    sumi_free(&engine->heap, slot->profile);
+    slot->profile = NULL;
+}
+
+sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job)
+{
+    uint64_t index = job.id & ((UINT64_C(1) << SUMI_SLOT_BITS) - 1);
+    if (job.id == 0 || index >= (uint64_t)engine->slot_count) return NULL;
+    sumi_slot* slot = &engine->slots[index];
+    return slot->id == job.id && !slot->is_discarded && slot->status.state != SUMI_JOB_NONE ? slot : NULL;
+}
+
+bool sumi_job_is_final(const sumi_slot* slot) { return slot->status.state >= SUMI_JOB_DONE; }
+
+sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_slot** out_slot, sumi_error* error)
+{
+    sumi_engine* locked = (sumi_engine*)engine; // the lock is not part of what a host sees as the engine's state
+    sumi_mutex_lock(&locked->table);
+    sumi_slot* slot = sumi_job_find(engine, job);
+    bool is_final = slot != NULL && sumi_job_is_final(slot), is_right = slot != NULL && slot->kind == kind;
+    const char* name = slot != NULL ? slot->functions->name : "";
+    sumi_mutex_unlock(&locked->table);
+    *out_slot = NULL;
+    if (slot == NULL) { return sumi_fail(error, SUMI_STALE_HANDLE, "job %llu was fetched or discarded before, or never existed", (unsigned long long)job.id); }
+    if (!is_right) return sumi_fail(error, SUMI_WRONG_STATE, "job %llu is %s: fetch it with the function for its kind", (unsigned long long)job.id, name);
+    if (!is_final) return sumi_fail(error, SUMI_WRONG_STATE, "job %llu (%s) is not done yet: poll it, or wait for it", (unsigned long long)job.id, name);
+    *out_slot = slot;
+    return SUMI_OK;
+}
+
+void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, const sumi_error* error)
+{
+    const bool ran = engine->running == slot;
+    if (ran) {
+        slot->functions->stop(engine, slot);
+        engine->running = NULL;
+    }
+    slot->error = *error;
+    if (slot->error.result != SUMI_OK && slot->error.text[0] == '\0') {
+        const char* text = sumi_result_text(slot->error.result);
+        memcpy(slot->error.text, text, strlen(text) + 1);
+    }
+    if (state == SUMI_JOB_FAILED) sumi_log_failure(engine, &slot->error);
+    sumi_mutex_lock(&engine->table);
+    if (ran) engine->has_running = false;
+    if (slot->status.state == SUMI_JOB_QUEUED) engine->queued_count--;
+    slot->status.state = state;
+    slot->status.result = slot->error.result;
+    slot->status.message = slot->error.text;
+    slot->status.seconds_left = 0.0f;
+    if (state == SUMI_JOB_DONE) slot->status.progress = 1.0f;
+    bool is_discarded = slot->is_discarded;
+    sumi_condition_broadcast(&engine->changed);
+    sumi_mutex_unlock(&engine->table);
+    if (is_discarded) sumi_job_free(engine, slot);
+}
+
+// ---- What the host asks -----------------------------------------------------------------------------------------------------------------
+
+sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
+{
+    sumi_job_status status = {.state = SUMI_JOB_NONE, .result = SUMI_STALE_HANDLE, .message = ""};
+    if (engine == NULL) return status;
+    sumi_engine* locked = (sumi_engine*)engine;
+    sumi_mutex_lock(&locked->table);
+    const sumi_slot* slot = sumi_job_find(engine, job);
+    if (slot != NULL) status = slot->status;
+    sumi_mutex_unlock(&locked->table);
+    return status;
+}
+
+// A queued job has taken nothing yet and ends here; a running one ends when the pump comes to it.
+static void ask_to_cancel(sumi_engine* engine, sumi_slot* slot)
+{
+    slot->cancel_asked = true;
+    if (slot->status.state != SUMI_JOB_QUEUED) return;
+    engine->queued_count--;
+    slot->error = (sumi_error){SUMI_CANCELLED, "cancelled before it began"};
+    slot->status.state = SUMI_JOB_CANCELLED;
+    slot->status.result = SUMI_CANCELLED;
+    slot->status.message = slot->error.text;
+    slot->status.seconds_left = 0.0f;
+    sumi_condition_broadcast(&engine->changed);
+}
+
+void sumi_job_cancel(sumi_engine* engine, sumi_job job)
+{
+    if (engine == NULL) return;
+    sumi_mutex_lock(&engine->table);
+    sumi_slot* slot = sumi_job_find(engine, job);
+    if (slot != NULL && !sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
+    sumi_mutex_unlock(&engine->table);
+}
+
+void sumi_job_discard(sumi_engine* engine, sumi_job job)
+{
+    if (engine == NULL) return;
+    sumi_mutex_lock(&engine->table);
+    sumi_slot* slot = sumi_job_find(engine, job);
+    bool frees = false;
+    if (slot != NULL) {
+        if (!sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
+        frees = sumi_job_is_final(slot);
+        slot->is_discarded = true; // from here on the id is stale
+    }
+    sumi_mutex_unlock(&engine->table);
+    if (slot == NULL) return;
+    if (frees) {
+        sumi_job_free(engine, slot);
+    } else if (engine->desc.pump == SUMI_PUMP_UPDATE) {
+        // Between two updates nothing runs, so the slot is free at once.
+        sumi_work_lock(engine);
+        if (engine->running == slot) {
+            sumi_error cancelled = {SUMI_CANCELLED, "discarded while it ran"};
+            sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
+        }
+        sumi_work_unlock(engine);
+    }
+}

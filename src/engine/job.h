@@ -1,0 +1,78 @@
+// Jobs: fixed slots, a generation in the id, and a table of functions per kind.
+//
+//   FREE --sumi_job_reserve--> filled by submit --sumi_job_queue--> QUEUED --pump--> RUNNING --> DONE | FAILED | CANCELLED --fetch, discard--> FREE
+//
+// An id is generation * 8192 + index of the slot. Generations never repeat, so a stale id finds a slot whose id is another one.
+#ifndef SUMI_ENGINE_JOB_H
+#define SUMI_ENGINE_JOB_H
+#include "engine/plan_job.h"
+#include "models/family.h"
+
+#define SUMI_MAX_JOBS 4096
+#define SUMI_SLOT_BITS 13
+
+typedef struct sumi_slot sumi_slot;
+
+typedef enum sumi_job_kind { SUMI_JOB_KIND_MODEL, SUMI_JOB_KIND_PROMPT, SUMI_JOB_KIND_LORA, SUMI_JOB_KIND_IMAGES, SUMI_JOB_KIND_ENCODE } sumi_job_kind;
+
+typedef struct sumi_job_functions {
+    const char* name; // "an image job", for messages
+    // Microseconds that the next step will probably take.
+    double (*predict)(const sumi_engine* engine, const sumi_slot* slot);
+    // One slice of work; sets *out_stage to what it was and *out_done with the last one.
+    sumi_result (*step)(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, bool* out_done, sumi_error* error);
+    void (*stop)(sumi_engine* engine, sumi_slot* slot); // after the last step, whatever the end: gives back what only a running job holds. Holds the work
+    void (*drop)(sumi_engine* engine, sumi_slot* slot); // frees the product that nobody fetched
+} sumi_job_functions;
+
+typedef struct sumi_model_job {
+    sumi_network_desc desc; // its texts lie in the slot's input
+    sumi_model* product;
+    bool has_begun;
+    float progress;
+    uint64_t begin_ns;
+} sumi_model_job;
+
+typedef struct sumi_lora_job { const char* path; sumi_lora* product; } sumi_lora_job;
+
+// What the running job says of itself after a slice; the pump publishes it.
+typedef struct sumi_job_live { int32_t step, step_count; float progress, seconds_left; } sumi_job_live;
+
+struct sumi_slot {
+    // under `table`
+    uint64_t id;              // 0: free
+    sumi_job_kind kind;
+    int32_t priority;
+    uint64_t order;           // of submission
+    sumi_job_status status;   // as poll returns it; NONE while submit fills the slot
+    bool cancel_asked, is_discarded;
+
+    // submit, then the pump, then fetch: one at a time
+    const sumi_job_functions* functions;
+    sumi_model* model;        // NULL: needs none any more
+    sumi_error error;
+    sumi_block lists, input;  // what submit copied
+    sumi_block products;      // latents, previews, pictures on their way to the host's memory
+    sumi_profile_row* profile; size_t profile_count, profile_capacity;
+    sumi_job_live live;
+    double stage_seconds[8];
+    union {
+        sumi_model_job model;
+        sumi_lora_job lora;
+        sumi_plan_job plan;   // prompts, images, encodings
+    } u;
+};
+
+// A free slot for submit to fill; poll does not see it yet. SUMI_QUEUE_FULL.
+sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions, sumi_slot** out_slot, sumi_error* error);
+void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, sumi_job* out_job);
+void sumi_job_free(sumi_engine* engine, sumi_slot* slot); // drops products; the id is stale from here on. Not while holding `table`
+
+sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job); // NULL when stale; hold `table`
+// For fetches: the slot of a job of this kind in a final state, or the failure. SUMI_STALE_HANDLE, SUMI_WRONG_STATE.
+sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_slot** out_slot, sumi_error* error);
+bool sumi_job_is_final(const sumi_slot* slot); // hold `table`, or own the slot
+// Moves a job to its final state, frees it when it was discarded, and wakes who waits. Holds the work.
+void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, const sumi_error* error);
+void sumi_slot_close(sumi_engine* engine, sumi_slot* slot); // its buffers, when the engine goes
+#endif

@@ -1,0 +1,115 @@
+// LoRA adapters: read by a job, used by image jobs, dropped from cached plans when they are released.
+#include "engine/engine.h"
+#include <string.h>
+
+void sumi_lora_free(sumi_lora* lora)
+{
+    if (lora == NULL) return;
+    sumi_engine* engine = lora->engine;
+    sumi_adapter_close(lora->file);
+    sumi_mutex_lock(&engine->table);
+    SUMI_LIST_REMOVE(lora);
+    sumi_mutex_unlock(&engine->table);
+    sumi_free(&engine->heap, lora);
+}
+
+static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, bool* out_done, sumi_error* error)
+{
+    *out_stage = SUMI_STAGE_LOAD;
+    sumi_lora* lora = sumi_alloc_zero(&engine->heap, sizeof *lora);
+    if (lora == NULL) return sumi_out_of_memory(error, sizeof *lora, "an adapter");
+    lora->engine = engine;
+    lora->model = slot->model;
+    sumi_mutex_lock(&engine->table);
+    lora->serial = ++engine->next_serial;
+    SUMI_LIST_INSERT(engine->loras, lora);
+    sumi_mutex_unlock(&engine->table);
+    slot->u.lora.product = lora;
+    const sumi_files* files = engine->desc.files.open != NULL ? &engine->desc.files : NULL;
+    SUMI_TRY(sumi_adapter_open(&engine->heap, files, slot->model->network, slot->u.lora.path, error, &lora->file));
+    *out_done = true;
+    return SUMI_OK;
+}
+
+static double predict(const sumi_engine* engine, const sumi_slot* slot)
+{
+    (void)slot;
+    return engine->chore_us[SUMI_CHORE_LOAD];
+}
+
+static void stop(sumi_engine* engine, sumi_slot* slot)
+{
+    (void)engine;
+    (void)slot;
+}
+
+static void drop(sumi_engine* engine, sumi_slot* slot)
+{
+    (void)engine;
+    sumi_lora_free(slot->u.lora.product);
+    slot->u.lora.product = NULL;
+}
+
+static const sumi_job_functions s_functions = {"an adapter job", predict, step, stop, drop};
+
+static sumi_result submit(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job* out_job, sumi_error* error)
+{
+    SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_LORA, "sumi_lora_desc", "sumi_lora_defaults", error));
+    if (desc->model == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model is NULL: an adapter is read for an opened model");
+    if (desc->model->engine != engine) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model belongs to another engine");
+    if (desc->path == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL: say where the adapter is");
+    sumi_slot* slot;
+    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_LORA, &s_functions, &slot, error));
+    size_t bytes = strlen(desc->path) + 1;
+    sumi_result result = sumi_block_reserve(&engine->heap, &slot->input, bytes, "an adapter's path", error);
+    if (result != SUMI_OK) {
+        sumi_job_free(engine, slot);
+        return result;
+    }
+    memcpy(slot->input.data, desc->path, bytes);
+    slot->u.lora.path = slot->input.data;
+    slot->model = desc->model;
+    sumi_job_queue(engine, slot, desc->priority, out_job);
+    return SUMI_OK;
+}
+
+sumi_result sumi_submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job* out_job)
+{
+    if (out_job != NULL) out_job->id = 0;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    sumi_error error = {SUMI_OK, {0}};
+    if (desc == NULL || out_job == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_lora: desc or out_job is NULL");
+    else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
+    return sumi_log_failure(engine, &error);
+}
+
+sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_lora)
+{
+    if (out_lora != NULL) *out_lora = NULL;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    sumi_error error = {SUMI_OK, {0}};
+    if (out_lora == NULL) {
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_fetch_lora: out_lora is NULL");
+        return sumi_log_failure(engine, &error);
+    }
+    sumi_slot* slot;
+    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_LORA, &slot, &error) != SUMI_OK) return sumi_log_failure(engine, &error);
+    sumi_result result = slot->error.result;
+    if (result == SUMI_OK) {
+        *out_lora = slot->u.lora.product;
+        slot->u.lora.product = NULL;
+    }
+    sumi_job_free(engine, slot);
+    return result;
+}
+
+void sumi_lora_release(sumi_lora* lora)
+{
+    if (lora == NULL) return;
+    sumi_engine* engine = lora->engine;
+    sumi_work_lock(engine);
+    sumi_jobs_cancel(engine, NULL, lora);
+    sumi_plan_cache_drop(engine, NULL, lora);
+    sumi_lora_free(lora);
+    sumi_work_unlock(engine);
+}

@@ -1,0 +1,199 @@
+// Models: opened by a job in small pieces, closed at once.
+#include "engine/engine.h"
+#include <stdio.h>
+#include <string.h>
+
+void sumi_model_free(sumi_model* model)
+{
+    if (model == NULL) return;
+    sumi_engine* engine = model->engine;
+    atomic_fetch_sub(&engine->weight_bytes, model->info.weight_bytes);
+    sumi_network_close(model->network);
+    sumi_mutex_lock(&engine->table);
+    SUMI_LIST_REMOVE(model);
+    sumi_mutex_unlock(&engine->table);
+    sumi_free(&engine->heap, model);
+}
+
+static sumi_result begin(sumi_engine* engine, sumi_model_job* job, sumi_error* error)
+{
+    sumi_model* model = sumi_alloc_zero(&engine->heap, sizeof *model);
+    if (model == NULL) return sumi_out_of_memory(error, sizeof *model, "a model");
+    model->engine = engine;
+    sumi_mutex_lock(&engine->table);
+    model->serial = ++engine->next_serial;
+    SUMI_LIST_INSERT(engine->models, model);
+    sumi_mutex_unlock(&engine->table);
+    job->product = model;
+    job->begin_ns = sumi_clock_ns();
+    const sumi_files* files = engine->desc.files.open != NULL ? &engine->desc.files : NULL;
+    return sumi_network_open_begin(&engine->heap, files, &job->desc, error, &model->network);
+}
+
+static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, bool* out_done, sumi_error* error)
+{
+    sumi_model_job* job = &slot->u.model;
+    *out_stage = SUMI_STAGE_LOAD;
+    if (!job->has_begun) {
+        job->has_begun = true;
+        return begin(engine, job, error);
+    }
+    sumi_model* model = job->product;
+    uint32_t budget_us = engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000;
+    bool is_open = false;
+    float progress = 0.0f;
+    SUMI_TRY(sumi_network_open_step(model->network, budget_us, &is_open, &progress, error));
+    slot->live.progress = progress;
+    if (progress > 0.02f) {
+        double seconds = (double)(sumi_clock_ns() - job->begin_ns) * 1e-9;
+        slot->live.seconds_left = (float)(seconds / progress * (1.0 - progress));
+    }
+    if (is_open) {
+        model->info = *sumi_network_get_info(model->network);
+        atomic_fetch_add(&engine->weight_bytes, model->info.weight_bytes);
+        char text[256];
+        snprintf(text, sizeof text, "opened %s %s: %.1f MB of weights", model->info.family, model->info.variant, (double)model->info.weight_bytes * 1e-6);
+        sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+        *out_done = true;
+    }
+    return SUMI_OK;
+}
+
+static double predict(const sumi_engine* engine, const sumi_slot* slot)
+{
+    (void)slot;
+    return engine->chore_us[SUMI_CHORE_LOAD];
+}
+
+static void stop(sumi_engine* engine, sumi_slot* slot)
+{
+    (void)engine;
+    (void)slot; // a half-open network goes with the product
+}
+
+static void drop(sumi_engine* engine, sumi_slot* slot)
+{
+    (void)engine;
+    sumi_model_free(slot->u.model.product);
+    slot->u.model.product = NULL;
+}
+
+static const sumi_job_functions s_functions = {"a model job", predict, step, stop, drop};
+
+static sumi_result check(const sumi_model_desc* desc, sumi_error* error)
+{
+    SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_MODEL, "sumi_model_desc", "sumi_model_defaults", error));
+    if (desc->path == NULL && desc->transformer_path == NULL) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL, and so is transformer_path: say where the checkpoint is");
+    }
+    if (desc->path == NULL && desc->vae_path == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL, so vae_path must say where the VAE is");
+    if (desc->path == NULL && !desc->without_text_encoder && (desc->text_encoder_path == NULL || desc->tokenizer_path == NULL)) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "path is NULL, so text_encoder_path and tokenizer_path must say where they are; or set without_text_encoder");
+    }
+    switch ((int)desc->weights) {
+    case SUMI_WEIGHTS_AUTO:
+    case SUMI_WEIGHTS_AS_STORED: return SUMI_OK;
+    case SUMI_WEIGHTS_BF16:
+    case SUMI_WEIGHTS_FP8:
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "weights: the CPU backend reads weights where they lie; use SUMI_WEIGHTS_AUTO or SUMI_WEIGHTS_AS_STORED");
+    default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "weights is %d: no such format", (int)desc->weights);
+    }
+}
+
+static const char* pack_text(sumi_packer* packer, const char* text) { return text != NULL ? sumi_pack(packer, text, strlen(text) + 1) : NULL; }
+
+static void pack(sumi_packer* packer, const sumi_model_desc* desc, sumi_network_desc* out)
+{
+    out->path = pack_text(packer, desc->path);
+    out->transformer_path = pack_text(packer, desc->transformer_path);
+    out->text_encoder_path = pack_text(packer, desc->text_encoder_path);
+    out->tokenizer_path = pack_text(packer, desc->tokenizer_path);
+    out->vae_path = pack_text(packer, desc->vae_path);
+    out->without_text_encoder = desc->without_text_encoder;
+    out->without_vae_encoder = desc->without_vae_encoder;
+}
+
+static sumi_result submit(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job, sumi_error* error)
+{
+    SUMI_TRY(check(desc, error));
+    sumi_slot* slot;
+    SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_MODEL, &s_functions, &slot, error));
+    sumi_packer packer = {NULL, 0};
+    pack(&packer, desc, &slot->u.model.desc);
+    sumi_result result = sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a model's paths", error);
+    if (result != SUMI_OK) {
+        sumi_job_free(engine, slot);
+        return result;
+    }
+    packer = (sumi_packer){slot->input.data, 0};
+    pack(&packer, desc, &slot->u.model.desc);
+    sumi_job_queue(engine, slot, desc->priority, out_job);
+    return SUMI_OK;
+}
+
+sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job)
+{
+    if (out_job != NULL) out_job->id = 0;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    sumi_error error = {SUMI_OK, {0}};
+    if (desc == NULL || out_job == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_model: desc or out_job is NULL");
+    else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
+    return sumi_log_failure(engine, &error);
+}
+
+sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out_model)
+{
+    if (out_model != NULL) *out_model = NULL;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    sumi_error error = {SUMI_OK, {0}};
+    if (out_model == NULL) {
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_fetch_model: out_model is NULL");
+        return sumi_log_failure(engine, &error);
+    }
+    sumi_slot* slot;
+    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_MODEL, &slot, &error) != SUMI_OK) return sumi_log_failure(engine, &error);
+    sumi_result result = slot->error.result;
+    if (result == SUMI_OK) {
+        *out_model = slot->u.model.product;
+        slot->u.model.product = NULL;
+    }
+    sumi_job_free(engine, slot);
+    return result;
+}
+
+sumi_model_info sumi_model_get_info(const sumi_model* model)
+{
+    sumi_model_info info = {.family = "", .variant = ""};
+    if (model == NULL) return info;
+    const sumi_network_info* from = &model->info;
+    info.family = from->family;
+    info.variant = from->variant;
+    info.uses_guidance = from->uses_guidance;
+    info.has_text_encoder = from->has_text_encoder;
+    info.has_vae_encoder = from->has_vae_encoder;
+    info.size_multiple = from->size_multiple;
+    info.max_size = from->max_side;
+    info.latent_channels = from->latent_channels;
+    info.max_prompt_tokens = from->max_prompt_tokens;
+    info.weight_bytes = from->weight_bytes;
+    return info;
+}
+
+void sumi_model_close(sumi_model* model)
+{
+    if (model == NULL) return;
+    sumi_engine* engine = model->engine;
+    sumi_work_lock(engine);
+    sumi_jobs_cancel(engine, model, NULL);
+    sumi_plan_cache_drop(engine, model, NULL);
+    // Adapters hold places in this network: their files go with it, the host's pointers stay until they are released.
+    for (sumi_lora* lora = engine->loras; lora != NULL; lora = lora->next) {
+        if (lora->model != model) continue;
+        sumi_adapter_close(lora->file);
+        lora->file = NULL;
+        lora->model = NULL;
+    }
+    sumi_model_free(model);
+    sumi_work_unlock(engine);
+}

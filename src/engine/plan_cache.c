@@ -1,0 +1,186 @@
+#include "engine/engine.h"
+#include <string.h>
+
+// ---- Keys -------------------------------------------------------------------------------------------------------------------------------
+
+static void add(sumi_packer* key, const void* data, size_t bytes) // unlike sumi_pack: no gaps, whose content would be anything
+{
+    if (key->base != NULL) memcpy(key->base + key->used, data, bytes);
+    key->used += bytes;
+}
+
+static void add_int(sumi_packer* key, int64_t value) { add(key, &value, sizeof value); }
+
+static void add_float(sumi_packer* key, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    add_int(key, bits);
+}
+
+static void write_key(sumi_packer* key, const sumi_engine* engine, const sumi_plan_request* request)
+{
+    const sumi_pipeline_request* p = &request->pipeline;
+    const int64_t flags = (p->has_base ? 1 : 0) | (p->has_history ? 2 : 0) | (p->starts_from_image ? 4 : 0) | (p->starts_from_latents ? 8 : 0)
+                        | (p->samples_posterior ? 16 : 0) | (p->inpaints ? 32 : 0) | (p->previews ? 64 : 0) | (p->without_decode ? 128 : 0)
+                        | (request->whole_ops ? 256 : 0) | (p->guided != NULL ? 512 : 0);
+    add_int(key, (int64_t)request->model->serial);
+    add_int(key, (int64_t)engine->memory_budget_bytes);
+    add_int(key, p->goal);
+    add_int(key, flags);
+    add_int(key, p->width);
+    add_int(key, p->height);
+    add_int(key, p->evaluation_count);
+    for (int32_t i = 0; p->guided != NULL && i < p->evaluation_count; i++) add_int(key, p->guided[i]);
+    add_float(key, p->norm_limit);
+    add_int(key, p->prompt_count);
+    for (int32_t i = 0; i < p->prompt_count; i++) {
+        add_int(key, p->prompts[i].given);
+        for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) add_int(key, p->prompts[i].token_count[e]);
+    }
+    add_int(key, p->item_count);
+    for (int32_t i = 0; i < p->item_count; i++) {
+        add_int(key, p->items[i].positive);
+        add_int(key, p->items[i].negative);
+    }
+    add_int(key, request->lora_count);
+    for (int32_t i = 0; i < request->lora_count; i++) {
+        add_int(key, (int64_t)request->loras[i]->serial);
+        add_float(key, request->lora_scales[i]);
+    }
+}
+
+// ---- Writing ----------------------------------------------------------------------------------------------------------------------------
+
+void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
+{
+    sumi_plan_end(&entry->plan);
+    sumi_free(&engine->heap, entry->slice_us);
+    sumi_free(&engine->heap, entry->sections);
+    sumi_free(&engine->heap, entry->key);
+    memset(entry, 0, sizeof *entry);
+}
+
+static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* request, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
+{
+    const sumi_runner_functions* runner = engine->runner->functions;
+    sumi_pipeline_request pipeline = request->pipeline;
+    pipeline.tile_latent = tile;
+    pipeline.adapters = entry->adapters;
+    pipeline.adapter_count = entry->lora_count;
+    sumi_plan_begin(&entry->plan, &engine->heap, (int32_t)runner->element_bytes(engine->runner, SUMI_ELEMENT_ACTIVATION));
+    memset(&entry->pipeline, 0, sizeof entry->pipeline);
+    SUMI_TRY(sumi_pipeline_write(request->model->network, &pipeline, &entry->plan, &entry->pipeline, error));
+    entry->scratch_bytes = runner->scratch_bytes(engine->runner, &entry->plan);
+    entry->tile_latent = tile;
+    return SUMI_OK;
+}
+
+#define SMALLEST_TILE 16 // latents: below this a tile is mostly seam
+
+// The whole picture when it fits the budget, else the largest tiles that do: the model's own, then halves.
+static sumi_result write_fitting_plan(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error)
+{
+    const uint64_t budget = engine->memory_budget_bytes;
+    const sumi_network_info* info = &request->model->info;
+    const int32_t height = request->pipeline.height / info->vae_factor, width = request->pipeline.width / info->vae_factor;
+    const int32_t side = height > width ? height : width;
+    int32_t next = request->pipeline.goal == SUMI_GOAL_PROMPTS ? 0 : info->tile_latent > 0 ? info->tile_latent : 128;
+    for (int32_t tile = 0;;) {
+        SUMI_TRY(write_plan(engine, request, tile, entry, error));
+        uint64_t needed = entry->plan.arena_bytes + entry->scratch_bytes;
+        if (budget == 0 || needed <= budget) return SUMI_OK;
+        while (next >= side) next = next / 2 / 8 * 8; // a tile as large as the picture is no tile
+        if (next < SMALLEST_TILE) {
+            return sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
+                             "this job needs %llu bytes%s, memory_budget_bytes allows %llu: raise it, or use a smaller picture or batch",
+                             (unsigned long long)needed, tile > 0 ? " even with the VAE in small tiles" : "", (unsigned long long)budget);
+        }
+        sumi_plan_end(&entry->plan);
+        tile = next;
+        next = next / 2 / 8 * 8;
+    }
+}
+
+sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error)
+{
+    entry->model = request->model;
+    entry->lora_count = request->lora_count;
+    for (int32_t i = 0; i < request->lora_count; i++) {
+        entry->loras[i] = request->loras[i];
+        entry->adapters[i] = (sumi_adapter_use){sumi_adapter_get(request->loras[i]->file), request->lora_scales[i]};
+    }
+    SUMI_TRY(write_fitting_plan(engine, request, entry, error));
+    sumi_plan* plan = &entry->plan;
+    sumi_rates rates = engine->runner->functions->rates(engine->runner);
+    for (int32_t k = 0; k < SUMI_OP_KIND_COUNT; k++) { // one strange measurement must not make absurd slices
+        float ratio = engine->cache.op_ratio[k];
+        entry->op_ratio[k] = ratio <= 0.0f ? 1.0f : ratio < 0.25f ? 0.25f : ratio > 16.0f ? 16.0f : ratio;
+    }
+    SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, request->whole_ops ? 0 : engine->desc.max_slice_us, error));
+    entry->slice_us = sumi_alloc_zero(&engine->heap, plan->slice_count * sizeof *entry->slice_us);
+    entry->sections = sumi_alloc_zero(&engine->heap, plan->section_count * sizeof *entry->sections);
+    if (entry->slice_us == NULL || entry->sections == NULL)
+        return sumi_out_of_memory(error, plan->slice_count * sizeof *entry->slice_us, "the times of a plan's slices");
+    for (size_t s = 0; s < plan->section_count; s++) {
+        for (int32_t i = plan->sections[s].slice_begin; i < plan->sections[s].slice_end; i++) entry->sections[s].unmeasured_us += plan->slices[i].predicted_us;
+    }
+    return SUMI_OK;
+}
+
+// ---- The cache --------------------------------------------------------------------------------------------------------------------------
+
+sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry** out_entry, sumi_error* error)
+{
+    sumi_plan_cache* cache = &engine->cache;
+    *out_entry = NULL;
+    sumi_packer key = {NULL, 0};
+    write_key(&key, engine, request);
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &cache->key, key.used, "a plan's key", error));
+    key = (sumi_packer){cache->key.data, 0};
+    write_key(&key, engine, request);
+
+    sumi_plan_entry* oldest = &cache->entries[0];
+    for (int32_t i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
+        sumi_plan_entry* entry = &cache->entries[i];
+        if (entry->model != NULL && entry->key_bytes == key.used && memcmp(entry->key, key.base, entry->key_bytes) == 0) {
+            entry->used = ++cache->uses;
+            *out_entry = entry;
+            return SUMI_OK;
+        }
+        if (entry->used < oldest->used) oldest = entry;
+    }
+
+    sumi_plan_entry_free(engine, oldest);
+    sumi_result result = sumi_plan_entry_write(engine, request, oldest, error);
+    if (result == SUMI_OK) {
+        oldest->key = sumi_alloc(&engine->heap, (size_t)key.used);
+        if (oldest->key == NULL) result = sumi_out_of_memory(error, (size_t)key.used, "a plan's key");
+    }
+    if (result != SUMI_OK) {
+        sumi_plan_entry_free(engine, oldest);
+        return result;
+    }
+    memcpy(oldest->key, key.base, (size_t)key.used);
+    oldest->key_bytes = (size_t)key.used;
+    oldest->used = ++cache->uses;
+    *out_entry = oldest;
+    return SUMI_OK;
+}
+
+void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora)
+{
+    for (int32_t i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
+        sumi_plan_entry* entry = &engine->cache.entries[i];
+        bool uses_lora = false;
+        for (int32_t l = 0; l < entry->lora_count; l++) uses_lora = uses_lora || entry->loras[l] == lora;
+        if (entry->model != NULL && (model == NULL || entry->model == model) && (lora == NULL || uses_lora)) sumi_plan_entry_free(engine, entry);
+    }
+}
+
+double sumi_section_us(const sumi_plan_entry* entry, size_t section)
+{
+    const sumi_section_time* time = &entry->sections[section];
+    double correction = time->expected_us > 0.0 ? time->measured_us / time->expected_us : 1.0; // the rest of a section goes like the part that is known
+    return time->measured_us + time->unmeasured_us * correction;
+}

@@ -1,0 +1,57 @@
+// Plans of the last few shapes. Writing one takes a few hundred allocations; a job whose shape is here takes none.
+//
+// A key says everything a plan depends on, byte by byte: model, goal, sizes, token counts, the pattern of guided evaluations, adapters with their scales,
+// the memory budget. Seeds, texts, sigmas and guidance scales are not in it: they are data.
+#ifndef SUMI_ENGINE_PLAN_CACHE_H
+#define SUMI_ENGINE_PLAN_CACHE_H
+#include "engine/buffers.h"
+#include "models/pipeline.h"
+
+#define SUMI_PLAN_CACHE_SIZE 4
+#define SUMI_MAX_LORAS 16
+
+// What a job asks for, beside what pipeline.h needs to know.
+typedef struct sumi_plan_request {
+    sumi_pipeline_request pipeline; // adapters, tile_latent and whole are filled in here
+    sumi_model* model;
+    const sumi_lora* const* loras;
+    const float* lora_scales;
+    int32_t lora_count;
+    bool whole_ops;                 // slices are whole ops, for profiles
+} sumi_plan_request;
+
+// Time of a section: what its measured slices took lately and what had been predicted for them, and the predictions of the others.
+typedef struct sumi_section_time { double measured_us, expected_us, unmeasured_us; } sumi_section_time;
+
+typedef struct sumi_plan_entry {
+    sumi_plan plan;
+    sumi_pipeline pipeline;
+    sumi_adapter_use adapters[SUMI_MAX_LORAS];
+    const sumi_model* model; // NULL: the entry is empty
+    const sumi_lora* loras[SUMI_MAX_LORAS];
+    int32_t lora_count;
+    uint64_t scratch_bytes;
+    int32_t tile_latent;
+    float op_ratio[SUMI_OP_KIND_COUNT]; // that the slices' predictions were made with
+    float* slice_us;         // measured, 0: not yet
+    sumi_section_time* sections;
+    unsigned char* key; size_t key_bytes;
+    uint64_t used;           // grows with every use: the smallest goes first
+} sumi_plan_entry;
+
+typedef struct sumi_plan_cache {
+    sumi_plan_entry entries[SUMI_PLAN_CACHE_SIZE];
+    uint64_t uses;
+    sumi_block key;          // of the request being looked up
+    float op_ratio[SUMI_OP_KIND_COUNT]; // how much longer than the backend's rates say ops take here; 0: not measured yet
+} sumi_plan_cache;
+
+// All hold the work.
+sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry** out_entry, sumi_error* error);
+// Writes an entry that is not in the cache, for the memory query. Ends with sumi_plan_entry_free, also after a failure.
+sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error);
+void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry);
+void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora); // plans that use them; both NULL: all
+
+double sumi_section_us(const sumi_plan_entry* entry, size_t section); // one run of it, by what is known
+#endif

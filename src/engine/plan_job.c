@@ -1,0 +1,643 @@
+#include "engine/engine.h"
+#include "sampling/noise.h"
+#include "sampling/presets.h"
+#include "sampling/schedule.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- Sizes ------------------------------------------------------------------------------------------------------------------------------
+
+int32_t sumi_format_bytes(sumi_format format)
+{
+    switch (format) {
+    case SUMI_FORMAT_RGBA8: return 4;
+    case SUMI_FORMAT_RGB8: return 3;
+    case SUMI_FORMAT_RGB32F: return 12;
+    }
+    return 0;
+}
+
+static bool has_start(const sumi_plan_job* job) { return job->start_image.data != NULL || job->start_latents != NULL; }
+static bool draws_posterior(const sumi_plan_job* job) { return job->start_image.data != NULL && job->posterior == SUMI_POSTERIOR_SAMPLE; }
+static size_t latent_size(const sumi_plan_job* job) { return (size_t)job->latent_height * (size_t)job->latent_width; }
+static size_t latent_values(const sumi_plan_job* job) { return latent_size(job) * (size_t)job->latent_channels; } // of one item
+static uint64_t picture_bytes(const sumi_plan_job* job, const sumi_job_item* item)
+{
+    return (uint64_t)job->width * (uint64_t)job->height * (uint64_t)sumi_format_bytes(item->target.format);
+}
+
+static void pack_products(sumi_packer* packer, sumi_plan_job* job)
+{
+    if (job->goal == SUMI_GOAL_PROMPTS) return;
+    job->latents = sumi_pack(packer, NULL, (uint64_t)job->item_count * latent_values(job) * sizeof(float));
+    if (job->preview_every > 0) {
+        for (int i = 0; i < 2; i++) job->previews[i] = sumi_pack(packer, NULL, (uint64_t)job->item_count * latent_size(job) * 4);
+    }
+    for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
+        if (job->items[i].target.host_memory != NULL) job->items[i].pixels = sumi_pack(packer, NULL, picture_bytes(job, &job->items[i]));
+    }
+}
+
+uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job)
+{
+    sumi_plan_job measured = *job; // the pointers that packing sets are NULL while it measures, so nothing is lost
+    sumi_packer packer = {NULL, 0};
+    if (job->goal == SUMI_GOAL_IMAGES && job->items == NULL) return 0;
+    pack_products(&packer, &measured);
+    uint64_t bytes = packer.used;
+    for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
+        if (job->items[i].target.host_memory == NULL) bytes += picture_bytes(job, &job->items[i]);
+    }
+    return bytes;
+}
+
+void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace)
+{
+    sumi_block_free(heap, &workspace->ids);
+    sumi_block_free(heap, &workspace->tables);
+    sumi_block_free(heap, &workspace->values);
+    sumi_block_free(heap, &workspace->between);
+    sumi_block_free(heap, &workspace->picture);
+    sumi_block_free(heap, &workspace->temporary);
+}
+
+// ---- The way to a plan ------------------------------------------------------------------------------------------------------------------
+
+static int32_t* ids_of(const sumi_workspace* workspace, const sumi_model* model, int32_t prompt, int32_t encoder)
+{
+    size_t at = (size_t)prompt * (size_t)model->info.text_encoder_count + (size_t)encoder;
+    return (int32_t*)workspace->ids.data + at * (size_t)model->info.max_prompt_tokens;
+}
+
+sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job, int32_t prompt, sumi_error* error)
+{
+    const int32_t encoder_count = model->info.text_encoder_count, most = model->info.max_prompt_tokens;
+    uint64_t bytes = (uint64_t)job->prompt_count * (uint64_t)encoder_count * (uint64_t)most * sizeof(int32_t); // the same for every prompt, so nothing moves
+    SUMI_TRY(sumi_block_reserve(heap, &workspace->ids, bytes, "token ids", error));
+    sumi_job_prompt* p = &job->prompts[prompt];
+    for (int32_t e = 0; p->text != NULL && e < encoder_count; e++) {
+        SUMI_TRY(sumi_network_tokenise(model->network, e, p->text, p->text_bytes, ids_of(workspace, model, prompt, e), most, &p->token_count[e], error));
+    }
+    return SUMI_OK;
+}
+
+// A float that stands for a decimal number: 0.2f is 0.200000003, and the reference compares with 0.2.
+static double as_written(float value) { return floor((double)value * 1e6 + 0.5) / 1e6; }
+
+// The reference works in model time t = 1 - sigma, by way of 1000 sigma in float32, and turns guidance off while t > cfg_truncation.
+static float guidance_at(const sumi_plan_job* job, float sigma)
+{
+    const float timestep = 1000.0f * sigma;
+    const double t = (double)((1000.0f - timestep) / 1000.0f);
+    bool is_on = t >= as_written(job->guidance_begin) && !(job->guidance_end <= 1.0f && t > as_written(job->guidance_end));
+    return is_on ? job->guidance : 0.0f;
+}
+
+typedef struct request_tables {
+    float *sigmas, *times;
+    sumi_solver_row* rows;
+    bool* guided;
+    sumi_pipeline_prompt* prompts;
+    sumi_pipeline_item* items;
+} request_tables;
+
+static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t step_count, request_tables* out)
+{
+    const uint64_t most = 2 * (uint64_t)step_count; // evaluations of any public solver
+    out->sigmas = sumi_pack(packer, NULL, ((uint64_t)step_count + 1) * sizeof *out->sigmas);
+    out->times = sumi_pack(packer, NULL, most * sizeof *out->times);
+    out->rows = sumi_pack(packer, NULL, most * sizeof *out->rows);
+    out->guided = sumi_pack(packer, NULL, most * sizeof *out->guided);
+    out->prompts = sumi_pack(packer, NULL, (uint64_t)job->prompt_count * sizeof *out->prompts);
+    out->items = sumi_pack(packer, NULL, (uint64_t)job->item_count * sizeof *out->items);
+}
+
+// Sigmas, solver rows, guidance: fills the tables and what the pipeline must know of them.
+static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t step_count, const request_tables* tables, sumi_pipeline_request* p,
+                                  sumi_error* error)
+{
+    if (job->sigmas != NULL) memcpy(tables->sigmas, job->sigmas, ((size_t)step_count + 1) * sizeof(float));
+    else sumi_schedule_shifted(job->shift > 0.0f ? job->shift : model->info.shift, step_count, tables->sigmas);
+    const int32_t first = has_start(job) ? sumi_schedule_first_index(step_count, job->strength) : 0;
+    job->run_steps = step_count - first;
+    if (job->run_steps < 1) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "strength %g of %d steps leaves no step to run: raise strength or step_count", (double)job->strength,
+                         (int)step_count);
+    }
+    const int32_t count = sumi_solver_rows(job->solver, tables->sigmas + first, job->run_steps, tables->rows);
+    bool is_guided = false;
+    for (int32_t i = 0; i < count; i++) {
+        sumi_solver_row* row = &tables->rows[i];
+        row->guidance = guidance_at(job, row->sigma);
+        tables->guided[i] = row->guidance != 0.0f;
+        is_guided = is_guided || tables->guided[i];
+        tables->times[i] = sumi_network_time(model->network, row->sigma);
+    }
+    job->rows = tables->rows;
+    job->times = tables->times;
+    job->evaluation_count = count;
+    p->evaluation_count = count;
+    p->guided = is_guided ? tables->guided : NULL;
+    p->norm_limit = is_guided ? job->norm_limit : 0.0f;
+    sumi_pipeline_needs(tables->rows, count, &p->has_base, &p->has_history);
+    for (int32_t i = 0; i < job->item_count; i++) tables->items[i] = (sumi_pipeline_item){job->items[i].positive, is_guided ? job->items[i].negative : -1};
+    if (!is_guided) p->prompt_count = job->positive_count; // nobody reads the negative ones
+    return SUMI_OK;
+}
+
+sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job, int32_t step_count,
+                                  sumi_plan_request* out_request, sumi_error* error)
+{
+    request_tables tables;
+    sumi_packer packer = {NULL, 0};
+    pack_tables(&packer, job, step_count, &tables);
+    SUMI_TRY(sumi_block_reserve(heap, &workspace->tables, packer.used, "a job's tables", error));
+    packer = (sumi_packer){workspace->tables.data, 0};
+    pack_tables(&packer, job, step_count, &tables);
+
+    memset(out_request, 0, sizeof *out_request);
+    sumi_pipeline_request* p = &out_request->pipeline;
+    p->goal = job->goal;
+    p->prompts = tables.prompts;
+    p->prompt_count = job->prompt_count;
+    p->items = tables.items;
+    p->item_count = job->item_count;
+    p->width = job->width;
+    p->height = job->height;
+    p->samples_posterior = draws_posterior(job);
+    for (int32_t i = 0; i < job->prompt_count; i++) {
+        tables.prompts[i] = (sumi_pipeline_prompt){.given = job->prompts[i].text == NULL};
+        memcpy(tables.prompts[i].token_count, job->prompts[i].token_count, sizeof tables.prompts[i].token_count);
+    }
+    if (job->goal == SUMI_GOAL_IMAGES) {
+        SUMI_TRY(write_schedule(model, job, step_count, &tables, p, error));
+        p->starts_from_image = job->start_image.data != NULL;
+        p->starts_from_latents = job->start_latents != NULL;
+        p->inpaints = job->mask.data != NULL;
+        p->previews = job->preview_every > 0;
+    }
+    out_request->model = model;
+    out_request->loras = job->loras;
+    out_request->lora_scales = job->lora_scales;
+    out_request->lora_count = job->lora_count;
+    out_request->whole_ops = job->profiles;
+    return SUMI_OK;
+}
+
+// A deadline: the plan for all steps tells what an evaluation and everything else cost here; fewer steps are another, shorter plan.
+#define FEWEST_STEPS 4 // below, pictures fall apart
+
+static int32_t steps_for_deadline(const sumi_engine* engine, const sumi_slot* slot, int32_t step_count)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_plan_entry* entry = job->entry;
+    double fixed_us = engine->chore_us[SUMI_CHORE_INPUT] + job->item_count * (engine->chore_us[SUMI_CHORE_NOISE] + engine->chore_us[SUMI_CHORE_OUTPUT]);
+    double denoise_us = 0.0;
+    for (size_t s = 0; s < entry->plan.section_count; s++) {
+        double us = sumi_section_us(entry, s) * entry->plan.sections[s].repeat;
+        if (entry->plan.sections[s].kind == SUMI_SECTION_DENOISE) denoise_us += us;
+        else fixed_us += us;
+    }
+    double fixed_seconds = fixed_us * 1e-6;
+    for (int i = 0; i < 8; i++) fixed_seconds += slot->stage_seconds[i]; // spent already
+    const int32_t fewest = job->run_steps < FEWEST_STEPS ? job->run_steps : FEWEST_STEPS;
+    int32_t allowed = sumi_deadline_steps(denoise_us * 1e-6 / job->evaluation_count, fixed_seconds, job->deadline_ms * 1e-3, fewest, job->run_steps,
+                                          (double)job->evaluation_count / job->run_steps);
+    if (allowed >= job->run_steps) return step_count;
+    int32_t steps = (int32_t)((int64_t)step_count * allowed / job->run_steps); // strength runs the same share of fewer steps
+    return steps > 1 ? steps : 1;
+}
+
+static sumi_result reserve_products(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    const size_t held = slot->products.bytes;
+    sumi_packer packer = {NULL, 0};
+    pack_products(&packer, job);
+    sumi_result result = sumi_block_reserve(&engine->heap, &slot->products, packer.used, "finished pictures", error);
+    atomic_fetch_add(&engine->image_bytes, slot->products.bytes);
+    atomic_fetch_sub(&engine->image_bytes, held);
+    SUMI_TRY(result);
+    packer = (sumi_packer){slot->products.data, 0};
+    pack_products(&packer, job);
+
+    for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
+        sumi_job_item* item = &job->items[i];
+        if (item->target.host_memory != NULL) continue;
+        SUMI_TRY(sumi_picture_take(engine, (size_t)picture_bytes(job, item), &item->picture, error));
+        item->pixels = item->picture->pixels;
+    }
+    if (job->goal == SUMI_GOAL_PROMPTS) {
+        const sumi_network_info* info = &slot->model->info;
+        SUMI_TRY(sumi_prompt_create(engine, info->family, info->text_encoder_count, job->prompts[0].token_count, info->feature_width, &job->prompt, error));
+    }
+    return SUMI_OK;
+}
+
+static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_request request;
+    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, error));
+    SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
+    if (job->deadline_ms > 0) {
+        int32_t steps = steps_for_deadline(engine, slot, job->step_count);
+        if (steps < job->step_count) {
+            char text[128];
+            snprintf(text, sizeof text, "deadline of %u ms: %d of %d steps", (unsigned)job->deadline_ms, (int)steps, (int)job->step_count);
+            sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+            SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, steps, &request, error));
+            SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
+        }
+    }
+    SUMI_TRY(reserve_products(engine, slot, error));
+    SUMI_TRY(sumi_engine_reserve(engine, job->entry, error));
+    sumi_run_begin(engine, job->entry);
+    slot->live.step_count = job->goal == SUMI_GOAL_IMAGES ? job->run_steps : 0;
+    return SUMI_OK;
+}
+
+// ---- Inputs -----------------------------------------------------------------------------------------------------------------------------
+
+static void write_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset, const void* data, uint64_t bytes)
+{
+    engine->runner->functions->write(engine->runner, &job->entry->plan, value, offset, data, bytes);
+}
+
+static void read_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset, void* into, uint64_t bytes)
+{
+    engine->runner->functions->read(engine->runner, &job->entry->plan, value, offset, into, bytes);
+}
+
+// Activations are float32 or bfloat16, as the runner likes; the engine's side is always float32. Conversion goes through the workspace.
+static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first, const float* data, size_t count,
+                                     sumi_error* error)
+{
+    if (job->entry->plan.activation_bytes == 4) {
+        write_value(engine, job, value, first * 4, data, count * 4);
+        return SUMI_OK;
+    }
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, count * 2, "features on their way in", error));
+    uint16_t* halves = engine->workspace.values.data;
+    for (size_t i = 0; i < count; i++) halves[i] = sumi_float_to_bf16(data[i]);
+    write_value(engine, job, value, first * 2, halves, count * 2);
+    return SUMI_OK;
+}
+
+static void read_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first, float* into, size_t count)
+{
+    const size_t bytes = (size_t)job->entry->plan.activation_bytes;
+    unsigned char* raw = (unsigned char*)into + (4 - bytes) * count; // at the end, so that widening in place stays behind the reading
+    read_value(engine, job, value, first * bytes, raw, count * bytes);
+    for (size_t i = 0; bytes == 2 && i < count; i++) {
+        uint16_t half;
+        memcpy(&half, raw + 2 * i, sizeof half);
+        into[i] = sumi_bf16_to_float(half);
+    }
+}
+
+static sumi_result write_texts(sumi_engine* engine, const sumi_slot* slot, sumi_error* error)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    for (int32_t p = 0; p < job->prompt_count; p++) {
+        for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
+            sumi_pipeline_rows ids = pipeline->ids[p][e], features = pipeline->features[p][e];
+            if (job->prompts[p].text != NULL && ids.value.id != 0) {
+                const int32_t* from = ids_of(&engine->workspace, slot->model, p, e);
+                write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from, (uint64_t)ids.count * sizeof *from);
+            } else if (job->prompts[p].text == NULL && features.value.id != 0) {
+                const size_t width = (size_t)slot->model->info.feature_width[e];
+                SUMI_TRY(write_activations(engine, job, features.value, (uint64_t)features.row * width, job->prompts[p].features[e],
+                                           (size_t)features.count * width, error));
+            }
+        }
+    }
+    if (job->goal == SUMI_GOAL_IMAGES) {
+        const size_t count = (size_t)job->evaluation_count;
+        write_value(engine, job, pipeline->times, 0, job->times, count * sizeof *job->times);
+        write_value(engine, job, pipeline->solver, 0, job->rows, count * sizeof *job->rows);
+    }
+    return SUMI_OK;
+}
+
+// A piece of the start: latents at once, an image over several slices.
+static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    *out_done = true;
+    if (job->start_latents != NULL) {
+        const uint64_t bytes = latent_values(job) * sizeof(float);
+        for (int32_t i = 0; i < job->item_count; i++) write_value(engine, job, pipeline->clean, (uint64_t)i * bytes, job->start_latents, bytes);
+    }
+    if (job->start_image.data == NULL) return SUMI_OK;
+    sumi_pixels picture;
+    SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &job->start_image, job->width, job->height, &job->resize, out_done, &picture, error));
+    if (!*out_done) return SUMI_OK;
+    const uint64_t bytes = (uint64_t)job->width * (uint64_t)job->height * 3;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a start image", error));
+    SUMI_TRY(
+        sumi_pixels_to_rgb(&engine->heap, &picture, job->width, job->height, engine->workspace.values.data, error)); // of the right size: allocates nothing
+    write_value(engine, job, pipeline->pixels, 0, engine->workspace.values.data, bytes);
+    return SUMI_OK;
+}
+
+static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    *out_done = true;
+    if (job->mask.data == NULL) return SUMI_OK;
+    sumi_pixels picture = job->mask;
+    if (job->mask.channel_count != 4) { // alpha counts in a mask, and takes the way through premultiplied colours in one go
+        SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &job->mask, job->width, job->height, &job->resize, out_done, &picture, error));
+        if (!*out_done) return SUMI_OK;
+    }
+    const uint64_t latent_bytes = latent_size(job) * sizeof(float), pixels = (uint64_t)job->width * (uint64_t)job->height;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, latent_bytes + pixels, "a mask", error));
+    float* latent_mask = engine->workspace.values.data;
+    uint8_t* mask = (uint8_t*)(latent_mask + latent_size(job));
+    sumi_temporary temporary;
+    sumi_temporary_begin(&temporary, &engine->heap, &engine->workspace.temporary);
+    sumi_result result = sumi_pixels_to_mask(&temporary.heap, &picture, job->width, job->height, mask, latent_mask, error);
+    sumi_temporary_end(&temporary);
+    if (result == SUMI_OK) write_value(engine, job, job->entry->pipeline.mask, 0, latent_mask, latent_bytes);
+    return result;
+}
+
+// One item's generator: the posterior's noise first, the main noise second, as the reference draws them. Each item has its own, seeded with its own seed.
+static sumi_result write_noise(sumi_engine* engine, const sumi_plan_job* job, int32_t item, sumi_error* error)
+{
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const size_t count = latent_values(job);
+    const uint64_t bytes = count * sizeof(float), offset = (uint64_t)item * bytes;
+    const bool samples = draws_posterior(job), is_cuda = job->noise == SUMI_NOISE_TORCH_CUDA;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "noise", error));
+    float* values = engine->workspace.values.data;
+    sumi_torch_cpu_generator cpu;
+    sumi_torch_cuda_generator cuda;
+    if (is_cuda) sumi_torch_cuda_seed(&cuda, job->items[item].seed, job->multiprocessors, job->threads_per_multiprocessor);
+    else sumi_torch_cpu_seed(&cpu, job->items[item].seed);
+
+    if (samples && job->start_noise != NULL) {
+        write_value(engine, job, pipeline->eps, offset, job->start_noise, bytes);
+    } else if (samples) {
+        if (is_cuda) sumi_torch_cuda_randn(&cuda, values, count);
+        else sumi_torch_cpu_randn(&cpu, values, count);
+        write_value(engine, job, pipeline->eps, offset, values, bytes);
+    }
+    if (job->goal != SUMI_GOAL_IMAGES) return SUMI_OK;
+    const float* noise = values;
+    if (job->noise == SUMI_NOISE_GIVEN) noise = job->noise_values + (size_t)item * count;
+    else if (is_cuda) sumi_torch_cuda_randn(&cuda, values, count);
+    else sumi_torch_cpu_randn(&cpu, values, count);
+    write_value(engine, job, has_start(job) ? pipeline->noise : pipeline->x, offset, noise, bytes);
+    return SUMI_OK;
+}
+
+// ---- While it runs ----------------------------------------------------------------------------------------------------------------------
+
+// The preview buffer that nobody reads is filled, then the two change places.
+static sumi_result publish_preview(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    const size_t size = latent_size(job);
+    const uint64_t bytes = (uint64_t)job->item_count * 3 * size * sizeof(float);
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a preview", error));
+    const float* rgb = engine->workspace.values.data;
+    read_value(engine, job, job->entry->pipeline.preview, 0, engine->workspace.values.data, bytes);
+    const int32_t back = 1 - job->preview_front;
+    unsigned char* to = job->previews[back];
+    for (int32_t i = 0; i < job->item_count; i++, rgb += 3 * size) {
+        for (size_t at = 0; at < size; at++, to += 4) {
+            for (size_t c = 0; c < 3; c++) to[c] = sumi_pixel_from_unit(rgb[c * size + at]);
+            to[3] = 255;
+        }
+    }
+    sumi_mutex_lock(&engine->table);
+    job->preview_front = back;
+    slot->status.preview_version++;
+    sumi_mutex_unlock(&engine->table);
+    return SUMI_OK;
+}
+
+// "layers.3.attention.qkv" of any layer is "attention.qkv"; other numbers between dots go too.
+static void plain_label(const char* label, char* out, size_t out_bytes)
+{
+    size_t used = 0;
+    if (strncmp(label, "layers.", 7) == 0) label += 7;
+    for (const char* at = label; *at != '\0' && used + 1 < out_bytes;) {
+        const char* end = at;
+        while (*end >= '0' && *end <= '9') end++;
+        bool starts = at == label || at[-1] == '.', is_number = starts && end > at && *end == '.';
+        if (is_number) {
+            at = end + 1;
+            label = at; // what follows starts again
+            continue;
+        }
+        out[used++] = *at++;
+    }
+    out[used] = '\0';
+}
+
+static sumi_result note_profile(sumi_engine* engine, sumi_slot* slot, const sumi_run_step* step, sumi_error* error)
+{
+    static const char* const stages[] = {"wait", "load", "prepare", "text", "image", "denoise", "decode", "transfer"};
+    char name[sizeof slot->profile->name], label[sizeof slot->profile->name];
+    plain_label(step->op->label != NULL && step->op->label[0] != '\0' ? step->op->label : sumi_op_name(step->op->kind), label, sizeof label);
+    int stage = (int)sumi_stage_of_section(step->section);
+    int used = snprintf(name, sizeof name, "%s ", stages[stage]);
+    snprintf(name + used, sizeof name - (size_t)used, "%s", label);
+    sumi_profile_row* row = NULL;
+    for (size_t i = 0; row == NULL && i < slot->profile_count; i++) {
+        if (strcmp(slot->profile[i].name, name) == 0) row = &slot->profile[i];
+    }
+    if (row == NULL) {
+        SUMI_TRY(sumi_grow(&engine->heap, (void**)&slot->profile, &slot->profile_capacity, slot->profile_count + 1, sizeof *slot->profile, error));
+        row = &slot->profile[slot->profile_count++];
+        memset(row, 0, sizeof *row);
+        memcpy(row->name, name, sizeof row->name);
+    }
+    row->count++;
+    row->seconds += step->us * 1e-6;
+    row->flops += step->op->flops;
+    row->bytes += step->op->bytes;
+    return SUMI_OK;
+}
+
+static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, bool* out_ends, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    sumi_run_step step;
+    SUMI_TRY(sumi_run_slice(engine, &step, error));
+    *out_stage = sumi_stage_of_section(step.section);
+    *out_ends = step.ends_run;
+    if (job->profiles && step.op != NULL) SUMI_TRY(note_profile(engine, slot, &step, error));
+    if (step.section == SUMI_SECTION_DENOISE && step.ends_iteration) {
+        const int32_t e = step.counter, of = job->rows[e].step;
+        bool ends_step = e + 1 >= job->evaluation_count || job->rows[e + 1].step != of;
+        if (ends_step) {
+            slot->live.step = of + 1;
+            if (job->preview_every > 0 && (of + 1) % job->preview_every == 0) SUMI_TRY(publish_preview(engine, slot, error));
+        }
+    }
+    double left = sumi_run_left_us(engine), done = engine->run.done_us;
+    slot->live.progress = (float)(0.99 * done / (done + left + 1.0));
+    slot->live.seconds_left = (float)((left + job->item_count * engine->chore_us[SUMI_CHORE_OUTPUT]) * 1e-6);
+    return SUMI_OK;
+}
+
+// ---- Outputs ----------------------------------------------------------------------------------------------------------------------------
+
+// Rows [row, row + row_count) of an item's picture in the target's format.
+static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count)
+{
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const size_t width = (size_t)job->width, count = width * (size_t)row_count, from = width * (size_t)row;
+    const uint64_t first = ((uint64_t)item * width * (uint64_t)job->height + from) * 3;
+    const sumi_format format = job->items[item].target.format;
+    unsigned char* pixels = job->items[item].pixels + from * (size_t)sumi_format_bytes(format);
+    if (format == SUMI_FORMAT_RGB8) {
+        read_value(engine, job, pipeline->bytes, first, pixels, count * 3);
+    } else if (format == SUMI_FORMAT_RGB32F) {
+        float* values = (float*)(void*)pixels; // in a block of ours, aligned
+        read_activations(engine, job, pipeline->picture, first, values, count * 3);
+        for (size_t i = 0; i < count * 3; i++) values[i] = values[i] * 0.5f + 0.5f;
+    } else {
+        const unsigned char* rgb = pixels + count; // into the last three quarters, then spread from the front: the reader stays ahead of the writer
+        read_value(engine, job, pipeline->bytes, first, pixels + count, count * 3);
+        for (size_t i = 0; i < count; i++, rgb += 3, pixels += 4) {
+            const unsigned char r = rgb[0], g = rgb[1], b = rgb[2];
+            pixels[0] = r, pixels[1] = g, pixels[2] = b, pixels[3] = 255;
+        }
+    }
+}
+
+static sumi_result check_finite(const float* values, size_t count, const char* what, sumi_error* error)
+{
+    size_t bad = 0;
+    for (size_t i = 0; i < count; i++) bad += !isfinite(values[i]);
+    if (bad == 0) return SUMI_OK;
+    return sumi_fail(error, SUMI_NOT_FINITE, "%zu of %zu values of %s are NaN or infinite: the weights or an adapter are damaged", bad, count, what);
+}
+
+static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t index, sumi_error* error)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const size_t count = latent_values(job);
+    if (job->goal == SUMI_GOAL_PROMPTS) {
+        for (int32_t e = 0; e < job->prompt->encoder_count; e++) {
+            const size_t width = (size_t)job->prompt->width[e], values = (size_t)job->prompt->token_count[e] * width;
+            read_activations(engine, job, pipeline->features[0][e].value, (uint64_t)pipeline->features[0][e].row * width, job->prompt->features[e], values);
+            SUMI_TRY(check_finite(job->prompt->features[e], values, "the prompt's features", error));
+        }
+        return SUMI_OK;
+    }
+    float* latents = job->latents + (size_t)index * count;
+    read_value(engine, job, job->goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x, (uint64_t)index * count * sizeof(float), latents,
+               count * sizeof(float));
+    if (job->goal == SUMI_GOAL_ENCODE) return check_finite(latents, count, "the latents", error);
+    if (index == 0) {
+        int32_t bad = 0;
+        read_value(engine, job, pipeline->not_finite, 0, &bad, sizeof bad);
+        if (bad != 0) {
+            return sumi_fail(error, SUMI_NOT_FINITE,
+                             "%d of %lld values of the pictures are NaN or infinite: the weights or an adapter are damaged, or a scale is far too large",
+                             (int)bad, (long long)job->item_count * job->width * job->height * 3);
+        }
+    }
+    return SUMI_OK;
+}
+
+#define OUTPUT_PIXELS (128 * 1024) // a slice: about a millisecond
+
+// The next piece of output.
+static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    if (job->row == 0) SUMI_TRY(read_item(engine, slot, job->cursor, error));
+    if (job->goal == SUMI_GOAL_IMAGES) {
+        int32_t rows = OUTPUT_PIXELS / job->width > 1 ? OUTPUT_PIXELS / job->width : 1;
+        if (rows > job->height - job->row) rows = job->height - job->row;
+        read_picture(engine, job, job->cursor, job->row, rows);
+        job->row += rows;
+        if (job->row < job->height) return SUMI_OK;
+        job->row = 0;
+    }
+    *out_done = ++job->cursor >= job->item_count;
+    return SUMI_OK;
+}
+
+// ---- The steps --------------------------------------------------------------------------------------------------------------------------
+
+static void next_phase(sumi_plan_job* job, sumi_phase phase)
+{
+    job->phase = phase;
+    job->cursor = 0;
+}
+
+sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, bool* out_done, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    bool is_over = false;
+    *out_stage = SUMI_STAGE_PREPARE;
+    switch (job->phase) {
+    case SUMI_PHASE_TEXT:
+        if (job->cursor < job->prompt_count) SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, job->cursor, error));
+        if (++job->cursor >= job->prompt_count) next_phase(job, SUMI_PHASE_PLAN);
+        return SUMI_OK;
+    case SUMI_PHASE_PLAN:
+        SUMI_TRY(make_plan(engine, slot, error));
+        next_phase(job, SUMI_PHASE_INPUT);
+        return SUMI_OK;
+    case SUMI_PHASE_INPUT:
+        is_over = true;
+        if (job->cursor == 0) SUMI_TRY(write_texts(engine, slot, error));
+        if (job->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
+        if (job->cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
+        if (is_over && ++job->cursor > 2) next_phase(job, job->goal == SUMI_GOAL_PROMPTS ? SUMI_PHASE_RUN : SUMI_PHASE_NOISE);
+        return SUMI_OK;
+    case SUMI_PHASE_NOISE:
+        SUMI_TRY(write_noise(engine, job, job->cursor, error));
+        if (++job->cursor >= job->item_count) next_phase(job, SUMI_PHASE_RUN);
+        return SUMI_OK;
+    case SUMI_PHASE_RUN:
+        SUMI_TRY(run_one(engine, slot, out_stage, &is_over, error));
+        if (is_over) next_phase(job, SUMI_PHASE_OUTPUT);
+        return SUMI_OK;
+    case SUMI_PHASE_OUTPUT:
+        *out_stage = SUMI_STAGE_TRANSFER;
+        if (!engine->runner->functions->idle(engine->runner)) return SUMI_OK; // a GPU is still at it
+        return write_output(engine, slot, job, out_done, error);
+    }
+    return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)job->phase);
+}
+
+double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot)
+{
+    switch (slot->u.plan.phase) {
+    case SUMI_PHASE_TEXT: return engine->chore_us[SUMI_CHORE_TEXT];
+    case SUMI_PHASE_PLAN: return engine->chore_us[SUMI_CHORE_PLAN];
+    case SUMI_PHASE_INPUT: return engine->chore_us[SUMI_CHORE_INPUT];
+    case SUMI_PHASE_NOISE: return engine->chore_us[SUMI_CHORE_NOISE];
+    case SUMI_PHASE_OUTPUT: return engine->chore_us[SUMI_CHORE_OUTPUT];
+    default: return sumi_run_predict_us(engine);
+    }
+}
+
+void sumi_plan_job_stop(sumi_engine* engine, sumi_slot* slot)
+{
+    engine->run = (sumi_run){.entry = NULL};
+    slot->u.plan.entry = NULL;
+    sumi_engine_trim(engine);
+}
+
+void sumi_plan_job_drop(sumi_engine* engine, sumi_slot* slot)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    for (int32_t i = 0; job->items != NULL && i < job->item_count; i++) {
+        if (job->items[i].picture != NULL) sumi_picture_release(engine, job->items[i].picture->handle);
+        job->items[i].picture = NULL;
+    }
+    sumi_prompt_free(job->prompt);
+    job->prompt = NULL;
+}

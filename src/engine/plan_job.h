@@ -1,0 +1,83 @@
+// Jobs that run a plan: prompts, images, encodings. They differ in what they copy at submission and in what they hand out, not in how they go:
+//
+//   TEXT (one prompt a slice) -> PLAN (schedule, plan, arena) -> INPUT -> NOISE (one item a slice) -> RUN (slices of the plan) -> OUTPUT (some rows a slice)
+#ifndef SUMI_ENGINE_PLAN_JOB_H
+#define SUMI_ENGINE_PLAN_JOB_H
+#include "engine/plan_cache.h"
+#include "engine/objects.h"
+#include "engine/resize.h"
+
+struct sumi_slot;
+struct sumi_workspace;
+
+typedef struct sumi_job_prompt {
+    const char* text; size_t text_bytes;  // NULL: features are given
+    const float* features[SUMI_MAX_TEXT_ENCODERS];
+    int32_t token_count[SUMI_MAX_TEXT_ENCODERS]; // of texts: known after phase TEXT
+    const sumi_prompt* source;            // only while submit looks for equal prompts
+} sumi_job_prompt;
+
+typedef struct sumi_job_item {
+    int32_t positive, negative;           // indices of prompts; negative -1: none
+    uint64_t seed;
+    sumi_target target;
+    sumi_picture* picture;                // of ours, when the target has no memory
+    unsigned char* pixels;                // where the finished picture waits for the fetch
+} sumi_job_item;
+
+typedef enum sumi_phase { SUMI_PHASE_TEXT, SUMI_PHASE_PLAN, SUMI_PHASE_INPUT, SUMI_PHASE_NOISE, SUMI_PHASE_RUN, SUMI_PHASE_OUTPUT } sumi_phase;
+
+typedef struct sumi_plan_job {
+    sumi_pipeline_goal goal;
+    // Copied by submit; arrays lie in the slot's blocks.
+    sumi_job_prompt* prompts; int32_t prompt_count;
+    int32_t positive_count;               // the first prompts; those after them are negative ones only
+    sumi_job_item* items; int32_t item_count;
+    int32_t width, height, step_count;
+    float guidance, guidance_begin, guidance_end, norm_limit;
+    sumi_solver solver;
+    float shift;
+    const float* sigmas;
+    sumi_noise noise;
+    int32_t multiprocessors, threads_per_multiprocessor;
+    const float *noise_values, *start_latents, *start_noise;
+    sumi_pixels start_image, mask;        // data NULL: none
+    sumi_posterior posterior;
+    float strength;
+    const sumi_lora* loras[SUMI_MAX_LORAS]; float lora_scales[SUMI_MAX_LORAS]; int32_t lora_count;
+    uint32_t deadline_ms;
+    int32_t preview_every;
+    bool profiles;
+
+    // While it runs.
+    sumi_phase phase;
+    sumi_resize resize;                   // of the start image or the mask
+    int32_t cursor, row;                  // prompt or item of the phase; row of the picture in OUTPUT
+    sumi_plan_entry* entry;
+    const sumi_solver_row* rows; const float* times; int32_t evaluation_count; // in the workspace
+    int32_t run_steps;                    // steps that are run: fewer than step_count when a start image is noised only in part
+    int32_t steps_done;
+
+    // Products.
+    int32_t latent_channels, latent_height, latent_width;
+    float* latents;                       // [item][channel][h * w]
+    unsigned char* previews[2];           // [item][h * w][4]; `preview_front` is the one to read, under `table`
+    int32_t preview_front;
+    sumi_prompt* prompt;
+} sumi_plan_job;
+
+double sumi_plan_job_predict(const sumi_engine* engine, const struct sumi_slot* slot);
+sumi_result sumi_plan_job_step(sumi_engine* engine, struct sumi_slot* slot, sumi_stage* out_stage, bool* out_done, sumi_error* error);
+void sumi_plan_job_stop(sumi_engine* engine, struct sumi_slot* slot);
+void sumi_plan_job_drop(sumi_engine* engine, struct sumi_slot* slot);
+
+int32_t sumi_format_bytes(sumi_format format); // of a pixel; 0: no such format
+// Bytes of the things a finished job keeps until its fetch: latents, previews, pictures.
+uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job);
+
+// The two halves of the way to a plan, for the memory query: token ids of one prompt into the workspace, then the request for `step_count` steps.
+sumi_result sumi_plan_job_tokenise(sumi_heap* heap, struct sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job, int32_t prompt, sumi_error* error);
+sumi_result sumi_plan_job_request(sumi_heap* heap, struct sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job, int32_t step_count, sumi_plan_request* out_request,
+                                  sumi_error* error);
+void sumi_workspace_close(sumi_heap* heap, struct sumi_workspace* workspace);
+#endif

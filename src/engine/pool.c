@@ -1,0 +1,87 @@
+// Pictures of ours: kept after their release and given to the next job that they are large enough for.
+#include "engine/engine.h"
+
+static void forget(sumi_engine* engine, sumi_picture* picture)
+{
+    atomic_fetch_sub(&engine->image_bytes, picture->bytes);
+    sumi_free(&engine->heap, picture->pixels);
+    sumi_free(&engine->heap, picture);
+}
+
+// The smallest free one that is large enough; out of the list. NULL: none.
+static sumi_picture* find_free(sumi_engine* engine, size_t bytes)
+{
+    sumi_picture* best = NULL;
+    for (sumi_picture* picture = engine->pictures; picture != NULL; picture = picture->next) {
+        if (picture->handle == 0 && picture->bytes >= bytes && (best == NULL || picture->bytes < best->bytes)) best = picture;
+    }
+    return best;
+}
+
+// Free pictures that are too small: sizes have changed, and keeping both would hold memory that nobody asks for.
+static sumi_picture* take_out_small(sumi_engine* engine, size_t bytes)
+{
+    for (sumi_picture** link = &engine->pictures; *link != NULL; link = &(*link)->next) {
+        sumi_picture* picture = *link;
+        if (picture->handle == 0 && picture->bytes < bytes) {
+            *link = picture->next;
+            return picture;
+        }
+    }
+    return NULL;
+}
+
+sumi_result sumi_picture_take(sumi_engine* engine, size_t bytes, sumi_picture** out_picture, sumi_error* error)
+{
+    *out_picture = NULL;
+    sumi_mutex_lock(&engine->table);
+    sumi_picture* picture = find_free(engine, bytes);
+    if (picture != NULL) picture->handle = ++engine->next_serial;
+    sumi_picture* small = picture == NULL ? take_out_small(engine, bytes) : NULL;
+    sumi_mutex_unlock(&engine->table);
+    while (small != NULL) {
+        forget(engine, small);
+        sumi_mutex_lock(&engine->table);
+        small = take_out_small(engine, bytes);
+        sumi_mutex_unlock(&engine->table);
+    }
+    if (picture == NULL) {
+        picture = sumi_alloc_zero(&engine->heap, sizeof *picture);
+        if (picture != NULL) picture->pixels = sumi_alloc(&engine->heap, bytes);
+        if (picture == NULL || picture->pixels == NULL) {
+            sumi_free(&engine->heap, picture);
+            return sumi_out_of_memory(error, bytes, "a finished picture");
+        }
+        picture->bytes = bytes;
+        atomic_fetch_add(&engine->image_bytes, bytes);
+        sumi_mutex_lock(&engine->table);
+        picture->handle = ++engine->next_serial;
+        picture->next = engine->pictures;
+        engine->pictures = picture;
+        sumi_mutex_unlock(&engine->table);
+    }
+    *out_picture = picture;
+    return SUMI_OK;
+}
+
+void sumi_picture_release(sumi_engine* engine, uint64_t handle)
+{
+    if (handle == 0) return;
+    sumi_mutex_lock(&engine->table);
+    for (sumi_picture* picture = engine->pictures; picture != NULL; picture = picture->next) {
+        if (picture->handle == handle) {
+            picture->handle = 0;
+            break;
+        }
+    }
+    sumi_mutex_unlock(&engine->table);
+}
+
+void sumi_pictures_close(sumi_engine* engine)
+{
+    while (engine->pictures != NULL) {
+        sumi_picture* picture = engine->pictures;
+        engine->pictures = picture->next;
+        forget(engine, picture);
+    }
+}

@@ -1,0 +1,240 @@
+// The pump: takes the next job, runs it slice by slice to its end, looks for a wish to cancel before every slice. Who calls it differs (update, wait, a thread
+// of ours), what it does never, so results do not depend on it.
+//
+// The work is a flag under the table's mutex instead of a mutex of its own: so that the thread can step back while a call waits for it (a mutex that is released
+// and taken again at once starves the others), and so that waiting for it and for jobs is one condition.
+#include "engine/engine.h"
+
+void sumi_work_lock(sumi_engine* engine)
+{
+    sumi_mutex_lock(&engine->table);
+    engine->work_waiters++;
+    while (engine->is_working) sumi_condition_wait(&engine->changed, &engine->table);
+    engine->work_waiters--;
+    engine->is_working = true;
+    sumi_mutex_unlock(&engine->table);
+}
+
+void sumi_work_unlock(sumi_engine* engine)
+{
+    sumi_mutex_lock(&engine->table);
+    engine->is_working = false;
+    sumi_condition_broadcast(&engine->changed);
+    sumi_mutex_unlock(&engine->table);
+}
+
+// Higher priority first, then the older one. Hold `table`.
+static sumi_slot* next_queued(const sumi_engine* engine)
+{
+    sumi_slot* best = NULL;
+    for (int32_t i = 0; i < engine->slot_count && engine->queued_count > 0; i++) {
+        sumi_slot* slot = &engine->slots[i];
+        if (slot->id == 0 || slot->status.state != SUMI_JOB_QUEUED) continue;
+        if (best == NULL || slot->priority > best->priority || (slot->priority == best->priority && slot->order < best->order)) best = slot;
+    }
+    return best;
+}
+
+static void begin_next(sumi_engine* engine)
+{
+    sumi_mutex_lock(&engine->table);
+    sumi_slot* slot = next_queued(engine);
+    if (slot != NULL) {
+        slot->status.state = SUMI_JOB_RUNNING;
+        engine->queued_count--;
+        engine->has_running = true;
+    }
+    sumi_mutex_unlock(&engine->table);
+    engine->running = slot;
+}
+
+static void note_chore(sumi_engine* engine, sumi_stage stage, sumi_phase phase_before, double us)
+{
+    static const sumi_chore of_phase[] = {[SUMI_PHASE_TEXT] = SUMI_CHORE_TEXT,
+                                          [SUMI_PHASE_PLAN] = SUMI_CHORE_PLAN,
+                                          [SUMI_PHASE_INPUT] = SUMI_CHORE_INPUT,
+                                          [SUMI_PHASE_NOISE] = SUMI_CHORE_NOISE,
+                                          [SUMI_PHASE_OUTPUT] = SUMI_CHORE_OUTPUT};
+    sumi_chore chore = SUMI_CHORE_LOAD;
+    if (stage != SUMI_STAGE_LOAD) {
+        if (phase_before == SUMI_PHASE_RUN) return; // measured slice by slice in run.c
+        chore = of_phase[phase_before];
+    }
+    engine->chore_us[chore] = 0.5 * (engine->chore_us[chore] + us);
+}
+
+// What poll shows until the next slice is over. Progress never falls, whatever the predictions do, and 1 is left to the end.
+static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
+{
+    const sumi_job_live* live = &slot->live;
+    float progress = live->progress < 0.999f ? live->progress : 0.999f;
+    sumi_mutex_lock(&engine->table);
+    sumi_job_status* status = &slot->status;
+    status->stage = stage;
+    status->step = live->step;
+    status->step_count = live->step_count;
+    if (progress > status->progress) status->progress = progress;
+    status->seconds_left = live->seconds_left;
+    for (int i = 0; i < 8; i++) status->stage_seconds[i] = (float)slot->stage_seconds[i];
+    sumi_mutex_unlock(&engine->table);
+}
+
+// One slice of the job at hand, or of the next one. False: there is nothing to do. Holds the work.
+static bool run_slice(sumi_engine* engine)
+{
+    if (engine->running == NULL) begin_next(engine);
+    sumi_slot* slot = engine->running;
+    if (slot == NULL) return false;
+
+    sumi_mutex_lock(&engine->table);
+    bool cancels = slot->cancel_asked;
+    sumi_mutex_unlock(&engine->table);
+    if (cancels) {
+        sumi_error cancelled = {SUMI_CANCELLED, "cancelled while it ran"};
+        sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
+        return true;
+    }
+
+    bool loads = slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
+    sumi_phase phase_before = loads ? SUMI_PHASE_TEXT : slot->u.plan.phase;
+    sumi_stage stage = SUMI_STAGE_WAIT;
+    bool is_done = false;
+    sumi_error error = {SUMI_OK, {0}};
+    uint64_t begin = sumi_clock_ns();
+    sumi_result result = slot->functions->step(engine, slot, &stage, &is_done, &error);
+    double seconds = (double)(sumi_clock_ns() - begin) * 1e-9;
+    slot->stage_seconds[stage] += seconds;
+    note_chore(engine, stage, phase_before, seconds * 1e6);
+    publish(engine, slot, stage);
+
+    if (result != SUMI_OK) {
+        error.result = result;
+        sumi_job_end(engine, slot, SUMI_JOB_FAILED, &error);
+    } else if (is_done) {
+        sumi_job_end(engine, slot, SUMI_JOB_DONE, &error);
+    }
+    return true;
+}
+
+static double predict(const sumi_engine* engine)
+{
+    const sumi_slot* slot = engine->running;
+    return slot != NULL ? slot->functions->predict(engine, slot) : engine->chore_us[SUMI_CHORE_TEXT];
+}
+
+void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
+{
+    if (engine == NULL || budget_us == 0 || engine->desc.pump == SUMI_PUMP_THREAD) return;
+    sumi_work_lock(engine);
+    uint64_t begin = sumi_clock_ns();
+    bool goes_on = run_slice(engine); // always one: a budget below the smallest slice must not stop everything
+    while (goes_on) {
+        if (budget_us != SUMI_FOREVER) {
+            double elapsed = (double)(sumi_clock_ns() - begin) * 1e-3;
+            if (elapsed + predict(engine) > budget_us) break;
+        }
+        goes_on = run_slice(engine);
+    }
+    sumi_work_unlock(engine);
+}
+
+sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    const bool has_thread = engine->desc.pump == SUMI_PUMP_THREAD;
+    const uint64_t begin = sumi_clock_ns(), timeout_ns = (uint64_t)timeout_ms * 1000000u;
+    sumi_result result = SUMI_OK;
+    if (!has_thread) sumi_work_lock(engine);
+    sumi_mutex_lock(&engine->table);
+    for (;;) {
+        const sumi_slot* slot = sumi_job_find(engine, job);
+        if (slot == NULL || sumi_job_is_final(slot)) {
+            result = slot == NULL ? SUMI_STALE_HANDLE : SUMI_OK;
+            break;
+        }
+        uint64_t elapsed = sumi_clock_ns() - begin;
+        if (timeout_ms != SUMI_FOREVER && elapsed >= timeout_ns) {
+            result = SUMI_TIMEOUT;
+            break;
+        }
+        if (has_thread) {
+            if (timeout_ms == SUMI_FOREVER) sumi_condition_wait(&engine->changed, &engine->table);
+            else (void)sumi_condition_wait_us(&engine->changed, &engine->table, (timeout_ns - elapsed) / 1000 + 1);
+            continue;
+        }
+        sumi_mutex_unlock(&engine->table);
+        (void)run_slice(engine);
+        sumi_mutex_lock(&engine->table);
+    }
+    sumi_mutex_unlock(&engine->table);
+    if (!has_thread) sumi_work_unlock(engine);
+    return result;
+}
+
+static bool uses_lora(const sumi_slot* slot, const sumi_lora* lora)
+{
+    if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
+    for (int32_t i = 0; i < slot->u.plan.lora_count; i++) {
+        if (slot->u.plan.loras[i] == lora) return true;
+    }
+    return false;
+}
+
+void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora)
+{
+    for (int32_t i = 0; i < engine->slot_count; i++) {
+        sumi_slot* slot = &engine->slots[i];
+        sumi_mutex_lock(&engine->table);
+        bool is_used = slot->id != 0, is_pending = is_used && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
+        sumi_mutex_unlock(&engine->table);
+        if (!is_used || (model != NULL && slot->model != model) || (lora != NULL && !uses_lora(slot, lora))) continue;
+        if (is_pending) {
+            sumi_error cancelled = {SUMI_OK, {0}};
+            (void)sumi_fail(&cancelled, SUMI_CANCELLED, "cancelled: its %s",
+                            lora != NULL    ? "adapter was released"
+                            : model != NULL ? "model was closed"
+                                            : "engine goes");
+            sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
+        }
+        if (model != NULL) slot->model = NULL;
+    }
+}
+
+// ---- Our thread -------------------------------------------------------------------------------------------------------------------------
+
+static void pump_main(void* context)
+{
+    sumi_engine* engine = context;
+    sumi_mutex_lock(&engine->table);
+    for (;;) {
+        while (!engine->is_closing && (engine->is_working || engine->work_waiters > 0 || (engine->queued_count == 0 && !engine->has_running))) {
+            sumi_condition_wait(&engine->changed, &engine->table);
+        }
+        if (engine->is_closing) break;
+        engine->is_working = true;
+        sumi_mutex_unlock(&engine->table);
+        (void)run_slice(engine);
+        sumi_mutex_lock(&engine->table);
+        engine->is_working = false;
+        sumi_condition_broadcast(&engine->changed);
+    }
+    sumi_mutex_unlock(&engine->table);
+}
+
+bool sumi_pump_start_thread(sumi_engine* engine)
+{
+    engine->pump_start = (sumi_thread_start){pump_main, engine, true};
+    engine->has_pump_thread = sumi_thread_begin(&engine->pump_thread, &engine->pump_start);
+    return engine->has_pump_thread;
+}
+
+void sumi_pump_stop_thread(sumi_engine* engine)
+{
+    if (!engine->has_pump_thread) return;
+    sumi_mutex_lock(&engine->table);
+    engine->is_closing = true;
+    sumi_condition_broadcast(&engine->changed);
+    sumi_mutex_unlock(&engine->table);
+    sumi_thread_join(&engine->pump_thread);
+    engine->has_pump_thread = false;
+}

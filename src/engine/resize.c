@@ -1,0 +1,82 @@
+// Pillow resizes in two passes with 8 bits between them: every row by itself, then every column by itself. So bands of rows, and then blocks of columns, can be
+// resized one at a time, and give the same bits as the whole picture:
+//
+//     source  --bands of rows-->  between [height of the source][width of the result]  --blocks of columns-->  result
+//
+// Each piece makes its table of filter weights anew; pieces are large enough that this hardly shows.
+#include "engine/engine.h"
+#include "sampling/pixels.h"
+#include <string.h>
+
+#define PIECE 3000000.0 // multiplications: about two milliseconds
+
+static double taps(int32_t from, int32_t to) { return from > to ? 6.0 * from / to : 6.0; } // of the Lanczos window
+
+static int32_t fitting(double each, int32_t left)
+{
+    double count = PIECE / (each > 1.0 ? each : 1.0);
+    return count < 1.0 ? 1 : count < left ? (int32_t)count : left;
+}
+
+static void drop_alpha(const sumi_pixels* source, int32_t row, int32_t count, unsigned char* into)
+{
+    for (int32_t y = row; y < row + count; y++) {
+        const unsigned char* from = (const unsigned char*)source->data + (size_t)y * (size_t)source->row_bytes;
+        for (int32_t x = 0; x < source->width; x++, from += 4, into += 3) memcpy(into, from, 3);
+    }
+}
+
+static sumi_result resize_rows(sumi_temporary* temporary, sumi_workspace* workspace, const sumi_pixels* source, int32_t channels, int32_t width,
+                               sumi_resize* resize, sumi_error* error)
+{
+    int32_t count = fitting(taps(source->width, width) * width * channels, source->height - resize->row);
+    const unsigned char* from = (const unsigned char*)source->data + (size_t)resize->row * (size_t)source->row_bytes;
+    int32_t row_bytes = source->row_bytes;
+    if (source->channel_count == 4) {
+        row_bytes = source->width * 3;
+        SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)row_bytes * (uint64_t)count, "a picture's rows", error));
+        drop_alpha(source, resize->row, count, workspace->values.data);
+        from = workspace->values.data;
+    }
+    uint8_t* to = (uint8_t*)workspace->between.data + (size_t)resize->row * (size_t)width * (size_t)channels;
+    SUMI_TRY(sumi_pixels_resize(&temporary->heap, from, source->width, count, row_bytes, channels, to, width, count, SUMI_FILTER_LANCZOS, error));
+    resize->row += count;
+    return SUMI_OK;
+}
+
+static sumi_result resize_columns(sumi_temporary* temporary, sumi_workspace* workspace, int32_t from_height, int32_t channels, int32_t width, int32_t height,
+                                  sumi_resize* resize, sumi_error* error)
+{
+    const int32_t count = fitting(taps(from_height, height) * height * channels, width - resize->column);
+    const size_t row = (size_t)width * (size_t)channels, piece = (size_t)count * (size_t)channels, at = (size_t)resize->column * (size_t)channels;
+    SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)piece * (uint64_t)height, "a picture's columns", error));
+    uint8_t* block = workspace->values.data;
+    const uint8_t* between = workspace->between.data;
+    SUMI_TRY(sumi_pixels_resize(&temporary->heap, between + at, count, from_height, (int32_t)row, channels, block, count, height, SUMI_FILTER_LANCZOS, error));
+    for (int32_t y = 0; y < height; y++) memcpy((uint8_t*)workspace->picture.data + (size_t)y * row + at, block + (size_t)y * piece, piece);
+    resize->column += count;
+    return SUMI_OK;
+}
+
+sumi_result sumi_resize_step(sumi_heap* heap, sumi_workspace* workspace, const sumi_pixels* source, int32_t width, int32_t height, sumi_resize* resize,
+                             bool* out_done, sumi_pixels* out_picture, sumi_error* error)
+{
+    *out_done = source->width == width && source->height == height;
+    *out_picture = *source;
+    if (*out_done) return SUMI_OK;
+    const int32_t channels = source->channel_count == 4 ? 3 : source->channel_count;
+    const uint64_t row = (uint64_t)width * (uint64_t)channels;
+    SUMI_TRY(sumi_block_reserve(heap, &workspace->between, row * (uint64_t)source->height, "a picture between two passes of its resize", error));
+    SUMI_TRY(sumi_block_reserve(heap, &workspace->picture, row * (uint64_t)height, "a resized picture", error));
+    sumi_temporary temporary;
+    sumi_temporary_begin(&temporary, heap, &workspace->temporary);
+    sumi_result result = resize->row < source->height ? resize_rows(&temporary, workspace, source, channels, width, resize, error)
+                                                      : resize_columns(&temporary, workspace, source->height, channels, width, height, resize, error);
+    sumi_temporary_end(&temporary);
+    SUMI_TRY(result);
+    if (resize->column < width) return SUMI_OK;
+    *out_done = true;
+    *out_picture = (sumi_pixels){workspace->picture.data, width, height, width * channels, channels};
+    *resize = (sumi_resize){0, 0};
+    return SUMI_OK;
+}

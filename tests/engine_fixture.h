@@ -1,0 +1,354 @@
+// What the engine's tests share: the tiny checkpoint, golden cases, an engine that loads and draws in one call, an allocator that counts and fails.
+#ifndef ENGINE_FIXTURE_H
+#define ENGINE_FIXTURE_H
+#include "files/tensors.h"
+#include "test.h"
+#include <limits.h>
+#include <stdatomic.h>
+#include <sumi.h>
+
+#define MODEL_PATH "tests/golden/z-image/model"
+#define CASES "tests/golden/z-image/cases/"
+
+// ---- A host -----------------------------------------------------------------------------------------------------------------------------
+
+// Thread-safe: worker threads allocate too.
+typedef struct host {
+    atomic_llong count;      // allocations so far
+    atomic_llong live;       // blocks not released
+    atomic_llong live_bytes;
+    atomic_llong fail_at;    // this one fails (1 is the first); 0: none
+    atomic_int wrong_releases;
+    char log[512];           // the last text
+    sumi_result log_result;
+    int log_count;
+} host;
+
+typedef struct host_header { size_t bytes; size_t check; } host_header;
+
+static inline void* host_allocate(size_t bytes, size_t alignment, void* user_data)
+{
+    host* h = user_data;
+    long long n = atomic_fetch_add(&h->count, 1) + 1;
+    if (atomic_load(&h->fail_at) == n) return NULL;
+    size_t front = alignment > sizeof(host_header) ? alignment : 64;
+    unsigned char* block = aligned_alloc(front, (front + bytes + front - 1) / front * front);
+    if (block == NULL) return NULL;
+    *(host_header*)(void*)block = (host_header){bytes, bytes ^ 0x5a5au};
+    atomic_fetch_add(&h->live, 1);
+    atomic_fetch_add(&h->live_bytes, (long long)bytes);
+    return block + front;
+}
+
+static inline void host_release(void* memory, size_t bytes, void* user_data)
+{
+    host* h = user_data;
+    unsigned char* block = (unsigned char*)memory - 64;
+    host_header header = *(host_header*)(void*)block;
+    if (header.bytes != bytes || header.check != (bytes ^ 0x5a5au)) atomic_fetch_add(&h->wrong_releases, 1);
+    atomic_fetch_sub(&h->live, 1);
+    atomic_fetch_sub(&h->live_bytes, (long long)bytes);
+    free(block);
+}
+
+static inline void host_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)
+{
+    host* h = user_data;
+    if (level != SUMI_LOG_ERROR) return;
+    snprintf(h->log, sizeof h->log, "%s", text);
+    h->log_result = result;
+    h->log_count++;
+}
+
+static inline sumi_engine_desc host_desc(host* h)
+{
+    sumi_engine_desc desc = sumi_engine_defaults();
+    desc.allocator = (sumi_allocator){host_allocate, host_release, h};
+    desc.log = (sumi_log){host_log, h};
+    return desc;
+}
+
+// ---- In one call ------------------------------------------------------------------------------------------------------------------------
+
+static inline sumi_model* load_model_at(sumi_engine* engine, const char* path)
+{
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = path;
+    sumi_job job;
+    sumi_model* model = NULL;
+    if (sumi_submit_model(engine, &desc, &job) != SUMI_OK) return NULL;
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    sumi_job_status status = sumi_job_poll(engine, job);
+    if (status.result != SUMI_OK) printf("  %s: %s\n", path, status.message);
+    if (sumi_fetch_model(engine, job, &model) != SUMI_OK) return NULL;
+    return model;
+}
+static inline sumi_model* load_model(sumi_engine* engine) { return load_model_at(engine, MODEL_PATH); }
+
+static inline sumi_engine* open_engine(const sumi_engine_desc* desc, sumi_model** out_model)
+{
+    sumi_engine* engine = NULL;
+    if (sumi_engine_create(desc, &engine) != SUMI_OK) return NULL;
+    if (out_model != NULL && (*out_model = load_model(engine)) == NULL) {
+        sumi_engine_destroy(engine);
+        return NULL;
+    }
+    return engine;
+}
+
+// A small picture of one item; change members before submitting.
+static inline sumi_image_desc small_image(sumi_model* model, const sumi_image_item* item)
+{
+    sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
+    desc.items = item;
+    desc.item_count = 1;
+    desc.width = desc.height = 32;
+    desc.step_count = 2;
+    return desc;
+}
+
+static inline sumi_result draw(sumi_engine* engine, const sumi_image_desc* desc, sumi_image* out_images)
+{
+    sumi_job job;
+    sumi_result result = sumi_submit_images(engine, desc, &job);
+    if (result != SUMI_OK) return result;
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    return sumi_fetch_images(engine, job, out_images, desc->item_count);
+}
+
+static inline uint64_t hash_bytes(const void* data, size_t bytes)
+{
+    const unsigned char* at = data;
+    uint64_t hash = 1469598103934665603u;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ at[i]) * 1099511628211u;
+    return hash;
+}
+
+static inline uint64_t hash_image(const sumi_image* image) { return image->pixels != NULL ? hash_bytes(image->pixels, (size_t)image->row_bytes * (size_t)image->height) : 0; }
+
+// The picture's and the latents' bits in one number; 0 after a failure.
+static inline uint64_t draw_hash(sumi_engine* engine, const sumi_image_desc* desc)
+{
+    sumi_job job;
+    if (sumi_submit_images(engine, desc, &job) != SUMI_OK) return 0;
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    uint64_t hash = 0;
+    size_t count = (size_t)16 * (size_t)(desc->width / 8) * (size_t)(desc->height / 8);
+    float* latents = malloc(count * sizeof *latents);
+    for (int32_t i = 0; i < desc->item_count; i++) {
+        if (sumi_job_latents(engine, job, i, latents, count) == SUMI_OK) hash = hash * 31 + hash_bytes(latents, count * sizeof *latents);
+    }
+    free(latents);
+    sumi_image images[64];
+    sumi_result result = sumi_fetch_images(engine, job, images, 64);
+    if (result != SUMI_OK) {
+        printf("  a picture failed: %s\n", sumi_result_text(result));
+        return 0;
+    }
+    for (int32_t i = 0; i < desc->item_count; i++) hash = hash * 31 + hash_image(&images[i]);
+    sumi_images_release(engine, images, desc->item_count);
+    return hash;
+}
+
+// ---- Golden cases -----------------------------------------------------------------------------------------------------------------------
+
+typedef struct golden { sumi_heap heap; sumi_tensor_set set; } golden;
+
+static inline bool golden_open(golden* g, const char* name)
+{
+    char path[256];
+    snprintf(path, sizeof path, CASES "%s.safetensors", name);
+    sumi_heap_init(&g->heap, NULL);
+    sumi_tensor_set_init(&g->set, &g->heap, NULL);
+    sumi_error error = {SUMI_OK, {0}};
+    if (sumi_tensor_set_open(&g->set, path, &error) == SUMI_OK) return true;
+    printf("  %s\n", error.text);
+    sumi_tensor_set_close(&g->set);
+    return false;
+}
+static inline void golden_close(golden* g) { sumi_tensor_set_close(&g->set); }
+
+// A copy, aligned; free it. NULL: no such tensor.
+static inline void* golden_copy(golden* g, const char* name)
+{
+    const sumi_tensor* tensor = sumi_tensor_find(&g->set, name);
+    if (tensor == NULL) return NULL;
+    void* copy = malloc((size_t)tensor->bytes + 1);
+    memcpy(copy, tensor->data, (size_t)tensor->bytes);
+    return copy;
+}
+
+static inline size_t golden_count(golden* g, const char* name)
+{
+    const sumi_tensor* tensor = sumi_tensor_find(&g->set, name);
+    size_t count = tensor != NULL ? 1 : 0;
+    for (int32_t i = 0; tensor != NULL && i < tensor->rank; i++) count *= (size_t)tensor->shape[i];
+    return count;
+}
+
+// Largest difference of an RGBA picture from golden RGB.
+static inline int picture_difference(const sumi_image* image, const uint8_t* rgb)
+{
+    int most = 0;
+    for (int32_t y = 0; y < image->height; y++) {
+        const uint8_t* row = (const uint8_t*)image->pixels + (size_t)y * (size_t)image->row_bytes;
+        for (int32_t x = 0; x < image->width; x++, rgb += 3) {
+            for (int c = 0; c < 3; c++) {
+                int d = abs((int)row[4 * x + c] - (int)rgb[c]);
+                most = d > most ? d : most;
+            }
+            if (row[4 * x + 3] != 255) most = 256;
+        }
+    }
+    return most;
+}
+
+static inline double relative_error(const float* got, const float* want, size_t count)
+{
+    double error = 0.0, norm = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        double d = (double)got[i] - (double)want[i];
+        error += d * d;
+        norm += (double)want[i] * (double)want[i];
+    }
+    return sqrt(error / (norm > 0.0 ? norm : 1.0));
+}
+// ---- What most tests begin and end with -------------------------------------------------------------------------------------------------
+
+#define LORA_PATH "tests/golden/z-image/lora/"
+
+static host s_host;
+
+// slice_us below the default cuts the tiny model's work into enough pieces to stop in the middle of.
+static inline sumi_engine* fresh_engine_with(uint32_t slice_us, sumi_model** out_model)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc desc = host_desc(&s_host);
+    desc.max_slice_us = slice_us;
+    return open_engine(&desc, out_model);
+}
+
+// Every test ends with this: all memory is back, with the sizes it was taken with.
+static inline void close_engine(sumi_engine* engine)
+{
+    sumi_engine_destroy(engine);
+    CHECK_NUMBER(s_host.live, 0);
+    CHECK_NUMBER(s_host.live_bytes, 0);
+    CHECK_NUMBER(s_host.wrong_releases, 0);
+}
+
+#define OPEN_WITH(slice_us, engine, model)                       \
+    sumi_model* model = NULL;                                    \
+    sumi_engine* engine = fresh_engine_with(slice_us, &model);   \
+    CHECK(engine != NULL);                                       \
+    if (engine == NULL) return
+#define OPEN(engine, model) OPEN_WITH(2000, engine, model)
+
+static const sumi_image_item s_item = {.text = "a red fox", .seed = 7};
+
+static inline sumi_prompt* encode_prompt(sumi_engine* engine, sumi_model* model, const char* text)
+{
+    sumi_prompt_desc desc = sumi_prompt_defaults(model);
+    desc.text = text;
+    sumi_job job;
+    sumi_prompt* prompt = NULL;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
+    return prompt;
+}
+
+static inline sumi_lora* read_lora(sumi_engine* engine, sumi_model* model, const char* name)
+{
+    char path[256];
+    snprintf(path, sizeof path, LORA_PATH "%s", name);
+    sumi_lora_desc desc = sumi_lora_defaults(model);
+    desc.path = path;
+    sumi_job job;
+    sumi_lora* lora = NULL;
+    CHECK_NUMBER(sumi_submit_lora(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_lora(engine, job, &lora), SUMI_OK);
+    return lora;
+}
+
+// Text, guidance, two items, img2img with a sample: most of what a job can hold.
+static inline void rich_image(sumi_image_desc* desc, sumi_model* model)
+{
+    static const sumi_image_item items[2] = {{.text = "a red fox", .negative_text = "grey", .seed = 3}, {.text = "a lighthouse at dusk", .seed = 4}};
+    static uint8_t pixels[48 * 40 * 4];
+    static bool is_filled; // two threads may share the picture once it is there
+    for (size_t i = 0; !is_filled && i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 37 + i / 191);
+    if (!is_filled) is_filled = true;
+    static sumi_pixels start = {pixels, 40, 48, 0, 4};
+    *desc = small_image(model, items);
+    desc->item_count = 2;
+    desc->step_count = 3;
+    desc->guidance = 2.0f;
+    desc->guidance_end = 0.5f;
+    desc->start_image = &start;
+    desc->strength = 0.9f;
+    desc->solver = SUMI_SOLVER_HEUN;
+}
+
+// Runs a job until it is among the steps of denoising; small slices are needed for that.
+static inline void run_until_denoise(sumi_engine* engine, sumi_job job)
+{
+    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE && sumi_job_poll(engine, job).stage != SUMI_STAGE_DENOISE) sumi_engine_update(engine, 1);
+    CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_RUNNING);
+}
+
+// Files out of the host's own archive: no maps, so everything is read; one tensor of one file may be damaged on its way.
+typedef struct archive { int open_count, opened; const char* damages; bool refuses; } archive;
+typedef struct archive_file { FILE* file; bool is_damaged; uint64_t bytes; } archive_file;
+static inline void* archive_open(const char* path, uint64_t* out_bytes, void* user_data)
+{
+    archive* a = user_data;
+    FILE* file = fopen(path, "rb");
+    if (file == NULL) return NULL;
+    if (fseek(file, 0, SEEK_END) != 0 || ftell(file) == LONG_MAX) { // a folder opens too
+        fclose(file);
+        return NULL;
+    }
+    archive_file* f = malloc(sizeof *f);
+    f->file = file;
+    f->bytes = *out_bytes = (uint64_t)ftell(file);
+    f->is_damaged = a->damages != NULL && strstr(path, a->damages) != NULL && strstr(path, ".safetensors") != NULL && strstr(path, ".json") == NULL;
+    a->open_count++;
+    a->opened++;
+    return f;
+}
+static inline bool archive_read(void* file, uint64_t offset, void* into, size_t bytes, void* user_data)
+{
+    archive_file* f = file;
+    if (((archive*)user_data)->refuses) return false;
+    if (fseek(f->file, (long)offset, SEEK_SET) != 0 || fread(into, 1, bytes, f->file) != bytes) return false;
+    for (size_t i = 0; f->is_damaged && i < bytes; i++) {
+        if (offset + i + 64 >= f->bytes) ((unsigned char*)into)[i] = 0xff; // the last values are NaN
+    }
+    return true;
+}
+static inline void archive_close(void* file, void* user_data)
+{
+    ((archive*)user_data)->open_count--;
+    fclose(((archive_file*)file)->file);
+    free(file);
+}
+
+// A host's job system at its simplest: it cuts the loop into odd pieces and runs them backwards, on the calling thread.
+typedef struct tasks_host { int begun, finished; } tasks_host;
+static inline void* begin_task(sumi_task* task, int32_t item_count, int32_t min_range, void* task_context, void* user_data)
+{
+    tasks_host* h = user_data;
+    h->begun++;
+    int32_t size = min_range * 2 + 1, pieces = (item_count + size - 1) / size;
+    for (int32_t i = pieces - 1; i >= 0; i--) task(i * size, (i + 1) * size < item_count ? (i + 1) * size : item_count, i % 3, task_context);
+    return h;
+}
+static inline void finish_task(void* handle, void* user_data)
+{
+    (void)handle;
+    ((tasks_host*)user_data)->finished++;
+}
+
+#endif

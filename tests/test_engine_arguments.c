@@ -1,0 +1,228 @@
+// Wrong arguments one by one: each has its own result and its own text.
+#include "engine_fixture.h"
+
+// ---- Arguments --------------------------------------------------------------------------------------------------------------------------
+
+TEST(engine_descs_are_checked_member_by_member)
+{
+    int counter = 0;
+    const uint8_t id[16] = {0};
+    sumi_engine* engine;
+    memset(&s_host, 0, sizeof s_host);
+    const sumi_engine_desc good = host_desc(&s_host);
+    char texts[40][512];
+    int text_count = 0;
+#define BAD(change, result)                                                                              \
+    do {                                                                                                 \
+        sumi_engine_desc d = good;                                                                       \
+        d.change;                                                                                        \
+        s_host.log[0] = '\0';                                                                            \
+        engine = (sumi_engine*)(void*)&counter;                                                          \
+        if (sumi_engine_create(&d, &engine) != (result)) { t_errors++; printf("  " #change ": %s\n", s_host.log); } \
+        CHECK(engine == NULL);                                                                           \
+        if ((result) != SUMI_DESC_NOT_INITIALIZED) CHECK(s_host.log[0] != '\0' && s_host.log_result == (result)); \
+        for (int t = 0; t < text_count; t++) CHECK(s_host.log[0] == '\0' || strcmp(texts[t], s_host.log) != 0);   \
+        snprintf(texts[text_count++], 512, "%s", s_host.log);                                            \
+    } while (0)
+    BAD(cookie = 0, SUMI_DESC_NOT_INITIALIZED);
+    BAD(backend = SUMI_BACKEND_CUDA, SUMI_NOT_SUPPORTED);
+    BAD(backend = (sumi_backend)9, SUMI_INVALID_ARGUMENT);
+    BAD(cuda.ordinal = 0, SUMI_NOT_SUPPORTED);
+    BAD(cuda.uuid = id, SUMI_NOT_SUPPORTED);
+    BAD(cuda.luid = id, SUMI_NOT_SUPPORTED);
+    BAD(cuda.context = (struct CUctx_st*)(void*)&counter, SUMI_NOT_SUPPORTED);
+    BAD(cuda.stream = (struct CUstream_st*)(void*)&counter, SUMI_NOT_SUPPORTED);
+    BAD(allocator.release = NULL, SUMI_INVALID_ARGUMENT);
+    BAD(device_allocator.release = (void (*)(uint64_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_release, SUMI_NOT_SUPPORTED);
+    BAD(files.open = archive_open, SUMI_INVALID_ARGUMENT);
+    BAD(tasks.begin = begin_task, SUMI_INVALID_ARGUMENT);
+    BAD(tasks = ((sumi_tasks){0, begin_task, finish_task, NULL}), SUMI_INVALID_ARGUMENT);
+    BAD(tasks.worker_count = 4, SUMI_INVALID_ARGUMENT);
+    BAD(pump = (sumi_pump)2, SUMI_INVALID_ARGUMENT);
+    BAD(job_capacity = 0, SUMI_INVALID_ARGUMENT);
+    BAD(job_capacity = 4097, SUMI_INVALID_ARGUMENT);
+    BAD(cpu_thread_count = -1, SUMI_INVALID_ARGUMENT);
+#undef BAD
+    CHECK_NUMBER(sumi_engine_create(NULL, &engine), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_engine_create(&good, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(s_host.live, 0);
+    sumi_engine_desc most = good;
+    most.job_capacity = 4096;
+    most.backend = SUMI_BACKEND_CPU;
+    CHECK_NUMBER(sumi_engine_create(&most, &engine), SUMI_OK);
+    CHECK_TEXT(sumi_engine_get_info(engine).backend, "cpu");
+    CHECK_NUMBER(sumi_engine_get_info(NULL).job_count, 0);
+    close_engine(engine);
+}
+
+TEST(model_and_object_descs_are_checked)
+{
+    OPEN(engine, model);
+    sumi_engine_desc ed = sumi_engine_defaults();
+    sumi_engine* second = NULL;
+    CHECK_NUMBER(sumi_engine_create(&ed, &second), SUMI_OK);
+    sumi_job job;
+#define BAD(type, defaults, submit, setup, change, result)                                         \
+    do {                                                                                           \
+        type d = defaults;                                                                         \
+        setup;                                                                                     \
+        change;                                                                                    \
+        s_host.log[0] = '\0';                                                                      \
+        job.id = 5;                                                                                \
+        if (submit(engine, &d, &job) != (result)) { t_errors++; printf("  " #change ": %s\n", s_host.log); } \
+        CHECK(job.id == 0 && s_host.log[0] != '\0');                                               \
+    } while (0)
+#define BAD_MODEL(change, result) BAD(sumi_model_desc, sumi_model_defaults(), sumi_submit_model, d.path = MODEL_PATH, change, result)
+    BAD_MODEL(d.cookie = 1, SUMI_DESC_NOT_INITIALIZED);
+    BAD_MODEL(d.path = NULL, SUMI_INVALID_ARGUMENT);
+    BAD_MODEL((d.path = NULL, d.transformer_path = "x"), SUMI_INVALID_ARGUMENT);
+    BAD_MODEL((d.path = NULL, d.transformer_path = "x", d.vae_path = "y"), SUMI_INVALID_ARGUMENT);
+    BAD_MODEL(d.weights = SUMI_WEIGHTS_BF16, SUMI_NOT_SUPPORTED);
+    BAD_MODEL(d.weights = SUMI_WEIGHTS_FP8, SUMI_NOT_SUPPORTED);
+    BAD_MODEL(d.weights = (sumi_weight_format)7, SUMI_INVALID_ARGUMENT);
+#define BAD_PROMPT(change, result) BAD(sumi_prompt_desc, sumi_prompt_defaults(model), sumi_submit_prompt, d.text = "x", change, result)
+    uint8_t grey[256] = {0};
+    sumi_pixels pixels = {grey, 16, 16, 0, 1};
+    BAD_PROMPT(d.cookie = 1, SUMI_DESC_NOT_INITIALIZED);
+    BAD_PROMPT(d.model = NULL, SUMI_INVALID_ARGUMENT);
+    BAD_PROMPT(d.text = NULL, SUMI_INVALID_ARGUMENT);
+    BAD_PROMPT(d.references = &pixels, SUMI_NOT_SUPPORTED);
+    BAD_PROMPT(d.reference_count = 1, SUMI_NOT_SUPPORTED);
+#define BAD_LORA(change, result) BAD(sumi_lora_desc, sumi_lora_defaults(model), sumi_submit_lora, d.path = "x", change, result)
+    BAD_LORA(d.cookie = 1, SUMI_DESC_NOT_INITIALIZED);
+    BAD_LORA(d.model = NULL, SUMI_INVALID_ARGUMENT);
+    BAD_LORA(d.path = NULL, SUMI_INVALID_ARGUMENT);
+#define BAD_ENCODE(change, result) \
+    BAD(sumi_encode_desc, sumi_encode_defaults(model), sumi_submit_encode, (d.image = &pixels, d.width = d.height = 32), change, result)
+    sumi_pixels narrow = {grey, 16, 16, 4, 1}, five = {grey, 4, 4, 0, 5}, empty = {grey, 0, 16, 0, 1}, nothing = {NULL, 16, 16, 0, 1}, huge = {grey, 1 << 30, 16, 0, 4};
+    BAD_ENCODE(d.cookie = 1, SUMI_DESC_NOT_INITIALIZED);
+    BAD_ENCODE(d.model = NULL, SUMI_INVALID_ARGUMENT);
+    BAD_ENCODE(d.image = NULL, SUMI_INVALID_ARGUMENT);
+    BAD_ENCODE(d.image = &narrow, SUMI_INVALID_ARGUMENT);
+    BAD_ENCODE(d.image = &five, SUMI_INVALID_ARGUMENT);
+    BAD_ENCODE(d.image = &empty, SUMI_INVALID_ARGUMENT);
+    BAD_ENCODE(d.image = &nothing, SUMI_INVALID_ARGUMENT);
+    BAD_ENCODE(d.image = &huge, SUMI_INVALID_ARGUMENT);
+    BAD_ENCODE(d.width = 24, SUMI_INVALID_ARGUMENT);
+    BAD_ENCODE(d.height = 0, SUMI_INVALID_ARGUMENT);
+    BAD_ENCODE(d.posterior = (sumi_posterior)2, SUMI_INVALID_ARGUMENT);
+#undef BAD
+    // another engine's model
+    sumi_image_desc desc = small_image(model, &s_item);
+    CHECK_NUMBER(sumi_submit_images(second, &desc, &job), SUMI_INVALID_ARGUMENT);
+    // NULLs
+    sumi_memory memory;
+    CHECK_NUMBER(sumi_submit_model(engine, NULL, &job), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_submit_prompt(engine, NULL, &job), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_submit_lora(engine, NULL, &job), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_submit_images(engine, NULL, &job), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_submit_encode(engine, NULL, &job), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_submit_images(NULL, &desc, &job), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_image_memory(engine, NULL, &memory), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_fetch_model(engine, job, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_fetch_prompt(engine, job, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_fetch_lora(engine, job, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_engine_get_info(engine).job_count, 0);
+    sumi_engine_destroy(second);
+    close_engine(engine);
+}
+
+TEST(image_descs_are_checked_member_by_member)
+{
+    OPEN(engine, model);
+    sumi_prompt* prompt = encode_prompt(engine, model, "x");
+    sumi_job job;
+    uint8_t grey[32 * 32 * 3] = {0};
+    sumi_pixels pixels = {grey, 32, 32, 0, 3}, five = {grey, 4, 4, 0, 5};
+    float values[16 * 16] = {0};
+    const float rising[3] = {0.5f, 0.9f, 0.0f}, good_sigmas[3] = {1.0f, 0.5f, 0.0f};
+    sumi_image_item neither = {.seed = 1}, both = {.text = "x", .prompt = prompt}, negatives = {.text = "x", .negative_text = "y", .negative_prompt = prompt};
+    sumi_lora_use no_lora = {NULL, 1.0f};
+    sumi_target target;
+    char texts[80][512];
+    int text_count = 0;
+#define BAD(change, result)                                                                              \
+    do {                                                                                                 \
+        sumi_image_desc d = small_image(model, &s_item);                                                 \
+        target = (sumi_target){.format = SUMI_FORMAT_RGBA8};                                             \
+        change;                                                                                          \
+        s_host.log[0] = '\0';                                                                            \
+        job.id = 5;                                                                                      \
+        if (sumi_submit_images(engine, &d, &job) != (result)) { t_errors++; printf("  " #change ": %s\n", s_host.log); } \
+        CHECK(job.id == 0 && s_host.log[0] != '\0' && s_host.log_result == (result));                    \
+        for (int t = 0; t < text_count; t++) {                                                           \
+            if (strcmp(texts[t], s_host.log) == 0) { t_errors++; printf("  " #change ": the text of another member: %s\n", s_host.log); } \
+        }                                                                                                \
+        snprintf(texts[text_count++], 512, "%s", s_host.log);                                            \
+        sumi_memory memory;                                                                              \
+        CHECK(sumi_image_memory(engine, &d, &memory) == (result));                                       \
+    } while (0)
+    BAD(d.cookie = 0, SUMI_DESC_NOT_INITIALIZED);
+    BAD(d.model = NULL, SUMI_INVALID_ARGUMENT);
+    BAD(d.items = NULL, SUMI_INVALID_ARGUMENT);
+    BAD(d.item_count = 0, SUMI_INVALID_ARGUMENT);
+    BAD(d.item_count = 65, SUMI_INVALID_ARGUMENT);
+    BAD(d.items = &neither, SUMI_INVALID_ARGUMENT);
+    BAD(d.items = &both, SUMI_INVALID_ARGUMENT);
+    BAD(d.items = &negatives, SUMI_INVALID_ARGUMENT);
+    BAD(d.width = 40, SUMI_INVALID_ARGUMENT);
+    BAD(d.width = 0, SUMI_INVALID_ARGUMENT);
+    BAD(d.height = -16, SUMI_INVALID_ARGUMENT);
+    BAD(d.height = 1 << 20, SUMI_INVALID_ARGUMENT);
+    BAD(d.step_count = 0, SUMI_INVALID_ARGUMENT);
+    BAD(d.step_count = 1001, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance = -1.0f, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance = NAN, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance_begin = 2.0f, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance_end = -0.5f, SUMI_INVALID_ARGUMENT);
+    BAD((d.guidance_begin = 0.5f, d.guidance_end = 0.25f), SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance_norm_limit = -1.0f, SUMI_INVALID_ARGUMENT);
+    BAD(d.solver = (sumi_solver)64, SUMI_INVALID_ARGUMENT);
+    BAD(d.shift = -3.0f, SUMI_INVALID_ARGUMENT);
+    BAD(d.sigmas = rising, SUMI_INVALID_ARGUMENT);
+    BAD((d.sigmas = good_sigmas, d.deadline_ms = 5), SUMI_INVALID_ARGUMENT);
+    BAD(d.noise = (sumi_noise)3, SUMI_INVALID_ARGUMENT);
+    BAD(d.noise_multiprocessors = 0, SUMI_INVALID_ARGUMENT);
+    BAD(d.noise_threads_per_multiprocessor = 0, SUMI_INVALID_ARGUMENT);
+    BAD(d.noise = SUMI_NOISE_GIVEN, SUMI_INVALID_ARGUMENT);
+    BAD(d.noise_values = values, SUMI_INVALID_ARGUMENT);
+    BAD((d.start_image = &pixels, d.start_latents = values), SUMI_INVALID_ARGUMENT);
+    BAD(d.start_image = &five, SUMI_INVALID_ARGUMENT);
+    BAD((d.start_image = &pixels, d.start_posterior = (sumi_posterior)2), SUMI_INVALID_ARGUMENT);
+    BAD(d.start_noise_values = values, SUMI_INVALID_ARGUMENT);
+    BAD(d.mask = &pixels, SUMI_INVALID_ARGUMENT);
+    BAD((d.start_latents = values, d.mask = &five), SUMI_INVALID_ARGUMENT);
+    BAD(d.strength = 1.5f, SUMI_INVALID_ARGUMENT);
+    BAD((d.start_latents = values, d.strength = 0.0f), SUMI_INVALID_ARGUMENT);
+    BAD(d.references = &pixels, SUMI_NOT_SUPPORTED);
+    BAD(d.reference_count = 1, SUMI_NOT_SUPPORTED);
+    BAD(d.lora_count = -1, SUMI_INVALID_ARGUMENT);
+    BAD(d.lora_count = 1, SUMI_INVALID_ARGUMENT);
+    BAD((d.lora_count = 1, d.loras = &no_lora), SUMI_INVALID_ARGUMENT);
+    BAD(d.preview_every = -1, SUMI_INVALID_ARGUMENT);
+    BAD((target.format = (sumi_format)5, d.targets = &target), SUMI_INVALID_ARGUMENT);
+    BAD((target.device_address = 5, d.targets = &target), SUMI_NOT_SUPPORTED);
+    BAD((target.external = (struct sumi_external*)(void*)&target, d.targets = &target), SUMI_NOT_SUPPORTED);
+    BAD((target.row_bytes = 500, d.targets = &target), SUMI_INVALID_ARGUMENT);
+    BAD((target.host_memory = grey, target.row_bytes = 127, d.targets = &target), SUMI_INVALID_ARGUMENT);
+#undef BAD
+    sumi_lora* lora = read_lora(engine, model, "lora_peft.safetensors");
+    sumi_lora_use use = {lora, NAN};
+    sumi_image_desc d = small_image(model, &s_item);
+    d.loras = &use;
+    d.lora_count = 1;
+    CHECK_NUMBER(sumi_submit_images(engine, &d, &job), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_engine_get_info(engine).job_count, 0);
+    close_engine(engine);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(engine_descs_are_checked_member_by_member);
+    RUN(model_and_object_descs_are_checked);
+    RUN(image_descs_are_checked_member_by_member);
+    TEST_END();
+}

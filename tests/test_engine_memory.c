@@ -1,0 +1,296 @@
+// Memory: known beforehand, nothing allocated by a warm job, budgets, pictures that are reused, the host's files.
+#include "engine/engine.h"
+#include "engine_fixture.h"
+#include "sampling/pixels.h"
+
+// ---- Pictures on their way in -----------------------------------------------------------------------------------------------------------
+
+TEST(a_picture_resized_in_pieces_has_the_same_bits)
+{
+    const struct { int32_t from_width, from_height, channels, width, height; } cases[] = {
+        {3000, 2000, 3, 512, 384}, {3000, 700, 4, 512, 384}, {50, 40, 1, 2048, 1024}, {512, 3001, 3, 512, 128}, {2999, 128, 1, 64, 128}, {64, 64, 3, 64, 64}, {64, 64, 4, 64, 64}};
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int32_t row = cases[i].from_width * cases[i].channels + 5;
+        const size_t bytes = (size_t)row * (size_t)cases[i].from_height, pixels = (size_t)cases[i].width * (size_t)cases[i].height;
+        uint8_t *source = malloc(bytes), *whole = malloc(pixels * 3), *pieces = malloc(pixels * 3);
+        for (size_t b = 0; b < bytes; b++) source[b] = (uint8_t)(b * 2654435761u >> 13);
+        sumi_pixels picture = {source, cases[i].from_width, cases[i].from_height, row, cases[i].channels}, resized;
+        sumi_error error = {SUMI_OK, {0}};
+        CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &picture, cases[i].width, cases[i].height, whole, &error), SUMI_OK);
+        sumi_workspace workspace = {0};
+        sumi_resize resize = {0};
+        int steps = 1;
+        bool is_done = false;
+        while (sumi_resize_step(&heap, &workspace, &picture, cases[i].width, cases[i].height, &resize, &is_done, &resized, &error) == SUMI_OK && !is_done) steps++;
+        CHECK(is_done && (cases[i].from_width <= 64 || steps > 1));
+        CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &resized, cases[i].width, cases[i].height, pieces, &error), SUMI_OK);
+        CHECK(memcmp(whole, pieces, pixels * 3) == 0);
+        sumi_workspace_close(&heap, &workspace);
+        free(source), free(whole), free(pieces);
+    }
+    CHECK_NUMBER(heap.held, 0);
+}
+
+// ---- Memory -----------------------------------------------------------------------------------------------------------------------------
+
+TEST(memory_is_known_exactly_beforehand)
+{
+    OPEN(engine, model);
+    const sumi_image_item items[2] = {{.text = "a red fox", .seed = 1}, {.text = "a dog", .seed = 2}};
+    unsigned char pixels[64 * 48 * 12];
+    sumi_target targets[2] = {{.format = SUMI_FORMAT_RGB32F, .host_memory = pixels}, {.format = SUMI_FORMAT_RGB8}};
+    sumi_image_desc desc = small_image(model, items);
+    desc.item_count = 2;
+    desc.width = 64;
+    desc.height = 48;
+    desc.guidance = 2.0f;
+    desc.preview_every = 1;
+    desc.targets = targets;
+    sumi_memory memory;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK); // the tokenizer's scratch has its size from here on
+    long long blocks = s_host.live, bytes = s_host.live_bytes;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+    CHECK_NUMBER(s_host.live, blocks); // nothing of it is left
+    CHECK_NUMBER(s_host.live_bytes, bytes);
+    CHECK(memory.arena > 0 && memory.staging > 0 && memory.host > 0 && !memory.tiles_vae);
+    CHECK_NUMBER(memory.weights, sumi_model_get_info(model).weight_bytes);
+    sumi_engine_info before = sumi_engine_get_info(engine);
+    CHECK_NUMBER(before.held_bytes[SUMI_MEMORY_ARENA], 0);
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    sumi_engine_info after = sumi_engine_get_info(engine);
+    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_ARENA], memory.arena);
+    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_STAGING], memory.staging);
+    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_IMAGE], memory.images);
+    CHECK_NUMBER(after.host_bytes, s_host.live_bytes);
+    CHECK_NUMBER(after.allocation_count, s_host.count);
+    // everything that the job took is the sum of the parts, but for block headers
+    CHECK((uint64_t)(s_host.live_bytes - bytes) >= memory.arena + memory.staging + memory.images);
+    CHECK((uint64_t)(s_host.live_bytes - bytes) <= memory.arena + memory.staging + memory.images + memory.host + 65536);
+    sumi_image images[2];
+    CHECK_NUMBER(sumi_fetch_images(engine, job, images, 2), SUMI_OK);
+    sumi_images_release(engine, images, 2);
+    // what was idle is given back when the budget falls below it
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, memory.arena), SUMI_OK);
+    CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_ARENA], 0);
+    CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_STAGING], 0);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(NULL, 0), SUMI_INVALID_ARGUMENT);
+    close_engine(engine);
+}
+
+// The second job of any shape must not go to the allocator at all.
+static void check_no_allocation(sumi_engine* engine, const sumi_image_desc* desc, const char* what)
+{
+    uint64_t first = draw_hash(engine, desc);
+    long long count = s_host.count;
+    uint64_t second = draw_hash(engine, desc);
+    if (s_host.count != count) printf("  %s: %lld allocations\n", what, (long long)s_host.count - count);
+    CHECK(s_host.count == count);
+    CHECK(first != 0 && first == second);
+}
+
+TEST(a_warm_job_allocates_nothing)
+{
+    OPEN(engine, model);
+    sumi_image_desc desc = small_image(model, &s_item);
+    check_no_allocation(engine, &desc, "text to image");
+    for (int solver = 1; solver <= SUMI_SOLVER_DPMPP_2M; solver++) {
+        desc.solver = (sumi_solver)solver;
+        check_no_allocation(engine, &desc, "a solver");
+    }
+    rich_image(&desc, model);
+    check_no_allocation(engine, &desc, "image to image with guidance");
+    uint8_t painted[20 * 20 * 4];
+    memset(painted, 200, sizeof painted);
+    sumi_pixels mask = {painted, 20, 20, 0, 4};
+    desc.mask = &mask;
+    check_no_allocation(engine, &desc, "inpainting");
+    desc.preview_every = 1;
+    check_no_allocation(engine, &desc, "previews");
+    desc.profile = true;
+    check_no_allocation(engine, &desc, "a profile");
+    sumi_lora* lora = read_lora(engine, model, "lora_comfy_fused.safetensors");
+    sumi_lora_use use = {lora, 1.0f};
+    desc = small_image(model, &s_item);
+    desc.loras = &use;
+    desc.lora_count = 1;
+    check_no_allocation(engine, &desc, "an adapter");
+    desc.deadline_ms = 100000;
+    check_no_allocation(engine, &desc, "a deadline");
+    float noise[256];
+    for (int i = 0; i < 256; i++) noise[i] = (float)(i % 7) - 3.0f;
+    desc.noise = SUMI_NOISE_GIVEN;
+    desc.noise_values = noise;
+    check_no_allocation(engine, &desc, "given noise");
+    // other seeds, schedules and texts of as many tokens are the same shape
+    sumi_image_item item = {.text = "a red fox", .seed = 1234567};
+    for (char letter = 'a'; letter <= 'z'; letter++) {
+        static char text[] = "a red fo?";
+        text[8] = letter;
+        sumi_prompt* other = encode_prompt(engine, model, text);
+        sumi_prompt* same = encode_prompt(engine, model, s_item.text);
+        bool fits = letter != 'x' && sumi_prompt_get_info(other).token_count == sumi_prompt_get_info(same).token_count;
+        sumi_prompt_release(other);
+        sumi_prompt_release(same);
+        item.text = text;
+        if (fits) break;
+    }
+    CHECK(draw_hash(engine, &desc) != 0);
+    long long count = s_host.count;
+    desc.items = &item;
+    desc.shift = 5.0f;
+    CHECK(draw_hash(engine, &desc) != 0);
+    CHECK_NUMBER(s_host.count, count);
+    // budgets and waiting make no difference
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) sumi_engine_update(engine, 1);
+    sumi_image image;
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+    sumi_images_release(engine, &image, 1);
+    CHECK_NUMBER(s_host.count, count);
+    close_engine(engine);
+}
+
+TEST(a_short_budget_tiles_the_vae_and_a_tiny_one_is_refused)
+{
+    OPEN(engine, model);
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = desc.height = 256;
+    desc.step_count = 1;
+    sumi_memory whole, tiled, none;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &whole), SUMI_OK);
+    sumi_image first, second;
+    CHECK_NUMBER(draw(engine, &desc, &first), SUMI_OK);
+    uint64_t budget = whole.arena + whole.staging - 1;
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, budget), SUMI_OK);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &tiled), SUMI_OK);
+    CHECK(tiled.tiles_vae && !whole.tiles_vae && tiled.arena + tiled.staging <= budget);
+    CHECK_NUMBER(draw(engine, &desc, &second), SUMI_OK);
+    sumi_engine_info info = sumi_engine_get_info(engine);
+    CHECK_NUMBER(info.held_bytes[SUMI_MEMORY_ARENA], tiled.arena);
+    CHECK_NUMBER(info.held_bytes[SUMI_MEMORY_STAGING], tiled.staging);
+    // the same picture, but for what group norms see of it
+    double sum = 0.0;
+    for (size_t i = 0; i < (size_t)256 * 256 * 4; i++) sum += abs((int)((const uint8_t*)first.pixels)[i] - (int)((const uint8_t*)second.pixels)[i]);
+    CHECK(sum > 0.0 && sum / (256 * 256 * 3) < 16.0);
+    printf("  whole %llu bytes, tiled %llu, mean difference %.2f of 255\n", (unsigned long long)(whole.arena + whole.staging), (unsigned long long)(tiled.arena + tiled.staging),
+           sum / (256 * 256 * 3));
+
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 100000), SUMI_OK);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &none), SUMI_BUDGET_TOO_SMALL);
+    CHECK(strstr(s_host.log, "100000") != NULL);
+    CHECK_NUMBER(none.arena, 0);
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_job_poll(engine, job).result, SUMI_BUDGET_TOO_SMALL);
+    CHECK(strstr(sumi_job_poll(engine, job).message, "100000") != NULL);
+    sumi_image image;
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_BUDGET_TOO_SMALL);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+    CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+    CHECK(hash_image(&image) == hash_image(&first));
+    close_engine(engine);
+}
+
+TEST(pictures_are_reused_after_their_release)
+{
+    OPEN(engine, model);
+    sumi_image_desc desc = small_image(model, &s_item);
+    sumi_image first, second, third;
+    CHECK_NUMBER(draw(engine, &desc, &first), SUMI_OK);
+    CHECK_NUMBER(draw(engine, &desc, &second), SUMI_OK);
+    CHECK(first.pixels != second.pixels && first.handle != second.handle && first.handle != 0);
+    CHECK(hash_image(&first) == hash_image(&second));
+    const void* pixels = first.pixels;
+    sumi_image twice = first;
+    sumi_images_release(engine, &first, 1);
+    CHECK(first.pixels == NULL && first.handle == 0);
+    sumi_images_release(engine, &twice, 1); // a second release does nothing
+    CHECK_NUMBER(draw(engine, &desc, &third), SUMI_OK);
+    CHECK(third.pixels == pixels);
+    CHECK(hash_image(&second) == hash_image(&third)); // the one still held was not touched
+    sumi_images_release(engine, NULL, 3);
+    close_engine(engine);
+}
+
+// ---- Broken weights, the host's files ---------------------------------------------------------------------------------------------------
+
+TEST(the_hosts_files_are_read_and_closed)
+{
+    OPEN(mapped, mapped_model);
+    sumi_image_desc desc = small_image(mapped_model, &s_item);
+    uint64_t expected = draw_hash(mapped, &desc);
+    close_engine(mapped);
+    memset(&s_host, 0, sizeof s_host);
+    archive a = {0};
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.files = (sumi_files){archive_open, archive_read, NULL, archive_close, &a};
+    sumi_model* model = NULL;
+    sumi_engine* engine = open_engine(&ed, &model);
+    CHECK(engine != NULL && a.opened > 0);
+    if (engine == NULL) return;
+    desc = small_image(model, &s_item);
+    CHECK(expected != 0 && draw_hash(engine, &desc) == expected);
+    a.refuses = true;
+    sumi_model_desc md = sumi_model_defaults();
+    md.path = MODEL_PATH;
+    sumi_job job;
+    sumi_model* none;
+    CHECK_NUMBER(sumi_submit_model(engine, &md, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_fetch_model(engine, job, &none), SUMI_FILE_READ_FAILED);
+    close_engine(engine);
+    CHECK_NUMBER(a.open_count, 0);
+}
+
+TEST(weights_that_are_not_finite_give_a_result_and_no_picture)
+{
+    static const char* const damaged[] = {"vae/", "transformer/", "text_encoder/"};
+    int refused = 0;
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+        memset(&s_host, 0, sizeof s_host);
+        archive a = {.damages = damaged[i]};
+        sumi_engine_desc ed = host_desc(&s_host);
+        ed.files = (sumi_files){archive_open, archive_read, NULL, archive_close, &a};
+        sumi_model* model = NULL;
+        sumi_engine* engine = NULL;
+        CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
+        model = load_model(engine);
+        if (model != NULL) { // config files of that folder are cut too; those that fail to open show nothing here
+            sumi_image_desc desc = small_image(model, &s_item);
+            sumi_job job;
+            CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+            sumi_job_wait(engine, job, SUMI_FOREVER);
+            sumi_job_status status = sumi_job_poll(engine, job);
+            if (status.result == SUMI_NOT_FINITE) {
+                refused++;
+                CHECK(strstr(status.message, " of ") != NULL);
+                CHECK_NUMBER(status.state, SUMI_JOB_FAILED);
+            }
+            sumi_image image = {.handle = 5};
+            CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), status.result);
+            if (status.result != SUMI_OK) CHECK(image.handle == 0 && image.pixels == NULL);
+        }
+        close_engine(engine);
+    }
+    printf("  %d of 3 damaged checkpoints drew NaN\n", refused);
+    CHECK(refused >= 1);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(a_picture_resized_in_pieces_has_the_same_bits);
+    RUN(memory_is_known_exactly_beforehand);
+    RUN(a_warm_job_allocates_nothing);
+    RUN(a_short_budget_tiles_the_vae_and_a_tiny_one_is_refused);
+    RUN(pictures_are_reused_after_their_release);
+    RUN(the_hosts_files_are_read_and_closed);
+    RUN(weights_that_are_not_finite_give_a_result_and_no_picture);
+    TEST_END();
+}

@@ -1,0 +1,231 @@
+// Several threads: what may be called beside everything else, the engine's own threads, two engines at once. Meant for the thread sanitizer as well.
+#include "engine_fixture.h"
+#include <pthread.h>
+
+// ---- Poll, cancel, preview, info from anywhere --------------------------------------------------------------------------------------------
+
+typedef struct watcher {
+    sumi_engine* engine;
+    _Atomic uint64_t job;
+    atomic_bool stops;
+    atomic_int polls, previews, falls, cancels_every;
+} watcher;
+
+static void* watch(void* context)
+{
+    watcher* w = context;
+    unsigned char pixels[4 * 4 * 4];
+    float progress = 0.0f;
+    uint64_t last = 0;
+    while (!atomic_load(&w->stops)) {
+        sumi_job job = {atomic_load(&w->job)};
+        sumi_job_status status = sumi_job_poll(w->engine, job);
+        if (job.id != last) progress = 0.0f;
+        last = job.id;
+        if (status.state != SUMI_JOB_NONE && status.progress < progress) atomic_fetch_add(&w->falls, 1);
+        progress = status.progress;
+        sumi_image image;
+        if (sumi_job_preview(w->engine, job, 0, pixels, sizeof pixels, &image) == SUMI_OK) atomic_fetch_add(&w->previews, 1);
+        (void)sumi_engine_get_info(w->engine);
+        int polls = atomic_fetch_add(&w->polls, 1), every = atomic_load(&w->cancels_every);
+        if (every > 0 && polls % every == 0) sumi_job_cancel(w->engine, job);
+    }
+    return NULL;
+}
+
+static void hammer(sumi_pump pump, int32_t threads, bool cancels)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.pump = pump;
+    ed.cpu_thread_count = threads;
+    ed.max_slice_us = 100;
+    sumi_model* model = NULL;
+    sumi_engine* engine = open_engine(&ed, &model);
+    CHECK(engine != NULL);
+    if (engine == NULL) return;
+    sumi_image_item item = {.text = "a red fox", .seed = 3};
+    sumi_image_desc desc = small_image(model, &item);
+    desc.preview_every = 1;
+    uint64_t whole = draw_hash(engine, &desc);
+    watcher w = {.engine = engine};
+    atomic_store(&w.cancels_every, cancels ? 97 : 0);
+    pthread_t watchers[2];
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&watchers[i], NULL, watch, &w) == 0);
+    int done = 0, cancelled = 0;
+    for (int i = 0; i < 12; i++) {
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        atomic_store(&w.job, job.id);
+        if (pump == SUMI_PUMP_UPDATE && i % 2 == 0) {
+            while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) sumi_engine_update(engine, 200);
+        } else {
+            CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+        }
+        sumi_image image;
+        sumi_result result = sumi_fetch_images(engine, job, &image, 1);
+        done += result == SUMI_OK;
+        cancelled += result == SUMI_CANCELLED;
+        sumi_images_release(engine, &image, 1);
+    }
+    CHECK_NUMBER(done + cancelled, 12);
+    if (!cancels) CHECK_NUMBER(done, 12);
+    atomic_store(&w.stops, true);
+    for (int i = 0; i < 2; i++) pthread_join(watchers[i], NULL);
+    CHECK(atomic_load(&w.polls) > 0);
+    if (!cancels) CHECK_NUMBER(atomic_load(&w.falls), 0);
+    CHECK(whole != 0 && draw_hash(engine, &desc) == whole);
+    close_engine(engine);
+}
+
+TEST(poll_and_preview_from_other_threads) { hammer(SUMI_PUMP_UPDATE, 1, false); }
+TEST(cancel_from_other_threads) { hammer(SUMI_PUMP_UPDATE, 2, true); }
+TEST(poll_and_preview_beside_our_thread) { hammer(SUMI_PUMP_THREAD, 2, false); }
+TEST(cancel_beside_our_thread) { hammer(SUMI_PUMP_THREAD, 1, true); }
+
+// ---- Our thread ---------------------------------------------------------------------------------------------------------------------------
+
+static sumi_engine* threaded_engine(sumi_model** out_model)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.pump = SUMI_PUMP_THREAD;
+    ed.max_slice_us = 50;
+    return open_engine(&ed, out_model);
+}
+
+TEST(our_thread_works_without_updates)
+{
+    sumi_model* model = NULL;
+    sumi_engine* engine = threaded_engine(&model);
+    CHECK(engine != NULL);
+    if (engine == NULL) return;
+    sumi_image_item item = {.text = "a red fox", .seed = 3};
+    sumi_image_desc desc = small_image(model, &item);
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    sumi_engine_update(engine, 1); // does nothing, and does no harm
+    sumi_result result;
+    while ((result = sumi_job_wait(engine, job, 1)) == SUMI_TIMEOUT) {}
+    CHECK_NUMBER(result, SUMI_OK);
+    sumi_image image;
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+    // the memory query, budgets and prompts share the tokenizer and the runner with a running job
+    desc.step_count = 30;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    for (int i = 0; i < 5; i++) {
+        sumi_memory memory;
+        CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, i % 2 == 0 ? UINT64_C(1) << 30 : 0), SUMI_OK);
+    }
+    sumi_prompt_desc pd = sumi_prompt_defaults(model);
+    pd.text = "x";
+    sumi_job second;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &pd, &second), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, second, SUMI_FOREVER), SUMI_OK);
+    sumi_prompt* prompt = NULL;
+    CHECK_NUMBER(sumi_fetch_prompt(engine, second, &prompt), SUMI_OK);
+    CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_DONE);
+    close_engine(engine);
+}
+
+static void pause_us(int n) // without clocks: the thread sanitizer slows everything
+{
+    for (volatile int i = 0; i < n * 50; i++) {}
+}
+
+TEST(closing_discarding_and_destroying_beside_our_thread)
+{
+    for (int round = 0; round < 12; round++) {
+        sumi_model* model = NULL;
+        sumi_engine* engine = threaded_engine(&model);
+        CHECK(engine != NULL);
+        if (engine == NULL) return;
+        sumi_image_item item = {.text = "a red fox", .seed = 3};
+        sumi_image_desc desc = small_image(model, &item);
+        desc.step_count = 40;
+        sumi_job jobs[3];
+        for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_submit_images(engine, &desc, &jobs[i]), SUMI_OK);
+        pause_us(round * 300);
+        switch (round % 4) {
+        case 0: // destroy while they run
+            break;
+        case 1:
+            sumi_model_close(model);
+            for (int i = 0; i < 3; i++) CHECK(sumi_job_poll(engine, jobs[i]).state >= SUMI_JOB_DONE);
+            break;
+        case 2:
+            for (int i = 0; i < 3; i++) sumi_job_discard(engine, jobs[i]);
+            for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_job_poll(engine, jobs[i]).state, SUMI_JOB_NONE);
+            break;
+        default:
+            for (int i = 0; i < 3; i++) sumi_job_cancel(engine, jobs[i]);
+            for (int i = 0; i < 3; i++) {
+                CHECK_NUMBER(sumi_job_wait(engine, jobs[i], SUMI_FOREVER), SUMI_OK);
+                sumi_image image;
+                sumi_result result = sumi_fetch_images(engine, jobs[i], &image, 1);
+                CHECK(result == SUMI_CANCELLED || result == SUMI_OK);
+            }
+        }
+        close_engine(engine);
+    }
+}
+
+// ---- Two engines ------------------------------------------------------------------------------------------------------------------------
+
+typedef struct two {
+    host h;
+    uint64_t hash;
+    int32_t threads;
+} two;
+
+static void* live(void* context)
+{
+    two* t = context;
+    sumi_engine_desc ed = host_desc(&t->h);
+    ed.cpu_thread_count = t->threads;
+    sumi_model* model = NULL;
+    sumi_engine* engine = open_engine(&ed, &model);
+    if (engine == NULL) return NULL;
+    sumi_image_desc desc;
+    rich_image(&desc, model);
+    t->hash = draw_hash(engine, &desc);
+    if (draw_hash(engine, &desc) != t->hash) t->hash = 0;
+    sumi_engine_destroy(engine);
+    return NULL;
+}
+
+TEST(two_engines_on_two_threads_do_not_meet)
+{
+    static two both[2];
+    memset(both, 0, sizeof both);
+    // the shared picture of rich_image is filled before the threads begin
+    OPEN(engine, model);
+    sumi_image_desc desc;
+    rich_image(&desc, model);
+    uint64_t expected = draw_hash(engine, &desc);
+    close_engine(engine);
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) {
+        both[i].threads = i + 1;
+        CHECK(pthread_create(&threads[i], NULL, live, &both[i]) == 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(expected != 0 && both[i].hash == expected);
+        CHECK_NUMBER(both[i].h.live, 0);
+    }
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(poll_and_preview_from_other_threads);
+    RUN(cancel_from_other_threads);
+    RUN(poll_and_preview_beside_our_thread);
+    RUN(cancel_beside_our_thread);
+    RUN(our_thread_works_without_updates);
+    RUN(closing_discarding_and_destroying_beside_our_thread);
+    RUN(two_engines_on_two_threads_do_not_meet);
+    TEST_END();
+}
