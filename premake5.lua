@@ -1,0 +1,163 @@
+-- The build, for Premake 5 and for Debian's Premake 4:
+--
+--     premake5 gmake                      or   premake4 --file=premake5.lua gmake
+--     make -C build config=release -j2         (configurations: debug, release, asan, tsan)
+--
+-- Everything that is made goes under build/ (or --build=FOLDER): build/release/lib/libsumi.a, build/release/bin/sumi, ...
+-- Another compiler: CC=clang make -C build ...; give it a folder of its own, for objects do not know which compiler made them.
+-- The file lists are taken when this script runs: run it again after adding a source file.
+
+-- ---- Premake 4 speaks an older dialect: these few words are all that differ -----------------------------------------------------------
+local is_premake4 = not workspace
+if is_premake4 then
+    workspace = solution
+    function filter(terms)
+        local plain = {}
+        for _, term in ipairs(type(terms) == "table" and terms or { terms }) do table.insert(plain, (term:gsub("^configurations:", ""))) end
+        configuration(plain)
+    end
+    function optimize(value) if value == "Speed" then flags { "OptimizeSpeed" } end end
+    function symbols(value) if value == "On" then flags { "Symbols" } end end
+end
+
+newoption { trigger = "build", value = "FOLDER", description = "Where to put makefiles, objects and products (build)" }
+newoption { trigger = "no-cuda", description = "Build the CPU library alone, without looking for nvcc" }
+newoption { trigger = "fuzz", description = "Make the fuzzers (tests/fuzz/*.c) instead of the tests; needs CC=clang and config=asan" }
+
+dofile "third_party/find.lua"
+
+local build = _OPTIONS["build"] or "build"
+local all_configurations = { "debug", "release", "asan", "tsan" }
+local utf8proc, spng, zlib = find_library "utf8proc", find_library "spng", find_library "zlib"
+
+local function any_file(pattern) return #os.matchfiles(pattern) > 0 end
+
+workspace "sumi"
+    configurations(all_configurations)
+    location(build)
+    language "C"
+    symbols "On"
+    includedirs { "include" }
+    -- No contraction into FMA and no -ffast-math: the portable code gives the same bits whichever compiler made it.
+    buildoptions { "-std=c11", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Werror" }
+    if _OPTIONS["fuzz"] then buildoptions { "-fsanitize=fuzzer-no-link" } end
+
+    filter "configurations:debug"
+        defines { "SUMI_CHECKED" }
+    filter "configurations:release"
+        defines { "NDEBUG" }
+        optimize "Speed"
+    filter "configurations:asan"
+        defines { "SUMI_CHECKED" }
+        buildoptions { "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all" }
+        linkoptions { "-fsanitize=address,undefined" }
+    filter "configurations:tsan"
+        defines { "SUMI_CHECKED" }
+        buildoptions { "-O1", "-fno-omit-frame-pointer", "-fsanitize=thread" }
+        linkoptions { "-fsanitize=thread" }
+    filter {}
+
+-- Products of one kind in one folder per configuration; objects beside them, by project.
+local function products(folder, project_name)
+    for _, name in ipairs(all_configurations) do
+        filter("configurations:" .. name)
+            targetdir(build .. "/" .. name .. "/" .. folder)
+            objdir(build .. "/" .. name .. "/obj/" .. project_name)
+    end
+    filter {}
+end
+
+local function static_library(name)
+    project(name)
+    kind "StaticLib"
+    targetname(name)
+    products("lib", name)
+end
+
+local function program(name)
+    project(name)
+    kind "ConsoleApp"
+    targetname(name)
+    products("bin", name)
+    includedirs { "samples" }
+    defines { "_POSIX_C_SOURCE=200809L" } -- for clocks, signals and folders; the library itself asks for no more than C11 outside base/platform.c
+    links { "support", "sumi" }
+    link_library(utf8proc)
+    link_library(spng)
+    link_library(zlib)
+    links { "m", "pthread" }
+end
+
+-- ---- The library ----------------------------------------------------------------------------------------------------------------------
+static_library "sumi"
+    includedirs { "src" }
+    use_library(utf8proc)
+    files { "include/*.h", "src/**.h", "src/**.c" }
+    -- Position independent, so that it can go into a plug-in; hidden, so that the plug-in does not export it again.
+    buildoptions { "-fPIC", "-fvisibility=hidden" }
+
+-- What samples and tests share: reading and writing PNG files.
+static_library "support"
+    includedirs { "samples" }
+    use_library(spng)
+    use_library(zlib)
+    files { "samples/*.h", "samples/*.c" }
+
+-- build/<configuration>/sumi.pc, so that pkg-config finds the library where it was built. To install: copy include/sumi.h, libsumi.a, and this file edited.
+local function write_package_file()
+    local function read(name)
+        local file = assert(io.open(name))
+        local text = file:read("*a")
+        file:close()
+        return text
+    end
+    local header = read("include/sumi.h")
+    local function part(name) return header:match("#define SUMI_VERSION_" .. name .. "%s+(%d+)") or "0" end
+    for _, name in ipairs(all_configurations) do
+        local folder = path.getabsolute(build) .. "/" .. name
+        local values = { PREFIX = os.getcwd(), LIBDIR = folder .. "/lib", VERSION = part("MAJOR") .. "." .. part("MINOR") .. "." .. part("PATCH") }
+        os.mkdir(folder)
+        local file = assert(io.open(folder .. "/sumi.pc", "w"))
+        file:write((read("sumi.pc.in"):gsub("@(%u+)@", values)))
+        file:close()
+    end
+end
+if _ACTION and _ACTION ~= "clean" then write_package_file() end
+
+-- ---- Samples --------------------------------------------------------------------------------------------------------------------------
+-- A folder under samples/ is a program of the folder's name. Samples see the public header only; but the command line looks into checkpoints (inspect, tokenize)
+-- more closely than a host would, through samples/sumi/inside.h.
+if not _OPTIONS["fuzz"] then
+    for _, folder in ipairs(os.matchdirs "samples/*") do
+        if any_file(folder .. "/*.c") then
+            local name = path.getname(folder)
+            program(name == "sumi" and "sumi-cli" or name) -- project names are unique; the program is called sumi all the same
+                targetname(name)
+                if name == "sumi" then includedirs { "src" } end
+                files { folder .. "/*.h", folder .. "/*.c" }
+        end
+    end
+end
+
+-- ---- Tests ----------------------------------------------------------------------------------------------------------------------------
+-- tests/test_<what>.c is a program each, with tests/<what>_*.c beside it where there are any; tests/golden_*.c are golden_run;
+-- tests/fuzz/*.c are libFuzzer targets. They see every room.
+local function test_program(name, sources)
+    program(name)
+        includedirs { "src", "tests" }
+        use_library(spng)
+        files(sources)
+end
+
+if _OPTIONS["fuzz"] then
+    for _, source in ipairs(os.matchfiles "tests/fuzz/*.c") do
+        test_program(path.getbasename(source), { source })
+            linkoptions { "-fsanitize=fuzzer" }
+    end
+else
+    for _, source in ipairs(os.matchfiles "tests/test_*.c") do
+        local name = path.getbasename(source)
+        test_program(name, { source, "tests/*.h", "tests/" .. name:match("^test_(%w+)") .. "_*.c" })
+    end
+    if any_file "tests/golden_*.c" then test_program("golden_run", { "tests/golden_*.h", "tests/golden_*.c" }) end
+end

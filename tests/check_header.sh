@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# include/sumi.h alone, as a host's compiler sees it: C11, C17 and C++17 by every compiler that is there, and no include but three of the C library's.
+# The last line is "header: N passed, N failed, N skipped".
+set -uo pipefail
+cd "$(dirname "$0")/.."
+passed=0 failed=0 skipped=0
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+try() { # compiler language standard
+    if ! command -v "$1" >/dev/null 2>&1; then
+        echo "skip: $1 -std=$3: no $1 here"
+        skipped=$((skipped + 1))
+    elif echo '#include <sumi.h>' | "$1" -x "$2" -std="$3" -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only - >"$folder/out" 2>&1; then
+        passed=$((passed + 1))
+    else
+        echo "FAILED: $1 -std=$3"
+        head -n 20 "$folder/out" | sed 's/^/  /'
+        failed=$((failed + 1))
+    fi
+}
+for standard in c11 c17; do
+    try gcc c $standard
+    try clang c $standard
+done
+try g++ c++ c++17
+try clang c++ c++17
+
+others=$(grep -nE '^[[:space:]]*#[[:space:]]*include' include/sumi.h | grep -vE '<(stdbool|stddef|stdint)\.h>')
+if [ -z "$others" ]; then
+    passed=$((passed + 1))
+else
+    echo "FAILED: sumi.h includes more than stdbool.h, stddef.h and stdint.h"
+    sed 's/^/  /' <<<"$others"
+    failed=$((failed + 1))
+fi
+
+# The program at its top is what people copy first: it must compile too.
+sed -n '/^\/\/     #include/,/^\/\/     }$/ s,^//\(     \)\?,,p' include/sumi.h >"$folder/program.c"
+if [ ! -s "$folder/program.c" ]; then
+    echo "skip: the header shows no program"
+    skipped=$((skipped + 1))
+elif gcc -std=c11 -Wall -Wextra -Iinclude -fsyntax-only "$folder/program.c" >"$folder/out" 2>&1; then
+    passed=$((passed + 1))
+else
+    echo "FAILED: the program at the top of sumi.h does not compile"
+    head -n 20 "$folder/out" | sed 's/^/  /'
+    failed=$((failed + 1))
+fi
+
+echo "header: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

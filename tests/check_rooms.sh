@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The arrows between the rooms of src/ point one way: a room includes its own headers and those of the rooms in its line below.
+# Also: file names are unique in the tree, only base/platform.c sees the operating system, and samples see the public header only.
+# The last line is "rooms: N passed, N failed, N skipped".
+set -uo pipefail
+cd "$(dirname "$0")/.."
+passed=0 failed=0
+
+check() { # what, offending lines
+    if [ -z "$2" ]; then passed=$((passed + 1)); return; fi
+    failed=$((failed + 1))
+    echo "FAILED: $1"
+    sed 's/^/  /' <<<"$2"
+}
+
+declare -A may_include=(
+    [base]=""
+    [files]="base"
+    [text]="base files"
+    [sampling]="base"
+    [plan]="base"
+    [models]="base plan files text sampling"
+    [cpu]="base plan"
+    [cuda]="base plan kernels"
+    [engine]="base files text sampling plan models cpu cuda"
+)
+
+for folder in src/*/; do
+    room=$(basename "$folder")
+    if [ -z "${may_include[$room]+known}" ]; then
+        check "src/$room is a room of the plan" "src/$room: say in tests/check_rooms.sh which rooms it may include"
+        continue
+    fi
+    allowed="^($room$(printf '|%s' ${may_include[$room]}))/"
+    check "src/$room includes only: $room ${may_include[$room]}" "$(grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' -r "$folder" --include='*.[ch]' \
+        | awk -F'"' -v allowed="$allowed" -v room="$room" '
+            { split($1, at, ":"); path = $2 }
+            path ~ /\.\./ { print $0 "   (paths go from src/ down)"; next }
+            path ~ /\// && path !~ allowed { print $0 }
+            path !~ /\// { if (system("test -e src/" room "/" path) != 0) print $0 "   (not in this room)" }')"
+done
+
+check "file names are unique in src/" "$(find src -name '*.[ch]' -printf '%f\n' | sort | uniq -d)"
+check "only base/platform.c includes headers of the operating system" \
+    "$(grep -nE '#[[:space:]]*include[[:space:]]*<(unistd|pthread|sched|dlfcn|windows|signal|dirent|fcntl|sys/[a-z]+|mach/[a-z_]+)\.h>' -r src --include='*.[ch]' | grep -v '^src/base/platform\.c:')"
+check "samples include sumi.h and their own headers only (the command line looks deeper through its inside.h)" \
+    "$(grep -nE '#[[:space:]]*include[[:space:]]*"([a-z]+/|\.\.)' -r samples --include='*.[ch]' | grep -v '^samples/sumi/inside\.h:')"
+
+echo "rooms: $passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]
