@@ -1,0 +1,332 @@
+// The runner: arena and scratch, the table from op kind to function, and what the slices of a run share.
+#include "cpu/cpu.h"
+#include "base/platform.h"
+#include "cpu/ops_cpu.h"
+#include <stdio.h>
+#include <string.h>
+
+typedef struct sumi_cpu {
+    sumi_runner runner; // first: the engine holds this
+    sumi_heap* heap;
+    sumi_workers* workers;
+    const sumi_cpu_kernels* kernels;
+    sumi_rates rates;
+    char device[64];
+    unsigned char* arena;
+    unsigned char* scratch; // shared part, then one part per worker
+    uint64_t arena_bytes, scratch_bytes;
+    const sumi_plan* layout_plan; // whose scratch layout is in `layout`: asked for on every op, so remembered from reserve and start
+    sumi_cpu_scratch layout;
+    const sumi_op* shared_owner; // the op whose slice ran last: what it left in the shared part is good for its next slice
+} sumi_cpu;
+
+typedef struct op_entry {
+    sumi_cpu_op* run;
+    sumi_cpu_scratch (*scratch)(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op); // NULL: none
+} op_entry;
+
+static const op_entry ops[SUMI_OP_KIND_COUNT] = {
+    [SUMI_OP_EMBED_ROWS] = {sumi_cpu_embed_rows, NULL},
+    [SUMI_OP_FILL_ROWS] = {sumi_cpu_fill_rows, sumi_cpu_rows_scratch},
+    [SUMI_OP_COPY_ROWS] = {sumi_cpu_copy_rows, NULL},
+    [SUMI_OP_LINEAR] = {sumi_cpu_linear, sumi_cpu_linear_scratch},
+    [SUMI_OP_ACTIVATE] = {sumi_cpu_activate, NULL},
+    [SUMI_OP_GATED] = {sumi_cpu_gated, NULL},
+    [SUMI_OP_NORM_MODULATE] = {sumi_cpu_norm_modulate, sumi_cpu_rows_scratch},
+    [SUMI_OP_NORM_GATE_ADD] = {sumi_cpu_norm_gate_add, sumi_cpu_rows_scratch},
+    [SUMI_OP_QK_NORM_ROPE] = {sumi_cpu_qk_norm_rope, sumi_cpu_rows_scratch},
+    [SUMI_OP_ATTENTION] = {sumi_cpu_attention, sumi_cpu_attention_scratch},
+    [SUMI_OP_ROPE_TABLE] = {sumi_cpu_rope_table, NULL},
+    [SUMI_OP_TIME_EMBED] = {sumi_cpu_time_embed, NULL},
+    [SUMI_OP_FINISH_MODULATION] = {sumi_cpu_finish_modulation, NULL},
+    [SUMI_OP_PATCHIFY] = {sumi_cpu_patchify, NULL},
+    [SUMI_OP_UNPATCHIFY] = {sumi_cpu_unpatchify, NULL},
+    [SUMI_OP_ADD_NOISE] = {sumi_cpu_add_noise, NULL},
+    [SUMI_OP_GUIDE] = {sumi_cpu_guide, NULL},
+    [SUMI_OP_SOLVE] = {sumi_cpu_solve, NULL},
+    [SUMI_OP_PREVIEW] = {sumi_cpu_preview, NULL},
+    [SUMI_OP_PIXELS_IN] = {sumi_cpu_pixels_in, NULL},
+    [SUMI_OP_POSTERIOR] = {sumi_cpu_posterior, NULL},
+    [SUMI_OP_LATENT_IN] = {sumi_cpu_latent_in, NULL},
+    [SUMI_OP_CONV] = {sumi_cpu_conv, sumi_cpu_conv_scratch},
+    [SUMI_OP_GROUP_SUMS] = {sumi_cpu_group_sums, sumi_cpu_group_scratch},
+    [SUMI_OP_GROUP_NORM] = {sumi_cpu_group_norm, sumi_cpu_group_scratch},
+    [SUMI_OP_TILE_BLEND] = {sumi_cpu_tile_blend, NULL},
+    [SUMI_OP_TILE_PLACE] = {sumi_cpu_tile_place, NULL},
+    [SUMI_OP_PIXELS_OUT] = {sumi_cpu_pixels_out, NULL},
+};
+
+// ---- What the ops use ---------------------------------------------------------------------------------------------------------------------------------
+void* sumi_cpu_value(const sumi_cpu_run* run, sumi_value value) { return value.id == 0 ? NULL : run->arena + sumi_plan_info(run->plan, value)->offset; }
+int32_t sumi_cpu_cols(const sumi_cpu_run* run, sumi_value value) { return sumi_plan_info(run->plan, value)->cols; }
+float* sumi_cpu_worker(const sumi_cpu_run* run, int32_t worker_index)
+{
+    return (float*)(void*)(run->worker_memory + (uint64_t)worker_index * run->worker_bytes);
+}
+
+const float* sumi_cpu_step(const sumi_cpu_run* run, sumi_step_row step)
+{
+    if (step.table.id == 0) {
+        return NULL;
+    }
+    int64_t row = step.per_step ? run->counter : 0;
+    return (const float*)sumi_cpu_value(run, step.table) + row * sumi_cpu_cols(run, step.table) + step.column;
+}
+
+void sumi_cpu_vector(const sumi_weight* weight, int64_t begin, int64_t count, float* into)
+{
+    for (int32_t p = 0; p < weight->part_count && count > 0; p++) {
+        const sumi_weight_part* part = &weight->parts[p];
+        int64_t elements = (int64_t)part->rows * weight->cols;
+        while (begin < elements && count > 0) {
+            int64_t step = elements - begin < count ? elements - begin : count;
+            int32_t block = sumi_dtype_get(part->dtype)->block;
+            const unsigned char* from = (const unsigned char*)part->data + sumi_dtype_bytes(part->dtype, (uint64_t)(begin / block * block));
+            if (block == 1) {
+                sumi_dtype_to_float(part->dtype, from, into, (size_t)step);
+            } else { // a quantised vector: block by block
+                float values[256];
+                int64_t skip = begin % block;
+                sumi_dtype_to_float(part->dtype, from, values, (size_t)block);
+                step = block - skip < step ? block - skip : step;
+                memcpy(into, values + skip, (size_t)step * sizeof(float));
+            }
+            for (int64_t i = 0; part->scale != 1.0f && i < step; i++) {
+                into[i] *= part->scale;
+            }
+            begin += step;
+            into += step;
+            count -= step;
+        }
+        begin -= elements;
+    }
+}
+
+const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dtype* dtype, float* scale)
+{
+    int32_t p = 0;
+    while (p + 1 < weight->part_count && row >= weight->parts[p].rows) {
+        row -= weight->parts[p++].rows;
+    }
+    *dtype = weight->parts[p].dtype;
+    *scale = weight->parts[p].scale;
+    return (const unsigned char*)weight->parts[p].data + sumi_dtype_bytes(*dtype, (uint64_t)weight->cols) * (uint64_t)row;
+}
+
+// ---- Memory -------------------------------------------------------------------------------------------------------------------------------------------
+static uint64_t round_to_line(uint64_t bytes) { return (bytes + SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT; }
+
+static sumi_cpu_scratch plan_scratch(const sumi_cpu* cpu, const sumi_plan* plan)
+{
+    sumi_cpu_scratch most = {0, 0};
+    for (size_t i = 0; i < plan->op_count; i++) {
+        const sumi_op* op = &plan->ops[i];
+        if (ops[op->kind].scratch != NULL) {
+            sumi_cpu_scratch scratch = ops[op->kind].scratch(cpu->kernels, plan, op);
+            most.shared_bytes = scratch.shared_bytes > most.shared_bytes ? scratch.shared_bytes : most.shared_bytes;
+            most.worker_bytes = scratch.worker_bytes > most.worker_bytes ? scratch.worker_bytes : most.worker_bytes;
+        }
+    }
+    return (sumi_cpu_scratch){round_to_line(most.shared_bytes), round_to_line(most.worker_bytes)};
+}
+
+static void remember_layout(sumi_cpu* cpu, const sumi_plan* plan)
+{
+    cpu->layout_plan = plan;
+    cpu->layout = plan_scratch(cpu, plan);
+    cpu->shared_owner = NULL;
+}
+
+static uint64_t cpu_scratch_bytes(const sumi_runner* runner, const sumi_plan* plan)
+{
+    const sumi_cpu* cpu = (const sumi_cpu*)runner;
+    sumi_cpu_scratch scratch = plan_scratch(cpu, plan);
+    return scratch.shared_bytes + scratch.worker_bytes * (uint64_t)sumi_workers_count(cpu->workers);
+}
+
+// The new block first: when it cannot be had, the old one is still there.
+static sumi_result make_room(sumi_cpu* cpu, unsigned char** memory, uint64_t* held, uint64_t bytes, const char* what, sumi_error* error)
+{
+    if (*memory != NULL && *held >= bytes) {
+        return SUMI_OK;
+    }
+    void* larger = bytes > SIZE_MAX ? NULL : sumi_alloc(cpu->heap, (size_t)bytes);
+    if (larger == NULL) {
+        return sumi_out_of_memory(error, (size_t)bytes, what);
+    }
+    sumi_free(cpu->heap, *memory);
+    *memory = larger;
+    *held = bytes;
+    return SUMI_OK;
+}
+
+static sumi_result cpu_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
+{
+    sumi_cpu* cpu = (sumi_cpu*)runner;
+    remember_layout(cpu, plan);
+    SUMI_TRY(make_room(cpu, &cpu->scratch, &cpu->scratch_bytes, cpu_scratch_bytes(runner, plan), "the packing buffers", error));
+    return make_room(cpu, &cpu->arena, &cpu->arena_bytes, plan->arena_bytes, "the arena", error);
+}
+
+static void cpu_release(sumi_runner* runner)
+{
+    sumi_cpu* cpu = (sumi_cpu*)runner;
+    sumi_free(cpu->heap, cpu->scratch);
+    sumi_free(cpu->heap, cpu->arena);
+    cpu->scratch = cpu->arena = NULL;
+    cpu->scratch_bytes = cpu->arena_bytes = 0;
+    cpu->shared_owner = NULL;
+}
+
+// ---- Running ------------------------------------------------------------------------------------------------------------------------------------------
+static void cpu_start(sumi_runner* runner, const sumi_plan* plan)
+{
+    sumi_cpu* cpu = (sumi_cpu*)runner;
+    remember_layout(cpu, plan);
+    for (size_t i = 0; i < plan->constant_count; i++) {
+        memcpy(cpu->arena + sumi_plan_info(plan, plan->constants[i].value)->offset, plan->constants[i].data, (size_t)plan->constants[i].bytes);
+    }
+}
+
+static void cpu_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data, uint64_t bytes)
+{
+    memcpy(((sumi_cpu*)runner)->arena + sumi_plan_info(plan, value)->offset + offset, data, (size_t)bytes);
+}
+
+static void cpu_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into, uint64_t bytes)
+{
+    memcpy(into, ((sumi_cpu*)runner)->arena + sumi_plan_info(plan, value)->offset + offset, (size_t)bytes);
+}
+
+static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op* op, int32_t part_begin, int32_t part_end, int32_t counter, sumi_error* error)
+{
+    if (cpu->layout_plan != plan) {
+        remember_layout(cpu, plan); // two plans take turns
+    }
+    sumi_cpu_run run = {.kernels = cpu->kernels,
+                        .workers = cpu->workers,
+                        .plan = plan,
+                        .op = op,
+                        .arena = cpu->arena,
+                        .shared = (float*)(void*)cpu->scratch,
+                        .counter = counter,
+                        .error = error};
+    run.worker_memory = cpu->scratch + cpu->layout.shared_bytes;
+    run.worker_bytes = cpu->layout.worker_bytes;
+    run.shared_is_ready = cpu->shared_owner == op;
+    run.part_begin = part_begin;
+    run.part_end = part_end < op->part_count ? part_end : op->part_count;
+    int64_t row_begin = (int64_t)part_begin * op->part_rows, row_end = (int64_t)run.part_end * op->part_rows;
+    run.row_begin = row_begin < op->rows ? (int32_t)row_begin : op->rows;
+    run.row_end = row_end < op->rows ? (int32_t)row_end : op->rows;
+    if (run.part_begin >= run.part_end || run.row_begin >= run.row_end) {
+        return SUMI_OK;
+    }
+    cpu->shared_owner = op;
+    return ops[op->kind].run(&run);
+}
+
+static sumi_result cpu_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter, sumi_error* error)
+{
+    sumi_cpu* cpu = (sumi_cpu*)runner;
+    if (slice->op_end == slice->op_begin + 1) {
+        return run_parts(cpu, plan, &plan->ops[slice->op_begin], slice->part_begin, slice->part_end, counter, error);
+    }
+    for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
+        SUMI_TRY(run_parts(cpu, plan, &plan->ops[i], 0, plan->ops[i].part_count, counter, error));
+    }
+    return SUMI_OK;
+}
+
+static bool cpu_idle(sumi_runner* runner)
+{
+    (void)runner;
+    return true;
+}
+
+// ---- The object ---------------------------------------------------------------------------------------------------------------------------------------
+static void cpu_destroy(sumi_runner* runner)
+{
+    sumi_cpu* cpu = (sumi_cpu*)runner;
+    if (cpu != NULL) {
+        cpu_release(runner);
+        sumi_free(cpu->heap, cpu);
+    }
+}
+static const char* cpu_name(const sumi_runner* runner)
+{
+    (void)runner;
+    return "cpu";
+}
+static const char* cpu_device(const sumi_runner* runner) { return ((const sumi_cpu*)runner)->device; }
+static sumi_rates cpu_rates(const sumi_runner* runner) { return ((const sumi_cpu*)runner)->rates; }
+static uint64_t cpu_element_bytes(const sumi_runner* runner, sumi_element element)
+{
+    (void)runner;
+    return element == SUMI_ELEMENT_BYTE ? 1 : 4;
+}
+
+static const sumi_runner_functions functions = {cpu_destroy, cpu_name,  cpu_device, cpu_rates, cpu_element_bytes, cpu_scratch_bytes, cpu_reserve,
+                                                cpu_release, cpu_start, cpu_write,  cpu_read,  cpu_run,           cpu_idle};
+
+// How fast this core multiplies, measured on a tile for half a millisecond. The engine refines it while running.
+static sumi_rates measure(const sumi_cpu* cpu, float* memory)
+{
+    const sumi_cpu_kernels* kernels = cpu->kernels;
+    float *a = memory, *b = a + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE, *c = b + SUMI_CPU_DEPTH * SUMI_CPU_MAX_TILE_COLS;
+    double work = 0.0;
+    uint64_t begin = 0, now = 0;
+    for (int32_t i = 0; i < 4096 && now - begin < 500000; i++) {
+        kernels->tile(kernels->tile_rows, SUMI_CPU_DEPTH, a, b, c, SUMI_CPU_MAX_TILE_COLS, true);
+        now = sumi_clock_ns();
+        if (i == 0) {
+            begin = now; // the first one warms up
+        } else {
+            work += 2.0 * kernels->tile_rows * kernels->tile_cols * SUMI_CPU_DEPTH;
+        }
+    }
+    double us = (double)(now - begin) / 1000.0, per_worker = us > 0.0 ? work / us : 1e4;
+    int32_t workers = sumi_workers_count(cpu->workers);
+    // 0.8: packing, finishing and the last item of a loop. Memory is shared, so it does not grow with workers beyond a few.
+    return (sumi_rates){0.8 * per_worker * workers, 8000.0 * (workers < 4 ? workers : 4), workers > 1 ? 6.0 : 1.0};
+}
+
+sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_level level, sumi_error* error, sumi_runner** out_runner)
+{
+    *out_runner = NULL;
+    const sumi_cpu_kernels* kernels = &sumi_cpu_kernels_portable;
+#ifdef SUMI_CPU_HAS_X86
+    sumi_cpu_features features = sumi_cpu_detect();
+    bool has_avx2 = features.avx2_fma_f16c, has_avx512 = features.avx512 && has_avx2;
+    if ((level == SUMI_CPU_AVX2 && !has_avx2) || (level == SUMI_CPU_AVX512 && !has_avx512)) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "this processor has no %s", level == SUMI_CPU_AVX2 ? "AVX2" : "AVX-512");
+    }
+    if (level == SUMI_CPU_AVX512 || (level == SUMI_CPU_AUTO && has_avx512)) {
+        kernels = &sumi_cpu_kernels_avx512;
+    } else if (level == SUMI_CPU_AVX2 || (level == SUMI_CPU_AUTO && has_avx2)) {
+        kernels = &sumi_cpu_kernels_avx2;
+    }
+#else
+    if (level == SUMI_CPU_AVX2 || level == SUMI_CPU_AVX512) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "this processor is no x86-64");
+    }
+#endif
+    size_t floats = SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + SUMI_CPU_DEPTH * SUMI_CPU_MAX_TILE_COLS + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_MAX_TILE_COLS;
+    sumi_cpu* cpu = sumi_alloc_zero(heap, sizeof *cpu);
+    float* memory = sumi_alloc_zero(heap, floats * sizeof(float)); // of the measurement
+    if (cpu == NULL || memory == NULL) {
+        sumi_free(heap, cpu);
+        sumi_free(heap, memory);
+        return sumi_out_of_memory(error, sizeof *cpu + floats * sizeof(float), "the processor backend");
+    }
+    cpu->runner.functions = &functions;
+    cpu->heap = heap;
+    cpu->workers = workers;
+    cpu->kernels = kernels;
+    int32_t count = sumi_workers_count(workers);
+    snprintf(cpu->device, sizeof cpu->device, "processor, %s, %d thread%s", kernels->name, count, count == 1 ? "" : "s");
+    cpu->rates = measure(cpu, memory);
+    sumi_free(heap, memory);
+    *out_runner = &cpu->runner;
+    return SUMI_OK;
+}

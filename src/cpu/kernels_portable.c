@@ -1,0 +1,8 @@
+// The inner loops in portable C: 4-float vectors that the compiler maps to SSE2, NEON or plain floats.
+#define SUMI_LANES 4
+#define SUMI_TILE_ROWS 4
+#define SUMI_TILE_VECTORS 2
+#include "cpu/body_rows.h"
+#include "cpu/body_product.h"
+
+const sumi_cpu_kernels sumi_cpu_kernels_portable = SUMI_CPU_KERNEL_TABLE("portable C");

@@ -1,0 +1,270 @@
+// Ops on latents (one row per channel plane, always float): patches, noise, guidance, solver, preview, the VAE's ends.
+#include "cpu/ops_cpu.h"
+#include <math.h>
+#include <string.h>
+
+typedef struct latent_loop {
+    sumi_cpu_run* run;
+    const float *x, *y, *h, *v, *noise, *clean, *mask;
+    float *out, *y_out, *h_out;
+    const float* row; // of the step table
+    int32_t plane;    // floats per channel plane
+} latent_loop;
+
+static void over_items(latent_loop* loop, sumi_loop_body* body)
+{
+    sumi_parallel(loop->run->workers, loop->run->row_end - loop->run->row_begin, 1, body, loop);
+}
+
+// ---- PATCHIFY, UNPATCHIFY -------------------------------------------------------------------------------------------------------------------------
+// Token (h, w), feature (ph * 2 + pw) * channels + c  <->  latent[c][2 h + ph][2 w + pw]. An item of the loop is a sequence.
+static void patches(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    latent_loop* loop = context;
+    const sumi_op* op = loop->run->op;
+    bool from_latent = op->kind == SUMI_OP_PATCHIFY;
+    int32_t width = op->u.patch.width, channels = op->u.patch.channels, columns = width / 2, tokens = op->u.patch.height / 2 * columns;
+    int32_t cols = sumi_cpu_cols(loop->run, from_latent ? op->out : op->in[0]);
+    for (int32_t s = loop->run->row_begin + begin; s < loop->run->row_begin + end; s++) {
+        // the latent of a sequence: its item's when reading, its own when writing predictions
+        int64_t latent = (int64_t)(from_latent ? op->u.patch.items[s] : s) * channels * loop->plane;
+        for (int32_t t = 0; t < tokens; t++) {
+            int64_t row = (int64_t)(op->u.patch.row_begin[s] + t) * cols;
+            for (int32_t f = 0; f < 4; f++) {
+                int64_t pixel = latent + (int64_t)(t / columns * 2 + f / 2) * width + t % columns * 2 + f % 2;
+                for (int32_t c = 0; c < channels; c++, pixel += loop->plane) {
+                    if (from_latent) {
+                        loop->out[row + f * channels + c] = loop->x[pixel];
+                    } else {
+                        loop->out[pixel] = op->u.patch.sign * loop->x[row + f * channels + c];
+                    }
+                }
+            }
+        }
+    }
+}
+
+sumi_result sumi_cpu_patchify(sumi_cpu_run* run)
+{
+    latent_loop loop = {.run = run,
+                        .x = sumi_cpu_value(run, run->op->in[0]),
+                        .out = sumi_cpu_value(run, run->op->out),
+                        .plane = run->op->u.patch.height * run->op->u.patch.width};
+    over_items(&loop, patches);
+    return SUMI_OK;
+}
+sumi_result sumi_cpu_unpatchify(sumi_cpu_run* run) { return sumi_cpu_patchify(run); }
+
+// ---- ADD_NOISE, SOLVE: an item is a channel plane -------------------------------------------------------------------------------------------------
+static void add_noise(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    latent_loop* loop = context;
+    float sigma = loop->row[0];
+    for (int64_t i = (int64_t)(loop->run->row_begin + begin) * loop->plane; i < (int64_t)(loop->run->row_begin + end) * loop->plane; i++) {
+        loop->out[i] = sigma * loop->noise[i] + (1.0f - sigma) * loop->clean[i];
+    }
+}
+
+sumi_result sumi_cpu_add_noise(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    latent_loop loop = {.run = run,
+                        .noise = sumi_cpu_value(run, op->in[0]),
+                        .clean = sumi_cpu_value(run, op->in[1]),
+                        .out = sumi_cpu_value(run, op->out),
+                        .plane = sumi_cpu_cols(run, op->out)};
+    loop.row = sumi_cpu_step(run, op->u.add_noise.sigma);
+    over_items(&loop, add_noise);
+    return SUMI_OK;
+}
+
+// a x + b y + c v + d h over the terms whose factor is not 0: a state that a solver never wrote may hold anything. Products and sums in single steps, as
+// the references.
+static float combine(const float factors[4], const float values[4])
+{
+    float sum = 0.0f;
+    bool is_first = true;
+    for (int32_t t = 0; t < 4; t++) {
+        if (factors[t] != 0.0f) {
+            float term = factors[t] == 1.0f ? values[t] : factors[t] * values[t];
+            sum = is_first ? term : sum + term;
+            is_first = false;
+        }
+    }
+    return sum;
+}
+
+static void solve(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    latent_loop* loop = context;
+    const float* row = loop->row; // cx cy cv ch hx hv hh keeps sigma blend_sigma guidance step
+    const float next[4] = {row[0], row[1], row[2], row[3]}, history[4] = {row[4], 0.0f, row[5], row[6]};
+    bool blends = loop->mask != NULL && row[9] >= 0.0f;
+    for (int32_t plane = loop->run->row_begin + begin; plane < loop->run->row_begin + end; plane++) {
+        int64_t first = (int64_t)plane * loop->plane;
+        const float* mask = blends ? loop->mask + (int64_t)(plane / loop->run->op->u.solve.channels) * loop->plane : NULL;
+        for (int32_t i = 0; i < loop->plane; i++) {
+            int64_t at = first + i;
+            const float values[4] = {loop->x[at], loop->y == NULL ? 0.0f : loop->y[at], loop->v[at], loop->h == NULL ? 0.0f : loop->h[at]};
+            float x = combine(next, values);
+            if (blends) {
+                float kept = row[9] * loop->noise[at] + (1.0f - row[9]) * loop->clean[at];
+                x = (1.0f - mask[i]) * kept + mask[i] * x;
+            }
+            if (loop->h_out != NULL) {
+                loop->h_out[at] = combine(history, values);
+            }
+            if (loop->y_out != NULL && row[7] == 0.0f) {
+                loop->y_out[at] = x;
+            }
+            loop->out[at] = x;
+        }
+    }
+}
+
+sumi_result sumi_cpu_solve(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    latent_loop loop = {.run = run,
+                        .x = sumi_cpu_value(run, op->in[0]),
+                        .y_out = sumi_cpu_value(run, op->in[1]),
+                        .h_out = sumi_cpu_value(run, op->in[2]),
+                        .v = sumi_cpu_value(run, op->in[3])};
+    loop.noise = sumi_cpu_value(run, op->in[4]);
+    loop.clean = sumi_cpu_value(run, op->in[5]);
+    loop.mask = sumi_cpu_value(run, op->mask);
+    loop.y = loop.y_out;
+    loop.h = loop.h_out;
+    loop.out = sumi_cpu_value(run, op->out);
+    loop.plane = sumi_cpu_cols(run, op->out);
+    loop.row = sumi_cpu_step(run, op->u.solve.row);
+    over_items(&loop, solve);
+    return SUMI_OK;
+}
+
+// ---- GUIDE, PREVIEW: an item is a picture ---------------------------------------------------------------------------------------------------------
+static double length_of(const float* x, int64_t count)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        sum += (double)x[i] * (double)x[i];
+    }
+    return sqrt(sum);
+}
+
+static void guide(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    latent_loop* loop = context;
+    const sumi_op* op = loop->run->op;
+    int64_t count = (int64_t)op->u.guide.channels * loop->plane;
+    float s = loop->row == NULL ? 0.0f : loop->row[0], limit = op->u.guide.norm_limit;
+    for (int32_t item = loop->run->row_begin + begin; item < loop->run->row_begin + end; item++) {
+        const float* positive = loop->x + op->u.guide.positive[item] * count;
+        float* out = loop->out + item * count;
+        if (op->u.guide.negative[item] < 0 || s == 0.0f) {
+            memcpy(out, positive, (size_t)count * sizeof(float));
+            continue;
+        }
+        const float* negative = loop->x + op->u.guide.negative[item] * count;
+        for (int64_t i = 0; i < count; i++) {
+            out[i] = positive[i] + s * (positive[i] - negative[i]);
+        }
+        if (limit > 0.0f) {
+            double before = length_of(positive, count), after = length_of(out, count);
+            if (after > before * (double)limit) {
+                loop->run->kernels->scale(out, out, (float)(before * (double)limit / after), (int32_t)count);
+            }
+        }
+    }
+}
+
+sumi_result sumi_cpu_guide(sumi_cpu_run* run)
+{
+    latent_loop loop = {
+        .run = run, .x = sumi_cpu_value(run, run->op->in[0]), .out = sumi_cpu_value(run, run->op->out), .plane = sumi_cpu_cols(run, run->op->out)};
+    loop.row = sumi_cpu_step(run, run->op->u.guide.scale);
+    over_items(&loop, guide);
+    return SUMI_OK;
+}
+
+static void preview(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    latent_loop* loop = context;
+    const sumi_op* op = loop->run->op;
+    int32_t channels = op->u.preview.channels;
+    float sigma = loop->row[0];
+    for (int32_t item = loop->run->row_begin + begin; item < loop->run->row_begin + end; item++) {
+        const float *x = loop->x + (int64_t)item * channels * loop->plane, *v = loop->v + (int64_t)item * channels * loop->plane;
+        float* out = loop->out + (int64_t)item * 3 * loop->plane;
+        for (int32_t i = 0; i < loop->plane; i++) {
+            float rgb[3] = {op->u.preview.bias[0], op->u.preview.bias[1], op->u.preview.bias[2]};
+            for (int32_t c = 0; c < channels; c++) {
+                float clean = x[(int64_t)c * loop->plane + i] - sigma * v[(int64_t)c * loop->plane + i];
+                for (int32_t k = 0; k < 3; k++) {
+                    rgb[k] += clean * op->u.preview.factors[c * 3 + k];
+                }
+            }
+            for (int32_t k = 0; k < 3; k++) {
+                out[(int64_t)k * loop->plane + i] = rgb[k];
+            }
+        }
+    }
+}
+
+sumi_result sumi_cpu_preview(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    latent_loop loop = {.run = run,
+                        .x = sumi_cpu_value(run, op->in[0]),
+                        .v = sumi_cpu_value(run, op->in[1]),
+                        .out = sumi_cpu_value(run, op->out),
+                        .plane = sumi_cpu_cols(run, op->out)};
+    loop.row = sumi_cpu_step(run, op->u.preview.sigma);
+    over_items(&loop, preview);
+    return SUMI_OK;
+}
+
+// ---- POSTERIOR, LATENT_IN -------------------------------------------------------------------------------------------------------------------------
+sumi_result sumi_cpu_posterior(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    const float *moments = sumi_cpu_value(run, op->in[0]), *eps = sumi_cpu_value(run, op->in[1]);
+    float* out = sumi_cpu_value(run, op->out);
+    int32_t channels = op->u.posterior.channels, plane = sumi_cpu_cols(run, op->out);
+    if (run->row_begin >= run->row_end) {
+        return SUMI_OK;
+    }
+    for (int32_t c = 0; c < channels; c++) {
+        for (int32_t i = 0; i < plane; i++) {
+            const float* pixel = moments + (int64_t)i * 2 * channels;
+            float z = pixel[c];
+            if (eps != NULL) {
+                float log_variance = fminf(fmaxf(pixel[channels + c], -30.0f), 20.0f);
+                z += expf(0.5f * log_variance) * eps[(int64_t)c * plane + i];
+            }
+            out[(int64_t)c * plane + i] = (z - op->u.posterior.shift) * op->u.posterior.scale;
+        }
+    }
+    return SUMI_OK;
+}
+
+sumi_result sumi_cpu_latent_in(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    int32_t channels = op->u.latent_in.channels, plane = op->u.latent_in.height * op->u.latent_in.width;
+    const float* latents = (const float*)sumi_cpu_value(run, op->in[0]) + (int64_t)(op->u.latent_in.per_item ? run->counter : 0) * channels * plane;
+    float* out = sumi_cpu_value(run, op->out);
+    for (int32_t r = run->row_begin; r < run->row_end; r++) {
+        int32_t y = op->u.latent_in.y + r / op->u.latent_in.tile_width, x = op->u.latent_in.x + r % op->u.latent_in.tile_width;
+        for (int32_t c = 0; c < channels; c++) {
+            out[(int64_t)r * channels + c] =
+                latents[(int64_t)c * plane + (int64_t)y * op->u.latent_in.width + x] / op->u.latent_in.scale + op->u.latent_in.shift;
+        }
+    }
+    return SUMI_OK;
+}

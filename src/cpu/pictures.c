@@ -1,0 +1,229 @@
+// Ops on pictures (NHWC): group norm, tiles, and 8-bit pixels at both ends.
+#include "cpu/ops_cpu.h"
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
+
+// ---- GROUP_SUMS: a part is a block of rows; each block gives its mean and its squared deviations from that mean per group ------------------------------
+enum { RUN_ROWS = 64 }; // rows summed in float before the sum goes to double
+
+typedef struct group_loop {
+    sumi_cpu_run* run;
+    const float* x;
+    float* y;
+    int32_t channels;
+} group_loop;
+
+static void add_runs(const group_loop* loop, int32_t row, int32_t end, const float* mean, float* sums, double* totals)
+{
+    memset(totals, 0, (size_t)loop->channels * sizeof(double));
+    for (; row < end; row += RUN_ROWS) {
+        memset(sums, 0, (size_t)loop->channels * sizeof(float));
+        for (int32_t r = row; r < min_int(row + RUN_ROWS, end); r++) {
+            loop->run->kernels->channel_sums(sums, loop->x + (int64_t)r * loop->channels, mean, loop->channels);
+        }
+        for (int32_t c = 0; c < loop->channels; c++) {
+            totals[c] += (double)sums[c];
+        }
+    }
+}
+
+static void group_sums(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    const group_loop* loop = context;
+    const sumi_op* op = loop->run->op;
+    int32_t channels = loop->channels, groups = op->u.group.groups, size = channels / groups;
+    double* totals = (double*)(void*)sumi_cpu_worker(loop->run, worker_index);
+    float *sums = (float*)(totals + channels), *mean = sums + channels;
+    for (int32_t block = loop->run->part_begin + begin; block < loop->run->part_begin + end; block++) {
+        int32_t row = block * op->u.group.block_rows, last = min_int(op->rows, row + op->u.group.block_rows);
+        float* y = loop->y + (int64_t)block * groups * 2;
+        add_runs(loop, row, last, NULL, sums, totals);
+        for (int32_t g = 0; g < groups; g++) {
+            double total = 0.0;
+            for (int32_t c = 0; c < size; c++) {
+                total += totals[g * size + c];
+            }
+            y[2 * g] = (float)(total / ((double)(last - row) * size));
+            for (int32_t c = 0; c < size; c++) {
+                mean[g * size + c] = y[2 * g];
+            }
+        }
+        add_runs(loop, row, last, mean, sums, totals);
+        for (int32_t g = 0; g < groups; g++) {
+            double total = 0.0;
+            for (int32_t c = 0; c < size; c++) {
+                total += totals[g * size + c];
+            }
+            y[2 * g + 1] = (float)total;
+        }
+    }
+}
+
+sumi_result sumi_cpu_group_sums(sumi_cpu_run* run)
+{
+    group_loop loop = {run, sumi_cpu_value(run, run->op->in[0]), sumi_cpu_value(run, run->op->out), sumi_cpu_cols(run, run->op->in[0])};
+    sumi_parallel(run->workers, run->part_end - run->part_begin, 1, group_sums, &loop);
+    return SUMI_OK;
+}
+
+// ---- GROUP_NORM -----------------------------------------------------------------------------------------------------------------------------------
+static void group_norm(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const group_loop* loop = context;
+    const float *mean = loop->run->shared, *factor = mean + loop->channels, *bias = factor + loop->channels;
+    for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
+        int64_t at = (int64_t)r * loop->channels;
+        loop->run->kernels->channel_norm(loop->y + at, loop->x + at, mean, factor, bias, loop->run->op->u.group.silu, loop->channels);
+    }
+}
+
+sumi_result sumi_cpu_group_norm(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    group_loop loop = {run, sumi_cpu_value(run, op->in[0]), sumi_cpu_value(run, op->out), sumi_cpu_cols(run, op->in[0])};
+    const float* sums = sumi_cpu_value(run, op->in[1]);
+    int32_t groups = op->u.group.groups, size = loop.channels / groups;
+    float *mean = run->shared, *factor = mean + loop.channels, *bias = factor + loop.channels;
+    if (op->weight != NULL) {
+        sumi_cpu_vector(op->weight, 0, loop.channels, factor);
+    }
+    if (op->bias != NULL) {
+        sumi_cpu_vector(op->bias, 0, loop.channels, bias);
+    }
+    for (int32_t g = 0; g < groups; g++) {
+        double count = 0.0, centre = 0.0, deviation = 0.0; // joined block by block (Chan, Golub & LeVeque 1979)
+        for (int32_t block = 0; block < op->u.group.block_count; block++) {
+            double n = (double)(min_int(op->rows, (block + 1) * op->u.group.block_rows) - block * op->u.group.block_rows) * size;
+            const float* s = sums + ((int64_t)block * groups + g) * 2;
+            double distance = (double)s[0] - centre;
+            centre += distance * n / (count + n);
+            deviation += (double)s[1] + distance * distance * count * n / (count + n);
+            count += n;
+        }
+        float rstd = (float)(1.0 / sqrt(deviation / count + (double)op->u.group.eps));
+        for (int32_t c = g * size; c < (g + 1) * size; c++) {
+            mean[c] = (float)centre;
+            factor[c] = op->weight == NULL ? rstd : rstd * factor[c];
+            bias[c] = op->bias == NULL ? 0.0f : bias[c];
+        }
+    }
+    sumi_parallel(run->workers, run->row_end - run->row_begin, 1 + 4096 / loop.channels, group_norm, &loop);
+    return SUMI_OK;
+}
+
+sumi_cpu_scratch sumi_cpu_group_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op)
+{
+    (void)kernels;
+    uint64_t channels = (uint64_t)sumi_plan_info(plan, op->in[0])->cols;
+    return op->kind == SUMI_OP_GROUP_SUMS ? (sumi_cpu_scratch){0, channels * (sizeof(double) + 2 * sizeof(float))}
+                                          : (sumi_cpu_scratch){3 * channels * sizeof(float), 0};
+}
+
+// ---- TILE_BLEND, TILE_PLACE -----------------------------------------------------------------------------------------------------------------------
+// Over the first `count` rows (or columns) of b: b[i] = a[its last ones][i] (1 - i / count) + b[i] (i / count), in place. Steps are in floats.
+static void blend_edge(float* b, int64_t b_step, int64_t b_along, const float* a, int64_t a_step, int64_t a_along, int32_t count, int32_t length,
+                       int32_t channels)
+{
+    for (int32_t i = 0; i < count; i++) {
+        float new_part = (float)((double)i / (double)count), old_part = (float)(1.0 - (double)i / (double)count);
+        for (int32_t j = 0; j < length; j++) {
+            float* to = b + i * b_step + j * b_along;
+            const float* from = a + i * a_step + j * a_along;
+            for (int32_t c = 0; c < channels; c++) {
+                to[c] = from[c] * old_part + to[c] * new_part;
+            }
+        }
+    }
+}
+
+sumi_result sumi_cpu_tile_blend(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    int32_t height = op->u.blend.height, width = op->u.blend.width, channels = sumi_cpu_cols(run, op->out);
+    float* tile = sumi_cpu_value(run, op->out);
+    const float *above = sumi_cpu_value(run, op->in[1]), *left = sumi_cpu_value(run, op->in[2]);
+    int64_t row = (int64_t)width * channels;
+    if (run->row_begin >= run->row_end) {
+        return SUMI_OK;
+    }
+    if (above != NULL) {
+        int32_t count = min_int(op->u.blend.extent, min_int(height, op->u.blend.above_height));
+        blend_edge(tile, row, channels, above + (op->u.blend.above_height - count) * row, row, channels, count, width, channels);
+    }
+    if (left != NULL) {
+        int32_t left_width = op->u.blend.left_width, count = min_int(op->u.blend.extent, min_int(width, left_width));
+        blend_edge(tile, channels, row, left + (int64_t)(left_width - count) * channels, channels, (int64_t)left_width * channels, count, height, channels);
+    }
+    return SUMI_OK;
+}
+
+sumi_result sumi_cpu_tile_place(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    int32_t channels = sumi_cpu_cols(run, op->out);
+    const float* tile = sumi_cpu_value(run, op->in[0]);
+    float* picture = (float*)sumi_cpu_value(run, op->out) + (int64_t)(op->u.place.per_item ? run->counter : 0) * op->u.place.item_rows * channels;
+    for (int32_t r = run->row_begin; r < run->row_end; r++) {
+        int32_t y = r / op->u.place.width, x = r % op->u.place.width;
+        memcpy(picture + ((int64_t)(op->u.place.y + y) * op->u.place.picture_width + op->u.place.x + x) * channels,
+               tile + ((int64_t)y * op->u.place.tile_width + x) * channels, (size_t)channels * sizeof(float));
+    }
+    return SUMI_OK;
+}
+
+// ---- PIXELS_IN, PIXELS_OUT ------------------------------------------------------------------------------------------------------------------------
+sumi_result sumi_cpu_pixels_in(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    const uint8_t* bytes = (const uint8_t*)sumi_cpu_value(run, op->in[0]) + (int64_t)(op->u.pixels.per_item ? run->counter : 0) * op->u.pixels.item_rows * 3;
+    float* out = sumi_cpu_value(run, op->out);
+    for (int32_t r = run->row_begin; r < run->row_end; r++) {
+        int64_t pixel = (int64_t)(op->u.pixels.y + r / op->u.pixels.width) * op->u.pixels.picture_width + op->u.pixels.x + r % op->u.pixels.width;
+        for (int32_t c = 0; c < 3; c++) {
+            out[(int64_t)r * 3 + c] = (float)bytes[pixel * 3 + c] / 255.0f * 2.0f - 1.0f;
+        }
+    }
+    return SUMI_OK;
+}
+
+typedef struct pixels_loop {
+    const float* picture;
+    uint8_t* bytes;
+    int32_t row_begin, cols;
+    atomic_int not_finite;
+} pixels_loop;
+
+static void pixels_out(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    pixels_loop* loop = context;
+    int32_t bad = 0;
+    for (int64_t i = (int64_t)(loop->row_begin + begin) * loop->cols; i < (int64_t)(loop->row_begin + end) * loop->cols; i++) {
+        float value = loop->picture[i];
+        bad += !isfinite(value);
+        value = value * 0.5f + 0.5f;
+        value = value > 0.0f ? (value < 1.0f ? value : 1.0f) : 0.0f; // NaN becomes 0
+        loop->bytes[i] = (uint8_t)nearbyintf(value * 255.0f);
+    }
+    if (bad > 0) {
+        atomic_fetch_add(&loop->not_finite, bad);
+    }
+}
+
+sumi_result sumi_cpu_pixels_out(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    pixels_loop loop = {
+        .picture = sumi_cpu_value(run, op->in[0]), .bytes = sumi_cpu_value(run, op->out), .row_begin = run->row_begin, .cols = sumi_cpu_cols(run, op->in[0])};
+    atomic_init(&loop.not_finite, 0);
+    sumi_parallel(run->workers, run->row_end - run->row_begin, 4096, pixels_out, &loop);
+    int32_t* counter = sumi_cpu_value(run, op->in[1]);
+    if (counter != NULL) {
+        *counter += atomic_load(&loop.not_finite); // a count: the order of the parts does not matter
+    }
+    return SUMI_OK;
+}

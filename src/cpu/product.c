@@ -1,0 +1,307 @@
+// y = x W^T, blocked (Goto & van de Geijn 2008, van Zee & van de Geijn 2015), and LINEAR on top of it.
+//
+//   work item = a block of C, up to 588 rows x 256 columns, summed in the worker's own memory:
+//
+//     for each 256 of depth:
+//         pack W's 256 columns x 256 of depth into panels of tile_cols columns, converting from the file's type       B, 256 KiB: L2
+//         for each 14 rows: copy x's 14 x 256 into a tile                                                             A, 15 KiB: L1
+//             for each panel: C[14 x 32] += A B in registers                                                          a panel streams from L2: 9 bytes a cycle
+//     finish each row: bias, activation, gate, residual                                                               C, 588 KiB: L2
+//
+// The depth blocks and the order inside them are fixed, so an element is the same chain of multiply-adds however rows and columns are blocked or shared
+// among workers. Copying x row by row (not k by k) costs a tenth of transposing it and suits the convolution, whose rows are runs of channels; the copy
+// itself is needed because rows that lie 4 KiB apart fall into one set of the L1.
+//
+// Two ends are different. A product of a few columns (the last convolution of a VAE has 3) would leave most of a tile empty: it takes dot products of A's
+// tile with rows of B. A product of very few rows (modulation tables, time embedding) instead reads each row of W once and takes dot products. Which of
+// them is used is decided by the op's rows and columns, never by a slice's.
+//
+// The floor: 2 multiply-adds of 16 floats a cycle, 64 FLOP. On a Zen 5 core at 4 GHz (256 GFLOP/s) the tile alone reaches 255; a product of 1088 x 3072 x 1024
+// 226, the rest being packing W (5 %), copying x (5 %) and finishing (2 %); one of 64 rows 170, a quarter of it packing W.
+#include "cpu/ops_cpu.h"
+#include <string.h>
+
+enum { BLOCK_ROWS = 588, BLOCK_COLS = 256, FEW_ROWS = 8, DOT_COLS = 64 }; // 588 is a multiple of every tile height: 14, 6, 4
+
+static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
+static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
+static int32_t round_up(int32_t a, int32_t b) { return divide_up(a, b) * b; }
+
+// The work is counted in units: one panel of columns for one block of rows, all panels of a row block in turn. A slice is a range of units.
+//
+//     row block 0   | 0 | 1 | 2 | 3 |      units 2 .. 9: two items of row block 0, some of row block 1, one of row block 2
+//     row block 1   | 4 | 5 | 6 | 7 |
+//     row block 2   | 8 | 9 | . | . |
+typedef struct product_loop {
+    const sumi_cpu_product* product;
+    int32_t block_rows, panels;      // of the whole product
+    int32_t item_panels;             // most panels of an item
+    int64_t unit_begin, unit_end;
+} product_loop;
+
+typedef struct block { int32_t row, rows, column, cols; } block;
+
+static int32_t panels_in(const product_loop* loop, int64_t row_block, int32_t* first)
+{
+    int64_t begin = loop->unit_begin - row_block * loop->panels, end = loop->unit_end - row_block * loop->panels;
+    begin = begin < 0 ? 0 : begin;
+    end = end > loop->panels ? loop->panels : end;
+    *first = (int32_t)begin;
+    return end > begin ? (int32_t)(end - begin) : 0;
+}
+
+static int32_t count_items(const product_loop* loop)
+{
+    int32_t items = 0, first;
+    for (int64_t r = loop->unit_begin / loop->panels; r * loop->panels < loop->unit_end; r++) {
+        items += divide_up(panels_in(loop, r, &first), loop->item_panels);
+    }
+    return items;
+}
+
+static block find_item(const product_loop* loop, int32_t item)
+{
+    const sumi_cpu_product* product = loop->product;
+    int32_t first = 0, panels = 0, tile_cols = product->run->kernels->tile_cols;
+    int64_t r = loop->unit_begin / loop->panels;
+    for (;; r++) {
+        panels = panels_in(loop, r, &first);
+        int32_t items = divide_up(panels, loop->item_panels);
+        if (item < items) {
+            break;
+        }
+        item -= items;
+    }
+    first += item * loop->item_panels;
+    panels = min_int(loop->item_panels, panels - item * loop->item_panels);
+    block b = {.row = product->row_begin + (int32_t)r * loop->block_rows, .column = first * tile_cols};
+    b.rows = min_int(loop->block_rows, product->row_end - b.row);
+    b.cols = min_int(panels * tile_cols, product->cols - b.column);
+    return b;
+}
+
+// One panel of W, depth [k, k + depth).
+static void pack_panel(const sumi_cpu_product* product, int32_t column, int32_t count, int32_t k, int32_t depth, float* panel, float* converted)
+{
+    const sumi_cpu_kernels* kernels = product->run->kernels;
+    const void* rows[SUMI_CPU_MAX_TILE_COLS];
+    sumi_dtype first = SUMI_DTYPE_NONE;
+    bool is_plain = true;
+    for (int32_t i = 0; i < count; i++) {
+        sumi_dtype dtype;
+        float scale;
+        const unsigned char* row = sumi_cpu_weight_row(product->weight, column + i, &dtype, &scale);
+        rows[i] = row + sumi_dtype_bytes(dtype, (uint64_t)k);
+        first = i == 0 ? dtype : first;
+        is_plain = is_plain && dtype == first && scale == 1.0f && (dtype == SUMI_DTYPE_F32 || dtype == SUMI_DTYPE_F16 || dtype == SUMI_DTYPE_BF16);
+    }
+    if (!is_plain) {
+        for (int32_t i = 0; i < count; i++) {
+            sumi_dtype dtype;
+            float scale, *into = converted + i * SUMI_CPU_DEPTH;
+            sumi_cpu_weight_row(product->weight, column + i, &dtype, &scale);
+            sumi_dtype_to_float(dtype, rows[i], into, (size_t)depth);
+            if (scale != 1.0f) {
+                kernels->scale(into, into, scale, depth);
+            }
+            rows[i] = into;
+        }
+        first = SUMI_DTYPE_F32;
+    }
+    (first == SUMI_DTYPE_F32 ? kernels->pack_f32 : first == SUMI_DTYPE_F16 ? kernels->pack_f16 : kernels->pack_bf16)(panel, rows, count, depth);
+}
+
+static void finish_rows(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t column, int32_t cols, const float* c, int32_t c_stride)
+{
+    sumi_cpu_finish finish = product->finish;
+    finish.bias = finish.bias == NULL ? NULL : finish.bias + column;
+    finish.gate = finish.gate == NULL ? NULL : finish.gate + column;
+    for (int32_t r = 0; r < rows; r++) {
+        int64_t at = (int64_t)(row + r) * product->y_stride + column;
+        product->run->kernels->finish(&finish, product->y + at, c + (size_t)r * (size_t)c_stride, product->residual == NULL ? NULL : product->residual + at,
+                                      cols);
+    }
+}
+
+bool sumi_cpu_is_narrow(int32_t cols) { return cols <= 8; }
+
+// The block's few columns for one step of depth; c has a row per column of the product, B is row-major: [cols][depth of the product].
+static void run_narrow(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* a, float* c)
+{
+    const sumi_cpu_kernels* kernels = product->run->kernels;
+    enum { WIDTH = 8 };
+    for (int32_t r = 0; r < rows; r += 12) { // three dot products of four rows
+        int32_t tile = min_int(12, rows - r);
+        float* sums = c + (size_t)r * WIDTH;
+        product->load(product, row + r, tile, k, depth, a);
+        for (int32_t j = 0; j < product->cols; j++) {
+            const float* b = product->panels + (size_t)j * (size_t)product->depth + k;
+            for (int32_t q = 0; q < tile; q += 4) {
+                float dots[4];
+                int32_t count = min_int(4, tile - q);
+                kernels->dot_f32(a + q * SUMI_CPU_A_STRIDE, SUMI_CPU_A_STRIDE, count, b, depth, dots, 1);
+                for (int32_t i = 0; i < count; i++) {
+                    float* sum = &sums[(q + i) * WIDTH + j];
+                    *sum = k == 0 ? dots[i] : *sum + dots[i];
+                }
+            }
+        }
+        if (k + depth == product->depth) {
+            finish_rows(product, row + r, tile, 0, product->cols, sums, WIDTH);
+        }
+    }
+}
+
+static void run_blocks(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    const product_loop* loop = context;
+    const sumi_cpu_product* product = loop->product;
+    const sumi_cpu_kernels* kernels = product->run->kernels;
+    int32_t tile_rows = kernels->tile_rows, tile_cols = kernels->tile_cols;
+    float* a = sumi_cpu_worker(product->run, worker_index);
+    float* b = a + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE;
+    float* c = b + (product->panels == NULL ? SUMI_CPU_DEPTH * loop->item_panels * tile_cols : 0);
+    float* converted = c + (size_t)loop->block_rows * (size_t)(loop->item_panels * tile_cols);
+    for (int32_t item = begin; item < end; item++) {
+        block at = find_item(loop, item);
+        int32_t row = at.row, rows = at.rows, column = at.column, cols = at.cols;
+        int32_t panels = divide_up(cols, tile_cols), c_stride = panels * tile_cols;
+        int32_t tiles = divide_up(rows, tile_rows), height = divide_up(rows, tiles); // equal heights: a last tile of 2 rows would run at a quarter of the speed
+        for (int32_t k = 0; k < product->depth; k += SUMI_CPU_DEPTH) {
+            int32_t depth = min_int(SUMI_CPU_DEPTH, product->depth - k);
+            if (sumi_cpu_is_narrow(product->cols) && product->panels != NULL) {
+                run_narrow(product, row, rows, k, depth, a, c);
+                continue;
+            }
+            for (int32_t p = 0; product->panels == NULL && p < panels; p++) {
+                pack_panel(product, column + p * tile_cols, min_int(tile_cols, cols - p * tile_cols), k, depth, b + (size_t)p * (size_t)(depth * tile_cols),
+                           converted);
+            }
+            for (int32_t r = 0; r < rows; r += height) {
+                int32_t tile = min_int(height, rows - r);
+                product->load(product, row + r, tile, k, depth, a);
+                for (int32_t p = 0; p < panels; p++) {
+                    const float* panel = product->panels == NULL
+                                           ? b + (size_t)p * (size_t)(depth * tile_cols)
+                                           : product->panels + ((size_t)(column / tile_cols + p) * (size_t)product->depth + (size_t)k) * (size_t)tile_cols;
+                    kernels->tile(tile, depth, a, panel, c + (size_t)r * (size_t)c_stride + p * tile_cols, c_stride, k == 0);
+                }
+                if (k + depth == product->depth) {
+                    finish_rows(product, row + r, tile, column, cols, c + (size_t)r * (size_t)c_stride, c_stride);
+                }
+            }
+        }
+    }
+}
+
+void sumi_cpu_product_run(const sumi_cpu_product* product)
+{
+    const sumi_cpu_kernels* kernels = product->run->kernels;
+    int32_t rows = product->row_end - product->row_begin, row_blocks = divide_up(rows, BLOCK_ROWS);
+    product_loop loop = {.product = product, .panels = divide_up(product->cols, kernels->tile_cols)};
+    loop.block_rows = min_int(round_up(divide_up(rows, row_blocks), kernels->tile_rows), BLOCK_ROWS);
+    int64_t units = (int64_t)divide_up(rows, loop.block_rows) * loop.panels;
+    loop.unit_begin = units * product->share_begin / product->share_count;
+    loop.unit_end = units * product->share_end / product->share_count;
+    // narrower items when there would be too few to keep every worker busy to the end
+    int64_t wanted = 4 * (int64_t)sumi_workers_count(product->run->workers), share = (loop.unit_end - loop.unit_begin + wanted - 1) / wanted;
+    int32_t most = BLOCK_COLS / kernels->tile_cols;
+    loop.item_panels = share < 1 ? 1 : share > most ? most : (int32_t)share;
+    loop.item_panels = min_int(loop.item_panels, loop.panels);
+    sumi_parallel(product->run->workers, count_items(&loop), 1, run_blocks, &loop);
+}
+
+uint64_t sumi_cpu_product_worker_bytes(const sumi_cpu_kernels* kernels, int32_t cols, int32_t rows)
+{
+    uint64_t block_cols = (uint64_t)min_int(BLOCK_COLS, round_up(cols, kernels->tile_cols)),
+             block_rows = (uint64_t)min_int(BLOCK_ROWS, round_up(rows, kernels->tile_rows));
+    return (SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + SUMI_CPU_DEPTH * block_cols + block_rows * block_cols + (uint64_t)kernels->tile_cols * SUMI_CPU_DEPTH)
+         * sizeof(float);
+}
+
+uint64_t sumi_cpu_panel_bytes(const sumi_cpu_kernels* kernels, int32_t cols, int32_t depth)
+{
+    return (uint64_t)round_up(cols, kernels->tile_cols) * (uint64_t)depth * sizeof(float);
+}
+
+// ---- LINEAR ---------------------------------------------------------------------------------------------------------------------------------------
+static void load_matrix(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* tile)
+{
+    for (int32_t r = 0; r < rows; r++) {
+        memcpy(tile + r * SUMI_CPU_A_STRIDE, (const float*)product->source + (row + r) * product->source_stride + k, (size_t)depth * sizeof(float));
+    }
+}
+
+static void run_dots(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    const sumi_cpu_product* product = context;
+    const sumi_cpu_kernels* kernels = product->run->kernels;
+    float* c = sumi_cpu_worker(product->run, worker_index);
+    float* converted = c + FEW_ROWS * DOT_COLS;
+    for (int32_t column = begin * DOT_COLS; column < product->cols && column < end * DOT_COLS; column += DOT_COLS) {
+        int32_t cols = min_int(DOT_COLS, product->cols - column);
+        for (int32_t j = 0; j < cols; j++) {
+            sumi_dtype dtype;
+            float scale;
+            const void* w = sumi_cpu_weight_row(product->weight, column + j, &dtype, &scale);
+            if (scale != 1.0f || (dtype != SUMI_DTYPE_F32 && dtype != SUMI_DTYPE_F16 && dtype != SUMI_DTYPE_BF16)) {
+                sumi_dtype_to_float(dtype, w, converted, (size_t)product->depth);
+                kernels->scale(converted, converted, scale, product->depth);
+                w = converted;
+                dtype = SUMI_DTYPE_F32;
+            }
+            for (int32_t row = product->row_begin; row < product->row_end; row += 4) {
+                const float* x = (const float*)product->source + row * product->source_stride;
+                (dtype == SUMI_DTYPE_F32   ? kernels->dot_f32
+                 : dtype == SUMI_DTYPE_F16 ? kernels->dot_f16
+                                           : kernels->dot_bf16)(x, (ptrdiff_t)product->source_stride, min_int(4, product->row_end - row), w, product->depth,
+                                                                c + (row - product->row_begin) * DOT_COLS + j, DOT_COLS);
+            }
+        }
+        finish_rows(product, product->row_begin, product->row_end - product->row_begin, column, cols, c, DOT_COLS);
+    }
+}
+
+sumi_cpu_scratch sumi_cpu_linear_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    sumi_cpu_scratch scratch = {op->bias == NULL ? 0 : (uint64_t)op->weight->rows * sizeof(float), 0};
+    if (op->rows <= FEW_ROWS) {
+        scratch.worker_bytes = ((uint64_t)FEW_ROWS * DOT_COLS + (uint64_t)op->weight->cols) * sizeof(float);
+    } else {
+        scratch.worker_bytes = sumi_cpu_product_worker_bytes(kernels, op->weight->rows, op->rows);
+    }
+    return scratch;
+}
+
+sumi_result sumi_cpu_linear(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    int32_t x_cols = sumi_cpu_cols(run, op->in[0]), y_cols = sumi_cpu_cols(run, op->out);
+    sumi_cpu_product product = {.run = run, .cols = op->weight->rows, .depth = op->weight->cols, .weight = op->weight, .load = load_matrix};
+    product.source = (const float*)sumi_cpu_value(run, op->in[0]) + (int64_t)op->u.linear.x_row * x_cols;
+    product.source_stride = x_cols;
+    int64_t first = (int64_t)op->u.linear.y_row * y_cols + op->u.linear.y_column;
+    product.y = (float*)sumi_cpu_value(run, op->out) + first;
+    product.y_stride = y_cols;
+    const float* residual = sumi_cpu_value(run, op->in[1]);
+    product.residual = residual == NULL ? NULL : residual + first;
+    product.finish = (sumi_cpu_finish){NULL, sumi_cpu_step(run, op->u.linear.gate), op->u.linear.activation, op->u.linear.accumulates, op->u.linear.scale};
+    if (op->bias != NULL) {
+        sumi_cpu_vector(op->bias, 0, product.cols, run->shared);
+        product.finish.bias = run->shared;
+    }
+    if (op->rows <= FEW_ROWS) {
+        product.row_begin = run->row_begin;
+        product.row_end = run->row_end;
+        sumi_parallel(run->workers, divide_up(product.cols, DOT_COLS), 1, run_dots, &product);
+    } else {
+        // A slice of parts is taken as its share of the units, not as its rows: rows would pack all of W for every slice (40 % more time with slices of 1 ms).
+        product.row_end = op->rows;
+        product.share_begin = run->part_begin;
+        product.share_end = run->part_end;
+        product.share_count = op->part_count;
+        sumi_cpu_product_run(&product);
+    }
+    return SUMI_OK;
+}

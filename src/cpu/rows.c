@@ -1,0 +1,282 @@
+// Ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and times.
+#include "cpu/ops_cpu.h"
+#include <math.h>
+#include <string.h>
+
+static int32_t min_range(int32_t cols) { return cols >= 4096 ? 1 : 1 + 4096 / (cols > 0 ? cols : 1); } // rows that are worth handing to a worker
+
+// Every loop below is over rows of the op, offset by the run's first row.
+typedef struct row_loop {
+    sumi_cpu_run* run;
+    const float *x, *b, *w, *k_w, *scale, *shift, *table;
+    const int32_t* ids;
+    float* y;
+    int32_t cols, x_cols;
+} row_loop;
+
+static void over_rows(row_loop* loop, sumi_loop_body* body)
+{
+    sumi_parallel(loop->run->workers, loop->run->row_end - loop->run->row_begin, min_range(loop->x_cols), body, loop);
+}
+
+// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS -------------------------------------------------------------------------------------------------------------
+static void embed(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    row_loop* loop = context;
+    for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
+        float* y = loop->y + (int64_t)r * loop->cols;
+        sumi_weight_to_float(loop->run->op->weight, loop->ids[r], 1, y, loop->cols);
+        if (loop->run->op->u.embed.scale != 1.0f) {
+            loop->run->kernels->scale(y, y, loop->run->op->u.embed.scale, loop->cols);
+        }
+    }
+}
+
+sumi_result sumi_cpu_embed_rows(sumi_cpu_run* run)
+{
+    const sumi_weight* table = run->op->weight;
+    row_loop loop = {
+        .run = run, .ids = sumi_cpu_value(run, run->op->in[0]), .y = sumi_cpu_value(run, run->op->out), .cols = table->cols, .x_cols = table->cols};
+    for (int32_t r = run->row_begin; r < run->row_end; r++) {
+        if (loop.ids[r] < 0 || loop.ids[r] >= table->rows) {
+            return sumi_fail(run->error, SUMI_INTERNAL, "%s: token id %d is not below the table's %d rows", table->name, loop.ids[r], table->rows);
+        }
+    }
+    over_rows(&loop, embed);
+    return SUMI_OK;
+}
+
+sumi_result sumi_cpu_fill_rows(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    int32_t cols = sumi_cpu_cols(run, op->out);
+    float* y = sumi_cpu_value(run, op->out);
+    sumi_cpu_vector(op->weight, 0, cols, run->shared);
+    for (int32_t s = run->row_begin; s < run->row_end; s++) {
+        for (int32_t r = 0; r < op->u.fill.spans[s].count; r++) {
+            memcpy(y + (int64_t)(op->u.fill.spans[s].begin + r) * cols, run->shared, (size_t)cols * sizeof(float));
+        }
+    }
+    return SUMI_OK;
+}
+
+sumi_result sumi_cpu_copy_rows(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    int64_t row_bytes = (int64_t)sumi_cpu_cols(run, op->in[0]) * (sumi_plan_info(run->plan, op->in[0])->element == SUMI_ELEMENT_BYTE ? 1 : 4);
+    const unsigned char* x = sumi_cpu_value(run, op->in[0]);
+    unsigned char* y = sumi_cpu_value(run, op->out);
+    memmove(y + (op->u.copy.to + run->row_begin) * row_bytes, x + (op->u.copy.from + run->row_begin) * row_bytes,
+            (size_t)((run->row_end - run->row_begin) * row_bytes));
+    return SUMI_OK;
+}
+
+// ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------------------------------------
+static void activate(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    row_loop* loop = context;
+    int64_t at = (int64_t)(loop->run->row_begin + begin) * loop->cols;
+    loop->run->kernels->activate(loop->run->op->u.activate.activation, loop->y + at, loop->x + at, (size_t)(end - begin) * (size_t)loop->cols);
+}
+
+sumi_result sumi_cpu_activate(sumi_cpu_run* run)
+{
+    int32_t cols = sumi_cpu_cols(run, run->op->out);
+    row_loop loop = {.run = run, .x = sumi_cpu_value(run, run->op->in[0]), .y = sumi_cpu_value(run, run->op->out), .cols = cols, .x_cols = cols};
+    // whole vectors must not depend on the split: rows of a width that is no multiple of a vector go one by one
+    over_rows(&loop, activate);
+    return SUMI_OK;
+}
+
+static void gated(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    row_loop* loop = context;
+    for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
+        const float* x = loop->x + (int64_t)r * loop->x_cols;
+        loop->run->kernels->gated(loop->run->op->u.gated.activation, loop->y + (int64_t)r * loop->cols, x, x + loop->cols, (size_t)loop->cols);
+    }
+}
+
+sumi_result sumi_cpu_gated(sumi_cpu_run* run)
+{
+    int32_t cols = sumi_cpu_cols(run, run->op->out);
+    row_loop loop = {.run = run, .x = sumi_cpu_value(run, run->op->in[0]), .y = sumi_cpu_value(run, run->op->out), .cols = cols, .x_cols = 2 * cols};
+    over_rows(&loop, gated);
+    return SUMI_OK;
+}
+
+// ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------------------------------------
+static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    row_loop* loop = context;
+    const sumi_op* op = loop->run->op;
+    const sumi_cpu_kernels* kernels = loop->run->kernels;
+    for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
+        const float* x = loop->x + (int64_t)(op->u.norm.x_row + r) * loop->cols;
+        // the mean first: E[x^2] - mean^2 loses the variance of rows with a large mean
+        float mean = op->u.norm.norm == SUMI_NORM_LAYER ? kernels->sum(x, loop->cols) / (float)loop->cols : 0.0f;
+        float factor = 1.0f / sqrtf(kernels->sum_squares(x, mean, loop->cols) / (float)loop->cols + op->u.norm.eps);
+        kernels->normalise(loop->y + (int64_t)(op->u.norm.y_row + r) * loop->cols, x, mean, factor, loop->w, loop->scale, loop->shift, loop->cols);
+    }
+}
+
+sumi_result sumi_cpu_norm_modulate(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    int32_t cols = sumi_cpu_cols(run, op->out);
+    row_loop loop = {.run = run, .x = sumi_cpu_value(run, op->in[0]), .y = sumi_cpu_value(run, op->out), .cols = cols, .x_cols = cols};
+    loop.scale = sumi_cpu_step(run, op->u.norm.scale);
+    loop.shift = sumi_cpu_step(run, op->u.norm.shift);
+    if (op->weight != NULL) {
+        sumi_cpu_vector(op->weight, 0, cols, run->shared);
+        for (int32_t c = 0; op->u.norm.weight_plus_one && c < cols; c++) {
+            run->shared[c] += 1.0f;
+        }
+        loop.w = run->shared;
+    }
+    over_rows(&loop, norm_modulate);
+    return SUMI_OK;
+}
+
+static void norm_gate_add(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    row_loop* loop = context;
+    const sumi_op* op = loop->run->op;
+    const sumi_cpu_kernels* kernels = loop->run->kernels;
+    for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
+        const float* b = loop->b + (int64_t)(op->u.gate_add.b_row + r) * loop->cols;
+        int64_t at = (int64_t)(op->u.gate_add.x_row + r) * loop->cols;
+        float factor = 1.0f / sqrtf(kernels->sum_squares(b, 0.0f, loop->cols) / (float)loop->cols + op->u.gate_add.eps);
+        kernels->gate_add(loop->y + at, loop->x + at, b, factor, loop->w, loop->scale, loop->cols);
+    }
+}
+
+sumi_result sumi_cpu_norm_gate_add(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    int32_t cols = sumi_cpu_cols(run, op->out);
+    row_loop loop = {
+        .run = run, .x = sumi_cpu_value(run, op->in[0]), .b = sumi_cpu_value(run, op->in[1]), .y = sumi_cpu_value(run, op->out), .cols = cols, .x_cols = cols};
+    loop.scale = sumi_cpu_step(run, op->u.gate_add.gate);
+    if (op->weight != NULL) {
+        sumi_cpu_vector(op->weight, 0, cols, run->shared);
+        loop.w = run->shared;
+    }
+    over_rows(&loop, norm_gate_add);
+    return SUMI_OK;
+}
+
+// ---- QK_NORM_ROPE ---------------------------------------------------------------------------------------------------------------------------------
+static void qk_norm_rope(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    row_loop* loop = context;
+    const sumi_op* op = loop->run->op;
+    const sumi_cpu_kernels* kernels = loop->run->kernels;
+    int32_t dim = op->u.qk.dim, pairs = loop->table == NULL ? 0 : sumi_cpu_cols(loop->run, op->in[1]) / 2;
+    for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
+        float* x = loop->y + (int64_t)(op->u.qk.row + r) * loop->cols;
+        for (int32_t head = 0; head < op->u.qk.q_heads + op->u.qk.kv_heads; head++, x += dim) {
+            const float* w = head < op->u.qk.q_heads ? loop->w : loop->k_w;
+            if (w != NULL) {
+                float factor = 1.0f / sqrtf(kernels->sum_squares(x, 0.0f, dim) / (float)dim + op->u.qk.eps);
+                kernels->normalise(x, x, 0.0f, factor, w, NULL, NULL, dim);
+            }
+            if (pairs > 0) {
+                kernels->rotate(x, loop->table + (int64_t)(op->u.qk.rope_row + r) * 2 * pairs, pairs, op->u.qk.rotary);
+            }
+        }
+    }
+}
+
+sumi_result sumi_cpu_qk_norm_rope(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    int32_t cols = sumi_cpu_cols(run, op->out);
+    row_loop loop = {.run = run, .y = sumi_cpu_value(run, op->out), .cols = cols, .x_cols = cols};
+    loop.table = op->u.qk.rotary == SUMI_ROTARY_NONE ? NULL : sumi_cpu_value(run, op->in[1]);
+    if (op->weight != NULL) {
+        sumi_cpu_vector(op->weight, 0, op->u.qk.dim, run->shared);
+        loop.w = run->shared;
+    }
+    if (op->u.qk.k_weight != NULL) {
+        sumi_cpu_vector(op->u.qk.k_weight, 0, op->u.qk.dim, run->shared + op->u.qk.dim);
+        loop.k_w = run->shared + op->u.qk.dim;
+    }
+    over_rows(&loop, qk_norm_rope);
+    return SUMI_OK;
+}
+
+sumi_cpu_scratch sumi_cpu_rows_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op)
+{
+    (void)kernels;
+    uint64_t floats = op->kind == SUMI_OP_QK_NORM_ROPE ? 2 * (uint64_t)op->u.qk.dim : (uint64_t)sumi_plan_info(plan, op->out)->cols;
+    return (sumi_cpu_scratch){floats * sizeof(float), 0};
+}
+
+// ---- ROPE_TABLE, TIME_EMBED, FINISH_MODULATION ----------------------------------------------------------------------------------------------------
+// As the references: frequency and product in double, the angle rounded to float, then its cosine and sine. A row is (cos, sin) per pair.
+static void rope_table(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    row_loop* loop = context;
+    const sumi_op* op = loop->run->op;
+    for (int32_t axis = 0, pair = 0; axis < op->u.rope.axes; axis++) {
+        for (int32_t k = 0; k < op->u.rope.pairs[axis]; k++, pair++) {
+            double frequency = 1.0 / pow(op->u.rope.theta, 2.0 * k / (2.0 * op->u.rope.pairs[axis]));
+            for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
+                float angle = (float)(loop->ids[(int64_t)r * op->u.rope.axes + axis] * frequency);
+                loop->y[(int64_t)r * loop->cols + 2 * pair] = (float)cos((double)angle);
+                loop->y[(int64_t)r * loop->cols + 2 * pair + 1] = (float)sin((double)angle);
+            }
+        }
+    }
+}
+
+sumi_result sumi_cpu_rope_table(sumi_cpu_run* run)
+{
+    int32_t cols = sumi_cpu_cols(run, run->op->out);
+    row_loop loop = {.run = run, .ids = sumi_cpu_value(run, run->op->in[0]), .y = sumi_cpu_value(run, run->op->out), .cols = cols, .x_cols = 64 * cols};
+    over_rows(&loop, rope_table);
+    return SUMI_OK;
+}
+
+sumi_result sumi_cpu_time_embed(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    const float* times = sumi_cpu_value(run, op->in[0]);
+    float* y = sumi_cpu_value(run, op->out);
+    int32_t width = sumi_cpu_cols(run, op->out), half = width / 2;
+    for (int32_t r = run->row_begin; r < run->row_end; r++, times++) {
+        float u = times[run->row_begin] * op->u.time.scale, *row = y + (int64_t)r * width;
+        for (int32_t i = 0; i < half; i++) { // float at every step, as the reference: u reaches 1000, so a last bit of the frequency shows
+            float frequency = (float)exp((double)((float)-log((double)op->u.time.max_period) * (float)i / (float)half));
+            double angle = (double)(u * frequency);
+            row[op->u.time.cos_first ? i : half + i] = (float)cos(angle);
+            row[op->u.time.cos_first ? half + i : i] = (float)sin(angle);
+        }
+        if (width % 2 == 1) {
+            row[width - 1] = 0.0f;
+        }
+    }
+    return SUMI_OK;
+}
+
+sumi_result sumi_cpu_finish_modulation(sumi_cpu_run* run)
+{
+    int32_t cols = sumi_cpu_cols(run, run->op->out), quarter = cols / 4;
+    float* y = sumi_cpu_value(run, run->op->out);
+    for (int32_t r = run->row_begin; r < run->row_end; r++) {
+        float* row = y + (int64_t)r * cols;
+        for (int32_t c = 0; c < cols; c++) {
+            bool is_gate = run->op->u.finish.has_gates && (c / quarter) % 2 == 1;
+            row[c] = is_gate ? tanhf(row[c]) : 1.0f + row[c];
+        }
+    }
+    return SUMI_OK;
+}
