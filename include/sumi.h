@@ -302,7 +302,7 @@ typedef struct sumi_model_desc {
     const char* tokenizer_path;    // a tokenizer.json or the folder it is in
     const char* vae_path;
     sumi_weight_format weights;
-    bool without_text_encoder;     // only encoded prompts will be used: text encoder and tokenizer are not opened
+    bool without_text_encoder;     // only encoded prompts will be used, negative ones too where guidance is on: text encoder and tokenizer are not opened
     bool without_vae_encoder;      // no image inputs will be used
     int32_t priority;              // higher first
     uint32_t cookie;
@@ -317,6 +317,7 @@ typedef struct sumi_model_info {
     int32_t size_multiple;         // of width and height, in pixels
     int32_t max_size;              // most pixels along one side
     int32_t latent_channels;
+    int32_t latent_factor;         // pixels per latent along a side: 8
     int32_t max_prompt_tokens;     // longer prompts are cut, as the reference does
     uint64_t weight_bytes;         // in the files, of the parts in use
 } sumi_model_info;
@@ -509,7 +510,8 @@ SUMI_API sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job job, float
 
 // One kind of op in one stage: what it cost. Ops of the same name in different layers are summed.
 typedef struct sumi_profile_row {
-    char name[48];           // "denoise attention.qkv"
+    sumi_stage stage;
+    char name[48];           // "attention.qkv"
     int32_t count;           // times it ran
     double seconds;
     double flops, bytes;     // of all runs; bytes that must move at least

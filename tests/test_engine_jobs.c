@@ -127,7 +127,7 @@ TEST(a_profile_names_the_ops)
         CHECK(i == 0 || rows[i].seconds <= rows[i - 1].seconds);
         CHECK(rows[i].count > 0 && rows[i].seconds > 0.0 && strlen(rows[i].name) < sizeof rows[i].name);
         CHECK(strstr(rows[i].name, "layers.0") == NULL);
-        if (strcmp(rows[i].name, "denoise attention.qkv") == 0) has_qkv = rows[i].count == 2 * 2 && rows[i].flops > 0.0; // 2 layers, 2 steps
+        if (rows[i].stage == SUMI_STAGE_DENOISE && strcmp(rows[i].name, "attention.qkv") == 0) has_qkv = rows[i].count == 2 * 2 && rows[i].flops > 0.0; // 2 layers, 2 steps
         flops += rows[i].flops;
     }
     CHECK(has_qkv && flops > 1e6);

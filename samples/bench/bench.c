@@ -145,9 +145,9 @@ static void sum_flops(bench* b, sumi_job job)
     int32_t count = sumi_job_profile(b->engine, job, rows, 512);
     b->flops_text = b->flops_forward = b->flops_decode = 0.0;
     for (int32_t i = 0; i < count && i < 512; i++) {
-        if (strncmp(rows[i].name, "text", 4) == 0) b->flops_text += rows[i].flops;
-        else if (strncmp(rows[i].name, "decode", 6) == 0) b->flops_decode += rows[i].flops;
-        else if (strncmp(rows[i].name, "denoise", 7) == 0 || strncmp(rows[i].name, "prepare", 7) == 0) b->flops_forward += rows[i].flops;
+        if (rows[i].stage == SUMI_STAGE_TEXT) b->flops_text += rows[i].flops;
+        else if (rows[i].stage == SUMI_STAGE_DECODE) b->flops_decode += rows[i].flops;
+        else if (rows[i].stage == SUMI_STAGE_DENOISE || rows[i].stage == SUMI_STAGE_PREPARE) b->flops_forward += rows[i].flops;
     }
 }
 

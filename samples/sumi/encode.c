@@ -73,7 +73,7 @@ static int encode_image(const cli_command* command, cli_session* session, const 
     code = session_run(session, job, "encoding the picture", NULL, NULL);
     if (code != EXIT_OK) return code;
 
-    int64_t shape[3] = {info.latent_channels, desc.height / 8, desc.width / 8};
+    int64_t shape[3] = {info.latent_channels, desc.height / info.latent_factor, desc.width / info.latent_factor};
     size_t count = (size_t)(shape[0] * shape[1] * shape[2]);
     float* values = malloc(count * sizeof(float));
     if (!values) return session_fail(session, SUMI_OUT_OF_HOST_MEMORY, "reading the latents");

@@ -278,7 +278,7 @@ static int make_desc(generate_run* run)
                           "guidance with --prompt-file needs --negative-file FILE (sumi encode --prompt \"\" makes an empty one) or --guidance 0");
     if ((args->negative || args->negative_file) && desc->guidance == 0.0f && !args->session.quiet)
         fprintf(stderr, "sumi: the negative prompt has no effect without guidance; add --guidance 4 (models like Turbo are made to run without)\n");
-    return give_noise(run, (size_t)info.latent_channels * (size_t)(desc->width / 8) * (size_t)(desc->height / 8));
+    return give_noise(run, (size_t)info.latent_channels * (size_t)(desc->width / info.latent_factor) * (size_t)(desc->height / info.latent_factor));
 }
 
 // ---- Products -----------------------------------------------------------------------------------------------------------------------------
@@ -288,7 +288,8 @@ static void write_previews(void* context, sumi_job job, const sumi_job_status* s
     generate_run* run = context;
     if (status->preview_version == run->preview_version) return;
     run->preview_version = status->preview_version;
-    size_t bytes = (size_t)(run->desc.width / 8) * (size_t)(run->desc.height / 8) * 4;
+    int32_t factor = sumi_model_get_info(run->session.model).latent_factor;
+    size_t bytes = (size_t)(run->desc.width / factor) * (size_t)(run->desc.height / factor) * 4;
     if (!run->preview_pixels) run->preview_pixels = malloc(bytes);
     for (int32_t i = 0; run->preview_pixels && i < run->desc.item_count; i++) {
         sumi_image preview;
@@ -306,8 +307,9 @@ static void write_previews(void* context, sumi_job job, const sumi_job_status* s
 
 static int write_latents(generate_run* run, sumi_job job)
 {
-    size_t item_values = (size_t)sumi_model_get_info(run->session.model).latent_channels * (size_t)(run->desc.width / 8) * (size_t)(run->desc.height / 8);
-    int64_t shape[4] = {run->desc.item_count, sumi_model_get_info(run->session.model).latent_channels, run->desc.height / 8, run->desc.width / 8};
+    sumi_model_info info = sumi_model_get_info(run->session.model);
+    int64_t shape[4] = {run->desc.item_count, info.latent_channels, run->desc.height / info.latent_factor, run->desc.width / info.latent_factor};
+    size_t item_values = (size_t)(shape[1] * shape[2] * shape[3]);
     float* values = malloc(item_values * (size_t)run->desc.item_count * sizeof(float));
     sumi_result result = values ? SUMI_OK : SUMI_OUT_OF_HOST_MEMORY;
     for (int32_t i = 0; i < run->desc.item_count && result == SUMI_OK; i++)
@@ -338,8 +340,8 @@ static void print_profile(const generate_run* run)
     for (int32_t i = 0; i < run->row_count; i++) {
         const sumi_profile_row* row = &run->rows[i];
         double time = row->seconds > 0.0 ? row->seconds : 1e-9;
-        printf("%10.2f %5.1f%% %7d %10.3f %9.1f %8.2f  %s\n", 1e3 * row->seconds, 100.0 * row->seconds / seconds, row->count, 1e-9 * row->flops,
-               1e-9 * row->flops / time, 1e-9 * row->bytes / time, row->name);
+        printf("%10.2f %5.1f%% %7d %10.3f %9.1f %8.2f  %s %s\n", 1e3 * row->seconds, 100.0 * row->seconds / seconds, row->count, 1e-9 * row->flops,
+               1e-9 * row->flops / time, 1e-9 * row->bytes / time, progress_stage_name(row->stage), row->name);
     }
     printf("%10.2f %5.1f%% %7s %10.3f %9.1f %8s  all\n", 1e3 * seconds, 100.0, "", 1e-9 * flops, 1e-9 * flops / seconds, "");
 }

@@ -21,7 +21,7 @@
 #include "cpu/ops_cpu.h"
 #include <string.h>
 
-enum { BLOCK_ROWS = 588, BLOCK_COLS = 256, FEW_ROWS = 8, DOT_COLS = 64 }; // 588 is a multiple of every tile height: 14, 6, 4
+enum { BLOCK_ROWS = 588, BLOCK_COLS = 256, FEW_ROWS = 7, DOT_COLS = 64 }; // 588 is a multiple of every tile height: 14, 6, 4
 
 static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
 static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }

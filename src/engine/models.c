@@ -175,6 +175,7 @@ sumi_model_info sumi_model_get_info(const sumi_model* model)
     info.size_multiple = from->size_multiple;
     info.max_size = from->max_side;
     info.latent_channels = from->latent_channels;
+    info.latent_factor = from->vae_factor;
     info.max_prompt_tokens = from->max_prompt_tokens;
     info.weight_bytes = from->weight_bytes;
     return info;

@@ -441,21 +441,19 @@ static void plain_label(const char* label, char* out, size_t out_bytes)
 
 static sumi_result note_profile(sumi_engine* engine, sumi_slot* slot, const sumi_run_step* step, sumi_error* error)
 {
-    static const char* const stages[] = {"wait", "load", "prepare", "text", "image", "denoise", "decode", "transfer"};
-    char name[sizeof slot->profile->name], label[sizeof slot->profile->name];
+    char label[sizeof slot->profile->name] = {0};
     plain_label(step->op->label != NULL && step->op->label[0] != '\0' ? step->op->label : sumi_op_name(step->op->kind), label, sizeof label);
-    int stage = (int)sumi_stage_of_section(step->section);
-    int used = snprintf(name, sizeof name, "%s ", stages[stage]);
-    snprintf(name + used, sizeof name - (size_t)used, "%s", label);
+    const sumi_stage stage = sumi_stage_of_section(step->section);
     sumi_profile_row* row = NULL;
     for (size_t i = 0; row == NULL && i < slot->profile_count; i++) {
-        if (strcmp(slot->profile[i].name, name) == 0) row = &slot->profile[i];
+        if (slot->profile[i].stage == stage && strcmp(slot->profile[i].name, label) == 0) row = &slot->profile[i];
     }
     if (row == NULL) {
         SUMI_TRY(sumi_grow(&engine->heap, (void**)&slot->profile, &slot->profile_capacity, slot->profile_count + 1, sizeof *slot->profile, error));
         row = &slot->profile[slot->profile_count++];
         memset(row, 0, sizeof *row);
-        memcpy(row->name, name, sizeof row->name);
+        row->stage = stage;
+        memcpy(row->name, label, sizeof row->name);
     }
     row->count++;
     row->seconds += step->us * 1e-6;
