@@ -320,6 +320,30 @@ TEST(linear_agrees_with_the_reference_at_odd_shapes)
     }
 }
 
+// A prompt of eight tokens, the shortest there is, sums alone as it does beside others: a batch gives the bits of single jobs.
+TEST(eight_rows_have_the_same_bits_alone_and_among_more)
+{
+    enum { N = 70, K = 300, MANY = 40 };
+    float *w = random_floats((size_t)N * K, 1.0f), *x = random_floats((size_t)MANY * K, 1.0f);
+    for (size_t l = 0; l < sizeof s_levels / sizeof *s_levels; l++) {
+        s_level = s_levels[l];
+        sumi_cpu_features features = sumi_cpu_detect();
+        if ((s_level == SUMI_CPU_AVX2 && !features.avx2_fma_f16c) || (s_level == SUMI_CPU_AVX512 && !features.avx512)) continue;
+        void* y[2] = {NULL, NULL};
+        for (int i = 0; i < 2; i++) {
+            linear_case c = {.m = i == 0 ? 8 : MANY, .n = N, .k = K, .weight = float_weight(w, N, K)};
+            scene s = {.build = build_linear, .context = &c, .inputs = {NULL, x, NULL}};
+            void* out[MAX_SCENE_VALUES] = {0};
+            scene_once(&s, 1, SPLIT_NONE, out);
+            y[i] = out[0];
+            free(out[1]), free(out[2]);
+        }
+        CHECK(y[0] != NULL && y[1] != NULL && memcmp(y[0], y[1], sizeof(float) * 8 * N) == 0);
+        free(y[0]), free(y[1]);
+    }
+    free(w), free(x);
+}
+
 TEST(linear_reads_every_weight_type)
 {
     static const sumi_dtype types[] = {SUMI_DTYPE_F64,     SUMI_DTYPE_F32,  SUMI_DTYPE_F16,  SUMI_DTYPE_BF16, SUMI_DTYPE_F8_E4M3,
@@ -1746,6 +1770,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     sumi_heap_init(&s_heap, NULL);
     RUN(linear_agrees_with_the_reference_at_odd_shapes);
+    RUN(eight_rows_have_the_same_bits_alone_and_among_more);
     RUN(linear_reads_every_weight_type);
     RUN(linear_reads_weights_stacked_of_different_types);
     RUN(attention_agrees_with_the_reference);
