@@ -439,7 +439,7 @@ static void check_attention(attention_case* c, int part_rows, float spread)
 {
     int cols = (c->a.q_heads + 2 * c->a.kv_heads) * c->a.dim, dim = c->a.dim, out_cols = c->a.q_heads * dim;
     float* qkv = random_floats((size_t)c->rows * cols, spread);
-    double *expect = calloc((size_t)c->rows * out_cols, sizeof *expect), *p = malloc((size_t)c->rows * sizeof *p);
+    double *expect = calloc((size_t)c->rows * out_cols, sizeof *expect), *p = malloc((size_t)c->rows * sizeof *p), largest = 0.0;
     for (int i = 0; i < c->a.sequence_count; i++) {
         const sumi_sequence* q = &c->a.sequences[i];
         int list[4096], keys = 0, queries = 0;
@@ -459,6 +459,7 @@ static void check_attention(attention_case* c, int part_rows, float spread)
                         p[k] += (double)qkv[list[r] * cols + h * dim + d] * (double)qkv[list[k] * cols + (c->a.q_heads + kv) * dim + d];
                     }
                     bool seen = (!c->a.causal || k <= r) && (c->a.window == 0 || (k > r - c->a.window && k < r + c->a.window));
+                    largest = fmax(largest, fabs(p[k] * (double)c->a.scale));
                     p[k] = seen ? p[k] * (double)c->a.scale : -INFINITY;
                     max = p[k] > max ? p[k] : max;
                 }
@@ -480,7 +481,8 @@ static void check_attention(attention_case* c, int part_rows, float spread)
                .inputs = {NULL, qkv},
                .part_rows = part_rows,
                .expect = expect,
-               .absolute = 3e-6 * (double)(spread * spread),
+               // a float score of s is rounded by some units of 6e-8 s, its weight changes by as much of itself, and the values it weighs lie within +- spread
+               .absolute = 3e-6 * (double)(spread * spread) + 4 * 6e-8 * largest * (double)spread,
                .relative = 1e-5};
     free(scene_run(&s));
     free(qkv), free(expect), free(p);
