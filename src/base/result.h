@@ -31,6 +31,5 @@ sumi_result sumi_fail(sumi_error* error, sumi_result result, const char* format,
         }                                           \
     } while (0)
 
-// Our own bugs. Reports through the engine-independent hook below in builds with SUMI_CHECKED, costs nothing otherwise. Never ends the process.
-// A function that detects a bug at run time returns sumi_fail(error, SUMI_INTERNAL, ...) instead.
+// Our own bugs are results too: a function that meets one returns sumi_fail(error, SUMI_INTERNAL, ...). Nothing here ever ends the process.
 #endif

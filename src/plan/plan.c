@@ -1,10 +1,4 @@
-// Writing a plan, then finishing it: lifetimes, the arena, slices.
-//
-// The arena. A value lives from its first to its last op. Values that cross into a repeated section live until that section ends, because the next iteration reads
-// them again; bound values live through the whole plan. Values are placed largest first at the lowest offset where no value alive at the same time lies: greedy by size is
-// within a few percent of the lower bound for these graphs, and deterministic.
-//
-// Slices. Whole ops are gathered until the predicted time reaches the bound; an op above the bound is cut into runs of parts.
+// Writing a plan: values, sections, and a verb per op that checks shapes and says what the op costs. layout.c finishes it.
 #include "plan/plan.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -154,7 +148,7 @@ sumi_value sumi_plan_bound(sumi_plan* plan, const char* name, sumi_element eleme
     return add_value(plan, name, element, rows, cols, true);
 }
 
-static uint64_t element_bytes(const sumi_plan* plan, sumi_element element)
+uint64_t sumi_plan_element_bytes(const sumi_plan* plan, sumi_element element)
 {
     return element == SUMI_ELEMENT_ACTIVATION ? (uint64_t)plan->activation_bytes : element == SUMI_ELEMENT_BYTE ? 1 : 4;
 }
@@ -162,7 +156,7 @@ static uint64_t element_bytes(const sumi_plan* plan, sumi_element element)
 sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols, const void* data)
 {
     sumi_value value = add_value(plan, name, element, rows, cols, true);
-    uint64_t bytes = (uint64_t)rows * (uint64_t)cols * element_bytes(plan, element);
+    uint64_t bytes = (uint64_t)rows * (uint64_t)cols * sumi_plan_element_bytes(plan, element);
     if (element == SUMI_ELEMENT_ACTIVATION) {
         mismatch(plan, name, "a constant is float, int or byte: activations differ between backends");
     }
@@ -187,7 +181,7 @@ static int32_t cols_of(const sumi_plan* plan, sumi_value value) { return sumi_pl
 static double value_bytes(const sumi_plan* plan, sumi_value value)
 {
     const sumi_value_info* info = sumi_plan_info(plan, value);
-    return (double)info->rows * info->cols * (double)element_bytes(plan, info->element);
+    return (double)info->rows * info->cols * (double)sumi_plan_element_bytes(plan, info->element);
 }
 
 // ---- Ops ------------------------------------------------------------------------------------------------------------------------------
@@ -1026,216 +1020,4 @@ void sumi_plan_pixels_out(sumi_plan* plan, sumi_value picture, sumi_value bytes,
     op->in[1] = not_finite;
     op->out = bytes;
     op->bytes = value_bytes(plan, picture) + value_bytes(plan, bytes);
-}
-
-// ---- Lifetimes and the arena ----------------------------------------------------------------------------------------------------------
-
-static void note_use(sumi_plan* plan, sumi_value value, int32_t op_index)
-{
-    if (value.id == 0) {
-        return;
-    }
-    sumi_value_info* info = &plan->values[value.id - 1];
-    if (info->first_use < 0) {
-        info->first_use = op_index;
-    }
-    info->last_use = op_index;
-}
-
-static void find_lifetimes(sumi_plan* plan)
-{
-    for (size_t i = 0; i < plan->op_count; i++) {
-        const sumi_op* op = &plan->ops[i];
-        for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
-            note_use(plan, op->in[k], (int32_t)i);
-        }
-        note_use(plan, op->out, (int32_t)i);
-        note_use(plan, op->mask, (int32_t)i);
-    }
-    for (size_t v = 0; v < plan->value_count; v++) {
-        sumi_value_info* info = &plan->values[v];
-        if (info->bound) {
-            info->first_use = 0;
-            info->last_use = (int32_t)plan->op_count - 1;
-            continue;
-        }
-        for (size_t s = 0; s < plan->section_count; s++) {
-            const sumi_section* section = &plan->sections[s];
-            bool enters = info->first_use >= 0 && info->first_use < section->op_begin && info->last_use >= section->op_begin && info->last_use < section->op_end;
-            if (section->repeat > 1 && enters) {
-                info->last_use = section->op_end - 1;
-            }
-        }
-    }
-}
-
-typedef struct placed { uint64_t offset, end; int32_t first, last; } placed;
-typedef struct wanted { uint64_t bytes; int32_t value; } wanted;
-
-// Whether x is placed after y: smaller, or as large and written later.
-static bool goes_after(wanted x, wanted y)
-{
-    return x.bytes != y.bytes ? x.bytes < y.bytes : x.value > y.value;
-}
-
-// Heap sort, largest first: the C library's qsort may take memory that is not the host's.
-static void sort_wanted(wanted* list, size_t count)
-{
-    for (size_t size = count, start = count / 2; size > 1;) {
-        if (start > 0) {
-            start--;
-        } else {
-            size--;
-            wanted last = list[size];
-            list[size] = list[0];
-            list[0] = last;
-        }
-        size_t root = start;
-        for (size_t child = 2 * root + 1; child < size; child = 2 * root + 1) {
-            if (child + 1 < size && goes_after(list[child + 1], list[child])) {
-                child++;
-            }
-            if (!goes_after(list[child], list[root])) {
-                break;
-            }
-            wanted swap = list[root];
-            list[root] = list[child];
-            list[child] = swap;
-            root = child;
-        }
-    }
-}
-
-static sumi_result place_values(sumi_plan* plan, sumi_error* error)
-{
-    size_t count = plan->value_count;
-    wanted* order = sumi_alloc_array(plan->heap, count + 1, sizeof *order);
-    placed* list = sumi_alloc_array(plan->heap, count + 1, sizeof *list); // sorted by offset
-    if (order == NULL || list == NULL) {
-        sumi_free(plan->heap, order);
-        sumi_free(plan->heap, list);
-        return sumi_out_of_memory(error, count * sizeof *list, "the arena's layout");
-    }
-    size_t used = 0;
-    for (size_t v = 0; v < count; v++) {
-        sumi_value_info* info = &plan->values[v];
-        info->bytes = (uint64_t)info->rows * (uint64_t)info->cols * element_bytes(plan, info->element);
-        if (info->first_use >= 0) {
-            order[used++] = (wanted){info->bytes, (int32_t)v};
-        }
-    }
-    sort_wanted(order, used);
-    plan->arena_bytes = 0;
-    for (size_t i = 0; i < used; i++) {
-        sumi_value_info* info = &plan->values[order[i].value];
-        uint64_t bytes = (info->bytes + SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
-        uint64_t offset = 0;
-        for (size_t k = 0; k < i; k++) {
-            bool meets = list[k].first <= info->last_use && info->first_use <= list[k].last;
-            if (!meets) {
-                continue;
-            }
-            if (offset + bytes <= list[k].offset) {
-                break; // the gap before this one is wide enough
-            }
-            if (list[k].end > offset) {
-                offset = list[k].end;
-            }
-        }
-        size_t at = i;
-        while (at > 0 && list[at - 1].offset > offset) {
-            list[at] = list[at - 1];
-            at--;
-        }
-        list[at] = (placed){offset, offset + bytes, info->first_use, info->last_use};
-        info->offset = offset;
-        if (offset + bytes > plan->arena_bytes) {
-            plan->arena_bytes = offset + bytes;
-        }
-    }
-    sumi_free(plan->heap, order);
-    sumi_free(plan->heap, list);
-    return SUMI_OK;
-}
-
-sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error)
-{
-    if (has_failed(plan)) {
-        return sumi_fail(error, plan->error.result, "%s", plan->error.text);
-    }
-    if (plan->op_count == 0) {
-        return sumi_fail(error, SUMI_INTERNAL, "the plan has no ops");
-    }
-    find_lifetimes(plan);
-    plan->total_flops = 0;
-    for (size_t i = 0; i < plan->op_count; i++) {
-        plan->total_flops += plan->ops[i].flops * plan->sections[plan->ops[i].section].repeat;
-    }
-    return place_values(plan, error);
-}
-
-// ---- Slices ---------------------------------------------------------------------------------------------------------------------------
-
-float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_rates* rates)
-{
-    (void)plan;
-    double compute = op->flops / rates->flops_per_us, memory = op->bytes / rates->bytes_per_us;
-    return (float)((compute > memory ? compute : memory) + rates->op_us);
-}
-
-static sumi_result add_slice(sumi_plan* plan, sumi_slice slice, sumi_error* error)
-{
-    SUMI_TRY(sumi_grow(plan->heap, (void**)&plan->slices, &plan->slice_capacity, plan->slice_count + 1, sizeof *plan->slices, error));
-    plan->slices[plan->slice_count++] = slice;
-    return SUMI_OK;
-}
-
-static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const sumi_rates* rates, const float* op_ratio, float bound, sumi_error* error)
-{
-    sumi_slice open = {section->op_begin, section->op_begin, 0, 0, 0.0f}; // whole ops gathered so far
-    for (int32_t i = section->op_begin; i < section->op_end; i++) {
-        const sumi_op* op = &plan->ops[i];
-        float time = sumi_plan_predict_us(plan, op, rates) * (op_ratio != NULL ? op_ratio[op->kind] : 1.0f);
-        bool alone = bound <= 0.0f || time > bound;
-        if (open.op_end > open.op_begin && (alone || open.predicted_us + time > bound)) {
-            SUMI_TRY(add_slice(plan, open, error));
-            open = (sumi_slice){i, i, 0, 0, 0.0f};
-        }
-        if (!alone) {
-            open.op_end = i + 1;
-            open.part_end = op->part_count; // meaningful for single-op slices
-            open.predicted_us += time;
-            continue;
-        }
-        int32_t most = bound <= 0.0f ? op->part_count : (int32_t)((double)op->part_count * bound / time); // parts that fit the bound
-        if (most < 1) {
-            most = 1;
-        }
-        for (int32_t begin = 0; begin < op->part_count; begin += most) {
-            int32_t end = op->part_count - begin < most ? op->part_count : begin + most;
-            SUMI_TRY(add_slice(plan, (sumi_slice){i, i + 1, begin, end, time * (float)(end - begin) / (float)op->part_count}, error));
-        }
-        open = (sumi_slice){i + 1, i + 1, 0, 0, 0.0f};
-    }
-    if (open.op_end > open.op_begin) {
-        SUMI_TRY(add_slice(plan, open, error));
-    }
-    return SUMI_OK;
-}
-
-sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us, sumi_error* error)
-{
-    plan->slice_count = 0;
-    for (size_t s = 0; s < plan->section_count; s++) {
-        sumi_section* section = &plan->sections[s];
-        section->slice_begin = (int32_t)plan->slice_count;
-        SUMI_TRY(slice_section(plan, section, rates, op_ratio, (float)max_us, error));
-        section->slice_end = (int32_t)plan->slice_count;
-    }
-    return SUMI_OK;
-}
-
-sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t max_us, sumi_error* error)
-{
-    return sumi_plan_slice_measured(plan, rates, NULL, max_us, error);
 }

@@ -155,6 +155,7 @@ sumi_value sumi_plan_value(sumi_plan* plan, const char* name, sumi_element eleme
 sumi_value sumi_plan_bound(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
 sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols, const void* data); // data is copied
 const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value);
+uint64_t sumi_plan_element_bytes(const sumi_plan* plan, sumi_element element);
 void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes); // memory that lives as long as the plan; NULL after an error
 
 // ---- The verbs. Each returns its output value (a new one unless it works in place). Shapes are checked; a mismatch is kept as the plan's error. -------------
