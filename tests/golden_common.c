@@ -672,8 +672,6 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
         return NULL;
     }
     if ((starts(name, "conv") || starts(name, "group_norm")) && !starts(name, "convert") && w != NULL && in[0].rank == 4) {
-        if (strstr(name, "down") != NULL && (in[0].shape[2] % 2 != 0 || in[0].shape[3] % 2 != 0))
-            return "the op halves even sizes only: pictures are multiples of 16";
         write_picture_op(o, &in[0], &weights[0], b != NULL ? &weights[1] : NULL, name);
         return NULL;
     }

@@ -885,7 +885,7 @@ sumi_value sumi_plan_conv(sumi_plan* plan, const char* label, sumi_value x, cons
     int32_t channels = cols_of(plan, x), taps = conv->kernel * conv->kernel;
     int32_t scale = conv->upsamples ? 2 : 1;
     int32_t height = conv->height * scale / conv->stride, width = conv->width * scale / conv->stride;
-    bool is_known = (conv->kernel == 1 || conv->kernel == 3) && (conv->stride == 1 || (conv->stride == 2 && conv->pads_end && conv->height % 2 == 0 && conv->width % 2 == 0));
+    bool is_known = (conv->kernel == 1 || conv->kernel == 3) && (conv->stride == 1 || (conv->stride == 2 && conv->kernel == 3 && conv->pads_end && conv->height >= 2 && conv->width >= 2));
     if (!is_known || rows_of(plan, x) != conv->height * conv->width || weight->cols != channels * taps || (bias != NULL && bias->cols != weight->rows) ||
         (residual.id != 0 && (rows_of(plan, residual) != height * width || cols_of(plan, residual) != weight->rows))) {
         mismatch(plan, label, "picture, kernel, bias or residual do not fit");
