@@ -334,16 +334,16 @@ static int read_profile(generate_run* run, sumi_job job)
 
 static void print_profile(const generate_run* run)
 {
-    double seconds = 1e-9, flops = 0.0;
-    for (int32_t i = 0; i < run->row_count; i++) seconds += run->rows[i].seconds, flops += run->rows[i].flops;
-    printf("%10s %6s %7s %10s %9s %8s  %s\n", "ms", "share", "runs", "GFLOP", "GFLOP/s", "GB/s", "op");
+    double seconds = 1e-9, flops = 0.0, bytes = 0.0;
+    for (int32_t i = 0; i < run->row_count; i++) seconds += run->rows[i].seconds, flops += run->rows[i].flops, bytes += run->rows[i].bytes;
+    printf("%10s %6s %7s %10s %10s %9s %8s  %s\n", "ms", "share", "runs", "GFLOP", "MB", "GFLOP/s", "GB/s", "op");
     for (int32_t i = 0; i < run->row_count; i++) {
         const sumi_profile_row* row = &run->rows[i];
         double time = row->seconds > 0.0 ? row->seconds : 1e-9;
-        printf("%10.2f %5.1f%% %7d %10.3f %9.1f %8.2f  %s %s\n", 1e3 * row->seconds, 100.0 * row->seconds / seconds, row->count, 1e-9 * row->flops,
+        printf("%10.2f %5.1f%% %7d %10.3f %10.2f %9.1f %8.2f  %s %s\n", 1e3 * row->seconds, 100.0 * row->seconds / seconds, row->count, 1e-9 * row->flops, 1e-6 * row->bytes,
                1e-9 * row->flops / time, 1e-9 * row->bytes / time, progress_stage_name(row->stage), row->name);
     }
-    printf("%10.2f %5.1f%% %7s %10.3f %9.1f %8s  all\n", 1e3 * seconds, 100.0, "", 1e-9 * flops, 1e-9 * flops / seconds, "");
+    printf("%10.2f %5.1f%% %7s %10.3f %10.2f %9.1f %8.2f  all\n", 1e3 * seconds, 100.0, "", 1e-9 * flops, 1e-6 * bytes, 1e-9 * flops / seconds, 1e-9 * bytes / seconds);
 }
 
 static int write_picture(generate_run* run, int32_t index)
