@@ -316,6 +316,7 @@ typedef struct sumi_model_info {
     bool has_text_encoder, has_vae_encoder;
     int32_t size_multiple;         // of width and height, in pixels
     int32_t max_size;              // most pixels along one side
+    int32_t native_size;           // side of the pictures the checkpoint was made for: 1024 for the released ones. Presets are sized by it
     int32_t latent_channels;
     int32_t latent_factor;         // pixels per latent along a side: 8
     int32_t max_prompt_tokens;     // longer prompts are cut, as the reference does
@@ -450,7 +451,7 @@ typedef struct sumi_image_desc {
     uint32_t cookie;
 } sumi_image_desc;
 
-// The preset's values for this model; Turbo has strength 0.6 ready for image to image, inpainting wants 1.0. model NULL: a desc that submit refuses.
+// The preset's values for this model, with sizes in proportion to its native_size; Turbo has strength 0.6 ready for image to image, inpainting wants 1.0. model NULL: a desc that submit refuses.
 SUMI_API sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset);
 
 typedef struct sumi_memory {

@@ -21,9 +21,20 @@ sumi_prompt_desc sumi_prompt_defaults(sumi_model* model) { return (sumi_prompt_d
 
 sumi_lora_desc sumi_lora_defaults(sumi_model* model) { return (sumi_lora_desc){.model = model, .cookie = SUMI_COOKIE_LORA}; }
 
+// A preset's side is meant for models of 1024 x 1024; others get the same share of their own size.
+static int32_t scaled_side(const sumi_model* model, int32_t side)
+{
+    const sumi_network_info* info = &model->info;
+    if (info->sample_size > 0) side = (int32_t)((int64_t)side * info->sample_size / 1024);
+    if (info->max_side > 0 && side > info->max_side) side = info->max_side;
+    const int32_t multiple = info->size_multiple > 0 ? info->size_multiple : 1;
+    return side / multiple * multiple > 0 ? side / multiple * multiple : multiple;
+}
+
 sumi_encode_desc sumi_encode_defaults(sumi_model* model)
 {
-    return (sumi_encode_desc){.model = model, .width = 1024, .height = 1024, .posterior = SUMI_POSTERIOR_MODE, .cookie = SUMI_COOKIE_ENCODE};
+    const int32_t side = model != NULL ? scaled_side(model, 1024) : 1024;
+    return (sumi_encode_desc){.model = model, .width = side, .height = side, .posterior = SUMI_POSTERIOR_MODE, .cookie = SUMI_COOKIE_ENCODE};
 }
 
 static sumi_preset_values preset_of(const sumi_model* model, sumi_preset preset)
@@ -35,8 +46,8 @@ static sumi_preset_values preset_of(const sumi_model* model, sumi_preset preset)
         values.step_count = model->info.step_count;
         values.guidance = model->info.guidance;
     }
-    if (model->info.max_side > 0 && values.width > model->info.max_side) values.width = model->info.max_side;
-    if (model->info.max_side > 0 && values.height > model->info.max_side) values.height = model->info.max_side;
+    values.width = scaled_side(model, values.width);
+    values.height = scaled_side(model, values.height);
     return values;
 }
 

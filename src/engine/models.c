@@ -176,6 +176,7 @@ sumi_model_info sumi_model_get_info(const sumi_model* model)
     info.max_size = from->max_side;
     info.latent_channels = from->latent_channels;
     info.latent_factor = from->vae_factor;
+    info.native_size = from->sample_size;
     info.max_prompt_tokens = from->max_prompt_tokens;
     info.weight_bytes = from->weight_bytes;
     return info;

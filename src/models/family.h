@@ -37,7 +37,8 @@ typedef struct sumi_network_info {
     float guidance;                      // the authors' scale, in the reference pipeline's meaning: v = pos + s (pos - neg)
     int32_t step_count;                  // the authors' steps
     float shift;                         // of the sigma schedule
-    int32_t tile_latent;                 // side of a tile in tiled decoding, in latents: 128
+    int32_t sample_size;      // side of the pictures the checkpoint was made for, in pixels: 1024
+    int32_t tile_latent;      // side of a tile in tiled decoding, in latents: sample_size / vae_factor, as the reference has it
     uint64_t weight_bytes;               // of all weights in use, in the files' types
     const sumi_preview_factors* preview; // NULL: none known for this latent
 } sumi_network_info;

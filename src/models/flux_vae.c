@@ -198,11 +198,13 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
     b->alias_context = vae;
     b->result = SUMI_OK;
     vae->groups = 32;
+    vae->sample_size = 1024;
     double scaling = 0.3611, shift = 0.1159;
     bool quant = false, post_quant = false, attends = true;
     const sumi_config_field fields[] = {
         {"norm_num_groups", SUMI_CONFIG_INTEGER, &vae->groups, 0, NULL}, {"scaling_factor", SUMI_CONFIG_NUMBER, &scaling, 0, NULL},
-        {"shift_factor", SUMI_CONFIG_NUMBER, &shift, 0, NULL},           {"use_quant_conv", SUMI_CONFIG_BOOL, &quant, 0, NULL},
+        {"shift_factor", SUMI_CONFIG_NUMBER, &shift, 0, NULL},           {"sample_size", SUMI_CONFIG_INTEGER, &vae->sample_size, 0, NULL},
+        {"use_quant_conv", SUMI_CONFIG_BOOL, &quant, 0, NULL},
         {"use_post_quant_conv", SUMI_CONFIG_BOOL, &post_quant, 0, NULL}, {"mid_block_add_attention", SUMI_CONFIG_BOOL, &attends, 0, NULL}};
     b->result = sumi_config_read(config, config_bytes, config_path, fields, sizeof fields / sizeof *fields, b->error);
     // an old config does not say that the quantisation convolutions are there; the tensors do

@@ -38,6 +38,7 @@ typedef struct sumi_vae_half {
 
 typedef struct sumi_flux_vae {
     int32_t latent_channels, groups, factor; // factor: pixels per latent
+    int32_t sample_size;                     // side of the pictures it was made for, in pixels
     float scaling, shift;                    // latent = (z - shift) * scaling
     sumi_vae_half encoder, decoder;
     int32_t level_count; // of LDM names: their decoder counts stages backwards

@@ -64,6 +64,7 @@ static sumi_result open_transformer(sumi_network* network, sumi_error* error)
                                         .guidance = is_base ? 4.0f : 0.0f,
                                         .step_count = is_base ? 50 : 8,
                                         .shift = (float)shift,
+                                        .sample_size = 1024,
                                         .tile_latent = 128};
     const sumi_preview_factors* preview = sumi_preview_flux();
     network->info.preview = preview->channel_count == network->info.latent_channels ? preview : NULL;
@@ -118,6 +119,10 @@ static sumi_result open_vae(sumi_network* network, sumi_error* error)
     }
     network->info.vae_factor = model->vae.factor;
     network->info.size_multiple = 2 * model->vae.factor; // patches of 2x2 latents
+    if (model->vae.sample_size >= 4 * network->info.size_multiple && model->vae.sample_size <= MAX_SIDE) { // else the config says nothing useful
+        network->info.sample_size = model->vae.sample_size;
+        network->info.tile_latent = model->vae.sample_size / model->vae.factor / 4 * 4;
+    }
     network->info.has_vae_decoder = model->vae.decoder.is_present;
     network->info.has_vae_encoder = model->vae.encoder.is_present;
     return SUMI_OK;
