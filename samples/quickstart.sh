@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# From a fresh clone to a picture: set-up, a release build, one image. usage: samples/quickstart.sh ["a prompt"]
+# From a fresh clone to a picture: set-up, a release build, one image by the demo model. usage: samples/quickstart.sh ["a prompt"]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-prompt=${1:-a lighthouse at dusk, ink wash}
-model=tests/golden/z-image/model
+prompt=${1:-a yellow moon above a purple cat at night, watercolour}
+model=samples/demo_model
 
 samples/setup.sh build
 mkdir -p build/log
@@ -15,17 +15,16 @@ if ! { "$premake" --file=premake5.lua gmake && make -C build config=release -j"$
     exit 1
 fi
 
-build/release/bin/sumi generate --model "$model" --prompt "$prompt" --size 256x256 --seed 7 -o out.png
+build/release/bin/sumi generate --model "$model" --prompt "$prompt" --seed 7 -o out.png
 
 cat <<TEXT
 
-The picture is $PWD/out.png. It is noise: the checkpoint in $model has the layout of Z-Image-Turbo, but random
-weights of a few megabytes that came with the clone, so that nothing is downloaded. What it shows is that the whole way works: tokenizer, text encoder, transformer,
-decoder, PNG.
+The picture is $PWD/out.png, drawn by the demo model: 16 MB that know shapes, colours, places and a few styles (what exactly: samples/demo_model/README.md).
 
-Next, with a real checkpoint (a folder as released, e.g. Tongyi-MAI/Z-Image-Turbo from Hugging Face; tens of gigabytes):
-    build/release/bin/sumi inspect  path/to/Z-Image-Turbo
-    build/release/bin/sumi generate --model path/to/Z-Image-Turbo --prompt "$prompt" -o picture.png
+Next:
+    samples/quickstart.sh "an orange fish to the left of a pink heart at sea"
+    build/release/bin/sumi generate --model $model --prompt "two red balloons in a blue sky" --seed 3 --preview-dir . -o balloons.png
+    build/release/bin/sumi generate --model path/to/Z-Image-Turbo --prompt "$prompt" -o picture.png      (a released checkpoint, as downloaded)
     build/release/bin/sumi help
 Run the tests: tests/run.sh. Link the library: README.md.
 TEXT

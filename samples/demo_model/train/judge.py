@@ -1,0 +1,34 @@
+"""Judges the demo model as the library runs it: held-out prompts through the command line, read by check.py. Prints the table of the model card.
+
+    python3 judge.py PROGRAM FOLDER [--count 200]        PROGRAM: build/release/bin/sumi; pictures and prompts.json go to FOLDER
+"""
+
+import argparse
+import json
+import random
+import subprocess
+from pathlib import Path
+
+import check
+from world import caption
+
+MODEL = Path(__file__).resolve().parent.parent
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--count", type=int, default=200, help="prompts of each kind")
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    scenes = [s for kind in ("single", "relation", "count") for s in check.held_out_scenes(args.count, 21, kind)]
+    entries = [{"text": caption(s, random.Random(0), True), "scene": s} for s in scenes]
+    (args.folder / "prompts.json").write_text(json.dumps(entries))
+    for k, entry in enumerate(entries):
+        subprocess.run([args.program, "generate", "--model", MODEL, "--prompt", entry["text"], "--seed", str(k), "--quiet", "-o", args.folder / f"{k:05}.png"], check=True)
+    check.judge(args.folder)
+
+
+if __name__ == "__main__":
+    main()
