@@ -436,7 +436,7 @@ def generate(transformer, encoder, vae, tokenizer, texts, height=256, width=256,
         features, y = encoder(table.to(DEVICE)), x[index].to(DEVICE)
         for a, b in zip(sigma[:-1], sigma[1:]):
             y = y - (b - a) * transformer(y, torch.full((len(index),), 1 - a, device=DEVICE), features, is_token.to(DEVICE)).float()
-        for part, where in zip(y.split(64), torch.tensor(index).split(64)):
+        for part, where in zip(y.split(16), torch.tensor(index).split(16)):
             out[where] = ((vae.decoder(part / SCALE + SHIFT).float() + 1) / 2).clamp(0, 1).cpu()
     return out
 
