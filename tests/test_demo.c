@@ -109,8 +109,8 @@ static int count_brown(const uint8_t* p)
 TEST(prompt_and_seed_give_the_stored_picture)
 {
     static const struct { const char *text, *file; uint64_t seed; } stored[] = {
-        {"a red house on the grass", "tests/golden/demo/house.png", 7},
-        {"a yellow moon above a purple cat at night, watercolour", "tests/golden/demo/cat.png", 3},
+        {"a red house on the grass", "tests/pictures/house.png", 7},
+        {"a yellow moon above a purple cat at night, watercolour", "tests/pictures/cat.png", 3},
     };
     bool is_reference = strstr(sumi_engine_get_info(s_engine).device, "AVX-512") != NULL; // the pictures were made there
     for (size_t i = 0; i < sizeof stored / sizeof *stored; i++) {
