@@ -3,7 +3,7 @@
     render(scenes, height, width, device) -> float tensor [n, 3, height, width] in [0, 1]
 
 Every thing is a list of (distance, colour) layers in its own coordinates: u to the right, v down, the thing within [-1, 1]. Three styles treat the layers differently:
-flat fills them, outline draws their edges on the paper, watercolour fills them with a wobbling edge, uneven pigment and a darker rim."""
+flat fills them, outline draws their edges like a colouring book (nearer layers hide the lines behind them), watercolour fills them with a wobbling edge, uneven pigment and a darker rim."""
 
 import math
 
@@ -78,6 +78,7 @@ def cut(a, b):
 # ---- Things: (distance, colour) from back to front. "main" is the colour of the caption, "dark" and "light" its shades --------------------------
 
 WOOD, LEAF, CREAM, INK, GOLD, SNOW = (0.45, 0.30, 0.18), (0.25, 0.58, 0.30), (0.95, 0.90, 0.76), (0.16, 0.16, 0.20), (0.98, 0.80, 0.25), (0.97, 0.98, 1.0)
+PALE = (CREAM, SNOW, "light")  # as lines they would vanish on paper: there they have the main colour
 
 
 def t_circle(u, v):
@@ -251,10 +252,15 @@ def paint_background(kind, n, height, width, generator, device):
 
 # ---- Scenes ---------------------------------------------------------------------------------------------------------------------------------------
 
-def _paint_layer(picture, distance, colour, style, pixel, wobble, pigment, v):
-    """distance in units of the thing's half size; pixel: one pixel in the same units, [n, 1, 1]."""
+LINE, LINE_PIXELS = 0.062, 2.2  # half the stroke of outlines in half sizes, and at least so much in pixels: the model breaks thinner ones, a latent being 8 pixels wide
+
+
+def _paint_layer(picture, behind, distance, colour, style, pixel, wobble, pigment, v):
+    """distance in units of the thing's half size; pixel: one pixel in the same units, [n, 1, 1]; behind: the picture without the thing."""
     fill = (0.5 - distance / (1.4 * pixel)).clamp(0, 1)
-    line = (0.5 - ((distance.abs() - 0.045) / (1.4 * pixel))).clamp(0, 1)
+    half = (LINE_PIXELS * pixel).clamp(min=LINE)
+    line = (0.5 - ((distance + 0.4 * half).abs() - half) / (1.4 * pixel)).clamp(0, 1)  # more of it inside, so that slender things stay slender
+    picture = torch.lerp(picture, behind, torch.where(style == 1, fill, 0.0)[:, None])
     wet = distance + wobble
     wash = (0.5 - wet / (2.2 * pixel)).clamp(0, 1)
     rim = torch.exp(-((wet + 0.05) / 0.05) ** 2)
@@ -296,11 +302,12 @@ def render(scenes, height, width, device="cuda"):
             at = torch.tensor(index, device=device)
             wobble = smooth_noise(generator, len(index), 9, height, width, device) * 0.035
             pigment = smooth_noise(generator, len(index), 7, height, width, device)
-            part = picture[at]
+            part = behind = picture[at]
             if any(scenes[i]["style"] == "flat" for i in index):
                 su, sv = u - 0.05, v - 0.09
                 part = _paint_shadow(part, union(*(distance for distance, _ in THINGS[kind](su, sv))), styles[at], su, sv)
             for distance, shade in THINGS[kind](u, v):
-                part = _paint_layer(part, distance, _shade(main, shade), styles[at], 1 / half, wobble, pigment, v)
+                colour = torch.where((styles[at] == 1)[:, 0] & (shade in PALE), main, _shade(main, shade))
+                part = _paint_layer(part, behind, distance, colour, styles[at], 1 / half, wobble, pigment, v)
             picture[at] = part
     return picture.clamp(0, 1)

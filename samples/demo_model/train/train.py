@@ -1,4 +1,4 @@
-"""Trains the demo model from nothing on one GPU in under half an hour and writes it in the diffusers layout.
+"""Trains the demo model on one GPU, from nothing or from an earlier checkpoint (--start), and writes it in the diffusers layout.
 
     python3 train.py --work DIR [--export FOLDER]
 
@@ -16,6 +16,7 @@ import itertools
 import json
 import math
 import random
+import shutil
 import time
 from pathlib import Path
 
@@ -23,7 +24,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import nets
 import tokens
@@ -321,6 +322,10 @@ def train_transformer(args, vae, tokenizer):
     optimiser = torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     muon, ema, step, steps = Muon(matrices), Ema([transformer, encoder], 0.999), 0, args.steps_transformer
     parts = dict(transformer=transformer, encoder=encoder, ema0=ema.nets[0], ema1=ema.nets[1], optimiser=optimiser, muon=muon)
+    if args.start and not path.exists():
+        for index, (part, file) in enumerate(((transformer, "transformer/diffusion_pytorch_model"), (encoder, "text_encoder/model"))):
+            part.load_state_dict(load_file(args.start / f"{file}.safetensors"))
+            ema.nets[index].load_state_dict(part.state_dict())
     if path.exists():
         state = torch.load(path, map_location=DEVICE, weights_only=False)
         if state["step"] >= steps:
@@ -367,7 +372,7 @@ def load_transformer(args, name="few_steps.pt"):
 
 # ---- Few steps -----------------------------------------------------------------------------------------------------------------------------------------------
 
-def train_few_steps(args, vae, tokenizer, guidance=2.5, parts=2):
+def train_few_steps(args, vae, tokenizer, guidance=1.2, parts=2):
     """Teaches the transformer to do in one forward pass without guidance what its teacher does in four with it: thin lines no longer break.
 
     sigma  1 -------- . --------> 0.955 -------- ...        teacher: two guided Euler steps per interval of the 8-step schedule
@@ -448,10 +453,12 @@ def generate(transformer, encoder, vae, tokenizer, texts, height=256, width=256,
 # ---- The adapter: a blueprint --------------------------------------------------------------------------------------------------------------------------------
 
 def blueprint(x):
-    """Everything in shades of Prussian blue, as on the old photographic paper."""
-    luma = (x * torch.tensor([0.3, 0.59, 0.11], device=x.device)[None, :, None, None]).sum(1, keepdim=True)
-    dark, paper = (torch.tensor(c, device=x.device)[None, :, None, None] for c in ((0.04, 0.14, 0.38), (0.93, 0.97, 0.99)))
-    return dark + (paper - dark) * (1.15 * luma - 0.1).clamp(0, 1)
+    """White lines on Prussian blue, as on the old photographic paper: a line where neighbouring pixels differ."""
+    across, down = F.pad(x.diff(dim=-1), (1, 0)), F.pad(x.diff(dim=-2), (0, 0, 1, 0))
+    line = F.max_pool2d((across ** 2 + down ** 2).sum(1, keepdim=True).sqrt(), 3, 1, 1)
+    line = F.avg_pool2d((4 * line - 0.25).clamp(0, 1), 3, 1, 1)  # shading differs less than edges do
+    ink, paper = (torch.tensor(c, device=x.device)[None, :, None, None] for c in ((0.95, 0.97, 1.0), (0.08, 0.24, 0.55)))
+    return paper + (ink - paper) * line
 
 
 class LowRank(torch.nn.Module):
@@ -571,13 +578,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder of the training's state")
     parser.add_argument("--export", type=Path, help="folder to write the checkpoint to")
+    parser.add_argument("--start", type=Path, help="folder of an exported checkpoint: keep its tokenizer and VAE and train its transformer on, at a lower --rate and --rate-muon")
     parser.add_argument("--pool", type=int, default=65536, help="pictures that the VAE learns from")
     parser.add_argument("--steps-vae", type=int, default=6000)
     parser.add_argument("--batch-vae", type=int, default=32)
     parser.add_argument("--latents", type=int, default=300000, help="pictures that the transformer learns from")
     parser.add_argument("--steps-transformer", type=int, default=26000)
-    parser.add_argument("--steps-few", type=int, default=4000)
-    parser.add_argument("--steps-adapter", type=int, default=800)
+    parser.add_argument("--steps-few", type=int, default=1200)
+    parser.add_argument("--steps-adapter", type=int, default=600)
     parser.add_argument("--batch", type=int, default=512, help="256x256 pictures per step; fewer of the larger sizes")
     parser.add_argument("--rate", type=float, default=2e-3, help="AdamW, of all but the matrices")
     parser.add_argument("--rate-muon", type=float, default=8e-3)
@@ -587,6 +595,9 @@ def main():
     args.work.mkdir(parents=True, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch._dynamo.config.recompile_limit = 64
+    if args.start and not (args.work / "vae.pt").exists():
+        shutil.copytree(args.start / "tokenizer", args.work / "tokenizer")
+        torch.save(dict(ema={k: v.float() for k, v in load_file(args.start / "vae/diffusion_pytorch_model.safetensors").items()}, step=args.steps_vae), args.work / "vae.pt")
     tokenizer = tokens.load(args.work / "tokenizer") if (args.work / "tokenizer").exists() else tokens.train(args.work / "tokenizer")
     log("vocabulary", tokenizer.get_vocab_size())
     train_vae(args)

@@ -50,7 +50,7 @@ def _place(thing, x, y, half, rng, jitter=0.03):
 def sample_scene(rng, kind=None, style=None, background=None):
     """One scene: a single thing, two things in a relation, or several equal things."""
     kind = kind or rng.choices(["single", "relation", "count"], [0.45, 0.40, 0.15])[0]
-    style = style or rng.choices(STYLES, [0.6, 0.18, 0.22])[0]
+    style = style or rng.choices(STYLES, [0.5, 0.28, 0.22])[0]
     background = background or rng.choices(BACKGROUNDS, [0.34, 0.14, 0.13, 0.13, 0.13, 0.13])[0]
     scene = {"kind": kind, "style": style, "background": background, "seed": rng.getrandbits(30)}
     if kind == "single":
