@@ -139,7 +139,9 @@ typedef struct sumi_allocator {
 } sumi_allocator;
 
 typedef enum sumi_memory_kind { SUMI_MEMORY_WEIGHTS = 0, SUMI_MEMORY_ARENA = 1, SUMI_MEMORY_IMAGE = 2, SUMI_MEMORY_STAGING = 3 /* pinned host memory */ } sumi_memory_kind;
-// Device memory for GPU backends. Addresses are CUdeviceptr; the engine's context is current during the call.
+// Device memory for GPU backends. Addresses are CUdeviceptr; the engine's context is current during the call. STAGING is host memory that kernels can read at the same address, as
+// cuMemHostAlloc gives it. When there is no device memory the engine tries again with what it has, streaming weights, before a job fails; when there is none for STAGING, streamed weights come
+// from the mapped files instead, slower.
 typedef struct sumi_device_allocator {
     uint64_t (*allocate)(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data); // 0 on failure
     void (*release)(uint64_t address, size_t bytes, sumi_memory_kind kind, void* user_data);
@@ -178,7 +180,7 @@ typedef struct sumi_log {
 typedef enum sumi_backend {
     SUMI_BACKEND_AUTO = 0, // a GPU when this build and machine have one, the processor otherwise
     SUMI_BACKEND_CPU = 1,  // float32 arithmetic: the reference
-    SUMI_BACKEND_CUDA = 2  // SUMI_NOT_SUPPORTED in this version
+    SUMI_BACKEND_CUDA = 2  // an NVIDIA GPU of compute capability 8.0 or newer; bfloat16 values, float32 sums
 } sumi_backend;
 
 typedef enum sumi_pump {
@@ -188,12 +190,12 @@ typedef enum sumi_pump {
 
 typedef struct sumi_engine_desc {
     sumi_backend backend;
-    struct {                          // for the CUDA backend; anything but the defaults is SUMI_NOT_SUPPORTED on others
+    struct {                          // for the CUDA backend; anything but the defaults is SUMI_NOT_SUPPORTED when the processor does the work
         int32_t ordinal;              // -1: the first device
         const uint8_t* uuid;          // 16 bytes, or NULL
         const uint8_t* luid;          // 8 bytes (Direct3D 12), or NULL
         struct CUctx_st* context;     // NULL: the device's primary context
-        struct CUstream_st* stream;   // NULL: a lowest-priority non-blocking stream of ours
+        struct CUstream_st* stream;   // NULL: a lowest-priority non-blocking stream of ours. Never the NULL stream of CUDA, and not one that is being captured
     } cuda;
     sumi_allocator allocator;
     sumi_device_allocator device_allocator;
@@ -203,7 +205,7 @@ typedef struct sumi_engine_desc {
     sumi_pump pump;
     int32_t job_capacity;             // jobs that may exist at once, 1..4096; their slots are allocated at creation
     uint32_t max_slice_us;            // no piece of work is predicted longer than this many microseconds; 0: whole ops. Smaller slices cost throughput
-    uint64_t memory_budget_bytes;     // most memory for one job's intermediate values (CPU) / everything on the device (GPU); 0: no limit. Short budgets tile the VAE
+    uint64_t memory_budget_bytes;     // most memory for one job's intermediate values (CPU) / everything on the device (GPU); 0: no limit. Short budgets stream weights (GPU: same bits), then tile the VAE
     int32_t cpu_thread_count;         // CPU backend without tasks: threads that work on a loop, the caller included. 1: no hidden thread (default); 0: every core
     uint32_t cookie;                  // set by sumi_engine_defaults(), leave alone
 } sumi_engine_desc;
@@ -211,8 +213,10 @@ typedef struct sumi_engine_desc {
 // AUTO backend, built-in services, PUMP_UPDATE, 16 jobs, slices of 2 ms, no memory limit, one thread.
 SUMI_API sumi_engine_desc sumi_engine_defaults(void);
 
-// Makes an engine. Blocks for a few milliseconds. On failure *out_engine is NULL and nothing is left behind.
-// SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_OUT_OF_HOST_MEMORY; SUMI_NOT_SUPPORTED for a backend, or services of one, that this build lacks.
+// Makes an engine. Blocks for a few milliseconds; where it is the process's first use of the CUDA driver, for as long as that takes to start (some hundred). On failure *out_engine is
+// NULL and nothing is left behind. AUTO takes the processor when there is no GPU to use, and tells the log why.
+// SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_OUT_OF_HOST_MEMORY; SUMI_NOT_SUPPORTED for a backend, or services of one, that this build lacks;
+// with SUMI_BACKEND_CUDA also SUMI_NO_DEVICE, SUMI_DRIVER_TOO_OLD, SUMI_DEVICE_UNSUPPORTED, SUMI_OUT_OF_DEVICE_MEMORY.
 SUMI_API sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_engine);
 
 // Cancels jobs, waits for the running slice, frees everything the engine still holds: jobs, models, prompts, adapters, images. Accepts NULL.
@@ -220,15 +224,15 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 
 // Advances jobs by about budget_us microseconds of work: slices are run while their predicted time still fits, at least one slice per call unless budget_us is 0
 // (a pause). SUMI_FOREVER works until no job has anything left to do. Changing the budget every frame is fine; it never changes results. On the CPU backend the
-// work happens inside this call.
+// work happens inside this call. On a GPU it is submitted: no more than budget_us of predicted work is on its way to the device at any time, and the call does not wait for it.
 SUMI_API void sumi_engine_update(sumi_engine* engine, uint32_t budget_us);
 
 // Changes memory_budget_bytes while alive; takes effect for jobs that start later, and gives idle memory above it back at once.
 SUMI_API sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes);
 
 typedef struct sumi_engine_info {
-    const char* backend;              // "cpu"
-    const char* device;               // "x86-64 AVX-512, 2 threads"; valid while the engine lives
+    const char* backend;              // "cpu", "cuda"
+    const char* device;               // "x86-64 AVX-512, 2 threads", "NVIDIA H200, driver 13.0"; valid while the engine lives
     int32_t compute_capability;       // 90 for 9.0; 0 on the CPU
     int32_t driver_version;           // 0 on the CPU
     uint64_t device_bytes;            // memory of the device; 0: unknown
@@ -288,10 +292,11 @@ SUMI_API void sumi_job_discard(sumi_engine* engine, sumi_job job);
 
 // ---- Models ------------------------------------------------------------------------------------------------------------------------------
 typedef enum sumi_weight_format {
-    SUMI_WEIGHTS_AUTO = 0,      // what the backend likes best
-    SUMI_WEIGHTS_BF16 = 1,      // GPU backends; the CPU backend reads every format where it lies and refuses this with SUMI_NOT_SUPPORTED
-    SUMI_WEIGHTS_FP8 = 2,       // likewise
-    SUMI_WEIGHTS_AS_STORED = 3
+    SUMI_WEIGHTS_AUTO = 0,      // the CPU backend reads every format where it lies; a GPU holds bfloat16
+    SUMI_WEIGHTS_BF16 = 1,      // GPU: bfloat16. SUMI_NOT_SUPPORTED on the CPU
+    SUMI_WEIGHTS_FP8 = 2,       // GPU of 8.9 or newer: the large matrices of the transformer in e4m3 with a scale per row, quantised when they are loaded; embedders, modulation and final layer
+                                // stay bfloat16. SUMI_NOT_SUPPORTED on the CPU
+    SUMI_WEIGHTS_AS_STORED = 3  // CPU: as AUTO. GPU: as AUTO too, in this version
 } sumi_weight_format;
 
 typedef struct sumi_model_desc {
@@ -324,7 +329,8 @@ typedef struct sumi_model_info {
 } sumi_model_info;
 
 SUMI_API sumi_model_desc sumi_model_defaults(void);
-// Opens a checkpoint: a job of stage LOAD. Reads headers and the tokenizer, checks every tensor's shape; weights stay in their mapped files.
+// Opens a checkpoint: a job of stage LOAD. Reads headers and the tokenizer, checks every tensor's shape; weights stay in their mapped files. On a GPU it also loads
+// the kernels (once per engine, on a thread of ours that ends with it: the driver may compile for seconds the first time) and copies the weights there.
 // Failures arrive through the job: SUMI_FILE_*, SUMI_MODEL_UNKNOWN, SUMI_TENSOR_MISSING, SUMI_TENSOR_MISMATCH, SUMI_OUT_OF_HOST_MEMORY, SUMI_NOT_SUPPORTED.
 SUMI_API sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job);
 SUMI_API sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out_model);
@@ -403,8 +409,8 @@ typedef struct sumi_target {
     sumi_format format;
     void* host_memory;              // height rows, written when the job is fetched, not before
     int32_t row_bytes;              // of host_memory; 0: tightly packed
-    uint64_t device_address;        // linear device memory of the engine's context: SUMI_NOT_SUPPORTED on the CPU backend
-    struct sumi_external* external; // an imported OpenGL / Vulkan / D3D12 image: SUMI_NOT_SUPPORTED on the CPU backend
+    uint64_t device_address;        // linear device memory of the engine's context: SUMI_NOT_SUPPORTED in this version
+    struct sumi_external* external; // an imported OpenGL / Vulkan / D3D12 image: SUMI_NOT_SUPPORTED in this version
 } sumi_target;
 
 // One picture of a batch.
@@ -455,12 +461,13 @@ typedef struct sumi_image_desc {
 SUMI_API sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset);
 
 typedef struct sumi_memory {
-    uint64_t weights;   // bytes of weights in use
-    uint64_t arena;     // intermediate values
-    uint64_t staging;   // packing buffers (CPU), pinned memory (GPU)
+    uint64_t weights;   // bytes of weights in use (CPU); on the device for weights (GPU): those that stay there, and the room that others pass through
+    uint64_t arena;     // intermediate values; weights + arena are all that a GPU holds for the job, and never more than memory_budget_bytes
+    uint64_t staging;   // packing buffers (CPU), pinned memory (GPU) with the streamed weights in it
     uint64_t images;    // the products: pictures in their formats, latents and previews, kept until the fetch
     uint64_t host;      // the plan and its tables, at most
     bool tiles_vae;     // the memory budget makes the VAE run in tiles
+    uint64_t streamed;  // GPU: bytes of weights that the memory budget keeps in pinned host memory, copied whenever they are used, in every step for most; 0: all stay on the device
 } sumi_memory;
 // Exact arena, staging and image bytes of such a job, before anything of it is allocated (the answer is computed on a plan that is thrown away). Same checks as submit.
 SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out_memory);

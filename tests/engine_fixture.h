@@ -63,6 +63,7 @@ static inline void host_log(sumi_log_level level, sumi_result result, const char
 static inline sumi_engine_desc host_desc(host* h)
 {
     sumi_engine_desc desc = sumi_engine_defaults();
+    desc.backend = SUMI_BACKEND_CPU; // the same bits on every machine, with a GPU or without
     desc.allocator = (sumi_allocator){host_allocate, host_release, h};
     desc.log = (sumi_log){host_log, h};
     return desc;

@@ -25,7 +25,6 @@ TEST(engine_descs_are_checked_member_by_member)
         snprintf(texts[text_count++], 512, "%s", s_host.log);                                            \
     } while (0)
     BAD(cookie = 0, SUMI_DESC_NOT_INITIALIZED);
-    BAD(backend = SUMI_BACKEND_CUDA, SUMI_NOT_SUPPORTED);
     BAD(backend = (sumi_backend)9, SUMI_INVALID_ARGUMENT);
     BAD(cuda.ordinal = 0, SUMI_NOT_SUPPORTED);
     BAD(cuda.uuid = id, SUMI_NOT_SUPPORTED);
@@ -33,7 +32,10 @@ TEST(engine_descs_are_checked_member_by_member)
     BAD(cuda.context = (struct CUctx_st*)(void*)&counter, SUMI_NOT_SUPPORTED);
     BAD(cuda.stream = (struct CUstream_st*)(void*)&counter, SUMI_NOT_SUPPORTED);
     BAD(allocator.release = NULL, SUMI_INVALID_ARGUMENT);
-    BAD(device_allocator.release = (void (*)(uint64_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_release, SUMI_NOT_SUPPORTED);
+    BAD(device_allocator.release = (void (*)(uint64_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_release, SUMI_INVALID_ARGUMENT);
+    BAD(device_allocator = ((sumi_device_allocator){(uint64_t (*)(size_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_allocate,
+                                                    (void (*)(uint64_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_release, NULL}),
+        SUMI_NOT_SUPPORTED);
     BAD(files.open = archive_open, SUMI_INVALID_ARGUMENT);
     BAD(tasks.begin = begin_task, SUMI_INVALID_ARGUMENT);
     BAD(tasks = ((sumi_tasks){0, begin_task, finish_task, NULL}), SUMI_INVALID_ARGUMENT);
@@ -53,12 +55,29 @@ TEST(engine_descs_are_checked_member_by_member)
     CHECK_TEXT(sumi_engine_get_info(engine).backend, "cpu");
     CHECK_NUMBER(sumi_engine_get_info(NULL).job_count, 0);
     close_engine(engine);
+    // A GPU that is not there is said to be missing when it was asked for, and passed over otherwise.
+    sumi_engine_desc cuda = good;
+    cuda.backend = SUMI_BACKEND_CUDA;
+    sumi_result result = sumi_engine_create(&cuda, &engine);
+    if (result == SUMI_OK) {
+        CHECK_TEXT(sumi_engine_get_info(engine).backend, "cuda");
+        sumi_engine_destroy(engine);
+        return;
+    }
+    CHECK(result == SUMI_NO_DEVICE || result == SUMI_NOT_SUPPORTED || result == SUMI_DRIVER_TOO_OLD || result == SUMI_DEVICE_UNSUPPORTED);
+    CHECK(engine == NULL && s_host.log[0] != '\0' && s_host.log_result == result);
+    CHECK_NUMBER(s_host.live, 0);
+    cuda.backend = SUMI_BACKEND_AUTO;
+    CHECK_NUMBER(sumi_engine_create(&cuda, &engine), SUMI_OK);
+    CHECK_TEXT(sumi_engine_get_info(engine).backend, "cpu");
+    close_engine(engine);
 }
 
 TEST(model_and_object_descs_are_checked)
 {
     OPEN(engine, model);
     sumi_engine_desc ed = sumi_engine_defaults();
+    ed.backend = SUMI_BACKEND_CPU;
     sumi_engine* second = NULL;
     CHECK_NUMBER(sumi_engine_create(&ed, &second), SUMI_OK);
     sumi_job job;

@@ -72,7 +72,8 @@ int session_fail(cli_session* session, sumi_result result, const char* doing)
     bool detail_says_all = session->detail[0] && (result == SUMI_INVALID_ARGUMENT || result == SUMI_NOT_SUPPORTED);
     fprintf(stderr, "sumi: %s failed: %s\n", doing, detail_says_all ? session->detail : sumi_result_text(result));
     if (session->detail[0] && !detail_says_all) fprintf(stderr, "  %s\n", session->detail);
-    if (result == SUMI_NOT_SUPPORTED && session->args->backend == SUMI_BACKEND_CUDA) fprintf(stderr, "  --backend cpu works on every machine\n");
+    const bool is_absent = result == SUMI_NOT_SUPPORTED || (result >= SUMI_NO_DEVICE && result <= SUMI_DEVICE_UNSUPPORTED);
+    if (is_absent && session->args->backend == SUMI_BACKEND_CUDA) fprintf(stderr, "  --backend cpu works on every machine\n");
     if (result == SUMI_BUDGET_TOO_SMALL) fprintf(stderr, "  raise --memory-budget or lower --size or --batch\n");
     return result == SUMI_INVALID_ARGUMENT ? EXIT_USAGE : EXIT_FAILED;
 }

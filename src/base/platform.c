@@ -10,6 +10,7 @@
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 #else
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -363,3 +364,34 @@ bool sumi_path_join(char* out, size_t out_bytes, const char* folder, const char*
     int written = snprintf(out, out_bytes, "%s%s%s", folder, between, name);
     return written >= 0 && (size_t)written < out_bytes;
 }
+
+// ---- Libraries ------------------------------------------------------------------------------------------------------------------------
+
+#if defined(_WIN32)
+void* sumi_library_open(const char* name)
+{
+    wchar_t wide[260];
+    return wide_path(name, wide, 260) ? (void*)LoadLibraryExW(wide, NULL, LOAD_LIBRARY_SEARCH_SYSTEM32) : NULL;
+}
+
+sumi_library_function* sumi_library_symbol(void* library, const char* name)
+{
+    FARPROC address = GetProcAddress((HMODULE)library, name);
+    sumi_library_function* function = NULL;
+    memcpy(&function, &address, sizeof function);
+    return function;
+}
+#else
+void* sumi_library_open(const char* name)
+{
+    return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+
+sumi_library_function* sumi_library_symbol(void* library, const char* name)
+{
+    void* address = dlsym(library, name);
+    sumi_library_function* function = NULL;
+    memcpy(&function, &address, sizeof function); // C has no cast from an object pointer to a function pointer; POSIX promises the same representation
+    return function;
+}
+#endif

@@ -1,4 +1,4 @@
-// The only door to the operating system: clock, threads, locks, mapped files, processor facts. platform.c is the only file that includes OS headers.
+// The only door to the operating system: clock, threads, locks, mapped files, system libraries, processor facts. platform.c is the only file that includes OS headers.
 #ifndef SUMI_BASE_PLATFORM_H
 #define SUMI_BASE_PLATFORM_H
 #include "base/result.h"
@@ -44,4 +44,10 @@ bool sumi_path_is_folder(const char* path);
 bool sumi_path_is_file(const char* path);
 // Joins folder and name with '/' into out; false when it does not fit.
 bool sumi_path_join(char* out, size_t out_bytes, const char* folder, const char* name);
+
+// A shared library of the operating system's own (a driver), by the name its loader knows; NULL: there is none. Never closed: others in the process may hold it, and
+// its threads outlive us. On Windows only the system folder is searched, so that nobody can plant one.
+void* sumi_library_open(const char* name);
+typedef void sumi_library_function(void); // to be cast to what the symbol is
+sumi_library_function* sumi_library_symbol(void* library, const char* name); // NULL: it has none of this name
 #endif

@@ -266,8 +266,19 @@ static uint64_t cpu_element_bytes(const sumi_runner* runner, sumi_element elemen
     return element == SUMI_ELEMENT_BYTE ? 1 : 4;
 }
 
-static const sumi_runner_functions functions = {cpu_destroy, cpu_name,  cpu_device, cpu_rates, cpu_element_bytes, cpu_scratch_bytes, cpu_reserve,
-                                                cpu_release, cpu_start, cpu_write,  cpu_read,  cpu_run,           cpu_idle};
+static const sumi_runner_functions functions = {.destroy = cpu_destroy,
+                                                .name = cpu_name,
+                                                .device = cpu_device,
+                                                .rates = cpu_rates,
+                                                .element_bytes = cpu_element_bytes,
+                                                .scratch_bytes = cpu_scratch_bytes,
+                                                .reserve = cpu_reserve,
+                                                .release = cpu_release,
+                                                .start = cpu_start,
+                                                .write = cpu_write,
+                                                .read = cpu_read,
+                                                .run = cpu_run,
+                                                .idle = cpu_idle};
 
 // How fast this core multiplies, measured on a tile for half a millisecond. The engine refines it while running.
 static sumi_rates measure(const sumi_cpu* cpu, float* memory)

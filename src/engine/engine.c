@@ -1,6 +1,8 @@
 // Creating and destroying an engine, its log, its memory.
 #include "engine/engine.h"
 #include "cpu/cpu.h"
+#include "cuda/cuda.h"
+#include <stdio.h>
 #include <string.h>
 
 // ---- Log --------------------------------------------------------------------------------------------------------------------------------
@@ -29,8 +31,8 @@ static sumi_result check_services(const sumi_engine_desc* desc, sumi_error* erro
 {
     SUMI_REFUSE((desc->allocator.allocate == NULL) != (desc->allocator.release == NULL), SUMI_INVALID_ARGUMENT,
                 "allocator: give both allocate and release, or neither for the C library's");
-    SUMI_REFUSE(desc->device_allocator.allocate != NULL || desc->device_allocator.release != NULL, SUMI_NOT_SUPPORTED,
-                "device_allocator: the CPU backend has no device memory; leave it zero");
+    SUMI_REFUSE((desc->device_allocator.allocate == NULL) != (desc->device_allocator.release == NULL), SUMI_INVALID_ARGUMENT,
+                "device_allocator: give both allocate and release, or neither for the driver's");
     const sumi_files* files = &desc->files;
     bool has_files = files->open != NULL || files->read != NULL || files->map != NULL || files->close != NULL;
     SUMI_REFUSE(has_files && (files->open == NULL || files->read == NULL || files->close == NULL), SUMI_INVALID_ARGUMENT,
@@ -49,13 +51,6 @@ static sumi_result check_desc(const sumi_engine_desc* desc, sumi_error* error)
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_ENGINE, "sumi_engine_desc", "sumi_engine_defaults", error));
     int backend = (int)desc->backend, pump = (int)desc->pump;
     SUMI_REFUSE(backend < 0 || backend > SUMI_BACKEND_CUDA, SUMI_INVALID_ARGUMENT, "backend is %d: no such backend", backend);
-    SUMI_REFUSE(backend == SUMI_BACKEND_CUDA, SUMI_NOT_SUPPORTED, "backend: this version has no CUDA backend; use SUMI_BACKEND_AUTO or SUMI_BACKEND_CPU");
-    SUMI_REFUSE(desc->cuda.ordinal != -1, SUMI_NOT_SUPPORTED, "cuda.ordinal is %d: the CPU backend has no devices to choose from; leave -1",
-                (int)desc->cuda.ordinal);
-    SUMI_REFUSE(desc->cuda.uuid != NULL, SUMI_NOT_SUPPORTED, "cuda.uuid: the CPU backend has no devices to choose from; leave NULL");
-    SUMI_REFUSE(desc->cuda.luid != NULL, SUMI_NOT_SUPPORTED, "cuda.luid: the CPU backend has no devices to choose from; leave NULL");
-    SUMI_REFUSE(desc->cuda.context != NULL, SUMI_NOT_SUPPORTED, "cuda.context: the CPU backend takes no context; leave NULL");
-    SUMI_REFUSE(desc->cuda.stream != NULL, SUMI_NOT_SUPPORTED, "cuda.stream: the CPU backend takes no stream; leave NULL");
     SUMI_TRY(check_services(desc, error));
     SUMI_REFUSE(pump < 0 || pump > SUMI_PUMP_THREAD, SUMI_INVALID_ARGUMENT, "pump is %d: no such mode", pump);
     SUMI_REFUSE(desc->job_capacity < 1 || desc->job_capacity > SUMI_MAX_JOBS, SUMI_INVALID_ARGUMENT, "job_capacity is %d: give 1 to %d",
@@ -63,6 +58,37 @@ static sumi_result check_desc(const sumi_engine_desc* desc, sumi_error* error)
     SUMI_REFUSE(desc->cpu_thread_count < 0 || desc->cpu_thread_count > 256, SUMI_INVALID_ARGUMENT, "cpu_thread_count is %d: give 1 to 256, or 0 for every core",
                 (int)desc->cpu_thread_count);
     return SUMI_OK;
+}
+
+// What only a GPU can use.
+static sumi_result check_for_cpu(const sumi_engine_desc* desc, sumi_error* error)
+{
+    SUMI_REFUSE(desc->device_allocator.allocate != NULL, SUMI_NOT_SUPPORTED, "device_allocator: the CPU backend has no device memory; leave it zero");
+    SUMI_REFUSE(desc->cuda.ordinal != -1, SUMI_NOT_SUPPORTED, "cuda.ordinal is %d: the CPU backend has no devices to choose from; leave -1",
+                (int)desc->cuda.ordinal);
+    SUMI_REFUSE(desc->cuda.uuid != NULL, SUMI_NOT_SUPPORTED, "cuda.uuid: the CPU backend has no devices to choose from; leave NULL");
+    SUMI_REFUSE(desc->cuda.luid != NULL, SUMI_NOT_SUPPORTED, "cuda.luid: the CPU backend has no devices to choose from; leave NULL");
+    SUMI_REFUSE(desc->cuda.context != NULL, SUMI_NOT_SUPPORTED, "cuda.context: the CPU backend takes no context; leave NULL");
+    SUMI_REFUSE(desc->cuda.stream != NULL, SUMI_NOT_SUPPORTED, "cuda.stream: the CPU backend takes no stream; leave NULL");
+    return SUMI_OK;
+}
+
+// AUTO takes the processor when there is no GPU that this build can use, and says why in the log.
+static sumi_result create_runner(sumi_engine* engine, sumi_error* error)
+{
+    const sumi_engine_desc* desc = &engine->desc;
+    if (desc->backend != SUMI_BACKEND_CPU) {
+        sumi_error no_gpu = {SUMI_OK, {0}};
+        sumi_result result = sumi_cuda_create(&engine->heap, engine->workers, desc, NULL, &no_gpu, &engine->runner);
+        if (result == SUMI_OK) return SUMI_OK;
+        const bool is_absent = result == SUMI_NO_DEVICE || result == SUMI_DRIVER_TOO_OLD || result == SUMI_DEVICE_UNSUPPORTED || result == SUMI_NOT_SUPPORTED;
+        if (desc->backend == SUMI_BACKEND_CUDA || !is_absent) return sumi_fail(error, result, "%s", no_gpu.text);
+        char text[sizeof no_gpu.text + 64];
+        snprintf(text, sizeof text, "the processor does the work: %s", no_gpu.text);
+        sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+    }
+    SUMI_TRY(check_for_cpu(desc, error));
+    return sumi_cpu_create(&engine->heap, engine->workers, SUMI_CPU_AUTO, error, &engine->runner);
 }
 
 static sumi_result create_parts(sumi_engine* engine, sumi_error* error)
@@ -83,10 +109,11 @@ static sumi_result create_parts(sumi_engine* engine, sumi_error* error)
     for (int32_t i = engine->slot_count; i-- > 0;) engine->free_slots[engine->free_count++] = i;
 
     static const double first_guess_us[SUMI_CHORE_COUNT] = {[SUMI_CHORE_LOAD] = 1500, [SUMI_CHORE_TEXT] = 300,   [SUMI_CHORE_PLAN] = 2000,
-                                                            [SUMI_CHORE_INPUT] = 300, [SUMI_CHORE_NOISE] = 1000, [SUMI_CHORE_OUTPUT] = 500};
+                                                            [SUMI_CHORE_READY] = 10,  [SUMI_CHORE_INPUT] = 300, [SUMI_CHORE_NOISE] = 1000,
+                                                            [SUMI_CHORE_OUTPUT] = 500};
     memcpy(engine->chore_us, first_guess_us, sizeof first_guess_us);
     SUMI_TRY(sumi_workers_create(heap, &engine->desc.tasks, engine->desc.cpu_thread_count, error, &engine->workers));
-    SUMI_TRY(sumi_cpu_create(heap, engine->workers, SUMI_CPU_AUTO, error, &engine->runner));
+    SUMI_TRY(create_runner(engine, error));
     if (engine->desc.pump == SUMI_PUMP_THREAD && !sumi_pump_start_thread(engine)) {
         return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "the system has no thread for SUMI_PUMP_THREAD");
     }
@@ -112,6 +139,7 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
             atomic_store(&engine->heap.count, atomic_load(&first.count));
             engine->desc = *desc;
             engine->memory_budget_bytes = desc->memory_budget_bytes;
+            engine->most_pending_us = SUMI_MOST_PENDING_US;
             if (create_parts(engine, &error) != SUMI_OK) {
                 sumi_engine_destroy(engine);
                 engine = NULL;
@@ -134,7 +162,9 @@ void sumi_engine_destroy(sumi_engine* engine)
     sumi_heap* heap = &engine->heap;
     if (engine->has_locks) {
         sumi_work_lock(engine);
+        sumi_load_kernels_stop(engine);
         sumi_jobs_cancel(engine, NULL, NULL);
+        sumi_run_drain(engine);
         for (int32_t i = 0; i < engine->slot_count; i++) {
             sumi_slot* slot = &engine->slots[i];
             if (slot->id != 0) sumi_job_free(engine, slot);
@@ -162,10 +192,79 @@ void sumi_engine_destroy(sumi_engine* engine)
     sumi_free(&last, engine);
 }
 
+// ---- Kernels of a GPU -------------------------------------------------------------------------------------------------------------------
+
+static void load_main(void* context)
+{
+    sumi_engine* engine = context;
+    bool is_done = false;
+    float progress = 0.0f;
+    while (!is_done && engine->runner->functions->load(engine->runner, &is_done, &progress, &engine->load_error) == SUMI_OK) continue;
+    atomic_store(&engine->load_is_over, true);
+}
+
+sumi_result sumi_load_kernels(sumi_engine* engine, bool* out_done, sumi_error* error)
+{
+    *out_done = engine->runner->functions->load == NULL || engine->has_kernels;
+    if (*out_done) return SUMI_OK;
+    if (!engine->has_load_thread) {
+        engine->load_error = (sumi_error){SUMI_OK, {0}};
+        atomic_store(&engine->load_is_over, false);
+        engine->load_start = (sumi_thread_start){load_main, engine, true};
+        engine->has_load_thread = sumi_thread_begin(&engine->load_thread, &engine->load_start);
+        if (!engine->has_load_thread) return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "the system has no thread to load the kernels with");
+    }
+    if (!atomic_load(&engine->load_is_over)) return SUMI_OK;
+    sumi_load_kernels_stop(engine);
+    if (engine->load_error.result != SUMI_OK) return sumi_fail(error, engine->load_error.result, "%s", engine->load_error.text);
+    *out_done = engine->has_kernels = true;
+    return SUMI_OK;
+}
+
+void sumi_load_kernels_stop(sumi_engine* engine)
+{
+    if (!engine->has_load_thread) return;
+    sumi_thread_join(&engine->load_thread);
+    engine->has_load_thread = false;
+}
+
 // ---- Memory -----------------------------------------------------------------------------------------------------------------------------
+
+uint64_t sumi_engine_budget(const sumi_engine* engine)
+{
+    const uint64_t budget = engine->memory_budget_bytes, limit = engine->device_limit_bytes;
+    return limit != 0 && (budget == 0 || limit < budget) ? limit : budget;
+}
+
+static uint64_t held_on_device(const sumi_engine* engine)
+{
+    uint64_t held[4] = {0}, device_bytes = 0;
+    int32_t capability = 0, driver = 0;
+    if (engine->runner->functions->memory == NULL) return 0;
+    engine->runner->functions->memory(engine->runner, held, &device_bytes, &capability, &driver);
+    return held[SUMI_MEMORY_WEIGHTS] + held[SUMI_MEMORY_ARENA] + held[SUMI_MEMORY_IMAGE];
+}
+
+void sumi_engine_note_shortage(sumi_engine* engine, sumi_result result)
+{
+    if (result == SUMI_OUT_OF_DEVICE_MEMORY && engine->runner->functions->short_bytes != NULL) engine->short_bytes = engine->runner->functions->short_bytes(engine->runner);
+}
+
+bool sumi_engine_lower_limit(sumi_engine* engine)
+{
+    const uint64_t limit = engine->short_bytes, before = sumi_engine_budget(engine);
+    engine->short_bytes = 0;
+    if (limit == 0 || (before != 0 && limit >= before)) return false;
+    engine->device_limit_bytes = limit;
+    char text[160];
+    snprintf(text, sizeof text, "the device has no memory left: trying again with the %.1f MB that were had, streaming weights if need be", 1e-6 * (double)limit);
+    sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+    return true;
+}
 
 static void release_runner(sumi_engine* engine)
 {
+    sumi_run_drain(engine);
     engine->runner->functions->release(engine->runner);
     atomic_store(&engine->arena_bytes, 0);
     atomic_store(&engine->scratch_bytes, 0);
@@ -185,6 +284,7 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     }
     sumi_result result = engine->runner->functions->reserve(engine->runner, &entry->plan, error);
     if (result != SUMI_OK) {
+        sumi_engine_note_shortage(engine, result);
         release_runner(engine); // half of it may be new
         return result;
     }
@@ -195,7 +295,15 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
 
 void sumi_engine_trim(sumi_engine* engine)
 {
+    const sumi_runner_functions* runner = engine->runner->functions;
     if (engine->run.entry != NULL || engine->memory_budget_bytes == 0) return;
+    if (runner->trim != NULL) {
+        if (held_on_device(engine) <= engine->memory_budget_bytes) return;
+        release_runner(engine);
+        runner->set_budget(engine->runner, sumi_engine_budget(engine));
+        runner->trim(engine->runner);
+        return;
+    }
     if (atomic_load(&engine->arena_bytes) + atomic_load(&engine->scratch_bytes) <= engine->memory_budget_bytes) return;
     release_runner(engine);
 }
@@ -205,7 +313,8 @@ sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_work_lock(engine);
     engine->memory_budget_bytes = bytes;
-    sumi_engine_trim(engine); // a running job keeps its arena until it ends
+    engine->device_limit_bytes = 0;
+    if (engine->running == NULL) sumi_engine_trim(engine); // a running job keeps what it has until it ends
     sumi_work_unlock(engine);
     return SUMI_OK;
 }
@@ -220,6 +329,11 @@ sumi_engine_info sumi_engine_get_info(const sumi_engine* engine)
     info.held_bytes[SUMI_MEMORY_ARENA] = atomic_load(&engine->arena_bytes);
     info.held_bytes[SUMI_MEMORY_IMAGE] = atomic_load(&engine->image_bytes);
     info.held_bytes[SUMI_MEMORY_STAGING] = atomic_load(&engine->scratch_bytes);
+    if (engine->runner->functions->memory != NULL) {
+        const uint64_t images = info.held_bytes[SUMI_MEMORY_IMAGE];
+        engine->runner->functions->memory(engine->runner, info.held_bytes, &info.device_bytes, &info.compute_capability, &info.driver_version);
+        info.held_bytes[SUMI_MEMORY_IMAGE] += images;
+    }
     info.host_bytes = atomic_load(&engine->heap.held);
     info.host_peak_bytes = atomic_load(&engine->heap.peak);
     info.allocation_count = atomic_load(&engine->heap.count);

@@ -22,7 +22,7 @@
 #include "plan/runner.h"
 
 // Pieces of work that are not slices of a plan. Their times are measured, so that they fit into a host's budget too.
-typedef enum sumi_chore { SUMI_CHORE_LOAD, SUMI_CHORE_TEXT, SUMI_CHORE_PLAN, SUMI_CHORE_INPUT, SUMI_CHORE_NOISE, SUMI_CHORE_OUTPUT, SUMI_CHORE_COUNT } sumi_chore;
+typedef enum sumi_chore { SUMI_CHORE_LOAD, SUMI_CHORE_TEXT, SUMI_CHORE_PLAN, SUMI_CHORE_READY, SUMI_CHORE_INPUT, SUMI_CHORE_NOISE, SUMI_CHORE_OUTPUT, SUMI_CHORE_COUNT } sumi_chore;
 
 // Tables of the job that runs, and of the memory query.
 typedef struct sumi_workspace {
@@ -48,6 +48,11 @@ struct sumi_engine {
     sumi_thread pump_thread;
     sumi_thread_start pump_start;
     bool has_pump_thread;
+    sumi_thread load_thread;  // of a GPU: loads its kernels, once, during the first model job
+    sumi_thread_start load_start;
+    bool has_load_thread, has_kernels; // kernels: loaded, nothing more to do
+    atomic_bool load_is_over;
+    sumi_error load_error;
 
     // under `table`
     sumi_slot* slots; int32_t slot_count;
@@ -63,10 +68,13 @@ struct sumi_engine {
     // whoever holds the work
     sumi_slot* running;
     sumi_run run;
+    double most_pending_us;  // predicted, of slices on their way to a device: by the budget of the call that works
     sumi_workspace workspace;
     sumi_plan_cache cache;
     double chore_us[SUMI_CHORE_COUNT]; // moving averages, guesses at first
     uint64_t memory_budget_bytes;
+    uint64_t device_limit_bytes; // what we held when the device had no more: jobs keep to it as to a budget, until one fails all the same or the host sets a budget. 0: none
+    uint64_t short_bytes;        // what was held when the newest allocation on the device failed
 
     atomic_uint_fast64_t weight_bytes, arena_bytes, scratch_bytes, image_bytes; // what sumi_engine_info shows
 };
@@ -91,6 +99,9 @@ sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error)
 #define SUMI_COOKIE_ENCODE 0x53754331u
 sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type, const char* function, sumi_error* error);
 
+// A device that nobody paces is kept fed by a few slices. More would only lengthen the way to a cancel.
+#define SUMI_MOST_PENDING_US 16000.0
+
 // ---- The pump (pump.c) ----------------------------------------------------------------------------------------------------------------
 void sumi_work_lock(sumi_engine* engine);
 void sumi_work_unlock(sumi_engine* engine);
@@ -99,7 +110,16 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
 bool sumi_pump_start_thread(sumi_engine* engine);
 void sumi_pump_stop_thread(sumi_engine* engine);
 
+// ---- Kernels of a GPU (engine.c); hold the work -----------------------------------------------------------------------------------------
+// Begins to load them on a thread of its own, then says when that is over. At once on the processor.
+sumi_result sumi_load_kernels(sumi_engine* engine, bool* out_done, sumi_error* error);
+void sumi_load_kernels_stop(sumi_engine* engine); // waits for that thread
+
 // ---- Arena and scratch (engine.c); hold the work ---------------------------------------------------------------------------------------
 sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entry, sumi_error* error);
-void sumi_engine_trim(sumi_engine* engine); // gives arena and scratch back when they are larger than the budget
+void sumi_engine_trim(sumi_engine* engine); // gives back what is more than the budget
+uint64_t sumi_engine_budget(const sumi_engine* engine); // that jobs keep to: the host's, or what the device had; 0: no limit
+void sumi_engine_note_shortage(sumi_engine* engine, sumi_result result); // after a failure of the runner
+// After such a failure: whether less than what was held is worth a try. Says so in the log.
+bool sumi_engine_lower_limit(sumi_engine* engine);
 #endif

@@ -164,8 +164,8 @@ static sumi_result check_targets(const sumi_image_desc* desc, sumi_error* error)
     for (int32_t i = 0; desc->targets != NULL && i < desc->item_count; i++) {
         const sumi_target* target = &desc->targets[i];
         SUMI_REFUSE(sumi_format_bytes(target->format) == 0, SUMI_INVALID_ARGUMENT, "targets[%d].format is %d: no such format", (int)i, (int)target->format);
-        SUMI_REFUSE(target->device_address != 0, SUMI_NOT_SUPPORTED, "targets[%d].device_address: the CPU backend writes to host memory only", (int)i);
-        SUMI_REFUSE(target->external != NULL, SUMI_NOT_SUPPORTED, "targets[%d].external: the CPU backend writes to host memory only", (int)i);
+        SUMI_REFUSE(target->device_address != 0, SUMI_NOT_SUPPORTED, "targets[%d].device_address: this version writes to host memory only", (int)i);
+        SUMI_REFUSE(target->external != NULL, SUMI_NOT_SUPPORTED, "targets[%d].external: this version writes to host memory only", (int)i);
         const int32_t row = desc->width * sumi_format_bytes(target->format);
         SUMI_REFUSE(target->host_memory == NULL && target->row_bytes != 0, SUMI_INVALID_ARGUMENT, "targets[%d].row_bytes is %d, but host_memory is NULL",
                     (int)i, (int)target->row_bytes);

@@ -28,6 +28,13 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
     out->weights = desc->model->info.weight_bytes;
     out->arena = query->entry.plan.arena_bytes;
     out->staging = query->entry.scratch_bytes;
+    if (engine->runner->functions->need != NULL) {
+        const sumi_device_need* need = &query->entry.need;
+        out->weights = need->weights;
+        out->arena = need->device - need->weights;
+        out->staging = need->pinned;
+        out->streamed = need->streamed;
+    }
     out->images = sumi_plan_job_image_bytes(job);
     out->tiles_vae = query->entry.tile_latent > 0;
     return SUMI_OK;

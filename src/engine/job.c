@@ -95,6 +95,7 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
         slot->functions->stop(engine, slot);
         engine->running = NULL;
     }
+    if (state != SUMI_JOB_DONE) slot->functions->drop(engine, slot); // here, where the work is held: half a model may have weights on a device
     slot->error = *error;
     if (slot->error.result != SUMI_OK && slot->error.text[0] == '\0') {
         const char* text = sumi_result_text(slot->error.result);
@@ -165,7 +166,12 @@ void sumi_job_discard(sumi_engine* engine, sumi_job job)
     }
     sumi_mutex_unlock(&engine->table);
     if (slot == NULL) return;
-    if (frees) {
+    const bool has_weights = slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
+    if (frees && has_weights) { // taken off a device while nothing else is done there
+        sumi_work_lock(engine);
+        sumi_job_free(engine, slot);
+        sumi_work_unlock(engine);
+    } else if (frees) {
         sumi_job_free(engine, slot);
     } else if (engine->desc.pump == SUMI_PUMP_UPDATE) {
         // Between two updates nothing runs, so the slot is free at once.

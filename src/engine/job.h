@@ -19,24 +19,29 @@ typedef struct sumi_job_functions {
     const char* name; // "an image job", for messages
     // Microseconds that the next step will probably take.
     double (*predict)(const sumi_engine* engine, const sumi_slot* slot);
-    // One slice of work; sets *out_stage to what it was and *out_done with the last one.
-    sumi_result (*step)(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, bool* out_done, sumi_error* error);
+    // One slice of work; sets *out_stage to what it was and *out_end to how it goes on.
+    sumi_result (*step)(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error);
     void (*stop)(sumi_engine* engine, sumi_slot* slot); // after the last step, whatever the end: gives back what only a running job holds. Holds the work
-    void (*drop)(sumi_engine* engine, sumi_slot* slot); // frees the product that nobody fetched
+    void (*drop)(sumi_engine* engine, sumi_slot* slot); // frees the product that nobody fetched; nothing the second time. Of models and adapters: holds the work
 } sumi_job_functions;
 
 typedef struct sumi_model_job {
     sumi_network_desc desc; // its texts lie in the slot's input
+    sumi_weight_format weights;
     sumi_model* product;
-    bool has_begun;
-    float progress;
+    bool has_begun, is_open;
+    struct sumi_plan_entry* warm; // a plan of the whole network, written so that its weights go to the device now; NULL: not yet, or over
     uint64_t begin_ns;
 } sumi_model_job;
 
 typedef struct sumi_lora_job { const char* path; sumi_lora* product; } sumi_lora_job;
 
 // What the running job says of itself after a slice; the pump publishes it.
-typedef struct sumi_job_live { int32_t step, step_count; float progress, seconds_left; } sumi_job_live;
+typedef struct sumi_job_live {
+    int32_t step, step_count;
+    float progress, seconds_left;
+    double device_us; // of what finished on a device during this step; negative: the step's own time counts
+} sumi_job_live;
 
 struct sumi_slot {
     // under `table`

@@ -2,10 +2,23 @@
 #include "engine/engine.h"
 #include <string.h>
 
+void sumi_lora_forget(sumi_lora* lora)
+{
+    sumi_runner* runner = lora->engine->runner;
+    if (runner->functions->forget_weights == NULL || lora->file == NULL) return;
+    sumi_run_drain(lora->engine);
+    const sumi_adapter* adapter = sumi_adapter_get(lora->file);
+    for (int32_t i = 0; adapter != NULL && i < adapter->delta_count; i++) {
+        const sumi_weight* pair[] = {&adapter->deltas[i].down, &adapter->deltas[i].up};
+        runner->functions->forget_weights(runner, pair, 2);
+    }
+}
+
 void sumi_lora_free(sumi_lora* lora)
 {
     if (lora == NULL) return;
     sumi_engine* engine = lora->engine;
+    sumi_lora_forget(lora);
     sumi_adapter_close(lora->file);
     sumi_mutex_lock(&engine->table);
     SUMI_LIST_REMOVE(lora);
@@ -13,7 +26,7 @@ void sumi_lora_free(sumi_lora* lora)
     sumi_free(&engine->heap, lora);
 }
 
-static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, bool* out_done, sumi_error* error)
+static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error)
 {
     *out_stage = SUMI_STAGE_LOAD;
     sumi_lora* lora = sumi_alloc_zero(&engine->heap, sizeof *lora);
@@ -27,7 +40,7 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
     slot->u.lora.product = lora;
     const sumi_files* files = engine->desc.files.open != NULL ? &engine->desc.files : NULL;
     SUMI_TRY(sumi_adapter_open(&engine->heap, files, slot->model->network, slot->u.lora.path, error, &lora->file));
-    *out_done = true;
+    *out_end = SUMI_STEP_DONE;
     return SUMI_OK;
 }
 
@@ -109,6 +122,7 @@ void sumi_lora_release(sumi_lora* lora)
     sumi_engine* engine = lora->engine;
     sumi_work_lock(engine);
     sumi_jobs_cancel(engine, NULL, lora);
+    sumi_run_drain(engine);
     sumi_plan_cache_drop(engine, NULL, lora);
     sumi_lora_free(lora);
     sumi_work_unlock(engine);

@@ -7,6 +7,12 @@ void sumi_model_free(sumi_model* model)
 {
     if (model == NULL) return;
     sumi_engine* engine = model->engine;
+    if (engine->runner->functions->forget_weights != NULL && model->info.family != NULL) {
+        int32_t count = 0;
+        const sumi_weight* const* weights = sumi_network_weights(model->network, &count);
+        sumi_run_drain(engine);
+        engine->runner->functions->forget_weights(engine->runner, weights, (size_t)count);
+    }
     atomic_fetch_sub(&engine->weight_bytes, model->info.weight_bytes);
     sumi_network_close(model->network);
     sumi_mutex_lock(&engine->table);
@@ -20,6 +26,7 @@ static sumi_result begin(sumi_engine* engine, sumi_model_job* job, sumi_error* e
     sumi_model* model = sumi_alloc_zero(&engine->heap, sizeof *model);
     if (model == NULL) return sumi_out_of_memory(error, sizeof *model, "a model");
     model->engine = engine;
+    model->weights = job->weights;
     sumi_mutex_lock(&engine->table);
     model->serial = ++engine->next_serial;
     SUMI_LIST_INSERT(engine->models, model);
@@ -30,7 +37,79 @@ static sumi_result begin(sumi_engine* engine, sumi_model_job* job, sumi_error* e
     return sumi_network_open_begin(&engine->heap, files, &job->desc, error, &model->network);
 }
 
-static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, bool* out_done, sumi_error* error)
+// The smallest picture's plan names every weight that pictures of any size need. Under a budget a picture of the model's own size, for what is left beside its arena decides which
+// weights can stay on a device; with some steps, for weights that every step uses go first.
+static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_plan_entry** out_entry, sumi_error* error)
+{
+    const sumi_network_info* info = &model->info;
+    const bool is_short = sumi_engine_budget(engine) != 0 && info->sample_size > 4 * info->size_multiple;
+    const int32_t side = is_short ? info->sample_size / info->size_multiple * info->size_multiple : 4 * info->size_multiple;
+    sumi_pipeline_prompt prompt = {.given = !info->has_text_encoder};
+    for (int32_t e = 0; e < info->text_encoder_count; e++) prompt.token_count[e] = 1;
+    const sumi_pipeline_item item = {0, -1};
+    const sumi_plan_request request = {.model = model,
+                                       .pipeline = {.goal = SUMI_GOAL_IMAGES,
+                                                    .prompts = &prompt,
+                                                    .prompt_count = 1,
+                                                    .items = &item,
+                                                    .item_count = 1,
+                                                    .width = side,
+                                                    .height = side,
+                                                    .evaluation_count = 8}};
+    *out_entry = sumi_alloc_zero(&engine->heap, sizeof **out_entry);
+    if (*out_entry == NULL) return sumi_out_of_memory(error, sizeof **out_entry, "a plan");
+    return sumi_plan_entry_write(engine, &request, *out_entry, error);
+}
+
+static void drop_warm_plan(sumi_engine* engine, sumi_model_job* job)
+{
+    if (job->warm == NULL) return;
+    sumi_plan_entry_free(engine, job->warm);
+    sumi_free(&engine->heap, job->warm);
+    job->warm = NULL;
+}
+
+// Kernels and weights onto a device, a piece at a time, so that the first picture need not wait for them. When the memory budget has no room for all weights, jobs bring what they need.
+static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end* out_end, sumi_error* error)
+{
+    sumi_model_job* job = &slot->u.model;
+    const sumi_runner_functions* runner = engine->runner->functions;
+    bool is_done = false;
+    float progress = 0.0f;
+    SUMI_TRY(sumi_load_kernels(engine, &is_done, error));
+    if (!is_done) {
+        *out_end = SUMI_STEP_WAITS;
+        return SUMI_OK;
+    }
+    if (job->warm == NULL) {
+        sumi_error no_room = {SUMI_OK, {0}};
+        sumi_result result = write_warm_plan(engine, job->product, &job->warm, &no_room);
+        if (result == SUMI_OUT_OF_DEVICE_MEMORY) engine->device_limit_bytes = 0; // a limit of an earlier job
+        if (result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY) *out_end = SUMI_STEP_DONE;
+        else if (result != SUMI_OK) return sumi_fail(error, result, "%s", no_room.text);
+        return SUMI_OK;
+    }
+    const uint32_t budget_us = engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000;
+    if (runner->set_budget != NULL) runner->set_budget(engine->runner, sumi_engine_budget(engine));
+    sumi_error no_room = {SUMI_OK, {0}};
+    const sumi_result result = runner->prepare(engine->runner, &job->warm->plan, budget_us, &is_done, &progress, &no_room);
+    sumi_engine_note_shortage(engine, result);
+    if (result == SUMI_OUT_OF_DEVICE_MEMORY) { // with less, streaming; when that is not enough either, jobs will say so
+        if (!sumi_engine_lower_limit(engine)) *out_end = SUMI_STEP_DONE;
+        drop_warm_plan(engine, job);
+        return SUMI_OK;
+    }
+    if (result == SUMI_BUDGET_TOO_SMALL) { // it was lowered since the plan was written
+        *out_end = SUMI_STEP_DONE;
+        return SUMI_OK;
+    }
+    if (result != SUMI_OK) return sumi_fail(error, result, "%s", no_room.text);
+    slot->live.progress = 0.1f + 0.9f * progress;
+    if (is_done) *out_end = SUMI_STEP_DONE;
+    return SUMI_OK;
+}
+
+static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
     *out_stage = SUMI_STAGE_LOAD;
@@ -38,23 +117,24 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
         job->has_begun = true;
         return begin(engine, job, error);
     }
+    if (job->is_open) return make_warm(engine, slot, out_end, error);
     sumi_model* model = job->product;
+    const bool is_device = engine->runner->functions->prepare != NULL;
     uint32_t budget_us = engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000;
-    bool is_open = false;
     float progress = 0.0f;
-    SUMI_TRY(sumi_network_open_step(model->network, budget_us, &is_open, &progress, error));
-    slot->live.progress = progress;
-    if (progress > 0.02f) {
+    SUMI_TRY(sumi_network_open_step(model->network, budget_us, &job->is_open, &progress, error));
+    slot->live.progress = is_device ? 0.1f * progress : progress;
+    if (progress > 0.02f && !is_device) {
         double seconds = (double)(sumi_clock_ns() - job->begin_ns) * 1e-9;
         slot->live.seconds_left = (float)(seconds / progress * (1.0 - progress));
     }
-    if (is_open) {
+    if (job->is_open) {
         model->info = *sumi_network_get_info(model->network);
         atomic_fetch_add(&engine->weight_bytes, model->info.weight_bytes);
         char text[256];
         snprintf(text, sizeof text, "opened %s %s: %.1f MB of weights", model->info.family, model->info.variant, (double)model->info.weight_bytes * 1e-6);
         sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
-        *out_done = true;
+        if (!is_device) *out_end = SUMI_STEP_DONE;
     }
     return SUMI_OK;
 }
@@ -67,8 +147,7 @@ static double predict(const sumi_engine* engine, const sumi_slot* slot)
 
 static void stop(sumi_engine* engine, sumi_slot* slot)
 {
-    (void)engine;
-    (void)slot; // a half-open network goes with the product
+    drop_warm_plan(engine, &slot->u.model); // a half-open network goes with the product
 }
 
 static void drop(sumi_engine* engine, sumi_slot* slot)
@@ -80,7 +159,7 @@ static void drop(sumi_engine* engine, sumi_slot* slot)
 
 static const sumi_job_functions s_functions = {"a model job", predict, step, stop, drop};
 
-static sumi_result check(const sumi_model_desc* desc, sumi_error* error)
+static sumi_result check(const sumi_engine* engine, const sumi_model_desc* desc, sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_MODEL, "sumi_model_desc", "sumi_model_defaults", error));
     if (desc->path == NULL && desc->transformer_path == NULL) {
@@ -96,9 +175,18 @@ static sumi_result check(const sumi_model_desc* desc, sumi_error* error)
     case SUMI_WEIGHTS_AS_STORED: return SUMI_OK;
     case SUMI_WEIGHTS_BF16:
     case SUMI_WEIGHTS_FP8:
+        if (engine->runner->functions->prepare != NULL) break;
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "weights: the CPU backend reads weights where they lie; use SUMI_WEIGHTS_AUTO or SUMI_WEIGHTS_AS_STORED");
     default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "weights is %d: no such format", (int)desc->weights);
     }
+    int32_t capability = 0, driver = 0;
+    uint64_t held[4], device_bytes = 0;
+    engine->runner->functions->memory(engine->runner, held, &device_bytes, &capability, &driver);
+    if (desc->weights == SUMI_WEIGHTS_FP8 && capability < 89) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "weights: fp8 needs a GPU of compute capability 8.9 or newer, this one has %d.%d; use SUMI_WEIGHTS_BF16",
+                         (int)capability / 10, (int)capability % 10);
+    }
+    return SUMI_OK;
 }
 
 static const char* pack_text(sumi_packer* packer, const char* text) { return text != NULL ? sumi_pack(packer, text, strlen(text) + 1) : NULL; }
@@ -116,7 +204,7 @@ static void pack(sumi_packer* packer, const sumi_model_desc* desc, sumi_network_
 
 static sumi_result submit(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job, sumi_error* error)
 {
-    SUMI_TRY(check(desc, error));
+    SUMI_TRY(check(engine, desc, error));
     sumi_slot* slot;
     SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_MODEL, &s_functions, &slot, error));
     sumi_packer packer = {NULL, 0};
@@ -128,6 +216,7 @@ static sumi_result submit(sumi_engine* engine, const sumi_model_desc* desc, sumi
     }
     packer = (sumi_packer){slot->input.data, 0};
     pack(&packer, desc, &slot->u.model.desc);
+    slot->u.model.weights = desc->weights;
     sumi_job_queue(engine, slot, desc->priority, out_job);
     return SUMI_OK;
 }
@@ -188,10 +277,12 @@ void sumi_model_close(sumi_model* model)
     sumi_engine* engine = model->engine;
     sumi_work_lock(engine);
     sumi_jobs_cancel(engine, model, NULL);
+    sumi_run_drain(engine);
     sumi_plan_cache_drop(engine, model, NULL);
     // Adapters hold places in this network: their files go with it, the host's pointers stay until they are released.
     for (sumi_lora* lora = engine->loras; lora != NULL; lora = lora->next) {
         if (lora->model != model) continue;
+        sumi_lora_forget(lora);
         sumi_adapter_close(lora->file);
         lora->file = NULL;
         lora->model = NULL;

@@ -10,6 +10,7 @@ struct sumi_model {
     uint64_t serial;            // never repeats: in the keys of cached plans
     sumi_network* network;
     sumi_network_info info;     // zero until it is open
+    sumi_weight_format weights; // on a device
 };
 
 #define SUMI_FAMILY_BYTES 32
@@ -41,6 +42,7 @@ typedef struct sumi_picture {
 
 void sumi_model_free(sumi_model* model);  // closes the network; no job uses it. Holds the work
 void sumi_prompt_free(sumi_prompt* prompt);
+void sumi_lora_forget(sumi_lora* lora);   // takes its weights off a device. Holds the work
 void sumi_lora_free(sumi_lora* lora);     // holds the work
 
 // An empty prompt object with room for features of these sizes.

@@ -25,7 +25,7 @@ static void write_key(sumi_packer* key, const sumi_engine* engine, const sumi_pl
                         | (p->samples_posterior ? 16 : 0) | (p->inpaints ? 32 : 0) | (p->previews ? 64 : 0) | (p->without_decode ? 128 : 0)
                         | (request->whole_ops ? 256 : 0) | (p->guided != NULL ? 512 : 0);
     add_int(key, (int64_t)request->model->serial);
-    add_int(key, (int64_t)engine->memory_budget_bytes);
+    add_int(key, (int64_t)sumi_engine_budget(engine));
     add_int(key, p->goal);
     add_int(key, flags);
     add_int(key, p->width);
@@ -54,6 +54,7 @@ static void write_key(sumi_packer* key, const sumi_engine* engine, const sumi_pl
 
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
 {
+    if (engine->runner->functions->forget_plan != NULL) engine->runner->functions->forget_plan(engine->runner, &entry->plan);
     sumi_plan_end(&entry->plan);
     sumi_free(&engine->heap, entry->slice_us);
     sumi_free(&engine->heap, entry->sections);
@@ -69,6 +70,10 @@ static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* requ
     pipeline.adapters = entry->adapters;
     pipeline.adapter_count = entry->lora_count;
     sumi_plan_begin(&entry->plan, &engine->heap, (int32_t)runner->element_bytes(engine->runner, SUMI_ELEMENT_ACTIVATION));
+    entry->plan.fp8_weights = request->model->weights == SUMI_WEIGHTS_FP8;
+    // Where a model has no room as a whole, the few moments of a text or an image encoder are not worth what its transformer would have to leave and come back for.
+    const uint64_t budget = sumi_engine_budget(engine);
+    entry->plan.spares_memory = budget != 0 && pipeline.goal != SUMI_GOAL_IMAGES && request->model->info.weight_bytes > budget / 8 * 7;
     memset(&entry->pipeline, 0, sizeof entry->pipeline);
     SUMI_TRY(sumi_pipeline_write(request->model->network, &pipeline, &entry->plan, &entry->pipeline, error));
     entry->scratch_bytes = runner->scratch_bytes(engine->runner, &entry->plan);
@@ -78,24 +83,41 @@ static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* requ
 
 #define SMALLEST_TILE 16 // latents: below this a tile is mostly seam
 
-// The whole picture when it fits the budget, else the largest tiles that do: the model's own, then halves.
+// All that a job holds at once: on a device with its weights, as many of them streamed as must be; the processor's lie in the page cache.
+static sumi_result measure(sumi_engine* engine, sumi_plan_entry* entry, sumi_error* error)
+{
+    const uint64_t budget = sumi_engine_budget(engine), own = entry->plan.arena_bytes + entry->scratch_bytes;
+    entry->need = (sumi_device_need){.device = own, .fits = budget == 0 || own <= budget};
+    if (engine->runner->functions->need == NULL) return SUMI_OK;
+    return engine->runner->functions->need(engine->runner, &entry->plan, budget, &entry->need, error);
+}
+
+static sumi_result refuse(const sumi_engine* engine, const sumi_plan_entry* entry, sumi_error* error)
+{
+    const unsigned long long needed = entry->need.device, budget = sumi_engine_budget(engine);
+    const char* how = entry->need.streamed > 0 ? entry->tile_latent > 0 ? " even with its weights streamed and the VAE in small tiles" : " even with its weights streamed"
+                    : entry->tile_latent > 0   ? " even with the VAE in small tiles"
+                                               : "";
+    if (budget != engine->memory_budget_bytes) {
+        return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY, "this job needs %llu bytes on the device%s, which has no more than %llu for it: free device memory, or use a smaller picture or batch",
+                         needed, how, budget);
+    }
+    return sumi_fail(error, SUMI_BUDGET_TOO_SMALL, "this job needs %llu bytes%s, memory_budget_bytes allows %llu: raise it, or use a smaller picture or batch", needed, how, budget);
+}
+
+// The whole picture when it fits the budget, also with weights that are streamed: its bits are the same then. Else the largest tiles that fit: the model's own, then halves.
 static sumi_result write_fitting_plan(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error)
 {
-    const uint64_t budget = engine->memory_budget_bytes;
     const sumi_network_info* info = &request->model->info;
     const int32_t height = request->pipeline.height / info->vae_factor, width = request->pipeline.width / info->vae_factor;
     const int32_t side = height > width ? height : width;
     int32_t next = request->pipeline.goal == SUMI_GOAL_PROMPTS ? 0 : info->tile_latent > 0 ? info->tile_latent : 128;
     for (int32_t tile = 0;;) {
         SUMI_TRY(write_plan(engine, request, tile, entry, error));
-        uint64_t needed = entry->plan.arena_bytes + entry->scratch_bytes;
-        if (budget == 0 || needed <= budget) return SUMI_OK;
+        SUMI_TRY(measure(engine, entry, error));
+        if (entry->need.fits) return SUMI_OK;
         while (next >= side) next = next / 2 / 8 * 8; // a tile as large as the picture is no tile
-        if (next < SMALLEST_TILE) {
-            return sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
-                             "this job needs %llu bytes%s, memory_budget_bytes allows %llu: raise it, or use a smaller picture or batch",
-                             (unsigned long long)needed, tile > 0 ? " even with the VAE in small tiles" : "", (unsigned long long)budget);
-        }
+        if (next < SMALLEST_TILE) return refuse(engine, entry, error);
         sumi_plan_end(&entry->plan);
         tile = next;
         next = next / 2 / 8 * 8;

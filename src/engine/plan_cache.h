@@ -6,6 +6,7 @@
 #define SUMI_ENGINE_PLAN_CACHE_H
 #include "engine/buffers.h"
 #include "models/pipeline.h"
+#include "plan/runner.h"
 
 #define SUMI_PLAN_CACHE_SIZE 4
 #define SUMI_MAX_LORAS 16
@@ -31,6 +32,7 @@ typedef struct sumi_plan_entry {
     const sumi_lora* loras[SUMI_MAX_LORAS];
     int32_t lora_count;
     uint64_t scratch_bytes;
+    sumi_device_need need;   // on the processor: arena and scratch alone
     int32_t tile_latent;
     float op_ratio[SUMI_OP_KIND_COUNT]; // that the slices' predictions were made with
     float* slice_us;         // measured, 0: not yet
@@ -48,7 +50,7 @@ typedef struct sumi_plan_cache {
 
 // All hold the work.
 sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry** out_entry, sumi_error* error);
-// Writes an entry that is not in the cache, for the memory query. Ends with sumi_plan_entry_free, also after a failure.
+// Writes an entry that is not in the cache, for the memory query and for loading weights. Ends with sumi_plan_entry_free, also after a failure.
 sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error);
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry);
 void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora); // plans that use them; both NULL: all

@@ -224,11 +224,11 @@ static sumi_result reserve_products(sumi_engine* engine, sumi_slot* slot, sumi_e
 
     for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
         sumi_job_item* item = &job->items[i];
-        if (item->target.host_memory != NULL) continue;
+        if (item->target.host_memory != NULL || item->picture != NULL) continue; // there: this is the second try
         SUMI_TRY(sumi_picture_take(engine, (size_t)picture_bytes(job, item), &item->picture, error));
         item->pixels = item->picture->pixels;
     }
-    if (job->goal == SUMI_GOAL_PROMPTS) {
+    if (job->goal == SUMI_GOAL_PROMPTS && job->prompt == NULL) {
         const sumi_network_info* info = &slot->model->info;
         SUMI_TRY(sumi_prompt_create(engine, info->family, info->text_encoder_count, job->prompts[0].token_count, info->feature_width, &job->prompt, error));
     }
@@ -239,6 +239,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
 {
     sumi_plan_job* job = &slot->u.plan;
     sumi_plan_request request;
+    if (engine->runner->functions->set_budget != NULL) engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
     SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, error));
     SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
     if (job->deadline_ms > 0) {
@@ -253,8 +254,24 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
     }
     SUMI_TRY(reserve_products(engine, slot, error));
     SUMI_TRY(sumi_engine_reserve(engine, job->entry, error));
-    sumi_run_begin(engine, job->entry);
     slot->live.step_count = job->goal == SUMI_GOAL_IMAGES ? job->run_steps : 0;
+    return SUMI_OK;
+}
+
+// Weights and graphs, a piece at a time; nothing to do on the processor.
+static sumi_result make_ready(sumi_engine* engine, sumi_slot* slot, bool* out_done, sumi_error* error)
+{
+    const sumi_runner_functions* runner = engine->runner->functions;
+    sumi_plan_entry* entry = slot->u.plan.entry;
+    *out_done = true;
+    if (runner->prepare != NULL) {
+        const uint32_t budget_us = engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000;
+        float progress = 0.0f;
+        const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
+        sumi_engine_note_shortage(engine, result);
+        if (result != SUMI_OK) return result;
+    }
+    if (*out_done) sumi_run_begin(engine, entry);
     return SUMI_OK;
 }
 
@@ -462,26 +479,113 @@ static sumi_result note_profile(sumi_engine* engine, sumi_slot* slot, const sumi
     return SUMI_OK;
 }
 
-static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, bool* out_ends, sumi_error* error)
+// Whether a preview follows this slice, and of which step it is the end (-1: of none).
+static bool has_preview(const sumi_plan_job* job, const sumi_run_step* step, int32_t* out_step)
+{
+    *out_step = -1;
+    if (step->section != SUMI_SECTION_DENOISE || !step->ends_iteration) return false;
+    const int32_t e = step->counter, of = job->rows[e].step;
+    if (e + 1 < job->evaluation_count && job->rows[e + 1].step == of) return false; // the first half of a two-stage solver's step
+    *out_step = of;
+    return job->preview_every > 0 && (of + 1) % job->preview_every == 0;
+}
+
+static sumi_result fetch_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, sumi_error* error)
+{
+    const sumi_runner_functions* runner = engine->runner->functions;
+    if (runner->fetch == NULL || value.id == 0) return SUMI_OK;
+    return runner->fetch(engine->runner, &job->entry->plan, value, error);
+}
+
+// What `write_output` will read, on its way behind the last slice.
+static sumi_result fetch_products(sumi_engine* engine, const sumi_plan_job* job, sumi_error* error)
+{
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    if (job->goal == SUMI_GOAL_ENCODE) return fetch_value(engine, job, pipeline->clean, error);
+    if (job->goal == SUMI_GOAL_PROMPTS) {
+        for (int32_t e = 0; e < job->prompt->encoder_count; e++) SUMI_TRY(fetch_value(engine, job, pipeline->features[0][e].value, error));
+        return SUMI_OK;
+    }
+    bool has_floats = false, has_bytes = false;
+    for (int32_t i = 0; i < job->item_count; i++) {
+        const bool is_float = job->items[i].target.format == SUMI_FORMAT_RGB32F;
+        has_floats = has_floats || is_float;
+        has_bytes = has_bytes || !is_float;
+    }
+    SUMI_TRY(fetch_value(engine, job, pipeline->x, error));
+    SUMI_TRY(fetch_value(engine, job, pipeline->not_finite, error));
+    if (has_bytes) SUMI_TRY(fetch_value(engine, job, pipeline->bytes, error));
+    return has_floats ? fetch_value(engine, job, pipeline->picture, error) : SUMI_OK;
+}
+
+// What follows from a slice that has ended.
+static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_run_step* step, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
-    sumi_run_step step;
-    SUMI_TRY(sumi_run_slice(engine, &step, error));
-    *out_stage = sumi_stage_of_section(step.section);
-    *out_ends = step.ends_run;
-    if (job->profiles && step.op != NULL) SUMI_TRY(note_profile(engine, slot, &step, error));
-    if (step.section == SUMI_SECTION_DENOISE && step.ends_iteration) {
-        const int32_t e = step.counter, of = job->rows[e].step;
-        bool ends_step = e + 1 >= job->evaluation_count || job->rows[e + 1].step != of;
-        if (ends_step) {
-            slot->live.step = of + 1;
-            if (job->preview_every > 0 && (of + 1) % job->preview_every == 0) SUMI_TRY(publish_preview(engine, slot, error));
-        }
+    int32_t ended = -1;
+    const bool shows = has_preview(job, step, &ended);
+    if (job->profiles && step->op != NULL) SUMI_TRY(note_profile(engine, slot, step, error));
+    if (ended >= 0) slot->live.step = ended + 1;
+    if (shows) {
+        SUMI_TRY(publish_preview(engine, slot, error));
+        job->preview_is_coming = false;
     }
     double left = sumi_run_left_us(engine), done = engine->run.done_us;
     slot->live.progress = (float)(0.99 * done / (done + left + 1.0));
     slot->live.seconds_left = (float)((left + job->item_count * engine->chore_us[SUMI_CHORE_OUTPUT]) * 1e-6);
     return SUMI_OK;
+}
+
+// Looks after the slices that have ended.
+static sumi_result collect(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, bool* out_over, sumi_error* error)
+{
+    sumi_run_step step;
+    while (sumi_run_collect(engine, &step)) {
+        *out_end = SUMI_STEP_MORE;
+        *out_stage = sumi_stage_of_section(step.section);
+        if (engine->runner->functions->finished != NULL) {
+            slot->live.device_us += step.us;
+            slot->stage_seconds[*out_stage] += step.us * 1e-6;
+        }
+        SUMI_TRY(note_slice(engine, slot, &step, error));
+        if (step.ends_run) *out_over = true;
+    }
+    return SUMI_OK;
+}
+
+static sumi_result submit(sumi_engine* engine, sumi_plan_job* job, bool shows, sumi_error* error)
+{
+    sumi_run_step step;
+    SUMI_TRY(sumi_run_submit(engine, &step, error));
+    if (shows) {
+        SUMI_TRY(fetch_value(engine, job, job->entry->pipeline.preview, error));
+        job->preview_is_coming = true;
+    }
+    return step.ends_run ? fetch_products(engine, job, error) : SUMI_OK;
+}
+
+// Looks after what a device has finished, which makes room, and submits one slice.
+static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, bool* out_over, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    const sumi_runner_functions* runner = engine->runner->functions;
+    const bool is_device = runner->finished != NULL;
+    *out_end = SUMI_STEP_WAITS;
+    if (is_device) {
+        slot->live.device_us = 0.0;
+        if (engine->run.pending_count > 0) *out_stage = sumi_stage_of_section(engine->run.pending[engine->run.pending_begin].section);
+        SUMI_TRY(collect(engine, slot, out_stage, out_end, out_over, error));
+    }
+    const sumi_run_step next = sumi_run_next(engine);
+    int32_t ended = -1;
+    const bool shows = has_preview(job, &next, &ended);
+    if (!*out_over && sumi_run_has_room(engine) && !(shows && job->preview_is_coming)) {
+        if (*out_end == SUMI_STEP_WAITS && engine->run.pending_count == 0) *out_stage = sumi_stage_of_section(next.section);
+        SUMI_TRY(submit(engine, job, shows, error));
+        *out_end = SUMI_STEP_MORE;
+    }
+    if (is_device) return runner->health(engine->runner, error);
+    return collect(engine, slot, out_stage, out_end, out_over, error);
 }
 
 // ---- Outputs ----------------------------------------------------------------------------------------------------------------------------
@@ -573,10 +677,25 @@ static void next_phase(sumi_plan_job* job, sumi_phase phase)
     job->cursor = 0;
 }
 
-sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, bool* out_done, sumi_error* error)
+// The device has less memory than was thought: once more with what was had, which streams weights. A limit that an earlier job has found may be too low by now: then without it.
+static bool tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result result, sumi_error* error)
+{
+    if (result != SUMI_OUT_OF_DEVICE_MEMORY) return false;
+    const bool had_limit = engine->device_limit_bytes != 0, is_first = !job->is_second_try;
+    const bool is_lower = is_first && sumi_engine_lower_limit(engine);
+    if (!is_lower) engine->device_limit_bytes = 0;
+    job->is_second_try = true;
+    if (!is_lower && !(is_first && had_limit)) return false;
+    *error = (sumi_error){SUMI_OK, {0}};
+    next_phase(job, SUMI_PHASE_PLAN);
+    return true;
+}
+
+sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
     bool is_over = false;
+    sumi_result result;
     *out_stage = SUMI_STAGE_PREPARE;
     switch (job->phase) {
     case SUMI_PHASE_TEXT:
@@ -584,8 +703,18 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         if (++job->cursor >= job->prompt_count) next_phase(job, SUMI_PHASE_PLAN);
         return SUMI_OK;
     case SUMI_PHASE_PLAN:
-        SUMI_TRY(make_plan(engine, slot, error));
-        next_phase(job, SUMI_PHASE_INPUT);
+        if (!sumi_run_is_idle(engine)) { // slices of a cancelled job: their plan, weights and arena are not ours to change yet
+            *out_end = SUMI_STEP_WAITS;
+            return SUMI_OK;
+        }
+        result = make_plan(engine, slot, error);
+        if (result != SUMI_OK) return tries_again(engine, job, result, error) ? SUMI_OK : result;
+        next_phase(job, SUMI_PHASE_READY);
+        return SUMI_OK;
+    case SUMI_PHASE_READY:
+        result = make_ready(engine, slot, &is_over, error);
+        if (result != SUMI_OK) return tries_again(engine, job, result, error) ? SUMI_OK : result;
+        if (is_over) next_phase(job, SUMI_PHASE_INPUT);
         return SUMI_OK;
     case SUMI_PHASE_INPUT:
         is_over = true;
@@ -599,13 +728,18 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         if (++job->cursor >= job->item_count) next_phase(job, SUMI_PHASE_RUN);
         return SUMI_OK;
     case SUMI_PHASE_RUN:
-        SUMI_TRY(run_one(engine, slot, out_stage, &is_over, error));
+        SUMI_TRY(run_one(engine, slot, out_stage, out_end, &is_over, error));
         if (is_over) next_phase(job, SUMI_PHASE_OUTPUT);
         return SUMI_OK;
     case SUMI_PHASE_OUTPUT:
         *out_stage = SUMI_STAGE_TRANSFER;
-        if (!engine->runner->functions->idle(engine->runner)) return SUMI_OK; // a GPU is still at it
-        return write_output(engine, slot, job, out_done, error);
+        if (!engine->runner->functions->idle(engine->runner)) { // the last copies
+            *out_end = SUMI_STEP_WAITS;
+            return SUMI_OK;
+        }
+        SUMI_TRY(write_output(engine, slot, job, &is_over, error));
+        if (is_over) *out_end = SUMI_STEP_DONE;
+        return SUMI_OK;
     }
     return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)job->phase);
 }
@@ -615,6 +749,7 @@ double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot)
     switch (slot->u.plan.phase) {
     case SUMI_PHASE_TEXT: return engine->chore_us[SUMI_CHORE_TEXT];
     case SUMI_PHASE_PLAN: return engine->chore_us[SUMI_CHORE_PLAN];
+    case SUMI_PHASE_READY: return engine->chore_us[SUMI_CHORE_READY];
     case SUMI_PHASE_INPUT: return engine->chore_us[SUMI_CHORE_INPUT];
     case SUMI_PHASE_NOISE: return engine->chore_us[SUMI_CHORE_NOISE];
     case SUMI_PHASE_OUTPUT: return engine->chore_us[SUMI_CHORE_OUTPUT];

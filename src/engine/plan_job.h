@@ -1,9 +1,9 @@
 // Jobs that run a plan: prompts, images, encodings. They differ in what they copy at submission and in what they hand out, not in how they go:
 //
-//   TEXT (one prompt a slice) -> PLAN (schedule, plan, arena) -> INPUT -> NOISE (one item a slice) -> RUN (slices of the plan) -> OUTPUT (some rows a slice)
+//   TEXT (one prompt a slice) -> PLAN (schedule, plan, arena) -> READY (weights, graphs; a GPU) -> INPUT -> NOISE (one item a slice) -> RUN (slices of the plan) -> OUTPUT (some rows a slice)
 #ifndef SUMI_ENGINE_PLAN_JOB_H
 #define SUMI_ENGINE_PLAN_JOB_H
-#include "engine/plan_cache.h"
+#include "engine/run.h"
 #include "engine/objects.h"
 #include "engine/resize.h"
 
@@ -25,7 +25,7 @@ typedef struct sumi_job_item {
     unsigned char* pixels;                // where the finished picture waits for the fetch
 } sumi_job_item;
 
-typedef enum sumi_phase { SUMI_PHASE_TEXT, SUMI_PHASE_PLAN, SUMI_PHASE_INPUT, SUMI_PHASE_NOISE, SUMI_PHASE_RUN, SUMI_PHASE_OUTPUT } sumi_phase;
+typedef enum sumi_phase { SUMI_PHASE_TEXT, SUMI_PHASE_PLAN, SUMI_PHASE_READY, SUMI_PHASE_INPUT, SUMI_PHASE_NOISE, SUMI_PHASE_RUN, SUMI_PHASE_OUTPUT } sumi_phase;
 
 typedef struct sumi_plan_job {
     sumi_pipeline_goal goal;
@@ -54,9 +54,10 @@ typedef struct sumi_plan_job {
     sumi_resize resize;                   // of the start image or the mask
     int32_t cursor, row;                  // prompt or item of the phase; row of the picture in OUTPUT
     sumi_plan_entry* entry;
+    bool is_second_try;                   // with less device memory than at first
     const sumi_solver_row* rows; const float* times; int32_t evaluation_count; // in the workspace
     int32_t run_steps;                    // steps that are run: fewer than step_count when a start image is noised only in part
-    int32_t steps_done;
+    bool preview_is_coming;               // fetched, not yet published
 
     // Products.
     int32_t latent_channels, latent_height, latent_width;
@@ -67,7 +68,7 @@ typedef struct sumi_plan_job {
 } sumi_plan_job;
 
 double sumi_plan_job_predict(const sumi_engine* engine, const struct sumi_slot* slot);
-sumi_result sumi_plan_job_step(sumi_engine* engine, struct sumi_slot* slot, sumi_stage* out_stage, bool* out_done, sumi_error* error);
+sumi_result sumi_plan_job_step(sumi_engine* engine, struct sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error);
 void sumi_plan_job_stop(sumi_engine* engine, struct sumi_slot* slot);
 void sumi_plan_job_drop(sumi_engine* engine, struct sumi_slot* slot);
 

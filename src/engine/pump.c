@@ -52,6 +52,7 @@ static void note_chore(sumi_engine* engine, sumi_stage stage, sumi_phase phase_b
 {
     static const sumi_chore of_phase[] = {[SUMI_PHASE_TEXT] = SUMI_CHORE_TEXT,
                                           [SUMI_PHASE_PLAN] = SUMI_CHORE_PLAN,
+                                          [SUMI_PHASE_READY] = SUMI_CHORE_READY,
                                           [SUMI_PHASE_INPUT] = SUMI_CHORE_INPUT,
                                           [SUMI_PHASE_NOISE] = SUMI_CHORE_NOISE,
                                           [SUMI_PHASE_OUTPUT] = SUMI_CHORE_OUTPUT};
@@ -79,12 +80,14 @@ static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
     sumi_mutex_unlock(&engine->table);
 }
 
-// One slice of the job at hand, or of the next one. False: there is nothing to do. Holds the work.
-static bool run_slice(sumi_engine* engine)
+typedef enum pump_state { PUMP_HAS_MORE, PUMP_WAITS /* for the device */, PUMP_HAS_NOTHING } pump_state;
+
+// One step of the job at hand, or of the next one. Holds the work.
+static pump_state run_slice(sumi_engine* engine)
 {
     if (engine->running == NULL) begin_next(engine);
     sumi_slot* slot = engine->running;
-    if (slot == NULL) return false;
+    if (slot == NULL) return PUMP_HAS_NOTHING;
 
     sumi_mutex_lock(&engine->table);
     bool cancels = slot->cancel_asked;
@@ -92,28 +95,42 @@ static bool run_slice(sumi_engine* engine)
     if (cancels) {
         sumi_error cancelled = {SUMI_CANCELLED, "cancelled while it ran"};
         sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
-        return true;
+        return PUMP_HAS_MORE;
     }
 
     bool loads = slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
     sumi_phase phase_before = loads ? SUMI_PHASE_TEXT : slot->u.plan.phase;
     sumi_stage stage = SUMI_STAGE_WAIT;
-    bool is_done = false;
+    sumi_step_end end = SUMI_STEP_MORE;
+    slot->live.device_us = -1.0;
     sumi_error error = {SUMI_OK, {0}};
     uint64_t begin = sumi_clock_ns();
-    sumi_result result = slot->functions->step(engine, slot, &stage, &is_done, &error);
+    sumi_result result = slot->functions->step(engine, slot, &stage, &end, &error);
     double seconds = (double)(sumi_clock_ns() - begin) * 1e-9;
-    slot->stage_seconds[stage] += seconds;
-    note_chore(engine, stage, phase_before, seconds * 1e6);
+    if (slot->live.device_us < 0.0) { // otherwise the step has counted the device's time
+        slot->stage_seconds[stage] += seconds;
+        if (end != SUMI_STEP_WAITS) note_chore(engine, stage, phase_before, seconds * 1e6);
+    }
     publish(engine, slot, stage);
 
     if (result != SUMI_OK) {
         error.result = result;
         sumi_job_end(engine, slot, SUMI_JOB_FAILED, &error);
-    } else if (is_done) {
+    } else if (end == SUMI_STEP_DONE) {
         sumi_job_end(engine, slot, SUMI_JOB_DONE, &error);
+    } else if (end == SUMI_STEP_WAITS) {
+        return PUMP_WAITS;
     }
-    return true;
+    return PUMP_HAS_MORE;
+}
+
+// Until the device has finished half of what it was given, or a moment when it is something else (a copy, kernels being loaded) that is waited for.
+static void wait_for_device(sumi_engine* engine)
+{
+    const sumi_runner_functions* runner = engine->runner->functions;
+    const int32_t pending = runner->pending != NULL ? runner->pending(engine->runner) : 0;
+    if (pending > 0) runner->wait(engine->runner, (pending + 1) / 2); // the other half keeps the device busy meanwhile
+    else sumi_sleep_us(50);
 }
 
 static double predict(const sumi_engine* engine)
@@ -127,13 +144,19 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
     if (engine == NULL || budget_us == 0 || engine->desc.pump == SUMI_PUMP_THREAD) return;
     sumi_work_lock(engine);
     uint64_t begin = sumi_clock_ns();
-    bool goes_on = run_slice(engine); // always one: a budget below the smallest slice must not stop everything
-    while (goes_on) {
-        if (budget_us != SUMI_FOREVER) {
-            double elapsed = (double)(sumi_clock_ns() - begin) * 1e-3;
-            if (elapsed + predict(engine) > budget_us) break;
+    const bool is_device = engine->runner->functions->finished != NULL;
+    engine->most_pending_us = budget_us == SUMI_FOREVER ? SUMI_MOST_PENDING_US : budget_us;
+    pump_state state = run_slice(engine); // always one: a budget below the smallest slice must not stop everything
+    while (state != PUMP_HAS_NOTHING) {
+        if (budget_us == SUMI_FOREVER) {
+            if (state == PUMP_WAITS) wait_for_device(engine);
+        } else {
+            if (state == PUMP_WAITS) break; // the device has enough to do until the next frame
+            // On a device the budget bounds what is on its way there, from this call or an earlier one; this thread's own time counts for itself.
+            const double elapsed = (double)(sumi_clock_ns() - begin) * 1e-3, on_its_way = is_device ? engine->run.pending_us : 0.0;
+            if ((is_device && on_its_way > 0.0 ? on_its_way : elapsed) + predict(engine) > budget_us || elapsed > budget_us) break;
         }
-        goes_on = run_slice(engine);
+        state = run_slice(engine);
     }
     sumi_work_unlock(engine);
 }
@@ -144,7 +167,10 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     const bool has_thread = engine->desc.pump == SUMI_PUMP_THREAD;
     const uint64_t begin = sumi_clock_ns(), timeout_ns = (uint64_t)timeout_ms * 1000000u;
     sumi_result result = SUMI_OK;
-    if (!has_thread) sumi_work_lock(engine);
+    if (!has_thread) {
+        sumi_work_lock(engine);
+        engine->most_pending_us = SUMI_MOST_PENDING_US;
+    }
     sumi_mutex_lock(&engine->table);
     for (;;) {
         const sumi_slot* slot = sumi_job_find(engine, job);
@@ -163,7 +189,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
             continue;
         }
         sumi_mutex_unlock(&engine->table);
-        (void)run_slice(engine);
+        if (run_slice(engine) == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->table);
     }
     sumi_mutex_unlock(&engine->table);
@@ -213,7 +239,7 @@ static void pump_main(void* context)
         if (engine->is_closing) break;
         engine->is_working = true;
         sumi_mutex_unlock(&engine->table);
-        (void)run_slice(engine);
+        if (run_slice(engine) == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->table);
         engine->is_working = false;
         sumi_condition_broadcast(&engine->changed);

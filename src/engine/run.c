@@ -15,18 +15,27 @@ sumi_stage sumi_stage_of_section(sumi_section_kind kind)
 }
 
 // Sections without slices (nothing to do for this request) are passed over.
-static void skip_empty_sections(sumi_run* run)
+static size_t next_section(const sumi_plan* plan, size_t section)
+{
+    while (section < plan->section_count && plan->sections[section].slice_begin == plan->sections[section].slice_end) section++;
+    return section;
+}
+
+static void enter_section(sumi_run* run, size_t section)
 {
     const sumi_plan* plan = &run->entry->plan;
-    while (run->section < plan->section_count && plan->sections[run->section].slice_begin == plan->sections[run->section].slice_end) run->section++;
-    if (run->section < plan->section_count) run->slice = plan->sections[run->section].slice_begin;
+    run->section = next_section(plan, section);
+    run->iteration = 0;
+    run->is_submitted = run->section >= plan->section_count;
+    if (!run->is_submitted) run->slice = plan->sections[run->section].slice_begin;
 }
 
 void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry)
 {
     engine->run = (sumi_run){.entry = entry};
     engine->runner->functions->start(engine->runner, &entry->plan);
-    skip_empty_sections(&engine->run);
+    enter_section(&engine->run, 0);
+    engine->run.done_section = engine->run.section;
 }
 
 static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice)
@@ -41,7 +50,7 @@ static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, 
 double sumi_run_predict_us(const sumi_engine* engine)
 {
     const sumi_run* run = &engine->run;
-    return run->entry != NULL && run->section < run->entry->plan.section_count ? slice_us(engine, run->entry, run->slice) : 0.0;
+    return run->entry != NULL && !run->is_submitted ? slice_us(engine, run->entry, run->slice) : 0.0;
 }
 
 double sumi_run_left_us(const sumi_engine* engine)
@@ -50,14 +59,14 @@ double sumi_run_left_us(const sumi_engine* engine)
     if (run->entry == NULL) return 0.0;
     const sumi_plan* plan = &run->entry->plan;
     double left = 0.0;
-    for (size_t s = run->section; s < plan->section_count; s++) {
+    for (size_t s = run->done_section; s < plan->section_count; s++) {
         double once = sumi_section_us(run->entry, s);
-        if (s > run->section) {
+        if (s > run->done_section) {
             left += once * plan->sections[s].repeat;
             continue;
         }
         double rest = once - run->iteration_us;
-        left += once * (plan->sections[s].repeat - 1 - run->iteration) + (rest > 0.0 ? rest : 0.0);
+        left += once * (plan->sections[s].repeat - 1 - run->done_iteration) + (rest > 0.0 ? rest : 0.0);
     }
     return left;
 }
@@ -80,14 +89,14 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
     }
 }
 
-static void note_time(sumi_engine* engine, double us)
+static void note_time(sumi_engine* engine, const sumi_run_step* step)
 {
     sumi_run* run = &engine->run;
     sumi_plan_entry* entry = run->entry;
-    const sumi_slice* slice = &entry->plan.slices[run->slice];
-    sumi_section_time* section = &entry->sections[run->section];
-    float* measured = &entry->slice_us[run->slice];
-    if (us < 0.1) us = 0.1; // 0 means unmeasured
+    const sumi_slice* slice = &entry->plan.slices[step->slice];
+    sumi_section_time* section = &entry->sections[step->section_index];
+    float* measured = &entry->slice_us[step->slice];
+    const double us = step->us < 0.1 ? 0.1 : step->us; // 0 means unmeasured
     if (*measured <= 0.0f) {
         *measured = (float)us;
         section->measured_us += *measured;
@@ -102,33 +111,107 @@ static void note_time(sumi_engine* engine, double us)
     learn_ratios(engine, entry, slice, us);
     run->iteration_us += *measured;
     run->done_us += us;
+    if (!step->ends_iteration) return;
+    run->iteration_us = 0.0;
+    if (++run->done_iteration < entry->plan.sections[step->section_index].repeat) return;
+    run->done_iteration = 0;
+    run->done_section = next_section(&entry->plan, step->section_index + 1);
 }
 
-sumi_result sumi_run_slice(sumi_engine* engine, sumi_run_step* out_step, sumi_error* error)
+// ---- Submitting and collecting --------------------------------------------------------------------------------------------------------------
+
+bool sumi_run_has_room(const sumi_engine* engine)
+{
+    const sumi_run* run = &engine->run;
+    if (run->is_submitted || run->pending_count >= SUMI_RUNNER_DEPTH) return false;
+    if (run->pending_count == 0) return true; // a limit below the smallest slice must not stop everything
+    return run->pending_us + sumi_run_predict_us(engine) <= engine->most_pending_us;
+}
+
+sumi_run_step sumi_run_next(const sumi_engine* engine)
+{
+    const sumi_run* run = &engine->run;
+    const sumi_plan* plan = &run->entry->plan;
+    if (run->is_submitted) return (sumi_run_step){.section = SUMI_SECTION_PREPARE, .slice = -1, .ends_run = true}; // a plan of constants only
+    const sumi_section* section = &plan->sections[run->section];
+    sumi_run_step step = {.section = section->kind,
+                          .counter = section->first_counter + run->iteration,
+                          .slice = run->slice,
+                          .section_index = run->section,
+                          .op = &plan->ops[plan->slices[run->slice].op_begin],
+                          .predicted_us = (float)sumi_run_predict_us(engine)};
+    step.ends_iteration = run->slice + 1 >= section->slice_end;
+    step.ends_run = step.ends_iteration && run->iteration + 1 >= section->repeat && next_section(plan, run->section + 1) >= plan->section_count;
+    return step;
+}
+
+sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_step* out_step, sumi_error* error)
 {
     sumi_run* run = &engine->run;
     const sumi_plan* plan = &run->entry->plan;
-    if (run->section >= plan->section_count) { // a plan of constants only
-        *out_step = (sumi_run_step){.section = SUMI_SECTION_PREPARE, .ends_run = true};
-        return SUMI_OK;
+    *out_step = sumi_run_next(engine);
+    if (out_step->slice >= 0) {
+        uint64_t begin = sumi_clock_ns();
+        SUMI_TRY(engine->runner->functions->run(engine->runner, plan, &plan->slices[out_step->slice], out_step->counter, error));
+        out_step->us = (double)(sumi_clock_ns() - begin) * 1e-3; // on a GPU of its submission only; collect says the true one
     }
-    const sumi_section* section = &plan->sections[run->section];
-    const sumi_slice* slice = &plan->slices[run->slice];
-    *out_step = (sumi_run_step){.section = section->kind, .counter = section->first_counter + run->iteration, .op = &plan->ops[slice->op_begin]};
-
-    uint64_t begin = sumi_clock_ns();
-    SUMI_TRY(engine->runner->functions->run(engine->runner, plan, slice, out_step->counter, error));
-    out_step->us = (double)(sumi_clock_ns() - begin) * 1e-3;
-    note_time(engine, out_step->us);
-
-    if (++run->slice < section->slice_end) return SUMI_OK;
-    out_step->ends_iteration = true;
-    run->iteration_us = 0.0;
-    run->slice = section->slice_begin;
-    if (++run->iteration < section->repeat) return SUMI_OK;
-    run->iteration = 0;
-    run->section++;
-    skip_empty_sections(run);
-    out_step->ends_run = run->section >= plan->section_count;
+    run->pending[(run->pending_begin + run->pending_count++) % SUMI_RUNNER_DEPTH] = *out_step;
+    run->pending_us += out_step->predicted_us;
+    if (out_step->slice < 0 || !out_step->ends_iteration) {
+        run->slice++;
+    } else if (run->iteration + 1 < plan->sections[run->section].repeat) {
+        run->iteration++;
+        run->slice = plan->sections[run->section].slice_begin;
+    } else {
+        enter_section(run, run->section + 1);
+    }
     return SUMI_OK;
+}
+
+bool sumi_run_collect(sumi_engine* engine, sumi_run_step* out_step)
+{
+    sumi_run* run = &engine->run;
+    const sumi_runner_functions* runner = engine->runner->functions;
+    if (run->pending_count == 0) return false;
+    sumi_run_step* oldest = &run->pending[run->pending_begin];
+    if (oldest->slice >= 0 && !oldest->is_over && runner->finished != NULL && !runner->finished(engine->runner, &oldest->us)) return false;
+    *out_step = *oldest;
+    run->pending_begin = (run->pending_begin + 1) % SUMI_RUNNER_DEPTH;
+    run->pending_us -= oldest->predicted_us;
+    if (--run->pending_count == 0) run->pending_us = 0.0;
+    if (out_step->slice >= 0) note_time(engine, out_step);
+    return true;
+}
+
+// ---- Waiting for all of them ------------------------------------------------------------------------------------------------------------------
+
+void sumi_run_drain(sumi_engine* engine)
+{
+    if (engine->runner == NULL) return;
+    const sumi_runner_functions* runner = engine->runner->functions;
+    sumi_run* run = &engine->run;
+    double us = 0.0;
+    if (runner->finished == NULL) return;
+    // A run begins when nothing of another one is left, so the runner's oldest slice is the run's oldest that is not over.
+    for (int32_t at = 0; runner->pending(engine->runner) > 0;) {
+        runner->wait(engine->runner, 1);
+        if (!runner->finished(engine->runner, &us)) break; // the device is lost: nothing will finish
+        sumi_run_step* step = NULL;
+        for (; step == NULL && at < run->pending_count; at++) {
+            sumi_run_step* next = &run->pending[(run->pending_begin + at) % SUMI_RUNNER_DEPTH];
+            if (next->slice >= 0 && !next->is_over) step = next;
+        }
+        if (step == NULL) continue;
+        step->us = us;
+        step->is_over = true;
+    }
+}
+
+bool sumi_run_is_idle(sumi_engine* engine)
+{
+    const sumi_runner_functions* runner = engine->runner->functions;
+    double us = 0.0;
+    if (runner->finished == NULL) return true;
+    while (engine->run.entry == NULL && runner->finished(engine->runner, &us)) continue;
+    return runner->pending(engine->runner) == 0;
 }

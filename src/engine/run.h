@@ -1,27 +1,55 @@
 // Runs a plan slice by slice: which one is next, how long it will take, how much is left.
+//
+//   submit --> [ slices on their way, oldest first ] --> collect
+//
+// The processor does a slice inside submit, so it can be collected at once. A GPU takes slices ahead of time; what depends on a slice's end (progress, times,
+// previews) happens when it is collected.
 #ifndef SUMI_ENGINE_RUN_H
 #define SUMI_ENGINE_RUN_H
 #include "engine/plan_cache.h"
+#include "plan/runner.h"
 
-typedef struct sumi_run {
-    sumi_plan_entry* entry;  // NULL: nothing runs
-    size_t section;
-    int32_t iteration, slice; // slice: index in the plan's list
-    double done_us;          // measured, since the run began
-    double iteration_us;     // estimates of the slices of this iteration that are done
-} sumi_run;
+// How a job's step ended. MORE: another one can follow at once. WAITS: nothing can be done before the device has finished something.
+typedef enum sumi_step_end { SUMI_STEP_MORE, SUMI_STEP_WAITS, SUMI_STEP_DONE } sumi_step_end;
 
 typedef struct sumi_run_step {
     sumi_section_kind section; // of the slice that ran
-    int32_t counter;
+    int32_t counter, slice;
+    size_t section_index;
     bool ends_iteration, ends_run;
     const sumi_op* op;       // the first op of the slice
+    float predicted_us;      // when it was submitted
     double us;
+    bool is_over;            // reported by the runner while something else was waited for, not collected yet
 } sumi_run_step;
 
+typedef struct sumi_run {
+    sumi_plan_entry* entry;  // NULL: nothing runs
+    size_t section;          // what is submitted next
+    int32_t iteration, slice; // slice: index in the plan's list
+    bool is_submitted;       // all of it
+    sumi_run_step pending[SUMI_RUNNER_DEPTH]; // a ring
+    int32_t pending_begin, pending_count;
+    double pending_us;       // predicted, of the pending ones
+    double done_us;          // measured, since the run began
+    // what was collected: the place of the oldest slice that has not ended
+    size_t done_section;
+    int32_t done_iteration;
+    double iteration_us;     // of its slices that have ended
+} sumi_run;
+
 void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry); // also tells the runner; bound inputs are written next
-double sumi_run_predict_us(const sumi_engine* engine);            // of the next slice
-double sumi_run_left_us(const sumi_engine* engine);
-sumi_result sumi_run_slice(sumi_engine* engine, sumi_run_step* out_step, sumi_error* error);
+double sumi_run_predict_us(const sumi_engine* engine);            // of the next slice to submit; 0 when there is none
+double sumi_run_left_us(const sumi_engine* engine);               // of all slices that have not ended
+bool sumi_run_has_room(const sumi_engine* engine);                // another slice may be submitted: engine->most_pending_us
+// The slice that sumi_run_submit would take, without taking it: for what must be ready before.
+sumi_run_step sumi_run_next(const sumi_engine* engine);
+sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_step* out_step, sumi_error* error);
+bool sumi_run_collect(sumi_engine* engine, sumi_run_step* out_step); // the oldest, if it has ended; its times are noted
 sumi_stage sumi_stage_of_section(sumi_section_kind kind);
+
+// Lets everything that was submitted end: slices of jobs that were cancelled are forgotten, those of the running job are collected later. Blocks for as long as they take.
+// Holds the work.
+void sumi_run_drain(sumi_engine* engine);
+bool sumi_run_is_idle(sumi_engine* engine); // nothing submitted is unfinished; forgets what has finished when no plan runs
 #endif

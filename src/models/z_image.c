@@ -197,6 +197,9 @@ sumi_result sumi_z_image_bind(sumi_z_image* model, sumi_binder* b, const void* c
         bind_block(model, b, &model->context_refiner[i], "context_refiner", i, false, -1);
     }
     for (int32_t i = 0; i < model->layer_count; i++) { bind_block(model, b, &model->layers[i], "layers", i, true, slot++); }
+    sumi_weight* precise[] = {&model->x_embedder, &model->time_in, &model->time_out, &model->caption_embedder, &model->final_modulation, &model->final_linear};
+    for (size_t i = 0; i < sizeof precise / sizeof *precise; i++) precise[i]->keeps_precision = true;
+    for (size_t i = 0; i < count; i++) blocks[i].modulation.keeps_precision = true;
     return b->result;
 }
 

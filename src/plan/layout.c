@@ -21,6 +21,14 @@ static void note_use(sumi_plan* plan, sumi_value value, int32_t op_index)
     info->last_use = op_index;
 }
 
+// Whether a GPU may do `next` from within `op`, the one before it: a product's gate, a sum's norm. It writes the second value then while it still reads what the first op reads.
+// bfloat16 activations tell that this is one.
+static bool may_write_next(const sumi_plan* plan, const sumi_op* op, const sumi_op* next)
+{
+    bool is_pair = (op->kind == SUMI_OP_LINEAR && next->kind == SUMI_OP_GATED) || (op->kind == SUMI_OP_NORM_GATE_ADD && next->kind == SUMI_OP_NORM_MODULATE);
+    return plan->activation_bytes == 2 && is_pair && next->in[0].id == op->out.id;
+}
+
 static void find_lifetimes(sumi_plan* plan)
 {
     for (size_t i = 0; i < plan->op_count; i++) {
@@ -30,6 +38,9 @@ static void find_lifetimes(sumi_plan* plan)
         }
         note_use(plan, op->out, (int32_t)i);
         note_use(plan, op->mask, (int32_t)i);
+        if (i + 1 < plan->op_count && may_write_next(plan, op, op + 1)) {
+            note_use(plan, op[1].out, (int32_t)i);
+        }
     }
     for (size_t v = 0; v < plan->value_count; v++) {
         sumi_value_info* info = &plan->values[v];

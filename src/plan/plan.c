@@ -643,7 +643,7 @@ sumi_value sumi_plan_rope_table(sumi_plan* plan, sumi_value positions, int32_t a
 sumi_value sumi_plan_time_embed(sumi_plan* plan, sumi_value times, int32_t width, float scale, float max_period, bool cos_first)
 {
     int32_t rows = rows_of(plan, times);
-    sumi_value y = sumi_plan_value(plan, "time_embed", SUMI_ELEMENT_ACTIVATION, rows, width);
+    sumi_value y = sumi_plan_value(plan, "time_embed", SUMI_ELEMENT_FLOAT, rows, width); // a few rows: no reason to round them
     sumi_op* op = add_op(plan, SUMI_OP_TIME_EMBED, "time_embed", rows, light_rows(width * 32));
     if (op == NULL) {
         return SUMI_NO_VALUE;

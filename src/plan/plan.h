@@ -122,6 +122,8 @@ typedef struct sumi_constant { sumi_value value; const void* data; uint64_t byte
 typedef struct sumi_plan {
     sumi_heap* heap;
     int32_t activation_bytes;
+    bool spares_memory;          // its weights are used once and others want the room: under a budget a GPU streams them rather than keep them
+    bool fp8_weights;            // a GPU may keep the weights of the denoising section in e4m3, but for those that keep their precision
     sumi_op* ops; size_t op_count, op_capacity;
     sumi_value_info* values; size_t value_count, value_capacity;
     sumi_section* sections; size_t section_count, section_capacity;

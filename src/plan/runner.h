@@ -1,9 +1,24 @@
 // What runs a plan: one runner per backend. The engine knows backends only through this table.
+//
+// A processor does the work inside `run`. A GPU only takes it: slices are submitted in order and finish later, in the same order, and the engine asks `finished` for each.
+//
+//   load .. load | prepare .. prepare, reserve | start, write .. write | run, fetch, run, run, fetch ..      | read .. read
+//   kernels        weights, graphs      arena    inputs                  finished <- oldest of them, its time | what was fetched
 #ifndef SUMI_PLAN_RUNNER_H
 #define SUMI_PLAN_RUNNER_H
 #include "plan/plan.h"
 
 typedef struct sumi_runner sumi_runner;
+
+// What a plan needs of a GPU on which at most so many bytes may be held.
+typedef struct sumi_device_need {
+    uint64_t device;    // bytes on the device, of everything: never more than the budget when it fits
+    uint64_t weights;   // of them: weights that stay there, the room that others pass through, the room for conversions while they arrive
+    uint64_t pinned;    // host memory, streamed weights included
+    uint64_t streamed;  // bytes of weights that come from pinned memory whenever they are used
+    bool fits;
+} sumi_device_need;
+
 typedef struct sumi_runner_functions {
     void (*destroy)(sumi_runner* runner);
     const char* (*name)(const sumi_runner* runner);   // "cpu"
@@ -12,16 +27,43 @@ typedef struct sumi_runner_functions {
     uint64_t (*element_bytes)(const sumi_runner* runner, sumi_element element);
     // Extra bytes the backend needs beside the arena to run this plan (packing buffers, per worker): part of the exact memory answer.
     uint64_t (*scratch_bytes)(const sumi_runner* runner, const sumi_plan* plan);
-    // Makes arena and scratch large enough for the plan. The only place that allocates. Fails with an out-of-memory result and leaves what was there.
+    // Makes arena and scratch large enough for the plan. Fails with an out-of-memory result and leaves what was there. Nothing runs.
     sumi_result (*reserve)(sumi_runner* runner, const sumi_plan* plan, sumi_error* error);
-    void (*release)(sumi_runner* runner);              // gives arena and scratch back
+    void (*release)(sumi_runner* runner);              // gives arena and scratch back; nothing runs
     void (*start)(sumi_runner* runner, const sumi_plan* plan); // a new run: constants are written, bound inputs not yet
-    void (*write)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data, uint64_t bytes);
+    void (*write)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data, uint64_t bytes); // `data` may go right after
+    // What the value held when `fetch` was called last (a GPU), or holds now (the processor). Everything submitted before that fetch has been reported by `finished`.
     void (*read)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into, uint64_t bytes);
-    // Runs one slice with the given counter. The CPU returns when it is done; a GPU returns after submitting.
+    // Runs one slice with the given counter. The processor returns when it is done; a GPU after submitting.
     sumi_result (*run)(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter, sumi_error* error);
     bool (*idle)(sumi_runner* runner); // everything submitted has finished
+
+    // ---- NULL on the processor ---------------------------------------------------------------------------------------------------------
+    // Once per runner: the next piece of loading kernels. Any thread without any other call beside it; may take seconds.
+    sumi_result (*load)(sumi_runner* runner, bool* out_done, float* out_progress, sumi_error* error);
+    // The next piece (about budget_us of this thread's time) of what a plan needs before it can run: its weights on the device, and, once `reserve` was called
+    // for it, its graphs. *out_done when nothing is left. Cheap when everything is there.
+    sumi_result (*prepare)(sumi_runner* runner, const sumi_plan* plan, uint32_t budget_us, bool* out_done, float* out_progress, sumi_error* error);
+    sumi_result (*need)(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget, sumi_device_need* out_need, sumi_error* error); // budget 0: no limit
+    // The most device bytes to hold from now on (0: no limit). Plans that are prepared and reserved later keep to it, and take from others what they need for that: weights are
+    // streamed, those of other plans go. Nothing runs. `trim` gives back at once what is above it.
+    void (*set_budget)(sumi_runner* runner, uint64_t bytes);
+    void (*trim)(sumi_runner* runner);
+    uint64_t (*short_bytes)(const sumi_runner* runner); // held on the device when it had no more memory, the last time
+    void (*forget_plan)(sumi_runner* runner, const sumi_plan* plan);             // it goes: graphs; nothing of it runs
+    void (*forget_weights)(sumi_runner* runner, const sumi_weight* const* weights, size_t count); // they go; nothing that uses them runs
+    // Reports the oldest slice that was submitted and not yet reported: false while it runs, or when there is none. *out_us: its time on the device.
+    bool (*finished)(sumi_runner* runner, double* out_us);
+    // After submitting: SUMI_OK while the device is well. SUMI_DEVICE_LOST, SUMI_INTERNAL.
+    sumi_result (*health)(sumi_runner* runner, sumi_error* error);
+    int32_t (*pending)(const sumi_runner* runner);     // slices submitted and not yet reported; the engine submits at most SUMI_RUNNER_DEPTH
+    void (*wait)(sumi_runner* runner, int32_t slices); // blocks until that many of the oldest unreported slices (or all there are) have finished; each sleep and waking costs the host time
+    // Copies a bound value to where `read` finds it, after the slices submitted so far. At most one fetch of a value may be unread.
+    sumi_result (*fetch)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error);
+    void (*memory)(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver); // for sumi_engine_info; any thread
 } sumi_runner_functions;
+
+#define SUMI_RUNNER_DEPTH 64
 
 struct sumi_runner { const sumi_runner_functions* functions; };
 #endif

@@ -20,6 +20,7 @@ typedef struct sumi_weight {
     int32_t part_count;
     sumi_weight_part parts[SUMI_WEIGHT_MAX_PARTS];
     int32_t index;         // in the model's list of weights
+    bool keeps_precision;  // never quantised further: embedders, modulation, final layers
 } sumi_weight;
 
 uint64_t sumi_weight_bytes(const sumi_weight* weight);
