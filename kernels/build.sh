@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Compiles kernels/*.cu and packs them into OUT/kernel_images.c; the build calls it every time, and it does only what has changed. usage: kernels/build.sh NVCC PACK OUT
+#
+# By its name a source says what it is for (target, and the PTX version that is written into it: the oldest driver that takes it):
+#
+#   *_fp8_sm90.cu   9.0a   PTX 8.4   wgmma on e4m3             CUDA 12.4, r550
+#   *_sm90.cu       9.0a   PTX 8.0   wgmma, TMA                CUDA 12.0, r525
+#   *_fp8.cu        8.9    PTX 8.4   mma on e4m3               CUDA 12.4, r550
+#   *.cu            8.0    PTX 7.4   everything else           CUDA 11.4
+#
+# nvcc writes its own newest version into PTX, which older drivers refuse; the code itself does not need it. So the line is rewritten, and ptxas, which checks every
+# instruction against the line, must take the result for each device it is for. Machine code for 9.0a is made of every source, so that Hopper compiles nothing at run time.
+# A warning of ptxas that wgmma is serialised (C75xx) is an error: the kernel would be several times slower.
+#
+# One OUT serves all configurations and compilers. What the compilers said of each source (registers, spills) is in OUT/<source>.log. JOBS: how many at once.
+set -uo pipefail
+nvcc=$1 pack=$2
+mkdir -p "$3"
+out=$(cd "$3" && pwd)
+cd "$(dirname "$0")"
+jobs=${JOBS:-$(nproc)}
+
+# Two builds that share OUT take turns.
+exec 9>"$out/lock"
+if command -v flock >/dev/null; then flock 9; fi
+
+version="$nvcc $("$nvcc" --version | tail -n 1)" || { echo "kernels: $nvcc does not run" >&2; exit 1; }
+if [ -e "$out/kernel_images.c" ] && [ "$(cat "$out/checked" 2>/dev/null)" = "$version" ] && [ -z "$(find . -newer "$out/checked" -print -quit)" ]; then exit 0; fi
+echo "$version" >"$out/checking" # becomes `checked` at the end: its time is from before anything was read
+
+ptxas=$(dirname "$nvcc")/ptxas
+[ -x "$ptxas" ] || ptxas=ptxas
+knows_120=$("$ptxas" --help | grep -c 'sm_120' || true)
+includes=(-I.)
+include=$(dirname "$nvcc")/../include
+[ ! -d "$include/cccl" ] || includes+=("-I$include" "-I$include/cccl") # the compiler from PyPI does not find its own
+
+# What a source is made of: itself and the headers it includes from here, each once.
+parts() { # file [file ...]: files to look into
+    local seen=" " queue=("$@") file found
+    while [ ${#queue[@]} -gt 0 ]; do
+        file=${queue[0]} queue=("${queue[@]:1}")
+        case $seen in *" $file "*) continue ;; esac
+        [ -e "$file" ] || continue
+        seen="$seen$file "
+        for found in $(sed -nE 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"(kernels\/)?([^"]+)".*/\2/p' "$file"); do queue+=("$found"); done
+    done
+    echo "$seen"
+}
+
+describe() { # stem -> target, virtual architecture, PTX version, devices to check
+    local newest=
+    [ "$knows_120" -eq 0 ] || newest=sm_120
+    case $1 in
+        *_fp8_sm90) echo 90 compute_90a 8.4 ;;
+        *_sm90)     echo 90 compute_90a 8.0 ;;
+        *_fp8)      echo 89 compute_89 8.4 sm_89 $newest ;;
+        *)          echo 80 compute_80 7.4 sm_80 sm_86 $newest ;;
+    esac
+}
+
+check() { # PTX, devices: whether it is legal there, no more, so without the time for optimising
+    local ptx=$1 device; shift
+    for device in "$@"; do "$ptxas" -O0 -arch="$device" "$ptx" -o "$ptx.checked" || return 1; done
+}
+
+compile() { # stem
+    local stem=$1 target arch floor checks device key log=$out/$1.log
+    read -r target arch floor checks <<<"$(describe "$stem")"
+    local ptx=$out/$stem.$target.ptx binary=$out/$stem.cubin
+    key=$({ echo "$version"; declare -f describe check compile; sha256sum $(parts "$stem.cu"); } | sha256sum) # how it is made, and of what
+    if [ "$key" = "$(cat "$out/$stem.key" 2>/dev/null)" ] && [ -e "$ptx" ] && [ -e "$binary" ]; then return 0; fi
+    echo "kernels/$stem.cu: $arch"
+    rm -f "$out/$stem.key"
+    {
+        "$nvcc" -ptx -gencode="arch=$arch,code=$arch" -O3 -std=c++17 -Werror all-warnings "${includes[@]}" "$stem.cu" -o "$ptx" &&
+            sed -i -e '/used_bytes_mask/d' -e "s/^\.version .*/.version $floor/" "$ptx" && # the deleted line: a hint that only the newest version knows
+            check "$ptx" $checks &&
+            "$ptxas" -v -arch=sm_90a "$ptx" -o "$binary"
+    } >"$log" 2>&1
+    local status=$?
+    rm -f "$ptx.checked"
+    if [ $status -ne 0 ] || grep -q 'C75[0-9][0-9]' "$log"; then
+        { echo "kernels/$stem.cu:"; grep -vE '^ptxas info' "$log" | head -n 30; grep 'C75[0-9][0-9]' "$log"; } >&2
+        return 1
+    fi
+    echo "$key" >"$out/$stem.key"
+}
+export -f compile check describe parts
+export nvcc ptxas out version knows_120
+
+stems=()
+for source in *.cu; do [ ! -e "$source" ] || stems+=("${source%.cu}"); done
+if [ ${#stems[@]} -gt 0 ]; then
+    printf '%s\n' "${stems[@]}" | INCLUDES="${includes[*]}" xargs -P "$jobs" -I STEM bash -c 'includes=($INCLUDES); compile STEM' || { echo "kernels: not all of them could be compiled" >&2; exit 1; }
+fi
+
+arguments=()
+for stem in ${stems[@]+"${stems[@]}"}; do
+    read -r target _ <<<"$(describe "$stem")"
+    arguments+=("$stem" "$target" "$out/$stem.$target.ptx" "$out/$stem.cubin")
+done
+"$pack" "$out/kernel_images.new" ${arguments[@]+"${arguments[@]}"} || exit 1
+# Only a new content gets a new time: otherwise every configuration would compile it again.
+if cmp -s "$out/kernel_images.new" "$out/kernel_images.c"; then rm -f "$out/kernel_images.new"; else mv "$out/kernel_images.new" "$out/kernel_images.c"; fi
+mv "$out/checking" "$out/checked"

@@ -1,0 +1,63 @@
+// y[m][n] = finish(x[m][k] w[n][k]^T) without conditions: any m, n, k and pitch, x bf16 or float, no alignment beyond the element's. For shapes that no other kernel takes
+// (widths that are no multiple of 8); ordinary float arithmetic, so an order of magnitude slower than the tensor cores.
+//   grid (ceil(n/64), min(ceil(m/64), 65535))      block 256      static shared memory: k-blocks of 16, then the 64x64 sums
+//   swiglu: n a multiple of 16, rows of w interleaved by 8
+#include "gemm_finish.cuh"
+
+extern "C" __global__ void __launch_bounds__(256) sumi_gemm_any(const __grid_constant__ sumi_gemm_any_args a)
+{
+    constexpr int TILE = 64, K = 16, PITCH = TILE + 4; // rows of floats, 16-byte aligned for the fragments
+    __shared__ __align__(16) float shared[TILE * (TILE + 1)];
+    float (*xs)[PITCH] = (float (*)[PITCH])shared, (*ws)[PITCH] = xs + K; // [k][row], 2 * 16 * 68 floats
+    const int t = threadIdx.x, column = t & 15, row = t >> 4, n0 = blockIdx.x * TILE;
+    const finish_activation act = finish_activation_of(a.finish.activation);
+    const int64_t gate_row = finish_gate_row(a.finish);
+    for (int m0 = blockIdx.y * TILE; m0 < a.m; m0 += gridDim.y * TILE) {
+        float sums[4][4] = {};
+        for (int k0 = 0; k0 < a.k; k0 += K) {
+            const int k = k0 + column; // 16 neighbouring threads read 16 neighbouring elements of a row
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int r = row + 16 * i;
+                float xv = 0.0f, wv = 0.0f;
+                if (k < a.k && m0 + r < a.m) {
+                    const int64_t at = (int64_t)(m0 + r) * a.ldx + k;
+                    xv = a.x_is_float ? ((const float*)a.x)[at] : __bfloat162float(((const bf16*)a.x)[at]);
+                }
+                if (k < a.k && n0 + r < a.n) wv = __bfloat162float(((const bf16*)a.w)[(int64_t)(n0 + r) * a.ldw + k]);
+                xs[column][r] = xv;
+                ws[column][r] = wv;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int d = 0; d < K; d++) {
+                const float4 x4 = *(const float4*)&xs[d][row * 4], w4 = *(const float4*)&ws[d][column * 4];
+                const float xv[4] = {x4.x, x4.y, x4.z, x4.w}, wv[4] = {w4.x, w4.y, w4.z, w4.w};
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+#pragma unroll
+                    for (int j = 0; j < 4; j++) sums[i][j] = fmaf(xv[i], wv[j], sums[i][j]);
+            }
+            __syncthreads();
+        }
+        // Through shared memory, so that the gate and up columns of a pair meet and stores run along rows.
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) shared[(row * 4 + i) * (TILE + 1) + column * 4 + j] = sums[i][j];
+        __syncthreads();
+        const int width = a.swiglu ? TILE / 2 : TILE;
+        for (int i = t; i < TILE * width; i += 256) {
+            const int r = i / width, c = i % width;
+            const float* from = shared + r * (TILE + 1);
+            if (m0 + r >= a.m) continue;
+            if (a.swiglu) {
+                const int gate = (c >> 3) * 16 + (c & 7);
+                if (n0 + gate + 8 < a.n) finish_one_swiglu(a.finish, m0 + r, n0 / 2 + c, from[gate], from[gate + 8]);
+            } else if (n0 + c < a.n) {
+                finish_one(a.finish, act, gate_row, m0 + r, n0 + c, from[c]);
+            }
+        }
+        __syncthreads();
+    }
+}

@@ -1,0 +1,19 @@
+// y[m, n] = epilogue(x[m, k] w[n, k]^T): bf16 operands and result, float sums.
+//   x [m][k], w [n][k], y and resid [m][n] (SwiGLU: y [m][n/2]), row-major, rows 16-byte aligned (k, n multiples of 8; SwiGLU 16); any m; resid may be y
+//   bias: float [n]; gate: float row of a step table      grid: multiprocessors (even, at most 2 * pairs of tiles)      block 384 (three consumers: 512)      cluster 2 (in the kernel)
+//   dynamic shared memory: SUMI_GEMM_SM90_SHARED; tensor-map boxes: x {64, BM/2}, w {64, BN/2}, 128-byte swizzle; y and resid {SW, 64*WM}, swizzled when SW is 64
+// Bound by the card's power on an H200 (700 W, about 1.4-1.5 GHz under load), before that by L2 latency.
+//
+// Tiles: pp (ping-pong, 128x128 per consumer) where its rounds come out well (n >= 9216): it hides the epilogue; 192 columns otherwise; 208 fits n = 3072 at 4352 rows
+// into four rounds; 256 for SwiGLU when pp does not fit. Tried and slower: 128x240, 128x320, 256x192, 256x128 without ping-pong, 192 with five stages, L2 hints and prefetch.
+#include "gemm_sm90.cuh"
+#define KERNEL(epilogue, tile, EPI, WM, BN, ST, PH, SW, PP)                                                                                 \
+    namespace { typedef sumi_tile<WM, BN, ST, PH, SW, EPI, 0, PP> t_##epilogue##_##tile; }                                                  \
+    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED(EPI, WM, BN, ST, PH, PP), "the launcher's shared memory");           \
+    SUMI_GEMM_KERNEL(sumi_gemm_bf16_##epilogue##_##tile, t_##epilogue##_##tile)
+SUMI_GEMM_SM90_BF16(KERNEL)
+#define KERNEL_3(epilogue, tile, EPI, BN, ST, PH, SW)                                                                                       \
+    namespace { typedef sumi_tile<1, BN, ST, PH, SW, EPI, 0, 0, 3> t_##epilogue##_##tile; }                                                 \
+    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW), "the launcher's shared memory");                  \
+    SUMI_GEMM_KERNEL(sumi_gemm_bf16_##epilogue##_##tile, t_##epilogue##_##tile)
+SUMI_GEMM_SM90_BF16_3(KERNEL_3)

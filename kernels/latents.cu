@@ -1,0 +1,238 @@
+// Ops on latents (one row per channel plane, NCHW, always float): patches, noise, guidance, solver, preview, the VAE's ends.
+// A latent is a few MB that lie in L2; these kernels are short, and what matters is that they give the bits of the reference: products and sums are rounded one
+// by one (__fmul_rn, __fadd_rn: the compiler may not contract them), as PyTorch's elementwise kernels and the processor backend do.
+//   every kernel: block 256 (SUMI_LATENTS_THREADS), shared memory static; args in latents.h. The grid is any size unless it says otherwise.
+#include "common.cuh"
+#include "latents.h"
+
+SUMI_DEVICE int64_t first_index() { return (int64_t)blockIdx.x * SUMI_LATENTS_THREADS + threadIdx.x; }
+SUMI_DEVICE int64_t index_stride() { return (int64_t)gridDim.x * SUMI_LATENTS_THREADS; }
+// a x + b y
+SUMI_DEVICE float blend(float a, float x, float b, float y) { return __fadd_rn(__fmul_rn(a, x), __fmul_rn(b, y)); }
+
+// ---- patchify, unpatchify -------------------------------------------------------------------------------------------------------------------------
+// Token (h, w), feature (2 ph + pw) * channels + c  <->  latent[c][2 h + ph][2 w + pw]. A thread moves the four values of a token and channel.
+// patchify: channels fastest (neighbours write neighbouring features), unpatchify: tokens fastest (neighbours write neighbouring pixels).
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_patchify(const __grid_constant__ sumi_patch_args a)
+{
+    const int columns = a.width / 2, tokens = a.height / 2 * columns, s = blockIdx.y;
+    const int64_t plane = (int64_t)a.height * a.width;
+    const float* latent = (const float*)a.latents + a.latent[s] * plane * a.channels;
+    for (int64_t i = first_index(); i < (int64_t)tokens * a.channels; i += index_stride()) {
+        const int c = (int)(i % a.channels), t = (int)(i / a.channels);
+        const float* pixel = latent + c * plane + (int64_t)(t / columns * 2) * a.width + t % columns * 2;
+        const float2 upper = *(const float2*)pixel, lower = *(const float2*)(pixel + a.width); // width and plane are even
+        const float v[4] = {upper.x, upper.y, lower.x, lower.y};
+        const int64_t row = (int64_t)(a.row_begin[s] + t) * 4 * a.channels + c;
+#pragma unroll
+        for (int f = 0; f < 4; f++) {
+            if (a.rows_are_float) ((float*)a.rows)[row + f * a.channels] = v[f];
+            else ((bf16*)a.rows)[row + f * a.channels] = __float2bfloat16(v[f]);
+        }
+    }
+}
+
+// latents = sign * rows; sequence i writes latent latent[i].
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_unpatchify(const __grid_constant__ sumi_patch_args a)
+{
+    const int columns = a.width / 2, tokens = a.height / 2 * columns, s = blockIdx.y;
+    const int64_t plane = (int64_t)a.height * a.width;
+    float* latent = (float*)a.latents + a.latent[s] * plane * a.channels;
+    for (int64_t i = first_index(); i < (int64_t)tokens * a.channels; i += index_stride()) {
+        const int c = (int)(i / tokens), t = (int)(i % tokens);
+        const int64_t row = (int64_t)(a.row_begin[s] + t) * 4 * a.channels + c;
+        float v[4];
+#pragma unroll
+        for (int f = 0; f < 4; f++) {
+            const int64_t at = row + f * a.channels;
+            v[f] = __fmul_rn(a.sign, a.rows_are_float ? ((const float*)a.rows)[at] : __bfloat162float(((const bf16*)a.rows)[at]));
+        }
+        float* pixel = latent + c * plane + (int64_t)(t / columns * 2) * a.width + t % columns * 2;
+        *(float2*)pixel = make_float2(v[0], v[1]);
+        *(float2*)(pixel + a.width) = make_float2(v[2], v[3]);
+    }
+}
+
+// ---- add_noise, solve -----------------------------------------------------------------------------------------------------------------------------
+// x = sigma * noise + (1 - sigma) * clean
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_add_noise(const __grid_constant__ sumi_add_noise_args a)
+{
+    const float sigma = step_at(a.sigma, *(const int32_t*)a.counter, 0);
+    for (int64_t i = a.begin + first_index(); i < a.end; i += index_stride()) {
+        ((float*)a.x)[i] = blend(sigma, ((const float*)a.noise)[i], __fsub_rn(1.0f, sigma), ((const float*)a.clean)[i]);
+    }
+}
+
+// The terms whose factor is not 0: a state that a solver never wrote may hold anything.
+SUMI_DEVICE float combine(const float (&factors)[4], const float (&values)[4])
+{
+    float sum = 0.0f;
+    bool is_first = true;
+#pragma unroll
+    for (int t = 0; t < 4; t++) {
+        if (factors[t] != 0.0f) {
+            const float term = factors[t] == 1.0f ? values[t] : __fmul_rn(factors[t], values[t]);
+            sum = is_first ? term : __fadd_rn(sum, term);
+            is_first = false;
+        }
+    }
+    return sum;
+}
+
+// One row of the solver table (src/sampling/solver.h) on x, y, h: columns cx cy cv ch hx hv hh keeps sigma blend_sigma guidance step.
+// Inpainting, where blend_sigma >= 0: outside the mask x becomes the clean latent at that noise. Every thread reads its values before it writes them.
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_solve(const __grid_constant__ sumi_solve_args a)
+{
+    const int32_t counter = *(const int32_t*)a.counter;
+    const float next[4] = {step_at(a.row, counter, 0), step_at(a.row, counter, 1), step_at(a.row, counter, 2), step_at(a.row, counter, 3)};
+    const float history[4] = {step_at(a.row, counter, 4), 0.0f, step_at(a.row, counter, 5), step_at(a.row, counter, 6)};
+    const bool keeps = step_at(a.row, counter, 7) != 0.0f;
+    const float sigma = step_at(a.row, counter, 9);
+    const bool blends = a.mask != 0 && sigma >= 0.0f;
+    for (int64_t plane = a.begin + (int64_t)blockIdx.y; plane < a.end; plane += gridDim.y) {
+        for (int64_t i = first_index(); i < a.plane; i += index_stride()) {
+            const int64_t at = plane * a.plane + i;
+            const float values[4] = {((const float*)a.x)[at], a.y != 0 ? ((const float*)a.y)[at] : 0.0f, ((const float*)a.v)[at],
+                                     a.h != 0 ? ((const float*)a.h)[at] : 0.0f};
+            float x = combine(next, values);
+            if (blends) {
+                const float kept = blend(sigma, ((const float*)a.noise)[at], __fsub_rn(1.0f, sigma), ((const float*)a.clean)[at]);
+                const float mask = ((const float*)a.mask)[plane / a.channels * a.plane + i];
+                x = blend(__fsub_rn(1.0f, mask), kept, mask, x);
+            }
+            if (a.h != 0) ((float*)a.h)[at] = combine(history, values);
+            if (a.y != 0 && !keeps) ((float*)a.y)[at] = x;
+            ((float*)a.out)[at] = x;
+        }
+    }
+}
+
+// ---- guide ----------------------------------------------------------------------------------------------------------------------------------------
+SUMI_DEVICE float guided(const sumi_guide_args& a, int64_t positive, int64_t negative, float s, int64_t i)
+{
+    const float p = ((const float*)a.predictions)[positive + i];
+    return __fadd_rn(p, __fmul_rn(s, __fsub_rn(p, ((const float*)a.predictions)[negative + i])));
+}
+// Over the block, in the same order every time; every thread gets it.
+SUMI_DEVICE double block_sum_double(double v, double* shared)
+{
+#pragma unroll
+    for (int mask = 16; mask > 0; mask >>= 1) v += __shfl_xor_sync(~0u, v, mask);
+    if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = v;
+    __syncthreads();
+    double sum = 0.0;
+    for (int w = 0; w < SUMI_LATENTS_THREADS / 32; w++) sum += shared[w];
+    __syncthreads();
+    return sum;
+}
+
+// Squared lengths of the prediction and of the guided one, in SUMI_GUIDE_BLOCKS shares of an item.   grid (SUMI_GUIDE_BLOCKS, items)
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_guide_sums(const __grid_constant__ sumi_guide_args a)
+{
+    __shared__ double shared[SUMI_LATENTS_THREADS / 32];
+    const float s = a.scale.table != 0 ? step_at(a.scale, *(const int32_t*)a.counter, 0) : 0.0f;
+    const int k = blockIdx.y;
+    if (a.negative[k] < 0 || s == 0.0f) return; // the same for the whole block; sumi_guide does not read the sums then
+    const int64_t positive = a.positive[k] * a.count, negative = a.negative[k] * a.count;
+    double before = 0.0, after = 0.0;
+    for (int64_t i = first_index(); i < a.count; i += (int64_t)SUMI_GUIDE_BLOCKS * SUMI_LATENTS_THREADS) {
+        const double p = ((const float*)a.predictions)[positive + i], g = guided(a, positive, negative, s, i);
+        before += p * p;
+        after += g * g;
+    }
+    before = block_sum_double(before, shared);
+    after = block_sum_double(after, shared);
+    if (threadIdx.x == 0) {
+        double* to = (double*)a.sums + ((int64_t)(a.first_item + k) * SUMI_GUIDE_BLOCKS + blockIdx.x) * 2;
+        to[0] = before;
+        to[1] = after;
+    }
+}
+
+// v = positive + s (positive - negative); limit > 0: at most limit times as long as positive. No negative, or s = 0: v = positive.   grid (any, items)
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_guide(const __grid_constant__ sumi_guide_args a)
+{
+    __shared__ float shrink;
+    const float s = a.scale.table != 0 ? step_at(a.scale, *(const int32_t*)a.counter, 0) : 0.0f;
+    const int k = blockIdx.y;
+    const bool guides = a.negative[k] >= 0 && s != 0.0f;
+    const int64_t positive = a.positive[k] * a.count, negative = a.negative[k] * a.count;
+    float* v = (float*)a.v + (a.first_item + k) * a.count;
+    if (threadIdx.x == 0) {
+        shrink = 1.0f;
+        if (guides && a.limit > 0.0f) {
+            const double* sums = (const double*)a.sums + (int64_t)(a.first_item + k) * SUMI_GUIDE_BLOCKS * 2;
+            double before = 0.0, after = 0.0;
+            for (int b = 0; b < SUMI_GUIDE_BLOCKS; b++) before += sums[2 * b], after += sums[2 * b + 1];
+            before = sqrt(before) * (double)a.limit;
+            after = sqrt(after);
+            if (after > before) shrink = (float)(before / after);
+        }
+    }
+    __syncthreads();
+    for (int64_t i = first_index(); i < a.count; i += index_stride()) v[i] = guides ? __fmul_rn(guided(a, positive, negative, s, i), shrink) : ((const float*)a.predictions)[positive + i];
+}
+
+// ---- preview --------------------------------------------------------------------------------------------------------------------------------------
+// rgb = bias + (x - sigma v) factors   x, v [items * channels][plane]   rgb [items * 3][plane]   grid (any, items)
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_preview(const __grid_constant__ sumi_preview_args a)
+{
+    const float sigma = step_at(a.sigma, *(const int32_t*)a.counter, 0);
+    const int64_t item = a.first_item + blockIdx.y, first = item * a.channels * a.plane;
+    for (int64_t i = first_index(); i < a.plane; i += index_stride()) {
+        float red = a.bias[0], green = a.bias[1], blue = a.bias[2];
+        for (int c = 0; c < a.channels; c++) {
+            const int64_t at = first + (int64_t)c * a.plane + i;
+            const float clean = __fsub_rn(((const float*)a.x)[at], __fmul_rn(sigma, ((const float*)a.v)[at]));
+            red = __fadd_rn(red, __fmul_rn(clean, a.factors[3 * c]));
+            green = __fadd_rn(green, __fmul_rn(clean, a.factors[3 * c + 1]));
+            blue = __fadd_rn(blue, __fmul_rn(clean, a.factors[3 * c + 2]));
+        }
+        float* rgb = (float*)a.rgb + item * 3 * a.plane + i;
+        rgb[0] = red;
+        rgb[a.plane] = green;
+        rgb[2 * (int64_t)a.plane] = blue;
+    }
+}
+
+// ---- posterior, latent_in -------------------------------------------------------------------------------------------------------------------------
+// latents[c][i] = (mean + exp(logvar / 2) * eps - shift) * scale   moments [plane][2 channels]: mean, logvar   eps, latents [channels][plane] float; eps optional
+// Pixels fastest: neighbours write neighbouring floats; a pixel's moments are a few cache lines that all channels share.
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_posterior(const __grid_constant__ sumi_posterior_args a)
+{
+    const auto moment = [&](int64_t at) { return a.moments_are_float ? ((const float*)a.moments)[at] : __bfloat162float(((const bf16*)a.moments)[at]); };
+    for (int64_t i = first_index(); i < (int64_t)a.plane * a.channels; i += index_stride()) {
+        const int64_t c = i / a.plane, pixel = i % a.plane * 2 * a.channels;
+        float z = moment(pixel + c);
+        if (a.eps != 0) {
+            const float log_variance = fminf(fmaxf(moment(pixel + a.channels + c), -30.0f), 20.0f);
+            z = __fadd_rn(z, __fmul_rn(expf(0.5f * log_variance), ((const float*)a.eps)[i]));
+        }
+        ((float*)a.latents)[i] = __fmul_rn(__fsub_rn(z, a.shift), a.scale);
+    }
+}
+
+// picture[r][c] = latents[c][y][x] / scale + shift for rows [begin, end) of a tile   latents [channels][height * width] float of item `counter`
+// A thread makes eight channels of a pixel: neighbours read neighbouring pixels of a plane, and write 16 bytes each.
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_latent_in(const __grid_constant__ sumi_latent_in_args a)
+{
+    const int64_t plane = (int64_t)a.height * a.width, pixels = a.end - a.begin;
+    const float* latents = (const float*)a.latents + (a.per_item ? *(const int32_t*)a.counter : 0) * plane * a.channels;
+    const int eights = (a.channels + 7) / 8;
+    for (int64_t i = first_index(); i < pixels * eights; i += index_stride()) {
+        const int64_t r = a.begin + i % pixels;
+        const int c0 = (int)(i / pixels) * 8;
+        const float* from = latents + c0 * plane + (a.y + r / a.tile_width) * a.width + a.x + r % a.tile_width;
+        float v[8];
+#pragma unroll
+        for (int c = 0; c < 8; c++) v[c] = c0 + c < a.channels ? __fadd_rn(__fdiv_rn(from[c * plane], a.scale), a.shift) : 0.0f;
+        if (!a.picture_is_float && a.channels % 8 == 0) {
+            store8((bf16*)a.picture + r * a.channels + c0, v);
+        } else {
+            for (int c = 0; c < 8 && c0 + c < a.channels; c++) {
+                if (a.picture_is_float) ((float*)a.picture)[r * a.channels + c0 + c] = v[c];
+                else ((bf16*)a.picture)[r * a.channels + c0 + c] = __float2bfloat16(v[c]);
+            }
+        }
+    }
+}

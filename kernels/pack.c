@@ -1,0 +1,122 @@
+// Packs the kernels' images into C: run by kernels/build.sh, part of no product.
+//
+//     pack OUT.c { STEM TARGET PTX BINARY }...        BINARY: machine code of 9.0a, or -
+//
+// Arrays and not string literals, in short lines: compilers limit both.
+#define _POSIX_C_SOURCE 200809L
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#define MOST_KERNELS 4096
+
+static struct { char* name; const char* stem; } s_kernels[MOST_KERNELS];
+static int s_kernel_count;
+
+static void give_up(const char* what, const char* which)
+{
+    fprintf(stderr, "pack: %s: %s\n", which, what);
+    exit(1);
+}
+
+// The whole file, with a zero behind it that *out_bytes does not count.
+static unsigned char* read_file(const char* path, size_t* out_bytes)
+{
+    FILE* file = fopen(path, "rb");
+    if (file == NULL) give_up("cannot be opened", path);
+    size_t capacity = 1 << 20, bytes = 0, got;
+    unsigned char* data = malloc(capacity);
+    while (data != NULL && (got = fread(data + bytes, 1, capacity - bytes, file)) > 0) {
+        bytes += got;
+        if (bytes == capacity) {
+            unsigned char* larger = realloc(data, capacity *= 2);
+            if (larger == NULL) free(data);
+            data = larger;
+        }
+    }
+    if (data == NULL || ferror(file) || bytes == 0) give_up("cannot be read, or is empty", path);
+    fclose(file);
+    data[bytes] = 0;
+    *out_bytes = bytes;
+    return data;
+}
+
+static void write_array(FILE* out, const char* name, int index, const unsigned char* data, size_t bytes, size_t* out_packed)
+{
+    uLongf packed_bytes = compressBound((uLong)bytes);
+    unsigned char* packed = malloc(packed_bytes);
+    if (packed == NULL || compress2(packed, &packed_bytes, data, (uLong)bytes, 9) != Z_OK) give_up("cannot be compressed", name);
+    fprintf(out, "static const unsigned char s_%s_%d[] = {", name, index);
+    for (uLongf i = 0; i < packed_bytes; i++) fprintf(out, "%s%d,", i % 32 == 0 ? "\n" : "", packed[i]);
+    fprintf(out, "\n};\n");
+    free(packed);
+    *out_packed = packed_bytes;
+}
+
+// The names after ".entry" in PTX; returns how many.
+static int write_kernels(FILE* out, const char* stem, int index, const char* ptx)
+{
+    int count = 0;
+    for (const char* at = ptx; (at = strstr(at, ".entry ")) != NULL;) {
+        at += strlen(".entry ");
+        size_t length = strcspn(at, "( \t\r\n");
+        if (s_kernel_count == MOST_KERNELS) give_up("too many kernels: raise MOST_KERNELS", stem);
+        char* name = strndup(at, length);
+        if (name == NULL) give_up("no memory", stem);
+        if (strncmp(name, "sumi_", 5) != 0) give_up("a kernel's name does not begin with sumi_ (is it extern \"C\"?)", name);
+        for (int i = 0; i < s_kernel_count; i++) {
+            if (strcmp(s_kernels[i].name, name) == 0) {
+                fprintf(stderr, "pack: %s is a kernel of both %s and %s: names are for all devices' kernels together\n", name, s_kernels[i].stem, stem);
+                exit(1);
+            }
+        }
+        s_kernels[s_kernel_count].name = name;
+        s_kernels[s_kernel_count++].stem = stem;
+        if (count++ == 0) fprintf(out, "static const char* const s_kernels_%d[] = {\n", index);
+        fprintf(out, "\"%s\",\n", name);
+    }
+    if (count > 0) fprintf(out, "};\n");
+    return count;
+}
+
+int main(int argc, char** argv)
+{
+    if (argc < 2 || (argc - 2) % 4 != 0) {
+        fprintf(stderr, "usage: pack OUT.c { STEM TARGET PTX BINARY|- }...\n");
+        return 2;
+    }
+    FILE* out = fopen(argv[1], "w");
+    FILE* table = tmpfile();
+    if (out == NULL || table == NULL) give_up("cannot be written", argv[1]);
+    fprintf(out, "// Generated from kernels/*.cu by kernels/build.sh. Do not edit.\n#include \"cuda/modules.h\"\n");
+    int image_count = 0;
+    for (int index = 0; 2 + 4 * index < argc; index++) {
+        char** source = &argv[2 + 4 * index];
+        size_t bytes, packed;
+        unsigned char* ptx = read_file(source[2], &bytes);
+        int kernel_count = write_kernels(out, source[0], index, (const char*)ptx);
+        char kernels[32] = "NULL";
+        if (kernel_count > 0) snprintf(kernels, sizeof kernels, "s_kernels_%d", index);
+        write_array(out, "ptx", index, ptx, bytes + 1, &packed); // with the zero that the driver wants
+        fprintf(table, "    {\"%s\", %s, false, s_ptx_%d, %zuu, %zuu, %s, %d},\n", source[0], source[1], index, packed, bytes + 1, kernels, kernel_count);
+        image_count++;
+        free(ptx);
+        if (strcmp(source[3], "-") == 0) continue;
+        unsigned char* binary = read_file(source[3], &bytes);
+        write_array(out, "binary", index, binary, bytes, &packed);
+        fprintf(table, "    {\"%s\", 90, true, s_binary_%d, %zuu, %zuu, %s, %d},\n", source[0], index, packed, bytes, kernels, kernel_count);
+        image_count++;
+        free(binary);
+    }
+    fprintf(out, "const sumi_cuda_image sumi_cuda_images[] = {\n");
+    if (image_count == 0) fprintf(out, "    {NULL, 0, false, NULL, 0u, 0u, NULL, 0},\n");
+    rewind(table);
+    for (int c; (c = fgetc(table)) != EOF;) fputc(c, out);
+    fclose(table);
+    fprintf(out, "};\nconst int32_t sumi_cuda_image_count = %d;\n", image_count);
+    if (ferror(out) || fclose(out) != 0) give_up("cannot be written", argv[1]);
+    for (int i = 0; i < s_kernel_count; i++) free(s_kernels[i].name);
+    return 0;
+}

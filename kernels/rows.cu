@@ -1,0 +1,422 @@
+// Ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and times. bf16 or float storage, float arithmetic.
+// All are bound by bytes: each reads and writes its matrices once, 16 bytes per thread where the width is a multiple of 8. Per-step rows (modulation) are
+// found from the counter in device memory, so that a captured launch is right for every step.
+//   every kernel: block 256 (SUMI_ROWS_THREADS), shared memory static; args in rows.h. The grid is any number of blocks unless it says otherwise.
+#include "rows.cuh"
+
+// Where a thread of an elementwise kernel works: 2^lanes_log2 threads to a row.
+struct row_place { int64_t row, stride; int lane, lanes; };
+SUMI_DEVICE row_place place_of(int lanes_log2, int64_t row_begin)
+{
+    const int rows = SUMI_ROWS_THREADS >> lanes_log2;
+    return {row_begin + (int64_t)blockIdx.x * rows + (threadIdx.x >> lanes_log2), (int64_t)gridDim.x * rows, (int)(threadIdx.x & ((1u << lanes_log2) - 1)), 1 << lanes_log2};
+}
+
+// ---- embed_rows, fill_rows, copy_bytes ------------------------------------------------------------------------------------------------------------
+// y[r] = table[ids[r]] * scale.   ids [rows] int32   table [table_rows][pitch] bf16   y [rows][cols]
+// An id outside the table makes a row of NaN: nothing is read outside, and the picture is reported as not finite instead of being quietly wrong.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_embed_rows(const __grid_constant__ sumi_embed_rows_args a)
+{
+    row_place p = place_of(a.lanes_log2, a.row_begin);
+    for (; p.row < a.row_end; p.row += p.stride) {
+        const int32_t id = ((const int32_t*)a.ids)[p.row];
+        const bool is_known = id >= 0 && id < a.table_rows;
+        const float scale = is_known ? a.scale : __int_as_float(0x7fffffff);
+        const bf16* x = (const bf16*)a.table + (is_known ? id : 0) * (int64_t)a.pitch;
+        const int64_t y = p.row * a.cols;
+        if (a.is_vector) {
+            for (int c = 8 * p.lane; c < a.cols; c += 8 * p.lanes) {
+                float v[8];
+                load8(x + c, v);
+#pragma unroll
+                for (int i = 0; i < 8; i++) v[i] *= scale;
+                store8((bf16*)a.y.data + y + c, v);
+            }
+        } else {
+            for (int c = p.lane; c < a.cols; c += p.lanes) store_element(a.y.data, a.y.is_float, y + c, __bfloat162float(x[c]) * scale);
+        }
+    }
+}
+
+// y[rows of the spans] = row.   row [cols] float   grid (any, spans)
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_fill_rows(const __grid_constant__ sumi_fill_rows_args a)
+{
+    const int64_t begin = a.begin[blockIdx.y], end = begin + a.count[blockIdx.y];
+    row_place p = place_of(a.lanes_log2, begin);
+    for (; p.row < end; p.row += p.stride) {
+        const int64_t y = p.row * a.cols;
+        if (a.is_vector) {
+            for (int c = 8 * p.lane; c < a.cols; c += 8 * p.lanes) {
+                float v[8];
+                load8_float((const float*)a.row + c, v);
+                store8((bf16*)a.y.data + y + c, v);
+            }
+        } else {
+            for (int c = p.lane; c < a.cols; c += p.lanes) store_element(a.y.data, a.y.is_float, y + c, ((const float*)a.row)[c]);
+        }
+    }
+}
+
+template <class T> SUMI_DEVICE void copy_as(const sumi_copy_bytes_args& a)
+{
+    const uint64_t at = (uint64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x, threads = (uint64_t)gridDim.x * SUMI_ROWS_THREADS, whole = a.bytes / sizeof(T);
+    for (uint64_t i = at; i < whole; i += threads) ((T*)a.y)[i] = ((const T*)a.x)[i];
+    for (uint64_t i = whole * sizeof(T) + at; i < a.bytes; i += threads) ((uint8_t*)a.y)[i] = ((const uint8_t*)a.x)[i];
+}
+// y[0 .. bytes) = x[0 .. bytes), in the widest units that both addresses allow. The ranges do not overlap.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_copy_bytes(const __grid_constant__ sumi_copy_bytes_args a)
+{
+    const uint64_t both = a.x | a.y;
+    if ((both & 15) == 0) copy_as<uint4>(a);
+    else if ((both & 3) == 0) copy_as<uint32_t>(a);
+    else if ((both & 1) == 0) copy_as<uint16_t>(a);
+    else copy_as<uint8_t>(a);
+}
+
+// ---- activate, gated ------------------------------------------------------------------------------------------------------------------------------
+SUMI_DEVICE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); } // exp beyond float: 1 / inf = 0
+
+// The numbers of sumi_activation. The switch stands outside the loop: it is the same for all threads.
+template <int N> SUMI_DEVICE void apply(int32_t activation, float (&v)[N])
+{
+    switch (activation) {
+    case 1: // SiLU
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] *= sigmoid(v[i]);
+        break;
+    case 2: // GELU, tanh: (1 + tanh u) / 2 is the sigmoid of 2 u
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] *= sigmoid(v[i] * fmaf(v[i] * v[i], 0.044715f * 1.59576912f, 1.59576912f));
+        break;
+    case 3: // GELU, erf
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] = 0.5f * v[i] * (1.0f + erff(v[i] * 0.70710678f));
+        break;
+    case 4: // quick GELU
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] *= sigmoid(1.702f * v[i]);
+        break;
+    case 5:
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] = tanhf(v[i]);
+        break;
+    default: break;
+    }
+}
+
+// y[i] = act(x[i]) for elements [begin, end) of two matrices of one shape, bf16 or float each; may work in place. Vectors need begin % 8 == 0.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_activate(const __grid_constant__ sumi_activate_args a)
+{
+    const int64_t at = (int64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x, threads = (int64_t)gridDim.x * SUMI_ROWS_THREADS;
+    int64_t begin = a.begin;
+    if (a.is_vector) {
+        const int64_t chunks = (a.end - a.begin) >> 3;
+        for (int64_t i = at; i < chunks; i += threads) {
+            float v[8];
+            load8((const bf16*)a.x.data + begin + 8 * i, v);
+            apply(a.activation, v);
+            store8((bf16*)a.y.data + begin + 8 * i, v);
+        }
+        begin += 8 * chunks;
+    }
+    for (int64_t i = begin + at; i < a.end; i += threads) {
+        float v[1] = {load_element(a.x.data, a.x.is_float, i)};
+        apply(a.activation, v);
+        store_element(a.y.data, a.y.is_float, i, v[0]);
+    }
+}
+
+// y[r, c] = act(x[r, c]) * x[r, cols + c]   x [rows][2 cols]   y [rows][cols]
+// is_interleaved: x's columns are in eights, gate 0 .. 7, up 0 .. 7, gate 8 .. 15 ..., as the product with a FORM_GATED weight leaves them.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_gated(const __grid_constant__ sumi_gated_args a)
+{
+    row_place p = place_of(a.lanes_log2, a.row_begin);
+    for (; p.row < a.row_end; p.row += p.stride) {
+        const int64_t x = p.row * 2 * a.cols, y = p.row * a.cols;
+        if (a.is_vector) {
+            for (int c = 8 * p.lane; c < a.cols; c += 8 * p.lanes) {
+                const bf16* gate = (const bf16*)a.x.data + x + (a.is_interleaved ? 2 * c : c);
+                float v[8], up[8];
+                load8(gate, v);
+                load8(gate + (a.is_interleaved ? 8 : a.cols), up);
+                apply(a.activation, v);
+#pragma unroll
+                for (int i = 0; i < 8; i++) v[i] *= up[i];
+                store8((bf16*)a.y.data + y + c, v);
+            }
+        } else {
+            for (int c = p.lane; c < a.cols; c += p.lanes) {
+                const int64_t gate = x + (a.is_interleaved ? 2 * (c & ~7) + (c & 7) : c);
+                float v[1] = {load_element(a.x.data, a.x.is_float, gate)};
+                apply(a.activation, v);
+                store_element(a.y.data, a.y.is_float, y + c, v[0] * load_element(a.x.data, a.x.is_float, gate + (a.is_interleaved ? 8 : a.cols)));
+            }
+        }
+    }
+}
+
+// ---- norm_modulate, norm_gate_add -----------------------------------------------------------------------------------------------------------------
+// y[y_row + r] = norm(x[x_row + r]) * w * scale + shift   x, y [..][cols]   w [cols] float   scale, shift: rows of step tables; each of the three optional
+// RMS or layer norm. sumi_norm_modulate_<N>: bf16 in and out, cols a multiple of 8 up to N; _any: everything else.
+#define NORM_MODULATE(WARPS, CHUNKS) norm_modulate<WARPS, CHUNKS, false>(args)
+SUMI_ROW_KERNELS(sumi_norm_modulate, sumi_norm_modulate_args, NORM_MODULATE, 2)
+SUMI_ROW_KERNEL(sumi_norm_modulate, any, 4, sumi_norm_modulate_args, norm_modulate_any<false>(args))
+
+// See rows.cuh for the layout. factor = w * gate.
+template <int WARPS, int CHUNKS> SUMI_DEVICE void norm_gate_add(const sumi_norm_gate_add_args& a)
+{
+    constexpr int LANES = 32 * WARPS, GROUPS = SUMI_ROWS_THREADS / LANES;
+    __shared__ float shared[2 * WARPS];
+    row_group<WARPS> group = {shared, 0};
+    const int lane = threadIdx.x % LANES, chunks = a.cols >> 3;
+    const int64_t stride = (int64_t)gridDim.x * GROUPS;
+    int64_t r = a.row_end - 1 - (int64_t)blockIdx.x * GROUPS - threadIdx.x / LANES;
+    bf16* x = (bf16*)a.x.data + (int64_t)a.x_row * a.cols;
+    const bf16* b = (const bf16*)a.b.data + (int64_t)a.b_row * a.cols;
+    uint4 next_x[CHUNKS], next_b[CHUNKS];
+    if (r >= a.row_begin) {
+        load_row<WARPS, CHUNKS>(b + r * a.cols, chunks, next_b);
+        load_row<WARPS, CHUNKS>(x + r * a.cols, chunks, next_x);
+    }
+    const int32_t counter = *(const int32_t*)a.counter;
+    float factor[CHUNKS][8], gate[CHUNKS][8];
+    load_vector<WARPS>(a.w, chunks, factor);
+    load_steps<WARPS>(a.gate, counter, 1.0f, chunks, gate);
+    multiply(factor, 0.0f, gate);
+    for (; r >= a.row_begin; r -= stride) {
+        uint4 raw_x[CHUNKS], raw_b[CHUNKS];
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) raw_x[j] = next_x[j], raw_b[j] = next_b[j];
+        if (r - stride >= a.row_begin) {
+            load_row<WARPS, CHUNKS>(b + (r - stride) * a.cols, chunks, next_b);
+            load_row<WARPS, CHUNKS>(x + (r - stride) * a.cols, chunks, next_x);
+        }
+        gate_add_row<WARPS, CHUNKS>(a, group, raw_b, factor, raw_x);
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) {
+            if (lane + j * LANES < chunks) store16((uint4*)(x + r * a.cols) + lane + j * LANES, raw_x[j]);
+        }
+    }
+}
+
+// x[x_row + r] += gate * (rms(b[b_row + r]) * w), in place   x, b [..][cols]   w [cols] float, gate: a row of a step table; both optional
+// sumi_norm_gate_add_<N>: bf16, cols a multiple of 8 up to N; _any: everything else.
+#define NORM_GATE_ADD(WARPS, CHUNKS) norm_gate_add<WARPS, CHUNKS>(args)
+SUMI_ROW_KERNELS(sumi_norm_gate_add, sumi_norm_gate_add_args, NORM_GATE_ADD, 2)
+
+// Both in one, bf16 in and out: sumi_norm_pair_<N>, cols a multiple of 8 up to N.
+SUMI_NORM_PAIR_KERNELS(sumi_norm_pair, false)
+
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_norm_gate_add_any(const __grid_constant__ sumi_norm_gate_add_args a)
+{
+    __shared__ float shared[2 * SUMI_ROWS_THREADS / 32];
+    row_group<SUMI_ROWS_THREADS / 32> group = {shared, 0};
+    const int32_t counter = *(const int32_t*)a.counter;
+    for (int64_t r = a.row_begin + (int64_t)blockIdx.x; r < a.row_end; r += gridDim.x) {
+        const int64_t x = (a.x_row + r) * a.cols, b = (a.b_row + r) * a.cols;
+        float squares = 0.0f;
+        for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) {
+            const float v = load_element(a.b.data, a.b.is_float, b + c);
+            squares = fmaf(v, v, squares);
+        }
+        const float rms = 1.0f / sqrtf(group.sum(squares) / (float)a.cols + a.eps);
+        for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) {
+            float v = load_element(a.b.data, a.b.is_float, b + c) * rms;
+            if (a.w != 0) v *= ((const float*)a.w)[c];
+            if (a.gate.table != 0) v *= step_at(a.gate, counter, c);
+            store_element(a.x.data, a.x.is_float, x + c, load_element(a.x.data, a.x.is_float, x + c) + v);
+        }
+    }
+}
+
+// ---- qk_norm_rope ---------------------------------------------------------------------------------------------------------------------------------
+// Per head of q and k, in place on the qkv matrix: x = rms(x) * w, then rotation by the row's angles.
+//   x [..][pitch] bf16, pitch = (q_heads + 2 kv_heads) dim   q_w, k_w [dim] float   rope [..][dim] float: (cos, sin) per pair
+//   LANES lanes hold a head, 8 columns each; dim a multiple of 8 up to 8 LANES (of 16 when the pairs are halves)
+// A row takes 2^heads_log2 groups of lanes at a time; up to four heads of a group are a turn, and the next turn's loads are in flight while this one is worked on.
+// The weights lie in shared memory: in registers they would cost a block per multiprocessor. Rows go from the last to the first, see rows.cuh.
+// Groups whose head or row is beyond the end go along with zeros: the shuffles need whole warps.
+template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk_norm_rope_args& a)
+{
+    constexpr int AHEAD = 4, ANGLES = IS_HALVES ? 16 : 8; // heads of a turn; (cos, sin) of 8 or 4 pairs
+    __shared__ float4 weights[2][2][LANES]; // of q and k: first and second four columns of each lane
+    const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
+    const int head_step = 1 << a.heads_log2, first_head = group & (head_step - 1);
+    const int rows_at_once = (SUMI_ROWS_THREADS / LANES) >> a.heads_log2, heads = a.q_heads + a.kv_heads;
+    const bool is_lane_used = 8 * lane < a.dim;
+    const int half_lanes = a.dim / 16; // halves: lane l < half_lanes meets l + half_lanes
+    const bool is_second = IS_HALVES && lane >= half_lanes;
+    const int partner = (threadIdx.x & 31) - lane + (is_lane_used ? (is_second ? lane - half_lanes : lane + half_lanes) : lane);
+    const float per_column = 1.0f / (float)a.dim;
+    const int64_t rows = a.row_end - a.row_begin, stride = (int64_t)gridDim.x * rows_at_once;
+    const int64_t last = a.row_end - 1 - (group >> a.heads_log2); // the row of this group when the block's place is 0
+    bf16* const x = (bf16*)a.x.data + (int64_t)a.x_row * a.pitch + 8 * lane;
+    const float* const rope = a.rope == 0 ? nullptr : (const float*)a.rope + (int64_t)a.rope_row * a.dim + (IS_HALVES ? 16 * (is_second ? lane - half_lanes : lane) : 8 * lane);
+
+    int64_t place = (int64_t)blockIdx.x * rows_at_once; // rows from the end
+    int base = 0;                                       // head of group 0
+    uint4 next[AHEAD];
+    float next_angles[ANGLES];
+    const auto fetch = [&] {
+        const int64_t r = last - place;
+        const bool is_row = r >= a.row_begin && is_lane_used;
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            const int head = base + u * head_step + first_head;
+            next[u] = make_uint4(0, 0, 0, 0);
+            if (is_row && head < heads) next[u] = *(const uint4*)(x + r * a.pitch + (int64_t)head * a.dim);
+        }
+#pragma unroll
+        for (int i = 0; i < ANGLES; i++) next_angles[i] = i % 2 == 0 ? 1.0f : 0.0f;
+        if (rope != nullptr && is_row) {
+#pragma unroll
+            for (int i = 0; i < ANGLES; i += 4) {
+                const float4 v = *(const float4*)(rope + r * a.dim + i);
+                next_angles[i] = v.x, next_angles[i + 1] = v.y, next_angles[i + 2] = v.z, next_angles[i + 3] = v.w;
+            }
+        }
+    };
+    if (place < rows) fetch();
+    for (int c = threadIdx.x; c < 16 * LANES; c += SUMI_ROWS_THREADS) {
+        const int which = c / (8 * LANES), column = c % (8 * LANES);
+        const float* w = (const float*)(which == 0 ? a.q_w : a.k_w);
+        ((float*)&weights[which][column >> 2 & 1][column >> 3])[column & 3] = w != nullptr && column < a.dim ? w[column] : 1.0f;
+    }
+    __syncthreads();
+    while (place < rows) {
+        const int64_t r = last - place;
+        const int this_base = base;
+        const bool is_row = r >= a.row_begin && is_lane_used;
+        uint4 raw[AHEAD];
+        float angles[ANGLES];
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) raw[u] = next[u];
+#pragma unroll
+        for (int i = 0; i < ANGLES; i++) angles[i] = IS_HALVES && i % 2 == 1 && !is_second ? -next_angles[i] : next_angles[i];
+        base += AHEAD * head_step;
+        if (base >= heads) base = 0, place += stride;
+        if (place < rows) fetch();
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            const int head = this_base + u * head_step + first_head;
+            const bool is_q = head < a.q_heads;
+            float v[8], squares = 0.0f;
+            unpack8(raw[u], v);
+#pragma unroll
+            for (int i = 0; i < 8; i++) squares = fmaf(v[i], v[i], squares);
+#pragma unroll
+            for (int mask = LANES / 2; mask > 0; mask >>= 1) squares += __shfl_xor_sync(~0u, squares, mask);
+            const float rms = (is_q ? a.q_w : a.k_w) != 0 ? rsqrtf(fmaf(squares, per_column, a.eps)) : 1.0f;
+            const float4 low = weights[is_q ? 0 : 1][0][lane], high = weights[is_q ? 0 : 1][1][lane];
+            const float w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[i] *= rms * w[i];
+            if (IS_HALVES) {
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    const float other = __shfl_sync(~0u, v[i], partner);
+                    v[i] = v[i] * angles[2 * i] + other * angles[2 * i + 1];
+                }
+            } else {
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const float even = v[2 * i], odd = v[2 * i + 1];
+                    v[2 * i] = even * angles[2 * i] - odd * angles[2 * i + 1];
+                    v[2 * i + 1] = odd * angles[2 * i] + even * angles[2 * i + 1];
+                }
+            }
+            if (is_row && head < heads) store8(x + r * a.pitch + (int64_t)head * a.dim, v);
+        }
+    }
+}
+#define QK_NORM_ROPE(LANES)                                                                                                          \
+    SUMI_ROW_KERNEL(sumi_qk_norm_rope_pairs, LANES, 3, sumi_qk_norm_rope_args, (qk_norm_rope<LANES, false>(args)))                 \
+    SUMI_ROW_KERNEL(sumi_qk_norm_rope_halves, LANES, 2, sumi_qk_norm_rope_args, (qk_norm_rope<LANES, true>(args)))
+QK_NORM_ROPE(4)
+QK_NORM_ROPE(8)
+QK_NORM_ROPE(16)
+QK_NORM_ROPE(32)
+
+// The same for any head size and element: a warp per head. A lane owns whole pairs (without rotation: single columns), so nothing is written before it is read.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_qk_norm_rope_any(const __grid_constant__ sumi_qk_norm_rope_args a)
+{
+    constexpr int WARPS = SUMI_ROWS_THREADS / 32;
+    const int lane = threadIdx.x & 31, heads = a.q_heads + a.kv_heads, pairs = a.rope != 0 ? a.dim / 2 : 0;
+    const int step = a.is_halves ? 1 : 2, other = a.is_halves ? a.dim / 2 : 1;
+    for (int64_t r = a.row_begin + (int64_t)blockIdx.x; r < a.row_end; r += gridDim.x) {
+        for (int head = threadIdx.x >> 5; head < heads; head += WARPS) {
+            const int64_t x = (a.x_row + r) * a.pitch + (int64_t)head * a.dim;
+            const float* w = (const float*)(head < a.q_heads ? a.q_w : a.k_w);
+            float squares = 0.0f;
+            for (int c = lane; c < a.dim; c += 32) {
+                const float v = load_element(a.x.data, a.x.is_float, x + c);
+                squares = fmaf(v, v, squares);
+            }
+            const float rms = w != nullptr ? 1.0f / sqrtf(warp_sum(squares) / (float)a.dim + a.eps) : 1.0f;
+            __syncwarp(); // all have read before the first writes
+            const auto normed = [&](int c) { return load_element(a.x.data, a.x.is_float, x + c) * rms * (w != nullptr ? w[c] : 1.0f); };
+            for (int k = lane; k < pairs; k += 32) {
+                const float c = ((const float*)a.rope)[(a.rope_row + r) * a.dim + 2 * k], s = ((const float*)a.rope)[(a.rope_row + r) * a.dim + 2 * k + 1];
+                const float u = normed(k * step), v = normed(k * step + other);
+                store_element(a.x.data, a.x.is_float, x + k * step, u * c - v * s);
+                store_element(a.x.data, a.x.is_float, x + k * step + other, v * c + u * s);
+            }
+            for (int c = 2 * pairs + lane; c < a.dim; c += 32) store_element(a.x.data, a.x.is_float, x + c, normed(c));
+        }
+    }
+}
+
+// ---- rope_table, time_embed, finish_modulation ----------------------------------------------------------------------------------------------------
+// y[r, 2 p], y[r, 2 p + 1] = cos, sin of float(position * frequency)   positions [rows][axes] int32   y [rows][cols] float
+// The product is in double and rounded to float, as in the references; the frequencies come from the host's pow. Double sine and cosine of a / pi instead of a:
+// sincospi reduces its argument exactly and needs no slow path through local memory; a * (1 / pi) is off by less than 1e-12 for angles in the thousands.
+SUMI_DEVICE void cos_sin(float angle, float* cosine, float* sine)
+{
+    double s, c;
+    sincospi((double)angle * 0.31830988618379067154, &s, &c);
+    *cosine = (float)c;
+    *sine = (float)s;
+}
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_rope_table(const __grid_constant__ sumi_rope_table_args a)
+{
+    const int64_t count = (int64_t)(a.row_end - a.row_begin) * a.pair_count;
+    for (int64_t i = (int64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * SUMI_ROWS_THREADS) {
+        const int64_t r = a.row_begin + i / a.pair_count;
+        const int k = (int)(i % a.pair_count);
+        float cosine, sine;
+        cos_sin((float)(((const int32_t*)a.positions)[r * a.axes + a.axis[k]] * a.frequency[k]), &cosine, &sine);
+        float* y = (float*)a.y + r * a.cols + 2 * (a.pair_begin + k);
+        y[0] = cosine;
+        y[1] = sine;
+    }
+}
+
+// times [rows] float   y [rows][width]: cosines and sines of times * scale * max_period^(-i / half); log_period = -log(max_period)
+// Float at every step, as the reference: the argument reaches 1000, so a last bit of the frequency shows.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_time_embed(const __grid_constant__ sumi_time_embed_args a)
+{
+    const int half = a.width / 2;
+    for (int64_t r = a.row_begin + (int64_t)blockIdx.x; r < a.row_end; r += gridDim.x) {
+        const float u = __fmul_rn(((const float*)a.times)[r], a.scale);
+        for (int i = threadIdx.x; i < half; i += SUMI_ROWS_THREADS) {
+            const float frequency = (float)exp((double)__fdiv_rn(__fmul_rn(a.log_period, (float)i), (float)half));
+            float cosine, sine;
+            cos_sin(__fmul_rn(u, frequency), &cosine, &sine);
+            store_element(a.y.data, a.y.is_float, r * a.width + (a.cos_first ? i : half + i), cosine);
+            store_element(a.y.data, a.y.is_float, r * a.width + (a.cos_first ? half + i : i), sine);
+        }
+        if (threadIdx.x == 0 && a.width % 2 == 1) store_element(a.y.data, a.y.is_float, r * a.width + a.width - 1, 0.0f);
+    }
+}
+
+// In place on a modulation table [rows][cols]: quarters 1 + s | tanh g | 1 + s | tanh g, or 1 + s everywhere.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_finish_modulation(const __grid_constant__ sumi_finish_modulation_args a)
+{
+    const int quarter = a.cols / 4;
+    const int64_t count = (int64_t)(a.row_end - a.row_begin) * a.cols, first = (int64_t)a.row_begin * a.cols;
+    for (int64_t i = (int64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * SUMI_ROWS_THREADS) {
+        const int c = (int)(i % a.cols);
+        const float v = load_element(a.y.data, a.y.is_float, first + i);
+        store_element(a.y.data, a.y.is_float, first + i, a.has_gates && c / quarter % 2 == 1 ? tanhf(v) : 1.0f + v);
+    }
+}

@@ -1,0 +1,54 @@
+// Rows to e4m3 with one float scale per row, amax / 448, in the pass that makes them (norm_modulate) or in one of their own (quantize_rows).
+// Built for compute_89: cvt to e4m3 does not exist before. Row-wise scales: activations of diffusion transformers have outlier rows and columns.
+#define SUMI_ROWS_FP8
+#include "rows.cuh"
+
+// y = e4m3(norm(x) * w * scale + shift), see norm_modulate in rows.cu. Block 256, any grid, no dynamic shared memory.
+#define NORM_MODULATE(WARPS, CHUNKS) norm_modulate<WARPS, CHUNKS, true>(args)
+SUMI_ROW_KERNELS(sumi_norm_modulate_fp8, sumi_norm_modulate_args, NORM_MODULATE, 1)
+SUMI_ROW_KERNEL(sumi_norm_modulate_fp8, any, 4, sumi_norm_modulate_args, norm_modulate_any<true>(args))
+SUMI_NORM_PAIR_KERNELS(sumi_norm_pair_fp8, true)
+
+// y[r] = e4m3(x[r] / scales[r])
+//   x  [rows][ldx] bf16   y  [rows][cols] e4m3   scales  [rows] float
+//   block 256, a row per block and turn, any grid
+// Up to 10240 columns (the transformers' widest rows) stay in registers between the maximum and the conversion; what lies beyond is read a second time.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4) sumi_quantize_rows(const __grid_constant__ sumi_quantize_rows_args a)
+{
+    constexpr int CHUNKS = 5;
+    __shared__ float shared[2 * SUMI_ROWS_THREADS / 32];
+    row_group<SUMI_ROWS_THREADS / 32> group = {shared, 0};
+    const bool is_vector = ((a.x | (uint64_t)(a.ldx * 2)) & 15) == 0 && ((a.y | (uint64_t)a.cols) & 7) == 0;
+    const int chunks = is_vector ? a.cols >> 3 : 0;
+    for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
+        const bf16* x = (const bf16*)a.x + r * a.ldx;
+        uint8_t* y = (uint8_t*)a.y + r * a.cols;
+        uint4 raw[CHUNKS];
+        load_row<SUMI_ROWS_THREADS / 32, CHUNKS>(x, chunks, raw);
+        float most = 0.0f;
+        const auto look = [&](const uint4& chunk) {
+            float v[8];
+            unpack8(chunk, v);
+#pragma unroll
+            for (int i = 0; i < 8; i++) most = fmaxf(most, fabsf(v[i]));
+        };
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) look(raw[j]); // zeros beyond the end
+        for (int c = CHUNKS * SUMI_ROWS_THREADS + threadIdx.x; c < chunks; c += SUMI_ROWS_THREADS) look(((const uint4*)x)[c]);
+        for (int c = 8 * chunks + threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) most = fmaxf(most, fabsf(__bfloat162float(x[c])));
+        const float scale = e4m3_scale(group.max(most)), inverse = 1.0f / scale;
+        if (threadIdx.x == 0) ((float*)a.scales)[r] = scale;
+        const auto write = [&](const uint4& chunk, int c) {
+            float v[8];
+            unpack8(chunk, v);
+            store8_e4m3(y + 8 * c, v, inverse);
+        };
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) {
+            const int c = threadIdx.x + j * SUMI_ROWS_THREADS;
+            if (c < chunks) write(raw[j], c);
+        }
+        for (int c = CHUNKS * SUMI_ROWS_THREADS + threadIdx.x; c < chunks; c += SUMI_ROWS_THREADS) write(((const uint4*)x)[c], c);
+        for (int c = 8 * chunks + threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) store_e4m3(y + c, __bfloat162float(x[c]) * inverse);
+    }
+}

@@ -1,0 +1,37 @@
+// Reading an element of a weight's piece, and where a row of it goes. For upload.cu and upload_fp8.cu.
+#pragma once
+#include "common.cuh"
+#include "upload.h"
+#include <cuda_fp16.h>
+
+// Small floats by hand: cuda_fp8.h's conversions are functions of the host's bit tricks on 8.0, and these two are as short. Exact; the same rules as src/base/dtype.c.
+SUMI_DEVICE float e5m2_value(uint32_t bits) { return __half2float(__ushort_as_half((unsigned short)(bits << 8))); }
+SUMI_DEVICE float e4m3_value(uint32_t bits)
+{
+    const uint32_t magnitude = bits & 0x7f;
+    float v = __uint_as_float((magnitude << 20) + (120u << 23));
+    if (magnitude < 8) v = (float)magnitude * 0x1p-9f;
+    if (magnitude == 0x7f) v = __uint_as_float(0x7fc00000u);
+    return (bits & 0x80) ? -v : v;
+}
+
+SUMI_DEVICE float upload_at(const sumi_upload_args& a, int64_t i)
+{
+    float v;
+    switch (a.type) {
+    case SUMI_UPLOAD_F32: v = ((const float*)a.from)[i]; break;
+    case SUMI_UPLOAD_F16: v = __half2float(((const __half*)a.from)[i]); break;
+    case SUMI_UPLOAD_BF16: v = __bfloat162float(((const bf16*)a.from)[i]); break;
+    case SUMI_UPLOAD_E4M3: v = e4m3_value(((const uint8_t*)a.from)[i]); break;
+    default: v = e5m2_value(((const uint8_t*)a.from)[i]); break;
+    }
+    return v * a.scale; // 1 for all but fp8 files: exact
+}
+
+// gate 0..7, up 0..7, gate 8..15 ...: both halves of a gated pair land in one thread of a matrix product.
+SUMI_DEVICE int64_t upload_row(const sumi_upload_args& a, int r)
+{
+    if (!a.is_gated) return r;
+    const int half = a.stack_rows / 2, in = r < half ? r : r - half;
+    return (int64_t)(in / 8) * 16 + (r < half ? 0 : 8) + in % 8;
+}

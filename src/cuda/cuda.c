@@ -1,0 +1,984 @@
+// The runner of one GPU: the table from op kind to launcher, memory, and the way of a run.
+//
+//   compute stream   [write ..] [counter] e slice e  e slice e  [fetch] f  [counter] e slice e ..        e: two timed events per slice, f: one event per value that is fetched
+//
+// Everything of a run goes into the compute stream, in order, so nothing else has to be ordered. What the host reads comes through pinned memory, behind an event; what it
+// writes goes through a pinned ring. Between `start` and the last `read` nothing is allocated and only a full ring, `wait` and a `read` of a value that is still coming wait.
+//
+// A call that cannot report a failure (write, read, finished) keeps it in `failure` for the next one that can. A lost device stays lost: nothing is on its way then.
+#include "cuda/cuda.h"
+#include "base/platform.h"
+#include "cuda/state.h"
+#include "kernels/upload.h"
+#include <stdio.h>
+#include <string.h>
+
+#define RING_BYTES (8u << 20)
+#define RING_PIECE (2u << 20) // of one copy: a large input keeps the host copying while the bus works
+#define ALIGN 64u             // of constants and mirrors
+
+const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT] = {
+    [SUMI_OP_EMBED_ROWS] = {sumi_cuda_embed_rows, NULL},
+    [SUMI_OP_FILL_ROWS] = {sumi_cuda_fill_rows, NULL},
+    [SUMI_OP_COPY_ROWS] = {sumi_cuda_copy_rows, NULL},
+    [SUMI_OP_LINEAR] = {sumi_cuda_linear, sumi_cuda_linear_scratch},
+    [SUMI_OP_ACTIVATE] = {sumi_cuda_activate, NULL},
+    [SUMI_OP_GATED] = {sumi_cuda_gated, NULL},
+    [SUMI_OP_NORM_MODULATE] = {sumi_cuda_norm_modulate, NULL},
+    [SUMI_OP_NORM_GATE_ADD] = {sumi_cuda_norm_gate_add, NULL},
+    [SUMI_OP_QK_NORM_ROPE] = {sumi_cuda_qk_norm_rope, NULL},
+    [SUMI_OP_ATTENTION] = {sumi_cuda_attention, sumi_cuda_attention_scratch},
+    [SUMI_OP_ROPE_TABLE] = {sumi_cuda_rope_table, NULL},
+    [SUMI_OP_TIME_EMBED] = {sumi_cuda_time_embed, NULL},
+    [SUMI_OP_FINISH_MODULATION] = {sumi_cuda_finish_modulation, NULL},
+    [SUMI_OP_PATCHIFY] = {sumi_cuda_patchify, NULL},
+    [SUMI_OP_UNPATCHIFY] = {sumi_cuda_unpatchify, NULL},
+    [SUMI_OP_ADD_NOISE] = {sumi_cuda_add_noise, NULL},
+    [SUMI_OP_GUIDE] = {sumi_cuda_guide, sumi_cuda_guide_scratch},
+    [SUMI_OP_SOLVE] = {sumi_cuda_solve, NULL},
+    [SUMI_OP_PREVIEW] = {sumi_cuda_preview, NULL},
+    [SUMI_OP_PIXELS_IN] = {sumi_cuda_pixels_in, NULL},
+    [SUMI_OP_POSTERIOR] = {sumi_cuda_posterior, NULL},
+    [SUMI_OP_LATENT_IN] = {sumi_cuda_latent_in, NULL},
+    [SUMI_OP_CONV] = {sumi_cuda_conv, sumi_cuda_conv_scratch},
+    [SUMI_OP_GROUP_SUMS] = {sumi_cuda_group_sums, sumi_cuda_group_scratch},
+    [SUMI_OP_GROUP_NORM] = {sumi_cuda_group_norm, sumi_cuda_group_scratch},
+    [SUMI_OP_TILE_BLEND] = {sumi_cuda_tile_blend, NULL},
+    [SUMI_OP_TILE_PLACE] = {sumi_cuda_tile_place, NULL},
+    [SUMI_OP_PIXELS_OUT] = {sumi_cuda_pixels_out, NULL},
+};
+
+// ---- Failures -----------------------------------------------------------------------------------------------------------------------------
+
+// Keeps the failure of a driver call for later. After a lost device nothing is on its way any more.
+static void keep_failure(sumi_cuda* cuda, CUresult result, const char* what)
+{
+    if (result == CUDA_SUCCESS) return;
+    if (cuda->failure.result == SUMI_OK) (void)sumi_cuda_failure(&cuda->device.driver, result, what, &cuda->failure);
+    if (cuda->failure.result == SUMI_DEVICE_LOST) cuda->flight_count = cuda->write_count = 0;
+}
+
+// A failed question to an event means that nothing that was sent will ever be reported.
+static void lose_device(sumi_cuda* cuda, CUresult result)
+{
+    if (result == CUDA_SUCCESS || cuda->failure.result == SUMI_DEVICE_LOST) return;
+    sumi_error error = {SUMI_OK, {0}};
+    (void)sumi_cuda_failure(&cuda->device.driver, result, "waiting for the device", &error);
+    cuda->failure = (sumi_error){SUMI_OK, {0}};
+    (void)sumi_fail(&cuda->failure, SUMI_DEVICE_LOST, "%s", error.text);
+    cuda->flight_count = cuda->write_count = 0;
+}
+
+static sumi_result kept_failure(const sumi_cuda* cuda, sumi_error* error)
+{
+    return cuda->failure.result == SUMI_OK ? SUMI_OK : sumi_fail(error, cuda->failure.result, "%s", cuda->failure.text);
+}
+
+// What a call returns: a lost device is remembered.
+static sumi_result note(sumi_cuda* cuda, sumi_result result, const sumi_error* error)
+{
+    if (result == SUMI_DEVICE_LOST && cuda->failure.result != SUMI_DEVICE_LOST) {
+        cuda->failure = (sumi_error){SUMI_OK, {0}};
+        (void)sumi_fail(&cuda->failure, result, "%s", error != NULL && error->result != SUMI_OK ? error->text : "the GPU is lost");
+        cuda->flight_count = cuda->write_count = 0;
+    }
+    return result;
+}
+
+// The context, for calls that cannot fail aloud.
+static bool enter_quietly(sumi_cuda* cuda)
+{
+    sumi_error error = {SUMI_OK, {0}};
+    if (sumi_cuda_enter(&cuda->device, &error) == SUMI_OK) return true;
+    if (cuda->failure.result == SUMI_OK) cuda->failure = error;
+    if (error.result == SUMI_DEVICE_LOST) (void)note(cuda, error.result, &error);
+    return false;
+}
+
+// Memory must not go while the device may still touch it. Nothing runs when memory goes, but the last copies may be on their way.
+static void settle(sumi_cuda* cuda)
+{
+    keep_failure(cuda, sumi_cuda_await_stream(&cuda->device.driver, cuda->device.compute), "waiting for the device");
+    for (uint32_t i = 0; i < cuda->write_count; i++) cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES].end = 0;
+    cuda->write_count = 0;
+    keep_failure(cuda, sumi_cuda_await_stream(&cuda->device.driver, cuda->device.copy), "waiting for the device"); // streamed weights, ahead of their time
+    sumi_cuda_weights_settle(&cuda->weights);
+}
+
+// ---- Plans --------------------------------------------------------------------------------------------------------------------------------
+
+sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan)
+{
+    if (cuda->current != NULL && cuda->current->plan == plan) return cuda->current;
+    for (size_t i = 0; i < cuda->plan_count; i++) {
+        if (cuda->plans[i]->plan == plan) return cuda->plans[i];
+    }
+    return NULL;
+}
+
+// What it knows of its weights: which they are, where they stay.
+static void forget_division(sumi_cuda* cuda, sumi_cuda_plan* record)
+{
+    sumi_cuda_drop_graphs(cuda, record);
+    sumi_cuda_stream_free(cuda, record);
+    sumi_free(cuda->heap, record->weights);
+    record->weights = NULL;
+    record->weight_count = record->weight_cursor = 0;
+    record->has_weights = record->is_fit = false;
+}
+
+static void free_record(sumi_cuda* cuda, sumi_cuda_plan* record)
+{
+    sumi_cuda_weights_settle(&cuda->weights);
+    forget_division(cuda, record);
+    for (int32_t i = 0; i < record->mirror_count; i++) {
+        if (record->mirrors[i].event != NULL) cuda->device.driver.cuEventDestroy(record->mirrors[i].event);
+    }
+    for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) {
+        if (cuda->flights[i].plan == record) cuda->flights[i].last_fetch = -1;
+    }
+    sumi_cuda_release(&cuda->memory, &record->constants);
+    sumi_free(cuda->heap, record->graphs);
+    sumi_free(cuda->heap, record->mirrors);
+    sumi_free(cuda->heap, record->value_flags);
+    if (cuda->current == record) cuda->current = NULL;
+    for (size_t i = 0; i < cuda->plan_count; i++) {
+        if (cuda->plans[i] == record) cuda->plans[i] = cuda->plans[--cuda->plan_count];
+    }
+    sumi_free(cuda->heap, record);
+}
+
+static uint64_t cuda_scratch_bytes(const sumi_runner* runner, const sumi_plan* plan);
+
+// The record of a plan, made when it is new.
+static sumi_result take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_plan** out_record, sumi_error* error)
+{
+    sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
+    if (record != NULL && (record->ops != plan->ops || record->op_count != plan->op_count)) { // another plan where one was that nobody said goodbye to
+        free_record(cuda, record);
+        record = NULL;
+    }
+    *out_record = record;
+    if (record != NULL) return SUMI_OK;
+    SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->plans, &cuda->plan_capacity, cuda->plan_count + 1, sizeof *cuda->plans, error));
+    record = sumi_alloc_zero(cuda->heap, sizeof *record);
+    unsigned char* flags = sumi_alloc_zero(cuda->heap, plan->value_count + 1);
+    if (record == NULL || flags == NULL) {
+        sumi_free(cuda->heap, record);
+        sumi_free(cuda->heap, flags);
+        return sumi_out_of_memory(error, sizeof *record + plan->value_count, "a plan on the device");
+    }
+    record->plan = plan;
+    record->ops = plan->ops;
+    record->op_count = plan->op_count;
+    record->value_flags = flags;
+    record->scratch_bytes = cuda_scratch_bytes(&cuda->runner, plan);
+    sumi_cuda_flag_values(&cuda->device, plan, flags);
+    cuda->plans[cuda->plan_count++] = record;
+    *out_record = record;
+    return SUMI_OK;
+}
+
+static void cuda_forget_plan(sumi_runner* runner, const sumi_plan* plan)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
+    if (record == NULL || !enter_quietly(cuda)) return;
+    settle(cuda); // constants and graphs may be on their way
+    free_record(cuda, record);
+    sumi_cuda_leave(&cuda->device);
+}
+
+static void cuda_forget_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    if (cuda->weights.used_count == 0 || !enter_quietly(cuda)) return;
+    settle(cuda);
+    for (size_t i = 0; i < count; i++) sumi_cuda_weights_forget(&cuda->weights, weights[i]);
+    for (size_t p = 0; p < cuda->plan_count; p++) { // plans that used them find out what they need again
+        sumi_cuda_plan* record = cuda->plans[p];
+        const sumi_cuda_stream* stream = record->stream;
+        bool is_hit = record->has_weights && cuda->weights.residents == NULL;
+        for (int32_t i = 0; i < record->weight_count && !is_hit; i++) is_hit = cuda->weights.residents[record->weights[i]].weight == NULL;
+        for (int32_t i = 0; stream != NULL && i < stream->list_count && !is_hit; i++) is_hit = cuda->weights.residents[stream->list[i]].weight == NULL;
+        if (is_hit) forget_division(cuda, record);
+    }
+    sumi_cuda_leave(&cuda->device);
+}
+
+// ---- Memory -------------------------------------------------------------------------------------------------------------------------------
+
+static uint64_t cuda_scratch_bytes(const sumi_runner* runner, const sumi_plan* plan)
+{
+    const sumi_cuda* cuda = (const sumi_cuda*)runner;
+    uint64_t most = 0;
+    for (size_t i = 0; i < plan->op_count; i++) {
+        sumi_cuda_op_scratch* scratch = sumi_cuda_ops[plan->ops[i].kind].scratch;
+        const uint64_t bytes = scratch != NULL ? scratch(&cuda->device, plan, &plan->ops[i]) : 0;
+        most = bytes > most ? bytes : most;
+    }
+    return (most + 511) / 512 * 512;
+}
+
+// Graphs hold addresses.
+static void drop_all_graphs(sumi_cuda* cuda)
+{
+    for (size_t i = 0; i < cuda->plan_count; i++) {
+        sumi_cuda_drop_graphs(cuda, cuda->plans[i]);
+        cuda->plans[i]->is_reserved = false;
+    }
+}
+
+// The new block first: when it cannot be had beside the old one, the old one goes before the second try. When that fails too there is none, and the next one may have more luck.
+static sumi_result make_room(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t bytes, sumi_memory_kind kind, const char* what, sumi_error* error)
+{
+    if (bytes == 0 || block->bytes >= bytes) return SUMI_OK;
+    sumi_cuda_block larger;
+    if (cuda->budget != 0 && kind == SUMI_MEMORY_ARENA && block->address != 0) { // both at once may be more than it allows
+        sumi_cuda_release(&cuda->memory, block);
+        drop_all_graphs(cuda);
+    }
+    sumi_error first = {SUMI_OK, {0}};
+    if (sumi_cuda_allocate(&cuda->memory, bytes, kind, what, &larger, &first) == SUMI_OK) {
+        sumi_cuda_release(&cuda->memory, block);
+    } else {
+        if (block->address == 0 || (first.result != SUMI_OUT_OF_DEVICE_MEMORY && first.result != SUMI_OUT_OF_HOST_MEMORY)) return sumi_fail(error, first.result, "%s", first.text);
+        sumi_cuda_release(&cuda->memory, block);
+        drop_all_graphs(cuda);
+        SUMI_TRY(sumi_cuda_allocate(&cuda->memory, bytes, kind, what, &larger, error));
+    }
+    *block = larger;
+    if (kind == SUMI_MEMORY_ARENA) drop_all_graphs(cuda);
+    return SUMI_OK;
+}
+
+static uint64_t round_up(uint64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+static bool is_written(const sumi_plan* plan, sumi_value value)
+{
+    for (size_t i = 0; i < plan->op_count; i++) {
+        if (plan->ops[i].out.id == value.id || (plan->ops[i].kind == SUMI_OP_PIXELS_OUT && plan->ops[i].in[1].id == value.id)) return true;
+    }
+    return false;
+}
+
+// Where each bound value that some op writes is copied to when it is fetched, and the event behind the copy.
+static sumi_result make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+{
+    if (record->mirrors != NULL) return SUMI_OK;
+    const sumi_plan* plan = record->plan;
+    int32_t count = 0;
+    for (size_t v = 0; v < plan->value_count; v++) count += plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1});
+    record->mirrors = sumi_alloc_zero(cuda->heap, (size_t)(count + 1) * sizeof *record->mirrors);
+    if (record->mirrors == NULL) return sumi_out_of_memory(error, (size_t)(count + 1) * sizeof *record->mirrors, "a plan on the device");
+    record->mirror_count = 0;
+    record->mirror_bytes = 0;
+    for (size_t v = 0; v < plan->value_count; v++) {
+        const sumi_value value = {(int32_t)v + 1};
+        if (!plan->values[v].bound || !is_written(plan, value)) continue;
+        sumi_cuda_mirror* mirror = &record->mirrors[record->mirror_count++];
+        *mirror = (sumi_cuda_mirror){.value = value, .offset = record->mirror_bytes};
+        record->mirror_bytes += round_up(plan->values[v].bytes);
+    }
+    for (int32_t i = 0; i < record->mirror_count; i++) {
+        SUMI_CU(&cuda->device.driver, cuEventCreate(&record->mirrors[i].event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING), "making an event");
+    }
+    return SUMI_OK;
+}
+
+static void drop_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record)
+{
+    for (int32_t i = 0; i < record->mirror_count; i++) {
+        if (record->mirrors[i].event != NULL) cuda->device.driver.cuEventDestroy(record->mirrors[i].event);
+    }
+    sumi_free(cuda->heap, record->mirrors);
+    record->mirrors = NULL;
+    record->mirror_count = 0;
+}
+
+// A pinned copy of the constants: they never change, so `start` only has to say "copy".
+static sumi_result make_constants(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+{
+    const sumi_plan* plan = record->plan;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < plan->constant_count; i++) bytes += round_up(plan->constants[i].bytes);
+    if (bytes == 0 || record->constants.address != 0) return SUMI_OK;
+    SUMI_TRY(sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_STAGING, "a plan's constants", &record->constants, error));
+    unsigned char* at = sumi_cuda_host(&record->constants);
+    for (size_t i = 0; i < plan->constant_count; i++) {
+        memcpy(at, plan->constants[i].data, (size_t)plan->constants[i].bytes);
+        at += round_up(plan->constants[i].bytes);
+    }
+    return SUMI_OK;
+}
+
+// ---- The budget ---------------------------------------------------------------------------------------------------------------------------
+
+static uint64_t block_bytes(uint64_t bytes) { return (bytes + 511) / 512 * 512; } // as sumi_cuda_allocate counts
+static uint64_t own_bytes(const sumi_cuda* cuda, const sumi_plan* plan, uint64_t scratch) { return cuda->fixed.bytes + block_bytes(plan->arena_bytes) + block_bytes(scratch); }
+static uint64_t room_for_weights(uint64_t budget, uint64_t own) { return budget == 0 ? UINT64_MAX : budget > own ? budget - own : 0; }
+
+static sumi_result cuda_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget, sumi_device_need* out_need, sumi_error* error)
+{
+    const sumi_cuda* cuda = (const sumi_cuda*)runner;
+    const uint64_t own = own_bytes(cuda, plan, cuda_scratch_bytes(runner, plan));
+    sumi_cuda_division division;
+    SUMI_TRY(sumi_cuda_divide(&cuda->weights, plan, room_for_weights(budget, own), &division, error));
+    sumi_free(cuda->heap, division.shares);
+    *out_need = (sumi_device_need){.weights = division.kept + division.ring + division.way, .streamed = division.streamed};
+    out_need->device = own + out_need->weights;
+    out_need->fits = budget == 0 || (division.fits && out_need->device <= budget);
+    uint64_t constants = 0, mirrors = 0;
+    for (size_t i = 0; i < plan->constant_count; i++) constants += round_up(plan->constants[i].bytes);
+    for (size_t v = 0; v < plan->value_count; v++) {
+        if (plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1})) mirrors += round_up(plan->values[v].bytes);
+    }
+    out_need->pinned = RING_BYTES + block_bytes(constants) + block_bytes(mirrors) + division.streamed + division.hosted;
+    return SUMI_OK;
+}
+
+// Which of its weights stay, for the budget as it is.
+static sumi_result divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+{
+    if (record->has_weights && record->divided_for == cuda->budget) return SUMI_OK;
+    sumi_cuda_weights* weights = &cuda->weights;
+    sumi_cuda_division* division = &record->division;
+    if (record->has_weights) settle(cuda);
+    forget_division(cuda, record);
+    SUMI_TRY(sumi_cuda_divide(weights, record->plan, room_for_weights(cuda->budget, own_bytes(cuda, record->plan, record->scratch_bytes)), division, error));
+    record->weights = sumi_alloc_array(cuda->heap, (size_t)division->count + 1, sizeof *record->weights);
+    sumi_result result = record->weights == NULL ? sumi_out_of_memory(error, (size_t)division->count * sizeof *record->weights, "the list of a plan's weights") : SUMI_OK;
+    for (int32_t i = 0; i < division->count && result == SUMI_OK; i++) {
+        sumi_cuda_share_of* share = &division->shares[i];
+        result = sumi_cuda_weights_want(weights, share->weight, share->form, share->is_adapter, &share->resident, error);
+        if (result == SUMI_OK && share->stay == SUMI_CUDA_KEPT) record->weights[record->weight_count++] = share->resident;
+    }
+    if (result == SUMI_OK && !division->fits)
+        result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL, "%.1f MB on the device do not hold this job, even with its weights streamed", 1e-6 * (double)cuda->budget);
+    if (result == SUMI_OK && division->streams) result = sumi_cuda_stream_make(cuda, record, error);
+    sumi_free(cuda->heap, division->shares);
+    division->shares = NULL;
+    if (result != SUMI_OK) {
+        forget_division(cuda, record);
+        return result;
+    }
+    record->has_weights = true;
+    record->divided_for = cuda->budget;
+    for (int32_t i = 0; i < record->weight_count && !division->streams; i++) { // there is room for all: their images are no longer needed
+        sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
+        if (resident->image.address == 0) continue;
+        settle(cuda);
+        sumi_cuda_release(&cuda->memory, &resident->image);
+        resident->has_image = false;
+    }
+    return SUMI_OK;
+}
+
+// After weights went: plans bring them again before they run.
+static void miss_weights(sumi_cuda* cuda)
+{
+    for (size_t p = 0; p < cuda->plan_count; p++) {
+        sumi_cuda_plan* record = cuda->plans[p];
+        bool is_hit = false;
+        for (int32_t i = 0; i < record->weight_count && !is_hit; i++) is_hit = cuda->weights.residents[record->weights[i]].place.data == 0;
+        if (is_hit) sumi_cuda_drop_graphs(cuda, record);
+        record->weight_cursor = 0;
+        record->is_fit = false;
+    }
+}
+
+static uint64_t beyond(uint64_t wanted, const sumi_cuda_block* block) { return wanted > block->bytes ? wanted - block->bytes : 0; }
+
+static void give_up(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t wanted, bool* io_is_any)
+{
+    if (block->address == 0 || block->bytes <= wanted) return;
+    sumi_cuda_release(&cuda->memory, block);
+    *io_is_any = true;
+}
+
+// Takes from others until what the plan lacks fits the budget beside what is held. Nothing runs.
+static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+{
+    if (cuda->budget == 0 || record->is_fit) return SUMI_OK;
+    const uint64_t arena = block_bytes(record->plan->arena_bytes), scratch = block_bytes(record->scratch_bytes), ring = record->division.ring;
+    sumi_cuda_weights* weights = &cuda->weights;
+    const uint64_t serial = ++weights->list_serial;
+    bool has_settled = false, has_evicted = false;
+    sumi_cuda_weights_settle(weights); // conversions are counted once
+    for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].listed = serial;
+    for (;;) {
+        uint64_t missing = record->division.way + beyond(arena, &cuda->arena) + beyond(scratch, &cuda->scratch) + beyond(ring, &cuda->passage);
+        for (int32_t i = 0; i < record->weight_count; i++) {
+            const sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
+            missing += resident->place.data == 0 ? resident->bytes : 0;
+        }
+        if (sumi_cuda_held(&cuda->memory) + missing <= cuda->budget) break;
+        if (!has_settled) settle(cuda);
+        has_settled = true;
+        if (sumi_cuda_weights_evict(weights, serial)) {
+            has_evicted = true;
+            continue;
+        }
+        bool is_any = false;
+        give_up(cuda, &cuda->passage, ring, &is_any);
+        give_up(cuda, &cuda->arena, arena, &is_any);
+        give_up(cuda, &cuda->scratch, scratch, &is_any);
+        if (is_any) drop_all_graphs(cuda);
+        else return sumi_fail(error, SUMI_BUDGET_TOO_SMALL, "%.1f MB on the device do not hold this job: %.1f MB are held, %.1f MB are missing", 1e-6 * (double)cuda->budget,
+                              1e-6 * (double)sumi_cuda_held(&cuda->memory), 1e-6 * (double)missing);
+    }
+    if (has_evicted) miss_weights(cuda);
+    for (size_t p = 0; p < cuda->plan_count; p++) cuda->plans[p]->is_fit = false; // this one takes the room
+    record->is_fit = true;
+    return SUMI_OK;
+}
+
+static void drop_passage(sumi_cuda* cuda)
+{
+    if (cuda->passage.address == 0) return;
+    settle(cuda);
+    for (size_t p = 0; p < cuda->plan_count; p++) {
+        if (cuda->plans[p]->stream != NULL) sumi_cuda_drop_graphs(cuda, cuda->plans[p]);
+    }
+    sumi_cuda_release(&cuda->memory, &cuda->passage);
+}
+
+static sumi_result make_passage(sumi_cuda* cuda, const sumi_cuda_plan* record, sumi_error* error)
+{
+    if (record->division.ring <= cuda->passage.bytes) return SUMI_OK;
+    drop_passage(cuda);
+    return sumi_cuda_allocate(&cuda->memory, record->division.ring, SUMI_MEMORY_WEIGHTS, "streamed weights", &cuda->passage, error);
+}
+
+static void cuda_set_budget(sumi_runner* runner, uint64_t bytes)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    for (size_t p = 0; p < cuda->plan_count && cuda->budget != bytes; p++) cuda->plans[p]->is_fit = false;
+    cuda->budget = bytes;
+}
+
+static sumi_result reserve(sumi_cuda* cuda, const sumi_plan* plan, sumi_error* error)
+{
+    sumi_cuda_plan* record;
+    SUMI_TRY(take_plan(cuda, plan, &record, error));
+    SUMI_TRY(divide_plan(cuda, record, error));
+    sumi_result result = make_mirrors(cuda, record, error);
+    if (result != SUMI_OK) {
+        drop_mirrors(cuda, record);
+        return result;
+    }
+    SUMI_TRY(make_constants(cuda, record, error));
+    SUMI_TRY(make_fit(cuda, record, error));
+    const bool grows = cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < plan->arena_bytes || cuda->mirror.bytes < record->mirror_bytes;
+    if (grows) settle(cuda);
+    SUMI_TRY(make_room(cuda, &cuda->ring, RING_BYTES, SUMI_MEMORY_STAGING, "inputs on their way to the device", error));
+    SUMI_TRY(make_room(cuda, &cuda->mirror, record->mirror_bytes, SUMI_MEMORY_STAGING, "results on their way from the device", error));
+    SUMI_TRY(make_room(cuda, &cuda->scratch, record->scratch_bytes, SUMI_MEMORY_ARENA, "the kernels' scratch memory", error));
+    SUMI_TRY(make_room(cuda, &cuda->arena, plan->arena_bytes, SUMI_MEMORY_ARENA, "the arena", error));
+    record->is_reserved = true;
+    return SUMI_OK;
+}
+
+static sumi_result cuda_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, error));
+    sumi_result result = reserve(cuda, plan, error);
+    sumi_cuda_leave(&cuda->device);
+    return note(cuda, result, error);
+}
+
+static void release_room(sumi_cuda* cuda)
+{
+    settle(cuda);
+    drop_all_graphs(cuda);
+    sumi_cuda_release(&cuda->memory, &cuda->arena);
+    sumi_cuda_release(&cuda->memory, &cuda->scratch);
+    sumi_cuda_release(&cuda->memory, &cuda->mirror);
+    sumi_cuda_release(&cuda->memory, &cuda->ring);
+    cuda->ring_at = 0;
+}
+
+static void cuda_release(sumi_runner* runner)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    if (!enter_quietly(cuda)) return;
+    release_room(cuda);
+    sumi_cuda_leave(&cuda->device);
+}
+
+static void cuda_trim(sumi_runner* runner)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    if (cuda->budget == 0 || sumi_cuda_held(&cuda->memory) <= cuda->budget || !enter_quietly(cuda)) return;
+    release_room(cuda);
+    while (sumi_cuda_held(&cuda->memory) > cuda->budget && sumi_cuda_weights_evict(&cuda->weights, UINT64_MAX)) continue;
+    if (sumi_cuda_held(&cuda->memory) > cuda->budget) drop_passage(cuda);
+    miss_weights(cuda);
+    sumi_cuda_leave(&cuda->device);
+}
+
+static uint64_t cuda_short_bytes(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->memory.short_bytes; }
+
+static void cuda_memory(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver)
+{
+    const sumi_cuda* cuda = (const sumi_cuda*)runner;
+    for (int kind = 0; kind < 4; kind++) out_held_bytes[kind] = atomic_load(&cuda->memory.held[kind]);
+    *out_device_bytes = cuda->device.bytes;
+    *out_capability = cuda->device.capability;
+    *out_driver = cuda->device.driver.version;
+}
+
+// ---- Before a run -------------------------------------------------------------------------------------------------------------------------
+
+// A first launch: whatever the driver puts off until then happens here.
+static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    CUfunction function;
+    SUMI_TRY(sumi_cuda_kernel(cuda->modules, "sumi_upload_vector", 0, &function, error));
+    sumi_upload_args args = {.from = cuda->fixed.address, .to = cuda->fixed.address, .stack_rows = 1}; // no rows, no padding
+    void* params[] = {&args};
+    SUMI_CU(driver, cuLaunchKernel(function, 1, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, cuda->device.copy, params, NULL), "a first launch");
+    const CUresult ended = sumi_cuda_await_stream(driver, cuda->device.copy);
+    return ended == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, ended, "a first launch", error);
+}
+
+static sumi_result load(sumi_cuda* cuda, float* out_progress, sumi_error* error)
+{
+    bool is_last = false;
+    SUMI_TRY(sumi_cuda_modules_step(cuda->modules, &is_last, out_progress, error));
+    if (!is_last) return SUMI_OK;
+    SUMI_TRY(launch_first(cuda, error));
+    cuda->is_loaded = true;
+    return SUMI_OK;
+}
+
+static sumi_result cuda_load(sumi_runner* runner, bool* out_done, float* out_progress, sumi_error* error)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_result result = SUMI_OK;
+    if (!cuda->is_loaded) {
+        SUMI_TRY(sumi_cuda_enter(&cuda->device, error));
+        result = load(cuda, out_progress, error);
+        sumi_cuda_leave(&cuda->device);
+    }
+    if (cuda->is_loaded) *out_progress = 1.0f;
+    *out_done = cuda->is_loaded;
+    return result; // not noted: this runs beside other calls
+}
+
+static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budget_us, bool* out_done, float* out_progress, sumi_error* error)
+{
+    const uint64_t until = sumi_clock_ns() + (uint64_t)budget_us * 1000;
+    *out_done = false;
+    if (!cuda->is_loaded) return sumi_fail(error, SUMI_INTERNAL, "a plan is prepared before the kernels are loaded");
+    sumi_cuda_plan* record;
+    SUMI_TRY(take_plan(cuda, plan, &record, error));
+    SUMI_TRY(divide_plan(cuda, record, error));
+    SUMI_TRY(make_fit(cuda, record, error));
+    SUMI_TRY(make_passage(cuda, record, error));
+    if (cuda->budget == 0) drop_passage(cuda); // nobody streams any more
+    cuda->weights.places_alone = record->division.streams;
+    bool has_all = false;
+    SUMI_TRY(sumi_cuda_weights_send(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor, until, budget_us, &has_all, error));
+    const int32_t others = record->stream != NULL ? record->stream->list_count : 0, made = others > 0 ? record->stream->image_cursor : 0;
+    const float sent = record->weight_count + others > 0 ? (float)(record->weight_cursor + made) / (float)(record->weight_count + others) : 1.0f;
+    *out_progress = 0.95f * sent;
+    if (!has_all) return SUMI_OK;
+    if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) {
+        if (cuda->flight_count > 0) return SUMI_OK; // the ring may be in use
+        SUMI_TRY(sumi_cuda_stream_images(cuda, record, until, budget_us, &has_all, error));
+        if (!has_all) return SUMI_OK;
+    }
+    if (!record->is_reserved) {
+        *out_done = true;
+        *out_progress = 1.0f;
+        return SUMI_OK;
+    }
+    if (cuda->flight_count > 0) return SUMI_OK; // graphs wait until nothing runs
+    SUMI_TRY(sumi_cuda_make_graphs(cuda, record, until, out_done, error));
+    *out_progress = *out_done ? 1.0f : 0.95f + 0.05f * (float)record->graphed_slices / (float)plan->slice_count;
+    return SUMI_OK;
+}
+
+static sumi_result cuda_prepare(sumi_runner* runner, const sumi_plan* plan, uint32_t budget_us, bool* out_done, float* out_progress, sumi_error* error)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    *out_done = false;
+    if (cuda->failure.result == SUMI_DEVICE_LOST) return kept_failure(cuda, error); // anything else was an earlier run's: `start` forgets it
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, error));
+    sumi_result result = prepare(cuda, plan, budget_us, out_done, out_progress, error);
+    sumi_cuda_leave(&cuda->device);
+    return note(cuda, result, error);
+}
+
+// ---- Inputs -------------------------------------------------------------------------------------------------------------------------------
+
+static CUdeviceptr address_of(const sumi_cuda* cuda, const sumi_plan* plan, sumi_value value) { return cuda->arena.address + sumi_plan_info(plan, value)->offset; }
+
+static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
+    if (cuda->failure.result != SUMI_DEVICE_LOST) cuda->failure = (sumi_error){SUMI_OK, {0}};
+    if (record == NULL || !record->is_reserved) {
+        (void)sumi_fail(&cuda->failure, SUMI_INTERNAL, "a plan is started that was not prepared and reserved");
+        return;
+    }
+    if (!enter_quietly(cuda)) return;
+    cuda->current = record;
+    cuda->has_counter = false;
+    for (int32_t i = 0; i < record->mirror_count; i++) record->mirrors[i].is_coming = false;
+    const unsigned char* at = sumi_cuda_host(&record->constants);
+    for (size_t i = 0; i < plan->constant_count; i++) {
+        const sumi_constant* constant = &plan->constants[i];
+        keep_failure(cuda, cuda->device.driver.cuMemcpyHtoDAsync(address_of(cuda, plan, constant->value), at, (size_t)constant->bytes, cuda->device.compute), "copying a plan's constants");
+        at += round_up(constant->bytes);
+    }
+    sumi_error error = {SUMI_OK, {0}};
+    if (note(cuda, sumi_cuda_stream_begin(cuda, record, &error), &error) != SUMI_OK && cuda->failure.result == SUMI_OK) cuda->failure = error;
+    sumi_cuda_leave(&cuda->device);
+}
+
+// Waits for the oldest copy out of the ring.
+static void take_write(sumi_cuda* cuda)
+{
+    sumi_cuda_write* oldest = &cuda->writes[cuda->write_first];
+    keep_failure(cuda, sumi_cuda_await(&cuda->device.driver, oldest->event), "waiting for a copy to the device");
+    if (cuda->write_count == 0) return; // the device is lost
+    cuda->write_first = (cuda->write_first + 1) % SUMI_CUDA_WRITES;
+    cuda->write_count--;
+}
+
+// Room for the next piece: [ring_at, ring_at + bytes), free of copies on their way.
+static void make_ring_room(sumi_cuda* cuda, uint64_t bytes)
+{
+    if (cuda->ring_at + bytes > cuda->ring.bytes) cuda->ring_at = 0;
+    while (cuda->write_count == SUMI_CUDA_WRITES) take_write(cuda);
+    for (bool meets = true; meets && cuda->write_count > 0;) { // copies end in order: all up to the newest that is in the way have to
+        meets = false;
+        for (uint32_t i = 0; i < cuda->write_count && !meets; i++) {
+            const sumi_cuda_write* w = &cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES];
+            meets = w->begin < cuda->ring_at + bytes && cuda->ring_at < w->end;
+        }
+        if (meets) take_write(cuda);
+    }
+}
+
+static void cuda_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data, uint64_t bytes)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    if (cuda->failure.result != SUMI_OK || cuda->ring.address == 0 || !enter_quietly(cuda)) return;
+    const unsigned char* from = data;
+    const CUdeviceptr to = address_of(cuda, plan, value) + offset;
+    for (uint64_t done = 0; done < bytes && cuda->failure.result == SUMI_OK;) {
+        const uint64_t piece = bytes - done < RING_PIECE ? bytes - done : RING_PIECE;
+        make_ring_room(cuda, piece);
+        if (cuda->failure.result != SUMI_OK) break;
+        unsigned char* pinned = (unsigned char*)sumi_cuda_host(&cuda->ring) + cuda->ring_at;
+        memcpy(pinned, from + done, (size_t)piece);
+        sumi_cuda_write* w = &cuda->writes[(cuda->write_first + cuda->write_count) % SUMI_CUDA_WRITES];
+        keep_failure(cuda, cuda->device.driver.cuMemcpyHtoDAsync(to + done, pinned, (size_t)piece, cuda->device.compute), "copying an input to the device");
+        keep_failure(cuda, cuda->device.driver.cuEventRecord(w->event, cuda->device.compute), "copying an input to the device");
+        w->begin = cuda->ring_at;
+        w->end = cuda->ring_at += round_up(piece);
+        cuda->write_count++;
+        done += piece;
+    }
+    sumi_cuda_leave(&cuda->device);
+}
+
+// ---- Running ------------------------------------------------------------------------------------------------------------------------------
+
+static sumi_cuda_flight* flight_at(sumi_cuda* cuda, uint32_t index) { return &cuda->flights[(cuda->flight_first + index) % SUMI_RUNNER_DEPTH]; }
+
+static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, int32_t counter, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    const CUstream stream = cuda->device.compute;
+    cuda->current = record;
+    if (!cuda->has_counter || cuda->counter != counter) {
+        SUMI_CU(driver, cuMemsetD32Async(cuda->fixed.address + SUMI_CUDA_ARRIVALS * sizeof(uint32_t), (unsigned)counter, 1, stream), "setting the step");
+        cuda->has_counter = true;
+        cuda->counter = counter;
+    }
+    sumi_cuda_flight* flight = flight_at(cuda, cuda->flight_count);
+    SUMI_CU(driver, cuEventRecord(flight->begin, stream), "timing a slice");
+    for (sumi_slice segment = {0}; sumi_cuda_next_segment(record, slice, &segment);) { // waiting for weights is part of its time
+        SUMI_TRY(sumi_cuda_stream_before(cuda, record, &segment, counter, error));
+        const CUgraphExec graph = sumi_cuda_graph_of(record, slice, &segment);
+        if (graph != NULL) SUMI_CU(driver, cuGraphLaunch(graph, stream), "launching a slice");
+        else SUMI_TRY(sumi_cuda_launch_slice(cuda, record, &segment, stream, error));
+        SUMI_TRY(sumi_cuda_stream_after(cuda, record, &segment, error));
+    }
+    SUMI_CU(driver, cuEventRecord(flight->end, stream), "timing a slice");
+    flight->last_fetch = -1;
+    flight->plan = record;
+    cuda->flight_count++;
+    return sumi_cuda_stream_ahead(cuda, record, error);
+}
+
+static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter, sumi_error* error)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
+    SUMI_TRY(kept_failure(cuda, error));
+    if (record == NULL || !record->is_reserved || !record->has_weights) return sumi_fail(error, SUMI_INTERNAL, "a plan runs that was not prepared and reserved");
+    if (cuda->flight_count == SUMI_RUNNER_DEPTH) return sumi_fail(error, SUMI_INTERNAL, "%d slices are on their way: no more fit", SUMI_RUNNER_DEPTH);
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, error));
+    sumi_result result = run_slice(cuda, record, slice, counter, error);
+    sumi_cuda_leave(&cuda->device);
+    return note(cuda, result, error);
+}
+
+// Whether an event has passed; a failure counts as no, and is kept.
+static bool has_passed(sumi_cuda* cuda, CUevent event)
+{
+    const CUresult state = sumi_cuda_query(&cuda->device.driver, event);
+    if (state != CUDA_ERROR_NOT_READY) lose_device(cuda, state);
+    return state == CUDA_SUCCESS;
+}
+
+static bool cuda_finished(sumi_runner* runner, double* out_us)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    if (cuda->flight_count == 0 || !enter_quietly(cuda)) return false;
+    const sumi_cuda_flight* flight = flight_at(cuda, 0);
+    bool is_over = has_passed(cuda, flight->end);
+    // The copies behind the slice count as part of it: once it is reported, they can be read.
+    if (is_over && flight->last_fetch >= 0) is_over = has_passed(cuda, flight->plan->mirrors[flight->last_fetch].event);
+    if (is_over) {
+        float ms = 0.0f;
+        keep_failure(cuda, cuda->device.driver.cuEventElapsedTime(&ms, flight->begin, flight->end), "timing a slice");
+        *out_us = 1000.0 * (double)ms;
+        if (cuda->flight_count > 0) {
+            cuda->flight_first = (cuda->flight_first + 1) % SUMI_RUNNER_DEPTH;
+            cuda->flight_count--;
+        }
+    }
+    sumi_cuda_leave(&cuda->device);
+    return is_over;
+}
+
+static int32_t cuda_pending(const sumi_runner* runner) { return (int32_t)((const sumi_cuda*)runner)->flight_count; }
+
+static void cuda_wait(sumi_runner* runner, int32_t slices)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    if (cuda->flight_count == 0 || !enter_quietly(cuda)) return;
+    const uint32_t wanted = slices < 1 ? 1 : (uint32_t)slices;
+    const sumi_cuda_flight* flight = flight_at(cuda, (wanted < cuda->flight_count ? wanted : cuda->flight_count) - 1);
+    lose_device(cuda, sumi_cuda_await(&cuda->device.driver, flight->end));
+    if (cuda->flight_count > 0 && flight->last_fetch >= 0) lose_device(cuda, sumi_cuda_await(&cuda->device.driver, flight->plan->mirrors[flight->last_fetch].event));
+    sumi_cuda_leave(&cuda->device);
+}
+
+static bool cuda_idle(sumi_runner* runner)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    if (cuda->failure.result == SUMI_DEVICE_LOST) return true;
+    if (!enter_quietly(cuda)) return true;
+    bool is_idle = true;
+    for (uint32_t i = 0; i < cuda->flight_count && is_idle; i++) is_idle = has_passed(cuda, flight_at(cuda, i)->end);
+    for (int32_t i = 0; cuda->current != NULL && i < cuda->current->mirror_count && is_idle; i++) {
+        if (cuda->current->mirrors[i].is_coming) is_idle = has_passed(cuda, cuda->current->mirrors[i].event);
+    }
+    sumi_cuda_leave(&cuda->device);
+    return is_idle || cuda->failure.result == SUMI_DEVICE_LOST;
+}
+
+static sumi_result cuda_health(sumi_runner* runner, sumi_error* error) { return kept_failure((const sumi_cuda*)runner, error); }
+
+// ---- Results ------------------------------------------------------------------------------------------------------------------------------
+
+static sumi_cuda_mirror* mirror_of(sumi_cuda_plan* record, sumi_value value)
+{
+    for (int32_t i = 0; record != NULL && i < record->mirror_count; i++) {
+        if (record->mirrors[i].value.id == value.id) return &record->mirrors[i];
+    }
+    return NULL;
+}
+
+static sumi_result fetch(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cuda_mirror* mirror, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    const sumi_value_info* info = sumi_plan_info(record->plan, mirror->value);
+    unsigned char* to = (unsigned char*)sumi_cuda_host(&cuda->mirror) + mirror->offset;
+    SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->arena.address + info->offset, (size_t)info->bytes, cuda->device.compute), "copying a result from the device");
+    SUMI_CU(driver, cuEventRecord(mirror->event, cuda->device.compute), "copying a result from the device");
+    mirror->is_coming = true;
+    if (cuda->flight_count > 0) flight_at(cuda, cuda->flight_count - 1)->last_fetch = (int32_t)(mirror - record->mirrors);
+    return SUMI_OK;
+}
+
+static sumi_result cuda_fetch(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
+    sumi_cuda_mirror* mirror = mirror_of(record, value);
+    SUMI_TRY(kept_failure(cuda, error));
+    if (mirror == NULL || !record->is_reserved) return sumi_fail(error, SUMI_INTERNAL, "%s is fetched: it is not bound, or nothing writes it", sumi_plan_info(plan, value)->name);
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, error));
+    sumi_result result = fetch(cuda, record, mirror, error);
+    sumi_cuda_leave(&cuda->device);
+    return note(cuda, result, error);
+}
+
+static void cuda_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into, uint64_t bytes)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_mirror* mirror = mirror_of(sumi_cuda_find_plan(cuda, plan), value);
+    if (mirror != NULL && mirror->is_coming && cuda->failure.result != SUMI_DEVICE_LOST && enter_quietly(cuda)) {
+        // Usually over. A fetch with no slice before it has nothing else that it is waited for by.
+        keep_failure(cuda, sumi_cuda_await(&cuda->device.driver, mirror->event), "waiting for a copy from the device");
+        mirror->is_coming = false;
+        sumi_cuda_leave(&cuda->device);
+    }
+    if (mirror == NULL || cuda->mirror.address == 0) memset(into, 0, (size_t)bytes);
+    else memcpy(into, (const unsigned char*)sumi_cuda_host(&cuda->mirror) + mirror->offset + offset, (size_t)bytes);
+}
+
+// ---- The object ---------------------------------------------------------------------------------------------------------------------------
+
+static const char* cuda_name(const sumi_runner* runner)
+{
+    (void)runner;
+    return "cuda";
+}
+static const char* cuda_device(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->device.name; }
+static sumi_rates cuda_rates(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->rates; }
+static uint64_t cuda_element_bytes(const sumi_runner* runner, sumi_element element)
+{
+    (void)runner;
+    return element == SUMI_ELEMENT_ACTIVATION ? 2 : element == SUMI_ELEMENT_BYTE ? 1 : 4;
+}
+
+static void destroy_inside(sumi_cuda* cuda)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    settle(cuda);
+    while (cuda->plan_count > 0) free_record(cuda, cuda->plans[cuda->plan_count - 1]);
+    release_room(cuda);
+    sumi_cuda_release(&cuda->memory, &cuda->passage);
+    sumi_cuda_weights_close(&cuda->weights);
+    sumi_cuda_release(&cuda->memory, &cuda->fixed);
+    for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) {
+        if (cuda->flights[i].begin != NULL) driver->cuEventDestroy(cuda->flights[i].begin);
+        if (cuda->flights[i].end != NULL) driver->cuEventDestroy(cuda->flights[i].end);
+    }
+    for (int32_t i = 0; i < SUMI_CUDA_WRITES; i++) {
+        if (cuda->writes[i].event != NULL) driver->cuEventDestroy(cuda->writes[i].event);
+    }
+    if (cuda->capture != NULL) driver->cuStreamDestroy(cuda->capture);
+}
+
+static void cuda_destroy(sumi_runner* runner)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    if (cuda == NULL) return;
+    const bool is_inside = enter_quietly(cuda); // outside, a lost device refuses every call, and what is the host's is given back all the same
+    destroy_inside(cuda);
+    sumi_cuda_modules_destroy(cuda->modules);
+    if (is_inside) sumi_cuda_leave(&cuda->device);
+    sumi_free(cuda->heap, cuda->plans);
+    sumi_cuda_device_close(&cuda->device);
+    sumi_free(cuda->heap, cuda);
+}
+
+static const sumi_runner_functions functions = {.destroy = cuda_destroy,
+                                                .name = cuda_name,
+                                                .device = cuda_device,
+                                                .rates = cuda_rates,
+                                                .element_bytes = cuda_element_bytes,
+                                                .scratch_bytes = cuda_scratch_bytes,
+                                                .reserve = cuda_reserve,
+                                                .release = cuda_release,
+                                                .start = cuda_start,
+                                                .write = cuda_write,
+                                                .read = cuda_read,
+                                                .run = cuda_run,
+                                                .idle = cuda_idle,
+                                                .load = cuda_load,
+                                                .prepare = cuda_prepare,
+                                                .need = cuda_need,
+                                                .set_budget = cuda_set_budget,
+                                                .trim = cuda_trim,
+                                                .short_bytes = cuda_short_bytes,
+                                                .forget_plan = cuda_forget_plan,
+                                                .forget_weights = cuda_forget_weights,
+                                                .finished = cuda_finished,
+                                                .health = cuda_health,
+                                                .pending = cuda_pending,
+                                                .wait = cuda_wait,
+                                                .fetch = cuda_fetch,
+                                                .memory = cuda_memory};
+
+// A first guess, from what the tensor cores and the memory could do at their best: the engine measures and corrects, kind by kind.
+static sumi_rates guess_rates(const sumi_cuda_device* device)
+{
+    int core_khz = 0, memory_khz = 0, bus_bits = 0;
+    const sumi_cuda_driver* driver = &device->driver;
+    if (driver->cuDeviceGetAttribute(&core_khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device->device) != CUDA_SUCCESS || core_khz <= 0) core_khz = 1500000;
+    if (driver->cuDeviceGetAttribute(&memory_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device->device) != CUDA_SUCCESS || memory_khz <= 0) memory_khz = 5000000;
+    if (driver->cuDeviceGetAttribute(&bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device->device) != CUDA_SUCCESS || bus_bits <= 0) bus_bits = 256;
+    const int32_t family = device->capability / 10;
+    // bfloat16 products with float sums, per multiprocessor and clock. GeForce chips (8.6, 8.9, 12.x) have a quarter of 8.0's.
+    const double per_clock = family == 9 ? 4096.0 : family == 10 || family == 11 ? 8192.0 : device->capability == 80 ? 2048.0 : 512.0;
+    return (sumi_rates){.flops_per_us = 0.70 * device->multiprocessors * per_clock * core_khz * 1e-3,
+                        .bytes_per_us = 0.75 * 2.0 * memory_khz * 1e-3 * bus_bits / 8.0, // two transfers a clock
+                        .op_us = 3.0};
+}
+
+static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) {
+        SUMI_CU(driver, cuEventCreate(&cuda->flights[i].begin, CU_EVENT_DEFAULT), "making an event");
+        SUMI_CU(driver, cuEventCreate(&cuda->flights[i].end, CU_EVENT_BLOCKING_SYNC), "making an event");
+    }
+    for (int32_t i = 0; i < SUMI_CUDA_WRITES; i++) {
+        SUMI_CU(driver, cuEventCreate(&cuda->writes[i].event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING), "making an event");
+    }
+    return SUMI_OK;
+}
+
+static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    SUMI_TRY(sumi_cuda_modules_create(cuda->heap, &cuda->device, sumi_cuda_images, sumi_cuda_image_count, error, &cuda->modules));
+    sumi_cuda_weights_init(&cuda->weights, cuda->heap, workers, &cuda->device, &cuda->memory, cuda->modules);
+    SUMI_TRY(make_events(cuda, error));
+    SUMI_CU(driver, cuStreamCreateWithPriority(&cuda->capture, CU_STREAM_NON_BLOCKING, 0), "making a stream for graphs");
+    SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_ARRIVALS * sizeof(uint32_t) + 64, SUMI_MEMORY_ARENA, "counters", &cuda->fixed, error));
+    SUMI_CU(driver, cuMemsetD32Async(cuda->fixed.address, 0, SUMI_CUDA_ARRIVALS + 16, cuda->device.compute), "clearing counters");
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_engine_desc* desc, const sumi_cuda_options* options, sumi_error* error, sumi_runner** out_runner)
+{
+    *out_runner = NULL;
+    sumi_cuda* cuda = sumi_alloc_zero(heap, sizeof *cuda);
+    if (cuda == NULL) return sumi_out_of_memory(error, sizeof *cuda, "the CUDA backend");
+    cuda->runner.functions = &functions;
+    cuda->heap = heap;
+    if (options != NULL) cuda->options = *options;
+    sumi_result result = sumi_cuda_device_open(&cuda->device, desc, error);
+    if (result != SUMI_OK) {
+        sumi_free(heap, cuda);
+        return result;
+    }
+    sumi_cuda_memory_init(&cuda->memory, &cuda->device, &desc->device_allocator);
+    cuda->rates = guess_rates(&cuda->device);
+    result = sumi_cuda_enter(&cuda->device, error);
+    if (result == SUMI_OK) {
+        result = create_inside(cuda, workers, error);
+        sumi_cuda_leave(&cuda->device);
+    }
+    if (result != SUMI_OK) {
+        cuda_destroy(&cuda->runner);
+        return result;
+    }
+    *out_runner = &cuda->runner;
+    return SUMI_OK;
+}

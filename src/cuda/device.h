@@ -1,0 +1,29 @@
+// One device: which it is, its context, its streams. The caller's current context is left as it was: every entry into the backend is
+// bracketed by sumi_cuda_enter and sumi_cuda_leave.
+#ifndef SUMI_CUDA_DEVICE_H
+#define SUMI_CUDA_DEVICE_H
+#include "cuda/driver.h"
+
+typedef struct sumi_cuda_device {
+    sumi_cuda_driver driver;
+    CUdevice device;
+    CUcontext context;
+    bool has_primary;           // retained by us; otherwise the context is the host's
+    CUstream compute, copy;     // copy is always ours; compute is ours when owns_compute
+    bool owns_compute;
+    char name[96];              // "NVIDIA H200, driver 13.0"
+    int32_t capability;         // 90 for 9.0
+    int32_t multiprocessors;
+    int32_t shared_per_block;   // most dynamic shared memory of a block, opted in
+    int32_t shared_per_multiprocessor;
+    int32_t l2_bytes;
+    uint64_t bytes;
+    const struct sumi_cuda_linear_choice* forced_linear; // NULL; tests/tune_cuda_linear.c: what every product takes (linear.h)
+} sumi_cuda_device;
+
+// As sumi_engine_desc.cuda asks. SUMI_NO_DEVICE (also: no device of this uuid, luid, ordinal), SUMI_DEVICE_UNSUPPORTED (before 8.0), SUMI_INVALID_ARGUMENT (a stream that is being captured).
+sumi_result sumi_cuda_device_open(sumi_cuda_device* device, const sumi_engine_desc* desc, sumi_error* error);
+void sumi_cuda_device_close(sumi_cuda_device* device); // accepts a zeroed one, and one that failed half-way; waits for our streams
+sumi_result sumi_cuda_enter(const sumi_cuda_device* device, sumi_error* error); // pushes the context
+void sumi_cuda_leave(const sumi_cuda_device* device);                           // pops it
+#endif

@@ -1,0 +1,83 @@
+#include "cuda/device_memory.h"
+#include <string.h>
+
+#define ALIGNMENT 512u // what the driver's own allocations have, and what every kernel here may count on
+
+void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* device, const sumi_device_allocator* allocator)
+{
+    memset(memory, 0, sizeof *memory);
+    memory->device = device;
+    if (allocator != NULL && allocator->allocate != NULL && allocator->release != NULL) memory->allocator = *allocator;
+    for (int kind = 0; kind < 4; kind++) atomic_init(&memory->held[kind], 0);
+}
+
+static CUresult allocate_from_driver(const sumi_cuda_driver* driver, size_t bytes, sumi_memory_kind kind, CUdeviceptr* out_address)
+{
+    *out_address = 0;
+    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
+    CUresult result;
+    if (kind == SUMI_MEMORY_STAGING) {
+        void* host = NULL;
+        result = driver->cuMemHostAlloc(&host, bytes, CU_MEMHOSTALLOC_PORTABLE); // pages, so aligned to more than is needed
+        if (result == CUDA_SUCCESS) *out_address = (CUdeviceptr)(uintptr_t)host;
+    } else {
+        result = driver->cuMemAlloc(out_address, bytes);
+    }
+    sumi_cuda_unrelax(driver, mode);
+    return result;
+}
+
+static void release_to_driver(const sumi_cuda_driver* driver, CUdeviceptr address, sumi_memory_kind kind)
+{
+    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
+    if (kind == SUMI_MEMORY_STAGING) driver->cuMemFreeHost((void*)(uintptr_t)address);
+    else driver->cuMemFree(address);
+    sumi_cuda_unrelax(driver, mode);
+}
+
+static sumi_result no_memory(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what, sumi_error* error)
+{
+    double mib = (double)bytes / 1048576.0;
+    if (kind == SUMI_MEMORY_STAGING) return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "there are no %.1f MiB of pinned host memory for %s; free memory or use smaller sizes", mib, what);
+    memory->short_bytes = sumi_cuda_held(memory);
+    if (memory->allocator.allocate != NULL) {
+        return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY, "device_allocator has no %.1f MiB for %s; free device memory, use smaller sizes or a smaller batch", mib, what);
+    }
+    size_t free_bytes = 0, total_bytes = 0;
+    memory->device->driver.cuMemGetInfo(&free_bytes, &total_bytes);
+    return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY, "the device has no %.1f MiB for %s (%.0f of its %.0f MiB are free); free device memory, use smaller sizes or a smaller batch", mib, what,
+                     (double)free_bytes / 1048576.0, (double)total_bytes / 1048576.0);
+}
+
+sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what, sumi_cuda_block* out_block, sumi_error* error)
+{
+    memset(out_block, 0, sizeof *out_block);
+    if (bytes > SIZE_MAX - ALIGNMENT) return no_memory(memory, bytes, kind, what, error);
+    size_t whole = bytes == 0 ? ALIGNMENT : (size_t)((bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    const sumi_cuda_driver* driver = &memory->device->driver;
+    CUdeviceptr address = 0;
+    if (memory->allocator.allocate != NULL) {
+        address = memory->allocator.allocate(whole, ALIGNMENT, kind, memory->allocator.user_data);
+        if (address % ALIGNMENT != 0) {
+            memory->allocator.release(address, whole, kind, memory->allocator.user_data);
+            return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY, "device_allocator returned an address for %s that is not a multiple of %u: honour `alignment`", what, ALIGNMENT);
+        }
+    } else {
+        CUresult result = allocate_from_driver(driver, whole, kind, &address);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) return sumi_cuda_failure(driver, result, what, error);
+    }
+    if (address == 0) return no_memory(memory, whole, kind, what, error);
+    *out_block = (sumi_cuda_block){address, whole, kind};
+    atomic_fetch_add(&memory->held[kind], whole);
+    return SUMI_OK;
+}
+
+void sumi_cuda_release(sumi_cuda_memory* memory, sumi_cuda_block* block)
+{
+    if (block->address != 0) {
+        if (memory->allocator.release != NULL) memory->allocator.release(block->address, (size_t)block->bytes, block->kind, memory->allocator.user_data);
+        else release_to_driver(&memory->device->driver, block->address, block->kind);
+        atomic_fetch_sub(&memory->held[block->kind], block->bytes);
+    }
+    memset(block, 0, sizeof *block);
+}

@@ -1,0 +1,171 @@
+// A graph per slice: the unit of pacing is one launch of some microseconds of CPU time, however many kernels it holds. A graph serves every step, any seed and schedule: what
+// changes lies in device memory, found by the counter. Arena, scratch and weights are baked in, so a new address of any of them drops the graphs. A slice whose streamed weights do not
+// fit their ring together has a graph per segment.
+//
+// Captured on a stream of our own, in thread-local mode: what the host's other threads do with CUDA meanwhile neither disturbs the capture nor is refused because of it. Before its
+// capture a slice is walked once without launching, so that all its kernels are loaded: a kernel that is first touched inside a capture may break it.
+#include "cuda/state.h"
+#include "base/platform.h"
+#include <string.h>
+
+CUresult sumi_cuda_query(const sumi_cuda_driver* driver, CUevent event)
+{
+    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
+    CUresult result = driver->cuEventQuery(event);
+    sumi_cuda_unrelax(driver, mode);
+    return result;
+}
+
+CUresult sumi_cuda_await(const sumi_cuda_driver* driver, CUevent event)
+{
+    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
+    CUresult result = driver->cuEventSynchronize(event);
+    sumi_cuda_unrelax(driver, mode);
+    return result;
+}
+
+CUresult sumi_cuda_await_stream(const sumi_cuda_driver* driver, CUstream stream)
+{
+    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
+    CUresult result = driver->cuStreamSynchronize(stream);
+    sumi_cuda_unrelax(driver, mode);
+    return result;
+}
+
+static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, int32_t part_begin, int32_t part_end, CUstream stream, sumi_error* error)
+{
+    const sumi_plan* plan = record->plan;
+    const sumi_op* op = &plan->ops[op_index];
+    sumi_cuda_run run = {.cuda = cuda,
+                         .device = &cuda->device,
+                         .modules = cuda->modules,
+                         .plan = plan,
+                         .op = op,
+                         .op_index = op_index,
+                         .arena = cuda->arena.address,
+                         .scratch = cuda->scratch.address,
+                         .arrivals = cuda->fixed.address,
+                         .counter = cuda->fixed.address + SUMI_CUDA_ARRIVALS * sizeof(uint32_t),
+                         .stream = stream,
+                         .part_begin = part_begin,
+                         .part_end = part_end < op->part_count ? part_end : op->part_count,
+                         .allows_hopper = cuda->device.capability == 90 && !cuda->options.without_hopper,
+                         .error = error};
+    run.is_whole = run.part_begin == 0 && run.part_end == op->part_count;
+    if (run.part_begin >= run.part_end) return SUMI_OK;
+    if (sumi_cuda_ops[op->kind].run == NULL) return sumi_fail(error, SUMI_INTERNAL, "the CUDA backend has no op %s", sumi_op_name(op->kind));
+    return sumi_cuda_ops[op->kind].run(&run);
+}
+
+sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUstream stream, sumi_error* error)
+{
+    cuda->current = record;
+    if (slice->op_end == slice->op_begin + 1) return launch_op(cuda, record, slice->op_begin, slice->part_begin, slice->part_end, stream, error);
+    for (int32_t i = slice->op_begin; i < slice->op_end; i++) SUMI_TRY(launch_op(cuda, record, i, 0, record->plan->ops[i].part_count, stream, error));
+    return SUMI_OK;
+}
+
+// The slice as a graph. *out_refused: the driver would not, and launching op by op is the way.
+static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUgraphExec* out_exec, bool* out_refused, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    *out_exec = NULL;
+    cuda->only_looks_up = true;
+    sumi_result result = sumi_cuda_launch_slice(cuda, record, slice, cuda->capture, error);
+    cuda->only_looks_up = false;
+    if (result != SUMI_OK) return result;
+    *out_refused = driver->cuStreamBeginCapture(cuda->capture, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) != CUDA_SUCCESS;
+    if (*out_refused) return SUMI_OK;
+    result = sumi_cuda_launch_slice(cuda, record, slice, cuda->capture, error);
+    CUgraph graph = NULL;
+    CUresult ended = driver->cuStreamEndCapture(cuda->capture, &graph);
+    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
+    if (result == SUMI_OK && ended == CUDA_SUCCESS) ended = driver->cuGraphInstantiateWithFlags(out_exec, graph, 0);
+    if (result == SUMI_OK && ended == CUDA_SUCCESS) ended = driver->cuGraphUpload(*out_exec, cuda->device.compute);
+    sumi_cuda_unrelax(driver, mode);
+    if (graph != NULL) driver->cuGraphDestroy(graph);
+    *out_refused = result == SUMI_OK && ended != CUDA_SUCCESS;
+    if ((result != SUMI_OK || *out_refused) && *out_exec != NULL) {
+        driver->cuGraphExecDestroy(*out_exec);
+        *out_exec = NULL;
+    }
+    if (!*out_refused) return result;
+    sumi_error lost = {SUMI_OK, {0}};
+    result = sumi_cuda_failure(driver, ended, "making a graph", &lost);
+    return result == SUMI_DEVICE_LOST ? sumi_fail(error, result, "%s", lost.text) : SUMI_OK;
+}
+
+static bool is_same_work(const sumi_slice* a, const sumi_slice* b)
+{
+    return a->op_begin == b->op_begin && a->op_end == b->op_end && (a->op_end != a->op_begin + 1 || (a->part_begin == b->part_begin && a->part_end == b->part_end));
+}
+
+// Whether the graphs are of the slices as they are now.
+static bool is_current(const sumi_cuda_plan* record, int32_t count)
+{
+    for (int32_t i = 0; i < record->graph_count; i++) {
+        if (record->graphs[i].slice_index >= count || !is_same_work(&record->graphs[i].slice, &record->plan->slices[record->graphs[i].slice_index])) return false;
+    }
+    return record->graphed_slices <= count;
+}
+
+sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done, sumi_error* error)
+{
+    const int32_t count = (int32_t)record->plan->slice_count;
+    if (!is_current(record, count)) sumi_cuda_drop_graphs(cuda, record);
+    *out_done = cuda->options.without_graphs || record->without_graphs || record->graphed_slices == count;
+    if (*out_done) return SUMI_OK;
+    const int32_t most = count + (record->stream != NULL ? record->stream->load_count : 0); // a slice is cut before loads only
+    if (record->graph_room < most) {
+        sumi_cuda_graph* graphs = sumi_alloc_array(cuda->heap, (size_t)most, sizeof *graphs);
+        if (graphs == NULL) return sumi_out_of_memory(error, (size_t)most * sizeof *graphs, "the graphs of a plan");
+        sumi_cuda_drop_graphs(cuda, record);
+        sumi_free(cuda->heap, record->graphs);
+        record->graphs = graphs;
+        record->graph_room = most;
+    }
+    do {
+        const sumi_slice* slice = &record->plan->slices[record->graphed_slices];
+        bool is_refused = false;
+        // After a failure half-way through a slice, its segments that have a graph are not captured again.
+        sumi_slice segment = record->graph_count > 0 && record->graphs[record->graph_count - 1].slice_index == record->graphed_slices ? record->graphs[record->graph_count - 1].segment : (sumi_slice){0};
+        while (sumi_cuda_next_segment(record, slice, &segment)) {
+            CUgraphExec exec;
+            SUMI_TRY(capture(cuda, record, &segment, &exec, &is_refused, error));
+            if (is_refused) {
+                sumi_cuda_drop_graphs(cuda, record);
+                record->without_graphs = *out_done = true;
+                return SUMI_OK;
+            }
+            record->graphs[record->graph_count++] = (sumi_cuda_graph){exec, *slice, segment, record->graphed_slices};
+        }
+        record->graphed_slices++;
+    } while (record->graphed_slices < count && sumi_clock_ns() < until_ns);
+    *out_done = record->graphed_slices == count;
+    return SUMI_OK;
+}
+
+void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record)
+{
+    for (int32_t i = 0; i < record->graph_count; i++) cuda->device.driver.cuGraphExecDestroy(record->graphs[i].exec);
+    record->graph_count = record->graphed_slices = 0;
+    record->without_graphs = false;
+}
+
+CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment)
+{
+    const uintptr_t first = (uintptr_t)record->plan->slices, at = (uintptr_t)slice;
+    if (record->graph_count == 0 || at < first) return NULL; // a slice of the caller's own
+    const size_t index = (at - first) / sizeof *slice;
+    if (index >= (size_t)record->graphed_slices) return NULL; // or one of a newer cut
+    int32_t low = 0, high = record->graph_count; // the first of the slice: as many slices, or more
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (record->graphs[middle].slice_index < (int32_t)index) low = middle + 1;
+        else high = middle;
+    }
+    for (; low < record->graph_count && record->graphs[low].slice_index == (int32_t)index; low++) {
+        if (is_same_work(&record->graphs[low].slice, slice) && is_same_work(&record->graphs[low].segment, segment)) return record->graphs[low].exec;
+    }
+    return NULL;
+}

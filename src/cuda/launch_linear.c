@@ -1,0 +1,287 @@
+// LINEAR: the launch of the kernel that choose_linear.c has chosen.
+//
+// Scratch: [parts of split k][x as e4m3][its scale per row]
+#include "cuda/launch.h"
+#include "cuda/linear.h"
+#include "kernels/rows.h"
+
+_Static_assert(sizeof(sumi_gemm_finish) == 96 && offsetof(sumi_pgemm_args, finish) == 128, "the kernels read these structs");
+
+static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
+static int32_t max_int(int32_t a, int32_t b) { return a > b ? a : b; }
+static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
+
+// ---- Scratch --------------------------------------------------------------------------------------------------------------------------------
+static uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// The parts of the hungriest choice: what an op's epilogue is and whether Hopper's kernels are allowed is known to the launcher only.
+static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n, int32_t k)
+{
+    uint64_t most = 0;
+    for (int32_t e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++) {
+        for (int32_t hopper = 0; hopper <= 1; hopper++) {
+            const sumi_cuda_shape s = {m, n, k, false, true, (sumi_cuda_epilogue)e};
+            const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, hopper == 1, &s);
+            const uint64_t bytes = sumi_cuda_parts_bytes(&c, m, n);
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return aligned(most);
+}
+
+uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
+{
+    const uint64_t rows = (uint64_t)op->rows, k = (uint64_t)op->weight->cols;
+    if (sumi_cuda_op_is_fp8(device, plan, op)) return aligned(rows * k) + aligned((rows + 3) / 4 * 4 * sizeof(float)); // no fp8 kernel shares k
+    return most_parts(device, op->rows, op->weight->rows, op->weight->cols);
+}
+
+// ---- Launching ------------------------------------------------------------------------------------------------------------------------------
+// A product as the kernels see it; rows from the slice's first.
+typedef struct product {
+    sumi_cuda_shape shape; // of the slice: m is its rows
+    CUdeviceptr x, row_scales;
+    sumi_cuda_weight weight;
+    int32_t ldx;
+    bool x_is_float, is_fused;
+    sumi_gemm_finish finish;
+} product;
+
+static sumi_result map_matrix(const sumi_cuda_run* run, CUtensorMap* map, bool is_fp8, CUdeviceptr address, int32_t cols, int32_t rows, int32_t pitch,
+                              int32_t box_cols, int32_t box_rows, bool is_swizzled)
+{
+    const uint64_t dims[2] = {(uint64_t)cols, (uint64_t)rows}, strides[1] = {(uint64_t)pitch * (is_fp8 ? 1 : 2)};
+    const uint32_t box[2] = {(uint32_t)box_cols, (uint32_t)box_rows};
+    return sumi_cuda_tensor_map(run, map, is_fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, address, dims, strides, box,
+                                is_swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
+static uint32_t cluster_grid(const sumi_cuda_device* device, int64_t items)
+{
+    const int64_t most = max_int(device->multiprocessors / 2, 1);
+    return (uint32_t)(2 * (items < most ? items : most));
+}
+
+static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
+{
+    const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[c->kernel];
+    const sumi_cuda_shape* s = &p->shape;
+    const sumi_gemm_finish* f = &p->finish;
+    const int32_t k_box = s->is_fp8 ? 128 : 64, out_cols = p->is_fused ? s->n / 2 : s->n;
+    const CUdeviceptr y = f->y + 2 * (uint64_t)f->column, residual = f->residual + 2 * (uint64_t)f->column;
+    const bool is_swizzled = kernel->slab_cols == 64;
+    CUtensorMap mx, mw, my, mr;
+    SUMI_TRY(map_matrix(run, &mx, s->is_fp8, p->x, s->k, s->m, p->ldx, k_box, kernel->rows / 2, true));
+    SUMI_TRY(map_matrix(run, &mw, s->is_fp8, p->weight.data, s->k, s->n, p->weight.pitch, k_box, kernel->cols / 2, true));
+    SUMI_TRY(map_matrix(run, &my, false, y, out_cols, s->m, f->ldy, kernel->slab_cols, kernel->slab_rows, is_swizzled));
+    mr = my;
+    if (f->residual != 0) SUMI_TRY(map_matrix(run, &mr, false, residual, out_cols, s->m, f->ldy, kernel->slab_cols, kernel->slab_rows, is_swizzled));
+    sumi_gemm_sm90_args args = {.bias = f->bias,
+                                .gate = f->gate,
+                                .counter = f->counter,
+                                .row_scale = f->row_scale,
+                                .col_scale = f->col_scale,
+                                .gate_stride = f->gate_stride,
+                                .gate_column = f->gate_column,
+                                .m = s->m,
+                                .n = s->n,
+                                .k = s->k,
+                                .group = 8};
+    void* params[] = {&mx, &mw, &my, &mr, &args};
+    const sumi_cuda_grid grid = {cluster_grid(run->device, sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols)), 1, 1, kernel->threads, kernel->shared};
+    return sumi_cuda_launch(run, kernel->name, grid, params);
+}
+
+static sumi_result launch_split(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
+{
+    const sumi_cuda_split* kernel = &sumi_cuda_split_kernels[c->kernel];
+    const sumi_cuda_shape* s = &p->shape;
+    CUtensorMap mx, mw;
+    SUMI_TRY(map_matrix(run, &mx, false, p->x, s->k, s->m, p->ldx, 64, 64, true));
+    SUMI_TRY(map_matrix(run, &mw, false, p->weight.data, s->k, s->n, p->weight.pitch, 64, kernel->cols / 2, true));
+    sumi_gemm_split_args args = {
+        .parts = run->scratch, .arrivals = run->arrivals, .m = s->m, .n = s->n, .k = s->k, .group = 8, .split = c->split, .finish = p->finish};
+    void* params[] = {&mx, &mw, &args};
+    const sumi_cuda_grid grid = {cluster_grid(run->device, sumi_cuda_tile_pairs(s->m, s->n, 128, kernel->cols) * c->split), 1, 1, 384, kernel->shared};
+    return sumi_cuda_launch(run, p->is_fused ? kernel->swiglu : kernel->any, grid, params);
+}
+
+static sumi_result launch_portable(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
+{
+    const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[c->kernel];
+    const sumi_cuda_shape* s = &p->shape;
+    const sumi_gemm_finish* f = &p->finish;
+    sumi_pgemm_args args = {.x = p->x,
+                            .w = p->weight.data,
+                            .y = f->y + 2 * (uint64_t)f->column,
+                            .row_scale = f->row_scale,
+                            .col_scale = f->col_scale,
+                            .parts = run->scratch,
+                            .arrivals = run->arrivals,
+                            .m = s->m,
+                            .n = s->n,
+                            .k = s->k,
+                            .ldx = p->ldx,
+                            .ldw = p->weight.pitch,
+                            .ldy = f->ldy,
+                            .ldr = f->ldy,
+                            .group = 8,
+                            .split = c->split,
+                            .finish = *f};
+    void* params[] = {&args};
+    const sumi_cuda_grid grid = {(uint32_t)divide_up(s->m, kernel->rows) * (uint32_t)divide_up(s->n, kernel->cols), (uint32_t)c->split, 1,
+                                 (uint32_t)kernel->threads, kernel->shared};
+    return sumi_cuda_launch(run, sumi_cuda_portable_name(kernel, s->epilogue), grid, params);
+}
+
+static sumi_result launch_gemv(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
+{
+    const sumi_cuda_shape* s = &p->shape;
+    sumi_gemv_args args = {.x = p->x,
+                           .w = p->weight.data,
+                           .parts = run->scratch,
+                           .arrivals = run->arrivals,
+                           .m = s->m,
+                           .n = s->n,
+                           .k = s->k,
+                           .ldx = p->ldx,
+                           .ldw = p->weight.pitch,
+                           .split = c->split,
+                           .swiglu = p->is_fused,
+                           .finish = p->finish};
+    void* params[] = {&args};
+    const sumi_cuda_grid grid = {(uint32_t)divide_up(s->n, 16), (uint32_t)c->split, 1, 256, 0};
+    return sumi_cuda_launch(run, s->m <= 8 ? "sumi_gemv_bf16_8" : "sumi_gemv_bf16_16", grid, params);
+}
+
+static sumi_result launch_any(const sumi_cuda_run* run, const product* p)
+{
+    const sumi_cuda_shape* s = &p->shape;
+    sumi_gemm_any_args args = {.x = p->x,
+                               .w = p->weight.data,
+                               .m = s->m,
+                               .n = s->n,
+                               .k = s->k,
+                               .ldx = p->ldx,
+                               .ldw = p->weight.pitch,
+                               .x_is_float = p->x_is_float,
+                               .swiglu = p->is_fused,
+                               .finish = p->finish};
+    void* params[] = {&args};
+    const sumi_cuda_grid grid = {(uint32_t)divide_up(s->n, 64), (uint32_t)min_int(divide_up(s->m, 64), 65535), 1, 256, 0};
+    return sumi_cuda_launch(run, "sumi_gemm_any", grid, params);
+}
+
+// x as e4m3 with a scale per row, in scratch; only the slice's rows.
+static sumi_result quantize(const sumi_cuda_run* run, product* p)
+{
+    const CUdeviceptr y = run->scratch, scales = y + aligned((uint64_t)p->shape.m * (uint64_t)p->shape.k);
+    sumi_quantize_rows_args args = {.x = p->x, .y = y, .scales = scales, .ldx = p->ldx, .rows = p->shape.m, .cols = p->shape.k};
+    void* params[] = {&args};
+    const sumi_cuda_grid grid = {(uint32_t)min_int(p->shape.m, 8 * max_int(run->device->multiprocessors, 1)), 1, 1, SUMI_ROWS_THREADS, 0};
+    SUMI_TRY(sumi_cuda_launch(run, "sumi_quantize_rows", grid, params));
+    p->x = y;
+    p->ldx = p->shape.k;
+    p->finish.row_scale = scales;
+    return SUMI_OK;
+}
+
+// ---- The op ---------------------------------------------------------------------------------------------------------------------------------
+static uint64_t element_bytes(sumi_element element) { return element == SUMI_ELEMENT_FLOAT ? 4 : 2; }
+
+static sumi_gemm_finish finish_of(const sumi_cuda_run* run, sumi_value out, bool is_fused, bool is_weight_gated)
+{
+    const sumi_op* op = run->op;
+    const int32_t cols = sumi_cuda_cols(run, out), n = op->weight->rows;
+    const uint64_t element = element_bytes(sumi_cuda_element(run, out)), first = (uint64_t)op->u.linear.y_row * (uint64_t)cols * element;
+    const sumi_cuda_step gate = sumi_cuda_step_of(run, op->u.linear.gate);
+    sumi_gemm_finish f = {.y = sumi_cuda_value(run, out) + first,
+                          .bias = sumi_cuda_find_weight(run, op->bias).data,
+                          .counter = run->counter,
+                          .gate = gate.table,
+                          .gate_stride = gate.stride,
+                          .gate_column = gate.column,
+                          .gate_is_float = gate.is_float,
+                          .ldy = cols,
+                          .column = op->u.linear.y_column,
+                          .activation = (int32_t)op->u.linear.activation,
+                          .is_float = element == 4,
+                          .scale = op->u.linear.accumulates ? op->u.linear.scale : 1.0f};
+    f.residual = op->u.linear.accumulates ? f.y : op->in[1].id != 0 ? sumi_cuda_value(run, op->in[1]) + first : 0;
+    // The value is interleaved, the weight (an adapter's) is not: the epilogue finds the columns.
+    f.half = !is_fused && !is_weight_gated && sumi_cuda_is_gated(run, out) ? cols / 2 : 0;
+    f.is_aligned = !f.is_float && ((f.y | f.residual) & 15) == 0 && ((n | cols | f.column | f.half) & 7) == 0;
+    return f;
+}
+
+// The epilogue that is compiled for what the op asks, or `any`.
+static sumi_cuda_epilogue epilogue_of(const sumi_gemm_finish* f, bool is_fused)
+{
+    if (!f->is_aligned) return SUMI_CUDA_EPILOGUE_any;
+    if (is_fused) return SUMI_CUDA_EPILOGUE_swiglu;
+    const bool has_bias = f->bias != 0, has_residual = f->residual != 0, has_gate = f->gate != 0;
+    if (f->half != 0 || f->scale != 1.0f || (has_gate && (!has_residual || !f->gate_is_float || ((f->gate_stride | f->gate_column) & 3) != 0)))
+        return SUMI_CUDA_EPILOGUE_any;
+    if (f->activation == SUMI_ACT_GELU_TANH && has_bias && !has_residual) return SUMI_CUDA_EPILOGUE_gelu;
+    if (f->activation != SUMI_ACT_NONE) return SUMI_CUDA_EPILOGUE_any;
+    if (has_gate) return has_bias ? SUMI_CUDA_EPILOGUE_gate_bias : SUMI_CUDA_EPILOGUE_gate;
+    if (has_residual) return has_bias ? SUMI_CUDA_EPILOGUE_resid_bias : SUMI_CUDA_EPILOGUE_resid;
+    return has_bias ? SUMI_CUDA_EPILOGUE_bias : SUMI_CUDA_EPILOGUE_plain;
+}
+
+sumi_result sumi_cuda_linear(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_cuda_form form = sumi_cuda_weight_form(run, op->weight);
+    const bool is_fp8 = form == SUMI_CUDA_FORM_MATRIX_FP8 || form == SUMI_CUDA_FORM_GATED_FP8,
+               is_weight_gated = form == SUMI_CUDA_FORM_GATED || form == SUMI_CUDA_FORM_GATED_FP8;
+    const bool is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index), has_fp8_input = sumi_cuda_is_fp8(run, op->in[0]);
+    const sumi_value out = is_fused ? (op + 1)->out : op->out;
+    product p = {.weight = sumi_cuda_find_weight(run, op->weight),
+                 .ldx = op->weight->cols,
+                 .is_fused = is_fused,
+                 .x_is_float = sumi_cuda_element(run, op->in[0]) == SUMI_ELEMENT_FLOAT};
+    if (p.weight.data == 0 || (op->bias != NULL && sumi_cuda_find_weight(run, op->bias).data == 0)) {
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: the weight %s is not on the device", op->label, op->weight->name);
+    }
+    if ((is_weight_gated && (op->bias != NULL || op->in[1].id != 0 || op->u.linear.y_column != 0)) || (is_fused && !is_weight_gated)
+        || (has_fp8_input && !is_fp8) || (op->in[1].id != 0 && sumi_cuda_element(run, op->in[1]) != sumi_cuda_element(run, op->out))
+        || (is_fp8 && (p.x_is_float || run->device->capability < 89))) {
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: a product that the GPU has no kernel for", op->label);
+    }
+    p.finish = finish_of(run, out, is_fused, is_weight_gated);
+    p.finish.col_scale = is_fp8 ? p.weight.scales : 0;
+
+    const uint64_t x_bytes = has_fp8_input ? 1 : element_bytes(sumi_cuda_element(run, op->in[0])), x_row = (uint64_t)op->u.linear.x_row;
+    p.x = sumi_cuda_value(run, op->in[0]) + x_row * (uint64_t)p.ldx * x_bytes;
+    p.finish.row_scale = has_fp8_input ? sumi_cuda_fp8_scales(run, op->in[0]) + 4 * x_row : 0;
+    p.shape = (sumi_cuda_shape){op->rows, op->weight->rows, op->weight->cols, is_fp8, false, epilogue_of(&p.finish, is_fused)};
+    p.shape.reads_aligned = is_fp8 || (!p.x_is_float && ((p.ldx | p.weight.pitch) & 7) == 0 && ((p.x | p.weight.data) & 15) == 0);
+    if (is_fp8 && (((p.ldx | p.weight.pitch) & 15) != 0 || !p.finish.is_aligned || ((p.finish.row_scale | p.finish.col_scale) & 15) != 0)) {
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: fp8 rows that are not aligned to 16 bytes", op->label);
+    }
+
+    const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(run->device, run->allows_hopper, &p.shape);
+    if (is_fp8 && c.method == SUMI_CUDA_METHOD_ANY)
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: no fp8 kernel fits into %d bytes of shared memory", op->label, (int)run->device->shared_per_block);
+    int32_t begin, end;
+    sumi_cuda_share(run, divide_up(op->rows, c.unit_rows), &begin, &end);
+    if (begin >= end) return SUMI_OK;
+    const int32_t row = begin * c.unit_rows;
+    p.shape.m = min_int(op->rows, end * c.unit_rows) - row;
+    p.x += (uint64_t)row * (uint64_t)p.ldx * x_bytes;
+    const uint64_t y_first = (uint64_t)row * (uint64_t)p.finish.ldy * (p.finish.is_float ? 4 : 2);
+    p.finish.y += y_first;
+    if (p.finish.residual != 0) p.finish.residual += y_first;
+    if (p.finish.row_scale != 0) p.finish.row_scale += 4 * (uint64_t)row;
+    if (is_fp8 && !has_fp8_input) SUMI_TRY(quantize(run, &p));
+
+    switch (c.method) {
+    case SUMI_CUDA_METHOD_WGMMA: return launch_wgmma(run, &p, &c);
+    case SUMI_CUDA_METHOD_SPLIT: return launch_split(run, &p, &c);
+    case SUMI_CUDA_METHOD_PORTABLE: return launch_portable(run, &p, &c);
+    case SUMI_CUDA_METHOD_GEMV: return launch_gemv(run, &p, &c);
+    case SUMI_CUDA_METHOD_ANY: break;
+    }
+    return launch_any(run, &p);
+}

@@ -1,0 +1,459 @@
+// Launchers of the ops on pictures (NHWC): convolutions, group norms, tiles, 8-bit pixels. Kernels:
+// kernels/{conv_sm90,conv,conv_narrow,conv_any,group_norm,pictures}.cu.
+//
+// A group norm that directly follows the convolution whose picture it reads need not read that picture a third time: on 9.0 the convolution's epilogue leaves
+// sums per group in the scratch memory, and GROUP_SUMS, the very next op, only adds those up. Scratch then lies as
+//
+//     | padded input of the convolution | its sums | parts of GROUP_SUMS |
+//
+// for both ops. Which ops do so follows from the plan and the device alone, so slices do not change a bit.
+#include "kernels/pictures.h"
+#include "cuda/launch.h"
+#include "kernels/conv.h"
+#include "kernels/group_norm.h"
+
+enum { SCRATCH_ALIGNMENT = 512 };
+
+static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
+static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
+static int32_t max_int(int32_t a, int32_t b) { return a > b ? a : b; }
+static uint64_t align_up(uint64_t bytes) { return (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT; }
+
+// Blocks for `count` threads' worth of work in kernels with grid-stride loops.
+static uint32_t blocks_for(int64_t count)
+{
+    int64_t blocks = (count + SUMI_PICTURES_THREADS - 1) / SUMI_PICTURES_THREADS;
+    return (uint32_t)(blocks > 65535 ? 65535 : blocks);
+}
+
+static sumi_result launch(const sumi_cuda_run* run, const char* kernel, uint32_t x, uint32_t y, uint32_t block, uint32_t shared_bytes, void* args)
+{
+    void* params[] = {args};
+    return sumi_cuda_launch(run, kernel, (sumi_cuda_grid){x, y, 1, block, shared_bytes}, params);
+}
+
+// ---- CONV -----------------------------------------------------------------------------------------------------------------------------
+
+typedef struct conv_shape {
+    int32_t height, width;                 // of the input as it lies
+    int32_t tile_height, tile_width;       // of the pixels that tiles cover: the output, or the input when upsampling is folded into the weights
+    int32_t in, padded, out;               // channels; padded: in rounded up to 8, as the weights are
+    int32_t kernel, stride, pad, parities; // as the kernels see them: 2 taps across with four parities
+    bool upsamples_plain;                  // an upsampled 1x1
+} conv_shape;
+
+static conv_shape shape_of(const sumi_plan* plan, const sumi_op* op)
+{
+    conv_shape s = {.height = op->u.conv.height, .width = op->u.conv.width, .kernel = op->u.conv.kernel, .stride = op->u.conv.stride, .parities = 1};
+    bool folds = op->u.conv.upsamples && s.kernel == 3;
+    int32_t scale = op->u.conv.upsamples && !folds ? 2 : 1;
+    s.in = sumi_plan_info(plan, op->in[0])->cols;
+    s.padded = (s.in + 7) / 8 * 8;
+    s.out = op->weight->rows;
+    s.pad = op->u.conv.pads_end ? 0 : s.kernel / 2;
+    s.upsamples_plain = scale == 2;
+    if (folds) {
+        s.kernel = 2;
+        s.parities = 4;
+    }
+    s.tile_height = s.height * scale / s.stride;
+    s.tile_width = s.width * scale / s.stride;
+    return s;
+}
+
+typedef enum conv_kind { CONV_NARROW, CONV_HOPPER, CONV_PORTABLE, CONV_ANY } conv_kind;
+
+// From the whole op's shape, never from the slice.
+static conv_kind kind_of(const sumi_cuda_device* device, const sumi_op* op, const conv_shape* s, bool allows_hopper)
+{
+    if (s->kernel == 3 && s->stride == 1 && s->pad == 1 && s->out <= 3 && s->in % 32 == 0 && s->in <= SUMI_CONV_NARROW_MAX_CHANNELS
+        && SUMI_CONV_NARROW_SHARED(s->in) <= device->shared_per_block) {
+        return CONV_NARROW;
+    }
+    if (s->out % 8 != 0 || s->upsamples_plain) { return CONV_ANY; }
+    // With stride 2 the kernel reads pairs of rows and columns. Pictures smaller than a patch are left to the portable kernels.
+    bool fits = s->stride == 1 ? s->pad == s->kernel / 2 || s->parities == 4 : s->kernel == 3 && s->pad == 0 && s->height % 2 == 0 && s->width % 2 == 0;
+    if (allows_hopper && device->capability == 90 && device->driver.cuTensorMapEncodeTiled != NULL && device->shared_per_block >= SUMI_CONV_SM90_N256_SHARED
+        && op->bias != NULL && fits && s->tile_width >= 16 && s->tile_height >= 8) {
+        return CONV_HOPPER;
+    }
+    return CONV_PORTABLE;
+}
+
+static int32_t hopper_columns(const conv_shape* s) { return divide_up(s->out, 128) * 128 < divide_up(s->out, 256) * 256 ? 128 : 256; }
+
+// Whether the convolution at `op_index` leaves sums for the group norm behind it.
+static bool leaves_sums(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, bool allows_hopper)
+{
+    if (op_index < 0 || (size_t)op_index + 1 >= plan->op_count) { return false; }
+    const sumi_op *op = &plan->ops[op_index], *next = op + 1;
+    if (op->kind != SUMI_OP_CONV || next->kind != SUMI_OP_GROUP_SUMS || next->in[0].id != op->out.id || next->section != op->section
+        || next->u.group.groups != 32) {
+        return false;
+    }
+    conv_shape s = shape_of(plan, op);
+    return (s.out == 128 || s.out == 256 || s.out == 512) && kind_of(device, op, &s, allows_hopper) == CONV_HOPPER;
+}
+
+static int64_t sums_entries(const conv_shape* s) { return (int64_t)SUMI_CONV_SM90_PATCHES(s->tile_width, s->tile_height) * s->parities * 8; }
+// Where the sums begin in the scratch memory: behind a copy of the input with its channels padded, which the tensor cores need.
+static uint64_t padded_bytes(const conv_shape* s)
+{
+    return s->padded == s->in ? 0 : align_up((uint64_t)s->height * (uint64_t)s->width * (uint64_t)s->padded * 2);
+}
+static uint64_t sums_bytes(const conv_shape* s) { return align_up((uint64_t)sums_entries(s) * 64 * sizeof(float)); }
+
+uint64_t sumi_cuda_conv_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
+{
+    conv_shape s = shape_of(plan, op);
+    return padded_bytes(&s) + (leaves_sums(device, plan, (int32_t)(op - plan->ops), true) ? sums_bytes(&s) : 0);
+}
+
+// The device addresses of a convolution.
+typedef struct conv_data {
+    CUdeviceptr x, y, residual, weight, bias, sums;
+    int32_t pitch;
+} conv_data;
+
+static sumi_result launch_narrow(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
+{
+    int32_t begin, end, units = divide_up(s->tile_width, SUMI_CONV_NARROW_WIDTH) * divide_up(s->tile_height, SUMI_CONV_NARROW_ROWS);
+    sumi_cuda_share(run, units, &begin, &end);
+    sumi_conv_narrow_args args = {.x = d->x,
+                                  .weight = d->weight,
+                                  .y = d->y,
+                                  .residual = d->residual,
+                                  .bias = d->bias,
+                                  .width = s->width,
+                                  .height = s->height,
+                                  .in_channels = s->in,
+                                  .out_channels = s->out,
+                                  .weight_pitch = d->pitch,
+                                  .unit_begin = begin};
+    return launch(run, "sumi_conv_narrow", (uint32_t)(end - begin), 1, SUMI_CONV_NARROW_THREADS, (uint32_t)SUMI_CONV_NARROW_SHARED(s->in), &args);
+}
+
+static sumi_conv_args portable_args(const conv_shape* s, const conv_data* d, int32_t unit_begin)
+{
+    return (sumi_conv_args){.x = d->x,
+                            .weight = d->weight,
+                            .y = d->y,
+                            .residual = d->residual,
+                            .bias = d->bias,
+                            .width = s->width,
+                            .height = s->height,
+                            .tile_width = s->tile_width,
+                            .tile_height = s->tile_height,
+                            .in_channels = s->in,
+                            .out_channels = s->out,
+                            .weight_pitch = d->pitch,
+                            .kernel = s->kernel,
+                            .stride = s->stride,
+                            .pad = s->pad,
+                            .parities = s->parities,
+                            .unit_begin = unit_begin};
+}
+
+static sumi_result launch_any(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
+{
+    int32_t begin, end;
+    sumi_cuda_share(run, run->op->rows, &begin, &end);
+    sumi_conv_any_args args = {.conv = portable_args(s, d, begin), .upsamples_plain = s->upsamples_plain, .pixel_end = end};
+    return launch(run, "sumi_conv_any", (uint32_t)divide_up(end - begin, SUMI_CONV_ANY_PIXELS), (uint32_t)divide_up(s->out, SUMI_CONV_ANY_COLUMNS),
+                  SUMI_CONV_ANY_THREADS, 0, &args);
+}
+
+static sumi_result launch_portable(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
+{
+    // blocks: how many fit a multiprocessor by registers; slower: of a warp tile with less reuse
+    static const struct {
+        const char* name;
+        int32_t columns, threads, shared, blocks;
+        double slower;
+    } tiles[] = {{"sumi_conv_n256", 256, SUMI_CONV_N256_THREADS, SUMI_CONV_N256_SHARED, 1, 1.0},
+                 {"sumi_conv_n128", 128, SUMI_CONV_N128_THREADS, SUMI_CONV_N128_SHARED, 2, 1.02},
+                 {"sumi_conv_n64", 64, SUMI_CONV_N64_THREADS, SUMI_CONV_N64_SHARED, 3, 1.25}};
+    int32_t pixel_tiles = divide_up(s->tile_width * s->tile_height, SUMI_CONV_TILE_PIXELS), best = 2;
+    double best_cost = 0.0;
+    for (int32_t i = 2; i >= 0; i--) { // the least of rounds x work per round
+        if (i < 2 && tiles[i].shared > run->device->shared_per_block) { continue; }
+        int32_t blocks = max_int(1, min_int(tiles[i].blocks, run->device->shared_per_multiprocessor / (tiles[i].shared + 1024)));
+        int64_t at_once = (int64_t)max_int(1, run->device->multiprocessors) * blocks,
+                units = (int64_t)pixel_tiles * s->parities * divide_up(s->out, tiles[i].columns);
+        double cost = (double)((units + at_once - 1) / at_once) * blocks * tiles[i].columns * tiles[i].slower;
+        if (i == 2 || cost < best_cost) {
+            best = i;
+            best_cost = cost;
+        }
+    }
+    int32_t begin, end;
+    sumi_cuda_share(run, pixel_tiles * s->parities * divide_up(s->out, tiles[best].columns), &begin, &end);
+    sumi_conv_args args = portable_args(s, d, begin);
+    return launch(run, tiles[best].name, (uint32_t)(end - begin), 1, (uint32_t)tiles[best].threads, (uint32_t)tiles[best].shared, &args);
+}
+
+static sumi_result map(const sumi_cuda_run* run, CUtensorMap* out_map, uint32_t rank, CUdeviceptr address, const uint64_t* dims, const uint64_t* strides,
+                       const uint32_t* box)
+{
+    return sumi_cuda_tensor_map(run, out_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, address, dims, strides, box, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+static sumi_result launch_hopper(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
+{
+    static const char* const names[2][2][4] = {
+        {{"sumi_conv_sm90_n128", "sumi_conv_sm90_n128_stats4", NULL, NULL},
+         {"sumi_conv_sm90_n128_residual", "sumi_conv_sm90_n128_residual_stats4", NULL, NULL}},
+        {{"sumi_conv_sm90_n256", NULL, "sumi_conv_sm90_n256_stats8", "sumi_conv_sm90_n256_stats16"},
+         {"sumi_conv_sm90_n256_residual", NULL, "sumi_conv_sm90_n256_residual_stats8", "sumi_conv_sm90_n256_residual_stats16"}}};
+    const uint64_t in = (uint64_t)s->in, out = (uint64_t)s->out, w = (uint64_t)s->tile_width, h = (uint64_t)s->tile_height, p = s->parities == 4 ? 2 : 1;
+    const int32_t columns = hopper_columns(s), patches = SUMI_CONV_SM90_PATCHES(s->tile_width, s->tile_height);
+    CUtensorMap x_map, weight_map, y_map, residual_map;
+    if (s->stride == 2) {
+        const uint64_t dims[5] = {in, 2, w, 2, h}, strides[4] = {in * 2, in * 4, in * 4 * w, in * 8 * w};
+        SUMI_TRY(map(run, &x_map, 5, d->x, dims, strides, (const uint32_t[5]){64, 1, 16, 1, 8}));
+    } else {
+        const uint64_t dims[4] = {in, w, h, 1}, strides[3] = {in * 2, in * 2 * w, in * 2 * w * h};
+        SUMI_TRY(map(run, &x_map, 4, d->x, dims, strides, (const uint32_t[4]){64, 16, 8, 1}));
+    }
+    const uint64_t taps = (uint64_t)s->kernel * (uint64_t)s->kernel;
+    const uint64_t weight_dims[2] = {taps * in, p * p * out}, weight_strides[1] = {taps * in * 2};
+    SUMI_TRY(map(run, &weight_map, 2, d->weight, weight_dims, weight_strides, (const uint32_t[2]){64, (uint32_t)columns / 2}));
+    const uint64_t dims[5] = {out, p, w, p, h}, strides[4] = {out * 2, out * 2 * p, out * 2 * p * w, out * 2 * p * p * w};
+    const uint32_t box[5] = {64, 1, 16, 1, 4};
+    SUMI_TRY(map(run, &y_map, 5, d->y, dims, strides, box));
+    SUMI_TRY(map(run, &residual_map, 5, d->residual != 0 ? d->residual : d->y, dims, strides, box));
+
+    int32_t begin, end, stats = leaves_sums(run->device, run->plan, run->op_index, run->allows_hopper) ? s->out == 128 ? 1 : s->out == 256 ? 2 : 3 : 0;
+    sumi_cuda_share(run, divide_up(patches, 2) * s->parities * divide_up(s->out, columns), &begin, &end);
+    sumi_conv_sm90_args args = {.bias = d->bias, .stats = stats != 0 ? d->sums : 0};
+    args.width = s->tile_width;
+    args.height = s->tile_height;
+    args.in_channels = s->in;
+    args.out_channels = s->out;
+    args.kernel = s->kernel;
+    args.stride = s->stride;
+    args.parities = s->parities;
+    args.item_begin = begin;
+    args.item_end = end;
+    void* params[] = {&x_map, &weight_map, &y_map, &residual_map, &args};
+    uint32_t blocks = (uint32_t)min_int(run->device->multiprocessors / 2 * 2, 2 * (end - begin));
+    uint32_t shared_bytes = columns == 256 ? SUMI_CONV_SM90_N256_SHARED : SUMI_CONV_SM90_N128_SHARED;
+    return sumi_cuda_launch(run, names[columns == 256][d->residual != 0][stats], (sumi_cuda_grid){blocks, 1, 1, 384, shared_bytes}, params);
+}
+
+// Channels that are no multiple of 8 (3 of a picture): a copy with zeros behind them, as the weights have. Each slice makes it anew: few bytes, beside what
+// the convolution writes.
+static sumi_result pad_input(const sumi_cuda_run* run, conv_shape* s, conv_data* d)
+{
+    if (s->padded == s->in) { return SUMI_OK; }
+    sumi_conv_pad_args args = {.x = d->x, .y = run->scratch, .pixels = (int64_t)s->height * s->width, .channels = s->in, .pitch = s->padded};
+    SUMI_TRY(launch(run, "sumi_conv_pad_channels", blocks_for((args.pixels * args.pitch + 7) / 8), 1, 256, 0, &args));
+    d->x = run->scratch;
+    s->in = s->padded;
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_conv(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    conv_shape s = shape_of(run->plan, op);
+    if (s.parities == 4 && (s.stride != 1 || op->u.conv.pads_end)) {
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: a convolution that upsamples and strides at once has no CUDA kernel", op->label);
+    }
+    sumi_cuda_weight weight = sumi_cuda_find_weight(run, op->weight);
+    conv_data d = {.x = sumi_cuda_value(run, op->in[0]),
+                   .y = sumi_cuda_value(run, op->out),
+                   .residual = sumi_cuda_value(run, op->in[1]),
+                   .weight = weight.data,
+                   .bias = sumi_cuda_find_weight(run, op->bias).data,
+                   .sums = run->scratch + padded_bytes(&s),
+                   .pitch = weight.pitch};
+    if (run->part_begin >= run->part_end) { return SUMI_OK; }
+    switch (kind_of(run->device, op, &s, run->allows_hopper)) {
+    case CONV_NARROW: return launch_narrow(run, &s, &d);
+    case CONV_ANY: return launch_any(run, &s, &d);
+    case CONV_HOPPER: SUMI_TRY(pad_input(run, &s, &d)); return launch_hopper(run, &s, &d);
+    case CONV_PORTABLE: SUMI_TRY(pad_input(run, &s, &d)); return launch_portable(run, &s, &d);
+    }
+    return SUMI_OK;
+}
+
+// ---- GROUP_SUMS, GROUP_NORM -------------------------------------------------------------------------------------------------------------
+
+// Rows of one thread block: 128 KiB of a large picture, down to 32 KiB of a small one, so that it still fills the device.
+static int32_t piece_rows(int32_t rows, int32_t channels)
+{
+    int64_t values = (int64_t)rows * channels;
+    return max_int(1, (values >= 1 << 26 ? 65536 : values >= 1 << 24 ? 32768 : 16384) / channels);
+}
+
+static int32_t piece_count(const sumi_op* op, int32_t channels) { return divide_up(op->u.group.block_rows, piece_rows(op->rows, channels)); }
+
+// Groups that begin among eight neighbouring channels; 0: the kernel for any shape.
+static int32_t groups_of_eight(int32_t channels, int32_t groups)
+{
+    int32_t size = channels / groups;
+    if (channels % 8 != 0 || channels > SUMI_GROUP_MAX_CHANNELS) { return 0; }
+    return size % 8 == 0 ? 1 : size == 4 ? 2 : size == 2 ? 4 : 0;
+}
+
+static uint64_t own_parts_bytes(const sumi_op* op, int32_t channels)
+{
+    int32_t pieces = groups_of_eight(channels, op->u.group.groups) != 0 ? piece_count(op, channels) : 1;
+    return pieces == 1 ? 0 : (uint64_t)op->u.group.block_count * (uint64_t)pieces * (uint64_t)op->u.group.groups * 2 * sizeof(float);
+}
+
+uint64_t sumi_cuda_group_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
+{
+    if (op->kind != SUMI_OP_GROUP_SUMS) { return 0; }
+    uint64_t own = own_parts_bytes(op, sumi_plan_info(plan, op->in[0])->cols), joined = 0;
+    int32_t conv = (int32_t)(op - plan->ops) - 1;
+    if (leaves_sums(device, plan, conv, true)) {
+        joined = sumi_cuda_conv_scratch(device, plan, &plan->ops[conv]) + (uint64_t)SUMI_GROUP_CONV_PIECES * 64 * sizeof(double);
+    }
+    return own > joined ? own : joined;
+}
+
+// The moments that the convolution left. All of it in the slice that has the first part: the sums are of patches, not of blocks of rows.
+static sumi_result join_conv_sums(const sumi_cuda_run* run)
+{
+    const sumi_op *op = run->op, *conv = op - 1;
+    if (run->part_begin > 0) { return SUMI_OK; }
+    conv_shape s = shape_of(run->plan, conv);
+    sumi_group_conv_args args = {.stats = run->scratch + padded_bytes(&s),
+                                 .sums = sumi_cuda_value(run, op->out),
+                                 .arrivals = run->arrivals,
+                                 .entries = sums_entries(&s),
+                                 .rows = op->rows,
+                                 .size = s.out / 32,
+                                 .block_rows = op->u.group.block_rows,
+                                 .block_count = op->u.group.block_count};
+    args.parts = args.stats + sums_bytes(&s);
+    return launch(run, "sumi_group_sums_conv", SUMI_GROUP_CONV_PIECES, 1, SUMI_GROUP_THREADS, 0, &args);
+}
+
+sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    if (run->part_begin >= run->part_end) { return SUMI_OK; }
+    if (leaves_sums(run->device, run->plan, run->op_index - 1, run->allows_hopper)) { return join_conv_sums(run); }
+    int32_t channels = sumi_cuda_cols(run, op->in[0]), each = groups_of_eight(channels, op->u.group.groups);
+    sumi_group_sums_args args = {.x = sumi_cuda_value(run, op->in[0]),
+                                 .sums = sumi_cuda_value(run, op->out),
+                                 .parts = run->scratch,
+                                 .arrivals = run->arrivals,
+                                 .rows = op->rows,
+                                 .channels = channels,
+                                 .groups = op->u.group.groups,
+                                 .block_rows = op->u.group.block_rows,
+                                 .block_begin = run->part_begin,
+                                 .pieces = each != 0 ? piece_count(op, channels) : 1,
+                                 .piece_rows = piece_rows(op->rows, channels)};
+    const char* name = each == 1 ? "sumi_group_sums_1" : each == 2 ? "sumi_group_sums_2" : each == 4 ? "sumi_group_sums_4" : "sumi_group_sums_any";
+    return launch(run, name, (uint32_t)(each != 0 ? args.pieces : args.groups), (uint32_t)(run->part_end - run->part_begin), SUMI_GROUP_THREADS, 0, &args);
+}
+
+sumi_result sumi_cuda_group_norm(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    int32_t begin, end, channels = sumi_cuda_cols(run, op->in[0]), groups = op->u.group.groups;
+    if (groups > SUMI_GROUP_MAX_GROUPS) {
+        return sumi_fail(run->error, SUMI_NOT_SUPPORTED, "%s: a group norm of %d groups; the CUDA kernels know at most %d", op->label, (int)groups,
+                         SUMI_GROUP_MAX_GROUPS);
+    }
+    sumi_group_norm_args args = {.x = sumi_cuda_value(run, op->in[0]),
+                                 .sums = sumi_cuda_value(run, op->in[1]),
+                                 .y = sumi_cuda_value(run, op->out),
+                                 .weight = sumi_cuda_find_weight(run, op->weight).data,
+                                 .bias = sumi_cuda_find_weight(run, op->bias).data,
+                                 .rows = op->rows,
+                                 .channels = channels,
+                                 .groups = groups,
+                                 .block_rows = op->u.group.block_rows,
+                                 .block_count = op->u.group.block_count,
+                                 .unit_rows = piece_rows(op->rows, channels),
+                                 .silu = op->u.group.silu,
+                                 .eps = op->u.group.eps};
+    sumi_cuda_share(run, divide_up(op->rows, args.unit_rows), &begin, &end);
+    args.unit_begin = begin;
+    bool is_fast = channels % 8 == 0 && channels <= SUMI_GROUP_MAX_CHANNELS;
+    return launch(run, is_fast ? "sumi_group_norm" : "sumi_group_norm_any", (uint32_t)(end - begin), 1, SUMI_GROUP_THREADS, (uint32_t)groups * 8, &args);
+}
+
+// ---- TILE_BLEND, TILE_PLACE -------------------------------------------------------------------------------------------------------------
+
+sumi_result sumi_cuda_tile_blend(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    sumi_tile_blend_args args = {.tile = sumi_cuda_value(run, op->out),
+                                 .above = sumi_cuda_value(run, op->in[1]),
+                                 .left = sumi_cuda_value(run, op->in[2]),
+                                 .height = op->u.blend.height,
+                                 .width = op->u.blend.width,
+                                 .channels = sumi_cuda_cols(run, op->out),
+                                 .above_height = op->u.blend.above_height,
+                                 .left_width = op->u.blend.left_width,
+                                 .is_float = sumi_cuda_element(run, op->out) == SUMI_ELEMENT_FLOAT};
+    if (args.above != 0) { args.above_count = min_int(op->u.blend.extent, min_int(args.height, args.above_height)); }
+    if (args.left != 0) { args.left_count = min_int(op->u.blend.extent, min_int(args.width, args.left_width)); }
+    int64_t values = ((int64_t)args.above_count * args.width + (int64_t)(args.height - args.above_count) * args.left_count) * args.channels;
+    if (run->part_begin >= run->part_end) { return SUMI_OK; }
+    return launch(run, "sumi_tile_blend", blocks_for(values), 1, SUMI_PICTURES_THREADS, 0, &args);
+}
+
+sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    int64_t bytes = sumi_cuda_element(run, op->out) == SUMI_ELEMENT_FLOAT ? 4 : 2, pixel = sumi_cuda_cols(run, op->out) * bytes;
+    if (sumi_cuda_element(run, op->in[0]) != sumi_cuda_element(run, op->out)) {
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: tile and picture have other elements", op->label);
+    }
+    int64_t tile_pitch = op->u.place.tile_width * pixel, picture_pitch = op->u.place.picture_width * pixel, row = op->u.place.width * pixel;
+    int64_t first = op->u.place.y * picture_pitch + op->u.place.x * pixel, item = op->u.place.item_rows * pixel;
+    int64_t all = tile_pitch | picture_pitch | row | first | item, element = all % 16 == 0 ? 16 : all % 4 == 0 ? 4 : 2;
+    sumi_tile_place_args args = {.tile = sumi_cuda_value(run, op->in[0]),
+                                 .picture = sumi_cuda_value(run, op->out),
+                                 .counter = run->counter,
+                                 .item_elements = item / element,
+                                 .picture_first = first / element,
+                                 .tile_pitch = (int32_t)(tile_pitch / element),
+                                 .picture_pitch = (int32_t)(picture_pitch / element),
+                                 .row_elements = (int32_t)(row / element),
+                                 .per_item = op->u.place.per_item,
+                                 .element_bytes = (int32_t)element};
+    sumi_cuda_share(run, op->u.place.height, &args.row_begin, &args.row_end);
+    return launch(run, "sumi_tile_place", blocks_for((int64_t)(args.row_end - args.row_begin) * args.row_elements), 1, SUMI_PICTURES_THREADS, 0, &args);
+}
+
+// ---- PIXELS_IN, PIXELS_OUT --------------------------------------------------------------------------------------------------------------
+
+sumi_result sumi_cuda_pixels_in(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    sumi_pixels_in_args args = {.bytes = sumi_cuda_value(run, op->in[0]),
+                                .y = sumi_cuda_value(run, op->out),
+                                .counter = run->counter,
+                                .item_rows = op->u.pixels.item_rows,
+                                .width = op->u.pixels.width,
+                                .top = op->u.pixels.y,
+                                .left = op->u.pixels.x,
+                                .picture_width = op->u.pixels.picture_width,
+                                .per_item = op->u.pixels.per_item};
+    sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
+    return launch(run, "sumi_pixels_in", blocks_for((int64_t)(args.row_end - args.row_begin) * 3), 1, SUMI_PICTURES_THREADS, 0, &args);
+}
+
+sumi_result sumi_cuda_pixels_out(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    int32_t begin, end;
+    int64_t values = (int64_t)op->rows * sumi_cuda_cols(run, op->in[0]), units = (values + SUMI_PICTURES_VALUES - 1) / SUMI_PICTURES_VALUES;
+    sumi_cuda_share(run, (int32_t)units, &begin, &end);
+    sumi_pixels_out_args args = {.x = sumi_cuda_value(run, op->in[0]),
+                                 .bytes = sumi_cuda_value(run, op->out),
+                                 .not_finite = sumi_cuda_value(run, op->in[1]),
+                                 .begin = (int64_t)begin * SUMI_PICTURES_VALUES,
+                                 .end = (int64_t)end * SUMI_PICTURES_VALUES};
+    if (args.end > values) { args.end = values; }
+    return launch(run, "sumi_pixels_out", blocks_for(end - begin), 1, SUMI_PICTURES_THREADS, 0, &args);
+}

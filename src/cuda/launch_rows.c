@@ -1,0 +1,298 @@
+// Launches the ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and times. The kernels are in kernels/rows.cu and
+// rows_fp8.cu. Which one runs follows from columns and element types; a grid only shares rows out among blocks, so a slice of an op gives the bits of the whole.
+#include "cuda/launch.h"
+#include "kernels/rows.h"
+#include <math.h>
+
+_Static_assert(SUMI_ACT_NONE == 0 && SUMI_ACT_SILU == 1 && SUMI_ACT_GELU_TANH == 2 && SUMI_ACT_GELU_ERF == 3 && SUMI_ACT_QUICK_GELU == 4 && SUMI_ACT_TANH == 5,
+               "kernels/rows.cu switches on these numbers");
+
+// Blocks beyond a few per multiprocessor gain nothing: kernels walk over rows with the grid's stride.
+#define ELEMENTWISE_BLOCKS 16
+#define ANY_BLOCKS 4 // of the kernels for any width
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Rows of the op (in the sense of sumi_op.rows) that the slice covers.
+typedef struct row_range { int32_t begin, end; } row_range;
+static row_range range_of(const sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    return (row_range){(int32_t)min64((int64_t)run->part_begin * op->part_rows, op->rows), (int32_t)min64((int64_t)run->part_end * op->part_rows, op->rows)};
+}
+
+static sumi_rows_matrix matrix_of(const sumi_cuda_run* run, sumi_value value)
+{
+    return (sumi_rows_matrix){sumi_cuda_value(run, value), sumi_cuda_element(run, value) == SUMI_ELEMENT_FLOAT, 0};
+}
+
+// As many blocks as there are units of work, at most `most` per multiprocessor. None when there is nothing to do.
+static sumi_cuda_grid grid_of(const sumi_cuda_run* run, int64_t units, int32_t most)
+{
+    return (sumi_cuda_grid){(uint32_t)min64(units, (int64_t)run->device->multiprocessors * most), 1, 1, SUMI_ROWS_THREADS, 0};
+}
+static int64_t blocks_of(int64_t units, int64_t per_block) { return (units + per_block - 1) / per_block; }
+
+// Threads of an elementwise kernel that go along a row: a power of two, at most a block.
+static int32_t lanes_log2_of(int32_t cols, bool is_vector)
+{
+    int32_t units = is_vector ? cols / 8 : cols, log2 = 0;
+    while ((1 << log2) < units && (1 << log2) < SUMI_ROWS_THREADS) log2++;
+    return log2;
+}
+static sumi_cuda_grid elementwise_grid(const sumi_cuda_run* run, int64_t rows, int32_t lanes_log2)
+{
+    return grid_of(run, blocks_of(rows, SUMI_ROWS_THREADS >> lanes_log2), ELEMENTWISE_BLOCKS);
+}
+
+static sumi_result launch(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid, void* args)
+{
+    return sumi_cuda_launch(run, kernel, grid, (void*[]){args});
+}
+
+// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS -------------------------------------------------------------------------------------------------------------
+sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const row_range rows = range_of(run);
+    const sumi_cuda_weight table = sumi_cuda_find_weight(run, op->weight);
+    sumi_embed_rows_args args = {.ids = sumi_cuda_value(run, op->in[0]), .table = table.data, .y = matrix_of(run, op->out)};
+    args.table_rows = op->weight->rows;
+    args.pitch = table.pitch;
+    args.cols = op->weight->cols;
+    args.row_begin = rows.begin;
+    args.row_end = rows.end;
+    args.is_vector = !args.y.is_float && args.cols % 8 == 0;
+    args.lanes_log2 = lanes_log2_of(args.cols, args.is_vector);
+    args.scale = op->u.embed.scale;
+    return launch(run, "sumi_embed_rows", elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
+}
+
+sumi_result sumi_cuda_fill_rows(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const row_range spans = range_of(run);
+    sumi_fill_rows_args args = {.row = sumi_cuda_find_weight(run, op->weight).data, .y = matrix_of(run, op->out), .cols = sumi_cuda_cols(run, op->out)};
+    args.is_vector = !args.y.is_float && args.cols % 8 == 0;
+    args.lanes_log2 = lanes_log2_of(args.cols, args.is_vector);
+    for (int32_t first = spans.begin; first < spans.end; first += SUMI_ROWS_BATCH) {
+        int64_t most = 0;
+        for (args.span_count = 0; args.span_count < SUMI_ROWS_BATCH && first + args.span_count < spans.end; args.span_count++) {
+            const sumi_span span = op->u.fill.spans[first + args.span_count];
+            args.begin[args.span_count] = span.begin;
+            args.count[args.span_count] = span.count;
+            most = span.count > most ? span.count : most;
+        }
+        sumi_cuda_grid grid = elementwise_grid(run, most, args.lanes_log2);
+        grid.y = (uint32_t)args.span_count;
+        SUMI_TRY(launch(run, "sumi_fill_rows", grid, &args));
+    }
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_copy_rows(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const row_range rows = range_of(run);
+    const int64_t cols = sumi_cuda_cols(run, op->in[0]), count = (rows.end - rows.begin) * cols;
+    const sumi_element from = sumi_cuda_element(run, op->in[0]), to = sumi_cuda_element(run, op->out);
+    const uint64_t from_bytes = sumi_plan_element_bytes(run->plan, from), to_bytes = sumi_plan_element_bytes(run->plan, to);
+    const uint64_t x = sumi_cuda_value(run, op->in[0]) + (uint64_t)((op->u.copy.from + (int64_t)rows.begin) * cols) * from_bytes;
+    const uint64_t y = sumi_cuda_value(run, op->out) + (uint64_t)((op->u.copy.to + (int64_t)rows.begin) * cols) * to_bytes;
+    if (op->in[0].id == op->out.id && op->u.copy.from < op->u.copy.to + op->rows && op->u.copy.to < op->u.copy.from + op->rows) {
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: rows are copied onto themselves", op->label);
+    }
+    if (from == to) {
+        sumi_copy_bytes_args args = {x, y, (uint64_t)count * from_bytes};
+        return launch(run, "sumi_copy_bytes", grid_of(run, blocks_of(count * (int64_t)from_bytes, 16 * SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
+    }
+    if (from == SUMI_ELEMENT_BYTE || from == SUMI_ELEMENT_INT || to == SUMI_ELEMENT_BYTE || to == SUMI_ELEMENT_INT) {
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: rows of integers are copied to another type", op->label);
+    }
+    sumi_activate_args args = {.x = {x, from == SUMI_ELEMENT_FLOAT, 0}, .y = {y, to == SUMI_ELEMENT_FLOAT, 0}, .end = count};
+    return launch(run, "sumi_activate", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
+}
+
+// ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------------------------------------
+sumi_result sumi_cuda_activate(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const row_range rows = range_of(run);
+    const int64_t cols = sumi_cuda_cols(run, op->out);
+    sumi_activate_args args = {.x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .begin = rows.begin * cols, .end = rows.end * cols};
+    args.activation = (int32_t)op->u.activate.activation;
+    args.is_vector = !args.x.is_float && !args.y.is_float && args.begin % 8 == 0;
+    const int64_t per_block = (args.is_vector ? 8 : 1) * SUMI_ROWS_THREADS;
+    return launch(run, "sumi_activate", grid_of(run, blocks_of(args.end - args.begin, per_block), ELEMENTWISE_BLOCKS), &args);
+}
+
+sumi_result sumi_cuda_gated(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    if (sumi_cuda_is_fused_gated(run->plan, run->op_index)) return SUMI_OK; // the product wrote it
+    const row_range rows = range_of(run);
+    sumi_gated_args args = {.x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .cols = sumi_cuda_cols(run, op->out)};
+    args.row_begin = rows.begin;
+    args.row_end = rows.end;
+    args.activation = (int32_t)op->u.gated.activation;
+    args.is_vector = !args.x.is_float && !args.y.is_float && args.cols % 8 == 0;
+    args.is_interleaved = sumi_cuda_is_gated(run, op->in[0]);
+    args.lanes_log2 = lanes_log2_of(args.cols, args.is_vector);
+    return launch(run, "sumi_gated", elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
+}
+
+// ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------------------------------------
+// The kernels that keep a row in registers, by the most columns they take: rows of a block, and blocks of a multiprocessor that their registers allow.
+enum { NORM_SIZES = 6 };
+static const struct norm_size { int32_t cols, rows, blocks; } norm_sizes[NORM_SIZES] = {{256, 8, 4}, {512, 8, 3}, {1024, 8, 2}, {2048, 1, 4}, {4096, 1, 3}, {SUMI_ROW_MOST_COLS, 1, 2}};
+#define NORM_NAMES(stem) {stem "_256", stem "_512", stem "_1024", stem "_2048", stem "_4096", stem "_8192", stem "_any"}
+static const char* const norm_modulate_names[2][NORM_SIZES + 1] = {NORM_NAMES("sumi_norm_modulate"), NORM_NAMES("sumi_norm_modulate_fp8")};
+static const char* const norm_gate_add_names[NORM_SIZES + 1] = NORM_NAMES("sumi_norm_gate_add");
+enum { NORM_PAIR_SIZES = 5 };
+static const int32_t norm_pair_blocks[NORM_PAIR_SIZES] = {3, 2, 1, 3, 2}; // of a multiprocessor
+#define NORM_PAIR_NAMES(stem) {stem "_256", stem "_512", stem "_1024", stem "_2048", stem "_4096"}
+static const char* const norm_pair_names[2][NORM_PAIR_SIZES] = {NORM_PAIR_NAMES("sumi_norm_pair"), NORM_PAIR_NAMES("sumi_norm_pair_fp8")};
+
+static int32_t norm_size_of(int32_t cols, bool is_bf16)
+{
+    int32_t size = 0;
+    if (!is_bf16 || cols % 8 != 0) return NORM_SIZES;
+    while (size < NORM_SIZES && cols > norm_sizes[size].cols) size++;
+    return size;
+}
+static sumi_cuda_grid norm_grid(const sumi_cuda_run* run, int64_t rows, int32_t size)
+{
+    return size == NORM_SIZES ? grid_of(run, rows, ANY_BLOCKS) : grid_of(run, blocks_of(rows, norm_sizes[size].rows), norm_sizes[size].blocks);
+}
+
+static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const row_range rows = range_of(run);
+    const bool is_fp8 = sumi_cuda_is_fp8(run, op->out);
+    sumi_norm_modulate_args args = {.x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .w = sumi_cuda_find_weight(run, op->weight).data, .counter = run->counter};
+    args.y_scales = is_fp8 ? sumi_cuda_fp8_scales(run, op->out) : 0;
+    args.scale = sumi_cuda_step_of(run, op->u.norm.scale);
+    args.shift = sumi_cuda_step_of(run, op->u.norm.shift);
+    args.cols = sumi_cuda_cols(run, op->out);
+    args.row_begin = rows.begin;
+    args.row_end = rows.end;
+    args.x_row = op->u.norm.x_row;
+    args.y_row = op->u.norm.y_row;
+    args.is_layer = op->u.norm.norm == SUMI_NORM_LAYER;
+    args.plus_one = op->u.norm.weight_plus_one;
+    args.eps = op->u.norm.eps;
+    return args;
+}
+
+sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
+{
+    if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) return SUMI_OK; // the op before wrote it
+    sumi_norm_modulate_args args = norm_modulate_args(run);
+    const int32_t size = norm_size_of(args.cols, !args.x.is_float && !args.y.is_float);
+    return launch(run, norm_modulate_names[args.y_scales != 0][size], norm_grid(run, args.row_end - args.row_begin, size), &args);
+}
+
+sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const row_range rows = range_of(run);
+    sumi_norm_gate_add_args args = {.x = matrix_of(run, op->out), .b = matrix_of(run, op->in[1]), .w = sumi_cuda_find_weight(run, op->weight).data, .counter = run->counter};
+    args.gate = sumi_cuda_step_of(run, op->u.gate_add.gate);
+    args.cols = sumi_cuda_cols(run, op->out);
+    args.row_begin = rows.begin;
+    args.row_end = rows.end;
+    args.x_row = op->u.gate_add.x_row;
+    args.b_row = op->u.gate_add.b_row;
+    args.eps = op->u.gate_add.eps;
+    if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) {
+        sumi_cuda_run next = *run;
+        next.op = &run->plan->ops[++next.op_index];
+        sumi_norm_pair_args pair = {args, norm_modulate_args(&next)};
+        pair.norm.row_begin = args.row_begin; // of this op's slice: the other's parts may be cut elsewhere
+        pair.norm.row_end = args.row_end;
+        const int32_t size = norm_size_of(args.cols, true);
+        const sumi_cuda_grid grid = grid_of(run, blocks_of(rows.end - rows.begin, norm_sizes[size].rows), norm_pair_blocks[size]);
+        return launch(run, norm_pair_names[pair.norm.y_scales != 0][size], grid, &pair);
+    }
+    const int32_t size = norm_size_of(args.cols, !args.x.is_float && !args.b.is_float);
+    return launch(run, norm_gate_add_names[size], norm_grid(run, rows.end - rows.begin, size), &args);
+}
+
+// ---- QK_NORM_ROPE ---------------------------------------------------------------------------------------------------------------------------------
+sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
+{
+    static const char* const names[2][4] = {{"sumi_qk_norm_rope_pairs_4", "sumi_qk_norm_rope_pairs_8", "sumi_qk_norm_rope_pairs_16", "sumi_qk_norm_rope_pairs_32"},
+                                            {"sumi_qk_norm_rope_halves_4", "sumi_qk_norm_rope_halves_8", "sumi_qk_norm_rope_halves_16", "sumi_qk_norm_rope_halves_32"}};
+    const sumi_op* op = run->op;
+    const row_range rows = range_of(run);
+    const bool rotates = op->u.qk.rotary != SUMI_ROTARY_NONE;
+    sumi_qk_norm_rope_args args = {.x = matrix_of(run, op->out), .q_w = sumi_cuda_find_weight(run, op->weight).data, .k_w = sumi_cuda_find_weight(run, op->u.qk.k_weight).data};
+    args.rope = rotates ? sumi_cuda_value(run, op->in[1]) : 0;
+    args.pitch = sumi_cuda_cols(run, op->out);
+    args.q_heads = op->u.qk.q_heads;
+    args.kv_heads = op->u.qk.kv_heads;
+    args.dim = op->u.qk.dim;
+    args.row_begin = rows.begin;
+    args.row_end = rows.end;
+    args.x_row = op->u.qk.row;
+    args.rope_row = op->u.qk.rope_row;
+    args.is_halves = op->u.qk.rotary == SUMI_ROTARY_HALVES;
+    args.eps = op->u.qk.eps;
+    const int64_t count = rows.end - rows.begin;
+    if (args.x.is_float || args.dim % (args.is_halves ? 16 : 8) != 0 || args.dim > 256 || args.pitch % 8 != 0) {
+        return launch(run, "sumi_qk_norm_rope_any", grid_of(run, count, ANY_BLOCKS), &args);
+    }
+    int32_t size = 0; // 4 << size lanes hold a head
+    while ((32 << size) < args.dim) size++;
+    const int32_t groups = SUMI_ROWS_THREADS / (4 << size);
+    while ((1 << args.heads_log2) < args.q_heads + args.kv_heads && (1 << args.heads_log2) < groups) args.heads_log2++;
+    return launch(run, names[args.is_halves][size], grid_of(run, blocks_of(count, groups >> args.heads_log2), args.is_halves ? 2 : 3), &args);
+}
+
+// ---- ROPE_TABLE, TIME_EMBED, FINISH_MODULATION ----------------------------------------------------------------------------------------------------
+sumi_result sumi_cuda_rope_table(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const row_range rows = range_of(run);
+    sumi_rope_table_args args = {.positions = sumi_cuda_value(run, op->in[0]), .y = sumi_cuda_value(run, op->out), .axes = op->u.rope.axes};
+    args.cols = sumi_cuda_cols(run, op->out);
+    args.row_begin = rows.begin;
+    args.row_end = rows.end;
+    for (int32_t axis = 0; axis < op->u.rope.axes; axis++) {
+        for (int32_t k = 0; k < op->u.rope.pairs[axis]; k++) {
+            // by the processor's pow, as the processor backend: the angles are the same floats
+            args.frequency[args.pair_count] = 1.0 / pow(op->u.rope.theta, 2.0 * k / (2.0 * op->u.rope.pairs[axis]));
+            args.axis[args.pair_count++] = axis;
+            if (args.pair_count == SUMI_ROPE_BATCH || args.pair_begin + args.pair_count == args.cols / 2) {
+                const int64_t count = (int64_t)(rows.end - rows.begin) * args.pair_count;
+                SUMI_TRY(launch(run, "sumi_rope_table", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args));
+                args.pair_begin += args.pair_count;
+                args.pair_count = 0;
+            }
+        }
+    }
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_time_embed(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const row_range rows = range_of(run);
+    sumi_time_embed_args args = {.times = sumi_cuda_value(run, op->in[0]), .y = matrix_of(run, op->out), .width = sumi_cuda_cols(run, op->out)};
+    args.row_begin = rows.begin;
+    args.row_end = rows.end;
+    args.cos_first = op->u.time.cos_first;
+    args.scale = op->u.time.scale;
+    args.log_period = (float)-log((double)op->u.time.max_period);
+    return launch(run, "sumi_time_embed", grid_of(run, rows.end - rows.begin, ELEMENTWISE_BLOCKS), &args);
+}
+
+sumi_result sumi_cuda_finish_modulation(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const row_range rows = range_of(run);
+    sumi_finish_modulation_args args = {matrix_of(run, op->out), sumi_cuda_cols(run, op->out), rows.begin, rows.end, op->u.finish.has_gates};
+    const int64_t count = (int64_t)(rows.end - rows.begin) * args.cols;
+    return launch(run, "sumi_finish_modulation", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
+}

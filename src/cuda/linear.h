@@ -1,0 +1,75 @@
+// Which kernel takes a product (choose_linear.c) and its launch (launch_linear.c): what the two share.
+//
+//   y[m, n] = finish(x[m, k] w[n, k]^T)      finish: bias, activation, gate, scale, residual (kernels/gemm.h)
+//
+//   method     source                        takes                                              tiles
+//   ANY        gemm_any.cu                   float x, or k no multiple of 8                     64 x 64, ordinary arithmetic
+//   GEMV       gemv.cu                       m <= 16                                            16 columns; bound by reading w once
+//   WGMMA      gemm_{bf16,fp8}_sm90.cu       9.0, a common epilogue, aligned y                  128 rows x 128 (ping-pong), 192, 208, 256; 192 x 176
+//   SPLIT      gemm_split_sm90.cu            9.0, bf16: few rows (k shared), other epilogues    128 rows x 128, 256
+//   PORTABLE   gemm_{bf16,fp8}.cu            everything else, any GPU from 8.0                  32 x 32 .. 128 x 256; up to 700 rows k can be shared
+#ifndef SUMI_CUDA_LINEAR_H
+#define SUMI_CUDA_LINEAR_H
+#include "cuda/device.h"
+#include "kernels/gemm.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+// clang-format off
+// Lower-case ends: they are the epilogue names of kernels/gemm.h.
+typedef enum sumi_cuda_epilogue {
+    SUMI_CUDA_EPILOGUE_plain, SUMI_CUDA_EPILOGUE_bias, SUMI_CUDA_EPILOGUE_gelu, SUMI_CUDA_EPILOGUE_swiglu, SUMI_CUDA_EPILOGUE_resid, SUMI_CUDA_EPILOGUE_resid_bias,
+    SUMI_CUDA_EPILOGUE_gate, SUMI_CUDA_EPILOGUE_gate_bias, SUMI_CUDA_EPILOGUE_any
+} sumi_cuda_epilogue;
+
+typedef enum sumi_cuda_method { SUMI_CUDA_METHOD_ANY, SUMI_CUDA_METHOD_GEMV, SUMI_CUDA_METHOD_WGMMA, SUMI_CUDA_METHOD_SPLIT, SUMI_CUDA_METHOD_PORTABLE } sumi_cuda_method;
+// clang-format on
+
+typedef struct sumi_cuda_wgmma {
+    const char* name;
+    sumi_cuda_epilogue epilogue;
+    bool is_fp8, is_ping_pong;
+    int32_t rows, cols, stages, slab_rows, slab_cols; // slab: what one TMA store takes
+    uint32_t threads, shared;
+} sumi_cuda_wgmma;
+extern const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[];
+
+typedef struct sumi_cuda_split {
+    const char *any, *swiglu;
+    int32_t cols;
+    uint32_t shared;
+} sumi_cuda_split;
+extern const sumi_cuda_split sumi_cuda_split_kernels[];
+
+typedef struct sumi_cuda_portable {
+    const char *plain, *swiglu, *any;             // NULL: there is none
+    int32_t rows, cols, k_bytes, threads, blocks; // blocks: most on a multiprocessor
+    uint32_t shared;
+    bool is_fp8, shares_k;
+} sumi_cuda_portable;
+extern const sumi_cuda_portable sumi_cuda_portable_kernels[];
+
+typedef struct sumi_cuda_shape {
+    int32_t m, n, k;
+    bool is_fp8;
+    bool reads_aligned; // rows of x and w begin at multiples of 16 bytes
+    sumi_cuda_epilogue epilogue;
+} sumi_cuda_shape;
+
+typedef struct sumi_cuda_linear_choice {
+    sumi_cuda_method method;
+    int32_t kernel;    // in the method's list
+    int32_t split;     // parts of k
+    int32_t unit_rows; // slices begin at multiples of it
+} sumi_cuda_linear_choice;
+
+// The choice follows from the whole op's shape, so that a slice gives the same bits.
+sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape);
+// Every choice that can take the shape, for measuring; how many.
+int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape, sumi_cuda_linear_choice* out_list, int32_t room);
+
+const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue epilogue); // of the kernel that has this epilogue; NULL: none
+uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* choice, int32_t m, int32_t n);        // scratch for the parts of split k
+// Work items of a cluster: two tiles one above the other, an odd last row of tiles in pairs side by side.
+int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols);
+#endif

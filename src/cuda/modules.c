@@ -1,0 +1,243 @@
+#include "cuda/modules.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+// One .cu: at most two images of it are of use to a device.
+typedef struct source {
+    const sumi_cuda_image* binary; // or NULL
+    const sumi_cuda_image* text;   // or NULL
+    CUmodule module;               // NULL: not loaded, or left out
+} source;
+
+typedef struct kernel {
+    const char* name;
+    int32_t source_index;
+    CUfunction function;   // found when first asked for
+    uint32_t shared_bytes; // made ready for
+} kernel;
+
+struct sumi_cuda_modules {
+    sumi_heap* heap;
+    const sumi_cuda_device* device;
+    source* sources;
+    int32_t source_count, loaded_count; // sources are loaded in order
+    kernel* kernels; // sorted by name
+    int32_t kernel_count;
+};
+
+// ---- Choosing ---------------------------------------------------------------------------------------------------------------------------
+
+// Images of 9.0a run on exactly that; PTX of 8.0 and 8.9 on everything newer too.
+static bool runs_on(const sumi_cuda_image* image, int32_t capability)
+{
+    return image->is_binary || image->target >= 90 ? image->target == capability : image->target <= capability;
+}
+
+static void choose(source* chosen, const sumi_cuda_image* image)
+{
+    if (image->is_binary) chosen->binary = image;
+    else if (chosen->text == NULL || image->target > chosen->text->target) chosen->text = image;
+}
+
+static const sumi_cuda_image* any_image(const source* of) { return of->binary != NULL ? of->binary : of->text; }
+static bool is_required(const source* of) { return of->text != NULL && of->text->target <= 80; }
+
+static int compare_kernels(const void* a, const void* b) { return strcmp(((const kernel*)a)->name, ((const kernel*)b)->name); }
+
+sumi_result sumi_cuda_modules_create(sumi_heap* heap, const sumi_cuda_device* device, const sumi_cuda_image* images, int32_t image_count, sumi_error* error, sumi_cuda_modules** out_modules)
+{
+    *out_modules = NULL;
+    sumi_cuda_modules* modules = sumi_alloc_zero(heap, sizeof *modules);
+    if (modules == NULL) return sumi_out_of_memory(error, sizeof *modules, "the table of GPU kernels");
+    modules->heap = heap;
+    modules->device = device;
+    modules->sources = sumi_alloc_zero(heap, ((size_t)image_count + 1) * sizeof *modules->sources);
+    if (modules->sources == NULL) {
+        sumi_cuda_modules_destroy(modules);
+        return sumi_out_of_memory(error, ((size_t)image_count + 1) * sizeof(source), "the table of GPU kernels");
+    }
+    int32_t kernel_count = 0;
+    for (int32_t i = 0; i < image_count; i++) {
+        if (!runs_on(&images[i], device->capability)) continue;
+        source* last = modules->source_count > 0 ? &modules->sources[modules->source_count - 1] : NULL;
+        if (last == NULL || strcmp(any_image(last)->source, images[i].source) != 0) {
+            last = &modules->sources[modules->source_count++];
+            kernel_count += images[i].kernel_count;
+        }
+        choose(last, &images[i]);
+    }
+    modules->kernels = sumi_alloc_zero(heap, ((size_t)kernel_count + 1) * sizeof *modules->kernels);
+    if (modules->kernels == NULL) {
+        sumi_cuda_modules_destroy(modules);
+        return sumi_out_of_memory(error, ((size_t)kernel_count + 1) * sizeof(kernel), "the table of GPU kernels");
+    }
+    for (int32_t s = 0; s < modules->source_count; s++) {
+        const sumi_cuda_image* image = any_image(&modules->sources[s]);
+        for (int32_t k = 0; k < image->kernel_count; k++) modules->kernels[modules->kernel_count++] = (kernel){image->kernels[k], s, NULL, 0};
+    }
+    qsort(modules->kernels, (size_t)modules->kernel_count, sizeof *modules->kernels, compare_kernels);
+    *out_modules = modules;
+    return SUMI_OK;
+}
+
+void sumi_cuda_modules_destroy(sumi_cuda_modules* modules)
+{
+    if (modules == NULL) return;
+    const sumi_cuda_driver* driver = &modules->device->driver;
+    if (modules->loaded_count > 0) {
+        CUstreamCaptureMode mode = sumi_cuda_relax(driver);
+        for (int32_t s = 0; s < modules->loaded_count; s++) {
+            if (modules->sources[s].module != NULL) driver->cuModuleUnload(modules->sources[s].module);
+        }
+        sumi_cuda_unrelax(driver, mode);
+    }
+    sumi_free(modules->heap, modules->kernels);
+    sumi_free(modules->heap, modules->sources);
+    sumi_free(modules->heap, modules);
+}
+
+// ---- Loading ----------------------------------------------------------------------------------------------------------------------------
+
+static void* allocate_for_zlib(void* heap, unsigned count, unsigned bytes) { return sumi_alloc_array(heap, count, bytes); }
+static void release_for_zlib(void* heap, void* memory) { sumi_free(heap, memory); }
+
+// The image's content; the caller frees it.
+static sumi_result unpack(sumi_heap* heap, const sumi_cuda_image* image, unsigned char** out_data, sumi_error* error)
+{
+    *out_data = NULL;
+    unsigned char* data = sumi_alloc(heap, image->bytes);
+    if (data == NULL) return sumi_out_of_memory(error, image->bytes, "a GPU kernel's image");
+    z_stream stream = {.zalloc = allocate_for_zlib, .zfree = release_for_zlib, .opaque = heap};
+    stream.next_in = (unsigned char*)(uintptr_t)image->data; // zlib's member is not const, but it does not write there
+    stream.avail_in = image->packed_bytes;
+    stream.next_out = data;
+    stream.avail_out = image->bytes;
+    int state = inflateInit(&stream);
+    if (state == Z_OK) {
+        state = inflate(&stream, Z_FINISH);
+        inflateEnd(&stream);
+    }
+    bool is_whole = state == Z_STREAM_END && stream.avail_out == 0 && stream.avail_in == 0 && (image->is_binary || (image->bytes > 0 && data[image->bytes - 1] == 0));
+    if (is_whole) {
+        *out_data = data;
+        return SUMI_OK;
+    }
+    sumi_free(heap, data);
+    if (state == Z_MEM_ERROR) return sumi_out_of_memory(error, 1u << 16, "unpacking a GPU kernel's image");
+    return sumi_fail(error, SUMI_INTERNAL, "the GPU kernels of %s (%d) inside this program are damaged (zlib %d): build or install it again", image->source, (int)image->target, state);
+}
+
+// Failures that say "not on this driver" rather than "not now": the next image, or none, is the answer. How a driver refuses machine code of a newer CUDA differs from driver to driver.
+static bool is_refusal(const sumi_cuda_driver* driver, const sumi_cuda_image* image, CUresult result)
+{
+    switch ((int)result) {
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_PTX:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+    case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
+    case CUDA_ERROR_JIT_COMPILATION_DISABLED:
+    case CUDA_ERROR_INVALID_SOURCE: return true;
+    default: return image->is_binary && sumi_cuda_failure(driver, result, "", NULL) == SUMI_INTERNAL;
+    }
+}
+
+// *out_module is NULL and the result SUMI_OK when the driver refused the image: *out_refusal says with what, `log` in which words.
+static sumi_result load_image(sumi_cuda_modules* modules, const sumi_cuda_image* image, CUmodule* out_module, CUresult* out_refusal, char* log, uint32_t log_bytes, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &modules->device->driver;
+    *out_module = NULL;
+    log[0] = 0;
+    unsigned char* data;
+    SUMI_TRY(unpack(modules->heap, image, &data, error));
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {log, (void*)(uintptr_t)log_bytes}; // numbers travel in the pointer itself
+    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
+    CUresult result = driver->cuModuleLoadDataEx(out_module, data, 2, options, values);
+    sumi_cuda_unrelax(driver, mode);
+    sumi_free(modules->heap, data);
+    if (result == CUDA_SUCCESS) return SUMI_OK;
+    *out_module = NULL;
+    *out_refusal = result;
+    log[log_bytes - 1] = 0;
+    for (char* c = log; *c != 0; c++) { // one line of text in a message
+        if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
+    }
+    if (is_refusal(driver, image, result)) return SUMI_OK;
+    char what[160];
+    snprintf(what, sizeof what, "loading the GPU kernels of %s (%d)", image->source, (int)image->target);
+    return sumi_cuda_failure(driver, result, what, error);
+}
+
+static sumi_result load_source(sumi_cuda_modules* modules, source* next, sumi_error* error)
+{
+    const sumi_cuda_image* images[2] = {next->binary, next->text};
+    char log[2048] = "";
+    CUresult refusal = CUDA_SUCCESS;
+    for (int i = 0; i < 2 && next->module == NULL; i++) {
+        if (images[i] != NULL) SUMI_TRY(load_image(modules, images[i], &next->module, &refusal, log, (uint32_t)sizeof log, error));
+    }
+    if (next->module != NULL || !is_required(next)) return SUMI_OK;
+    char what[320];
+    snprintf(what, sizeof what, "loading the GPU kernels of %s: %.200s%s", next->text->source, log, log[0] != 0 ? " " : "");
+    return sumi_cuda_failure(&modules->device->driver, refusal, what, error);
+}
+
+sumi_result sumi_cuda_modules_step(sumi_cuda_modules* modules, bool* out_done, float* out_progress, sumi_error* error)
+{
+    if (modules->loaded_count < modules->source_count) {
+        SUMI_TRY(load_source(modules, &modules->sources[modules->loaded_count], error));
+        modules->loaded_count++;
+    }
+    *out_done = modules->loaded_count == modules->source_count;
+    *out_progress = modules->source_count > 0 ? (float)modules->loaded_count / (float)modules->source_count : 1.0f;
+    return SUMI_OK;
+}
+
+// ---- Finding ----------------------------------------------------------------------------------------------------------------------------
+
+static kernel* find(const sumi_cuda_modules* modules, const char* name)
+{
+    kernel key = {.name = name};
+    return bsearch(&key, modules->kernels, (size_t)modules->kernel_count, sizeof key, compare_kernels);
+}
+
+bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name)
+{
+    const kernel* found = find(modules, name);
+    return found != NULL && modules->sources[found->source_index].module != NULL;
+}
+
+// The driver loads a kernel's code when it is first asked for, which a capture forbids unless the thread's mode is relaxed.
+static sumi_result make_ready(const sumi_cuda_modules* modules, kernel* wanted, uint32_t shared_bytes, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &modules->device->driver;
+    CUresult result = CUDA_SUCCESS;
+    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
+    if (wanted->function == NULL) result = driver->cuModuleGetFunction(&wanted->function, modules->sources[wanted->source_index].module, wanted->name);
+    if (result != CUDA_SUCCESS) wanted->function = NULL;
+    if (result == CUDA_SUCCESS && shared_bytes > wanted->shared_bytes) {
+        result = driver->cuFuncSetAttribute(wanted->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes);
+        if (result == CUDA_SUCCESS) wanted->shared_bytes = shared_bytes;
+    }
+    sumi_cuda_unrelax(driver, mode);
+    return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, result, wanted->name, error);
+}
+
+sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint32_t shared_bytes, CUfunction* out_function, sumi_error* error)
+{
+    *out_function = NULL;
+    kernel* wanted = find(modules, name);
+    if (wanted == NULL || modules->sources[wanted->source_index].module == NULL) {
+        return sumi_fail(error, SUMI_INTERNAL, "no loaded image has a kernel %s for compute capability %d.%d; please report this message", name, (int)(modules->device->capability / 10),
+                         (int)(modules->device->capability % 10));
+    }
+    if (shared_bytes > (uint32_t)modules->device->shared_per_block) {
+        return sumi_fail(error, SUMI_INTERNAL, "%s wants %u bytes of shared memory, a block of this device has %d; please report this message", name, shared_bytes, (int)modules->device->shared_per_block);
+    }
+    if (wanted->function == NULL || shared_bytes > wanted->shared_bytes) SUMI_TRY(make_ready(modules, wanted, shared_bytes, error));
+    *out_function = wanted->function;
+    return SUMI_OK;
+}

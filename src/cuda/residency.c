@@ -1,0 +1,642 @@
+#include "cuda/residency.h"
+#include "base/platform.h"
+#include "cuda/state.h"
+#include "kernels/upload.h"
+#include <string.h>
+
+#define SLOT_BYTES (16u << 20)
+#define SLOT_COUNT 4
+#define SMALLEST_SLOT (64ull << 10)
+#define SLAB_BYTES (256ull << 20)
+#define MOST_PIECES 256
+#define ITEM_BYTES (512u << 10) // what one worker copies at a time
+#define MOST_ITEMS (MOST_PIECES + SLOT_BYTES / ITEM_BYTES + MOST_PIECES) // every piece may end in a short item
+#define SLOWEST_BYTES_PER_US 2048 // of one thread that copies from the page cache: bounds a batch by the caller's budget
+
+// ---- Forms --------------------------------------------------------------------------------------------------------------------------------
+
+static int32_t round_to(int32_t value, int32_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+static bool is_fp8_form(sumi_cuda_form form) { return form == SUMI_CUDA_FORM_MATRIX_FP8 || form == SUMI_CUDA_FORM_GATED_FP8; }
+static bool is_gated_form(sumi_cuda_form form) { return form == SUMI_CUDA_FORM_GATED || form == SUMI_CUDA_FORM_GATED_FP8; }
+
+static int32_t form_pitch(const sumi_weight* weight, sumi_cuda_form form)
+{
+    switch (form) {
+    case SUMI_CUDA_FORM_VECTOR: return round_to(weight->rows * weight->cols, 8);
+    case SUMI_CUDA_FORM_CONV:
+    case SUMI_CUDA_FORM_CONV_UP: return round_to(weight->cols / SUMI_UPLOAD_TAPS, 8);
+    case SUMI_CUDA_FORM_MATRIX_FP8:
+    case SUMI_CUDA_FORM_GATED_FP8: return round_to(weight->cols, 16);
+    default: return round_to(weight->cols, 8);
+    }
+}
+
+static uint64_t scales_at(const sumi_weight* weight, sumi_cuda_form form) // e4m3 forms
+{
+    return ((uint64_t)weight->rows * (uint64_t)form_pitch(weight, form) + 255) / 256 * 256;
+}
+
+uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form)
+{
+    const uint64_t rows = (uint64_t)weight->rows, pitch = (uint64_t)form_pitch(weight, form);
+    uint64_t bytes;
+    switch (form) {
+    case SUMI_CUDA_FORM_VECTOR: bytes = pitch * 4; break;
+    case SUMI_CUDA_FORM_CONV: bytes = rows * SUMI_UPLOAD_TAPS * pitch * 2; break;
+    case SUMI_CUDA_FORM_CONV_UP: bytes = 4 * rows * 4 * pitch * 2; break;
+    case SUMI_CUDA_FORM_MATRIX_FP8:
+    case SUMI_CUDA_FORM_GATED_FP8: bytes = scales_at(weight, form) + rows * 4; break;
+    default: bytes = rows * pitch * 2; break;
+    }
+    return (bytes + 511) / 512 * 512;
+}
+
+sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form)
+{
+    return (sumi_cuda_weight){address, is_fp8_form(form) ? address + scales_at(weight, form) : 0, form_pitch(weight, form)};
+}
+
+bool sumi_cuda_is_bytes(const sumi_weight* weight, sumi_cuda_form form)
+{
+    bool is_same = (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED) && weight->cols % 8 == 0;
+    for (int32_t p = 0; p < weight->part_count && is_same; p++) is_same = weight->parts[p].dtype == SUMI_DTYPE_BF16 && weight->parts[p].scale == 1.0f;
+    return is_same;
+}
+
+// ---- What there is ------------------------------------------------------------------------------------------------------------------------
+
+void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_workers* workers, const sumi_cuda_device* device, sumi_cuda_memory* memory, sumi_cuda_modules* modules)
+{
+    memset(weights, 0, sizeof *weights);
+    weights->heap = heap;
+    weights->workers = workers;
+    weights->device = device;
+    weights->memory = memory;
+    weights->modules = modules;
+}
+
+static size_t hash_of(const sumi_weight* weight, sumi_cuda_form form, size_t size)
+{
+    uint64_t h = ((uint64_t)(uintptr_t)weight >> 4) + (uint64_t)form * 0x9e3779b97f4a7c15ull;
+    h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9ull;
+    return (size_t)(h ^ h >> 32) & (size - 1);
+}
+
+static void table_insert(sumi_cuda_weights* weights, int32_t index)
+{
+    const sumi_cuda_resident* resident = &weights->residents[index];
+    size_t at = hash_of(resident->weight, resident->form, weights->table_size);
+    while (weights->table[at] != 0) at = (at + 1) & (weights->table_size - 1);
+    weights->table[at] = index + 1;
+}
+
+static void table_fill(sumi_cuda_weights* weights)
+{
+    for (size_t i = 0; i < weights->table_size; i++) weights->table[i] = 0;
+    for (size_t i = 0; i < weights->resident_count; i++) {
+        if (weights->residents[i].weight != NULL) table_insert(weights, (int32_t)i);
+    }
+}
+
+static int32_t table_find(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form)
+{
+    if (weights->table_size == 0) return -1;
+    for (size_t at = hash_of(weight, form, weights->table_size); weights->table[at] != 0; at = (at + 1) & (weights->table_size - 1)) {
+        const int32_t index = weights->table[at] - 1;
+        if (weights->residents[index].weight == weight && weights->residents[index].form == form) return index;
+    }
+    return -1;
+}
+
+const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form)
+{
+    const int32_t index = table_find(weights, weight, form);
+    return index >= 0 ? &weights->residents[index] : NULL;
+}
+
+sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form, bool is_adapter, int32_t* out_index, sumi_error* error)
+{
+    *out_index = table_find(weights, weight, form);
+    if (*out_index >= 0) return SUMI_OK;
+    if (2 * (weights->used_count + 1) > weights->table_size) {
+        const size_t size = weights->table_size == 0 ? 1024 : 2 * weights->table_size;
+        int32_t* table = sumi_alloc_array(weights->heap, size, sizeof *table);
+        if (table == NULL) return sumi_out_of_memory(error, size * sizeof *table, "the list of weights on the device");
+        sumi_free(weights->heap, weights->table);
+        weights->table = table;
+        weights->table_size = size;
+        table_fill(weights);
+    }
+    size_t index = weights->resident_count;
+    if (weights->used_count < weights->resident_count) {
+        for (index = 0; weights->residents[index].weight != NULL; index++) continue;
+    } else {
+        SUMI_TRY(sumi_grow(weights->heap, (void**)&weights->residents, &weights->resident_capacity, weights->resident_count + 1, sizeof *weights->residents, error));
+        weights->resident_count++;
+    }
+    weights->residents[index] = (sumi_cuda_resident){.weight = weight, .form = form, .is_adapter = is_adapter, .slab = -1, .bytes = sumi_cuda_form_bytes(weight, form)};
+    weights->used_count++;
+    table_insert(weights, (int32_t)index);
+    *out_index = (int32_t)index;
+    return SUMI_OK;
+}
+
+// The second half of an adapter's pair adds to a value, the first half writes what it reads.
+bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t i)
+{
+    const sumi_op *op = &plan->ops[i], *next = i + 1 < plan->op_count ? op + 1 : NULL;
+    if (op->kind != SUMI_OP_LINEAR) return false;
+    return op->u.linear.accumulates || (next != NULL && next->kind == SUMI_OP_LINEAR && next->u.linear.accumulates && next->in[0].id == op->out.id);
+}
+
+void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* weight)
+{
+    bool is_any = false;
+    for (int form = 0; form < SUMI_CUDA_FORM_COUNT; form++) {
+        const int32_t index = table_find(weights, weight, (sumi_cuda_form)form);
+        if (index < 0) continue;
+        sumi_cuda_resident* resident = &weights->residents[index];
+        if (resident->slab >= 0 && --weights->slabs[resident->slab].resident_count == 0) sumi_cuda_release(weights->memory, &weights->slabs[resident->slab].block);
+        sumi_cuda_release(weights->memory, &resident->image);
+        *resident = (sumi_cuda_resident){.weight = NULL, .slab = -1};
+        weights->used_count--;
+        is_any = true;
+        table_fill(weights); // a hole would end searches early; a model that goes has a few hundred weights
+    }
+    if (is_any && weights->used_count == 0) { // the last model
+        sumi_free(weights->heap, weights->residents);
+        sumi_free(weights->heap, weights->table);
+        sumi_free(weights->heap, weights->slabs);
+        weights->residents = NULL, weights->resident_count = weights->resident_capacity = 0;
+        weights->table = NULL, weights->table_size = 0;
+        weights->slabs = NULL, weights->slab_count = weights->slab_capacity = 0;
+    }
+}
+
+// ---- Room ---------------------------------------------------------------------------------------------------------------------------------
+
+// Bytes that a slab gives back when the residents that are not listed with `serial` go; 0: none of its residents can.
+static uint64_t slab_gain(const sumi_cuda_weights* weights, int32_t slab, uint64_t serial, bool* out_has_listed)
+{
+    bool is_any = false;
+    *out_has_listed = false;
+    for (size_t i = 0; i < weights->resident_count; i++) {
+        const sumi_cuda_resident* resident = &weights->residents[i];
+        if (resident->weight == NULL || resident->slab != slab) continue;
+        if (resident->listed == serial) *out_has_listed = true;
+        else is_any = true;
+    }
+    return is_any ? weights->slabs[slab].block.bytes : 0;
+}
+
+// A slab goes as a whole: what is still wanted of it comes again.
+bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial)
+{
+    int32_t victim = -1;
+    for (size_t s = 0; s < weights->slab_count; s++) {
+        bool has_listed = false;
+        if (weights->slabs[s].block.address == 0 || slab_gain(weights, (int32_t)s, serial, &has_listed) == 0) continue;
+        if (!has_listed || victim < 0) victim = (int32_t)s;
+        if (!has_listed) break;
+    }
+    if (victim < 0) return false;
+    for (size_t i = 0; i < weights->resident_count; i++) {
+        sumi_cuda_resident* resident = &weights->residents[i];
+        if (resident->weight == NULL || resident->slab != victim) continue;
+        resident->place = (sumi_cuda_weight){0, 0, 0};
+        resident->slab = -1;
+        resident->rows_sent = 0;
+    }
+    weights->slabs[victim].resident_count = 0;
+    sumi_cuda_release(weights->memory, &weights->slabs[victim].block);
+    return true;
+}
+
+static bool goes_alone(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident) { return weights->places_alone && resident->form != SUMI_CUDA_FORM_VECTOR; }
+
+// A slab for list[from], which has no place yet, and for those after it that fit: a slab holds weights of models or of adapters.
+static bool goes_along(const sumi_cuda_weights* weights, const sumi_cuda_resident* first, const sumi_cuda_resident* other)
+{
+    return other->place.data == 0 && other->is_adapter == first->is_adapter && goes_alone(weights, other) == goes_alone(weights, first);
+}
+
+static sumi_result place_more(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count, sumi_error* error)
+{
+    size_t index = 0;
+    while (index < weights->slab_count && weights->slabs[index].block.address != 0) index++;
+    if (index == weights->slab_count) SUMI_TRY(sumi_grow(weights->heap, (void**)&weights->slabs, &weights->slab_capacity, weights->slab_count + 1, sizeof *weights->slabs, error));
+    const sumi_cuda_resident first = weights->residents[list[from]];
+    sumi_cuda_slab slab = {.resident_count = 0};
+    int32_t end = from;
+    for (uint64_t limit = goes_alone(weights, &first) ? first.bytes : SLAB_BYTES;;) {
+        uint64_t bytes = 0;
+        for (end = from; end < count; end++) {
+            const sumi_cuda_resident* resident = &weights->residents[list[end]];
+            if (!goes_along(weights, &first, resident)) continue;
+            if (bytes > 0 && bytes + resident->bytes > limit) break;
+            bytes += resident->bytes;
+        }
+        sumi_error none = {SUMI_OK, {0}};
+        const sumi_result result = sumi_cuda_allocate(weights->memory, bytes, SUMI_MEMORY_WEIGHTS, "the model's weights", &slab.block, &none);
+        if (result == SUMI_OK) break;
+        if (result != SUMI_OUT_OF_DEVICE_MEMORY || bytes <= first.bytes) return sumi_fail(error, result, "%s", none.text);
+        limit = bytes / 2; // the end of the memory is near: smaller slabs find it
+    }
+    CUdeviceptr at = slab.block.address;
+    for (int32_t i = from; i < end; i++) {
+        sumi_cuda_resident* resident = &weights->residents[list[i]];
+        if (!goes_along(weights, &first, resident)) continue;
+        resident->place = sumi_cuda_place_at(at, resident->weight, resident->form);
+        resident->slab = (int32_t)index;
+        at += resident->bytes;
+        slab.resident_count++;
+    }
+    weights->slabs[index] = slab;
+    if (index == weights->slab_count) weights->slab_count++;
+    return SUMI_OK;
+}
+
+// ---- Slots --------------------------------------------------------------------------------------------------------------------------------
+
+// Rows of one part in a slot.
+typedef struct piece {
+    int32_t resident, part, row_begin, row_count; // rows of the stack
+    uint64_t offset, bytes;
+    bool is_direct;                               // the file's bytes are the form's bytes
+    int32_t type;                                 // SUMI_UPLOAD_*
+} piece;
+
+// What one worker does at a time: copies bytes, or makes floats of rows.
+typedef struct item {
+    const sumi_weight* weight; // NULL: bytes
+    const unsigned char* from;
+    unsigned char* to;
+    uint64_t bytes;
+    int32_t row_begin, row_count;
+} item;
+
+typedef struct slot { sumi_cuda_block pinned, raw; CUevent event; bool is_busy; } slot;
+
+typedef struct sumi_cuda_upload {
+    slot slots[SLOT_COUNT];
+    int32_t slot_count, next;
+    uint64_t slot_bytes;
+    const int32_t* list;       // that slots were sized for
+    piece pieces[MOST_PIECES]; int32_t piece_count;
+    item items[MOST_ITEMS]; int32_t item_count;
+    uint64_t used;             // of the slot that is being filled
+} sumi_cuda_upload;
+
+static bool is_device_type(sumi_dtype dtype, int32_t* out_type)
+{
+    switch (dtype) {
+    case SUMI_DTYPE_F32: *out_type = SUMI_UPLOAD_F32; return true;
+    case SUMI_DTYPE_F16: *out_type = SUMI_UPLOAD_F16; return true;
+    case SUMI_DTYPE_BF16: *out_type = SUMI_UPLOAD_BF16; return true;
+    case SUMI_DTYPE_F8_E4M3: *out_type = SUMI_UPLOAD_E4M3; return true;
+    case SUMI_DTYPE_F8_E5M2: *out_type = SUMI_UPLOAD_E5M2; return true;
+    default: *out_type = SUMI_UPLOAD_F32; return false; // block types and the rare others: the host makes floats
+    }
+}
+
+static uint64_t row_bytes_of(const sumi_weight* weight, const sumi_weight_part* part)
+{
+    int32_t type;
+    return is_device_type(part->dtype, &type) ? sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols) : (uint64_t)weight->cols * 4;
+}
+
+static bool is_direct(const sumi_cuda_resident* resident, const sumi_weight_part* part)
+{
+    return resident->form == SUMI_CUDA_FORM_MATRIX && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f && resident->place.pitch == resident->weight->cols;
+}
+
+static void close_upload(sumi_cuda_weights* weights)
+{
+    sumi_cuda_upload* upload = weights->upload;
+    if (upload == NULL) return;
+    sumi_cuda_await_stream(&weights->device->driver, weights->device->copy); // after a failure slots may be in use that no event tells of
+    for (int32_t i = 0; i < SLOT_COUNT; i++) {
+        slot* s = &upload->slots[i];
+        if (s->event != NULL) weights->device->driver.cuEventDestroy(s->event);
+        sumi_cuda_release(weights->memory, &s->pinned);
+        sumi_cuda_release(weights->memory, &s->raw);
+    }
+    sumi_free(weights->heap, upload);
+    weights->upload = NULL;
+}
+
+void sumi_cuda_weights_settle(sumi_cuda_weights* weights) { close_upload(weights); }
+
+void sumi_cuda_way_add(sumi_cuda_way* way, const sumi_weight* weight, sumi_cuda_form form)
+{
+    for (int32_t p = 0; p < weight->part_count; p++) {
+        const sumi_weight_part* part = &weight->parts[p];
+        const uint64_t row = row_bytes_of(weight, part);
+        way->largest_row = row > way->largest_row ? row : way->largest_row;
+        way->total += row * (uint64_t)part->rows + 256;
+        way->converts = way->converts || !(form == SUMI_CUDA_FORM_MATRIX && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f && weight->cols % 8 == 0);
+    }
+}
+
+// Slots as large and as many as what is missing needs: an adapter of a few megabytes does not pin 64.
+// In proportion, too: they must not take the memory that a small model needs for itself.
+static uint64_t slot_bytes_of(const sumi_cuda_way* way)
+{
+    uint64_t bytes = way->total > 32 * SMALLEST_SLOT ? way->total / 32 : way->total > SMALLEST_SLOT ? SMALLEST_SLOT : way->total;
+    bytes = bytes < SLOT_BYTES ? (bytes + 4095) / 4096 * 4096 : SLOT_BYTES;
+    return bytes < way->largest_row ? (way->largest_row + 4095) / 4096 * 4096 : bytes;
+}
+static int32_t slot_count_of(const sumi_cuda_way* way, uint64_t slot_bytes) { return way->total <= slot_bytes ? 1 : SLOT_COUNT; }
+uint64_t sumi_cuda_way_bytes(const sumi_cuda_way* way)
+{
+    const uint64_t bytes = slot_bytes_of(way);
+    return way->converts ? bytes * (uint64_t)slot_count_of(way, bytes) : 0;
+}
+
+static sumi_result open_upload(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count, sumi_error* error)
+{
+    sumi_cuda_way way = {0, 0, false};
+    for (int32_t i = from; i < count; i++) {
+        const sumi_cuda_resident* resident = &weights->residents[list[i]];
+        if (resident->rows_sent < resident->weight->rows) sumi_cuda_way_add(&way, resident->weight, resident->form);
+    }
+    sumi_cuda_upload* upload = sumi_alloc_zero(weights->heap, sizeof *upload);
+    if (upload == NULL) return sumi_out_of_memory(error, sizeof *upload, "the way of weights to the device");
+    weights->upload = upload;
+    upload->list = list;
+    upload->slot_bytes = slot_bytes_of(&way);
+    upload->slot_count = slot_count_of(&way, upload->slot_bytes);
+    for (int32_t i = 0; i < upload->slot_count; i++) {
+        slot* s = &upload->slots[i];
+        SUMI_CU(&weights->device->driver, cuEventCreate(&s->event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING), "making an event");
+        SUMI_TRY(sumi_cuda_allocate(weights->memory, upload->slot_bytes, SUMI_MEMORY_STAGING, "the way of weights to the device", &s->pinned, error));
+        if (way.converts) SUMI_TRY(sumi_cuda_allocate(weights->memory, upload->slot_bytes, SUMI_MEMORY_WEIGHTS, "the conversion of weights", &s->raw, error));
+    }
+    return SUMI_OK;
+}
+
+// ---- Filling a slot -----------------------------------------------------------------------------------------------------------------------
+
+static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const item* items = context;
+    for (int32_t i = begin; i < end; i++) {
+        const item* it = &items[i];
+        if (it->weight == NULL) memcpy(it->to, it->from, (size_t)it->bytes);
+        else sumi_weight_to_float(it->weight, it->row_begin, it->row_count, (float*)(void*)it->to, it->weight->cols);
+    }
+}
+
+static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const piece* p, int32_t part_begin, unsigned char* slot_memory)
+{
+    const sumi_weight_part* part = &weight->parts[p->part];
+    unsigned char* to = slot_memory + p->offset;
+    int32_t type;
+    if (is_device_type(part->dtype, &type)) {
+        const unsigned char* from = (const unsigned char*)part->data + row_bytes_of(weight, part) * (uint64_t)(p->row_begin - part_begin);
+        for (uint64_t done = 0; done < p->bytes; done += ITEM_BYTES) {
+            upload->items[upload->item_count++] = (item){.from = from + done, .to = to + done, .bytes = p->bytes - done < ITEM_BYTES ? p->bytes - done : ITEM_BYTES};
+        }
+        return;
+    }
+    const uint64_t row_bytes = (uint64_t)weight->cols * 4;
+    const int32_t step = row_bytes >= ITEM_BYTES ? 1 : (int32_t)(ITEM_BYTES / row_bytes);
+    for (int32_t r = 0; r < p->row_count; r += step) {
+        const int32_t rows = p->row_count - r < step ? p->row_count - r : step;
+        upload->items[upload->item_count++] = (item){.weight = weight, .to = to + row_bytes * (uint64_t)r, .row_begin = p->row_begin + r, .row_count = rows};
+    }
+}
+
+// How many items the rows of a piece make at most: see add_items.
+static int32_t item_bound(uint64_t bytes, uint64_t row_bytes)
+{
+    const uint64_t per_item = row_bytes >= ITEM_BYTES ? ITEM_BYTES : ITEM_BYTES / row_bytes * row_bytes; // whole rows of floats; bytes need fewer
+    return (int32_t)((bytes + per_item - 1) / per_item);
+}
+
+// The next rows of a resident as a piece of the slot; false when they do not fit any more.
+static bool add_piece(sumi_cuda_weights* weights, int32_t index, uint64_t limit, unsigned char* slot_memory)
+{
+    sumi_cuda_upload* upload = weights->upload;
+    sumi_cuda_resident* resident = &weights->residents[index];
+    const sumi_weight* weight = resident->weight;
+    int32_t p = 0, part_begin = 0;
+    while (p + 1 < weight->part_count && resident->rows_sent >= part_begin + weight->parts[p].rows) part_begin += weight->parts[p++].rows;
+    const sumi_weight_part* part = &weight->parts[p];
+    const uint64_t row_bytes = row_bytes_of(weight, part), offset = (upload->used + 255) / 256 * 256;
+    const int32_t rows_left = part_begin + part->rows - resident->rows_sent;
+    uint64_t rows = offset < limit ? (limit - offset) / row_bytes : 0;
+    if (rows == 0 && upload->piece_count == 0) rows = 1; // a row that is larger than the budget; the slot holds it
+    if (rows > (uint64_t)rows_left) rows = (uint64_t)rows_left;
+    if (rows == 0 || upload->piece_count == MOST_PIECES || upload->item_count + item_bound(rows * row_bytes, row_bytes) > (int32_t)MOST_ITEMS) return false;
+    piece* it = &upload->pieces[upload->piece_count++];
+    *it = (piece){.resident = index, .part = p, .row_begin = resident->rows_sent, .row_count = (int32_t)rows, .offset = offset, .bytes = rows * row_bytes};
+    it->is_direct = is_direct(resident, part);
+    (void)is_device_type(part->dtype, &it->type);
+    add_items(upload, weight, it, part_begin, slot_memory);
+    upload->used = offset + it->bytes;
+    resident->rows_sent += (int32_t)rows;
+    return true;
+}
+
+// ---- Sending it ---------------------------------------------------------------------------------------------------------------------------
+
+static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUdeviceptr raw, sumi_error* error)
+{
+    const sumi_cuda_resident* resident = &weights->residents[p->resident];
+    const sumi_weight_part* part = &resident->weight->parts[p->part];
+    int32_t type;
+    sumi_upload_args args = {.from = raw + p->offset,
+                             .to = resident->place.data,
+                             .scales = resident->place.scales,
+                             .type = p->type,
+                             .row_begin = p->row_begin,
+                             .row_count = p->row_count,
+                             .stack_rows = resident->weight->rows,
+                             .cols = resident->weight->cols,
+                             .pitch = resident->place.pitch,
+                             .is_gated = is_gated_form(resident->form),
+                             .scale = is_device_type(part->dtype, &type) ? part->scale : 1.0f}; // the host's floats have it in them
+    const char* name = "sumi_upload_rows";
+    uint32_t blocks = (uint32_t)p->row_count;
+    switch (resident->form) {
+    case SUMI_CUDA_FORM_VECTOR:
+        name = "sumi_upload_vector";
+        blocks = (uint32_t)((resident->place.pitch + SUMI_UPLOAD_THREADS - 1) / SUMI_UPLOAD_THREADS);
+        break;
+    case SUMI_CUDA_FORM_CONV: name = "sumi_upload_conv"; break;
+    case SUMI_CUDA_FORM_CONV_UP: name = "sumi_upload_conv_up"; break;
+    case SUMI_CUDA_FORM_MATRIX_FP8:
+    case SUMI_CUDA_FORM_GATED_FP8: name = "sumi_upload_rows_fp8"; break;
+    default: break;
+    }
+    CUfunction function;
+    SUMI_TRY(sumi_cuda_kernel(weights->modules, name, 0, &function, error));
+    void* params[] = {&args};
+    SUMI_CU(&weights->device->driver, cuLaunchKernel(function, blocks, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, weights->device->copy, params, NULL), name);
+    return SUMI_OK;
+}
+
+static sumi_result send_slot(sumi_cuda_weights* weights, slot* s, sumi_error* error)
+{
+    const sumi_cuda_upload* upload = weights->upload;
+    const sumi_cuda_driver* driver = &weights->device->driver;
+    const CUstream stream = weights->device->copy;
+    const unsigned char* pinned = sumi_cuda_host(&s->pinned);
+    for (int32_t i = 0; i < upload->piece_count;) {
+        const piece* p = &upload->pieces[i];
+        if (p->is_direct) {
+            const sumi_cuda_weight* place = &weights->residents[p->resident].place;
+            SUMI_CU(driver, cuMemcpyHtoDAsync(place->data + (uint64_t)p->row_begin * (uint64_t)place->pitch * 2, pinned + p->offset, (size_t)p->bytes, stream), "copying weights to the device");
+            i++;
+            continue;
+        }
+        uint64_t end = p->offset; // neighbours that are converted travel together
+        int32_t next = i;
+        for (; next < upload->piece_count && !upload->pieces[next].is_direct; next++) end = upload->pieces[next].offset + upload->pieces[next].bytes;
+        SUMI_CU(driver, cuMemcpyHtoDAsync(s->raw.address + p->offset, pinned + p->offset, (size_t)(end - p->offset), stream), "copying weights to the device");
+        for (; i < next; i++) SUMI_TRY(convert_piece(weights, &upload->pieces[i], s->raw.address, error));
+    }
+    SUMI_CU(driver, cuEventRecord(s->event, stream), "copying weights to the device");
+    s->is_busy = true;
+    return SUMI_OK;
+}
+
+static sumi_result wait_for_slot(const sumi_cuda_weights* weights, slot* s, sumi_error* error)
+{
+    CUresult result = s->is_busy ? sumi_cuda_await(&weights->device->driver, s->event) : CUDA_SUCCESS;
+    s->is_busy = false;
+    return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(&weights->device->driver, result, "copying weights to the device", error);
+}
+
+// One batch: what fits the slot, starting at list[*cursor].
+static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor, uint32_t budget_us, sumi_error* error)
+{
+    sumi_cuda_upload* upload = weights->upload;
+    slot* s = &upload->slots[upload->next];
+    SUMI_TRY(wait_for_slot(weights, s, error));
+    uint64_t limit = (uint64_t)budget_us * SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers);
+    limit = limit < (1u << 20) ? 1u << 20 : limit;
+    limit = limit > upload->slot_bytes ? upload->slot_bytes : limit;
+    upload->piece_count = upload->item_count = 0;
+    upload->used = 0;
+    sumi_result result = SUMI_OK;
+    int32_t at = *cursor;
+    for (; at < count; at++) {
+        const sumi_cuda_resident* resident = &weights->residents[list[at]];
+        if (resident->place.data == 0) result = place_more(weights, list, at, count, error);
+        if (result != SUMI_OK) break;
+        while (resident->rows_sent < resident->weight->rows && add_piece(weights, list[at], limit, sumi_cuda_host(&s->pinned))) continue;
+        if (resident->rows_sent < resident->weight->rows) break;
+    }
+    if (result == SUMI_OK && upload->piece_count > 0) {
+        sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
+        result = send_slot(weights, s, error);
+    }
+    if (result != SUMI_OK) { // what did not go has to go again
+        for (int32_t i = upload->piece_count - 1; i >= 0; i--) weights->residents[upload->pieces[i].resident].rows_sent = upload->pieces[i].row_begin;
+        return result;
+    }
+    *cursor = at;
+    upload->next = (upload->next + 1) % upload->slot_count;
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor, uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+{
+    *out_done = false;
+    while (*cursor < count && weights->residents[list[*cursor]].rows_sent >= weights->residents[list[*cursor]].weight->rows) ++*cursor;
+    if (*cursor < count && weights->upload != NULL && weights->upload->list != list) close_upload(weights); // another plan's, left half-way
+    if (*cursor < count && weights->upload == NULL) {
+        sumi_result result = open_upload(weights, list, *cursor, count, error);
+        if (result != SUMI_OK) {
+            close_upload(weights);
+            return result;
+        }
+    }
+    while (*cursor < count) {
+        sumi_result result = send_batch(weights, list, count, cursor, budget_us, error);
+        if (result != SUMI_OK) {
+            close_upload(weights);
+            return result;
+        }
+        if (sumi_clock_ns() >= until_ns && *cursor < count) return SUMI_OK;
+    }
+    sumi_cuda_upload* upload = weights->upload;
+    for (int32_t i = 0; upload != NULL && i < upload->slot_count; i++) {
+        if (upload->slots[i].is_busy && sumi_clock_ns() >= until_ns) {
+            CUresult state = sumi_cuda_query(&weights->device->driver, upload->slots[i].event);
+            if (state == CUDA_ERROR_NOT_READY) return SUMI_OK;
+            if (state != CUDA_SUCCESS) return sumi_cuda_failure(&weights->device->driver, state, "copying weights to the device", error);
+        }
+        SUMI_TRY(wait_for_slot(weights, &upload->slots[i], error));
+    }
+    close_upload(weights);
+    *out_done = true;
+    return SUMI_OK;
+}
+
+// ---- Weights that do not stay -------------------------------------------------------------------------------------------------------------
+
+sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at, CUdeviceptr place, sumi_error* error)
+{
+    sumi_cuda_resident* resident = &weights->residents[list[at]];
+    const sumi_cuda_driver* driver = &weights->device->driver;
+    if (resident->place.data != 0 && resident->rows_sent >= resident->weight->rows) { // a plan with more room has left it here
+        SUMI_CU(driver, cuMemcpyDtoDAsync(place, resident->place.data, (size_t)resident->bytes, weights->device->copy), "copying weights on the device");
+        return SUMI_OK;
+    }
+    if (weights->upload != NULL && weights->upload->list != list) close_upload(weights);
+    sumi_result result = weights->upload == NULL ? open_upload(weights, list, 0, count, error) : SUMI_OK;
+    const sumi_cuda_weight stays = resident->place;
+    const int32_t rows_there = resident->rows_sent;
+    resident->place = sumi_cuda_place_at(place, resident->weight, resident->form);
+    resident->rows_sent = 0;
+    for (int32_t cursor = at; result == SUMI_OK && cursor <= at;) result = send_batch(weights, list, at + 1, &cursor, UINT32_MAX, error);
+    resident->place = stays;
+    resident->rows_sent = rows_there;
+    if (result != SUMI_OK) close_upload(weights);
+    return result;
+}
+
+typedef struct image_rows { const sumi_weight* weight; bool is_gated; int32_t begin; uint64_t row_bytes; unsigned char* to; } image_rows;
+
+static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const image_rows* rows = context;
+    const sumi_weight* weight = rows->weight;
+    int32_t part = 0, part_begin = 0;
+    for (int32_t r = rows->begin + begin; r < rows->begin + end; r++) {
+        while (r >= part_begin + weight->parts[part].rows) part_begin += weight->parts[part++].rows;
+        const int32_t half = weight->rows / 2, in = r < half ? r : r - half;
+        const int64_t row = rows->is_gated ? (int64_t)(in / 8) * 16 + (r < half ? 0 : 8) + in % 8 : r; // as upload_row in kernels/upload.cuh
+        memcpy(rows->to + (uint64_t)row * rows->row_bytes, (const unsigned char*)weight->parts[part].data + (uint64_t)(r - part_begin) * rows->row_bytes, (size_t)rows->row_bytes);
+    }
+}
+
+void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us)
+{
+    sumi_cuda_resident* resident = &weights->residents[index];
+    const sumi_weight* weight = resident->weight;
+    image_rows rows = {weight, is_gated_form(resident->form), *row, (uint64_t)weight->cols * 2, sumi_cuda_host(&resident->image)};
+    uint64_t limit = (uint64_t)budget_us * SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers) / rows.row_bytes;
+    limit = limit < (1u << 20) / rows.row_bytes + 1 ? (1u << 20) / rows.row_bytes + 1 : limit;
+    const int32_t count = (uint64_t)(weight->rows - *row) < limit ? weight->rows - *row : (int32_t)limit;
+    sumi_parallel(weights->workers, count, (int32_t)(ITEM_BYTES / rows.row_bytes) + 1, copy_rows, &rows);
+    *row += count;
+    if (*row >= weight->rows) resident->has_image = true;
+}
+
+void sumi_cuda_weights_close(sumi_cuda_weights* weights)
+{
+    if (weights->heap == NULL) return;
+    close_upload(weights);
+    for (size_t i = 0; i < weights->resident_count; i++) sumi_cuda_release(weights->memory, &weights->residents[i].image);
+    for (size_t i = 0; i < weights->slab_count; i++) sumi_cuda_release(weights->memory, &weights->slabs[i].block);
+    sumi_free(weights->heap, weights->residents);
+    sumi_free(weights->heap, weights->table);
+    sumi_free(weights->heap, weights->slabs);
+    memset(weights, 0, sizeof *weights);
+}

@@ -1,0 +1,92 @@
+// The runner from within: what cuda.c, graphs.c and launch.c share.
+#ifndef SUMI_CUDA_STATE_H
+#define SUMI_CUDA_STATE_H
+#include "cuda/cuda.h"
+#include "cuda/streaming.h"
+
+#define SUMI_CUDA_ARRIVALS 65536 // counters of split-k kernels, see launch.h
+
+typedef struct sumi_cuda_op_entry { sumi_cuda_op* run; sumi_cuda_op_scratch* scratch; } sumi_cuda_op_entry;
+extern const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT]; // cuda.c
+
+enum { SUMI_CUDA_VALUE_GATED = 1, SUMI_CUDA_VALUE_FP8 = 2 }; // flags of values
+
+// Where a bound value that the engine reads is copied to.
+typedef struct sumi_cuda_mirror { sumi_value value; uint64_t offset; CUevent event; bool is_coming; } sumi_cuda_mirror;
+
+// A segment of a slice (the whole slice, but for plans that stream their weights); slice: as it was captured.
+typedef struct sumi_cuda_graph { CUgraphExec exec; sumi_slice slice, segment; int32_t slice_index; } sumi_cuda_graph;
+
+// What the runner keeps of a plan, from its first `prepare` to `forget_plan`.
+typedef struct sumi_cuda_plan {
+    const sumi_plan* plan;
+    const sumi_op* ops; size_t op_count;     // to notice another plan at the same address
+    unsigned char* value_flags;
+    int32_t* weights; int32_t weight_count;  // residents that stay on the device, in the order of their first use
+    int32_t weight_cursor;
+    bool has_weights;                        // the list is complete: it was made for the budget `divided_for`
+    uint64_t divided_for;
+    sumi_cuda_division division;             // its shares are freed
+    sumi_cuda_stream* stream;                // NULL: all weights stay
+    bool is_fit;                             // the budget holds what this plan needs with all else that is held
+    bool is_reserved;
+    uint64_t scratch_bytes, mirror_bytes;
+    sumi_cuda_block constants;               // pinned: all constants, each at a multiple of 64
+    sumi_cuda_mirror* mirrors; int32_t mirror_count;
+    sumi_cuda_graph* graphs; int32_t graph_count, graph_room; // in the order of the slices
+    int32_t graphed_slices;                  // slices 0 .. graphed_slices have theirs
+    bool without_graphs;                     // the driver did not make them
+} sumi_cuda_plan;
+
+typedef struct sumi_cuda_flight { CUevent begin, end; int32_t last_fetch; const sumi_cuda_plan* plan; } sumi_cuda_flight; // last_fetch: mirror of the last copy behind this slice, -1
+
+#define SUMI_CUDA_WRITES 32 // copies of bound inputs that may be on their way
+
+typedef struct sumi_cuda_write { CUevent event; uint64_t begin, end; } sumi_cuda_write;
+
+typedef struct sumi_cuda {
+    sumi_runner runner;                      // first: the engine holds this
+    sumi_heap* heap;
+    sumi_cuda_options options;
+    sumi_cuda_device device;
+    sumi_cuda_memory memory;
+    sumi_cuda_modules* modules;
+    bool is_loaded;
+    sumi_rates rates;
+    sumi_cuda_weights weights;
+    sumi_cuda_block fixed;                   // arrivals, then the counter
+    sumi_cuda_block arena, scratch, mirror, ring; // mirror, ring: pinned
+    sumi_cuda_block passage;                 // the ring of streamed weights
+    uint64_t budget;                         // of device bytes; 0: no limit
+    CUstream capture;                        // graphs are captured here; nothing runs in it but what a launcher does while kernels are looked up
+    bool only_looks_up;                      // sumi_cuda_launch finds the kernel and launches nothing: what is first touched in a capture may break it
+    sumi_cuda_plan** plans; size_t plan_count, plan_capacity;
+    sumi_cuda_plan* current;                 // of the launchers, and the one found last
+
+    bool has_counter; int32_t counter;       // what is in device memory
+    sumi_cuda_flight flights[SUMI_RUNNER_DEPTH];
+    uint32_t flight_first, flight_count;     // not reported yet
+    sumi_cuda_write writes[SUMI_CUDA_WRITES];
+    uint32_t write_first, write_count;
+    uint64_t ring_at;
+    sumi_error failure;                      // the first one of a call that could not say so; a lost device stays
+} sumi_cuda;
+
+sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan); // NULL: never prepared
+
+// ---- graphs.c ---------------------------------------------------------------------------------------------------------------------------
+sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUstream stream, sumi_error* error); // op by op
+// Captures slices until the time is over. Nothing runs.
+sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done, sumi_error* error);
+void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record);
+CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment); // NULL: launch it op by op
+
+// ---- Waiting (graphs.c) -----------------------------------------------------------------------------------------------------------------
+// The driver's calls, also while another thread of the host captures in global mode, which would have them refused.
+CUresult sumi_cuda_query(const sumi_cuda_driver* driver, CUevent event);
+CUresult sumi_cuda_await(const sumi_cuda_driver* driver, CUevent event);
+CUresult sumi_cuda_await_stream(const sumi_cuda_driver* driver, CUstream stream);
+
+// ---- launch.c ---------------------------------------------------------------------------------------------------------------------------
+void sumi_cuda_flag_values(const sumi_cuda_device* device, const sumi_plan* plan, unsigned char* flags); // one byte per value, zeroed before
+#endif

@@ -1,0 +1,439 @@
+#include "cuda/streaming.h"
+#include "base/platform.h"
+#include "cuda/state.h"
+#include <string.h>
+
+// Of the largest streamed weight. Three let one be used, one arrive and one wait; with more, less stays on the device.
+#define RING_MULTIPLE 3
+
+// ---- Division -----------------------------------------------------------------------------------------------------------------------------
+
+static size_t hash_of(const sumi_weight* weight, sumi_cuda_form form, size_t size)
+{
+    uint64_t h = ((uint64_t)(uintptr_t)weight >> 4) + (uint64_t)form * 0x9e3779b97f4a7c15ull;
+    h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9ull;
+    return (size_t)(h ^ h >> 32) & (size - 1);
+}
+
+// Every form of every weight once, in the order of first use.
+static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan* plan, sumi_cuda_division* division, sumi_error* error)
+{
+    const sumi_weight* weight;
+    sumi_cuda_form form;
+    size_t uses = 0, size = 64, capacity = 0;
+    for (size_t i = 0; i < plan->op_count; i++) {
+        for (int32_t k = 0; sumi_cuda_op_weight(weights->device, plan, (int32_t)i, k, &weight, &form); k++) uses++;
+    }
+    while (size < 2 * uses) size *= 2;
+    int32_t* table = sumi_alloc_zero(weights->heap, size * sizeof *table); // index + 1
+    if (table == NULL) return sumi_out_of_memory(error, size * sizeof *table, "the list of a plan's weights");
+    sumi_result result = SUMI_OK;
+    for (size_t i = 0; i < plan->op_count && result == SUMI_OK; i++) {
+        const sumi_op* op = &plan->ops[i];
+        for (int32_t k = 0; sumi_cuda_op_weight(weights->device, plan, (int32_t)i, k, &weight, &form); k++) {
+            size_t at = hash_of(weight, form, size);
+            while (table[at] != 0 && (division->shares[table[at] - 1].weight != weight || division->shares[table[at] - 1].form != form)) at = (at + 1) & (size - 1);
+            if (table[at] == 0) {
+                result = sumi_grow(weights->heap, (void**)&division->shares, &capacity, (size_t)division->count + 1, sizeof *division->shares, error);
+                if (result != SUMI_OK) break;
+                division->shares[division->count++] = (sumi_cuda_share_of){.weight = weight, .form = form, .is_adapter = sumi_cuda_is_adapter_op(plan, i),
+                                                                          .is_table = sumi_cuda_is_bytes(weight, form), .bytes = sumi_cuda_form_bytes(weight, form), .resident = -1};
+                table[at] = division->count;
+            }
+            sumi_cuda_share_of* share = &division->shares[table[at] - 1];
+            share->is_table = share->is_table && op->kind == SUMI_OP_EMBED_ROWS;
+            // Steps weigh more than anything else, however few they are: the same weights should stay for jobs of any number of them.
+            share->uses += plan->sections[op->section].repeat * (plan->sections[op->section].kind == SUMI_SECTION_DENOISE ? 64.0 : 1.0);
+        }
+    }
+    sumi_free(weights->heap, table);
+    return result;
+}
+
+// Among weights that are used equally often the kept ones should lie spread over the model, so that the copies of the others are spread over its time, and they should be nearly the same
+// for a little more or less room: multiples of the golden ratio do both.
+static uint32_t spread_key(const sumi_weight* weight) { return (uint32_t)weight->index * 2654435769u; }
+
+static bool goes_before(const sumi_cuda_share_of* a, const sumi_cuda_share_of* b)
+{
+    if (a->uses > b->uses) return true;
+    if (a->uses < b->uses) return false;
+    return spread_key(a->weight) < spread_key(b->weight);
+}
+
+static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room, sumi_cuda_division* division, sumi_error* error)
+{
+    uint64_t all = 0, fixed = 0, largest = 0, movable = 0;
+    sumi_cuda_way way = {0, 0, false};
+    for (int32_t i = 0; i < division->count; i++) {
+        all += division->shares[i].bytes;
+        sumi_cuda_way_add(&way, division->shares[i].weight, division->shares[i].form);
+    }
+    division->kept = all;
+    division->fits = true;
+    if (room == UINT64_MAX) return SUMI_OK;
+    division->way = sumi_cuda_way_bytes(&way);
+    if (all + division->way <= room && !plan->spares_memory) return SUMI_OK;
+
+    division->streams = true;
+    int32_t* order = sumi_alloc_array(weights->heap, (size_t)division->count + 1, sizeof *order);
+    if (order == NULL) return sumi_out_of_memory(error, (size_t)division->count * sizeof *order, "the list of a plan's weights");
+    int32_t count = 0;
+    for (int32_t i = 0; i < division->count; i++) {
+        sumi_cuda_share_of* share = &division->shares[i];
+        if (share->is_table) {
+            share->stay = SUMI_CUDA_HOSTED;
+            division->hosted += share->bytes;
+        } else if (share->form == SUMI_CUDA_FORM_VECTOR) { // a few kilobytes each: not worth a copy of their own
+            fixed += share->bytes;
+        } else {
+            largest = share->bytes > largest ? share->bytes : largest;
+            movable += share->bytes;
+            int32_t at = count++;
+            for (; at > 0 && goes_before(share, &division->shares[order[at - 1]]); at--) order[at] = order[at - 1];
+            order[at] = i;
+        }
+    }
+    uint64_t ring = RING_MULTIPLE * largest;
+    for (int32_t n = RING_MULTIPLE; n > 1 && fixed + division->way + ring > room; n--) ring = (uint64_t)(n - 1) * largest;
+    ring = ring > movable ? movable : ring;
+    if (fixed + division->way + movable <= room && !plan->spares_memory) ring = 0; // without the tables there is room for all
+    division->fits = fixed + division->way + ring <= room;
+    uint64_t left = division->fits && !plan->spares_memory ? room - fixed - division->way - ring : 0;
+    division->kept = fixed;
+    for (int32_t k = 0; k < count; k++) {
+        sumi_cuda_share_of* share = &division->shares[order[k]];
+        share->stay = share->bytes <= left ? SUMI_CUDA_KEPT : SUMI_CUDA_STREAMED;
+        if (share->stay == SUMI_CUDA_KEPT) left -= share->bytes, division->kept += share->bytes;
+        else division->streamed += share->bytes;
+    }
+    division->ring = division->streamed > 0 ? ring : 0;
+    sumi_free(weights->heap, order);
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room, sumi_cuda_division* out_division, sumi_error* error)
+{
+    memset(out_division, 0, sizeof *out_division);
+    sumi_result result = list_shares(weights, plan, out_division, error);
+    if (result == SUMI_OK) result = divide(weights, plan, room, out_division, error);
+    if (result == SUMI_OK) return SUMI_OK;
+    sumi_free(weights->heap, out_division->shares);
+    memset(out_division, 0, sizeof *out_division);
+    return result;
+}
+
+// ---- Loads --------------------------------------------------------------------------------------------------------------------------------
+
+void sumi_cuda_stream_free(sumi_cuda* cuda, sumi_cuda_plan* record)
+{
+    sumi_cuda_stream* stream = record->stream;
+    if (stream == NULL) return;
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    for (int32_t i = 0; stream->loads != NULL && i < stream->load_count; i++) {
+        if (stream->loads[i].filled != NULL) driver->cuEventDestroy(stream->loads[i].filled);
+        if (stream->loads[i].freed != NULL) driver->cuEventDestroy(stream->loads[i].freed);
+    }
+    if (stream->begun != NULL) driver->cuEventDestroy(stream->begun);
+    sumi_free(cuda->heap, stream->op_loads);
+    sumi_free(cuda->heap, stream->section_loads);
+    sumi_free(cuda->heap, stream->loads);
+    sumi_free(cuda->heap, stream->list);
+    sumi_free(cuda->heap, stream->history);
+    sumi_free(cuda->heap, stream);
+    record->stream = NULL;
+}
+
+static const sumi_cuda_share_of* share_of(const sumi_cuda_division* division, const int32_t* by_resident, size_t resident_count, int32_t resident)
+{
+    return resident >= 0 && (size_t)resident < resident_count && by_resident[resident] > 0 ? &division->shares[by_resident[resident] - 1] : NULL;
+}
+
+// The load of each op, places in the ring one behind the other.
+static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division, const int32_t* by_resident, sumi_cuda_stream* stream)
+{
+    const sumi_cuda_weights* weights = &cuda->weights;
+    uint64_t at = 0;
+    for (size_t s = 0; s < plan->section_count; s++) {
+        stream->section_loads[s] = stream->load_count;
+        for (int32_t i = plan->sections[s].op_begin; i < plan->sections[s].op_end; i++) {
+            const sumi_weight* weight;
+            sumi_cuda_form form;
+            stream->op_loads[i] = -1;
+            for (int32_t k = 0; sumi_cuda_op_weight(weights->device, plan, i, k, &weight, &form); k++) {
+                const sumi_cuda_resident* resident = sumi_cuda_weights_find(weights, weight, form);
+                const int32_t index = (int32_t)(resident - weights->residents);
+                const sumi_cuda_share_of* share = share_of(division, by_resident, weights->resident_count, index);
+                if (share == NULL || share->stay != SUMI_CUDA_STREAMED) continue; // an op has one streamed weight at most: the others are vectors
+                sumi_cuda_load* newest = stream->load_count > stream->section_loads[s] ? &stream->loads[stream->load_count - 1] : NULL;
+                if (newest == NULL || newest->resident != index) {
+                    if (at + share->bytes > stream->ring_bytes) at = 0;
+                    newest = &stream->loads[stream->load_count++];
+                    *newest = (sumi_cuda_load){.resident = index, .offset = at, .bytes = share->bytes};
+                    while (stream->list[newest->listed_at] != index) newest->listed_at++;
+                    at += share->bytes;
+                }
+                newest->op_last = i;
+                stream->op_loads[i] = stream->load_count - 1;
+            }
+        }
+    }
+    stream->section_loads[plan->section_count] = stream->load_count;
+}
+
+static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division, int32_t* by_resident, sumi_cuda_stream* stream, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    sumi_heap* heap = cuda->heap;
+    stream->ring_bytes = division->ring;
+    stream->op_loads = sumi_alloc_array(heap, plan->op_count, sizeof *stream->op_loads);
+    stream->section_loads = sumi_alloc_array(heap, plan->section_count + 1, sizeof *stream->section_loads);
+    stream->loads = sumi_alloc_zero(heap, (plan->op_count + 1) * sizeof *stream->loads);
+    stream->list = sumi_alloc_array(heap, (size_t)division->count + 1, sizeof *stream->list);
+    if (stream->op_loads == NULL || stream->section_loads == NULL || stream->loads == NULL || stream->list == NULL)
+        return sumi_out_of_memory(error, plan->op_count * sizeof *stream->loads, "the order of streamed weights");
+    for (int32_t i = 0; i < division->count; i++) {
+        by_resident[division->shares[i].resident] = i + 1;
+        if (division->shares[i].stay != SUMI_CUDA_KEPT) stream->list[stream->list_count++] = division->shares[i].resident;
+    }
+    place_loads(cuda, plan, division, by_resident, stream);
+    stream->history_size = 2 * stream->load_count + 8;
+    stream->history = sumi_alloc_array(heap, (size_t)stream->history_size, sizeof *stream->history);
+    if (stream->history == NULL) return sumi_out_of_memory(error, (size_t)stream->history_size * sizeof *stream->history, "the order of streamed weights");
+    for (int32_t i = 0; i < stream->load_count; i++) {
+        SUMI_CU(driver, cuEventCreate(&stream->loads[i].filled, CU_EVENT_DISABLE_TIMING), "making an event");
+        SUMI_CU(driver, cuEventCreate(&stream->loads[i].freed, CU_EVENT_DISABLE_TIMING), "making an event");
+    }
+    SUMI_CU(driver, cuEventCreate(&stream->begun, CU_EVENT_DISABLE_TIMING), "making an event");
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_stream_make(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+{
+    sumi_cuda_stream_free(cuda, record);
+    int32_t* by_resident = sumi_alloc_zero(cuda->heap, (cuda->weights.resident_count + 1) * sizeof *by_resident);
+    record->stream = sumi_alloc_zero(cuda->heap, sizeof *record->stream);
+    sumi_result result = by_resident == NULL || record->stream == NULL ? sumi_out_of_memory(error, sizeof *record->stream, "the order of streamed weights") : SUMI_OK;
+    if (result == SUMI_OK) result = make(cuda, record->plan, &record->division, by_resident, record->stream, error);
+    sumi_free(cuda->heap, by_resident);
+    if (result != SUMI_OK) sumi_cuda_stream_free(cuda, record);
+    return result;
+}
+
+bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, const sumi_cuda_resident* resident, sumi_cuda_weight* out_place)
+{
+    const sumi_cuda_stream* stream = record->stream;
+    if (stream == NULL) return false;
+    const int32_t load = stream->op_loads[op_index], index = (int32_t)(resident - cuda->weights.residents);
+    if (load >= 0 && stream->loads[load].resident == index) {
+        *out_place = sumi_cuda_place_at(cuda->passage.address + stream->loads[load].offset, resident->weight, resident->form);
+        return true;
+    }
+    if (record->plan->ops[op_index].kind != SUMI_OP_EMBED_ROWS || !resident->has_image) return false;
+    for (int32_t i = 0; i < stream->list_count; i++) {
+        if (stream->list[i] != index) continue;
+        *out_place = sumi_cuda_place_at(resident->image.address, resident->weight, resident->form);
+        return true;
+    }
+    return false;
+}
+
+// ---- Images -------------------------------------------------------------------------------------------------------------------------------
+
+// Through the ring: what the device has to convert is copied back from there.
+static sumi_result make_image_there(sumi_cuda* cuda, const sumi_cuda_stream* stream, sumi_cuda_resident* resident, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, stream->image_cursor, cuda->passage.address, error));
+    SUMI_CU(driver, cuMemcpyDtoHAsync(sumi_cuda_host(&resident->image), cuda->passage.address, (size_t)resident->bytes, cuda->device.copy), "copying weights from the device");
+    CUresult result = sumi_cuda_await_stream(driver, cuda->device.copy);
+    if (result != CUDA_SUCCESS) return sumi_cuda_failure(driver, result, "copying weights from the device", error);
+    resident->has_image = true;
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_stream_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+{
+    sumi_cuda_stream* stream = record->stream;
+    do {
+        *out_done = stream->image_cursor >= stream->list_count;
+        if (*out_done) break;
+        const int32_t index = stream->list[stream->image_cursor];
+        sumi_cuda_resident* resident = &cuda->weights.residents[index];
+        sumi_error none = {SUMI_OK, {0}};
+        if (!resident->has_image && resident->image.address == 0
+            && sumi_cuda_allocate(&cuda->memory, resident->bytes, SUMI_MEMORY_STAGING, "weights that are streamed", &resident->image, &none) != SUMI_OK) {
+            if (none.result != SUMI_OUT_OF_HOST_MEMORY) return sumi_fail(error, none.result, "%s", none.text);
+            bool is_loaded = false; // into the ring; a table is not, and has nowhere else to be
+            for (int32_t i = 0; i < stream->load_count && !is_loaded; i++) is_loaded = stream->loads[i].resident == index;
+            if (!is_loaded) return sumi_fail(error, none.result, "%s; or raise memory_budget_bytes so that weights need not be streamed", none.text);
+            stream->image_cursor++;
+            continue;
+        }
+        const bool is_bytes = sumi_cuda_is_bytes(resident->weight, resident->form);
+        if (!resident->has_image && is_bytes) sumi_cuda_weights_copy_image(&cuda->weights, index, &stream->image_row, budget_us);
+        else if (!resident->has_image) SUMI_TRY(make_image_there(cuda, stream, resident, error));
+        if (!resident->has_image) continue;
+        stream->image_cursor++;
+        stream->image_row = 0;
+    } while (sumi_clock_ns() < until_ns);
+    *out_done = stream->image_cursor >= stream->list_count;
+    if (*out_done) sumi_cuda_weights_settle(&cuda->weights); // the slots
+    return SUMI_OK;
+}
+
+// ---- Segments -----------------------------------------------------------------------------------------------------------------------------
+
+bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment)
+{
+    const sumi_cuda_stream* stream = record->stream;
+    const int32_t begin = segment->op_end == 0 ? slice->op_begin : segment->op_end;
+    if (begin >= slice->op_end) return false;
+    *segment = *slice;
+    if (stream == NULL || slice->op_end == slice->op_begin + 1) return true;
+    uint64_t bytes = 0;
+    int32_t end = begin, newest = -1;
+    for (; end < slice->op_end; end++) {
+        const int32_t load = stream->op_loads[end];
+        if (load < 0 || load == newest) continue;
+        if (newest >= 0 && bytes + stream->loads[load].bytes > stream->ring_bytes / RING_MULTIPLE) break;
+        bytes += stream->loads[load].bytes;
+        newest = load;
+    }
+    *segment = (sumi_slice){begin, end, 0, record->plan->ops[begin].part_count, slice->predicted_us};
+    return true;
+}
+
+// The loads of a segment: [*first, *last]; false when it has none.
+static bool loads_of(const sumi_cuda_stream* stream, const sumi_slice* segment, int32_t* first, int32_t* last)
+{
+    *first = *last = -1;
+    for (int32_t i = segment->op_begin; i < segment->op_end; i++) {
+        const int32_t load = stream->op_loads[i];
+        if (load < 0) continue;
+        if (*first < 0) *first = load;
+        *last = load;
+    }
+    return *first >= 0;
+}
+
+// ---- A run --------------------------------------------------------------------------------------------------------------------------------
+
+static void step_on(const sumi_cuda_stream* stream, const sumi_plan* plan, sumi_cuda_place_in_run* at)
+{
+    if (++at->load < stream->section_loads[at->section + 1]) return;
+    at->load = stream->section_loads[at->section];
+    if (++at->iteration < plan->sections[at->section].repeat) return;
+    at->iteration = 0;
+    do at->section++;
+    while ((size_t)at->section < plan->section_count && stream->section_loads[at->section] == stream->section_loads[at->section + 1]);
+    at->load = stream->section_loads[at->section];
+}
+
+static bool is_same_place(sumi_cuda_place_in_run a, sumi_cuda_place_in_run b) { return a.section == b.section && a.iteration == b.iteration && a.load == b.load; }
+
+// From here on as if nothing were in the ring: the copies wait for all that was submitted before.
+static sumi_result begin_at(sumi_cuda* cuda, sumi_cuda_stream* stream, sumi_cuda_place_in_run at, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    SUMI_CU(driver, cuEventRecord(stream->begun, cuda->device.compute), "ordering streamed weights");
+    SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, stream->begun, 0), "ordering streamed weights");
+    stream->issued = stream->used = 0;
+    stream->next_issued = stream->next_used = at;
+    return SUMI_OK;
+}
+
+static int32_t load_number(const sumi_cuda_stream* stream, uint64_t number) { return stream->history[number % (uint64_t)stream->history_size]; }
+static bool meet(const sumi_cuda_load* a, const sumi_cuda_load* b) { return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes; }
+
+// The event behind which the ring is free where this load goes; NULL: it always was.
+static CUevent freed_before(const sumi_cuda_stream* stream, const sumi_cuda_load* load)
+{
+    const uint64_t known = (uint64_t)stream->load_count, oldest = stream->used > known ? stream->used - known : 0;
+    for (uint64_t n = stream->used; n-- > oldest;) {
+        const sumi_cuda_load* before = &stream->loads[load_number(stream, n)];
+        if (meet(before, load)) return stream->loads[before->freed_with].freed;
+    }
+    return oldest > 0 ? stream->loads[stream->loads[load_number(stream, oldest)].freed_with].freed : NULL; // forgotten ones are older
+}
+
+// Starts the next load. *out_started false: a load before it that is still needed lies there.
+static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* out_started, sumi_error* error)
+{
+    sumi_cuda_stream* stream = record->stream;
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    const sumi_cuda_load* load = &stream->loads[stream->next_issued.load];
+    *out_started = false;
+    for (uint64_t n = stream->used; n < stream->issued; n++) {
+        if (meet(&stream->loads[load_number(stream, n)], load)) return SUMI_OK;
+    }
+    const CUevent freed = freed_before(stream, load);
+    if (freed != NULL) SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, freed, 0), "ordering streamed weights");
+    const sumi_cuda_resident* resident = &cuda->weights.residents[load->resident];
+    const CUdeviceptr to = cuda->passage.address + load->offset;
+    if (resident->has_image) SUMI_CU(driver, cuMemcpyHtoDAsync(to, sumi_cuda_host(&resident->image), (size_t)load->bytes, cuda->device.copy), "streaming weights");
+    else SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, load->listed_at, to, error));
+    SUMI_CU(driver, cuEventRecord(load->filled, cuda->device.copy), "streaming weights");
+    stream->history[stream->issued++ % (uint64_t)stream->history_size] = stream->next_issued.load;
+    step_on(stream, record->plan, &stream->next_issued);
+    *out_started = true;
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_stream_ahead(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+{
+    const sumi_cuda_stream* stream = record->stream;
+    if (stream == NULL) return SUMI_OK;
+    for (bool has_room = true; has_room && (size_t)stream->next_issued.section < record->plan->section_count && stream->next_issued.load < stream->load_count;) {
+        const int32_t resident = stream->loads[stream->next_issued.load].resident;
+        if (!cuda->weights.residents[resident].has_image) break; // the caller's time: not before it must be
+        SUMI_TRY(issue(cuda, record, &has_room, error));
+    }
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_stream_begin(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
+{
+    sumi_cuda_stream* stream = record->stream;
+    if (stream == NULL) return SUMI_OK;
+    sumi_cuda_place_in_run first = {0, 0, 0};
+    while ((size_t)first.section < record->plan->section_count && stream->section_loads[first.section + 1] == 0) first.section++;
+    SUMI_TRY(begin_at(cuda, stream, first, error));
+    return sumi_cuda_stream_ahead(cuda, record, error);
+}
+
+sumi_result sumi_cuda_stream_before(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment, int32_t counter, sumi_error* error)
+{
+    sumi_cuda_stream* stream = record->stream;
+    int32_t first, last;
+    if (stream == NULL || !loads_of(stream, segment, &first, &last)) return SUMI_OK;
+    const sumi_section* section = &record->plan->sections[record->plan->ops[segment->op_begin].section];
+    const int32_t iteration = counter - section->first_counter;
+    const sumi_cuda_place_in_run here = {(int32_t)(section - record->plan->sections), iteration < 0 || iteration >= section->repeat ? 0 : iteration, first};
+    if (!is_same_place(here, stream->next_used)) SUMI_TRY(begin_at(cuda, stream, here, error)); // slices are run in another order than the engine's
+    for (const uint64_t needed = stream->used + (uint64_t)(last - first) + 1; stream->issued < needed;) {
+        bool is_started = false;
+        SUMI_TRY(issue(cuda, record, &is_started, error));
+        if (!is_started) return sumi_fail(error, SUMI_INTERNAL, "%s and its neighbours do not fit the ring of streamed weights", record->plan->ops[segment->op_begin].label);
+    }
+    SUMI_CU(&cuda->device.driver, cuStreamWaitEvent(cuda->device.compute, stream->loads[last].filled, 0), "waiting for streamed weights"); // copies arrive in order
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_stream_after(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment, sumi_error* error)
+{
+    sumi_cuda_stream* stream = record->stream;
+    int32_t first, last;
+    if (stream == NULL || !loads_of(stream, segment, &first, &last)) return SUMI_OK;
+    const int32_t op_last = segment->op_end - 1;
+    const bool ends_op = segment->op_end > segment->op_begin + 1 || segment->part_end >= record->plan->ops[op_last].part_count;
+    if (stream->loads[last].op_last > op_last || !ends_op) last--; // it is used again
+    if (last < first) return SUMI_OK;
+    SUMI_CU(&cuda->device.driver, cuEventRecord(stream->loads[last].freed, cuda->device.compute), "ordering streamed weights");
+    for (int32_t i = first; i <= last; i++) {
+        stream->loads[i].freed_with = last;
+        stream->used++;
+        step_on(stream, record->plan, &stream->next_used);
+    }
+    return SUMI_OK;
+}
