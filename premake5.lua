@@ -21,6 +21,7 @@ if is_premake4 then
 end
 
 newoption { trigger = "build", value = "FOLDER", description = "Where to put makefiles, objects and products (build)" }
+newoption { trigger = "kernels", value = "FOLDER", description = "Where to put the compiled GPU kernels (kernels in the build folder): builds can share one" }
 newoption { trigger = "no-cuda", description = "Build the CPU library alone, without looking for nvcc" }
 newoption { trigger = "fuzz", description = "Make the fuzzers (tests/fuzz/*.c) instead of the tests; needs CC=clang and config=asan" }
 
@@ -29,6 +30,11 @@ dofile "third_party/find.lua"
 local build = _OPTIONS["build"] or "build"
 local all_configurations = { "debug", "release", "asan", "tsan" }
 local utf8proc, spng, zlib = find_library "utf8proc", find_library "spng", find_library "zlib"
+
+local cuda, why_no_cuda
+if _OPTIONS["no-cuda"] then why_no_cuda = "--no-cuda" else cuda, why_no_cuda = find_cuda() end
+if _ACTION and not cuda then print("CUDA backend: left out (" .. why_no_cuda .. ")") end
+local kernels = _OPTIONS["kernels"] or build .. "/kernels"
 
 local function any_file(pattern) return #os.matchfiles(pattern) > 0 end
 
@@ -41,6 +47,7 @@ workspace "sumi"
     -- No contraction into FMA and no -ffast-math: the portable code gives the same bits whichever compiler made it.
     buildoptions { "-std=c11", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Werror" }
     if _OPTIONS["fuzz"] then buildoptions { "-fsanitize=fuzzer-no-link" } end
+    if cuda then defines { "SUMI_HAS_CUDA" } end
 
     filter "configurations:debug"
         defines { "SUMI_CHECKED" }
@@ -74,6 +81,8 @@ local function static_library(name)
     products("lib", name)
 end
 
+local system_libraries = cuda and { "m", "pthread", "dl" } or { "m", "pthread" } -- dl: for C libraries before glibc 2.34
+
 local function program(name)
     project(name)
     kind "ConsoleApp"
@@ -85,14 +94,65 @@ local function program(name)
     link_library(utf8proc)
     link_library(spng)
     link_library(zlib)
-    links { "m", "pthread" }
+    links(system_libraries)
+end
+
+-- Another project that must be there first, though nothing of it is linked.
+local function after(name)
+    if is_premake4 then links { name } else dependson { name } end
+end
+
+-- Sources that include the CUDA driver's header; it is no model of pedantic C.
+local function use_cuda()
+    if cuda and cuda.include_folder then buildoptions { "-isystem '" .. cuda.include_folder .. "'" } end
+end
+
+-- ---- The GPU's kernels ----------------------------------------------------------------------------------------------------------------
+-- kernels/*.cu -> kernel_images.c, which is a source of the library. A project of its own, so that it is done before the library is begun; kernels/build.sh runs in every
+-- build and does what has changed.
+if cuda then
+    project "pack"
+        kind "ConsoleApp"
+        targetname "pack"
+        products("tools", "pack")
+        use_library(zlib)
+        files { "kernels/pack.c" }
+        link_library(zlib)
+
+    project "kernels" -- a library of no use, from any source: no kind of project only runs a command in both Premakes, and without an object Premake 5 runs none
+        kind "StaticLib"
+        targetname "no_kernels"
+        products("tools", "kernels")
+        use_library(zlib)
+        files { "kernels/pack.c" }
+        after "pack"
+        for _, name in ipairs(all_configurations) do
+            filter("configurations:" .. name)
+                prebuildcommands { string.format("@'%s' '%s' '%s' '%s'", path.getabsolute "kernels/build.sh", cuda.nvcc, path.getabsolute(build .. "/" .. name .. "/tools/pack"),
+                                                 path.getabsolute(kernels)) }
+        end
+        filter {}
 end
 
 -- ---- The library ----------------------------------------------------------------------------------------------------------------------
 static_library "sumi"
-    includedirs { "src" }
+    includedirs { "src", "." } -- the kernels' launch headers are "kernels/x.h"
     use_library(utf8proc)
-    files { "include/*.h", "src/**.h", "src/**.c" }
+    files { "include/*.h", "src/**.h" }
+    local folder_of = {} -- objects have no folders: Premake 4 would silently lose one of two files of the same name
+    for _, source in ipairs(os.matchfiles "src/**.c") do
+        local name = path.getname(source)
+        assert(not folder_of[name], "two sources of the library are called " .. name .. ": in " .. (folder_of[name] or "") .. " and " .. path.getdirectory(source))
+        folder_of[name] = path.getdirectory(source)
+        local is_absent = source == "src/cuda/absent.c"
+        if not source:find("^src/cuda/") or is_absent == not cuda then files { source } end
+    end
+    if cuda then
+        after "kernels"
+        use_cuda()
+        use_library(zlib)
+        files { kernels .. "/kernel_images.c" }
+    end
     -- Position independent, so that it can go into a plug-in; hidden, so that the plug-in does not export it again.
     buildoptions { "-fPIC", "-fvisibility=hidden" }
 
@@ -115,7 +175,8 @@ local function write_package_file()
     local function part(name) return header:match("#define SUMI_VERSION_" .. name .. "%s+(%d+)") or "0" end
     for _, name in ipairs(all_configurations) do
         local folder = path.getabsolute(build) .. "/" .. name
-        local values = { PREFIX = os.getcwd(), LIBDIR = folder .. "/lib", VERSION = part("MAJOR") .. "." .. part("MINOR") .. "." .. part("PATCH") }
+        local values = { PREFIX = os.getcwd(), LIBDIR = folder .. "/lib", VERSION = part("MAJOR") .. "." .. part("MINOR") .. "." .. part("PATCH"),
+                         REQUIRES = cuda and "libutf8proc zlib" or "libutf8proc", SYSTEM = "-l" .. table.concat(system_libraries, " -l") }
         os.mkdir(folder)
         local file = assert(io.open(folder .. "/sumi.pc", "w"))
         file:write((read("sumi.pc.in"):gsub("@(%u+)@", values)))
@@ -142,10 +203,50 @@ end
 -- ---- Tests ----------------------------------------------------------------------------------------------------------------------------
 -- tests/test_<what>.c is a program each, with tests/<what>_*.c beside it where there are any; tests/golden_*.c are golden_run;
 -- tests/fuzz/*.c are libFuzzer targets. They see every room.
+if cuda and not _OPTIONS["fuzz"] then
+    project "fake_cuda"
+        kind "SharedLib"
+        targetname "fake_cuda"
+        products("fake", "fake_cuda")
+        use_cuda()
+        buildoptions { "-fPIC" }
+        linkoptions { "-Wl,-soname,libcuda.so.1" }
+        files { "tests/fake_cuda/*.h", "tests/fake_cuda/*.c" }
+        links { "pthread" }
+        for _, name in ipairs(all_configurations) do
+            filter("configurations:" .. name)
+                postbuildcommands { "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libcuda.so.1'" }
+        end
+        filter {}
+end
+
+-- A test that includes fake_cuda.h is linked with a CUDA driver that needs no GPU: its soname is libcuda.so.1, and so the backend finds it instead of a real one.
+local function uses_fake_cuda(sources)
+    for _, pattern in ipairs(sources) do
+        for _, source in ipairs(os.matchfiles(pattern)) do
+            local file = assert(io.open(source))
+            local text = file:read("*a")
+            file:close()
+            if source:match("%.c$") and text:find('#include "fake_cuda.h"', 1, true) then return true end
+        end
+    end
+    return false
+end
+
 local function test_program(name, sources)
     program(name)
-        includedirs { "src", "tests" }
+        if cuda and uses_fake_cuda(sources) then
+            includedirs { "tests/fake_cuda" }
+            links { "fake_cuda" }
+            for _, configuration_name in ipairs(all_configurations) do
+                filter("configurations:" .. configuration_name)
+                    linkoptions { "-Wl,--disable-new-dtags,-rpath," .. path.getabsolute(build .. "/" .. configuration_name .. "/fake") } -- before LD_LIBRARY_PATH: a real driver may be there
+            end
+            filter {}
+        end
+        includedirs { "src", "tests", "." }
         use_library(spng)
+        use_cuda()
         files(sources)
 end
 
@@ -159,5 +260,6 @@ else
         local name = path.getbasename(source)
         test_program(name, { source, "tests/*.h", "tests/" .. name:match("^test_(%w+)") .. "_*.c" })
     end
+    for _, source in ipairs(os.matchfiles "tests/tune_*.c") do test_program(path.getbasename(source), { source, "tests/*.h" }) end -- measure, check nothing
     if any_file "tests/golden_*.c" then test_program("golden_run", { "tests/golden_*.h", "tests/golden_*.c" }) end
 end

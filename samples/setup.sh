@@ -1,16 +1,22 @@
 #!/usr/bin/env bash
-# Installs what building sumi needs on Debian 12, and does nothing when it is all there. usage: samples/setup.sh [build|tests]
-#   build   compiler, make, Premake 4, pkg-config, utf8proc, libspng, zlib
-#   tests   the same and clang with its sanitizers and fuzzer
+# Installs what building sumi needs on Debian 12, and does nothing when it is all there. usage: samples/setup.sh [build|kernels|tests]
+#   build     compiler, make, Premake 4, pkg-config, utf8proc, libspng, zlib; on a machine with an NVIDIA device also what `kernels` brings
+#   kernels   the same and CUDA's compiler from PyPI into build/cuda (271 MB), unless there is one
+#   tests     the same and clang with its sanitizers and fuzzer
+# Without CUDA's compiler the build leaves the CUDA backend out; so when it cannot be fetched, that is said and no failure.
 set -euo pipefail
 what=${1:-build}
 
 have() { command -v "$1" >/dev/null 2>&1; }
+cd "$(dirname "$0")/.."
+wants_kernels=
+if [ "$what" != build ] || [ -e /dev/nvidiactl ] || [ -e /dev/dxg ]; then wants_kernels=1; fi # dxg: Windows' device in WSL
+have_nvcc() { have nvcc || [ -x /usr/local/cuda/bin/nvcc ] || [ -x build/cuda/nvidia/cu13/bin/nvcc ]; }
 have_header() { echo "#include <$1>" | cc -fsyntax-only -x c - >/dev/null 2>&1; }
 
 missing=()
 have gcc  || missing+=(gcc libc6-dev)
-have g++  || [ "$what" = build ] || missing+=(g++)
+have g++  || { [ "$what" = build ] && [ -z "$wants_kernels" ]; } || missing+=(g++)
 have cc   || missing+=(gcc)
 have make || missing+=(make)
 have premake5 || have premake4 || missing+=(premake4)
@@ -19,14 +25,30 @@ have_header stdio.h    || missing+=(libc6-dev)
 have_header utf8proc.h || missing+=(libutf8proc-dev)
 have_header spng.h     || missing+=(libspng-dev)
 have_header zlib.h     || missing+=(zlib1g-dev)
+[ -z "$wants_kernels" ] || have_nvcc || python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 if [ "$what" = tests ]; then
     have clang || missing+=(clang)
     runtime=$(clang -print-file-name=libclang_rt.fuzzer-x86_64.a 2>/dev/null || true)
     [ -e "$runtime" ] || ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1 || missing+=(libclang-rt-dev)
 fi
 
+fetch_nvcc() {
+    [ -n "$wants_kernels" ] && ! have_nvcc || return 0
+    local log=build/log/set-up-cuda.txt package packages=()
+    mkdir -p build/log
+    for package in cuda-nvcc cuda-crt nvvm cuda-runtime cuda-cccl; do packages+=("nvidia-$package==13.0.*"); done
+    # Into a new folder, which gets its name when it is whole.
+    rm -rf build/cuda build/cuda.new
+    if python3 -m pip install --disable-pip-version-check --no-deps --target build/cuda.new "${packages[@]}" >"$log" 2>&1 && mv build/cuda.new build/cuda; then
+        echo "set-up: fetched CUDA's compiler into build/cuda"
+    else
+        echo "set-up: CUDA's compiler could not be fetched from PyPI (see $log): the build will leave the CUDA backend out" >&2
+    fi
+}
+
 if [ ${#missing[@]} -eq 0 ]; then
-    echo "set-up: everything is there"
+    if [ -z "$wants_kernels" ] || have_nvcc; then echo "set-up: everything is there"; fi
+    fetch_nvcc
     exit 0
 fi
 packages=$(printf '%s\n' "${missing[@]}" | sort -u | tr '\n' ' ')
@@ -47,3 +69,4 @@ if ! { "${as_root[@]}" apt-get update && "${as_root[@]}" env DEBIAN_FRONTEND=non
 fi
 rm -f "$log"
 echo "set-up: installed $packages"
+fetch_nvcc

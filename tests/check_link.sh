@@ -21,7 +21,7 @@ sed -n '/^\/\/     #include/,/^\/\/     }$/ s,^//\(     \)\?,,p' include/sumi.h 
 try "README.md shows the program of sumi.h" diff -u "$folder/header.c" "$folder/host.c"
 
 library=$build/lib
-try "a plain compiler line" gcc -std=c11 -Wall -Wextra "$folder/host.c" -Iinclude -L"$library" -lsumi -lutf8proc -lm -lpthread -o "$folder/plain"
+try "a plain compiler line" gcc -std=c11 -Wall -Wextra "$folder/host.c" -Iinclude -L"$library" -lsumi -lutf8proc -lz -lm -lpthread -ldl -o "$folder/plain"
 package() { PKG_CONFIG_PATH=$build sh -c "gcc -std=c11 $folder/host.c \$(pkg-config --cflags --libs sumi) -o $folder/package"; }
 try "pkg-config" package
 # It must start as well. Without the checkpoint that it names it ends with exit code 1, and not by a signal.
@@ -29,7 +29,7 @@ start() { (cd "$folder" && timeout 20 ./plain >/dev/null; [ $? -eq 1 ]); }
 try "the program ends cleanly without its checkpoint" start
 
 plugin() {
-    gcc -shared -fPIC -x c /dev/null -x none -Wl,--whole-archive "$library/libsumi.a" -Wl,--no-whole-archive -Wl,-z,defs -lutf8proc -lm -lpthread -o "$folder/plugin.so" || return 1
+    gcc -shared -fPIC -x c /dev/null -x none -Wl,--whole-archive "$library/libsumi.a" -Wl,--no-whole-archive -Wl,-z,defs -lutf8proc -lz -lm -lpthread -ldl -o "$folder/plugin.so" || return 1
     ! nm -D --defined-only "$folder/plugin.so" | grep ' sumi_'
 }
 try "a plug-in does not export the library's symbols" plugin

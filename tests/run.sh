@@ -69,12 +69,12 @@ export log results
 
 # ---- Building -------------------------------------------------------------------------------------------------------------------------
 premake=
-build() { # folder compiler configuration [premake option]
+build() { # folder compiler configuration [premake option]; all share the GPU's kernels
     local name=$1/$3
     local folder=build/$1
     mkdir -p "$log/build"
     # -k: one program that does not compile does not hide the others' results.
-    if { "$premake" --file=premake5.lua --build="$folder" ${4:-} gmake && make -k -C "$folder" CC="$2" config="$3" -j"$jobs"; } >"$log/build/$1-$3.txt" 2>&1; then
+    if { "$premake" --file=premake5.lua --build="$folder" --kernels=build/kernels ${4:-} gmake && make -k -C "$folder" CC="$2" config="$3" -j"$jobs"; } >"$log/build/$1-$3.txt" 2>&1; then
         record "build/$name" 1 0 0 "$2"
     else
         record "build/$name" 0 1 0 "$2, see $log/build/$1-$3.txt"

@@ -44,6 +44,26 @@ function find_library(name)
     error(name .. " was not found. On Debian: apt-get install " .. library.debian .. " (samples/setup.sh installs all that is needed)", 0)
 end
 
+-- The compiler for kernels and the driver's header: { nvcc = "...", include_folder = "..." or nil where compilers look anyway }; or nil and why not.
+-- Nothing of CUDA is linked: the driver is opened when an engine is made.
+function find_cuda()
+    local why = "there is no nvcc on PATH, in /usr/local/cuda or in build/cuda"
+    for _, nvcc in ipairs { (output_of("command -v nvcc"):gsub("%s+$", "")), "/usr/local/cuda/bin/nvcc", os.getcwd() .. "/build/cuda/nvidia/cu13/bin/nvcc" } do
+        local major, minor = output_of("'" .. nvcc .. "' --version"):match("release (%d+)%.(%d+)")
+        if major then
+            local folder = nvcc:gsub("/bin/nvcc$", "") .. "/include"
+            for _, include in ipairs { folder, "/usr/include" } do
+                local header = io.open(include .. "/cudaTypedefs.h")
+                if header then header:close() end
+                if tonumber(major) * 100 + tonumber(minor) < 1204 then why = nvcc .. " is " .. major .. "." .. minor .. ", 12.4 is the oldest that knows the instructions used"
+                elseif header then return { nvcc = nvcc, include_folder = include ~= "/usr/include" and include or nil }
+                else why = "cudaTypedefs.h is not beside " .. nvcc end
+            end
+        end
+    end
+    return nil, why
+end
+
 function use_library(library) -- in the project whose sources include its header
     includedirs(library.include_folders)
 end
