@@ -1,11 +1,16 @@
 // Runs a folder of golden data against the library and prints every tensor's error beside its tolerance.
 //
-//     golden_run DIR
+//     golden_run [--backend cpu|cuda] [--portable] [--no-graphs] [--fp8] DIR
+//
+// --backend cuda runs the networks on the GPU, against one and a half times the references' own error in bfloat16; --portable without Hopper's kernels, --no-graphs op by op, --fp8 with e4m3
+// weights, which has a bound that only a broken path exceeds. Tokenizers, schedules, pictures and single operations are the processor's in any case.
 //
 // DIR is a family's folder (cases/*.json), the common folder (tokenizers, rng, files, numerics, images), or a folder of such folders. Nothing knows a case by name: family
 // and kind choose what is done, and every size comes from the files. The exit status is 1 when a tensor is over its tolerance, or when a case of a family that
 // the library has was not run.
 #include "golden_support.h"
+#include "cuda/cuda.h"
+#include "plan_runner.h"
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,27 +123,55 @@ static bool run_folder(golden* g, const char* folder, int depth)
     return found;
 }
 
+static bool open_runner(golden* g, bool is_gpu, const sumi_cuda_options* options, sumi_error* error)
+{
+    sumi_heap_init(&g->heap, NULL);
+    if (sumi_workers_create(&g->heap, NULL, 0, error, &g->workers) != SUMI_OK
+        || sumi_cpu_create(&g->heap, g->workers, SUMI_CPU_AUTO, error, &g->processor) != SUMI_OK)
+        return false;
+    g->runner = g->processor;
+    g->is_gpu = is_gpu;
+    if (!is_gpu) return true;
+    sumi_engine_desc desc = sumi_engine_defaults();
+    desc.backend = SUMI_BACKEND_CUDA;
+    return sumi_cuda_create(&g->heap, g->workers, &desc, options, error, &g->runner) == SUMI_OK && runner_load(g->runner, error) == SUMI_OK;
+}
+
 int main(int argc, char** argv)
 {
-    if (argc != 2) {
-        fprintf(stderr, "usage: golden_run DIR\n");
+    golden* g = calloc(1, sizeof *g);
+    sumi_cuda_options options = {0};
+    sumi_error error = {0};
+    const char* folder = NULL;
+    bool is_gpu = false, is_good = true;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--portable") == 0) options.without_hopper = true;
+        else if (strcmp(argv[i], "--no-graphs") == 0) options.without_graphs = true;
+        else if (strcmp(argv[i], "--fp8") == 0) g->fp8 = true;
+        else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc) {
+            is_gpu = strcmp(argv[++i], "cuda") == 0;
+            is_good = is_good && (is_gpu || strcmp(argv[i], "cpu") == 0);
+        } else if (argv[i][0] != '-' && folder == NULL) folder = argv[i];
+        else is_good = false;
+    }
+    if (!is_good || folder == NULL || (!is_gpu && (g->fp8 || options.without_hopper || options.without_graphs))) {
+        fprintf(stderr, "usage: golden_run [--backend cpu|cuda] [--portable] [--no-graphs] [--fp8] DIR\n  the last three are for --backend cuda\n");
+        free(g);
         return 2;
     }
-    golden* g = calloc(1, sizeof *g);
-    sumi_error error = {0};
-    sumi_heap_init(&g->heap, NULL);
-    if (sumi_workers_create(&g->heap, NULL, 0, &error, &g->workers) != SUMI_OK
-        || sumi_cpu_create(&g->heap, g->workers, SUMI_CPU_AUTO, &error, &g->runner) != SUMI_OK) {
+    if (!open_runner(g, is_gpu, &options, &error)) {
         fprintf(stderr, "%s\n", error.text);
         return 2;
     }
-    bool found = run_folder(g, argv[1], 0);
-    if (!found) printf("%s holds no golden data (cases/, or tokenizers, rng, files, numerics, images)\n", argv[1]);
+    if (is_gpu) printf("%s\n", g->runner->functions->device(g->runner));
+    bool found = run_folder(g, folder, 0);
+    if (!found) printf("%s holds no golden data (cases/, or tokenizers, rng, files, numerics, images)\n", folder);
     printf("golden_run: %d passed, %d failed, %d skipped (%d cases; %d of a known family not run)\n", g->passed, g->failed, g->not_checked, g->cases,
            g->not_run);
     bool good = found && g->failed == 0 && g->not_run == 0;
-    sumi_network_close(g->network);
-    g->runner->functions->destroy(g->runner);
+    close_network(g);
+    if (is_gpu) g->runner->functions->destroy(g->runner);
+    g->processor->functions->destroy(g->processor);
     sumi_workers_destroy(g->workers);
     if (atomic_load(&g->heap.held) != 0)
         printf("golden_run: the library still holds %llu bytes\n", (unsigned long long)atomic_load(&g->heap.held)), good = false;

@@ -1,5 +1,7 @@
 #include "golden_support.h"
 #include "files/json.h"
+#include "models/network.h"
+#include "plan_runner.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -229,6 +231,27 @@ static int64_t stored_row(const char* about, int64_t r, int64_t stored, int64_t 
     return r;
 }
 
+// What a backend in bfloat16 may be off by. The factor is the golden data's own rule; with e4m3 weights nothing is stored to go by, and the bound only says that nothing is broken.
+#define BF16_FACTOR 1.5
+#define FP8_ERROR 0.15
+
+// 8-bit pictures of a backend in bfloat16: NAME_u8 is off by what NAME may be, and by rounding. Where NAME is not stored, the number is printed.
+static void compare_bytes(golden_case* c, const char* name, double root_mean_square, double sum_of_squares, int64_t count)
+{
+    char whole[160], text[120];
+    snprintf(whole, sizeof whole, "%.*s", (int)(strlen(name) > 3 ? strlen(name) - 3 : 0), name);
+    double of_reference = json_number(describe(c, whole), "bf16_rel_l2", -1);
+    if (of_reference >= 0) {
+        double allowed = BF16_FACTOR * of_reference;
+        if (c->g->fp8) allowed = fmax(allowed, FP8_ERROR);
+        allowed = allowed * sqrt(sum_of_squares / (double)count) + 0.6; // bytes are larger than values about 0, so this is the wider of two ways to say it
+        report(c, name, root_mean_square, allowed, root_mean_square <= allowed);
+        return;
+    }
+    snprintf(text, sizeof text, "no error in bfloat16 is stored for it; it is off by %.2f of 255", root_mean_square);
+    not_checked(c, name, text);
+}
+
 void compare_partly(golden_case* c, const char* name, const array* got, int64_t rows_known)
 {
     const sumi_tensor* tensor = find(c, "expect", name);
@@ -264,11 +287,16 @@ void compare_partly(golden_case* c, const char* name, const array* got, int64_t 
             largest = d > largest || !(d == d) ? d : largest;
         }
     }
-    double relative = sqrt(difference) / (size > 0 ? sqrt(size) : 1.0), allowed;
+    double relative = sqrt(difference) / (size > 0 ? sqrt(size) : 1.0), allowed, of_reference = json_number(about, "bf16_rel_l2", -1);
     char label[600];
     if (compared == rows) snprintf(label, sizeof label, "%s", name);
     else snprintf(label, sizeof label, "%s (%lld of %lld rows: the others feed nothing)", name, (long long)compared, (long long)rows);
-    if (json_number(tolerance, "exact", 0) != 0) report(c, label, largest, 0, largest == 0 && difference == 0);
+    if (c->g->is_gpu && of_reference >= 0) {
+        allowed = fmax(BF16_FACTOR * of_reference, json_number(tolerance, "rel_l2", 0));
+        if (c->g->fp8) allowed = fmax(allowed, FP8_ERROR);
+        report(c, label, relative, allowed, relative <= allowed);
+    } else if (c->g->is_gpu && tensor->dtype == SUMI_DTYPE_U8 && strcmp(c->kind, "preprocess") != 0) compare_bytes(c, name, sqrt(difference / (double)want.count), size, want.count);
+    else if (json_number(tolerance, "exact", 0) != 0) report(c, label, largest, 0, largest == 0 && difference == 0);
     else if ((allowed = json_number(tolerance, "max_diff", json_number(about, "tol_max_diff", -1))) >= 0)
         report(c, label, largest, allowed, largest <= allowed && difference == difference);
     else if ((allowed = json_number(tolerance, "abs", json_number(tolerance, "max_abs", -1))) >= 0)
@@ -285,6 +313,13 @@ void finish_case(golden_case* c)
     for (size_t i = 0; i < c->set.count; i++)
         if (strncmp(c->set.tensors[i].name, "expect", 6) == 0 && !c->seen[i])
             not_checked(c, c->set.tensors[i].name, "this program does not know how to make it");
+}
+
+void close_network(golden* g)
+{
+    if (g->network != NULL) runner_forget_weights(g->runner, g->network->weights.weights, g->network->weights.count);
+    sumi_network_close(g->network);
+    g->network = NULL;
 }
 
 sumi_network* case_network(golden_case* c, const node* json)
@@ -305,8 +340,7 @@ sumi_network* case_network(golden_case* c, const node* json)
     char key[sizeof g->network_key];
     snprintf(key, sizeof key, "%.1000s|%.1000s|%.1000s|%.1000s", path[0], path[1], path[2], path[3]);
     if (g->network != NULL && strcmp(key, g->network_key) == 0) return g->network;
-    sumi_network_close(g->network);
-    g->network = NULL;
+    close_network(g);
     sumi_error error = {0};
     sumi_network_desc desc = {.path = path[0],
                               .vae_path = path[1][0] ? path[1] : NULL,
@@ -327,6 +361,18 @@ sumi_network* case_network(golden_case* c, const node* json)
 
 // ---- Plans ------------------------------------------------------------------------------------------------------------------------------
 
+void begin_plan(const golden_case* c, sumi_plan* plan)
+{
+    sumi_plan_begin(plan, &c->g->heap, (int32_t)c->g->runner->functions->element_bytes(c->g->runner, SUMI_ELEMENT_ACTIVATION));
+    plan->fp8_weights = c->g->fp8;
+}
+
+void end_plan(const golden_case* c, sumi_plan* plan)
+{
+    plan_forget(c->g->runner, plan);
+    sumi_plan_end(plan);
+}
+
 bool run_plan(plan_run* run, sumi_plan* plan)
 {
     golden* g = run->c->g;
@@ -334,8 +380,10 @@ bool run_plan(plan_run* run, sumi_plan* plan)
     sumi_error error = {0};
     run->plan = plan;
     sumi_rates rates = f->rates(g->runner);
-    sumi_result result = sumi_plan_slice(plan, &rates, 0, &error);
-    if (result == SUMI_OK) result = f->reserve(g->runner, plan, &error);
+    for (size_t v = 0; v < plan->value_count && g->is_gpu; v++) plan->values[v].bound = true;
+    sumi_result result = g->is_gpu ? sumi_plan_finish(plan, &error) : SUMI_OK;
+    if (result == SUMI_OK) result = sumi_plan_slice(plan, &rates, 0, &error);
+    if (result == SUMI_OK) result = plan_ready(g->runner, plan, &error);
     if (result == SUMI_OK) {
         f->start(g->runner, plan);
         if (run->write != NULL) run->write(run);
@@ -346,20 +394,19 @@ bool run_plan(plan_run* run, sumi_plan* plan)
             for (int32_t i = section->slice_begin; result == SUMI_OK && i < section->slice_end; i++) {
                 const sumi_op* op = &plan->ops[plan->slices[i].op_begin];
                 if (run->probe != NULL) run->probe(run, op, section->first_counter + k, true);
-                result = f->run(g->runner, plan, &plan->slices[i], section->first_counter + k, &error);
+                result = plan_run_slice(g->runner, plan, &plan->slices[i], section->first_counter + k, NULL, &error);
                 if (result == SUMI_OK && run->probe != NULL) run->probe(run, op, section->first_counter + k, false);
             }
         }
     }
+    if (result == SUMI_OK) result = runner_drain(g->runner, 0, NULL, &error);
     if (result != SUMI_OK) case_fails(run->c, "%s", error.text);
     return result == SUMI_OK;
 }
 
 void write_floats(plan_run* run, sumi_value value, int64_t first_row, const float* values, int64_t count)
 {
-    golden* g = run->c->g;
-    g->runner->functions->write(g->runner, run->plan, value, (uint64_t)first_row * (uint64_t)sumi_plan_info(run->plan, value)->cols * sizeof(float), values,
-                                (uint64_t)count * sizeof(float));
+    plan_write_floats(run->c->g->runner, run->plan, value, (uint64_t)first_row * (uint64_t)sumi_plan_info(run->plan, value)->cols, values, (uint64_t)count);
 }
 
 float* read_floats(plan_run* run, sumi_value value)
@@ -368,14 +415,12 @@ float* read_floats(plan_run* run, sumi_value value)
     const sumi_value_info* info = sumi_plan_info(run->plan, value);
     size_t count = (size_t)info->rows * (size_t)info->cols;
     float* out = calloc(count + 1, sizeof *out);
-    if (info->element == SUMI_ELEMENT_BYTE) {
-        uint8_t* bytes = calloc(count + 1, 1);
-        g->runner->functions->read(g->runner, run->plan, value, 0, bytes, count);
-        for (size_t i = 0; i < count; i++) out[i] = bytes[i];
-        free(bytes);
-    } else {
-        g->runner->functions->read(g->runner, run->plan, value, 0, out, count * sizeof *out);
-    }
+    void* raw = calloc((size_t)info->bytes + 1, 1);
+    sumi_error error = {0};
+    if (plan_read(g->runner, run->plan, value, raw, &error) != SUMI_OK) case_fails(run->c, "%s", error.text);
+    if (info->element == SUMI_ELEMENT_INT) memcpy(out, raw, count * sizeof *out); // as they are in memory
+    else plan_floats(g->runner, info->element, raw, out, count);
+    free(raw);
     return out;
 }
 

@@ -41,7 +41,9 @@ bool join_path(char* out, size_t bytes, const char* folder, const char* name);
 typedef struct golden {
     sumi_heap heap;
     sumi_workers* workers;
-    sumi_runner* runner;
+    sumi_runner* runner;    // of the backend that is looked at
+    sumi_runner* processor; // the same, but on a GPU: for what has no bound for bfloat16
+    bool is_gpu, fp8;
     int passed, failed, not_checked, cases, not_run; // tensors; cases
     int case_failed;                                 // of the running case
     char network_key[4096];                          // which checkpoint is open
@@ -58,7 +60,7 @@ typedef struct golden_case {
     bool* seen;          // tensors of the set that were compared or reported
 } golden_case;
 
-// Compares with expect.NAME by the tolerance in the json. got may be longer in rows or channels than what was stored: see rows_of_about in golden_support.c.
+// Compares with expect.NAME by the tolerance in the json; a GPU's result may be off by one and a half times the reference's own error in bfloat16, which is stored beside. got may be longer in rows or channels than what was stored: see rows_of_about in golden_support.c.
 void compare(golden_case* c, const char* name, const array* got);
 void compare_partly(golden_case* c, const char* name, const array* got, int64_t rows_known); // rows from rows_known on were not computed
 // A value that has no tensor: prints one line.
@@ -71,6 +73,7 @@ void finish_case(golden_case* c); // names what was not looked at
 
 // Opens (or keeps) the checkpoint of the case. NULL after reporting.
 sumi_network* case_network(golden_case* c, const node* json);
+void close_network(golden* g); // accepts none
 
 // ---- Plans ------------------------------------------------------------------------------------------------------------------------------
 typedef struct plan_run plan_run;
@@ -84,7 +87,10 @@ struct plan_run {
     plan_probe* probe;
     void* context;
 };
-// Slices to single ops, reserves, starts, writes the inputs, runs. False after reporting.
+// A plan for the backend; the other ends it, and lets the runner forget it first.
+void begin_plan(const golden_case* c, sumi_plan* plan);
+void end_plan(const golden_case* c, sumi_plan* plan);
+// Slices to single ops, reserves, starts, writes the inputs, runs. False after reporting. On a GPU every value is bound, so that probes can read it: the ops are those of a job, the arena is not.
 bool run_plan(plan_run* run, sumi_plan* plan);
 void write_floats(plan_run* run, sumi_value value, int64_t first_row, const float* values, int64_t count);
 float* read_floats(plan_run* run, sumi_value value);                                 // the whole value; caller frees

@@ -4,6 +4,7 @@
 #include "models/flux_vae.h"
 #include "models/network.h"
 #include "models/z_image.h"
+#include "plan_runner.h"
 #include "sampling/schedule.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
@@ -242,11 +243,11 @@ static array encode(golden_case* c, const sumi_network* network, const int32_t* 
     text_job job = {.ids = ids, .count = count, .w = w};
     sumi_pipeline_prompt prompt = {.token_count = {count}};
     sumi_pipeline_request request = {.goal = SUMI_GOAL_PROMPTS, .prompts = &prompt, .prompt_count = 1};
-    sumi_plan_begin(&plan, &c->g->heap, 4);
+    begin_plan(c, &plan);
     plan_run run = {.c = c, .pipeline = &pipeline, .write = write_ids, .probe = probe_text, .context = &job};
     if (sumi_pipeline_write(network, &request, &plan, &pipeline, &error) != SUMI_OK) case_fails(c, "%s", error.text);
     else if (run_plan(&run, &plan)) job.features = read_array(&run, pipeline.features[0][0].value);
-    sumi_plan_end(&plan);
+    end_plan(c, &plan);
     return job.features;
 }
 
@@ -530,12 +531,12 @@ static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* jo
     sumi_plan plan;
     sumi_pipeline pipeline;
     sumi_error error = {0};
-    sumi_plan_begin(&plan, &c->g->heap, 4);
+    begin_plan(c, &plan);
     plan_run run = {.c = c, .pipeline = &pipeline, .write = write_dit, .probe = probe_dit, .context = job};
     bool good = sumi_pipeline_write(network, &request, &plan, &pipeline, &error) == SUMI_OK;
     if (!good) case_fails(c, "%s", error.text);
     good = good && run_plan(&run, &plan);
-    sumi_plan_end(&plan);
+    end_plan(c, &plan);
     return good;
 }
 
@@ -758,7 +759,12 @@ static void run_adapter(golden_case* c)
         compare_merged(c, network, uses, count);
     }
     free_dit(&job);
-    for (int32_t i = 0; i < count; i++) sumi_adapter_close(files[i]);
+    for (int32_t i = 0; i < count; i++) {
+        const sumi_adapter* adapter = sumi_adapter_get(files[i]);
+        for (int32_t d = 0; d < adapter->delta_count; d++)
+            runner_forget_weights(c->g->runner, (const sumi_weight* const[]){&adapter->deltas[d].down, &adapter->deltas[d].up}, 2);
+        sumi_adapter_close(files[i]);
+    }
     sumi_tensor_set_close(&source.set);
 }
 
@@ -840,7 +846,7 @@ static void run_decode(golden_case* c, sumi_network* network, int32_t tile)
     int32_t height = (int32_t)job.latent.shape[1], width = (int32_t)job.latent.shape[2], factor = network->info.vae_factor;
     sumi_plan plan;
     const int32_t zero = 0;
-    sumi_plan_begin(&plan, &c->g->heap, 4);
+    begin_plan(c, &plan);
     sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
     job.latents = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, (int32_t)job.latent.shape[0], height * width);
     job.picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, height * width * factor * factor, 3);
@@ -865,7 +871,7 @@ static void run_decode(golden_case* c, sumi_network* network, int32_t tile)
         array_free(&image);
         array_free(&bytes);
     }
-    sumi_plan_end(&plan);
+    end_plan(c, &plan);
     free(w);
     array_free(&job.latent);
 }
@@ -883,7 +889,7 @@ static void run_encode(golden_case* c, sumi_network* network, int32_t tile)
             channels = network->info.latent_channels;
     int32_t size = height / factor * (width / factor);
     sumi_plan plan;
-    sumi_plan_begin(&plan, &c->g->heap, 4);
+    begin_plan(c, &plan);
     sumi_plan_section(&plan, SUMI_SECTION_IMAGE, 1, 0);
     job.pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, height * width, 3);
     if (job.eps.values != NULL) job.eps_value = sumi_plan_bound(&plan, "eps", SUMI_ELEMENT_FLOAT, channels, size);
@@ -904,7 +910,8 @@ static void run_encode(golden_case* c, sumi_network* network, int32_t tile)
     if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
     else if (run_plan(&run, &plan)) {
         compare_watches(c, w);
-        array moments = read_planes(&run, job.moments, height / factor, width / factor), one = read_array(&run, mode), two = read_array(&run, sample);
+        array moments = read_planes(&run, job.moments, height / factor, width / factor), one = read_array(&run, mode),
+              two = job.eps.values != NULL ? read_array(&run, sample) : (array){0};
         compare(c, "moments", &moments);
         compare(c, "latent_mode", &one);
         if (job.eps.values != NULL) compare(c, "latent_sample", &two);
@@ -912,7 +919,7 @@ static void run_encode(golden_case* c, sumi_network* network, int32_t tile)
         array_free(&one);
         array_free(&two);
     }
-    sumi_plan_end(&plan);
+    end_plan(c, &plan);
     free(w);
     array_free(&job.image);
     array_free(&job.eps);
@@ -1267,11 +1274,11 @@ static void run_pipeline(golden_case* c)
     sumi_plan plan;
     sumi_pipeline pipeline;
     sumi_error error = {0};
-    sumi_plan_begin(&plan, &c->g->heap, 4);
+    begin_plan(c, &plan);
     plan_run run = {.c = c, .pipeline = &pipeline, .write = write_pipeline, .probe = probe_pipeline, .context = &j};
     if (sumi_pipeline_write(network, &request, &plan, &pipeline, &error) != SUMI_OK) case_fails(c, "%s", error.text);
     else if (run_plan(&run, &plan)) compare_pipeline(c, &j, &run);
-    sumi_plan_end(&plan);
+    end_plan(c, &plan);
     compare_features(c, &j);
     free_job(&j);
 }

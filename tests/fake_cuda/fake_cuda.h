@@ -1,0 +1,64 @@
+// A CUDA driver without a GPU, so that the host side of the backend is tested everywhere: memory is the host's, copies and fills are done, kernels do nothing but have their launch
+// checked against their PTX (parameters, block size, shared memory). A test that includes this header is linked with it (premake5.lua), and as its soname is libcuda.so.1
+// the backend finds it instead of a real one.
+//
+// It watches over the rules of the house and of CUDA. What breaks one is a violation, is printed, and is counted by fake_violations():
+//   no current context, or one popped twice; handles that are dead or of another kind; the NULL stream; blocking streams
+//   allocating, loading or waiting while this thread captures; capturing in global mode; a call that would spoil a capture of the host's (fake_host_captures)
+//   copies and fills outside of live memory; kernels that are given an address of memory already freed; launches that their PTX does not allow; copies of pageable host memory
+#ifndef SUMI_FAKE_CUDA_H
+#define SUMI_FAKE_CUDA_H
+#include <stdbool.h>
+#include <stdint.h>
+
+struct CUctx_st;
+struct CUstream_st;
+
+// Back to: one device of 9.0 with 1 GiB, driver 13.0, every call succeeds, everything is done at once; all counts zero. Live objects stay and stay counted.
+void fake_reset(void);
+
+// ---- What it is -------------------------------------------------------------------------------------------------------------------------
+void fake_devices(int count, int capability);      // up to 4, all alike; uuid byte i of device d is 16 * d + i, luid byte i 8 * d + i + 1
+void fake_driver_version(int version);             // 13000; entries of newer ABIs are not there
+void fake_lack_entry(const char* name);            // this one is not there; NULL: all are. The name must live on
+void fake_old_lookup(bool on);                     // cuGetProcAddress_v2 refuses: only exported names can be found, as before CUDA 12
+void fake_take_binaries(bool on);                  // off: modules of machine code are refused, as by an older driver. Off at first: PTX says what parameters a kernel has
+void fake_newest_ptx(int version);                 // 90: PTX 9.0; newer is refused
+void fake_limit_device_bytes(uint64_t bytes);      // 0: as much as the device has
+
+// ---- How it fails and when it finishes ----------------------------------------------------------------------------------------------------
+// The n-th call of this entry from now on (1: the next) returns `code`, once; 0 takes it back. True: the one asked for before has happened.
+bool fake_fail_call(const char* name, int nth, int code);
+bool fake_fail_allocation(int nth);                // the same of any allocation, device or pinned: out of memory
+void fake_lose_device(void);                       // from now on everything that needs the context fails with CUDA_ERROR_ILLEGAL_ADDRESS
+void fake_refuse_graphs(bool on);                  // captures cannot be begun
+// 0: all work is done as it is submitted. n: it is done when somebody waits for it, or when an event behind it, or its stream, was queried n times in vain.
+void fake_complete_after(int queries);
+void fake_finish(void);                            // time passes: everything submitted is done now
+void fake_fill_new_memory(int byte);               // what new memory holds; 0 at first
+
+// ---- The host beside us -------------------------------------------------------------------------------------------------------------------
+struct CUctx_st* fake_host_context(int device);    // a context of the host's own, of this device: to be released with fake_host_release
+struct CUstream_st* fake_host_stream(struct CUctx_st* context);
+void fake_host_release(void* object);              // either of them
+void fake_host_begin_capture(struct CUstream_st* stream); // of that stream, by another thread, in global mode
+void fake_host_end_capture(struct CUstream_st* stream);
+void fake_make_current(struct CUctx_st* context);  // on this thread, under whatever is pushed later; NULL: none
+struct CUctx_st* fake_current(void);               // of this thread
+int fake_context_depth(void);                      // pushed and not popped on this thread, those of fake_make_current not counted
+
+// ---- What was done -----------------------------------------------------------------------------------------------------------------------
+int fake_violations(void);
+long fake_held(void);                              // everything alive: blocks, contexts retained, streams, events, modules, graphs
+long fake_held_kind(const char* kind);             // "device", "pinned", "context", "stream", "event", "module", "graph", "graph exec"
+uint64_t fake_held_bytes(void);                    // device and pinned
+uint64_t fake_allocation_count(void);
+uint64_t fake_calls(const char* name);             // of this entry
+void fake_count_launches(bool from_zero);          // true: forgets the launches so far
+int fake_launch_count(void);                       // kernels run, in graphs or not
+uint64_t fake_launch_hash(void);                   // of their names, grids and blocks, in order
+int fake_graph_launches(void);
+const char* fake_last_kernel(void);                // "" at first
+// Called when a kernel runs (not when it is submitted), with its parameters as they lie in its parameter space; NULL: nobody. It must not call the driver. fake_reset takes it back.
+void fake_on_launch(void (*hook)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data), void* user_data);
+#endif

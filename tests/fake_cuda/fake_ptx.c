@@ -1,0 +1,94 @@
+// Reads from PTX what a launch can be checked against.
+#include "fake_state.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The up to three numbers behind `key` in [text, end); nothing is written when it is not there.
+static void read_triple(const char* text, const char* end, const char* key, unsigned triple[3])
+{
+    const char* at = strstr(text, key);
+    if (at != NULL && at < end) sscanf(at + strlen(key), "%u, %u, %u", &triple[0], &triple[1], &triple[2]);
+}
+
+static int bytes_of_type(const char* type) // ".u64", ".b8"
+{
+    const char* digits = type + strcspn(type, "0123456789");
+    int bits = atoi(digits);
+    return bits > 8 ? bits / 8 : 1;
+}
+
+// ".param .align 8 .b8 name[64]" or ".param .u64 name": its bytes.
+static int parameter_bytes(const char* text, const char* end)
+{
+    const char* type = text + strlen(".param");
+    const char* align = strstr(text, ".align");
+    if (align != NULL && align < end) type = align + strlen(".align");
+    while (type < end && *type != '.') type++;
+    int bytes = bytes_of_type(type);
+    const char* count = memchr(type, '[', (size_t)(end - type));
+    return count != NULL ? bytes * atoi(count + 1) : bytes;
+}
+
+static void read_parameters(fake_function* function, const char* at, const char* end)
+{
+    while ((at = strstr(at, ".param")) != NULL && at < end) {
+        const char* stop = at + strcspn(at, ",)");
+        if (function->parameter_count == FAKE_MOST_PARAMETERS) fake_violation("%s has more than %d parameters", function->name, FAKE_MOST_PARAMETERS);
+        else function->parameter_bytes[function->parameter_count++] = parameter_bytes(at, stop);
+        at = stop;
+    }
+}
+
+// Static shared memory is declared at the head of the body, or before all functions; only the body's is its own.
+static unsigned shared_bytes(const char* at, const char* end)
+{
+    unsigned sum = 0;
+    while ((at = strstr(at, ".shared .align")) != NULL && at < end) {
+        const char* line_end = at + strcspn(at, ";\n");
+        const char* type = at + strlen(".shared .align");
+        while (type < line_end && *type != '.') type++;
+        const char* count = memchr(type, '[', (size_t)(line_end - type));
+        sum += (unsigned)(bytes_of_type(type) * (count != NULL ? atoi(count + 1) : 1));
+        at = line_end;
+    }
+    return sum;
+}
+
+bool fake_read_ptx(fake_module* module, const char* text, int newest)
+{
+    const char* version = strstr(text, ".version ");
+    if (version == NULL) return false;
+    int major = 0, minor = 0;
+    if (sscanf(version, ".version %d.%d", &major, &minor) != 2 || major * 10 + minor > newest) return false;
+    module->has_text = true;
+    for (const char* at = text; (at = strstr(at, ".entry ")) != NULL;) {
+        at += strlen(".entry ");
+        const char* body = strchr(at, '{');
+        if (body == NULL) return false;
+        const char* close = strstr(body, "\n}");
+        if (close == NULL) return false;
+        fake_function* function = calloc(1, sizeof *function);
+        if (function == NULL) abort();
+        size_t length = strcspn(at, "( \t\r\n");
+        if (length >= sizeof function->name) length = sizeof function->name - 1;
+        memcpy(function->name, at, length);
+        function->module = module;
+        const char* list_end = at + strcspn(at, ")"); // no parameter has a parenthesis
+        if (list_end < body) read_parameters(function, at, list_end);
+        unsigned threads[3] = {0, 1, 1}; // 0: not said
+        read_triple(list_end, body, ".maxntid ", threads);
+        function->max_threads = threads[0] * threads[1] * threads[2];
+        function->cluster[0] = function->cluster[1] = function->cluster[2] = 1;
+        read_triple(list_end, body, ".reqnctapercluster ", function->cluster);
+        function->static_shared = shared_bytes(body, close);
+        if (module->function_count == module->capacity) {
+            module->capacity = module->capacity == 0 ? 64 : 2 * module->capacity;
+            module->functions = realloc(module->functions, (size_t)module->capacity * sizeof(fake_function*));
+            if (module->functions == NULL) abort();
+        }
+        module->functions[module->function_count++] = function;
+        at = close;
+    }
+    return true;
+}

@@ -1,0 +1,122 @@
+// What the parts of the fake driver share. One lock is held inside every entry.
+#ifndef SUMI_FAKE_STATE_H
+#define SUMI_FAKE_STATE_H
+#include "fake_cuda.h"
+#include <cuda.h>
+#include <stddef.h>
+
+typedef enum fake_kind { FAKE_CONTEXT, FAKE_STREAM, FAKE_EVENT, FAKE_MODULE, FAKE_GRAPH, FAKE_EXEC, FAKE_DEVICE_BLOCK, FAKE_PINNED_BLOCK, FAKE_KIND_COUNT } fake_kind;
+
+// First member of everything alive; a handle is its address.
+typedef struct fake_object {
+    struct fake_object *previous, *next;
+    fake_kind kind;
+} fake_object;
+
+typedef struct fake_context { fake_object object; int device, retained; bool is_primary; } fake_context;
+typedef struct fake_block { fake_object object; unsigned char* memory; size_t bytes; } fake_block;
+
+#define FAKE_MOST_PARAMETERS 32
+typedef struct fake_function {
+    char name[160];
+    struct fake_module* module;
+    int parameter_count, parameter_bytes[FAKE_MOST_PARAMETERS];
+    unsigned max_threads, cluster[3], static_shared, opted_in; // max_threads 0: not said
+} fake_function;
+typedef struct fake_module { fake_object object; bool has_text; int function_count, capacity; fake_function** functions; } fake_module;
+
+typedef enum fake_node_kind { FAKE_KERNEL, FAKE_COPY, FAKE_SET8, FAKE_SET32, FAKE_RECORD, FAKE_WAIT } fake_node_kind;
+typedef struct fake_node {
+    struct fake_node* next;
+    fake_node_kind kind;
+    char name[160];              // KERNEL
+    unsigned grid[3], block[3];
+    unsigned char* data;         // KERNEL: its parameters. COPY from pageable memory: the bytes as they were
+    size_t data_bytes;
+    unsigned char *to, *from;    // COPY, SET
+    size_t bytes;
+    unsigned value;
+    struct fake_event* event;    // RECORD, WAIT
+    uint64_t ticket;             // of the record meant
+} fake_node;
+typedef struct fake_list { fake_node *first, *last; } fake_list;
+
+typedef struct fake_graph { fake_object object; fake_list nodes; } fake_graph; // also an instantiated one
+typedef struct fake_stream {
+    fake_object object;
+    fake_context* context;
+    fake_list queue;             // submitted and not done
+    fake_graph* capture;         // being made, or NULL
+    bool is_hosts_capture;
+    int queries_left;
+} fake_stream;
+typedef struct fake_event {
+    fake_object object;
+    bool has_time, is_done, is_captured;
+    int queries_left;
+    uint64_t ticket;             // of the newest record; 0: never
+    uint64_t done_ticket;        // of the newest record that was reached
+    fake_stream* stream;         // of it
+    double ms;                   // on the fake device's clock
+} fake_event;
+
+typedef struct fake_entry {
+    const char* name;
+    int version;
+    void (*function)(void);
+    uint64_t calls;
+} fake_entry;
+extern fake_entry fake_entries[];
+extern const int fake_entry_count;
+
+typedef struct fake_world {
+    // settings
+    int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte;
+    bool old_lookup, takes_binaries, is_lost, refuses_graphs;
+    const char* lacking;
+    uint64_t byte_limit;
+    const char* fail_name;
+    int fail_nth, fail_code, fail_allocation;
+    bool has_failed, has_failed_allocation;
+    // counts
+    int violations, launch_count, graph_launch_count;
+    uint64_t allocation_count, launch_hash;
+    char last_kernel[160];
+    void (*on_launch)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data);
+    void* launch_user;
+    // the device
+    double clock_ms;
+    uint64_t last_ticket;
+    int host_captures;
+    fake_context* primary[4];
+    fake_object* alive;
+    long alive_count[FAKE_KIND_COUNT];
+    uint64_t block_bytes, device_block_bytes;
+    struct { unsigned char* memory; size_t bytes; } freed[256]; // the newest
+    int freed_count;
+} fake_world;
+extern fake_world fake;
+
+void fake_lock(void);
+void fake_unlock(void);
+void fake_violation(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+void* fake_make(size_t bytes, fake_kind kind);          // zeroed
+bool fake_is_alive(const void* handle, fake_kind kind);
+void fake_unmake(void* handle);
+
+// The block in which all of [memory, memory + bytes) lies; NULL: none.
+fake_block* fake_find_block(const void* memory, size_t bytes);
+
+fake_node* fake_new_node(fake_node_kind kind);
+void fake_append(fake_list* list, fake_node* node);
+void fake_copy_nodes(fake_list* to, const fake_list* from);
+void fake_free_nodes(fake_list* list);
+void fake_submit(fake_stream* stream, fake_node* node); // into its capture, or its queue; the stream takes the node over
+void fake_drain(fake_stream* stream);
+void fake_drain_event(fake_event* event);               // does what is before its newest record
+void fake_drain_all(void);
+
+// PTX: the functions of a module. False: newer than the driver, or no PTX.
+bool fake_read_ptx(fake_module* module, const char* text, int newest);
+#endif

@@ -1,0 +1,329 @@
+// The fake device: what is alive, what streams have to do, and what a test asks about it.
+#define _POSIX_C_SOURCE 200809L
+#include "fake_state.h"
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+fake_world fake;
+static pthread_mutex_t s_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void fake_lock(void) { pthread_mutex_lock(&s_lock); }
+void fake_unlock(void) { pthread_mutex_unlock(&s_lock); }
+
+void fake_violation(const char* format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    printf("  fake driver: ");
+    vprintf(format, arguments);
+    printf("\n");
+    va_end(arguments);
+    fake.violations++;
+}
+
+// ---- Objects ------------------------------------------------------------------------------------------------------------------------------
+
+void* fake_make(size_t bytes, fake_kind kind)
+{
+    fake_object* object = calloc(1, bytes);
+    if (object == NULL) abort();
+    object->kind = kind;
+    object->next = fake.alive;
+    if (fake.alive != NULL) fake.alive->previous = object;
+    fake.alive = object;
+    fake.alive_count[kind]++;
+    return object;
+}
+
+bool fake_is_alive(const void* handle, fake_kind kind)
+{
+    for (const fake_object* object = fake.alive; object != NULL; object = object->next) {
+        if (object == handle) return object->kind == kind;
+    }
+    return false;
+}
+
+void fake_unmake(void* handle)
+{
+    fake_object* object = handle;
+    if (object->previous != NULL) object->previous->next = object->next;
+    else fake.alive = object->next;
+    if (object->next != NULL) object->next->previous = object->previous;
+    fake.alive_count[object->kind]--;
+    free(object);
+}
+
+static bool holds(const unsigned char* memory, size_t bytes, const void* from, size_t count)
+{
+    const uintptr_t begin = (uintptr_t)memory, at = (uintptr_t)from;
+    return at >= begin && at - begin <= bytes && count <= bytes - (at - begin);
+}
+
+fake_block* fake_find_block(const void* memory, size_t bytes)
+{
+    for (fake_object* object = fake.alive; object != NULL; object = object->next) {
+        if (object->kind != FAKE_DEVICE_BLOCK && object->kind != FAKE_PINNED_BLOCK) continue;
+        fake_block* block = (fake_block*)object;
+        if (holds(block->memory, block->bytes, memory, bytes)) return block;
+    }
+    return NULL;
+}
+
+static bool points_to_freed(uint64_t value)
+{
+    const void* memory = (const void*)(uintptr_t)value;
+    if (value < 4096 || fake_find_block(memory, 1) != NULL) return false;
+    int known = fake.freed_count < 256 ? fake.freed_count : 256;
+    for (int i = 0; i < known; i++) {
+        if (holds(fake.freed[i].memory, fake.freed[i].bytes, memory, 1)) return true;
+    }
+    return false;
+}
+
+// ---- Work ---------------------------------------------------------------------------------------------------------------------------------
+
+fake_node* fake_new_node(fake_node_kind kind)
+{
+    fake_node* node = calloc(1, sizeof *node);
+    if (node == NULL) abort();
+    node->kind = kind;
+    return node;
+}
+
+static void free_node(fake_node* node)
+{
+    free(node->data);
+    free(node);
+}
+
+void fake_append(fake_list* list, fake_node* node)
+{
+    node->next = NULL;
+    if (list->last != NULL) list->last->next = node;
+    else list->first = node;
+    list->last = node;
+}
+
+void fake_copy_nodes(fake_list* to, const fake_list* from)
+{
+    for (const fake_node* node = from->first; node != NULL; node = node->next) {
+        fake_node* copy = fake_new_node(node->kind);
+        *copy = *node;
+        if (node->data != NULL) {
+            copy->data = malloc(node->data_bytes + 1);
+            if (copy->data == NULL) abort();
+            memcpy(copy->data, node->data, node->data_bytes);
+        }
+        fake_append(to, copy);
+    }
+}
+
+void fake_free_nodes(fake_list* list)
+{
+    for (fake_node* next; list->first != NULL; list->first = next) {
+        next = list->first->next;
+        free_node(list->first);
+    }
+    list->last = NULL;
+}
+
+static void run_kernel(const fake_node* node)
+{
+    for (size_t at = 0; at + 8 <= node->data_bytes; at += 8) {
+        uint64_t value;
+        memcpy(&value, node->data + at, sizeof value);
+        if (points_to_freed(value)) fake_violation("%s is given an address of memory that was freed (byte %zu of its parameters)", node->name, at);
+    }
+    if (fake.on_launch != NULL) fake.on_launch(node->name, node->data, node->data_bytes, fake.launch_user);
+    uint64_t hash = fake.launch_hash;
+    for (const char* c = node->name; *c != 0; c++) hash = hash * 1099511628211u + (unsigned char)*c;
+    for (int i = 0; i < 3; i++) hash = (hash * 1099511628211u + node->grid[i]) * 1099511628211u + node->block[i];
+    fake.launch_hash = hash;
+    fake.launch_count++;
+    memcpy(fake.last_kernel, node->name, sizeof fake.last_kernel);
+    fake.clock_ms += 0.01;
+}
+
+static bool can_write(const fake_node* node, size_t bytes, const char* what)
+{
+    if (fake_find_block(node->to, bytes) != NULL) return true;
+    fake_violation("%s of %zu bytes to %p: not all of it is live memory", what, bytes, (void*)node->to);
+    return false;
+}
+
+static void run_first(fake_stream* stream);
+
+static void run_node(fake_node* node)
+{
+    switch (node->kind) {
+    case FAKE_KERNEL: run_kernel(node); break;
+    case FAKE_COPY:
+        // From a snapshot, or from live memory; to pinned or device memory, but for the pageable kind, which was waited for.
+        if (node->data != NULL) {
+            if (can_write(node, node->bytes, "a copy")) memcpy(node->to, node->data, node->bytes);
+        } else if (fake_find_block(node->from, node->bytes) == NULL) {
+            fake_violation("a copy of %zu bytes from %p: not all of it is live memory", node->bytes, (void*)node->from);
+        } else if (node->value != 0 || can_write(node, node->bytes, "a copy")) {
+            memmove(node->to, node->from, node->bytes);
+        }
+        break;
+    case FAKE_SET8:
+        if (can_write(node, node->bytes, "a fill")) memset(node->to, (int)(node->value & 255u), node->bytes);
+        break;
+    case FAKE_SET32:
+        if (can_write(node, node->bytes, "a fill")) {
+            for (size_t i = 0; i < node->bytes; i += 4) memcpy(node->to + i, &node->value, 4);
+        }
+        break;
+    case FAKE_RECORD:
+        fake.clock_ms += 0.001;
+        if (fake_is_alive(node->event, FAKE_EVENT)) node->event->done_ticket = node->ticket;
+        if (fake_is_alive(node->event, FAKE_EVENT) && node->event->ticket == node->ticket) {
+            node->event->is_done = true;
+            node->event->ms = fake.clock_ms;
+        }
+        break;
+    case FAKE_WAIT:
+        // The record that was the newest when the wait was submitted: the event may have been recorded again since.
+        while (fake_is_alive(node->event, FAKE_EVENT) && node->event->done_ticket < node->ticket && fake_is_alive(node->event->stream, FAKE_STREAM) && node->event->stream->queue.first != NULL)
+            run_first(node->event->stream);
+        break;
+    }
+}
+
+static void run_first(fake_stream* stream)
+{
+    fake_node* node = stream->queue.first;
+    stream->queue.first = node->next;
+    if (node->next == NULL) stream->queue.last = NULL;
+    run_node(node);
+    free_node(node);
+}
+
+void fake_drain(fake_stream* stream)
+{
+    while (stream->queue.first != NULL) run_first(stream);
+}
+
+void fake_drain_event(fake_event* event)
+{
+    if (event->is_done || event->ticket == 0 || !fake_is_alive(event->stream, FAKE_STREAM)) return;
+    while (!event->is_done && event->stream->queue.first != NULL) run_first(event->stream);
+}
+
+void fake_drain_all(void)
+{
+    for (fake_object* object = fake.alive; object != NULL; object = object->next) {
+        if (object->kind == FAKE_STREAM) fake_drain((fake_stream*)object);
+    }
+}
+
+void fake_submit(fake_stream* stream, fake_node* node)
+{
+    if (stream->capture != NULL) {
+        fake_append(&stream->capture->nodes, node);
+        return;
+    }
+    fake_append(&stream->queue, node);
+    stream->queries_left = fake.complete_after;
+    if (fake.complete_after == 0) fake_drain(stream);
+}
+
+// ---- What a test says -----------------------------------------------------------------------------------------------------------------------
+
+static void set_defaults(void)
+{
+    fake.device_count = 1;
+    fake.capability = 90;
+    fake.driver_version = 13000;
+    fake.newest_ptx = 90;
+    fake.complete_after = fake.fill_byte = 0;
+    fake.old_lookup = fake.takes_binaries = fake.is_lost = fake.refuses_graphs = false;
+    fake.lacking = fake.fail_name = NULL;
+    fake.byte_limit = 0;
+    fake.fail_nth = fake.fail_code = fake.fail_allocation = 0;
+    fake.has_failed = fake.has_failed_allocation = false;
+    fake.violations = fake.launch_count = fake.graph_launch_count = 0;
+    fake.allocation_count = fake.launch_hash = 0;
+    fake.last_kernel[0] = 0;
+    fake.on_launch = NULL;
+    fake.freed_count = 0;
+    for (int i = 0; i < fake_entry_count; i++) fake_entries[i].calls = 0;
+}
+
+__attribute__((constructor)) static void begin(void) { set_defaults(); }
+
+#define SET(statement) do { fake_lock(); statement; fake_unlock(); } while (0)
+
+void fake_reset(void) { SET(set_defaults()); }
+void fake_devices(int count, int capability) { SET(fake.device_count = count > 4 ? 4 : count; fake.capability = capability); }
+void fake_driver_version(int version) { SET(fake.driver_version = version); }
+void fake_lack_entry(const char* name) { SET(fake.lacking = name); }
+void fake_old_lookup(bool on) { SET(fake.old_lookup = on); }
+void fake_take_binaries(bool on) { SET(fake.takes_binaries = on); }
+void fake_newest_ptx(int version) { SET(fake.newest_ptx = version); }
+void fake_limit_device_bytes(uint64_t bytes) { SET(fake.byte_limit = bytes); }
+void fake_lose_device(void) { SET(fake.is_lost = true); }
+void fake_refuse_graphs(bool on) { SET(fake.refuses_graphs = on); }
+void fake_complete_after(int queries) { SET(fake.complete_after = queries); }
+void fake_finish(void) { SET(fake_drain_all()); }
+void fake_fill_new_memory(int byte) { SET(fake.fill_byte = byte); }
+
+bool fake_fail_call(const char* name, int nth, int code)
+{
+    bool before;
+    SET(before = fake.has_failed; fake.has_failed = false; fake.fail_name = name; fake.fail_nth = nth; fake.fail_code = code);
+    return before;
+}
+
+bool fake_fail_allocation(int nth)
+{
+    bool before;
+    SET(before = fake.has_failed_allocation; fake.has_failed_allocation = false; fake.fail_allocation = nth);
+    return before;
+}
+
+int fake_violations(void) { int n; SET(n = fake.violations); return n; }
+
+long fake_held_kind(const char* kind)
+{
+    static const char* const names[FAKE_KIND_COUNT] = {"context", "stream", "event", "module", "graph", "graph exec", "device", "pinned"};
+    for (int i = 0; i < FAKE_KIND_COUNT; i++) {
+        if (strcmp(names[i], kind) == 0) { long n; SET(n = fake.alive_count[i]); return n; }
+    }
+    fprintf(stderr, "fake_held_kind: no such kind: %s\n", kind);
+    abort();
+}
+
+long fake_held(void)
+{
+    long sum = 0;
+    SET(for (int i = 0; i < FAKE_KIND_COUNT; i++) sum += fake.alive_count[i]);
+    return sum;
+}
+
+uint64_t fake_held_bytes(void) { uint64_t n; SET(n = fake.block_bytes); return n; }
+uint64_t fake_allocation_count(void) { uint64_t n; SET(n = fake.allocation_count); return n; }
+
+uint64_t fake_calls(const char* name)
+{
+    for (int i = 0; i < fake_entry_count; i++) {
+        if (strcmp(fake_entries[i].name, name) == 0) { uint64_t n; SET(n = fake_entries[i].calls); return n; }
+    }
+    fprintf(stderr, "fake_calls: the fake driver has no %s\n", name);
+    abort();
+}
+
+void fake_count_launches(bool from_zero) { SET(if (from_zero) { fake.launch_count = 0; fake.launch_hash = 0; fake.graph_launch_count = 0; }); }
+int fake_launch_count(void) { int n; SET(n = fake.launch_count); return n; }
+uint64_t fake_launch_hash(void) { uint64_t n; SET(n = fake.launch_hash); return n; }
+int fake_graph_launches(void) { int n; SET(n = fake.graph_launch_count); return n; }
+const char* fake_last_kernel(void) { return fake.last_kernel; }
+
+void fake_on_launch(void (*hook)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data), void* user_data)
+{
+    SET(fake.on_launch = hook; fake.launch_user = user_data);
+}

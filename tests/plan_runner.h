@@ -1,0 +1,121 @@
+// Runs plans on a runner as the engine does (plan/runner.h), but blocking: for tests of whichever backend. A processor's runner lacks the second half of the table; here it does not show.
+//
+//     runner_load | plan_ready | start, plan_write ..  | plan_run_all          | plan_read ..  | plan_forget
+//     once          weights,     the caller              every slice, in order   fetch and read
+//                   arena, graphs
+#ifndef PLAN_RUNNER_H
+#define PLAN_RUNNER_H
+#include "base/dtype.h"
+#include "base/platform.h"
+#include "plan/runner.h"
+#include <stdlib.h>
+#include <string.h>
+
+static inline sumi_result runner_load(sumi_runner* runner, sumi_error* error)
+{
+    sumi_result result = SUMI_OK;
+    float progress;
+    for (bool done = runner->functions->load == NULL; result == SUMI_OK && !done;) result = runner->functions->load(runner, &done, &progress, error);
+    return result;
+}
+
+static inline sumi_result plan_prepare(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
+{
+    sumi_result result = SUMI_OK;
+    float progress;
+    for (bool done = runner->functions->prepare == NULL; result == SUMI_OK && !done;) result = runner->functions->prepare(runner, plan, 10000, &done, &progress, error);
+    return result;
+}
+
+// A finished and sliced plan: weights first, so that a failure leaves the arena as it was; graphs need the arena.
+static inline sumi_result plan_ready(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
+{
+    sumi_result result = plan_prepare(runner, plan, error);
+    if (result == SUMI_OK) result = runner->functions->reserve(runner, plan, error);
+    return result == SUMI_OK ? plan_prepare(runner, plan, error) : result;
+}
+
+// Waits until at most `left` slices are unreported; with left 0 also until copies have arrived. *device_us grows by what the slices took (NULL: not asked).
+static inline sumi_result runner_drain(sumi_runner* runner, int32_t left, double* device_us, sumi_error* error)
+{
+    const sumi_runner_functions* f = runner->functions;
+    if (f->pending == NULL) return SUMI_OK;
+    while (f->pending(runner) > left) {
+        double us = 0.0;
+        f->wait(runner, 1);
+        sumi_result result = f->health(runner, error);
+        if (result != SUMI_OK) return result;
+        if (f->finished(runner, &us) && device_us != NULL) *device_us += us;
+    }
+    while (left == 0 && !f->idle(runner)) {
+        sumi_result result = f->health(runner, error);
+        if (result != SUMI_OK) return result;
+        sumi_sleep_us(20);
+    }
+    return f->health(runner, error);
+}
+
+static inline sumi_result plan_run_slice(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter, double* device_us, sumi_error* error)
+{
+    sumi_result result = runner_drain(runner, SUMI_RUNNER_DEPTH - 1, device_us, error);
+    return result == SUMI_OK ? runner->functions->run(runner, plan, slice, counter, error) : result;
+}
+
+static inline sumi_result plan_run_all(sumi_runner* runner, const sumi_plan* plan, double* device_us, sumi_error* error)
+{
+    sumi_result result = SUMI_OK;
+    for (size_t s = 0; result == SUMI_OK && s < plan->section_count; s++) {
+        const sumi_section* section = &plan->sections[s];
+        for (int32_t k = 0; result == SUMI_OK && k < section->repeat; k++)
+            for (int32_t i = section->slice_begin; result == SUMI_OK && i < section->slice_end; i++)
+                result = plan_run_slice(runner, plan, &plan->slices[i], section->first_counter + k, device_us, error);
+    }
+    return result == SUMI_OK ? runner_drain(runner, 0, device_us, error) : result;
+}
+
+// Floats into a value of any floating element; `first` counts elements.
+static inline void plan_write_floats(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t first, const float* values, uint64_t count)
+{
+    const sumi_value_info* info = sumi_plan_info(plan, value);
+    uint64_t size = runner->functions->element_bytes(runner, info->element);
+    uint16_t* halves = NULL;
+    if (size == 2) {
+        halves = malloc((size_t)count * 2 + 1);
+        for (uint64_t i = 0; i < count; i++) halves[i] = sumi_float_to_bf16(values[i]);
+    }
+    runner->functions->write(runner, plan, value, first * size, halves != NULL ? (const void*)halves : values, count * size);
+    free(halves);
+}
+
+// The whole value as it lies there. On a GPU only bound values can be fetched.
+static inline sumi_result plan_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, void* into, sumi_error* error)
+{
+    if (runner->functions->fetch != NULL) {
+        sumi_result result = runner->functions->fetch(runner, plan, value, error);
+        if (result == SUMI_OK) result = runner_drain(runner, 0, NULL, error);
+        if (result != SUMI_OK) return result;
+    }
+    runner->functions->read(runner, plan, value, 0, into, sumi_plan_info(plan, value)->bytes);
+    return SUMI_OK;
+}
+
+static inline void plan_floats(const sumi_runner* runner, sumi_element element, const void* raw, float* into, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (element == SUMI_ELEMENT_BYTE) into[i] = ((const uint8_t*)raw)[i];
+        else if (element == SUMI_ELEMENT_INT) into[i] = (float)((const int32_t*)raw)[i];
+        else if (runner->functions->element_bytes(runner, element) == 2) into[i] = sumi_bf16_to_float(((const uint16_t*)raw)[i]);
+        else into[i] = ((const float*)raw)[i];
+    }
+}
+
+// Before a plan ends, or before its slices change: plans are known by their address, which the next one may have.
+static inline void plan_forget(sumi_runner* runner, const sumi_plan* plan)
+{
+    if (runner->functions->forget_plan != NULL) runner->functions->forget_plan(runner, plan);
+}
+static inline void runner_forget_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count)
+{
+    if (runner->functions->forget_weights != NULL && count > 0) runner->functions->forget_weights(runner, weights, count);
+}
+#endif

@@ -1,0 +1,44 @@
+// A machine without an NVIDIA driver: the backend says so and nothing else happens.
+#include "cuda/cuda.h"
+#include "base/platform.h"
+#include "test.h"
+
+TEST(no_driver_is_a_result)
+{
+#if defined(SUMI_HAS_CUDA)
+    if (sumi_library_open("libcuda.so.1") != NULL) SKIP("there is an NVIDIA driver here");
+#endif
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_engine_desc desc = {.cuda = {.ordinal = -1}};
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_runner* runner = (sumi_runner*)&heap;
+    sumi_result result = sumi_cuda_create(&heap, NULL, &desc, NULL, &error, &runner);
+#if defined(SUMI_HAS_CUDA)
+    CHECK_NUMBER(result, SUMI_NO_DEVICE);
+    CHECK(strstr(error.text, "libcuda.so.1") != NULL);
+#else
+    CHECK_NUMBER(result, SUMI_NOT_SUPPORTED);
+#endif
+    CHECK(strstr(error.text, "CPU backend") != NULL);
+    CHECK_NUMBER(error.result, result);
+    CHECK(runner == NULL);
+    CHECK_NUMBER(atomic_load(&heap.held), 0);
+}
+
+TEST(a_library_that_is_not_there_is_null)
+{
+    CHECK(sumi_library_open("libsumi-no-such-library.so.1") == NULL);
+    void* mathematics = sumi_library_open("libm.so.6");
+    if (mathematics == NULL) SKIP("no libm.so.6 here");
+    CHECK(sumi_library_symbol(mathematics, "cosf") != NULL);
+    CHECK(sumi_library_symbol(mathematics, "sumi_no_such_function") == NULL);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(no_driver_is_a_result);
+    RUN(a_library_that_is_not_there_is_null);
+    TEST_END();
+}

@@ -1,0 +1,562 @@
+// Memory budgets on a driver that is none (fake_cuda): which weights stay, whether the others are in their places when the kernels that read them run, and whether more is ever held than
+// is allowed. Kernels do nothing there, but copies are real.
+#include "engine_fixture.h"
+#ifdef SUMI_HAS_CUDA
+#include "cuda/state.h"
+#include "fake_cuda.h"
+#include "plan_runner.h"
+
+#define WIDTH 64
+
+// ---- A device allocator that counts, and has an end -----------------------------------------------------------------------------------------
+
+typedef struct meter { uint64_t held, peak, cap, pinned; bool refuses_pinned; int32_t fails_at, count; } meter; // cap 0: none; of device bytes
+
+static uint64_t meter_allocate(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data)
+{
+    meter* m = user_data;
+    (void)alignment;
+    if (kind == SUMI_MEMORY_STAGING) {
+        void* pinned = NULL;
+        if (m->refuses_pinned && bytes <= WIDTH * WIDTH * 6) return 0; // images of this file's weights; not slots, nor the ring of inputs
+        if (cuMemHostAlloc(&pinned, bytes, CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS) return 0;
+        m->pinned += bytes;
+        return (uint64_t)(uintptr_t)pinned;
+    }
+    CUdeviceptr address = 0;
+    if ((m->cap != 0 && m->held + bytes > m->cap) || ++m->count == m->fails_at) return 0;
+    if (cuMemAlloc(&address, bytes) != CUDA_SUCCESS) return 0;
+    m->held += bytes;
+    if (m->held > m->peak) m->peak = m->held;
+    return address;
+}
+
+static void meter_release(uint64_t address, size_t bytes, sumi_memory_kind kind, void* user_data)
+{
+    meter* m = user_data;
+    if (address == 0) return;
+    if (kind == SUMI_MEMORY_STAGING) {
+        m->pinned -= bytes;
+        cuMemFreeHost((void*)(uintptr_t)address);
+    } else {
+        m->held -= bytes;
+        cuMemFree(address);
+    }
+}
+
+// ---- A network whose weights can be told apart ------------------------------------------------------------------------------------------------
+
+#define TOKENS 24
+#define BLOCKS 24 // of the repeated section; a third as many before and behind it
+#define STEPS 3
+#define WEIGHTS (BLOCKS + 2 * (BLOCKS / 3))
+
+typedef struct network {
+    sumi_plan plan;
+    sumi_value ids;
+    sumi_weight table, gain, layers[WEIGHTS];
+    const sumi_weight* list[WEIGHTS + 2];
+    uint16_t table_data[50 * WIDTH], data[WEIGHTS][WIDTH * WIDTH * 3];
+    float gain_data[WIDTH];
+} network;
+
+static sumi_weight weight_of(int32_t index, int32_t rows, const void* data, sumi_dtype dtype)
+{
+    return (sumi_weight){.name = "weight", .rows = rows, .cols = WIDTH, .part_count = 1, .parts = {{data, dtype, rows, 1.0f}}, .index = index};
+}
+
+static void make_weights(network* n)
+{
+    memset(n, 0, sizeof *n);
+    uint32_t seed = 1;
+    for (int32_t i = 0; i < WEIGHTS; i++) {
+        for (int32_t k = 0; k < WIDTH * WIDTH * 3; k++) {
+            seed = seed * 1664525u + 1013904223u;
+            n->data[i][k] = (uint16_t)(seed >> 18);
+        }
+        n->layers[i] = weight_of(i, i % 3 == 1 ? 3 * WIDTH : i % 3 == 2 ? 2 * WIDTH : WIDTH, n->data[i], SUMI_DTYPE_BF16);
+        n->list[i] = &n->layers[i];
+    }
+    for (int32_t k = 0; k < 50 * WIDTH; k++) n->table_data[k] = (uint16_t)k;
+    n->table = weight_of(WEIGHTS, 50, n->table_data, SUMI_DTYPE_BF16);
+    n->gain = weight_of(WEIGHTS + 1, 1, n->gain_data, SUMI_DTYPE_F32);
+    n->list[WEIGHTS] = &n->table;
+    n->list[WEIGHTS + 1] = &n->gain;
+}
+
+static void write_layers(network* n, sumi_value x, int32_t begin, int32_t end)
+{
+    for (int32_t i = begin; i < end; i++) {
+        sumi_value normed = sumi_plan_norm_modulate(&n->plan, "norm", x, 0, TOKENS, SUMI_NORM_RMS, &n->gain, 1e-5f, SUMI_NO_ROW, SUMI_NO_ROW);
+        (void)sumi_plan_linear(&n->plan, "layer", normed, &n->layers[i], NULL, SUMI_ACT_NONE);
+        if (i % 5 == 0) (void)sumi_plan_linear(&n->plan, "again", normed, &n->layers[i], NULL, SUMI_ACT_NONE); // neighbours of one weight
+    }
+}
+
+static sumi_result write_network(network* n, sumi_heap* heap, uint32_t slice_us, sumi_error* error)
+{
+    sumi_plan* plan = &n->plan;
+    sumi_plan_begin(plan, heap, 2);
+    n->ids = sumi_plan_bound(plan, "ids", SUMI_ELEMENT_INT, TOKENS, 1);
+    sumi_plan_section(plan, SUMI_SECTION_TEXT, 1, 0);
+    sumi_value x = sumi_plan_embed_rows(plan, n->ids, &n->table, 1.0f);
+    write_layers(n, x, 0, BLOCKS / 3);
+    sumi_plan_section(plan, SUMI_SECTION_DENOISE, STEPS, 2);
+    write_layers(n, x, BLOCKS / 3, BLOCKS / 3 + BLOCKS);
+    sumi_plan_section(plan, SUMI_SECTION_DECODE, 2, 0);
+    write_layers(n, x, BLOCKS / 3 + BLOCKS, WEIGHTS);
+    SUMI_TRY(sumi_plan_finish(plan, error));
+    return sumi_plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, slice_us, error);
+}
+
+// ---- What kernels find ------------------------------------------------------------------------------------------------------------------------
+
+// The products of a run in their order. A launch that is given an address in the ring is of the current one or begins the next.
+typedef struct watch {
+    CUdeviceptr ring; uint64_t ring_bytes;
+    struct { CUdeviceptr address; const sumi_weight* weight; } uses[4096];
+    int32_t count, at, wrong;
+} watch;
+
+static bool is_there(const watch* w, int32_t at, uint64_t address)
+{
+    if (at < 0 || at >= w->count || w->uses[at].address != address) return false;
+    const sumi_weight* weight = w->uses[at].weight;
+    return memcmp((const void*)(uintptr_t)address, weight->parts[0].data, (size_t)weight->rows * WIDTH * 2) == 0;
+}
+
+static void look(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
+{
+    watch* w = user_data;
+    (void)kernel;
+    for (uint64_t k = 0; k + 8 <= bytes; k += 8) {
+        uint64_t address;
+        memcpy(&address, parameters + k, sizeof address);
+        if (address < w->ring || address >= w->ring + w->ring_bytes) continue;
+        if (is_there(w, w->at, address)) continue;
+        if (is_there(w, w->at + 1, address)) w->at++;
+        else w->wrong++;
+    }
+}
+
+static void expect(watch* w, const sumi_cuda* cuda, const network* n)
+{
+    const sumi_plan* plan = &n->plan;
+    const sumi_cuda_plan* record = sumi_cuda_find_plan((sumi_cuda*)(uintptr_t)cuda, plan);
+    const sumi_cuda_stream* stream = record->stream;
+    memset(w, 0, sizeof *w);
+    w->at = -1;
+    w->ring = cuda->passage.address;
+    w->ring_bytes = cuda->passage.bytes;
+    for (size_t s = 0; stream != NULL && s < plan->section_count; s++) {
+        for (int32_t k = 0; k < plan->sections[s].repeat; k++) {
+            for (int32_t i = plan->sections[s].op_begin, last = -1; i < plan->sections[s].op_end; i++) {
+                if (stream->op_loads[i] < 0 || stream->op_loads[i] == last) continue;
+                last = stream->op_loads[i];
+                w->uses[w->count].address = w->ring + stream->loads[stream->op_loads[i]].offset;
+                w->uses[w->count++].weight = plan->ops[i].weight;
+            }
+        }
+    }
+}
+
+// ---- A runner ---------------------------------------------------------------------------------------------------------------------------------
+
+typedef struct bench { sumi_heap heap; sumi_workers* workers; sumi_runner* runner; meter meter; } bench;
+
+static void open_bench(bench* b, bool without_graphs)
+{
+    sumi_error error = {SUMI_OK, {0}};
+    memset(b, 0, sizeof *b);
+    sumi_heap_init(&b->heap, NULL);
+    CHECK(sumi_workers_create(&b->heap, NULL, 2, NULL, &b->workers) == SUMI_OK);
+    const sumi_engine_desc desc = {.cuda = {.ordinal = -1}, .device_allocator = {meter_allocate, meter_release, &b->meter}};
+    CHECK(sumi_cuda_create(&b->heap, b->workers, &desc, &(sumi_cuda_options){.without_hopper = true, .without_graphs = without_graphs}, &error, &b->runner) == SUMI_OK);
+    CHECK(runner_load(b->runner, &error) == SUMI_OK);
+}
+
+static void close_bench(bench* b)
+{
+    b->runner->functions->destroy(b->runner);
+    sumi_workers_destroy(b->workers);
+    CHECK_NUMBER(atomic_load(&b->heap.held), 0);
+    CHECK_NUMBER(b->meter.held, 0);
+    CHECK_NUMBER(b->meter.pinned, 0);
+    CHECK_NUMBER(fake_held(), 0);
+    CHECK_NUMBER(fake_violations(), 0);
+}
+
+// The copies run as early as events allow, before the compute stream does anything it need not: a load that does not wait for those who still read its place shows.
+static void hurry_copies(sumi_cuda* cuda)
+{
+    CHECK(sumi_cuda_enter(&cuda->device, NULL) == SUMI_OK);
+    CHECK(sumi_cuda_await_stream(&cuda->device.driver, cuda->device.copy) == CUDA_SUCCESS);
+    sumi_cuda_leave(&cuda->device);
+}
+
+static sumi_result run_watched(bench* b, network* n, watch* w, bool hurries, sumi_error* error)
+{
+    const sumi_runner_functions* f = b->runner->functions;
+    sumi_cuda* cuda = (sumi_cuda*)b->runner;
+    SUMI_TRY(f->reserve(b->runner, &n->plan, error));
+    SUMI_TRY(plan_prepare(b->runner, &n->plan, error));
+    expect(w, cuda, n);
+    fake_on_launch(look, w);
+    f->start(b->runner, &n->plan);
+    for (size_t s = 0; s < n->plan.section_count; s++) {
+        const sumi_section* section = &n->plan.sections[s];
+        for (int32_t k = 0; k < section->repeat; k++) {
+            for (int32_t i = section->slice_begin; i < section->slice_end; i++) {
+                SUMI_TRY(plan_run_slice(b->runner, &n->plan, &n->plan.slices[i], section->first_counter + k, NULL, error));
+                if (hurries) hurry_copies(cuda);
+            }
+        }
+    }
+    SUMI_TRY(runner_drain(b->runner, 0, NULL, error));
+    fake_on_launch(NULL, NULL);
+    CHECK_NUMBER(w->wrong, 0);
+    CHECK_NUMBER(w->at, w->count - 1); // every product was seen
+    return SUMI_OK;
+}
+
+// The smallest budget that holds the plan, by asking.
+static uint64_t smallest_budget(bench* b, const sumi_plan* plan)
+{
+    sumi_device_need need;
+    CHECK(b->runner->functions->need(b->runner, plan, 1, &need, NULL) == SUMI_OK && !need.fits);
+    uint64_t low = 1, high = 1;
+    CHECK(b->runner->functions->need(b->runner, plan, 0, &need, NULL) == SUMI_OK && need.fits);
+    high = 2 * need.device + (1u << 20);
+    while (low + 1 < high) {
+        const uint64_t middle = low + (high - low) / 2;
+        CHECK(b->runner->functions->need(b->runner, plan, middle, &need, NULL) == SUMI_OK);
+        CHECK(!need.fits || need.device <= middle);
+        if (need.fits) high = middle;
+        else low = middle;
+    }
+    return high;
+}
+
+static network s_network;
+static watch s_watch;
+
+TEST(streamed_weights_are_there_when_they_are_used)
+{
+    static const uint32_t slices[] = {0, 5, 40, 100000};
+    for (int variant = 0; variant < 16; variant++) {
+        fake_reset();
+        network* n = &s_network;
+        bench b;
+        sumi_error error = {SUMI_OK, {0}};
+        make_weights(n);
+        open_bench(&b, variant % 2 == 1);
+        CHECK(write_network(n, &b.heap, slices[variant / 4], &error) == SUMI_OK);
+        const uint64_t least = smallest_budget(&b, &n->plan);
+        sumi_device_need all, need;
+        CHECK(b.runner->functions->need(b.runner, &n->plan, 0, &all, &error) == SUMI_OK);
+        uint64_t streamed = UINT64_MAX;
+        for (uint64_t budget = least; streamed > 0; budget += 60000) {
+            CHECK(b.runner->functions->need(b.runner, &n->plan, budget, &need, &error) == SUMI_OK && need.fits && need.device <= budget);
+            CHECK(need.streamed <= streamed && need.streamed <= all.weights);
+            streamed = need.streamed;
+            b.runner->functions->set_budget(b.runner, budget);
+            fake_complete_after(variant % 4 < 2 ? 0 : 2);
+            b.meter.peak = b.meter.held; // what an earlier, smaller budget has left
+            CHECK(run_watched(&b, n, &s_watch, variant % 4 >= 2, &error) == SUMI_OK);
+            CHECK_TEXT(error.text, "");
+            CHECK(b.meter.peak <= budget);
+            CHECK(streamed == 0 || s_watch.count > 0);
+            const uint64_t blocks = fake_allocation_count();
+            CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OK);
+            CHECK_NUMBER(fake_allocation_count(), blocks); // warm
+        }
+        plan_forget(b.runner, &n->plan);
+        b.runner->functions->forget_weights(b.runner, n->list, WEIGHTS + 2);
+        sumi_plan_end(&n->plan);
+        close_bench(&b);
+        if (t_errors != 0) {
+            printf("  variant %d\n", variant);
+            return;
+        }
+    }
+}
+
+TEST(tables_are_read_where_they_lie)
+{
+    fake_reset();
+    network* n = &s_network;
+    bench b;
+    sumi_error error = {SUMI_OK, {0}};
+    make_weights(n);
+    open_bench(&b, false);
+    CHECK(write_network(n, &b.heap, 100, &error) == SUMI_OK);
+    b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
+    CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK);
+    const sumi_cuda_resident* table = sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->table, SUMI_CUDA_FORM_MATRIX);
+    CHECK(table != NULL && table->place.data == 0 && table->has_image && memcmp(sumi_cuda_host(&table->image), n->table_data, sizeof n->table_data) == 0);
+    plan_forget(b.runner, &n->plan);
+    sumi_plan_end(&n->plan);
+    close_bench(&b);
+}
+
+TEST(without_pinned_memory_weights_come_from_the_file)
+{
+    for (int variant = 0; variant < 4; variant++) {
+        fake_reset();
+        network* n = &s_network;
+        bench b;
+        sumi_error error = {SUMI_OK, {0}};
+        make_weights(n);
+        open_bench(&b, variant % 2 == 1);
+        CHECK(write_network(n, &b.heap, 40, &error) == SUMI_OK);
+        // The table has to be pinned, so it goes first.
+        const uint64_t budget = smallest_budget(&b, &n->plan) + 200000;
+        b.runner->functions->set_budget(b.runner, budget);
+        b.meter.refuses_pinned = true;
+        CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OUT_OF_HOST_MEMORY);
+        CHECK(strstr(error.text, "memory_budget_bytes") != NULL);
+        b.meter.refuses_pinned = false;
+        error = (sumi_error){SUMI_OK, {0}};
+        sumi_cuda* cuda = (sumi_cuda*)b.runner;
+        while (!sumi_cuda_weights_find(&cuda->weights, &n->table, SUMI_CUDA_FORM_MATRIX)->has_image) {
+            bool is_done;
+            float progress;
+            CHECK(b.runner->functions->prepare(b.runner, &n->plan, 0, &is_done, &progress, &error) == SUMI_OK);
+        }
+        CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK);
+        b.meter.refuses_pinned = true;
+        fake_complete_after(variant < 2 ? 0 : 2);
+        CHECK(run_watched(&b, n, &s_watch, variant >= 2, &error) == SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        CHECK(s_watch.count > 0 && b.meter.peak <= budget);
+        plan_forget(b.runner, &n->plan);
+        sumi_plan_end(&n->plan);
+        close_bench(&b);
+    }
+}
+
+// Slices again and again, out of their order, as profiles and tests may.
+TEST(any_order_of_slices_finds_its_weights)
+{
+    fake_reset();
+    network* n = &s_network;
+    bench b;
+    sumi_error error = {SUMI_OK, {0}};
+    make_weights(n);
+    open_bench(&b, false);
+    CHECK(write_network(n, &b.heap, 40, &error) == SUMI_OK);
+    b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
+    CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK);
+    CHECK(plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
+    b.runner->functions->start(b.runner, &n->plan);
+    fake_complete_after(2);
+    uint32_t seed = 1;
+    for (int32_t i = 0; i < 300; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        const int32_t slice = (int32_t)(seed >> 16) % (int32_t)n->plan.slice_count;
+        const int32_t section = n->plan.ops[n->plan.slices[slice].op_begin].section;
+        CHECK(plan_run_slice(b.runner, &n->plan, &n->plan.slices[slice], n->plan.sections[section].first_counter + (int32_t)(seed >> 8) % n->plan.sections[section].repeat, NULL, &error) == SUMI_OK);
+    }
+    CHECK(runner_drain(b.runner, 0, NULL, &error) == SUMI_OK);
+    fake_complete_after(0);
+    CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK); // and then in order
+    plan_forget(b.runner, &n->plan);
+    sumi_plan_end(&n->plan);
+    close_bench(&b);
+}
+
+// ---- Through the engine -----------------------------------------------------------------------------------------------------------------------
+
+static sumi_engine_desc budget_desc(meter* m, uint64_t budget)
+{
+    memset(&s_host, 0, sizeof s_host);
+    memset(m, 0, sizeof *m);
+    sumi_engine_desc desc = host_desc(&s_host);
+    desc.backend = SUMI_BACKEND_CUDA;
+    desc.memory_budget_bytes = budget;
+    desc.device_allocator = (sumi_device_allocator){meter_allocate, meter_release, m};
+    return desc;
+}
+
+static void close_budget(sumi_engine* engine, const meter* m)
+{
+    close_engine(engine);
+    CHECK_NUMBER(m->held, 0);
+    CHECK_NUMBER(m->pinned, 0);
+    CHECK_NUMBER(fake_held(), 0);
+    CHECK_NUMBER(fake_violations(), 0);
+}
+
+static uint64_t s_whole, s_latents; // bytes of the job below without a budget; its picture
+
+static void measure_whole(void)
+{
+    fake_reset();
+    meter m;
+    sumi_model* model = NULL;
+    sumi_engine_desc ed = budget_desc(&m, 0);
+    sumi_engine* engine = open_engine(&ed, &model);
+    CHECK(engine != NULL);
+    sumi_image_desc desc = small_image(model, &s_item);
+    sumi_memory memory;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+    CHECK(memory.streamed == 0 && !memory.tiles_vae);
+    s_whole = memory.weights + memory.arena;
+    s_latents = draw_hash(engine, &desc);
+    CHECK(s_latents != 0);
+    CHECK_NUMBER(m.held, s_whole); // exactly what was said
+    close_budget(engine, &m);
+}
+
+TEST(a_job_never_holds_more_than_its_budget)
+{
+    measure_whole();
+    int streamed = 0, refused = 0, tiled = 0;
+    for (int percent = 110; percent > 20; percent -= 5) {
+        fake_reset();
+        meter m;
+        const uint64_t budget = s_whole / 100 * (uint64_t)percent;
+        sumi_model* model = NULL;
+        sumi_engine_desc ed = budget_desc(&m, budget);
+        sumi_engine* engine = open_engine(&ed, &model);
+        CHECK(engine != NULL);
+        if (engine == NULL) return;
+        sumi_image_desc desc = small_image(model, &s_item);
+        sumi_memory memory;
+        const sumi_result fits = sumi_image_memory(engine, &desc, &memory);
+        CHECK(fits == SUMI_OK || fits == SUMI_BUDGET_TOO_SMALL);
+        const uint64_t hash = draw_hash(engine, &desc);
+        CHECK((fits == SUMI_OK) == (hash != 0));
+        CHECK(m.peak <= budget);
+        if (fits == SUMI_OK) CHECK(memory.weights + memory.arena <= budget && (memory.tiles_vae || hash == s_latents));
+        streamed += memory.streamed > 0;
+        tiled += memory.tiles_vae;
+        refused += fits != SUMI_OK;
+        close_budget(engine, &m);
+    }
+    printf("  of 18 budgets %d streamed, %d tiled, %d were too small\n", streamed, tiled, refused);
+    CHECK(streamed > 2 && refused > 0);
+}
+
+TEST(budgets_change_while_alive)
+{
+    fake_reset();
+    meter m;
+    sumi_model* model = NULL;
+    sumi_engine_desc ed = budget_desc(&m, 0);
+    ed.max_slice_us = 100;
+    sumi_engine* engine = open_engine(&ed, &model);
+    CHECK(engine != NULL && s_whole > 0);
+    sumi_image_desc desc = small_image(model, &s_item);
+    CHECK(draw_hash(engine, &desc) == s_latents);
+    for (int i = 0; i < 12; i++) {
+        const uint64_t budget = i % 3 == 2 ? 0 : s_whole / 100 * (uint64_t)(i % 3 == 0 ? 85 : 70);
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        for (int k = 0; k < i; k++) sumi_engine_update(engine, 1); // some change it in the middle of a job
+        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, budget), SUMI_OK);
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        sumi_image image;
+        CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+        sumi_images_release(engine, &image, 1);
+        CHECK(budget == 0 || m.held <= budget);
+        m.peak = m.held;
+        CHECK(draw_hash(engine, &desc) == s_latents);
+        CHECK(budget == 0 || m.peak <= budget);
+    }
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, s_whole / 4), SUMI_OK); // idle: at once
+    CHECK(m.held <= s_whole / 4);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+    CHECK(draw_hash(engine, &desc) == s_latents);
+    close_budget(engine, &m);
+}
+
+// The host says no where no budget was set: the job streams what does not fit. Enough memory again: it does not.
+TEST(a_device_with_less_memory_streams)
+{
+    for (int percent = 95; percent > 20; percent -= 15) {
+        fake_reset();
+        meter m;
+        sumi_model* model = NULL;
+        sumi_engine_desc ed = budget_desc(&m, 0);
+        m.cap = s_whole / 100 * (uint64_t)percent;
+        sumi_engine* engine = open_engine(&ed, &model);
+        CHECK(engine != NULL);
+        if (engine == NULL) return;
+        sumi_image_desc desc = small_image(model, &s_item);
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        const sumi_job_status status = sumi_job_poll(engine, job);
+        CHECK(status.result == SUMI_OK || (status.result == SUMI_OUT_OF_DEVICE_MEMORY && status.message[0] != 0));
+        CHECK(percent < 60 || status.result == SUMI_OK);
+        printf("  %d %%: %s\n", percent, status.result == SUMI_OK ? "done" : status.message);
+        sumi_job_discard(engine, job);
+        m.cap = 0;
+        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+        CHECK(draw_hash(engine, &desc) == s_latents);
+        CHECK_NUMBER(m.held, s_whole);
+        close_budget(engine, &m);
+    }
+}
+
+TEST(every_device_allocation_may_fail)
+{
+    for (int budgeted = 0; budgeted < 2; budgeted++) {
+        bool fails = true;
+        int nth = 1, survived = 0;
+        for (; fails && nth < 400 && t_errors == 0; nth++) {
+            fake_reset();
+            meter m;
+            sumi_model* model = NULL;
+            sumi_engine_desc ed = budget_desc(&m, budgeted ? s_whole / 100 * 75 : 0);
+            sumi_engine* engine = NULL;
+            m.fails_at = nth;
+            const sumi_result created = sumi_engine_create(&ed, &engine);
+            CHECK(created == SUMI_OK || created == SUMI_OUT_OF_DEVICE_MEMORY);
+            if (created == SUMI_OK) {
+                model = load_model(engine);
+                if (model == NULL) model = load_model(engine);
+                CHECK(model != NULL);
+                sumi_image_desc desc = small_image(model, &s_item);
+                sumi_job job;
+                CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+                sumi_job_wait(engine, job, SUMI_FOREVER);
+                const sumi_job_status status = sumi_job_poll(engine, job);
+                CHECK(status.result == SUMI_OK || status.result == SUMI_OUT_OF_DEVICE_MEMORY);
+                survived += status.result == SUMI_OK;
+                sumi_job_discard(engine, job);
+                fails = m.count >= nth;
+                CHECK(draw_hash(engine, &desc) == s_latents); // the engine works all the same
+                CHECK(!budgeted || m.peak <= ed.memory_budget_bytes);
+            }
+            close_budget(engine, &m);
+        }
+        printf("  %s a budget: %d allocations failed, %d jobs were done all the same\n", budgeted ? "with" : "without", nth - 2, survived - 1);
+        CHECK(!fails);
+    }
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(streamed_weights_are_there_when_they_are_used);
+    RUN(tables_are_read_where_they_lie);
+    RUN(without_pinned_memory_weights_come_from_the_file);
+    RUN(any_order_of_slices_finds_its_weights);
+    RUN(a_job_never_holds_more_than_its_budget);
+    RUN(budgets_change_while_alive);
+    RUN(a_device_with_less_memory_streams);
+    RUN(every_device_allocation_may_fail);
+    TEST_END();
+}
+#else
+TEST(budgets) { SKIP("this build has no CUDA backend"); }
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(budgets);
+    TEST_END();
+}
+#endif

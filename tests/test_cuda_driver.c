@@ -1,0 +1,752 @@
+// Opening driver and device, device memory, loading kernels: on a driver that needs no GPU (fake_cuda).
+#if !defined(SUMI_HAS_CUDA)
+#include "test.h"
+TEST(driver) { SKIP("built without CUDA"); }
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(driver);
+    TEST_END();
+}
+#else
+#include "cuda/device_memory.h"
+#include "cuda/modules.h"
+#include "fake_cuda.h"
+#include "test.h"
+#include <zlib.h>
+
+static sumi_engine_desc defaults(void) { return (sumi_engine_desc){.cuda = {.ordinal = -1}}; }
+
+// Nothing of ours is left, no rule was broken, and this thread's context is what it was.
+static void check_clean(struct CUctx_st* current)
+{
+    CHECK_NUMBER(fake_held(), 0);
+    CHECK_NUMBER(fake_violations(), 0);
+    CHECK_NUMBER(fake_context_depth(), 0);
+    CHECK(fake_current() == current);
+}
+
+// ---- Driver -------------------------------------------------------------------------------------------------------------------------------
+
+TEST(opens_the_driver)
+{
+    fake_reset();
+    sumi_cuda_driver driver;
+    sumi_error error = {SUMI_OK, {0}};
+    CHECK(sumi_cuda_driver_open(&driver, &error) == SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    CHECK_NUMBER(driver.version, 13000);
+#define IS_THERE(name, version, needed) CHECK(driver.name != NULL);
+    SUMI_CUDA_ENTRIES(IS_THERE)
+#undef IS_THERE
+    check_clean(NULL);
+}
+
+TEST(finds_exported_names_when_the_lookup_is_old)
+{
+    fake_reset();
+    sumi_cuda_driver asked, exported;
+    CHECK(sumi_cuda_driver_open(&asked, NULL) == SUMI_OK);
+    fake_old_lookup(true);
+    CHECK(sumi_cuda_driver_open(&exported, NULL) == SUMI_OK);
+    CHECK(memcmp(&asked, &exported, sizeof asked) == 0); // the same functions
+}
+
+TEST(a_driver_without_a_device_is_no_device)
+{
+    const int codes[] = {100, 34, 803, 804, 999, 3};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        fake_reset();
+        sumi_cuda_driver driver;
+        sumi_error error = {SUMI_OK, {0}};
+        fake_fail_call("cuInit", 1, codes[i]);
+        CHECK_NUMBER(sumi_cuda_driver_open(&driver, &error), SUMI_NO_DEVICE);
+        CHECK(strstr(error.text, "CPU backend") != NULL);
+        CHECK(driver.cuInit == NULL);
+    }
+    fake_reset();
+    fake_devices(0, 90);
+    sumi_cuda_driver driver;
+    sumi_error error = {SUMI_OK, {0}};
+    CHECK_NUMBER(sumi_cuda_driver_open(&driver, &error), SUMI_NO_DEVICE);
+    CHECK(strstr(error.text, "CUDA_ERROR_NO_DEVICE") != NULL);
+}
+
+TEST(an_old_driver_is_said_to_be_old)
+{
+    fake_reset();
+    sumi_cuda_driver driver;
+    sumi_error error = {SUMI_OK, {0}};
+    fake_driver_version(11030);
+    CHECK_NUMBER(sumi_cuda_driver_open(&driver, &error), SUMI_DRIVER_TOO_OLD);
+    CHECK(strstr(error.text, "11.3") != NULL && strstr(error.text, "11.4") != NULL);
+    fake_driver_version(11040); // the oldest: without the entries of newer ones that can be done without
+    error = (sumi_error){SUMI_OK, {0}};
+    CHECK_NUMBER(sumi_cuda_driver_open(&driver, &error), SUMI_OK);
+    CHECK_NUMBER(driver.version, 11040);
+    CHECK(driver.cuTensorMapEncodeTiled == NULL && driver.cuLaunchKernelEx == NULL);
+}
+
+TEST(each_needed_entry_is_missed)
+{
+#define MISS(entry, abi, needed)                                                                    \
+    {                                                                                               \
+        fake_reset();                                                                               \
+        fake_lack_entry(#entry);                                                                    \
+        sumi_cuda_driver driver;                                                                    \
+        sumi_error error = {SUMI_OK, {0}};                                                          \
+        sumi_result result = sumi_cuda_driver_open(&driver, &error);                                \
+        if (strcmp(#entry, "cuInit") == 0) CHECK_NUMBER(result, SUMI_OK); /* then the lookup is not believed, and names are looked for */ \
+        else if (strcmp(#entry, "cuDriverGetVersion") == 0) CHECK_NUMBER(result, SUMI_NO_DEVICE);   \
+        else if (needed) CHECK(result == SUMI_DRIVER_TOO_OLD && strstr(error.text, #entry) != NULL); \
+        else CHECK(result == SUMI_OK && driver.entry == NULL);                                      \
+    }
+    SUMI_CUDA_ENTRIES(MISS)
+#undef MISS
+    fake_reset();
+}
+
+TEST(failures_become_results)
+{
+    fake_reset();
+    sumi_cuda_driver driver;
+    CHECK(sumi_cuda_driver_open(&driver, NULL) == SUMI_OK);
+    const struct { int code; sumi_result result; } cases[] = {
+        {1, SUMI_INTERNAL}, {2, SUMI_OUT_OF_DEVICE_MEMORY}, {4, SUMI_DEVICE_LOST}, {34, SUMI_NO_DEVICE}, {36, SUMI_DRIVER_TOO_OLD}, {100, SUMI_NO_DEVICE}, {209, SUMI_DEVICE_UNSUPPORTED},
+        {214, SUMI_DEVICE_LOST}, {222, SUMI_DRIVER_TOO_OLD}, {600, SUMI_INTERNAL}, {700, SUMI_DEVICE_LOST}, {702, SUMI_DEVICE_LOST}, {709, SUMI_DEVICE_LOST}, {715, SUMI_DEVICE_LOST},
+        {716, SUMI_DEVICE_LOST}, {719, SUMI_DEVICE_LOST}, {803, SUMI_NO_DEVICE}, {804, SUMI_NO_DEVICE}, {999, SUMI_DEVICE_LOST}, {12345, SUMI_INTERNAL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sumi_error error = {SUMI_OK, {0}};
+        CHECK_NUMBER(sumi_cuda_failure(&driver, (CUresult)cases[i].code, "folding paper", &error), cases[i].result);
+        CHECK(strncmp(error.text, "folding paper: ", 15) == 0);
+    }
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_cuda_failure(&driver, CUDA_ERROR_LAUNCH_FAILED, "folding paper", &error);
+    CHECK_TEXT(error.text, "folding paper: CUDA_ERROR_LAUNCH_FAILED (719: unspecified launch failure); the CUDA context is gone, for everything in this process that used it: destroy the engine "
+                           "and make a new one in a new context");
+}
+
+// ---- Device -------------------------------------------------------------------------------------------------------------------------------
+
+TEST(opens_and_closes_the_first_device)
+{
+    fake_reset();
+    struct CUctx_st* host = fake_host_context(0);
+    fake_make_current(host); // of the host, and to stay
+    sumi_engine_desc desc = defaults();
+    sumi_cuda_device device;
+    sumi_error error = {SUMI_OK, {0}};
+    CHECK(sumi_cuda_device_open(&device, &desc, &error) == SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    CHECK_TEXT(device.name, "Fake 0, driver 13.0");
+    CHECK_NUMBER(device.capability, 90);
+    CHECK_NUMBER(device.multiprocessors, 132);
+    CHECK_NUMBER(device.shared_per_block, 232448);
+    CHECK_NUMBER(device.shared_per_multiprocessor, 233472);
+    CHECK_NUMBER(device.l2_bytes, 52428800);
+    CHECK_NUMBER(device.bytes, 1 << 30);
+    CHECK(device.has_primary && device.owns_compute && device.compute != device.copy);
+    CHECK_NUMBER(fake_held_kind("stream"), 2);
+    CHECK(fake_current() == host);
+    CHECK(sumi_cuda_enter(&device, &error) == SUMI_OK);
+    CHECK(fake_current() == device.context && fake_context_depth() == 1);
+    sumi_cuda_leave(&device);
+    CHECK(fake_current() == host);
+    sumi_cuda_device_close(&device);
+    sumi_cuda_device_close(&device); // a closed one
+    CHECK(device.context == NULL);
+    fake_make_current(NULL);
+    fake_host_release(host);
+    check_clean(NULL);
+}
+
+TEST(chooses_by_ordinal_uuid_and_luid)
+{
+    fake_reset();
+    fake_devices(3, 86);
+    uint8_t uuid[16], luid[8];
+    for (int i = 0; i < 16; i++) uuid[i] = (uint8_t)(16 + i);
+    for (int i = 0; i < 8; i++) luid[i] = (uint8_t)(8 + i + 1); // all of device 1
+    sumi_cuda_device device;
+    for (int kind = 0; kind < 4; kind++) {
+        sumi_engine_desc desc = defaults();
+        if (kind == 0 || kind == 3) desc.cuda.ordinal = 1;
+        if (kind == 1 || kind == 3) desc.cuda.uuid = uuid;
+        if (kind == 2 || kind == 3) desc.cuda.luid = luid;
+        CHECK(sumi_cuda_device_open(&device, &desc, NULL) == SUMI_OK);
+        CHECK_NUMBER(device.device, 1);
+        sumi_cuda_device_close(&device);
+    }
+    for (int kind = 0; kind < 4; kind++) {
+        sumi_engine_desc desc = defaults();
+        uint8_t other[16] = {9};
+        sumi_error error = {SUMI_OK, {0}};
+        if (kind == 0) desc.cuda.ordinal = 3;
+        if (kind == 1) desc.cuda.uuid = other;
+        if (kind == 2) desc.cuda.luid = other;
+        if (kind == 3) desc.cuda.ordinal = 0, desc.cuda.uuid = uuid; // of two devices
+        CHECK_NUMBER(sumi_cuda_device_open(&device, &desc, &error), SUMI_NO_DEVICE);
+        CHECK(error.text[0] != 0);
+        check_clean(NULL);
+    }
+}
+
+TEST(refuses_a_device_before_8_0)
+{
+    fake_reset();
+    fake_devices(1, 75);
+    sumi_engine_desc desc = defaults();
+    sumi_cuda_device device;
+    sumi_error error = {SUMI_OK, {0}};
+    CHECK_NUMBER(sumi_cuda_device_open(&device, &desc, &error), SUMI_DEVICE_UNSUPPORTED);
+    CHECK(strstr(error.text, "7.5") != NULL && strstr(error.text, "8.0") != NULL);
+    check_clean(NULL);
+}
+
+TEST(honours_the_hosts_context_and_stream)
+{
+    fake_reset();
+    fake_devices(2, 90);
+    struct CUctx_st* context = fake_host_context(1);
+    struct CUstream_st* stream = fake_host_stream(context);
+    sumi_engine_desc desc = defaults();
+    desc.cuda.context = context;
+    desc.cuda.stream = stream;
+    sumi_cuda_device device;
+    sumi_error error = {SUMI_OK, {0}};
+    CHECK(sumi_cuda_device_open(&device, &desc, &error) == SUMI_OK);
+    CHECK(device.context == context && device.compute == stream && !device.has_primary && !device.owns_compute);
+    CHECK_NUMBER(device.device, 1);
+    CHECK_NUMBER(fake_calls("cuDevicePrimaryCtxRetain"), 0);
+    sumi_cuda_device_close(&device);
+    CHECK_NUMBER(fake_held(), 2); // the host's, still alive
+    desc.cuda.ordinal = 1;
+    CHECK(sumi_cuda_device_open(&device, &desc, NULL) == SUMI_OK); // says the same
+    sumi_cuda_device_close(&device);
+
+    uint8_t uuid[16] = {0};
+    for (int kind = 0; kind < 4; kind++) {
+        desc = defaults();
+        desc.cuda.context = context;
+        if (kind == 0) desc.cuda.ordinal = 0;
+        if (kind == 1) desc.cuda.ordinal = 17;
+        if (kind == 2) desc.cuda.uuid = uuid;
+        if (kind == 3) desc.cuda.luid = uuid;
+        error = (sumi_error){SUMI_OK, {0}};
+        CHECK_NUMBER(sumi_cuda_device_open(&device, &desc, &error), SUMI_INVALID_ARGUMENT);
+        CHECK(strstr(error.text, "cuda.") != NULL);
+    }
+    fake_host_release(stream);
+    fake_host_release(context);
+    check_clean(NULL);
+}
+
+TEST(refuses_streams_it_may_not_use)
+{
+    fake_reset();
+    struct CUctx_st* context = fake_host_context(0);
+    struct CUstream_st* stream = fake_host_stream(context);
+    sumi_engine_desc desc = defaults();
+    sumi_cuda_device device;
+    sumi_error error = {SUMI_OK, {0}};
+    desc.cuda.context = context;
+    desc.cuda.stream = stream;
+    fake_host_begin_capture(stream);
+    CHECK_NUMBER(sumi_cuda_device_open(&device, &desc, &error), SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(error.text, "captured") != NULL);
+    fake_host_end_capture(stream);
+    CUstream defaults_of_cuda[2] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    for (int i = 0; i < 2; i++) {
+        desc.cuda.stream = defaults_of_cuda[i];
+        error = (sumi_error){SUMI_OK, {0}};
+        CHECK_NUMBER(sumi_cuda_device_open(&device, &desc, &error), SUMI_INVALID_ARGUMENT);
+        CHECK(strstr(error.text, "default streams") != NULL);
+    }
+    fake_host_release(stream);
+    fake_host_release(context);
+    check_clean(NULL);
+}
+
+TEST(any_call_may_fail_while_opening)
+{
+    const char* const names[] = {"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetAttribute", "cuDeviceGetName", "cuDeviceTotalMem", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent",
+                                 "cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        bool has_failed = true;
+        for (int nth = 1; has_failed && nth < 20; nth++) {
+            fake_reset();
+            fake_fail_call(names[i], nth, 719);
+            sumi_engine_desc desc = defaults();
+            sumi_cuda_device device;
+            sumi_error error = {SUMI_OK, {0}};
+            sumi_result result = sumi_cuda_device_open(&device, &desc, &error);
+            has_failed = fake_fail_call(NULL, 0, 0);
+            CHECK(nth > 1 || has_failed); // each is called at all
+            CHECK_NUMBER(result, !has_failed ? SUMI_OK : i == 0 ? SUMI_NO_DEVICE : SUMI_DEVICE_LOST);
+            CHECK((error.text[0] != 0) == has_failed);
+            if (has_failed) check_clean(NULL);
+            sumi_cuda_device_close(&device); // of a failed one too
+            check_clean(NULL);
+        }
+    }
+}
+
+// ---- Memory -------------------------------------------------------------------------------------------------------------------------------
+
+typedef struct fixture {
+    sumi_cuda_device device;
+    sumi_cuda_memory memory;
+    sumi_heap heap;
+    sumi_error error;
+} fixture;
+
+static void begin(fixture* f, const sumi_device_allocator* allocator)
+{
+    memset(f, 0, sizeof *f);
+    sumi_engine_desc desc = defaults();
+    CHECK(sumi_cuda_device_open(&f->device, &desc, NULL) == SUMI_OK);
+    CHECK(sumi_cuda_enter(&f->device, NULL) == SUMI_OK);
+    sumi_cuda_memory_init(&f->memory, &f->device, allocator);
+    sumi_heap_init(&f->heap, NULL);
+}
+
+static void end(fixture* f)
+{
+    for (int kind = 0; kind < 4; kind++) CHECK_NUMBER(atomic_load(&f->memory.held[kind]), 0);
+    CHECK_NUMBER(atomic_load(&f->heap.held), 0);
+    sumi_cuda_leave(&f->device);
+    sumi_cuda_device_close(&f->device);
+    check_clean(NULL);
+}
+
+TEST(memory_is_counted_by_kind)
+{
+    fake_reset();
+    fixture f;
+    begin(&f, NULL);
+    sumi_cuda_block blocks[4];
+    for (int kind = 0; kind < 4; kind++) {
+        CHECK(sumi_cuda_allocate(&f.memory, 1000 + (uint64_t)kind, (sumi_memory_kind)kind, "a test", &blocks[kind], &f.error) == SUMI_OK);
+        CHECK(blocks[kind].address != 0 && blocks[kind].address % 512 == 0 && blocks[kind].bytes >= 1000 + (uint64_t)kind);
+        CHECK_NUMBER(atomic_load(&f.memory.held[kind]), blocks[kind].bytes);
+    }
+    CHECK_NUMBER(fake_held_kind("device"), 3);
+    CHECK_NUMBER(fake_held_kind("pinned"), 1);
+    memset(sumi_cuda_host(&blocks[SUMI_MEMORY_STAGING]), 1, 1003);
+    sumi_cuda_block none;
+    CHECK(sumi_cuda_allocate(&f.memory, 0, SUMI_MEMORY_ARENA, "nothing", &none, &f.error) == SUMI_OK); // a valid block
+    CHECK(none.address != 0);
+    sumi_cuda_release(&f.memory, &none);
+    for (int kind = 0; kind < 4; kind++) sumi_cuda_release(&f.memory, &blocks[kind]);
+    for (int kind = 0; kind < 4; kind++) CHECK_NUMBER(blocks[kind].address, 0);
+    sumi_cuda_release(&f.memory, &blocks[0]); // a released one
+    end(&f);
+}
+
+TEST(memory_may_run_out)
+{
+    fake_reset();
+    fixture f;
+    begin(&f, NULL);
+    for (int kind = 0; kind < 4; kind++) {
+        f.error = (sumi_error){SUMI_OK, {0}};
+        sumi_cuda_block block = {1, 1, SUMI_MEMORY_ARENA};
+        fake_fail_allocation(1);
+        CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 3 << 20, (sumi_memory_kind)kind, "the sails", &block, &f.error),
+                     kind == SUMI_MEMORY_STAGING ? SUMI_OUT_OF_HOST_MEMORY : SUMI_OUT_OF_DEVICE_MEMORY);
+        CHECK(strstr(f.error.text, "3.0 MiB") != NULL && strstr(f.error.text, "the sails") != NULL);
+        CHECK(block.address == 0 && block.bytes == 0);
+        CHECK_NUMBER(atomic_load(&f.memory.held[kind]), 0);
+        CHECK(sumi_cuda_allocate(&f.memory, 3 << 20, (sumi_memory_kind)kind, "the sails", &block, NULL) == SUMI_OK);
+        sumi_cuda_release(&f.memory, &block);
+    }
+    sumi_cuda_block block;
+    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, (uint64_t)2 << 30, SUMI_MEMORY_WEIGHTS, "more than there is", &block, NULL), SUMI_OUT_OF_DEVICE_MEMORY);
+    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, UINT64_MAX - 5, SUMI_MEMORY_WEIGHTS, "more than there is", &block, NULL), SUMI_OUT_OF_DEVICE_MEMORY);
+    f.error = (sumi_error){SUMI_OK, {0}};
+    fake_fail_call("cuMemAlloc", 1, 700);
+    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 100, SUMI_MEMORY_WEIGHTS, "the sails", &block, &f.error), SUMI_DEVICE_LOST);
+    end(&f);
+}
+
+typedef struct host_memory { const fixture* fixture; int64_t held[4], calls; bool is_empty, is_crooked; } host_memory;
+
+static uint64_t host_allocate(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data)
+{
+    host_memory* host = user_data;
+    host->calls++;
+    CHECK(bytes % alignment == 0 && alignment == 512);
+    CHECK(fake_current() == host->fixture->device.context);
+    if (host->is_empty) return 0;
+    host->held[kind] += (int64_t)bytes;
+    return 0x700000000000u + (uint64_t)kind * 0x10000u + (host->is_crooked ? 64 : 0);
+}
+
+static void host_release(uint64_t address, size_t bytes, sumi_memory_kind kind, void* user_data)
+{
+    host_memory* host = user_data;
+    CHECK(address == 0x700000000000u + (uint64_t)kind * 0x10000u + (host->is_crooked ? 64 : 0));
+    host->held[kind] -= (int64_t)bytes;
+}
+
+TEST(memory_comes_from_the_hosts_allocator)
+{
+    fake_reset();
+    fixture f;
+    host_memory host = {.fixture = &f};
+    const sumi_device_allocator allocator = {host_allocate, host_release, &host};
+    begin(&f, &allocator);
+    for (int kind = 0; kind < 4; kind++) {
+        sumi_cuda_block block;
+        CHECK(sumi_cuda_allocate(&f.memory, 700, (sumi_memory_kind)kind, "a test", &block, &f.error) == SUMI_OK);
+        CHECK_NUMBER(host.held[kind], 1024);
+        CHECK_NUMBER(atomic_load(&f.memory.held[kind]), 1024);
+        sumi_cuda_release(&f.memory, &block);
+        CHECK_NUMBER(host.held[kind], 0);
+    }
+    CHECK_NUMBER(host.calls, 4);
+    CHECK_NUMBER(fake_allocation_count(), 0); // nothing behind its back
+    sumi_cuda_block block;
+    host.is_crooked = true;
+    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_ARENA, "a test", &block, &f.error), SUMI_OUT_OF_DEVICE_MEMORY);
+    CHECK(strstr(f.error.text, "512") != NULL);
+    CHECK_NUMBER(host.held[SUMI_MEMORY_ARENA], 0);
+    host.is_empty = true;
+    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_WEIGHTS, "a test", &block, NULL), SUMI_OUT_OF_DEVICE_MEMORY);
+    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_STAGING, "a test", &block, NULL), SUMI_OUT_OF_HOST_MEMORY);
+    end(&f);
+}
+
+// ---- Kernels ------------------------------------------------------------------------------------------------------------------------------
+
+static sumi_result load_all(fixture* f, const sumi_cuda_image* images, int32_t count, sumi_cuda_modules** out_modules)
+{
+    SUMI_TRY(sumi_cuda_modules_create(&f->heap, &f->device, images, count, &f->error, out_modules));
+    bool is_done = false;
+    float progress = 0.0f, last = 0.0f;
+    for (int steps = 0; !is_done && steps < 1000; steps++, last = progress) {
+        SUMI_TRY(sumi_cuda_modules_step(*out_modules, &is_done, &progress, &f->error));
+        CHECK(progress >= last && progress <= 1.0f);
+    }
+    CHECK(is_done && progress == 1.0f);
+    return SUMI_OK;
+}
+
+// Which of the built-in images a device of this capability and driver must be able to run something of.
+static bool has_source(int32_t image, int32_t capability)
+{
+    const int32_t target = sumi_cuda_images[image].target;
+    return sumi_cuda_images[image].is_binary || target == 90 ? target == capability : target <= capability;
+}
+
+TEST(every_device_finds_its_kernels)
+{
+    if (sumi_cuda_image_count == 0) SKIP("there are no kernels in this build");
+    const int32_t capabilities[] = {80, 86, 87, 89, 90, 100, 103, 120};
+    for (size_t c = 0; c < sizeof capabilities / sizeof capabilities[0]; c++) {
+        for (int takes_binaries = 0; takes_binaries < 2; takes_binaries++) {
+            fake_reset();
+            fake_devices(1, capabilities[c]);
+            fake_take_binaries(takes_binaries);
+            fixture f;
+            begin(&f, NULL);
+            sumi_cuda_modules* modules = NULL;
+            CHECK(load_all(&f, sumi_cuda_images, sumi_cuda_image_count, &modules) == SUMI_OK);
+            CHECK_TEXT(f.error.text, "");
+            int64_t expected = 0, loads = 0;
+            for (int32_t i = 0; i < sumi_cuda_image_count; i++) {
+                const sumi_cuda_image* image = &sumi_cuda_images[i];
+                if (image->is_binary && capabilities[c] == 90) loads++; // tried first
+                if (image->is_binary) continue;
+                const bool runs = has_source(i, capabilities[c]);
+                if (runs) expected++;
+                if (runs && (capabilities[c] != 90 || !takes_binaries)) loads++;
+                for (int32_t k = 0; k < image->kernel_count; k++) {
+                    CHECK(sumi_cuda_has_kernel(modules, image->kernels[k]) == runs);
+                    CUfunction function = NULL, again = NULL;
+                    sumi_result result = sumi_cuda_kernel(modules, image->kernels[k], 1024, &function, NULL);
+                    CHECK_NUMBER(result, runs ? SUMI_OK : SUMI_INTERNAL);
+                    CHECK((function != NULL) == runs);
+                    if (runs) CHECK(sumi_cuda_kernel(modules, image->kernels[k], 0, &again, NULL) == SUMI_OK && again == function);
+                }
+            }
+            CHECK_NUMBER(fake_held_kind("module"), expected);
+            CHECK_NUMBER(fake_calls("cuModuleLoadDataEx"), loads);
+            sumi_cuda_modules_destroy(modules);
+            end(&f);
+        }
+    }
+}
+
+TEST(kernels_load_where_their_ptx_version_is_known)
+{
+    if (sumi_cuda_image_count == 0) SKIP("there are no kernels in this build");
+    // CUDA 11.4 for everything of 8.0, 12.0 for Hopper's, 12.4 for e4m3; what is newer is left out
+    const struct { int32_t capability, newest_ptx; bool has_89, has_90, has_fp8_90; } cases[] = {
+        {80, 74, false, false, false}, {89, 83, false, false, false}, {89, 84, true, false, false}, {90, 80, false, true, false}, {90, 84, true, true, true},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        fake_reset();
+        fake_devices(1, cases[c].capability);
+        fake_newest_ptx(cases[c].newest_ptx);
+        fixture f;
+        begin(&f, NULL);
+        sumi_cuda_modules* modules = NULL;
+        CHECK(load_all(&f, sumi_cuda_images, sumi_cuda_image_count, &modules) == SUMI_OK);
+        for (int32_t i = 0; i < sumi_cuda_image_count; i++) {
+            const sumi_cuda_image* image = &sumi_cuda_images[i];
+            if (image->is_binary || image->kernel_count == 0) continue;
+            const bool is_fp8 = strstr(image->source, "_fp8") != NULL;
+            const bool expected = image->target == 80 || (image->target == 89 && cases[c].has_89) || (image->target == 90 && (is_fp8 ? cases[c].has_fp8_90 : cases[c].has_90));
+            if (sumi_cuda_has_kernel(modules, image->kernels[0]) != expected) printf("  %s on %d with PTX %d\n", image->source, (int)cases[c].capability, (int)cases[c].newest_ptx);
+            CHECK(sumi_cuda_has_kernel(modules, image->kernels[0]) == expected);
+        }
+        sumi_cuda_modules_destroy(modules);
+        end(&f);
+    }
+    fake_reset();
+    fake_newest_ptx(73);
+    fixture f;
+    begin(&f, NULL);
+    sumi_cuda_modules* modules = NULL;
+    CHECK_NUMBER(load_all(&f, sumi_cuda_images, sumi_cuda_image_count, &modules), SUMI_DRIVER_TOO_OLD);
+    CHECK(strstr(f.error.text, "Unsupported .version") != NULL); // the driver's own words
+    CHECK(strchr(f.error.text, '\n') == NULL);
+    sumi_cuda_modules_destroy(modules);
+    end(&f);
+}
+
+// A source of our own, packed as the build packs.
+#define PTX(body) ".version 7.4\n.target sm_80\n.address_size 64\n.visible .entry sumi_one(\n\t.param .u64 p\n)\n.maxntid 128, 1, 1\n{\n" body "\tret;\n}\n"
+
+static sumi_cuda_image pack(const char* text, unsigned char* into, uLongf capacity)
+{
+    static const char* const kernels[] = {"sumi_one"};
+    const size_t bytes = strlen(text) + 1;
+    CHECK(compress2(into, &capacity, (const unsigned char*)text, (uLong)bytes, 9) == Z_OK);
+    return (sumi_cuda_image){"one", 80, false, into, (uint32_t)capacity, (uint32_t)bytes, kernels, 1};
+}
+
+TEST(allocating_and_loading_leave_a_hosts_capture_alone)
+{
+    fake_reset();
+    struct CUctx_st* context = fake_host_context(0);
+    struct CUstream_st* stream = fake_host_stream(context);
+    fake_host_begin_capture(stream); // in global mode, by some other thread
+    fixture f;
+    begin(&f, NULL);
+    sumi_cuda_block block;
+    CHECK(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_ARENA, "a test", &block, &f.error) == SUMI_OK);
+    sumi_cuda_release(&f.memory, &block);
+    CHECK(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_STAGING, "a test", &block, &f.error) == SUMI_OK);
+    sumi_cuda_release(&f.memory, &block);
+    unsigned char packed[1024];
+    const sumi_cuda_image image = pack(PTX(""), packed, sizeof packed);
+    sumi_cuda_modules* modules = NULL;
+    CUfunction function;
+    CHECK(load_all(&f, &image, 1, &modules) == SUMI_OK);
+    CHECK(sumi_cuda_kernel(modules, "sumi_one", 0, &function, &f.error) == SUMI_OK);
+    sumi_cuda_modules_destroy(modules);
+    CHECK_TEXT(f.error.text, "");
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    f.device.driver.cuThreadExchangeStreamCaptureMode(&mode);
+    CHECK(mode == CU_STREAM_CAPTURE_MODE_GLOBAL); // as it was
+    sumi_cuda_leave(&f.device);
+    sumi_cuda_device_close(&f.device);
+    CHECK_NUMBER(fake_violations(), 0);
+    fake_host_end_capture(stream);
+    fake_host_release(stream);
+    fake_host_release(context);
+    check_clean(NULL);
+}
+
+TEST(damaged_images_are_refused)
+{
+    unsigned char packed[1024], changed[1024], open_ended[1024];
+    const sumi_cuda_image good = pack(PTX(""), packed, sizeof packed);
+    uLongf capacity = sizeof open_ended;
+    CHECK(compress2(open_ended, &capacity, (const unsigned char*)PTX(""), (uLong)strlen(PTX("")), 9) == Z_OK);
+    for (uint32_t at = 0; at <= good.packed_bytes + 4; at++) {
+        fake_reset();
+        fixture f;
+        begin(&f, NULL);
+        sumi_cuda_image image = good;
+        image.data = changed;
+        memcpy(changed, packed, sizeof changed);
+        if (at < good.packed_bytes) changed[at] ^= 1; // the lowest bit: the highest of the last byte may be padding
+        else if (at == good.packed_bytes) image.packed_bytes--;
+        else if (at == good.packed_bytes + 1) image.bytes--;
+        else if (at == good.packed_bytes + 2) image.bytes++;
+        else if (at == good.packed_bytes + 3) image.packed_bytes++; // more behind it
+        else image.data = open_ended, image.packed_bytes = (uint32_t)capacity, image.bytes--; // text without its zero
+        sumi_cuda_modules* modules = NULL;
+        CHECK_NUMBER(load_all(&f, &image, 1, &modules), SUMI_INTERNAL);
+        CHECK(strstr(f.error.text, "damaged") != NULL);
+        CHECK_NUMBER(fake_calls("cuModuleLoadDataEx"), 0);
+        sumi_cuda_modules_destroy(modules);
+        end(&f);
+    }
+}
+
+TEST(text_is_the_fallback_for_machine_code)
+{
+    unsigned char packed[1024], packed_code[256], code[64] = {127, 'E', 'L', 'F'};
+    uLongf capacity = sizeof packed_code;
+    CHECK(compress2(packed_code, &capacity, code, sizeof code, 9) == Z_OK);
+    sumi_cuda_image images[2] = {pack(PTX(""), packed, sizeof packed), {"one", 90, true, packed_code, (uint32_t)capacity, sizeof code, NULL, 1}};
+    images[1].kernels = images[0].kernels;
+    const struct { int code; sumi_result result; uint64_t loads; } cases[] = {
+        {0, SUMI_OK, 1}, {209, SUMI_OK, 2}, {801, SUMI_OK, 2}, {1, SUMI_OK, 2}, {2, SUMI_OUT_OF_DEVICE_MEMORY, 1}, {719, SUMI_DEVICE_LOST, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fake_reset();
+        fake_take_binaries(true);
+        fixture f;
+        begin(&f, NULL);
+        if (cases[i].code != 0) fake_fail_call("cuModuleLoadDataEx", 1, cases[i].code);
+        sumi_cuda_modules* modules = NULL;
+        CHECK_NUMBER(load_all(&f, images, 2, &modules), cases[i].result);
+        CHECK_NUMBER(fake_calls("cuModuleLoadDataEx"), cases[i].loads);
+        CHECK(sumi_cuda_has_kernel(modules, "sumi_one") == (cases[i].result == SUMI_OK));
+        sumi_cuda_modules_destroy(modules);
+        end(&f);
+    }
+}
+
+TEST(a_failed_step_can_be_tried_again)
+{
+    unsigned char packed[1024];
+    const sumi_cuda_image image = pack(PTX(""), packed, sizeof packed);
+    fake_reset();
+    fixture f;
+    begin(&f, NULL);
+    sumi_cuda_modules* modules = NULL;
+    bool is_done;
+    float progress;
+    CUfunction function;
+    CHECK(sumi_cuda_modules_create(&f.heap, &f.device, &image, 1, &f.error, &modules) == SUMI_OK);
+    CHECK(!sumi_cuda_has_kernel(modules, "sumi_one"));
+    CHECK_NUMBER(sumi_cuda_kernel(modules, "sumi_one", 0, &function, NULL), SUMI_INTERNAL); // not yet
+    fake_fail_call("cuModuleLoadDataEx", 1, 2);
+    CHECK_NUMBER(sumi_cuda_modules_step(modules, &is_done, &progress, &f.error), SUMI_OUT_OF_DEVICE_MEMORY);
+    CHECK(strstr(f.error.text, "one") != NULL);
+    CHECK(sumi_cuda_modules_step(modules, &is_done, &progress, NULL) == SUMI_OK);
+    CHECK(is_done && sumi_cuda_has_kernel(modules, "sumi_one") && !sumi_cuda_has_kernel(modules, "sumi_two"));
+    CHECK(sumi_cuda_modules_step(modules, &is_done, &progress, NULL) == SUMI_OK && is_done); // nothing left
+    fake_fail_call("cuModuleGetFunction", 1, 500);
+    CHECK_NUMBER(sumi_cuda_kernel(modules, "sumi_one", 0, &function, NULL), SUMI_INTERNAL);
+    CHECK(sumi_cuda_kernel(modules, "sumi_one", 0, &function, NULL) == SUMI_OK);
+    sumi_cuda_modules_destroy(modules);
+    end(&f);
+}
+
+TEST(kernels_get_the_shared_memory_they_ask_for)
+{
+    unsigned char packed[1024];
+    const sumi_cuda_image image = pack(PTX("\t.shared .align 4 .b8 a[1000];\n\t.shared .align 4 .f32 b[2];\n"), packed, sizeof packed);
+    fake_reset();
+    fixture f;
+    begin(&f, NULL);
+    sumi_cuda_modules* modules = NULL;
+    CUfunction function = NULL;
+    uint64_t address = 0;
+    void* parameters[] = {&address};
+    CHECK(load_all(&f, &image, 1, &modules) == SUMI_OK);
+    const sumi_cuda_driver* driver = &f.device.driver;
+    for (uint32_t bytes = 0; bytes <= 200000; bytes += 50000) {
+        CHECK(sumi_cuda_kernel(modules, "sumi_one", bytes, &function, &f.error) == SUMI_OK);
+        CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, bytes, f.device.compute, parameters, NULL) == CUDA_SUCCESS);
+    }
+    uint64_t before = fake_calls("cuFuncSetAttribute");
+    CHECK(sumi_cuda_kernel(modules, "sumi_one", 50000, &function, &f.error) == SUMI_OK); // less than it had
+    CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 200000, f.device.compute, parameters, NULL) == CUDA_SUCCESS);
+    CHECK_NUMBER(fake_calls("cuFuncSetAttribute"), before);
+    CHECK_NUMBER(sumi_cuda_kernel(modules, "sumi_one", 232449, &function, &f.error), SUMI_INTERNAL);
+    CHECK_NUMBER(fake_launch_count(), 6);
+    CHECK_TEXT(fake_last_kernel(), "sumi_one");
+
+    // What the fake driver sees, so that other tests can rely on it.
+    CHECK(sumi_cuda_kernel(modules, "sumi_one", 0, &function, NULL) == SUMI_OK);
+    CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 129, 1, 1, 0, f.device.compute, parameters, NULL) != CUDA_SUCCESS);
+    CHECK(driver->cuLaunchKernel(function, 0, 1, 1, 128, 1, 1, 0, f.device.compute, parameters, NULL) != CUDA_SUCCESS);
+    CHECK(driver->cuLaunchKernel(function, 1, 65536, 1, 128, 1, 1, 0, f.device.compute, parameters, NULL) != CUDA_SUCCESS);
+    CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 200001, f.device.compute, parameters, NULL) != CUDA_SUCCESS);
+    CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 0, NULL, parameters, NULL) != CUDA_SUCCESS);
+    CHECK_NUMBER(fake_violations(), 5);
+    sumi_cuda_block block;
+    CHECK(sumi_cuda_allocate(&f.memory, 4096, SUMI_MEMORY_ARENA, "a test", &block, NULL) == SUMI_OK);
+    address = block.address + 100;
+    CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 0, f.device.compute, parameters, NULL) == CUDA_SUCCESS);
+    CHECK_NUMBER(fake_violations(), 5);
+    sumi_cuda_release(&f.memory, &block);
+    CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 0, f.device.compute, parameters, NULL) == CUDA_SUCCESS);
+    CHECK_NUMBER(fake_violations(), 6); // freed
+    sumi_cuda_modules_destroy(modules);
+    fake_reset();
+    end(&f);
+}
+
+static int s_allocations_left;
+static void* counting_allocate(size_t bytes, size_t alignment, void* user_data)
+{
+    (void)user_data;
+    return s_allocations_left-- > 0 ? aligned_alloc(alignment, bytes) : NULL;
+}
+static void counting_release(void* memory, size_t bytes, void* user_data)
+{
+    (void)bytes, (void)user_data;
+    free(memory);
+}
+
+TEST(every_host_allocation_may_fail_while_loading)
+{
+    unsigned char packed[1024];
+    const sumi_cuda_image image = pack(PTX(""), packed, sizeof packed);
+    sumi_result result = SUMI_INTERNAL;
+    int allowed = 0;
+    for (; result != SUMI_OK && allowed < 50; allowed++) {
+        fake_reset();
+        fixture f;
+        begin(&f, NULL);
+        sumi_heap_init(&f.heap, &(sumi_allocator){counting_allocate, counting_release, NULL});
+        s_allocations_left = allowed;
+        sumi_cuda_modules* modules = NULL;
+        result = load_all(&f, &image, 1, &modules);
+        CHECK(result == SUMI_OK || (result == SUMI_OUT_OF_HOST_MEMORY && f.error.text[0] != 0));
+        sumi_cuda_modules_destroy(modules);
+        end(&f);
+    }
+    CHECK(allowed > 5); // the table's three, the image, and what zlib takes
+    CHECK_NUMBER(result, SUMI_OK);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(opens_the_driver);
+    RUN(finds_exported_names_when_the_lookup_is_old);
+    RUN(a_driver_without_a_device_is_no_device);
+    RUN(an_old_driver_is_said_to_be_old);
+    RUN(each_needed_entry_is_missed);
+    RUN(failures_become_results);
+    RUN(opens_and_closes_the_first_device);
+    RUN(chooses_by_ordinal_uuid_and_luid);
+    RUN(refuses_a_device_before_8_0);
+    RUN(honours_the_hosts_context_and_stream);
+    RUN(refuses_streams_it_may_not_use);
+    RUN(any_call_may_fail_while_opening);
+    RUN(memory_is_counted_by_kind);
+    RUN(memory_may_run_out);
+    RUN(memory_comes_from_the_hosts_allocator);
+    RUN(every_device_finds_its_kernels);
+    RUN(kernels_load_where_their_ptx_version_is_known);
+    RUN(allocating_and_loading_leave_a_hosts_capture_alone);
+    RUN(damaged_images_are_refused);
+    RUN(text_is_the_fallback_for_machine_code);
+    RUN(a_failed_step_can_be_tried_again);
+    RUN(kernels_get_the_shared_memory_they_ask_for);
+    RUN(every_host_allocation_may_fail_while_loading);
+    TEST_END();
+}
+#endif

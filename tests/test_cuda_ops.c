@@ -1,0 +1,1247 @@
+// The GPU backend op by op against the processor's: every kind at odd, tiny and real shapes, from the same inputs (rounded to bfloat16 before), compared by norm and element by element; and
+// against itself, bit for bit: run again, with and without graphs, cut into slices of any size that run in another order.
+//
+//     test_cuda_ops [--small] [TEST [CASE]]     parts of names; every case prints its error. --small: small cases alone, for slow tools
+//
+// A case is a plan of one op or of the few ops that belong together. Before each run every byte of the arena is 0xFF, which is NaN in both floating types: what an op reads without having been
+// given it shows, and so does what it should have written. Without a GPU the cases are rehearsed: the processor plays the GPU and rounds what it stores to bfloat16, which keeps cases and
+// bounds sound.
+//
+// Bounds. Storing in bfloat16 (8 bits of significand) is off by at most 2^-8 of the value and by 1.7e-3 in norm, whatever the op; inputs are exact and sums are float, so that is all there
+// should be: STORED. An op that reads what another rounded adds as much again: CHAINED. Where nothing is computed the bits must agree: EXACT.
+#include "base/memory.h"
+#include "base/platform.h"
+#include "cpu/cpu.h"
+#include "cuda/cuda.h"
+#include "plan_runner.h"
+#include "test.h"
+
+#define EXACT 0.0
+#define STORED 2.6e-3
+#define CHAINED 4.5e-3
+#define FLOATING 4e-6 // float32 results: the order of sums, and functions that are good to a few units of the last place
+#define PRODUCT 2e-5   // float32 results of tensor cores, which cut the lowest bits off while they sum
+#define FP8 4.6e-2    // e4m3 (4 bits) is off by 2.5e-2 in norm; weights and inputs both are
+#define SMALL 300000  // elements of all values and weights: what is rehearsed, and what --small leaves
+#define LARGE 20000000 // not run in every manner
+
+static sumi_heap s_heap;
+static sumi_workers* s_workers;
+
+// ---- A case ---------------------------------------------------------------------------------------------------------------------------------
+#define MAX_BLOCKS 64
+#define MAX_VALUES 16
+#define MAX_WEIGHTS 16
+
+// Random data of a case, made once and given to every runner.
+typedef struct stock {
+    void* blocks[MAX_BLOCKS];
+    int block_count;
+    sumi_weight weights[MAX_WEIGHTS]; // known to runners by their address
+    const sumi_weight* seen[MAX_WEIGHTS * 2]; // those that plans named: an adapter's are copies
+    int seen_count;
+    uint64_t random;
+    bool is_hollow; // shapes alone are wanted: no data is made
+} stock;
+
+typedef struct scene scene;
+typedef struct op_case {
+    const char* name;
+    void (*build)(scene* s, const struct op_case* c);
+    int m, n, k;       // rows, columns, depth; or what the builder says
+    int a, b, c, d, e; // likewise
+    sumi_activation act;
+    sumi_dtype dtype;  // of weights; 0: bfloat16
+    int repeat, counter;
+    double bound;
+} op_case;
+
+struct scene {
+    sumi_plan plan;
+    stock* store;
+    int next_block, next_weight;
+    bool fills; // the store is being made
+    struct { sumi_value value; const void* data; bool is_raw; } inputs[MAX_VALUES];
+    int input_count;
+    struct { sumi_value value; sumi_span rows; double bound; } outputs[MAX_VALUES];
+    int output_count;
+    struct { int a, b; } twins[2]; // outputs of one shape that must have the same bits
+    int twin_count;
+};
+
+static uint64_t draw(stock* store)
+{
+    uint64_t x = store->random;
+    x ^= x >> 12, x ^= x << 25, x ^= x >> 27;
+    store->random = x;
+    return x * 0x2545F4914F6CDD1Du;
+}
+static float normal(stock* store) // four uniform numbers: close enough, and quick
+{
+    uint64_t d = draw(store);
+    return (float)((int32_t)(d & 0xFFFF) + (int32_t)(d >> 16 & 0xFFFF) + (int32_t)(d >> 32 & 0xFFFF) + (int32_t)(d >> 48) - 2 * 65535) * (1.7320508f / 65536.0f);
+}
+static float rounded(float value) { return sumi_bf16_to_float(sumi_float_to_bf16(value)); }
+
+// The next block of the case: new and to be filled (*out_fresh) for the first runner, what it was for the others.
+static void* block(scene* s, size_t bytes, bool* out_fresh)
+{
+    bool is_hollow = s->store->is_hollow;
+    *out_fresh = s->fills && !is_hollow;
+    if (s->next_block == MAX_BLOCKS) abort();
+    if (s->fills) s->store->blocks[s->store->block_count++] = calloc(1, (is_hollow && bytes > 4096 ? 4096 : bytes) + 64);
+    return s->store->blocks[s->next_block++];
+}
+
+// ---- Words for builders -----------------------------------------------------------------------------------------------------------------------
+static sumi_value give(scene* s, sumi_element element, int rows, int cols, const void* data, bool is_raw)
+{
+    sumi_value value = sumi_plan_bound(&s->plan, "input", element, rows, cols);
+    if (s->input_count == MAX_VALUES) abort();
+    s->inputs[s->input_count].value = value;
+    s->inputs[s->input_count].data = data;
+    s->inputs[s->input_count++].is_raw = is_raw;
+    return value;
+}
+// Normal numbers times spread plus centre, rounded to bfloat16 so that every backend sees the same.
+static float* numbers(scene* s, size_t count, float spread, float centre)
+{
+    bool fresh;
+    float* x = block(s, count * sizeof *x, &fresh);
+    for (size_t i = 0; fresh && i < count; i++) x[i] = rounded(centre + spread * normal(s->store));
+    return x;
+}
+static sumi_value activations_of(scene* s, int rows, int cols, float spread, float centre)
+{
+    return give(s, SUMI_ELEMENT_ACTIVATION, rows, cols, numbers(s, (size_t)rows * (size_t)cols, spread, centre), false);
+}
+static sumi_value activations(scene* s, int rows, int cols) { return activations_of(s, rows, cols, 1.0f, 0.0f); }
+static sumi_value floats(scene* s, int rows, int cols) { return give(s, SUMI_ELEMENT_FLOAT, rows, cols, numbers(s, (size_t)rows * (size_t)cols, 1.0f, 0.0f), false); }
+static sumi_value integers(scene* s, int rows, int cols, int limit)
+{
+    bool fresh;
+    int32_t* x = block(s, (size_t)rows * (size_t)cols * sizeof *x, &fresh);
+    for (int i = 0; fresh && i < rows * cols; i++) x[i] = i == 0 ? limit - 1 : (int32_t)(draw(s->store) >> 33) % limit;
+    return give(s, SUMI_ELEMENT_INT, rows, cols, x, true);
+}
+static sumi_value bytes_of(scene* s, int rows, int cols)
+{
+    bool fresh;
+    uint8_t* x = block(s, (size_t)rows * (size_t)cols, &fresh);
+    for (int i = 0; fresh && i < rows * cols; i++) x[i] = (uint8_t)(draw(s->store) >> 56);
+    return give(s, SUMI_ELEMENT_BYTE, rows, cols, x, true);
+}
+// A table of per-step rows of `cols` columns from column 3 on: nothing is aligned by luck.
+static sumi_step_row step_row(scene* s, sumi_element element, int cols, bool per_step)
+{
+    sumi_value table = give(s, element, 6, cols + 5, numbers(s, 6 * (size_t)(cols + 5), 0.5f, 0.0f), false);
+    return (sumi_step_row){table, 3, per_step};
+}
+static sumi_step_row aligned_row(scene* s, sumi_element element, int cols, bool per_step)
+{
+    sumi_value table = give(s, element, 6, 4 * cols, numbers(s, 24 * (size_t)cols, 0.5f, 0.0f), false);
+    return (sumi_step_row){table, 2 * cols, per_step};
+}
+
+// Rows of random numbers in one to three parts of the file's type. A matrix's spread keeps its products near 1.
+static sumi_weight* stack(scene* s, int rows, int cols, int parts, sumi_dtype dtype, float spread, float centre)
+{
+    if (s->next_weight == MAX_WEIGHTS) abort();
+    sumi_weight* w = &s->store->weights[s->next_weight];
+    if (dtype == SUMI_DTYPE_NONE) dtype = SUMI_DTYPE_BF16;
+    bool is_fp8 = dtype == SUMI_DTYPE_F8_E4M3 || dtype == SUMI_DTYPE_F8_E5M2;
+    size_t size = (size_t)sumi_dtype_bytes(dtype, 1);
+    sumi_weight made = {.name = "weight", .rows = rows, .cols = cols, .part_count = parts, .index = s->next_weight};
+    for (int p = 0, begin = 0; p < parts; p++) {
+        int end = p + 1 == parts ? rows : rows / parts * (p + 1);
+        size_t count = (size_t)(end - begin) * (size_t)cols;
+        bool fresh;
+        unsigned char* data = (unsigned char*)block(s, count * size, &fresh) + size; // files promise no alignment beyond the element's
+        for (size_t i = 0; fresh && i < count; i++) {
+            float value = centre + spread * normal(s->store);
+            uint16_t half = dtype == SUMI_DTYPE_F16 ? sumi_float_to_f16(value) : sumi_float_to_bf16(value);
+            uint8_t quarter = dtype == SUMI_DTYPE_F8_E4M3 ? sumi_float_to_e4m3(value * 16.0f / spread) : sumi_float_to_e5m2(value * 16.0f / spread);
+            float exact = rounded(value); // a GPU keeps matrices in bfloat16
+            memcpy(data + i * size, size == 4 ? (const void*)&exact : size == 2 ? (const void*)&half : &quarter, size);
+        }
+        made.parts[p] = (sumi_weight_part){data, dtype, end - begin, is_fp8 ? spread / 16.0f : 1.0f};
+        begin = end;
+    }
+    *w = made;
+    s->next_weight++;
+    return w;
+}
+static sumi_weight* matrix(scene* s, int rows, int cols, sumi_dtype dtype) { return stack(s, rows, cols, 1, dtype, 1.0f / sqrtf((float)cols), 0.0f); }
+static sumi_weight* norm_weight(scene* s, int cols, sumi_dtype dtype) { return stack(s, 1, cols, 1, dtype, 0.3f, 1.0f); }
+static sumi_weight* bias_of(scene* s, int cols, sumi_dtype dtype) { return stack(s, 1, cols, 1, dtype, 0.5f, 0.0f); }
+
+static void check_rows(scene* s, sumi_value value, double bound, int begin, int count)
+{
+    if (value.id == 0) return; // the plan has its error
+    if (s->output_count == MAX_VALUES) abort();
+    s->plan.values[value.id - 1].bound = true;
+    s->outputs[s->output_count].value = value;
+    s->outputs[s->output_count].bound = bound;
+    s->outputs[s->output_count++].rows = (sumi_span){begin, count};
+}
+static void check(scene* s, sumi_value value, double bound) { check_rows(s, value, bound, 0, sumi_plan_info(&s->plan, value)->rows); }
+
+// ---- Running --------------------------------------------------------------------------------------------------------------------------------
+typedef struct machine {
+    const char* name;
+    sumi_runner* runner;
+    bool rounds; // the rehearsal: activations are rounded after every slice
+} machine;
+
+typedef enum manner { MANNER_WHOLE, MANNER_AGAIN, MANNER_PARTS, MANNER_SMALL, MANNER_COUNT } manner;
+static const char* const s_manners[] = {"whole ops", "the same plan again", "parts in another order", "small slices"};
+
+static void scene_begin(scene* s, const op_case* c, stock* store, const machine* m)
+{
+    memset(s, 0, sizeof *s);
+    s->store = store;
+    s->fills = store->block_count == 0;
+    sumi_plan_begin(&s->plan, &s_heap, (int32_t)m->runner->functions->element_bytes(m->runner, SUMI_ELEMENT_ACTIVATION));
+    sumi_plan_section(&s->plan, SUMI_SECTION_DENOISE, c->repeat > 0 ? c->repeat : 1, c->counter);
+    c->build(s, c);
+}
+
+static void see(stock* store, const sumi_weight* weight)
+{
+    for (int i = 0; i < store->seen_count; i++)
+        if (store->seen[i] == weight) return;
+    if (weight == NULL) return;
+    if (store->seen_count == MAX_WEIGHTS * 2) abort();
+    store->seen[store->seen_count++] = weight;
+}
+static void see_weights(stock* store, const sumi_plan* plan)
+{
+    for (size_t i = 0; i < plan->op_count; i++) {
+        see(store, plan->ops[i].weight);
+        see(store, plan->ops[i].bias);
+        if (plan->ops[i].kind == SUMI_OP_QK_NORM_ROPE) see(store, plan->ops[i].u.qk.k_weight);
+    }
+}
+
+// Up to 12 slices per op, of uneven sizes.
+static sumi_result slice_by_parts(sumi_plan* plan, sumi_error* error)
+{
+    sumi_section* section = &plan->sections[0];
+    plan->slice_count = 0;
+    for (int32_t i = 0; i < (int32_t)plan->op_count; i++) {
+        int32_t parts = plan->ops[i].part_count, step = (parts + 9) / 10, count = 0;
+        for (int32_t begin = 0; begin < parts; count++) {
+            int32_t length = step + (step > 1 ? count % 3 - 1 : 0), end = parts - begin < length || count == 11 ? parts : begin + length;
+            sumi_result result = sumi_grow(plan->heap, (void**)&plan->slices, &plan->slice_capacity, plan->slice_count + 1, sizeof *plan->slices, error);
+            if (result != SUMI_OK) return result;
+            plan->slices[plan->slice_count++] = (sumi_slice){i, i + 1, begin, end, 1.0f};
+            begin = end;
+        }
+    }
+    section->slice_begin = 0;
+    section->slice_end = (int32_t)plan->slice_count;
+    return SUMI_OK;
+}
+
+static void write_all(const machine* m, const sumi_plan* plan, sumi_value value, const unsigned char* data, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += 1 << 20) m->runner->functions->write(m->runner, plan, value, at, data + at, bytes - at < 1 << 20 ? bytes - at : 1 << 20);
+}
+
+// Fills the arena with 0xFF: a plan with one value as large, which leaves the arena in place for the next plan.
+static sumi_result poison(const machine* m, uint64_t arena_bytes, sumi_error* error)
+{
+    sumi_plan plan;
+    int32_t size = (int32_t)m->runner->functions->element_bytes(m->runner, SUMI_ELEMENT_ACTIVATION);
+    sumi_plan_begin(&plan, &s_heap, size);
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    sumi_value all = sumi_plan_bound(&plan, "poison", SUMI_ELEMENT_BYTE, (int32_t)(arena_bytes / 4096 + 1), 4096);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 1, 64); // a plan needs an op
+    sumi_plan_copy_rows(&plan, x, 0, sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 1, 64), 0, 1);
+    sumi_rates rates = m->runner->functions->rates(m->runner);
+    sumi_result result = sumi_plan_finish(&plan, error);
+    if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, error);
+    if (result == SUMI_OK) result = plan_ready(m->runner, &plan, error);
+    if (result == SUMI_OK) {
+        uint64_t bytes = sumi_plan_info(&plan, all)->bytes;
+        unsigned char* data = malloc((size_t)bytes);
+        memset(data, 0xFF, (size_t)bytes);
+        m->runner->functions->start(m->runner, &plan);
+        write_all(m, &plan, all, data, bytes);
+        write_all(m, &plan, x, data, sumi_plan_info(&plan, x)->bytes);
+        result = plan_run_all(m->runner, &plan, NULL, error);
+        free(data);
+    }
+    plan_forget(m->runner, &plan);
+    sumi_plan_end(&plan);
+    return result;
+}
+
+static void write_inputs(const scene* s, const machine* m)
+{
+    m->runner->functions->start(m->runner, &s->plan);
+    for (int i = 0; i < s->input_count; i++) {
+        const sumi_value_info* info = sumi_plan_info(&s->plan, s->inputs[i].value);
+        if (s->inputs[i].is_raw) {
+            write_all(m, &s->plan, s->inputs[i].value, s->inputs[i].data, info->bytes);
+            continue;
+        }
+        const float* x = s->inputs[i].data;
+        uint64_t count = (uint64_t)info->rows * (uint64_t)info->cols;
+        for (uint64_t at = 0; at < count; at += 1 << 18)
+            plan_write_floats(m->runner, &s->plan, s->inputs[i].value, at, x + at, count - at < 1 << 18 ? count - at : 1 << 18);
+    }
+}
+
+// What a GPU would have stored. Rounding twice changes nothing, so whole values are rounded whatever the slice wrote.
+static void round_output(const scene* s, const machine* m, int32_t op_index)
+{
+    sumi_value out = s->plan.ops[op_index].out;
+    const sumi_value_info* info = sumi_plan_info(&s->plan, out);
+    if (info->element != SUMI_ELEMENT_ACTIVATION) return;
+    float* x = malloc((size_t)info->bytes);
+    m->runner->functions->read(m->runner, &s->plan, out, 0, x, info->bytes);
+    for (uint64_t k = 0; k < info->bytes / 4; k++) x[k] = rounded(x[k]);
+    m->runner->functions->write(m->runner, &s->plan, out, 0, x, info->bytes);
+    free(x);
+}
+
+static sumi_result run_once(const scene* s, const machine* m, bool backwards, sumi_error* error)
+{
+    const sumi_section* section = &s->plan.sections[0];
+    sumi_result result = SUMI_OK;
+    for (int32_t k = 0; k < section->repeat; k++) {
+        for (int32_t i = section->slice_begin; result == SUMI_OK && i < section->slice_end;) {
+            int32_t end = i + 1; // slices of one op may change places
+            while (backwards && end < section->slice_end && s->plan.slices[end].op_begin == s->plan.slices[i].op_begin) end++;
+            for (int32_t j = end - 1; result == SUMI_OK && j >= i; j--) {
+                const sumi_slice* slice = &s->plan.slices[j];
+                if (!m->rounds) {
+                    result = plan_run_slice(m->runner, &s->plan, slice, section->first_counter + k, NULL, error);
+                    continue;
+                }
+                for (int32_t op = slice->op_begin; result == SUMI_OK && op < slice->op_end; op++) { // rounded between ops, too
+                    sumi_slice one = *slice;
+                    if (slice->op_end - slice->op_begin > 1) one = (sumi_slice){op, op + 1, 0, s->plan.ops[op].part_count, 0.0f};
+                    result = plan_run_slice(m->runner, &s->plan, &one, section->first_counter + k, NULL, error);
+                    round_output(s, m, op);
+                }
+            }
+            i = end;
+        }
+    }
+    return result == SUMI_OK ? runner_drain(m->runner, 0, NULL, error) : result;
+}
+
+// The outputs as they lie in memory, for the caller to free. False after saying why.
+static bool run_case(const op_case* c, stock* store, const machine* m, manner how, void** outs, scene* s)
+{
+    sumi_error error = {0};
+    scene_begin(s, c, store, m);
+    sumi_rates rates = m->runner->functions->rates(m->runner);
+    sumi_result result = sumi_plan_finish(&s->plan, &error);
+    see_weights(store, &s->plan);
+    double us = 0.0;
+    for (size_t i = 0; i < s->plan.op_count && result == SUMI_OK; i++) us += (double)sumi_plan_predict_us(&s->plan, &s->plan.ops[i], &rates);
+    if (result == SUMI_OK)
+        result = how == MANNER_PARTS ? slice_by_parts(&s->plan, &error) : sumi_plan_slice(&s->plan, &rates, how == MANNER_SMALL ? (uint32_t)(us / 5.0) + 1 : 0, &error);
+    if (result == SUMI_OK) result = poison(m, s->plan.arena_bytes, &error);
+    if (result == SUMI_OK) result = plan_ready(m->runner, &s->plan, &error);
+    for (int again = how == MANNER_AGAIN ? 0 : 1; again < 2 && result == SUMI_OK; again++) {
+        write_inputs(s, m);
+        result = run_once(s, m, how == MANNER_PARTS, &error);
+    }
+    for (int i = 0; i < s->output_count && result == SUMI_OK; i++) {
+        outs[i] = malloc((size_t)sumi_plan_info(&s->plan, s->outputs[i].value)->bytes + 1);
+        result = plan_read(m->runner, &s->plan, s->outputs[i].value, outs[i], &error);
+    }
+    plan_forget(m->runner, &s->plan);
+    if (result != SUMI_OK) printf("  %s on %s: %s\n", c->name, m->name, error.text);
+    CHECK(result == SUMI_OK);
+    return result == SUMI_OK;
+}
+
+static void free_outs(void** outs)
+{
+    for (int i = 0; i < MAX_VALUES; i++) free(outs[i]), outs[i] = NULL;
+}
+
+// ---- Comparing ------------------------------------------------------------------------------------------------------------------------------
+
+// Output i of `got` (by m) against `want` (by the processor) over the rows that the op writes.
+static void compare_output(const op_case* c, const scene* s, int i, const machine* m, const void* got, const machine* reference, const void* want, double* out_error)
+{
+    const sumi_value_info* info = sumi_plan_info(&s->plan, s->outputs[i].value);
+    size_t cols = (size_t)info->cols, first = (size_t)s->outputs[i].rows.begin * cols, count = (size_t)s->outputs[i].rows.count * cols, all = (size_t)info->rows * cols;
+    float *a = malloc(all * 4 + 4), *b = malloc(all * 4 + 4);
+    plan_floats(m->runner, info->element, got, a, all);
+    plan_floats(reference->runner, info->element, want, b, all);
+    double difference = 0.0, size = 0.0, bound = s->outputs[i].bound;
+    for (size_t k = first; k < first + count; k++) size += (double)b[k] * (double)b[k];
+    double rms = sqrt(size / (double)count);
+    // One element: half a unit of the stored type, twice for a tie decided the other way, as often as the bound allows for roundings one after the other; and what the whole may be
+    // off by, eightfold, for the unluckiest.
+    double roundings = bound > STORED ? bound / STORED : 1.0;
+    double relative = bound == EXACT ? 0.0 : info->element == SUMI_ELEMENT_ACTIVATION ? roundings / 128 : 8 * bound, absolute = 8 * bound * rms;
+    int shown = 0;
+    bool is_bytes = info->element == SUMI_ELEMENT_BYTE;
+    for (size_t k = first; k < first + count; k++) {
+        double d = fabs((double)a[k] - (double)b[k]);
+        difference += d * d;
+        bool is_good = is_bytes ? d <= 1.0 : d <= relative * fabs((double)b[k]) + absolute || (bound == EXACT && memcmp(&a[k], &b[k], 4) == 0);
+        if (!is_good && shown++ < 3)
+            printf("  %s on %s: output %d, row %zu, column %zu: %.9g, want %.9g\n", c->name, m->name, i, k / cols, k % cols, (double)a[k], (double)b[k]);
+    }
+    double error = size > 0.0 ? sqrt(difference / size) : sqrt(difference);
+    if (!(error <= *out_error)) *out_error = error; // NaN too
+    if (is_bytes) bound = 2e-3;
+    if (shown > 0 || !(error <= bound)) printf("  %s on %s: output %d is off by %.3g, bound %.3g\n", c->name, m->name, i, error, bound);
+    CHECK(shown == 0);
+    CHECK(error <= bound);
+    free(a);
+    free(b);
+}
+
+static void same_bits(const op_case* c, const scene* s, const char* name, const char* how, void** got, void** want)
+{
+    for (int i = 0; i < s->output_count; i++) {
+        const sumi_value_info* info = sumi_plan_info(&s->plan, s->outputs[i].value);
+        size_t row = (size_t)(info->bytes / (uint64_t)info->rows);
+        const unsigned char *a = (const unsigned char*)got[i] + (size_t)s->outputs[i].rows.begin * row, *b = (const unsigned char*)want[i] + (size_t)s->outputs[i].rows.begin * row;
+        bool same = memcmp(a, b, (size_t)s->outputs[i].rows.count * row) == 0;
+        size_t at = 0;
+        while (!same && a[at] == b[at]) at++;
+        if (!same) printf("  %s on %s, %s: output %d has other bits, first in row %zu, byte %zu of it\n", c->name, name, how, i, at / row, at % row);
+        CHECK(same);
+    }
+}
+
+static void same_twins(const op_case* c, const scene* s, const char* name, void** got)
+{
+    for (int i = 0; i < s->twin_count; i++) {
+        int a = s->twins[i].a, b = s->twins[i].b;
+        bool same = memcmp(got[a], got[b], (size_t)sumi_plan_info(&s->plan, s->outputs[a].value)->bytes) == 0;
+        if (!same) printf("  %s on %s: outputs %d and %d have other bits\n", c->name, name, a, b);
+        CHECK(same);
+    }
+}
+
+#define MAX_MACHINES 4
+static machine s_reference, s_machines[MAX_MACHINES]; // the first of a kind of kernels; `same` of it must have its bits
+static int s_machine_count;
+static int s_same_as[MAX_MACHINES];                   // another machine with the same kernels, or -1
+
+static void forget(const machine* m, const stock* store)
+{
+    runner_forget_weights(m->runner, store->seen, (size_t)store->seen_count);
+}
+
+// Of the values, and of the weights once for every op that reads them.
+static uint64_t count_elements(const sumi_plan* plan)
+{
+    uint64_t count = 0;
+    for (size_t v = 0; v < plan->value_count; v++) count += (uint64_t)plan->values[v].rows * (uint64_t)plan->values[v].cols;
+    for (size_t i = 0; i < plan->op_count; i++) count += plan->ops[i].weight != NULL ? (uint64_t)plan->ops[i].weight->rows * (uint64_t)plan->ops[i].weight->cols : 0;
+    return count;
+}
+
+static void try_case(const op_case* c, const machine* reference, const machine* machines, const int* same_as, int machine_count)
+{
+    stock store = {.random = 0x9E3779B97F4A7C15u};
+    scene s;
+    void *want[MAX_VALUES] = {0}, *first[MAX_MACHINES][MAX_VALUES] = {{0}};
+    bool good = run_case(c, &store, reference, MANNER_WHOLE, want, &s);
+    uint64_t elements = count_elements(&s.plan);
+    sumi_plan_end(&s.plan);
+    for (int k = 0; k < machine_count && good; k++) {
+        const machine* m = &machines[k];
+        double error = 0.0;
+        for (manner how = MANNER_WHOLE; how < MANNER_COUNT && good; how++) {
+            if ((same_as[k] >= 0 && how != MANNER_WHOLE && how != MANNER_SMALL) || (elements > LARGE && how == MANNER_SMALL)) continue;
+            void* outs[MAX_VALUES] = {0};
+            good = run_case(c, &store, m, how, outs, &s);
+            if (good && how == MANNER_WHOLE && same_as[k] < 0)
+                for (int i = 0; i < s.output_count; i++) compare_output(c, &s, i, m, outs[i], reference, want[i], &error);
+            if (good) same_twins(c, &s, m->name, outs);
+            if (good && (how != MANNER_WHOLE || same_as[k] >= 0)) same_bits(c, &s, m->name, s_manners[how], outs, first[same_as[k] >= 0 ? same_as[k] : k]);
+            if (good && how == MANNER_WHOLE) memcpy(first[k], outs, sizeof outs), memset(outs, 0, sizeof outs);
+            free_outs(outs);
+            sumi_plan_end(&s.plan);
+        }
+        if (same_as[k] < 0) printf("  %-52s %-22s %.3g\n", c->name, m->name, error);
+        forget(m, &store);
+    }
+    forget(reference, &store);
+    for (int k = 0; k < MAX_MACHINES; k++) free_outs(first[k]);
+    free_outs(want);
+    for (int i = 0; i < store.block_count; i++) free(store.blocks[i]);
+}
+
+static uint64_t s_most_elements = UINT64_MAX;
+static const char *s_case_filter, *s_absent; // why there is no GPU to test; NULL: there is
+
+// Elements of a case, without making its data. Kinds of ops that it has are set in `covered` (NULL: not asked).
+static uint64_t cost_of(const op_case* c, bool* covered)
+{
+    scene s;
+    stock store = {.is_hollow = true};
+    scene_begin(&s, c, &store, &s_reference);
+    CHECK_TEXT(s.plan.error.text, "");
+    uint64_t elements = count_elements(&s.plan);
+    for (size_t k = 0; k < s.plan.op_count && covered != NULL; k++) covered[s.plan.ops[k].kind] = true;
+    sumi_plan_end(&s.plan);
+    for (int k = 0; k < store.block_count; k++) free(store.blocks[k]);
+    return elements;
+}
+
+static void try_cases(const op_case* cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if ((s_case_filter == NULL || strstr(cases[i].name, s_case_filter) != NULL) && cost_of(&cases[i], NULL) <= s_most_elements)
+            try_case(&cases[i], &s_reference, s_machines, s_same_as, s_machine_count);
+    }
+}
+
+#define CASES(kind)                                     \
+    TEST(kind)                                          \
+    {                                                   \
+        if (s_absent != NULL) SKIP(s_absent);           \
+        try_cases(s_##kind, sizeof s_##kind / sizeof *s_##kind); \
+    }
+
+// ---- Rows: embedding, filling, copying -------------------------------------------------------------------------------------------------------
+static void build_embed(scene* s, const op_case* c)
+{
+    sumi_weight* table = stack(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f);
+    check(s, sumi_plan_embed_rows(&s->plan, integers(s, c->m, 1, c->n), table, c->a ? 0.3f : 1.0f), c->bound);
+}
+static void build_fill(scene* s, const op_case* c)
+{
+    sumi_value y = activations(s, c->m, c->n);
+    const sumi_span spans[] = {{1, 3}, {c->m - 2, 2}, {5, 0}, {6, 1}};
+    sumi_plan_fill_rows(&s->plan, y, norm_weight(s, c->n, c->dtype), spans, 4);
+    check(s, y, EXACT);
+}
+static void build_copy(scene* s, const op_case* c)
+{
+    sumi_element element = c->a ? SUMI_ELEMENT_FLOAT : SUMI_ELEMENT_ACTIVATION;
+    sumi_value x = c->a ? floats(s, c->m + 3, c->n) : activations(s, c->m + 3, c->n);
+    sumi_value y = give(s, element, c->m + 4, c->n, numbers(s, (size_t)(c->m + 4) * (size_t)c->n, 1.0f, 0.0f), false);
+    sumi_plan_copy_rows(&s->plan, x, 2, y, 3, c->m);
+    check(s, y, EXACT);
+}
+static const op_case s_moving_rows[] = {
+    {"embed, bf16", build_embed, 77, 1000, 2560, .bound = EXACT},
+    {"embed, bf16, odd width, scaled", build_embed, 9, 30, 21, 1, .bound = STORED},
+    {"embed, f32 of bf16 numbers", build_embed, 33, 300, 192, .dtype = SUMI_DTYPE_F32, .bound = EXACT},
+    {"embed, f16", build_embed, 33, 300, 100, .dtype = SUMI_DTYPE_F16, .bound = STORED},
+    {"embed, e4m3 with a scale", build_embed, 33, 300, 64, .dtype = SUMI_DTYPE_F8_E4M3, .bound = STORED},
+    {"fill, 3840", build_fill, 64, 3840, .bound = EXACT},
+    {"fill, odd width", build_fill, 12, 21, .dtype = SUMI_DTYPE_BF16},
+    {"copy, 3840", build_copy, 128, 3840, .bound = EXACT},
+    {"copy, odd width", build_copy, 7, 21, .bound = EXACT},
+    {"copy of floats", build_copy, 16, 16384, .a = 1},
+    {"copy of floats, odd width", build_copy, 5, 35, .a = 1},
+};
+CASES(moving_rows)
+
+// ---- LINEAR ----------------------------------------------------------------------------------------------------------------------------------
+enum { BIASED = 1, INTO = 2, RESIDUAL = 4, GATED_RESIDUAL = 8, TO_FLOAT = 16, STACKED = 32, ADAPTED = 64, FLOAT_TABLE = 128, ALIGNED = 256 };
+
+// Two adapters: one over all rows, one over a middle range, with negative strength.
+static void adapt(scene* s, const sumi_weight* w, int rank)
+{
+    bool fresh;
+    struct { sumi_delta deltas[2]; sumi_adapter adapters[2]; sumi_adapter_use uses[2]; }* a = block(s, sizeof *a, &fresh);
+    int begin = w->rows / 3 / 4 * 4, rows = w->rows / 3;
+    a->deltas[0] = (sumi_delta){w->index, 0, 0.5f, *matrix(s, rank, w->cols, SUMI_DTYPE_F32), *matrix(s, w->rows, rank, SUMI_DTYPE_BF16)};
+    a->deltas[1] = (sumi_delta){w->index, begin, 0.25f, *matrix(s, 3, w->cols, SUMI_DTYPE_BF16), *matrix(s, rows < 1 ? 1 : rows, 3, SUMI_DTYPE_F32)};
+    for (int i = 0; i < 2; i++) {
+        a->adapters[i] = (sumi_adapter){&a->deltas[i], 1};
+        a->uses[i] = (sumi_adapter_use){&a->adapters[i], i == 0 ? 0.8f : -1.5f};
+    }
+    sumi_plan_adapters(&s->plan, a->uses, 2);
+}
+// The weights that a plan sees are those inside the deltas: copies, which have addresses of their own.
+static void build_linear(scene* s, const op_case* c)
+{
+    int m = c->m, n = c->n, k = c->k, flags = c->a;
+    sumi_weight* w = stack(s, n, k, flags & STACKED ? 3 : 1, c->dtype, 1.0f / sqrtf((float)k), 0.0f);
+    sumi_weight* b = flags & BIASED ? bias_of(s, n, c->dtype == SUMI_DTYPE_F16 ? SUMI_DTYPE_F16 : SUMI_DTYPE_BF16) : NULL;
+    sumi_value x = activations(s, flags & INTO ? m + 5 : m, k), y;
+    if (flags & ADAPTED) adapt(s, w, c->b > 0 ? c->b : 16);
+    if (flags & (RESIDUAL | GATED_RESIDUAL)) {
+        sumi_element element = flags & FLOAT_TABLE ? SUMI_ELEMENT_FLOAT : SUMI_ELEMENT_ACTIVATION;
+        sumi_step_row gate = flags & GATED_RESIDUAL ? flags & ALIGNED ? aligned_row(s, element, n, true) : step_row(s, element, n, true) : SUMI_NO_ROW;
+        y = sumi_plan_linear_residual(&s->plan, "linear", x, w, b, gate, activations(s, m, n));
+    } else if (flags & INTO) {
+        y = activations(s, m + 4, n);
+        sumi_plan_linear_into(&s->plan, "linear", x, 3, m, w, b, c->act, y, 2);
+    } else if (flags & TO_FLOAT) {
+        y = sumi_plan_value(&s->plan, "table", SUMI_ELEMENT_FLOAT, m, n);
+        sumi_plan_linear_into(&s->plan, "linear", x, 0, m, w, b, c->act, y, 0);
+    } else {
+        y = sumi_plan_linear(&s->plan, "linear", x, w, b, c->act);
+    }
+    check(s, y, c->bound);
+}
+static const op_case s_linear[] = {
+    {"linear 1x1x1", build_linear, 1, 1, 1, .bound = STORED},
+    {"linear 1x3x5, bias", build_linear, 1, 3, 5, BIASED, .bound = STORED},
+    {"linear 7x13x17", build_linear, 7, 13, 17, .bound = STORED},
+    {"linear 33x21x40, bias, silu", build_linear, 33, 21, 40, BIASED, .act = SUMI_ACT_SILU, .bound = STORED},
+    {"linear 5x64x24, gelu tanh", build_linear, 5, 64, 24, BIASED, .act = SUMI_ACT_GELU_TANH, .bound = STORED},
+    {"linear 65x129x72, gelu erf", build_linear, 65, 129, 72, BIASED, .act = SUMI_ACT_GELU_ERF, .bound = STORED},
+    {"linear 16x32x33, quick gelu", build_linear, 16, 32, 33, .act = SUMI_ACT_QUICK_GELU, .bound = STORED},
+    {"linear 16x40x32, tanh", build_linear, 16, 40, 32, BIASED, .act = SUMI_ACT_TANH, .bound = STORED},
+    {"linear 130x136x264, stacked, residual", build_linear, 130, 136, 264, STACKED | RESIDUAL, .bound = STORED},
+    {"linear 131x100x64, gated residual", build_linear, 131, 100, 64, BIASED | GATED_RESIDUAL, .counter = 3, .bound = STORED},
+    {"linear 131x104x64, gated residual, float table", build_linear, 131, 104, 64, GATED_RESIDUAL | FLOAT_TABLE, .counter = 2, .bound = STORED},
+    {"linear 256x256x128, gated residual, aligned", build_linear, 256, 256, 128, GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, .repeat = 2, .counter = 1, .bound = CHAINED},
+    {"linear 40x64x48 into rows", build_linear, 40, 64, 48, BIASED | INTO, .bound = STORED},
+    {"linear 7x9x11 into rows", build_linear, 7, 9, 11, INTO, .bound = STORED},
+    {"linear, modulation table 8x15360x256", build_linear, 8, 15360, 256, BIASED | TO_FLOAT, .bound = PRODUCT},
+    {"linear, modulation table 1x28x24", build_linear, 1, 28, 24, BIASED | TO_FLOAT, .bound = PRODUCT},
+    {"linear, modulation table 100x768x192", build_linear, 100, 768, 192, BIASED | TO_FLOAT, .bound = PRODUCT},
+    {"linear 45x96x80, f32 weights", build_linear, 45, 96, 80, BIASED, .dtype = SUMI_DTYPE_F32, .bound = STORED},
+    {"linear 45x96x80, f16 weights", build_linear, 45, 96, 80, BIASED, .dtype = SUMI_DTYPE_F16, .bound = CHAINED},
+    {"linear 45x96x80, e4m3 weights with a scale", build_linear, 45, 96, 80, STACKED, .dtype = SUMI_DTYPE_F8_E4M3, .bound = CHAINED},
+    {"linear 45x96x80, e5m2 weights with a scale", build_linear, 45, 96, 80, BIASED, .dtype = SUMI_DTYPE_F8_E5M2, .bound = CHAINED},
+    {"linear 50x96x64, two adapters", build_linear, 50, 96, 64, ADAPTED, 16, .bound = CHAINED},
+    {"linear 50x39x30, two adapters, rank 5, silu", build_linear, 50, 39, 30, ADAPTED, 5, .act = SUMI_ACT_SILU, .bound = 6e-3},
+    {"linear 50x96x64, two adapters, residual", build_linear, 50, 96, 64, ADAPTED | RESIDUAL, 4, .bound = CHAINED},
+    {"linear, patches 4096x3840x64", build_linear, 4096, 3840, 64, BIASED, .bound = STORED},
+    {"linear, to patches 4096x64x3840", build_linear, 4096, 64, 3840, BIASED, .bound = STORED},
+    {"linear, caption 128x3840x2560", build_linear, 128, 3840, 2560, BIASED, .bound = STORED},
+    {"linear, text qkv 37x6144x2560", build_linear, 37, 6144, 2560, STACKED, .bound = STORED},
+    {"linear, text out 200x2560x4096, residual", build_linear, 200, 2560, 4096, RESIDUAL, .bound = STORED},
+    {"linear, text down 512x2560x9728, residual", build_linear, 512, 2560, 9728, RESIDUAL, .bound = STORED},
+    {"linear, text 1x2560x4096, residual", build_linear, 1, 2560, 4096, RESIDUAL, .bound = STORED},
+    {"linear, qkv 4224x11520x3840", build_linear, 4224, 11520, 3840, STACKED, .bound = STORED},
+    {"linear, out 4224x3840x3840", build_linear, 4224, 3840, 3840, .bound = STORED},
+    {"linear, down 4224x3840x10240", build_linear, 4224, 3840, 10240, .bound = STORED},
+    {"linear, out 2432x3840x3840", build_linear, 2432, 3840, 3840, .bound = STORED},
+    {"linear, out 1152x3840x3840", build_linear, 1152, 3840, 3840, .bound = STORED},
+    {"linear, three consumers 1100x3848x520", build_linear, 1100, 3848, 520, .bound = STORED},
+    {"linear, out 1153x3840x3840, adapters", build_linear, 1153, 3840, 3840, ADAPTED, 16, .bound = CHAINED},
+    {"linear, batch of four 16896x3840x3840", build_linear, 16896, 3840, 3840, .bound = STORED},
+    {"linear, demo 288x576x192", build_linear, 288, 576, 192, STACKED, .bound = STORED},
+    {"linear, vae qkv 4096x1536x512, bias", build_linear, 4096, 1536, 512, BIASED | STACKED, .bound = STORED},
+    {"linear, vae out 4096x512x512, bias, residual", build_linear, 4096, 512, 512, BIASED | RESIDUAL, .bound = STORED},
+    {"linear, vae shortcut 16384x256x512", build_linear, 16384, 256, 512, BIASED, .bound = STORED},
+};
+CASES(linear)
+
+// ---- GATED, ACTIVATE, fp8 --------------------------------------------------------------------------------------------------------------------
+static void build_gated(scene* s, const op_case* c)
+{
+    sumi_weight* w = stack(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
+    if (c->a & ADAPTED) adapt(s, w, 16); // the sums land in a value that may be interleaved
+    check(s, sumi_plan_linear_gated(&s->plan, "gated", activations(s, c->m, c->k), w, c->act), c->bound);
+}
+static void build_activate(scene* s, const op_case* c)
+{
+    sumi_value x = c->a ? floats(s, c->m, c->n) : activations_of(s, c->m, c->n, 3.0f, 0.0f);
+    check(s, sumi_plan_activate(&s->plan, x, c->act), c->bound);
+}
+static void build_fp8_block(scene* s, const op_case* c)
+{
+    sumi_plan* p = &s->plan;
+    p->fp8_weights = true;
+    sumi_value x = activations(s, c->m, c->k);
+    sumi_value n = sumi_plan_norm_modulate(p, "norm", x, 0, c->m, SUMI_NORM_RMS, norm_weight(s, c->k, 0), 1e-5f, aligned_row(s, SUMI_ELEMENT_FLOAT, c->k, true), SUMI_NO_ROW);
+    if (c->a == 0) { // norm -> qkv
+        check(s, sumi_plan_linear(p, "qkv", n, stack(s, 3 * c->n, c->k, 3, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f), NULL, SUMI_ACT_NONE), c->bound);
+        return;
+    }
+    if (c->a == 2) { // two readers of one norm
+        check(s, sumi_plan_linear(p, "first", n, matrix(s, c->n, c->k, c->dtype), NULL, SUMI_ACT_NONE), c->bound);
+        check(s, sumi_plan_linear(p, "second", n, matrix(s, 2 * c->n, c->k, c->dtype), NULL, SUMI_ACT_NONE), c->bound);
+        return;
+    }
+    if (c->a == 3) { // a weight that stays precise beside one that does not: the norm cannot be fp8 then
+        sumi_weight* precise = matrix(s, c->n, c->k, c->dtype);
+        precise->keeps_precision = true;
+        check(s, sumi_plan_linear(p, "precise", n, precise, NULL, SUMI_ACT_NONE), CHAINED);
+        check(s, sumi_plan_linear(p, "second", n, matrix(s, 2 * c->n, c->k, c->dtype), NULL, SUMI_ACT_NONE), c->bound);
+        return;
+    }
+    sumi_weight* both = stack(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
+    if (c->b) adapt(s, both, 16);
+    sumi_value g = sumi_plan_linear_gated(p, "gated", n, both, SUMI_ACT_SILU);
+    sumi_plan_adapters(p, NULL, 0);
+    check(s, sumi_plan_linear(p, "down", g, matrix(s, c->k, c->n, c->dtype), NULL, SUMI_ACT_NONE), c->bound);
+}
+static const op_case s_gated[] = {
+    {"gated 5x3x7", build_gated, 5, 3, 7, .act = SUMI_ACT_SILU, .bound = CHAINED}, // 3 columns cannot be interleaved by 8
+    {"gated 33x8x16", build_gated, 33, 8, 16, .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"gated 70x44x50, gelu tanh", build_gated, 70, 44, 50, .act = SUMI_ACT_GELU_TANH, .bound = CHAINED},
+    {"gated 130x88x72", build_gated, 130, 88, 72, .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"gated 130x88x72, f32 weights", build_gated, 130, 88, 72, .act = SUMI_ACT_GELU_ERF, .dtype = SUMI_DTYPE_F32, .bound = CHAINED},
+    {"gated 65x48x40, adapters", build_gated, 65, 48, 40, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
+    {"gated 65x45x40, adapters", build_gated, 65, 45, 40, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
+    {"gated, demo 288x512x192", build_gated, 288, 512, 192, .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"gated, text 37x9728x2560", build_gated, 37, 9728, 2560, .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"gated, 1152x10240x3840", build_gated, 1152, 10240, 3840, .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"gated, 1152x10240x3840, adapters", build_gated, 1152, 10240, 3840, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
+    {"gated, 4224x10240x3840", build_gated, 4224, 10240, 3840, .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"activate, none", build_activate, 37, 43, .act = SUMI_ACT_NONE, .bound = EXACT},
+    {"activate, silu", build_activate, 37, 43, .act = SUMI_ACT_SILU, .bound = STORED},
+    {"activate, gelu tanh", build_activate, 37, 43, .act = SUMI_ACT_GELU_TANH, .bound = STORED},
+    {"activate, gelu erf", build_activate, 37, 43, .act = SUMI_ACT_GELU_ERF, .bound = STORED},
+    {"activate, quick gelu", build_activate, 37, 43, .act = SUMI_ACT_QUICK_GELU, .bound = STORED},
+    {"activate, tanh", build_activate, 37, 43, .act = SUMI_ACT_TANH, .bound = STORED},
+    {"activate, silu 100x256", build_activate, 100, 256, .act = SUMI_ACT_SILU, .bound = STORED},
+    {"activate, silu of floats", build_activate, 9, 256, .a = 1, .act = SUMI_ACT_SILU, .bound = 2e-5},
+};
+CASES(gated)
+static const op_case s_fp8[] = {
+    {"fp8, norm and qkv 130x96x128", build_fp8_block, 130, 96, 128, 0, .bound = FP8},
+    {"fp8, norm and feed-forward 130x96x128", build_fp8_block, 130, 96, 128, 1, .bound = 2 * FP8},
+    {"fp8, norm and feed-forward with adapters", build_fp8_block, 130, 96, 128, 1, 1, .bound = 2 * FP8},
+    {"fp8, two readers", build_fp8_block, 77, 112, 144, 2, .bound = FP8},
+    {"fp8, a precise reader", build_fp8_block, 77, 112, 144, 3, .bound = FP8},
+    {"fp8, shapes that are no multiple of 16", build_fp8_block, 50, 36, 52, 1, .bound = 2 * FP8},
+    {"fp8, of e4m3 files", build_fp8_block, 130, 96, 128, 0, .dtype = SUMI_DTYPE_F8_E4M3, .bound = FP8},
+    {"fp8, norm and qkv 1152x3840x3840", build_fp8_block, 1152, 3840, 3840, 0, .bound = FP8},
+    {"fp8, norm and feed-forward 1152x10240x3840", build_fp8_block, 1152, 10240, 3840, 1, .bound = 2 * FP8},
+    {"fp8, norm and qkv 4224x3840x3840", build_fp8_block, 4224, 3840, 3840, 0, .bound = FP8},
+};
+CASES(fp8)
+
+// ---- Norms, rotary, tables -------------------------------------------------------------------------------------------------------------------
+static void build_norm(scene* s, const op_case* c)
+{
+    // a: 1 layer norm, 2 no weight, 4 scale, 8 shift, 16 rows from row 3 on, 32 a mean of 50, 64 tables of activations, 128 not per step
+    int before = c->a & 16 ? 3 : 0;
+    sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
+    sumi_value x = activations_of(s, c->m + before, c->n, 1.0f, c->a & 32 ? 50.0f : 0.0f);
+    sumi_step_row scale = c->a & 4 ? c->b ? aligned_row(s, element, c->n, !(c->a & 128)) : step_row(s, element, c->n, !(c->a & 128)) : SUMI_NO_ROW;
+    sumi_step_row shift = c->a & 8 ? step_row(s, element, c->n, !(c->a & 128)) : SUMI_NO_ROW;
+    check(s, sumi_plan_norm_modulate(&s->plan, "norm", x, before, c->m, c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS, c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype), 1e-5f, scale, shift),
+          c->bound);
+}
+static void build_gate_add(scene* s, const op_case* c)
+{
+    // a: 2 no weight, 4 gate, 16 rows from row 3 on, 64 a table of activations, 128 not per step
+    int before = c->a & 16 ? 3 : 0;
+    sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
+    sumi_value x = activations(s, c->m + before + 1, c->n), branch = activations_of(s, c->m + 2, c->n, 3.0f, 0.0f);
+    sumi_step_row gate = c->a & 4 ? c->b ? aligned_row(s, element, c->n, !(c->a & 128)) : step_row(s, element, c->n, !(c->a & 128)) : SUMI_NO_ROW;
+    sumi_plan_norm_gate_add(&s->plan, "gate_add", x, before, branch, c->m, c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype), 1e-5f, gate);
+    check(s, x, c->bound);
+}
+// A sum and a norm behind it, which a GPU does in one kernel when the norm reads the rows that the sum wrote; and both again with another op between them, in two.
+// a: 1 layer norm, 2 no weights, 4 gate and scale, 8 shift, 16 rows from row 3 on, 32 the norm reads one row further, 64 tables of activations, 128 fewer rows in the norm;
+// b: aligned tables; k: the norm is e4m3, for a product with k columns
+static void build_norm_pair(scene* s, const op_case* c)
+{
+    sumi_plan* p = &s->plan;
+    p->fp8_weights = c->k > 0;
+    int before = c->a & 16 ? 3 : 0, from = before + (c->a & 32 ? 1 : 0), rows = c->m - (c->a & 128 ? 1 : 0);
+    sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
+    float* data = numbers(s, (size_t)(c->m + before + 1) * (size_t)c->n, 1.0f, 0.5f);
+    sumi_value branch = activations_of(s, c->m + 2, c->n, 3.0f, 0.0f);
+    sumi_step_row gate = c->a & 4 ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true) : SUMI_NO_ROW;
+    sumi_step_row scale = c->a & 4 ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true) : SUMI_NO_ROW;
+    sumi_step_row shift = c->a & 8 ? step_row(s, element, c->n, true) : SUMI_NO_ROW;
+    sumi_weight *of_sum = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype), *of_norm = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype);
+    sumi_weight* product = c->k > 0 ? matrix(s, c->k, c->n, 0) : NULL;
+    sumi_value between = activations(s, 24, 40);
+    for (int i = 0; i < 2; i++) {
+        sumi_value x = give(s, SUMI_ELEMENT_ACTIVATION, c->m + before + 1, c->n, data, false);
+        sumi_plan_norm_gate_add(p, "sum", x, before, branch, c->m, of_sum, 1e-5f, gate);
+        if (i == 1) check(s, sumi_plan_activate(p, between, SUMI_ACT_SILU), STORED);
+        sumi_value y = sumi_plan_norm_modulate(p, "norm", x, from, rows, c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS, of_norm, 1e-5f, scale, shift);
+        s->twins[0].a = s->twins[0].b, s->twins[0].b = s->output_count;
+        check(s, x, c->repeat > 1 ? CHAINED : STORED); // the sum is stored in every repetition
+        s->twins[1].a = s->twins[1].b, s->twins[1].b = s->output_count;
+        check(s, product != NULL ? sumi_plan_linear(p, "product", y, product, NULL, SUMI_ACT_NONE) : y, c->bound);
+    }
+    s->twin_count = 2;
+}
+static void build_qk(scene* s, const op_case* c)
+{
+    // m rows, n heads, k dim; a: 1 halves, 2 no rotary, 4 no norms, 8 only q has a norm, 16 offsets; b: key heads
+    int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, before = c->a & 16 ? 2 : 0;
+    sumi_value qkv = activations(s, c->m + 2 * before, (q + 2 * kv) * dim);
+    sumi_value rope = c->a & 2 ? SUMI_NO_VALUE
+                               : sumi_plan_rope_table(&s->plan, integers(s, c->m + 3, 1, 400), 1, (const int32_t[]){dim / 2}, 10000.0); // the table is float: exact here
+    sumi_plan_qk_norm_rope(&s->plan, "qk", qkv, before, c->m, q, kv, dim, c->a & 4 ? NULL : norm_weight(s, dim, c->dtype),
+                           c->a & (4 | 8) ? NULL : norm_weight(s, dim, c->dtype), 1e-6f, rope, c->a & 2 ? 0 : 3,
+                           c->a & 2 ? SUMI_ROTARY_NONE : c->a & 1 ? SUMI_ROTARY_HALVES : SUMI_ROTARY_INTERLEAVED);
+    check(s, qkv, c->bound);
+}
+static void build_rope(scene* s, const op_case* c)
+{
+    const int32_t pairs[4] = {c->a, c->b, c->c, c->d};
+    check(s, sumi_plan_rope_table(&s->plan, integers(s, c->m, c->n, c->k), c->n, pairs, 256.0), c->bound);
+}
+static void build_time(scene* s, const op_case* c)
+{
+    bool fresh;
+    float* t = block(s, 4 * (size_t)c->m, &fresh);
+    for (int i = 0; fresh && i < c->m; i++) t[i] = i == 0 ? 0.0f : 1.0f - (float)i / (float)c->m;
+    sumi_value times = give(s, SUMI_ELEMENT_FLOAT, c->m, 1, t, true);
+    check(s, sumi_plan_time_embed(&s->plan, times, c->n, 1000.0f, 10000.0f, c->a != 0), c->bound);
+}
+static void build_finish(scene* s, const op_case* c)
+{
+    sumi_value table = c->b ? activations(s, c->m, c->n) : floats(s, c->m, c->n);
+    sumi_plan_finish_modulation(&s->plan, table, c->a != 0);
+    check(s, table, c->bound);
+}
+static const op_case s_norms[] = {
+    {"rms 5x3", build_norm, 5, 3, .bound = STORED},
+    {"rms 33x21, scale, shift, offset", build_norm, 33, 21, .a = 4 | 8 | 16, .counter = 2, .bound = STORED},
+    {"rms 9x100, no weight, scale of activations", build_norm, 9, 100, .a = 2 | 4 | 64, .counter = 5, .bound = STORED},
+    {"layer 17x72, mean 50, scale and shift", build_norm, 17, 72, .a = 1 | 4 | 8 | 32, .counter = 1, .bound = STORED},
+    {"layer 17x75, weight, not per step", build_norm, 17, 75, .a = 1 | 4 | 128, .counter = 4, .bound = STORED},
+    {"rms 77x2560", build_norm, 77, 2560, .bound = STORED},
+    {"rms 4224x3840, scale", build_norm, 4224, 3840, .a = 4, .b = 1, .counter = 3, .bound = STORED},
+    {"rms 1153x3840, unaligned scale", build_norm, 1153, 3840, .a = 4, .counter = 3, .bound = STORED},
+    {"layer 4096x3840, no weight, scale", build_norm, 4096, 3840, .a = 1 | 2 | 4, .b = 1, .counter = 5, .bound = STORED},
+    {"rms 288x192, demo, scale", build_norm, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = STORED},
+    {"rms 3x20000", build_norm, 3, 20000, .bound = STORED},
+    {"gate add 5x3", build_gate_add, 5, 3, .bound = STORED},
+    {"gate add 33x21, gate, offset", build_gate_add, 33, 21, .a = 4 | 16, .counter = 2, .bound = STORED},
+    {"gate add 33x24, gate, three times", build_gate_add, 33, 24, .a = 4, .b = 1, .repeat = 3, .counter = 1, .bound = CHAINED},
+    {"gate add 9x100, no weight, gate of activations", build_gate_add, 9, 100, .a = 2 | 4 | 64, .counter = 5, .bound = STORED},
+    {"gate add 4224x3840, gate", build_gate_add, 4224, 3840, .a = 4, .b = 1, .counter = 3, .bound = STORED},
+    {"gate add 288x192, demo, gate", build_gate_add, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = STORED},
+    {"gate add 128x3840, no gate", build_gate_add, 128, 3840, .bound = STORED},
+    {"gate add 3x20000", build_gate_add, 3, 20000, .a = 4, .bound = STORED},
+    {"gate add and norm 5x8", build_norm_pair, 5, 8, .bound = CHAINED},
+    {"gate add and norm 33x21, two kernels", build_norm_pair, 33, 21, .a = 4 | 16, .counter = 2, .bound = CHAINED},
+    {"gate add and norm 33x72, offset", build_norm_pair, 33, 72, .a = 4 | 8 | 16, .counter = 2, .bound = CHAINED},
+    {"gate add and norm 33x72, another row, two kernels", build_norm_pair, 33, 72, .a = 4 | 16 | 32, .b = 1, .counter = 2, .bound = CHAINED},
+    {"gate add and norm 33x72, fewer rows, two kernels", build_norm_pair, 33, 72, .a = 4 | 16 | 128, .b = 1, .counter = 2, .bound = CHAINED},
+    {"gate add and layer norm 70x264, tables of activations", build_norm_pair, 70, 264, .a = 1 | 4 | 8 | 16 | 64, .counter = 5, .bound = CHAINED},
+    {"gate add and layer norm 19x1000, no weights", build_norm_pair, 19, 1000, .a = 1 | 2 | 4, .b = 1, .counter = 1, .bound = CHAINED},
+    {"gate add and norm 41x1160, three times", build_norm_pair, 41, 1160, .a = 4 | 8, .b = 1, .repeat = 3, .counter = 1, .bound = 2 * CHAINED},
+    {"gate add and norm 9x4104, two kernels", build_norm_pair, 9, 4104, .a = 4, .b = 1, .bound = CHAINED},
+    {"gate add and norm 288x192, demo", build_norm_pair, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = CHAINED},
+    {"gate add and norm 4224x3840", build_norm_pair, 4224, 3840, .a = 4, .b = 1, .counter = 3, .bound = CHAINED},
+    {"gate add and layer norm 1153x3840, offset", build_norm_pair, 1153, 3840, .a = 1 | 2 | 4 | 16, .counter = 3, .bound = CHAINED},
+    {"gate add and norm, fp8 77x144", build_norm_pair, 77, 144, 256, .a = 4, .b = 1, .counter = 3, .bound = FP8},
+    {"gate add and norm, fp8 70x272, shift", build_norm_pair, 70, 272, 256, .a = 4 | 8 | 16, .counter = 3, .bound = FP8},
+    {"gate add and layer norm, fp8 33x1040", build_norm_pair, 33, 1040, 256, .a = 1 | 4, .counter = 3, .bound = FP8},
+    {"gate add and norm, fp8 1152x3840", build_norm_pair, 1152, 3840, 512, .a = 4, .b = 1, .counter = 3, .bound = FP8},
+};
+CASES(norms)
+static const op_case s_rotary_and_tables[] = {
+    {"qk 5 rows, 2 heads of 6", build_qk, 5, 2, 6, .bound = STORED},
+    {"qk 9 rows, 4 and 2 heads of 32, halves, offset", build_qk, 9, 4, 32, 1 | 16, 2, .bound = STORED},
+    {"qk 9 rows, 3 heads of 20, interleaved, offset", build_qk, 9, 3, 20, 16, .bound = STORED},
+    {"qk 33 rows, 3 heads of 64", build_qk, 33, 3, 64, .bound = STORED},
+    {"qk 7 rows, 3 heads of 17, norms alone", build_qk, 7, 3, 17, 2, .bound = STORED},
+    {"qk 7 rows, 3 heads of 16, rotary alone", build_qk, 7, 3, 16, 4, .bound = STORED},
+    {"qk 7 rows, 3 heads of 96, halves, q's norm alone", build_qk, 7, 3, 96, 1 | 8, .bound = STORED},
+    {"qk 77 rows, 32 and 8 heads of 128, halves", build_qk, 77, 32, 128, 1, 8, .bound = STORED},
+    {"qk 4224 rows, 30 heads of 128", build_qk, 4224, 30, 128, .bound = STORED},
+    {"qk 128 rows, 30 heads of 128, f32 norms", build_qk, 128, 30, 128, .dtype = SUMI_DTYPE_F32, .bound = STORED},
+    {"rope table, 9 rows", build_rope, 9, 3, 500, 3, 2, 4, .bound = 2e-6},
+    {"rope table, 4224 rows", build_rope, 4224, 3, 1200, 16, 24, 24, .bound = 2e-6},
+    {"rope table, text", build_rope, 512, 1, 512, 64, .bound = 2e-6},
+    {"rope table, four axes", build_rope, 7, 4, 40, 1, 1, 2, 3, .bound = 2e-6},
+    {"time embedding, 8 x 256", build_time, 8, 256, .a = 1, .bound = FLOATING},
+    {"time embedding, sine first, 100 x 256", build_time, 100, 256, .bound = FLOATING},
+    {"time embedding, 3 x 24", build_time, 3, 24, .a = 1, .bound = FLOATING},
+    {"modulation, gates, 8 x 15360", build_finish, 8, 15360, .a = 1, .bound = FLOATING},
+    {"modulation, gates, 5 x 28", build_finish, 5, 28, .a = 1, .bound = FLOATING},
+    {"modulation, scales, 5 x 27", build_finish, 5, 27, .bound = FLOATING},
+    {"modulation of activations", build_finish, 5, 28, .a = 1, .b = 1, .bound = STORED},
+};
+CASES(rotary_and_tables)
+
+// ---- ATTENTION -------------------------------------------------------------------------------------------------------------------------------
+enum { CAUSAL = 1, SHARP = 2, TWO_SPANS = 4, FIRST_SPAN = 8, THREE = 16 };
+
+// m queries, n heads, k dim; a: flags; b: key heads; c: window; d: rows of the second span
+static void build_attention(scene* s, const op_case* c)
+{
+    int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, m = c->m, rows = m + 3;
+    sumi_sequence list[3] = {{{{2, m}, {0, 0}}, 1, 1}};
+    int count = 1;
+    sumi_span read[3] = {{2, m}};
+    int read_count = 1;
+    if (c->a & (TWO_SPANS | FIRST_SPAN)) { // image rows, something else, caption rows
+        rows = m + c->d + 7;
+        list[0] = (sumi_sequence){{{3, m}, {m + 5, c->d}}, 2, c->a & FIRST_SPAN ? 1 : 2};
+        read[0] = (sumi_span){3, m};
+        if (!(c->a & FIRST_SPAN)) read[read_count++] = (sumi_span){m + 5, c->d};
+    }
+    if (c->a & THREE) { // a batch: pictures, then captions of different lengths
+        int tail = 3 * m;
+        rows = tail + 3 * c->d + 3;
+        count = read_count = 3;
+        for (int i = 0; i < 3; i++) {
+            list[i] = (sumi_sequence){{{i * m, m}, {tail, c->d + i}}, 2, i == 1 ? 1 : 2};
+            read[i] = (sumi_span){i * m, m};
+            tail += c->d + i;
+        }
+    }
+    sumi_value qkv = activations_of(s, rows, (q + 2 * kv) * dim, c->a & SHARP ? 2.5f : 1.0f, 0.0f);
+    sumi_attention attention = {q, kv, dim, 1.0f / sqrtf((float)dim), (c->a & CAUSAL) != 0, c->c, list, count};
+    sumi_value y = sumi_plan_attention(&s->plan, "attention", qkv, &attention);
+    for (int i = 0; i < read_count; i++) check_rows(s, y, c->bound, read[i].begin, read[i].count);
+}
+// The probabilities are rounded to bfloat16 for the second product on tensor cores, so CHAINED.
+static const op_case s_attention[] = {
+    {"attention 1 query, 1 head of 8", build_attention, 1, 1, 8, .bound = CHAINED},
+    {"attention 5 queries, 2 heads of 16", build_attention, 5, 2, 16, .bound = CHAINED},
+    {"attention 65 queries, 3 heads of 20", build_attention, 65, 3, 20, .bound = CHAINED},
+    {"attention 70 queries, 2 heads of 33", build_attention, 70, 2, 33, .bound = CHAINED},
+    {"attention 130 queries, 3 heads of 64", build_attention, 130, 3, 64, .bound = CHAINED},
+    {"attention 129 queries, 2 heads of 96, sharp", build_attention, 129, 2, 96, SHARP, .bound = CHAINED},
+    {"attention 200 queries, 2 heads of 128, sharp", build_attention, 200, 2, 128, SHARP, .bound = CHAINED},
+    {"attention 100 + 37, 3 heads of 64", build_attention, 100, 3, 64, TWO_SPANS, .d = 37, .bound = CHAINED},
+    {"attention 100 of 137, 3 heads of 64", build_attention, 100, 3, 64, FIRST_SPAN, .d = 37, .bound = CHAINED},
+    {"attention 64 + 1, 2 heads of 32", build_attention, 64, 2, 32, TWO_SPANS, .d = 1, .bound = CHAINED},
+    {"attention 160 + 33, 2 heads of 128", build_attention, 160, 2, 128, TWO_SPANS, .d = 33, .bound = CHAINED},
+    {"attention, three sequences, heads of 64", build_attention, 48, 2, 64, THREE, .d = 9, .bound = CHAINED},
+    {"attention, three sequences, heads of 128", build_attention, 192, 2, 128, THREE, .d = 32, .bound = CHAINED},
+    {"attention, causal, 4 of 2 heads of 32", build_attention, 77, 4, 32, CAUSAL, 2, .bound = CHAINED},
+    {"attention, causal, 8 of 2 heads of 128", build_attention, 150, 8, 128, CAUSAL | SHARP, 2, .bound = CHAINED},
+    {"attention, causal, 1 query", build_attention, 1, 8, 128, CAUSAL, 2, .bound = CHAINED},
+    {"attention, causal, window 20", build_attention, 90, 2, 32, CAUSAL, .c = 20, .bound = CHAINED},
+    {"attention, window 17", build_attention, 90, 2, 64, 0, .c = 17, .bound = CHAINED},
+    {"attention, one head of 512", build_attention, 300, 1, 512, .bound = CHAINED},
+    {"attention, one head of 256", build_attention, 130, 1, 256, .bound = CHAINED},
+    {"attention, text 32 of 8 heads of 128, 37", build_attention, 37, 32, 128, CAUSAL, 8, .bound = CHAINED},
+    {"attention, text 32 of 8 heads of 128, 512", build_attention, 512, 32, 128, CAUSAL, 8, .bound = CHAINED},
+    {"attention 1024 + 128, 30 heads of 128", build_attention, 1024, 30, 128, TWO_SPANS, .d = 128, .bound = CHAINED},
+    {"attention 4096 + 128, 30 heads of 128", build_attention, 4096, 30, 128, TWO_SPANS, .d = 128, .bound = CHAINED},
+    {"attention 4096 of 4197, 4 heads of 128", build_attention, 4096, 4, 128, FIRST_SPAN, .d = 101, .bound = CHAINED},
+    {"attention, batch of three at 1024 + 64, 30 heads", build_attention, 1024, 30, 128, THREE, .d = 64, .bound = CHAINED},
+    {"attention, vae 4096, one head of 512", build_attention, 4096, 1, 512, .bound = CHAINED},
+};
+CASES(attention)
+
+// ---- Latents ---------------------------------------------------------------------------------------------------------------------------------
+static void build_patches(scene* s, const op_case* c)
+{
+    // m x n latents of k channels; a: 0 there, 1 back
+    const int tokens = c->m / 2 * (c->n / 2);
+    const int32_t items[3] = {1, 0, 1}, begins[3] = {2 * tokens + 3, 0, tokens + 1};
+    sumi_patch_layout layout = {c->m, c->n, c->k, 3, items, begins};
+    if (c->a == 0) {
+        sumi_value rows = activations(s, 3 * tokens + 5, 4 * c->k);
+        sumi_plan_patchify(&s->plan, floats(s, 2 * c->k, c->m * c->n), &layout, rows);
+        check(s, rows, EXACT);
+    } else {
+        check(s, sumi_plan_unpatchify(&s->plan, activations(s, 3 * tokens + 5, 4 * c->k), &layout, -1.0f), EXACT);
+    }
+}
+static void build_noise(scene* s, const op_case* c)
+{
+    sumi_value x = sumi_plan_value(&s->plan, "x", SUMI_ELEMENT_FLOAT, c->m, c->n);
+    sumi_plan_add_noise(&s->plan, floats(s, c->m, c->n), floats(s, c->m, c->n), step_row(s, SUMI_ELEMENT_FLOAT, 1, c->a != 0), x);
+    check(s, x, c->bound);
+}
+static void build_guide(scene* s, const op_case* c)
+{
+    // m items of n channels x k; a: 1 a limit, 2 the scale is 0
+    bool fresh;
+    float* table = block(s, 4 * 6 * 14, &fresh);
+    for (int i = 0; fresh && i < 6 * 14; i++) table[i] = c->a & 2 ? 0.0f : 1.5f + 0.25f * (float)(i / 14);
+    sumi_step_row row = {give(s, SUMI_ELEMENT_FLOAT, 6, 14, table, true), 10, true};
+    int32_t positive[8], negative[8];
+    for (int i = 0; i < c->m; i++) positive[i] = 2 * i, negative[i] = i == 1 ? -1 : 2 * i + 1;
+    check(s, sumi_plan_guide(&s->plan, floats(s, 2 * c->m * c->n, c->k), c->m, c->n, positive, negative, row, c->a & 1 ? 0.9f : 0.0f), c->bound);
+}
+static void build_solve(scene* s, const op_case* c)
+{
+    // m items of n channels x k; a: 1 a mask, 2 keeps y, 4 unused states hold NaN, 8 no y and h
+    bool fresh;
+    float* table = block(s, 4 * 6 * 14, &fresh);
+    for (int i = 0; fresh && i < 6 * 14; i++) table[i] = rounded(normal(s->store));
+    for (int r = 0; fresh && r < 6; r++) {
+        float* row = table + r * 14 + 2;
+        row[7] = c->a & 2 ? 1.0f : 0.0f;
+        row[9] = c->a & 1 ? 0.25f : -1.0f;
+        if (c->a & (4 | 8)) row[0] = 1.0f, row[1] = row[3] = row[4] = row[5] = row[6] = 0.0f;
+    }
+    sumi_step_row row = {give(s, SUMI_ELEMENT_FLOAT, 6, 14, table, true), 2, true};
+    int rows = c->m * c->n;
+    float* nan = block(s, 4 * (size_t)rows * (size_t)c->k, &fresh);
+    for (size_t i = 0; fresh && i < (size_t)rows * (size_t)c->k; i++) nan[i] = c->a & 4 ? NAN : rounded(normal(s->store));
+    sumi_solve solve = {.x = floats(s, rows, c->k), .v = floats(s, rows, c->k), .row = row, .channels = c->n};
+    if (!(c->a & 8)) {
+        solve.y = give(s, SUMI_ELEMENT_FLOAT, rows, c->k, nan, true);
+        solve.h = give(s, SUMI_ELEMENT_FLOAT, rows, c->k, nan, true);
+    }
+    if (c->a & 1) {
+        solve.noise = floats(s, rows, c->k);
+        solve.clean = floats(s, rows, c->k);
+        solve.mask = floats(s, c->m, c->k);
+    }
+    sumi_plan_solve(&s->plan, &solve);
+    check(s, solve.x, c->bound);
+    // Runners hand out what ops name as their output; the other two states are looked at in copies.
+    sumi_value states[] = {solve.h, (c->a & 2) && (c->a & 4) ? SUMI_NO_VALUE : solve.y};
+    for (int i = 0; i < 2; i++) {
+        if (states[i].id == 0) continue;
+        sumi_value copy = sumi_plan_value(&s->plan, "copy", SUMI_ELEMENT_FLOAT, rows, c->k);
+        sumi_plan_copy_rows(&s->plan, states[i], 0, copy, 0, rows);
+        check(s, copy, c->bound);
+    }
+}
+static void build_preview(scene* s, const op_case* c)
+{
+    const float bias[3] = {0.1f, -0.2f, 0.3f};
+    float* factors = numbers(s, 3 * (size_t)c->n, 0.2f, 0.0f);
+    sumi_value rgb = sumi_plan_value(&s->plan, "rgb", SUMI_ELEMENT_FLOAT, 3 * c->m, c->k);
+    sumi_plan_preview(&s->plan, floats(s, c->m * c->n, c->k), floats(s, c->m * c->n, c->k), step_row(s, SUMI_ELEMENT_FLOAT, 1, true), c->n, factors, bias, rgb);
+    check(s, rgb, c->bound);
+}
+static void build_posterior(scene* s, const op_case* c)
+{
+    sumi_value latents = sumi_plan_value(&s->plan, "latents", SUMI_ELEMENT_FLOAT, c->n, c->m);
+    sumi_value moments = activations_of(s, c->m, 2 * c->n, 2.0f, 0.0f);
+    sumi_plan_posterior(&s->plan, moments, c->a ? floats(s, c->n, c->m) : SUMI_NO_VALUE, c->n, 0.3611f, 0.1159f, latents);
+    check(s, latents, c->bound);
+}
+static void build_latent_in(scene* s, const op_case* c)
+{
+    // m x n latents of k channels, three items; a: per item; b: a tile
+    sumi_tile tile = c->b ? (sumi_tile){1, 2, c->m - 2, c->n - 3} : (sumi_tile){0, 0, c->m, c->n};
+    check(s, sumi_plan_latent_in(&s->plan, floats(s, 3 * c->k, c->m * c->n), c->k, c->m, c->n, tile, 0.3611f, 0.1159f, c->a != 0), c->bound);
+}
+static const op_case s_latents[] = {
+    {"patchify 4x6x5", build_patches, 4, 6, 5, .bound = EXACT},
+    {"patchify 128x128x16", build_patches, 128, 128, 16, .bound = EXACT},
+    {"unpatchify 4x6x5", build_patches, 4, 6, 5, 1, .bound = EXACT},
+    {"unpatchify 128x96x16", build_patches, 128, 96, 16, 1, .bound = EXACT},
+    {"add noise 8x35", build_noise, 8, 35, .a = 1, .counter = 2, .bound = FLOATING},
+    {"add noise 64x16384", build_noise, 64, 16384, .counter = 3, .bound = FLOATING},
+    {"guide, 2 items of 4 x 35", build_guide, 2, 4, 35, .counter = 1, .bound = FLOATING},
+    {"guide, 3 items of 5 x 33, limited", build_guide, 3, 5, 33, 1, .counter = 2, .bound = FLOATING},
+    {"guide, scale 0", build_guide, 2, 4, 35, 2, .bound = EXACT},
+    {"guide, 4 items of 16 x 16384, limited", build_guide, 4, 16, 16384, 1, .counter = 5, .bound = FLOATING},
+    {"solve, 2 items of 4 x 35", build_solve, 2, 4, 35, .counter = 1, .bound = FLOATING},
+    {"solve, keeps y, mask", build_solve, 2, 4, 35, 1 | 2, .counter = 2, .bound = FLOATING},
+    {"solve, three times", build_solve, 2, 3, 17, 1, .repeat = 3, .counter = 1, .bound = 4 * FLOATING},
+    {"solve, unused states hold NaN", build_solve, 2, 4, 35, 4, .counter = 1, .bound = FLOATING},
+    {"solve, Euler, 4 items of 16 x 16384", build_solve, 4, 16, 16384, 8, .counter = 4, .bound = FLOATING},
+    {"preview, 2 items of 4 x 35", build_preview, 2, 4, 35, .counter = 1, .bound = FLOATING},
+    {"preview, 1 item of 16 x 16384", build_preview, 1, 16, 16384, .counter = 2, .bound = FLOATING},
+    {"posterior 35 x 4", build_posterior, 35, 4, .bound = FLOATING},
+    {"posterior 4096 x 16, sampled", build_posterior, 4096, 16, .a = 1, .bound = FLOATING},
+    {"latents in, 5x7x4, tile, item 2", build_latent_in, 5, 7, 4, 1, 1, .counter = 2, .bound = STORED},
+    {"latents in, 128x128x16", build_latent_in, 128, 128, 16, .bound = STORED},
+};
+CASES(latents)
+
+// ---- Pictures --------------------------------------------------------------------------------------------------------------------------------
+enum { DOWN = 1, UP = 2, PLUS = 4, UNBIASED = 8 };
+
+// m x n pixels, k -> a channels; b: kernel; c: flags
+static void build_conv(scene* s, const op_case* c)
+{
+    int out_height = c->c & UP ? 2 * c->m : c->c & DOWN ? c->m / 2 : c->m, out_width = c->c & UP ? 2 * c->n : c->c & DOWN ? c->n / 2 : c->n;
+    sumi_conv conv = {.height = c->m, .width = c->n, .kernel = c->b, .stride = c->c & DOWN ? 2 : 1, .upsamples = (c->c & UP) != 0, .pads_end = (c->c & DOWN) != 0};
+    sumi_weight* w = matrix(s, c->a, c->k * c->b * c->b, c->dtype);
+    sumi_value x = activations(s, c->m * c->n, c->k), residual = c->c & PLUS ? activations(s, out_height * out_width, c->a) : SUMI_NO_VALUE;
+    check(s, sumi_plan_conv(&s->plan, "conv", x, w, c->c & UNBIASED ? NULL : bias_of(s, c->a, 0), &conv, residual), c->bound);
+}
+// Weights of an upsampling convolution may be folded, sums of up to four of them rounded once: as another rounding of all weights.
+static const op_case s_conv[] = {
+    {"conv 1x1 pixel, 3 -> 5", build_conv, 1, 1, 3, 5, 3, .bound = STORED},
+    {"conv 5x7, 3 -> 8", build_conv, 5, 7, 3, 8, 3, .bound = STORED},
+    {"conv 9x6, 13 -> 11", build_conv, 9, 6, 13, 11, 3, PLUS, .bound = STORED},
+    {"conv 16x16, 16 -> 64", build_conv, 16, 16, 16, 64, 3, .bound = STORED},
+    {"conv 20x12, 64 -> 3", build_conv, 20, 12, 64, 3, 3, .bound = STORED},
+    {"conv 17x19, 32 -> 32, residual", build_conv, 17, 19, 32, 32, 3, PLUS, .bound = STORED},
+    {"conv 17x19, 32 -> 32, no bias, f32", build_conv, 17, 19, 32, 32, 3, UNBIASED, .dtype = SUMI_DTYPE_F32, .bound = STORED},
+    {"conv 1x1, 9x5, 24 -> 40", build_conv, 9, 5, 24, 40, 1, .bound = STORED},
+    {"conv 1x1, 9x5, 7 -> 9, residual", build_conv, 9, 5, 7, 9, 1, PLUS, .bound = STORED},
+    {"conv down, 8x10, 16 -> 16", build_conv, 8, 10, 16, 16, 3, DOWN, .bound = STORED},
+    {"conv down, 9x7, 5 -> 6", build_conv, 9, 7, 5, 6, 3, DOWN, .bound = STORED},
+    {"conv up, 5x6, 16 -> 16", build_conv, 5, 6, 16, 16, 3, UP, .bound = CHAINED},
+    {"conv up, 5x7, 6 -> 10", build_conv, 5, 7, 6, 10, 3, UP, .bound = CHAINED},
+    {"conv up, 24x40, 64 -> 64", build_conv, 24, 40, 64, 64, 3, UP, .bound = CHAINED},
+    {"conv up, 1x1 pixel, 8 -> 8", build_conv, 1, 1, 8, 8, 3, UP, .bound = CHAINED},
+    {"conv 128x128, 16 -> 512", build_conv, 128, 128, 16, 512, 3, .bound = STORED},
+    {"conv 128x128, 512 -> 512, residual", build_conv, 128, 128, 512, 512, 3, PLUS, .bound = STORED},
+    {"conv 96x64, 512 -> 512", build_conv, 96, 64, 512, 512, 3, .bound = STORED},
+    {"conv 37x53, 512 -> 256", build_conv, 37, 53, 512, 256, 3, .bound = STORED},
+    {"conv 256x256, 256 -> 256", build_conv, 256, 256, 256, 256, 3, PLUS, .bound = STORED},
+    {"conv 512x512, 128 -> 128", build_conv, 512, 512, 128, 128, 3, .bound = STORED},
+    {"conv 512x512, 128 -> 3", build_conv, 512, 512, 128, 3, 3, .bound = STORED},
+    {"conv up, 64x64, 512 -> 512", build_conv, 64, 64, 512, 512, 3, UP, .bound = CHAINED},
+    {"conv up, 128x128, 256 -> 256", build_conv, 128, 128, 256, 256, 3, UP, .bound = CHAINED},
+    {"conv down, 256x256, 128 -> 128", build_conv, 256, 256, 128, 128, 3, DOWN, .bound = STORED},
+    {"conv 256x256, 3 -> 128", build_conv, 256, 256, 3, 128, 3, .bound = STORED},
+};
+CASES(conv)
+
+// m rows, n channels, k groups; a: SiLU; b: a mean of 30
+static void build_group(scene* s, const op_case* c)
+{
+    sumi_value x = activations_of(s, c->m, c->n, 1.0f, c->b ? 30.0f : 0.0f);
+    sumi_weight *w = norm_weight(s, c->n, c->dtype), *b = bias_of(s, c->n, c->dtype);
+    check(s, sumi_plan_group_norm(&s->plan, "norm", x, w, b, c->k, 1e-6f, c->a != 0), c->bound);
+}
+static const op_case s_group_norm[] = {
+    {"group norm 1 x 4, 2 groups", build_group, 1, 4, 2, .bound = STORED},
+    {"group norm 35 x 12, 3 groups, SiLU", build_group, 35, 12, 3, 1, .bound = STORED},
+    {"group norm 77 x 21, 7 groups", build_group, 77, 21, 7, .bound = STORED},
+    {"group norm 300 x 64, 32 groups, mean 30", build_group, 300, 64, 32, 0, 1, .bound = STORED},
+    {"group norm 5000 x 32, 8 groups, SiLU, mean 30", build_group, 5000, 32, 8, 1, 1, .bound = STORED},
+    {"group norm 16384 x 512, 32 groups, SiLU", build_group, 16384, 512, 32, 1, .bound = STORED},
+    {"group norm 16384 x 512, 32 groups, mean 30", build_group, 16384, 512, 32, 0, 1, .bound = STORED},
+    {"group norm 65536 x 256, 32 groups, SiLU", build_group, 65536, 256, 32, 1, .bound = STORED},
+    {"group norm 262144 x 128, 32 groups, SiLU", build_group, 262144, 128, 32, 1, .bound = STORED},
+};
+CASES(group_norm)
+
+static void build_blend(scene* s, const op_case* c)
+{
+    // m x n tile of k channels; a: rows above; b: columns left; c: extent
+    sumi_value tile = activations(s, c->m * c->n, c->k), above = c->a ? activations(s, c->a * c->n, c->k) : SUMI_NO_VALUE,
+               left = c->b ? activations(s, c->m * c->b, c->k) : SUMI_NO_VALUE;
+    sumi_plan_tile_blend(&s->plan, tile, c->m, c->n, above, c->a, left, c->b, c->c);
+    check(s, tile, c->bound); // the corner is blended, and may be stored, twice
+}
+static void build_place(scene* s, const op_case* c)
+{
+    // m x n kept of an m x (n + 3) tile of k channels into the second of two pictures
+    sumi_value picture = activations(s, 2 * (c->m + 5) * (c->n + 4), c->k);
+    sumi_plan_tile_place(&s->plan, activations(s, c->m * (c->n + 3), c->k), c->n + 3, picture, c->m + 5, c->n + 4, (sumi_tile){4, 2, c->m, c->n}, c->a != 0);
+    check(s, picture, EXACT);
+}
+static void build_pixels_in(scene* s, const op_case* c)
+{
+    check(s, sumi_plan_pixels_in(&s->plan, bytes_of(s, (c->m + 3) * (c->n + 2), 3), c->n + 2, 2, 1, c->m, c->n), c->bound);
+}
+static void build_pixels_out(scene* s, const op_case* c)
+{
+    bool fresh;
+    size_t count = (size_t)c->m * 3;
+    float* x = block(s, 4 * count, &fresh);
+    for (size_t i = 0; fresh && i < count; i++) x[i] = rounded(0.7f * normal(s->store));
+    if (fresh && c->a) x[0] = NAN, x[count / 2] = INFINITY, x[count - 1] = -INFINITY;
+    int32_t* five = block(s, 4, &fresh);
+    *five = 5;
+    sumi_value bad = give(s, SUMI_ELEMENT_INT, 1, 1, five, true), bytes = sumi_plan_value(&s->plan, "bytes", SUMI_ELEMENT_BYTE, c->m, 3);
+    sumi_plan_pixels_out(&s->plan, give(s, SUMI_ELEMENT_ACTIVATION, c->m, 3, x, false), bytes, bad);
+    check(s, bytes, EXACT);
+    check(s, bad, EXACT);
+}
+static const op_case s_pictures[] = {
+    {"blend 6x5x2, above 4, left 3", build_blend, 6, 5, 2, 4, 3, 4, .bound = CHAINED},
+    {"blend 64x64x3, above 64, left 64", build_blend, 64, 64, 3, 64, 64, 16, .bound = CHAINED},
+    {"blend 30x20x3, above alone", build_blend, 30, 20, 3, 30, 0, 8, .bound = CHAINED},
+    {"blend 30x20x3, left alone, short", build_blend, 30, 20, 3, 0, 5, 8, .bound = CHAINED},
+    {"place 3x2x2", build_place, 3, 2, 2, .counter = 1},
+    {"place 3x2x2, item 1", build_place, 3, 2, 2, 1, .counter = 1},
+    {"place 200x300x3, item 1", build_place, 200, 300, 3, 1, .counter = 1},
+    {"place 20x30x32, first", build_place, 20, 30, 32, .bound = EXACT},
+    {"pixels in 3x5", build_pixels_in, 3, 5, .bound = STORED},
+    {"pixels in 200x301", build_pixels_in, 200, 301, .bound = STORED},
+    {"pixels out, 20", build_pixels_out, 20, .a = 1},
+    {"pixels out, 1024x1024", build_pixels_out, 1048576, .bound = EXACT},
+    {"pixels out, 333x77, three not finite", build_pixels_out, 333 * 77, .a = 1},
+};
+CASES(pictures)
+
+// ---- Without a GPU ----------------------------------------------------------------------------------------------------------------------------
+TEST(the_cases_are_sound)
+{
+    static const struct { const op_case* list; size_t count; } all[] = {
+#define LIST(kind) {s_##kind, sizeof s_##kind / sizeof *s_##kind}
+        LIST(moving_rows), LIST(linear), LIST(gated), LIST(fp8), LIST(norms), LIST(rotary_and_tables), LIST(attention), LIST(latents), LIST(conv), LIST(group_norm), LIST(pictures)};
+    bool covered[SUMI_OP_KIND_COUNT] = {false};
+    machine player = {"rehearsal", NULL, true};
+    sumi_error error = {0};
+    CHECK(sumi_cpu_create(&s_heap, s_workers, SUMI_CPU_AUTO, &error, &player.runner) == SUMI_OK);
+    for (size_t l = 0; l < sizeof all / sizeof *all && player.runner != NULL; l++) {
+        for (size_t i = 0; i < all[l].count; i++) {
+            const int alone[] = {-1};
+            if (cost_of(&all[l].list[i], covered) <= SMALL) try_case(&all[l].list[i], &s_reference, &player, alone, 1);
+        }
+    }
+    for (int k = 0; k < SUMI_OP_KIND_COUNT; k++) {
+        if (!covered[k]) printf("  no case has the op %s\n", sumi_op_name((sumi_op_kind)k));
+        CHECK(covered[k]);
+    }
+    if (player.runner != NULL) player.runner->functions->destroy(player.runner);
+}
+
+// ---- The machines -----------------------------------------------------------------------------------------------------------------------------
+static char s_reason[700];
+
+static bool add_machine(const char* name, const sumi_cuda_options* options, int same_as)
+{
+    sumi_error error = {0};
+    sumi_engine_desc desc = sumi_engine_defaults();
+    desc.backend = SUMI_BACKEND_CUDA;
+    sumi_runner* runner = NULL;
+    sumi_result result = sumi_cuda_create(&s_heap, s_workers, &desc, options, &error, &runner);
+    if (result == SUMI_OK) result = runner_load(runner, &error);
+    if (result != SUMI_OK) {
+        // No device and no CUDA in this build are reasons to skip; a device that cannot be used is a failure.
+        bool is_absent = s_machine_count == 0 && (result == SUMI_NO_DEVICE || result == SUMI_NOT_SUPPORTED || result == SUMI_DRIVER_TOO_OLD || result == SUMI_DEVICE_UNSUPPORTED);
+        snprintf(s_reason, sizeof s_reason, "%s", error.text);
+        if (is_absent) s_absent = s_reason;
+        else printf("  %s: %s\n", name, error.text), t_failed++;
+        if (runner != NULL) runner->functions->destroy(runner);
+        return false;
+    }
+    if (s_machine_count == 0) printf("%s\n", runner->functions->device(runner));
+    s_same_as[s_machine_count] = same_as;
+    s_machines[s_machine_count++] = (machine){name, runner, false};
+    return true;
+}
+
+static int32_t capability(const sumi_runner* runner)
+{
+    uint64_t held[4], bytes;
+    int32_t of_device = 0, driver;
+    runner->functions->memory(runner, held, &bytes, &of_device, &driver);
+    return of_device;
+}
+
+int main(int argc, char** argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--small") == 0) {
+        s_most_elements = SMALL;
+        argv[1] = argv[0];
+        argv++, argc--;
+    }
+    TEST_BEGIN(argc, argv);
+    s_case_filter = argc > 2 ? argv[2] : NULL;
+    sumi_error error = {0};
+    sumi_heap_init(&s_heap, NULL);
+    s_reference.name = "processor";
+    if (sumi_workers_create(&s_heap, NULL, 0, &error, &s_workers) != SUMI_OK || sumi_cpu_create(&s_heap, s_workers, SUMI_CPU_AUTO, &error, &s_reference.runner) != SUMI_OK) {
+        printf("%s\n", error.text);
+        return 1;
+    }
+    if (add_machine("the best kernels", NULL, -1)) {
+        add_machine("without graphs", &(sumi_cuda_options){.without_graphs = true}, 0);
+        if (capability(s_machines[0].runner) == 90) {
+            add_machine("portable kernels", &(sumi_cuda_options){.without_hopper = true}, -1);
+        }
+    } else if (s_absent == NULL) {
+        s_absent = s_reason;
+    }
+    RUN(the_cases_are_sound);
+    RUN(moving_rows);
+    RUN(linear);
+    RUN(gated);
+    RUN(fp8);
+    RUN(norms);
+    RUN(rotary_and_tables);
+    RUN(attention);
+    RUN(latents);
+    RUN(conv);
+    RUN(group_norm);
+    RUN(pictures);
+    for (int i = 0; i < s_machine_count; i++) s_machines[i].runner->functions->destroy(s_machines[i].runner);
+    s_reference.runner->functions->destroy(s_reference.runner);
+    sumi_workers_destroy(s_workers);
+    if (atomic_load(&s_heap.held) != 0) printf("  %llu bytes were not given back\n", (unsigned long long)atomic_load(&s_heap.held)), t_failed++;
+    TEST_END();
+}

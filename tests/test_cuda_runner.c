@@ -1,0 +1,806 @@
+// The CUDA runner on a driver that is none (fake_cuda): what it asks of a driver, in which order, and what it does when the driver refuses. Kernels do nothing there; what they compute is
+// test_cuda_ops.c's subject.
+#include "test.h"
+#ifdef SUMI_HAS_CUDA
+#include "base/memory.h"
+#include "base/platform.h"
+#include "cuda/state.h"
+#include "fake_cuda.h"
+#include "plan_runner.h"
+
+// ---- A small model ------------------------------------------------------------------------------------------------------------------------
+
+#define TOKENS 40
+#define WIDTH 64
+#define HIDDEN 48 // 96 stacked rows of [gate; up]
+#define STEPS 3
+
+typedef struct model {
+    uint16_t table[50 * WIDTH], gate[HIDDEN * WIDTH], up[HIDDEN * WIDTH], out[WIDTH * HIDDEN], odd[WIDTH * 20];
+    float norm[WIDTH], bias[WIDTH];
+    sumi_weight embedding, norm_weight, gate_up, down, bias_weight, narrow;
+    const sumi_weight* list[6];
+} model;
+
+static void fill(uint16_t* into, size_t count, uint32_t seed)
+{
+    for (size_t i = 0; i < count; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        into[i] = sumi_float_to_bf16((float)(int32_t)(seed >> 8) / 16777216.0f - 0.5f);
+    }
+}
+
+static sumi_weight weight_of(const char* name, int32_t rows, int32_t cols, const void* data, sumi_dtype dtype)
+{
+    return (sumi_weight){.name = name, .rows = rows, .cols = cols, .part_count = 1, .parts = {{data, dtype, rows, 1.0f}}};
+}
+
+static void make_model(model* m)
+{
+    memset(m, 0, sizeof *m);
+    fill(m->table, 50 * WIDTH, 1);
+    fill(m->gate, HIDDEN * WIDTH, 2);
+    fill(m->up, HIDDEN * WIDTH, 3);
+    fill(m->out, WIDTH * HIDDEN, 4);
+    fill(m->odd, WIDTH * 20, 5);
+    for (int32_t i = 0; i < WIDTH; i++) m->norm[i] = 1.0f + (float)i / 64.0f, m->bias[i] = (float)i;
+    m->embedding = weight_of("embedding", 50, WIDTH, m->table, SUMI_DTYPE_BF16);
+    m->norm_weight = weight_of("norm", 1, WIDTH, m->norm, SUMI_DTYPE_F32);
+    m->gate_up = weight_of("gate_up", HIDDEN, WIDTH, m->gate, SUMI_DTYPE_BF16);
+    m->gate_up.rows = 2 * HIDDEN;
+    m->gate_up.part_count = 2;
+    m->gate_up.parts[1] = (sumi_weight_part){m->up, SUMI_DTYPE_BF16, HIDDEN, 1.0f};
+    m->down = weight_of("down", WIDTH, HIDDEN, m->out, SUMI_DTYPE_BF16);
+    m->bias_weight = weight_of("bias", 1, WIDTH, m->bias, SUMI_DTYPE_F32);
+    m->narrow = weight_of("narrow", WIDTH, 20, m->odd, SUMI_DTYPE_BF16);
+    const sumi_weight* list[] = {&m->embedding, &m->norm_weight, &m->gate_up, &m->down, &m->bias_weight, &m->narrow};
+    memcpy(m->list, list, sizeof list);
+    for (int32_t i = 0; i < 6; i++) ((sumi_weight*)(uintptr_t)m->list[i])->index = i;
+}
+
+// x = embed(ids); STEPS times: x = x + down(gated(norm(x))) + bias; y = x. `counts` is a constant that an op writes too, so that it can be fetched.
+typedef struct network { sumi_plan plan; sumi_value ids, y, counts; } network;
+
+static const int32_t s_counts[4] = {3, 1, 4, 1};
+
+static sumi_result write_network(network* n, sumi_heap* heap, model* m, int32_t tokens, uint32_t slice_us, sumi_error* error)
+{
+    sumi_plan* plan = &n->plan;
+    sumi_plan_begin(plan, heap, 2);
+    n->ids = sumi_plan_bound(plan, "ids", SUMI_ELEMENT_INT, tokens, 1);
+    n->y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, tokens, WIDTH);
+    n->counts = sumi_plan_constant(plan, "counts", SUMI_ELEMENT_INT, 2, 2, s_counts);
+    sumi_plan_section(plan, SUMI_SECTION_TEXT, 1, 0);
+    sumi_value x = sumi_plan_embed_rows(plan, n->ids, &m->embedding, 1.0f);
+    sumi_plan_section(plan, SUMI_SECTION_DENOISE, STEPS, 5);
+    sumi_value normed = sumi_plan_norm_modulate(plan, "norm", x, 0, tokens, SUMI_NORM_RMS, &m->norm_weight, 1e-5f, SUMI_NO_ROW, SUMI_NO_ROW);
+    sumi_value hidden = sumi_plan_linear_gated(plan, "mlp", normed, &m->gate_up, SUMI_ACT_SILU);
+    x = sumi_plan_linear_residual(plan, "down", hidden, &m->down, &m->bias_weight, SUMI_NO_ROW, x);
+    sumi_plan_section(plan, SUMI_SECTION_TRANSFER, 1, 0);
+    sumi_plan_copy_rows(plan, x, 0, n->y, 0, tokens);
+    sumi_plan_copy_rows(plan, n->counts, 0, n->counts, 1, 1);
+    sumi_result result = sumi_plan_finish(plan, error);
+    return result == SUMI_OK ? sumi_plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, slice_us, error) : result;
+}
+
+// ---- A runner and its services ------------------------------------------------------------------------------------------------------------
+
+typedef struct bench {
+    sumi_heap heap;
+    sumi_workers* workers;
+    sumi_runner* runner;
+    int32_t fails_at; // the n-th allocation of host memory fails; 0: none
+} bench;
+
+static void* bench_allocate(size_t bytes, size_t alignment, void* user_data)
+{
+    bench* b = user_data;
+    if (b->fails_at > 0 && --b->fails_at == 0) return NULL;
+    return aligned_alloc(alignment, bytes);
+}
+static void bench_release(void* memory, size_t bytes, void* user_data)
+{
+    (void)bytes;
+    (void)user_data;
+    free(memory);
+}
+
+static void open_services(bench* b)
+{
+    memset(b, 0, sizeof *b);
+    const sumi_allocator allocator = {bench_allocate, bench_release, b};
+    sumi_heap_init(&b->heap, &allocator);
+    CHECK(sumi_workers_create(&b->heap, NULL, 2, NULL, &b->workers) == SUMI_OK);
+}
+
+static sumi_result open_runner(bench* b, const sumi_cuda_options* options, sumi_error* error)
+{
+    const sumi_engine_desc desc = {.cuda = {.ordinal = -1}};
+    SUMI_TRY(sumi_cuda_create(&b->heap, b->workers, &desc, options, error, &b->runner));
+    return runner_load(b->runner, error);
+}
+
+static void close_bench(bench* b)
+{
+    if (b->runner != NULL) b->runner->functions->destroy(b->runner);
+    sumi_workers_destroy(b->workers);
+    CHECK_NUMBER(atomic_load(&b->heap.held), 0);
+    CHECK_NUMBER(fake_held(), 0);
+    CHECK_NUMBER(fake_violations(), 0);
+    CHECK_NUMBER(fake_context_depth(), 0);
+}
+
+static void write_ids(sumi_runner* runner, network* n)
+{
+    int32_t ids[1024];
+    const int32_t tokens = sumi_plan_info(&n->plan, n->ids)->rows;
+    for (int32_t i = 0; i < tokens; i++) ids[i] = i % 50;
+    runner->functions->write(runner, &n->plan, n->ids, 0, ids, (uint64_t)tokens * sizeof *ids);
+}
+
+static sumi_result run_network(sumi_runner* runner, network* n, sumi_error* error)
+{
+    SUMI_TRY(plan_ready(runner, &n->plan, error));
+    runner->functions->start(runner, &n->plan);
+    write_ids(runner, n);
+    SUMI_TRY(plan_run_all(runner, &n->plan, NULL, error));
+    uint16_t y[TOKENS * WIDTH];
+    return plan_read(runner, &n->plan, n->y, y, error);
+}
+
+// ---- What the driver sees -----------------------------------------------------------------------------------------------------------------
+
+TEST(leaves_nothing_behind)
+{
+    fake_reset();
+    bench b;
+    static model m;
+    network n;
+    sumi_error error = {SUMI_OK, {0}};
+    make_model(&m);
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    sumi_plan_end(&n.plan); // not forgotten: the runner must not look at it when it goes
+    close_bench(&b);
+}
+
+TEST(graphs_launch_what_the_ops_launch)
+{
+    bench b;
+    static model m;
+    uint64_t launches[2];
+    make_model(&m);
+    for (int graphs = 0; graphs < 2; graphs++) {
+        for (uint32_t slice_us = 0; slice_us < 8; slice_us += 7) {
+            fake_reset();
+            network n;
+            sumi_error error = {SUMI_OK, {0}};
+            open_services(&b);
+            CHECK(open_runner(&b, &(sumi_cuda_options){.without_graphs = graphs == 0}, &error) == SUMI_OK);
+            CHECK(write_network(&n, &b.heap, &m, TOKENS, slice_us, &error) == SUMI_OK);
+            fake_count_launches(true);
+            CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
+            uint64_t hash = fake_launch_hash();
+            CHECK(graphs == 0 ? fake_graph_launches() == 0 : fake_graph_launches() > STEPS);
+            CHECK(fake_launch_count() > STEPS);
+            if (slice_us == 0) launches[graphs] = hash;
+            plan_forget(b.runner, &n.plan);
+            sumi_plan_end(&n.plan);
+            close_bench(&b);
+        }
+    }
+    CHECK(launches[0] == launches[1]);
+}
+
+TEST(runs_without_graphs_when_the_driver_makes_none)
+{
+    fake_reset();
+    bench b;
+    static model m;
+    network n;
+    sumi_error error = {SUMI_OK, {0}};
+    make_model(&m);
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    fake_refuse_graphs(true);
+    CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
+    CHECK_NUMBER(fake_graph_launches(), 0);
+    CHECK(fake_launch_count() > STEPS);
+    plan_forget(b.runner, &n.plan);
+    sumi_plan_end(&n.plan);
+    close_bench(&b);
+}
+
+TEST(a_warm_run_allocates_nothing)
+{
+    fake_reset();
+    bench b;
+    static model m;
+    network n;
+    sumi_error error = {SUMI_OK, {0}};
+    make_model(&m);
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
+    const uint64_t host = atomic_load(&b.heap.count), device = fake_allocation_count();
+    CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
+    CHECK_NUMBER(atomic_load(&b.heap.count), host);
+    CHECK_NUMBER(fake_allocation_count(), device);
+    plan_forget(b.runner, &n.plan);
+    sumi_plan_end(&n.plan);
+    close_bench(&b);
+}
+
+// Everything that a run needs goes, so that the next one begins at the beginning.
+static void forget_all(bench* b, network* n, const model* m)
+{
+    plan_forget(b->runner, &n->plan);
+    b->runner->functions->forget_weights(b->runner, m->list, 6);
+    b->runner->functions->release(b->runner);
+}
+
+TEST(every_allocation_of_creation_may_fail)
+{
+    bool fails = true;
+    for (int32_t nth = 1; fails && nth < 100; nth++) {
+        for (int kind = 0; kind < 2; kind++) {
+            fake_reset();
+            bench b;
+            sumi_error error = {SUMI_OK, {0}};
+            open_services(&b);
+            if (kind == 0) fake_fail_allocation(nth);
+            else b.fails_at = nth;
+            const sumi_engine_desc desc = {.cuda = {.ordinal = -1}};
+            const sumi_result result = sumi_cuda_create(&b.heap, b.workers, &desc, NULL, &error, &b.runner);
+            const bool has_failed = kind == 0 ? fake_fail_allocation(0) : b.fails_at == 0;
+            CHECK(result == (!has_failed ? SUMI_OK : kind == 0 ? SUMI_OUT_OF_DEVICE_MEMORY : SUMI_OUT_OF_HOST_MEMORY));
+            CHECK((result == SUMI_OK) == (b.runner != NULL));
+            if (kind == 1) fails = has_failed;
+            b.fails_at = 0;
+            close_bench(&b);
+        }
+    }
+    CHECK(!fails);
+}
+
+// In one runner, so that each failure is also followed by a success.
+TEST(every_allocation_of_a_run_may_fail)
+{
+    fake_reset();
+    bench b;
+    static model m;
+    network n;
+    sumi_error error = {SUMI_OK, {0}};
+    make_model(&m);
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    for (int kind = 0; kind < 2 && b.runner != NULL; kind++) {
+        bool fails = true;
+        int32_t nth = 1;
+        for (; fails && nth < 400; nth++) {
+            error = (sumi_error){SUMI_OK, {0}};
+            if (kind == 0) fake_fail_allocation(nth);
+            else b.fails_at = nth;
+            const sumi_result result = run_network(b.runner, &n, &error);
+            fails = kind == 0 ? fake_fail_allocation(0) : b.fails_at == 0;
+            b.fails_at = 0;
+            if (!fails) CHECK(result == SUMI_OK);
+            else if (kind == 1) CHECK(result == SUMI_OUT_OF_HOST_MEMORY);
+            else CHECK(result == SUMI_OK || result == SUMI_OUT_OF_DEVICE_MEMORY || result == SUMI_OUT_OF_HOST_MEMORY); // ok: smaller blocks were had
+            error = (sumi_error){SUMI_OK, {0}};
+            CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
+            CHECK_TEXT(error.text, "");
+            forget_all(&b, &n, &m);
+        }
+        CHECK(!fails && nth > 6);
+    }
+    sumi_plan_end(&n.plan);
+    close_bench(&b);
+}
+
+TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
+{
+    fake_reset();
+    bench b;
+    static model m;
+    network small, large;
+    sumi_error error = {SUMI_OK, {0}};
+    make_model(&m);
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    CHECK(write_network(&small, &b.heap, &m, 8, 100, &error) == SUMI_OK);
+    CHECK(write_network(&large, &b.heap, &m, 1000, 100, &error) == SUMI_OK);
+    CHECK(run_network(b.runner, &small, &error) == SUMI_OK);
+    sumi_cuda* cuda = (sumi_cuda*)b.runner;
+    const CUdeviceptr before = cuda->arena.address;
+    CHECK(plan_ready(b.runner, &large.plan, &error) == SUMI_OK);
+    CHECK(cuda->arena.address != before || cuda->arena.bytes >= large.plan.arena_bytes);
+    CHECK_NUMBER(sumi_cuda_find_plan(cuda, &small.plan)->graph_count, 0);
+    CHECK(run_network(b.runner, &small, &error) == SUMI_OK);
+    CHECK_NUMBER(sumi_cuda_find_plan(cuda, &small.plan)->graph_count, small.plan.slice_count);
+    CHECK_NUMBER(sumi_cuda_find_plan(cuda, &large.plan)->graph_count, large.plan.slice_count);
+
+    // A larger one for which there is no room, not even after the old one has gone: a clear result, and the small one works again.
+    network huge;
+    CHECK(write_network(&huge, &b.heap, &m, 1024 * 1024, 100, &error) == SUMI_OK);
+    fake_limit_device_bytes(64u << 20);
+    CHECK(plan_prepare(b.runner, &huge.plan, &error) == SUMI_OK);
+    const sumi_result refused = b.runner->functions->reserve(b.runner, &huge.plan, &error);
+    CHECK(refused == SUMI_OUT_OF_DEVICE_MEMORY || refused == SUMI_OUT_OF_HOST_MEMORY); // whichever is asked for first
+    error = (sumi_error){SUMI_OK, {0}};
+    CHECK(run_network(b.runner, &small, &error) == SUMI_OK);
+    fake_limit_device_bytes(0);
+    plan_forget(b.runner, &huge.plan);
+    plan_forget(b.runner, &large.plan);
+    plan_forget(b.runner, &small.plan);
+    sumi_plan_end(&huge.plan);
+    sumi_plan_end(&large.plan);
+    sumi_plan_end(&small.plan);
+    close_bench(&b);
+}
+
+// ---- Weights ------------------------------------------------------------------------------------------------------------------------------
+
+TEST(weights_arrive_and_go)
+{
+    fake_reset();
+    bench b;
+    static model m;
+    network n;
+    sumi_error error = {SUMI_OK, {0}};
+    make_model(&m);
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    const sumi_cuda* cuda = (const sumi_cuda*)b.runner;
+    const sumi_runner_functions* f = b.runner->functions;
+    uint64_t held[4], device;
+    int32_t capability, driver;
+    sumi_device_need need;
+    CHECK(f->need(b.runner, &n.plan, 0, &need, &error) == SUMI_OK && need.fits && need.streamed == 0);
+    const uint64_t needed = need.weights;
+    CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK);
+    f->memory(b.runner, held, &device, &capability, &driver);
+    CHECK_NUMBER(held[SUMI_MEMORY_WEIGHTS], needed);
+    CHECK_NUMBER(held[SUMI_MEMORY_STAGING], 0); // the way there is given back
+
+    const sumi_cuda_resident* table = sumi_cuda_weights_find(&cuda->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX);
+    CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->place.data, m.table, sizeof m.table) == 0); // the fake's device memory is the host's
+    const sumi_cuda_resident* gated = sumi_cuda_weights_find(&cuda->weights, &m.gate_up, SUMI_CUDA_FORM_GATED);
+    CHECK(gated != NULL && gated->place.data % 512 == 0 && gated->place.pitch == WIDTH);
+    CHECK(sumi_cuda_weights_find(&cuda->weights, &m.gate_up, SUMI_CUDA_FORM_MATRIX) == NULL);
+    CHECK(sumi_cuda_weights_find(&cuda->weights, &m.bias_weight, SUMI_CUDA_FORM_VECTOR) != NULL);
+    CHECK(sumi_cuda_weights_find(&cuda->weights, &m.narrow, SUMI_CUDA_FORM_MATRIX) == NULL); // the plan does not use it
+
+    f->forget_weights(b.runner, m.list, 3);
+    CHECK(sumi_cuda_weights_find(&cuda->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX) == NULL);
+    CHECK(sumi_cuda_weights_find(&cuda->weights, &m.down, SUMI_CUDA_FORM_MATRIX) != NULL);
+    CHECK(run_network(b.runner, &n, &error) == SUMI_OK); // brings them again
+    f->forget_weights(b.runner, m.list, 6);
+    f->memory(b.runner, held, &device, &capability, &driver);
+    CHECK_NUMBER(held[SUMI_MEMORY_WEIGHTS], 0);
+    CHECK_NUMBER(capability, 90);
+    plan_forget(b.runner, &n.plan);
+    sumi_plan_end(&n.plan);
+    close_bench(&b);
+}
+
+TEST(large_weights_come_in_pieces_from_any_address)
+{
+    fake_reset();
+    bench b;
+    sumi_error error = {SUMI_OK, {0}};
+    enum { ROWS = 6000, COLS = 1504 }; // 18 MB: two slots
+    unsigned char* file = malloc((size_t)ROWS * COLS * 2 + 1);
+    for (size_t i = 0; i < (size_t)ROWS * COLS * 2 + 1; i++) file[i] = (unsigned char)(i * 2654435761u >> 13);
+    sumi_weight weight = weight_of("large", ROWS, COLS, file + 1, SUMI_DTYPE_BF16);
+    weight.parts[0].rows = ROWS / 3;
+    weight.part_count = 2;
+    weight.parts[1] = (sumi_weight_part){file + 1 + (size_t)(ROWS / 3) * COLS * 2, SUMI_DTYPE_BF16, ROWS - ROWS / 3, 1.0f};
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &b.heap, 2);
+    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
+    (void)sumi_plan_linear(&plan, "large", x, &weight, NULL, SUMI_ACT_NONE);
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+    bool is_done = false;
+    int32_t calls = 0;
+    for (float progress = 0.0f, last = 0.0f; !is_done && calls < 1000; calls++, last = progress) {
+        CHECK(b.runner->functions->prepare(b.runner, &plan, 0, &is_done, &progress, &error) == SUMI_OK);
+        CHECK(progress >= last);
+    }
+    CHECK(calls > 8 && is_done); // at least a megabyte each time
+    const sumi_cuda_resident* there = sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &weight, SUMI_CUDA_FORM_MATRIX);
+    CHECK(there != NULL && memcmp((const void*)(uintptr_t)there->place.data, file + 1, (size_t)ROWS * COLS * 2) == 0);
+    plan_forget(b.runner, &plan);
+    sumi_plan_end(&plan);
+    close_bench(&b);
+    free(file);
+}
+
+TEST(what_did_not_go_goes_again)
+{
+    static model m;
+    make_model(&m);
+    const char* const calls[] = {"cuMemcpyHtoDAsync", "cuLaunchKernel", "cuEventRecord"};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        fake_reset();
+        bench b;
+        network n;
+        sumi_error error = {SUMI_OK, {0}};
+        open_services(&b);
+        CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+        CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+        fake_fail_call(calls[i], 1, 1); // CUDA_ERROR_INVALID_VALUE
+        CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_INTERNAL);
+        CHECK(fake_fail_call(NULL, 0, 0));
+        error = (sumi_error){SUMI_OK, {0}};
+        CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK);
+        const sumi_cuda_resident* table = sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX);
+        CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->place.data, m.table, sizeof m.table) == 0);
+        plan_forget(b.runner, &n.plan);
+        sumi_plan_end(&n.plan);
+        close_bench(&b);
+    }
+}
+
+// ---- Inputs and results -------------------------------------------------------------------------------------------------------------------
+
+TEST(inputs_go_through_the_ring_whole)
+{
+    fake_reset();
+    fake_complete_after(3); // copies are slow: the ring fills
+    bench b;
+    sumi_error error = {SUMI_OK, {0}};
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    enum { ROWS = 3000, COLS = 1024 }; // 12 MB: more than the ring
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &b.heap, 2);
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, ROWS, COLS);
+    sumi_value y = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_FLOAT, ROWS, COLS);
+    const int32_t others[3] = {7, 8, 9};
+    sumi_value first = sumi_plan_constant(&plan, "first", SUMI_ELEMENT_INT, 3, 1, others);
+    sumi_value c = sumi_plan_constant(&plan, "c", SUMI_ELEMENT_INT, 2, 2, s_counts);
+    sumi_plan_copy_rows(&plan, first, 0, first, 2, 1);
+    sumi_plan_copy_rows(&plan, x, 0, y, 0, ROWS);
+    sumi_plan_copy_rows(&plan, c, 0, c, 1, 1);
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+    CHECK(sumi_plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
+    CHECK(plan_ready(b.runner, &plan, &error) == SUMI_OK);
+    unsigned char *from = malloc((size_t)ROWS * COLS * 4), *into = malloc((size_t)ROWS * COLS * 4);
+    for (size_t i = 0; i < (size_t)ROWS * COLS * 4; i++) from[i] = (unsigned char)(i * 2654435761u >> 11);
+    b.runner->functions->start(b.runner, &plan);
+    uint64_t at = 0;
+    for (uint64_t piece = 1; at < (uint64_t)ROWS * COLS * 4; at += piece, piece = piece * 3 + 1) {
+        if (piece > (uint64_t)ROWS * COLS * 4 - at) piece = (uint64_t)ROWS * COLS * 4 - at;
+        b.runner->functions->write(b.runner, &plan, y, at, from + at, piece);
+    }
+    CHECK(b.runner->functions->health(b.runner, &error) == SUMI_OK);
+    CHECK(plan_read(b.runner, &plan, y, into, &error) == SUMI_OK); // no kernel has written over it: there are none here
+    CHECK(memcmp(from, into, (size_t)ROWS * COLS * 4) == 0);
+    int32_t counts[4] = {0};
+    CHECK(plan_read(b.runner, &plan, c, counts, &error) == SUMI_OK);
+    CHECK(memcmp(counts, s_counts, sizeof counts) == 0);
+    CHECK(plan_read(b.runner, &plan, first, counts, &error) == SUMI_OK);
+    CHECK(memcmp(counts, others, sizeof others) == 0);
+    CHECK(b.runner->functions->fetch(b.runner, &plan, x, &error) == SUMI_INTERNAL); // nothing writes it
+    free(from);
+    free(into);
+    plan_forget(b.runner, &plan);
+    sumi_plan_end(&plan);
+    close_bench(&b);
+}
+
+TEST(slices_are_reported_in_order_when_they_are_over)
+{
+    fake_reset();
+    bench b;
+    static model m;
+    network n;
+    sumi_error error = {SUMI_OK, {0}};
+    make_model(&m);
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    CHECK(write_network(&n, &b.heap, &m, TOKENS, 0, &error) == SUMI_OK);
+    CHECK(plan_ready(b.runner, &n.plan, &error) == SUMI_OK);
+    const sumi_runner_functions* f = b.runner->functions;
+    f->start(b.runner, &n.plan);
+    write_ids(b.runner, &n);
+    double us = -1.0;
+    CHECK(!f->finished(b.runner, &us) && f->pending(b.runner) == 0);
+    f->wait(b.runner, 1); // returns at once
+    fake_complete_after(2);
+    CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_OK);
+    CHECK(f->fetch(b.runner, &n.plan, n.y, &error) == SUMI_OK);
+    CHECK(f->run(b.runner, &n.plan, &n.plan.slices[1], 5, &error) == SUMI_OK);
+    CHECK_NUMBER(f->pending(b.runner), 2);
+    CHECK(!f->idle(b.runner));
+    int32_t asked = 1;
+    while (!f->finished(b.runner, &us) && asked < 20) asked++;
+    CHECK(asked > 3 && asked < 20); // the slice, then the copy behind it
+    CHECK(us >= 0.0);
+    CHECK_NUMBER(f->pending(b.runner), 1);
+    f->wait(b.runner, 1);
+    CHECK(f->finished(b.runner, &us));
+    CHECK_NUMBER(f->pending(b.runner), 0);
+    uint16_t y[TOKENS * WIDTH];
+    f->read(b.runner, &n.plan, n.y, 0, y, sizeof y);
+    CHECK(f->idle(b.runner));
+    fake_complete_after(0);
+    for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_OK);
+    CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_INTERNAL); // the engine never does that
+    CHECK(runner_drain(b.runner, 0, NULL, NULL) == SUMI_OK);
+    plan_forget(b.runner, &n.plan);
+    sumi_plan_end(&n.plan);
+    close_bench(&b);
+}
+
+TEST(a_lost_device_is_said_and_stays_lost)
+{
+    fake_reset();
+    bench b;
+    static model m;
+    network n;
+    sumi_error error = {SUMI_OK, {0}};
+    make_model(&m);
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    CHECK(plan_ready(b.runner, &n.plan, &error) == SUMI_OK);
+    const sumi_runner_functions* f = b.runner->functions;
+    f->start(b.runner, &n.plan);
+    write_ids(b.runner, &n);
+    CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_OK);
+    fake_lose_device();
+    double us;
+    CHECK(!f->finished(b.runner, &us));
+    CHECK(f->health(b.runner, &error) == SUMI_DEVICE_LOST);
+    CHECK(error.text[0] != 0);
+    CHECK_NUMBER(f->pending(b.runner), 0); // nothing to wait for
+    f->wait(b.runner, 1);
+    CHECK(f->idle(b.runner));
+    error = (sumi_error){SUMI_OK, {0}};
+    CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_DEVICE_LOST);
+    bool is_done;
+    float progress;
+    CHECK(f->prepare(b.runner, &n.plan, 1000, &is_done, &progress, NULL) == SUMI_DEVICE_LOST);
+    f->start(b.runner, &n.plan);
+    write_ids(b.runner, &n);
+    uint16_t y[TOKENS * WIDTH];
+    f->read(b.runner, &n.plan, n.y, 0, y, sizeof y); // anything, but no crash
+    CHECK(f->health(b.runner, NULL) == SUMI_DEVICE_LOST);
+    plan_forget(b.runner, &n.plan);
+    f->forget_weights(b.runner, m.list, 6);
+    sumi_plan_end(&n.plan);
+    close_bench(&b);
+}
+
+// ---- What launchers are told --------------------------------------------------------------------------------------------------------------
+
+TEST(forms_follow_from_the_ops)
+{
+    static model m;
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    make_model(&m);
+    network n;
+    sumi_error error = {SUMI_OK, {0}};
+    CHECK(write_network(&n, &heap, &m, TOKENS, 0, &error) == SUMI_OK);
+    sumi_cuda_device device = {.capability = 90};
+    const sumi_plan* plan = &n.plan;
+    int32_t linear = 0;
+    while (plan->ops[linear].kind != SUMI_OP_LINEAR) linear++;
+    CHECK(sumi_cuda_is_fused_gated(plan, linear) && sumi_cuda_is_fused_gated(plan, linear + 1));
+    CHECK(!sumi_cuda_is_fused_gated(plan, linear - 1) && !sumi_cuda_is_fused_gated(plan, linear + 2));
+    const sumi_value_info *x = sumi_plan_info(plan, plan->ops[linear].in[0]), *y = sumi_plan_info(plan, plan->ops[linear + 1].out);
+    CHECK(y->offset >= x->offset + x->bytes || x->offset >= y->offset + y->bytes); // what the fused kernel reads and writes
+    unsigned char flags[64] = {0};
+    sumi_cuda_flag_values(&device, plan, flags);
+    CHECK(flags[plan->ops[linear].out.id - 1] == SUMI_CUDA_VALUE_GATED);
+    for (size_t v = 0; v < plan->value_count; v++) CHECK(flags[v] == 0 || (int32_t)v == plan->ops[linear].out.id - 1);
+    sumi_plan_end(&n.plan);
+}
+
+TEST(fp8_takes_large_weights_of_the_denoising_section)
+{
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_weight a = weight_of("a", 512, 256, NULL, SUMI_DTYPE_BF16), b = weight_of("b", 256, 256, NULL, SUMI_DTYPE_BF16), small = weight_of("small", 48, 256, NULL, SUMI_DTYPE_BF16),
+                kept = weight_of("kept", 256, 256, NULL, SUMI_DTYPE_BF16);
+    kept.keeps_precision = true;
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &heap, 2);
+    plan.fp8_weights = true;
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    sumi_value in = sumi_plan_bound(&plan, "in", SUMI_ELEMENT_ACTIVATION, 32, 256);
+    sumi_value x = sumi_plan_linear(&plan, "before", in, &b, NULL, SUMI_ACT_NONE);                                                   // 0: another section
+    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+    sumi_value n = sumi_plan_norm_modulate(&plan, "n", x, 0, 32, SUMI_NORM_RMS, NULL, 1e-5f, SUMI_NO_ROW, SUMI_NO_ROW);               // 1
+    sumi_value g = sumi_plan_linear_gated(&plan, "a", n, &a, SUMI_ACT_SILU);                                                          // 2, 3
+    (void)sumi_plan_linear(&plan, "b", g, &b, NULL, SUMI_ACT_NONE);                                                                   // 4
+    sumi_value shared = sumi_plan_norm_modulate(&plan, "shared", x, 0, 32, SUMI_NORM_RMS, NULL, 1e-5f, SUMI_NO_ROW, SUMI_NO_ROW);     // 5
+    (void)sumi_plan_linear(&plan, "b", shared, &b, NULL, SUMI_ACT_NONE);                                                              // 6
+    (void)sumi_plan_linear(&plan, "small", shared, &small, NULL, SUMI_ACT_NONE);                                                      // 7
+    (void)sumi_plan_linear(&plan, "kept", shared, &kept, NULL, SUMI_ACT_NONE);                                                        // 8
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+    sumi_cuda_device device = {.capability = 90};
+    const bool expected[] = {false, false, true, false, true, false, true, false, false};
+    for (int32_t i = 0; i < 9; i++) CHECK(sumi_cuda_op_is_fp8(&device, &plan, &plan.ops[i]) == expected[i]);
+    unsigned char flags[64] = {0};
+    sumi_cuda_flag_values(&device, &plan, flags);
+    CHECK(flags[n.id - 1] == SUMI_CUDA_VALUE_FP8);
+    CHECK(flags[shared.id - 1] == 0 && flags[g.id - 1] == 0 && flags[x.id - 1] == 0); // shared has a reader that wants bfloat16, g is no norm's
+    const sumi_weight* weight;
+    sumi_cuda_form form;
+    CHECK(sumi_cuda_op_weight(&device, &plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_GATED_FP8);
+    CHECK(sumi_cuda_op_weight(&device, &plan, 4, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX_FP8);
+    CHECK(sumi_cuda_op_weight(&device, &plan, 0, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
+    device.capability = 86;
+    for (int32_t i = 0; i < 9; i++) CHECK(!sumi_cuda_op_is_fp8(&device, &plan, &plan.ops[i]));
+    sumi_plan_end(&plan);
+}
+
+TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
+{
+    static model m;
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    make_model(&m);
+    network n;
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_delta delta = {.weight_index = m.gate_up.index, .row_begin = HIDDEN, .scale = 1.0f, .down = weight_of("lora.down", 4, WIDTH, m.odd, SUMI_DTYPE_BF16),
+                        .up = weight_of("lora.up", HIDDEN, 4, m.odd, SUMI_DTYPE_BF16)};
+    const sumi_adapter adapter = {&delta, 1};
+    const sumi_adapter_use use = {&adapter, 0.5f};
+    memset(&n, 0, sizeof n);
+    sumi_plan_begin(&n.plan, &heap, 2);
+    sumi_plan_adapters(&n.plan, &use, 1);
+    sumi_plan_section(&n.plan, SUMI_SECTION_DENOISE, 1, 0);
+    sumi_value x = sumi_plan_bound(&n.plan, "x", SUMI_ELEMENT_ACTIVATION, 8, WIDTH);
+    (void)sumi_plan_linear_gated(&n.plan, "mlp", x, &m.gate_up, SUMI_ACT_SILU);
+    CHECK(sumi_plan_finish(&n.plan, &error) == SUMI_OK);
+    CHECK_NUMBER(n.plan.op_count, 4);
+    for (int32_t i = 0; i < 4; i++) CHECK(!sumi_cuda_is_fused_gated(&n.plan, i));
+    sumi_cuda_device device = {.capability = 90};
+    unsigned char flags[64] = {0};
+    sumi_cuda_flag_values(&device, &n.plan, flags);
+    CHECK(flags[n.plan.ops[0].out.id - 1] == SUMI_CUDA_VALUE_GATED); // the adapter adds to interleaved columns
+    const sumi_weight* weight;
+    sumi_cuda_form form;
+    CHECK(sumi_cuda_op_weight(&device, &n.plan, 0, 0, &weight, &form) && form == SUMI_CUDA_FORM_GATED);
+    CHECK(sumi_cuda_op_weight(&device, &n.plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
+    sumi_plan_end(&n.plan);
+}
+
+TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
+{
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {SUMI_OK, {0}};
+    // columns, rows and first row of the norm, whether its input is the sum, whether another op stands between; the sum writes rows 2 .. 34 of 40
+    static const struct { int32_t cols, rows, row; bool is_same, is_apart, expected; } cases[] = {
+        {256, 32, 2, true, false, true},  {4096, 32, 2, true, false, true},  {4104, 32, 2, true, false, false}, {252, 32, 2, true, false, false},
+        {256, 31, 2, true, false, false}, {256, 32, 3, true, false, false}, {256, 32, 2, false, false, false}, {256, 32, 2, true, true, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &heap, 2);
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols), other = sumi_plan_bound(&plan, "other", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols);
+        sumi_value b = sumi_plan_activate(&plan, other, SUMI_ACT_SILU); // its last reader is the sum: without the rule of layout.c the norm would lie in its place
+        sumi_plan_norm_gate_add(&plan, "sum", x, 2, b, 32, NULL, 1e-5f, SUMI_NO_ROW);
+        int32_t sum = (int32_t)plan.op_count - 1;
+        if (cases[i].is_apart) (void)sumi_plan_activate(&plan, other, SUMI_ACT_SILU);
+        (void)sumi_plan_norm_modulate(&plan, "norm", cases[i].is_same ? x : other, cases[i].row, cases[i].rows, SUMI_NORM_RMS, NULL, 1e-5f, SUMI_NO_ROW, SUMI_NO_ROW);
+        CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+        CHECK(sumi_cuda_is_fused_norm(&plan, sum) == cases[i].expected && sumi_cuda_is_fused_norm(&plan, sum + 1) == cases[i].expected);
+        CHECK(!sumi_cuda_is_fused_norm(&plan, sum - 1) && !sumi_cuda_is_fused_norm(&plan, sum + 2));
+        sumi_plan_end(&plan);
+    }
+}
+
+TEST(shares_cover_every_unit_once)
+{
+    sumi_op op = {.part_count = 13};
+    sumi_cuda_run run = {.op = &op};
+    for (int32_t units = 0; units < 40; units++) {
+        for (int32_t step = 1; step <= 13; step++) {
+            int32_t at = 0, begin, end;
+            for (int32_t p = 0; p < 13; p += step) {
+                run.part_begin = p;
+                run.part_end = p + step < 13 ? p + step : 13;
+                sumi_cuda_share(&run, units, &begin, &end);
+                CHECK(begin == at && end >= begin);
+                at = end;
+            }
+            CHECK_NUMBER(at, units);
+        }
+    }
+}
+
+TEST(the_hosts_context_stays_current)
+{
+    fake_reset();
+    bench b;
+    static model m;
+    network n;
+    sumi_error error = {SUMI_OK, {0}};
+    make_model(&m);
+    struct CUctx_st* host = fake_host_context(0);
+    fake_make_current(host);
+#define CHECK_CURRENT(call) do { call; CHECK(fake_current() == host && fake_context_depth() == 0); } while (0)
+    open_services(&b);
+    CHECK_CURRENT(CHECK(open_runner(&b, NULL, &error) == SUMI_OK));
+    const sumi_runner_functions* f = b.runner->functions;
+    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    CHECK_CURRENT(CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK));
+    CHECK_CURRENT(CHECK(f->reserve(b.runner, &n.plan, &error) == SUMI_OK));
+    CHECK_CURRENT(CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK));
+    CHECK_CURRENT(f->start(b.runner, &n.plan));
+    CHECK_CURRENT(write_ids(b.runner, &n));
+    CHECK_CURRENT(CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_OK));
+    CHECK_CURRENT(CHECK(f->run(b.runner, &n.plan, &n.plan.slices[1], 99, &error) == SUMI_OK));
+    CHECK_CURRENT(CHECK(f->fetch(b.runner, &n.plan, n.y, &error) == SUMI_OK));
+    CHECK_CURRENT(f->wait(b.runner, 1));
+    double us;
+    CHECK_CURRENT(f->finished(b.runner, &us));
+    CHECK_CURRENT(f->finished(b.runner, &us));
+    CHECK_CURRENT((void)f->idle(b.runner));
+    CHECK_CURRENT(f->health(b.runner, &error));
+    uint16_t y[TOKENS * WIDTH];
+    CHECK_CURRENT(f->read(b.runner, &n.plan, n.y, 0, y, sizeof y));
+    CHECK_CURRENT(f->release(b.runner));
+    CHECK_CURRENT(f->forget_weights(b.runner, m.list, 6));
+    CHECK_CURRENT(f->forget_plan(b.runner, &n.plan));
+    sumi_plan_end(&n.plan);
+    CHECK_CURRENT(f->destroy(b.runner));
+    b.runner = NULL;
+    fake_make_current(NULL);
+    fake_host_release(host);
+    close_bench(&b);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(leaves_nothing_behind);
+    RUN(the_hosts_context_stays_current);
+    RUN(graphs_launch_what_the_ops_launch);
+    RUN(runs_without_graphs_when_the_driver_makes_none);
+    RUN(a_warm_run_allocates_nothing);
+    RUN(every_allocation_of_creation_may_fail);
+    RUN(every_allocation_of_a_run_may_fail);
+    RUN(a_larger_plan_takes_the_arena_over_and_graphs_follow);
+    RUN(weights_arrive_and_go);
+    RUN(large_weights_come_in_pieces_from_any_address);
+    RUN(what_did_not_go_goes_again);
+    RUN(inputs_go_through_the_ring_whole);
+    RUN(slices_are_reported_in_order_when_they_are_over);
+    RUN(a_lost_device_is_said_and_stays_lost);
+    RUN(forms_follow_from_the_ops);
+    RUN(fp8_takes_large_weights_of_the_denoising_section);
+    RUN(an_adapter_between_product_and_gate_keeps_them_two_kernels);
+    RUN(a_sum_and_the_norm_of_its_rows_are_one_kernel);
+    RUN(shares_cover_every_unit_once);
+    TEST_END();
+}
+#else
+TEST(the_runner) { SKIP("this build has no CUDA backend"); }
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(the_runner);
+    TEST_END();
+}
+#endif
