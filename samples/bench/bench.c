@@ -1,6 +1,7 @@
 // bench: how long the library's stages take on this machine, through the public header alone, as a host would see it.
 //
-//     bench --synthetic mid --size 512x512          a random checkpoint, written to a temporary folder and removed again
+//     bench --synthetic mid --size 512x512          a random checkpoint that lies in no file
+//     bench --synthetic z-image --backend cuda --report --sizes 1024,768,512     the released sizes, 20 GB that take 64 MB of the host's memory; sustained rates
 //     bench --model models/Z-Image-Turbo            a real one
 //     bench --write DIR --synthetic mid             only writes the checkpoint
 //     bench --model DIR --serve                     measures on demand, for compare_torch.py: a command per line of input, a line of JSON per answer
@@ -8,6 +9,9 @@
 // text      one prompt job, from submit to done
 // forward   one evaluation of the transformer: an image job of one step from sigma 1 to 0, with everything that precedes the step, less the decoding
 // decode    the decoder and the conversion to pixels of that job
+//
+// The report runs jobs back to back for some seconds, for a GPU that is cold does more than its power limit lets it sustain: "first" is the median of the first jobs, "sustained" that of
+// the second half. Its "forward" is the work time of the DENOISE stage per evaluation (on a GPU: by the device's own clock), "picture" the wall time of a job from submit to fetch.
 #include "synthetic.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +27,13 @@ typedef struct bench {
     const char *model_path, *write_path;
     const char* prompt_path; // a saved prompt: the text encoder is not opened
     const synthetic_config* synthetic;
-    int32_t width, height, tokens, runs, threads;
+    synthetic_files* files;
+    int32_t width, height, tokens, runs, threads, sizes[8], size_count, steps, batch;
+    double seconds; // of sustained work per row of the report
     uint64_t memory_budget;
-    bool float32, serves, has_picture;
+    sumi_backend backend;
+    sumi_weight_format weights;
+    bool float32, serves, reports, shows_ops, has_picture;
     sumi_engine* engine;
     sumi_model* model;
     sumi_prompt* prompt;
@@ -82,15 +90,17 @@ static bool wait_for(bench* b, sumi_job job, const char* doing)
 static bool open_model(bench* b)
 {
     sumi_engine_desc ed = sumi_engine_defaults();
-    ed.backend = SUMI_BACKEND_CPU;
+    ed.backend = b->backend;
     ed.cpu_thread_count = b->threads;
     ed.max_slice_us = 0; // whole ops
+    if (b->files) ed.files = synthetic_services(b->files);
     ed.memory_budget_bytes = b->memory_budget;
     ed.log.write = keep_log;
     ed.log.user_data = b;
     if (!check(b, sumi_engine_create(&ed, &b->engine), "creating the engine")) return false;
     sumi_model_desc md = sumi_model_defaults();
     md.path = b->model_path;
+    md.weights = b->weights;
     md.without_text_encoder = b->prompt_path != NULL;
     md.without_vae_encoder = true;
     sumi_job job;
@@ -112,10 +122,10 @@ static bool load_prompt(bench* b)
 }
 
 // A text of `tokens` tokens with the synthetic tokenizer; about as many words otherwise.
-static void make_text(bench* b)
+static void make_text(bench* b, int32_t tokens)
 {
     static const char words[] = "a red fox in the snow under old trees, ";
-    int32_t count = b->tokens - SYNTHETIC_TEMPLATE_TOKENS;
+    int32_t count = tokens - SYNTHETIC_TEMPLATE_TOKENS;
     if (count < 1) count = 1;
     if (count > MAX_PROMPT - 1) count = MAX_PROMPT - 1;
     for (int32_t i = 0; i < count; i++) b->text[i] = words[(size_t)i % (sizeof words - 1)];
@@ -124,7 +134,7 @@ static void make_text(bench* b)
 
 // ---- Measuring ----------------------------------------------------------------------------------------------------------------------------
 
-static bool measure_text(bench* b, double* out_seconds)
+static bool encode_text(bench* b, double* out_seconds, double* out_work_seconds)
 {
     sumi_prompt_desc desc = sumi_prompt_defaults(b->model);
     desc.text = b->text;
@@ -132,11 +142,18 @@ static bool measure_text(bench* b, double* out_seconds)
     double began = now();
     if (!check(b, sumi_submit_prompt(b->engine, &desc, &job), "encoding the prompt") || !wait_for(b, job, "encoding the prompt")) return false;
     *out_seconds = now() - began;
+    *out_work_seconds = (double)sumi_job_poll(b->engine, job).stage_seconds[SUMI_STAGE_TEXT];
     sumi_prompt* prompt;
     if (!check(b, sumi_fetch_prompt(b->engine, job, &prompt), "encoding the prompt")) return false;
     sumi_prompt_release(b->prompt);
     b->prompt = prompt;
     return true;
+}
+
+static bool measure_text(bench* b, double* out_seconds)
+{
+    double work;
+    return encode_text(b, out_seconds, &work);
 }
 
 static void sum_flops(bench* b, sumi_job job)
@@ -213,9 +230,229 @@ static bool print_table(bench* b)
     print_row(names[0], text, b->runs, b->flops_text);
     print_row(names[1], forward, b->runs, b->flops_forward);
     print_row(names[2], decode, b->runs, b->flops_decode);
-    printf("\nmemory: weights %.0f MB mapped, at most %.0f MB beside them, process at most %.0f MB resident\n",
-           1e-6 * (double)sumi_model_get_info(b->model).weight_bytes, 1e-6 * (double)info.host_peak_bytes, peak_megabytes());
+    printf("\nmemory: weights %.0f MB mapped, at most %.0f MB beside them", 1e-6 * (double)sumi_model_get_info(b->model).weight_bytes, 1e-6 * (double)info.host_peak_bytes);
+    if (!b->files) printf(", process at most %.0f MB resident", peak_megabytes()); // views of one block would be counted over and over
+    printf("\n");
     return true;
+}
+
+// ---- The report ---------------------------------------------------------------------------------------------------------------------------
+
+#define MAX_BATCH 16
+#define MAX_JOBS 4096
+
+// One job of `items` pictures of the size.
+typedef struct work { int32_t side, steps, items; bool has_text; } work; // has_text: the prompt is encoded by the job
+typedef struct sample { double forward, decode, picture, cpu_per_step; } sample; // seconds; picture: of the whole job
+
+static double processor_seconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item items[MAX_BATCH])
+{
+    for (int32_t i = 0; i < w->items; i++) {
+        items[i] = (sumi_image_item){.seed = 7 + (uint64_t)i};
+        if (w->has_text) items[i].text = b->text;
+        else items[i].prompt = b->prompt;
+    }
+    sumi_image_desc desc = sumi_image_defaults(b->model, SUMI_PRESET_MODEL);
+    desc.items = items;
+    desc.item_count = w->items;
+    desc.width = desc.height = w->side;
+    desc.step_count = w->steps;
+    desc.guidance = 0.0f;
+    return desc;
+}
+
+static bool run_work(bench* b, const work* w, sample* out)
+{
+    sumi_image_item items[MAX_BATCH];
+    sumi_image_desc desc = describe(b, w, items);
+    sumi_image images[MAX_BATCH];
+    sumi_job job;
+    double began = now(), busy = processor_seconds();
+    if (!check(b, sumi_submit_images(b->engine, &desc, &job), "making pictures") || !wait_for(b, job, "making pictures")) return false;
+    sumi_job_status status = sumi_job_poll(b->engine, job);
+    if (!check(b, sumi_fetch_images(b->engine, job, images, MAX_BATCH), "fetching the pictures")) return false;
+    *out = (sample){(double)status.stage_seconds[SUMI_STAGE_DENOISE] / w->steps, (double)status.stage_seconds[SUMI_STAGE_DECODE] / w->items, now() - began,
+                    (processor_seconds() - busy) / w->steps};
+    sumi_images_release(b->engine, images, w->items);
+    return true;
+}
+
+static double median_of(double* values, int32_t count)
+{
+    qsort(values, (size_t)count, sizeof *values, compare_doubles);
+    return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
+}
+
+// Medians of members of samples [begin, end).
+static sample median_sample(const sample* samples, int32_t begin, int32_t end)
+{
+    static double values[MAX_JOBS];
+    sample median;
+    double* into = (double*)&median;
+    for (size_t k = 0; k < sizeof(sample) / sizeof(double); k++) {
+        for (int32_t i = begin; i < end; i++) values[i - begin] = ((const double*)&samples[i])[k];
+        into[k] = median_of(values, end - begin);
+    }
+    return median;
+}
+
+// Back to back for `seconds`, at least three jobs after one that warms up.
+static bool sustain(bench* b, const work* w, double seconds, sample* out_first, sample* out_sustained, int32_t* out_count)
+{
+    static sample samples[MAX_JOBS];
+    int32_t count = 0;
+    sample warm;
+    if (!run_work(b, w, &warm)) return false;
+    for (double began = now(); count < MAX_JOBS && (count < 3 || now() - began < seconds); count++) {
+        if (!run_work(b, w, &samples[count])) return false;
+    }
+    *out_first = median_sample(samples, 0, count / 20 > 3 ? count / 20 : 3);
+    *out_sustained = median_sample(samples, count / 2, count);
+    *out_count = count;
+    return true;
+}
+
+static bool sustain_text(bench* b, int32_t tokens, double seconds, double* out_wall, double* out_work, int32_t* out_count)
+{
+    static double wall[MAX_JOBS], work_time[MAX_JOBS];
+    int32_t count = 0;
+    make_text(b, tokens);
+    if (!encode_text(b, &wall[0], &work_time[0])) return false;
+    for (double began = now(); count < MAX_JOBS && (count < 3 || now() - began < seconds); count++) {
+        if (!encode_text(b, &wall[count], &work_time[count])) return false;
+    }
+    *out_wall = median_of(wall + count / 2, count - count / 2);
+    *out_work = median_of(work_time + count / 2, count - count / 2);
+    *out_count = count;
+    return true;
+}
+
+static void report_row(const char* what, double sustained, double first, double flops)
+{
+    printf("| %-34s | %10.2f | %10.2f | ", what, 1e3 * sustained, 1e3 * first);
+    if (flops > 0.0) printf("%8.1f |\n", 1e-12 * flops / sustained);
+    else printf("%8s |\n", "");
+}
+
+static bool report_size(bench* b, int32_t side)
+{
+    char name[64];
+    double ignored[2];
+    sample first, last;
+    int32_t count;
+    const work one = {side, b->steps, 1, false}, with_text = {side, b->steps, 1, true};
+    b->width = b->height = side;
+    if (!measure_image(b, true, &ignored[0], &ignored[1])) return false; // counts the work
+    if (!sustain(b, &one, b->seconds, &first, &last, &count)) return false;
+    snprintf(name, sizeof name, "forward, %dx%d", side, side);
+    report_row(name, last.forward, first.forward, b->flops_forward);
+    snprintf(name, sizeof name, "decode, %dx%d", side, side);
+    report_row(name, last.decode, first.decode, b->flops_decode);
+    snprintf(name, sizeof name, "picture of %d steps, %dx%d", b->steps, side, side);
+    report_row(name, last.picture, first.picture, 0.0);
+    if (b->memory_budget && !b->prompt_path) { // then the text encoder's weights come again for every picture
+        if (!sustain(b, &with_text, b->seconds, &first, &last, &count)) return false;
+        snprintf(name, sizeof name, "the same with its text, %dx%d", side, side);
+        report_row(name, last.picture, first.picture, 0.0);
+    }
+    snprintf(name, sizeof name, "host CPU time per step, %dx%d", side, side);
+    report_row(name, last.cpu_per_step, first.cpu_per_step, 0.0);
+    return true;
+}
+
+static bool report_batch(bench* b, int32_t side)
+{
+    char name[64];
+    sample first, last;
+    int32_t count;
+    const work batch = {side, b->steps, b->batch, false};
+    if (!sustain(b, &batch, b->seconds, &first, &last, &count)) return false;
+    snprintf(name, sizeof name, "forward of %d, %dx%d", b->batch, side, side);
+    report_row(name, last.forward, first.forward, 0.0);
+    snprintf(name, sizeof name, "one of a batch of %d, %dx%d", b->batch, side, side);
+    report_row(name, last.picture / b->batch, first.picture / b->batch, 0.0);
+    return true;
+}
+
+static bool report_memory(const bench* b, int32_t side, int32_t items)
+{
+    sumi_image_item list[MAX_BATCH];
+    const work w = {side, b->steps, items, !b->prompt_path};
+    sumi_image_desc desc = describe(b, &w, list);
+    sumi_memory memory;
+    if (!check(b, sumi_image_memory(b->engine, &desc, &memory), "asking for the memory")) return false;
+    printf("| %4d x %-4d | %8d | %10.0f | %11.0f | %10.1f | %10.1f | %10.1f |\n", side, side, items, 1e-6 * (double)memory.weights, 1e-6 * (double)memory.streamed, 1e-6 * (double)memory.arena,
+           1e-6 * (double)memory.staging, 1e-6 * (double)memory.images);
+    return true;
+}
+
+// Where the time of a picture goes: op by op, each a slice of its own, with the rates that its operations and its bytes come to.
+static bool report_ops(bench* b, int32_t side)
+{
+    static sumi_profile_row rows[512];
+    static const char* const stages[] = {"wait", "load", "prepare", "text", "image", "denoise", "decode", "transfer"};
+    sumi_image_item items[MAX_BATCH];
+    sumi_image image;
+    const work one = {side, b->steps, 1, false};
+    sumi_image_desc desc = describe(b, &one, items);
+    items[0] = (sumi_image_item){.text = b->text, .seed = 7};
+    desc.profile = true;
+    int32_t count = 0;
+    for (int32_t i = 0; i < 2; i++) { // the first one warms up
+        sumi_job job;
+        if (!check(b, sumi_submit_images(b->engine, &desc, &job), "profiling") || !wait_for(b, job, "profiling")) return false;
+        count = sumi_job_profile(b->engine, job, rows, 512);
+        if (!check(b, sumi_fetch_images(b->engine, job, &image, 1), "fetching the picture")) return false;
+        sumi_images_release(b->engine, &image, 1);
+    }
+    printf("\nops of one picture, %dx%d, %d steps, with its text; each op launched alone\n\n", side, side, b->steps);
+    printf("| stage    | op                               |  times | ms in all |  us each |  TFLOP/s |   GB/s |\n|----------|----------------------------------|-------:|----------:|---------:|---------:|-------:|\n");
+    for (int32_t i = 0; i < count && i < 48; i++) {
+        const sumi_profile_row* r = &rows[i];
+        printf("| %-8s | %-32.32s | %6d | %9.2f | %8.1f | %8.1f | %6.0f |\n", stages[r->stage], r->name, r->count, 1e3 * r->seconds, 1e6 * r->seconds / r->count, 1e-12 * r->flops / r->seconds,
+               1e-9 * r->bytes / r->seconds);
+    }
+    return true;
+}
+
+static bool print_report(bench* b)
+{
+    char name[64];
+    double wall, work_time;
+    int32_t count, texts[2] = {b->tokens, 512};
+    sumi_engine_info info = sumi_engine_get_info(b->engine);
+    printf("%s; %s weights; captions of %d tokens; medians of jobs back to back for %.0f s\n\n", info.device, b->weights == SUMI_WEIGHTS_FP8 ? "fp8" : "bf16", b->tokens, b->seconds);
+    printf("| %-34s | %10s | %10s | %8s |\n|------------------------------------|-----------:|-----------:|---------:|\n", "what", "sustained", "first ms", "TFLOP/s");
+    for (int32_t i = 0; i < 2; i++) {
+        if (!sustain_text(b, texts[i], b->seconds / 4, &wall, &work_time, &count)) return false;
+        snprintf(name, sizeof name, "text, %d tokens", sumi_prompt_get_info(b->prompt).token_count);
+        report_row(name, work_time, work_time, 0.0);
+        snprintf(name, sizeof name, "text, %d tokens, submit to done", sumi_prompt_get_info(b->prompt).token_count);
+        report_row(name, wall, wall, 0.0);
+    }
+    if (!sustain_text(b, b->tokens, 0.0, &wall, &work_time, &count)) return false; // the captions of the rows below
+    for (int32_t i = 0; i < b->size_count; i++) {
+        if (!report_size(b, b->sizes[i])) return false;
+    }
+    if (b->batch > 1 && !report_batch(b, b->sizes[0])) return false;
+    if (b->memory_budget) printf("\nmemory budget %.0f MB\n", 1e-6 * (double)b->memory_budget);
+    printf("\n| a job of    | pictures | weights MB | streamed MB |   arena MB | staging MB |  images MB |\n|-------------|---------:|-----------:|------------:|-----------:|-----------:|-----------:|\n");
+    for (int32_t i = 0; i < b->size_count; i++) {
+        if (!report_memory(b, b->sizes[i], 1)) return false;
+    }
+    if (b->batch > 1 && !report_memory(b, b->sizes[0], b->batch)) return false;
+    info = sumi_engine_get_info(b->engine);
+    printf("\nheld now, MB: weights %.0f, arena %.1f, images %.1f, staging %.1f; host memory at most %.1f\n", 1e-6 * (double)info.held_bytes[SUMI_MEMORY_WEIGHTS],
+           1e-6 * (double)info.held_bytes[SUMI_MEMORY_ARENA], 1e-6 * (double)info.held_bytes[SUMI_MEMORY_IMAGE], 1e-6 * (double)info.held_bytes[SUMI_MEMORY_STAGING],
+           1e-6 * (double)info.host_peak_bytes);
+    return !b->shows_ops || report_ops(b, b->sizes[0]);
 }
 
 // ---- Serving ------------------------------------------------------------------------------------------------------------------------------
@@ -245,6 +482,15 @@ static bool save(bench* b, const char* path)
 static bool answer(bench* b, const char* line)
 {
     double first, second;
+    work w = {.has_text = false};
+    sample cold, warm;
+    int32_t count;
+    if (sscanf(line, "sustain %d %d %d %lf", &w.side, &w.steps, &w.items, &first) == 4 && w.steps > 0 && w.items > 0 && w.items <= MAX_BATCH)
+        return sustain(b, &w, first, &cold, &warm, &count)
+            && printf("{\"forward\": %.9f, \"decode\": %.9f, \"picture\": %.9f, \"cpu_per_step\": %.9f, \"jobs\": %d}\n", warm.forward, warm.decode, warm.picture, warm.cpu_per_step,
+                      count) > 0;
+    if (sscanf(line, "sustain_text %d %lf", &w.items, &first) == 2)
+        return sustain_text(b, w.items, first, &second, &cold.forward, &count) && printf("{\"text\": %.9f, \"work\": %.9f, \"jobs\": %d}\n", second, cold.forward, count) > 0;
     if (strcmp(line, "text") == 0) return measure_text(b, &first) && printf("{\"text\": %.9f}\n", first) > 0;
     if (strcmp(line, "image") == 0) return measure_image(b, false, &first, &second) && printf("{\"forward\": %.9f, \"decode\": %.9f}\n", first, second) > 0;
     if (strcmp(line, "flops") == 0)
@@ -253,7 +499,7 @@ static bool answer(bench* b, const char* line)
     if (strcmp(line, "memory") == 0)
         return printf("{\"peak_mb\": %.3f, \"allocator_mb\": %.3f}\n", peak_megabytes(), 1e-6 * (double)sumi_engine_get_info(b->engine).host_peak_bytes) > 0;
     if (strncmp(line, "save ", 5) == 0) return save(b, line + 5) && printf("{}\n") > 0;
-    fprintf(stderr, "bench: no command \"%s\"; there are text, image, flops, memory, save PATH\n", line);
+    fprintf(stderr, "bench: no command \"%s\"; there are text, image, flops, memory, save PATH, sustain SIDE STEPS ITEMS SECONDS, sustain_text TOKENS SECONDS\n", line);
     return false;
 }
 
@@ -276,24 +522,43 @@ static int usage(void)
 {
     fprintf(
         stderr,
-        "usage: bench [--synthetic tiny|mid | --model PATH] [--size WxH] [--tokens N] [--runs N] [--threads N] [--memory-budget MB] [--float32] [--write DIR]\n"
-        "             [--serve [--prompt-file FILE]]\n"
-        "  --threads 0 is every core; --float32 writes synthetic weights as float32 instead of bfloat16; --write only writes the checkpoint\n");
+        "usage: bench [--synthetic tiny|mid|z-image | --model PATH] [--backend cpu|cuda] [--size WxH] [--tokens N] [--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
+        "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8]\n"
+        "       bench ... --report [--sizes N,N,..] [--steps N] [--batch N] [--seconds N] [--ops]\n"
+        "  --threads 0 is every core; --float32 makes synthetic weights float32 instead of bfloat16; --write only writes the checkpoint\n");
     return 2;
+}
+
+static const synthetic_config* find_synthetic(const char* name)
+{
+    return strcmp(name, "tiny") == 0 ? &synthetic_tiny : strcmp(name, "mid") == 0 ? &synthetic_mid : strcmp(name, "z-image") == 0 ? &synthetic_z_image : NULL;
+}
+
+// "1024,768,512"
+static bool read_sizes(bench* b, const char* text)
+{
+    for (b->size_count = 0; *text; b->size_count++) {
+        char* end;
+        long side = strtol(text, &end, 10);
+        if (end == text || (*end && *end != ',') || side < 16 || side > 4096 || side % 16 || b->size_count == (int32_t)(sizeof b->sizes / sizeof *b->sizes)) return false;
+        b->sizes[b->size_count] = (int32_t)side;
+        text = *end ? end + 1 : end;
+    }
+    return b->size_count > 0;
 }
 
 static bool read_arguments(bench* b, int argc, char** argv)
 {
     for (int i = 1; i < argc; i++) {
         const char* name = argv[i];
-        if (strcmp(name, "--float32") == 0 || strcmp(name, "--serve") == 0) {
-            if (name[2] == 'f') b->float32 = true;
-            else b->serves = true;
+        bool* flag = strcmp(name, "--float32") == 0 ? &b->float32 : strcmp(name, "--serve") == 0 ? &b->serves : strcmp(name, "--report") == 0 ? &b->reports : strcmp(name, "--ops") == 0 ? &b->shows_ops : NULL;
+        if (flag) {
+            *flag = true;
             continue;
         }
         if (i + 1 >= argc) return false;
         const char* value = argv[++i];
-        if (strcmp(name, "--synthetic") == 0) b->synthetic = strcmp(value, "tiny") == 0 ? &synthetic_tiny : strcmp(value, "mid") == 0 ? &synthetic_mid : NULL;
+        if (strcmp(name, "--synthetic") == 0) b->synthetic = find_synthetic(value);
         else if (strcmp(name, "--model") == 0) b->model_path = value;
         else if (strcmp(name, "--write") == 0) b->write_path = value;
         else if (strcmp(name, "--prompt-file") == 0) b->prompt_path = value;
@@ -302,46 +567,55 @@ static bool read_arguments(bench* b, int argc, char** argv)
         } else if (strcmp(name, "--tokens") == 0) b->tokens = atoi(value);
         else if (strcmp(name, "--runs") == 0) b->runs = atoi(value);
         else if (strcmp(name, "--threads") == 0) b->threads = atoi(value);
-        else if (strcmp(name, "--memory-budget") == 0) b->memory_budget = strtoull(value, NULL, 10) * 1000000u;
+        else if (strcmp(name, "--steps") == 0) b->steps = atoi(value);
+        else if (strcmp(name, "--batch") == 0) b->batch = atoi(value);
+        else if (strcmp(name, "--seconds") == 0) b->seconds = atof(value);
+        else if (strcmp(name, "--backend") == 0 && (strcmp(value, "cpu") == 0 || strcmp(value, "cuda") == 0)) b->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
+        else if (strcmp(name, "--weights") == 0 && (strcmp(value, "bf16") == 0 || strcmp(value, "fp8") == 0)) b->weights = value[0] == 'b' ? SUMI_WEIGHTS_BF16 : SUMI_WEIGHTS_FP8;
+        else if (strcmp(name, "--sizes") == 0) {
+            if (!read_sizes(b, value)) return false;
+        } else if (strcmp(name, "--memory-budget") == 0) b->memory_budget = strtoull(value, NULL, 10) * 1000000u;
         else return false;
     }
     bool sizes = b->width >= 16 && b->height >= 16 && b->width <= 4096 && b->height <= 4096 && b->width % 16 == 0 && b->height % 16 == 0;
-    return (b->synthetic || b->model_path) && sizes && b->runs >= 1 && b->runs <= MAX_RUNS && b->threads >= 0 && b->tokens > 0
+    bool report = b->steps > 0 && b->steps <= 1000 && b->batch > 0 && b->batch <= MAX_BATCH && b->seconds >= 0.0;
+    return (b->synthetic || b->model_path) && sizes && report && b->runs >= 1 && b->runs <= MAX_RUNS && b->threads >= 0 && b->tokens > 0
         && (b->serves || !b->prompt_path);
 }
 
 static bool run(bench* b)
 {
-    b->latent_count = (size_t)16 * (size_t)(b->width / 8) * (size_t)(b->height / 8);
+    size_t pixels = (size_t)b->width * (size_t)b->height;
+    for (int32_t i = 0; i < b->size_count; i++) {
+        size_t more = (size_t)b->sizes[i] * (size_t)b->sizes[i];
+        if (more > pixels) pixels = more;
+    }
+    b->latent_count = 16 * (pixels / 64);
     b->latents = malloc(b->latent_count * sizeof(float));
-    b->picture = malloc((size_t)b->width * (size_t)b->height * 3 * sizeof(float));
+    b->picture = malloc(pixels * 3 * sizeof(float));
     if (!b->latents || !b->picture) return check(b, SUMI_OUT_OF_HOST_MEMORY, "starting");
-    make_text(b);
+    make_text(b, b->tokens);
     double ignored;
     if (!open_model(b) || !(b->prompt_path ? load_prompt(b) : measure_text(b, &ignored))) return false;
-    return b->serves ? serve(b) : print_table(b);
+    return b->serves ? serve(b) : b->reports ? print_report(b) : print_table(b);
 }
 
 int main(int argc, char** argv)
 {
-    static bench b = {.width = 512, .height = 512, .tokens = 128, .runs = 5};
+    static bench b = {.width = 512, .height = 512, .tokens = 128, .runs = 5, .steps = 8, .batch = 4, .seconds = 8.0, .backend = SUMI_BACKEND_CPU};
     if (!read_arguments(&b, argc, argv)) return usage();
-    char folder[256] = "";
+    if (b.size_count == 0) read_sizes(&b, "1024,768,512");
     if (b.synthetic) {
         synthetic_config config = *b.synthetic;
         config.float32 = b.float32;
-        if (!b.write_path) {
-            const char* temporary = getenv("TMPDIR");
-            snprintf(folder, sizeof folder, "%s/sumi-bench-%ld", temporary ? temporary : "/tmp", (long)getpid());
-            b.model_path = folder;
-        }
-        bool written = synthetic_write(b.write_path ? b.write_path : folder, &config);
-        if (!written && folder[0]) synthetic_remove(folder);
-        if (!written || b.write_path) return written ? 0 : 1;
+        if (b.write_path) return synthetic_write(b.write_path, &config) ? 0 : 1;
+        b.files = synthetic_open(&config);
+        if (!b.files) return 1;
+        b.model_path = SYNTHETIC_PATH;
     }
     bool done = run(&b);
     sumi_engine_destroy(b.engine);
-    if (folder[0]) synthetic_remove(folder);
+    synthetic_close(b.files);
     free(b.latents);
     free(b.picture);
     return done ? 0 : 1;

@@ -8,6 +8,12 @@ calls (scaled_dot_product_attention, rms_norm, group_norm, conv2d in channels-la
 
 Two pairs of processes run: one for the text encoder, one for transformer and VAE decoder. Each process loads what it needs and nothing else; "peak memory" is the
 most it ever had resident (VmHWM), mapped weights and PyTorch's own libraries included. Both sides compute once before anything is measured.
+
+    samples/bench/compare_torch.py build/release/bin/bench --backend cuda [--sizes 1024,768,512] [--steps 8] [--seconds 6] [--rounds 2]
+
+On a GPU it is about time alone: the released sizes with random weights of each side's own, bfloat16, one picture after the other for some seconds by PyTorch, then by sumi, then again: sustained
+rates of one card in one run. PyTorch: every transformer block compiled (torch.compile, fullgraph), cuDNN's attention where it has it, the VAE compiled whole in channels-last layout, the text
+encoder compiled by layer; timed by CUDA events. sumi: bench --synthetic z-image --serve, timed by its stages.
 """
 import argparse
 import json
@@ -232,6 +238,183 @@ def tokenise(model, text):
     return [ids["<|im_start|>"], *plain("user\n" + text), ids["<|im_end|>"], *plain("\n"), ids["<|im_start|>"], *plain("assistant\n")]
 
 
+# ---- The networks for a GPU: compiled, random weights, for their time alone ----------------------------------------------------------------
+
+
+def make_gpu_networks():
+    """Modules of the released sizes. In a function, since torch is imported late everywhere here."""
+    import math
+
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+
+    def rotate_pairs(x, cos, sin):  # (2k, 2k + 1), in float as the reference
+        a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2).to(x.dtype)
+
+    def rotate_halves(x, cos, sin):
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+    linear = lambda i, o, bias=False: nn.Linear(i, o, bias=bias)
+
+    class Block(nn.Module):
+        def __init__(self, dim=3840, heads=30, hidden=10240, condition=256, modulated=True):
+            super().__init__()
+            self.heads = heads
+            self.to_q, self.to_k, self.to_v, self.out = (linear(dim, dim) for _ in range(4))
+            self.w1, self.w3, self.w2 = linear(dim, hidden), linear(dim, hidden), linear(hidden, dim)
+            self.norm1, self.norm2, self.norm3, self.norm4 = (nn.RMSNorm(dim, 1e-5) for _ in range(4))
+            self.norm_q, self.norm_k = nn.RMSNorm(dim // heads, 1e-5), nn.RMSNorm(dim // heads, 1e-5)
+            self.modulation = linear(condition, 4 * dim, True) if modulated else None
+
+        def forward(self, x, cos, sin, condition):
+            a = self.norm1(x)
+            if self.modulation is not None:
+                s1, g1, s2, g2 = self.modulation(condition).chunk(4, -1)
+                a = a * (1 + s1)
+            q, k, v = (w(a).unflatten(-1, (self.heads, -1)) for w in (self.to_q, self.to_k, self.to_v))
+            q, k = rotate_pairs(self.norm_q(q), cos, sin), rotate_pairs(self.norm_k(k), cos, sin)
+            o = F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v))).transpose(1, 2).flatten(2)
+            o = self.norm2(self.out(o))
+            x = x + (o if self.modulation is None else g1.tanh() * o)
+            f = self.norm3(x)
+            if self.modulation is not None:
+                f = f * (1 + s2)
+            f = self.norm4(self.w2(F.silu(self.w1(f)) * self.w3(f)))
+            return x + (f if self.modulation is None else g2.tanh() * f)
+
+    class Transformer(nn.Module):
+        def __init__(self, dim=3840, layers=30, refiners=2, caption=2560):
+            super().__init__()
+            self.embed_x, self.embed_caption, self.norm_caption = linear(64, dim, True), linear(caption, dim, True), nn.RMSNorm(caption, 1e-5)
+            self.time = nn.Sequential(linear(256, 1024, True), nn.SiLU(), linear(1024, 256, True))
+            self.noise_refiner = nn.ModuleList(Block() for _ in range(refiners))
+            self.context_refiner = nn.ModuleList(Block(modulated=False) for _ in range(refiners))
+            self.layers = nn.ModuleList(Block() for _ in range(layers))
+            self.final_scale, self.final = linear(256, dim, True), linear(dim, 64, True)
+
+        def forward(self, latents, t, features, tables):
+            channels, height, width = latents.shape
+            rows, columns = height // 2, width // 2
+            arguments = t * 1000.0 * torch.exp(-math.log(10000) * torch.arange(128, dtype=torch.float32, device=latents.device) / 128)
+            condition = self.time(torch.cat([arguments.cos(), arguments.sin()]).to(latents.dtype))[None]
+            patches = latents.view(channels, rows, 2, columns, 2).permute(1, 3, 2, 4, 0).reshape(1, rows * columns, 4 * channels)
+            x, y = self.embed_x(patches), self.embed_caption(self.norm_caption(features))[None]
+            n = x.shape[1]
+            (xc, xs), (yc, ys), (uc, us) = tables
+            for block in self.noise_refiner:
+                x = block(x, xc, xs, condition)
+            for block in self.context_refiner:
+                y = block(y, yc, ys, condition)
+            u = torch.cat([x, y], 1)
+            for block in self.layers:
+                u = block(u, uc, us, condition)
+            u = F.layer_norm(u[:, :n], u.shape[-1:], eps=1e-6) * (1 + self.final_scale(F.silu(condition)))
+            return self.final(u)[0].view(rows, columns, 2, 2, channels).permute(4, 0, 2, 1, 3).reshape(channels, height, width)
+
+        def compile_blocks(self):
+            for block in (*self.noise_refiner, *self.context_refiner, *self.layers):
+                block.compile(fullgraph=True, dynamic=False)
+
+    def tables(tokens, side):
+        """Rotary tables of image, caption and both: axes of 32, 48, 48, theta 256."""
+        rows = side // 16
+        image = torch.cartesian_prod(torch.tensor([tokens + 1]), torch.arange(rows), torch.arange(rows)).double()
+        caption = torch.zeros(tokens, 3, dtype=torch.float64)
+        caption[:, 0] = torch.arange(1, tokens + 1)
+
+        def of(positions):
+            columns = [positions[:, a : a + 1] * 256.0 ** (-torch.arange(0, w, 2, dtype=torch.float64) / w) for a, w in enumerate((32, 48, 48))]
+            angles = torch.cat(columns, 1).float().cuda()[None, :, None, :]
+            return angles.cos(), angles.sin()
+
+        return of(image), of(caption), of(torch.cat([image, caption]))
+
+    class TextLayer(nn.Module):
+        def __init__(self, width=2560, heads=32, groups=8, dim=128, hidden=9728):
+            super().__init__()
+            self.heads, self.groups = heads, groups
+            self.q, self.k, self.v, self.o = linear(width, heads * dim), linear(width, groups * dim), linear(width, groups * dim), linear(heads * dim, width)
+            self.gate, self.up, self.down = linear(width, hidden), linear(width, hidden), linear(hidden, width)
+            self.norm1, self.norm2 = nn.RMSNorm(width, 1e-6), nn.RMSNorm(width, 1e-6)
+            self.norm_q, self.norm_k = nn.RMSNorm(dim, 1e-6), nn.RMSNorm(dim, 1e-6)
+
+        def forward(self, h, cos, sin):
+            a = self.norm1(h)
+            q = rotate_halves(self.norm_q(self.q(a).unflatten(-1, (self.heads, -1)).transpose(1, 2)), cos, sin)
+            k = rotate_halves(self.norm_k(self.k(a).unflatten(-1, (self.groups, -1)).transpose(1, 2)), cos, sin)
+            v = self.v(a).unflatten(-1, (self.groups, -1)).transpose(1, 2)
+            h = h + self.o(F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2).flatten(2))
+            m = self.norm2(h)
+            return h + self.down(F.silu(self.gate(m)) * self.up(m))
+
+    class Text(nn.Module):
+        def __init__(self, layers=35):  # of 36: the last one's output is not used
+            super().__init__()
+            self.embed, self.layers = nn.Embedding(151936, 2560), nn.ModuleList(TextLayer() for _ in range(layers))
+
+        def forward(self, ids):
+            exponents = torch.arange(0, 128, 2, dtype=torch.float32, device=ids.device) / 128
+            angles = torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device)[:, None] / 1e6**exponents
+            cos, sin = angles.cos().to(torch.bfloat16), angles.sin().to(torch.bfloat16)
+            h = self.embed(ids)
+            for layer in self.layers:
+                h = layer(h, cos, sin)
+            return h
+
+    class Resnet(nn.Module):
+        def __init__(self, i, o):
+            super().__init__()
+            self.norm1, self.norm2 = nn.GroupNorm(32, i, 1e-6), nn.GroupNorm(32, o, 1e-6)
+            self.conv1, self.conv2 = nn.Conv2d(i, o, 3, padding=1), nn.Conv2d(o, o, 3, padding=1)
+            self.shortcut = nn.Conv2d(i, o, 1) if i != o else None
+
+        def forward(self, x):
+            h = self.conv2(F.silu(self.norm2(self.conv1(F.silu(self.norm1(x))))))
+            return h + (x if self.shortcut is None else self.shortcut(x))
+
+    class Middle(nn.Module):
+        def __init__(self, width=512):
+            super().__init__()
+            self.norm = nn.GroupNorm(32, width, 1e-6)
+            self.q, self.k, self.v, self.o = (linear(width, width, True) for _ in range(4))
+
+        def forward(self, x):
+            g = self.norm(x).flatten(2).transpose(1, 2)
+            o = self.o(F.scaled_dot_product_attention(*(w(g)[:, None] for w in (self.q, self.k, self.v)))[:, 0])
+            return x + o.transpose(1, 2).reshape(x.shape)
+
+    class GpuDecoder(nn.Module):
+        def __init__(self, widths=(128, 256, 512, 512)):
+            super().__init__()
+            top, parts = widths[3], []
+            parts += [nn.Conv2d(16, top, 3, padding=1), Resnet(top, top), Middle(top), Resnet(top, top)]
+            before = top
+            for stage, width in enumerate(reversed(widths)):
+                for i in range(3):
+                    parts.append(Resnet(before if i == 0 else width, width))
+                if stage < 3:
+                    parts += [nn.Upsample(scale_factor=2.0, mode="nearest"), nn.Conv2d(width, width, 3, padding=1)]
+                before = width
+            parts += [nn.GroupNorm(32, widths[0], 1e-6), nn.SiLU(), nn.Conv2d(widths[0], 3, 3, padding=1)]
+            self.parts = nn.Sequential(*parts)
+
+        def forward(self, latents):
+            return self.parts((latents / 0.3611 + 0.1159)[None].contiguous(memory_format=torch.channels_last))
+
+    def build(make):
+        with torch.device("meta"):
+            module = make()
+        module = module.to(torch.bfloat16).to_empty(device="cuda").eval().requires_grad_(False)
+        for parameter in module.parameters():
+            parameter.normal_(0.0, 0.02)
+        return module
+
+    return {"transformer": lambda: build(Transformer), "decoder": lambda: build(GpuDecoder).to(memory_format=torch.channels_last), "text": lambda: build(Text), "tables": tables}
+
+
 # ---- One side, in a process of its own: a command per line, a line of JSON per answer -------------------------------------------------------
 
 
@@ -350,6 +533,86 @@ def compare(args, model, folder, what, keys):
     return rows, memory, abouts
 
 
+# ---- A GPU ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def timed(calls, seconds):
+    """Rounds of (name, call) for `seconds`, at least two; medians in seconds of each name's second half. Nothing waits inside a round."""
+    import torch
+
+    marks, began = [], time.perf_counter()
+    while len(marks) < 2 or time.perf_counter() - began < seconds:
+        events = [torch.cuda.Event(enable_timing=True)]
+        events[0].record()
+        for _, call in calls:
+            call()
+            events.append(torch.cuda.Event(enable_timing=True))
+            events[-1].record()
+        torch.cuda.synchronize()
+        marks.append(events)
+    times = {"picture": []}
+    for events in marks[len(marks) // 2 :]:
+        for i, (name, _) in enumerate(calls):
+            times.setdefault(name, []).append(events[i].elapsed_time(events[i + 1]) * 1e-3)
+        times["picture"].append(events[0].elapsed_time(events[-1]) * 1e-3)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def compare_gpu(args):
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    if not torch.cuda.is_available():
+        sys.exit("compare_torch: PyTorch finds no GPU here")
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.cache_size_limit = 64  # one graph per number of rows
+    torch.backends.cudnn.benchmark = True
+    sides = [int(s) for s in args.sizes.split(",")]
+    ours = Side("bench", [args.bench, "--synthetic", "z-image", "--backend", "cuda", "--serve", "--tokens", str(args.tokens), "--weights", args.weights, "--size", f"{sides[0]}x{sides[0]}"])
+    theirs, mine = {}, {}
+
+    def keep(into, key, seconds):
+        into.setdefault(key, []).append(seconds)
+
+    attention = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # the first that can
+    with torch.inference_mode(), sdpa_kernel(attention, set_priority=True):
+        networks = make_gpu_networks()
+        transformer, decoder, text = networks["transformer"](), networks["decoder"](), networks["text"]()
+        transformer.compile_blocks()
+        decode = torch.compile(decoder, dynamic=False)
+        for layer in text.layers:
+            layer.compile(fullgraph=True, dynamic=False)
+        features = torch.randn(args.tokens, 2560, device="cuda", dtype=torch.bfloat16)
+        jobs = {}
+        for side in sides:
+            latents, tables = torch.randn(16, side // 8, side // 8, device="cuda", dtype=torch.bfloat16), networks["tables"](args.tokens, side)
+            forward = lambda latents=latents, tables=tables: transformer(latents, 0.5, features, tables)
+            jobs[side] = [("forward", forward)] * args.steps + [("decode", lambda latents=latents: decode(latents))]
+        ids = torch.randint(0, 150000, (1, 512), device="cuda")
+        for calls in jobs.values():  # compiles
+            timed(calls, 0.0)
+        timed([("text", lambda: text(ids))], 0.0)
+        for _ in range(args.rounds):
+            keep(theirs, "text, 512 tokens", timed([("text", lambda: text(ids))], args.seconds / 3)["text"])
+            keep(mine, "text, 512 tokens", ours.ask(f"sustain_text 512 {args.seconds / 3}")["work"])
+            ours.ask(f"sustain_text {args.tokens} 0")  # the captions of the pictures
+            for side in sides:
+                a = timed(jobs[side], args.seconds)
+                b = ours.ask(f"sustain {side} {args.steps} 1 {args.seconds}")
+                for key in ("forward", "decode", "picture"):
+                    keep(theirs, f"{key}, {side}x{side}", a[key])
+                    keep(mine, f"{key}, {side}x{side}", b[key])
+        peak = torch.cuda.max_memory_allocated() * 1e-6
+    about = ours.about["device"]
+    ours.close()
+    print(f"{torch.cuda.get_device_name()}; sumi: {about}, {args.weights}; torch {torch.__version__}, at most {peak:.0f} MB; {args.rounds} rounds of {args.seconds:g} s each in turns,")
+    print(f"captions of {args.tokens} tokens, pictures of {args.steps} steps (PyTorch's from device event to device event, sumi's from submit to fetch).\n")
+    print("| stage | sumi ms | PyTorch ms | ratio | spread of the rounds |\n|---|---:|---:|---:|---:|")
+    for key in theirs:
+        a, b = statistics.median(mine[key]), statistics.median(theirs[key])
+        spread = max(max(values) / min(values) for values in (mine[key], theirs[key])) - 1.0
+        print(f"| {key} | {1e3 * a:.2f} | {1e3 * b:.2f} | {a / b:.2f} | {100 * spread:.1f} % |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", help="the built bench program")
@@ -360,6 +623,12 @@ def main():
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--threads", type=int, default=0, help="0: every core")
     parser.add_argument("--float32", action="store_true", help="the checkpoint holds float32 instead of bfloat16")
+    parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--sizes", default="1024,768,512", help="sides of the pictures on a GPU")
+    parser.add_argument("--steps", type=int, default=8, help="of a picture on a GPU")
+    parser.add_argument("--seconds", type=float, default=6.0, help="per measurement on a GPU")
+    parser.add_argument("--rounds", type=int, default=2, help="turns on a GPU")
+    parser.add_argument("--weights", default="bf16", choices=["bf16", "fp8"], help="sumi's on a GPU")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--features", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -367,6 +636,8 @@ def main():
     args.threads = args.threads or len(os.sched_getaffinity(0))
     if args.worker:
         return worker(args)
+    if args.backend == "cuda":
+        return compare_gpu(args)
 
     load = os.getloadavg()[0]
     folder = Path(tempfile.mkdtemp(prefix="sumi-compare-"))

@@ -1,5 +1,12 @@
 // Tensors are listed first, name by name as in the released files, then written in one go: header, then values from a generator that starts anew for every
 // tensor. Matrices are scaled by 1 / sqrt(inputs), norms are near 1 and biases near 0, so activations keep their size through any number of layers.
+//
+// Or they lie in no file: the host's sumi_files hand out memory in which everything but the norms is one block of random numbers, mapped again and again. Twenty gigabytes take 64 MB then and
+// no time to write. All numbers have one spread, 0.02, which suits matrices of a few thousand inputs.
+//
+//     length, JSON | norms | the block's first bytes, up to a page | the block | the block | ... | a piece of it
+//     memory of its own                                              views of one memory file
+#define _GNU_SOURCE // memfd_create
 #include "synthetic.h"
 #include <errno.h>
 #include <math.h>
@@ -7,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +28,7 @@ const synthetic_config synthetic_tiny = {.dim = 128,
                                          .text_kv_heads = 2,
                                          .text_head = 32,
                                          .text_hidden = 384,
+                                         .vocabulary = 512,
                                          .vae_widths = {32, 32, 64, 64},
                                          .vae_resnets = 1,
                                          .vae_groups = 8};
@@ -33,11 +42,26 @@ const synthetic_config synthetic_mid = {.dim = 1024,
                                         .text_kv_heads = 8,
                                         .text_head = 128,
                                         .text_hidden = 3072,
+                                        .vocabulary = 512,
                                         .vae_widths = {64, 128, 256, 256},
                                         .vae_resnets = 2,
                                         .vae_groups = 32};
 
-#define VOCABULARY 512
+const synthetic_config synthetic_z_image = {.dim = 3840,
+                                            .layers = 30,
+                                            .refiners = 2,
+                                            .heads = 30,
+                                            .text_width = 2560,
+                                            .text_layers = 36,
+                                            .text_heads = 32,
+                                            .text_kv_heads = 8,
+                                            .text_head = 128,
+                                            .text_hidden = 9728,
+                                            .vocabulary = 151936,
+                                            .vae_widths = {128, 256, 512, 512},
+                                            .vae_resnets = 2,
+                                            .vae_groups = 32};
+
 #define LATENTS 16
 #define TIME_HIDDEN 1024
 #define TIME_WIDTH 256
@@ -151,7 +175,7 @@ static void list_transformer(list* l, const synthetic_config* c)
 static void list_text_encoder(list* l, const synthetic_config* c)
 {
     int32_t width = c->text_width;
-    add(l, 0.0f, 1.0f, VOCABULARY, width, 0, "model.embed_tokens.weight");
+    add(l, 0.0f, 1.0f, c->vocabulary, width, 0, "model.embed_tokens.weight");
     for (int32_t i = 0; i < c->text_layers; i++) {
         char p[64];
         snprintf(p, sizeof p, "model.layers.%d.", i);
@@ -238,14 +262,19 @@ static uint16_t to_bf16(float value)
     return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
-// A header of JSON after its length, padded with blanks to a multiple of 8.
+// The length in front of a safetensors header, which is padded with blanks to a multiple of 8. Returns the padded length.
+static size_t put_length(unsigned char length[8], size_t bytes)
+{
+    size_t total = (bytes + 7) / 8 * 8;
+    for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)total >> 8 * i);
+    return total;
+}
+
 static bool write_header(FILE* file, const char* json, size_t bytes)
 {
     static const char blanks[8] = "        ";
-    size_t padding = (8 - bytes % 8) % 8;
-    uint64_t total = bytes + padding;
     unsigned char length[8];
-    for (int i = 0; i < 8; i++) length[i] = (unsigned char)(total >> 8 * i);
+    size_t padding = put_length(length, bytes) - bytes;
     return fwrite(length, 1, 8, file) == 8 && fwrite(json, 1, bytes, file) == bytes && fwrite(blanks, 1, padding, file) == padding;
 }
 
@@ -320,26 +349,180 @@ bool synthetic_save(const char* path, const synthetic_tensor* tensors, int32_t c
     return written || fail(path);
 }
 
+// ---- In memory --------------------------------------------------------------------------------------------------------------------------
+
+#define BLOCK_BYTES ((size_t)64 << 20)
+#define SPREAD 0.02f
+
+typedef struct stored {
+    char path[128];
+    unsigned char* data;
+    uint64_t bytes, mapped_bytes; // 0: from malloc
+} stored;
+struct synthetic_files {
+    stored files[16];
+    int32_t count;
+};
+
+static stored* add_stored(synthetic_files* files, const char* name)
+{
+    if (files->count == (int32_t)(sizeof files->files / sizeof *files->files)) return NULL;
+    stored* file = &files->files[files->count++];
+    memset(file, 0, sizeof *file);
+    snprintf(file->path, sizeof file->path, "%s/%s", SYNTHETIC_PATH, name);
+    return file;
+}
+
+static float about_normal(uint64_t* state) // about normal, with a variance of 1
+{
+    *state ^= *state >> 12, *state ^= *state << 25, *state ^= *state >> 27;
+    uint64_t draw = *state * 0x2545F4914F6CDD1Du;
+    int32_t sum = (int32_t)(draw & 0xFFFF) + (int32_t)(draw >> 16 & 0xFFFF) + (int32_t)(draw >> 32 & 0xFFFF) + (int32_t)(draw >> 48) - 2 * 65535;
+    return (float)sum * (1.7320508f / 65536.0f);
+}
+
+static void put_element(unsigned char* into, float value, bool float32)
+{
+    uint16_t half = to_bf16(value);
+    if (float32) memcpy(into, &value, 4);
+    else memcpy(into, &half, 2);
+}
+
+// A memory file with one block of random numbers; -1 after a sentence.
+static int make_block(bool float32)
+{
+    int file = memfd_create("sumi-bench", 0);
+    unsigned char* memory = file >= 0 && ftruncate(file, (off_t)BLOCK_BYTES) == 0 ? mmap(NULL, BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (memory == MAP_FAILED) {
+        fail("a memory file");
+        if (file >= 0) close(file);
+        return -1;
+    }
+    uint64_t state = 0x9E3779B97F4A7C15u;
+    size_t size = float32 ? 4 : 2;
+    for (size_t i = 0; i < BLOCK_BYTES; i += size) put_element(memory + i, SPREAD * about_normal(&state), float32);
+    munmap(memory, BLOCK_BYTES);
+    return file;
+}
+
+static bool store_list(synthetic_files* files, const char* name, const list* l, int block, bool float32)
+{
+    size_t size = float32 ? 4 : 2, used = 0, page = (size_t)sysconf(_SC_PAGESIZE);
+    char* json = malloc(l->count * 256 + 16);
+    stored* file = json ? add_stored(files, name) : NULL;
+    if (!file) return free(json), fail(name);
+    uint64_t offset = 0, norm_bytes = 0;
+    for (int32_t pass = 0; pass < 2; pass++) { // norms first
+        for (size_t i = 0; i < l->count; i++) {
+            if ((l->tensors[i].center != 0.0f) != (pass == 0)) continue;
+            uint64_t bytes = (uint64_t)count_of(&l->tensors[i]) * size;
+            used += put_entry(json + used, l->tensors[i].name, float32 ? "F32" : "BF16", l->tensors[i].shape, l->tensors[i].rank, offset, offset + bytes, offset == 0);
+            offset += bytes;
+        }
+        if (pass == 0) norm_bytes = offset;
+    }
+    json[used++] = '}';
+    unsigned char length[8];
+    size_t header = 8 + put_length(length, used), own = header + (size_t)norm_bytes, own_pages = (own + page - 1) / page * page;
+    file->bytes = header + offset;
+    file->mapped_bytes = (file->bytes + page - 1) / page * page;
+    if (file->mapped_bytes < own_pages) file->mapped_bytes = own_pages;
+    unsigned char* memory = mmap(NULL, (size_t)file->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return free(json), files->count--, fail(name);
+    file->data = memory;
+    memcpy(memory, length, 8);
+    memset(memory + 8, ' ', header - 8);
+    memcpy(memory + 8, json, used);
+    free(json);
+    uint64_t state = file->bytes * 0x9E3779B97F4A7C15u + 1;
+    for (size_t i = header; i < own; i += size) put_element(memory + i, 1.0f + 0.1f * about_normal(&state), float32);
+    for (size_t i = own; i + size <= own_pages; i += size) put_element(memory + i, SPREAD * about_normal(&state), float32);
+    for (uint64_t at = own_pages; at < file->mapped_bytes; at += BLOCK_BYTES) {
+        uint64_t left = file->mapped_bytes - at;
+        if (mmap(memory + at, left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES, PROT_READ, MAP_SHARED | MAP_FIXED, block, 0) == MAP_FAILED) return fail(name);
+    }
+    return true;
+}
+
+static void* open_stored(const char* path, uint64_t* out_bytes, void* user_data)
+{
+    synthetic_files* files = user_data;
+    for (int32_t i = 0; i < files->count; i++) {
+        if (strcmp(files->files[i].path, path) != 0) continue;
+        *out_bytes = files->files[i].bytes;
+        return &files->files[i];
+    }
+    return NULL;
+}
+static bool read_stored(void* file, uint64_t offset, void* into, size_t bytes, void* user_data)
+{
+    (void)user_data;
+    const stored* s = file;
+    if (offset > s->bytes || bytes > s->bytes - offset) return false;
+    memcpy(into, s->data + offset, bytes);
+    return true;
+}
+static const void* map_stored(void* file, void* user_data)
+{
+    (void)user_data;
+    return ((const stored*)file)->data;
+}
+static void close_stored(void* file, void* user_data)
+{
+    (void)file;
+    (void)user_data;
+}
+
+sumi_files synthetic_services(synthetic_files* files) { return (sumi_files){open_stored, read_stored, map_stored, close_stored, files}; }
+
+void synthetic_close(synthetic_files* files)
+{
+    for (int32_t i = 0; files && i < files->count; i++) {
+        if (files->files[i].mapped_bytes) munmap(files->files[i].data, (size_t)files->files[i].mapped_bytes);
+        else free(files->files[i].data);
+    }
+    free(files);
+}
+
+// ---- Texts ------------------------------------------------------------------------------------------------------------------------------
+
+// Where a checkpoint goes: a folder, or memory.
+typedef struct sink {
+    const char* folder;
+    synthetic_files* files;
+} sink;
+
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
 static bool
-write_text(const char* folder, const char* name, const char* format, ...)
+write_text(const sink* to, const char* name, const char* format, ...)
 {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE* file = fopen(path, "w");
-    if (!file) return fail(path);
+    enum { MOST = 16384 };
+    char path[1024], *text = malloc(MOST);
+    if (!text) return fail(name);
     va_list arguments;
     va_start(arguments, format);
-    bool written = vfprintf(file, format, arguments) > 0;
+    int length = vsnprintf(text, MOST, format, arguments);
     va_end(arguments);
-    if (fclose(file) != 0) written = false;
+    bool written = length > 0 && length < MOST;
+    if (to->files) {
+        stored* file = written ? add_stored(to->files, name) : NULL;
+        if (!file) return free(text), fail(name);
+        file->data = (unsigned char*)text; // its owner now
+        file->bytes = (uint64_t)length;
+        return true;
+    }
+    snprintf(path, sizeof path, "%s/%s", to->folder, name);
+    FILE* file = written ? fopen(path, "w") : NULL;
+    written = file && fwrite(text, 1, (size_t)length, file) == (size_t)length;
+    if (file && fclose(file) != 0) written = false;
+    free(text);
     return written || fail(path);
 }
 
 // A byte-level BPE without merges: a token per byte, in the released file's form.
-static bool write_tokenizer(const char* folder)
+static bool write_tokenizer(const sink* to)
 {
     char vocabulary[8192];
     size_t used = 0;
@@ -358,7 +541,7 @@ static bool write_tokenizer(const char* folder)
             "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}",
             i ? ", " : "", 256 + i, names[i]);
     return write_text(
-        folder, "tokenizer/tokenizer.json",
+        to, "tokenizer/tokenizer.json",
         "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [%s], \"normalizer\": {\"type\": \"NFC\"}, \"pre_tokenizer\": "
         "{\"type\": \"Sequence\", "
         "\"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
@@ -374,29 +557,29 @@ static bool write_tokenizer(const char* folder)
         added, vocabulary);
 }
 
-static bool write_configs(const char* folder, const synthetic_config* c)
+static bool write_configs(const sink* to, const synthetic_config* c)
 {
     int32_t head = c->dim / c->heads;
-    return write_text(folder, "model_index.json", "{\"_class_name\": \"ZImagePipeline\"}\n")
+    return write_text(to, "model_index.json", "{\"_class_name\": \"ZImagePipeline\"}\n")
         && write_text(
-               folder, "scheduler/scheduler_config.json",
+               to, "scheduler/scheduler_config.json",
                "{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\", \"num_train_timesteps\": 1000, \"use_dynamic_shifting\": false, \"shift\": 3.0}\n")
-        && write_text(folder, "transformer/config.json",
+        && write_text(to, "transformer/config.json",
                       "{\"_class_name\": \"ZImageTransformer2DModel\", \"all_f_patch_size\": [1], \"all_patch_size\": [2], \"axes_dims\": [%d, %d, %d], "
                       "\"axes_lens\": [1536, 512, 512], "
                       "\"cap_feat_dim\": %d, \"dim\": %d, \"in_channels\": %d, \"n_heads\": %d, \"n_kv_heads\": %d, \"n_layers\": %d, \"n_refiner_layers\": "
                       "%d, \"norm_eps\": 1e-05, "
                       "\"qk_norm\": true, \"rope_theta\": 256.0, \"t_scale\": 1000.0}\n",
                       head / 4, head * 3 / 8, head * 3 / 8, c->text_width, c->dim, LATENTS, c->heads, c->heads, c->layers, c->refiners)
-        && write_text(folder, "text_encoder/config.json",
+        && write_text(to, "text_encoder/config.json",
                       "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"hidden_size\": %d, \"num_hidden_layers\": %d, "
                       "\"num_attention_heads\": %d, "
                       "\"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000, "
                       "\"rope_scaling\": null, \"hidden_act\": \"silu\", "
                       "\"attention_bias\": false, \"tie_word_embeddings\": true, \"use_sliding_window\": false, \"max_position_embeddings\": 40960, "
                       "\"vocab_size\": %d}\n",
-                      c->text_width, c->text_layers, c->text_heads, c->text_kv_heads, c->text_head, c->text_hidden, VOCABULARY)
-        && write_text(folder, "vae/config.json",
+                      c->text_width, c->text_layers, c->text_heads, c->text_kv_heads, c->text_head, c->text_hidden, c->vocabulary)
+        && write_text(to, "vae/config.json",
                       "{\"_class_name\": \"AutoencoderKL\", \"act_fn\": \"silu\", \"block_out_channels\": [%d, %d, %d, %d], \"in_channels\": 3, "
                       "\"out_channels\": 3, \"latent_channels\": %d, "
                       "\"layers_per_block\": %d, \"norm_num_groups\": %d, \"mid_block_add_attention\": true, \"sample_size\": 1024, \"scaling_factor\": "
@@ -405,28 +588,27 @@ static bool write_configs(const char* folder, const synthetic_config* c)
                       c->vae_widths[0], c->vae_widths[1], c->vae_widths[2], c->vae_widths[3], LATENTS, c->vae_resnets, c->vae_groups);
 }
 
-static const char* const s_folders[] = {"scheduler", "transformer", "text_encoder", "tokenizer", "vae"};
-#define FOLDER_COUNT (sizeof s_folders / sizeof *s_folders)
+static const struct {
+    const char* file;
+    void (*list)(list* l, const synthetic_config* c);
+} s_parts[] = {{"transformer/diffusion_pytorch_model.safetensors", list_transformer},
+               {"text_encoder/model.safetensors", list_text_encoder},
+               {"vae/diffusion_pytorch_model.safetensors", list_vae}};
 
 bool synthetic_write(const char* folder, const synthetic_config* config)
 {
+    static const char* const folders[] = {"", "/scheduler", "/transformer", "/text_encoder", "/tokenizer", "/vae"};
     char path[1024];
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) return fail(folder);
-    for (size_t i = 0; i < FOLDER_COUNT; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, s_folders[i]);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, sizeof path, "%s%s", folder, folders[i]);
         if (mkdir(path, 0777) != 0 && errno != EEXIST) return fail(path);
     }
-    static const struct {
-        const char* file;
-        void (*list)(list* l, const synthetic_config* c);
-    } parts[] = {{"transformer/diffusion_pytorch_model.safetensors", list_transformer},
-                 {"text_encoder/model.safetensors", list_text_encoder},
-                 {"vae/diffusion_pytorch_model.safetensors", list_vae}};
-    bool written = write_configs(folder, config) && write_tokenizer(folder);
+    const sink to = {folder, NULL};
+    bool written = write_configs(&to, config) && write_tokenizer(&to);
     for (uint64_t i = 0; i < 3 && written; i++) {
         list l = {0};
-        parts[i].list(&l, config);
-        snprintf(path, sizeof path, "%s/%s", folder, parts[i].file);
+        s_parts[i].list(&l, config);
+        snprintf(path, sizeof path, "%s/%s", folder, s_parts[i].file);
         if (l.out_of_memory) errno = ENOMEM;
         written = l.out_of_memory ? fail(path) : write_list(path, &l, 1000 * (i + 1), config->float32);
         free(l.tensors);
@@ -434,25 +616,20 @@ bool synthetic_write(const char* folder, const synthetic_config* config)
     return written;
 }
 
-void synthetic_remove(const char* folder)
+synthetic_files* synthetic_open(const synthetic_config* config)
 {
-    static const char* const files[] = {"model_index.json",
-                                        "scheduler/scheduler_config.json",
-                                        "transformer/config.json",
-                                        "transformer/diffusion_pytorch_model.safetensors",
-                                        "text_encoder/config.json",
-                                        "text_encoder/model.safetensors",
-                                        "tokenizer/tokenizer.json",
-                                        "vae/config.json",
-                                        "vae/diffusion_pytorch_model.safetensors"};
-    char path[1024];
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        remove(path);
+    synthetic_files* files = calloc(1, sizeof *files);
+    int block = files ? make_block(config->float32) : -1;
+    const sink to = {NULL, files};
+    bool made = block >= 0 && write_configs(&to, config) && write_tokenizer(&to);
+    for (size_t i = 0; i < 3 && made; i++) {
+        list l = {0};
+        s_parts[i].list(&l, config);
+        made = !l.out_of_memory && store_list(files, s_parts[i].file, &l, block, config->float32);
+        free(l.tensors);
     }
-    for (size_t i = 0; i < FOLDER_COUNT; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, s_folders[i]);
-        rmdir(path);
-    }
-    rmdir(folder);
+    if (block >= 0) close(block); // the views keep it
+    if (made) return files;
+    synthetic_close(files);
+    return NULL;
 }

@@ -3,22 +3,28 @@
 #define SYNTHETIC_H
 #include <stdbool.h>
 #include <stdint.h>
+#include <sumi.h>
 
 typedef struct synthetic_config {
     int32_t dim, layers, refiners, heads;                                               // Z-Image; feed-forward int(dim / 3 * 8), as in the reference
-    int32_t text_width, text_layers, text_heads, text_kv_heads, text_head, text_hidden; // Qwen3; the width is also the captions'
+    int32_t text_width, text_layers, text_heads, text_kv_heads, text_head, text_hidden, vocabulary; // Qwen3; the width is also the captions'
     int32_t vae_widths[4], vae_resnets, vae_groups;                                     // Flux VAE
     bool float32;                                                                       // weights as float32 instead of bfloat16
 } synthetic_config;
 
-extern const synthetic_config synthetic_tiny, synthetic_mid;
+extern const synthetic_config synthetic_tiny, synthetic_mid, synthetic_z_image; // z_image: the released sizes, 20 GB in bfloat16
 
 #define SYNTHETIC_TEMPLATE_TOKENS 19 // of the chat template around a prompt; every byte of the prompt is one token more (there are no merges)
 
 // Writes a model folder into `folder`, which is made. False: a sentence was printed.
 bool synthetic_write(const char* folder, const synthetic_config* config);
-// Removes what synthetic_write made, and the folder if nothing else is in it.
-void synthetic_remove(const char* folder);
+// The same checkpoint in no file: one block of random numbers seen many times, so that any size costs 64 MB. NULL: a sentence was printed.
+// Load SYNTHETIC_PATH with these services in sumi_engine_desc.files; close after the engine.
+#define SYNTHETIC_PATH "synthetic"
+typedef struct synthetic_files synthetic_files;
+synthetic_files* synthetic_open(const synthetic_config* config);
+sumi_files synthetic_services(synthetic_files* files);
+void synthetic_close(synthetic_files* files); // accepts NULL
 
 // A safetensors file of float32 tensors that are in memory.
 typedef struct synthetic_tensor {
