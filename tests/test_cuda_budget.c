@@ -365,6 +365,58 @@ TEST(any_order_of_slices_finds_its_weights)
     close_bench(&b);
 }
 
+// A job that was cancelled leaves slices on their way: the next run's first copies wait for them.
+TEST(a_new_run_does_not_disturb_what_is_left_of_another)
+{
+    static watch all;
+    fake_reset();
+    network* n = &s_network;
+    bench b;
+    sumi_error error = {SUMI_OK, {0}};
+    make_weights(n);
+    open_bench(&b, false);
+    const sumi_runner_functions* f = b.runner->functions;
+    CHECK(write_network(n, &b.heap, 0, &error) == SUMI_OK); // an op is a slice
+    f->set_budget(b.runner, smallest_budget(&b, &n->plan)); // a ring of one weight
+    CHECK(f->reserve(b.runner, &n->plan, &error) == SUMI_OK);
+    CHECK(plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
+    fake_complete_after(2);
+    expect(&s_watch, (const sumi_cuda*)b.runner, n);
+    all = s_watch;
+    const sumi_cuda_stream* stream = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan)->stream;
+    // Up to the middle of the use of a weight, which nothing else waits for.
+    int32_t slices = n->plan.sections[1].slice_begin;
+    while (stream->op_loads[slices] < 0 || stream->loads[stream->op_loads[slices]].op_last == slices) slices++;
+    slices++;
+    f->start(b.runner, &n->plan);
+    int32_t seen = 0;
+    for (int32_t i = 0, last = -1; i < slices; i++) {
+        const int32_t load = stream->op_loads[n->plan.slices[i].op_begin];
+        if (load >= 0 && load != last) seen++, last = load;
+        CHECK(f->run(b.runner, &n->plan, &n->plan.slices[i], i < n->plan.sections[1].slice_begin ? 0 : 2, &error) == SUMI_OK);
+    }
+    CHECK(seen > 4 && seen + all.count < 4096);
+    memcpy(&s_watch.uses[seen], all.uses, (size_t)all.count * sizeof all.uses[0]);
+    s_watch.count = seen + all.count;
+    fake_on_launch(look, &s_watch);
+    f->start(b.runner, &n->plan);
+    hurry_copies((sumi_cuda*)b.runner);
+    for (size_t s = 0; s < n->plan.section_count; s++) {
+        const sumi_section* section = &n->plan.sections[s];
+        for (int32_t i = 0; i < section->repeat * (section->slice_end - section->slice_begin); i++) {
+            const int32_t length = section->slice_end - section->slice_begin;
+            CHECK(plan_run_slice(b.runner, &n->plan, &n->plan.slices[section->slice_begin + i % length], section->first_counter + i / length, NULL, &error) == SUMI_OK);
+        }
+    }
+    CHECK(runner_drain(b.runner, 0, NULL, &error) == SUMI_OK);
+    fake_on_launch(NULL, NULL);
+    CHECK_NUMBER(s_watch.wrong, 0);
+    CHECK_NUMBER(s_watch.at, s_watch.count - 1);
+    plan_forget(b.runner, &n->plan);
+    sumi_plan_end(&n->plan);
+    close_bench(&b);
+}
+
 // ---- Through the engine -----------------------------------------------------------------------------------------------------------------------
 
 static sumi_engine_desc budget_desc(meter* m, uint64_t budget)
@@ -544,6 +596,7 @@ int main(int argc, char** argv)
     RUN(tables_are_read_where_they_lie);
     RUN(without_pinned_memory_weights_come_from_the_file);
     RUN(any_order_of_slices_finds_its_weights);
+    RUN(a_new_run_does_not_disturb_what_is_left_of_another);
     RUN(a_job_never_holds_more_than_its_budget);
     RUN(budgets_change_while_alive);
     RUN(a_device_with_less_memory_streams);
