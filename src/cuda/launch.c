@@ -170,6 +170,13 @@ sumi_cuda_step sumi_cuda_step_of(const sumi_cuda_run* run, sumi_step_row row)
     return (sumi_cuda_step){run->arena + info->offset, row.per_step ? info->cols : 0, row.column, info->element == SUMI_ELEMENT_FLOAT, 0};
 }
 
+sumi_cuda_range sumi_cuda_rows_of(const sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const int64_t begin = (int64_t)run->part_begin * op->part_rows, end = (int64_t)run->part_end * op->part_rows;
+    return (sumi_cuda_range){begin < op->rows ? (int32_t)begin : op->rows, end < op->rows ? (int32_t)end : op->rows};
+}
+
 void sumi_cuda_share(const sumi_cuda_run* run, int32_t units, int32_t* unit_begin, int32_t* unit_end)
 {
     *unit_begin = (int32_t)((int64_t)units * run->part_begin / run->op->part_count);

@@ -73,6 +73,9 @@ bool sumi_cuda_op_is_fp8(const sumi_cuda_device* device, const sumi_plan* plan, 
 typedef struct sumi_cuda_step { uint64_t table; int32_t stride, column, is_float, reserved; } sumi_cuda_step; // the same 24 bytes in kernels/common.cuh
 sumi_cuda_step sumi_cuda_step_of(const sumi_cuda_run* run, sumi_step_row row); // stride 0 when not per step
 
+// Rows of the op (in the sense of sumi_op.rows) that this slice covers, for kernels that have no cut of their own.
+typedef struct sumi_cuda_range { int32_t begin, end; } sumi_cuda_range;
+sumi_cuda_range sumi_cuda_rows_of(const sumi_cuda_run* run);
 // Units of an op's own cut (tiles, rows / 128 ...) that this slice covers: [unit_begin, unit_end) of `units`, the same share as its parts; all slices together cover each unit once.
 void sumi_cuda_share(const sumi_cuda_run* run, int32_t units, int32_t* unit_begin, int32_t* unit_end);
 

@@ -6,14 +6,6 @@
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Rows of the op (in the sense of sumi_op.rows) that the slice covers.
-typedef struct row_range { int32_t begin, end; } row_range;
-static row_range range_of(const sumi_cuda_run* run)
-{
-    const sumi_op* op = run->op;
-    return (row_range){(int32_t)min64((int64_t)run->part_begin * op->part_rows, op->rows), (int32_t)min64((int64_t)run->part_end * op->part_rows, op->rows)};
-}
-
 static bool is_float(const sumi_cuda_run* run, sumi_value value) { return sumi_cuda_element(run, value) == SUMI_ELEMENT_FLOAT; }
 
 // A thread per element, at most a few blocks per multiprocessor; y: how often (items of a launch).
@@ -32,7 +24,7 @@ static sumi_result launch(const sumi_cuda_run* run, const char* kernel, sumi_cud
 static sumi_result patches(const sumi_cuda_run* run, const char* kernel, sumi_value latents, sumi_value rows, bool reads_latents)
 {
     const sumi_op* op = run->op;
-    const row_range sequences = range_of(run);
+    const sumi_cuda_range sequences = sumi_cuda_rows_of(run);
     sumi_patch_args args = {sumi_cuda_value(run, latents), sumi_cuda_value(run, rows), is_float(run, rows), op->u.patch.height, op->u.patch.width, op->u.patch.channels, op->u.patch.sign, {0}, {0}};
     for (int32_t first = sequences.begin; first < sequences.end; first += SUMI_LATENTS_BATCH) {
         int32_t count = 0;
@@ -52,7 +44,7 @@ sumi_result sumi_cuda_unpatchify(sumi_cuda_run* run) { return patches(run, "sumi
 sumi_result sumi_cuda_add_noise(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range planes = range_of(run);
+    const sumi_cuda_range planes = sumi_cuda_rows_of(run);
     const int64_t plane = sumi_cuda_cols(run, op->out);
     sumi_add_noise_args args = {.noise = sumi_cuda_value(run, op->in[0]), .clean = sumi_cuda_value(run, op->in[1]), .x = sumi_cuda_value(run, op->out), .counter = run->counter};
     args.sigma = sumi_cuda_step_of(run, op->u.add_noise.sigma);
@@ -64,7 +56,7 @@ sumi_result sumi_cuda_add_noise(sumi_cuda_run* run)
 sumi_result sumi_cuda_solve(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range planes = range_of(run);
+    const sumi_cuda_range planes = sumi_cuda_rows_of(run);
     sumi_solve_args args = {.x = sumi_cuda_value(run, op->in[0]), .y = sumi_cuda_value(run, op->in[1]), .h = sumi_cuda_value(run, op->in[2]), .v = sumi_cuda_value(run, op->in[3])};
     args.noise = sumi_cuda_value(run, op->in[4]);
     args.clean = sumi_cuda_value(run, op->in[5]);
@@ -90,7 +82,7 @@ uint64_t sumi_cuda_guide_scratch(const sumi_cuda_device* device, const sumi_plan
 sumi_result sumi_cuda_guide(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range items = range_of(run);
+    const sumi_cuda_range items = sumi_cuda_rows_of(run);
     sumi_guide_args args = {.predictions = sumi_cuda_value(run, op->in[0]), .v = sumi_cuda_value(run, op->out), .sums = run->scratch, .counter = run->counter};
     args.scale = sumi_cuda_step_of(run, op->u.guide.scale);
     args.count = (int64_t)op->u.guide.channels * sumi_cuda_cols(run, op->out);
@@ -112,7 +104,7 @@ sumi_result sumi_cuda_guide(sumi_cuda_run* run)
 sumi_result sumi_cuda_preview(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range items = range_of(run);
+    const sumi_cuda_range items = sumi_cuda_rows_of(run);
     sumi_preview_args args = {.x = sumi_cuda_value(run, op->in[0]), .v = sumi_cuda_value(run, op->in[1]), .rgb = sumi_cuda_value(run, op->out), .counter = run->counter};
     args.sigma = sumi_cuda_step_of(run, op->u.preview.sigma);
     args.plane = sumi_cuda_cols(run, op->out);
@@ -144,7 +136,7 @@ sumi_result sumi_cuda_posterior(sumi_cuda_run* run)
 sumi_result sumi_cuda_latent_in(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range pixels = range_of(run);
+    const sumi_cuda_range pixels = sumi_cuda_rows_of(run);
     sumi_latent_in_args args = {.latents = sumi_cuda_value(run, op->in[0]), .picture = sumi_cuda_value(run, op->out), .counter = run->counter};
     args.picture_is_float = is_float(run, op->out);
     args.channels = op->u.latent_in.channels;

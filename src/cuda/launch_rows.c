@@ -13,14 +13,6 @@ _Static_assert(SUMI_ACT_NONE == 0 && SUMI_ACT_SILU == 1 && SUMI_ACT_GELU_TANH ==
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Rows of the op (in the sense of sumi_op.rows) that the slice covers.
-typedef struct row_range { int32_t begin, end; } row_range;
-static row_range range_of(const sumi_cuda_run* run)
-{
-    const sumi_op* op = run->op;
-    return (row_range){(int32_t)min64((int64_t)run->part_begin * op->part_rows, op->rows), (int32_t)min64((int64_t)run->part_end * op->part_rows, op->rows)};
-}
-
 static sumi_rows_matrix matrix_of(const sumi_cuda_run* run, sumi_value value)
 {
     return (sumi_rows_matrix){sumi_cuda_value(run, value), sumi_cuda_element(run, value) == SUMI_ELEMENT_FLOAT, 0};
@@ -54,7 +46,7 @@ static sumi_result launch(const sumi_cuda_run* run, const char* kernel, sumi_cud
 sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range rows = range_of(run);
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const sumi_cuda_weight table = sumi_cuda_find_weight(run, op->weight);
     sumi_embed_rows_args args = {.ids = sumi_cuda_value(run, op->in[0]), .table = table.data, .y = matrix_of(run, op->out)};
     args.table_rows = op->weight->rows;
@@ -71,7 +63,7 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
 sumi_result sumi_cuda_fill_rows(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range spans = range_of(run);
+    const sumi_cuda_range spans = sumi_cuda_rows_of(run);
     sumi_fill_rows_args args = {.row = sumi_cuda_find_weight(run, op->weight).data, .y = matrix_of(run, op->out), .cols = sumi_cuda_cols(run, op->out)};
     args.is_vector = !args.y.is_float && args.cols % 8 == 0;
     args.lanes_log2 = lanes_log2_of(args.cols, args.is_vector);
@@ -93,7 +85,7 @@ sumi_result sumi_cuda_fill_rows(sumi_cuda_run* run)
 sumi_result sumi_cuda_copy_rows(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range rows = range_of(run);
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const int64_t cols = sumi_cuda_cols(run, op->in[0]), count = (rows.end - rows.begin) * cols;
     const sumi_element from = sumi_cuda_element(run, op->in[0]), to = sumi_cuda_element(run, op->out);
     const uint64_t from_bytes = sumi_plan_element_bytes(run->plan, from), to_bytes = sumi_plan_element_bytes(run->plan, to);
@@ -117,7 +109,7 @@ sumi_result sumi_cuda_copy_rows(sumi_cuda_run* run)
 sumi_result sumi_cuda_activate(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range rows = range_of(run);
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const int64_t cols = sumi_cuda_cols(run, op->out);
     sumi_activate_args args = {.x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .begin = rows.begin * cols, .end = rows.end * cols};
     args.activation = (int32_t)op->u.activate.activation;
@@ -130,7 +122,7 @@ sumi_result sumi_cuda_gated(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     if (sumi_cuda_is_fused_gated(run->plan, run->op_index)) return SUMI_OK; // the product wrote it
-    const row_range rows = range_of(run);
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     sumi_gated_args args = {.x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .cols = sumi_cuda_cols(run, op->out)};
     args.row_begin = rows.begin;
     args.row_end = rows.end;
@@ -168,7 +160,7 @@ static sumi_cuda_grid norm_grid(const sumi_cuda_run* run, int64_t rows, int32_t 
 static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range rows = range_of(run);
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const bool is_fp8 = sumi_cuda_is_fp8(run, op->out);
     sumi_norm_modulate_args args = {.x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .w = sumi_cuda_find_weight(run, op->weight).data, .counter = run->counter};
     args.y_scales = is_fp8 ? sumi_cuda_fp8_scales(run, op->out) : 0;
@@ -196,7 +188,7 @@ sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
 sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range rows = range_of(run);
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     sumi_norm_gate_add_args args = {.x = matrix_of(run, op->out), .b = matrix_of(run, op->in[1]), .w = sumi_cuda_find_weight(run, op->weight).data, .counter = run->counter};
     args.gate = sumi_cuda_step_of(run, op->u.gate_add.gate);
     args.cols = sumi_cuda_cols(run, op->out);
@@ -225,7 +217,7 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     static const char* const names[2][4] = {{"sumi_qk_norm_rope_pairs_4", "sumi_qk_norm_rope_pairs_8", "sumi_qk_norm_rope_pairs_16", "sumi_qk_norm_rope_pairs_32"},
                                             {"sumi_qk_norm_rope_halves_4", "sumi_qk_norm_rope_halves_8", "sumi_qk_norm_rope_halves_16", "sumi_qk_norm_rope_halves_32"}};
     const sumi_op* op = run->op;
-    const row_range rows = range_of(run);
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const bool rotates = op->u.qk.rotary != SUMI_ROTARY_NONE;
     sumi_qk_norm_rope_args args = {.x = matrix_of(run, op->out), .q_w = sumi_cuda_find_weight(run, op->weight).data, .k_w = sumi_cuda_find_weight(run, op->u.qk.k_weight).data};
     args.rope = rotates ? sumi_cuda_value(run, op->in[1]) : 0;
@@ -254,7 +246,7 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
 sumi_result sumi_cuda_rope_table(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range rows = range_of(run);
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     sumi_rope_table_args args = {.positions = sumi_cuda_value(run, op->in[0]), .y = sumi_cuda_value(run, op->out), .axes = op->u.rope.axes};
     args.cols = sumi_cuda_cols(run, op->out);
     args.row_begin = rows.begin;
@@ -278,7 +270,7 @@ sumi_result sumi_cuda_rope_table(sumi_cuda_run* run)
 sumi_result sumi_cuda_time_embed(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range rows = range_of(run);
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     sumi_time_embed_args args = {.times = sumi_cuda_value(run, op->in[0]), .y = matrix_of(run, op->out), .width = sumi_cuda_cols(run, op->out)};
     args.row_begin = rows.begin;
     args.row_end = rows.end;
@@ -291,7 +283,7 @@ sumi_result sumi_cuda_time_embed(sumi_cuda_run* run)
 sumi_result sumi_cuda_finish_modulation(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const row_range rows = range_of(run);
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     sumi_finish_modulation_args args = {matrix_of(run, op->out), sumi_cuda_cols(run, op->out), rows.begin, rows.end, op->u.finish.has_gates};
     const int64_t count = (int64_t)(rows.end - rows.begin) * args.cols;
     return launch(run, "sumi_finish_modulation", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);

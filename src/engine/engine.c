@@ -262,6 +262,15 @@ bool sumi_engine_lower_limit(sumi_engine* engine)
     return true;
 }
 
+uint32_t sumi_engine_piece_us(const sumi_engine* engine) { return engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000; }
+
+void sumi_engine_forget_weights(sumi_engine* engine, const sumi_weight* const* weights, size_t count)
+{
+    if (engine->runner->functions->forget_weights == NULL) return;
+    sumi_run_drain(engine);
+    engine->runner->functions->forget_weights(engine->runner, weights, count);
+}
+
 static void release_runner(sumi_engine* engine)
 {
     sumi_run_drain(engine);

@@ -4,13 +4,10 @@
 
 void sumi_lora_forget(sumi_lora* lora)
 {
-    sumi_runner* runner = lora->engine->runner;
-    if (runner->functions->forget_weights == NULL || lora->file == NULL) return;
-    sumi_run_drain(lora->engine);
-    const sumi_adapter* adapter = sumi_adapter_get(lora->file);
+    const sumi_adapter* adapter = lora->file != NULL ? sumi_adapter_get(lora->file) : NULL;
     for (int32_t i = 0; adapter != NULL && i < adapter->delta_count; i++) {
         const sumi_weight* pair[] = {&adapter->deltas[i].down, &adapter->deltas[i].up};
-        runner->functions->forget_weights(runner, pair, 2);
+        sumi_engine_forget_weights(lora->engine, pair, 2);
     }
 }
 

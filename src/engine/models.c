@@ -7,11 +7,10 @@ void sumi_model_free(sumi_model* model)
 {
     if (model == NULL) return;
     sumi_engine* engine = model->engine;
-    if (engine->runner->functions->forget_weights != NULL && model->info.family != NULL) {
+    if (model->info.family != NULL) {
         int32_t count = 0;
         const sumi_weight* const* weights = sumi_network_weights(model->network, &count);
-        sumi_run_drain(engine);
-        engine->runner->functions->forget_weights(engine->runner, weights, (size_t)count);
+        sumi_engine_forget_weights(engine, weights, (size_t)count);
     }
     atomic_fetch_sub(&engine->weight_bytes, model->info.weight_bytes);
     sumi_network_close(model->network);
@@ -89,7 +88,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
         else if (result != SUMI_OK) return sumi_fail(error, result, "%s", no_room.text);
         return SUMI_OK;
     }
-    const uint32_t budget_us = engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000;
+    const uint32_t budget_us = sumi_engine_piece_us(engine);
     if (runner->set_budget != NULL) runner->set_budget(engine->runner, sumi_engine_budget(engine));
     sumi_error no_room = {SUMI_OK, {0}};
     const sumi_result result = runner->prepare(engine->runner, &job->warm->plan, budget_us, &is_done, &progress, &no_room);
@@ -120,7 +119,7 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
     if (job->is_open) return make_warm(engine, slot, out_end, error);
     sumi_model* model = job->product;
     const bool is_device = engine->runner->functions->prepare != NULL;
-    uint32_t budget_us = engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000;
+    uint32_t budget_us = sumi_engine_piece_us(engine);
     float progress = 0.0f;
     SUMI_TRY(sumi_network_open_step(model->network, budget_us, &job->is_open, &progress, error));
     slot->live.progress = is_device ? 0.1f * progress : progress;

@@ -265,7 +265,7 @@ static sumi_result make_ready(sumi_engine* engine, sumi_slot* slot, bool* out_do
     sumi_plan_entry* entry = slot->u.plan.entry;
     *out_done = true;
     if (runner->prepare != NULL) {
-        const uint32_t budget_us = engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000;
+        const uint32_t budget_us = sumi_engine_piece_us(engine);
         float progress = 0.0f;
         const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
         sumi_engine_note_shortage(engine, result);
