@@ -1,4 +1,5 @@
 #include "cuda/modules.h"
+#include "base/sort.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +78,7 @@ sumi_result sumi_cuda_modules_create(sumi_heap* heap, const sumi_cuda_device* de
         const sumi_cuda_image* image = any_image(&modules->sources[s]);
         for (int32_t k = 0; k < image->kernel_count; k++) modules->kernels[modules->kernel_count++] = (kernel){image->kernels[k], s, NULL, 0};
     }
-    qsort(modules->kernels, (size_t)modules->kernel_count, sizeof *modules->kernels, compare_kernels);
+    sumi_sort(modules->kernels, (size_t)modules->kernel_count, sizeof *modules->kernels, compare_kernels);
     *out_modules = modules;
     return SUMI_OK;
 }

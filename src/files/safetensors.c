@@ -6,6 +6,7 @@
 // What must hold, and is checked in this order because every number comes from the file: n fits into the file (before anything is added to it); the
 // JSON is strict; each shape's product, taken in order, and its byte count do not overflow; they equal end - begin; names are unique; and the ranges,
 // sorted, tile the data from its first to its last byte without hole or overlap. Offsets need not be aligned nor in the order of the header.
+#include "base/sort.h"
 #include "files/json.h"
 #include "files/tensors.h"
 #include <string.h>
@@ -183,36 +184,11 @@ static sumi_result read_tensor(reader* r, const sumi_json_text* key)
 
 typedef struct range { uint64_t begin, end; uint32_t index; } range;
 
-static bool range_less(const range* a, const range* b)
+static int compare_ranges(const void* a, const void* b)
 {
-    return a->begin != b->begin ? a->begin < b->begin : a->end < b->end;
-}
-
-static void sift_down(range* heap, size_t root, size_t count)
-{
-    const range moved = heap[root];
-    for (size_t child; (child = 2 * root + 1) < count; root = child) {
-        child += child + 1 < count && range_less(&heap[child], &heap[child + 1]);
-        if (!range_less(&moved, &heap[child])) {
-            break;
-        }
-        heap[root] = heap[child];
-    }
-    heap[root] = moved;
-}
-
-// Heap sort: no memory beside the list and no bad case a file could be made for. The C library's qsort may allocate.
-static void sort_ranges(range* list, size_t count)
-{
-    for (size_t i = count / 2; i > 0; i--) {
-        sift_down(list, i - 1, count);
-    }
-    for (size_t last = count; last > 1; last--) {
-        const range largest = list[0];
-        list[0] = list[last - 1];
-        list[last - 1] = largest;
-        sift_down(list, 0, last - 1);
-    }
+    const range *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
 }
 
 static sumi_result check_tiling(reader* r, size_t first)
@@ -233,7 +209,7 @@ static sumi_result check_tiling(reader* r, size_t first)
             const uint64_t begin = (uint64_t)((const unsigned char*)set->tensors[first + i].data - r->data);
             list[i] = (range){begin, begin + set->tensors[first + i].bytes, (uint32_t)(first + i)};
         }
-        sort_ranges(list, count);
+        sumi_sort(list, count, sizeof *list, compare_ranges);
         covered = 0;
         for (size_t i = 0; i < count; i++) {
             if (list[i].begin != covered) {

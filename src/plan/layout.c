@@ -5,6 +5,7 @@
 // within a few percent of the lower bound for these graphs, and deterministic.
 //
 // Slices. Whole ops are gathered until the predicted time reaches the bound; an op above the bound is cut into runs of parts.
+#include "base/sort.h"
 #include "plan/plan.h"
 
 // ---- Lifetimes and the arena ----------------------------------------------------------------------------------------------------------
@@ -62,38 +63,12 @@ static void find_lifetimes(sumi_plan* plan)
 typedef struct placed { uint64_t offset, end; int32_t first, last; } placed;
 typedef struct wanted { uint64_t bytes; int32_t value; } wanted;
 
-// Whether x is placed after y: smaller, or as large and written later.
-static bool goes_after(wanted x, wanted y)
+// Larger values are placed first, of equal ones the one written first.
+static int compare_wanted(const void* a, const void* b)
 {
-    return x.bytes != y.bytes ? x.bytes < y.bytes : x.value > y.value;
-}
-
-// Heap sort, largest first: the C library's qsort may take memory that is not the host's.
-static void sort_wanted(wanted* list, size_t count)
-{
-    for (size_t size = count, start = count / 2; size > 1;) {
-        if (start > 0) {
-            start--;
-        } else {
-            size--;
-            wanted last = list[size];
-            list[size] = list[0];
-            list[0] = last;
-        }
-        size_t root = start;
-        for (size_t child = 2 * root + 1; child < size; child = 2 * root + 1) {
-            if (child + 1 < size && goes_after(list[child + 1], list[child])) {
-                child++;
-            }
-            if (!goes_after(list[child], list[root])) {
-                break;
-            }
-            wanted swap = list[root];
-            list[root] = list[child];
-            list[child] = swap;
-            root = child;
-        }
-    }
+    const wanted *x = a, *y = b;
+    if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+    return (x->value > y->value) - (x->value < y->value);
 }
 
 static sumi_result place_values(sumi_plan* plan, sumi_error* error)
@@ -114,7 +89,7 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
             order[used++] = (wanted){info->bytes, (int32_t)v};
         }
     }
-    sort_wanted(order, used);
+    sumi_sort(order, used, sizeof *order, compare_wanted);
     plan->arena_bytes = 0;
     for (size_t i = 0; i < used; i++) {
         sumi_value_info* info = &plan->values[order[i].value];
