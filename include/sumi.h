@@ -176,6 +176,39 @@ typedef struct sumi_log {
     void* user_data;
 } sumi_log;
 
+// The parts of a job's life, as sumi_job_poll and traces call them.
+typedef enum sumi_stage {
+    SUMI_STAGE_WAIT = 0,     // queued
+    SUMI_STAGE_LOAD = 1,     // reading a model or adapter
+    SUMI_STAGE_PREPARE = 2,  // writing the plan, tables, noise
+    SUMI_STAGE_TEXT = 3,     // text encoder
+    SUMI_STAGE_IMAGE = 4,    // VAE encoder
+    SUMI_STAGE_DENOISE = 5,
+    SUMI_STAGE_DECODE = 6,   // VAE decoder
+    SUMI_STAGE_TRANSFER = 7  // conversion and copy to where the picture goes
+} sumi_stage;
+
+// What an engine did and when, for the host's own profiler (Tracy, Unreal Insights, a Chrome trace as `sumi generate --trace` writes it): one span for every piece of work, told when it is
+// over. Spans of a track come in order and never overlap. Times are nanoseconds of the system's steady clock: CLOCK_MONOTONIC, or QueryPerformanceCounter on Windows. A span of a GPU is as
+// long as its timed events say; where it lies is an estimate (behind its submission and the span before it, never in the future).
+typedef enum sumi_track {
+    SUMI_TRACK_HOST = 0,   // the thread that calls the engine, or the pump's: writing plans, tokens, noise; the slices themselves on the processor
+    SUMI_TRACK_DEVICE = 1  // slices on a GPU
+} sumi_track;
+typedef struct sumi_trace_span {
+    const char* name;      // of a slice its first op ("attention.qkv"), otherwise what was done ("noise"); valid during the call
+    sumi_track track;
+    sumi_stage stage;
+    int32_t step;          // denoising step, from 0; -1: outside of the loop
+    uint64_t job;          // sumi_job.id
+    uint64_t begin_ns, end_ns;
+} sumi_trace_span;
+// NULL: no spans, no cost. Called by the thread that works, while it works: be quick, and call nothing of the engine.
+typedef struct sumi_tracer {
+    void (*span)(const sumi_trace_span* span, void* user_data);
+    void* user_data;
+} sumi_tracer;
+
 // ---- Engine ------------------------------------------------------------------------------------------------------------------------------
 typedef enum sumi_backend {
     SUMI_BACKEND_AUTO = 0, // a GPU when this build and machine have one, the processor otherwise
@@ -202,6 +235,7 @@ typedef struct sumi_engine_desc {
     sumi_files files;
     sumi_tasks tasks;                 // CPU backend: loops run here
     sumi_log log;
+    sumi_tracer tracer;
     sumi_pump pump;
     int32_t job_capacity;             // jobs that may exist at once, 1..4096; their slots are allocated at creation
     uint32_t max_slice_us;            // no piece of work is predicted longer than this many microseconds; 0: whole ops. Smaller slices cost throughput
@@ -257,17 +291,6 @@ typedef enum sumi_job_state {
     SUMI_JOB_CANCELLED = 5
 } sumi_job_state;
 
-typedef enum sumi_stage {
-    SUMI_STAGE_WAIT = 0,     // queued
-    SUMI_STAGE_LOAD = 1,     // reading a model or adapter
-    SUMI_STAGE_PREPARE = 2,  // writing the plan, tables, noise
-    SUMI_STAGE_TEXT = 3,     // text encoder
-    SUMI_STAGE_IMAGE = 4,    // VAE encoder
-    SUMI_STAGE_DENOISE = 5,
-    SUMI_STAGE_DECODE = 6,   // VAE decoder
-    SUMI_STAGE_TRANSFER = 7  // conversion and copy to where the picture goes
-} sumi_stage;
-
 typedef struct sumi_job_status {
     sumi_job_state state;
     sumi_stage stage;
@@ -277,7 +300,12 @@ typedef struct sumi_job_status {
     uint32_t preview_version;    // grows with each new preview
     sumi_result result;          // of a final state; SUMI_OK before
     const char* message;         // details of a failure, "" otherwise; valid until the job is fetched or discarded
-    float stage_seconds[8];      // work time so far, by sumi_stage
+    float stage_seconds[8];      // work time so far, by sumi_stage: of the threads that worked, and of a GPU where it ran slices
+    // For a host's graphs.
+    double device_seconds;       // time that a GPU has worked for this job, of slices that have ended; on the processor: of its slices
+    float pending_us;            // work of this job on its way to a GPU, as predicted
+    int32_t jobs_ahead;          // of a queued job: how many run before it, the running one included
+    uint64_t held_bytes[4];      // by sumi_memory_kind, of the whole engine, as in sumi_engine_info
 } sumi_job_status;
 
 // A snapshot. Never blocks, any thread, beside any other call. A stale job has state SUMI_JOB_NONE and result SUMI_STALE_HANDLE.

@@ -18,7 +18,7 @@
 typedef struct generate_args {
     session_args session;
     text_list prompts, prompt_files, loras;
-    const char *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise, *latents_out, *preview_dir, *output;
+    const char *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise, *latents_out, *preview_dir, *trace, *output;
     int32_t size[2], steps, batch, solver, preset, noise_kind, posterior, multiprocessors, deadline_ms, preview_every;
     float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength;
     uint64_t seed;
@@ -29,6 +29,7 @@ typedef struct generate_run {
     const cli_command* command;
     const generate_args* args;
     cli_session session;
+    trace_writer trace;
     png_image image, mask;
     file_tensor latents, noise, posterior_noise;
     sumi_pixels image_pixels, mask_pixels;
@@ -86,6 +87,7 @@ static bool check_outputs(generate_run* run)
     const generate_args* args = run->args;
     if (!output_is_possible(args->output, run->message)) return false;
     if (args->latents_out && !output_is_possible(args->latents_out, run->message)) return false;
+    if (args->trace && !output_is_possible(args->trace, run->message)) return false;
     if (!args->preview_dir) return true;
     mkdir(args->preview_dir, 0777); // it may be there; if not, the next line tells
     char inside[1100];
@@ -384,7 +386,8 @@ static int generate(generate_run* run)
     const generate_args* args = run->args;
     cli_session* session = &run->session;
     double began = progress_clock();
-    if (!check_outputs(run) || !read_inputs(run)) return fail_with(run);
+    if (!check_outputs(run) || !read_inputs(run) || !trace_open(&run->trace, args->trace, run->message)) return fail_with(run);
+    session->trace = &run->trace;
     int code = session_open(session, &args->session);
     if (code == EXIT_OK) code = session_load_model(session, args->prompt_files.count > 0, !args->image);
     if (code == EXIT_OK) code = make_desc(run);
@@ -398,7 +401,9 @@ static int generate(generate_run* run)
     if (code != EXIT_OK) return code;
     if (args->latents_out) code = write_latents(run, job);
     if (args->profile && code == EXIT_OK) code = read_profile(run, job);
+    const uint64_t fetch_ns = trace_clock_ns();
     result = sumi_fetch_images(session->engine, job, run->images, run->desc.item_count);
+    trace_call(&run->trace, "sumi_fetch_images", fetch_ns, trace_clock_ns());
     if (result != SUMI_OK) return session_fail(session, result, "fetching the picture");
     for (int32_t i = 0; i < run->desc.item_count && code == EXIT_OK; i++) code = write_picture(run, i);
     sumi_images_release(session->engine, run->images, run->desc.item_count);
@@ -467,6 +472,7 @@ int generate_main(int argc, char** argv)
         {"--preview-dir", OPTION_TEXT, &args.preview_dir, "FOLDER", "write preview-ITEM-STEP.png while working", 0, 0},
         {"--preview-every", OPTION_COUNT, &args.preview_every, "N", "after every N-th step only", 1, 1000},
         {"--deadline-ms", OPTION_COUNT, &args.deadline_ms, "MS", "take fewer steps if needed, by the speed measured so far", 1, 2e9},
+        {"--trace", OPTION_TEXT, &args.trace, "FILE", "write what was done when, for chrome://tracing or ui.perfetto.dev", 0, 0},
         {"--profile", OPTION_FLAG, &args.profile, NULL, "print what every kind of operation cost", 0, 0},
         ENGINE_OPTIONS(&args.session),
     };
@@ -489,5 +495,6 @@ int generate_main(int argc, char** argv)
     run.args = &args;
     code = generate(&run);
     close_run(&run);
+    if (!trace_close(&run.trace, run.message) && code == EXIT_OK) code = fail_with(&run); // a trace of what failed is of use too
     return code;
 }

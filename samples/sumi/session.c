@@ -2,8 +2,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
-#define UPDATE_US 50000     // work between two looks at progress and Ctrl-C
+#define WAIT_MS 50          // work between two looks at progress and Ctrl-C
+#define PREVIEW_WAIT_US 500 // a GPU works on its own; its steps are longer than this
 #define MAX_SLICE_US 100000 // a tool draws no frames: long slices lose less time, and this is still a quick answer to Ctrl-C
 
 // Signal handlers reach nothing but globals. The second Ctrl-C finds the default handler and ends the process.
@@ -48,6 +50,7 @@ int session_open(cli_session* session, const session_args* args)
     desc.job_capacity = 32; // 16 adapters load beside the model
     desc.log.write = write_log;
     desc.log.user_data = session;
+    if (session->trace) desc.tracer = trace_tracer(session->trace);
     sumi_result result = sumi_engine_create(&desc, &session->engine);
     if (result == SUMI_OK) return EXIT_OK;
     return session_fail(session, result, args->backend == SUMI_BACKEND_CUDA ? "starting the CUDA backend" : "starting the engine");
@@ -94,6 +97,19 @@ static void note_stage_times(cli_session* session, const sumi_job_status* status
 
 static bool is_final(sumi_job_state state) { return state == SUMI_JOB_NONE || state >= SUMI_JOB_DONE; }
 
+// A piece of work, or of waiting for a GPU. A budget of 1 us is one slice: nobody who wants to see every preview misses one.
+static void work(cli_session* session, sumi_job job, bool is_watched)
+{
+    const uint64_t begin = trace_clock_ns();
+    if (!is_watched) {
+        sumi_job_wait(session->engine, job, WAIT_MS);
+    } else {
+        sumi_engine_update(session->engine, 1);
+        if (sumi_engine_get_info(session->engine).compute_capability > 0) nanosleep(&(struct timespec){.tv_nsec = PREVIEW_WAIT_US * 1000}, NULL);
+    }
+    if (session->trace) trace_call(session->trace, is_watched ? "sumi_engine_update" : "sumi_job_wait", begin, trace_clock_ns());
+}
+
 int session_run(cli_session* session, sumi_job job, const char* doing, session_seen* seen, void* context)
 {
     bool asked = false;
@@ -103,8 +119,7 @@ int session_run(cli_session* session, sumi_job job, const char* doing, session_s
             asked = true;
             sumi_job_cancel(session->engine, job);
         }
-        // A budget of 1 us is one slice: nobody who wants to see every preview misses one.
-        sumi_engine_update(session->engine, seen ? 1 : UPDATE_US);
+        work(session, job, seen != NULL);
         status = sumi_job_poll(session->engine, job);
         progress_show(&session->progress, &status);
         if (seen) seen(context, job, &status);

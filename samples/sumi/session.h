@@ -3,6 +3,7 @@
 #define SESSION_H
 #include "args.h"
 #include "progress.h"
+#include "trace.h"
 
 typedef struct session_args {
     const char *model, *transformer, *text_encoder, *tokenizer, *vae;
@@ -31,6 +32,7 @@ typedef struct session_args {
 
 typedef struct cli_session {
     const session_args* args;
+    trace_writer* trace;   // of the calls and the engine's work; NULL: none. Set it before session_open
     sumi_engine* engine;
     sumi_model* model;
     cli_progress progress;

@@ -328,21 +328,33 @@ sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
     return SUMI_OK;
 }
 
+static void read_memory(const sumi_engine* engine, sumi_engine_info* info)
+{
+    info->held_bytes[SUMI_MEMORY_WEIGHTS] = atomic_load(&engine->weight_bytes);
+    info->held_bytes[SUMI_MEMORY_ARENA] = atomic_load(&engine->arena_bytes);
+    info->held_bytes[SUMI_MEMORY_IMAGE] = atomic_load(&engine->image_bytes);
+    info->held_bytes[SUMI_MEMORY_STAGING] = atomic_load(&engine->scratch_bytes);
+    if (engine->runner->functions->memory != NULL) {
+        const uint64_t images = info->held_bytes[SUMI_MEMORY_IMAGE];
+        engine->runner->functions->memory(engine->runner, info->held_bytes, &info->device_bytes, &info->compute_capability, &info->driver_version);
+        info->held_bytes[SUMI_MEMORY_IMAGE] += images;
+    }
+}
+
+void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4])
+{
+    sumi_engine_info info = {.backend = NULL};
+    read_memory(engine, &info);
+    memcpy(out_bytes, info.held_bytes, sizeof info.held_bytes);
+}
+
 sumi_engine_info sumi_engine_get_info(const sumi_engine* engine)
 {
     sumi_engine_info info = {.backend = "", .device = ""};
     if (engine == NULL) return info;
     info.backend = engine->runner->functions->name(engine->runner);
     info.device = engine->runner->functions->device(engine->runner);
-    info.held_bytes[SUMI_MEMORY_WEIGHTS] = atomic_load(&engine->weight_bytes);
-    info.held_bytes[SUMI_MEMORY_ARENA] = atomic_load(&engine->arena_bytes);
-    info.held_bytes[SUMI_MEMORY_IMAGE] = atomic_load(&engine->image_bytes);
-    info.held_bytes[SUMI_MEMORY_STAGING] = atomic_load(&engine->scratch_bytes);
-    if (engine->runner->functions->memory != NULL) {
-        const uint64_t images = info.held_bytes[SUMI_MEMORY_IMAGE];
-        engine->runner->functions->memory(engine->runner, info.held_bytes, &info.device_bytes, &info.compute_capability, &info.driver_version);
-        info.held_bytes[SUMI_MEMORY_IMAGE] += images;
-    }
+    read_memory(engine, &info);
     info.host_bytes = atomic_load(&engine->heap.held);
     info.host_peak_bytes = atomic_load(&engine->heap.peak);
     info.allocation_count = atomic_load(&engine->heap.count);

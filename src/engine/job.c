@@ -23,6 +23,7 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
     slot->profile_count = 0;
     slot->live = (sumi_job_live){.seconds_left = -1.0f};
     memset(slot->stage_seconds, 0, sizeof slot->stage_seconds);
+    slot->device_seconds = 0.0;
     memset(&slot->u, 0, sizeof slot->u);
     *out_slot = slot;
     return SUMI_OK;
@@ -70,6 +71,7 @@ sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job)
     return slot->id == job.id && !slot->is_discarded && slot->status.state != SUMI_JOB_NONE ? slot : NULL;
 }
 
+bool sumi_job_is_before(const sumi_slot* a, const sumi_slot* b) { return a->priority > b->priority || (a->priority == b->priority && a->order < b->order); }
 bool sumi_job_is_final(const sumi_slot* slot) { return slot->status.state >= SUMI_JOB_DONE; }
 
 sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_slot** out_slot, sumi_error* error)
@@ -118,6 +120,17 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
 
 // ---- What the host asks -----------------------------------------------------------------------------------------------------------------
 
+// Hold `table`.
+static int32_t jobs_ahead(const sumi_engine* engine, const sumi_slot* slot)
+{
+    int32_t count = engine->has_running;
+    for (int32_t i = 0; i < engine->slot_count; i++) {
+        const sumi_slot* other = &engine->slots[i];
+        count += other->id != 0 && other->status.state == SUMI_JOB_QUEUED && sumi_job_is_before(other, slot);
+    }
+    return count;
+}
+
 sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
 {
     sumi_job_status status = {.state = SUMI_JOB_NONE, .result = SUMI_STALE_HANDLE, .message = ""};
@@ -126,7 +139,9 @@ sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
     sumi_mutex_lock(&locked->table);
     const sumi_slot* slot = sumi_job_find(engine, job);
     if (slot != NULL) status = slot->status;
+    if (status.state == SUMI_JOB_QUEUED) status.jobs_ahead = jobs_ahead(engine, slot);
     sumi_mutex_unlock(&locked->table);
+    if (status.state != SUMI_JOB_NONE) sumi_engine_held_bytes(engine, status.held_bytes);
     return status;
 }
 

@@ -41,6 +41,7 @@ typedef struct sumi_job_live {
     int32_t step, step_count;
     float progress, seconds_left;
     double device_us; // of what finished on a device during this step; negative: the step's own time counts
+    const char* doing; int32_t doing_step; // the slice that the processor ran, for traces; NULL: something else
 } sumi_job_live;
 
 struct sumi_slot {
@@ -60,7 +61,7 @@ struct sumi_slot {
     sumi_block products;      // latents, previews, pictures on their way to the host's memory
     sumi_profile_row* profile; size_t profile_count, profile_capacity;
     sumi_job_live live;
-    double stage_seconds[8];
+    double stage_seconds[8], device_seconds;
     union {
         sumi_model_job model;
         sumi_lora_job lora;
@@ -76,6 +77,7 @@ void sumi_job_free(sumi_engine* engine, sumi_slot* slot); // drops products; the
 sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job); // NULL when stale; hold `table`
 // For fetches: the slot of a job of this kind in a final state, or the failure. SUMI_STALE_HANDLE, SUMI_WRONG_STATE.
 sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_slot** out_slot, sumi_error* error);
+bool sumi_job_is_before(const sumi_slot* a, const sumi_slot* b); // of queued ones: higher priority first, then the older one; hold `table`
 bool sumi_job_is_final(const sumi_slot* slot); // hold `table`, or own the slot
 // Moves a job to its final state, frees it when it was discarded, and wakes who waits. Holds the work.
 void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, const sumi_error* error);

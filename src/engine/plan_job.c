@@ -1,4 +1,5 @@
 #include "engine/engine.h"
+#include "engine/trace.h"
 #include "sampling/noise.h"
 #include "sampling/presets.h"
 #include "sampling/schedule.h"
@@ -543,9 +544,14 @@ static sumi_result collect(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
     while (sumi_run_collect(engine, &step)) {
         *out_end = SUMI_STEP_MORE;
         *out_stage = sumi_stage_of_section(step.section);
+        slot->device_seconds += step.us * 1e-6;
         if (engine->runner->functions->finished != NULL) {
             slot->live.device_us += step.us;
             slot->stage_seconds[*out_stage] += step.us * 1e-6;
+            sumi_trace_slice(engine, slot, &step);
+        } else {
+            slot->live.doing = sumi_trace_name(&step);
+            slot->live.doing_step = sumi_trace_denoising_step(slot, &step);
         }
         SUMI_TRY(note_slice(engine, slot, &step, error));
         if (step.ends_run) *out_over = true;

@@ -4,6 +4,7 @@
 // The work is a flag under the table's mutex instead of a mutex of its own: so that the thread can step back while a call waits for it (a mutex that is released
 // and taken again at once starves the others), and so that waiting for it and for jobs is one condition.
 #include "engine/engine.h"
+#include "engine/trace.h"
 
 void sumi_work_lock(sumi_engine* engine)
 {
@@ -23,14 +24,14 @@ void sumi_work_unlock(sumi_engine* engine)
     sumi_mutex_unlock(&engine->table);
 }
 
-// Higher priority first, then the older one. Hold `table`.
+// Hold `table`.
 static sumi_slot* next_queued(const sumi_engine* engine)
 {
     sumi_slot* best = NULL;
     for (int32_t i = 0; i < engine->slot_count && engine->queued_count > 0; i++) {
         sumi_slot* slot = &engine->slots[i];
         if (slot->id == 0 || slot->status.state != SUMI_JOB_QUEUED) continue;
-        if (best == NULL || slot->priority > best->priority || (slot->priority == best->priority && slot->order < best->order)) best = slot;
+        if (best == NULL || sumi_job_is_before(slot, best)) best = slot;
     }
     return best;
 }
@@ -64,6 +65,14 @@ static void note_chore(sumi_engine* engine, sumi_stage stage, sumi_phase phase_b
     engine->chore_us[chore] = 0.5 * (engine->chore_us[chore] + us);
 }
 
+// Of a step that is no slice of the processor's, for traces.
+static const char* name_of(sumi_stage stage, sumi_phase phase_before)
+{
+    static const char* const of_phase[] = {[SUMI_PHASE_TEXT] = "tokens",   [SUMI_PHASE_PLAN] = "plan",   [SUMI_PHASE_READY] = "weights and graphs", [SUMI_PHASE_INPUT] = "inputs",
+                                           [SUMI_PHASE_NOISE] = "noise",   [SUMI_PHASE_RUN] = "submit",  [SUMI_PHASE_OUTPUT] = "picture"};
+    return stage == SUMI_STAGE_LOAD ? "load" : of_phase[phase_before];
+}
+
 // What poll shows until the next slice is over. Progress never falls, whatever the predictions do, and 1 is left to the end.
 static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
 {
@@ -77,6 +86,8 @@ static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
     if (progress > status->progress) status->progress = progress;
     status->seconds_left = live->seconds_left;
     for (int i = 0; i < 8; i++) status->stage_seconds[i] = (float)slot->stage_seconds[i];
+    status->device_seconds = slot->device_seconds;
+    status->pending_us = (float)engine->run.pending_us;
     sumi_mutex_unlock(&engine->table);
 }
 
@@ -103,10 +114,13 @@ static pump_state run_slice(sumi_engine* engine)
     sumi_stage stage = SUMI_STAGE_WAIT;
     sumi_step_end end = SUMI_STEP_MORE;
     slot->live.device_us = -1.0;
+    slot->live.doing = NULL;
     sumi_error error = {SUMI_OK, {0}};
-    uint64_t begin = sumi_clock_ns();
+    const uint64_t begin_ns = sumi_clock_ns();
     sumi_result result = slot->functions->step(engine, slot, &stage, &end, &error);
-    double seconds = (double)(sumi_clock_ns() - begin) * 1e-9;
+    const uint64_t end_ns = sumi_clock_ns();
+    const double seconds = (double)(end_ns - begin_ns) * 1e-9;
+    if (end != SUMI_STEP_WAITS) sumi_trace_step(engine, slot, name_of(stage, phase_before), stage, begin_ns, end_ns);
     if (slot->live.device_us < 0.0) { // otherwise the step has counted the device's time
         slot->stage_seconds[stage] += seconds;
         if (end != SUMI_STEP_WAITS) note_chore(engine, stage, phase_before, seconds * 1e6);

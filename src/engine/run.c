@@ -154,6 +154,7 @@ sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_step* out_step, sumi_e
         uint64_t begin = sumi_clock_ns();
         SUMI_TRY(engine->runner->functions->run(engine->runner, plan, &plan->slices[out_step->slice], out_step->counter, error));
         out_step->us = (double)(sumi_clock_ns() - begin) * 1e-3; // on a GPU of its submission only; collect says the true one
+        out_step->submitted_ns = begin;
     }
     run->pending[(run->pending_begin + run->pending_count++) % SUMI_RUNNER_DEPTH] = *out_step;
     run->pending_us += out_step->predicted_us;

@@ -20,6 +20,7 @@ typedef struct sumi_run_step {
     const sumi_op* op;       // the first op of the slice
     float predicted_us;      // when it was submitted
     double us;
+    uint64_t submitted_ns;
     bool is_over;            // reported by the runner while something else was waited for, not collected yet
 } sumi_run_step;
 
@@ -32,6 +33,7 @@ typedef struct sumi_run {
     int32_t pending_begin, pending_count;
     double pending_us;       // predicted, of the pending ones
     double done_us;          // measured, since the run began
+    uint64_t device_ns;      // where the newest span of the device's track ended
     // what was collected: the place of the oldest slice that has not ended
     size_t done_section;
     int32_t done_iteration;

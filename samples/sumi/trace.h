@@ -1,0 +1,23 @@
+// A trace in Chrome's format (chrome://tracing, ui.perfetto.dev): the calls of this program, the engine's work in them, and the GPU's.
+#ifndef TRACE_H
+#define TRACE_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sumi.h>
+
+typedef struct trace_writer {
+    const char* path; // NULL: nothing is written
+    char part[1200];  // what is written until it is whole
+    FILE* file;
+    uint64_t begin_ns;
+    bool has_events;
+} trace_writer;
+
+// False when the file cannot be made; message as in files.h. path NULL: nothing will be written.
+bool trace_open(trace_writer* trace, const char* path, char* message);
+sumi_tracer trace_tracer(trace_writer* trace); // for sumi_engine_desc
+uint64_t trace_clock_ns(void);                 // the clock of spans
+void trace_call(trace_writer* trace, const char* name, uint64_t begin_ns, uint64_t end_ns); // a call of this program's
+bool trace_close(trace_writer* trace, char* message);
+#endif

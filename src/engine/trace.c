@@ -1,0 +1,48 @@
+#include "engine/trace.h"
+#include "engine/engine.h"
+
+const char* sumi_trace_name(const sumi_run_step* step)
+{
+    if (step->op == NULL) return "slice";
+    return step->op->label != NULL && step->op->label[0] != '\0' ? step->op->label : sumi_op_name(step->op->kind);
+}
+
+int32_t sumi_trace_denoising_step(const sumi_slot* slot, const sumi_run_step* step)
+{
+    return step->section == SUMI_SECTION_DENOISE ? slot->u.plan.rows[step->counter].step : -1;
+}
+
+void sumi_trace_step(const sumi_engine* engine, const sumi_slot* slot, const char* name, sumi_stage stage, uint64_t begin_ns, uint64_t end_ns)
+{
+    const sumi_tracer* tracer = &engine->desc.tracer;
+    if (tracer->span == NULL) return;
+    const bool is_slice = slot->live.doing != NULL;
+    const sumi_trace_span span = {.name = is_slice ? slot->live.doing : name,
+                            .track = SUMI_TRACK_HOST,
+                            .stage = stage,
+                            .step = is_slice ? slot->live.doing_step : -1,
+                            .job = slot->id,
+                            .begin_ns = begin_ns,
+                            .end_ns = end_ns};
+    tracer->span(&span, tracer->user_data);
+}
+
+// The device works in order and without a rest while it has something, so a slice began when it was submitted or when the one before it ended, whichever is later.
+void sumi_trace_slice(sumi_engine* engine, const sumi_slot* slot, const sumi_run_step* step)
+{
+    const sumi_tracer* tracer = &engine->desc.tracer;
+    if (tracer->span == NULL || step->slice < 0) return;
+    const uint64_t now = sumi_clock_ns(), length = (uint64_t)(step->us * 1e3), earliest = engine->run.device_ns;
+    uint64_t begin = step->submitted_ns > earliest ? step->submitted_ns : earliest;
+    if (begin + length > now) begin = now > length && now - length > earliest ? now - length : earliest;
+    const uint64_t end = begin + length < now ? begin + length : now;
+    engine->run.device_ns = end;
+    const sumi_trace_span span = {.name = sumi_trace_name(step),
+                            .track = SUMI_TRACK_DEVICE,
+                            .stage = sumi_stage_of_section(step->section),
+                            .step = sumi_trace_denoising_step(slot, step),
+                            .job = slot->id,
+                            .begin_ns = begin,
+                            .end_ns = end};
+    tracer->span(&span, tracer->user_data);
+}
