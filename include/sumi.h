@@ -476,8 +476,9 @@ typedef struct sumi_image_desc {
     int32_t reference_count;
     const sumi_lora_use* loras;
     int32_t lora_count;                 // 0..16
-    uint32_t deadline_ms;               // 0: none. Otherwise step_count is lowered, if needed, so that the job's work fits, by the speed measured so far; never
-                                        // below 4 (or what was asked, if that is less). Not together with sigmas
+    uint32_t deadline_ms;               // 0: none. Otherwise steps are left out, as many as needed for the job to be done so long after its submission, by the speed and the share of
+                                        // each frame that it got so far; never below 4 (or what was asked, if that is less). EULER and DPMPP_2M decide again before every step, so budgets
+                                        // may change meanwhile; HEUN and MIDPOINT once. Which steps are run depends on time: the one exception to "same bits". Not together with sigmas
     int32_t preview_every;              // a preview after every n-th step; 0: none. Never changes the picture
     int32_t priority;                   // higher first
     const sumi_target* targets;         // one per item; NULL: memory of ours in RGBA8

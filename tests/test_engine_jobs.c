@@ -1,5 +1,7 @@
 // Jobs: status, cancelling, deadlines, profiles, handles, the queue, closing and destroying in the middle.
 #include "engine_fixture.h"
+#include <math.h>
+#include <time.h>
 
 // ---- Status -----------------------------------------------------------------------------------------------------------------------------
 
@@ -94,18 +96,202 @@ TEST(a_deadline_lowers_the_steps)
     CHECK(image.step_count >= 4 && image.step_count < 200);
     int32_t steps = image.step_count;
     sumi_images_release(engine, &image, 1);
-    // the picture is that of a job with so many steps
+    // Two evaluations a step: steps cannot be left out on the way, so the schedule is made for fewer from the start.
+    desc.solver = SUMI_SOLVER_MIDPOINT;
+    desc.deadline_ms = 100000;
+    CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+    CHECK_NUMBER(image.step_count, 200);
+    sumi_images_release(engine, &image, 1);
+    desc.deadline_ms = 1;
+    CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+    steps = image.step_count;
+    CHECK(steps >= 4 && steps < 200);
+    const uint64_t hash = hash_image(&image);
+    sumi_images_release(engine, &image, 1);
     desc.deadline_ms = 0;
     desc.step_count = steps;
-    uint64_t hash = draw_hash(engine, &desc);
-    desc.step_count = 200;
-    desc.deadline_ms = 1;
+    CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+    CHECK(hash == hash_image(&image));
+    sumi_images_release(engine, &image, 1);
+    close_engine(engine);
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+// Frames of 4 ms, of which the engine gets so much; from `change_at` of the deadline on, so much. Seconds from submission to the end.
+static double run_frames(sumi_engine* engine, const sumi_image_desc* desc, uint32_t first_us, uint32_t then_us, double change_at, int32_t* out_steps)
+{
+    sumi_job job;
+    sumi_image image;
+    const double begin = seconds_now();
+    if (sumi_submit_images(engine, desc, &job) != SUMI_OK) return -1.0;
+    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) {
+        const double at = seconds_now(), elapsed = at - begin;
+        sumi_engine_update(engine, elapsed < change_at ? first_us : then_us);
+        const double rest = 0.004 - (seconds_now() - at);
+        if (rest > 0.0) nanosleep(&(struct timespec){.tv_nsec = (long)(rest * 1e9)}, NULL);
+    }
+    const double elapsed = seconds_now() - begin;
+    const sumi_job_status status = sumi_job_poll(engine, job);
+    CHECK(status.step == status.step_count && status.progress == 1.0f);
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+    *out_steps = image.step_count;
+    sumi_images_release(engine, &image, 1);
+    return elapsed;
+}
+
+// The load changes while the job runs; steps are left out of what is left. Other programs on this machine may spoil one try.
+TEST(a_deadline_is_kept_under_changing_load)
+{
+    static const struct { sumi_solver solver; uint32_t first_us, then_us; const char* what; } cases[] = {
+        {SUMI_SOLVER_EULER, 3000, 3000, "steady"},
+        {SUMI_SOLVER_EULER, 3000, 800, "less from the middle on"},
+        {SUMI_SOLVER_DPMPP_2M, 800, 3000, "more from the middle on"},
+        {SUMI_SOLVER_EULER, 3000, 0, "a pause for the second quarter"},
+    };
+    OPEN_WITH(200, engine, model);
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = desc.height = 64;
+    desc.step_count = 1000;
+    desc.preview_every = 50;
+    int32_t steps = 0;
+    desc.deadline_ms = 300;
+    CHECK(run_frames(engine, &desc, 3000, 3000, 1.0, &steps) > 0.0); // the speed is known from here on
+    desc.deadline_ms = 800;
+    const double deadline = desc.deadline_ms * 1e-3;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        desc.solver = cases[c].solver;
+        double seconds = -1.0;
+        for (int attempt = 0; attempt < 4 && !(seconds > 0.0 && seconds <= 1.1 * deadline); attempt++) {
+            if (cases[c].then_us > 0) {
+                seconds = run_frames(engine, &desc, cases[c].first_us, cases[c].then_us, 0.5 * deadline, &steps);
+            } else {
+                sumi_job job;
+                sumi_image image;
+                const double begin = seconds_now();
+                CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+                while (seconds_now() - begin < 0.25 * deadline) sumi_engine_update(engine, 3000);
+                while (seconds_now() - begin < 0.5 * deadline) sumi_engine_update(engine, 0);
+                while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) sumi_engine_update(engine, 3000);
+                seconds = seconds_now() - begin;
+                CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+                steps = image.step_count;
+                sumi_images_release(engine, &image, 1);
+            }
+            printf("  %s: %.0f ms of %.0f, %d of 1000 steps\n", cases[c].what, 1e3 * seconds, 1e3 * deadline, (int)steps);
+        }
+        CHECK(seconds > 0.0 && seconds <= 1.1 * deadline);
+        CHECK(steps >= 4 && steps <= 1000);
+    }
+    desc.deadline_ms = 1; // hopeless: the fewest steps, and the picture all the same
+    desc.solver = SUMI_SOLVER_EULER;
+    CHECK(run_frames(engine, &desc, 3000, 3000, 1.0, &steps) > 0.0);
+    CHECK_NUMBER(steps, 4);
+    close_engine(engine);
+}
+
+// The picture of a deadline that every second step had to go for is the picture of half as many steps: what is left out leaves no trace.
+TEST(left_out_steps_leave_no_trace)
+{
+    OPEN(engine, model);
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.step_count = 8;
+    desc.deadline_ms = 1; // the fewest: 4 of 8, evenly
+    for (int s = 0; s < 2; s++) {
+        desc.solver = s == 0 ? SUMI_SOLVER_EULER : SUMI_SOLVER_DPMPP_2M;
+        sumi_image image;
+        CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+        CHECK_NUMBER(image.step_count, 4);
+        const uint64_t hash = hash_image(&image);
+        sumi_images_release(engine, &image, 1);
+        sumi_image_desc plain = desc;
+        plain.deadline_ms = 0;
+        plain.step_count = 4;
+        CHECK_NUMBER(draw(engine, &plain, &image), SUMI_OK);
+        CHECK(hash == hash_image(&image));
+        sumi_images_release(engine, &image, 1);
+    }
+    close_engine(engine);
+}
+
+// ---- What a host plots ------------------------------------------------------------------------------------------------------------------
+
+typedef struct seen_spans {
+    double seconds[8];
+    uint64_t last_end_ns[2];
+    int count, disorder, steps;
+    char names[4096]; // of the first ones
+} seen_spans;
+
+static void see_span(const sumi_trace_span* span, void* user_data)
+{
+    seen_spans* seen = user_data;
+    seen->disorder += span->begin_ns < seen->last_end_ns[span->track] || span->end_ns < span->begin_ns || span->job == 0;
+    seen->last_end_ns[span->track] = span->end_ns;
+    seen->seconds[span->stage] += (double)(span->end_ns - span->begin_ns) * 1e-9;
+    seen->count++;
+    if (span->step >= seen->steps) seen->steps = span->step + 1;
+    const size_t used = strlen(seen->names);
+    if (used + strlen(span->name) + 2 < sizeof seen->names) snprintf(seen->names + used, sizeof seen->names - used, "%s ", span->name);
+}
+
+TEST(a_tracer_sees_every_piece_of_work)
+{
+    static seen_spans seen;
+    memset(&seen, 0, sizeof seen);
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.max_slice_us = 100;
+    ed.tracer = (sumi_tracer){see_span, &seen};
+    sumi_model* model = NULL;
+    sumi_engine* engine = open_engine(&ed, &model);
+    CHECK(engine != NULL);
+    if (engine == NULL) return;
+    CHECK(seen.count > 0 && seen.seconds[SUMI_STAGE_LOAD] > 0.0);
+    memset(&seen.seconds, 0, sizeof seen.seconds);
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.step_count = 3;
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-    sumi_job_wait(engine, job, SUMI_FOREVER);
-    int32_t again = sumi_job_poll(engine, job).step_count;
-    CHECK(hash != 0 && again >= 4 && again < 200);
+    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) sumi_engine_update(engine, 300);
+    const sumi_job_status status = sumi_job_poll(engine, job);
+    double all = 0.0;
+    for (int i = 0; i < 8; i++) CHECK(fabs(seen.seconds[i] - (double)status.stage_seconds[i]) <= 1e-6 + 1e-5 * seen.seconds[i]);
+    for (int i = 0; i < 8; i++) all += seen.seconds[i];
+    CHECK(status.device_seconds > 0.3 * all && status.device_seconds <= all);
+    CHECK_NUMBER(seen.disorder, 0);
+    CHECK_NUMBER(seen.steps, 3);
+    CHECK(strstr(seen.names, "tokens ") != NULL && strstr(seen.names, "plan ") != NULL && strstr(seen.names, "attention.") != NULL);
     sumi_job_discard(engine, job);
+    close_engine(engine);
+}
+
+TEST(status_says_what_a_host_plots)
+{
+    OPEN(engine, model);
+    sumi_image_desc desc = small_image(model, &s_item);
+    sumi_job jobs[4];
+    const int32_t priorities[4] = {0, 5, 5, 9}, ahead[4] = {3, 1, 2, 0};
+    for (int i = 0; i < 4; i++) {
+        desc.priority = priorities[i];
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &jobs[i]), SUMI_OK);
+    }
+    for (int i = 0; i < 4; i++) CHECK_NUMBER(sumi_job_poll(engine, jobs[i]).jobs_ahead, ahead[i]);
+    sumi_engine_update(engine, 1);
+    CHECK_NUMBER(sumi_job_poll(engine, jobs[3]).state, SUMI_JOB_RUNNING);
+    for (int i = 0; i < 4; i++) CHECK_NUMBER(sumi_job_poll(engine, jobs[i]).jobs_ahead, ahead[i]); // the running one counts
+    sumi_engine_update(engine, SUMI_FOREVER);
+    const sumi_job_status status = sumi_job_poll(engine, jobs[0]);
+    const sumi_engine_info info = sumi_engine_get_info(engine);
+    CHECK_NUMBER(status.jobs_ahead, 0);
+    CHECK(status.device_seconds > 0.0 && status.pending_us == 0.0f);
+    for (int i = 0; i < 4; i++) CHECK_NUMBER(status.held_bytes[i], info.held_bytes[i]);
+    CHECK(status.held_bytes[SUMI_MEMORY_WEIGHTS] > 0 && status.held_bytes[SUMI_MEMORY_ARENA] > 0);
     close_engine(engine);
 }
 
@@ -289,6 +475,10 @@ int main(int argc, char** argv)
     RUN(status_tells_how_far_a_job_is);
     RUN(loading_reports_progress_and_can_be_cancelled);
     RUN(a_deadline_lowers_the_steps);
+    RUN(a_deadline_is_kept_under_changing_load);
+    RUN(left_out_steps_leave_no_trace);
+    RUN(a_tracer_sees_every_piece_of_work);
+    RUN(status_says_what_a_host_plots);
     RUN(a_profile_names_the_ops);
     RUN(stale_and_foreign_handles_are_refused);
     RUN(the_queue_has_an_end_and_priorities);

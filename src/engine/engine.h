@@ -71,6 +71,7 @@ struct sumi_engine {
     double most_pending_us;  // predicted, of slices on their way to a device: by the budget of the call that works
     sumi_workspace workspace;
     sumi_plan_cache cache;
+    sumi_pace pace;
     double chore_us[SUMI_CHORE_COUNT]; // moving averages, guesses at first
     uint64_t memory_budget_bytes;
     uint64_t device_limit_bytes; // what we held when the device had no more: jobs keep to it as to a budget, until one fails all the same or the host sets a budget. 0: none

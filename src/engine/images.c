@@ -131,7 +131,7 @@ static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* 
 {
     const int32_t row = job->width * sumi_format_bytes(item->target.format);
     *image = (sumi_image){
-        .width = job->width, .height = job->height, .row_bytes = row, .format = item->target.format, .seed = item->seed, .step_count = job->run_steps};
+        .width = job->width, .height = job->height, .row_bytes = row, .format = item->target.format, .seed = item->seed, .step_count = job->run_steps - job->adaption.skipped};
     if (item->target.host_memory == NULL) {
         image->pixels = item->pixels;
         image->handle = item->picture->handle;

@@ -34,6 +34,7 @@ void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, sumi
     sumi_mutex_lock(&engine->table);
     slot->priority = priority;
     slot->order = ++engine->next_order;
+    slot->submitted_ns = sumi_clock_ns();
     slot->status.state = SUMI_JOB_QUEUED;
     engine->queued_count++;
     out_job->id = slot->id;

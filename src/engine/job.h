@@ -49,7 +49,7 @@ struct sumi_slot {
     uint64_t id;              // 0: free
     sumi_job_kind kind;
     int32_t priority;
-    uint64_t order;           // of submission
+    uint64_t order, submitted_ns; // of submission
     sumi_job_status status;   // as poll returns it; NONE while submit fills the slot
     bool cancel_asked, is_discarded;
 

@@ -1,7 +1,7 @@
+#include "engine/deadline.h"
 #include "engine/engine.h"
 #include "engine/trace.h"
 #include "sampling/noise.h"
-#include "sampling/presets.h"
 #include "sampling/schedule.h"
 #include <math.h>
 #include <stdio.h>
@@ -186,30 +186,6 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
     return SUMI_OK;
 }
 
-// A deadline: the plan for all steps tells what an evaluation and everything else cost here; fewer steps are another, shorter plan.
-#define FEWEST_STEPS 4 // below, pictures fall apart
-
-static int32_t steps_for_deadline(const sumi_engine* engine, const sumi_slot* slot, int32_t step_count)
-{
-    const sumi_plan_job* job = &slot->u.plan;
-    const sumi_plan_entry* entry = job->entry;
-    double fixed_us = engine->chore_us[SUMI_CHORE_INPUT] + job->item_count * (engine->chore_us[SUMI_CHORE_NOISE] + engine->chore_us[SUMI_CHORE_OUTPUT]);
-    double denoise_us = 0.0;
-    for (size_t s = 0; s < entry->plan.section_count; s++) {
-        double us = sumi_section_us(entry, s) * entry->plan.sections[s].repeat;
-        if (entry->plan.sections[s].kind == SUMI_SECTION_DENOISE) denoise_us += us;
-        else fixed_us += us;
-    }
-    double fixed_seconds = fixed_us * 1e-6;
-    for (int i = 0; i < 8; i++) fixed_seconds += slot->stage_seconds[i]; // spent already
-    const int32_t fewest = job->run_steps < FEWEST_STEPS ? job->run_steps : FEWEST_STEPS;
-    int32_t allowed = sumi_deadline_steps(denoise_us * 1e-6 / job->evaluation_count, fixed_seconds, job->deadline_ms * 1e-3, fewest, job->run_steps,
-                                          (double)job->evaluation_count / job->run_steps);
-    if (allowed >= job->run_steps) return step_count;
-    int32_t steps = (int32_t)((int64_t)step_count * allowed / job->run_steps); // strength runs the same share of fewer steps
-    return steps > 1 ? steps : 1;
-}
-
 static sumi_result reserve_products(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
@@ -244,7 +220,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
     SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, error));
     SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
     if (job->deadline_ms > 0) {
-        int32_t steps = steps_for_deadline(engine, slot, job->step_count);
+        int32_t steps = sumi_deadline_step_count(engine, slot, job->step_count);
         if (steps < job->step_count) {
             char text[128];
             snprintf(text, sizeof text, "deadline of %u ms: %d of %d steps", (unsigned)job->deadline_ms, (int)steps, (int)job->step_count);
@@ -272,7 +248,9 @@ static sumi_result make_ready(sumi_engine* engine, sumi_slot* slot, bool* out_do
         sumi_engine_note_shortage(engine, result);
         if (result != SUMI_OK) return result;
     }
-    if (*out_done) sumi_run_begin(engine, entry);
+    if (!*out_done) return SUMI_OK;
+    sumi_run_begin(engine, entry);
+    sumi_deadline_begin(engine, slot);
     return SUMI_OK;
 }
 
@@ -488,7 +466,7 @@ static bool has_preview(const sumi_plan_job* job, const sumi_run_step* step, int
     const int32_t e = step->counter, of = job->rows[e].step;
     if (e + 1 < job->evaluation_count && job->rows[e + 1].step == of) return false; // the first half of a two-stage solver's step
     *out_step = of;
-    return job->preview_every > 0 && (of + 1) % job->preview_every == 0;
+    return job->preview_every > 0 && (of + 1 + step->skips) / job->preview_every > of / job->preview_every;
 }
 
 static sumi_result fetch_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, sumi_error* error)
@@ -526,7 +504,7 @@ static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_r
     int32_t ended = -1;
     const bool shows = has_preview(job, step, &ended);
     if (job->profiles && step->op != NULL) SUMI_TRY(note_profile(engine, slot, step, error));
-    if (ended >= 0) slot->live.step = ended + 1;
+    if (ended >= 0) slot->live.step = ended + 1 + step->skips;
     if (shows) {
         SUMI_TRY(publish_preview(engine, slot, error));
         job->preview_is_coming = false;
@@ -534,6 +512,8 @@ static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_r
     double left = sumi_run_left_us(engine), done = engine->run.done_us;
     slot->live.progress = (float)(0.99 * done / (done + left + 1.0));
     slot->live.seconds_left = (float)((left + job->item_count * engine->chore_us[SUMI_CHORE_OUTPUT]) * 1e-6);
+    const double until_deadline = job->deadline_ms > 0 ? sumi_deadline_left(slot) : 0.0;
+    if (until_deadline > 0.0 && until_deadline < slot->live.seconds_left) slot->live.seconds_left = (float)until_deadline; // steps will be left out
     return SUMI_OK;
 }
 
@@ -545,6 +525,7 @@ static sumi_result collect(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
         *out_end = SUMI_STEP_MORE;
         *out_stage = sumi_stage_of_section(step.section);
         slot->device_seconds += step.us * 1e-6;
+        sumi_deadline_note(engine, step.us);
         if (engine->runner->functions->finished != NULL) {
             slot->live.device_us += step.us;
             slot->stage_seconds[*out_stage] += step.us * 1e-6;
@@ -582,6 +563,7 @@ static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
         if (engine->run.pending_count > 0) *out_stage = sumi_stage_of_section(engine->run.pending[engine->run.pending_begin].section);
         SUMI_TRY(collect(engine, slot, out_stage, out_end, out_over, error));
     }
+    if (!*out_over && sumi_run_has_room(engine)) SUMI_TRY(sumi_deadline_adapt(engine, slot));
     const sumi_run_step next = sumi_run_next(engine);
     int32_t ended = -1;
     const bool shows = has_preview(job, &next, &ended);

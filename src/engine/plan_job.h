@@ -3,6 +3,7 @@
 //   TEXT (one prompt a slice) -> PLAN (schedule, plan, arena) -> READY (weights, graphs; a GPU) -> INPUT -> NOISE (one item a slice) -> RUN (slices of the plan) -> OUTPUT (some rows a slice)
 #ifndef SUMI_ENGINE_PLAN_JOB_H
 #define SUMI_ENGINE_PLAN_JOB_H
+#include "engine/deadline.h"
 #include "engine/run.h"
 #include "engine/objects.h"
 #include "engine/resize.h"
@@ -57,6 +58,7 @@ typedef struct sumi_plan_job {
     bool is_second_try;                   // with less device memory than at first
     const sumi_solver_row* rows; const float* times; int32_t evaluation_count; // in the workspace
     int32_t run_steps;                    // steps that are run: fewer than step_count when a start image is noised only in part
+    sumi_adaption adaption;               // to a deadline
     bool preview_is_coming;               // fetched, not yet published
 
     // Products.

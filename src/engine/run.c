@@ -113,9 +113,35 @@ static void note_time(sumi_engine* engine, const sumi_run_step* step)
     run->done_us += us;
     if (!step->ends_iteration) return;
     run->iteration_us = 0.0;
-    if (++run->done_iteration < entry->plan.sections[step->section_index].repeat) return;
+    run->done_iteration += 1 + step->skips;
+    if (run->done_iteration < entry->plan.sections[step->section_index].repeat) return;
     run->done_iteration = 0;
     run->done_section = next_section(&entry->plan, step->section_index + 1);
+}
+
+// ---- Leaving evaluations out --------------------------------------------------------------------------------------------------------------------
+
+bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section)
+{
+    const sumi_run* run = &engine->run;
+    if (run->entry == NULL || run->is_submitted) return false;
+    const sumi_section* section = &run->entry->plan.sections[run->section];
+    *out_counter = section->first_counter + run->iteration;
+    *out_left_in_section = section->repeat - run->iteration;
+    return section->kind == SUMI_SECTION_DENOISE && run->slice == section->slice_begin;
+}
+
+void sumi_run_skip(sumi_engine* engine, int32_t count) { engine->run.skips = count; }
+
+void sumi_run_left_from_here(const sumi_engine* engine, double* out_evaluation_us, double* out_rest_us)
+{
+    const sumi_run* run = &engine->run;
+    const sumi_plan* plan = &run->entry->plan;
+    *out_evaluation_us = sumi_section_us(run->entry, run->section);
+    *out_rest_us = run->pending_us;
+    for (size_t s = run->section + 1; s < plan->section_count; s++) {
+        if (plan->sections[s].kind != SUMI_SECTION_DENOISE) *out_rest_us += sumi_section_us(run->entry, s) * plan->sections[s].repeat;
+    }
 }
 
 // ---- Submitting and collecting --------------------------------------------------------------------------------------------------------------
@@ -141,7 +167,8 @@ sumi_run_step sumi_run_next(const sumi_engine* engine)
                           .op = &plan->ops[plan->slices[run->slice].op_begin],
                           .predicted_us = (float)sumi_run_predict_us(engine)};
     step.ends_iteration = run->slice + 1 >= section->slice_end;
-    step.ends_run = step.ends_iteration && run->iteration + 1 >= section->repeat && next_section(plan, run->section + 1) >= plan->section_count;
+    step.skips = step.ends_iteration ? run->skips : 0;
+    step.ends_run = step.ends_iteration && run->iteration + 1 + run->skips >= section->repeat && next_section(plan, run->section + 1) >= plan->section_count;
     return step;
 }
 
@@ -160,12 +187,13 @@ sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_step* out_step, sumi_e
     run->pending_us += out_step->predicted_us;
     if (out_step->slice < 0 || !out_step->ends_iteration) {
         run->slice++;
-    } else if (run->iteration + 1 < plan->sections[run->section].repeat) {
-        run->iteration++;
+    } else if (run->iteration + 1 + run->skips < plan->sections[run->section].repeat) {
+        run->iteration += 1 + run->skips;
         run->slice = plan->sections[run->section].slice_begin;
     } else {
         enter_section(run, run->section + 1);
     }
+    if (out_step->ends_iteration) run->skips = 0;
     return SUMI_OK;
 }
 

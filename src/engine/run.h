@@ -17,6 +17,7 @@ typedef struct sumi_run_step {
     int32_t counter, slice;
     size_t section_index;
     bool ends_iteration, ends_run;
+    int32_t skips;           // of a slice that ends an iteration: how many iterations are left out behind it
     const sumi_op* op;       // the first op of the slice
     float predicted_us;      // when it was submitted
     double us;
@@ -28,6 +29,7 @@ typedef struct sumi_run {
     sumi_plan_entry* entry;  // NULL: nothing runs
     size_t section;          // what is submitted next
     int32_t iteration, slice; // slice: index in the plan's list
+    int32_t skips;           // iterations to leave out behind this one; see sumi_run_skip
     bool is_submitted;       // all of it
     sumi_run_step pending[SUMI_RUNNER_DEPTH]; // a ring
     int32_t pending_begin, pending_count;
@@ -46,6 +48,11 @@ double sumi_run_left_us(const sumi_engine* engine);               // of all slic
 bool sumi_run_has_room(const sumi_engine* engine);                // another slice may be submitted: engine->most_pending_us
 // The slice that sumi_run_submit would take, without taking it: for what must be ready before.
 sumi_run_step sumi_run_next(const sumi_engine* engine);
+// Whether the next slice begins an iteration of the loop, and of which evaluation.
+bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section);
+void sumi_run_skip(sumi_engine* engine, int32_t count); // leaves so many iterations out behind the one that begins; fewer than are left in its section
+// The work that is left when the iteration that begins now is the first of `evaluations`: of one of them, and of everything else.
+void sumi_run_left_from_here(const sumi_engine* engine, double* out_evaluation_us, double* out_rest_us);
 sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_step* out_step, sumi_error* error);
 bool sumi_run_collect(sumi_engine* engine, sumi_run_step* out_step); // the oldest, if it has ended; its times are noted
 sumi_stage sumi_stage_of_section(sumi_section_kind kind);
