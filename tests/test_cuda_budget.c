@@ -189,9 +189,10 @@ static void close_bench(bench* b)
 // The copies run as early as events allow, before the compute stream does anything it need not: a load that does not wait for those who still read its place shows.
 static void hurry_copies(sumi_cuda* cuda)
 {
-    CHECK(sumi_cuda_enter(&cuda->device, NULL) == SUMI_OK);
-    CHECK(sumi_cuda_await_stream(&cuda->device.driver, cuda->device.copy) == CUDA_SUCCESS);
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_scope scope;
+    CHECK(sumi_cuda_enter(&cuda->device, &scope, NULL) == SUMI_OK);
+    CHECK(cuda->device.driver.cuStreamSynchronize(cuda->device.copy) == CUDA_SUCCESS);
+    sumi_cuda_leave(&cuda->device, &scope);
 }
 
 static sumi_result run_watched(bench* b, network* n, watch* w, bool hurries, sumi_error* error)

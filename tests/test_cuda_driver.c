@@ -149,9 +149,10 @@ TEST(opens_and_closes_the_first_device)
     CHECK(device.has_primary && device.owns_compute && device.compute != device.copy);
     CHECK_NUMBER(fake_held_kind("stream"), 2);
     CHECK(fake_current() == host);
-    CHECK(sumi_cuda_enter(&device, &error) == SUMI_OK);
+    sumi_cuda_scope scope;
+    CHECK(sumi_cuda_enter(&device, &scope, &error) == SUMI_OK);
     CHECK(fake_current() == device.context && fake_context_depth() == 1);
-    sumi_cuda_leave(&device);
+    sumi_cuda_leave(&device, &scope);
     CHECK(fake_current() == host);
     sumi_cuda_device_close(&device);
     sumi_cuda_device_close(&device); // a closed one
@@ -255,7 +256,7 @@ TEST(refuses_streams_it_may_not_use)
     fake_host_begin_capture(stream);
     CHECK_NUMBER(sumi_cuda_device_open(&device, &desc, &error), SUMI_INVALID_ARGUMENT);
     CHECK(strstr(error.text, "captured") != NULL);
-    fake_host_end_capture(stream);
+    CHECK(fake_host_end_capture(stream));
     CUstream defaults_of_cuda[2] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
     for (int i = 0; i < 2; i++) {
         desc.cuda.stream = defaults_of_cuda[i];
@@ -296,6 +297,7 @@ TEST(any_call_may_fail_while_opening)
 
 typedef struct fixture {
     sumi_cuda_device device;
+    sumi_cuda_scope scope;
     sumi_cuda_memory memory;
     sumi_heap heap;
     sumi_error error;
@@ -306,7 +308,7 @@ static void begin(fixture* f, const sumi_device_allocator* allocator)
     memset(f, 0, sizeof *f);
     sumi_engine_desc desc = defaults();
     CHECK(sumi_cuda_device_open(&f->device, &desc, NULL) == SUMI_OK);
-    CHECK(sumi_cuda_enter(&f->device, NULL) == SUMI_OK);
+    CHECK(sumi_cuda_enter(&f->device, &f->scope, NULL) == SUMI_OK);
     sumi_cuda_memory_init(&f->memory, &f->device, allocator);
     sumi_heap_init(&f->heap, NULL);
 }
@@ -315,7 +317,7 @@ static void end(fixture* f)
 {
     for (int kind = 0; kind < 4; kind++) CHECK_NUMBER(atomic_load(&f->memory.held[kind]), 0);
     CHECK_NUMBER(atomic_load(&f->heap.held), 0);
-    sumi_cuda_leave(&f->device);
+    sumi_cuda_leave(&f->device, &f->scope);
     sumi_cuda_device_close(&f->device);
     check_clean(NULL);
 }
@@ -549,13 +551,12 @@ TEST(allocating_and_loading_leave_a_hosts_capture_alone)
     CHECK(sumi_cuda_kernel(modules, "sumi_one", 0, &function, &f.error) == SUMI_OK);
     sumi_cuda_modules_destroy(modules);
     CHECK_TEXT(f.error.text, "");
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    f.device.driver.cuThreadExchangeStreamCaptureMode(&mode);
-    CHECK(mode == CU_STREAM_CAPTURE_MODE_GLOBAL); // as it was
-    sumi_cuda_leave(&f.device);
+    sumi_cuda_leave(&f.device, &f.scope);
+    CHECK_NUMBER(fake_capture_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL); // as it was
     sumi_cuda_device_close(&f.device);
+    CHECK_NUMBER(fake_capture_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
     CHECK_NUMBER(fake_violations(), 0);
-    fake_host_end_capture(stream);
+    CHECK(fake_host_end_capture(stream));
     fake_host_release(stream);
     fake_host_release(context);
     check_clean(NULL);

@@ -86,10 +86,10 @@ static sumi_result note(sumi_cuda* cuda, sumi_result result, const sumi_error* e
 }
 
 // The context, for calls that cannot fail aloud.
-static bool enter_quietly(sumi_cuda* cuda)
+static bool enter_quietly(sumi_cuda* cuda, sumi_cuda_scope* out_scope)
 {
     sumi_error error = {SUMI_OK, {0}};
-    if (sumi_cuda_enter(&cuda->device, &error) == SUMI_OK) return true;
+    if (sumi_cuda_enter(&cuda->device, out_scope, &error) == SUMI_OK) return true;
     if (cuda->failure.result == SUMI_OK) cuda->failure = error;
     if (error.result == SUMI_DEVICE_LOST) (void)note(cuda, error.result, &error);
     return false;
@@ -98,10 +98,10 @@ static bool enter_quietly(sumi_cuda* cuda)
 // Memory must not go while the device may still touch it. Nothing runs when memory goes, but the last copies may be on their way.
 static void settle(sumi_cuda* cuda)
 {
-    keep_failure(cuda, sumi_cuda_await_stream(&cuda->device.driver, cuda->device.compute), "waiting for the device");
+    keep_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.compute), "waiting for the device");
     for (uint32_t i = 0; i < cuda->write_count; i++) cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES].end = 0;
     cuda->write_count = 0;
-    keep_failure(cuda, sumi_cuda_await_stream(&cuda->device.driver, cuda->device.copy), "waiting for the device"); // streamed weights, ahead of their time
+    keep_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.copy), "waiting for the device"); // streamed weights, ahead of their time
     sumi_cuda_weights_settle(&cuda->weights);
 }
 
@@ -182,17 +182,19 @@ static sumi_result take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_p
 static void cuda_forget_plan(sumi_runner* runner, const sumi_plan* plan)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
-    if (record == NULL || !enter_quietly(cuda)) return;
+    if (record == NULL || !enter_quietly(cuda, &scope)) return;
     settle(cuda); // constants and graphs may be on their way
     free_record(cuda, record);
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_leave(&cuda->device, &scope);
 }
 
 static void cuda_forget_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
-    if (cuda->weights.used_count == 0 || !enter_quietly(cuda)) return;
+    sumi_cuda_scope scope;
+    if (cuda->weights.used_count == 0 || !enter_quietly(cuda, &scope)) return;
     settle(cuda);
     for (size_t i = 0; i < count; i++) sumi_cuda_weights_forget(&cuda->weights, weights[i]);
     for (size_t p = 0; p < cuda->plan_count; p++) { // plans that used them find out what they need again
@@ -203,7 +205,7 @@ static void cuda_forget_weights(sumi_runner* runner, const sumi_weight* const* w
         for (int32_t i = 0; stream != NULL && i < stream->list_count && !is_hit; i++) is_hit = cuda->weights.residents[stream->list[i]].weight == NULL;
         if (is_hit) forget_division(cuda, record);
     }
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_leave(&cuda->device, &scope);
 }
 
 // ---- Memory -------------------------------------------------------------------------------------------------------------------------------
@@ -482,9 +484,10 @@ static sumi_result reserve(sumi_cuda* cuda, const sumi_plan* plan, sumi_error* e
 static sumi_result cuda_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
-    SUMI_TRY(sumi_cuda_enter(&cuda->device, error));
+    sumi_cuda_scope scope;
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = reserve(cuda, plan, error);
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_leave(&cuda->device, &scope);
     return note(cuda, result, error);
 }
 
@@ -502,20 +505,22 @@ static void release_room(sumi_cuda* cuda)
 static void cuda_release(sumi_runner* runner)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
-    if (!enter_quietly(cuda)) return;
+    sumi_cuda_scope scope;
+    if (!enter_quietly(cuda, &scope)) return;
     release_room(cuda);
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_leave(&cuda->device, &scope);
 }
 
 static void cuda_trim(sumi_runner* runner)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
-    if (cuda->budget == 0 || sumi_cuda_held(&cuda->memory) <= cuda->budget || !enter_quietly(cuda)) return;
+    sumi_cuda_scope scope;
+    if (cuda->budget == 0 || sumi_cuda_held(&cuda->memory) <= cuda->budget || !enter_quietly(cuda, &scope)) return;
     release_room(cuda);
     while (sumi_cuda_held(&cuda->memory) > cuda->budget && sumi_cuda_weights_evict(&cuda->weights, UINT64_MAX)) continue;
     if (sumi_cuda_held(&cuda->memory) > cuda->budget) drop_passage(cuda);
     miss_weights(cuda);
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_leave(&cuda->device, &scope);
 }
 
 static uint64_t cuda_short_bytes(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->memory.short_bytes; }
@@ -540,7 +545,7 @@ static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
     sumi_upload_args args = {.from = cuda->fixed.address, .to = cuda->fixed.address, .stack_rows = 1}; // no rows, no padding
     void* params[] = {&args};
     SUMI_CU(driver, cuLaunchKernel(function, 1, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, cuda->device.copy, params, NULL), "a first launch");
-    const CUresult ended = sumi_cuda_await_stream(driver, cuda->device.copy);
+    const CUresult ended = driver->cuStreamSynchronize(cuda->device.copy);
     return ended == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, ended, "a first launch", error);
 }
 
@@ -557,11 +562,12 @@ static sumi_result load(sumi_cuda* cuda, float* out_progress, sumi_error* error)
 static sumi_result cuda_load(sumi_runner* runner, bool* out_done, float* out_progress, sumi_error* error)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
     sumi_result result = SUMI_OK;
     if (!cuda->is_loaded) {
-        SUMI_TRY(sumi_cuda_enter(&cuda->device, error));
+        SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
         result = load(cuda, out_progress, error);
-        sumi_cuda_leave(&cuda->device);
+        sumi_cuda_leave(&cuda->device, &scope);
     }
     if (cuda->is_loaded) *out_progress = 1.0f;
     *out_done = cuda->is_loaded;
@@ -605,11 +611,12 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
 static sumi_result cuda_prepare(sumi_runner* runner, const sumi_plan* plan, uint32_t budget_us, bool* out_done, float* out_progress, sumi_error* error)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
     *out_done = false;
     if (cuda->failure.result == SUMI_DEVICE_LOST) return kept_failure(cuda, error); // anything else was an earlier run's: `start` forgets it
-    SUMI_TRY(sumi_cuda_enter(&cuda->device, error));
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = prepare(cuda, plan, budget_us, out_done, out_progress, error);
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_leave(&cuda->device, &scope);
     return note(cuda, result, error);
 }
 
@@ -620,13 +627,14 @@ static CUdeviceptr address_of(const sumi_cuda* cuda, const sumi_plan* plan, sumi
 static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     if (cuda->failure.result != SUMI_DEVICE_LOST) cuda->failure = (sumi_error){SUMI_OK, {0}};
     if (record == NULL || !record->is_reserved) {
         (void)sumi_fail(&cuda->failure, SUMI_INTERNAL, "a plan is started that was not prepared and reserved");
         return;
     }
-    if (!enter_quietly(cuda)) return;
+    if (!enter_quietly(cuda, &scope)) return;
     cuda->current = record;
     cuda->has_counter = false;
     for (int32_t i = 0; i < record->mirror_count; i++) record->mirrors[i].is_coming = false;
@@ -638,14 +646,14 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
     }
     sumi_error error = {SUMI_OK, {0}};
     if (note(cuda, sumi_cuda_stream_begin(cuda, record, &error), &error) != SUMI_OK && cuda->failure.result == SUMI_OK) cuda->failure = error;
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_leave(&cuda->device, &scope);
 }
 
 // Waits for the oldest copy out of the ring.
 static void take_write(sumi_cuda* cuda)
 {
     sumi_cuda_write* oldest = &cuda->writes[cuda->write_first];
-    keep_failure(cuda, sumi_cuda_await(&cuda->device.driver, oldest->event), "waiting for a copy to the device");
+    keep_failure(cuda, cuda->device.driver.cuEventSynchronize(oldest->event), "waiting for a copy to the device");
     if (cuda->write_count == 0) return; // the device is lost
     cuda->write_first = (cuda->write_first + 1) % SUMI_CUDA_WRITES;
     cuda->write_count--;
@@ -669,7 +677,8 @@ static void make_ring_room(sumi_cuda* cuda, uint64_t bytes)
 static void cuda_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data, uint64_t bytes)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
-    if (cuda->failure.result != SUMI_OK || cuda->ring.address == 0 || !enter_quietly(cuda)) return;
+    sumi_cuda_scope scope;
+    if (cuda->failure.result != SUMI_OK || cuda->ring.address == 0 || !enter_quietly(cuda, &scope)) return;
     const unsigned char* from = data;
     const CUdeviceptr to = address_of(cuda, plan, value) + offset;
     for (uint64_t done = 0; done < bytes && cuda->failure.result == SUMI_OK;) {
@@ -686,7 +695,7 @@ static void cuda_write(sumi_runner* runner, const sumi_plan* plan, sumi_value va
         cuda->write_count++;
         done += piece;
     }
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_leave(&cuda->device, &scope);
 }
 
 // ---- Running ------------------------------------------------------------------------------------------------------------------------------
@@ -722,20 +731,21 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
 static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter, sumi_error* error)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     SUMI_TRY(kept_failure(cuda, error));
     if (record == NULL || !record->is_reserved || !record->has_weights) return sumi_fail(error, SUMI_INTERNAL, "a plan runs that was not prepared and reserved");
     if (cuda->flight_count == SUMI_RUNNER_DEPTH) return sumi_fail(error, SUMI_INTERNAL, "%d slices are on their way: no more fit", SUMI_RUNNER_DEPTH);
-    SUMI_TRY(sumi_cuda_enter(&cuda->device, error));
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = run_slice(cuda, record, slice, counter, error);
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_leave(&cuda->device, &scope);
     return note(cuda, result, error);
 }
 
 // Whether an event has passed; a failure counts as no, and is kept.
 static bool has_passed(sumi_cuda* cuda, CUevent event)
 {
-    const CUresult state = sumi_cuda_query(&cuda->device.driver, event);
+    const CUresult state = cuda->device.driver.cuEventQuery(event);
     if (state != CUDA_ERROR_NOT_READY) lose_device(cuda, state);
     return state == CUDA_SUCCESS;
 }
@@ -743,7 +753,8 @@ static bool has_passed(sumi_cuda* cuda, CUevent event)
 static bool cuda_finished(sumi_runner* runner, double* out_us)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
-    if (cuda->flight_count == 0 || !enter_quietly(cuda)) return false;
+    sumi_cuda_scope scope;
+    if (cuda->flight_count == 0 || !enter_quietly(cuda, &scope)) return false;
     const sumi_cuda_flight* flight = flight_at(cuda, 0);
     bool is_over = has_passed(cuda, flight->end);
     // The copies behind the slice count as part of it: once it is reported, they can be read.
@@ -757,7 +768,7 @@ static bool cuda_finished(sumi_runner* runner, double* out_us)
             cuda->flight_count--;
         }
     }
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_leave(&cuda->device, &scope);
     return is_over;
 }
 
@@ -766,25 +777,27 @@ static int32_t cuda_pending(const sumi_runner* runner) { return (int32_t)((const
 static void cuda_wait(sumi_runner* runner, int32_t slices)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
-    if (cuda->flight_count == 0 || !enter_quietly(cuda)) return;
+    sumi_cuda_scope scope;
+    if (cuda->flight_count == 0 || !enter_quietly(cuda, &scope)) return;
     const uint32_t wanted = slices < 1 ? 1 : (uint32_t)slices;
     const sumi_cuda_flight* flight = flight_at(cuda, (wanted < cuda->flight_count ? wanted : cuda->flight_count) - 1);
-    lose_device(cuda, sumi_cuda_await(&cuda->device.driver, flight->end));
-    if (cuda->flight_count > 0 && flight->last_fetch >= 0) lose_device(cuda, sumi_cuda_await(&cuda->device.driver, flight->plan->mirrors[flight->last_fetch].event));
-    sumi_cuda_leave(&cuda->device);
+    lose_device(cuda, cuda->device.driver.cuEventSynchronize(flight->end));
+    if (cuda->flight_count > 0 && flight->last_fetch >= 0) lose_device(cuda, cuda->device.driver.cuEventSynchronize(flight->plan->mirrors[flight->last_fetch].event));
+    sumi_cuda_leave(&cuda->device, &scope);
 }
 
 static bool cuda_idle(sumi_runner* runner)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
     if (cuda->failure.result == SUMI_DEVICE_LOST) return true;
-    if (!enter_quietly(cuda)) return true;
+    if (!enter_quietly(cuda, &scope)) return true;
     bool is_idle = true;
     for (uint32_t i = 0; i < cuda->flight_count && is_idle; i++) is_idle = has_passed(cuda, flight_at(cuda, i)->end);
     for (int32_t i = 0; cuda->current != NULL && i < cuda->current->mirror_count && is_idle; i++) {
         if (cuda->current->mirrors[i].is_coming) is_idle = has_passed(cuda, cuda->current->mirrors[i].event);
     }
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_leave(&cuda->device, &scope);
     return is_idle || cuda->failure.result == SUMI_DEVICE_LOST;
 }
 
@@ -815,25 +828,27 @@ static sumi_result fetch(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cuda_mirr
 static sumi_result cuda_fetch(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     sumi_cuda_mirror* mirror = mirror_of(record, value);
     SUMI_TRY(kept_failure(cuda, error));
     if (mirror == NULL || !record->is_reserved) return sumi_fail(error, SUMI_INTERNAL, "%s is fetched: it is not bound, or nothing writes it", sumi_plan_info(plan, value)->name);
-    SUMI_TRY(sumi_cuda_enter(&cuda->device, error));
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = fetch(cuda, record, mirror, error);
-    sumi_cuda_leave(&cuda->device);
+    sumi_cuda_leave(&cuda->device, &scope);
     return note(cuda, result, error);
 }
 
 static void cuda_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into, uint64_t bytes)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
     sumi_cuda_mirror* mirror = mirror_of(sumi_cuda_find_plan(cuda, plan), value);
-    if (mirror != NULL && mirror->is_coming && cuda->failure.result != SUMI_DEVICE_LOST && enter_quietly(cuda)) {
+    if (mirror != NULL && mirror->is_coming && cuda->failure.result != SUMI_DEVICE_LOST && enter_quietly(cuda, &scope)) {
         // Usually over. A fetch with no slice before it has nothing else that it is waited for by.
-        keep_failure(cuda, sumi_cuda_await(&cuda->device.driver, mirror->event), "waiting for a copy from the device");
+        keep_failure(cuda, cuda->device.driver.cuEventSynchronize(mirror->event), "waiting for a copy from the device");
         mirror->is_coming = false;
-        sumi_cuda_leave(&cuda->device);
+        sumi_cuda_leave(&cuda->device, &scope);
     }
     if (mirror == NULL || cuda->mirror.address == 0) memset(into, 0, (size_t)bytes);
     else memcpy(into, (const unsigned char*)sumi_cuda_host(&cuda->mirror) + mirror->offset + offset, (size_t)bytes);
@@ -877,10 +892,11 @@ static void cuda_destroy(sumi_runner* runner)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     if (cuda == NULL) return;
-    const bool is_inside = enter_quietly(cuda); // outside, a lost device refuses every call, and what is the host's is given back all the same
+    sumi_cuda_scope scope;
+    const bool is_inside = enter_quietly(cuda, &scope); // outside, a lost device refuses every call, and what is the host's is given back all the same
     destroy_inside(cuda);
     sumi_cuda_modules_destroy(cuda->modules);
-    if (is_inside) sumi_cuda_leave(&cuda->device);
+    if (is_inside) sumi_cuda_leave(&cuda->device, &scope);
     sumi_free(cuda->heap, cuda->plans);
     sumi_cuda_device_close(&cuda->device);
     sumi_free(cuda->heap, cuda);
@@ -969,11 +985,12 @@ sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_
         return result;
     }
     sumi_cuda_memory_init(&cuda->memory, &cuda->device, &desc->device_allocator);
-    cuda->rates = guess_rates(&cuda->device);
-    result = sumi_cuda_enter(&cuda->device, error);
+    sumi_cuda_scope scope;
+    result = sumi_cuda_enter(&cuda->device, &scope, error);
     if (result == SUMI_OK) {
+        cuda->rates = guess_rates(&cuda->device);
         result = create_inside(cuda, workers, error);
-        sumi_cuda_leave(&cuda->device);
+        sumi_cuda_leave(&cuda->device, &scope);
     }
     if (result != SUMI_OK) {
         cuda_destroy(&cuda->runner);

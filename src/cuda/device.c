@@ -4,16 +4,21 @@
 
 #define LOWEST_CAPABILITY 80 // bfloat16 tensor instructions and cp.async
 
-sumi_result sumi_cuda_enter(const sumi_cuda_device* device, sumi_error* error)
+sumi_result sumi_cuda_enter(const sumi_cuda_device* device, sumi_cuda_scope* out_scope, sumi_error* error)
 {
-    SUMI_CU(&device->driver, cuCtxPushCurrent(device->context), "making the CUDA context current");
-    return SUMI_OK;
+    const sumi_cuda_driver* driver = &device->driver;
+    out_scope->mode = sumi_cuda_relax(driver);
+    const CUresult result = driver->cuCtxPushCurrent(device->context);
+    if (result == CUDA_SUCCESS) return SUMI_OK;
+    sumi_cuda_unrelax(driver, out_scope->mode);
+    return sumi_cuda_failure(driver, result, "making the CUDA context current", error);
 }
 
-void sumi_cuda_leave(const sumi_cuda_device* device)
+void sumi_cuda_leave(const sumi_cuda_device* device, const sumi_cuda_scope* scope)
 {
     CUcontext ours;
     device->driver.cuCtxPopCurrent(&ours);
+    sumi_cuda_unrelax(&device->driver, scope->mode);
 }
 
 // ---- Choosing ---------------------------------------------------------------------------------------------------------------------------
@@ -42,9 +47,10 @@ static sumi_result choose_by_context(sumi_cuda_device* device, const sumi_engine
 {
     const sumi_cuda_driver* driver = &device->driver;
     device->context = desc->cuda.context;
-    SUMI_TRY(sumi_cuda_enter(device, error));
+    sumi_cuda_scope scope;
+    SUMI_TRY(sumi_cuda_enter(device, &scope, error));
     CUresult result = driver->cuCtxGetDevice(&device->device);
-    sumi_cuda_leave(device);
+    sumi_cuda_leave(device, &scope);
     if (result != CUDA_SUCCESS) return sumi_cuda_failure(driver, result, "asking the host's CUDA context for its device", error);
     CUdevice by_ordinal = device->device;
     if (desc->cuda.ordinal >= 0 && (driver->cuDeviceGet(&by_ordinal, desc->cuda.ordinal) != CUDA_SUCCESS || by_ordinal != device->device)) {
@@ -138,7 +144,6 @@ static sumi_result open_streams(sumi_cuda_device* device, CUstream stream, sumi_
 
 static sumi_result open_device(sumi_cuda_device* device, const sumi_engine_desc* desc, sumi_error* error)
 {
-    SUMI_TRY(sumi_cuda_driver_open(&device->driver, error));
     if (desc->cuda.context != NULL) SUMI_TRY(choose_by_context(device, desc, error));
     else SUMI_TRY(choose(device, desc, error));
     SUMI_TRY(read_facts(device, error));
@@ -146,16 +151,20 @@ static sumi_result open_device(sumi_cuda_device* device, const sumi_engine_desc*
         SUMI_CU(&device->driver, cuDevicePrimaryCtxRetain(&device->context, device->device), "opening the device's primary context");
         device->has_primary = true;
     }
-    SUMI_TRY(sumi_cuda_enter(device, error));
+    sumi_cuda_scope scope;
+    SUMI_TRY(sumi_cuda_enter(device, &scope, error));
     sumi_result result = open_streams(device, desc->cuda.stream, error);
-    sumi_cuda_leave(device);
+    sumi_cuda_leave(device, &scope);
     return result;
 }
 
 sumi_result sumi_cuda_device_open(sumi_cuda_device* device, const sumi_engine_desc* desc, sumi_error* error)
 {
     memset(device, 0, sizeof *device);
+    SUMI_TRY(sumi_cuda_driver_open(&device->driver, error));
+    const CUstreamCaptureMode mode = sumi_cuda_relax(&device->driver); // of the calls that need no context, too
     sumi_result result = open_device(device, desc, error);
+    sumi_cuda_unrelax(&device->driver, mode);
     if (result != SUMI_OK) sumi_cuda_device_close(device);
     return result;
 }
@@ -163,17 +172,20 @@ sumi_result sumi_cuda_device_open(sumi_cuda_device* device, const sumi_engine_de
 void sumi_cuda_device_close(sumi_cuda_device* device)
 {
     const sumi_cuda_driver* driver = &device->driver;
-    if ((device->copy != NULL || device->owns_compute) && sumi_cuda_enter(device, NULL) == SUMI_OK) {
-        CUstreamCaptureMode mode = sumi_cuda_relax(driver);
+    sumi_cuda_scope scope;
+    if ((device->copy != NULL || device->owns_compute) && sumi_cuda_enter(device, &scope, NULL) == SUMI_OK) {
         CUstream ours[2] = {device->copy, device->owns_compute ? device->compute : NULL};
         for (int i = 0; i < 2; i++) {
             if (ours[i] == NULL) continue;
             driver->cuStreamSynchronize(ours[i]);
             driver->cuStreamDestroy(ours[i]);
         }
-        sumi_cuda_unrelax(driver, mode);
-        sumi_cuda_leave(device);
+        sumi_cuda_leave(device, &scope);
     }
-    if (device->has_primary) driver->cuDevicePrimaryCtxRelease(device->device);
+    if (device->has_primary) {
+        const CUstreamCaptureMode mode = sumi_cuda_relax(driver);
+        driver->cuDevicePrimaryCtxRelease(device->device);
+        sumi_cuda_unrelax(driver, mode);
+    }
     memset(device, 0, sizeof *device);
 }

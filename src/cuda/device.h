@@ -1,4 +1,4 @@
-// One device: which it is, its context, its streams. The caller's current context is left as it was: every entry into the backend is
+// One device: which it is, its context, its streams. The caller's current context and capture mode are left as they were: every entry into the backend is
 // bracketed by sumi_cuda_enter and sumi_cuda_leave.
 #ifndef SUMI_CUDA_DEVICE_H
 #define SUMI_CUDA_DEVICE_H
@@ -24,6 +24,11 @@ typedef struct sumi_cuda_device {
 // As sumi_engine_desc.cuda asks. SUMI_NO_DEVICE (also: no device of this uuid, luid, ordinal), SUMI_DEVICE_UNSUPPORTED (before 8.0), SUMI_INVALID_ARGUMENT (a stream that is being captured).
 sumi_result sumi_cuda_device_open(sumi_cuda_device* device, const sumi_engine_desc* desc, sumi_error* error);
 void sumi_cuda_device_close(sumi_cuda_device* device); // accepts a zeroed one, and one that failed half-way; waits for our streams
-sumi_result sumi_cuda_enter(const sumi_cuda_device* device, sumi_error* error); // pushes the context
-void sumi_cuda_leave(const sumi_cuda_device* device);                           // pops it
+
+// What a thread had when it entered: on the caller's stack, since several threads may be inside.
+typedef struct sumi_cuda_scope { CUstreamCaptureMode mode; } sumi_cuda_scope;
+// Pushes the context and relaxes the thread's capture mode, so that captures of the host's other threads are neither spoilt nor in the way. Captures of ours are in thread-local mode: they hold all
+// the same, since the mode of a capture decides what goes into it, and the thread's only what the thread may do meanwhile. Nests. Failed: nothing to leave.
+sumi_result sumi_cuda_enter(const sumi_cuda_device* device, sumi_cuda_scope* out_scope, sumi_error* error);
+void sumi_cuda_leave(const sumi_cuda_device* device, const sumi_cuda_scope* scope);
 #endif

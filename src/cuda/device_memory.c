@@ -14,7 +14,6 @@ void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* dev
 static CUresult allocate_from_driver(const sumi_cuda_driver* driver, size_t bytes, sumi_memory_kind kind, CUdeviceptr* out_address)
 {
     *out_address = 0;
-    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
     CUresult result;
     if (kind == SUMI_MEMORY_STAGING) {
         void* host = NULL;
@@ -23,16 +22,13 @@ static CUresult allocate_from_driver(const sumi_cuda_driver* driver, size_t byte
     } else {
         result = driver->cuMemAlloc(out_address, bytes);
     }
-    sumi_cuda_unrelax(driver, mode);
     return result;
 }
 
 static void release_to_driver(const sumi_cuda_driver* driver, CUdeviceptr address, sumi_memory_kind kind)
 {
-    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
     if (kind == SUMI_MEMORY_STAGING) driver->cuMemFreeHost((void*)(uintptr_t)address);
     else driver->cuMemFree(address);
-    sumi_cuda_unrelax(driver, mode);
 }
 
 static sumi_result no_memory(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what, sumi_error* error)

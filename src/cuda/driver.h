@@ -80,8 +80,8 @@ sumi_result sumi_cuda_driver_open(sumi_cuda_driver* out_driver, sumi_error* erro
 // with a text that names `what` and the driver's own words.
 sumi_result sumi_cuda_failure(const sumi_cuda_driver* driver, CUresult result, const char* what, sumi_error* error);
 
-// While the host captures a graph in global mode, an allocation, a module load or an event query of any other thread fails, and can spoil that capture. Between these two they do
-// neither; and this thread may load kernels during a capture of ours.
+// While another thread of the host captures a graph in global mode, a "potentially unsafe" call of this one fails and spoils that capture. Which calls are, no list says: frees and the first launch of
+// a kernel count as well as allocations and event queries. Between these two none is. Every call but cuInit lies between them: see sumi_cuda_enter.
 CUstreamCaptureMode sumi_cuda_relax(const sumi_cuda_driver* driver);
 void sumi_cuda_unrelax(const sumi_cuda_driver* driver, CUstreamCaptureMode mode); // mode: what sumi_cuda_relax returned
 

@@ -8,30 +8,6 @@
 #include "base/platform.h"
 #include <string.h>
 
-CUresult sumi_cuda_query(const sumi_cuda_driver* driver, CUevent event)
-{
-    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
-    CUresult result = driver->cuEventQuery(event);
-    sumi_cuda_unrelax(driver, mode);
-    return result;
-}
-
-CUresult sumi_cuda_await(const sumi_cuda_driver* driver, CUevent event)
-{
-    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
-    CUresult result = driver->cuEventSynchronize(event);
-    sumi_cuda_unrelax(driver, mode);
-    return result;
-}
-
-CUresult sumi_cuda_await_stream(const sumi_cuda_driver* driver, CUstream stream)
-{
-    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
-    CUresult result = driver->cuStreamSynchronize(stream);
-    sumi_cuda_unrelax(driver, mode);
-    return result;
-}
-
 static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, int32_t part_begin, int32_t part_end, CUstream stream, sumi_error* error)
 {
     const sumi_plan* plan = record->plan;
@@ -79,10 +55,8 @@ static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_s
     result = sumi_cuda_launch_slice(cuda, record, slice, cuda->capture, error);
     CUgraph graph = NULL;
     CUresult ended = driver->cuStreamEndCapture(cuda->capture, &graph);
-    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
     if (result == SUMI_OK && ended == CUDA_SUCCESS) ended = driver->cuGraphInstantiateWithFlags(out_exec, graph, 0);
     if (result == SUMI_OK && ended == CUDA_SUCCESS) ended = driver->cuGraphUpload(*out_exec, cuda->device.compute);
-    sumi_cuda_unrelax(driver, mode);
     if (graph != NULL) driver->cuGraphDestroy(graph);
     *out_refused = result == SUMI_OK && ended != CUDA_SUCCESS;
     if ((result != SUMI_OK || *out_refused) && *out_exec != NULL) {

@@ -87,12 +87,8 @@ void sumi_cuda_modules_destroy(sumi_cuda_modules* modules)
 {
     if (modules == NULL) return;
     const sumi_cuda_driver* driver = &modules->device->driver;
-    if (modules->loaded_count > 0) {
-        CUstreamCaptureMode mode = sumi_cuda_relax(driver);
-        for (int32_t s = 0; s < modules->loaded_count; s++) {
-            if (modules->sources[s].module != NULL) driver->cuModuleUnload(modules->sources[s].module);
-        }
-        sumi_cuda_unrelax(driver, mode);
+    for (int32_t s = 0; s < modules->loaded_count; s++) {
+        if (modules->sources[s].module != NULL) driver->cuModuleUnload(modules->sources[s].module);
     }
     sumi_free(modules->heap, modules->kernels);
     sumi_free(modules->heap, modules->sources);
@@ -155,9 +151,7 @@ static sumi_result load_image(sumi_cuda_modules* modules, const sumi_cuda_image*
     SUMI_TRY(unpack(modules->heap, image, &data, error));
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void* values[] = {log, (void*)(uintptr_t)log_bytes}; // numbers travel in the pointer itself
-    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
     CUresult result = driver->cuModuleLoadDataEx(out_module, data, 2, options, values);
-    sumi_cuda_unrelax(driver, mode);
     sumi_free(modules->heap, data);
     if (result == CUDA_SUCCESS) return SUMI_OK;
     *out_module = NULL;
@@ -211,19 +205,17 @@ bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name)
     return found != NULL && modules->sources[found->source_index].module != NULL;
 }
 
-// The driver loads a kernel's code when it is first asked for, which a capture forbids unless the thread's mode is relaxed.
+// The driver loads a kernel's code when it is first asked for, which a capture would forbid if the thread's mode were not relaxed.
 static sumi_result make_ready(const sumi_cuda_modules* modules, kernel* wanted, uint32_t shared_bytes, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &modules->device->driver;
     CUresult result = CUDA_SUCCESS;
-    CUstreamCaptureMode mode = sumi_cuda_relax(driver);
     if (wanted->function == NULL) result = driver->cuModuleGetFunction(&wanted->function, modules->sources[wanted->source_index].module, wanted->name);
     if (result != CUDA_SUCCESS) wanted->function = NULL;
     if (result == CUDA_SUCCESS && shared_bytes > wanted->shared_bytes) {
         result = driver->cuFuncSetAttribute(wanted->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes);
         if (result == CUDA_SUCCESS) wanted->shared_bytes = shared_bytes;
     }
-    sumi_cuda_unrelax(driver, mode);
     return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, result, wanted->name, error);
 }
 

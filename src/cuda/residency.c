@@ -314,7 +314,7 @@ static void close_upload(sumi_cuda_weights* weights)
 {
     sumi_cuda_upload* upload = weights->upload;
     if (upload == NULL) return;
-    sumi_cuda_await_stream(&weights->device->driver, weights->device->copy); // after a failure slots may be in use that no event tells of
+    weights->device->driver.cuStreamSynchronize(weights->device->copy); // after a failure slots may be in use that no event tells of
     for (int32_t i = 0; i < SLOT_COUNT; i++) {
         slot* s = &upload->slots[i];
         if (s->event != NULL) weights->device->driver.cuEventDestroy(s->event);
@@ -505,7 +505,7 @@ static sumi_result send_slot(sumi_cuda_weights* weights, slot* s, sumi_error* er
 
 static sumi_result wait_for_slot(const sumi_cuda_weights* weights, slot* s, sumi_error* error)
 {
-    CUresult result = s->is_busy ? sumi_cuda_await(&weights->device->driver, s->event) : CUDA_SUCCESS;
+    CUresult result = s->is_busy ? weights->device->driver.cuEventSynchronize(s->event) : CUDA_SUCCESS;
     s->is_busy = false;
     return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(&weights->device->driver, result, "copying weights to the device", error);
 }
@@ -566,7 +566,7 @@ sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* li
     sumi_cuda_upload* upload = weights->upload;
     for (int32_t i = 0; upload != NULL && i < upload->slot_count; i++) {
         if (upload->slots[i].is_busy && sumi_clock_ns() >= until_ns) {
-            CUresult state = sumi_cuda_query(&weights->device->driver, upload->slots[i].event);
+            CUresult state = weights->device->driver.cuEventQuery(upload->slots[i].event);
             if (state == CUDA_ERROR_NOT_READY) return SUMI_OK;
             if (state != CUDA_SUCCESS) return sumi_cuda_failure(&weights->device->driver, state, "copying weights to the device", error);
         }

@@ -81,12 +81,6 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
 void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record);
 CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment); // NULL: launch it op by op
 
-// ---- Waiting (graphs.c) -----------------------------------------------------------------------------------------------------------------
-// The driver's calls, also while another thread of the host captures in global mode, which would have them refused.
-CUresult sumi_cuda_query(const sumi_cuda_driver* driver, CUevent event);
-CUresult sumi_cuda_await(const sumi_cuda_driver* driver, CUevent event);
-CUresult sumi_cuda_await_stream(const sumi_cuda_driver* driver, CUstream stream);
-
 // ---- launch.c ---------------------------------------------------------------------------------------------------------------------------
 void sumi_cuda_flag_values(const sumi_cuda_device* device, const sumi_plan* plan, unsigned char* flags); // one byte per value, zeroed before
 #endif

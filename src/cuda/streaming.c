@@ -246,7 +246,7 @@ static sumi_result make_image_there(sumi_cuda* cuda, const sumi_cuda_stream* str
     const sumi_cuda_driver* driver = &cuda->device.driver;
     SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, stream->image_cursor, cuda->passage.address, error));
     SUMI_CU(driver, cuMemcpyDtoHAsync(sumi_cuda_host(&resident->image), cuda->passage.address, (size_t)resident->bytes, cuda->device.copy), "copying weights from the device");
-    CUresult result = sumi_cuda_await_stream(driver, cuda->device.copy);
+    CUresult result = driver->cuStreamSynchronize(cuda->device.copy);
     if (result != CUDA_SUCCESS) return sumi_cuda_failure(driver, result, "copying weights from the device", error);
     resident->has_image = true;
     return SUMI_OK;

@@ -4,7 +4,8 @@
 //
 // It watches over the rules of the house and of CUDA. What breaks one is a violation, is printed, and is counted by fake_violations():
 //   no current context, or one popped twice; handles that are dead or of another kind; the NULL stream; blocking streams
-//   allocating, loading or waiting while this thread captures; capturing in global mode; a call that would spoil a capture of the host's (fake_host_captures)
+//   allocating, loading or waiting while this thread captures; capturing in global mode
+//   a call while the thread's capture mode is not relaxed: it may spoil a capture of the host's. Which calls do is not written anywhere, so all count but cuInit, the driver's version and names
 //   copies and fills outside of live memory; kernels that are given an address of memory already freed; launches that their PTX does not allow; copies of pageable host memory
 #ifndef SUMI_FAKE_CUDA_H
 #define SUMI_FAKE_CUDA_H
@@ -42,7 +43,8 @@ struct CUctx_st* fake_host_context(int device);    // a context of the host's ow
 struct CUstream_st* fake_host_stream(struct CUctx_st* context);
 void fake_host_release(void* object);              // either of them
 void fake_host_begin_capture(struct CUstream_st* stream); // of that stream, by another thread, in global mode
-void fake_host_end_capture(struct CUstream_st* stream);
+bool fake_host_end_capture(struct CUstream_st* stream);   // false: somebody has spoilt it
+int fake_capture_mode(void);                       // of this thread
 void fake_make_current(struct CUctx_st* context);  // on this thread, under whatever is pushed later; NULL: none
 struct CUctx_st* fake_current(void);               // of this thread
 int fake_context_depth(void);                      // pushed and not popped on this thread, those of fake_make_current not counted

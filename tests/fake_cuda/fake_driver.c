@@ -18,9 +18,10 @@ static _Thread_local CUstreamCaptureMode s_capture_mode;
 enum {
     ANYWHERE = 0,
     IN_CONTEXT = 1,
-    FORBIDDEN_IN_CAPTURE = 2, // "potentially unsafe": another thread's global capture forbids it too, unless this thread's mode is relaxed
+    FORBIDDEN_IN_CAPTURE = 2, // "potentially unsafe", for sure: a capture of this thread's forbids it, unless the thread's mode is relaxed
     NEVER_IN_OURS = 4,        // allocates, loads or waits: not while we capture, whatever the mode
-    WORKS_WHEN_LOST = 8
+    WORKS_WHEN_LOST = 8,
+    HARMLESS = 16             // whoever captures
 };
 
 static CUresult leave(CUresult result)
@@ -48,15 +49,15 @@ static CUresult enter(const char* name, unsigned rules)
     }
     if (fake.is_lost && (rules & IN_CONTEXT) && !(rules & WORKS_WHEN_LOST)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     if ((rules & NEVER_IN_OURS) && s_captures > 0) fake_violation("%s while this thread captures", name);
-    if (rules & FORBIDDEN_IN_CAPTURE) {
-        bool is_ours = s_captures > 0 && s_capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED && s_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-        bool is_hosts = fake.host_captures > 0 && s_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-        if (is_ours || is_hosts) {
-            fake_violation("%s while %s captures", name, is_ours ? "this thread" : "the host");
-            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        }
+    const bool is_ours = (rules & FORBIDDEN_IN_CAPTURE) && s_captures > 0 && s_capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED && s_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool is_hosts = !(rules & HARMLESS) && fake.host_captures > 0 && s_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (!(rules & HARMLESS) && s_mode != CU_STREAM_CAPTURE_MODE_RELAXED) fake_violation("%s while the thread's capture mode is not relaxed", name);
+    if (!is_ours && !is_hosts) return CUDA_SUCCESS;
+    for (fake_object* object = fake.alive; object != NULL && is_hosts; object = object->next) {
+        if (object->kind == FAKE_STREAM && ((fake_stream*)object)->is_hosts_capture) ((fake_stream*)object)->is_spoilt = true;
     }
-    return CUDA_SUCCESS;
+    fake_violation("%s while %s captures", name, is_ours ? "this thread" : "the host");
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 #define ENTER(name, rules)                                              \
@@ -84,14 +85,14 @@ static fake_context* current(void) { return s_contexts[s_context_count - 1]; }
 
 CUresult CUDAAPI cuInit(unsigned flags)
 {
-    ENTER("cuInit", ANYWHERE);
+    ENTER("cuInit", HARMLESS);
     NEED(flags == 0, "cuInit: flags");
     return leave(fake.device_count > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE);
 }
 
 CUresult CUDAAPI cuDriverGetVersion(int* version)
 {
-    ENTER("cuDriverGetVersion", ANYWHERE);
+    ENTER("cuDriverGetVersion", HARMLESS);
     *version = fake.driver_version;
     return leave(CUDA_SUCCESS);
 }
@@ -667,7 +668,7 @@ CUresult CUDAAPI cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* sta
 
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode)
 {
-    ENTER("cuThreadExchangeStreamCaptureMode", ANYWHERE);
+    ENTER("cuThreadExchangeStreamCaptureMode", HARMLESS);
     const CUstreamCaptureMode before = s_mode;
     s_mode = *mode;
     *mode = before;
@@ -911,11 +912,12 @@ void fake_host_begin_capture(struct CUstream_st* handle)
     fake_stream* stream = (fake_stream*)handle;
     stream->capture = fake_make(sizeof *stream->capture, FAKE_GRAPH);
     stream->is_hosts_capture = true;
+    stream->is_spoilt = false;
     fake.host_captures++;
     fake_unlock();
 }
 
-void fake_host_end_capture(struct CUstream_st* handle)
+bool fake_host_end_capture(struct CUstream_st* handle)
 {
     fake_lock();
     fake_stream* stream = (fake_stream*)handle;
@@ -924,8 +926,12 @@ void fake_host_end_capture(struct CUstream_st* handle)
     stream->capture = NULL;
     stream->is_hosts_capture = false;
     fake.host_captures--;
+    const bool is_whole = !stream->is_spoilt;
     fake_unlock();
+    return is_whole;
 }
+
+int fake_capture_mode(void) { return (int)s_mode; }
 
 void fake_make_current(struct CUctx_st* context)
 {

@@ -47,7 +47,7 @@ typedef struct fake_stream {
     fake_context* context;
     fake_list queue;             // submitted and not done
     fake_graph* capture;         // being made, or NULL
-    bool is_hosts_capture;
+    bool is_hosts_capture, is_spoilt;
     int queries_left;
 } fake_stream;
 typedef struct fake_event {
