@@ -262,7 +262,11 @@ bool sumi_engine_lower_limit(sumi_engine* engine)
     return true;
 }
 
-uint32_t sumi_engine_piece_us(const sumi_engine* engine) { return engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000; }
+uint32_t sumi_engine_piece_us(const sumi_engine* engine)
+{
+    const uint32_t most = engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000;
+    return engine->most_pending_us < most ? (uint32_t)engine->most_pending_us : most;
+}
 
 void sumi_engine_forget_weights(sumi_engine* engine, const sumi_weight* const* weights, size_t count)
 {

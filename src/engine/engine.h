@@ -111,7 +111,7 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
 bool sumi_pump_start_thread(sumi_engine* engine);
 void sumi_pump_stop_thread(sumi_engine* engine);
 
-uint32_t sumi_engine_piece_us(const sumi_engine* engine); // how long a piece of work that is no slice may take: max_slice_us, or 5 ms where slices are whole ops
+uint32_t sumi_engine_piece_us(const sumi_engine* engine); // how long a piece of work that is no slice may take: max_slice_us, or 5 ms where slices are whole ops; no more than the call's budget
 // Takes weights off a device, after everything submitted has ended. Holds the work. Nothing to do on the processor.
 void sumi_engine_forget_weights(sumi_engine* engine, const sumi_weight* const* weights, size_t count);
 
