@@ -396,7 +396,7 @@ TEST(large_weights_come_in_pieces_from_any_address)
     fake_reset();
     bench b;
     sumi_error error = {SUMI_OK, {0}};
-    enum { ROWS = 6000, COLS = 1504 }; // 18 MB: two slots
+    enum { ROWS = 6000, COLS = 1504 }; // 18 MB: several slots
     unsigned char* file = malloc((size_t)ROWS * COLS * 2 + 1);
     for (size_t i = 0; i < (size_t)ROWS * COLS * 2 + 1; i++) file[i] = (unsigned char)(i * 2654435761u >> 13);
     sumi_weight weight = weight_of("large", ROWS, COLS, file + 1, SUMI_DTYPE_BF16);
@@ -420,6 +420,65 @@ TEST(large_weights_come_in_pieces_from_any_address)
     CHECK(calls > 8 && is_done); // at least a megabyte each time
     const sumi_cuda_resident* there = sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &weight, SUMI_CUDA_FORM_MATRIX);
     CHECK(there != NULL && memcmp((const void*)(uintptr_t)there->place.data, file + 1, (size_t)ROWS * COLS * 2) == 0);
+    plan_forget(b.runner, &plan);
+    sumi_plan_end(&plan);
+    close_bench(&b);
+    free(file);
+}
+
+// A host calls in its frames: however much has to be pinned, weights' slots and the pages of inputs and results, a call has about a millisecond of it.
+TEST(no_call_pins_long)
+{
+    enum { PIN_US = 2000, BUDGET_US = 500, ROWS = 4096, COLS = 2304, TOKENS_OF_X = 700 }; // 36 MiB of floats; x: 3 MiB of activations
+    fake_reset();
+    fake_pinning_takes(PIN_US);
+    bench b;
+    sumi_error error = {SUMI_OK, {0}};
+    float* file = malloc((size_t)ROWS * COLS * sizeof *file);
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++) file[i] = (float)i;
+    const sumi_weight weight = weight_of("large", ROWS, COLS, file, SUMI_DTYPE_F32);
+    open_services(&b);
+    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
+    const sumi_runner_functions* f = b.runner->functions;
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &b.heap, 2);
+    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
+    const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, TOKENS_OF_X, COLS);
+    (void)sumi_plan_linear(&plan, "large", x, &weight, NULL, SUMI_ACT_NONE);
+    sumi_plan_copy_rows(&plan, x, 0, x, 1, 1); // written, so that it can be fetched
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK && sumi_plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
+    uint64_t longest = 0;
+    for (int32_t round = 0; round < 2; round++) { // a model job brings weights, a picture's job adds the rest
+        bool is_done = false;
+        float progress;
+        for (int32_t calls = 0; !is_done && calls < 1000; calls++) {
+            const uint64_t before = fake_pinning_us();
+            CHECK(f->prepare(b.runner, &plan, BUDGET_US, &is_done, &progress, &error) == SUMI_OK);
+            const uint64_t spent = fake_pinning_us() - before;
+            longest = spent > longest ? spent : longest;
+        }
+        CHECK(is_done);
+        const uint64_t before = fake_pinning_us();
+        if (round == 0) CHECK(f->reserve(b.runner, &plan, &error) == SUMI_OK);
+        CHECK_NUMBER(fake_pinning_us() - before, 0);
+    }
+    CHECK_NUMBER(longest, PIN_US); // one megabyte
+    CHECK(fake_pinning_us() >= (4 + 4 + 3 + 4) * PIN_US); // slots, there and gone, the ring, x
+
+    const uint64_t bytes = sumi_plan_info(&plan, x)->bytes;
+    CHECK(bytes > 3 << 20);
+    f->start(b.runner, &plan);
+    for (uint64_t at = 0; at < bytes; at += 1000001) { // over the ends of pages, twice around the ring
+        const uint64_t piece = bytes - at < 1000001 ? bytes - at : 1000001;
+        f->write(b.runner, &plan, x, at, (const unsigned char*)file + (3 << 20), piece);
+        f->write(b.runner, &plan, x, at, (const unsigned char*)file + at, piece);
+    }
+    CHECK(f->fetch(b.runner, &plan, x, &error) == SUMI_OK);
+    unsigned char* back = malloc((size_t)bytes);
+    f->read(b.runner, &plan, x, 0, back, 77);
+    f->read(b.runner, &plan, x, 77, back + 77, bytes - 77);
+    CHECK(memcmp(back, file, (size_t)bytes) == 0);
+    free(back);
     plan_forget(b.runner, &plan);
     sumi_plan_end(&plan);
     close_bench(&b);
@@ -783,6 +842,7 @@ int main(int argc, char** argv)
     RUN(a_larger_plan_takes_the_arena_over_and_graphs_follow);
     RUN(weights_arrive_and_go);
     RUN(large_weights_come_in_pieces_from_any_address);
+    RUN(no_call_pins_long);
     RUN(what_did_not_go_goes_again);
     RUN(inputs_go_through_the_ring_whole);
     RUN(slices_are_reported_in_order_when_they_are_over);

@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RING_BYTES (8u << 20)
-#define RING_PIECE (2u << 20) // of one copy: a large input keeps the host copying while the bus works
+#define RING_PAGES 4
+#define RING_BYTES (RING_PAGES * (uint64_t)SUMI_CUDA_PAGE)
 #define ALIGN 64u             // of constants and mirrors
 
 const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT] = {
@@ -232,25 +232,25 @@ static void drop_all_graphs(sumi_cuda* cuda)
 }
 
 // The new block first: when it cannot be had beside the old one, the old one goes before the second try. When that fails too there is none, and the next one may have more luck.
-static sumi_result make_room(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t bytes, sumi_memory_kind kind, const char* what, sumi_error* error)
+static sumi_result make_room(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t bytes, const char* what, sumi_error* error)
 {
     if (bytes == 0 || block->bytes >= bytes) return SUMI_OK;
     sumi_cuda_block larger;
-    if (cuda->budget != 0 && kind == SUMI_MEMORY_ARENA && block->address != 0) { // both at once may be more than it allows
+    if (cuda->budget != 0 && block->address != 0) { // both at once may be more than it allows
         sumi_cuda_release(&cuda->memory, block);
         drop_all_graphs(cuda);
     }
     sumi_error first = {SUMI_OK, {0}};
-    if (sumi_cuda_allocate(&cuda->memory, bytes, kind, what, &larger, &first) == SUMI_OK) {
+    if (sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, &first) == SUMI_OK) {
         sumi_cuda_release(&cuda->memory, block);
     } else {
-        if (block->address == 0 || (first.result != SUMI_OUT_OF_DEVICE_MEMORY && first.result != SUMI_OUT_OF_HOST_MEMORY)) return sumi_fail(error, first.result, "%s", first.text);
+        if (block->address == 0 || first.result != SUMI_OUT_OF_DEVICE_MEMORY) return sumi_fail(error, first.result, "%s", first.text);
         sumi_cuda_release(&cuda->memory, block);
         drop_all_graphs(cuda);
-        SUMI_TRY(sumi_cuda_allocate(&cuda->memory, bytes, kind, what, &larger, error));
+        SUMI_TRY(sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, error));
     }
     *block = larger;
-    if (kind == SUMI_MEMORY_ARENA) drop_all_graphs(cuda);
+    drop_all_graphs(cuda);
     return SUMI_OK;
 }
 
@@ -274,13 +274,13 @@ static sumi_result make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_er
     record->mirrors = sumi_alloc_zero(cuda->heap, (size_t)(count + 1) * sizeof *record->mirrors);
     if (record->mirrors == NULL) return sumi_out_of_memory(error, (size_t)(count + 1) * sizeof *record->mirrors, "a plan on the device");
     record->mirror_count = 0;
-    record->mirror_bytes = 0;
+    record->mirror_end = RING_BYTES;
     for (size_t v = 0; v < plan->value_count; v++) {
         const sumi_value value = {(int32_t)v + 1};
         if (!plan->values[v].bound || !is_written(plan, value)) continue;
         sumi_cuda_mirror* mirror = &record->mirrors[record->mirror_count++];
-        *mirror = (sumi_cuda_mirror){.value = value, .offset = record->mirror_bytes};
-        record->mirror_bytes += round_up(plan->values[v].bytes);
+        *mirror = (sumi_cuda_mirror){.value = value, .offset = record->mirror_end};
+        record->mirror_end += round_up(plan->values[v].bytes);
     }
     for (int32_t i = 0; i < record->mirror_count; i++) {
         SUMI_CU(&cuda->device.driver, cuEventCreate(&record->mirrors[i].event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING), "making an event");
@@ -314,6 +314,29 @@ static sumi_result make_constants(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
     return SUMI_OK;
 }
 
+static size_t pages_of(uint64_t end) { return (size_t)((end + SUMI_CUDA_PAGE - 1) / SUMI_CUDA_PAGE); }
+static bool has_pages(const sumi_cuda* cuda, const sumi_cuda_plan* record) { return cuda->page_count >= pages_of(record->mirror_end); }
+
+// One page, and more while there is time.
+static sumi_result make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, uint64_t until_ns, sumi_error* error)
+{
+    const size_t wanted = pages_of(record->mirror_end);
+    SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->pages, &cuda->page_capacity, wanted, sizeof *cuda->pages, error));
+    do {
+        SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING, "inputs and results on their way", &cuda->pages[cuda->page_count], error));
+        cuda->page_count++;
+    } while (cuda->page_count < wanted && sumi_clock_ns() < until_ns);
+    return SUMI_OK;
+}
+
+// What lies at an offset in the pages, and how much of it in one.
+static unsigned char* page_at(const sumi_cuda* cuda, uint64_t offset, uint64_t* io_bytes)
+{
+    const uint64_t in_page = offset % SUMI_CUDA_PAGE, left = SUMI_CUDA_PAGE - in_page;
+    *io_bytes = *io_bytes < left ? *io_bytes : left;
+    return (unsigned char*)sumi_cuda_host(&cuda->pages[offset / SUMI_CUDA_PAGE]) + in_page;
+}
+
 // ---- The budget ---------------------------------------------------------------------------------------------------------------------------
 
 static uint64_t block_bytes(uint64_t bytes) { return (bytes + 511) / 512 * 512; } // as sumi_cuda_allocate counts
@@ -335,7 +358,7 @@ static sumi_result cuda_need(const sumi_runner* runner, const sumi_plan* plan, u
     for (size_t v = 0; v < plan->value_count; v++) {
         if (plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1})) mirrors += round_up(plan->values[v].bytes);
     }
-    out_need->pinned = RING_BYTES + block_bytes(constants) + block_bytes(mirrors) + division.streamed + division.hosted;
+    out_need->pinned = pages_of(RING_BYTES + mirrors) * (uint64_t)SUMI_CUDA_PAGE + block_bytes(constants) + division.streamed + division.hosted;
     return SUMI_OK;
 }
 
@@ -471,12 +494,9 @@ static sumi_result reserve(sumi_cuda* cuda, const sumi_plan* plan, sumi_error* e
     }
     SUMI_TRY(make_constants(cuda, record, error));
     SUMI_TRY(make_fit(cuda, record, error));
-    const bool grows = cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < plan->arena_bytes || cuda->mirror.bytes < record->mirror_bytes;
-    if (grows) settle(cuda);
-    SUMI_TRY(make_room(cuda, &cuda->ring, RING_BYTES, SUMI_MEMORY_STAGING, "inputs on their way to the device", error));
-    SUMI_TRY(make_room(cuda, &cuda->mirror, record->mirror_bytes, SUMI_MEMORY_STAGING, "results on their way from the device", error));
-    SUMI_TRY(make_room(cuda, &cuda->scratch, record->scratch_bytes, SUMI_MEMORY_ARENA, "the kernels' scratch memory", error));
-    SUMI_TRY(make_room(cuda, &cuda->arena, plan->arena_bytes, SUMI_MEMORY_ARENA, "the arena", error));
+    if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < plan->arena_bytes) settle(cuda);
+    SUMI_TRY(make_room(cuda, &cuda->scratch, record->scratch_bytes, "the kernels' scratch memory", error));
+    SUMI_TRY(make_room(cuda, &cuda->arena, plan->arena_bytes, "the arena", error));
     record->is_reserved = true;
     return SUMI_OK;
 }
@@ -497,8 +517,7 @@ static void release_room(sumi_cuda* cuda)
     drop_all_graphs(cuda);
     sumi_cuda_release(&cuda->memory, &cuda->arena);
     sumi_cuda_release(&cuda->memory, &cuda->scratch);
-    sumi_cuda_release(&cuda->memory, &cuda->mirror);
-    sumi_cuda_release(&cuda->memory, &cuda->ring);
+    while (cuda->page_count > 0) sumi_cuda_release(&cuda->memory, &cuda->pages[--cuda->page_count]);
     cuda->ring_at = 0;
 }
 
@@ -587,19 +606,24 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     if (cuda->budget == 0) drop_passage(cuda); // nobody streams any more
     cuda->weights.places_alone = record->division.streams;
     bool has_all = false;
+    const bool sends = record->weight_cursor < record->weight_count || cuda->weights.upload != NULL;
     SUMI_TRY(sumi_cuda_weights_send(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor, until, budget_us, &has_all, error));
     const int32_t others = record->stream != NULL ? record->stream->list_count : 0, made = others > 0 ? record->stream->image_cursor : 0;
     const float sent = record->weight_count + others > 0 ? (float)(record->weight_cursor + made) / (float)(record->weight_count + others) : 1.0f;
     *out_progress = 0.95f * sent;
-    if (!has_all) return SUMI_OK;
+    if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK; // what comes next does a piece, however little time there is
     if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // the ring may be in use
         SUMI_TRY(sumi_cuda_stream_images(cuda, record, until, budget_us, &has_all, error));
-        if (!has_all) return SUMI_OK;
+        if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;
     }
     if (!record->is_reserved) {
         *out_done = true;
         *out_progress = 1.0f;
+        return SUMI_OK;
+    }
+    if (!has_pages(cuda, record)) {
+        SUMI_TRY(make_pages(cuda, record, until, error));
         return SUMI_OK;
     }
     if (cuda->flight_count > 0) return SUMI_OK; // graphs wait until nothing runs
@@ -630,7 +654,7 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     if (cuda->failure.result != SUMI_DEVICE_LOST) cuda->failure = (sumi_error){SUMI_OK, {0}};
-    if (record == NULL || !record->is_reserved) {
+    if (record == NULL || !record->is_reserved || !has_pages(cuda, record)) {
         (void)sumi_fail(&cuda->failure, SUMI_INTERNAL, "a plan is started that was not prepared and reserved");
         return;
     }
@@ -659,10 +683,12 @@ static void take_write(sumi_cuda* cuda)
     cuda->write_count--;
 }
 
-// Room for the next piece: [ring_at, ring_at + bytes), free of copies on their way.
-static void make_ring_room(sumi_cuda* cuda, uint64_t bytes)
+// Room for the next piece: [ring_at, ring_at + *io_bytes) in one page, free of copies on their way. A large input keeps the host copying while the bus works.
+static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
 {
-    if (cuda->ring_at + bytes > cuda->ring.bytes) cuda->ring_at = 0;
+    if (cuda->ring_at >= RING_BYTES) cuda->ring_at = 0;
+    unsigned char* room = page_at(cuda, cuda->ring_at, io_bytes);
+    const uint64_t bytes = *io_bytes;
     while (cuda->write_count == SUMI_CUDA_WRITES) take_write(cuda);
     for (bool meets = true; meets && cuda->write_count > 0;) { // copies end in order: all up to the newest that is in the way have to
         meets = false;
@@ -672,20 +698,20 @@ static void make_ring_room(sumi_cuda* cuda, uint64_t bytes)
         }
         if (meets) take_write(cuda);
     }
+    return room;
 }
 
 static void cuda_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data, uint64_t bytes)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    if (cuda->failure.result != SUMI_OK || cuda->ring.address == 0 || !enter_quietly(cuda, &scope)) return;
+    if (cuda->failure.result != SUMI_OK || cuda->page_count < RING_PAGES || !enter_quietly(cuda, &scope)) return;
     const unsigned char* from = data;
     const CUdeviceptr to = address_of(cuda, plan, value) + offset;
     for (uint64_t done = 0; done < bytes && cuda->failure.result == SUMI_OK;) {
-        const uint64_t piece = bytes - done < RING_PIECE ? bytes - done : RING_PIECE;
-        make_ring_room(cuda, piece);
+        uint64_t piece = bytes - done;
+        unsigned char* pinned = make_ring_room(cuda, &piece);
         if (cuda->failure.result != SUMI_OK) break;
-        unsigned char* pinned = (unsigned char*)sumi_cuda_host(&cuda->ring) + cuda->ring_at;
         memcpy(pinned, from + done, (size_t)piece);
         sumi_cuda_write* w = &cuda->writes[(cuda->write_first + cuda->write_count) % SUMI_CUDA_WRITES];
         keep_failure(cuda, cuda->device.driver.cuMemcpyHtoDAsync(to + done, pinned, (size_t)piece, cuda->device.compute), "copying an input to the device");
@@ -817,8 +843,11 @@ static sumi_result fetch(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cuda_mirr
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_value_info* info = sumi_plan_info(record->plan, mirror->value);
-    unsigned char* to = (unsigned char*)sumi_cuda_host(&cuda->mirror) + mirror->offset;
-    SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->arena.address + info->offset, (size_t)info->bytes, cuda->device.compute), "copying a result from the device");
+    for (uint64_t done = 0, piece; done < info->bytes; done += piece) {
+        piece = info->bytes - done;
+        unsigned char* to = page_at(cuda, mirror->offset + done, &piece);
+        SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->arena.address + info->offset + done, (size_t)piece, cuda->device.compute), "copying a result from the device");
+    }
     SUMI_CU(driver, cuEventRecord(mirror->event, cuda->device.compute), "copying a result from the device");
     mirror->is_coming = true;
     if (cuda->flight_count > 0) flight_at(cuda, cuda->flight_count - 1)->last_fetch = (int32_t)(mirror - record->mirrors);
@@ -832,7 +861,7 @@ static sumi_result cuda_fetch(sumi_runner* runner, const sumi_plan* plan, sumi_v
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     sumi_cuda_mirror* mirror = mirror_of(record, value);
     SUMI_TRY(kept_failure(cuda, error));
-    if (mirror == NULL || !record->is_reserved) return sumi_fail(error, SUMI_INTERNAL, "%s is fetched: it is not bound, or nothing writes it", sumi_plan_info(plan, value)->name);
+    if (mirror == NULL || !record->is_reserved || !has_pages(cuda, record)) return sumi_fail(error, SUMI_INTERNAL, "%s is fetched: it is not bound, or nothing writes it", sumi_plan_info(plan, value)->name);
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = fetch(cuda, record, mirror, error);
     sumi_cuda_leave(&cuda->device, &scope);
@@ -843,15 +872,21 @@ static void cuda_read(sumi_runner* runner, const sumi_plan* plan, sumi_value val
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    sumi_cuda_mirror* mirror = mirror_of(sumi_cuda_find_plan(cuda, plan), value);
+    sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
+    sumi_cuda_mirror* mirror = mirror_of(record, value);
+    const bool is_there = mirror != NULL && has_pages(cuda, record);
     if (mirror != NULL && mirror->is_coming && cuda->failure.result != SUMI_DEVICE_LOST && enter_quietly(cuda, &scope)) {
         // Usually over. A fetch with no slice before it has nothing else that it is waited for by.
         keep_failure(cuda, cuda->device.driver.cuEventSynchronize(mirror->event), "waiting for a copy from the device");
         mirror->is_coming = false;
         sumi_cuda_leave(&cuda->device, &scope);
     }
-    if (mirror == NULL || cuda->mirror.address == 0) memset(into, 0, (size_t)bytes);
-    else memcpy(into, (const unsigned char*)sumi_cuda_host(&cuda->mirror) + mirror->offset + offset, (size_t)bytes);
+    if (!is_there) memset(into, 0, (size_t)bytes);
+    for (uint64_t done = 0, piece; is_there && done < bytes; done += piece) {
+        piece = bytes - done;
+        const unsigned char* from = page_at(cuda, mirror->offset + offset + done, &piece);
+        memcpy((unsigned char*)into + done, from, (size_t)piece);
+    }
 }
 
 // ---- The object ---------------------------------------------------------------------------------------------------------------------------
@@ -898,6 +933,7 @@ static void cuda_destroy(sumi_runner* runner)
     sumi_cuda_modules_destroy(cuda->modules);
     if (is_inside) sumi_cuda_leave(&cuda->device, &scope);
     sumi_free(cuda->heap, cuda->plans);
+    sumi_free(cuda->heap, cuda->pages);
     sumi_cuda_device_close(&cuda->device);
     sumi_free(cuda->heap, cuda);
 }

@@ -4,13 +4,15 @@
 #include "kernels/upload.h"
 #include <string.h>
 
-#define SLOT_BYTES (16u << 20)
-#define SLOT_COUNT 4
+#define SLOT_BYTES (1u << 20) // pinning a megabyte takes about a millisecond of the caller's frame
+#define SLOT_COUNT 32
+#define FEWEST_SLOTS 4
 #define SMALLEST_SLOT (64ull << 10)
 #define SLAB_BYTES (256ull << 20)
+#define BATCH_BYTES (8u << 20) // enough for all workers to be worth waking
 #define MOST_PIECES 256
-#define ITEM_BYTES (512u << 10) // what one worker copies at a time
-#define MOST_ITEMS (MOST_PIECES + SLOT_BYTES / ITEM_BYTES + MOST_PIECES) // every piece may end in a short item
+#define ITEM_BYTES (256u << 10) // what one worker copies at a time
+#define MOST_ITEMS (MOST_PIECES + BATCH_BYTES / ITEM_BYTES + MOST_PIECES) // every piece may end in a short item
 #define SLOWEST_BYTES_PER_US 2048 // of one thread that copies from the page cache: bounds a batch by the caller's budget
 
 // ---- Forms --------------------------------------------------------------------------------------------------------------------------------
@@ -275,12 +277,15 @@ typedef struct item {
     int32_t row_begin, row_count;
 } item;
 
-typedef struct slot { sumi_cuda_block pinned, raw; CUevent event; bool is_busy; } slot;
+typedef struct slot { sumi_cuda_block pinned, raw; CUevent event; bool is_busy; int32_t piece_begin, piece_end; } slot; // pieces: of the newest batch
 
+// Slots 0 .. made are there, one more per call while they are too few: pinning one is as long as a call may take.
 typedef struct sumi_cuda_upload {
     slot slots[SLOT_COUNT];
-    int32_t slot_count, next;
+    int32_t slot_count, made, next; // slot_count: at most
     uint64_t slot_bytes;
+    bool converts;
+    bool may_pin;              // in this call
     const int32_t* list;       // that slots were sized for
     piece pieces[MOST_PIECES]; int32_t piece_count;
     item items[MOST_ITEMS]; int32_t item_count;
@@ -310,17 +315,20 @@ static bool is_direct(const sumi_cuda_resident* resident, const sumi_weight_part
     return resident->form == SUMI_CUDA_FORM_MATRIX && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f && resident->place.pitch == resident->weight->cols;
 }
 
+static void free_slot(sumi_cuda_weights* weights, slot* s)
+{
+    if (s->event != NULL) weights->device->driver.cuEventDestroy(s->event);
+    sumi_cuda_release(weights->memory, &s->pinned);
+    sumi_cuda_release(weights->memory, &s->raw);
+    *s = (slot){.event = NULL};
+}
+
 static void close_upload(sumi_cuda_weights* weights)
 {
     sumi_cuda_upload* upload = weights->upload;
     if (upload == NULL) return;
-    weights->device->driver.cuStreamSynchronize(weights->device->copy); // after a failure slots may be in use that no event tells of
-    for (int32_t i = 0; i < SLOT_COUNT; i++) {
-        slot* s = &upload->slots[i];
-        if (s->event != NULL) weights->device->driver.cuEventDestroy(s->event);
-        sumi_cuda_release(weights->memory, &s->pinned);
-        sumi_cuda_release(weights->memory, &s->raw);
-    }
+    if (upload->made > 0) weights->device->driver.cuStreamSynchronize(weights->device->copy); // after a failure slots may be in use that no event tells of
+    while (upload->made > 0) free_slot(weights, &upload->slots[--upload->made]);
     sumi_free(weights->heap, upload);
     weights->upload = NULL;
 }
@@ -338,19 +346,32 @@ void sumi_cuda_way_add(sumi_cuda_way* way, const sumi_weight* weight, sumi_cuda_
     }
 }
 
-// Slots as large and as many as what is missing needs: an adapter of a few megabytes does not pin 64.
-// In proportion, too: they must not take the memory that a small model needs for itself.
+// Slots as large and as many as what is missing needs: an adapter of a few megabytes does not pin 32.
+// In proportion, too, an eighth of it: they must not take the memory that a small model needs for itself.
 static uint64_t slot_bytes_of(const sumi_cuda_way* way)
 {
     uint64_t bytes = way->total > 32 * SMALLEST_SLOT ? way->total / 32 : way->total > SMALLEST_SLOT ? SMALLEST_SLOT : way->total;
     bytes = bytes < SLOT_BYTES ? (bytes + 4095) / 4096 * 4096 : SLOT_BYTES;
     return bytes < way->largest_row ? (way->largest_row + 4095) / 4096 * 4096 : bytes;
 }
-static int32_t slot_count_of(const sumi_cuda_way* way, uint64_t slot_bytes) { return way->total <= slot_bytes ? 1 : SLOT_COUNT; }
+static int32_t slot_count_of(const sumi_cuda_way* way, uint64_t slot_bytes)
+{
+    const uint64_t count = way->total / 8 / slot_bytes;
+    return way->total <= slot_bytes ? 1 : count < FEWEST_SLOTS ? FEWEST_SLOTS : count < SLOT_COUNT ? (int32_t)count : SLOT_COUNT;
+}
 uint64_t sumi_cuda_way_bytes(const sumi_cuda_way* way)
 {
     const uint64_t bytes = slot_bytes_of(way);
     return way->converts ? bytes * (uint64_t)slot_count_of(way, bytes) : 0;
+}
+
+static sumi_result make_slot(sumi_cuda_weights* weights, sumi_error* error)
+{
+    sumi_cuda_upload* upload = weights->upload;
+    slot* s = &upload->slots[upload->made++]; // half-made ones are freed, too
+    SUMI_CU(&weights->device->driver, cuEventCreate(&s->event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING), "making an event");
+    SUMI_TRY(sumi_cuda_allocate(weights->memory, upload->slot_bytes, SUMI_MEMORY_STAGING, "the way of weights to the device", &s->pinned, error));
+    return upload->converts ? sumi_cuda_allocate(weights->memory, upload->slot_bytes, SUMI_MEMORY_WEIGHTS, "the conversion of weights", &s->raw, error) : SUMI_OK;
 }
 
 static sumi_result open_upload(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count, sumi_error* error)
@@ -366,12 +387,7 @@ static sumi_result open_upload(sumi_cuda_weights* weights, const int32_t* list, 
     upload->list = list;
     upload->slot_bytes = slot_bytes_of(&way);
     upload->slot_count = slot_count_of(&way, upload->slot_bytes);
-    for (int32_t i = 0; i < upload->slot_count; i++) {
-        slot* s = &upload->slots[i];
-        SUMI_CU(&weights->device->driver, cuEventCreate(&s->event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING), "making an event");
-        SUMI_TRY(sumi_cuda_allocate(weights->memory, upload->slot_bytes, SUMI_MEMORY_STAGING, "the way of weights to the device", &s->pinned, error));
-        if (way.converts) SUMI_TRY(sumi_cuda_allocate(weights->memory, upload->slot_bytes, SUMI_MEMORY_WEIGHTS, "the conversion of weights", &s->raw, error));
-    }
+    upload->converts = way.converts;
     return SUMI_OK;
 }
 
@@ -416,7 +432,7 @@ static int32_t item_bound(uint64_t bytes, uint64_t row_bytes)
 }
 
 // The next rows of a resident as a piece of the slot; false when they do not fit any more.
-static bool add_piece(sumi_cuda_weights* weights, int32_t index, uint64_t limit, unsigned char* slot_memory)
+static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* slot_memory)
 {
     sumi_cuda_upload* upload = weights->upload;
     sumi_cuda_resident* resident = &weights->residents[index];
@@ -426,8 +442,7 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, uint64_t limit,
     const sumi_weight_part* part = &weight->parts[p];
     const uint64_t row_bytes = row_bytes_of(weight, part), offset = (upload->used + 255) / 256 * 256;
     const int32_t rows_left = part_begin + part->rows - resident->rows_sent;
-    uint64_t rows = offset < limit ? (limit - offset) / row_bytes : 0;
-    if (rows == 0 && upload->piece_count == 0) rows = 1; // a row that is larger than the budget; the slot holds it
+    uint64_t rows = offset < upload->slot_bytes ? (upload->slot_bytes - offset) / row_bytes : 0;
     if (rows > (uint64_t)rows_left) rows = (uint64_t)rows_left;
     if (rows == 0 || upload->piece_count == MOST_PIECES || upload->item_count + item_bound(rows * row_bytes, row_bytes) > (int32_t)MOST_ITEMS) return false;
     piece* it = &upload->pieces[upload->piece_count++];
@@ -484,7 +499,7 @@ static sumi_result send_slot(sumi_cuda_weights* weights, slot* s, sumi_error* er
     const sumi_cuda_driver* driver = &weights->device->driver;
     const CUstream stream = weights->device->copy;
     const unsigned char* pinned = sumi_cuda_host(&s->pinned);
-    for (int32_t i = 0; i < upload->piece_count;) {
+    for (int32_t i = s->piece_begin; i < s->piece_end;) {
         const piece* p = &upload->pieces[i];
         if (p->is_direct) {
             const sumi_cuda_weight* place = &weights->residents[p->resident].place;
@@ -494,7 +509,7 @@ static sumi_result send_slot(sumi_cuda_weights* weights, slot* s, sumi_error* er
         }
         uint64_t end = p->offset; // neighbours that are converted travel together
         int32_t next = i;
-        for (; next < upload->piece_count && !upload->pieces[next].is_direct; next++) end = upload->pieces[next].offset + upload->pieces[next].bytes;
+        for (; next < s->piece_end && !upload->pieces[next].is_direct; next++) end = upload->pieces[next].offset + upload->pieces[next].bytes;
         SUMI_CU(driver, cuMemcpyHtoDAsync(s->raw.address + p->offset, pinned + p->offset, (size_t)(end - p->offset), stream), "copying weights to the device");
         for (; i < next; i++) SUMI_TRY(convert_piece(weights, &upload->pieces[i], s->raw.address, error));
     }
@@ -510,36 +525,83 @@ static sumi_result wait_for_slot(const sumi_cuda_weights* weights, slot* s, sumi
     return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(&weights->device->driver, result, "copying weights to the device", error);
 }
 
-// One batch: what fits the slot, starting at list[*cursor].
-static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor, uint32_t budget_us, sumi_error* error)
+static bool may_make_slot(const sumi_cuda_upload* upload) { return upload->may_pin && upload->next == upload->made && upload->made < upload->slot_count; }
+
+// The next slot, free.
+static sumi_result take_slot(sumi_cuda_weights* weights, uint64_t until_ns, slot** out_slot, sumi_error* error)
 {
     sumi_cuda_upload* upload = weights->upload;
-    slot* s = &upload->slots[upload->next];
-    SUMI_TRY(wait_for_slot(weights, s, error));
-    uint64_t limit = (uint64_t)budget_us * SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers);
-    limit = limit < (1u << 20) ? 1u << 20 : limit;
-    limit = limit > upload->slot_bytes ? upload->slot_bytes : limit;
-    upload->piece_count = upload->item_count = 0;
+    if (may_make_slot(upload)) {
+        SUMI_TRY(make_slot(weights, error));
+        upload->may_pin = sumi_clock_ns() < until_ns;
+    }
+    if (upload->next == upload->made) upload->next = 0;
+    *out_slot = &upload->slots[upload->next++];
+    return wait_for_slot(weights, *out_slot, error);
+}
+
+// Rows of list[*cursor ..) until the slot is full.
+static sumi_result fill_slot(sumi_cuda_weights* weights, slot* s, const int32_t* list, int32_t count, int32_t* cursor, sumi_error* error)
+{
+    sumi_cuda_upload* upload = weights->upload;
+    s->piece_begin = s->piece_end = upload->piece_count;
     upload->used = 0;
-    sumi_result result = SUMI_OK;
-    int32_t at = *cursor;
-    for (; at < count; at++) {
-        const sumi_cuda_resident* resident = &weights->residents[list[at]];
-        if (resident->place.data == 0) result = place_more(weights, list, at, count, error);
-        if (result != SUMI_OK) break;
-        while (resident->rows_sent < resident->weight->rows && add_piece(weights, list[at], limit, sumi_cuda_host(&s->pinned))) continue;
+    for (; *cursor < count; ++*cursor) {
+        const sumi_cuda_resident* resident = &weights->residents[list[*cursor]];
+        if (resident->place.data == 0) SUMI_TRY(place_more(weights, list, *cursor, count, error));
+        while (resident->rows_sent < resident->weight->rows && add_piece(weights, list[*cursor], sumi_cuda_host(&s->pinned))) continue;
         if (resident->rows_sent < resident->weight->rows) break;
     }
-    if (result == SUMI_OK && upload->piece_count > 0) {
-        sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
-        result = send_slot(weights, s, error);
+    s->piece_end = upload->piece_count;
+    return SUMI_OK;
+}
+
+// One batch: slots that the workers fill together, from list[*cursor] on. Half of all slots at most, so that the device copies the others meanwhile.
+static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor, uint64_t until_ns, uint32_t budget_us, sumi_error* error)
+{
+    sumi_cuda_upload* upload = weights->upload;
+    slot* batch[SLOT_COUNT];
+    uint64_t most = (uint64_t)budget_us * SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers);
+    most = (most < BATCH_BYTES ? most : BATCH_BYTES) / upload->slot_bytes;
+    upload->piece_count = upload->item_count = 0;
+    sumi_result result = SUMI_OK;
+    int32_t at = *cursor, taken = 0;
+    for (bool is_more = true; is_more && result == SUMI_OK;) {
+        result = take_slot(weights, until_ns, &batch[taken], error);
+        if (result == SUMI_OK) result = fill_slot(weights, batch[taken], list, count, &at, error);
+        if (result != SUMI_OK || batch[taken]->piece_begin == batch[taken]->piece_end) break; // nothing left, or no more room for pieces
+        taken++;
+        is_more = (uint64_t)taken < most && (2 * (taken + 1) <= upload->made || (2 * (taken + 1) <= upload->slot_count && may_make_slot(upload)));
     }
+    if (result == SUMI_OK && taken > 0) sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
+    for (int32_t i = 0; i < taken && result == SUMI_OK; i++) result = send_slot(weights, batch[i], error);
     if (result != SUMI_OK) { // what did not go has to go again
         for (int32_t i = upload->piece_count - 1; i >= 0; i--) weights->residents[upload->pieces[i].resident].rows_sent = upload->pieces[i].row_begin;
         return result;
     }
     *cursor = at;
-    upload->next = (upload->next + 1) % upload->slot_count;
+    return SUMI_OK;
+}
+
+// Slot by slot while there is time, one at least: unpinning takes the caller's time, too.
+static sumi_result finish_upload(sumi_cuda_weights* weights, uint64_t until_ns, bool* out_done, sumi_error* error)
+{
+    sumi_cuda_upload* upload = weights->upload;
+    *out_done = false;
+    for (bool is_first = true; upload != NULL && upload->made > 0; is_first = false) {
+        slot* s = &upload->slots[upload->made - 1];
+        if (sumi_clock_ns() >= until_ns) {
+            const CUresult state = is_first && s->is_busy ? weights->device->driver.cuEventQuery(s->event) : CUDA_SUCCESS;
+            if (!is_first || state == CUDA_ERROR_NOT_READY) return SUMI_OK;
+            if (state != CUDA_SUCCESS) return sumi_cuda_failure(&weights->device->driver, state, "copying weights to the device", error);
+        }
+        SUMI_TRY(wait_for_slot(weights, s, error));
+        free_slot(weights, s);
+        upload->made--;
+        upload->next = 0;
+    }
+    close_upload(weights);
+    *out_done = true;
     return SUMI_OK;
 }
 
@@ -547,34 +609,22 @@ sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* li
 {
     *out_done = false;
     while (*cursor < count && weights->residents[list[*cursor]].rows_sent >= weights->residents[list[*cursor]].weight->rows) ++*cursor;
-    if (*cursor < count && weights->upload != NULL && weights->upload->list != list) close_upload(weights); // another plan's, left half-way
-    if (*cursor < count && weights->upload == NULL) {
-        sumi_result result = open_upload(weights, list, *cursor, count, error);
-        if (result != SUMI_OK) {
-            close_upload(weights);
-            return result;
-        }
+    if (*cursor < count && weights->upload != NULL && weights->upload->list != list) { // another plan's, left half-way
+        bool is_over = false;
+        SUMI_TRY(finish_upload(weights, until_ns, &is_over, error));
+        if (!is_over) return SUMI_OK;
     }
-    while (*cursor < count) {
-        sumi_result result = send_batch(weights, list, count, cursor, budget_us, error);
-        if (result != SUMI_OK) {
-            close_upload(weights);
-            return result;
-        }
-        if (sumi_clock_ns() >= until_ns && *cursor < count) return SUMI_OK;
+    sumi_result result = *cursor < count && weights->upload == NULL ? open_upload(weights, list, *cursor, count, error) : SUMI_OK;
+    if (weights->upload != NULL) weights->upload->may_pin = true;
+    while (result == SUMI_OK && *cursor < count) {
+        result = send_batch(weights, list, count, cursor, until_ns, budget_us, error);
+        if (result == SUMI_OK && sumi_clock_ns() >= until_ns) return SUMI_OK;
     }
-    sumi_cuda_upload* upload = weights->upload;
-    for (int32_t i = 0; upload != NULL && i < upload->slot_count; i++) {
-        if (upload->slots[i].is_busy && sumi_clock_ns() >= until_ns) {
-            CUresult state = weights->device->driver.cuEventQuery(upload->slots[i].event);
-            if (state == CUDA_ERROR_NOT_READY) return SUMI_OK;
-            if (state != CUDA_SUCCESS) return sumi_cuda_failure(&weights->device->driver, state, "copying weights to the device", error);
-        }
-        SUMI_TRY(wait_for_slot(weights, &upload->slots[i], error));
+    if (result != SUMI_OK) {
+        close_upload(weights);
+        return result;
     }
-    close_upload(weights);
-    *out_done = true;
-    return SUMI_OK;
+    return finish_upload(weights, until_ns, out_done, error);
 }
 
 // ---- Weights that do not stay -------------------------------------------------------------------------------------------------------------
@@ -593,7 +643,8 @@ sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* li
     const int32_t rows_there = resident->rows_sent;
     resident->place = sumi_cuda_place_at(place, resident->weight, resident->form);
     resident->rows_sent = 0;
-    for (int32_t cursor = at; result == SUMI_OK && cursor <= at;) result = send_batch(weights, list, at + 1, &cursor, UINT32_MAX, error);
+    if (weights->upload != NULL) weights->upload->may_pin = true;
+    for (int32_t cursor = at; result == SUMI_OK && cursor <= at;) result = send_batch(weights, list, at + 1, &cursor, 0, UINT32_MAX, error);
     resident->place = stays;
     resident->rows_sent = rows_there;
     if (result != SUMI_OK) close_upload(weights);

@@ -4,7 +4,7 @@
 //                                              \-> raw device slot --kernels/upload.cu--> place  everything else: other types, interleaved, permuted, folded, quantised
 //
 // Weights live in slabs of one model (adapters have their own), so that forgetting a model gives its memory back; under a budget that has no room for all of them, matrices have blocks
-// of their own and can go one by one. A slot is one batch of up to 16 MiB, the unit of all waiting; within a batch nothing is waited for. Which weights are resident is decided in streaming.c.
+// of their own and can go one by one. A slot is a megabyte, the unit of all waiting and pinning; a batch of slots is filled by the workers together. Which weights are resident is decided in streaming.c.
 #ifndef SUMI_CUDA_RESIDENCY_H
 #define SUMI_CUDA_RESIDENCY_H
 #include "base/workers.h"
@@ -63,7 +63,8 @@ bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t op_index);
 sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form, bool is_adapter, int32_t* out_index, sumi_error* error);
 // Where it lies; NULL when it is not known.
 const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form);
-// Brings residents list[*cursor .. count) to the device until the time is over, *out_done when all of them are there. Waits at most for a slot's copy. A list that
+// Brings residents list[*cursor .. count) to the device until the time is over, *out_done when all of them are there. Waits at most for a slot's copy, and pins or
+// unpins at most one slot beyond its time. A list that
 // is freed or shortened before it is done: settle first.
 sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor, uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error);
 // Brings list[at] to `place`, where it does not stay: on the copy stream, in its order. Blocks while slots are busy; keeps them for the next ones of the list.

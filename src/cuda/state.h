@@ -11,8 +11,10 @@ extern const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT]; // cuda.c
 
 enum { SUMI_CUDA_VALUE_GATED = 1, SUMI_CUDA_VALUE_FP8 = 2 }; // flags of values
 
-// Where a bound value that the engine reads is copied to.
+// Where a bound value that the engine reads is copied to: an offset in `pages`.
 typedef struct sumi_cuda_mirror { sumi_value value; uint64_t offset; CUevent event; bool is_coming; } sumi_cuda_mirror;
+
+#define SUMI_CUDA_PAGE (1u << 20) // of pinned memory: pinning a megabyte takes about a millisecond of the caller's frame
 
 // A segment of a slice (the whole slice, but for plans that stream their weights); slice: as it was captured.
 typedef struct sumi_cuda_graph { CUgraphExec exec; sumi_slice slice, segment; int32_t slice_index; } sumi_cuda_graph;
@@ -30,7 +32,7 @@ typedef struct sumi_cuda_plan {
     sumi_cuda_stream* stream;                // NULL: all weights stay
     bool is_fit;                             // the budget holds what this plan needs with all else that is held
     bool is_reserved;
-    uint64_t scratch_bytes, mirror_bytes;
+    uint64_t scratch_bytes, mirror_end;      // mirror_end: of its mirrors, in `pages`
     sumi_cuda_block constants;               // pinned: all constants, each at a multiple of 64
     sumi_cuda_mirror* mirrors; int32_t mirror_count;
     sumi_cuda_graph* graphs; int32_t graph_count, graph_room; // in the order of the slices
@@ -55,7 +57,8 @@ typedef struct sumi_cuda {
     sumi_rates rates;
     sumi_cuda_weights weights;
     sumi_cuda_block fixed;                   // arrivals, then the counter
-    sumi_cuda_block arena, scratch, mirror, ring; // mirror, ring: pinned
+    sumi_cuda_block arena, scratch;
+    sumi_cuda_block* pages; size_t page_count, page_capacity; // pinned: the ring of inputs, then the mirrors of one plan at a time
     sumi_cuda_block passage;                 // the ring of streamed weights
     uint64_t budget;                         // of device bytes; 0: no limit
     CUstream capture;                        // graphs are captured here; nothing runs in it but what a launcher does while kernels are looked up

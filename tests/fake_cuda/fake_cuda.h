@@ -35,6 +35,7 @@ void fake_lose_device(void);                       // from now on everything tha
 void fake_refuse_graphs(bool on);                  // captures cannot be begun
 // 0: all work is done as it is submitted. n: it is done when somebody waits for it, or when an event behind it, or its stream, was queried n times in vain.
 void fake_complete_after(int queries);
+void fake_pinning_takes(int us);                   // pinning a MiB, and unpinning it; 0 at first. That time passes in the call
 void fake_finish(void);                            // time passes: everything submitted is done now
 void fake_fill_new_memory(int byte);               // what new memory holds; 0 at first
 
@@ -55,6 +56,7 @@ long fake_held(void);                              // everything alive: blocks, 
 long fake_held_kind(const char* kind);             // "device", "pinned", "context", "stream", "event", "module", "graph", "graph exec"
 uint64_t fake_held_bytes(void);                    // device and pinned
 uint64_t fake_allocation_count(void);
+uint64_t fake_pinning_us(void);                    // all of that time so far
 uint64_t fake_calls(const char* name);             // of this entry
 void fake_count_launches(bool from_zero);          // true: forgets the launches so far
 int fake_launch_count(void);                       // kernels run, in graphs or not

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // ---- Entering -----------------------------------------------------------------------------------------------------------------------------
 
@@ -450,6 +451,15 @@ CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType ty
 
 // ---- Memory -------------------------------------------------------------------------------------------------------------------------------
 
+// What pinning, or unpinning, so much takes.
+static void take_time(size_t bytes)
+{
+    const uint64_t us = (uint64_t)fake.pin_us * bytes >> 20;
+    const struct timespec pause = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
+    if (us > 0) nanosleep(&pause, NULL);
+    fake.pinning_us += us;
+}
+
 static CUresult allocate(void** out, size_t bytes, fake_kind kind)
 {
     *out = NULL;
@@ -469,6 +479,7 @@ static CUresult allocate(void** out, size_t bytes, fake_kind kind)
     block->bytes = bytes;
     fake.block_bytes += bytes;
     if (kind == FAKE_DEVICE_BLOCK) fake.device_block_bytes += bytes;
+    else take_time(bytes);
     *out = memory;
     return leave(CUDA_SUCCESS);
 }
@@ -483,6 +494,7 @@ static CUresult release(void* memory, fake_kind kind, const char* entry)
     fake.freed[slot].bytes = block->bytes;
     fake.block_bytes -= block->bytes;
     if (kind == FAKE_DEVICE_BLOCK) fake.device_block_bytes -= block->bytes;
+    else take_time(block->bytes);
     free(block->memory);
     fake_unmake(block);
     return leave(CUDA_SUCCESS);

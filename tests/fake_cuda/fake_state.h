@@ -71,7 +71,7 @@ extern const int fake_entry_count;
 
 typedef struct fake_world {
     // settings
-    int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte;
+    int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte, pin_us;
     bool old_lookup, takes_binaries, is_lost, refuses_graphs;
     const char* lacking;
     uint64_t byte_limit;
@@ -80,7 +80,7 @@ typedef struct fake_world {
     bool has_failed, has_failed_allocation;
     // counts
     int violations, launch_count, graph_launch_count;
-    uint64_t allocation_count, launch_hash;
+    uint64_t allocation_count, launch_hash, pinning_us;
     char last_kernel[160];
     void (*on_launch)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data);
     void* launch_user;

@@ -240,14 +240,14 @@ static void set_defaults(void)
     fake.capability = 90;
     fake.driver_version = 13000;
     fake.newest_ptx = 90;
-    fake.complete_after = fake.fill_byte = 0;
+    fake.complete_after = fake.fill_byte = fake.pin_us = 0;
     fake.old_lookup = fake.takes_binaries = fake.is_lost = fake.refuses_graphs = false;
     fake.lacking = fake.fail_name = NULL;
     fake.byte_limit = 0;
     fake.fail_nth = fake.fail_code = fake.fail_allocation = 0;
     fake.has_failed = fake.has_failed_allocation = false;
     fake.violations = fake.launch_count = fake.graph_launch_count = 0;
-    fake.allocation_count = fake.launch_hash = 0;
+    fake.allocation_count = fake.launch_hash = fake.pinning_us = 0;
     fake.last_kernel[0] = 0;
     fake.on_launch = NULL;
     fake.freed_count = 0;
@@ -269,6 +269,7 @@ void fake_limit_device_bytes(uint64_t bytes) { SET(fake.byte_limit = bytes); }
 void fake_lose_device(void) { SET(fake.is_lost = true); }
 void fake_refuse_graphs(bool on) { SET(fake.refuses_graphs = on); }
 void fake_complete_after(int queries) { SET(fake.complete_after = queries); }
+void fake_pinning_takes(int us) { SET(fake.pin_us = us); }
 void fake_finish(void) { SET(fake_drain_all()); }
 void fake_fill_new_memory(int byte) { SET(fake.fill_byte = byte); }
 
@@ -307,6 +308,8 @@ long fake_held(void)
 
 uint64_t fake_held_bytes(void) { uint64_t n; SET(n = fake.block_bytes); return n; }
 uint64_t fake_allocation_count(void) { uint64_t n; SET(n = fake.allocation_count); return n; }
+
+uint64_t fake_pinning_us(void) { uint64_t n; SET(n = fake.pinning_us); return n; }
 
 uint64_t fake_calls(const char* name)
 {
