@@ -238,7 +238,7 @@ typedef struct sumi_engine_desc {
     sumi_tracer tracer;
     sumi_pump pump;
     int32_t job_capacity;             // jobs that may exist at once, 1..4096; their slots are allocated at creation
-    uint32_t max_slice_us;            // no piece of work is predicted longer than this many microseconds; 0: whole ops. Smaller slices cost throughput
+    uint32_t max_slice_us;            // no piece of work is predicted longer than this many microseconds; 0: operations are never cut. Smaller slices cost throughput
     uint64_t memory_budget_bytes;     // most memory for one job's intermediate values (CPU) / everything on the device (GPU); 0: no limit. Short budgets stream weights (GPU: same bits), then tile the VAE
     int32_t cpu_thread_count;         // CPU backend without tasks: threads that work on a loop, the caller included. 1: no hidden thread (default); 0: every core
     uint32_t cookie;                  // set by sumi_engine_defaults(), leave alone

@@ -167,6 +167,26 @@ TEST(a_warm_job_allocates_nothing_anywhere)
     close_cuda(engine);
 }
 
+// Where ops are never cut they are not launched one by one either; a profile, which times them, does that. The bits are the same.
+TEST(whole_ops_go_together)
+{
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(0, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    fake_count_launches(true);
+    const uint64_t whole = draw_hash(engine, &desc);
+    const int together = fake_graph_launches(), kernels = fake_launch_count();
+    CHECK(whole != 0 && together < 8 + 4 * desc.step_count); // a few for each section, however many ops it has
+    desc.profile = true;
+    fake_count_launches(true);
+    CHECK(draw_hash(engine, &desc) == whole);
+    CHECK(fake_graph_launches() > 4 * together);
+    CHECK_NUMBER(fake_launch_count(), kernels);
+    close_cuda(engine);
+}
+
 TEST(the_memory_answer_is_what_the_device_holds)
 {
     fake_reset();
@@ -728,6 +748,7 @@ int main(int argc, char** argv)
     RUN(draws_and_leaves_nothing);
     RUN(the_picture_is_the_same_at_any_pace);
     RUN(a_warm_job_allocates_nothing_anywhere);
+    RUN(whole_ops_go_together);
     RUN(the_memory_answer_is_what_the_device_holds);
     RUN(no_more_than_the_budget_is_on_its_way);
     RUN(a_frame_that_finds_its_slice_over_submits_the_next_one);

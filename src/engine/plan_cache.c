@@ -1,6 +1,9 @@
 #include "engine/engine.h"
 #include <string.h>
 
+// Where slices are whole ops: submitting one takes this thread some 20 us, and a step of a large model has hundreds of ops.
+#define GATHERED_US 4000
+
 // ---- Keys -------------------------------------------------------------------------------------------------------------------------------
 
 static void add(sumi_packer* key, const void* data, size_t bytes) // unlike sumi_pack: no gaps, whose content would be anything
@@ -139,7 +142,9 @@ sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* 
         float ratio = engine->cache.op_ratio[k];
         entry->op_ratio[k] = ratio <= 0.0f ? 1.0f : ratio < 0.25f ? 0.25f : ratio > 16.0f ? 16.0f : ratio;
     }
-    SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, request->whole_ops ? 0 : engine->desc.max_slice_us, error));
+    const uint32_t max_us = request->whole_ops ? 0 : engine->desc.max_slice_us;
+    const bool gathers = max_us == 0 && !request->whole_ops && engine->runner->functions->finished != NULL;
+    SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, max_us, gathers ? GATHERED_US : max_us, error));
     entry->slice_us = sumi_alloc_zero(&engine->heap, plan->slice_count * sizeof *entry->slice_us);
     entry->sections = sumi_alloc_zero(&engine->heap, plan->section_count * sizeof *entry->sections);
     if (entry->slice_us == NULL || entry->sections == NULL)

@@ -155,14 +155,14 @@ static sumi_result add_slice(sumi_plan* plan, sumi_slice slice, sumi_error* erro
     return SUMI_OK;
 }
 
-static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const sumi_rates* rates, const float* op_ratio, float bound, sumi_error* error)
+static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const sumi_rates* rates, const float* op_ratio, float bound, float gathered, sumi_error* error)
 {
     sumi_slice open = {section->op_begin, section->op_begin, 0, 0, 0.0f}; // whole ops gathered so far
     for (int32_t i = section->op_begin; i < section->op_end; i++) {
         const sumi_op* op = &plan->ops[i];
         float time = sumi_plan_predict_us(plan, op, rates) * (op_ratio != NULL ? op_ratio[op->kind] : 1.0f);
-        bool alone = bound <= 0.0f || time > bound;
-        if (open.op_end > open.op_begin && (alone || open.predicted_us + time > bound)) {
+        bool alone = gathered <= 0.0f || time > gathered;
+        if (open.op_end > open.op_begin && (alone || open.predicted_us + time > gathered)) {
             SUMI_TRY(add_slice(plan, open, error));
             open = (sumi_slice){i, i, 0, 0, 0.0f};
         }
@@ -188,13 +188,13 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
     return SUMI_OK;
 }
 
-sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us, sumi_error* error)
+sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us, uint32_t gathered_us, sumi_error* error)
 {
     plan->slice_count = 0;
     for (size_t s = 0; s < plan->section_count; s++) {
         sumi_section* section = &plan->sections[s];
         section->slice_begin = (int32_t)plan->slice_count;
-        SUMI_TRY(slice_section(plan, section, rates, op_ratio, (float)max_us, error));
+        SUMI_TRY(slice_section(plan, section, rates, op_ratio, (float)max_us, (float)gathered_us, error));
         section->slice_end = (int32_t)plan->slice_count;
     }
     return SUMI_OK;
@@ -202,5 +202,5 @@ sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, c
 
 sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t max_us, sumi_error* error)
 {
-    return sumi_plan_slice_measured(plan, rates, NULL, max_us, error);
+    return sumi_plan_slice_measured(plan, rates, NULL, max_us, max_us, error);
 }

@@ -145,8 +145,9 @@ void sumi_plan_end(sumi_plan* plan);                     // frees; accepts a zer
 sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error);
 // Cuts all sections into slices predicted to take at most max_us each (0: one slice per op, ops whole). Ops are split by parts where needed.
 sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t max_us, sumi_error* error);
-// The same with what was learnt since: op_ratio[kind] is how much longer than the rates say ops of a kind take here.
-sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us, sumi_error* error);
+// The same with what was learnt since: op_ratio[kind] is how much longer than the rates say ops of a kind take here. Ops are cut beyond max_us (0: never), and go
+// together in a slice up to gathered_us (0: each alone): sumi_plan_slice has max_us for both.
+sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us, uint32_t gathered_us, sumi_error* error);
 float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_rates* rates);
 
 void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, int32_t first_counter); // ops written from here on belong to it
