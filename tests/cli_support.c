@@ -107,8 +107,10 @@ static int print_picture(const char* what, const char* path)
 {
     png_image a;
     char message[PNG_MESSAGE_BYTES];
-    if (!png_read(path, 0, &a, message)) return complain(path, message);
-    if (strcmp(what, "size") == 0) printf("%dx%d\n", a.width, a.height);
+    const bool is_raw = strcmp(what, "pixels") == 0; // RGBA8
+    if (!png_read(path, is_raw ? 4 : 0, &a, message)) return complain(path, message);
+    if (is_raw) fwrite(a.pixels, 4, (size_t)a.width * (size_t)a.height, stdout);
+    else if (strcmp(what, "size") == 0) printf("%dx%d\n", a.width, a.height);
     else printf("%s\n", a.parameters ? a.parameters : "(none)");
     png_free(&a);
     return 0;

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The part of samples/unreal that needs no Unreal: compiled with warnings as errors and run. usage: tests/test_unreal.sh build/.../release
+# The last line is "unreal: N passed, N failed, N skipped".
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=$(cd "${1:-build/release}" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+source=samples/unreal/Source/SumiUnreal
+skip() { echo "skipped: $1"; echo "unreal: 0 passed, 0 failed, 1 skipped"; exit 0; }
+fail() { echo "FAILED: $1"; echo "unreal: 0 passed, 1 failed, 0 skipped"; exit 1; }
+command -v c++ >/dev/null || skip "there is no C++ compiler"
+
+libraries=$(PKG_CONFIG_PATH=$build pkg-config --libs sumi 2>/dev/null) || fail "pkg-config finds no sumi in $build"
+c++ -std=c++17 -O1 -fno-exceptions -fno-rtti -Wall -Wextra -Wpedantic -Wshadow -Werror -Iinclude -I$source/Public tests/unreal_session.cpp $source/Private/SumiSession.cpp $libraries \
+    -o "$folder/unreal_session" || fail "the session does not compile"
+cc -std=c11 -Isamples tests/cli_support.c samples/png.c -lspng -lz -lm -o "$folder/support" || fail "tests/cli_support.c does not compile"
+"$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
+"$folder/support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"
+"$folder/unreal_session" samples/demo_model "$folder/wanted.rgba"
+status=$?
+[ $status -le 1 ] || fail "unreal_session ended with $status"
+exit $status
