@@ -126,8 +126,9 @@ typedef struct sumi_prompt sumi_prompt; // an encoded prompt: reusable, savable,
 typedef struct sumi_lora sumi_lora;     // a low-rank change of a model, applied per job
 // A job is a value with a generation. {0} is no job; one that ended is refused, never mistaken for a newer one.
 typedef struct sumi_job { uint64_t id; } sumi_job;
-struct CUctx_st;    // the driver's CUcontext and CUstream point to these
+struct CUctx_st;    // the driver's CUcontext, CUstream and CUevent point to these
 struct CUstream_st;
+struct CUevent_st;
 
 // ---- The host's services (all members zero mean: the built-in) -----------------------------------------------------------------------------
 
@@ -432,12 +433,18 @@ typedef enum sumi_posterior { SUMI_POSTERIOR_SAMPLE = 0 /* as the reference: dra
 
 typedef enum sumi_format { SUMI_FORMAT_RGBA8 = 0 /* alpha 255 */, SUMI_FORMAT_RGB8 = 1, SUMI_FORMAT_RGB32F = 2 /* 0..1, not clamped */ } sumi_format;
 
-// Where a picture goes. All zero: memory of ours in RGBA8, released with sumi_images_release.
+// Where a picture goes: one of host_memory, device_address and external. All zero: memory of ours in RGBA8, released with sumi_images_release.
+//
+// A picture for a device_address never leaves the GPU, and holds the same bits as one that does. The GPU writes it at the end of the TRANSFER stage, on the engine's stream, so before the job is
+// fetched: from submit until the job is in a final state (or sumi_job_discard has returned) the memory must be there and nobody else may use it, but for GPU work of the host's
+// that waits for `event`. With that the host can put its own work behind the picture without the processor waiting for either: cuStreamWaitEvent in its stream, once the event was
+// recorded, which it is when the job is done. A job that fails or is cancelled may have written a part, or the whole of a picture with values that were not finite.
 typedef struct sumi_target {
     sumi_format format;
     void* host_memory;              // height rows, written when the job is fetched, not before
-    int32_t row_bytes;              // of host_memory; 0: tightly packed
-    uint64_t device_address;        // linear device memory of the engine's context: SUMI_NOT_SUPPORTED in this version
+    int32_t row_bytes;              // of host_memory or at device_address; 0: tightly packed. With device_address multiples of 4 for RGBA8 and RGB32F
+    uint64_t device_address;        // height rows of linear device memory of the engine's context (CUdeviceptr), a multiple of 4 for RGBA8 and RGB32F. SUMI_NOT_SUPPORTED on the CPU backend
+    struct CUevent_st* event;       // with device_address: an event of the host's, recorded right behind the picture; NULL: none. It must live as the memory must
     struct sumi_external* external; // an imported OpenGL / Vulkan / D3D12 image: SUMI_NOT_SUPPORTED in this version
 } sumi_target;
 
@@ -506,7 +513,7 @@ SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_des
 SUMI_API sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc, sumi_job* out_job);
 
 typedef struct sumi_image {
-    const void* pixels;           // rows from the top
+    const void* pixels;           // rows from the top; NULL when the picture went to a device_address
     int32_t width, height, row_bytes;
     sumi_format format;
     uint64_t seed;

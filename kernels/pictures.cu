@@ -44,6 +44,24 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS) sumi_pixels_
     if (a.not_finite && bad > 0) atomicAdd((int32_t*)a.not_finite, bad);
 }
 
+// The same numbers as those the host makes of bytes and bf16 when it reads them.
+extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS) sumi_pixels_to(const __grid_constant__ sumi_pixels_to_args a)
+{
+    const int x = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (x >= a.width) return;
+    const int64_t pixel = (int64_t)blockIdx.y * a.width + x;
+    uint8_t* row = (uint8_t*)a.to + blockIdx.y * a.pitch;
+    if (a.format == SUMI_PIXELS_RGB32F) {
+        const bf16* from = (const bf16*)a.from + 3 * pixel;
+        for (int c = 0; c < 3; c++) ((float*)row)[3 * x + c] = __bfloat162float(from[c]) * 0.5f + 0.5f;
+        return;
+    }
+    const uint8_t* from = (const uint8_t*)a.from + 3 * pixel;
+    const uint32_t r = from[0], g = from[1], b = from[2];
+    if (a.format == SUMI_PIXELS_RGBA8) ((uint32_t*)row)[x] = r | g << 8 | b << 16 | 0xff000000u;
+    else row[3 * x] = (uint8_t)r, row[3 * x + 1] = (uint8_t)g, row[3 * x + 2] = (uint8_t)b;
+}
+
 template <class Element> SUMI_DEVICE void place(const sumi_tile_place_args& a)
 {
     const Element* tile = (const Element*)a.tile;

@@ -18,6 +18,14 @@ typedef struct sumi_pixels_out_args {
     int64_t begin, end;         // begin a multiple of 8
 } sumi_pixels_out_args;
 
+// sumi_pixels_to: one picture as the host wants it, rows `pitch` bytes apart. Grid (ceil(width / 256), height)
+enum { SUMI_PIXELS_RGBA8, SUMI_PIXELS_RGB8, SUMI_PIXELS_RGB32F };
+typedef struct sumi_pixels_to_args {
+    uint64_t from;              // the picture's first pixel: bytes [height][width][3], of RGB32F bf16
+    uint64_t to, pitch;         // of RGBA8 and RGB32F multiples of 4
+    int32_t width, format;
+} sumi_pixels_to_args;
+
 // sumi_tile_place: rows [row_begin, row_end) of the kept part of a tile, `row_elements` each. Elements are 16, 4 or 2 bytes (whatever both sides allow), all
 // sizes in elements. Grid ceil(rows * row_elements / 256)
 typedef struct sumi_tile_place_args {

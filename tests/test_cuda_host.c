@@ -44,6 +44,9 @@ static struct {
     int (*event_record)(void* event, stream_handle stream);
     int (*event_query)(void* event);
     int (*event_destroy)(void* event);
+    int (*stream_wait)(stream_handle stream, void* event, unsigned flags);
+    int (*copy_to_host)(void* into, uint64_t from, size_t bytes, stream_handle stream);
+    int (*fill)(uint64_t address, unsigned char value, size_t bytes);
 } cu;
 
 static const char* open_driver(void) // NULL: it is there
@@ -55,6 +58,7 @@ static const char* open_driver(void) // NULL: it is there
         {"cuStreamCreate", &cu.stream_create}, {"cuStreamDestroy_v2", &cu.stream_destroy}, {"cuStreamSynchronize", &cu.stream_synchronize}, {"cuLaunchHostFunc", &cu.stream_call},
         {"cuStreamBeginCapture_v2", &cu.begin_capture}, {"cuStreamEndCapture", &cu.end_capture}, {"cuGraphDestroy", &cu.graph_destroy}, {"cuEventCreate", &cu.event_create},
         {"cuEventRecord", &cu.event_record}, {"cuEventQuery", &cu.event_query}, {"cuEventDestroy_v2", &cu.event_destroy},
+        {"cuStreamWaitEvent", &cu.stream_wait}, {"cuMemcpyDtoHAsync_v2", &cu.copy_to_host}, {"cuMemsetD8_v2", &cu.fill},
     };
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
     if (library == NULL) return "there is no NVIDIA driver here";
@@ -766,6 +770,62 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
     CHECK_NUMBER(cu.context_set(NULL), 0);
 }
 
+// Read back by a stream of the host's that was ordered by the event alone.
+TEST(pictures_that_stay_on_the_device_have_the_same_bits)
+{
+    enum { W = 64, H = 48, MOST = (W * 12 + 64) * H };
+    static unsigned char from_device[3][MOST], from_host[3][MOST];
+    context_handle context;
+    stream_handle stream;
+    uint64_t memory[3];
+    void* events[3];
+    CHECK_NUMBER(cu.context_create(&context, 0, 0), 0);
+    CHECK_NUMBER(cu.stream_create(&stream, NON_BLOCKING), 0);
+    for (int i = 0; i < 3; i++) CHECK(cu.allocate(&memory[i], MOST) == 0 && cu.event_create(&events[i], 2 /* without timing */) == 0);
+    sumi_engine_desc ed = gpu_desc();
+    ed.cuda.context = context;
+    sumi_model* model;
+    sumi_engine* engine = open_engine(&ed, TINY, &model);
+    if (engine == NULL) return;
+    for (int format = 0; format < 3; format++) {
+        const int32_t row = W * (format == SUMI_FORMAT_RGBA8 ? 4 : format == SUMI_FORMAT_RGB8 ? 3 : 12);
+        for (int padded = 0; padded < 2; padded++) {
+            const int32_t pitch = row + (padded != 0 ? format == SUMI_FORMAT_RGB8 ? 5 : 64 : 0);
+            sumi_image_desc desc = picture(model);
+            sumi_target targets[2];
+            for (int on_device = 0; on_device < 2; on_device++) {
+                for (int i = 0; i < 2; i++) {
+                    memset(from_device[i], 0xa5, MOST);
+                    CHECK(cu.fill(memory[i], 0xa5, MOST) == 0 && cu.stream_synchronize(NULL) == 0); // our stream does not wait for that one
+                    targets[i] = (sumi_target){.format = (sumi_format)format, .row_bytes = pitch};
+                    if (on_device != 0) targets[i].device_address = memory[i], targets[i].event = events[i];
+                    else targets[i].host_memory = from_host[i];
+                    if (on_device == 0) memset(from_host[i], 0xa5, MOST);
+                }
+                desc.targets = targets;
+                sumi_job job;
+                sumi_image images[2];
+                CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+                CHECK_NUMBER(finish(engine, job, on_device != 0 ? 1000 : 0), SUMI_OK);
+                for (int i = 0; i < 2 && on_device != 0; i++) {
+                    CHECK_NUMBER(cu.stream_wait(stream, events[i], 0), 0);
+                    CHECK_NUMBER(cu.copy_to_host(from_device[i], memory[i], MOST, stream), 0);
+                }
+                CHECK_NUMBER(cu.stream_synchronize(stream), 0);
+                CHECK_NUMBER(sumi_fetch_images(engine, job, images, 2), SUMI_OK);
+                for (int i = 0; i < 2; i++) CHECK(images[i].row_bytes == pitch && (images[i].pixels == NULL) == (on_device != 0));
+                sumi_images_release(engine, images, 2);
+            }
+            for (int i = 0; i < 2; i++) CHECK(memcmp(from_device[i], from_host[i], MOST) == 0); // what lies between the rows too
+        }
+    }
+    sumi_engine_destroy(engine);
+    check_all_is_back();
+    for (int i = 0; i < 3; i++) CHECK(cu.release(memory[i]) == 0 && cu.event_destroy(events[i]) == 0);
+    CHECK_NUMBER(cu.stream_destroy(stream), 0);
+    CHECK_NUMBER(cu.context_destroy(context), 0);
+}
+
 TEST(two_engines_in_one_process)
 {
     sumi_engine_desc ed = gpu_desc();
@@ -918,6 +978,7 @@ int main(int argc, char** argv)
     RUN(engines_can_go_in_the_middle);
     RUN(weights_that_are_not_finite_give_a_result);
     RUN(the_hosts_context_and_stream_are_used_and_left_alone);
+    RUN(pictures_that_stay_on_the_device_have_the_same_bits);
     RUN(two_engines_in_one_process);
     RUN(the_demo_models_picture_is_the_processors);
     RUN(fp8_weights_draw_nearly_the_same_picture);

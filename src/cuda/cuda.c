@@ -9,6 +9,7 @@
 #include "cuda/cuda.h"
 #include "base/platform.h"
 #include "cuda/state.h"
+#include "cuda/targets.h"
 #include "kernels/upload.h"
 #include <stdio.h>
 #include <string.h>
@@ -868,6 +869,26 @@ static sumi_result cuda_fetch(sumi_runner* runner, const sumi_plan* plan, sumi_v
     return note(cuda, result, error);
 }
 
+static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture, sumi_error* error)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    SUMI_TRY(kept_failure(cuda, error));
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
+    sumi_result result = sumi_cuda_publish(cuda, plan, picture, error);
+    sumi_cuda_leave(&cuda->device, &scope);
+    return note(cuda, result, error);
+}
+
+static void cuda_settle(sumi_runner* runner)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    if (cuda->failure.result == SUMI_DEVICE_LOST || !enter_quietly(cuda, &scope)) return;
+    settle(cuda);
+    sumi_cuda_leave(&cuda->device, &scope);
+}
+
 static void cuda_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into, uint64_t bytes)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
@@ -964,6 +985,8 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .pending = cuda_pending,
                                                 .wait = cuda_wait,
                                                 .fetch = cuda_fetch,
+                                                .publish = cuda_publish,
+                                                .settle = cuda_settle,
                                                 .memory = cuda_memory};
 
 // A first guess, from what the tensor cores and the memory could do at their best: the engine measures and corrects, kind by kind.

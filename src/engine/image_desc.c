@@ -159,16 +159,22 @@ static sumi_result check_loras(const sumi_image_desc* desc, sumi_error* error)
     return SUMI_OK;
 }
 
-static sumi_result check_targets(const sumi_image_desc* desc, sumi_error* error)
+static sumi_result check_targets(const sumi_engine* engine, const sumi_image_desc* desc, sumi_error* error)
 {
     for (int32_t i = 0; desc->targets != NULL && i < desc->item_count; i++) {
         const sumi_target* target = &desc->targets[i];
         SUMI_REFUSE(sumi_format_bytes(target->format) == 0, SUMI_INVALID_ARGUMENT, "targets[%d].format is %d: no such format", (int)i, (int)target->format);
-        SUMI_REFUSE(target->device_address != 0, SUMI_NOT_SUPPORTED, "targets[%d].device_address: this version writes to host memory only", (int)i);
-        SUMI_REFUSE(target->external != NULL, SUMI_NOT_SUPPORTED, "targets[%d].external: this version writes to host memory only", (int)i);
+        SUMI_REFUSE(target->device_address != 0 && engine->runner->functions->publish == NULL, SUMI_NOT_SUPPORTED,
+                    "targets[%d].device_address: the CPU backend has no device memory; give host_memory", (int)i);
+        SUMI_REFUSE(target->external != NULL, SUMI_NOT_SUPPORTED, "targets[%d].external: this version writes to host or device memory only", (int)i);
+        SUMI_REFUSE(target->host_memory != NULL && target->device_address != 0, SUMI_INVALID_ARGUMENT,
+                    "targets[%d] has both host_memory and device_address: give one of the two", (int)i);
+        SUMI_REFUSE(target->event != NULL && target->device_address == 0, SUMI_INVALID_ARGUMENT, "targets[%d].event is set, but device_address is 0", (int)i);
         const int32_t row = desc->width * sumi_format_bytes(target->format);
-        SUMI_REFUSE(target->host_memory == NULL && target->row_bytes != 0, SUMI_INVALID_ARGUMENT, "targets[%d].row_bytes is %d, but host_memory is NULL",
-                    (int)i, (int)target->row_bytes);
+        SUMI_REFUSE(target->host_memory == NULL && target->device_address == 0 && target->row_bytes != 0, SUMI_INVALID_ARGUMENT,
+                    "targets[%d].row_bytes is %d, but there is neither host_memory nor device_address", (int)i, (int)target->row_bytes);
+        SUMI_REFUSE(target->device_address != 0 && target->format != SUMI_FORMAT_RGB8 && (target->device_address % 4 != 0 || target->row_bytes % 4 != 0), SUMI_INVALID_ARGUMENT,
+                    "targets[%d]: device_address and row_bytes must be multiples of 4 for this format", (int)i);
         SUMI_REFUSE(target->row_bytes != 0 && target->row_bytes < row, SUMI_INVALID_ARGUMENT, "targets[%d].row_bytes is %d, but a row takes %d bytes", (int)i,
                     (int)target->row_bytes, (int)row);
     }
@@ -192,7 +198,7 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
     SUMI_REFUSE(desc->preview_every < 0, SUMI_INVALID_ARGUMENT, "preview_every is %d: give 0 for none, or a number of steps", (int)desc->preview_every);
     SUMI_REFUSE(desc->preview_every > 0 && desc->model->info.preview == NULL, SUMI_NOT_SUPPORTED,
                 "preview_every: no preview is known for this model's latents");
-    return check_targets(desc, error);
+    return check_targets(engine, desc, error);
 }
 
 // ---- Copies -----------------------------------------------------------------------------------------------------------------------------

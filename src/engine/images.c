@@ -132,13 +132,14 @@ static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* 
     const int32_t row = job->width * sumi_format_bytes(item->target.format);
     *image = (sumi_image){
         .width = job->width, .height = job->height, .row_bytes = row, .format = item->target.format, .seed = item->seed, .step_count = job->run_steps - job->adaption.skipped};
+    if (item->target.row_bytes != 0) image->row_bytes = item->target.row_bytes;
+    if (item->target.device_address != 0) return;
     if (item->target.host_memory == NULL) {
         image->pixels = item->pixels;
         image->handle = item->picture->handle;
         item->picture = NULL; // the host's from here on
         return;
     }
-    if (item->target.row_bytes != 0) image->row_bytes = item->target.row_bytes;
     unsigned char* to = item->target.host_memory;
     for (int32_t y = 0; y < job->height; y++) memcpy(to + (size_t)y * (size_t)image->row_bytes, item->pixels + (size_t)y * (size_t)row, (size_t)row);
     image->pixels = to;

@@ -23,8 +23,10 @@ static bool has_start(const sumi_plan_job* job) { return job->start_image.data !
 static bool draws_posterior(const sumi_plan_job* job) { return job->start_image.data != NULL && job->posterior == SUMI_POSTERIOR_SAMPLE; }
 static size_t latent_size(const sumi_plan_job* job) { return (size_t)job->latent_height * (size_t)job->latent_width; }
 static size_t latent_values(const sumi_plan_job* job) { return latent_size(job) * (size_t)job->latent_channels; } // of one item
+static bool stays_on_device(const sumi_job_item* item) { return item->target.device_address != 0; } // the picture
 static uint64_t picture_bytes(const sumi_plan_job* job, const sumi_job_item* item)
 {
+    if (stays_on_device(item)) return 0;
     return (uint64_t)job->width * (uint64_t)job->height * (uint64_t)sumi_format_bytes(item->target.format);
 }
 
@@ -201,7 +203,7 @@ static sumi_result reserve_products(sumi_engine* engine, sumi_slot* slot, sumi_e
 
     for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
         sumi_job_item* item = &job->items[i];
-        if (item->target.host_memory != NULL || item->picture != NULL) continue; // there: this is the second try
+        if (item->target.host_memory != NULL || stays_on_device(item) || item->picture != NULL) continue; // there: this is the second try
         SUMI_TRY(sumi_picture_take(engine, (size_t)picture_bytes(job, item), &item->picture, error));
         item->pixels = item->picture->pixels;
     }
@@ -476,6 +478,28 @@ static sumi_result fetch_value(sumi_engine* engine, const sumi_plan_job* job, su
     return runner->fetch(engine->runner, &job->entry->plan, value, error);
 }
 
+// Pictures that the host wants on the device, behind the last slice.
+static sumi_result publish_pictures(sumi_engine* engine, sumi_plan_job* job, sumi_error* error)
+{
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const uint64_t pixels = (uint64_t)job->width * (uint64_t)job->height;
+    for (int32_t i = 0; i < job->item_count; i++) {
+        const sumi_target* target = &job->items[i].target;
+        if (!stays_on_device(&job->items[i])) continue;
+        const sumi_publication picture = {.value = target->format == SUMI_FORMAT_RGB32F ? pipeline->picture : pipeline->bytes,
+                                          .first_pixel = (uint64_t)i * pixels,
+                                          .width = job->width,
+                                          .height = job->height,
+                                          .format = target->format,
+                                          .address = target->device_address,
+                                          .row_bytes = (uint64_t)(target->row_bytes != 0 ? target->row_bytes : job->width * sumi_format_bytes(target->format)),
+                                          .event = target->event};
+        job->is_publishing = true;
+        SUMI_TRY(engine->runner->functions->publish(engine->runner, &job->entry->plan, &picture, error));
+    }
+    return SUMI_OK;
+}
+
 // What `write_output` will read, on its way behind the last slice.
 static sumi_result fetch_products(sumi_engine* engine, const sumi_plan_job* job, sumi_error* error)
 {
@@ -488,6 +512,7 @@ static sumi_result fetch_products(sumi_engine* engine, const sumi_plan_job* job,
     bool has_floats = false, has_bytes = false;
     for (int32_t i = 0; i < job->item_count; i++) {
         const bool is_float = job->items[i].target.format == SUMI_FORMAT_RGB32F;
+        if (stays_on_device(&job->items[i])) continue;
         has_floats = has_floats || is_float;
         has_bytes = has_bytes || !is_float;
     }
@@ -548,7 +573,9 @@ static sumi_result submit(sumi_engine* engine, sumi_plan_job* job, bool shows, s
         SUMI_TRY(fetch_value(engine, job, job->entry->pipeline.preview, error));
         job->preview_is_coming = true;
     }
-    return step.ends_run ? fetch_products(engine, job, error) : SUMI_OK;
+    if (!step.ends_run) return SUMI_OK;
+    if (job->goal == SUMI_GOAL_IMAGES) SUMI_TRY(publish_pictures(engine, job, error));
+    return fetch_products(engine, job, error); // behind them: when these are over, those are
 }
 
 // Looks after what a device has finished, which makes room, and submits one slice.
@@ -645,7 +672,7 @@ static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t
 static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
     if (job->row == 0) SUMI_TRY(read_item(engine, slot, job->cursor, error));
-    if (job->goal == SUMI_GOAL_IMAGES) {
+    if (job->goal == SUMI_GOAL_IMAGES && !stays_on_device(&job->items[job->cursor])) {
         int32_t rows = OUTPUT_PIXELS / job->width > 1 ? OUTPUT_PIXELS / job->width : 1;
         if (rows > job->height - job->row) rows = job->height - job->row;
         read_picture(engine, job, job->cursor, job->row, rows);
@@ -717,7 +744,10 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         return SUMI_OK;
     case SUMI_PHASE_RUN:
         SUMI_TRY(run_one(engine, slot, out_stage, out_end, &is_over, error));
-        if (is_over) next_phase(job, SUMI_PHASE_OUTPUT);
+        if (is_over) {
+            job->is_publishing = false;
+            next_phase(job, SUMI_PHASE_OUTPUT);
+        }
         return SUMI_OK;
     case SUMI_PHASE_OUTPUT:
         *out_stage = SUMI_STAGE_TRANSFER;
@@ -747,6 +777,8 @@ double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot)
 
 void sumi_plan_job_stop(sumi_engine* engine, sumi_slot* slot)
 {
+    if (slot->u.plan.is_publishing) engine->runner->functions->settle(engine->runner); // after a job's end nothing of ours touches the host's memory
+    slot->u.plan.is_publishing = false;
     engine->run = (sumi_run){.entry = NULL};
     slot->u.plan.entry = NULL;
     sumi_engine_trim(engine);

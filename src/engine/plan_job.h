@@ -60,6 +60,7 @@ typedef struct sumi_plan_job {
     int32_t run_steps;                    // steps that are run: fewer than step_count when a start image is noised only in part
     sumi_adaption adaption;               // to a deadline
     bool preview_is_coming;               // fetched, not yet published
+    bool is_publishing;                   // the device may be writing to the host's device memory
 
     // Products.
     int32_t latent_channels, latent_height, latent_width;

@@ -19,6 +19,17 @@ typedef struct sumi_device_need {
     bool fits;
 } sumi_device_need;
 
+// A picture for memory of the host's on the device.
+typedef struct sumi_publication {
+    sumi_value value;         // BYTE, for RGB32F ACTIVATION: rows are pixels, 3 columns
+    uint64_t first_pixel;
+    int32_t width, height;
+    sumi_format format;
+    uint64_t address;         // linear device memory of the same context
+    uint64_t row_bytes;
+    struct CUevent_st* event; // recorded behind it; NULL: none
+} sumi_publication;
+
 typedef struct sumi_runner_functions {
     void (*destroy)(sumi_runner* runner);
     const char* (*name)(const sumi_runner* runner);   // "cpu"
@@ -60,6 +71,9 @@ typedef struct sumi_runner_functions {
     void (*wait)(sumi_runner* runner, int32_t slices); // blocks until that many of the oldest unreported slices (or all there are) have finished; each sleep and waking costs the host time
     // Copies a bound value to where `read` finds it, after the slices submitted so far. At most one fetch of a value may be unread.
     sumi_result (*fetch)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error);
+    // Writes a picture there, after the slices submitted so far.
+    sumi_result (*publish)(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture, sumi_error* error);
+    void (*settle)(sumi_runner* runner);               // blocks until all that was submitted is over, copies and publications too
     void (*memory)(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver); // for sumi_engine_info; any thread
 } sumi_runner_functions;
 

@@ -14,6 +14,7 @@
 
 struct CUctx_st;
 struct CUstream_st;
+struct CUevent_st;
 
 // Back to: one device of 9.0 with 1 GiB, driver 13.0, every call succeeds, everything is done at once; all counts zero. Live objects stay and stay counted.
 void fake_reset(void);
@@ -42,7 +43,10 @@ void fake_fill_new_memory(int byte);               // what new memory holds; 0 a
 // ---- The host beside us -------------------------------------------------------------------------------------------------------------------
 struct CUctx_st* fake_host_context(int device);    // a context of the host's own, of this device: to be released with fake_host_release
 struct CUstream_st* fake_host_stream(struct CUctx_st* context);
-void fake_host_release(void* object);              // either of them
+struct CUevent_st* fake_host_event(void);          // never recorded
+uint64_t fake_host_memory(uint64_t bytes);         // on the device; its bytes are the test's to read
+bool fake_event_is_done(struct CUevent_st* event); // recorded, and reached; asks nothing that could make it so
+void fake_host_release(void* object);              // any of them, memory by its address
 void fake_host_begin_capture(struct CUstream_st* stream); // of that stream, by another thread, in global mode
 bool fake_host_end_capture(struct CUstream_st* stream);   // false: somebody has spoilt it
 int fake_capture_mode(void);                       // of this thread

@@ -909,11 +909,48 @@ struct CUstream_st* fake_host_stream(struct CUctx_st* context)
     return (CUstream)stream;
 }
 
+struct CUevent_st* fake_host_event(void)
+{
+    fake_lock();
+    fake_event* event = fake_make(sizeof *event, FAKE_EVENT);
+    fake_unlock();
+    return (CUevent)event;
+}
+
+bool fake_event_is_done(struct CUevent_st* handle)
+{
+    fake_lock();
+    bool is_done = fake_is_alive(handle, FAKE_EVENT) && ((fake_event*)handle)->ticket != 0 && ((fake_event*)handle)->is_done;
+    fake_unlock();
+    return is_done;
+}
+
+uint64_t fake_host_memory(uint64_t bytes)
+{
+    void* memory = NULL;
+    fake_lock();
+    (void)allocate(&memory, (size_t)bytes, FAKE_DEVICE_BLOCK); // it unlocks
+    return (uint64_t)(uintptr_t)memory;
+}
+
+// Of the host's own: nothing waits for what is on its way to it, so that whoever is too late is seen.
 void fake_host_release(void* object)
 {
     fake_lock();
+    fake_block* block = fake_find_block(object, 1);
+    if (block != NULL && block->memory == object) {
+        const int slot = fake.freed_count++ % 256;
+        fake.freed[slot].memory = block->memory;
+        fake.freed[slot].bytes = block->bytes;
+        fake.block_bytes -= block->bytes;
+        fake.device_block_bytes -= block->bytes;
+        free(block->memory);
+        fake_unmake(block);
+        fake_unlock();
+        return;
+    }
     if (fake_is_alive(object, FAKE_STREAM)) fake_drain(object);
-    if (fake_is_alive(object, FAKE_STREAM) || fake_is_alive(object, FAKE_CONTEXT)) fake_unmake(object);
+    if (fake_is_alive(object, FAKE_STREAM) || fake_is_alive(object, FAKE_CONTEXT) || fake_is_alive(object, FAKE_EVENT)) fake_unmake(object);
     else fake_violation("fake_host_release: it is dead: somebody else destroyed it");
     fake_unlock();
 }

@@ -1,0 +1,256 @@
+// Pictures that stay on the device, with the CUDA backend on a driver that is none (fake_cuda): when memory of the host's is written, and that it never is after a job's end.
+#include "engine_fixture.h"
+#ifdef SUMI_HAS_CUDA
+#include "fake_cuda.h"
+#include "kernels/pictures.h"
+
+static sumi_engine* cuda_engine(sumi_model** out_model)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc desc = host_desc(&s_host);
+    desc.backend = SUMI_BACKEND_CUDA;
+    desc.max_slice_us = 20;
+    sumi_engine* engine = open_engine(&desc, out_model);
+    CHECK(engine != NULL);
+    return engine;
+}
+
+static void close_cuda(sumi_engine* engine)
+{
+    close_engine(engine);
+    CHECK_NUMBER(fake_held(), 0);
+    CHECK_NUMBER(fake_violations(), 0);
+    CHECK_NUMBER(fake_context_depth(), 0);
+}
+
+static sumi_result run_to_end(sumi_engine* engine, sumi_job job)
+{
+    CHECK_NUMBER(sumi_job_wait(engine, job, 20000), SUMI_OK);
+    return sumi_job_poll(engine, job).result;
+}
+
+// What the kernel that writes was told, and the writing done for it: every byte of every row gets the number of the call.
+typedef struct written { int count; sumi_pixels_to_args args[16]; int32_t height; } written;
+
+static void write_picture(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
+{
+    written* w = user_data;
+    if (strcmp(kernel, "sumi_pixels_to") != 0) return;
+    CHECK(bytes >= sizeof(sumi_pixels_to_args));
+    sumi_pixels_to_args args;
+    memcpy(&args, parameters, sizeof args);
+    const size_t row = (size_t)args.width * (args.format == SUMI_PIXELS_RGBA8 ? 4 : args.format == SUMI_PIXELS_RGB8 ? 3 : 12);
+    w->args[w->count++ % 16] = args;
+    for (int32_t y = 0; y < w->height; y++) memset((unsigned char*)(uintptr_t)args.to + (size_t)y * args.pitch, w->count, row);
+}
+
+static const sumi_image_item s_three[3] = {{.text = "a red fox", .seed = 7}, {.text = "a lighthouse", .seed = 8}, {.text = "a red fox", .seed = 9}};
+
+TEST(every_format_is_written_where_it_should_be)
+{
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(&model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, s_three);
+    desc.item_count = 3;
+    desc.width = 48;
+    float latents[3][16 * 4 * 6], plain[3][16 * 4 * 6];
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK); // to host memory
+    CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+    for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_job_latents(engine, job, i, plain[i], 16 * 4 * 6), SUMI_OK);
+    sumi_job_discard(engine, job);
+
+    static const int32_t rows[3] = {48 * 4 + 64, 48 * 3, 48 * 12 + 4};
+    struct CUevent_st* event = fake_host_event();
+    uint64_t memory[3];
+    sumi_target targets[3];
+    for (int i = 0; i < 3; i++) {
+        memory[i] = fake_host_memory((uint64_t)rows[i] * 32);
+        targets[i] = (sumi_target){.format = (sumi_format)i, .device_address = memory[i], .row_bytes = i == 1 ? 0 : rows[i], .event = i == 2 ? event : NULL};
+    }
+    desc.targets = targets;
+    sumi_memory need;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &need), SUMI_OK);
+    CHECK(need.images < sizeof latents + 3 * 64); // latents, no pictures
+    written w = {.height = 32};
+    fake_on_launch(write_picture, &w);
+    fake_complete_after(3);
+    const uint64_t copies = fake_calls("cuMemcpyDtoHAsync");
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+    CHECK(fake_event_is_done(event));
+    CHECK_NUMBER(fake_calls("cuMemcpyDtoHAsync"), copies + 2); // latents, the count of values that are not finite
+    CHECK_NUMBER(w.count, 3);
+    for (int i = 0; i < 3; i++) {
+        const sumi_pixels_to_args* args = &w.args[i];
+        CHECK(args->to == memory[i] && args->pitch == (uint64_t)rows[i] && args->width == 48);
+        CHECK_NUMBER(args->format, i == 0 ? SUMI_PIXELS_RGBA8 : i == 1 ? SUMI_PIXELS_RGB8 : SUMI_PIXELS_RGB32F);
+        CHECK_NUMBER(sumi_job_latents(engine, job, i, latents[i], 16 * 4 * 6), SUMI_OK);
+    }
+    CHECK(w.args[1].from == w.args[0].from + 48 * 32 * 3); // the second item of the same values
+    CHECK(memcmp(latents, plain, sizeof latents) == 0);
+    const unsigned char* first = (const unsigned char*)(uintptr_t)memory[0];
+    CHECK(first[0] == 1 && first[48 * 4 - 1] == 1 && first[48 * 4] == 0 && first[rows[0]] == 1 && first[31 * rows[0] + 48 * 4 - 1] == 1);
+    sumi_image images[3];
+    CHECK_NUMBER(sumi_fetch_images(engine, job, images, 3), SUMI_OK);
+    for (int i = 0; i < 3; i++) CHECK(images[i].pixels == NULL && images[i].handle == 0 && images[i].row_bytes == rows[i] && images[i].width == 48 && images[i].height == 32);
+    sumi_images_release(engine, images, 3);
+
+    // Beside pictures of ours and of the host's memory.
+    static unsigned char picture[48 * 32 * 4];
+    targets[0] = (sumi_target){.format = SUMI_FORMAT_RGBA8};
+    targets[1] = (sumi_target){.format = SUMI_FORMAT_RGBA8, .host_memory = picture};
+    w.count = 0;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+    CHECK(w.count == 1 && w.args[0].to == memory[2]);
+    CHECK_NUMBER(sumi_fetch_images(engine, job, images, 3), SUMI_OK);
+    CHECK(images[0].pixels != NULL && images[1].pixels == picture && images[2].pixels == NULL);
+    sumi_images_release(engine, images, 3);
+    fake_on_launch(NULL, NULL);
+    for (int i = 0; i < 3; i++) fake_host_release((void*)(uintptr_t)memory[i]);
+    fake_host_release(event);
+    close_cuda(engine);
+}
+
+TEST(targets_that_cannot_be_are_refused)
+{
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(&model);
+    if (engine == NULL) return;
+    const uint64_t memory = fake_host_memory(32 * 32 * 16);
+    struct CUevent_st* event = fake_host_event();
+    unsigned char picture[4];
+    const struct { sumi_target target; const char* says; } wrong[] = {
+        {{.device_address = memory, .host_memory = picture}, "both"},
+        {{.device_address = memory + 2}, "multiples of 4"},
+        {{.device_address = memory, .row_bytes = 130}, "multiples of 4"},
+        {{.format = SUMI_FORMAT_RGB32F, .device_address = memory + 1}, "multiples of 4"},
+        {{.device_address = memory, .row_bytes = 124}, "a row takes"},
+        {{.device_address = memory, .row_bytes = -4}, "a row takes"},
+        {{.event = event}, "event"},
+        {{.host_memory = picture, .event = event}, "event"},
+        {{.row_bytes = 128}, "neither"},
+    };
+    sumi_image_desc desc = small_image(model, &s_item);
+    sumi_job job;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        desc.targets = &wrong[i].target;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+        if (strstr(s_host.log, wrong[i].says) == NULL) printf("  %zu: %s\n", i, s_host.log);
+        CHECK(strstr(s_host.log, wrong[i].says) != NULL);
+    }
+    const sumi_target odd = {.format = SUMI_FORMAT_RGB8, .device_address = memory + 1, .row_bytes = 97};
+    desc.targets = &odd;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+    sumi_job_discard(engine, job);
+    fake_host_release((void*)(uintptr_t)memory);
+    fake_host_release(event);
+    close_cuda(engine);
+}
+
+// The host takes its memory away the moment the job is over, however that came about: the fake driver notices a kernel that would still write there.
+TEST(nothing_is_written_after_the_end)
+{
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(&model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = desc.height = 16;
+    const uint64_t whole = draw_hash(engine, &desc);
+    int ends = 0, began = 0;
+    for (int steps = 0; ends < 3 && steps < 3000 && t_errors == 0; steps++) {
+        fake_complete_after(1000000);
+        sumi_target target = {.device_address = fake_host_memory(16 * 16 * 4), .event = fake_host_event()};
+        desc.targets = &target;
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        for (int i = 0; i < steps; i++) {
+            sumi_engine_update(engine, 2000);
+            if (i % 3 == 2) fake_finish();
+        }
+        began += fake_calls("cuEventRecord") > 0;
+        ends += sumi_job_poll(engine, job).state >= SUMI_JOB_DONE;
+        if (steps % 2 == 0) {
+            sumi_job_cancel(engine, job);
+            sumi_engine_update(engine, 1);
+            CHECK(sumi_job_poll(engine, job).state >= SUMI_JOB_DONE);
+        } else {
+            sumi_job_discard(engine, job);
+        }
+        fake_host_release((void*)(uintptr_t)target.device_address);
+        fake_host_release(target.event);
+        sumi_job_discard(engine, job);
+        fake_finish();
+        CHECK_NUMBER(fake_violations(), 0);
+        fake_complete_after(0);
+        desc.targets = NULL;
+        if (steps % 10 == 0) CHECK(draw_hash(engine, &desc) == whole);
+    }
+    CHECK_NUMBER(ends, 3);
+    close_cuda(engine);
+}
+
+TEST(the_nth_call_may_fail)
+{
+    static const char* const entries[] = {"cuLaunchKernel", "cuEventRecord", "cuStreamSynchronize", "cuMemcpyDtoHAsync", "cuModuleGetFunction", "cuCtxPushCurrent"};
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(&model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = desc.height = 16;
+    const uint64_t whole = draw_hash(engine, &desc);
+    const uint64_t memory = fake_host_memory(16 * 16 * 4);
+    struct CUevent_st* event = fake_host_event();
+    const sumi_target target = {.device_address = memory, .event = event};
+    int failed = 0;
+    for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
+        bool fails = true;
+        for (int nth = 1; fails && nth < 400 && t_errors == 0; nth++) {
+            fake_complete_after(nth % 3);
+            fake_fail_call(entries[e], nth, 1); // CUDA_ERROR_INVALID_VALUE
+            desc.targets = &target;
+            sumi_job job;
+            CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+            const sumi_result result = run_to_end(engine, job);
+            CHECK(result == SUMI_OK || result == SUMI_INTERNAL);
+            if (result != SUMI_OK) CHECK(sumi_job_poll(engine, job).message[0] != '\0');
+            failed += result != SUMI_OK;
+            sumi_job_discard(engine, job);
+            fails = fake_fail_call(NULL, 0, 0);
+            desc.targets = NULL;
+            CHECK(draw_hash(engine, &desc) == whole);
+            if (t_errors > 0) printf("  after call %d of %s\n", nth, entries[e]);
+        }
+    }
+    CHECK(failed > 20);
+    fake_host_release((void*)(uintptr_t)memory);
+    fake_host_release(event);
+    close_cuda(engine);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(every_format_is_written_where_it_should_be);
+    RUN(targets_that_cannot_be_are_refused);
+    RUN(nothing_is_written_after_the_end);
+    RUN(the_nth_call_may_fail);
+    TEST_END();
+}
+#else
+TEST(targets_on_a_gpu) { SKIP("this build has no CUDA backend"); }
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(targets_on_a_gpu);
+    TEST_END();
+}
+#endif
