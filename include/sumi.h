@@ -508,6 +508,10 @@ typedef struct sumi_memory {
 // Exact arena, staging and image bytes of such a job, before anything of it is allocated (the answer is computed on a plan that is thrown away). Same checks as submit.
 SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out_memory);
 
+// A batch for which the GPU has no memory is run in parts: half of its pictures at a time, then half of that, then one by one, and only then with streamed weights (the log says so); when that is not enough
+// either, the job fails with SUMI_OUT_OF_DEVICE_MEMORY and the engine goes on. `step` of its status counts anew in each part. A GPU's kernels depend on the number of rows, so a picture's
+// bits may differ a little between batch sizes, and so between a batch that was run whole and one that was not; the CPU backend has no such parts. memory_budget_bytes divides no batch.
+//
 // Starts a batch of pictures and returns at once; copies all it needs. Fails only if the work could not start: SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED,
 // SUMI_QUEUE_FULL, SUMI_NOT_SUPPORTED, SUMI_OUT_OF_HOST_MEMORY. Later failures arrive through sumi_job_poll and the fetch.
 SUMI_API sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc, sumi_job* out_job);

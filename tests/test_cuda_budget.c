@@ -3,6 +3,7 @@
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/state.h"
+#include "engine/engine.h"
 #include "fake_cuda.h"
 #include "plan_runner.h"
 
@@ -553,6 +554,93 @@ TEST(a_device_with_less_memory_streams)
     }
 }
 
+// A batch that the device cannot hold is halved until it can; then weights are streamed; then the job fails. The same pictures, and the engine is as good as before, whatever it came to.
+TEST(a_batch_that_does_not_fit_is_halved)
+{
+    static const sumi_image_item items[5] = {{.text = "a red fox", .negative_text = "grey", .seed = 3},
+                                             {.text = "a lighthouse at dusk", .seed = 4},
+                                             {.text = "a red fox", .seed = 5},
+                                             {.text = "grey", .negative_text = "a red fox", .seed = 6},
+                                             {.text = "an owl", .negative_text = "grey", .seed = 7}};
+    enum { MOST = 5, VALUES = 16 * 8 * 8 };
+    static float whole[MOST][VALUES], parts[MOST][VALUES];
+    static uint8_t grey[64 * 64];
+    uint64_t need[2][MOST + 1] = {{0}}, weights = 0;
+    int halved = 0, streamed = 0, refused = 0;
+    for (int round = 0; round < 14 && t_errors == 0; round++) {
+        fake_reset();
+        meter m;
+        sumi_model* model = NULL;
+        sumi_engine_desc ed = budget_desc(&m, 0);
+        ed.max_slice_us = 100;
+        sumi_engine* engine = open_engine(&ed, &model);
+        CHECK(engine != NULL);
+        if (engine == NULL) return;
+        sumi_image_desc desc = small_image(model, items);
+        sumi_pixels start = {grey, 64, 64, 0, 1};
+        desc.width = desc.height = 64;
+        desc.step_count = 4;
+        desc.guidance = 2.0f;
+        desc.guidance_end = 0.5f;
+        desc.preview_every = 1;
+        desc.strength = 1.0f;
+        for (int32_t i = 0; i < 2 * MOST && round == 0; i++) {
+            sumi_memory memory;
+            desc.item_count = i / 2 + 1;
+            desc.start_image = i % 2 == 1 ? &start : NULL;
+            CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+            need[i % 2][i / 2 + 1] = memory.weights + memory.arena;
+            weights = memory.weights;
+        }
+        const int has_start = round % 3 == 2;
+        desc.start_image = has_start ? &start : NULL;
+        desc.item_count = MOST;
+        // Round 0: all there is. Then exactly enough for one more at a time, then a little less than one by one take with all weights.
+        const uint64_t cap = round == 0 ? 0 : round <= MOST ? need[has_start][MOST + 1 - round] : need[has_start][1] - weights / 12 * (uint64_t)(round - MOST);
+        sumi_job job;
+        if (round % 2 == 1) { // there is an arena already, of another size
+            desc.item_count = 1;
+            CHECK(draw_hash(engine, &desc) != 0);
+            desc.item_count = MOST;
+        }
+        m.cap = cap;
+        fake_complete_after(round % 3);
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        float progress = 0.0f;
+        while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) {
+            sumi_engine_update(engine, 1000);
+            CHECK(sumi_job_poll(engine, job).progress >= progress);
+            progress = sumi_job_poll(engine, job).progress;
+        }
+        const sumi_job_status status = sumi_job_poll(engine, job);
+        CHECK(status.result == SUMI_OK || (status.result == SUMI_OUT_OF_DEVICE_MEMORY && status.message[0] != 0));
+        CHECK(cap == 0 || m.held <= cap);
+        if (status.result == SUMI_OK) {
+            uint8_t preview[8 * 8 * 4];
+            sumi_image image;
+            for (int32_t i = 0; i < MOST; i++) CHECK_NUMBER(sumi_job_preview(engine, job, i, preview, sizeof preview, &image), SUMI_OK);
+            for (int32_t i = 0; i < MOST; i++) CHECK_NUMBER(sumi_job_latents(engine, job, i, round == 0 ? whole[i] : parts[i], VALUES), SUMI_OK);
+            if (round > 0 && desc.start_image == NULL) CHECK(memcmp(whole, parts, sizeof whole) == 0);
+            CHECK_NUMBER(status.step, 4);
+            const bool has_all = engine->device_limit_bytes == 0; // otherwise with what was had, streaming
+            CHECK(round > MOST || has_all); // halving comes before streaming
+            halved += round > 1 && has_all;
+            streamed += !has_all;
+        }
+        refused += status.result != SUMI_OK;
+        sumi_image images[MOST];
+        CHECK_NUMBER(sumi_fetch_images(engine, job, images, MOST), status.result);
+        for (int32_t i = 0; i < MOST && status.result == SUMI_OK; i++) CHECK(images[i].pixels != NULL && images[i].seed == items[i].seed);
+        sumi_images_release(engine, images, MOST);
+        fake_complete_after(0);
+        m.cap = 0;
+        CHECK(draw_hash(engine, &desc) != 0);
+        close_budget(engine, &m);
+    }
+    printf("  with ever less memory: %d times in parts, %d times streamed, %d times refused\n", halved, streamed, refused);
+    CHECK(halved >= 4 && streamed > 0);
+}
+
 TEST(every_device_allocation_may_fail)
 {
     for (int budgeted = 0; budgeted < 2; budgeted++) {
@@ -601,6 +689,7 @@ int main(int argc, char** argv)
     RUN(a_job_never_holds_more_than_its_budget);
     RUN(budgets_change_while_alive);
     RUN(a_device_with_less_memory_streams);
+    RUN(a_batch_that_does_not_fit_is_halved);
     RUN(every_device_allocation_may_fail);
     TEST_END();
 }

@@ -543,6 +543,23 @@ static void cuda_trim(sumi_runner* runner)
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
+static bool cuda_shed(sumi_runner* runner, const sumi_plan* plan)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    const sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
+    sumi_cuda_weights* weights = &cuda->weights;
+    bool is_any = false;
+    sumi_cuda_scope scope;
+    if (!enter_quietly(cuda, &scope)) return false;
+    settle(cuda);
+    const uint64_t serial = ++weights->list_serial;
+    for (int32_t i = 0; record != NULL && i < record->weight_count; i++) weights->residents[record->weights[i]].listed = serial;
+    while (sumi_cuda_weights_evict(weights, serial)) is_any = true;
+    if (is_any) miss_weights(cuda);
+    sumi_cuda_leave(&cuda->device, &scope);
+    return is_any;
+}
+
 static uint64_t cuda_short_bytes(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->memory.short_bytes; }
 
 static void cuda_memory(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver)
@@ -977,6 +994,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .need = cuda_need,
                                                 .set_budget = cuda_set_budget,
                                                 .trim = cuda_trim,
+                                                .shed = cuda_shed,
                                                 .short_bytes = cuda_short_bytes,
                                                 .forget_plan = cuda_forget_plan,
                                                 .forget_weights = cuda_forget_weights,

@@ -37,6 +37,9 @@ void sumi_deadline_begin(sumi_engine* engine, sumi_slot* slot)
     slot->u.plan.adaption = (sumi_adaption){.next = 0};
 }
 
+// The batch may be run in parts, each of which has to have its share of the time: how many there are, this one included.
+static int32_t part_runs(const sumi_plan_job* job) { return (job->item_count - job->part_begin + job->part_count - 1) / job->part_count; }
+
 static int32_t fewest_steps(const sumi_plan_job* job) { return job->run_steps < FEWEST_STEPS ? job->run_steps : FEWEST_STEPS; }
 
 int32_t sumi_deadline_step_count(const sumi_engine* engine, const sumi_slot* slot, int32_t step_count)
@@ -52,7 +55,7 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, const sumi_slot* slo
         if (entry->plan.sections[s].kind == SUMI_SECTION_DENOISE) denoise_us += us;
         else fixed_us += us;
     }
-    const double left = sumi_deadline_left(slot) * share;
+    const double left = sumi_deadline_left(slot) * share / part_runs(job);
     int32_t allowed = sumi_deadline_steps(denoise_us * 1e-6 / job->evaluation_count, fixed_us * 1e-6, left > 1e-6 ? left : 1e-6, fewest_steps(job), job->run_steps,
                                           (double)job->evaluation_count / job->run_steps);
     if (allowed >= job->run_steps) return step_count;
@@ -69,7 +72,7 @@ static int32_t allowed_evaluations(sumi_engine* engine, const sumi_slot* slot, i
     double evaluation_us, rest_us;
     sumi_run_left_from_here(engine, &evaluation_us, &rest_us);
     rest_us += job->item_count * engine->chore_us[SUMI_CHORE_OUTPUT];
-    const double seconds = sumi_deadline_left(slot) * measure_share(engine);
+    const double seconds = sumi_deadline_left(slot) * measure_share(engine) / part_runs(job);
     return sumi_deadline_steps(evaluation_us * 1e-6, rest_us * 1e-6, seconds > 1e-6 ? seconds : 1e-6, fewest < left ? fewest : left, left, 1.0);
 }
 

@@ -275,7 +275,7 @@ void sumi_engine_forget_weights(sumi_engine* engine, const sumi_weight* const* w
     engine->runner->functions->forget_weights(engine->runner, weights, count);
 }
 
-static void release_runner(sumi_engine* engine)
+void sumi_engine_release(sumi_engine* engine)
 {
     sumi_run_drain(engine);
     engine->runner->functions->release(engine->runner);
@@ -291,14 +291,14 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     bool grows = arena > held_arena || scratch > held_scratch;
     // Under a budget the old blocks go first: both at once, or one job's arena with another's scratch, may be more than it allows.
     if (grows && engine->memory_budget_bytes != 0) {
-        release_runner(engine);
+        sumi_engine_release(engine);
         arena = entry->plan.arena_bytes;
         scratch = entry->scratch_bytes;
     }
     sumi_result result = engine->runner->functions->reserve(engine->runner, &entry->plan, error);
     if (result != SUMI_OK) {
         sumi_engine_note_shortage(engine, result);
-        release_runner(engine); // half of it may be new
+        sumi_engine_release(engine); // half of it may be new
         return result;
     }
     atomic_store(&engine->arena_bytes, arena);
@@ -312,13 +312,13 @@ void sumi_engine_trim(sumi_engine* engine)
     if (engine->run.entry != NULL || engine->memory_budget_bytes == 0) return;
     if (runner->trim != NULL) {
         if (held_on_device(engine) <= engine->memory_budget_bytes) return;
-        release_runner(engine);
+        sumi_engine_release(engine);
         runner->set_budget(engine->runner, sumi_engine_budget(engine));
         runner->trim(engine->runner);
         return;
     }
     if (atomic_load(&engine->arena_bytes) + atomic_load(&engine->scratch_bytes) <= engine->memory_budget_bytes) return;
-    release_runner(engine);
+    sumi_engine_release(engine);
 }
 
 sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)

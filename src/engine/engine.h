@@ -122,6 +122,7 @@ void sumi_load_kernels_stop(sumi_engine* engine); // waits for that thread
 
 // ---- Arena and scratch (engine.c); hold the work ---------------------------------------------------------------------------------------
 sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entry, sumi_error* error);
+void sumi_engine_release(sumi_engine* engine); // gives all of both back; waits for what was submitted
 void sumi_engine_trim(sumi_engine* engine); // gives back what is more than the budget
 void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4]); // by sumi_memory_kind, now; any thread, without any lock
 uint64_t sumi_engine_budget(const sumi_engine* engine); // that jobs keep to: the host's, or what the device had; 0: no limit

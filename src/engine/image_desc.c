@@ -221,7 +221,6 @@ static void collect_prompts(const sumi_image_desc* desc, sumi_plan_job* job)
         job->items[i] = (sumi_job_item){.positive = add_prompt(job, item->text, item->prompt), .negative = -1, .seed = item->seed};
         if (desc->targets != NULL) job->items[i].target = desc->targets[i];
     }
-    job->positive_count = job->prompt_count;
     for (int32_t i = 0; i < desc->item_count && desc->guidance != 0.0f; i++) {
         const sumi_image_item* item = &desc->items[i];
         job->items[i].negative = add_prompt(job, item->negative_text != NULL ? item->negative_text : "", item->negative_prompt);

@@ -131,7 +131,7 @@ static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* 
 {
     const int32_t row = job->width * sumi_format_bytes(item->target.format);
     *image = (sumi_image){
-        .width = job->width, .height = job->height, .row_bytes = row, .format = item->target.format, .seed = item->seed, .step_count = job->run_steps - job->adaption.skipped};
+        .width = job->width, .height = job->height, .row_bytes = row, .format = item->target.format, .seed = item->seed, .step_count = item->step_count};
     if (item->target.row_bytes != 0) image->row_bytes = item->target.row_bytes;
     if (item->target.device_address != 0) return;
     if (item->target.host_memory == NULL) {

@@ -103,6 +103,7 @@ typedef struct request_tables {
     bool* guided;
     sumi_pipeline_prompt* prompts;
     sumi_pipeline_item* items;
+    int32_t* plan_prompts;
 } request_tables;
 
 static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t step_count, request_tables* out)
@@ -114,6 +115,29 @@ static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t s
     out->guided = sumi_pack(packer, NULL, most * sizeof *out->guided);
     out->prompts = sumi_pack(packer, NULL, (uint64_t)job->prompt_count * sizeof *out->prompts);
     out->items = sumi_pack(packer, NULL, (uint64_t)job->item_count * sizeof *out->items);
+    out->plan_prompts = sumi_pack(packer, NULL, (uint64_t)job->prompt_count * sizeof *out->plan_prompts);
+}
+
+static int32_t add_plan_prompt(sumi_plan_job* job, int32_t* list, int32_t prompt)
+{
+    for (int32_t i = 0; i < job->plan_prompt_count; i++) {
+        if (list[i] == prompt) return i;
+    }
+    list[job->plan_prompt_count] = prompt;
+    return job->plan_prompt_count++;
+}
+
+// The part's items and the prompts that they use, positive ones first; of the whole batch those are all, in their own order.
+static void choose_prompts(sumi_plan_job* job, bool is_guided, const request_tables* tables, sumi_pipeline_request* p)
+{
+    const sumi_job_item* items = &job->items[job->part_begin];
+    job->plan_prompt_count = 0;
+    for (int32_t i = 0; i < job->part_count; i++) tables->items[i] = (sumi_pipeline_item){add_plan_prompt(job, tables->plan_prompts, items[i].positive), -1};
+    for (int32_t i = 0; i < job->part_count && is_guided; i++) { // nobody reads the negative ones otherwise
+        if (items[i].negative >= 0) tables->items[i].negative = add_plan_prompt(job, tables->plan_prompts, items[i].negative);
+    }
+    p->prompt_count = job->plan_prompt_count;
+    p->item_count = job->part_count;
 }
 
 // Sigmas, solver rows, guidance: fills the tables and what the pipeline must know of them.
@@ -144,8 +168,7 @@ static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t
     p->guided = is_guided ? tables->guided : NULL;
     p->norm_limit = is_guided ? job->norm_limit : 0.0f;
     sumi_pipeline_needs(tables->rows, count, &p->has_base, &p->has_history);
-    for (int32_t i = 0; i < job->item_count; i++) tables->items[i] = (sumi_pipeline_item){job->items[i].positive, is_guided ? job->items[i].negative : -1};
-    if (!is_guided) p->prompt_count = job->positive_count; // nobody reads the negative ones
+    choose_prompts(job, is_guided, tables, p);
     return SUMI_OK;
 }
 
@@ -169,16 +192,21 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
     p->width = job->width;
     p->height = job->height;
     p->samples_posterior = draws_posterior(job);
-    for (int32_t i = 0; i < job->prompt_count; i++) {
-        tables.prompts[i] = (sumi_pipeline_prompt){.given = job->prompts[i].text == NULL};
-        memcpy(tables.prompts[i].token_count, job->prompts[i].token_count, sizeof tables.prompts[i].token_count);
-    }
+    if (job->part_count == 0) job->part_count = job->item_count;
+    job->plan_prompts = tables.plan_prompts;
+    job->plan_prompt_count = 0;
+    for (int32_t i = 0; i < job->prompt_count; i++) tables.plan_prompts[job->plan_prompt_count++] = i;
     if (job->goal == SUMI_GOAL_IMAGES) {
         SUMI_TRY(write_schedule(model, job, step_count, &tables, p, error));
         p->starts_from_image = job->start_image.data != NULL;
         p->starts_from_latents = job->start_latents != NULL;
         p->inpaints = job->mask.data != NULL;
         p->previews = job->preview_every > 0;
+    }
+    for (int32_t i = 0; i < job->plan_prompt_count; i++) {
+        const sumi_job_prompt* prompt = &job->prompts[tables.plan_prompts[i]];
+        tables.prompts[i] = (sumi_pipeline_prompt){.given = prompt->text == NULL};
+        memcpy(tables.prompts[i].token_count, prompt->token_count, sizeof tables.prompts[i].token_count);
     }
     out_request->model = model;
     out_request->loras = job->loras;
@@ -219,14 +247,16 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
     sumi_plan_job* job = &slot->u.plan;
     sumi_plan_request request;
     if (engine->runner->functions->set_budget != NULL) engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
-    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, error));
+    if (job->part_begin == 0) job->settled_steps = job->step_count;
+    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->settled_steps, &request, error));
     SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
-    if (job->deadline_ms > 0) {
+    if (job->deadline_ms > 0 && job->part_begin == 0) {
         int32_t steps = sumi_deadline_step_count(engine, slot, job->step_count);
         if (steps < job->step_count) {
             char text[128];
             snprintf(text, sizeof text, "deadline of %u ms: %d of %d steps", (unsigned)job->deadline_ms, (int)steps, (int)job->step_count);
             sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+            job->settled_steps = steps;
             SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, steps, &request, error));
             SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
         }
@@ -299,15 +329,16 @@ static sumi_result write_texts(sumi_engine* engine, const sumi_slot* slot, sumi_
 {
     const sumi_plan_job* job = &slot->u.plan;
     const sumi_pipeline* pipeline = &job->entry->pipeline;
-    for (int32_t p = 0; p < job->prompt_count; p++) {
+    for (int32_t p = 0; p < job->plan_prompt_count; p++) {
+        const sumi_job_prompt* prompt = &job->prompts[job->plan_prompts[p]];
         for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
             sumi_pipeline_rows ids = pipeline->ids[p][e], features = pipeline->features[p][e];
-            if (job->prompts[p].text != NULL && ids.value.id != 0) {
-                const int32_t* from = ids_of(&engine->workspace, slot->model, p, e);
+            if (prompt->text != NULL && ids.value.id != 0) {
+                const int32_t* from = ids_of(&engine->workspace, slot->model, job->plan_prompts[p], e);
                 write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from, (uint64_t)ids.count * sizeof *from);
-            } else if (job->prompts[p].text == NULL && features.value.id != 0) {
+            } else if (prompt->text == NULL && features.value.id != 0) {
                 const size_t width = (size_t)slot->model->info.feature_width[e];
-                SUMI_TRY(write_activations(engine, job, features.value, (uint64_t)features.row * width, job->prompts[p].features[e],
+                SUMI_TRY(write_activations(engine, job, features.value, (uint64_t)features.row * width, prompt->features[e],
                                            (size_t)features.count * width, error));
             }
         }
@@ -327,7 +358,7 @@ static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* ou
     *out_done = true;
     if (job->start_latents != NULL) {
         const uint64_t bytes = latent_values(job) * sizeof(float);
-        for (int32_t i = 0; i < job->item_count; i++) write_value(engine, job, pipeline->clean, (uint64_t)i * bytes, job->start_latents, bytes);
+        for (int32_t i = 0; i < job->part_count; i++) write_value(engine, job, pipeline->clean, (uint64_t)i * bytes, job->start_latents, bytes);
     }
     if (job->start_image.data == NULL) return SUMI_OK;
     sumi_pixels picture;
@@ -367,7 +398,7 @@ static sumi_result write_noise(sumi_engine* engine, const sumi_plan_job* job, in
 {
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const size_t count = latent_values(job);
-    const uint64_t bytes = count * sizeof(float), offset = (uint64_t)item * bytes;
+    const uint64_t bytes = count * sizeof(float), offset = (uint64_t)(item - job->part_begin) * bytes;
     const bool samples = draws_posterior(job), is_cuda = job->noise == SUMI_NOISE_TORCH_CUDA;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "noise", error));
     float* values = engine->workspace.values.data;
@@ -399,13 +430,14 @@ static sumi_result publish_preview(sumi_engine* engine, sumi_slot* slot, sumi_er
 {
     sumi_plan_job* job = &slot->u.plan;
     const size_t size = latent_size(job);
-    const uint64_t bytes = (uint64_t)job->item_count * 3 * size * sizeof(float);
+    const uint64_t bytes = (uint64_t)job->part_count * 3 * size * sizeof(float);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a preview", error));
     const float* rgb = engine->workspace.values.data;
     read_value(engine, job, job->entry->pipeline.preview, 0, engine->workspace.values.data, bytes);
     const int32_t back = 1 - job->preview_front;
-    unsigned char* to = job->previews[back];
-    for (int32_t i = 0; i < job->item_count; i++, rgb += 3 * size) {
+    if (job->part_count < job->item_count) memcpy(job->previews[back], job->previews[job->preview_front], (size_t)job->item_count * size * 4); // the other parts' stay
+    unsigned char* to = job->previews[back] + (size_t)job->part_begin * size * 4;
+    for (int32_t i = 0; i < job->part_count; i++, rgb += 3 * size) {
         for (size_t at = 0; at < size; at++, to += 4) {
             for (size_t c = 0; c < 3; c++) to[c] = sumi_pixel_from_unit(rgb[c * size + at]);
             to[3] = 255;
@@ -483,9 +515,10 @@ static sumi_result publish_pictures(sumi_engine* engine, sumi_plan_job* job, sum
 {
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const uint64_t pixels = (uint64_t)job->width * (uint64_t)job->height;
-    for (int32_t i = 0; i < job->item_count; i++) {
-        const sumi_target* target = &job->items[i].target;
-        if (!stays_on_device(&job->items[i])) continue;
+    for (int32_t i = 0; i < job->part_count; i++) {
+        const sumi_job_item* item = &job->items[job->part_begin + i];
+        const sumi_target* target = &item->target;
+        if (!stays_on_device(item)) continue;
         const sumi_publication picture = {.value = target->format == SUMI_FORMAT_RGB32F ? pipeline->picture : pipeline->bytes,
                                           .first_pixel = (uint64_t)i * pixels,
                                           .width = job->width,
@@ -510,7 +543,7 @@ static sumi_result fetch_products(sumi_engine* engine, const sumi_plan_job* job,
         return SUMI_OK;
     }
     bool has_floats = false, has_bytes = false;
-    for (int32_t i = 0; i < job->item_count; i++) {
+    for (int32_t i = job->part_begin; i < job->part_begin + job->part_count; i++) {
         const bool is_float = job->items[i].target.format == SUMI_FORMAT_RGB32F;
         if (stays_on_device(&job->items[i])) continue;
         has_floats = has_floats || is_float;
@@ -534,9 +567,10 @@ static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_r
         SUMI_TRY(publish_preview(engine, slot, error));
         job->preview_is_coming = false;
     }
-    double left = sumi_run_left_us(engine), done = engine->run.done_us;
-    slot->live.progress = (float)(0.99 * done / (done + left + 1.0));
-    slot->live.seconds_left = (float)((left + job->item_count * engine->chore_us[SUMI_CHORE_OUTPUT]) * 1e-6);
+    const double left = sumi_run_left_us(engine), done = engine->run.done_us, all = job->item_count > 0 ? job->item_count : 1; // a prompt is no item
+    const double share = job->part_count > 0 ? job->part_count / all : 1.0, later = 1.0 - share - job->part_begin / all;
+    slot->live.progress = (float)(job->part_begin / all + share * 0.99 * done / (done + left + 1.0));
+    slot->live.seconds_left = (float)((left + (left + done) * later / share + job->item_count * engine->chore_us[SUMI_CHORE_OUTPUT]) * 1e-6);
     const double until_deadline = job->deadline_ms > 0 ? sumi_deadline_left(slot) : 0.0;
     if (until_deadline > 0.0 && until_deadline < slot->live.seconds_left) slot->live.seconds_left = (float)until_deadline; // steps will be left out
     return SUMI_OK;
@@ -610,7 +644,7 @@ static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t 
 {
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const size_t width = (size_t)job->width, count = width * (size_t)row_count, from = width * (size_t)row;
-    const uint64_t first = ((uint64_t)item * width * (uint64_t)job->height + from) * 3;
+    const uint64_t first = ((uint64_t)(item - job->part_begin) * width * (uint64_t)job->height + from) * 3;
     const sumi_format format = job->items[item].target.format;
     unsigned char* pixels = job->items[item].pixels + from * (size_t)sumi_format_bytes(format);
     if (format == SUMI_FORMAT_RGB8) {
@@ -651,16 +685,16 @@ static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t
         return SUMI_OK;
     }
     float* latents = job->latents + (size_t)index * count;
-    read_value(engine, job, job->goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x, (uint64_t)index * count * sizeof(float), latents,
+    read_value(engine, job, job->goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x, (uint64_t)(index - job->part_begin) * count * sizeof(float), latents,
                count * sizeof(float));
     if (job->goal == SUMI_GOAL_ENCODE) return check_finite(latents, count, "the latents", error);
-    if (index == 0) {
+    if (index == job->part_begin) {
         int32_t bad = 0;
         read_value(engine, job, pipeline->not_finite, 0, &bad, sizeof bad);
         if (bad != 0) {
             return sumi_fail(error, SUMI_NOT_FINITE,
                              "%d of %lld values of the pictures are NaN or infinite: the weights or an adapter are damaged, or a scale is far too large",
-                             (int)bad, (long long)job->item_count * job->width * job->height * 3);
+                             (int)bad, (long long)job->part_count * job->width * job->height * 3);
         }
     }
     return SUMI_OK;
@@ -671,16 +705,17 @@ static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t
 // The next piece of output.
 static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
-    if (job->row == 0) SUMI_TRY(read_item(engine, slot, job->cursor, error));
-    if (job->goal == SUMI_GOAL_IMAGES && !stays_on_device(&job->items[job->cursor])) {
+    const int32_t item = job->part_begin + job->cursor;
+    if (job->row == 0) SUMI_TRY(read_item(engine, slot, item, error));
+    if (job->goal == SUMI_GOAL_IMAGES && !stays_on_device(&job->items[item])) {
         int32_t rows = OUTPUT_PIXELS / job->width > 1 ? OUTPUT_PIXELS / job->width : 1;
         if (rows > job->height - job->row) rows = job->height - job->row;
-        read_picture(engine, job, job->cursor, job->row, rows);
+        read_picture(engine, job, item, job->row, rows);
         job->row += rows;
         if (job->row < job->height) return SUMI_OK;
         job->row = 0;
     }
-    *out_done = ++job->cursor >= job->item_count;
+    *out_done = ++job->cursor >= job->part_count;
     return SUMI_OK;
 }
 
@@ -692,16 +727,53 @@ static void next_phase(sumi_plan_job* job, sumi_phase phase)
     job->cursor = 0;
 }
 
-// The device has less memory than was thought: once more with what was had, which streams weights. A limit that an earlier job has found may be too low by now: then without it.
+#define MOST_LOWERED_LIMITS 3
+
+static bool sheds(sumi_engine* engine, sumi_plan_job* job)
+{
+    if (job->has_shed || job->entry == NULL) return false;
+    job->has_shed = true;
+    sumi_engine_release(engine);
+    return engine->runner->functions->shed(engine->runner, &job->entry->plan);
+}
+
+// The device has less memory than was thought. First a limit that an earlier job had found goes, for it may be too low by now; then weights that this job does not use; then half of the
+// pictures are run at a time; then what was had has to do, which streams weights in every step; then the job fails.
 static bool tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result result, sumi_error* error)
 {
     if (result != SUMI_OUT_OF_DEVICE_MEMORY) return false;
-    const bool had_limit = engine->device_limit_bytes != 0, is_first = !job->is_second_try;
-    const bool is_lower = is_first && sumi_engine_lower_limit(engine);
-    if (!is_lower) engine->device_limit_bytes = 0;
-    job->is_second_try = true;
-    if (!is_lower && !(is_first && had_limit)) return false;
+    if (engine->short_bytes == 0 && engine->device_limit_bytes != 0 && job->lowered_limits == 0) { // refused by the limit, not by the device
+        engine->device_limit_bytes = 0;
+    } else if (job->part_count > 1 && sheds(engine, job)) {
+        engine->short_bytes = 0;
+    } else if (job->part_count > 1) {
+        char text[160];
+        job->part_count = (job->part_count + 1) / 2;
+        engine->short_bytes = 0;
+        sumi_engine_release(engine); // the next arena is smaller, and the memory may be wanted for weights
+        snprintf(text, sizeof text, "the device has no memory left for the batch: trying again with %d of its %d pictures at a time", (int)job->part_count, (int)job->item_count);
+        sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+    } else if (job->lowered_limits < MOST_LOWERED_LIMITS && sumi_engine_lower_limit(engine)) {
+        job->lowered_limits++; // what was held at a failure is a guess at what there is: parts of the job that came later may need less still
+    } else {
+        engine->device_limit_bytes = engine->short_bytes = 0;
+        return false;
+    }
     *error = (sumi_error){SUMI_OK, {0}};
+    next_phase(job, SUMI_PHASE_PLAN);
+    return true;
+}
+
+// After a part of the items: whether there is another one.
+static bool begin_next_part(sumi_engine* engine, sumi_plan_job* job)
+{
+    for (int32_t i = 0; i < job->part_count; i++) job->items[job->part_begin + i].step_count = job->run_steps - job->adaption.skipped;
+    job->part_begin += job->part_count;
+    const int32_t left = job->item_count - job->part_begin;
+    if (left <= 0) return false;
+    if (job->part_count > left) job->part_count = left;
+    engine->run = (sumi_run){.entry = NULL}; // its plan may go
+    job->entry = NULL;
     next_phase(job, SUMI_PHASE_PLAN);
     return true;
 }
@@ -739,8 +811,8 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         if (is_over && ++job->cursor > 2) next_phase(job, job->goal == SUMI_GOAL_PROMPTS ? SUMI_PHASE_RUN : SUMI_PHASE_NOISE);
         return SUMI_OK;
     case SUMI_PHASE_NOISE:
-        SUMI_TRY(write_noise(engine, job, job->cursor, error));
-        if (++job->cursor >= job->item_count) next_phase(job, SUMI_PHASE_RUN);
+        SUMI_TRY(write_noise(engine, job, job->part_begin + job->cursor, error));
+        if (++job->cursor >= job->part_count) next_phase(job, SUMI_PHASE_RUN);
         return SUMI_OK;
     case SUMI_PHASE_RUN:
         SUMI_TRY(run_one(engine, slot, out_stage, out_end, &is_over, error));
@@ -756,7 +828,7 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
             return SUMI_OK;
         }
         SUMI_TRY(write_output(engine, slot, job, &is_over, error));
-        if (is_over) *out_end = SUMI_STEP_DONE;
+        if (is_over && (job->goal != SUMI_GOAL_IMAGES || !begin_next_part(engine, job))) *out_end = SUMI_STEP_DONE;
         return SUMI_OK;
     }
     return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)job->phase);

@@ -1,6 +1,7 @@
 // Jobs that run a plan: prompts, images, encodings. They differ in what they copy at submission and in what they hand out, not in how they go:
 //
 //   TEXT (one prompt a slice) -> PLAN (schedule, plan, arena) -> READY (weights, graphs; a GPU) -> INPUT -> NOISE (one item a slice) -> RUN (slices of the plan) -> OUTPUT (some rows a slice)
+//                                 ^-------- a device without memory for the whole batch: a part of its items at a time, from PLAN to OUTPUT --------------------------------'
 #ifndef SUMI_ENGINE_PLAN_JOB_H
 #define SUMI_ENGINE_PLAN_JOB_H
 #include "engine/deadline.h"
@@ -24,6 +25,7 @@ typedef struct sumi_job_item {
     sumi_target target;
     sumi_picture* picture;                // of ours, when the target has no memory
     unsigned char* pixels;                // where the finished picture waits for the fetch
+    int32_t step_count;                   // that were run
 } sumi_job_item;
 
 typedef enum sumi_phase { SUMI_PHASE_TEXT, SUMI_PHASE_PLAN, SUMI_PHASE_READY, SUMI_PHASE_INPUT, SUMI_PHASE_NOISE, SUMI_PHASE_RUN, SUMI_PHASE_OUTPUT } sumi_phase;
@@ -32,7 +34,6 @@ typedef struct sumi_plan_job {
     sumi_pipeline_goal goal;
     // Copied by submit; arrays lie in the slot's blocks.
     sumi_job_prompt* prompts; int32_t prompt_count;
-    int32_t positive_count;               // the first prompts; those after them are negative ones only
     sumi_job_item* items; int32_t item_count;
     int32_t width, height, step_count;
     float guidance, guidance_begin, guidance_end, norm_limit;
@@ -55,8 +56,12 @@ typedef struct sumi_plan_job {
     sumi_resize resize;                   // of the start image or the mask
     int32_t cursor, row;                  // prompt or item of the phase; row of the picture in OUTPUT
     sumi_plan_entry* entry;
-    bool is_second_try;                   // with less device memory than at first
+    int32_t part_begin, part_count;       // the items that are run together: all of them, if the device has the memory
+    bool has_shed;                        // what other jobs would need again
+    int32_t lowered_limits;               // how often it was told to do with less device memory
     const sumi_solver_row* rows; const float* times; int32_t evaluation_count; // in the workspace
+    const int32_t* plan_prompts; int32_t plan_prompt_count; // in the workspace: those of `prompts` that the plan's are
+    int32_t settled_steps;                // what step_count became by the deadline, for all parts
     int32_t run_steps;                    // steps that are run: fewer than step_count when a start image is noised only in part
     sumi_adaption adaption;               // to a deadline
     bool preview_is_coming;               // fetched, not yet published

@@ -99,7 +99,7 @@ static sumi_result submit(sumi_engine* engine, const sumi_prompt_desc* desc, sum
     packer = (sumi_packer){slot->input.data, 0};
     pack_job(&packer, desc->text, job);
     job->goal = SUMI_GOAL_PROMPTS;
-    job->prompt_count = job->positive_count = 1;
+    job->prompt_count = 1;
     slot->model = desc->model;
     sumi_job_queue(engine, slot, desc->priority, out_job);
     return SUMI_OK;

@@ -60,6 +60,8 @@ typedef struct sumi_runner_functions {
     // streamed, those of other plans go. Nothing runs. `trim` gives back at once what is above it.
     void (*set_budget)(sumi_runner* runner, uint64_t bytes);
     void (*trim)(sumi_runner* runner);
+    // Takes off the device what the plan does not use: weights of others. False when there is nothing. Nothing runs, and arena and scratch were given back.
+    bool (*shed)(sumi_runner* runner, const sumi_plan* plan);
     uint64_t (*short_bytes)(const sumi_runner* runner); // held on the device when it had no more memory, the last time
     void (*forget_plan)(sumi_runner* runner, const sumi_plan* plan);             // it goes: graphs; nothing of it runs
     void (*forget_weights)(sumi_runner* runner, const sumi_weight* const* weights, size_t count); // they go; nothing that uses them runs
