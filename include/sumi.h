@@ -281,8 +281,9 @@ typedef struct sumi_engine_info {
 SUMI_API sumi_engine_info sumi_engine_get_info(const sumi_engine* engine);
 
 // ---- Jobs --------------------------------------------------------------------------------------------------------------------------------
-// Jobs run one after the other, higher priority first, then in the order of submission. Every job is ended by its fetch (also when it failed or was
-// cancelled: the fetch returns its result and frees the slot) or by sumi_job_discard.
+// Jobs run one after the other, higher priority first, then in the order of submission. On a GPU the next one is submitted while the last slices of the one before are on their
+// way, if it has the same shape (model, sizes, steps, lengths of the prompts in tokens): the GPU does not rest between queued pictures, and two jobs are RUNNING then.
+// Every job is ended by its fetch (also when it failed or was cancelled: the fetch returns its result and frees the slot) or by sumi_job_discard.
 typedef enum sumi_job_state {
     SUMI_JOB_NONE = 0,       // no such job: stale or {0}
     SUMI_JOB_QUEUED = 1,

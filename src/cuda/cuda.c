@@ -611,6 +611,16 @@ static sumi_result cuda_load(sumi_runner* runner, bool* out_done, float* out_pro
     return result; // not noted: this runs beside other calls
 }
 
+static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
+{
+    if (record == NULL || !record->is_reserved || !record->has_weights || record->divided_for != cuda->budget) return false;
+    if (cuda->budget == 0 ? cuda->passage.address != 0 : !record->is_fit) return false;
+    if (record->weight_cursor < record->weight_count || record->division.ring > cuda->passage.bytes) return false;
+    if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) return false;
+    if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes || !has_pages(cuda, record) || cuda->weights.upload != NULL) return false;
+    return cuda->options.without_graphs || record->without_graphs || record->graphed_slices == (int32_t)record->plan->slice_count;
+}
+
 static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budget_us, bool* out_done, float* out_progress, sumi_error* error)
 {
     const uint64_t until = sumi_clock_ns() + (uint64_t)budget_us * 1000;
@@ -640,6 +650,11 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
         *out_progress = 1.0f;
         return SUMI_OK;
     }
+    if (is_ready(cuda, record)) {
+        *out_done = true;
+        *out_progress = 1.0f;
+        return SUMI_OK;
+    }
     if (!has_pages(cuda, record)) {
         SUMI_TRY(make_pages(cuda, record, until, error));
         return SUMI_OK;
@@ -648,6 +663,14 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     SUMI_TRY(sumi_cuda_make_graphs(cuda, record, until, out_done, error));
     *out_progress = *out_done ? 1.0f : 0.95f + 0.05f * (float)record->graphed_slices / (float)plan->slice_count;
     return SUMI_OK;
+}
+
+static bool cuda_is_ready(const sumi_runner* runner, const sumi_plan* plan)
+{
+    const sumi_cuda* cuda = (const sumi_cuda*)runner;
+    const sumi_cuda_plan* record = NULL;
+    for (size_t i = 0; i < cuda->plan_count && record == NULL; i++) record = cuda->plans[i]->plan == plan ? cuda->plans[i] : NULL;
+    return is_ready(cuda, record) && record->ops == plan->ops && record->op_count == plan->op_count;
 }
 
 static sumi_result cuda_prepare(sumi_runner* runner, const sumi_plan* plan, uint32_t budget_us, bool* out_done, float* out_progress, sumi_error* error)
@@ -991,6 +1014,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .idle = cuda_idle,
                                                 .load = cuda_load,
                                                 .prepare = cuda_prepare,
+                                                .is_ready = cuda_is_ready,
                                                 .need = cuda_need,
                                                 .set_budget = cuda_set_budget,
                                                 .trim = cuda_trim,

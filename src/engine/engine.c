@@ -309,7 +309,7 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
 void sumi_engine_trim(sumi_engine* engine)
 {
     const sumi_runner_functions* runner = engine->runner->functions;
-    if (engine->run.entry != NULL || engine->memory_budget_bytes == 0) return;
+    if (engine->run.entry != NULL || engine->leaving != NULL || engine->memory_budget_bytes == 0) return;
     if (runner->trim != NULL) {
         if (held_on_device(engine) <= engine->memory_budget_bytes) return;
         sumi_engine_release(engine);
@@ -327,7 +327,7 @@ sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
     sumi_work_lock(engine);
     engine->memory_budget_bytes = bytes;
     engine->device_limit_bytes = 0;
-    if (engine->running == NULL) sumi_engine_trim(engine); // a running job keeps what it has until it ends
+    if (engine->running == NULL && engine->leaving == NULL) sumi_engine_trim(engine); // a running job keeps what it has until it ends
     sumi_work_unlock(engine);
     return SUMI_OK;
 }

@@ -10,7 +10,11 @@
 //           the calls that take something away from running jobs: close, release, destroy, the memory query.
 // Order: work before table. Nobody waits for the work while holding the table.
 //
-// Jobs run one after the other, so everything a job needs only while it runs exists once, here, and is reused by the next one.
+// Jobs run one after the other, so everything a job needs only while it runs exists once, here, and is reused by the next one. On a GPU the next one begins while the last slices of the one
+// before it are on their way and its pictures are read, if that one's plan is ready as it is: nothing is allocated, moved or given back then, and what both use is used in order.
+//
+//   running   TEXT PLAN .. RUN ..  all submitted -> leaving   last slices end, OUTPUT
+//                                                   running   TEXT PLAN READY INPUT NOISE RUN ..       first fetch: when nothing is leaving any more
 #ifndef SUMI_ENGINE_ENGINE_H
 #define SUMI_ENGINE_ENGINE_H
 #include "base/platform.h"
@@ -58,7 +62,7 @@ struct sumi_engine {
     sumi_slot* slots; int32_t slot_count;
     int32_t* free_slots; int32_t free_count; // a stack: the slot that was freed last has its buffers warm
     int32_t queued_count;
-    bool has_running;        // `running` is not NULL: for who may not look at that
+    bool has_running;        // `running` or `leaving` is not NULL: for who may not look at that
     uint64_t next_generation, next_order, next_serial;
     sumi_model* models;
     sumi_prompt* prompts;
@@ -67,7 +71,9 @@ struct sumi_engine {
 
     // whoever holds the work
     sumi_slot* running;
-    sumi_run run;
+    sumi_slot* leaving;      // the job before it, NULL: it has ended. All of it is submitted
+    sumi_run run, leaving_run; // a job that is cancelled while it leaves leaves its slices behind: leaving_run without an entry
+    uint64_t traced_ns;      // where the newest span of the device's track ended
     double most_pending_us;  // predicted, of slices on their way to a device: by the budget of the call that works
     sumi_workspace workspace;
     sumi_plan_cache cache;

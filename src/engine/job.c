@@ -93,11 +93,12 @@ sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_
 
 void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, const sumi_error* error)
 {
-    const bool ran = engine->running == slot;
-    if (ran) {
+    if (engine->running == slot || engine->leaving == slot) {
         slot->functions->stop(engine, slot);
-        engine->running = NULL;
+        if (engine->running == slot) engine->running = NULL;
+        else engine->leaving = NULL;
     }
+    const bool has_running = engine->running != NULL || engine->leaving != NULL;
     if (state != SUMI_JOB_DONE) slot->functions->drop(engine, slot); // here, where the work is held: half a model may have weights on a device
     slot->error = *error;
     if (slot->error.result != SUMI_OK && slot->error.text[0] == '\0') {
@@ -106,7 +107,7 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
     }
     if (state == SUMI_JOB_FAILED) sumi_log_failure(engine, &slot->error);
     sumi_mutex_lock(&engine->table);
-    if (ran) engine->has_running = false;
+    engine->has_running = has_running;
     if (slot->status.state == SUMI_JOB_QUEUED) engine->queued_count--;
     slot->status.state = state;
     slot->status.result = slot->error.result;
@@ -124,10 +125,11 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
 // Hold `table`.
 static int32_t jobs_ahead(const sumi_engine* engine, const sumi_slot* slot)
 {
-    int32_t count = engine->has_running;
+    int32_t count = 0;
     for (int32_t i = 0; i < engine->slot_count; i++) {
         const sumi_slot* other = &engine->slots[i];
-        count += other->id != 0 && other->status.state == SUMI_JOB_QUEUED && sumi_job_is_before(other, slot);
+        if (other->id == 0) continue;
+        count += other->status.state == SUMI_JOB_RUNNING || (other->status.state == SUMI_JOB_QUEUED && sumi_job_is_before(other, slot));
     }
     return count;
 }
@@ -192,7 +194,7 @@ void sumi_job_discard(sumi_engine* engine, sumi_job job)
     } else if (engine->desc.pump == SUMI_PUMP_UPDATE) {
         // Between two updates nothing runs, so the slot is free at once.
         sumi_work_lock(engine);
-        if (engine->running == slot) {
+        if (engine->running == slot || engine->leaving == slot) {
             sumi_error cancelled = {SUMI_CANCELLED, "discarded while it ran"};
             sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
         }

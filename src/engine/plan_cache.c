@@ -157,25 +157,46 @@ sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* 
 
 // ---- The cache --------------------------------------------------------------------------------------------------------------------------
 
+static sumi_result make_key(sumi_engine* engine, const sumi_plan_request* request, sumi_packer* out_key, sumi_error* error)
+{
+    *out_key = (sumi_packer){NULL, 0};
+    write_key(out_key, engine, request);
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->cache.key, out_key->used, "a plan's key", error));
+    *out_key = (sumi_packer){engine->cache.key.data, 0};
+    write_key(out_key, engine, request);
+    return SUMI_OK;
+}
+
+static sumi_plan_entry* find(sumi_plan_cache* cache, const sumi_packer* key)
+{
+    for (int32_t i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
+        sumi_plan_entry* entry = &cache->entries[i];
+        if (entry->model != NULL && entry->key_bytes == key->used && memcmp(entry->key, key->base, entry->key_bytes) == 0) return entry;
+    }
+    return NULL;
+}
+
+const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* request)
+{
+    sumi_packer key;
+    sumi_error none = {SUMI_OK, {0}};
+    return make_key(engine, request, &key, &none) == SUMI_OK ? find(&engine->cache, &key) : NULL;
+}
+
 sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry** out_entry, sumi_error* error)
 {
     sumi_plan_cache* cache = &engine->cache;
     *out_entry = NULL;
-    sumi_packer key = {NULL, 0};
-    write_key(&key, engine, request);
-    SUMI_TRY(sumi_block_reserve(&engine->heap, &cache->key, key.used, "a plan's key", error));
-    key = (sumi_packer){cache->key.data, 0};
-    write_key(&key, engine, request);
-
+    sumi_packer key;
+    SUMI_TRY(make_key(engine, request, &key, error));
+    *out_entry = find(cache, &key);
+    if (*out_entry != NULL) {
+        (*out_entry)->used = ++cache->uses;
+        return SUMI_OK;
+    }
     sumi_plan_entry* oldest = &cache->entries[0];
     for (int32_t i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
-        sumi_plan_entry* entry = &cache->entries[i];
-        if (entry->model != NULL && entry->key_bytes == key.used && memcmp(entry->key, key.base, entry->key_bytes) == 0) {
-            entry->used = ++cache->uses;
-            *out_entry = entry;
-            return SUMI_OK;
-        }
-        if (entry->used < oldest->used) oldest = entry;
+        if (cache->entries[i].used < oldest->used) oldest = &cache->entries[i];
     }
 
     sumi_plan_entry_free(engine, oldest);

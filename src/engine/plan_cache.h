@@ -49,6 +49,7 @@ typedef struct sumi_plan_cache {
 } sumi_plan_cache;
 
 // All hold the work.
+const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* request); // NULL: sumi_plan_get would write it
 sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry** out_entry, sumi_error* error);
 // Writes an entry that is not in the cache, for the memory query and for loading weights. Ends with sumi_plan_entry_free, also after a failure.
 sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error);

@@ -492,15 +492,17 @@ static sumi_result note_profile(sumi_engine* engine, sumi_slot* slot, const sumi
     return SUMI_OK;
 }
 
-// Whether a preview follows this slice, and of which step it is the end (-1: of none).
-static bool has_preview(const sumi_plan_job* job, const sumi_run_step* step, int32_t* out_step)
+// Which denoising step a slice is of, whether it ends that, whether a preview follows: noted before the slice goes, for the tables may be the next job's when it is over.
+static void note_denoising_step(const sumi_plan_job* job, sumi_run_step* step)
 {
-    *out_step = -1;
-    if (step->section != SUMI_SECTION_DENOISE || !step->ends_iteration) return false;
+    step->denoising_step = -1;
+    if (step->section != SUMI_SECTION_DENOISE) return;
     const int32_t e = step->counter, of = job->rows[e].step;
-    if (e + 1 < job->evaluation_count && job->rows[e + 1].step == of) return false; // the first half of a two-stage solver's step
-    *out_step = of;
-    return job->preview_every > 0 && (of + 1 + step->skips) / job->preview_every > of / job->preview_every;
+    step->denoising_step = of;
+    if (!step->ends_iteration) return;
+    if (e + 1 < job->evaluation_count && job->rows[e + 1].step == of) return; // the first half of a two-stage solver's step
+    step->ends_step = true;
+    step->shows = job->preview_every > 0 && (of + 1 + step->skips) / job->preview_every > of / job->preview_every;
 }
 
 static sumi_result fetch_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, sumi_error* error)
@@ -555,19 +557,19 @@ static sumi_result fetch_products(sumi_engine* engine, const sumi_plan_job* job,
     return has_floats ? fetch_value(engine, job, pipeline->picture, error) : SUMI_OK;
 }
 
+static sumi_run* run_of(sumi_engine* engine, const sumi_slot* slot) { return slot == engine->leaving ? &engine->leaving_run : &engine->run; }
+
 // What follows from a slice that has ended.
-static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_run_step* step, sumi_error* error)
+static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_run* run, const sumi_run_step* step, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
-    int32_t ended = -1;
-    const bool shows = has_preview(job, step, &ended);
     if (job->profiles && step->op != NULL) SUMI_TRY(note_profile(engine, slot, step, error));
-    if (ended >= 0) slot->live.step = ended + 1 + step->skips;
-    if (shows) {
+    if (step->ends_step) slot->live.step = step->denoising_step + 1 + step->skips;
+    if (step->shows) {
         SUMI_TRY(publish_preview(engine, slot, error));
         job->preview_is_coming = false;
     }
-    const double left = sumi_run_left_us(engine), done = engine->run.done_us, all = job->item_count > 0 ? job->item_count : 1; // a prompt is no item
+    const double left = sumi_run_left_us(run), done = run->done_us, all = job->item_count > 0 ? job->item_count : 1; // a prompt is no item
     const double share = job->part_count > 0 ? job->part_count / all : 1.0, later = 1.0 - share - job->part_begin / all;
     slot->live.progress = (float)(job->part_begin / all + share * 0.99 * done / (done + left + 1.0));
     slot->live.seconds_left = (float)((left + (left + done) * later / share + job->item_count * engine->chore_us[SUMI_CHORE_OUTPUT]) * 1e-6);
@@ -579,8 +581,9 @@ static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_r
 // Looks after the slices that have ended.
 static sumi_result collect(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, bool* out_over, sumi_error* error)
 {
+    sumi_run* run = run_of(engine, slot);
     sumi_run_step step;
-    while (sumi_run_collect(engine, &step)) {
+    while (sumi_run_collect(engine, run, &step)) {
         *out_end = SUMI_STEP_MORE;
         *out_stage = sumi_stage_of_section(step.section);
         slot->device_seconds += step.us * 1e-6;
@@ -591,23 +594,22 @@ static sumi_result collect(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
             sumi_trace_slice(engine, slot, &step);
         } else {
             slot->live.doing = sumi_trace_name(&step);
-            slot->live.doing_step = sumi_trace_denoising_step(slot, &step);
+            slot->live.doing_step = step.denoising_step;
         }
-        SUMI_TRY(note_slice(engine, slot, &step, error));
+        SUMI_TRY(note_slice(engine, slot, run, &step, error));
         if (step.ends_run) *out_over = true;
     }
     return SUMI_OK;
 }
 
-static sumi_result submit(sumi_engine* engine, sumi_plan_job* job, bool shows, sumi_error* error)
+static sumi_result submit(sumi_engine* engine, sumi_plan_job* job, const sumi_run_step* step, sumi_error* error)
 {
-    sumi_run_step step;
-    SUMI_TRY(sumi_run_submit(engine, &step, error));
-    if (shows) {
+    SUMI_TRY(sumi_run_submit(engine, step, error));
+    if (step->shows) {
         SUMI_TRY(fetch_value(engine, job, job->entry->pipeline.preview, error));
         job->preview_is_coming = true;
     }
-    if (!step.ends_run) return SUMI_OK;
+    if (!step->ends_run) return SUMI_OK;
     if (job->goal == SUMI_GOAL_IMAGES) SUMI_TRY(publish_pictures(engine, job, error));
     return fetch_products(engine, job, error); // behind them: when these are over, those are
 }
@@ -618,20 +620,24 @@ static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
     sumi_plan_job* job = &slot->u.plan;
     const sumi_runner_functions* runner = engine->runner->functions;
     const bool is_device = runner->finished != NULL;
+    const sumi_run* run = run_of(engine, slot);
     *out_end = SUMI_STEP_WAITS;
     if (is_device) {
         slot->live.device_us = 0.0;
-        if (engine->run.pending_count > 0) *out_stage = sumi_stage_of_section(engine->run.pending[engine->run.pending_begin].section);
+        if (run->pending_count > 0) *out_stage = sumi_stage_of_section(run->pending[run->pending_begin].section);
         SUMI_TRY(collect(engine, slot, out_stage, out_end, out_over, error));
     }
-    if (!*out_over && sumi_run_has_room(engine)) SUMI_TRY(sumi_deadline_adapt(engine, slot));
-    const sumi_run_step next = sumi_run_next(engine);
-    int32_t ended = -1;
-    const bool shows = has_preview(job, &next, &ended);
-    if (!*out_over && sumi_run_has_room(engine) && !(shows && job->preview_is_coming)) {
-        if (*out_end == SUMI_STEP_WAITS && engine->run.pending_count == 0) *out_stage = sumi_stage_of_section(next.section);
-        SUMI_TRY(submit(engine, job, shows, error));
-        *out_end = SUMI_STEP_MORE;
+    if (!*out_over && slot != engine->leaving && sumi_run_has_room(engine)) {
+        SUMI_TRY(sumi_deadline_adapt(engine, slot));
+        sumi_run_step next = sumi_run_next(engine);
+        note_denoising_step(job, &next);
+        // What is fetched lies where the results of the job that is leaving lie.
+        const bool may_fetch = engine->leaving == NULL && !job->preview_is_coming;
+        if (may_fetch || (!next.shows && !(next.ends_run && engine->leaving != NULL))) {
+            if (*out_end == SUMI_STEP_WAITS && run->pending_count == 0) *out_stage = sumi_stage_of_section(next.section);
+            SUMI_TRY(submit(engine, job, &next, error));
+            *out_end = SUMI_STEP_MORE;
+        }
     }
     if (is_device) return runner->health(engine->runner, error);
     return collect(engine, slot, out_stage, out_end, out_over, error);
@@ -778,6 +784,26 @@ static bool begin_next_part(sumi_engine* engine, sumi_plan_job* job)
     return true;
 }
 
+bool sumi_plan_job_can_leave(const sumi_engine* engine, const sumi_slot* slot)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_run *run = &engine->run, *before = &engine->leaving_run;
+    const bool is_last_part = job->goal != SUMI_GOAL_IMAGES || job->part_begin + job->part_count >= job->item_count;
+    return engine->runner->functions->is_ready != NULL && job->phase == SUMI_PHASE_RUN && run->is_submitted && run->pending_count > 0 && before->pending_count == 0 && is_last_part;
+}
+
+// Whether a job may take its plan beside the one that is leaving: it is there, and the device has all of it.
+static bool can_follow(sumi_engine* engine, sumi_slot* slot)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    sumi_plan_request request;
+    sumi_error none = {SUMI_OK, {0}};
+    if (job->deadline_ms > 0 || !sumi_run_is_alone(engine)) return false; // a deadline may mean a plan that is not there yet
+    if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, &none) != SUMI_OK) return false;
+    const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
+    return entry != NULL && engine->runner->functions->is_ready(engine->runner, &entry->plan);
+}
+
 sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
@@ -790,7 +816,8 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         if (++job->cursor >= job->prompt_count) next_phase(job, SUMI_PHASE_PLAN);
         return SUMI_OK;
     case SUMI_PHASE_PLAN:
-        if (!sumi_run_is_idle(engine)) { // slices of a cancelled job: their plan, weights and arena are not ours to change yet
+        // Slices of a cancelled job, or of one that is leaving: their plan, weights and arena are not ours to change yet.
+        if (engine->leaving != NULL ? !can_follow(engine, slot) : !sumi_run_is_idle(engine)) {
             *out_end = SUMI_STEP_WAITS;
             return SUMI_OK;
         }
@@ -822,11 +849,7 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         }
         return SUMI_OK;
     case SUMI_PHASE_OUTPUT:
-        *out_stage = SUMI_STAGE_TRANSFER;
-        if (!engine->runner->functions->idle(engine->runner)) { // the last copies
-            *out_end = SUMI_STEP_WAITS;
-            return SUMI_OK;
-        }
+        *out_stage = SUMI_STAGE_TRANSFER; // the last slice was over when the copies behind it were
         SUMI_TRY(write_output(engine, slot, job, &is_over, error));
         if (is_over && (job->goal != SUMI_GOAL_IMAGES || !begin_next_part(engine, job))) *out_end = SUMI_STEP_DONE;
         return SUMI_OK;
@@ -851,9 +874,13 @@ void sumi_plan_job_stop(sumi_engine* engine, sumi_slot* slot)
 {
     if (slot->u.plan.is_publishing) engine->runner->functions->settle(engine->runner); // after a job's end nothing of ours touches the host's memory
     slot->u.plan.is_publishing = false;
-    engine->run = (sumi_run){.entry = NULL};
+    if (slot == engine->leaving) {
+        engine->leaving_run.entry = NULL; // its slices are still in order before others
+    } else {
+        engine->run = (sumi_run){.entry = NULL};
+    }
     slot->u.plan.entry = NULL;
-    sumi_engine_trim(engine);
+    if (slot == engine->running || engine->running == NULL) sumi_engine_trim(engine);
 }
 
 void sumi_plan_job_drop(sumi_engine* engine, sumi_slot* slot)

@@ -77,6 +77,8 @@ typedef struct sumi_plan_job {
 
 double sumi_plan_job_predict(const sumi_engine* engine, const struct sumi_slot* slot);
 sumi_result sumi_plan_job_step(sumi_engine* engine, struct sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error);
+// Whether it only waits for slices to end: the next job may begin. Never on the processor.
+bool sumi_plan_job_can_leave(const sumi_engine* engine, const struct sumi_slot* slot);
 void sumi_plan_job_stop(sumi_engine* engine, struct sumi_slot* slot);
 void sumi_plan_job_drop(sumi_engine* engine, struct sumi_slot* slot);
 

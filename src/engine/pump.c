@@ -36,10 +36,13 @@ static sumi_slot* next_queued(const sumi_engine* engine)
     return best;
 }
 
+static bool is_loading(const sumi_slot* slot) { return slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA; }
+
 static void begin_next(sumi_engine* engine)
 {
     sumi_mutex_lock(&engine->table);
     sumi_slot* slot = next_queued(engine);
+    if (slot != NULL && engine->leaving != NULL && is_loading(slot)) slot = NULL; // it moves memory about
     if (slot != NULL) {
         slot->status.state = SUMI_JOB_RUNNING;
         engine->queued_count--;
@@ -87,19 +90,14 @@ static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
     status->seconds_left = live->seconds_left;
     for (int i = 0; i < 8; i++) status->stage_seconds[i] = (float)slot->stage_seconds[i];
     status->device_seconds = slot->device_seconds;
-    status->pending_us = (float)engine->run.pending_us;
+    status->pending_us = (float)(slot == engine->leaving ? engine->leaving_run : engine->run).pending_us;
     sumi_mutex_unlock(&engine->table);
 }
 
 typedef enum pump_state { PUMP_HAS_MORE, PUMP_WAITS /* for the device */, PUMP_HAS_NOTHING } pump_state;
 
-// One step of the job at hand, or of the next one. Holds the work.
-static pump_state run_slice(sumi_engine* engine)
+static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
 {
-    if (engine->running == NULL) begin_next(engine);
-    sumi_slot* slot = engine->running;
-    if (slot == NULL) return PUMP_HAS_NOTHING;
-
     sumi_mutex_lock(&engine->table);
     bool cancels = slot->cancel_asked;
     sumi_mutex_unlock(&engine->table);
@@ -109,8 +107,7 @@ static pump_state run_slice(sumi_engine* engine)
         return PUMP_HAS_MORE;
     }
 
-    bool loads = slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
-    sumi_phase phase_before = loads ? SUMI_PHASE_TEXT : slot->u.plan.phase;
+    sumi_phase phase_before = is_loading(slot) ? SUMI_PHASE_TEXT : slot->u.plan.phase;
     sumi_stage stage = SUMI_STAGE_WAIT;
     sumi_step_end end = SUMI_STEP_MORE;
     slot->live.device_us = -1.0;
@@ -138,6 +135,32 @@ static pump_state run_slice(sumi_engine* engine)
     return PUMP_HAS_MORE;
 }
 
+// Whether the next job may begin beside the last slices of the running one.
+static void let_it_leave(sumi_engine* engine)
+{
+    sumi_slot* slot = engine->running;
+    if (slot == NULL || engine->leaving != NULL || is_loading(slot) || !sumi_plan_job_can_leave(engine, slot)) return;
+    sumi_mutex_lock(&engine->table);
+    const sumi_slot* next = next_queued(engine);
+    const bool is_wanted = next != NULL && !is_loading(next);
+    sumi_mutex_unlock(&engine->table);
+    if (!is_wanted) return;
+    sumi_run_leave(engine);
+    engine->leaving = slot;
+    engine->running = NULL;
+}
+
+// One step of the job at hand, or of the next one. Holds the work.
+static pump_state run_slice(sumi_engine* engine)
+{
+    let_it_leave(engine);
+    // What is leaving has been waited for longest, and the next one's first fetch waits for its end.
+    if (engine->leaving != NULL && step_job(engine, engine->leaving) == PUMP_HAS_MORE) return PUMP_HAS_MORE;
+    if (engine->running == NULL) begin_next(engine);
+    if (engine->running != NULL) return step_job(engine, engine->running);
+    return engine->leaving != NULL ? PUMP_WAITS : PUMP_HAS_NOTHING;
+}
+
 // Until the device has finished half of what it was given, or a moment when it is something else (a copy, kernels being loaded) that is waited for.
 static void wait_for_device(sumi_engine* engine)
 {
@@ -149,7 +172,8 @@ static void wait_for_device(sumi_engine* engine)
 
 static double predict(const sumi_engine* engine)
 {
-    const sumi_slot* slot = engine->running;
+    const sumi_slot* leaving = engine->leaving;
+    const sumi_slot* slot = leaving != NULL && leaving->u.plan.phase == SUMI_PHASE_OUTPUT ? leaving : engine->running;
     return slot != NULL ? slot->functions->predict(engine, slot) : engine->chore_us[SUMI_CHORE_TEXT];
 }
 
@@ -167,7 +191,7 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
         } else {
             if (state == PUMP_WAITS) break; // the device has enough to do until the next frame
             // On a device the budget bounds what is on its way there, from this call or an earlier one; this thread's own time counts for itself.
-            const double elapsed = (double)(sumi_clock_ns() - begin) * 1e-3, on_its_way = is_device ? engine->run.pending_us : 0.0;
+            const double elapsed = (double)(sumi_clock_ns() - begin) * 1e-3, on_its_way = is_device ? sumi_run_pending_us(engine) : 0.0;
             if ((is_device && on_its_way > 0.0 ? on_its_way : elapsed) + predict(engine) > budget_us || elapsed > budget_us) break;
         }
         state = run_slice(engine);

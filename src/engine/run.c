@@ -53,9 +53,8 @@ double sumi_run_predict_us(const sumi_engine* engine)
     return run->entry != NULL && !run->is_submitted ? slice_us(engine, run->entry, run->slice) : 0.0;
 }
 
-double sumi_run_left_us(const sumi_engine* engine)
+double sumi_run_left_us(const sumi_run* run)
 {
-    const sumi_run* run = &engine->run;
     if (run->entry == NULL) return 0.0;
     const sumi_plan* plan = &run->entry->plan;
     double left = 0.0;
@@ -89,9 +88,8 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
     }
 }
 
-static void note_time(sumi_engine* engine, const sumi_run_step* step)
+static void note_time(sumi_engine* engine, sumi_run* run, const sumi_run_step* step)
 {
-    sumi_run* run = &engine->run;
     sumi_plan_entry* entry = run->entry;
     const sumi_slice* slice = &entry->plan.slices[step->slice];
     sumi_section_time* section = &entry->sections[step->section_index];
@@ -138,7 +136,7 @@ void sumi_run_left_from_here(const sumi_engine* engine, double* out_evaluation_u
     const sumi_run* run = &engine->run;
     const sumi_plan* plan = &run->entry->plan;
     *out_evaluation_us = sumi_section_us(run->entry, run->section);
-    *out_rest_us = run->pending_us;
+    *out_rest_us = sumi_run_pending_us(engine);
     for (size_t s = run->section + 1; s < plan->section_count; s++) {
         if (plan->sections[s].kind != SUMI_SECTION_DENOISE) *out_rest_us += sumi_section_us(run->entry, s) * plan->sections[s].repeat;
     }
@@ -148,11 +146,13 @@ void sumi_run_left_from_here(const sumi_engine* engine, double* out_evaluation_u
 
 bool sumi_run_has_room(const sumi_engine* engine)
 {
-    const sumi_run* run = &engine->run;
-    if (run->is_submitted || run->pending_count >= SUMI_RUNNER_DEPTH) return false;
-    if (run->pending_count == 0) return true; // a limit below the smallest slice must not stop everything
-    return run->pending_us + sumi_run_predict_us(engine) <= engine->most_pending_us;
+    const int32_t count = engine->run.pending_count + engine->leaving_run.pending_count;
+    if (engine->run.is_submitted || count >= SUMI_RUNNER_DEPTH) return false;
+    if (count == 0) return true; // a limit below the smallest slice must not stop everything
+    return sumi_run_pending_us(engine) + sumi_run_predict_us(engine) <= engine->most_pending_us;
 }
+
+double sumi_run_pending_us(const sumi_engine* engine) { return engine->run.pending_us + engine->leaving_run.pending_us; }
 
 sumi_run_step sumi_run_next(const sumi_engine* engine)
 {
@@ -172,20 +172,21 @@ sumi_run_step sumi_run_next(const sumi_engine* engine)
     return step;
 }
 
-sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_step* out_step, sumi_error* error)
+sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi_error* error)
 {
     sumi_run* run = &engine->run;
     const sumi_plan* plan = &run->entry->plan;
-    *out_step = sumi_run_next(engine);
-    if (out_step->slice >= 0) {
+    sumi_run_step* step = &run->pending[(run->pending_begin + run->pending_count) % SUMI_RUNNER_DEPTH];
+    *step = *next;
+    if (step->slice >= 0) {
         uint64_t begin = sumi_clock_ns();
-        SUMI_TRY(engine->runner->functions->run(engine->runner, plan, &plan->slices[out_step->slice], out_step->counter, error));
-        out_step->us = (double)(sumi_clock_ns() - begin) * 1e-3; // on a GPU of its submission only; collect says the true one
-        out_step->submitted_ns = begin;
+        SUMI_TRY(engine->runner->functions->run(engine->runner, plan, &plan->slices[step->slice], step->counter, error));
+        step->us = (double)(sumi_clock_ns() - begin) * 1e-3; // on a GPU of its submission only; collect says the true one
+        step->submitted_ns = begin;
     }
-    run->pending[(run->pending_begin + run->pending_count++) % SUMI_RUNNER_DEPTH] = *out_step;
-    run->pending_us += out_step->predicted_us;
-    if (out_step->slice < 0 || !out_step->ends_iteration) {
+    run->pending_count++;
+    run->pending_us += step->predicted_us;
+    if (step->slice < 0 || !step->ends_iteration) {
         run->slice++;
     } else if (run->iteration + 1 + run->skips < plan->sections[run->section].repeat) {
         run->iteration += 1 + run->skips;
@@ -193,43 +194,86 @@ sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_step* out_step, sumi_e
     } else {
         enter_section(run, run->section + 1);
     }
-    if (out_step->ends_iteration) run->skips = 0;
+    if (step->ends_iteration) run->skips = 0;
     return SUMI_OK;
 }
 
-bool sumi_run_collect(sumi_engine* engine, sumi_run_step* out_step)
+static void take_oldest(sumi_run* run, sumi_run_step* out_step)
 {
-    sumi_run* run = &engine->run;
-    const sumi_runner_functions* runner = engine->runner->functions;
-    if (run->pending_count == 0) return false;
-    sumi_run_step* oldest = &run->pending[run->pending_begin];
-    if (oldest->slice >= 0 && !oldest->is_over && runner->finished != NULL && !runner->finished(engine->runner, &oldest->us)) return false;
-    *out_step = *oldest;
+    *out_step = run->pending[run->pending_begin];
     run->pending_begin = (run->pending_begin + 1) % SUMI_RUNNER_DEPTH;
-    run->pending_us -= oldest->predicted_us;
+    run->pending_us -= out_step->predicted_us;
     if (--run->pending_count == 0) run->pending_us = 0.0;
-    if (out_step->slice >= 0) note_time(engine, out_step);
+}
+
+static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
+{
+    const sumi_runner_functions* runner = engine->runner->functions;
+    sumi_run_step* oldest = &run->pending[run->pending_begin];
+    return oldest->slice < 0 || oldest->is_over || runner->finished == NULL || runner->finished(engine->runner, &oldest->us);
+}
+
+// Slices of a job that was cancelled while it was leaving: nobody else asks for them.
+static bool forget_older(sumi_engine* engine)
+{
+    sumi_run* run = &engine->leaving_run;
+    sumi_run_step step;
+    if (run->entry != NULL) return run->pending_count == 0;
+    if (engine->runner->functions->pending != NULL && engine->runner->functions->pending(engine->runner) == 0) run->pending_count = 0, run->pending_us = 0.0; // the device is lost
+    while (run->pending_count > 0 && is_oldest_over(engine, run)) take_oldest(run, &step);
+    return run->pending_count == 0;
+}
+
+bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_step)
+{
+    if (run->pending_count == 0 || (run == &engine->run && !forget_older(engine)) || !is_oldest_over(engine, run)) return false;
+    take_oldest(run, out_step);
+    if (out_step->slice >= 0) note_time(engine, run, out_step);
     return true;
 }
 
+void sumi_run_leave(sumi_engine* engine)
+{
+    engine->leaving_run = engine->run;
+    engine->run = (sumi_run){.entry = NULL};
+}
+
+static int32_t count_unreported(const sumi_run* run)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < run->pending_count; i++) {
+        const sumi_run_step* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
+        count += step->slice >= 0 && !step->is_over;
+    }
+    return count;
+}
+
+bool sumi_run_is_alone(const sumi_engine* engine) { return engine->runner->functions->pending(engine->runner) == count_unreported(&engine->leaving_run); }
+
 // ---- Waiting for all of them ------------------------------------------------------------------------------------------------------------------
+
+// The oldest of the run's slices that has not been reported; NULL: none.
+static sumi_run_step* find_unreported(sumi_run* run)
+{
+    for (int32_t i = 0; i < run->pending_count; i++) {
+        sumi_run_step* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
+        if (step->slice >= 0 && !step->is_over) return step;
+    }
+    return NULL;
+}
 
 void sumi_run_drain(sumi_engine* engine)
 {
     if (engine->runner == NULL) return;
     const sumi_runner_functions* runner = engine->runner->functions;
-    sumi_run* run = &engine->run;
     double us = 0.0;
     if (runner->finished == NULL) return;
-    // A run begins when nothing of another one is left, so the runner's oldest slice is the run's oldest that is not over.
-    for (int32_t at = 0; runner->pending(engine->runner) > 0;) {
+    // What is leaving is older than what runs; what neither knows is left of a job that was cancelled, and the newest: nothing begins before it is over.
+    while (runner->pending(engine->runner) > 0) {
         runner->wait(engine->runner, 1);
         if (!runner->finished(engine->runner, &us)) break; // the device is lost: nothing will finish
-        sumi_run_step* step = NULL;
-        for (; step == NULL && at < run->pending_count; at++) {
-            sumi_run_step* next = &run->pending[(run->pending_begin + at) % SUMI_RUNNER_DEPTH];
-            if (next->slice >= 0 && !next->is_over) step = next;
-        }
+        sumi_run_step* step = find_unreported(&engine->leaving_run);
+        if (step == NULL) step = find_unreported(&engine->run);
         if (step == NULL) continue;
         step->us = us;
         step->is_over = true;
@@ -241,6 +285,7 @@ bool sumi_run_is_idle(sumi_engine* engine)
     const sumi_runner_functions* runner = engine->runner->functions;
     double us = 0.0;
     if (runner->finished == NULL) return true;
+    if (!forget_older(engine)) return false;
     while (engine->run.entry == NULL && runner->finished(engine->runner, &us)) continue;
     return runner->pending(engine->runner) == 0;
 }

@@ -20,6 +20,8 @@ typedef struct sumi_run_step {
     int32_t skips;           // of a slice that ends an iteration: how many iterations are left out behind it
     const sumi_op* op;       // the first op of the slice
     float predicted_us;      // when it was submitted
+    int32_t denoising_step;  // -1: outside of the loop
+    bool ends_step, shows;   // the denoising step ends with it; a preview follows it
     double us;
     uint64_t submitted_ns;
     bool is_over;            // reported by the runner while something else was waited for, not collected yet
@@ -35,7 +37,6 @@ typedef struct sumi_run {
     int32_t pending_begin, pending_count;
     double pending_us;       // predicted, of the pending ones
     double done_us;          // measured, since the run began
-    uint64_t device_ns;      // where the newest span of the device's track ended
     // what was collected: the place of the oldest slice that has not ended
     size_t done_section;
     int32_t done_iteration;
@@ -44,17 +45,22 @@ typedef struct sumi_run {
 
 void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry); // also tells the runner; bound inputs are written next
 double sumi_run_predict_us(const sumi_engine* engine);            // of the next slice to submit; 0 when there is none
-double sumi_run_left_us(const sumi_engine* engine);               // of all slices that have not ended
+double sumi_run_left_us(const sumi_run* run);                     // of all its slices that have not ended
+double sumi_run_pending_us(const sumi_engine* engine);            // predicted, of all that is on its way
 bool sumi_run_has_room(const sumi_engine* engine);                // another slice may be submitted: engine->most_pending_us
-// The slice that sumi_run_submit would take, without taking it: for what must be ready before.
+// The slice to submit next; denoising_step, ends_step and shows are the caller's to fill in.
 sumi_run_step sumi_run_next(const sumi_engine* engine);
 // Whether the next slice begins an iteration of the loop, and of which evaluation.
 bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section);
 void sumi_run_skip(sumi_engine* engine, int32_t count); // leaves so many iterations out behind the one that begins; fewer than are left in its section
 // The work that is left when the iteration that begins now is the first of `evaluations`: of one of them, and of everything else.
 void sumi_run_left_from_here(const sumi_engine* engine, double* out_evaluation_us, double* out_rest_us);
-sumi_result sumi_run_submit(sumi_engine* engine, sumi_run_step* out_step, sumi_error* error);
-bool sumi_run_collect(sumi_engine* engine, sumi_run_step* out_step); // the oldest, if it has ended; its times are noted
+sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi_error* error);
+bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_step); // the run's oldest, if it has ended and nothing older is on its way; its times are noted
+// All of the run is submitted: it becomes engine->leaving_run, and another one may begin before its last slices have ended. There is no other one that is leaving.
+void sumi_run_leave(sumi_engine* engine);
+// Whether nothing is on its way but slices of the run that is leaving.
+bool sumi_run_is_alone(const sumi_engine* engine);
 sumi_stage sumi_stage_of_section(sumi_section_kind kind);
 
 // Lets everything that was submitted end: slices of jobs that were cancelled are forgotten, those of the running job are collected later. Blocks for as long as they take.

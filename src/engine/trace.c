@@ -7,11 +7,6 @@ const char* sumi_trace_name(const sumi_run_step* step)
     return step->op->label != NULL && step->op->label[0] != '\0' ? step->op->label : sumi_op_name(step->op->kind);
 }
 
-int32_t sumi_trace_denoising_step(const sumi_slot* slot, const sumi_run_step* step)
-{
-    return step->section == SUMI_SECTION_DENOISE ? slot->u.plan.rows[step->counter].step : -1;
-}
-
 void sumi_trace_step(const sumi_engine* engine, const sumi_slot* slot, const char* name, sumi_stage stage, uint64_t begin_ns, uint64_t end_ns)
 {
     const sumi_tracer* tracer = &engine->desc.tracer;
@@ -32,15 +27,15 @@ void sumi_trace_slice(sumi_engine* engine, const sumi_slot* slot, const sumi_run
 {
     const sumi_tracer* tracer = &engine->desc.tracer;
     if (tracer->span == NULL || step->slice < 0) return;
-    const uint64_t now = sumi_clock_ns(), length = (uint64_t)(step->us * 1e3), earliest = engine->run.device_ns;
+    const uint64_t now = sumi_clock_ns(), length = (uint64_t)(step->us * 1e3), earliest = engine->traced_ns;
     uint64_t begin = step->submitted_ns > earliest ? step->submitted_ns : earliest;
     if (begin + length > now) begin = now > length && now - length > earliest ? now - length : earliest;
     const uint64_t end = begin + length < now ? begin + length : now;
-    engine->run.device_ns = end;
+    engine->traced_ns = end;
     const sumi_trace_span span = {.name = sumi_trace_name(step),
                             .track = SUMI_TRACK_DEVICE,
                             .stage = sumi_stage_of_section(step->section),
-                            .step = sumi_trace_denoising_step(slot, step),
+                            .step = step->denoising_step,
                             .job = slot->id,
                             .begin_ns = begin,
                             .end_ns = end};

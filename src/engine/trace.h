@@ -10,5 +10,4 @@ void sumi_trace_step(const sumi_engine* engine, const struct sumi_slot* slot, co
 // A slice that was collected from a device.
 void sumi_trace_slice(sumi_engine* engine, const struct sumi_slot* slot, const sumi_run_step* step);
 const char* sumi_trace_name(const sumi_run_step* step); // of a slice: its first op
-int32_t sumi_trace_denoising_step(const struct sumi_slot* slot, const sumi_run_step* step); // -1: none
 #endif

@@ -55,6 +55,8 @@ typedef struct sumi_runner_functions {
     // The next piece (about budget_us of this thread's time) of what a plan needs before it can run: its weights on the device, and, once `reserve` was called
     // for it, its graphs. *out_done when nothing is left. Cheap when everything is there.
     sumi_result (*prepare)(sumi_runner* runner, const sumi_plan* plan, uint32_t budget_us, bool* out_done, float* out_progress, sumi_error* error);
+    // Whether `reserve`, `prepare` and a new run would find everything there: then they wait for nothing, move nothing and free nothing, and may be called while another run's slices are on their way.
+    bool (*is_ready)(const sumi_runner* runner, const sumi_plan* plan);
     sumi_result (*need)(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget, sumi_device_need* out_need, sumi_error* error); // budget 0: no limit
     // The most device bytes to hold from now on (0: no limit). Plans that are prepared and reserved later keep to it, and take from others what they need for that: weights are
     // streamed, those of other plans go. Nothing runs. `trim` gives back at once what is above it.
