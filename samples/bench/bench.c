@@ -341,6 +341,47 @@ static void report_row(const char* what, double sustained, double first, double 
     else printf("%8s |\n", "");
 }
 
+#define QUEUED 8
+
+static bool wait_and_fetch(bench* b, sumi_job job, double* io_worked)
+{
+    sumi_image image;
+    if (!wait_for(b, job, "making pictures")) return false;
+    *io_worked += sumi_job_poll(b->engine, job).device_seconds;
+    if (!check(b, sumi_fetch_images(b->engine, job, &image, 1), "fetching the picture")) return false;
+    sumi_images_release(b->engine, &image, 1);
+    return true;
+}
+
+// Jobs of one picture, each submitted when the one before was fetched, or all before the first one begins: what the GPU does nothing of that time, by its own clock. The least of three
+// tries: another process may take the processor.
+static bool report_idle(bench* b, int32_t side, bool queued)
+{
+    char name[64];
+    const work one = {side, b->steps, 1, false};
+    sumi_image_item items[MAX_BATCH];
+    sumi_image_desc desc = describe(b, &one, items);
+    sumi_job jobs[QUEUED];
+    double least = 0.0, wall = 0.0;
+    for (int32_t i = 0; i < 3; i++) {
+        const double began = now();
+        double worked = 0.0;
+        for (int32_t k = 0; k < QUEUED; k++) {
+            if (!check(b, sumi_submit_images(b->engine, &desc, &jobs[k]), "making pictures") || (!queued && !wait_and_fetch(b, jobs[k], &worked))) return false;
+        }
+        for (int32_t k = 0; k < QUEUED && queued; k++) {
+            if (!wait_and_fetch(b, jobs[k], &worked)) return false;
+        }
+        const double took = now() - began, idle = took - worked;
+        if (i == 0 || idle < least) least = idle, wall = took;
+    }
+    snprintf(name, sizeof name, "each of %d %s, %dx%d", QUEUED, queued ? "queued" : "in turn", side, side);
+    report_row(name, wall / QUEUED, wall / QUEUED, 0.0);
+    snprintf(name, sizeof name, "  of it the GPU is idle");
+    report_row(name, least / QUEUED, least / QUEUED, 0.0);
+    return true;
+}
+
 static bool report_size(bench* b, int32_t side)
 {
     char name[64];
@@ -357,6 +398,7 @@ static bool report_size(bench* b, int32_t side)
     report_row(name, last.decode, first.decode, b->flops_decode);
     snprintf(name, sizeof name, "picture of %d steps, %dx%d", b->steps, side, side);
     report_row(name, last.picture, first.picture, 0.0);
+    if (b->backend == SUMI_BACKEND_CUDA && (!report_idle(b, side, false) || !report_idle(b, side, true))) return false;
     if (b->memory_budget && !b->prompt_path) { // then the text encoder's weights come again for every picture
         if (!sustain(b, &with_text, b->seconds, &first, &last, &count)) return false;
         snprintf(name, sizeof name, "the same with its text, %dx%d", side, side);
