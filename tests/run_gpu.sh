@@ -11,6 +11,7 @@
 #   demo       a picture of the demo model by the GPU and by the processor              (default)
 #   sanitize   compute-sanitizer: memcheck, racecheck and initcheck on small cases and the tiny model
 #   bench      the report at the released sizes; BENCH_SECONDS (8) of sustained work per row, BENCH_SIZES (1024,768,512)
+#   start      from the start of the process to the PNG: sumi generate, 8 steps, 1024 x 1024, a checkpoint of the released sizes (20 GB, random) in the page cache; START_FOLDER says where it goes
 #   torch      samples/bench/compare_torch.py on the GPU
 #
 # LOG=FOLDER keeps what every program printed (/tmp/sumi-gpu). PART_SECONDS=300 bounds each program. The last line is "N passed, N failed, N skipped" of all programs.
@@ -36,7 +37,7 @@ if [ "${1:-}" = --collect ]; then
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,17p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,18p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
@@ -127,6 +128,21 @@ fi
 if has bench; then
     WITHOUT_COUNTS=1 run bench "$bin/bench" --synthetic z-image --backend cuda --report --sizes "${BENCH_SIZES:-1024,768,512}" --seconds "${BENCH_SECONDS:-8}"
     cat "$log/bench.txt"
+fi
+if has start; then
+    folder=${START_FOLDER:-}
+    if [ -z "$folder" ]; then # 20 GB that are written and read once: memory, if there is so much
+        folder=/tmp
+        [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 30000000 ] 2>/dev/null && folder=/dev/shm
+    fi
+    model=$(mktemp -d "$folder/sumi-start.XXXXXX")
+    WITHOUT_COUNTS=1 run 'start: write the checkpoint' "$bin/bench" --write "$model" --synthetic z-image
+    for i in 1 2 3; do
+        began=$(date +%s%N)
+        WITHOUT_COUNTS=1 run "start $i" "$bin/sumi" generate --model "$model" --backend cuda --threads 0 --verbose --prompt "a lighthouse at dusk, ink wash" --steps 8 --size 1024x1024 --seed 7 -o "$log/start.png"
+        echo "       $((($(date +%s%N) - began) / 1000000)) ms from start to PNG: $(grep -aE '^sumi: (starting|loading|making|encoding|drawing|generating).* s' "$log/start_$i.txt" | sed 's/^sumi: //' | paste -sd ';')"
+    done
+    rm -rf "$model"
 fi
 if has torch; then
     WITHOUT_COUNTS=1 run compare_torch python3 samples/bench/compare_torch.py "$bin/bench" --backend cuda --seconds "${BENCH_SECONDS:-8}"

@@ -51,7 +51,9 @@ int session_open(cli_session* session, const session_args* args)
     desc.log.write = write_log;
     desc.log.user_data = session;
     if (session->trace) desc.tracer = trace_tracer(session->trace);
+    const double began = progress_clock();
     sumi_result result = sumi_engine_create(&desc, &session->engine);
+    if (result == SUMI_OK && args->verbose) fprintf(stderr, "sumi: starting the engine: %.2f s\n", progress_clock() - began);
     if (result == SUMI_OK) return EXIT_OK;
     return session_fail(session, result, args->backend == SUMI_BACKEND_CUDA ? "starting the CUDA backend" : "starting the engine");
 }
@@ -113,6 +115,7 @@ static void work(cli_session* session, sumi_job job, bool is_watched)
 int session_run(cli_session* session, sumi_job job, const char* doing, session_seen* seen, void* context)
 {
     bool asked = false;
+    const double began = progress_clock();
     sumi_job_status status = sumi_job_poll(session->engine, job);
     while (!is_final(status.state)) {
         if (s_cancelled && !asked) {
@@ -126,6 +129,7 @@ int session_run(cli_session* session, sumi_job job, const char* doing, session_s
     }
     progress_clear(&session->progress);
     note_stage_times(session, &status);
+    if (session->args->verbose) fprintf(stderr, "sumi: %s: %.2f s%s\n", doing, progress_clock() - began, session->stage_times);
     if (status.state == SUMI_JOB_DONE && !s_cancelled) return EXIT_OK;
     if (status.message && status.message[0]) snprintf(session->detail, sizeof session->detail, "%s", status.message);
     int code = session_fail(session, status.state == SUMI_JOB_CANCELLED || s_cancelled ? SUMI_CANCELLED : status.result, doing);
