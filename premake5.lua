@@ -34,6 +34,8 @@ local utf8proc, spng, zlib = find_library "utf8proc", find_library "spng", find_
 local cuda, why_no_cuda
 if _OPTIONS["no-cuda"] then why_no_cuda = "--no-cuda" else cuda, why_no_cuda = find_cuda() end
 if _ACTION and not cuda then print("CUDA backend: left out (" .. why_no_cuda .. ")") end
+local egl = find_egl()
+if _ACTION and not egl then print("samples/pacing: without OpenGL (no EGL/eglext.h and GL/glcorearb.h; Debian: libegl-dev, libgl-dev)") end
 local kernels = _OPTIONS["kernels"] or build .. "/kernels"
 
 local function any_file(pattern) return #os.matchfiles(pattern) > 0 end
@@ -156,7 +158,7 @@ static_library "sumi"
     -- Position independent, so that it can go into a plug-in; hidden, so that the plug-in does not export it again.
     buildoptions { "-fPIC", "-fvisibility=hidden" }
 
--- What samples and tests share: reading and writing PNG files.
+-- What samples and tests share: reading and writing PNG files, random checkpoints.
 static_library "support"
     includedirs { "samples" }
     use_library(spng)
@@ -195,6 +197,11 @@ if not _OPTIONS["fuzz"] then
             program(name == "sumi" and "sumi-cli" or name) -- project names are unique; the program is called sumi all the same
                 targetname(name)
                 if name == "sumi" then includedirs { "src" } end
+                if name == "pacing" and egl then
+                    defines { "PACING_HAS_EGL" }
+                    if egl ~= "" then includedirs { egl } end
+                end
+                if name == "pacing" and not cuda then links { "dl" } end -- opens EGL and the driver by itself; before glibc 2.34
                 files { folder .. "/*.h", folder .. "/*.c" }
         end
     end

@@ -64,6 +64,19 @@ function find_cuda()
     return nil, why
 end
 
+-- Where EGL's and OpenGL's headers are, for samples that draw: "" where compilers look anyway, nil when they are not there. Neither library is linked: EGL is opened by the program.
+function find_egl()
+    local folders = flags_with("-I", output_of("pkg-config --cflags egl"))
+    for _, folder in ipairs { "/usr/include", "/usr/local/include" } do table.insert(folders, folder) end
+    for _, folder in ipairs(folders) do
+        local egl, gl = io.open(folder .. "/EGL/eglext.h"), io.open(folder .. "/GL/glcorearb.h")
+        if egl then egl:close() end
+        if gl then gl:close() end
+        if egl and gl then return folder == "/usr/include" and "" or folder end
+    end
+    return nil
+end
+
 function use_library(library) -- in the project whose sources include its header
     includedirs(library.include_folders)
 end

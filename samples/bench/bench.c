@@ -571,11 +571,6 @@ static int usage(void)
     return 2;
 }
 
-static const synthetic_config* find_synthetic(const char* name)
-{
-    return strcmp(name, "tiny") == 0 ? &synthetic_tiny : strcmp(name, "mid") == 0 ? &synthetic_mid : strcmp(name, "z-image") == 0 ? &synthetic_z_image : NULL;
-}
-
 // "1024,768,512"
 static bool read_sizes(bench* b, const char* text)
 {
@@ -600,7 +595,7 @@ static bool read_arguments(bench* b, int argc, char** argv)
         }
         if (i + 1 >= argc) return false;
         const char* value = argv[++i];
-        if (strcmp(name, "--synthetic") == 0) b->synthetic = find_synthetic(value);
+        if (strcmp(name, "--synthetic") == 0) b->synthetic = synthetic_find(value);
         else if (strcmp(name, "--model") == 0) b->model_path = value;
         else if (strcmp(name, "--write") == 0) b->write_path = value;
         else if (strcmp(name, "--prompt-file") == 0) b->prompt_path = value;

@@ -13,6 +13,7 @@ typedef struct synthetic_config {
 } synthetic_config;
 
 extern const synthetic_config synthetic_tiny, synthetic_mid, synthetic_z_image; // z_image: the released sizes, 20 GB in bfloat16
+const synthetic_config* synthetic_find(const char* name); // "tiny", "mid", "z-image"; NULL: none of them
 
 #define SYNTHETIC_TEMPLATE_TOKENS 19 // of the chat template around a prompt; every byte of the prompt is one token more (there are no merges)
 

@@ -62,6 +62,11 @@ const synthetic_config synthetic_z_image = {.dim = 3840,
                                             .vae_resnets = 2,
                                             .vae_groups = 32};
 
+const synthetic_config* synthetic_find(const char* name)
+{
+    return strcmp(name, "tiny") == 0 ? &synthetic_tiny : strcmp(name, "mid") == 0 ? &synthetic_mid : strcmp(name, "z-image") == 0 ? &synthetic_z_image : NULL;
+}
+
 #define LATENTS 16
 #define TIME_HIDDEN 1024
 #define TIME_WIDTH 256
