@@ -277,6 +277,42 @@ TEST(a_frame_that_finds_its_slice_over_submits_the_next_one)
     close_cuda(engine);
 }
 
+static double known_us(const sumi_engine* engine) // of all slices of the plan that runs
+{
+    const sumi_plan_entry* entry = engine->run.entry;
+    double us = 0.0;
+    for (size_t i = 0; entry != NULL && i < entry->plan.slice_count; i++) us += (double)entry->slice_us[i];
+    return us;
+}
+
+// While another context of the same GPU has its turn, a slice's clock runs on.
+TEST(what_others_do_on_the_gpu_does_not_shrink_the_budget)
+{
+    static const double alone[] = {0.02}, beside[] = {0.02, 0.02, 0.5, 0.02, 0.02, 0.02, 0.1, 0.02, 0.02}, slower[] = {0.06};
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(20, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.step_count = 40;
+    double known[4] = {0.0};
+    const struct { const double* ms; int count; } times[] = {{alone, 1}, {alone, 1}, {beside, 9}, {slower, 1}}; // twice, for the slices behind the one that is looked at
+    for (int k = 0; k < 4; k++) {
+        fake_kernel_times(times[k].ms, times[k].count);
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        run_until_denoise(engine, job);
+        while (sumi_job_poll(engine, job).step < 39 && run_updates(engine, job, 1)) known[k] = known_us(engine);
+        CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+        sumi_job_discard(engine, job);
+    }
+    CHECK(known[1] > 0.0);
+    CHECK(known[2] < 1.25 * known[1]);
+    CHECK(known[3] > 1.3 * known[1]); // that is noticed
+    if (known[2] >= 1.25 * known[1] || known[3] <= 1.3 * known[1]) printf("  slices: %.0f us alone, %.0f beside others, %.0f on a slower device\n", known[1], known[2], known[3]);
+    close_cuda(engine);
+}
+
 // ---- The host changes its mind ------------------------------------------------------------------------------------------------------------
 
 TEST(every_job_can_be_cancelled_after_every_step)
@@ -752,6 +788,7 @@ int main(int argc, char** argv)
     RUN(the_memory_answer_is_what_the_device_holds);
     RUN(no_more_than_the_budget_is_on_its_way);
     RUN(a_frame_that_finds_its_slice_over_submits_the_next_one);
+    RUN(what_others_do_on_the_gpu_does_not_shrink_the_budget);
 #ifdef __SANITIZE_THREAD__
     const bool has_time = false; // hundreds of lives on one thread: minutes there, and no second thread to race with
 #else

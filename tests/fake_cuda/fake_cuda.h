@@ -38,6 +38,7 @@ void fake_refuse_graphs(bool on);                  // captures cannot be begun
 void fake_complete_after(int queries);
 void fake_pinning_takes(int us);                   // pinning a MiB, and unpinning it; 0 at first. That time passes in the call
 void fake_finish(void);                            // time passes: everything submitted is done now
+void fake_kernel_times(const double* ms, int count); // of kernels on the device's clock, over and over; the list must live on. NULL: 0.01 each
 void fake_fill_new_memory(int byte);               // what new memory holds; 0 at first
 
 // ---- The host beside us -------------------------------------------------------------------------------------------------------------------

@@ -86,6 +86,8 @@ typedef struct fake_world {
     void* launch_user;
     // the device
     double clock_ms;
+    const double* kernel_ms; // NULL: all alike
+    int kernel_ms_count, kernel_ms_next;
     uint64_t last_ticket;
     int host_captures;
     fake_context* primary[4];

@@ -144,7 +144,7 @@ static void run_kernel(const fake_node* node)
     fake.launch_hash = hash;
     fake.launch_count++;
     memcpy(fake.last_kernel, node->name, sizeof fake.last_kernel);
-    fake.clock_ms += 0.01;
+    fake.clock_ms += fake.kernel_ms != NULL ? fake.kernel_ms[fake.kernel_ms_next++ % fake.kernel_ms_count] : 0.01;
 }
 
 static bool can_write(const fake_node* node, size_t bytes, const char* what)
@@ -250,6 +250,7 @@ static void set_defaults(void)
     fake.allocation_count = fake.launch_hash = fake.pinning_us = 0;
     fake.last_kernel[0] = 0;
     fake.on_launch = NULL;
+    fake.kernel_ms = NULL;
     fake.freed_count = 0;
     for (int i = 0; i < fake_entry_count; i++) fake_entries[i].calls = 0;
 }
@@ -271,6 +272,7 @@ void fake_refuse_graphs(bool on) { SET(fake.refuses_graphs = on); }
 void fake_complete_after(int queries) { SET(fake.complete_after = queries); }
 void fake_pinning_takes(int us) { SET(fake.pin_us = us); }
 void fake_finish(void) { SET(fake_drain_all()); }
+void fake_kernel_times(const double* ms, int count) { SET(fake.kernel_ms = ms; fake.kernel_ms_count = count; fake.kernel_ms_next = 0); }
 void fake_fill_new_memory(int byte) { SET(fake.fill_byte = byte); }
 
 bool fake_fail_call(const char* name, int nth, int code)
