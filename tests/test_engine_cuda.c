@@ -285,6 +285,36 @@ static double known_us(const sumi_engine* engine) // of all slices of the plan t
     return us;
 }
 
+// Noise comes in pieces, so that no frame waits for all of it. The fake's kernels do nothing: latents are the noise.
+TEST(noise_in_pieces_is_the_noise_of_one_call)
+{
+    enum { SIDE = 768, COUNT = 16 * (SIDE / 8) * (SIDE / 8) }; // more than a piece, not a multiple of one
+    static float expected[COUNT], latents[COUNT];
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(100, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = desc.height = SIDE;
+    for (int is_cuda = 0; is_cuda < 2; is_cuda++) {
+        sumi_torch_cpu_generator cpu;
+        sumi_torch_cuda_generator cuda;
+        sumi_torch_cpu_seed(&cpu, s_item.seed);
+        sumi_torch_cuda_seed(&cuda, s_item.seed, 16, 2048); // fewer threads than values
+        if (is_cuda) sumi_torch_cuda_randn(&cuda, expected, COUNT);
+        else sumi_torch_cpu_randn(&cpu, expected, COUNT);
+        desc.noise = is_cuda ? SUMI_NOISE_TORCH_CUDA : SUMI_NOISE_TORCH_CPU;
+        desc.noise_multiprocessors = 16;
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        while (run_updates(engine, job, 1)) continue;
+        CHECK_NUMBER(sumi_job_latents(engine, job, 0, latents, COUNT), SUMI_OK);
+        CHECK(memcmp(latents, expected, sizeof latents) == 0);
+        sumi_job_discard(engine, job);
+    }
+    close_cuda(engine);
+}
+
 // While another context of the same GPU has its turn, a slice's clock runs on.
 TEST(what_others_do_on_the_gpu_does_not_shrink_the_budget)
 {
@@ -788,6 +818,7 @@ int main(int argc, char** argv)
     RUN(the_memory_answer_is_what_the_device_holds);
     RUN(no_more_than_the_budget_is_on_its_way);
     RUN(a_frame_that_finds_its_slice_over_submits_the_next_one);
+    RUN(noise_in_pieces_is_the_noise_of_one_call);
     RUN(what_others_do_on_the_gpu_does_not_shrink_the_budget);
 #ifdef __SANITIZE_THREAD__
     const bool has_time = false; // hundreds of lives on one thread: minutes there, and no second thread to race with

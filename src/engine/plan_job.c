@@ -1,7 +1,6 @@
 #include "engine/deadline.h"
 #include "engine/engine.h"
 #include "engine/trace.h"
-#include "sampling/noise.h"
 #include "sampling/schedule.h"
 #include <math.h>
 #include <stdio.h>
@@ -393,33 +392,36 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out
     return result;
 }
 
-// One item's generator: the posterior's noise first, the main noise second, as the reference draws them. Each item has its own, seeded with its own seed.
-static sumi_result write_noise(sumi_engine* engine, const sumi_plan_job* job, int32_t item, sumi_error* error)
+#define NOISE_VALUES (32 * 1024)     // a piece: some hundred microseconds
+#define NOISE_VALUES_CUDA (2 * 1024) // sines in double precision
+
+// A piece of one item's noise. One generator: the posterior's noise first, the main noise second, as the reference draws them. Each item has its own, seeded with its own seed.
+static sumi_result write_noise(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
     const sumi_pipeline* pipeline = &job->entry->pipeline;
-    const size_t count = latent_values(job);
-    const uint64_t bytes = count * sizeof(float), offset = (uint64_t)(item - job->part_begin) * bytes;
-    const bool samples = draws_posterior(job), is_cuda = job->noise == SUMI_NOISE_TORCH_CUDA;
-    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "noise", error));
-    float* values = engine->workspace.values.data;
-    sumi_torch_cpu_generator cpu;
-    sumi_torch_cuda_generator cuda;
-    if (is_cuda) sumi_torch_cuda_seed(&cuda, job->items[item].seed, job->multiprocessors, job->threads_per_multiprocessor);
-    else sumi_torch_cpu_seed(&cpu, job->items[item].seed);
+    const size_t count = latent_values(job), item = (size_t)(job->part_begin + job->cursor);
+    const bool samples = draws_posterior(job), is_cuda = job->noise == SUMI_NOISE_TORCH_CUDA, is_posterior = samples && job->drawn < count;
+    const size_t all = count * ((samples ? 1 : 0) + (job->goal == SUMI_GOAL_IMAGES ? 1 : 0)), at = samples && !is_posterior ? job->drawn - count : job->drawn;
+    *out_done = job->drawn >= all;
+    if (*out_done) return SUMI_OK;
+    if (job->drawn == 0 && is_cuda) sumi_torch_cuda_seed(&job->generator.cuda, job->items[item].seed, job->multiprocessors, job->threads_per_multiprocessor);
+    else if (job->drawn == 0) sumi_torch_cpu_seed(&job->generator.cpu, job->items[item].seed);
 
-    if (samples && job->start_noise != NULL) {
-        write_value(engine, job, pipeline->eps, offset, job->start_noise, bytes);
-    } else if (samples) {
-        if (is_cuda) sumi_torch_cuda_randn(&cuda, values, count);
-        else sumi_torch_cpu_randn(&cpu, values, count);
-        write_value(engine, job, pipeline->eps, offset, values, bytes);
+    const float* given = is_posterior ? job->start_noise : job->noise == SUMI_NOISE_GIVEN ? job->noise_values + item * count : NULL;
+    size_t part = is_cuda ? NOISE_VALUES_CUDA : NOISE_VALUES;
+    if (part > count - at || count % 16 != 0) part = count - at; // a call's last values are drawn in another way when they are no multiple of 16
+    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, part * sizeof(float), "noise", error));
+    float* values = engine->workspace.values.data;
+    if (given == NULL && is_cuda) {
+        sumi_torch_cuda_randn_part(&job->generator.cuda, values, count, at, part);
+        if (at + part == count) sumi_torch_cuda_skip(&job->generator.cuda, count);
+    } else if (given == NULL) {
+        sumi_torch_cpu_randn(&job->generator.cpu, values, part);
     }
-    if (job->goal != SUMI_GOAL_IMAGES) return SUMI_OK;
-    const float* noise = values;
-    if (job->noise == SUMI_NOISE_GIVEN) noise = job->noise_values + (size_t)item * count;
-    else if (is_cuda) sumi_torch_cuda_randn(&cuda, values, count);
-    else sumi_torch_cpu_randn(&cpu, values, count);
-    write_value(engine, job, has_start(job) ? pipeline->noise : pipeline->x, offset, noise, bytes);
+    write_value(engine, job, is_posterior ? pipeline->eps : has_start(job) ? pipeline->noise : pipeline->x, ((size_t)job->cursor * count + at) * sizeof(float), given != NULL ? given + at : values,
+                part * sizeof(float));
+    job->drawn += part;
+    *out_done = job->drawn >= all;
     return SUMI_OK;
 }
 
@@ -706,7 +708,7 @@ static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t
     return SUMI_OK;
 }
 
-#define OUTPUT_PIXELS (128 * 1024) // a slice: about a millisecond
+#define OUTPUT_PIXELS (64 * 1024) // a slice: some hundred microseconds
 
 // The next piece of output.
 static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done, sumi_error* error)
@@ -838,7 +840,9 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         if (is_over && ++job->cursor > 2) next_phase(job, job->goal == SUMI_GOAL_PROMPTS ? SUMI_PHASE_RUN : SUMI_PHASE_NOISE);
         return SUMI_OK;
     case SUMI_PHASE_NOISE:
-        SUMI_TRY(write_noise(engine, job, job->part_begin + job->cursor, error));
+        SUMI_TRY(write_noise(engine, job, &is_over, error));
+        if (!is_over) return SUMI_OK;
+        job->drawn = 0;
         if (++job->cursor >= job->part_count) next_phase(job, SUMI_PHASE_RUN);
         return SUMI_OK;
     case SUMI_PHASE_RUN:

@@ -1,6 +1,6 @@
 // Jobs that run a plan: prompts, images, encodings. They differ in what they copy at submission and in what they hand out, not in how they go:
 //
-//   TEXT (one prompt a slice) -> PLAN (schedule, plan, arena) -> READY (weights, graphs; a GPU) -> INPUT -> NOISE (one item a slice) -> RUN (slices of the plan) -> OUTPUT (some rows a slice)
+//   TEXT (one prompt a slice) -> PLAN (schedule, plan, arena) -> READY (weights, graphs; a GPU) -> INPUT -> NOISE (some values a slice) -> RUN (slices of the plan) -> OUTPUT (some rows a slice)
 //                                 ^-------- a device without memory for the whole batch: a part of its items at a time, from PLAN to OUTPUT --------------------------------'
 #ifndef SUMI_ENGINE_PLAN_JOB_H
 #define SUMI_ENGINE_PLAN_JOB_H
@@ -8,6 +8,7 @@
 #include "engine/run.h"
 #include "engine/objects.h"
 #include "engine/resize.h"
+#include "sampling/noise.h"
 
 struct sumi_slot;
 struct sumi_workspace;
@@ -55,6 +56,8 @@ typedef struct sumi_plan_job {
     sumi_phase phase;
     sumi_resize resize;                   // of the start image or the mask
     int32_t cursor, row;                  // prompt or item of the phase; row of the picture in OUTPUT
+    size_t drawn;                         // values of the item's noise in NOISE, the posterior's counted in
+    union { sumi_torch_cpu_generator cpu; sumi_torch_cuda_generator cuda; } generator; // of the item
     sumi_plan_entry* entry;
     int32_t part_begin, part_count;       // the items that are run together: all of them, if the device has the memory
     bool has_shed;                        // what other jobs would need again

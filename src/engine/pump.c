@@ -177,6 +177,18 @@ static double predict(const sumi_engine* engine)
     return slot != NULL ? slot->functions->predict(engine, slot) : engine->chore_us[SUMI_CHORE_TEXT];
 }
 
+// Beside a device: what keeps the host's frame waiting is bounded on its own, and much closer than the device's work. Not while a model is loaded or a plan made ready: a thousand pieces of a
+// fifth of a millisecond would take as many frames.
+#define MOST_OWN_US 200.0
+
+static bool has_own_time(const sumi_engine* engine, double elapsed)
+{
+    const sumi_slot* slot = engine->running;
+    const bool loads = slot != NULL && (slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA);
+    if (slot == NULL || loads || slot->u.plan.phase == SUMI_PHASE_READY) return true;
+    return elapsed + (slot->u.plan.phase == SUMI_PHASE_RUN ? 0.0 : predict(engine)) <= MOST_OWN_US; // submitting a slice takes no time worth a prediction
+}
+
 void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
 {
     if (engine == NULL || budget_us == 0 || engine->desc.pump == SUMI_PUMP_THREAD) return;
@@ -192,7 +204,7 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
             if (state == PUMP_WAITS) break; // the device has enough to do until the next frame
             // On a device the budget bounds what is on its way there, from this call or an earlier one; this thread's own time counts for itself.
             const double elapsed = (double)(sumi_clock_ns() - begin) * 1e-3, on_its_way = is_device ? sumi_run_pending_us(engine) : 0.0;
-            if ((is_device && on_its_way > 0.0 ? on_its_way : elapsed) + predict(engine) > budget_us || elapsed > budget_us) break;
+            if ((is_device && on_its_way > 0.0 ? on_its_way : elapsed) + predict(engine) > budget_us || elapsed > budget_us || (is_device && !has_own_time(engine, elapsed))) break;
         }
         state = run_slice(engine);
     }

@@ -359,23 +359,34 @@ static float curand_normal(const uint32_t words[4], int which)
     return curand_radius(words[which & 2]) * (float)((which & 1) != 0 ? cos(angle) : sin(angle));
 }
 
-void sumi_torch_cuda_randn(sumi_torch_cuda_generator* generator, float* into, size_t count)
+static size_t cuda_threads(const sumi_torch_cuda_generator* generator, size_t count)
 {
-    if (count == 0) return;
     uint64_t per_multiprocessor = generator->threads_per_multiprocessor > CUDA_BLOCK ? (uint64_t)generator->threads_per_multiprocessor / CUDA_BLOCK : 1;
     uint64_t most = (generator->multiprocessors > 1 ? (uint64_t)generator->multiprocessors : 1) * per_multiprocessor;
     uint64_t blocks = count / CUDA_BLOCK + (count % CUDA_BLOCK != 0);
-    size_t threads = (size_t)((blocks < most ? blocks : most) * CUDA_BLOCK);
-    uint64_t draws = 0; // calls of Philox by thread 0, the busiest
-    for (size_t base = 0; base < count; draws++) {
-        size_t left = count - base;
-        for (size_t s = 0; s < threads && s < left; s++) {
-            uint32_t words[4];
-            philox(generator->offset / 4 + draws, s, generator->seed, words);
-            for (int i = 0; i < 4 && left - s > (size_t)i * threads; i++) into[base + s + (size_t)i * threads] = curand_normal(words, i);
-        }
-        if (left / 4 < threads) break; // also keeps base from running over the end of size_t
-        base += 4 * threads;
+    return (size_t)((blocks < most ? blocks : most) * CUDA_BLOCK);
+}
+
+void sumi_torch_cuda_randn_part(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first, size_t part)
+{
+    const size_t threads = cuda_threads(generator, count);
+    for (size_t i = 0; i < part; i++) { // Philox anew for each: a tenth of the time of a sine
+        const size_t row = (first + i) / threads, thread = (first + i) % threads;
+        uint32_t words[4];
+        philox(generator->offset / 4 + row / 4, thread, generator->seed, words);
+        into[i] = curand_normal(words, (int)(row % 4));
     }
-    generator->offset += 4 * (count / (4 * (uint64_t)threads) + (count % (4 * (uint64_t)threads) != 0));
+}
+
+void sumi_torch_cuda_skip(sumi_torch_cuda_generator* generator, size_t count)
+{
+    if (count == 0) return;
+    const uint64_t a_draw = 4 * (uint64_t)cuda_threads(generator, count);
+    generator->offset += 4 * (count / a_draw + (count % a_draw != 0));
+}
+
+void sumi_torch_cuda_randn(sumi_torch_cuda_generator* generator, float* into, size_t count)
+{
+    sumi_torch_cuda_randn_part(generator, into, count, 0, count);
+    sumi_torch_cuda_skip(generator, count);
 }

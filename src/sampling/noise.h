@@ -14,7 +14,7 @@ typedef struct sumi_torch_cpu_generator {
     bool portable;     // never use the AVX2 code. Same bits, only slower: for tests
 } sumi_torch_cpu_generator;
 void sumi_torch_cpu_seed(sumi_torch_cpu_generator* generator, uint64_t seed);                      // only the low 32 bits count, as in PyTorch
-void sumi_torch_cpu_randn(sumi_torch_cpu_generator* generator, float* into, size_t count);         // draws as one call of torch.randn(count)
+void sumi_torch_cpu_randn(sumi_torch_cpu_generator* generator, float* into, size_t count);         // draws as one call of torch.randn(count); multiples of 16 may be drawn by several calls
 void sumi_torch_cpu_randn_bf16(sumi_torch_cpu_generator* generator, uint16_t* into, size_t count); // torch 2.13 and newer
 
 // offset: values a thread has drawn, always a multiple of 4; randn moves it on, so that a second call continues as PyTorch's does.
@@ -23,4 +23,7 @@ typedef struct sumi_torch_cuda_generator { uint64_t seed, offset; int32_t multip
 // block of 256 threads counts as one block.
 void sumi_torch_cuda_seed(sumi_torch_cuda_generator* generator, uint64_t seed, int32_t multiprocessors, int32_t threads_per_multiprocessor);
 void sumi_torch_cuda_randn(sumi_torch_cuda_generator* generator, float* into, size_t count); // a bfloat16 draw is these values rounded
+// Values [first, first + part) of what that call would draw; the generator stays where it is until sumi_torch_cuda_skip(count), which moves it as the call does.
+void sumi_torch_cuda_randn_part(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first, size_t part);
+void sumi_torch_cuda_skip(sumi_torch_cuda_generator* generator, size_t count);
 #endif
