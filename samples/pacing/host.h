@@ -12,6 +12,7 @@ struct host {
     char device[160];                                        // what renders
     struct CUctx_st* context;                                // where sumi shall work; NULL: where it likes
     double work;                                             // per frame, in units of the host's own; changed by calibrating
+    bool counts_ms;                                          // the unit is a millisecond: nothing to calibrate
     void (*submit)(host* h, int32_t slot);                   // a frame's commands and what tells their end; does not wait
     bool (*finished)(host* h, int32_t slot);                 // without waiting
     void (*destroy)(host* h);
