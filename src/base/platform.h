@@ -48,6 +48,8 @@ bool sumi_path_join(char* out, size_t out_bytes, const char* folder, const char*
 // A shared library of the operating system's own (a driver), by the name its loader knows; NULL: there is none. Never closed: others in the process may hold it, and
 // its threads outlive us. On Windows only the system folder is searched, so that nobody can plant one.
 void* sumi_library_open(const char* name);
+// The same of a library that the host may have brought: on Windows also beside the program and in the folders that it has added.
+void* sumi_library_find(const char* name);
 typedef void sumi_library_function(void); // to be cast to what the symbol is
 sumi_library_function* sumi_library_symbol(void* library, const char* name); // NULL: it has none of this name
 #endif
