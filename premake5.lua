@@ -222,7 +222,8 @@ if cuda and not _OPTIONS["fuzz"] then
         links { "pthread" }
         for _, name in ipairs(all_configurations) do
             filter("configurations:" .. name)
-                postbuildcommands { "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libcuda.so.1'" }
+                postbuildcommands { "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libcuda.so.1'",
+                                    "ln -sf libfake_cuda.so '" .. path.getabsolute(build .. "/" .. name .. "/fake") .. "/libcublasLt.so.13'" }
         end
         filter {}
 end

@@ -217,6 +217,17 @@ typedef enum sumi_backend {
     SUMI_BACKEND_CUDA = 2  // an NVIDIA GPU of compute capability 8.0 or newer; bfloat16 values, float32 sums
 } sumi_backend;
 
+// Matrix products by NVIDIA's cuBLASLt instead of ours, where the library can be opened by name (libcublasLt.so.13 or .12, cublasLt64_13.dll or _12): hundreds of megabytes that come with a
+// program, or with its user's CUDA. It takes bfloat16 products whose results are only stored, with a bias or without, or added to what is there; all others, and these without it, are our
+// kernels'. The choice follows from sizes and the device, never from a measurement: the same inputs give the same bits as long as driver and library stay the same (other bits than our kernels').
+// Creating an engine takes longer by the opening (0.1 s; from a cold disk a second), its code takes device memory beside what we count, and one of its calls may work for about half a
+// millisecond however small max_slice_us is.
+typedef enum sumi_cublaslt {
+    SUMI_CUBLASLT_AUTO = 0,  // for 512 rows or more on GPUs whose tensor cores have instructions that our kernels do not use: compute capability 10 and 11. Elsewhere not even opened
+    SUMI_CUBLASLT_NEVER = 1,
+    SUMI_CUBLASLT_ALWAYS = 2 // on any GPU, for more than 16 rows: measure before you ship it
+} sumi_cublaslt;
+
 typedef enum sumi_pump {
     SUMI_PUMP_UPDATE = 0, // work advances inside sumi_engine_update and sumi_job_wait, on the calling thread (and the tasks or threads asked for)
     SUMI_PUMP_THREAD = 1  // one low-priority thread of ours advances the work; sumi_engine_update is then a no-op
@@ -230,6 +241,7 @@ typedef struct sumi_engine_desc {
         const uint8_t* luid;          // 8 bytes (Direct3D 12), or NULL
         struct CUctx_st* context;     // NULL: the device's primary context
         struct CUstream_st* stream;   // NULL: a lowest-priority non-blocking stream of ours. Never the NULL stream of CUDA, and not one that is being captured
+        sumi_cublaslt cublaslt;       // AUTO
     } cuda;
     sumi_allocator allocator;
     sumi_device_allocator device_allocator;
@@ -277,7 +289,7 @@ typedef struct sumi_engine_info {
     uint64_t host_peak_bytes;         // the most ever held
     uint64_t allocation_count;        // allocations ever made; a warmed-up job does not change it
     int32_t job_count;                // slots in use
-    bool has_cublaslt;
+    bool has_cublaslt;                // cuBLASLt is open and takes products as sumi_engine_desc.cuda.cublaslt says
 } sumi_engine_info;
 SUMI_API sumi_engine_info sumi_engine_get_info(const sumi_engine* engine);
 

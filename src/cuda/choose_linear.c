@@ -4,7 +4,7 @@
 // multiprocessors with split k for small m. The numbers of 9.0 are an H200's: to set them anew, edit the constants below, run tests/tune_cuda_linear.c. The method, tile and split follow from the whole op's shape, so
 // that a slice gives the same bits; a slice takes a range of rows at multiples of the method's unit. A product of one unit is done by the slice that
 // holds the unit.
-#include "cuda/linear.h"
+#include "cuda/cublaslt.h"
 
 // clang-format off
 // ---- The kernels ----------------------------------------------------------------------------------------------------------------------------
@@ -87,6 +87,7 @@ int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols)
 
 uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* c, int32_t m, int32_t n)
 {
+    if (c->method == SUMI_CUDA_METHOD_CUBLASLT) return SUMI_CUDA_CUBLASLT_WORKSPACE + 2 * (uint64_t)n; // with the bias
     if (c->split <= 1) return 0;
     int32_t rows = 128, cols = 0;
     if (c->method == SUMI_CUDA_METHOD_GEMV) rows = m <= 8 ? 8 : 16, cols = 16;
@@ -218,6 +219,13 @@ static bool has_hopper(const sumi_cuda_device* device, bool allows_hopper)
 sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* s)
 {
     if (device->forced_linear != NULL) return *device->forced_linear;
+    if (sumi_cuda_cublaslt_wants(device->cublaslt, s))
+        return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_CUBLASLT, 0, 1, sumi_cuda_cublaslt_unit_rows(device, s)};
+    return sumi_cuda_choose_own_linear(device, allows_hopper, s);
+}
+
+sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* s)
+{
     if (!s->reads_aligned) return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_ANY, 0, 1, 64};
     const bool is_hopper = has_hopper(device, allows_hopper);
     // Small portable tiles: 64 x 64, two on a multiprocessor.
@@ -252,6 +260,7 @@ int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper
     if (!s->reads_aligned || s->k < 512) add(&to, s, SUMI_CUDA_METHOD_ANY, 0, 1, 64);
     if (!s->reads_aligned) return to.count;
     if (!s->is_fp8 && s->m <= GEMV_ROWS) add(&to, s, SUMI_CUDA_METHOD_GEMV, 0, 8, GEMV_ROWS);
+    if (sumi_cuda_cublaslt_can(device->cublaslt, s)) add(&to, s, SUMI_CUDA_METHOD_CUBLASLT, 0, 1, sumi_cuda_cublaslt_unit_rows(device, s));
     const bool is_hopper = has_hopper(device, allows_hopper);
     for (int32_t i = 0; i < WGMMA_COUNT && is_hopper; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];

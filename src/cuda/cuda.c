@@ -8,6 +8,7 @@
 // A call that cannot report a failure (write, read, finished) keeps it in `failure` for the next one that can. A lost device stays lost: nothing is on its way then.
 #include "cuda/cuda.h"
 #include "base/platform.h"
+#include "cuda/cublaslt.h"
 #include "cuda/state.h"
 #include "cuda/targets.h"
 #include "kernels/upload.h"
@@ -957,6 +958,7 @@ static const char* cuda_name(const sumi_runner* runner)
     (void)runner;
     return "cuda";
 }
+static bool cuda_has_cublaslt(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->device.cublaslt != NULL; }
 static const char* cuda_device(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->device.name; }
 static sumi_rates cuda_rates(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->rates; }
 static uint64_t cuda_element_bytes(const sumi_runner* runner, sumi_element element)
@@ -982,6 +984,8 @@ static void destroy_inside(sumi_cuda* cuda)
         if (cuda->writes[i].event != NULL) driver->cuEventDestroy(cuda->writes[i].event);
     }
     if (cuda->capture != NULL) driver->cuStreamDestroy(cuda->capture);
+    sumi_cuda_cublaslt_close(cuda->device.cublaslt);
+    cuda->device.cublaslt = NULL;
 }
 
 static void cuda_destroy(sumi_runner* runner)
@@ -1029,7 +1033,8 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .fetch = cuda_fetch,
                                                 .publish = cuda_publish,
                                                 .settle = cuda_settle,
-                                                .memory = cuda_memory};
+                                                .memory = cuda_memory,
+                                                .has_cublaslt = cuda_has_cublaslt};
 
 // A first guess, from what the tensor cores and the memory could do at their best: the engine measures and corrects, kind by kind.
 static sumi_rates guess_rates(const sumi_cuda_device* device)
@@ -1039,10 +1044,7 @@ static sumi_rates guess_rates(const sumi_cuda_device* device)
     if (driver->cuDeviceGetAttribute(&core_khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device->device) != CUDA_SUCCESS || core_khz <= 0) core_khz = 1500000;
     if (driver->cuDeviceGetAttribute(&memory_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device->device) != CUDA_SUCCESS || memory_khz <= 0) memory_khz = 5000000;
     if (driver->cuDeviceGetAttribute(&bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device->device) != CUDA_SUCCESS || bus_bits <= 0) bus_bits = 256;
-    const int32_t family = device->capability / 10;
-    // bfloat16 products with float sums, per multiprocessor and clock. GeForce chips (8.6, 8.9, 12.x) have a quarter of 8.0's.
-    const double per_clock = family == 9 ? 4096.0 : family == 10 || family == 11 ? 8192.0 : device->capability == 80 ? 2048.0 : 512.0;
-    return (sumi_rates){.flops_per_us = 0.70 * device->multiprocessors * per_clock * core_khz * 1e-3,
+    return (sumi_rates){.flops_per_us = 0.70 * device->multiprocessors * sumi_cuda_flops_per_clock(device) * core_khz * 1e-3,
                         .bytes_per_us = 0.75 * 2.0 * memory_khz * 1e-3 * bus_bits / 8.0, // two transfers a clock
                         .op_us = 3.0};
 }
@@ -1060,7 +1062,7 @@ static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
     return SUMI_OK;
 }
 
-static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_error* error)
+static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_cublaslt cublaslt, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     SUMI_TRY(sumi_cuda_modules_create(cuda->heap, &cuda->device, sumi_cuda_images, sumi_cuda_image_count, error, &cuda->modules));
@@ -1069,7 +1071,7 @@ static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_er
     SUMI_CU(driver, cuStreamCreateWithPriority(&cuda->capture, CU_STREAM_NON_BLOCKING, 0), "making a stream for graphs");
     SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_ARRIVALS * sizeof(uint32_t) + 64, SUMI_MEMORY_ARENA, "counters", &cuda->fixed, error));
     SUMI_CU(driver, cuMemsetD32Async(cuda->fixed.address, 0, SUMI_CUDA_ARRIVALS + 16, cuda->device.compute), "clearing counters");
-    return SUMI_OK;
+    return sumi_cuda_cublaslt_open(cuda->heap, &cuda->device, cublaslt, &cuda->device.cublaslt, error);
 }
 
 sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_engine_desc* desc, const sumi_cuda_options* options, sumi_error* error, sumi_runner** out_runner)
@@ -1090,7 +1092,7 @@ sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_
     result = sumi_cuda_enter(&cuda->device, &scope, error);
     if (result == SUMI_OK) {
         cuda->rates = guess_rates(&cuda->device);
-        result = create_inside(cuda, workers, error);
+        result = create_inside(cuda, workers, desc->cuda.cublaslt, error);
         sumi_cuda_leave(&cuda->device, &scope);
     }
     if (result != SUMI_OK) {

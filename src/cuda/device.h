@@ -18,8 +18,16 @@ typedef struct sumi_cuda_device {
     int32_t shared_per_multiprocessor;
     int32_t l2_bytes;
     uint64_t bytes;
+    struct sumi_cuda_cublaslt* cublaslt; // NULL: not to be used, or not there (cublaslt.h)
     const struct sumi_cuda_linear_choice* forced_linear; // NULL; tests/tune_cuda_linear.c: what every product takes (linear.h)
 } sumi_cuda_device;
+
+// bfloat16 products with float sums, in operations per multiprocessor and clock. GeForce chips (8.6, 8.9, 12.x) have a quarter of 8.0's.
+static inline double sumi_cuda_flops_per_clock(const sumi_cuda_device* device)
+{
+    const int32_t family = device->capability / 10;
+    return family == 9 ? 4096.0 : family == 10 || family == 11 ? 8192.0 : device->capability == 80 ? 2048.0 : 512.0;
+}
 
 // As sumi_engine_desc.cuda asks. SUMI_NO_DEVICE (also: no device of this uuid, luid, ordinal), SUMI_DEVICE_UNSUPPORTED (before 8.0), SUMI_INVALID_ARGUMENT (a stream that is being captured).
 sumi_result sumi_cuda_device_open(sumi_cuda_device* device, const sumi_engine_desc* desc, sumi_error* error);

@@ -1,9 +1,10 @@
 // LINEAR: the launch of the kernel that choose_linear.c has chosen.
 //
 // Scratch: [parts of split k][x as e4m3][its scale per row]
-#include "cuda/launch.h"
-#include "cuda/linear.h"
+#include "cuda/cublaslt.h"
+#include "cuda/state.h"
 #include "kernels/rows.h"
+#include "kernels/upload.h"
 
 _Static_assert(sizeof(sumi_gemm_finish) == 96 && offsetof(sumi_pgemm_args, finish) == 128, "the kernels read these structs");
 
@@ -21,9 +22,10 @@ static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n,
     for (int32_t e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++) {
         for (int32_t hopper = 0; hopper <= 1; hopper++) {
             const sumi_cuda_shape s = {m, n, k, false, true, (sumi_cuda_epilogue)e};
-            const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, hopper == 1, &s);
-            const uint64_t bytes = sumi_cuda_parts_bytes(&c, m, n);
+            const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, hopper == 1, &s), own = sumi_cuda_choose_own_linear(device, hopper == 1, &s);
+            const uint64_t bytes = sumi_cuda_parts_bytes(&c, m, n), own_bytes = sumi_cuda_parts_bytes(&own, m, n);
             most = bytes > most ? bytes : most;
+            most = own_bytes > most ? own_bytes : most;
         }
     }
     return aligned(most);
@@ -172,6 +174,52 @@ static sumi_result launch_any(const sumi_cuda_run* run, const product* p)
     return sumi_cuda_launch(run, "sumi_gemm_any", grid, params);
 }
 
+// ---- cuBLASLt -------------------------------------------------------------------------------------------------------------------------------
+// Its scratch: [workspace][bias as bfloat16]
+static sumi_result round_bias(const sumi_cuda_run* run, const product* p, CUdeviceptr to)
+{
+    int32_t cols = 8; // n is a multiple of it; a block takes a row
+    while (cols < 1024 && p->shape.n % (2 * cols) == 0) cols *= 2;
+    const int32_t rows = p->shape.n / cols;
+    sumi_upload_args args = {.from = p->finish.bias, .to = to, .type = SUMI_UPLOAD_F32, .row_count = rows, .stack_rows = rows, .cols = cols, .pitch = cols, .scale = 1.0f};
+    void* params[] = {&args};
+    return sumi_cuda_launch(run, "sumi_upload_rows", (sumi_cuda_grid){(uint32_t)rows, 1, 1, SUMI_UPLOAD_THREADS, 0}, params);
+}
+
+// The calls of a product's units [begin, end), in order. *out_takes: the library has something for every one of the op's, whichever the slice holds.
+static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, int32_t unit_rows, bool* out_takes)
+{
+    const sumi_cuda_shape* s = &p->shape;
+    const sumi_gemm_finish* f = &p->finish;
+    const int32_t units = divide_up(s->m, unit_rows);
+    sumi_cuda_cublaslt_call calls[2] = {{.m = unit_rows}, {.m = s->m - (units - 1) * unit_rows}}; // all but the last, the last
+    *out_takes = false;
+    for (int32_t i = 0; i < 2; i++) {
+        sumi_cuda_cublaslt_call* call = &calls[i];
+        call->n = s->n, call->k = s->k, call->ldx = p->ldx, call->ldw = p->weight.pitch, call->ldy = f->ldy;
+        call->x = p->x, call->w = p->weight.data, call->y = f->y + 2 * (uint64_t)f->column;
+        call->bias = f->bias != 0 ? run->scratch + SUMI_CUDA_CUBLASLT_WORKSPACE : 0;
+        call->residual = f->residual != 0 ? f->residual + 2 * (uint64_t)f->column : 0;
+        call->workspace = run->scratch;
+        bool takes = true;
+        if (i == 1 || units > 1) SUMI_TRY(sumi_cuda_cublaslt_prepare(run->device->cublaslt, call, run->cuda->only_looks_up ? run->stream : NULL, &takes, run->error));
+        if (!takes) return SUMI_OK;
+    }
+    *out_takes = true;
+    int32_t begin, end;
+    sumi_cuda_share(run, units, &begin, &end);
+    if (f->bias != 0 && begin < end) SUMI_TRY(round_bias(run, p, run->scratch + SUMI_CUDA_CUBLASLT_WORKSPACE));
+    for (int32_t unit = begin; unit < end && !run->cuda->only_looks_up; unit++) {
+        sumi_cuda_cublaslt_call call = calls[unit == units - 1];
+        const uint64_t row = (uint64_t)unit * (uint64_t)unit_rows, y = 2 * row * (uint64_t)call.ldy;
+        call.x += 2 * row * (uint64_t)call.ldx;
+        call.y += y;
+        if (call.residual != 0) call.residual += y;
+        SUMI_TRY(sumi_cuda_cublaslt_launch(run->device->cublaslt, &call, run->stream, run->error));
+    }
+    return SUMI_OK;
+}
+
 // x as e4m3 with a scale per row, in scratch; only the slice's rows.
 static sumi_result quantize(const sumi_cuda_run* run, product* p)
 {
@@ -261,7 +309,14 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: fp8 rows that are not aligned to 16 bytes", op->label);
     }
 
-    const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(run->device, run->allows_hopper, &p.shape);
+    sumi_cuda_linear_choice c = sumi_cuda_choose_linear(run->device, run->allows_hopper, &p.shape);
+    if (c.method == SUMI_CUDA_METHOD_CUBLASLT) {
+        bool takes = false;
+        SUMI_TRY(launch_cublaslt(run, &p, c.unit_rows, &takes));
+        if (takes) return SUMI_OK;
+        if (run->device->forced_linear != NULL) return sumi_fail(run->error, SUMI_NOT_SUPPORTED, "%s: cuBLASLt has nothing for it", op->label);
+        c = sumi_cuda_choose_own_linear(run->device, run->allows_hopper, &p.shape);
+    }
     if (is_fp8 && c.method == SUMI_CUDA_METHOD_ANY)
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: no fp8 kernel fits into %d bytes of shared memory", op->label, (int)run->device->shared_per_block);
     int32_t begin, end;
@@ -281,6 +336,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     case SUMI_CUDA_METHOD_SPLIT: return launch_split(run, &p, &c);
     case SUMI_CUDA_METHOD_PORTABLE: return launch_portable(run, &p, &c);
     case SUMI_CUDA_METHOD_GEMV: return launch_gemv(run, &p, &c);
+    case SUMI_CUDA_METHOD_CUBLASLT:
     case SUMI_CUDA_METHOD_ANY: break;
     }
     return launch_any(run, &p);

@@ -8,6 +8,7 @@
 //   WGMMA      gemm_{bf16,fp8}_sm90.cu       9.0, a common epilogue, aligned y                  128 rows x 128 (ping-pong), 192, 208, 256; 192 x 176
 //   SPLIT      gemm_split_sm90.cu            9.0, bf16: few rows (k shared), other epilogues    128 rows x 128, 256
 //   PORTABLE   gemm_{bf16,fp8}.cu            everything else, any GPU from 8.0                  32 x 32 .. 128 x 256; up to 700 rows k can be shared
+//   CUBLASLT   NVIDIA's library              what cublaslt.h says, where the host allows it     its own; a slice takes whole calls
 #ifndef SUMI_CUDA_LINEAR_H
 #define SUMI_CUDA_LINEAR_H
 #include "cuda/device.h"
@@ -22,7 +23,7 @@ typedef enum sumi_cuda_epilogue {
     SUMI_CUDA_EPILOGUE_gate, SUMI_CUDA_EPILOGUE_gate_bias, SUMI_CUDA_EPILOGUE_any
 } sumi_cuda_epilogue;
 
-typedef enum sumi_cuda_method { SUMI_CUDA_METHOD_ANY, SUMI_CUDA_METHOD_GEMV, SUMI_CUDA_METHOD_WGMMA, SUMI_CUDA_METHOD_SPLIT, SUMI_CUDA_METHOD_PORTABLE } sumi_cuda_method;
+typedef enum sumi_cuda_method { SUMI_CUDA_METHOD_ANY, SUMI_CUDA_METHOD_GEMV, SUMI_CUDA_METHOD_WGMMA, SUMI_CUDA_METHOD_SPLIT, SUMI_CUDA_METHOD_PORTABLE, SUMI_CUDA_METHOD_CUBLASLT } sumi_cuda_method;
 // clang-format on
 
 typedef struct sumi_cuda_wgmma {
@@ -65,11 +66,13 @@ typedef struct sumi_cuda_linear_choice {
 
 // The choice follows from the whole op's shape, so that a slice gives the same bits.
 sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape);
+// The same of our own kernels alone: what takes over where cuBLASLt has nothing for a shape.
+sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape);
 // Every choice that can take the shape, for measuring; how many.
 int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape, sumi_cuda_linear_choice* out_list, int32_t room);
 
 const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue epilogue); // of the kernel that has this epilogue; NULL: none
-uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* choice, int32_t m, int32_t n);        // scratch for the parts of split k
+uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* choice, int32_t m, int32_t n);        // scratch for the parts of split k, cuBLASLt's workspace
 // Work items of a cluster: two tiles one above the other, an odd last row of tiles in pairs side by side.
 int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols);
 #endif

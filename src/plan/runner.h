@@ -79,6 +79,7 @@ typedef struct sumi_runner_functions {
     sumi_result (*publish)(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture, sumi_error* error);
     void (*settle)(sumi_runner* runner);               // blocks until all that was submitted is over, copies and publications too
     void (*memory)(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver); // for sumi_engine_info; any thread
+    bool (*has_cublaslt)(const sumi_runner* runner);   // likewise
 } sumi_runner_functions;
 
 #define SUMI_RUNNER_DEPTH 64

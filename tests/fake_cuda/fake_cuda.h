@@ -2,10 +2,13 @@
 // checked against their PTX (parameters, block size, shared memory). A test that includes this header is linked with it (premake5.lua), and as its soname is libcuda.so.1
 // the backend finds it instead of a real one.
 //
+// It is also a cuBLASLt (libcublasLt.so.13, not .12), whose products are computed.
+//
 // It watches over the rules of the house and of CUDA. What breaks one is a violation, is printed, and is counted by fake_violations():
 //   no current context, or one popped twice; handles that are dead or of another kind; the NULL stream; blocking streams
 //   allocating, loading or waiting while this thread captures; capturing in global mode
 //   a call while the thread's capture mode is not relaxed: it may spoil a capture of the host's. Which calls do is not written anywhere, so all count but cuInit, the driver's version and names
+//   products outside of live memory, without workspace, with another size's algorithm, or first used inside a capture
 //   copies and fills outside of live memory; kernels that are given an address of memory already freed; launches that their PTX does not allow; copies of pageable host memory
 #ifndef SUMI_FAKE_CUDA_H
 #define SUMI_FAKE_CUDA_H
@@ -29,7 +32,7 @@ void fake_newest_ptx(int version);                 // 90: PTX 9.0; newer is refu
 void fake_limit_device_bytes(uint64_t bytes);      // 0: as much as the device has
 
 // ---- How it fails and when it finishes ----------------------------------------------------------------------------------------------------
-// The n-th call of this entry from now on (1: the next) returns `code`, once; 0 takes it back. True: the one asked for before has happened.
+// The n-th call of this entry (the driver's or cuBLASLt's) from now on (1: the next) returns `code`, once; 0 takes it back. True: the one asked for before has happened.
 bool fake_fail_call(const char* name, int nth, int code);
 bool fake_fail_allocation(int nth);                // the same of any allocation, device or pinned: out of memory
 void fake_lose_device(void);                       // from now on everything that needs the context fails with CUDA_ERROR_ILLEGAL_ADDRESS
@@ -58,7 +61,7 @@ int fake_context_depth(void);                      // pushed and not popped on t
 // ---- What was done -----------------------------------------------------------------------------------------------------------------------
 int fake_violations(void);
 long fake_held(void);                              // everything alive: blocks, contexts retained, streams, events, modules, graphs
-long fake_held_kind(const char* kind);             // "device", "pinned", "context", "stream", "event", "module", "graph", "graph exec"
+long fake_held_kind(const char* kind);             // "device", "pinned", "context", "stream", "event", "module", "graph", "graph exec", "cublaslt"
 uint64_t fake_held_bytes(void);                    // device and pinned
 uint64_t fake_allocation_count(void);
 uint64_t fake_pinning_us(void);                    // all of that time so far

@@ -61,6 +61,9 @@ static CUresult enter(const char* name, unsigned rules)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+CUresult fake_enter_library(const char* name) { return enter(name, IN_CONTEXT | WORKS_WHEN_LOST); }
+bool fake_captures_strictly(const fake_stream* stream) { return stream->capture != NULL && s_capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED; }
+
 #define ENTER(name, rules)                                              \
     do {                                                                \
         CUresult refused_ = enter(name, rules);                         \
@@ -854,6 +857,7 @@ CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent begin, CUevent end) { ret
 
 typedef void anything(void);
 #define ENTRY(name, version) {#name, version, (anything*)name, 0}
+#define LIBRARY(name) {#name, 0, NULL, 0} // cuBLASLt's, found by dlsym
 fake_entry fake_entries[] = {
     ENTRY(cuInit, 2000), ENTRY(cuDriverGetVersion, 2020), ENTRY(cuGetErrorName, 6000), ENTRY(cuGetErrorString, 6000), ENTRY(cuDeviceGetCount, 2000), ENTRY(cuDeviceGet, 2000),
     ENTRY(cuDeviceGetName, 2000), ENTRY(cuDeviceGetAttribute, 2000), {"cuDeviceGetUuid", 11040, (anything*)cuDeviceGetUuid_v2, 0}, ENTRY(cuDeviceGetLuid, 10000), ENTRY(cuDeviceTotalMem, 3020),
@@ -866,6 +870,9 @@ fake_entry fake_entries[] = {
     ENTRY(cuThreadExchangeStreamCaptureMode, 10010), ENTRY(cuGraphInstantiateWithFlags, 11040), ENTRY(cuGraphUpload, 11010), ENTRY(cuGraphLaunch, 10000), ENTRY(cuGraphExecDestroy, 10000),
     ENTRY(cuGraphDestroy, 10000), ENTRY(cuEventCreate, 2000), ENTRY(cuEventDestroy, 4000), ENTRY(cuEventRecord, 2000), ENTRY(cuEventQuery, 2000), ENTRY(cuEventSynchronize, 2000),
     ENTRY(cuEventElapsedTime, 2000), ENTRY(cuTensorMapEncodeTiled, 12000),
+    LIBRARY(cublasLtCreate), LIBRARY(cublasLtDestroy), LIBRARY(cublasLtMatmulDescCreate), LIBRARY(cublasLtMatmulDescSetAttribute), LIBRARY(cublasLtMatmulDescDestroy),
+    LIBRARY(cublasLtMatrixLayoutCreate), LIBRARY(cublasLtMatrixLayoutDestroy), LIBRARY(cublasLtMatmulPreferenceCreate), LIBRARY(cublasLtMatmulPreferenceSetAttribute),
+    LIBRARY(cublasLtMatmulPreferenceDestroy), LIBRARY(cublasLtMatmulAlgoGetHeuristic), LIBRARY(cublasLtMatmul),
 };
 const int fake_entry_count = (int)(sizeof fake_entries / sizeof fake_entries[0]);
 

@@ -5,7 +5,7 @@
 #include <cuda.h>
 #include <stddef.h>
 
-typedef enum fake_kind { FAKE_CONTEXT, FAKE_STREAM, FAKE_EVENT, FAKE_MODULE, FAKE_GRAPH, FAKE_EXEC, FAKE_DEVICE_BLOCK, FAKE_PINNED_BLOCK, FAKE_KIND_COUNT } fake_kind;
+typedef enum fake_kind { FAKE_CONTEXT, FAKE_STREAM, FAKE_EVENT, FAKE_MODULE, FAKE_GRAPH, FAKE_EXEC, FAKE_DEVICE_BLOCK, FAKE_PINNED_BLOCK, FAKE_CUBLASLT, FAKE_KIND_COUNT } fake_kind;
 
 // First member of everything alive; a handle is its address.
 typedef struct fake_object {
@@ -25,13 +25,13 @@ typedef struct fake_function {
 } fake_function;
 typedef struct fake_module { fake_object object; bool has_text; int function_count, capacity; fake_function** functions; } fake_module;
 
-typedef enum fake_node_kind { FAKE_KERNEL, FAKE_COPY, FAKE_SET8, FAKE_SET32, FAKE_RECORD, FAKE_WAIT } fake_node_kind;
+typedef enum fake_node_kind { FAKE_KERNEL, FAKE_COPY, FAKE_SET8, FAKE_SET32, FAKE_RECORD, FAKE_WAIT, FAKE_PRODUCT } fake_node_kind;
 typedef struct fake_node {
     struct fake_node* next;
     fake_node_kind kind;
     char name[160];              // KERNEL
     unsigned grid[3], block[3];
-    unsigned char* data;         // KERNEL: its parameters. COPY from pageable memory: the bytes as they were
+    unsigned char* data;         // KERNEL: its parameters. PRODUCT: a fake_product. COPY from pageable memory: the bytes as they were
     size_t data_bytes;
     unsigned char *to, *from;    // COPY, SET
     size_t bytes;
@@ -68,6 +68,8 @@ typedef struct fake_entry {
 } fake_entry;
 extern fake_entry fake_entries[];
 extern const int fake_entry_count;
+CUresult fake_enter_library(const char* name);          // of another library, as a call that needs the context; leave with fake_unlock, whatever it says
+bool fake_captures_strictly(const fake_stream* stream); // it is being captured, and not in relaxed mode
 
 typedef struct fake_world {
     // settings
@@ -118,6 +120,10 @@ void fake_submit(fake_stream* stream, fake_node* node); // into its capture, or 
 void fake_drain(fake_stream* stream);
 void fake_drain_event(fake_event* event);               // does what is before its newest record
 void fake_drain_all(void);
+
+// What cublasLtMatmul was told, run when its turn comes: D[rows, cols] = (A^T B) + bias + beta C by columns, bfloat16 with float sums.
+typedef struct fake_product { const uint16_t *a, *b, *c, *bias; uint16_t* d; int64_t lda, ldb, ldc, ldd; int rows, cols, depth; float beta; } fake_product;
+void fake_multiply(const fake_product* product);
 
 // PTX: the functions of a module. False: newer than the driver, or no PTX.
 bool fake_read_ptx(fake_module* module, const char* text, int newest);

@@ -178,6 +178,14 @@ static void run_node(fake_node* node)
             for (size_t i = 0; i < node->bytes; i += 4) memcpy(node->to + i, &node->value, 4);
         }
         break;
+    case FAKE_PRODUCT: {
+        fake_product product;
+        memcpy(&product, node->data, sizeof product);
+        fake_multiply(&product);
+        fake.launch_count++;
+        fake.clock_ms += 0.01;
+        break;
+    }
     case FAKE_RECORD:
         fake.clock_ms += 0.001;
         if (fake_is_alive(node->event, FAKE_EVENT)) node->event->done_ticket = node->ticket;
@@ -293,7 +301,7 @@ int fake_violations(void) { int n; SET(n = fake.violations); return n; }
 
 long fake_held_kind(const char* kind)
 {
-    static const char* const names[FAKE_KIND_COUNT] = {"context", "stream", "event", "module", "graph", "graph exec", "device", "pinned"};
+    static const char* const names[FAKE_KIND_COUNT] = {"context", "stream", "event", "module", "graph", "graph exec", "device", "pinned", "cublaslt"};
     for (int i = 0; i < FAKE_KIND_COUNT; i++) {
         if (strcmp(names[i], kind) == 0) { long n; SET(n = fake.alive_count[i]); return n; }
     }
