@@ -1,9 +1,9 @@
 // Runs a folder of golden data against the library and prints every tensor's error beside its tolerance.
 //
-//     golden_run [--backend cpu|cuda] [--portable] [--no-graphs] [--fp8] DIR
+//     golden_run [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8] DIR
 //
-// --backend cuda runs the networks on the GPU, against one and a half times the references' own error in bfloat16; --portable without Hopper's kernels, --no-graphs op by op, --fp8 with e4m3
-// weights, which has a bound that only a broken path exceeds. Tokenizers, schedules, pictures and single operations are the processor's in any case.
+// --backend cuda runs the networks on the GPU, against one and a half times the references' own error in bfloat16; --portable without Hopper's kernels, --no-graphs op by op, --cublaslt
+// with that library for what it can take (it must be there), --fp8 with e4m3 weights, which has a bound that only a broken path exceeds. Tokenizers, schedules, pictures and single operations are the processor's in any case.
 //
 // DIR is a family's folder (cases/*.json), the common folder (tokenizers, rng, files, numerics, images), or a folder of such folders. Nothing knows a case by name: family
 // and kind choose what is done, and every size comes from the files. The exit status is 1 when a tensor is over its tolerance, or when a case of a family that
@@ -123,7 +123,7 @@ static bool run_folder(golden* g, const char* folder, int depth)
     return found;
 }
 
-static bool open_runner(golden* g, bool is_gpu, const sumi_cuda_options* options, sumi_error* error)
+static bool open_runner(golden* g, bool is_gpu, sumi_cublaslt cublaslt, const sumi_cuda_options* options, sumi_error* error)
 {
     sumi_heap_init(&g->heap, NULL);
     if (sumi_workers_create(&g->heap, NULL, 0, error, &g->workers) != SUMI_OK
@@ -134,7 +134,11 @@ static bool open_runner(golden* g, bool is_gpu, const sumi_cuda_options* options
     if (!is_gpu) return true;
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = SUMI_BACKEND_CUDA;
-    return sumi_cuda_create(&g->heap, g->workers, &desc, options, error, &g->runner) == SUMI_OK && runner_load(g->runner, error) == SUMI_OK;
+    desc.cuda.cublaslt = cublaslt;
+    if (sumi_cuda_create(&g->heap, g->workers, &desc, options, error, &g->runner) != SUMI_OK || runner_load(g->runner, error) != SUMI_OK) return false;
+    const bool is_there = cublaslt != SUMI_CUBLASLT_ALWAYS || g->runner->functions->has_cublaslt(g->runner);
+    if (!is_there) (void)sumi_fail(error, SUMI_NOT_SUPPORTED, "there is no cuBLASLt to be opened");
+    return is_there;
 }
 
 int main(int argc, char** argv)
@@ -143,10 +147,12 @@ int main(int argc, char** argv)
     sumi_cuda_options options = {0};
     sumi_error error = {0};
     const char* folder = NULL;
+    sumi_cublaslt cublaslt = SUMI_CUBLASLT_AUTO;
     bool is_gpu = false, is_good = true;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--portable") == 0) options.without_hopper = true;
         else if (strcmp(argv[i], "--no-graphs") == 0) options.without_graphs = true;
+        else if (strcmp(argv[i], "--cublaslt") == 0) cublaslt = SUMI_CUBLASLT_ALWAYS;
         else if (strcmp(argv[i], "--fp8") == 0) g->fp8 = true;
         else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc) {
             is_gpu = strcmp(argv[++i], "cuda") == 0;
@@ -154,12 +160,12 @@ int main(int argc, char** argv)
         } else if (argv[i][0] != '-' && folder == NULL) folder = argv[i];
         else is_good = false;
     }
-    if (!is_good || folder == NULL || (!is_gpu && (g->fp8 || options.without_hopper || options.without_graphs))) {
-        fprintf(stderr, "usage: golden_run [--backend cpu|cuda] [--portable] [--no-graphs] [--fp8] DIR\n  the last three are for --backend cuda\n");
+    if (!is_good || folder == NULL || (!is_gpu && (g->fp8 || options.without_hopper || options.without_graphs || cublaslt != SUMI_CUBLASLT_AUTO))) {
+        fprintf(stderr, "usage: golden_run [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8] DIR\n  the last four are for --backend cuda\n");
         free(g);
         return 2;
     }
-    if (!open_runner(g, is_gpu, &options, &error)) {
+    if (!open_runner(g, is_gpu, cublaslt, &options, &error)) {
         fprintf(stderr, "%s\n", error.text);
         return 2;
     }

@@ -8,6 +8,7 @@
 #   golden     golden_run on the GPU: as it comes, portable, without graphs, fp8       (default)
 #   tests      the other programs called test_cuda* and test_engine*                   (default)
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
+#   cublaslt   test_cuda_ops and golden_run with products by cuBLASLt, which PyTorch brings; wants tune_cuda_linear too for the times of both
 #   demo       a picture of the demo model by the GPU and by the processor              (default)
 #   sanitize   compute-sanitizer: memcheck, racecheck and initcheck on small cases and the tiny model
 #   bench      the report at the released sizes; BENCH_SECONDS (8) of sustained work per row, BENCH_SIZES (1024,768,512)
@@ -22,7 +23,7 @@ cd "$(dirname "$0")/.."
 if [ "${1:-}" = --collect ]; then
     [ $# -eq 3 ] && [ -d "$3" ] || { sed -n '4,5p' "$0"; exit 2; }
     mkdir -p "$2/lib"
-    for program in test_cuda_ops golden_run bench sumi "$3"/test_cuda* "$3"/test_engine* "$3"/test_demo; do
+    for program in test_cuda_ops golden_run tune_cuda_linear bench sumi "$3"/test_cuda* "$3"/test_engine* "$3"/test_demo; do
         program=$3/$(basename "$program")
         [ -x "$program" ] || { echo "not built: $program"; continue; }
         if ldd "$program" | grep -q '/fake/libcuda'; then continue; fi # tested on a driver that is none, where it was built
@@ -107,6 +108,19 @@ if has neighbour; then
             tail -n 8 "$log/neighbour_build.txt" | sed 's/^/         | /'
             failed=$((failed + 1))
         fi
+    fi
+fi
+if has cublaslt; then
+    # Where PyTorch keeps it; otherwise where the loader looks anyway.
+    library=$(python3 -c 'import glob, sys
+print(next((f for p in sys.path for v in (13, 12) for f in glob.glob(f"{p}/nvidia/*/lib/libcublasLt.so.{v}")), ""))' 2>/dev/null)
+    with_library() { local name=$1; shift; run "$name" env LD_LIBRARY_PATH="$LD_LIBRARY_PATH${library:+:$(dirname "$library")}" "$@"; }
+    NO_SKIPS=1 with_library 'test_cuda_ops linear, cublaslt' "$bin/test_cuda_ops" --cublaslt linear
+    with_library 'golden z-image, cublaslt' "$bin/golden_run" --backend cuda --cublaslt tests/golden/z-image
+    with_library 'golden z-image, portable, cublaslt' "$bin/golden_run" --backend cuda --portable --cublaslt tests/golden/z-image
+    if [ -x "$bin/tune_cuda_linear" ]; then
+        WITHOUT_COUNTS=1 with_library tune_cuda_linear "$bin/tune_cuda_linear" --cublaslt
+        cat "$log/tune_cuda_linear.txt"
     fi
 fi
 if has demo && [ -x "$bin/sumi" ]; then

@@ -1,7 +1,8 @@
 // The GPU backend op by op against the processor's: every kind at odd, tiny and real shapes, from the same inputs (rounded to bfloat16 before), compared by norm and element by element; and
 // against itself, bit for bit: run again, with and without graphs, cut into slices of any size that run in another order.
 //
-//     test_cuda_ops [--small] [TEST [CASE]]     parts of names; every case prints its error. --small: small cases alone, for slow tools
+//     test_cuda_ops [--small | --cublaslt] [TEST [CASE]]     parts of names; every case prints its error. --small: small cases alone, for slow tools; --cublaslt: products by
+//                                                            that library wherever it can
 //
 // A case is a plan of one op or of the few ops that belong together. Before each run every byte of the arena is 0xFF, which is NaN in both floating types: what an op reads without having been
 // given it shows, and so does what it should have written. Without a GPU the cases are rehearsed: the processor plays the GPU and rounds what it stores to bfloat16, which keeps cases and
@@ -1172,14 +1173,19 @@ TEST(the_cases_are_sound)
 // ---- The machines -----------------------------------------------------------------------------------------------------------------------------
 static char s_reason[700];
 
+static sumi_cublaslt s_cublaslt;
+
 static bool add_machine(const char* name, const sumi_cuda_options* options, int same_as)
 {
     sumi_error error = {0};
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = SUMI_BACKEND_CUDA;
+    desc.cuda.cublaslt = s_cublaslt;
     sumi_runner* runner = NULL;
     sumi_result result = sumi_cuda_create(&s_heap, s_workers, &desc, options, &error, &runner);
     if (result == SUMI_OK) result = runner_load(runner, &error);
+    if (result == SUMI_OK && s_cublaslt == SUMI_CUBLASLT_ALWAYS && !runner->functions->has_cublaslt(runner))
+        result = sumi_fail(&error, SUMI_NOT_SUPPORTED, "there is no cuBLASLt to be opened");
     if (result != SUMI_OK) {
         // No device and no CUDA in this build are reasons to skip; a device that cannot be used is a failure.
         bool is_absent = s_machine_count == 0 && (result == SUMI_NO_DEVICE || result == SUMI_NOT_SUPPORTED || result == SUMI_DRIVER_TOO_OLD || result == SUMI_DEVICE_UNSUPPORTED);
@@ -1207,6 +1213,10 @@ int main(int argc, char** argv)
 {
     if (argc > 1 && strcmp(argv[1], "--small") == 0) {
         s_most_elements = SMALL;
+        argv[1] = argv[0];
+        argv++, argc--;
+    } else if (argc > 1 && strcmp(argv[1], "--cublaslt") == 0) {
+        s_cublaslt = SUMI_CUBLASLT_ALWAYS;
         argv[1] = argv[0];
         argv++, argc--;
     }

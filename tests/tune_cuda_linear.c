@@ -2,12 +2,13 @@
 // constants by. Needs a GPU to itself.
 //
 //     tune_cuda_linear [--all] [--fp8] [M N K]     --all: every shape's whole list; --fp8: fp8 weights alone; M N K: shapes with these numbers alone (0: any)
+//     tune_cuda_linear --cublaslt [M N K]          only what is chosen of each: Hopper's kernels, the portable ones, cuBLASLt, in us and as parts of the portable kernel's time
 //
 // A configuration is a plan of many equal products, each with weights of its own, so that the L2 cache holds none of them; one graph, timed whole. It goes through the runner, and so do
 // all its costs. Per shape: one run to warm up, then those within 1.6 of the best are run seven times, in turns; medians, in us per product. What is chosen stands first.
 #include "base/memory.h"
 #include "base/platform.h"
-#include "cuda/linear.h"
+#include "cuda/cublaslt.h"
 #include "cuda/state.h"
 #include "plan_runner.h"
 #include <math.h>
@@ -45,7 +46,7 @@ static sumi_heap s_heap;
 static sumi_runner* s_runner;
 static sumi_cuda* s_cuda; // the same, from within
 static unsigned char* s_numbers;
-static bool s_prints_all;
+static bool s_prints_all, s_compares;
 static double s_gpu_us;
 #define NUMBERS_BYTES ((size_t)20480 * 3840 * 2 + 4096)
 
@@ -78,6 +79,7 @@ static void describe(const sumi_cuda_linear_choice* c, char* text, size_t size)
     case SUMI_CUDA_METHOD_WGMMA: snprintf(text, size, "%s", strrchr(sumi_cuda_wgmma_kernels[c->kernel].name, '_') + 1); break;
     case SUMI_CUDA_METHOD_SPLIT: snprintf(text, size, "%s/%d", strstr(sumi_cuda_split_kernels[c->kernel].any, "split"), (int)c->split); break;
     case SUMI_CUDA_METHOD_PORTABLE: snprintf(text, size, "p%s/%d", strrchr(sumi_cuda_portable_kernels[c->kernel].swiglu, '_') + 1, (int)c->split); break;
+    case SUMI_CUDA_METHOD_CUBLASLT: snprintf(text, size, "cublaslt"); break;
     }
 }
 
@@ -153,7 +155,12 @@ static void tune(const group* g, int m, bool is_fp8, int copies)
 
     sumi_cuda_linear_choice list[MAX_CHOICES];
     const sumi_cuda_linear_choice chosen = sumi_cuda_choose_linear(&s_cuda->device, true, &shape);
-    int count = 0, listed = sumi_cuda_list_linear(&s_cuda->device, true, &shape, list, MAX_CHOICES);
+    int count = 0, listed = s_compares ? 0 : sumi_cuda_list_linear(&s_cuda->device, true, &shape, list, MAX_CHOICES);
+    if (s_compares) {
+        const sumi_cuda_linear_choice three[3] = {sumi_cuda_choose_own_linear(&s_cuda->device, true, &shape), sumi_cuda_choose_own_linear(&s_cuda->device, false, &shape),
+                                                  {SUMI_CUDA_METHOD_CUBLASLT, 0, 1, sumi_cuda_cublaslt_unit_rows(&s_cuda->device, &shape)}};
+        for (int i = 0; i < (sumi_cuda_cublaslt_can(s_cuda->device.cublaslt, &shape) ? 3 : 2); i++) memset(&s_configs[count], 0, sizeof *s_configs), s_configs[count++].choice = three[i];
+    }
     for (int i = 0; i < listed; i++) { // without what is hopeless: small tiles of large products, k-blocks of 64 bytes where 128 are better, every second of many splits
         const bool is_portable = list[i].method == SUMI_CUDA_METHOD_PORTABLE;
         const bool is_narrow = is_portable && !is_fp8 && sumi_cuda_portable_kernels[list[i].kernel].k_bytes == 64;
@@ -187,11 +194,23 @@ static void tune(const group* g, int m, bool is_fp8, int copies)
     }
     for (int r = 0; r < ROUNDS; r++)
         for (int i = 0; i < live_count; i++)
-            if (live[i]->best <= 1.6 * least || live[i] == its) live[i]->us[r] = run_once(live[i], ops);
+            if (live[i]->best <= 1.6 * least || live[i] == its || s_compares) live[i]->us[r] = run_once(live[i], ops);
     for (int i = 0; i < live_count; i++) {
         if (live[i]->us[0] == 0.0) continue;
         qsort(live[i]->us, ROUNDS, sizeof *live[i]->us, by_value);
         live[i]->best = live[i]->us[ROUNDS / 2];
+    }
+    if (s_compares) {
+        printf("%5d %5d %5d %-22s", m, g->n, g->k, g->name);
+        for (int i = 0; i < count; i++) {
+            char name[64];
+            describe(&s_configs[i].choice, name, sizeof name);
+            if (s_configs[i].is_ready) printf(" | %-16s %8.1f us %5.0f TF/s %4.2f", name, s_configs[i].best, flops / s_configs[i].best / 1e6, s_configs[i].best / s_configs[1].best);
+            else printf(" | %-16s has nothing", name);
+        }
+        printf("\n");
+        fflush(stdout);
+        live_count = 0;
     }
     qsort(live, (size_t)live_count, sizeof *live, by_best);
     char first[64] = "(not listed)", text[64];
@@ -236,6 +255,7 @@ int main(int argc, char** argv)
     bool is_fp8 = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--all") == 0) s_prints_all = true;
+        else if (strcmp(argv[i], "--cublaslt") == 0) s_compares = true;
         else if (strcmp(argv[i], "--fp8") == 0) is_fp8 = true;
         else if (only_count < 3) only[only_count++] = atoi(argv[i]);
     }
@@ -243,6 +263,7 @@ int main(int argc, char** argv)
     sumi_workers* workers = NULL;
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = SUMI_BACKEND_CUDA;
+    desc.cuda.cublaslt = s_compares ? SUMI_CUBLASLT_ALWAYS : SUMI_CUBLASLT_NEVER;
     sumi_heap_init(&s_heap, NULL);
     if (sumi_workers_create(&s_heap, NULL, 0, &error, &workers) != SUMI_OK || sumi_cuda_create(&s_heap, workers, &desc, NULL, &error, &s_runner) != SUMI_OK
         || runner_load(s_runner, &error) != SUMI_OK) {
@@ -250,10 +271,11 @@ int main(int argc, char** argv)
         return 1;
     }
     s_cuda = (sumi_cuda*)s_runner;
-    printf("%s\n    m     n     k what: chosen | best | chosen / best | floor (4.2 TB/s, 800 or 1500 TFLOP/s), of the best | others\n", s_runner->functions->device(s_runner));
+    if (s_compares) printf("%s\n    m     n     k what | Hopper's, time, rate, part of the portable kernel's time | portable | cuBLASLt\n", s_runner->functions->device(s_runner));
+    else printf("%s\n    m     n     k what: chosen | best | chosen / best | floor (4.2 TB/s, 800 or 1500 TFLOP/s), of the best | others\n", s_runner->functions->device(s_runner));
     fill_numbers();
     const uint64_t began = sumi_clock_ns();
-    for (int pass = is_fp8 ? 1 : 0; pass < 2; pass++) {
+    for (int pass = is_fp8 ? 1 : 0; pass < (s_compares ? 1 : 2); pass++) {
         for (size_t i = 0; i < sizeof s_groups / sizeof *s_groups; i++) {
             const group* g = &s_groups[i];
             const int* rows = pass == 0 ? g->m : s_fp8_rows;

@@ -33,7 +33,7 @@ typedef struct bench {
     uint64_t memory_budget;
     sumi_backend backend;
     sumi_weight_format weights;
-    bool float32, serves, reports, shows_ops, has_picture;
+    bool float32, serves, reports, shows_ops, cublaslt, has_picture;
     sumi_engine* engine;
     sumi_model* model;
     sumi_prompt* prompt;
@@ -92,6 +92,7 @@ static bool open_model(bench* b)
     sumi_engine_desc ed = sumi_engine_defaults();
     ed.backend = b->backend;
     ed.cpu_thread_count = b->threads;
+    if (b->cublaslt) ed.cuda.cublaslt = SUMI_CUBLASLT_ALWAYS;
     ed.max_slice_us = 0; // whole ops
     if (b->files) ed.files = synthetic_services(b->files);
     ed.memory_budget_bytes = b->memory_budget;
@@ -565,7 +566,7 @@ static int usage(void)
     fprintf(
         stderr,
         "usage: bench [--synthetic tiny|mid|z-image | --model PATH] [--backend cpu|cuda] [--size WxH] [--tokens N] [--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
-        "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8]\n"
+        "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8] [--cublaslt]\n"
         "       bench ... --report [--sizes N,N,..] [--steps N] [--batch N] [--seconds N] [--ops]\n"
         "  --threads 0 is every core; --float32 makes synthetic weights float32 instead of bfloat16; --write only writes the checkpoint\n");
     return 2;
@@ -588,7 +589,7 @@ static bool read_arguments(bench* b, int argc, char** argv)
 {
     for (int i = 1; i < argc; i++) {
         const char* name = argv[i];
-        bool* flag = strcmp(name, "--float32") == 0 ? &b->float32 : strcmp(name, "--serve") == 0 ? &b->serves : strcmp(name, "--report") == 0 ? &b->reports : strcmp(name, "--ops") == 0 ? &b->shows_ops : NULL;
+        bool* flag = strcmp(name, "--float32") == 0 ? &b->float32 : strcmp(name, "--serve") == 0 ? &b->serves : strcmp(name, "--report") == 0 ? &b->reports : strcmp(name, "--ops") == 0 ? &b->shows_ops : strcmp(name, "--cublaslt") == 0 ? &b->cublaslt : NULL;
         if (flag) {
             *flag = true;
             continue;
