@@ -7,6 +7,7 @@
 #include "cuda/cublaslt.h"
 #include "cuda/state.h"
 #include "fake_cuda.h"
+#include "kernels/rows.h"
 #include "kernels/upload.h"
 #include "plan_runner.h"
 #include <math.h>
@@ -241,6 +242,13 @@ TEST(auto_opens_it_where_our_kernels_lack_instructions)
         shape.m = 512;
         CHECK(sumi_cuda_cublaslt_wants(lt, &shape) == cases[i].takes_large);
         shape.epilogue = SUMI_CUDA_EPILOGUE_swiglu;
+        const bool gates = cases[i].takes_large && cases[i].capability >= 90;
+        CHECK(sumi_cuda_cublaslt_wants(lt, &shape) == gates);
+        for (int hopper = 0; hopper < 2; hopper++) { // whose kernels gate better
+            const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(&((sumi_cuda*)runner)->device, hopper == 1, &shape);
+            CHECK((c.method == SUMI_CUDA_METHOD_CUBLASLT) == (gates && !(hopper == 1 && cases[i].capability == 90)));
+        }
+        shape.epilogue = SUMI_CUDA_EPILOGUE_gelu;
         CHECK(!sumi_cuda_cublaslt_wants(lt, &shape));
         shape.epilogue = SUMI_CUDA_EPILOGUE_plain;
         shape.is_fp8 = true;
@@ -312,6 +320,81 @@ TEST(what_does_not_start_is_not_there)
         }
     }
     free_products(&p);
+}
+
+// The two kernels that a gated product needs beside it, done here: rows of [gate; up] interleaved by 8, and act(gate) * up, with the product gate * up in the place of SiLU.
+static void gate_by_hand(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
+{
+    (void)user_data;
+    sumi_upload_args up;
+    sumi_gated_args gated;
+    if (strcmp(kernel, "sumi_upload_rows") == 0 && bytes >= sizeof up) {
+        memcpy(&up, parameters, sizeof up);
+        const uint16_t* from = (const uint16_t*)(uintptr_t)up.from;
+        uint16_t* to = (uint16_t*)(uintptr_t)up.to;
+        const int32_t half = up.stack_rows / 2;
+        for (int32_t i = 0; i < up.row_count && up.is_gated; i++) {
+            const int32_t row = up.row_begin + i, in = row % half, place = 16 * (in / 8) + in % 8 + (row < half ? 0 : 8);
+            memcpy(to + (size_t)place * (size_t)up.pitch, from + (size_t)i * (size_t)up.cols, (size_t)up.cols * 2);
+        }
+    }
+    if (strcmp(kernel, "sumi_gated") == 0 && bytes >= sizeof gated) {
+        memcpy(&gated, parameters, sizeof gated);
+        CHECK(gated.is_vector && gated.is_interleaved && !gated.x.is_float && gated.activation == SUMI_ACT_SILU);
+        const uint16_t* x = (const uint16_t*)(uintptr_t)gated.x.data;
+        uint16_t* y = (uint16_t*)(uintptr_t)gated.y.data;
+        for (int32_t r = gated.row_begin; r < gated.row_end; r++) {
+            for (int32_t c = 0; c < gated.cols; c++) {
+                const uint16_t* gate = x + (size_t)r * 2 * (size_t)gated.cols + 2 * (c & ~7) + (c & 7);
+                y[(size_t)r * (size_t)gated.cols + (size_t)c] = sumi_float_to_bf16(sumi_bf16_to_float(gate[0]) * sumi_bf16_to_float(gate[8]));
+            }
+        }
+    }
+}
+
+// Two units of 512 and 88 rows, each gated from the same scratch memory.
+TEST(gated_products_are_gated_unit_by_unit)
+{
+    enum { M = 600, N = 16, K = 1024 };
+    uint16_t *x = random_halves(M * K, 1), *w = random_halves(2 * N * K, 2), y[M * N];
+    const sumi_weight weight = {.name = "gate and up", .rows = 2 * N, .cols = K, .part_count = 2, .parts = {{w, SUMI_DTYPE_BF16, N, 1.0f}, {w + N * K, SUMI_DTYPE_BF16, N, 1.0f}}};
+    fake_reset();
+    fake_devices(1, 100);
+    fake_on_launch(gate_by_hand, NULL);
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_runner* runner = NULL;
+    sumi_plan plan;
+    open_services();
+    CHECK(open_runner(SUMI_CUBLASLT_AUTO, NULL, &runner, &error) == SUMI_OK);
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    const sumi_cuda_linear_choice in_units = {SUMI_CUDA_METHOD_CUBLASLT, 1, 1, 512}; // of a product too small to be cut
+    cuda->device.forced_linear = &in_units;
+    sumi_plan_begin(&plan, &s_heap, 2);
+    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
+    const sumi_value in = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, M, K), out = sumi_plan_linear_gated(&plan, "gated", in, &weight, SUMI_ACT_SILU);
+    plan.values[out.id - 1].bound = true;
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK && sumi_plan_slice(&plan, &(sumi_rates){1e3, 1e6, 3.0}, 2000, &error) == SUMI_OK);
+    CHECK(plan.slice_count > 2);
+    CHECK(runner->functions->scratch_bytes(runner, &plan) >= SUMI_CUDA_CUBLASLT_WORKSPACE + 512 * 2 * N * 2);
+    CHECK(plan_ready(runner, &plan, &error) == SUMI_OK);
+    runner->functions->start(runner, &plan);
+    runner->functions->write(runner, &plan, in, 0, x, (uint64_t)M * K * 2);
+    CHECK(plan_run_all(runner, &plan, NULL, &error) == SUMI_OK && plan_read(runner, &plan, out, y, &error) == SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    CHECK(fake_calls("cublasLtMatmul") >= 4);
+    int wrong = 0;
+    for (int r = 0; r < M; r++) {
+        for (int c = 0; c < N; c++) {
+            double gate = 0.0, up = 0.0;
+            for (int i = 0; i < K; i++) gate += value_of(x[r * K + i]) * value_of(w[c * K + i]), up += value_of(x[r * K + i]) * value_of(w[(N + c) * K + i]);
+            wrong += !(fabs(value_of(y[r * N + c]) - gate * up) <= 0.012 * fabs(gate * up) + 1e-3);
+        }
+    }
+    CHECK_NUMBER(wrong, 0);
+    plan_forget(runner, &plan);
+    sumi_plan_end(&plan);
+    close_all(runner);
+    free(x), free(w);
 }
 
 // Runs with what the n-th call of each entry answers, then as ever.
@@ -436,6 +519,7 @@ int main(int argc, char** argv)
     RUN(units_cover_the_rows_and_are_of_half_a_millisecond);
     RUN(auto_opens_it_where_our_kernels_lack_instructions);
     RUN(the_engine_says_whether_it_is_open);
+    RUN(gated_products_are_gated_unit_by_unit);
     RUN(what_does_not_start_is_not_there);
     RUN(any_call_may_fail);
     RUN(what_it_has_nothing_for_is_ours);

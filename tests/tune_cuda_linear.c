@@ -158,7 +158,7 @@ static void tune(const group* g, int m, bool is_fp8, int copies)
     int count = 0, listed = s_compares ? 0 : sumi_cuda_list_linear(&s_cuda->device, true, &shape, list, MAX_CHOICES);
     if (s_compares) {
         const sumi_cuda_linear_choice three[3] = {sumi_cuda_choose_own_linear(&s_cuda->device, true, &shape), sumi_cuda_choose_own_linear(&s_cuda->device, false, &shape),
-                                                  {SUMI_CUDA_METHOD_CUBLASLT, 0, 1, sumi_cuda_cublaslt_unit_rows(&s_cuda->device, &shape)}};
+                                                  {SUMI_CUDA_METHOD_CUBLASLT, g->kind == GATED, 1, sumi_cuda_cublaslt_unit_rows(&s_cuda->device, &shape)}};
         for (int i = 0; i < (sumi_cuda_cublaslt_can(s_cuda->device.cublaslt, &shape) ? 3 : 2); i++) memset(&s_configs[count], 0, sizeof *s_configs), s_configs[count++].choice = three[i];
     }
     for (int i = 0; i < listed; i++) { // without what is hopeless: small tiles of large products, k-blocks of 64 bytes where 128 are better, every second of many splits

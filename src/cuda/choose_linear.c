@@ -87,7 +87,8 @@ int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols)
 
 uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* c, int32_t m, int32_t n)
 {
-    if (c->method == SUMI_CUDA_METHOD_CUBLASLT) return SUMI_CUDA_CUBLASLT_WORKSPACE + 2 * (uint64_t)n; // with the bias
+    if (c->method == SUMI_CUDA_METHOD_CUBLASLT)
+        return SUMI_CUDA_CUBLASLT_WORKSPACE + ((uint64_t)n * 2 + 255) / 256 * 256 + (c->kernel == 1 ? 2 * (uint64_t)c->unit_rows * (uint64_t)n : 0);
     if (c->split <= 1) return 0;
     int32_t rows = 128, cols = 0;
     if (c->method == SUMI_CUDA_METHOD_GEMV) rows = m <= 8 ? 8 : 16, cols = 16;
@@ -219,8 +220,10 @@ static bool has_hopper(const sumi_cuda_device* device, bool allows_hopper)
 sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* s)
 {
     if (device->forced_linear != NULL) return *device->forced_linear;
-    if (sumi_cuda_cublaslt_wants(device->cublaslt, s))
-        return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_CUBLASLT, 0, 1, sumi_cuda_cublaslt_unit_rows(device, s)};
+    // Hopper's kernels gate while they store, which is worth more than what its products are faster by.
+    const bool is_gated = s->epilogue == SUMI_CUDA_EPILOGUE_swiglu;
+    if (sumi_cuda_cublaslt_wants(device->cublaslt, s) && !(is_gated && has_hopper(device, allows_hopper)))
+        return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_CUBLASLT, is_gated, 1, sumi_cuda_cublaslt_unit_rows(device, s)};
     return sumi_cuda_choose_own_linear(device, allows_hopper, s);
 }
 
@@ -260,7 +263,7 @@ int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper
     if (!s->reads_aligned || s->k < 512) add(&to, s, SUMI_CUDA_METHOD_ANY, 0, 1, 64);
     if (!s->reads_aligned) return to.count;
     if (!s->is_fp8 && s->m <= GEMV_ROWS) add(&to, s, SUMI_CUDA_METHOD_GEMV, 0, 8, GEMV_ROWS);
-    if (sumi_cuda_cublaslt_can(device->cublaslt, s)) add(&to, s, SUMI_CUDA_METHOD_CUBLASLT, 0, 1, sumi_cuda_cublaslt_unit_rows(device, s));
+    if (sumi_cuda_cublaslt_can(device->cublaslt, s)) add(&to, s, SUMI_CUDA_METHOD_CUBLASLT, s->epilogue == SUMI_CUDA_EPILOGUE_swiglu, 1, sumi_cuda_cublaslt_unit_rows(device, s));
     const bool is_hopper = has_hopper(device, allows_hopper);
     for (int32_t i = 0; i < WGMMA_COUNT && is_hopper; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];

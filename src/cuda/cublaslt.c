@@ -71,6 +71,9 @@ enum { LEAST_ROWS = 512, GEMV_ROWS = 16 }; // of AUTO; of ALWAYS, one more: up t
 #define LIBRARY_12 "libcublasLt.so.12"
 #endif
 
+// Whether the tensor cores have instructions that our portable kernels do not use: 9 its warpgroups', 10 and 11 those with tensor memory. 8 and 12 have none.
+static bool has_more(const sumi_cuda_device* device) { return device->capability >= 90 && device->capability < 120; }
+
 static bool find_entries(lt_entries* entries, const char* name)
 {
     void* library = sumi_library_find(name);
@@ -110,9 +113,8 @@ static bool start(sumi_cuda_cublaslt* lt)
 sumi_result sumi_cuda_cublaslt_open(sumi_heap* heap, const sumi_cuda_device* device, sumi_cublaslt setting, sumi_cuda_cublaslt** out_lt, sumi_error* error)
 {
     *out_lt = NULL;
-    const int32_t family = device->capability / 10;
-    // 10 and 11 have tensor memory and instructions of their own. On 9.0 our kernels use what there is; on 8 and 12 there is no more than what the portable ones use.
-    if (setting == SUMI_CUBLASLT_NEVER || (setting == SUMI_CUBLASLT_AUTO && family != 10 && family != 11)) return SUMI_OK;
+    // On 9.0 our kernels for it use what there is.
+    if (setting == SUMI_CUBLASLT_NEVER || (setting == SUMI_CUBLASLT_AUTO && (!has_more(device) || device->capability == 90))) return SUMI_OK;
     sumi_cuda_cublaslt* lt = sumi_alloc_zero(heap, sizeof *lt);
     if (lt == NULL) return sumi_out_of_memory(error, sizeof *lt, "cuBLASLt");
     lt->heap = heap;
@@ -147,8 +149,15 @@ void sumi_cuda_cublaslt_close(sumi_cuda_cublaslt* lt)
 
 bool sumi_cuda_cublaslt_can(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* s)
 {
-    const sumi_cuda_epilogue e = s->epilogue;
-    return lt != NULL && !s->is_fp8 && s->reads_aligned && (e == SUMI_CUDA_EPILOGUE_plain || e == SUMI_CUDA_EPILOGUE_bias || e == SUMI_CUDA_EPILOGUE_resid || e == SUMI_CUDA_EPILOGUE_resid_bias);
+    if (lt == NULL || s->is_fp8 || !s->reads_aligned) return false;
+    switch (s->epilogue) {
+    case SUMI_CUDA_EPILOGUE_plain:
+    case SUMI_CUDA_EPILOGUE_bias:
+    case SUMI_CUDA_EPILOGUE_resid:
+    case SUMI_CUDA_EPILOGUE_resid_bias: return true;
+    case SUMI_CUDA_EPILOGUE_swiglu: return has_more(lt->device); // the gating is another launch, which has to pay
+    default: return false;
+    }
 }
 
 bool sumi_cuda_cublaslt_wants(const sumi_cuda_cublaslt* lt, const sumi_cuda_shape* s) { return sumi_cuda_cublaslt_can(lt, s) && s->m >= lt->least_rows; }

@@ -3,6 +3,8 @@
 //
 //   y[m, n] = x[m, k] w[n, k]^T (+ bias) (+ residual)      bfloat16, sums in float; what else an epilogue does stays with our kernels
 //
+// But gate and up of an MLP: where it is so much faster than our portable kernels that a second launch for the gating pays.
+//
 // A product's rows are cut into units that follow from the whole op's shape; each is one call, whole, in whichever slice: the library may take another algorithm for another number of rows, and
 // with it another order of sums. The algorithm is the first that its heuristics name, which is the same for the same library, driver and device.
 #ifndef SUMI_CUDA_CUBLASLT_H

@@ -175,7 +175,7 @@ static sumi_result launch_any(const sumi_cuda_run* run, const product* p)
 }
 
 // ---- cuBLASLt -------------------------------------------------------------------------------------------------------------------------------
-// Its scratch: [workspace][bias as bfloat16]
+// Its scratch: [workspace][bias as bfloat16][a unit of what is to be gated]
 static sumi_result round_bias(const sumi_cuda_run* run, const product* p, CUdeviceptr to)
 {
     int32_t cols = 8; // n is a multiple of it; a block takes a row
@@ -186,19 +186,21 @@ static sumi_result round_bias(const sumi_cuda_run* run, const product* p, CUdevi
     return sumi_cuda_launch(run, "sumi_upload_rows", (sumi_cuda_grid){(uint32_t)rows, 1, 1, SUMI_UPLOAD_THREADS, 0}, params);
 }
 
-// The calls of a product's units [begin, end), in order. *out_takes: the library has something for every one of the op's, whichever the slice holds.
+// The calls of a product's units, in order; a gated one goes to scratch unit by unit and is gated from there. *out_takes: the library has something for every one of the op's, whichever the slice
+// holds.
 static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, int32_t unit_rows, bool* out_takes)
 {
     const sumi_cuda_shape* s = &p->shape;
     const sumi_gemm_finish* f = &p->finish;
     const int32_t units = divide_up(s->m, unit_rows);
+    const CUdeviceptr bias = run->scratch + SUMI_CUDA_CUBLASLT_WORKSPACE, raw = bias + aligned(2 * (uint64_t)s->n);
     sumi_cuda_cublaslt_call calls[2] = {{.m = unit_rows}, {.m = s->m - (units - 1) * unit_rows}}; // all but the last, the last
     *out_takes = false;
     for (int32_t i = 0; i < 2; i++) {
         sumi_cuda_cublaslt_call* call = &calls[i];
-        call->n = s->n, call->k = s->k, call->ldx = p->ldx, call->ldw = p->weight.pitch, call->ldy = f->ldy;
-        call->x = p->x, call->w = p->weight.data, call->y = f->y + 2 * (uint64_t)f->column;
-        call->bias = f->bias != 0 ? run->scratch + SUMI_CUDA_CUBLASLT_WORKSPACE : 0;
+        call->n = s->n, call->k = s->k, call->ldx = p->ldx, call->ldw = p->weight.pitch, call->ldy = p->is_fused ? s->n : f->ldy;
+        call->x = p->x, call->w = p->weight.data, call->y = p->is_fused ? raw : f->y + 2 * (uint64_t)f->column;
+        call->bias = f->bias != 0 ? bias : 0;
         call->residual = f->residual != 0 ? f->residual + 2 * (uint64_t)f->column : 0;
         call->workspace = run->scratch;
         bool takes = true;
@@ -208,14 +210,15 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
     *out_takes = true;
     int32_t begin, end;
     sumi_cuda_share(run, units, &begin, &end);
-    if (f->bias != 0 && begin < end) SUMI_TRY(round_bias(run, p, run->scratch + SUMI_CUDA_CUBLASLT_WORKSPACE));
-    for (int32_t unit = begin; unit < end && !run->cuda->only_looks_up; unit++) {
+    if (f->bias != 0 && begin < end) SUMI_TRY(round_bias(run, p, bias));
+    for (int32_t unit = begin; unit < end; unit++) {
         sumi_cuda_cublaslt_call call = calls[unit == units - 1];
-        const uint64_t row = (uint64_t)unit * (uint64_t)unit_rows, y = 2 * row * (uint64_t)call.ldy;
+        const uint64_t row = (uint64_t)unit * (uint64_t)unit_rows, y = 2 * row * (uint64_t)f->ldy;
         call.x += 2 * row * (uint64_t)call.ldx;
-        call.y += y;
+        if (!p->is_fused) call.y += y;
         if (call.residual != 0) call.residual += y;
-        SUMI_TRY(sumi_cuda_cublaslt_launch(run->device->cublaslt, &call, run->stream, run->error));
+        if (!run->cuda->only_looks_up) SUMI_TRY(sumi_cuda_cublaslt_launch(run->device->cublaslt, &call, run->stream, run->error));
+        if (p->is_fused) SUMI_TRY(sumi_cuda_gate_rows(run, raw, f->y + y, call.m, s->n / 2, (run->op + 1)->u.gated.activation));
     }
     return SUMI_OK;
 }

@@ -59,7 +59,7 @@ typedef struct sumi_cuda_shape {
 
 typedef struct sumi_cuda_linear_choice {
     sumi_cuda_method method;
-    int32_t kernel;    // in the method's list
+    int32_t kernel;    // in the method's list; CUBLASLT: 1 when the result is gated afterwards
     int32_t split;     // parts of k
     int32_t unit_rows; // slices begin at multiples of it
 } sumi_cuda_linear_choice;
