@@ -579,16 +579,16 @@ static void check_conv(sumi_conv conv, int ci, int co, bool has_residual)
 
 TEST(conv_agrees_with_the_reference)
 {
-    check_conv((sumi_conv){5, 7, 3, 1, false, false}, 3, 5, false);
-    check_conv((sumi_conv){6, 5, 3, 1, false, false}, 16, 33, true);
-    check_conv((sumi_conv){9, 11, 3, 1, false, false}, 40, 3, false);
-    check_conv((sumi_conv){9, 31, 3, 1, false, false}, 70, 8, true);
-    check_conv((sumi_conv){1, 1, 3, 1, false, false}, 4, 4, false);
-    check_conv((sumi_conv){5, 4, 3, 1, true, false}, 24, 20, false);
-    check_conv((sumi_conv){8, 6, 3, 2, false, true}, 17, 34, false);
-    check_conv((sumi_conv){7, 9, 1, 1, false, false}, 50, 70, true);
-    check_conv((sumi_conv){4, 4, 1, 1, false, false}, 300, 8, false);
-    check_conv((sumi_conv){30, 29, 3, 1, false, false}, 32, 64, false);
+    check_conv((sumi_conv){5, 7, 3, 1, false, false, 0, 0}, 3, 5, false);
+    check_conv((sumi_conv){6, 5, 3, 1, false, false, 0, 0}, 16, 33, true);
+    check_conv((sumi_conv){9, 11, 3, 1, false, false, 0, 0}, 40, 3, false);
+    check_conv((sumi_conv){9, 31, 3, 1, false, false, 0, 0}, 70, 8, true);
+    check_conv((sumi_conv){1, 1, 3, 1, false, false, 0, 0}, 4, 4, false);
+    check_conv((sumi_conv){5, 4, 3, 1, true, false, 0, 0}, 24, 20, false);
+    check_conv((sumi_conv){8, 6, 3, 2, false, true, 0, 0}, 17, 34, false);
+    check_conv((sumi_conv){7, 9, 1, 1, false, false, 0, 0}, 50, 70, true);
+    check_conv((sumi_conv){4, 4, 1, 1, false, false, 0, 0}, 300, 8, false);
+    check_conv((sumi_conv){30, 29, 3, 1, false, false, 0, 0}, 32, 64, false);
 }
 
 TEST(a_new_run_packs_the_weights_anew)
@@ -600,7 +600,7 @@ TEST(a_new_run_packs_the_weights_anew)
     for (int i = 0; i < 9 * 16; i++) {
         w[i] = 1.0f;
     }
-    conv_case c = {.conv = {5, 5, 3, 1, false, false}, .ci = 1, .co = 16, .weight = float_weight(w, 16, 9), .bias = float_weight(bias, 1, 16)};
+    conv_case c = {.conv = {5, 5, 3, 1, false, false, 0, 0}, .ci = 1, .co = 16, .weight = float_weight(w, 16, 9), .bias = float_weight(bias, 1, 16)};
     scene s = {.context = &c};
     bench b;
     s_level = SUMI_CPU_AUTO;
@@ -1535,7 +1535,7 @@ TEST(golden_products_and_convolutions)
         free(expect);
     }
     static const struct { const char* name; sumi_conv conv; } convs[] = {
-        {"conv3x3.f32", {6, 9, 3, 1, false, false}}, {"conv3x3_down_even.f32", {8, 10, 3, 2, false, true}}, {"conv1x1.f32", {3, 5, 1, 1, false, false}}};
+        {"conv3x3.f32", {6, 9, 3, 1, false, false, 0, 0}}, {"conv3x3_down_even.f32", {8, 10, 3, 2, false, true, 0, 0}}, {"conv1x1.f32", {3, 5, 1, 1, false, false, 0, 0}}};
     for (size_t i = 0; i < sizeof convs / sizeof *convs; i++) {
         int count, n, x_count;
         const float* x = golden_of(convs[i].name, "input.x", &x_count);

@@ -86,6 +86,80 @@ TEST(plan_arena_has_no_overlaps_for_random_graphs)
     }
 }
 
+TEST(plan_views_lie_in_their_base_and_keep_it_alive)
+{
+    sumi_weight w = make_weight(16, 64);
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &s_heap, 2);
+    sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 8, 64);
+    sumi_value wide = sumi_plan_value(&plan, "wide", SUMI_ELEMENT_ACTIVATION, 24, 64);
+    sumi_value rows = sumi_plan_view(&plan, "rows", wide, 8, 8, 0, 64), part = sumi_plan_view(&plan, "part", rows, 2, 4, 16, 32);
+    sumi_plan_linear_columns(&plan, "first", x, &w, NULL, rows, 16);
+    sumi_value between = sumi_plan_linear(&plan, "between", x, &w, NULL, SUMI_ACT_NONE);
+    sumi_plan_group_sums(&plan, "sums", part, 4);
+    CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+    const sumi_value_info *base = sumi_plan_info(&plan, wide), *view = sumi_plan_info(&plan, part);
+    CHECK_NUMBER(view->offset, base->offset + (10 * 64 + 16) * 2);
+    CHECK_NUMBER(view->pitch, 64);
+    CHECK_NUMBER(view->bytes, (3 * 64 + 32) * 2);
+    CHECK_NUMBER(view->whole.id, rows.id);
+    CHECK_NUMBER(view->base.id, wide.id);
+    CHECK_NUMBER(base->first_use, 0);
+    CHECK_NUMBER(base->last_use, 2);
+    CHECK(sumi_plan_info(&plan, between)->offset >= base->offset + base->bytes || sumi_plan_info(&plan, between)->offset + 8 * 16 * 2 <= base->offset);
+    sumi_plan_end(&plan);
+}
+
+TEST(plan_refuses_views_where_they_cannot_be)
+{
+    sumi_weight w = make_weight(64, 32);
+    sumi_error error = {0};
+    for (int wrong = 0; wrong < 5; wrong++) {
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &s_heap, 4);
+        sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+        sumi_value bound = sumi_plan_bound(&plan, "bound", SUMI_ELEMENT_ACTIVATION, 8, 64), wide = sumi_plan_value(&plan, "wide", SUMI_ELEMENT_ACTIVATION, 8, 64);
+        sumi_plan_copy_rows(&plan, bound, 0, wide, 0, 8);
+        if (wrong == 0) sumi_plan_view(&plan, "of what is bound", bound, 0, 8, 0, 64);
+        if (wrong == 1) sumi_plan_view(&plan, "too many rows", wide, 1, 8, 0, 64);
+        if (wrong == 2) sumi_plan_view(&plan, "too many columns", wide, 0, 8, 33, 32);
+        if (wrong == 3) sumi_plan_linear(&plan, "some columns", sumi_plan_view(&plan, "columns", wide, 0, 8, 0, 32), &w, NULL, SUMI_ACT_NONE);
+        if (wrong == 4) sumi_plan_share(&plan, wide, bound);
+        CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_INTERNAL);
+        sumi_plan_end(&plan);
+    }
+}
+
+// A guest takes its host's first bytes, unless something that lives with it is there.
+TEST(plan_lets_a_guest_lie_in_its_host)
+{
+    sumi_weight w = make_weight(64, 64);
+    for (int crowded = 0; crowded < 2; crowded++) {
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &s_heap, 4);
+        sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 8, 64), large = SUMI_NO_VALUE;
+        if (crowded) {
+            large = sumi_plan_value(&plan, "larger than the host", SUMI_ELEMENT_ACTIVATION, 64, 64);
+            sumi_plan_linear_into(&plan, "large", x, 0, 8, &w, NULL, SUMI_ACT_NONE, large, 0);
+        }
+        sumi_value guest = sumi_plan_linear(&plan, "guest", x, &w, NULL, SUMI_ACT_NONE);
+        if (crowded) {
+            sumi_plan_linear_into(&plan, "alive with the guest", large, 0, 8, &w, NULL, SUMI_ACT_NONE, guest, 0);
+        }
+        sumi_value host = sumi_plan_value(&plan, "host", SUMI_ELEMENT_ACTIVATION, 32, 64);
+        sumi_plan_share(&plan, guest, host);
+        sumi_plan_linear_into(&plan, "host", guest, 0, 8, &w, NULL, SUMI_ACT_NONE, host, 24);
+        CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+        const sumi_value_info *a = sumi_plan_info(&plan, guest), *b = sumi_plan_info(&plan, host), *c = sumi_plan_info(&plan, large);
+        CHECK_NUMBER(a->offset == b->offset, !crowded);
+        CHECK(!crowded || a->offset >= c->offset + c->bytes || a->offset + a->bytes <= c->offset);
+        CHECK(!crowded || a->offset >= b->offset + b->bytes || a->offset + a->bytes <= b->offset);
+        sumi_plan_end(&plan);
+    }
+}
+
 // Slices cover every part of every op once, in order, whatever the bound.
 static void check_slices(const sumi_plan* plan)
 {
@@ -257,6 +331,9 @@ int main(int argc, char** argv)
     RUN(plan_reuses_memory_of_dead_values);
     RUN(plan_keeps_values_that_cross_into_a_repeated_section);
     RUN(plan_arena_has_no_overlaps_for_random_graphs);
+    RUN(plan_views_lie_in_their_base_and_keep_it_alive);
+    RUN(plan_refuses_views_where_they_cannot_be);
+    RUN(plan_lets_a_guest_lie_in_its_host);
     RUN(plan_slices_cover_all_work_and_respect_the_bound);
     RUN(plan_keeps_the_first_writing_error);
     RUN(plan_applies_adapters_to_their_weight_only);

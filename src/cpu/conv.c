@@ -15,6 +15,7 @@ typedef struct conv_source {
     const float* x;
     int32_t height, width, channels; // of the input as it lies
     int32_t out_width, kernel, stride, pad, shift;
+    int32_t above, pitch; // above: first row of the output in the input, as a strip begins; pitch: floats from pixel to pixel
 } conv_source;
 
 static void load_taps(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* tile)
@@ -22,7 +23,7 @@ static void load_taps(const sumi_cpu_product* product, int32_t row, int32_t rows
     const conv_source* source = product->source;
     int32_t channels = source->channels, kernel = source->kernel;
     int32_t height = source->height << source->shift, width = source->width << source->shift;
-    int32_t y = row / source->out_width, x = row % source->out_width;
+    int32_t y = row / source->out_width + (source->above << source->shift), x = row % source->out_width;
     for (int32_t r = 0; r < rows; r++) {
         float* to = tile + r * SUMI_CPU_A_STRIDE;
         int32_t tap = k / channels, channel = k % channels;
@@ -33,7 +34,7 @@ static void load_taps(const sumi_cpu_product* product, int32_t row, int32_t rows
                 memset(to + done, 0, (size_t)count * sizeof(float));
             } else {
                 int64_t pixel = (int64_t)(iy >> source->shift) * source->width + (ix >> source->shift);
-                memcpy(to + done, source->x + pixel * channels + channel, (size_t)count * sizeof(float));
+                memcpy(to + done, source->x + pixel * source->pitch + channel, (size_t)count * sizeof(float));
             }
             done += count;
         }
@@ -98,7 +99,9 @@ sumi_result sumi_cpu_conv(sumi_cpu_run* run)
                           kernel,
                           op->u.conv.stride,
                           op->u.conv.pads_end ? 0 : kernel / 2,
-                          shift};
+                          shift,
+                          op->u.conv.above,
+                          sumi_cpu_pitch(run, op->in[0])};
     int32_t padding = op->u.conv.pads_end ? 1 : 2 * (kernel / 2);
     source.out_width = ((op->u.conv.width << shift) + padding - kernel) / op->u.conv.stride + 1;
     float* bias = run->shared + sumi_cpu_panel_bytes(run->kernels, cols, op->weight->cols) / sizeof(float);
@@ -119,7 +122,7 @@ sumi_result sumi_cpu_conv(sumi_cpu_run* run)
                                 .load = load_taps,
                                 .source = &source};
     product.y = sumi_cpu_value(run, op->out);
-    product.y_stride = cols;
+    product.y_stride = sumi_cpu_pitch(run, op->out); // the residual's, too
     product.residual = sumi_cpu_value(run, op->in[1]);
     product.finish = (sumi_cpu_finish){op->bias == NULL ? NULL : bias, NULL, SUMI_ACT_NONE, false, 1.0f};
     sumi_cpu_product_run(&product);

@@ -59,6 +59,7 @@ static const op_entry ops[SUMI_OP_KIND_COUNT] = {
 // ---- What the ops use ---------------------------------------------------------------------------------------------------------------------------------
 void* sumi_cpu_value(const sumi_cpu_run* run, sumi_value value) { return value.id == 0 ? NULL : run->arena + sumi_plan_info(run->plan, value)->offset; }
 int32_t sumi_cpu_cols(const sumi_cpu_run* run, sumi_value value) { return sumi_plan_info(run->plan, value)->cols; }
+int32_t sumi_cpu_pitch(const sumi_cpu_run* run, sumi_value value) { return sumi_plan_info(run->plan, value)->pitch; }
 float* sumi_cpu_worker(const sumi_cpu_run* run, int32_t worker_index)
 {
     return (float*)(void*)(run->worker_memory + (uint64_t)worker_index * run->worker_bytes);

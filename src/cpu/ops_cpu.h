@@ -26,6 +26,7 @@ typedef struct sumi_cpu_scratch { uint64_t shared_bytes, worker_bytes; } sumi_cp
 // Address of a value in the arena; NULL for none.
 void* sumi_cpu_value(const sumi_cpu_run* run, sumi_value value);
 int32_t sumi_cpu_cols(const sumi_cpu_run* run, sumi_value value);
+int32_t sumi_cpu_pitch(const sumi_cpu_run* run, sumi_value value); // elements from row to row
 // The floats of a step table's row for this counter; NULL for none.
 const float* sumi_cpu_step(const sumi_cpu_run* run, sumi_step_row step);
 float* sumi_cpu_worker(const sumi_cpu_run* run, int32_t worker_index);

@@ -14,6 +14,7 @@ typedef struct group_loop {
     const float* x;
     float* y;
     int32_t channels;
+    int64_t x_pitch, y_pitch;
 } group_loop;
 
 static void add_runs(const group_loop* loop, int32_t row, int32_t end, const float* mean, float* sums, double* totals)
@@ -22,7 +23,7 @@ static void add_runs(const group_loop* loop, int32_t row, int32_t end, const flo
     for (; row < end; row += RUN_ROWS) {
         memset(sums, 0, (size_t)loop->channels * sizeof(float));
         for (int32_t r = row; r < min_int(row + RUN_ROWS, end); r++) {
-            loop->run->kernels->channel_sums(sums, loop->x + (int64_t)r * loop->channels, mean, loop->channels);
+            loop->run->kernels->channel_sums(sums, loop->x + r * loop->x_pitch, mean, loop->channels);
         }
         for (int32_t c = 0; c < loop->channels; c++) {
             totals[c] += (double)sums[c];
@@ -64,7 +65,8 @@ static void group_sums(int32_t begin, int32_t end, int32_t worker_index, void* c
 
 sumi_result sumi_cpu_group_sums(sumi_cpu_run* run)
 {
-    group_loop loop = {run, sumi_cpu_value(run, run->op->in[0]), sumi_cpu_value(run, run->op->out), sumi_cpu_cols(run, run->op->in[0])};
+    sumi_value x = run->op->in[0];
+    group_loop loop = {run, sumi_cpu_value(run, x), sumi_cpu_value(run, run->op->out), sumi_cpu_cols(run, x), sumi_cpu_pitch(run, x), 0};
     sumi_parallel(run->workers, run->part_end - run->part_begin, 1, group_sums, &loop);
     return SUMI_OK;
 }
@@ -75,16 +77,21 @@ static void group_norm(int32_t begin, int32_t end, int32_t worker_index, void* c
     (void)worker_index;
     const group_loop* loop = context;
     const float *mean = loop->run->shared, *factor = mean + loop->channels, *bias = factor + loop->channels;
+    const bool silu = loop->run->op->u.group.silu;
     for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
-        int64_t at = (int64_t)r * loop->channels;
-        loop->run->kernels->channel_norm(loop->y + at, loop->x + at, mean, factor, bias, loop->run->op->u.group.silu, loop->channels);
+        loop->run->kernels->channel_norm(loop->y + r * loop->y_pitch, loop->x + r * loop->x_pitch, mean, factor, bias, silu, loop->channels);
     }
 }
 
 sumi_result sumi_cpu_group_norm(sumi_cpu_run* run)
 {
     const sumi_op* op = run->op;
-    group_loop loop = {run, sumi_cpu_value(run, op->in[0]), sumi_cpu_value(run, op->out), sumi_cpu_cols(run, op->in[0])};
+    group_loop loop = {run,
+                       sumi_cpu_value(run, op->in[0]),
+                       sumi_cpu_value(run, op->out),
+                       sumi_cpu_cols(run, op->in[0]),
+                       sumi_cpu_pitch(run, op->in[0]),
+                       sumi_cpu_pitch(run, op->out)};
     const float* sums = sumi_cpu_value(run, op->in[1]);
     int32_t groups = op->u.group.groups, size = loop.channels / groups;
     float *mean = run->shared, *factor = mean + loop.channels, *bias = factor + loop.channels;
@@ -97,7 +104,7 @@ sumi_result sumi_cpu_group_norm(sumi_cpu_run* run)
     for (int32_t g = 0; g < groups; g++) {
         double count = 0.0, centre = 0.0, deviation = 0.0; // joined block by block (Chan, Golub & LeVeque 1979)
         for (int32_t block = 0; block < op->u.group.block_count; block++) {
-            double n = (double)(min_int(op->rows, (block + 1) * op->u.group.block_rows) - block * op->u.group.block_rows) * size;
+            double n = (double)(min_int(op->u.group.all_rows, (block + 1) * op->u.group.block_rows) - block * op->u.group.block_rows) * size;
             const float* s = sums + ((int64_t)block * groups + g) * 2;
             double distance = (double)s[0] - centre;
             centre += distance * n / (count + n);

@@ -1,8 +1,8 @@
 // Finishing a plan: lifetimes, the arena, slices.
 //
 // The arena. A value lives from its first to its last op. Values that cross into a repeated section live until that section ends, because the next iteration reads
-// them again; bound values live through the whole plan. Values are placed largest first at the lowest offset where no value alive at the same time lies: greedy by size is
-// within a few percent of the lower bound for these graphs, and deterministic.
+// them again; bound values live through the whole plan. A view is used where its base is. Values are placed largest first at the lowest offset where no value alive at the same time lies: greedy by size is
+// within a few percent of the lower bound for these graphs, and deterministic. A guest comes directly behind its host: if it may lie at the host's beginning, it does.
 //
 // Slices. Whole ops are gathered until the predicted time reaches the bound; an op above the bound is cut into runs of parts.
 #include "base/sort.h"
@@ -16,6 +16,9 @@ static void note_use(sumi_plan* plan, sumi_value value, int32_t op_index)
         return;
     }
     sumi_value_info* info = &plan->values[value.id - 1];
+    if (info->base.id != 0) {
+        info = &plan->values[info->base.id - 1];
+    }
     if (info->first_use < 0) {
         info->first_use = op_index;
     }
@@ -60,15 +63,49 @@ static void find_lifetimes(sumi_plan* plan)
     }
 }
 
-typedef struct placed { uint64_t offset, end; int32_t first, last; } placed;
-typedef struct wanted { uint64_t bytes; int32_t value; } wanted;
+typedef struct placed { uint64_t offset, end; int32_t first, last, value; } placed;
+typedef struct wanted { uint64_t bytes; int32_t value; bool is_guest; } wanted; // bytes: of a guest its host's
 
 // Larger values are placed first, of equal ones the one written first.
 static int compare_wanted(const void* a, const void* b)
 {
     const wanted *x = a, *y = b;
     if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+    if (x->is_guest != y->is_guest) return x->is_guest ? 1 : -1;
     return (x->value > y->value) - (x->value < y->value);
+}
+
+static bool meets(const placed* other, const sumi_value_info* info) { return other->first <= info->last_use && info->first_use <= other->last; }
+
+// Whether a guest of `bytes` can lie where its host begins.
+static bool can_share(const sumi_plan* plan, const placed* list, size_t count, const sumi_value_info* guest, uint64_t bytes)
+{
+    const sumi_value_info* host = sumi_plan_info(plan, guest->host);
+    if (host->first_use < 0 || host->bound || guest->bound) {
+        return false;
+    }
+    for (size_t k = 0; k < count; k++) {
+        bool is_host = list[k].value == guest->host.id - 1;
+        if (!is_host && meets(&list[k], guest) && list[k].offset < host->offset + bytes && host->offset < list[k].end) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void place_views(sumi_plan* plan)
+{
+    for (size_t v = 0; v < plan->value_count; v++) {
+        sumi_value_info* info = &plan->values[v];
+        if (info->base.id != 0) {
+            const sumi_value_info* base = &plan->values[info->base.id - 1];
+            uint64_t element = sumi_plan_element_bytes(plan, info->element);
+            info->first_use = base->first_use;
+            info->last_use = base->last_use;
+            info->offset = base->offset + info->base_element * element;
+            info->bytes = ((uint64_t)(info->rows - 1) * (uint64_t)info->pitch + (uint64_t)info->cols) * element;
+        }
+    }
 }
 
 static sumi_result place_values(sumi_plan* plan, sumi_error* error)
@@ -85,8 +122,10 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
     for (size_t v = 0; v < count; v++) {
         sumi_value_info* info = &plan->values[v];
         info->bytes = (uint64_t)info->rows * (uint64_t)info->cols * sumi_plan_element_bytes(plan, info->element);
-        if (info->first_use >= 0) {
-            order[used++] = (wanted){info->bytes, (int32_t)v};
+        if (info->first_use >= 0 && info->base.id == 0) {
+            const sumi_value_info* largest = info->host.id != 0 ? sumi_plan_info(plan, info->host) : info;
+            uint64_t bytes = (uint64_t)largest->rows * (uint64_t)largest->cols * sumi_plan_element_bytes(plan, largest->element);
+            order[used++] = (wanted){bytes, (int32_t)v, largest != info};
         }
     }
     sumi_sort(order, used, sizeof *order, compare_wanted);
@@ -94,10 +133,10 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
     for (size_t i = 0; i < used; i++) {
         sumi_value_info* info = &plan->values[order[i].value];
         uint64_t bytes = (info->bytes + SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
-        uint64_t offset = 0;
-        for (size_t k = 0; k < i; k++) {
-            bool meets = list[k].first <= info->last_use && info->first_use <= list[k].last;
-            if (!meets) {
+        bool shares = order[i].is_guest && can_share(plan, list, i, info, bytes);
+        uint64_t offset = shares ? sumi_plan_info(plan, info->host)->offset : 0;
+        for (size_t k = 0; k < i && !shares; k++) {
+            if (!meets(&list[k], info)) {
                 continue;
             }
             if (offset + bytes <= list[k].offset) {
@@ -112,7 +151,7 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
             list[at] = list[at - 1];
             at--;
         }
-        list[at] = (placed){offset, offset + bytes, info->first_use, info->last_use};
+        list[at] = (placed){offset, offset + bytes, info->first_use, info->last_use, order[i].value};
         info->offset = offset;
         if (offset + bytes > plan->arena_bytes) {
             plan->arena_bytes = offset + bytes;
@@ -120,7 +159,23 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
     }
     sumi_free(plan->heap, order);
     sumi_free(plan->heap, list);
+    place_views(plan);
     return SUMI_OK;
+}
+
+// Only some ops know values whose rows lie apart.
+static bool takes_pitch(const sumi_plan* plan, const sumi_op* op)
+{
+    if (op->kind == SUMI_OP_CONV || op->kind == SUMI_OP_GROUP_SUMS || op->kind == SUMI_OP_GROUP_NORM) {
+        return true;
+    }
+    for (int32_t k = 0; k <= SUMI_OP_MAX_INPUTS; k++) {
+        const sumi_value_info* info = sumi_plan_info(plan, k < SUMI_OP_MAX_INPUTS ? op->in[k] : op->out);
+        if (info->pitch != info->cols) {
+            return false;
+        }
+    }
+    return true;
 }
 
 sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error)
@@ -130,6 +185,11 @@ sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error)
     }
     if (plan->op_count == 0) {
         return sumi_fail(error, SUMI_INTERNAL, "the plan has no ops");
+    }
+    for (size_t i = 0; i < plan->op_count; i++) {
+        if (!takes_pitch(plan, &plan->ops[i])) {
+            return sumi_fail(error, SUMI_INTERNAL, "the plan cannot be written: %s: this op takes no view of some columns", plan->ops[i].label);
+        }
     }
     find_lifetimes(plan);
     plan->total_flops = 0;

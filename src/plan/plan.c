@@ -134,7 +134,7 @@ static sumi_value add_value(sumi_plan* plan, const char* name, sumi_element elem
         return SUMI_NO_VALUE;
     }
     sumi_value_info* info = &plan->values[plan->value_count++];
-    *info = (sumi_value_info){.name = name, .element = element, .rows = rows, .cols = cols, .bound = bound, .first_use = -1, .last_use = -1};
+    *info = (sumi_value_info){.name = name, .element = element, .rows = rows, .cols = cols, .pitch = cols, .bound = bound, .first_use = -1, .last_use = -1};
     return (sumi_value){(int32_t)plan->value_count};
 }
 
@@ -182,6 +182,38 @@ static double value_bytes(const sumi_plan* plan, sumi_value value)
 {
     const sumi_value_info* info = sumi_plan_info(plan, value);
     return (double)info->rows * info->cols * (double)sumi_plan_element_bytes(plan, info->element);
+}
+
+sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, int32_t row, int32_t rows, int32_t column, int32_t cols)
+{
+    const sumi_value_info whole = *sumi_plan_info(plan, of);
+    if (whole.bound || row < 0 || row + rows > whole.rows || column < 0 || column + cols > whole.cols) {
+        mismatch(plan, name, "a view lies outside its value, or the value is bound");
+        return SUMI_NO_VALUE;
+    }
+    sumi_value view = add_value(plan, name, whole.element, rows, cols, false);
+    if (view.id != 0) {
+        sumi_value_info* info = &plan->values[view.id - 1];
+        info->pitch = whole.pitch;
+        info->base = whole.base.id != 0 ? whole.base : of;
+        info->whole = of;
+        info->whole_row = row;
+        info->base_element = whole.base_element + (uint64_t)row * (uint64_t)whole.pitch + (uint64_t)column;
+    }
+    return view;
+}
+
+void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host)
+{
+    if (has_failed(plan)) {
+        return;
+    }
+    const sumi_value_info *a = sumi_plan_info(plan, guest), *b = sumi_plan_info(plan, host);
+    if (a->bound || a->base.id != 0 || b->bound || b->base.id != 0 || guest.id == host.id || value_bytes(plan, guest) > value_bytes(plan, host)) {
+        mismatch(plan, a->name, "this value cannot lie inside the other");
+        return;
+    }
+    plan->values[guest.id - 1].host = host;
 }
 
 // ---- Ops ------------------------------------------------------------------------------------------------------------------------------
@@ -424,6 +456,22 @@ sumi_value sumi_plan_linear(sumi_plan* plan, const char* label, sumi_value x, co
     sumi_value y = sumi_plan_value(plan, "linear", SUMI_ELEMENT_ACTIVATION, rows, weight->rows);
     sumi_plan_linear_into(plan, label, x, 0, rows, weight, bias, activation, y, 0);
     return y;
+}
+
+void sumi_plan_linear_columns(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_value y, int32_t y_column)
+{
+    int32_t rows = rows_of(plan, x);
+    if (!is_linear_good(plan, label, x, 0, rows, weight, bias)) {
+        return;
+    }
+    if (rows_of(plan, y) != rows || y_column < 0 || y_column + weight->rows > cols_of(plan, y) || touches(plan, weight)) {
+        mismatch(plan, label, "the output is narrower than the product, or an adapter changes it");
+        return;
+    }
+    sumi_op* op = add_linear(plan, label, x, 0, rows, weight, bias, y, 0, y_column);
+    if (op != NULL) {
+        op->in[2] = y; // the other columns stay
+    }
 }
 
 sumi_value sumi_plan_linear_residual(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_step_row gate,
@@ -880,21 +928,32 @@ sumi_value sumi_plan_latent_in(sumi_plan* plan, sumi_value latents, int32_t chan
     return y;
 }
 
-sumi_value sumi_plan_conv(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, const sumi_conv* conv, sumi_value residual)
+static int32_t pitch_of(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->pitch; }
+
+static void conv_size(const sumi_conv* conv, int32_t* height, int32_t* width)
 {
-    int32_t channels = cols_of(plan, x), taps = conv->kernel * conv->kernel;
     int32_t scale = conv->upsamples ? 2 : 1;
-    int32_t height = conv->height * scale / conv->stride, width = conv->width * scale / conv->stride;
+    *height = (conv->height - conv->above - conv->below) * scale / conv->stride;
+    *width = conv->width * scale / conv->stride;
+}
+
+void sumi_plan_conv_into(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, const sumi_conv* conv, sumi_value residual,
+                         sumi_value y)
+{
+    int32_t channels = cols_of(plan, x), taps = conv->kernel * conv->kernel, height, width;
+    conv_size(conv, &height, &width);
     bool is_known = (conv->kernel == 1 || conv->kernel == 3) && (conv->stride == 1 || (conv->stride == 2 && conv->kernel == 3 && conv->pads_end && conv->height >= 2 && conv->width >= 2));
-    if (!is_known || rows_of(plan, x) != conv->height * conv->width || weight->cols != channels * taps || (bias != NULL && bias->cols != weight->rows) ||
-        (residual.id != 0 && (rows_of(plan, residual) != height * width || cols_of(plan, residual) != weight->rows))) {
-        mismatch(plan, label, "picture, kernel, bias or residual do not fit");
+    bool is_strip_good = (conv->above | conv->below) == 0 ||
+                         ((conv->above | conv->below) == 1 && conv->above >= 0 && conv->below >= 0 && conv->kernel == 3 && conv->stride == 1 && !conv->pads_end);
+    if (!is_known || !is_strip_good || rows_of(plan, x) != conv->height * conv->width || weight->cols != channels * taps || (bias != NULL && bias->cols != weight->rows) ||
+        rows_of(plan, y) != height * width || cols_of(plan, y) != weight->rows ||
+        (residual.id != 0 && (rows_of(plan, residual) != height * width || cols_of(plan, residual) != weight->rows || pitch_of(plan, residual) != pitch_of(plan, y)))) {
+        mismatch(plan, label, "picture, kernel, bias, residual or output do not fit");
     }
-    sumi_value y = sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, height * width, weight->rows);
     double flops = 2.0 * weight->rows * weight->cols;
     sumi_op* op = add_op(plan, SUMI_OP_CONV, label, height * width, heavy_rows(flops, width < 1 ? 1 : width, 1 << 20));
     if (op == NULL) {
-        return SUMI_NO_VALUE;
+        return;
     }
     op->in[0] = x;
     op->in[1] = residual;
@@ -907,55 +966,102 @@ sumi_value sumi_plan_conv(sumi_plan* plan, const char* label, sumi_value x, cons
     op->u.conv.stride = conv->stride;
     op->u.conv.upsamples = conv->upsamples;
     op->u.conv.pads_end = conv->pads_end;
+    op->u.conv.above = conv->above;
+    op->u.conv.below = conv->below;
     op->flops = flops * height * width;
     op->bytes = value_bytes(plan, x) + value_bytes(plan, y) + (double)sumi_weight_bytes(weight);
+}
+
+sumi_value sumi_plan_conv(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, const sumi_conv* conv, sumi_value residual)
+{
+    int32_t height, width;
+    conv_size(conv, &height, &width);
+    sumi_value y = sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, height * width, weight->rows);
+    sumi_plan_conv_into(plan, label, x, weight, bias, conv, residual, y);
     return y;
 }
 
-sumi_value sumi_plan_group_norm(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, int32_t groups, float eps, bool silu)
+// Rows of a block of GROUP_SUMS; at most 64 blocks: each part of the second op combines them all.
+static int32_t group_block_rows(int32_t rows, int32_t cols)
+{
+    int32_t block_rows = light_rows(cols);
+    return (rows + block_rows - 1) / block_rows > 64 ? (rows + 63) / 64 : block_rows;
+}
+
+sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x, int32_t groups)
 {
     int32_t rows = rows_of(plan, x), cols = cols_of(plan, x);
-    if (groups < 1 || cols % groups != 0 || weight->cols != cols || bias->cols != cols) {
-        mismatch(plan, label, "the channels are not a multiple of the groups, or the weight has another width");
+    if (groups < 1 || cols % groups != 0) {
+        mismatch(plan, label, "the channels are not a multiple of the groups");
         return SUMI_NO_VALUE;
     }
-    // at most 64 blocks: each part of the second op combines them all
-    int32_t block_rows = light_rows(cols);
-    if ((rows + block_rows - 1) / block_rows > 64) {
-        block_rows = (rows + 63) / 64;
-    }
-    sumi_op* sums = add_op(plan, SUMI_OP_GROUP_SUMS, label, rows, block_rows);
-    if (sums == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    int32_t blocks = sums->part_count;
-    sums->u.group.groups = groups;
-    sums->u.group.eps = eps;
-    sums->u.group.block_count = blocks;
-    sums->u.group.block_rows = sums->part_rows;
-    sums->in[0] = x;
-    sums->bytes = value_bytes(plan, x);
-    sums->flops = 3.0 * rows * cols;
-    int32_t used_rows = sums->part_rows;
-    sumi_value partial = sumi_plan_value(plan, "group_sums", SUMI_ELEMENT_FLOAT, blocks, groups * 2);
-    sums->out = partial;
-    sumi_value y = sumi_plan_value(plan, "group_normed", SUMI_ELEMENT_ACTIVATION, rows, cols);
-    sumi_op* op = add_op(plan, SUMI_OP_GROUP_NORM, label, rows, block_rows);
+    sumi_op* op = add_op(plan, SUMI_OP_GROUP_SUMS, label, rows, group_block_rows(rows, cols));
     if (op == NULL) {
         return SUMI_NO_VALUE;
     }
+    int32_t blocks = op->part_count;
+    op->u.group.groups = groups;
+    op->u.group.block_count = blocks;
+    op->u.group.block_rows = op->part_rows;
+    op->u.group.all_rows = rows;
     op->in[0] = x;
-    op->in[1] = partial;
+    op->bytes = value_bytes(plan, x);
+    op->flops = 3.0 * rows * cols;
+    size_t index = plan->op_count - 1;
+    sumi_value sums = sumi_plan_value(plan, "group_sums", SUMI_ELEMENT_FLOAT, blocks, groups * 2);
+    plan->ops[index].out = sums;
+    return sums;
+}
+
+// The op that made the sums says how the rows were cut.
+static const sumi_op* find_group_sums(const sumi_plan* plan, sumi_value sums)
+{
+    for (size_t i = plan->op_count; i-- > 0;) {
+        if (plan->ops[i].kind == SUMI_OP_GROUP_SUMS && plan->ops[i].out.id == sums.id) {
+            return &plan->ops[i];
+        }
+    }
+    return NULL;
+}
+
+void sumi_plan_group_norm_into(sumi_plan* plan, const char* label, sumi_value x, sumi_value sums, const sumi_weight* weight, const sumi_weight* bias, int32_t groups, float eps,
+                               bool silu, sumi_value y)
+{
+    if (has_failed(plan)) {
+        return;
+    }
+    int32_t rows = rows_of(plan, x), cols = cols_of(plan, x);
+    const sumi_op* made = find_group_sums(plan, sums);
+    if (made == NULL || made->u.group.groups != groups || cols_of(plan, made->in[0]) != cols || weight->cols != cols || bias->cols != cols || rows_of(plan, y) != rows ||
+        cols_of(plan, y) != cols) {
+        mismatch(plan, label, "the sums are of another picture, or the weight or the output has another width");
+        return;
+    }
+    int32_t block_rows = made->u.group.block_rows, block_count = made->u.group.block_count, all_rows = made->u.group.all_rows;
+    sumi_op* op = add_op(plan, SUMI_OP_GROUP_NORM, label, rows, group_block_rows(all_rows, cols));
+    if (op == NULL) {
+        return;
+    }
+    op->in[0] = x;
+    op->in[1] = sums;
     op->out = y;
     op->weight = weight;
     op->bias = bias;
     op->u.group.groups = groups;
     op->u.group.eps = eps;
     op->u.group.silu = silu;
-    op->u.group.block_count = blocks;
-    op->u.group.block_rows = used_rows;
+    op->u.group.block_count = block_count;
+    op->u.group.block_rows = block_rows;
+    op->u.group.all_rows = all_rows;
     op->bytes = 2 * value_bytes(plan, y);
     op->flops = (silu ? 20.0 : 2.0) * rows * cols;
+}
+
+sumi_value sumi_plan_group_norm(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, int32_t groups, float eps, bool silu)
+{
+    sumi_value sums = sumi_plan_group_sums(plan, label, x, groups);
+    sumi_value y = sumi_plan_value(plan, "group_normed", SUMI_ELEMENT_ACTIVATION, rows_of(plan, x), cols_of(plan, x));
+    sumi_plan_group_norm_into(plan, label, x, sums, weight, bias, groups, eps, silu, y);
     return y;
 }
 

@@ -10,6 +10,10 @@
 // Invariants: a value's rows are written before they are read; an op's in-place output is also its input; the arena offsets of two values overlap only if
 // their lifetimes do not; a value that crosses into a repeated section from before lives until that section ends. Writing errors (a shape that does not fit, memory)
 // are kept in the plan and returned by sumi_plan_finish, so model code reads like the paper, without a check per line.
+//
+// A view is a value that lies inside another one, its base: some of its rows, and of those some columns. Large pictures are worked on by strips of rows through views, so that
+// what lies between two ops exists for one strip at a time, and results may take the place of what was read for them (models/flux_vae.c). The writer of such a plan answers for
+// the order: an op must not write what another part of it still reads.
 #ifndef SUMI_PLAN_PLAN_H
 #define SUMI_PLAN_PLAN_H
 #include "base/memory.h"
@@ -33,6 +37,12 @@ typedef struct sumi_value_info {
     bool bound;              // lives through the whole plan: inputs that the engine writes before the run, results it reads after
     int32_t first_use, last_use; // op indices, set by finish (widened over repeated sections)
     uint64_t bytes, offset;  // in the arena, set by finish
+    // Elements from row to row: cols, more in a view of some columns. CONV, GROUP_SUMS and GROUP_NORM take any; other ops know no pitch.
+    int32_t pitch;
+    sumi_value base, whole;  // of a view: whose memory it shares; what it was cut from (a view itself, or the base), from row whole_row on
+    int32_t whole_row;
+    uint64_t base_element;   // where it begins there
+    sumi_value host;         // it may lie at the beginning of this value, though both live at the same time
 } sumi_value_info;
 
 // A row of a step table: row `counter` (or 0 when not per_step), columns [column, column + cols of the op).
@@ -92,9 +102,10 @@ typedef struct sumi_op {
         struct { sumi_step_row sigma; int32_t channels; const float* factors; const float* bias; } preview; // in: x, v; out float [items * 3, h * w]
         struct { int32_t channels; float scale, shift; } posterior;           // in: moments picture [h * w, 2 * channels], eps latents or none; out latents of item `item`
         struct { int32_t channels, height, width, y, x, tile_height, tile_width; float scale, shift; bool per_item; } latent_in; // in: latents; out: picture. item = counter when per_item
-        struct { int32_t height, width, kernel, stride; bool upsamples; bool pads_end; } conv; // height, width of the input. in: x, residual. pads_end: 0 left/top, 1 right/bottom (downsample)
-        struct { int32_t groups; float eps; bool silu; int32_t block_count, block_rows; } group; // GROUP_SUMS: in x, out [blocks, groups * 2]: mean and sum of squared deviations of each block of rows
-                                                                              // (part = block). GROUP_NORM: in x, those; combines them in double in block order
+        struct { int32_t height, width, kernel, stride; bool upsamples; bool pads_end; int32_t above, below; } conv; // height, width of the input, of it above, below: rows beyond the strip. in: x, residual. pads_end: 0 left/top, 1 right/bottom (downsample)
+        struct { int32_t groups; float eps; bool silu; int32_t block_count, block_rows, all_rows; } group; // GROUP_SUMS: in x, out [blocks, groups * 2]: mean and sum of squared deviations of each block of rows
+                                                                              // (part = block). GROUP_NORM: in x, those; combines them in double in block order;
+                                                                              // its rows may be some of the all_rows that were summed
         struct { int32_t height, width, above_height, left_width, extent; } blend; // out = in[0] = tile; in[1] above, in[2] left (none: 0)
         struct { int32_t tile_width, picture_width, y, x, height, width; bool per_item; int32_t item_rows; } place; // in: tile; out: whole picture [items * h * w, c]
         struct { int32_t width, y, x; int32_t picture_width, item_rows; bool per_item; } pixels; // PIXELS_IN: in bytes [h * w, 3]; PIXELS_OUT: in picture, in[1] = out2 counter [1,1] int
@@ -157,6 +168,10 @@ void sumi_plan_prefix(sumi_plan* plan, const char* format, ...) SUMI_PRINTF(2, 3
 sumi_value sumi_plan_value(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
 sumi_value sumi_plan_bound(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
 sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols, const void* data); // data is copied
+// Rows [row, row + rows), columns [column, column + cols) of a value that is not bound, as a value.
+sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, int32_t row, int32_t rows, int32_t column, int32_t cols);
+// `guest`, which is no view, may share the first bytes of `host` from now on. It does where nothing else is in the way; otherwise they lie apart.
+void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host);
 const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value);
 uint64_t sumi_plan_element_bytes(const sumi_plan* plan, sumi_element element);
 void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes); // memory that lives as long as the plan; NULL after an error
@@ -170,6 +185,8 @@ sumi_value sumi_plan_linear(sumi_plan* plan, const char* label, sumi_value x, co
 // The same on rows [x_row, x_row + rows) of x into rows from y_row of an existing y.
 void sumi_plan_linear_into(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, int32_t rows, const sumi_weight* weight, const sumi_weight* bias,
                            sumi_activation activation, sumi_value y, int32_t y_row);
+// The same into the columns from y_column of a wider y; no adapters.
+void sumi_plan_linear_columns(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_value y, int32_t y_column);
 // residual + gate * (x W^T + b); gate SUMI_NO_ROW: 1. In place when y is the residual's value.
 sumi_value sumi_plan_linear_residual(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_step_row gate, sumi_value residual);
 sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation activation);
@@ -199,9 +216,16 @@ sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t pictur
 void sumi_plan_posterior(sumi_plan* plan, sumi_value moments, sumi_value eps, int32_t channels, float scale, float shift, sumi_value latents);
 typedef struct sumi_tile { int32_t y, x, height, width; } sumi_tile;
 sumi_value sumi_plan_latent_in(sumi_plan* plan, sumi_value latents, int32_t channels, int32_t height, int32_t width, sumi_tile tile, float scale, float shift, bool per_item);
-typedef struct sumi_conv { int32_t height, width; int32_t kernel, stride; bool upsamples, pads_end; } sumi_conv; // of the input
+// Height and width of the input. above, below (3x3, stride 1): rows of the input that are not the strip's own, 1 where the picture goes on, 0 where it ends.
+typedef struct sumi_conv { int32_t height, width; int32_t kernel, stride; bool upsamples, pads_end; int32_t above, below; } sumi_conv;
 sumi_value sumi_plan_conv(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, const sumi_conv* conv, sumi_value residual);
+void sumi_plan_conv_into(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, const sumi_conv* conv, sumi_value residual,
+                         sumi_value y); // y: of the residual's pitch, or the residual itself
 sumi_value sumi_plan_group_norm(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, int32_t groups, float eps, bool silu); // two ops
+// Its two ops. y may be x; x may be some rows of what was summed.
+sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x, int32_t groups);
+void sumi_plan_group_norm_into(sumi_plan* plan, const char* label, sumi_value x, sumi_value sums, const sumi_weight* weight, const sumi_weight* bias, int32_t groups, float eps,
+                               bool silu, sumi_value y);
 void sumi_plan_tile_blend(sumi_plan* plan, sumi_value tile, int32_t height, int32_t width, sumi_value above, int32_t above_height, sumi_value left, int32_t left_width, int32_t extent);
 void sumi_plan_tile_place(sumi_plan* plan, sumi_value tile, int32_t tile_width, sumi_value picture, int32_t picture_height, int32_t picture_width, sumi_tile kept, bool per_item);
 // picture [n * h * w, 3] -> bytes [n * h * w, 3]; adds the number of values that are not finite to not_finite [1, 1] int.
