@@ -26,7 +26,7 @@ template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_> struc
     int x_at[T::XC], w_at[T::WC]; // in 16-byte chunks: 32 GiB of picture
     u32 inside[T::XC];            // bit t: tap t lies in the image
     u32 dst;
-    int chunk, chunks, row;       // this thread's chunk of a k-block; chunks of a pixel, of a row of pixels
+    int chunk, chunks, pixel, row; // this thread's chunk of a k-block; chunks of a pixel, from pixel to pixel, of a row of pixels
     int kernel, tap, tap_x, block, tap_at;
 
     SUMI_DEV sumi_loader(const sumi_conv_args& a, const conv_place& place, u32 smem)
@@ -35,14 +35,15 @@ template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_> struc
         chunk = threadIdx.x % T::CH;
         dst = smem + at<T::RB>(r, chunk);
         chunks = a.in_channels / 8;
-        row = a.width * chunks;
+        pixel = a.x_pitch / 8;
+        row = a.width * pixel;
         kernel = a.kernel;
         tap = tap_x = block = 0;
         const int taps = kernel * kernel;
         x = (const u8*)a.x;
         w = (const u8*)a.weight + (u64)place.parity * a.out_channels * taps * chunks * 16;
-        const int first_y = a.parities == 4 ? (place.parity >> 1) - 1 : -a.pad, first_x = a.parities == 4 ? (place.parity & 1) - 1 : -a.pad;
-        tap_at = first_y * row + first_x * chunks;
+        const int first_y = (a.parities == 4 ? (place.parity >> 1) - 1 : -a.pad) + a.above, first_x = a.parities == 4 ? (place.parity & 1) - 1 : -a.pad;
+        tap_at = first_y * row + first_x * pixel;
         const int pixels = a.tile_width * a.tile_height;
 #pragma unroll
         for (int i = 0; i < T::XC; i++) {
@@ -51,7 +52,7 @@ template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_> struc
             for (int ty = 0, t = 0; ty < kernel; ty++)
                 for (int tx = 0; tx < kernel; tx++, t++) in |= (u32)((u32)(py + first_y + ty) < (u32)a.height && (u32)(px + first_x + tx) < (u32)a.width) << t;
             inside[i] = in;
-            x_at[i] = py * row + px * chunks + chunk;
+            x_at[i] = py * row + px * pixel + chunk;
         }
 #pragma unroll
         for (int i = 0; i < T::WC; i++) w_at[i] = min(place.n0 + r + i * T::ROWS, a.out_channels - 1) * chunks * taps + chunk;
@@ -72,10 +73,10 @@ template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_> struc
         if (c + T::CH < chunks) { block++; return; }
         block = 0;
         tap++;
-        tap_at += chunks;
+        tap_at += pixel;
         if (++tap_x == kernel) {
             tap_x = 0;
-            tap_at += row - kernel * chunks;
+            tap_at += row - kernel * pixel;
         }
     }
 };
@@ -116,7 +117,7 @@ template <class T> SUMI_DEV void conv_store(const sumi_conv_args& a, float (&acc
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
                     const bool reads = residual && ok && rows[i][h] >= 0;
-                    r[i][h][j] = reads ? *(const u32*)(residual + (long long)rows[i][h] * a.out_channels + c) : 0u;
+                    r[i][h][j] = reads ? *(const u32*)(residual + (long long)rows[i][h] * a.y_pitch + c) : 0u;
                 }
         }
 #pragma unroll
@@ -129,7 +130,7 @@ template <class T> SUMI_DEV void conv_store(const sumi_conv_args& a, float (&acc
                     o[j] = pack2(acc[i][g + j][h * 2] + b[j][0] + lo2(r[i][h][j]), acc[i][g + j][h * 2 + 1] + b[j][1] + hi2(r[i][h][j]));
                 quad_transpose(o[0], o[1], o[2], o[3], lane);
                 const int c = n0 + g * 8 + q * 8;
-                if (rows[i][h] >= 0 && c < a.out_channels) *(uint4*)(y + (long long)rows[i][h] * a.out_channels + c) = make_uint4(o[0], o[1], o[2], o[3]);
+                if (rows[i][h] >= 0 && c < a.out_channels) *(uint4*)(y + (long long)rows[i][h] * a.y_pitch + c) = make_uint4(o[0], o[1], o[2], o[3]);
             }
     }
 }

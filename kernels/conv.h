@@ -7,10 +7,10 @@
 // ---- conv_sm90.cu ---------------------------------------------------------------------------------------------------------------------
 // Parameters: four tensor maps (x, weights, y, residual; y's where there is no residual), then this struct. `pw`, `ph` is the picture that patches tile: the
 // output, or the small picture when upsampling (p = 2, else p = 1):
-//   x          4-D {in, w, h, 1}, strides {in, w * in, h * w * in}, box {64, 16, 8, 1};  stride 2: 5-D {in, 2, pw, 2, ph}, strides {in, 2 * in, 2 * pw * in,
-//              4 * pw * in} (in elements), box {64, 1, 16, 1, 8}: an input pixel is (row pair, row of two, column pair, column of two)
+//   x          4-D {in, w, h, 1}, strides {px, w * px, h * w * px} (px: elements from pixel to pixel), box {64, 16, 8, 1};  stride 2: 5-D {in, 2, pw, 2, ph}, strides {px, 2 * px, 2 * pw * px,
+//              4 * pw * px} (in elements), box {64, 1, 16, 1, 8}: an input pixel is (row pair, row of two, column pair, column of two)
 //   weights    2-D {taps * in, p * p * out}, box {64, columns / 2}: [parity][out][tap][in]
-//   y, residual 5-D {out, p, pw, p, ph}, strides {out, p * out, p * pw * out, p * p * pw * out}, box {64, 1, 16, 1, 4}
+//   y, residual 5-D {out, p, pw, p, ph}, strides {py, p * py, p * pw * py, p * p * pw * py}, box {64, 1, 16, 1, 4}
 //   all bf16, 128-byte swizzle.   Grid: even, at most 2 * items and the device's multiprocessors; block 384; cluster 2 (in the kernel)
 // Work items: ceil(patches / 2) * parities * ceil(out / columns), each two neighbouring patches of 16 x 8 pixels, one parity, one tile of columns.
 typedef struct sumi_conv_sm90_args {
@@ -23,7 +23,7 @@ typedef struct sumi_conv_sm90_args {
     int32_t stride;            // 1: centred; 2: taps begin at the output pixel's first input pixel
     int32_t parities;          // 1, or 4: nearest upsampling by 2 folded in
     int32_t item_begin, item_end;
-    int32_t reserved;
+    int32_t above;             // rows of x above the first patch's
 } sumi_conv_sm90_args;
 
 #define SUMI_CONV_SM90_PATCHES(pw, ph) ((((pw) + 15) / 16) * (((ph) + 7) / 8))
@@ -45,6 +45,8 @@ typedef struct sumi_conv_args {
     int32_t stride, pad;       // the first tap of output pixel p lies at p * stride - pad; upsampling: at p + parity - 1
     int32_t parities;          // 1, or 4
     int32_t unit_begin;
+    int32_t above;             // rows of x above the first tile row's: added to the first tap's
+    int32_t x_pitch, y_pitch;  // elements from pixel to pixel, multiples of 8 but for conv_any.cu; the residual's is y's
 } sumi_conv_args;
 
 enum {
@@ -78,6 +80,7 @@ typedef struct sumi_conv_narrow_args {
     uint64_t x, weight, y, residual, bias; // x 16-byte aligned; weight [out][9][weight_pitch]; bias, residual 0: none
     int32_t width, height, in_channels, out_channels; // in_channels: multiple of 32
     int32_t weight_pitch, unit_begin;
+    int32_t x_pitch, reserved; // elements from pixel to pixel, a multiple of 8
 } sumi_conv_narrow_args;
 enum {
     SUMI_CONV_NARROW_THREADS = 128, SUMI_CONV_NARROW_WIDTH = 62, SUMI_CONV_NARROW_ROWS = 16,

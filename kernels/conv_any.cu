@@ -15,18 +15,18 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_ANY_THREADS) sumi_conv_an
     const int o = blockIdx.y * SUMI_CONV_ANY_COLUMNS + threadIdx.x % SUMI_CONV_ANY_COLUMNS;
     if (p >= args.pixel_end || o >= a.out_channels) return;
     const int y = (int)(p / out_width), x = (int)(p % out_width), parity = doubles ? (y & 1) * 2 + (x & 1) : 0, taps = a.kernel * a.kernel;
-    const int first_y = doubles ? (y >> 1) + (y & 1) - 1 : y * a.stride - a.pad, first_x = doubles ? (x >> 1) + (x & 1) - 1 : x * a.stride - a.pad;
+    const int first_y = (doubles ? (y >> 1) + (y & 1) - 1 : y * a.stride - a.pad) + a.above, first_x = doubles ? (x >> 1) + (x & 1) - 1 : x * a.stride - a.pad;
     const int shift = args.upsamples_plain;
     const bf16* w = (const bf16*)a.weight + ((int64_t)parity * a.out_channels + o) * taps * a.weight_pitch;
     float sum = 0.0f;
     for (int tap = 0; tap < taps; tap++) {
         const int iy = first_y + tap / a.kernel, ix = first_x + tap % a.kernel;
         if (iy < 0 || ix < 0 || iy >= a.height << shift || ix >= a.width << shift) continue;
-        const bf16* from = (const bf16*)a.x + ((int64_t)(iy >> shift) * a.width + (ix >> shift)) * a.in_channels;
+        const bf16* from = (const bf16*)a.x + ((int64_t)(iy >> shift) * a.width + (ix >> shift)) * a.x_pitch;
         const bf16* with = w + (int64_t)tap * a.weight_pitch;
         for (int c = 0; c < a.in_channels; c++) sum = fmaf(__bfloat162float(from[c]), __bfloat162float(with[c]), sum);
     }
-    const int64_t at = p * a.out_channels + o;
+    const int64_t at = p * a.y_pitch + o;
     if (a.bias) sum += ((const float*)a.bias)[o];
     if (a.residual) sum += __bfloat162float(((const bf16*)a.residual)[at]);
     ((bf16*)a.y)[at] = __float2bfloat16_rn(sum);

@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_NARROW_THREADS) sumi_conv
             for (int k = 0; k < AHEAD; k++) {
                 v[h][k] = make_uint4(0, 0, 0, 0);
                 if (y >= 0 && y < a.height && px[h] >= 0 && px[h] < a.width && run + k < runs)
-                    v[h][k] = *(const uint4*)((const u16*)a.x + ((long long)y * a.width + px[h]) * a.in_channels + (run + k) * 32 + part);
+                    v[h][k] = *(const uint4*)((const u16*)a.x + ((long long)y * a.width + px[h]) * a.x_pitch + (run + k) * 32 + part);
             }
     };
     fetch(y0 - 1, 0);

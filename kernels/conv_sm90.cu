@@ -2,7 +2,7 @@
 //
 //   y[p, o] = bias[o] + sum over taps (r, s), channels c of x[p * stride + (r, s) - pad, c] * w[o][r][s][c]   (+ residual[p, o])
 //   x [h][w][in], y and residual [h][w][out], w [out][3][3][in] bf16; in, out multiples of 8; float sums. pad 1; with stride 2 it is 0: zeros are needed at the
-//   right and lower edge only. Maps, grid and arguments: conv.h.
+//   right and lower edge only. A strip of a picture has a row of x above and below itself instead of zeros. y may be the residual. Maps, grid and arguments: conv.h.
 //
 // A tile is a patch of 16 x 8 pixels. Its A operand for one tap and 64 channels is one 4-D TMA box {64 c, 16 x, 8 y, 1} of x at the patch's place shifted by
 // the tap: outside the image TMA writes zeros, which is the padding. k runs over taps, then channels. The two blocks of a cluster take neighbouring patches
@@ -58,7 +58,7 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
             int parity = 0;
             for (int p = ar.item_begin + (blockIdx.x >> 1); p < ar.item_end; p += gridDim.x >> 1, parity ^= 1) {
                 ITEM(p);
-                const int ox = ar.kernel == 2 ? pb - 1 : ar.kernel == 3 ? -1 : 0, oy = ar.kernel == 2 ? pa - 1 : ox;
+                const int ox = ar.kernel == 2 ? pb - 1 : ar.kernel == 3 ? -1 : 0, oy = (ar.kernel == 2 ? pa - 1 : ox) + ar.above;
                 const int row = q * ar.out_channels + n0 + rank * (T::BN / 2);
                 for (int kb = 0, tap = 0, r = 0, s = 0, c = 0; kb < kblocks; kb++) {
                     const u32 a = base + stage * T::STAGE, b = a + T::A_BYTES, bar = full + 8 * stage;

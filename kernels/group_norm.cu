@@ -1,6 +1,6 @@
 // Group norm of a picture, in two launches: moments per block of rows, then (x - mean) * rstd * w + b, SiLU optional. Arguments, grids: group_norm.h.
 //
-//   x, y [rows][channels] bf16; a group is `size` = channels / groups neighbouring channels
+//   x, y [rows][channels] bf16, rows x_pitch, y_pitch apart; a group is `size` = channels / groups neighbouring channels
 //   sums [blocks][groups][2] float: mean, sum of squared deviations from it
 //
 // Deviations are summed about means at every level, never as x^2 - mean^2: a thread takes chunks of 4 rows x 8 channels (mean, then deviations, from
@@ -105,9 +105,9 @@ template <int GROUPS> SUMI_DEVICE void group_sums(const sumi_group_sums_args& a)
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) own.mean[g] = own.m2[g] = 0.0f;
     if (line < lines) {
-        const int64_t step = (int64_t)lines * a.channels;
+        const int64_t step = (int64_t)lines * a.x_pitch;
         int row = first + line;
-        const bf16* x = (const bf16*)a.x + (int64_t)row * a.channels + column * 8;
+        const bf16* x = (const bf16*)a.x + (int64_t)row * a.x_pitch + column * 8;
         for (; row + 3 * lines < end; row += 4 * lines, x += 4 * step) own.template add<4>(x, step);
         for (; row < end; row += lines, x += step) own.template add<1>(x, step);
     }
@@ -161,13 +161,13 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_sums
     __shared__ float shared[32];
     const int size = a.channels / a.groups, g = blockIdx.x, block = a.block_begin + blockIdx.y;
     const int first = block * a.block_rows, rows = min(a.block_rows, a.rows - first);
-    const bf16* x = (const bf16*)a.x + (int64_t)first * a.channels + g * size;
+    const bf16* x = (const bf16*)a.x + (int64_t)first * a.x_pitch + g * size;
     const int64_t count = (int64_t)rows * size;
     float sum = 0.0f, squares = 0.0f;
-    for (int64_t i = threadIdx.x; i < count; i += SUMI_GROUP_THREADS) sum += __bfloat162float(x[i / size * a.channels + i % size]);
+    for (int64_t i = threadIdx.x; i < count; i += SUMI_GROUP_THREADS) sum += __bfloat162float(x[i / size * a.x_pitch + i % size]);
     const float mean = block_sum(sum, shared) / (float)count;
     for (int64_t i = threadIdx.x; i < count; i += SUMI_GROUP_THREADS) {
-        const float d = __bfloat162float(x[i / size * a.channels + i % size]) - mean;
+        const float d = __bfloat162float(x[i / size * a.x_pitch + i % size]) - mean;
         squares = fmaf(d, d, squares);
     }
     squares = block_sum(squares, shared);
@@ -235,11 +235,11 @@ SUMI_DEVICE float silu_exact(float v) { return __fdividef(v, 1.0f + __expf(-v));
 SUMI_DEVICE void join_blocks(const sumi_group_norm_args& a, float2* shared)
 {
     const int size = a.channels / a.groups;
-    const double count = (double)a.rows * size;
+    const double count = (double)a.all_rows * size;
     over_groups(a.groups, [&](int g, bool is_valid) {
         const moments m = join(a.block_count, count, [&](int i, float& n, float& mean, float& m2) {
             const float2 part = ((const float2*)a.sums)[(int64_t)i * a.groups + g];
-            n = (float)min(a.block_rows, a.rows - i * a.block_rows) * (float)size;
+            n = (float)min(a.block_rows, a.all_rows - i * a.block_rows) * (float)size;
             mean = part.x;
             m2 = part.y;
         });
@@ -273,15 +273,15 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_norm
         factor[i] = a.weight ? g.y * ((const float*)a.weight)[c + i] : g.y;
         bias[i] = a.bias ? ((const float*)a.bias)[c + i] : 0.0f;
     }
-    const int64_t step = (int64_t)lines * a.channels;
+    const int64_t x_step = (int64_t)lines * a.x_pitch, y_step = (int64_t)lines * a.y_pitch;
     row += line;
-    const bf16* x = (const bf16*)a.x + (int64_t)row * a.channels + c;
-    bf16* y = (bf16*)a.y + (int64_t)row * a.channels + c;
+    const bf16* x = (const bf16*)a.x + (int64_t)row * a.x_pitch + c;
+    bf16* y = (bf16*)a.y + (int64_t)row * a.y_pitch + c;
     auto rows = [&](auto count) { // four rows in flight
         constexpr int N = decltype(count)::value;
         float v[N][8];
 #pragma unroll
-        for (int r = 0; r < N; r++) load8(x + r * step, v[r]);
+        for (int r = 0; r < N; r++) load8(x + r * x_step, v[r]);
 #pragma unroll
         for (int r = 0; r < N; r++) {
 #pragma unroll
@@ -289,11 +289,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_norm
                 v[r][i] = fmaf(v[r][i] - mean[i], factor[i], bias[i]);
                 if (a.silu) v[r][i] = silu_exact(v[r][i]);
             }
-            store8(y + r * step, v[r]);
+            store8(y + r * y_step, v[r]);
         }
         row += N * lines;
-        x += N * step;
-        y += N * step;
+        x += N * x_step;
+        y += N * y_step;
     };
     while (row + 3 * lines < end) rows(number<4>());
     while (row < end) rows(number<1>());
@@ -308,10 +308,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_norm
     unit_rows(a, first, end);
     for (int64_t i = (int64_t)first * a.channels + threadIdx.x; i < (int64_t)end * a.channels; i += SUMI_GROUP_THREADS) {
         const int c = (int)(i % a.channels);
+        const int64_t row = i / a.channels;
         const float2 g = groups[c / size];
         const float factor = a.weight ? g.y * ((const float*)a.weight)[c] : g.y, bias = a.bias ? ((const float*)a.bias)[c] : 0.0f;
-        float v = fmaf(__bfloat162float(((const bf16*)a.x)[i]) - g.x, factor, bias);
+        float v = fmaf(__bfloat162float(((const bf16*)a.x)[row * a.x_pitch + c]) - g.x, factor, bias);
         if (a.silu) v = silu_exact(v);
-        ((bf16*)a.y)[i] = __float2bfloat16_rn(v);
+        ((bf16*)a.y)[row * a.y_pitch + c] = __float2bfloat16_rn(v);
     }
 }

@@ -7,6 +7,7 @@ static const sumi_value_info* info_of(const sumi_cuda_run* run, sumi_value value
 CUdeviceptr sumi_cuda_value(const sumi_cuda_run* run, sumi_value value) { return value.id == 0 ? 0 : run->arena + info_of(run, value)->offset; }
 int32_t sumi_cuda_cols(const sumi_cuda_run* run, sumi_value value) { return info_of(run, value)->cols; }
 int32_t sumi_cuda_rows(const sumi_cuda_run* run, sumi_value value) { return info_of(run, value)->rows; }
+int32_t sumi_cuda_pitch(const sumi_cuda_run* run, sumi_value value) { return info_of(run, value)->pitch; }
 sumi_element sumi_cuda_element(const sumi_cuda_run* run, sumi_value value) { return info_of(run, value)->element; }
 
 static bool has_flag(const sumi_cuda_run* run, sumi_value value, unsigned char flag)

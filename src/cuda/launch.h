@@ -51,6 +51,7 @@ typedef uint64_t sumi_cuda_op_scratch(const sumi_cuda_device* device, const sumi
 CUdeviceptr sumi_cuda_value(const sumi_cuda_run* run, sumi_value value);      // 0 for none
 int32_t sumi_cuda_cols(const sumi_cuda_run* run, sumi_value value);
 int32_t sumi_cuda_rows(const sumi_cuda_run* run, sumi_value value);
+int32_t sumi_cuda_pitch(const sumi_cuda_run* run, sumi_value value); // elements from row to row: cols but for a view of some columns
 sumi_element sumi_cuda_element(const sumi_cuda_run* run, sumi_value value);
 // A value kept as e4m3: written by NORM_MODULATE and read by LINEARs with fp8 weights only. [rows][cols] e4m3, then at the next multiple of 16 bytes float scales [rows].
 bool sumi_cuda_is_fp8(const sumi_cuda_run* run, sumi_value value);

@@ -6,7 +6,8 @@
 //
 //     | padded input of the convolution | its sums | parts of GROUP_SUMS |
 //
-// for both ops. Which ops do so follows from the plan and the device alone, so slices do not change a bit.
+// for both ops. A picture may be made by several convolutions, of a strip each: their sums lie in the order of their patches, and stay until the last strip is
+// there, for what runs between them wants no scratch. Which ops do so follows from the plan and the device alone, so slices do not change a bit.
 #include "kernels/pictures.h"
 #include "cuda/launch.h"
 #include "kernels/conv.h"
@@ -39,6 +40,8 @@ typedef struct conv_shape {
     int32_t tile_height, tile_width;       // of the pixels that tiles cover: the output, or the input when upsampling is folded into the weights
     int32_t in, padded, out;               // channels; padded: in rounded up to 8, as the weights are
     int32_t kernel, stride, pad, parities; // as the kernels see them: 2 taps across with four parities
+    int32_t above;                         // rows of the input above the strip
+    int32_t x_pitch, y_pitch;              // elements from pixel to pixel
     bool upsamples_plain;                  // an upsampled 1x1
 } conv_shape;
 
@@ -48,6 +51,9 @@ static conv_shape shape_of(const sumi_plan* plan, const sumi_op* op)
     bool folds = op->u.conv.upsamples && s.kernel == 3;
     int32_t scale = op->u.conv.upsamples && !folds ? 2 : 1;
     s.in = sumi_plan_info(plan, op->in[0])->cols;
+    s.x_pitch = sumi_plan_info(plan, op->in[0])->pitch;
+    s.y_pitch = sumi_plan_info(plan, op->out)->pitch;
+    s.above = op->u.conv.above;
     s.padded = (s.in + 7) / 8 * 8;
     s.out = op->weight->rows;
     s.pad = op->u.conv.pads_end ? 0 : s.kernel / 2;
@@ -56,21 +62,27 @@ static conv_shape shape_of(const sumi_plan* plan, const sumi_op* op)
         s.kernel = 2;
         s.parities = 4;
     }
-    s.tile_height = s.height * scale / s.stride;
+    s.tile_height = (s.height - s.above - op->u.conv.below) * scale / s.stride;
     s.tile_width = s.width * scale / s.stride;
     return s;
 }
 
 typedef enum conv_kind { CONV_NARROW, CONV_HOPPER, CONV_PORTABLE, CONV_ANY } conv_kind;
 
+// Whether a view begins at a multiple of 16 bytes in its base.
+static bool begins_even(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->base_element % 8 == 0; }
+
 // From the whole op's shape, never from the slice.
-static conv_kind kind_of(const sumi_cuda_device* device, const sumi_op* op, const conv_shape* s, bool allows_hopper)
+static conv_kind kind_of(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op, const conv_shape* s, bool allows_hopper)
 {
-    if (s->kernel == 3 && s->stride == 1 && s->pad == 1 && s->out <= 3 && s->in % 32 == 0 && s->in <= SUMI_CONV_NARROW_MAX_CHANNELS
-        && SUMI_CONV_NARROW_SHARED(s->in) <= device->shared_per_block) {
+    bool is_strip = op->u.conv.above + op->u.conv.below > 0;
+    if (s->kernel == 3 && s->stride == 1 && s->pad == 1 && s->out <= 3 && !is_strip && s->y_pitch == s->out && s->x_pitch % 8 == 0 && s->in % 32 == 0
+        && s->in <= SUMI_CONV_NARROW_MAX_CHANNELS && SUMI_CONV_NARROW_SHARED(s->in) <= device->shared_per_block) {
         return CONV_NARROW;
     }
-    if (s->out % 8 != 0 || s->upsamples_plain) { return CONV_ANY; }
+    // a copy with more channels is made of tightly packed pixels
+    bool is_even = s->out % 8 == 0 && s->y_pitch % 8 == 0 && (s->in % 8 == 0 ? s->x_pitch % 8 == 0 : s->x_pitch == s->in && !is_strip);
+    if (!is_even || s->upsamples_plain || !begins_even(plan, op->in[0]) || !begins_even(plan, op->out)) { return CONV_ANY; }
     // With stride 2 the kernel reads pairs of rows and columns. Pictures smaller than a patch are left to the portable kernels.
     bool fits = s->stride == 1 ? s->pad == s->kernel / 2 || s->parities == 4 : s->kernel == 3 && s->pad == 0 && s->height % 2 == 0 && s->width % 2 == 0;
     if (allows_hopper && device->capability == 90 && device->driver.cuTensorMapEncodeTiled != NULL && device->shared_per_block >= SUMI_CONV_SM90_N256_SHARED
@@ -82,31 +94,86 @@ static conv_kind kind_of(const sumi_cuda_device* device, const sumi_op* op, cons
 
 static int32_t hopper_columns(const conv_shape* s) { return divide_up(s->out, 128) * 128 < divide_up(s->out, 256) * 256 ? 128 : 256; }
 
-// Whether the convolution at `op_index` leaves sums for the group norm behind it.
-static bool leaves_sums(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, bool allows_hopper)
+// ---- Convolutions that leave sums -----------------------------------------------------------------------------------------------------
+
+// The convolution whose output is all of `picture` or a strip of it.
+static bool makes(const sumi_plan* plan, const sumi_op* op, sumi_value picture)
 {
-    if (op_index < 0 || (size_t)op_index + 1 >= plan->op_count) { return false; }
-    const sumi_op *op = &plan->ops[op_index], *next = op + 1;
-    if (op->kind != SUMI_OP_CONV || next->kind != SUMI_OP_GROUP_SUMS || next->in[0].id != op->out.id || next->section != op->section
-        || next->u.group.groups != 32) {
-        return false;
-    }
-    conv_shape s = shape_of(plan, op);
-    return (s.out == 128 || s.out == 256 || s.out == 512) && kind_of(device, op, &s, allows_hopper) == CONV_HOPPER;
+    return op->kind == SUMI_OP_CONV && (op->out.id == picture.id || sumi_plan_info(plan, op->out)->whole.id == picture.id);
 }
 
-static int64_t sums_entries(const conv_shape* s) { return (int64_t)SUMI_CONV_SM90_PATCHES(s->tile_width, s->tile_height) * s->parities * 8; }
+// The first of the rows (of tiles) that a strip makes, of the rows of the whole picture.
+static int32_t first_row(const sumi_plan* plan, const sumi_op* op, sumi_value picture, const conv_shape* s)
+{
+    int32_t row = op->out.id == picture.id ? 0 : sumi_plan_info(plan, op->out)->whole_row;
+    return row / s->tile_width / (s->parities == 4 ? 4 : 1);
+}
+
+static bool can_leave_sums(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op, bool allows_hopper)
+{
+    conv_shape s = shape_of(plan, op);
+    return (s.out == 128 || s.out == 256 || s.out == 512) && kind_of(device, plan, op, &s, allows_hopper) == CONV_HOPPER;
+}
+
+// Whether the GROUP_SUMS at `op_index` finds what the convolutions before it left.
+static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, bool allows_hopper)
+{
+    const sumi_op* sums = &plan->ops[op_index];
+    if (sums->kind != SUMI_OP_GROUP_SUMS || sums->u.group.groups != 32) { return false; }
+    sumi_value picture = sums->in[0];
+    int32_t rows = sumi_plan_info(plan, picture)->rows, done = 0;
+    const sumi_op* linear = NULL; // the last product that was asked for: strips have few shapes, and asking takes longest
+    for (int32_t i = op_index - 1; i >= 0 && plan->ops[i].section == sums->section; i--) {
+        const sumi_op* op = &plan->ops[i];
+        if (makes(plan, op, picture)) {
+            conv_shape s = shape_of(plan, op);
+            bool is_all = op->rows == rows, ends = sumi_plan_info(plan, op->out)->whole_row + op->rows == rows;
+            if (!can_leave_sums(device, plan, op, allows_hopper)) { return false; }
+            if (is_all) { return i == op_index - 1; }
+            if (s.in != s.padded || first_row(plan, op, picture, &s) % 8 != 0 || (!ends && s.tile_height % 8 != 0)) { return false; }
+            done += op->rows;
+            if (done >= rows) { return true; }
+        } else if (op->kind == SUMI_OP_LINEAR && linear != NULL && linear->weight == op->weight && linear->rows == op->rows) {
+            continue;
+        } else if (op->kind == SUMI_OP_LINEAR && sumi_cuda_linear_scratch(device, plan, op) == 0) {
+            linear = op;
+        } else if (op->kind != SUMI_OP_GROUP_NORM) {
+            return false; // it may use the scratch memory
+        }
+    }
+    return false;
+}
+
+// The GROUP_SUMS for which the convolution at `op_index` leaves sums, or -1.
+static int32_t sums_op(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, bool allows_hopper)
+{
+    const sumi_op* op = &plan->ops[op_index];
+    for (int32_t i = op_index + 1; (size_t)i < plan->op_count && plan->ops[i].section == op->section; i++) {
+        const sumi_op* next = &plan->ops[i];
+        if (next->kind == SUMI_OP_GROUP_SUMS) { return makes(plan, op, next->in[0]) && finds_sums(device, plan, i, allows_hopper) ? i : -1; }
+        if (next->kind != SUMI_OP_CONV && next->kind != SUMI_OP_GROUP_NORM && next->kind != SUMI_OP_LINEAR) { break; }
+    }
+    return -1;
+}
+
+// Of the whole picture of `rows` pixels, of which the convolution makes all or a strip.
+static int64_t sums_entries(const conv_shape* s, int32_t rows)
+{
+    int32_t height = rows / s->tile_width / (s->parities == 4 ? 4 : 1);
+    return (int64_t)SUMI_CONV_SM90_PATCHES(s->tile_width, height) * s->parities * 8;
+}
 // Where the sums begin in the scratch memory: behind a copy of the input with its channels padded, which the tensor cores need.
 static uint64_t padded_bytes(const conv_shape* s)
 {
     return s->padded == s->in ? 0 : align_up((uint64_t)s->height * (uint64_t)s->width * (uint64_t)s->padded * 2);
 }
-static uint64_t sums_bytes(const conv_shape* s) { return align_up((uint64_t)sums_entries(s) * 64 * sizeof(float)); }
+static uint64_t sums_bytes(const conv_shape* s, int32_t rows) { return align_up((uint64_t)sums_entries(s, rows) * 64 * sizeof(float)); }
 
 uint64_t sumi_cuda_conv_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
     conv_shape s = shape_of(plan, op);
-    return padded_bytes(&s) + (leaves_sums(device, plan, (int32_t)(op - plan->ops), true) ? sums_bytes(&s) : 0);
+    int32_t sums = sums_op(device, plan, (int32_t)(op - plan->ops), true);
+    return padded_bytes(&s) + (sums >= 0 ? sums_bytes(&s, plan->ops[sums].rows) : 0);
 }
 
 // The device addresses of a convolution.
@@ -129,7 +196,8 @@ static sumi_result launch_narrow(const sumi_cuda_run* run, const conv_shape* s, 
                                   .in_channels = s->in,
                                   .out_channels = s->out,
                                   .weight_pitch = d->pitch,
-                                  .unit_begin = begin};
+                                  .unit_begin = begin,
+                                  .x_pitch = s->x_pitch};
     return launch(run, "sumi_conv_narrow", (uint32_t)(end - begin), 1, SUMI_CONV_NARROW_THREADS, (uint32_t)SUMI_CONV_NARROW_SHARED(s->in), &args);
 }
 
@@ -151,7 +219,10 @@ static sumi_conv_args portable_args(const conv_shape* s, const conv_data* d, int
                             .stride = s->stride,
                             .pad = s->pad,
                             .parities = s->parities,
-                            .unit_begin = unit_begin};
+                            .unit_begin = unit_begin,
+                            .above = s->above,
+                            .x_pitch = s->x_pitch,
+                            .y_pitch = s->y_pitch};
 }
 
 static sumi_result launch_any(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
@@ -206,26 +277,32 @@ static sumi_result launch_hopper(const sumi_cuda_run* run, const conv_shape* s, 
         {{"sumi_conv_sm90_n256", NULL, "sumi_conv_sm90_n256_stats8", "sumi_conv_sm90_n256_stats16"},
          {"sumi_conv_sm90_n256_residual", NULL, "sumi_conv_sm90_n256_residual_stats8", "sumi_conv_sm90_n256_residual_stats16"}}};
     const uint64_t in = (uint64_t)s->in, out = (uint64_t)s->out, w = (uint64_t)s->tile_width, h = (uint64_t)s->tile_height, p = s->parities == 4 ? 2 : 1;
+    const uint64_t px = (uint64_t)s->x_pitch, py = (uint64_t)s->y_pitch;
     const int32_t columns = hopper_columns(s), patches = SUMI_CONV_SM90_PATCHES(s->tile_width, s->tile_height);
     CUtensorMap x_map, weight_map, y_map, residual_map;
     if (s->stride == 2) {
-        const uint64_t dims[5] = {in, 2, w, 2, h}, strides[4] = {in * 2, in * 4, in * 4 * w, in * 8 * w};
+        const uint64_t dims[5] = {in, 2, w, 2, h}, strides[4] = {px * 2, px * 4, px * 4 * w, px * 8 * w};
         SUMI_TRY(map(run, &x_map, 5, d->x, dims, strides, (const uint32_t[5]){64, 1, 16, 1, 8}));
     } else {
-        const uint64_t dims[4] = {in, w, h, 1}, strides[3] = {in * 2, in * 2 * w, in * 2 * w * h};
+        const uint64_t dims[4] = {in, w, (uint64_t)s->height, 1}, strides[3] = {px * 2, px * 2 * w, px * 2 * w * (uint64_t)s->height};
         SUMI_TRY(map(run, &x_map, 4, d->x, dims, strides, (const uint32_t[4]){64, 16, 8, 1}));
     }
     const uint64_t taps = (uint64_t)s->kernel * (uint64_t)s->kernel;
     const uint64_t weight_dims[2] = {taps * in, p * p * out}, weight_strides[1] = {taps * in * 2};
     SUMI_TRY(map(run, &weight_map, 2, d->weight, weight_dims, weight_strides, (const uint32_t[2]){64, (uint32_t)columns / 2}));
-    const uint64_t dims[5] = {out, p, w, p, h}, strides[4] = {out * 2, out * 2 * p, out * 2 * p * w, out * 2 * p * p * w};
+    const uint64_t dims[5] = {out, p, w, p, h}, strides[4] = {py * 2, py * 2 * p, py * 2 * p * w, py * 2 * p * p * w};
     const uint32_t box[5] = {64, 1, 16, 1, 4};
     SUMI_TRY(map(run, &y_map, 5, d->y, dims, strides, box));
     SUMI_TRY(map(run, &residual_map, 5, d->residual != 0 ? d->residual : d->y, dims, strides, box));
 
-    int32_t begin, end, stats = leaves_sums(run->device, run->plan, run->op_index, run->allows_hopper) ? s->out == 128 ? 1 : s->out == 256 ? 2 : 3 : 0;
+    const int32_t sums = sums_op(run->device, run->plan, run->op_index, run->allows_hopper), stats = sums < 0 ? 0 : s->out == 128 ? 1 : s->out == 256 ? 2 : 3;
+    int32_t begin, end;
     sumi_cuda_share(run, divide_up(patches, 2) * s->parities * divide_up(s->out, columns), &begin, &end);
-    sumi_conv_sm90_args args = {.bias = d->bias, .stats = stats != 0 ? d->sums : 0};
+    sumi_conv_sm90_args args = {.bias = d->bias, .above = s->above};
+    if (sums >= 0) {
+        int64_t before = (int64_t)divide_up(s->tile_width, 16) * (first_row(run->plan, run->op, run->plan->ops[sums].in[0], s) / 8); // patches
+        args.stats = d->sums + (uint64_t)before * (uint64_t)s->parities * 8 * 64 * sizeof(float);
+    }
     args.width = s->tile_width;
     args.height = s->tile_height;
     args.in_channels = s->in;
@@ -249,7 +326,7 @@ static sumi_result pad_input(const sumi_cuda_run* run, conv_shape* s, conv_data*
     sumi_conv_pad_args args = {.x = d->x, .y = run->scratch, .pixels = (int64_t)s->height * s->width, .channels = s->in, .pitch = s->padded};
     SUMI_TRY(launch(run, "sumi_conv_pad_channels", blocks_for((args.pixels * args.pitch + 7) / 8), 1, 256, 0, &args));
     d->x = run->scratch;
-    s->in = s->padded;
+    s->in = s->x_pitch = s->padded;
     return SUMI_OK;
 }
 
@@ -269,7 +346,7 @@ sumi_result sumi_cuda_conv(sumi_cuda_run* run)
                    .sums = run->scratch + padded_bytes(&s),
                    .pitch = weight.pitch};
     if (run->part_begin >= run->part_end) { return SUMI_OK; }
-    switch (kind_of(run->device, op, &s, run->allows_hopper)) {
+    switch (kind_of(run->device, run->plan, op, &s, run->allows_hopper)) {
     case CONV_NARROW: return launch_narrow(run, &s, &d);
     case CONV_ANY: return launch_any(run, &s, &d);
     case CONV_HOPPER: SUMI_TRY(pad_input(run, &s, &d)); return launch_hopper(run, &s, &d);
@@ -297,24 +374,31 @@ static int32_t groups_of_eight(int32_t channels, int32_t groups)
     return size % 8 == 0 ? 1 : size == 4 ? 2 : size == 2 ? 4 : 0;
 }
 
-static uint64_t own_parts_bytes(const sumi_op* op, int32_t channels)
+static bool is_even(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->pitch % 8 == 0 && begins_even(plan, value); }
+
+static int32_t sums_groups(const sumi_plan* plan, const sumi_op* op)
 {
-    int32_t pieces = groups_of_eight(channels, op->u.group.groups) != 0 ? piece_count(op, channels) : 1;
+    return is_even(plan, op->in[0]) ? groups_of_eight(sumi_plan_info(plan, op->in[0])->cols, op->u.group.groups) : 0;
+}
+
+static uint64_t own_parts_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    int32_t pieces = sums_groups(plan, op) != 0 ? piece_count(op, sumi_plan_info(plan, op->in[0])->cols) : 1;
     return pieces == 1 ? 0 : (uint64_t)op->u.group.block_count * (uint64_t)pieces * (uint64_t)op->u.group.groups * 2 * sizeof(float);
 }
 
 uint64_t sumi_cuda_group_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
     if (op->kind != SUMI_OP_GROUP_SUMS) { return 0; }
-    uint64_t own = own_parts_bytes(op, sumi_plan_info(plan, op->in[0])->cols), joined = 0;
-    int32_t conv = (int32_t)(op - plan->ops) - 1;
-    if (leaves_sums(device, plan, conv, true)) {
-        joined = sumi_cuda_conv_scratch(device, plan, &plan->ops[conv]) + (uint64_t)SUMI_GROUP_CONV_PIECES * 64 * sizeof(double);
+    uint64_t own = own_parts_bytes(plan, op), joined = 0;
+    int32_t index = (int32_t)(op - plan->ops);
+    if (finds_sums(device, plan, index, true)) {
+        joined = sumi_cuda_conv_scratch(device, plan, op - 1) + (uint64_t)SUMI_GROUP_CONV_PIECES * 64 * sizeof(double);
     }
     return own > joined ? own : joined;
 }
 
-// The moments that the convolution left. All of it in the slice that has the first part: the sums are of patches, not of blocks of rows.
+// The moments that the convolutions left; the last of them is the op before. All of it in the slice that has the first part: the sums are of patches, not of blocks of rows.
 static sumi_result join_conv_sums(const sumi_cuda_run* run)
 {
     const sumi_op *op = run->op, *conv = op - 1;
@@ -323,12 +407,12 @@ static sumi_result join_conv_sums(const sumi_cuda_run* run)
     sumi_group_conv_args args = {.stats = run->scratch + padded_bytes(&s),
                                  .sums = sumi_cuda_value(run, op->out),
                                  .arrivals = run->arrivals,
-                                 .entries = sums_entries(&s),
+                                 .entries = sums_entries(&s, op->rows),
                                  .rows = op->rows,
                                  .size = s.out / 32,
                                  .block_rows = op->u.group.block_rows,
                                  .block_count = op->u.group.block_count};
-    args.parts = args.stats + sums_bytes(&s);
+    args.parts = args.stats + sums_bytes(&s, op->rows);
     return launch(run, "sumi_group_sums_conv", SUMI_GROUP_CONV_PIECES, 1, SUMI_GROUP_THREADS, 0, &args);
 }
 
@@ -336,8 +420,8 @@ sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     if (run->part_begin >= run->part_end) { return SUMI_OK; }
-    if (leaves_sums(run->device, run->plan, run->op_index - 1, run->allows_hopper)) { return join_conv_sums(run); }
-    int32_t channels = sumi_cuda_cols(run, op->in[0]), each = groups_of_eight(channels, op->u.group.groups);
+    if (finds_sums(run->device, run->plan, run->op_index, run->allows_hopper)) { return join_conv_sums(run); }
+    int32_t channels = sumi_cuda_cols(run, op->in[0]), each = sums_groups(run->plan, op);
     sumi_group_sums_args args = {.x = sumi_cuda_value(run, op->in[0]),
                                  .sums = sumi_cuda_value(run, op->out),
                                  .parts = run->scratch,
@@ -348,7 +432,8 @@ sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
                                  .block_rows = op->u.group.block_rows,
                                  .block_begin = run->part_begin,
                                  .pieces = each != 0 ? piece_count(op, channels) : 1,
-                                 .piece_rows = piece_rows(op->rows, channels)};
+                                 .piece_rows = piece_rows(op->rows, channels),
+                                 .x_pitch = sumi_cuda_pitch(run, op->in[0])};
     const char* name = each == 1 ? "sumi_group_sums_1" : each == 2 ? "sumi_group_sums_2" : each == 4 ? "sumi_group_sums_4" : "sumi_group_sums_any";
     return launch(run, name, (uint32_t)(each != 0 ? args.pieces : args.groups), (uint32_t)(run->part_end - run->part_begin), SUMI_GROUP_THREADS, 0, &args);
 }
@@ -373,10 +458,13 @@ sumi_result sumi_cuda_group_norm(sumi_cuda_run* run)
                                  .block_count = op->u.group.block_count,
                                  .unit_rows = piece_rows(op->rows, channels),
                                  .silu = op->u.group.silu,
-                                 .eps = op->u.group.eps};
+                                 .eps = op->u.group.eps,
+                                 .all_rows = op->u.group.all_rows,
+                                 .x_pitch = sumi_cuda_pitch(run, op->in[0]),
+                                 .y_pitch = sumi_cuda_pitch(run, op->out)};
     sumi_cuda_share(run, divide_up(op->rows, args.unit_rows), &begin, &end);
     args.unit_begin = begin;
-    bool is_fast = channels % 8 == 0 && channels <= SUMI_GROUP_MAX_CHANNELS;
+    bool is_fast = channels % 8 == 0 && channels <= SUMI_GROUP_MAX_CHANNELS && is_even(run->plan, op->in[0]) && is_even(run->plan, op->out);
     return launch(run, is_fast ? "sumi_group_norm" : "sumi_group_norm_any", (uint32_t)(end - begin), 1, SUMI_GROUP_THREADS, (uint32_t)groups * 8, &args);
 }
 
