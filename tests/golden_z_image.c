@@ -92,10 +92,11 @@ static array take_heads(plan_run* run, const watcher* w, const sumi_op* op, int3
     return heads;
 }
 
-// The group norm of the op's input without activation, in double.
-static array plain_norm(plan_run* run, const watcher* w, const sumi_op* op)
+// The group norm without activation, in double; the op is the norm's first, which sums: the second one may work in place.
+static array plain_norm(plan_run* run, const watcher* w, const sumi_op* sums)
 {
-    array x = read_array(run, op->in[0]);
+    const sumi_op* op = sums + 1;
+    array x = read_array(run, sums->in[0]);
     int64_t rows = x.shape[0], channels = x.shape[1], width = channels / w->groups;
     float* weight = calloc((size_t)channels, sizeof *weight);
     float* bias = calloc((size_t)channels, sizeof *bias);
@@ -129,7 +130,6 @@ static void to_planes(array* rows)
 
 static void take(plan_run* run, const watcher* w, watch* one, const sumi_op* op)
 {
-    if (one->kind == WATCH_PLAIN_NORM && op->kind != SUMI_OP_GROUP_NORM) return;
     if ((one->kind == WATCH_COS || one->kind == WATCH_SIN) && op->kind != SUMI_OP_ROPE_TABLE) return;
     array_free(&one->got);
     switch (one->kind) {
@@ -166,7 +166,7 @@ static void watch_op(plan_run* run, watcher* w, const sumi_op* op, int32_t count
 {
     for (int i = 0; i < w->count; i++) {
         watch* one = &w->list[i];
-        if (!matches(one, op->label) || (op->kind == SUMI_OP_GROUP_SUMS) || counter != w->counter) continue;
+        if (!matches(one, op->label) || (op->kind == SUMI_OP_GROUP_SUMS) != (one->kind == WATCH_PLAIN_NORM) || counter != w->counter) continue;
         if (!before) take(run, w, one, op);
         else if (one->kind == WATCH_BRANCH && op->in[1].id != 0) {
             free(one->before);

@@ -14,6 +14,7 @@
 #include "base/platform.h"
 #include "cpu/cpu.h"
 #include "cuda/cuda.h"
+#include "models/flux_vae.h"
 #include "plan_runner.h"
 #include "test.h"
 
@@ -30,9 +31,9 @@ static sumi_heap s_heap;
 static sumi_workers* s_workers;
 
 // ---- A case ---------------------------------------------------------------------------------------------------------------------------------
-#define MAX_BLOCKS 64
+#define MAX_BLOCKS 128
 #define MAX_VALUES 16
-#define MAX_WEIGHTS 16
+#define MAX_WEIGHTS 96
 
 // Random data of a case, made once and given to every runner.
 typedef struct stock {
@@ -441,7 +442,7 @@ static void forget(const machine* m, const stock* store)
 static uint64_t count_elements(const sumi_plan* plan)
 {
     uint64_t count = 0;
-    for (size_t v = 0; v < plan->value_count; v++) count += (uint64_t)plan->values[v].rows * (uint64_t)plan->values[v].cols;
+    for (size_t v = 0; v < plan->value_count; v++) count += plan->values[v].base.id != 0 ? 0 : (uint64_t)plan->values[v].rows * (uint64_t)plan->values[v].cols;
     for (size_t i = 0; i < plan->op_count; i++) count += plan->ops[i].weight != NULL ? (uint64_t)plan->ops[i].weight->rows * (uint64_t)plan->ops[i].weight->cols : 0;
     return count;
 }
@@ -1077,6 +1078,45 @@ static const op_case s_conv[] = {
 };
 CASES(conv)
 
+// A picture of m x n pixels, k -> a channels, whole and by strips of b rows of the input, the last ones first; c: flags. Output and residual of the strips are every second run of a columns of a wider
+// value, the residual is what the result replaces.
+static void build_strips(scene* s, const op_case* c)
+{
+    int scale = c->c & UP ? 2 : 1, width = scale * c->n, pixels = scale * c->m * width;
+    bool adds = (c->c & PLUS) != 0;
+    sumi_weight *w = matrix(s, c->a, c->k * 9, c->dtype), *bias = bias_of(s, c->a, 0);
+    sumi_value x = activations(s, c->m * c->n, c->k), residual = adds ? activations(s, pixels, c->a) : SUMI_NO_VALUE;
+    sumi_conv conv = {.height = c->m, .width = c->n, .kernel = 3, .stride = 1, .upsamples = scale == 2};
+    sumi_value whole = sumi_plan_conv(&s->plan, "conv", x, w, bias, &conv, residual);
+    sumi_value from = sumi_plan_value(&s->plan, "x", SUMI_ELEMENT_ACTIVATION, c->m * c->n, c->k);
+    sumi_plan_copy_rows(&s->plan, x, 0, from, 0, c->m * c->n); // what is bound has no views
+    sumi_weight *one = matrix(s, c->a, c->a, c->dtype), *norm = norm_weight(s, c->a, c->dtype), *norm_bias = bias_of(s, c->a, c->dtype);
+    sumi_value wide = sumi_plan_value(&s->plan, "wide", SUMI_ELEMENT_ACTIVATION, pixels, 2 * c->a);
+    sumi_value start = adds ? residual : whole;
+    sumi_plan_linear_columns(&s->plan, "left", start, one, NULL, wide, 0);
+    sumi_plan_linear_columns(&s->plan, "right", start, one, NULL, wide, c->a);
+    sumi_value right = sumi_plan_view(&s->plan, "right", wide, 0, pixels, c->a, c->a);
+    for (int end = c->m; end > 0;) {
+        int row = (end - 1) / c->b * c->b, above = row > 0, below = end < c->m, rows = above + end - row + below, first = scale * row * width;
+        sumi_conv strip = {.height = rows, .width = c->n, .kernel = 3, .stride = 1, .upsamples = scale == 2, .above = above, .below = below};
+        sumi_value y = sumi_plan_view(&s->plan, "strip", right, first, scale * (end - row) * width, 0, c->a);
+        sumi_plan_conv_into(&s->plan, "conv", sumi_plan_view(&s->plan, "strip", from, (row - above) * c->n, rows * c->n, 0, c->k), w, bias, &strip, adds ? y : SUMI_NO_VALUE, y);
+        end = row;
+    }
+    // groups of channels, as the decoder's: the sums of what the strips made
+    sumi_plan_group_norm_into(&s->plan, "norm", right, sumi_plan_group_sums(&s->plan, "norm", right, 32), norm, norm_bias, 32, 1e-6f, true, right);
+    check(s, wide, adds ? 2 * c->bound : c->bound);
+}
+static const op_case s_strips[] = {
+    {"strips 37x20, 32 -> 32", build_strips, 37, 20, 32, 32, 16, .bound = CHAINED},
+    {"strips 40x10, 32 -> 64, residual", build_strips, 40, 10, 32, 64, 16, PLUS, .bound = CHAINED},
+    {"strips up, 20x12, 64 -> 32", build_strips, 20, 12, 64, 32, 8, UP, .bound = 2 * CHAINED},
+    {"strips 64x48, 256 -> 128", build_strips, 64, 48, 256, 128, 16, .bound = CHAINED},
+    {"strips 72x48, 128 -> 128, residual", build_strips, 72, 48, 128, 128, 24, PLUS, .bound = CHAINED},
+    {"strips up, 40x32, 256 -> 256", build_strips, 40, 32, 256, 256, 8, UP, .bound = 2 * CHAINED},
+};
+CASES(strips)
+
 // m rows, n channels, k groups; a: SiLU; b: a mean of 30
 static void build_group(scene* s, const op_case* c)
 {
@@ -1147,12 +1187,84 @@ static const op_case s_pictures[] = {
 };
 CASES(pictures)
 
+// ---- A small autoencoder, whole and by strips --------------------------------------------------------------------------------------------------
+static void give_conv(scene* s, sumi_weight* w, sumi_weight* bias, int in, int out, int kernel)
+{
+    *w = *matrix(s, out, in * kernel * kernel, 0);
+    *bias = *bias_of(s, out, 0);
+}
+static void give_norm(scene* s, sumi_weight* w, sumi_weight* bias, int channels)
+{
+    *w = *norm_weight(s, channels, 0);
+    *bias = *bias_of(s, channels, 0);
+}
+static void give_block(scene* s, sumi_vae_block* b, int in, int out)
+{
+    give_norm(s, &b->norm1, &b->norm1_bias, in);
+    give_conv(s, &b->conv1, &b->conv1_bias, in, out, 3);
+    give_norm(s, &b->norm2, &b->norm2_bias, out);
+    give_conv(s, &b->conv2, &b->conv2_bias, out, out, 3);
+    b->has_shortcut = in != out;
+    if (b->has_shortcut) give_conv(s, &b->shortcut, &b->shortcut_bias, in, out, 1);
+}
+// Two stages of `many` and `few` channels, two blocks each.
+static void give_half(scene* s, sumi_vae_half* half, int first, int second, int middle, int in, int out)
+{
+    half->is_present = true;
+    half->stage_count = 2;
+    give_conv(s, &half->conv_in, &half->conv_in_bias, in, middle == second ? first : middle, 3);
+    for (int i = 0; i < 2; i++) give_block(s, &half->middle[i], middle, middle);
+    give_norm(s, &half->attention_norm, &half->attention_norm_bias, middle);
+    give_conv(s, &half->attention_qkv, &half->attention_qkv_bias, middle, 3 * middle, 1);
+    give_conv(s, &half->attention_out, &half->attention_out_bias, middle, middle, 1);
+    for (int stage = 0; stage < 2; stage++) {
+        int channels = stage == 0 ? first : second;
+        half->stages[stage].block_count = 2;
+        for (int i = 0; i < 2; i++) give_block(s, &half->stages[stage].blocks[i], stage == 1 && i == 0 ? first : channels, channels);
+    }
+    half->stages[0].resamples = true;
+    give_conv(s, &half->stages[0].resample, &half->stages[0].resample_bias, first, first, 3);
+    give_norm(s, &half->norm_out, &half->norm_out_bias, second == middle ? middle : second);
+    give_conv(s, &half->conv_out, &half->conv_out_bias, second == middle ? middle : second, out, 3);
+}
+// Pictures of m x n pixels, k and 2 k channels, a groups; b: strips of so many bytes; c: decodes
+static void build_autoencoder(scene* s, const op_case* c)
+{
+    bool decodes = c->c != 0;
+    static sumi_flux_vae s_vae[2]; // plans name its weights
+    sumi_flux_vae* vae = &s_vae[decodes];
+    *vae = (sumi_flux_vae){.latent_channels = 4, .groups = c->a, .factor = 2, .scaling = 0.5f, .shift = 0.1f};
+    if (decodes) give_half(s, &vae->decoder, 2 * c->k, c->k, 2 * c->k, 4, 3);
+    else give_half(s, &vae->encoder, c->k, 2 * c->k, 2 * c->k, 3, 8);
+    sumi_value from = decodes ? floats(s, 4, c->m / 2 * (c->n / 2)) : bytes_of(s, c->m * c->n, 3);
+    for (int i = 0; i < 2; i++) {
+        vae->strip_bytes = i == 0 ? UINT64_MAX : (uint64_t)c->b;
+        sumi_value out;
+        if (decodes) {
+            out = sumi_plan_value(&s->plan, "picture", SUMI_ELEMENT_ACTIVATION, c->m * c->n, 3);
+            sumi_flux_vae_write_decode(vae, &s->plan, from, c->m / 2, c->n / 2, 0, out);
+        } else {
+            out = sumi_flux_vae_write_encode(vae, &s->plan, from, c->m, c->n, 0);
+        }
+        check(s, out, c->bound);
+    }
+    s->twins[0].a = 0, s->twins[0].b = 1;
+    s->twin_count = 1;
+}
+static const op_case s_autoencoder[] = {
+    {"decoder 72x8, 8 channels", build_autoencoder, 72, 8, 8, 4, 1, 1, .bound = 3e-2},
+    {"encoder 40x12, 8 channels", build_autoencoder, 40, 12, 8, 4, 1, 0, .bound = 3e-2},
+    {"decoder 128x96, 128 channels", build_autoencoder, 128, 96, 128, 32, 1, 1, .bound = 3e-2},
+    {"encoder 128x96, 128 channels", build_autoencoder, 128, 96, 128, 32, 1, 0, .bound = 3e-2},
+};
+CASES(autoencoder)
+
 // ---- Without a GPU ----------------------------------------------------------------------------------------------------------------------------
 TEST(the_cases_are_sound)
 {
     static const struct { const op_case* list; size_t count; } all[] = {
 #define LIST(kind) {s_##kind, sizeof s_##kind / sizeof *s_##kind}
-        LIST(moving_rows), LIST(linear), LIST(gated), LIST(fp8), LIST(norms), LIST(rotary_and_tables), LIST(attention), LIST(latents), LIST(conv), LIST(group_norm), LIST(pictures)};
+        LIST(moving_rows), LIST(linear), LIST(gated), LIST(fp8), LIST(norms), LIST(rotary_and_tables), LIST(attention), LIST(latents), LIST(conv), LIST(strips), LIST(group_norm), LIST(pictures), LIST(autoencoder)};
     bool covered[SUMI_OP_KIND_COUNT] = {false};
     machine player = {"rehearsal", NULL, true};
     sumi_error error = {0};
@@ -1247,8 +1359,10 @@ int main(int argc, char** argv)
     RUN(attention);
     RUN(latents);
     RUN(conv);
+    RUN(strips);
     RUN(group_norm);
     RUN(pictures);
+    RUN(autoencoder);
     for (int i = 0; i < s_machine_count; i++) s_machines[i].runner->functions->destroy(s_machines[i].runner);
     s_reference.runner->functions->destroy(s_reference.runner);
     sumi_workers_destroy(s_workers);

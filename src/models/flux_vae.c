@@ -6,6 +6,8 @@
 
 #define NORM_EPS 1e-6f
 #define MAX_TILES_ACROSS 64
+#define STRIP_BYTES (60u << 20) // of a strip of a normed picture. A strip of 112 rows of 1024 x 1024 pixels is 7 rounds of a Hopper's patches, 97 % full
+#define STRIP_MULTIPLE 16       // rows of a strip: whole patches of a GPU give the same bits as a whole picture does; two of them, for clusters of two
 
 // ---- Weights --------------------------------------------------------------------------------------------------------------------------
 
@@ -199,6 +201,7 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
     b->result = SUMI_OK;
     vae->groups = 32;
     vae->sample_size = 1024;
+    vae->strip_bytes = STRIP_BYTES;
     double scaling = 0.3611, shift = 0.1159;
     bool quant = false, post_quant = false, attends = true;
     const sumi_config_field fields[] = {
@@ -235,21 +238,77 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
 
 // ---- Forward --------------------------------------------------------------------------------------------------------------------------
 
+// Memory. The largest pictures decide what a plan needs, so they are few: a residual block holds its input x, from which the result grows in place, h between its convolutions
+// (normed in place), and one strip n of what its first norm makes, with a row above and below for the convolution.
+//
+//   x  |==================|     norm1, SiLU     n  |-====-|     conv1     h  |==================|     norm2, SiLU in place, conv2 + x -> x
+//
+// The block behind a decoder's upsampling halves the channels; its x is the largest picture of all. Row by row it turns into h and s = shortcut(x), side by side, in the same
+// memory (the room), which begins a strip and a row above x, so that no op writes what it reads and the next strip still finds the row above itself:
+//
+//   room  |..........|xxxxxxxxxxxxxxxxxxxxxxxx|   ->   |h s h s h s h s|.....|xxxxxxxx|   ->   |h s h s h s h s h s h s h s|..........|
+//                     x: [rows, 2 c]                    rows of [h: c | s: c]                   the next block's x is s, and its h takes h's columns
+//
 // A picture on its way through the network.
 typedef struct picture {
     sumi_value value;
     int32_t height, width;
+    sumi_value room, spare; // none, or where it lies from row room_rows * width on; a picture of the same size that nobody reads any more
+    int32_t room_rows;
+    uint64_t least; // least_bytes of the half
 } picture;
 
 static sumi_value write_norm(const sumi_flux_vae* vae, sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias,
-                             bool silu)
+                             bool silu, bool in_place)
 {
-    return sumi_plan_group_norm(plan, label, x, weight, bias, vae->groups, NORM_EPS, silu);
+    if (!in_place) { return sumi_plan_group_norm(plan, label, x, weight, bias, vae->groups, NORM_EPS, silu); }
+    sumi_plan_group_norm_into(plan, label, x, sumi_plan_group_sums(plan, label, x, vae->groups), weight, bias, vae->groups, NORM_EPS, silu, x);
+    return x;
 }
 
-static sumi_value write_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight, const sumi_weight* bias, sumi_value residual)
+static sumi_value write_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight, const sumi_weight* bias)
 {
-    return sumi_plan_conv(plan, label, x.value, weight, bias, &(sumi_conv){.height = x.height, .width = x.width, .kernel = 3, .stride = 1}, residual);
+    return sumi_plan_conv(plan, label, x.value, weight, bias, &(sumi_conv){.height = x.height, .width = x.width, .kernel = 3, .stride = 1}, SUMI_NO_VALUE);
+}
+
+// What a half cannot do without where its pictures are largest: a block's x and h, or the room that they share.
+static uint64_t least_bytes(const sumi_plan* plan, const sumi_vae_block* largest, int32_t height, int32_t width)
+{
+    int32_t in = largest->conv1.cols / 9, out = largest->conv1.rows;
+    return (uint64_t)height * (uint64_t)width * (uint64_t)(in > 2 * out ? in : 2 * out) * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
+}
+
+// Rows of a strip of x normed: all, when it fits beside x and h into what the half needs anyway, else so many that it has strip_bytes and all strips are about equal.
+static int32_t strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, int32_t height, int32_t width, int32_t in, int32_t out, uint64_t least)
+{
+    uint64_t column = (uint64_t)width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION), row = column * (uint64_t)in;
+    uint64_t fit = vae->strip_bytes / (row > 0 ? row : 1); // rows
+    if (fit >= (uint64_t)height || (uint64_t)height * (2 * row + column * (uint64_t)out) <= least) { return height; }
+    int32_t most = fit > 2 + STRIP_MULTIPLE ? ((int32_t)fit - 2) / STRIP_MULTIPLE * STRIP_MULTIPLE : STRIP_MULTIPLE, count = (height + most - 1) / most;
+    int32_t rows = ((height + count - 1) / count + STRIP_MULTIPLE - 1) / STRIP_MULTIPLE * STRIP_MULTIPLE;
+    return rows < height ? rows : height;
+}
+
+// conv1(silu(norm1(x))) into h by strips; with `wide` also shortcut(x) into the columns behind h's: h and they are columns of it.
+static void write_strips(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x, int32_t rows, sumi_value h, sumi_value wide)
+{
+    int32_t in = w->conv1.cols / 9, out = w->conv1.rows, width = x.width;
+    sumi_value sums = sumi_plan_group_sums(plan, "norm1", x.value, vae->groups);
+    sumi_value strip = sumi_plan_value(plan, "normed_strip", SUMI_ELEMENT_ACTIVATION, (rows + 2) * width, in);
+    for (int32_t row = 0; row < x.height; row += rows) {
+        int32_t count = x.height - row < rows ? x.height - row : rows, above = row > 0, below = row + count < x.height, all = above + count + below;
+        sumi_value from = sumi_plan_view(plan, "strip", x.value, (row - above) * width, all * width, 0, in);
+        sumi_value normed = sumi_plan_view(plan, "strip", strip, 0, all * width, 0, in);
+        sumi_plan_group_norm_into(plan, "norm1", from, sums, &w->norm1, &w->norm1_bias, vae->groups, NORM_EPS, true, normed);
+        if (wide.id != 0) {
+            sumi_value own = sumi_plan_view(plan, "strip", x.value, row * width, count * width, 0, in);
+            sumi_value both = sumi_plan_view(plan, "strip", wide, row * width, count * width, 0, in);
+            sumi_plan_linear_columns(plan, "shortcut", own, &w->shortcut, &w->shortcut_bias, both, out);
+        }
+        sumi_conv conv = {.height = all, .width = width, .kernel = 3, .stride = 1, .above = above, .below = below};
+        sumi_plan_conv_into(plan, "conv1", normed, &w->conv1, &w->conv1_bias, &conv, SUMI_NO_VALUE,
+                            sumi_plan_view(plan, "strip", h, row * width, count * width, 0, out));
+    }
 }
 
 // y = shortcut(x) + conv2(silu(norm2(conv1(silu(norm1(x))))))
@@ -260,16 +319,30 @@ static picture write_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi
     } else {
         sumi_plan_prefix(plan, "%s.%d.%d.", side, (int)stage, (int)index);
     }
-    picture h = x;
-    h.value = write_norm(vae, plan, "norm1", x.value, &w->norm1, &w->norm1_bias, true);
-    h.value = write_conv(plan, "conv1", h, &w->conv1, &w->conv1_bias, SUMI_NO_VALUE);
-    h.value = write_norm(vae, plan, "norm2", h.value, &w->norm2, &w->norm2_bias, true);
+    int32_t in = w->conv1.cols / 9, out = w->conv1.rows, pixels = x.height * x.width, rows = strip_rows(vae, plan, x.height, x.width, in, out, x.least);
+    picture h = {.height = x.height, .width = x.width};
     sumi_value residual = x.value;
-    if (w->has_shortcut) {
+    if (x.room.id != 0) {
+        sumi_value wide = sumi_plan_view(plan, "h_and_shortcut", x.room, 0, pixels, 0, in);
+        h.value = sumi_plan_view(plan, "h", wide, 0, pixels, 0, out);
+        residual = sumi_plan_view(plan, "shortcut", wide, 0, pixels, out, out);
+        write_strips(vae, plan, w, x, x.room_rows - 1, h.value, wide);
+    } else {
+        if (rows < x.height) {
+            h.value = x.spare.id != 0 && !w->has_shortcut ? x.spare : sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, pixels, out);
+            write_strips(vae, plan, w, x, rows, h.value, SUMI_NO_VALUE);
+        } else {
+            h.value = write_norm(vae, plan, "norm1", x.value, &w->norm1, &w->norm1_bias, true, false);
+            h.value = write_conv(plan, "conv1", h, &w->conv1, &w->conv1_bias);
+        }
+    }
+    write_norm(vae, plan, "norm2", h.value, &w->norm2, &w->norm2_bias, true, true); // directly behind conv1, which may have left its sums
+    if (w->has_shortcut && x.room.id == 0) {
         residual = sumi_plan_linear(plan, "shortcut", x.value, &w->shortcut, &w->shortcut_bias, SUMI_ACT_NONE); // 1x1
     }
-    h.value = write_conv(plan, "conv2", h, &w->conv2, &w->conv2_bias, residual);
-    return h;
+    sumi_conv conv = {.height = x.height, .width = x.width, .kernel = 3, .stride = 1};
+    sumi_plan_conv_into(plan, "conv2", h.value, &w->conv2, &w->conv2_bias, &conv, residual, residual);
+    return (picture){.value = residual, .height = x.height, .width = x.width, .spare = h.value, .least = x.least};
 }
 
 // Residual block, attention over all pixels with one head as wide as the channels, residual block.
@@ -279,38 +352,89 @@ static picture write_middle(const sumi_flux_vae* vae, sumi_plan* plan, const sum
     int32_t channels = half->attention_norm.cols, pixels = x.height * x.width;
     sumi_sequence all = {.span = {{0, pixels}}, .span_count = 1, .query_spans = 1};
     sumi_plan_prefix(plan, "%s.mid.attention.", side);
-    sumi_value n = write_norm(vae, plan, "norm", x.value, &half->attention_norm, &half->attention_norm_bias, false);
+    sumi_value n = write_norm(vae, plan, "norm", x.value, &half->attention_norm, &half->attention_norm_bias, false, false);
     sumi_value qkv = sumi_plan_linear(plan, "qkv", n, &half->attention_qkv, &half->attention_qkv_bias, SUMI_ACT_NONE);
     sumi_value o = sumi_plan_attention(
         plan, "attention", qkv,
         &(sumi_attention){
             .q_heads = 1, .kv_heads = 1, .dim = channels, .scale = (float)(1.0 / sqrt((double)channels)), .sequences = &all, .sequence_count = 1});
     x.value = sumi_plan_linear_residual(plan, "out", o, &half->attention_out, &half->attention_out_bias, SUMI_NO_ROW, x.value);
+    x.spare = SUMI_NO_VALUE; // attention has better use for its memory
     return write_block(vae, plan, &half->middle[1], x, side, -1, 1);
 }
 
 static sumi_value write_end(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x, const char* side)
 {
     sumi_plan_prefix(plan, "%s.", side);
-    x.value = write_norm(vae, plan, "norm_out", x.value, &half->norm_out, &half->norm_out_bias, true);
-    return write_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias, SUMI_NO_VALUE);
+    x.value = write_norm(vae, plan, "norm_out", x.value, &half->norm_out, &half->norm_out_bias, true, true);
+    return write_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
+}
+
+// Where the strip of small rows before `end` may begin that is upsampled into the room: what it makes must lie behind every small row that it and the strips before it read.
+// `end`: nowhere.
+static int32_t upsampled_strip(picture x, int32_t end, int32_t room_rows)
+{
+    int32_t last = end < x.height ? end : x.height - 1; // that is read
+    for (int32_t row = 0; row < end; row += STRIP_MULTIPLE) {
+        if (last + 1 <= 2 * (room_rows + 2 * row)) { return row; } // a small row has half the bytes of one of the room
+    }
+    return end;
+}
+
+static bool can_grow_in_place(picture x, int32_t room_rows)
+{
+    for (int32_t end = x.height, row; end > 0; end = row) {
+        row = upsampled_strip(x, end, room_rows);
+        if (row == end) { return false; }
+    }
+    return true;
+}
+
+// Nearest 2x and a convolution. Into a room when the next stage, the last one, wants one; x then lies at its beginning, under what becomes of it, and its last rows go first.
+static picture write_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_stage* stage, picture x, const sumi_vae_stage* next)
+{
+    int32_t channels = stage->resample.rows, out = next != NULL ? next->blocks[0].conv1.rows : 0;
+    picture y = {.height = 2 * x.height, .width = 2 * x.width, .least = x.least};
+    sumi_conv up = {.height = x.height, .width = x.width, .kernel = 3, .stride = 1, .upsamples = true};
+    int32_t rows = strip_rows(vae, plan, y.height, y.width, channels, out, x.least);
+    bool has_room = next != NULL && next->blocks[0].has_shortcut && rows < y.height && 2 * out <= channels && channels % 8 == 0 && out % 8 == 0;
+    for (int32_t i = 1; has_room && i < next->block_count; i++) { has_room = !next->blocks[i].has_shortcut; } // a product reads no columns of a room
+    if (!has_room) {
+        y.value = sumi_plan_conv(plan, "upsample", x.value, &stage->resample, &stage->resample_bias, &up, SUMI_NO_VALUE);
+        return y;
+    }
+    y.room_rows = rows + 1;
+    y.room = sumi_plan_value(plan, "room", SUMI_ELEMENT_ACTIVATION, (y.height + y.room_rows) * y.width, channels);
+    y.value = sumi_plan_view(plan, "upsampled", y.room, y.room_rows * y.width, y.height * y.width, 0, channels);
+    bool shares = stage->resample.cols == 9 * channels && sumi_plan_info(plan, x.value)->base.id == 0 && can_grow_in_place(x, y.room_rows);
+    if (shares) { sumi_plan_share(plan, x.value, y.room); }
+    for (int32_t end = x.height, row; end > 0; end = row) {
+        row = shares ? upsampled_strip(x, end, y.room_rows) : 0;
+        up.above = row > 0;
+        up.below = end < x.height;
+        up.height = up.above + end - row + up.below;
+        sumi_value from = sumi_plan_view(plan, "strip", x.value, (row - up.above) * x.width, up.height * x.width, 0, channels);
+        sumi_value into = sumi_plan_view(plan, "strip", y.value, 2 * row * y.width, 2 * (end - row) * y.width, 0, channels);
+        sumi_plan_conv_into(plan, "upsample", from, &stage->resample, &stage->resample_bias, &up, SUMI_NO_VALUE, into);
+    }
+    return y;
 }
 
 static sumi_value decode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width, sumi_tile tile)
 {
     const sumi_vae_half* half = &vae->decoder;
     sumi_plan_prefix(plan, "decoder.");
-    picture x = {SUMI_NO_VALUE, tile.height, tile.width};
+    picture x = {.height = tile.height, .width = tile.width};
+    x.least = least_bytes(plan, &half->stages[half->stage_count - 1].blocks[0], tile.height * vae->factor, tile.width * vae->factor);
     x.value = sumi_plan_latent_in(plan, latents, vae->latent_channels, height, width, tile, vae->scaling, vae->shift, true);
-    x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias, SUMI_NO_VALUE);
+    x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     x = write_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
         for (int32_t i = 0; i < stage->block_count; i++) { x = write_block(vae, plan, &stage->blocks[i], x, "decoder", s, i); }
         if (stage->resamples) {
             sumi_plan_prefix(plan, "decoder.%d.", (int)s);
-            sumi_conv up = {.height = x.height, .width = x.width, .kernel = 3, .stride = 1, .upsamples = true};
-            x = (picture){sumi_plan_conv(plan, "upsample", x.value, &stage->resample, &stage->resample_bias, &up, SUMI_NO_VALUE), 2 * x.height, 2 * x.width};
+            x = write_upsample(vae, plan, stage, x, s + 2 == half->stage_count ? &half->stages[s + 1] : NULL);
         }
     }
     return write_end(vae, plan, half, x, "decoder");
@@ -320,17 +444,20 @@ static sumi_value encode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_va
 {
     const sumi_vae_half* half = &vae->encoder;
     sumi_plan_prefix(plan, "encoder.");
-    picture x = {SUMI_NO_VALUE, tile.height, tile.width};
+    picture x = {.height = tile.height, .width = tile.width};
+    x.least = least_bytes(plan, &half->stages[0].blocks[0], tile.height, tile.width);
     x.value = sumi_plan_pixels_in(plan, pixels, picture_width, tile.y, tile.x, tile.height, tile.width);
-    x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias, SUMI_NO_VALUE);
+    x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
         for (int32_t i = 0; i < stage->block_count; i++) { x = write_block(vae, plan, &stage->blocks[i], x, "encoder", s, i); }
         if (stage->resamples) {
             sumi_plan_prefix(plan, "encoder.%d.", (int)s);
             sumi_conv down = {.height = x.height, .width = x.width, .kernel = 3, .stride = 2, .pads_end = true};
-            x = (picture){sumi_plan_conv(plan, "downsample", x.value, &stage->resample, &stage->resample_bias, &down, SUMI_NO_VALUE), x.height / 2,
-                          x.width / 2};
+            x = (picture){.value = sumi_plan_conv(plan, "downsample", x.value, &stage->resample, &stage->resample_bias, &down, SUMI_NO_VALUE),
+                          .height = x.height / 2,
+                          .width = x.width / 2,
+                          .least = x.least};
         }
     }
     x = write_middle(vae, plan, half, x, "encoder");

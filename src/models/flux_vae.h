@@ -40,6 +40,7 @@ typedef struct sumi_flux_vae {
     int32_t latent_channels, groups, factor; // factor: pixels per latent
     int32_t sample_size;                     // side of the pictures it was made for, in pixels
     float scaling, shift;                    // latent = (z - shift) * scaling
+    uint64_t strip_bytes;                    // a picture that a residual block norms is made by strips of so many bytes, flux_vae.c
     sumi_vae_half encoder, decoder;
     int32_t level_count; // of LDM names: their decoder counts stages backwards
 } sumi_flux_vae;
