@@ -398,7 +398,7 @@ uint64_t sumi_cuda_group_scratch(const sumi_cuda_device* device, const sumi_plan
     return own > joined ? own : joined;
 }
 
-// The moments that the convolutions left; the last of them is the op before. All of it in the slice that has the first part: the sums are of patches, not of blocks of rows.
+// The moments that the convolutions left; the last of them is the op before. They are of one block, so that nobody has to join blocks. All of it in the slice that has the first part: the sums are of patches, not of blocks of rows.
 static sumi_result join_conv_sums(const sumi_cuda_run* run)
 {
     const sumi_op *op = run->op, *conv = op - 1;
@@ -410,8 +410,8 @@ static sumi_result join_conv_sums(const sumi_cuda_run* run)
                                  .entries = sums_entries(&s, op->rows),
                                  .rows = op->rows,
                                  .size = s.out / 32,
-                                 .block_rows = op->u.group.block_rows,
-                                 .block_count = op->u.group.block_count};
+                                 .block_rows = op->rows,
+                                 .block_count = 1};
     args.parts = args.stats + sums_bytes(&s, op->rows);
     return launch(run, "sumi_group_sums_conv", SUMI_GROUP_CONV_PIECES, 1, SUMI_GROUP_THREADS, 0, &args);
 }
@@ -438,9 +438,18 @@ sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
     return launch(run, name, (uint32_t)(each != 0 ? args.pieces : args.groups), (uint32_t)(run->part_end - run->part_begin), SUMI_GROUP_THREADS, 0, &args);
 }
 
+// Whether the sums that a GROUP_NORM reads come from convolutions.
+static bool reads_conv_sums(const sumi_cuda_run* run)
+{
+    int32_t i = run->op_index - 1;
+    while (i >= 0 && (run->plan->ops[i].kind != SUMI_OP_GROUP_SUMS || run->plan->ops[i].out.id != run->op->in[1].id)) { i--; }
+    return i >= 0 && finds_sums(run->device, run->plan, i, run->allows_hopper);
+}
+
 sumi_result sumi_cuda_group_norm(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
+    bool is_joined = reads_conv_sums(run);
     int32_t begin, end, channels = sumi_cuda_cols(run, op->in[0]), groups = op->u.group.groups;
     if (groups > SUMI_GROUP_MAX_GROUPS) {
         return sumi_fail(run->error, SUMI_NOT_SUPPORTED, "%s: a group norm of %d groups; the CUDA kernels know at most %d", op->label, (int)groups,
@@ -454,8 +463,8 @@ sumi_result sumi_cuda_group_norm(sumi_cuda_run* run)
                                  .rows = op->rows,
                                  .channels = channels,
                                  .groups = groups,
-                                 .block_rows = op->u.group.block_rows,
-                                 .block_count = op->u.group.block_count,
+                                 .block_rows = is_joined ? op->u.group.all_rows : op->u.group.block_rows,
+                                 .block_count = is_joined ? 1 : op->u.group.block_count,
                                  .unit_rows = piece_rows(op->rows, channels),
                                  .silu = op->u.group.silu,
                                  .eps = op->u.group.eps,
