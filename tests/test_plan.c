@@ -160,6 +160,33 @@ TEST(plan_lets_a_guest_lie_in_its_host)
     }
 }
 
+// Gate and up together are never written where one kernel makes what is read; with an adapter between, or on the processor, they are.
+TEST(plan_gives_no_memory_to_a_value_inside_a_pair)
+{
+    sumi_weight w = make_weight(64, 64);
+    w.index = 1;
+    sumi_delta delta = {.weight_index = 1, .scale = 1.0f, .down = make_weight(4, 64), .up = make_weight(64, 4)};
+    sumi_adapter adapter = {&delta, 1};
+    sumi_adapter_use use = {&adapter, 1.0f};
+    for (int k = 0; k < 3; k++) {
+        bool is_pair = k == 0;
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &s_heap, k == 1 ? 4 : 2);
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_plan_adapters(&plan, &use, k == 2);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
+        sumi_value y = sumi_plan_linear_gated(&plan, "gated", x, &w, SUMI_ACT_SILU);
+        CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+        uint64_t both = sumi_plan_info(&plan, plan.ops[0].out)->bytes;
+        CHECK_NUMBER(both, is_pair ? 0 : 16 * 64 * plan.activation_bytes);
+        CHECK(!is_pair || plan.arena_bytes == 16 * 96 * 2);
+        CHECK_NUMBER(sumi_plan_is_gated_pair(&plan, 0), k < 2);
+        CHECK(sumi_plan_info(&plan, y)->bytes > 0);
+        check_no_overlap(&plan);
+        sumi_plan_end(&plan);
+    }
+}
+
 // Slices cover every part of every op once, in order, whatever the bound.
 static void check_slices(const sumi_plan* plan)
 {
@@ -334,6 +361,7 @@ int main(int argc, char** argv)
     RUN(plan_views_lie_in_their_base_and_keep_it_alive);
     RUN(plan_refuses_views_where_they_cannot_be);
     RUN(plan_lets_a_guest_lie_in_its_host);
+    RUN(plan_gives_no_memory_to_a_value_inside_a_pair);
     RUN(plan_slices_cover_all_work_and_respect_the_bound);
     RUN(plan_keeps_the_first_writing_error);
     RUN(plan_applies_adapters_to_their_weight_only);

@@ -63,13 +63,8 @@ static bool is_clear(const sumi_plan* plan, const sumi_op* op, sumi_value value)
     return true;
 }
 
-static bool is_fused_pair(const sumi_plan* plan, int32_t linear)
-{
-    if (linear < 0 || (size_t)linear + 1 >= plan->op_count || !feeds_gated(plan, linear)) return false;
-    const sumi_op *op = &plan->ops[linear], *gated = &plan->ops[linear + 1];
-    if (gated->kind != SUMI_OP_GATED || gated->in[0].id != op->out.id || gated->section != op->section || gated->u.gated.activation != SUMI_ACT_SILU) return false;
-    return is_clear(plan, op, gated->out);
-}
+// As the plan's layout says: it gave no memory to what such a product would write, and keeps what the second op writes clear of the first one's inputs.
+static bool is_fused_pair(const sumi_plan* plan, int32_t linear) { return sumi_plan_is_gated_pair(plan, linear); }
 
 bool sumi_cuda_is_fused_gated(const sumi_plan* plan, int32_t op_index) { return is_fused_pair(plan, op_index) || is_fused_pair(plan, op_index - 1); }
 

@@ -108,6 +108,23 @@ static void place_views(sumi_plan* plan)
     }
 }
 
+bool sumi_plan_is_gated_pair(const sumi_plan* plan, int32_t op_index)
+{
+    if (op_index < 0 || (size_t)op_index + 1 >= plan->op_count) {
+        return false;
+    }
+    const sumi_op *op = &plan->ops[op_index], *gated = op + 1;
+    if (op->kind != SUMI_OP_LINEAR || gated->kind != SUMI_OP_GATED || gated->in[0].id != op->out.id || gated->section != op->section ||
+        gated->u.gated.activation != SUMI_ACT_SILU) {
+        return false;
+    }
+    const sumi_value_info* both = sumi_plan_info(plan, op->out);
+    bool is_plain = !op->u.linear.accumulates && op->in[1].id == 0 && op->bias == NULL && op->u.linear.activation == SUMI_ACT_NONE && op->u.linear.y_row == 0 &&
+                    op->u.linear.y_column == 0 && op->weight->rows % 16 == 0; // gate and up are interleaved by 8
+    return is_plain && both->element == SUMI_ELEMENT_ACTIVATION && !both->bound && both->base.id == 0 && both->rows == op->rows && both->cols == op->weight->rows &&
+           both->first_use == op_index && both->last_use == op_index + 1;
+}
+
 static sumi_result place_values(sumi_plan* plan, sumi_error* error)
 {
     size_t count = plan->value_count;
@@ -126,6 +143,16 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
             const sumi_value_info* largest = info->host.id != 0 ? sumi_plan_info(plan, info->host) : info;
             uint64_t bytes = (uint64_t)largest->rows * (uint64_t)largest->cols * sumi_plan_element_bytes(plan, largest->element);
             order[used++] = (wanted){bytes, (int32_t)v, largest != info};
+        }
+    }
+    for (size_t i = 0; plan->activation_bytes == 2 && i < plan->op_count; i++) {
+        if (sumi_plan_is_gated_pair(plan, (int32_t)i)) {
+            plan->values[plan->ops[i].out.id - 1].bytes = 0;
+        }
+    }
+    for (size_t i = 0; i < used; i++) {
+        if (plan->values[order[i].value].bytes == 0) {
+            order[i--] = order[--used];
         }
     }
     sumi_sort(order, used, sizeof *order, compare_wanted);

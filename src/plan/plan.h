@@ -159,6 +159,9 @@ sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t m
 // The same with what was learnt since: op_ratio[kind] is how much longer than the rates say ops of a kind take here. Ops are cut beyond max_us (0: never), and go
 // together in a slice up to gathered_us (0: each alone): sumi_plan_slice has max_us for both.
 sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us, uint32_t gathered_us, sumi_error* error);
+// Whether the result of the product at `op_index` is read by a GATED (SiLU) op right behind it and by nothing else. A GPU makes both in one kernel and never writes this value, which
+// takes no memory where activations are bfloat16. Of finished plans.
+bool sumi_plan_is_gated_pair(const sumi_plan* plan, int32_t op_index);
 float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_rates* rates);
 
 void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, int32_t first_counter); // ops written from here on belong to it
