@@ -12,6 +12,7 @@
 // the rounding of 1e30 c. Tried and slower: 16 queries per warp with fragments double-buffered, keys 16 at a time, single buffers, q as two register
 // fragments with 64 keys (spills).
 #include "attention.h"
+#include "common.cuh"
 #include "portable_sm80.cuh"
 
 SUMI_DEV int row_of(const sumi_attention_sequence& s, int i) { return i + (i >= s.split ? s.jump : 0); } // from the sequence's first row
@@ -194,7 +195,7 @@ template <int HD, int BN, int NW, int MT, int QR, bool CAUSAL> SUMI_DEV void att
 #pragma unroll
                 for (int e = 0; e < 4; e++) w[e] = pack2(acc[i][d + e][h * 2] * x, acc[i][d + e][h * 2 + 1] * x);
                 quad_transpose(w[0], w[1], w[2], w[3], l);
-                if (row < s_.queries) *(uint4*)(o + (int64_t)row_of(s_, row) * a.out_pitch + (d + (l & 3)) * 8) = make_uint4(w[0], w[1], w[2], w[3]);
+                if (row < s_.queries) store16(o + (int64_t)row_of(s_, row) * a.out_pitch + (d + (l & 3)) * 8, make_uint4(w[0], w[1], w[2], w[3]));
             }
         }
 }

@@ -11,6 +11,7 @@
 // and lets 512 channels fit into the memory that 64 need. Channels past dim and tokens past the end are zeros in shared memory. One barrier per chunk: it
 // says that the chunk has landed and that everyone has left the other buffer.
 #include "attention.h"
+#include "common.cuh"
 #include "portable_sm80.cuh"
 
 static constexpr int ROWS = 64, KEYS = 64, BUFFER = 64 * 128, STAGE = 2 * BUFFER, P_AT = 2 * STAGE, MAX_AT = P_AT + BUFFER, SUM_AT = MAX_AT + 2 * ROWS * 4;
@@ -193,21 +194,25 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
     for (int h = 0; h < 2; h++) {
         const float total = sum_at[row + h * 8] + sum_at[ROWS + row + h * 8], scale = total == 0.f ? 0.f : 1.f / total; // no key seen: 0, as on the processor
         const int query = q0 + row + h * 8;
-        if (query < s.queries) {
-            u16* o = (u16*)a.out + (int64_t)(s.begin + row_of(s, query)) * a.out_pitch + head * a.dim;
+        const bool is_query = query < s.queries;
+        u16* o = (u16*)a.out + (int64_t)(s.begin + row_of(s, is_query ? query : 0)) * a.out_pitch + head * a.dim;
 #pragma unroll
-            for (int c = 0; c < CHUNKS; c++)
+        for (int c = 0; c < CHUNKS; c++) {
+            u32 w[4];
+#pragma unroll
+            for (int n = 0; n < 4; n++) w[n] = pack2(acc[c][n][h * 2] * scale, acc[c][n][h * 2 + 1] * scale);
+            if (a.is_aligned) {
+                quad_transpose(w[0], w[1], w[2], w[3], l);
+                const int channel = c * 64 + half * 32 + (l & 3) * 8;
+                if (is_query && channel < a.dim) store16(o + channel, make_uint4(w[0], w[1], w[2], w[3]));
+            } else {
 #pragma unroll
                 for (int n = 0; n < 4; n++) {
                     const int channel = c * 64 + half * 32 + n * 8 + (l & 3) * 2;
-                    const u32 two = pack2(acc[c][n][h * 2] * scale, acc[c][n][h * 2 + 1] * scale);
-                    if (a.dim % 2 == 0) {
-                        if (channel < a.dim) *(u32*)(o + channel) = two;
-                    } else {
-                        if (channel < a.dim) o[channel] = (u16)two;
-                        if (channel + 1 < a.dim) o[channel + 1] = (u16)(two >> 16);
-                    }
+                    if (is_query && channel < a.dim) o[channel] = (u16)w[n];
+                    if (is_query && channel + 1 < a.dim) o[channel + 1] = (u16)(w[n] >> 16);
                 }
+            }
         }
     }
 }
