@@ -66,21 +66,21 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             b0 = fmaxf(b0, fmaxf(s[4*n+4], s[4*n+5])); b1 = fmaxf(b1, fmaxf(s[4*n+6], s[4*n+7]));
         }
         a0 = fmaxf(a0, b0); a1 = fmaxf(a1, b1);
+        // Whether a row has grown needs no row's maximum, only any thread's: the common path exchanges nothing, and its length is what the tensor cores wait for.
+        r.rescale = !FIRST && __any_sync(~0u, fmaxf(fmaf(a0, scale, -r.max0), fmaf(a1, scale, -r.max1)) > LIMIT);
+        if (!FIRST && !r.rescale) return;
         a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1)); a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 1));
         a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 2)); a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 2));
         if (FIRST) {
             // Causal: a row may see no key of its block's first tile. A finite maximum then makes exp2(-inf - max) 0, where -inf - -inf would be no number.
             r.max0 = CAUSAL ? fmaxf(a0 * scale, -1e30f) : a0 * scale;
             r.max1 = CAUSAL ? fmaxf(a1 * scale, -1e30f) : a1 * scale;
-            r.sum0 = r.sum1 = 0.f; r.rescale = false;
+            r.sum0 = r.sum1 = 0.f;
             return;
         }
         const float n0 = fmaxf(r.max0, a0 * scale), n1 = fmaxf(r.max1, a1 * scale);
-        r.rescale = __any_sync(~0u, fmaxf(n0 - r.max0, n1 - r.max1) > LIMIT);
-        if (r.rescale) {
-            r.fix0 = exp2_fast(r.max0 - n0); r.fix1 = exp2_fast(r.max1 - n1);
-            r.max0 = n0; r.max1 = n1; r.sum0 *= r.fix0; r.sum1 *= r.fix1;
-        }
+        r.fix0 = exp2_fast(r.max0 - n0); r.fix1 = exp2_fast(r.max1 - n1);
+        r.max0 = n0; r.max1 = n1; r.sum0 *= r.fix0; r.sum1 *= r.fix1;
     }
     ATTENTION_DEVICE void exponentials(float (&s)[S_COUNT], softmax_state& r, float scale)
     {
