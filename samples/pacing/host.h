@@ -9,7 +9,7 @@
 struct CUctx_st;
 typedef struct host host;
 struct host {
-    char device[160];                                        // what renders
+    char device[256];                                        // what renders
     struct CUctx_st* context;                                // where sumi shall work; NULL: where it likes
     double work;                                             // per frame, in units of the host's own; changed by calibrating
     bool counts_ms;                                          // the unit is a millisecond: nothing to calibrate
