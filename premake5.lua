@@ -43,11 +43,10 @@ local function any_file(pattern) return #os.matchfiles(pattern) > 0 end
 workspace "sumi"
     configurations(all_configurations)
     location(build)
-    language "C"
     symbols "On"
     includedirs { "include" }
     -- No contraction into FMA and no -ffast-math: the portable code gives the same bits whichever compiler made it.
-    buildoptions { "-std=c11", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Werror" }
+    buildoptions { "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror" }
     if _OPTIONS["fuzz"] then buildoptions { "-fsanitize=fuzzer-no-link" } end
     if cuda then defines { "SUMI_HAS_CUDA" } end
 
@@ -76,8 +75,14 @@ local function products(folder, project_name)
     filter {}
 end
 
-local function static_library(name)
+local function c_project(name)
     project(name)
+    language "C"
+    buildoptions { "-std=c11", "-Wstrict-prototypes", "-Wmissing-prototypes" }
+end
+
+local function static_library(name)
+    c_project(name)
     kind "StaticLib"
     targetname(name)
     products("lib", name)
@@ -85,18 +90,22 @@ end
 
 local system_libraries = cuda and { "m", "pthread", "dl" } or { "m", "pthread" } -- dl: for C libraries before glibc 2.34
 
-local function program(name)
-    project(name)
-    kind "ConsoleApp"
-    targetname(name)
-    products("bin", name)
-    includedirs { "samples" }
-    defines { "_POSIX_C_SOURCE=200809L" } -- for clocks, signals and folders; the library itself asks for no more than C11 outside base/platform.c
+local function link_sumi()
     links { "support", "sumi" }
     link_library(utf8proc)
     link_library(spng)
     link_library(zlib)
     links(system_libraries)
+end
+
+local function program(name)
+    c_project(name)
+    kind "ConsoleApp"
+    targetname(name)
+    products("bin", name)
+    includedirs { "samples" }
+    defines { "_POSIX_C_SOURCE=200809L" } -- for clocks, signals and folders; the library itself asks for no more than C11 outside base/platform.c
+    link_sumi()
 end
 
 -- Another project that must be there first, though nothing of it is linked.
@@ -113,7 +122,7 @@ end
 -- kernels/*.cu -> kernel_images.c, which is a source of the library. A project of its own, so that it is done before the library is begun; kernels/build.sh runs in every
 -- build and does what has changed.
 if cuda then
-    project "pack"
+    c_project "pack"
         kind "ConsoleApp"
         targetname "pack"
         products("tools", "pack")
@@ -121,7 +130,7 @@ if cuda then
         files { "kernels/pack.c" }
         link_library(zlib)
 
-    project "kernels" -- a library of no use, from any source: no kind of project only runs a command in both Premakes, and without an object Premake 5 runs none
+    c_project "kernels" -- a library of no use, from any source: no kind of project only runs a command in both Premakes, and without an object Premake 5 runs none
         kind "StaticLib"
         targetname "no_kernels"
         products("tools", "kernels")
@@ -211,7 +220,7 @@ end
 -- tests/test_<what>.c is a program each, with tests/<what>_*.c beside it where there are any; tests/golden_*.c are golden_run;
 -- tests/fuzz/*.c are libFuzzer targets. They see every room.
 if cuda and not _OPTIONS["fuzz"] then
-    project "fake_cuda"
+    c_project "fake_cuda"
         kind "SharedLib"
         targetname "fake_cuda"
         products("fake", "fake_cuda")
