@@ -23,6 +23,7 @@ end
 newoption { trigger = "build", value = "FOLDER", description = "Where to put makefiles, objects and products (build)" }
 newoption { trigger = "kernels", value = "FOLDER", description = "Where to put the compiled GPU kernels (kernels in the build folder): builds can share one" }
 newoption { trigger = "no-cuda", description = "Build the CPU library alone, without looking for nvcc" }
+newoption { trigger = "no-viewer", description = "Leave samples/viewer out, without looking for GLFW and Dear ImGui" }
 newoption { trigger = "fuzz", description = "Make the fuzzers (tests/fuzz/*.c) instead of the tests; needs CC=clang and config=asan" }
 
 dofile "third_party/find.lua"
@@ -37,6 +38,10 @@ if _ACTION and not cuda then print("CUDA backend: left out (" .. why_no_cuda .. 
 local egl = find_egl()
 if _ACTION and not egl then print("samples/pacing: without OpenGL (no EGL/eglext.h and GL/glcorearb.h; Debian: libegl-dev, libgl-dev)") end
 local kernels = _OPTIONS["kernels"] or build .. "/kernels"
+
+local window, why_no_window
+if _OPTIONS["no-viewer"] or _OPTIONS["fuzz"] then why_no_window = "--no-viewer" else window, why_no_window = find_window_libraries() end
+if _ACTION and not window and not _OPTIONS["fuzz"] then print("samples/viewer: left out (" .. why_no_window .. ")") end
 
 local function any_file(pattern) return #os.matchfiles(pattern) > 0 end
 
@@ -214,6 +219,21 @@ if not _OPTIONS["fuzz"] then
                 files { folder .. "/*.h", folder .. "/*.c" }
         end
     end
+end
+
+-- The one in C++, as most hosts are.
+if window then
+    project "viewer"
+        language "C++"
+        kind "ConsoleApp"
+        targetname "viewer"
+        products("bin", "viewer")
+        includedirs { "samples", "samples/viewer" }
+        buildoptions { "-std=c++17" }
+        for _, folder in ipairs(window.include_folders) do buildoptions { "-isystem '" .. folder .. "'" } end -- its headers do not compile without warnings everywhere
+        files { "samples/viewer/*.h", "samples/viewer/*.cpp" }
+        link_sumi()
+        for _, library in ipairs(window.libraries) do link_library(library) end
 end
 
 -- ---- Tests ----------------------------------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs what building sumi needs on Debian 12, and does nothing when it is all there. usage: samples/setup.sh [build|kernels|tests]
+# Installs what building sumi needs on Debian 12, and does nothing when it is all there. usage: samples/setup.sh [build|kernels|viewer|tests]
 #   build     compiler, make, Premake 4, pkg-config, utf8proc, libspng, zlib; on a machine with an NVIDIA device also what `kernels` brings
 #   kernels   the same and CUDA's compiler from PyPI into build/cuda (271 MB), unless there is one
-#   tests     the same and clang with its sanitizers and fuzzer
+#   viewer    what `build` brings, a C++ compiler, GLFW, Dear ImGui and a font: for samples/viewer
+#   tests     what `kernels` and `viewer` bring, and clang with its sanitizers and fuzzer
 # Without CUDA's compiler the build leaves the CUDA backend out; so when it cannot be fetched, that is said and no failure.
 set -euo pipefail
 what=${1:-build}
@@ -10,7 +11,7 @@ what=${1:-build}
 have() { command -v "$1" >/dev/null 2>&1; }
 cd "$(dirname "$0")/.."
 wants_kernels=
-if [ "$what" != build ] || [ -e /dev/nvidiactl ] || [ -e /dev/dxg ]; then wants_kernels=1; fi # dxg: Windows' device in WSL
+if [ "$what" = kernels ] || [ "$what" = tests ] || [ -e /dev/nvidiactl ] || [ -e /dev/dxg ]; then wants_kernels=1; fi # dxg: Windows' device in WSL
 have_nvcc() { have nvcc || [ -x /usr/local/cuda/bin/nvcc ] || [ -x build/cuda/nvidia/cu13/bin/nvcc ]; }
 have_header() { echo "#include <$1>" | cc -fsyntax-only -x c - >/dev/null 2>&1; }
 
@@ -26,6 +27,11 @@ have_header utf8proc.h || missing+=(libutf8proc-dev)
 have_header spng.h     || missing+=(libspng-dev)
 have_header zlib.h     || missing+=(zlib1g-dev)
 [ -z "$wants_kernels" ] || have_nvcc || python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
+if [ "$what" = viewer ] || [ "$what" = tests ]; then
+    have pkg-config && pkg-config --exists glfw3 gl   || missing+=(libglfw3-dev) # OpenGL's headers come with it
+    have pkg-config && pkg-config --exists imgui      || missing+=(libimgui-dev)
+    [ -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf ] || missing+=(fonts-dejavu-core)
+fi
 if [ "$what" = tests ]; then
     have clang || missing+=(clang)
     runtime=$(clang -print-file-name=libclang_rt.fuzzer-x86_64.a 2>/dev/null || true)

@@ -5,6 +5,9 @@ local known = {
     utf8proc = { package = "libutf8proc", header = "utf8proc.h", link = "utf8proc", debian = "libutf8proc-dev" },
     spng     = { package = "spng",        header = "spng.h",     link = "spng",     debian = "libspng-dev" },
     zlib     = { package = "zlib",        header = "zlib.h",     link = "z",        debian = "zlib1g-dev" },
+    glfw     = { package = "glfw3",       header = "GLFW/glfw3.h", link = "glfw",   debian = "libglfw3-dev" },
+    gl       = { package = "gl",          header = "GL/gl.h",    link = "GL",       debian = "libgl-dev" },
+    imgui    = { package = "imgui",       header = "imgui.h",    link = "imgui",    debian = "libimgui-dev" },
 }
 
 local function output_of(command)
@@ -23,7 +26,8 @@ local function flags_with(prefix, text)
     return found
 end
 
-function find_library(name)
+-- The library, or nil and what to do.
+function look_for_library(name)
     local library = known[name]
     local flags = output_of("pkg-config --cflags --libs " .. library.package)
     if flags:match("%S") then
@@ -41,7 +45,35 @@ function find_library(name)
             return library
         end
     end
-    error(name .. " was not found. On Debian: apt-get install " .. library.debian .. " (samples/setup.sh installs all that is needed)", 0)
+    return nil, name .. " was not found. On Debian: apt-get install " .. library.debian .. " (samples/setup.sh installs all that is needed)"
+end
+
+function find_library(name)
+    local library, why = look_for_library(name)
+    return library or error(why, 0)
+end
+
+-- What the viewer stands on: { libraries, in the linker's order; include_folders of Dear ImGui and its backends }; or nil and why not. The backends for GLFW and OpenGL 3 have to be
+-- in Dear ImGui's library, as Debian's are: they are sources that others leave to the application.
+function find_window_libraries()
+    local found = { libraries = {}, include_folders = {} }
+    for _, name in ipairs { "imgui", "glfw", "gl" } do
+        local library, why = look_for_library(name)
+        if not library then return nil, why end
+        table.insert(found.libraries, library)
+    end
+    for _, folder in ipairs(found.libraries[1].include_folders) do
+        table.insert(found.include_folders, folder)
+        for _, backends in ipairs { folder, folder .. "/backends" } do
+            local header = io.open(backends .. "/imgui_impl_glfw.h")
+            if header then
+                header:close()
+                if backends ~= folder then table.insert(found.include_folders, backends) end
+                return found
+            end
+        end
+    end
+    return nil, "Dear ImGui was found without its backend for GLFW"
 end
 
 -- The compiler for kernels and the driver's header: { nvcc = "...", include_folder = "..." or nil where compilers look anyway }; or nil and why not.

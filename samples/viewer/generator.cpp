@@ -1,0 +1,303 @@
+#include "generator.h"
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+static int default_thread_count()
+{
+    const unsigned cores = std::thread::hardware_concurrency();
+    return cores > 2 ? (int)cores - 1 : 1;
+}
+
+Generator::Generator(const GeneratorOptions& options, void (*wake)()) : worker_(wake)
+{
+    sumi_engine_desc desc = sumi_engine_defaults();
+    desc.backend = options.backend;
+    desc.cpu_thread_count = options.thread_count > 0 ? options.thread_count : default_thread_count();
+    desc.log.write = write_log;
+    desc.log.user_data = this;
+    // The first use of a GPU's driver may take some hundred milliseconds: too long for the thread that draws.
+    auto made = std::make_shared<std::pair<sumi_engine*, sumi_result>>(nullptr, SUMI_OK);
+    worker_.post([desc, made] { made->second = sumi_engine_create(&desc, &made->first); },
+                 [this, made] {
+                     is_starting_ = false;
+                     engine_ = made->first;
+                     if (made->second != SUMI_OK) fail("Starting the engine", made->second, "");
+                 });
+}
+
+Generator::~Generator()
+{
+    // Whatever the thread is doing with the engine comes to its end first. An engine that was just made is delivered here.
+    wanted_path_.clear();
+    for (cancel(); !worker_.is_idle(); cancel()) {
+        worker_.deliver();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    sumi_engine_destroy(engine_);
+}
+
+void Generator::write_log(sumi_log_level level, sumi_result, const char* text, void* user_data)
+{
+    if (level != SUMI_LOG_ERROR) return;
+    Generator* self = static_cast<Generator*>(user_data);
+    std::lock_guard<std::mutex> lock(self->log_mutex_);
+    self->log_text_ = text;
+}
+
+// Two sentences: what to do, and the details.
+void Generator::fail(const std::string& doing, sumi_result result, const char* message)
+{
+    std::string detail = message ? message : "";
+    {
+        std::lock_guard<std::mutex> lock(log_mutex_);
+        if (detail.empty()) detail = log_text_;
+        log_text_.clear();
+    }
+    failure_ = doing + " failed: " + sumi_result_text(result);
+    if (!detail.empty()) failure_ += "\n" + detail;
+}
+
+// While the thread has the engine, this one makes no call but those that are safe beside others (sumi.h, Threads).
+void Generator::lend(std::function<void()> task, std::function<void()> then)
+{
+    is_lent_ = true;
+    worker_.post(std::move(task), [this, then = std::move(then)] {
+        is_lent_ = false;
+        then();
+    });
+}
+
+// ---- Models -----------------------------------------------------------------------------------------------------------------------------
+
+void Generator::open(const std::string& path)
+{
+    cancel();
+    wanted_.reset();
+    wanted_path_ = path;
+}
+
+void Generator::begin_open()
+{
+    std::string path = std::move(wanted_path_);
+    wanted_path_.clear();
+    is_opening_ = true;
+    sumi_model* old = model_;
+    model_ = nullptr;
+    model_info_ = {};
+    memory_ = {};
+    struct Answer {
+        sumi_result result = SUMI_OK;
+        sumi_model* model = nullptr;
+        std::string message, name;
+    };
+    auto answer = std::make_shared<Answer>();
+    lend(
+        [this, engine = engine_, old, path, answer] {
+            sumi_model_close(old); // before the new one: both may not fit
+            sumi_model_desc desc = sumi_model_defaults();
+            desc.path = path.c_str();
+            sumi_job job = {};
+            answer->result = sumi_submit_model(engine, &desc, &job);
+            if (answer->result != SUMI_OK) return;
+            load_ = job.id;
+            sumi_job_wait(engine, job, SUMI_FOREVER);
+            answer->message = sumi_job_poll(engine, job).message;
+            answer->result = sumi_fetch_model(engine, job, &answer->model);
+            load_ = 0;
+            std::filesystem::path name = path;
+            if (!name.has_filename()) name = name.parent_path(); // "model/"
+            std::error_code ignored;
+            answer->name = (std::filesystem::is_regular_file(name, ignored) ? name.stem() : name.filename()).string();
+        },
+        [this, path, answer] {
+            is_opening_ = false;
+            if (answer->result != SUMI_OK) {
+                if (wanted_path_.empty() && path != model_path_) wanted_path_ = model_path_; // back to what was open
+                if (answer->result != SUMI_CANCELLED) fail("Opening " + path, answer->result, answer->message.c_str());
+                return;
+            }
+            model_ = answer->model;
+            model_info_ = sumi_model_get_info(model_);
+            for (int i = 0; i < 4; i++) presets_[i] = sumi_image_defaults(model_, (sumi_preset)i);
+            model_path_ = path;
+            model_name_ = answer->name;
+            was_opened_ = true;
+        });
+}
+
+Settings Generator::defaults(sumi_preset preset) const
+{
+    const sumi_image_desc& desc = presets_[preset];
+    Settings settings;
+    settings.preset = preset;
+    settings.width = desc.width;
+    settings.height = desc.height;
+    settings.step_count = desc.step_count;
+    settings.guidance = desc.guidance;
+    settings.strength = desc.strength;
+    return settings;
+}
+
+sumi_engine_info Generator::info() const { return engine_ ? sumi_engine_get_info(engine_) : sumi_engine_info{}; }
+
+// ---- Pictures ---------------------------------------------------------------------------------------------------------------------------
+
+static sumi_pixels pixels_of(const Pixels& from)
+{
+    sumi_pixels to = {};
+    to.data = from.bytes.data();
+    to.width = from.width;
+    to.height = from.height;
+    to.channel_count = from.channel_count;
+    return to;
+}
+
+std::shared_ptr<Generator::Request> Generator::make_request(const Settings& settings) const
+{
+    auto request = std::make_shared<Request>();
+    request->settings = settings;
+    const Settings& s = request->settings;
+    request->item = {};
+    request->item.text = s.prompt.c_str();
+    request->item.negative_text = s.negative.empty() ? nullptr : s.negative.c_str();
+    request->item.seed = s.seed;
+    sumi_image_desc& desc = request->desc;
+    desc = presets_[s.preset];
+    desc.items = &request->item;
+    desc.item_count = 1;
+    desc.width = s.width;
+    desc.height = s.height;
+    desc.step_count = s.step_count;
+    desc.guidance = s.guidance;
+    desc.preview_every = 1;
+    if (s.start) {
+        request->start = pixels_of(*s.start);
+        desc.start_image = &request->start;
+        desc.strength = s.strength;
+    }
+    if (s.start && s.mask) {
+        request->mask = pixels_of(*s.mask);
+        desc.mask = &request->mask;
+    }
+    return request;
+}
+
+void Generator::generate(const Settings& settings)
+{
+    if (is_generating() || !is_ready()) return;
+    wanted_ = make_request(settings);
+}
+
+void Generator::begin_generate()
+{
+    running_ = std::move(wanted_);
+    wanted_.reset();
+    const Settings& s = running_->settings;
+    auto picture = std::make_shared<Pixels>();
+    picture->width = s.width;
+    picture->height = s.height;
+    picture->channel_count = 4;
+    picture->bytes.resize((size_t)s.width * (size_t)s.height * 4);
+    running_->target = {};
+    running_->target.host_memory = picture->bytes.data(); // the fetch writes there: no copy to make or release
+    running_->desc.targets = &running_->target;
+    running_->picture = picture;
+    preview_version_ = 0;
+    preview_.reset();
+    began_ = -1.0;
+    job_ = {};
+    const sumi_result result = sumi_submit_images(engine_, &running_->desc, &job_);
+    if (result == SUMI_OK) return;
+    job_ = {};
+    running_.reset();
+    fail("Starting the picture", result, "");
+}
+
+void Generator::cancel()
+{
+    wanted_.reset();
+    if (engine_ && job_.id) sumi_job_cancel(engine_, job_);
+    const sumi_job load = {load_};
+    if (engine_ && load.id) sumi_job_cancel(engine_, load);
+}
+
+void Generator::ask_memory(const Settings& settings) { wanted_memory_ = std::make_shared<Settings>(settings); }
+
+sumi_job_status Generator::status() const
+{
+    const sumi_job job = job_.id ? job_ : sumi_job{load_};
+    return engine_ && job.id ? sumi_job_poll(engine_, job) : sumi_job_status{};
+}
+
+// The library knows the work that is left. How long that takes depends on how much of each frame it is given, which is measured.
+double Generator::seconds_left(double now) const
+{
+    const sumi_job_status now_status = status();
+    double work = 0.0;
+    for (float seconds : now_status.stage_seconds) work += (double)seconds;
+    const double elapsed = now - began_;
+    if (now_status.seconds_left < 0.0f || work <= 0.0 || elapsed <= 0.0) return -1.0;
+    return (double)now_status.seconds_left * std::max(1.0, elapsed / work);
+}
+
+void Generator::end_job(const sumi_job_status& status, double now)
+{
+    const std::string message = status.message;
+    sumi_image image = {};
+    const sumi_result result = sumi_fetch_images(engine_, job_, &image, 1);
+    job_ = {};
+    if (result == SUMI_OK) {
+        product_ = std::make_shared<Product>();
+        product_->settings = running_->settings;
+        product_->settings.step_count = image.step_count;
+        product_->pixels = running_->picture;
+        product_->model_name = model_name_;
+        product_->seconds = now - began_;
+        std::copy(std::begin(status.stage_seconds), std::end(status.stage_seconds), product_->stage_seconds);
+    } else if (result == SUMI_CANCELLED) {
+        was_cancelled_ = true;
+    } else {
+        fail("The picture", result, message.c_str());
+    }
+    running_.reset();
+}
+
+void Generator::look_at_job(double now)
+{
+    const sumi_job_status status = sumi_job_poll(engine_, job_);
+    if (status.state >= SUMI_JOB_DONE || status.state == SUMI_JOB_NONE) return end_job(status, now);
+    if (status.preview_version == preview_version_) return;
+    auto preview = std::make_shared<Pixels>();
+    const int factor = model_info_.latent_factor;
+    preview->channel_count = 4;
+    preview->bytes.resize((size_t)(running_->settings.width / factor) * (size_t)(running_->settings.height / factor) * 4);
+    sumi_image image = {};
+    if (sumi_job_preview(engine_, job_, 0, preview->bytes.data(), preview->bytes.size(), &image) != SUMI_OK) return;
+    preview_version_ = status.preview_version;
+    preview->width = image.width;
+    preview->height = image.height;
+    preview_ = preview;
+}
+
+void Generator::frame(uint32_t budget_us, double now)
+{
+    worker_.deliver();
+    update_seconds_ = 0.0;
+    if (!engine_ || is_lent_) return;
+    if (!wanted_path_.empty() && !job_.id) return begin_open();
+    if (wanted_ && !job_.id) begin_generate();
+    if (job_.id) {
+        if (began_ < 0.0) began_ = now;
+        const auto begin = std::chrono::steady_clock::now();
+        sumi_engine_update(engine_, budget_us);
+        update_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        return look_at_job(now + update_seconds_);
+    }
+    if (wanted_memory_ && model_) {
+        auto request = make_request(*wanted_memory_);
+        wanted_memory_.reset();
+        auto memory = std::make_shared<sumi_memory>();
+        lend([engine = engine_, request, memory] { sumi_image_memory(engine, &request->desc, memory.get()); }, [this, memory] { memory_ = *memory; });
+    }
+}

@@ -1,0 +1,116 @@
+// The part that speaks to sumi: an engine, a model, one job at a time. Nothing here knows of windows, and nothing holds up a frame: what may take longer than a budget (starting the
+// engine, opening and closing a model, asking what a picture would need) is done on a thread that has the engine meanwhile.
+#ifndef GENERATOR_H
+#define GENERATOR_H
+#include "worker.h"
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <sumi.h>
+#include <utility>
+#include <vector>
+
+struct Pixels {
+    int width = 0, height = 0, channel_count = 0;
+    std::vector<uint8_t> bytes; // rows from the top without gaps
+};
+using SharedPixels = std::shared_ptr<const Pixels>;
+
+struct Settings {
+    std::string prompt, negative;
+    sumi_preset preset = SUMI_PRESET_MODEL;
+    int width = 0, height = 0, step_count = 0;
+    float guidance = 0.0f, strength = 0.0f;
+    uint64_t seed = 0;
+    SharedPixels start, mask; // image to image, inpainting
+};
+
+struct Product {
+    Settings settings;
+    SharedPixels pixels;
+    std::string model_name;
+    double seconds = 0.0; // on the clock
+    float stage_seconds[8] = {};
+};
+
+struct GeneratorOptions {
+    sumi_backend backend = SUMI_BACKEND_AUTO;
+    int thread_count = 0; // 0: all cores but one, which draws the window
+};
+
+class Generator {
+  public:
+    Generator(const GeneratorOptions& options, void (*wake)());
+    ~Generator(); // cancels; ends when the engine's slice does
+
+    void open(const std::string& path); // cancels the job, closes the model there is
+    void generate(const Settings& settings);
+    void cancel();
+    void ask_memory(const Settings& settings); // the answer is memory(), some frames later
+    // Once per frame: works for about budget_us, takes notice of what has happened.
+    void frame(uint32_t budget_us, double now);
+
+    bool has_engine() const { return engine_ && !is_starting_; }
+    bool is_opening() const { return is_opening_ || !wanted_path_.empty() || is_starting_; }
+    bool is_generating() const { return job_.id != 0 || wanted_ != nullptr; }
+    bool is_ready() const { return model_ != nullptr && !is_opening(); }
+    const sumi_model_info& model_info() const { return model_info_; }
+    const std::string& model_path() const { return model_path_; }
+    const std::string& model_name() const { return model_name_; }
+    const Settings& running() const { return (running_ ? running_ : wanted_)->settings; } // while is_generating()
+    Settings defaults(sumi_preset preset) const;                                          // the preset's numbers for this model; all zero without one
+    sumi_job_status status() const;                                                       // of the job at hand
+    double seconds_left(double now) const;                                                // on the clock, not of work; negative: not known
+    double seconds_since_start(double now) const { return now - began_; }
+    sumi_engine_info info() const;
+    const sumi_memory& memory() const { return memory_; }
+    double update_seconds() const { return update_seconds_; } // of the last frame
+
+    // What has happened since they were last taken.
+    std::shared_ptr<Product> take_product() { return std::move(product_); }
+    SharedPixels take_preview() { return std::move(preview_); }
+    std::string take_failure() { return std::exchange(failure_, std::string()); }
+    bool take_opened() { return std::exchange(was_opened_, false); }
+    bool take_cancelled() { return std::exchange(was_cancelled_, false); }
+
+  private:
+    struct Request { // what a desc points to
+        Settings settings;
+        sumi_image_item item;
+        sumi_pixels start, mask;
+        sumi_target target;
+        sumi_image_desc desc;
+        std::shared_ptr<Pixels> picture;
+    };
+    std::shared_ptr<Request> make_request(const Settings& settings) const;
+    void lend(std::function<void()> task, std::function<void()> then);
+    void begin_open();
+    void begin_generate();
+    void look_at_job(double now);
+    void end_job(const sumi_job_status& status, double now);
+    void fail(const std::string& doing, sumi_result result, const char* message);
+    static void write_log(sumi_log_level level, sumi_result result, const char* text, void* user_data);
+
+    std::mutex log_mutex_;
+    std::string log_text_; // the last error's details
+    sumi_engine* engine_ = nullptr;
+    sumi_model* model_ = nullptr;
+    sumi_model_info model_info_ = {};
+    sumi_image_desc presets_[4] = {}; // of this model: asked for once, as the thread may have the engine later
+    std::string model_path_, model_name_, wanted_path_;
+    sumi_job job_ = {};
+    std::atomic<uint64_t> load_{0}; // the id of the model's job: written on the thread, read here to cancel it
+    std::shared_ptr<Request> running_, wanted_;
+    std::shared_ptr<Settings> wanted_memory_;
+    sumi_memory memory_ = {};
+    std::shared_ptr<Product> product_;
+    SharedPixels preview_;
+    std::string failure_;
+    uint32_t preview_version_ = 0;
+    double began_ = 0.0, update_seconds_ = 0.0;
+    bool is_starting_ = true, is_opening_ = false, is_lent_ = false, was_opened_ = false, was_cancelled_ = false;
+    Worker worker_; // last, so that it ends first: its tasks use the members above
+};
+#endif

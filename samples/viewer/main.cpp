@@ -1,0 +1,234 @@
+// A window on sumi: prompts in, pictures growing on the screen, while the window keeps its frames.
+//     viewer [MODEL] [PICTURE.png] [--output FOLDER] ...        without a model: the demo model beside the sources or in the folder one is in
+#include "viewer.h"
+#define GLFW_INCLUDE_GLEXT
+#include <GLFW/glfw3.h>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <imgui_impl_glfw.h>
+#include <imgui_impl_opengl3.h>
+#include <random>
+
+static const char* const s_usage = "usage: viewer [MODEL] [PICTURE.png]\n"
+                                   "  MODEL            a diffusers folder, a .safetensors or .gguf file; without it the demo model\n"
+                                   "  PICTURE.png      a picture to start from, as if it were dropped on the window\n"
+                                   "  --output FOLDER  where pictures are saved (the current folder)\n"
+                                   "  --backend NAME   cpu or cuda; by default a GPU when there is one\n"
+                                   "  --threads N      of the processor's cores for the pictures (all but one)\n"
+                                   "  --size WxH       of the window (1440x900)\n"
+                                   "  --scale FACTOR   of text and panels; by default what the screen asks for\n"
+                                   "  --report FILE    writes what happened and how long frames took\n";
+
+struct Arguments {
+    std::string model, picture, output = ".", report;
+    GeneratorOptions options;
+    int width = 1440, height = 900;
+    float scale = 0.0f;
+};
+
+static bool ends_with(const std::string& text, const char* ending)
+{
+    const size_t length = strlen(ending);
+    return text.size() >= length && text.compare(text.size() - length, length, ending) == 0;
+}
+
+static bool read_arguments(int argc, char** argv, Arguments& out)
+{
+    for (int i = 1; i < argc; i++) {
+        const std::string name = argv[i];
+        if (name.empty() || name[0] != '-') {
+            (ends_with(name, ".png") ? out.picture : out.model) = name;
+            continue;
+        }
+        if (i + 1 == argc) return false;
+        const char* value = argv[++i];
+        if (name == "--output") out.output = value;
+        else if (name == "--report") out.report = value;
+        else if (name == "--backend" && strcmp(value, "cpu") == 0) out.options.backend = SUMI_BACKEND_CPU;
+        else if (name == "--backend" && strcmp(value, "cuda") == 0) out.options.backend = SUMI_BACKEND_CUDA;
+        else if (name == "--threads" && atoi(value) > 0) out.options.thread_count = atoi(value);
+        else if (name == "--scale" && atof(value) >= 0.5 && atof(value) <= 4.0) out.scale = (float)atof(value);
+        else if (name == "--size" && sscanf(value, "%dx%d", &out.width, &out.height) == 2 && out.width >= 320 && out.height >= 240) continue;
+        else return false;
+    }
+    return true;
+}
+
+static std::string find_demo_model(const char* program)
+{
+    std::error_code ignored;
+    const std::string name = "samples/demo_model";
+    if (std::filesystem::exists(name + "/model_index.json", ignored)) return name;
+    for (std::filesystem::path folder = std::filesystem::absolute(program, ignored).parent_path(); folder.has_relative_path(); folder = folder.parent_path())
+        if (std::filesystem::exists(folder / name / "model_index.json", ignored)) return (folder / name).string();
+    return "";
+}
+
+// ---- Events of the window -----------------------------------------------------------------------------------------------------------------
+
+static Viewer& viewer_of(GLFWwindow* window) { return *static_cast<Viewer*>(glfwGetWindowUserPointer(window)); }
+
+// Shortcuts are taken from the window and not from Dear ImGui, which sees the state of the keyboard once in a frame.
+static void on_key(GLFWwindow* window, int key, int, int action, int modifiers)
+{
+    if (action != GLFW_PRESS) return;
+    Viewer& viewer = viewer_of(window);
+    const bool with_control = (modifiers & (GLFW_MOD_CONTROL | GLFW_MOD_SUPER)) != 0, types = ImGui::GetIO().WantTextInput;
+    if (with_control && key == GLFW_KEY_S) save_picture(viewer);
+    else if (with_control && key == GLFW_KEY_R) roll_seed(viewer);
+    else if (with_control && key == GLFW_KEY_O && !viewer.generator.is_opening()) open_chooser(viewer);
+    else if (with_control && key == GLFW_KEY_Q) glfwSetWindowShouldClose(window, GLFW_TRUE);
+    else if (viewer.choice.is_shown) viewer.choice.wants_close = key == GLFW_KEY_ESCAPE;
+    else if (key == GLFW_KEY_ESCAPE && !types) cancel(viewer);
+    else if (key == GLFW_KEY_ENTER || key == GLFW_KEY_KP_ENTER) viewer.wants_picture = !types || viewer.has_focus;
+}
+
+static void on_drop(GLFWwindow* window, int count, const char** paths)
+{
+    for (int i = 0; i < count; i++) open_path(viewer_of(window), paths[i]);
+}
+
+static void on_error(int, const char* text) { fprintf(stderr, "viewer: %s\n", text); }
+
+static void wake() { glfwPostEmptyEvent(); }
+
+// ---- Frames ---------------------------------------------------------------------------------------------------------------------------------
+
+static void fill_grounds(const Viewer& viewer, int height)
+{
+    const ImVec2 unit = ImGui::GetIO().DisplayFramebufferScale;
+    glEnable(GL_SCISSOR_TEST);
+    for (const Ground& ground : viewer.grounds) {
+        const int top = (int)(ground.corner.y * unit.y), bottom = (int)((ground.corner.y + ground.size.y) * unit.y);
+        const int left = (int)(ground.corner.x * unit.x), right = (int)((ground.corner.x + ground.size.x) * unit.x);
+        const ImVec4 shade = ImGui::ColorConvertU32ToFloat4(ground.shade);
+        glScissor(left, height - bottom, right - left, bottom - top);
+        glClearColor(shade.x, shade.y, shade.z, 1.0f);
+        glClear(GL_COLOR_BUFFER_BIT);
+    }
+    glDisable(GL_SCISSOR_TEST);
+}
+
+static void draw_frame(GLFWwindow* window, Viewer& viewer)
+{
+    viewer.now = glfwGetTime();
+    viewer.files.deliver();
+    viewer.generator.frame((uint32_t)(1e3f * viewer.budget_ms), viewer.now);
+    take_news(viewer);
+    ImGui_ImplOpenGL3_NewFrame();
+    ImGui_ImplGlfw_NewFrame();
+    ImGui::NewFrame();
+    draw_window(viewer);
+    if (viewer.wants_picture) generate(viewer);
+    viewer.wants_picture = false;
+    ImGui::Render();
+    int width, height;
+    glfwGetFramebufferSize(window, &width, &height);
+    glViewport(0, 0, width, height);
+    fill_grounds(viewer, height);
+    ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+    glfwSwapBuffers(window);
+}
+
+// Frames follow each other while something moves, at the screen's rate; otherwise the window sleeps until something happens.
+static void run(GLFWwindow* window, Viewer& viewer)
+{
+    const GLFWmonitor* monitor = glfwGetPrimaryMonitor();
+    const GLFWvidmode* mode = monitor ? glfwGetVideoMode(const_cast<GLFWmonitor*>(monitor)) : nullptr;
+    const double interval = 1.0 / (mode && mode->refreshRate > 0 ? mode->refreshRate : 60);
+    double awake_until = glfwGetTime() + 0.5, next = 0.0;
+    while (!glfwWindowShouldClose(window)) {
+        const bool moves = viewer.generator.is_generating() || viewer.generator.is_opening() || glfwGetTime() < awake_until;
+        const double until = moves ? next : glfwGetTime() + 0.1; // a cursor in a text blinks
+        const double wait = until - glfwGetTime();
+        if (wait > 0.0005) {
+            glfwWaitEventsTimeout(wait);
+            if (!moves && glfwGetTime() < until) awake_until = glfwGetTime() + 0.5; // something has happened: what follows from it takes some frames
+        } else {
+            glfwPollEvents();
+        }
+        const double begin = glfwGetTime();
+        next = begin + interval;
+        draw_frame(window, viewer);
+        viewer.frames.add(glfwGetTime() - begin, viewer.generator.update_seconds());
+    }
+}
+
+static float wanted_scale(GLFWwindow* window, const Arguments& arguments)
+{
+    float x = 1.0f, y = 1.0f;
+    glfwGetWindowContentScale(window, &x, &y);
+    int window_width, window_height, width, height;
+    glfwGetWindowSize(window, &window_width, &window_height);
+    glfwGetFramebufferSize(window, &width, &height);
+    if (width > window_width) return arguments.scale > 0.0f ? arguments.scale : 1.0f; // macOS, Wayland: a window's units are scaled already
+    return arguments.scale > 0.0f ? arguments.scale : std::clamp(x, 0.75f, 4.0f);
+}
+
+static GLFWwindow* open_window(const Arguments& arguments)
+{
+    glfwSetErrorCallback(on_error);
+    if (!glfwInit()) return nullptr;
+    glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
+    glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
+    glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
+    glfwWindowHint(GLFW_OPENGL_FORWARD_COMPAT, GLFW_TRUE);
+    glfwWindowHint(GLFW_SCALE_TO_MONITOR, GLFW_TRUE);
+    glfwWindowHint(GLFW_DEPTH_BITS, 0); // panels and pictures are flat
+    glfwWindowHint(GLFW_STENCIL_BITS, 0);
+    GLFWwindow* window = glfwCreateWindow(arguments.width, arguments.height, "sumi", nullptr, nullptr);
+    if (!window) return nullptr;
+    glfwMakeContextCurrent(window);
+    glfwSwapInterval(1);
+    if (texture_begin()) return window;
+    fprintf(stderr, "viewer: OpenGL 3.3 is needed\n");
+    return nullptr;
+}
+
+static int show(GLFWwindow* window, const Arguments& arguments, const char* program)
+{
+    IMGUI_CHECKVERSION();
+    ImGui::CreateContext();
+    ImGui::GetIO().IniFilename = nullptr; // the window's layout is fixed
+    int code = EXIT_SUCCESS;
+    {
+        Viewer viewer(arguments.options, wake);
+        viewer.random_state = std::random_device{}();
+        viewer.output_folder = arguments.output;
+        if (!arguments.report.empty()) {
+            viewer.frames.keep_all();
+            if (!viewer.report.open(arguments.report.c_str())) fprintf(stderr, "viewer: cannot write %s\n", arguments.report.c_str()), code = EXIT_FAILURE;
+        }
+        glfwSetWindowUserPointer(window, &viewer);
+        glfwSetKeyCallback(window, on_key); // ImGui's backend calls what was there before it
+        glfwSetDropCallback(window, on_drop);
+        ImGui_ImplGlfw_InitForOpenGL(window, true);
+        ImGui_ImplOpenGL3_Init("#version 330 core");
+        theme_load(viewer.theme, wanted_scale(window, arguments));
+        const std::string model = arguments.model.empty() ? find_demo_model(program) : arguments.model;
+        if (!model.empty()) open_path(viewer, model);
+        if (!arguments.picture.empty()) open_path(viewer, arguments.picture);
+        run(window, viewer);
+        glfwHideWindow(window); // the running slice may take a moment
+        viewer.report.sum(viewer.frames);
+        glfwSetKeyCallback(window, nullptr);
+        ImGui_ImplOpenGL3_Shutdown();
+        ImGui_ImplGlfw_Shutdown();
+    }
+    ImGui::DestroyContext();
+    return code;
+}
+
+int main(int argc, char** argv)
+{
+    Arguments arguments;
+    if (!read_arguments(argc, argv, arguments)) return fputs(s_usage, stderr), 2;
+    GLFWwindow* window = open_window(arguments);
+    const int code = window ? show(window, arguments, argv[0]) : EXIT_FAILURE;
+    if (window) glfwDestroyWindow(window);
+    glfwTerminate();
+    return code;
+}

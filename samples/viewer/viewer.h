@@ -1,0 +1,100 @@
+// What the parts of the window share.
+#ifndef VIEWER_H
+#define VIEWER_H
+#include "frames.h"
+#include "generator.h"
+#include "texture.h"
+#include "theme.h"
+#include <deque>
+#include <string>
+#include <vector>
+
+struct Entry { // of the history
+    std::shared_ptr<Product> product;
+    Texture thumbnail;
+};
+
+enum class Canvas { PICTURE, START };
+
+struct Ground { // a part of the window that is filled before Dear ImGui draws on it
+    ImVec2 corner, size;
+    ImU32 shade;
+};
+
+struct PathChoice { // the window that picks a model
+    bool wants_open = false, wants_close = false, is_shown = false, is_listing = false, has_model = false;
+    char path[1024] = "";
+    std::string folder, selected, message; // `selected`: a file in the folder; ""
+    struct Item {
+        std::string name;
+        bool is_folder, is_model;
+    };
+    std::vector<Item> items;
+};
+
+struct Viewer {
+    Viewer(const GeneratorOptions& options, void (*wake)()) : generator(options, wake), files(wake) {}
+
+    Theme theme;
+    FrameLog frames;
+    Report report;
+    Generator generator;
+
+    // The form. A line break in `prompt` or `negative` is a space: see wrapped_text in widgets.h.
+    char prompt[4096] = "a yellow moon above a purple cat at night, watercolour", negative[4096] = "";
+    Settings form;
+    uint64_t seed = 7;
+    bool rolls_seed = false; // a new seed for every picture
+    float budget_ms = 8.0f;
+    bool wants_focus = true, has_focus = false; // of the prompts
+    bool wants_picture = false;                 // Enter was pressed in them: taken when their last letters are in
+
+    // The middle
+    Canvas canvas = Canvas::PICTURE;
+    std::shared_ptr<Product> shown;
+    Texture picture, preview;
+    bool has_preview = false; // of the job at hand
+    double fade_begin = -10.0;
+    SharedPixels start;
+    Texture start_texture, mask_texture;
+    Pixels mask; // of the form's size; empty: none was drawn
+    bool mask_changed = false, mask_has_paint = false, paints = false;
+    float brush = 0.08f;                // radius, as part of the picture's shorter side
+    float last_x = 0.0f, last_y = 0.0f; // of the stroke
+
+    std::deque<std::unique_ptr<Entry>> history; // newest first
+    PathChoice choice;
+    std::vector<Ground> grounds; // of this frame
+
+    std::string banner, status;
+    std::string output_folder = ".";
+    double now = 0.0, settings_changed = 0.0;
+    bool wants_memory = false, ends = false;
+    uint64_t random_state;
+
+    Worker files; // last, so that it ends first: its tasks use the members above
+};
+
+// ---- actions.cpp: what keys and buttons do -----------------------------------------------------------------------------------------------
+Settings current_settings(const Viewer& viewer);
+void generate(Viewer& viewer);
+void cancel(Viewer& viewer);
+void roll_seed(Viewer& viewer);
+void save_picture(Viewer& viewer);
+void open_path(Viewer& viewer, const std::string& path); // a model or a PNG to start from
+void use_as_start(Viewer& viewer, SharedPixels pixels, bool keeps_size); // its size, or one that the model likes
+void drop_start(Viewer& viewer);
+void show_entry(Viewer& viewer, const Entry& entry); // with its prompt, seed and numbers
+void apply_preset(Viewer& viewer, sumi_preset preset);
+void form_changed(Viewer& viewer);
+void take_news(Viewer& viewer); // from the generator and the thread for files; once per frame
+
+// ---- One file each -----------------------------------------------------------------------------------------------------------------------
+void draw_window(Viewer& viewer);   // layout.cpp: all of it
+void draw_controls(Viewer& viewer); // controls.cpp: the left panel
+void draw_canvas(Viewer& viewer);   // canvas.cpp: the picture, the brush
+void draw_strip(Viewer& viewer);    // strip.cpp: the history
+void draw_monitor(Viewer& viewer);  // monitor.cpp: frame times, memory
+void draw_chooser(Viewer& viewer);  // chooser.cpp: the window that picks a model
+void open_chooser(Viewer& viewer);
+#endif
