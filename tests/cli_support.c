@@ -1,10 +1,11 @@
-// What tests/test_cli.sh asks about files the command line wrote. It knows safetensors and PNG by itself, without the library under test.
+// What tests/test_cli.sh and tests/test_viewer.sh ask about files that programs wrote. It knows safetensors and PNG by itself, without the library under test.
 //
 //     cli_support tensors A.safetensors NAME B.safetensors NAME LIMIT     relative L2 of A against the last values of B (B may hold a step more)
 //     cli_support shape A.safetensors NAME                                "[1, 16, 6, 8]"
 //     cli_support pictures A.png B.png LIMIT                              largest difference of two pictures of one size
 //     cli_support size A.png                                              "64x48"
 //     cli_support parameters A.png                                        its text chunk
+//     cli_support screen Xvfb_screen0 OUT.png                             a virtual screen's memory as a picture; prints "1440x900, 5311 colours"
 #include "png.h"
 #include <math.h>
 #include <stdio.h>
@@ -116,8 +117,44 @@ static int print_picture(const char* what, const char* path)
     return 0;
 }
 
+static unsigned long big_endian(const unsigned char* at) { return (unsigned long)at[0] << 24 | (unsigned long)at[1] << 16 | (unsigned long)at[2] << 8 | at[3]; }
+
+// X's window dump, of 24 bits per pixel in four bytes, blue first, as Xvfb keeps it on a little-endian machine.
+static int convert_screen(const char* from, const char* to)
+{
+    FILE* file = fopen(from, "rb");
+    if (!file) return complain(from, "cannot open");
+    unsigned char header[100];
+    if (fread(header, 1, sizeof header, file) != sizeof header) return complain(from, "cannot read");
+    unsigned long width = big_endian(header + 16), height = big_endian(header + 20), row_bytes = big_endian(header + 48);
+    unsigned long begin = big_endian(header) + 12 * big_endian(header + 76);
+    if (width > 8192 || height > 8192 || row_bytes < 4 * width) return complain(from, "is no window dump");
+    unsigned char *row = malloc(row_bytes), *pixels = malloc(3 * width * height + 1), *seen = calloc(1 << 21, 1);
+    fseek(file, (long)begin, SEEK_SET);
+    unsigned long colours = 0;
+    for (unsigned long y = 0; y < height && fread(row, 1, row_bytes, file) == row_bytes; y++) {
+        for (unsigned long x = 0; x < width; x++) {
+            const unsigned char* pixel = row + 4 * x;
+            unsigned long value = (unsigned long)pixel[2] << 16 | (unsigned long)pixel[1] << 8 | pixel[0];
+            if (!(seen[value >> 3] >> (value & 7) & 1)) colours++;
+            seen[value >> 3] |= (unsigned char)(1u << (value & 7));
+            for (int c = 0; c < 3; c++) pixels[3 * (y * width + x) + (unsigned long)c] = pixel[2 - c];
+        }
+    }
+    fclose(file);
+    char message[PNG_MESSAGE_BYTES];
+    bool written = png_write(to, pixels, (int32_t)width, (int32_t)height, 3 * width, 3, NULL, message);
+    free(row);
+    free(pixels);
+    free(seen);
+    if (!written) return complain(to, message);
+    printf("%lux%lu, %lu colours\n", width, height, colours);
+    return 0;
+}
+
 int main(int argc, char** argv)
 {
+    if (argc == 4 && strcmp(argv[1], "screen") == 0) return convert_screen(argv[2], argv[3]);
     if (argc == 7 && strcmp(argv[1], "tensors") == 0) return compare_tensors(argv + 2);
     if (argc == 4 && strcmp(argv[1], "shape") == 0) return print_shape(argv + 2);
     if (argc == 5 && strcmp(argv[1], "pictures") == 0) return compare_pictures(argv + 2);

@@ -112,6 +112,8 @@ run_queue() {
     rm -f "$queue"
 }
 
+without_viewer() { sed -i '/test_viewer/d' "$queue"; } # one build of it is enough: it is a sample, and tries no more of the library than others do
+
 # ---- The work -------------------------------------------------------------------------------------------------------------------------
 if ! samples/setup.sh "$([ -n "$quick" ] && echo build || echo tests)"; then
     record set-up 0 1 0
@@ -126,17 +128,18 @@ else
     [ -n "$quick" ] || enqueue run_one check/header tests/check_header.sh
     run_queue
     if [ -z "$quick" ]; then
-        build clang clang release
+        build clang clang release --no-viewer
         enqueue_tests clang release
         enqueue_golden clang release
-        build gcc gcc asan
+        build gcc gcc asan --no-viewer
         enqueue_tests gcc asan
         sed -i '/asan.*test_demo/d' "$queue" # dozens of whole pictures take minutes there, and the engine's tests run the same code on the tiny model
         sed -i '/asan.*test_cuda_budget/d' "$queue" # two and a half minutes there; the runner's and the engine's tests on the fake driver run the same code
-        build gcc gcc tsan
+        build gcc gcc tsan --no-viewer
         enqueue_tests gcc tsan 'engine*'
         sed -i '/tsan.*_faults/d' "$queue" # allocations that fail one by one need no second thread, and minutes here
         enqueue_tests gcc tsan 'workers*'
+        without_viewer
         run_queue
         if [ "$FUZZ_SECONDS" -gt 0 ] && compgen -G 'tests/fuzz/*.c' >/dev/null; then
             build fuzz clang asan --fuzz
