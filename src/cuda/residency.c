@@ -565,13 +565,15 @@ static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, i
     most = (most < BATCH_BYTES ? most : BATCH_BYTES) / upload->slot_bytes;
     upload->piece_count = upload->item_count = 0;
     sumi_result result = SUMI_OK;
+    const bool could_pin = upload->may_pin;
     int32_t at = *cursor, taken = 0;
     for (bool is_more = true; is_more && result == SUMI_OK;) {
         result = take_slot(weights, until_ns, &batch[taken], error);
         if (result == SUMI_OK) result = fill_slot(weights, batch[taken], list, count, &at, error);
         if (result != SUMI_OK || batch[taken]->piece_begin == batch[taken]->piece_end) break; // nothing left, or no more room for pieces
         taken++;
-        is_more = (uint64_t)taken < most && (2 * (taken + 1) <= upload->made || (2 * (taken + 1) <= upload->slot_count && may_make_slot(upload)));
+        const bool has_room = 2 * (taken + 1) <= upload->made || (2 * (taken + 1) <= upload->slot_count && may_make_slot(upload));
+        is_more = has_room && (uint64_t)taken < most && upload->may_pin == could_pin; // pinning has taken the time that there was
     }
     if (result == SUMI_OK && taken > 0) sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
     for (int32_t i = 0; i < taken && result == SUMI_OK; i++) result = send_slot(weights, batch[i], error);
