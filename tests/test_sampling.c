@@ -995,6 +995,15 @@ TEST(unit_values_round_half_to_even)
     }
     CHECK_NUMBER(wrong, 0);
     CHECK(ties > 0);
+    float planes[3 * 37];
+    uint8_t rgba[4 * 37];
+    for (int i = 0; i < 3 * 37; i++) planes[i] = (float)(i % 23) * 0.1f - 1.1f;
+    planes[40] = NAN;
+    sumi_planes_to_rgba(planes, 37, rgba);
+    for (int i = 0; i < 37; i++) {
+        for (int c = 0; c < 3; c++) CHECK_NUMBER(rgba[4 * i + c], sumi_pixel_from_unit(planes[c * 37 + i]));
+        CHECK_NUMBER(rgba[4 * i + 3], 255);
+    }
 }
 
 TEST(preview_factors_give_the_recorded_preview)

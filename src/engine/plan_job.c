@@ -260,6 +260,12 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
             SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
         }
     }
+    return SUMI_OK;
+}
+
+static sumi_result make_room(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+{
+    const sumi_plan_job* job = &slot->u.plan;
     SUMI_TRY(reserve_products(engine, slot, error));
     SUMI_TRY(sumi_engine_reserve(engine, job->entry, error));
     slot->live.step_count = job->goal == SUMI_GOAL_IMAGES ? job->run_steps : 0;
@@ -439,12 +445,7 @@ static sumi_result publish_preview(sumi_engine* engine, sumi_slot* slot, sumi_er
     const int32_t back = 1 - job->preview_front;
     if (job->part_count < job->item_count) memcpy(job->previews[back], job->previews[job->preview_front], (size_t)job->item_count * size * 4); // the other parts' stay
     unsigned char* to = job->previews[back] + (size_t)job->part_begin * size * 4;
-    for (int32_t i = 0; i < job->part_count; i++, rgb += 3 * size) {
-        for (size_t at = 0; at < size; at++, to += 4) {
-            for (size_t c = 0; c < 3; c++) to[c] = sumi_pixel_from_unit(rgb[c * size + at]);
-            to[3] = 255;
-        }
-    }
+    for (int32_t i = 0; i < job->part_count; i++) sumi_planes_to_rgba(rgb + 3 * size * (size_t)i, size, to + 4 * size * (size_t)i);
     sumi_mutex_lock(&engine->table);
     job->preview_front = back;
     slot->status.preview_version++;
@@ -708,7 +709,7 @@ static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t
     return SUMI_OK;
 }
 
-#define OUTPUT_PIXELS (64 * 1024) // a slice: some hundred microseconds
+#define OUTPUT_PIXELS (32 * 1024) // a slice: about a quarter of a millisecond
 
 // The next piece of output.
 static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done, sumi_error* error)
@@ -823,8 +824,9 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
             *out_end = SUMI_STEP_WAITS;
             return SUMI_OK;
         }
-        result = make_plan(engine, slot, error);
+        result = job->cursor == 0 ? make_plan(engine, slot, error) : make_room(engine, slot, error); // a millisecond or two each
         if (result != SUMI_OK) return tries_again(engine, job, result, error) ? SUMI_OK : result;
+        if (job->cursor++ == 0) return SUMI_OK;
         next_phase(job, SUMI_PHASE_READY);
         return SUMI_OK;
     case SUMI_PHASE_READY:

@@ -360,13 +360,34 @@ const sumi_preview_factors* sumi_preview_wan(void)
     return &factors;
 }
 
-uint8_t sumi_pixel_from_unit(float value)
+static inline int32_t bits_of(float value)
 {
-    float unit = value * 0.5f + 0.5f;
-    if (!(unit > 0.0f)) return 0; // NaN too
-    if (unit >= 1.0f) return 255;
-    float scaled = unit * 255.0f;
-    int32_t whole = (int32_t)scaled;
-    float rest = scaled - (float)whole;
-    return (uint8_t)(whole + (rest > 0.5f || (rest == 0.5f && (whole & 1) != 0)));
+    int32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+// Comparisons of bits, which become moves under a condition: in a preview of noise every other branch would be predicted wrongly.
+static inline uint8_t from_unit(float value)
+{
+    const int32_t one = 0x3f800000, half = 0x3f000000, infinity = 0x7f800000;
+    int32_t bits = bits_of(value * 0.5f + 0.5f);
+    bits = bits > infinity ? 0 : bits; // NaN
+    bits = bits > 0 ? bits : 0;        // a negative one, too
+    bits = bits > one ? one : bits;
+    float unit;
+    memcpy(&unit, &bits, sizeof unit);
+    const float scaled = unit * 255.0f;
+    const int32_t whole = (int32_t)scaled, rest = bits_of(scaled - (float)whole);
+    return (uint8_t)(whole + ((rest > half) | ((rest == half) & (whole & 1))));
+}
+
+uint8_t sumi_pixel_from_unit(float value) { return from_unit(value); }
+
+void sumi_planes_to_rgba(const float* planes, size_t pixel_count, uint8_t* rgba)
+{
+    for (size_t i = 0; i < pixel_count; i++, rgba += 4) {
+        for (size_t c = 0; c < 3; c++) rgba[c] = from_unit(planes[c * pixel_count + i]);
+        rgba[3] = 255;
+    }
 }
