@@ -187,6 +187,26 @@ TEST(whole_ops_go_together)
     close_cuda(engine);
 }
 
+// Who waits for a job sleeps through its slices: being woken by the driver costs more, and is for predictions that were wrong.
+TEST(waiting_sleeps_by_predictions)
+{
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(0, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.step_count = 40;
+    fake_kernels_take(100);
+    CHECK(draw_hash(engine, &desc) != 0); // learns
+    const uint64_t waits = fake_calls("cuEventSynchronize"), queries = fake_calls("cuEventQuery"), launches = fake_calls("cuGraphLaunch");
+    CHECK(draw_hash(engine, &desc) != 0);
+    const uint64_t launched = fake_calls("cuGraphLaunch") - launches;
+    CHECK(launched >= 40);
+    CHECK(4 * (fake_calls("cuEventSynchronize") - waits) < launched);
+    CHECK(fake_calls("cuEventQuery") - queries < 4 * launched);
+    close_cuda(engine);
+}
+
 TEST(the_memory_answer_is_what_the_device_holds)
 {
     fake_reset();
@@ -815,6 +835,7 @@ int main(int argc, char** argv)
     RUN(the_picture_is_the_same_at_any_pace);
     RUN(a_warm_job_allocates_nothing_anywhere);
     RUN(whole_ops_go_together);
+    RUN(waiting_sleeps_by_predictions);
     RUN(the_memory_answer_is_what_the_device_holds);
     RUN(no_more_than_the_budget_is_on_its_way);
     RUN(a_frame_that_finds_its_slice_over_submits_the_next_one);

@@ -5,6 +5,11 @@
 
 uint64_t sumi_clock_ns(void); // monotonic
 void sumi_sleep_us(uint32_t microseconds);
+#if defined(_WIN32)
+#define SUMI_SLEEP_SLACK_US 16000 // a sleep may take so much longer: a tick of the system's clock
+#else
+#define SUMI_SLEEP_SLACK_US 300   // 50 on a quiet machine
+#endif
 int32_t sumi_cpu_count(void); // logical processors this process may use, at least 1
 
 typedef struct sumi_cpu_features {

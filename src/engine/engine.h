@@ -73,6 +73,7 @@ struct sumi_engine {
     sumi_slot* running;
     sumi_slot* leaving;      // the job before it, NULL: it has ended. All of it is submitted
     sumi_run run, leaving_run; // a job that is cancelled while it leaves leaves its slices behind: leaving_run without an entry
+    uint64_t device_ends_ns; // when all that is on its way will have ended, by predictions
     uint64_t traced_ns;      // where the newest span of the device's track ended
     double most_pending_us;  // predicted, of slices on their way to a device: by the budget of the call that works
     sumi_workspace workspace;

@@ -198,6 +198,8 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi
     }
     run->pending_count++;
     run->pending_us += step->predicted_us;
+    if (engine->device_ends_ns < step->submitted_ns) engine->device_ends_ns = step->submitted_ns; // it had nothing to do
+    engine->device_ends_ns += (uint64_t)((double)step->predicted_us * 1e3);
     if (step->slice < 0 || !step->ends_iteration) {
         run->slice++;
     } else if (run->iteration + 1 + run->skips < plan->sections[run->section].repeat) {
@@ -240,8 +242,18 @@ bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_ste
 {
     if (run->pending_count == 0 || (run == &engine->run && !forget_older(engine)) || !is_oldest_over(engine, run)) return false;
     take_oldest(run, out_step);
+    const uint64_t latest = sumi_clock_ns() + (uint64_t)(sumi_run_pending_us(engine) * 1e3);
+    if (engine->device_ends_ns > latest) engine->device_ends_ns = latest;
     if (out_step->slice >= 0) note_time(engine, run, out_step);
     return true;
+}
+
+double sumi_run_sleep_us(const sumi_engine* engine)
+{
+    const int32_t count = engine->run.pending_count + engine->leaving_run.pending_count;
+    if (count == 0) return 0.0;
+    const double left = count > 1 ? 0.4 * sumi_run_pending_us(engine) : 0.0; // not half: of two alike, the first would end just then
+    return (double)(int64_t)(engine->device_ends_ns - sumi_clock_ns()) * 1e-3 - left;
 }
 
 void sumi_run_leave(sumi_engine* engine)

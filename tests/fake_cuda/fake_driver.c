@@ -822,7 +822,7 @@ CUresult CUDAAPI cuEventQuery(CUevent handle)
         return leave(CUDA_ERROR_NOT_READY);
     }
     fake_drain_event(event);
-    return leave(CUDA_SUCCESS);
+    return leave(event->ticket != 0 && event->ready_ns > fake_now_ns() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuEventSynchronize(CUevent handle)
@@ -831,7 +831,10 @@ CUresult CUDAAPI cuEventSynchronize(CUevent handle)
     NEED_ALIVE(handle, FAKE_EVENT, "cuEventSynchronize");
     NEED(!((fake_event*)handle)->is_captured, "cuEventSynchronize: it was last recorded in a capture");
     fake_drain_event((fake_event*)handle);
-    return leave(CUDA_SUCCESS);
+    const uint64_t now = fake_now_ns(), ready = ((fake_event*)handle)->ready_ns, left = ready > now ? ready - now : 0;
+    (void)leave(CUDA_SUCCESS);
+    if (left > 0) nanosleep(&(struct timespec){(time_t)(left / 1000000000u), (long)(left % 1000000000u)}, NULL);
+    return CUDA_SUCCESS;
 }
 
 static CUresult elapsed_time(float* ms, CUevent begin_handle, CUevent end_handle)
@@ -841,7 +844,7 @@ static CUresult elapsed_time(float* ms, CUevent begin_handle, CUevent end_handle
     NEED_ALIVE(end_handle, FAKE_EVENT, "cuEventElapsedTime");
     const fake_event *begin = (fake_event*)begin_handle, *end = (fake_event*)end_handle;
     NEED(begin->has_time && end->has_time && begin->ticket != 0 && end->ticket != 0, "cuEventElapsedTime: events without time, or never recorded");
-    if (!begin->is_done || !end->is_done) return leave(CUDA_ERROR_NOT_READY);
+    if (!begin->is_done || !end->is_done || end->ready_ns > fake_now_ns()) return leave(CUDA_ERROR_NOT_READY);
     *ms = (float)(end->ms - begin->ms);
     return leave(CUDA_SUCCESS);
 }

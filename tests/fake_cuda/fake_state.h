@@ -49,6 +49,7 @@ typedef struct fake_stream {
     fake_graph* capture;         // being made, or NULL
     bool is_hosts_capture, is_spoilt;
     int queries_left;
+    uint64_t busy_until_ns;      // kernels that take time
 } fake_stream;
 typedef struct fake_event {
     fake_object object;
@@ -58,6 +59,7 @@ typedef struct fake_event {
     uint64_t done_ticket;        // of the newest record that was reached
     fake_stream* stream;         // of it
     double ms;                   // on the fake device's clock
+    uint64_t ready_ns;           // when its stream gets there
 } fake_event;
 
 typedef struct fake_entry {
@@ -73,7 +75,7 @@ bool fake_captures_strictly(const fake_stream* stream); // it is being captured,
 
 typedef struct fake_world {
     // settings
-    int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte, pin_us;
+    int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte, pin_us, kernel_us;
     bool old_lookup, takes_binaries, is_lost, refuses_graphs;
     const char* lacking;
     uint64_t byte_limit;
@@ -101,6 +103,7 @@ typedef struct fake_world {
 } fake_world;
 extern fake_world fake;
 
+uint64_t fake_now_ns(void);
 void fake_lock(void);
 void fake_unlock(void);
 void fake_violation(const char* format, ...) __attribute__((format(printf, 1, 2)));

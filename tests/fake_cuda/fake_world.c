@@ -6,9 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 fake_world fake;
 static pthread_mutex_t s_lock = PTHREAD_MUTEX_INITIALIZER;
+
+uint64_t fake_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 void fake_lock(void) { pthread_mutex_lock(&s_lock); }
 void fake_unlock(void) { pthread_mutex_unlock(&s_lock); }
@@ -191,7 +199,7 @@ static void run_node(fake_node* node)
         if (fake_is_alive(node->event, FAKE_EVENT)) node->event->done_ticket = node->ticket;
         if (fake_is_alive(node->event, FAKE_EVENT) && node->event->ticket == node->ticket) {
             node->event->is_done = true;
-            node->event->ms = fake.clock_ms;
+            node->event->ms = fake.kernel_us > 0 ? 1e-6 * (double)node->event->ready_ns : fake.clock_ms;
         }
         break;
     case FAKE_WAIT:
@@ -207,6 +215,12 @@ static void run_first(fake_stream* stream)
     fake_node* node = stream->queue.first;
     stream->queue.first = node->next;
     if (node->next == NULL) stream->queue.last = NULL;
+    if (fake.kernel_us > 0) {
+        const uint64_t now = fake_now_ns();
+        if (stream->busy_until_ns < now) stream->busy_until_ns = now;
+        if (node->kind == FAKE_KERNEL) stream->busy_until_ns += (uint64_t)fake.kernel_us * 1000;
+    }
+    if (node->kind == FAKE_RECORD && fake_is_alive(node->event, FAKE_EVENT)) node->event->ready_ns = stream->busy_until_ns;
     run_node(node);
     free_node(node);
 }
@@ -248,7 +262,7 @@ static void set_defaults(void)
     fake.capability = 90;
     fake.driver_version = 13000;
     fake.newest_ptx = 90;
-    fake.complete_after = fake.fill_byte = fake.pin_us = 0;
+    fake.complete_after = fake.fill_byte = fake.pin_us = fake.kernel_us = 0;
     fake.old_lookup = fake.takes_binaries = fake.is_lost = fake.refuses_graphs = false;
     fake.lacking = fake.fail_name = NULL;
     fake.byte_limit = 0;
@@ -278,6 +292,7 @@ void fake_limit_device_bytes(uint64_t bytes) { SET(fake.byte_limit = bytes); }
 void fake_lose_device(void) { SET(fake.is_lost = true); }
 void fake_refuse_graphs(bool on) { SET(fake.refuses_graphs = on); }
 void fake_complete_after(int queries) { SET(fake.complete_after = queries); }
+void fake_kernels_take(int us) { SET(fake.kernel_us = us); }
 void fake_pinning_takes(int us) { SET(fake.pin_us = us); }
 void fake_finish(void) { SET(fake_drain_all()); }
 void fake_kernel_times(const double* ms, int count) { SET(fake.kernel_ms = ms; fake.kernel_ms_count = count; fake.kernel_ms_next = 0); }
