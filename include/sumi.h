@@ -124,6 +124,7 @@ typedef struct sumi_engine sumi_engine; // a backend and the host's services
 typedef struct sumi_model sumi_model;   // an opened checkpoint
 typedef struct sumi_prompt sumi_prompt; // an encoded prompt: reusable, savable, so that a shipped game needs no text encoder
 typedef struct sumi_lora sumi_lora;     // a low-rank change of a model, applied per job
+typedef struct sumi_external sumi_external; // a texture of the host's that pictures go to
 // A job is a value with a generation. {0} is no job; one that ended is refused, never mistaken for a newer one.
 typedef struct sumi_job { uint64_t id; } sumi_job;
 struct CUctx_st;    // the driver's CUcontext, CUstream and CUevent point to these
@@ -447,7 +448,7 @@ typedef enum sumi_posterior { SUMI_POSTERIOR_SAMPLE = 0 /* as the reference: dra
 
 typedef enum sumi_format { SUMI_FORMAT_RGBA8 = 0 /* alpha 255 */, SUMI_FORMAT_RGB8 = 1, SUMI_FORMAT_RGB32F = 2 /* 0..1, not clamped */ } sumi_format;
 
-// Where a picture goes: one of host_memory, device_address and external. All zero: memory of ours in RGBA8, released with sumi_images_release.
+// Where a picture goes: at most one of host_memory, device_address and external. All zero: memory of ours in RGBA8, released with sumi_images_release.
 //
 // A picture for a device_address never leaves the GPU, and holds the same bits as one that does. The GPU writes it at the end of the TRANSFER stage, on the engine's stream, so before the job is
 // fetched: from submit until the job is in a final state (or sumi_job_discard has returned) the memory must be there and nobody else may use it, but for GPU work of the host's
@@ -459,8 +460,17 @@ typedef struct sumi_target {
     int32_t row_bytes;              // of host_memory or at device_address; 0: tightly packed. With device_address multiples of 4 for RGBA8 and RGB32F
     uint64_t device_address;        // height rows of linear device memory of the engine's context (CUdeviceptr), a multiple of 4 for RGBA8 and RGB32F. SUMI_NOT_SUPPORTED on the CPU backend
     struct CUevent_st* event;       // with device_address: an event of the host's, recorded right behind the picture; NULL: none. It must live as the memory must
-    struct sumi_external* external; // an imported OpenGL / Vulkan / D3D12 image: SUMI_NOT_SUPPORTED in this version
+    sumi_external* external;        // an imported texture of the picture's size, RGBA8; no row_bytes. The picture is in it once sumi_fetch_images has returned
 } sumi_target;
+
+// An OpenGL texture of the host's, to show pictures without a way through host memory. It is GL_RGBA8 with storage that never changes (glTexStorage2D), level 0 has the size that is given; `target` is
+// what it is bound to (GL_TEXTURE_2D: 0x0DE1). GL must run on the engine's GPU. Takes width * height * 4 bytes on the device, where the picture waits for the fetch.
+// The import, the fetch and the release need the GL context current on the thread that calls them. The copy into the texture happens inside sumi_fetch_images, between what the context was
+// told before and what it is told after, and waits for nothing: the GPU keeps the order. When the fetch fails, the job stays as it is, and can be fetched again.
+// One job at a time uses an external, from its submission to its fetch or discard. Vulkan and Direct3D 12 hosts import their shared memory with CUDA themselves and give a device_address.
+// SUMI_NOT_SUPPORTED on the CPU backend; SUMI_INVALID_ARGUMENT, SUMI_WRONG_STATE (no GL context, or one of another GPU), SUMI_OUT_OF_DEVICE_MEMORY, SUMI_OUT_OF_HOST_MEMORY.
+SUMI_API sumi_result sumi_import_gl_texture(sumi_engine* engine, uint32_t texture, uint32_t target, int32_t width, int32_t height, sumi_external** out_external);
+SUMI_API void sumi_external_release(sumi_external* external); // before the texture goes. Accepts NULL; cancels jobs that use it, waits for the running slice
 
 // One picture of a batch.
 typedef struct sumi_image_item {
@@ -531,7 +541,7 @@ SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_des
 SUMI_API sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc, sumi_job* out_job);
 
 typedef struct sumi_image {
-    const void* pixels;           // rows from the top; NULL when the picture went to a device_address
+    const void* pixels;           // rows from the top; NULL when the picture went to a device_address or an external
     int32_t width, height, row_bytes;
     sumi_format format;
     uint64_t seed;

@@ -235,6 +235,142 @@ TEST(the_nth_call_may_fail)
     close_cuda(engine);
 }
 
+#define TEXTURE_2D 0x0DE1
+
+TEST(a_texture_gets_its_picture_with_the_fetch)
+{
+    for (int pump = 0; pump < 2; pump++) {
+        fake_reset();
+        memset(&s_host, 0, sizeof s_host);
+        sumi_engine_desc ed = host_desc(&s_host);
+        ed.backend = SUMI_BACKEND_CUDA;
+        ed.pump = pump == 1 ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE;
+        sumi_model* model;
+        sumi_engine* engine = open_engine(&ed, &model);
+        CHECK(engine != NULL);
+        if (engine == NULL) return;
+        const unsigned names[2] = {fake_gl_texture(48, 32), fake_gl_texture(48, 32)};
+        sumi_external* externals[2] = {NULL, NULL};
+        CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 48, 32, &externals[0]), SUMI_WRONG_STATE);
+        CHECK(externals[0] == NULL && strstr(s_host.log, "OpenGL context current") != NULL);
+        fake_gl_current(true);
+        CHECK_NUMBER(sumi_import_gl_texture(engine, 77, TEXTURE_2D, 48, 32, &externals[0]), SUMI_INVALID_ARGUMENT);
+        CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 0, 32, &externals[0]), SUMI_INVALID_ARGUMENT);
+        CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 48, 32, NULL), SUMI_INVALID_ARGUMENT);
+        for (int i = 0; i < 2; i++) CHECK_NUMBER(sumi_import_gl_texture(engine, names[i], TEXTURE_2D, 48, 32, &externals[i]), SUMI_OK);
+        CHECK(externals[0] != NULL && externals[1] != NULL);
+        CHECK(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE] >= 2 * 48 * 32 * 4);
+        sumi_image_desc desc = small_image(model, s_three);
+        desc.item_count = 3;
+        desc.width = 48;
+        sumi_target targets[3] = {{.external = externals[0]}, {.format = SUMI_FORMAT_RGB8}, {.external = externals[1]}};
+        desc.targets = targets;
+        written w = {.height = 32};
+        fake_on_launch(write_picture, &w);
+        for (int round = 0; round < 3; round++) {
+            fake_complete_after(round * 2);
+            sumi_job job, second;
+            w.count = 2 * round;
+            CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+            CHECK_NUMBER(sumi_submit_images(engine, &desc, &second), SUMI_INVALID_ARGUMENT); // one job at a time
+            CHECK(strstr(s_host.log, "neither fetched nor discarded") != NULL);
+            CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+            CHECK(fake_gl_pixels(names[0])[0] == (round == 0 ? 0 : 2 * round - 1)); // as it was before
+            sumi_image images[3];
+            fake_gl_current(false);
+            CHECK_NUMBER(sumi_fetch_images(engine, job, images, 3), SUMI_WRONG_STATE);
+            CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_DONE); // still
+            fake_gl_current(true);
+            const uint64_t waits = fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize");
+            CHECK_NUMBER(sumi_fetch_images(engine, job, images, 3), SUMI_OK);
+            if (pump == 0) CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits);
+            CHECK(images[0].pixels == NULL && images[1].pixels != NULL && images[2].pixels == NULL && images[0].row_bytes == 48 * 4);
+            sumi_images_release(engine, images, 3);
+            fake_finish();
+            for (int i = 0; i < 2; i++) CHECK(fake_gl_pixels(names[i])[0] == 2 * round + 1 + i && fake_gl_pixels(names[i])[48 * 32 * 4 - 1] == 2 * round + 1 + i);
+        }
+        // Wrong ones.
+        const sumi_target wrong[] = {{.external = externals[0], .host_memory = &w}, {.external = externals[0], .format = SUMI_FORMAT_RGB8}, {.external = externals[0], .row_bytes = 192}};
+        desc.item_count = 1;
+        sumi_job job;
+        for (int i = 0; i < 3; i++) {
+            desc.targets = &wrong[i];
+            CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+        }
+        targets[1] = targets[0];
+        desc.targets = targets;
+        desc.item_count = 2;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT); // twice the same
+        desc.item_count = 1;
+        desc.width = 64;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT); // another size
+        desc.width = 48;
+        // Discards free it; a release takes its jobs along, and done ones lose their texture only.
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        sumi_job_discard(engine, job);
+        if (pump == 1) while (sumi_submit_images(engine, &desc, &job) != SUMI_OK) continue; // our thread ends the one before
+        else CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        if (pump == 1) CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+        sumi_external_release(externals[0]);
+        CHECK_NUMBER(sumi_job_poll(engine, job).state, pump == 1 ? SUMI_JOB_DONE : SUMI_JOB_CANCELLED);
+        sumi_image image;
+        CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), pump == 1 ? SUMI_OK : SUMI_CANCELLED);
+        fake_on_launch(NULL, NULL);
+        sumi_external_release(NULL);
+        fake_gl_release(names[0]);
+        close_cuda(engine); // with the other one
+        fake_gl_release(names[1]);
+        CHECK_NUMBER(fake_violations(), 0);
+        fake_gl_current(false);
+    }
+}
+
+TEST(textures_survive_what_fails)
+{
+    static const char* const entries[] = {"cuGraphicsGLRegisterImage", "cuGraphicsMapResources", "cuGraphicsSubResourceGetMappedArray", "cuMemcpy2DAsync",
+                                          "cuStreamCreateWithPriority", "cuMemAlloc"};
+    for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
+        fake_reset();
+        sumi_model* model;
+        sumi_engine* engine = cuda_engine(&model);
+        if (engine == NULL) return;
+        fake_gl_current(true);
+        const unsigned name = fake_gl_texture(32, 32);
+        sumi_external* external = NULL;
+        fake_fail_call(entries[e], 1, e == 5 ? 2 : 304 /* CUDA_ERROR_OPERATING_SYSTEM */);
+        const sumi_result imported = sumi_import_gl_texture(engine, name, TEXTURE_2D, 32, 32, &external);
+        const bool fails_first = e == 0 || e > 3;
+        CHECK_NUMBER(imported, e == 5 ? SUMI_OUT_OF_DEVICE_MEMORY : fails_first ? SUMI_INTERNAL : SUMI_OK);
+        CHECK((external == NULL) == fails_first);
+        if (fails_first) CHECK_NUMBER(sumi_import_gl_texture(engine, name, TEXTURE_2D, 32, 32, &external), SUMI_OK);
+        sumi_image_desc desc = small_image(model, &s_item);
+        const sumi_target target = {.external = external};
+        desc.targets = &target;
+        sumi_job job;
+        sumi_image image;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+        if (!fails_first) CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_INTERNAL);
+        CHECK(fake_fail_call(NULL, 0, 0));
+        CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+        sumi_external_release(external);
+        close_cuda(engine);
+        fake_gl_release(name);
+        fake_gl_current(false);
+    }
+    // A driver that cannot: said, and everything else works.
+    fake_reset();
+    fake_lack_entry("cuGraphicsMapResources");
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(&model);
+    sumi_external* external;
+    if (engine == NULL) return;
+    CHECK_NUMBER(sumi_import_gl_texture(engine, 1, TEXTURE_2D, 32, 32, &external), SUMI_NOT_SUPPORTED);
+    sumi_image_desc desc = small_image(model, &s_item);
+    CHECK(draw_hash(engine, &desc) != 0);
+    close_cuda(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -242,6 +378,8 @@ int main(int argc, char** argv)
     RUN(targets_that_cannot_be_are_refused);
     RUN(nothing_is_written_after_the_end);
     RUN(the_nth_call_may_fail);
+    RUN(a_texture_gets_its_picture_with_the_fetch);
+    RUN(textures_survive_what_fails);
     TEST_END();
 }
 #else

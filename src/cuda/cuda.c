@@ -921,6 +921,36 @@ static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, cons
     return note(cuda, result, error);
 }
 
+static sumi_result cuda_import_gl(sumi_runner* runner, uint32_t texture, uint32_t target, uint64_t bytes, sumi_import* out_import, sumi_error* error)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
+    sumi_result result = sumi_cuda_import_gl(cuda, texture, target, bytes, out_import, error);
+    sumi_cuda_leave(&cuda->device, &scope);
+    return note(cuda, result, error);
+}
+
+static void cuda_release_import(sumi_runner* runner, sumi_import* import)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    const bool is_inside = enter_quietly(cuda, &scope); // outside, a lost device refuses every call, and the host's memory is given back all the same
+    sumi_cuda_release_import(cuda, import);
+    if (is_inside) sumi_cuda_leave(&cuda->device, &scope);
+}
+
+// Beside the thread that works: it touches nothing that changes, and keeps no failure.
+static sumi_result cuda_show(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height, sumi_error* error)
+{
+    const sumi_cuda* cuda = (const sumi_cuda*)runner;
+    sumi_cuda_scope scope;
+    SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
+    sumi_result result = sumi_cuda_show(cuda, import, width, height, error);
+    sumi_cuda_leave(&cuda->device, &scope);
+    return result;
+}
+
 static void cuda_settle(sumi_runner* runner)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
@@ -986,6 +1016,7 @@ static void destroy_inside(sumi_cuda* cuda)
     if (cuda->capture != NULL) driver->cuStreamDestroy(cuda->capture);
     sumi_cuda_cublaslt_close(cuda->device.cublaslt);
     cuda->device.cublaslt = NULL;
+    if (cuda->graphics != NULL) driver->cuStreamDestroy(cuda->graphics);
 }
 
 static void cuda_destroy(sumi_runner* runner)
@@ -1032,6 +1063,9 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .wait = cuda_wait,
                                                 .fetch = cuda_fetch,
                                                 .publish = cuda_publish,
+                                                .import_gl = cuda_import_gl,
+                                                .release_import = cuda_release_import,
+                                                .show = cuda_show,
                                                 .settle = cuda_settle,
                                                 .memory = cuda_memory,
                                                 .has_cublaslt = cuda_has_cublaslt};

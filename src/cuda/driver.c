@@ -28,7 +28,7 @@ static const entry s_entries[] = {SUMI_CUDA_ENTRIES(ENTRY)};
 
 // The entries whose ABI of the version in driver.h is exported with a suffix.
 static const char* const s_with_suffix[] = {
-    "cuCtxPopCurrent", "cuCtxPushCurrent", "cuDeviceGetUuid", "cuDevicePrimaryCtxRelease", "cuDeviceTotalMem", "cuEventDestroy", "cuMemAlloc", "cuMemFree", "cuMemGetInfo",
+    "cuCtxPopCurrent", "cuCtxPushCurrent", "cuDeviceGetUuid", "cuDevicePrimaryCtxRelease", "cuDeviceTotalMem", "cuEventDestroy", "cuMemAlloc", "cuMemFree", "cuMemGetInfo", "cuMemcpy2DAsync",
     "cuMemcpyDtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuStreamBeginCapture", "cuStreamDestroy",
 };
 
@@ -126,6 +126,7 @@ static sumi_result result_of(CUresult result)
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
     case CUDA_ERROR_JIT_COMPILATION_DISABLED: return SUMI_DEVICE_UNSUPPORTED;
+    case CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: return SUMI_WRONG_STATE;
     // After these the context answers every call with the same error; only a new process, or a new context, gets further.
     case CUDA_ERROR_DEINITIALIZED:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
@@ -153,6 +154,7 @@ static const char* advice_for(sumi_result result)
 {
     switch (result) {
     case SUMI_OUT_OF_DEVICE_MEMORY: return "free device memory, use smaller sizes or a smaller batch";
+    case SUMI_WRONG_STATE: return "make the OpenGL context current on the calling thread, one of this GPU";
     case SUMI_NO_DEVICE: return "choose another device, or the CPU backend";
     case SUMI_DRIVER_TOO_OLD: return "update the NVIDIA driver, or choose the CPU backend";
     case SUMI_DEVICE_UNSUPPORTED: return "the driver cannot compile kernels for this device: choose another, or the CPU backend";

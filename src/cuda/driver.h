@@ -6,6 +6,9 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+// cudaGLTypedefs.h has it, and wants OpenGL's headers.
+typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterImage_v3000)(CUgraphicsResource* resource, unsigned texture, unsigned target, unsigned flags);
+
 // X(name, ABI version, needed): needed entries missing mean SUMI_DRIVER_TOO_OLD, the others are NULL then.
 #define SUMI_CUDA_ENTRIES(X)                 \
     X(cuInit, 2000, true)                    \
@@ -63,7 +66,13 @@
     X(cuEventQuery, 2000, true)              \
     X(cuEventSynchronize, 2000, true)        \
     X(cuEventElapsedTime, 2000, true)        \
-    X(cuTensorMapEncodeTiled, 12000, false)
+    X(cuTensorMapEncodeTiled, 12000, false)  \
+    X(cuMemcpy2DAsync, 3020, false)          \
+    X(cuGraphicsGLRegisterImage, 3000, false) \
+    X(cuGraphicsUnregisterResource, 3000, false) \
+    X(cuGraphicsMapResources, 3000, false)   \
+    X(cuGraphicsUnmapResources, 3000, false) \
+    X(cuGraphicsSubResourceGetMappedArray, 3000, false)
 
 typedef struct sumi_cuda_driver {
 #define SUMI_CUDA_MEMBER(name, version, needed) PFN_##name##_v##version name;

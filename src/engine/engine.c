@@ -165,7 +165,7 @@ void sumi_engine_destroy(sumi_engine* engine)
     if (engine->has_locks) {
         sumi_work_lock(engine);
         sumi_load_kernels_stop(engine);
-        sumi_jobs_cancel(engine, NULL, NULL);
+        sumi_jobs_cancel(engine, NULL, NULL, NULL);
         sumi_run_drain(engine);
         for (int32_t i = 0; i < engine->slot_count; i++) {
             sumi_slot* slot = &engine->slots[i];
@@ -174,6 +174,7 @@ void sumi_engine_destroy(sumi_engine* engine)
         }
         sumi_plan_cache_drop(engine, NULL, NULL);
         while (engine->loras != NULL) sumi_lora_free(engine->loras);
+        while (engine->externals != NULL) sumi_external_free(engine->externals);
         while (engine->prompts != NULL) sumi_prompt_free(engine->prompts);
         while (engine->models != NULL) sumi_model_free(engine->models);
         sumi_pictures_close(engine);

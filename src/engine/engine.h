@@ -67,6 +67,7 @@ struct sumi_engine {
     sumi_model* models;
     sumi_prompt* prompts;
     sumi_lora* loras;
+    sumi_external* externals;
     sumi_picture* pictures;
 
     // whoever holds the work
@@ -114,7 +115,7 @@ sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type,
 void sumi_work_lock(sumi_engine* engine);
 void sumi_work_unlock(sumi_engine* engine);
 // Ends a job from outside its own steps; holds the work. Jobs that have ended, or of another model, are left alone.
-void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora); // NULL: any
+void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora, const sumi_external* external); // NULL: any
 bool sumi_pump_start_thread(sumi_engine* engine);
 void sumi_pump_stop_thread(sumi_engine* engine);
 

@@ -159,6 +159,21 @@ static sumi_result check_loras(const sumi_image_desc* desc, sumi_error* error)
     return SUMI_OK;
 }
 
+static sumi_result check_external(const sumi_engine* engine, const sumi_image_desc* desc, int32_t i, sumi_error* error)
+{
+    const sumi_target* target = &desc->targets[i];
+    SUMI_REFUSE(engine->runner->functions->show == NULL, SUMI_NOT_SUPPORTED, "targets[%d].external: the CPU backend has no textures; give host_memory", (int)i);
+    const sumi_external* external = target->external;
+    SUMI_REFUSE(external->engine != engine, SUMI_INVALID_ARGUMENT, "targets[%d].external was imported for another engine", (int)i);
+    SUMI_REFUSE(target->host_memory != NULL || target->device_address != 0, SUMI_INVALID_ARGUMENT, "targets[%d] has external and another place: give one of them", (int)i);
+    SUMI_REFUSE(target->format != SUMI_FORMAT_RGBA8 || target->row_bytes != 0, SUMI_INVALID_ARGUMENT, "targets[%d].external: textures are RGBA8, and row_bytes is 0", (int)i);
+    SUMI_REFUSE(external->width != desc->width || external->height != desc->height, SUMI_INVALID_ARGUMENT, "targets[%d].external is %d x %d, the picture %d x %d", (int)i,
+                (int)external->width, (int)external->height, (int)desc->width, (int)desc->height);
+    SUMI_REFUSE(atomic_load(&external->is_used), SUMI_INVALID_ARGUMENT, "targets[%d].external is a target of a job that was neither fetched nor discarded", (int)i);
+    for (int32_t k = 0; k < i; k++) SUMI_REFUSE(desc->targets[k].external == external, SUMI_INVALID_ARGUMENT, "targets[%d].external is that of targets[%d], too", (int)i, (int)k);
+    return SUMI_OK;
+}
+
 static sumi_result check_targets(const sumi_engine* engine, const sumi_image_desc* desc, sumi_error* error)
 {
     for (int32_t i = 0; desc->targets != NULL && i < desc->item_count; i++) {
@@ -166,7 +181,7 @@ static sumi_result check_targets(const sumi_engine* engine, const sumi_image_des
         SUMI_REFUSE(sumi_format_bytes(target->format) == 0, SUMI_INVALID_ARGUMENT, "targets[%d].format is %d: no such format", (int)i, (int)target->format);
         SUMI_REFUSE(target->device_address != 0 && engine->runner->functions->publish == NULL, SUMI_NOT_SUPPORTED,
                     "targets[%d].device_address: the CPU backend has no device memory; give host_memory", (int)i);
-        SUMI_REFUSE(target->external != NULL, SUMI_NOT_SUPPORTED, "targets[%d].external: this version writes to host or device memory only", (int)i);
+        if (target->external != NULL) SUMI_TRY(check_external(engine, desc, i, error));
         SUMI_REFUSE(target->host_memory != NULL && target->device_address != 0, SUMI_INVALID_ARGUMENT,
                     "targets[%d] has both host_memory and device_address: give one of the two", (int)i);
         SUMI_REFUSE(target->event != NULL && target->device_address == 0, SUMI_INVALID_ARGUMENT, "targets[%d].event is set, but device_address is 0", (int)i);
@@ -219,7 +234,10 @@ static void collect_prompts(const sumi_image_desc* desc, sumi_plan_job* job)
     for (int32_t i = 0; i < desc->item_count; i++) {
         const sumi_image_item* item = &desc->items[i];
         job->items[i] = (sumi_job_item){.positive = add_prompt(job, item->text, item->prompt), .negative = -1, .seed = item->seed};
-        if (desc->targets != NULL) job->items[i].target = desc->targets[i];
+        if (desc->targets == NULL) continue;
+        sumi_target* target = &job->items[i].target;
+        *target = desc->targets[i];
+        if (target->external != NULL) target->device_address = target->external->import.address; // from there into the texture, when it is fetched
     }
     for (int32_t i = 0; i < desc->item_count && desc->guidance != 0.0f; i++) {
         const sumi_image_item* item = &desc->items[i];

@@ -78,6 +78,7 @@ static sumi_result submit(sumi_engine* engine, const sumi_image_desc* desc, sumi
         return result;
     }
     slot->model = desc->model;
+    sumi_plan_job_claim(&slot->u.plan, true);
     sumi_job_queue(engine, slot, desc->priority, out_job);
     return SUMI_OK;
 }
@@ -159,6 +160,10 @@ sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out
             (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_fetch_images: capacity is %d, the job has %d pictures", out_images != NULL ? (int)capacity : 0,
                             (int)plan->item_count);
             return sumi_log_failure(engine, &error);
+        }
+        for (int32_t i = 0; i < plan->item_count; i++) { // first what may fail: then nothing has changed
+            const sumi_external* external = plan->items[i].target.external;
+            if (external != NULL && engine->runner->functions->show(engine->runner, &external->import, external->width, external->height, &error) != SUMI_OK) return sumi_log_failure(engine, &error);
         }
         for (int32_t i = 0; i < plan->item_count; i++) hand_out(plan, &plan->items[i], &out_images[i]);
     }

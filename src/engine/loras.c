@@ -118,7 +118,7 @@ void sumi_lora_release(sumi_lora* lora)
     if (lora == NULL) return;
     sumi_engine* engine = lora->engine;
     sumi_work_lock(engine);
-    sumi_jobs_cancel(engine, NULL, lora);
+    sumi_jobs_cancel(engine, NULL, lora, NULL);
     sumi_run_drain(engine);
     sumi_plan_cache_drop(engine, NULL, lora);
     sumi_lora_free(lora);

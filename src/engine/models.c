@@ -275,7 +275,7 @@ void sumi_model_close(sumi_model* model)
     if (model == NULL) return;
     sumi_engine* engine = model->engine;
     sumi_work_lock(engine);
-    sumi_jobs_cancel(engine, model, NULL);
+    sumi_jobs_cancel(engine, model, NULL, NULL);
     sumi_run_drain(engine);
     sumi_plan_cache_drop(engine, model, NULL);
     // Adapters hold places in this network: their files go with it, the host's pointers stay until they are released.

@@ -3,6 +3,8 @@
 #define SUMI_ENGINE_OBJECTS_H
 #include "engine/buffers.h"
 #include "models/family.h"
+#include "plan/runner.h"
+#include <stdatomic.h>
 
 struct sumi_model {
     sumi_engine* engine;
@@ -32,6 +34,14 @@ struct sumi_lora {
     sumi_adapter_file* file;
 };
 
+struct sumi_external {
+    sumi_engine* engine;
+    sumi_external *next, **link;
+    sumi_import import;
+    int32_t width, height;
+    atomic_bool is_used;        // by a job that was neither fetched nor discarded
+};
+
 // A picture of ours: in the host's hands, or free for the next job.
 typedef struct sumi_picture {
     struct sumi_picture* next;
@@ -44,6 +54,7 @@ void sumi_model_free(sumi_model* model);  // closes the network; no job uses it.
 void sumi_prompt_free(sumi_prompt* prompt);
 void sumi_lora_forget(sumi_lora* lora);   // takes its weights off a device. Holds the work
 void sumi_lora_free(sumi_lora* lora);     // holds the work
+void sumi_external_free(sumi_external* external); // no job uses it. Holds the work
 
 // An empty prompt object with room for features of these sizes.
 sumi_result sumi_prompt_create(sumi_engine* engine, const char* family, int32_t encoder_count, const int32_t* token_count, const int32_t* width, sumi_prompt** out_prompt,

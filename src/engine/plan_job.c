@@ -889,6 +889,14 @@ void sumi_plan_job_stop(sumi_engine* engine, sumi_slot* slot)
     if (slot == engine->running || engine->running == NULL) sumi_engine_trim(engine);
 }
 
+void sumi_plan_job_claim(sumi_plan_job* job, bool is_used)
+{
+    for (int32_t i = 0; job->items != NULL && i < job->item_count; i++) {
+        if (job->items[i].target.external != NULL) atomic_store(&job->items[i].target.external->is_used, is_used);
+        if (!is_used) job->items[i].target.external = NULL; // it may go before the slot does
+    }
+}
+
 void sumi_plan_job_drop(sumi_engine* engine, sumi_slot* slot)
 {
     sumi_plan_job* job = &slot->u.plan;
@@ -896,6 +904,7 @@ void sumi_plan_job_drop(sumi_engine* engine, sumi_slot* slot)
         if (job->items[i].picture != NULL) sumi_picture_release(engine, job->items[i].picture->handle);
         job->items[i].picture = NULL;
     }
+    sumi_plan_job_claim(job, false);
     sumi_prompt_free(job->prompt);
     job->prompt = NULL;
 }

@@ -85,6 +85,7 @@ bool sumi_plan_job_can_leave(const sumi_engine* engine, const struct sumi_slot* 
 void sumi_plan_job_stop(sumi_engine* engine, struct sumi_slot* slot);
 void sumi_plan_job_drop(sumi_engine* engine, struct sumi_slot* slot);
 
+void sumi_plan_job_claim(sumi_plan_job* job, bool is_used); // the externals of its targets
 int32_t sumi_format_bytes(sumi_format format); // of a pixel; 0: no such format
 // Bytes of the things a finished job keeps until its fetch: latents, previews, pictures.
 uint64_t sumi_plan_job_image_bytes(const sumi_plan_job* job);

@@ -259,20 +259,30 @@ static bool uses_lora(const sumi_slot* slot, const sumi_lora* lora)
     return false;
 }
 
-void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora)
+static bool uses_external(const sumi_slot* slot, const sumi_external* external)
+{
+    if (slot->kind != SUMI_JOB_KIND_IMAGES) return false;
+    for (int32_t i = 0; i < slot->u.plan.item_count; i++) {
+        if (slot->u.plan.items[i].target.external == external) return true;
+    }
+    return false;
+}
+
+void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora, const sumi_external* external)
 {
     for (int32_t i = 0; i < engine->slot_count; i++) {
         sumi_slot* slot = &engine->slots[i];
         sumi_mutex_lock(&engine->table);
         bool is_used = slot->id != 0, is_pending = is_used && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
         sumi_mutex_unlock(&engine->table);
-        if (!is_used || (model != NULL && slot->model != model) || (lora != NULL && !uses_lora(slot, lora))) continue;
+        if (!is_used || (model != NULL && slot->model != model) || (lora != NULL && !uses_lora(slot, lora)) || (external != NULL && !uses_external(slot, external))) continue;
         if (is_pending) {
             sumi_error cancelled = {SUMI_OK, {0}};
             (void)sumi_fail(&cancelled, SUMI_CANCELLED, "cancelled: its %s",
-                            lora != NULL    ? "adapter was released"
-                            : model != NULL ? "model was closed"
-                                            : "engine goes");
+                            lora != NULL       ? "adapter was released"
+                            : external != NULL ? "texture was released"
+                            : model != NULL    ? "model was closed"
+                                               : "engine goes");
             sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
         }
         if (model != NULL) slot->model = NULL;

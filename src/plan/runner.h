@@ -30,6 +30,8 @@ typedef struct sumi_publication {
     struct CUevent_st* event; // recorded behind it; NULL: none
 } sumi_publication;
 
+typedef struct sumi_import { void* resource; uint64_t address, bytes; } sumi_import; // address: linear memory of ours for its picture
+
 typedef struct sumi_runner_functions {
     void (*destroy)(sumi_runner* runner);
     const char* (*name)(const sumi_runner* runner);   // "cpu"
@@ -77,6 +79,11 @@ typedef struct sumi_runner_functions {
     sumi_result (*fetch)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error);
     // Writes a picture there, after the slices submitted so far.
     sumi_result (*publish)(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture, sumi_error* error);
+    // A texture of the host's and the memory in which a picture waits for it. Not while anything else is called; the host's graphics context is current.
+    sumi_result (*import_gl)(sumi_runner* runner, uint32_t texture, uint32_t target, uint64_t bytes, sumi_import* out_import, sumi_error* error);
+    void (*release_import)(sumi_runner* runner, sumi_import* import); // accepts a zeroed one; nothing writes to its memory
+    // Copies what lies in its memory into the texture, in order with the graphics' own work, without waiting. Beside any other call.
+    sumi_result (*show)(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height, sumi_error* error);
     void (*settle)(sumi_runner* runner);               // blocks until all that was submitted is over, copies and publications too
     void (*memory)(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver); // for sumi_engine_info; any thread
     bool (*has_cublaslt)(const sumi_runner* runner);   // likewise

@@ -51,6 +51,10 @@ struct CUstream_st* fake_host_stream(struct CUctx_st* context);
 struct CUevent_st* fake_host_event(void);          // never recorded
 uint64_t fake_host_memory(uint64_t bytes);         // on the device; its bytes are the test's to read
 bool fake_event_is_done(struct CUevent_st* event); // recorded, and reached; asks nothing that could make it so
+void fake_gl_current(bool on);                     // the host's OpenGL context, on this thread
+unsigned fake_gl_texture(int width, int height);   // its name; 0: none more
+const unsigned char* fake_gl_pixels(unsigned texture);
+void fake_gl_release(unsigned texture);            // a violation while CUDA knows it
 void fake_host_release(void* object);              // any of them, memory by its address
 void fake_host_begin_capture(struct CUstream_st* stream); // of that stream, by another thread, in global mode
 bool fake_host_end_capture(struct CUstream_st* stream);   // false: somebody has spoilt it

@@ -856,6 +856,84 @@ CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent begin, CUevent end);
 #endif
 CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent begin, CUevent end) { return elapsed_time(ms, begin, end); }
 
+// ---- OpenGL's textures --------------------------------------------------------------------------------------------------------------------
+
+static _Thread_local bool s_has_gl;
+
+#define NEED_GL(name) do { if (!s_has_gl) return leave(CUDA_ERROR_INVALID_GRAPHICS_CONTEXT); } while (0)
+
+CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource* out, unsigned texture, unsigned target, unsigned flags); // of cudaGL.h, which wants OpenGL's headers
+CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource* out, unsigned texture, unsigned target, unsigned flags)
+{
+    ENTER("cuGraphicsGLRegisterImage", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
+    NEED_GL("cuGraphicsGLRegisterImage");
+    NEED(flags == 2, "cuGraphicsGLRegisterImage: flags");
+    if (texture < 1 || texture > FAKE_MOST_TEXTURES || fake.textures[texture - 1].pixels == NULL || target != 0x0DE1) return leave(CUDA_ERROR_INVALID_VALUE);
+    fake_resource* resource = fake_make(sizeof *resource, FAKE_RESOURCE);
+    resource->texture = &fake.textures[texture - 1];
+    resource->texture->registered++;
+    *out = (CUgraphicsResource)resource;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuGraphicsUnregisterResource(CUgraphicsResource handle)
+{
+    ENTER("cuGraphicsUnregisterResource", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS | WORKS_WHEN_LOST);
+    NEED_ALIVE(handle, FAKE_RESOURCE, "cuGraphicsUnregisterResource");
+    NEED(!((fake_resource*)handle)->is_mapped, "cuGraphicsUnregisterResource: it is mapped");
+    fake_drain_all();
+    ((fake_resource*)handle)->texture->registered--;
+    fake_unmake(handle);
+    return leave(CUDA_SUCCESS);
+}
+
+static CUresult map(unsigned count, CUgraphicsResource* handles, CUstream stream, bool maps, const char* name)
+{
+    NEED_STREAM(stream, name);
+    NEED_GL(name);
+    NEED(count == 1, "%s: %u resources", name, count);
+    NEED_ALIVE(handles[0], FAKE_RESOURCE, name);
+    NEED(((fake_resource*)handles[0])->is_mapped != maps, "%s: it is %smapped", name, maps ? "" : "not ");
+    ((fake_resource*)handles[0])->is_mapped = maps;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuGraphicsMapResources(unsigned count, CUgraphicsResource* handles, CUstream stream)
+{
+    ENTER("cuGraphicsMapResources", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
+    return map(count, handles, stream, true, "cuGraphicsMapResources");
+}
+
+CUresult CUDAAPI cuGraphicsUnmapResources(unsigned count, CUgraphicsResource* handles, CUstream stream)
+{
+    ENTER("cuGraphicsUnmapResources", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
+    return map(count, handles, stream, false, "cuGraphicsUnmapResources");
+}
+
+CUresult CUDAAPI cuGraphicsSubResourceGetMappedArray(CUarray* out, CUgraphicsResource handle, unsigned index, unsigned level)
+{
+    ENTER("cuGraphicsSubResourceGetMappedArray", IN_CONTEXT);
+    NEED_ALIVE(handle, FAKE_RESOURCE, "cuGraphicsSubResourceGetMappedArray");
+    NEED(index == 0 && level == 0 && ((fake_resource*)handle)->is_mapped, "cuGraphicsSubResourceGetMappedArray: it is not mapped, or has no such level");
+    *out = (CUarray)handle;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D* c, CUstream stream)
+{
+    ENTER("cuMemcpy2DAsync", IN_CONTEXT);
+    NEED_STREAM(stream, "cuMemcpy2DAsync");
+    NEED(c->srcMemoryType == CU_MEMORYTYPE_DEVICE && c->dstMemoryType == CU_MEMORYTYPE_ARRAY && c->srcPitch == c->WidthInBytes, "cuMemcpy2DAsync: not from memory without gaps to a texture");
+    NEED_ALIVE(c->dstArray, FAKE_RESOURCE, "cuMemcpy2DAsync");
+    const fake_resource* resource = (fake_resource*)c->dstArray;
+    NEED(resource->is_mapped, "cuMemcpy2DAsync: the texture is not mapped");
+    NEED(c->WidthInBytes == (size_t)resource->texture->width * 4 && c->Height == (size_t)resource->texture->height, "cuMemcpy2DAsync: not the whole texture");
+    fake_node* node = copy_node(resource->texture->pixels, (const void*)(uintptr_t)c->srcDevice, c->WidthInBytes * c->Height);
+    node->value = 1; // no memory of CUDA's
+    fake_submit((fake_stream*)stream, node);
+    return leave(CUDA_SUCCESS);
+}
+
 // ---- The table ----------------------------------------------------------------------------------------------------------------------------
 
 typedef void anything(void);
@@ -876,6 +954,8 @@ fake_entry fake_entries[] = {
     LIBRARY(cublasLtCreate), LIBRARY(cublasLtDestroy), LIBRARY(cublasLtMatmulDescCreate), LIBRARY(cublasLtMatmulDescSetAttribute), LIBRARY(cublasLtMatmulDescDestroy),
     LIBRARY(cublasLtMatrixLayoutCreate), LIBRARY(cublasLtMatrixLayoutDestroy), LIBRARY(cublasLtMatmulPreferenceCreate), LIBRARY(cublasLtMatmulPreferenceSetAttribute),
     LIBRARY(cublasLtMatmulPreferenceDestroy), LIBRARY(cublasLtMatmulAlgoGetHeuristic), LIBRARY(cublasLtMatmul),
+    ENTRY(cuMemcpy2DAsync, 3020), ENTRY(cuGraphicsGLRegisterImage, 3000), ENTRY(cuGraphicsUnregisterResource, 3000), ENTRY(cuGraphicsMapResources, 3000), ENTRY(cuGraphicsUnmapResources, 3000),
+    ENTRY(cuGraphicsSubResourceGetMappedArray, 3000),
 };
 const int fake_entry_count = (int)(sizeof fake_entries / sizeof fake_entries[0]);
 
@@ -917,6 +997,29 @@ struct CUstream_st* fake_host_stream(struct CUctx_st* context)
     stream->context = (fake_context*)context;
     fake_unlock();
     return (CUstream)stream;
+}
+
+void fake_gl_current(bool on) { s_has_gl = on; }
+
+unsigned fake_gl_texture(int width, int height)
+{
+    for (unsigned i = 0; i < FAKE_MOST_TEXTURES; i++) {
+        if (fake.textures[i].pixels != NULL) continue;
+        fake.textures[i] = (fake_texture){calloc((size_t)width * (size_t)height, 4), width, height, 0};
+        return i + 1;
+    }
+    return 0;
+}
+
+const unsigned char* fake_gl_pixels(unsigned texture) { return fake.textures[texture - 1].pixels; }
+
+void fake_gl_release(unsigned texture)
+{
+    fake_lock();
+    if (fake.textures[texture - 1].registered > 0) fake_violation("a texture goes that CUDA knows");
+    free(fake.textures[texture - 1].pixels);
+    fake.textures[texture - 1] = (fake_texture){NULL, 0, 0, 0};
+    fake_unlock();
 }
 
 struct CUevent_st* fake_host_event(void)

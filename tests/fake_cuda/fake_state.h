@@ -5,7 +5,7 @@
 #include <cuda.h>
 #include <stddef.h>
 
-typedef enum fake_kind { FAKE_CONTEXT, FAKE_STREAM, FAKE_EVENT, FAKE_MODULE, FAKE_GRAPH, FAKE_EXEC, FAKE_DEVICE_BLOCK, FAKE_PINNED_BLOCK, FAKE_CUBLASLT, FAKE_KIND_COUNT } fake_kind;
+typedef enum fake_kind { FAKE_CONTEXT, FAKE_STREAM, FAKE_EVENT, FAKE_MODULE, FAKE_GRAPH, FAKE_EXEC, FAKE_DEVICE_BLOCK, FAKE_PINNED_BLOCK, FAKE_CUBLASLT, FAKE_RESOURCE, FAKE_KIND_COUNT } fake_kind;
 
 // First member of everything alive; a handle is its address.
 typedef struct fake_object {
@@ -40,6 +40,10 @@ typedef struct fake_node {
     uint64_t ticket;             // of the record meant
 } fake_node;
 typedef struct fake_list { fake_node *first, *last; } fake_list;
+
+#define FAKE_MOST_TEXTURES 8
+typedef struct fake_texture { unsigned char* pixels; int width, height, registered; } fake_texture; // of the host's OpenGL
+typedef struct fake_resource { fake_object object; fake_texture* texture; bool is_mapped; } fake_resource; // also its CUarray
 
 typedef struct fake_graph { fake_object object; fake_list nodes; } fake_graph; // also an instantiated one
 typedef struct fake_stream {
@@ -94,6 +98,7 @@ typedef struct fake_world {
     int kernel_ms_count, kernel_ms_next;
     uint64_t last_ticket;
     int host_captures;
+    fake_texture textures[FAKE_MOST_TEXTURES];
     fake_context* primary[4];
     fake_object* alive;
     long alive_count[FAKE_KIND_COUNT];

@@ -316,7 +316,7 @@ int fake_violations(void) { int n; SET(n = fake.violations); return n; }
 
 long fake_held_kind(const char* kind)
 {
-    static const char* const names[FAKE_KIND_COUNT] = {"context", "stream", "event", "module", "graph", "graph exec", "device", "pinned", "cublaslt"};
+    static const char* const names[FAKE_KIND_COUNT] = {"context", "stream", "event", "module", "graph", "graph exec", "device", "pinned", "cublaslt", "resource"};
     for (int i = 0; i < FAKE_KIND_COUNT; i++) {
         if (strcmp(names[i], kind) == 0) { long n; SET(n = fake.alive_count[i]); return n; }
     }

@@ -1,0 +1,66 @@
+// Textures of the host's that pictures go to.
+#include "engine/engine.h"
+
+static sumi_result import_texture(sumi_engine* engine, uint32_t texture, uint32_t target, int32_t width, int32_t height, sumi_external** out_external, sumi_error* error)
+{
+    SUMI_REFUSE(engine->runner->functions->import_gl == NULL, SUMI_NOT_SUPPORTED, "sumi_import_gl_texture: the CPU backend has no textures; give host_memory");
+    SUMI_REFUSE(width < 1 || height < 1 || width > 32768 || height > 32768, SUMI_INVALID_ARGUMENT, "sumi_import_gl_texture: a texture of %d x %d", (int)width, (int)height);
+    sumi_external* external = sumi_alloc_zero(&engine->heap, sizeof *external);
+    if (external == NULL) return sumi_out_of_memory(error, sizeof *external, "a texture");
+    *external = (sumi_external){.engine = engine, .width = width, .height = height};
+    sumi_work_lock(engine);
+    const sumi_result result = engine->runner->functions->import_gl(engine->runner, texture, target, (uint64_t)width * (uint64_t)height * 4, &external->import, error);
+    sumi_work_unlock(engine);
+    if (result != SUMI_OK) {
+        sumi_free(&engine->heap, external);
+        return result;
+    }
+    sumi_mutex_lock(&engine->table);
+    SUMI_LIST_INSERT(engine->externals, external);
+    sumi_mutex_unlock(&engine->table);
+    *out_external = external;
+    return SUMI_OK;
+}
+
+sumi_result sumi_import_gl_texture(sumi_engine* engine, uint32_t texture, uint32_t target, int32_t width, int32_t height, sumi_external** out_external)
+{
+    if (out_external != NULL) *out_external = NULL;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    sumi_error error = {SUMI_OK, {0}};
+    if (out_external == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_import_gl_texture: out_external is NULL");
+    else if (import_texture(engine, texture, target, width, height, out_external, &error) == SUMI_OK) return SUMI_OK;
+    return sumi_log_failure(engine, &error);
+}
+
+void sumi_external_free(sumi_external* external)
+{
+    sumi_engine* engine = external->engine;
+    engine->runner->functions->release_import(engine->runner, &external->import);
+    sumi_mutex_lock(&engine->table);
+    SUMI_LIST_REMOVE(external);
+    sumi_mutex_unlock(&engine->table);
+    sumi_free(&engine->heap, external);
+}
+
+// Jobs that are done and were not fetched keep their other pictures, but have no texture any more.
+static void forget_in_jobs(sumi_engine* engine, const sumi_external* external)
+{
+    for (int32_t i = 0; i < engine->slot_count; i++) {
+        sumi_slot* slot = &engine->slots[i];
+        if (slot->id == 0 || slot->kind != SUMI_JOB_KIND_IMAGES || slot->u.plan.items == NULL) continue;
+        for (int32_t k = 0; k < slot->u.plan.item_count; k++) {
+            if (slot->u.plan.items[k].target.external == external) slot->u.plan.items[k].target.external = NULL;
+        }
+    }
+}
+
+void sumi_external_release(sumi_external* external)
+{
+    if (external == NULL) return;
+    sumi_engine* engine = external->engine;
+    sumi_work_lock(engine);
+    sumi_jobs_cancel(engine, NULL, NULL, external);
+    forget_in_jobs(engine, external);
+    sumi_external_free(external);
+    sumi_work_unlock(engine);
+}
