@@ -301,7 +301,7 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     sumi_result result = engine->runner->functions->reserve(engine->runner, &entry->plan, error);
     if (result != SUMI_OK) {
         sumi_engine_note_shortage(engine, result);
-        sumi_engine_release(engine); // half of it may be new
+        if (engine->leaving == NULL) sumi_engine_release(engine); // half of it may be new; beside a job that leaves nothing was to be made, and its results are there
         return result;
     }
     atomic_store(&engine->arena_bytes, arena);

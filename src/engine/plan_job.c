@@ -857,6 +857,7 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
     case SUMI_PHASE_OUTPUT:
         *out_stage = SUMI_STAGE_TRANSFER; // the last slice was over when the copies behind it were
         SUMI_TRY(write_output(engine, slot, job, &is_over, error));
+        if (engine->runner->functions->health != NULL) SUMI_TRY(engine->runner->functions->health(engine->runner, error)); // reading may have failed, and cannot say so
         if (is_over && (job->goal != SUMI_GOAL_IMAGES || !begin_next_part(engine, job))) *out_end = SUMI_STEP_DONE;
         return SUMI_OK;
     }
