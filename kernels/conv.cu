@@ -15,7 +15,7 @@
 #include "portable_gemm.cuh"
 
 //        BM   BN   bytes of k, stages, warp tile, blocks per multiprocessor
-template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_> struct conv_tile : sumi_ptile<BM_, BN_, RB_, ST_, WM_, WN_, 0, 0, 0, 0, MINB_> {};
+template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_> struct conv_tile : sumi_ptile<BM_, BN_, RB_, ST_, WM_, WN_, 0, 0, 0, MINB_> {};
 
 struct conv_place { int m0, n0, parity; };
 

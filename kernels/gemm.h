@@ -117,7 +117,7 @@ typedef struct sumi_gemm_split_args {
 typedef struct sumi_pgemm_args {   // the first 128 bytes are sumi_gemm_args of portable_gemm.cuh; the kernels whose epilogue is fixed take only those
     uint64_t x, w, y, resid, bias, gate, row_scale, col_scale;
     uint64_t parts, arrivals;      // split > 1: float [tiles][split][bm * bn]; uint32 [tiles], zero before and after
-    int32_t m, n, k, ldx, ldw, ldy, ldr, group, split, h, wd, reserved;
+    int32_t m, n, k, ldx, ldw, ldy, ldr, group, split, reserved[3];
     sumi_gemm_finish finish;       // of the `any` kernels
 } sumi_pgemm_args;
 

@@ -8,15 +8,15 @@
 #include "portable_gemm.cuh"
 #define S SUMI_EPI_SWIGLU
 #define A SUMI_EPI_ANY
-#define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                          \
-  SUMI_PGEMM(sumi_pgemm_bf16_plain_##tile,    BM, BN, RB, ST, WM, WN, 0, 0, 0, 0, MINB)    \
-  SUMI_PGEMM(sumi_pgemm_bf16_swiglu_##tile,   BM, BN, RB, ST, WM, WN, S, 0, 0, 0, MINB)
-#define WHOLE_ANY(tile, BM, BN, RB, ST, WM, WN, MINB)                                      \
-  WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                \
-  SUMI_PGEMM_ANY(sumi_pgemm_bf16_any_##tile,  BM, BN, RB, ST, WM, WN, A, 0, 0, 0, MINB)
-#define SPLIT(tile, BM, BN, RB, ST, WM, WN, MINB)                                          \
-  SUMI_PGEMM(sumi_pgemm_bf16_swiglu_##tile,   BM, BN, RB, ST, WM, WN, S, 0, 1, 0, MINB)    \
-  SUMI_PGEMM_ANY(sumi_pgemm_bf16_any_##tile,  BM, BN, RB, ST, WM, WN, A, 0, 1, 0, MINB)
+#define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                         \
+  SUMI_PGEMM(sumi_pgemm_bf16_plain_##tile,    BM, BN, RB, ST, WM, WN, 0, 0, 0, MINB)      \
+  SUMI_PGEMM(sumi_pgemm_bf16_swiglu_##tile,   BM, BN, RB, ST, WM, WN, S, 0, 0, MINB)
+#define WHOLE_ANY(tile, BM, BN, RB, ST, WM, WN, MINB)                                     \
+  WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                               \
+  SUMI_PGEMM_ANY(sumi_pgemm_bf16_any_##tile,  BM, BN, RB, ST, WM, WN, A, 0, 0, MINB)
+#define SPLIT(tile, BM, BN, RB, ST, WM, WN, MINB)                                         \
+  SUMI_PGEMM(sumi_pgemm_bf16_swiglu_##tile,   BM, BN, RB, ST, WM, WN, S, 0, 1, MINB)      \
+  SUMI_PGEMM_ANY(sumi_pgemm_bf16_any_##tile,  BM, BN, RB, ST, WM, WN, A, 0, 1, MINB)
 SUMI_PGEMM_TILES(WHOLE)
 SUMI_PGEMM_TILES_ANY(WHOLE_ANY)
 SUMI_PGEMM_SPLIT_TILES(SPLIT)

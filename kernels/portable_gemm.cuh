@@ -1,4 +1,4 @@
-// The portable GEMM: y = epilogue(x w^T) with both operands K-contiguous, bf16 or e4m3, float sums; also the implicit GEMM of the convolutions.
+// The portable GEMM: y = epilogue(x w^T) with both operands K-contiguous, bf16 or e4m3, float sums. The convolutions of conv.cu have its main loop with a loader of their own.
 // Block tile BM x BN, warp tile WM x WN, k-blocks of BKB bytes (64 or 128), ST stages of cp.async, fragments double-buffered in registers.
 #pragma once
 #include "gemm_finish.cuh"
@@ -9,13 +9,13 @@ struct sumi_gemm_args {                        // 128 bytes, passed by value; th
   const float *bias, *gate, *row_scale, *col_scale;
   float* parts; u32* arrivals;                 // split k: [tiles][split][BM*BN] floats; [tiles] words, zero before and after
   int m, n, k, ldx, ldw, ldy, ldr, group;      // pitches in elements; group: tile rows walked together
-  int split, h, wd, reserved;                  // split: parts of k (grid.y); h, wd: image (convolutions)
+  int split, reserved[3];                      // split: parts of k (grid.y)
 };
 struct sumi_gemm_any_epilogue_args { sumi_gemm_args gemm; sumi_gemm_finish finish; };
 static_assert(sizeof(sumi_gemm_args) == 128 && sizeof(sumi_gemm_any_epilogue_args) == sizeof(sumi_pgemm_args), "the launcher's struct");
 
-template <int BM_, int BN_, int BKB_, int ST_, int WM_, int WN_, int EPI_, int FP8_ = 0, int SPLIT_ = 0, int CONV_ = 0, int MINB_ = 1> struct sumi_ptile {
-  enum { BM = BM_, BN = BN_, RB = BKB_, ST = ST_, WM = WM_, WN = WN_, EPI = EPI_, FP8 = FP8_, SPLIT = SPLIT_, CONV = CONV_, MINB = MINB_,
+template <int BM_, int BN_, int BKB_, int ST_, int WM_, int WN_, int EPI_, int FP8_ = 0, int SPLIT_ = 0, int MINB_ = 1> struct sumi_ptile {
+  enum { BM = BM_, BN = BN_, RB = BKB_, ST = ST_, WM = WM_, WN = WN_, EPI = EPI_, FP8 = FP8_, SPLIT = SPLIT_, MINB = MINB_,
     WARPS = (BM / WM) * (BN / WN), THREADS = WARPS * 32, MT = WM / 16, NT = WN / 8, KS = RB / 32, CH = RB / 16, ES = FP8 ? 1 : 2,
     ROWS = THREADS / CH, XC = BM / ROWS, WC = BN / ROWS, STAGE = (BM + BN) * RB, SMEM = ST * STAGE };
   static_assert(BM % ROWS == 0 && BN % ROWS == 0 && ROWS % 8 == 0 && NT % 2 == 0 && MT * NT <= 32 && KS % 2 == 0, "tile");
@@ -24,47 +24,24 @@ template <int BM_, int BN_, int BKB_, int ST_, int WM_, int WN_, int EPI_, int F
 // Moves one k-block of both operands. Row numbers past the end read the last row (their results are dropped); k past the end is zero.
 template <class T> struct sumi_loader {
   const u8 *x, *w; u32 xo[T::XC], wo[T::WC], dst; int chunk, chunks;
-  u32 mask[T::CONV ? T::XC : 1]; int tap, cb, taps, wide, dy0, dx0;              // convolution: taps that lie inside, per row
   SUMI_DEV sumi_loader(const sumi_gemm_args& a, int m0, int n0, u32 smem, int kb0) {
     const int r = threadIdx.x / T::CH; chunk = threadIdx.x % T::CH; dst = smem + at<T::RB>(r, chunk);
     x = (const u8*)a.x; w = (const u8*)a.w; const int per = 16 / T::ES;
-    if (T::CONV) {
-      chunks = a.k / per; taps = T::CONV == 2 ? 2 : 3; tap = cb = 0; wide = a.wd * chunks;
-      dy0 = T::CONV == 2 ? (int)(blockIdx.y >> 1) - 1 : -1; dx0 = T::CONV == 2 ? (int)(blockIdx.y & 1) - 1 : -1;
-      if (T::CONV == 2) w += (u64)blockIdx.y * a.n * 4 * a.k * T::ES;
-      #pragma unroll
-      for (int i = 0; i < T::XC; i++) { const int p = min(m0 + r + i * T::ROWS, a.m - 1), py = p / a.wd, px = p - py * a.wd; u32 ok = 0;
-        for (int t = 0; t < taps * taps; t++) ok |= (u32)((u32)(py + t / taps + dy0) < (u32)a.h && (u32)(px + t % taps + dx0) < (u32)a.wd) << t;
-        mask[i] = ok; xo[i] = p * chunks + chunk; }
-      #pragma unroll
-      for (int i = 0; i < T::WC; i++) wo[i] = min(n0 + r + i * T::ROWS, a.n - 1) * chunks * taps * taps + chunk;
-    } else {
-      chunks = (a.k + per - 1) / per;
-      #pragma unroll
-      for (int i = 0; i < T::XC; i++) xo[i] = (u32)min(m0 + r + i * T::ROWS, a.m - 1) * (u32)(a.ldx / per) + chunk;
-      #pragma unroll
-      for (int i = 0; i < T::WC; i++) wo[i] = (u32)min(n0 + r + i * T::ROWS, a.n - 1) * (u32)(a.ldw / per) + chunk;
-      chunk += kb0 * T::CH; x += (u64)kb0 * T::RB; w += (u64)kb0 * T::RB;
-    }
+    chunks = (a.k + per - 1) / per;
+    #pragma unroll
+    for (int i = 0; i < T::XC; i++) xo[i] = (u32)min(m0 + r + i * T::ROWS, a.m - 1) * (u32)(a.ldx / per) + chunk;
+    #pragma unroll
+    for (int i = 0; i < T::WC; i++) wo[i] = (u32)min(n0 + r + i * T::ROWS, a.n - 1) * (u32)(a.ldw / per) + chunk;
+    chunk += kb0 * T::CH; x += (u64)kb0 * T::RB; w += (u64)kb0 * T::RB;
   }
   SUMI_DEV void fetch(int stage) {                                              // called for consecutive k-blocks
     const u32 d = dst + stage * T::STAGE;
-    if (T::CONV) {
-      const int c = cb * T::CH; const bool in = c + chunk < chunks; const int ty = tap / taps, tx = tap - ty * taps;
-      const int dx = (ty + dy0) * wide + (tx + dx0) * chunks + c, dw = tap * chunks + c;
-      #pragma unroll
-      for (int i = 0; i < T::XC; i++) { const bool ok = in && (mask[i] >> tap & 1); cp16(d + i * T::ROWS * T::RB, x + ((long long)((int)xo[i] + (ok ? dx : 0)) << 4), ok ? 16 : 0); }
-      #pragma unroll
-      for (int i = 0; i < T::WC; i++) cp16(d + (T::BM + i * T::ROWS) * T::RB, w + ((u64)(wo[i] + (in ? dw : 0)) << 4), in ? 16 : 0);
-      if (c + T::CH < chunks) cb++; else cb = 0, tap++;
-    } else {
-      const int bytes = chunk < chunks ? 16 : 0;
-      #pragma unroll
-      for (int i = 0; i < T::XC; i++) cp16(d + i * T::ROWS * T::RB, x + ((u64)xo[i] << 4), bytes);
-      #pragma unroll
-      for (int i = 0; i < T::WC; i++) cp16(d + (T::BM + i * T::ROWS) * T::RB, w + ((u64)wo[i] << 4), bytes);
-      chunk += T::CH; x += T::RB; w += T::RB;
-    }
+    const int bytes = chunk < chunks ? 16 : 0;
+    #pragma unroll
+    for (int i = 0; i < T::XC; i++) cp16(d + i * T::ROWS * T::RB, x + ((u64)xo[i] << 4), bytes);
+    #pragma unroll
+    for (int i = 0; i < T::WC; i++) cp16(d + (T::BM + i * T::ROWS) * T::RB, w + ((u64)wo[i] << 4), bytes);
+    chunk += T::CH; x += T::RB; w += T::RB;
   }
 };
 
@@ -121,8 +98,7 @@ template <class T> SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, float (&
     #pragma unroll
     for (int i = 0; i < T::MT; i++)
       #pragma unroll
-      for (int h = 0; h < 2; h++) { const int m = m0 + i * 16 + h * 8 + (l >> 2); long long p = m;
-        if (T::CONV == 2) { const int py = m / a.wd, px = m - py * a.wd; p = (long long)(2 * py + (blockIdx.y >> 1)) * (2 * a.wd) + 2 * px + (blockIdx.y & 1); }
+      for (int h = 0; h < 2; h++) { const int m = m0 + i * 16 + h * 8 + (l >> 2); const long long p = m;
         rows[i][h] = m < a.m ? p : -1;
         if (T::EPI & SUMI_EPI_RESID)
           #pragma unroll
@@ -161,7 +137,7 @@ template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const s
   const int tm = (a.m + T::BM - 1) / T::BM, tn = (a.n + T::BN - 1) / T::BN, per = a.group * tn, first = blockIdx.x / per * a.group, high = min(a.group, tm - first), in = blockIdx.x % per;
   const int m0 = (first + in % high) * T::BM, n0 = in / high * T::BN;
   const int warp = threadIdx.x >> 5, wm = warp % (T::BM / T::WM) * T::WM, wn = warp / (T::BM / T::WM) * T::WN;
-  int blocks = T::CONV ? (T::CONV == 2 ? 4 : 9) * ((a.k * T::ES + T::RB - 1) / T::RB) : (a.k * T::ES + T::RB - 1) / T::RB, kb0 = 0;
+  int blocks = (a.k * T::ES + T::RB - 1) / T::RB, kb0 = 0;
   if (T::SPLIT) { const int s = blockIdx.y; kb0 = (int)((long long)blocks * s / a.split); blocks = (int)((long long)blocks * (s + 1) / a.split) - kb0; }
   float acc[T::MT][T::NT][4];
   { sumi_loader<T> load(a, m0, n0, smem, kb0); sumi_mainloop<T>(load, acc, smem, blocks, wm, wn); }
