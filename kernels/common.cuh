@@ -1,13 +1,11 @@
 // What all kernels share: types, bfloat16, per-step rows, sums over warps and blocks.
 #pragma once
+#include "step.h"
 #include <cuda_bf16.h>
 #include <stdint.h>
 
 typedef __nv_bfloat16 bf16;
 #define SUMI_DEVICE __device__ __forceinline__
-
-// A row of a step table: the same 24 bytes as in src/cuda/launch.h. table 0: none.
-struct sumi_step { uint64_t table; int32_t stride, column, is_float, reserved; };
 
 // Element i of the row that the counter selects; the table's own type.
 SUMI_DEVICE float step_at(const sumi_step& step, int32_t counter, int i)

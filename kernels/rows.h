@@ -2,6 +2,7 @@
 // (SUMI_ROWS_THREADS), no dynamic shared memory, and any number of blocks: the grid is only how the rows are shared out, never part of the result.
 #ifndef SUMI_KERNELS_ROWS_H
 #define SUMI_KERNELS_ROWS_H
+#include "step.h"
 #include <stdint.h>
 
 #define SUMI_ROWS_THREADS 256
@@ -9,15 +10,6 @@
 #define SUMI_ROPE_BATCH 64        // rotary pairs per launch
 #define SUMI_ROW_MOST_COLS 8192   // of the norm kernels that keep a row in registers
 #define SUMI_NORM_PAIR_MOST_COLS 4096 // of those that keep two
-
-// A row of a step table has one layout and two names: sumi_step in common.cuh, sumi_cuda_step in launch.h.
-#ifndef SUMI_STEP
-#ifdef __cplusplus
-#define SUMI_STEP sumi_step
-#else
-#define SUMI_STEP sumi_cuda_step
-#endif
-#endif
 
 // A matrix of bf16 or float, rows tightly packed.
 typedef struct sumi_rows_matrix { uint64_t data; int32_t is_float, reserved; } sumi_rows_matrix;
@@ -43,7 +35,7 @@ typedef struct sumi_gated_args { sumi_rows_matrix x, y; int32_t cols, row_begin,
 typedef struct sumi_norm_modulate_args {
     sumi_rows_matrix x, y;
     uint64_t y_scales, w, counter;
-    SUMI_STEP scale, shift;
+    sumi_step scale, shift;
     int32_t cols, row_begin, row_end, x_row, y_row, is_layer, plus_one;
     float eps;
 } sumi_norm_modulate_args;
@@ -52,7 +44,7 @@ typedef struct sumi_norm_modulate_args {
 typedef struct sumi_norm_gate_add_args {
     sumi_rows_matrix x, b;
     uint64_t w, counter;
-    SUMI_STEP gate;
+    sumi_step gate;
     int32_t cols, row_begin, row_end, x_row, b_row;
     float eps;
 } sumi_norm_gate_add_args;

@@ -159,11 +159,11 @@ sumi_cuda_weight sumi_cuda_find_weight(const sumi_cuda_run* run, const sumi_weig
 
 // ---- Launching ----------------------------------------------------------------------------------------------------------------------------
 
-sumi_cuda_step sumi_cuda_step_of(const sumi_cuda_run* run, sumi_step_row row)
+sumi_step sumi_cuda_step_of(const sumi_cuda_run* run, sumi_step_row row)
 {
-    if (row.table.id == 0) return (sumi_cuda_step){0, 0, 0, 0, 0};
+    if (row.table.id == 0) return (sumi_step){0, 0, 0, 0, 0};
     const sumi_value_info* info = info_of(run, row.table);
-    return (sumi_cuda_step){run->arena + info->offset, row.per_step ? info->cols : 0, row.column, info->element == SUMI_ELEMENT_FLOAT, 0};
+    return (sumi_step){run->arena + info->offset, row.per_step ? info->cols : 0, row.column, info->element == SUMI_ELEMENT_FLOAT, 0};
 }
 
 sumi_cuda_range sumi_cuda_rows_of(const sumi_cuda_run* run)

@@ -9,6 +9,7 @@
 #define SUMI_CUDA_LAUNCH_H
 #include "cuda/device_memory.h"
 #include "cuda/modules.h"
+#include "kernels/step.h"
 #include "plan/plan.h"
 
 // How a weight lies on the device. The runner makes the forms a plan needs before it runs (weights.c).
@@ -70,9 +71,7 @@ bool sumi_cuda_is_fused_norm(const sumi_plan* plan, int32_t op_index);
 // Whether a LINEAR uses its weight in fp8: plan->fp8_weights, a device of 8.9 or newer, a weight of the denoising section that may lose precision and is worth it.
 bool sumi_cuda_op_is_fp8(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op);
 
-// A per-step row for kernels: address = table + (per_step ? counter * stride : 0) + column, in elements of the table's type. table 0: none.
-typedef struct sumi_cuda_step { uint64_t table; int32_t stride, column, is_float, reserved; } sumi_cuda_step; // the same 24 bytes in kernels/common.cuh
-sumi_cuda_step sumi_cuda_step_of(const sumi_cuda_run* run, sumi_step_row row); // stride 0 when not per step
+sumi_step sumi_cuda_step_of(const sumi_cuda_run* run, sumi_step_row row); // stride 0 when not per step
 
 // Rows of the op (in the sense of sumi_op.rows) that this slice covers, for kernels that have no cut of their own.
 typedef struct sumi_cuda_range { int32_t begin, end; } sumi_cuda_range;

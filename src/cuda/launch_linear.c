@@ -245,7 +245,7 @@ static sumi_gemm_finish finish_of(const sumi_cuda_run* run, sumi_value out, bool
     const sumi_op* op = run->op;
     const int32_t cols = sumi_cuda_cols(run, out), n = op->weight->rows;
     const uint64_t element = element_bytes(sumi_cuda_element(run, out)), first = (uint64_t)op->u.linear.y_row * (uint64_t)cols * element;
-    const sumi_cuda_step gate = sumi_cuda_step_of(run, op->u.linear.gate);
+    const sumi_step gate = sumi_cuda_step_of(run, op->u.linear.gate);
     sumi_gemm_finish f = {.y = sumi_cuda_value(run, out) + first,
                           .bias = sumi_cuda_find_weight(run, op->bias).data,
                           .counter = run->counter,
