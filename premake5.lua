@@ -24,6 +24,7 @@ newoption { trigger = "build", value = "FOLDER", description = "Where to put mak
 newoption { trigger = "kernels", value = "FOLDER", description = "Where to put the compiled GPU kernels (kernels in the build folder): builds can share one" }
 newoption { trigger = "no-cuda", description = "Build the CPU library alone, without looking for nvcc" }
 newoption { trigger = "no-viewer", description = "Leave samples/viewer out, without looking for GLFW and Dear ImGui" }
+newoption { trigger = "shared", description = "Also make the shared library, plugin/libsumi.so (sumi.dll): for hosts that load one by name, such as samples/unity" }
 newoption { trigger = "fuzz", description = "Make the fuzzers (tests/fuzz/*.c) instead of the tests; needs CC=clang and config=asan" }
 
 dofile "third_party/find.lua"
@@ -151,7 +152,7 @@ if cuda then
 end
 
 -- ---- The library ----------------------------------------------------------------------------------------------------------------------
-static_library "sumi"
+local function library_sources()
     includedirs { "src", "." } -- the kernels' launch headers are "kernels/x.h"
     use_library(utf8proc)
     files { "include/*.h", "src/**.h" }
@@ -171,6 +172,30 @@ static_library "sumi"
     end
     -- Position independent, so that it can go into a plug-in; hidden, so that the plug-in does not export it again.
     buildoptions { "-fPIC", "-fvisibility=hidden" }
+end
+
+static_library "sumi"
+    library_sources()
+
+-- The same for hosts that load libraries by name: compiled a second time, for symbols that were hidden in an archive cannot be shown again. It shows the header's functions alone.
+if _OPTIONS["shared"] then
+    local is_windows = (is_premake4 and os.get() or os.target()) == "windows"
+    c_project "sumi_shared"
+        kind "SharedLib"
+        targetname "sumi"
+        products("plugin", "sumi_shared")
+        library_sources()
+        buildoptions { is_windows and "'-DSUMI_API=__attribute__((dllexport))'" or "'-DSUMI_API=__attribute__((visibility(\"default\")))'" }
+        linkoptions { "-Wl,--exclude-libs,ALL" } -- what comes out of archives below stays inside
+        link_library_inside(utf8proc)
+        if cuda then link_library_inside(zlib) end
+        links(system_libraries)
+        if not is_windows then
+            filter "configurations:release" -- not with the sanitizers: clang leaves theirs to the program
+                linkoptions { "-Wl,-z,defs" }
+            filter {}
+        end
+end
 
 -- What samples and tests share: reading and writing PNG files, random checkpoints.
 static_library "support"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What the library's objects define and what they call. usage: tests/check_symbols.sh build/.../libsumi.a
+# What the library's objects define and what they call. usage: tests/check_symbols.sh build/.../libsumi.a [build/.../libsumi.so]
 #   defined:   every external symbol begins with sumi_, so that it meets no other library's in the host's program
 #   undefined: nothing that ends the process, prints, or touches signals: the host lives on whatever happens
+#   shown:     the shared library shows the functions of the header, and nothing else
 # snprintf and vsnprintf (messages) are fine, and so is __stack_chk_fail: a compiler that adds stack guards (-fstack-protector) is the host's own choice.
 # The last line is "symbols: N passed, N failed, N skipped".
 set -uo pipefail
@@ -41,6 +42,12 @@ check "no variables shared between engines" "$(nm -A "$library" 2>/dev/null | aw
     section=$(objdump -t "$library" 2>/dev/null | awk -v member="$member" -v symbol="$symbol" '$1 == member":" { inside = 1 } $2 == "file" && $3 == "format" && $1 != member":" { inside = 0 } inside && $NF == symbol { for (i = 1; i < NF; i++) if ($i ~ /^\./ && $i != ".hidden") { print $i; exit } }' | head -n 1)
     case $section in .data.rel.ro* | .rodata*) ;; *) echo "$member: $symbol in ${section:-?}" ;; esac
 done)"
+
+if [ -n "${2:-}" ]; then
+    shown=$(nm -D --defined-only "$2" 2>/dev/null | awk '{ print $NF }' | sort)
+    declared=$(grep '^SUMI_API' "$(dirname "$0")/../include/sumi.h" | grep -oE 'sumi_[a-z_]+\(' | tr -d '(' | sort)
+    check "the shared library shows the header's functions and nothing else" "$(diff <(echo "$declared") <(echo "$shown") | grep '^[<>]' | sed 's/^</not shown:/; s/^>/shown:/')"
+fi
 
 echo "$count external symbols looked at"
 echo "symbols: $passed passed, $failed failed, 0 skipped"

@@ -119,10 +119,10 @@ if ! samples/setup.sh "$([ -n "$quick" ] && echo build || echo tests)"; then
     record set-up 0 1 0
 else
     premake=$(command -v premake5 || command -v premake4)
-    build gcc gcc release
+    build gcc gcc release --shared
     enqueue_tests gcc release
     enqueue_golden gcc release
-    enqueue run_one check/symbols tests/check_symbols.sh build/gcc/release/lib/libsumi.a
+    enqueue run_one check/symbols tests/check_symbols.sh build/gcc/release/lib/libsumi.a build/gcc/release/plugin/libsumi.so
     enqueue run_one check/link tests/check_link.sh build/gcc/release
     enqueue run_one check/rooms tests/check_rooms.sh
     [ -n "$quick" ] || enqueue run_one check/header tests/check_header.sh

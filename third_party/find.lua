@@ -117,3 +117,13 @@ function link_library(library) -- in executables, after the static libraries tha
     libdirs(library.library_folders)
     links(library.links)
 end
+
+-- In shared libraries: out of its archive where the compiler finds one, so that a player's machine needs no library that came with a developer's package.
+function link_library_inside(library)
+    for _, name in ipairs(library.links) do
+        local archive = "lib" .. name .. ".a"
+        local found = output_of((os.getenv("CC") or "cc") .. " -print-file-name=" .. archive)
+        if found:find("/", 1, true) then linkoptions { "-l:" .. archive } else links { name } end
+    end
+    libdirs(library.library_folders)
+end
