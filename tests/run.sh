@@ -92,8 +92,9 @@ enqueue_tests() { # folder configuration [name pattern]
         name=$(basename "$source" .c)
         enqueue run_one "$1/$2/$name" "build/$1/$2/bin/$name"
     done
-    for source in tests/test_${3:-*}.sh; do # scripts that try the programs from outside
+    for source in tests/test_${3:-*}.sh; do # scripts that try the programs from outside: the command line in every build, samples in one, for they try no more of the library than others do
         [ -e "$source" ] || continue
+        [ "$1/$2" = gcc/release ] || [ "$source" = tests/test_cli.sh ] || continue
         enqueue run_one "$1/$2/$(basename "$source" .sh)" "$source" "build/$1/$2"
     done
 }
@@ -111,8 +112,6 @@ run_queue() {
     xargs -P "$jobs" -I LINE bash -c 'LINE' <"$queue"
     rm -f "$queue"
 }
-
-without_viewer() { sed -i '/test_viewer/d' "$queue"; } # one build of it is enough: it is a sample, and tries no more of the library than others do
 
 # ---- The work -------------------------------------------------------------------------------------------------------------------------
 if ! samples/setup.sh "$([ -n "$quick" ] && echo build || echo tests)"; then
@@ -139,7 +138,6 @@ else
         enqueue_tests gcc tsan 'engine*'
         sed -i '/tsan.*_faults/d' "$queue" # allocations that fail one by one need no second thread, and minutes here
         enqueue_tests gcc tsan 'workers*'
-        without_viewer
         run_queue
         if [ "$FUZZ_SECONDS" -gt 0 ] && compgen -G 'tests/fuzz/*.c' >/dev/null; then
             build fuzz clang asan --fuzz
