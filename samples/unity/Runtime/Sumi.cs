@@ -1,0 +1,807 @@
+// sumi for C#: engine, model, prompt, adapter and job as objects. No UnityEngine here; SumiGenerator.cs is the component.
+//
+//     using (var engine = new Engine())
+//     using (var loading = engine.LoadModel("path/to/model"))
+//     {
+//         Model model = loading.Wait();
+//         using (var job = model.Generate(new ImageRequest(model) { Prompt = "a red house on the grass", Seed = 7 }))
+//         {
+//             while (!job.Poll().IsFinal) engine.Update(4000); // a game: once per frame
+//             Picture picture = job.Fetch();                   // or an exception with a sentence that says what to do
+//         }
+//     }
+//
+// Who frees what. Everything may be disposed in any order, twice, or be left to the garbage collector. The native engine is freed by Engine.Dispose, with all that belongs to it, or
+// when nothing of it can be reached any more. Models, prompts, adapters and jobs that the collector finds are only noted down, and freed in the engine's next call: the native engine takes one
+// call at a time, and the finaliser's thread must not be one of two. A job keeps the model and adapters it works with.
+//
+// Threads. Calls wait for one another, but for Job.Poll, Job.Cancel, Job.TryPreview and Engine.Info, which may run beside any other.
+using System;
+using System.Collections.Generic;
+using System.Runtime.InteropServices;
+using System.Text;
+#if UNITY_5_3_OR_NEWER
+using AOT;
+#endif
+
+namespace Sumi
+{
+#if !UNITY_5_3_OR_NEWER
+    [AttributeUsage(AttributeTargets.Method)]
+    internal sealed class MonoPInvokeCallbackAttribute : Attribute { public MonoPInvokeCallbackAttribute(Type type) { } }
+#endif
+
+    // What the library answered, and a sentence that says what to do.
+    public sealed class SumiException : Exception
+    {
+        public readonly Result Result;
+        public SumiException(Result result, string message) : base(message) { Result = result; }
+    }
+
+    public struct JobStatus
+    {
+        public JobState State;
+        public Stage Stage;
+        public int Step, StepCount;
+        public float Progress, SecondsLeft; // 0..1; negative: not known yet
+        public uint PreviewVersion;
+        public Result Result;
+        public string Message; // details of a failure, "" otherwise
+        public bool IsFinal { get { return State >= JobState.Done || State == JobState.None; } }
+    }
+
+    public struct EngineInfo
+    {
+        public string Backend, Device;
+        public ulong DeviceBytes, HostBytes;
+        public int JobCount;
+    }
+
+    public struct ModelInfo
+    {
+        public string Family, Variant;
+        public bool TakesReferences, UsesGuidance, HasTextEncoder, HasVaeEncoder;
+        public int SizeMultiple, MaxSize, NativeSize, LatentFactor, MaxPromptTokens;
+        public ulong WeightBytes;
+    }
+
+    // RGBA8, rows from the top, without gaps.
+    public sealed class Picture
+    {
+        public int Width, Height, StepCount;
+        public ulong Seed;
+        public byte[] Pixels;
+    }
+
+    // ---- Texts ------------------------------------------------------------------------------------------------------------------------------
+    // UTF-8 by hand: Marshal.PtrToStringUTF8 is not there in Unity's older profiles.
+    internal static class Utf8
+    {
+        public static string From(IntPtr text)
+        {
+            if (text == IntPtr.Zero) return "";
+            int count = 0;
+            while (Marshal.ReadByte(text, count) != 0) count++;
+            var bytes = new byte[count];
+            Marshal.Copy(text, bytes, 0, count);
+            return Encoding.UTF8.GetString(bytes);
+        }
+    }
+
+    // What a desc points to, until submit has copied it.
+    internal sealed class Scratch : IDisposable
+    {
+        private readonly List<IntPtr> memory = new List<IntPtr>();
+        private readonly List<GCHandle> pins = new List<GCHandle>();
+
+        public IntPtr Take(int bytes)
+        {
+            IntPtr taken = Marshal.AllocHGlobal(bytes);
+            memory.Add(taken);
+            return taken;
+        }
+
+        public IntPtr Text(string text)
+        {
+            if (text == null) return IntPtr.Zero;
+            if (text.IndexOf('\0') >= 0) throw new ArgumentException("a text may not hold a zero character: it would end there");
+            byte[] bytes = Encoding.UTF8.GetBytes(text);
+            IntPtr copy = Take(bytes.Length + 1);
+            Marshal.Copy(bytes, 0, copy, bytes.Length);
+            Marshal.WriteByte(copy, bytes.Length, 0);
+            return copy;
+        }
+
+        public IntPtr Pin(Array array)
+        {
+            if (array == null) return IntPtr.Zero;
+            GCHandle pin = GCHandle.Alloc(array, GCHandleType.Pinned);
+            pins.Add(pin);
+            return pin.AddrOfPinnedObject();
+        }
+
+        public IntPtr Pixels(Picture picture)
+        {
+            if (picture == null) return IntPtr.Zero;
+            if (picture.Pixels == null || picture.Width <= 0 || picture.Height <= 0 || picture.Pixels.LongLength != 4L * picture.Width * picture.Height)
+                throw new ArgumentException("a picture has Width * Height * 4 bytes of Pixels");
+            return Pin(new[] { new Native.sumi_pixels { data = Pin(picture.Pixels), width = picture.Width, height = picture.Height, channel_count = 4 } });
+        }
+
+        public void Dispose()
+        {
+            foreach (IntPtr each in memory) Marshal.FreeHGlobal(each);
+            foreach (GCHandle pin in pins) pin.Free();
+            memory.Clear();
+            pins.Clear();
+        }
+    }
+
+    // ---- The native engine --------------------------------------------------------------------------------------------------------------------
+    // Takes what the library logs; the engine knows it by a weak handle, so that it keeps nothing alive.
+    internal sealed class LogSink
+    {
+        public Action<LogLevel, string> Write; // the host's
+        private readonly object gate = new object();
+        private string lastError;
+
+        public string TakeError()
+        {
+            lock (gate)
+            {
+                string taken = lastError;
+                lastError = null;
+                return taken;
+            }
+        }
+
+        public static readonly Native.WriteLog Callback = Receive; // native code holds its address for good
+
+        [MonoPInvokeCallback(typeof(Native.WriteLog))]
+        private static void Receive(LogLevel level, Result result, IntPtr text, IntPtr user_data)
+        {
+            try // no exception may travel through native code
+            {
+                var sink = GCHandle.FromIntPtr(user_data).Target as LogSink;
+                if (sink == null) return;
+                string message = Utf8.From(text);
+                if (level == LogLevel.Error) lock (sink.gate) sink.lastError = message;
+                if (sink.Write != null) sink.Write(level, message);
+            }
+            catch (Exception) { }
+        }
+    }
+
+    internal enum Kind { Model, Prompt, Lora, Job }
+
+    internal sealed class EngineHandle : SafeHandle
+    {
+        public readonly object Gate = new object(); // one call at a time
+        public readonly LogSink Sink;
+        private readonly object list = new object();
+        private List<KeyValuePair<Kind, ulong>> left = new List<KeyValuePair<Kind, ulong>>(), taken = new List<KeyValuePair<Kind, ulong>>();
+        private GCHandle self;
+
+        public EngineHandle(IntPtr engine, LogSink sink, GCHandle sinkHandle) : base(IntPtr.Zero, true)
+        {
+            Sink = sink;
+            self = sinkHandle;
+            SetHandle(engine);
+        }
+
+        public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
+
+        protected override bool ReleaseHandle()
+        {
+            Native.sumi_engine_destroy(handle); // takes models, prompts, adapters and jobs with it
+            self.Free();
+            return true;
+        }
+
+        // Any thread, the finaliser's too.
+        public void Leave(Kind kind, ulong what)
+        {
+            lock (list) left.Add(new KeyValuePair<Kind, ulong>(kind, what));
+        }
+
+        // Inside Gate, before a call.
+        public void Ready()
+        {
+            if (IsClosed) throw new ObjectDisposedException("Engine");
+            Sink.TakeError();
+            lock (list)
+            {
+                if (left.Count == 0) return;
+                var swap = taken;
+                taken = left;
+                left = swap;
+            }
+            foreach (var each in taken)
+            {
+                var pointer = new IntPtr((long)each.Value);
+                if (each.Key == Kind.Job) Native.sumi_job_discard(this, new Native.sumi_job { id = each.Value });
+                else if (each.Key == Kind.Model) Native.sumi_model_close(pointer);
+                else if (each.Key == Kind.Prompt) Native.sumi_prompt_release(pointer);
+                else Native.sumi_lora_release(pointer);
+            }
+            taken.Clear();
+        }
+
+        // After something was disposed: frees it now, unless another thread is in the engine, whose next call does.
+        public void FreeWhatWasLeft()
+        {
+            if (!System.Threading.Monitor.TryEnter(Gate)) return;
+            try { if (!IsClosed) Ready(); }
+            finally { System.Threading.Monitor.Exit(Gate); }
+        }
+
+        // Inside Gate, after a call.
+        public void Check(Result result)
+        {
+            if (result != Result.Ok) throw new SumiException(result, Sink.TakeError() ?? Utf8.From(Native.sumi_result_text(result)));
+        }
+    }
+
+    // A model, prompt or adapter: freed by its engine.
+    public abstract class OwnedHandle : SafeHandle
+    {
+        internal readonly EngineHandle Owner;
+        private readonly Kind kind;
+
+        internal OwnedHandle(EngineHandle owner, Kind kind, IntPtr value) : base(IntPtr.Zero, true)
+        {
+            Owner = owner;
+            this.kind = kind;
+            SetHandle(value);
+        }
+
+        public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
+
+        // Inside Owner.Gate, behind Ready: nothing is freed before the gate opens again.
+        internal IntPtr Pointer
+        {
+            get
+            {
+                if (IsClosed) throw new ObjectDisposedException(GetType().Name);
+                return handle;
+            }
+        }
+
+        internal IntPtr PointerFor(EngineHandle engine)
+        {
+            if (engine != Owner) throw new ArgumentException("a " + GetType().Name + " works with the engine it was made with");
+            return Pointer;
+        }
+
+        protected override bool ReleaseHandle()
+        {
+            Owner.Leave(kind, (ulong)handle.ToInt64());
+            return true;
+        }
+
+        protected override void Dispose(bool disposing)
+        {
+            base.Dispose(disposing);
+            if (disposing) Owner.FreeWhatWasLeft();
+        }
+    }
+
+    // ---- Engine -------------------------------------------------------------------------------------------------------------------------------
+    public sealed class EngineOptions
+    {
+        public Backend Backend = Backend.Auto;
+        public Pump Pump = Pump.Update;           // Thread: a thread of the library's works, and Update does nothing
+        public int JobCapacity = 16, ThreadCount = 1; // ThreadCount: of the processor backend; 0: every core
+        public uint MaxSliceMicroseconds = 2000;  // no piece of work is longer: a frame is missed by no more than that
+        public ulong MemoryBudgetBytes;           // 0: no limit
+        public Cublaslt Cublaslt = Cublaslt.Auto;
+        public Action<LogLevel, string> Log;      // called inside calls of the engine, on any thread that makes them; must not call the engine
+    }
+
+    public sealed class Engine : IDisposable
+    {
+        private readonly EngineHandle handle;
+
+        public static string Version { get { return Utf8.From(Native.sumi_version()); } }
+
+        public Engine(EngineOptions options = null)
+        {
+            options = options ?? new EngineOptions();
+            var sink = new LogSink { Write = options.Log };
+            GCHandle self = GCHandle.Alloc(sink, GCHandleType.Weak);
+            Native.sumi_engine_desc desc = Native.sumi_engine_defaults();
+            desc.backend = options.Backend;
+            desc.pump = options.Pump;
+            desc.job_capacity = options.JobCapacity;
+            desc.cpu_thread_count = options.ThreadCount;
+            desc.max_slice_us = options.MaxSliceMicroseconds;
+            desc.memory_budget_bytes = options.MemoryBudgetBytes;
+            desc.cuda.cublaslt = options.Cublaslt;
+            desc.log.write = Marshal.GetFunctionPointerForDelegate(LogSink.Callback);
+            desc.log.user_data = GCHandle.ToIntPtr(self);
+            IntPtr made;
+            Result result = Native.sumi_engine_create(ref desc, out made);
+            if (result != Result.Ok)
+            {
+                self.Free();
+                throw new SumiException(result, sink.TakeError() ?? Utf8.From(Native.sumi_result_text(result)));
+            }
+            handle = new EngineHandle(made, sink, self);
+            GC.KeepAlive(sink);
+        }
+
+        public EngineInfo Info
+        {
+            get
+            {
+                bool held = false;
+                try
+                {
+                    handle.DangerousAddRef(ref held); // for the texts in the answer
+                    Native.sumi_engine_info info = Native.sumi_engine_get_info(handle);
+                    return new EngineInfo { Backend = Utf8.From(info.backend), Device = Utf8.From(info.device), DeviceBytes = info.device_bytes, HostBytes = info.host_bytes, JobCount = info.job_count };
+                }
+                finally { if (held) handle.DangerousRelease(); }
+            }
+        }
+
+        // Works for about that long, or puts that much work on its way to the GPU. 0: a pause. uint.MaxValue: until nothing is left to do.
+        public void Update(uint budgetMicroseconds)
+        {
+            lock (handle.Gate)
+            {
+                handle.Ready();
+                Native.sumi_engine_update(handle, budgetMicroseconds);
+            }
+        }
+
+        public void SetMemoryBudget(ulong bytes)
+        {
+            lock (handle.Gate)
+            {
+                handle.Ready();
+                handle.Check(Native.sumi_engine_set_memory_budget(handle, bytes));
+            }
+        }
+
+        // withTextEncoder false: for games that ship encoded prompts.
+        public ModelJob LoadModel(string path, WeightFormat weights = WeightFormat.Auto, bool withTextEncoder = true, bool withVaeEncoder = true)
+        {
+            using (var scratch = new Scratch())
+                lock (handle.Gate)
+                {
+                    handle.Ready();
+                    Native.sumi_model_desc desc = Native.sumi_model_defaults();
+                    desc.path = scratch.Text(path);
+                    desc.weights = weights;
+                    desc.without_text_encoder = (byte)(withTextEncoder ? 0 : 1);
+                    desc.without_vae_encoder = (byte)(withVaeEncoder ? 0 : 1);
+                    Native.sumi_job job;
+                    handle.Check(Native.sumi_submit_model(handle, ref desc, out job));
+                    return new ModelJob(handle, job);
+                }
+        }
+
+        // Ends all jobs, within a slice.
+        public void Dispose()
+        {
+            lock (handle.Gate) handle.Dispose();
+        }
+    }
+
+    // ---- Jobs ---------------------------------------------------------------------------------------------------------------------------------
+    public abstract class Job : IDisposable
+    {
+        internal readonly EngineHandle Owner;
+        internal readonly Native.sumi_job Id;
+        private readonly object ending = new object(); // the text of a status lives until the job is ended
+        private bool ended;
+
+        internal Job(EngineHandle owner, Native.sumi_job id)
+        {
+            Owner = owner;
+            Id = id;
+        }
+
+        ~Job() { if (!ended) Owner.Leave(Kind.Job, Id.id); }
+
+        // How far it is. No allocation before it has failed. Of an ended job: JobState.None.
+        public JobStatus Poll()
+        {
+            bool held = false;
+            lock (ending)
+                try
+                {
+                    Owner.DangerousAddRef(ref held);
+                    Native.sumi_job_status status = Native.sumi_job_poll(Owner, Id);
+                    return new JobStatus
+                    {
+                        State = status.state, Stage = status.stage, Step = status.step, StepCount = status.step_count, Progress = status.progress, SecondsLeft = status.seconds_left,
+                        PreviewVersion = status.preview_version, Result = status.result, Message = status.state >= JobState.Failed ? Utf8.From(status.message) : ""
+                    };
+                }
+                finally { if (held) Owner.DangerousRelease(); }
+        }
+
+        // Takes effect within a slice; Fetch then throws with Result.Cancelled.
+        public void Cancel() { Native.sumi_job_cancel(Owner, Id); }
+
+        // Blocks, for tools; a game polls. False: the time is over.
+        public bool WaitFor(uint milliseconds)
+        {
+            lock (Owner.Gate)
+            {
+                Owner.Ready();
+                Result result = Native.sumi_job_wait(Owner, Id, milliseconds);
+                if (result == Result.Timeout) return false;
+                Owner.Check(result);
+                return true;
+            }
+        }
+
+        // Ends the job: takes what it made, or throws why not.
+        internal void End(Func<Result> fetch)
+        {
+            string message = Poll().Message;
+            lock (Owner.Gate)
+            {
+                Owner.Ready();
+                lock (ending)
+                {
+                    Result result = fetch();
+                    ended = Native.sumi_job_poll(Owner, Id).state == JobState.None; // one that runs is refused, and goes on
+                    if (ended) GC.SuppressFinalize(this);
+                    if (result != Result.Ok) throw new SumiException(result, message != "" ? message : Owner.Sink.TakeError() ?? Utf8.From(Native.sumi_result_text(result)));
+                }
+            }
+        }
+
+        public void Dispose()
+        {
+            lock (ending)
+            {
+                if (ended) return;
+                ended = true;
+            }
+            GC.SuppressFinalize(this);
+            Owner.Leave(Kind.Job, Id.id);
+            Owner.FreeWhatWasLeft();
+        }
+    }
+
+    public abstract class Job<T> : Job
+    {
+        internal Job(EngineHandle owner, Native.sumi_job id) : base(owner, id) { }
+
+        public abstract T Fetch();
+
+        public T Wait()
+        {
+            WaitFor(Native.Forever);
+            return Fetch();
+        }
+    }
+
+    public sealed class ModelJob : Job<Model>
+    {
+        internal ModelJob(EngineHandle owner, Native.sumi_job id) : base(owner, id) { }
+
+        public override Model Fetch()
+        {
+            IntPtr made = IntPtr.Zero;
+            End(() => Native.sumi_fetch_model(Owner, Id, out made));
+            return new Model(Owner, made);
+        }
+    }
+
+    public sealed class PromptJob : Job<Prompt>
+    {
+        private readonly Model model;
+        internal PromptJob(Model model, Native.sumi_job id) : base(model.Owner, id) { this.model = model; }
+
+        public override Prompt Fetch()
+        {
+            IntPtr made = IntPtr.Zero;
+            End(() => Native.sumi_fetch_prompt(Owner, Id, out made));
+            GC.KeepAlive(model);
+            return new Prompt(Owner, made);
+        }
+    }
+
+    public sealed class LoraJob : Job<Lora>
+    {
+        private readonly Model model;
+        internal LoraJob(Model model, Native.sumi_job id) : base(model.Owner, id) { this.model = model; }
+
+        public override Lora Fetch()
+        {
+            IntPtr made = IntPtr.Zero;
+            End(() => Native.sumi_fetch_lora(Owner, Id, out made));
+            return new Lora(model, made);
+        }
+    }
+
+    public sealed class ImageJob : Job<Picture>
+    {
+        public readonly int Width, Height, PreviewWidth, PreviewHeight;
+        private readonly Model model;
+        private readonly List<LoraUse> loras; // closing a model or an adapter cancels: they stay until the job has ended
+
+        internal ImageJob(Model model, Native.sumi_job id, int width, int height, List<LoraUse> loras) : base(model.Owner, id)
+        {
+            this.model = model;
+            this.loras = loras;
+            Width = width;
+            Height = height;
+            PreviewWidth = width / 8;
+            PreviewHeight = height / 8;
+        }
+
+        public override Picture Fetch()
+        {
+            var picture = new Picture { Pixels = new byte[4 * Width * Height] };
+            Fetch(picture.Pixels, false, picture);
+            return picture;
+        }
+
+        // Into memory of the caller's, 4 * Width * Height bytes. bottomUp: the last row first, as textures of Unity have them.
+        public void Fetch(byte[] into, bool bottomUp)
+        {
+            Fetch(into, bottomUp, new Picture());
+        }
+
+        private void Fetch(byte[] into, bool bottomUp, Picture about)
+        {
+            if (into.Length < 4 * Width * Height) throw new ArgumentException("the array is too small: 4 * Width * Height bytes");
+            GCHandle pin = GCHandle.Alloc(into, GCHandleType.Pinned);
+            try { Fetch(pin.AddrOfPinnedObject(), bottomUp, about); }
+            finally { pin.Free(); }
+        }
+
+        // The same for native memory, such as a NativeArray's: NativeArrayUnsafeUtility.GetUnsafePtr.
+        public void Fetch(IntPtr into, bool bottomUp)
+        {
+            Fetch(into, bottomUp, new Picture());
+        }
+
+        private unsafe void Fetch(IntPtr into, bool bottomUp, Picture about)
+        {
+            var images = new Native.sumi_image[1];
+            End(() =>
+            {
+                Result result = Native.sumi_fetch_images(Owner, Id, images, 1);
+                if (result != Result.Ok) return result;
+                int row = 4 * Width;
+                for (int y = 0; y < Height; y++)
+                    Buffer.MemoryCopy((byte*)images[0].pixels + (long)y * images[0].row_bytes, (byte*)into + (long)(bottomUp ? Height - 1 - y : y) * row, row, row);
+                about.Width = images[0].width;
+                about.Height = images[0].height;
+                about.StepCount = images[0].step_count;
+                about.Seed = images[0].seed;
+                Native.sumi_images_release(Owner, images, 1);
+                return Result.Ok;
+            });
+            GC.KeepAlive(model);
+            GC.KeepAlive(loras);
+        }
+
+        // The newest preview, RGBA8, rows from the top: 4 * PreviewWidth * PreviewHeight bytes. False: there is none yet. Never waits.
+        public bool TryPreview(byte[] into)
+        {
+            GCHandle pin = GCHandle.Alloc(into, GCHandleType.Pinned);
+            try { return TryPreview(pin.AddrOfPinnedObject(), into.Length); }
+            finally { pin.Free(); }
+        }
+
+        public bool TryPreview(IntPtr into, int capacity)
+        {
+            Native.sumi_image image;
+            return Native.sumi_job_preview(Owner, Id, 0, into, (UIntPtr)(uint)capacity, out image) == Result.Ok;
+        }
+    }
+
+    // ---- Models, prompts, adapters --------------------------------------------------------------------------------------------------------------
+    public sealed class Model : OwnedHandle
+    {
+        internal Model(EngineHandle owner, IntPtr value) : base(owner, Kind.Model, value) { }
+
+        public ModelInfo Info
+        {
+            get
+            {
+                lock (Owner.Gate)
+                {
+                    Owner.Ready();
+                    Native.sumi_model_info info = Native.sumi_model_get_info(Pointer);
+                    return new ModelInfo
+                    {
+                        Family = Utf8.From(info.family), Variant = Utf8.From(info.variant), TakesReferences = info.takes_references != 0, UsesGuidance = info.uses_guidance != 0,
+                        HasTextEncoder = info.has_text_encoder != 0, HasVaeEncoder = info.has_vae_encoder != 0, SizeMultiple = info.size_multiple, MaxSize = info.max_size,
+                        NativeSize = info.native_size, LatentFactor = info.latent_factor, MaxPromptTokens = info.max_prompt_tokens, WeightBytes = info.weight_bytes
+                    };
+                }
+            }
+        }
+
+        internal Native.sumi_image_desc Defaults(Preset preset)
+        {
+            lock (Owner.Gate)
+            {
+                Owner.Ready();
+                return Native.sumi_image_defaults(Pointer, preset);
+            }
+        }
+
+        // Encodes a text once, for many pictures.
+        public PromptJob Encode(string text)
+        {
+            using (var scratch = new Scratch())
+                lock (Owner.Gate)
+                {
+                    Owner.Ready();
+                    Native.sumi_prompt_desc desc = Native.sumi_prompt_defaults(Pointer);
+                    desc.text = scratch.Text(text);
+                    Native.sumi_job job;
+                    Owner.Check(Native.sumi_submit_prompt(Owner, ref desc, out job));
+                    return new PromptJob(this, job);
+                }
+        }
+
+        // What Prompt.Save gave, on any machine.
+        public Prompt LoadPrompt(byte[] saved)
+        {
+            lock (Owner.Gate)
+            {
+                Owner.Ready();
+                IntPtr made;
+                Owner.Check(Native.sumi_prompt_load(Pointer, saved, (UIntPtr)(uint)saved.Length, out made));
+                return new Prompt(Owner, made);
+            }
+        }
+
+        public LoraJob LoadLora(string path)
+        {
+            using (var scratch = new Scratch())
+                lock (Owner.Gate)
+                {
+                    Owner.Ready();
+                    Native.sumi_lora_desc desc = Native.sumi_lora_defaults(Pointer);
+                    desc.path = scratch.Text(path);
+                    Native.sumi_job job;
+                    Owner.Check(Native.sumi_submit_lora(Owner, ref desc, out job));
+                    return new LoraJob(this, job);
+                }
+        }
+
+        // Starts a picture and returns at once.
+        public ImageJob Generate(ImageRequest request)
+        {
+            using (var scratch = new Scratch())
+                lock (Owner.Gate)
+                {
+                    Owner.Ready();
+                    Native.sumi_image_desc desc = request.Write(this, scratch);
+                    Native.sumi_job job;
+                    Owner.Check(Native.sumi_submit_images(Owner, ref desc, out job));
+                    return new ImageJob(this, job, desc.width, desc.height, new List<LoraUse>(request.Loras));
+                }
+        }
+
+        // Most bytes of intermediate values that such a picture takes, before anything of it is allocated.
+        public ulong ArenaBytes(ImageRequest request)
+        {
+            using (var scratch = new Scratch())
+                lock (Owner.Gate)
+                {
+                    Owner.Ready();
+                    Native.sumi_image_desc desc = request.Write(this, scratch);
+                    Native.sumi_memory memory;
+                    Owner.Check(Native.sumi_image_memory(Owner, ref desc, out memory));
+                    return memory.arena;
+                }
+        }
+    }
+
+    public sealed class Prompt : OwnedHandle
+    {
+        internal Prompt(EngineHandle owner, IntPtr value) : base(owner, Kind.Prompt, value) { }
+
+        public int TokenCount
+        {
+            get
+            {
+                lock (Owner.Gate)
+                {
+                    Owner.Ready();
+                    return Native.sumi_prompt_get_info(Pointer).token_count;
+                }
+            }
+        }
+
+        // Bytes to ship with a game, which then needs no text encoder.
+        public byte[] Save()
+        {
+            lock (Owner.Gate)
+            {
+                Owner.Ready();
+                var bytes = new byte[(long)Native.sumi_prompt_save(Pointer, null, UIntPtr.Zero)];
+                Native.sumi_prompt_save(Pointer, bytes, (UIntPtr)(uint)bytes.Length);
+                return bytes;
+            }
+        }
+    }
+
+    public sealed class Lora : OwnedHandle
+    {
+        private readonly Model model; // the one it was read for, and works with
+        internal Lora(Model model, IntPtr value) : base(model.Owner, Kind.Lora, value) { this.model = model; }
+        public Model Model { get { return model; } }
+    }
+
+    public struct LoraUse
+    {
+        public Lora Lora;
+        public float Scale; // 1: as trained
+    }
+
+    // A picture that is wished for; begins with what the model's authors say.
+    public sealed class ImageRequest
+    {
+        public string Prompt = "", Negative;              // or encoded before:
+        public Prompt EncodedPrompt, EncodedNegative;
+        public ulong Seed;
+        public int Width, Height, Steps;
+        public float Guidance, Strength;
+        public Solver Solver;
+        public Picture StartImage, Mask;                  // image to image; inpainting: white is repainted
+        public List<LoraUse> Loras = new List<LoraUse>();
+        public uint DeadlineMilliseconds;                 // 0: none. Steps are left out, as many as needed
+        public int PreviewEvery, Priority;                // a preview after every n-th step; 0: none
+        private readonly Preset preset;
+
+        public ImageRequest(Model model, Preset preset = Preset.Model)
+        {
+            this.preset = preset;
+            Native.sumi_image_desc desc = model.Defaults(preset);
+            Width = desc.width;
+            Height = desc.height;
+            Steps = desc.step_count;
+            Guidance = desc.guidance;
+            Strength = desc.strength;
+            Solver = desc.solver;
+            PreviewEvery = desc.preview_every;
+            Priority = desc.priority;
+        }
+
+        internal Native.sumi_image_desc Write(Model model, Scratch scratch)
+        {
+            var item = new Native.sumi_image_item { seed = Seed };
+            if (EncodedPrompt != null) item.prompt = EncodedPrompt.PointerFor(model.Owner);
+            else item.text = scratch.Text(Prompt);
+            if (EncodedNegative != null) item.negative_prompt = EncodedNegative.PointerFor(model.Owner);
+            else item.negative_text = scratch.Text(Negative);
+            Native.sumi_image_desc desc = Native.sumi_image_defaults(model.Pointer, preset);
+            desc.items = scratch.Pin(new[] { item });
+            desc.item_count = 1;
+            desc.width = Width;
+            desc.height = Height;
+            desc.step_count = Steps;
+            desc.guidance = Guidance;
+            desc.strength = Strength;
+            desc.solver = Solver;
+            desc.start_image = scratch.Pixels(StartImage);
+            desc.mask = scratch.Pixels(Mask);
+            desc.deadline_ms = DeadlineMilliseconds;
+            desc.preview_every = PreviewEvery;
+            desc.priority = Priority;
+            if (Loras.Count > 0)
+            {
+                var uses = new Native.sumi_lora_use[Loras.Count];
+                for (int i = 0; i < uses.Length; i++) uses[i] = new Native.sumi_lora_use { lora = Loras[i].Lora.PointerFor(model.Owner), scale = Loras[i].Scale };
+                desc.loras = scratch.Pin(uses);
+                desc.lora_count = uses.Length;
+            }
+            return desc;
+        }
+    }
+}

@@ -1,0 +1,194 @@
+// A component that makes pictures across frames. Generate() queues a prompt; Update() works for a few milliseconds; the picture arrives in Texture, on `target` if there is one, and by events.
+using System;
+using System.Collections.Generic;
+using System.IO;
+using UnityEngine;
+
+namespace Sumi
+{
+    public sealed class SumiGenerator : MonoBehaviour
+    {
+        [Tooltip("A checkpoint: a folder under StreamingAssets, or an absolute path.")]
+        public string modelPath = "demo_model";
+        public Backend backend = Backend.Auto;
+        [Tooltip("Work per frame. 0 is a pause.")]
+        public float budgetMilliseconds = 3;
+        [Tooltip("Show a preview after every denoising step.")]
+        public bool previews = true;
+        [Tooltip("Pixels along the sides; 0: the model's own.")]
+        public int width, height;
+        [Tooltip("Denoising steps; 0: the model's own.")]
+        public int steps;
+        [Tooltip("Its material shows previews and pictures. May be empty.")]
+        public Renderer target;
+
+        public event Action<Texture2D> Previewed, Done; // textures of this component's: the next picture overwrites them
+        public event Action<float, float> Progressed;   // 0..1; seconds left, negative: not known yet
+        public event Action<string> Failed;             // a sentence that says what to do
+
+        public Texture2D Texture { get; private set; } // the last picture, whole
+        public Model Model { get; private set; }       // null until it is loaded
+        public string Trouble { get; private set; }    // why there is no model and will be none; "" otherwise
+        public bool IsBusy { get { return wishes.Count > 0 || job != null; } }
+
+        private struct Wish
+        {
+            public string Prompt;
+            public ulong Seed;
+        }
+
+        private readonly Queue<Wish> wishes = new Queue<Wish>();
+        private Engine engine;
+        private ModelJob loading;
+        private ImageJob job;
+        private Texture2D preview;
+        private byte[] pixels = new byte[0], previewPixels = new byte[0];
+        private uint seenPreview;
+
+        public void Generate(string prompt, ulong seed)
+        {
+            wishes.Enqueue(new Wish { Prompt = prompt, Seed = seed });
+        }
+
+        // Ends the picture that is being made, within a slice, and forgets those that wait.
+        public void Cancel()
+        {
+            wishes.Clear();
+            if (job != null) job.Cancel();
+        }
+
+        private void OnEnable()
+        {
+            Trouble = "";
+            try
+            {
+                engine = new Engine(new EngineOptions { Backend = backend });
+                loading = engine.LoadModel(Path.IsPathRooted(modelPath) ? modelPath : Path.Combine(Application.streamingAssetsPath, modelPath));
+            }
+            catch (SumiException trouble) { Trouble = trouble.Message; }
+            catch (DllNotFoundException trouble) { Trouble = "the native library is not in the package's Runtime/Plugins folder: " + trouble.Message; }
+        }
+
+        // Also before the editor reloads scripts: nothing of the library is left running.
+        private void OnDisable()
+        {
+            if (engine != null) engine.Dispose(); // takes model and jobs with it
+            engine = null;
+            loading = null;
+            job = null;
+            Model = null;
+            wishes.Clear();
+        }
+
+        private void OnDestroy()
+        {
+            if (Texture != null) Destroy(Texture);
+            if (preview != null) Destroy(preview);
+        }
+
+        private void Update()
+        {
+            if (engine != null) engine.Update((uint)(Mathf.Max(0, budgetMilliseconds) * 1000));
+            if (loading != null) FinishLoading();
+            if (job != null) LookAtJob();
+            while (job == null && wishes.Count > 0 && (Model != null || Trouble != "")) Begin(wishes.Dequeue());
+        }
+
+        private void FinishLoading()
+        {
+            if (!loading.Poll().IsFinal) return;
+            ModelJob ended = loading;
+            loading = null;
+            try { Model = ended.Fetch(); }
+            catch (SumiException trouble) { Trouble = trouble.Message; }
+        }
+
+        private void Begin(Wish wish)
+        {
+            if (Model == null)
+            {
+                Fail(Trouble);
+                return;
+            }
+            try
+            {
+                var request = new ImageRequest(Model) { Prompt = wish.Prompt, Seed = wish.Seed, PreviewEvery = previews ? 1 : 0 };
+                if (width > 0) request.Width = width;
+                if (height > 0) request.Height = height;
+                if (steps > 0) request.Steps = steps;
+                job = Model.Generate(request);
+                seenPreview = 0;
+            }
+            catch (SumiException trouble) { Fail(trouble.Message); }
+        }
+
+        private void LookAtJob()
+        {
+            JobStatus status = job.Poll();
+            if (status.PreviewVersion != seenPreview)
+            {
+                seenPreview = status.PreviewVersion;
+                ShowPreview();
+            }
+            if (!status.IsFinal)
+            {
+                if (Progressed != null) Progressed(status.Progress, status.SecondsLeft);
+                return;
+            }
+            ImageJob ended = job;
+            job = null; // before anybody is told, who may ask for more
+            try
+            {
+                Grow(ref pixels, ended.Width * ended.Height * 4);
+                ended.Fetch(pixels, true);
+            }
+            catch (SumiException trouble)
+            {
+                Fail(trouble.Message);
+                return;
+            }
+            Texture = Fill(Texture, pixels, ended.Width, ended.Height);
+            if (Done != null) Done(Texture);
+        }
+
+        private void ShowPreview()
+        {
+            int row = job.PreviewWidth * 4, bytes = row * job.PreviewHeight;
+            Grow(ref previewPixels, bytes);
+            if (!job.TryPreview(previewPixels)) return;
+            for (int top = 0, bottom = bytes - row; top < bottom; top += row, bottom -= row) // textures begin with the last row
+                for (int i = 0; i < row; i++)
+                {
+                    byte swap = previewPixels[top + i];
+                    previewPixels[top + i] = previewPixels[bottom + i];
+                    previewPixels[bottom + i] = swap;
+                }
+            preview = Fill(preview, previewPixels, job.PreviewWidth, job.PreviewHeight);
+            if (Previewed != null) Previewed(preview);
+        }
+
+        private static void Grow(ref byte[] array, int bytes)
+        {
+            if (array.Length != bytes) array = new byte[bytes]; // a texture takes no more and no less
+        }
+
+        private Texture2D Fill(Texture2D texture, byte[] rgba, int wide, int high)
+        {
+            if (texture == null || texture.width != wide || texture.height != high)
+            {
+                if (texture != null) Destroy(texture);
+                texture = new Texture2D(wide, high, TextureFormat.RGBA32, false) { wrapMode = TextureWrapMode.Clamp };
+            }
+            texture.LoadRawTextureData(rgba);
+            texture.Apply(false);
+            if (target != null) target.material.mainTexture = texture;
+            return texture;
+        }
+
+        private void Fail(string sentence)
+        {
+            if (Failed != null) Failed(sentence);
+            else Debug.LogWarning("sumi: " + sentence, this);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+// sumi.h for P/Invoke: the same names, the same layouts, nothing more. Sumi.cs is what a game uses.
+//
+// Structs hold only what has the same bytes on both sides (blittable): they are passed and returned by value, and are never copied by a marshaller. So a bool is a byte, an array is written out,
+// a function or text is an IntPtr. tests/test_unity.sh compares every size, offset and enum value here with those of the C compiler.
+using System;
+using System.Runtime.InteropServices;
+
+namespace Sumi
+{
+    public enum Result
+    {
+        Ok = 0,
+        InvalidArgument = 1, DescNotInitialized = 2, StaleHandle = 3, WrongState = 4, QueueFull = 5, NotSupported = 6,
+        OutOfHostMemory = 10, OutOfDeviceMemory = 11, BudgetTooSmall = 12,
+        FileNotFound = 20, FileReadFailed = 21, FileTruncated = 22, FileMalformed = 23,
+        ModelUnknown = 30, TensorMissing = 31, TensorMismatch = 32, LoraNoMatch = 33, TextInvalid = 34,
+        NoDevice = 40, DriverTooOld = 41, DeviceUnsupported = 42, DeviceLost = 43,
+        Cancelled = 50, Timeout = 51, NotFinite = 52,
+        Internal = 90
+    }
+
+    public enum LogLevel { Error = 0, Warning = 1, Info = 2, Debug = 3 }
+    public enum Stage { Wait = 0, Load = 1, Prepare = 2, Text = 3, Image = 4, Denoise = 5, Decode = 6, Transfer = 7 }
+    public enum Backend { Auto = 0, Cpu = 1, Cuda = 2 }
+    public enum Cublaslt { Auto = 0, Never = 1, Always = 2 }
+    public enum Pump { Update = 0, Thread = 1 }
+    public enum JobState { None = 0, Queued = 1, Running = 2, Done = 3, Failed = 4, Cancelled = 5 }
+    public enum WeightFormat { Auto = 0, Bf16 = 1, Fp8 = 2, AsStored = 3 }
+    public enum Preset { Model = 0, Preview = 1, Standard = 2, Quality = 3 }
+    public enum Solver { Euler = 0, Heun = 1, Midpoint = 2, Dpmpp_2m = 3 }
+    public enum Noise { TorchCpu = 0, TorchCuda = 1, Given = 2 }
+    public enum Posterior { Sample = 0, Mode = 1 }
+    public enum Format { Rgba8 = 0, Rgb8 = 1, Rgb32f = 2 }
+
+    internal static class Native
+    {
+        // libsumi.so, sumi.dll. On a platform that links plug-ins into the program it would be "__Internal".
+        private const string Library = "sumi";
+        private const CallingConvention Convention = CallingConvention.Cdecl;
+
+        public const uint Forever = uint.MaxValue;
+
+#pragma warning disable 0649 // members that only C writes
+        public struct sumi_job { public ulong id; }
+        public struct sumi_allocator { public IntPtr allocate, release, user_data; }
+        public struct sumi_device_allocator { public IntPtr allocate, release, user_data; }
+        public struct sumi_files { public IntPtr open, read, map, close, user_data; }
+        public struct sumi_tasks { public int worker_count; public IntPtr begin, finish, user_data; }
+        public struct sumi_log { public IntPtr write, user_data; }
+        public struct sumi_tracer { public IntPtr span, user_data; }
+        public struct sumi_trace_span { public IntPtr name; public int track; public Stage stage; public int step; public ulong job, begin_ns, end_ns; }
+
+        public struct sumi_engine_desc__cuda { public int ordinal; public IntPtr uuid, luid, context, stream; public Cublaslt cublaslt; } // has no name of its own in C
+
+        public struct sumi_engine_desc
+        {
+            public Backend backend;
+            public sumi_engine_desc__cuda cuda;
+            public sumi_allocator allocator;
+            public sumi_device_allocator device_allocator;
+            public sumi_files files;
+            public sumi_tasks tasks;
+            public sumi_log log;
+            public sumi_tracer tracer;
+            public Pump pump;
+            public int job_capacity;
+            public uint max_slice_us;
+            public ulong memory_budget_bytes;
+            public int cpu_thread_count;
+            public uint cookie;
+        }
+
+        public struct sumi_engine_info
+        {
+            public IntPtr backend, device;
+            public int compute_capability, driver_version;
+            public ulong device_bytes;
+            public ulong held_bytes_0, held_bytes_1, held_bytes_2, held_bytes_3;
+            public ulong host_bytes, host_peak_bytes, allocation_count;
+            public int job_count;
+            public byte has_cublaslt;
+        }
+
+        public struct sumi_job_status
+        {
+            public JobState state;
+            public Stage stage;
+            public int step, step_count;
+            public float progress, seconds_left;
+            public uint preview_version;
+            public Result result;
+            public IntPtr message;
+            public float stage_seconds_0, stage_seconds_1, stage_seconds_2, stage_seconds_3, stage_seconds_4, stage_seconds_5, stage_seconds_6, stage_seconds_7;
+            public double device_seconds;
+            public float pending_us;
+            public int jobs_ahead;
+            public ulong held_bytes_0, held_bytes_1, held_bytes_2, held_bytes_3;
+        }
+
+        public struct sumi_model_desc
+        {
+            public IntPtr path, transformer_path, text_encoder_path, tokenizer_path, vae_path;
+            public WeightFormat weights;
+            public byte without_text_encoder, without_vae_encoder;
+            public int priority;
+            public uint cookie;
+        }
+
+        public struct sumi_model_info
+        {
+            public IntPtr family, variant;
+            public byte takes_references, uses_guidance, has_text_encoder, has_vae_encoder;
+            public int size_multiple, max_size, native_size, latent_channels, latent_factor, max_prompt_tokens;
+            public ulong weight_bytes;
+        }
+
+        public struct sumi_pixels { public IntPtr data; public int width, height, row_bytes, channel_count; }
+        public struct sumi_prompt_desc { public IntPtr model, text, references; public int reference_count, priority; public uint cookie; }
+        public struct sumi_prompt_info { public int token_count, width; public IntPtr features; }
+        public struct sumi_lora_desc { public IntPtr model, path; public int priority; public uint cookie; }
+        public struct sumi_lora_use { public IntPtr lora; public float scale; }
+        public struct sumi_target { public Format format; public IntPtr host_memory; public int row_bytes; public ulong device_address; public IntPtr @event, external; }
+        public struct sumi_image_item { public IntPtr text, prompt, negative_text, negative_prompt; public ulong seed; }
+
+        public struct sumi_image_desc
+        {
+            public IntPtr model, items;
+            public int item_count, width, height, step_count;
+            public float guidance, guidance_begin, guidance_end, guidance_norm_limit;
+            public Solver solver;
+            public float shift;
+            public IntPtr sigmas;
+            public Noise noise;
+            public int noise_multiprocessors, noise_threads_per_multiprocessor;
+            public IntPtr noise_values, start_image, start_latents;
+            public Posterior start_posterior;
+            public IntPtr start_noise_values, mask;
+            public float strength;
+            public IntPtr references;
+            public int reference_count;
+            public IntPtr loras;
+            public int lora_count;
+            public uint deadline_ms;
+            public int preview_every, priority;
+            public IntPtr targets;
+            public byte profile;
+            public uint cookie;
+        }
+
+        public struct sumi_memory { public ulong weights, arena, staging, images, host; public byte tiles_vae; public ulong streamed; }
+        public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count; public ulong handle; }
+        public struct sumi_encode_desc
+        {
+            public IntPtr model, image;
+            public int width, height;
+            public Posterior posterior;
+            public ulong seed;
+            public IntPtr noise_values;
+            public int priority;
+            public uint cookie;
+        }
+#pragma warning restore 0649
+
+        [UnmanagedFunctionPointer(Convention)] public delegate void WriteLog(LogLevel level, Result result, IntPtr text, IntPtr user_data);
+
+        [DllImport(Library, CallingConvention = Convention)] public static extern IntPtr sumi_version();
+        [DllImport(Library, CallingConvention = Convention)] public static extern IntPtr sumi_result_text(Result result);
+
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_engine_desc sumi_engine_defaults();
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_engine_create(ref sumi_engine_desc desc, out IntPtr out_engine);
+        [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_engine_destroy(IntPtr engine);
+        [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_engine_update(EngineHandle engine, uint budget_us);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_engine_set_memory_budget(EngineHandle engine, ulong bytes);
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_engine_info sumi_engine_get_info(EngineHandle engine);
+
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_job_status sumi_job_poll(EngineHandle engine, sumi_job job);
+        [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_job_cancel(EngineHandle engine, sumi_job job);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_job_wait(EngineHandle engine, sumi_job job, uint timeout_ms);
+        [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_job_discard(EngineHandle engine, sumi_job job);
+
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_model_desc sumi_model_defaults();
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_submit_model(EngineHandle engine, ref sumi_model_desc desc, out sumi_job out_job);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_fetch_model(EngineHandle engine, sumi_job job, out IntPtr out_model);
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_model_info sumi_model_get_info(IntPtr model);
+        [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_model_close(IntPtr model);
+
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_prompt_desc sumi_prompt_defaults(IntPtr model);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_submit_prompt(EngineHandle engine, ref sumi_prompt_desc desc, out sumi_job out_job);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_fetch_prompt(EngineHandle engine, sumi_job job, out IntPtr out_prompt);
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_prompt_info sumi_prompt_get_info(IntPtr prompt);
+        [DllImport(Library, CallingConvention = Convention)] public static extern UIntPtr sumi_prompt_save(IntPtr prompt, byte[] into, UIntPtr capacity);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_prompt_load(IntPtr model, byte[] data, UIntPtr bytes, out IntPtr out_prompt);
+        [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_prompt_release(IntPtr prompt);
+
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_lora_desc sumi_lora_defaults(IntPtr model);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_submit_lora(EngineHandle engine, ref sumi_lora_desc desc, out sumi_job out_job);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_fetch_lora(EngineHandle engine, sumi_job job, out IntPtr out_lora);
+        [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_lora_release(IntPtr lora);
+
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_image_desc sumi_image_defaults(IntPtr model, Preset preset);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_image_memory(EngineHandle engine, ref sumi_image_desc desc, out sumi_memory out_memory);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_submit_images(EngineHandle engine, ref sumi_image_desc desc, out sumi_job out_job);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_fetch_images(EngineHandle engine, sumi_job job, [Out] sumi_image[] out_images, int capacity);
+        [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_images_release(EngineHandle engine, [In, Out] sumi_image[] images, int count);
+        [DllImport(Library, CallingConvention = Convention)]
+        public static extern Result sumi_job_preview(EngineHandle engine, sumi_job job, int item, IntPtr into, UIntPtr capacity, out sumi_image out_image);
+
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_encode_desc sumi_encode_defaults(IntPtr model);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_submit_encode(EngineHandle engine, ref sumi_encode_desc desc, out sumi_job out_job);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_fetch_latents(EngineHandle engine, sumi_job job, [Out] float[] into, UIntPtr capacity);
+        [DllImport(Library, CallingConvention = Convention)]
+        public static extern Result sumi_job_latents(EngineHandle engine, sumi_job job, int item, [Out] float[] into, UIntPtr capacity);
+        // Not bound: sumi_import_gl_texture, sumi_external_release (a Unity script does not run on the thread that has the GL context), sumi_job_profile (experimental).
+    }
+}

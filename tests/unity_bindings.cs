@@ -1,0 +1,511 @@
+// samples/unity without Unity: the bindings by Mono, the component on the stand-in of unity_engine.cs.
+//
+//     unity_bindings.exe layout                          prints a C program that prints what C knows of the structs, enums and functions that SumiNative.cs names
+//     unity_bindings.exe MODEL PICTURE.rgba LAYOUT       runs; LAYOUT is that program's output, PICTURE.rgba the raw pixels of "a red house on the grass", seed 7, by the command line
+//
+// The last line is "unity_bindings: N passed, N failed, 0 skipped".
+using System;
+using System.Collections.Generic;
+using System.IO;
+using System.Linq;
+using System.Reflection;
+using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
+using System.Text.RegularExpressions;
+using System.Threading;
+using Sumi;
+using UnityEngine;
+
+internal static class UnityBindings
+{
+    private const string Text = "a red house on the grass";
+    private static int passed, failed;
+    private static string modelPath;
+    private static byte[] wanted;
+    private static List<string> layout;
+
+    private static void Check(bool isTrue, string what)
+    {
+        if (isTrue) passed++;
+        else
+        {
+            failed++;
+            Console.WriteLine("FAILED: " + what);
+        }
+    }
+
+    // The exception of the kind that is expected, or a failure.
+    private static string Throws<T>(Action what, string name) where T : Exception
+    {
+        try { what(); }
+        catch (T expected) { return expected.Message; }
+        catch (Exception other) { Console.WriteLine("  " + other); }
+        Check(false, name + ": no " + typeof(T).Name);
+        return "";
+    }
+
+    private static Result Refused(Action what, out string sentence)
+    {
+        sentence = "";
+        try { what(); }
+        catch (SumiException refused)
+        {
+            sentence = refused.Message;
+            return refused.Result;
+        }
+        return Result.Ok;
+    }
+
+    // ---- Layout -----------------------------------------------------------------------------------------------------------------------------
+    private static readonly Dictionary<Type, string> prefixes = new Dictionary<Type, string>
+    {
+        { typeof(Result), "" }, { typeof(LogLevel), "LOG_" }, { typeof(Stage), "STAGE_" }, { typeof(Backend), "BACKEND_" }, { typeof(Cublaslt), "CUBLASLT_" }, { typeof(Pump), "PUMP_" },
+        { typeof(JobState), "JOB_" }, { typeof(WeightFormat), "WEIGHTS_" }, { typeof(Preset), "PRESET_" }, { typeof(Solver), "SOLVER_" }, { typeof(Noise), "NOISE_" },
+        { typeof(Posterior), "POSTERIOR_" }, { typeof(Format), "FORMAT_" }
+    };
+
+    private static Type[] Structs() { return typeof(Native).GetNestedTypes().Where(type => type.IsValueType).ToArray(); }
+    private static bool IsReal(Type type) { return type == typeof(float) || type == typeof(double); }
+    private static int SizeOf(Type type) { return Marshal.SizeOf(type.IsEnum ? Enum.GetUnderlyingType(type) : type); }
+
+    private static void PrintLayoutProgram()
+    {
+        Console.WriteLine("#include <sumi.h>\n#include <stdio.h>\nint main(void)\n{");
+        foreach (Type type in Structs())
+        {
+            string[] parts = type.Name.Split(new[] { "__" }, StringSplitOptions.None); // sumi_engine_desc__cuda: its member cuda
+            string outer = parts[0], inside = parts.Length > 1 ? parts[1] + "." : "", its = parts.Length > 1 ? "->" + parts[1] : "";
+            Console.WriteLine("printf(\"{0} %zu\\n\", sizeof({1}));", type.Name, its != "" ? "((" + outer + "*)0)" + its : outer);
+            foreach (FieldInfo field in type.GetFields())
+            {
+                string member = inside + Regex.Replace(field.Name, "_([0-9])$", "[$1]");
+                Console.WriteLine("printf(\"{0}.{1} %zu %zu %s\\n\", offsetof({2}, {3}){4}, sizeof ((({2}*)0)->{3}), _Generic((({2}*)0)->{3}, float: \"real\", double: \"real\", default: \"whole\"));",
+                    type.Name, field.Name, outer, member, its != "" ? " - offsetof(" + outer + ", " + parts[1] + ")" : "");
+            }
+        }
+        foreach (var each in prefixes)
+            foreach (string name in Enum.GetNames(each.Key))
+                Console.WriteLine("printf(\"{0}.{1} %d\\n\", (int)SUMI_{2}{3});", each.Key.Name, name, each.Value, Regex.Replace(name, "(?<!^)([A-Z])", "_$1").ToUpperInvariant().Replace("DPMPP_2_M", "DPMPP_2M"));
+        foreach (MethodInfo method in Imports()) Console.WriteLine("(void)sizeof(&{0});", method.Name);
+        Console.WriteLine("return 0;\n}");
+    }
+
+    private static IEnumerable<MethodInfo> Imports()
+    {
+        return typeof(Native).GetMethods(BindingFlags.Static | BindingFlags.Public).Where(method => (method.Attributes & MethodAttributes.PinvokeImpl) != 0);
+    }
+
+    private static void LayoutIsThatOfC()
+    {
+        var ours = new List<string>();
+        foreach (Type type in Structs())
+        {
+            ours.Add(type.Name + " " + Marshal.SizeOf(type));
+            foreach (FieldInfo field in type.GetFields())
+                ours.Add(string.Format("{0}.{1} {2} {3} {4}", type.Name, field.Name, Marshal.OffsetOf(type, field.Name), SizeOf(field.FieldType), IsReal(field.FieldType) ? "real" : "whole"));
+        }
+        foreach (Type type in prefixes.Keys)
+            foreach (object value in Enum.GetValues(type)) ours.Add(type.Name + "." + value + " " + (int)value);
+        foreach (string line in ours.Where(line => !layout.Contains(line))) Check(false, "the layout is not C's: " + line);
+        Check(layout.Count == ours.Count && ours.Count > 200, "every struct, member and value is compared: " + ours.Count + " with " + layout.Count);
+        // Blittable: what the marshaller would have to convert is refused by a pinned handle.
+        foreach (Type type in Structs())
+        {
+            try { GCHandle.Alloc(Activator.CreateInstance(type), GCHandleType.Pinned).Free(); passed++; }
+            catch (ArgumentException) { Check(false, type.Name + " is not blittable"); }
+        }
+        Check(Imports().All(method => !method.GetParameters().Any(each => each.ParameterType == typeof(string) || each.ParameterType == typeof(bool))), "no texts, no bools in imports");
+    }
+
+    // ---- Pictures -----------------------------------------------------------------------------------------------------------------------------
+    private static Engine MakeEngine(Action<LogLevel, string> log = null) { return new Engine(new EngineOptions { Backend = Backend.Cpu, Log = log }); }
+    private static ImageRequest Small(Model model) { return new ImageRequest(model) { Prompt = Text, Seed = 7, Width = 64, Height = 64, Steps = 4 }; }
+
+    private static void PicturesAreTheCommandLines()
+    {
+        using (Engine engine = MakeEngine())
+        using (ModelJob loading = engine.LoadModel(modelPath))
+        using (Model model = loading.Wait())
+        {
+            ModelInfo info = model.Info;
+            Check(info.Family == "z-image" && info.Variant == "turbo" && info.NativeSize == 256 && info.HasTextEncoder && info.SizeMultiple == 16 && info.WeightBytes > 1000000, "the model's facts");
+            Check(engine.Info.Backend == "cpu" && engine.Info.Device.Length > 5 && engine.Info.HostBytes > 0 && engine.Info.JobCount == 0, "the engine's facts");
+            Check(Engine.Version == "0.1.0", "the version");
+            Check(MappedModels() > 0, "a model's maps are seen by these tests");
+
+            var request = new ImageRequest(model) { Prompt = Text, Seed = 7, PreviewEvery = 1 };
+            Check(model.ArenaBytes(request) > 100000, "the memory is told");
+            using (ImageJob job = model.Generate(request))
+            {
+                var preview = new byte[4 * job.PreviewWidth * job.PreviewHeight];
+                uint seen = 0;
+                int previews = 0;
+                float progress = 0;
+                bool falls = false;
+                Check(!job.TryPreview(preview), "no preview before the first step");
+                while (!job.Poll().IsFinal)
+                {
+                    engine.Update(20000);
+                    JobStatus status = job.Poll();
+                    falls |= status.Progress < progress;
+                    progress = status.Progress;
+                    if (status.PreviewVersion == seen) continue;
+                    seen = status.PreviewVersion;
+                    if (job.TryPreview(preview) && preview[3] == 255 && preview.Distinct().Count() > 8) previews++;
+                }
+                Check(previews == 8 && progress == 1 && !falls, "eight previews, progress to the end: " + previews);
+                Picture picture = job.Fetch();
+                Check(picture.Width == 256 && picture.Height == 256 && picture.Seed == 7 && picture.StepCount == 8 && picture.Pixels.SequenceEqual(wanted), "the picture is the command line's");
+                Check(job.Poll().State == JobState.None, "the fetch ends the job");
+                string sentence;
+                Check(Refused(() => job.Fetch(), out sentence) == Result.StaleHandle && sentence.Length > 10, "a second fetch is refused: " + sentence);
+            }
+
+            // Encoded, saved and loaded, fetched bottom up into native memory.
+            byte[] saved;
+            using (PromptJob encoding = model.Encode(Text))
+            using (Prompt prompt = encoding.Wait())
+            {
+                Check(prompt.TokenCount > 4, "a prompt has tokens");
+                saved = prompt.Save();
+            }
+            using (Prompt prompt = model.LoadPrompt(saved))
+            using (ImageJob job = model.Generate(new ImageRequest(model) { Prompt = null, EncodedPrompt = prompt, Seed = 7 }))
+            {
+                prompt.Dispose(); // the job has its copy
+                IntPtr memory = Marshal.AllocHGlobal(wanted.Length);
+                job.WaitFor(uint.MaxValue);
+                job.Fetch(memory, true);
+                var upside = new byte[wanted.Length];
+                Marshal.Copy(memory, upside, 0, upside.Length);
+                Marshal.FreeHGlobal(memory);
+                Check(Flipped(upside, 256).SequenceEqual(wanted), "an encoded prompt gives the same picture, bottom up");
+            }
+
+            Picture plain, changed, again;
+            using (ImageJob job = model.Generate(Small(model))) plain = job.Wait();
+            using (LoraJob reading = model.LoadLora(modelPath + "/lora/blueprint.safetensors"))
+            using (Lora lora = reading.Wait())
+            {
+                ImageRequest with = Small(model);
+                with.Loras.Add(new LoraUse { Lora = lora, Scale = 1 });
+                using (ImageJob job = model.Generate(with)) changed = job.Wait();
+                with.Loras[0] = new LoraUse { Lora = lora, Scale = 0 };
+                using (ImageJob job = model.Generate(with)) again = job.Wait();
+            }
+            Check(!changed.Pixels.SequenceEqual(plain.Pixels) && again.Pixels.SequenceEqual(plain.Pixels), "an adapter changes the picture, at scale 0 it does not");
+            ImageRequest onwards = Small(model);
+            onwards.StartImage = changed;
+            onwards.Strength = 0.5f;
+            onwards.Mask = new Picture { Width = 64, Height = 64, Pixels = new byte[4 * 64 * 64] };
+            using (ImageJob job = model.Generate(onwards)) Check(!job.Wait().Pixels.SequenceEqual(plain.Pixels), "a start image and a mask");
+            onwards.Mask.Width = 65;
+            Check(Throws<ArgumentException>(() => model.Generate(onwards), "a picture with too few pixels").Contains("Pixels"), "a picture with too few pixels is refused here");
+        }
+    }
+
+    private static byte[] Flipped(byte[] rgba, int width)
+    {
+        int row = 4 * width, rows = rgba.Length / row;
+        return Enumerable.Range(0, rows).SelectMany(y => new ArraySegment<byte>(rgba, (rows - 1 - y) * row, row)).ToArray();
+    }
+
+    // ---- Failures -----------------------------------------------------------------------------------------------------------------------------
+    private static void FailuresAreSentences()
+    {
+        var log = new List<string>();
+        string sentence;
+        using (Engine engine = MakeEngine((level, text) => { lock (log) log.Add(text); if (text.Contains("no/such")) throw new Exception("the host's own fault"); }))
+        {
+            const string odd = "no/such/модель/模型 🏠";
+            using (ModelJob job = engine.LoadModel(odd))
+            {
+                Check(Refused(() => job.Wait(), out sentence) == Result.FileNotFound && sentence.Contains(odd), "a wrong path is told, letter by letter: " + sentence);
+                Check(log.Any(text => text.Contains(odd)), "the log has it too, and survives what its host throws");
+            }
+            Check(Throws<ArgumentException>(() => engine.LoadModel("a\0b"), "a zero character").Contains("zero"), "a zero character is refused");
+            using (ModelJob loading = engine.LoadModel(modelPath))
+            using (Model model = loading.Wait())
+            {
+                ImageRequest request = Small(model);
+                request.Width = 100;
+                Check(Refused(() => model.Generate(request), out sentence) == Result.InvalidArgument && sentence.Contains("100"), "a wrong size is told with its number: " + sentence);
+                request = Small(model);
+                request.Prompt = null;
+                Check(Refused(() => model.Generate(request), out sentence) == Result.InvalidArgument, "no prompt is refused: " + sentence);
+                request.Prompt = "half a pair: \ud83c";
+                using (ImageJob job = model.Generate(request)) Check(job.Wait().Width == 64, "half a surrogate pair is a character like others");
+
+                ImageJob running = model.Generate(new ImageRequest(model) { Prompt = Text, Seed = 7 });
+                Check(Refused(() => running.Fetch(), out sentence) == Result.WrongState && running.Poll().State == JobState.Queued, "a fetch before the end is refused and ends nothing: " + sentence);
+                Check(!running.WaitFor(30) && running.Poll().State == JobState.Running, "waiting has a limit");
+                running.Cancel();
+                while (!running.Poll().IsFinal) engine.Update(1000);
+                Check(running.Poll().State == JobState.Cancelled && Refused(() => running.Fetch(), out sentence) == Result.Cancelled && sentence.Length > 5, "a cancelled job says so: " + sentence);
+                using (ImageJob job = model.Generate(Small(model))) Check(job.Wait().Pixels.Length == 4 * 64 * 64, "the engine goes on");
+
+                using (Engine other = MakeEngine())
+                using (ModelJob loadingThere = other.LoadModel(modelPath))
+                using (Model there = loadingThere.Wait())
+                using (PromptJob encoding = there.Encode(Text))
+                {
+                    request.EncodedPrompt = encoding.Wait();
+                    Check(Throws<ArgumentException>(() => model.Generate(request), "another engine's prompt").Contains("engine"), "another engine's prompt is refused");
+                }
+
+                // In the wrong order, twice, and used afterwards.
+                ImageJob left = model.Generate(Small(model));
+                engine.Dispose();
+                engine.Dispose();
+                Throws<ObjectDisposedException>(() => engine.Update(1000), "Update after Dispose");
+                Throws<ObjectDisposedException>(() => left.Poll(), "Poll after Dispose");
+                Throws<ObjectDisposedException>(() => left.Fetch(), "Fetch after Dispose");
+                Throws<ObjectDisposedException>(() => left.Cancel(), "Cancel after Dispose");
+                Throws<ObjectDisposedException>(() => model.Info.ToString(), "Info after Dispose");
+                left.Dispose();
+                model.Dispose();
+                Check(true, "everything may be disposed in any order");
+            }
+        }
+        using (var engine = new Engine(new EngineOptions { Backend = Backend.Cpu, Pump = Pump.Thread }))
+        using (ModelJob loading = engine.LoadModel(modelPath))
+        using (Model model = loading.Wait())
+        using (ImageJob job = model.Generate(Small(model)))
+            Check(job.Wait().Width == 64, "a thread of the library's");
+        Check(Refused(() => new Engine(new EngineOptions { JobCapacity = -1 }), out sentence) == Result.InvalidArgument && sentence.Contains("job_capacity"), "an engine that cannot be: " + sentence);
+    }
+
+    // ---- Lifetimes ----------------------------------------------------------------------------------------------------------------------------
+    private static int OpenFiles() { return Directory.GetFiles("/proc/self/fd").Length; }
+    private static int MappedModels() { return File.ReadAllLines("/proc/self/maps").Count(line => line.Contains(".safetensors")); }
+
+    private static void CollectAll()
+    {
+        for (int i = 0; i < 4; i++)
+        {
+            GC.Collect();
+            GC.WaitForPendingFinalizers();
+        }
+    }
+
+    private static void EnginesLeaveNothing()
+    {
+        CollectAll();
+        int files = OpenFiles(), maps = MappedModels();
+        for (int i = 0; i < 200; i++)
+            using (Engine engine = MakeEngine())
+            {
+                ModelJob loading = engine.LoadModel(modelPath);
+                if (i % 4 == 0) engine.Update(100); // cut short
+                if (i % 4 != 1) continue;
+                Model model = loading.Wait();
+                ImageJob job = model.Generate(Small(model));
+                engine.Update(500);
+                if (i % 8 == 1) job.Dispose();
+            }
+        Check(OpenFiles() <= files && MappedModels() == maps, "200 engines leave no file and no map: " + files + " and " + maps + ", then " + OpenFiles() + " and " + MappedModels());
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    private static void Drop(int round)
+    {
+        Engine engine = MakeEngine();
+        ModelJob loading = engine.LoadModel(modelPath);
+        if (round % 5 == 0) return; // while it loads
+        Model model = loading.Wait();
+        if (round % 5 == 1) return;
+        ImageJob job = model.Generate(Small(model));
+        engine.Update(300);
+        if (round % 5 == 2) return;
+        PromptJob encoding = model.Encode(Text);
+        if (round % 5 == 3) engine.Dispose(); // and the others are left
+        else
+        {
+            encoding.Dispose();
+            engine.Update(300);
+        }
+        GC.KeepAlive(job);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    private static ImageJob OnlyTheJob(Engine engine)
+    {
+        Model model = engine.LoadModel(modelPath).Wait();
+        ImageRequest request = Small(model);
+        request.Loras.Add(new LoraUse { Lora = model.LoadLora(modelPath + "/lora/blueprint.safetensors").Wait(), Scale = 1 });
+        return model.Generate(request);
+    }
+
+    private static void TheCollectorMayComeAtAnyTime()
+    {
+        CollectAll();
+        int files = OpenFiles();
+        int over = 0;
+        var storm = new Thread(() => { while (Thread.VolatileRead(ref over) == 0) { GC.Collect(); Thread.Sleep(1); } });
+        storm.Start();
+        Exception thrown = null;
+        ThreadStart work = () =>
+        {
+            for (int i = 0; i < 50; i++) Drop(i);
+            using (Engine engine = MakeEngine())
+            {
+                ImageJob job = OnlyTheJob(engine);
+                CollectAll();
+                Check(job.Wait().Pixels.Length == 4 * 64 * 64, "a job keeps its model and adapters");
+                job = null;
+            }
+            using (Engine engine = MakeEngine())
+                for (int i = 0; i < 100; i++) // more than there are slots: what is dropped must be freed in time
+                {
+                    engine.LoadModel(modelPath);
+                    if (i % 8 == 7) CollectAll();
+                    engine.Update(0);
+                }
+        };
+        var worker = new Thread(() => { try { work(); } catch (Exception trouble) { thrown = trouble; } }); // its stack ends with it, and what may lie there
+        worker.Start();
+        worker.Join();
+        Thread.VolatileWrite(ref over, 1);
+        storm.Join();
+        CollectAll();
+        Check(thrown == null, "nothing is thrown: " + thrown);
+        Check(OpenFiles() <= files && MappedModels() == 0, "what was dropped is freed: " + (OpenFiles() - files) + " files, " + MappedModels() + " maps left");
+    }
+
+    private static void OtherThreadsMayLook()
+    {
+        using (Engine engine = MakeEngine())
+        using (ModelJob loading = engine.LoadModel(modelPath))
+        using (Model model = loading.Wait())
+        {
+            int over = 0, looks = 0, errors = 0;
+            ImageJob job = model.Generate(new ImageRequest(model) { Prompt = Text, Seed = 7, Width = 128, Height = 128, PreviewEvery = 1 });
+            var watchers = Enumerable.Range(0, 3).Select(index => new Thread(() =>
+            {
+                var preview = new byte[4 * 16 * 16];
+                try
+                {
+                    while (Thread.VolatileRead(ref over) == 0)
+                    {
+                        Volatile.Read(ref job).Poll();
+                        Volatile.Read(ref job).TryPreview(preview);
+                        if (index == 0 && engine.Info.Backend != "cpu") Interlocked.Increment(ref errors);
+                        if (index == 1 && looks % 8 == 7) model.Info.ToString(); // waits for its turn
+                        Interlocked.Increment(ref looks);
+                        Thread.Sleep(1);
+                    }
+                }
+                catch (Exception trouble)
+                {
+                    Console.WriteLine(trouble);
+                    Interlocked.Increment(ref errors);
+                }
+            })).ToArray();
+            foreach (Thread watcher in watchers) watcher.Start();
+            for (int i = 0; i < 3; i++)
+            {
+                while (!job.Poll().IsFinal) engine.Update(2000);
+                job.Fetch();
+                Volatile.Write(ref job, model.Generate(Small(model)));
+            }
+            Thread.VolatileWrite(ref over, 1);
+            foreach (Thread watcher in watchers) watcher.Join();
+            Check(errors == 0 && looks > 10, "other threads look on: " + looks + " looks, " + errors + " errors");
+        }
+    }
+
+    // ---- The component ------------------------------------------------------------------------------------------------------------------------
+    private static void TheComponentFillsTextures()
+    {
+        Application.streamingAssetsPath = Path.GetDirectoryName(Path.GetFullPath(modelPath));
+        var renderer = new Renderer();
+        var component = new SumiGenerator { modelPath = Path.GetFileName(modelPath), backend = Backend.Cpu, budgetMilliseconds = 20, target = renderer };
+        int dones = 0, previews = 0, reports = 0;
+        var failures = new List<string>();
+        component.Done += texture => dones++;
+        component.Previewed += texture => previews += texture.width == 32 && texture.Shown != null && renderer.material.mainTexture == texture ? 1 : 0;
+        component.Progressed += (share, left) => reports++;
+        component.Failed += failures.Add;
+        Action run = () => { for (int frame = 0; frame < 10000 && component.IsBusy; frame++) component.Tell("Update"); };
+
+        component.Tell("OnEnable");
+        component.Generate(Text, 7); // before the model is there
+        run();
+        Check(dones == 1 && previews == 8 && reports > 8 && failures.Count == 0 && component.Model != null, "one picture, eight previews");
+        Check(component.Texture.width == 256 && Flipped(component.Texture.Shown, 256).SequenceEqual(wanted) && renderer.material.mainTexture == component.Texture, "the texture is the command line's picture");
+
+        component.width = component.height = 64;
+        component.steps = 3;
+        component.previews = false;
+        component.Generate(Text, 7);
+        component.Generate(Text, 8);
+        component.Done += texture => { if (dones == 2) component.Generate(Text, 9); }; // who is told may ask for more
+        run();
+        Check(dones == 4 && previews == 8 && component.Texture.width == 64 && UnityEngine.Object.Destroyed == 1, "a queue, other sizes, one texture reused");
+
+        component.Generate(Text, 10);
+        for (int frame = 0; frame < 2; frame++) component.Tell("Update");
+        component.Cancel();
+        run();
+        Check(failures.Count == 1 && dones == 4, "cancelled: " + string.Join("; ", failures.ToArray()));
+        component.width = 100;
+        component.Generate(Text, 7);
+        run();
+        Check(failures.Count == 2 && failures[1].Contains("100"), "a wrong size is told");
+        component.width = 64;
+
+        component.Generate(Text, 7);
+        component.Tell("Update");
+        Model old = component.Model;
+        component.Tell("OnDisable"); // as before a reload of scripts
+        Throws<ObjectDisposedException>(() => old.Info.ToString(), "the engine ends with the component");
+        component.Tell("OnEnable");
+        component.Generate(Text, 7);
+        run();
+        Check(dones == 5 && failures.Count == 2, "off and on again");
+        component.Tell("OnDisable");
+        component.Tell("OnDestroy");
+
+        component = new SumiGenerator { modelPath = "no_such_model", backend = Backend.Cpu };
+        component.Tell("OnEnable");
+        component.Failed += failures.Add;
+        component.Generate(Text, 7);
+        run();
+        Check(failures.Count == 3 && failures[2].Contains("no_such_model") && component.Trouble == failures[2], "a model that is not there is told");
+        component.Tell("OnDisable");
+    }
+
+    private static void Run(string name, Action test)
+    {
+        var watch = System.Diagnostics.Stopwatch.StartNew();
+        try { test(); }
+        catch (Exception trouble) { Check(false, name + " threw " + trouble); }
+        Console.WriteLine("{0} {1:0.0} s", name, watch.Elapsed.TotalSeconds);
+    }
+
+    private static int Main(string[] arguments)
+    {
+        if (arguments.Length == 1 && arguments[0] == "layout")
+        {
+            PrintLayoutProgram();
+            return 0;
+        }
+        if (arguments.Length != 3)
+        {
+            Console.WriteLine("usage: unity_bindings.exe layout | MODEL PICTURE.rgba LAYOUT");
+            return 2;
+        }
+        modelPath = arguments[0];
+        wanted = File.ReadAllBytes(arguments[1]);
+        layout = File.ReadAllLines(arguments[2]).ToList();
+        Run("layout", LayoutIsThatOfC);
+        Run("pictures", PicturesAreTheCommandLines);
+        Run("failures", FailuresAreSentences);
+        Run("engines", EnginesLeaveNothing);
+        Run("collector", TheCollectorMayComeAtAnyTime);
+        Run("threads", OtherThreadsMayLook);
+        Run("component", TheComponentFillsTextures);
+        Console.WriteLine("unity_bindings: {0} passed, {1} failed, 0 skipped", passed, failed);
+        return failed > 0 ? 1 : 0;
+    }
+}

@@ -1,0 +1,64 @@
+// As much of UnityEngine as SumiGenerator.cs uses, so that tests can compile it and drive its frames. A texture checks what Unity's would.
+using System;
+using System.Reflection;
+
+namespace UnityEngine
+{
+    public sealed class TooltipAttribute : Attribute { public TooltipAttribute(string text) { } }
+
+    public class Object
+    {
+        public static int Destroyed;
+        public static void Destroy(Object what) { Destroyed++; }
+    }
+
+    public class MonoBehaviour : Object
+    {
+        // Unity finds these by name.
+        public void Tell(string message)
+        {
+            MethodInfo method = GetType().GetMethod(message, BindingFlags.Instance | BindingFlags.NonPublic | BindingFlags.DeclaredOnly, null, Type.EmptyTypes, null);
+            method.Invoke(this, null);
+        }
+    }
+
+    public enum TextureFormat { RGBA32 = 4 }
+    public enum TextureWrapMode { Repeat = 0, Clamp = 1 }
+
+    public class Texture2D : Object
+    {
+        public readonly int width, height;
+        public TextureWrapMode wrapMode { get; set; }
+        public byte[] Shown; // what the GPU would have
+        private byte[] loaded;
+
+        public Texture2D(int width, int height, TextureFormat format, bool mipChain)
+        {
+            this.width = width;
+            this.height = height;
+        }
+
+        public void LoadRawTextureData(byte[] data)
+        {
+            if (data.Length != width * height * 4) throw new ArgumentException("LoadRawTextureData: wrong size");
+            loaded = (byte[])data.Clone();
+        }
+
+        public void Apply(bool updateMipmaps) { Shown = loaded; }
+    }
+
+    public class Material : Object { public Texture2D mainTexture { get; set; } }
+    public class Renderer : Object
+    {
+        private readonly Material its = new Material();
+        public Material material { get { return its; } }
+    }
+
+    public static class Application { public static string streamingAssetsPath; }
+    public static class Mathf { public static float Max(float a, float b) { return a > b ? a : b; } }
+    public static class Debug
+    {
+        public static int Warnings;
+        public static void LogWarning(object message, Object context) { Warnings++; }
+    }
+}
