@@ -1554,7 +1554,7 @@ TEST(golden_products_and_convolutions)
     static const float identity[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1}, zeros[3];
     int count, x_count;
     const float *x = golden("upsample_nearest_2x.f32.input.x", &x_count), *up = golden("upsample_nearest_2x.f32.expect", &count);
-    conv_case c = {.conv = {3, 5, 1, 1, true, false}, .ci = 3, .co = 3, .weight = float_weight(identity, 3, 3), .bias = float_weight(zeros, 1, 3)};
+    conv_case c = {.conv = {.height = 3, .width = 5, .kernel = 1, .stride = 1, .upsamples = true}, .ci = 3, .co = 3, .weight = float_weight(identity, 3, 3), .bias = float_weight(zeros, 1, 3)};
     float *nhwc = channels_last(x, 3, 15), *want = channels_last(up, 3, 60);
     double* expect = doubles(want, count);
     scene s = {.build = build_conv, .context = &c, .inputs = {NULL, nhwc, NULL}, .expect = expect};
