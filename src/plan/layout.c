@@ -232,6 +232,7 @@ float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_
 {
     (void)plan;
     double compute = op->flops / rates->flops_per_us, memory = op->bytes / rates->bytes_per_us;
+    if (op->kind == SUMI_OP_CONV) compute *= (double)sumi_plan_conv_effort(op->weight) / op->weight->rows;
     return (float)((compute > memory ? compute : memory) + rates->op_us);
 }
 

@@ -269,6 +269,8 @@ static int32_t heavy_rows(double flops, int32_t multiple, int32_t most)
     return count < multiple ? multiple : count;
 }
 
+int32_t sumi_plan_conv_effort(const sumi_weight* weight) { return weight->rows < 16 ? 16 : weight->rows; }
+
 static bool is_step_row_good(const sumi_plan* plan, sumi_step_row row, int32_t cols)
 {
     return row.table.id == 0 || (row.column >= 0 && row.column + cols <= cols_of(plan, row.table));
@@ -951,7 +953,7 @@ void sumi_plan_conv_into(sumi_plan* plan, const char* label, sumi_value x, const
         mismatch(plan, label, "picture, kernel, bias, residual or output do not fit");
     }
     double flops = 2.0 * weight->rows * weight->cols;
-    sumi_op* op = add_op(plan, SUMI_OP_CONV, label, height * width, heavy_rows(flops, width < 1 ? 1 : width, 1 << 20));
+    sumi_op* op = add_op(plan, SUMI_OP_CONV, label, height * width, heavy_rows(2.0 * sumi_plan_conv_effort(weight) * weight->cols, width < 1 ? 1 : width, 1 << 20));
     if (op == NULL) {
         return;
     }

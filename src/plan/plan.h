@@ -162,6 +162,9 @@ sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, c
 // Whether the result of the product at `op_index` is read by a GATED (SiLU) op right behind it and by nothing else. A GPU makes both in one kernel and never writes this value, which
 // takes no memory where activations are bfloat16. Of finished plans.
 bool sumi_plan_is_gated_pair(const sumi_plan* plan, int32_t op_index);
+// Columns whose time a convolution takes: it gathers its taps whatever it makes of them, so one of 3 takes about as long as one of 16 (the decoder's last, on the processor: 9 GFLOP/s where
+// others reach 60).
+int32_t sumi_plan_conv_effort(const sumi_weight* weight);
 float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_rates* rates);
 
 void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, int32_t first_counter); // ops written from here on belong to it
