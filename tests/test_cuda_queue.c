@@ -2,36 +2,11 @@
 // results. Kernels do nothing there, so a picture's latents are its noise.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
+#include "cuda_fixture.h"
 #include "engine/engine.h"
 #include "fake_cuda.h"
 
 #define VALUES (16 * 4 * 4)
-
-static sumi_engine* queue_engine(sumi_pump pump, uint32_t slice_us, sumi_model** out_model)
-{
-    memset(&s_host, 0, sizeof s_host);
-    sumi_engine_desc desc = host_desc(&s_host);
-    desc.backend = SUMI_BACKEND_CUDA;
-    desc.max_slice_us = slice_us;
-    desc.pump = pump;
-    sumi_engine* engine = open_engine(&desc, out_model);
-    CHECK(engine != NULL);
-    return engine;
-}
-
-static void close_queue(sumi_engine* engine)
-{
-    close_engine(engine);
-    CHECK_NUMBER(fake_held(), 0);
-    CHECK_NUMBER(fake_violations(), 0);
-    CHECK_NUMBER(fake_context_depth(), 0);
-}
-
-static sumi_result run_to_end(sumi_engine* engine, sumi_job job)
-{
-    CHECK_NUMBER(sumi_job_wait(engine, job, 20000), SUMI_OK);
-    return sumi_job_poll(engine, job).result;
-}
 
 // The k-th picture of a row: all have another seed, some another text of the same length, another number of steps, previews.
 typedef struct wanted { sumi_image_item item; sumi_image_desc desc; float latents[VALUES]; } wanted;
@@ -66,7 +41,7 @@ TEST(a_queue_keeps_the_device_fed)
     static wanted w[8];
     fake_reset();
     sumi_model* model;
-    sumi_engine* engine = queue_engine(SUMI_PUMP_UPDATE, 20, &model);
+    sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
     for (int k = 0; k < 8; k++) want(&w[k], model, k, false), draw_alone(engine, &w[k]);
     sumi_job jobs[8];
@@ -93,7 +68,7 @@ TEST(a_queue_keeps_the_device_fed)
     }
     printf("  %d looks, %d with nothing on its way, %d with slices of two jobs\n", begun, empty, beside);
     CHECK(empty == 0 && beside >= 7);
-    close_queue(engine);
+    close_cuda(engine);
 }
 
 // Whatever follows whatever: pictures of other shapes, prompts, encodings, loads.
@@ -104,7 +79,7 @@ TEST(every_job_gets_its_own_results)
         for (int late = 0; late < 4; late++) {
             fake_reset();
             sumi_model* model;
-            sumi_engine* engine = queue_engine(pump == 1 ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE, 20, &model);
+            sumi_engine* engine = cuda_engine_with(pump == 1 ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE, 20, &model);
             if (engine == NULL) return;
             uint8_t grey[32 * 32] = {0};
             sumi_pixels pixels = {grey, 32, 32, 0, 1};
@@ -144,7 +119,7 @@ TEST(every_job_gets_its_own_results)
             CHECK_NUMBER(run_to_end(engine, load), SUMI_OK);
             CHECK_NUMBER(sumi_fetch_model(engine, load, &other), SUMI_OK);
             sumi_prompt_release(made);
-            close_queue(engine);
+            close_cuda(engine);
         }
     }
 }
@@ -163,7 +138,7 @@ TEST(any_of_them_can_go_at_any_moment)
     static wanted w[3];
     fake_reset();
     sumi_model* model;
-    sumi_engine* engine = queue_engine(SUMI_PUMP_UPDATE, 20, &model);
+    sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
     for (int k = 0; k < 3; k++) want(&w[k], model, k, false), draw_alone(engine, &w[k]);
     int beside = 0, left = 0, number = 0;
@@ -205,7 +180,7 @@ TEST(any_of_them_can_go_at_any_moment)
     }
     printf("  of %d times %d while a job was leaving beside another, %d while the one that went was\n", number, beside, left);
     CHECK(beside > 20 && left > 20);
-    close_queue(engine);
+    close_cuda(engine);
 }
 
 TEST(an_engine_goes_while_two_jobs_are_on_their_way)
@@ -215,7 +190,7 @@ TEST(an_engine_goes_while_two_jobs_are_on_their_way)
         for (int stop = 1; stop < 60; stop += 11) {
             fake_reset();
             sumi_model* model;
-            sumi_engine* engine = queue_engine(SUMI_PUMP_UPDATE, 20, &model);
+            sumi_engine* engine = cuda_engine(20, &model);
             if (engine == NULL) return;
             sumi_job jobs[3];
             for (int k = 0; k < 3; k++) want(&w[k], model, k, false);
@@ -235,7 +210,7 @@ TEST(an_engine_goes_while_two_jobs_are_on_their_way)
                 fake_lose_device();
                 for (int k = 1; k < 3; k++) CHECK_NUMBER(run_to_end(engine, jobs[k]), SUMI_DEVICE_LOST);
             }
-            close_queue(engine);
+            close_cuda(engine);
         }
     }
 }
@@ -247,7 +222,7 @@ TEST(the_nth_call_may_fail)
     static wanted w[3];
     fake_reset();
     sumi_model* model;
-    sumi_engine* engine = queue_engine(SUMI_PUMP_UPDATE, 20, &model);
+    sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
     for (int k = 0; k < 3; k++) want(&w[k], model, k, false), draw_alone(engine, &w[k]);
     int failed_calls = 0, failed_jobs = 0, lost = 0;
@@ -272,9 +247,9 @@ TEST(the_nth_call_may_fail)
             failed_calls += fails;
             if (is_lost) {
                 lost++;
-                close_queue(engine);
+                close_cuda(engine);
                 fake_complete_after(0);
-                engine = queue_engine(SUMI_PUMP_UPDATE, 20, &model);
+                engine = cuda_engine(20, &model);
                 if (engine == NULL) return;
                 for (int k = 0; k < 3; k++) want(&w[k], model, k, false);
             }
@@ -284,7 +259,7 @@ TEST(the_nth_call_may_fail)
     }
     printf("  %d calls failed, %d jobs with them, %d times the device counted as lost\n", failed_calls, failed_jobs, lost);
     CHECK(failed_calls > 60 && failed_jobs >= failed_calls / 2);
-    close_queue(engine);
+    close_cuda(engine);
 }
 
 int main(int argc, char** argv)

@@ -1,33 +1,9 @@
 // Pictures that stay on the device, with the CUDA backend on a driver that is none (fake_cuda): when memory of the host's is written, and that it never is after a job's end.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
+#include "cuda_fixture.h"
 #include "fake_cuda.h"
 #include "kernels/pictures.h"
-
-static sumi_engine* cuda_engine(sumi_model** out_model)
-{
-    memset(&s_host, 0, sizeof s_host);
-    sumi_engine_desc desc = host_desc(&s_host);
-    desc.backend = SUMI_BACKEND_CUDA;
-    desc.max_slice_us = 20;
-    sumi_engine* engine = open_engine(&desc, out_model);
-    CHECK(engine != NULL);
-    return engine;
-}
-
-static void close_cuda(sumi_engine* engine)
-{
-    close_engine(engine);
-    CHECK_NUMBER(fake_held(), 0);
-    CHECK_NUMBER(fake_violations(), 0);
-    CHECK_NUMBER(fake_context_depth(), 0);
-}
-
-static sumi_result run_to_end(sumi_engine* engine, sumi_job job)
-{
-    CHECK_NUMBER(sumi_job_wait(engine, job, 20000), SUMI_OK);
-    return sumi_job_poll(engine, job).result;
-}
 
 // What the kernel that writes was told, and the writing done for it: every byte of every row gets the number of the call.
 typedef struct written { int count; sumi_pixels_to_args args[16]; int32_t height; } written;
@@ -50,7 +26,7 @@ TEST(every_format_is_written_where_it_should_be)
 {
     fake_reset();
     sumi_model* model;
-    sumi_engine* engine = cuda_engine(&model);
+    sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
     sumi_image_desc desc = small_image(model, s_three);
     desc.item_count = 3;
@@ -119,7 +95,7 @@ TEST(targets_that_cannot_be_are_refused)
 {
     fake_reset();
     sumi_model* model;
-    sumi_engine* engine = cuda_engine(&model);
+    sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
     const uint64_t memory = fake_host_memory(32 * 32 * 16);
     struct CUevent_st* event = fake_host_event();
@@ -158,7 +134,7 @@ TEST(nothing_is_written_after_the_end)
 {
     fake_reset();
     sumi_model* model;
-    sumi_engine* engine = cuda_engine(&model);
+    sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
     sumi_image_desc desc = small_image(model, &s_item);
     desc.width = desc.height = 16;
@@ -200,7 +176,7 @@ TEST(the_nth_call_may_fail)
     static const char* const entries[] = {"cuLaunchKernel", "cuEventRecord", "cuStreamSynchronize", "cuMemcpyDtoHAsync", "cuModuleGetFunction", "cuCtxPushCurrent"};
     fake_reset();
     sumi_model* model;
-    sumi_engine* engine = cuda_engine(&model);
+    sumi_engine* engine = cuda_engine(20, &model);
     if (engine == NULL) return;
     sumi_image_desc desc = small_image(model, &s_item);
     desc.width = desc.height = 16;
@@ -331,7 +307,7 @@ TEST(textures_survive_what_fails)
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
         fake_reset();
         sumi_model* model;
-        sumi_engine* engine = cuda_engine(&model);
+        sumi_engine* engine = cuda_engine(20, &model);
         if (engine == NULL) return;
         fake_gl_current(true);
         const unsigned name = fake_gl_texture(32, 32);
@@ -361,7 +337,7 @@ TEST(textures_survive_what_fails)
     fake_reset();
     fake_lack_entry("cuGraphicsMapResources");
     sumi_model* model;
-    sumi_engine* engine = cuda_engine(&model);
+    sumi_engine* engine = cuda_engine(20, &model);
     sumi_external* external;
     if (engine == NULL) return;
     CHECK_NUMBER(sumi_import_gl_texture(engine, 1, TEXTURE_2D, 32, 32, &external), SUMI_NOT_SUPPORTED);

@@ -2,33 +2,9 @@
 // picture's latents are its noise: enough to see that inputs and results go where they should. What a GPU computes is shown by test_cuda_host.c, on one.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
+#include "cuda_fixture.h"
 #include "engine/engine.h"
 #include "fake_cuda.h"
-
-static sumi_engine_desc cuda_desc(void)
-{
-    memset(&s_host, 0, sizeof s_host);
-    sumi_engine_desc desc = host_desc(&s_host);
-    desc.backend = SUMI_BACKEND_CUDA;
-    return desc;
-}
-
-static sumi_engine* cuda_engine(uint32_t slice_us, sumi_model** out_model)
-{
-    sumi_engine_desc desc = cuda_desc();
-    desc.max_slice_us = slice_us;
-    sumi_engine* engine = open_engine(&desc, out_model);
-    CHECK(engine != NULL);
-    return engine;
-}
-
-static void close_cuda(sumi_engine* engine)
-{
-    close_engine(engine);
-    CHECK_NUMBER(fake_held(), 0);
-    CHECK_NUMBER(fake_violations(), 0);
-    CHECK_NUMBER(fake_context_depth(), 0);
-}
 
 static sumi_image_desc quick_image(sumi_model* model)
 {
@@ -42,13 +18,6 @@ static bool run_updates(sumi_engine* engine, sumi_job job, int count)
 {
     for (int i = 0; i < count; i++) sumi_engine_update(engine, 1);
     return sumi_job_poll(engine, job).state < SUMI_JOB_DONE;
-}
-
-// A job that does not end shows as a failure, not as a program that hangs.
-static sumi_result run_to_end(sumi_engine* engine, sumi_job job)
-{
-    CHECK_NUMBER(sumi_job_wait(engine, job, 20000), SUMI_OK);
-    return sumi_job_poll(engine, job).result;
 }
 
 // ---- What works ---------------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,41 @@
+// An engine with the CUDA backend on a driver that is none (fake_cuda.h, which a test includes itself: the build looks for that), and what must be true when it goes.
+#ifndef CUDA_FIXTURE_H
+#define CUDA_FIXTURE_H
+#include "engine_fixture.h"
+#include "fake_cuda.h"
+
+static inline sumi_engine_desc cuda_desc(void)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc desc = host_desc(&s_host);
+    desc.backend = SUMI_BACKEND_CUDA;
+    return desc;
+}
+
+static inline sumi_engine* cuda_engine_with(sumi_pump pump, uint32_t slice_us, sumi_model** out_model)
+{
+    sumi_engine_desc desc = cuda_desc();
+    desc.max_slice_us = slice_us;
+    desc.pump = pump;
+    sumi_engine* engine = open_engine(&desc, out_model);
+    CHECK(engine != NULL);
+    return engine;
+}
+static inline sumi_engine* cuda_engine(uint32_t slice_us, sumi_model** out_model) { return cuda_engine_with(SUMI_PUMP_UPDATE, slice_us, out_model); }
+
+// Everything is given back, no rule of the driver's was broken, the caller's context is what it was.
+static inline void close_cuda(sumi_engine* engine)
+{
+    close_engine(engine);
+    CHECK_NUMBER(fake_held(), 0);
+    CHECK_NUMBER(fake_violations(), 0);
+    CHECK_NUMBER(fake_context_depth(), 0);
+}
+
+// A job that does not end shows as a failure, not as a program that hangs.
+static inline sumi_result run_to_end(sumi_engine* engine, sumi_job job)
+{
+    CHECK_NUMBER(sumi_job_wait(engine, job, 20000), SUMI_OK);
+    return sumi_job_poll(engine, job).result;
+}
+#endif
