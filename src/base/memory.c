@@ -1,6 +1,11 @@
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
+#if defined(_WIN32) // its C library has no aligned_alloc, and what it has instead is freed by a function of its own
+#include <malloc.h>
+#define aligned_alloc(alignment, bytes) _aligned_malloc(bytes, alignment)
+#define free(memory) _aligned_free(memory)
+#endif
 
 // In front of every block, one alignment unit wide so that the block stays aligned.
 typedef struct block_header {

@@ -260,7 +260,9 @@ sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_erro
     }
     HANDLE file = CreateFileW(wide, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
     if (file == INVALID_HANDLE_VALUE) {
-        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: cannot be opened (Windows error %lu); check the path", path, (unsigned long)GetLastError());
+        const DWORD reason = GetLastError();
+        if (reason == ERROR_FILE_NOT_FOUND || reason == ERROR_PATH_NOT_FOUND || reason == ERROR_INVALID_NAME) return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file; check the path", path);
+        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: cannot be opened for reading (Windows error %lu); check the path", path, (unsigned long)reason);
     }
     LARGE_INTEGER bytes;
     if (!GetFileSizeEx(file, &bytes)) {
