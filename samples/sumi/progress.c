@@ -1,9 +1,9 @@
 #include "progress.h"
+#include "trace.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BAR_CELLS 24
@@ -11,12 +11,7 @@
 #define LINE_SECONDS 0.5 // between lines of a log when there are many steps
 #define FEW_STEPS 60     // that many lines are always welcome
 
-double progress_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+double progress_clock(void) { return 1e-9 * (double)trace_clock_ns(); }
 
 const char* progress_stage_name(sumi_stage stage)
 {

@@ -90,12 +90,12 @@ static void write_row(sumi_plan_job* job, int32_t counter, int32_t next, sumi_so
     out_row->step = row->step;
 }
 
-sumi_result sumi_deadline_adapt(sumi_engine* engine, sumi_slot* slot)
+void sumi_deadline_adapt(sumi_engine* engine, sumi_slot* slot)
 {
     sumi_plan_job* job = &slot->u.plan;
     int32_t counter, left_in_section;
-    if (job->deadline_ms == 0 || job->goal != SUMI_GOAL_IMAGES || !can_skip(job->solver) || !sumi_run_begins_evaluation(engine, &counter, &left_in_section)) return SUMI_OK;
-    if (counter < job->adaption.next) return SUMI_OK;
+    if (job->deadline_ms == 0 || job->goal != SUMI_GOAL_IMAGES || !can_skip(job->solver) || !sumi_run_begins_evaluation(engine, &counter, &left_in_section)) return;
+    if (counter < job->adaption.next) return;
     const int32_t left = job->evaluation_count - counter, allowed = allowed_evaluations(engine, slot, counter);
     int32_t stride = (2 * left + allowed) / (2 * allowed); // evenly over what is left; the next step looks again
     if (stride > left_in_section) stride = left_in_section;  // guidance that begins or ends there is another part of the plan
@@ -110,5 +110,4 @@ sumi_result sumi_deadline_adapt(sumi_engine* engine, sumi_slot* slot)
     job->adaption.next = counter + stride;
     job->adaption.is_changed = skips;
     job->adaption.previous_sigma = job->rows[counter].sigma;
-    return SUMI_OK;
 }

@@ -475,7 +475,7 @@ static void plain_label(const char* label, char* out, size_t out_bytes)
 static sumi_result note_profile(sumi_engine* engine, sumi_slot* slot, const sumi_run_step* step, sumi_error* error)
 {
     char label[sizeof slot->profile->name] = {0};
-    plain_label(step->op->label != NULL && step->op->label[0] != '\0' ? step->op->label : sumi_op_name(step->op->kind), label, sizeof label);
+    plain_label(sumi_run_step_name(step), label, sizeof label);
     const sumi_stage stage = sumi_stage_of_section(step->section);
     sumi_profile_row* row = NULL;
     for (size_t i = 0; row == NULL && i < slot->profile_count; i++) {
@@ -596,7 +596,7 @@ static sumi_result collect(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
             slot->stage_seconds[*out_stage] += step.us * 1e-6;
             sumi_trace_slice(engine, slot, &step);
         } else {
-            slot->live.doing = sumi_trace_name(&step);
+            slot->live.doing = sumi_run_step_name(&step);
             slot->live.doing_step = step.denoising_step;
         }
         SUMI_TRY(note_slice(engine, slot, run, &step, error));
@@ -631,7 +631,7 @@ static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
         SUMI_TRY(collect(engine, slot, out_stage, out_end, out_over, error));
     }
     if (!*out_over && slot != engine->leaving && sumi_run_has_room(engine)) {
-        SUMI_TRY(sumi_deadline_adapt(engine, slot));
+        sumi_deadline_adapt(engine, slot);
         sumi_run_step next = sumi_run_next(engine);
         note_denoising_step(job, &next);
         // What is fetched lies where the results of the job that is leaving lie.

@@ -17,6 +17,12 @@ sumi_stage sumi_stage_of_section(sumi_section_kind kind)
     }
 }
 
+const char* sumi_run_step_name(const sumi_run_step* step)
+{
+    if (step->op == NULL) return "slice";
+    return step->op->label != NULL && step->op->label[0] != '\0' ? step->op->label : sumi_op_name(step->op->kind);
+}
+
 // Sections without slices (nothing to do for this request) are passed over.
 static size_t next_section(const sumi_plan* plan, size_t section)
 {

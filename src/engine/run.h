@@ -62,6 +62,7 @@ bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_ste
 void sumi_run_leave(sumi_engine* engine);
 // Whether nothing is on its way but slices of the run that is leaving.
 bool sumi_run_is_alone(const sumi_engine* engine);
+const char* sumi_run_step_name(const sumi_run_step* step); // of its first op: the label, or what kind it is; for profiles and traces
 sumi_stage sumi_stage_of_section(sumi_section_kind kind);
 
 // Lets everything that was submitted end: slices of jobs that were cancelled are forgotten, those of the running job are collected later. Blocks for as long as they take.

@@ -1,24 +1,18 @@
 #include "engine/trace.h"
 #include "engine/engine.h"
 
-const char* sumi_trace_name(const sumi_run_step* step)
-{
-    if (step->op == NULL) return "slice";
-    return step->op->label != NULL && step->op->label[0] != '\0' ? step->op->label : sumi_op_name(step->op->kind);
-}
-
 void sumi_trace_step(const sumi_engine* engine, const sumi_slot* slot, const char* name, sumi_stage stage, uint64_t begin_ns, uint64_t end_ns)
 {
     const sumi_tracer* tracer = &engine->desc.tracer;
     if (tracer->span == NULL) return;
     const bool is_slice = slot->live.doing != NULL;
     const sumi_trace_span span = {.name = is_slice ? slot->live.doing : name,
-                            .track = SUMI_TRACK_HOST,
-                            .stage = stage,
-                            .step = is_slice ? slot->live.doing_step : -1,
-                            .job = slot->id,
-                            .begin_ns = begin_ns,
-                            .end_ns = end_ns};
+                                  .track = SUMI_TRACK_HOST,
+                                  .stage = stage,
+                                  .step = is_slice ? slot->live.doing_step : -1,
+                                  .job = slot->id,
+                                  .begin_ns = begin_ns,
+                                  .end_ns = end_ns};
     tracer->span(&span, tracer->user_data);
 }
 
@@ -32,12 +26,12 @@ void sumi_trace_slice(sumi_engine* engine, const sumi_slot* slot, const sumi_run
     if (begin + length > now) begin = now > length && now - length > earliest ? now - length : earliest;
     const uint64_t end = begin + length < now ? begin + length : now;
     engine->traced_ns = end;
-    const sumi_trace_span span = {.name = sumi_trace_name(step),
-                            .track = SUMI_TRACK_DEVICE,
-                            .stage = sumi_stage_of_section(step->section),
-                            .step = step->denoising_step,
-                            .job = slot->id,
-                            .begin_ns = begin,
-                            .end_ns = end};
+    const sumi_trace_span span = {.name = sumi_run_step_name(step),
+                                  .track = SUMI_TRACK_DEVICE,
+                                  .stage = sumi_stage_of_section(step->section),
+                                  .step = step->denoising_step,
+                                  .job = slot->id,
+                                  .begin_ns = begin,
+                                  .end_ns = end};
     tracer->span(&span, tracer->user_data);
 }

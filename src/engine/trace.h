@@ -9,5 +9,4 @@ struct sumi_slot;
 void sumi_trace_step(const sumi_engine* engine, const struct sumi_slot* slot, const char* name, sumi_stage stage, uint64_t begin_ns, uint64_t end_ns);
 // A slice that was collected from a device.
 void sumi_trace_slice(sumi_engine* engine, const struct sumi_slot* slot, const sumi_run_step* step);
-const char* sumi_trace_name(const sumi_run_step* step); // of a slice: its first op
 #endif
