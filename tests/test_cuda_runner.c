@@ -130,6 +130,23 @@ static void close_bench(bench* b)
     CHECK_NUMBER(fake_context_depth(), 0);
 }
 
+// The fake driver at its beginning, a runner, and the network's plan in slices of `slice_us`.
+static void open_network(bench* b, model* m, network* n, uint32_t slice_us, sumi_error* error)
+{
+    fake_reset();
+    make_model(m);
+    open_services(b);
+    CHECK(open_runner(b, NULL, error) == SUMI_OK);
+    CHECK(write_network(n, &b->heap, m, TOKENS, slice_us, error) == SUMI_OK);
+}
+
+static void close_network(bench* b, network* n)
+{
+    plan_forget(b->runner, &n->plan);
+    sumi_plan_end(&n->plan);
+    close_bench(b);
+}
+
 static void write_ids(sumi_runner* runner, network* n)
 {
     int32_t ids[1024];
@@ -152,15 +169,11 @@ static sumi_result run_network(sumi_runner* runner, network* n, sumi_error* erro
 
 TEST(leaves_nothing_behind)
 {
-    fake_reset();
     bench b;
     static model m;
     network n;
     sumi_error error = {SUMI_OK, {0}};
-    make_model(&m);
-    open_services(&b);
-    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
-    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    open_network(&b, &m, &n, 100, &error);
     CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
     CHECK_TEXT(error.text, "");
     sumi_plan_end(&n.plan); // not forgotten: the runner must not look at it when it goes
@@ -197,43 +210,31 @@ TEST(graphs_launch_what_the_ops_launch)
 
 TEST(runs_without_graphs_when_the_driver_makes_none)
 {
-    fake_reset();
     bench b;
     static model m;
     network n;
     sumi_error error = {SUMI_OK, {0}};
-    make_model(&m);
-    open_services(&b);
-    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
-    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    open_network(&b, &m, &n, 100, &error);
     fake_refuse_graphs(true);
     CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
     CHECK_NUMBER(fake_graph_launches(), 0);
     CHECK(fake_launch_count() > STEPS);
-    plan_forget(b.runner, &n.plan);
-    sumi_plan_end(&n.plan);
-    close_bench(&b);
+    close_network(&b, &n);
 }
 
 TEST(a_warm_run_allocates_nothing)
 {
-    fake_reset();
     bench b;
     static model m;
     network n;
     sumi_error error = {SUMI_OK, {0}};
-    make_model(&m);
-    open_services(&b);
-    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
-    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    open_network(&b, &m, &n, 100, &error);
     CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
     const uint64_t host = atomic_load(&b.heap.count), device = fake_allocation_count();
     CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
     CHECK_NUMBER(atomic_load(&b.heap.count), host);
     CHECK_NUMBER(fake_allocation_count(), device);
-    plan_forget(b.runner, &n.plan);
-    sumi_plan_end(&n.plan);
-    close_bench(&b);
+    close_network(&b, &n);
 }
 
 // Everything that a run needs goes, so that the next one begins at the beginning.
@@ -271,15 +272,11 @@ TEST(every_allocation_of_creation_may_fail)
 // In one runner, so that each failure is also followed by a success.
 TEST(every_allocation_of_a_run_may_fail)
 {
-    fake_reset();
     bench b;
     static model m;
     network n;
     sumi_error error = {SUMI_OK, {0}};
-    make_model(&m);
-    open_services(&b);
-    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
-    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    open_network(&b, &m, &n, 100, &error);
     for (int kind = 0; kind < 2 && b.runner != NULL; kind++) {
         bool fails = true;
         int32_t nth = 1;
@@ -349,15 +346,11 @@ TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
 
 TEST(weights_arrive_and_go)
 {
-    fake_reset();
     bench b;
     static model m;
     network n;
     sumi_error error = {SUMI_OK, {0}};
-    make_model(&m);
-    open_services(&b);
-    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
-    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    open_network(&b, &m, &n, 100, &error);
     const sumi_cuda* cuda = (const sumi_cuda*)b.runner;
     const sumi_runner_functions* f = b.runner->functions;
     uint64_t held[4], device;
@@ -386,9 +379,7 @@ TEST(weights_arrive_and_go)
     f->memory(b.runner, held, &device, &capability, &driver);
     CHECK_NUMBER(held[SUMI_MEMORY_WEIGHTS], 0);
     CHECK_NUMBER(capability, 90);
-    plan_forget(b.runner, &n.plan);
-    sumi_plan_end(&n.plan);
-    close_bench(&b);
+    close_network(&b, &n);
 }
 
 TEST(large_weights_come_in_pieces_from_any_address)
@@ -562,15 +553,11 @@ TEST(inputs_go_through_the_ring_whole)
 
 TEST(slices_are_reported_in_order_when_they_are_over)
 {
-    fake_reset();
     bench b;
     static model m;
     network n;
     sumi_error error = {SUMI_OK, {0}};
-    make_model(&m);
-    open_services(&b);
-    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
-    CHECK(write_network(&n, &b.heap, &m, TOKENS, 0, &error) == SUMI_OK);
+    open_network(&b, &m, &n, 0, &error);
     CHECK(plan_ready(b.runner, &n.plan, &error) == SUMI_OK);
     const sumi_runner_functions* f = b.runner->functions;
     f->start(b.runner, &n.plan);
@@ -599,22 +586,16 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_OK);
     CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_INTERNAL); // the engine never does that
     CHECK(runner_drain(b.runner, 0, NULL, NULL) == SUMI_OK);
-    plan_forget(b.runner, &n.plan);
-    sumi_plan_end(&n.plan);
-    close_bench(&b);
+    close_network(&b, &n);
 }
 
 TEST(a_lost_device_is_said_and_stays_lost)
 {
-    fake_reset();
     bench b;
     static model m;
     network n;
     sumi_error error = {SUMI_OK, {0}};
-    make_model(&m);
-    open_services(&b);
-    CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
-    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    open_network(&b, &m, &n, 100, &error);
     CHECK(plan_ready(b.runner, &n.plan, &error) == SUMI_OK);
     const sumi_runner_functions* f = b.runner->functions;
     f->start(b.runner, &n.plan);

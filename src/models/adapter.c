@@ -5,11 +5,11 @@
 //                                                  lora_unet_  layers_0_attention_to_q  .alpha                   kohya, musubi
 //
 // Every key must belong to a layer of the model: a file of which half is silently dropped is worse than one that is refused.
+#include "base/sort.h"
 #include "files/json.h"
 #include "models/network.h"
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SHOWN_NAMES 3
@@ -311,7 +311,7 @@ static sumi_result read_file(sumi_adapter_file* file, const sumi_network* networ
                          list.count > 0 ? list.count > SHOWN_NAMES ? " ...)" : ")" : "");
     }
     drop_doubled(file, network);
-    qsort(file->deltas, file->delta_count, sizeof *file->deltas, compare_deltas);
+    sumi_sort(file->deltas, file->delta_count, sizeof *file->deltas, compare_deltas);
     file->adapter = (sumi_adapter){file->deltas, (int32_t)file->delta_count};
     return SUMI_OK;
 }
