@@ -477,9 +477,7 @@ static CUresult allocate(void** out, size_t bytes, fake_kind kind)
     unsigned char* memory = NULL;
     if (posix_memalign((void**)&memory, kind == FAKE_DEVICE_BLOCK ? 512 : 4096, bytes) != 0) return leave(CUDA_ERROR_OUT_OF_MEMORY);
     memset(memory, fake.fill_byte, bytes);
-    fake_block* block = fake_make(sizeof *block, kind);
-    block->memory = memory;
-    block->bytes = bytes;
+    fake_make_block(kind, memory, bytes);
     fake.block_bytes += bytes;
     if (kind == FAKE_DEVICE_BLOCK) fake.device_block_bytes += bytes;
     else take_time(bytes);

@@ -4,11 +4,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+// strstr in [text, end): a module's text is megabytes, and most keys are not in most functions.
+static const char* find(const char* text, const char* end, const char* key)
+{
+    const size_t length = strlen(key);
+    while ((size_t)(end - text) >= length && (text = memchr(text, key[0], (size_t)(end - text) - length + 1)) != NULL) {
+        if (memcmp(text, key, length) == 0) return text;
+        text++;
+    }
+    return NULL;
+}
+
 // The up to three numbers behind `key` in [text, end); nothing is written when it is not there.
 static void read_triple(const char* text, const char* end, const char* key, unsigned triple[3])
 {
-    const char* at = strstr(text, key);
-    if (at != NULL && at < end) sscanf(at + strlen(key), "%u, %u, %u", &triple[0], &triple[1], &triple[2]);
+    const char* at = find(text, end, key);
+    if (at == NULL) return;
+    at += strlen(key); // no sscanf: it measures all of the text first
+    for (int i = 0; i < 3; i++) {
+        char* behind;
+        triple[i] = (unsigned)strtoul(at, &behind, 10);
+        if (*behind != ',') return;
+        at = behind + 1;
+    }
 }
 
 static int bytes_of_type(const char* type) // ".u64", ".b8"
@@ -22,8 +40,8 @@ static int bytes_of_type(const char* type) // ".u64", ".b8"
 static int parameter_bytes(const char* text, const char* end)
 {
     const char* type = text + strlen(".param");
-    const char* align = strstr(text, ".align");
-    if (align != NULL && align < end) type = align + strlen(".align");
+    const char* align = find(text, end, ".align");
+    if (align != NULL) type = align + strlen(".align");
     while (type < end && *type != '.') type++;
     int bytes = bytes_of_type(type);
     const char* count = memchr(type, '[', (size_t)(end - type));
@@ -32,7 +50,7 @@ static int parameter_bytes(const char* text, const char* end)
 
 static void read_parameters(fake_function* function, const char* at, const char* end)
 {
-    while ((at = strstr(at, ".param")) != NULL && at < end) {
+    while ((at = find(at, end, ".param")) != NULL) {
         const char* stop = at + strcspn(at, ",)");
         if (function->parameter_count == FAKE_MOST_PARAMETERS) fake_violation("%s has more than %d parameters", function->name, FAKE_MOST_PARAMETERS);
         else function->parameter_bytes[function->parameter_count++] = parameter_bytes(at, stop);
@@ -44,7 +62,7 @@ static void read_parameters(fake_function* function, const char* at, const char*
 static unsigned shared_bytes(const char* at, const char* end)
 {
     unsigned sum = 0;
-    while ((at = strstr(at, ".shared .align")) != NULL && at < end) {
+    while ((at = find(at, end, ".shared .align")) != NULL) {
         const char* line_end = at + strcspn(at, ";\n");
         const char* type = at + strlen(".shared .align");
         while (type < line_end && *type != '.') type++;
@@ -60,7 +78,9 @@ bool fake_read_ptx(fake_module* module, const char* text, int newest)
     const char* version = strstr(text, ".version ");
     if (version == NULL) return false;
     int major = 0, minor = 0;
-    if (sscanf(version, ".version %d.%d", &major, &minor) != 2 || major * 10 + minor > newest) return false;
+    char number[32];
+    snprintf(number, sizeof number, "%.31s", version + strlen(".version "));
+    if (sscanf(number, "%d.%d", &major, &minor) != 2 || major * 10 + minor > newest) return false;
     module->has_text = true;
     for (const char* at = text; (at = strstr(at, ".entry ")) != NULL;) {
         at += strlen(".entry ");

@@ -10,6 +10,7 @@ typedef enum fake_kind { FAKE_CONTEXT, FAKE_STREAM, FAKE_EVENT, FAKE_MODULE, FAK
 // First member of everything alive; a handle is its address.
 typedef struct fake_object {
     struct fake_object *previous, *next;
+    struct fake_object* next_in_bucket;
     fake_kind kind;
 } fake_object;
 
@@ -77,6 +78,7 @@ extern const int fake_entry_count;
 CUresult fake_enter_library(const char* name);          // of another library, as a call that needs the context; leave with fake_unlock, whatever it says
 bool fake_captures_strictly(const fake_stream* stream); // it is being captured, and not in relaxed mode
 
+#define FAKE_BUCKETS 1024
 typedef struct fake_world {
     // settings
     int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte, pin_us, kernel_us;
@@ -101,6 +103,9 @@ typedef struct fake_world {
     fake_texture textures[FAKE_MOST_TEXTURES];
     fake_context* primary[4];
     fake_object* alive;
+    fake_object* buckets[FAKE_BUCKETS]; // the same by address
+    fake_block** blocks;                // the same that are blocks, sorted by their memory
+    int block_count, block_capacity;
     long alive_count[FAKE_KIND_COUNT];
     uint64_t block_bytes, device_block_bytes;
     struct { unsigned char* memory; size_t bytes; } freed[256]; // the newest
@@ -116,6 +121,7 @@ void fake_violation(const char* format, ...) __attribute__((format(printf, 1, 2)
 void* fake_make(size_t bytes, fake_kind kind);          // zeroed
 bool fake_is_alive(const void* handle, fake_kind kind);
 void fake_unmake(void* handle);
+fake_block* fake_make_block(fake_kind kind, unsigned char* memory, size_t bytes); // of memory that the caller allocated, and frees
 
 // The block in which all of [memory, memory + bytes) lies; NULL: none.
 fake_block* fake_find_block(const void* memory, size_t bytes);

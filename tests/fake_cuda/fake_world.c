@@ -34,6 +34,12 @@ void fake_violation(const char* format, ...)
 
 // ---- Objects ------------------------------------------------------------------------------------------------------------------------------
 
+// Thousands live at times, and every call looks some up.
+static fake_object** bucket_of(const void* handle)
+{
+    return &fake.buckets[(uint64_t)(uintptr_t)handle * 0x9E3779B97F4A7C15u >> 54];
+}
+
 void* fake_make(size_t bytes, fake_kind kind)
 {
     fake_object* object = calloc(1, bytes);
@@ -42,21 +48,62 @@ void* fake_make(size_t bytes, fake_kind kind)
     object->next = fake.alive;
     if (fake.alive != NULL) fake.alive->previous = object;
     fake.alive = object;
+    fake_object** bucket = bucket_of(object);
+    object->next_in_bucket = *bucket;
+    *bucket = object;
     fake.alive_count[kind]++;
     return object;
 }
 
 bool fake_is_alive(const void* handle, fake_kind kind)
 {
-    for (const fake_object* object = fake.alive; object != NULL; object = object->next) {
+    for (const fake_object* object = *bucket_of(handle); object != NULL; object = object->next_in_bucket) {
         if (object == handle) return object->kind == kind;
     }
     return false;
 }
 
+// The first block whose memory begins behind `memory`.
+static int first_block_behind(const void* memory)
+{
+    int low = 0, high = fake.block_count;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if ((uintptr_t)fake.blocks[middle]->memory <= (uintptr_t)memory) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+fake_block* fake_make_block(fake_kind kind, unsigned char* memory, size_t bytes)
+{
+    fake_block* block = fake_make(sizeof *block, kind);
+    block->memory = memory;
+    block->bytes = bytes;
+    if (fake.block_count == fake.block_capacity) {
+        fake.block_capacity = fake.block_capacity == 0 ? 64 : 2 * fake.block_capacity;
+        fake.blocks = realloc(fake.blocks, (size_t)fake.block_capacity * sizeof *fake.blocks);
+        if (fake.blocks == NULL) abort();
+    }
+    const int place = first_block_behind(memory);
+    memmove(fake.blocks + place + 1, fake.blocks + place, (size_t)(fake.block_count - place) * sizeof *fake.blocks);
+    fake.blocks[place] = block;
+    fake.block_count++;
+    return block;
+}
+
 void fake_unmake(void* handle)
 {
     fake_object* object = handle;
+    fake_object** link = bucket_of(object);
+    while (*link != object) link = &(*link)->next_in_bucket;
+    *link = object->next_in_bucket;
+    if (object->kind == FAKE_DEVICE_BLOCK || object->kind == FAKE_PINNED_BLOCK) {
+        int place = 0;
+        while (fake.blocks[place] != handle) place++;
+        memmove(fake.blocks + place, fake.blocks + place + 1, (size_t)(fake.block_count - place - 1) * sizeof *fake.blocks);
+        fake.block_count--;
+    }
     if (object->previous != NULL) object->previous->next = object->next;
     else fake.alive = object->next;
     if (object->next != NULL) object->next->previous = object->previous;
@@ -72,12 +119,9 @@ static bool holds(const unsigned char* memory, size_t bytes, const void* from, s
 
 fake_block* fake_find_block(const void* memory, size_t bytes)
 {
-    for (fake_object* object = fake.alive; object != NULL; object = object->next) {
-        if (object->kind != FAKE_DEVICE_BLOCK && object->kind != FAKE_PINNED_BLOCK) continue;
-        fake_block* block = (fake_block*)object;
-        if (holds(block->memory, block->bytes, memory, bytes)) return block;
-    }
-    return NULL;
+    const int behind = first_block_behind(memory);
+    fake_block* block = behind > 0 ? fake.blocks[behind - 1] : NULL;
+    return block != NULL && holds(block->memory, block->bytes, memory, bytes) ? block : NULL;
 }
 
 static bool points_to_freed(uint64_t value)
