@@ -1,5 +1,6 @@
 // Everything is decoded to RGBA8 by libspng and then narrowed in place: one conversion to trust instead of five.
 #include "png.h"
+#include "system.h"
 #include <errno.h>
 #include <spng.h>
 #include <stdarg.h>
@@ -10,11 +11,8 @@
 #define FILE_LIMIT ((size_t)512 << 20)
 #define TEXT_LIMIT ((size_t)16 << 20) // of one chunk, so that a compressed text cannot grow without bound
 
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-static bool
-fail(char* message, const char* format, ...)
+SYSTEM_PRINTF(2, 3)
+static bool fail(char* message, const char* format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -162,7 +160,7 @@ bool png_read_memory(const void* data, size_t bytes, const char* path, int32_t c
 // The whole file; pipes work too, so the size is found by reading.
 static unsigned char* read_all(const char* path, size_t* out_bytes, char* message)
 {
-    FILE* file = fopen(path, "rb");
+    FILE* file = system_open(path, "rb");
     if (!file) return fail(message, "cannot open %s: %s", path, strerror(errno)), NULL;
     size_t capacity = 0, used = 0;
     unsigned char* data = NULL;
@@ -225,7 +223,7 @@ static int encode(spng_ctx* context, const uint8_t* pixels, int32_t width, int32
 
 static bool write_all(const char* path, const void* data, size_t bytes, char* message)
 {
-    FILE* file = fopen(path, "wb");
+    FILE* file = system_open(path, "wb");
     if (!file) return fail(message, "cannot write %s: %s", path, strerror(errno));
     bool written = fwrite(data, 1, bytes, file) == bytes;
     int reason = errno;

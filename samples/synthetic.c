@@ -8,6 +8,7 @@
 //     memory of its own                                              views of one memory file
 #define _GNU_SOURCE // memfd_create
 #include "synthetic.h"
+#include "system.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 const synthetic_config synthetic_tiny = {.dim = 128,
@@ -86,11 +86,8 @@ typedef struct list {
     bool out_of_memory;
 } list;
 
-#if defined(__GNUC__)
-__attribute__((format(printf, 7, 8)))
-#endif
-static void
-add(list* l, float center, float spread, int64_t a, int64_t b, int64_t kernel, const char* format, ...)
+SYSTEM_PRINTF(7, 8)
+static void add(list* l, float center, float spread, int64_t a, int64_t b, int64_t kernel, const char* format, ...)
 {
     if (l->count == l->capacity) {
         size_t capacity = l->capacity ? 2 * l->capacity : 256;
@@ -497,11 +494,8 @@ typedef struct sink {
     synthetic_files* files;
 } sink;
 
-#if defined(__GNUC__)
-__attribute__((format(printf, 3, 4)))
-#endif
-static bool
-write_text(const sink* to, const char* name, const char* format, ...)
+SYSTEM_PRINTF(3, 4)
+static bool write_text(const sink* to, const char* name, const char* format, ...)
 {
     enum { MOST = 16384 };
     char path[1024], *text = malloc(MOST);
@@ -606,7 +600,7 @@ bool synthetic_write(const char* folder, const synthetic_config* config)
     char path[1024];
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         snprintf(path, sizeof path, "%s%s", folder, folders[i]);
-        if (mkdir(path, 0777) != 0 && errno != EEXIST) return fail(path);
+        if (!system_make_folder(path)) return fail(path);
     }
     const sink to = {folder, NULL};
     bool written = write_configs(&to, config) && write_tokenizer(&to);

@@ -44,7 +44,7 @@ wrong() { # what, wanted code, pattern, arguments
     expect_text "$what" "$pattern" "$err"
 }
 
-if ! cc -std=c11 -Isamples tests/cli_support.c samples/png.c -lspng -lz -lm -o "$folder/support" 2>"$err"; then
+if ! cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" 2>"$err"; then
     fail "tests/cli_support.c compiles" "$(cat "$err")"
     echo "cli: $passed passed, $failed failed, $skipped skipped"
     exit 1

@@ -28,7 +28,7 @@ wrong() { # what, pattern, command ...: fails with a sentence
 }
 same() { check "$1" "$folder/support" pictures "$2" "$3" 0; }
 
-cc -std=c11 -Isamples tests/cli_support.c samples/png.c -lspng -lz -lm -o "$folder/support" || { echo "samples: 0 passed, 1 failed, 0 skipped"; exit 1; }
+cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" || { echo "samples: 0 passed, 1 failed, 0 skipped"; exit 1; }
 draw() { "$bin/sumi" generate --quiet --model $model --prompt "$prompt" --seed 7 "$@"; }
 check "the command line" draw -o "$folder/model.png" --trace "$folder/trace.json"
 check "the preview preset" draw --preset preview -o "$folder/preview.png"

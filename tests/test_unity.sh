@@ -22,7 +22,7 @@ mono "$folder/unity_bindings.exe" layout >"$folder/layout.c" || fail "the bindin
 cc -std=c11 -Wall -Werror -Iinclude "$folder/layout.c" -o "$folder/layout" || fail "the header has not what the bindings name"
 "$folder/layout" >"$folder/layout.txt"
 
-cc -std=c11 -Isamples tests/cli_support.c samples/png.c -lspng -lz -lm -o "$folder/support" || fail "tests/cli_support.c does not compile"
+cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" || fail "tests/cli_support.c does not compile"
 "$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
 "$folder/support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"
 mono "$folder/unity_bindings.exe" samples/demo_model "$folder/wanted.rgba" "$folder/layout.txt"

@@ -14,7 +14,7 @@ command -v c++ >/dev/null || skip "there is no C++ compiler"
 libraries=$(PKG_CONFIG_PATH=$build pkg-config --libs sumi 2>/dev/null) || fail "pkg-config finds no sumi in $build"
 c++ -std=c++17 -O1 -fno-exceptions -fno-rtti -Wall -Wextra -Wpedantic -Wshadow -Werror -Iinclude -I$source/Public tests/unreal_session.cpp $source/Private/SumiSession.cpp $libraries \
     -o "$folder/unreal_session" || fail "the session does not compile"
-cc -std=c11 -Isamples tests/cli_support.c samples/png.c -lspng -lz -lm -o "$folder/support" || fail "tests/cli_support.c does not compile"
+cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" || fail "tests/cli_support.c does not compile"
 "$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
 "$folder/support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"
 "$folder/unreal_session" samples/demo_model "$folder/wanted.rgba"

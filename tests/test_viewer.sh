@@ -53,7 +53,7 @@ point() { set -- $(where "$1") "${2:-0}"; xdotool mousemove $(($1 + $3)) "$2"; s
 click() { point "$@"; xdotool mousedown 1; sleep 0.25; xdotool mouseup 1; sleep 0.1; }
 look() { "$folder/support" screen "$folder/Xvfb_screen0" "$1" 2>&1; } # prints size and number of colours
 
-if ! cc -std=c11 -Isamples tests/cli_support.c samples/png.c -lspng -lz -lm -o "$folder/support" 2>"$folder/log"; then
+if ! cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" 2>"$folder/log"; then
     fail "tests/cli_support.c compiles" "$(cat "$folder/log")"
     finish
 fi

@@ -1,11 +1,11 @@
 // Many prompts, as fast as the machine can: batches of a few pictures, and always a job waiting behind the one that runs, so that the device never is without work.
 //     batch MODEL prompts.txt FOLDER [pictures per job]       one prompt per line; FOLDER/0000.png, 0001.png, ...
 #include "png.h"
+#include "system.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sumi.h>
-#include <time.h>
 
 #define MAX_BATCH 16
 #define JOBS 3 // one that runs, one that waits, one whose pictures are being written
@@ -14,9 +14,7 @@ typedef struct batch { sumi_job job; int first, count; } batch;
 
 static double now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return 1e-9 * (double)system_clock_ns();
 }
 
 // Lines without those that are empty. The text stays one block: lines are pointers into it.

@@ -3,11 +3,11 @@
 // On the processor the work happens inside sumi_engine_update, so the budget is what this frame has left. On a GPU it only bounds what is on its way to the device, beside the host's
 // own rendering there: give it your context and a stream of yours in `cuda`, call update behind your frame's own submissions, and lower the budget when frames get late.
 #include "png.h"
+#include "system.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sumi.h>
-#include <time.h>
 
 #define FRAME_US 16667.0
 #define OWN_WORK_US 8000.0 // what this host does in a frame: here it sleeps
@@ -15,14 +15,12 @@
 
 static double now_us(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
+    return 1e-3 * (double)system_clock_ns();
 }
 
 static void sleep_us(double us)
 {
-    if (us > 0.0) nanosleep(&(struct timespec){.tv_sec = (time_t)(us * 1e-6), .tv_nsec = (long)(us * 1e3) % 1000000000}, NULL);
+    if (us > 0.0) system_sleep_us((uint32_t)us);
 }
 
 // ---- Services -----------------------------------------------------------------------------------------------------------------------------
@@ -32,7 +30,7 @@ static atomic_size_t held_bytes; // worker threads allocate too
 static void* allocate(size_t bytes, size_t alignment, void* user_data)
 {
     (void)user_data;
-    void* memory = aligned_alloc(alignment < sizeof(void*) ? sizeof(void*) : alignment, bytes);
+    void* memory = system_allocate(bytes, alignment);
     if (memory) atomic_fetch_add(&held_bytes, bytes);
     return memory;
 }
@@ -41,7 +39,7 @@ static void release(void* memory, size_t bytes, void* user_data)
 {
     (void)user_data;
     atomic_fetch_sub(&held_bytes, bytes);
-    free(memory);
+    system_release(memory);
 }
 
 static void write_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)

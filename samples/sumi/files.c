@@ -1,18 +1,14 @@
 #include "files.h"
 #include "inside.h"
+#include "system.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-static bool
-fail(char* message, const char* format, ...)
+SYSTEM_PRINTF(2, 3)
+static bool fail(char* message, const char* format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -98,7 +94,7 @@ bool file_read(const char* path, void** out_data, size_t* out_bytes, char* messa
 {
     *out_data = NULL;
     *out_bytes = 0;
-    FILE* file = fopen(path, "rb");
+    FILE* file = system_open(path, "rb");
     if (!file) return fail(message, "cannot open %s: %s", path, strerror(errno));
     long bytes = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
     bool read = false;
@@ -122,7 +118,7 @@ bool file_write(const char* path, const void* data, size_t bytes, char* message)
 {
     char other[1100];
     output_path(path, other, sizeof other);
-    FILE* file = fopen(other, "wb");
+    FILE* file = system_open(other, "wb");
     if (!file) return fail(message, "cannot write %s: %s", path, strerror(errno));
     bool written = fwrite(data, 1, bytes, file) == bytes;
     int reason = errno;
@@ -134,40 +130,36 @@ bool file_write(const char* path, const void* data, size_t bytes, char* message)
 // ---- Output paths ---------------------------------------------------------------------------------------------------------------------
 
 // A device or pipe cannot be replaced by moving a file: those are written in place.
-static bool is_special(const char* path)
+void output_path(const char* path, char* into, size_t capacity)
 {
-    struct stat facts;
-    return stat(path, &facts) == 0 && !S_ISREG(facts.st_mode);
+    const system_kind kind = system_look_at(path);
+    snprintf(into, capacity, "%s%s", path, kind == SYSTEM_NOTHING || kind == SYSTEM_FILE ? ".part" : "");
 }
-
-void output_path(const char* path, char* into, size_t capacity) { snprintf(into, capacity, "%s%s", path, is_special(path) ? "" : ".part"); }
 
 bool output_finish(const char* path, const char* written_path, bool written, char* message)
 {
     if (strcmp(path, written_path) == 0) return written;
-    if (written && rename(written_path, path) == 0) return true;
+    if (written && system_move(written_path, path)) return true;
     if (written) fail(message, "cannot move %s to %s: %s", written_path, path, strerror(errno));
-    remove(written_path);
+    system_remove(written_path);
     return false;
 }
 
 bool output_is_possible(const char* path, char* message)
 {
-    struct stat facts;
-    if (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode)) return fail(message, "cannot write %s: it is a folder; name a file in it", path);
+    if (system_look_at(path) == SYSTEM_FOLDER) return fail(message, "cannot write %s: it is a folder; name a file in it", path);
     char folder[1024];
-    const char* slash = strrchr(path, '/');
-    if (!slash) snprintf(folder, sizeof folder, ".");
-    else snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    if (access(folder, F_OK) != 0) return fail(message, "cannot write %s: there is no folder %s", path, folder);
-    if (access(folder, W_OK | X_OK) != 0 && access(path, W_OK) != 0) return fail(message, "cannot write %s: no permission in %s", path, folder);
+    const int length = (int)(system_file_name(path) - path); // with the separator, unless that is all: "/"
+    if (length == 0) snprintf(folder, sizeof folder, ".");
+    else snprintf(folder, sizeof folder, "%.*s", length > 1 ? length - 1 : length, path);
+    if (system_look_at(folder) == SYSTEM_NOTHING) return fail(message, "cannot write %s: there is no folder %s", path, folder);
+    if (!system_can_write(folder) && !system_can_write(path)) return fail(message, "cannot write %s: no permission in %s", path, folder);
     return true;
 }
 
 void numbered_path(const char* path, int32_t number, char* into, size_t capacity)
 {
-    const char* slash = strrchr(path, '/');
-    const char* dot = strrchr(path, '.');
-    if (!dot || (slash && dot < slash)) dot = path + strlen(path);
+    const char* dot = strrchr(system_file_name(path), '.');
+    if (!dot) dot = path + strlen(path);
     snprintf(into, capacity, "%.*s-%d%s", (int)(dot - path), path, number, dot);
 }

@@ -5,11 +5,11 @@
 #include "parameters.h"
 #include "png.h"
 #include "session.h"
+#include "system.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MAX_ITEMS 64
 #define MAX_LORAS 16
@@ -89,7 +89,7 @@ static bool check_outputs(generate_run* run)
     if (args->latents_out && !output_is_possible(args->latents_out, run->message)) return false;
     if (args->trace && !output_is_possible(args->trace, run->message)) return false;
     if (!args->preview_dir) return true;
-    mkdir(args->preview_dir, 0777); // it may be there; if not, the next line tells
+    system_make_folder(args->preview_dir); // it may be there; if not, the next line tells
     char inside[1100];
     snprintf(inside, sizeof inside, "%s/preview-0-1.png", args->preview_dir);
     return output_is_possible(inside, run->message);
@@ -401,9 +401,9 @@ static int generate(generate_run* run)
     if (code != EXIT_OK) return code;
     if (args->latents_out) code = write_latents(run, job);
     if (args->profile && code == EXIT_OK) code = read_profile(run, job);
-    const uint64_t fetch_ns = trace_clock_ns();
+    const uint64_t fetch_ns = system_clock_ns();
     result = sumi_fetch_images(session->engine, job, run->images, run->desc.item_count);
-    trace_call(&run->trace, "sumi_fetch_images", fetch_ns, trace_clock_ns());
+    trace_call(&run->trace, "sumi_fetch_images", fetch_ns, system_clock_ns());
     if (result != SUMI_OK) return session_fail(session, result, "fetching the picture");
     for (int32_t i = 0; i < run->desc.item_count && code == EXIT_OK; i++) code = write_picture(run, i);
     sumi_images_release(session->engine, run->images, run->desc.item_count);

@@ -1,5 +1,6 @@
 // sumi: the library on the command line. Every command is a file; this one finds it.
 #include "commands.h"
+#include "system.h"
 #include <stdio.h>
 #include <string.h>
 #include <sumi.h>
@@ -30,6 +31,7 @@ static int print_help(FILE* to)
 
 int main(int argc, char** argv)
 {
+    argv = system_begin(argc, argv);
     if (argc < 2) return print_help(stderr);
     const char* name = argv[1];
     if (strcmp(name, "--version") == 0) {

@@ -1,5 +1,6 @@
 #include "parameters.h"
 #include "inside.h"
+#include "system.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,11 +10,8 @@ typedef struct text_out {
     size_t capacity, used;
 } text_out;
 
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-static void
-put(text_out* out, const char* format, ...)
+SYSTEM_PRINTF(2, 3)
+static void put(text_out* out, const char* format, ...)
 {
     va_list arguments;
     va_start(arguments, format);

@@ -1,17 +1,16 @@
 #include "progress.h"
-#include "trace.h"
+#include "system.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define BAR_CELLS 24
 #define DRAW_SECONDS 0.1 // a terminal needs no more; over ssh each redraw is a packet
 #define LINE_SECONDS 0.5 // between lines of a log when there are many steps
 #define FEW_STEPS 60     // that many lines are always welcome
 
-double progress_clock(void) { return 1e-9 * (double)trace_clock_ns(); }
+double progress_clock(void) { return 1e-9 * (double)system_clock_ns(); }
 
 const char* progress_stage_name(sumi_stage stage)
 {
@@ -30,8 +29,7 @@ const char* progress_stage_name(sumi_stage stage)
 
 void progress_begin(cli_progress* progress, bool quiet)
 {
-    const char* term = getenv("TERM");
-    *progress = (struct cli_progress){.quiet = quiet, .step = -1, .terminal = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0)};
+    *progress = (struct cli_progress){.quiet = quiet, .step = -1, .terminal = system_is_terminal(stderr)};
 }
 
 static void write_time_left(char* into, size_t capacity, float seconds)

@@ -1,8 +1,8 @@
 #include "session.h"
+#include "system.h"
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define WAIT_MS 50          // work between two looks at progress and Ctrl-C
 #define PREVIEW_WAIT_US 500 // a GPU works on its own; its steps are longer than this
@@ -13,16 +13,14 @@ static volatile sig_atomic_t s_cancelled;
 
 static void on_signal(int number)
 {
-    (void)number;
+    signal(number, SIG_DFL);
     s_cancelled = 1;
 }
 
 static void catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
 }
 
 static void write_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)
@@ -102,14 +100,14 @@ static bool is_final(sumi_job_state state) { return state == SUMI_JOB_NONE || st
 // A piece of work, or of waiting for a GPU. A budget of 1 us is one slice: nobody who wants to see every preview misses one.
 static void work(cli_session* session, sumi_job job, bool is_watched)
 {
-    const uint64_t begin = trace_clock_ns();
+    const uint64_t begin = system_clock_ns();
     if (!is_watched) {
         sumi_job_wait(session->engine, job, WAIT_MS);
     } else {
         sumi_engine_update(session->engine, 1);
-        if (sumi_engine_get_info(session->engine).compute_capability > 0) nanosleep(&(struct timespec){.tv_nsec = PREVIEW_WAIT_US * 1000}, NULL);
+        if (sumi_engine_get_info(session->engine).compute_capability > 0) system_sleep_us(PREVIEW_WAIT_US);
     }
-    if (session->trace) trace_call(session->trace, is_watched ? "sumi_engine_update" : "sumi_job_wait", begin, trace_clock_ns());
+    if (session->trace) trace_call(session->trace, is_watched ? "sumi_engine_update" : "sumi_job_wait", begin, system_clock_ns());
 }
 
 int session_run(cli_session* session, sumi_job job, const char* doing, session_seen* seen, void* context)

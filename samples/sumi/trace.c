@@ -1,18 +1,11 @@
 #include "trace.h"
 #include "files.h"
 #include "progress.h"
+#include "system.h"
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 enum { TRACK_CALLS = 1, TRACK_WORK = 2, TRACK_DEVICE = 3 }; // thread ids; viewers order tracks by them
-
-uint64_t trace_clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void begin_event(trace_writer* trace)
 {
@@ -61,12 +54,12 @@ bool trace_open(trace_writer* trace, const char* path, char* message)
     *trace = (trace_writer){.path = path};
     if (!path) return true;
     output_path(path, trace->part, sizeof trace->part);
-    trace->file = fopen(trace->part, "w");
+    trace->file = system_open(trace->part, "wb");
     if (!trace->file) {
         snprintf(message, FILES_MESSAGE_BYTES, "cannot write %s: %s", path, strerror(errno));
         return false;
     }
-    trace->begin_ns = trace_clock_ns();
+    trace->begin_ns = system_clock_ns();
     fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", trace->file);
     name_track(trace, TRACK_CALLS, "calls");
     name_track(trace, TRACK_WORK, "work");

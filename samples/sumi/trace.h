@@ -17,7 +17,6 @@ typedef struct trace_writer {
 // False when the file cannot be made; message as in files.h. path NULL: nothing will be written.
 bool trace_open(trace_writer* trace, const char* path, char* message);
 sumi_tracer trace_tracer(trace_writer* trace); // for sumi_engine_desc
-uint64_t trace_clock_ns(void);                 // the clock of spans
-void trace_call(trace_writer* trace, const char* name, uint64_t begin_ns, uint64_t end_ns); // a call of this program's
+void trace_call(trace_writer* trace, const char* name, uint64_t begin_ns, uint64_t end_ns); // a call of this program's, by system_clock_ns
 bool trace_close(trace_writer* trace, char* message);
 #endif

@@ -1,0 +1,272 @@
+#if !defined(_WIN32) && !defined(_POSIX_C_SOURCE)
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include "system.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+#include <fcntl.h>
+#include <io.h>
+#include <malloc.h>
+#include <shellapi.h>
+#include <wchar.h>
+#else
+#include <dirent.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#endif
+
+// ---- Lists of names -----------------------------------------------------------------------------------------------------------------------
+
+// Takes over `name`, which may be NULL.
+static void add_name(char*** names, int* count, char* name)
+{
+    char** more = name && name[0] != '.' ? realloc(*names, (size_t)(*count + 1) * sizeof *more) : NULL;
+    if (more) {
+        *names = more;
+        more[(*count)++] = name;
+    } else {
+        free(name);
+    }
+}
+
+static int compare_names(const void* a, const void* b) { return strcmp(*(char* const*)a, *(char* const*)b); }
+
+static char** sort_names(char** names, int count)
+{
+    if (count > 0) qsort(names, (size_t)count, sizeof *names, compare_names);
+    return names;
+}
+
+void system_free_list(char** names, int count)
+{
+    for (int i = 0; i < count; i++) free(names[i]);
+    free(names);
+}
+
+#if defined(_WIN32)
+
+// ---- Windows ------------------------------------------------------------------------------------------------------------------------------
+
+static char* to_utf8(const wchar_t* wide)
+{
+    const int bytes = WideCharToMultiByte(CP_UTF8, 0, wide, -1, NULL, 0, NULL, NULL);
+    char* text = bytes > 0 ? malloc((size_t)bytes) : NULL;
+    if (text) WideCharToMultiByte(CP_UTF8, 0, wide, -1, text, bytes, NULL, NULL);
+    return text;
+}
+
+// False, with errno, when the path is no UTF-8 or too long.
+#define WIDE_PATH 1024
+static bool widen(const char* path, wchar_t* wide)
+{
+    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, WIDE_PATH) > 0) return true;
+    errno = ENOENT;
+    return false;
+}
+
+char** system_begin(int argc, char** argv)
+{
+    _setmode(_fileno(stdin), _O_BINARY);
+    _setmode(_fileno(stdout), _O_BINARY);
+    _setmode(_fileno(stderr), _O_BINARY);
+    setvbuf(stderr, NULL, _IONBF, 0); // buffered when it is no terminal
+    int count = 0;
+    wchar_t** wide = CommandLineToArgvW(GetCommandLineW(), &count); // argv is in the machine's own code page, which has not every character
+    char** utf8 = wide && count == argc ? calloc((size_t)count + 1, sizeof *utf8) : NULL;
+    for (int i = 0; utf8 && i < count; i++) {
+        utf8[i] = to_utf8(wide[i]);
+        if (!utf8[i]) utf8[i] = argv[i];
+    }
+    LocalFree(wide);
+    return utf8 ? utf8 : argv;
+}
+
+void* system_allocate(size_t bytes, size_t alignment) { return _aligned_malloc(bytes ? bytes : 1, alignment); }
+void system_release(void* memory) { _aligned_free(memory); }
+
+uint64_t system_clock_ns(void)
+{
+    LARGE_INTEGER now, frequency;
+    QueryPerformanceCounter(&now);
+    QueryPerformanceFrequency(&frequency);
+    const uint64_t whole = (uint64_t)(now.QuadPart / frequency.QuadPart), rest = (uint64_t)(now.QuadPart % frequency.QuadPart);
+    return whole * 1000000000u + rest * 1000000000u / (uint64_t)frequency.QuadPart;
+}
+
+void system_sleep_us(uint32_t microseconds) { Sleep((microseconds + 999) / 1000); }
+
+FILE* system_open(const char* path, const char* mode)
+{
+    wchar_t wide[WIDE_PATH], wide_mode[16];
+    return widen(path, wide) && widen(mode, wide_mode) ? _wfopen(wide, wide_mode) : NULL;
+}
+
+system_kind system_look_at(const char* path)
+{
+    wchar_t wide[WIDE_PATH];
+    if (!widen(path, wide)) return SYSTEM_NOTHING;
+    const DWORD attributes = GetFileAttributesW(wide);
+    if (attributes == INVALID_FILE_ATTRIBUTES) return SYSTEM_NOTHING;
+    if (attributes & FILE_ATTRIBUTE_DIRECTORY) return SYSTEM_FOLDER;
+    return attributes & FILE_ATTRIBUTE_DEVICE ? SYSTEM_OTHER : SYSTEM_FILE;
+}
+
+// Who may write into a folder is told by its access list; only writing tells for sure.
+bool system_can_write(const char* path)
+{
+    wchar_t wide[WIDE_PATH];
+    if (!widen(path, wide)) return false;
+    const DWORD attributes = GetFileAttributesW(wide);
+    return attributes != INVALID_FILE_ATTRIBUTES && ((attributes & FILE_ATTRIBUTE_DIRECTORY) != 0 || (attributes & FILE_ATTRIBUTE_READONLY) == 0);
+}
+
+bool system_move(const char* path, const char* to_path)
+{
+    wchar_t wide[WIDE_PATH], wide_to[WIDE_PATH];
+    if (!widen(path, wide) || !widen(to_path, wide_to)) return false;
+    if (MoveFileExW(wide, wide_to, MOVEFILE_REPLACE_EXISTING)) return true;
+    errno = GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PATH_NOT_FOUND ? ENOENT : EACCES;
+    return false;
+}
+
+bool system_remove(const char* path)
+{
+    wchar_t wide[WIDE_PATH];
+    return widen(path, wide) && (DeleteFileW(wide) || RemoveDirectoryW(wide));
+}
+
+bool system_make_folder(const char* path)
+{
+    wchar_t wide[WIDE_PATH];
+    return widen(path, wide) && (CreateDirectoryW(wide, NULL) || system_look_at(path) == SYSTEM_FOLDER);
+}
+
+bool system_make_scratch(char* path, size_t capacity, const char* name)
+{
+    wchar_t wide[WIDE_PATH];
+    const DWORD length = GetTempPathW(WIDE_PATH, wide); // with a separator at its end
+    char* folder = length > 0 && length < WIDE_PATH ? to_utf8(wide) : NULL;
+    bool is_made = false;
+    for (unsigned attempt = 0; folder && !is_made && attempt < 100; attempt++) {
+        const int written = snprintf(path, capacity, "%s%s-%lu-%u", folder, name, (unsigned long)GetCurrentProcessId(), attempt);
+        is_made = written > 0 && (size_t)written < capacity && widen(path, wide) && CreateDirectoryW(wide, NULL);
+    }
+    free(folder);
+    return is_made;
+}
+
+char** system_list(const char* path, int* out_count)
+{
+    char** names = NULL;
+    *out_count = 0;
+    char pattern[WIDE_PATH];
+    wchar_t wide[WIDE_PATH];
+    WIN32_FIND_DATAW found;
+    const int written = snprintf(pattern, sizeof pattern, "%s/*", path);
+    const HANDLE search = written > 0 && written < WIDE_PATH && widen(pattern, wide) ? FindFirstFileW(wide, &found) : INVALID_HANDLE_VALUE;
+    if (search == INVALID_HANDLE_VALUE) return NULL;
+    do add_name(&names, out_count, to_utf8(found.cFileName));
+    while (FindNextFileW(search, &found));
+    FindClose(search);
+    return sort_names(names, *out_count);
+}
+
+const char* system_file_name(const char* path)
+{
+    const char* name = path;
+    for (const char* at = path; *at; at++) {
+        if (*at == '/' || *at == '\\' || (*at == ':' && at == path + 1)) name = at + 1;
+    }
+    return name;
+}
+
+bool system_is_terminal(FILE* stream)
+{
+    const HANDLE console = (HANDLE)_get_osfhandle(_fileno(stream));
+    DWORD mode;
+    return GetConsoleMode(console, &mode) && SetConsoleMode(console, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);
+}
+
+#else
+
+// ---- POSIX --------------------------------------------------------------------------------------------------------------------------------
+
+char** system_begin(int argc, char** argv)
+{
+    (void)argc;
+    return argv;
+}
+
+void* system_allocate(size_t bytes, size_t alignment)
+{
+    void* memory = NULL;
+    return posix_memalign(&memory, alignment < sizeof(void*) ? sizeof(void*) : alignment, bytes ? bytes : 1) == 0 ? memory : NULL;
+}
+
+void system_release(void* memory) { free(memory); }
+
+uint64_t system_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void system_sleep_us(uint32_t microseconds)
+{
+    nanosleep(&(struct timespec){.tv_sec = (time_t)(microseconds / 1000000u), .tv_nsec = (long)(microseconds % 1000000u) * 1000}, NULL);
+}
+
+FILE* system_open(const char* path, const char* mode) { return fopen(path, mode); }
+
+system_kind system_look_at(const char* path)
+{
+    struct stat facts;
+    if (stat(path, &facts) != 0) return SYSTEM_NOTHING;
+    return S_ISREG(facts.st_mode) ? SYSTEM_FILE : S_ISDIR(facts.st_mode) ? SYSTEM_FOLDER : SYSTEM_OTHER;
+}
+
+bool system_can_write(const char* path) { return access(path, system_look_at(path) == SYSTEM_FOLDER ? W_OK | X_OK : W_OK) == 0; }
+bool system_move(const char* path, const char* to_path) { return rename(path, to_path) == 0; }
+bool system_remove(const char* path) { return remove(path) == 0; }
+bool system_make_folder(const char* path) { return mkdir(path, 0777) == 0 || system_look_at(path) == SYSTEM_FOLDER; }
+
+bool system_make_scratch(char* path, size_t capacity, const char* name)
+{
+    const char* folder = getenv("TMPDIR");
+    const int written = snprintf(path, capacity, "%s/%s-XXXXXX", folder && folder[0] ? folder : "/tmp", name);
+    return written > 0 && (size_t)written < capacity && mkdtemp(path) != NULL;
+}
+
+char** system_list(const char* path, int* out_count)
+{
+    char** names = NULL;
+    *out_count = 0;
+    DIR* folder = opendir(path);
+    if (!folder) return NULL;
+    for (const struct dirent* entry = readdir(folder); entry; entry = readdir(folder)) {
+        char* name = malloc(strlen(entry->d_name) + 1);
+        add_name(&names, out_count, name ? strcpy(name, entry->d_name) : NULL);
+    }
+    closedir(folder);
+    return sort_names(names, *out_count);
+}
+
+const char* system_file_name(const char* path)
+{
+    const char* slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+bool system_is_terminal(FILE* stream)
+{
+    const char* term = getenv("TERM");
+    return isatty(fileno(stream)) && !(term && strcmp(term, "dumb") == 0);
+}
+#endif
