@@ -1,4 +1,5 @@
 #include "base/file.h"
+#include "base/fused.h"
 #include "base/workers.h"
 #include "test.h"
 
@@ -206,6 +207,40 @@ TEST(clock_moves_forward_and_waits_time_out)
     CHECK(sumi_cpu_count() >= 1);
 }
 
+// Against the C library's, where that is right. Half of the numbers are near each other, so that sums cancel and land on boundaries; all kinds of bits occur.
+TEST(fused_multiply_add_rounds_once)
+{
+    uint64_t state = 1;
+    int wrong = 0;
+#if defined(__MINGW32__)
+    const int count = 0;
+#else
+    const int count = 2000000;
+#endif
+    for (int i = 0; i < count && wrong < 3; i++) {
+        uint32_t bits[3];
+        float v[3];
+        for (int k = 0; k < 3; k++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            bits[k] = (uint32_t)(state >> 32);
+            if (i % 2 == 0) bits[k] = (bits[k] & 0x80ff0fffu) | 0x3f000000u; // from 0.5 to 2, with trailing zeros cut out of the middle
+            memcpy(&v[k], &bits[k], sizeof v[k]);
+        }
+        const float got = sumi_fmaf_by_double(v[0], v[1], v[2]);
+        const float want = fmaf(v[0], v[1], v[2]);
+        if (memcmp(&got, &want, sizeof got) != 0 && !(isnan(got) && isnan(want))) {
+            wrong++;
+            printf("  %a * %a + %a is %a, want %a\n", (double)v[0], (double)v[1], (double)v[2], (double)got, (double)want);
+        }
+    }
+    CHECK_NUMBER(wrong, 0);
+    // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24: half way between two floats, and the third number says which
+    CHECK(sumi_fmaf(1.0f + 0x1p-12f, 1.0f + 0x1p-12f, 0x1p-70f) == 1.0f + 0x1p-11f + 0x1p-23f);
+    CHECK(sumi_fmaf(1.0f + 0x1p-12f, 1.0f + 0x1p-12f, -0x1p-70f) == 1.0f + 0x1p-11f);
+    CHECK(sumi_fmaf(1.0f + 0x1p-12f, 1.0f + 0x1p-12f, 0.0f) == 1.0f + 0x1p-11f);
+    CHECK(sumi_fmaf(1.0f + 0x1p-12f, 1.0f - 0x1p-12f, -1.0f) == -0x1p-24f);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -218,6 +253,7 @@ int main(int argc, char** argv)
     RUN(workers_end_cleanly_without_work);
     RUN(file_maps_content_and_names_missing_paths);
     RUN(file_reads_through_the_host);
+    RUN(fused_multiply_add_rounds_once);
     RUN(clock_moves_forward_and_waits_time_out);
     CHECK_NUMBER(s_heap.held, 0);
     TEST_END();

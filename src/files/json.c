@@ -482,9 +482,20 @@ static bool read_number(sumi_json* json, number* out)
     return true;
 }
 
+// factor * power less `product`, its rounded value: exact, by Dekker's halves of 26 bits. Not by C's fma, which MinGW-w64 rounds twice.
+static double rest_of_product(double factor, double power, double product)
+{
+    const double scale = fabs(factor) > 0x1p900 ? 0x1p-100 : 1.0, split = 0x1p27 + 1.0; // halving must not overflow
+    factor *= scale;
+    const double factor_wide = split * factor, factor_high = factor_wide - (factor_wide - factor), factor_low = factor - factor_high;
+    const double power_wide = split * power, power_high = power_wide - (power_wide - power), power_low = power - power_high;
+    const double rest = ((factor_high * power_high - product * scale) + factor_high * power_low + factor_low * power_high) + factor_low * power_low;
+    return rest / scale;
+}
+
 // digits * 10^power as a double; not below zero, not finite when too large.
 // Up to 10^22 powers of ten are exact, so a product or quotient with one is the exact value of high + low below, rounded once: the quotient's
-// remainder comes exactly from fma, and the correction it gives is good to 2^-100 of the whole. Farther powers are approached in steps of 10^22,
+// remainder comes exactly from what its product with the power left out, and the correction it gives is good to 2^-100 of the whole. Farther powers are approached in steps of 10^22,
 // each of which rounds once; no configuration or score uses them.
 static double scale_by_ten(uint64_t digits, int32_t power)
 {
@@ -508,10 +519,10 @@ static double scale_by_ten(uint64_t digits, int32_t power)
     }
     if (power >= 0) {
         const double ten = s_tens[power], product = value * ten;
-        return product <= 1.7976931348623157e308 ? product + (fma(value, ten, -product) + low * ten) : HUGE_VAL;
+        return product <= 1.7976931348623157e308 ? product + (rest_of_product(value, ten, product) + low * ten) : HUGE_VAL;
     }
-    const double ten = s_tens[-power], quotient = value / ten;
-    return quotient + (fma(-quotient, ten, value) + low) / ten;
+    const double ten = s_tens[-power], quotient = value / ten, product = quotient * ten;
+    return quotient + ((value - product) - rest_of_product(quotient, ten, product) + low) / ten;
 }
 
 double sumi_json_number(sumi_json* json)

@@ -11,11 +11,12 @@
 // product here feeds a plain sum, so a compiler that contracts a * b + c changes nothing, and the AVX2 lanes give the bits of the portable code.
 #include "sampling/noise.h"
 #include "base/dtype.h"
+#include "base/fused.h"
 #include "base/platform.h"
 #include <math.h>
 #include <string.h>
 
-#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+#if (defined(__GNUC__) || defined(__clang__)) && (defined(__x86_64__) || defined(__i386__))
 #define SUMI_NOISE_AVX2 1
 #include <immintrin.h>
 #endif
@@ -125,27 +126,27 @@ static float cephes_log(float x) // x normal, in (0, 1]
     x = (mantissa - 1.0f) + (small ? mantissa : 0.0f);
     float z = x * x;
     float y = log_polynomial[0];
-    for (int i = 1; i < 9; i++) y = fmaf(y, x, log_polynomial[i]);
+    for (int i = 1; i < 9; i++) y = sumi_fmaf(y, x, log_polynomial[i]);
     y = y * x;
-    y = fmaf(y, z, exponent * LN2_LOW);
-    y = fmaf(z, -0.5f, y);
+    y = sumi_fmaf(y, z, exponent * LN2_LOW);
+    y = sumi_fmaf(z, -0.5f, y);
     x = x + y;
-    return fmaf(exponent, LN2_HIGH, x);
+    return sumi_fmaf(exponent, LN2_HIGH, x);
 }
 
 static void cephes_sincos(float x, float* out_sin, float* out_cos) // x in [0, 2 pi)
 {
     int32_t octant = ((int32_t)(x * FOUR_OVER_PI) + 1) & ~1;
     float q = (float)octant;
-    for (int i = 0; i < 3; i++) x = fmaf(q, quarter_pi_parts[i], x);
+    for (int i = 0; i < 3; i++) x = sumi_fmaf(q, quarter_pi_parts[i], x);
     float z = x * x;
-    float c = fmaf(fmaf(cos_polynomial[0], z, cos_polynomial[1]), z, cos_polynomial[2]);
+    float c = sumi_fmaf(sumi_fmaf(cos_polynomial[0], z, cos_polynomial[1]), z, cos_polynomial[2]);
     c = c * z;
-    c = fmaf(c, z, -(z * 0.5f));
+    c = sumi_fmaf(c, z, -(z * 0.5f));
     c = c + 1.0f;
-    float s = fmaf(fmaf(sin_polynomial[0], z, sin_polynomial[1]), z, sin_polynomial[2]);
+    float s = sumi_fmaf(sumi_fmaf(sin_polynomial[0], z, sin_polynomial[1]), z, sin_polynomial[2]);
     s = s * z;
-    s = fmaf(s, x, x);
+    s = sumi_fmaf(s, x, x);
     bool swap = (octant & 2) != 0;
     *out_sin = (swap ? c : s) * ((octant & 4) != 0 ? -1.0f : 1.0f);
     *out_cos = (swap ? s : c) * (((octant - 2) & 4) == 0 ? -1.0f : 1.0f);
@@ -158,8 +159,8 @@ static void box_muller_portable(float* x, size_t groups)
             float s, c, u1 = 1.0f - x[j];
             cephes_sincos(TWO_PI * x[j + HALF], &s, &c);
             float radius = sqrtf(-2.0f * cephes_log(u1));
-            x[j] = fmaf(radius, c, 0.0f); // adding zero: the reference has no negative zero
-            x[j + HALF] = fmaf(radius, s, 0.0f);
+            x[j] = sumi_fmaf(radius, c, 0.0f); // adding zero: the reference has no negative zero
+            x[j + HALF] = sumi_fmaf(radius, s, 0.0f);
         }
     }
 }
@@ -329,15 +330,15 @@ static void philox(uint64_t low, uint64_t high, uint64_t key, uint32_t out[4])
 static float curand_radius(uint32_t word)
 {
     static const uint32_t polynomial[] = {0xbe055027u, 0x3e1039f6u, 0xbdf8cdccu, 0x3e0f2955u, 0xbe2ad8b9u, 0x3e4ced0bu, 0xbe7fff22u, 0x3eaaaa78u, 0xbf000000u};
-    float u = fmaf((float)word, 0x1p-32f, 0x1p-33f);
+    float u = sumi_fmaf((float)word, 0x1p-32f, 0x1p-33f);
     uint32_t exponent = (bits_of(u) - 0x3f2aaaabu) & 0xff800000u;
     float f = float_of(bits_of(u) - exponent) - 1.0f;
     int32_t signed_exponent;
     memcpy(&signed_exponent, &exponent, sizeof signed_exponent);
     float k = (float)signed_exponent * 0x1p-23f;
     float p = float_of(polynomial[0]);
-    for (int i = 1; i < 9; i++) p = fmaf(p, f, float_of(polynomial[i]));
-    float logarithm = fmaf(k, 0x1.62e430p-1f, fmaf(p * f, f, f));
+    for (int i = 1; i < 9; i++) p = sumi_fmaf(p, f, float_of(polynomial[i]));
+    float logarithm = sumi_fmaf(k, 0x1.62e430p-1f, sumi_fmaf(p * f, f, f));
     return sqrtf(-2.0f * logarithm);
 }
 
@@ -345,7 +346,7 @@ static float curand_radius(uint32_t word)
 // Doing that product as it does, then an exact sine, lands within 8e-7 of every recorded value; an exact sine of the angle itself only within 1.14e-6.
 static float turns_of(uint32_t word)
 {
-    float angle = fmaf((float)word, 0x1.921fb6p-30f, 0x1.921fb6p-31f); // 2 pi 2^-32 and half of it
+    float angle = sumi_fmaf((float)word, 0x1.921fb6p-30f, 0x1.921fb6p-31f); // 2 pi 2^-32 and half of it
     double exact = (double)angle * (double)0x1.45f306p-3f;             // 24 x 24 bits: no rounding yet
     float turns = (float)exact;
     if ((double)turns > exact) turns = float_of(bits_of(turns) - 1u);

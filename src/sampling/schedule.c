@@ -1,6 +1,7 @@
 // Tables of noise levels. Values to the last bit matter here: the model's time is 1000 sigma, and one unit in the last place of sigma moves the
 // finished latents by up to 4e-5.
 #include "sampling/schedule.h"
+#include "base/fused.h"
 #include <math.h>
 
 // torch.linspace(1, 1/n, n) in float32: both halves are counted from their own end, and its multiply-add has one rounding.
@@ -9,7 +10,7 @@ static float linspace_down(int32_t i, int32_t n)
     float end = (float)(1.0 / n);
     if (n == 1) return 1.0f;
     float step = (end - 1.0f) / (float)(n - 1);
-    return i < n / 2 ? fmaf(step, (float)i, 1.0f) : fmaf(-step, (float)(n - 1 - i), end);
+    return i < n / 2 ? sumi_fmaf(step, (float)i, 1.0f) : sumi_fmaf(-step, (float)(n - 1 - i), end);
 }
 
 void sumi_schedule_shifted(float shift, int32_t step_count, float* sigmas)
