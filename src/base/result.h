@@ -13,7 +13,7 @@ typedef struct sumi_error {
 
 #if defined(__MINGW32__) && !defined(__clang__) // its own printf knows no %zu; __USE_MINGW_ANSI_STDIO, which the build sets, brings the standard's
 #define SUMI_PRINTF(format_index, first_index) __attribute__((format(gnu_printf, format_index, first_index)))
-#elif defined(__GNUC__)
+#elif defined(__GNUC__) || defined(__clang__)
 #define SUMI_PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
 #else
 #define SUMI_PRINTF(format_index, first_index)

@@ -61,7 +61,7 @@ typedef struct sumi_cpu_kernels {
 } sumi_cpu_kernels;
 
 extern const sumi_cpu_kernels sumi_cpu_kernels_portable;
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define SUMI_CPU_HAS_X86 1
 extern const sumi_cpu_kernels sumi_cpu_kernels_avx2;
 extern const sumi_cpu_kernels sumi_cpu_kernels_avx512;

@@ -1,5 +1,5 @@
 // The inner loops with AVX-512 (F, BW, DQ, VL). The instruction set is chosen here, not by compiler flags, so that one build runs everywhere.
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include "cpu/kernels.h"
 #include "base/dtype.h"
 #include <immintrin.h>

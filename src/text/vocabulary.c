@@ -143,7 +143,7 @@ uint32_t sumi_vocabulary_find(const sumi_vocabulary* vocabulary, const char* tex
 
 static void prefetch(const void* address)
 {
-#if defined(__GNUC__)
+#if defined(__GNUC__) || defined(__clang__)
     __builtin_prefetch(address);
 #else
     (void)address;
