@@ -2,6 +2,7 @@
 #ifndef ENGINE_FIXTURE_H
 #define ENGINE_FIXTURE_H
 #include "files/tensors.h"
+#include "system.h"
 #include "test.h"
 #include <limits.h>
 #include <stdatomic.h>
@@ -32,7 +33,7 @@ static inline void* host_allocate(size_t bytes, size_t alignment, void* user_dat
     long long n = atomic_fetch_add(&h->count, 1) + 1;
     if (atomic_load(&h->fail_at) == n) return NULL;
     size_t front = alignment > sizeof(host_header) ? alignment : 64;
-    unsigned char* block = aligned_alloc(front, (front + bytes + front - 1) / front * front);
+    unsigned char* block = system_allocate(front + bytes, front);
     if (block == NULL) return NULL;
     *(host_header*)(void*)block = (host_header){bytes, bytes ^ 0x5a5au};
     atomic_fetch_add(&h->live, 1);
@@ -48,7 +49,7 @@ static inline void host_release(void* memory, size_t bytes, void* user_data)
     if (header.bytes != bytes || header.check != (bytes ^ 0x5a5au)) atomic_fetch_add(&h->wrong_releases, 1);
     atomic_fetch_sub(&h->live, 1);
     atomic_fetch_sub(&h->live_bytes, (long long)bytes);
-    free(block);
+    system_release(block);
 }
 
 static inline void host_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)

@@ -3,8 +3,8 @@
 #include "golden_support.h"
 #include "png.h"
 #include "sampling/noise.h"
+#include "system.h"
 #include "text/tokenizer.h"
-#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,12 +180,13 @@ static void run_tokenizers(golden_case* c, const char* folder)
     char path[2400];
     snprintf(path, sizeof path, "%s/invalid_utf8.jsonl", folder);
     lines invalid = read_lines(c, path);
-    DIR* dir = opendir(folder);
-    for (struct dirent* entry = dir != NULL ? readdir(dir) : NULL; entry != NULL; entry = readdir(dir)) {
-        sumi_path_join(path, sizeof path, folder, entry->d_name);
-        if (entry->d_name[0] != '.' && sumi_path_is_folder(path)) run_tokenizer(c, path, entry->d_name, &invalid);
+    int count;
+    char** names = system_list(folder, &count);
+    for (int i = 0; i < count; i++) {
+        sumi_path_join(path, sizeof path, folder, names[i]);
+        if (sumi_path_is_folder(path)) run_tokenizer(c, path, names[i], &invalid);
     }
-    if (dir != NULL) closedir(dir);
+    system_free_list(names, count);
     free_lines(&invalid);
     not_checked(c, "unicode.json", "its facts are in the ids above");
 }
@@ -299,17 +300,18 @@ static void run_cuda_noise(golden_case* c, const char* folder, const char* stem)
 
 static void run_rng(golden_case* c, const char* folder)
 {
-    DIR* dir = opendir(folder);
-    for (struct dirent* entry = dir != NULL ? readdir(dir) : NULL; entry != NULL; entry = readdir(dir)) {
+    int count;
+    char** names = system_list(folder, &count);
+    for (int i = 0; i < count; i++) {
         char stem[256];
-        size_t length = strlen(entry->d_name);
-        if (length < 6 || strcmp(entry->d_name + length - 5, ".json") != 0) continue;
-        snprintf(stem, sizeof stem, "%.*s", (int)(length - 5), entry->d_name);
+        size_t length = strlen(names[i]);
+        if (length < 6 || strcmp(names[i] + length - 5, ".json") != 0) continue;
+        snprintf(stem, sizeof stem, "%.*s", (int)(length - 5), names[i]);
         if (strncmp(stem, "cuda", 4) == 0) run_cuda_noise(c, folder, stem);
         else if (strstr(stem, "older") != NULL) not_checked(c, stem, "the library draws 16-bit noise as torch 2.13 and newer do");
         else run_cpu_noise(c, folder, stem);
     }
-    if (dir != NULL) closedir(dir);
+    system_free_list(names, count);
 }
 
 // ---- Files ------------------------------------------------------------------------------------------------------------------------------

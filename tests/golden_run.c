@@ -11,33 +11,9 @@
 #include "golden_support.h"
 #include "cuda/cuda.h"
 #include "plan_runner.h"
-#include <dirent.h>
+#include "system.h"
 #include <stdlib.h>
 #include <string.h>
-
-static int compare_names(const void* a, const void* b) { return strcmp(*(char* const*)a, *(char* const*)b); }
-
-// Names in a folder, sorted; free each and the list.
-static char** list_folder(const char* folder, int* out_count)
-{
-    char** names = NULL;
-    *out_count = 0;
-    DIR* dir = opendir(folder);
-    for (struct dirent* entry = dir != NULL ? readdir(dir) : NULL; entry != NULL; entry = readdir(dir)) {
-        if (entry->d_name[0] == '.') continue;
-        names = realloc(names, (size_t)(*out_count + 1) * sizeof *names);
-        names[(*out_count)++] = strcpy(malloc(strlen(entry->d_name) + 1), entry->d_name);
-    }
-    if (dir != NULL) closedir(dir);
-    if (names != NULL) qsort(names, (size_t)*out_count, sizeof *names, compare_names);
-    return names;
-}
-
-static void free_names(char** names, int count)
-{
-    for (int i = 0; i < count; i++) free(names[i]);
-    free(names);
-}
 
 static void run_case(golden* g, const char* folder, const char* file)
 {
@@ -98,12 +74,12 @@ static bool run_folder(golden* g, const char* folder, int depth)
     int count;
     snprintf(path, sizeof path, "%s/cases", folder);
     if (sumi_path_is_folder(path)) {
-        char** names = list_folder(path, &count);
+        char** names = system_list(path, &count);
         for (int i = 0; i < count; i++) {
             size_t length = strlen(names[i]);
             if (length > 5 && strcmp(names[i] + length - 5, ".json") == 0) run_case(g, path, names[i]);
         }
-        free_names(names, count);
+        system_free_list(names, count);
         found = true;
     }
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -114,12 +90,12 @@ static bool run_folder(golden* g, const char* folder, int depth)
         }
     }
     if (found || depth >= s_depth_limit) return found;
-    char** names = list_folder(folder, &count);
+    char** names = system_list(folder, &count);
     for (int i = 0; i < count; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         if (sumi_path_is_folder(path)) found = run_folder(g, path, depth + 1) || found;
     }
-    free_names(names, count);
+    system_free_list(names, count);
     return found;
 }
 

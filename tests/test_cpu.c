@@ -5,6 +5,7 @@
 #include "cpu/cpu.h"
 #include "plan/plan.h"
 #include "plan/runner.h"
+#include "system.h"
 #include "test.h"
 
 // ---- A bench: one plan, one runner ------------------------------------------------------------------------------------------------------------------------
@@ -1684,13 +1685,13 @@ static void* counting_allocate(size_t bytes, size_t alignment, void* user_data)
         return NULL;
     }
     c->blocks++;
-    return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    return system_allocate(bytes, alignment);
 }
 static void counting_release(void* memory, size_t bytes, void* user_data)
 {
     (void)bytes;
     ((counting*)user_data)->blocks--;
-    free(memory);
+    system_release(memory);
 }
 
 TEST(every_allocation_may_fail_and_a_run_makes_none)

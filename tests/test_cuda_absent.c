@@ -3,10 +3,20 @@
 #include "base/platform.h"
 #include "test.h"
 
+#if defined(_WIN32)
+#define DRIVER "nvcuda.dll"
+#define SOME_LIBRARY "kernel32.dll"
+#define SOME_FUNCTION "GetTickCount"
+#else
+#define DRIVER "libcuda.so.1"
+#define SOME_LIBRARY "libm.so.6"
+#define SOME_FUNCTION "cosf"
+#endif
+
 TEST(no_driver_is_a_result)
 {
 #if defined(SUMI_HAS_CUDA)
-    if (sumi_library_open("libcuda.so.1") != NULL) SKIP("there is an NVIDIA driver here");
+    if (sumi_library_open(DRIVER) != NULL) SKIP("there is an NVIDIA driver here");
 #endif
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
@@ -16,7 +26,7 @@ TEST(no_driver_is_a_result)
     sumi_result result = sumi_cuda_create(&heap, NULL, &desc, NULL, &error, &runner);
 #if defined(SUMI_HAS_CUDA)
     CHECK_NUMBER(result, SUMI_NO_DEVICE);
-    CHECK(strstr(error.text, "libcuda.so.1") != NULL);
+    CHECK(strstr(error.text, DRIVER) != NULL);
 #else
     CHECK_NUMBER(result, SUMI_NOT_SUPPORTED);
 #endif
@@ -29,10 +39,10 @@ TEST(no_driver_is_a_result)
 TEST(a_library_that_is_not_there_is_null)
 {
     CHECK(sumi_library_open("libsumi-no-such-library.so.1") == NULL);
-    void* mathematics = sumi_library_open("libm.so.6");
-    if (mathematics == NULL) SKIP("no libm.so.6 here");
-    CHECK(sumi_library_symbol(mathematics, "cosf") != NULL);
-    CHECK(sumi_library_symbol(mathematics, "sumi_no_such_function") == NULL);
+    void* library = sumi_library_open(SOME_LIBRARY);
+    if (library == NULL) SKIP("no " SOME_LIBRARY " here");
+    CHECK(sumi_library_symbol(library, SOME_FUNCTION) != NULL);
+    CHECK(sumi_library_symbol(library, "sumi_no_such_function") == NULL);
 }
 
 int main(int argc, char** argv)

@@ -1,7 +1,6 @@
 // Jobs: status, cancelling, deadlines, profiles, handles, the queue, closing and destroying in the middle.
 #include "engine_fixture.h"
 #include <math.h>
-#include <time.h>
 
 // ---- Status -----------------------------------------------------------------------------------------------------------------------------
 
@@ -118,9 +117,7 @@ TEST(a_deadline_lowers_the_steps)
 
 static double seconds_now(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return 1e-9 * (double)system_clock_ns();
 }
 
 // Frames of 4 ms, of which the engine gets so much; from `change_at` of the deadline on, so much. Seconds from submission to the end.
@@ -134,7 +131,7 @@ static double run_frames(sumi_engine* engine, const sumi_image_desc* desc, uint3
         const double at = seconds_now(), elapsed = at - begin;
         sumi_engine_update(engine, elapsed < change_at ? first_us : then_us);
         const double rest = 0.004 - (seconds_now() - at);
-        if (rest > 0.0) nanosleep(&(struct timespec){.tv_nsec = (long)(rest * 1e9)}, NULL);
+        if (rest > 0.0) system_sleep_us((uint32_t)(rest * 1e6));
     }
     const double elapsed = seconds_now() - begin;
     const sumi_job_status status = sumi_job_poll(engine, job);

@@ -1,6 +1,6 @@
 // Several threads: what may be called beside everything else, the engine's own threads, two engines at once. Meant for the thread sanitizer as well.
+#include "base/platform.h"
 #include "engine_fixture.h"
-#include <pthread.h>
 
 // ---- Poll, cancel, preview, info from anywhere --------------------------------------------------------------------------------------------
 
@@ -11,7 +11,7 @@ typedef struct watcher {
     atomic_int polls, previews, falls, cancels_every;
 } watcher;
 
-static void* watch(void* context)
+static void watch(void* context)
 {
     watcher* w = context;
     unsigned char pixels[4 * 4 * 4];
@@ -30,7 +30,6 @@ static void* watch(void* context)
         int polls = atomic_fetch_add(&w->polls, 1), every = atomic_load(&w->cancels_every);
         if (every > 0 && polls % every == 0) sumi_job_cancel(w->engine, job);
     }
-    return NULL;
 }
 
 static void hammer(sumi_pump pump, int32_t threads, bool cancels)
@@ -50,8 +49,9 @@ static void hammer(sumi_pump pump, int32_t threads, bool cancels)
     uint64_t whole = draw_hash(engine, &desc);
     watcher w = {.engine = engine};
     atomic_store(&w.cancels_every, cancels ? 97 : 0);
-    pthread_t watchers[2];
-    for (int i = 0; i < 2; i++) CHECK(pthread_create(&watchers[i], NULL, watch, &w) == 0);
+    const sumi_thread_start start = {watch, &w, false};
+    sumi_thread watchers[2];
+    for (int i = 0; i < 2; i++) CHECK(sumi_thread_begin(&watchers[i], &start));
     int done = 0, cancelled = 0;
     for (int i = 0; i < 12; i++) {
         sumi_job job;
@@ -71,7 +71,7 @@ static void hammer(sumi_pump pump, int32_t threads, bool cancels)
     CHECK_NUMBER(done + cancelled, 12);
     if (!cancels) CHECK_NUMBER(done, 12);
     atomic_store(&w.stops, true);
-    for (int i = 0; i < 2; i++) pthread_join(watchers[i], NULL);
+    for (int i = 0; i < 2; i++) sumi_thread_join(&watchers[i]);
     CHECK(atomic_load(&w.polls) > 0);
     if (!cancels) CHECK_NUMBER(atomic_load(&w.falls), 0);
     CHECK(whole != 0 && draw_hash(engine, &desc) == whole);
@@ -179,20 +179,19 @@ typedef struct two {
     int32_t threads;
 } two;
 
-static void* live(void* context)
+static void live(void* context)
 {
     two* t = context;
     sumi_engine_desc ed = host_desc(&t->h);
     ed.cpu_thread_count = t->threads;
     sumi_model* model = NULL;
     sumi_engine* engine = open_engine(&ed, &model);
-    if (engine == NULL) return NULL;
+    if (engine == NULL) return;
     sumi_image_desc desc;
     rich_image(&desc, model);
     t->hash = draw_hash(engine, &desc);
     if (draw_hash(engine, &desc) != t->hash) t->hash = 0;
     sumi_engine_destroy(engine);
-    return NULL;
 }
 
 TEST(two_engines_on_two_threads_do_not_meet)
@@ -205,13 +204,15 @@ TEST(two_engines_on_two_threads_do_not_meet)
     rich_image(&desc, model);
     uint64_t expected = draw_hash(engine, &desc);
     close_engine(engine);
-    pthread_t threads[2];
+    sumi_thread threads[2];
+    sumi_thread_start starts[2];
     for (int i = 0; i < 2; i++) {
         both[i].threads = i + 1;
-        CHECK(pthread_create(&threads[i], NULL, live, &both[i]) == 0);
+        starts[i] = (sumi_thread_start){live, &both[i], false};
+        CHECK(sumi_thread_begin(&threads[i], &starts[i]));
     }
     for (int i = 0; i < 2; i++) {
-        pthread_join(threads[i], NULL);
+        sumi_thread_join(&threads[i]);
         CHECK(expected != 0 && both[i].hash == expected);
         CHECK_NUMBER(both[i].h.live, 0);
     }

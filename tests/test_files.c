@@ -3,6 +3,7 @@
 #include "files/checkpoint.h"
 #include "files/json.h"
 #include "files/safetensors_write.h"
+#include "system.h"
 #include "test.h"
 
 #define GOLDEN "tests/golden/common/files/"
@@ -1413,13 +1414,13 @@ static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
         return NULL;
     }
     f->held += (int64_t)bytes;
-    return aligned_alloc(alignment, bytes);
+    return system_allocate(bytes, alignment);
 }
 
 static void failing_release(void* memory, size_t bytes, void* user_data)
 {
     ((failing*)user_data)->held -= (int64_t)bytes;
-    free(memory);
+    system_release(memory);
 }
 
 TEST(every_failed_allocation_is_survived)

@@ -5,10 +5,9 @@
 #include "models/network.h"
 #include "models/pipeline.h"
 #include "sampling/schedule.h"
+#include "system.h"
 #include "test.h"
 #include <stdatomic.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define GOLDEN "tests/golden/z-image/"
 
@@ -38,15 +37,14 @@ static sumi_network* open_path(const char* path)
     return network;
 }
 
-static char t_folder[64]; // scratch files of this run
+static char t_folder[192]; // scratch files of this run
 static const char* scratch(const char* name)
 {
     static char path[8][256];
     static int next;
     next = (next + 1) % 8;
     if (t_folder[0] == 0) {
-        strcpy(t_folder, "/tmp/sumi-models-XXXXXX");
-        if (mkdtemp(t_folder) == NULL) t_folder[0] = 0;
+        if (!system_make_scratch(t_folder, sizeof t_folder, "sumi-models")) t_folder[0] = 0;
     }
     snprintf(path[next], sizeof path[next], "%s/%s", t_folder, name);
     return path[next];
@@ -277,7 +275,7 @@ TEST(network_refuses_what_is_not_a_model_it_runs)
     CHECK_NUMBER(open_all(&t_heap, &(sumi_network_desc){.path = GOLDEN "model/vae"}, &error, &network), SUMI_MODEL_UNKNOWN);
     CHECK(strstr(error.text, "vae") != NULL);
     error = (sumi_error){0};
-    mkdir(scratch("alone"), 0700);
+    system_make_folder(scratch("alone"));
     sumi_tensor_set set;
     CHECK(read_tensors(&set, GOLDEN "model/text_encoder", "model"));
     write_tensors(scratch("alone/text.safetensors"), set.tensors, set.count, NULL, 0);
@@ -297,7 +295,7 @@ TEST(network_refuses_what_is_not_a_model_it_runs)
 // The same VAE under LDM names, with the config that says how many groups it has.
 TEST(vae_with_ldm_names_decodes_and_encodes_the_same)
 {
-    mkdir(scratch("vae"), 0700);
+    system_make_folder(scratch("vae"));
     copy_file(GOLDEN "single-file/ae.safetensors", scratch("vae/ae.safetensors"));
     copy_file(GOLDEN "model/vae/config.json", scratch("vae/config.json"));
     sumi_error error = {0};
@@ -348,7 +346,7 @@ TEST(vae_without_config_is_held_to_the_released_groups)
 {
     sumi_error error = {0};
     sumi_network* network = NULL;
-    mkdir(scratch("bare"), 0700);
+    system_make_folder(scratch("bare"));
     copy_file(GOLDEN "single-file/ae.safetensors", scratch("bare/ae.safetensors"));
     sumi_network_desc desc = {.transformer_path = GOLDEN "model/transformer", .vae_path = scratch("bare/ae.safetensors")};
     CHECK_NUMBER(open_all(&t_heap, &desc, &error, &network), SUMI_TENSOR_MISMATCH);
@@ -390,7 +388,7 @@ TEST(text_encoder_opens_with_bare_and_with_llama_cpp_names)
                 if (sumi_replace_text(texts[i], names[k][0], names[k][1], next, sizeof next)) strcpy(texts[i], next);
             tensors[i].name = texts[i];
         }
-        mkdir(scratch(scheme == 0 ? "bare_te" : "llama_te"), 0700);
+        system_make_folder(scratch(scheme == 0 ? "bare_te" : "llama_te"));
         const char* path = scratch(scheme == 0 ? "bare_te/model.safetensors" : "llama_te/model.safetensors");
         write_tensors(path, tensors, set.count, NULL, 0);
         copy_file(GOLDEN "model/text_encoder/config.json", scratch(scheme == 0 ? "bare_te/config.json" : "llama_te/config.json"));
@@ -496,7 +494,7 @@ TEST(every_missing_or_misshapen_tensor_of_the_transformer_is_named)
     const char* path = scratch("broken.safetensors");
     break_tensors(&set, path, &(sumi_network_desc){.path = path}, "nothing unused", "nothing unused");
     sumi_tensor_set_close(&set);
-    mkdir(scratch("broken"), 0700);
+    system_make_folder(scratch("broken"));
     copy_file(GOLDEN "model/transformer/config.json", scratch("broken/config.json"));
     CHECK(read_tensors(&set, GOLDEN "model/transformer", "diffusion_pytorch_model"));
     path = scratch("broken/diffusion_pytorch_model.safetensors");
@@ -509,7 +507,7 @@ TEST(every_missing_or_misshapen_tensor_of_the_vae_is_named)
 {
     sumi_tensor_set set;
     const char* path = scratch("broken/ae.safetensors");
-    mkdir(scratch("broken"), 0700);
+    system_make_folder(scratch("broken"));
     copy_file(GOLDEN "model/vae/config.json", scratch("broken/config.json"));
     for (int ldm = 0; ldm < 2; ldm++) {
         CHECK(ldm ? read_tensors(&set, GOLDEN "single-file/ae.safetensors", NULL) : read_tensors(&set, GOLDEN "model/vae", "diffusion_pytorch_model"));
@@ -523,7 +521,7 @@ TEST(every_missing_or_misshapen_tensor_of_the_vae_is_named)
 TEST(every_missing_or_misshapen_tensor_of_the_text_encoder_is_named)
 {
     sumi_tensor_set set;
-    mkdir(scratch("broken"), 0700);
+    system_make_folder(scratch("broken"));
     copy_file(GOLDEN "model/text_encoder/config.json", scratch("broken/config.json"));
     const char* path = scratch("broken/text.safetensors");
     CHECK(read_tensors(&set, GOLDEN "model/text_encoder", "model"));
@@ -546,13 +544,13 @@ static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
         return NULL;
     }
     f->held++;
-    return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    return system_allocate(bytes, alignment);
 }
 static void failing_release(void* memory, size_t bytes, void* user_data)
 {
     (void)bytes;
     ((failing*)user_data)->held--;
-    free(memory);
+    system_release(memory);
 }
 
 // The n-th allocation fails, for every n up to all that opening, a plan and an adapter need.
@@ -1049,8 +1047,8 @@ int main(int argc, char** argv)
                                             "alone",
                                             "broken/config.json",
                                             "broken"};
-        for (size_t i = 0; i < sizeof files / sizeof *files; i++) remove(scratch(files[i]));
-        rmdir(t_folder);
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++) system_remove(scratch(files[i]));
+        system_remove(t_folder);
     }
     if (atomic_load(&t_heap.held) != 0) {
         printf("test_models: the library still holds %llu bytes\n", (unsigned long long)atomic_load(&t_heap.held));

@@ -1,4 +1,5 @@
 #include "plan/plan.h"
+#include "system.h"
 #include "test.h"
 
 static sumi_heap s_heap;
@@ -296,13 +297,13 @@ static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
         return NULL;
     }
     state->held += (int64_t)bytes;
-    return aligned_alloc(alignment, bytes);
+    return system_allocate(bytes, alignment);
 }
 
 static void failing_release(void* memory, size_t bytes, void* user_data)
 {
     ((failing*)user_data)->held -= (int64_t)bytes;
-    free(memory);
+    system_release(memory);
 }
 
 TEST(plan_survives_every_failing_allocation)

@@ -186,7 +186,7 @@ TEST(failures_say_what_and_why)
     CHECK(!png_read("no/such/file.png", 0, &image, message));
     CHECK_TEXT(message, "cannot open no/such/file.png: No such file or directory");
     CHECK(!png_read("tests", 0, &image, message));
-    CHECK(strstr(message, "cannot read tests") != NULL);
+    CHECK(strstr(message, "cannot read tests") != NULL || strstr(message, "cannot open tests") != NULL); // Windows opens no folder
     CHECK(!png_read(FOLDER "manifest.json", 0, &image, message));
     CHECK_TEXT(message, FOLDER "manifest.json is not a PNG file: convert the picture to PNG first");
     CHECK(!png_write("no/such/folder/x.png", pixel, 1, 1, 3, 3, NULL, message));

@@ -7,6 +7,7 @@
 #include "sampling/presets.h"
 #include "sampling/schedule.h"
 #include "sampling/solver.h"
+#include "system.h"
 #include "test.h"
 #include <spng.h>
 
@@ -70,13 +71,13 @@ static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
     failing* f = user_data;
     if (f->left-- <= 0) return NULL;
     f->held++;
-    return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    return system_allocate(bytes, alignment);
 }
 static void failing_release(void* memory, size_t bytes, void* user_data)
 {
     (void)bytes;
     ((failing*)user_data)->held--;
-    free(memory);
+    system_release(memory);
 }
 
 // ---- Noise: CPU generator ---------------------------------------------------------------------------------------------------------------

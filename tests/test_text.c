@@ -1,11 +1,11 @@
 // The text room: the three tokenizers against the golden strings, malformed files, memory, speed, and what hostile text must not do.
 // SUMI_GOLDEN names another folder of the layout of tests/golden.
 #include "files/json.h"
+#include "system.h"
 #include "test.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
-#include <time.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -43,9 +43,7 @@ static blob read_golden(const char* name)
 
 static double now_ms(void)
 {
-    struct timespec t;
-    timespec_get(&t, TIME_UTC);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+    return 1e-6 * (double)system_clock_ns();
 }
 
 static sumi_heap s_heap;
@@ -816,14 +814,14 @@ typedef struct failing { int64_t left; } failing;
 static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
 {
     failing* f = user_data;
-    return f->left-- <= 0 ? NULL : aligned_alloc(alignment, bytes);
+    return f->left-- <= 0 ? NULL : system_allocate(bytes, alignment);
 }
 
 static void failing_release(void* memory, size_t bytes, void* user_data)
 {
     (void)bytes;
     (void)user_data;
-    free(memory);
+    system_release(memory);
 }
 
 TEST(any_allocation_may_fail)
