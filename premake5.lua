@@ -3,6 +3,9 @@
 --     premake5 gmake                      or   premake4 --file=premake5.lua gmake
 --     make -C build config=release -j2         (configurations: debug, release, asan, tsan)
 --
+--     premake5 --libraries=FOLDER vs2022       Visual Studio, with its clang (README.md, "Windows"); no GPU kernels are compiled there: --kernels=FOLDER brings them
+--     premake5 --libraries=FOLDER --os=windows gmake      and make CC=x86_64-w64-mingw32-gcc AR=x86_64-w64-mingw32-ar: MinGW-w64
+--
 -- Everything that is made goes under build/ (or --build=FOLDER): build/release/lib/libsumi.a, build/release/bin/sumi, ...
 -- Another compiler: CC=clang make -C build ...; give it a folder of its own, for objects do not know which compiler made them.
 -- The file lists are taken when this script runs: run it again after adding a source file.
@@ -22,6 +25,7 @@ end
 
 newoption { trigger = "build", value = "FOLDER", description = "Where to put makefiles, objects and products (build)" }
 newoption { trigger = "kernels", value = "FOLDER", description = "Where to put the compiled GPU kernels (kernels in the build folder): builds can share one" }
+newoption { trigger = "libraries", value = "FOLDER", description = "Where utf8proc, libspng and zlib are, with include and lib in it; without it pkg-config is asked" }
 newoption { trigger = "no-cuda", description = "Build the CPU library alone, without looking for nvcc" }
 newoption { trigger = "no-viewer", description = "Leave samples/viewer out, without looking for GLFW and Dear ImGui" }
 newoption { trigger = "shared", description = "Also make the shared library, plugin/libsumi.so (sumi.dll): for hosts that load one by name, such as samples/unity" }
@@ -30,21 +34,51 @@ newoption { trigger = "fuzz", description = "Make the fuzzers (tests/fuzz/*.c) i
 dofile "third_party/find.lua"
 
 local build = _OPTIONS["build"] or "build"
-local all_configurations = { "debug", "release", "asan", "tsan" }
+local is_windows = (is_premake4 and os.get() or os.target()) == "windows"
+local is_visual_studio = (_ACTION or ""):match("^vs") ~= nil
+if is_visual_studio and is_premake4 then error("Premake 4 cannot choose Visual Studio's clang: use Premake 5", 0) end
+local all_configurations = is_windows and { "debug", "release" } or { "debug", "release", "asan", "tsan" }
 local utf8proc, spng, zlib = find_library "utf8proc", find_library "spng", find_library "zlib"
 
 local cuda, why_no_cuda
-if _OPTIONS["no-cuda"] then why_no_cuda = "--no-cuda" else cuda, why_no_cuda = find_cuda() end
-if _ACTION and not cuda then print("CUDA backend: left out (" .. why_no_cuda .. ")") end
-local egl = find_egl()
-if _ACTION and not egl then print("samples/pacing: without OpenGL (no EGL/eglext.h and GL/glcorearb.h; Debian: libegl-dev, libgl-dev)") end
 local kernels = _OPTIONS["kernels"] or build .. "/kernels"
+if _OPTIONS["no-cuda"] then why_no_cuda = "--no-cuda" else cuda, why_no_cuda = find_cuda() end
+if cuda and is_windows and #os.matchfiles(kernels .. "/kernel_images.c") == 0 then -- kernels/build.sh is for a POSIX shell, and what it makes is the same everywhere
+    cuda, why_no_cuda = nil, "no " .. kernels .. "/kernel_images.c: take it from a build on Linux"
+end
+if _ACTION and not cuda then print("CUDA backend: left out (" .. why_no_cuda .. ")") end
+local egl = not is_windows and find_egl()
+if _ACTION and not egl and not is_windows then print("samples/pacing: without OpenGL (no EGL/eglext.h and GL/glcorearb.h; Debian: libegl-dev, libgl-dev)") end
 
 local window, why_no_window
-if _OPTIONS["no-viewer"] or _OPTIONS["fuzz"] then why_no_window = "--no-viewer" else window, why_no_window = find_window_libraries() end
+if _OPTIONS["no-viewer"] or _OPTIONS["fuzz"] or is_windows then why_no_window = is_windows and "Windows" or "--no-viewer" else window, why_no_window = find_window_libraries() end
 if _ACTION and not window and not _OPTIONS["fuzz"] then print("samples/viewer: left out (" .. why_no_window .. ")") end
 
 local function any_file(pattern) return #os.matchfiles(pattern) > 0 end
+
+local function read_file(name)
+    local file = assert(io.open(name))
+    local text = file:read("*a")
+    file:close()
+    return text
+end
+
+local function any_includes(patterns, headers) -- as they stand behind #include: "x.h" with its quotes
+    for _, pattern in ipairs(patterns) do
+        for _, source in ipairs(os.matchfiles(pattern)) do
+            local text = source:match("%.c$") and read_file(source) or ""
+            for _, header in ipairs(headers) do
+                if text:find("#include " .. header, 1, true) then return true end
+            end
+        end
+    end
+    return false
+end
+
+-- Windows goes without the programs that ask for these.
+local function is_left_out(patterns)
+    return is_windows and any_includes(patterns, { "<dlfcn.h>", "<pthread.h>", "<unistd.h>", "<sys/", '"synthetic.h"', '"fake_cuda.h"' })
+end
 
 workspace "sumi"
     configurations(all_configurations)
@@ -52,7 +86,23 @@ workspace "sumi"
     symbols "On"
     includedirs { "include" }
     -- No contraction into FMA and no -ffast-math: the portable code gives the same bits whichever compiler made it.
-    buildoptions { "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror" }
+    if is_visual_studio then
+        toolset "clang" -- Microsoft's own compiler has neither C11's atomics nor vector types
+        architecture "x86_64"
+        warnings "Extra"
+        buildoptions { "/clang:-ffp-contract=off", "-Wpedantic", "-Wshadow", "/WX" }
+        defines { "_CRT_SECURE_NO_WARNINGS", "_CRT_NONSTDC_NO_WARNINGS" } -- C's own functions stay
+        runtime "Release" -- as the libraries' in --libraries
+    else
+        buildoptions { "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror" }
+    end
+    if is_windows then
+        defines { "UTF8PROC_STATIC", "SPNG_STATIC" }
+        if not is_visual_studio then
+            defines { "__USE_MINGW_ANSI_STDIO=1" } -- the standard's printf
+            linkoptions { "-static" }
+        end
+    end
     if _OPTIONS["fuzz"] then buildoptions { "-fsanitize=fuzzer-no-link" } end
     if cuda then defines { "SUMI_HAS_CUDA" } end
 
@@ -61,14 +111,16 @@ workspace "sumi"
     filter "configurations:release"
         defines { "NDEBUG" }
         optimize "Speed"
-    filter "configurations:asan"
-        defines { "SUMI_CHECKED" }
-        buildoptions { "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all" }
-        linkoptions { "-fsanitize=address,undefined" }
-    filter "configurations:tsan"
-        defines { "SUMI_CHECKED" }
-        buildoptions { "-O1", "-fno-omit-frame-pointer", "-fsanitize=thread" }
-        linkoptions { "-fsanitize=thread" }
+    if not is_windows then
+        filter "configurations:asan"
+            defines { "SUMI_CHECKED" }
+            buildoptions { "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all" }
+            linkoptions { "-fsanitize=address,undefined" }
+        filter "configurations:tsan"
+            defines { "SUMI_CHECKED" }
+            buildoptions { "-O1", "-fno-omit-frame-pointer", "-fsanitize=thread" }
+            linkoptions { "-fsanitize=thread" }
+    end
     filter {}
 
 -- Products of one kind in one folder per configuration; objects beside them, by project.
@@ -84,7 +136,8 @@ end
 local function c_project(name)
     project(name)
     language "C"
-    buildoptions { "-std=c11", "-Wstrict-prototypes", "-Wmissing-prototypes" }
+    if is_visual_studio then cdialect "C11" else buildoptions { "-std=c11" } end
+    buildoptions { "-Wstrict-prototypes", "-Wmissing-prototypes" }
 end
 
 local function static_library(name)
@@ -95,6 +148,7 @@ local function static_library(name)
 end
 
 local system_libraries = cuda and { "m", "pthread", "dl" } or { "m", "pthread" } -- dl: for C libraries before glibc 2.34
+if is_windows then system_libraries = is_visual_studio and {} or { "m" } end
 
 local function link_sumi()
     links { "support", "sumi" }
@@ -110,7 +164,8 @@ local function program(name)
     targetname(name)
     products("bin", name)
     includedirs { "samples" }
-    defines { "_POSIX_C_SOURCE=200809L" } -- for clocks, signals and folders; the library itself asks for no more than C11 outside base/platform.c
+    defines { "_POSIX_C_SOURCE=200809L" } -- for clocks and threads; the library itself asks for no more than C11 outside base/platform.c
+    if is_visual_studio then debugdir(os.getcwd()) end -- tests find their data from here
     link_sumi()
 end
 
@@ -121,13 +176,14 @@ end
 
 -- Sources that include the CUDA driver's header; it is no model of pedantic C.
 local function use_cuda()
-    if cuda and cuda.include_folder then buildoptions { "-isystem '" .. cuda.include_folder .. "'" } end
+    if not cuda or not cuda.include_folder then return end
+    buildoptions { is_visual_studio and '/imsvc"' .. cuda.include_folder .. '"' or "-isystem '" .. cuda.include_folder .. "'" }
 end
 
 -- ---- The GPU's kernels ----------------------------------------------------------------------------------------------------------------
 -- kernels/*.cu -> kernel_images.c, which is a source of the library. A project of its own, so that it is done before the library is begun; kernels/build.sh runs in every
 -- build and does what has changed.
-if cuda then
+if cuda and not is_windows then
     c_project "pack"
         kind "ConsoleApp"
         targetname "pack"
@@ -165,13 +221,13 @@ local function library_sources()
         if not source:find("^src/cuda/") or is_absent == not cuda then files { source } end
     end
     if cuda then
-        after "kernels"
+        if not is_windows then after "kernels" end
         use_cuda()
         use_library(zlib)
         files { kernels .. "/kernel_images.c" }
     end
     -- Position independent, so that it can go into a plug-in; hidden, so that the plug-in does not export it again.
-    buildoptions { "-fPIC", "-fvisibility=hidden" }
+    if not is_windows then buildoptions { "-fPIC", "-fvisibility=hidden" } end
 end
 
 static_library "sumi"
@@ -179,14 +235,17 @@ static_library "sumi"
 
 -- The same for hosts that load libraries by name: compiled a second time, for symbols that were hidden in an archive cannot be shown again. It shows the header's functions alone.
 if _OPTIONS["shared"] then
-    local is_windows = (is_premake4 and os.get() or os.target()) == "windows"
     c_project "sumi_shared"
         kind "SharedLib"
         targetname "sumi"
         products("plugin", "sumi_shared")
         library_sources()
-        buildoptions { is_windows and "'-DSUMI_API=__attribute__((dllexport))'" or "'-DSUMI_API=__attribute__((visibility(\"default\")))'" }
-        linkoptions { "-Wl,--exclude-libs,ALL" } -- what comes out of archives below stays inside
+        if is_visual_studio then
+            defines { "SUMI_API=__declspec(dllexport)" }
+        else
+            buildoptions { is_windows and "'-DSUMI_API=__attribute__((dllexport))'" or "'-DSUMI_API=__attribute__((visibility(\"default\")))'" }
+            linkoptions { "-Wl,--exclude-libs,ALL" } -- what comes out of archives below stays inside
+        end
         link_library_inside(utf8proc)
         if cuda then link_library_inside(zlib) end
         links(system_libraries)
@@ -203,16 +262,11 @@ static_library "support"
     use_library(spng)
     use_library(zlib)
     files { "samples/*.h", "samples/*.c" }
+    if is_windows then excludes { "samples/synthetic.*" } end -- one block of memory seen many times: POSIX
 
 -- build/<configuration>/sumi.pc, so that pkg-config finds the library where it was built. To install: copy include/sumi.h, libsumi.a, and this file edited.
 local function write_package_file()
-    local function read(name)
-        local file = assert(io.open(name))
-        local text = file:read("*a")
-        file:close()
-        return text
-    end
-    local header = read("include/sumi.h")
+    local header = read_file("include/sumi.h")
     local function part(name) return header:match("#define SUMI_VERSION_" .. name .. "%s+(%d+)") or "0" end
     for _, name in ipairs(all_configurations) do
         local folder = path.getabsolute(build) .. "/" .. name
@@ -220,18 +274,18 @@ local function write_package_file()
                          REQUIRES = cuda and "libutf8proc zlib" or "libutf8proc", SYSTEM = "-l" .. table.concat(system_libraries, " -l") }
         os.mkdir(folder)
         local file = assert(io.open(folder .. "/sumi.pc", "w"))
-        file:write((read("sumi.pc.in"):gsub("@(%u+)@", values)))
+        file:write((read_file("sumi.pc.in"):gsub("@(%u+)@", values)))
         file:close()
     end
 end
-if _ACTION and _ACTION ~= "clean" then write_package_file() end
+if _ACTION and _ACTION ~= "clean" and not is_windows then write_package_file() end
 
 -- ---- Samples --------------------------------------------------------------------------------------------------------------------------
 -- A folder under samples/ is a program of the folder's name. Samples see the public header only; but the command line looks into checkpoints (inspect, tokenize)
 -- more closely than a host would, through samples/sumi/inside.h.
 if not _OPTIONS["fuzz"] then
     for _, folder in ipairs(os.matchdirs "samples/*") do
-        if any_file(folder .. "/*.c") then
+        if any_file(folder .. "/*.c") and not is_left_out { folder .. "/*.c" } then
             local name = path.getname(folder)
             program(name == "sumi" and "sumi-cli" or name) -- project names are unique; the program is called sumi all the same
                 targetname(name)
@@ -264,7 +318,7 @@ end
 -- ---- Tests ----------------------------------------------------------------------------------------------------------------------------
 -- tests/test_<what>.c is a program each, with tests/<what>_*.c beside it where there are any; tests/golden_*.c are golden_run;
 -- tests/fuzz/*.c are libFuzzer targets. They see every room.
-if cuda and not _OPTIONS["fuzz"] then
+if cuda and not is_windows and not _OPTIONS["fuzz"] then
     c_project "fake_cuda"
         kind "SharedLib"
         targetname "fake_cuda"
@@ -283,19 +337,10 @@ if cuda and not _OPTIONS["fuzz"] then
 end
 
 -- A test that includes fake_cuda.h is linked with a CUDA driver that needs no GPU: its soname is libcuda.so.1, and so the backend finds it instead of a real one.
-local function uses_fake_cuda(sources)
-    for _, pattern in ipairs(sources) do
-        for _, source in ipairs(os.matchfiles(pattern)) do
-            local file = assert(io.open(source))
-            local text = file:read("*a")
-            file:close()
-            if source:match("%.c$") and text:find('#include "fake_cuda.h"', 1, true) then return true end
-        end
-    end
-    return false
-end
+local function uses_fake_cuda(sources) return any_includes(sources, { '"fake_cuda.h"' }) end
 
 local function test_program(name, sources)
+    if is_left_out(sources) then return end
     program(name)
         if cuda and uses_fake_cuda(sources) then
             includedirs { "tests/fake_cuda" }

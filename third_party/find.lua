@@ -1,17 +1,24 @@
 -- Finds the libraries that third_party/README.md lists: through pkg-config where there is one, by their header otherwise.
+-- With --libraries=FOLDER (for Windows, or to cross-compile) only there: FOLDER/include and FOLDER/lib.
 -- Usage: local utf8proc = find_library("utf8proc"); then use_library(utf8proc) inside a project, link_library(utf8proc) inside an executable.
 
 local known = {
-    utf8proc = { package = "libutf8proc", header = "utf8proc.h", link = "utf8proc", debian = "libutf8proc-dev" },
-    spng     = { package = "spng",        header = "spng.h",     link = "spng",     debian = "libspng-dev" },
-    zlib     = { package = "zlib",        header = "zlib.h",     link = "z",        debian = "zlib1g-dev" },
+    utf8proc = { package = "libutf8proc", header = "utf8proc.h", link = "utf8proc", debian = "libutf8proc-dev", windows = { "utf8proc_static", "utf8proc" } },
+    spng     = { package = "spng",        header = "spng.h",     link = "spng",     debian = "libspng-dev",     windows = { "spng_static", "spng" } },
+    zlib     = { package = "zlib",        header = "zlib.h",     link = "z",        debian = "zlib1g-dev",      windows = { "zlibstatic", "zlib", "zs", "z" } },
     glfw     = { package = "glfw3",       header = "GLFW/glfw3.h", link = "glfw",   debian = "libglfw3-dev" },
     gl       = { package = "gl",          header = "GL/gl.h",    link = "GL",       debian = "libgl-dev" },
     imgui    = { package = "imgui",       header = "imgui.h",    link = "imgui",    debian = "libimgui-dev" },
 }
 
+local function exists(path)
+    local file = io.open(path)
+    if file then file:close() end
+    return file ~= nil
+end
+
 local function output_of(command)
-    local pipe = io.popen(command .. " 2>/dev/null")
+    local pipe = io.popen(command .. (package.config:sub(1, 1) == "\\" and " 2>nul" or " 2>/dev/null"))
     if not pipe then return "" end
     local text = pipe:read("*a") or ""
     pipe:close()
@@ -26,18 +33,30 @@ local function flags_with(prefix, text)
     return found
 end
 
+-- In a folder that was named: its archive may be called as on Linux, or as Visual Studio's users have it.
+local function look_in(folder, library)
+    if not exists(folder .. "/include/" .. library.header) then return nil, folder .. "/include/" .. library.header .. " is not there" end
+    library.include_folders, library.library_folders, library.links = { folder .. "/include" }, { folder .. "/lib" }, { library.link }
+    for _, name in ipairs(library.windows or {}) do
+        if exists(folder .. "/lib/" .. name .. ".lib") then
+            library.links = { name }
+            break
+        end
+    end
+    return library
+end
+
 -- The library, or nil and what to do.
 function look_for_library(name)
     local library = known[name]
+    if _OPTIONS["libraries"] then return look_in(path.getabsolute(_OPTIONS["libraries"]), library) end
     local flags = output_of("pkg-config --cflags --libs " .. library.package)
     if flags:match("%S") then
         library.include_folders, library.library_folders, library.links = flags_with("-I", flags), flags_with("-L", flags), flags_with("-l", flags)
         return library
     end
     for _, folder in ipairs { "/usr/include", "/usr/local/include", "/opt/homebrew/include" } do
-        local header = io.open(folder .. "/" .. library.header)
-        if header then
-            header:close()
+        if exists(folder .. "/" .. library.header) then
             local standard = folder == "/usr/include"
             library.include_folders = standard and {} or { folder }
             library.library_folders = standard and {} or { (folder:gsub("include$", "lib")) }
@@ -65,9 +84,7 @@ function find_window_libraries()
     for _, folder in ipairs(found.libraries[1].include_folders) do
         table.insert(found.include_folders, folder)
         for _, backends in ipairs { folder, folder .. "/backends" } do
-            local header = io.open(backends .. "/imgui_impl_glfw.h")
-            if header then
-                header:close()
+            if exists(backends .. "/imgui_impl_glfw.h") then
                 if backends ~= folder then table.insert(found.include_folders, backends) end
                 return found
             end
@@ -79,16 +96,15 @@ end
 -- The compiler for kernels and the driver's header: { nvcc = "...", include_folder = "..." or nil where compilers look anyway }; or nil and why not.
 -- Nothing of CUDA is linked: the driver is opened when an engine is made.
 function find_cuda()
-    local why = "there is no nvcc on PATH, in /usr/local/cuda or in build/cuda"
-    for _, nvcc in ipairs { (output_of("command -v nvcc"):gsub("%s+$", "")), "/usr/local/cuda/bin/nvcc", os.getcwd() .. "/build/cuda/nvidia/cu13/bin/nvcc" } do
-        local major, minor = output_of("'" .. nvcc .. "' --version"):match("release (%d+)%.(%d+)")
+    local why = "there is no nvcc on PATH, in CUDA_PATH, in /usr/local/cuda or in build/cuda"
+    local windows = (os.getenv("CUDA_PATH") or ""):gsub("\\", "/")
+    for _, nvcc in ipairs { (output_of("command -v nvcc"):gsub("%s+$", "")), windows .. "/bin/nvcc", "/usr/local/cuda/bin/nvcc", os.getcwd() .. "/build/cuda/nvidia/cu13/bin/nvcc" } do
+        local major, minor = output_of('"' .. nvcc .. '" --version'):match("release (%d+)%.(%d+)")
         if major then
             local folder = nvcc:gsub("/bin/nvcc$", "") .. "/include"
             for _, include in ipairs { folder, "/usr/include" } do
-                local header = io.open(include .. "/cudaTypedefs.h")
-                if header then header:close() end
                 if tonumber(major) * 100 + tonumber(minor) < 1204 then why = nvcc .. " is " .. major .. "." .. minor .. ", 12.4 is the oldest that knows the instructions used"
-                elseif header then return { nvcc = nvcc, include_folder = include ~= "/usr/include" and include or nil }
+                elseif exists(include .. "/cudaTypedefs.h") then return { nvcc = nvcc, include_folder = include ~= "/usr/include" and include or nil }
                 else why = "cudaTypedefs.h is not beside " .. nvcc end
             end
         end
@@ -101,10 +117,7 @@ function find_egl()
     local folders = flags_with("-I", output_of("pkg-config --cflags egl"))
     for _, folder in ipairs { "/usr/include", "/usr/local/include" } do table.insert(folders, folder) end
     for _, folder in ipairs(folders) do
-        local egl, gl = io.open(folder .. "/EGL/eglext.h"), io.open(folder .. "/GL/glcorearb.h")
-        if egl then egl:close() end
-        if gl then gl:close() end
-        if egl and gl then return folder == "/usr/include" and "" or folder end
+        if exists(folder .. "/EGL/eglext.h") and exists(folder .. "/GL/glcorearb.h") then return folder == "/usr/include" and "" or folder end
     end
     return nil
 end
