@@ -1,66 +1,83 @@
 #!/usr/bin/env bash
-# The library for Windows: cross-compiled with MinGW-w64, warnings as errors, for the processor alone, and run under Wine. The last line is "N passed, N failed, N skipped".
+# The library, its tests and the command line for Windows: cross-compiled with MinGW-w64, warnings as errors, and run under Wine. The last line is "N passed, N failed, N skipped".
 #
 #   tests/run_windows.sh LIBRARIES [build/gcc/release]
 #
 # LIBRARIES/include and LIBRARIES/lib hold utf8proc, libspng and zlib for MinGW, static; MSYS2's packages mingw-w64-x86_64-libutf8proc, -libspng and -zlib have them under mingw64/.
-# The second folder is a build for this machine, whose picture the one from Windows is held against: bit for bit. Debian: gcc-mingw-w64-x86-64, wine.
-# Not part of tests/run.sh. The programs here are those that ask for nothing but C; the other tests use POSIX.
+# The second folder is a build for this machine, whose pictures those from Windows are held against, bit for bit; its compiled kernels (KERNELS: their folder, build/kernels) go into
+# the CUDA backend for Windows, which is left out without them. Debian: gcc-mingw-w64-x86-64, wine.
+# Not part of tests/run.sh. What each program printed is in build/windows/log. JOBS: compilers at once.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 libraries=${1:-} native=${2:-build/gcc/release}
 passed=0 failed=0 skipped=0
-finish() { echo "$passed passed, $failed failed, $skipped skipped"; [ "$failed" -eq 0 ]; exit; }
-skip() { echo "skipped: $1"; skipped=$((skipped + 1)); finish; }
-compiler=x86_64-w64-mingw32-gcc
-command -v $compiler >/dev/null || skip "there is no $compiler"
-wine=$(command -v wine64 || command -v wine) || skip "there is no Wine"
-[ -e "$libraries/include/utf8proc.h" ] && [ -e "$libraries/include/spng.h" ] || skip "say where utf8proc, libspng and zlib for MinGW are: tests/run_windows.sh LIBRARIES"
+finish() { echo "took $SECONDS s"; echo "$passed passed, $failed failed, $skipped skipped"; [ "$failed" -eq 0 ]; exit; }
+skip() { echo "skipped: $1"; skipped=$((skipped + 1)); }
+tools=x86_64-w64-mingw32
+command -v $tools-gcc >/dev/null || { skip "there is no $tools-gcc"; finish; }
+wine=$(command -v wine64 || command -v wine) || { skip "there is no Wine"; finish; }
+premake=$(command -v premake5 || command -v premake4) || { skip "there is no Premake"; finish; }
+[ -e "$libraries/include/utf8proc.h" ] && [ -e "$libraries/include/spng.h" ] || { skip "say where utf8proc, libspng and zlib for MinGW are: tests/run_windows.sh LIBRARIES"; finish; }
 
 out=build/windows
-mkdir -p $out/obj
+bin=$out/release/bin
+rm -rf $out/log $out/scratch
+mkdir -p $out/log $out/scratch
 export WINEPREFIX=$PWD/$out/wine WINEDEBUG=-all
-flags="-std=c11 -O3 -ffp-contract=off -Wall -Wextra -Wshadow -Werror -Iinclude -Isrc -I. -Isamples -Itests -I$libraries/include -DUTF8PROC_STATIC -DSPNG_STATIC -DNDEBUG -D__USE_MINGW_ANSI_STDIO=1 -D_POSIX_C_SOURCE=200809L"
-strictly="-Wpedantic -Wstrict-prototypes -Wmissing-prototypes"
 
-check() { # what, command ...: believes the exit code, and counts if there are any
-    local what=$1 counts; shift
-    if "$@" >$out/log.txt 2>&1; then
-        counts=$(grep -aE '[0-9]+ passed, [0-9]+ failed' $out/log.txt | tail -n 1 | tr -d '\r')
+# Believes the exit code, and the counts if there are any.
+check() { # what, command ...
+    local what=$1 log counts; shift
+    log=$out/log/$(tr ' /' -- <<<"$what").txt
+    if "$@" >"$log" 2>&1; then
+        counts=$(grep -aoE '[0-9]+ passed, [0-9]+ failed.*' "$log" | tail -n 1 | tr -d '\r')
         passed=$((passed + 1))
         echo "ok     $what${counts:+  ($counts)}"
-    else
-        failed=$((failed + 1))
-        echo "FAILED $what"
-        tail -n 6 $out/log.txt | sed 's/^/         /'
+        grep -a '^skip: ' "$log" | tr -d '\r' | sed 's/^/         /'
+        return 0
     fi
+    failed=$((failed + 1))
+    echo "FAILED $what"
+    tail -n 8 "$log" | sed 's/^/         /'
+    return 1
 }
+run() { timeout -k 10 600 "$wine" "$bin/$1.exe" "${@:2}"; }
 
-compile() {
-    rm -f $out/obj/*.o
-    local sources
-    sources=$(ls src/*/*.c | grep -v '^src/cuda/'; echo src/cuda/absent.c)
-    xargs -n 1 -P "$(nproc)" sh -c "$compiler $flags $strictly -c \"\$0\" -o $out/obj/\$(basename \"\$0\" .c).o" <<<"$sources" && x86_64-w64-mingw32-ar rcs $out/libsumi.a $out/obj/*.o
-}
-link() { # program, sources ...
-    local program=$1; shift
-    $compiler $flags -Wno-format -Wno-format-extra-args "$@" samples/png.c -o $out/$program.exe -L$out -L"$libraries/lib" -lsumi -lutf8proc -lspng -lz -lm -static
-}
-run() { "$wine" "$out/$1.exe" "${@:2}"; }
+# ---- Building -------------------------------------------------------------------------------------------------------------------------
+check "makefiles" "$premake" --file=premake5.lua --os=windows --build=$out --libraries="$libraries" --kernels="${KERNELS:-build/kernels}" gmake || finish
+check "everything compiles" make -k -C $out CC=$tools-gcc AR=$tools-ar config=release -j"${JOBS:-$(nproc)}"
+no_cuda=$(grep -a '^CUDA backend: left out' $out/log/makefiles.txt)
+[ -z "$no_cuda" ] || skip "$no_cuda"
 
-check "the library compiles" compile
-check "hello links" link hello samples/hello/hello.c
-check "test_base links" link test_base tests/test_base.c
-check "golden_run links" link golden_run tests/golden_*.c
+# ---- Running --------------------------------------------------------------------------------------------------------------------------
 run hello >/dev/null 2>&1 # the first start makes Wine's folders
-check "test_base" run test_base
+# A test for which there is no makefile asks for POSIX, most of them for the driver that needs no GPU (tests/fake_cuda); test_cuda_ops asks for a GPU.
+for source in tests/test_*.c; do
+    name=$(basename "$source" .c)
+    if [ ! -e "$out/$name.make" ]; then skip "$name: POSIX only"
+    elif [ "$name" != test_cuda_ops ]; then check "$name" run "$name"; fi
+done
 check "golden_run z-image" run golden_run tests/golden/z-image
-check "hello draws" run hello samples/demo_model "a red house on the grass" $out/windows.png
-if [ -x "$native/bin/hello" ]; then
-    check "hello draws here" "$native/bin/hello" samples/demo_model "a red house on the grass" $out/here.png
-    check "the same picture, bit for bit" cmp $out/windows.png $out/here.png
+# Wine starts a program like any other, and takes this machine's paths: the command line's test cannot tell.
+printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$wine" "$PWD/$bin/sumi.exe" >$bin/sumi
+chmod +x $bin/sumi
+check "test_cli" timeout -k 10 900 tests/test_cli.sh $out/release
+check "hello draws" run hello samples/demo_model "a red house on the grass" $out/scratch/hello.png
+picture=(--model samples/demo_model --size 128x96 --seed 5 --steps 4 --quiet)
+check "the command line draws" run sumi generate "${picture[@]}" --prompt "a red house on the grass" -o $out/scratch/picture.png
+check "the command line takes UTF-8" run sumi generate "${picture[@]}" --prompt "ein Haus in der Wüste, 夜" -o "$out/scratch/Wüste 夜.png"
+if [ -x "$native/bin/hello" ] && [ -x "$native/bin/sumi" ]; then
+    check "hello draws here" "$native/bin/hello" samples/demo_model "a red house on the grass" $out/scratch/hello_here.png
+    check "hello's picture is the same, bit for bit" cmp $out/scratch/hello.png $out/scratch/hello_here.png
+    "$native/bin/sumi" generate "${picture[@]}" --backend cpu --prompt "a red house on the grass" -o $out/scratch/picture_here.png
+    "$native/bin/sumi" generate "${picture[@]}" --backend cpu --prompt "ein Haus in der Wüste, 夜" -o $out/scratch/utf8_here.png
+    check "the command line's picture is the same, bit for bit" cmp $out/scratch/picture.png $out/scratch/picture_here.png
+    check "in UTF-8 too" cmp "$out/scratch/Wüste 夜.png" $out/scratch/utf8_here.png
 else
-    echo "skipped: there is no $native/bin/hello to compare with"
-    skipped=$((skipped + 1))
+    skip "there is no $native/bin/hello and sumi to compare with"
+fi
+if [ -z "$no_cuda" ]; then
+    no_driver() { run sumi info | grep -a '^cuda  *not available.*nvcuda\.dll'; }
+    check "without a driver the CUDA backend says so" no_driver
 fi
 finish
