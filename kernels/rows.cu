@@ -13,7 +13,7 @@ SUMI_DEVICE row_place place_of(int lanes_log2, int64_t row_begin)
 }
 
 // ---- embed_rows, fill_rows, copy_bytes ------------------------------------------------------------------------------------------------------------
-// y[r] = table[ids[r]] * scale.   ids [rows] int32   table [table_rows][pitch] bf16   y [rows][cols]
+// y[r] = table[ids[r]] * scale.   ids [rows] int32   table [table_rows][pitch] bf16, or in pieces of piece_rows   y [rows][cols]
 // An id outside the table makes a row of NaN: nothing is read outside, and the picture is reported as not finite instead of being quietly wrong.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_embed_rows(const __grid_constant__ sumi_embed_rows_args a)
 {
@@ -22,7 +22,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_embed_rows(
         const int32_t id = ((const int32_t*)a.ids)[p.row];
         const bool is_known = id >= 0 && id < a.table_rows;
         const float scale = is_known ? a.scale : __int_as_float(0x7fffffff);
-        const bf16* x = (const bf16*)a.table + (is_known ? id : 0) * (int64_t)a.pitch;
+        const int row = is_known ? id : 0;
+        const bf16* x = a.piece_rows == 0 ? (const bf16*)a.table + row * (int64_t)a.pitch : ((const bf16* const*)a.table)[row / a.piece_rows] + row % a.piece_rows * (int64_t)a.pitch;
         const int64_t y = p.row * a.cols;
         if (a.is_vector) {
             for (int c = 8 * p.lane; c < a.cols; c += 8 * p.lanes) {

@@ -18,7 +18,7 @@ typedef struct sumi_rows_matrix { uint64_t data; int32_t is_float, reserved; } s
 typedef struct sumi_embed_rows_args {
     uint64_t ids, table;
     sumi_rows_matrix y;
-    int32_t table_rows, pitch, cols, row_begin, row_end, lanes_log2, is_vector;
+    int32_t table_rows, pitch, piece_rows, cols, row_begin, row_end, lanes_log2, is_vector; // piece_rows not 0: table is a list of the addresses of pieces of so many rows
     float scale;
 } sumi_embed_rows_args;
 typedef struct sumi_fill_rows_args { // grid y: spans

@@ -295,7 +295,49 @@ TEST(tables_are_read_where_they_lie)
     b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
     CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK);
     const sumi_cuda_resident* table = sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->table, SUMI_CUDA_FORM_MATRIX);
-    CHECK(table != NULL && table->place.data == 0 && table->has_image && memcmp(sumi_cuda_host(&table->image), n->table_data, sizeof n->table_data) == 0);
+    CHECK(table != NULL && table->place.data == 0 && table->has_image && memcmp(sumi_cuda_host(&table->image.pieces[0]), n->table_data, sizeof n->table_data) == 0);
+    plan_forget(b.runner, &n->plan);
+    sumi_plan_end(&n->plan);
+    close_bench(&b);
+}
+
+#define LARGE_ROWS 60000 // 7.7 MB
+
+TEST(large_tables_are_pinned_a_megabyte_at_a_time)
+{
+    static uint16_t data[LARGE_ROWS * WIDTH];
+    fake_reset();
+    network* n = &s_network;
+    bench b;
+    sumi_error error = {SUMI_OK, {0}};
+    make_weights(n);
+    for (size_t i = 0; i < sizeof data / sizeof data[0]; i++) data[i] = (uint16_t)(i * 2654435761u >> 16);
+    n->table = weight_of(WEIGHTS, LARGE_ROWS, data, SUMI_DTYPE_BF16);
+    open_bench(&b, false);
+    CHECK(write_network(n, &b.heap, 100, &error) == SUMI_OK);
+    b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
+    uint64_t most = 0;
+    int32_t calls = 0;
+    float progress;
+    for (bool is_done = false; !is_done && calls < 10000; calls++) {
+        const uint64_t before = b.meter.pinned;
+        CHECK(b.runner->functions->prepare(b.runner, &n->plan, 0, &is_done, &progress, &error) == SUMI_OK);
+        const uint64_t pinned = b.meter.pinned > before ? b.meter.pinned - before : 0;
+        most = pinned > most ? pinned : most;
+    }
+    CHECK(most > 0 && most <= 1u << 20);
+    CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK);
+    sumi_device_need need;
+    CHECK(b.runner->functions->need(b.runner, &n->plan, smallest_budget(&b, &n->plan), &need, &error) == SUMI_OK);
+    CHECK_NUMBER(b.meter.pinned, need.pinned);
+    const sumi_cuda_resident* table = sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->table, SUMI_CUDA_FORM_MATRIX);
+    const sumi_cuda_pinned* image = &table->image;
+    CHECK(table->has_image && image->count == 8 && image->made == 8 && image->piece_bytes == (uint64_t)image->piece_rows * WIDTH * 2);
+    for (int32_t row = 0; row < LARGE_ROWS; row++) { // as kernels/rows.cu finds it
+        const uint64_t piece = ((const uint64_t*)sumi_cuda_host(&image->list))[row / image->piece_rows];
+        const uint16_t* at = (const uint16_t*)(uintptr_t)piece + row % image->piece_rows * WIDTH;
+        CHECK(memcmp(at, data + row * WIDTH, WIDTH * 2) == 0);
+    }
     plan_forget(b.runner, &n->plan);
     sumi_plan_end(&n->plan);
     close_bench(&b);
@@ -683,6 +725,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(streamed_weights_are_there_when_they_are_used);
     RUN(tables_are_read_where_they_lie);
+    RUN(large_tables_are_pinned_a_megabyte_at_a_time);
     RUN(without_pinned_memory_weights_come_from_the_file);
     RUN(any_order_of_slices_finds_its_weights);
     RUN(a_new_run_does_not_disturb_what_is_left_of_another);

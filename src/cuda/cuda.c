@@ -393,10 +393,9 @@ static sumi_result divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     record->divided_for = cuda->budget;
     for (int32_t i = 0; i < record->weight_count && !division->streams; i++) { // there is room for all: their images are no longer needed
         sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
-        if (resident->image.address == 0) continue;
+        if (resident->image.pieces == NULL) continue;
         settle(cuda);
-        sumi_cuda_release(&cuda->memory, &resident->image);
-        resident->has_image = false;
+        sumi_cuda_weights_drop_image(weights, resident);
     }
     return SUMI_OK;
 }

@@ -27,6 +27,7 @@ typedef enum sumi_cuda_form {
 typedef struct sumi_cuda_weight {
     CUdeviceptr data, scales; // scales: fp8 forms
     int32_t pitch;            // elements per row (CONV: per tap)
+    int32_t piece_rows;       // of a table that lies in pieces: data is the list of their addresses. 0: it is whole
 } sumi_cuda_weight;
 
 struct sumi_cuda; // the runner, cuda.c

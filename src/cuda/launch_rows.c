@@ -51,6 +51,7 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
     sumi_embed_rows_args args = {.ids = sumi_cuda_value(run, op->in[0]), .table = table.data, .y = matrix_of(run, op->out)};
     args.table_rows = op->weight->rows;
     args.pitch = table.pitch;
+    args.piece_rows = table.piece_rows;
     args.cols = op->weight->cols;
     args.row_begin = rows.begin;
     args.row_end = rows.end;

@@ -55,8 +55,10 @@ uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form)
 
 sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form)
 {
-    return (sumi_cuda_weight){address, is_fp8_form(form) ? address + scales_at(weight, form) : 0, form_pitch(weight, form)};
+    return (sumi_cuda_weight){address, is_fp8_form(form) ? address + scales_at(weight, form) : 0, form_pitch(weight, form), 0};
 }
+
+uint64_t sumi_cuda_image_row_bytes(const sumi_weight* weight, sumi_cuda_form form) { return sumi_cuda_is_bytes(weight, form) ? (uint64_t)weight->cols * 2 : 1024; } // else: bytes as any
 
 bool sumi_cuda_is_bytes(const sumi_weight* weight, sumi_cuda_form form)
 {
@@ -159,7 +161,7 @@ void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* wei
         if (index < 0) continue;
         sumi_cuda_resident* resident = &weights->residents[index];
         if (resident->slab >= 0 && --weights->slabs[resident->slab].resident_count == 0) sumi_cuda_release(weights->memory, &weights->slabs[resident->slab].block);
-        sumi_cuda_release(weights->memory, &resident->image);
+        sumi_cuda_weights_drop_image(weights, resident);
         *resident = (sumi_cuda_resident){.weight = NULL, .slab = -1};
         weights->used_count--;
         is_any = true;
@@ -205,7 +207,7 @@ bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial)
     for (size_t i = 0; i < weights->resident_count; i++) {
         sumi_cuda_resident* resident = &weights->residents[i];
         if (resident->weight == NULL || resident->slab != victim) continue;
-        resident->place = (sumi_cuda_weight){0, 0, 0};
+        resident->place = (sumi_cuda_weight){.data = 0};
         resident->slab = -1;
         resident->rows_sent = 0;
     }
@@ -653,7 +655,7 @@ sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* li
     return result;
 }
 
-typedef struct image_rows { const sumi_weight* weight; bool is_gated; int32_t begin; uint64_t row_bytes; unsigned char* to; } image_rows;
+typedef struct image_rows { const sumi_weight* weight; bool is_gated; int32_t begin; uint64_t row_bytes; const sumi_cuda_pinned* to; } image_rows;
 
 static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
@@ -665,7 +667,8 @@ static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* co
         while (r >= part_begin + weight->parts[part].rows) part_begin += weight->parts[part++].rows;
         const int32_t half = weight->rows / 2, in = r < half ? r : r - half;
         const int64_t row = rows->is_gated ? (int64_t)(in / 8) * 16 + (r < half ? 0 : 8) + in % 8 : r; // as upload_row in kernels/upload.cuh
-        memcpy(rows->to + (uint64_t)row * rows->row_bytes, (const unsigned char*)weight->parts[part].data + (uint64_t)(r - part_begin) * rows->row_bytes, (size_t)rows->row_bytes);
+        uint64_t bytes = rows->row_bytes; // a piece holds whole rows
+        memcpy(sumi_cuda_pinned_at(rows->to, (uint64_t)row * rows->row_bytes, &bytes), (const unsigned char*)weight->parts[part].data + (uint64_t)(r - part_begin) * rows->row_bytes, (size_t)rows->row_bytes);
     }
 }
 
@@ -673,7 +676,7 @@ void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int
 {
     sumi_cuda_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
-    image_rows rows = {weight, is_gated_form(resident->form), *row, (uint64_t)weight->cols * 2, sumi_cuda_host(&resident->image)};
+    image_rows rows = {weight, is_gated_form(resident->form), *row, (uint64_t)weight->cols * 2, &resident->image};
     uint64_t limit = (uint64_t)budget_us * SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers) / rows.row_bytes;
     limit = limit < (1u << 20) / rows.row_bytes + 1 ? (1u << 20) / rows.row_bytes + 1 : limit;
     const int32_t count = (uint64_t)(weight->rows - *row) < limit ? weight->rows - *row : (int32_t)limit;
@@ -682,11 +685,17 @@ void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int
     if (*row >= weight->rows) resident->has_image = true;
 }
 
+void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident* resident)
+{
+    sumi_cuda_unpin(weights->heap, weights->memory, &resident->image);
+    resident->has_image = false;
+}
+
 void sumi_cuda_weights_close(sumi_cuda_weights* weights)
 {
     if (weights->heap == NULL) return;
     close_upload(weights);
-    for (size_t i = 0; i < weights->resident_count; i++) sumi_cuda_release(weights->memory, &weights->residents[i].image);
+    for (size_t i = 0; i < weights->resident_count; i++) sumi_cuda_weights_drop_image(weights, &weights->residents[i]);
     for (size_t i = 0; i < weights->slab_count; i++) sumi_cuda_release(weights->memory, &weights->slabs[i].block);
     sumi_free(weights->heap, weights->residents);
     sumi_free(weights->heap, weights->table);

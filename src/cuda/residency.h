@@ -9,6 +9,7 @@
 #define SUMI_CUDA_RESIDENCY_H
 #include "base/workers.h"
 #include "cuda/launch.h"
+#include "cuda/pinned.h"
 
 // One form of one weight.
 typedef struct sumi_cuda_resident {
@@ -19,7 +20,7 @@ typedef struct sumi_cuda_resident {
     int32_t slab;
     uint64_t bytes;
     int32_t rows_sent;           // rows of the stack that are on their way or there
-    sumi_cuda_block image;       // pinned: the bytes as they lie on the device, for streaming; address 0: none
+    sumi_cuda_pinned image;      // for streaming
     bool has_image;              // it is complete
     uint64_t listed;             // serial of the last list it was put into
 } sumi_cuda_resident;
@@ -49,6 +50,7 @@ void sumi_cuda_weights_close(sumi_cuda_weights* weights); // accepts a zeroed on
 // The which-th weight that an op uses (0, 1, 2; the bias is one) and its form; false when there is no which-th.
 bool sumi_cuda_op_weight(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, int32_t which, const sumi_weight** out_weight, sumi_cuda_form* out_form);
 uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form); // on the device, rounded up to 512
+uint64_t sumi_cuda_image_row_bytes(const sumi_weight* weight, sumi_cuda_form form); // see pinned.h
 sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form);
 // Whether the device's bytes are the file's, but for the order of rows: the host can make them.
 bool sumi_cuda_is_bytes(const sumi_weight* weight, sumi_cuda_form form);
@@ -71,6 +73,7 @@ sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* li
 sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at, CUdeviceptr place, sumi_error* error);
 // The next rows of a resident (sumi_cuda_is_bytes) into its image, about budget_us of this thread's time. *row: the next one, 0 at first.
 void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us);
+void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident* resident); // nothing reads it
 // Takes residents that are not listed with `serial` off the device, and at least one of them: slabs without listed ones first. False when there are none. Nothing uses them, nothing is on its way.
 bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial);
 // Gives the memory of everything on its way back to the host (pinned) and the device; waits for it first.

@@ -83,7 +83,7 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
         sumi_cuda_share_of* share = &division->shares[i];
         if (share->is_table) {
             share->stay = SUMI_CUDA_HOSTED;
-            division->hosted += share->bytes;
+            division->hosted += share->bytes + sumi_cuda_pinned_list_bytes(share->bytes, sumi_cuda_image_row_bytes(share->weight, share->form));
         } else if (share->form == SUMI_CUDA_FORM_VECTOR) { // a few kilobytes each: not worth a copy of their own
             fixed += share->bytes;
         } else {
@@ -232,7 +232,8 @@ bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record,
     if (record->plan->ops[op_index].kind != SUMI_OP_EMBED_ROWS || !resident->has_image) return false;
     for (int32_t i = 0; i < stream->list_count; i++) {
         if (stream->list[i] != index) continue;
-        *out_place = sumi_cuda_place_at(resident->image.address, resident->weight, resident->form);
+        *out_place = sumi_cuda_place_at(resident->image.list.address, resident->weight, resident->form);
+        out_place->piece_rows = resident->image.piece_rows;
         return true;
     }
     return false;
@@ -245,11 +246,23 @@ static sumi_result make_image_there(sumi_cuda* cuda, const sumi_cuda_stream* str
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, stream->image_cursor, cuda->passage.address, error));
-    SUMI_CU(driver, cuMemcpyDtoHAsync(sumi_cuda_host(&resident->image), cuda->passage.address, (size_t)resident->bytes, cuda->device.copy), "copying weights from the device");
+    for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
+        piece = resident->bytes - done;
+        unsigned char* to = sumi_cuda_pinned_at(&resident->image, done, &piece);
+        SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->passage.address + done, (size_t)piece, cuda->device.copy), "copying weights from the device");
+    }
     CUresult result = driver->cuStreamSynchronize(cuda->device.copy);
     if (result != CUDA_SUCCESS) return sumi_cuda_failure(driver, result, "copying weights from the device", error);
     resident->has_image = true;
     return SUMI_OK;
+}
+
+// Into the ring; a table is not.
+static bool is_loaded(const sumi_cuda_stream* stream, int32_t resident)
+{
+    bool is_any = false;
+    for (int32_t i = 0; i < stream->load_count && !is_any; i++) is_any = stream->loads[i].resident == resident;
+    return is_any;
 }
 
 sumi_result sumi_cuda_stream_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
@@ -260,15 +273,17 @@ sumi_result sumi_cuda_stream_images(sumi_cuda* cuda, sumi_cuda_plan* record, uin
         if (*out_done) break;
         const int32_t index = stream->list[stream->image_cursor];
         sumi_cuda_resident* resident = &cuda->weights.residents[index];
-        sumi_error none = {SUMI_OK, {0}};
-        if (!resident->has_image && resident->image.address == 0
-            && sumi_cuda_allocate(&cuda->memory, resident->bytes, SUMI_MEMORY_STAGING, "weights that are streamed", &resident->image, &none) != SUMI_OK) {
-            if (none.result != SUMI_OUT_OF_HOST_MEMORY) return sumi_fail(error, none.result, "%s", none.text);
-            bool is_loaded = false; // into the ring; a table is not, and has nowhere else to be
-            for (int32_t i = 0; i < stream->load_count && !is_loaded; i++) is_loaded = stream->loads[i].resident == index;
-            if (!is_loaded) return sumi_fail(error, none.result, "%s; or raise memory_budget_bytes so that weights need not be streamed", none.text);
-            stream->image_cursor++;
-            continue;
+        const bool is_table = !is_loaded(stream, index);
+        if (!sumi_cuda_has_pinned(&resident->image, is_table)) {
+            sumi_error none = {SUMI_OK, {0}};
+            bool is_pinned = false;
+            const sumi_result result =
+                sumi_cuda_pin(cuda->heap, &cuda->memory, resident->bytes, sumi_cuda_image_row_bytes(resident->weight, resident->form), is_table, until_ns, &resident->image, &is_pinned, &none);
+            if (result != SUMI_OK && !resident->has_image) sumi_cuda_weights_drop_image(&cuda->weights, resident); // a part of it is of no use
+            if (result != SUMI_OK && result != SUMI_OUT_OF_HOST_MEMORY) return sumi_fail(error, result, "%s", none.text);
+            if (result != SUMI_OK && is_table) return sumi_fail(error, result, "%s; or raise memory_budget_bytes so that weights need not be streamed", none.text); // it has nowhere else to be
+            if (result != SUMI_OK) stream->image_cursor++;
+            if (!is_pinned) continue;
         }
         const bool is_bytes = sumi_cuda_is_bytes(resident->weight, resident->form);
         if (!resident->has_image && is_bytes) sumi_cuda_weights_copy_image(&cuda->weights, index, &stream->image_row, budget_us);
@@ -371,8 +386,12 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     if (freed != NULL) SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, freed, 0), "ordering streamed weights");
     const sumi_cuda_resident* resident = &cuda->weights.residents[load->resident];
     const CUdeviceptr to = cuda->passage.address + load->offset;
-    if (resident->has_image) SUMI_CU(driver, cuMemcpyHtoDAsync(to, sumi_cuda_host(&resident->image), (size_t)load->bytes, cuda->device.copy), "streaming weights");
-    else SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, load->listed_at, to, error));
+    for (uint64_t done = 0, piece; resident->has_image && done < load->bytes; done += piece) {
+        piece = load->bytes - done;
+        const unsigned char* from = sumi_cuda_pinned_at(&resident->image, done, &piece);
+        SUMI_CU(driver, cuMemcpyHtoDAsync(to + done, from, (size_t)piece, cuda->device.copy), "streaming weights");
+    }
+    if (!resident->has_image) SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, load->listed_at, to, error));
     SUMI_CU(driver, cuEventRecord(load->filled, cuda->device.copy), "streaming weights");
     stream->history[stream->issued++ % (uint64_t)stream->history_size] = stream->next_issued.load;
     step_on(stream, record->plan, &stream->next_issued);

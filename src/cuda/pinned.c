@@ -1,0 +1,60 @@
+#include "cuda/pinned.h"
+#include "base/platform.h"
+
+#define PIECE_BYTES (1u << 20)
+#define ROW_STEP 32 // times 16 bytes: pieces are multiples of 512 bytes, so that all of them are as large as the whole
+
+static uint64_t piece_rows_of(uint64_t row_bytes)
+{
+    const uint64_t rows = PIECE_BYTES / row_bytes / ROW_STEP * ROW_STEP;
+    return rows > 0 ? rows : ROW_STEP;
+}
+
+static uint64_t count_of(uint64_t bytes, uint64_t row_bytes)
+{
+    const uint64_t piece = piece_rows_of(row_bytes) * row_bytes;
+    return (bytes + piece - 1) / piece;
+}
+
+uint64_t sumi_cuda_pinned_list_bytes(uint64_t bytes, uint64_t row_bytes) { return (count_of(bytes, row_bytes) * sizeof(uint64_t) + 511) / 512 * 512; }
+
+static sumi_result begin(sumi_heap* heap, uint64_t bytes, uint64_t row_bytes, sumi_cuda_pinned* pinned, sumi_error* error)
+{
+    const uint64_t count = count_of(bytes, row_bytes);
+    sumi_cuda_block* pieces = sumi_alloc_array(heap, (size_t)count, sizeof *pieces);
+    if (pieces == NULL) return sumi_out_of_memory(error, (size_t)count * sizeof *pieces, "the list of a weight's pinned pieces");
+    *pinned = (sumi_cuda_pinned){.pieces = pieces, .count = (int32_t)count, .bytes = bytes, .piece_rows = (int32_t)piece_rows_of(row_bytes)};
+    pinned->piece_bytes = (uint64_t)pinned->piece_rows * row_bytes;
+    return SUMI_OK;
+}
+
+static sumi_result make_list(sumi_cuda_memory* memory, sumi_cuda_pinned* pinned, sumi_error* error)
+{
+    SUMI_TRY(sumi_cuda_allocate(memory, (uint64_t)pinned->count * sizeof(uint64_t), SUMI_MEMORY_STAGING, "a table that is read where it lies", &pinned->list, error));
+    uint64_t* addresses = sumi_cuda_host(&pinned->list);
+    for (int32_t i = 0; i < pinned->count; i++) addresses[i] = pinned->pieces[i].address;
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_pin(sumi_heap* heap, sumi_cuda_memory* memory, uint64_t bytes, uint64_t row_bytes, bool lists, uint64_t until_ns, sumi_cuda_pinned* pinned, bool* out_done, sumi_error* error)
+{
+    *out_done = false;
+    if (pinned->pieces == NULL) SUMI_TRY(begin(heap, bytes, row_bytes, pinned, error));
+    for (bool is_first = true; pinned->made < pinned->count && (is_first || sumi_clock_ns() < until_ns); is_first = false) {
+        const uint64_t left = bytes - (uint64_t)pinned->made * pinned->piece_bytes, piece = left < pinned->piece_bytes ? left : pinned->piece_bytes;
+        SUMI_TRY(sumi_cuda_allocate(memory, piece, SUMI_MEMORY_STAGING, "weights that are streamed", &pinned->pieces[pinned->made], error));
+        pinned->made++;
+    }
+    if (pinned->made < pinned->count) return SUMI_OK;
+    if (lists && pinned->list.address == 0) SUMI_TRY(make_list(memory, pinned, error));
+    *out_done = true;
+    return SUMI_OK;
+}
+
+void sumi_cuda_unpin(sumi_heap* heap, sumi_cuda_memory* memory, sumi_cuda_pinned* pinned)
+{
+    while (pinned->made > 0) sumi_cuda_release(memory, &pinned->pieces[--pinned->made]);
+    sumi_cuda_release(memory, &pinned->list);
+    sumi_free(heap, pinned->pieces);
+    *pinned = (sumi_cuda_pinned){.pieces = NULL};
+}
