@@ -30,7 +30,7 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, const struct sumi_sl
 void sumi_deadline_begin(sumi_engine* engine, struct sumi_slot* slot); // its run begins, perhaps for the second time
 // Before the slice that begins an evaluation is submitted; more than once does no harm.
 void sumi_deadline_adapt(sumi_engine* engine, struct sumi_slot* slot);
-void sumi_deadline_note(sumi_engine* engine, double us); // work that was done
+void sumi_deadline_note(sumi_engine* engine, double us); // work that was done, in the time that predictions are in
 // Seconds until the deadline on the wall; negative when it is over.
 double sumi_deadline_left(const struct sumi_slot* slot);
 #endif

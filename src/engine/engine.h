@@ -23,6 +23,7 @@
 #include "engine/objects.h"
 #include "engine/plan_cache.h"
 #include "engine/run.h"
+#include "engine/tempo.h"
 #include "plan/runner.h"
 
 // Pieces of work that are not slices of a plan. Their times are measured, so that they fit into a host's budget too.
@@ -80,6 +81,7 @@ struct sumi_engine {
     sumi_workspace workspace;
     sumi_plan_cache cache;
     sumi_pace pace;
+    sumi_tempo tempo;
     double chore_us[SUMI_CHORE_COUNT]; // moving averages, guesses at first
     uint64_t memory_budget_bytes;
     uint64_t device_limit_bytes; // what we held when the device had no more: jobs keep to it as to a budget, until one fails all the same or the host sets a budget. 0: none

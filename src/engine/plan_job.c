@@ -590,7 +590,7 @@ static sumi_result collect(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
         *out_end = SUMI_STEP_MORE;
         *out_stage = sumi_stage_of_section(step.section);
         slot->device_seconds += step.us * 1e-6;
-        sumi_deadline_note(engine, step.us);
+        sumi_deadline_note(engine, step.own_us);
         if (engine->runner->functions->finished != NULL) {
             slot->live.device_us += step.us;
             slot->stage_seconds[*out_stage] += step.us * 1e-6;

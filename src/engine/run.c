@@ -1,8 +1,8 @@
 // Times: every slice has a prediction from the backend's rates and, once it has run, its own measured time. Before that the prediction is corrected by how wrong
 // the predictions of the same kind of op were so far, in this plan or an earlier one. So a job's first step is paced by estimates, all later ones by measurements.
 //
-// A device that draws as well measures too much: between a slice's begin and end others may have had their turn, never the other way round. So what is shorter than was known is believed at
-// once, what is longer only little by little. With plain averages a host that keeps the GPU busy for half of the time made slices look twice as long, and got half of the budget it gave.
+// A device that draws as well measures too much: between a slice's begin and end others may have had their turn, never the other way round. What to believe then: tempo.h. With plain averages
+// a host that keeps the GPU busy for half of the time made slices look twice as long, and got half of the budget it gave.
 #include "engine/engine.h"
 
 sumi_stage sumi_stage_of_section(sumi_section_kind kind)
@@ -49,7 +49,7 @@ void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry)
 
 static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice)
 {
-    if (entry->slice_us[slice] > 0.0f) return entry->slice_us[slice];
+    if (entry->slice_us[slice] > 0.0f) return sumi_tempo_now_us(&engine->tempo, (double)entry->slice_us[slice]);
     const sumi_slice* at = &entry->plan.slices[slice];
     const sumi_op_kind kind = entry->plan.ops[at->op_begin].kind;
     const float ratio = engine->cache.op_ratio[kind];
@@ -79,15 +79,6 @@ double sumi_run_left_us(const sumi_run* run)
     return left;
 }
 
-#define MOST_RISE 1.0625 // per measurement: a GPU that slows down as it gets warm is followed within a few steps
-
-// What to believe of a slice after another measurement.
-static double learn_time(double known, double measured)
-{
-    const double most = known * MOST_RISE;
-    return measured < known ? 0.25 * known + 0.75 * measured : measured < most ? measured : most;
-}
-
 // What the slice says of its ops' kinds: each learns in proportion to its share.
 static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, const sumi_slice* slice, double us)
 {
@@ -106,7 +97,7 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
     }
 }
 
-static void note_time(sumi_engine* engine, sumi_run* run, const sumi_run_step* step)
+static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_step* step)
 {
     sumi_plan_entry* entry = run->entry;
     const sumi_slice* slice = &entry->plan.slices[step->slice];
@@ -120,13 +111,15 @@ static void note_time(sumi_engine* engine, sumi_run* run, const sumi_run_step* s
         section->unmeasured_us -= slice->predicted_us;
         if (section->unmeasured_us < 0.0) section->unmeasured_us = 0.0;
     } else {
-        const float learnt = (float)learn_time(*measured, us);
+        sumi_tempo_note(&engine->tempo, (double)*measured, us);
+        const float learnt = (float)sumi_tempo_learn(&engine->tempo, (double)*measured, us);
         section->measured_us += (double)learnt - (double)*measured;
         *measured = learnt;
     }
-    learn_ratios(engine, entry, slice, us);
+    step->own_us = (double)*measured;
+    learn_ratios(engine, entry, slice, step->own_us);
     run->iteration_us += *measured;
-    run->done_us += us;
+    run->done_us += step->own_us;
     if (!step->ends_iteration) return;
     run->iteration_us = 0.0;
     run->done_iteration += 1 + step->skips;

@@ -22,7 +22,8 @@ typedef struct sumi_run_step {
     float predicted_us;      // when it was submitted
     int32_t denoising_step;  // -1: outside of the loop
     bool ends_step, shows;   // the denoising step ends with it; a preview follows it
-    double us;
+    double us;               // from its begin to its end
+    double own_us;           // of that its own work, as far as it is known: what predictions are made of
     uint64_t submitted_ns;
     bool is_over;            // reported by the runner while something else was waited for, not collected yet
 } sumi_run_step;
@@ -36,7 +37,7 @@ typedef struct sumi_run {
     sumi_run_step pending[SUMI_RUNNER_DEPTH]; // a ring
     int32_t pending_begin, pending_count;
     double pending_us;       // predicted, of the pending ones
-    double done_us;          // measured, since the run began
+    double done_us;          // own work that was done since the run began
     // what was collected: the place of the oldest slice that has not ended
     size_t done_section;
     int32_t done_iteration;
