@@ -5,6 +5,7 @@
 #include "cuda_fixture.h"
 #include "engine/engine.h"
 #include "fake_cuda.h"
+#include <math.h>
 
 static sumi_image_desc quick_image(sumi_model* model)
 {
@@ -270,7 +271,7 @@ static double known_us(const sumi_engine* engine) // of all slices of the plan t
 {
     const sumi_plan_entry* entry = engine->run.entry;
     double us = 0.0;
-    for (size_t i = 0; entry != NULL && i < entry->plan.slice_count; i++) us += (double)entry->slice_us[i];
+    for (size_t i = 0; entry != NULL && i < entry->plan.slice_count; i++) us += (double)entry->slice_us[entry->kind_first[i]];
     return us * (engine->tempo.slowness > 1.0f ? (double)engine->tempo.slowness : 1.0);
 }
 
@@ -301,6 +302,39 @@ TEST(noise_in_pieces_is_the_noise_of_one_call)
         CHECK(memcmp(latents, expected, sizeof latents) == 0);
         sumi_job_discard(engine, job);
     }
+    close_cuda(engine);
+}
+
+// What one slice takes is known of all that are like it, also by the sums that progress and deadlines are made of.
+TEST(slices_of_a_kind_share_their_times)
+{
+    static const double times[] = {0.02, 0.05, 0.03, 0.07, 0.04};
+    fake_reset();
+    fake_kernel_times(times, 5);
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(3, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.step_count = 20;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    while (sumi_job_poll(engine, job).step < 10 && run_updates(engine, job, 1)) continue;
+    const sumi_plan_entry* entry = engine->run.entry;
+    CHECK(entry != NULL);
+    int32_t alike = 0;
+    for (size_t s = 0; entry != NULL && s < entry->plan.section_count; s++) {
+        const sumi_section* section = &entry->plan.sections[s];
+        double sum = 0.0;
+        for (int32_t i = section->slice_begin; i < section->slice_end; i++) {
+            const int32_t first = entry->kind_first[i];
+            CHECK(first >= section->slice_begin && first <= i && entry->plan.slices[first].predicted_us == entry->plan.slices[i].predicted_us);
+            alike += first != i;
+            sum += (double)entry->slice_us[first];
+        }
+        if (section->kind == SUMI_SECTION_DENOISE) CHECK(entry->sections[s].unmeasured_us < 1e-3 && fabs(entry->sections[s].measured_us - sum) < 1e-3 * sum);
+    }
+    CHECK(alike > 8); // its layers
+    sumi_job_discard(engine, job);
     close_cuda(engine);
 }
 
@@ -815,6 +849,7 @@ int main(int argc, char** argv)
     RUN(no_more_than_the_budget_is_on_its_way);
     RUN(a_frame_that_finds_its_slice_over_submits_the_next_one);
     RUN(noise_in_pieces_is_the_noise_of_one_call);
+    RUN(slices_of_a_kind_share_their_times);
     RUN(what_others_do_on_the_gpu_does_not_shrink_the_budget);
 #ifdef __SANITIZE_THREAD__
     const bool has_time = false; // hundreds of lives on one thread: minutes there, and no second thread to race with

@@ -60,6 +60,8 @@ void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
     if (engine->runner->functions->forget_plan != NULL) engine->runner->functions->forget_plan(engine->runner, &entry->plan);
     sumi_plan_end(&entry->plan);
     sumi_free(&engine->heap, entry->slice_us);
+    sumi_free(&engine->heap, entry->kind_first);
+    sumi_free(&engine->heap, entry->kind_count);
     sumi_free(&engine->heap, entry->sections);
     sumi_free(&engine->heap, entry->key);
     memset(entry, 0, sizeof *entry);
@@ -127,6 +129,35 @@ static sumi_result write_fitting_plan(sumi_engine* engine, const sumi_plan_reque
     }
 }
 
+static bool is_same_kind(const sumi_plan* plan, const sumi_slice* a, const sumi_slice* b)
+{
+    const int32_t count = a->op_end - a->op_begin;
+    if (a->predicted_us != b->predicted_us || count != b->op_end - b->op_begin || (count == 1 && a->part_end - a->part_begin != b->part_end - b->part_begin)) return false;
+    for (int32_t i = 0; i < count; i++) {
+        const sumi_op *x = &plan->ops[a->op_begin + i], *y = &plan->ops[b->op_begin + i];
+        if (x->kind != y->kind || x->rows != y->rows || x->part_count != y->part_count || x->flops != y->flops || x->bytes != y->bytes) return false;
+    }
+    return true;
+}
+
+#define KINDS 64 // a section has a few dozen; what is not found among the latest is another one
+
+static void find_kinds(sumi_plan_entry* entry)
+{
+    const sumi_plan* plan = &entry->plan;
+    for (size_t s = 0; s < plan->section_count; s++) {
+        int32_t firsts[KINDS], count = 0;
+        for (int32_t i = plan->sections[s].slice_begin; i < plan->sections[s].slice_end; i++) {
+            int32_t k = 0;
+            while (k < count && k < KINDS && !is_same_kind(plan, &plan->slices[firsts[k]], &plan->slices[i])) k++;
+            const bool is_new = k == count || k == KINDS;
+            if (is_new) firsts[count++ % KINDS] = i;
+            entry->kind_first[i] = is_new ? i : firsts[k];
+            entry->kind_count[entry->kind_first[i]]++;
+        }
+    }
+}
+
 sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error)
 {
     entry->model = request->model;
@@ -146,9 +177,12 @@ sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* 
     const bool gathers = max_us == 0 && !request->whole_ops && engine->runner->functions->finished != NULL;
     SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, max_us, gathers ? GATHERED_US : max_us, error));
     entry->slice_us = sumi_alloc_zero(&engine->heap, plan->slice_count * sizeof *entry->slice_us);
+    entry->kind_first = sumi_alloc_zero(&engine->heap, plan->slice_count * sizeof *entry->kind_first);
+    entry->kind_count = sumi_alloc_zero(&engine->heap, plan->slice_count * sizeof *entry->kind_count);
     entry->sections = sumi_alloc_zero(&engine->heap, plan->section_count * sizeof *entry->sections);
-    if (entry->slice_us == NULL || entry->sections == NULL)
+    if (entry->slice_us == NULL || entry->kind_first == NULL || entry->kind_count == NULL || entry->sections == NULL)
         return sumi_out_of_memory(error, plan->slice_count * sizeof *entry->slice_us, "the times of a plan's slices");
+    find_kinds(entry);
     for (size_t s = 0; s < plan->section_count; s++) {
         for (int32_t i = plan->sections[s].slice_begin; i < plan->sections[s].slice_end; i++) entry->sections[s].unmeasured_us += plan->slices[i].predicted_us;
     }

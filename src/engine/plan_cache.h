@@ -35,6 +35,8 @@ typedef struct sumi_plan_entry {
     sumi_device_need need;   // on the processor: arena and scratch alone
     int32_t tile_latent;
     float op_ratio[SUMI_OP_KIND_COUNT]; // that the slices' predictions were made with
+    // Slices of the same ops in the same sizes are a kind: layers repeat, so what a step measures of one says what all of them take. Times are kept at the kind's first slice.
+    int32_t *kind_first, *kind_count; // by slice; the count at the first
     float* slice_us;         // measured, 0: not yet
     sumi_section_time* sections;
     unsigned char* key; size_t key_bytes;

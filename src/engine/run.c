@@ -49,7 +49,8 @@ void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry)
 
 static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice)
 {
-    if (entry->slice_us[slice] > 0.0f) return sumi_tempo_now_us(&engine->tempo, (double)entry->slice_us[slice]);
+    const float known = entry->slice_us[entry->kind_first[slice]];
+    if (known > 0.0f) return sumi_tempo_now_us(&engine->tempo, (double)known);
     const sumi_slice* at = &entry->plan.slices[slice];
     const sumi_op_kind kind = entry->plan.ops[at->op_begin].kind;
     const float ratio = engine->cache.op_ratio[kind];
@@ -102,18 +103,19 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_step* step)
     sumi_plan_entry* entry = run->entry;
     const sumi_slice* slice = &entry->plan.slices[step->slice];
     sumi_section_time* section = &entry->sections[step->section_index];
-    float* measured = &entry->slice_us[step->slice];
+    const int32_t kind = entry->kind_first[step->slice], alike = entry->kind_count[kind];
+    float* measured = &entry->slice_us[kind];
     const double us = step->us < 0.1 ? 0.1 : step->us; // 0 means unmeasured
     if (*measured <= 0.0f) {
         *measured = (float)us;
-        section->measured_us += *measured;
-        section->expected_us += slice->predicted_us;
-        section->unmeasured_us -= slice->predicted_us;
+        section->measured_us += alike * (double)*measured;
+        section->expected_us += alike * (double)slice->predicted_us;
+        section->unmeasured_us -= alike * (double)slice->predicted_us;
         if (section->unmeasured_us < 0.0) section->unmeasured_us = 0.0;
     } else {
         sumi_tempo_note(&engine->tempo, (double)*measured, us);
         const float learnt = (float)sumi_tempo_learn(&engine->tempo, (double)*measured, us);
-        section->measured_us += (double)learnt - (double)*measured;
+        section->measured_us += alike * ((double)learnt - (double)*measured);
         *measured = learnt;
     }
     step->own_us = (double)*measured;

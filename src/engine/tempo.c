@@ -4,7 +4,7 @@
 #define FEWEST 8         // ratios that say something together
 #define LOW 16           // the low end: all but a sixteenth are above. The lowest may be a freak; but where a host computes in the same context, no more than an eighth was seen to be undisturbed
 #define MOST_APART 1.15f // of the middle to the low end on a device that nobody else computes on
-#define MOST_RISE 1.0625 // per measurement
+#define MOST_RISE 1.01   // per measurement: a step of a large model has dozens of each kind of slice, and the slowness follows sooner
 
 static void look(sumi_tempo* tempo)
 {
