@@ -74,16 +74,19 @@ TEST(every_format_is_written_where_it_should_be)
     for (int i = 0; i < 3; i++) CHECK(images[i].pixels == NULL && images[i].handle == 0 && images[i].row_bytes == rows[i] && images[i].width == 48 && images[i].height == 32);
     sumi_images_release(engine, images, 3);
 
-    // Beside pictures of ours and of the host's memory.
+    // Beside pictures of ours and of the host's memory: those of four channels are made on the device, too, and copied.
     static unsigned char picture[48 * 32 * 4];
     targets[0] = (sumi_target){.format = SUMI_FORMAT_RGBA8};
     targets[1] = (sumi_target){.format = SUMI_FORMAT_RGBA8, .host_memory = picture};
     w.count = 0;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
-    CHECK(w.count == 1 && w.args[0].to == memory[2]);
+    CHECK(w.count == 3 && w.args[2].to == memory[2]);
+    for (int i = 0; i < 2; i++) CHECK(w.args[i].format == SUMI_PIXELS_RGBA8 && w.args[i].pitch == 48 * 4);
+    CHECK(w.args[1].from == w.args[0].from + 48 * 32 * 3 && w.args[1].to >= w.args[0].to + sizeof picture);
     CHECK_NUMBER(sumi_fetch_images(engine, job, images, 3), SUMI_OK);
     CHECK(images[0].pixels != NULL && images[1].pixels == picture && images[2].pixels == NULL);
+    for (size_t i = 0; i < sizeof picture; i++) CHECK(((unsigned char*)images[0].pixels)[i] == 1 && picture[i] == 2);
     sumi_images_release(engine, images, 3);
     fake_on_launch(NULL, NULL);
     for (int i = 0; i < 3; i++) fake_host_release((void*)(uintptr_t)memory[i]);

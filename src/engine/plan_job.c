@@ -515,7 +515,19 @@ static sumi_result fetch_value(sumi_engine* engine, const sumi_plan_job* job, su
     return runner->fetch(engine->runner, &job->entry->plan, value, error);
 }
 
-// Pictures that the host wants on the device, behind the last slice.
+// Whether a device makes four channels of an item's three: the processor would take longer for that than for the copy.
+static bool widens_on_device(const sumi_engine* engine, const sumi_job_item* item)
+{
+    return engine->runner->functions->publish != NULL && item->target.format == SUMI_FORMAT_RGBA8 && !stays_on_device(item);
+}
+
+// Where the four channels lie: over the item's activations, which nobody reads after the bytes were made of them.
+static uint64_t wide_offset(const sumi_plan_job* job, int32_t item)
+{
+    return (uint64_t)(item - job->part_begin) * (uint64_t)job->width * (uint64_t)job->height * 3 * (uint64_t)job->entry->plan.activation_bytes;
+}
+
+// Pictures in formats that the plan does not write, and pictures that the host wants on the device: behind the last slice.
 static sumi_result publish_pictures(sumi_engine* engine, sumi_plan_job* job, sumi_error* error)
 {
     const sumi_pipeline* pipeline = &job->entry->pipeline;
@@ -523,16 +535,19 @@ static sumi_result publish_pictures(sumi_engine* engine, sumi_plan_job* job, sum
     for (int32_t i = 0; i < job->part_count; i++) {
         const sumi_job_item* item = &job->items[job->part_begin + i];
         const sumi_target* target = &item->target;
-        if (!stays_on_device(item)) continue;
+        if (!stays_on_device(item) && !widens_on_device(engine, item)) continue;
+        const bool is_given = stays_on_device(item) && target->row_bytes != 0;
         const sumi_publication picture = {.value = target->format == SUMI_FORMAT_RGB32F ? pipeline->picture : pipeline->bytes,
                                           .first_pixel = (uint64_t)i * pixels,
                                           .width = job->width,
                                           .height = job->height,
                                           .format = target->format,
                                           .address = target->device_address,
-                                          .row_bytes = (uint64_t)(target->row_bytes != 0 ? target->row_bytes : job->width * sumi_format_bytes(target->format)),
+                                          .into = pipeline->picture,
+                                          .into_offset = wide_offset(job, job->part_begin + i),
+                                          .row_bytes = (uint64_t)(is_given ? target->row_bytes : job->width * sumi_format_bytes(target->format)),
                                           .event = target->event};
-        job->is_publishing = true;
+        job->is_publishing = job->is_publishing || stays_on_device(item);
         SUMI_TRY(engine->runner->functions->publish(engine->runner, &job->entry->plan, &picture, error));
     }
     return SUMI_OK;
@@ -547,17 +562,17 @@ static sumi_result fetch_products(sumi_engine* engine, const sumi_plan_job* job,
         for (int32_t e = 0; e < job->prompt->encoder_count; e++) SUMI_TRY(fetch_value(engine, job, pipeline->features[0][e].value, error));
         return SUMI_OK;
     }
-    bool has_floats = false, has_bytes = false;
+    bool has_picture = false, has_bytes = false;
     for (int32_t i = job->part_begin; i < job->part_begin + job->part_count; i++) {
-        const bool is_float = job->items[i].target.format == SUMI_FORMAT_RGB32F;
+        const bool is_picture = job->items[i].target.format == SUMI_FORMAT_RGB32F || widens_on_device(engine, &job->items[i]);
         if (stays_on_device(&job->items[i])) continue;
-        has_floats = has_floats || is_float;
-        has_bytes = has_bytes || !is_float;
+        has_picture = has_picture || is_picture;
+        has_bytes = has_bytes || !is_picture;
     }
     SUMI_TRY(fetch_value(engine, job, pipeline->x, error));
     SUMI_TRY(fetch_value(engine, job, pipeline->not_finite, error));
     if (has_bytes) SUMI_TRY(fetch_value(engine, job, pipeline->bytes, error));
-    return has_floats ? fetch_value(engine, job, pipeline->picture, error) : SUMI_OK;
+    return has_picture ? fetch_value(engine, job, pipeline->picture, error) : SUMI_OK;
 }
 
 static sumi_run* run_of(sumi_engine* engine, const sumi_slot* slot) { return slot == engine->leaving ? &engine->leaving_run : &engine->run; }
@@ -662,6 +677,8 @@ static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t 
         float* values = (float*)(void*)pixels; // in a block of ours, aligned
         read_activations(engine, job, pipeline->picture, first, values, count * 3);
         for (size_t i = 0; i < count * 3; i++) values[i] = values[i] * 0.5f + 0.5f;
+    } else if (widens_on_device(engine, &job->items[item])) {
+        read_value(engine, job, pipeline->picture, wide_offset(job, item) + from * 4, pixels, count * 4);
     } else {
         const unsigned char* rgb = pixels + count; // into the last three quarters, then spread from the front: the reader stays ahead of the writer
         read_value(engine, job, pipeline->bytes, first, pixels + count, count * 3);

@@ -19,13 +19,15 @@ typedef struct sumi_device_need {
     bool fits;
 } sumi_device_need;
 
-// A picture for memory of the host's on the device.
+// A picture for memory of the host's on the device, or for another value.
 typedef struct sumi_publication {
     sumi_value value;         // BYTE, for RGB32F ACTIVATION: rows are pixels, 3 columns
     uint64_t first_pixel;
     int32_t width, height;
     sumi_format format;
-    uint64_t address;         // linear device memory of the same context
+    uint64_t address;         // linear device memory of the same context; 0: at `into_offset` in `into`, which may not be `value`
+    sumi_value into;
+    uint64_t into_offset;
     uint64_t row_bytes;
     struct CUevent_st* event; // recorded behind it; NULL: none
 } sumi_publication;
