@@ -305,6 +305,45 @@ TEST(noise_in_pieces_is_the_noise_of_one_call)
     close_cuda(engine);
 }
 
+// What comes before the denoising loop keeps the device busy while this thread draws: in the same updates, without waiting for it.
+TEST(noise_is_drawn_while_the_device_works)
+{
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(20, &model);
+    if (engine == NULL) return;
+    sumi_image_item items[4];
+    for (int i = 0; i < 4; i++) items[i] = (sumi_image_item){.text = "a red fox in the snow", .seed = (uint64_t)i};
+    sumi_image_desc desc = small_image(model, items);
+    desc.item_count = 4;
+    desc.width = desc.height = 640; // 4 * 7 pieces
+    uint64_t whole = 0;
+    for (int late = 1; late >= 0; late--) { // first: the ring of inputs is empty
+        sumi_job job;
+        float latents[16 * 80 * 80];
+        uint64_t hash = 0;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        while (engine->running == NULL || engine->running->u.plan.phase != SUMI_PHASE_RUN) sumi_engine_update(engine, 100);
+        fake_complete_after(late ? 1000000 : 0);
+        const uint64_t waits = fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize");
+        for (int frame = 0; late && frame < 100; frame++) sumi_engine_update(engine, 100);
+        const sumi_plan_job* plan = &engine->running->u.plan;
+        if (late) CHECK(engine->run.pending_count > 0 && engine->run.section < engine->run.entry->noise_section && (plan->cursor > 0 || plan->drawn > 0) && plan->cursor < 4); // no more than the ring holds
+        CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits);
+        fake_complete_after(0);
+        fake_finish();
+        CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+        for (int i = 0; i < 4; i++) {
+            CHECK_NUMBER(sumi_job_latents(engine, job, i, latents, 16 * 80 * 80), SUMI_OK);
+            hash = 31 * hash + hash_bytes(latents, sizeof latents);
+        }
+        CHECK(whole == 0 || whole == hash);
+        whole = hash;
+        sumi_job_discard(engine, job);
+    }
+    close_cuda(engine);
+}
+
 // What one slice takes is known of all that are like it, also by the sums that progress and deadlines are made of.
 TEST(slices_of_a_kind_share_their_times)
 {
@@ -849,6 +888,7 @@ int main(int argc, char** argv)
     RUN(no_more_than_the_budget_is_on_its_way);
     RUN(a_frame_that_finds_its_slice_over_submits_the_next_one);
     RUN(noise_in_pieces_is_the_noise_of_one_call);
+    RUN(noise_is_drawn_while_the_device_works);
     RUN(slices_of_a_kind_share_their_times);
     RUN(what_others_do_on_the_gpu_does_not_shrink_the_budget);
 #ifdef __SANITIZE_THREAD__

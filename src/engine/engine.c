@@ -111,8 +111,8 @@ static sumi_result create_parts(sumi_engine* engine, sumi_error* error)
     for (int32_t i = engine->slot_count; i-- > 0;) engine->free_slots[engine->free_count++] = i;
 
     static const double first_guess_us[SUMI_CHORE_COUNT] = {[SUMI_CHORE_LOAD] = 1500, [SUMI_CHORE_TEXT] = 300,   [SUMI_CHORE_PLAN] = 2000,
-                                                            [SUMI_CHORE_READY] = 10,  [SUMI_CHORE_INPUT] = 300, [SUMI_CHORE_NOISE] = 1000,
-                                                            [SUMI_CHORE_OUTPUT] = 500};
+                                                            [SUMI_CHORE_READY] = 10,  [SUMI_CHORE_INPUT] = 300, [SUMI_CHORE_NOISE] = 100,
+                                                            [SUMI_CHORE_OUTPUT] = 100};
     memcpy(engine->chore_us, first_guess_us, sizeof first_guess_us);
     SUMI_TRY(sumi_workers_create(heap, &engine->desc.tasks, engine->desc.cpu_thread_count, error, &engine->workers));
     SUMI_TRY(create_runner(engine, error));

@@ -158,6 +158,17 @@ static void find_kinds(sumi_plan_entry* entry)
     }
 }
 
+static size_t find_noise_section(const sumi_plan* plan, const sumi_pipeline* pipeline)
+{
+    for (size_t i = 0; i < plan->op_count; i++) { // ops lie in the order of their sections
+        for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
+            const int32_t id = plan->ops[i].in[k].id;
+            if (id != 0 && (id == pipeline->x.id || id == pipeline->noise.id || id == pipeline->eps.id)) return (size_t)plan->ops[i].section;
+        }
+    }
+    return plan->section_count;
+}
+
 sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error)
 {
     entry->model = request->model;
@@ -168,6 +179,7 @@ sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* 
     }
     SUMI_TRY(write_fitting_plan(engine, request, entry, error));
     sumi_plan* plan = &entry->plan;
+    entry->noise_section = find_noise_section(plan, &entry->pipeline);
     sumi_rates rates = engine->runner->functions->rates(engine->runner);
     for (int32_t k = 0; k < SUMI_OP_KIND_COUNT; k++) { // one strange measurement must not make absurd slices
         float ratio = engine->cache.op_ratio[k];

@@ -34,6 +34,7 @@ typedef struct sumi_plan_entry {
     uint64_t scratch_bytes;
     sumi_device_need need;   // on the processor: arena and scratch alone
     int32_t tile_latent;
+    size_t noise_section;    // the first one that reads what is drawn at random; as many as there are: none
     float op_ratio[SUMI_OP_KIND_COUNT]; // that the slices' predictions were made with
     // Slices of the same ops in the same sizes are a kind: layers repeat, so what a step measures of one says what all of them take. Times are kept at the kind's first slice.
     int32_t *kind_first, *kind_count; // by slice; the count at the first

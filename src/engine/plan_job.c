@@ -398,8 +398,16 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out
     return result;
 }
 
-#define NOISE_VALUES (32 * 1024)     // a piece: some hundred microseconds
+#define NOISE_VALUES (16 * 1024)     // a piece: some dozen microseconds
 #define NOISE_VALUES_CUDA (2 * 1024) // sines in double precision
+
+static size_t noise_piece(const sumi_plan_job* job)
+{
+    const size_t count = latent_values(job), part = job->noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES;
+    return count % 16 != 0 || part > count ? count : part; // a call's last values are drawn in another way when they are no multiple of 16
+}
+
+static size_t noise_values(const sumi_plan_job* job) { return latent_values(job) * ((draws_posterior(job) ? 1 : 0) + (job->goal == SUMI_GOAL_IMAGES ? 1 : 0)); } // of an item
 
 // A piece of one item's noise. One generator: the posterior's noise first, the main noise second, as the reference draws them. Each item has its own, seeded with its own seed.
 static sumi_result write_noise(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
@@ -407,15 +415,14 @@ static sumi_result write_noise(sumi_engine* engine, sumi_plan_job* job, bool* ou
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const size_t count = latent_values(job), item = (size_t)(job->part_begin + job->cursor);
     const bool samples = draws_posterior(job), is_cuda = job->noise == SUMI_NOISE_TORCH_CUDA, is_posterior = samples && job->drawn < count;
-    const size_t all = count * ((samples ? 1 : 0) + (job->goal == SUMI_GOAL_IMAGES ? 1 : 0)), at = samples && !is_posterior ? job->drawn - count : job->drawn;
+    const size_t all = noise_values(job), at = samples && !is_posterior ? job->drawn - count : job->drawn;
     *out_done = job->drawn >= all;
     if (*out_done) return SUMI_OK;
     if (job->drawn == 0 && is_cuda) sumi_torch_cuda_seed(&job->generator.cuda, job->items[item].seed, job->multiprocessors, job->threads_per_multiprocessor);
     else if (job->drawn == 0) sumi_torch_cpu_seed(&job->generator.cpu, job->items[item].seed);
 
     const float* given = is_posterior ? job->start_noise : job->noise == SUMI_NOISE_GIVEN ? job->noise_values + item * count : NULL;
-    size_t part = is_cuda ? NOISE_VALUES_CUDA : NOISE_VALUES;
-    if (part > count - at || count % 16 != 0) part = count - at; // a call's last values are drawn in another way when they are no multiple of 16
+    const size_t part = noise_piece(job) < count - at ? noise_piece(job) : count - at;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, part * sizeof(float), "noise", error));
     float* values = engine->workspace.values.data;
     if (given == NULL && is_cuda) {
@@ -632,7 +639,41 @@ static sumi_result submit(sumi_engine* engine, sumi_plan_job* job, const sumi_ru
     return fetch_products(engine, job, error); // behind them: when these are over, those are
 }
 
-// Looks after what a device has finished, which makes room, and submits one slice.
+// Noise is drawn while the device works on what comes before the first section that reads it.
+static bool lacks_noise(const sumi_plan_job* job) { return noise_values(job) > 0 && job->cursor < job->part_count; }
+
+#define MOST_BESIDE 16 // pieces of noise behind slices: they wait in the runner's ring of inputs, and a write that finds it full would wait for the slices
+
+bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_slot* slot)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    const sumi_run* run = &engine->run;
+    if (job->phase != SUMI_PHASE_RUN || slot != engine->running || !lacks_noise(job)) return false;
+    const bool is_busy = run->pending_count + engine->leaving_run.pending_count > 0;
+    if (is_busy && job->drawn_beside >= MOST_BESIDE) return false;
+    return run->section >= run->entry->noise_section || !sumi_run_has_room(engine);
+}
+
+static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    bool is_over = false;
+    const uint64_t begin = sumi_clock_ns();
+    const bool is_busy = engine->run.pending_count + engine->leaving_run.pending_count > 0;
+    job->drawn_beside = is_busy ? job->drawn_beside + 1 : 0;
+    SUMI_TRY(write_noise(engine, job, &is_over, error));
+    const double us = (double)(sumi_clock_ns() - begin) * 1e-3;
+    engine->chore_us[SUMI_CHORE_NOISE] = 0.5 * (engine->chore_us[SUMI_CHORE_NOISE] + us);
+    slot->stage_seconds[SUMI_STAGE_PREPARE] += us * 1e-6;
+    slot->live.doing = "noise";
+    slot->live.doing_step = -1;
+    if (!is_over) return SUMI_OK;
+    job->drawn = 0;
+    job->cursor++;
+    return SUMI_OK;
+}
+
+// Looks after what a device has finished, which makes room, and submits one slice, or draws a piece of noise.
 static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, bool* out_over, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
@@ -645,7 +686,14 @@ static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
         if (run->pending_count > 0) *out_stage = sumi_stage_of_section(run->pending[run->pending_begin].section);
         SUMI_TRY(collect(engine, slot, out_stage, out_end, out_over, error));
     }
-    if (!*out_over && slot != engine->leaving && sumi_run_has_room(engine)) {
+    if (!*out_over && sumi_plan_job_draws_next(engine, slot)) {
+        if (slot->live.device_us < 0.0) slot->live.device_us = 0.0; // its time is counted there
+        SUMI_TRY(draw_beside(engine, slot, error));
+        *out_end = SUMI_STEP_MORE;
+        return is_device ? runner->health(engine->runner, error) : SUMI_OK;
+    }
+    const bool needs_noise = lacks_noise(job) && engine->run.section >= job->entry->noise_section;
+    if (!*out_over && slot != engine->leaving && !needs_noise && sumi_run_has_room(engine)) {
         sumi_deadline_adapt(engine, slot);
         sumi_run_step next = sumi_run_next(engine);
         note_denoising_step(job, &next);
@@ -726,7 +774,7 @@ static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t
     return SUMI_OK;
 }
 
-#define OUTPUT_PIXELS (32 * 1024) // a slice: about a quarter of a millisecond
+#define OUTPUT_PIXELS (32 * 1024) // a piece: some dozen microseconds of copying, three times that where the processor converts
 
 // The next piece of output.
 static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done, sumi_error* error)
@@ -751,6 +799,8 @@ static void next_phase(sumi_plan_job* job, sumi_phase phase)
 {
     job->phase = phase;
     job->cursor = 0;
+    job->drawn = 0;
+    job->drawn_beside = 0;
 }
 
 #define MOST_LOWERED_LIMITS 3
@@ -856,13 +906,7 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         if (job->cursor == 0) SUMI_TRY(write_texts(engine, slot, error));
         if (job->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
         if (job->cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
-        if (is_over && ++job->cursor > 2) next_phase(job, job->goal == SUMI_GOAL_PROMPTS ? SUMI_PHASE_RUN : SUMI_PHASE_NOISE);
-        return SUMI_OK;
-    case SUMI_PHASE_NOISE:
-        SUMI_TRY(write_noise(engine, job, &is_over, error));
-        if (!is_over) return SUMI_OK;
-        job->drawn = 0;
-        if (++job->cursor >= job->part_count) next_phase(job, SUMI_PHASE_RUN);
+        if (is_over && ++job->cursor > 2) next_phase(job, SUMI_PHASE_RUN);
         return SUMI_OK;
     case SUMI_PHASE_RUN:
         SUMI_TRY(run_one(engine, slot, out_stage, out_end, &is_over, error));
@@ -888,9 +932,8 @@ double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot)
     case SUMI_PHASE_PLAN: return engine->chore_us[SUMI_CHORE_PLAN];
     case SUMI_PHASE_READY: return engine->chore_us[SUMI_CHORE_READY];
     case SUMI_PHASE_INPUT: return engine->chore_us[SUMI_CHORE_INPUT];
-    case SUMI_PHASE_NOISE: return engine->chore_us[SUMI_CHORE_NOISE];
     case SUMI_PHASE_OUTPUT: return engine->chore_us[SUMI_CHORE_OUTPUT];
-    default: return sumi_run_predict_us(engine);
+    default: return sumi_plan_job_draws_next(engine, slot) ? engine->chore_us[SUMI_CHORE_NOISE] : sumi_run_predict_us(engine);
     }
 }
 

@@ -29,7 +29,7 @@ typedef struct sumi_job_item {
     int32_t step_count;                   // that were run
 } sumi_job_item;
 
-typedef enum sumi_phase { SUMI_PHASE_TEXT, SUMI_PHASE_PLAN, SUMI_PHASE_READY, SUMI_PHASE_INPUT, SUMI_PHASE_NOISE, SUMI_PHASE_RUN, SUMI_PHASE_OUTPUT } sumi_phase;
+typedef enum sumi_phase { SUMI_PHASE_TEXT, SUMI_PHASE_PLAN, SUMI_PHASE_READY, SUMI_PHASE_INPUT, SUMI_PHASE_RUN, SUMI_PHASE_OUTPUT } sumi_phase;
 
 typedef struct sumi_plan_job {
     sumi_pipeline_goal goal;
@@ -55,8 +55,9 @@ typedef struct sumi_plan_job {
     // While it runs.
     sumi_phase phase;
     sumi_resize resize;                   // of the start image or the mask
-    int32_t cursor, row;                  // prompt or item of the phase; row of the picture in OUTPUT
-    size_t drawn;                         // values of the item's noise in NOISE, the posterior's counted in
+    int32_t cursor, row;                  // prompt or item of the phase, in RUN of its noise; row of the picture in OUTPUT
+    size_t drawn;                         // values of the item's noise, the posterior's counted in
+    int32_t drawn_beside;                 // pieces of it that lie behind slices
     union { sumi_torch_cpu_generator cpu; sumi_torch_cuda_generator cuda; } generator; // of the item
     sumi_plan_entry* entry;
     int32_t part_begin, part_count;       // the items that are run together: all of them, if the device has the memory
@@ -79,6 +80,7 @@ typedef struct sumi_plan_job {
 } sumi_plan_job;
 
 double sumi_plan_job_predict(const sumi_engine* engine, const struct sumi_slot* slot);
+bool sumi_plan_job_draws_next(const sumi_engine* engine, const struct sumi_slot* slot); // RUN: the next step is a piece of noise, not a slice
 sumi_result sumi_plan_job_step(sumi_engine* engine, struct sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error);
 // Whether it only waits for slices to end: the next job may begin. Never on the processor.
 bool sumi_plan_job_can_leave(const sumi_engine* engine, const struct sumi_slot* slot);

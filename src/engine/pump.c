@@ -5,6 +5,7 @@
 // and taken again at once starves the others), and so that waiting for it and for jobs is one condition.
 #include "engine/engine.h"
 #include "engine/trace.h"
+#include <math.h>
 
 void sumi_work_lock(sumi_engine* engine)
 {
@@ -58,7 +59,6 @@ static void note_chore(sumi_engine* engine, sumi_stage stage, sumi_phase phase_b
                                           [SUMI_PHASE_PLAN] = SUMI_CHORE_PLAN,
                                           [SUMI_PHASE_READY] = SUMI_CHORE_READY,
                                           [SUMI_PHASE_INPUT] = SUMI_CHORE_INPUT,
-                                          [SUMI_PHASE_NOISE] = SUMI_CHORE_NOISE,
                                           [SUMI_PHASE_OUTPUT] = SUMI_CHORE_OUTPUT};
     sumi_chore chore = SUMI_CHORE_LOAD;
     if (stage != SUMI_STAGE_LOAD) {
@@ -72,7 +72,7 @@ static void note_chore(sumi_engine* engine, sumi_stage stage, sumi_phase phase_b
 static const char* name_of(sumi_stage stage, sumi_phase phase_before)
 {
     static const char* const of_phase[] = {[SUMI_PHASE_TEXT] = "tokens",   [SUMI_PHASE_PLAN] = "plan",   [SUMI_PHASE_READY] = "weights and graphs", [SUMI_PHASE_INPUT] = "inputs",
-                                           [SUMI_PHASE_NOISE] = "noise",   [SUMI_PHASE_RUN] = "submit",  [SUMI_PHASE_OUTPUT] = "picture"};
+                                           [SUMI_PHASE_RUN] = "submit",  [SUMI_PHASE_OUTPUT] = "picture"};
     return stage == SUMI_STAGE_LOAD ? "load" : of_phase[phase_before];
 }
 
@@ -173,23 +173,40 @@ static void wait_for_device(sumi_engine* engine)
     else sumi_sleep_us(50);
 }
 
+static bool is_ending(const sumi_slot* leaving) { return leaving != NULL && leaving->u.plan.phase == SUMI_PHASE_OUTPUT; }
+
 static double predict(const sumi_engine* engine)
 {
-    const sumi_slot* leaving = engine->leaving;
-    const sumi_slot* slot = leaving != NULL && leaving->u.plan.phase == SUMI_PHASE_OUTPUT ? leaving : engine->running;
+    const sumi_slot* slot = is_ending(engine->leaving) ? engine->leaving : engine->running;
     return slot != NULL ? slot->functions->predict(engine, slot) : engine->chore_us[SUMI_CHORE_TEXT];
 }
 
-// Beside a device: what keeps the host's frame waiting is bounded on its own, and much closer than the device's work. Not while a model is loaded or a plan made ready: a thousand pieces of a
-// fifth of a millisecond would take as many frames.
+// Beside a device: what keeps the host's frame waiting is bounded on its own, and much closer than the device's work. Not while a model is loaded or a plan made ready: a thousand
+// pieces of a fifth of a millisecond would take as many frames.
 #define MOST_OWN_US 200.0
 
-static bool has_own_time(const sumi_engine* engine, double elapsed)
+static bool submits_next(const sumi_engine* engine)
 {
     const sumi_slot* slot = engine->running;
-    const bool loads = slot != NULL && (slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA);
-    if (slot == NULL || loads || slot->u.plan.phase == SUMI_PHASE_READY) return true;
-    return elapsed + (slot->u.plan.phase == SUMI_PHASE_RUN ? 0.0 : predict(engine)) <= MOST_OWN_US; // submitting a slice takes no time worth a prediction
+    if (slot == NULL || is_loading(slot) || is_ending(engine->leaving)) return false;
+    return slot->u.plan.phase == SUMI_PHASE_RUN && !sumi_plan_job_draws_next(engine, slot);
+}
+
+static double most_own_us(const sumi_engine* engine)
+{
+    const sumi_slot* slot = engine->running;
+    if (is_ending(engine->leaving)) return MOST_OWN_US;
+    return slot == NULL || is_loading(slot) || slot->u.plan.phase == SUMI_PHASE_READY ? INFINITY : MOST_OWN_US;
+}
+
+// Whether what comes next fits into a call's budget. On a device that bounds what is on its way there, from this call or an earlier one; this thread's own time counts for itself.
+static bool fits(const sumi_engine* engine, double budget_us, double elapsed)
+{
+    const double next = predict(engine), most_own = most_own_us(engine);
+    if (engine->runner->functions->finished == NULL) return elapsed + next <= budget_us;
+    if (!submits_next(engine)) return elapsed + next <= (most_own < budget_us ? most_own : budget_us);
+    const double on_its_way = sumi_run_pending_us(engine);
+    return elapsed <= most_own && elapsed <= budget_us && (on_its_way > 0.0 ? on_its_way : elapsed) + next <= budget_us; // submitting a slice takes no time worth a prediction
 }
 
 void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
@@ -197,7 +214,6 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
     if (engine == NULL || budget_us == 0 || engine->desc.pump == SUMI_PUMP_THREAD) return;
     sumi_work_lock(engine);
     uint64_t begin = sumi_clock_ns();
-    const bool is_device = engine->runner->functions->finished != NULL;
     engine->most_pending_us = budget_us == SUMI_FOREVER ? SUMI_MOST_PENDING_US : budget_us;
     pump_state state = run_slice(engine); // always one: a budget below the smallest slice must not stop everything
     while (state != PUMP_HAS_NOTHING) {
@@ -205,9 +221,7 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
             if (state == PUMP_WAITS) wait_for_device(engine);
         } else {
             if (state == PUMP_WAITS) break; // the device has enough to do until the next frame
-            // On a device the budget bounds what is on its way there, from this call or an earlier one; this thread's own time counts for itself.
-            const double elapsed = (double)(sumi_clock_ns() - begin) * 1e-3, on_its_way = is_device ? sumi_run_pending_us(engine) : 0.0;
-            if ((is_device && on_its_way > 0.0 ? on_its_way : elapsed) + predict(engine) > budget_us || elapsed > budget_us || (is_device && !has_own_time(engine, elapsed))) break;
+            if (!fits(engine, budget_us, (double)(sumi_clock_ns() - begin) * 1e-3)) break;
         }
         state = run_slice(engine);
     }
