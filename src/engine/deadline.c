@@ -42,13 +42,20 @@ static int32_t part_runs(const sumi_plan_job* job) { return (job->item_count - j
 
 static int32_t fewest_steps(const sumi_plan_job* job) { return job->run_steps < FEWEST_STEPS ? job->run_steps : FEWEST_STEPS; }
 
+// This thread's own pieces, in the time that slices are counted in: a host that paces a device leaves them less of each of its frames.
+static double chores_us(const sumi_engine* engine, double us)
+{
+    const double factor = engine->most_own_us > 0.0 ? engine->most_pending_us / engine->most_own_us : 1.0;
+    return factor > 1.0 ? us * factor : us;
+}
+
 int32_t sumi_deadline_step_count(const sumi_engine* engine, const sumi_slot* slot, int32_t step_count)
 {
     const sumi_plan_job* job = &slot->u.plan;
     const sumi_plan_entry* entry = job->entry;
     if (can_skip(job->solver)) return step_count;
     const double share = engine->pace.share > 0.0 ? engine->pace.share : 1.0;
-    double fixed_us = engine->chore_us[SUMI_CHORE_INPUT] + job->item_count * (engine->chore_us[SUMI_CHORE_NOISE] + engine->chore_us[SUMI_CHORE_OUTPUT]);
+    double fixed_us = chores_us(engine, 3.0 * engine->chore_us[SUMI_CHORE_INPUT] + job->item_count * (sumi_plan_job_noise_us(engine, job) + sumi_plan_job_output_us(engine, job)));
     double denoise_us = 0.0;
     for (size_t s = 0; s < entry->plan.section_count; s++) {
         double us = sumi_section_us(entry, s) * entry->plan.sections[s].repeat;
@@ -71,7 +78,7 @@ static int32_t allowed_evaluations(sumi_engine* engine, const sumi_slot* slot, i
     const int32_t fewest = fewest_steps(job) > done + 1 ? fewest_steps(job) - done : 1;
     double evaluation_us, rest_us;
     sumi_run_left_from_here(engine, &evaluation_us, &rest_us);
-    rest_us += job->item_count * engine->chore_us[SUMI_CHORE_OUTPUT];
+    rest_us += chores_us(engine, job->item_count * sumi_plan_job_output_us(engine, job));
     const double seconds = sumi_deadline_left(slot) * measure_share(engine) / part_runs(job);
     return sumi_deadline_steps(evaluation_us * 1e-6, rest_us * 1e-6, seconds > 1e-6 ? seconds : 1e-6, fewest < left ? fewest : left, left, 1.0);
 }

@@ -78,6 +78,7 @@ struct sumi_engine {
     uint64_t device_ends_ns; // when all that is on its way will have ended, by predictions
     uint64_t traced_ns;      // where the newest span of the device's track ended
     double most_pending_us;  // predicted, of slices on their way to a device: by the budget of the call that works
+    double most_own_us;      // of this thread's time, beside a device, for a call that is paced; 0: nobody paces
     sumi_workspace workspace;
     sumi_plan_cache cache;
     sumi_pace pace;

@@ -597,7 +597,7 @@ static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_r
     const double left = sumi_run_left_us(run), done = run->done_us, all = job->item_count > 0 ? job->item_count : 1; // a prompt is no item
     const double share = job->part_count > 0 ? job->part_count / all : 1.0, later = 1.0 - share - job->part_begin / all;
     slot->live.progress = (float)(job->part_begin / all + share * 0.99 * done / (done + left + 1.0));
-    slot->live.seconds_left = (float)((left + (left + done) * later / share + job->item_count * engine->chore_us[SUMI_CHORE_OUTPUT]) * 1e-6);
+    slot->live.seconds_left = (float)((left + (left + done) * later / share + job->item_count * sumi_plan_job_output_us(engine, job)) * 1e-6);
     const double until_deadline = job->deadline_ms > 0 ? sumi_deadline_left(slot) : 0.0;
     if (until_deadline > 0.0 && until_deadline < slot->live.seconds_left) slot->live.seconds_left = (float)until_deadline; // steps will be left out
     return SUMI_OK;
@@ -776,14 +776,15 @@ static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t
 
 #define OUTPUT_PIXELS (32 * 1024) // a piece: some dozen microseconds of copying, three times that where the processor converts
 
+static int32_t output_rows(const sumi_plan_job* job) { return OUTPUT_PIXELS / job->width > 1 ? OUTPUT_PIXELS / job->width : 1; }
+
 // The next piece of output.
 static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
     const int32_t item = job->part_begin + job->cursor;
     if (job->row == 0) SUMI_TRY(read_item(engine, slot, item, error));
     if (job->goal == SUMI_GOAL_IMAGES && !stays_on_device(&job->items[item])) {
-        int32_t rows = OUTPUT_PIXELS / job->width > 1 ? OUTPUT_PIXELS / job->width : 1;
-        if (rows > job->height - job->row) rows = job->height - job->row;
+        const int32_t left = job->height - job->row, rows = output_rows(job) < left ? output_rows(job) : left;
         read_picture(engine, job, item, job->row, rows);
         job->row += rows;
         if (job->row < job->height) return SUMI_OK;
@@ -923,6 +924,20 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         return SUMI_OK;
     }
     return sumi_fail(error, SUMI_INTERNAL, "a job is in phase %d", (int)job->phase);
+}
+
+double sumi_plan_job_noise_us(const sumi_engine* engine, const sumi_plan_job* job)
+{
+    return engine->chore_us[SUMI_CHORE_NOISE] * (double)((noise_values(job) + noise_piece(job) - 1) / noise_piece(job));
+}
+
+double sumi_plan_job_output_us(const sumi_engine* engine, const sumi_plan_job* job)
+{
+    int32_t pieces = 1;
+    for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
+        if (!stays_on_device(&job->items[i])) pieces = (job->height + output_rows(job) - 1) / output_rows(job);
+    }
+    return engine->chore_us[SUMI_CHORE_OUTPUT] * pieces;
 }
 
 double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot)

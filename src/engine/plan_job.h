@@ -81,6 +81,8 @@ typedef struct sumi_plan_job {
 
 double sumi_plan_job_predict(const sumi_engine* engine, const struct sumi_slot* slot);
 bool sumi_plan_job_draws_next(const sumi_engine* engine, const struct sumi_slot* slot); // RUN: the next step is a piece of noise, not a slice
+double sumi_plan_job_noise_us(const sumi_engine* engine, const sumi_plan_job* job);  // of this thread's time for an item
+double sumi_plan_job_output_us(const sumi_engine* engine, const sumi_plan_job* job); // likewise, the longest among its items
 sumi_result sumi_plan_job_step(sumi_engine* engine, struct sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error);
 // Whether it only waits for slices to end: the next job may begin. Never on the processor.
 bool sumi_plan_job_can_leave(const sumi_engine* engine, const struct sumi_slot* slot);

@@ -215,6 +215,7 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
     sumi_work_lock(engine);
     uint64_t begin = sumi_clock_ns();
     engine->most_pending_us = budget_us == SUMI_FOREVER ? SUMI_MOST_PENDING_US : budget_us;
+    engine->most_own_us = budget_us == SUMI_FOREVER || engine->runner->functions->finished == NULL ? 0.0 : MOST_OWN_US;
     pump_state state = run_slice(engine); // always one: a budget below the smallest slice must not stop everything
     while (state != PUMP_HAS_NOTHING) {
         if (budget_us == SUMI_FOREVER) {
@@ -237,6 +238,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     if (!has_thread) {
         sumi_work_lock(engine);
         engine->most_pending_us = SUMI_MOST_PENDING_US;
+        engine->most_own_us = 0.0;
     }
     sumi_mutex_lock(&engine->table);
     for (;;) {
