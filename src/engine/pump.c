@@ -181,9 +181,11 @@ static double predict(const sumi_engine* engine)
     return slot != NULL ? slot->functions->predict(engine, slot) : engine->chore_us[SUMI_CHORE_TEXT];
 }
 
-// Beside a device: what keeps the host's frame waiting is bounded on its own, and much closer than the device's work. Not while a model is loaded or a plan made ready: a thousand
-// pieces of a fifth of a millisecond would take as many frames.
+// Beside a device: what keeps the host's frame waiting is bounded on its own, and much closer than the device's work. Weights and graphs of a new plan are made in larger portions: hundreds of
+// pieces of a fifth of a millisecond would take as many frames. A model that is loaded takes what the host gives.
 #define MOST_OWN_US 200.0
+#define MOST_SUBMITTING_US 240.0 // of slices, each of which takes a dozen
+#define MOST_READY_US 1900.0
 
 static bool submits_next(const sumi_engine* engine)
 {
@@ -196,7 +198,8 @@ static double most_own_us(const sumi_engine* engine)
 {
     const sumi_slot* slot = engine->running;
     if (is_ending(engine->leaving)) return MOST_OWN_US;
-    return slot == NULL || is_loading(slot) || slot->u.plan.phase == SUMI_PHASE_READY ? INFINITY : MOST_OWN_US;
+    if (slot == NULL || is_loading(slot)) return INFINITY;
+    return slot->u.plan.phase == SUMI_PHASE_READY ? MOST_READY_US : submits_next(engine) ? MOST_SUBMITTING_US : MOST_OWN_US;
 }
 
 // Whether what comes next fits into a call's budget. On a device that bounds what is on its way there, from this call or an earlier one; this thread's own time counts for itself.
