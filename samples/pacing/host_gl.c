@@ -115,20 +115,48 @@ static bool make_context(gl_host* g, EGLDeviceEXT device)
     return false;
 }
 
-// A GPU where there is one, else what draws on the processor.
+// Whether the current context is on the GPU that CUDA counts as its first, where sumi works; without CUDA none is.
+static bool is_where_cuda_works(void* cuda)
+{
+    int (*init)(unsigned flags);
+    int (*gl_devices)(unsigned* count, int* devices, unsigned room, int list);
+    void *init_entry = dlsym(cuda, "cuInit"), *devices_entry = dlsym(cuda, "cuGLGetDevices_v2");
+    if (init_entry == NULL || devices_entry == NULL) return false;
+    memcpy(&init, &init_entry, sizeof init);
+    memcpy(&gl_devices, &devices_entry, sizeof gl_devices);
+    unsigned count = 0;
+    int device = -1;
+    return init(0) == 0 && gl_devices(&count, &device, 1, 1 /* all of them */) == 0 && count > 0 && device == 0;
+}
+
+static void leave_context(gl_host* g)
+{
+    g->make_current(g->display, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT);
+    g->destroy_context(g->display, g->context); // takes its objects along
+    g->terminate(g->display);
+    g->context = EGL_NO_CONTEXT;
+    g->display = EGL_NO_DISPLAY;
+}
+
+// CUDA's first GPU, else any GPU, else what draws on the processor.
 static bool choose_device(gl_host* g)
 {
     EGLDeviceEXT devices[16];
     EGLint count = 0;
     if (!g->query_devices(16, devices, &count)) return false;
-    for (int32_t pass = 0; pass < 2; pass++) {
-        for (EGLint i = 0; i < count; i++) {
+    void* cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    bool has_one = false;
+    for (int32_t pass = cuda != NULL ? 0 : 1; pass < 3 && !has_one; pass++) {
+        for (EGLint i = 0; i < count && !has_one; i++) {
             const char* extensions = g->query_device_string(devices[i], EGL_EXTENSIONS);
             const bool is_software = extensions != NULL && strstr(extensions, "EGL_MESA_device_software") != NULL;
-            if (is_software == (pass == 1) && make_context(g, devices[i])) return true;
+            if (is_software != (pass == 2) || !make_context(g, devices[i])) continue;
+            has_one = pass != 0 || is_where_cuda_works(cuda);
+            if (!has_one) leave_context(g);
         }
     }
-    return false;
+    if (cuda != NULL) dlclose(cuda);
+    return has_one;
 }
 
 static bool make_pass(gl_host* g, char why[256])
@@ -179,11 +207,7 @@ static bool gl_finished(host* h, int32_t slot)
 static void gl_destroy(host* h)
 {
     gl_host* g = (gl_host*)h;
-    if (g->context != EGL_NO_CONTEXT) {
-        g->make_current(g->display, EGL_NO_SURFACE, EGL_NO_SURFACE, EGL_NO_CONTEXT);
-        g->destroy_context(g->display, g->context); // takes its objects along
-        g->terminate(g->display);
-    }
+    if (g->context != EGL_NO_CONTEXT) leave_context(g);
     if (g->library != NULL) dlclose(g->library);
     free(g);
 }
