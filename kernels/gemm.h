@@ -36,7 +36,7 @@ typedef struct sumi_gemm_sm90_args {
     uint64_t row_scale, col_scale; // float [m rounded up to 4], [n]
     int32_t gate_stride, gate_column;
     int32_t m, n, k;               // n counts weight rows: SwiGLU writes n / 2 columns
-    int32_t group;                 // row pairs of tiles walked together (L2 reuse); 8 is a good value
+    int32_t group;                 // row pairs of tiles walked together (L2 reuse)
 } sumi_gemm_sm90_args;
 
 typedef struct sumi_gemm_split_args {

@@ -195,17 +195,19 @@ __device__ __forceinline__ void epilogue(float (&acc)[T::WM][T::BN / 2], u32 bas
 // ---- GEMM: y[m, n] = epilogue(x[m, k] w[n, k]^T) --------------------------------------------------------------------------
 struct sumi_pair { int m, n; bool share_a, idle; };
 
-// Work item p -> tile of this block. Items are pairs of tiles, one above the other (sharing B); when the number of tile rows
-// is odd, the last row is walked in pairs side by side (sharing A), and an odd last column there is computed twice, stored once.
+// Work item p -> tile of this block. Items are pairs of tiles, one above the other (sharing B), in groups of rows that stay in the L2 cache while all columns pass. When
+// the number of tile rows is odd, the last row is walked in pairs side by side (sharing A), an odd last column there computed twice, stored once; each such pair
+// comes right behind the last group's of the same two columns, whose weights it would otherwise read from memory again.
 __device__ __forceinline__ sumi_pair pair_of(int p, int tm, int tn, int group, int rank) {
-    sumi_pair r; const int pm = tm >> 1;
-    if (p < pm * tn) {
-        const int g = p / (group * tn), rows = min(group, pm - g * group), q = p - g * group * tn;
-        r.m = (g * group + q % rows) * 2 + rank; r.n = q / rows; r.share_a = false; r.idle = false;
-    } else {
-        const int q = (p - pm * tn) * 2 + rank;
-        r.m = tm - 1; r.n = min(q, tn - 1); r.share_a = true; r.idle = q >= tn;
+    sumi_pair r; const int pm = tm >> 1, last = pm > 0 ? (pm - 1) / group : 0, whole = last * group * tn;   // items before the last group
+    const bool is_last = p >= whole; const int first = is_last ? last * group : p / (group * tn) * group, rows = is_last ? pm - first : group;
+    int q = p - first * tn, n0 = 0;
+    if (is_last && (tm & 1)) {
+        const int items = 2 * rows + 1; n0 = q / items * 2; q -= n0 / 2 * items;                            // of two columns
+        if (q == rows * min(2, tn - n0)) { r.m = tm - 1; r.n = min(n0 + rank, tn - 1); r.share_a = true; r.idle = n0 + rank >= tn; return r; }
     }
+    const int column = rows > 0 ? q / rows : 0;
+    r.m = (first + q - column * rows) * 2 + rank; r.n = n0 + column; r.share_a = false; r.idle = false;
     return r;
 }
 
