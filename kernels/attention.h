@@ -81,6 +81,7 @@ typedef struct sumi_attention_sm90_shape {
     int32_t heads, group;
     int32_t k_slab, v_slab;               // the slab of column 0 .. at which key head 0's k and v begin
     int32_t tile_begin, tile_end;         // of this launch
+    int32_t cut_begin, parts;             // from this one on, `parts` numbers stand for a tile: blocks that share its groups of queries
     float scale_log2;
     sumi_attention_sm90_sequence sequences[SUMI_ATTENTION_SM90_SEQUENCES];
 } sumi_attention_sm90_shape;

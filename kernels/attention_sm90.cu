@@ -13,8 +13,8 @@
 //
 // OVERLAP issues q k^T of the next tile before p v of this one: needed with two consumers, and for the short products of dim 64. POLYNOMIAL n computes every
 // n-th exponential on the FMA units: a gain for dim 96 only. Tried and slower: turns at the tensor cores (ping-pong), 80 .. 176 keys, q in registers,
-// multicast in clusters. Cutting the last round's tiles along the keys is faster for some shapes, but would make a result depend on how an op is cut into
-// slices.
+// multicast in clusters. Where the last round leaves half of the device empty, its tiles are shared out by groups of queries, a warpgroup or two to a block. Cutting them
+// along the keys is faster for some shapes, but would make a result depend on how an op is cut into slices.
 //
 // Traps. Any C75xx warning of ptxas means serialised products: a failed build. A barrier wait between q k^T and p v of one step gives C7520: wait for both
 // tiles first. A warpgroup without queries must not let its four warps follow the ring freely: without wgmma nothing keeps them together and a late warp
@@ -26,10 +26,16 @@ struct softmax_state { float max0, max1, sum0, sum1, fix0, fix1; bool rescale; }
 
 // Where a tile lies. Found from the tile's number wherever it is needed: kept through the key loop it would cost registers that the three-consumer kernel
 // does not have.
-struct attention_place { int sequence, row_tile, head; };
-template <bool CAUSAL> ATTENTION_DEVICE attention_place find_place(const sumi_attention_sm90_shape& shape, int tile)
+struct attention_place { int sequence, row_tile, head, first, count; }; // its groups of 64 queries: [first, first + count); less than one where there are no queries
+template <bool CAUSAL, int CONSUMERS> ATTENTION_DEVICE attention_place find_place(const sumi_attention_sm90_shape& shape, int tile)
 {
-    attention_place at = {0, 0, 0};
+    attention_place at = {0, 0, 0, 0, CONSUMERS};
+    if (tile >= shape.cut_begin) { // one of shape.parts blocks that share a tile's groups
+        const int n = tile - shape.cut_begin, part = n % shape.parts;
+        tile = shape.cut_begin + n / shape.parts;
+        at.first = (part * CONSUMERS + shape.parts - 1) / shape.parts;
+        at.count = ((part + 1) * CONSUMERS + shape.parts - 1) / shape.parts - at.first;
+    }
     while (tile >= shape.sequences[at.sequence].tile_end) at.sequence++;
     const int row_tiles = shape.sequences[at.sequence].row_tiles, inside = tile - shape.sequences[at.sequence].tile_end + shape.heads * row_tiles;
     if (CAUSAL) { // the rows with most keys first
@@ -39,6 +45,8 @@ template <bool CAUSAL> ATTENTION_DEVICE attention_place find_place(const sumi_at
         at.head = inside / row_tiles;
         at.row_tile = inside % row_tiles;
     }
+    at.first += at.row_tile * CONSUMERS;
+    at.count = min(at.count, shape.sequences[at.sequence].groups - at.first);
     return at;
 }
 
@@ -166,7 +174,7 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
     {
         u32 stage = 0, phase = 1, q_phase = 1; // a fresh barrier counts as passed for parity 1
         for (int tile = shape.tile_begin + blockIdx.x; tile < shape.tile_end; tile += gridDim.x) {
-            const attention_place at = find_place<CAUSAL>(shape, tile);
+            const attention_place at = find_place<CAUSAL, CONSUMERS>(shape, tile);
             const sumi_attention_sm90_sequence& sequence = shape.sequences[at.sequence];
             const int kv_slab = at.head / shape.group * SLABS, last = last_key_tile(sequence, at.row_tile);
             for (int j = last; j >= 0; j--) {
@@ -178,10 +186,9 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                 if (j == last) { // the groups of q that exist, into the warpgroups' own places
                     mb_wait(in.q_empty, q_phase);
                     q_phase ^= 1;
-                    const int first = at.row_tile * CONSUMERS, count = min(CONSUMERS, sequence.groups - first);
-                    mb_expect(in.q_full, count * GROUP_BYTES);
-                    for (int w = 0; w < count; w++) {
-                        const int g = first + w, second = g >= sequence.groups0;
+                    mb_expect(in.q_full, max(at.count, 0) * GROUP_BYTES);
+                    for (int w = 0; w < at.count; w++) {
+                        const int g = at.first + w, second = g >= sequence.groups0;
                         tensor_load(in.q + w * GROUP_BYTES, &maps.q[at.sequence][second], in.q_full, (second ? g - sequence.groups0 : g) * 64, at.head * SLABS);
                     }
                 }
@@ -202,13 +209,13 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         const float scale = shape.scale_log2;
         u32 stage = 0, phase = 0, q_phase = 0;
         for (int tile = shape.tile_begin + blockIdx.x; tile < shape.tile_end; tile += gridDim.x) {
-            const attention_place at = find_place<CAUSAL>(shape, tile);
+            const attention_place at = find_place<CAUSAL, CONSUMERS>(shape, tile);
             const sumi_attention_sm90_sequence& sequence = shape.sequences[at.sequence];
-            const int group = at.row_tile * CONSUMERS + w;
+            const int group = at.first + w;
             int j = last_key_tile(sequence, at.row_tile);
             mb_wait(in.q_full, q_phase);
             q_phase ^= 1;
-            if (group >= sequence.groups) { // no queries here: keep the ring turning
+            if (w >= at.count) { // no queries here: keep the ring turning
                 warpgroup_sync(w);          // all four warps have seen this phase before it is released
                 if (leader) mb_arrive(in.q_empty);
                 for (; j >= 0; j--) {
@@ -323,8 +330,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             FENCE_PROXY_ASYNC();
             warpgroup_sync(w);
             if (leader) { // rows past the span's queries are outside the map
-                const attention_place to = find_place<CAUSAL>(shape, opaque(tile));
-                const int g = to.row_tile * CONSUMERS + w, groups0 = shape.sequences[to.sequence].groups0, second = g >= groups0;
+                const attention_place to = find_place<CAUSAL, CONSUMERS>(shape, opaque(tile));
+                const int g = to.first + w, groups0 = shape.sequences[to.sequence].groups0, second = g >= groups0;
                 tensor_store(&maps.out[to.sequence][second], o_stage, (second ? g - groups0 : g) * 64, to.head * SLABS);
                 TMA_STORE_COMMIT();
             }

@@ -282,10 +282,14 @@ static sumi_result launch_hopper(sumi_cuda_run* run, const attention_kernel* ker
         }
         int32_t to = min_int(end, after);
         if (from < to) {
+            // A last round that leaves half of the device empty: two or three blocks share a tile. A warpgroup works alone, so no bit depends on it.
+            const int32_t units = max_int(run->device->multiprocessors, 1), left = (to - from) % units;
+            shape.parts = left > 0 ? min_int(kernel->rows / 64, units / left) : 1;
             shape.tile_begin = from;
-            shape.tile_end = to;
+            shape.cut_begin = shape.parts > 1 ? to - left : to;
+            shape.tile_end = to + left * (shape.parts - 1);
             void* params[] = {&maps, &shape};
-            uint32_t blocks = (uint32_t)min_int(to - from, run->device->multiprocessors);
+            uint32_t blocks = (uint32_t)min_int(shape.tile_end - from, units);
             sumi_cuda_grid grid = {.x = blocks, .y = 1, .z = 1, .block = kernel->threads, .shared_bytes = kernel->shared_bytes};
             SUMI_TRY(sumi_cuda_launch(run, kernel->name, grid, params));
         }
