@@ -8,11 +8,6 @@
 
 // ---- barriers ---------------------------------------------------------------------------------------------------------
 ATTENTION_DEVICE void mb_arrive(u32 bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory"); }
-ATTENTION_DEVICE void mb_arrive_pair(u32 bar) { // in both blocks of a cluster of two
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-        asm volatile("{.reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [a];}" :: "r"(bar), "r"(r) : "memory");
-}
 // Named barriers of whole warpgroups: the id must be a literal, or ptxas reserves all sixteen.
 template <int ID, int THREADS> ATTENTION_DEVICE void named_sync() { asm volatile("bar.sync %0, %1;" :: "n"(ID), "n"(THREADS) : "memory"); }
 ATTENTION_DEVICE void pair_sync() { __syncwarp(); asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory"); }

@@ -10,6 +10,8 @@
 static constexpr int ROWS = 64, KEYS = 64, SLAB_TILE = 64 * 128; // a slab: 64 channels of 64 rows
 static constexpr int TILE_BYTES = 8 * SLAB_TILE;
 
+ATTENTION_DEVICE void arrive_pair(u32 bar) { mb_arrive_cluster(bar, 0); mb_arrive_cluster(bar, 1); }
+
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 sumi_attention_sm90_d512(const __grid_constant__ sumi_attention_map q_map, const __grid_constant__ sumi_attention_map kv_map, const __grid_constant__ sumi_attention_map out_map,
                          const __grid_constant__ sumi_attention_wide_shape shape)
@@ -66,7 +68,7 @@ sumi_attention_sm90_d512(const __grid_constant__ sumi_attention_map q_map, const
             wgmma_commit();
             wgmma_wait<0>();
             hold(s);
-            if (leader) mb_arrive_pair(k_empty);
+            if (leader) arrive_pair(k_empty);
             if ((j + 1) * KEYS > shape.keys) { // the first tile of the walk: at least one of its keys is real, so every row's maximum is
 #pragma unroll
                 for (int n = 0; n < 32; n++) if (j * KEYS + (n >> 2) * 8 + (lane & 3) * 2 + (n & 1) >= shape.keys) s[n] = __int_as_float(0xff800000);
@@ -74,10 +76,10 @@ sumi_attention_sm90_d512(const __grid_constant__ sumi_attention_map q_map, const
             float a0 = s[0], a1 = s[2];
 #pragma unroll
             for (int n = 0; n < 8; n++) { a0 = fmaxf(a0, fmaxf(s[4*n], s[4*n+1])); a1 = fmaxf(a1, fmaxf(s[4*n+2], s[4*n+3])); }
-            a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1)); a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 1));
-            a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 2)); a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 2));
-            const float n0 = fmaxf(max0, a0 * scale), n1 = fmaxf(max1, a1 * scale);
-            if (__any_sync(~0u, fmaxf(n0 - max0, n1 - max1) > 8.f)) { // rescale only when a maximum grew by more than 2^8
+            if (__any_sync(~0u, fmaxf(fmaf(a0, scale, -max0), fmaf(a1, scale, -max1)) > 8.f)) { // rescale only when a maximum grew by more than 2^8
+                a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1)); a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 1));
+                a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 2)); a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 2));
+                const float n0 = fmaxf(max0, a0 * scale), n1 = fmaxf(max1, a1 * scale);
                 const float c0 = exp2_fast(max0 - n0), c1 = exp2_fast(max1 - n1);
                 max0 = n0; max1 = n1; sum0 *= c0; sum1 *= c1;
 #pragma unroll
@@ -97,7 +99,7 @@ sumi_attention_sm90_d512(const __grid_constant__ sumi_attention_map q_map, const
             wgmma_commit();
             wgmma_wait<0>();
             hold(o);
-            if (leader) mb_arrive_pair(v_empty);
+            if (leader) arrive_pair(v_empty);
         }
         sum0 += __shfl_xor_sync(~0u, sum0, 1); sum0 += __shfl_xor_sync(~0u, sum0, 2);
         sum1 += __shfl_xor_sync(~0u, sum1, 1); sum1 += __shfl_xor_sync(~0u, sum1, 2);
