@@ -96,8 +96,10 @@ typedef struct sumi_gemm_split_args {
     X(gate,       pp,  SUMI_EPI_RESID | SUMI_EPI_GATE,                2, 128, 5, 2,  64, 1)                           \
     X(gate_bias,  pp,  SUMI_EPI_RESID | SUMI_EPI_GATE | SUMI_EPI_BIAS, 2, 128, 5, 2,  64, 1)
 
-// Three consumers share a tile of 192 rows: X(epilogue, tile, EPI, BN, ST, PH, SW). 192 x 176 cuts 1152 x 3840 (512 pixels) into 132 tiles.
-#define SUMI_GEMM_SM90_BF16_3(X) X(plain, 192x176, 0, 176, 4, 2, 112)
+// Three consumers share a tile of 192 rows: X(epilogue, tile, EPI, BN, ST, PH, SW). 192 x 176 cuts 1152 x 3840 (512 pixels) into 132 tiles, 192 x 160 its gate and up into 768.
+#define SUMI_GEMM_SM90_BF16_3(X)                                                                                      \
+    X(plain,  192x176, 0,               176, 4, 2, 112)                                                               \
+    X(swiglu, 192x160, SUMI_EPI_SWIGLU, 160, 4, 1,  80)
 #define SUMI_GEMM_SM90_FP8_3(X)  X(plain, 192x176, 0, 176, 4, 2, 96)
 #define SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW)                                                                                                    \
     ((ST) * (192 + (BN)) * 128 + 3 * (SW) * 128 + 2 * (SUMI_GEMM_SM90_VECS(EPI) * (BN) * 4 + ((EPI) & SUMI_EPI_SCALE ? 192 * 4 : 0)) + (2 * (ST) + 3) * 8)

@@ -94,7 +94,8 @@ __device__ __forceinline__ u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >>
 #define WG_COMMIT() asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
 #define WG_WAIT(n)  asm volatile("wgmma.wait_group.sync.aligned " #n ";" ::: "memory")
 #define SUMI_R64 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define SUMI_R88 SUMI_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87"
+#define SUMI_R80 SUMI_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
+#define SUMI_R88 SUMI_R80 ",%80,%81,%82,%83,%84,%85,%86,%87"
 #define SUMI_R96 SUMI_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define SUMI_R104 SUMI_R96 ",%96,%97,%98,%99,%100,%101,%102,%103"
 #define SUMI_R112 SUMI_R104 ",%104,%105,%106,%107,%108,%109,%110,%111"
@@ -103,7 +104,8 @@ __device__ __forceinline__ u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >>
 #define SUMI_D8(d,i) "+f"(d[i]),"+f"(d[i+1]),"+f"(d[i+2]),"+f"(d[i+3]),"+f"(d[i+4]),"+f"(d[i+5]),"+f"(d[i+6]),"+f"(d[i+7])
 #define SUMI_D32(d,i) SUMI_D8(d,i),SUMI_D8(d,i+8),SUMI_D8(d,i+16),SUMI_D8(d,i+24)
 #define SUMI_D64(d)  SUMI_D32(d,0),SUMI_D32(d,32)
-#define SUMI_D88(d)  SUMI_D64(d),SUMI_D8(d,64),SUMI_D8(d,72),SUMI_D8(d,80)
+#define SUMI_D80(d)  SUMI_D64(d),SUMI_D8(d,64),SUMI_D8(d,72)
+#define SUMI_D88(d)  SUMI_D80(d),SUMI_D8(d,80)
 #define SUMI_D96(d)  SUMI_D64(d),SUMI_D32(d,64)
 #define SUMI_D104(d) SUMI_D96(d),SUMI_D8(d,96)
 #define SUMI_D112(d) SUMI_D104(d),SUMI_D8(d,104)
@@ -119,6 +121,7 @@ template<int N, int FP8> struct wgmma_t;
         asm volatile("{.reg .pred p; setp.ne.b32 p,%" #IP ",0; wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" SUMI_R##R   \
                      "},%" #IA ",%" #IB ",p,1,1;}" : SUMI_D##R(d) : "l"(a), "l"(b), "r"(acc)); } };
 SUMI_WGMMA(128, 64, 64, 65, 66)
+SUMI_WGMMA(160, 80, 80, 81, 82)
 SUMI_WGMMA(176, 88, 88, 89, 90)
 SUMI_WGMMA(192, 96, 96, 97, 98)
 SUMI_WGMMA(208, 104, 104, 105, 106)

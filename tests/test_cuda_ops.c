@@ -684,6 +684,7 @@ static const op_case s_gated[] = {
     {"gated 65x45x40, adapters", build_gated, 65, 45, 40, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
     {"gated, demo 288x512x192", build_gated, 288, 512, 192, .act = SUMI_ACT_SILU, .bound = CHAINED},
     {"gated, text 37x9728x2560", build_gated, 37, 9728, 2560, .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"gated, three consumers 1100x1504x520", build_gated, 1100, 1504, 520, .act = SUMI_ACT_SILU, .bound = CHAINED},
     {"gated, 1152x10240x3840", build_gated, 1152, 10240, 3840, .act = SUMI_ACT_SILU, .bound = CHAINED},
     {"gated, 1152x10240x3840, adapters", build_gated, 1152, 10240, 3840, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
     {"gated, 4224x10240x3840", build_gated, 4224, 10240, 3840, .act = SUMI_ACT_SILU, .bound = CHAINED},

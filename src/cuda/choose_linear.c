@@ -69,6 +69,7 @@ enum {
     SPLIT_ROWS = 256,   // k is shared on 9.0 up to here (adapters' narrow products: always)
     LITTLE_K = 512,
     LITTLE_K_ROWS = 1024,
+    LIMITED_ROWS = 1024, // on 9.0, beyond: see rate_of
     PORTABLE_SPLIT_ROWS = 700,
     ARRIVALS = 65536,      // of run->arrivals
     PARTS_BYTES = 64 << 20 // most scratch for the parts of split k
@@ -103,9 +104,11 @@ static const double TILE_END = 1.0;       // of a tile whose epilogue nothing hi
 static const double SPLIT_END = 4.0;      // the same of SPLIT's, which reads at run time what to do; of 128 columns
 static const double PART_WRITE = 5.0;     // handing a part of k over, of 128 columns
 static const double PART_READ = 3.5;      // and adding each of them
-static double rate_of(int32_t cols, bool is_ping_pong) // wider tiles read less
+// Larger tiles read less from L2. Products of many rows work at the power limit, where ping-pong's small tiles take longer than alone: measured for gate and up in bf16, the most of a model's work.
+static double rate_of(const sumi_cuda_shape* s, int32_t cols, bool is_ping_pong)
 {
-    return is_ping_pong || cols < 192 ? 1.0 : cols == 192 ? 0.99 : 0.98;
+    if (is_ping_pong) return s->epilogue == SUMI_CUDA_EPILOGUE_swiglu && s->m > LIMITED_ROWS && !s->is_fp8 ? 1.04 : 1.0;
+    return cols < 192 ? 1.0 : cols == 192 ? 0.99 : 0.98;
 }
 
 static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape* s, sumi_cuda_linear_choice* best)
@@ -118,7 +121,7 @@ static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape*
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];
         if (kernel->epilogue != s->epilogue || kernel->is_fp8 != s->is_fp8) continue;
         const double rounds = (double)((sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols) + clusters - 1) / clusters);
-        double block = kernel->rows * kernel->cols / 16384.0 * rate_of(kernel->cols, kernel->is_ping_pong);
+        double block = kernel->rows * kernel->cols / 16384.0 * rate_of(s, kernel->cols, kernel->is_ping_pong);
         if (s->epilogue == SUMI_CUDA_EPILOGUE_gelu && !kernel->is_ping_pong) block *= 1.05;
         const double cost = LAUNCH + rounds * max_int(blocks, kernel->stages) * block + (kernel->is_ping_pong ? 1.0 : rounds) * TILE_END;
         if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
@@ -131,7 +134,7 @@ static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape*
     for (int32_t i = 0; i < SPLIT_COUNT; i++) {
         const int32_t cols = sumi_cuda_split_kernels[i].cols;
         const int64_t pairs = sumi_cuda_tile_pairs(s->m, s->n, 128, cols), tiles = (int64_t)divide_up(s->m, 128) * divide_up(s->n, cols);
-        const double width = cols / 128.0, block = width * rate_of(cols, false);
+        const double width = cols / 128.0, block = width * rate_of(s, cols, false);
         const bool shares_k = (s->m <= SPLIT_ROWS || s->n <= 256) && 2 * tiles <= ARRIVALS;
         for (int32_t split = 1; split <= 16 && (split == 1 || (shares_k && blocks >= 4 * split)); split++) {
             const sumi_cuda_linear_choice c = {SUMI_CUDA_METHOD_SPLIT, i, split, 256};
