@@ -70,6 +70,7 @@ typedef struct sumi_cuda {
     bool has_counter; int32_t counter;       // what is in device memory
     sumi_cuda_flight flights[SUMI_RUNNER_DEPTH];
     uint32_t flight_first, flight_count;     // not reported yet
+    CUevent all;                             // recorded where somebody waits; NULL: the ends of slices can be waited for
     sumi_cuda_write writes[SUMI_CUDA_WRITES];
     uint32_t write_first, write_count;
     uint64_t ring_at;

@@ -76,6 +76,7 @@ struct sumi_engine {
     sumi_slot* leaving;      // the job before it, NULL: it has ended. All of it is submitted
     sumi_run run, leaving_run; // a job that is cancelled while it leaves leaves its slices behind: leaving_run without an entry
     uint64_t device_ends_ns; // when all that is on its way will have ended, by predictions
+    uint64_t outslept_ns;    // submission of the slice that had not ended when it should have, lately
     uint64_t traced_ns;      // where the newest span of the device's track ended
     double most_pending_us;  // predicted, of slices on their way to a device: by the budget of the call that works
     double most_own_us;      // of this thread's time, beside a device, for a call that is paced; 0: nobody paces

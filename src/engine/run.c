@@ -249,12 +249,19 @@ bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_ste
     return true;
 }
 
-double sumi_run_sleep_us(const sumi_engine* engine)
+double sumi_run_sleep_us(sumi_engine* engine)
 {
     const int32_t count = engine->run.pending_count + engine->leaving_run.pending_count;
     if (count == 0) return 0.0;
-    const double left = count > 1 ? 0.4 * sumi_run_pending_us(engine) : 0.0; // not half: of two alike, the first would end just then
-    return (double)(int64_t)(engine->device_ends_ns - sumi_clock_ns()) * 1e-3 - left;
+    const double pending = sumi_run_pending_us(engine), left = count > 1 ? 0.4 * pending : 0.0; // not half: of two alike, the first would end just then
+    const double predicted = (double)(int64_t)(engine->device_ends_ns - sumi_clock_ns()) * 1e-3 - left;
+    // The gaps between slices are in no prediction, and add up. But the oldest slice has not ended, so that there is at least what is behind it. Once: if it has not ended then, the predictions are wrong.
+    const sumi_run* run = engine->leaving_run.pending_count > 0 ? &engine->leaving_run : &engine->run;
+    const sumi_run_step* oldest = &run->pending[run->pending_begin];
+    const double sure = 0.5 * (pending - (double)oldest->predicted_us);
+    if (predicted >= SUMI_SLEEP_SLACK_US || sure < predicted || oldest->submitted_ns == engine->outslept_ns) return predicted;
+    engine->outslept_ns = oldest->submitted_ns;
+    return sure;
 }
 
 void sumi_run_leave(sumi_engine* engine)
@@ -295,8 +302,10 @@ void sumi_run_drain(sumi_engine* engine)
     if (runner->finished == NULL) return;
     // What is leaving is older than what runs; what neither knows is left of a job that was cancelled, and the newest: nothing begins before it is over.
     while (runner->pending(engine->runner) > 0) {
-        runner->wait(engine->runner, 1);
-        if (!runner->finished(engine->runner, &us)) break; // the device is lost: nothing will finish
+        if (!runner->finished(engine->runner, &us)) {
+            runner->wait(engine->runner, 1);
+            if (!runner->finished(engine->runner, &us)) break; // the device is lost: nothing will finish
+        }
         sumi_run_step* step = find_unreported(&engine->leaving_run);
         if (step == NULL) step = find_unreported(&engine->run);
         if (step == NULL) continue;

@@ -48,7 +48,7 @@ void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry); // also tells 
 double sumi_run_predict_us(const sumi_engine* engine);            // of the next slice to submit; 0 when there is none
 double sumi_run_left_us(const sumi_run* run);                     // of all its slices that have not ended
 double sumi_run_pending_us(const sumi_engine* engine);            // predicted, of all that is on its way
-double sumi_run_sleep_us(const sumi_engine* engine);              // until a good half of the slices on their way have ended, by predictions; not positive: they should have
+double sumi_run_sleep_us(sumi_engine* engine);                    // until about half of the slices on their way have ended, by predictions. The oldest has not; not positive: it should have
 bool sumi_run_has_room(const sumi_engine* engine);                // another slice may be submitted: engine->most_pending_us
 // The slice to submit next; denoising_step, ends_step and shows are the caller's to fill in.
 sumi_run_step sumi_run_next(const sumi_engine* engine);

@@ -76,7 +76,7 @@ typedef struct sumi_runner_functions {
     // After submitting: SUMI_OK while the device is well. SUMI_DEVICE_LOST, SUMI_INTERNAL.
     sumi_result (*health)(sumi_runner* runner, sumi_error* error);
     int32_t (*pending)(const sumi_runner* runner);     // slices submitted and not yet reported; the engine submits at most SUMI_RUNNER_DEPTH
-    void (*wait)(sumi_runner* runner, int32_t slices); // blocks until that many of the oldest unreported slices (or all there are) have finished; each sleep and waking costs the host time
+    void (*wait)(sumi_runner* runner, int32_t slices); // blocks until that many of the oldest unreported slices (or all there are) have finished, perhaps more of them; each sleep and waking costs the host time
     // Copies a bound value to where `read` finds it, after the slices submitted so far. At most one fetch of a value may be unread.
     sumi_result (*fetch)(sumi_runner* runner, const sumi_plan* plan, sumi_value value, sumi_error* error);
     // Writes a picture there, after the slices submitted so far.

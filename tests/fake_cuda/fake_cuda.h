@@ -75,6 +75,7 @@ void fake_count_launches(bool from_zero);          // true: forgets the launches
 int fake_launch_count(void);                       // kernels run, in graphs or not
 uint64_t fake_launch_hash(void);                   // of their names, grids and blocks, in order
 int fake_graph_launches(void);
+int fake_wakes(void);                              // records of events with CU_EVENT_BLOCKING_SYNC: each wakes a thread of a driver's
 const char* fake_last_kernel(void);                // "" at first
 // Called when a kernel runs (not when it is submitted), with its parameters as they lie in its parameter space; NULL: nobody. It must not call the driver. fake_reset takes it back.
 void fake_on_launch(void (*hook)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data), void* user_data);

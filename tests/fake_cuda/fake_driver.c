@@ -777,6 +777,7 @@ CUresult CUDAAPI cuEventCreate(CUevent* out, unsigned flags)
     ENTER("cuEventCreate", IN_CONTEXT);
     fake_event* event = fake_make(sizeof *event, FAKE_EVENT);
     event->has_time = !(flags & CU_EVENT_DISABLE_TIMING);
+    event->wakes = (flags & CU_EVENT_BLOCKING_SYNC) != 0;
     *out = (CUevent)event;
     return leave(CUDA_SUCCESS);
 }
@@ -801,6 +802,7 @@ CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle)
     event->is_done = false;
     event->stream = stream;
     event->ticket = ++fake.last_ticket;
+    fake.wake_count += event->wakes;
     event->queries_left = fake.complete_after;
     fake_node* node = fake_new_node(FAKE_RECORD);
     node->event = event;

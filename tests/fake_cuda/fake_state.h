@@ -58,7 +58,7 @@ typedef struct fake_stream {
 } fake_stream;
 typedef struct fake_event {
     fake_object object;
-    bool has_time, is_done, is_captured;
+    bool has_time, wakes, is_done, is_captured;
     int queries_left;
     uint64_t ticket;             // of the newest record; 0: never
     uint64_t done_ticket;        // of the newest record that was reached
@@ -89,7 +89,7 @@ typedef struct fake_world {
     int fail_nth, fail_code, fail_allocation;
     bool has_failed, has_failed_allocation;
     // counts
-    int violations, launch_count, graph_launch_count;
+    int violations, launch_count, graph_launch_count, wake_count;
     uint64_t allocation_count, launch_hash, pinning_us;
     char last_kernel[160];
     void (*on_launch)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data);

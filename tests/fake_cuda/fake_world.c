@@ -312,7 +312,7 @@ static void set_defaults(void)
     fake.byte_limit = 0;
     fake.fail_nth = fake.fail_code = fake.fail_allocation = 0;
     fake.has_failed = fake.has_failed_allocation = false;
-    fake.violations = fake.launch_count = fake.graph_launch_count = 0;
+    fake.violations = fake.launch_count = fake.graph_launch_count = fake.wake_count = 0;
     fake.allocation_count = fake.launch_hash = fake.pinning_us = 0;
     fake.last_kernel[0] = 0;
     fake.on_launch = NULL;
@@ -389,10 +389,11 @@ uint64_t fake_calls(const char* name)
     abort();
 }
 
-void fake_count_launches(bool from_zero) { SET(if (from_zero) { fake.launch_count = 0; fake.launch_hash = 0; fake.graph_launch_count = 0; }); }
+void fake_count_launches(bool from_zero) { SET(if (from_zero) { fake.launch_count = 0; fake.launch_hash = 0; fake.graph_launch_count = fake.wake_count = 0; }); }
 int fake_launch_count(void) { int n; SET(n = fake.launch_count); return n; }
 uint64_t fake_launch_hash(void) { uint64_t n; SET(n = fake.launch_hash); return n; }
 int fake_graph_launches(void) { int n; SET(n = fake.graph_launch_count); return n; }
+int fake_wakes(void) { int n; SET(n = fake.wake_count); return n; }
 const char* fake_last_kernel(void) { return fake.last_kernel; }
 
 void fake_on_launch(void (*hook)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data), void* user_data)
