@@ -463,8 +463,9 @@ typedef struct sumi_target {
     sumi_external* external;        // an imported texture of the picture's size, RGBA8; no row_bytes. The picture is in it once sumi_fetch_images has returned
 } sumi_target;
 
-// An OpenGL texture of the host's, to show pictures without a way through host memory. It is GL_RGBA8 with storage that never changes (glTexStorage2D), level 0 has the size that is given; `target` is
-// what it is bound to (GL_TEXTURE_2D: 0x0DE1). GL must run on the engine's GPU. Takes width * height * 4 bytes on the device, where the picture waits for the fetch.
+// An OpenGL texture of the host's, to show pictures without a way through host memory. It is GL_RGBA8 with storage that never changes (glTexStorage2D), level 0 has the size that is given: others
+// are refused; `target` is what it is bound to (GL_TEXTURE_2D: 0x0DE1). It keeps what is in it until the fetch. GL must run on the engine's GPU. Takes width * height * 4 bytes on the device,
+// where the picture waits for the fetch.
 // The import, the fetch and the release need the GL context current on the thread that calls them. The copy into the texture happens inside sumi_fetch_images, between what the context was
 // told before and what it is told after, and waits for nothing: the GPU keeps the order. When the fetch fails, the job stays as it is, and can be fetched again.
 // One job at a time uses an external, from its submission to its fetch or discard. Vulkan and Direct3D 12 hosts import their shared memory with CUDA themselves and give a device_address.

@@ -231,10 +231,18 @@ TEST(a_texture_gets_its_picture_with_the_fetch)
         sumi_external* externals[2] = {NULL, NULL};
         CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 48, 32, &externals[0]), SUMI_WRONG_STATE);
         CHECK(externals[0] == NULL && strstr(s_host.log, "OpenGL context current") != NULL);
+        static const int answers[] = {101, 1, 999}; // what drivers say where the context is another GPU's, or none: an invalid device, an invalid value, an unknown error
+        for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+            fake_fail_call("cuGraphicsGLRegisterImage", 1, answers[i]);
+            CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 48, 32, &externals[0]), SUMI_WRONG_STATE);
+            CHECK(strstr(s_host.log, "OpenGL context current") != NULL);
+        }
         fake_gl_current(true);
         CHECK_NUMBER(sumi_import_gl_texture(engine, 77, TEXTURE_2D, 48, 32, &externals[0]), SUMI_INVALID_ARGUMENT);
         CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 0, 32, &externals[0]), SUMI_INVALID_ARGUMENT);
         CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 48, 32, NULL), SUMI_INVALID_ARGUMENT);
+        CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 32, 32, &externals[0]), SUMI_INVALID_ARGUMENT); // another size than it has
+        CHECK(externals[0] == NULL && strstr(s_host.log, "48 x 32") != NULL);
         for (int i = 0; i < 2; i++) CHECK_NUMBER(sumi_import_gl_texture(engine, names[i], TEXTURE_2D, 48, 32, &externals[i]), SUMI_OK);
         CHECK(externals[0] != NULL && externals[1] != NULL);
         CHECK(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE] >= 2 * 48 * 32 * 4);
@@ -305,9 +313,15 @@ TEST(a_texture_gets_its_picture_with_the_fetch)
 
 TEST(textures_survive_what_fails)
 {
-    static const char* const entries[] = {"cuGraphicsGLRegisterImage", "cuGraphicsMapResources", "cuGraphicsSubResourceGetMappedArray", "cuMemcpy2DAsync",
-                                          "cuStreamCreateWithPriority", "cuMemAlloc"};
+    static const struct { const char* name; int nth; bool at_import; } entries[] = {
+        {"cuGraphicsGLRegisterImage", 1, true}, {"cuGraphicsMapResources", 1, true}, {"cuGraphicsSubResourceGetMappedArray", 1, true}, {"cuArray3DGetDescriptor", 1, true},
+        {"cuMemAlloc", 1, true}, {"cuStreamCreateWithPriority", 1, true},
+        {"cuGraphicsMapResources", 2, false}, {"cuGraphicsSubResourceGetMappedArray", 2, false}, {"cuMemcpy2DAsync", 1, false},
+    };
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
+        const bool fails_first = entries[e].at_import;
+        const bool is_memory = strcmp(entries[e].name, "cuMemAlloc") == 0;
+        const sumi_result expected = is_memory ? SUMI_OUT_OF_DEVICE_MEMORY : SUMI_INTERNAL;
         fake_reset();
         sumi_model* model;
         sumi_engine* engine = cuda_engine(20, &model);
@@ -315,10 +329,9 @@ TEST(textures_survive_what_fails)
         fake_gl_current(true);
         const unsigned name = fake_gl_texture(32, 32);
         sumi_external* external = NULL;
-        fake_fail_call(entries[e], 1, e == 5 ? 2 : 304 /* CUDA_ERROR_OPERATING_SYSTEM */);
+        fake_fail_call(entries[e].name, entries[e].nth, is_memory ? 2 : 304 /* CUDA_ERROR_OPERATING_SYSTEM */);
         const sumi_result imported = sumi_import_gl_texture(engine, name, TEXTURE_2D, 32, 32, &external);
-        const bool fails_first = e == 0 || e > 3;
-        CHECK_NUMBER(imported, e == 5 ? SUMI_OUT_OF_DEVICE_MEMORY : fails_first ? SUMI_INTERNAL : SUMI_OK);
+        CHECK_NUMBER(imported, fails_first ? expected : SUMI_OK);
         CHECK((external == NULL) == fails_first);
         if (fails_first) CHECK_NUMBER(sumi_import_gl_texture(engine, name, TEXTURE_2D, 32, 32, &external), SUMI_OK);
         sumi_image_desc desc = small_image(model, &s_item);
@@ -328,7 +341,7 @@ TEST(textures_survive_what_fails)
         sumi_image image;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
-        if (!fails_first) CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_INTERNAL);
+        if (!fails_first) CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), expected);
         CHECK(fake_fail_call(NULL, 0, 0));
         CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
         sumi_external_release(external);

@@ -930,12 +930,12 @@ static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, cons
     return note(cuda, result, error);
 }
 
-static sumi_result cuda_import_gl(sumi_runner* runner, uint32_t texture, uint32_t target, uint64_t bytes, sumi_import* out_import, sumi_error* error)
+static sumi_result cuda_import_gl(sumi_runner* runner, uint32_t texture, uint32_t target, int32_t width, int32_t height, sumi_import* out_import, sumi_error* error)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
-    sumi_result result = sumi_cuda_import_gl(cuda, texture, target, bytes, out_import, error);
+    sumi_result result = sumi_cuda_import_gl(cuda, texture, target, width, height, out_import, error);
     sumi_cuda_leave(&cuda->device, &scope);
     return note(cuda, result, error);
 }

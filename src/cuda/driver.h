@@ -6,7 +6,8 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-// cudaGLTypedefs.h has it, and wants OpenGL's headers.
+// cudaGLTypedefs.h has them, and wants OpenGL's headers.
+typedef CUresult(CUDAAPI* PFN_cuGLGetDevices_v6050)(unsigned* count, CUdevice* devices, unsigned capacity, int list);
 typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterImage_v3000)(CUgraphicsResource* resource, unsigned texture, unsigned target, unsigned flags);
 
 // X(name, ABI version, needed): needed entries missing mean SUMI_DRIVER_TOO_OLD, the others are NULL then.
@@ -68,11 +69,13 @@ typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterImage_v3000)(CUgraphicsResourc
     X(cuEventElapsedTime, 2000, true)        \
     X(cuTensorMapEncodeTiled, 12000, false)  \
     X(cuMemcpy2DAsync, 3020, false)          \
+    X(cuGLGetDevices, 6050, false)           \
     X(cuGraphicsGLRegisterImage, 3000, false) \
     X(cuGraphicsUnregisterResource, 3000, false) \
     X(cuGraphicsMapResources, 3000, false)   \
     X(cuGraphicsUnmapResources, 3000, false) \
-    X(cuGraphicsSubResourceGetMappedArray, 3000, false)
+    X(cuGraphicsSubResourceGetMappedArray, 3000, false) \
+    X(cuArray3DGetDescriptor, 3020, false)
 
 typedef struct sumi_cuda_driver {
 #define SUMI_CUDA_MEMBER(name, version, needed) PFN_##name##_v##version name;

@@ -31,15 +31,61 @@ sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi
     return SUMI_OK;
 }
 
-#define WRITE_DISCARD 2u // CU_GRAPHICS_REGISTER_FLAGS_WRITE_DISCARD: what was in the texture does not matter
-
 static bool has_graphics(const sumi_cuda_driver* driver)
 {
     return driver->cuMemcpy2DAsync != NULL && driver->cuGraphicsGLRegisterImage != NULL && driver->cuGraphicsUnregisterResource != NULL && driver->cuGraphicsMapResources != NULL
-        && driver->cuGraphicsUnmapResources != NULL && driver->cuGraphicsSubResourceGetMappedArray != NULL;
+        && driver->cuGraphicsUnmapResources != NULL && driver->cuGraphicsSubResourceGetMappedArray != NULL && driver->cuArray3DGetDescriptor != NULL;
 }
 
-sumi_result sumi_cuda_import_gl(sumi_cuda* cuda, uint32_t texture, uint32_t target, uint64_t bytes, sumi_import* out_import, sumi_error* error)
+// Whether OpenGL has no context on this thread, or one of another GPU. Drivers then say many things: an invalid texture, an invalid device, an unknown error; but no device is lost.
+static bool is_elsewhere(const sumi_cuda* cuda)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    const CUresult health = driver->cuStreamQuery(cuda->graphics);
+    CUdevice device;
+    unsigned count = 0;
+    if (driver->cuGLGetDevices == NULL || (health != CUDA_SUCCESS && health != CUDA_ERROR_NOT_READY)) return false;
+    return driver->cuGLGetDevices(&count, &device, 1, 1 /* CU_GL_DEVICE_LIST_ALL */) != CUDA_SUCCESS || count == 0;
+}
+
+static sumi_result graphics_failure(const sumi_cuda* cuda, CUresult failure, const char* what, sumi_error* error)
+{
+    if (!is_elsewhere(cuda)) return sumi_cuda_failure(&cuda->device.driver, failure, what, error);
+    return sumi_fail(error, SUMI_WRONG_STATE, "%s failed (CUDA's error %d): make the OpenGL context current on the calling thread, one of this GPU", what, (int)failure);
+}
+
+// Between taking a texture from OpenGL and giving it back, which happens whatever `body` came to.
+typedef sumi_result mapped_body(const sumi_cuda* cuda, CUarray array, const sumi_import* import, int32_t width, int32_t height, sumi_error* error);
+static sumi_result with_storage(const sumi_cuda* cuda, const sumi_import* import, int32_t width, int32_t height, mapped_body* body, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    CUgraphicsResource resource = import->resource;
+    CUarray array = NULL;
+    const CUresult mapped = driver->cuGraphicsMapResources(1, &resource, cuda->graphics);
+    if (mapped != CUDA_SUCCESS) return graphics_failure(cuda, mapped, "taking a texture from OpenGL", error);
+    const CUresult found = driver->cuGraphicsSubResourceGetMappedArray(&array, resource, 0, 0);
+    const sumi_result result = found == CUDA_SUCCESS ? body(cuda, array, import, width, height, error) : sumi_cuda_failure(driver, found, "finding the storage of a texture", error);
+    const CUresult unmapped = driver->cuGraphicsUnmapResources(1, &resource, cuda->graphics);
+    if (result != SUMI_OK || unmapped == CUDA_SUCCESS) return result;
+    return sumi_cuda_failure(driver, unmapped, "giving a texture back to OpenGL", error);
+}
+
+// CUDA shares many formats, and a copy into a larger texture, or of another format of four bytes, would succeed.
+static sumi_result check_storage(const sumi_cuda* cuda, CUarray array, const sumi_import* import, int32_t width, int32_t height, sumi_error* error)
+{
+    (void)import;
+    const sumi_cuda_driver* driver = &cuda->device.driver;
+    CUDA_ARRAY3D_DESCRIPTOR storage;
+    SUMI_CU(driver, cuArray3DGetDescriptor(&storage, array), "asking for the size of a texture");
+    if (storage.Width != (size_t)width || storage.Height != (size_t)height || storage.Depth > 1)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the texture is %zu x %zu in %zu layers: %d x %d in one is asked for", storage.Width, storage.Height, storage.Depth > 1 ? storage.Depth : 1,
+                         (int)width, (int)height);
+    if (storage.Format != CU_AD_FORMAT_UNSIGNED_INT8 || storage.NumChannels != 4)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the texture has %u channels of CUDA's format %#x: it must be GL_RGBA8", storage.NumChannels, (unsigned)storage.Format);
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_import_gl(sumi_cuda* cuda, uint32_t texture, uint32_t target, int32_t width, int32_t height, sumi_import* out_import, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     *out_import = (sumi_import){.resource = NULL};
@@ -50,17 +96,20 @@ sumi_result sumi_cuda_import_gl(sumi_cuda* cuda, uint32_t texture, uint32_t targ
         SUMI_CU(driver, cuStreamCreateWithPriority(&cuda->graphics, CU_STREAM_NON_BLOCKING, least), "making a stream for textures");
     }
     sumi_cuda_block block;
-    SUMI_TRY(sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_IMAGE, "a picture for a texture", &block, error));
+    SUMI_TRY(sumi_cuda_allocate(&cuda->memory, (uint64_t)width * (uint64_t)height * 4, SUMI_MEMORY_IMAGE, "a picture for a texture", &block, error));
     CUgraphicsResource resource = NULL;
-    const CUresult result = driver->cuGraphicsGLRegisterImage(&resource, texture, target, WRITE_DISCARD);
+    const CUresult result = driver->cuGraphicsGLRegisterImage(&resource, texture, target, CU_GRAPHICS_REGISTER_FLAGS_NONE); // not WRITE_DISCARD: a host may show it until the picture comes
     if (result != CUDA_SUCCESS) {
         sumi_cuda_release(&cuda->memory, &block);
-        if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE)
+        if ((result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE) && !is_elsewhere(cuda))
             return sumi_fail(error, SUMI_INVALID_ARGUMENT, "texture %u (target %#x) cannot be shared: it must be GL_RGBA8 with its storage made", (unsigned)texture, (unsigned)target);
-        return sumi_cuda_failure(driver, result, "importing an OpenGL texture", error);
+        return graphics_failure(cuda, result, "importing an OpenGL texture", error);
     }
-    *out_import = (sumi_import){.resource = resource, .address = block.address, .bytes = block.bytes};
-    return SUMI_OK;
+    sumi_import import = {.resource = resource, .address = block.address, .bytes = block.bytes};
+    const sumi_result checked = with_storage(cuda, &import, width, height, check_storage, error);
+    if (checked == SUMI_OK) *out_import = import;
+    else sumi_cuda_release_import(cuda, &import);
+    return checked;
 }
 
 void sumi_cuda_release_import(sumi_cuda* cuda, sumi_import* import)
@@ -74,11 +123,9 @@ void sumi_cuda_release_import(sumi_cuda* cuda, sumi_import* import)
     *import = (sumi_import){.resource = NULL};
 }
 
-static sumi_result copy_to_texture(const sumi_cuda* cuda, const sumi_import* import, int32_t width, int32_t height, sumi_error* error)
+static sumi_result copy_to_storage(const sumi_cuda* cuda, CUarray array, const sumi_import* import, int32_t width, int32_t height, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    CUarray array = NULL;
-    SUMI_CU(driver, cuGraphicsSubResourceGetMappedArray(&array, import->resource, 0, 0), "finding the storage of a texture");
     const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                                 .srcDevice = import->address,
                                 .srcPitch = (size_t)width * 4,
@@ -92,11 +139,5 @@ static sumi_result copy_to_texture(const sumi_cuda* cuda, const sumi_import* imp
 
 sumi_result sumi_cuda_show(const sumi_cuda* cuda, const sumi_import* import, int32_t width, int32_t height, sumi_error* error)
 {
-    const sumi_cuda_driver* driver = &cuda->device.driver;
-    CUgraphicsResource resource = import->resource;
-    SUMI_CU(driver, cuGraphicsMapResources(1, &resource, cuda->graphics), "taking a texture from OpenGL");
-    const sumi_result result = copy_to_texture(cuda, import, width, height, error);
-    const CUresult unmapped = driver->cuGraphicsUnmapResources(1, &resource, cuda->graphics); // whatever the copy came to
-    if (result != SUMI_OK || unmapped == CUDA_SUCCESS) return result;
-    return sumi_cuda_failure(driver, unmapped, "giving a texture back to OpenGL", error);
+    return with_storage(cuda, import, width, height, copy_to_storage, error);
 }

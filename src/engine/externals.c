@@ -9,7 +9,7 @@ static sumi_result import_texture(sumi_engine* engine, uint32_t texture, uint32_
     if (external == NULL) return sumi_out_of_memory(error, sizeof *external, "a texture");
     *external = (sumi_external){.engine = engine, .width = width, .height = height};
     sumi_work_lock(engine);
-    const sumi_result result = engine->runner->functions->import_gl(engine->runner, texture, target, (uint64_t)width * (uint64_t)height * 4, &external->import, error);
+    const sumi_result result = engine->runner->functions->import_gl(engine->runner, texture, target, width, height, &external->import, error);
     sumi_work_unlock(engine);
     if (result != SUMI_OK) {
         sumi_free(&engine->heap, external);

@@ -82,7 +82,7 @@ typedef struct sumi_runner_functions {
     // Writes a picture there, after the slices submitted so far.
     sumi_result (*publish)(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture, sumi_error* error);
     // A texture of the host's and the memory in which a picture waits for it. Not while anything else is called; the host's graphics context is current.
-    sumi_result (*import_gl)(sumi_runner* runner, uint32_t texture, uint32_t target, uint64_t bytes, sumi_import* out_import, sumi_error* error);
+    sumi_result (*import_gl)(sumi_runner* runner, uint32_t texture, uint32_t target, int32_t width, int32_t height, sumi_import* out_import, sumi_error* error);
     void (*release_import)(sumi_runner* runner, sumi_import* import); // accepts a zeroed one; nothing writes to its memory
     // Copies what lies in its memory into the texture, in order with the graphics' own work, without waiting. Beside any other call.
     sumi_result (*show)(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height, sumi_error* error);

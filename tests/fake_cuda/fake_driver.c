@@ -862,12 +862,23 @@ static _Thread_local bool s_has_gl;
 
 #define NEED_GL(name) do { if (!s_has_gl) return leave(CUDA_ERROR_INVALID_GRAPHICS_CONTEXT); } while (0)
 
-CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource* out, unsigned texture, unsigned target, unsigned flags); // of cudaGL.h, which wants OpenGL's headers
+CUresult CUDAAPI cuGLGetDevices(unsigned* count, CUdevice* devices, unsigned capacity, int list); // of cudaGL.h, which wants OpenGL's headers, as the next one
+CUresult CUDAAPI cuGLGetDevices(unsigned* count, CUdevice* devices, unsigned capacity, int list)
+{
+    ENTER("cuGLGetDevices", 0);
+    NEED_GL("cuGLGetDevices");
+    NEED(capacity == 1 && list == 1, "cuGLGetDevices: not all devices");
+    *count = 1;
+    devices[0] = 0;
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource* out, unsigned texture, unsigned target, unsigned flags);
 CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource* out, unsigned texture, unsigned target, unsigned flags)
 {
     ENTER("cuGraphicsGLRegisterImage", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
     NEED_GL("cuGraphicsGLRegisterImage");
-    NEED(flags == 2, "cuGraphicsGLRegisterImage: flags");
+    NEED(flags == 0, "cuGraphicsGLRegisterImage: what is in the texture would be lost before a picture comes");
     if (texture < 1 || texture > FAKE_MOST_TEXTURES || fake.textures[texture - 1].pixels == NULL || target != 0x0DE1) return leave(CUDA_ERROR_INVALID_VALUE);
     fake_resource* resource = fake_make(sizeof *resource, FAKE_RESOURCE);
     resource->texture = &fake.textures[texture - 1];
@@ -919,6 +930,16 @@ CUresult CUDAAPI cuGraphicsSubResourceGetMappedArray(CUarray* out, CUgraphicsRes
     return leave(CUDA_SUCCESS);
 }
 
+CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray array)
+{
+    ENTER("cuArray3DGetDescriptor", IN_CONTEXT);
+    NEED_ALIVE(array, FAKE_RESOURCE, "cuArray3DGetDescriptor");
+    const fake_resource* resource = (fake_resource*)array;
+    NEED(resource->is_mapped, "cuArray3DGetDescriptor: the texture is not mapped");
+    *out = (CUDA_ARRAY3D_DESCRIPTOR){.Width = (size_t)resource->texture->width, .Height = (size_t)resource->texture->height, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 4};
+    return leave(CUDA_SUCCESS);
+}
+
 CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D* c, CUstream stream)
 {
     ENTER("cuMemcpy2DAsync", IN_CONTEXT);
@@ -954,8 +975,8 @@ fake_entry fake_entries[] = {
     LIBRARY(cublasLtCreate), LIBRARY(cublasLtDestroy), LIBRARY(cublasLtMatmulDescCreate), LIBRARY(cublasLtMatmulDescSetAttribute), LIBRARY(cublasLtMatmulDescDestroy),
     LIBRARY(cublasLtMatrixLayoutCreate), LIBRARY(cublasLtMatrixLayoutDestroy), LIBRARY(cublasLtMatmulPreferenceCreate), LIBRARY(cublasLtMatmulPreferenceSetAttribute),
     LIBRARY(cublasLtMatmulPreferenceDestroy), LIBRARY(cublasLtMatmulAlgoGetHeuristic), LIBRARY(cublasLtMatmul),
-    ENTRY(cuMemcpy2DAsync, 3020), ENTRY(cuGraphicsGLRegisterImage, 3000), ENTRY(cuGraphicsUnregisterResource, 3000), ENTRY(cuGraphicsMapResources, 3000), ENTRY(cuGraphicsUnmapResources, 3000),
-    ENTRY(cuGraphicsSubResourceGetMappedArray, 3000),
+    ENTRY(cuMemcpy2DAsync, 3020), ENTRY(cuGLGetDevices, 6050), ENTRY(cuGraphicsGLRegisterImage, 3000), ENTRY(cuGraphicsUnregisterResource, 3000), ENTRY(cuGraphicsMapResources, 3000), ENTRY(cuGraphicsUnmapResources, 3000),
+    ENTRY(cuGraphicsSubResourceGetMappedArray, 3000), ENTRY(cuArray3DGetDescriptor, 3020),
 };
 const int fake_entry_count = (int)(sizeof fake_entries / sizeof fake_entries[0]);
 
