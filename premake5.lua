@@ -352,6 +352,10 @@ local function test_program(name, sources)
             filter {}
         end
         includedirs { "src", "tests", "." }
+        if name == "test_cuda_gl" and egl then
+            defines { "SUMI_TEST_HAS_EGL" }
+            if egl ~= "" then includedirs { egl } end
+        end
         use_library(spng)
         use_cuda()
         files(sources)

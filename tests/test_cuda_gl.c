@@ -1,0 +1,579 @@
+// Pictures into OpenGL textures, with a GPU's own drivers: an EGL context without a surface, textures that can be shared and textures that cannot, every order in which things go.
+// Skipped where there is no such GPU. (test_cuda_targets holds the rules of the calls, on a driver that is none.)
+#include "engine_fixture.h"
+#if defined SUMI_HAS_CUDA && defined SUMI_TEST_HAS_EGL
+#include <EGL/egl.h>
+#include <EGL/eglext.h>
+#include <GL/glcorearb.h>
+#include <dlfcn.h>
+
+// ---- The host's OpenGL --------------------------------------------------------------------------------------------------------------------
+
+// X(type, name in EGL or OpenGL)
+#define ENTRIES(X)                                                        \
+    X(PFNEGLINITIALIZEPROC, eglInitialize)                                \
+    X(PFNEGLTERMINATEPROC, eglTerminate)                                  \
+    X(PFNEGLBINDAPIPROC, eglBindAPI)                                      \
+    X(PFNEGLCHOOSECONFIGPROC, eglChooseConfig)                            \
+    X(PFNEGLCREATECONTEXTPROC, eglCreateContext)                          \
+    X(PFNEGLDESTROYCONTEXTPROC, eglDestroyContext)                        \
+    X(PFNEGLMAKECURRENTPROC, eglMakeCurrent)                              \
+    X(PFNEGLQUERYDEVICESEXTPROC, eglQueryDevicesEXT)                      \
+    X(PFNEGLGETPLATFORMDISPLAYEXTPROC, eglGetPlatformDisplayEXT)          \
+    X(PFNGLGETSTRINGPROC, glGetString)                                    \
+    X(PFNGLGETERRORPROC, glGetError)                                      \
+    X(PFNGLGENTEXTURESPROC, glGenTextures)                                \
+    X(PFNGLDELETETEXTURESPROC, glDeleteTextures)                          \
+    X(PFNGLBINDTEXTUREPROC, glBindTexture)                                \
+    X(PFNGLTEXSTORAGE2DPROC, glTexStorage2D)                              \
+    X(PFNGLTEXSTORAGE3DPROC, glTexStorage3D)                              \
+    X(PFNGLTEXIMAGE2DPROC, glTexImage2D)                                  \
+    X(PFNGLTEXSUBIMAGE2DPROC, glTexSubImage2D)                            \
+    X(PFNGLTEXPARAMETERIPROC, glTexParameteri)                            \
+    X(PFNGLGETTEXIMAGEPROC, glGetTexImage)                                \
+    X(PFNGLCOPYIMAGESUBDATAPROC, glCopyImageSubData)
+
+static struct {
+#define MEMBER(type, name) type name;
+    ENTRIES(MEMBER)
+#undef MEMBER
+    int (*init)(unsigned flags);
+    int (*devices)(unsigned* count, int* devices, unsigned capacity, int list); // CUDA's of the context that is current
+    int (*memory)(size_t* free_bytes, size_t* total_bytes);
+    int (*retain)(struct CUctx_st** context, int device);
+    int (*set_current)(struct CUctx_st* context);
+} gl;
+
+typedef struct context { EGLDisplay display; EGLContext context; } context;
+static context s_context, s_foreign; // on a GPU that CUDA sees; on another device, if there is one
+static EGLDeviceEXT s_device;
+static int s_ordinal;
+static const char* s_why_not;
+
+static bool find_entries(void)
+{
+    void* egl = dlopen("libEGL.so.1", RTLD_NOW);
+    void* cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    s_why_not = egl == NULL ? "there is no libEGL.so.1" : cuda == NULL ? "there is no NVIDIA driver here" : NULL;
+    if (s_why_not != NULL) return false;
+    PFNEGLGETPROCADDRESSPROC get;
+    const struct { const char* name; void* into; void* library; } entries[] = {
+        {"eglGetProcAddress", &get, egl}, {"cuInit", &gl.init, cuda}, {"cuGLGetDevices_v2", &gl.devices, cuda}, {"cuMemGetInfo_v2", &gl.memory, cuda},
+        {"cuDevicePrimaryCtxRetain", &gl.retain, cuda}, {"cuCtxSetCurrent", &gl.set_current, cuda},
+    };
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        void* entry = dlsym(entries[i].library, entries[i].name);
+        s_why_not = entries[i].name;
+        if (entry == NULL) return false;
+        memcpy(entries[i].into, &entry, sizeof entry);
+    }
+#define FIND(type, name)                              \
+    s_why_not = #name;                                \
+    gl.name = (type)get(#name);                       \
+    if (gl.name == NULL) return false;
+    ENTRIES(FIND)
+#undef FIND
+    s_why_not = "the NVIDIA driver has no device";
+    return gl.init(0) == 0;
+}
+
+static bool make_current(const context* c) { return gl.eglMakeCurrent(c->display, EGL_NO_SURFACE, EGL_NO_SURFACE, c->context); }
+
+// Current, or false with nothing left behind.
+static bool make_context(EGLDeviceEXT device, context* out)
+{
+    static const EGLint config_wishes[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT, EGL_NONE};
+    static const EGLint context_wishes[] = {EGL_CONTEXT_MAJOR_VERSION, 4, EGL_CONTEXT_MINOR_VERSION, 3, EGL_NONE};
+    EGLConfig config;
+    EGLint count = 0;
+    out->context = EGL_NO_CONTEXT;
+    out->display = gl.eglGetPlatformDisplayEXT(EGL_PLATFORM_DEVICE_EXT, device, NULL);
+    if (out->display == EGL_NO_DISPLAY || !gl.eglInitialize(out->display, NULL, NULL) || !gl.eglBindAPI(EGL_OPENGL_API)) return false;
+    if (!gl.eglChooseConfig(out->display, config_wishes, &config, 1, &count) || count != 1) return false;
+    out->context = gl.eglCreateContext(out->display, config, EGL_NO_CONTEXT, context_wishes);
+    if (out->context != EGL_NO_CONTEXT && make_current(out)) return true;
+    if (out->context != EGL_NO_CONTEXT) gl.eglDestroyContext(out->display, out->context);
+    return false;
+}
+
+static bool open_gl(void)
+{
+    EGLDeviceEXT devices[16];
+    EGLint count = 0;
+    if (!find_entries()) return false;
+    s_why_not = "no EGL device gives an OpenGL 4.3 context, without a surface, on a GPU that CUDA sees";
+    if (!gl.eglQueryDevicesEXT(16, devices, &count)) return false;
+    for (EGLint i = 0; i < count; i++) {
+        context c;
+        unsigned found = 0;
+        int ordinals[8];
+        if (!make_context(devices[i], &c)) continue;
+        const bool is_cudas = gl.devices(&found, ordinals, 8, 1 /* CU_GL_DEVICE_LIST_ALL */) == 0 && found > 0;
+        printf("EGL device %d: %s, %s\n", (int)i, (const char*)gl.glGetString(GL_RENDERER), is_cudas ? "CUDA's too" : "not CUDA's");
+        context* keep = is_cudas ? &s_context : &s_foreign;
+        if (is_cudas && s_context.context == NULL) s_device = devices[i], s_ordinal = ordinals[0];
+        if (keep->context == NULL) *keep = c;
+        else gl.eglDestroyContext(c.display, c.context);
+    }
+    return s_context.context != NULL && make_current(&s_context);
+}
+
+// ---- Textures -----------------------------------------------------------------------------------------------------------------------------
+
+typedef enum storage { IMMUTABLE, WITH_LEVELS, MUTABLE, STORAGES, INCOMPLETE } storage; // incomplete: its filter, the one that textures begin with, wants levels that it has not
+
+static GLuint make_texture(GLenum format, storage how, int32_t width, int32_t height)
+{
+    GLuint name = 0;
+    gl.glGenTextures(1, &name);
+    gl.glBindTexture(GL_TEXTURE_2D, name);
+    if (how == MUTABLE) gl.glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAX_LEVEL, 0);
+    if (how == MUTABLE || how == INCOMPLETE) gl.glTexImage2D(GL_TEXTURE_2D, 0, (GLint)format, width, height, 0, GL_RGBA, GL_UNSIGNED_BYTE, NULL);
+    else gl.glTexStorage2D(GL_TEXTURE_2D, how == WITH_LEVELS ? 3 : 1, format, width, height);
+    return name;
+}
+
+static void fill_texture(GLuint name, int32_t width, int32_t height, int value)
+{
+    unsigned char* pixels = malloc((size_t)width * (size_t)height * 4);
+    memset(pixels, value, (size_t)width * (size_t)height * 4);
+    gl.glBindTexture(GL_TEXTURE_2D, name);
+    gl.glTexSubImage2D(GL_TEXTURE_2D, 0, 0, 0, width, height, GL_RGBA, GL_UNSIGNED_BYTE, pixels);
+    free(pixels);
+}
+
+static uint64_t hash_texture(GLuint name, int32_t width, int32_t height)
+{
+    const size_t bytes = (size_t)width * (size_t)height * 4;
+    unsigned char* pixels = calloc(bytes, 1);
+    gl.glBindTexture(GL_TEXTURE_2D, name);
+    gl.glGetTexImage(GL_TEXTURE_2D, 0, GL_RGBA, GL_UNSIGNED_BYTE, pixels);
+    const uint64_t hash = hash_bytes(pixels, bytes);
+    free(pixels);
+    return hash;
+}
+
+static sumi_engine* gl_engine(sumi_pump pump, sumi_model** out_model)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc desc = host_desc(&s_host);
+    desc.backend = SUMI_BACKEND_CUDA;
+    desc.cuda.ordinal = s_ordinal;
+    desc.pump = pump;
+    desc.max_slice_us = 100;
+    sumi_engine* engine = open_engine(&desc, out_model);
+    CHECK(engine != NULL);
+    return engine;
+}
+
+// The picture's bytes as host memory gets them.
+static uint64_t draw_to_host(sumi_engine* engine, sumi_image_desc desc)
+{
+    sumi_image image;
+    desc.targets = NULL;
+    CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+    CHECK_NUMBER(image.row_bytes, desc.width * 4);
+    const uint64_t hash = hash_image(&image);
+    sumi_images_release(engine, &image, 1);
+    return hash;
+}
+
+static sumi_result draw_to_texture(sumi_engine* engine, sumi_image_desc desc, sumi_external* external)
+{
+    const sumi_target target = {.external = external};
+    sumi_image image;
+    desc.targets = &target;
+    return draw(engine, &desc, &image);
+}
+
+// ---- Tests --------------------------------------------------------------------------------------------------------------------------------
+
+TEST(textures_on_a_gpu)
+{
+    if (!open_gl()) SKIP(s_why_not);
+}
+
+TEST(a_texture_has_the_bytes_that_host_memory_has)
+{
+    static const int32_t sizes[][2] = {{16, 16}, {48, 32}, {80, 112}, {144, 16}};
+    CHECK(make_current(&s_context));
+    for (int pump = 0; pump < 2; pump++) {
+        sumi_model* model;
+        sumi_engine* engine = gl_engine(pump == 1 ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE, &model);
+        if (engine == NULL) return;
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            const int32_t width = sizes[i][0], height = sizes[i][1];
+            sumi_image_desc desc = small_image(model, &s_item);
+            desc.width = width;
+            desc.height = height;
+            const uint64_t picture = draw_to_host(engine, desc);
+            for (int how = 0; how < STORAGES; how++) {
+                const GLuint name = make_texture(GL_RGBA8, (storage)how, width, height);
+                fill_texture(name, width, height, 0x55);
+                const uint64_t before = hash_texture(name, width, height);
+                sumi_external* external = NULL;
+                CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, width, height, &external), SUMI_OK);
+                CHECK(hash_texture(name, width, height) == before);
+                const sumi_target target = {.external = external};
+                desc.targets = &target;
+                desc.preview_every = how == WITH_LEVELS ? 1 : 0;
+                sumi_job job;
+                sumi_image image;
+                CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+                CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK);
+                CHECK(hash_texture(name, width, height) == before); // the fetch brings it, nothing before
+                CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+                CHECK(image.pixels == NULL && image.row_bytes == width * 4 && image.width == width && image.height == height);
+                CHECK(hash_texture(name, width, height) == picture);
+                if (t_errors > 0) printf("  %d x %d, storage %d, pump %d: %s\n", (int)width, (int)height, how, pump, s_host.log);
+                sumi_external_release(external);
+                CHECK(hash_texture(name, width, height) == picture);
+                gl.glDeleteTextures(1, &name);
+            }
+        }
+        CHECK_NUMBER(gl.glGetError(), GL_NO_ERROR);
+        close_engine(engine);
+    }
+}
+
+TEST(a_batch_goes_to_textures_and_to_memory)
+{
+    static const sumi_image_item items[3] = {{.text = "a red fox", .seed = 7}, {.text = "a lighthouse", .seed = 8}, {.text = "a red fox", .seed = 9}};
+    CHECK(make_current(&s_context));
+    sumi_model* model;
+    sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = small_image(model, items);
+    desc.item_count = 3;
+    desc.width = 48;
+    sumi_image images[3];
+    uint64_t pictures[3];
+    CHECK_NUMBER(draw(engine, &desc, images), SUMI_OK);
+    for (int i = 0; i < 3; i++) pictures[i] = hash_image(&images[i]);
+    sumi_images_release(engine, images, 3);
+    CHECK(pictures[0] != pictures[1] && pictures[0] != pictures[2]);
+    GLuint names[2];
+    sumi_external* externals[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        names[i] = make_texture(GL_RGBA8, i == 0 ? IMMUTABLE : MUTABLE, 48, 32);
+        CHECK_NUMBER(sumi_import_gl_texture(engine, names[i], GL_TEXTURE_2D, 48, 32, &externals[i]), SUMI_OK);
+    }
+    const sumi_target targets[3] = {{.external = externals[0]}, {.format = SUMI_FORMAT_RGBA8}, {.external = externals[1]}};
+    desc.targets = targets;
+    for (int round = 0; round < 3; round++) {
+        CHECK_NUMBER(draw(engine, &desc, images), SUMI_OK);
+        CHECK(images[0].pixels == NULL && images[2].pixels == NULL);
+        CHECK(hash_texture(names[0], 48, 32) == pictures[0] && hash_image(&images[1]) == pictures[1] && hash_texture(names[1], 48, 32) == pictures[2]);
+        sumi_images_release(engine, images, 3);
+    }
+    close_engine(engine); // with both
+    gl.glDeleteTextures(2, names);
+}
+
+// The copy lies between what OpenGL was told before the fetch and what it is told after it: nothing here waits in between.
+TEST(opengls_own_work_keeps_its_order)
+{
+    enum { SIZE = 256, ROUNDS = 40 };
+    CHECK(make_current(&s_context));
+    sumi_model* model;
+    sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
+    if (engine == NULL) return;
+    sumi_image_item items[2] = {s_item, s_item};
+    items[1].seed = 99;
+    sumi_image_desc desc[2];
+    uint64_t pictures[2];
+    for (int i = 0; i < 2; i++) {
+        desc[i] = small_image(model, &items[i]);
+        desc[i].width = desc[i].height = SIZE;
+        desc[i].step_count = 1;
+        pictures[i] = draw_to_host(engine, desc[i]);
+    }
+    CHECK(pictures[0] != pictures[1]);
+    const GLuint shown = make_texture(GL_RGBA8, IMMUTABLE, SIZE, SIZE), copy = make_texture(GL_RGBA8, IMMUTABLE, SIZE, SIZE), large = make_texture(GL_RGBA8, IMMUTABLE, 4096, 4096);
+    const GLuint other = make_texture(GL_RGBA8, IMMUTABLE, 4096, 4096);
+    sumi_external* external = NULL;
+    CHECK_NUMBER(sumi_import_gl_texture(engine, shown, GL_TEXTURE_2D, SIZE, SIZE, &external), SUMI_OK);
+    int wrong_copies = 0, overwritten = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        const int which = round % 2;
+        const sumi_target target = {.external = external};
+        sumi_job job;
+        sumi_image image;
+        desc[which].targets = &target;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc[which], &job), SUMI_OK);
+        CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK);
+        for (int i = 0; i < 8; i++) gl.glCopyImageSubData(large, GL_TEXTURE_2D, 0, 0, 0, 0, other, GL_TEXTURE_2D, 0, 0, 0, 0, 4096, 4096, 1); // keeps the GPU at it for a while
+        gl.glCopyImageSubData(large, GL_TEXTURE_2D, 0, 0, 0, 0, shown, GL_TEXTURE_2D, 0, 0, 0, 0, SIZE, SIZE, 1);
+        CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+        gl.glCopyImageSubData(shown, GL_TEXTURE_2D, 0, 0, 0, 0, copy, GL_TEXTURE_2D, 0, 0, 0, 0, SIZE, SIZE, 1);
+        overwritten += hash_texture(shown, SIZE, SIZE) != pictures[which];
+        wrong_copies += hash_texture(copy, SIZE, SIZE) != pictures[which];
+    }
+    CHECK_NUMBER(overwritten, 0);
+    CHECK_NUMBER(wrong_copies, 0);
+    CHECK_NUMBER(gl.glGetError(), GL_NO_ERROR);
+    sumi_external_release(external);
+    const GLuint names[4] = {shown, copy, large, other};
+    gl.glDeleteTextures(4, names);
+    close_engine(engine);
+}
+
+TEST(textures_that_cannot_be_are_refused)
+{
+    CHECK(make_current(&s_context));
+    sumi_model* model;
+    sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
+    if (engine == NULL) return;
+    GLuint empty = 0, layers = 0;
+    gl.glGenTextures(1, &empty);
+    gl.glBindTexture(GL_TEXTURE_2D, empty);
+    gl.glGenTextures(1, &layers);
+    gl.glBindTexture(GL_TEXTURE_2D_ARRAY, layers);
+    gl.glTexStorage3D(GL_TEXTURE_2D_ARRAY, 1, GL_RGBA8, 32, 32, 2);
+    const GLuint good = make_texture(GL_RGBA8, IMMUTABLE, 32, 32), odd = make_texture(GL_RGBA8, IMMUTABLE, 33, 17);
+    const struct { const char* what; GLuint name; GLenum target; } wrong[] = {
+        {"no texture", 0, GL_TEXTURE_2D},
+        {"a name that was never given", 4711, GL_TEXTURE_2D},
+        {"no storage", empty, GL_TEXTURE_2D},
+        {"no target of textures", good, GL_TEXTURE_BUFFER},
+        {"GL_R8", make_texture(GL_R8, IMMUTABLE, 32, 32), GL_TEXTURE_2D},
+        {"GL_RGB10_A2", make_texture(GL_RGB10_A2, IMMUTABLE, 32, 32), GL_TEXTURE_2D},
+        {"GL_R32F", make_texture(GL_R32F, IMMUTABLE, 32, 32), GL_TEXTURE_2D}, // four bytes, too
+        {"GL_RGBA16F", make_texture(GL_RGBA16F, IMMUTABLE, 32, 32), GL_TEXTURE_2D},
+        {"GL_DEPTH24_STENCIL8", make_texture(GL_DEPTH24_STENCIL8, IMMUTABLE, 32, 32), GL_TEXTURE_2D},
+        {"too large", make_texture(GL_RGBA8, IMMUTABLE, 64, 32), GL_TEXTURE_2D},
+        {"too small", make_texture(GL_RGBA8, IMMUTABLE, 32, 16), GL_TEXTURE_2D},
+    };
+    CHECK_NUMBER(gl.glGetError(), GL_NO_ERROR);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        sumi_external* external = (sumi_external*)engine;
+        s_host.log[0] = '\0';
+        const sumi_result result = sumi_import_gl_texture(engine, wrong[i].name, wrong[i].target, 32, 32, &external);
+        CHECK_NUMBER(result, SUMI_INVALID_ARGUMENT);
+        CHECK(external == NULL && strstr(s_host.log, "texture") != NULL);
+        printf("  %s: %d, %s\n", wrong[i].what, (int)result, s_host.log);
+        if (result == SUMI_OK) sumi_external_release(external);
+        if (wrong[i].name != good) gl.glDeleteTextures(1, &wrong[i].name);
+    }
+    // The driver's to say; where they can be shared, the bytes are the same.
+    sumi_image_desc desc = small_image(model, &s_item);
+    const uint64_t picture = draw_to_host(engine, desc);
+    const struct { const char* what; GLuint name; } maybe[] = {{"GL_RGB8", make_texture(GL_RGB8, IMMUTABLE, 32, 32)}, {"GL_SRGB8_ALPHA8", make_texture(GL_SRGB8_ALPHA8, IMMUTABLE, 32, 32)}, {"incomplete", make_texture(GL_RGBA8, INCOMPLETE, 32, 32)}};
+    sumi_external* external = NULL;
+    for (size_t i = 0; i < sizeof maybe / sizeof *maybe; i++) {
+        const sumi_result result = sumi_import_gl_texture(engine, maybe[i].name, GL_TEXTURE_2D, 32, 32, &external);
+        printf("  %s: %d\n", maybe[i].what, (int)result);
+        CHECK(result == SUMI_OK || result == SUMI_INVALID_ARGUMENT);
+        if (result == SUMI_OK) CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_OK);
+        if (result == SUMI_OK) CHECK(hash_texture(maybe[i].name, 32, 32) == picture);
+        sumi_external_release(external);
+        gl.glDeleteTextures(1, &maybe[i].name);
+    }
+    // Of an array its first layer.
+    static unsigned char pixels[2 * 32 * 32 * 4];
+    CHECK_NUMBER(sumi_import_gl_texture(engine, layers, GL_TEXTURE_2D_ARRAY, 32, 32, &external), SUMI_OK);
+    CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_OK);
+    gl.glBindTexture(GL_TEXTURE_2D_ARRAY, layers);
+    gl.glGetTexImage(GL_TEXTURE_2D_ARRAY, 0, GL_RGBA, GL_UNSIGNED_BYTE, pixels);
+    CHECK(hash_bytes(pixels, sizeof pixels / 2) == picture);
+    sumi_external_release(external);
+    gl.glDeleteTextures(1, &layers);
+    // One that no picture has the size of can be shared all the same.
+    CHECK_NUMBER(sumi_import_gl_texture(engine, odd, GL_TEXTURE_2D, 33, 17, &external), SUMI_OK);
+    CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(s_host.log, "33 x 17") != NULL);
+    sumi_external_release(external);
+    // And nothing has harmed the engine.
+    CHECK_NUMBER(sumi_import_gl_texture(engine, good, GL_TEXTURE_2D, 32, 32, &external), SUMI_OK);
+    CHECK_NUMBER(draw_to_texture(engine, desc, external), SUMI_OK);
+    CHECK(hash_texture(good, 32, 32) == picture);
+    close_engine(engine);
+    gl.glDeleteTextures(1, &good);
+    gl.glDeleteTextures(1, &odd);
+}
+
+TEST(without_a_context_there_is_a_result)
+{
+    CHECK(make_current(&s_context));
+    sumi_model* model;
+    sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
+    if (engine == NULL) return;
+    const GLuint name = make_texture(GL_RGBA8, IMMUTABLE, 32, 32);
+    const context none = {s_context.display, EGL_NO_CONTEXT};
+    sumi_image_desc desc = small_image(model, &s_item);
+    const uint64_t picture = draw_to_host(engine, desc);
+    sumi_external* external = NULL;
+    CHECK(make_current(&none));
+    CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_WRONG_STATE);
+    printf("  import without a context: %s\n", s_host.log);
+    CHECK(external == NULL && strstr(s_host.log, "OpenGL context current") != NULL);
+    CHECK(draw_to_host(engine, desc) == picture);
+    CHECK(make_current(&s_context));
+    CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_OK);
+    const sumi_target target = {.external = external};
+    desc.targets = &target;
+    sumi_job job;
+    sumi_image image;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    CHECK(make_current(&none));
+    CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK); // only the fetch needs it
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_WRONG_STATE);
+    printf("  fetch without a context: %s\n", s_host.log);
+    CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_DONE);
+    CHECK(make_current(&s_context));
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+    CHECK(hash_texture(name, 32, 32) == picture);
+    CHECK(make_current(&none));
+    sumi_external_release(external); // a mistake of the host's, which costs it no more than this texture
+    CHECK(draw_to_host(engine, desc) == picture);
+    close_engine(engine);
+    CHECK(make_current(&s_context));
+    gl.glDeleteTextures(1, &name);
+}
+
+TEST(a_context_of_another_device_is_refused)
+{
+    CHECK(make_current(&s_context));
+    if (s_foreign.context == NULL) SKIP("there is one EGL device only");
+    sumi_model* model;
+    sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
+    if (engine == NULL) return;
+    CHECK(make_current(&s_foreign));
+    const GLuint name = make_texture(GL_RGBA8, IMMUTABLE, 32, 32);
+    sumi_external* external = NULL;
+    CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 32, 32, &external), SUMI_WRONG_STATE);
+    printf("  import from another device: %s\n", s_host.log);
+    CHECK(external == NULL);
+    if (external != NULL) sumi_external_release(external);
+    const sumi_image_desc desc = small_image(model, &s_item);
+    CHECK(draw_to_host(engine, desc) != 0); // the engine is well
+    gl.glDeleteTextures(1, &name);
+    CHECK(make_current(&s_context));
+    close_engine(engine);
+}
+
+TEST(they_may_go_in_any_order)
+{
+    CHECK(make_current(&s_context));
+    uint64_t picture = 0;
+    for (int order = 0; order < 7; order++) {
+        sumi_model* model;
+        sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
+        if (engine == NULL) return;
+        sumi_image_desc desc = small_image(model, &s_item);
+        desc.width = desc.height = 64;
+        if (order == 0) picture = draw_to_host(engine, desc);
+        context c = s_context;
+        if (order == 6) CHECK(make_context(s_device, &c));
+        const GLuint name = make_texture(GL_RGBA8, IMMUTABLE, 64, 64);
+        sumi_external *external = NULL, *twice = NULL;
+        CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 64, 64, &external), SUMI_OK);
+        if (external == NULL) return;
+        const sumi_target target = {.external = external};
+        desc.targets = &target;
+        sumi_job job;
+        sumi_image image;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        run_until_denoise(engine, job);
+        bool is_there = true;
+        switch (order) {
+        case 0: // the texture in the middle of its job: the job ends with it
+            sumi_external_release(external);
+            CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_CANCELLED);
+            CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_CANCELLED);
+            break;
+        case 1: // the texture of a job that is done
+            CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK);
+            sumi_external_release(external);
+            CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+            break;
+        case 2: // the job first, and the same texture once more for the next one
+            sumi_job_discard(engine, job);
+            CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 64, 64, &twice), SUMI_OK);
+            CHECK_NUMBER(draw_to_texture(engine, desc, twice), SUMI_OK);
+            CHECK(hash_texture(name, 64, 64) == picture);
+            sumi_external_release(external);
+            sumi_external_release(twice);
+            break;
+        case 3: // the engine, a job on its way
+            break;
+        case 4: // the engine, a job done
+            CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK);
+            break;
+        case 5: // OpenGL's own first: the fetch has nowhere to go, the release gives our part back
+            CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK);
+            gl.glDeleteTextures(1, &name);
+            is_there = false;
+            printf("  the fetch into a texture that is gone: %d\n", (int)sumi_fetch_images(engine, job, &image, 1));
+            sumi_external_release(external);
+            break;
+        case 6: // the context
+            gl.eglDestroyContext(c.display, c.context);
+            CHECK(make_current(&s_context));
+            is_there = false;
+            break;
+        }
+        desc.targets = NULL;
+        if (order < 3 || order > 4) CHECK(draw_to_host(engine, desc) == picture);
+        close_engine(engine);
+        if (is_there) gl.glDeleteTextures(1, &name);
+        if (t_errors > 0) printf("  in order %d\n", order);
+    }
+    CHECK_NUMBER(gl.glGetError(), GL_NO_ERROR);
+}
+
+TEST(imports_give_their_memory_back)
+{
+    CHECK(make_current(&s_context));
+    struct CUctx_st* primary = NULL;
+    CHECK(gl.retain(&primary, s_ordinal) == 0 && gl.set_current(primary) == 0);
+    sumi_model* model;
+    sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
+    if (engine == NULL) return;
+    const GLuint name = make_texture(GL_RGBA8, IMMUTABLE, 2048, 2048);
+    const uint64_t held = sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE];
+    size_t before = 0, after = 0, total = 0;
+    for (int i = 0; i < 41; i++) {
+        sumi_external* external = NULL;
+        CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 2048, 2048, &external), SUMI_OK);
+        CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE], held + ((uint64_t)16 << 20));
+        sumi_external_release(external);
+        CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE], held);
+        CHECK(gl.memory(i == 0 ? &before : &after, &total) == 0); // the first import makes what stays
+    }
+    printf("  free: %llu MiB after one import, %llu after 41\n", (unsigned long long)before >> 20, (unsigned long long)after >> 20);
+    CHECK(after + ((size_t)32 << 20) >= before);
+    close_engine(engine);
+    gl.glDeleteTextures(1, &name);
+    CHECK(gl.set_current(NULL) == 0);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    setvbuf(stdout, NULL, _IOLBF, 0); // a driver that crashes takes nothing along that was said
+    const char* filter = t_filter;
+    t_filter = NULL;
+    RUN(textures_on_a_gpu);
+    if (t_skipped > 0) TEST_END();
+    t_filter = filter;
+    RUN(a_texture_has_the_bytes_that_host_memory_has);
+    RUN(a_batch_goes_to_textures_and_to_memory);
+    RUN(opengls_own_work_keeps_its_order);
+    RUN(textures_that_cannot_be_are_refused);
+    RUN(without_a_context_there_is_a_result);
+    RUN(a_context_of_another_device_is_refused);
+    RUN(imports_give_their_memory_back);
+    RUN(they_may_go_in_any_order);
+    TEST_END();
+}
+#else
+TEST(textures_on_a_gpu) { SKIP("built without the CUDA backend, or without EGL's and OpenGL's headers (Debian: libegl-dev, libgl-dev)"); }
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(textures_on_a_gpu);
+    TEST_END();
+}
+#endif
