@@ -220,7 +220,8 @@ typedef enum sumi_backend {
 
 // Matrix products by NVIDIA's cuBLASLt instead of ours, where the library can be opened by name (libcublasLt.so.13 or .12, cublasLt64_13.dll or _12): hundreds of megabytes that come with a
 // program, or with its user's CUDA. It takes bfloat16 products whose results are stored, with a bias or without, added to what is there, or gated; all others, and these without it, are our
-// kernels'. The choice follows from sizes and the device, never from a measurement: the same inputs give the same bits as long as driver and library stay the same (other bits than our kernels').
+// kernels'. The choice follows from sizes and the device, never from a measurement: the same inputs give the same bits as long as driver and library stay the same (other bits than our kernels',
+// and others where a short budget has the VAE work in strips).
 // Creating an engine takes longer by the opening (0.1 s; from a cold disk a second), its code takes device memory beside what we count, and one of its calls may work for about half a
 // millisecond however small max_slice_us is.
 typedef enum sumi_cublaslt {
