@@ -10,7 +10,8 @@
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
 #   cublaslt   test_cuda_ops and golden_run with products by cuBLASLt, which PyTorch brings; wants tune_cuda_linear too for the times of both
 #   demo       a picture of the demo model by the GPU and by the processor              (default)
-#   sanitize   compute-sanitizer: memcheck, racecheck and initcheck on small cases and the tiny model
+#   sanitize   compute-sanitizer: memcheck, initcheck, racecheck and synccheck on the tiny model and small cases; SANITIZE_JOBS (8) programs at a time, SANITIZE_SECONDS (150) for each,
+#              SANITIZE_TOTAL (600) for all. What is not done by then is skipped; it counts as failed if something was found
 #   bench      the report at the released sizes; BENCH_SECONDS (8) of sustained work per row, BENCH_SIZES (1024,768,512)
 #   start      from the start of the process to the PNG: sumi generate, 8 steps, 1024 x 1024, a checkpoint of the released sizes (20 GB, random) in the page cache; START_FOLDER says where it goes
 #   torch      samples/bench/compare_torch.py on the GPU
@@ -71,10 +72,34 @@ run() { # name command..
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
-# Only what compute-sanitizer says counts; its errors become its exit code. Threads of the host are not its concern.
+# ---- compute-sanitizer --------------------------------------------------------------------------------------------------------------------
+# Most of a tool's time is one processor's, so that many run beside each other. The tool must have said that it found nothing, in a program that ended well and ran something.
 sanitize() { # tool name command..
-    local tool=$1 name=$2; shift 2
-    WITHOUT_COUNTS=1 run "sanitize/$tool $name" "$sanitizer" --tool "$tool" --error-exitcode 99 --print-limit 20 "$@"
+    local tool=$1 name=$2 left=$((sanitize_until - SECONDS)) began=$SECONDS output; shift 2
+    sanitized+=("$tool $name")
+    output=$log/sanitize_${tool}_${name//[ ,\/]/_}
+    rm -f "$output.txt" "$output.status"
+    [ $left -ge 10 ] || return
+    [ $left -le "$sanitize_seconds" ] || left=$sanitize_seconds
+    { timeout -k 5 $((left - 5)) "$sanitizer" --tool "$tool" --print-limit 50 $([ "$tool" = memcheck ] && echo --leak-check full) "$@" >"$output.txt" 2>&1
+      echo "$? $((SECONDS - began))" >"$output.status"; } &
+    while [ "$(jobs -rp | wc -l)" -ge "${SANITIZE_JOBS:-8}" ]; do wait -n; done
+}
+
+report_sanitized() { # tool name
+    local output=$log/sanitize_$1_${2//[ ,\/]/_} status took summary found mark=ok
+    read -r status took 2>/dev/null <"$output.status" || status='not begun' took=0
+    summary=$(grep -aoE '(ERROR|RACECHECK) SUMMARY: .*' "$output.txt" 2>/dev/null | tail -n 1)
+    found=$(grep -acE '^=========     at |Race reported|^========= (Leaked|Program hit)' "$output.txt" 2>/dev/null)
+    if [[ "$summary" =~ SUMMARY:\ 0\ (errors|hazards) ]] && [ "$status" = 0 ] && ! grep -aqE '(^|: )0 passed' "$output.txt"; then passed=$((passed + 1))
+    elif [ "${found:-0}" -eq 0 ] && [[ "$status" =~ ^(124|137|not begun)$ ]]; then mark=skip skipped=$((skipped + 1)) summary="unfinished: time is up, nothing found"
+    else mark=FAILED failed=$((failed + 1)); fi
+    printf '%-6s %-10s %-34s %s (%s s, exit code %s)\n' $mark "$1" "$2" "${summary:-no summary}" "$took" "$status"
+    [ $mark = FAILED ] || return
+    # The kinds of errors and where they are, not their addresses.
+    grep -aE '^========= +(Invalid|Uninit|Error|Warning|Leaked|Program hit|Barrier|Divergent|Host API|Internal|at )' "$output.txt" \
+        | sed -E 's/^=+ +//; s/0x[0-9a-f]+/x/g; s/[0-9]+ (bytes|hazards)/n \1/' | sort | uniq -c | sort -rn | head -n 12 | cut -c1-220 | sed 's/^/         | /'
+    [ "${found:-0}" -gt 0 ] || tail -n 4 "$output.txt" | cut -c1-220 | sed 's/^/         | /'
 }
 
 command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
@@ -115,7 +140,7 @@ if has cublaslt; then
     library=$(python3 -c 'import glob, sys
 print(next((f for p in sys.path for v in (13, 12) for f in glob.glob(f"{p}/nvidia/*/lib/libcublasLt.so.{v}")), ""))' 2>/dev/null)
     with_library() { local name=$1; shift; run "$name" env LD_LIBRARY_PATH="$LD_LIBRARY_PATH${library:+:$(dirname "$library")}" "$@"; }
-    NO_SKIPS=1 with_library 'test_cuda_ops linear, cublaslt' "$bin/test_cuda_ops" --cublaslt linear
+    for kind in linear gated; do NO_SKIPS=1 with_library "test_cuda_ops $kind, cublaslt" "$bin/test_cuda_ops" --cublaslt $kind; done
     with_library 'golden z-image, cublaslt' "$bin/golden_run" --backend cuda --cublaslt tests/golden/z-image
     with_library 'golden z-image, portable, cublaslt' "$bin/golden_run" --backend cuda --portable --cublaslt tests/golden/z-image
     if [ -x "$bin/tune_cuda_linear" ]; then
@@ -134,9 +159,37 @@ if has sanitize; then
         echo "skip: sanitize: there is no compute-sanitizer on PATH or in /usr/local/cuda/bin"
         skipped=$((skipped + 1))
     else
-        for tool in memcheck racecheck; do sanitize $tool 'small cases' "$bin/test_cuda_ops" --small; done
-        for tool in memcheck initcheck racecheck; do sanitize $tool 'tiny model' "$bin/golden_run" --backend cuda tests/golden/z-image; done
-        sanitize memcheck 'tiny model, portable' "$bin/golden_run" --backend cuda --portable tests/golden/z-image
+        sanitize_seconds=${SANITIZE_SECONDS:-150} sanitize_until=$((SECONDS + ${SANITIZE_TOTAL:-600}))
+        sanitized=()
+        golden=tests/golden/z-image
+        # The slow tools get the cases that have every network once.
+        few=$log/golden-few
+        mkdir -p "$few/cases"
+        for part in model lora; do ln -sfn "$PWD/$golden/$part" "$few/$part"; done
+        for file in "$golden"/cases/{dit_wide_pad,lora_peft,text_encoder,turbo_t2i,vae_decode,vae_encode}.* "$golden"/cases/{vae_encode_input.png,dit_cap32.safetensors}; do
+            ln -sfn "$PWD/$file" "$few/cases/"
+        done
+        picture=("$bin/sumi" generate --model "$golden/model" --backend cuda --quiet --prompt "a red fox" --size 64x48 --steps 2)
+        edit=("${picture[@]}" --negative grey --guidance 2 --image "$golden/cases/vae_encode_input.png" --strength 0.9 --solver heun --batch 2)
+        # initcheck does not see what Hopper's kernels write by bulk copies, and reports their readers: the portable ones, and test_cuda_host.memory_may_hold_anything_before for those.
+        sanitize initcheck 'golden, portable' "$bin/golden_run" --backend cuda --portable "$golden"
+        sanitize initcheck 'golden, portable, fp8' "$bin/golden_run" --backend cuda --portable --fp8 "$few"
+        sanitize memcheck 'golden' "$bin/golden_run" --backend cuda "$golden"
+        sanitize memcheck 'golden, portable' "$bin/golden_run" --backend cuda --portable "$golden"
+        for tool in memcheck racecheck synccheck; do
+            sanitize $tool 'a picture' "${picture[@]}" -o "$log/sanitize_$tool.png"
+            sanitize $tool 'two edited pictures' "${edit[@]}" -o "$log/sanitize_edit_$tool.png"
+            sanitize $tool 'golden, few, fp8' "$bin/golden_run" --backend cuda --fp8 "$few"
+        done
+        for tool in racecheck synccheck; do
+            sanitize $tool 'golden, few' "$bin/golden_run" --backend cuda "$few"
+            sanitize $tool 'golden, few, portable' "$bin/golden_run" --backend cuda --portable "$few"
+        done
+        for tool in racecheck memcheck synccheck initcheck; do
+            for kind in attention linear gated fp8 norms conv rotary moving_rows latents strips group_norm pictures; do sanitize $tool "small cases, $kind" "$bin/test_cuda_ops" --small $kind; done
+        done
+        wait
+        for name in "${sanitized[@]}"; do report_sanitized "${name%% *}" "${name#* }"; done
     fi
 fi
 if has bench; then
