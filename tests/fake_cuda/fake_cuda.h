@@ -55,6 +55,13 @@ void fake_gl_current(bool on);                     // the host's OpenGL context,
 unsigned fake_gl_texture(int width, int height);   // its name; 0: none more
 const unsigned char* fake_gl_pixels(unsigned texture);
 void fake_gl_release(unsigned texture);            // a violation while CUDA knows it
+// A real OpenGL instead of these textures: asked on the thread that calls, and written by cuGraphicsUnmapResources. It lives on; fake_reset keeps it. NULL: none.
+typedef struct fake_gl {
+    bool (*is_current)(void);
+    bool (*get_size)(unsigned texture, int* width, int* height); // false: no such texture with RGBA8 storage
+    void (*write)(unsigned texture, int width, int height, const unsigned char* rgba);
+} fake_gl;
+void fake_use_gl(const fake_gl* gl);
 void fake_host_release(void* object);              // any of them, memory by its address
 void fake_host_begin_capture(struct CUstream_st* stream); // of that stream, by another thread, in global mode
 bool fake_host_end_capture(struct CUstream_st* stream);   // false: somebody has spoilt it

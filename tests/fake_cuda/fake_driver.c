@@ -859,8 +859,24 @@ CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent begin, CUevent end) { ret
 // ---- OpenGL's textures --------------------------------------------------------------------------------------------------------------------
 
 static _Thread_local bool s_has_gl;
+static const fake_gl* s_gl; // a real one
 
-#define NEED_GL(name) do { if (!s_has_gl) return leave(CUDA_ERROR_INVALID_GRAPHICS_CONTEXT); } while (0)
+void fake_use_gl(const fake_gl* gl) { s_gl = gl; }
+
+static fake_texture* find_texture(unsigned name)
+{
+    if (s_gl == NULL) return name < 1 || name > FAKE_MOST_TEXTURES || fake.textures[name - 1].pixels == NULL ? NULL : &fake.textures[name - 1];
+    int width, height;
+    if (!s_gl->get_size(name, &width, &height)) return NULL;
+    for (unsigned i = 0; i < FAKE_MOST_TEXTURES; i++) {
+        if (fake.textures[i].pixels != NULL) continue;
+        fake.textures[i] = (fake_texture){calloc((size_t)width * (size_t)height, 4), width, height, 0, name};
+        return &fake.textures[i];
+    }
+    return NULL;
+}
+
+#define NEED_GL(name) do { if (s_gl != NULL ? !s_gl->is_current() : !s_has_gl) return leave(CUDA_ERROR_INVALID_GRAPHICS_CONTEXT); } while (0)
 
 CUresult CUDAAPI cuGLGetDevices(unsigned* count, CUdevice* devices, unsigned capacity, int list); // of cudaGL.h, which wants OpenGL's headers, as the next one
 CUresult CUDAAPI cuGLGetDevices(unsigned* count, CUdevice* devices, unsigned capacity, int list)
@@ -879,9 +895,10 @@ CUresult CUDAAPI cuGraphicsGLRegisterImage(CUgraphicsResource* out, unsigned tex
     ENTER("cuGraphicsGLRegisterImage", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
     NEED_GL("cuGraphicsGLRegisterImage");
     NEED(flags == 0, "cuGraphicsGLRegisterImage: what is in the texture would be lost before a picture comes");
-    if (texture < 1 || texture > FAKE_MOST_TEXTURES || fake.textures[texture - 1].pixels == NULL || target != 0x0DE1) return leave(CUDA_ERROR_INVALID_VALUE);
+    fake_texture* found = target == 0x0DE1 ? find_texture(texture) : NULL;
+    if (found == NULL) return leave(CUDA_ERROR_INVALID_VALUE);
     fake_resource* resource = fake_make(sizeof *resource, FAKE_RESOURCE);
-    resource->texture = &fake.textures[texture - 1];
+    resource->texture = found;
     resource->texture->registered++;
     *out = (CUgraphicsResource)resource;
     return leave(CUDA_SUCCESS);
@@ -893,7 +910,12 @@ CUresult CUDAAPI cuGraphicsUnregisterResource(CUgraphicsResource handle)
     NEED_ALIVE(handle, FAKE_RESOURCE, "cuGraphicsUnregisterResource");
     NEED(!((fake_resource*)handle)->is_mapped, "cuGraphicsUnregisterResource: it is mapped");
     fake_drain_all();
-    ((fake_resource*)handle)->texture->registered--;
+    fake_texture* texture = ((fake_resource*)handle)->texture;
+    texture->registered--;
+    if (texture->name != 0) {
+        free(texture->pixels);
+        *texture = (fake_texture){NULL, 0, 0, 0, 0};
+    }
     fake_unmake(handle);
     return leave(CUDA_SUCCESS);
 }
@@ -906,6 +928,11 @@ static CUresult map(unsigned count, CUgraphicsResource* handles, CUstream stream
     NEED_ALIVE(handles[0], FAKE_RESOURCE, name);
     NEED(((fake_resource*)handles[0])->is_mapped != maps, "%s: it is %smapped", name, maps ? "" : "not ");
     ((fake_resource*)handles[0])->is_mapped = maps;
+    const fake_texture* texture = ((fake_resource*)handles[0])->texture;
+    if (!maps && texture->name != 0) {
+        fake_drain((fake_stream*)stream);
+        s_gl->write(texture->name, texture->width, texture->height, texture->pixels);
+    }
     return leave(CUDA_SUCCESS);
 }
 
@@ -1026,7 +1053,7 @@ unsigned fake_gl_texture(int width, int height)
 {
     for (unsigned i = 0; i < FAKE_MOST_TEXTURES; i++) {
         if (fake.textures[i].pixels != NULL) continue;
-        fake.textures[i] = (fake_texture){calloc((size_t)width * (size_t)height, 4), width, height, 0};
+        fake.textures[i] = (fake_texture){calloc((size_t)width * (size_t)height, 4), width, height, 0, 0};
         return i + 1;
     }
     return 0;
@@ -1039,7 +1066,7 @@ void fake_gl_release(unsigned texture)
     fake_lock();
     if (fake.textures[texture - 1].registered > 0) fake_violation("a texture goes that CUDA knows");
     free(fake.textures[texture - 1].pixels);
-    fake.textures[texture - 1] = (fake_texture){NULL, 0, 0, 0};
+    fake.textures[texture - 1] = (fake_texture){NULL, 0, 0, 0, 0};
     fake_unlock();
 }
 

@@ -43,7 +43,7 @@ typedef struct fake_node {
 typedef struct fake_list { fake_node *first, *last; } fake_list;
 
 #define FAKE_MOST_TEXTURES 8
-typedef struct fake_texture { unsigned char* pixels; int width, height, registered; } fake_texture; // of the host's OpenGL
+typedef struct fake_texture { unsigned char* pixels; int width, height, registered; unsigned name; } fake_texture; // of the host's OpenGL; name: of a real one
 typedef struct fake_resource { fake_object object; fake_texture* texture; bool is_mapped; } fake_resource; // also its CUarray
 
 typedef struct fake_graph { fake_object object; fake_list nodes; } fake_graph; // also an instantiated one
