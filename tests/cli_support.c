@@ -5,6 +5,7 @@
 //     cli_support pictures A.png B.png LIMIT                              largest difference of two pictures of one size
 //     cli_support size A.png                                              "64x48"
 //     cli_support parameters A.png                                        its text chunk
+//     cli_support pattern A.png N                                         whether it is the N-th picture of tests/viewer_gl.c
 //     cli_support screen Xvfb_screen0 OUT.png                             a virtual screen's memory as a picture; prints "1440x900, 5311 colours"
 #include "png.h"
 #include <math.h>
@@ -152,12 +153,28 @@ static int convert_screen(const char* from, const char* to)
     return 0;
 }
 
+static int check_pattern(const char* path, int number)
+{
+    png_image a;
+    char message[PNG_MESSAGE_BYTES];
+    if (!png_read(path, 3, &a, message)) return complain(path, message);
+    size_t wrong = 0;
+    for (int i = 0; i < a.width * a.height; i++) {
+        const unsigned char* pixel = a.pixels + (size_t)i * 3;
+        wrong += pixel[0] != (i % a.width & 255) || pixel[1] != (i / a.width & 255) || pixel[2] != number;
+    }
+    printf("%dx%d, %zu pixels are not those of picture %d\n", a.width, a.height, wrong, number);
+    png_free(&a);
+    return wrong == 0 ? 0 : 1;
+}
+
 int main(int argc, char** argv)
 {
     if (argc == 4 && strcmp(argv[1], "screen") == 0) return convert_screen(argv[2], argv[3]);
     if (argc == 7 && strcmp(argv[1], "tensors") == 0) return compare_tensors(argv + 2);
     if (argc == 4 && strcmp(argv[1], "shape") == 0) return print_shape(argv + 2);
     if (argc == 5 && strcmp(argv[1], "pictures") == 0) return compare_pictures(argv + 2);
+    if (argc == 4 && strcmp(argv[1], "pattern") == 0) return check_pattern(argv[2], atoi(argv[3]));
     if (argc == 3) return print_picture(argv[1], argv[2]);
     return complain("cli_support", "wrong arguments");
 }

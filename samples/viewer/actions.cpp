@@ -140,19 +140,26 @@ static std::string write_file(const Product& product, const std::string& folder,
     return error ? "cannot move " + part + " to " + path + ": " + error.message() : "";
 }
 
-void save_picture(Viewer& viewer)
+static void save(Viewer& viewer, std::shared_ptr<const Product> product)
 {
-    if (!viewer.shown) return;
     struct Answer {
         std::string path, message;
     };
     auto answer = std::make_shared<Answer>();
-    viewer.files.post([product = viewer.shown, folder = viewer.output_folder, answer] { answer->message = write_file(*product, folder, answer->path); },
+    viewer.files.post([product, folder = viewer.output_folder, answer] { answer->message = write_file(*product, folder, answer->path); },
                       [&viewer, answer] {
                           if (!answer->message.empty()) return complain(viewer, "The picture was not saved.\n" + answer->message);
                           viewer.status = "Saved " + answer->path;
                           viewer.report.event(viewer.now, "saved %s", answer->path.c_str());
                       });
+}
+
+void save_picture(Viewer& viewer)
+{
+    if (!viewer.shown) return;
+    if (viewer.shown->pixels) return save(viewer, viewer.shown);
+    for (Arrival& arrival : viewer.arrivals)
+        if (arrival.product == viewer.shown) arrival.wants_save = true;
 }
 
 static void read_start(Viewer& viewer, const std::string& path)
@@ -248,7 +255,7 @@ void show_entry(Viewer& viewer, const Entry& entry)
 {
     const Settings& s = entry.product->settings;
     viewer.shown = entry.product;
-    viewer.picture.upload(entry.product->pixels->bytes.data(), entry.product->pixels->width, entry.product->pixels->height, 4);
+    viewer.display.show(*entry.product->pixels);
     viewer.fade_begin = -10.0;
     viewer.canvas = Canvas::PICTURE;
     put_text(viewer.prompt, sizeof viewer.prompt, s.prompt);
@@ -263,15 +270,8 @@ void show_entry(Viewer& viewer, const Entry& entry)
 
 // ---- News ---------------------------------------------------------------------------------------------------------------------------------
 
-static void take_product(Viewer& viewer, std::shared_ptr<Product> product)
+static void add_to_history(Viewer& viewer, std::shared_ptr<Product> product)
 {
-    viewer.shown = product;
-    viewer.picture.upload(product->pixels->bytes.data(), product->pixels->width, product->pixels->height, 4);
-    viewer.fade_begin = viewer.now;
-    viewer.report.event(viewer.now, "done %llu %.3f", (unsigned long long)product->settings.seed, product->seconds); // on the clock
-    char text[64];
-    snprintf(text, sizeof text, "Done in %.2f s", product->seconds);
-    viewer.status = text;
     auto small = std::make_shared<SharedPixels>();
     viewer.files.post([product, small] { *small = reduced(*product->pixels, THUMBNAIL_SIDE); },
                       [&viewer, product, small] {
@@ -280,6 +280,48 @@ static void take_product(Viewer& viewer, std::shared_ptr<Product> product)
                           entry->thumbnail.upload((*small)->bytes.data(), (*small)->width, (*small)->height, 4);
                           viewer.history.push_front(std::move(entry));
                           if (viewer.history.size() > MOST_ENTRIES) viewer.history.pop_back();
+                      });
+}
+
+static void take_product(Viewer& viewer, std::shared_ptr<Product> product)
+{
+    viewer.shown = product;
+    if (product->pixels) viewer.display.show(*product->pixels);
+    else viewer.display.show_found();
+    viewer.report.event(viewer.now, "shown by %s", viewer.display.is_direct() ? "GPU texture" : ("pixel buffer: " + viewer.display.why_not()).c_str());
+    viewer.fade_begin = viewer.now;
+    viewer.report.event(viewer.now, "done %llu %.3f", (unsigned long long)product->settings.seed, product->seconds); // on the clock
+    char text[64];
+    snprintf(text, sizeof text, "Done in %.2f s", product->seconds);
+    viewer.status = text;
+    if (product->pixels) add_to_history(viewer, product);
+    else viewer.arrivals.emplace_back(product, viewer.display.texture());
+}
+
+// The oldest one, when it is there. It is copied out of the driver's memory by the thread for files, not in a frame.
+static void take_arrival(Viewer& viewer)
+{
+    if (viewer.arrivals.empty()) return;
+    Arrival& arrival = viewer.arrivals.front();
+    if (arrival.is_copied || !arrival.readback.is_done()) return;
+    const uint8_t* from = static_cast<const uint8_t*>(arrival.readback.pixels());
+    if (!from) {
+        viewer.arrivals.pop_front();
+        return complain(viewer, "The picture can be seen, but not be saved: the graphics driver had no memory to read it back.");
+    }
+    arrival.is_copied = true;
+    auto pixels = std::make_shared<Pixels>();
+    pixels->width = arrival.readback.width();
+    pixels->height = arrival.readback.height();
+    pixels->channel_count = 4;
+    viewer.files.post([from, pixels] { pixels->bytes.assign(from, from + (size_t)pixels->width * (size_t)pixels->height * 4); },
+                      [&viewer, pixels] {
+                          const std::shared_ptr<Product> product = viewer.arrivals.front().product;
+                          const bool wants_save = viewer.arrivals.front().wants_save;
+                          viewer.arrivals.pop_front();
+                          product->pixels = pixels;
+                          add_to_history(viewer, product);
+                          if (wants_save) save(viewer, product);
                       });
 }
 
@@ -300,6 +342,7 @@ void take_news(Viewer& viewer)
     Generator& generator = viewer.generator;
     if (SharedPixels preview = generator.take_preview()) take_preview(viewer, preview);
     if (std::shared_ptr<Product> product = generator.take_product()) take_product(viewer, product);
+    take_arrival(viewer);
     if (std::string failure = generator.take_failure(); !failure.empty()) complain(viewer, failure);
     if (generator.take_cancelled()) {
         viewer.has_preview = false;

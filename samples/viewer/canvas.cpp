@@ -141,7 +141,7 @@ static void draw_picture(Viewer& viewer, const Area& room)
         draw_ground(viewer, area, viewer.has_preview);
         if (viewer.has_preview) draw_texture(viewer, viewer.preview, area, 1.0f);
         else if (viewer.shown && viewer.shown->settings.width * s.height == viewer.shown->settings.height * s.width)
-            draw_texture(viewer, viewer.picture, area, 0.25f);
+            draw_texture(viewer, viewer.display.texture(), area, 0.25f);
         draw_progress(viewer, area, generator.status().progress);
         return;
     }
@@ -155,11 +155,11 @@ static void draw_picture(Viewer& viewer, const Area& room)
                                               : "Open a model to begin");
         return;
     }
-    const Area area = fit(room, (float)viewer.shown->pixels->width, (float)viewer.shown->pixels->height);
+    const Area area = fit(room, (float)viewer.display.texture().width(), (float)viewer.display.texture().height());
     const double part = (viewer.now - viewer.fade_begin) / FADE_SECONDS;
     draw_ground(viewer, area, part >= 1.0 || viewer.has_preview);
     if (part < 1.0 && viewer.has_preview) draw_texture(viewer, viewer.preview, area, 1.0f);
-    draw_texture(viewer, viewer.picture, area, part < 1.0 ? (float)std::max(0.0, part) : 1.0f);
+    draw_texture(viewer, viewer.display.texture(), area, part < 1.0 ? (float)std::max(0.0, part) : 1.0f);
     const Settings& s = viewer.shown->settings;
     char text[160];
     snprintf(text, sizeof text, "%d x %d    %d steps    seed %llu    %.2f s%s", s.width, s.height, s.step_count, (unsigned long long)s.seed,
@@ -183,9 +183,11 @@ static void draw_tools(Viewer& viewer, const Area& room)
     const float save = viewer.theme(78), use = viewer.theme(124);
     ImGui::SetCursorScreenPos(ImVec2(room.high.x - save - use - ImGui::GetStyle().ItemSpacing.x, room.low.y));
     ImGui::BeginDisabled(viewer.generator.is_generating());
+    ImGui::BeginDisabled(!viewer.shown->pixels);
     if (ImGui::Button("Start from it", ImVec2(use, 0))) use_as_start(viewer, viewer.shown->pixels, true);
     mark(viewer, "use");
     hint("Make the next picture from this one, or paint over a part of it to be made anew");
+    ImGui::EndDisabled();
     ImGui::SameLine();
     if (ImGui::Button("Save", ImVec2(save, 0))) save_picture(viewer);
     mark(viewer, "save");

@@ -9,7 +9,7 @@ static int default_thread_count()
     return cores > 2 ? (int)cores - 1 : 1;
 }
 
-Generator::Generator(const GeneratorOptions& options, void (*wake)()) : worker_(wake)
+Generator::Generator(const GeneratorOptions& options, FindTexture find_texture, void (*wake)()) : find_texture_(std::move(find_texture)), worker_(wake)
 {
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = options.backend;
@@ -45,15 +45,16 @@ void Generator::write_log(sumi_log_level level, sumi_result, const char* text, v
     self->log_text_ = text;
 }
 
+std::string Generator::take_log()
+{
+    std::lock_guard<std::mutex> lock(log_mutex_);
+    return std::exchange(log_text_, std::string());
+}
+
 // Two sentences: what to do, and the details.
 void Generator::fail(const std::string& doing, sumi_result result, const char* message)
 {
-    std::string detail = message ? message : "";
-    {
-        std::lock_guard<std::mutex> lock(log_mutex_);
-        if (detail.empty()) detail = log_text_;
-        log_text_.clear();
-    }
+    const std::string logged = take_log(), detail = message && *message ? message : logged;
     failure_ = doing + " failed: " + sumi_result_text(result);
     if (!detail.empty()) failure_ += "\n" + detail;
 }
@@ -194,15 +195,18 @@ void Generator::begin_generate()
     running_ = std::move(wanted_);
     wanted_.reset();
     const Settings& s = running_->settings;
-    auto picture = std::make_shared<Pixels>();
-    picture->width = s.width;
-    picture->height = s.height;
-    picture->channel_count = 4;
-    picture->bytes.resize((size_t)s.width * (size_t)s.height * 4);
     running_->target = {};
-    running_->target.host_memory = picture->bytes.data(); // the fetch writes there: no copy to make or release
+    running_->target.external = find_texture_(s.width, s.height);
+    if (!running_->target.external) {
+        auto picture = std::make_shared<Pixels>();
+        picture->width = s.width;
+        picture->height = s.height;
+        picture->channel_count = 4;
+        picture->bytes.resize((size_t)s.width * (size_t)s.height * 4);
+        running_->target.host_memory = picture->bytes.data(); // the fetch writes there: no copy to make or release
+        running_->picture = picture;
+    }
     running_->desc.targets = &running_->target;
-    running_->picture = picture;
     preview_version_ = 0;
     preview_.reset();
     began_ = -1.0;
@@ -246,6 +250,7 @@ void Generator::end_job(const sumi_job_status& status, double now)
     const std::string message = status.message;
     sumi_image image = {};
     const sumi_result result = sumi_fetch_images(engine_, job_, &image, 1);
+    sumi_job_discard(engine_, job_); // a texture that cannot be written leaves the job as it is
     job_ = {};
     if (result == SUMI_OK) {
         product_ = std::make_shared<Product>();
@@ -261,6 +266,16 @@ void Generator::end_job(const sumi_job_status& status, double now)
         fail("The picture", result, message.c_str());
     }
     running_.reset();
+}
+
+sumi_result Generator::import_texture(unsigned texture, int width, int height, sumi_external** external, std::string& why)
+{
+    const uint32_t texture_2d = 0x0DE1; // GL_TEXTURE_2D
+    const sumi_result result = sumi_import_gl_texture(engine_, texture, texture_2d, width, height, external);
+    if (result == SUMI_OK) return result;
+    why = take_log();
+    if (why.empty()) why = sumi_result_text(result);
+    return result;
 }
 
 void Generator::look_at_job(double now)

@@ -5,6 +5,7 @@
 #include "worker.h"
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -29,7 +30,7 @@ struct Settings {
 
 struct Product {
     Settings settings;
-    SharedPixels pixels;
+    SharedPixels pixels; // nullptr at first when the GPU wrote it into a texture
     std::string model_name;
     double seconds = 0.0; // on the clock
     float stage_seconds[8] = {};
@@ -40,9 +41,13 @@ struct GeneratorOptions {
     int thread_count = 0; // 0: all cores but one, which draws the window
 };
 
+// The texture that the next picture goes to, imported; nullptr: it comes in host memory. Called by frame(), with the engine at hand.
+using FindTexture = std::function<sumi_external*(int width, int height)>;
+
+// With textures, frame() and the end want the OpenGL context current.
 class Generator {
   public:
-    Generator(const GeneratorOptions& options, void (*wake)());
+    Generator(const GeneratorOptions& options, FindTexture find_texture, void (*wake)());
     ~Generator(); // cancels; ends when the engine's slice does
 
     void open(const std::string& path); // cancels the job, closes the model there is
@@ -67,6 +72,9 @@ class Generator {
     sumi_engine_info info() const;
     const sumi_memory& memory() const { return memory_; }
     double update_seconds() const { return update_seconds_; } // of the last frame
+    bool is_on_gpu() const { return info().compute_capability > 0; }
+    // For FindTexture. The texture goes after the engine, or after its sumi_external_release. On failure `why` is a sentence.
+    sumi_result import_texture(unsigned texture, int width, int height, sumi_external** external, std::string& why);
 
     // What has happened since they were last taken.
     std::shared_ptr<Product> take_product() { return std::move(product_); }
@@ -91,8 +99,10 @@ class Generator {
     void look_at_job(double now);
     void end_job(const sumi_job_status& status, double now);
     void fail(const std::string& doing, sumi_result result, const char* message);
+    std::string take_log();
     static void write_log(sumi_log_level level, sumi_result result, const char* text, void* user_data);
 
+    FindTexture find_texture_;
     std::mutex log_mutex_;
     std::string log_text_; // the last error's details
     sumi_engine* engine_ = nullptr;

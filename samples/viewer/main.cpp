@@ -141,7 +141,7 @@ static void run(GLFWwindow* window, Viewer& viewer)
     const double interval = 1.0 / (mode && mode->refreshRate > 0 ? mode->refreshRate : 60);
     double awake_until = glfwGetTime() + 0.5, next = 0.0;
     while (!glfwWindowShouldClose(window)) {
-        const bool moves = viewer.generator.is_generating() || viewer.generator.is_opening() || glfwGetTime() < awake_until;
+        const bool moves = viewer.generator.is_generating() || viewer.generator.is_opening() || !viewer.arrivals.empty() || glfwGetTime() < awake_until;
         const double until = moves ? next : glfwGetTime() + 0.1; // a cursor in a text blinks
         const double wait = until - glfwGetTime();
         if (wait > 0.0005) {

@@ -122,6 +122,12 @@ static void draw_stages(Viewer& viewer)
     for (const Part& part : parts)
         if (part.value > 0.0 || part.shade != colour::SEAL) row(viewer, part.name, seconds_text(part.value), part.shade); // few pictures start from one
     row(viewer, "on the clock", seconds_text(runs ? viewer.generator.seconds_since_start(viewer.now) : viewer.shown->seconds));
+    if (runs) return;
+    const bool is_direct = viewer.display.is_direct();
+    row(viewer, "shown by", is_direct ? "GPU texture" : "pixel buffer");
+    const std::string why = viewer.display.why_not().empty() ? "it comes from the history" : viewer.display.why_not();
+    hint(is_direct ? "The GPU wrote the picture into the texture that is drawn here, without a way through host memory."
+                   : ("The picture came through host memory: " + why + ".").c_str());
 }
 
 static void draw_memory(Viewer& viewer)

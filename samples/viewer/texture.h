@@ -1,5 +1,4 @@
-// Pictures on their way to the screen, and the only file that speaks OpenGL beside the frame loop: what puts pixels into a texture by another way (a picture that the
-// GPU's backend writes there itself) belongs here.
+// Pictures on their way to the screen and back, and the only file that speaks OpenGL beside the frame loop.
 #ifndef TEXTURE_H
 #define TEXTURE_H
 #include <cstdint>
@@ -18,15 +17,39 @@ class Texture {
     // Rows from the top without gaps; 4 channels are RGBA, 1 is white with that alpha. Goes through a pixel buffer, so that the call returns when the pixels are copied and not when
     // the GPU has them.
     void upload(const void* pixels, int width, int height, int channel_count);
-    void clear(); // back to empty
+    // RGBA storage that is never made anew, for another API to write level 0. False: this context has none such.
+    bool reserve(int width, int height);
+    void was_written(); // by that API: what else there is in it follows
+    void clear();       // back to empty
 
     bool is_empty() const { return width_ == 0; }
     int width() const { return width_; }
     int height() const { return height_; }
+    unsigned name() const { return texture_; }
     ImTextureID id() const { return (ImTextureID)(intptr_t)texture_; }
 
   private:
     unsigned texture_ = 0, buffer_ = 0;
     int width_ = 0, height_ = 0, channel_count_ = 0;
+};
+
+// The pixels of a texture on their way to host memory, while frames go on.
+class Readback {
+  public:
+    explicit Readback(const Texture& from); // which may be written again at once: OpenGL keeps the order
+    ~Readback();
+    Readback(const Readback&) = delete;
+    Readback& operator=(const Readback&) = delete;
+
+    bool is_done() const; // does not wait
+    // Once, then: RGBA rows from the top without gaps, for any thread to read until this object goes. nullptr: they are lost, as the driver had no memory.
+    const void* pixels();
+    int width() const { return width_; }
+    int height() const { return height_; }
+
+  private:
+    unsigned buffer_ = 0;
+    void* fence_ = nullptr;
+    int width_, height_;
 };
 #endif

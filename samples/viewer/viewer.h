@@ -1,17 +1,26 @@
 // What the parts of the window share.
 #ifndef VIEWER_H
 #define VIEWER_H
+#include "display.h"
 #include "frames.h"
 #include "generator.h"
 #include "texture.h"
 #include "theme.h"
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
 struct Entry { // of the history
     std::shared_ptr<Product> product;
     Texture thumbnail;
+};
+
+struct Arrival { // a picture whose pixels come from its texture
+    Arrival(std::shared_ptr<Product> of, const Texture& from) : product(std::move(of)), readback(from) {}
+    std::shared_ptr<Product> product;
+    Readback readback;
+    bool is_copied = false, wants_save = false; // by the thread for files; as soon as the product has them
 };
 
 enum class Canvas { PICTURE, START };
@@ -33,11 +42,15 @@ struct PathChoice { // the window that picks a model
 };
 
 struct Viewer {
-    Viewer(const GeneratorOptions& options, void (*wake)()) : generator(options, wake), files(wake) {}
+    Viewer(const GeneratorOptions& options, void (*wake)())
+        : generator(options, [this](int width, int height) { return display.find_texture(generator, width, height); }, wake), files(wake)
+    {
+    }
 
     Theme theme;
     FrameLog frames;
     Report report;
+    Display display; // before the generator, whose engine writes into its textures to the end
     Generator generator;
 
     // The form. A line break in `prompt` or `negative` is a space: see wrapped_text in widgets.h.
@@ -51,8 +64,8 @@ struct Viewer {
 
     // The middle
     Canvas canvas = Canvas::PICTURE;
-    std::shared_ptr<Product> shown;
-    Texture picture, preview;
+    std::shared_ptr<Product> shown; // on the display
+    Texture preview;
     bool has_preview = false; // of the job at hand
     double fade_begin = -10.0;
     SharedPixels start;
@@ -63,6 +76,7 @@ struct Viewer {
     float last_x = 0.0f, last_y = 0.0f; // of the stroke
 
     std::deque<std::unique_ptr<Entry>> history; // newest first
+    std::deque<Arrival> arrivals;               // oldest first
     PathChoice choice;
     std::vector<Ground> grounds; // of this frame
 
