@@ -162,7 +162,7 @@ static void draw_picture(Viewer& viewer, const Area& room)
     draw_texture(viewer, viewer.display.texture(), area, part < 1.0 ? (float)std::max(0.0, part) : 1.0f);
     const Settings& s = viewer.shown->settings;
     char text[160];
-    snprintf(text, sizeof text, "%d x %d    %d steps    seed %llu    %.2f s%s", s.width, s.height, s.step_count, (unsigned long long)s.seed,
+    snprintf(text, sizeof text, "%d \u00d7 %d    %d steps    seed %llu    %.2f s%s", s.width, s.height, s.step_count, (unsigned long long)s.seed,
              viewer.shown->seconds,
              s.mask    ? "    repainted in part"
              : s.start ? "    from a picture"
@@ -184,7 +184,7 @@ static void draw_tools(Viewer& viewer, const Area& room)
     ImGui::SetCursorScreenPos(ImVec2(room.high.x - save - use - ImGui::GetStyle().ItemSpacing.x, room.low.y));
     ImGui::BeginDisabled(viewer.generator.is_generating());
     ImGui::BeginDisabled(!viewer.shown->pixels);
-    if (ImGui::Button("Start from it", ImVec2(use, 0))) use_as_start(viewer, viewer.shown->pixels, true);
+    if (ImGui::Button("Start from this", ImVec2(use, 0))) use_as_start(viewer, viewer.shown->pixels, true);
     mark(viewer, "use");
     hint("Make the next picture from this one, or paint over a part of it to be made anew");
     ImGui::EndDisabled();

@@ -37,12 +37,13 @@ static void draw_model(Viewer& viewer)
 static void draw_prompt(Viewer& viewer)
 {
     bool changed = false;
+    const float height = std::clamp(ImGui::GetWindowHeight() - viewer.theme(520), viewer.theme(58), viewer.theme(104)); // gives way before the form scrolls
     heading(viewer, "PROMPT");
     if (viewer.wants_focus) {
         ImGui::SetKeyboardFocusHere();
         viewer.wants_focus = false;
     }
-    if (wrapped_text("##prompt", viewer.prompt, sizeof viewer.prompt, ImVec2(-1, viewer.theme(104)), &changed)) viewer.wants_picture = true;
+    if (wrapped_text("##prompt", viewer.prompt, sizeof viewer.prompt, ImVec2(-1, height), &changed)) viewer.wants_picture = true;
     viewer.has_focus = ImGui::IsItemActive();
     mark(viewer, "prompt");
     const bool is_used = viewer.form.guidance > 0.0f;
@@ -70,7 +71,7 @@ static bool slide_size(const char* name, int* side, const sumi_model_info& info,
 
 static void draw_numbers(Viewer& viewer)
 {
-    static const char* const presets[] = {"Model's", "Preview", "Standard", "Quality"};
+    static const char* const presets[] = {"Default", "Preview", "Standard", "Quality"};
     const sumi_model_info& info = viewer.generator.model_info();
     Settings& form = viewer.form;
     heading(viewer, "PICTURE");
@@ -79,12 +80,12 @@ static void draw_numbers(Viewer& viewer)
     if (segments(viewer, "preset", presets, 4, &preset)) apply_preset(viewer, (sumi_preset)preset);
     bool changed = false;
     label(viewer, "Size");
-    const float cross = ImGui::CalcTextSize("x").x, gap = ImGui::GetStyle().ItemSpacing.x;
+    const float cross = ImGui::CalcTextSize("\u00d7").x, gap = ImGui::GetStyle().ItemSpacing.x;
     const float half = 0.5f * (ImGui::GetContentRegionAvail().x - cross - 2.0f * gap);
     changed |= slide_size("##width", &form.width, info, half);
     mark(viewer, "width");
     ImGui::SameLine();
-    ImGui::TextDisabled("x");
+    ImGui::TextDisabled("\u00d7");
     ImGui::SameLine();
     changed |= slide_size("##height", &form.height, info, half);
     mark(viewer, "height");
@@ -107,7 +108,7 @@ static void draw_numbers(Viewer& viewer)
     hint("Another seed (Ctrl+R)");
     label(viewer, "");
     ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(viewer.theme(3), viewer.theme(3)));
-    ImGui::Checkbox("another for every picture", &viewer.rolls_seed);
+    ImGui::Checkbox("new seed for every picture", &viewer.rolls_seed);
     ImGui::PopStyleVar();
     mark(viewer, "rolls");
     if (changed) form_changed(viewer);

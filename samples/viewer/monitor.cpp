@@ -14,7 +14,7 @@ static void draw_graph(Viewer& viewer)
          "a second.");
     ImDrawList* list = ImGui::GetWindowDrawList();
     list->AddRectFilled(corner, end, ImGui::GetColorU32(colour::FIELD), viewer.theme(5));
-    const float step = std::floor(viewer.theme(2)), bar = std::max(1.0f, step - 1.0f);
+    const float step = std::floor(viewer.theme(2));
     const int count = std::min(FrameLog::shown_count, (int)(width / step) - 1);
     // High enough for all but a few: one long frame does not flatten the rest.
     std::vector<float> sorted;
@@ -23,7 +23,7 @@ static void draw_graph(Viewer& viewer)
     const float most = std::clamp(1.3f * sorted[(size_t)(0.95f * (float)(count - 1))], 1.3f * FRAME_MS, 200.0f), unit = height / most;
     for (int i = 0; i < count; i++) {
         const FrameTime& time = viewer.frames.recent(i);
-        const float right = std::floor(end.x) - step * (float)i - 1.0f, left = right - bar;
+        const float right = std::floor(end.x) - step * (float)i - 1.0f, left = right - step; // no gaps: lines of a pixel would flicker
         const float whole = std::min(time.milliseconds, most) * unit, update = std::min(time.update, most) * unit;
         list->AddRectFilled(ImVec2(left, end.y - whole), ImVec2(right, end.y - update), ImGui::GetColorU32(IM_COL32(84, 90, 103, 255)));
         if (update > 0.0f) list->AddRectFilled(ImVec2(left, end.y - update), ImVec2(right, end.y), ImGui::GetColorU32(colour::WASH));
@@ -32,7 +32,7 @@ static void draw_graph(Viewer& viewer)
     if (budget > corner.y) list->AddLine(ImVec2(corner.x, budget), ImVec2(end.x, budget), ImGui::GetColorU32(colour::SEAL), viewer.theme(1));
     if (frame > corner.y)
         for (float x = corner.x + viewer.theme(4); x < end.x; x += viewer.theme(6))
-            list->AddLine(ImVec2(x, frame), ImVec2(x + viewer.theme(2), frame), ImGui::GetColorU32(colour::FAINT));
+            list->AddLine(ImVec2(x, frame), ImVec2(x + viewer.theme(2), frame), ImGui::GetColorU32(colour::DIM));
 }
 
 static void row(const Viewer& viewer, const char* name, const std::string& value, ImU32 square = 0)
@@ -141,8 +141,8 @@ static void draw_memory(Viewer& viewer)
                           {on_gpu ? "pinned" : "packing", (double)info.held_bytes[SUMI_MEMORY_STAGING], colour::SEAL}};
     stacked_bar(viewer, parts, 4);
     for (const Part& part : parts) row(viewer, part.name, bytes_text(part.value), part.shade);
-    row(viewer, "host, now", bytes_text((double)info.host_bytes));
-    row(viewer, "host, most ever", bytes_text((double)info.host_peak_bytes));
+    row(viewer, "host memory", bytes_text((double)info.host_bytes));
+    row(viewer, "host memory, peak", bytes_text((double)info.host_peak_bytes));
     const sumi_memory& next = viewer.generator.memory();
     if (next.arena == 0) return;
     heading(viewer, "THE NEXT PICTURE NEEDS");

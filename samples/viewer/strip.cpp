@@ -33,7 +33,7 @@ void draw_strip(Viewer& viewer)
         if (is_hot) {
             const Settings& s = entry.product->settings;
             char text[4300];
-            snprintf(text, sizeof text, "%s\n%d x %d, %d steps, seed %llu, %.2f s", s.prompt.c_str(), s.width, s.height, s.step_count,
+            snprintf(text, sizeof text, "%s\n%d \u00d7 %d, %d steps, seed %llu, %.2f s", s.prompt.c_str(), s.width, s.height, s.step_count,
                      (unsigned long long)s.seed, entry.product->seconds);
             hint(text);
         }
