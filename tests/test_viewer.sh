@@ -9,7 +9,7 @@ screenshot=${2:-}
 backend=${BACKEND:-cpu}
 # Where on their sliders size, steps and budget are set: what a processor does soon, and what a GPU does not, so that there are previews and something to cancel.
 size_at=-25 steps_at=-30 budget_at=90 budget_is="[34][0-9]" way="pixel buffer: the processor"
-[ "$backend" = cpu ] || size_at=44 steps_at=60 budget_at=-95 budget_is="0\.[5-9]" way="GPU texture"
+[ "$backend" = cpu ] || size_at=44 steps_at=45 budget_at=-95 budget_is="0\.[5-9]" way="GPU texture"
 passed=0 failed=0
 folder=$(mktemp -d)
 report=$folder/report viewer= screen=
