@@ -7,6 +7,7 @@
 // Slices. Whole ops are gathered until the predicted time reaches the bound; an op above the bound is cut into runs of parts.
 #include "base/sort.h"
 #include "plan/plan.h"
+#include <string.h>
 
 // ---- Lifetimes and the arena ----------------------------------------------------------------------------------------------------------
 
@@ -125,15 +126,81 @@ bool sumi_plan_is_gated_pair(const sumi_plan* plan, int32_t op_index)
            both->first_use == op_index && both->last_use == op_index + 1;
 }
 
+#define STRETCH 64 // ops
+
+// Values that live in a stretch of the plan's ops, sorted by offset. Most values live in one: they meet few of the thousands that a VAE in small tiles has, and need not look at the others. The last
+// shelf has all values, for those that live longer.
+typedef struct shelf { placed* list; size_t count; } shelf;
+
+static void put(shelf* on, placed value) // behind those of the same offset
+{
+    size_t low = 0, high = on->count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (on->list[middle].offset > value.offset) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    memmove(on->list + low + 1, on->list + low, (on->count - low) * sizeof *on->list);
+    on->list[low] = value;
+    on->count++;
+}
+
+// The lowest offset from `offset` on where no value of the shelf lies that is alive at the same time.
+static uint64_t lowest_gap(const shelf* on, const sumi_value_info* info, uint64_t bytes, uint64_t offset)
+{
+    for (size_t k = 0; k < on->count; k++) {
+        if (!meets(&on->list[k], info)) {
+            continue;
+        }
+        if (offset + bytes <= on->list[k].offset) {
+            break; // the gap before this one is wide enough
+        }
+        if (on->list[k].end > offset) {
+            offset = on->list[k].end;
+        }
+    }
+    return offset;
+}
+
+// Room for every value on the shelves of its stretches and on the last one. NULL: no memory. One block: the shelves, then their lists.
+static shelf* make_shelves(const sumi_plan* plan, const wanted* order, size_t used, size_t* out_count)
+{
+    const size_t stretches = plan->op_count / STRETCH + 1;
+    size_t room = used;
+    for (size_t i = 0; i < used; i++) {
+        const sumi_value_info* info = &plan->values[order[i].value];
+        room += (size_t)(info->last_use / STRETCH - info->first_use / STRETCH) + 1;
+    }
+    const size_t head = (stretches + 1) * sizeof(shelf);
+    shelf* shelves = sumi_alloc_zero(plan->heap, head + room * sizeof(placed));
+    *out_count = stretches + 1;
+    if (shelves == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < used; i++) {
+        const sumi_value_info* info = &plan->values[order[i].value];
+        for (int32_t s = info->first_use / STRETCH; s <= info->last_use / STRETCH; s++) {
+            shelves[s].count++;
+        }
+    }
+    placed* lists = (placed*)(void*)((unsigned char*)shelves + head);
+    for (size_t s = 0; s <= stretches; s++) {
+        shelves[s].list = lists;
+        lists += shelves[s].count;
+        shelves[s].count = 0;
+    }
+    return shelves;
+}
+
 static sumi_result place_values(sumi_plan* plan, sumi_error* error)
 {
     size_t count = plan->value_count;
     wanted* order = sumi_alloc_array(plan->heap, count + 1, sizeof *order);
-    placed* list = sumi_alloc_array(plan->heap, count + 1, sizeof *list); // sorted by offset
-    if (order == NULL || list == NULL) {
-        sumi_free(plan->heap, order);
-        sumi_free(plan->heap, list);
-        return sumi_out_of_memory(error, count * sizeof *list, "the arena's layout");
+    if (order == NULL) {
+        return sumi_out_of_memory(error, count * sizeof *order, "the arena's layout");
     }
     size_t used = 0;
     for (size_t v = 0; v < count; v++) {
@@ -156,36 +223,32 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
         }
     }
     sumi_sort(order, used, sizeof *order, compare_wanted);
+    size_t shelf_count = 0;
+    shelf* shelves = make_shelves(plan, order, used, &shelf_count);
+    if (shelves == NULL) {
+        sumi_free(plan->heap, order);
+        return sumi_out_of_memory(error, used * sizeof(placed), "the arena's layout");
+    }
     plan->arena_bytes = 0;
     for (size_t i = 0; i < used; i++) {
         sumi_value_info* info = &plan->values[order[i].value];
         uint64_t bytes = (info->bytes + SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
-        bool shares = order[i].is_guest && can_share(plan, list, i, info, bytes);
-        uint64_t offset = shares ? sumi_plan_info(plan, info->host)->offset : 0;
-        for (size_t k = 0; k < i && !shares; k++) {
-            if (!meets(&list[k], info)) {
-                continue;
-            }
-            if (offset + bytes <= list[k].offset) {
-                break; // the gap before this one is wide enough
-            }
-            if (list[k].end > offset) {
-                offset = list[k].end;
-            }
+        const int32_t first = info->first_use / STRETCH, last = info->last_use / STRETCH;
+        const shelf* those = first == last ? &shelves[first] : &shelves[shelf_count - 1];
+        bool shares = order[i].is_guest && can_share(plan, those->list, those->count, info, bytes);
+        uint64_t offset = shares ? sumi_plan_info(plan, info->host)->offset : lowest_gap(those, info, bytes, 0);
+        const placed value = {offset, offset + bytes, info->first_use, info->last_use, order[i].value};
+        for (int32_t s = first; s <= last; s++) {
+            put(&shelves[s], value);
         }
-        size_t at = i;
-        while (at > 0 && list[at - 1].offset > offset) {
-            list[at] = list[at - 1];
-            at--;
-        }
-        list[at] = (placed){offset, offset + bytes, info->first_use, info->last_use, order[i].value};
+        put(&shelves[shelf_count - 1], value);
         info->offset = offset;
         if (offset + bytes > plan->arena_bytes) {
             plan->arena_bytes = offset + bytes;
         }
     }
     sumi_free(plan->heap, order);
-    sumi_free(plan->heap, list);
+    sumi_free(plan->heap, shelves);
     place_views(plan);
     return SUMI_OK;
 }
