@@ -113,7 +113,7 @@ sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error)
 sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type, const char* function, sumi_error* error);
 
 // A device that nobody paces is kept fed by a few slices. More would only lengthen the way to a cancel.
-#define SUMI_MOST_PENDING_US 16000.0
+#define SUMI_MOST_PENDING_US 32000.0
 
 // ---- The pump (pump.c) ----------------------------------------------------------------------------------------------------------------
 void sumi_work_lock(sumi_engine* engine);
