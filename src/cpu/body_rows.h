@@ -4,13 +4,13 @@
 #include "cpu/kernels.h"
 #include "cpu/vector.h"
 
-// The two rare activations go through the C library, lane by lane.
+// The two rare activations go through the C library, lane by lane. Here as elsewhere in double, rounded once: C libraries agree on that, and their float functions differ.
 static inline vec act_by_lane(sumi_activation activation, vec x)
 {
     float lanes[SUMI_LANES];
     vec_store(lanes, x);
     for (int32_t i = 0; i < SUMI_LANES; i++) {
-        lanes[i] = activation == SUMI_ACT_TANH ? tanhf(lanes[i]) : 0.5f * lanes[i] * (1.0f + erff(lanes[i] * 0.70710678f));
+        lanes[i] = activation == SUMI_ACT_TANH ? (float)tanh((double)lanes[i]) : 0.5f * lanes[i] * (1.0f + (float)erf((double)(lanes[i] * 0.70710678f)));
     }
     return vec_load(lanes);
 }
@@ -217,7 +217,7 @@ static float rows_softmax(float* s, int32_t count, float* max, float* sum)
         total = total + e;
         STORE(s, e);
     });
-    float older = expf(*max - top);
+    float older = (float)exp((double)(*max - top));
     *sum = *sum * older + vec_sum(total);
     *max = top;
     return older;

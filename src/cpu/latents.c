@@ -245,7 +245,7 @@ sumi_result sumi_cpu_posterior(sumi_cpu_run* run)
             float z = pixel[c];
             if (eps != NULL) {
                 float log_variance = fminf(fmaxf(pixel[channels + c], -30.0f), 20.0f);
-                z += expf(0.5f * log_variance) * eps[(int64_t)c * plane + i];
+                z += (float)exp((double)(0.5f * log_variance)) * eps[(int64_t)c * plane + i];
             }
             out[(int64_t)c * plane + i] = (z - op->u.posterior.shift) * op->u.posterior.scale;
         }

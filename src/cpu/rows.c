@@ -275,7 +275,7 @@ sumi_result sumi_cpu_finish_modulation(sumi_cpu_run* run)
         float* row = y + (int64_t)r * cols;
         for (int32_t c = 0; c < cols; c++) {
             bool is_gate = run->op->u.finish.has_gates && (c / quarter) % 2 == 1;
-            row[c] = is_gate ? tanhf(row[c]) : 1.0f + row[c];
+            row[c] = is_gate ? (float)tanh((double)row[c]) : 1.0f + row[c];
         }
     }
     return SUMI_OK;
