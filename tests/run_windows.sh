@@ -49,6 +49,18 @@ check "everything compiles" make -k -C $out CC=$tools-gcc AR=$tools-ar config=re
 no_cuda=$(grep -a '^CUDA backend: left out' $out/log/makefiles.txt)
 [ -z "$no_cuda" ] || skip "$no_cuda"
 
+# Visual Studio's projects can only be read here.
+if [ "$(basename "$premake")" = premake5 ]; then
+    project=$out/visual-studio/sumi.vcxproj
+    check "projects for Visual Studio" "$premake" --file=premake5.lua --build=$out/visual-studio --libraries="$libraries" --no-cuda vs2022
+    has_all_sources() { diff <(grep -o '<ClCompile Include="[^"]*"' $project | sed 's/.*[\\/]//; s/"$//' | sort) <(ls src/*/*.c | grep -v '^src/cuda/' | sed 's,.*/,,' | cat - <(echo absent.c) | sort); }
+    check "they have the library's sources" has_all_sources
+    has_settings() { grep -q '<PlatformToolset>ClangCL<' $project && grep -q '<LanguageStandard_C>stdc11<' $project && grep -q '<WarningLevel>Level4<' $project && ! grep -hE -- '-std=|-fPIC|-isystem|-fvisibility| -ffp' $out/visual-studio/*.vcxproj; }
+    check "they are for its clang, C11, all warnings" has_settings
+else
+    skip "projects for Visual Studio: they need Premake 5"
+fi
+
 # ---- Running --------------------------------------------------------------------------------------------------------------------------
 run hello >/dev/null 2>&1 # the first start makes Wine's folders
 # A test for which there is no makefile asks for POSIX, most of them for the driver that needs no GPU (tests/fake_cuda); test_cuda_ops asks for a GPU.
