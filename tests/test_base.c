@@ -235,10 +235,16 @@ TEST(fused_multiply_add_rounds_once)
     }
     CHECK_NUMBER(wrong, 0);
     // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24: half way between two floats, and the third number says which
-    CHECK(sumi_fmaf(1.0f + 0x1p-12f, 1.0f + 0x1p-12f, 0x1p-70f) == 1.0f + 0x1p-11f + 0x1p-23f);
-    CHECK(sumi_fmaf(1.0f + 0x1p-12f, 1.0f + 0x1p-12f, -0x1p-70f) == 1.0f + 0x1p-11f);
-    CHECK(sumi_fmaf(1.0f + 0x1p-12f, 1.0f + 0x1p-12f, 0.0f) == 1.0f + 0x1p-11f);
-    CHECK(sumi_fmaf(1.0f + 0x1p-12f, 1.0f - 0x1p-12f, -1.0f) == -0x1p-24f);
+    float (*const both[])(float, float, float) = {sumi_fmaf, sumi_fmaf_by_double};
+    for (int i = 0; i < 2; i++) {
+        const float above = 1.0f + 0x1p-11f + 0x1p-23f, below = 1.0f + 0x1p-11f, x = 1.0f + 0x1p-12f;
+        CHECK(both[i](x, x, 0x1p-70f) == above && both[i](-x, x, -0x1p-70f) == -above);
+        CHECK(both[i](x, x, -0x1p-70f) == below && both[i](-x, x, 0x1p-70f) == -below);
+        CHECK(both[i](x, x, 0.0f) == below);
+        // 1 + 2^-10 + 2^-23 + 2^-24: here the even one is above
+        CHECK(both[i](x, 1.0f + 0x3p-12f, -0x1p-70f) == 1.0f + 0x1p-10f + 0x1p-23f && both[i](x, 1.0f + 0x3p-12f, 0.0f) == 1.0f + 0x1p-10f + 0x1p-22f);
+        CHECK(both[i](x, 1.0f - 0x1p-12f, -1.0f) == -0x1p-24f);
+    }
 }
 
 int main(int argc, char** argv)
