@@ -329,7 +329,7 @@ TEST(noise_is_drawn_while_the_device_works)
         float latents[16 * 80 * 80];
         uint64_t hash = 0;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-        while (engine->running == NULL || engine->running->u.plan.phase != SUMI_PHASE_RUN) sumi_engine_update(engine, 100);
+        while (engine->running == NULL || engine->running->u.plan.phase != SUMI_PHASE_RUN) sumi_engine_update(engine, 1); // a step in each
         fake_complete_after(late ? 1000000 : 0);
         const uint64_t waits = fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize");
         for (int frame = 0; late && frame < 100; frame++) sumi_engine_update(engine, 100);
