@@ -852,8 +852,8 @@ static void cuda_wait(sumi_runner* runner, int32_t slices)
     sumi_cuda_scope scope;
     if (cuda->flight_count == 0 || !enter_quietly(cuda, &scope)) return;
     if (cuda->all != NULL) {
-        lose_device(cuda, driver->cuEventRecord(cuda->all, cuda->device.compute));
-        if (cuda->flight_count > 0) lose_device(cuda, driver->cuEventSynchronize(cuda->all));
+        const bool is_recorded = driver->cuEventRecord(cuda->all, cuda->device.compute) == CUDA_SUCCESS; // if not, the other way to wait for all says whether the device is lost
+        lose_device(cuda, is_recorded ? driver->cuEventSynchronize(cuda->all) : driver->cuStreamSynchronize(cuda->device.compute));
     } else {
         const uint32_t wanted = slices < 1 ? 1 : (uint32_t)slices;
         const sumi_cuda_flight* flight = flight_at(cuda, (wanted < cuda->flight_count ? wanted : cuda->flight_count) - 1);
