@@ -1,6 +1,6 @@
 // The inner loops with AVX-512 (F, BW, DQ, VL). The instruction set is chosen here, not by compiler flags, so that one build runs everywhere.
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
+#if (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)) && !defined(__clang__)
 #pragma GCC optimize("O2") // or a tile's sums stay in memory, each access with its check: such builds are for tests, which then take twice as long
 #endif
 #include "cpu/kernels.h"

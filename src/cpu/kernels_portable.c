@@ -1,5 +1,5 @@
 // The inner loops in portable C: 4-float vectors that the compiler maps to SSE2, NEON or plain floats.
-#if defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
+#if (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)) && !defined(__clang__)
 #pragma GCC optimize("O2") // or a tile's sums stay in memory, each access with its check: such builds are for tests, which then take twice as long
 #endif
 #define SUMI_LANES 4
