@@ -793,6 +793,19 @@ TEST(conversions_round_trip_every_pattern)
         CHECK(isnan(bf16) ? (sumi_float_to_bf16(bf16) & 0x7fff) > 0x7f80 : sumi_float_to_bf16(bf16) == i);
         CHECK((i & 0x7c00) != 0 || half == ldexpf((float)(i & 0x3ff) * (i & 0x8000 ? -1.0f : 1.0f), -24));
     }
+    // Many at once: around every boundary between two, infinities and NaN with them; the rest of a vector, too.
+    static const uint16_t below[] = {0x0000, 0x0001, 0x7fff, 0x8000, 0x8001, 0xffff, 0x4000};
+    static float many[65536 * 7];
+    static uint16_t halves[65536 * 7 + 1];
+    for (uint32_t i = 0; i < 65536 * 7; i++) many[i] = float_of(i / 7 << 16 | below[i % 7]);
+    for (size_t count = 65536 * 7 - 5; count <= 65536 * 7; count++) {
+        memset(halves, 0xAB, sizeof halves);
+        sumi_floats_to_bf16(many, halves, count);
+        int wrong = 0;
+        for (size_t i = 0; i < count; i++) wrong += halves[i] != sumi_float_to_bf16(many[i]);
+        CHECK_NUMBER(wrong, 0);
+        CHECK_NUMBER(halves[count], 0xABAB);
+    }
     for (uint32_t i = 0; i < 256; i++) {
         const float a = sumi_e4m3_to_float((uint8_t)i), b = sumi_e5m2_to_float((uint8_t)i);
         CHECK(isnan(a) || sumi_float_to_e4m3(a) == i);

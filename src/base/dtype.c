@@ -129,13 +129,23 @@ float sumi_e5m2_to_float(uint8_t bits)
     return e5m2_to_float(bits);
 }
 
+// Without a branch, so that a compiler makes vectors of the rows' loop.
+static inline uint16_t float_to_bf16(float value)
+{
+    const uint32_t bits = bits_of_float(value), rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded); // the one NaN PyTorch writes
+}
+
 uint16_t sumi_float_to_bf16(float value)
 {
-    const uint32_t bits = bits_of_float(value);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) {
-        return 0x7fc0; // the one NaN PyTorch writes
+    return float_to_bf16(value);
+}
+
+void sumi_floats_to_bf16(const float* restrict source, uint16_t* restrict into, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        into[i] = float_to_bf16(source[i]);
     }
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
 // Rounds the magnitude of a finite float to nearest even in a small format of `mantissa` stored bits whose smallest normal number is 2^lowest.

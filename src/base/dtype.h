@@ -28,6 +28,7 @@ void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size
 
 float sumi_bf16_to_float(uint16_t bits);
 uint16_t sumi_float_to_bf16(float value);   // round to nearest even, NaN stays NaN
+void sumi_floats_to_bf16(const float* source, uint16_t* into, size_t count); // the same for many; they do not overlap
 float sumi_f16_to_float(uint16_t bits);
 uint16_t sumi_float_to_f16(float value);    // round to nearest even
 float sumi_e4m3_to_float(uint8_t bits);     // e4m3fn: no infinity

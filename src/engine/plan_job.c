@@ -312,9 +312,8 @@ static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* j
         return SUMI_OK;
     }
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, count * 2, "features on their way in", error));
-    uint16_t* halves = engine->workspace.values.data;
-    for (size_t i = 0; i < count; i++) halves[i] = sumi_float_to_bf16(data[i]);
-    write_value(engine, job, value, first * 2, halves, count * 2);
+    sumi_floats_to_bf16(data, engine->workspace.values.data, count);
+    write_value(engine, job, value, first * 2, engine->workspace.values.data, count * 2);
     return SUMI_OK;
 }
 

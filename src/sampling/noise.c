@@ -290,13 +290,13 @@ void sumi_torch_cpu_randn_bf16(sumi_torch_cpu_generator* generator, uint16_t* in
         size_t n = whole - done < GROUP * 32 ? whole - done : GROUP * 32;
         uniforms(generator, block, n);
         box_muller(block, n / GROUP);
-        for (size_t i = 0; i < n; i++) into[done + i] = sumi_float_to_bf16(block[i]);
+        sumi_floats_to_bf16(block, into + done, n);
         done += n;
     }
     if (count != whole) {
         uniforms(generator, block, GROUP);
         box_muller(block, 1);
-        for (size_t i = 0; i < GROUP; i++) into[count - GROUP + i] = sumi_float_to_bf16(block[i]);
+        sumi_floats_to_bf16(block, into + count - GROUP, GROUP);
     }
 }
 
