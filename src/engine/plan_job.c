@@ -663,7 +663,7 @@ static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error*
     SUMI_TRY(write_noise(engine, job, &is_over, error));
     const double us = (double)(sumi_clock_ns() - begin) * 1e-3;
     engine->chore_us[SUMI_CHORE_NOISE] = 0.5 * (engine->chore_us[SUMI_CHORE_NOISE] + us);
-    slot->stage_seconds[SUMI_STAGE_PREPARE] += us * 1e-6;
+    if (slot->live.device_us >= 0.0) slot->stage_seconds[SUMI_STAGE_PREPARE] += us * 1e-6; // on the processor the whole step is counted
     slot->live.doing = "noise";
     slot->live.doing_step = -1;
     if (!is_over) return SUMI_OK;
@@ -686,7 +686,6 @@ static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
         SUMI_TRY(collect(engine, slot, out_stage, out_end, out_over, error));
     }
     if (!*out_over && sumi_plan_job_draws_next(engine, slot)) {
-        if (slot->live.device_us < 0.0) slot->live.device_us = 0.0; // its time is counted there
         SUMI_TRY(draw_beside(engine, slot, error));
         *out_end = SUMI_STEP_MORE;
         return is_device ? runner->health(engine->runner, error) : SUMI_OK;
