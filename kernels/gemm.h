@@ -124,7 +124,7 @@ typedef struct sumi_pgemm_args {   // the first 128 bytes are sumi_gemm_args of 
 } sumi_pgemm_args;
 
 // X(tile, BM, BN, RB, ST, WM, WN, MINB): k-blocks of RB bytes, ST stages, warp tiles WM x WN, MINB blocks wanted on a multiprocessor. Shared memory ST * (BM + BN) * RB.
-// Kernels sumi_pgemm_<bf16|fp8>_<plain|swiglu|any>_<tile>. Each `any` is a long epilogue to compile, so only some tiles have one; 128 x 128 has it where k can be shared.
+// Kernels sumi_pgemm_<bf16|fp8>_<plain|swiglu|any>_<tile>. Only some tiles have an `any`; 128 x 128 has it where k can be shared.
 #define SUMI_PGEMM_TILES(X)                   /* plain, swiglu */                                                                          \
     X(128x256w, 128, 256, 128, 3, 64, 64, 1)  /* 144 KiB: 8.0, 9.0 */                                                                      \
     X(128x256,  128, 256,  64, 4, 64, 64, 1)  /* 96 KiB */                                                                                 \

@@ -30,15 +30,17 @@ SUMI_DEVICE finish_activation finish_activation_of(int activation)
     return r;
 }
 SUMI_DEVICE float finish_sigmoid(float u) { return __fdividef(1.0f, 1.0f + __expf(-u)); }
+SUMI_DEVICE float finish_gelu_erf(float x) // erfc by Abramowitz and Stegun 7.1.26: absolute error 1.5e-7, a fifth of erff's instructions
+{
+    const float z = fabsf(x) * 0.707106781f, t = __fdividef(1.0f, fmaf(0.3275911f, z, 1.0f));
+    const float p = t * fmaf(t, fmaf(t, fmaf(t, fmaf(t, 1.061405429f, -1.453152027f), 1.421413741f), -0.284496736f), 0.254829592f);
+    const float tail = 0.5f * p * __expf(-z * z);
+    return x * (x < 0.0f ? tail : 1.0f - tail);
+}
 SUMI_DEVICE float finish_activate(const finish_activation& act, float x)
 {
     if (act.kind == 0) return x;
-    if (act.kind == 3) { // erfc by Abramowitz and Stegun 7.1.26: absolute error 1.5e-7, a fifth of erff's instructions
-        const float z = fabsf(x) * 0.707106781f, t = __fdividef(1.0f, fmaf(0.3275911f, z, 1.0f));
-        const float p = t * fmaf(t, fmaf(t, fmaf(t, fmaf(t, 1.061405429f, -1.453152027f), 1.421413741f), -0.284496736f), 0.254829592f);
-        const float tail = 0.5f * p * __expf(-z * z);
-        return x * (x < 0.0f ? tail : 1.0f - tail);
-    }
+    if (act.kind == 3) return finish_gelu_erf(x);
     const float s = finish_sigmoid(x * fmaf(act.b * x, x, act.a));
     return act.kind == 2 ? fmaf(2.0f, s, -1.0f) : x * s;
 }
@@ -136,98 +138,171 @@ template <int MT, int NT, class F> SUMI_DEVICE void finish_plain_tile(const sumi
     }
 }
 
+// finish_activate of all of v: one branch for them, and four at a time, for eight need more registers than the main loop. Four are done, then the array moves on by four.
+template <int N> SUMI_DEVICE void finish_activate_all(const finish_activation& act, float (&v)[N])
+{
+    constexpr int PART = N < 4 ? N : 4;
+    if (act.kind == 0) return;
+#pragma unroll 1
+    for (int part = 0; part < N; part += PART) {
+        float now[PART];
+#pragma unroll
+        for (int i = 0; i < PART; i++) now[i] = v[i];
+        if (act.kind == 3) {
+#pragma unroll
+            for (int i = 0; i < PART; i++) now[i] = finish_gelu_erf(now[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < PART; i++) {
+                const float s = finish_sigmoid(now[i] * fmaf(act.b * now[i], now[i], act.a));
+                now[i] = act.kind == 2 ? fmaf(2.0f, s, -1.0f) : now[i] * s;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] = i + PART < N ? v[(i + PART) % N] : now[i + PART - N];
+    }
+}
+
+SUMI_DEVICE float finish_float(float v) { return v; }
+SUMI_DEVICE float finish_float(bf16 v) { return __bfloat162float(v); }
+SUMI_DEVICE void finish_put(float* to, float v) { *to = v; }
+SUMI_DEVICE void finish_put(bf16* to, float v) { *to = __float2bfloat16(v); }
+
+// Without alignment: a lane's two of each of G groups of 8 columns, c0 is its first. T: y's type. All residuals are read before the first store.
+template <int G, class T> SUMI_DEVICE void finish_store_each(const sumi_gemm_finish& f, int row, int c0, int outputs, float (&v)[G * 2])
+{
+    const int64_t from = (int64_t)row * f.ldy;
+    if (f.residual) {
+        T r[G * 2] = {};
+#pragma unroll
+        for (int i = 0; i < G * 2; i++) {
+            const int c = c0 + i / 2 * 8 + i % 2;
+            if (c < outputs) r[i] = ((const T*)f.residual)[from + finish_column(f, c)];
+        }
+#pragma unroll
+        for (int i = 0; i < G * 2; i++) v[i] = finish_float(r[i]) + v[i];
+    }
+#pragma unroll
+    for (int i = 0; i < G * 2; i++) {
+        const int c = c0 + i / 2 * 8 + i % 2;
+        if (c < outputs) finish_put((T*)f.y + from + finish_column(f, c), v[i]);
+    }
+}
+
 // A warp's tile of MT * 16 rows from m0 and NT * 8 columns from n0. sum(i, j, e): the lane's e-th value of the m16n8 accumulator (i, j), rows lane / 4 (e < 2) and lane / 4 + 8,
 // columns lane % 4 * 2 and the next. Aligned results are transposed in quads so that every lane stores 16 bytes; residuals are read ahead of the arithmetic, since a read
 // between two stores waits for a round trip. SWIGLU: pairs of 8-column groups (gate, up) give one; no bias, gate or residual.
-template <int MT, int NT, bool SWIGLU, class F>
+//
+// What follows the plain case is loops of rounds (8 rows, G output groups), not unrolled: that was up to sixteen times the code, two thirds of ptxas's time for all kernels. The sums are in
+// registers, which a loop cannot index, so a switch copies a round's. Tried for registers, which have to suffice for the main loop's values too: two loops need fewer than one with
+// everything in it; where a tile has one pair of rows (MT 1) the inner one is better unrolled; empty asm keeps what a round computes cheaply from being held outside of it.
+// SCALED: there may be scales of rows and columns.
+template <int MT, int NT, bool SWIGLU, bool SCALED, class F>
 SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, int n0, F&& sum)
 {
     constexpr int W = SWIGLU ? 2 : 1, G = NT / W % 4 == 0 ? 4 : NT / W % 2 == 0 ? 2 : 1; // accumulators per output group; output groups per round
-    const int lane = threadIdx.x & 31, q = lane & 3, outputs = n / W;
-    if (!SWIGLU && f.is_aligned && f.activation == 0 && f.row_scale == 0 && f.col_scale == 0) return finish_plain_tile<MT, NT>(f, m, n, m0, n0, sum);
+    constexpr int ROUNDS = NT / (G * W) * MT * 2;
+    constexpr bool AHEAD = SCALED && !SWIGLU; // the residuals of all rows are read at once; without scales a product with an aligned residual is plain, unless it has an activation
+    static_assert(ROUNDS <= 16, "the switch");
+    if (!SWIGLU && f.is_aligned && f.activation == 0 && (!SCALED || (f.row_scale == 0 && f.col_scale == 0))) return finish_plain_tile<MT, NT>(f, m, n, m0, n0, sum);
+    int lane = threadIdx.x & 31;
+    asm volatile("" : "+r"(lane)); // what follows from it is not for the main loop to hold
+    const int q = lane & 3, outputs = n / W;
     const finish_activation act = finish_activation_of(f.activation);
     const int64_t gate_row = SWIGLU ? 0 : finish_gate_row(f);
+    const bool has_aligned_residual = !SWIGLU && f.is_aligned && f.residual;
+    const auto read = [&](uint32_t (&to)[G], int h, int n1) { // aligned residuals of a round, zeros if there are none
+        const int row = m0 + h * 8 + (lane >> 2);
 #pragma unroll
+        for (int j = 0; j < G; j++) to[j] = 0u;
+        if (has_aligned_residual && row < m) {
+#pragma unroll
+            for (int j = 0; j < G; j++) {
+                const int c = n1 + j * 8 + q * 2;
+                if (c < n) to[j] = *(const uint32_t*)((const bf16*)f.residual + (int64_t)row * f.ldy + finish_column(f, c));
+            }
+        }
+    };
+#pragma unroll 1
     for (int g = 0; g < NT; g += G * W) {
+        const int n1 = n0 + g * 8;
         float bias[G * W][2], factor[G * W][2], scale[G * W][2];
-        uint32_t residual[MT][2][G];
+        uint32_t residual[AHEAD ? MT * 2 : 1][G];
 #pragma unroll
         for (int j = 0; j < G * W; j++) {
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                const int c = n0 + (g + j) * 8 + q * 2 + e;
-                scale[j][e] = f.col_scale && c < n ? ((const float*)f.col_scale)[c] : 1.0f;
+                const int c = n1 + j * 8 + q * 2 + e;
+                if (SCALED) scale[j][e] = f.col_scale && c < n ? ((const float*)f.col_scale)[c] : 1.0f;
                 if (!SWIGLU) {
                     bias[j][e] = f.bias && c < n ? ((const float*)f.bias)[c] : 0.0f;
                     factor[j][e] = f.gate && c < n ? f.scale * finish_gate(f, gate_row, c) : f.scale;
                 }
             }
         }
-        if (!SWIGLU && f.is_aligned && f.residual) {
+        if (AHEAD) {
 #pragma unroll
-            for (int i = 0; i < MT; i++)
-#pragma unroll
-                for (int h = 0; h < 2; h++)
-#pragma unroll
-                    for (int j = 0; j < G; j++) {
-                        const int row = m0 + i * 16 + h * 8 + (lane >> 2), c = n0 + (g + j) * 8 + q * 2;
-                        residual[i][h][j] = row < m && c < n ? *(const uint32_t*)((const bf16*)f.residual + (int64_t)row * f.ldy + finish_column(f, c)) : 0u;
-                    }
-        } else {
-#pragma unroll
-            for (int i = 0; i < MT; i++)
-#pragma unroll
-                for (int h = 0; h < 2; h++)
-#pragma unroll
-                    for (int j = 0; j < G; j++) residual[i][h][j] = 0u;
+            for (int h = 0; h < MT * 2; h++) read(residual[h], h, n1);
         }
+#pragma unroll MT == 1 ? 2 : 1
+        for (int h = 0; h < MT * 2; h++) { // rows h * 8 to h * 8 + 7
+            float s[G * W * 2], v[G * 2];
+            uint32_t base[G]; // two bf16 of the residual
+            const auto take = [&](int r) {
 #pragma unroll
-        for (int i = 0; i < MT; i++)
+                for (int j = 0; j < G * W; j++)
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const int row = m0 + i * 16 + h * 8 + (lane >> 2);
-                const float row_scale = f.row_scale && row < m ? ((const float*)f.row_scale)[row] : 1.0f;
-                float v[G][2];
+                    for (int e = 0; e < 2; e++) s[j * 2 + e] = sum(r / 2 % MT, r / (MT * 2) * G * W + j, r % 2 * 2 + e);
 #pragma unroll
-                for (int j = 0; j < G; j++)
+                for (int j = 0; j < G && AHEAD; j++) base[j] = residual[r % (MT * 2)][j];
+            };
+            if (!AHEAD) read(base, h, n1);
+#define TAKE(r) case r: if (r < ROUNDS) take(r); break;
+            switch (g / (G * W) * (MT * 2) + h) {
+                TAKE(0) TAKE(1) TAKE(2) TAKE(3) TAKE(4) TAKE(5) TAKE(6) TAKE(7) TAKE(8) TAKE(9) TAKE(10) TAKE(11) TAKE(12) TAKE(13) TAKE(14) TAKE(15)
+            }
+#undef TAKE
+            const int row = m0 + h * 8 + (lane >> 2), c0 = n1 / W; // of y
+            const float row_scale = SCALED && f.row_scale && row < m ? ((const float*)f.row_scale)[row] : 1.0f;
+            if (SCALED) {
 #pragma unroll
-                    for (int e = 0; e < 2; e++) {
-                        if (SWIGLU) {
-                            const float a = sum(i, g + j * W, h * 2 + e) * row_scale * scale[j * W][e];
-                            const float b = sum(i, g + j * W + W - 1, h * 2 + e) * row_scale * scale[j * W + W - 1][e];
-                            v[j][e] = a * finish_sigmoid(a) * b;
-                        } else {
-                            v[j][e] = finish_activate(act, fmaf(sum(i, g + j, h * 2 + e) * row_scale, scale[j][e], bias[j][e])) * factor[j][e];
-                        }
-                    }
-                const int c0 = (n0 + g * 8) / W; // first output column of the round
-                if (f.is_aligned) {
-                    uint32_t o[G];
+                for (int j = 0; j < G * W * 2; j++) s[j] *= row_scale;
+            }
+            if (SWIGLU) {
+#pragma unroll
+                for (int j = 0; j < G * 2; j++) {
+                    const int at = j / 2 * W * 2 + j % 2; // of the gate
+                    const float a = SCALED ? s[at] * scale[at / 2][j % 2] : s[at], b = SCALED ? s[at + W * 2 - 2] * scale[at / 2 + W - 1][j % 2] : s[at + W * 2 - 2];
+                    v[j] = __fmul_rn(a * finish_sigmoid(a), b);
+                }
+            } else {
+#pragma unroll
+                for (int j = 0; j < G * 2; j++) v[j] = SCALED ? fmaf(s[j], scale[j / 2][j % 2], bias[j / 2][j % 2]) : s[j] + bias[j / 2][j % 2];
+                finish_activate_all(act, v);
+#pragma unroll
+                for (int j = 0; j < G * 2; j++) v[j] = __fmul_rn(v[j], factor[j / 2][j % 2]); // rounded: not contracted with the residual's addition
+            }
+            if (f.is_aligned) {
+                uint32_t o[G];
+#pragma unroll
+                for (int j = 0; j < G; j++) o[j] = pack2_bf16(v[j * 2] + __uint_as_float(base[j] << 16), v[j * 2 + 1] + __uint_as_float(base[j] & 0xffff0000u));
+                if (G == 4) {
+                    quad_transpose(o[0], o[1 % G], o[2 % G], o[3 % G], lane);
+                    const int c = c0 + q * 8;
+                    if (row < m && c < outputs) store16((bf16*)f.y + (int64_t)row * f.ldy + finish_column(f, c), make_uint4(o[0], o[1 % G], o[2 % G], o[3 % G]));
+                } else {
 #pragma unroll
                     for (int j = 0; j < G; j++) {
-                        const uint32_t r = residual[i][h][j];
-                        o[j] = pack2_bf16(v[j][0] + __uint_as_float(r << 16), v[j][1] + __uint_as_float(r & 0xffff0000u));
+                        const int c = c0 + j * 8 + q * 2;
+                        if (row < m && c < outputs) *(uint32_t*)((bf16*)f.y + (int64_t)row * f.ldy + finish_column(f, c)) = o[j];
                     }
-                    if (G == 4) {
-                        quad_transpose(o[0], o[1 % G], o[2 % G], o[3 % G], lane);
-                        const int c = c0 + q * 8;
-                        if (row < m && c < outputs) store16((bf16*)f.y + (int64_t)row * f.ldy + finish_column(f, c), make_uint4(o[0], o[1 % G], o[2 % G], o[3 % G]));
-                    } else {
-#pragma unroll
-                        for (int j = 0; j < G; j++) {
-                            const int c = c0 + j * 8 + q * 2;
-                            if (row < m && c < outputs) *(uint32_t*)((bf16*)f.y + (int64_t)row * f.ldy + finish_column(f, c)) = o[j];
-                        }
-                    }
-                } else if (row < m) {
-#pragma unroll
-                    for (int j = 0; j < G; j++)
-#pragma unroll
-                        for (int e = 0; e < 2; e++) {
-                            const int c = c0 + j * 8 + q * 2 + e;
-                            if (c < outputs) finish_store(f, row, finish_column(f, c), v[j][e]);
-                        }
                 }
+            } else if (row < m) {
+                int c = c0 + q * 2;
+                asm volatile("" : "+r"(c)); // nor are its eight places in y for the loop to hold
+                if (f.is_float) finish_store_each<G, float>(f, row, c, outputs, v);
+                else finish_store_each<G, bf16>(f, row, c, outputs, v);
             }
+        }
     }
 }

@@ -101,7 +101,7 @@ template<class T, bool SWIGLU> __device__ __forceinline__ void gemm_split(const 
             if (w.idle) continue;
             if (ar.split > 1 && !join<T>(acc, base, wg, ar, (long long)w.m * tn + w.n, s)) continue;
             const int warp = (threadIdx.x & 127) >> 5;
-            finish_tile<1, T::BN / 8, SWIGLU>(ar.finish, ar.m, ar.n, w.m * T::BM + wg * 64 + warp * 16, w.n * T::BN, [&](int, int j, int e) { return acc[0][4 * j + e]; });
+            finish_tile<1, T::BN / 8, SWIGLU, false>(ar.finish, ar.m, ar.n, w.m * T::BM + wg * 64 + warp * 16, w.n * T::BN, [&](int, int j, int e) { return acc[0][4 * j + e]; });
         }
     }
     cluster_sync();                                                     // the peer's shared memory is a target of copies and arrivals until it is done

@@ -157,7 +157,7 @@ template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const s
       for (int i = 0; i < T::MT * T::NT; i++) { const float4 v = __ldcg(p + s * pitch + i * T::THREADS); float (&d)[4] = acc[i / T::NT][i % T::NT]; d[0] += v.x; d[1] += v.y; d[2] += v.z; d[3] += v.w; }
     if (threadIdx.x == 0) a.arrivals[blockIdx.x] = 0;
   }
-  if (T::EPI & SUMI_EPI_ANY) finish_tile<T::MT, T::NT, (T::EPI & SUMI_EPI_SWIGLU) != 0>(*finish, a.m, a.n, m0 + wm, n0 + wn, [&](int i, int j, int e) { return acc[i][j][e]; });
+  if constexpr ((T::EPI & SUMI_EPI_ANY) != 0) finish_tile<T::MT, T::NT, (T::EPI & SUMI_EPI_SWIGLU) != 0, T::FP8 != 0>(*finish, a.m, a.n, m0 + wm, n0 + wn, [&](int i, int j, int e) { return acc[i][j][e]; });
   else sumi_epilogue<T>(a, acc, m0 + wm, n0 + wn);
 }
 #define SUMI_PGEMM(name, ...) namespace { typedef sumi_ptile<__VA_ARGS__> t_##name; } \
