@@ -1,10 +1,9 @@
-"""Trains the demo model on one GPU, from nothing or from an earlier checkpoint (--start), and writes it in the diffusers layout.
+"""Trains the demo model on one GPU, from nothing, and writes it in the diffusers layout.
 
     python3 train.py --work DIR [--export FOLDER]
 
-Stages: tokenizer, VAE, latents, transformer with text encoder (flow matching), few steps, adapter (a blueprint
-style), export. Each is skipped when DIR holds its result,
-and the long ones resume from DIR when they were cut off. All randomness comes from --seed. Needs torch, tokenizers, safetensors, numpy, Pillow; without a GPU it runs, for days.
+Stages: tokenizer, VAE, latents, transformer with text encoder (flow matching), few steps, adapter (a blueprint style), export. Each is skipped when DIR holds its result, and the long
+ones resume from DIR when they were cut off. All randomness comes from --seed. Needs torch, tokenizers, safetensors, numpy, Pillow; without a GPU it runs, for days.
 
     pool of pictures --> VAE --> latents of fresh scenes, several captions each --> transformer + text encoder --> few steps --> adapter
       (pictures.py)               (encoded once, kept on the GPU)                      (flow matching)              (8 Euler steps)
@@ -16,7 +15,6 @@ import itertools
 import json
 import math
 import random
-import shutil
 import time
 from pathlib import Path
 
@@ -24,7 +22,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 import nets
 import tokens
@@ -39,6 +37,7 @@ PREVIEW = torch.tensor([
     [0.0405, 0.0861, 0.0915], [-0.0236, -0.0185, -0.0259], [-0.0245, 0.0250, 0.1180], [0.1008, 0.0755, -0.0421], [-0.0515, 0.0201, 0.0011], [0.0428, -0.0012, -0.0036],
     [0.0817, 0.0765, 0.0749], [-0.1264, -0.0522, -0.1103], [-0.0280, -0.0881, -0.0499], [-0.1262, -0.0982, -0.0778]])
 PREVIEW_BIAS = torch.tensor([-0.0329, -0.0718, -0.0851])
+RANK = 4  # of the adapter
 SCALE, SHIFT = 0.3611, 0.1159  # Flux's; latents come out with unit deviation because the loss asks for it
 
 # height, width: share of the training pictures
@@ -266,6 +265,12 @@ class CaptionCache:
         self.weights = [len(self.groups[k][0]) * (1 if k[1] == 32 else 1.5) for k in self.keys]
         log("captions:", {f"{k[0][0]}x{k[0][1]} {k[1]}": len(v[0]) for k, v in self.groups.items()})
 
+    def blank(self):
+        """The empty text, padded: [1, 32]."""
+        ids = torch.full((1, 32), self.pad, device=DEVICE)
+        ids[0, : len(self.empty)] = self.empty
+        return ids
+
     def draw(self, rng, area):
         """A batch of one size and caption length: size, ids [B, T], lengths [B], scene indices [B]. area: rows of image tokens in it."""
         size, length = rng.choices(self.keys, self.weights)[0]
@@ -274,9 +279,7 @@ class CaptionCache:
         ids, lengths = table[pick], lengths[pick]
         if length == 32:  # the empty text, for guidance; it has 8 tokens, so it belongs to the short group
             drop = torch.rand(len(pick), device=DEVICE) < 0.07
-            blank = torch.full((length,), self.pad, device=DEVICE)
-            blank[: len(self.empty)] = self.empty
-            ids, lengths = torch.where(drop[:, None], blank, ids), torch.where(drop, len(self.empty), lengths)
+            ids, lengths = torch.where(drop[:, None], self.blank(), ids), torch.where(drop, len(self.empty), lengths)
         return size, ids, lengths, scene[pick]
 
 
@@ -322,10 +325,6 @@ def train_transformer(args, vae, tokenizer):
     optimiser = torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     muon, ema, step, steps = Muon(matrices), Ema([transformer, encoder], 0.999), 0, args.steps_transformer
     parts = dict(transformer=transformer, encoder=encoder, ema0=ema.nets[0], ema1=ema.nets[1], optimiser=optimiser, muon=muon)
-    if args.start and not path.exists():
-        for index, (part, file) in enumerate(((transformer, "transformer/diffusion_pytorch_model"), (encoder, "text_encoder/model"))):
-            part.load_state_dict(load_file(args.start / f"{file}.safetensors"))
-            ema.nets[index].load_state_dict(part.state_dict())
     if path.exists():
         state = torch.load(path, map_location=DEVICE, weights_only=False)
         if state["step"] >= steps:
@@ -372,12 +371,34 @@ def load_transformer(args, name="few_steps.pt"):
 
 # ---- Few steps -----------------------------------------------------------------------------------------------------------------------------------------------
 
-def train_few_steps(args, vae, tokenizer, guidance=1.2, parts=2):
-    """Teaches the transformer to do in one forward pass without guidance what its teacher does in four with it: thin lines no longer break.
+def shifted(u):
+    """The schedule's sigma at 1 - u of the way, for each picture of a batch."""
+    return (3 * u / (1 + 2 * u))[:, None, None, None]
+
+
+@torch.no_grad()
+def few_step_example(teacher, encoder, cache, z, ids, lengths, guidance, parts=2):
+    """What a forward pass of few steps is to give: x, 1 - sigma, features, is_token; and the mean velocity of the teacher's guided Euler steps over an interval.
 
     sigma  1 -------- . --------> 0.955 -------- ...        teacher: two guided Euler steps per interval of the 8-step schedule
            1 -------------------> 0.955 -------- ...        student: their mean velocity, asked for at the interval's beginning
     """
+    count = len(z)
+    begin = 1 - torch.randint(8, (count,), device=DEVICE) / 8
+    begin = torch.where(torch.rand(count, device=DEVICE) < 0.3, 0.125 + 0.875 * torch.rand(count, device=DEVICE), begin)  # other schedules too
+    features, nothing = encoder(ids), encoder(cache.blank()).expand(count, -1, -1)
+    is_token = torch.arange(ids.shape[1], device=DEVICE)[None] < lengths[:, None]
+    is_blank = (torch.arange(32, device=DEVICE) < len(cache.empty)).expand(count, -1)
+    x = y = shifted(begin) * torch.randn_like(z) + (1 - shifted(begin)) * z
+    for k in range(parts):
+        a, b = shifted(begin - k / (8 * parts)), shifted(begin - (k + 1) / (8 * parts))
+        told, untold = (teacher(y, 1 - a.flatten(), f, i).float() for f, i in ((features, is_token), (nothing, is_blank)))
+        y = y - (b - a) * (told + guidance * (told - untold))
+    return x, 1 - shifted(begin).flatten(), features, is_token, (x - y) / (shifted(begin - 1 / 8) - shifted(begin))
+
+
+def train_few_steps(args, vae, tokenizer, guidance=1.2):
+    """Teaches the transformer to do in one forward pass without guidance what its teacher does in four with it: thin lines no longer break."""
     path = args.work / "few_steps.pt"
     if path.exists():
         return
@@ -390,27 +411,11 @@ def train_few_steps(args, vae, tokenizer, guidance=1.2, parts=2):
     rng, speed, mean = random.Random(args.seed + 43), Speed(0), None
     if args.compile:
         teacher.compile_blocks(), student.compile_blocks()
-    shifted = lambda u: (3 * u / (1 + 2 * u))[:, None, None, None]
-    blank = torch.full((1, 32), cache.pad, device=DEVICE)
-    blank[0, : len(cache.empty)] = cache.empty
     for step in range(args.steps_few):
         size, ids, lengths, scene = cache.draw(rng, args.batch * 128)
-        z, count = data[size][0][scene].float(), len(scene)
-        noise = torch.randn_like(z)
-        begin = 1 - torch.randint(8, (count,), device=DEVICE) / 8
-        begin = torch.where(torch.rand(count, device=DEVICE) < 0.3, 0.125 + 0.875 * torch.rand(count, device=DEVICE), begin)  # other schedules too
-        with torch.no_grad(), half_precision():
-            features, nothing = encoder(ids), encoder(blank).expand(count, -1, -1)
-            is_token = torch.arange(ids.shape[1], device=DEVICE)[None] < lengths[:, None]
-            is_blank = (torch.arange(32, device=DEVICE) < len(cache.empty)).expand(count, -1)
-            x = y = shifted(begin) * noise + (1 - shifted(begin)) * z
-            for k in range(parts):
-                a, b = shifted(begin - k / (8 * parts)), shifted(begin - (k + 1) / (8 * parts))
-                told, untold = (teacher(y, 1 - a.flatten(), f, i).float() for f, i in ((features, is_token), (nothing, is_blank)))
-                y = y - (b - a) * (told + guidance * (told - untold))
-            target = (x - y) / (shifted(begin - 1 / 8) - shifted(begin))
         with half_precision():
-            loss = ((student(x, 1 - shifted(begin).flatten(), features, is_token).float() - target) ** 2).mean()
+            *asked, velocity = few_step_example(teacher, encoder, cache, data[size][0][scene].float(), ids, lengths, guidance)
+            loss = ((student(*asked).float() - velocity) ** 2).mean()
         for p in student.parameters():
             p.grad = None
         loss.backward()
@@ -453,9 +458,9 @@ def generate(transformer, encoder, vae, tokenizer, texts, height=256, width=256,
 # ---- The adapter: a blueprint --------------------------------------------------------------------------------------------------------------------------------
 
 def blueprint(x):
-    """White lines on Prussian blue, as on the old photographic paper: a line where neighbouring pixels differ."""
+    """White lines on Prussian blue, as on the old photographic paper: a line where neighbouring pixels differ, wide enough to be drawn in few steps."""
     across, down = F.pad(x.diff(dim=-1), (1, 0)), F.pad(x.diff(dim=-2), (0, 0, 1, 0))
-    line = F.max_pool2d((across ** 2 + down ** 2).sum(1, keepdim=True).sqrt(), 3, 1, 1)
+    line = F.max_pool2d((across ** 2 + down ** 2).sum(1, keepdim=True).sqrt(), 5, 1, 2)
     line = F.avg_pool2d((4 * line - 0.25).clamp(0, 1), 3, 1, 1)  # shading differs less than edges do
     ink, paper = (torch.tensor(c, device=x.device)[None, :, None, None] for c in ((0.95, 0.97, 1.0), (0.08, 0.24, 0.55)))
     return paper + (ink - paper) * line
@@ -488,23 +493,30 @@ def with_adapter(transformer, rank, state=None):
     return layers
 
 
-def train_adapter(args, vae, tokenizer, rank=4):
+def train_adapter(args, vae, tokenizer, rank=RANK, guidance=1.5):
+    """Learns the style first, then, as the transformer did, to draw it in few steps."""
     path = args.work / "adapter.pt"
     if path.exists():
         return
     torch.manual_seed(args.seed + 2)
-    transformer, encoder = load_transformer(args, "transformer.pt")  # what it learns holds for the few-step one too
-    layers = with_adapter(transformer, rank)
+    transformer, encoder = load_transformer(args)
+    layers, teacher = with_adapter(transformer, rank), None
     data = make_latents(vae, args.latents // 16, args.seed + 31, blueprint)
     cache = CaptionCache(tokenizer, data, random.Random(args.seed + 32))
     trained = [p for layer in layers.values() for p in (layer.lora_A, layer.lora_B)]
-    optimiser, rng = torch.optim.AdamW(trained, lr=2e-3, weight_decay=0.0), random.Random(args.seed + 33)
+    optimiser, rng, style = torch.optim.AdamW(trained, lr=2e-3, weight_decay=0.0), random.Random(args.seed + 33), args.steps_adapter * 2 // 3
     for step in range(args.steps_adapter):
         size, ids, lengths, scene = cache.draw(rng, args.batch * 128)
+        z = data[size][0][scene].float()
         for group in optimiser.param_groups:
-            group["lr"] = learning_rate(2e-3, step, args.steps_adapter, 50)
+            group["lr"] = learning_rate(2e-3, step, style, 50) if step < style else learning_rate(5e-4, step - style, args.steps_adapter - style, 50)
         with half_precision():
-            loss = flow_loss(transformer, encoder, data[size][0][scene].float(), ids, lengths)
+            if step < style:
+                loss = flow_loss(transformer, encoder, z, ids, lengths)
+            else:
+                teacher = teacher or copy.deepcopy(transformer).requires_grad_(False)
+                *asked, velocity = few_step_example(teacher, encoder, cache, z, ids, lengths, guidance)
+                loss = ((transformer(*asked).float() - velocity) ** 2).mean()
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()
@@ -561,7 +573,7 @@ def sheet(args, vae, tokenizer, name, adapter=False):
     """A contact sheet of held-out prompts; rebuilt pictures in a second one."""
     transformer, encoder = load_transformer(args)
     if adapter:
-        with_adapter(transformer, 4, torch.load(args.work / "adapter.pt", map_location=DEVICE, weights_only=False))
+        with_adapter(transformer, RANK, torch.load(args.work / "adapter.pt", map_location=DEVICE, weights_only=False))
     batch = scenes(random.Random(77), 16 if adapter else 40, True)
     texts = [caption(s, random.Random(0), True) for s in batch]
     with half_precision():
@@ -578,14 +590,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder of the training's state")
     parser.add_argument("--export", type=Path, help="folder to write the checkpoint to")
-    parser.add_argument("--start", type=Path, help="folder of an exported checkpoint: keep its tokenizer and VAE and train its transformer on, at a lower --rate and --rate-muon")
-    parser.add_argument("--pool", type=int, default=65536, help="pictures that the VAE learns from")
-    parser.add_argument("--steps-vae", type=int, default=6000)
+    parser.add_argument("--pool", type=int, default=32768, help="pictures that the VAE learns from")
+    parser.add_argument("--steps-vae", type=int, default=3000)
     parser.add_argument("--batch-vae", type=int, default=32)
-    parser.add_argument("--latents", type=int, default=300000, help="pictures that the transformer learns from")
-    parser.add_argument("--steps-transformer", type=int, default=26000)
-    parser.add_argument("--steps-few", type=int, default=1200)
-    parser.add_argument("--steps-adapter", type=int, default=600)
+    parser.add_argument("--latents", type=int, default=160000, help="pictures that the transformer learns from")
+    parser.add_argument("--steps-transformer", type=int, default=16500)
+    parser.add_argument("--steps-few", type=int, default=1000)
+    parser.add_argument("--steps-adapter", type=int, default=1200)
     parser.add_argument("--batch", type=int, default=512, help="256x256 pictures per step; fewer of the larger sizes")
     parser.add_argument("--rate", type=float, default=2e-3, help="AdamW, of all but the matrices")
     parser.add_argument("--rate-muon", type=float, default=8e-3)
@@ -595,9 +606,6 @@ def main():
     args.work.mkdir(parents=True, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch._dynamo.config.recompile_limit = 64
-    if args.start and not (args.work / "vae.pt").exists():
-        shutil.copytree(args.start / "tokenizer", args.work / "tokenizer")
-        torch.save(dict(ema={k: v.float() for k, v in load_file(args.start / "vae/diffusion_pytorch_model.safetensors").items()}, step=args.steps_vae), args.work / "vae.pt")
     tokenizer = tokens.load(args.work / "tokenizer") if (args.work / "tokenizer").exists() else tokens.train(args.work / "tokenizer")
     log("vocabulary", tokenizer.get_vocab_size())
     train_vae(args)
