@@ -69,13 +69,14 @@ export log results
 
 # ---- Building -------------------------------------------------------------------------------------------------------------------------
 premake=
-build() { # folder compiler configuration [premake option]; all share the GPU's kernels
+build() { # folder compiler configuration [premake option [programs]]; all share the GPU's kernels
     local name=$1/$3
-    local folder=build/$1
+    local folder=build/$1 began
     mkdir -p "$log/build"
+    began=$(date +%s)
     # -k: one program that does not compile does not hide the others' results.
-    if { "$premake" --file=premake5.lua --build="$folder" --kernels=build/kernels ${4:-} gmake && make -k -C "$folder" CC="$2" config="$3" -j"$jobs"; } >"$log/build/$1-$3.txt" 2>&1; then
-        record "build/$name" 1 0 0 "$2"
+    if { "$premake" --file=premake5.lua --build="$folder" --kernels=build/kernels ${4:-} gmake && make -k -C "$folder" CC="$2" config="$3" -j"$jobs" ${5:-}; } >"$log/build/$1-$3.txt" 2>&1; then
+        record "build/$name" 1 0 0 "$2, $(($(date +%s) - began)) s"
     else
         record "build/$name" 0 1 0 "$2, see $log/build/$1-$3.txt"
         grep -aE 'error:|undefined reference|cannot find' "$log/build/$1-$3.txt" | head -n 12 | sed 's/^/         /'
@@ -134,11 +135,9 @@ else
         enqueue_tests gcc asan
         sed -i '/asan.*test_demo/d' "$queue" # dozens of whole pictures take minutes there, and the engine's tests run the same code on the tiny model
         sed -i '/asan.*test_cuda_budget/d' "$queue" # two and a half minutes there; the runner's and the engine's tests on the fake driver run the same code
-        build gcc gcc tsan --no-viewer
         enqueue_tests gcc tsan 'engine*'
         sed -i '/tsan.*_faults/d' "$queue" # allocations that fail one by one need no second thread, and minutes here
-        enqueue_tests gcc tsan 'workers*'
-        run_queue
+        build gcc gcc tsan --no-viewer "$(sed -n 's,.*gcc/tsan/bin/,,p' "$queue" | tr '\n' ' ')"
         if [ "$FUZZ_SECONDS" -gt 0 ] && compgen -G 'tests/fuzz/*.c' >/dev/null; then
             build fuzz clang asan --fuzz
             for source in tests/fuzz/*.c; do
@@ -146,8 +145,8 @@ else
                 # A fuzzer's source says where good and bad examples of its input lie: "// Seeds: folder folder"
                 enqueue run_fuzzer "build/fuzz/asan/bin/$name" "build/fuzz/corpus/$name" "$(sed -n 's,^// Seeds: *,,p' "$source" | head -n 1)"
             done
-            run_queue
         fi
+        run_queue
     fi
 fi
 
