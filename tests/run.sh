@@ -139,7 +139,7 @@ else
         sed -i '/tsan.*_faults/d' "$queue" # allocations that fail one by one need no second thread, and minutes here
         build gcc gcc tsan --no-viewer "$(sed -n 's,.*gcc/tsan/bin/,,p' "$queue" | tr '\n' ' ')"
         if [ "$FUZZ_SECONDS" -gt 0 ] && compgen -G 'tests/fuzz/*.c' >/dev/null; then
-            build fuzz clang asan --fuzz
+            build fuzz clang asan '--fuzz --no-cuda' # what is read from files asks for no GPU
             for source in tests/fuzz/*.c; do
                 name=$(basename "$source" .c)
                 # A fuzzer's source says where good and bad examples of its input lie: "// Seeds: folder folder"
