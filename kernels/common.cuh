@@ -7,6 +7,12 @@
 typedef __nv_bfloat16 bf16;
 #define SUMI_DEVICE __device__ __forceinline__
 
+// One element of either type, as a float.
+SUMI_DEVICE float value_of(bf16 v) { return __bfloat162float(v); }
+SUMI_DEVICE float value_of(float v) { return v; }
+SUMI_DEVICE void set(bf16& to, float v) { to = __float2bfloat16_rn(v); }
+SUMI_DEVICE void set(float& to, float v) { to = v; }
+
 // Element i of the row that the counter selects; the table's own type.
 SUMI_DEVICE float step_at(const sumi_step& step, int32_t counter, int i)
 {

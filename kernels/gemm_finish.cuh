@@ -37,12 +37,15 @@ SUMI_DEVICE float finish_gelu_erf(float x) // erfc by Abramowitz and Stegun 7.1.
     const float tail = 0.5f * p * __expf(-z * z);
     return x * (x < 0.0f ? tail : 1.0f - tail);
 }
+SUMI_DEVICE float finish_by_sigmoid(const finish_activation& act, float x) // kinds 1 and 2
+{
+    const float s = finish_sigmoid(x * fmaf(act.b * x, x, act.a));
+    return act.kind == 2 ? fmaf(2.0f, s, -1.0f) : x * s;
+}
 SUMI_DEVICE float finish_activate(const finish_activation& act, float x)
 {
     if (act.kind == 0) return x;
-    if (act.kind == 3) return finish_gelu_erf(x);
-    const float s = finish_sigmoid(x * fmaf(act.b * x, x, act.a));
-    return act.kind == 2 ? fmaf(2.0f, s, -1.0f) : x * s;
+    return act.kind == 3 ? finish_gelu_erf(x) : finish_by_sigmoid(act, x);
 }
 SUMI_DEVICE float finish_gate(const sumi_gemm_finish& f, int64_t gate_row, int c)
 {
@@ -153,20 +156,12 @@ template <int N> SUMI_DEVICE void finish_activate_all(const finish_activation& a
             for (int i = 0; i < PART; i++) now[i] = finish_gelu_erf(now[i]);
         } else {
 #pragma unroll
-            for (int i = 0; i < PART; i++) {
-                const float s = finish_sigmoid(now[i] * fmaf(act.b * now[i], now[i], act.a));
-                now[i] = act.kind == 2 ? fmaf(2.0f, s, -1.0f) : now[i] * s;
-            }
+            for (int i = 0; i < PART; i++) now[i] = finish_by_sigmoid(act, now[i]);
         }
 #pragma unroll
         for (int i = 0; i < N; i++) v[i] = i + PART < N ? v[(i + PART) % N] : now[i + PART - N];
     }
 }
-
-SUMI_DEVICE float finish_float(float v) { return v; }
-SUMI_DEVICE float finish_float(bf16 v) { return __bfloat162float(v); }
-SUMI_DEVICE void finish_put(float* to, float v) { *to = v; }
-SUMI_DEVICE void finish_put(bf16* to, float v) { *to = __float2bfloat16(v); }
 
 // Without alignment: a lane's two of each of G groups of 8 columns, c0 is its first. T: y's type. All residuals are read before the first store.
 template <int G, class T> SUMI_DEVICE void finish_store_each(const sumi_gemm_finish& f, int row, int c0, int outputs, float (&v)[G * 2])
@@ -180,12 +175,12 @@ template <int G, class T> SUMI_DEVICE void finish_store_each(const sumi_gemm_fin
             if (c < outputs) r[i] = ((const T*)f.residual)[from + finish_column(f, c)];
         }
 #pragma unroll
-        for (int i = 0; i < G * 2; i++) v[i] = finish_float(r[i]) + v[i];
+        for (int i = 0; i < G * 2; i++) v[i] = value_of(r[i]) + v[i];
     }
 #pragma unroll
     for (int i = 0; i < G * 2; i++) {
         const int c = c0 + i / 2 * 8 + i % 2;
-        if (c < outputs) finish_put((T*)f.y + from + finish_column(f, c), v[i]);
+        if (c < outputs) set(((T*)f.y)[from + finish_column(f, c)], v[i]);
     }
 }
 

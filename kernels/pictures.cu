@@ -80,11 +80,6 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS) sumi_tile_pl
     else place<uint16_t>(a);
 }
 
-SUMI_DEVICE float value_of(bf16 v) { return __bfloat162float(v); }
-SUMI_DEVICE float value_of(float v) { return v; }
-SUMI_DEVICE void set(bf16& to, float v) { to = __float2bfloat16_rn(v); }
-SUMI_DEVICE void set(float& to, float v) { to = v; }
-
 // b[i] = a[the neighbour's last `count` ones][i] (1 - i / count) + b[i] (i / count): rows with the tile above first, then columns with the tile to the left.
 // Each value depends on itself and the neighbours only, so both happen in one pass, rounded once.
 template <class Element> SUMI_DEVICE void blend(const sumi_tile_blend_args& a)

@@ -81,7 +81,7 @@ static inline void plan_write_floats(sumi_runner* runner, const sumi_plan* plan,
     uint16_t* halves = NULL;
     if (size == 2) {
         halves = malloc((size_t)count * 2 + 1);
-        for (uint64_t i = 0; i < count; i++) halves[i] = sumi_float_to_bf16(values[i]);
+        sumi_floats_to_bf16(values, halves, count);
     }
     runner->functions->write(runner, plan, value, first * size, halves != NULL ? (const void*)halves : values, count * size);
     free(halves);
