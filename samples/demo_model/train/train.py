@@ -252,6 +252,8 @@ class CaptionCache:
     def __init__(self, tokenizer, data, rng, per_scene=3):
         self.pad, self.groups = tokenizer.token_to_id("<|endoftext|>"), {}
         self.empty = torch.tensor(tokens.encode(tokenizer, [""])[0], device=DEVICE)
+        self.blank = torch.full((32,), self.pad, device=DEVICE)  # the empty text, padded
+        self.blank[: len(self.empty)] = self.empty
         for size, (_, batch) in data.items():
             ids = tokens.encode(tokenizer, [caption(s, rng) for s in batch for _ in range(per_scene)])
             for length in (32, 64):
@@ -265,12 +267,6 @@ class CaptionCache:
         self.weights = [len(self.groups[k][0]) * (1 if k[1] == 32 else 1.5) for k in self.keys]
         log("captions:", {f"{k[0][0]}x{k[0][1]} {k[1]}": len(v[0]) for k, v in self.groups.items()})
 
-    def blank(self):
-        """The empty text, padded: [1, 32]."""
-        ids = torch.full((1, 32), self.pad, device=DEVICE)
-        ids[0, : len(self.empty)] = self.empty
-        return ids
-
     def draw(self, rng, area):
         """A batch of one size and caption length: size, ids [B, T], lengths [B], scene indices [B]. area: rows of image tokens in it."""
         size, length = rng.choices(self.keys, self.weights)[0]
@@ -279,7 +275,7 @@ class CaptionCache:
         ids, lengths = table[pick], lengths[pick]
         if length == 32:  # the empty text, for guidance; it has 8 tokens, so it belongs to the short group
             drop = torch.rand(len(pick), device=DEVICE) < 0.07
-            ids, lengths = torch.where(drop[:, None], self.blank(), ids), torch.where(drop, len(self.empty), lengths)
+            ids, lengths = torch.where(drop[:, None], self.blank, ids), torch.where(drop, len(self.empty), lengths)
         return size, ids, lengths, scene[pick]
 
 
@@ -293,12 +289,16 @@ def training_data(args, vae, tokenizer, seed):
 
 # ---- Transformer and text encoder --------------------------------------------------------------------------------------------------------------------
 
+def shifted(u, shift=3.0):
+    """The schedule's sigma at 1 - u of the way."""
+    return shift * u / (1 + (shift - 1) * u)
+
+
 def sample_sigma(count):
     """Half the draws like the shifted schedule that inference walks, half in the middle."""
-    u = torch.rand(count, device=DEVICE)
-    shifted = 3 * u / (1 + 2 * u)
+    walked = shifted(torch.rand(count, device=DEVICE))
     middle = torch.sigmoid(torch.randn(count, device=DEVICE) + 0.4)
-    return torch.where(torch.rand(count, device=DEVICE) < 0.5, shifted, middle)
+    return torch.where(torch.rand(count, device=DEVICE) < 0.5, walked, middle)
 
 
 def flow_loss(transformer, encoder, z, ids, lengths):
@@ -371,30 +371,26 @@ def load_transformer(args, name="few_steps.pt"):
 
 # ---- Few steps -----------------------------------------------------------------------------------------------------------------------------------------------
 
-def shifted(u):
-    """The schedule's sigma at 1 - u of the way, for each picture of a batch."""
-    return (3 * u / (1 + 2 * u))[:, None, None, None]
-
-
-@torch.no_grad()
-def few_step_example(teacher, encoder, cache, z, ids, lengths, guidance, parts=2):
-    """What a forward pass of few steps is to give: x, 1 - sigma, features, is_token; and the mean velocity of the teacher's guided Euler steps over an interval.
+def few_step_loss(student, teacher, encoder, cache, z, ids, lengths, guidance, parts=2):
+    """How far a forward pass of the student is from the mean velocity of its teacher's guided Euler steps over an interval.
 
     sigma  1 -------- . --------> 0.955 -------- ...        teacher: two guided Euler steps per interval of the 8-step schedule
            1 -------------------> 0.955 -------- ...        student: their mean velocity, asked for at the interval's beginning
     """
-    count = len(z)
+    sigma, count = lambda u: shifted(u)[:, None, None, None], len(z)
     begin = 1 - torch.randint(8, (count,), device=DEVICE) / 8
     begin = torch.where(torch.rand(count, device=DEVICE) < 0.3, 0.125 + 0.875 * torch.rand(count, device=DEVICE), begin)  # other schedules too
-    features, nothing = encoder(ids), encoder(cache.blank()).expand(count, -1, -1)
-    is_token = torch.arange(ids.shape[1], device=DEVICE)[None] < lengths[:, None]
-    is_blank = (torch.arange(32, device=DEVICE) < len(cache.empty)).expand(count, -1)
-    x = y = shifted(begin) * torch.randn_like(z) + (1 - shifted(begin)) * z
-    for k in range(parts):
-        a, b = shifted(begin - k / (8 * parts)), shifted(begin - (k + 1) / (8 * parts))
-        told, untold = (teacher(y, 1 - a.flatten(), f, i).float() for f, i in ((features, is_token), (nothing, is_blank)))
-        y = y - (b - a) * (told + guidance * (told - untold))
-    return x, 1 - shifted(begin).flatten(), features, is_token, (x - y) / (shifted(begin - 1 / 8) - shifted(begin))
+    with torch.no_grad():
+        features, nothing = encoder(ids), encoder(cache.blank[None]).expand(count, -1, -1)
+        is_token = torch.arange(ids.shape[1], device=DEVICE)[None] < lengths[:, None]
+        is_blank = (torch.arange(32, device=DEVICE) < len(cache.empty)).expand(count, -1)
+        x = y = sigma(begin) * torch.randn_like(z) + (1 - sigma(begin)) * z
+        for k in range(parts):
+            a, b = sigma(begin - k / (8 * parts)), sigma(begin - (k + 1) / (8 * parts))
+            told, untold = (teacher(y, 1 - a.flatten(), f, i).float() for f, i in ((features, is_token), (nothing, is_blank)))
+            y = y - (b - a) * (told + guidance * (told - untold))
+        velocity = (x - y) / (sigma(begin - 1 / 8) - sigma(begin))
+    return ((student(x, 1 - shifted(begin), features, is_token).float() - velocity) ** 2).mean()
 
 
 def train_few_steps(args, vae, tokenizer, guidance=1.2):
@@ -414,8 +410,7 @@ def train_few_steps(args, vae, tokenizer, guidance=1.2):
     for step in range(args.steps_few):
         size, ids, lengths, scene = cache.draw(rng, args.batch * 128)
         with half_precision():
-            *asked, velocity = few_step_example(teacher, encoder, cache, data[size][0][scene].float(), ids, lengths, guidance)
-            loss = ((student(*asked).float() - velocity) ** 2).mean()
+            loss = few_step_loss(student, teacher, encoder, cache, data[size][0][scene].float(), ids, lengths, guidance)
         for p in student.parameters():
             p.grad = None
         loss.backward()
@@ -439,7 +434,7 @@ def generate(transformer, encoder, vae, tokenizer, texts, height=256, width=256,
     if x is None:
         x = torch.randn(len(ids), 16, height // 8, width // 8, generator=torch.Generator().manual_seed(seed))
     u = 1 - torch.arange(steps + 1) / steps
-    sigma = (shift * u / (1 + (shift - 1) * u)).tolist()
+    sigma = shifted(u, shift).tolist()
     out = torch.empty(len(ids), 3, height, width)
     for length in sorted({-(-len(i) // 32) * 32 for i in ids}):
         index = [k for k, i in enumerate(ids) if -(-len(i) // 32) * 32 == length]
@@ -467,23 +462,23 @@ def blueprint(x):
 
 
 class LowRank(torch.nn.Module):
-    def __init__(self, linear, rank):
+    def __init__(self, linear):
         super().__init__()
         self.linear = linear
-        self.lora_A = torch.nn.Parameter(torch.randn(rank, linear.in_features, device=DEVICE) / linear.in_features ** 0.5)
-        self.lora_B = torch.nn.Parameter(torch.zeros(linear.out_features, rank, device=DEVICE))
+        self.lora_A = torch.nn.Parameter(torch.randn(RANK, linear.in_features, device=DEVICE) / linear.in_features ** 0.5)
+        self.lora_B = torch.nn.Parameter(torch.zeros(linear.out_features, RANK, device=DEVICE))
 
     def forward(self, x):
         return self.linear(x) + F.linear(F.linear(x, self.lora_A), self.lora_B)
 
 
-def with_adapter(transformer, rank, state=None):
+def with_adapter(transformer, state=None):
     """Wraps the matrices of all blocks: {name: LowRank}."""
     layers = {}
     for name, module in list(transformer.named_modules()):
         if isinstance(module, torch.nn.Linear) and (".attention.to_" in name or ".feed_forward." in name):
             parent, last = transformer.get_submodule(name.rsplit(".", 1)[0]), name.rsplit(".", 1)[1]
-            layers[name] = LowRank(module, rank)
+            layers[name] = LowRank(module)
             if isinstance(parent, torch.nn.ModuleList):
                 parent[int(last)] = layers[name]
             else:
@@ -493,14 +488,14 @@ def with_adapter(transformer, rank, state=None):
     return layers
 
 
-def train_adapter(args, vae, tokenizer, rank=RANK, guidance=1.5):
+def train_adapter(args, vae, tokenizer, guidance=1.5):
     """Learns the style first, then, as the transformer did, to draw it in few steps."""
     path = args.work / "adapter.pt"
     if path.exists():
         return
     torch.manual_seed(args.seed + 2)
     transformer, encoder = load_transformer(args)
-    layers, teacher = with_adapter(transformer, rank), None
+    layers, teacher = with_adapter(transformer), None
     data = make_latents(vae, args.latents // 16, args.seed + 31, blueprint)
     cache = CaptionCache(tokenizer, data, random.Random(args.seed + 32))
     trained = [p for layer in layers.values() for p in (layer.lora_A, layer.lora_B)]
@@ -515,8 +510,7 @@ def train_adapter(args, vae, tokenizer, rank=RANK, guidance=1.5):
                 loss = flow_loss(transformer, encoder, z, ids, lengths)
             else:
                 teacher = teacher or copy.deepcopy(transformer).requires_grad_(False)
-                *asked, velocity = few_step_example(teacher, encoder, cache, z, ids, lengths, guidance)
-                loss = ((transformer(*asked).float() - velocity) ** 2).mean()
+                loss = few_step_loss(transformer, teacher, encoder, cache, z, ids, lengths, guidance)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()
@@ -573,7 +567,7 @@ def sheet(args, vae, tokenizer, name, adapter=False):
     """A contact sheet of held-out prompts; rebuilt pictures in a second one."""
     transformer, encoder = load_transformer(args)
     if adapter:
-        with_adapter(transformer, RANK, torch.load(args.work / "adapter.pt", map_location=DEVICE, weights_only=False))
+        with_adapter(transformer, torch.load(args.work / "adapter.pt", map_location=DEVICE, weights_only=False))
     batch = scenes(random.Random(77), 16 if adapter else 40, True)
     texts = [caption(s, random.Random(0), True) for s in batch]
     with half_precision():
