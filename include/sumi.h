@@ -253,7 +253,10 @@ typedef struct sumi_engine_desc {
     sumi_tracer tracer;
     sumi_pump pump;
     int32_t job_capacity;             // jobs that may exist at once, 1..4096; their slots are allocated at creation
-    uint32_t max_slice_us;            // no piece of work is predicted longer than this many microseconds; 0: operations are never cut. Smaller slices cost throughput
+    // No piece of work is predicted longer than this many microseconds; 0: operations are never cut. Smaller slices cost throughput. On a GPU, plans that are made while the budgets of
+    // sumi_engine_update are small have slices of a half, a quarter or an eighth of this, but not below 250 us: a call submits whole slices, and two that do not fit together leave a part of its
+    // budget unused. Budgets are taken as a moving average; the bits do not depend on it.
+    uint32_t max_slice_us;
     uint64_t memory_budget_bytes;     // most memory for one job's intermediate values (CPU) / everything on the device (GPU); 0: no limit. Short budgets stream weights (GPU: same bits), then tile the VAE
     int32_t cpu_thread_count;         // CPU backend without tasks: threads that work on a loop, the caller included. 1: no hidden thread (default); 0: every core
     uint32_t cookie;                  // set by sumi_engine_defaults(), leave alone
@@ -526,11 +529,13 @@ SUMI_API sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset pres
 typedef struct sumi_memory {
     uint64_t weights;   // bytes of weights in use (CPU); on the device for weights (GPU): those that stay there, and the room that others pass through
     uint64_t arena;     // intermediate values; weights + arena are all that a GPU holds for the job, and never more than memory_budget_bytes
-    uint64_t staging;   // packing buffers (CPU), pinned memory (GPU) with the streamed weights in it
+    uint64_t staging;   // packing buffers (CPU); pinned memory (GPU), with those streamed weights in it that are not copied from their file's mapping
     uint64_t images;    // the products: pictures in their formats, latents and previews, kept until the fetch
     uint64_t host;      // the plan and its tables, at most
     bool tiles_vae;     // the memory budget makes the VAE run in tiles
-    uint64_t streamed;  // GPU: bytes of weights that the memory budget keeps in pinned host memory, copied whenever they are used, in every step for most; 0: all stay on the device
+    // GPU: bytes of weights that the memory budget keeps in page-locked host memory, copied whenever they are used, in every step for most; 0: all stay on the device. Weights that a device can use
+    // as their file has them are locked where sumi has mapped the file, so that they take no memory beside the page cache (Linux, the built-in file functions); others get a pinned copy.
+    uint64_t streamed;
 } sumi_memory;
 // Exact arena, staging and image bytes of such a job, before anything of it is allocated (the answer is computed on a plan that is thrown away). Same checks as submit.
 SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out_memory);

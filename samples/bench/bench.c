@@ -29,6 +29,7 @@ typedef struct bench {
     const synthetic_config* synthetic;
     synthetic_files* files;
     int32_t width, height, tokens, runs, threads, sizes[8], size_count, steps, batch;
+    int32_t slice_us; // -1: the engine's default, which is what a host gets that sets nothing
     double seconds; // of sustained work per row of the report
     uint64_t memory_budget;
     sumi_backend backend;
@@ -93,7 +94,7 @@ static bool open_model(bench* b)
     ed.backend = b->backend;
     ed.cpu_thread_count = b->threads;
     if (b->cublaslt) ed.cuda.cublaslt = SUMI_CUBLASLT_ALWAYS;
-    ed.max_slice_us = 0; // whole ops
+    if (b->slice_us >= 0) ed.max_slice_us = (uint32_t)b->slice_us;
     if (b->files) ed.files = synthetic_services(b->files);
     ed.memory_budget_bytes = b->memory_budget;
     ed.log.write = keep_log;
@@ -566,9 +567,10 @@ static int usage(void)
     fprintf(
         stderr,
         "usage: bench [--synthetic tiny|mid|z-image | --model PATH] [--backend cpu|cuda] [--size WxH] [--tokens N] [--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
-        "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8] [--cublaslt]\n"
+        "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8] [--cublaslt] [--slice US]\n"
         "       bench ... --report [--sizes N,N,..] [--steps N] [--batch N] [--seconds N] [--ops]\n"
-        "  --threads 0 is every core; --float32 makes synthetic weights float32 instead of bfloat16; --write only writes the checkpoint\n");
+        "  --threads 0 is every core; --float32 makes synthetic weights float32 instead of bfloat16; --write only writes the checkpoint\n"
+        "  --slice is max_slice_us of the engine, 0 for whole ops; without it the engine's default\n");
     return 2;
 }
 
@@ -607,6 +609,10 @@ static bool read_arguments(bench* b, int argc, char** argv)
         else if (strcmp(name, "--threads") == 0) b->threads = atoi(value);
         else if (strcmp(name, "--steps") == 0) b->steps = atoi(value);
         else if (strcmp(name, "--batch") == 0) b->batch = atoi(value);
+        else if (strcmp(name, "--slice") == 0) {
+            b->slice_us = atoi(value);
+            if (b->slice_us < 0) return false;
+        }
         else if (strcmp(name, "--seconds") == 0) b->seconds = atof(value);
         else if (strcmp(name, "--backend") == 0 && (strcmp(value, "cpu") == 0 || strcmp(value, "cuda") == 0)) b->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
         else if (strcmp(name, "--weights") == 0 && (strcmp(value, "bf16") == 0 || strcmp(value, "fp8") == 0)) b->weights = value[0] == 'b' ? SUMI_WEIGHTS_BF16 : SUMI_WEIGHTS_FP8;
@@ -640,7 +646,7 @@ static bool run(bench* b)
 
 int main(int argc, char** argv)
 {
-    static bench b = {.width = 512, .height = 512, .tokens = 128, .runs = 5, .steps = 8, .batch = 4, .seconds = 8.0, .backend = SUMI_BACKEND_CPU};
+    static bench b = {.width = 512, .height = 512, .tokens = 128, .runs = 5, .steps = 8, .batch = 4, .seconds = 8.0, .slice_us = -1, .backend = SUMI_BACKEND_CPU};
     if (!read_arguments(&b, argc, argv)) return usage();
     if (b.size_count == 0) read_sizes(&b, "1024,768,512");
     if (b.synthetic) {

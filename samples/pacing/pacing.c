@@ -52,7 +52,7 @@ typedef struct pacing {
     synthetic_files* files;
     sumi_backend backend;
     sumi_weight_format weights;
-    int32_t frame_count, size, steps, slice_us, tokens, first_count;
+    int32_t frame_count, size, steps, slice_us, tokens, first_count, memory_budget_mb;
     double period_ms, load_ms, most_seconds, paced_load_ms;
     row rows[MAX_ROWS];
     int32_t row_count;
@@ -265,6 +265,7 @@ static bool open_model(pacing* p)
     ed.backend = p->backend;
     ed.cuda.context = p->host->context;
     ed.max_slice_us = (uint32_t)p->slice_us;
+    ed.memory_budget_bytes = (uint64_t)p->memory_budget_mb * 1000000u;
     if (p->files != NULL) ed.files = synthetic_services(p->files);
     ed.log = (sumi_log){keep_log, p};
     if (!check(p, sumi_engine_create(&ed, &p->engine), "creating the engine")) return false;
@@ -400,6 +401,7 @@ static int usage(void)
 {
     fprintf(stderr, "usage: pacing [--host gl|cuda|none] [--checkpoint FOLDER | --synthetic tiny|mid|z-image] [--backend cpu|cuda] [--weights bf16|fp8] [--size N] [--steps N]\n"
                     "              [--budgets B,B,..] [--frames N] [--seconds N] [--period MS] [--load MS] [--slice US] [--tokens N] [--first N] [--paced-load MS]\n"
+                    "              [--memory-budget MB]\n"
                     "  a budget is a number of milliseconds, slack or unlimited; of a number also MS@submit, MS@start, MS@finish\n"
                     "  --frames: at least so many per budget, and at least one picture; --seconds: no longer than that per budget\n"
                     "  --load: GPU time of a frame; --slice: max_slice_us of the engine, 0 for whole ops; --paced-load: the model is loaded in frames of that budget\n"
@@ -460,6 +462,7 @@ static bool read_arguments(pacing* p, int argc, char** argv)
         const struct { const char* name; double* number; int32_t* count; double least, most; } numbers[] = {
             {"--frames", NULL, &p->frame_count, 1, 1e6}, {"--size", NULL, &p->size, 16, 4096},      {"--steps", NULL, &p->steps, 1, 1000},
             {"--slice", NULL, &p->slice_us, 0, 1e6},     {"--tokens", NULL, &p->tokens, 1, 500},    {"--first", NULL, &p->first_count, 1, 1e6}, {"--seconds", &p->most_seconds, NULL, 0.1, 1e4},
+            {"--memory-budget", NULL, &p->memory_budget_mb, 0, 1e6},
             {"--period", &p->period_ms, NULL, 1, 1000},  {"--load", &p->load_ms, NULL, 0.1, 1000},  {"--paced-load", &p->paced_load_ms, NULL, 0.1, 1000},
         };
         const size_t count = sizeof numbers / sizeof *numbers;

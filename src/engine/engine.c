@@ -142,6 +142,7 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
             engine->desc = *desc;
             engine->memory_budget_bytes = desc->memory_budget_bytes;
             engine->most_pending_us = SUMI_MOST_PENDING_US;
+            engine->slice_us = desc->max_slice_us;
             if (create_parts(engine, &error) != SUMI_OK) {
                 sumi_engine_destroy(engine);
                 engine = NULL;

@@ -80,6 +80,8 @@ struct sumi_engine {
     uint64_t traced_ns;      // where the newest span of the device's track ended
     double most_pending_us;  // predicted, of slices on their way to a device: by the budget of the call that works
     double most_own_us;      // of this thread's time, beside a device, for a call that is paced; 0: nobody paces
+    double paced_us;         // moving average of the budgets of the latest updates; 0: the latest call that worked had no budget
+    uint32_t slice_us;       // of plans that are written now: desc.max_slice_us, or a half, a quarter .. of it while budgets are small
     sumi_workspace workspace;
     sumi_plan_cache cache;
     sumi_pace pace;
@@ -123,6 +125,7 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
 bool sumi_pump_start_thread(sumi_engine* engine);
 void sumi_pump_stop_thread(sumi_engine* engine);
 
+void sumi_engine_follow_pace(sumi_engine* engine, uint32_t budget_us); // SUMI_FOREVER: a call without a budget. Holds the work
 uint32_t sumi_engine_piece_us(const sumi_engine* engine); // how long a piece of work that is no slice may take: max_slice_us, or 5 ms where slices are whole ops; no more than the call's budget
 // Takes weights off a device, after everything submitted has ended. Holds the work. Nothing to do on the processor.
 void sumi_engine_forget_weights(sumi_engine* engine, const sumi_weight* const* weights, size_t count);

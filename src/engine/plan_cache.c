@@ -29,6 +29,7 @@ static void write_key(sumi_packer* key, const sumi_engine* engine, const sumi_pl
                         | (request->whole_ops ? 256 : 0) | (p->guided != NULL ? 512 : 0);
     add_int(key, (int64_t)request->model->serial);
     add_int(key, (int64_t)sumi_engine_budget(engine));
+    add_int(key, engine->slice_us);
     add_int(key, p->goal);
     add_int(key, flags);
     add_int(key, p->width);
@@ -185,7 +186,7 @@ sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* 
         float ratio = engine->cache.op_ratio[k];
         entry->op_ratio[k] = ratio <= 0.0f ? 1.0f : ratio < 0.25f ? 0.25f : ratio > 16.0f ? 16.0f : ratio;
     }
-    const uint32_t max_us = request->whole_ops ? 0 : engine->desc.max_slice_us;
+    const uint32_t max_us = request->whole_ops ? 0 : engine->slice_us;
     const bool gathers = max_us == 0 && !request->whole_ops && engine->runner->functions->finished != NULL;
     SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, max_us, gathers ? GATHERED_US : max_us, error));
     entry->slice_us = sumi_alloc_zero(&engine->heap, plan->slice_count * sizeof *entry->slice_us);

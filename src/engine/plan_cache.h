@@ -1,7 +1,7 @@
 // Plans of the last few shapes. Writing one takes a few hundred allocations; a job whose shape is here takes none.
 //
 // A key says everything a plan depends on, byte by byte: model, goal, sizes, token counts, the pattern of guided evaluations, adapters with their scales,
-// the memory budget. Seeds, texts, sigmas and guidance scales are not in it: they are data.
+// the memory budget, the length of slices. Seeds, texts, sigmas and guidance scales are not in it: they are data.
 #ifndef SUMI_ENGINE_PLAN_CACHE_H
 #define SUMI_ENGINE_PLAN_CACHE_H
 #include "engine/buffers.h"

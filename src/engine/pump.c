@@ -184,7 +184,7 @@ static double predict(const sumi_engine* engine)
 // Beside a device: what keeps the host's frame waiting is bounded on its own, and much closer than the device's work. Weights and graphs of a new plan are made in larger portions: hundreds of
 // pieces of a fifth of a millisecond would take as many frames. A model that is loaded takes what the host gives.
 #define MOST_OWN_US 200.0
-#define MOST_SUBMITTING_US 240.0 // of slices, each of which takes a dozen
+#define MOST_SUBMITTING_US 240.0 // of slices, each of which takes two dozen; of a large budget up to a twentieth
 #define MOST_READY_US 1900.0
 
 static bool submits_next(const sumi_engine* engine)
@@ -194,12 +194,18 @@ static bool submits_next(const sumi_engine* engine)
     return slot->u.plan.phase == SUMI_PHASE_RUN && !sumi_plan_job_draws_next(engine, slot);
 }
 
+static double most_submitting_us(const sumi_engine* engine)
+{
+    const double share = engine->most_pending_us / 20.0;
+    return share > MOST_SUBMITTING_US ? share : MOST_SUBMITTING_US;
+}
+
 static double most_own_us(const sumi_engine* engine)
 {
     const sumi_slot* slot = engine->running;
     if (is_ending(engine->leaving)) return MOST_OWN_US;
     if (slot == NULL || is_loading(slot)) return INFINITY;
-    return slot->u.plan.phase == SUMI_PHASE_READY ? MOST_READY_US : submits_next(engine) ? MOST_SUBMITTING_US : MOST_OWN_US;
+    return slot->u.plan.phase == SUMI_PHASE_READY ? MOST_READY_US : submits_next(engine) ? most_submitting_us(engine) : MOST_OWN_US;
 }
 
 // Whether what comes next fits into a call's budget. On a device that bounds what is on its way there, from this call or an earlier one; this thread's own time counts for itself.
@@ -212,6 +218,36 @@ static bool fits(const sumi_engine* engine, double budget_us, double elapsed)
     return elapsed <= most_own && elapsed <= budget_us && (on_its_way > 0.0 ? on_its_way : elapsed) + next <= budget_us; // submitting a slice takes no time worth a prediction
 }
 
+// How long slices may be for updates of this budget. A call submits whole slices, so of a budget that holds one or two a good part is lost: an eighth wastes a sixteenth. Below half a millisecond
+// cutting operations costs more than that, and below a quarter always. Three steps of 1024x1024, 8 ms a frame (H200), over what the budget's share of the time would be:
+//
+//     slices of  | 2 ms | 1 ms | 0.5 ms | 0.25 ms
+//     budget 1   |      |   16 |      9 |      -4   %
+//     budget 2   |   61 |   12 |      0 |      -3
+//     budget 4   |   30 |   28 |     10 |       6
+#define LEAST_SLICE_US 250
+#define USUAL_LEAST_SLICE_US 500.0
+
+static uint32_t slice_for(double budget_us, uint32_t most_us)
+{
+    const double quarter = budget_us / 4.0, eighth = budget_us / 8.0, usual = quarter < USUAL_LEAST_SLICE_US ? quarter : USUAL_LEAST_SLICE_US;
+    const double limit = eighth > usual ? eighth : usual;
+    uint32_t slice_us = most_us;
+    while (slice_us / 2 >= LEAST_SLICE_US && (double)slice_us > limit) slice_us /= 2;
+    return slice_us;
+}
+
+void sumi_engine_follow_pace(sumi_engine* engine, uint32_t budget_us)
+{
+    const bool was_paced = engine->paced_us > 0.0, is_paced = budget_us != SUMI_FOREVER;
+    const uint32_t most = engine->desc.max_slice_us;
+    if (engine->runner->functions->finished == NULL) return; // the processor stops between any two slices, and cutting costs it more
+    engine->paced_us = !is_paced ? 0.0 : was_paced ? 0.9 * engine->paced_us + 0.1 * (double)budget_us : (double)budget_us;
+    // A budget that wavers about a limit must not change plans again and again: slices grow only when they may grow by half as much again.
+    const uint32_t wanted = is_paced ? slice_for(engine->paced_us, most) : most;
+    if (!is_paced || wanted < engine->slice_us || slice_for(engine->paced_us / 1.5, most) > engine->slice_us) engine->slice_us = wanted;
+}
+
 void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
 {
     if (engine == NULL || budget_us == 0 || engine->desc.pump == SUMI_PUMP_THREAD) return;
@@ -219,6 +255,7 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
     uint64_t begin = sumi_clock_ns();
     engine->most_pending_us = budget_us == SUMI_FOREVER ? SUMI_MOST_PENDING_US : budget_us;
     engine->most_own_us = budget_us == SUMI_FOREVER || engine->runner->functions->finished == NULL ? 0.0 : MOST_OWN_US;
+    sumi_engine_follow_pace(engine, budget_us);
     pump_state state = run_slice(engine); // always one: a budget below the smallest slice must not stop everything
     while (state != PUMP_HAS_NOTHING) {
         if (budget_us == SUMI_FOREVER) {
@@ -242,6 +279,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
         sumi_work_lock(engine);
         engine->most_pending_us = SUMI_MOST_PENDING_US;
         engine->most_own_us = 0.0;
+        sumi_engine_follow_pace(engine, SUMI_FOREVER);
     }
     sumi_mutex_lock(&engine->table);
     for (;;) {
