@@ -41,11 +41,11 @@ static inline sumi_result runner_drain(sumi_runner* runner, int32_t left, double
     const sumi_runner_functions* f = runner->functions;
     if (f->pending == NULL) return SUMI_OK;
     while (f->pending(runner) > left) {
-        double us = 0.0;
+        sumi_slice_time time;
         f->wait(runner, 1);
         sumi_result result = f->health(runner, error);
         if (result != SUMI_OK) return result;
-        if (f->finished(runner, &us) && device_us != NULL) *device_us += us;
+        if (f->finished(runner, &time) && device_us != NULL) *device_us += time.us;
     }
     while (left == 0 && !f->idle(runner)) {
         sumi_result result = f->health(runner, error);

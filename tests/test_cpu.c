@@ -37,7 +37,7 @@ static float* random_floats(size_t count, float scale)
 
 static sumi_weight float_weight(const float* data, int rows, int cols)
 {
-    return (sumi_weight){.name = "w", .rows = rows, .cols = cols, .part_count = 1, .parts = {{data, SUMI_DTYPE_F32, rows, 1.0f}}};
+    return (sumi_weight){.name = "w", .rows = rows, .cols = cols, .part_count = 1, .parts = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}}};
 }
 
 typedef struct bench {
@@ -394,7 +394,7 @@ TEST(linear_reads_every_weight_type)
                 w[i] *= scale;
                 largest = fabs((double)w[i]) > largest ? fabs((double)w[i]) : largest;
             }
-            linear_case c = {.m = m, .n = n, .k = k, .weight = {.name = "w", .rows = n, .cols = k, .part_count = 1, .parts = {{data + 1, types[t], n, scale}}}};
+            linear_case c = {.m = m, .n = n, .k = k, .weight = {.name = "w", .rows = n, .cols = k, .part_count = 1, .parts = {{.data = data + 1, .dtype = types[t], .rows = n, .scale = scale}}}};
             check_linear(&c, w, (float)(largest * 1e-4));
             free(data), free(w);
         }
@@ -416,7 +416,7 @@ TEST(linear_reads_weights_stacked_of_different_types)
                                  .rows = N,
                                  .cols = K,
                                  .part_count = 3,
-                                 .parts = {{w, SUMI_DTYPE_F32, 11, 1.0f}, {half, SUMI_DTYPE_BF16, 30, 1.0f}, {w + 41 * K, SUMI_DTYPE_F32, 29, 1.0f}}};
+                                 .parts = {{.data = w, .dtype = SUMI_DTYPE_F32, .rows = 11, .scale = 1.0f}, {.data = half, .dtype = SUMI_DTYPE_BF16, .rows = 30, .scale = 1.0f}, {.data = w + 41 * K, .dtype = SUMI_DTYPE_F32, .rows = 29, .scale = 1.0f}}};
         check_linear(&c, w, 1e-4f);
     }
     free(w), free(half);

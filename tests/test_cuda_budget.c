@@ -63,7 +63,7 @@ typedef struct network {
 
 static sumi_weight weight_of(int32_t index, int32_t rows, const void* data, sumi_dtype dtype)
 {
-    return (sumi_weight){.name = "weight", .rows = rows, .cols = WIDTH, .part_count = 1, .parts = {{data, dtype, rows, 1.0f}}, .index = index};
+    return (sumi_weight){.name = "weight", .rows = rows, .cols = WIDTH, .part_count = 1, .parts = {{.data = data, .dtype = dtype, .rows = rows, .scale = 1.0f}}, .index = index};
 }
 
 static void make_weights(network* n)
@@ -239,20 +239,32 @@ static uint64_t smallest_budget(bench* b, const sumi_plan* plan)
     return high;
 }
 
-static network s_network;
+static _Alignas(4096) network s_network;
 static watch s_watch;
+
+// As if the weights lay in a file that the library has mapped. Chunks are so small that weights share them and need several.
+static void map_weights(bench* b, network* n)
+{
+    ((sumi_cuda*)b->runner)->weights.mapped.chunk_bytes = 16384;
+    for (int32_t i = 0; i < WEIGHTS; i++) {
+        n->layers[i].parts[0].mapping = n;
+        n->layers[i].parts[0].mapping_bytes = sizeof *n;
+    }
+}
 
 TEST(streamed_weights_are_there_when_they_are_used)
 {
     static const uint32_t slices[] = {0, 5, 40, 100000};
-    for (int variant = 0; variant < 16; variant++) {
+    for (int variant = 0; variant < 32; variant++) {
+        const bool is_mapped = variant >= 16;
         fake_reset();
         network* n = &s_network;
         bench b;
         sumi_error error = {SUMI_OK, {0}};
         make_weights(n);
         open_bench(&b, variant % 2 == 1);
-        CHECK(write_network(n, &b.heap, slices[variant / 4], &error) == SUMI_OK);
+        if (is_mapped) map_weights(&b, n);
+        CHECK(write_network(n, &b.heap, slices[variant % 16 / 4], &error) == SUMI_OK);
         const uint64_t least = smallest_budget(&b, &n->plan);
         sumi_device_need all, need;
         CHECK(b.runner->functions->need(b.runner, &n->plan, 0, &all, &error) == SUMI_OK);
@@ -268,6 +280,8 @@ TEST(streamed_weights_are_there_when_they_are_used)
             CHECK_TEXT(error.text, "");
             CHECK(b.meter.peak <= budget);
             CHECK(streamed == 0 || s_watch.count > 0);
+            CHECK((fake_held_kind("locked") > 0) == (is_mapped && streamed > 0)); // the table has an image in any case
+            CHECK(!is_mapped || b.meter.pinned <= need.pinned); // images that an earlier, smaller budget wanted stay
             const uint64_t blocks = fake_allocation_count();
             CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OK);
             CHECK_NUMBER(fake_allocation_count(), blocks); // warm
@@ -278,6 +292,38 @@ TEST(streamed_weights_are_there_when_they_are_used)
         close_bench(&b);
         if (t_errors != 0) {
             printf("  variant %d\n", variant);
+            return;
+        }
+    }
+}
+
+// A driver that locks no read-only memory, or only some of it: images in pinned memory take the place of mappings, and what was locked is given back or used.
+TEST(mappings_that_cannot_be_locked_get_images)
+{
+    for (int nth = 0; nth < 12; nth++) {
+        fake_reset();
+        network* n = &s_network;
+        bench b;
+        sumi_error error = {SUMI_OK, {0}};
+        fake_lock_read_only(nth > 0);
+        make_weights(n);
+        open_bench(&b, false);
+        map_weights(&b, n);
+        CHECK(write_network(n, &b.heap, 40, &error) == SUMI_OK);
+        b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
+        if (nth > 0) fake_fail_call("cuMemHostRegister", nth, CUDA_ERROR_NOT_SUPPORTED);
+        CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        CHECK(s_watch.count > 0 && b.meter.pinned > 0);
+        if (nth > 0) CHECK(fake_fail_call(NULL, 0, 0)); // it was asked for so often
+        CHECK(!((sumi_cuda*)b.runner)->weights.mapped.is_supported);
+        plan_forget(b.runner, &n->plan);
+        b.runner->functions->forget_weights(b.runner, n->list, WEIGHTS + 2);
+        CHECK_NUMBER(fake_held_kind("locked"), 0);
+        sumi_plan_end(&n->plan);
+        close_bench(&b);
+        if (t_errors != 0) {
+            printf("  refused the %d. time\n", nth);
             return;
         }
     }
@@ -724,6 +770,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(streamed_weights_are_there_when_they_are_used);
+    RUN(mappings_that_cannot_be_locked_get_images);
     RUN(tables_are_read_where_they_lie);
     RUN(large_tables_are_pinned_in_pieces);
     RUN(without_pinned_memory_weights_come_from_the_file);

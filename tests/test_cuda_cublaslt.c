@@ -59,10 +59,10 @@ static void make_products(products* p, int32_t m, int32_t n, int32_t k)
     p->bias = random_halves((size_t)n, 3);
     for (int i = 0; i < PRODUCTS; i++) {
         p->w[i] = random_halves((size_t)n * (size_t)k, 4 + (uint32_t)i);
-        p->weights[i] = (sumi_weight){.name = "w", .rows = n, .cols = k, .part_count = 1, .parts = {{p->w[i], SUMI_DTYPE_BF16, n, 1.0f}}, .index = i};
+        p->weights[i] = (sumi_weight){.name = "w", .rows = n, .cols = k, .part_count = 1, .parts = {{.data = p->w[i], .dtype = SUMI_DTYPE_BF16, .rows = n, .scale = 1.0f}}, .index = i};
         p->list[i] = &p->weights[i];
     }
-    p->bias_weight = (sumi_weight){.name = "bias", .rows = 1, .cols = n, .part_count = 1, .parts = {{p->bias, SUMI_DTYPE_BF16, 1, 1.0f}}, .index = PRODUCTS};
+    p->bias_weight = (sumi_weight){.name = "bias", .rows = 1, .cols = n, .part_count = 1, .parts = {{.data = p->bias, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 1.0f}}, .index = PRODUCTS};
     p->list[PRODUCTS] = &p->bias_weight;
 }
 static void free_products(products* p)
@@ -357,7 +357,7 @@ TEST(gated_products_are_gated_unit_by_unit)
 {
     enum { M = 600, N = 16, K = 1024 };
     uint16_t *x = random_halves(M * K, 1), *w = random_halves(2 * N * K, 2), y[M * N];
-    const sumi_weight weight = {.name = "gate and up", .rows = 2 * N, .cols = K, .part_count = 2, .parts = {{w, SUMI_DTYPE_BF16, N, 1.0f}, {w + N * K, SUMI_DTYPE_BF16, N, 1.0f}}};
+    const sumi_weight weight = {.name = "gate and up", .rows = 2 * N, .cols = K, .part_count = 2, .parts = {{.data = w, .dtype = SUMI_DTYPE_BF16, .rows = N, .scale = 1.0f}, {.data = w + N * K, .dtype = SUMI_DTYPE_BF16, .rows = N, .scale = 1.0f}}};
     fake_reset();
     fake_devices(1, 100);
     fake_on_launch(gate_by_hand, NULL);

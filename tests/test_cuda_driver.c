@@ -353,7 +353,7 @@ TEST(memory_may_run_out)
     begin(&f, NULL);
     for (int kind = 0; kind < 4; kind++) {
         f.error = (sumi_error){SUMI_OK, {0}};
-        sumi_cuda_block block = {1, 1, SUMI_MEMORY_ARENA};
+        sumi_cuda_block block = {.address = 1, .bytes = 1, .kind = SUMI_MEMORY_ARENA};
         fake_fail_allocation(1);
         CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 3 << 20, (sumi_memory_kind)kind, "the sails", &block, &f.error),
                      kind == SUMI_MEMORY_STAGING ? SUMI_OUT_OF_HOST_MEMORY : SUMI_OUT_OF_DEVICE_MEMORY);

@@ -166,7 +166,7 @@ static sumi_weight* stack(scene* s, int rows, int cols, int parts, sumi_dtype dt
             float exact = rounded(value); // a GPU keeps matrices in bfloat16
             memcpy(data + i * size, size == 4 ? (const void*)&exact : size == 2 ? (const void*)&half : &quarter, size);
         }
-        made.parts[p] = (sumi_weight_part){data, dtype, end - begin, is_fp8 ? spread / 16.0f : 1.0f};
+        made.parts[p] = (sumi_weight_part){.data = data, .dtype = dtype, .rows = end - begin, .scale = is_fp8 ? spread / 16.0f : 1.0f};
         begin = end;
     }
     *w = made;

@@ -32,7 +32,7 @@ static void fill(uint16_t* into, size_t count, uint32_t seed)
 
 static sumi_weight weight_of(const char* name, int32_t rows, int32_t cols, const void* data, sumi_dtype dtype)
 {
-    return (sumi_weight){.name = name, .rows = rows, .cols = cols, .part_count = 1, .parts = {{data, dtype, rows, 1.0f}}};
+    return (sumi_weight){.name = name, .rows = rows, .cols = cols, .part_count = 1, .parts = {{.data = data, .dtype = dtype, .rows = rows, .scale = 1.0f}}};
 }
 
 static void make_model(model* m)
@@ -49,7 +49,7 @@ static void make_model(model* m)
     m->gate_up = weight_of("gate_up", HIDDEN, WIDTH, m->gate, SUMI_DTYPE_BF16);
     m->gate_up.rows = 2 * HIDDEN;
     m->gate_up.part_count = 2;
-    m->gate_up.parts[1] = (sumi_weight_part){m->up, SUMI_DTYPE_BF16, HIDDEN, 1.0f};
+    m->gate_up.parts[1] = (sumi_weight_part){.data = m->up, .dtype = SUMI_DTYPE_BF16, .rows = HIDDEN, .scale = 1.0f};
     m->down = weight_of("down", WIDTH, HIDDEN, m->out, SUMI_DTYPE_BF16);
     m->bias_weight = weight_of("bias", 1, WIDTH, m->bias, SUMI_DTYPE_F32);
     m->narrow = weight_of("narrow", WIDTH, 20, m->odd, SUMI_DTYPE_BF16);
@@ -393,7 +393,7 @@ TEST(large_weights_come_in_pieces_from_any_address)
     sumi_weight weight = weight_of("large", ROWS, COLS, file + 1, SUMI_DTYPE_BF16);
     weight.parts[0].rows = ROWS / 3;
     weight.part_count = 2;
-    weight.parts[1] = (sumi_weight_part){file + 1 + (size_t)(ROWS / 3) * COLS * 2, SUMI_DTYPE_BF16, ROWS - ROWS / 3, 1.0f};
+    weight.parts[1] = (sumi_weight_part){.data = file + 1 + (size_t)(ROWS / 3) * COLS * 2, .dtype = SUMI_DTYPE_BF16, .rows = ROWS - ROWS / 3, .scale = 1.0f};
     open_services(&b);
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
     sumi_plan plan;
@@ -562,8 +562,8 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     const sumi_runner_functions* f = b.runner->functions;
     f->start(b.runner, &n.plan);
     write_ids(b.runner, &n);
-    double us = -1.0;
-    CHECK(!f->finished(b.runner, &us) && f->pending(b.runner) == 0);
+    sumi_slice_time time = {.us = -1.0};
+    CHECK(!f->finished(b.runner, &time) && f->pending(b.runner) == 0);
     f->wait(b.runner, 1); // returns at once
     fake_complete_after(2);
     CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_OK);
@@ -572,12 +572,12 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     CHECK_NUMBER(f->pending(b.runner), 2);
     CHECK(!f->idle(b.runner));
     int32_t asked = 1;
-    while (!f->finished(b.runner, &us) && asked < 20) asked++;
+    while (!f->finished(b.runner, &time) && asked < 20) asked++;
     CHECK(asked > 3 && asked < 20); // the slice, then the copy behind it
-    CHECK(us >= 0.0);
+    CHECK(time.us >= 0.0);
     CHECK_NUMBER(f->pending(b.runner), 1);
     f->wait(b.runner, 1);
-    CHECK(f->finished(b.runner, &us));
+    CHECK(f->finished(b.runner, &time));
     CHECK_NUMBER(f->pending(b.runner), 0);
     uint16_t y[TOKENS * WIDTH];
     f->read(b.runner, &n.plan, n.y, 0, y, sizeof y);
@@ -602,8 +602,8 @@ TEST(a_lost_device_is_said_and_stays_lost)
     write_ids(b.runner, &n);
     CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_OK);
     fake_lose_device();
-    double us;
-    CHECK(!f->finished(b.runner, &us));
+    sumi_slice_time time;
+    CHECK(!f->finished(b.runner, &time));
     CHECK(f->health(b.runner, &error) == SUMI_DEVICE_LOST);
     CHECK(error.text[0] != 0);
     CHECK_NUMBER(f->pending(b.runner), 0); // nothing to wait for
@@ -792,9 +792,9 @@ TEST(the_hosts_context_stays_current)
     CHECK_CURRENT(CHECK(f->run(b.runner, &n.plan, &n.plan.slices[1], 99, &error) == SUMI_OK));
     CHECK_CURRENT(CHECK(f->fetch(b.runner, &n.plan, n.y, &error) == SUMI_OK));
     CHECK_CURRENT(f->wait(b.runner, 1));
-    double us;
-    CHECK_CURRENT(f->finished(b.runner, &us));
-    CHECK_CURRENT(f->finished(b.runner, &us));
+    sumi_slice_time time;
+    CHECK_CURRENT(f->finished(b.runner, &time));
+    CHECK_CURRENT(f->finished(b.runner, &time));
     CHECK_CURRENT((void)f->idle(b.runner));
     CHECK_CURRENT(f->health(b.runner, &error));
     uint16_t y[TOKENS * WIDTH];

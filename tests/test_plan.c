@@ -8,7 +8,7 @@ static const float s_ones[64 * 64] = {1.0f};
 static sumi_weight make_weight(int32_t rows, int32_t cols)
 {
     sumi_weight weight = {.name = "w", .rows = rows, .cols = cols, .part_count = 1};
-    weight.parts[0] = (sumi_weight_part){s_ones, SUMI_DTYPE_F32, rows, 1.0f};
+    weight.parts[0] = (sumi_weight_part){.data = s_ones, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f};
     return weight;
 }
 
@@ -344,8 +344,8 @@ TEST(weight_stack_reads_rows_across_parts)
     float a[2 * 3] = {1, 2, 3, 4, 5, 6};
     uint16_t b[1 * 3] = {0x3f80, 0x4000, 0x4040}; // bf16 1 2 3
     sumi_weight weight = {.name = "stack", .rows = 3, .cols = 3, .part_count = 2};
-    weight.parts[0] = (sumi_weight_part){a, SUMI_DTYPE_F32, 2, 1.0f};
-    weight.parts[1] = (sumi_weight_part){b, SUMI_DTYPE_BF16, 1, 10.0f};
+    weight.parts[0] = (sumi_weight_part){.data = a, .dtype = SUMI_DTYPE_F32, .rows = 2, .scale = 1.0f};
+    weight.parts[1] = (sumi_weight_part){.data = b, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 10.0f};
     float rows[2][4] = {{0}};
     sumi_weight_to_float(&weight, 1, 2, &rows[0][0], 4);
     CHECK(rows[0][0] == 4 && rows[0][2] == 6 && rows[1][0] == 10 && rows[1][2] == 30 && rows[0][3] == 0);

@@ -237,9 +237,9 @@ static void make_weights(const group* g, int copies)
 {
     for (int i = 0; i < copies; i++) {
         s_weights[i] = (sumi_weight){.name = "weight", .rows = g->n, .cols = g->k, .part_count = 1, .index = i};
-        s_weights[i].parts[0] = (sumi_weight_part){s_numbers, SUMI_DTYPE_BF16, g->n, 1.0f};
+        s_weights[i].parts[0] = (sumi_weight_part){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = g->n, .scale = 1.0f};
         s_biases[i] = (sumi_weight){.name = "bias", .rows = 1, .cols = g->n, .part_count = 1, .index = copies + i};
-        s_biases[i].parts[0] = (sumi_weight_part){s_numbers, SUMI_DTYPE_BF16, 1, 1.0f};
+        s_biases[i].parts[0] = (sumi_weight_part){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 1.0f};
     }
 }
 static void forget_weights(int copies)

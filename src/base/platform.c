@@ -299,6 +299,14 @@ static DWORD path_attributes(const char* path)
     return wide_path(path, wide, 1024) ? GetFileAttributesW(wide) : INVALID_FILE_ATTRIBUTES;
 }
 
+void* sumi_large_pages_take(size_t bytes)
+{
+    (void)bytes; // they need a privilege that players' accounts do not have
+    return NULL;
+}
+
+void sumi_large_pages_give(void* memory, size_t bytes) { (void)memory, (void)bytes; }
+
 bool sumi_path_is_folder(const char* path)
 {
     DWORD attributes = path_attributes(path);
@@ -326,7 +334,7 @@ sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_erro
     }
     mapping->bytes = (uint64_t)status.st_size;
     if (mapping->bytes > 0) {
-        void* data = mmap(NULL, (size_t)mapping->bytes, PROT_READ, MAP_PRIVATE, file, 0);
+        void* data = mmap(NULL, (size_t)mapping->bytes, PROT_READ, MAP_SHARED, file, 0);
         if (data == MAP_FAILED) {
             close(file);
             mapping->bytes = 0;
@@ -345,6 +353,35 @@ void sumi_mapping_close(sumi_mapping* mapping)
     }
     memset(mapping, 0, sizeof *mapping);
 }
+
+#if defined(__linux__)
+void* sumi_large_pages_take(size_t bytes)
+{
+    if (bytes == 0 || bytes % SUMI_LARGE_PAGE != 0 || bytes > SIZE_MAX - SUMI_LARGE_PAGE) return NULL;
+    char* reserved = mmap(NULL, bytes + SUMI_LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (reserved == MAP_FAILED) return NULL;
+    // The system aligns to small pages: what lies before and behind the aligned part goes back.
+    const size_t before = (SUMI_LARGE_PAGE - (uintptr_t)reserved % SUMI_LARGE_PAGE) % SUMI_LARGE_PAGE;
+    char* memory = reserved + before;
+    if (before > 0) munmap(reserved, before);
+    if (before < SUMI_LARGE_PAGE) munmap(memory + bytes, SUMI_LARGE_PAGE - before);
+    (void)madvise(memory, bytes, MADV_HUGEPAGE); // small pages where the system has no large ones: slower to lock, nothing else
+    return memory;
+}
+
+void sumi_large_pages_give(void* memory, size_t bytes)
+{
+    if (memory != NULL) munmap(memory, bytes);
+}
+#else
+void* sumi_large_pages_take(size_t bytes)
+{
+    (void)bytes;
+    return NULL;
+}
+
+void sumi_large_pages_give(void* memory, size_t bytes) { (void)memory, (void)bytes; }
+#endif
 
 bool sumi_path_is_folder(const char* path)
 {

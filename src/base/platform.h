@@ -40,10 +40,15 @@ typedef struct sumi_thread_start { sumi_thread_function* function; void* context
 bool sumi_thread_begin(sumi_thread* thread, const sumi_thread_start* start);
 void sumi_thread_join(sumi_thread* thread);
 
-// A read-only private mapping of a whole file. The pages belong to the page cache, not to the host's allocator.
+// A read-only mapping of a whole file. The pages belong to the page cache, not to the host's allocator. It is shared, for a driver that page-locks a private mapping gets a copy of every page.
 typedef struct sumi_mapping { const void* data; uint64_t bytes; void* handle; } sumi_mapping;
 sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_error* error); // FILE_NOT_FOUND, FILE_READ_FAILED
 void sumi_mapping_close(sumi_mapping* mapping);
+
+// Zeroed memory of the operating system's in large pages, for a driver to page-lock: a multiple of SUMI_LARGE_PAGE, aligned to it. NULL: there is none, or this system has no such pages.
+#define SUMI_LARGE_PAGE ((size_t)2 << 20)
+void* sumi_large_pages_take(size_t bytes);
+void sumi_large_pages_give(void* memory, size_t bytes); // accepts NULL
 
 bool sumi_path_is_folder(const char* path);
 bool sumi_path_is_file(const char* path);

@@ -360,7 +360,7 @@ static sumi_result cuda_need(const sumi_runner* runner, const sumi_plan* plan, u
     for (size_t v = 0; v < plan->value_count; v++) {
         if (plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1})) mirrors += round_up(plan->values[v].bytes);
     }
-    out_need->pinned = pages_of(RING_BYTES + mirrors) * (uint64_t)SUMI_CUDA_PAGE + block_bytes(constants) + division.streamed + division.hosted;
+    out_need->pinned = pages_of(RING_BYTES + mirrors) * (uint64_t)SUMI_CUDA_PAGE + block_bytes(constants) + division.streamed - division.mapped + division.hosted;
     return SUMI_OK;
 }
 
@@ -393,7 +393,7 @@ static sumi_result divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     record->divided_for = cuda->budget;
     for (int32_t i = 0; i < record->weight_count && !division->streams; i++) { // there is room for all: their images are no longer needed
         sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
-        if (resident->image.pieces == NULL) continue;
+        if (resident->image.pieces == NULL && resident->chunks == 0) continue;
         settle(cuda);
         sumi_cuda_weights_drop_image(weights, resident);
     }
@@ -780,9 +780,13 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
         cuda->counter = counter;
     }
     sumi_cuda_flight* flight = flight_at(cuda, cuda->flight_count);
-    SUMI_CU(driver, cuEventRecord(flight->begin, stream), "timing a slice");
-    for (sumi_slice segment = {0}; sumi_cuda_next_segment(record, slice, &segment);) { // waiting for weights is part of its time
-        SUMI_TRY(sumi_cuda_stream_before(cuda, record, &segment, counter, error));
+    flight->has_waits = false;
+    bool is_first = true;
+    for (sumi_slice segment = {0}; sumi_cuda_next_segment(record, slice, &segment); is_first = false) {
+        bool waits = false;
+        SUMI_TRY(sumi_cuda_stream_before(cuda, record, &segment, counter, &waits, error));
+        if (is_first) SUMI_CU(driver, cuEventRecord(flight->begin, stream), "timing a slice");
+        else flight->has_waits = flight->has_waits || waits;
         const CUgraphExec graph = sumi_cuda_graph_of(record, slice, &segment);
         if (graph != NULL) SUMI_CU(driver, cuGraphLaunch(graph, stream), "launching a slice");
         else SUMI_TRY(sumi_cuda_launch_slice(cuda, record, &segment, stream, error));
@@ -823,7 +827,7 @@ static bool is_over(sumi_cuda* cuda, const sumi_cuda_flight* flight)
     return has_passed(cuda, flight->end) && (flight->last_fetch < 0 || has_passed(cuda, flight->plan->mirrors[flight->last_fetch].event));
 }
 
-static bool cuda_finished(sumi_runner* runner, double* out_us)
+static bool cuda_finished(sumi_runner* runner, sumi_slice_time* out_time)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
@@ -833,7 +837,7 @@ static bool cuda_finished(sumi_runner* runner, double* out_us)
     if (ends) {
         float ms = 0.0f;
         keep_failure(cuda, cuda->device.driver.cuEventElapsedTime(&ms, flight->begin, flight->end), "timing a slice");
-        *out_us = 1000.0 * (double)ms;
+        *out_time = (sumi_slice_time){1000.0 * (double)ms, flight->has_waits};
         if (cuda->flight_count > 0) {
             cuda->flight_first = (cuda->flight_first + 1) % SUMI_RUNNER_DEPTH;
             cuda->flight_count--;

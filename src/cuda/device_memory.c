@@ -1,4 +1,5 @@
 #include "cuda/device_memory.h"
+#include "base/platform.h"
 #include <string.h>
 
 #define ALIGNMENT 512u // what the driver's own allocations have, and what every kernel here may count on
@@ -9,6 +10,16 @@ void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* dev
     memory->device = device;
     if (allocator != NULL && allocator->allocate != NULL && allocator->release != NULL) memory->allocator = *allocator;
     for (int kind = 0; kind < 4; kind++) atomic_init(&memory->held[kind], 0);
+}
+
+// The driver zeroes and locks small pages one by one: 4 MB take 1.4 ms (H200). The same in large pages that it only has to lock takes a third of that.
+static CUdeviceptr register_large_pages(const sumi_cuda_driver* driver, size_t bytes)
+{
+    if (bytes % SUMI_LARGE_PAGE != 0 || driver->cuMemHostRegister == NULL || driver->cuMemHostUnregister == NULL) return 0;
+    void* memory = sumi_large_pages_take(bytes);
+    if (memory == NULL || driver->cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS) return (CUdeviceptr)(uintptr_t)memory;
+    sumi_large_pages_give(memory, bytes);
+    return 0;
 }
 
 static CUresult allocate_from_driver(const sumi_cuda_driver* driver, size_t bytes, sumi_memory_kind kind, CUdeviceptr* out_address)
@@ -25,10 +36,16 @@ static CUresult allocate_from_driver(const sumi_cuda_driver* driver, size_t byte
     return result;
 }
 
-static void release_to_driver(const sumi_cuda_driver* driver, CUdeviceptr address, sumi_memory_kind kind)
+static void release_to_driver(const sumi_cuda_driver* driver, const sumi_cuda_block* block)
 {
-    if (kind == SUMI_MEMORY_STAGING) driver->cuMemFreeHost((void*)(uintptr_t)address);
-    else driver->cuMemFree(address);
+    if (block->is_registered) {
+        driver->cuMemHostUnregister(sumi_cuda_host(block));
+        sumi_large_pages_give(sumi_cuda_host(block), (size_t)block->bytes);
+    } else if (block->kind == SUMI_MEMORY_STAGING) {
+        driver->cuMemFreeHost(sumi_cuda_host(block));
+    } else {
+        driver->cuMemFree(block->address);
+    }
 }
 
 static sumi_result no_memory(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what, sumi_error* error)
@@ -52,6 +69,7 @@ sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_me
     size_t whole = bytes == 0 ? ALIGNMENT : (size_t)((bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     const sumi_cuda_driver* driver = &memory->device->driver;
     CUdeviceptr address = 0;
+    bool is_registered = false;
     if (memory->allocator.allocate != NULL) {
         address = memory->allocator.allocate(whole, ALIGNMENT, kind, memory->allocator.user_data);
         if (address % ALIGNMENT != 0) {
@@ -59,11 +77,13 @@ sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_me
             return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY, "device_allocator returned an address for %s that is not a multiple of %u: honour `alignment`", what, ALIGNMENT);
         }
     } else {
-        CUresult result = allocate_from_driver(driver, whole, kind, &address);
+        address = kind == SUMI_MEMORY_STAGING ? register_large_pages(driver, whole) : 0;
+        is_registered = address != 0;
+        const CUresult result = is_registered ? CUDA_SUCCESS : allocate_from_driver(driver, whole, kind, &address);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) return sumi_cuda_failure(driver, result, what, error);
     }
     if (address == 0) return no_memory(memory, whole, kind, what, error);
-    *out_block = (sumi_cuda_block){address, whole, kind};
+    *out_block = (sumi_cuda_block){address, whole, kind, is_registered};
     atomic_fetch_add(&memory->held[kind], whole);
     return SUMI_OK;
 }
@@ -72,7 +92,7 @@ void sumi_cuda_release(sumi_cuda_memory* memory, sumi_cuda_block* block)
 {
     if (block->address != 0) {
         if (memory->allocator.release != NULL) memory->allocator.release(block->address, (size_t)block->bytes, block->kind, memory->allocator.user_data);
-        else release_to_driver(&memory->device->driver, block->address, block->kind);
+        else release_to_driver(&memory->device->driver, block);
         atomic_fetch_sub(&memory->held[block->kind], block->bytes);
     }
     memset(block, 0, sizeof *block);

@@ -15,6 +15,7 @@ typedef struct sumi_cuda_block {
     CUdeviceptr address;                  // 0: none. STAGING: the address of pinned host memory, see sumi_cuda_host
     uint64_t bytes;
     sumi_memory_kind kind;
+    bool is_registered;                   // STAGING: large pages of the system's, page-locked by the driver
 } sumi_cuda_block;
 
 void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* device, const sumi_device_allocator* allocator);

@@ -67,6 +67,8 @@ typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterImage_v3000)(CUgraphicsResourc
     X(cuEventQuery, 2000, true)              \
     X(cuEventSynchronize, 2000, true)        \
     X(cuEventElapsedTime, 2000, true)        \
+    X(cuMemHostRegister, 6050, false)        \
+    X(cuMemHostUnregister, 4000, false)      \
     X(cuTensorMapEncodeTiled, 12000, false)  \
     X(cuMemcpy2DAsync, 3020, false)          \
     X(cuGLGetDevices, 6050, false)           \

@@ -89,7 +89,7 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
     if (!is_current(record, count)) sumi_cuda_drop_graphs(cuda, record);
     *out_done = cuda->options.without_graphs || record->without_graphs || record->graphed_slices == count;
     if (*out_done) return SUMI_OK;
-    const int32_t most = count + (record->stream != NULL ? record->stream->load_count : 0); // a slice is cut before loads only
+    const int32_t most = count + (record->stream != NULL ? 2 * record->stream->load_count : 0); // a slice is cut before and behind loads only
     if (record->graph_room < most) {
         sumi_cuda_graph* graphs = sumi_alloc_array(cuda->heap, (size_t)most, sizeof *graphs);
         if (graphs == NULL) return sumi_out_of_memory(error, (size_t)most * sizeof *graphs, "the graphs of a plan");

@@ -77,6 +77,7 @@ void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_wo
     weights->device = device;
     weights->memory = memory;
     weights->modules = modules;
+    sumi_cuda_mapped_init(&weights->mapped, heap, device);
 }
 
 static size_t hash_of(const sumi_weight* weight, sumi_cuda_form form, size_t size)
@@ -685,17 +686,37 @@ void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int
     if (*row >= weight->rows) resident->has_image = true;
 }
 
+bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form)
+{
+    return sumi_cuda_is_bytes(weight, form) && sumi_cuda_mapped_holds(&weights->mapped, weight);
+}
+
 void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident* resident)
 {
+    sumi_cuda_mapped_unlock(&weights->mapped, resident->weight, &resident->chunks);
     sumi_cuda_unpin(weights->heap, weights->memory, &resident->image);
     resident->has_image = false;
+}
+
+sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident, CUdeviceptr to, sumi_error* error)
+{
+    if (resident->chunks > 0) return sumi_cuda_mapped_copy(&weights->mapped, resident->weight, is_gated_form(resident->form), to, error);
+    for (uint64_t done = 0, bytes; done < resident->bytes; done += bytes) {
+        bytes = resident->bytes - done;
+        const unsigned char* from = sumi_cuda_pinned_at(&resident->image, done, &bytes);
+        SUMI_CU(&weights->device->driver, cuMemcpyHtoDAsync(to + done, from, (size_t)bytes, weights->device->copy), "streaming weights");
+    }
+    return SUMI_OK;
 }
 
 void sumi_cuda_weights_close(sumi_cuda_weights* weights)
 {
     if (weights->heap == NULL) return;
     close_upload(weights);
-    for (size_t i = 0; i < weights->resident_count; i++) sumi_cuda_weights_drop_image(weights, &weights->residents[i]);
+    for (size_t i = 0; i < weights->resident_count; i++) {
+        if (weights->residents[i].weight != NULL) sumi_cuda_weights_drop_image(weights, &weights->residents[i]);
+    }
+    sumi_cuda_mapped_close(&weights->mapped);
     for (size_t i = 0; i < weights->slab_count; i++) sumi_cuda_release(weights->memory, &weights->slabs[i].block);
     sumi_free(weights->heap, weights->residents);
     sumi_free(weights->heap, weights->table);

@@ -9,6 +9,7 @@
 #define SUMI_CUDA_RESIDENCY_H
 #include "base/workers.h"
 #include "cuda/launch.h"
+#include "cuda/mapped.h"
 #include "cuda/pinned.h"
 
 // One form of one weight.
@@ -20,8 +21,10 @@ typedef struct sumi_cuda_resident {
     int32_t slab;
     uint64_t bytes;
     int32_t rows_sent;           // rows of the stack that are on their way or there
-    sumi_cuda_pinned image;      // for streaming
-    bool has_image;              // it is complete
+    // For streaming: its bytes as the device wants them, complete when has_image. Either page-locked chunks of its file's mapping, or an image in pinned memory.
+    int32_t chunks;              // of the mapping, that it uses; see mapped.h
+    sumi_cuda_pinned image;
+    bool has_image;
     uint64_t listed;             // serial of the last list it was put into
 } sumi_cuda_resident;
 
@@ -41,6 +44,7 @@ typedef struct sumi_cuda_weights {
     uint64_t list_serial;
     sumi_cuda_slab* slabs; size_t slab_count, slab_capacity;
     bool places_alone;                   // from here on matrices have blocks of their own
+    sumi_cuda_mapped mapped;
     struct sumi_cuda_upload* upload;
 } sumi_cuda_weights;
 
@@ -71,9 +75,13 @@ const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weight
 sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor, uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error);
 // Brings list[at] to `place`, where it does not stay: on the copy stream, in its order. Blocks while slots are busy; keeps them for the next ones of the list.
 sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at, CUdeviceptr place, sumi_error* error);
+// Whether a weight that is streamed is copied from its file's mapping, so that it needs no pinned memory.
+bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form);
 // The next rows of a resident (sumi_cuda_is_bytes) into its image, about budget_us of this thread's time. *row: the next one, 0 at first.
 void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us);
-void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident* resident); // nothing reads it
+void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident* resident); // and unlocks its chunks; nothing reads them
+// From its image, which is complete, into the ring, on the copy stream.
+sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident, CUdeviceptr to, sumi_error* error);
 // Takes residents that are not listed with `serial` off the device, and at least one of them: slabs without listed ones first. False when there are none. Nothing uses them, nothing is on its way.
 bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial);
 // Gives the memory of everything on its way back to the host (pinned) and the device; waits for it first.

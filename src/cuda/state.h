@@ -40,7 +40,12 @@ typedef struct sumi_cuda_plan {
     bool without_graphs;                     // the driver did not make them
 } sumi_cuda_plan;
 
-typedef struct sumi_cuda_flight { CUevent begin, end; int32_t last_fetch; const sumi_cuda_plan* plan; } sumi_cuda_flight; // last_fetch: mirror of the last copy behind this slice, -1
+typedef struct sumi_cuda_flight {
+    CUevent begin, end;         // begin: behind the wait for its first op's weights
+    bool has_waits;             // for the weights of a later op
+    int32_t last_fetch;         // mirror of the last copy behind this slice, -1: none
+    const sumi_cuda_plan* plan;
+} sumi_cuda_flight;
 
 #define SUMI_CUDA_WRITES 32 // copies of bound inputs that may be on their way
 

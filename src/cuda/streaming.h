@@ -1,11 +1,12 @@
 // Which of a plan's weights stay on the device when there is no room for all of them, and how the others get there just in time.
 //
 //   kept      stays while the plan is used: vectors first, then what is used most often (the denoising section, run once per step), then the rest
-//   streamed  lies in pinned host memory as the device wants it, and is copied into a ring on the device whenever an op is about to use it
+//   streamed  lies in page-locked host memory as the device wants it, in its file's mapping (mapped.h) or else in an image of ours, and is copied into a ring on the device whenever an op is
+//             about to use it
 //   hosted    tables of which an op reads a few rows (the text encoder's embedding) are read where they lie, in pinned memory, and never copied
 //
 //   copy stream      [wait freed a] copy c, filled c | [wait freed b] copy d, filled d | ..      as far ahead as the ring has room
-//   compute stream   [wait filled a, b] a segment of ops, freed a, b | [wait filled c] ..         a segment needs at most a third of the ring
+//   compute stream   [wait filled a, b] a segment of ops, freed a | [wait filled b] ..            a segment has one load, or none
 //
 // Each use of a streamed weight in the plan is a *load* with an address of its own in the ring, so graphs hold: loads follow each other round the ring in the order of the plan, and a
 // repeated section begins again at its first. A load may start when all loads before it whose places it takes have been submitted for the last time: the copy stream then waits for
@@ -32,6 +33,7 @@ typedef struct sumi_cuda_division {
     sumi_cuda_share_of* shares; int32_t count; // in the order of first use
     bool streams, fits;
     uint64_t kept, streamed, hosted;           // bytes
+    uint64_t mapped;                           // of `streamed`: bytes that come from a file's mapping and need no pinned memory
     uint64_t ring, way;                        // device memory: for streamed weights; for conversions on the way
 } sumi_cuda_division;
 
@@ -78,7 +80,7 @@ bool sumi_cuda_stream_place(const struct sumi_cuda* cuda, const struct sumi_cuda
 // The next segment of a slice: the whole slice for plans that do not stream. False at its end. `segment` zeroed at first.
 bool sumi_cuda_next_segment(const struct sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment);
 sumi_result sumi_cuda_stream_begin(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error); // of a run: the first loads start
-sumi_result sumi_cuda_stream_before(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment, int32_t counter, sumi_error* error);
+sumi_result sumi_cuda_stream_before(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment, int32_t counter, bool* out_waits, sumi_error* error);
 sumi_result sumi_cuda_stream_after(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, const sumi_slice* segment, sumi_error* error);
 sumi_result sumi_cuda_stream_ahead(struct sumi_cuda* cuda, struct sumi_cuda_plan* record, sumi_error* error); // starts as many loads as there is room for
 #endif

@@ -118,7 +118,7 @@ void sumi_cuda_release_import(sumi_cuda* cuda, sumi_import* import)
     const sumi_cuda_driver* driver = &cuda->device.driver;
     driver->cuStreamSynchronize(cuda->graphics);
     driver->cuGraphicsUnregisterResource(import->resource);
-    sumi_cuda_block block = {import->address, import->bytes, SUMI_MEMORY_IMAGE};
+    sumi_cuda_block block = {.address = import->address, .bytes = import->bytes, .kind = SUMI_MEMORY_IMAGE};
     sumi_cuda_release(&cuda->memory, &block);
     *import = (sumi_import){.resource = NULL};
 }

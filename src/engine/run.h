@@ -23,6 +23,7 @@ typedef struct sumi_run_step {
     int32_t denoising_step;  // -1: outside of the loop
     bool ends_step, shows;   // the denoising step ends with it; a preview follows it
     double us;               // from its begin to its end
+    bool has_waits;          // for streamed weights: its own work took less
     double own_us;           // of that its own work, as far as it is known: what predictions are made of
     uint64_t submitted_ns;
     bool is_over;            // reported by the runner while something else was waited for, not collected yet

@@ -192,10 +192,15 @@ sumi_result sumi_tensor_set_open(sumi_tensor_set* set, const char* path, sumi_er
     sumi_file* file = &set->opened[set->opened_count];
     SUMI_TRY(sumi_file_open(file, set->heap, set->files, path, error));
     set->opened_count++;
-    if (file->bytes >= 4 && memcmp(file->data, "GGUF", 4) == 0) {
-        return sumi_gguf_read(set, file->data, file->bytes, path, error);
+    const size_t first = set->count;
+    const sumi_mapping mapping = file->mapping; // the list of files may move while a reader adds to the set
+    const bool is_gguf = file->bytes >= 4 && memcmp(file->data, "GGUF", 4) == 0;
+    SUMI_TRY(is_gguf ? sumi_gguf_read(set, file->data, file->bytes, path, error) : sumi_safetensors_read(set, file->data, file->bytes, path, error));
+    for (size_t i = first; i < set->count; i++) {
+        set->tensors[i].mapping = mapping.data;
+        set->tensors[i].mapping_bytes = mapping.bytes;
     }
-    return sumi_safetensors_read(set, file->data, file->bytes, path, error);
+    return SUMI_OK;
 }
 
 static sumi_result add_path(sumi_tensor_opening* opening, const char* path, sumi_error* error)

@@ -173,7 +173,7 @@ static bool set_part(sumi_binder* binder, sumi_weight_part* part, const sumi_ten
                        tensor->name, sumi_dtype_get(tensor->dtype)->name);
         return false;
     }
-    *part = (sumi_weight_part){tensor->data, tensor->dtype, rows, 1.0f};
+    *part = (sumi_weight_part){.data = tensor->data, .dtype = tensor->dtype, .rows = rows, .scale = 1.0f, .mapping = tensor->mapping, .mapping_bytes = tensor->mapping_bytes};
     const char* name = sumi_checkpoint_part_name(binder->part, tensor);
     if (name != NULL) { binder->result = sumi_tensor_scale(binder->part, name, &part->scale, binder->error); }
     return binder->result == SUMI_OK;
@@ -332,6 +332,6 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
     weight->rows = 1;
     weight->cols = total;
     weight->part_count = 1;
-    weight->parts[0] = (sumi_weight_part){data, SUMI_DTYPE_F32, 1, 1.0f};
+    weight->parts[0] = (sumi_weight_part){.data = data, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f};
     add_weight(binder, weight, label);
 }

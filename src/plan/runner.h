@@ -32,6 +32,9 @@ typedef struct sumi_publication {
     struct CUevent_st* event; // recorded behind it; NULL: none
 } sumi_publication;
 
+// A slice's time on the device, from the begin of its first op to the end of its last. has_waits: it waited for streamed weights in between, so that its own work took less.
+typedef struct sumi_slice_time { double us; bool has_waits; } sumi_slice_time;
+
 typedef struct sumi_import { void* resource; uint64_t address, bytes; } sumi_import; // address: linear memory of ours for its picture
 
 typedef struct sumi_runner_functions {
@@ -71,8 +74,8 @@ typedef struct sumi_runner_functions {
     uint64_t (*short_bytes)(const sumi_runner* runner); // held on the device when it had no more memory, the last time
     void (*forget_plan)(sumi_runner* runner, const sumi_plan* plan);             // it goes: graphs; nothing of it runs
     void (*forget_weights)(sumi_runner* runner, const sumi_weight* const* weights, size_t count); // they go; nothing that uses them runs
-    // Reports the oldest slice that was submitted and not yet reported: false while it runs, or when there is none. *out_us: its time on the device.
-    bool (*finished)(sumi_runner* runner, double* out_us);
+    // Reports the oldest slice that was submitted and not yet reported: false while it runs, or when there is none.
+    bool (*finished)(sumi_runner* runner, sumi_slice_time* out_time);
     // After submitting: SUMI_OK while the device is well. SUMI_DEVICE_LOST, SUMI_INTERNAL.
     sumi_result (*health)(sumi_runner* runner, sumi_error* error);
     int32_t (*pending)(const sumi_runner* runner);     // slices submitted and not yet reported; the engine submits at most SUMI_RUNNER_DEPTH

@@ -12,6 +12,8 @@ typedef struct sumi_weight_part {
     sumi_dtype dtype;
     int32_t rows;
     float scale;           // of fp8 files; 1 otherwise
+    // The whole mapping of ours (base/platform.h) in which the data lies, which a device may page-lock. NULL: the data lies elsewhere, in memory of the host's or of the heap.
+    const void* mapping; uint64_t mapping_bytes;
 } sumi_weight_part;
 
 typedef struct sumi_weight {

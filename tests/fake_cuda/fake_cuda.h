@@ -28,6 +28,7 @@ void fake_driver_version(int version);             // 13000; entries of newer AB
 void fake_lack_entry(const char* name);            // this one is not there; NULL: all are. The name must live on
 void fake_old_lookup(bool on);                     // cuGetProcAddress_v2 refuses: only exported names can be found, as before CUDA 12
 void fake_take_binaries(bool on);                  // off: modules of machine code are refused, as by an older driver. Off at first: PTX says what parameters a kernel has
+void fake_lock_read_only(bool on);                 // page-locking of read-only memory, mapped files for one. On at first
 void fake_newest_ptx(int version);                 // 90: PTX 9.0; newer is refused
 void fake_limit_device_bytes(uint64_t bytes);      // 0: as much as the device has
 
@@ -73,7 +74,7 @@ int fake_context_depth(void);                      // pushed and not popped on t
 // ---- What was done -----------------------------------------------------------------------------------------------------------------------
 int fake_violations(void);
 long fake_held(void);                              // everything alive: blocks, contexts retained, streams, events, modules, graphs
-long fake_held_kind(const char* kind);             // "device", "pinned", "context", "stream", "event", "module", "graph", "graph exec", "cublaslt"
+long fake_held_kind(const char* kind);             // "device", "pinned", "locked" (read-only memory of the caller's), "context", "stream", "event", "module", "graph", "graph exec", "cublaslt"
 uint64_t fake_held_bytes(void);                    // device and pinned
 uint64_t fake_allocation_count(void);
 uint64_t fake_pinning_us(void);                    // all of that time so far

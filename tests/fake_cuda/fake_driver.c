@@ -168,6 +168,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = 1980000; break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 2619000; break;
     case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = is_hopper ? 5120 : 384; break;
+    case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED: *value = fake.locks_read_only; break;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *value = 32; break;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
     default: *value = 0; break;
@@ -488,7 +489,7 @@ static CUresult allocate(void** out, size_t bytes, fake_kind kind)
 static CUresult release(void* memory, fake_kind kind, const char* entry)
 {
     fake_block* block = fake_find_block(memory, 1);
-    NEED(block != NULL && block->memory == memory && block->object.kind == kind, "%s: there is no such block", entry);
+    NEED(block != NULL && block->memory == memory && block->object.kind == kind && !block->is_registered, "%s: there is no such block", entry);
     fake_drain_all(); // a free waits for the device
     const int slot = fake.freed_count++ % 256;
     fake.freed[slot].memory = block->memory;
@@ -527,6 +528,42 @@ CUresult CUDAAPI cuMemFreeHost(void* memory)
 {
     ENTER("cuMemFreeHost", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS | WORKS_WHEN_LOST);
     return release(memory, FAKE_PINNED_BLOCK, "cuMemFreeHost");
+}
+
+static bool is_free_page(uintptr_t address) { return fake_find_block((void*)(address / 4096 * 4096), 1) == NULL; }
+
+CUresult CUDAAPI cuMemHostRegister(void* memory, size_t bytes, unsigned flags)
+{
+    ENTER("cuMemHostRegister", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
+    const bool is_read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+    const uintptr_t begin = (uintptr_t)memory;
+    NEED(bytes > 0 && is_free_page(begin) && is_free_page(begin + bytes - 1), "cuMemHostRegister: a page of it is locked already");
+    NEED(!is_read_only || fake.locks_read_only, "cuMemHostRegister: this device does not lock read-only memory");
+    fake.allocation_count++;
+    if (fake.fail_allocation > 0 && --fake.fail_allocation == 0) {
+        fake.has_failed_allocation = true;
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    fake_make_block(is_read_only ? FAKE_LOCKED_BLOCK : FAKE_PINNED_BLOCK, memory, bytes)->is_registered = true;
+    if (!is_read_only) {
+        memset(memory, fake.fill_byte, bytes); // as new as any
+        fake.block_bytes += bytes;
+        take_time(bytes);
+    }
+    return leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuMemHostUnregister(void* memory)
+{
+    ENTER("cuMemHostUnregister", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS | WORKS_WHEN_LOST);
+    fake_block* block = fake_find_block(memory, 1);
+    NEED(block != NULL && block->memory == memory && block->is_registered, "cuMemHostUnregister: there is no such block");
+    if (block->object.kind == FAKE_PINNED_BLOCK) {
+        fake.block_bytes -= block->bytes;
+        take_time(block->bytes);
+    }
+    fake_unmake(block); // a copy that is still on its way from there finds no live memory
+    return leave(CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuMemGetInfo(size_t* free_bytes, size_t* total_bytes)
@@ -971,6 +1008,15 @@ CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D* c, CUstream stream)
 {
     ENTER("cuMemcpy2DAsync", IN_CONTEXT);
     NEED_STREAM(stream, "cuMemcpy2DAsync");
+    if (c->srcMemoryType == CU_MEMORYTYPE_HOST && c->dstMemoryType == CU_MEMORYTYPE_DEVICE) {
+        NEED(c->WidthInBytes <= c->srcPitch && c->WidthInBytes <= c->dstPitch && c->Height > 0, "cuMemcpy2DAsync: rows overlap");
+        for (size_t y = 0; y < c->Height; y++) {
+            const unsigned char* from = (const unsigned char*)c->srcHost + y * c->srcPitch;
+            NEED(fake_find_block(from, c->WidthInBytes) != NULL, "cuMemcpy2DAsync: a copy of pageable memory");
+            fake_submit((fake_stream*)stream, copy_node((void*)(uintptr_t)(c->dstDevice + y * c->dstPitch), from, c->WidthInBytes));
+        }
+        return leave(CUDA_SUCCESS);
+    }
     NEED(c->srcMemoryType == CU_MEMORYTYPE_DEVICE && c->dstMemoryType == CU_MEMORYTYPE_ARRAY && c->srcPitch == c->WidthInBytes, "cuMemcpy2DAsync: not from memory without gaps to a texture");
     NEED_ALIVE(c->dstArray, FAKE_RESOURCE, "cuMemcpy2DAsync");
     const fake_resource* resource = (fake_resource*)c->dstArray;
@@ -993,7 +1039,7 @@ fake_entry fake_entries[] = {
     ENTRY(cuDevicePrimaryCtxRetain, 7000), ENTRY(cuDevicePrimaryCtxRelease, 11000), ENTRY(cuCtxPushCurrent, 4000), ENTRY(cuCtxPopCurrent, 4000), ENTRY(cuCtxGetDevice, 2000),
     ENTRY(cuCtxGetStreamPriorityRange, 5050), ENTRY(cuModuleLoadDataEx, 2010), ENTRY(cuModuleUnload, 2000), ENTRY(cuModuleGetFunction, 2000), ENTRY(cuFuncSetAttribute, 9000),
     ENTRY(cuFuncGetAttribute, 2020), ENTRY(cuLaunchKernel, 4000), ENTRY(cuLaunchKernelEx, 11060), ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050), ENTRY(cuMemAlloc, 3020),
-    ENTRY(cuMemFree, 3020), ENTRY(cuMemGetInfo, 3020), ENTRY(cuMemHostAlloc, 2020), ENTRY(cuMemFreeHost, 2000), ENTRY(cuMemcpyHtoDAsync, 3020), ENTRY(cuMemcpyDtoHAsync, 3020),
+    ENTRY(cuMemFree, 3020), ENTRY(cuMemGetInfo, 3020), ENTRY(cuMemHostAlloc, 2020), ENTRY(cuMemFreeHost, 2000), ENTRY(cuMemHostRegister, 6050), ENTRY(cuMemHostUnregister, 4000), ENTRY(cuMemcpyHtoDAsync, 3020), ENTRY(cuMemcpyDtoHAsync, 3020),
     ENTRY(cuMemcpyDtoDAsync, 3020), ENTRY(cuMemsetD8Async, 3020), ENTRY(cuMemsetD32Async, 3020), ENTRY(cuStreamCreateWithPriority, 5050), ENTRY(cuStreamDestroy, 4000), ENTRY(cuStreamQuery, 2000),
     ENTRY(cuStreamSynchronize, 2000), ENTRY(cuStreamWaitEvent, 3020), ENTRY(cuStreamIsCapturing, 10000), ENTRY(cuStreamBeginCapture, 10010), ENTRY(cuStreamEndCapture, 10000),
     ENTRY(cuThreadExchangeStreamCaptureMode, 10010), ENTRY(cuGraphInstantiateWithFlags, 11040), ENTRY(cuGraphUpload, 11010), ENTRY(cuGraphLaunch, 10000), ENTRY(cuGraphExecDestroy, 10000),

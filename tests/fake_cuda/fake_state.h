@@ -5,7 +5,7 @@
 #include <cuda.h>
 #include <stddef.h>
 
-typedef enum fake_kind { FAKE_CONTEXT, FAKE_STREAM, FAKE_EVENT, FAKE_MODULE, FAKE_GRAPH, FAKE_EXEC, FAKE_DEVICE_BLOCK, FAKE_PINNED_BLOCK, FAKE_CUBLASLT, FAKE_RESOURCE, FAKE_KIND_COUNT } fake_kind;
+typedef enum fake_kind { FAKE_CONTEXT, FAKE_STREAM, FAKE_EVENT, FAKE_MODULE, FAKE_GRAPH, FAKE_EXEC, FAKE_DEVICE_BLOCK, FAKE_PINNED_BLOCK, FAKE_LOCKED_BLOCK /* read-only memory of the caller's, page-locked */, FAKE_CUBLASLT, FAKE_RESOURCE, FAKE_KIND_COUNT } fake_kind;
 
 // First member of everything alive; a handle is its address.
 typedef struct fake_object {
@@ -15,7 +15,7 @@ typedef struct fake_object {
 } fake_object;
 
 typedef struct fake_context { fake_object object; int device, retained; bool is_primary; } fake_context;
-typedef struct fake_block { fake_object object; unsigned char* memory; size_t bytes; } fake_block;
+typedef struct fake_block { fake_object object; unsigned char* memory; size_t bytes; bool is_registered; } fake_block; // registered: the caller's memory
 
 #define FAKE_MOST_PARAMETERS 32
 typedef struct fake_function {
@@ -82,7 +82,7 @@ bool fake_captures_strictly(const fake_stream* stream); // it is being captured,
 typedef struct fake_world {
     // settings
     int device_count, capability, driver_version, newest_ptx, complete_after, fill_byte, pin_us, kernel_us;
-    bool old_lookup, takes_binaries, is_lost, refuses_graphs;
+    bool old_lookup, takes_binaries, is_lost, refuses_graphs, locks_read_only;
     const char* lacking;
     uint64_t byte_limit;
     const char* fail_name;

@@ -98,7 +98,7 @@ void fake_unmake(void* handle)
     fake_object** link = bucket_of(object);
     while (*link != object) link = &(*link)->next_in_bucket;
     *link = object->next_in_bucket;
-    if (object->kind == FAKE_DEVICE_BLOCK || object->kind == FAKE_PINNED_BLOCK) {
+    if (object->kind == FAKE_DEVICE_BLOCK || object->kind == FAKE_PINNED_BLOCK || object->kind == FAKE_LOCKED_BLOCK) {
         int place = 0;
         while (fake.blocks[place] != handle) place++;
         memmove(fake.blocks + place, fake.blocks + place + 1, (size_t)(fake.block_count - place - 1) * sizeof *fake.blocks);
@@ -307,6 +307,7 @@ static void set_defaults(void)
     fake.driver_version = 13000;
     fake.newest_ptx = 90;
     fake.complete_after = fake.fill_byte = fake.pin_us = fake.kernel_us = 0;
+    fake.locks_read_only = true;
     fake.old_lookup = fake.takes_binaries = fake.is_lost = fake.refuses_graphs = false;
     fake.lacking = fake.fail_name = NULL;
     fake.byte_limit = 0;
@@ -330,6 +331,7 @@ void fake_devices(int count, int capability) { SET(fake.device_count = count > 4
 void fake_driver_version(int version) { SET(fake.driver_version = version); }
 void fake_lack_entry(const char* name) { SET(fake.lacking = name); }
 void fake_old_lookup(bool on) { SET(fake.old_lookup = on); }
+void fake_lock_read_only(bool on) { SET(fake.locks_read_only = on); }
 void fake_take_binaries(bool on) { SET(fake.takes_binaries = on); }
 void fake_newest_ptx(int version) { SET(fake.newest_ptx = version); }
 void fake_limit_device_bytes(uint64_t bytes) { SET(fake.byte_limit = bytes); }
@@ -360,7 +362,7 @@ int fake_violations(void) { int n; SET(n = fake.violations); return n; }
 
 long fake_held_kind(const char* kind)
 {
-    static const char* const names[FAKE_KIND_COUNT] = {"context", "stream", "event", "module", "graph", "graph exec", "device", "pinned", "cublaslt", "resource"};
+    static const char* const names[FAKE_KIND_COUNT] = {"context", "stream", "event", "module", "graph", "graph exec", "device", "pinned", "locked", "cublaslt", "resource"};
     for (int i = 0; i < FAKE_KIND_COUNT; i++) {
         if (strcmp(names[i], kind) == 0) { long n; SET(n = fake.alive_count[i]); return n; }
     }

@@ -1,0 +1,190 @@
+#include "cuda/mapped.h"
+#include "base/platform.h"
+#include <string.h>
+
+#define CHUNK_BYTES ((size_t)32 << 20) // as long as a call of update may take, and few copies per weight: each costs the caller some microseconds
+#define GROUP_ROWS 8 // of each half in turn, see kernels/upload.cuh
+
+void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, const sumi_cuda_device* device)
+{
+    const sumi_cuda_driver* driver = &device->driver;
+    int reads_only = 0;
+    memset(mapped, 0, sizeof *mapped);
+    mapped->heap = heap;
+    mapped->device = device;
+    mapped->chunk_bytes = CHUNK_BYTES;
+    // Without this a mapping could only be locked as memory that the device may write, which a read-only mapping is not.
+    if (driver->cuDeviceGetAttribute(&reads_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device->device) != CUDA_SUCCESS) reads_only = 0;
+    mapped->is_supported = reads_only != 0 && driver->cuMemHostRegister != NULL && driver->cuMemHostUnregister != NULL && driver->cuMemcpy2DAsync != NULL;
+}
+
+static void unlock_chunk(sumi_cuda_mapped* mapped, size_t index)
+{
+    mapped->device->driver.cuMemHostUnregister((void*)mapped->chunks[index].begin);
+    mapped->count--;
+    memmove(&mapped->chunks[index], &mapped->chunks[index + 1], (mapped->count - index) * sizeof *mapped->chunks);
+}
+
+void sumi_cuda_mapped_close(sumi_cuda_mapped* mapped)
+{
+    if (mapped->heap == NULL) return;
+    while (mapped->count > 0) unlock_chunk(mapped, mapped->count - 1);
+    sumi_free(mapped->heap, mapped->chunks);
+    memset(mapped, 0, sizeof *mapped);
+}
+
+bool sumi_cuda_mapped_holds(const sumi_cuda_mapped* mapped, const sumi_weight* weight)
+{
+    bool is_held = mapped->is_supported && weight->part_count > 0;
+    for (int32_t p = 0; p < weight->part_count; p++) is_held = is_held && weight->parts[p].mapping != NULL;
+    return is_held;
+}
+
+// ---- Chunks -------------------------------------------------------------------------------------------------------------------------------
+
+static uintptr_t chunk_begin(const sumi_cuda_mapped* mapped, uintptr_t address) { return address / mapped->chunk_bytes * mapped->chunk_bytes; }
+static uint64_t part_bytes(const sumi_weight* weight, const sumi_weight_part* part) { return sumi_dtype_bytes(part->dtype, (uint64_t)part->rows * (uint64_t)weight->cols); }
+
+// The which-th chunk of a weight, part by part, cut to its file's mapping. False: it has fewer.
+static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t which, sumi_cuda_chunk* out_chunk)
+{
+    for (int32_t p = 0; p < weight->part_count; p++) {
+        const sumi_weight_part* part = &weight->parts[p];
+        const uintptr_t data = (uintptr_t)part->data, map = (uintptr_t)part->mapping, map_end = map + (uintptr_t)part->mapping_bytes;
+        const uintptr_t first = chunk_begin(mapped, data), last = chunk_begin(mapped, data + (uintptr_t)part_bytes(weight, part) - 1);
+        const int32_t count = (int32_t)((last - first) / mapped->chunk_bytes) + 1;
+        if (which >= count) {
+            which -= count;
+            continue;
+        }
+        const uintptr_t at = first + (uintptr_t)which * mapped->chunk_bytes, begin = at > map ? at : map;
+        const uintptr_t end = map_end - begin < mapped->chunk_bytes - (begin - at) ? map_end : at + mapped->chunk_bytes;
+        *out_chunk = (sumi_cuda_chunk){begin, end - begin, 1};
+        return true;
+    }
+    return false;
+}
+
+// Where a chunk that begins there is, or belongs.
+static size_t chunk_index(const sumi_cuda_mapped* mapped, uintptr_t begin)
+{
+    size_t low = 0, high = mapped->count;
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        if (mapped->chunks[middle].begin < begin) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static bool is_locked(const sumi_cuda_mapped* mapped, size_t index, uintptr_t begin) { return index < mapped->count && mapped->chunks[index].begin == begin; }
+
+static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* chunk, sumi_error* error)
+{
+    const sumi_cuda_driver* driver = &mapped->device->driver;
+    const size_t index = chunk_index(mapped, chunk->begin);
+    if (is_locked(mapped, index, chunk->begin)) {
+        mapped->chunks[index].users++;
+        return SUMI_OK;
+    }
+    SUMI_TRY(sumi_grow(mapped->heap, (void**)&mapped->chunks, &mapped->capacity, mapped->count + 1, sizeof *mapped->chunks, error));
+    const CUresult locked = driver->cuMemHostRegister((void*)chunk->begin, chunk->bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY);
+    if (locked != CUDA_SUCCESS) { // no permission, no memory that may be locked, a file system whose pages cannot be: only a lost device is a failure
+        sumi_error refusal = {SUMI_OK, {0}};
+        mapped->is_supported = false;
+        const sumi_result result = sumi_cuda_failure(driver, locked, "page-locking a mapped file", &refusal);
+        return result == SUMI_DEVICE_LOST ? sumi_fail(error, result, "%s", refusal.text) : SUMI_OK;
+    }
+    memmove(&mapped->chunks[index + 1], &mapped->chunks[index], (mapped->count - index) * sizeof *mapped->chunks);
+    mapped->chunks[index] = *chunk;
+    mapped->count++;
+    return SUMI_OK;
+}
+
+sumi_result sumi_cuda_mapped_lock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks, uint64_t until_ns, bool* out_done, sumi_error* error)
+{
+    sumi_cuda_chunk chunk;
+    *out_done = false;
+    for (bool is_first = true; find_chunk(mapped, weight, *io_chunks, &chunk); is_first = false) {
+        if (!is_first && sumi_clock_ns() >= until_ns) return SUMI_OK;
+        SUMI_TRY(use_chunk(mapped, &chunk, error));
+        if (!mapped->is_supported) return SUMI_OK;
+        ++*io_chunks;
+    }
+    *out_done = true;
+    return SUMI_OK;
+}
+
+void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks)
+{
+    sumi_cuda_chunk chunk;
+    while (*io_chunks > 0 && find_chunk(mapped, weight, --*io_chunks, &chunk)) {
+        const size_t index = chunk_index(mapped, chunk.begin);
+        if (is_locked(mapped, index, chunk.begin) && --mapped->chunks[index].users == 0) unlock_chunk(mapped, index);
+    }
+}
+
+// ---- Copies -------------------------------------------------------------------------------------------------------------------------------
+
+typedef struct target {
+    const sumi_cuda_mapped* mapped;
+    CUdeviceptr to;
+    uint64_t half, group; // bytes: of one half of the rows, of a group of them
+} target;
+
+static sumi_result copy(const target* t, uint64_t at, const unsigned char* from, uint64_t bytes, sumi_error* error)
+{
+    if (bytes == 0) return SUMI_OK;
+    SUMI_CU(&t->mapped->device->driver, cuMemcpyHtoDAsync(t->to + at, from, (size_t)bytes, t->mapped->device->copy), "streaming weights");
+    return SUMI_OK;
+}
+
+// Bytes [at, at + bytes) of one half: the end of a group, whole groups, the begin of one.
+static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, const unsigned char* from, uint64_t bytes, sumi_error* error)
+{
+    const sumi_cuda_device* device = t->mapped->device;
+    const uint64_t group = t->group, begin = is_second ? group : 0, in_group = at % group;
+    uint64_t place = at / group * 2 * group + begin + in_group;
+    uint64_t head = in_group == 0 ? 0 : group - in_group;
+    head = head < bytes ? head : bytes;
+    SUMI_TRY(copy(t, place, from, head, error));
+    if (head == bytes) return SUMI_OK;
+    from += head;
+    bytes -= head;
+    if (head > 0) place += head + group; // over the other half's group
+    const uint64_t count = bytes / group;
+    if (count > 0) {
+        const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                                    .srcHost = from,
+                                    .srcPitch = (size_t)group,
+                                    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                    .dstDevice = t->to + place,
+                                    .dstPitch = (size_t)(2 * group),
+                                    .WidthInBytes = (size_t)group,
+                                    .Height = (size_t)count};
+        SUMI_CU(&device->driver, cuMemcpy2DAsync(&rows, device->copy), "streaming weights");
+    }
+    return copy(t, place + 2 * group * count, from + group * count, bytes - group * count, error);
+}
+
+sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated, CUdeviceptr to, sumi_error* error)
+{
+    const uint64_t row_bytes = sumi_dtype_bytes(weight->parts[0].dtype, (uint64_t)weight->cols);
+    const target t = {mapped, to, row_bytes * (uint64_t)(weight->rows / 2), row_bytes * GROUP_ROWS};
+    uint64_t at = 0; // in the stack
+    for (int32_t p = 0; p < weight->part_count; p++) {
+        const unsigned char* from = weight->parts[p].data;
+        for (uint64_t left = part_bytes(weight, &weight->parts[p]), piece; left > 0; left -= piece, at += piece, from += piece) {
+            piece = chunk_begin(mapped, (uintptr_t)from) + mapped->chunk_bytes - (uintptr_t)from; // no copy may reach from one chunk into the next
+            piece = piece < left ? piece : left;
+            if (!is_gated) {
+                SUMI_TRY(copy(&t, at, from, piece, error));
+                continue;
+            }
+            if (at < t.half && piece > t.half - at) piece = t.half - at;
+            const bool is_second = at >= t.half;
+            SUMI_TRY(copy_groups(&t, is_second, is_second ? at - t.half : at, from, piece, error));
+        }
+    }
+    return SUMI_OK;
+}
