@@ -45,7 +45,7 @@ typedef struct golden {
     sumi_runner* processor; // the same, but on a GPU: for what has no bound for bfloat16
     bool is_gpu, fp8;
     int passed, failed, not_checked;                 // tensors
-    int cases, not_run;                              // cases: run; of a known family and not run
+    int cases, not_run, other_families;              // cases: run; of a known family and not run; of families that the library does not have
     int case_failed;                                 // of the running case
     char network_key[4096];                          // which checkpoint is open
     sumi_network* network;
