@@ -43,7 +43,7 @@ typedef struct golden {
     sumi_workers* workers;
     sumi_runner* runner;    // of the backend that is looked at
     sumi_runner* processor; // the same, but on a GPU: for what has no bound for bfloat16
-    bool is_gpu, fp8;
+    bool is_gpu, fp8, as_engine; // as_engine: run_plan's first way alone
     int passed, failed, not_checked;                 // tensors
     int cases, not_run, other_families;              // cases: run; of a known family and not run; of families that the library does not have
     int case_failed;                                 // of the running case
