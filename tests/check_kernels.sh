@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Which kernels no golden data and no test of an op has reached: adds up what golden_run --list-kernels and test_cuda_ops --list-kernels printed on one GPU.
+# Which kernels no golden data and no test of an op has reached: adds up what golden_run --list-kernels and
+# test_cuda_ops --list-kernels printed on one GPU.
 #
 #   tests/check_kernels.sh OUTPUT ..
 #
-# Each output has a line "kernel NAME COUNT" for every kernel that is made for the device. The exit code is 1 when one was never used, or when an output has no such line.
+# Each output has a line "kernel NAME COUNT" for every kernel that is made for the device. The exit code is 1 when one
+# was never used, or when an output has no such line.
 set -uo pipefail
 [ $# -gt 0 ] || { sed -n '2,6p' "$0"; exit 2; }
 without=0

@@ -1,20 +1,25 @@
 // Runs a folder of golden data against the library and prints every tensor's error beside its tolerance.
 //
-//     golden_run [--skip-other-families] [--as-engine] [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8] [--list-kernels] DIR
+//     golden_run [--skip-other-families] [--as-engine]
+//                [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8] [--list-kernels] DIR
 //
-// --backend cuda runs the networks on the GPU, against one and a half times the references' own error in bfloat16; --portable without Hopper's kernels, --no-graphs without CUDA graphs,
-// --cublaslt with that library for what it can take (it must be there), --fp8 with e4m3 weights, which has a bound that only a broken path exceeds. Tokenizers, schedules, pictures and single
-// operations are the processor's in any case. --list-kernels prints every kernel that the device has and how often it was used: tests/check_kernels.sh adds such lists up.
+// --backend cuda runs the networks on the GPU, against one and a half times the references' own error in bfloat16;
+// --portable without Hopper's kernels, --no-graphs without CUDA graphs, --cublaslt with that library for what it can
+// take (it must be there), --fp8 with e4m3 weights, which has a bound that only a broken path exceeds. Tokenizers,
+// schedules, pictures and single operations are the processor's in any case. --list-kernels prints every kernel that
+// the device has and how often it was used: tests/check_kernels.sh adds such lists up.
 //
-// Every plan runs twice. First as the engine runs it: the same fused ops, the same memory, slices of the same length, graphs; what a host would get is compared. Then op by op with every value
-// kept, for the values inside. On the processor both must give the same bits. --as-engine leaves the second run out, for networks so large that not every value can be kept
-// (samples/bench/compare_torch.py --accuracy); values inside count as not checked then.
+// Every plan runs twice. First as the engine runs it: the same fused ops, the same memory, slices of the same length,
+// graphs; what a host would get is compared. Then op by op with every value kept, for the values inside. On the
+// processor both must give the same bits. --as-engine leaves the second run out, for networks so large that not every
+// value can be kept (samples/bench/compare_torch.py --accuracy); values inside count as not checked then.
 //
 // DIR is a family's folder (cases/*.json), the common folder (tokenizers, rng, files, numerics, images), or a folder of such folders. Nothing knows a case by name: family
 // and kind choose what is done, and every size comes from the files.
 //
-// Cases of families that the library does not have are named and count as skipped. The exit status is 1 when a tensor is over its tolerance, when a case of a family that the library has was not
-// run, and when nothing was compared; with --skip-other-families nothing need be compared in a folder whose cases are all of other families.
+// Cases of families that the library does not have are named and count as skipped. The exit status is 1 when a tensor
+// is over its tolerance, when a case of a family that the library has was not run, and when nothing was compared; with
+// --skip-other-families nothing need be compared in a folder whose cases are all of other families.
 #include "golden_support.h"
 #include "cuda/cuda.h"
 #include "plan_runner.h"
@@ -64,7 +69,8 @@ static void run_case(golden* g, const char* folder, const char* file)
             printf("  not run: cases of kind %s are not known to this program\n", c.kind);
             g->not_run++;
         } else {
-            if (!g->as_engine && c.kept_next != c.kept_count) case_fails(&c, "%d results were made one way only", (int)(c.kept_count - c.kept_next));
+            if (!g->as_engine && c.kept_next != c.kept_count)
+                case_fails(&c, "%d results were made one way only", (int)(c.kept_count - c.kept_next));
             if (before == g->passed + g->failed && g->case_failed == 0) case_fails(&c, "nothing was compared");
             finish_case(&c);
             g->cases++;
@@ -152,9 +158,11 @@ int main(int argc, char** argv)
         } else if (argv[i][0] != '-' && folder == NULL) folder = argv[i];
         else is_good = false;
     }
-    const bool wants_gpu = g->fp8 || options.without_hopper || options.without_graphs || cublaslt != SUMI_CUBLASLT_AUTO || lists_kernels;
+    const bool wants_gpu =
+        g->fp8 || options.without_hopper || options.without_graphs || cublaslt != SUMI_CUBLASLT_AUTO || lists_kernels;
     if (!is_good || folder == NULL || (!is_gpu && wants_gpu)) {
-        fprintf(stderr, "usage: golden_run [--skip-other-families] [--as-engine] [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8] [--list-kernels] DIR\n"
+        fprintf(stderr, "usage: golden_run [--skip-other-families] [--as-engine] [--backend cpu|cuda] [--portable] "
+                        "[--no-graphs] [--cublaslt] [--fp8] [--list-kernels] DIR\n"
                         "  the last five are for --backend cuda\n");
         free(g);
         return 2;
@@ -171,8 +179,9 @@ int main(int argc, char** argv)
     if (found && !has_compared) printf("%s: nothing was compared\n", folder);
     close_network(g);
     if (lists_kernels) print_kernels(g->runner);
-    printf("golden_run: %d passed, %d failed, %d skipped (%d cases; %d of families that are not in this library, %d of a known family not run)\n", g->passed, g->failed,
-           g->not_checked + g->other_families, g->cases, g->other_families, g->not_run);
+    printf("golden_run: %d passed, %d failed, %d skipped (%d cases; %d of families that are not in this library, %d of "
+           "a known family not run)\n",
+           g->passed, g->failed, g->not_checked + g->other_families, g->cases, g->other_families, g->not_run);
     if (is_gpu) g->runner->functions->destroy(g->runner);
     g->processor->functions->destroy(g->processor);
     sumi_workers_destroy(g->workers);

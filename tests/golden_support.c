@@ -404,7 +404,8 @@ static void compare_bits(plan_run* run, const int32_t* results, size_t count)
     for (size_t i = 0; i < count; i++) {
         const size_t bytes = (size_t)run->plan->values[results[i] - 1].bytes;
         void* data = calloc(bytes + 1, 1);
-        if (plan_read(c->g->runner, run->plan, (sumi_value){results[i]}, data, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+        if (plan_read(c->g->runner, run->plan, (sumi_value){results[i]}, data, &error) != SUMI_OK)
+            case_fails(c, "%s", error.text);
         if (!c->by_op) {
             c->kept[c->kept_count++] = (kept_bits){data, bytes};
             continue;
@@ -424,7 +425,8 @@ static void probe_results(plan_run* run, const sumi_slice* slice, int32_t counte
     const sumi_plan* plan = run->plan;
     for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
         const sumi_op* op = &plan->ops[i];
-        bool stays = sumi_plan_info(plan, op->out)->bound && (slice->op_end > slice->op_begin + 1 || slice->part_end == op->part_count);
+        bool stays = sumi_plan_info(plan, op->out)->bound
+                  && (slice->op_end > slice->op_begin + 1 || slice->part_end == op->part_count);
         for (int32_t k = i + 1; k < slice->op_end; k++) stays = stays && plan->ops[k].out.id != op->out.id;
         if (stays) run->probe(run, op, counter, false);
     }
@@ -454,7 +456,8 @@ bool run_plan(plan_run* run, sumi_plan* plan)
     int32_t* results = list_results(plan, &result_count);
     for (size_t v = 0; v < plan->value_count && by_op; v++) plan->values[v].bound = true;
     sumi_result result = by_op ? sumi_plan_finish(plan, &error) : SUMI_OK;
-    if (result == SUMI_OK) result = sumi_plan_slice(plan, &rates, by_op ? 0 : sumi_engine_defaults().max_slice_us, &error);
+    if (result == SUMI_OK)
+        result = sumi_plan_slice(plan, &rates, by_op ? 0 : sumi_engine_defaults().max_slice_us, &error);
     if (result == SUMI_OK) result = plan_ready(g->runner, plan, &error);
     if (result == SUMI_OK) {
         f->start(g->runner, plan);

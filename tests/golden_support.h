@@ -45,7 +45,8 @@ typedef struct golden {
     sumi_runner* processor; // the same, but on a GPU: for what has no bound for bfloat16
     bool is_gpu, fp8, as_engine; // as_engine: run_plan's first way alone
     int passed, failed, not_checked;                 // tensors
-    int cases, not_run, other_families;              // cases: run; of a known family and not run; of families that the library does not have
+    int cases, not_run;                              // cases: run; of a known family and not run
+    int other_families;                              // cases of families that the library does not have
     int case_failed;                                 // of the running case
     char network_key[4096];                          // which checkpoint is open
     sumi_network* network;
@@ -97,10 +98,14 @@ struct plan_run {
 // A plan for the backend; the other ends it, and lets the runner forget it first.
 void begin_plan(const golden_case* c, sumi_plan* plan);
 void end_plan(const golden_case* c, sumi_plan* plan);
-// Slices, reserves, starts, writes the inputs, runs. False after reporting. A case is run twice, and its plans in both ways:
-//   first      as the engine does: values bound by whoever wrote the plan alone, ops fused, slices of an engine's default length. Probed are ops whose result is bound, after their slice
-//   c->by_op   every value is bound and each op a slice of its own, so that any value can be looked at. Probed is every op, before and after it
-// Results are compared with the golden data both times; on the processor the second time's must have the bits of the first.
+// Slices, reserves, starts, writes the inputs, runs. False after reporting. A case is run twice, and its plans in both
+// ways:
+//   first      as the engine does: values bound by whoever wrote the plan alone, ops fused, slices of an engine's
+//              default length. Probed are ops whose result is bound, after their slice
+//   c->by_op   every value is bound and each op a slice of its own, so that any value can be looked at. Probed is
+//              every op, before and after it
+// Results are compared with the golden data both times; on the processor the second time's must have the bits of the
+// first.
 bool run_plan(plan_run* run, sumi_plan* plan);
 void write_floats(plan_run* run, sumi_value value, int64_t first_row, const float* values, int64_t count);
 float* read_floats(plan_run* run, sumi_value value);                                 // the whole value; caller frees

@@ -1,5 +1,5 @@
-// The kinds of Z-Image cases. Stages run through the same plans as the library's jobs (models/pipeline.h), as the engine runs them and then one op at a time; intermediates are read off
-// the ops by their labels as they are made.
+// The kinds of Z-Image cases. Stages run through the same plans as the library's jobs (models/pipeline.h), as the
+// engine runs them and then one op at a time; intermediates are read off the ops by their labels as they are made.
 #include "golden_support.h"
 #include "models/flux_vae.h"
 #include "models/network.h"
@@ -264,7 +264,8 @@ static void run_text(golden_case* c)
         for (int64_t k = 0; k < ids.count; k++) list[k] = (int32_t)ids.values[k];
         const node* prompt = json_get(json_get(c->json, "prompts"), key);
         token_list made;
-        if (!c->by_op && prompt != NULL && prompt->type == NODE_TEXT && tokenise(c, network, prompt->text, prompt->text_bytes, &made)) {
+        if (!c->by_op && prompt != NULL && prompt->type == NODE_TEXT
+            && tokenise(c, network, prompt->text, prompt->text_bytes, &made)) {
             bool same = made.count == ids.count && memcmp(made.ids, list, (size_t)ids.count * sizeof *list) == 0;
             char label[160];
             snprintf(label, sizeof label, "ids of \"%s\"", key);
@@ -335,7 +336,8 @@ static void run_encoder(golden_case* c)
     compare(c, "used_layer.out", &features);
     token_list made;
     const node* prompt = json_get(c->json, "prompt");
-    if (!c->by_op && prompt != NULL && prompt->type == NODE_TEXT && tokenise(c, network, prompt->text, prompt->text_bytes, &made)) {
+    if (!c->by_op && prompt != NULL && prompt->type == NODE_TEXT
+        && tokenise(c, network, prompt->text, prompt->text_bytes, &made)) {
         bool same = made.count == ids.count && memcmp(made.ids, list, (size_t)ids.count * sizeof *list) == 0;
         report(c, "ids of the prompt", same ? 0 : 1, 0, same);
     }
@@ -469,7 +471,8 @@ static void run_schedule(golden_case* c)
 
 // ---- The transformer --------------------------------------------------------------------------------------------------------------------
 
-// A request with latents, features and times given, one evaluation. Its one step of the solver leaves x = -v: the network's output.
+// A request with latents, features and times given, one evaluation. Its one step of the solver leaves x = -v: the
+// network's output.
 typedef struct dit_job {
     int32_t count;
     array latent[8], features[8];
@@ -906,8 +909,8 @@ static void run_encode(golden_case* c, sumi_network* network, int32_t tile)
     if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
     else if (run_plan(&run, &plan)) {
         compare_watches(c, w);
-        array moments = c->by_op ? read_planes(&run, job.moments, height / factor, width / factor) : (array){0}, one = read_array(&run, mode),
-              two = job.eps.values != NULL ? read_array(&run, sample) : (array){0};
+        array moments = c->by_op ? read_planes(&run, job.moments, height / factor, width / factor) : (array){0},
+              one = read_array(&run, mode), two = job.eps.values != NULL ? read_array(&run, sample) : (array){0};
         compare(c, "moments", &moments);
         compare(c, "latent_mode", &one);
         if (job.eps.values != NULL) compare(c, "latent_sample", &two);

@@ -5,7 +5,7 @@
 #   tests/run_gpu.sh FOLDER [PART ..]                        runs parts there, from the repository's root
 #
 #   ops        test_cuda_ops: every op against the processor                          (default)
-#   golden     golden_run on the GPU, tiny and at real widths: as it comes, portable, without graphs, fp8, both (default)
+#   golden     golden_run on the GPU, narrow and wide: as it comes, portable, without graphs, fp8, both (default)
 #              With ops and golden, tests/check_kernels.sh fails when there is a kernel that neither has reached
 #   tests      the other programs called test_cuda* and test_engine*                   (default)
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
@@ -16,9 +16,11 @@
 #   bench      the report at the released sizes; BENCH_SECONDS (8) of sustained work per row, BENCH_SIZES (1024,768,512)
 #   start      from the start of the process to the PNG: sumi generate, 8 steps, 1024 x 1024, a checkpoint of the released sizes (20 GB, random) in the page cache; START_FOLDER says where it goes
 #   torch      samples/bench/compare_torch.py on the GPU
-#   accuracy   one prediction of a transformer of the released sizes, random weights, against PyTorch in float32: sumi's error, with Hopper's kernels and portable ones, may not be above PyTorch's own
-#              in bf16, and with fp8 weights no more than a tenth above PyTorch's with fp8 products by rows. Needs PyTorch with safetensors, 20 GB for a checkpoint (ACCURACY_FOLDER says where it
-#              goes) and as much of the GPU's memory; ACCURACY_SIZE (1024x1024)
+#   accuracy   one prediction of a transformer of the released sizes, random weights, against PyTorch in float32: sumi's
+#              error, with Hopper's kernels and portable ones, may not be above PyTorch's own in bf16, and with fp8
+#              weights no more than a tenth above PyTorch's with fp8 products by rows. Needs PyTorch with safetensors,
+#              20 GB for a checkpoint (ACCURACY_FOLDER says where it goes) and as much of the GPU's memory;
+#              ACCURACY_SIZE (1024x1024). It takes minutes: PART_SECONDS=600
 #
 # LOG=FOLDER keeps what every program printed (/tmp/sumi-gpu). PART_SECONDS=300 bounds each program. The last line is "N passed, N failed, N skipped" of all programs.
 set -uo pipefail
@@ -43,12 +45,15 @@ if [ "${1:-}" = --collect ]; then
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,23p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,25p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
 for part in $parts; do
-    [[ " ops golden tests neighbour cublaslt demo sanitize bench start torch accuracy " == *" $part "* ]] || { echo "run_gpu.sh: there is no part called $part"; exit 2; }
+    case $part in
+        ops | golden | tests | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy) ;;
+        *) echo "run_gpu.sh: there is no part called $part"; exit 2 ;;
+    esac
 done
 log=${LOG:-/tmp/sumi-gpu}
 seconds=${PART_SECONDS:-300}
@@ -249,7 +254,8 @@ if has torch; then
 fi
 
 if has accuracy; then
-    run 'accuracy at full size' python3 samples/bench/compare_torch.py "$bin/bench" --accuracy "$bin/golden_run" --backend cuda --size "${ACCURACY_SIZE:-1024x1024}" --folder "$(roomy_folder "${ACCURACY_FOLDER:-}")"
+    run 'accuracy at full size' python3 samples/bench/compare_torch.py "$bin/bench" --accuracy "$bin/golden_run" \
+        --backend cuda --size "${ACCURACY_SIZE:-1024x1024}" --folder "$(roomy_folder "${ACCURACY_FOLDER:-}")"
     cat "$log/accuracy_at_full_size.txt"
 fi
 

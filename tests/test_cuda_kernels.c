@@ -1,5 +1,7 @@
-// Which kernels the CUDA backend chooses, on a driver that is none (fake_cuda): every name that a launcher has is in an image and the other way round, and the golden data of real widths goes
-// through the kernels that a released model goes through. What they compute is shown on a GPU by test_cuda_ops and golden_run, whose lists tests/check_kernels.sh adds up.
+// Which kernels the CUDA backend chooses, on a driver that is none (fake_cuda): every name that a launcher has is in an
+// image and the other way round, and the golden data of real widths goes through the kernels that a released model goes
+// through. What they compute is shown on a GPU by test_cuda_ops and golden_run, whose lists tests/check_kernels.sh adds
+// up.
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
 #include "base/file.h"
@@ -14,7 +16,7 @@
 
 #define MAX_NAMES 512
 
-// ---- Names --------------------------------------------------------------------------------------------------------------------------------
+// ---- Names -----------------------------------------------------------------------------------------------------------------------------
 
 static bool is_in_an_image(const char* name, bool as_prefix)
 {
@@ -26,7 +28,8 @@ static bool is_in_an_image(const char* name, bool as_prefix)
     return false;
 }
 
-// The string literals "sumi_..." of the backend's sources: names of kernels, or the beginnings of names that the preprocessor puts together.
+// The string literals "sumi_..." of the backend's sources: names of kernels, or the beginnings of names that the
+// preprocessor puts together.
 typedef struct literals { char names[MAX_NAMES][96]; int count; } literals;
 
 static void read_literals(literals* into, const char* path)
@@ -84,7 +87,8 @@ TEST(every_kernel_has_a_launcher)
             for (int l = 0; l < s_literals.count && !is_named; l++) {
                 // The beginning of a name that is put together is no kernel itself.
                 const char* literal = s_literals.names[l];
-                is_named = strcmp(literal, name) == 0 || (!is_in_an_image(literal, false) && strncmp(name, literal, strlen(literal)) == 0);
+                is_named = strcmp(literal, name) == 0
+                        || (!is_in_an_image(literal, false) && strncmp(name, literal, strlen(literal)) == 0);
             }
             if (!is_named) printf("  nothing launches %s\n", name);
             CHECK(is_named);
@@ -98,7 +102,7 @@ static void check_name(const char* name)
     CHECK(is_in_an_image(name, false));
 }
 
-// ---- A runner -----------------------------------------------------------------------------------------------------------------------------
+// ---- A runner --------------------------------------------------------------------------------------------------------------------------
 
 typedef struct bench {
     sumi_heap heap;
@@ -175,8 +179,10 @@ TEST(every_product_has_its_kernel)
                 for (int32_t i = 0; i < count; i++) {
                     const int32_t k = list[i].kernel;
                     if (list[i].method == SUMI_CUDA_METHOD_WGMMA) check_name(sumi_cuda_wgmma_kernels[k].name), wgmma++;
-                    if (list[i].method == SUMI_CUDA_METHOD_SPLIT) check_name(sumi_cuda_split_kernels[k].any), check_name(sumi_cuda_split_kernels[k].swiglu);
-                    if (list[i].method == SUMI_CUDA_METHOD_PORTABLE) check_name(sumi_cuda_portable_name(&sumi_cuda_portable_kernels[k], (sumi_cuda_epilogue)e));
+                    if (list[i].method == SUMI_CUDA_METHOD_SPLIT)
+                        check_name(sumi_cuda_split_kernels[k].any), check_name(sumi_cuda_split_kernels[k].swiglu);
+                    if (list[i].method == SUMI_CUDA_METHOD_PORTABLE)
+                        check_name(sumi_cuda_portable_name(&sumi_cuda_portable_kernels[k], (sumi_cuda_epilogue)e));
                 }
             }
         CHECK_NUMBER(wgmma, tally_of(&b, "sumi_gemm_bf16_").kernels + tally_of(&b, "sumi_gemm_fp8_").kernels);
@@ -184,7 +190,7 @@ TEST(every_product_has_its_kernel)
     close_bench(&b);
 }
 
-// ---- Golden data --------------------------------------------------------------------------------------------------------------------------
+// ---- Golden data -----------------------------------------------------------------------------------------------------------------------
 
 static sumi_network* open_network(bench* b, const char* path)
 {
@@ -193,17 +199,26 @@ static sumi_network* open_network(bench* b, const char* path)
     sumi_network* network = NULL;
     sumi_result result = sumi_network_open_begin(&b->heap, NULL, &desc, &error, &network);
     float progress;
-    for (bool done = false; result == SUMI_OK && !done;) result = sumi_network_open_step(network, 1000, &done, &progress, &error);
+    for (bool done = false; result == SUMI_OK && !done;)
+        result = sumi_network_open_step(network, 1000, &done, &progress, &error);
     CHECK_TEXT(error.text, "");
     return network;
 }
 
-// A picture of 416 x 416 after 20 tokens, as the engine runs it; `watches`: with every value bound, as who looks at values runs it.
+// A picture of 416 x 416 after 20 tokens, as the engine runs it; `watches`: with every value bound, as who looks at
+// values runs it.
 static void run_picture(bench* b, const sumi_network* network, bool has_fp8, bool watches)
 {
     const sumi_pipeline_prompt prompt = {.token_count = {20}};
     const sumi_pipeline_item item = {0, -1};
-    const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES, .prompts = &prompt, .prompt_count = 1, .items = &item, .item_count = 1, .width = 416, .height = 416, .evaluation_count = 1};
+    const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
+                                           .prompts = &prompt,
+                                           .prompt_count = 1,
+                                           .items = &item,
+                                           .item_count = 1,
+                                           .width = 416,
+                                           .height = 416,
+                                           .evaluation_count = 1};
     sumi_plan plan;
     sumi_pipeline pipeline;
     sumi_error error = {0};
@@ -213,7 +228,8 @@ static void run_picture(bench* b, const sumi_network* network, bool has_fp8, boo
     sumi_result result = sumi_pipeline_write(network, &request, &plan, &pipeline, &error);
     for (size_t v = 0; v < plan.value_count && watches; v++) plan.values[v].bound = true;
     if (result == SUMI_OK && watches) result = sumi_plan_finish(&plan, &error);
-    if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, watches ? 0 : sumi_engine_defaults().max_slice_us, &error);
+    if (result == SUMI_OK)
+        result = sumi_plan_slice(&plan, &rates, watches ? 0 : sumi_engine_defaults().max_slice_us, &error);
     if (result == SUMI_OK) result = plan_ready(b->runner, &plan, &error);
     if (result == SUMI_OK) {
         b->runner->functions->start(b->runner, &plan);

@@ -1,8 +1,11 @@
 // The GPU backend op by op against the processor's: every kind at odd, tiny and real shapes, from the same inputs (rounded to bfloat16 before), compared by norm and element by element; and
 // against itself, bit for bit: run again, with and without graphs, cut into slices of any size that run in another order.
 //
-//     test_cuda_ops [--small | --cublaslt] [--list-kernels] [TEST [CASE]]     parts of names; every case prints its error. --small: small cases alone, for slow tools; --cublaslt:
-//                                                            products by that library wherever it can; --list-kernels: which kernels were used, for tests/check_kernels.sh
+//     test_cuda_ops [--small | --cublaslt] [--list-kernels] [TEST [CASE]]     parts of names; every case prints its error
+//
+//     --small          small cases alone, for slow tools
+//     --cublaslt       products by that library wherever it can
+//     --list-kernels   which kernels were used, for tests/check_kernels.sh
 //
 // A case is a plan of one op or of the few ops that belong together. Before each run every byte of the arena is 0xFF, which is NaN in both floating types: what an op reads without having been
 // given it shows, and so does what it should have written. Without a GPU the cases are rehearsed: the processor plays the GPU and rounds what it stores to bfloat16, which keeps cases and
@@ -508,7 +511,9 @@ static void try_cases(const op_case* cases, size_t count)
 {
     int tried = 0;
     for (size_t i = 0; i < count; i++) {
-        if ((s_case_filter != NULL && strstr(cases[i].name, s_case_filter) == NULL) || cost_of(&cases[i], NULL) > s_most_elements) continue;
+        if ((s_case_filter != NULL && strstr(cases[i].name, s_case_filter) == NULL)
+            || cost_of(&cases[i], NULL) > s_most_elements)
+            continue;
         try_case(&cases[i], &s_reference, s_machines, s_same_as, s_machine_count);
         tried++;
     }
@@ -560,7 +565,8 @@ static const op_case s_moving_rows[] = {
 CASES(moving_rows)
 
 // ---- LINEAR ----------------------------------------------------------------------------------------------------------------------------------
-enum { BIASED = 1, INTO = 2, RESIDUAL = 4, GATED_RESIDUAL = 8, TO_FLOAT = 16, STACKED = 32, ADAPTED = 64, FLOAT_TABLE = 128, ALIGNED = 256, IN_FP8 = 512 };
+enum { BIASED = 1, INTO = 2, RESIDUAL = 4, GATED_RESIDUAL = 8, TO_FLOAT = 16, STACKED = 32, ADAPTED = 64, FLOAT_TABLE = 128 };
+enum { ALIGNED = 256, IN_FP8 = 512 };
 
 // Two adapters: one over all rows, one over a middle range, with negative strength.
 static void adapt(scene* s, const sumi_weight* w, int rank)
@@ -1286,23 +1292,31 @@ static const op_case s_autoencoder[] = {
 };
 CASES(autoencoder)
 
-// ---- Every kernel of a product -----------------------------------------------------------------------------------------------------------------
+// ---- Every kernel of a product ---------------------------------------------------------------------------------------------------------
 #ifdef SUMI_HAS_CUDA
 static sumi_cuda_device* device_of(const machine* m) { return &((sumi_cuda*)m->runner)->device; }
 
 // One shape for all, with more than one tile of every kernel and a last one that is not full.
 #define PRODUCT_SHAPE 300, 560, 512
+enum { GATED_BY_TABLE = GATED_RESIDUAL | FLOAT_TABLE | ALIGNED };
 typedef struct product_case { op_case op; sumi_cuda_epilogue epilogue; } product_case;
 static const product_case s_products[] = {
     {{"product, plain", build_linear, PRODUCT_SHAPE, .bound = STORED}, SUMI_CUDA_EPILOGUE_plain},
     {{"product, bias", build_linear, PRODUCT_SHAPE, BIASED, .bound = STORED}, SUMI_CUDA_EPILOGUE_bias},
-    {{"product, bias, gelu", build_linear, PRODUCT_SHAPE, BIASED, .act = SUMI_ACT_GELU_TANH, .bound = STORED}, SUMI_CUDA_EPILOGUE_gelu},
-    {{"product, gated", build_gated, 300, 280, 512, .act = SUMI_ACT_SILU, .bound = CHAINED}, SUMI_CUDA_EPILOGUE_swiglu},
+    {{"product, bias, gelu", build_linear, PRODUCT_SHAPE, BIASED, .act = SUMI_ACT_GELU_TANH, .bound = STORED},
+     SUMI_CUDA_EPILOGUE_gelu},
+    {{"product, gated", build_gated, 300, 280, 512, .act = SUMI_ACT_SILU, .bound = CHAINED},
+     SUMI_CUDA_EPILOGUE_swiglu},
     {{"product, residual", build_linear, PRODUCT_SHAPE, RESIDUAL, .bound = STORED}, SUMI_CUDA_EPILOGUE_resid},
-    {{"product, bias, residual", build_linear, PRODUCT_SHAPE, BIASED | RESIDUAL, .bound = STORED}, SUMI_CUDA_EPILOGUE_resid_bias},
-    {{"product, gated residual", build_linear, PRODUCT_SHAPE, GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, .counter = 2, .bound = STORED}, SUMI_CUDA_EPILOGUE_gate},
-    {{"product, bias, gated residual", build_linear, PRODUCT_SHAPE, BIASED | GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, .counter = 2, .bound = STORED}, SUMI_CUDA_EPILOGUE_gate_bias},
-    {{"product, bias, silu", build_linear, PRODUCT_SHAPE, BIASED, .act = SUMI_ACT_SILU, .bound = STORED}, SUMI_CUDA_EPILOGUE_any},
+    {{"product, bias, residual", build_linear, PRODUCT_SHAPE, BIASED | RESIDUAL, .bound = STORED},
+     SUMI_CUDA_EPILOGUE_resid_bias},
+    {{"product, gated residual", build_linear, PRODUCT_SHAPE, GATED_BY_TABLE, .counter = 2, .bound = STORED},
+     SUMI_CUDA_EPILOGUE_gate},
+    {{"product, bias, gated residual", build_linear, PRODUCT_SHAPE, BIASED | GATED_BY_TABLE, .counter = 2,
+      .bound = STORED},
+     SUMI_CUDA_EPILOGUE_gate_bias},
+    {{"product, bias, silu", build_linear, PRODUCT_SHAPE, BIASED, .act = SUMI_ACT_SILU, .bound = STORED},
+     SUMI_CUDA_EPILOGUE_any},
 };
 
 // The case by every kernel and every number of parts of k that can take it, whole and in slices.
@@ -1327,14 +1341,17 @@ static void try_product(const product_case* product, const machine* m, bool is_f
         const int errors = t_errors;
         device->forced_linear = &list[i];
         good = run_case(&c, &store, m, MANNER_WHOLE, whole, &s);
-        for (int k = 0; k < s.output_count && good; k++) compare_output(&c, &s, k, m, whole[k], &s_reference, want[k], &error);
+        for (int k = 0; k < s.output_count && good; k++)
+            compare_output(&c, &s, k, m, whole[k], &s_reference, want[k], &error);
         sumi_plan_end(&s.plan);
         good = run_case(&c, &store, m, MANNER_SMALL, slices, &s) && good;
         if (good) same_bits(&c, &s, m->name, s_manners[MANNER_SMALL], slices, whole);
         sumi_plan_end(&s.plan);
         free_outs(whole);
         free_outs(slices);
-        if (t_errors > errors) printf("  %s%s: method %d, kernel %d, %d parts of k\n", c.name, is_fp8 ? ", fp8" : "", (int)list[i].method, (int)list[i].kernel, (int)list[i].split);
+        if (t_errors > errors)
+            printf("  %s%s: method %d, kernel %d, %d parts of k\n", c.name, is_fp8 ? ", fp8" : "", (int)list[i].method,
+                   (int)list[i].kernel, (int)list[i].split);
     }
     device->forced_linear = NULL;
     printf("  %-30s %-6s %3d ways                       %.3g\n", c.name, is_fp8 ? "fp8" : "bf16", (int)count, error);
@@ -1357,7 +1374,7 @@ TEST(products_by_every_kernel)
 }
 #endif
 
-// ---- Pictures for the host's memory ------------------------------------------------------------------------------------------------------------
+// ---- Pictures for the host's memory ----------------------------------------------------------------------------------------------------
 enum { PUBLISHED_WIDTH = 77, PUBLISHED_HEIGHT = 5, PUBLISHED_ROW = PUBLISHED_WIDTH * 12 + 20, PUBLISHED_BEFORE = 9 };
 
 // What row y of the picture is in the host's memory; `x` is the value's content: bytes or bfloat16.
@@ -1378,7 +1395,8 @@ static void publish_row(sumi_format format, const void* x, int y, unsigned char*
     }
 }
 
-// A picture of x goes to `into`, whose rows are longer than the picture's: what lies between is left alone. An op copies it to where it can be read.
+// A picture of x goes to `into`, whose rows are longer than the picture's: what lies between is left alone. An op
+// copies it to where it can be read.
 static void try_publication(const machine* m, sumi_format format)
 {
     enum { PIXELS = PUBLISHED_BEFORE + PUBLISHED_WIDTH * PUBLISHED_HEIGHT, BYTES = PUBLISHED_ROW * PUBLISHED_HEIGHT };
@@ -1397,15 +1415,21 @@ static void try_publication(const machine* m, sumi_format format)
     memset(got, 0, sizeof got);
     sumi_plan_begin(&plan, &s_heap, 2);
     sumi_plan_section(&plan, SUMI_SECTION_TRANSFER, 1, 0);
-    sumi_value from = sumi_plan_bound(&plan, "x", element, PIXELS, 3), into = sumi_plan_bound(&plan, "into", SUMI_ELEMENT_BYTE, PUBLISHED_HEIGHT, PUBLISHED_ROW),
+    sumi_value from = sumi_plan_bound(&plan, "x", element, PIXELS, 3),
+               into = sumi_plan_bound(&plan, "into", SUMI_ELEMENT_BYTE, PUBLISHED_HEIGHT, PUBLISHED_ROW),
                out = sumi_plan_bound(&plan, "out", SUMI_ELEMENT_BYTE, PUBLISHED_HEIGHT, PUBLISHED_ROW);
     sumi_plan_copy_rows(&plan, into, 0, out, 0, PUBLISHED_HEIGHT);
     sumi_result result = sumi_plan_finish(&plan, &error);
     if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, &error);
     if (result == SUMI_OK) result = plan_ready(m->runner, &plan, &error);
     if (result == SUMI_OK) {
-        const sumi_publication picture = {
-            .value = from, .first_pixel = PUBLISHED_BEFORE, .width = PUBLISHED_WIDTH, .height = PUBLISHED_HEIGHT, .format = format, .into = into, .row_bytes = PUBLISHED_ROW};
+        const sumi_publication picture = {.value = from,
+                                          .first_pixel = PUBLISHED_BEFORE,
+                                          .width = PUBLISHED_WIDTH,
+                                          .height = PUBLISHED_HEIGHT,
+                                          .format = format,
+                                          .into = into,
+                                          .row_bytes = PUBLISHED_ROW};
         m->runner->functions->start(m->runner, &plan);
         m->runner->functions->write(m->runner, &plan, from, 0, x, sumi_plan_info(&plan, from)->bytes);
         m->runner->functions->write(m->runner, &plan, into, 0, want, sizeof want);
@@ -1517,7 +1541,8 @@ int main(int argc, char** argv)
         // What a consumer's card has: 100 KiB of shared memory on a multiprocessor, of which a block may have 99.
         if (add_machine("kernels for less memory", &(sumi_cuda_options){.without_hopper = true}, -1)) {
             sumi_cuda_device* device = device_of(&s_machines[s_machine_count - 1]);
-            device->shared_per_multiprocessor = device->shared_per_multiprocessor < 102400 ? device->shared_per_multiprocessor : 102400;
+            device->shared_per_multiprocessor =
+                device->shared_per_multiprocessor < 102400 ? device->shared_per_multiprocessor : 102400;
             device->shared_per_block = device->shared_per_block < 101376 ? device->shared_per_block : 101376;
         }
 #endif
@@ -1542,7 +1567,8 @@ int main(int argc, char** argv)
     RUN(products_by_every_kernel);
 #endif
     RUN(publications);
-    if (s_case_filter != NULL && s_tried == 0 && s_absent == NULL) printf("FAILED: no case has %s in its name\n", s_case_filter), t_failed++;
+    if (s_case_filter != NULL && s_tried == 0 && s_absent == NULL)
+        printf("FAILED: no case has %s in its name\n", s_case_filter), t_failed++;
     for (int i = 0; i < s_machine_count && lists_kernels; i++) print_kernels(s_machines[i].runner);
     for (int i = 0; i < s_machine_count; i++) s_machines[i].runner->functions->destroy(s_machines[i].runner);
     s_reference.runner->functions->destroy(s_reference.runner);

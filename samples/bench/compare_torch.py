@@ -15,11 +15,14 @@ On a GPU it is about time alone: the released sizes with random weights of each 
 rates of one card in one run. PyTorch: every transformer block compiled (torch.compile, fullgraph), cuDNN's attention where it has it, the VAE compiled whole in channels-last layout, the text
 encoder compiled by layer; timed by CUDA events. sumi: bench --synthetic z-image --serve, timed by its stages.
 
-    samples/bench/compare_torch.py build/release/bin/bench --accuracy build/release/bin/golden_run --backend cuda [--size 1024x1024] [--tokens 128]
+    samples/bench/compare_torch.py build/release/bin/bench --accuracy build/release/bin/golden_run --backend cuda
+                                   [--size 1024x1024] [--tokens 128]
 
-How far one prediction of the transformer, at the released sizes with random weights, is from PyTorch's in float32 (TF32 off): PyTorch in bfloat16, PyTorch with the blocks' products in e4m3 with a
-scale per row of weights and of activations, and sumi in both, with Hopper's kernels and with portable ones. sumi's side is golden_run, as the engine runs plans, on a case that is written here.
-Fails when sumi's error is above PyTorch's own in bfloat16, or by more than a tenth above PyTorch's in e4m3. With --backend cpu (--synthetic tiny or mid): sumi in float32, to 1e-4.
+How far one prediction of the transformer, at the released sizes with random weights, is from PyTorch's in float32 (TF32
+off): PyTorch in bfloat16, PyTorch with the blocks' products in e4m3 with a scale per row of weights and of activations,
+and sumi in both, with Hopper's kernels and with portable ones. sumi's side is golden_run, as the engine runs plans, on a
+case that is written here. Fails when sumi's error is above PyTorch's own in bfloat16, or by more than a tenth above
+PyTorch's in e4m3. With --backend cpu (--synthetic tiny or mid): sumi in float32, to 1e-4.
 """
 import argparse
 import json
@@ -96,7 +99,9 @@ class Qwen3:
 
 
 class ZImage:
-    """Computes in the type of its latents, whatever its weights have. fp8: the products of the blocks that run at every step in e4m3."""
+    """Computes in the type of its latents, whatever its weights have.
+
+    fp8: the products of the blocks that run at every step, in e4m3."""
 
     def __init__(self, folder, device="cpu", dtype=None):
         self.w, self.c = load_part(folder, device, dtype)
@@ -144,7 +149,8 @@ class ZImage:
         norm = lambda x, part: F.rms_norm(x, x.shape[-1:], self.w[f"{name}.{part}.weight"].to(x.dtype), 1e-5)
 
         def rope(x):  # in float as the reference
-            return torch.view_as_real(torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2)) * table).flatten(-2).to(x.dtype)
+            pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+            return torch.view_as_real(pairs * table).flatten(-2).to(x.dtype)
 
         a = norm(x, "attention_norm1")
         if condition is not None:
@@ -647,14 +653,17 @@ def compare_gpu(args):
 
 
 def write_case(folder, model, tensors, tolerance):
-    """A golden case of one prediction, as in tests/golden/z-image. Its tolerance is wide: main() judges the errors that golden_run prints."""
+    """A golden case of one prediction, as in tests/golden/z-image.
+
+    Its tolerance is wide: compare_accuracy judges the errors that golden_run prints."""
     from safetensors.torch import save_file
 
     cases = Path(folder) / "cases"
     cases.mkdir()
-    save_file({name: tensor.float().cpu().contiguous() for name, tensor in tensors.items()}, cases / "prediction.safetensors")
-    about = {"expect.out": {"tolerance": {"rel_l2": tolerance}, "bf16_rel_l2": tolerance}}
-    (cases / "prediction.json").write_text(json.dumps({"family": "z-image", "kind": "dit", "case": "prediction", "model": str(Path(model).resolve()), "tensors": about}))
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, cases / "prediction.safetensors")
+    case = {"family": "z-image", "kind": "dit", "case": "prediction", "model": str(Path(model).resolve())}
+    case["tensors"] = {"expect.out": {"tolerance": {"rel_l2": tolerance}, "bf16_rel_l2": tolerance}}
+    (cases / "prediction.json").write_text(json.dumps(case))
 
 
 def golden_error(args, folder, *options):
@@ -676,15 +685,17 @@ def predictions_of_torch(args, model):
     generator = torch.Generator("cpu").manual_seed(SEED)
     with torch.inference_mode():
         network = ZImage(model / "transformer", device, torch.bfloat16)
-        latents = torch.randn((16, args.height // 8, args.width // 8), generator=generator).bfloat16().to(device)
-        features = torch.randn((args.tokens, network.w["cap_embedder.1.weight"].shape[1]), generator=generator).bfloat16().to(device)
+        normal = lambda *shape: torch.randn(shape, generator=generator).bfloat16().to(device)
+        latents = normal(16, args.height // 8, args.width // 8)
+        features = normal(args.tokens, network.w["cap_embedder.1.weight"].shape[1])
         t = 0.5
         with sdpa_kernel(SDPBackend.MATH):  # the others may take TF32
             want = network(latents.float(), t, features.float())
         errors = {"PyTorch, bf16": relative_error(network(latents, t, features), want)}
         network.fp8 = True
         errors["PyTorch, fp8 by rows"] = relative_error(network(latents, t, features), want)
-        tensors = {"input.latent": latents, "input.cap_feats": features, "input.t": torch.tensor([t]), "expect.out": want}
+        tensors = {"input.latent": latents, "input.cap_feats": features, "input.t": torch.tensor([t])}
+        tensors["expect.out"] = want
         tensors = {name: tensor.float().cpu() for name, tensor in tensors.items()}
     del network, latents, features, want
     if device == "cuda":
@@ -702,9 +713,11 @@ def compare_accuracy(args, model, folder):
         rows = [("sumi, float32", [], 1e-4)]
     else:
         rows = [("sumi, bf16", [], half), ("sumi, bf16, portable kernels", ["--portable"], half)]
-        rows += [("sumi, fp8", ["--fp8"], 1.1 * quarter), ("sumi, fp8, portable kernels", ["--fp8", "--portable"], 1.1 * quarter)]
+        rows += [("sumi, fp8", ["--fp8"], 1.1 * quarter)]
+        rows += [("sumi, fp8, portable kernels", ["--fp8", "--portable"], 1.1 * quarter)]
     where = torch.cuda.get_device_name() if args.backend == "cuda" else "processor"
-    print(f"{where}; one prediction, {args.size}, {args.tokens} caption tokens, {args.model or args.synthetic}; torch {torch.__version__}\n")
+    what = f"{args.size}, {args.tokens} caption tokens, {args.model or args.synthetic}"
+    print(f"{where}; one prediction, {what}; torch {torch.__version__}\n")
     print("| off from PyTorch in float32 | rel. L2 | at most |\n|---|---:|---:|")
     for name, error in errors.items():
         print(f"| {name} | {error:.3e} | |")
@@ -722,7 +735,7 @@ def compare_accuracy(args, model, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", help="the built bench program")
-    parser.add_argument("--synthetic", choices=["tiny", "mid", "z-image"], help="mid; on a GPU z-image, and nothing else but with --accuracy")
+    parser.add_argument("--synthetic", choices=["tiny", "mid", "z-image"], help="mid; on a GPU z-image")
     parser.add_argument("--accuracy", metavar="GOLDEN_RUN", help="compare errors instead of times, with this program")
     parser.add_argument("--folder", help="where checkpoints that are made here go for the time being")
     parser.add_argument("--model", help="a checkpoint that bench --write made, instead of a new one")

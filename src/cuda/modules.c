@@ -77,7 +77,8 @@ sumi_result sumi_cuda_modules_create(sumi_heap* heap, const sumi_cuda_device* de
     }
     for (int32_t s = 0; s < modules->source_count; s++) {
         const sumi_cuda_image* image = any_image(&modules->sources[s]);
-        for (int32_t k = 0; k < image->kernel_count; k++) modules->kernels[modules->kernel_count++] = (kernel){.name = image->kernels[k], .source_index = s};
+        for (int32_t k = 0; k < image->kernel_count; k++)
+            modules->kernels[modules->kernel_count++] = (kernel){.name = image->kernels[k], .source_index = s};
     }
     sumi_sort(modules->kernels, (size_t)modules->kernel_count, sizeof *modules->kernels, compare_kernels);
     *out_modules = modules;
@@ -239,5 +240,6 @@ sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint3
 
 void sumi_cuda_list_kernels(const sumi_cuda_modules* modules, sumi_kernel_seen* seen, void* user_data)
 {
-    for (int32_t k = 0; k < modules->kernel_count; k++) seen(modules->kernels[k].name, modules->kernels[k].use_count, user_data);
+    for (int32_t k = 0; k < modules->kernel_count; k++)
+        seen(modules->kernels[k].name, modules->kernels[k].use_count, user_data);
 }

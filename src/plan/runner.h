@@ -91,7 +91,8 @@ typedef struct sumi_runner_functions {
     void (*settle)(sumi_runner* runner);               // blocks until all that was submitted is over, copies and publications too
     void (*memory)(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver); // for sumi_engine_info; any thread
     bool (*has_cublaslt)(const sumi_runner* runner);   // likewise
-    // Every kernel that is made for this device, and how often it was looked up for a launch (for one into a graph twice: before the capture too). For tests.
+    // Every kernel that is made for this device, and how often it was looked up for a launch (for one into a graph
+    // twice: before the capture too). For tests.
     void (*list_kernels)(const sumi_runner* runner, sumi_kernel_seen* seen, void* user_data);
 } sumi_runner_functions;
 
