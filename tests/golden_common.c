@@ -811,6 +811,7 @@ void run_common(golden* g, const char* folder, const char* part)
     else run_images(&c, folder);
     g->runner = runner;
     g->is_gpu = is_gpu;
+    finish_case(&c);
     g->cases++;
     if (g->case_failed > 0) printf("  -> %s FAILED\n", part);
 }

@@ -1,13 +1,25 @@
 // Runs a folder of golden data against the library and prints every tensor's error beside its tolerance.
 //
-//     golden_run [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8] DIR
+//     golden_run [--skip-other-families] [--as-engine]
+//                [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8] [--list-kernels] DIR
 //
-// --backend cuda runs the networks on the GPU, against one and a half times the references' own error in bfloat16; --portable without Hopper's kernels, --no-graphs op by op, --cublaslt
-// with that library for what it can take (it must be there), --fp8 with e4m3 weights, which has a bound that only a broken path exceeds. Tokenizers, schedules, pictures and single operations are the processor's in any case.
+// --backend cuda runs the networks on the GPU, against one and a half times the references' own error in bfloat16;
+// --portable without Hopper's kernels, --no-graphs without CUDA graphs, --cublaslt with that library for what it can
+// take (it must be there), --fp8 with e4m3 weights, which has a bound that only a broken path exceeds. Tokenizers,
+// schedules, pictures and single operations are the processor's in any case. --list-kernels prints every kernel that
+// the device has and how often it was used: tests/check_kernels.sh adds such lists up.
+//
+// Every plan runs twice. First as the engine runs it: the same fused ops, the same memory, slices of the same length,
+// graphs; what a host would get is compared. Then op by op with every value kept, for the values inside. On the
+// processor both must give the same bits. --as-engine leaves the second run out, for networks so large that not every
+// value can be kept (samples/bench/compare_torch.py --accuracy); values inside count as not checked then.
 //
 // DIR is a family's folder (cases/*.json), the common folder (tokenizers, rng, files, numerics, images), or a folder of such folders. Nothing knows a case by name: family
-// and kind choose what is done, and every size comes from the files. The exit status is 1 when a tensor is over its tolerance, or when a case of a family that
-// the library has was not run.
+// and kind choose what is done, and every size comes from the files.
+//
+// Cases of families that the library does not have are named and count as skipped. The exit status is 1 when a tensor
+// is over its tolerance, when a case of a family that the library has was not run, and when nothing was compared; with
+// --skip-other-families nothing need be compared in a folder whose cases are all of other families.
 #include "golden_support.h"
 #include "cuda/cuda.h"
 #include "plan_runner.h"
@@ -40,7 +52,8 @@ static void run_case(golden* g, const char* folder, const char* file)
     } else if (strcmp(c.kind, "report") == 0) {
         printf("  not run: a report, nothing to compare\n");
     } else if (strcmp(family, "z-image") != 0) {
-        printf("  not run: the family %s is not in this library\n", family);
+        printf("  skipped: the family %s is not in this library\n", family);
+        g->other_families++;
     } else {
         snprintf(path, sizeof path, "%s/%s.safetensors", folder, c.name);
         sumi_tensor_set_init(&c.set, &g->heap, NULL);
@@ -48,10 +61,16 @@ static void run_case(golden* g, const char* folder, const char* file)
         if (sumi_file_exists(NULL, path) && sumi_tensor_set_open(&c.set, path, &error) != SUMI_OK) case_fails(&c, "%s", error.text);
         c.seen = calloc(c.set.count + 1, sizeof *c.seen);
         int before = g->passed + g->failed;
-        if (!run_z_image_case(&c)) {
+        bool is_known = run_z_image_case(&c);
+        c.by_op = is_known && c.plans > 0 && !g->as_engine;
+        if (c.by_op) run_z_image_case(&c);
+        c.by_op = false;
+        if (!is_known) {
             printf("  not run: cases of kind %s are not known to this program\n", c.kind);
             g->not_run++;
         } else {
+            if (!g->as_engine && c.kept_next != c.kept_count)
+                case_fails(&c, "%d results were made one way only", (int)(c.kept_count - c.kept_next));
             if (before == g->passed + g->failed && g->case_failed == 0) case_fails(&c, "nothing was compared");
             finish_case(&c);
             g->cases++;
@@ -124,20 +143,27 @@ int main(int argc, char** argv)
     sumi_error error = {0};
     const char* folder = NULL;
     sumi_cublaslt cublaslt = SUMI_CUBLASLT_AUTO;
-    bool is_gpu = false, is_good = true;
+    bool is_gpu = false, is_good = true, lists_kernels = false, may_be_other = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--portable") == 0) options.without_hopper = true;
         else if (strcmp(argv[i], "--no-graphs") == 0) options.without_graphs = true;
         else if (strcmp(argv[i], "--cublaslt") == 0) cublaslt = SUMI_CUBLASLT_ALWAYS;
         else if (strcmp(argv[i], "--fp8") == 0) g->fp8 = true;
+        else if (strcmp(argv[i], "--as-engine") == 0) g->as_engine = true;
+        else if (strcmp(argv[i], "--list-kernels") == 0) lists_kernels = true;
+        else if (strcmp(argv[i], "--skip-other-families") == 0) may_be_other = true;
         else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc) {
             is_gpu = strcmp(argv[++i], "cuda") == 0;
             is_good = is_good && (is_gpu || strcmp(argv[i], "cpu") == 0);
         } else if (argv[i][0] != '-' && folder == NULL) folder = argv[i];
         else is_good = false;
     }
-    if (!is_good || folder == NULL || (!is_gpu && (g->fp8 || options.without_hopper || options.without_graphs || cublaslt != SUMI_CUBLASLT_AUTO))) {
-        fprintf(stderr, "usage: golden_run [--backend cpu|cuda] [--portable] [--no-graphs] [--cublaslt] [--fp8] DIR\n  the last four are for --backend cuda\n");
+    const bool wants_gpu =
+        g->fp8 || options.without_hopper || options.without_graphs || cublaslt != SUMI_CUBLASLT_AUTO || lists_kernels;
+    if (!is_good || folder == NULL || (!is_gpu && wants_gpu)) {
+        fprintf(stderr, "usage: golden_run [--skip-other-families] [--as-engine] [--backend cpu|cuda] [--portable] "
+                        "[--no-graphs] [--cublaslt] [--fp8] [--list-kernels] DIR\n"
+                        "  the last five are for --backend cuda\n");
         free(g);
         return 2;
     }
@@ -148,10 +174,14 @@ int main(int argc, char** argv)
     if (is_gpu) printf("%s\n", g->runner->functions->device(g->runner));
     bool found = run_folder(g, folder, 0);
     if (!found) printf("%s holds no golden data (cases/, or tokenizers, rng, files, numerics, images)\n", folder);
-    printf("golden_run: %d passed, %d failed, %d skipped (%d cases; %d of a known family not run)\n", g->passed, g->failed, g->not_checked, g->cases,
-           g->not_run);
-    bool good = found && g->failed == 0 && g->not_run == 0;
+    const bool has_compared = g->passed + g->failed > 0;
+    bool good = found && g->failed == 0 && g->not_run == 0 && (has_compared || (may_be_other && g->other_families > 0));
+    if (found && !has_compared) printf("%s: nothing was compared\n", folder);
     close_network(g);
+    if (lists_kernels) print_kernels(g->runner);
+    printf("golden_run: %d passed, %d failed, %d skipped (%d cases; %d of families that are not in this library, %d of "
+           "a known family not run)\n",
+           g->passed, g->failed, g->not_checked + g->other_families, g->cases, g->other_families, g->not_run);
     if (is_gpu) g->runner->functions->destroy(g->runner);
     g->processor->functions->destroy(g->processor);
     sumi_workers_destroy(g->workers);

@@ -164,7 +164,9 @@ bool join_path(char* out, size_t bytes, const char* folder, const char* name)
 
 void report(golden_case* c, const char* what, double error, double tolerance, bool good)
 {
-    printf("  %-44s %-4s error %.3g, tolerance %.3g\n", what, good ? "ok" : "OVER", error, tolerance);
+    char label[700];
+    snprintf(label, sizeof label, "%s%s", what, c->by_op ? ", op by op" : "");
+    printf("  %-44s %-4s error %.3g, tolerance %.3g\n", label, good ? "ok" : "OVER", error, tolerance);
     c->g->passed += good;
     c->g->failed += !good;
     c->g->case_failed += !good;
@@ -313,6 +315,8 @@ void finish_case(golden_case* c)
     for (size_t i = 0; i < c->set.count; i++)
         if (strncmp(c->set.tensors[i].name, "expect", 6) == 0 && !c->seen[i])
             not_checked(c, c->set.tensors[i].name, "this program does not know how to make it");
+    for (size_t i = 0; i < c->kept_count; i++) free(c->kept[i].data);
+    free(c->kept);
 }
 
 void close_network(golden* g)
@@ -373,16 +377,87 @@ void end_plan(const golden_case* c, sumi_plan* plan)
     sumi_plan_end(plan);
 }
 
+// Of the values that are bound when the plan comes, those that some op writes; the caller frees the list.
+static int32_t* list_results(const sumi_plan* plan, size_t* out_count)
+{
+    int32_t* list = calloc(plan->value_count + 1, sizeof *list);
+    *out_count = 0;
+    for (size_t v = 0; v < plan->value_count; v++) {
+        const int32_t id = (int32_t)v + 1;
+        bool is_written = false;
+        for (size_t i = 0; i < plan->op_count && !is_written; i++) {
+            const sumi_op* op = &plan->ops[i];
+            is_written = op->out.id == id || (op->kind == SUMI_OP_PIXELS_OUT && op->in[1].id == id);
+        }
+        if (plan->values[v].bound && is_written) list[(*out_count)++] = id;
+    }
+    return list;
+}
+
+// The bits of a plan's results: kept the first time, compared the second.
+static void compare_bits(plan_run* run, const int32_t* results, size_t count)
+{
+    golden_case* c = run->c;
+    sumi_error error = {0};
+    int different = 0;
+    if (!c->by_op) c->kept = realloc(c->kept, (c->kept_count + count + 1) * sizeof *c->kept);
+    for (size_t i = 0; i < count; i++) {
+        const size_t bytes = (size_t)run->plan->values[results[i] - 1].bytes;
+        void* data = calloc(bytes + 1, 1);
+        if (plan_read(c->g->runner, run->plan, (sumi_value){results[i]}, data, &error) != SUMI_OK)
+            case_fails(c, "%s", error.text);
+        if (!c->by_op) {
+            c->kept[c->kept_count++] = (kept_bits){data, bytes};
+            continue;
+        }
+        const kept_bits* first = c->kept_next < c->kept_count ? &c->kept[c->kept_next++] : NULL;
+        const bool same = first != NULL && first->bytes == bytes && memcmp(first->data, data, bytes) == 0;
+        if (!same) printf("  %s has other bits than as the engine runs it\n", run->plan->values[results[i] - 1].name);
+        different += !same;
+        free(data);
+    }
+    if (c->by_op) report(c, "the same bits", different, 0, different == 0);
+}
+
+// After a slice of a job: of the ops that end in it, those whose result stays as they leave it.
+static void probe_results(plan_run* run, const sumi_slice* slice, int32_t counter)
+{
+    const sumi_plan* plan = run->plan;
+    for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
+        const sumi_op* op = &plan->ops[i];
+        bool stays = sumi_plan_info(plan, op->out)->bound
+                  && (slice->op_end > slice->op_begin + 1 || slice->part_end == op->part_count);
+        for (int32_t k = i + 1; k < slice->op_end; k++) stays = stays && plan->ops[k].out.id != op->out.id;
+        if (stays) run->probe(run, op, counter, false);
+    }
+}
+
+static sumi_result run_slice(plan_run* run, const sumi_slice* slice, int32_t counter, sumi_error* error)
+{
+    const bool probes_op = run->probe != NULL && run->c->by_op;
+    const sumi_op* op = &run->plan->ops[slice->op_begin];
+    if (probes_op) run->probe(run, op, counter, true);
+    SUMI_TRY(plan_run_slice(run->c->g->runner, run->plan, slice, counter, NULL, error));
+    if (probes_op) run->probe(run, op, counter, false);
+    else if (run->probe != NULL) probe_results(run, slice, counter);
+    return SUMI_OK;
+}
+
 bool run_plan(plan_run* run, sumi_plan* plan)
 {
     golden* g = run->c->g;
     const sumi_runner_functions* f = g->runner->functions;
+    const bool by_op = run->c->by_op;
     sumi_error error = {0};
     run->plan = plan;
+    run->c->plans++;
     sumi_rates rates = f->rates(g->runner);
-    for (size_t v = 0; v < plan->value_count && g->is_gpu; v++) plan->values[v].bound = true;
-    sumi_result result = g->is_gpu ? sumi_plan_finish(plan, &error) : SUMI_OK;
-    if (result == SUMI_OK) result = sumi_plan_slice(plan, &rates, 0, &error);
+    size_t result_count;
+    int32_t* results = list_results(plan, &result_count);
+    for (size_t v = 0; v < plan->value_count && by_op; v++) plan->values[v].bound = true;
+    sumi_result result = by_op ? sumi_plan_finish(plan, &error) : SUMI_OK;
+    if (result == SUMI_OK)
+        result = sumi_plan_slice(plan, &rates, by_op ? 0 : sumi_engine_defaults().max_slice_us, &error);
     if (result == SUMI_OK) result = plan_ready(g->runner, plan, &error);
     if (result == SUMI_OK) {
         f->start(g->runner, plan);
@@ -390,17 +465,14 @@ bool run_plan(plan_run* run, sumi_plan* plan)
     }
     for (size_t s = 0; result == SUMI_OK && s < plan->section_count; s++) {
         const sumi_section* section = &plan->sections[s];
-        for (int32_t k = 0; result == SUMI_OK && k < section->repeat; k++) {
-            for (int32_t i = section->slice_begin; result == SUMI_OK && i < section->slice_end; i++) {
-                const sumi_op* op = &plan->ops[plan->slices[i].op_begin];
-                if (run->probe != NULL) run->probe(run, op, section->first_counter + k, true);
-                result = plan_run_slice(g->runner, plan, &plan->slices[i], section->first_counter + k, NULL, &error);
-                if (result == SUMI_OK && run->probe != NULL) run->probe(run, op, section->first_counter + k, false);
-            }
-        }
+        for (int32_t k = 0; result == SUMI_OK && k < section->repeat; k++)
+            for (int32_t i = section->slice_begin; result == SUMI_OK && i < section->slice_end; i++)
+                result = run_slice(run, &plan->slices[i], section->first_counter + k, &error);
     }
     if (result == SUMI_OK) result = runner_drain(g->runner, 0, NULL, &error);
     if (result != SUMI_OK) case_fails(run->c, "%s", error.text);
+    else if (!g->is_gpu) compare_bits(run, results, result_count);
+    free(results);
     return result == SUMI_OK;
 }
 

@@ -43,12 +43,16 @@ typedef struct golden {
     sumi_workers* workers;
     sumi_runner* runner;    // of the backend that is looked at
     sumi_runner* processor; // the same, but on a GPU: for what has no bound for bfloat16
-    bool is_gpu, fp8;
-    int passed, failed, not_checked, cases, not_run; // tensors; cases
+    bool is_gpu, fp8, as_engine; // as_engine: run_plan's first way alone
+    int passed, failed, not_checked;                 // tensors
+    int cases, not_run;                              // cases: run; of a known family and not run
+    int other_families;                              // cases of families that the library does not have
     int case_failed;                                 // of the running case
     char network_key[4096];                          // which checkpoint is open
     sumi_network* network;
 } golden;
+
+typedef struct kept_bits { void* data; size_t bytes; } kept_bits;
 
 typedef struct golden_case {
     golden* g;
@@ -58,6 +62,10 @@ typedef struct golden_case {
     const char* kind;
     sumi_tensor_set set; // of NAME.safetensors; empty when there is none
     bool* seen;          // tensors of the set that were compared or reported
+    bool by_op;          // the second way of run_plan
+    int plans;           // run so far, in either way
+    kept_bits* kept;     // of the first way, on the processor: results of all its plans, for the second
+    size_t kept_count, kept_next;
 } golden_case;
 
 // Compares with expect.NAME by the tolerance in the json; a GPU's result may be off by one and a half times the reference's own error in bfloat16, which is stored beside. got may be longer in rows or channels than what was stored: see rows_of_about in golden_support.c.
@@ -69,7 +77,7 @@ void not_checked(golden_case* c, const char* name, const char* why);
 void case_fails(golden_case* c, const char* format, ...) SUMI_PRINTF(2, 3);
 array input(const golden_case* c, const char* name); // input.NAME
 bool has_expected(const golden_case* c, const char* name);
-void finish_case(golden_case* c); // names what was not looked at
+void finish_case(golden_case* c); // names what was not looked at, and frees what was kept
 
 // Opens (or keeps) the checkpoint of the case. NULL after reporting.
 sumi_network* case_network(golden_case* c, const node* json);
@@ -90,7 +98,14 @@ struct plan_run {
 // A plan for the backend; the other ends it, and lets the runner forget it first.
 void begin_plan(const golden_case* c, sumi_plan* plan);
 void end_plan(const golden_case* c, sumi_plan* plan);
-// Slices to single ops, reserves, starts, writes the inputs, runs. False after reporting. On a GPU every value is bound, so that probes can read it: the ops are those of a job, the arena is not.
+// Slices, reserves, starts, writes the inputs, runs. False after reporting. A case is run twice, and its plans in both
+// ways:
+//   first      as the engine does: values bound by whoever wrote the plan alone, ops fused, slices of an engine's
+//              default length. Probed are ops whose result is bound, after their slice
+//   c->by_op   every value is bound and each op a slice of its own, so that any value can be looked at. Probed is
+//              every op, before and after it
+// Results are compared with the golden data both times; on the processor the second time's must have the bits of the
+// first.
 bool run_plan(plan_run* run, sumi_plan* plan);
 void write_floats(plan_run* run, sumi_value value, int64_t first_row, const float* values, int64_t count);
 float* read_floats(plan_run* run, sumi_value value);                                 // the whole value; caller frees

@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/platform.h"
 #include "plan/runner.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,6 +108,17 @@ static inline void plan_floats(const sumi_runner* runner, sumi_element element, 
         else if (runner->functions->element_bytes(runner, element) == 2) into[i] = sumi_bf16_to_float(((const uint16_t*)raw)[i]);
         else into[i] = ((const float*)raw)[i];
     }
+}
+
+// A line "kernel NAME COUNT" for every kernel that the runner's device has: see tests/check_kernels.sh.
+static inline void print_kernel(const char* name, uint64_t use_count, void* user_data)
+{
+    (void)user_data;
+    printf("kernel %s %llu\n", name, (unsigned long long)use_count);
+}
+static inline void print_kernels(const sumi_runner* runner)
+{
+    if (runner->functions->list_kernels != NULL) runner->functions->list_kernels(runner, print_kernel, NULL);
 }
 
 // Before a plan ends, or before its slices change: plans are known by their address, which the next one may have.

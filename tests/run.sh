@@ -104,7 +104,9 @@ enqueue_golden() { # folder configuration
     local family
     [ -e tests/golden_run.c ] || return 0
     for family in tests/golden/*/; do
-        enqueue run_one "$1/$2/golden_run_$(basename "$family")" "build/$1/$2/bin/golden_run" "${family%/}"
+        # A folder whose cases are all of families that this library does not have counts as skips; each is named in the
+        # log.
+        enqueue run_one "$1/$2/golden_run_$(basename "$family")" "build/$1/$2/bin/golden_run" --skip-other-families "${family%/}"
     done
 }
 

@@ -5,7 +5,8 @@
 #   tests/run_gpu.sh FOLDER [PART ..]                        runs parts there, from the repository's root
 #
 #   ops        test_cuda_ops: every op against the processor                          (default)
-#   golden     golden_run on the GPU: as it comes, portable, without graphs, fp8       (default)
+#   golden     golden_run on the GPU, narrow and wide: as it comes, portable, without graphs, fp8, both (default)
+#              With ops and golden, tests/check_kernels.sh fails when there is a kernel that neither has reached
 #   tests      the other programs called test_cuda* and test_engine*                   (default)
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
 #   cublaslt   test_cuda_ops and golden_run with products by cuBLASLt, which PyTorch brings; wants tune_cuda_linear too for the times of both
@@ -15,6 +16,11 @@
 #   bench      the report at the released sizes; BENCH_SECONDS (8) of sustained work per row, BENCH_SIZES (1024,768,512)
 #   start      from the start of the process to the PNG: sumi generate, 8 steps, 1024 x 1024, a checkpoint of the released sizes (20 GB, random) in the page cache; START_FOLDER says where it goes
 #   torch      samples/bench/compare_torch.py on the GPU
+#   accuracy   one prediction of a transformer of the released sizes, random weights, against PyTorch in float32: sumi's
+#              error, with Hopper's kernels and portable ones, may not be above PyTorch's own in bf16, and with fp8
+#              weights no more than a tenth above PyTorch's with fp8 products by rows. Needs PyTorch with safetensors,
+#              20 GB for a checkpoint (ACCURACY_FOLDER says where it goes) and as much of the GPU's memory;
+#              ACCURACY_SIZE (1024x1024). It takes minutes: PART_SECONDS=600
 #
 # LOG=FOLDER keeps what every program printed (/tmp/sumi-gpu). PART_SECONDS=300 bounds each program. The last line is "N passed, N failed, N skipped" of all programs.
 set -uo pipefail
@@ -26,7 +32,7 @@ if [ "${1:-}" = --collect ]; then
     mkdir -p "$2/lib"
     for program in test_cuda_ops golden_run tune_cuda_linear bench sumi "$3"/test_cuda* "$3"/test_engine* "$3"/test_demo; do
         program=$3/$(basename "$program")
-        [ -x "$program" ] || { echo "not built: $program"; continue; }
+        [ -x "$program" ] || { echo "not built: $program"; missing=1; continue; }
         if ldd "$program" | grep -q '/fake/libcuda'; then continue; fi # tested on a driver that is none, where it was built
         cp -f "$program" "$2/"
         # The C library and the loader are the machine's own; the driver is opened at run time.
@@ -35,14 +41,20 @@ if [ "${1:-}" = --collect ]; then
     # To link against: the library, beside its shared ones in lib/.
     [ -e "$3/../lib/libsumi.a" ] && cp -f "$3/../lib/libsumi.a" "$2/"
     du -sh "$2" | awk '{ print "collected " $1 " in " $2 }'
-    exit 0
+    exit "${missing:-0}"
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,18p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,25p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
+for part in $parts; do
+    case $part in
+        ops | golden | tests | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy) ;;
+        *) echo "run_gpu.sh: there is no part called $part"; exit 2 ;;
+    esac
+done
 log=${LOG:-/tmp/sumi-gpu}
 seconds=${PART_SECONDS:-300}
 mkdir -p "$log"
@@ -64,6 +76,7 @@ run() { # name command..
         [ $status -eq 0 ] || [ "$f" -gt 0 ] || f=1
     elif [ $status -eq 0 ] && [ "${WITHOUT_COUNTS:-}" ]; then p=1
     else f=1; fi
+    [ $((p + f + s)) -gt 0 ] || f=1 # nothing was checked
     [ -z "${NO_SKIPS:-}" ] || [ "$s" -eq 0 ] || f=$((f + 1))
     [ "$f" -eq 0 ] || mark=FAILED
     printf '%-6s %-40s %s passed, %s failed, %s skipped  (%s s, exit code %s)\n' "$mark" "$name" "$p" "$f" "$s" $(($(date +%s) - began)) $status
@@ -102,20 +115,43 @@ report_sanitized() { # tool name
     [ "${found:-0}" -gt 0 ] || tail -n 4 "$output.txt" | cut -c1-220 | sed 's/^/         | /'
 }
 
+# Where 20 GB go that are written and read once: the folder that was named, or memory, if there is so much.
+roomy_folder() { # folder or nothing
+    if [ -n "$1" ]; then echo "$1"
+    elif [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 30000000 ] 2>/dev/null; then echo /dev/shm
+    else echo /tmp; fi
+}
+
 command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 
 # ---- The parts --------------------------------------------------------------------------------------------------------------------------
-if has ops; then NO_SKIPS=1 run test_cuda_ops "$bin/test_cuda_ops"; fi
+kernel_lists=()
+list_run() { # as run, of a program that lists kernels
+    kernel_lists+=("$log/${1//[ \/]/_}.txt")
+    run "$@" --list-kernels
+}
+if has ops; then NO_SKIPS=1 list_run test_cuda_ops "$bin/test_cuda_ops"; fi
 if has golden; then
-    run 'golden z-image' "$bin/golden_run" --backend cuda tests/golden/z-image
-    run 'golden z-image, portable' "$bin/golden_run" --backend cuda --portable tests/golden/z-image
-    run 'golden z-image, no graphs' "$bin/golden_run" --backend cuda --no-graphs tests/golden/z-image
-    run 'golden z-image, fp8' "$bin/golden_run" --backend cuda --fp8 tests/golden/z-image
+    for data in z-image z-image-wide; do
+        list_run "golden $data" "$bin/golden_run" --backend cuda tests/golden/$data
+        list_run "golden $data, portable" "$bin/golden_run" --backend cuda --portable tests/golden/$data
+        list_run "golden $data, no graphs" "$bin/golden_run" --backend cuda --no-graphs tests/golden/$data
+        list_run "golden $data, fp8" "$bin/golden_run" --backend cuda --fp8 tests/golden/$data
+        list_run "golden $data, fp8, portable" "$bin/golden_run" --backend cuda --fp8 --portable tests/golden/$data
+    done
+    if has ops; then run kernels tests/check_kernels.sh "${kernel_lists[@]}"; fi
 fi
 if has tests; then
+    programs=0
     for program in "$bin"/test_cuda* "$bin"/test_engine*; do
-        [ -x "$program" ] && [ "$(basename "$program")" != test_cuda_ops ] && run "$(basename "$program")" "$program"
+        [ -x "$program" ] && [ "$(basename "$program")" != test_cuda_ops ] || continue
+        run "$(basename "$program")" "$program"
+        programs=$((programs + 1))
     done
+    if [ $programs -eq 0 ]; then
+        echo "FAILED tests: there is no test_cuda* or test_engine* in $bin"
+        failed=$((failed + 1))
+    fi
 fi
 if has neighbour; then
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
@@ -141,14 +177,16 @@ if has cublaslt; then
 print(next((f for p in sys.path for v in (13, 12) for f in glob.glob(f"{p}/nvidia/*/lib/libcublasLt.so.{v}")), ""))' 2>/dev/null)
     with_library() { local name=$1; shift; run "$name" env LD_LIBRARY_PATH="$LD_LIBRARY_PATH${library:+:$(dirname "$library")}" "$@"; }
     for kind in linear gated; do NO_SKIPS=1 with_library "test_cuda_ops $kind, cublaslt" "$bin/test_cuda_ops" --cublaslt $kind; done
-    with_library 'golden z-image, cublaslt' "$bin/golden_run" --backend cuda --cublaslt tests/golden/z-image
-    with_library 'golden z-image, portable, cublaslt' "$bin/golden_run" --backend cuda --portable --cublaslt tests/golden/z-image
+    for data in z-image z-image-wide; do
+        with_library "golden $data, cublaslt" "$bin/golden_run" --backend cuda --cublaslt tests/golden/$data
+        with_library "golden $data, portable, cublaslt" "$bin/golden_run" --backend cuda --portable --cublaslt tests/golden/$data
+    done
     if [ -x "$bin/tune_cuda_linear" ]; then
         WITHOUT_COUNTS=1 with_library tune_cuda_linear "$bin/tune_cuda_linear" --cublaslt
         cat "$log/tune_cuda_linear.txt"
     fi
 fi
-if has demo && [ -x "$bin/sumi" ]; then
+if has demo; then
     for backend in cuda cpu; do
         WITHOUT_COUNTS=1 run "demo $backend" "$bin/sumi" generate --model samples/demo_model --backend $backend --prompt "a yellow moon above a purple cat at night, watercolour" --seed 7 -o "$log/demo_$backend.png"
     done
@@ -176,6 +214,8 @@ if has sanitize; then
         sanitize initcheck 'golden, portable, fp8' "$bin/golden_run" --backend cuda --portable --fp8 "$few"
         sanitize memcheck 'golden' "$bin/golden_run" --backend cuda "$golden"
         sanitize memcheck 'golden, portable' "$bin/golden_run" --backend cuda --portable "$golden"
+        sanitize memcheck 'golden, wide' "$bin/golden_run" --backend cuda "$golden-wide"
+        sanitize memcheck 'golden, wide, fp8' "$bin/golden_run" --backend cuda --fp8 "$golden-wide"
         for tool in memcheck racecheck synccheck; do
             sanitize $tool 'a picture' "${picture[@]}" -o "$log/sanitize_$tool.png"
             sanitize $tool 'two edited pictures' "${edit[@]}" -o "$log/sanitize_edit_$tool.png"
@@ -197,12 +237,7 @@ if has bench; then
     cat "$log/bench.txt"
 fi
 if has start; then
-    folder=${START_FOLDER:-}
-    if [ -z "$folder" ]; then # 20 GB that are written and read once: memory, if there is so much
-        folder=/tmp
-        [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 30000000 ] 2>/dev/null && folder=/dev/shm
-    fi
-    model=$(mktemp -d "$folder/sumi-start.XXXXXX")
+    model=$(mktemp -d "$(roomy_folder "${START_FOLDER:-}")/sumi-start.XXXXXX")
     failed_before=$failed
     WITHOUT_COUNTS=1 run 'start: write the checkpoint' "$bin/bench" --write "$model" --synthetic z-image
     for i in $([ $failed -gt $failed_before ] || echo 1 2 3); do # half a checkpoint says nothing
@@ -218,6 +253,16 @@ if has torch; then
     cat "$log/compare_torch.txt"
 fi
 
+if has accuracy; then
+    run 'accuracy at full size' python3 samples/bench/compare_torch.py "$bin/bench" --accuracy "$bin/golden_run" \
+        --backend cuda --size "${ACCURACY_SIZE:-1024x1024}" --folder "$(roomy_folder "${ACCURACY_FOLDER:-}")"
+    cat "$log/accuracy_at_full_size.txt"
+fi
+
 echo "logs in $log/"
+if [ $((passed + failed + skipped)) -eq 0 ]; then
+    echo "FAILED: nothing was run"
+    failed=1
+fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

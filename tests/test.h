@@ -3,7 +3,8 @@
 //     TEST(schedule_ends_at_zero) { CHECK(sigmas[n] == 0.0f); }
 //     int main(int argc, char** argv) { TEST_BEGIN(argc, argv); RUN(schedule_ends_at_zero); TEST_END(); }
 //
-// Last line of every program: "<name>: N passed, N failed, N skipped". A skip always says why.
+// Last line of every program: "<name>: N passed, N failed, N skipped". A skip always says why. A program that ran no
+// test, because no name contains the filter, has failed.
 #ifndef SUMI_TEST_H
 #define SUMI_TEST_H
 #include <math.h>
@@ -16,6 +17,12 @@
 static int t_passed, t_failed, t_skipped, t_errors;
 static bool t_skip_now;
 static const char *t_filter, *t_program;
+static inline void t_expect_some(void)
+{
+    if (t_passed + t_failed + t_skipped > 0) return;
+    printf("FAILED: no test was run%s%s\n", t_filter ? ": no name contains " : "", t_filter ? t_filter : "");
+    t_failed++;
+}
 
 #define TEST(name) static void test_##name(void)
 #define TEST_BEGIN(argc, argv) (t_program = (argv)[0], t_filter = (argc) > 1 ? (argv)[1] : NULL)
@@ -29,7 +36,9 @@ static const char *t_filter, *t_program;
         else if (t_errors) t_failed++, printf("FAILED: %s\n", #name);    \
         else t_passed++;                                                 \
     } while (0)
-#define TEST_END() return printf("%s: %d passed, %d failed, %d skipped\n", t_program, t_passed, t_failed, t_skipped), t_failed ? 1 : 0
+#define TEST_END()                                                                                               \
+    return t_expect_some(),                                                                                      \
+           printf("%s: %d passed, %d failed, %d skipped\n", t_program, t_passed, t_failed, t_skipped), t_failed ? 1 : 0
 #define CHECK(condition)                                                                                    \
     do {                                                                                                    \
         if (!(condition) && t_errors++ < 8) printf("  %s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \

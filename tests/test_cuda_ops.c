@@ -1,8 +1,11 @@
 // The GPU backend op by op against the processor's: every kind at odd, tiny and real shapes, from the same inputs (rounded to bfloat16 before), compared by norm and element by element; and
 // against itself, bit for bit: run again, with and without graphs, cut into slices of any size that run in another order.
 //
-//     test_cuda_ops [--small | --cublaslt] [TEST [CASE]]     parts of names; every case prints its error. --small: small cases alone, for slow tools; --cublaslt: products by
-//                                                            that library wherever it can
+//     test_cuda_ops [--small | --cublaslt] [--list-kernels] [TEST [CASE]]     parts of names; every case prints its error
+//
+//     --small          small cases alone, for slow tools
+//     --cublaslt       products by that library wherever it can
+//     --list-kernels   which kernels were used, for tests/check_kernels.sh
 //
 // A case is a plan of one op or of the few ops that belong together. Before each run every byte of the arena is 0xFF, which is NaN in both floating types: what an op reads without having been
 // given it shows, and so does what it should have written. Without a GPU the cases are rehearsed: the processor plays the GPU and rounds what it stores to bfloat16, which keeps cases and
@@ -17,6 +20,10 @@
 #include "models/flux_vae.h"
 #include "plan_runner.h"
 #include "test.h"
+#ifdef SUMI_HAS_CUDA
+#include "cuda/linear.h"
+#include "cuda/state.h"
+#endif
 
 #define EXACT 0.0
 #define STORED 2.6e-3
@@ -484,6 +491,7 @@ static void try_case(const op_case* c, const machine* reference, const machine* 
 
 static uint64_t s_most_elements = UINT64_MAX;
 static const char *s_case_filter, *s_absent; // why there is no GPU to test; NULL: there is
+static int s_tried;                          // cases
 
 // Elements of a case, without making its data. Kinds of ops that it has are set in `covered` (NULL: not asked).
 static uint64_t cost_of(const op_case* c, bool* covered)
@@ -501,10 +509,16 @@ static uint64_t cost_of(const op_case* c, bool* covered)
 
 static void try_cases(const op_case* cases, size_t count)
 {
+    int tried = 0;
     for (size_t i = 0; i < count; i++) {
-        if ((s_case_filter == NULL || strstr(cases[i].name, s_case_filter) != NULL) && cost_of(&cases[i], NULL) <= s_most_elements)
-            try_case(&cases[i], &s_reference, s_machines, s_same_as, s_machine_count);
+        if ((s_case_filter != NULL && strstr(cases[i].name, s_case_filter) == NULL)
+            || cost_of(&cases[i], NULL) > s_most_elements)
+            continue;
+        try_case(&cases[i], &s_reference, s_machines, s_same_as, s_machine_count);
+        tried++;
     }
+    s_tried += tried;
+    if (tried == 0 && s_case_filter == NULL) SKIP("none of its cases is small");
 }
 
 #define CASES(kind)                                     \
@@ -551,7 +565,8 @@ static const op_case s_moving_rows[] = {
 CASES(moving_rows)
 
 // ---- LINEAR ----------------------------------------------------------------------------------------------------------------------------------
-enum { BIASED = 1, INTO = 2, RESIDUAL = 4, GATED_RESIDUAL = 8, TO_FLOAT = 16, STACKED = 32, ADAPTED = 64, FLOAT_TABLE = 128, ALIGNED = 256 };
+enum { BIASED = 1, INTO = 2, RESIDUAL = 4, GATED_RESIDUAL = 8, TO_FLOAT = 16, STACKED = 32, ADAPTED = 64, FLOAT_TABLE = 128 };
+enum { ALIGNED = 256, IN_FP8 = 512 };
 
 // Two adapters: one over all rows, one over a middle range, with negative strength.
 static void adapt(scene* s, const sumi_weight* w, int rank)
@@ -571,6 +586,7 @@ static void adapt(scene* s, const sumi_weight* w, int rank)
 static void build_linear(scene* s, const op_case* c)
 {
     int m = c->m, n = c->n, k = c->k, flags = c->a;
+    s->plan.fp8_weights = (flags & IN_FP8) != 0;
     sumi_weight* w = stack(s, n, k, flags & STACKED ? 3 : 1, c->dtype, 1.0f / sqrtf((float)k), 0.0f);
     sumi_weight* b = flags & BIASED ? bias_of(s, n, c->dtype == SUMI_DTYPE_F16 ? SUMI_DTYPE_F16 : SUMI_DTYPE_BF16) : NULL;
     sumi_value x = activations(s, flags & INTO ? m + 5 : m, k), y;
@@ -641,6 +657,7 @@ CASES(linear)
 static void build_gated(scene* s, const op_case* c)
 {
     sumi_weight* w = stack(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
+    s->plan.fp8_weights = (c->a & IN_FP8) != 0;
     if (c->a & ADAPTED) adapt(s, w, 16); // the sums land in a value that may be interleaved
     check(s, sumi_plan_linear_gated(&s->plan, "gated", activations(s, c->m, c->k), w, c->act), c->bound);
 }
@@ -709,6 +726,9 @@ static const op_case s_fp8[] = {
     {"fp8, a precise reader", build_fp8_block, 77, 112, 144, 3, .bound = FP8},
     {"fp8, shapes that are no multiple of 16", build_fp8_block, 50, 36, 52, 1, .bound = 2 * FP8},
     {"fp8, of e4m3 files", build_fp8_block, 130, 96, 128, 0, .dtype = SUMI_DTYPE_F8_E4M3, .bound = FP8},
+    {"fp8, norm of 1008 and qkv", build_fp8_block, 40, 96, 1008, 0, .bound = FP8},
+    {"fp8, norm of 8000 and qkv", build_fp8_block, 20, 96, 8000, 0, .bound = FP8},
+    {"fp8, norm of 8208 and qkv", build_fp8_block, 20, 96, 8208, 0, .bound = FP8},
     {"fp8, norm and qkv 1152x3840x3840", build_fp8_block, 1152, 3840, 3840, 0, .bound = FP8},
     {"fp8, norm and feed-forward 1152x10240x3840", build_fp8_block, 1152, 10240, 3840, 1, .bound = 2 * FP8},
     {"fp8, norm and qkv 4224x3840x3840", build_fp8_block, 4224, 3840, 3840, 0, .bound = FP8},
@@ -831,6 +851,7 @@ static const op_case s_norms[] = {
     {"gate add and layer norm 1153x3840, offset", build_norm_pair, 1153, 3840, .a = 1 | 2 | 4 | 16, .counter = 3, .bound = CHAINED},
     {"gate add and norm, fp8 77x144", build_norm_pair, 77, 144, 256, .a = 4, .b = 1, .counter = 3, .bound = FP8},
     {"gate add and norm, fp8 70x272, shift", build_norm_pair, 70, 272, 256, .a = 4 | 8 | 16, .counter = 3, .bound = FP8},
+    {"gate add and norm, fp8 33x1008", build_norm_pair, 33, 1008, 256, .a = 4, .b = 1, .counter = 3, .bound = FP8},
     {"gate add and layer norm, fp8 33x1040", build_norm_pair, 33, 1040, 256, .a = 1 | 4, .counter = 3, .bound = FP8},
     {"gate add and norm, fp8 1152x3840", build_norm_pair, 1152, 3840, 512, .a = 4, .b = 1, .counter = 3, .bound = FP8},
 };
@@ -840,6 +861,9 @@ static const op_case s_rotary_and_tables[] = {
     {"qk 9 rows, 4 and 2 heads of 32, halves, offset", build_qk, 9, 4, 32, 1 | 16, 2, .bound = STORED},
     {"qk 9 rows, 3 heads of 20, interleaved, offset", build_qk, 9, 3, 20, 16, .bound = STORED},
     {"qk 33 rows, 3 heads of 64", build_qk, 33, 3, 64, .bound = STORED},
+    {"qk 33 rows, 3 heads of 64, halves", build_qk, 33, 3, 64, 1, .bound = STORED},
+    {"qk 33 rows, 2 heads of 256", build_qk, 33, 2, 256, .bound = STORED},
+    {"qk 33 rows, 4 and 1 heads of 256, halves", build_qk, 33, 4, 256, 1, 1, .bound = STORED},
     {"qk 7 rows, 3 heads of 17, norms alone", build_qk, 7, 3, 17, 2, .bound = STORED},
     {"qk 7 rows, 3 heads of 16, rotary alone", build_qk, 7, 3, 16, 4, .bound = STORED},
     {"qk 7 rows, 3 heads of 96, halves, q's norm alone", build_qk, 7, 3, 96, 1 | 8, .bound = STORED},
@@ -909,6 +933,9 @@ static const op_case s_attention[] = {
     {"attention, three sequences, heads of 128", build_attention, 192, 2, 128, THREE, .d = 32, .bound = CHAINED},
     {"attention, causal, 4 of 2 heads of 32", build_attention, 77, 4, 32, CAUSAL, 2, .bound = CHAINED},
     {"attention, causal, 8 of 2 heads of 128", build_attention, 150, 8, 128, CAUSAL | SHARP, 2, .bound = CHAINED},
+    {"attention, causal, 3 heads of 64", build_attention, 210, 3, 64, CAUSAL, .bound = CHAINED},
+    {"attention, causal, 2 heads of 96", build_attention, 210, 2, 96, CAUSAL, .bound = CHAINED},
+    {"attention 70 queries, 2 heads of 100", build_attention, 70, 2, 100, .bound = CHAINED},
     {"attention, causal, 1 query", build_attention, 1, 8, 128, CAUSAL, 2, .bound = CHAINED},
     {"attention, causal, window 20", build_attention, 90, 2, 32, CAUSAL, .c = 20, .bound = CHAINED},
     {"attention, window 17", build_attention, 90, 2, 64, 0, .c = 17, .bound = CHAINED},
@@ -916,6 +943,7 @@ static const op_case s_attention[] = {
     {"attention, one head of 256", build_attention, 130, 1, 256, .bound = CHAINED},
     {"attention, text 32 of 8 heads of 128, 37", build_attention, 37, 32, 128, CAUSAL, 8, .bound = CHAINED},
     {"attention, text 32 of 8 heads of 128, 512", build_attention, 512, 32, 128, CAUSAL, 8, .bound = CHAINED},
+    {"attention, text 32 of 8 heads of 128, 1100", build_attention, 1100, 32, 128, CAUSAL, 8, .bound = CHAINED},
     {"attention 1024 + 128, 30 heads of 128", build_attention, 1024, 30, 128, TWO_SPANS, .d = 128, .bound = CHAINED},
     {"attention 4096 + 128, 30 heads of 128", build_attention, 4096, 30, 128, TWO_SPANS, .d = 128, .bound = CHAINED},
     {"attention 4096 of 4197, 4 heads of 128", build_attention, 4096, 4, 128, FIRST_SPAN, .d = 101, .bound = CHAINED},
@@ -1259,9 +1287,172 @@ static const op_case s_autoencoder[] = {
     {"decoder 72x8, 8 channels", build_autoencoder, 72, 8, 8, 4, 1, 1, .bound = 3e-2},
     {"encoder 40x12, 8 channels", build_autoencoder, 40, 12, 8, 4, 1, 0, .bound = 3e-2},
     {"decoder 128x96, 128 channels", build_autoencoder, 128, 96, 128, 32, 1, 1, .bound = 3e-2},
+    {"decoder 64x48, 256 channels", build_autoencoder, 64, 48, 256, 32, 1, 1, .bound = 3e-2},
     {"encoder 128x96, 128 channels", build_autoencoder, 128, 96, 128, 32, 1, 0, .bound = 3e-2},
 };
 CASES(autoencoder)
+
+// ---- Every kernel of a product ---------------------------------------------------------------------------------------------------------
+#ifdef SUMI_HAS_CUDA
+static sumi_cuda_device* device_of(const machine* m) { return &((sumi_cuda*)m->runner)->device; }
+
+// One shape for all, with more than one tile of every kernel and a last one that is not full.
+#define PRODUCT_SHAPE 300, 560, 512
+enum { GATED_BY_TABLE = GATED_RESIDUAL | FLOAT_TABLE | ALIGNED };
+typedef struct product_case { op_case op; sumi_cuda_epilogue epilogue; } product_case;
+static const product_case s_products[] = {
+    {{"product, plain", build_linear, PRODUCT_SHAPE, .bound = STORED}, SUMI_CUDA_EPILOGUE_plain},
+    {{"product, bias", build_linear, PRODUCT_SHAPE, BIASED, .bound = STORED}, SUMI_CUDA_EPILOGUE_bias},
+    {{"product, bias, gelu", build_linear, PRODUCT_SHAPE, BIASED, .act = SUMI_ACT_GELU_TANH, .bound = STORED},
+     SUMI_CUDA_EPILOGUE_gelu},
+    {{"product, gated", build_gated, 300, 280, 512, .act = SUMI_ACT_SILU, .bound = CHAINED},
+     SUMI_CUDA_EPILOGUE_swiglu},
+    {{"product, residual", build_linear, PRODUCT_SHAPE, RESIDUAL, .bound = STORED}, SUMI_CUDA_EPILOGUE_resid},
+    {{"product, bias, residual", build_linear, PRODUCT_SHAPE, BIASED | RESIDUAL, .bound = STORED},
+     SUMI_CUDA_EPILOGUE_resid_bias},
+    {{"product, gated residual", build_linear, PRODUCT_SHAPE, GATED_BY_TABLE, .counter = 2, .bound = STORED},
+     SUMI_CUDA_EPILOGUE_gate},
+    {{"product, bias, gated residual", build_linear, PRODUCT_SHAPE, BIASED | GATED_BY_TABLE, .counter = 2,
+      .bound = STORED},
+     SUMI_CUDA_EPILOGUE_gate_bias},
+    {{"product, bias, silu", build_linear, PRODUCT_SHAPE, BIASED, .act = SUMI_ACT_SILU, .bound = STORED},
+     SUMI_CUDA_EPILOGUE_any},
+};
+
+// The case by every kernel and every number of parts of k that can take it, whole and in slices.
+static void try_product(const product_case* product, const machine* m, bool is_fp8)
+{
+    static sumi_cuda_linear_choice list[512];
+    op_case c = product->op;
+    const bool is_gated = product->epilogue == SUMI_CUDA_EPILOGUE_swiglu;
+    if (is_fp8) c.a |= IN_FP8, c.bound = c.act == SUMI_ACT_NONE ? FP8 : 2 * FP8; // as of a block's feed-forward
+    const sumi_cuda_shape shape = {c.m, is_gated ? 2 * c.n : c.n, c.k, is_fp8, true, product->epilogue};
+    sumi_cuda_device* device = device_of(m);
+    const int32_t count = sumi_cuda_list_linear(device, true, &shape, list, 512);
+    CHECK(count > 0);
+    stock store = {.random = 0x9E3779B97F4A7C15u};
+    scene s;
+    void *want[MAX_VALUES] = {0}, *whole[MAX_VALUES] = {0}, *slices[MAX_VALUES] = {0};
+    double error = 0.0;
+    bool good = run_case(&c, &store, &s_reference, MANNER_WHOLE, want, &s);
+    sumi_plan_end(&s.plan);
+    for (int32_t i = 0; i < count && good; i++) {
+        if (list[i].method == SUMI_CUDA_METHOD_CUBLASLT) continue;
+        const int errors = t_errors;
+        device->forced_linear = &list[i];
+        good = run_case(&c, &store, m, MANNER_WHOLE, whole, &s);
+        for (int k = 0; k < s.output_count && good; k++)
+            compare_output(&c, &s, k, m, whole[k], &s_reference, want[k], &error);
+        sumi_plan_end(&s.plan);
+        good = run_case(&c, &store, m, MANNER_SMALL, slices, &s) && good;
+        if (good) same_bits(&c, &s, m->name, s_manners[MANNER_SMALL], slices, whole);
+        sumi_plan_end(&s.plan);
+        free_outs(whole);
+        free_outs(slices);
+        if (t_errors > errors)
+            printf("  %s%s: method %d, kernel %d, %d parts of k\n", c.name, is_fp8 ? ", fp8" : "", (int)list[i].method,
+                   (int)list[i].kernel, (int)list[i].split);
+    }
+    device->forced_linear = NULL;
+    printf("  %-30s %-6s %3d ways                       %.3g\n", c.name, is_fp8 ? "fp8" : "bf16", (int)count, error);
+    forget(m, &store);
+    forget(&s_reference, &store);
+    free_outs(want);
+    for (int i = 0; i < store.block_count; i++) free(store.blocks[i]);
+}
+
+TEST(products_by_every_kernel)
+{
+    if (s_absent != NULL) SKIP(s_absent);
+    if (s_machine_count == 0) return; // a device that cannot be used has failed already
+    for (size_t i = 0; i < sizeof s_products / sizeof *s_products; i++) {
+        if (s_case_filter != NULL && strstr(s_products[i].op.name, s_case_filter) == NULL) continue;
+        try_product(&s_products[i], &s_machines[0], false);
+        if (device_of(&s_machines[0])->capability >= 89) try_product(&s_products[i], &s_machines[0], true);
+        s_tried++;
+    }
+}
+#endif
+
+// ---- Pictures for the host's memory ----------------------------------------------------------------------------------------------------
+enum { PUBLISHED_WIDTH = 77, PUBLISHED_HEIGHT = 5, PUBLISHED_ROW = PUBLISHED_WIDTH * 12 + 20, PUBLISHED_BEFORE = 9 };
+
+// What row y of the picture is in the host's memory; `x` is the value's content: bytes or bfloat16.
+static void publish_row(sumi_format format, const void* x, int y, unsigned char* into)
+{
+    for (int p = 0; p < PUBLISHED_WIDTH; p++) {
+        const size_t from = 3 * ((size_t)PUBLISHED_BEFORE + (size_t)y * PUBLISHED_WIDTH + (size_t)p);
+        const uint8_t* bytes = (const uint8_t*)x + from;
+        for (int k = 0; k < 3; k++) {
+            if (format == SUMI_FORMAT_RGBA8) into[4 * p + k] = bytes[k];
+            else if (format == SUMI_FORMAT_RGB8) into[3 * p + k] = bytes[k];
+            else {
+                const float value = sumi_bf16_to_float(((const uint16_t*)x)[from + (size_t)k]) * 0.5f + 0.5f;
+                memcpy(into + 12 * p + 4 * k, &value, 4);
+            }
+        }
+        if (format == SUMI_FORMAT_RGBA8) into[4 * p + 3] = 255;
+    }
+}
+
+// A picture of x goes to `into`, whose rows are longer than the picture's: what lies between is left alone. An op
+// copies it to where it can be read.
+static void try_publication(const machine* m, sumi_format format)
+{
+    enum { PIXELS = PUBLISHED_BEFORE + PUBLISHED_WIDTH * PUBLISHED_HEIGHT, BYTES = PUBLISHED_ROW * PUBLISHED_HEIGHT };
+    static unsigned char x[PIXELS * 3 * 2], got[BYTES], want[BYTES];
+    const sumi_element element = format == SUMI_FORMAT_RGB32F ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_BYTE;
+    stock store = {.random = 0x9E3779B97F4A7C15u};
+    sumi_plan plan;
+    sumi_error error = {0};
+    const sumi_rates rates = m->runner->functions->rates(m->runner);
+    for (int i = 0; i < PIXELS * 3; i++) {
+        const uint16_t half = sumi_float_to_bf16(normal(&store));
+        if (element == SUMI_ELEMENT_BYTE) x[i] = (unsigned char)(draw(&store) >> 56);
+        else memcpy(x + 2 * i, &half, 2);
+    }
+    memset(want, 0xA5, sizeof want);
+    memset(got, 0, sizeof got);
+    sumi_plan_begin(&plan, &s_heap, 2);
+    sumi_plan_section(&plan, SUMI_SECTION_TRANSFER, 1, 0);
+    sumi_value from = sumi_plan_bound(&plan, "x", element, PIXELS, 3),
+               into = sumi_plan_bound(&plan, "into", SUMI_ELEMENT_BYTE, PUBLISHED_HEIGHT, PUBLISHED_ROW),
+               out = sumi_plan_bound(&plan, "out", SUMI_ELEMENT_BYTE, PUBLISHED_HEIGHT, PUBLISHED_ROW);
+    sumi_plan_copy_rows(&plan, into, 0, out, 0, PUBLISHED_HEIGHT);
+    sumi_result result = sumi_plan_finish(&plan, &error);
+    if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, &error);
+    if (result == SUMI_OK) result = plan_ready(m->runner, &plan, &error);
+    if (result == SUMI_OK) {
+        const sumi_publication picture = {.value = from,
+                                          .first_pixel = PUBLISHED_BEFORE,
+                                          .width = PUBLISHED_WIDTH,
+                                          .height = PUBLISHED_HEIGHT,
+                                          .format = format,
+                                          .into = into,
+                                          .row_bytes = PUBLISHED_ROW};
+        m->runner->functions->start(m->runner, &plan);
+        m->runner->functions->write(m->runner, &plan, from, 0, x, sumi_plan_info(&plan, from)->bytes);
+        m->runner->functions->write(m->runner, &plan, into, 0, want, sizeof want);
+        result = m->runner->functions->publish(m->runner, &plan, &picture, &error);
+    }
+    if (result == SUMI_OK) result = plan_run_all(m->runner, &plan, NULL, &error);
+    if (result == SUMI_OK) result = plan_read(m->runner, &plan, out, got, &error);
+    for (int y = 0; y < PUBLISHED_HEIGHT; y++) publish_row(format, x, y, want + y * PUBLISHED_ROW);
+    CHECK_TEXT(error.text, "");
+    CHECK(memcmp(got, want, sizeof want) == 0);
+    plan_forget(m->runner, &plan);
+    sumi_plan_end(&plan);
+}
+
+TEST(publications)
+{
+    if (s_absent != NULL) SKIP(s_absent);
+    for (int i = 0; i < s_machine_count; i++) {
+        try_publication(&s_machines[i], SUMI_FORMAT_RGBA8);
+        try_publication(&s_machines[i], SUMI_FORMAT_RGB8);
+        try_publication(&s_machines[i], SUMI_FORMAT_RGB32F);
+    }
+}
 
 // ---- Without a GPU ----------------------------------------------------------------------------------------------------------------------------
 TEST(the_cases_are_sound)
@@ -1325,14 +1516,12 @@ static int32_t capability(const sumi_runner* runner)
 
 int main(int argc, char** argv)
 {
-    if (argc > 1 && strcmp(argv[1], "--small") == 0) {
-        s_most_elements = SMALL;
-        argv[1] = argv[0];
-        argv++, argc--;
-    } else if (argc > 1 && strcmp(argv[1], "--cublaslt") == 0) {
-        s_cublaslt = SUMI_CUBLASLT_ALWAYS;
-        argv[1] = argv[0];
-        argv++, argc--;
+    bool lists_kernels = false;
+    for (; argc > 1 && argv[1][0] == '-'; argv[1] = argv[0], argv++, argc--) {
+        if (strcmp(argv[1], "--small") == 0) s_most_elements = SMALL;
+        else if (strcmp(argv[1], "--cublaslt") == 0) s_cublaslt = SUMI_CUBLASLT_ALWAYS;
+        else if (strcmp(argv[1], "--list-kernels") == 0) lists_kernels = true;
+        else return fprintf(stderr, "usage: test_cuda_ops [--small | --cublaslt] [--list-kernels] [TEST [CASE]]\n"), 2;
     }
     TEST_BEGIN(argc, argv);
     s_case_filter = argc > 2 ? argv[2] : NULL;
@@ -1348,6 +1537,15 @@ int main(int argc, char** argv)
         if (capability(s_machines[0].runner) == 90) {
             add_machine("portable kernels", &(sumi_cuda_options){.without_hopper = true}, -1);
         }
+#ifdef SUMI_HAS_CUDA
+        // What a consumer's card has: 100 KiB of shared memory on a multiprocessor, of which a block may have 99.
+        if (add_machine("kernels for less memory", &(sumi_cuda_options){.without_hopper = true}, -1)) {
+            sumi_cuda_device* device = device_of(&s_machines[s_machine_count - 1]);
+            device->shared_per_multiprocessor =
+                device->shared_per_multiprocessor < 102400 ? device->shared_per_multiprocessor : 102400;
+            device->shared_per_block = device->shared_per_block < 101376 ? device->shared_per_block : 101376;
+        }
+#endif
     } else if (s_absent == NULL) {
         s_absent = s_reason;
     }
@@ -1365,6 +1563,13 @@ int main(int argc, char** argv)
     RUN(group_norm);
     RUN(pictures);
     RUN(autoencoder);
+#ifdef SUMI_HAS_CUDA
+    RUN(products_by_every_kernel);
+#endif
+    RUN(publications);
+    if (s_case_filter != NULL && s_tried == 0 && s_absent == NULL)
+        printf("FAILED: no case has %s in its name\n", s_case_filter), t_failed++;
+    for (int i = 0; i < s_machine_count && lists_kernels; i++) print_kernels(s_machines[i].runner);
     for (int i = 0; i < s_machine_count; i++) s_machines[i].runner->functions->destroy(s_machines[i].runner);
     s_reference.runner->functions->destroy(s_reference.runner);
     sumi_workers_destroy(s_workers);

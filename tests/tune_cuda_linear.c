@@ -257,7 +257,8 @@ int main(int argc, char** argv)
         if (strcmp(argv[i], "--all") == 0) s_prints_all = true;
         else if (strcmp(argv[i], "--cublaslt") == 0) s_compares = true;
         else if (strcmp(argv[i], "--fp8") == 0) is_fp8 = true;
-        else if (only_count < 3) only[only_count++] = atoi(argv[i]);
+        else if (only_count < 3 && argv[i][0] >= '0' && argv[i][0] <= '9') only[only_count++] = atoi(argv[i]);
+        else return fprintf(stderr, "usage: tune_cuda_linear [--all] [--fp8] [--cublaslt] [M N K]\n"), 2;
     }
     sumi_error error = {0};
     sumi_workers* workers = NULL;
@@ -275,6 +276,7 @@ int main(int argc, char** argv)
     else printf("%s\n    m     n     k what: chosen | best | chosen / best | floor (4.2 TB/s, 800 or 1500 TFLOP/s), of the best | others\n", s_runner->functions->device(s_runner));
     fill_numbers();
     const uint64_t began = sumi_clock_ns();
+    int tuned = 0;
     for (int pass = is_fp8 ? 1 : 0; pass < (s_compares ? 1 : 2); pass++) {
         for (size_t i = 0; i < sizeof s_groups / sizeof *s_groups; i++) {
             const group* g = &s_groups[i];
@@ -285,7 +287,7 @@ int main(int argc, char** argv)
             const int wanted = (int)(L2_BYTES / bytes) + 2, copies = wanted > MAX_COPIES ? MAX_COPIES : wanted;
             make_weights(g, copies);
             for (int r = 0; r < row_count && rows[r] != 0; r++)
-                if (only[0] == 0 || only[0] == rows[r]) tune(g, rows[r], pass == 1, copies);
+                if (only[0] == 0 || only[0] == rows[r]) tune(g, rows[r], pass == 1, copies), tuned++;
             forget_weights(copies);
         }
     }
@@ -293,5 +295,6 @@ int main(int argc, char** argv)
     s_runner->functions->destroy(s_runner);
     sumi_workers_destroy(workers);
     free(s_numbers);
-    return 0;
+    if (tuned == 0) printf("no shape of its list has these numbers\n");
+    return tuned > 0 ? 0 : 1;
 }

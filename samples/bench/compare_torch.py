@@ -14,10 +14,20 @@ most it ever had resident (VmHWM), mapped weights and PyTorch's own libraries in
 On a GPU it is about time alone: the released sizes with random weights of each side's own, bfloat16, one picture after the other for some seconds by PyTorch, then by sumi, then again: sustained
 rates of one card in one run. PyTorch: every transformer block compiled (torch.compile, fullgraph), cuDNN's attention where it has it, the VAE compiled whole in channels-last layout, the text
 encoder compiled by layer; timed by CUDA events. sumi: bench --synthetic z-image --serve, timed by its stages.
+
+    samples/bench/compare_torch.py build/release/bin/bench --accuracy build/release/bin/golden_run --backend cuda
+                                   [--size 1024x1024] [--tokens 128]
+
+How far one prediction of the transformer, at the released sizes with random weights, is from PyTorch's in float32 (TF32
+off): PyTorch in bfloat16, PyTorch with the blocks' products in e4m3 with a scale per row of weights and of activations,
+and sumi in both, with Hopper's kernels and with portable ones. sumi's side is golden_run, as the engine runs plans, on a
+case that is written here. Fails when sumi's error is above PyTorch's own in bfloat16, or by more than a tenth above
+PyTorch's in e4m3. With --backend cpu (--synthetic tiny or mid): sumi in float32, to 1e-4.
 """
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -34,15 +44,16 @@ SEED = 7
 # ---- The networks in PyTorch ------------------------------------------------------------------------------------------------------------
 
 
-def load_part(folder):
+def load_part(folder, device="cpu", dtype=None):
+    """In float32, or in `dtype`."""
     import torch
     from safetensors import safe_open
 
     weights = {}
     for path in sorted(Path(folder).glob("*.safetensors")):
-        with safe_open(path, "pt") as file:  # tensor by tensor, so that both precisions are never in memory at once
+        with safe_open(path, "pt", device) as file:  # tensor by tensor, so that both precisions are never in memory at once
             for name in file.keys():
-                weights[name] = file.get_tensor(name).to(torch.float32)
+                weights[name] = file.get_tensor(name).to(dtype or torch.float32)
     return weights, json.loads((Path(folder) / "config.json").read_text())
 
 
@@ -88,9 +99,15 @@ class Qwen3:
 
 
 class ZImage:
-    def __init__(self, folder):
-        self.w, self.c = load_part(folder)
+    """Computes in the type of its latents, whatever its weights have.
+
+    fp8: the products of the blocks that run at every step, in e4m3."""
+
+    def __init__(self, folder, device="cpu", dtype=None):
+        self.w, self.c = load_part(folder, device, dtype)
+        self.device = device
         self.tables = {}
+        self.fp8 = False
 
     def rope_table(self, positions):
         import torch
@@ -99,7 +116,7 @@ class ZImage:
         positions = torch.tensor(positions, dtype=torch.float64)
         for axis, width in enumerate(self.c["axes_dims"]):
             columns.append((positions[:, axis : axis + 1] * self.c["rope_theta"] ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)).float())
-        angles = torch.cat(columns, 1)
+        angles = torch.cat(columns, 1).to(self.device)
         return torch.polar(torch.ones_like(angles), angles)[:, None, :]
 
     def layout(self, tokens, rows, columns):
@@ -119,17 +136,21 @@ class ZImage:
     def linear(self, x, name):
         import torch.nn.functional as F
 
-        return F.linear(x, self.w[name + ".weight"], self.w.get(name + ".bias"))
+        bias = self.w.get(name + ".bias")
+        if self.fp8 and bias is None and not name.startswith("context"):
+            return product_by_rows(x, self.w[name + ".weight"])
+        return F.linear(x, self.w[name + ".weight"].to(x.dtype), None if bias is None else bias.to(x.dtype))
 
     def block(self, x, name, table, condition):
         import torch
         import torch.nn.functional as F
 
         heads = self.c["n_heads"]
-        norm = lambda x, part: F.rms_norm(x, x.shape[-1:], self.w[f"{name}.{part}.weight"], 1e-5)
+        norm = lambda x, part: F.rms_norm(x, x.shape[-1:], self.w[f"{name}.{part}.weight"].to(x.dtype), 1e-5)
 
-        def rope(x):
-            return torch.view_as_real(torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2)) * table).flatten(-2)
+        def rope(x):  # in float as the reference
+            pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+            return torch.view_as_real(pairs * table).flatten(-2).to(x.dtype)
 
         a = norm(x, "attention_norm1")
         if condition is not None:
@@ -156,11 +177,12 @@ class ZImage:
         rows, columns = height // 2, width // 2
         image_table, caption_table, table = self.layout(len(features), rows, columns)
         arguments = t * 1000.0 * torch.exp(-math.log(10000) * torch.arange(128, dtype=torch.float32) / 128)
-        condition = self.linear(F.silu(self.linear(torch.cat([arguments.cos(), arguments.sin()]), "t_embedder.mlp.0")), "t_embedder.mlp.2")
+        arguments = torch.cat([arguments.cos(), arguments.sin()]).to(latents)
+        condition = self.linear(F.silu(self.linear(arguments, "t_embedder.mlp.0")), "t_embedder.mlp.2")
         patches = latents.view(channels, rows, 2, columns, 2).permute(1, 3, 2, 4, 0).reshape(rows * columns, 4 * channels)
-        pad = lambda x, n, token: torch.cat([x, self.w[token].view(1, -1).expand(n - len(x), -1)]) if n > len(x) else x
+        pad = lambda x, n, token: torch.cat([x, self.w[token].to(x.dtype).view(1, -1).expand(n - len(x), -1)]) if n > len(x) else x
         x = pad(self.linear(patches, "all_x_embedder.2-1"), len(image_table), "x_pad_token")
-        y = self.linear(F.rms_norm(features, features.shape[-1:], self.w["cap_embedder.0.weight"], 1e-5), "cap_embedder.1")
+        y = self.linear(F.rms_norm(features, features.shape[-1:], self.w["cap_embedder.0.weight"].to(features.dtype), 1e-5), "cap_embedder.1")
         y = pad(y, len(caption_table), "cap_pad_token")
         for i in range(self.c["n_refiner_layers"]):
             x = self.block(x, f"noise_refiner.{i}", image_table, condition)
@@ -172,6 +194,20 @@ class ZImage:
         scale = 1 + self.linear(F.silu(condition), "all_final_layer.2-1.adaLN_modulation.1")
         out = self.linear(F.layer_norm(u, u.shape[-1:], eps=1e-6) * scale, "all_final_layer.2-1.linear")[: rows * columns]
         return out.view(rows, columns, 2, 2, channels).permute(4, 0, 2, 1, 3).reshape(channels, height, width)
+
+
+def product_by_rows(x, weight):
+    """x weight^T of e4m3, each row of both with a scale of its own; sums in float."""
+    import torch
+
+    def quantized(m):
+        scale = m.float().abs().amax(-1, keepdim=True).clamp_min(1e-12) / 448.0
+        return (m.float() / scale).to(torch.float8_e4m3fn), scale
+
+    (a, a_scale), (b, b_scale) = quantized(x), quantized(weight)
+    if a.is_cuda:
+        return torch._scaled_mm(a, b.t(), a_scale, b_scale.t(), out_dtype=x.dtype)
+    return ((a.float() @ b.float().t()) * a_scale * b_scale.t()).to(x.dtype)
 
 
 class Decoder:
@@ -613,10 +649,95 @@ def compare_gpu(args):
         print(f"| {key} | {1e3 * a:.2f} | {1e3 * b:.2f} | {a / b:.2f} | {100 * spread:.1f} % |")
 
 
+# ---- Accuracy -------------------------------------------------------------------------------------------------------------------------------
+
+
+def write_case(folder, model, tensors, tolerance):
+    """A golden case of one prediction, as in tests/golden/z-image.
+
+    Its tolerance is wide: compare_accuracy judges the errors that golden_run prints."""
+    from safetensors.torch import save_file
+
+    cases = Path(folder) / "cases"
+    cases.mkdir()
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, cases / "prediction.safetensors")
+    case = {"family": "z-image", "kind": "dit", "case": "prediction", "model": str(Path(model).resolve())}
+    case["tensors"] = {"expect.out": {"tolerance": {"rel_l2": tolerance}, "bf16_rel_l2": tolerance}}
+    (cases / "prediction.json").write_text(json.dumps(case))
+
+
+def golden_error(args, folder, *options):
+    command = [args.accuracy, "--as-engine", "--backend", args.backend, *options, str(folder)]
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    found = re.search(r"^  out +(?:ok|OVER) +error (\S+),", result.stdout, re.M)
+    if not found:
+        sys.exit(f"compare_torch: {' '.join(command)} ended with code {result.returncode}\n{result.stdout[-2000:]}")
+    return float(found[1])
+
+
+def predictions_of_torch(args, model):
+    """What the prediction is made of, and its errors by PyTorch. What it has on the GPU is given back."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    device = "cuda" if args.backend == "cuda" else "cpu"
+    generator = torch.Generator("cpu").manual_seed(SEED)
+    with torch.inference_mode():
+        network = ZImage(model / "transformer", device, torch.bfloat16)
+        normal = lambda *shape: torch.randn(shape, generator=generator).bfloat16().to(device)
+        latents = normal(16, args.height // 8, args.width // 8)
+        features = normal(args.tokens, network.w["cap_embedder.1.weight"].shape[1])
+        t = 0.5
+        with sdpa_kernel(SDPBackend.MATH):  # the others may take TF32
+            want = network(latents.float(), t, features.float())
+        errors = {"PyTorch, bf16": relative_error(network(latents, t, features), want)}
+        network.fp8 = True
+        errors["PyTorch, fp8 by rows"] = relative_error(network(latents, t, features), want)
+        tensors = {"input.latent": latents, "input.cap_feats": features, "input.t": torch.tensor([t])}
+        tensors["expect.out"] = want
+        tensors = {name: tensor.float().cpu() for name, tensor in tensors.items()}
+    del network, latents, features, want
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return tensors, errors
+
+
+def compare_accuracy(args, model, folder):
+    import torch
+
+    tensors, errors = predictions_of_torch(args, model)
+    write_case(folder, model, tensors, 1.0)
+    half, quarter = errors["PyTorch, bf16"], errors["PyTorch, fp8 by rows"]
+    if args.backend == "cpu":
+        rows = [("sumi, float32", [], 1e-4)]
+    else:
+        rows = [("sumi, bf16", [], half), ("sumi, bf16, portable kernels", ["--portable"], half)]
+        rows += [("sumi, fp8", ["--fp8"], 1.1 * quarter)]
+        rows += [("sumi, fp8, portable kernels", ["--fp8", "--portable"], 1.1 * quarter)]
+    where = torch.cuda.get_device_name() if args.backend == "cuda" else "processor"
+    what = f"{args.size}, {args.tokens} caption tokens, {args.model or args.synthetic}"
+    print(f"{where}; one prediction, {what}; torch {torch.__version__}\n")
+    print("| off from PyTorch in float32 | rel. L2 | at most |\n|---|---:|---:|")
+    for name, error in errors.items():
+        print(f"| {name} | {error:.3e} | |")
+    failed = []
+    for name, options, limit in rows:
+        error = golden_error(args, folder, *options)
+        print(f"| {name} | {error:.3e} | {limit:.3e} |", flush=True)
+        if not error <= limit:
+            failed.append(name)
+    print(f"\ncompare_torch: {len(rows) - len(failed)} passed, {len(failed)} failed, 0 skipped")
+    if failed:
+        sys.exit(f"compare_torch: further from float32 than PyTorch: {', '.join(failed)}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", help="the built bench program")
-    parser.add_argument("--synthetic", default="mid", choices=["tiny", "mid"])
+    parser.add_argument("--synthetic", choices=["tiny", "mid", "z-image"], help="mid; on a GPU z-image")
+    parser.add_argument("--accuracy", metavar="GOLDEN_RUN", help="compare errors instead of times, with this program")
+    parser.add_argument("--folder", help="where checkpoints that are made here go for the time being")
     parser.add_argument("--model", help="a checkpoint that bench --write made, instead of a new one")
     parser.add_argument("--size", default="512x512")
     parser.add_argument("--tokens", type=int, default=128)
@@ -634,17 +755,20 @@ def main():
     args = parser.parse_args()
     args.width, args.height = (int(n) for n in args.size.split("x"))
     args.threads = args.threads or len(os.sched_getaffinity(0))
+    args.synthetic = args.synthetic or ("z-image" if args.backend == "cuda" else "mid")
     if args.worker:
         return worker(args)
-    if args.backend == "cuda":
+    if args.backend == "cuda" and not args.accuracy:
         return compare_gpu(args)
 
     load = os.getloadavg()[0]
-    folder = Path(tempfile.mkdtemp(prefix="sumi-compare-"))
+    folder = Path(tempfile.mkdtemp(prefix="sumi-compare-", dir=args.folder))
     try:
         model = Path(args.model) if args.model else folder / "model"
         if not args.model:
             subprocess.run([args.bench, "--synthetic", args.synthetic, "--write", str(model), *(["--float32"] if args.float32 else [])], check=True)
+        if args.accuracy:
+            return compare_accuracy(args, model, folder)
         text, text_memory, abouts = compare(args, model, folder, "text", ["text"])
         image, image_memory, _ = compare(args, model, folder, "image", ["forward", "decode"])
     finally:

@@ -1002,6 +1002,10 @@ static const char* cuda_name(const sumi_runner* runner)
     return "cuda";
 }
 static bool cuda_has_cublaslt(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->device.cublaslt != NULL; }
+static void cuda_list_kernels(const sumi_runner* runner, sumi_kernel_seen* seen, void* user_data)
+{
+    sumi_cuda_list_kernels(((const sumi_cuda*)runner)->modules, seen, user_data);
+}
 static const char* cuda_device(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->device.name; }
 static sumi_rates cuda_rates(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->rates; }
 static uint64_t cuda_element_bytes(const sumi_runner* runner, sumi_element element)
@@ -1082,7 +1086,8 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .show = cuda_show,
                                                 .settle = cuda_settle,
                                                 .memory = cuda_memory,
-                                                .has_cublaslt = cuda_has_cublaslt};
+                                                .has_cublaslt = cuda_has_cublaslt,
+                                                .list_kernels = cuda_list_kernels};
 
 // A first guess, from what the tensor cores and the memory could do at their best: the engine measures and corrects, kind by kind.
 static sumi_rates guess_rates(const sumi_cuda_device* device)

@@ -17,6 +17,7 @@ typedef struct kernel {
     int32_t source_index;
     CUfunction function;   // found when first asked for
     uint32_t shared_bytes; // made ready for
+    uint64_t use_count;
 } kernel;
 
 struct sumi_cuda_modules {
@@ -76,7 +77,8 @@ sumi_result sumi_cuda_modules_create(sumi_heap* heap, const sumi_cuda_device* de
     }
     for (int32_t s = 0; s < modules->source_count; s++) {
         const sumi_cuda_image* image = any_image(&modules->sources[s]);
-        for (int32_t k = 0; k < image->kernel_count; k++) modules->kernels[modules->kernel_count++] = (kernel){image->kernels[k], s, NULL, 0};
+        for (int32_t k = 0; k < image->kernel_count; k++)
+            modules->kernels[modules->kernel_count++] = (kernel){.name = image->kernels[k], .source_index = s};
     }
     sumi_sort(modules->kernels, (size_t)modules->kernel_count, sizeof *modules->kernels, compare_kernels);
     *out_modules = modules;
@@ -231,6 +233,13 @@ sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint3
         return sumi_fail(error, SUMI_INTERNAL, "%s wants %u bytes of shared memory, a block of this device has %d; please report this message", name, shared_bytes, (int)modules->device->shared_per_block);
     }
     if (wanted->function == NULL || shared_bytes > wanted->shared_bytes) SUMI_TRY(make_ready(modules, wanted, shared_bytes, error));
+    wanted->use_count++;
     *out_function = wanted->function;
     return SUMI_OK;
+}
+
+void sumi_cuda_list_kernels(const sumi_cuda_modules* modules, sumi_kernel_seen* seen, void* user_data)
+{
+    for (int32_t k = 0; k < modules->kernel_count; k++)
+        seen(modules->kernels[k].name, modules->kernels[k].use_count, user_data);
 }

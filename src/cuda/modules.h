@@ -3,6 +3,7 @@
 #define SUMI_CUDA_MODULES_H
 #include "base/memory.h"
 #include "cuda/device.h"
+#include "plan/runner.h"
 
 // What the build makes of kernels/*.cu (kernel_images.c, see kernels/build.sh): one image per source and target, a source's images side by side.
 typedef struct sumi_cuda_image {
@@ -29,4 +30,6 @@ sumi_result sumi_cuda_modules_step(sumi_cuda_modules* modules, bool* out_done, f
 // a capture of this thread may be under way. Allocates nothing.
 sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint32_t shared_bytes, CUfunction* out_function, sumi_error* error);
 bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name); // asks no driver
+// Every kernel that is made for this device, loaded or not, and how often sumi_cuda_kernel was asked for it.
+void sumi_cuda_list_kernels(const sumi_cuda_modules* modules, sumi_kernel_seen* seen, void* user_data);
 #endif

@@ -37,6 +37,8 @@ typedef struct sumi_slice_time { double us; bool has_waits; } sumi_slice_time;
 
 typedef struct sumi_import { void* resource; uint64_t address, bytes; } sumi_import; // address: linear memory of ours for its picture
 
+typedef void sumi_kernel_seen(const char* name, uint64_t use_count, void* user_data);
+
 typedef struct sumi_runner_functions {
     void (*destroy)(sumi_runner* runner);
     const char* (*name)(const sumi_runner* runner);   // "cpu"
@@ -92,6 +94,9 @@ typedef struct sumi_runner_functions {
     void (*settle)(sumi_runner* runner);               // blocks until all that was submitted is over, copies and publications too
     void (*memory)(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver); // for sumi_engine_info; any thread
     bool (*has_cublaslt)(const sumi_runner* runner);   // likewise
+    // Every kernel that is made for this device, and how often it was looked up for a launch (for one into a graph
+    // twice: before the capture too). For tests.
+    void (*list_kernels)(const sumi_runner* runner, sumi_kernel_seen* seen, void* user_data);
 } sumi_runner_functions;
 
 #define SUMI_RUNNER_DEPTH 64

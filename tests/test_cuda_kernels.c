@@ -1,0 +1,305 @@
+// Which kernels the CUDA backend chooses, on a driver that is none (fake_cuda): every name that a launcher has is in an
+// image and the other way round, and the golden data of real widths goes through the kernels that a released model goes
+// through. What they compute is shown on a GPU by test_cuda_ops and golden_run, whose lists tests/check_kernels.sh adds
+// up.
+#include "test.h"
+#ifdef SUMI_HAS_CUDA
+#include "base/file.h"
+#include "cuda/linear.h"
+#include "cuda/state.h"
+#include "fake_cuda.h"
+#include "models/network.h"
+#include "models/pipeline.h"
+#include "plan_runner.h"
+#include "system.h"
+#include <ctype.h>
+
+#define MAX_NAMES 512
+
+// ---- Names -----------------------------------------------------------------------------------------------------------------------------
+
+static bool is_in_an_image(const char* name, bool as_prefix)
+{
+    for (int32_t i = 0; i < sumi_cuda_image_count; i++)
+        for (int32_t k = 0; k < sumi_cuda_images[i].kernel_count; k++) {
+            const char* its = sumi_cuda_images[i].kernels[k];
+            if (as_prefix ? strncmp(its, name, strlen(name)) == 0 : strcmp(its, name) == 0) return true;
+        }
+    return false;
+}
+
+// The string literals "sumi_..." of the backend's sources: names of kernels, or the beginnings of names that the
+// preprocessor puts together.
+typedef struct literals { char names[MAX_NAMES][96]; int count; } literals;
+
+static void read_literals(literals* into, const char* path)
+{
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_file file = {0};
+    sumi_error error = {0};
+    CHECK(sumi_file_open(&file, &heap, NULL, path, &error) == SUMI_OK);
+    const char* text = (const char*)file.data;
+    for (size_t at = 0; at + 6 < file.bytes; at++) {
+        if (memcmp(text + at, "\"sumi_", 6) != 0) continue;
+        size_t end = at + 1;
+        while (end < file.bytes && (isalnum((unsigned char)text[end]) || text[end] == '_')) end++;
+        if (end == file.bytes || text[end] != '"' || into->count == MAX_NAMES) continue;
+        snprintf(into->names[into->count++], sizeof into->names[0], "%.*s", (int)(end - at - 1), text + at + 1);
+        at = end;
+    }
+    sumi_file_close(&file);
+}
+
+static void read_all_literals(literals* into)
+{
+    into->count = 0;
+    int count = 0;
+    char** names = system_list("src/cuda", &count);
+    for (int i = 0; i < count; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "src/cuda/%s", names[i]);
+        if (strlen(names[i]) > 2 && strcmp(names[i] + strlen(names[i]) - 2, ".c") == 0) read_literals(into, path);
+    }
+    system_free_list(names, count);
+}
+
+static literals s_literals;
+
+TEST(every_name_of_a_launcher_is_that_of_a_kernel)
+{
+    read_all_literals(&s_literals);
+    CHECK(s_literals.count > 80);
+    for (int i = 0; i < s_literals.count; i++) {
+        const char* name = s_literals.names[i];
+        if (!is_in_an_image(name, true)) printf("  no kernel's name is or begins with %s\n", name);
+        CHECK(is_in_an_image(name, true));
+    }
+}
+
+TEST(every_kernel_has_a_launcher)
+{
+    read_all_literals(&s_literals);
+    for (int32_t i = 0; i < sumi_cuda_image_count; i++)
+        for (int32_t k = 0; k < sumi_cuda_images[i].kernel_count; k++) {
+            const char* name = sumi_cuda_images[i].kernels[k];
+            bool is_named = false;
+            for (int l = 0; l < s_literals.count && !is_named; l++) {
+                // The beginning of a name that is put together is no kernel itself.
+                const char* literal = s_literals.names[l];
+                is_named = strcmp(literal, name) == 0
+                        || (!is_in_an_image(literal, false) && strncmp(name, literal, strlen(literal)) == 0);
+            }
+            if (!is_named) printf("  nothing launches %s\n", name);
+            CHECK(is_named);
+        }
+}
+
+static void check_name(const char* name)
+{
+    if (name == NULL) return; // the kernel has no such epilogue
+    if (!is_in_an_image(name, false)) printf("  no image has %s\n", name);
+    CHECK(is_in_an_image(name, false));
+}
+
+// ---- A runner --------------------------------------------------------------------------------------------------------------------------
+
+typedef struct bench {
+    sumi_heap heap;
+    sumi_workers* workers;
+    sumi_runner* runner;
+} bench;
+
+static bool open_bench(bench* b)
+{
+    sumi_error error = {0};
+    sumi_engine_desc desc = sumi_engine_defaults();
+    desc.backend = SUMI_BACKEND_CUDA;
+    memset(b, 0, sizeof *b);
+    fake_reset();
+    sumi_heap_init(&b->heap, NULL);
+    sumi_result result = sumi_workers_create(&b->heap, NULL, 1, &error, &b->workers);
+    if (result == SUMI_OK) result = sumi_cuda_create(&b->heap, b->workers, &desc, NULL, &error, &b->runner);
+    if (result == SUMI_OK) result = runner_load(b->runner, &error);
+    CHECK_TEXT(error.text, "");
+    return result == SUMI_OK;
+}
+
+static void close_bench(bench* b)
+{
+    if (b->runner != NULL) b->runner->functions->destroy(b->runner);
+    sumi_workers_destroy(b->workers);
+    CHECK_NUMBER(atomic_load(&b->heap.held), 0);
+    CHECK_NUMBER(fake_held(), 0);
+    CHECK_NUMBER(fake_violations(), 0);
+}
+
+typedef struct tally { const char* begins; int kernels, used; } tally;
+static void count_kernel(const char* name, uint64_t use_count, void* user_data)
+{
+    tally* t = user_data;
+    if (strncmp(name, t->begins, strlen(t->begins)) != 0) return;
+    t->kernels++;
+    t->used += use_count > 0;
+}
+static tally tally_of(const bench* b, const char* begins)
+{
+    tally t = {.begins = begins};
+    b->runner->functions->list_kernels(b->runner, count_kernel, &t);
+    return t;
+}
+
+TEST(the_list_has_every_kernel_of_a_hopper_device)
+{
+    bench b;
+    if (open_bench(&b)) {
+        int32_t count = 0;
+        for (int32_t i = 0; i < sumi_cuda_image_count; i++) {
+            const bool is_first = i == 0 || strcmp(sumi_cuda_images[i - 1].source, sumi_cuda_images[i].source) != 0;
+            if (is_first) count += sumi_cuda_images[i].kernel_count;
+        }
+        CHECK(count > 150);
+        CHECK_NUMBER(tally_of(&b, "").kernels, count);
+        CHECK(tally_of(&b, "").used < 3); // loading tries one launch
+    }
+    close_bench(&b);
+}
+
+TEST(every_product_has_its_kernel)
+{
+    bench b;
+    static sumi_cuda_linear_choice list[1024];
+    if (open_bench(&b)) {
+        const sumi_cuda_device* device = &((sumi_cuda*)b.runner)->device;
+        int32_t wgmma = 0;
+        for (int e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++)
+            for (int fp8 = 0; fp8 <= 1; fp8++) {
+                const sumi_cuda_shape shape = {2048, 4096, 4096, fp8 != 0, true, (sumi_cuda_epilogue)e};
+                const int32_t count = sumi_cuda_list_linear(device, true, &shape, list, 1024);
+                for (int32_t i = 0; i < count; i++) {
+                    const int32_t k = list[i].kernel;
+                    if (list[i].method == SUMI_CUDA_METHOD_WGMMA) check_name(sumi_cuda_wgmma_kernels[k].name), wgmma++;
+                    if (list[i].method == SUMI_CUDA_METHOD_SPLIT)
+                        check_name(sumi_cuda_split_kernels[k].any), check_name(sumi_cuda_split_kernels[k].swiglu);
+                    if (list[i].method == SUMI_CUDA_METHOD_PORTABLE)
+                        check_name(sumi_cuda_portable_name(&sumi_cuda_portable_kernels[k], (sumi_cuda_epilogue)e));
+                }
+            }
+        CHECK_NUMBER(wgmma, tally_of(&b, "sumi_gemm_bf16_").kernels + tally_of(&b, "sumi_gemm_fp8_").kernels);
+    }
+    close_bench(&b);
+}
+
+// ---- Golden data -----------------------------------------------------------------------------------------------------------------------
+
+static sumi_network* open_network(bench* b, const char* path)
+{
+    sumi_error error = {0};
+    sumi_network_desc desc = {.path = path};
+    sumi_network* network = NULL;
+    sumi_result result = sumi_network_open_begin(&b->heap, NULL, &desc, &error, &network);
+    float progress;
+    for (bool done = false; result == SUMI_OK && !done;)
+        result = sumi_network_open_step(network, 1000, &done, &progress, &error);
+    CHECK_TEXT(error.text, "");
+    return network;
+}
+
+// A picture of 416 x 416 after 20 tokens, as the engine runs it; `watches`: with every value bound, as who looks at
+// values runs it.
+static void run_picture(bench* b, const sumi_network* network, bool has_fp8, bool watches)
+{
+    const sumi_pipeline_prompt prompt = {.token_count = {20}};
+    const sumi_pipeline_item item = {0, -1};
+    const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
+                                           .prompts = &prompt,
+                                           .prompt_count = 1,
+                                           .items = &item,
+                                           .item_count = 1,
+                                           .width = 416,
+                                           .height = 416,
+                                           .evaluation_count = 1};
+    sumi_plan plan;
+    sumi_pipeline pipeline;
+    sumi_error error = {0};
+    const sumi_rates rates = b->runner->functions->rates(b->runner);
+    sumi_plan_begin(&plan, &b->heap, (int32_t)b->runner->functions->element_bytes(b->runner, SUMI_ELEMENT_ACTIVATION));
+    plan.fp8_weights = has_fp8;
+    sumi_result result = sumi_pipeline_write(network, &request, &plan, &pipeline, &error);
+    for (size_t v = 0; v < plan.value_count && watches; v++) plan.values[v].bound = true;
+    if (result == SUMI_OK && watches) result = sumi_plan_finish(&plan, &error);
+    if (result == SUMI_OK)
+        result = sumi_plan_slice(&plan, &rates, watches ? 0 : sumi_engine_defaults().max_slice_us, &error);
+    if (result == SUMI_OK) result = plan_ready(b->runner, &plan, &error);
+    if (result == SUMI_OK) {
+        b->runner->functions->start(b->runner, &plan);
+        result = plan_run_all(b->runner, &plan, NULL, &error);
+    }
+    CHECK_TEXT(error.text, "");
+    plan_forget(b->runner, &plan);
+    sumi_plan_end(&plan);
+    runner_forget_weights(b->runner, network->weights.weights, network->weights.count);
+}
+
+static void check_used(const bench* b, const char* begins, bool is_wanted)
+{
+    const tally t = tally_of(b, begins);
+    if ((t.used > 0) != is_wanted) printf("  of %d kernels %s.. %d were used\n", t.kernels, begins, t.used);
+    CHECK(t.kernels > 0 && (t.used > 0) == is_wanted);
+}
+
+TEST(the_wide_golden_data_takes_the_kernels_of_a_released_model)
+{
+    for (int fp8 = 0; fp8 <= 1; fp8++) {
+        bench b;
+        if (open_bench(&b)) {
+            sumi_network* network = open_network(&b, "tests/golden/z-image-wide/model");
+            if (network != NULL) run_picture(&b, network, fp8 != 0, false);
+            check_used(&b, "sumi_attention_sm90_d128_c2", true);     // of the picture
+            check_used(&b, "sumi_attention_sm90_d128_causal", true); // of the text
+            check_used(&b, fp8 ? "sumi_gemm_fp8_plain_" : "sumi_gemm_bf16_plain_", true);
+            check_used(&b, "sumi_gemm_bf16_swiglu_", true); // of the text encoder, too
+            check_used(&b, "sumi_conv_sm90_", true);
+            check_used(&b, "sumi_norm_pair_", true);
+            check_used(&b, "sumi_norm_modulate_fp8_", fp8 != 0);
+            sumi_network_close(network);
+        }
+        close_bench(&b);
+    }
+}
+
+// Why golden_run runs its plans a first time as the engine does.
+TEST(values_that_are_looked_at_are_not_fused)
+{
+    bench b;
+    if (open_bench(&b)) {
+        sumi_network* network = open_network(&b, "tests/golden/z-image-wide/model");
+        if (network != NULL) run_picture(&b, network, false, true);
+        check_used(&b, "sumi_gemm_bf16_plain_", true);
+        check_used(&b, "sumi_gemm_bf16_swiglu_", false);
+        sumi_network_close(network);
+    }
+    close_bench(&b);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(every_name_of_a_launcher_is_that_of_a_kernel);
+    RUN(every_kernel_has_a_launcher);
+    RUN(the_list_has_every_kernel_of_a_hopper_device);
+    RUN(every_product_has_its_kernel);
+    RUN(the_wide_golden_data_takes_the_kernels_of_a_released_model);
+    RUN(values_that_are_looked_at_are_not_fused);
+    TEST_END();
+}
+#else
+TEST(the_kernels) { SKIP("this build has no CUDA backend"); }
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(the_kernels);
+    TEST_END();
+}
+#endif
