@@ -277,8 +277,9 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 // Advances jobs by about budget_us microseconds of work: slices are run while their predicted time still fits, at least one slice per call unless budget_us is 0
 // (a pause). SUMI_FOREVER works until no job has anything left to do. Changing the budget every frame is fine; it never changes results. On the CPU backend the
 // work happens inside this call. On a GPU it is submitted: no more than budget_us of predicted work is on its way to the device at any time, and the call does not wait for it; it
-// takes this thread a quarter of a millisecond, whatever the budget, half of one where a picture begins, up to 3 ms for the first job of a size, and the budget's time while a model is loaded. A
-// first job also allocates: where the host's kernels keep the same context busy, the driver may let that wait for them, so make a first picture of each size while nothing is drawn.
+// takes this thread a quarter of a millisecond, or a twelfth of the budget if that is more; half a millisecond where a picture begins, up to 3 ms for the first job of a size and pace, and the
+// budget's time while a model is loaded. (A pace: budgets of up to 2 ms, 4, 8, 16, see max_slice_us.) A first job also allocates: where the host's kernels keep the same context busy, the driver
+// may let that wait for them, so make a first picture of each size while nothing is drawn, by updates of the budget that frames will give.
 SUMI_API void sumi_engine_update(sumi_engine* engine, uint32_t budget_us);
 
 // Changes memory_budget_bytes while alive; takes effect for jobs that start later, and gives idle memory above it back at once.
@@ -293,7 +294,7 @@ typedef struct sumi_engine_info {
     uint64_t held_bytes[4];           // by sumi_memory_kind, now. CPU backend: WEIGHTS are bytes of mapped files
     uint64_t host_bytes;              // everything held from the allocator, now
     uint64_t host_peak_bytes;         // the most ever held
-    uint64_t allocation_count;        // allocations ever made; a warmed-up job does not change it
+    uint64_t allocation_count;        // allocations ever made; a job of a size and pace that ran before does not change it
     int32_t job_count;                // slots in use
     bool has_cublaslt;                // cuBLASLt is open and takes products as sumi_engine_desc.cuda.cublaslt says
 } sumi_engine_info;

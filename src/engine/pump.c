@@ -184,7 +184,7 @@ static double predict(const sumi_engine* engine)
 // Beside a device: what keeps the host's frame waiting is bounded on its own, and much closer than the device's work. Weights and graphs of a new plan are made in larger portions: hundreds of
 // pieces of a fifth of a millisecond would take as many frames. A model that is loaded takes what the host gives.
 #define MOST_OWN_US 200.0
-#define MOST_SUBMITTING_US 240.0 // of slices, each of which takes two dozen; of a large budget up to a twentieth
+#define MOST_SUBMITTING_US 240.0 // of slices, each of which takes two dozen; of a large budget up to a twelfth, which streamed weights take
 #define MOST_READY_US 1900.0
 
 static bool submits_next(const sumi_engine* engine)
@@ -196,7 +196,7 @@ static bool submits_next(const sumi_engine* engine)
 
 static double most_submitting_us(const sumi_engine* engine)
 {
-    const double share = engine->most_pending_us / 20.0;
+    const double share = engine->most_pending_us / 12.0;
     return share > MOST_SUBMITTING_US ? share : MOST_SUBMITTING_US;
 }
 
