@@ -170,7 +170,7 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
                     if (at + share->bytes > stream->ring_bytes) at = 0;
                     newest = &stream->loads[stream->load_count++];
                     *newest = (sumi_cuda_load){.resident = index, .offset = at, .bytes = share->bytes};
-                    while (stream->list[newest->listed_at] != index) newest->listed_at++;
+                    while (newest->listed_at + 1 < stream->list_count && stream->list[newest->listed_at] != index) newest->listed_at++;
                     at += share->bytes;
                 }
                 newest->op_last = i;
