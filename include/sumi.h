@@ -142,8 +142,11 @@ typedef struct sumi_allocator {
 
 typedef enum sumi_memory_kind { SUMI_MEMORY_WEIGHTS = 0, SUMI_MEMORY_ARENA = 1, SUMI_MEMORY_IMAGE = 2, SUMI_MEMORY_STAGING = 3 /* pinned host memory */ } sumi_memory_kind;
 // Device memory for GPU backends. Addresses are CUdeviceptr; the engine's context is current during the call. STAGING is host memory that kernels can read at the same address, as
-// cuMemHostAlloc gives it. When there is no device memory the engine tries again with what it has, streaming weights, before a job fails; when there is none for STAGING, streamed weights come
-// from the mapped files instead, slower.
+// cuMemHostAlloc gives it. When there is none for STAGING, streamed weights come from the mapped files instead, slower.
+//
+// When there is no device memory left, other programs may have it. The engine then tries again with less before a job fails: with what is held and free by the driver, a margin of up to 64 MB kept,
+// or, where a device_allocator has the memory, with ever less than what it refused. Later jobs keep to that as to a memory_budget_bytes. Whenever a job begins the driver is asked again, and the
+// limit rises or goes; an allocator is tried again after a few jobs, then ever more rarely. The log says all of this.
 typedef struct sumi_device_allocator {
     uint64_t (*allocate)(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data); // 0 on failure
     void (*release)(uint64_t address, size_t bytes, sumi_memory_kind kind, void* user_data);

@@ -629,7 +629,7 @@ TEST(a_batch_that_does_not_fit_is_halved)
             for (int32_t i = 0; i < MOST; i++) CHECK_NUMBER(sumi_job_latents(engine, job, i, round == 0 ? whole[i] : parts[i], VALUES), SUMI_OK);
             if (round > 0 && desc.start_image == NULL) CHECK(memcmp(whole, parts, sizeof whole) == 0);
             CHECK_NUMBER(status.step, 4);
-            const bool has_all = engine->device_limit_bytes == 0; // otherwise with what was had, streaming
+            const bool has_all = engine->limit.bytes == 0; // otherwise with what was had, streaming
             CHECK(round > MOST || has_all); // halving comes before streaming
             halved += round > 1 && has_all;
             streamed += !has_all;

@@ -125,7 +125,7 @@ static void forget_division(sumi_cuda* cuda, sumi_cuda_plan* record)
     sumi_cuda_stream_free(cuda, record);
     sumi_free(cuda->heap, record->weights);
     record->weights = NULL;
-    record->weight_count = record->weight_cursor = 0;
+    record->weight_count = record->weight_cursor = record->unpinned_count = 0;
     record->has_weights = record->is_fit = false;
 }
 
@@ -391,13 +391,29 @@ static sumi_result divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     }
     record->has_weights = true;
     record->divided_for = cuda->budget;
-    for (int32_t i = 0; i < record->weight_count && !division->streams; i++) { // there is room for all: their images are no longer needed
-        sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
-        if (resident->image.pieces == NULL) continue;
-        settle(cuda);
-        sumi_cuda_weights_drop_image(weights, resident);
-    }
     return SUMI_OK;
+}
+
+static bool needs_images(const sumi_cuda_plan* record) { return record->division.streams; }
+
+// There is room for all weights: their images are no longer needed. Piece by piece, one at least, for unpinning takes the caller's time as pinning does. Plans that stream make theirs again.
+static void drop_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns)
+{
+    bool is_first = true;
+    for (; !needs_images(record) && record->unpinned_count < record->weight_count; record->unpinned_count++) {
+        sumi_cuda_resident* resident = &cuda->weights.residents[record->weights[record->unpinned_count]];
+        if (resident->image.pieces == NULL) continue;
+        if (is_first) settle(cuda);
+        for (size_t p = 0; p < cuda->plan_count && resident->has_image; p++) {
+            if (cuda->plans[p]->stream != NULL) cuda->plans[p]->stream->image_cursor = cuda->plans[p]->stream->image_row = 0;
+        }
+        resident->has_image = false;
+        for (; resident->image.made > 0; is_first = false) {
+            if (!is_first && sumi_clock_ns() >= until_ns) return;
+            sumi_cuda_release(&cuda->memory, &resident->image.pieces[--resident->image.made]);
+        }
+        sumi_cuda_weights_drop_image(&cuda->weights, resident);
+    }
 }
 
 // After weights went: plans bring them again before they run.
@@ -430,9 +446,10 @@ static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error*
     sumi_cuda_weights* weights = &cuda->weights;
     const uint64_t serial = ++weights->list_serial;
     bool has_settled = false, has_evicted = false;
+    sumi_result result = SUMI_OK;
     sumi_cuda_weights_settle(weights); // conversions are counted once
     for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].listed = serial;
-    for (;;) {
+    for (size_t tries = weights->slab_count + 2;; tries--) { // a slab goes each time, or in the end the blocks that are too large
         uint64_t missing = record->division.way + beyond(arena, &cuda->arena) + beyond(scratch, &cuda->scratch) + beyond(ring, &cuda->passage);
         for (int32_t i = 0; i < record->weight_count; i++) {
             const sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
@@ -441,7 +458,7 @@ static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error*
         if (sumi_cuda_held(&cuda->memory) + missing <= cuda->budget) break;
         if (!has_settled) settle(cuda);
         has_settled = true;
-        if (sumi_cuda_weights_evict(weights, serial)) {
+        if (tries > 0 && sumi_cuda_weights_evict(weights, serial)) {
             has_evicted = true;
             continue;
         }
@@ -450,10 +467,13 @@ static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error*
         give_up(cuda, &cuda->arena, arena, &is_any);
         give_up(cuda, &cuda->scratch, scratch, &is_any);
         if (is_any) drop_all_graphs(cuda);
-        else return sumi_fail(error, SUMI_BUDGET_TOO_SMALL, "%.1f MB on the device do not hold this job: %.1f MB are held, %.1f MB are missing", 1e-6 * (double)cuda->budget,
-                              1e-6 * (double)sumi_cuda_held(&cuda->memory), 1e-6 * (double)missing);
+        if (is_any && tries > 0) continue;
+        result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL, "%.1f MB on the device do not hold this job: %.1f MB are held, %.1f MB are missing", 1e-6 * (double)cuda->budget,
+                           1e-6 * (double)sumi_cuda_held(&cuda->memory), 1e-6 * (double)missing);
+        break;
     }
     if (has_evicted) miss_weights(cuda);
+    SUMI_TRY(result);
     for (size_t p = 0; p < cuda->plan_count; p++) cuda->plans[p]->is_fit = false; // this one takes the room
     record->is_fit = true;
     return SUMI_OK;
@@ -560,7 +580,19 @@ static bool cuda_shed(sumi_runner* runner, const sumi_plan* plan)
     return is_any;
 }
 
-static uint64_t cuda_short_bytes(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->memory.short_bytes; }
+static void cuda_room(sumi_runner* runner, sumi_device_room* out_room)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_memory* memory = &cuda->memory;
+    sumi_cuda_scope scope;
+    *out_room = (sumi_device_room){.held = sumi_cuda_held(memory), .short_held = memory->short_held, .short_wanted = memory->short_wanted};
+    memory->short_held = memory->short_wanted = 0;
+    if (memory->allocator.allocate != NULL || !enter_quietly(cuda, &scope)) return;
+    size_t free_bytes = 0, total_bytes = 0;
+    out_room->is_known = cuda->device.driver.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS;
+    out_room->free = out_room->is_known ? free_bytes : 0;
+    sumi_cuda_leave(&cuda->device, &scope);
+}
 
 static void cuda_memory(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver)
 {
@@ -617,6 +649,7 @@ static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
     if (cuda->budget == 0 ? cuda->passage.address != 0 : !record->is_fit) return false;
     if (record->weight_cursor < record->weight_count || record->division.ring > cuda->passage.bytes) return false;
     if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) return false;
+    if (!needs_images(record) && record->unpinned_count < record->weight_count) return false;
     if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes || !has_pages(cuda, record) || cuda->weights.upload != NULL) return false;
     return cuda->options.without_graphs || record->without_graphs || record->graphed_slices == (int32_t)record->plan->slice_count;
 }
@@ -644,6 +677,11 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
         if (cuda->flight_count > 0) return SUMI_OK; // the ring may be in use
         SUMI_TRY(sumi_cuda_stream_images(cuda, record, until, budget_us, &has_all, error));
         if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;
+    }
+    if (!needs_images(record) && record->unpinned_count < record->weight_count) {
+        if (cuda->flight_count > 0) return SUMI_OK; // they may be on their way
+        drop_images(cuda, record, until);
+        if (record->unpinned_count < record->weight_count || sumi_clock_ns() >= until) return SUMI_OK;
     }
     if (!record->is_reserved) {
         *out_done = true;
@@ -1064,7 +1102,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .set_budget = cuda_set_budget,
                                                 .trim = cuda_trim,
                                                 .shed = cuda_shed,
-                                                .short_bytes = cuda_short_bytes,
+                                                .room = cuda_room,
                                                 .forget_plan = cuda_forget_plan,
                                                 .forget_weights = cuda_forget_weights,
                                                 .finished = cuda_finished,

@@ -97,8 +97,9 @@ static sumi_result measure(sumi_engine* engine, sumi_plan_entry* entry, sumi_err
     return engine->runner->functions->need(engine->runner, &entry->plan, budget, &entry->need, error);
 }
 
-static sumi_result refuse(const sumi_engine* engine, const sumi_plan_entry* entry, sumi_error* error)
+static sumi_result refuse(sumi_engine* engine, const sumi_plan_entry* entry, sumi_error* error)
 {
+    engine->limit.refused = entry->need.device;
     const unsigned long long needed = entry->need.device, budget = sumi_engine_budget(engine);
     const char* how = entry->need.streamed > 0 ? entry->tile_latent > 0 ? " even with its weights streamed and the VAE in small tiles" : " even with its weights streamed"
                     : entry->tile_latent > 0   ? " even with the VAE in small tiles"

@@ -19,6 +19,13 @@ typedef struct sumi_device_need {
     bool fits;
 } sumi_device_need;
 
+// What there is on a device beside a plan's need.
+typedef struct sumi_device_room {
+    uint64_t held, free;               // by us; by nobody, as the driver says: 0 when it does not
+    bool is_known;                     // it does. False: the memory is a host's allocator's, which cannot be asked
+    uint64_t short_held, short_wanted; // when the newest allocation failed: what was held, what was refused. Both 0: none has failed since they were last asked for
+} sumi_device_room;
+
 // A picture for memory of the host's on the device, or for another value.
 typedef struct sumi_publication {
     sumi_value value;         // BYTE, for RGB32F ACTIVATION: rows are pixels, 3 columns
@@ -68,7 +75,7 @@ typedef struct sumi_runner_functions {
     void (*trim)(sumi_runner* runner);
     // Takes off the device what the plan does not use: weights of others. False when there is nothing. Nothing runs, and arena and scratch were given back.
     bool (*shed)(sumi_runner* runner, const sumi_plan* plan);
-    uint64_t (*short_bytes)(const sumi_runner* runner); // held on the device when it had no more memory, the last time
+    void (*room)(sumi_runner* runner, sumi_device_room* out_room); // now
     void (*forget_plan)(sumi_runner* runner, const sumi_plan* plan);             // it goes: graphs; nothing of it runs
     void (*forget_weights)(sumi_runner* runner, const sumi_weight* const* weights, size_t count); // they go; nothing that uses them runs
     // Reports the oldest slice that was submitted and not yet reported: false while it runs, or when there is none. *out_us: its time on the device.

@@ -463,6 +463,8 @@ static void take_time(size_t bytes)
     fake.pinning_us += us;
 }
 
+static uint64_t byte_limit(void) { return fake.byte_limit > 0 ? fake.byte_limit : DEVICE_BYTES; }
+
 static CUresult allocate(void** out, size_t bytes, fake_kind kind)
 {
     *out = NULL;
@@ -472,7 +474,7 @@ static CUresult allocate(void** out, size_t bytes, fake_kind kind)
         fake.has_failed_allocation = true;
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    const uint64_t limit = fake.byte_limit > 0 ? fake.byte_limit : DEVICE_BYTES;
+    const uint64_t limit = byte_limit();
     if (kind == FAKE_DEVICE_BLOCK && (bytes > limit || fake.device_block_bytes > limit - bytes)) return leave(CUDA_ERROR_OUT_OF_MEMORY);
     unsigned char* memory = NULL;
     if (posix_memalign((void**)&memory, kind == FAKE_DEVICE_BLOCK ? 512 : 4096, bytes) != 0) return leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -533,7 +535,7 @@ CUresult CUDAAPI cuMemGetInfo(size_t* free_bytes, size_t* total_bytes)
 {
     ENTER("cuMemGetInfo", IN_CONTEXT);
     *total_bytes = DEVICE_BYTES;
-    *free_bytes = DEVICE_BYTES - fake.device_block_bytes;
+    *free_bytes = byte_limit() > fake.device_block_bytes ? byte_limit() - fake.device_block_bytes : 0;
     return leave(CUDA_SUCCESS);
 }
 
