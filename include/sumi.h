@@ -257,7 +257,10 @@ typedef struct sumi_engine_desc {
     sumi_pump pump;
     int32_t job_capacity;             // jobs that may exist at once, 1..4096; their slots are allocated at creation
     uint32_t max_slice_us;            // no piece of work is predicted longer than this many microseconds; 0: operations are never cut. Smaller slices cost throughput
-    uint64_t memory_budget_bytes;     // most memory for one job's intermediate values (CPU) / everything on the device (GPU); 0: no limit. Short budgets stream weights (GPU: same bits), then tile the VAE
+    // Most memory for one job's intermediate values (CPU) / for all that the engine allocates on the device (GPU); 0: no
+    // limit. What the driver takes there for itself is not counted: see sumi_engine_info.uncounted_bytes. Short budgets
+    // stream weights (GPU: same bits), then tile the VAE
+    uint64_t memory_budget_bytes;
     int32_t cpu_thread_count;         // CPU backend without tasks: threads that work on a loop, the caller included. 1: no hidden thread (default); 0: every core
     uint32_t cookie;                  // set by sumi_engine_defaults(), leave alone
 } sumi_engine_desc;
@@ -296,6 +299,12 @@ typedef struct sumi_engine_info {
     uint64_t allocation_count;        // allocations ever made; a warmed-up job does not change it
     int32_t job_count;                // slots in use
     bool has_cublaslt;                // cuBLASLt is open and takes products as sumi_engine_desc.cuda.cublaslt says
+    // Of device_bytes, what was neither free nor allocated by the engine when the driver was asked last: at creation,
+    // after the kernels were loaded, when a job of a new size is ready, and as jobs begin in a shortage. No budget counts
+    // it. It is a measurement: the CUDA context (557 MB with all code, H100), the code of kernels (under 6 MB), their
+    // local memory, graphs, the driver's rounding to pages; and what other programs and the host itself have there, for
+    // the driver does not tell them apart. Where nothing else uses the GPU, it comes on top of the budget. 0 on the CPU
+    uint64_t uncounted_bytes;
 } sumi_engine_info;
 SUMI_API sumi_engine_info sumi_engine_get_info(const sumi_engine* engine);
 
@@ -528,12 +537,13 @@ SUMI_API sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset pres
 
 typedef struct sumi_memory {
     uint64_t weights;   // bytes of weights in use (CPU); on the device for weights (GPU): those that stay there, and the room that others pass through
-    uint64_t arena;     // intermediate values; weights + arena are all that a GPU holds for the job, and never more than memory_budget_bytes
+    uint64_t arena;     // intermediate values; weights + arena are all that the engine allocates on a GPU for the job, and never more than memory_budget_bytes
     uint64_t staging;   // packing buffers (CPU), pinned memory (GPU) with the streamed weights in it
     uint64_t images;    // the products: pictures in their formats, latents and previews, kept until the fetch
     uint64_t host;      // the plan and its tables, at most
     bool tiles_vae;     // the memory budget makes the VAE run in tiles
     uint64_t streamed;  // GPU: bytes of weights that the memory budget keeps in pinned host memory, copied whenever they are used, in every step for most; 0: all stay on the device
+    uint64_t uncounted; // GPU: sumi_engine_info.uncounted_bytes, which come on top of weights + arena on the device
 } sumi_memory;
 // Exact arena, staging and image bytes of such a job, before anything of it is allocated (the answer is computed on a plan that is thrown away). Same checks as submit.
 SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out_memory);

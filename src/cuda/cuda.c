@@ -580,6 +580,17 @@ static bool cuda_shed(sumi_runner* runner, const sumi_plan* plan)
     return is_any;
 }
 
+// Asks the driver what is free; the context is current. What is neither that nor ours is noted: it changes with what the driver keeps for itself, so this is called when that has grown.
+static bool ask_driver(sumi_cuda* cuda, uint64_t* out_free)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    if (cuda->device.driver.cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) return false;
+    const uint64_t known = free_bytes + sumi_cuda_held(&cuda->memory);
+    atomic_store(&cuda->uncounted, known < total_bytes ? total_bytes - known : 0);
+    *out_free = free_bytes;
+    return true;
+}
+
 static void cuda_room(sumi_runner* runner, sumi_device_room* out_room)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
@@ -588,19 +599,15 @@ static void cuda_room(sumi_runner* runner, sumi_device_room* out_room)
     *out_room = (sumi_device_room){.held = sumi_cuda_held(memory), .short_held = memory->short_held, .short_wanted = memory->short_wanted};
     memory->short_held = memory->short_wanted = 0;
     if (memory->allocator.allocate != NULL || !enter_quietly(cuda, &scope)) return;
-    size_t free_bytes = 0, total_bytes = 0;
-    out_room->is_known = cuda->device.driver.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS;
-    out_room->free = out_room->is_known ? free_bytes : 0;
+    out_room->is_known = ask_driver(cuda, &out_room->free);
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
-static void cuda_memory(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver)
+static void cuda_facts(const sumi_runner* runner, sumi_device_facts* out_facts)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
-    for (int kind = 0; kind < 4; kind++) out_held_bytes[kind] = atomic_load(&cuda->memory.held[kind]);
-    *out_device_bytes = cuda->device.bytes;
-    *out_capability = cuda->device.capability;
-    *out_driver = cuda->device.driver.version;
+    *out_facts = (sumi_device_facts){.bytes = cuda->device.bytes, .uncounted = atomic_load(&cuda->uncounted), .capability = cuda->device.capability, .driver = cuda->device.driver.version};
+    for (int kind = 0; kind < 4; kind++) out_facts->held[kind] = atomic_load(&cuda->memory.held[kind]);
 }
 
 // ---- Before a run -------------------------------------------------------------------------------------------------------------------------
@@ -624,6 +631,8 @@ static sumi_result load(sumi_cuda* cuda, float* out_progress, sumi_error* error)
     SUMI_TRY(sumi_cuda_modules_step(cuda->modules, &is_last, out_progress, error));
     if (!is_last) return SUMI_OK;
     SUMI_TRY(launch_first(cuda, error));
+    uint64_t free_bytes;
+    (void)ask_driver(cuda, &free_bytes);
     cuda->is_loaded = true;
     return SUMI_OK;
 }
@@ -699,6 +708,8 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     }
     if (cuda->flight_count > 0) return SUMI_OK; // graphs wait until nothing runs
     SUMI_TRY(sumi_cuda_make_graphs(cuda, record, until, out_done, error));
+    uint64_t free_bytes;
+    if (*out_done) (void)ask_driver(cuda, &free_bytes);
     *out_progress = *out_done ? 1.0f : 0.95f + 0.05f * (float)record->graphed_slices / (float)plan->slice_count;
     return SUMI_OK;
 }
@@ -1115,7 +1126,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .release_import = cuda_release_import,
                                                 .show = cuda_show,
                                                 .settle = cuda_settle,
-                                                .memory = cuda_memory,
+                                                .facts = cuda_facts,
                                                 .has_cublaslt = cuda_has_cublaslt};
 
 // A first guess, from what the tensor cores and the memory could do at their best: the engine measures and corrects, kind by kind.
@@ -1158,7 +1169,10 @@ static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_cu
     SUMI_CU(driver, cuStreamCreateWithPriority(&cuda->capture, CU_STREAM_NON_BLOCKING, 0), "making a stream for graphs");
     SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_ARRIVALS * sizeof(uint32_t) + 64, SUMI_MEMORY_ARENA, "counters", &cuda->fixed, error));
     SUMI_CU(driver, cuMemsetD32Async(cuda->fixed.address, 0, SUMI_CUDA_ARRIVALS + 16, cuda->device.compute), "clearing counters");
-    return sumi_cuda_cublaslt_open(cuda->heap, &cuda->device, cublaslt, &cuda->device.cublaslt, error);
+    SUMI_TRY(sumi_cuda_cublaslt_open(cuda->heap, &cuda->device, cublaslt, &cuda->device.cublaslt, error));
+    uint64_t free_bytes;
+    (void)ask_driver(cuda, &free_bytes);
+    return SUMI_OK;
 }
 
 sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_engine_desc* desc, const sumi_cuda_options* options, sumi_error* error, sumi_runner** out_runner)

@@ -62,6 +62,7 @@ typedef struct sumi_cuda {
     sumi_cuda_block* pages; size_t page_count, page_capacity; // pinned: the ring of inputs, then the mirrors of one plan at a time
     sumi_cuda_block passage;                 // the ring of streamed weights
     uint64_t budget;                         // of device bytes; 0: no limit
+    atomic_uint_fast64_t uncounted;          // of the device's bytes, see sumi_device_facts
     CUstream graphics;                       // of copies into textures; NULL: none was ever imported
     CUstream capture;                        // graphs are captured here; nothing runs in it but what a launcher does while kernels are looked up
     bool only_looks_up;                      // sumi_cuda_launch finds the kernel and launches nothing: what is first touched in a capture may break it

@@ -241,11 +241,10 @@ uint64_t sumi_engine_budget(const sumi_engine* engine)
 
 static uint64_t held_on_device(const sumi_engine* engine)
 {
-    uint64_t held[4] = {0}, device_bytes = 0;
-    int32_t capability = 0, driver = 0;
-    if (engine->runner->functions->memory == NULL) return 0;
-    engine->runner->functions->memory(engine->runner, held, &device_bytes, &capability, &driver);
-    return held[SUMI_MEMORY_WEIGHTS] + held[SUMI_MEMORY_ARENA] + held[SUMI_MEMORY_IMAGE];
+    sumi_device_facts facts;
+    if (engine->runner->functions->facts == NULL) return 0;
+    engine->runner->functions->facts(engine->runner, &facts);
+    return facts.held[SUMI_MEMORY_WEIGHTS] + facts.held[SUMI_MEMORY_ARENA] + facts.held[SUMI_MEMORY_IMAGE];
 }
 
 uint32_t sumi_engine_piece_us(const sumi_engine* engine)
@@ -324,11 +323,15 @@ static void read_memory(const sumi_engine* engine, sumi_engine_info* info)
     info->held_bytes[SUMI_MEMORY_ARENA] = atomic_load(&engine->arena_bytes);
     info->held_bytes[SUMI_MEMORY_IMAGE] = atomic_load(&engine->image_bytes);
     info->held_bytes[SUMI_MEMORY_STAGING] = atomic_load(&engine->scratch_bytes);
-    if (engine->runner->functions->memory != NULL) {
-        const uint64_t images = info->held_bytes[SUMI_MEMORY_IMAGE];
-        engine->runner->functions->memory(engine->runner, info->held_bytes, &info->device_bytes, &info->compute_capability, &info->driver_version);
-        info->held_bytes[SUMI_MEMORY_IMAGE] += images;
-    }
+    if (engine->runner->functions->facts == NULL) return;
+    sumi_device_facts facts;
+    engine->runner->functions->facts(engine->runner, &facts);
+    facts.held[SUMI_MEMORY_IMAGE] += info->held_bytes[SUMI_MEMORY_IMAGE];
+    memcpy(info->held_bytes, facts.held, sizeof info->held_bytes);
+    info->device_bytes = facts.bytes;
+    info->uncounted_bytes = facts.uncounted;
+    info->compute_capability = facts.capability;
+    info->driver_version = facts.driver;
 }
 
 void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4])

@@ -179,12 +179,11 @@ static sumi_result check(const sumi_engine* engine, const sumi_model_desc* desc,
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "weights: the CPU backend reads weights where they lie; use SUMI_WEIGHTS_AUTO or SUMI_WEIGHTS_AS_STORED");
     default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "weights is %d: no such format", (int)desc->weights);
     }
-    int32_t capability = 0, driver = 0;
-    uint64_t held[4], device_bytes = 0;
-    engine->runner->functions->memory(engine->runner, held, &device_bytes, &capability, &driver);
-    if (desc->weights == SUMI_WEIGHTS_FP8 && capability < 89) {
+    sumi_device_facts facts;
+    engine->runner->functions->facts(engine->runner, &facts);
+    if (desc->weights == SUMI_WEIGHTS_FP8 && facts.capability < 89) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "weights: fp8 needs a GPU of compute capability 8.9 or newer, this one has %d.%d; use SUMI_WEIGHTS_BF16",
-                         (int)capability / 10, (int)capability % 10);
+                         (int)facts.capability / 10, (int)facts.capability % 10);
     }
     return SUMI_OK;
 }

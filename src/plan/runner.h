@@ -26,6 +26,13 @@ typedef struct sumi_device_room {
     uint64_t short_held, short_wanted; // when the newest allocation failed: what was held, what was refused. Both 0: none has failed since they were last asked for
 } sumi_device_room;
 
+typedef struct sumi_device_facts {
+    uint64_t held[4];       // by sumi_memory_kind, now
+    uint64_t bytes;         // of the device
+    uint64_t uncounted;     // neither free nor held by us, when the driver was asked last
+    int32_t capability, driver;
+} sumi_device_facts;
+
 // A picture for memory of the host's on the device, or for another value.
 typedef struct sumi_publication {
     sumi_value value;         // BYTE, for RGB32F ACTIVATION: rows are pixels, 3 columns
@@ -94,7 +101,7 @@ typedef struct sumi_runner_functions {
     // Copies what lies in its memory into the texture, in order with the graphics' own work, without waiting. Beside any other call.
     sumi_result (*show)(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height, sumi_error* error);
     void (*settle)(sumi_runner* runner);               // blocks until all that was submitted is over, copies and publications too
-    void (*memory)(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver); // for sumi_engine_info; any thread
+    void (*facts)(const sumi_runner* runner, sumi_device_facts* out_facts); // for sumi_engine_info; any thread
     bool (*has_cublaslt)(const sumi_runner* runner);   // likewise
 } sumi_runner_functions;
 

@@ -463,7 +463,13 @@ static void take_time(size_t bytes)
     fake.pinning_us += us;
 }
 
-static uint64_t byte_limit(void) { return fake.byte_limit > 0 ? fake.byte_limit : DEVICE_BYTES; }
+// What blocks may take.
+static uint64_t byte_limit(void)
+{
+    const uint64_t limit = fake.byte_limit > 0 ? fake.byte_limit : DEVICE_BYTES;
+    const uint64_t kept = (uint64_t)fake.alive_count[FAKE_CONTEXT] * fake.context_keeps + (uint64_t)fake.alive_count[FAKE_MODULE] * fake.module_keeps + (uint64_t)fake.alive_count[FAKE_EXEC] * fake.graph_keeps;
+    return limit > kept ? limit - kept : 0;
+}
 
 static CUresult allocate(void** out, size_t bytes, fake_kind kind)
 {
