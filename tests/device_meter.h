@@ -17,7 +17,8 @@ static inline uint64_t meter_allocate(size_t bytes, size_t alignment, sumi_memor
     (void)alignment;
     if (kind == SUMI_MEMORY_STAGING) {
         void* pinned = NULL;
-        if (bytes <= m->refused_pinned || cuMemHostAlloc(&pinned, bytes, CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS) return 0;
+        if (bytes <= m->refused_pinned) return 0;
+        if (cuMemHostAlloc(&pinned, bytes, CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS) return 0;
         m->pinned += bytes;
         return (uint64_t)(uintptr_t)pinned;
     }

@@ -1,4 +1,5 @@
-// Device memory that other programs take and give back, on a driver that is none (fake_cuda): jobs go on with less, the log says how much there is, and everything is as before once they are gone.
+// Device memory that other programs take and give back, on a driver that is none (fake_cuda): jobs go on with less, the
+// log says how much there is, and everything is as before once they are gone.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda_fixture.h"
@@ -7,9 +8,12 @@
 
 #define MANY 64
 
-// ---- A host that keeps what it is told ---------------------------------------------------------------------------------------------------
+// ---- A host that keeps what it is told ------------------------------------------------------------------------------
 
-typedef struct told { char newest[512]; int shortages, recoveries, returns, trials; } told;
+typedef struct told {
+    char newest[512];
+    int shortages, recoveries, returns, trials;
+} told;
 
 static told s_told;
 
@@ -37,14 +41,24 @@ static sumi_engine_desc listening_desc(meter* m)
     return desc;
 }
 
-static uint64_t s_whole, s_weights, s_bits; // of a picture on a device with plenty: bytes held, of them weights; its latents
+// Of a picture on a device with plenty: bytes held, of them weights; its latents.
+static uint64_t s_whole, s_weights, s_bits;
 
 static uint64_t held_bytes(const sumi_engine* engine)
 {
     const sumi_engine_info info = sumi_engine_get_info(engine);
     return info.held_bytes[SUMI_MEMORY_WEIGHTS] + info.held_bytes[SUMI_MEMORY_ARENA];
 }
-static bool is_resident(const sumi_engine* engine) { return sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_WEIGHTS] >= s_weights; }
+static bool is_resident(const sumi_engine* engine)
+{
+    return sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_WEIGHTS] >= s_weights;
+}
+
+static void give_all_back(sumi_engine* engine)
+{
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+}
 
 // Bounded by count: a job that never ends is a failure. Waits only through the load of the kernels.
 static uint64_t draw_bits(sumi_engine* engine, const sumi_image_desc* desc)
@@ -52,12 +66,14 @@ static uint64_t draw_bits(sumi_engine* engine, const sumi_image_desc* desc)
     float latents[16 * 4 * 4];
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
-    for (int i = 0; i < 20000 && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++) sumi_engine_update(engine, 1000);
+    for (int i = 0; i < 20000 && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++)
+        sumi_engine_update(engine, 1000);
     const sumi_job_status status = sumi_job_poll(engine, job);
     CHECK_NUMBER(status.state, SUMI_JOB_DONE);
     CHECK_TEXT(status.message, "");
     uint64_t bits = 0;
-    if (sumi_job_latents(engine, job, 0, latents, sizeof latents / sizeof *latents) == SUMI_OK) bits = hash_bytes(latents, sizeof latents);
+    if (sumi_job_latents(engine, job, 0, latents, sizeof latents / sizeof *latents) == SUMI_OK)
+        bits = hash_bytes(latents, sizeof latents);
     sumi_job_discard(engine, job);
     return bits;
 }
@@ -81,16 +97,16 @@ static void measure(void)
 
 TEST(a_device_with_plenty_is_never_short) { measure(); }
 
-#define OPEN_LISTENING(m)                                   \
-    measure();                                              \
-    sumi_model* model = NULL;                               \
-    sumi_engine_desc ed = listening_desc(m);                \
-    sumi_engine* engine = open_engine(&ed, &model);         \
-    CHECK(engine != NULL);                                  \
-    if (engine == NULL) return;                             \
+#define OPEN_LISTENING(m)                                                                                              \
+    measure();                                                                                                         \
+    sumi_model* model = NULL;                                                                                          \
+    sumi_engine_desc ed = listening_desc(m);                                                                           \
+    sumi_engine* engine = open_engine(&ed, &model);                                                                    \
+    CHECK(engine != NULL);                                                                                             \
+    if (engine == NULL) return;                                                                                        \
     const sumi_image_desc desc = small_image(model, &s_item)
 
-// ---- The driver is asked ----------------------------------------------------------------------------------------------------------------
+// ---- The driver is asked --------------------------------------------------------------------------------------------
 
 static uint64_t copies_of_a_prompt(sumi_engine* engine, sumi_model* model)
 {
@@ -108,8 +124,7 @@ TEST(a_shortage_that_has_passed_is_forgotten)
         CHECK(draw_bits(engine, &desc) == s_bits);
         (void)copies_of_a_prompt(engine, model);
         const uint64_t copies = copies_of_a_prompt(engine, model);
-        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK);
-        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+        give_all_back(engine);
         const uint64_t there = s_whole / 100 * (uint64_t)percent;
         fake_limit_device_bytes(there);
         CHECK(draw_bits(engine, &desc) == s_bits);
@@ -117,7 +132,7 @@ TEST(a_shortage_that_has_passed_is_forgotten)
         CHECK(s_told.recoveries == 0 && s_told.returns == 0);
         const int shortages = s_told.shortages;
         const uint64_t held = held_bytes(engine);
-        CHECK(held <= there && held > there / 2); // the margin, the ring and weights that are large for this model take the rest
+        CHECK(held <= there && held > there / 2); // the margin, the ring and weights too large for what is left
         const uint64_t blocks = fake_allocation_count();
         for (int i = 0; i < 3; i++) CHECK(draw_bits(engine, &desc) == s_bits);
         CHECK_NUMBER(s_told.shortages, shortages); // it knows, and an unchanged shortage keeps its plan
@@ -141,8 +156,7 @@ TEST(a_shortage_of_prompts_passes_too)
     CHECK(draw_bits(engine, &desc) == s_bits);
     (void)copies_of_a_prompt(engine, model);
     const uint64_t copies = copies_of_a_prompt(engine, model);
-    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK);
-    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+    give_all_back(engine);
     fake_limit_device_bytes(s_whole / 100 * 60);
     CHECK(draw_bits(engine, &desc) == s_bits);
     CHECK(copies_of_a_prompt(engine, model) > copies); // its weights come when they are used
@@ -153,11 +167,31 @@ TEST(a_shortage_of_prompts_passes_too)
     close_cuda(engine);
 }
 
+// Jobs that follow each other without a gap: one of them waits until nothing runs, to ask.
+TEST(queued_jobs_notice_the_end_of_a_shortage)
+{
+    enum { QUEUED = 6 };
+    OPEN_LISTENING(NULL);
+    give_all_back(engine);
+    fake_limit_device_bytes(s_whole / 100 * 60);
+    CHECK(draw_bits(engine, &desc) == s_bits && !is_resident(engine));
+    fake_complete_after(2);
+    sumi_job jobs[QUEUED];
+    for (int i = 0; i < QUEUED; i++) CHECK_NUMBER(sumi_submit_images(engine, &desc, &jobs[i]), SUMI_OK);
+    CHECK_NUMBER(run_to_end(engine, jobs[0]), SUMI_OK);
+    fake_limit_device_bytes(0); // the second one may have begun
+    for (int i = 1; i < QUEUED; i++) CHECK_NUMBER(run_to_end(engine, jobs[i]), SUMI_OK);
+    CHECK(is_resident(engine) && s_told.recoveries == 1);
+    for (int i = 0; i < QUEUED; i++) sumi_job_discard(engine, jobs[i]);
+    fake_complete_after(0);
+    CHECK(draw_bits(engine, &desc) == s_bits);
+    close_cuda(engine);
+}
+
 TEST(a_model_that_is_loaded_looks_again)
 {
     OPEN_LISTENING(NULL);
-    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK);
-    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+    give_all_back(engine);
     fake_limit_device_bytes(s_whole / 100 * 60);
     CHECK(draw_bits(engine, &desc) == s_bits);
     CHECK(!is_resident(engine));
@@ -175,9 +209,10 @@ TEST(a_neighbour_that_comes_and_goes)
     uint32_t seed = 1;
     for (int i = 0; i < MANY && t_errors == 0; i++) {
         seed = seed * 1664525u + 1013904223u;
-        const uint64_t there = i % 3 == 2 ? 0 : s_whole / 100 * (60 + (seed >> 16) % 50), later = i % 4 == 3 ? 0 : s_whole / 100 * (60 + (seed >> 8) % 50);
+        const uint64_t there = i % 3 == 2 ? 0 : s_whole / 100 * (60 + (seed >> 16) % 50),
+                       later = i % 4 == 3 ? 0 : s_whole / 100 * (60 + (seed >> 8) % 50);
         sumi_job job;
-        if (i % 5 == 0) (void)sumi_engine_set_memory_budget(engine, 1), (void)sumi_engine_set_memory_budget(engine, 0);
+        if (i % 5 == 0) give_all_back(engine);
         fake_limit_device_bytes(there);
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         for (uint32_t k = 0; k < seed % 20; k++) sumi_engine_update(engine, 1);
@@ -186,9 +221,11 @@ TEST(a_neighbour_that_comes_and_goes)
         sumi_job_discard(engine, job);
     }
     CHECK(s_told.shortages > 0 && s_told.recoveries > 0);
-    printf("  %d shortages, %d recoveries, %d of them too early\n", s_told.shortages, s_told.recoveries, s_told.returns);
+    printf("  %d shortages, %d recoveries, %d of them too early\n", s_told.shortages, s_told.recoveries,
+           s_told.returns);
     fake_limit_device_bytes(0);
-    for (int i = 0; i < 16 && !is_resident(engine); i++) CHECK(draw_bits(engine, &desc) == s_bits); // after a look that was too early the next one is some jobs away
+    for (int i = 0; i < 16 && !is_resident(engine); i++)
+        CHECK(draw_bits(engine, &desc) == s_bits); // after a look that was too early the next one is some jobs away
     CHECK(is_resident(engine));
     close_cuda(engine);
 }
@@ -198,20 +235,21 @@ TEST(one_failed_block_is_not_the_end_of_the_memory)
 {
     for (int nth = 1; nth < 12 && t_errors == 0; nth++) {
         OPEN_LISTENING(NULL);
-        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK); // weights go: next to nothing is held when the block fails
-        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+        give_all_back(engine); // weights go: next to nothing is held when the block fails
         const int logs = s_told.shortages;
         (void)fake_fail_call("cuMemAlloc", nth, 2);
         CHECK(draw_bits(engine, &desc) == s_bits);
         const bool has_failed = fake_fail_call("cuMemAlloc", 0, 0);
         CHECK(is_resident(engine)); // there is plenty
-        CHECK(nth > 1 || (has_failed && s_told.shortages == logs + 1 && strstr(s_told.newest, "1073.") != NULL)); // the free GiB of the device
+        const bool says_what_is_free = strstr(s_told.newest, "1073.") != NULL; // all but all of the device's GiB
+        CHECK(nth > 1 || (has_failed && s_told.shortages == logs + 1 && says_what_is_free));
         CHECK(draw_bits(engine, &desc) == s_bits && is_resident(engine));
         close_cuda(engine);
     }
 }
 
-// What sumi_image_memory says suffices under a budget suffices without one, when the device has no more: with a margin, or without any.
+// What sumi_image_memory says suffices under a budget suffices without one, when the device has no more: with a margin,
+// or without any.
 TEST(what_is_said_to_suffice_suffices)
 {
     for (int variant = 0; variant < 6; variant++) {
@@ -228,8 +266,7 @@ TEST(what_is_said_to_suffice_suffices)
             if (sumi_image_memory(engine, &large, &memory) == SUMI_OK) high = middle;
             else low = middle;
         }
-        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK);
-        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+        give_all_back(engine);
         const uint64_t there = variant >= 2 ? high : high + high / 8;
         if (asks_driver) fake_limit_device_bytes(there);
         else m.cap = there;
@@ -244,7 +281,7 @@ TEST(what_is_said_to_suffice_suffices)
     }
 }
 
-// ---- A host's allocator, which cannot be asked ------------------------------------------------------------------------------------------
+// ---- A host's allocator, which cannot be asked ----------------------------------------------------------------------
 
 TEST(a_hosts_allocator_is_tried_again)
 {
@@ -252,8 +289,7 @@ TEST(a_hosts_allocator_is_tried_again)
         meter m;
         OPEN_LISTENING(&m);
         CHECK(draw_bits(engine, &desc) == s_bits);
-        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK);
-        CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+        give_all_back(engine);
         m.cap = s_whole / 100 * 70;
         CHECK(draw_bits(engine, &desc) == s_bits && !is_resident(engine));
         const int shortages = s_told.shortages;
@@ -267,9 +303,11 @@ TEST(a_hosts_allocator_is_tried_again)
         }
         CHECK(first > 0 && first <= 8);
         CHECK_NUMBER(s_told.shortages, shortages);
-        if (variant == 1) CHECK(s_told.trials == 1 && s_told.returns == 0 && is_resident(engine));
-        else CHECK(s_told.trials >= 2 && s_told.trials <= 5 && s_told.returns == s_told.trials && !is_resident(engine)); // ever fewer
-        printf("  %s: %d trials in %d jobs, the first at the %d. one\n", variant == 1 ? "passed" : "still there", s_told.trials, MANY, first);
+        if (variant == 1) CHECK(s_told.trials == 1 && s_told.returns == 0);
+        else CHECK(s_told.trials >= 2 && s_told.trials <= 5 && s_told.returns == s_told.trials); // ever fewer
+        CHECK(is_resident(engine) == (variant == 1));
+        printf("  %s: %d trials in %d jobs, the first at the %d. one\n", variant == 1 ? "passed" : "still there",
+               s_told.trials, MANY, first);
         m.cap = 0;
         close_cuda(engine);
         CHECK_NUMBER(m.held, 0);
@@ -277,14 +315,14 @@ TEST(a_hosts_allocator_is_tried_again)
     }
 }
 
-// ---- In frames --------------------------------------------------------------------------------------------------------------------------
+// ---- In frames ------------------------------------------------------------------------------------------------------
 
-// Weights that were streamed lie in pinned memory. When they need not any more, that goes in pieces, not within one frame.
+// Weights that were streamed lie in pinned memory. When they need not any more, that goes in pieces, not within one
+// frame.
 TEST(a_recovery_fits_into_frames)
 {
     OPEN_LISTENING(NULL);
-    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK);
-    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+    give_all_back(engine);
     fake_limit_device_bytes(s_whole / 100 * 60);
     CHECK(draw_bits(engine, &desc) == s_bits);
     const long pinned = fake_held_kind("pinned");
@@ -300,14 +338,15 @@ TEST(a_recovery_fits_into_frames)
         most = calls > most ? calls : most;
     }
     CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_DONE);
-    printf("  of %ld pinned blocks %ld went, %llu at most in one frame\n", pinned, pinned - fake_held_kind("pinned"), (unsigned long long)most);
+    printf("  of %ld pinned blocks %ld went, %llu at most in one frame\n", pinned, pinned - fake_held_kind("pinned"),
+           (unsigned long long)most);
     CHECK(pinned - fake_held_kind("pinned") > 10 && most <= 4); // a piece, the end of a list, a slot
     CHECK(is_resident(engine));
     fake_pinning_takes(0);
     sumi_job_discard(engine, job);
-    fake_limit_device_bytes(s_whole / 100 * 60); // and back: what is streamed is pinned again, so that it does not come from the file
-    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1), SUMI_OK);
-    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+    fake_limit_device_bytes(s_whole / 100
+                            * 60); // and back: what is streamed is pinned again, so that it does not come from the file
+    give_all_back(engine);
     CHECK(draw_bits(engine, &desc) == s_bits && !is_resident(engine));
     CHECK_NUMBER(fake_held_kind("pinned"), pinned);
     close_cuda(engine);
@@ -319,6 +358,7 @@ int main(int argc, char** argv)
     RUN(a_device_with_plenty_is_never_short);
     RUN(a_shortage_that_has_passed_is_forgotten);
     RUN(a_shortage_of_prompts_passes_too);
+    RUN(queued_jobs_notice_the_end_of_a_shortage);
     RUN(a_model_that_is_loaded_looks_again);
     RUN(a_neighbour_that_comes_and_goes);
     RUN(one_failed_block_is_not_the_end_of_the_memory);

@@ -1,5 +1,6 @@
-// Every kind of job at every budget from nothing to plenty, and on a device whose memory ends anywhere: each job ends, done or with a sentence; what is done has the same bits; no more than the
-// budget is ever held; and the next job without a budget is as good as any. Jobs are driven by a counted number of updates.
+// Every kind of job at every budget from nothing to plenty, and on a device whose memory ends anywhere: each job ends,
+// done or with a sentence; what is done has the same bits; no more than the budget is ever held; and the next job
+// without a budget is as good as any. Jobs are driven by a counted number of updates.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "device_meter.h"
@@ -8,19 +9,41 @@
 
 #define MOST_UPDATES 20000 // a job here takes some hundred
 
-typedef enum kind { PROMPT, PICTURE, START_IMAGE, START_LATENTS, INPAINTING, BATCH, ADAPTER, PREVIEWS, LARGE, ENCODE, KIND_COUNT } kind;
-static const char* const s_names[KIND_COUNT] = {"prompt", "picture", "start image", "start latents", "inpainting", "batch", "adapter", "previews", "large picture", "encode"};
+typedef enum kind {
+    PROMPT,
+    PICTURE,
+    START_IMAGE,
+    START_LATENTS,
+    INPAINTING,
+    BATCH,
+    ADAPTER,
+    PREVIEWS,
+    LARGE,
+    ENCODE,
+    KIND_COUNT
+} kind;
+static const char* const s_names[KIND_COUNT] = {"prompt", "picture", "start image", "start latents", "inpainting",
+                                                "batch",  "adapter", "previews",    "large picture", "encode"};
 
-typedef struct bench { sumi_engine* engine; sumi_model* model; sumi_lora* lora; } bench;
+typedef struct bench {
+    sumi_engine* engine;
+    sumi_model* model;
+    sumi_lora* lora;
+} bench;
 
 static bool computes(const bench* b) { return sumi_engine_get_info(b->engine).compute_capability == 0; }
 
-// The device's kernels do nothing: what they would write is whatever was there. The noise of pictures that start with it stays in their latents.
-static bool has_bits(const bench* b, int k) { return computes(b) || k == PICTURE || k == BATCH || k == ADAPTER || k == PREVIEWS || k == LARGE; }
+// The device's kernels do nothing: what they would write is whatever was there. The noise of pictures that start with
+// it stays in their latents.
+static bool has_bits(const bench* b, int k)
+{
+    return computes(b) || k == PICTURE || k == BATCH || k == ADAPTER || k == PREVIEWS || k == LARGE;
+}
 
 static bool ends(sumi_engine* engine, sumi_job job)
 {
-    for (int i = 0; i < MOST_UPDATES && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++) sumi_engine_update(engine, 1000);
+    for (int i = 0; i < MOST_UPDATES && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++)
+        sumi_engine_update(engine, 1000);
     return sumi_job_poll(engine, job).state >= SUMI_JOB_DONE;
 }
 
@@ -30,7 +53,8 @@ static sumi_result end_of(sumi_engine* engine, sumi_job job)
     CHECK(ends(engine, job));
     const sumi_job_status status = sumi_job_poll(engine, job);
     if (status.state < SUMI_JOB_DONE) sumi_job_cancel(engine, job);
-    CHECK(status.result == SUMI_OK || status.result == SUMI_BUDGET_TOO_SMALL || status.result == SUMI_OUT_OF_DEVICE_MEMORY);
+    CHECK(status.result == SUMI_OK || status.result == SUMI_BUDGET_TOO_SMALL
+          || status.result == SUMI_OUT_OF_DEVICE_MEMORY);
     CHECK(status.result == SUMI_OK || strlen(status.message) > 20);
     return status.result;
 }
@@ -45,7 +69,9 @@ static sumi_result run_prompt(const bench* b, uint64_t* out_hash)
     const sumi_result result = end_of(b->engine, job);
     CHECK_NUMBER(sumi_fetch_prompt(b->engine, job, &prompt), result);
     const sumi_prompt_info info = sumi_prompt_get_info(prompt);
-    *out_hash = prompt != NULL ? hash_bytes(info.features, (size_t)info.token_count * (size_t)info.width * sizeof *info.features) : 0;
+    *out_hash = prompt != NULL
+                  ? hash_bytes(info.features, (size_t)info.token_count * (size_t)info.width * sizeof *info.features)
+                  : 0;
     sumi_prompt_release(prompt);
     return result;
 }
@@ -69,7 +95,9 @@ static sumi_result run_encode(const bench* b, uint64_t* out_hash)
 
 static sumi_image_desc desc_of(const bench* b, kind k)
 {
-    static const sumi_image_item items[3] = {{.text = "a red fox", .negative_text = "grey", .seed = 3}, {.text = "an owl", .seed = 4}, {.text = "a red fox", .seed = 5}};
+    static const sumi_image_item items[3] = {{.text = "a red fox", .negative_text = "grey", .seed = 3},
+                                             {.text = "an owl", .seed = 4},
+                                             {.text = "a red fox", .seed = 5}};
     static const float latents[16 * 4 * 4] = {0.5f, -0.25f, 1.0f};
     static sumi_lora_use use;
     sumi_image_desc desc = small_image(b->model, items);
@@ -107,7 +135,8 @@ static sumi_result run_images(const bench* b, const sumi_image_desc* desc, uint6
     sumi_image images[3];
     CHECK_NUMBER(sumi_fetch_images(b->engine, job, images, 3), result);
     if (computes(b) && desc->width <= 128) {
-        for (int32_t i = 0; i < desc->item_count && result == SUMI_OK; i++) *out_hash = *out_hash * 31 + hash_image(&images[i]);
+        for (int32_t i = 0; i < desc->item_count && result == SUMI_OK; i++)
+            *out_hash = *out_hash * 31 + hash_image(&images[i]);
     }
     sumi_images_release(b->engine, images, result == SUMI_OK ? desc->item_count : 0);
     return result;
@@ -153,12 +182,15 @@ static void measure_all(const bench* b, uint64_t* out_hashes, uint64_t* out_most
     for (int k = 0; k < KIND_COUNT; k++) {
         CHECK_NUMBER(run_kind(b, (kind)k, &out_hashes[k]), SUMI_OK);
         const sumi_engine_info info = sumi_engine_get_info(b->engine);
-        const uint64_t held = info.held_bytes[SUMI_MEMORY_ARENA] + info.held_bytes[computes(b) ? SUMI_MEMORY_STAGING : SUMI_MEMORY_WEIGHTS];
+        const uint64_t held = info.held_bytes[SUMI_MEMORY_ARENA]
+                            + info.held_bytes[computes(b) ? SUMI_MEMORY_STAGING : SUMI_MEMORY_WEIGHTS];
         *out_most = held > *out_most ? held : *out_most;
     }
 }
 
-typedef struct tally { int done[KIND_COUNT], refused[KIND_COUNT]; } tally;
+typedef struct tally {
+    int done[KIND_COUNT], refused[KIND_COUNT];
+} tally;
 
 static void note(tally* t, int k, sumi_result result)
 {
@@ -225,7 +257,8 @@ static void close_bench(bench* b, const meter* m)
     CHECK_NUMBER(fake_violations(), 0);
 }
 
-static uint64_t s_expected[KIND_COUNT], s_most, s_least; // of a device without limits; least: what an engine holds before any job
+static uint64_t s_expected[KIND_COUNT], s_most,
+    s_least; // of a device without limits; least: what an engine holds before any job
 
 static void measure_device(void)
 {
@@ -270,7 +303,8 @@ TEST(every_job_ends_at_every_budget_of_a_device)
     print_tally(&t, true);
 }
 
-// The same without a budget, where the host's allocator, or the driver, has no more than so many bytes: from before the model is loaded, or only for the jobs.
+// The same without a budget, where the host's allocator, or the driver, has no more than so many bytes: from before the
+// model is loaded, or only for the jobs.
 TEST(every_job_ends_on_a_device_of_any_size)
 {
     tally t = {{0}, {0}};
@@ -294,7 +328,8 @@ TEST(every_job_ends_on_a_device_of_any_size)
                 CHECK(result == SUMI_OK || result == SUMI_OUT_OF_DEVICE_MEMORY);
                 CHECK(result != SUMI_OK || !has_bits(&b, k) || hash == s_expected[k]);
                 note(&t, k, result);
-                if (t_errors != 0) printf("  %s with %llu bytes, variant %d\n", s_names[k], (unsigned long long)bytes, variant);
+                if (t_errors != 0)
+                    printf("  %s with %llu bytes, variant %d\n", s_names[k], (unsigned long long)bytes, variant);
             }
             fake_limit_device_bytes(0);
             m.cap = 0;

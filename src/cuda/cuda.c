@@ -396,7 +396,8 @@ static sumi_result divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
 
 static bool needs_images(const sumi_cuda_plan* record) { return record->division.streams; }
 
-// There is room for all weights: their images are no longer needed. Piece by piece, one at least, for unpinning takes the caller's time as pinning does. Plans that stream make theirs again.
+// There is room for all weights: their images are no longer needed. Piece by piece, one at least, for unpinning takes
+// the caller's time as pinning does. Plans that stream make theirs again.
 static void drop_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns)
 {
     bool is_first = true;
@@ -405,7 +406,8 @@ static void drop_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_
         if (resident->image.pieces == NULL) continue;
         if (is_first) settle(cuda);
         for (size_t p = 0; p < cuda->plan_count && resident->has_image; p++) {
-            if (cuda->plans[p]->stream != NULL) cuda->plans[p]->stream->image_cursor = cuda->plans[p]->stream->image_row = 0;
+            sumi_cuda_stream* stream = cuda->plans[p]->stream;
+            if (stream != NULL) stream->image_cursor = stream->image_row = 0;
         }
         resident->has_image = false;
         for (; resident->image.made > 0; is_first = false) {
@@ -449,7 +451,7 @@ static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error*
     sumi_result result = SUMI_OK;
     sumi_cuda_weights_settle(weights); // conversions are counted once
     for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].listed = serial;
-    for (size_t tries = weights->slab_count + 2;; tries--) { // a slab goes each time, or in the end the blocks that are too large
+    for (size_t tries = weights->slab_count + 2;; tries--) { // a slab goes each time; in the end large blocks
         uint64_t missing = record->division.way + beyond(arena, &cuda->arena) + beyond(scratch, &cuda->scratch) + beyond(ring, &cuda->passage);
         for (int32_t i = 0; i < record->weight_count; i++) {
             const sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
@@ -468,8 +470,10 @@ static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error*
         give_up(cuda, &cuda->scratch, scratch, &is_any);
         if (is_any) drop_all_graphs(cuda);
         if (is_any && tries > 0) continue;
-        result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL, "%.1f MB on the device do not hold this job: %.1f MB are held, %.1f MB are missing", 1e-6 * (double)cuda->budget,
-                           1e-6 * (double)sumi_cuda_held(&cuda->memory), 1e-6 * (double)missing);
+        result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
+                           "%.1f MB on the device do not hold this job: %.1f MB are held, %.1f MB are missing",
+                           1e-6 * (double)cuda->budget, 1e-6 * (double)sumi_cuda_held(&cuda->memory),
+                           1e-6 * (double)missing);
         break;
     }
     if (has_evicted) miss_weights(cuda);
@@ -580,7 +584,8 @@ static bool cuda_shed(sumi_runner* runner, const sumi_plan* plan)
     return is_any;
 }
 
-// Asks the driver what is free; the context is current. What is neither that nor ours is noted: it changes with what the driver keeps for itself, so this is called when that has grown.
+// Asks the driver what is free; the context is current. What is neither that nor ours is noted: it changes with what
+// the driver keeps for itself, so this is called when that has grown.
 static bool ask_driver(sumi_cuda* cuda, uint64_t* out_free)
 {
     size_t free_bytes = 0, total_bytes = 0;
@@ -596,7 +601,9 @@ static void cuda_room(sumi_runner* runner, sumi_device_room* out_room)
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_memory* memory = &cuda->memory;
     sumi_cuda_scope scope;
-    *out_room = (sumi_device_room){.held = sumi_cuda_held(memory), .short_held = memory->short_held, .short_wanted = memory->short_wanted};
+    *out_room = (sumi_device_room){.held = sumi_cuda_held(memory)};
+    out_room->short_held = memory->short_held;
+    out_room->short_wanted = memory->short_wanted;
     memory->short_held = memory->short_wanted = 0;
     if (memory->allocator.allocate != NULL || !enter_quietly(cuda, &scope)) return;
     out_room->is_known = ask_driver(cuda, &out_room->free);
@@ -606,7 +613,10 @@ static void cuda_room(sumi_runner* runner, sumi_device_room* out_room)
 static void cuda_facts(const sumi_runner* runner, sumi_device_facts* out_facts)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
-    *out_facts = (sumi_device_facts){.bytes = cuda->device.bytes, .uncounted = atomic_load(&cuda->uncounted), .capability = cuda->device.capability, .driver = cuda->device.driver.version};
+    *out_facts = (sumi_device_facts){.bytes = cuda->device.bytes,
+                                     .uncounted = atomic_load(&cuda->uncounted),
+                                     .capability = cuda->device.capability,
+                                     .driver = cuda->device.driver.version};
     for (int kind = 0; kind < 4; kind++) out_facts->held[kind] = atomic_load(&cuda->memory.held[kind]);
 }
 

@@ -577,7 +577,8 @@ static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, i
         const bool has_room = 2 * (taken + 1) <= upload->made || (2 * (taken + 1) <= upload->slot_count && may_make_slot(upload));
         is_more = has_room && (uint64_t)taken < most && upload->may_pin == could_pin; // pinning has taken the time that there was
     }
-    if (result == SUMI_OK && taken == 0 && at == *cursor) result = sumi_fail(error, SUMI_INTERNAL, "a row of %s does not fit the way to the device", weights->residents[list[at]].weight->name);
+    if (result == SUMI_OK && taken == 0 && at == *cursor) // never, or this would be called for ever
+        result = sumi_fail(error, SUMI_INTERNAL, "a row of a weight does not fit the way to the device");
     if (result == SUMI_OK && taken > 0) sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
     for (int32_t i = 0; i < taken && result == SUMI_OK; i++) result = send_slot(weights, batch[i], error);
     if (result != SUMI_OK) { // what did not go has to go again

@@ -26,7 +26,7 @@ typedef struct sumi_cuda_plan {
     unsigned char* value_flags;
     int32_t* weights; int32_t weight_count;  // residents that stay on the device, in the order of their first use
     int32_t weight_cursor;
-    int32_t unpinned_count;                  // of them: those before it have no image in pinned memory left; for plans that stream nothing
+    int32_t unpinned_count;                  // of them have no image in pinned memory left, where nothing is streamed
     bool has_weights;                        // the list is complete: it was made for the budget `divided_for`
     uint64_t divided_for;
     sumi_cuda_division division;             // its shares are freed

@@ -95,7 +95,8 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
     const sumi_result result = runner->prepare(engine->runner, &job->warm->plan, budget_us, &is_done, &progress, &no_room);
     sumi_limit_note(engine, result);
     if (result == SUMI_OUT_OF_DEVICE_MEMORY) { // with less, streaming; when that is not enough either, jobs will say so
-        if (++job->lowered_limits > SUMI_MOST_LOWERED || !sumi_limit_lower(engine, &job->warm->plan)) *out_end = SUMI_STEP_DONE;
+        const bool may_lower = ++job->lowered_limits <= SUMI_MOST_LOWERED;
+        if (!may_lower || !sumi_limit_lower(engine, &job->warm->plan)) *out_end = SUMI_STEP_DONE;
         drop_warm_plan(engine, job);
         return SUMI_OK;
     }

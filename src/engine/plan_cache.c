@@ -111,14 +111,16 @@ static sumi_result refuse(sumi_engine* engine, const sumi_plan_entry* entry, sum
     return sumi_fail(error, SUMI_BUDGET_TOO_SMALL, "this job needs %llu bytes%s, memory_budget_bytes allows %llu: raise it, or use a smaller picture or batch", needed, how, budget);
 }
 
-static sumi_result try_plan(sumi_engine* engine, const sumi_plan_request* request, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
+static sumi_result try_plan(sumi_engine* engine, const sumi_plan_request* request, int32_t tile, sumi_plan_entry* entry,
+                            sumi_error* error)
 {
     SUMI_TRY(write_plan(engine, request, tile, entry, error));
     return measure(engine, entry, error);
 }
 
-// The whole picture when it fits the budget, also with weights that are streamed: its bits are the same then. Else the largest tiles that fit: the model's own, then halves, down to the smallest.
-// A prompt has no VAE, so its first plan is its only one.
+// The whole picture when it fits the budget, also with weights that are streamed: its bits are the same then. Else the
+// largest tiles that fit: the model's own, then halves, down to the smallest. A prompt has no VAE, so its first plan is
+// its only one.
 static sumi_result write_fitting_plan(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error)
 {
     const sumi_network_info* info = &request->model->info;

@@ -818,14 +818,19 @@ static void halve(sumi_engine* engine, sumi_plan_job* job)
     char text[160];
     job->part_count = (job->part_count + 1) / 2;
     sumi_engine_release(engine); // the next arena is smaller, and the memory may be wanted for weights
-    snprintf(text, sizeof text, "the device has no memory left for the batch: trying again with %d of its %d pictures at a time", (int)job->part_count, (int)job->item_count);
+    snprintf(text, sizeof text,
+             "the device has no memory left for the batch: trying again with %d of its %d pictures at a time",
+             (int)job->part_count, (int)job->item_count);
     sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
 }
 
-#define MOST_TRIES 32 // more than all the ways below together: one shed, six halves, one raise, the smallest form, and SUMI_MOST_LOWERED limits
+// More than all the ways below together: one shed, six halves, one raise, the smallest form, and the lowered limits.
+#define MOST_TRIES 32
 
-// The device has less memory than was thought. Weights that this job does not use go first; then half of the pictures are run at a time; then a limit streams weights in every step and has the
-// VAE work in tiles; then the job fails. A plan that the limit, and not the device, has refused first asks whether there is more by now, and in the end may have what its smallest form needs.
+// The device has less memory than was thought. Weights that this job does not use go first; then half of the pictures
+// are run at a time; then a limit streams weights in every step and has the VAE work in tiles; then the job fails. A
+// plan that the limit, and not the device, has refused first asks whether there is more by now, and in the end may have
+// what its smallest form needs.
 static bool tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result result, sumi_error* error)
 {
     if (result != SUMI_OUT_OF_DEVICE_MEMORY) return false;
@@ -835,8 +840,9 @@ static bool tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result res
     if (goes_on && is_short && job->part_count > 1) {
         if (!sheds(engine, job)) halve(engine, job);
     } else if (goes_on && is_short) {
+        const sumi_plan* plan = job->entry != NULL ? &job->entry->plan : NULL;
         engine->limit.is_short = true;
-        goes_on = job->lowered_limits++ < SUMI_MOST_LOWERED && sumi_limit_lower(engine, job->entry != NULL ? &job->entry->plan : NULL); // parts that come later may need less still
+        goes_on = job->lowered_limits++ < SUMI_MOST_LOWERED && sumi_limit_lower(engine, plan);
     } else if (goes_on && !job->has_raised && job->lowered_limits == 0 && sumi_limit_raise(engine)) {
         job->has_raised = true;
     } else if (goes_on && job->part_count > 1) {
@@ -883,10 +889,12 @@ static bool can_follow(sumi_engine* engine, sumi_slot* slot)
     sumi_plan_request request;
     sumi_error none = {SUMI_OK, {0}};
     if (job->deadline_ms > 0 || !sumi_run_is_alone(engine)) return false; // a deadline may mean a plan that is not there yet
-    if (engine->limit.bytes != 0 && !job->has_reviewed) return false; // it may go, and then all of this is another plan's
     if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, &none) != SUMI_OK) return false;
     const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
-    return entry != NULL && engine->runner->functions->is_ready(engine->runner, &entry->plan);
+    if (entry == NULL) return false;
+    const bool is_cut_short = engine->limit.bytes != 0 && (entry->need.streamed > 0 || entry->tile_latent > 0);
+    if (is_cut_short && !job->has_reviewed) return false; // once nothing runs, it asks whether there is more memory
+    return engine->runner->functions->is_ready(engine->runner, &entry->plan);
 }
 
 sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error)

@@ -23,7 +23,7 @@ typedef struct sumi_device_need {
 typedef struct sumi_device_room {
     uint64_t held, free;               // by us; by nobody, as the driver says: 0 when it does not
     bool is_known;                     // it does. False: the memory is a host's allocator's, which cannot be asked
-    uint64_t short_held, short_wanted; // when the newest allocation failed: what was held, what was refused. Both 0: none has failed since they were last asked for
+    uint64_t short_held, short_wanted; // when the newest allocation failed: held, refused; 0: none since the last call
 } sumi_device_room;
 
 typedef struct sumi_device_facts {

@@ -467,7 +467,9 @@ static void take_time(size_t bytes)
 static uint64_t byte_limit(void)
 {
     const uint64_t limit = fake.byte_limit > 0 ? fake.byte_limit : DEVICE_BYTES;
-    const uint64_t kept = (uint64_t)fake.alive_count[FAKE_CONTEXT] * fake.context_keeps + (uint64_t)fake.alive_count[FAKE_MODULE] * fake.module_keeps + (uint64_t)fake.alive_count[FAKE_EXEC] * fake.graph_keeps;
+    const uint64_t kept = (uint64_t)fake.alive_count[FAKE_CONTEXT] * fake.context_keeps
+                        + (uint64_t)fake.alive_count[FAKE_MODULE] * fake.module_keeps
+                        + (uint64_t)fake.alive_count[FAKE_EXEC] * fake.graph_keeps;
     return limit > kept ? limit - kept : 0;
 }
 

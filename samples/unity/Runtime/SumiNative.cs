@@ -148,7 +148,12 @@ namespace Sumi
             public uint cookie;
         }
 
-        public struct sumi_memory { public ulong weights, arena, staging, images, host; public byte tiles_vae; public ulong streamed, uncounted; }
+        public struct sumi_memory
+        {
+            public ulong weights, arena, staging, images, host;
+            public byte tiles_vae;
+            public ulong streamed, uncounted;
+        }
         public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count; public ulong handle; }
         public struct sumi_encode_desc
         {
