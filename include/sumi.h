@@ -142,8 +142,13 @@ typedef struct sumi_allocator {
 
 typedef enum sumi_memory_kind { SUMI_MEMORY_WEIGHTS = 0, SUMI_MEMORY_ARENA = 1, SUMI_MEMORY_IMAGE = 2, SUMI_MEMORY_STAGING = 3 /* pinned host memory */ } sumi_memory_kind;
 // Device memory for GPU backends. Addresses are CUdeviceptr; the engine's context is current during the call. STAGING is host memory that kernels can read at the same address, as
-// cuMemHostAlloc gives it. When there is no device memory the engine tries again with what it has, streaming weights, before a job fails; when there is none for STAGING, streamed weights come
-// from the mapped files instead, slower.
+// cuMemHostAlloc gives it. When there is none for STAGING, streamed weights come from the mapped files instead, slower.
+//
+// When there is no device memory left, other programs may have it. The engine then tries again with less before a job
+// fails: with what it holds and what is free by the driver, less a margin of up to 64 MB; or, where a device_allocator
+// has the memory, with ever less than what it refused. Later jobs keep to that as to a memory_budget_bytes. Whenever a
+// job begins the driver is asked again, and the limit rises or goes; an allocator is tried again after a few jobs, then
+// ever more rarely. The log says all of this.
 typedef struct sumi_device_allocator {
     uint64_t (*allocate)(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data); // 0 on failure
     void (*release)(uint64_t address, size_t bytes, sumi_memory_kind kind, void* user_data);
@@ -257,7 +262,10 @@ typedef struct sumi_engine_desc {
     // sumi_engine_update are small have slices of a half, a quarter or an eighth of this, but not below 250 us: a call submits whole slices, and two that do not fit together leave a part of its
     // budget unused. Budgets are taken as a moving average; the bits do not depend on it.
     uint32_t max_slice_us;
-    uint64_t memory_budget_bytes;     // most memory for one job's intermediate values (CPU) / everything on the device (GPU); 0: no limit. Short budgets stream weights (GPU: same bits), then tile the VAE
+    // Most memory for one job's intermediate values (CPU) / for all that the engine allocates on the device (GPU); 0:
+    // no limit. What the driver takes there for itself is not counted: see sumi_engine_info.uncounted_bytes. Short
+    // budgets stream weights (GPU: same bits), then tile the VAE
+    uint64_t memory_budget_bytes;
     int32_t cpu_thread_count;         // CPU backend without tasks: threads that work on a loop, the caller included. 1: no hidden thread (default); 0: every core
     uint32_t cookie;                  // set by sumi_engine_defaults(), leave alone
 } sumi_engine_desc;
@@ -297,6 +305,12 @@ typedef struct sumi_engine_info {
     uint64_t allocation_count;        // allocations ever made; a job of a size and pace that ran before does not change it
     int32_t job_count;                // slots in use
     bool has_cublaslt;                // cuBLASLt is open and takes products as sumi_engine_desc.cuda.cublaslt says
+    // Of device_bytes, what was neither free nor allocated by the engine when the driver was asked last: at creation,
+    // after the kernels were loaded, when a job of a new size is ready, and as jobs begin in a shortage. No budget
+    // counts it. It is a measurement: the CUDA context (557 MB with all code, H100), the code of kernels (under 6 MB),
+    // their local memory, graphs, the driver's rounding to pages; and what other programs and the host itself have there, for
+    // the driver does not tell them apart. Where nothing else uses the GPU, it comes on top of the budget. 0 on the CPU
+    uint64_t uncounted_bytes;
 } sumi_engine_info;
 SUMI_API sumi_engine_info sumi_engine_get_info(const sumi_engine* engine);
 
@@ -529,14 +543,19 @@ SUMI_API sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset pres
 
 typedef struct sumi_memory {
     uint64_t weights;   // bytes of weights in use (CPU); on the device for weights (GPU): those that stay there, and the room that others pass through
-    uint64_t arena;     // intermediate values; weights + arena are all that a GPU holds for the job, and never more than memory_budget_bytes
-    uint64_t staging;   // packing buffers (CPU); pinned memory (GPU), with those streamed weights in it that are not copied from their file's mapping
+    uint64_t arena;     // intermediate values; weights + arena are all that the engine allocates on a GPU for the job,
+                        // and never more than memory_budget_bytes
+    uint64_t staging;   // packing buffers (CPU); pinned memory (GPU), with those streamed weights in it that are not
+                        // copied from their file's mapping
     uint64_t images;    // the products: pictures in their formats, latents and previews, kept until the fetch
     uint64_t host;      // the plan and its tables, at most
     bool tiles_vae;     // the memory budget makes the VAE run in tiles
-    // GPU: bytes of weights that the memory budget keeps in page-locked host memory, copied whenever they are used, in every step for most; 0: all stay on the device. Weights that a device can use
-    // as their file has them are locked where sumi has mapped the file, so that they take no memory beside the page cache (Linux, the built-in file functions); others get a pinned copy.
+    // GPU: bytes of weights that the memory budget keeps in page-locked host memory, copied whenever they are used, in
+    // every step for most; 0: all stay on the device. Weights that a device can use as their file has them are locked
+    // where sumi has mapped the file, so that they take no memory beside the page cache (Linux, the built-in file
+    // functions); others get a pinned copy.
     uint64_t streamed;
+    uint64_t uncounted; // GPU: sumi_engine_info.uncounted_bytes, which come on top of weights + arena on the device
 } sumi_memory;
 // Exact arena, staging and image bytes of such a job, before anything of it is allocated (the answer is computed on a plan that is thrown away). Same checks as submit.
 SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out_memory);

@@ -121,6 +121,14 @@ wrong "a saved prompt that is none" 1 "broken.png" generate --model "$model" --p
 wrong "a saved prompt that is not there" 1 "no/prompt" generate --model "$model" --prompt-file no/prompt -o "$folder/x.png"
 wrong "a GPU that this build has none for" 1 "--backend cpu" generate "${tiny[@]}" --backend cuda -o "$folder/x.png"
 wrong "a budget that nothing fits in" 1 "memory" generate "${tiny[@]}" --memory-budget 1K -o "$folder/x.png"
+for budget in 64K 256K; do # a prompt has no VAE to tile, so there is nothing smaller to try
+    timeout -s KILL 60 "$sumi" encode --model samples/demo_model --backend cpu --prompt "a cat" --memory-budget $budget \
+        -o "$folder/x.safetensors" >"$out" 2>"$err" </dev/null
+    code=$?
+    expect_code "a prompt in $budget" 1
+    expect_text "a prompt in $budget" "memory_budget_bytes allows" "$err"
+    expect_no_file "a prompt in $budget" "$folder/x.safetensors"
+done
 expect_no_file "failures leave no picture" "$folder/x.png"
 expect_no_file "failures leave no part of a picture" "$folder/x.png.part"
 

@@ -3,47 +3,12 @@
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/state.h"
+#include "device_meter.h"
 #include "engine/engine.h"
 #include "fake_cuda.h"
 #include "plan_runner.h"
 
 #define WIDTH 64
-
-// ---- A device allocator that counts, and has an end -----------------------------------------------------------------------------------------
-
-typedef struct meter { uint64_t held, peak, cap, pinned; bool refuses_pinned; int32_t fails_at, count; } meter; // cap 0: none; of device bytes
-
-static uint64_t meter_allocate(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data)
-{
-    meter* m = user_data;
-    (void)alignment;
-    if (kind == SUMI_MEMORY_STAGING) {
-        void* pinned = NULL;
-        if (m->refuses_pinned && bytes <= WIDTH * WIDTH * 6) return 0; // images of this file's weights; not slots, nor the ring of inputs
-        if (cuMemHostAlloc(&pinned, bytes, CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS) return 0;
-        m->pinned += bytes;
-        return (uint64_t)(uintptr_t)pinned;
-    }
-    CUdeviceptr address = 0;
-    if ((m->cap != 0 && m->held + bytes > m->cap) || ++m->count == m->fails_at) return 0;
-    if (cuMemAlloc(&address, bytes) != CUDA_SUCCESS) return 0;
-    m->held += bytes;
-    if (m->held > m->peak) m->peak = m->held;
-    return address;
-}
-
-static void meter_release(uint64_t address, size_t bytes, sumi_memory_kind kind, void* user_data)
-{
-    meter* m = user_data;
-    if (address == 0) return;
-    if (kind == SUMI_MEMORY_STAGING) {
-        m->pinned -= bytes;
-        cuMemFreeHost((void*)(uintptr_t)address);
-    } else {
-        m->held -= bytes;
-        cuMemFree(address);
-    }
-}
 
 // ---- A network whose weights can be told apart ------------------------------------------------------------------------------------------------
 
@@ -402,10 +367,10 @@ TEST(without_pinned_memory_weights_come_from_the_file)
         // The table has to be pinned, so it goes first.
         const uint64_t budget = smallest_budget(&b, &n->plan) + 200000;
         b.runner->functions->set_budget(b.runner, budget);
-        b.meter.refuses_pinned = true;
+        b.meter.refused_pinned = WIDTH * WIDTH * 6; // images of this file's weights; not slots, nor the ring of inputs
         CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OUT_OF_HOST_MEMORY);
         CHECK(strstr(error.text, "memory_budget_bytes") != NULL);
-        b.meter.refuses_pinned = false;
+        b.meter.refused_pinned = 0;
         error = (sumi_error){SUMI_OK, {0}};
         sumi_cuda* cuda = (sumi_cuda*)b.runner;
         while (!sumi_cuda_weights_find(&cuda->weights, &n->table, SUMI_CUDA_FORM_MATRIX)->has_image) {
@@ -414,7 +379,7 @@ TEST(without_pinned_memory_weights_come_from_the_file)
             CHECK(b.runner->functions->prepare(b.runner, &n->plan, 0, &is_done, &progress, &error) == SUMI_OK);
         }
         CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK);
-        b.meter.refuses_pinned = true;
+        b.meter.refused_pinned = WIDTH * WIDTH * 6;
         fake_complete_after(variant < 2 ? 0 : 2);
         CHECK(run_watched(&b, n, &s_watch, variant >= 2, &error) == SUMI_OK);
         CHECK_TEXT(error.text, "");
@@ -710,7 +675,7 @@ TEST(a_batch_that_does_not_fit_is_halved)
             for (int32_t i = 0; i < MOST; i++) CHECK_NUMBER(sumi_job_latents(engine, job, i, round == 0 ? whole[i] : parts[i], VALUES), SUMI_OK);
             if (round > 0 && desc.start_image == NULL) CHECK(memcmp(whole, parts, sizeof whole) == 0);
             CHECK_NUMBER(status.step, 4);
-            const bool has_all = engine->device_limit_bytes == 0; // otherwise with what was had, streaming
+            const bool has_all = engine->limit.bytes == 0; // otherwise with what was had, streaming
             CHECK(round > MOST || has_all); // halving comes before streaming
             halved += round > 1 && has_all;
             streamed += !has_all;

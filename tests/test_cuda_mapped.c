@@ -71,7 +71,7 @@ static void check_copy(place* p, const sumi_weight* weight, bool is_gated)
         for (int32_t r = 0; r < weight->parts[part].rows; r++, row++) wrong += memcmp(there + row_on_device(weight, is_gated, row) * row_bytes, from + (size_t)r * row_bytes, row_bytes) != 0;
     }
     CHECK_NUMBER(wrong, 0);
-    sumi_cuda_mapped_unlock(&p->mapped, weight, &chunks);
+    sumi_cuda_mapped_unlock(&p->mapped, weight, &chunks, INT32_MAX);
     CHECK_NUMBER(chunks, 0);
     sumi_cuda_release(&p->memory, &block);
 }
@@ -110,9 +110,9 @@ TEST(neighbours_share_chunks)
     CHECK(sumi_cuda_mapped_lock(&p.mapped, &b, &chunks_b, 0, &is_done, &p.error) == SUMI_OK && is_done && chunks_b == 2);
     CHECK_NUMBER(fake_held_kind("locked"), 2);
     CHECK_NUMBER(fake_calls("cuMemHostRegister"), 2);
-    sumi_cuda_mapped_unlock(&p.mapped, &a, &chunks_a);
+    sumi_cuda_mapped_unlock(&p.mapped, &a, &chunks_a, 1);
     CHECK_NUMBER(fake_held_kind("locked"), 2); // b is in both
-    sumi_cuda_mapped_unlock(&p.mapped, &b, &chunks_b);
+    sumi_cuda_mapped_unlock(&p.mapped, &b, &chunks_b, 2);
     close_place(&p);
 }
 
@@ -127,7 +127,7 @@ TEST(a_refusal_is_no_failure_and_a_lost_device_is)
     fake_fail_call("cuMemHostRegister", 2, CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(sumi_cuda_mapped_lock(&p.mapped, &w, &chunks, UINT64_MAX, &is_done, &p.error) == SUMI_OK);
     CHECK(!is_done && chunks == 1 && !p.mapped.is_supported && !sumi_cuda_mapped_holds(&p.mapped, &w));
-    sumi_cuda_mapped_unlock(&p.mapped, &w, &chunks);
+    sumi_cuda_mapped_unlock(&p.mapped, &w, &chunks, INT32_MAX);
     CHECK_NUMBER(fake_held_kind("locked"), 0);
 
     p.mapped.is_supported = true;

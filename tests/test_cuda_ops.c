@@ -1508,10 +1508,9 @@ static bool add_machine(const char* name, const sumi_cuda_options* options, int 
 
 static int32_t capability(const sumi_runner* runner)
 {
-    uint64_t held[4], bytes;
-    int32_t of_device = 0, driver;
-    runner->functions->memory(runner, held, &bytes, &of_device, &driver);
-    return of_device;
+    sumi_device_facts facts;
+    runner->functions->facts(runner, &facts);
+    return facts.capability;
 }
 
 int main(int argc, char** argv)

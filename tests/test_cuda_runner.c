@@ -353,15 +353,14 @@ TEST(weights_arrive_and_go)
     open_network(&b, &m, &n, 100, &error);
     const sumi_cuda* cuda = (const sumi_cuda*)b.runner;
     const sumi_runner_functions* f = b.runner->functions;
-    uint64_t held[4], device;
-    int32_t capability, driver;
+    sumi_device_facts facts;
     sumi_device_need need;
     CHECK(f->need(b.runner, &n.plan, 0, &need, &error) == SUMI_OK && need.fits && need.streamed == 0);
     const uint64_t needed = need.weights;
     CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK);
-    f->memory(b.runner, held, &device, &capability, &driver);
-    CHECK_NUMBER(held[SUMI_MEMORY_WEIGHTS], needed);
-    CHECK_NUMBER(held[SUMI_MEMORY_STAGING], 0); // the way there is given back
+    f->facts(b.runner, &facts);
+    CHECK_NUMBER(facts.held[SUMI_MEMORY_WEIGHTS], needed);
+    CHECK_NUMBER(facts.held[SUMI_MEMORY_STAGING], 0); // the way there is given back
 
     const sumi_cuda_resident* table = sumi_cuda_weights_find(&cuda->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX);
     CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->place.data, m.table, sizeof m.table) == 0); // the fake's device memory is the host's
@@ -376,9 +375,9 @@ TEST(weights_arrive_and_go)
     CHECK(sumi_cuda_weights_find(&cuda->weights, &m.down, SUMI_CUDA_FORM_MATRIX) != NULL);
     CHECK(run_network(b.runner, &n, &error) == SUMI_OK); // brings them again
     f->forget_weights(b.runner, m.list, 6);
-    f->memory(b.runner, held, &device, &capability, &driver);
-    CHECK_NUMBER(held[SUMI_MEMORY_WEIGHTS], 0);
-    CHECK_NUMBER(capability, 90);
+    f->facts(b.runner, &facts);
+    CHECK_NUMBER(facts.held[SUMI_MEMORY_WEIGHTS], 0);
+    CHECK_NUMBER(facts.capability, 90);
     close_network(&b, &n);
 }
 

@@ -209,6 +209,41 @@ TEST(the_memory_answer_is_what_the_device_holds)
     close_cuda(engine);
 }
 
+// Context, code and graphs: what is neither free nor the engine's own.
+TEST(what_no_budget_counts_is_said)
+{
+    enum { CONTEXT = 5 << 20, MODULE = 4096, GRAPH = 512, OTHERS = 100 << 20 };
+    fake_reset();
+    fake_keeps(CONTEXT, MODULE, GRAPH);
+    sumi_engine_desc desc = cuda_desc();
+    sumi_engine* engine = NULL;
+    CHECK_NUMBER(sumi_engine_create(&desc, &engine), SUMI_OK);
+    if (engine == NULL) return;
+    CHECK_NUMBER(sumi_engine_get_info(engine).uncounted_bytes, CONTEXT);
+    fake_limit_device_bytes(sumi_engine_get_info(engine).device_bytes - OTHERS); // another program
+    sumi_model* model = load_model(engine);
+    const long modules = fake_held_kind("module");
+    CHECK(model != NULL && modules > 5);
+    CHECK_NUMBER(sumi_engine_get_info(engine).uncounted_bytes, OTHERS + CONTEXT + modules * MODULE);
+    sumi_image_desc image = small_image(model, &s_item);
+    CHECK(draw_hash(engine, &image) != 0);
+    const long graphs = fake_held_kind("graph exec");
+    const uint64_t uncounted = sumi_engine_get_info(engine).uncounted_bytes;
+    CHECK(graphs > 0);
+    CHECK_NUMBER(uncounted, OTHERS + CONTEXT + modules * MODULE + graphs * GRAPH);
+    sumi_memory memory;
+    CHECK_NUMBER(sumi_image_memory(engine, &image, &memory), SUMI_OK);
+    CHECK_NUMBER(memory.uncounted, uncounted);
+    const uint64_t calls = fake_calls("cuMemGetInfo");
+    CHECK(draw_hash(engine, &image) != 0);
+    CHECK_NUMBER(fake_calls("cuMemGetInfo"), calls); // not asked again and again
+    close_cuda(engine);
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine* processor = fresh_engine_with(2000, &model);
+    CHECK_NUMBER(sumi_engine_get_info(processor).uncounted_bytes, 0);
+    close_engine(processor);
+}
+
 // ---- Pacing -------------------------------------------------------------------------------------------------------------------------------
 
 TEST(no_more_than_the_budget_is_on_its_way)
@@ -891,6 +926,7 @@ int main(int argc, char** argv)
     RUN(whole_ops_go_together);
     RUN(waiting_sleeps_by_predictions);
     RUN(the_memory_answer_is_what_the_device_holds);
+    RUN(what_no_budget_counts_is_said);
     RUN(no_more_than_the_budget_is_on_its_way);
     RUN(a_frame_that_finds_its_slice_over_submits_the_next_one);
     RUN(noise_in_pieces_is_the_noise_of_one_call);

@@ -379,6 +379,9 @@ static void print_memory(generate_run* run)
     fprintf(stderr, "sumi: this job takes %.1f MB of intermediate values, %.1f MB of buffers, %.1f MB of pictures%s; the weights are %.1f MB of mapped files\n",
             1e-6 * (double)memory.arena, 1e-6 * (double)memory.staging, 1e-6 * (double)memory.images, memory.tiles_vae ? ", decoding in tiles" : "",
             1e-6 * (double)memory.weights);
+    if (memory.uncounted == 0) return;
+    fprintf(stderr, "sumi: the driver and other programs have %.1f MB of the GPU, which no --memory-budget counts\n",
+            1e-6 * (double)memory.uncounted);
 }
 
 static int generate(generate_run* run)

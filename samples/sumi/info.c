@@ -30,6 +30,10 @@ static void print_backend(sumi_backend backend, const char* name, int32_t thread
         printf(", compute capability %d.%d, driver %d", info.compute_capability / 10, info.compute_capability % 10, info.driver_version);
     if (info.device_bytes) printf(", %.1f GB", (double)info.device_bytes * 1e-9);
     printf("\n");
+    if (info.device_bytes) {
+        printf("%-10s %.1f MB of them are the driver's and other programs', which no --memory-budget counts\n", "",
+               1e-6 * (double)info.uncounted_bytes);
+    }
     sumi_engine_destroy(engine);
 }
 

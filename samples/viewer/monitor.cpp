@@ -141,6 +141,7 @@ static void draw_memory(Viewer& viewer)
                           {on_gpu ? "pinned" : "packing", (double)info.held_bytes[SUMI_MEMORY_STAGING], colour::SEAL}};
     stacked_bar(viewer, parts, 4);
     for (const Part& part : parts) row(viewer, part.name, bytes_text(part.value), part.shade);
+    if (on_gpu) row(viewer, "driver, other programs", bytes_text((double)info.uncounted_bytes));
     row(viewer, "host memory", bytes_text((double)info.host_bytes));
     row(viewer, "host memory, peak", bytes_text((double)info.host_peak_bytes));
     const sumi_memory& next = viewer.generator.memory();

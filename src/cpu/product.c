@@ -64,7 +64,7 @@ static block find_item(const product_loop* loop, int32_t item)
     const sumi_cpu_product* product = loop->product;
     int32_t first = 0, panels = 0, tile_cols = product->run->kernels->tile_cols;
     int64_t r = loop->unit_begin / loop->panels;
-    for (;; r++) {
+    for (; r * loop->panels < loop->unit_end; r++) { // as items are counted
         panels = panels_in(loop, r, &first);
         int32_t items = divide_up(panels, loop->item_panels);
         if (item < items) {

@@ -125,7 +125,7 @@ static void forget_division(sumi_cuda* cuda, sumi_cuda_plan* record)
     sumi_cuda_stream_free(cuda, record);
     sumi_free(cuda->heap, record->weights);
     record->weights = NULL;
-    record->weight_count = record->weight_cursor = 0;
+    record->weight_count = record->weight_cursor = record->unpinned_count = 0;
     record->has_weights = record->is_fit = false;
 }
 
@@ -391,13 +391,32 @@ static sumi_result divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     }
     record->has_weights = true;
     record->divided_for = cuda->budget;
-    for (int32_t i = 0; i < record->weight_count && !division->streams; i++) { // there is room for all: their images are no longer needed
-        sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
-        if (resident->image.pieces == NULL && resident->chunks == 0) continue;
-        settle(cuda);
-        sumi_cuda_weights_drop_image(weights, resident);
-    }
     return SUMI_OK;
+}
+
+static bool needs_images(const sumi_cuda_plan* record) { return record->division.streams; }
+
+// There is room for all weights: their images are no longer needed. Piece by piece, one at least, for unpinning takes
+// the caller's time as pinning does. Plans that stream make theirs again.
+static void drop_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns)
+{
+    bool is_first = true;
+    for (; !needs_images(record) && record->unpinned_count < record->weight_count; record->unpinned_count++) {
+        sumi_cuda_resident* resident = &cuda->weights.residents[record->weights[record->unpinned_count]];
+        if (resident->image.pieces == NULL && resident->chunks == 0) continue;
+        if (is_first) settle(cuda);
+        for (size_t p = 0; p < cuda->plan_count && resident->has_image; p++) {
+            sumi_cuda_stream* stream = cuda->plans[p]->stream;
+            if (stream != NULL) stream->image_cursor = stream->image_row = 0;
+        }
+        resident->has_image = false;
+        for (; resident->chunks > 0 || resident->image.made > 0; is_first = false) {
+            if (!is_first && sumi_clock_ns() >= until_ns) return;
+            if (resident->chunks > 0) sumi_cuda_mapped_unlock(&cuda->weights.mapped, resident->weight, &resident->chunks, 1);
+            else sumi_cuda_release(&cuda->memory, &resident->image.pieces[--resident->image.made]);
+        }
+        sumi_cuda_weights_drop_image(&cuda->weights, resident);
+    }
 }
 
 // After weights went: plans bring them again before they run.
@@ -430,9 +449,10 @@ static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error*
     sumi_cuda_weights* weights = &cuda->weights;
     const uint64_t serial = ++weights->list_serial;
     bool has_settled = false, has_evicted = false;
+    sumi_result result = SUMI_OK;
     sumi_cuda_weights_settle(weights); // conversions are counted once
     for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].listed = serial;
-    for (;;) {
+    for (size_t tries = weights->slab_count + 2;; tries--) { // a slab goes each time; in the end large blocks
         uint64_t missing = record->division.way + beyond(arena, &cuda->arena) + beyond(scratch, &cuda->scratch) + beyond(ring, &cuda->passage);
         for (int32_t i = 0; i < record->weight_count; i++) {
             const sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
@@ -441,7 +461,7 @@ static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error*
         if (sumi_cuda_held(&cuda->memory) + missing <= cuda->budget) break;
         if (!has_settled) settle(cuda);
         has_settled = true;
-        if (sumi_cuda_weights_evict(weights, serial)) {
+        if (tries > 0 && sumi_cuda_weights_evict(weights, serial)) {
             has_evicted = true;
             continue;
         }
@@ -450,10 +470,15 @@ static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error*
         give_up(cuda, &cuda->arena, arena, &is_any);
         give_up(cuda, &cuda->scratch, scratch, &is_any);
         if (is_any) drop_all_graphs(cuda);
-        else return sumi_fail(error, SUMI_BUDGET_TOO_SMALL, "%.1f MB on the device do not hold this job: %.1f MB are held, %.1f MB are missing", 1e-6 * (double)cuda->budget,
-                              1e-6 * (double)sumi_cuda_held(&cuda->memory), 1e-6 * (double)missing);
+        if (is_any && tries > 0) continue;
+        result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
+                           "%.1f MB on the device do not hold this job: %.1f MB are held, %.1f MB are missing",
+                           1e-6 * (double)cuda->budget, 1e-6 * (double)sumi_cuda_held(&cuda->memory),
+                           1e-6 * (double)missing);
+        break;
     }
     if (has_evicted) miss_weights(cuda);
+    SUMI_TRY(result);
     for (size_t p = 0; p < cuda->plan_count; p++) cuda->plans[p]->is_fit = false; // this one takes the room
     record->is_fit = true;
     return SUMI_OK;
@@ -560,15 +585,40 @@ static bool cuda_shed(sumi_runner* runner, const sumi_plan* plan)
     return is_any;
 }
 
-static uint64_t cuda_short_bytes(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->memory.short_bytes; }
+// Asks the driver what is free; the context is current. What is neither that nor ours is noted: it changes with what
+// the driver keeps for itself, so this is called when that has grown.
+static bool ask_driver(sumi_cuda* cuda, uint64_t* out_free)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    if (cuda->device.driver.cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS) return false;
+    const uint64_t known = free_bytes + sumi_cuda_held(&cuda->memory);
+    atomic_store(&cuda->uncounted, known < total_bytes ? total_bytes - known : 0);
+    *out_free = free_bytes;
+    return true;
+}
 
-static void cuda_memory(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver)
+static void cuda_room(sumi_runner* runner, sumi_device_room* out_room)
+{
+    sumi_cuda* cuda = (sumi_cuda*)runner;
+    sumi_cuda_memory* memory = &cuda->memory;
+    sumi_cuda_scope scope;
+    *out_room = (sumi_device_room){.held = sumi_cuda_held(memory)};
+    out_room->short_held = memory->short_held;
+    out_room->short_wanted = memory->short_wanted;
+    memory->short_held = memory->short_wanted = 0;
+    if (memory->allocator.allocate != NULL || !enter_quietly(cuda, &scope)) return;
+    out_room->is_known = ask_driver(cuda, &out_room->free);
+    sumi_cuda_leave(&cuda->device, &scope);
+}
+
+static void cuda_facts(const sumi_runner* runner, sumi_device_facts* out_facts)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
-    for (int kind = 0; kind < 4; kind++) out_held_bytes[kind] = atomic_load(&cuda->memory.held[kind]);
-    *out_device_bytes = cuda->device.bytes;
-    *out_capability = cuda->device.capability;
-    *out_driver = cuda->device.driver.version;
+    *out_facts = (sumi_device_facts){.bytes = cuda->device.bytes,
+                                     .uncounted = atomic_load(&cuda->uncounted),
+                                     .capability = cuda->device.capability,
+                                     .driver = cuda->device.driver.version};
+    for (int kind = 0; kind < 4; kind++) out_facts->held[kind] = atomic_load(&cuda->memory.held[kind]);
 }
 
 // ---- Before a run -------------------------------------------------------------------------------------------------------------------------
@@ -592,6 +642,8 @@ static sumi_result load(sumi_cuda* cuda, float* out_progress, sumi_error* error)
     SUMI_TRY(sumi_cuda_modules_step(cuda->modules, &is_last, out_progress, error));
     if (!is_last) return SUMI_OK;
     SUMI_TRY(launch_first(cuda, error));
+    uint64_t free_bytes;
+    (void)ask_driver(cuda, &free_bytes);
     cuda->is_loaded = true;
     return SUMI_OK;
 }
@@ -617,6 +669,7 @@ static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
     if (cuda->budget == 0 ? cuda->passage.address != 0 : !record->is_fit) return false;
     if (record->weight_cursor < record->weight_count || record->division.ring > cuda->passage.bytes) return false;
     if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) return false;
+    if (!needs_images(record) && record->unpinned_count < record->weight_count) return false;
     if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes || !has_pages(cuda, record) || cuda->weights.upload != NULL) return false;
     return cuda->options.without_graphs || record->without_graphs || record->graphed_slices == (int32_t)record->plan->slice_count;
 }
@@ -645,6 +698,11 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
         SUMI_TRY(sumi_cuda_stream_images(cuda, record, until, budget_us, &has_all, error));
         if (!has_all || sumi_clock_ns() >= until) return SUMI_OK;
     }
+    if (!needs_images(record) && record->unpinned_count < record->weight_count) {
+        if (cuda->flight_count > 0) return SUMI_OK; // they may be on their way
+        drop_images(cuda, record, until);
+        if (record->unpinned_count < record->weight_count || sumi_clock_ns() >= until) return SUMI_OK;
+    }
     if (!record->is_reserved) {
         *out_done = true;
         *out_progress = 1.0f;
@@ -661,6 +719,8 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     }
     if (cuda->flight_count > 0) return SUMI_OK; // graphs wait until nothing runs
     SUMI_TRY(sumi_cuda_make_graphs(cuda, record, until, out_done, error));
+    uint64_t free_bytes;
+    if (*out_done) (void)ask_driver(cuda, &free_bytes);
     *out_progress = *out_done ? 1.0f : 0.95f + 0.05f * (float)record->graphed_slices / (float)plan->slice_count;
     return SUMI_OK;
 }
@@ -1072,7 +1132,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .set_budget = cuda_set_budget,
                                                 .trim = cuda_trim,
                                                 .shed = cuda_shed,
-                                                .short_bytes = cuda_short_bytes,
+                                                .room = cuda_room,
                                                 .forget_plan = cuda_forget_plan,
                                                 .forget_weights = cuda_forget_weights,
                                                 .finished = cuda_finished,
@@ -1085,7 +1145,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .release_import = cuda_release_import,
                                                 .show = cuda_show,
                                                 .settle = cuda_settle,
-                                                .memory = cuda_memory,
+                                                .facts = cuda_facts,
                                                 .has_cublaslt = cuda_has_cublaslt,
                                                 .list_kernels = cuda_list_kernels};
 
@@ -1129,7 +1189,10 @@ static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_cu
     SUMI_CU(driver, cuStreamCreateWithPriority(&cuda->capture, CU_STREAM_NON_BLOCKING, 0), "making a stream for graphs");
     SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_ARRIVALS * sizeof(uint32_t) + 64, SUMI_MEMORY_ARENA, "counters", &cuda->fixed, error));
     SUMI_CU(driver, cuMemsetD32Async(cuda->fixed.address, 0, SUMI_CUDA_ARRIVALS + 16, cuda->device.compute), "clearing counters");
-    return sumi_cuda_cublaslt_open(cuda->heap, &cuda->device, cublaslt, &cuda->device.cublaslt, error);
+    SUMI_TRY(sumi_cuda_cublaslt_open(cuda->heap, &cuda->device, cublaslt, &cuda->device.cublaslt, error));
+    uint64_t free_bytes;
+    (void)ask_driver(cuda, &free_bytes);
+    return SUMI_OK;
 }
 
 sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_engine_desc* desc, const sumi_cuda_options* options, sumi_error* error, sumi_runner** out_runner)

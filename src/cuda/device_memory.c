@@ -52,7 +52,8 @@ static sumi_result no_memory(sumi_cuda_memory* memory, uint64_t bytes, sumi_memo
 {
     double mib = (double)bytes / 1048576.0;
     if (kind == SUMI_MEMORY_STAGING) return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "there are no %.1f MiB of pinned host memory for %s; free memory or use smaller sizes", mib, what);
-    memory->short_bytes = sumi_cuda_held(memory);
+    memory->short_held = sumi_cuda_held(memory);
+    memory->short_wanted = bytes;
     if (memory->allocator.allocate != NULL) {
         return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY, "device_allocator has no %.1f MiB for %s; free device memory, use smaller sizes or a smaller batch", mib, what);
     }

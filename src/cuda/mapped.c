@@ -115,10 +115,10 @@ sumi_result sumi_cuda_mapped_lock(sumi_cuda_mapped* mapped, const sumi_weight* w
     return SUMI_OK;
 }
 
-void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks)
+void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks, int32_t most)
 {
     sumi_cuda_chunk chunk;
-    while (*io_chunks > 0 && find_chunk(mapped, weight, --*io_chunks, &chunk)) {
+    for (; most > 0 && *io_chunks > 0 && find_chunk(mapped, weight, --*io_chunks, &chunk); most--) {
         const size_t index = chunk_index(mapped, chunk.begin);
         if (is_locked(mapped, index, chunk.begin) && --mapped->chunks[index].users == 0) unlock_chunk(mapped, index);
     }

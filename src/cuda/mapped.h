@@ -29,7 +29,7 @@ bool sumi_cuda_mapped_holds(const sumi_cuda_mapped* mapped, const sumi_weight* w
 // Locks the next chunk of a weight, and more until the time is over. *io_chunks counts those that the weight uses: 0 at first. When the driver refuses, is_supported becomes false and the weight
 // has to take another way; that is no failure. *out_done: all are locked.
 sumi_result sumi_cuda_mapped_lock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks, uint64_t until_ns, bool* out_done, sumi_error* error);
-void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks); // nothing reads them any more
+void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks, int32_t most); // at most so many of its chunks; nothing reads them any more
 // Copies a locked weight, of which the device wants the file's bytes, on the copy stream: row by row, or, is_gated, the two halves of its rows in turns of 8 (kernels/upload.cuh).
 sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated, CUdeviceptr to, sumi_error* error);
 #endif

@@ -578,6 +578,8 @@ static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, i
         const bool has_room = 2 * (taken + 1) <= upload->made || (2 * (taken + 1) <= upload->slot_count && may_make_slot(upload));
         is_more = has_room && (uint64_t)taken < most && upload->may_pin == could_pin; // pinning has taken the time that there was
     }
+    if (result == SUMI_OK && taken == 0 && at == *cursor) // never, or this would be called for ever
+        result = sumi_fail(error, SUMI_INTERNAL, "a row of a weight does not fit the way to the device");
     if (result == SUMI_OK && taken > 0) sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
     for (int32_t i = 0; i < taken && result == SUMI_OK; i++) result = send_slot(weights, batch[i], error);
     if (result != SUMI_OK) { // what did not go has to go again
@@ -693,7 +695,7 @@ bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weigh
 
 void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident* resident)
 {
-    sumi_cuda_mapped_unlock(&weights->mapped, resident->weight, &resident->chunks);
+    sumi_cuda_mapped_unlock(&weights->mapped, resident->weight, &resident->chunks, INT32_MAX);
     sumi_cuda_unpin(weights->heap, weights->memory, &resident->image);
     resident->has_image = false;
 }

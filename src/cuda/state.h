@@ -26,6 +26,7 @@ typedef struct sumi_cuda_plan {
     unsigned char* value_flags;
     int32_t* weights; int32_t weight_count;  // residents that stay on the device, in the order of their first use
     int32_t weight_cursor;
+    int32_t unpinned_count;                  // of them have no image in pinned memory left, where nothing is streamed
     bool has_weights;                        // the list is complete: it was made for the budget `divided_for`
     uint64_t divided_for;
     sumi_cuda_division division;             // its shares are freed
@@ -66,6 +67,7 @@ typedef struct sumi_cuda {
     sumi_cuda_block* pages; size_t page_count, page_capacity; // pinned: the ring of inputs, then the mirrors of one plan at a time
     sumi_cuda_block passage;                 // the ring of streamed weights
     uint64_t budget;                         // of device bytes; 0: no limit
+    atomic_uint_fast64_t uncounted;          // of the device's bytes, see sumi_device_facts
     CUstream graphics;                       // of copies into textures; NULL: none was ever imported
     CUstream capture;                        // graphs are captured here; nothing runs in it but what a launcher does while kernels are looked up
     bool only_looks_up;                      // sumi_cuda_launch finds the kernel and launches nothing: what is first touched in a capture may break it

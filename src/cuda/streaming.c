@@ -170,7 +170,9 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
                     if (at + share->bytes > stream->ring_bytes) at = 0;
                     newest = &stream->loads[stream->load_count++];
                     *newest = (sumi_cuda_load){.resident = index, .offset = at, .bytes = share->bytes};
-                    while (stream->list[newest->listed_at] != index) newest->listed_at++;
+                    int32_t listed = 0;
+                    while (listed + 1 < stream->list_count && stream->list[listed] != index) listed++;
+                    newest->listed_at = listed;
                     at += share->bytes;
                 }
                 newest->op_last = i;

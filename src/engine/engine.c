@@ -236,34 +236,16 @@ void sumi_load_kernels_stop(sumi_engine* engine)
 
 uint64_t sumi_engine_budget(const sumi_engine* engine)
 {
-    const uint64_t budget = engine->memory_budget_bytes, limit = engine->device_limit_bytes;
+    const uint64_t budget = engine->memory_budget_bytes, limit = engine->limit.bytes;
     return limit != 0 && (budget == 0 || limit < budget) ? limit : budget;
 }
 
 static uint64_t held_on_device(const sumi_engine* engine)
 {
-    uint64_t held[4] = {0}, device_bytes = 0;
-    int32_t capability = 0, driver = 0;
-    if (engine->runner->functions->memory == NULL) return 0;
-    engine->runner->functions->memory(engine->runner, held, &device_bytes, &capability, &driver);
-    return held[SUMI_MEMORY_WEIGHTS] + held[SUMI_MEMORY_ARENA] + held[SUMI_MEMORY_IMAGE];
-}
-
-void sumi_engine_note_shortage(sumi_engine* engine, sumi_result result)
-{
-    if (result == SUMI_OUT_OF_DEVICE_MEMORY && engine->runner->functions->short_bytes != NULL) engine->short_bytes = engine->runner->functions->short_bytes(engine->runner);
-}
-
-bool sumi_engine_lower_limit(sumi_engine* engine)
-{
-    const uint64_t limit = engine->short_bytes, before = sumi_engine_budget(engine);
-    engine->short_bytes = 0;
-    if (limit == 0 || (before != 0 && limit >= before)) return false;
-    engine->device_limit_bytes = limit;
-    char text[160];
-    snprintf(text, sizeof text, "the device has no memory left: trying again with the %.1f MB that were had, streaming weights if need be", 1e-6 * (double)limit);
-    sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
-    return true;
+    sumi_device_facts facts;
+    if (engine->runner->functions->facts == NULL) return 0;
+    engine->runner->functions->facts(engine->runner, &facts);
+    return facts.held[SUMI_MEMORY_WEIGHTS] + facts.held[SUMI_MEMORY_ARENA] + facts.held[SUMI_MEMORY_IMAGE];
 }
 
 uint32_t sumi_engine_piece_us(const sumi_engine* engine)
@@ -301,7 +283,7 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     }
     sumi_result result = engine->runner->functions->reserve(engine->runner, &entry->plan, error);
     if (result != SUMI_OK) {
-        sumi_engine_note_shortage(engine, result);
+        sumi_limit_note(engine, result);
         if (engine->leaving == NULL) sumi_engine_release(engine); // half of it may be new; beside a job that leaves nothing was to be made, and its results are there
         return result;
     }
@@ -330,7 +312,7 @@ sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_work_lock(engine);
     engine->memory_budget_bytes = bytes;
-    engine->device_limit_bytes = 0;
+    engine->limit = (sumi_device_limit){0};
     if (engine->running == NULL && engine->leaving == NULL) sumi_engine_trim(engine); // a running job keeps what it has until it ends
     sumi_work_unlock(engine);
     return SUMI_OK;
@@ -342,11 +324,15 @@ static void read_memory(const sumi_engine* engine, sumi_engine_info* info)
     info->held_bytes[SUMI_MEMORY_ARENA] = atomic_load(&engine->arena_bytes);
     info->held_bytes[SUMI_MEMORY_IMAGE] = atomic_load(&engine->image_bytes);
     info->held_bytes[SUMI_MEMORY_STAGING] = atomic_load(&engine->scratch_bytes);
-    if (engine->runner->functions->memory != NULL) {
-        const uint64_t images = info->held_bytes[SUMI_MEMORY_IMAGE];
-        engine->runner->functions->memory(engine->runner, info->held_bytes, &info->device_bytes, &info->compute_capability, &info->driver_version);
-        info->held_bytes[SUMI_MEMORY_IMAGE] += images;
-    }
+    if (engine->runner->functions->facts == NULL) return;
+    sumi_device_facts facts;
+    engine->runner->functions->facts(engine->runner, &facts);
+    facts.held[SUMI_MEMORY_IMAGE] += info->held_bytes[SUMI_MEMORY_IMAGE];
+    memcpy(info->held_bytes, facts.held, sizeof info->held_bytes);
+    info->device_bytes = facts.bytes;
+    info->uncounted_bytes = facts.uncounted;
+    info->compute_capability = facts.capability;
+    info->driver_version = facts.driver;
 }
 
 void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4])

@@ -19,6 +19,7 @@
 #define SUMI_ENGINE_ENGINE_H
 #include "base/platform.h"
 #include "base/workers.h"
+#include "engine/device_limit.h"
 #include "engine/job.h"
 #include "engine/objects.h"
 #include "engine/plan_cache.h"
@@ -88,8 +89,7 @@ struct sumi_engine {
     sumi_tempo tempo;
     double chore_us[SUMI_CHORE_COUNT]; // moving averages, guesses at first
     uint64_t memory_budget_bytes;
-    uint64_t device_limit_bytes; // what we held when the device had no more: jobs keep to it as to a budget, until one fails all the same or the host sets a budget. 0: none
-    uint64_t short_bytes;        // what was held when the newest allocation on the device failed
+    sumi_device_limit limit;
 
     atomic_uint_fast64_t weight_bytes, arena_bytes, scratch_bytes, image_bytes; // what sumi_engine_info shows
 };
@@ -141,7 +141,4 @@ void sumi_engine_release(sumi_engine* engine); // gives all of both back; waits 
 void sumi_engine_trim(sumi_engine* engine); // gives back what is more than the budget
 void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4]); // by sumi_memory_kind, now; any thread, without any lock
 uint64_t sumi_engine_budget(const sumi_engine* engine); // that jobs keep to: the host's, or what the device had; 0: no limit
-void sumi_engine_note_shortage(sumi_engine* engine, sumi_result result); // after a failure of the runner
-// After such a failure: whether less than what was held is worth a try. Says so in the log.
-bool sumi_engine_lower_limit(sumi_engine* engine);
 #endif

@@ -34,6 +34,9 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
         out->arena = need->device - need->weights;
         out->staging = need->pinned;
         out->streamed = need->streamed;
+        sumi_device_facts facts;
+        engine->runner->functions->facts(engine->runner, &facts);
+        out->uncounted = facts.uncounted;
     }
     out->images = sumi_plan_job_image_bytes(job);
     out->tiles_vae = query->entry.tile_latent > 0;

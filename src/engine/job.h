@@ -29,7 +29,8 @@ typedef struct sumi_model_job {
     sumi_network_desc desc; // its texts lie in the slot's input
     sumi_weight_format weights;
     sumi_model* product;
-    bool has_begun, is_open;
+    bool has_begun, is_open, has_reviewed; // reviewed: whether there is memory again on the device
+    int32_t lowered_limits;               // how often its weights had to do with less device memory
     struct sumi_plan_entry* warm; // a plan of the whole network, written so that its weights go to the device now; NULL: not yet, or over
     uint64_t begin_ns;
 } sumi_model_job;

@@ -81,9 +81,10 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
         return SUMI_OK;
     }
     if (job->warm == NULL) {
+        if (!job->has_reviewed) sumi_limit_review(engine);
+        job->has_reviewed = true;
         sumi_error no_room = {SUMI_OK, {0}};
         sumi_result result = write_warm_plan(engine, job->product, &job->warm, &no_room);
-        if (result == SUMI_OUT_OF_DEVICE_MEMORY) engine->device_limit_bytes = 0; // a limit of an earlier job
         if (result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY) *out_end = SUMI_STEP_DONE;
         else if (result != SUMI_OK) return sumi_fail(error, result, "%s", no_room.text);
         return SUMI_OK;
@@ -92,9 +93,10 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
     if (runner->set_budget != NULL) runner->set_budget(engine->runner, sumi_engine_budget(engine));
     sumi_error no_room = {SUMI_OK, {0}};
     const sumi_result result = runner->prepare(engine->runner, &job->warm->plan, budget_us, &is_done, &progress, &no_room);
-    sumi_engine_note_shortage(engine, result);
+    sumi_limit_note(engine, result);
     if (result == SUMI_OUT_OF_DEVICE_MEMORY) { // with less, streaming; when that is not enough either, jobs will say so
-        if (!sumi_engine_lower_limit(engine)) *out_end = SUMI_STEP_DONE;
+        const bool may_lower = ++job->lowered_limits <= SUMI_MOST_LOWERED;
+        if (!may_lower || !sumi_limit_lower(engine, &job->warm->plan)) *out_end = SUMI_STEP_DONE;
         drop_warm_plan(engine, job);
         return SUMI_OK;
     }
@@ -178,12 +180,11 @@ static sumi_result check(const sumi_engine* engine, const sumi_model_desc* desc,
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "weights: the CPU backend reads weights where they lie; use SUMI_WEIGHTS_AUTO or SUMI_WEIGHTS_AS_STORED");
     default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "weights is %d: no such format", (int)desc->weights);
     }
-    int32_t capability = 0, driver = 0;
-    uint64_t held[4], device_bytes = 0;
-    engine->runner->functions->memory(engine->runner, held, &device_bytes, &capability, &driver);
-    if (desc->weights == SUMI_WEIGHTS_FP8 && capability < 89) {
+    sumi_device_facts facts;
+    engine->runner->functions->facts(engine->runner, &facts);
+    if (desc->weights == SUMI_WEIGHTS_FP8 && facts.capability < 89) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "weights: fp8 needs a GPU of compute capability 8.9 or newer, this one has %d.%d; use SUMI_WEIGHTS_BF16",
-                         (int)capability / 10, (int)capability % 10);
+                         (int)facts.capability / 10, (int)facts.capability % 10);
     }
     return SUMI_OK;
 }

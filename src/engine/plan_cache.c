@@ -98,36 +98,44 @@ static sumi_result measure(sumi_engine* engine, sumi_plan_entry* entry, sumi_err
     return engine->runner->functions->need(engine->runner, &entry->plan, budget, &entry->need, error);
 }
 
-static sumi_result refuse(const sumi_engine* engine, const sumi_plan_entry* entry, sumi_error* error)
+static sumi_result refuse(sumi_engine* engine, const sumi_plan_entry* entry, bool is_prompt, sumi_error* error)
 {
+    const char* smaller = is_prompt ? "a shorter prompt" : "a smaller picture or batch";
+    engine->limit.refused = entry->need.device;
     const unsigned long long needed = entry->need.device, budget = sumi_engine_budget(engine);
     const char* how = entry->need.streamed > 0 ? entry->tile_latent > 0 ? " even with its weights streamed and the VAE in small tiles" : " even with its weights streamed"
                     : entry->tile_latent > 0   ? " even with the VAE in small tiles"
                                                : "";
     if (budget != engine->memory_budget_bytes) {
-        return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY, "this job needs %llu bytes on the device%s, which has no more than %llu for it: free device memory, or use a smaller picture or batch",
-                         needed, how, budget);
+        return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY, "this job needs %llu bytes on the device%s, which has no more than %llu for it: free device memory, or use %s",
+                         needed, how, budget, smaller);
     }
-    return sumi_fail(error, SUMI_BUDGET_TOO_SMALL, "this job needs %llu bytes%s, memory_budget_bytes allows %llu: raise it, or use a smaller picture or batch", needed, how, budget);
+    return sumi_fail(error, SUMI_BUDGET_TOO_SMALL, "this job needs %llu bytes%s, memory_budget_bytes allows %llu: raise it, or use %s", needed, how, budget, smaller);
 }
 
-// The whole picture when it fits the budget, also with weights that are streamed: its bits are the same then. Else the largest tiles that fit: the model's own, then halves.
+static sumi_result try_plan(sumi_engine* engine, const sumi_plan_request* request, int32_t tile, sumi_plan_entry* entry,
+                            sumi_error* error)
+{
+    SUMI_TRY(write_plan(engine, request, tile, entry, error));
+    return measure(engine, entry, error);
+}
+
+// The whole picture when it fits the budget, also with weights that are streamed: its bits are the same then. Else the
+// largest tiles that fit: the model's own, then halves, down to the smallest. A prompt has no VAE, so its first plan is
+// its only one.
 static sumi_result write_fitting_plan(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error)
 {
     const sumi_network_info* info = &request->model->info;
     const int32_t height = request->pipeline.height / info->vae_factor, width = request->pipeline.width / info->vae_factor;
-    const int32_t side = height > width ? height : width;
-    int32_t next = request->pipeline.goal == SUMI_GOAL_PROMPTS ? 0 : info->tile_latent > 0 ? info->tile_latent : 128;
-    for (int32_t tile = 0;;) {
-        SUMI_TRY(write_plan(engine, request, tile, entry, error));
-        SUMI_TRY(measure(engine, entry, error));
-        if (entry->need.fits) return SUMI_OK;
-        while (next >= side) next = next / 2 / 8 * 8; // a tile as large as the picture is no tile
-        if (next < SMALLEST_TILE) return refuse(engine, entry, error);
+    const int32_t side = height > width ? height : width, own = info->tile_latent > 0 ? info->tile_latent : 128;
+    const int32_t largest = request->pipeline.goal == SUMI_GOAL_PROMPTS ? 0 : own;
+    SUMI_TRY(try_plan(engine, request, 0, entry, error));
+    for (int32_t tile = largest; tile >= SMALLEST_TILE && !entry->need.fits; tile = tile / 2 / 8 * 8) {
+        if (tile >= side) continue; // as large as the picture is no tile
         sumi_plan_end(&entry->plan);
-        tile = next;
-        next = next / 2 / 8 * 8;
+        SUMI_TRY(try_plan(engine, request, tile, entry, error));
     }
+    return entry->need.fits ? SUMI_OK : refuse(engine, entry, request->pipeline.goal == SUMI_GOAL_PROMPTS, error);
 }
 
 static bool is_same_kind(const sumi_plan* plan, const sumi_slice* a, const sumi_slice* b)

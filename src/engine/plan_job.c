@@ -245,6 +245,8 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
 {
     sumi_plan_job* job = &slot->u.plan;
     sumi_plan_request request;
+    if (!job->has_reviewed && engine->leaving == NULL) sumi_limit_review(engine);
+    job->has_reviewed = true;
     if (engine->runner->functions->set_budget != NULL) engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
     if (job->part_begin == 0) job->settled_steps = job->step_count;
     SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->settled_steps, &request, error));
@@ -282,10 +284,11 @@ static sumi_result make_ready(sumi_engine* engine, sumi_slot* slot, bool* out_do
         const uint32_t budget_us = sumi_engine_piece_us(engine);
         float progress = 0.0f;
         const sumi_result result = runner->prepare(engine->runner, &entry->plan, budget_us, out_done, &progress, error);
-        sumi_engine_note_shortage(engine, result);
+        sumi_limit_note(engine, result);
         if (result != SUMI_OK) return result;
     }
     if (!*out_done) return SUMI_OK;
+    if (slot->u.plan.goal == SUMI_GOAL_IMAGES) sumi_limit_confirm(engine);
     sumi_run_begin(engine, entry);
     sumi_deadline_begin(engine, slot);
     return SUMI_OK;
@@ -802,8 +805,6 @@ static void next_phase(sumi_plan_job* job, sumi_phase phase)
     job->drawn_beside = 0;
 }
 
-#define MOST_LOWERED_LIMITS 3
-
 static bool sheds(sumi_engine* engine, sumi_plan_job* job)
 {
     if (job->has_shed || job->entry == NULL) return false;
@@ -812,26 +813,46 @@ static bool sheds(sumi_engine* engine, sumi_plan_job* job)
     return engine->runner->functions->shed(engine->runner, &job->entry->plan);
 }
 
-// The device has less memory than was thought. First a limit that an earlier job had found goes, for it may be too low by now; then weights that this job does not use; then half of the
-// pictures are run at a time; then what was had has to do, which streams weights in every step; then the job fails.
+static void halve(sumi_engine* engine, sumi_plan_job* job)
+{
+    char text[160];
+    job->part_count = (job->part_count + 1) / 2;
+    sumi_engine_release(engine); // the next arena is smaller, and the memory may be wanted for weights
+    snprintf(text, sizeof text,
+             "the device has no memory left for the batch: trying again with %d of its %d pictures at a time",
+             (int)job->part_count, (int)job->item_count);
+    sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+}
+
+// More than all the ways below together: one shed, six halves, one raise, the smallest form, and the lowered limits.
+#define MOST_TRIES 32
+
+// The device has less memory than was thought. Weights that this job does not use go first; then half of the pictures
+// are run at a time; then a limit streams weights in every step and has the VAE work in tiles; then the job fails. A
+// plan that the limit, and not the device, has refused first asks whether there is more by now, and in the end may have
+// what its smallest form needs.
 static bool tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result result, sumi_error* error)
 {
     if (result != SUMI_OUT_OF_DEVICE_MEMORY) return false;
-    if (engine->short_bytes == 0 && engine->device_limit_bytes != 0 && job->lowered_limits == 0) { // refused by the limit, not by the device
-        engine->device_limit_bytes = 0;
-    } else if (job->part_count > 1 && sheds(engine, job)) {
-        engine->short_bytes = 0;
-    } else if (job->part_count > 1) {
-        char text[160];
-        job->part_count = (job->part_count + 1) / 2;
-        engine->short_bytes = 0;
-        sumi_engine_release(engine); // the next arena is smaller, and the memory may be wanted for weights
-        snprintf(text, sizeof text, "the device has no memory left for the batch: trying again with %d of its %d pictures at a time", (int)job->part_count, (int)job->item_count);
-        sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
-    } else if (job->lowered_limits < MOST_LOWERED_LIMITS && sumi_engine_lower_limit(engine)) {
-        job->lowered_limits++; // what was held at a failure is a guess at what there is: parts of the job that came later may need less still
-    } else {
-        engine->device_limit_bytes = engine->short_bytes = 0;
+    const bool is_short = engine->limit.is_short;
+    engine->limit.is_short = false;
+    bool goes_on = ++job->tries <= MOST_TRIES;
+    if (goes_on && is_short && job->part_count > 1) {
+        if (!sheds(engine, job)) halve(engine, job);
+    } else if (goes_on && is_short) {
+        const sumi_plan* plan = job->entry != NULL ? &job->entry->plan : NULL;
+        engine->limit.is_short = true;
+        goes_on = job->lowered_limits++ < SUMI_MOST_LOWERED && sumi_limit_lower(engine, plan);
+    } else if (goes_on && !job->has_raised && job->lowered_limits == 0 && sumi_limit_raise(engine)) {
+        job->has_raised = true;
+    } else if (goes_on && job->part_count > 1) {
+        halve(engine, job);
+    } else if (goes_on) {
+        goes_on = !job->has_tried_least && sumi_limit_try_least(engine);
+        job->has_tried_least = true;
+    }
+    if (!goes_on) {
+        engine->limit = (sumi_device_limit){0};
         return false;
     }
     *error = (sumi_error){SUMI_OK, {0}};
@@ -870,7 +891,10 @@ static bool can_follow(sumi_engine* engine, sumi_slot* slot)
     if (job->deadline_ms > 0 || !sumi_run_is_alone(engine)) return false; // a deadline may mean a plan that is not there yet
     if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, &none) != SUMI_OK) return false;
     const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
-    return entry != NULL && engine->runner->functions->is_ready(engine->runner, &entry->plan);
+    if (entry == NULL) return false;
+    const bool is_cut_short = engine->limit.bytes != 0 && (entry->need.streamed > 0 || entry->tile_latent > 0);
+    if (is_cut_short && !job->has_reviewed) return false; // once nothing runs, it asks whether there is more memory
+    return engine->runner->functions->is_ready(engine->runner, &entry->plan);
 }
 
 sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error)

@@ -62,7 +62,9 @@ typedef struct sumi_plan_job {
     sumi_plan_entry* entry;
     int32_t part_begin, part_count;       // the items that are run together: all of them, if the device has the memory
     bool has_shed;                        // what other jobs would need again
-    int32_t lowered_limits;               // how often it was told to do with less device memory
+    int32_t tries, lowered_limits;        // it began again for want of device memory; of them, with less of it
+    bool has_reviewed, has_raised;        // asked whether there is memory again: as it began; as its plan did not fit
+    bool has_tried_least;                 // its smallest form
     const sumi_solver_row* rows; const float* times; int32_t evaluation_count; // in the workspace
     const int32_t* plan_prompts; int32_t plan_prompt_count; // in the workspace: those of `prompts` that the plan's are
     int32_t settled_steps;                // what step_count became by the deadline, for all parts

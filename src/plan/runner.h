@@ -19,6 +19,20 @@ typedef struct sumi_device_need {
     bool fits;
 } sumi_device_need;
 
+// What there is on a device beside a plan's need.
+typedef struct sumi_device_room {
+    uint64_t held, free;               // by us; by nobody, as the driver says: 0 when it does not
+    bool is_known;                     // it does. False: the memory is a host's allocator's, which cannot be asked
+    uint64_t short_held, short_wanted; // when the newest allocation failed: held, refused; 0: none since the last call
+} sumi_device_room;
+
+typedef struct sumi_device_facts {
+    uint64_t held[4];       // by sumi_memory_kind, now
+    uint64_t bytes;         // of the device
+    uint64_t uncounted;     // neither free nor held by us, when the driver was asked last
+    int32_t capability, driver;
+} sumi_device_facts;
+
 // A picture for memory of the host's on the device, or for another value.
 typedef struct sumi_publication {
     sumi_value value;         // BYTE, for RGB32F ACTIVATION: rows are pixels, 3 columns
@@ -73,7 +87,7 @@ typedef struct sumi_runner_functions {
     void (*trim)(sumi_runner* runner);
     // Takes off the device what the plan does not use: weights of others. False when there is nothing. Nothing runs, and arena and scratch were given back.
     bool (*shed)(sumi_runner* runner, const sumi_plan* plan);
-    uint64_t (*short_bytes)(const sumi_runner* runner); // held on the device when it had no more memory, the last time
+    void (*room)(sumi_runner* runner, sumi_device_room* out_room); // now
     void (*forget_plan)(sumi_runner* runner, const sumi_plan* plan);             // it goes: graphs; nothing of it runs
     void (*forget_weights)(sumi_runner* runner, const sumi_weight* const* weights, size_t count); // they go; nothing that uses them runs
     // Reports the oldest slice that was submitted and not yet reported: false while it runs, or when there is none.
@@ -92,7 +106,7 @@ typedef struct sumi_runner_functions {
     // Copies what lies in its memory into the texture, in order with the graphics' own work, without waiting. Beside any other call.
     sumi_result (*show)(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height, sumi_error* error);
     void (*settle)(sumi_runner* runner);               // blocks until all that was submitted is over, copies and publications too
-    void (*memory)(const sumi_runner* runner, uint64_t out_held_bytes[4], uint64_t* out_device_bytes, int32_t* out_capability, int32_t* out_driver); // for sumi_engine_info; any thread
+    void (*facts)(const sumi_runner* runner, sumi_device_facts* out_facts); // for sumi_engine_info; any thread
     bool (*has_cublaslt)(const sumi_runner* runner);   // likewise
     // Every kernel that is made for this device, and how often it was looked up for a launch (for one into a graph
     // twice: before the capture too). For tests.

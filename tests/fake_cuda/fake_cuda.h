@@ -44,6 +44,8 @@ void fake_kernels_take(int us);                    // each, of real time: events
 void fake_pinning_takes(int us);                   // pinning a MiB, and unpinning it; 0 at first. That time passes in the call
 void fake_finish(void);                            // time passes: everything submitted is done now
 void fake_kernel_times(const double* ms, int count); // of kernels on the device's clock, over and over; the list must live on. NULL: 0.01 each
+// Of the device's bytes, for itself, for each that is alive: less is free. 0 at first.
+void fake_keeps(uint64_t context_bytes, uint64_t module_bytes, uint64_t graph_bytes);
 void fake_fill_new_memory(int byte);               // what new memory holds; 0 at first
 
 // ---- The host beside us -------------------------------------------------------------------------------------------------------------------

@@ -464,6 +464,16 @@ static void take_time(size_t bytes)
     fake.pinning_us += us;
 }
 
+// What blocks may take.
+static uint64_t byte_limit(void)
+{
+    const uint64_t limit = fake.byte_limit > 0 ? fake.byte_limit : DEVICE_BYTES;
+    const uint64_t kept = (uint64_t)fake.alive_count[FAKE_CONTEXT] * fake.context_keeps
+                        + (uint64_t)fake.alive_count[FAKE_MODULE] * fake.module_keeps
+                        + (uint64_t)fake.alive_count[FAKE_EXEC] * fake.graph_keeps;
+    return limit > kept ? limit - kept : 0;
+}
+
 static CUresult allocate(void** out, size_t bytes, fake_kind kind)
 {
     *out = NULL;
@@ -473,7 +483,7 @@ static CUresult allocate(void** out, size_t bytes, fake_kind kind)
         fake.has_failed_allocation = true;
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    const uint64_t limit = fake.byte_limit > 0 ? fake.byte_limit : DEVICE_BYTES;
+    const uint64_t limit = byte_limit();
     if (kind == FAKE_DEVICE_BLOCK && (bytes > limit || fake.device_block_bytes > limit - bytes)) return leave(CUDA_ERROR_OUT_OF_MEMORY);
     unsigned char* memory = NULL;
     if (posix_memalign((void**)&memory, kind == FAKE_DEVICE_BLOCK ? 512 : 4096, bytes) != 0) return leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -570,7 +580,7 @@ CUresult CUDAAPI cuMemGetInfo(size_t* free_bytes, size_t* total_bytes)
 {
     ENTER("cuMemGetInfo", IN_CONTEXT);
     *total_bytes = DEVICE_BYTES;
-    *free_bytes = DEVICE_BYTES - fake.device_block_bytes;
+    *free_bytes = byte_limit() > fake.device_block_bytes ? byte_limit() - fake.device_block_bytes : 0;
     return leave(CUDA_SUCCESS);
 }
 

@@ -310,7 +310,7 @@ static void set_defaults(void)
     fake.locks_read_only = true;
     fake.old_lookup = fake.takes_binaries = fake.is_lost = fake.refuses_graphs = false;
     fake.lacking = fake.fail_name = NULL;
-    fake.byte_limit = 0;
+    fake.byte_limit = fake.context_keeps = fake.module_keeps = fake.graph_keeps = 0;
     fake.fail_nth = fake.fail_code = fake.fail_allocation = 0;
     fake.has_failed = fake.has_failed_allocation = false;
     fake.violations = fake.launch_count = fake.graph_launch_count = fake.wake_count = 0;
@@ -342,6 +342,10 @@ void fake_kernels_take(int us) { SET(fake.kernel_us = us); }
 void fake_pinning_takes(int us) { SET(fake.pin_us = us); }
 void fake_finish(void) { SET(fake_drain_all()); }
 void fake_kernel_times(const double* ms, int count) { SET(fake.kernel_ms = ms; fake.kernel_ms_count = count; fake.kernel_ms_next = 0); }
+void fake_keeps(uint64_t context_bytes, uint64_t module_bytes, uint64_t graph_bytes)
+{
+    SET(fake.context_keeps = context_bytes; fake.module_keeps = module_bytes; fake.graph_keeps = graph_bytes);
+}
 void fake_fill_new_memory(int byte) { SET(fake.fill_byte = byte); }
 
 bool fake_fail_call(const char* name, int nth, int code)

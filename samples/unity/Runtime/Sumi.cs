@@ -54,6 +54,7 @@ namespace Sumi
     {
         public string Backend, Device;
         public ulong DeviceBytes, HostBytes;
+        public ulong UncountedBytes; // of the device: the driver's and other programs', which no memory budget counts
         public int JobCount;
     }
 
@@ -339,7 +340,12 @@ namespace Sumi
                 {
                     handle.DangerousAddRef(ref held); // for the texts in the answer
                     Native.sumi_engine_info info = Native.sumi_engine_get_info(handle);
-                    return new EngineInfo { Backend = Utf8.From(info.backend), Device = Utf8.From(info.device), DeviceBytes = info.device_bytes, HostBytes = info.host_bytes, JobCount = info.job_count };
+                    return new EngineInfo
+                    {
+                        Backend = Utf8.From(info.backend), Device = Utf8.From(info.device),
+                        DeviceBytes = info.device_bytes, UncountedBytes = info.uncounted_bytes,
+                        HostBytes = info.host_bytes, JobCount = info.job_count
+                    };
                 }
                 finally { if (held) handle.DangerousRelease(); }
             }

@@ -79,6 +79,7 @@ namespace Sumi
             public ulong host_bytes, host_peak_bytes, allocation_count;
             public int job_count;
             public byte has_cublaslt;
+            public ulong uncounted_bytes;
         }
 
         public struct sumi_job_status
@@ -147,7 +148,12 @@ namespace Sumi
             public uint cookie;
         }
 
-        public struct sumi_memory { public ulong weights, arena, staging, images, host; public byte tiles_vae; public ulong streamed; }
+        public struct sumi_memory
+        {
+            public ulong weights, arena, staging, images, host;
+            public byte tiles_vae;
+            public ulong streamed, uncounted;
+        }
         public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count; public ulong handle; }
         public struct sumi_encode_desc
         {

@@ -1,0 +1,170 @@
+#include "engine/engine.h"
+#include <stdio.h>
+
+// A sixteenth of what there is for us stays free, at most 64 MiB: graphs, the kernels' local memory and the driver's
+// rounding to pages take some, and other programs are never quite still.
+#define MARGIN_SHARE 16
+#define MOST_MARGIN (64ull << 20)
+
+#define FIRST_GUESS_DISTANCE 4 // jobs between two tries where nobody can be asked
+#define MOST_DISTANCE 256
+
+static double mb(uint64_t bytes) { return 1e-6 * (double)bytes; }
+
+// What jobs may count on: what we hold and what is free beside it, less a margin. In steps of about a hundredth: a
+// shortage that stays as it is must not mean another limit, and so other plans, each time.
+static uint64_t usable(const sumi_device_room* room)
+{
+    const uint64_t all = room->held + room->free, share = all / MARGIN_SHARE;
+    const uint64_t margin = share < MOST_MARGIN ? share : MOST_MARGIN;
+    uint64_t step = 1;
+    for (uint64_t rest = (all - margin) / 128; rest > 1; rest /= 2) step *= 2;
+    return (all - margin) / step * step;
+}
+
+// The least total that is known not to be there.
+static uint64_t refused_total(const sumi_device_room* room)
+{
+    return room->is_known ? room->held + room->free + 1 : room->short_held + room->short_wanted;
+}
+
+static void set(sumi_engine* engine, uint64_t bytes)
+{
+    engine->limit.bytes = bytes > 0 ? bytes : 1; // 0 would be no limit
+    engine->limit.is_short = false;
+}
+
+void sumi_limit_note(sumi_engine* engine, sumi_result result)
+{
+    if (result != SUMI_OUT_OF_DEVICE_MEMORY || engine->runner->functions->room == NULL) return;
+    engine->runner->functions->room(engine->runner, &engine->limit.room);
+    engine->limit.is_short = true;
+}
+
+static void note_wanted(sumi_engine* engine, const sumi_plan* plan)
+{
+    sumi_device_need need = {0};
+    sumi_error none = {SUMI_OK, {0}};
+    if (plan == NULL || engine->runner->functions->need(engine->runner, plan, 0, &need, &none) != SUMI_OK) return;
+    if (need.device > engine->limit.wanted) engine->limit.wanted = need.device;
+}
+
+static uint64_t guess(const sumi_device_room* room, uint64_t budget)
+{
+    const uint64_t refused = refused_total(room);
+    const uint64_t top = budget != 0 && (budget < refused || refused == 0) ? budget : refused, lower = top / 8 * 7;
+    const bool had_more = room->short_held > lower && room->short_held < top; // that much is known to be there
+    return had_more ? room->short_held : lower;
+}
+
+static int32_t longer(int32_t distance)
+{
+    if (distance == 0) return FIRST_GUESS_DISTANCE;
+    return distance < MOST_DISTANCE ? 2 * distance : MOST_DISTANCE;
+}
+
+bool sumi_limit_lower(sumi_engine* engine, const sumi_plan* plan)
+{
+    sumi_device_limit* limit = &engine->limit;
+    const sumi_device_room* room = &limit->room;
+    const uint64_t budget = sumi_engine_budget(engine);
+    char text[256];
+    if (!limit->is_short) return false;
+    note_wanted(engine, plan);
+    uint64_t next = room->is_known ? usable(room) : guess(room, budget);
+    const bool returns = limit->before != 0;
+    if (returns) limit->distance = longer(limit->distance);
+    else if (limit->bytes == 0) limit->distance = room->is_known ? 0 : FIRST_GUESS_DISTANCE;
+    if (returns && !room->is_known) next = limit->before;
+    if (budget != 0 && next >= budget) next = budget / 8 * 7;
+    limit->before = 0;
+    limit->jobs = 0;
+    if (next == 0) return false;
+    if (returns) {
+        snprintf(text, sizeof text, "the device still has no memory for more: back to a limit of %.1f MB", mb(next));
+    } else if (room->is_known) {
+        snprintf(text, sizeof text,
+                 "the device has no memory left: %.1f MB are held here and %.1f MB are free; trying again with %.1f "
+                 "MB, streaming weights if need be",
+                 mb(room->held), mb(room->free), mb(next));
+    } else {
+        snprintf(text, sizeof text,
+                 "device_allocator has no memory left: %.1f MB were held when %.1f MB were refused; trying again with "
+                 "%.1f MB, streaming weights if need be",
+                 mb(room->short_held), mb(room->short_wanted), mb(next));
+    }
+    set(engine, next);
+    sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+    return true;
+}
+
+// Without a limit when there is as much as was wanted, or as the host allows; else with one that is worth new plans.
+// False: neither.
+static bool raise_to(sumi_engine* engine, const sumi_device_room* room, uint64_t worth)
+{
+    sumi_device_limit* limit = &engine->limit;
+    const uint64_t before = limit->bytes, there = room->is_known ? usable(room) : 0;
+    const uint64_t budget = engine->memory_budget_bytes;
+    const uint64_t enough = budget != 0 && (limit->wanted == 0 || budget < limit->wanted) ? budget : limit->wanted;
+    const bool drops = !room->is_known || (enough != 0 && there >= enough);
+    char text[256], now[48] = "gone";
+    if (!drops && there <= worth) return false;
+    limit->bytes = drops ? 0 : there;
+    limit->before = before;
+    limit->jobs = 0;
+    limit->is_short = false;
+    if (!drops) snprintf(now, sizeof now, "%.1f MB now", mb(there));
+    if (room->is_known) {
+        snprintf(text, sizeof text,
+                 "the device has memory again: %.1f MB are free beside the %.1f MB held here; the limit of %.1f MB "
+                 "is %s",
+                 mb(room->free), mb(room->held), mb(before), now);
+    } else {
+        snprintf(text, sizeof text,
+                 "trying whether the device has memory again: without the limit of %.1f MB that a shortage has left",
+                 mb(before));
+    }
+    sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
+    return true;
+}
+
+bool sumi_limit_raise(sumi_engine* engine)
+{
+    sumi_device_room room;
+    if (engine->limit.bytes == 0) return false;
+    engine->runner->functions->room(engine->runner, &room);
+    return raise_to(engine, &room, engine->limit.bytes);
+}
+
+bool sumi_limit_try_least(sumi_engine* engine)
+{
+    sumi_device_limit* limit = &engine->limit;
+    char text[160];
+    if (limit->room.is_known) engine->runner->functions->room(engine->runner, &limit->room);
+    const uint64_t least = limit->refused, budget = engine->memory_budget_bytes;
+    if (limit->bytes == 0 || least <= limit->bytes || least >= refused_total(&limit->room)) return false;
+    if (budget != 0 && least > budget) return false;
+    snprintf(text, sizeof text, "%.1f MB do not hold this job: trying it in its smallest form, with %.1f MB",
+             mb(limit->bytes), mb(least));
+    set(engine, least);
+    sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+    return true;
+}
+
+void sumi_limit_review(sumi_engine* engine)
+{
+    sumi_device_limit* limit = &engine->limit;
+    sumi_device_room room;
+    if (limit->bytes == 0 || ++limit->jobs <= limit->distance) return;
+    limit->jobs = 0;
+    engine->runner->functions->room(engine->runner, &room);
+    (void)raise_to(engine, &room, limit->bytes + limit->bytes / 8);
+}
+
+void sumi_limit_confirm(sumi_engine* engine)
+{
+    if (engine->limit.before == 0) return;
+    engine->limit.before = 0;
+    if (engine->limit.bytes == 0) engine->limit.wanted = 0;
+    engine->limit.distance = engine->limit.room.is_known ? 0 : FIRST_GUESS_DISTANCE;
+}
