@@ -340,8 +340,10 @@ end
 local function uses_fake_cuda(sources) return any_includes(sources, { '"fake_cuda.h"' }) end
 
 local function test_program(name, sources)
-    if is_left_out(sources) then return end
+    local uses_fake_clock = any_includes(sources, { '"fake_clock.h"' })
+    if is_left_out(sources) or (uses_fake_clock and is_visual_studio) then return end
     program(name)
+        if uses_fake_clock then linkoptions { "-Wl,--wrap=sumi_clock_ns,--wrap=sumi_sleep_us" } end -- the library's calls go to the test's clock
         if cuda and uses_fake_cuda(sources) then
             includedirs { "tests/fake_cuda" }
             links { "fake_cuda" }
