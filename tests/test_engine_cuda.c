@@ -790,7 +790,7 @@ TEST(the_hosts_context_stays_current_through_every_call)
     KEEPS(CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK));
     KEEPS(sumi_engine_update(engine, 100));
     KEEPS(sumi_job_cancel(engine, job));
-    KEEPS(CHECK_NUMBER(sumi_job_wait(engine, job, 1000), SUMI_OK));
+    KEEPS(CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK));
     KEEPS(sumi_job_discard(engine, job));
     sumi_lora* lora = NULL;
     KEEPS(lora = read_lora(engine, model, "lora_peft.safetensors"));
