@@ -208,12 +208,20 @@ if cuda and not is_windows then
 end
 
 -- ---- The library ----------------------------------------------------------------------------------------------------------------------
-local function library_sources()
+local function matching(patterns)
+    local found = {}
+    for _, pattern in ipairs(patterns) do
+        for _, source in ipairs(os.matchfiles(pattern)) do table.insert(found, source) end
+    end
+    return found
+end
+
+local function library_sources(rooms)
     includedirs { "src", "." } -- the kernels' launch headers are "kernels/x.h"
     use_library(utf8proc)
     files { "include/*.h", "src/**.h" }
     local folder_of = {} -- objects have no folders: Premake 4 would silently lose one of two files of the same name
-    for _, source in ipairs(os.matchfiles "src/**.c") do
+    for _, source in ipairs(matching(rooms)) do
         local name = path.getname(source)
         assert(not folder_of[name], "two sources of the library are called " .. name .. ": in " .. (folder_of[name] or "") .. " and " .. path.getdirectory(source))
         folder_of[name] = path.getdirectory(source)
@@ -224,22 +232,33 @@ local function library_sources()
         if not is_windows then after "kernels" end
         use_cuda()
         use_library(zlib)
-        files { kernels .. "/kernel_images.c" }
     end
     -- Position independent, so that it can go into a plug-in; hidden, so that the plug-in does not export it again.
     if not is_windows then buildoptions { "-fPIC", "-fvisibility=hidden" } end
 end
 
 static_library "sumi"
-    library_sources()
+    library_sources(_OPTIONS["fuzz"] and { "src/base/*.c", "src/files/*.c", "src/text/*.c" } or { "src/**.c" }) -- what fuzzers read with
+    if cuda then files { kernels .. "/kernel_images.c" } end
 
--- The same for hosts that load libraries by name: compiled a second time, for symbols that were hidden in an archive cannot be shown again. It shows the header's functions alone.
+-- The same for hosts that load libraries by name. It shows the header's functions alone. All of these are in src/engine, which is compiled a second time, for symbols that were hidden in an archive
+-- cannot be shown again; the rest comes out of the archive.
 if _OPTIONS["shared"] then
     c_project "sumi_shared"
         kind "SharedLib"
         targetname "sumi"
         products("plugin", "sumi_shared")
-        library_sources()
+        library_sources { is_windows and "src/**.c" or "src/engine/*.c" }
+        if is_windows then -- where an archive's name depends on who makes it
+            if cuda then files { kernels .. "/kernel_images.c" } end
+        else
+            links { "sumi" } -- linked again when it has changed
+            for _, name in ipairs(all_configurations) do
+                filter("configurations:" .. name)
+                    linkoptions { "'" .. path.getabsolute(build) .. "/" .. name .. "/lib/libsumi.a'" } -- ahead of the archives that it asks for
+            end
+            filter {}
+        end
         if is_visual_studio then
             defines { "SUMI_API=__declspec(dllexport)" }
         else
@@ -340,8 +359,10 @@ end
 local function uses_fake_cuda(sources) return any_includes(sources, { '"fake_cuda.h"' }) end
 
 local function test_program(name, sources)
-    if is_left_out(sources) then return end
+    local uses_fake_clock = any_includes(sources, { '"fake_clock.h"' })
+    if is_left_out(sources) or (uses_fake_clock and is_visual_studio) then return end
     program(name)
+        if uses_fake_clock then linkoptions { "-Wl,--wrap=sumi_clock_ns,--wrap=sumi_sleep_us" } end -- the library's calls go to the test's clock
         if cuda and uses_fake_cuda(sources) then
             includedirs { "tests/fake_cuda" }
             links { "fake_cuda" }
@@ -351,6 +372,7 @@ local function test_program(name, sources)
             end
             filter {}
         end
+        if not is_visual_studio then buildoptions { "-O0" } end -- what takes time in a test is the library; compiling tests for speed takes five times as long
         includedirs { "src", "tests", "." }
         if name == "test_cuda_gl" and egl then
             defines { "SUMI_TEST_HAS_EGL" }

@@ -307,9 +307,10 @@ typedef struct sumi_engine_info {
     bool has_cublaslt;                // cuBLASLt is open and takes products as sumi_engine_desc.cuda.cublaslt says
     // Of device_bytes, what was neither free nor allocated by the engine when the driver was asked last: at creation,
     // after the kernels were loaded, when a job of a new size is ready, and as jobs begin in a shortage. No budget
-    // counts it. It is a measurement: the CUDA context (557 MB with all code, H100), the code of kernels (under 6 MB),
-    // their local memory, graphs, the driver's rounding to pages; and what other programs and the host itself have there, for
-    // the driver does not tell them apart. Where nothing else uses the GPU, it comes on top of the budget. 0 on the CPU
+    // counts it. It is a measurement: the CUDA context (H200: 556 MB), code, graphs and local memory of kernels and the
+    // driver's rounding to pages (145 to 200 MB from the first picture on); and what other programs and the host itself
+    // have there, for the driver does not tell them apart. Where nothing else uses the GPU, it comes on top of the
+    // budget. 0 on the CPU
     uint64_t uncounted_bytes;
 } sumi_engine_info;
 SUMI_API sumi_engine_info sumi_engine_get_info(const sumi_engine* engine);

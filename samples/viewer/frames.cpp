@@ -43,6 +43,13 @@ void Report::widget(const char* name, float x, float y)
     fflush(file_);
 }
 
+void Report::frame()
+{
+    if (!file_) return;
+    fputs("frame\n", file_);
+    fflush(file_);
+}
+
 void Report::sum(const FrameLog& frames)
 {
     if (!file_ || frames.all().empty()) return;

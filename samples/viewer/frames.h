@@ -26,7 +26,7 @@ class FrameLog {
     std::vector<FrameTime> all_;
 };
 
-// Lines of text, written at once: "event 1.234 done 7", "widget save 900 40", and at the end what frames took. Without a file nothing is kept.
+// Lines of text, written at once: "event 1.234 done 7", "widget save 900 40", "frame" behind each of them, and at the end what frames took. Without a file nothing is kept.
 class Report {
   public:
     ~Report();
@@ -34,6 +34,7 @@ class Report {
     bool is_on() const { return file_ != nullptr; }
     void event(double seconds, const char* format, ...) __attribute__((format(printf, 3, 4)));
     void widget(const char* name, float x, float y); // where to click, when that has changed
+    void frame();                                    // one was drawn
     void sum(const FrameLog& frames);
 
   private:

@@ -154,6 +154,7 @@ static void run(GLFWwindow* window, Viewer& viewer)
         next = begin + interval;
         draw_frame(window, viewer);
         viewer.frames.add(glfwGetTime() - begin, viewer.generator.update_seconds());
+        viewer.report.frame();
     }
 }
 

@@ -40,7 +40,13 @@ void fake_lose_device(void);                       // from now on everything tha
 void fake_refuse_graphs(bool on);                  // captures cannot be begun
 // 0: all work is done as it is submitted. n: it is done when somebody waits for it, or when an event behind it, or its stream, was queried n times in vain.
 void fake_complete_after(int queries);
-void fake_kernels_take(int us);                    // each, of real time: events behind them are done then. 0 at first. With fake_complete_after(0) only
+// The clock of what takes time, below, instead of the system's; it lives on. NULL: the system's again, as after fake_reset.
+typedef struct fake_clock {
+    uint64_t (*now_ns)(void);
+    void (*pass_ns)(uint64_t ns);
+} fake_clock;
+void fake_use_clock(const fake_clock* clock);
+void fake_kernels_take(int us);                    // each, of that clock's time: events behind them are done then. 0 at first. With fake_complete_after(0) only
 void fake_pinning_takes(int us);                   // pinning a MiB, and unpinning it; 0 at first. That time passes in the call
 void fake_finish(void);                            // time passes: everything submitted is done now
 void fake_kernel_times(const double* ms, int count); // of kernels on the device's clock, over and over; the list must live on. NULL: 0.01 each

@@ -459,8 +459,7 @@ CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType ty
 static void take_time(size_t bytes)
 {
     const uint64_t us = (uint64_t)fake.pin_us * bytes >> 20;
-    const struct timespec pause = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
-    if (us > 0) nanosleep(&pause, NULL);
+    fake_pass_ns(us * 1000);
     fake.pinning_us += us;
 }
 
@@ -880,7 +879,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent handle)
     fake_drain_event((fake_event*)handle);
     const uint64_t now = fake_now_ns(), ready = ((fake_event*)handle)->ready_ns, left = ready > now ? ready - now : 0;
     (void)leave(CUDA_SUCCESS);
-    if (left > 0) nanosleep(&(struct timespec){(time_t)(left / 1000000000u), (long)(left % 1000000000u)}, NULL);
+    fake_pass_ns(left);
     return CUDA_SUCCESS;
 }
 

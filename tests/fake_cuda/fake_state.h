@@ -96,6 +96,7 @@ typedef struct fake_world {
     void* launch_user;
     // the device
     double clock_ms;
+    const fake_clock* clock; // NULL: the system's
     const double* kernel_ms; // NULL: all alike
     int kernel_ms_count, kernel_ms_next;
     uint64_t last_ticket;
@@ -114,6 +115,7 @@ typedef struct fake_world {
 extern fake_world fake;
 
 uint64_t fake_now_ns(void);
+void fake_pass_ns(uint64_t ns);
 void fake_lock(void);
 void fake_unlock(void);
 void fake_violation(const char* format, ...) __attribute__((format(printf, 1, 2)));

@@ -14,8 +14,16 @@ static pthread_mutex_t s_lock = PTHREAD_MUTEX_INITIALIZER;
 uint64_t fake_now_ns(void)
 {
     struct timespec now;
+    if (fake.clock != NULL) return fake.clock->now_ns();
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void fake_pass_ns(uint64_t ns)
+{
+    if (ns == 0) return;
+    if (fake.clock != NULL) fake.clock->pass_ns(ns);
+    else nanosleep(&(struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)}, NULL);
 }
 
 void fake_lock(void) { pthread_mutex_lock(&s_lock); }
@@ -308,6 +316,7 @@ static void set_defaults(void)
     fake.newest_ptx = 90;
     fake.complete_after = fake.fill_byte = fake.pin_us = fake.kernel_us = 0;
     fake.locks_read_only = true;
+    fake.clock = NULL;
     fake.old_lookup = fake.takes_binaries = fake.is_lost = fake.refuses_graphs = false;
     fake.lacking = fake.fail_name = NULL;
     fake.byte_limit = fake.context_keeps = fake.module_keeps = fake.graph_keeps = 0;
@@ -338,6 +347,7 @@ void fake_limit_device_bytes(uint64_t bytes) { SET(fake.byte_limit = bytes); }
 void fake_lose_device(void) { SET(fake.is_lost = true); }
 void fake_refuse_graphs(bool on) { SET(fake.refuses_graphs = on); }
 void fake_complete_after(int queries) { SET(fake.complete_after = queries); }
+void fake_use_clock(const fake_clock* clock) { SET(fake.clock = clock); }
 void fake_kernels_take(int us) { SET(fake.kernel_us = us); }
 void fake_pinning_takes(int us) { SET(fake.pin_us = us); }
 void fake_finish(void) { SET(fake_drain_all()); }
