@@ -150,7 +150,8 @@ static bool factor_shape(const sumi_tensor* tensor, int32_t* rows, int32_t* cols
 
 static sumi_weight factor(const sumi_tensor* tensor, int32_t rows, int32_t cols)
 {
-    return (sumi_weight){.name = tensor->name, .rows = rows, .cols = cols, .part_count = 1, .parts = {{tensor->data, tensor->dtype, rows, 1.0f}}, .index = -1};
+    const sumi_weight_part part = {.data = tensor->data, .dtype = tensor->dtype, .rows = rows, .scale = 1.0f, .mapping = tensor->mapping, .mapping_bytes = tensor->mapping_bytes};
+    return (sumi_weight){.name = tensor->name, .rows = rows, .cols = cols, .part_count = 1, .parts = {part}, .index = -1};
 }
 
 static bool is_plain_float(sumi_dtype dtype)
