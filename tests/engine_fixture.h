@@ -128,12 +128,9 @@ static inline uint64_t hash_bytes(const void* data, size_t bytes)
 
 static inline uint64_t hash_image(const sumi_image* image) { return image->pixels != NULL ? hash_bytes(image->pixels, (size_t)image->row_bytes * (size_t)image->height) : 0; }
 
-// The picture's and the latents' bits in one number; 0 after a failure.
-static inline uint64_t draw_hash(sumi_engine* engine, const sumi_image_desc* desc)
+// The pictures' and the latents' bits of a finished job in one number; 0 after a failure.
+static inline uint64_t fetch_hash(sumi_engine* engine, sumi_job job, const sumi_image_desc* desc)
 {
-    sumi_job job;
-    if (sumi_submit_images(engine, desc, &job) != SUMI_OK) return 0;
-    sumi_job_wait(engine, job, SUMI_FOREVER);
     uint64_t hash = 0;
     size_t count = (size_t)16 * (size_t)(desc->width / 8) * (size_t)(desc->height / 8);
     float* latents = malloc(count * sizeof *latents);
@@ -150,6 +147,14 @@ static inline uint64_t draw_hash(sumi_engine* engine, const sumi_image_desc* des
     for (int32_t i = 0; i < desc->item_count; i++) hash = hash * 31 + hash_image(&images[i]);
     sumi_images_release(engine, images, desc->item_count);
     return hash;
+}
+
+static inline uint64_t draw_hash(sumi_engine* engine, const sumi_image_desc* desc)
+{
+    sumi_job job;
+    if (sumi_submit_images(engine, desc, &job) != SUMI_OK) return 0;
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    return fetch_hash(engine, job, desc);
 }
 
 // ---- Golden cases -----------------------------------------------------------------------------------------------------------------------

@@ -152,6 +152,13 @@ static void close_bench(bench* b)
     CHECK_NUMBER(fake_violations(), 0);
 }
 
+static void close_network(bench* b, network* n)
+{
+    plan_forget(b->runner, &n->plan);
+    sumi_plan_end(&n->plan);
+    close_bench(b);
+}
+
 // The copies run as early as events allow, before the compute stream does anything it need not: a load that does not wait for those who still read its place shows.
 static void hurry_copies(sumi_cuda* cuda)
 {
@@ -251,15 +258,53 @@ TEST(streamed_weights_are_there_when_they_are_used)
             CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OK);
             CHECK_NUMBER(fake_allocation_count(), blocks); // warm
         }
-        plan_forget(b.runner, &n->plan);
         b.runner->functions->forget_weights(b.runner, n->list, WEIGHTS + 2);
-        sumi_plan_end(&n->plan);
-        close_bench(&b);
+        close_network(&b, n);
         if (t_errors != 0) {
             printf("  variant %d\n", variant);
             return;
         }
     }
+}
+
+// So that a copy waits for no op that has nothing to do with it, and no op for another's copy.
+TEST(a_segment_has_one_load_and_none_but_its_ops)
+{
+    fake_reset();
+    network* n = &s_network;
+    bench b;
+    sumi_error error = {SUMI_OK, {0}};
+    make_weights(n);
+    open_bench(&b, false);
+    CHECK(write_network(n, &b.heap, 100000, &error) == SUMI_OK);
+    b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
+    CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK && plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
+    const sumi_cuda_plan* record = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan);
+    const sumi_cuda_stream* stream = record->stream;
+    b.runner->functions->start(b.runner, &n->plan);
+    int32_t with_load = 0, waits = 0;
+    for (size_t i = 0; i < n->plan.slice_count; i++) {
+        const sumi_slice* slice = &n->plan.slices[i];
+        int32_t next = slice->op_begin, loads = 0;
+        for (sumi_slice segment = {0}; sumi_cuda_next_segment(record, slice, &segment); next = segment.op_end) {
+            CHECK_NUMBER(segment.op_begin, next);
+            const int32_t load = stream->op_loads[segment.op_begin];
+            for (int32_t op = segment.op_begin; op < segment.op_end; op++) CHECK(stream->op_loads[op] == load || (load >= 0 && stream->op_loads[op] < 0 && op < stream->loads[load].op_last));
+            CHECK(load < 0 || segment.op_end == slice->op_end || segment.op_end == stream->loads[load].op_last + 1);
+            with_load += load >= 0;
+            loads += load >= 0 && segment.op_begin != slice->op_begin;
+        }
+        CHECK_NUMBER(next, slice->op_end);
+        sumi_slice_time time;
+        CHECK(b.runner->functions->run(b.runner, &n->plan, slice, n->plan.sections[n->plan.ops[slice->op_begin].section].first_counter, &error) == SUMI_OK);
+        while (!b.runner->functions->finished(b.runner, &time)) b.runner->functions->wait(b.runner, 1);
+        CHECK(time.has_waits == (loads > 0)); // but for the first op's
+        waits += loads > 0;
+    }
+    CHECK(with_load > WEIGHTS / 2 && waits > 0);
+    CHECK(runner_drain(b.runner, 0, NULL, &error) == SUMI_OK);
+    b.runner->functions->forget_weights(b.runner, n->list, WEIGHTS + 2);
+    close_network(&b, n);
 }
 
 // A driver that locks no read-only memory, or only some of it: images in pinned memory take the place of mappings, and what was locked is given back or used.
@@ -282,11 +327,9 @@ TEST(mappings_that_cannot_be_locked_get_images)
         CHECK(s_watch.count > 0 && b.meter.pinned > 0);
         if (nth > 0) CHECK(fake_fail_call(NULL, 0, 0)); // it was asked for so often
         CHECK(!((sumi_cuda*)b.runner)->weights.mapped.is_supported);
-        plan_forget(b.runner, &n->plan);
         b.runner->functions->forget_weights(b.runner, n->list, WEIGHTS + 2);
         CHECK_NUMBER(fake_held_kind("locked"), 0);
-        sumi_plan_end(&n->plan);
-        close_bench(&b);
+        close_network(&b, n);
         if (t_errors != 0) {
             printf("  refused the %d. time\n", nth);
             return;
@@ -307,9 +350,7 @@ TEST(tables_are_read_where_they_lie)
     CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK);
     const sumi_cuda_resident* table = sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->table, SUMI_CUDA_FORM_MATRIX);
     CHECK(table != NULL && table->place.data == 0 && table->has_image && memcmp(sumi_cuda_host(&table->image.pieces[0]), n->table_data, sizeof n->table_data) == 0);
-    plan_forget(b.runner, &n->plan);
-    sumi_plan_end(&n->plan);
-    close_bench(&b);
+    close_network(&b, n);
 }
 
 #define LARGE_ROWS 200000 // 25.6 MB
@@ -349,9 +390,7 @@ TEST(large_tables_are_pinned_in_pieces)
         const uint16_t* at = (const uint16_t*)(uintptr_t)piece + row % image->piece_rows * WIDTH;
         CHECK(memcmp(at, data + row * WIDTH, WIDTH * 2) == 0);
     }
-    plan_forget(b.runner, &n->plan);
-    sumi_plan_end(&n->plan);
-    close_bench(&b);
+    close_network(&b, n);
 }
 
 TEST(without_pinned_memory_weights_come_from_the_file)
@@ -384,9 +423,7 @@ TEST(without_pinned_memory_weights_come_from_the_file)
         CHECK(run_watched(&b, n, &s_watch, variant >= 2, &error) == SUMI_OK);
         CHECK_TEXT(error.text, "");
         CHECK(s_watch.count > 0 && b.meter.peak <= budget);
-        plan_forget(b.runner, &n->plan);
-        sumi_plan_end(&n->plan);
-        close_bench(&b);
+        close_network(&b, n);
     }
 }
 
@@ -415,9 +452,7 @@ TEST(any_order_of_slices_finds_its_weights)
     CHECK(runner_drain(b.runner, 0, NULL, &error) == SUMI_OK);
     fake_complete_after(0);
     CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK); // and then in order
-    plan_forget(b.runner, &n->plan);
-    sumi_plan_end(&n->plan);
-    close_bench(&b);
+    close_network(&b, n);
 }
 
 // A job that was cancelled leaves slices on their way: the next run's first copies wait for them.
@@ -467,9 +502,7 @@ TEST(a_new_run_does_not_disturb_what_is_left_of_another)
     fake_on_launch(NULL, NULL);
     CHECK_NUMBER(s_watch.wrong, 0);
     CHECK_NUMBER(s_watch.at, s_watch.count - 1);
-    plan_forget(b.runner, &n->plan);
-    sumi_plan_end(&n->plan);
-    close_bench(&b);
+    close_network(&b, n);
 }
 
 // ---- Through the engine -----------------------------------------------------------------------------------------------------------------------
@@ -735,6 +768,7 @@ int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(streamed_weights_are_there_when_they_are_used);
+    RUN(a_segment_has_one_load_and_none_but_its_ops);
     RUN(mappings_that_cannot_be_locked_get_images);
     RUN(tables_are_read_where_they_lie);
     RUN(large_tables_are_pinned_in_pieces);

@@ -346,6 +346,29 @@ TEST(memory_is_counted_by_kind)
     end(&f);
 }
 
+// Large pages that the driver only locks; where it does not, or not these, its own.
+TEST(large_pinned_memory_is_locked_and_given_back)
+{
+    for (int way = 0; way < 3; way++) {
+        fake_reset();
+        fixture f;
+        begin(&f, NULL);
+        const uint64_t bytes = way == 2 ? (4u << 20) + 512 : 4u << 20; // no whole number of large pages
+        if (way == 1) fake_fail_call("cuMemHostRegister", 1, CUDA_ERROR_NOT_PERMITTED);
+        sumi_cuda_block block;
+        CHECK(sumi_cuda_allocate(&f.memory, bytes, SUMI_MEMORY_STAGING, "a test", &block, &f.error) == SUMI_OK);
+        CHECK(block.is_registered == (way == 0) && block.bytes == bytes);
+        CHECK_NUMBER(fake_calls("cuMemHostRegister"), way < 2);
+        CHECK_NUMBER(fake_calls("cuMemHostAlloc"), way > 0);
+        memset(sumi_cuda_host(&block), 1, (size_t)bytes);
+        CHECK_NUMBER(fake_held_kind("pinned"), 1);
+        sumi_cuda_release(&f.memory, &block);
+        CHECK_NUMBER(fake_held_kind("pinned"), 0);
+        CHECK_NUMBER(atomic_load(&f.memory.held[SUMI_MEMORY_STAGING]), 0);
+        end(&f);
+    }
+}
+
 TEST(memory_may_run_out)
 {
     fake_reset();
@@ -738,6 +761,7 @@ int main(int argc, char** argv)
     RUN(refuses_streams_it_may_not_use);
     RUN(any_call_may_fail_while_opening);
     RUN(memory_is_counted_by_kind);
+    RUN(large_pinned_memory_is_locked_and_given_back);
     RUN(memory_may_run_out);
     RUN(memory_comes_from_the_hosts_allocator);
     RUN(every_device_finds_its_kernels);

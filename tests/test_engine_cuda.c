@@ -159,6 +159,53 @@ TEST(whole_ops_go_together)
 }
 
 // Who waits for a job sleeps through its slices: being woken by the driver costs more, and is for predictions that were wrong. Nor does a slice wake the driver's own thread.
+// The first budget after a call without one counts as it is, later ones as a moving average.
+TEST(slices_follow_the_budgets_of_updates)
+{
+    static const struct { uint32_t budget_us, slice_us; } paces[] = {{100, 250}, {1000, 250}, {2000, 500}, {4000, 500}, {8000, 1000}, {15000, 1000}, {16000, 2000}, {100000, 2000}};
+    fake_reset();
+    sumi_model* model;
+    sumi_engine* engine = cuda_engine(2000, &model);
+    if (engine == NULL) return;
+    CHECK_NUMBER(engine->slice_us, 2000);
+    for (size_t i = 0; i < sizeof paces / sizeof paces[0]; i++) {
+        sumi_engine_update(engine, SUMI_FOREVER);
+        CHECK_NUMBER(engine->slice_us, 2000);
+        sumi_engine_update(engine, paces[i].budget_us);
+        CHECK_NUMBER(engine->slice_us, paces[i].slice_us);
+    }
+    sumi_engine_update(engine, SUMI_FOREVER);
+    for (int i = 0; i < 100; i++) { // about a limit: no new plans each time
+        sumi_engine_update(engine, i % 2 == 0 ? 7000 : 9000);
+        if (i > 0) CHECK_NUMBER(engine->slice_us, 500);
+    }
+    for (int i = 0; i < 100; i++) sumi_engine_update(engine, 16000);
+    CHECK_NUMBER(engine->slice_us, 1000); // not by half as much again
+    for (int i = 0; i < 100; i++) sumi_engine_update(engine, 25000);
+    CHECK_NUMBER(engine->slice_us, 2000);
+    for (int i = 0; i < 100; i++) sumi_engine_update(engine, 0); // pauses say nothing of the pace
+    CHECK_NUMBER(engine->slice_us, 2000);
+
+    // The picture is the same, by plans of their own; and a pace that was there before allocates nothing.
+    sumi_image_desc desc = small_image(model, &s_item);
+    const uint64_t whole = draw_hash(engine, &desc);
+    uint64_t count = 0;
+    for (int i = 0; i < 3; i++) {
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) sumi_engine_update(engine, 1000);
+        CHECK(fetch_hash(engine, job, &desc) == whole);
+        if (i == 1) count = sumi_engine_get_info(engine).allocation_count;
+    }
+    CHECK_NUMBER(sumi_engine_get_info(engine).allocation_count, count);
+    close_cuda(engine);
+
+    engine = cuda_engine(0, &model); // a host that does not want operations cut
+    sumi_engine_update(engine, 1000);
+    CHECK_NUMBER(engine->slice_us, 0);
+    close_cuda(engine);
+}
+
 TEST(waiting_sleeps_by_predictions)
 {
     fake_reset();
@@ -929,6 +976,7 @@ int main(int argc, char** argv)
     RUN(the_picture_is_the_same_at_any_pace);
     RUN(a_warm_job_allocates_nothing_anywhere);
     RUN(whole_ops_go_together);
+    RUN(slices_follow_the_budgets_of_updates);
     RUN(waiting_sleeps_by_predictions);
     RUN(the_memory_answer_is_what_the_device_holds);
     RUN(what_no_budget_counts_is_said);
