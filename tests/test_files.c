@@ -1002,6 +1002,29 @@ TEST(safetensors_written_are_read_back)
     }
 }
 
+// So that a device can page-lock the file's pages.
+TEST(tensors_know_the_mapping_that_they_lie_in)
+{
+    sumi_tensor_set set = {0};
+    sumi_error error = {0};
+    sumi_tensor_set_init(&set, &s_heap, NULL);
+    const char* path = "tests/golden/z-image/model/vae/diffusion_pytorch_model.safetensors";
+    CHECK_NUMBER(sumi_tensor_set_open(&set, path, &error), SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    CHECK(set.count > 0);
+    for (size_t i = 0; i < set.count; i++) {
+        const sumi_tensor* tensor = &set.tensors[i];
+        const uintptr_t data = (uintptr_t)tensor->data, map = (uintptr_t)tensor->mapping;
+#if defined(__linux__)
+        CHECK(map != 0 && map % 4096 == 0 && data > map && data + tensor->bytes <= map + tensor->mapping_bytes);
+#else
+        CHECK(map == 0 || (data > map && data + tensor->bytes <= map + tensor->mapping_bytes));
+#endif
+    }
+    sumi_tensor_set_close(&set);
+    CHECK_NUMBER(s_heap.held, 0);
+}
+
 TEST(host_files_serve_with_and_without_map)
 {
     for (int with_map = 0; with_map < 2; with_map++) {
@@ -1021,6 +1044,7 @@ TEST(host_files_serve_with_and_without_map)
             sumi_dtype_to_float(extra->dtype, extra->data, &value, 1);
         }
         CHECK(value == 2.0f && extra->file_index == 1);
+        CHECK(extra != NULL && extra->mapping == NULL); // memory of the host's, which nobody but the host may lock
         sumi_tensor_set_close(&set);
         CHECK_NUMBER(s_heap.held, 0);
 
@@ -1584,6 +1608,7 @@ int main(int argc, char** argv)
     RUN(conversions_round_trip_every_pattern);
     RUN(rows_equal_single_values_at_any_length_and_alignment);
     RUN(safetensors_written_are_read_back);
+    RUN(tensors_know_the_mapping_that_they_lie_in);
     RUN(host_files_serve_with_and_without_map);
     RUN(index_refuses_names_that_are_paths_before_it_opens_anything);
     RUN(folders_are_searched_by_stem);

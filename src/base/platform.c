@@ -335,6 +335,8 @@ sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_erro
     mapping->bytes = (uint64_t)status.st_size;
     if (mapping->bytes > 0) {
         void* data = mmap(NULL, (size_t)mapping->bytes, PROT_READ, MAP_SHARED, file, 0);
+        mapping->is_shared = data != MAP_FAILED;
+        if (data == MAP_FAILED) data = mmap(NULL, (size_t)mapping->bytes, PROT_READ, MAP_PRIVATE, file, 0); // some file systems in user space
         if (data == MAP_FAILED) {
             close(file);
             mapping->bytes = 0;

@@ -40,8 +40,9 @@ typedef struct sumi_thread_start { sumi_thread_function* function; void* context
 bool sumi_thread_begin(sumi_thread* thread, const sumi_thread_start* start);
 void sumi_thread_join(sumi_thread* thread);
 
-// A read-only mapping of a whole file. The pages belong to the page cache, not to the host's allocator. It is shared, for a driver that page-locks a private mapping gets a copy of every page.
-typedef struct sumi_mapping { const void* data; uint64_t bytes; void* handle; } sumi_mapping;
+// A read-only mapping of a whole file. The pages belong to the page cache, not to the host's allocator: a driver may page-lock them where is_shared. A private mapping would get a copy of every
+// page that is locked; it is for file systems that offer nothing else.
+typedef struct sumi_mapping { const void* data; uint64_t bytes; void* handle; bool is_shared; } sumi_mapping;
 sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_error* error); // FILE_NOT_FOUND, FILE_READ_FAILED
 void sumi_mapping_close(sumi_mapping* mapping);
 

@@ -197,7 +197,7 @@ sumi_result sumi_tensor_set_open(sumi_tensor_set* set, const char* path, sumi_er
     const bool is_gguf = file->bytes >= 4 && memcmp(file->data, "GGUF", 4) == 0;
     SUMI_TRY(is_gguf ? sumi_gguf_read(set, file->data, file->bytes, path, error) : sumi_safetensors_read(set, file->data, file->bytes, path, error));
     for (size_t i = first; i < set->count; i++) {
-        set->tensors[i].mapping = mapping.data;
+        set->tensors[i].mapping = mapping.is_shared ? mapping.data : NULL;
         set->tensors[i].mapping_bytes = mapping.bytes;
     }
     return SUMI_OK;

@@ -14,7 +14,7 @@ typedef struct sumi_tensor {
     const void* data;      // in the file; no alignment promised
     uint64_t bytes;
     int32_t file_index;    // which file of the set, an index into `opened`; -1 when read from memory
-    const void* mapping; uint64_t mapping_bytes; // all of the file, where it is mapped by base/platform.c; NULL: the bytes are the host's, or a copy
+    const void* mapping; uint64_t mapping_bytes; // all of the file, where it is mapped by base/platform.c and shared; NULL: the bytes are the host's, or a copy
 } sumi_tensor;
 
 // Strings; GGUF scalars as decimal text. Values holding U+0000 are left out, and arrays but for ComfyUI's original shapes: its converter flattens some
