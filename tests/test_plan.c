@@ -161,6 +161,24 @@ TEST(plan_lets_a_guest_lie_in_its_host)
     }
 }
 
+// A table of solver rows that ops write lives until the solver has read it, as any value: it is none of the op's six inputs.
+TEST(plan_keeps_a_solver_table_until_it_is_read)
+{
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &s_heap, 4);
+    sumi_value given = sumi_plan_bound(&plan, "given", SUMI_ELEMENT_FLOAT, 4, 12), x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, 4, 64);
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    sumi_value table = sumi_plan_value(&plan, "table", SUMI_ELEMENT_FLOAT, 4, 12), v = SUMI_NO_VALUE;
+    sumi_plan_copy_rows(&plan, given, 0, table, 0, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 4, 0);
+    v = sumi_plan_activate(&plan, x, SUMI_ACT_SILU);
+    sumi_plan_solve(&plan, &(sumi_solve){.x = x, .v = v, .row = {table, 0, true}, .channels = 4});
+    CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+    CHECK_NUMBER(sumi_plan_info(&plan, table)->last_use, 2);
+    check_no_overlap(&plan);
+    sumi_plan_end(&plan);
+}
+
 // Gate and up together are never written where one kernel makes what is read; with an adapter between, or on the processor, they are.
 TEST(plan_gives_no_memory_to_a_value_inside_a_pair)
 {
@@ -362,6 +380,7 @@ int main(int argc, char** argv)
     RUN(plan_views_lie_in_their_base_and_keep_it_alive);
     RUN(plan_refuses_views_where_they_cannot_be);
     RUN(plan_lets_a_guest_lie_in_its_host);
+    RUN(plan_keeps_a_solver_table_until_it_is_read);
     RUN(plan_gives_no_memory_to_a_value_inside_a_pair);
     RUN(plan_slices_cover_all_work_and_respect_the_bound);
     RUN(plan_keeps_the_first_writing_error);

@@ -43,6 +43,7 @@ static void find_lifetimes(sumi_plan* plan)
         }
         note_use(plan, op->out, (int32_t)i);
         note_use(plan, op->mask, (int32_t)i);
+        note_use(plan, op->kind == SUMI_OP_SOLVE ? op->u.solve.row.table : SUMI_NO_VALUE, (int32_t)i); // has no place among the six inputs
         if (i + 1 < plan->op_count && may_write_next(plan, op, op + 1)) {
             note_use(plan, op[1].out, (int32_t)i);
         }
