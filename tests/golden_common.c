@@ -664,7 +664,9 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
         const sumi_tensor* expect = op_tensor(o, "expect");
         if (strstr(name, "shift1") != NULL) return "no model of this library spaces its frequencies so";
         in[0] = array_of(op_tensor(o, "input.t"));
-        o->out = sumi_plan_time_embed(&o->plan, bind_rows(o, 0, &in[0], in[0].count, 1), expect != NULL ? (int32_t)expect->shape[1] : 2, 1.0f, 10000.0f,
+        o->data[0] = array_make(in[0].values, 2, (const int64_t[]){in[0].count, 1});
+        o->in[0] = sumi_plan_bound(&o->plan, "times", SUMI_ELEMENT_FLOAT, (int32_t)in[0].count, 1); // float on a GPU, too
+        o->out = sumi_plan_time_embed(&o->plan, o->in[0], expect != NULL ? (int32_t)expect->shape[1] : 2, 1.0f, 10000.0f,
                                       starts(name + 9, "cos"));
         return NULL;
     }

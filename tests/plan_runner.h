@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/platform.h"
 #include "plan/runner.h"
+#include "plan/validate.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static inline sumi_result runner_load(sumi_runner* runner, sumi_error* error)
     return result;
 }
 
-static inline sumi_result plan_prepare(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
+static inline sumi_result plan_prepare_valid(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
 {
     sumi_result result = SUMI_OK;
     float progress;
@@ -28,12 +29,18 @@ static inline sumi_result plan_prepare(sumi_runner* runner, const sumi_plan* pla
     return result;
 }
 
+static inline sumi_result plan_prepare(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
+{
+    sumi_result result = sumi_plan_validate(plan, error);
+    return result == SUMI_OK ? plan_prepare_valid(runner, plan, error) : result;
+}
+
 // A finished and sliced plan: weights first, so that a failure leaves the arena as it was; graphs need the arena.
 static inline sumi_result plan_ready(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
 {
     sumi_result result = plan_prepare(runner, plan, error);
     if (result == SUMI_OK) result = runner->functions->reserve(runner, plan, error);
-    return result == SUMI_OK ? plan_prepare(runner, plan, error) : result;
+    return result == SUMI_OK ? plan_prepare_valid(runner, plan, error) : result;
 }
 
 // Waits until at most `left` slices are unreported; with left 0 also until copies have arrived. *device_us grows by what the slices took (NULL: not asked).

@@ -5,6 +5,7 @@
 #include "cpu/cpu.h"
 #include "plan/plan.h"
 #include "plan/runner.h"
+#include "plan/validate.h"
 #include "system.h"
 #include "test.h"
 
@@ -60,7 +61,8 @@ static sumi_value bench_value(bench* b, int rows, int cols) { return sumi_plan_b
 
 static bool bench_ready(bench* b)
 {
-    if (sumi_plan_finish(&b->plan, &b->error) != SUMI_OK || sumi_workers_create(&s_heap, NULL, s_threads, &b->error, &b->workers) != SUMI_OK
+    if (sumi_plan_finish(&b->plan, &b->error) != SUMI_OK || sumi_plan_validate(&b->plan, &b->error) != SUMI_OK
+        || sumi_workers_create(&s_heap, NULL, s_threads, &b->error, &b->workers) != SUMI_OK
         || sumi_cpu_create(&s_heap, b->workers, s_level, &b->error, &b->runner) != SUMI_OK
         || b->runner->functions->reserve(b->runner, &b->plan, &b->error) != SUMI_OK) {
         printf("  %s\n", b->error.text);
@@ -251,6 +253,7 @@ static void build_linear(bench* b, scene* s)
     sumi_plan_linear_into(&b->plan, "linear", s->values[1], pad, c->m, &c->weight, c->has_bias ? &c->bias : NULL, c->activation, s->values[0], pad > 0 ? 1 : 0);
     if (b->plan.op_count > 0) {
         b->plan.ops[0].u.linear.accumulates = c->accumulates;
+        if (c->accumulates) b->plan.ops[0].in[2] = b->plan.ops[0].out; // read and written, as adapters' products are
         b->plan.ops[0].u.linear.scale = 0.25f;
     }
 }

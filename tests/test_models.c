@@ -4,6 +4,7 @@
 #include "files/safetensors_write.h"
 #include "models/network.h"
 #include "models/pipeline.h"
+#include "plan/validate.h"
 #include "sampling/schedule.h"
 #include "system.h"
 #include "test.h"
@@ -111,6 +112,7 @@ static float* run_job(const sumi_network* network, const job* j, uint32_t max_us
     sumi_rates rates = {1e3, 1e3, 1.0};
     sumi_result result = sumi_pipeline_write(network, &j->r, &plan, &p, error);
     if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, max_us, error);
+    if (result == SUMI_OK) result = sumi_plan_validate(&plan, error);
     if (result == SUMI_OK) result = f->reserve(t_runner, &plan, error);
     if (result == SUMI_OK) {
         f->start(t_runner, &plan);
@@ -918,6 +920,8 @@ TEST(tiles_bound_the_memory_of_decoding)
                    picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, 768 * 768, 3);
         network->family->write_decode(network, &plan, x, 96, 96, tiled ? 16 : 0, picture);
         CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
+        CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);
+        CHECK_TEXT(error.text, "");
         arena[tiled] = plan.arena_bytes - (uint64_t)768 * 768 * 3 * 4;
         sumi_plan_end(&plan);
     }

@@ -1,4 +1,4 @@
-#include "plan/plan.h"
+#include "plan/validate.h"
 #include "system.h"
 #include "test.h"
 
@@ -10,6 +10,15 @@ static sumi_weight make_weight(int32_t rows, int32_t cols)
     sumi_weight weight = {.name = "w", .rows = rows, .cols = cols, .part_count = 1};
     weight.parts[0] = (sumi_weight_part){.data = s_ones, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f};
     return weight;
+}
+
+// The plan finishes, and breaks no invariant.
+static void check_finish(sumi_plan* plan)
+{
+    sumi_error error = {0};
+    CHECK_NUMBER(sumi_plan_finish(plan, &error), SUMI_OK);
+    CHECK_NUMBER(sumi_plan_validate(plan, &error), SUMI_OK);
+    CHECK_TEXT(error.text, "");
 }
 
 static const sumi_rates s_rates = {1000.0, 1000.0, 1.0};
@@ -38,7 +47,7 @@ TEST(plan_reuses_memory_of_dead_values)
     for (int i = 0; i < 10; i++) {
         x = sumi_plan_linear(&plan, "chain", x, &w, NULL, SUMI_ACT_NONE);
     }
-    CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+    check_finish(&plan);
     check_no_overlap(&plan);
     CHECK_NUMBER(plan.arena_bytes, 3 * 16 * 64 * 4); // the input and two that alternate
     sumi_plan_end(&plan);
@@ -57,7 +66,7 @@ TEST(plan_keeps_values_that_cross_into_a_repeated_section)
     for (int i = 0; i < 4; i++) {
         y = sumi_plan_linear(&plan, "loop", y, &w, NULL, SUMI_ACT_NONE);
     }
-    CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+    check_finish(&plan);
     CHECK_NUMBER(sumi_plan_info(&plan, once)->last_use, (int)plan.op_count - 1);
     CHECK_NUMBER(plan.total_flops, 2.0 * 16 * 64 * 64 * (1 + 8 * 5));
     check_no_overlap(&plan);
@@ -81,7 +90,7 @@ TEST(plan_arena_has_no_overlaps_for_random_graphs)
             sumi_value from = values[(state >> 16) % (uint32_t)count];
             values[count++] = sumi_plan_activate(&plan, from, SUMI_ACT_SILU);
         }
-        CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+        check_finish(&plan);
         check_no_overlap(&plan);
         sumi_plan_end(&plan);
     }
@@ -99,7 +108,7 @@ TEST(plan_views_lie_in_their_base_and_keep_it_alive)
     sumi_plan_linear_columns(&plan, "first", x, &w, NULL, rows, 16);
     sumi_value between = sumi_plan_linear(&plan, "between", x, &w, NULL, SUMI_ACT_NONE);
     sumi_plan_group_sums(&plan, "sums", part, 4);
-    CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+    check_finish(&plan);
     const sumi_value_info *base = sumi_plan_info(&plan, wide), *view = sumi_plan_info(&plan, part);
     CHECK_NUMBER(view->offset, base->offset + (10 * 64 + 16) * 2);
     CHECK_NUMBER(view->pitch, 64);
@@ -152,13 +161,32 @@ TEST(plan_lets_a_guest_lie_in_its_host)
         sumi_value host = sumi_plan_value(&plan, "host", SUMI_ELEMENT_ACTIVATION, 32, 64);
         sumi_plan_share(&plan, guest, host);
         sumi_plan_linear_into(&plan, "host", guest, 0, 8, &w, NULL, SUMI_ACT_NONE, host, 24);
-        CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+        check_finish(&plan);
         const sumi_value_info *a = sumi_plan_info(&plan, guest), *b = sumi_plan_info(&plan, host), *c = sumi_plan_info(&plan, large);
         CHECK_NUMBER(a->offset == b->offset, !crowded);
         CHECK(!crowded || a->offset >= c->offset + c->bytes || a->offset + a->bytes <= c->offset);
         CHECK(!crowded || a->offset >= b->offset + b->bytes || a->offset + a->bytes <= b->offset);
         sumi_plan_end(&plan);
     }
+}
+
+// A table of solver rows that ops write lives until the solver has read it, as any value: it is none of the six inputs.
+TEST(plan_keeps_a_solver_table_until_it_is_read)
+{
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &s_heap, 4);
+    sumi_value given = sumi_plan_bound(&plan, "given", SUMI_ELEMENT_FLOAT, 4, 12),
+               x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, 4, 64);
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    sumi_value table = sumi_plan_value(&plan, "table", SUMI_ELEMENT_FLOAT, 4, 12), v = SUMI_NO_VALUE;
+    sumi_plan_copy_rows(&plan, given, 0, table, 0, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 4, 0);
+    v = sumi_plan_activate(&plan, x, SUMI_ACT_SILU);
+    sumi_plan_solve(&plan, &(sumi_solve){.x = x, .v = v, .row = {table, 0, true}, .channels = 4});
+    check_finish(&plan);
+    CHECK_NUMBER(sumi_plan_info(&plan, table)->last_use, 2);
+    check_no_overlap(&plan);
+    sumi_plan_end(&plan);
 }
 
 // Gate and up together are never written where one kernel makes what is read; with an adapter between, or on the processor, they are.
@@ -177,7 +205,7 @@ TEST(plan_gives_no_memory_to_a_value_inside_a_pair)
         sumi_plan_adapters(&plan, &use, k == 2);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
         sumi_value y = sumi_plan_linear_gated(&plan, "gated", x, &w, SUMI_ACT_SILU);
-        CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+        check_finish(&plan);
         uint64_t both = sumi_plan_info(&plan, plan.ops[0].out)->bytes;
         CHECK_NUMBER(both, is_pair ? 0 : 16 * 64 * plan.activation_bytes);
         CHECK(!is_pair || plan.arena_bytes == 16 * 96 * 2);
@@ -230,11 +258,12 @@ TEST(plan_slices_cover_all_work_and_respect_the_bound)
             x = sumi_plan_activate(&plan, x, SUMI_ACT_SILU);
         }
     }
-    CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+    check_finish(&plan);
     size_t before = 0;
     for (uint32_t bound = 0; bound <= 65536; bound = bound == 0 ? 1 : bound * 4) {
         CHECK_NUMBER(sumi_plan_slice(&plan, &s_rates, bound, NULL), SUMI_OK);
         check_slices(&plan);
+        CHECK_NUMBER(sumi_plan_validate(&plan, NULL), SUMI_OK);
         for (size_t i = 0; i < plan.slice_count && bound > 0; i++) {
             const sumi_slice* slice = &plan.slices[i];
             bool single_part = slice->op_end == slice->op_begin + 1 && slice->part_end - slice->part_begin == 1;
@@ -278,7 +307,7 @@ TEST(plan_applies_adapters_to_their_weight_only)
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
     x = sumi_plan_linear(&plan, "a", x, &a, NULL, SUMI_ACT_NONE);
     x = sumi_plan_linear(&plan, "b", x, &b, NULL, SUMI_ACT_SILU);
-    CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+    check_finish(&plan);
     CHECK_NUMBER(plan.op_count, 5); // a | b, down, up, silu
     CHECK(plan.ops[1].u.linear.activation == SUMI_ACT_NONE);
     CHECK(plan.ops[3].u.linear.accumulates && plan.ops[3].u.linear.y_column == 16 && plan.ops[3].u.linear.scale == 1.0f);
@@ -362,6 +391,7 @@ int main(int argc, char** argv)
     RUN(plan_views_lie_in_their_base_and_keep_it_alive);
     RUN(plan_refuses_views_where_they_cannot_be);
     RUN(plan_lets_a_guest_lie_in_its_host);
+    RUN(plan_keeps_a_solver_table_until_it_is_read);
     RUN(plan_gives_no_memory_to_a_value_inside_a_pair);
     RUN(plan_slices_cover_all_work_and_respect_the_bound);
     RUN(plan_keeps_the_first_writing_error);

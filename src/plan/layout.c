@@ -7,6 +7,7 @@
 // Slices. Whole ops are gathered until the predicted time reaches the bound; an op above the bound is cut into runs of parts.
 #include "base/sort.h"
 #include "plan/plan.h"
+#include "plan/validate.h"
 #include <string.h>
 
 // ---- Lifetimes and the arena ----------------------------------------------------------------------------------------------------------
@@ -26,9 +27,7 @@ static void note_use(sumi_plan* plan, sumi_value value, int32_t op_index)
     info->last_use = op_index;
 }
 
-// Whether a GPU may do `next` from within `op`, the one before it: a product's gate, a sum's norm. It writes the second value then while it still reads what the first op reads.
-// bfloat16 activations tell that this is one.
-static bool may_write_next(const sumi_plan* plan, const sumi_op* op, const sumi_op* next)
+bool sumi_plan_may_write_next(const sumi_plan* plan, const sumi_op* op, const sumi_op* next)
 {
     bool is_pair = (op->kind == SUMI_OP_LINEAR && next->kind == SUMI_OP_GATED) || (op->kind == SUMI_OP_NORM_GATE_ADD && next->kind == SUMI_OP_NORM_MODULATE);
     return plan->activation_bytes == 2 && is_pair && next->in[0].id == op->out.id;
@@ -43,7 +42,9 @@ static void find_lifetimes(sumi_plan* plan)
         }
         note_use(plan, op->out, (int32_t)i);
         note_use(plan, op->mask, (int32_t)i);
-        if (i + 1 < plan->op_count && may_write_next(plan, op, op + 1)) {
+        // a solver's table has no place among the six inputs
+        note_use(plan, op->kind == SUMI_OP_SOLVE ? op->u.solve.row.table : SUMI_NO_VALUE, (int32_t)i);
+        if (i + 1 < plan->op_count && sumi_plan_may_write_next(plan, op, op + 1)) {
             note_use(plan, op[1].out, (int32_t)i);
         }
     }
@@ -286,7 +287,11 @@ sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error)
     for (size_t i = 0; i < plan->op_count; i++) {
         plan->total_flops += plan->ops[i].flops * plan->sections[plan->ops[i].section].repeat;
     }
-    return place_values(plan, error);
+    SUMI_TRY(place_values(plan, error));
+#ifdef SUMI_CHECKED
+    SUMI_TRY(sumi_plan_validate(plan, error));
+#endif
+    return SUMI_OK;
 }
 
 // ---- Slices ---------------------------------------------------------------------------------------------------------------------------
@@ -348,6 +353,9 @@ sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, c
         SUMI_TRY(slice_section(plan, section, rates, op_ratio, (float)max_us, (float)gathered_us, error));
         section->slice_end = (int32_t)plan->slice_count;
     }
+#ifdef SUMI_CHECKED
+    SUMI_TRY(sumi_plan_validate_slices(plan, error));
+#endif
     return SUMI_OK;
 }
 

@@ -162,6 +162,9 @@ sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, c
 // Whether the result of the product at `op_index` is read by a GATED (SiLU) op right behind it and by nothing else. A GPU makes both in one kernel and never writes this value, which
 // takes no memory where activations are bfloat16. Of finished plans.
 bool sumi_plan_is_gated_pair(const sumi_plan* plan, int32_t op_index);
+// Whether a GPU may do `next` from within `op`, the one before it: a product's gate, a sum's norm. It writes the second
+// value then while it still reads what the first op reads. bfloat16 activations tell that this is one.
+bool sumi_plan_may_write_next(const sumi_plan* plan, const sumi_op* op, const sumi_op* next);
 // Columns whose time a convolution takes: it gathers its taps whatever it makes of them, so one of 3 takes about as long as one of 16 (the decoder's last, on the processor: 9 GFLOP/s where
 // others reach 60).
 int32_t sumi_plan_conv_effort(const sumi_weight* weight);

@@ -1,0 +1,297 @@
+// Each invariant of plan.h, broken once on purpose in a plan that keeps them all: sumi_plan_validate says which one,
+// and where.
+#include "plan/validate.h"
+#include "system.h"
+#include "test.h"
+
+static sumi_heap s_heap;
+static const float s_ones[64 * 576] = {1.0f};
+
+typedef struct fixture {
+    sumi_plan plan;
+    sumi_weight square, vector, qkv, conv, columns, wide;
+    sumi_value input, state, picture, bytes, positions, table, solver, room, upsampled, grown, guest;
+} fixture;
+
+static sumi_weight make_weight(int32_t rows, int32_t cols)
+{
+    return (sumi_weight){.name = "w",
+                         .rows = rows,
+                         .cols = cols,
+                         .part_count = 1,
+                         .parts = {{.data = s_ones, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}}};
+}
+
+// Text rows: whole products, products into some rows, learned rows.
+static sumi_value write_prepare(fixture* f)
+{
+    sumi_plan* plan = &f->plan;
+    static const int32_t positions[24] = {0};
+    sumi_plan_section(plan, SUMI_SECTION_PREPARE, 1, 0);
+    f->positions = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, 24, 1, positions);
+    sumi_value rope = sumi_plan_rope_table(plan, f->positions, 1, (const int32_t[]){8}, 256.0);
+    sumi_value a = sumi_plan_linear(plan, "first", f->input, &f->square, &f->vector, SUMI_ACT_NONE);
+    sumi_value rows = sumi_plan_value(plan, "rows", SUMI_ELEMENT_ACTIVATION, 24, 64);
+    sumi_plan_linear_into(plan, "some_rows", a, 4, 8, &f->square, NULL, SUMI_ACT_NONE, rows, 0);
+    sumi_plan_fill_rows(plan, rows, &f->vector, (const sumi_span[]){{8, 8}, {16, 8}}, 2);
+    sumi_value qkv = sumi_plan_linear(plan, "qkv", rows, &f->qkv, NULL, SUMI_ACT_NONE);
+    sumi_plan_qk_norm_rope(plan, "qk", qkv, 0, 24, 2, 1, 16, NULL, NULL, 1e-5f, rope, 0, SUMI_ROTARY_INTERLEAVED);
+    const sumi_sequence sequences[2] = {{.span = {{0, 8}}, .span_count = 1, .query_spans = 1},
+                                        {.span = {{8, 16}}, .span_count = 1, .query_spans = 1}};
+    sumi_plan_attention(
+        plan, "attention", qkv,
+        &(sumi_attention){
+            .q_heads = 2, .kv_heads = 1, .dim = 16, .scale = 0.25f, .sequences = sequences, .sequence_count = 2});
+    return rows;
+}
+
+static void write_steps(fixture* f, sumi_value rows, int32_t first)
+{
+    sumi_plan* plan = &f->plan;
+    sumi_plan_section(plan, SUMI_SECTION_DENOISE, 4, first);
+    sumi_value n = sumi_plan_norm_modulate(plan, "norm", rows, 0, 24, SUMI_NORM_RMS, &f->vector, 1e-5f,
+                                           (sumi_step_row){f->table, 0, true}, SUMI_NO_ROW);
+    sumi_value g = sumi_plan_linear_gated(plan, "gated", n, &f->square, SUMI_ACT_SILU);
+    sumi_plan_linear_residual(plan, "residual", g, &f->columns, NULL, SUMI_NO_ROW, rows);
+    sumi_value v = sumi_plan_value(plan, "velocity", SUMI_ELEMENT_FLOAT, 24, 64);
+    sumi_plan_linear_into(plan, "velocity", rows, 0, 24, &f->square, NULL, SUMI_ACT_NONE, v, 0);
+    sumi_plan_solve(plan, &(sumi_solve){.x = f->state, .v = v, .row = {f->solver, 0, true}, .channels = 24});
+}
+
+// A picture of 8 x 8 pixels becomes another one strip by strip, in the same memory: a room that is half a picture
+// longer.
+static void write_pictures(fixture* f)
+{
+    sumi_plan* plan = &f->plan;
+    sumi_plan_section(plan, SUMI_SECTION_DECODE, 1, 0);
+    f->guest = sumi_plan_latent_in(plan, f->state, 24, 8, 8, (sumi_tile){0, 0, 8, 8}, 1.0f, 0.0f, false);
+    f->room = sumi_plan_value(plan, "room", SUMI_ELEMENT_ACTIVATION, 96, 64);
+    f->upsampled = sumi_plan_view(plan, "upsampled", f->room, 32, 64, 0, 64);
+    f->grown = sumi_plan_view(plan, "grown", f->room, 0, 64, 0, 64);
+    sumi_plan_share(plan, f->guest, f->room);
+    sumi_conv conv = {.height = 8, .width = 8, .kernel = 3, .stride = 1};
+    sumi_plan_conv_into(plan, "upsample", f->guest, &f->wide, NULL, &conv, SUMI_NO_VALUE, f->upsampled);
+    for (int32_t row = 0; row < 64; row += 32) {
+        sumi_plan_prefix(plan, "strip%d.", (int)row);
+        sumi_value from = sumi_plan_view(plan, "from", f->upsampled, row, 32, 0, 64),
+                   into = sumi_plan_view(plan, "into", f->grown, row, 32, 0, 64);
+        sumi_plan_linear_columns(plan, "grow", from, &f->square, NULL, into, 0);
+    }
+    sumi_plan_prefix(plan, "%s", "");
+    sumi_value sums = sumi_plan_group_sums(plan, "sums", f->grown, 4);
+    sumi_plan_group_norm_into(plan, "group", f->grown, sums, &f->vector, &f->vector, 4, 1e-6f, true, f->grown);
+    sumi_value out = sumi_plan_conv(plan, "conv_out", f->grown, &f->conv, NULL, &conv, SUMI_NO_VALUE);
+    sumi_plan_tile_place(plan, out, 8, f->picture, 8, 8, (sumi_tile){0, 0, 8, 8}, false);
+    sumi_plan_section(plan, SUMI_SECTION_TRANSFER, 1, 0);
+    static const int32_t zero = 0;
+    sumi_plan_pixels_out(plan, f->picture, f->bytes,
+                         sumi_plan_constant(plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero));
+}
+
+// A plan with views, a guest, in-place ops, constants, step tables and split ops. It breaks nothing.
+static bool make_plan(fixture* f)
+{
+    memset(f, 0, sizeof *f);
+    f->square = make_weight(64, 64);
+    f->vector = make_weight(1, 64);
+    f->qkv = make_weight(64, 64);
+    f->columns = make_weight(64, 32);
+    f->conv = make_weight(3, 576);
+    f->wide = make_weight(64, 216);
+    sumi_plan* plan = &f->plan;
+    sumi_plan_begin(plan, &s_heap, 4);
+    f->input = sumi_plan_bound(plan, "input", SUMI_ELEMENT_ACTIVATION, 16, 64);
+    f->state = sumi_plan_bound(plan, "state", SUMI_ELEMENT_FLOAT, 24, 64);
+    f->table = sumi_plan_bound(plan, "table", SUMI_ELEMENT_FLOAT, 8, 64);
+    f->solver = sumi_plan_bound(plan, "solver", SUMI_ELEMENT_FLOAT, 8, 12);
+    f->picture = sumi_plan_bound(plan, "picture", SUMI_ELEMENT_ACTIVATION, 64, 3);
+    f->bytes = sumi_plan_bound(plan, "bytes", SUMI_ELEMENT_BYTE, 64, 3);
+    sumi_value rows = write_prepare(f);
+    write_steps(f, rows, 0);
+    write_steps(f, rows, 4);
+    write_pictures(f);
+    sumi_error error = {0};
+    sumi_result result = sumi_plan_finish(plan, &error);
+    if (result == SUMI_OK) result = sumi_plan_slice(plan, &(sumi_rates){1e3, 1e3, 1.0}, 300, &error);
+    if (result == SUMI_OK) result = sumi_plan_validate(plan, &error);
+    CHECK_TEXT(error.text, "");
+    return result == SUMI_OK;
+}
+
+// The first op of the label.
+static sumi_op* op_called(fixture* f, const char* label)
+{
+    for (size_t i = 0; i < f->plan.op_count; i++)
+        if (strcmp(f->plan.ops[i].label, label) == 0) return &f->plan.ops[i];
+    abort();
+}
+static sumi_op* op_of(fixture* f, sumi_op_kind kind)
+{
+    for (size_t i = 0; i < f->plan.op_count; i++)
+        if (f->plan.ops[i].kind == kind) return &f->plan.ops[i];
+    abort();
+}
+static sumi_value_info* info_of(fixture* f, sumi_value value) { return &f->plan.values[value.id - 1]; }
+
+// ---- Sections, slices, constants ------------------------------------------------------------------------------------
+static void break_section_order(fixture* f) { f->plan.sections[1].op_begin++; }
+static void break_section_repeat(fixture* f) { f->plan.sections[1].repeat = 0; }
+static void break_section_of_op(fixture* f) { op_called(f, "some_rows")->section = 1; }
+static void break_section_end(fixture* f) { f->plan.sections[f->plan.section_count - 1].op_end--; }
+static void break_counters(fixture* f) { f->plan.sections[2].first_counter = 3; }
+static void break_slice_gap(fixture* f) { f->plan.slices[1].op_begin++; }
+static void break_slice_parts(fixture* f)
+{
+    for (size_t i = 0; i < f->plan.slice_count; i++) {
+        if (f->plan.slices[i].op_end == f->plan.slices[i].op_begin + 1) {
+            f->plan.slices[i].part_end++;
+            return;
+        }
+    }
+    abort();
+}
+static void break_slice_end(fixture* f) { f->plan.sections[f->plan.section_count - 1].slice_end--; }
+static void break_constant_size(fixture* f) { f->plan.constants[0].bytes -= 4; }
+static void break_constant_bound(fixture* f) { f->plan.constants[0].value = f->room; }
+
+// ---- Values ---------------------------------------------------------------------------------------------------------
+static void break_view_end(fixture* f) { info_of(f, f->upsampled)->whole_row++; }
+static void break_view_place(fixture* f) { info_of(f, f->upsampled)->offset += 64; }
+static void break_view_order(fixture* f) { info_of(f, f->upsampled)->whole = f->grown; }
+static void break_view_life(fixture* f) { info_of(f, f->upsampled)->last_use--; }
+static void break_view_pitch(fixture* f) { info_of(f, f->upsampled)->pitch = 128; }
+static void break_overlap(fixture* f)
+{
+    info_of(f, op_called(f, "residual")->in[0])->offset = info_of(f, op_called(f, "residual")->out)->offset;
+}
+static void break_guest(fixture* f) { info_of(f, f->guest)->host = SUMI_NO_VALUE; }
+static void break_alignment(fixture* f) { info_of(f, op_called(f, "some_rows")->out)->offset += 4; }
+static void break_arena_end(fixture* f) { f->plan.arena_bytes -= 64; }
+static void break_bound_life(fixture* f) { info_of(f, f->state)->last_use--; }
+static void break_size(fixture* f) { info_of(f, op_called(f, "velocity")->out)->bytes -= 4; }
+static void break_life_begin(fixture* f) { info_of(f, op_called(f, "first")->out)->first_use++; }
+static void break_life_in_repeat(fixture* f)
+{
+    info_of(f, op_called(f, "some_rows")->out)->last_use = f->plan.sections[2].op_end - 2;
+}
+
+// ---- Ops ------------------------------------------------------------------------------------------------------------
+static void break_value_id(fixture* f) { op_called(f, "first")->in[0].id = 999; }
+static void break_unlisted_table(fixture* f) { op_called(f, "norm")->in[1] = SUMI_NO_VALUE; }
+static void break_rows_end(fixture* f) { op_called(f, "some_rows")->u.linear.x_row = 9; }
+static void break_width(fixture* f) { op_called(f, "gated")->weight = &f->columns; }
+static void break_bias(fixture* f) { op_called(f, "first")->bias = &f->square; }
+static void break_weight_parts(fixture* f) { f->square.parts[0].rows--; }
+static void break_element(fixture* f) { info_of(f, f->positions)->element = SUMI_ELEMENT_FLOAT; }
+static void break_step_row(fixture* f) { f->plan.sections[2].first_counter = 5; }
+static void break_part_count(fixture* f) { op_of(f, SUMI_OP_GROUP_NORM)->part_count++; }
+static void break_work(fixture* f) { op_called(f, "conv_out")->rows--; }
+static void break_blocks(fixture* f) { op_of(f, SUMI_OP_GROUP_NORM)->u.group.block_count++; }
+static void break_spans(fixture* f)
+{
+    ((sumi_span*)(void*)(uintptr_t)op_of(f, SUMI_OP_FILL_ROWS)->u.fill.spans)[1].begin = 15;
+}
+static void break_in_place_output(fixture* f) { op_called(f, "some_rows")->in[2] = SUMI_NO_VALUE; }
+static void break_in_place_kind(fixture* f)
+{
+    sumi_op* op = op_called(f, "velocity");
+    op->in[0] = op->out;
+}
+static void break_guest_in_host(fixture* f) { op_called(f, "upsample")->out = f->grown; }
+
+// ---- Order ----------------------------------------------------------------------------------------------------------
+static void break_written_before(fixture* f) { op_called(f, "some_rows")->u.linear.y_row = 1; }
+static void swap_ops(sumi_op* a, sumi_op* b)
+{
+    const sumi_op first = *a;
+    *a = *b;
+    *b = first;
+}
+static void break_first_iteration(fixture* f) { swap_ops(op_called(f, "velocity"), op_called(f, "velocity") + 1); }
+// The second strip of the result lies where the first one is read from.
+static void break_strip_order(fixture* f) { swap_ops(op_called(f, "strip0.grow"), op_called(f, "strip32.grow")); }
+
+static const struct {
+    const char* name;
+    void (*apply)(fixture* f);
+    const char* says[2]; // where and what
+} s_breaks[] = {
+    {"section order", break_section_order, {"section 1", "sections hold every op once"}},
+    {"section repeat", break_section_repeat, {"section 1", "runs at least once"}},
+    {"an op of another section", break_section_of_op, {"some_rows", "lies in one section and names another"}},
+    {"an op of no section", break_section_end, {"pixels_out", "lies in no section"}},
+    {"counters", break_counters, {"solver", "their counters overlap"}},
+    {"a gap between slices", break_slice_gap, {"slice 1", "slices hold every part"}},
+    {"parts of a slice", break_slice_parts, {"slice ", "slices hold every part"}},
+    {"a slice of no section", break_slice_end, {"section ", "slices"}},
+    {"a constant's size", break_constant_size, {"positions", "as large as its value"}},
+    {"a constant's value", break_constant_bound, {"room", "a constant needs a bound value"}},
+    {"a view's rows", break_view_end, {"upsampled", "within the rows and columns"}},
+    {"a view's offset", break_view_place, {"upsampled", "its place in its base"}},
+    {"a view's order", break_view_order, {"upsampled", "written after its base"}},
+    {"a view's life", break_view_life, {"upsampled", "as long as its base"}},
+    {"a view's pitch", break_view_pitch, {"upsampled", "the pitch of its base"}},
+    {"offsets", break_overlap, {"(gated)", "share bytes of the arena"}},
+    {"a guest", break_guest, {"(room)", "share bytes of the arena"}},
+    {"alignment", break_alignment, {"(rows)", "in the arena, aligned"}},
+    {"the arena's end", break_arena_end, {"value ", "in the arena, aligned"}},
+    {"a bound value's life", break_bound_life, {"(state)", "through the whole plan"}},
+    {"a value's size", break_size, {"(velocity)", "size is that of its rows"}},
+    {"a life's begin", break_life_begin, {"linear", "does not live at an op that uses it"}},
+    {"a life in a repeated section", break_life_in_repeat, {"rows", "until the section ends"}},
+    {"a value's id", break_value_id, {"first", "no such value"}},
+    {"a table that is no input", break_unlisted_table, {"table", "not among its inputs"}},
+    {"rows behind the end", break_rows_end, {"some_rows", "reads rows 9 to 17, the value has 16"}},
+    {"a weight's width", break_width, {"gated", "the weight or the bias has another shape"}},
+    {"a bias", break_bias, {"first", "the weight or the bias has another shape"}},
+    {"a weight's parts", break_weight_parts, {"first", "a weight's parts are its rows"}},
+    {"an element", break_element, {"positions", "does not take elements of this type"}},
+    {"a step table's row", break_step_row, {"table", "reads rows 5 to 9, the value has 8"}},
+    {"the number of parts", break_part_count, {"group", "do not cover its rows once"}},
+    {"rows of the work", break_work, {"conv_out", "not the work"}},
+    {"blocks of sums", break_blocks, {"group", "the blocks of group sums"}},
+    {"parts that overlap", break_spans, {"fill", "two parts of the op write the same rows"}},
+    {"an output that is no input", break_in_place_output, {"some_rows", "has its output among its inputs"}},
+    {"an op that may not write in place", break_in_place_kind, {"velocity", "writes over what it reads"}},
+    {"a host over its guest", break_guest_in_host, {"value latent_picture", "writes over what it reads"}},
+    {"a row that is not written",
+     break_written_before,
+     {"qkv", "row 0 is read, but no op before this one has written it"}},
+    {"the first iteration", break_first_iteration, {"solve", "is read, but"}},
+    {"the order of strips", break_strip_order, {"strip0.grow", "another view of its memory was written since: grown"}},
+};
+
+TEST(validate_accepts_a_plan_that_breaks_nothing)
+{
+    fixture f;
+    CHECK(make_plan(&f));
+    CHECK(sumi_plan_info(&f.plan, f.guest)->offset == sumi_plan_info(&f.plan, f.room)->offset); // the guest is one
+    CHECK(f.plan.slice_count > f.plan.section_count);
+    sumi_plan_end(&f.plan);
+}
+
+TEST(validate_catches_every_break)
+{
+    for (size_t i = 0; i < sizeof s_breaks / sizeof *s_breaks; i++) {
+        fixture f;
+        sumi_error error = {0};
+        if (make_plan(&f)) {
+            s_breaks[i].apply(&f);
+            const sumi_result result = sumi_plan_validate(&f.plan, &error);
+            const bool is_caught = result == SUMI_INTERNAL && strstr(error.text, s_breaks[i].says[0]) != NULL
+                                && strstr(error.text, s_breaks[i].says[1]) != NULL;
+            if (!is_caught) printf("  %s: %d \"%s\"\n", s_breaks[i].name, (int)result, error.text);
+            CHECK(is_caught);
+        }
+        sumi_plan_end(&f.plan);
+    }
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    sumi_heap_init(&s_heap, NULL);
+    RUN(validate_accepts_a_plan_that_breaks_nothing);
+    RUN(validate_catches_every_break);
+    TEST_END();
+}
