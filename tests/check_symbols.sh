@@ -2,6 +2,7 @@
 # What the library's objects define and what they call. usage: tests/check_symbols.sh build/.../libsumi.a [build/.../libsumi.so]
 #   defined:   every external symbol begins with sumi_, so that it meets no other library's in the host's program
 #   undefined: nothing that ends the process, prints, or touches signals: the host lives on whatever happens
+#   assertions: none; they belong to checked builds (debug, asan, tsan)
 #   shown:     the shared library shows the functions of the header, and nothing else
 # snprintf and vsnprintf (messages) are fine, and so is __stack_chk_fail: a compiler that adds stack guards (-fstack-protector) is the host's own choice.
 # The last line is "symbols: N passed, N failed, N skipped".
@@ -34,6 +35,7 @@ forbid "nothing ends the process" 'abort|exit|_exit|_Exit|quick_exit|at_quick_ex
 forbid "nothing prints" '(__)?v?d?f?w?printf(_chk)?|puts|fputs|fwrite|fputc|putc|putchar|_IO_putc|perror|psignal|syslog|vsyslog|openlog|std(in|out|err)|write'
 forbid "nothing touches signals" 'signal|sigaction|raise|kill|killpg|sigprocmask|pthread_sigmask|pthread_kill|alarm|setitimer|bsd_signal|__sysv_signal'
 forbid "nothing changes what belongs to the whole process" 'setlocale|setenv|unsetenv|putenv|chdir|fchdir|umask|srand|rand|random|srandom|strtok|system|popen|fork|execv.*|fesetround|fesetenv'
+check "no assertions in a release build" "$(awk '$NF == "sumi_assert_failed"' <<<"$defined"$'\n'"$undefined")"
 # All memory goes through the host's allocator: only base/memory.c, the built-in allocator, may call the C library's.
 check "only base/memory.c allocates" "$(awk '$NF ~ /^(malloc|calloc|realloc|reallocarray|free|aligned_alloc|posix_memalign|memalign|strdup|strndup|getline|asprintf|vasprintf)$/ && $0 !~ /:memory\.o:/' <<<"$undefined")"
 # .data and .bss hold variables that live as long as the process: two engines would share them. (.data.rel.ro is constant tables.)

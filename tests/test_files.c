@@ -678,14 +678,14 @@ TEST(many_tensors_are_found_by_name)
     }
     CHECK(sumi_tensor_find(&set, "layers.20000.attention.weight") == NULL && sumi_tensor_find(&set, "") == NULL);
     sumi_error error = {0};
-    CHECK_NUMBER(sumi_tensor_set_add(&set, "layers.7.attention.weight", 25, &(sumi_tensor){0}, "memory", &error), SUMI_FILE_MALFORMED);
+    CHECK_NUMBER(sumi_tensor_set_add(&set, "layers.7.attention.weight", 25, &(sumi_tensor){.file_index = -1}, "memory", &error), SUMI_FILE_MALFORMED);
     CHECK_TEXT(error.text, "memory: tensor layers.7.attention.weight occurs twice");
-    CHECK(sumi_tensor_set_add(&set, "a\0b", 3, &(sumi_tensor){0}, "memory", NULL) == SUMI_FILE_MALFORMED);
+    CHECK(sumi_tensor_set_add(&set, "a\0b", 3, &(sumi_tensor){.file_index = -1}, "memory", NULL) == SUMI_FILE_MALFORMED);
     char* large = malloc(100000); // names longer than a block of text
     memset(large, 'n', 100000);
     for (size_t bytes = 16000; bytes <= 100000; bytes += 12000) {
-        CHECK_NUMBER(sumi_tensor_set_add(&set, large, bytes, &(sumi_tensor){0}, "memory", NULL), SUMI_OK);
-        CHECK_NUMBER(sumi_tensor_set_add(&set, large, bytes / 1000, &(sumi_tensor){0}, "memory", NULL), SUMI_OK);
+        CHECK_NUMBER(sumi_tensor_set_add(&set, large, bytes, &(sumi_tensor){.file_index = -1}, "memory", NULL), SUMI_OK);
+        CHECK_NUMBER(sumi_tensor_set_add(&set, large, bytes / 1000, &(sumi_tensor){.file_index = -1}, "memory", NULL), SUMI_OK);
     }
     for (size_t i = 20000; i < set.count; i++) {
         CHECK(set.tensors[i].name[0] == 'n' && sumi_tensor_find(&set, set.tensors[i].name) == &set.tensors[i]);
@@ -694,7 +694,7 @@ TEST(many_tensors_are_found_by_name)
     // names that are beginnings of each other, the longest first
     sumi_tensor_set_init(&set, &s_heap, NULL);
     for (size_t bytes = 400; bytes > 0; bytes -= 2) {
-        sumi_tensor_set_add(&set, large, bytes, &(sumi_tensor){0}, "memory", NULL);
+        sumi_tensor_set_add(&set, large, bytes, &(sumi_tensor){.file_index = -1}, "memory", NULL);
     }
     for (size_t bytes = 400; bytes > 0; bytes--) {
         large[bytes] = '\0';

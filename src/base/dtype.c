@@ -8,6 +8,7 @@
 //     Q4_K  d (11 bits) * scale (6) * q (4) = 21 bits     Q5_K 22 bits     Q6_K  11 + 7 + 6 = 24 bits
 // which leaves one rounding, that of the final sum, and that is what the reference dequantisers do.
 #include "base/dtype.h"
+#include "base/assert.h"
 #include <string.h>
 
 static const sumi_dtype_info s_dtypes[SUMI_DTYPE_COUNT] = {
@@ -45,6 +46,7 @@ const sumi_dtype_info* sumi_dtype_get(sumi_dtype dtype)
 uint64_t sumi_dtype_bytes(sumi_dtype dtype, uint64_t count)
 {
     const sumi_dtype_info* info = sumi_dtype_get(dtype);
+    SUMI_ASSERT(count % (uint64_t)info->block == 0);
     return count / (uint64_t)info->block * (uint64_t)info->block_bytes;
 }
 
@@ -143,6 +145,7 @@ uint16_t sumi_float_to_bf16(float value)
 
 void sumi_floats_to_bf16(const float* restrict source, uint16_t* restrict into, size_t count)
 {
+    SUMI_ASSERT(count == 0 || (source != NULL && into != NULL));
     for (size_t i = 0; i < count; i++) {
         into[i] = float_to_bf16(source[i]);
     }
@@ -152,6 +155,8 @@ void sumi_floats_to_bf16(const float* restrict source, uint16_t* restrict into, 
 // The code counts up through all magnitudes of the format, without a limit at the top: the callers know what is up there.
 static uint32_t round_to_small(uint32_t magnitude, int32_t mantissa, int32_t lowest)
 {
+    SUMI_ASSERT(magnitude < 0x7f800000u);
+    SUMI_ASSERT(mantissa >= 1 && mantissa <= 10 && lowest <= 0);
     const int32_t exponent = (int32_t)(magnitude >> 23) - 127;
     if (magnitude >> 23 == 0) {
         return 0; // float subnormals lie far below half of any small format's smallest step
@@ -168,6 +173,7 @@ static uint32_t round_to_small(uint32_t magnitude, int32_t mantissa, int32_t low
         code = (uint32_t)(exponent - lowest) << mantissa; // the significand's leading one adds the missing 1 to the exponent field
     }
     const uint32_t half = 1u << (shift - 1);
+    SUMI_ASSERT(shift >= 13 && shift <= 25);
     const uint32_t rest = significand & ((half << 1) - 1);
     significand >>= shift;
     significand += rest > half || (rest == half && (significand & 1u));
@@ -345,6 +351,7 @@ static void q5_1_block(const unsigned char* restrict block, float* restrict into
 // have their low 4 bits in the nibbles of bytes 8..11 and the upper 2 in the spare top bits of bytes 0..7.
 static void group_scale(const unsigned char* packed, int32_t group, float* scale, float* minimum)
 {
+    SUMI_ASSERT(group >= 0 && group < 8);
     if (group < 4) {
         *scale = (float)(packed[group] & 63);
         *minimum = (float)(packed[group + 4] & 63);
@@ -412,6 +419,7 @@ typedef void block_function(const unsigned char* restrict block, float* restrict
 static void blocks(block_function* function, sumi_dtype dtype, const unsigned char* source, float* into, size_t count)
 {
     const size_t block = (size_t)s_dtypes[dtype].block, bytes = (size_t)s_dtypes[dtype].block_bytes;
+    SUMI_ASSERT(block > 1 && count % block == 0);
     for (size_t i = 0; i < count / block; i++) {
         function(source + i * bytes, into + i * block);
     }
@@ -419,6 +427,8 @@ static void blocks(block_function* function, sumi_dtype dtype, const unsigned ch
 
 void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size_t count)
 {
+    SUMI_ASSERT(sumi_dtype_is_number(dtype));
+    SUMI_ASSERT(count == 0 || (source != NULL && into != NULL));
     switch (dtype) {
     case SUMI_DTYPE_F64: f64_row(source, into, count); break;
     case SUMI_DTYPE_F32:

@@ -1,4 +1,5 @@
 #include "base/file.h"
+#include "base/assert.h"
 #include <string.h>
 
 static bool is_built_in(const sumi_files* files)
@@ -8,6 +9,7 @@ static bool is_built_in(const sumi_files* files)
 
 sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* files, const char* path, sumi_error* error)
 {
+    SUMI_ASSERT(heap != NULL && path != NULL);
     memset(file, 0, sizeof *file);
     file->heap = heap;
     file->path = sumi_copy_text(heap, path);
@@ -22,6 +24,7 @@ sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* f
         }
         file->data = file->mapping.data;
         file->bytes = file->mapping.bytes;
+        SUMI_ASSERT(file->data != NULL || file->bytes == 0);
         return SUMI_OK;
     }
     file->files = files;
@@ -67,6 +70,7 @@ void sumi_file_close(sumi_file* file)
 
 bool sumi_file_exists(const sumi_files* files, const char* path)
 {
+    SUMI_ASSERT(path != NULL);
     if (is_built_in(files)) {
         return sumi_path_is_file(path);
     }

@@ -16,7 +16,7 @@ typedef struct sumi_file {
     void* copy;             // of a host file that cannot be mapped
 } sumi_file;
 
-// file must be zeroed. On failure it is left closed. The message names the path.
+// What file held before is overwritten. On failure it is left closed. The message names the path.
 sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* files, const char* path, sumi_error* error);
 void sumi_file_close(sumi_file* file); // accepts a zeroed or half-open file
 bool sumi_file_exists(const sumi_files* files, const char* path);

@@ -1,4 +1,5 @@
 #include "base/memory.h"
+#include "base/assert.h"
 #include <stdlib.h>
 #include <string.h>
 #if defined(_WIN32) // its C library has no aligned_alloc, and what it has instead is freed by a function of its own
@@ -27,6 +28,7 @@ static void release_to_c(void* memory, size_t bytes, void* user_data)
 
 void sumi_heap_init(sumi_heap* heap, const sumi_allocator* allocator)
 {
+    SUMI_ASSERT(allocator == NULL || (allocator->allocate == NULL) == (allocator->release == NULL));
     memset(heap, 0, sizeof *heap);
     if (allocator != NULL && allocator->allocate != NULL) {
         heap->allocator = *allocator;
@@ -40,11 +42,13 @@ void sumi_heap_init(sumi_heap* heap, const sumi_allocator* allocator)
 
 void* sumi_alloc(sumi_heap* heap, size_t bytes)
 {
+    SUMI_ASSERT(heap->allocator.allocate != NULL && heap->allocator.release != NULL); // sumi_heap_init was called
     if (bytes > SIZE_MAX - 2 * SUMI_ALIGNMENT) {
         return NULL;
     }
     // aligned_alloc wants a multiple of the alignment; hosts get the same rounded size
     size_t whole = (bytes + 2 * SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
+    SUMI_ASSERT(whole % SUMI_ALIGNMENT == 0 && whole - SUMI_ALIGNMENT >= bytes);
     unsigned char* memory = heap->allocator.allocate(whole, SUMI_ALIGNMENT, heap->allocator.user_data);
     if (memory == NULL) {
         return NULL;
@@ -82,6 +86,9 @@ void sumi_free(sumi_heap* heap, void* memory)
     }
     unsigned char* whole = (unsigned char*)memory - SUMI_ALIGNMENT;
     size_t bytes = (size_t)((block_header*)(void*)whole)->bytes;
+    SUMI_ASSERT((uintptr_t)memory % SUMI_ALIGNMENT == 0);
+    SUMI_ASSERT(bytes >= SUMI_ALIGNMENT && bytes % SUMI_ALIGNMENT == 0); // written over, or not from sumi_alloc
+    SUMI_ASSERT(atomic_load(&heap->held) >= bytes); // another heap's, or freed twice
     atomic_fetch_sub(&heap->held, bytes);
     heap->allocator.release(whole, bytes, heap->allocator.user_data);
 }
@@ -101,11 +108,13 @@ char* sumi_copy_text(sumi_heap* heap, const char* text)
 
 sumi_result sumi_out_of_memory(sumi_error* error, size_t bytes, const char* what)
 {
+    SUMI_ASSERT(what != NULL);
     return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "the host allocator has no %zu bytes for %s; free memory or use smaller sizes", bytes, what);
 }
 
 sumi_result sumi_grow(sumi_heap* heap, void** memory, size_t* capacity, size_t needed, size_t element_bytes, sumi_error* error)
 {
+    SUMI_ASSERT(element_bytes > 0 && (*capacity == 0 || *memory != NULL));
     if (needed <= *capacity) {
         return SUMI_OK;
     }

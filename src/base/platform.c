@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #endif
 #include "base/platform.h"
+#include "base/assert.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -116,26 +117,46 @@ sumi_cpu_features sumi_cpu_detect(void)
 
 // ---- Locks and threads ----------------------------------------------------------------------------------------------------------------
 
+// Who holds a mutex, for assertions. A thread that waits for a condition does not hold its mutex meanwhile.
+#if defined(SUMI_CHECKED)
+uintptr_t sumi_this_thread(void)
+{
+    static _Thread_local char s_here;
+    return (uintptr_t)&s_here;
+}
+
+bool sumi_mutex_is_held(const sumi_mutex* mutex)
+{
+    return atomic_load_explicit(&mutex->owner, memory_order_relaxed) == sumi_this_thread();
+}
+
+static void note_taken(sumi_mutex* mutex) { atomic_store_explicit(&mutex->owner, sumi_this_thread(), memory_order_relaxed); }
+static void note_free(sumi_mutex* mutex) { atomic_store_explicit(&mutex->owner, 0, memory_order_relaxed); }
+#else
+static void note_taken(sumi_mutex* mutex) { (void)mutex; }
+static void note_free(sumi_mutex* mutex) { (void)mutex; }
+#endif
+
 #if defined(_WIN32)
-bool sumi_mutex_init(sumi_mutex* mutex)
+static bool native_mutex_init(sumi_mutex* mutex)
 {
     InitializeSRWLock((SRWLOCK*)(void*)mutex->storage);
     return true;
 }
-void sumi_mutex_destroy(sumi_mutex* mutex) { (void)mutex; }
-void sumi_mutex_lock(sumi_mutex* mutex) { AcquireSRWLockExclusive((SRWLOCK*)(void*)mutex->storage); }
-void sumi_mutex_unlock(sumi_mutex* mutex) { ReleaseSRWLockExclusive((SRWLOCK*)(void*)mutex->storage); }
+static void native_mutex_destroy(sumi_mutex* mutex) { (void)mutex; }
+static void native_mutex_lock(sumi_mutex* mutex) { AcquireSRWLockExclusive((SRWLOCK*)(void*)mutex->storage); }
+static void native_mutex_unlock(sumi_mutex* mutex) { ReleaseSRWLockExclusive((SRWLOCK*)(void*)mutex->storage); }
 bool sumi_condition_init(sumi_condition* condition)
 {
     InitializeConditionVariable((CONDITION_VARIABLE*)(void*)condition->storage);
     return true;
 }
 void sumi_condition_destroy(sumi_condition* condition) { (void)condition; }
-void sumi_condition_wait(sumi_condition* condition, sumi_mutex* mutex)
+static void native_wait(sumi_condition* condition, sumi_mutex* mutex)
 {
     SleepConditionVariableSRW((CONDITION_VARIABLE*)(void*)condition->storage, (SRWLOCK*)(void*)mutex->storage, INFINITE, 0);
 }
-bool sumi_condition_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds)
+static bool native_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds)
 {
     uint64_t milliseconds = (microseconds + 999) / 1000;
     DWORD timeout = milliseconds >= INFINITE ? INFINITE - 1 : (DWORD)milliseconds;
@@ -155,6 +176,7 @@ static DWORD WINAPI thread_entry(void* context)
 
 bool sumi_thread_begin(sumi_thread* thread, const sumi_thread_start* start)
 {
+    SUMI_ASSERT(start->function != NULL);
     HANDLE handle = CreateThread(NULL, 0, thread_entry, (void*)(uintptr_t)start, 0, NULL);
     memcpy(thread->storage, &handle, sizeof handle);
     return handle != NULL;
@@ -175,10 +197,10 @@ _Static_assert(sizeof(pthread_t) <= sizeof(sumi_thread), "a thread fits its stor
 static pthread_mutex_t* native_mutex(sumi_mutex* mutex) { return (pthread_mutex_t*)(void*)mutex->storage; }
 static pthread_cond_t* native_condition(sumi_condition* condition) { return (pthread_cond_t*)(void*)condition->storage; }
 
-bool sumi_mutex_init(sumi_mutex* mutex) { return pthread_mutex_init(native_mutex(mutex), NULL) == 0; }
-void sumi_mutex_destroy(sumi_mutex* mutex) { pthread_mutex_destroy(native_mutex(mutex)); }
-void sumi_mutex_lock(sumi_mutex* mutex) { pthread_mutex_lock(native_mutex(mutex)); }
-void sumi_mutex_unlock(sumi_mutex* mutex) { pthread_mutex_unlock(native_mutex(mutex)); }
+static bool native_mutex_init(sumi_mutex* mutex) { return pthread_mutex_init(native_mutex(mutex), NULL) == 0; }
+static void native_mutex_destroy(sumi_mutex* mutex) { pthread_mutex_destroy(native_mutex(mutex)); }
+static void native_mutex_lock(sumi_mutex* mutex) { pthread_mutex_lock(native_mutex(mutex)); }
+static void native_mutex_unlock(sumi_mutex* mutex) { pthread_mutex_unlock(native_mutex(mutex)); }
 
 bool sumi_condition_init(sumi_condition* condition)
 {
@@ -195,9 +217,9 @@ bool sumi_condition_init(sumi_condition* condition)
 #endif
 }
 void sumi_condition_destroy(sumi_condition* condition) { pthread_cond_destroy(native_condition(condition)); }
-void sumi_condition_wait(sumi_condition* condition, sumi_mutex* mutex) { pthread_cond_wait(native_condition(condition), native_mutex(mutex)); }
+static void native_wait(sumi_condition* condition, sumi_mutex* mutex) { pthread_cond_wait(native_condition(condition), native_mutex(mutex)); }
 
-bool sumi_condition_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds)
+static bool native_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds)
 {
     struct timespec until;
 #if defined(__APPLE__)
@@ -226,6 +248,7 @@ static void* thread_entry(void* context)
 
 bool sumi_thread_begin(sumi_thread* thread, const sumi_thread_start* start)
 {
+    SUMI_ASSERT(start->function != NULL);
     pthread_t native;
     if (pthread_create(&native, NULL, thread_entry, (void*)(uintptr_t)start) != 0) {
         return false;
@@ -241,6 +264,49 @@ void sumi_thread_join(sumi_thread* thread)
     pthread_join(native, NULL);
 }
 #endif
+
+bool sumi_mutex_init(sumi_mutex* mutex)
+{
+    note_free(mutex);
+    return native_mutex_init(mutex);
+}
+
+void sumi_mutex_destroy(sumi_mutex* mutex)
+{
+    SUMI_ASSERT(!sumi_mutex_is_held(mutex));
+    native_mutex_destroy(mutex);
+}
+
+void sumi_mutex_lock(sumi_mutex* mutex)
+{
+    SUMI_ASSERT(!sumi_mutex_is_held(mutex)); // it would wait for itself
+    native_mutex_lock(mutex);
+    note_taken(mutex);
+}
+
+void sumi_mutex_unlock(sumi_mutex* mutex)
+{
+    SUMI_ASSERT(sumi_mutex_is_held(mutex));
+    note_free(mutex);
+    native_mutex_unlock(mutex);
+}
+
+void sumi_condition_wait(sumi_condition* condition, sumi_mutex* mutex)
+{
+    SUMI_ASSERT(sumi_mutex_is_held(mutex));
+    note_free(mutex);
+    native_wait(condition, mutex);
+    note_taken(mutex);
+}
+
+bool sumi_condition_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds)
+{
+    SUMI_ASSERT(sumi_mutex_is_held(mutex));
+    note_free(mutex);
+    const bool was_woken = native_wait_us(condition, mutex, microseconds);
+    note_taken(mutex);
+    return was_woken;
+}
 
 // ---- Files ----------------------------------------------------------------------------------------------------------------------------
 
@@ -367,12 +433,14 @@ void* sumi_large_pages_take(size_t bytes)
     char* memory = reserved + before;
     if (before > 0) munmap(reserved, before);
     if (before < SUMI_LARGE_PAGE) munmap(memory + bytes, SUMI_LARGE_PAGE - before);
+    SUMI_ASSERT((uintptr_t)memory % SUMI_LARGE_PAGE == 0 && memory >= reserved);
     (void)madvise(memory, bytes, MADV_HUGEPAGE); // small pages where the system has no large ones: slower to lock, nothing else
     return memory;
 }
 
 void sumi_large_pages_give(void* memory, size_t bytes)
 {
+    SUMI_ASSERT((uintptr_t)memory % SUMI_LARGE_PAGE == 0 && bytes % SUMI_LARGE_PAGE == 0);
     if (memory != NULL) munmap(memory, bytes);
 }
 #else
@@ -400,6 +468,7 @@ bool sumi_path_is_file(const char* path)
 
 bool sumi_path_join(char* out, size_t out_bytes, const char* folder, const char* name)
 {
+    SUMI_ASSERT(out_bytes > 0 && folder != NULL && name != NULL);
     size_t length = strlen(folder);
     const char* between = length > 0 && folder[length - 1] != '/' ? "/" : "";
     int written = snprintf(out, out_bytes, "%s%s%s", folder, between, name);

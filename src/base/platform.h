@@ -2,6 +2,7 @@
 #ifndef SUMI_BASE_PLATFORM_H
 #define SUMI_BASE_PLATFORM_H
 #include "base/result.h"
+#include <stdatomic.h>
 
 uint64_t sumi_clock_ns(void); // monotonic
 void sumi_sleep_us(uint32_t microseconds);
@@ -21,7 +22,12 @@ typedef struct sumi_cpu_features {
 sumi_cpu_features sumi_cpu_detect(void);
 
 // Sized to hold any platform's object; no allocation.
-typedef struct sumi_mutex { _Alignas(16) unsigned char storage[64]; } sumi_mutex;
+typedef struct sumi_mutex {
+    _Alignas(16) unsigned char storage[64];
+#if defined(SUMI_CHECKED)
+    atomic_uintptr_t owner; // sumi_this_thread() of who holds it; 0: nobody
+#endif
+} sumi_mutex;
 typedef struct sumi_condition { _Alignas(16) unsigned char storage[64]; } sumi_condition;
 bool sumi_mutex_init(sumi_mutex* mutex);
 void sumi_mutex_destroy(sumi_mutex* mutex);
@@ -32,6 +38,9 @@ void sumi_condition_destroy(sumi_condition* condition);
 void sumi_condition_wait(sumi_condition* condition, sumi_mutex* mutex);
 bool sumi_condition_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds); // false: time ran out
 void sumi_condition_broadcast(sumi_condition* condition);
+// For assertions; defined in checked builds only.
+uintptr_t sumi_this_thread(void); // a number that no other running thread has; never 0
+bool sumi_mutex_is_held(const sumi_mutex* mutex); // by this thread
 
 typedef struct sumi_thread { _Alignas(16) unsigned char storage[16]; } sumi_thread;
 typedef void sumi_thread_function(void* context);

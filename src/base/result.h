@@ -33,5 +33,5 @@ sumi_result sumi_fail(sumi_error* error, sumi_result result, const char* format,
         }                                           \
     } while (0)
 
-// Our own bugs are results too: a function that meets one returns sumi_fail(error, SUMI_INTERNAL, ...). Nothing here ever ends the process.
+// Our own bugs are assertions (base/assert.h) and, where a release build must not go on, results too: sumi_fail(error, SUMI_INTERNAL, ...). A release build never ends the process.
 #endif

@@ -1,4 +1,6 @@
 #include "base/sort.h"
+#include "base/assert.h"
+#include <stdbool.h>
 
 typedef int compare_function(const void* a, const void* b);
 
@@ -20,12 +22,22 @@ static void sift_down(unsigned char* heap, size_t root, size_t count, size_t byt
     }
 }
 
+SUMI_ONLY_ASSERTED static bool is_sorted(const unsigned char* list, size_t count, size_t bytes, compare_function* compare)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (compare(list + (i - 1) * bytes, list + i * bytes) > 0) return false;
+    }
+    return true;
+}
+
 void sumi_sort(void* list, size_t count, size_t element_bytes, compare_function* compare)
 {
+    SUMI_ASSERT(element_bytes > 0 && compare != NULL && (count == 0 || list != NULL));
     unsigned char* heap = list;
     for (size_t i = count / 2; i > 0; i--) sift_down(heap, i - 1, count, element_bytes, compare);
     for (size_t last = count; last > 1; last--) {
         swap(heap, heap + (last - 1) * element_bytes, element_bytes);
         sift_down(heap, 0, last - 1, element_bytes, compare);
     }
+    SUMI_ASSERT(is_sorted(heap, count, element_bytes, compare));
 }

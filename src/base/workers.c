@@ -7,6 +7,7 @@
 // A thread that wakes late finds no items left and goes back to sleep; it may not touch the body's context then, so joining and the caller's check
 // happen under the same mutex.
 #include "base/workers.h"
+#include "base/assert.h"
 #include "base/platform.h"
 #include <string.h>
 
@@ -39,12 +40,15 @@ struct sumi_workers {
 
 static void claim_ranges(sumi_workers* workers, int32_t worker_index)
 {
+    SUMI_ASSERT(workers->body != NULL && workers->range >= 1);
+    SUMI_ASSERT(worker_index >= 0 && worker_index < MAX_THREADS);
     for (;;) {
         int32_t begin = atomic_fetch_add(&workers->next, workers->range);
         if (begin >= workers->item_count) {
             return;
         }
         int32_t end = workers->item_count - begin < workers->range ? workers->item_count : begin + workers->range;
+        SUMI_ASSERT(begin >= 0 && begin < end && end <= workers->item_count);
         workers->body(begin, end, worker_index, workers->context);
     }
 }
@@ -53,6 +57,7 @@ static void thread_main(void* context)
 {
     own_thread* self = context;
     sumi_workers* workers = self->workers;
+    SUMI_ASSERT(self->index >= 1 && self->index < MAX_THREADS);
     uint64_t seen = 0;
     sumi_mutex_lock(&workers->mutex);
     for (;;) {
@@ -70,6 +75,7 @@ static void thread_main(void* context)
         sumi_mutex_unlock(&workers->mutex);
         claim_ranges(workers, self->index);
         sumi_mutex_lock(&workers->mutex);
+        SUMI_ASSERT(workers->joined > 0);
         if (--workers->joined == 0) {
             sumi_condition_broadcast(&workers->done);
         }
@@ -132,6 +138,7 @@ void sumi_workers_destroy(sumi_workers* workers)
     if (workers->has_locks) {
         sumi_mutex_lock(&workers->mutex);
         workers->closing = true;
+        SUMI_ASSERT(workers->body == NULL && workers->joined == 0); // no loop is under way
         sumi_condition_broadcast(&workers->wake);
         sumi_mutex_unlock(&workers->mutex);
         for (int32_t i = 0; i < workers->thread_count; i++) {
@@ -152,6 +159,7 @@ int32_t sumi_workers_count(const sumi_workers* workers)
 
 void sumi_parallel(sumi_workers* workers, int32_t item_count, int32_t min_range, sumi_loop_body* body, void* context)
 {
+    SUMI_ASSERT(body != NULL);
     if (item_count <= 0) {
         return;
     }
@@ -170,10 +178,13 @@ void sumi_parallel(sumi_workers* workers, int32_t item_count, int32_t min_range,
     // about four ranges a worker evens out differences between cores without much claiming
     int32_t range = item_count / (sumi_workers_count(workers) * 4);
     sumi_mutex_lock(&workers->mutex);
+    SUMI_ASSERT(workers->body == NULL && workers->joined == 0); // one loop at a time
     workers->body = body;
     workers->context = context;
     workers->item_count = item_count;
     workers->range = range > min_range ? range : min_range;
+    // Every thread adds once more after the last range.
+    SUMI_ASSERT((int64_t)item_count + (int64_t)workers->range * sumi_workers_count(workers) <= INT32_MAX);
     atomic_store(&workers->next, 0);
     workers->generation++;
     sumi_condition_broadcast(&workers->wake);
@@ -183,6 +194,7 @@ void sumi_parallel(sumi_workers* workers, int32_t item_count, int32_t min_range,
     while (workers->joined > 0) {
         sumi_condition_wait(&workers->done, &workers->mutex);
     }
+    SUMI_ASSERT(atomic_load(&workers->next) >= item_count);
     workers->body = NULL; // late wakers find nothing
     sumi_mutex_unlock(&workers->mutex);
 }

@@ -5,6 +5,7 @@
 //
 // The weights are reordered into panels once and shared by all workers (9.4 MB for 512 -> 512); the next slice of the same op finds them ready.
 // Upsampling by 2 (nearest) is a shift of the input coordinates. A 1x1 convolution is the same with one tap.
+#include "base/assert.h"
 #include "cpu/ops_cpu.h"
 #include <string.h>
 
@@ -20,6 +21,7 @@ typedef struct conv_source {
 
 static void load_taps(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* tile)
 {
+    SUMI_ASSERT(rows >= 1 && rows <= SUMI_CPU_MAX_TILE_ROWS && k + depth <= product->depth);
     const conv_source* source = product->source;
     int32_t channels = source->channels, kernel = source->kernel;
     int32_t height = source->height << source->shift, width = source->width << source->shift;
@@ -48,6 +50,7 @@ static void load_taps(const sumi_cpu_product* product, int32_t row, int32_t rows
 // Items are output channels' panels, or, for a narrow product, rows of B.
 static void pack_panels(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
+    SUMI_ASSERT(begin >= 0 && begin < end);
     const sumi_cpu_run* run = context;
     const sumi_weight* weight = run->op->weight;
     int32_t taps = run->op->u.conv.kernel * run->op->u.conv.kernel, channels = weight->cols / taps, tile_cols = run->kernels->tile_cols;
@@ -89,6 +92,10 @@ sumi_cpu_scratch sumi_cpu_conv_scratch(const sumi_cpu_kernels* kernels, const su
 
 sumi_result sumi_cpu_conv(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->op->u.conv.kernel == 1 || run->op->u.conv.kernel == 3);
+    SUMI_ASSERT(run->op->u.conv.stride == 1 || run->op->u.conv.stride == 2);
+    SUMI_ASSERT(run->op->weight->cols % (run->op->u.conv.kernel * run->op->u.conv.kernel) == 0);
+    SUMI_ASSERT(run->op->weight->cols / (run->op->u.conv.kernel * run->op->u.conv.kernel) == sumi_cpu_cols(run, run->op->in[0]));
     const sumi_op* op = run->op;
     int32_t cols = op->weight->rows, kernel = op->u.conv.kernel, shift = op->u.conv.upsamples ? 1 : 0;
     conv_source source = {sumi_cpu_value(run, op->in[0]),

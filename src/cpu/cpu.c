@@ -1,5 +1,6 @@
 // The runner: arena and scratch, the table from op kind to function, and what the slices of a run share.
 #include "cpu/cpu.h"
+#include "base/assert.h"
 #include "base/platform.h"
 #include "cpu/ops_cpu.h"
 #include <stdio.h>
@@ -62,6 +63,7 @@ int32_t sumi_cpu_cols(const sumi_cpu_run* run, sumi_value value) { return sumi_p
 int32_t sumi_cpu_pitch(const sumi_cpu_run* run, sumi_value value) { return sumi_plan_info(run->plan, value)->pitch; }
 float* sumi_cpu_worker(const sumi_cpu_run* run, int32_t worker_index)
 {
+    SUMI_ASSERT(worker_index >= 0 && worker_index < sumi_workers_count(run->workers) && run->worker_bytes > 0);
     return (float*)(void*)(run->worker_memory + (uint64_t)worker_index * run->worker_bytes);
 }
 
@@ -71,11 +73,14 @@ const float* sumi_cpu_step(const sumi_cpu_run* run, sumi_step_row step)
         return NULL;
     }
     int64_t row = step.per_step ? run->counter : 0;
+    SUMI_ASSERT(row >= 0 && row < sumi_plan_info(run->plan, step.table)->rows);
+    SUMI_ASSERT(step.column >= 0 && step.column < sumi_cpu_cols(run, step.table));
     return (const float*)sumi_cpu_value(run, step.table) + row * sumi_cpu_cols(run, step.table) + step.column;
 }
 
 void sumi_cpu_vector(const sumi_weight* weight, int64_t begin, int64_t count, float* into)
 {
+    SUMI_ASSERT(begin >= 0 && count >= 0 && begin + count <= (int64_t)weight->rows * weight->cols);
     for (int32_t p = 0; p < weight->part_count && count > 0; p++) {
         const sumi_weight_part* part = &weight->parts[p];
         int64_t elements = (int64_t)part->rows * weight->cols;
@@ -105,6 +110,7 @@ void sumi_cpu_vector(const sumi_weight* weight, int64_t begin, int64_t count, fl
 
 const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dtype* dtype, float* scale)
 {
+    SUMI_ASSERT(row >= 0 && row < weight->rows && weight->part_count >= 1);
     int32_t p = 0;
     while (p + 1 < weight->part_count && row >= weight->parts[p].rows) {
         row -= weight->parts[p++].rows;
@@ -133,6 +139,7 @@ static sumi_cpu_scratch plan_scratch(const sumi_cpu* cpu, const sumi_plan* plan)
 
 static void remember_layout(sumi_cpu* cpu, const sumi_plan* plan)
 {
+    SUMI_ASSERT(plan->op_count > 0);
     cpu->layout_plan = plan;
     cpu->layout = plan_scratch(cpu, plan);
     cpu->shared_owner = NULL;
@@ -183,6 +190,7 @@ static void cpu_release(sumi_runner* runner)
 static void cpu_start(sumi_runner* runner, const sumi_plan* plan)
 {
     sumi_cpu* cpu = (sumi_cpu*)runner;
+    SUMI_ASSERT(cpu->arena != NULL && cpu->arena_bytes >= plan->arena_bytes); // reserved
     remember_layout(cpu, plan);
     for (size_t i = 0; i < plan->constant_count; i++) {
         memcpy(cpu->arena + sumi_plan_info(plan, plan->constants[i].value)->offset, plan->constants[i].data, (size_t)plan->constants[i].bytes);
@@ -191,16 +199,20 @@ static void cpu_start(sumi_runner* runner, const sumi_plan* plan)
 
 static void cpu_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data, uint64_t bytes)
 {
+    SUMI_ASSERT(((const sumi_cpu*)runner)->arena != NULL && offset + bytes <= sumi_plan_info(plan, value)->bytes);
     memcpy(((sumi_cpu*)runner)->arena + sumi_plan_info(plan, value)->offset + offset, data, (size_t)bytes);
 }
 
 static void cpu_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into, uint64_t bytes)
 {
+    SUMI_ASSERT(((const sumi_cpu*)runner)->arena != NULL && offset + bytes <= sumi_plan_info(plan, value)->bytes);
     memcpy(into, ((sumi_cpu*)runner)->arena + sumi_plan_info(plan, value)->offset + offset, (size_t)bytes);
 }
 
 static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op* op, int32_t part_begin, int32_t part_end, int32_t counter, sumi_error* error)
 {
+    SUMI_ASSERT(part_begin >= 0 && counter >= 0 && op->part_rows >= 1);
+    SUMI_ASSERT(cpu->arena_bytes >= plan->arena_bytes);
     if (cpu->layout_plan != plan) {
         remember_layout(cpu, plan); // two plans take turns
     }
@@ -220,6 +232,7 @@ static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op
     int64_t row_begin = (int64_t)part_begin * op->part_rows, row_end = (int64_t)run.part_end * op->part_rows;
     run.row_begin = row_begin < op->rows ? (int32_t)row_begin : op->rows;
     run.row_end = row_end < op->rows ? (int32_t)row_end : op->rows;
+    SUMI_ASSERT(ops[op->kind].run != NULL);
     if (run.part_begin >= run.part_end || run.row_begin >= run.row_end) {
         return SUMI_OK;
     }
@@ -229,6 +242,7 @@ static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op
 
 static sumi_result cpu_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter, sumi_error* error)
 {
+    SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end && (size_t)slice->op_end <= plan->op_count);
     sumi_cpu* cpu = (sumi_cpu*)runner;
     if (slice->op_end == slice->op_begin + 1) {
         return run_parts(cpu, plan, &plan->ops[slice->op_begin], slice->part_begin, slice->part_end, counter, error);

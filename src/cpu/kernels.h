@@ -31,7 +31,7 @@ typedef struct sumi_cpu_kernels {
     int32_t tile_rows, tile_cols; // of C in registers
 
     // C[rows x tile_cols] (+)= A[rows x depth] B[depth x tile_cols]; rows <= tile_rows, depth <= SUMI_CPU_DEPTH. A: row-major, SUMI_CPU_A_STRIDE.
-    // B: a packed panel, tile_cols floats per step of depth, 64-byte aligned. C: c_stride floats from row to row; `first` starts from zero, otherwise from C.
+    // B: a packed panel, tile_cols floats per step of depth, aligned to such a step or to 64 bytes. C: c_stride floats from row to row; `first` starts from zero, otherwise from C.
     // Every element is one chain of (fused) multiply-adds in the order of depth, whatever rows is.
     void (*tile)(int32_t rows, int32_t depth, const float* a, const float* b, float* c, ptrdiff_t c_stride, bool first);
     // Packs `count` <= tile_cols rows of `depth` elements as the columns of a panel; missing columns become 0. Sources need no alignment.

@@ -1,4 +1,5 @@
 // Ops on latents (one row per channel plane, always float): patches, noise, guidance, solver, preview, the VAE's ends.
+#include "base/assert.h"
 #include "cpu/ops_cpu.h"
 #include <math.h>
 #include <string.h>
@@ -13,6 +14,7 @@ typedef struct latent_loop {
 
 static void over_items(latent_loop* loop, sumi_loop_body* body)
 {
+    SUMI_ASSERT(loop->plane >= 1 && loop->out != NULL);
     sumi_parallel(loop->run->workers, loop->run->row_end - loop->run->row_begin, 1, body, loop);
 }
 
@@ -47,6 +49,7 @@ static void patches(int32_t begin, int32_t end, int32_t worker_index, void* cont
 
 sumi_result sumi_cpu_patchify(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->op->u.patch.height % 2 == 0 && run->op->u.patch.width % 2 == 0);
     latent_loop loop = {.run = run,
                         .x = sumi_cpu_value(run, run->op->in[0]),
                         .out = sumi_cpu_value(run, run->op->out),
@@ -69,6 +72,7 @@ static void add_noise(int32_t begin, int32_t end, int32_t worker_index, void* co
 
 sumi_result sumi_cpu_add_noise(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->op->u.add_noise.sigma.table.id != 0);
     const sumi_op* op = run->op;
     latent_loop loop = {.run = run,
                         .noise = sumi_cpu_value(run, op->in[0]),
@@ -127,6 +131,7 @@ static void solve(int32_t begin, int32_t end, int32_t worker_index, void* contex
 
 sumi_result sumi_cpu_solve(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->op->u.solve.row.table.id != 0 && run->op->u.solve.channels >= 1);
     const sumi_op* op = run->op;
     latent_loop loop = {.run = run,
                         .x = sumi_cpu_value(run, op->in[0]),
@@ -164,6 +169,7 @@ static void guide(int32_t begin, int32_t end, int32_t worker_index, void* contex
     float s = loop->row == NULL ? 0.0f : loop->row[0], limit = op->u.guide.norm_limit;
     for (int32_t item = loop->run->row_begin + begin; item < loop->run->row_begin + end; item++) {
         const float* positive = loop->x + op->u.guide.positive[item] * count;
+        SUMI_ASSERT(op->u.guide.positive[item] >= 0);
         float* out = loop->out + item * count;
         if (op->u.guide.negative[item] < 0 || s == 0.0f) {
             memcpy(out, positive, (size_t)count * sizeof(float));
@@ -218,6 +224,7 @@ static void preview(int32_t begin, int32_t end, int32_t worker_index, void* cont
 
 sumi_result sumi_cpu_preview(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->op->u.preview.sigma.table.id != 0 && run->op->u.preview.channels >= 1);
     const sumi_op* op = run->op;
     latent_loop loop = {.run = run,
                         .x = sumi_cpu_value(run, op->in[0]),
@@ -232,6 +239,7 @@ sumi_result sumi_cpu_preview(sumi_cpu_run* run)
 // ---- POSTERIOR, LATENT_IN -------------------------------------------------------------------------------------------------------------------------
 sumi_result sumi_cpu_posterior(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->op->u.posterior.channels * 2 == sumi_cpu_cols(run, run->op->in[0]));
     const sumi_op* op = run->op;
     const float *moments = sumi_cpu_value(run, op->in[0]), *eps = sumi_cpu_value(run, op->in[1]);
     float* out = sumi_cpu_value(run, op->out);
@@ -255,6 +263,7 @@ sumi_result sumi_cpu_posterior(sumi_cpu_run* run)
 
 sumi_result sumi_cpu_latent_in(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->op->u.latent_in.tile_width >= 1 && run->op->u.latent_in.scale != 0.0f);
     const sumi_op* op = run->op;
     int32_t channels = op->u.latent_in.channels, plane = op->u.latent_in.height * op->u.latent_in.width;
     const float* latents = (const float*)sumi_cpu_value(run, op->in[0]) + (int64_t)(op->u.latent_in.per_item ? run->counter : 0) * channels * plane;

@@ -1,4 +1,5 @@
 // Ops on pictures (NHWC): group norm, tiles, and 8-bit pixels at both ends.
+#include "base/assert.h"
 #include "cpu/ops_cpu.h"
 #include <math.h>
 #include <stdatomic.h>
@@ -19,6 +20,7 @@ typedef struct group_loop {
 
 static void add_runs(const group_loop* loop, int32_t row, int32_t end, const float* mean, float* sums, double* totals)
 {
+    SUMI_ASSERT(row < end);
     memset(totals, 0, (size_t)loop->channels * sizeof(double));
     for (; row < end; row += RUN_ROWS) {
         memset(sums, 0, (size_t)loop->channels * sizeof(float));
@@ -65,6 +67,7 @@ static void group_sums(int32_t begin, int32_t end, int32_t worker_index, void* c
 
 sumi_result sumi_cpu_group_sums(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) % run->op->u.group.groups == 0 && run->op->u.group.block_rows >= 1);
     sumi_value x = run->op->in[0];
     group_loop loop = {run, sumi_cpu_value(run, x), sumi_cpu_value(run, run->op->out), sumi_cpu_cols(run, x), sumi_cpu_pitch(run, x), 0};
     sumi_parallel(run->workers, run->part_end - run->part_begin, 1, group_sums, &loop);
@@ -85,6 +88,7 @@ static void group_norm(int32_t begin, int32_t end, int32_t worker_index, void* c
 
 sumi_result sumi_cpu_group_norm(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) % run->op->u.group.groups == 0 && run->op->u.group.block_count >= 1);
     const sumi_op* op = run->op;
     group_loop loop = {run,
                        sumi_cpu_value(run, op->in[0]),
@@ -135,6 +139,7 @@ sumi_cpu_scratch sumi_cpu_group_scratch(const sumi_cpu_kernels* kernels, const s
 static void blend_edge(float* b, int64_t b_step, int64_t b_along, const float* a, int64_t a_step, int64_t a_along, int32_t count, int32_t length,
                        int32_t channels)
 {
+    SUMI_ASSERT(count >= 0 && length >= 0 && channels >= 1);
     for (int32_t i = 0; i < count; i++) {
         float new_part = (float)((double)i / (double)count), old_part = (float)(1.0 - (double)i / (double)count);
         for (int32_t j = 0; j < length; j++) {
@@ -170,6 +175,7 @@ sumi_result sumi_cpu_tile_blend(sumi_cpu_run* run)
 
 sumi_result sumi_cpu_tile_place(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->op->u.place.width >= 1 && run->op->u.place.width <= run->op->u.place.tile_width);
     const sumi_op* op = run->op;
     int32_t channels = sumi_cpu_cols(run, op->out);
     const float* tile = sumi_cpu_value(run, op->in[0]);
@@ -185,6 +191,7 @@ sumi_result sumi_cpu_tile_place(sumi_cpu_run* run)
 // ---- PIXELS_IN, PIXELS_OUT ------------------------------------------------------------------------------------------------------------------------
 sumi_result sumi_cpu_pixels_in(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->op->u.pixels.width >= 1);
     const sumi_op* op = run->op;
     const uint8_t* bytes = (const uint8_t*)sumi_cpu_value(run, op->in[0]) + (int64_t)(op->u.pixels.per_item ? run->counter : 0) * op->u.pixels.item_rows * 3;
     float* out = sumi_cpu_value(run, op->out);

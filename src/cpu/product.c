@@ -18,6 +18,7 @@
 //
 // The floor: 2 multiply-adds of 16 floats a cycle, 64 FLOP. On a Zen 5 core at 4 GHz (256 GFLOP/s) the tile alone reaches 255; a product of 1088 x 3072 x 1024
 // 226, the rest being packing W (5 %), copying x (5 %) and finishing (2 %); one of 64 rows 170, a quarter of it packing W.
+#include "base/assert.h"
 #include "cpu/ops_cpu.h"
 #include <string.h>
 
@@ -43,6 +44,7 @@ typedef struct block { int32_t row, rows, column, cols; } block;
 
 static int32_t panels_in(const product_loop* loop, int64_t row_block, int32_t* first)
 {
+    SUMI_ASSERT(row_block >= 0 && loop->unit_begin <= loop->unit_end);
     int64_t begin = loop->unit_begin - row_block * loop->panels, end = loop->unit_end - row_block * loop->panels;
     begin = begin < 0 ? 0 : begin;
     end = end > loop->panels ? loop->panels : end;
@@ -61,6 +63,7 @@ static int32_t count_items(const product_loop* loop)
 
 static block find_item(const product_loop* loop, int32_t item)
 {
+    SUMI_ASSERT(item >= 0);
     const sumi_cpu_product* product = loop->product;
     int32_t first = 0, panels = 0, tile_cols = product->run->kernels->tile_cols;
     int64_t r = loop->unit_begin / loop->panels;
@@ -77,12 +80,23 @@ static block find_item(const product_loop* loop, int32_t item)
     block b = {.row = product->row_begin + (int32_t)r * loop->block_rows, .column = first * tile_cols};
     b.rows = min_int(loop->block_rows, product->row_end - b.row);
     b.cols = min_int(panels * tile_cols, product->cols - b.column);
+    SUMI_ASSERT(b.rows >= 1 && b.cols >= 1 && b.row >= product->row_begin);
     return b;
+}
+
+// Of where panels begin: a cache line, or a step of depth where that is shorter (4-float vectors).
+SUMI_ONLY_ASSERTED static size_t panel_alignment(const sumi_cpu_kernels* kernels)
+{
+    const size_t step = (size_t)kernels->tile_cols * sizeof(float);
+    return step < SUMI_ALIGNMENT ? step : SUMI_ALIGNMENT;
 }
 
 // One panel of W, depth [k, k + depth).
 static void pack_panel(const sumi_cpu_product* product, int32_t column, int32_t count, int32_t k, int32_t depth, float* panel, float* converted)
 {
+    SUMI_ASSERT(count >= 1 && count <= product->run->kernels->tile_cols && depth >= 1 && depth <= SUMI_CPU_DEPTH);
+    SUMI_ASSERT(k % SUMI_CPU_DEPTH == 0); // a multiple of every quantised block
+    SUMI_ASSERT((uintptr_t)panel % panel_alignment(product->run->kernels) == 0);
     const sumi_cpu_kernels* kernels = product->run->kernels;
     const void* rows[SUMI_CPU_MAX_TILE_COLS];
     sumi_dtype first = SUMI_DTYPE_NONE;
@@ -113,6 +127,7 @@ static void pack_panel(const sumi_cpu_product* product, int32_t column, int32_t 
 
 static void finish_rows(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t column, int32_t cols, const float* c, int32_t c_stride)
 {
+    SUMI_ASSERT(row >= product->row_begin && row + rows <= product->row_end && column + cols <= product->cols);
     sumi_cpu_finish finish = product->finish;
     finish.bias = finish.bias == NULL ? NULL : finish.bias + column;
     finish.gate = finish.gate == NULL ? NULL : finish.gate + column;
@@ -128,6 +143,7 @@ bool sumi_cpu_is_narrow(int32_t cols) { return cols <= 8; }
 // The block's few columns for one step of depth; c has a row per column of the product, B is row-major: [cols][depth of the product].
 static void run_narrow(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* a, float* c)
 {
+    SUMI_ASSERT(sumi_cpu_is_narrow(product->cols) && depth <= SUMI_CPU_DEPTH && k + depth <= product->depth);
     const sumi_cpu_kernels* kernels = product->run->kernels;
     enum { WIDTH = 8 };
     for (int32_t r = 0; r < rows; r += 12) { // three dot products of four rows
@@ -154,6 +170,7 @@ static void run_narrow(const sumi_cpu_product* product, int32_t row, int32_t row
 
 static void run_blocks(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
+    SUMI_ASSERT(begin >= 0 && begin < end);
     const product_loop* loop = context;
     const sumi_cpu_product* product = loop->product;
     const sumi_cpu_kernels* kernels = product->run->kernels;
@@ -196,6 +213,9 @@ static void run_blocks(int32_t begin, int32_t end, int32_t worker_index, void* c
 
 void sumi_cpu_product_run(const sumi_cpu_product* product)
 {
+    SUMI_ASSERT(product->row_begin < product->row_end && product->cols >= 1 && product->depth >= 1);
+    SUMI_ASSERT(product->share_begin >= 0 && product->share_begin <= product->share_end);
+    SUMI_ASSERT(product->share_end <= product->share_count);
     const sumi_cpu_kernels* kernels = product->run->kernels;
     int32_t rows = product->row_end - product->row_begin, row_blocks = divide_up(rows, BLOCK_ROWS);
     product_loop loop = {.product = product, .panels = divide_up(product->cols, kernels->tile_cols)};
@@ -213,6 +233,7 @@ void sumi_cpu_product_run(const sumi_cpu_product* product)
 
 uint64_t sumi_cpu_product_worker_bytes(const sumi_cpu_kernels* kernels, int32_t cols, int32_t rows)
 {
+    SUMI_ASSERT(cols >= 1 && rows >= 1);
     uint64_t block_cols = (uint64_t)min_int(BLOCK_COLS, round_up(cols, kernels->tile_cols)),
              block_rows = (uint64_t)min_int(BLOCK_ROWS, round_up(rows, kernels->tile_rows));
     return (SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + SUMI_CPU_DEPTH * block_cols + block_rows * block_cols + (uint64_t)kernels->tile_cols * SUMI_CPU_DEPTH)
@@ -227,6 +248,7 @@ uint64_t sumi_cpu_panel_bytes(const sumi_cpu_kernels* kernels, int32_t cols, int
 // ---- LINEAR ---------------------------------------------------------------------------------------------------------------------------------------
 static void load_matrix(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* tile)
 {
+    SUMI_ASSERT(rows >= 1 && rows <= SUMI_CPU_MAX_TILE_ROWS && depth <= SUMI_CPU_DEPTH);
     for (int32_t r = 0; r < rows; r++) {
         memcpy(tile + r * SUMI_CPU_A_STRIDE, (const float*)product->source + (row + r) * product->source_stride + k, (size_t)depth * sizeof(float));
     }
@@ -234,6 +256,7 @@ static void load_matrix(const sumi_cpu_product* product, int32_t row, int32_t ro
 
 static void run_dots(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
+    SUMI_ASSERT(begin >= 0 && begin < end);
     const sumi_cpu_product* product = context;
     const sumi_cpu_kernels* kernels = product->run->kernels;
     float* c = sumi_cpu_worker(product->run, worker_index);

@@ -1,4 +1,5 @@
 // Ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and times.
+#include "base/assert.h"
 #include "cpu/ops_cpu.h"
 #include <math.h>
 #include <string.h>
@@ -16,6 +17,7 @@ typedef struct row_loop {
 
 static void over_rows(row_loop* loop, sumi_loop_body* body)
 {
+    SUMI_ASSERT(loop->y != NULL && loop->run->row_begin < loop->run->row_end);
     sumi_parallel(loop->run->workers, loop->run->row_end - loop->run->row_begin, min_range(loop->x_cols), body, loop);
 }
 
@@ -49,11 +51,13 @@ sumi_result sumi_cpu_embed_rows(sumi_cpu_run* run)
 
 sumi_result sumi_cpu_fill_rows(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->row_end <= run->op->u.fill.span_count);
     const sumi_op* op = run->op;
     int32_t cols = sumi_cpu_cols(run, op->out);
     float* y = sumi_cpu_value(run, op->out);
     sumi_cpu_vector(op->weight, 0, cols, run->shared);
     for (int32_t s = run->row_begin; s < run->row_end; s++) {
+        SUMI_ASSERT(op->u.fill.spans[s].begin >= 0 && op->u.fill.spans[s].count >= 0);
         for (int32_t r = 0; r < op->u.fill.spans[s].count; r++) {
             memcpy(y + (int64_t)(op->u.fill.spans[s].begin + r) * cols, run->shared, (size_t)cols * sizeof(float));
         }
@@ -63,6 +67,8 @@ sumi_result sumi_cpu_fill_rows(sumi_cpu_run* run)
 
 sumi_result sumi_cpu_copy_rows(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->op->u.copy.from >= 0 && run->op->u.copy.to >= 0);
+    SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) == sumi_cpu_cols(run, run->op->out));
     const sumi_op* op = run->op;
     int64_t row_bytes = (int64_t)sumi_cpu_cols(run, op->in[0]) * (sumi_plan_info(run->plan, op->in[0])->element == SUMI_ELEMENT_BYTE ? 1 : 4);
     const unsigned char* x = sumi_cpu_value(run, op->in[0]);
@@ -102,6 +108,7 @@ static void gated(int32_t begin, int32_t end, int32_t worker_index, void* contex
 
 sumi_result sumi_cpu_gated(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) == 2 * sumi_cpu_cols(run, run->op->out));
     int32_t cols = sumi_cpu_cols(run, run->op->out);
     row_loop loop = {.run = run, .x = sumi_cpu_value(run, run->op->in[0]), .y = sumi_cpu_value(run, run->op->out), .cols = cols, .x_cols = 2 * cols};
     over_rows(&loop, gated);
@@ -196,6 +203,7 @@ static void qk_norm_rope(int32_t begin, int32_t end, int32_t worker_index, void*
 
 sumi_result sumi_cpu_qk_norm_rope(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->op->u.qk.dim >= 1 && run->op->u.qk.q_heads >= 1 && run->op->u.qk.kv_heads >= 1);
     const sumi_op* op = run->op;
     int32_t cols = sumi_cpu_cols(run, op->out);
     row_loop loop = {.run = run, .y = sumi_cpu_value(run, op->out), .cols = cols, .x_cols = cols};
@@ -248,6 +256,7 @@ sumi_result sumi_cpu_rope_table(sumi_cpu_run* run)
 
 sumi_result sumi_cpu_time_embed(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(run->op->u.time.max_period > 0.0f);
     const sumi_op* op = run->op;
     const float* times = sumi_cpu_value(run, op->in[0]);
     float* y = sumi_cpu_value(run, op->out);
@@ -269,6 +278,7 @@ sumi_result sumi_cpu_time_embed(sumi_cpu_run* run)
 
 sumi_result sumi_cpu_finish_modulation(sumi_cpu_run* run)
 {
+    SUMI_ASSERT(!run->op->u.finish.has_gates || sumi_cpu_cols(run, run->op->out) % 4 == 0);
     int32_t cols = sumi_cpu_cols(run, run->op->out), quarter = cols / 4;
     float* y = sumi_cpu_value(run, run->op->out);
     for (int32_t r = run->row_begin; r < run->row_end; r++) {

@@ -7,6 +7,7 @@
 //
 // A call that cannot report a failure (write, read, finished) keeps it in `failure` for the next one that can. A lost device stays lost: nothing is on its way then.
 #include "cuda/cuda.h"
+#include "base/assert.h"
 #include "base/platform.h"
 #include "cuda/cublaslt.h"
 #include "cuda/state.h"
@@ -131,6 +132,7 @@ static void forget_division(sumi_cuda* cuda, sumi_cuda_plan* record)
 
 static void free_record(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
+    SUMI_ASSERT(record->plan != NULL);
     sumi_cuda_weights_settle(&cuda->weights);
     forget_division(cuda, record);
     for (int32_t i = 0; i < record->mirror_count; i++) {
@@ -155,6 +157,7 @@ static uint64_t cuda_scratch_bytes(const sumi_runner* runner, const sumi_plan* p
 // The record of a plan, made when it is new.
 static sumi_result take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_plan** out_record, sumi_error* error)
 {
+    SUMI_ASSERT(plan->op_count > 0);
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     if (record != NULL && (record->ops != plan->ops || record->op_count != plan->op_count)) { // another plan where one was that nobody said goodbye to
         free_record(cuda, record);
@@ -181,12 +184,23 @@ static sumi_result take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_p
     return SUMI_OK;
 }
 
+// Slices of a plan that were submitted and not yet reported.
+SUMI_ONLY_ASSERTED static bool is_on_its_way(const sumi_cuda* cuda, const sumi_cuda_plan* record)
+{
+    bool is_any = false;
+    for (uint32_t i = 0; i < cuda->flight_count; i++) {
+        is_any = is_any || cuda->flights[(cuda->flight_first + i) % SUMI_RUNNER_DEPTH].plan == record;
+    }
+    return is_any;
+}
+
 static void cuda_forget_plan(sumi_runner* runner, const sumi_plan* plan)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     if (record == NULL || !enter_quietly(cuda, &scope)) return;
+    SUMI_ASSERT(!is_on_its_way(cuda, record));
     settle(cuda); // constants and graphs may be on their way
     free_record(cuda, record);
     sumi_cuda_leave(&cuda->device, &scope);
@@ -237,6 +251,7 @@ static void drop_all_graphs(sumi_cuda* cuda)
 static sumi_result make_room(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t bytes, const char* what, sumi_error* error)
 {
     if (bytes == 0 || block->bytes >= bytes) return SUMI_OK;
+    SUMI_ASSERT(cuda->flight_count == 0); // the device may be using the old one
     sumi_cuda_block larger;
     if (cuda->budget != 0 && block->address != 0) { // both at once may be more than it allows
         sumi_cuda_release(&cuda->memory, block);
@@ -322,6 +337,7 @@ static bool has_pages(const sumi_cuda* cuda, const sumi_cuda_plan* record) { ret
 // One page, and more while there is time.
 static sumi_result make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, uint64_t until_ns, sumi_error* error)
 {
+    SUMI_ASSERT(cuda->page_count < pages_of(record->mirror_end));
     const size_t wanted = pages_of(record->mirror_end);
     SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->pages, &cuda->page_capacity, wanted, sizeof *cuda->pages, error));
     do {
@@ -334,6 +350,7 @@ static sumi_result make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, uin
 // What lies at an offset in the pages, and how much of it in one.
 static unsigned char* page_at(const sumi_cuda* cuda, uint64_t offset, uint64_t* io_bytes)
 {
+    SUMI_ASSERT(offset / SUMI_CUDA_PAGE < cuda->page_count && *io_bytes > 0);
     const uint64_t in_page = offset % SUMI_CUDA_PAGE, left = SUMI_CUDA_PAGE - in_page;
     *io_bytes = *io_bytes < left ? *io_bytes : left;
     return (unsigned char*)sumi_cuda_host(&cuda->pages[offset / SUMI_CUDA_PAGE]) + in_page;
@@ -354,6 +371,7 @@ static sumi_result cuda_need(const sumi_runner* runner, const sumi_plan* plan, u
     sumi_free(cuda->heap, division.shares);
     *out_need = (sumi_device_need){.weights = division.kept + division.ring + division.way, .streamed = division.streamed};
     out_need->device = own + out_need->weights;
+    SUMI_ASSERT(out_need->device >= own);
     out_need->fits = budget == 0 || (division.fits && out_need->device <= budget);
     uint64_t constants = 0, mirrors = 0;
     for (size_t i = 0; i < plan->constant_count; i++) constants += round_up(plan->constants[i].bytes);
@@ -436,6 +454,7 @@ static uint64_t beyond(uint64_t wanted, const sumi_cuda_block* block) { return w
 
 static void give_up(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t wanted, bool* io_is_any)
 {
+    SUMI_ASSERT(cuda->flight_count == 0);
     if (block->address == 0 || block->bytes <= wanted) return;
     sumi_cuda_release(&cuda->memory, block);
     *io_is_any = true;
@@ -444,6 +463,7 @@ static void give_up(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t wanted, bo
 // Takes from others until what the plan lacks fits the budget beside what is held. Nothing runs.
 static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error* error)
 {
+    SUMI_ASSERT(record->has_weights);
     if (cuda->budget == 0 || record->is_fit) return SUMI_OK;
     const uint64_t arena = block_bytes(record->plan->arena_bytes), scratch = block_bytes(record->scratch_bytes), ring = record->division.ring;
     sumi_cuda_weights* weights = &cuda->weights;
@@ -487,6 +507,7 @@ static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error*
 static void drop_passage(sumi_cuda* cuda)
 {
     if (cuda->passage.address == 0) return;
+    SUMI_ASSERT(cuda->flight_count == 0);
     settle(cuda);
     for (size_t p = 0; p < cuda->plan_count; p++) {
         if (cuda->plans[p]->stream != NULL) sumi_cuda_drop_graphs(cuda, cuda->plans[p]);
@@ -539,6 +560,7 @@ static sumi_result cuda_reserve(sumi_runner* runner, const sumi_plan* plan, sumi
 
 static void release_room(sumi_cuda* cuda)
 {
+    SUMI_ASSERT(cuda->flight_count == 0);
     settle(cuda);
     drop_all_graphs(cuda);
     sumi_cuda_release(&cuda->memory, &cuda->arena);
@@ -777,6 +799,7 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
 // Waits for the oldest copy out of the ring.
 static void take_write(sumi_cuda* cuda)
 {
+    SUMI_ASSERT(cuda->write_count > 0);
     sumi_cuda_write* oldest = &cuda->writes[cuda->write_first];
     keep_failure(cuda, cuda->device.driver.cuEventSynchronize(oldest->event), "waiting for a copy to the device");
     if (cuda->write_count == 0) return; // the device is lost
@@ -788,6 +811,7 @@ static void take_write(sumi_cuda* cuda)
 static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
 {
     if (cuda->ring_at >= RING_BYTES) cuda->ring_at = 0;
+    SUMI_ASSERT(cuda->ring_at % ALIGN == 0 && cuda->page_count >= RING_PAGES);
     unsigned char* room = page_at(cuda, cuda->ring_at, io_bytes);
     const uint64_t bytes = *io_bytes;
     while (cuda->write_count == SUMI_CUDA_WRITES) take_write(cuda);
@@ -804,6 +828,7 @@ static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
 
 static void cuda_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data, uint64_t bytes)
 {
+    SUMI_ASSERT(value.id > 0 && offset + bytes <= sumi_plan_info(plan, value)->bytes);
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
     if (cuda->failure.result != SUMI_OK || cuda->page_count < RING_PAGES || !enter_quietly(cuda, &scope)) return;
@@ -814,6 +839,7 @@ static void cuda_write(sumi_runner* runner, const sumi_plan* plan, sumi_value va
         unsigned char* pinned = make_ring_room(cuda, &piece);
         if (cuda->failure.result != SUMI_OK) break;
         memcpy(pinned, from + done, (size_t)piece);
+        SUMI_ASSERT(cuda->write_count < SUMI_CUDA_WRITES && cuda->ring_at + piece <= RING_BYTES);
         sumi_cuda_write* w = &cuda->writes[(cuda->write_first + cuda->write_count) % SUMI_CUDA_WRITES];
         keep_failure(cuda, cuda->device.driver.cuMemcpyHtoDAsync(to + done, pinned, (size_t)piece, cuda->device.compute), "copying an input to the device");
         keep_failure(cuda, cuda->device.driver.cuEventRecord(w->event, cuda->device.compute), "copying an input to the device");
@@ -831,6 +857,7 @@ static sumi_cuda_flight* flight_at(sumi_cuda* cuda, uint32_t index) { return &cu
 
 static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, int32_t counter, sumi_error* error)
 {
+    SUMI_ASSERT(counter >= 0 && cuda->flight_count < SUMI_RUNNER_DEPTH);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const CUstream stream = cuda->device.compute;
     cuda->current = record;
@@ -884,6 +911,7 @@ static bool has_passed(sumi_cuda* cuda, CUevent event)
 // The copies behind a slice count as part of it: once it is reported, they can be read.
 static bool is_over(sumi_cuda* cuda, const sumi_cuda_flight* flight)
 {
+    SUMI_ASSERT(flight->plan != NULL && flight->last_fetch < flight->plan->mirror_count);
     return has_passed(cuda, flight->end) && (flight->last_fetch < 0 || has_passed(cuda, flight->plan->mirrors[flight->last_fetch].event));
 }
 
@@ -956,6 +984,7 @@ static sumi_cuda_mirror* mirror_of(sumi_cuda_plan* record, sumi_value value)
 
 static sumi_result fetch(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cuda_mirror* mirror, sumi_error* error)
 {
+    SUMI_ASSERT(!mirror->is_coming); // at most one that nobody has read
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_value_info* info = sumi_plan_info(record->plan, mirror->value);
     for (uint64_t done = 0, piece; done < info->bytes; done += piece) {
@@ -1035,6 +1064,7 @@ static void cuda_settle(sumi_runner* runner)
 
 static void cuda_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into, uint64_t bytes)
 {
+    SUMI_ASSERT(value.id > 0 && offset + bytes <= sumi_plan_info(plan, value)->bytes);
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);

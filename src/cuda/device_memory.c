@@ -1,4 +1,5 @@
 #include "cuda/device_memory.h"
+#include "base/assert.h"
 #include "base/platform.h"
 #include <string.h>
 
@@ -15,6 +16,7 @@ void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* dev
 // The driver zeroes and locks small pages one by one: 4 MB take 1.4 ms (H200). The same in large pages that it only has to lock takes a third of that.
 static CUdeviceptr register_large_pages(const sumi_cuda_driver* driver, size_t bytes)
 {
+    SUMI_ASSERT(bytes > 0);
     if (bytes % SUMI_LARGE_PAGE != 0 || driver->cuMemHostRegister == NULL || driver->cuMemHostUnregister == NULL) return 0;
     void* memory = sumi_large_pages_take(bytes);
     if (memory == NULL || driver->cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS) return (CUdeviceptr)(uintptr_t)memory;
@@ -38,6 +40,7 @@ static CUresult allocate_from_driver(const sumi_cuda_driver* driver, size_t byte
 
 static void release_to_driver(const sumi_cuda_driver* driver, const sumi_cuda_block* block)
 {
+    SUMI_ASSERT(block->address != 0);
     if (block->is_registered) {
         driver->cuMemHostUnregister(sumi_cuda_host(block));
         sumi_large_pages_give(sumi_cuda_host(block), (size_t)block->bytes);
@@ -65,9 +68,11 @@ static sumi_result no_memory(sumi_cuda_memory* memory, uint64_t bytes, sumi_memo
 
 sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what, sumi_cuda_block* out_block, sumi_error* error)
 {
+    SUMI_ASSERT((int)kind >= 0 && (int)kind < 4 && what != NULL);
     memset(out_block, 0, sizeof *out_block);
     if (bytes > SIZE_MAX - ALIGNMENT) return no_memory(memory, bytes, kind, what, error);
     size_t whole = bytes == 0 ? ALIGNMENT : (size_t)((bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    SUMI_ASSERT(whole % ALIGNMENT == 0 && whole >= bytes);
     const sumi_cuda_driver* driver = &memory->device->driver;
     CUdeviceptr address = 0;
     bool is_registered = false;
@@ -84,6 +89,7 @@ sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_me
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) return sumi_cuda_failure(driver, result, what, error);
     }
     if (address == 0) return no_memory(memory, whole, kind, what, error);
+    SUMI_ASSERT(!is_registered || kind == SUMI_MEMORY_STAGING);
     *out_block = (sumi_cuda_block){address, whole, kind, is_registered};
     atomic_fetch_add(&memory->held[kind], whole);
     return SUMI_OK;
@@ -92,6 +98,7 @@ sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_me
 void sumi_cuda_release(sumi_cuda_memory* memory, sumi_cuda_block* block)
 {
     if (block->address != 0) {
+        SUMI_ASSERT(block->bytes > 0 && atomic_load(&memory->held[block->kind]) >= block->bytes);
         if (memory->allocator.release != NULL) memory->allocator.release(block->address, (size_t)block->bytes, block->kind, memory->allocator.user_data);
         else release_to_driver(&memory->device->driver, block);
         atomic_fetch_sub(&memory->held[block->kind], block->bytes);

@@ -4,12 +4,15 @@
 //
 // Captured on a stream of our own, in thread-local mode: what the host's other threads do with CUDA meanwhile neither disturbs the capture nor is refused because of it. Before its
 // capture a slice is walked once without launching, so that all its kernels are loaded: a kernel that is first touched inside a capture may break it.
+#include "base/assert.h"
 #include "cuda/state.h"
 #include "base/platform.h"
 #include <string.h>
 
 static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, int32_t part_begin, int32_t part_end, CUstream stream, sumi_error* error)
 {
+    SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->plan->op_count);
+    SUMI_ASSERT(part_begin >= 0 && cuda->current == record);
     const sumi_plan* plan = record->plan;
     const sumi_op* op = &plan->ops[op_index];
     sumi_cuda_run run = {.cuda = cuda,
@@ -35,6 +38,8 @@ static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int3
 
 sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUstream stream, sumi_error* error)
 {
+    SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end);
+    SUMI_ASSERT((size_t)slice->op_end <= record->plan->op_count);
     cuda->current = record;
     if (slice->op_end == slice->op_begin + 1) return launch_op(cuda, record, slice->op_begin, slice->part_begin, slice->part_end, stream, error);
     for (int32_t i = slice->op_begin; i < slice->op_end; i++) SUMI_TRY(launch_op(cuda, record, i, 0, record->plan->ops[i].part_count, stream, error));
@@ -44,6 +49,7 @@ sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, cons
 // The slice as a graph. *out_refused: the driver would not, and launching op by op is the way.
 static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUgraphExec* out_exec, bool* out_refused, sumi_error* error)
 {
+    SUMI_ASSERT(!cuda->only_looks_up && cuda->capture != NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     *out_exec = NULL;
     cuda->only_looks_up = true;
@@ -85,6 +91,7 @@ static bool is_current(const sumi_cuda_plan* record, int32_t count)
 
 sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done, sumi_error* error)
 {
+    SUMI_ASSERT(cuda->flight_count == 0 && record->is_reserved);
     const int32_t count = (int32_t)record->plan->slice_count;
     if (!is_current(record, count)) sumi_cuda_drop_graphs(cuda, record);
     *out_done = cuda->options.without_graphs || record->without_graphs || record->graphed_slices == count;
@@ -99,6 +106,7 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
         record->graph_room = most;
     }
     do {
+        SUMI_ASSERT(record->graphed_slices < count);
         const sumi_slice* slice = &record->plan->slices[record->graphed_slices];
         bool is_refused = false;
         // After a failure half-way through a slice, its segments that have a graph are not captured again.
@@ -111,6 +119,7 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
                 record->without_graphs = *out_done = true;
                 return SUMI_OK;
             }
+            SUMI_ASSERT(record->graph_count < record->graph_room);
             record->graphs[record->graph_count++] = (sumi_cuda_graph){exec, *slice, segment, record->graphed_slices};
         }
         record->graphed_slices++;

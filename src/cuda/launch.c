@@ -1,4 +1,5 @@
 // What launchers use: see launch.h.
+#include "base/assert.h"
 #include "cuda/state.h"
 #include "kernels/rows.h"
 
@@ -12,6 +13,7 @@ sumi_element sumi_cuda_element(const sumi_cuda_run* run, sumi_value value) { ret
 
 static bool has_flag(const sumi_cuda_run* run, sumi_value value, unsigned char flag)
 {
+    SUMI_ASSERT(value.id >= 0 && (size_t)value.id <= run->plan->value_count);
     return value.id > 0 && run->cuda->current->value_flags != NULL && (run->cuda->current->value_flags[value.id - 1] & flag) != 0;
 }
 bool sumi_cuda_is_fp8(const sumi_cuda_run* run, sumi_value value) { return has_flag(run, value, SUMI_CUDA_VALUE_FP8); }
@@ -27,6 +29,7 @@ CUdeviceptr sumi_cuda_fp8_scales(const sumi_cuda_run* run, sumi_value value)
 
 bool sumi_cuda_op_is_fp8(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
+    SUMI_ASSERT(op >= plan->ops && op < plan->ops + plan->op_count);
     if (!plan->fp8_weights || device->capability < 89 || op->kind != SUMI_OP_LINEAR || plan->sections[op->section].kind != SUMI_SECTION_DENOISE) return false;
     const sumi_weight* w = op->weight;
     const sumi_op* next = op + 1 < plan->ops + plan->op_count ? op + 1 : NULL;
@@ -39,6 +42,7 @@ bool sumi_cuda_op_is_fp8(const sumi_cuda_device* device, const sumi_plan* plan, 
 // Whether a LINEAR writes the input of a GATED op, with nothing between them but the products of adapters.
 static bool feeds_gated(const sumi_plan* plan, int32_t op_index)
 {
+    SUMI_ASSERT(op_index >= 0 && (size_t)op_index < plan->op_count);
     const sumi_op* op = &plan->ops[op_index];
     if (op->kind != SUMI_OP_LINEAR || op->u.linear.accumulates || op->in[1].id != 0 || op->bias != NULL || op->u.linear.activation != SUMI_ACT_NONE) return false;
     if (op->weight->rows % 16 != 0 || op->u.linear.y_row != 0 || op->u.linear.y_column != 0) return false;
@@ -124,6 +128,7 @@ static sumi_cuda_form matrix_form(const sumi_cuda_device* device, const sumi_pla
 
 bool sumi_cuda_op_weight(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, int32_t which, const sumi_weight** out_weight, sumi_cuda_form* out_form)
 {
+    SUMI_ASSERT(op_index >= 0 && (size_t)op_index < plan->op_count && which >= 0);
     const sumi_op* op = &plan->ops[op_index];
     const sumi_weight* list[3] = {op->weight, op->bias, op->kind == SUMI_OP_QK_NORM_ROPE ? op->u.qk.k_weight : NULL};
     for (int32_t i = 0; i < 3; i++) {
@@ -168,6 +173,7 @@ sumi_step sumi_cuda_step_of(const sumi_cuda_run* run, sumi_step_row row)
 
 sumi_cuda_range sumi_cuda_rows_of(const sumi_cuda_run* run)
 {
+    SUMI_ASSERT(run->part_begin >= 0 && run->part_begin <= run->part_end && run->part_end <= run->op->part_count);
     const sumi_op* op = run->op;
     const int64_t begin = (int64_t)run->part_begin * op->part_rows, end = (int64_t)run->part_end * op->part_rows;
     return (sumi_cuda_range){begin < op->rows ? (int32_t)begin : op->rows, end < op->rows ? (int32_t)end : op->rows};
@@ -175,12 +181,16 @@ sumi_cuda_range sumi_cuda_rows_of(const sumi_cuda_run* run)
 
 void sumi_cuda_share(const sumi_cuda_run* run, int32_t units, int32_t* unit_begin, int32_t* unit_end)
 {
+    SUMI_ASSERT(run->part_begin >= 0 && run->part_begin <= run->part_end && run->part_end <= run->op->part_count);
+    SUMI_ASSERT(units >= 0);
     *unit_begin = (int32_t)((int64_t)units * run->part_begin / run->op->part_count);
     *unit_end = (int32_t)((int64_t)units * run->part_end / run->op->part_count);
 }
 
 sumi_result sumi_cuda_launch(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid, void** params)
 {
+    SUMI_ASSERT(grid.block >= 1 && grid.block <= 1024 && params != NULL);
+    SUMI_ASSERT(grid.y <= 65535 && grid.z <= 65535);
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return SUMI_OK; // a share without a unit
     CUfunction function = NULL;
     SUMI_TRY(sumi_cuda_kernel(run->modules, kernel, grid.shared_bytes, &function, run->error));
@@ -198,6 +208,8 @@ sumi_result sumi_cuda_launch(const sumi_cuda_run* run, const char* kernel, sumi_
 sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, CUtensorMap* out_map, CUtensorMapDataType type, uint32_t rank, CUdeviceptr address, const uint64_t* dims,
                                  const uint64_t* strides, const uint32_t* box, CUtensorMapSwizzle swizzle)
 {
+    SUMI_ASSERT(rank >= 2 && rank <= 5);
+    SUMI_ASSERT(address % 16 == 0); // of TMA, as are the multiples and the limit of the box
     const sumi_cuda_driver* driver = &run->device->driver;
     if (driver->cuTensorMapEncodeTiled == NULL) return sumi_fail(run->error, SUMI_DRIVER_TOO_OLD, "the NVIDIA driver knows no tensor maps: install one for CUDA 12.0 or newer");
     cuuint64_t size[5], stride[5];
@@ -205,7 +217,9 @@ sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, CUtensorMap* out_map,
     for (uint32_t i = 0; i < rank && i < 5; i++) {
         size[i] = dims[i];
         boxes[i] = box[i];
+        SUMI_ASSERT(dims[i] >= 1 && box[i] >= 1 && box[i] <= 256);
         if (i + 1 < rank) stride[i] = strides[i];
+        SUMI_ASSERT(i + 1 >= rank || strides[i] % 16 == 0);
     }
     CUresult result = driver->cuTensorMapEncodeTiled(out_map, type, rank, (void*)(uintptr_t)address, size, stride, boxes, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
                                                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

@@ -1,6 +1,7 @@
 // LINEAR: the launch of the kernel that choose_linear.c has chosen.
 //
 // Scratch: [parts of split k][x as e4m3][its scale per row]
+#include "base/assert.h"
 #include "cuda/cublaslt.h"
 #include "cuda/state.h"
 #include "kernels/rows.h"
@@ -52,6 +53,7 @@ typedef struct product {
 static sumi_result map_matrix(const sumi_cuda_run* run, CUtensorMap* map, bool is_fp8, CUdeviceptr address, int32_t cols, int32_t rows, int32_t pitch,
                               int32_t box_cols, int32_t box_rows, bool is_swizzled)
 {
+    SUMI_ASSERT(cols >= 1 && rows >= 1 && pitch >= cols);
     const uint64_t dims[2] = {(uint64_t)cols, (uint64_t)rows}, strides[1] = {(uint64_t)pitch * (is_fp8 ? 1 : 2)};
     const uint32_t box[2] = {(uint32_t)box_cols, (uint32_t)box_rows};
     return sumi_cuda_tensor_map(run, map, is_fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, address, dims, strides, box,
@@ -60,6 +62,7 @@ static sumi_result map_matrix(const sumi_cuda_run* run, CUtensorMap* map, bool i
 
 static uint32_t cluster_grid(const sumi_cuda_device* device, int64_t items)
 {
+    SUMI_ASSERT(items >= 1);
     const int64_t most = max_int(device->multiprocessors / 2, 1);
     return (uint32_t)(2 * (items < most ? items : most));
 }
@@ -68,6 +71,7 @@ static uint32_t cluster_grid(const sumi_cuda_device* device, int64_t items)
 // a larger x: on an H200 a forward of 4224 rows took 1 % more in one group than in two.
 static int32_t group_of(int32_t m, int32_t tile_rows)
 {
+    SUMI_ASSERT(m >= 1 && tile_rows >= 1);
     enum { GROUP_ROWS = 2048, ONE_GROUP_ROWS = 2304 };
     const int32_t pair_rows = 2 * tile_rows, pairs = max_int(divide_up(m, tile_rows) / 2, 1);
     return pairs * pair_rows <= ONE_GROUP_ROWS ? pairs : divide_up(pairs, divide_up(pairs, max_int(GROUP_ROWS / pair_rows, 1)));
@@ -75,6 +79,7 @@ static int32_t group_of(int32_t m, int32_t tile_rows)
 
 static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
+    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_WGMMA && c->split == 1 && p->finish.is_aligned);
     const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[c->kernel];
     const sumi_cuda_shape* s = &p->shape;
     const sumi_gemm_finish* f = &p->finish;
@@ -105,6 +110,7 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
 
 static sumi_result launch_split(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
+    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_SPLIT && c->split >= 1 && !p->shape.is_fp8);
     const sumi_cuda_split* kernel = &sumi_cuda_split_kernels[c->kernel];
     const sumi_cuda_shape* s = &p->shape;
     CUtensorMap mx, mw;
@@ -119,6 +125,8 @@ static sumi_result launch_split(const sumi_cuda_run* run, const product* p, cons
 
 static sumi_result launch_portable(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
+    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_PORTABLE && c->split >= 1);
+    SUMI_ASSERT(sumi_cuda_portable_kernels[c->kernel].is_fp8 == p->shape.is_fp8);
     const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[c->kernel];
     const sumi_cuda_shape* s = &p->shape;
     const sumi_gemm_finish* f = &p->finish;
@@ -147,6 +155,7 @@ static sumi_result launch_portable(const sumi_cuda_run* run, const product* p, c
 
 static sumi_result launch_gemv(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
 {
+    SUMI_ASSERT(c->method == SUMI_CUDA_METHOD_GEMV && p->shape.m <= 16);
     const sumi_cuda_shape* s = &p->shape;
     sumi_gemv_args args = {.x = p->x,
                            .w = p->weight.data,
@@ -199,6 +208,7 @@ static sumi_result round_bias(const sumi_cuda_run* run, const product* p, CUdevi
 // holds.
 static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, int32_t unit_rows, bool* out_takes)
 {
+    SUMI_ASSERT(unit_rows >= 1 && !p->shape.is_fp8);
     const sumi_cuda_shape* s = &p->shape;
     const sumi_gemm_finish* f = &p->finish;
     const int32_t units = divide_up(s->m, unit_rows);
@@ -235,6 +245,7 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
 // x as e4m3 with a scale per row, in scratch; only the slice's rows.
 static sumi_result quantize(const sumi_cuda_run* run, product* p)
 {
+    SUMI_ASSERT(p->shape.m >= 1 && p->shape.k % 16 == 0);
     const CUdeviceptr y = run->scratch, scales = y + aligned((uint64_t)p->shape.m * (uint64_t)p->shape.k);
     sumi_quantize_rows_args args = {.x = p->x, .y = y, .scales = scales, .ldx = p->ldx, .rows = p->shape.m, .cols = p->shape.k};
     void* params[] = {&args};
@@ -251,6 +262,7 @@ static uint64_t element_bytes(sumi_element element) { return element == SUMI_ELE
 
 static sumi_gemm_finish finish_of(const sumi_cuda_run* run, sumi_value out, bool is_fused, bool is_weight_gated)
 {
+    SUMI_ASSERT(!is_fused || is_weight_gated);
     const sumi_op* op = run->op;
     const int32_t cols = sumi_cuda_cols(run, out), n = op->weight->rows;
     const uint64_t element = element_bytes(sumi_cuda_element(run, out)), first = (uint64_t)op->u.linear.y_row * (uint64_t)cols * element;
@@ -291,6 +303,7 @@ static sumi_cuda_epilogue epilogue_of(const sumi_gemm_finish* f, bool is_fused)
 
 sumi_result sumi_cuda_linear(sumi_cuda_run* run)
 {
+    SUMI_ASSERT(run->op->kind == SUMI_OP_LINEAR && run->op->weight != NULL);
     const sumi_op* op = run->op;
     const sumi_cuda_form form = sumi_cuda_weight_form(run, op->weight);
     const bool is_fp8 = form == SUMI_CUDA_FORM_MATRIX_FP8 || form == SUMI_CUDA_FORM_GATED_FP8,
@@ -335,6 +348,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     sumi_cuda_share(run, divide_up(op->rows, c.unit_rows), &begin, &end);
     if (begin >= end) return SUMI_OK;
     const int32_t row = begin * c.unit_rows;
+    SUMI_ASSERT(row < op->rows);
     p.shape.m = min_int(op->rows, end * c.unit_rows) - row;
     p.x += (uint64_t)row * (uint64_t)p.ldx * x_bytes;
     const uint64_t y_first = (uint64_t)row * (uint64_t)p.finish.ldy * (p.finish.is_float ? 4 : 2);

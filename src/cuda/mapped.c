@@ -1,4 +1,5 @@
 #include "cuda/mapped.h"
+#include "base/assert.h"
 #include "base/platform.h"
 #include <string.h>
 
@@ -20,6 +21,7 @@ void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, const sumi
 
 static void unlock_chunk(sumi_cuda_mapped* mapped, size_t index)
 {
+    SUMI_ASSERT(index < mapped->count && mapped->chunks[index].users == 0);
     mapped->device->driver.cuMemHostUnregister((void*)mapped->chunks[index].begin);
     mapped->count--;
     memmove(&mapped->chunks[index], &mapped->chunks[index + 1], (mapped->count - index) * sizeof *mapped->chunks);
@@ -48,6 +50,7 @@ static uint64_t part_bytes(const sumi_weight* weight, const sumi_weight_part* pa
 // The which-th chunk of a weight, part by part, cut to its file's mapping. False: it has fewer.
 static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t which, sumi_cuda_chunk* out_chunk)
 {
+    SUMI_ASSERT(which >= 0);
     for (int32_t p = 0; p < weight->part_count; p++) {
         const sumi_weight_part* part = &weight->parts[p];
         const uintptr_t data = (uintptr_t)part->data, map = (uintptr_t)part->mapping, map_end = map + (uintptr_t)part->mapping_bytes;
@@ -60,6 +63,7 @@ static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight
         const uintptr_t at = first + (uintptr_t)which * mapped->chunk_bytes, begin = at > map ? at : map;
         const uintptr_t end = map_end - begin < mapped->chunk_bytes - (begin - at) ? map_end : at + mapped->chunk_bytes;
         *out_chunk = (sumi_cuda_chunk){begin, end - begin, 1};
+        SUMI_ASSERT(begin < end && begin >= map && end <= map_end && end - begin <= mapped->chunk_bytes);
         return true;
     }
     return false;
@@ -81,9 +85,11 @@ static bool is_locked(const sumi_cuda_mapped* mapped, size_t index, uintptr_t be
 
 static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* chunk, sumi_error* error)
 {
+    SUMI_ASSERT(mapped->is_supported && chunk->bytes > 0);
     const sumi_cuda_driver* driver = &mapped->device->driver;
     const size_t index = chunk_index(mapped, chunk->begin);
     if (is_locked(mapped, index, chunk->begin)) {
+        SUMI_ASSERT(mapped->chunks[index].users > 0);
         mapped->chunks[index].users++;
         return SUMI_OK;
     }
@@ -96,6 +102,8 @@ static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* ch
         return result == SUMI_DEVICE_LOST ? sumi_fail(error, result, "%s", refusal.text) : SUMI_OK;
     }
     memmove(&mapped->chunks[index + 1], &mapped->chunks[index], (mapped->count - index) * sizeof *mapped->chunks);
+    SUMI_ASSERT(index == 0 || mapped->chunks[index - 1].begin < chunk->begin); // sorted
+    SUMI_ASSERT(index == mapped->count || mapped->chunks[index + 1].begin > chunk->begin);
     mapped->chunks[index] = *chunk;
     mapped->count++;
     return SUMI_OK;
@@ -103,6 +111,7 @@ static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* ch
 
 sumi_result sumi_cuda_mapped_lock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks, uint64_t until_ns, bool* out_done, sumi_error* error)
 {
+    SUMI_ASSERT(*io_chunks >= 0);
     sumi_cuda_chunk chunk;
     *out_done = false;
     for (bool is_first = true; find_chunk(mapped, weight, *io_chunks, &chunk); is_first = false) {
@@ -117,6 +126,7 @@ sumi_result sumi_cuda_mapped_lock(sumi_cuda_mapped* mapped, const sumi_weight* w
 
 void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks, int32_t most)
 {
+    SUMI_ASSERT(*io_chunks >= 0);
     sumi_cuda_chunk chunk;
     for (; most > 0 && *io_chunks > 0 && find_chunk(mapped, weight, --*io_chunks, &chunk); most--) {
         const size_t index = chunk_index(mapped, chunk.begin);
@@ -134,6 +144,7 @@ typedef struct target {
 
 static sumi_result copy(const target* t, uint64_t at, const unsigned char* from, uint64_t bytes, sumi_error* error)
 {
+    SUMI_ASSERT(t->to != 0 && from != NULL);
     if (bytes == 0) return SUMI_OK;
     SUMI_CU(&t->mapped->device->driver, cuMemcpyHtoDAsync(t->to + at, from, (size_t)bytes, t->mapped->device->copy), "streaming weights");
     return SUMI_OK;
@@ -142,6 +153,7 @@ static sumi_result copy(const target* t, uint64_t at, const unsigned char* from,
 // Bytes [at, at + bytes) of one half: the end of a group, whole groups, the begin of one.
 static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, const unsigned char* from, uint64_t bytes, sumi_error* error)
 {
+    SUMI_ASSERT(t->group > 0 && at < t->half && bytes <= t->half - at);
     const sumi_cuda_device* device = t->mapped->device;
     const uint64_t group = t->group, begin = is_second ? group : 0, in_group = at % group;
     uint64_t place = at / group * 2 * group + begin + in_group;
@@ -169,6 +181,8 @@ static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, con
 
 sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated, CUdeviceptr to, sumi_error* error)
 {
+    SUMI_ASSERT(to != 0 && weight->part_count > 0);
+    SUMI_ASSERT(!is_gated || (weight->rows % 2 == 0 && weight->rows / 2 % GROUP_ROWS == 0));
     const uint64_t row_bytes = sumi_dtype_bytes(weight->parts[0].dtype, (uint64_t)weight->cols);
     const target t = {mapped, to, row_bytes * (uint64_t)(weight->rows / 2), row_bytes * GROUP_ROWS};
     uint64_t at = 0; // in the stack

@@ -1,4 +1,5 @@
 #include "cuda/modules.h"
+#include "base/assert.h"
 #include "base/sort.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,7 @@ static int compare_kernels(const void* a, const void* b) { return strcmp(((const
 
 sumi_result sumi_cuda_modules_create(sumi_heap* heap, const sumi_cuda_device* device, const sumi_cuda_image* images, int32_t image_count, sumi_error* error, sumi_cuda_modules** out_modules)
 {
+    SUMI_ASSERT(image_count >= 0 && (image_count == 0 || images != NULL));
     *out_modules = NULL;
     sumi_cuda_modules* modules = sumi_alloc_zero(heap, sizeof *modules);
     if (modules == NULL) return sumi_out_of_memory(error, sizeof *modules, "the table of GPU kernels");

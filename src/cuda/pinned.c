@@ -1,4 +1,5 @@
 #include "cuda/pinned.h"
+#include "base/assert.h"
 #include "base/platform.h"
 
 #define PIECE_BYTES (4u << 20) // pinned in 1.9 ms. The driver takes a few hundred copies ahead and lets the caller wait after that: of 1 MB each, a slice of an encoder has two thousand
@@ -6,6 +7,7 @@
 
 static uint64_t piece_rows_of(uint64_t row_bytes)
 {
+    SUMI_ASSERT(row_bytes > 0 && row_bytes % 16 == 0);
     const uint64_t rows = PIECE_BYTES / row_bytes / ROW_STEP * ROW_STEP;
     return rows > 0 ? rows : ROW_STEP;
 }
@@ -20,16 +22,19 @@ uint64_t sumi_cuda_pinned_list_bytes(uint64_t bytes, uint64_t row_bytes) { retur
 
 static sumi_result begin(sumi_heap* heap, uint64_t bytes, uint64_t row_bytes, sumi_cuda_pinned* pinned, sumi_error* error)
 {
+    SUMI_ASSERT(bytes > 0 && pinned->pieces == NULL && pinned->made == 0);
     const uint64_t count = count_of(bytes, row_bytes);
     sumi_cuda_block* pieces = sumi_alloc_array(heap, (size_t)count, sizeof *pieces);
     if (pieces == NULL) return sumi_out_of_memory(error, (size_t)count * sizeof *pieces, "the list of a weight's pinned pieces");
     *pinned = (sumi_cuda_pinned){.pieces = pieces, .count = (int32_t)count, .bytes = bytes, .piece_rows = (int32_t)piece_rows_of(row_bytes)};
     pinned->piece_bytes = (uint64_t)pinned->piece_rows * row_bytes;
+    SUMI_ASSERT(pinned->piece_bytes % 512 == 0);
     return SUMI_OK;
 }
 
 static sumi_result make_list(sumi_cuda_memory* memory, sumi_cuda_pinned* pinned, sumi_error* error)
 {
+    SUMI_ASSERT(pinned->made == pinned->count && pinned->list.address == 0);
     SUMI_TRY(sumi_cuda_allocate(memory, (uint64_t)pinned->count * sizeof(uint64_t), SUMI_MEMORY_STAGING, "a table that is read where it lies", &pinned->list, error));
     uint64_t* addresses = sumi_cuda_host(&pinned->list);
     for (int32_t i = 0; i < pinned->count; i++) addresses[i] = pinned->pieces[i].address;
@@ -38,6 +43,8 @@ static sumi_result make_list(sumi_cuda_memory* memory, sumi_cuda_pinned* pinned,
 
 sumi_result sumi_cuda_pin(sumi_heap* heap, sumi_cuda_memory* memory, uint64_t bytes, uint64_t row_bytes, bool lists, uint64_t until_ns, sumi_cuda_pinned* pinned, bool* out_done, sumi_error* error)
 {
+    SUMI_ASSERT(row_bytes > 0 && row_bytes % 16 == 0);
+    SUMI_ASSERT(pinned->pieces == NULL || (pinned->bytes == bytes && pinned->made <= pinned->count));
     *out_done = false;
     if (pinned->pieces == NULL) SUMI_TRY(begin(heap, bytes, row_bytes, pinned, error));
     for (bool is_first = true; pinned->made < pinned->count && (is_first || sumi_clock_ns() < until_ns); is_first = false) {

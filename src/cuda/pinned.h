@@ -4,6 +4,7 @@
 // rows where they lie: through the list of the pieces' addresses, which is pinned as well.
 #ifndef SUMI_CUDA_PINNED_H
 #define SUMI_CUDA_PINNED_H
+#include "base/assert.h"
 #include "base/memory.h"
 #include "cuda/device_memory.h"
 
@@ -23,6 +24,7 @@ static inline bool sumi_cuda_has_pinned(const sumi_cuda_pinned* pinned, bool lis
 // What lies at an offset, and how much of *io_bytes in one piece.
 static inline unsigned char* sumi_cuda_pinned_at(const sumi_cuda_pinned* pinned, uint64_t offset, uint64_t* io_bytes)
 {
+    SUMI_ASSERT(offset < pinned->bytes && offset / pinned->piece_bytes < (uint64_t)pinned->made);
     const uint64_t in_piece = offset % pinned->piece_bytes, left = pinned->piece_bytes - in_piece;
     *io_bytes = *io_bytes < left ? *io_bytes : left;
     return (unsigned char*)sumi_cuda_host(&pinned->pieces[offset / pinned->piece_bytes]) + in_piece;

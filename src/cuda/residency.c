@@ -1,4 +1,5 @@
 #include "cuda/residency.h"
+#include "base/assert.h"
 #include "base/platform.h"
 #include "cuda/state.h"
 #include "kernels/upload.h"
@@ -40,6 +41,7 @@ static uint64_t scales_at(const sumi_weight* weight, sumi_cuda_form form) // e4m
 
 uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form)
 {
+    SUMI_ASSERT(weight->rows >= 1 && weight->cols >= 1 && (int)form >= 0 && form < SUMI_CUDA_FORM_COUNT);
     const uint64_t rows = (uint64_t)weight->rows, pitch = (uint64_t)form_pitch(weight, form);
     uint64_t bytes;
     switch (form) {
@@ -82,6 +84,7 @@ void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_wo
 
 static size_t hash_of(const sumi_weight* weight, sumi_cuda_form form, size_t size)
 {
+    SUMI_ASSERT(size > 0 && (size & (size - 1)) == 0);
     uint64_t h = ((uint64_t)(uintptr_t)weight >> 4) + (uint64_t)form * 0x9e3779b97f4a7c15ull;
     h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9ull;
     return (size_t)(h ^ h >> 32) & (size - 1);
@@ -89,6 +92,8 @@ static size_t hash_of(const sumi_weight* weight, sumi_cuda_form form, size_t siz
 
 static void table_insert(sumi_cuda_weights* weights, int32_t index)
 {
+    SUMI_ASSERT(index >= 0 && (size_t)index < weights->resident_count && weights->residents[index].weight != NULL);
+    SUMI_ASSERT(2 * weights->used_count <= weights->table_size);
     const sumi_cuda_resident* resident = &weights->residents[index];
     size_t at = hash_of(resident->weight, resident->form, weights->table_size);
     while (weights->table[at] != 0) at = (at + 1) & (weights->table_size - 1);
@@ -121,6 +126,7 @@ const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weight
 
 sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form, bool is_adapter, int32_t* out_index, sumi_error* error)
 {
+    SUMI_ASSERT(weight != NULL && weight->part_count >= 1 && weight->part_count <= SUMI_WEIGHT_MAX_PARTS);
     *out_index = table_find(weights, weight, form);
     if (*out_index >= 0) return SUMI_OK;
     if (2 * (weights->used_count + 1) > weights->table_size) {
@@ -135,6 +141,7 @@ sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight
     size_t index = weights->resident_count;
     if (weights->used_count < weights->resident_count) {
         for (index = 0; weights->residents[index].weight != NULL; index++) continue;
+        SUMI_ASSERT(index < weights->resident_count);
     } else {
         SUMI_TRY(sumi_grow(weights->heap, (void**)&weights->residents, &weights->resident_capacity, weights->resident_count + 1, sizeof *weights->residents, error));
         weights->resident_count++;
@@ -156,14 +163,18 @@ bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t i)
 
 void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* weight)
 {
+    SUMI_ASSERT(weights->upload == NULL && weight != NULL);
     bool is_any = false;
     for (int form = 0; form < SUMI_CUDA_FORM_COUNT; form++) {
         const int32_t index = table_find(weights, weight, (sumi_cuda_form)form);
         if (index < 0) continue;
         sumi_cuda_resident* resident = &weights->residents[index];
+        SUMI_ASSERT(resident->slab < (int32_t)weights->slab_count);
+        SUMI_ASSERT(resident->slab < 0 || weights->slabs[resident->slab].resident_count > 0);
         if (resident->slab >= 0 && --weights->slabs[resident->slab].resident_count == 0) sumi_cuda_release(weights->memory, &weights->slabs[resident->slab].block);
         sumi_cuda_weights_drop_image(weights, resident);
         *resident = (sumi_cuda_resident){.weight = NULL, .slab = -1};
+        SUMI_ASSERT(weights->used_count > 0);
         weights->used_count--;
         is_any = true;
         table_fill(weights); // a hole would end searches early; a model that goes has a few hundred weights
@@ -183,6 +194,7 @@ void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* wei
 // Bytes that a slab gives back when the residents that are not listed with `serial` go; 0: none of its residents can.
 static uint64_t slab_gain(const sumi_cuda_weights* weights, int32_t slab, uint64_t serial, bool* out_has_listed)
 {
+    SUMI_ASSERT(slab >= 0 && (size_t)slab < weights->slab_count);
     bool is_any = false;
     *out_has_listed = false;
     for (size_t i = 0; i < weights->resident_count; i++) {
@@ -227,6 +239,7 @@ static bool goes_along(const sumi_cuda_weights* weights, const sumi_cuda_residen
 
 static sumi_result place_more(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count, sumi_error* error)
 {
+    SUMI_ASSERT(from >= 0 && from < count && weights->residents[list[from]].place.data == 0);
     size_t index = 0;
     while (index < weights->slab_count && weights->slabs[index].block.address != 0) index++;
     if (index == weights->slab_count) SUMI_TRY(sumi_grow(weights->heap, (void**)&weights->slabs, &weights->slab_capacity, weights->slab_count + 1, sizeof *weights->slabs, error));
@@ -248,6 +261,7 @@ static sumi_result place_more(sumi_cuda_weights* weights, const int32_t* list, i
         limit = bytes / 2; // the end of the memory is near: smaller slabs find it
     }
     CUdeviceptr at = slab.block.address;
+    SUMI_ASSERT(at % 512 == 0);
     for (int32_t i = from; i < end; i++) {
         sumi_cuda_resident* resident = &weights->residents[list[i]];
         if (!goes_along(weights, &first, resident)) continue;
@@ -255,6 +269,7 @@ static sumi_result place_more(sumi_cuda_weights* weights, const int32_t* list, i
         resident->slab = (int32_t)index;
         at += resident->bytes;
         slab.resident_count++;
+        SUMI_ASSERT(at <= slab.block.address + slab.block.bytes);
     }
     weights->slabs[index] = slab;
     if (index == weights->slab_count) weights->slab_count++;
@@ -320,6 +335,7 @@ static bool is_direct(const sumi_cuda_resident* resident, const sumi_weight_part
 
 static void free_slot(sumi_cuda_weights* weights, slot* s)
 {
+    SUMI_ASSERT(!s->is_busy || s->event != NULL);
     if (s->event != NULL) weights->device->driver.cuEventDestroy(s->event);
     sumi_cuda_release(weights->memory, &s->pinned);
     sumi_cuda_release(weights->memory, &s->raw);
@@ -353,12 +369,14 @@ void sumi_cuda_way_add(sumi_cuda_way* way, const sumi_weight* weight, sumi_cuda_
 // In proportion, too, an eighth of it: they must not take the memory that a small model needs for itself.
 static uint64_t slot_bytes_of(const sumi_cuda_way* way)
 {
+    SUMI_ASSERT(way->total > 0);
     uint64_t bytes = way->total > 32 * SMALLEST_SLOT ? way->total / 32 : way->total > SMALLEST_SLOT ? SMALLEST_SLOT : way->total;
     bytes = bytes < SLOT_BYTES ? (bytes + 4095) / 4096 * 4096 : SLOT_BYTES;
     return bytes < way->largest_row ? (way->largest_row + 4095) / 4096 * 4096 : bytes;
 }
 static int32_t slot_count_of(const sumi_cuda_way* way, uint64_t slot_bytes)
 {
+    SUMI_ASSERT(slot_bytes > 0);
     const uint64_t count = way->total / 8 / slot_bytes;
     return way->total <= slot_bytes ? 1 : count < FEWEST_SLOTS ? FEWEST_SLOTS : count < SLOT_COUNT ? (int32_t)count : SLOT_COUNT;
 }
@@ -379,6 +397,7 @@ static sumi_result make_slot(sumi_cuda_weights* weights, sumi_error* error)
 
 static sumi_result open_upload(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count, sumi_error* error)
 {
+    SUMI_ASSERT(weights->upload == NULL && from >= 0 && from < count);
     sumi_cuda_way way = {0, 0, false};
     for (int32_t i = from; i < count; i++) {
         const sumi_cuda_resident* resident = &weights->residents[list[i]];
@@ -391,6 +410,7 @@ static sumi_result open_upload(sumi_cuda_weights* weights, const int32_t* list, 
     upload->slot_bytes = slot_bytes_of(&way);
     upload->slot_count = slot_count_of(&way, upload->slot_bytes);
     upload->converts = way.converts;
+    SUMI_ASSERT(upload->slot_count >= 1 && upload->slot_count <= SLOT_COUNT && upload->slot_bytes >= way.largest_row);
     return SUMI_OK;
 }
 
@@ -398,6 +418,7 @@ static sumi_result open_upload(sumi_cuda_weights* weights, const int32_t* list, 
 
 static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
+    SUMI_ASSERT(begin >= 0 && begin <= end);
     (void)worker_index;
     const item* items = context;
     for (int32_t i = begin; i < end; i++) {
@@ -409,6 +430,7 @@ static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* co
 
 static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const piece* p, int32_t part_begin, unsigned char* slot_memory)
 {
+    SUMI_ASSERT(upload->item_count >= 0 && p->row_count > 0 && p->row_begin >= part_begin);
     const sumi_weight_part* part = &weight->parts[p->part];
     unsigned char* to = slot_memory + p->offset;
     int32_t type;
@@ -416,6 +438,7 @@ static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const
         const unsigned char* from = (const unsigned char*)part->data + row_bytes_of(weight, part) * (uint64_t)(p->row_begin - part_begin);
         for (uint64_t done = 0; done < p->bytes; done += ITEM_BYTES) {
             upload->items[upload->item_count++] = (item){.from = from + done, .to = to + done, .bytes = p->bytes - done < ITEM_BYTES ? p->bytes - done : ITEM_BYTES};
+            SUMI_ASSERT(upload->item_count <= (int32_t)MOST_ITEMS);
         }
         return;
     }
@@ -424,6 +447,7 @@ static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const
     for (int32_t r = 0; r < p->row_count; r += step) {
         const int32_t rows = p->row_count - r < step ? p->row_count - r : step;
         upload->items[upload->item_count++] = (item){.weight = weight, .to = to + row_bytes * (uint64_t)r, .row_begin = p->row_begin + r, .row_count = rows};
+        SUMI_ASSERT(upload->item_count <= (int32_t)MOST_ITEMS);
     }
 }
 
@@ -437,6 +461,8 @@ static int32_t item_bound(uint64_t bytes, uint64_t row_bytes)
 // The next rows of a resident as a piece of the slot; false when they do not fit any more.
 static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* slot_memory)
 {
+    SUMI_ASSERT(weights->upload->piece_count >= 0 && weights->upload->piece_count <= MOST_PIECES);
+    SUMI_ASSERT(weights->residents[index].rows_sent < weights->residents[index].weight->rows);
     sumi_cuda_upload* upload = weights->upload;
     sumi_cuda_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
@@ -454,7 +480,9 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
     (void)is_device_type(part->dtype, &it->type);
     add_items(upload, weight, it, part_begin, slot_memory);
     upload->used = offset + it->bytes;
+    SUMI_ASSERT(upload->used <= upload->slot_bytes);
     resident->rows_sent += (int32_t)rows;
+    SUMI_ASSERT(resident->rows_sent <= weight->rows);
     return true;
 }
 
@@ -462,6 +490,7 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
 
 static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUdeviceptr raw, sumi_error* error)
 {
+    SUMI_ASSERT(raw != 0 && p->row_count > 0 && p->row_begin >= 0);
     const sumi_cuda_resident* resident = &weights->residents[p->resident];
     const sumi_weight_part* part = &resident->weight->parts[p->part];
     int32_t type;
@@ -498,6 +527,7 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
 
 static sumi_result send_slot(sumi_cuda_weights* weights, slot* s, sumi_error* error)
 {
+    SUMI_ASSERT(!s->is_busy && s->piece_begin <= s->piece_end && s->piece_end <= weights->upload->piece_count);
     const sumi_cuda_upload* upload = weights->upload;
     const sumi_cuda_driver* driver = &weights->device->driver;
     const CUstream stream = weights->device->copy;
@@ -540,12 +570,14 @@ static sumi_result take_slot(sumi_cuda_weights* weights, uint64_t until_ns, slot
     }
     if (upload->next == upload->made) upload->next = 0;
     *out_slot = &upload->slots[upload->next++];
+    SUMI_ASSERT(upload->next <= upload->made && upload->made <= upload->slot_count);
     return wait_for_slot(weights, *out_slot, error);
 }
 
 // Rows of list[*cursor ..) until the slot is full.
 static sumi_result fill_slot(sumi_cuda_weights* weights, slot* s, const int32_t* list, int32_t count, int32_t* cursor, sumi_error* error)
 {
+    SUMI_ASSERT(!s->is_busy && *cursor >= 0 && *cursor <= count);
     sumi_cuda_upload* upload = weights->upload;
     s->piece_begin = s->piece_end = upload->piece_count;
     upload->used = 0;
@@ -562,6 +594,7 @@ static sumi_result fill_slot(sumi_cuda_weights* weights, slot* s, const int32_t*
 // One batch: slots that the workers fill together, from list[*cursor] on. Half of all slots at most, so that the device copies the others meanwhile.
 static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor, uint64_t until_ns, uint32_t budget_us, sumi_error* error)
 {
+    SUMI_ASSERT(weights->upload != NULL && *cursor >= 0 && *cursor < count);
     sumi_cuda_upload* upload = weights->upload;
     slot* batch[SLOT_COUNT];
     uint64_t most = (uint64_t)budget_us * SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers);
@@ -571,6 +604,7 @@ static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, i
     const bool could_pin = upload->may_pin;
     int32_t at = *cursor, taken = 0;
     for (bool is_more = true; is_more && result == SUMI_OK;) {
+        SUMI_ASSERT(taken < SLOT_COUNT);
         result = take_slot(weights, until_ns, &batch[taken], error);
         if (result == SUMI_OK) result = fill_slot(weights, batch[taken], list, count, &at, error);
         if (result != SUMI_OK || batch[taken]->piece_begin == batch[taken]->piece_end) break; // nothing left, or no more room for pieces
@@ -614,6 +648,7 @@ static sumi_result finish_upload(sumi_cuda_weights* weights, uint64_t until_ns, 
 
 sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor, uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
+    SUMI_ASSERT(*cursor >= 0 && *cursor <= count);
     *out_done = false;
     while (*cursor < count && weights->residents[list[*cursor]].rows_sent >= weights->residents[list[*cursor]].weight->rows) ++*cursor;
     if (*cursor < count && weights->upload != NULL && weights->upload->list != list) { // another plan's, left half-way
@@ -638,6 +673,7 @@ sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* li
 
 sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at, CUdeviceptr place, sumi_error* error)
 {
+    SUMI_ASSERT(at >= 0 && at < count && place != 0);
     sumi_cuda_resident* resident = &weights->residents[list[at]];
     const sumi_cuda_driver* driver = &weights->device->driver;
     if (resident->place.data != 0 && resident->rows_sent >= resident->weight->rows) { // a plan with more room has left it here
@@ -677,6 +713,8 @@ static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* co
 
 void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us)
 {
+    SUMI_ASSERT(sumi_cuda_is_bytes(weights->residents[index].weight, weights->residents[index].form));
+    SUMI_ASSERT(*row >= 0 && *row < weights->residents[index].weight->rows && !weights->residents[index].has_image);
     sumi_cuda_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
     image_rows rows = {weight, is_gated_form(resident->form), *row, (uint64_t)weight->cols * 2, &resident->image};
@@ -702,6 +740,7 @@ void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident
 
 sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident, CUdeviceptr to, sumi_error* error)
 {
+    SUMI_ASSERT(resident->has_image && to != 0);
     if (resident->chunks > 0) return sumi_cuda_mapped_copy(&weights->mapped, resident->weight, is_gated_form(resident->form), to, error);
     for (uint64_t done = 0, bytes; done < resident->bytes; done += bytes) {
         bytes = resident->bytes - done;

@@ -1,4 +1,5 @@
 #include "cuda/streaming.h"
+#include "base/assert.h"
 #include "base/platform.h"
 #include "cuda/state.h"
 #include <string.h>
@@ -10,6 +11,7 @@
 
 static size_t hash_of(const sumi_weight* weight, sumi_cuda_form form, size_t size)
 {
+    SUMI_ASSERT(size > 0 && (size & (size - 1)) == 0);
     uint64_t h = ((uint64_t)(uintptr_t)weight >> 4) + (uint64_t)form * 0x9e3779b97f4a7c15ull;
     h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9ull;
     return (size_t)(h ^ h >> 32) & (size - 1);
@@ -18,6 +20,7 @@ static size_t hash_of(const sumi_weight* weight, sumi_cuda_form form, size_t siz
 // Every form of every weight once, in the order of first use.
 static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan* plan, sumi_cuda_division* division, sumi_error* error)
 {
+    SUMI_ASSERT(division->shares == NULL && division->count == 0);
     const sumi_weight* weight;
     sumi_cuda_form form;
     size_t uses = 0, size = 64, capacity = 0;
@@ -63,6 +66,7 @@ static bool goes_before(const sumi_cuda_share_of* a, const sumi_cuda_share_of* b
 
 static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room, sumi_cuda_division* division, sumi_error* error)
 {
+    SUMI_ASSERT(division->kept == 0 && division->streamed == 0);
     uint64_t all = 0, fixed = 0, largest = 0, movable = 0;
     sumi_cuda_way way = {0, 0, false};
     for (int32_t i = 0; i < division->count; i++) {
@@ -103,11 +107,13 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
     division->kept = fixed;
     for (int32_t k = 0; k < count; k++) {
         sumi_cuda_share_of* share = &division->shares[order[k]];
+        SUMI_ASSERT(order[k] >= 0 && order[k] < division->count);
         share->stay = share->bytes <= left ? SUMI_CUDA_KEPT : SUMI_CUDA_STREAMED;
         if (share->stay == SUMI_CUDA_KEPT) left -= share->bytes, division->kept += share->bytes;
         else division->streamed += share->bytes, division->mapped += sumi_cuda_streams_mapped(weights, share->weight, share->form) ? share->bytes : 0;
     }
     division->ring = division->streamed > 0 ? ring : 0;
+    SUMI_ASSERT(!division->fits || division->kept + division->way + division->ring <= room);
     sumi_free(weights->heap, order);
     return SUMI_OK;
 }
@@ -185,6 +191,7 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
 
 static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division, int32_t* by_resident, sumi_cuda_stream* stream, sumi_error* error)
 {
+    SUMI_ASSERT(stream->loads == NULL && stream->list == NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     sumi_heap* heap = cuda->heap;
     stream->ring_bytes = division->ring;
@@ -195,10 +202,12 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
     if (stream->op_loads == NULL || stream->section_loads == NULL || stream->loads == NULL || stream->list == NULL)
         return sumi_out_of_memory(error, plan->op_count * sizeof *stream->loads, "the order of streamed weights");
     for (int32_t i = 0; i < division->count; i++) {
+        SUMI_ASSERT(division->shares[i].resident >= 0); // known to the runner's weights
         by_resident[division->shares[i].resident] = i + 1;
         if (division->shares[i].stay != SUMI_CUDA_KEPT) stream->list[stream->list_count++] = division->shares[i].resident;
     }
     place_loads(cuda, plan, division, by_resident, stream);
+    SUMI_ASSERT(stream->load_count >= 0 && (size_t)stream->load_count <= plan->op_count);
     stream->history_size = 2 * stream->load_count + 8;
     stream->history = sumi_alloc_array(heap, (size_t)stream->history_size, sizeof *stream->history);
     if (stream->history == NULL) return sumi_out_of_memory(error, (size_t)stream->history_size * sizeof *stream->history, "the order of streamed weights");
@@ -224,6 +233,7 @@ sumi_result sumi_cuda_stream_make(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
 
 bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, const sumi_cuda_resident* resident, sumi_cuda_weight* out_place)
 {
+    SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->plan->op_count);
     const sumi_cuda_stream* stream = record->stream;
     if (stream == NULL) return false;
     const int32_t load = stream->op_loads[op_index], index = (int32_t)(resident - cuda->weights.residents);
@@ -246,6 +256,7 @@ bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record,
 // Through the ring: what the device has to convert is copied back from there.
 static sumi_result make_image_there(sumi_cuda* cuda, const sumi_cuda_stream* stream, sumi_cuda_resident* resident, sumi_error* error)
 {
+    SUMI_ASSERT(cuda->passage.bytes >= resident->bytes && !resident->has_image);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, stream->image_cursor, cuda->passage.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
@@ -310,6 +321,7 @@ static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_
 
 sumi_result sumi_cuda_stream_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
+    SUMI_ASSERT(record->stream != NULL && record->stream->image_cursor <= record->stream->list_count);
     sumi_cuda_stream* stream = record->stream;
     while (stream->image_cursor < stream->list_count) {
         bool is_over = false;
@@ -346,6 +358,7 @@ bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slic
 // The loads of a segment: [*first, *last]; false when it has none.
 static bool loads_of(const sumi_cuda_stream* stream, const sumi_slice* segment, int32_t* first, int32_t* last)
 {
+    SUMI_ASSERT(segment->op_begin < segment->op_end);
     *first = *last = -1;
     for (int32_t i = segment->op_begin; i < segment->op_end; i++) {
         const int32_t load = stream->op_loads[i];
@@ -360,6 +373,7 @@ static bool loads_of(const sumi_cuda_stream* stream, const sumi_slice* segment, 
 
 static void step_on(const sumi_cuda_stream* stream, const sumi_plan* plan, sumi_cuda_place_in_run* at)
 {
+    SUMI_ASSERT(at->load >= 0 && at->load < stream->load_count && (size_t)at->section < plan->section_count);
     if (++at->load < stream->section_loads[at->section + 1]) return;
     at->load = stream->section_loads[at->section];
     if (++at->iteration < plan->sections[at->section].repeat) return;
@@ -374,6 +388,7 @@ static bool is_same_place(sumi_cuda_place_in_run a, sumi_cuda_place_in_run b) { 
 // From here on as if nothing were in the ring: the copies wait for all that was submitted before.
 static sumi_result begin_at(sumi_cuda* cuda, sumi_cuda_stream* stream, sumi_cuda_place_in_run at, sumi_error* error)
 {
+    SUMI_ASSERT(stream->begun != NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     SUMI_CU(driver, cuEventRecord(stream->begun, cuda->device.compute), "ordering streamed weights");
     SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, stream->begun, 0), "ordering streamed weights");
@@ -399,6 +414,7 @@ static CUevent freed_before(const sumi_cuda_stream* stream, const sumi_cuda_load
 // Starts the next load. *out_started false: a load before it that is still needed lies there.
 static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* out_started, sumi_error* error)
 {
+    SUMI_ASSERT(record->stream->next_issued.load >= 0 && record->stream->next_issued.load < record->stream->load_count);
     sumi_cuda_stream* stream = record->stream;
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_cuda_load* load = &stream->loads[stream->next_issued.load];
@@ -410,6 +426,7 @@ static sumi_result issue(sumi_cuda* cuda, const sumi_cuda_plan* record, bool* ou
     if (freed != NULL) SUMI_CU(driver, cuStreamWaitEvent(cuda->device.copy, freed, 0), "ordering streamed weights");
     const sumi_cuda_resident* resident = &cuda->weights.residents[load->resident];
     const CUdeviceptr to = cuda->passage.address + load->offset;
+    SUMI_ASSERT(load->offset + load->bytes <= cuda->passage.bytes && load->offset % 512 == 0);
     if (resident->has_image) SUMI_TRY(sumi_cuda_weights_copy_out(&cuda->weights, resident, to, error));
     else SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, load->listed_at, to, error));
     SUMI_CU(driver, cuEventRecord(load->filled, cuda->device.copy), "streaming weights");

@@ -1,8 +1,10 @@
 #include "engine/buffers.h"
+#include "base/assert.h"
 #include <string.h>
 
 sumi_result sumi_block_reserve(sumi_heap* heap, sumi_block* block, uint64_t bytes, const char* what, sumi_error* error)
 {
+    SUMI_ASSERT(what != NULL && (block->data == NULL) == (block->bytes == 0));
     if (bytes <= block->bytes) return SUMI_OK;
     sumi_block_free(heap, block); // first, so that the peak is not both
     if (bytes < SIZE_MAX / 2) block->data = sumi_alloc(heap, (size_t)bytes);
@@ -19,6 +21,7 @@ void sumi_block_free(sumi_heap* heap, sumi_block* block)
 
 void* sumi_pack(sumi_packer* packer, const void* data, uint64_t bytes)
 {
+    SUMI_ASSERT((uintptr_t)packer->base % SUMI_ALIGNMENT == 0 && packer->used % SUMI_ALIGNMENT == 0);
     void* to = packer->base != NULL ? packer->base + packer->used : NULL;
     packer->used += (bytes + SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
     if (to != NULL && data != NULL && bytes > 0) memcpy(to, data, (size_t)bytes);
@@ -27,7 +30,9 @@ void* sumi_pack(sumi_packer* packer, const void* data, uint64_t bytes)
 
 static void* allocate_temporary(size_t bytes, size_t alignment, void* user_data)
 {
+    SUMI_ASSERT(bytes % SUMI_ALIGNMENT == 0 && alignment == SUMI_ALIGNMENT);
     sumi_temporary* temporary = user_data;
+    SUMI_ASSERT(temporary->used <= temporary->block->bytes);
     (void)alignment; // blocks and sizes are multiples of SUMI_ALIGNMENT already
     temporary->wanted += bytes;
     if (temporary->block->bytes - temporary->used >= bytes) {
@@ -49,6 +54,7 @@ static void release_temporary(void* memory, size_t bytes, void* user_data)
 
 void sumi_temporary_begin(sumi_temporary* temporary, sumi_heap* parent, sumi_block* block)
 {
+    SUMI_ASSERT(parent != NULL && block != NULL);
     sumi_allocator allocator = {allocate_temporary, release_temporary, temporary};
     sumi_heap_init(&temporary->heap, &allocator);
     temporary->parent = parent;
@@ -58,6 +64,7 @@ void sumi_temporary_begin(sumi_temporary* temporary, sumi_heap* parent, sumi_blo
 
 void sumi_temporary_end(sumi_temporary* temporary)
 {
+    SUMI_ASSERT(temporary->used <= temporary->wanted && temporary->used <= temporary->block->bytes);
     sumi_error unused = {SUMI_OK, {0}};
     (void)sumi_block_reserve(temporary->parent, temporary->block, temporary->wanted, "pictures on their way in", &unused);
 }

@@ -1,4 +1,5 @@
 #include "engine/deadline.h"
+#include "base/assert.h"
 #include "engine/engine.h"
 #include "sampling/presets.h"
 #include <math.h>
@@ -16,12 +17,14 @@ void sumi_deadline_note(sumi_engine* engine, double us) { engine->pace.work_us +
 // The newest measurement counts as much as all before it: a host's load changes from one moment to the next.
 static double measure_share(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_pace* pace = &engine->pace;
     const uint64_t now = sumi_clock_ns();
     if (pace->begin_ns != 0 && now - pace->begin_ns >= MEASURE_NS) {
         double share = pace->work_us * 1e3 / (double)(now - pace->begin_ns);
         share = share > 1.0 ? 1.0 : share < LEAST_SHARE ? LEAST_SHARE : share;
         pace->share = pace->share > 0.0 ? 0.5 * (pace->share + share) : share;
+        SUMI_ASSERT(pace->share >= LEAST_SHARE && pace->share <= 1.0);
         pace->begin_ns = 0;
     }
     if (pace->begin_ns == 0) {
@@ -33,6 +36,8 @@ static double measure_share(sumi_engine* engine)
 
 void sumi_deadline_begin(sumi_engine* engine, sumi_slot* slot)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(slot->u.plan.part_count >= 0 && slot->u.plan.run_steps >= 0);
     engine->pace.begin_ns = 0; // nobody was at work before
     slot->u.plan.adaption = (sumi_adaption){.next = 0};
 }
@@ -74,6 +79,8 @@ int32_t sumi_deadline_step_count(const sumi_engine* engine, const sumi_slot* slo
 static int32_t allowed_evaluations(sumi_engine* engine, const sumi_slot* slot, int32_t counter)
 {
     const sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->part_count > 0 && job->adaption.skipped <= counter);
+    SUMI_ASSERT(counter >= 0 && counter < job->evaluation_count);
     const int32_t left = job->evaluation_count - counter, done = counter - job->adaption.skipped;
     const int32_t fewest = fewest_steps(job) > done + 1 ? fewest_steps(job) - done : 1;
     double evaluation_us, rest_us;
@@ -86,6 +93,7 @@ static int32_t allowed_evaluations(sumi_engine* engine, const sumi_slot* slot, i
 // This evaluation's row for a step from its sigma to another one than the schedule's next, or behind a step that was longer.
 static void write_row(sumi_plan_job* job, int32_t counter, int32_t next, sumi_solver_row* out_row)
 {
+    SUMI_ASSERT(counter >= 0 && counter < next && next <= job->evaluation_count);
     const sumi_solver_row* row = &job->rows[counter];
     const float end = next < job->evaluation_count ? job->rows[next].sigma : 0.0f, previous = job->adaption.previous_sigma;
     const float sigmas[3] = {previous, row->sigma, end};
@@ -99,13 +107,16 @@ static void write_row(sumi_plan_job* job, int32_t counter, int32_t next, sumi_so
 
 void sumi_deadline_adapt(sumi_engine* engine, sumi_slot* slot)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_plan_job* job = &slot->u.plan;
     int32_t counter, left_in_section;
     if (job->deadline_ms == 0 || job->goal != SUMI_GOAL_IMAGES || !can_skip(job->solver) || !sumi_run_begins_evaluation(engine, &counter, &left_in_section)) return;
     if (counter < job->adaption.next) return;
     const int32_t left = job->evaluation_count - counter, allowed = allowed_evaluations(engine, slot, counter);
+    SUMI_ASSERT(allowed >= 1 && allowed <= left);
     int32_t stride = (2 * left + allowed) / (2 * allowed); // evenly over what is left; the next step looks again
     if (stride > left_in_section) stride = left_in_section;  // guidance that begins or ends there is another part of the plan
+    SUMI_ASSERT(stride >= 1 && counter + stride <= job->evaluation_count);
     const bool skips = stride > 1;
     if (skips || job->adaption.is_changed) { // a multistep solver's row depends on the step before
         sumi_solver_row row;

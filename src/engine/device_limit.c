@@ -1,3 +1,4 @@
+#include "base/assert.h"
 #include "engine/engine.h"
 #include <stdio.h>
 
@@ -17,6 +18,7 @@ static uint64_t usable(const sumi_device_room* room)
 {
     const uint64_t all = room->held + room->free, share = all / MARGIN_SHARE;
     const uint64_t margin = share < MOST_MARGIN ? share : MOST_MARGIN;
+    SUMI_ASSERT(margin <= all);
     uint64_t step = 1;
     for (uint64_t rest = (all - margin) / 128; rest > 1; rest /= 2) step *= 2;
     return (all - margin) / step * step;
@@ -30,12 +32,14 @@ static uint64_t refused_total(const sumi_device_room* room)
 
 static void set(sumi_engine* engine, uint64_t bytes)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     engine->limit.bytes = bytes > 0 ? bytes : 1; // 0 would be no limit
     engine->limit.is_short = false;
 }
 
 void sumi_limit_note(sumi_engine* engine, sumi_result result)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     if (result != SUMI_OUT_OF_DEVICE_MEMORY || engine->runner->functions->room == NULL) return;
     engine->runner->functions->room(engine->runner, &engine->limit.room);
     engine->limit.is_short = true;
@@ -51,6 +55,7 @@ static void note_wanted(sumi_engine* engine, const sumi_plan* plan)
 
 static uint64_t guess(const sumi_device_room* room, uint64_t budget)
 {
+    SUMI_ASSERT(!room->is_known);
     const uint64_t refused = refused_total(room);
     const uint64_t top = budget != 0 && (budget < refused || refused == 0) ? budget : refused, lower = top / 8 * 7;
     const bool had_more = room->short_held > lower && room->short_held < top; // that much is known to be there
@@ -65,6 +70,7 @@ static int32_t longer(int32_t distance)
 
 bool sumi_limit_lower(sumi_engine* engine, const sumi_plan* plan)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_device_limit* limit = &engine->limit;
     const sumi_device_room* room = &limit->room;
     const uint64_t budget = sumi_engine_budget(engine);
@@ -102,6 +108,7 @@ bool sumi_limit_lower(sumi_engine* engine, const sumi_plan* plan)
 // False: neither.
 static bool raise_to(sumi_engine* engine, const sumi_device_room* room, uint64_t worth)
 {
+    SUMI_ASSERT(engine->limit.bytes != 0);
     sumi_device_limit* limit = &engine->limit;
     const uint64_t before = limit->bytes, there = room->is_known ? usable(room) : 0;
     const uint64_t budget = engine->memory_budget_bytes;
@@ -130,6 +137,7 @@ static bool raise_to(sumi_engine* engine, const sumi_device_room* room, uint64_t
 
 bool sumi_limit_raise(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_device_room room;
     if (engine->limit.bytes == 0) return false;
     engine->runner->functions->room(engine->runner, &room);
@@ -138,6 +146,7 @@ bool sumi_limit_raise(sumi_engine* engine)
 
 bool sumi_limit_try_least(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_device_limit* limit = &engine->limit;
     char text[160];
     if (limit->room.is_known) engine->runner->functions->room(engine->runner, &limit->room);
@@ -153,6 +162,7 @@ bool sumi_limit_try_least(sumi_engine* engine)
 
 void sumi_limit_review(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_device_limit* limit = &engine->limit;
     sumi_device_room room;
     if (limit->bytes == 0 || ++limit->jobs <= limit->distance) return;
@@ -163,6 +173,7 @@ void sumi_limit_review(sumi_engine* engine)
 
 void sumi_limit_confirm(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     if (engine->limit.before == 0) return;
     engine->limit.before = 0;
     if (engine->limit.bytes == 0) engine->limit.wanted = 0;

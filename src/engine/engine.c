@@ -1,5 +1,6 @@
 // Creating and destroying an engine, its log, its memory.
 #include "engine/engine.h"
+#include "base/assert.h"
 #include "cpu/cpu.h"
 #include "cuda/cuda.h"
 #include <stdio.h>
@@ -9,18 +10,21 @@
 
 void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result result, const char* text)
 {
+    SUMI_ASSERT(text != NULL && !sumi_mutex_is_held(&engine->table));
     const sumi_log* log = &engine->desc.log;
     if (log->write != NULL) log->write(level, result, text, log->user_data);
 }
 
 sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error)
 {
+    SUMI_ASSERT(error->result != SUMI_OK);
     sumi_log_write(engine, SUMI_LOG_ERROR, error->result, error->text[0] != '\0' ? error->text : sumi_result_text(error->result));
     return error->result;
 }
 
 sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type, const char* function, sumi_error* error)
 {
+    SUMI_ASSERT(type != NULL && function != NULL);
     if (cookie == right) return SUMI_OK;
     return sumi_fail(error, SUMI_DESC_NOT_INITIALIZED, "this %s was not made by %s(): begin with what that returns and change members", type, function);
 }
@@ -109,6 +113,7 @@ static sumi_result create_parts(sumi_engine* engine, sumi_error* error)
     engine->free_slots = sumi_alloc_array(heap, capacity, sizeof *engine->free_slots);
     if (engine->free_slots == NULL) return sumi_out_of_memory(error, capacity * sizeof *engine->free_slots, "the list of free job slots");
     for (int32_t i = engine->slot_count; i-- > 0;) engine->free_slots[engine->free_count++] = i;
+    SUMI_ASSERT(engine->free_count == engine->slot_count && engine->slot_count <= 1 << SUMI_SLOT_BITS);
 
     static const double first_guess_us[SUMI_CHORE_COUNT] = {[SUMI_CHORE_LOAD] = 1500, [SUMI_CHORE_TEXT] = 300,   [SUMI_CHORE_PLAN] = 2000,
                                                             [SUMI_CHORE_READY] = 10,  [SUMI_CHORE_INPUT] = 300, [SUMI_CHORE_NOISE] = 100,
@@ -193,7 +198,9 @@ void sumi_engine_destroy(sumi_engine* engine)
     }
     sumi_heap last; // outlives the block that the engine's heap is in
     sumi_heap_init(&last, &engine->desc.allocator);
+    atomic_store(&last.held, atomic_load(&heap->held));
     sumi_free(&last, engine);
+    SUMI_ASSERT(atomic_load(&last.held) == 0); // all that was taken has been given back
 }
 
 // ---- Kernels of a GPU -------------------------------------------------------------------------------------------------------------------
@@ -209,6 +216,7 @@ static void load_main(void* context)
 
 sumi_result sumi_load_kernels(sumi_engine* engine, bool* out_done, sumi_error* error)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     *out_done = engine->runner->functions->load == NULL || engine->has_kernels;
     if (*out_done) return SUMI_OK;
     if (!engine->has_load_thread) {
@@ -227,6 +235,7 @@ sumi_result sumi_load_kernels(sumi_engine* engine, bool* out_done, sumi_error* e
 
 void sumi_load_kernels_stop(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     if (!engine->has_load_thread) return;
     sumi_thread_join(&engine->load_thread);
     engine->has_load_thread = false;
@@ -236,6 +245,7 @@ void sumi_load_kernels_stop(sumi_engine* engine)
 
 uint64_t sumi_engine_budget(const sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     const uint64_t budget = engine->memory_budget_bytes, limit = engine->limit.bytes;
     return limit != 0 && (budget == 0 || limit < budget) ? limit : budget;
 }
@@ -250,12 +260,14 @@ static uint64_t held_on_device(const sumi_engine* engine)
 
 uint32_t sumi_engine_piece_us(const sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && engine->most_pending_us > 0.0);
     const uint32_t most = engine->desc.max_slice_us != 0 ? engine->desc.max_slice_us : 5000;
     return engine->most_pending_us < most ? (uint32_t)engine->most_pending_us : most;
 }
 
 void sumi_engine_forget_weights(sumi_engine* engine, const sumi_weight* const* weights, size_t count)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     if (engine->runner->functions->forget_weights == NULL) return;
     sumi_run_drain(engine);
     engine->runner->functions->forget_weights(engine->runner, weights, count);
@@ -263,6 +275,7 @@ void sumi_engine_forget_weights(sumi_engine* engine, const sumi_weight* const* w
 
 void sumi_engine_release(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_run_drain(engine);
     engine->runner->functions->release(engine->runner);
     atomic_store(&engine->arena_bytes, 0);
@@ -271,6 +284,8 @@ void sumi_engine_release(sumi_engine* engine)
 
 sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entry, sumi_error* error)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(entry->model != NULL && entry->need.fits);
     const uint64_t held_arena = atomic_load(&engine->arena_bytes), held_scratch = atomic_load(&engine->scratch_bytes);
     uint64_t arena = entry->plan.arena_bytes > held_arena ? entry->plan.arena_bytes : held_arena;
     uint64_t scratch = entry->scratch_bytes > held_scratch ? entry->scratch_bytes : held_scratch;
@@ -294,6 +309,7 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
 
 void sumi_engine_trim(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     const sumi_runner_functions* runner = engine->runner->functions;
     if (engine->run.entry != NULL || engine->leaving != NULL || engine->memory_budget_bytes == 0) return;
     if (runner->trim != NULL) {
@@ -356,6 +372,7 @@ sumi_engine_info sumi_engine_get_info(const sumi_engine* engine)
     sumi_engine* locked = (sumi_engine*)engine;
     sumi_mutex_lock(&locked->table);
     info.job_count = engine->slot_count - engine->free_count;
+    SUMI_ASSERT(info.job_count >= 0 && info.job_count <= engine->slot_count);
     sumi_mutex_unlock(&locked->table);
     return info;
 }

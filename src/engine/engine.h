@@ -49,6 +49,9 @@ struct sumi_engine {
     sumi_condition changed;  // the work is free, a job was queued, a job has ended, the engine closes
     bool has_locks;
     bool is_working;         // somebody holds the work
+#if defined(SUMI_CHECKED)
+    atomic_uintptr_t worker; // sumi_this_thread() of who; 0: nobody
+#endif
     int32_t work_waiters;    // calls that want it: the pump thread steps back for them
     bool is_closing;
     sumi_thread pump_thread;
@@ -120,6 +123,7 @@ sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type,
 // ---- The pump (pump.c) ----------------------------------------------------------------------------------------------------------------
 void sumi_work_lock(sumi_engine* engine);
 void sumi_work_unlock(sumi_engine* engine);
+bool sumi_work_is_held(const sumi_engine* engine); // by this thread. For assertions; defined in checked builds only
 // Ends a job from outside its own steps; holds the work. Jobs that have ended, or of another model, are left alone.
 void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora, const sumi_external* external); // NULL: any
 bool sumi_pump_start_thread(sumi_engine* engine);

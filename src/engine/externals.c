@@ -1,4 +1,5 @@
 // Textures of the host's that pictures go to.
+#include "base/assert.h"
 #include "engine/engine.h"
 
 static sumi_result import_texture(sumi_engine* engine, uint32_t texture, uint32_t target, int32_t width, int32_t height, sumi_external** out_external, sumi_error* error)
@@ -34,6 +35,7 @@ sumi_result sumi_import_gl_texture(sumi_engine* engine, uint32_t texture, uint32
 
 void sumi_external_free(sumi_external* external)
 {
+    SUMI_ASSERT(sumi_work_is_held(external->engine));
     sumi_engine* engine = external->engine;
     engine->runner->functions->release_import(engine->runner, &external->import);
     sumi_mutex_lock(&engine->table);
@@ -45,6 +47,7 @@ void sumi_external_free(sumi_external* external)
 // Jobs that are done and were not fetched keep their other pictures, but have no texture any more.
 static void forget_in_jobs(sumi_engine* engine, const sumi_external* external)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     for (int32_t i = 0; i < engine->slot_count; i++) {
         sumi_slot* slot = &engine->slots[i];
         if (slot->id == 0 || slot->kind != SUMI_JOB_KIND_IMAGES || slot->u.plan.items == NULL) continue;

@@ -1,4 +1,5 @@
 #include "engine/image_desc.h"
+#include "base/assert.h"
 #include "sampling/pixels.h"
 #include "sampling/schedule.h"
 #include <math.h>
@@ -221,6 +222,7 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
 // Items with the same text or the same encoded prompt share one, which is encoded once.
 static int32_t add_prompt(sumi_plan_job* job, const char* text, const sumi_prompt* source)
 {
+    SUMI_ASSERT(source != NULL || text != NULL);
     for (int32_t i = 0; i < job->prompt_count; i++) {
         const sumi_job_prompt* other = &job->prompts[i];
         if (source != NULL ? other->source == source : other->source == NULL && strcmp(other->text, text) == 0) return i;
@@ -274,6 +276,7 @@ static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, sumi_pl
 
 sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, sumi_block* lists, sumi_block* input, sumi_plan_job* job, sumi_error* error)
 {
+    SUMI_ASSERT(job->item_count == 0 && job->prompt_count == 0 && job->lora_count == 0); // zeroed
     const sumi_network_info* info = &desc->model->info;
     const uint64_t item_bytes = (uint64_t)desc->item_count * sizeof *job->items, prompt_bytes = 2 * (uint64_t)desc->item_count * sizeof *job->prompts;
     sumi_packer packer = {NULL, 0};
@@ -285,6 +288,7 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
     job->prompts = sumi_pack(&packer, NULL, prompt_bytes);
     job->item_count = desc->item_count;
     collect_prompts(desc, job);
+    SUMI_ASSERT(job->prompt_count >= 1 && job->prompt_count <= 2 * job->item_count);
 
     job->goal = SUMI_GOAL_IMAGES;
     job->latent_channels = info->latent_channels;

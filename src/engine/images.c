@@ -1,4 +1,5 @@
 // Image jobs as the host sees them: memory query, submit, fetch, previews, latents, profile.
+#include "base/assert.h"
 #include "engine/image_desc.h"
 #include <string.h>
 
@@ -16,6 +17,7 @@ typedef struct memory_query {
 // The way a job goes up to its plan, on objects of its own.
 static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, memory_query* query, sumi_memory* out, sumi_error* error)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_heap* heap = &engine->heap;
     sumi_plan_job* job = &query->job;
     SUMI_TRY(sumi_image_desc_copy(heap, desc, &query->lists, &query->input, job, error));
@@ -32,6 +34,7 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
         const sumi_device_need* need = &query->entry.need;
         out->weights = need->weights;
         out->arena = need->device - need->weights;
+        SUMI_ASSERT(need->device >= need->weights);
         out->staging = need->pinned;
         out->streamed = need->streamed;
         sumi_device_facts facts;
@@ -133,6 +136,7 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t it
 
 static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* image)
 {
+    SUMI_ASSERT(image->pixels == NULL && image->handle == 0);
     const int32_t row = job->width * sumi_format_bytes(item->target.format);
     *image = (sumi_image){
         .width = job->width, .height = job->height, .row_bytes = row, .format = item->target.format, .seed = item->seed, .step_count = item->step_count};

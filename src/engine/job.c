@@ -1,8 +1,10 @@
+#include "base/assert.h"
 #include "engine/engine.h"
 #include <string.h>
 
 sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions, sumi_slot** out_slot, sumi_error* error)
 {
+    SUMI_ASSERT(functions != NULL && functions->step != NULL && functions->stop != NULL && functions->drop != NULL);
     *out_slot = NULL;
     sumi_mutex_lock(&engine->table);
     if (engine->free_count == 0) {
@@ -11,6 +13,7 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
                          (int)engine->slot_count);
     }
     int32_t index = engine->free_slots[--engine->free_count];
+    SUMI_ASSERT(index >= 0 && index < engine->slot_count);
     sumi_slot* slot = &engine->slots[index];
     slot->id = (++engine->next_generation << SUMI_SLOT_BITS) | (uint64_t)index;
     slot->kind = kind;
@@ -31,12 +34,15 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
 
 void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, sumi_job* out_job)
 {
+    SUMI_ASSERT(slot->id != 0 && slot->functions != NULL);
     sumi_mutex_lock(&engine->table);
     slot->priority = priority;
+    SUMI_ASSERT(slot->status.state == SUMI_JOB_NONE && !slot->is_discarded && !slot->cancel_asked);
     slot->order = ++engine->next_order;
     slot->submitted_ns = sumi_clock_ns();
     slot->status.state = SUMI_JOB_QUEUED;
     engine->queued_count++;
+    SUMI_ASSERT(engine->queued_count + engine->free_count <= engine->slot_count);
     out_job->id = slot->id;
     sumi_condition_broadcast(&engine->changed);
     sumi_mutex_unlock(&engine->table);
@@ -44,9 +50,13 @@ void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, sumi
 
 void sumi_job_free(sumi_engine* engine, sumi_slot* slot)
 {
+    SUMI_ASSERT(!sumi_mutex_is_held(&engine->table));
+    SUMI_ASSERT(slot >= engine->slots && slot < engine->slots + engine->slot_count);
     slot->functions->drop(engine, slot);
     slot->model = NULL;
     sumi_mutex_lock(&engine->table);
+    SUMI_ASSERT(slot->id != 0 && engine->free_count < engine->slot_count);
+    SUMI_ASSERT(slot->status.state == SUMI_JOB_NONE || sumi_job_is_final(slot));
     slot->id = 0;
     slot->status = (sumi_job_status){.state = SUMI_JOB_NONE, .message = ""};
     engine->free_slots[engine->free_count++] = (int32_t)(slot - engine->slots);
@@ -56,6 +66,8 @@ void sumi_job_free(sumi_engine* engine, sumi_slot* slot)
 
 void sumi_slot_close(sumi_engine* engine, sumi_slot* slot)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && slot->id == 0);
+    SUMI_ASSERT(atomic_load(&engine->image_bytes) >= slot->products.bytes);
     atomic_fetch_sub(&engine->image_bytes, slot->products.bytes);
     sumi_block_free(&engine->heap, &slot->lists);
     sumi_block_free(&engine->heap, &slot->input);
@@ -66,6 +78,7 @@ void sumi_slot_close(sumi_engine* engine, sumi_slot* slot)
 
 sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job)
 {
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->table));
     uint64_t index = job.id & ((UINT64_C(1) << SUMI_SLOT_BITS) - 1);
     if (job.id == 0 || index >= (uint64_t)engine->slot_count) return NULL;
     sumi_slot* slot = &engine->slots[index];
@@ -77,6 +90,7 @@ bool sumi_job_is_final(const sumi_slot* slot) { return slot->status.state >= SUM
 
 sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_slot** out_slot, sumi_error* error)
 {
+    SUMI_ASSERT(out_slot != NULL);
     sumi_engine* locked = (sumi_engine*)engine; // the lock is not part of what a host sees as the engine's state
     sumi_mutex_lock(&locked->table);
     sumi_slot* slot = sumi_job_find(engine, job);
@@ -93,6 +107,9 @@ sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_
 
 void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, const sumi_error* error)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && slot->id != 0);
+    SUMI_ASSERT(state == SUMI_JOB_DONE || state == SUMI_JOB_FAILED || state == SUMI_JOB_CANCELLED);
+    SUMI_ASSERT((error->result == SUMI_OK) == (state == SUMI_JOB_DONE));
     if (engine->running == slot || engine->leaving == slot) {
         slot->functions->stop(engine, slot);
         if (engine->running == slot) engine->running = NULL;
@@ -107,7 +124,9 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
     }
     if (state == SUMI_JOB_FAILED) sumi_log_failure(engine, &slot->error);
     sumi_mutex_lock(&engine->table);
+    SUMI_ASSERT(slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
     engine->has_running = has_running;
+    SUMI_ASSERT(slot->status.state != SUMI_JOB_QUEUED || engine->queued_count > 0);
     if (slot->status.state == SUMI_JOB_QUEUED) engine->queued_count--;
     slot->status.state = state;
     slot->status.result = slot->error.result;
@@ -125,6 +144,7 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
 // Hold `table`.
 static int32_t jobs_ahead(const sumi_engine* engine, const sumi_slot* slot)
 {
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && slot->status.state == SUMI_JOB_QUEUED);
     int32_t count = 0;
     for (int32_t i = 0; i < engine->slot_count; i++) {
         const sumi_slot* other = &engine->slots[i];
@@ -151,8 +171,10 @@ sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
 // A queued job has taken nothing yet and ends here; a running one ends when the pump comes to it.
 static void ask_to_cancel(sumi_engine* engine, sumi_slot* slot)
 {
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && !sumi_job_is_final(slot));
     slot->cancel_asked = true;
     if (slot->status.state != SUMI_JOB_QUEUED) return;
+    SUMI_ASSERT(engine->queued_count > 0);
     engine->queued_count--;
     slot->error = (sumi_error){SUMI_CANCELLED, "cancelled before it began"};
     slot->status.state = SUMI_JOB_CANCELLED;

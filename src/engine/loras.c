@@ -1,9 +1,11 @@
 // LoRA adapters: read by a job, used by image jobs, dropped from cached plans when they are released.
+#include "base/assert.h"
 #include "engine/engine.h"
 #include <string.h>
 
 void sumi_lora_forget(sumi_lora* lora)
 {
+    SUMI_ASSERT(sumi_work_is_held(lora->engine));
     const sumi_adapter* adapter = lora->file != NULL ? sumi_adapter_get(lora->file) : NULL;
     for (int32_t i = 0; adapter != NULL && i < adapter->delta_count; i++) {
         const sumi_weight* pair[] = {&adapter->deltas[i].down, &adapter->deltas[i].up};
@@ -25,6 +27,7 @@ void sumi_lora_free(sumi_lora* lora)
 
 static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error)
 {
+    SUMI_ASSERT(slot->model != NULL && slot->u.lora.product == NULL);
     *out_stage = SUMI_STAGE_LOAD;
     sumi_lora* lora = sumi_alloc_zero(&engine->heap, sizeof *lora);
     if (lora == NULL) return sumi_out_of_memory(error, sizeof *lora, "an adapter");

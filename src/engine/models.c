@@ -1,4 +1,5 @@
 // Models: opened by a job in small pieces, closed at once.
+#include "base/assert.h"
 #include "engine/engine.h"
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,7 @@ void sumi_model_free(sumi_model* model)
 
 static sumi_result begin(sumi_engine* engine, sumi_model_job* job, sumi_error* error)
 {
+    SUMI_ASSERT(job->product == NULL && job->warm == NULL);
     sumi_model* model = sumi_alloc_zero(&engine->heap, sizeof *model);
     if (model == NULL) return sumi_out_of_memory(error, sizeof *model, "a model");
     model->engine = engine;
@@ -40,9 +42,11 @@ static sumi_result begin(sumi_engine* engine, sumi_model_job* job, sumi_error* e
 // weights can stay on a device; with some steps, for weights that every step uses go first.
 static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_plan_entry** out_entry, sumi_error* error)
 {
+    SUMI_ASSERT(engine->runner->functions->prepare != NULL && model->info.family != NULL);
     const sumi_network_info* info = &model->info;
     const bool is_short = sumi_engine_budget(engine) != 0 && info->sample_size > 4 * info->size_multiple;
     const int32_t side = is_short ? info->sample_size / info->size_multiple * info->size_multiple : 4 * info->size_multiple;
+    SUMI_ASSERT(side >= info->size_multiple && side % info->size_multiple == 0);
     sumi_pipeline_prompt prompt = {.given = !info->has_text_encoder};
     for (int32_t e = 0; e < info->text_encoder_count; e++) prompt.token_count[e] = 1;
     const sumi_pipeline_item item = {0, -1};
@@ -62,6 +66,7 @@ static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_
 
 static void drop_warm_plan(sumi_engine* engine, sumi_model_job* job)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     if (job->warm == NULL) return;
     sumi_plan_entry_free(engine, job->warm);
     sumi_free(&engine->heap, job->warm);
@@ -72,6 +77,7 @@ static void drop_warm_plan(sumi_engine* engine, sumi_model_job* job)
 static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end* out_end, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
+    SUMI_ASSERT(job->is_open);
     const sumi_runner_functions* runner = engine->runner->functions;
     bool is_done = false;
     float progress = 0.0f;
@@ -113,6 +119,7 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
 static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
+    SUMI_ASSERT(!job->has_begun || job->product != NULL);
     *out_stage = SUMI_STAGE_LOAD;
     if (!job->has_begun) {
         job->has_begun = true;

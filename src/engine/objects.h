@@ -1,6 +1,7 @@
 // The things the host holds pointers to. Each is in a list of its engine (under `table`), which frees what is left when it is destroyed.
 #ifndef SUMI_ENGINE_OBJECTS_H
 #define SUMI_ENGINE_OBJECTS_H
+#include "base/assert.h"
 #include "engine/buffers.h"
 #include "models/family.h"
 #include "plan/runner.h"
@@ -68,6 +69,7 @@ void sumi_pictures_close(sumi_engine* engine);
 // Puts an object at the head of a list, and takes it out again. Hold `table`.
 #define SUMI_LIST_INSERT(head, object)                                  \
     do {                                                                \
+        SUMI_ASSERT((object)->link == NULL);                            \
         (object)->next = (head);                                        \
         (object)->link = &(head);                                       \
         if ((head) != NULL) (head)->link = &(object)->next;             \
@@ -76,6 +78,7 @@ void sumi_pictures_close(sumi_engine* engine);
 #define SUMI_LIST_REMOVE(object)                                        \
     do {                                                                \
         if ((object)->link != NULL) {                                   \
+            SUMI_ASSERT(*(object)->link == (object));                   \
             *(object)->link = (object)->next;                           \
             if ((object)->next != NULL) (object)->next->link = (object)->link; \
             (object)->link = NULL;                                      \

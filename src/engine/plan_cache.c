@@ -1,3 +1,4 @@
+#include "base/assert.h"
 #include "engine/engine.h"
 #include <string.h>
 
@@ -8,6 +9,7 @@
 
 static void add(sumi_packer* key, const void* data, size_t bytes) // unlike sumi_pack: no gaps, whose content would be anything
 {
+    SUMI_ASSERT(data != NULL);
     if (key->base != NULL) memcpy(key->base + key->used, data, bytes);
     key->used += bytes;
 }
@@ -23,6 +25,7 @@ static void add_float(sumi_packer* key, float value)
 
 static void write_key(sumi_packer* key, const sumi_engine* engine, const sumi_plan_request* request)
 {
+    SUMI_ASSERT(request->model != NULL && request->lora_count >= 0 && request->lora_count <= SUMI_MAX_LORAS);
     const sumi_pipeline_request* p = &request->pipeline;
     const int64_t flags = (p->has_base ? 1 : 0) | (p->has_history ? 2 : 0) | (p->starts_from_image ? 4 : 0) | (p->starts_from_latents ? 8 : 0)
                         | (p->samples_posterior ? 16 : 0) | (p->inpaints ? 32 : 0) | (p->previews ? 64 : 0) | (p->without_decode ? 128 : 0)
@@ -58,6 +61,9 @@ static void write_key(sumi_packer* key, const sumi_engine* engine, const sumi_pl
 
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(engine->run.entry != entry); // its slices would go with it
+    SUMI_ASSERT(engine->leaving_run.entry != entry);
     if (engine->runner->functions->forget_plan != NULL) engine->runner->functions->forget_plan(engine->runner, &entry->plan);
     sumi_plan_end(&entry->plan);
     sumi_free(&engine->heap, entry->slice_us);
@@ -68,8 +74,11 @@ void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
     memset(entry, 0, sizeof *entry);
 }
 
+#define SMALLEST_TILE 16 // latents: below this a tile is mostly seam
+
 static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* request, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
 {
+    SUMI_ASSERT(tile == 0 || tile >= SMALLEST_TILE);
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_pipeline_request pipeline = request->pipeline;
     pipeline.tile_latent = tile;
@@ -87,8 +96,6 @@ static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* requ
     return SUMI_OK;
 }
 
-#define SMALLEST_TILE 16 // latents: below this a tile is mostly seam
-
 // All that a job holds at once: on a device with its weights, as many of them streamed as must be; the processor's lie in the page cache.
 static sumi_result measure(sumi_engine* engine, sumi_plan_entry* entry, sumi_error* error)
 {
@@ -100,6 +107,7 @@ static sumi_result measure(sumi_engine* engine, sumi_plan_entry* entry, sumi_err
 
 static sumi_result refuse(sumi_engine* engine, const sumi_plan_entry* entry, bool is_prompt, sumi_error* error)
 {
+    SUMI_ASSERT(!entry->need.fits);
     const char* smaller = is_prompt ? "a shorter prompt" : "a smaller picture or batch";
     engine->limit.refused = entry->need.device;
     const unsigned long long needed = entry->need.device, budget = sumi_engine_budget(engine);
@@ -160,6 +168,7 @@ static void find_kinds(sumi_plan_entry* entry)
             int32_t k = 0;
             while (k < count && k < KINDS && !is_same_kind(plan, &plan->slices[firsts[k]], &plan->slices[i])) k++;
             const bool is_new = k == count || k == KINDS;
+            SUMI_ASSERT(is_new || firsts[k] < i);
             if (is_new) firsts[count++ % KINDS] = i;
             entry->kind_first[i] = is_new ? i : firsts[k];
             entry->kind_count[entry->kind_first[i]]++;
@@ -180,6 +189,9 @@ static size_t find_noise_section(const sumi_plan* plan, const sumi_pipeline* pip
 
 sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(request->model != NULL && request->lora_count >= 0 && request->lora_count <= SUMI_MAX_LORAS);
+    SUMI_ASSERT(entry->slice_us == NULL && entry->key == NULL); // empty
     entry->model = request->model;
     entry->lora_count = request->lora_count;
     for (int32_t i = 0; i < request->lora_count; i++) {
@@ -224,6 +236,7 @@ static sumi_result make_key(sumi_engine* engine, const sumi_plan_request* reques
 
 static sumi_plan_entry* find(sumi_plan_cache* cache, const sumi_packer* key)
 {
+    SUMI_ASSERT(key->used > 0);
     for (int32_t i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
         sumi_plan_entry* entry = &cache->entries[i];
         if (entry->model != NULL && entry->key_bytes == key->used && memcmp(entry->key, key->base, entry->key_bytes) == 0) return entry;
@@ -233,6 +246,7 @@ static sumi_plan_entry* find(sumi_plan_cache* cache, const sumi_packer* key)
 
 const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* request)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_packer key;
     sumi_error none = {SUMI_OK, {0}};
     return make_key(engine, request, &key, &none) == SUMI_OK ? find(&engine->cache, &key) : NULL;
@@ -240,6 +254,7 @@ const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_reque
 
 sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry** out_entry, sumi_error* error)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_plan_cache* cache = &engine->cache;
     *out_entry = NULL;
     sumi_packer key;
@@ -264,6 +279,7 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request,
         sumi_plan_entry_free(engine, oldest);
         return result;
     }
+    SUMI_ASSERT(oldest->model == request->model && key.used <= cache->key.bytes);
     memcpy(oldest->key, key.base, (size_t)key.used);
     oldest->key_bytes = (size_t)key.used;
     oldest->used = ++cache->uses;
@@ -273,6 +289,7 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request,
 
 void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     for (int32_t i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
         sumi_plan_entry* entry = &engine->cache.entries[i];
         bool uses_lora = false;
@@ -283,6 +300,7 @@ void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const su
 
 double sumi_section_us(const sumi_plan_entry* entry, size_t section)
 {
+    SUMI_ASSERT(section < entry->plan.section_count);
     const sumi_section_time* time = &entry->sections[section];
     double correction = time->expected_us > 0.0 ? time->measured_us / time->expected_us : 1.0; // the rest of a section goes like the part that is known
     return time->measured_us + time->unmeasured_us * correction;

@@ -1,3 +1,4 @@
+#include "base/assert.h"
 #include "engine/deadline.h"
 #include "engine/engine.h"
 #include "engine/trace.h"
@@ -68,12 +69,14 @@ void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace)
 
 static int32_t* ids_of(const sumi_workspace* workspace, const sumi_model* model, int32_t prompt, int32_t encoder)
 {
+    SUMI_ASSERT(prompt >= 0 && encoder >= 0 && encoder < model->info.text_encoder_count);
     size_t at = (size_t)prompt * (size_t)model->info.text_encoder_count + (size_t)encoder;
     return (int32_t*)workspace->ids.data + at * (size_t)model->info.max_prompt_tokens;
 }
 
 sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job, int32_t prompt, sumi_error* error)
 {
+    SUMI_ASSERT(prompt >= 0 && prompt < job->prompt_count);
     const int32_t encoder_count = model->info.text_encoder_count, most = model->info.max_prompt_tokens;
     uint64_t bytes = (uint64_t)job->prompt_count * (uint64_t)encoder_count * (uint64_t)most * sizeof(int32_t); // the same for every prompt, so nothing moves
     SUMI_TRY(sumi_block_reserve(heap, &workspace->ids, bytes, "token ids", error));
@@ -107,6 +110,7 @@ typedef struct request_tables {
 
 static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t step_count, request_tables* out)
 {
+    SUMI_ASSERT(step_count >= 0 && job->prompt_count >= 0 && job->item_count >= 0);
     const uint64_t most = 2 * (uint64_t)step_count; // evaluations of any public solver
     out->sigmas = sumi_pack(packer, NULL, ((uint64_t)step_count + 1) * sizeof *out->sigmas);
     out->times = sumi_pack(packer, NULL, most * sizeof *out->times);
@@ -119,6 +123,7 @@ static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t s
 
 static int32_t add_plan_prompt(sumi_plan_job* job, int32_t* list, int32_t prompt)
 {
+    SUMI_ASSERT(prompt >= 0 && prompt < job->prompt_count && job->plan_prompt_count <= job->prompt_count);
     for (int32_t i = 0; i < job->plan_prompt_count; i++) {
         if (list[i] == prompt) return i;
     }
@@ -129,6 +134,7 @@ static int32_t add_plan_prompt(sumi_plan_job* job, int32_t* list, int32_t prompt
 // The part's items and the prompts that they use, positive ones first; of the whole batch those are all, in their own order.
 static void choose_prompts(sumi_plan_job* job, bool is_guided, const request_tables* tables, sumi_pipeline_request* p)
 {
+    SUMI_ASSERT(job->part_begin >= 0 && job->part_count >= 1 && job->part_begin + job->part_count <= job->item_count);
     const sumi_job_item* items = &job->items[job->part_begin];
     job->plan_prompt_count = 0;
     for (int32_t i = 0; i < job->part_count; i++) tables->items[i] = (sumi_pipeline_item){add_plan_prompt(job, tables->plan_prompts, items[i].positive), -1};
@@ -143,6 +149,7 @@ static void choose_prompts(sumi_plan_job* job, bool is_guided, const request_tab
 static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t step_count, const request_tables* tables, sumi_pipeline_request* p,
                                   sumi_error* error)
 {
+    SUMI_ASSERT(step_count >= 1);
     if (job->sigmas != NULL) memcpy(tables->sigmas, job->sigmas, ((size_t)step_count + 1) * sizeof(float));
     else sumi_schedule_shifted(job->shift > 0.0f ? job->shift : model->info.shift, step_count, tables->sigmas);
     const int32_t first = has_start(job) ? sumi_schedule_first_index(step_count, job->strength) : 0;
@@ -152,6 +159,7 @@ static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t
                          (int)step_count);
     }
     const int32_t count = sumi_solver_rows(job->solver, tables->sigmas + first, job->run_steps, tables->rows);
+    SUMI_ASSERT(count >= job->run_steps && count <= 2 * job->run_steps);
     bool is_guided = false;
     for (int32_t i = 0; i < count; i++) {
         sumi_solver_row* row = &tables->rows[i];
@@ -182,6 +190,7 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
     pack_tables(&packer, job, step_count, &tables);
 
     memset(out_request, 0, sizeof *out_request);
+    SUMI_ASSERT(packer.used <= workspace->tables.bytes);
     sumi_pipeline_request* p = &out_request->pipeline;
     p->goal = job->goal;
     p->prompts = tables.prompts;
@@ -217,6 +226,7 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
 
 static sumi_result reserve_products(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_plan_job* job = &slot->u.plan;
     const size_t held = slot->products.bytes;
     sumi_packer packer = {NULL, 0};
@@ -244,6 +254,7 @@ static sumi_result reserve_products(sumi_engine* engine, sumi_slot* slot, sumi_e
 static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(slot == engine->running && job->part_begin >= 0);
     sumi_plan_request request;
     if (!job->has_reviewed && engine->leaving == NULL) sumi_limit_review(engine);
     job->has_reviewed = true;
@@ -268,6 +279,7 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
 static sumi_result make_room(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
 {
     const sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->entry != NULL);
     SUMI_TRY(reserve_products(engine, slot, error));
     SUMI_TRY(sumi_engine_reserve(engine, job->entry, error));
     slot->live.step_count = job->goal == SUMI_GOAL_IMAGES ? job->run_steps : 0;
@@ -279,6 +291,7 @@ static sumi_result make_ready(sumi_engine* engine, sumi_slot* slot, bool* out_do
 {
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_plan_entry* entry = slot->u.plan.entry;
+    SUMI_ASSERT(slot == engine->running && entry != NULL);
     *out_done = true;
     if (runner->prepare != NULL) {
         const uint32_t budget_us = sumi_engine_piece_us(engine);
@@ -310,6 +323,8 @@ static void read_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value
 static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first, const float* data, size_t count,
                                      sumi_error* error)
 {
+    SUMI_ASSERT(count > 0);
+    SUMI_ASSERT(job->entry->plan.activation_bytes == 4 || job->entry->plan.activation_bytes == 2);
     if (job->entry->plan.activation_bytes == 4) {
         write_value(engine, job, value, first * 4, data, count * 4);
         return SUMI_OK;
@@ -322,6 +337,7 @@ static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* j
 
 static void read_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first, float* into, size_t count)
 {
+    SUMI_ASSERT(job->entry->plan.activation_bytes == 4 || job->entry->plan.activation_bytes == 2);
     const size_t bytes = (size_t)job->entry->plan.activation_bytes;
     unsigned char* raw = (unsigned char*)into + (4 - bytes) * count; // at the end, so that widening in place stays behind the reading
     read_value(engine, job, value, first * bytes, raw, count * bytes);
@@ -335,6 +351,7 @@ static void read_activations(sumi_engine* engine, const sumi_plan_job* job, sumi
 static sumi_result write_texts(sumi_engine* engine, const sumi_slot* slot, sumi_error* error)
 {
     const sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->plan_prompt_count <= job->prompt_count);
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     for (int32_t p = 0; p < job->plan_prompt_count; p++) {
         const sumi_job_prompt* prompt = &job->prompts[job->plan_prompts[p]];
@@ -361,6 +378,7 @@ static sumi_result write_texts(sumi_engine* engine, const sumi_slot* slot, sumi_
 // A piece of the start: latents at once, an image over several slices.
 static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
+    SUMI_ASSERT(job->entry != NULL && job->phase == SUMI_PHASE_INPUT);
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     *out_done = true;
     if (job->start_latents != NULL) {
@@ -381,6 +399,7 @@ static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* ou
 
 static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
+    SUMI_ASSERT(job->entry != NULL && job->phase == SUMI_PHASE_INPUT);
     *out_done = true;
     if (job->mask.data == NULL) return SUMI_OK;
     sumi_pixels picture = job->mask;
@@ -414,6 +433,7 @@ static size_t noise_values(const sumi_plan_job* job) { return latent_values(job)
 // A piece of one item's noise. One generator: the posterior's noise first, the main noise second, as the reference draws them. Each item has its own, seeded with its own seed.
 static sumi_result write_noise(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
+    SUMI_ASSERT(job->cursor >= 0 && job->cursor < job->part_count);
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const size_t count = latent_values(job), item = (size_t)(job->part_begin + job->cursor);
     const bool samples = draws_posterior(job), is_cuda = job->noise == SUMI_NOISE_TORCH_CUDA, is_posterior = samples && job->drawn < count;
@@ -425,6 +445,7 @@ static sumi_result write_noise(sumi_engine* engine, sumi_plan_job* job, bool* ou
 
     const float* given = is_posterior ? job->start_noise : job->noise == SUMI_NOISE_GIVEN ? job->noise_values + item * count : NULL;
     const size_t part = noise_piece(job) < count - at ? noise_piece(job) : count - at;
+    SUMI_ASSERT(part > 0 && at + part <= count);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, part * sizeof(float), "noise", error));
     float* values = engine->workspace.values.data;
     if (given == NULL && is_cuda) {
@@ -436,6 +457,7 @@ static sumi_result write_noise(sumi_engine* engine, sumi_plan_job* job, bool* ou
     write_value(engine, job, is_posterior ? pipeline->eps : has_start(job) ? pipeline->noise : pipeline->x, ((size_t)job->cursor * count + at) * sizeof(float), given != NULL ? given + at : values,
                 part * sizeof(float));
     job->drawn += part;
+    SUMI_ASSERT(job->drawn <= all);
     *out_done = job->drawn >= all;
     return SUMI_OK;
 }
@@ -446,6 +468,8 @@ static sumi_result write_noise(sumi_engine* engine, sumi_plan_job* job, bool* ou
 static sumi_result publish_preview(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->part_begin + job->part_count <= job->item_count);
+    SUMI_ASSERT(job->preview_every > 0 && (job->preview_front == 0 || job->preview_front == 1));
     const size_t size = latent_size(job);
     const uint64_t bytes = (uint64_t)job->part_count * 3 * size * sizeof(float);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a preview", error));
@@ -465,6 +489,7 @@ static sumi_result publish_preview(sumi_engine* engine, sumi_slot* slot, sumi_er
 // "layers.3.attention.qkv" of any layer is "attention.qkv"; other numbers between dots go too.
 static void plain_label(const char* label, char* out, size_t out_bytes)
 {
+    SUMI_ASSERT(out_bytes > 0);
     size_t used = 0;
     if (strncmp(label, "layers.", 7) == 0) label += 7;
     for (const char* at = label; *at != '\0' && used + 1 < out_bytes;) {
@@ -483,6 +508,7 @@ static void plain_label(const char* label, char* out, size_t out_bytes)
 
 static sumi_result note_profile(sumi_engine* engine, sumi_slot* slot, const sumi_run_step* step, sumi_error* error)
 {
+    SUMI_ASSERT(slot->profile_count <= slot->profile_capacity && step->op != NULL);
     char label[sizeof slot->profile->name] = {0};
     plain_label(sumi_run_step_name(step), label, sizeof label);
     const sumi_stage stage = sumi_stage_of_section(step->section);
@@ -510,6 +536,7 @@ static void note_denoising_step(const sumi_plan_job* job, sumi_run_step* step)
     step->denoising_step = -1;
     if (step->section != SUMI_SECTION_DENOISE) return;
     const int32_t e = step->counter, of = job->rows[e].step;
+    SUMI_ASSERT(e >= 0 && e < job->evaluation_count && of >= 0 && of < job->run_steps);
     step->denoising_step = of;
     if (!step->ends_iteration) return;
     if (e + 1 < job->evaluation_count && job->rows[e + 1].step == of) return; // the first half of a two-stage solver's step
@@ -519,6 +546,7 @@ static void note_denoising_step(const sumi_plan_job* job, sumi_run_step* step)
 
 static sumi_result fetch_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, sumi_error* error)
 {
+    SUMI_ASSERT(job->entry != NULL);
     const sumi_runner_functions* runner = engine->runner->functions;
     if (runner->fetch == NULL || value.id == 0) return SUMI_OK;
     return runner->fetch(engine->runner, &job->entry->plan, value, error);
@@ -533,12 +561,14 @@ static bool widens_on_device(const sumi_engine* engine, const sumi_job_item* ite
 // Where the four channels lie: over the item's activations, which nobody reads after the bytes were made of them.
 static uint64_t wide_offset(const sumi_plan_job* job, int32_t item)
 {
+    SUMI_ASSERT(item >= job->part_begin && item < job->part_begin + job->part_count);
     return (uint64_t)(item - job->part_begin) * (uint64_t)job->width * (uint64_t)job->height * 3 * (uint64_t)job->entry->plan.activation_bytes;
 }
 
 // Pictures in formats that the plan does not write, and pictures that the host wants on the device: behind the last slice.
 static sumi_result publish_pictures(sumi_engine* engine, sumi_plan_job* job, sumi_error* error)
 {
+    SUMI_ASSERT(job->part_begin + job->part_count <= job->item_count);
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const uint64_t pixels = (uint64_t)job->width * (uint64_t)job->height;
     for (int32_t i = 0; i < job->part_count; i++) {
@@ -598,6 +628,7 @@ static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_r
     }
     const double left = sumi_run_left_us(run), done = run->done_us, all = job->item_count > 0 ? job->item_count : 1; // a prompt is no item
     const double share = job->part_count > 0 ? job->part_count / all : 1.0, later = 1.0 - share - job->part_begin / all;
+    SUMI_ASSERT(share > 0.0 && share <= 1.0 && left >= 0.0);
     slot->live.progress = (float)(job->part_begin / all + share * 0.99 * done / (done + left + 1.0));
     slot->live.seconds_left = (float)((left + (left + done) * later / share + job->item_count * sumi_plan_job_output_us(engine, job)) * 1e-6);
     const double until_deadline = job->deadline_ms > 0 ? sumi_deadline_left(slot) : 0.0;
@@ -608,6 +639,7 @@ static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_r
 // Looks after the slices that have ended.
 static sumi_result collect(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, bool* out_over, sumi_error* error)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_run* run = run_of(engine, slot);
     sumi_run_step step;
     while (sumi_run_collect(engine, run, &step)) {
@@ -631,6 +663,7 @@ static sumi_result collect(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
 
 static sumi_result submit(sumi_engine* engine, sumi_plan_job* job, const sumi_run_step* step, sumi_error* error)
 {
+    SUMI_ASSERT(!job->preview_is_coming || !step->shows);
     SUMI_TRY(sumi_run_submit(engine, step, error));
     if (step->shows) {
         SUMI_TRY(fetch_value(engine, job, job->entry->pipeline.preview, error));
@@ -648,6 +681,7 @@ static bool lacks_noise(const sumi_plan_job* job) { return noise_values(job) > 0
 
 bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_slot* slot)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     const sumi_plan_job* job = &slot->u.plan;
     const sumi_run* run = &engine->run;
     if (job->phase != SUMI_PHASE_RUN || slot != engine->running || !lacks_noise(job)) return false;
@@ -659,6 +693,7 @@ bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_slot* slot)
 static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(lacks_noise(job));
     bool is_over = false;
     const uint64_t begin = sumi_clock_ns();
     const bool is_busy = engine->run.pending_count + engine->leaving_run.pending_count > 0;
@@ -678,6 +713,7 @@ static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error*
 // Looks after what a device has finished, which makes room, and submits one slice, or draws a piece of noise.
 static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, bool* out_over, sumi_error* error)
 {
+    SUMI_ASSERT(slot == engine->running || slot == engine->leaving);
     sumi_plan_job* job = &slot->u.plan;
     const sumi_runner_functions* runner = engine->runner->functions;
     const bool is_device = runner->finished != NULL;
@@ -715,6 +751,9 @@ static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
 // Rows [row, row + row_count) of an item's picture in the target's format.
 static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count)
 {
+    SUMI_ASSERT(item >= job->part_begin && item < job->part_begin + job->part_count);
+    SUMI_ASSERT(row >= 0 && row_count >= 1 && row + row_count <= job->height);
+    SUMI_ASSERT(job->items[item].pixels != NULL);
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const size_t width = (size_t)job->width, count = width * (size_t)row_count, from = width * (size_t)row;
     const uint64_t first = ((uint64_t)(item - job->part_begin) * width * (uint64_t)job->height + from) * 3;
@@ -749,6 +788,7 @@ static sumi_result check_finite(const float* values, size_t count, const char* w
 static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t index, sumi_error* error)
 {
     const sumi_plan_job* job = &slot->u.plan;
+    SUMI_ASSERT(job->goal == SUMI_GOAL_PROMPTS || (index >= job->part_begin && index < job->item_count));
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const size_t count = latent_values(job);
     if (job->goal == SUMI_GOAL_PROMPTS) {
@@ -782,6 +822,7 @@ static int32_t output_rows(const sumi_plan_job* job) { return OUTPUT_PIXELS / jo
 // The next piece of output.
 static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
+    SUMI_ASSERT(job->row >= 0 && job->row < job->height + (job->goal == SUMI_GOAL_PROMPTS));
     const int32_t item = job->part_begin + job->cursor;
     if (job->row == 0) SUMI_TRY(read_item(engine, slot, item, error));
     if (job->goal == SUMI_GOAL_IMAGES && !stays_on_device(&job->items[item])) {
@@ -799,6 +840,7 @@ static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi
 
 static void next_phase(sumi_plan_job* job, sumi_phase phase)
 {
+    SUMI_ASSERT(phase == SUMI_PHASE_PLAN || phase == job->phase + 1);
     job->phase = phase;
     job->cursor = 0;
     job->drawn = 0;
@@ -815,6 +857,7 @@ static bool sheds(sumi_engine* engine, sumi_plan_job* job)
 
 static void halve(sumi_engine* engine, sumi_plan_job* job)
 {
+    SUMI_ASSERT(job->part_count > 1);
     char text[160];
     job->part_count = (job->part_count + 1) / 2;
     sumi_engine_release(engine); // the next arena is smaller, and the memory may be wanted for weights
@@ -833,6 +876,7 @@ static void halve(sumi_engine* engine, sumi_plan_job* job)
 // what its smallest form needs.
 static bool tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result result, sumi_error* error)
 {
+    SUMI_ASSERT(result != SUMI_OK);
     if (result != SUMI_OUT_OF_DEVICE_MEMORY) return false;
     const bool is_short = engine->limit.is_short;
     engine->limit.is_short = false;
@@ -863,6 +907,7 @@ static bool tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result res
 // After a part of the items: whether there is another one.
 static bool begin_next_part(sumi_engine* engine, sumi_plan_job* job)
 {
+    SUMI_ASSERT(job->part_begin + job->part_count <= job->item_count);
     for (int32_t i = 0; i < job->part_count; i++) job->items[job->part_begin + i].step_count = job->run_steps - job->adaption.skipped;
     job->part_begin += job->part_count;
     const int32_t left = job->item_count - job->part_begin;
@@ -876,6 +921,7 @@ static bool begin_next_part(sumi_engine* engine, sumi_plan_job* job)
 
 bool sumi_plan_job_can_leave(const sumi_engine* engine, const sumi_slot* slot)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     const sumi_plan_job* job = &slot->u.plan;
     const sumi_run *run = &engine->run, *before = &engine->leaving_run;
     const bool is_last_part = job->goal != SUMI_GOAL_IMAGES || job->part_begin + job->part_count >= job->item_count;
@@ -885,6 +931,7 @@ bool sumi_plan_job_can_leave(const sumi_engine* engine, const sumi_slot* slot)
 // Whether a job may take its plan beside the one that is leaving: it is there, and the device has all of it.
 static bool can_follow(sumi_engine* engine, sumi_slot* slot)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && engine->leaving != NULL);
     sumi_plan_job* job = &slot->u.plan;
     sumi_plan_request request;
     sumi_error none = {SUMI_OK, {0}};
@@ -899,6 +946,7 @@ static bool can_follow(sumi_engine* engine, sumi_slot* slot)
 
 sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && slot->status.state == SUMI_JOB_RUNNING);
     sumi_plan_job* job = &slot->u.plan;
     bool is_over = false;
     sumi_result result;
@@ -976,6 +1024,7 @@ double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot)
 
 void sumi_plan_job_stop(sumi_engine* engine, sumi_slot* slot)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && (slot == engine->running || slot == engine->leaving));
     if (slot->u.plan.is_publishing) engine->runner->functions->settle(engine->runner); // after a job's end nothing of ours touches the host's memory
     slot->u.plan.is_publishing = false;
     if (slot == engine->leaving) {

@@ -1,8 +1,10 @@
 // Pictures of ours: kept after their release and given to the next job that they are large enough for.
+#include "base/assert.h"
 #include "engine/engine.h"
 
 static void forget(sumi_engine* engine, sumi_picture* picture)
 {
+    SUMI_ASSERT(atomic_load(&engine->image_bytes) >= picture->bytes);
     atomic_fetch_sub(&engine->image_bytes, picture->bytes);
     sumi_free(&engine->heap, picture->pixels);
     sumi_free(&engine->heap, picture);
@@ -11,6 +13,7 @@ static void forget(sumi_engine* engine, sumi_picture* picture)
 // The smallest free one that is large enough; out of the list. NULL: none.
 static sumi_picture* find_free(sumi_engine* engine, size_t bytes)
 {
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->table));
     sumi_picture* best = NULL;
     for (sumi_picture* picture = engine->pictures; picture != NULL; picture = picture->next) {
         if (picture->handle == 0 && picture->bytes >= bytes && (best == NULL || picture->bytes < best->bytes)) best = picture;
@@ -21,6 +24,7 @@ static sumi_picture* find_free(sumi_engine* engine, size_t bytes)
 // Free pictures that are too small: sizes have changed, and keeping both would hold memory that nobody asks for.
 static sumi_picture* take_out_small(sumi_engine* engine, size_t bytes)
 {
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->table));
     for (sumi_picture** link = &engine->pictures; *link != NULL; link = &(*link)->next) {
         sumi_picture* picture = *link;
         if (picture->handle == 0 && picture->bytes < bytes) {
@@ -33,6 +37,7 @@ static sumi_picture* take_out_small(sumi_engine* engine, size_t bytes)
 
 sumi_result sumi_picture_take(sumi_engine* engine, size_t bytes, sumi_picture** out_picture, sumi_error* error)
 {
+    SUMI_ASSERT(bytes > 0);
     *out_picture = NULL;
     sumi_mutex_lock(&engine->table);
     sumi_picture* picture = find_free(engine, bytes);
@@ -60,6 +65,7 @@ sumi_result sumi_picture_take(sumi_engine* engine, size_t bytes, sumi_picture** 
         engine->pictures = picture;
         sumi_mutex_unlock(&engine->table);
     }
+    SUMI_ASSERT(picture->handle != 0 && picture->bytes >= bytes);
     *out_picture = picture;
     return SUMI_OK;
 }
@@ -79,6 +85,7 @@ void sumi_picture_release(sumi_engine* engine, uint64_t handle)
 
 void sumi_pictures_close(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     while (engine->pictures != NULL) {
         sumi_picture* picture = engine->pictures;
         engine->pictures = picture->next;

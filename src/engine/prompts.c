@@ -2,6 +2,7 @@
 //
 // Saved as a safetensors image: tensor "features" [tokens, width] (a second encoder's: "features.1"), metadata says the format's version, the family and the number
 // of tokens. Reading trusts nothing: sizes, types, names and metadata are all checked.
+#include "base/assert.h"
 #include "engine/image_desc.h"
 #include "files/safetensors_write.h"
 #include <math.h>
@@ -38,6 +39,8 @@ static sumi_prompt* pack_prompt(sumi_packer* packer, int32_t encoder_count, cons
 sumi_result sumi_prompt_create(sumi_engine* engine, const char* family, int32_t encoder_count, const int32_t* token_count, const int32_t* width,
                                sumi_prompt** out_prompt, sumi_error* error)
 {
+    SUMI_ASSERT(encoder_count >= 1 && encoder_count <= SUMI_MAX_TEXT_ENCODERS);
+    SUMI_ASSERT(strlen(family) < SUMI_FAMILY_BYTES);
     *out_prompt = NULL;
     sumi_packer packer = {NULL, 0};
     (void)pack_prompt(&packer, encoder_count, token_count, width);
@@ -203,6 +206,7 @@ static sumi_result check_saved(const sumi_model* model, const sumi_tensor_set* s
 
 static sumi_result load(sumi_model* model, const void* data, size_t bytes, sumi_tensor_set* set, sumi_prompt** out_prompt, sumi_error* error)
 {
+    SUMI_ASSERT(model->info.text_encoder_count <= SUMI_MAX_TEXT_ENCODERS);
     SUMI_TRY(sumi_safetensors_read(set, data, bytes, "the saved prompt", error));
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS] = {0};
     SUMI_TRY(check_saved(model, set, token_count, error));

@@ -3,31 +3,57 @@
 //
 // The work is a flag under the table's mutex instead of a mutex of its own: so that the thread can step back while a call waits for it (a mutex that is released
 // and taken again at once starves the others), and so that waiting for it and for jobs is one condition.
+#include "base/assert.h"
 #include "engine/engine.h"
 #include "engine/trace.h"
 #include <math.h>
 
+// Both hold `table`.
+static void take_work(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && !engine->is_working);
+    engine->is_working = true;
+#if defined(SUMI_CHECKED)
+    atomic_store(&engine->worker, sumi_this_thread());
+#endif
+}
+
+static void give_work(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && engine->is_working && sumi_work_is_held(engine));
+    engine->is_working = false;
+#if defined(SUMI_CHECKED)
+    atomic_store(&engine->worker, 0);
+#endif
+    sumi_condition_broadcast(&engine->changed);
+}
+
+#if defined(SUMI_CHECKED)
+bool sumi_work_is_held(const sumi_engine* engine) { return atomic_load(&engine->worker) == sumi_this_thread(); }
+#endif
+
 void sumi_work_lock(sumi_engine* engine)
 {
+    SUMI_ASSERT(!sumi_work_is_held(engine)); // it would wait for itself
     sumi_mutex_lock(&engine->table);
     engine->work_waiters++;
     while (engine->is_working) sumi_condition_wait(&engine->changed, &engine->table);
     engine->work_waiters--;
-    engine->is_working = true;
+    take_work(engine);
     sumi_mutex_unlock(&engine->table);
 }
 
 void sumi_work_unlock(sumi_engine* engine)
 {
     sumi_mutex_lock(&engine->table);
-    engine->is_working = false;
-    sumi_condition_broadcast(&engine->changed);
+    give_work(engine);
     sumi_mutex_unlock(&engine->table);
 }
 
 // Hold `table`.
 static sumi_slot* next_queued(const sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && engine->queued_count >= 0);
     sumi_slot* best = NULL;
     for (int32_t i = 0; i < engine->slot_count && engine->queued_count > 0; i++) {
         sumi_slot* slot = &engine->slots[i];
@@ -41,12 +67,14 @@ static bool is_loading(const sumi_slot* slot) { return slot->kind == SUMI_JOB_KI
 
 static void begin_next(sumi_engine* engine)
 {
+    SUMI_ASSERT(engine->running == NULL && sumi_work_is_held(engine));
     sumi_mutex_lock(&engine->table);
     sumi_slot* slot = next_queued(engine);
     if (slot != NULL && engine->leaving != NULL && is_loading(slot)) slot = NULL; // it moves memory about
     if (slot != NULL) {
         slot->status.state = SUMI_JOB_RUNNING;
         engine->queued_count--;
+        SUMI_ASSERT(engine->queued_count >= 0);
         engine->has_running = true;
     }
     sumi_mutex_unlock(&engine->table);
@@ -55,6 +83,7 @@ static void begin_next(sumi_engine* engine)
 
 static void note_chore(sumi_engine* engine, sumi_stage stage, sumi_phase phase_before, double us)
 {
+    SUMI_ASSERT(us >= 0.0);
     static const sumi_chore of_phase[] = {[SUMI_PHASE_TEXT] = SUMI_CHORE_TEXT,
                                           [SUMI_PHASE_PLAN] = SUMI_CHORE_PLAN,
                                           [SUMI_PHASE_READY] = SUMI_CHORE_READY,
@@ -79,7 +108,9 @@ static const char* name_of(sumi_stage stage, sumi_phase phase_before)
 // What poll shows until the next slice is over. Progress never falls, whatever the predictions do, and 1 is left to the end.
 static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
 {
+    SUMI_ASSERT(stage >= SUMI_STAGE_WAIT && (size_t)stage < sizeof slot->stage_seconds / sizeof *slot->stage_seconds);
     const sumi_job_live* live = &slot->live;
+    SUMI_ASSERT(live->progress >= 0.0f);
     float progress = live->progress < 0.999f ? live->progress : 0.999f;
     sumi_mutex_lock(&engine->table);
     sumi_job_status* status = &slot->status;
@@ -98,8 +129,10 @@ typedef enum pump_state { PUMP_HAS_MORE, PUMP_WAITS /* for the device */, PUMP_H
 
 static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
 {
+    SUMI_ASSERT(slot == engine->running || slot == engine->leaving);
     sumi_mutex_lock(&engine->table);
     bool cancels = slot->cancel_asked;
+    SUMI_ASSERT(slot->id != 0 && slot->status.state == SUMI_JOB_RUNNING);
     sumi_mutex_unlock(&engine->table);
     if (cancels) {
         sumi_error cancelled = {SUMI_CANCELLED, "cancelled while it ran"};
@@ -116,6 +149,7 @@ static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
     const uint64_t begin_ns = sumi_clock_ns();
     sumi_result result = slot->functions->step(engine, slot, &stage, &end, &error);
     const uint64_t end_ns = sumi_clock_ns();
+    SUMI_ASSERT(end_ns >= begin_ns);
     const double seconds = (double)(end_ns - begin_ns) * 1e-9;
     if (end != SUMI_STEP_WAITS) sumi_trace_step(engine, slot, name_of(stage, phase_before), stage, begin_ns, end_ns);
     if (slot->live.device_us < 0.0) { // otherwise the step has counted the device's time
@@ -124,6 +158,7 @@ static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
     }
     publish(engine, slot, stage);
 
+    SUMI_ASSERT(result == SUMI_OK || error.result == SUMI_OK || error.result == result); // the text is of this failure
     if (result != SUMI_OK) {
         error.result = result;
         sumi_job_end(engine, slot, SUMI_JOB_FAILED, &error);
@@ -145,6 +180,7 @@ static void let_it_leave(sumi_engine* engine)
     const bool is_wanted = next != NULL && !is_loading(next);
     sumi_mutex_unlock(&engine->table);
     if (!is_wanted) return;
+    SUMI_ASSERT(engine->leaving_run.pending_count == 0);
     sumi_run_leave(engine);
     engine->leaving = slot;
     engine->running = NULL;
@@ -153,6 +189,8 @@ static void let_it_leave(sumi_engine* engine)
 // One step of the job at hand, or of the next one. Holds the work.
 static pump_state run_slice(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table));
+    SUMI_ASSERT(engine->running == NULL || engine->running != engine->leaving);
     let_it_leave(engine);
     // What is leaving has been waited for longest, and the next one's first fetch waits for its end.
     if (engine->leaving != NULL && step_job(engine, engine->leaving) == PUMP_HAS_MORE) return PUMP_HAS_MORE;
@@ -165,8 +203,10 @@ static pump_state run_slice(sumi_engine* engine)
 // say takes 6 us of processor time where being woken by the driver takes 100 (H200, in this thread and in the driver's); what is left is there for predictions that are wrong.
 static void wait_for_device(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table));
     const sumi_runner_functions* runner = engine->runner->functions;
     const int32_t pending = runner->pending != NULL ? runner->pending(engine->runner) : 0;
+    SUMI_ASSERT(pending >= 0 && pending <= SUMI_RUNNER_DEPTH);
     const double us = pending > 0 ? sumi_run_sleep_us(engine) : 0.0;
     if (us >= SUMI_SLEEP_SLACK_US && us <= SUMI_MOST_PENDING_US) sumi_sleep_us((uint32_t)us);
     else if (pending > 0) runner->wait(engine->runner, (pending + 1) / 2); // the other half keeps the device busy meanwhile
@@ -211,6 +251,7 @@ static double most_own_us(const sumi_engine* engine)
 // Whether what comes next fits into a call's budget. On a device that bounds what is on its way there, from this call or an earlier one; this thread's own time counts for itself.
 static bool fits(const sumi_engine* engine, double budget_us, double elapsed)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && elapsed >= 0.0);
     const double next = predict(engine), most_own = most_own_us(engine);
     if (engine->runner->functions->finished == NULL) return elapsed + next <= budget_us;
     if (!submits_next(engine)) return elapsed + next <= (most_own < budget_us ? most_own : budget_us);
@@ -230,6 +271,7 @@ static bool fits(const sumi_engine* engine, double budget_us, double elapsed)
 
 static uint32_t slice_for(double budget_us, uint32_t most_us)
 {
+    SUMI_ASSERT(budget_us > 0.0);
     const double quarter = budget_us / 4.0, eighth = budget_us / 8.0, usual = quarter < USUAL_LEAST_SLICE_US ? quarter : USUAL_LEAST_SLICE_US;
     const double limit = eighth > usual ? eighth : usual;
     uint32_t slice_us = most_us;
@@ -239,6 +281,7 @@ static uint32_t slice_for(double budget_us, uint32_t most_us)
 
 void sumi_engine_follow_pace(sumi_engine* engine, uint32_t budget_us)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && budget_us > 0);
     const bool was_paced = engine->paced_us > 0.0, is_paced = budget_us != SUMI_FOREVER;
     const uint32_t most = engine->desc.max_slice_us;
     if (engine->runner->functions->finished == NULL) return; // the processor stops between any two slices, and cutting costs it more
@@ -327,6 +370,7 @@ static bool uses_external(const sumi_slot* slot, const sumi_external* external)
 
 void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora, const sumi_external* external)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table));
     for (int32_t i = 0; i < engine->slot_count; i++) {
         sumi_slot* slot = &engine->slots[i];
         sumi_mutex_lock(&engine->table);
@@ -357,18 +401,18 @@ static void pump_main(void* context)
             sumi_condition_wait(&engine->changed, &engine->table);
         }
         if (engine->is_closing) break;
-        engine->is_working = true;
+        take_work(engine);
         sumi_mutex_unlock(&engine->table);
         if (run_slice(engine) == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->table);
-        engine->is_working = false;
-        sumi_condition_broadcast(&engine->changed);
+        give_work(engine);
     }
     sumi_mutex_unlock(&engine->table);
 }
 
 bool sumi_pump_start_thread(sumi_engine* engine)
 {
+    SUMI_ASSERT(!engine->has_pump_thread && engine->desc.pump == SUMI_PUMP_THREAD);
     engine->pump_start = (sumi_thread_start){pump_main, engine, true};
     engine->has_pump_thread = sumi_thread_begin(&engine->pump_thread, &engine->pump_start);
     return engine->has_pump_thread;

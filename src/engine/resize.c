@@ -4,6 +4,7 @@
 //     source  --bands of rows-->  between [height of the source][width of the result]  --blocks of columns-->  result
 //
 // Each piece makes its table of filter weights anew; pieces are large enough that this hardly shows.
+#include "base/assert.h"
 #include "engine/engine.h"
 #include "sampling/pixels.h"
 #include <string.h>
@@ -29,7 +30,9 @@ static void drop_alpha(const sumi_pixels* source, int32_t row, int32_t count, un
 static sumi_result resize_rows(sumi_temporary* temporary, sumi_workspace* workspace, const sumi_pixels* source, int32_t channels, int32_t width,
                                sumi_resize* resize, sumi_error* error)
 {
+    SUMI_ASSERT(resize->row < source->height && resize->column == 0);
     int32_t count = fitting(taps(source->width, width) * width * channels, source->height - resize->row);
+    SUMI_ASSERT(count >= 1 && resize->row + count <= source->height);
     const unsigned char* from = (const unsigned char*)source->data + (size_t)resize->row * (size_t)source->row_bytes;
     int32_t row_bytes = source->row_bytes;
     if (source->channel_count == 4) {
@@ -47,7 +50,9 @@ static sumi_result resize_rows(sumi_temporary* temporary, sumi_workspace* worksp
 static sumi_result resize_columns(sumi_temporary* temporary, sumi_workspace* workspace, int32_t from_height, int32_t channels, int32_t width, int32_t height,
                                   sumi_resize* resize, sumi_error* error)
 {
+    SUMI_ASSERT(resize->row == from_height && resize->column < width);
     const int32_t count = fitting(taps(from_height, height) * height * channels, width - resize->column);
+    SUMI_ASSERT(count >= 1 && resize->column + count <= width);
     const size_t row = (size_t)width * (size_t)channels, piece = (size_t)count * (size_t)channels, at = (size_t)resize->column * (size_t)channels;
     SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)piece * (uint64_t)height, "a picture's columns", error));
     uint8_t* block = workspace->values.data;
@@ -61,6 +66,7 @@ static sumi_result resize_columns(sumi_temporary* temporary, sumi_workspace* wor
 sumi_result sumi_resize_step(sumi_heap* heap, sumi_workspace* workspace, const sumi_pixels* source, int32_t width, int32_t height, sumi_resize* resize,
                              bool* out_done, sumi_pixels* out_picture, sumi_error* error)
 {
+    SUMI_ASSERT(width > 0 && height > 0 && resize->row >= 0 && resize->column >= 0);
     *out_done = source->width == width && source->height == height;
     *out_picture = *source;
     if (*out_done) return SUMI_OK;

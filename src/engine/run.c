@@ -3,6 +3,7 @@
 //
 // A device that draws as well measures too much: between a slice's begin and end others may have had their turn, never the other way round. What to believe then: tempo.h. With plain averages
 // a host that keeps the GPU busy for half of the time made slices look twice as long, and got half of the budget it gave.
+#include "base/assert.h"
 #include "engine/engine.h"
 
 sumi_stage sumi_stage_of_section(sumi_section_kind kind)
@@ -26,12 +27,14 @@ const char* sumi_run_step_name(const sumi_run_step* step)
 // Sections without slices (nothing to do for this request) are passed over.
 static size_t next_section(const sumi_plan* plan, size_t section)
 {
+    SUMI_ASSERT(section <= plan->section_count);
     while (section < plan->section_count && plan->sections[section].slice_begin == plan->sections[section].slice_end) section++;
     return section;
 }
 
 static void enter_section(sumi_run* run, size_t section)
 {
+    SUMI_ASSERT(run->entry != NULL);
     const sumi_plan* plan = &run->entry->plan;
     run->section = next_section(plan, section);
     run->iteration = 0;
@@ -41,6 +44,9 @@ static void enter_section(sumi_run* run, size_t section)
 
 void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    SUMI_ASSERT(entry->model != NULL && entry->slice_us != NULL);
+    SUMI_ASSERT(engine->run.entry == NULL && engine->run.pending_count == 0);
     engine->run = (sumi_run){.entry = entry};
     engine->runner->functions->start(engine->runner, &entry->plan);
     enter_section(&engine->run, 0);
@@ -49,9 +55,11 @@ void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry)
 
 static double slice_us(const sumi_engine* engine, const sumi_plan_entry* entry, int32_t slice)
 {
+    SUMI_ASSERT(slice >= 0 && (size_t)slice < entry->plan.slice_count);
     const float known = entry->slice_us[entry->kind_first[slice]];
     if (known > 0.0f) return sumi_tempo_now_us(&engine->tempo, (double)known);
     const sumi_slice* at = &entry->plan.slices[slice];
+    SUMI_ASSERT(at->op_begin >= 0 && at->op_begin < at->op_end && (size_t)at->op_end <= entry->plan.op_count);
     const sumi_op_kind kind = entry->plan.ops[at->op_begin].kind;
     const float ratio = engine->cache.op_ratio[kind];
     return at->predicted_us * (ratio > 0.0f ? ratio / entry->op_ratio[kind] : 1.0f);
@@ -83,8 +91,10 @@ double sumi_run_left_us(const sumi_run* run)
 // What the slice says of its ops' kinds: each learns in proportion to its share.
 static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, const sumi_slice* slice, double us)
 {
+    SUMI_ASSERT(us > 0.0);
     if (slice->predicted_us <= 0.0f) return;
     const sumi_rates rates = engine->runner->functions->rates(engine->runner);
+    SUMI_ASSERT(slice->op_begin < slice->op_end);
     const double factor = us / slice->predicted_us;
     for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
         const sumi_op* op = &entry->plan.ops[i];
@@ -100,11 +110,13 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
 
 static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_step* step)
 {
+    SUMI_ASSERT(step->slice >= 0 && step->section_index == run->done_section);
     sumi_plan_entry* entry = run->entry;
     const sumi_slice* slice = &entry->plan.slices[step->slice];
     sumi_section_time* section = &entry->sections[step->section_index];
     const int32_t kind = entry->kind_first[step->slice], alike = entry->kind_count[kind];
     float* measured = &entry->slice_us[kind];
+    SUMI_ASSERT(kind <= step->slice && alike >= 1);
     double us = step->us < 0.1 ? 0.1 : step->us; // 0 means unmeasured
     // What waits for copies says no more of a slice's work than that it is not longer. Believed as it is, it made the slices of later plans a sixth as long (streamed text encoder, H200).
     if (step->has_waits && step->predicted_us > 0.1f && us > (double)step->predicted_us) us = (double)step->predicted_us;
@@ -127,6 +139,7 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_step* step)
     if (!step->ends_iteration) return;
     run->iteration_us = 0.0;
     run->done_iteration += 1 + step->skips;
+    SUMI_ASSERT(run->done_iteration <= entry->plan.sections[step->section_index].repeat);
     if (run->done_iteration < entry->plan.sections[step->section_index].repeat) return;
     run->done_iteration = 0;
     run->done_section = next_section(&entry->plan, step->section_index + 1);
@@ -136,6 +149,7 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_step* step)
 
 bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     const sumi_run* run = &engine->run;
     if (run->entry == NULL || run->is_submitted) return false;
     const sumi_section* section = &run->entry->plan.sections[run->section];
@@ -144,10 +158,16 @@ bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter,
     return section->kind == SUMI_SECTION_DENOISE && run->slice == section->slice_begin;
 }
 
-void sumi_run_skip(sumi_engine* engine, int32_t count) { engine->run.skips = count; }
+void sumi_run_skip(sumi_engine* engine, int32_t count)
+{
+    SUMI_ASSERT(count >= 0 && engine->run.entry != NULL && !engine->run.is_submitted);
+    SUMI_ASSERT(engine->run.iteration + count < engine->run.entry->plan.sections[engine->run.section].repeat);
+    engine->run.skips = count;
+}
 
 void sumi_run_left_from_here(const sumi_engine* engine, double* out_evaluation_us, double* out_rest_us)
 {
+    SUMI_ASSERT(engine->run.entry != NULL && !engine->run.is_submitted);
     const sumi_run* run = &engine->run;
     const sumi_plan* plan = &run->entry->plan;
     *out_evaluation_us = sumi_section_us(run->entry, run->section);
@@ -161,6 +181,7 @@ void sumi_run_left_from_here(const sumi_engine* engine, double* out_evaluation_u
 
 bool sumi_run_has_room(const sumi_engine* engine)
 {
+    SUMI_ASSERT(engine->run.entry != NULL);
     const int32_t count = engine->run.pending_count + engine->leaving_run.pending_count;
     if (engine->run.is_submitted || count >= SUMI_RUNNER_DEPTH) return false;
     if (count == 0) return true; // a limit below the smallest slice must not stop everything
@@ -171,6 +192,7 @@ double sumi_run_pending_us(const sumi_engine* engine) { return engine->run.pendi
 
 sumi_run_step sumi_run_next(const sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && engine->run.entry != NULL);
     const sumi_run* run = &engine->run;
     const sumi_plan* plan = &run->entry->plan;
     if (run->is_submitted) return (sumi_run_step){.section = SUMI_SECTION_PREPARE, .slice = -1, .ends_run = true}; // a plan of constants only
@@ -189,6 +211,9 @@ sumi_run_step sumi_run_next(const sumi_engine* engine)
 
 sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi_error* error)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && engine->run.entry != NULL);
+    SUMI_ASSERT(engine->run.pending_count + engine->leaving_run.pending_count < SUMI_RUNNER_DEPTH);
+    SUMI_ASSERT(next->slice < 0 || (next->slice == engine->run.slice && next->section_index == engine->run.section));
     sumi_run* run = &engine->run;
     const sumi_plan* plan = &run->entry->plan;
     sumi_run_step* step = &run->pending[(run->pending_begin + run->pending_count) % SUMI_RUNNER_DEPTH];
@@ -217,6 +242,8 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi
 
 static void take_oldest(sumi_run* run, sumi_run_step* out_step)
 {
+    SUMI_ASSERT(run->pending_count > 0 && run->pending_count <= SUMI_RUNNER_DEPTH);
+    SUMI_ASSERT(run->pending_begin >= 0 && run->pending_begin < SUMI_RUNNER_DEPTH);
     *out_step = run->pending[run->pending_begin];
     run->pending_begin = (run->pending_begin + 1) % SUMI_RUNNER_DEPTH;
     run->pending_us -= out_step->predicted_us;
@@ -225,6 +252,7 @@ static void take_oldest(sumi_run* run, sumi_run_step* out_step)
 
 static bool is_oldest_over(sumi_engine* engine, sumi_run* run)
 {
+    SUMI_ASSERT(run->pending_count > 0);
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_run_step* oldest = &run->pending[run->pending_begin];
     sumi_slice_time time;
@@ -248,6 +276,7 @@ static bool forget_older(sumi_engine* engine)
 
 bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_step)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && (run == &engine->run || run == &engine->leaving_run));
     if (run->pending_count == 0 || (run == &engine->run && !forget_older(engine)) || !is_oldest_over(engine, run)) return false;
     take_oldest(run, out_step);
     const uint64_t latest = sumi_clock_ns() + (uint64_t)(sumi_run_pending_us(engine) * 1e3);
@@ -258,6 +287,7 @@ bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_ste
 
 double sumi_run_sleep_us(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     const int32_t count = engine->run.pending_count + engine->leaving_run.pending_count;
     if (count == 0) return 0.0;
     const double pending = sumi_run_pending_us(engine), left = count > 1 ? 0.4 * pending : 0.0; // not half: of two alike, the first would end just then
@@ -273,12 +303,15 @@ double sumi_run_sleep_us(sumi_engine* engine)
 
 void sumi_run_leave(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine) && engine->run.entry != NULL && engine->run.is_submitted);
+    SUMI_ASSERT(engine->leaving_run.entry == NULL && engine->leaving_run.pending_count == 0);
     engine->leaving_run = engine->run;
     engine->run = (sumi_run){.entry = NULL};
 }
 
 static int32_t count_unreported(const sumi_run* run)
 {
+    SUMI_ASSERT(run->pending_count >= 0 && run->pending_count <= SUMI_RUNNER_DEPTH);
     int32_t count = 0;
     for (int32_t i = 0; i < run->pending_count; i++) {
         const sumi_run_step* step = &run->pending[(run->pending_begin + i) % SUMI_RUNNER_DEPTH];
@@ -304,6 +337,7 @@ static sumi_run_step* find_unreported(sumi_run* run)
 void sumi_run_drain(sumi_engine* engine)
 {
     if (engine->runner == NULL) return;
+    SUMI_ASSERT(sumi_work_is_held(engine));
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_slice_time time;
     if (runner->finished == NULL) return;
@@ -324,6 +358,7 @@ void sumi_run_drain(sumi_engine* engine)
 
 bool sumi_run_is_idle(sumi_engine* engine)
 {
+    SUMI_ASSERT(sumi_work_is_held(engine));
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_slice_time time;
     if (runner->finished == NULL) return true;

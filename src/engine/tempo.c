@@ -1,4 +1,5 @@
 #include "engine/tempo.h"
+#include "base/assert.h"
 #include <string.h>
 
 #define FEWEST 8         // ratios that say something together
@@ -8,6 +9,7 @@
 
 static void look(sumi_tempo* tempo)
 {
+    SUMI_ASSERT(tempo->count >= FEWEST && tempo->count <= SUMI_TEMPO_TIMES);
     float sorted[SUMI_TEMPO_TIMES];
     const int32_t count = tempo->count;
     for (int32_t i = 0; i < count; i++) { // by insertion: a few dozen
@@ -16,12 +18,15 @@ static void look(sumi_tempo* tempo)
         sorted[at] = tempo->ratios[i];
     }
     const float low = sorted[count / LOW], middle = sorted[count / 2], known = tempo->slowness > 1.0f ? tempo->slowness : 1.0f;
+    SUMI_ASSERT(low <= middle);
     tempo->is_shared = middle > MOST_APART * low;
     tempo->slowness = tempo->is_shared && low > known ? known : low > 1.0f ? low : 1.0f; // what others take away is never negative
 }
 
 void sumi_tempo_note(sumi_tempo* tempo, double known_us, double measured_us)
 {
+    SUMI_ASSERT(known_us > 0.0 && measured_us > 0.0);
+    SUMI_ASSERT(tempo->next >= 0 && tempo->next < SUMI_TEMPO_TIMES && tempo->next <= tempo->count);
     tempo->ratios[tempo->next] = (float)(measured_us / known_us);
     tempo->next = (tempo->next + 1) % SUMI_TEMPO_TIMES;
     if (tempo->count < SUMI_TEMPO_TIMES) tempo->count++;
@@ -30,6 +35,7 @@ void sumi_tempo_note(sumi_tempo* tempo, double known_us, double measured_us)
 
 double sumi_tempo_learn(const sumi_tempo* tempo, double known_us, double measured_us)
 {
+    SUMI_ASSERT(known_us > 0.0 && measured_us > 0.0);
     if (measured_us < known_us) return 0.25 * known_us + 0.75 * measured_us;
     const double most = tempo->is_shared ? known_us : known_us * MOST_RISE;
     return measured_us < most ? measured_us : most;

@@ -1,8 +1,10 @@
 #include "engine/trace.h"
+#include "base/assert.h"
 #include "engine/engine.h"
 
 void sumi_trace_step(const sumi_engine* engine, const sumi_slot* slot, const char* name, sumi_stage stage, uint64_t begin_ns, uint64_t end_ns)
 {
+    SUMI_ASSERT(begin_ns <= end_ns);
     const sumi_tracer* tracer = &engine->desc.tracer;
     if (tracer->span == NULL) return;
     const bool is_slice = slot->live.doing != NULL;
@@ -26,6 +28,7 @@ void sumi_trace_slice(sumi_engine* engine, const sumi_slot* slot, const sumi_run
     if (begin + length > now) begin = now > length && now - length > earliest ? now - length : earliest;
     const uint64_t end = begin + length < now ? begin + length : now;
     engine->traced_ns = end;
+    SUMI_ASSERT(begin <= end && begin >= earliest);
     const sumi_trace_span span = {.name = sumi_run_step_name(step),
                                   .track = SUMI_TRACK_DEVICE,
                                   .stage = sumi_stage_of_section(step->section),

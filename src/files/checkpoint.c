@@ -7,6 +7,7 @@
 // A source is one path with its own tensor set. The overrides come first, then the folders below `path` (or `path` itself), so a part's own source has
 // the lowest index that wants it, and "somewhere else" is a loop over the rest.
 #include "files/checkpoint.h"
+#include "base/assert.h"
 #include "files/json.h"
 #include <stdio.h>
 #include <string.h>
@@ -102,6 +103,7 @@ static int32_t prefix_of(int32_t part, const char* name, size_t* out_bytes)
 // The tensor whose marker has the most usual prefix, NULL when the set does not hold the part.
 static const sumi_tensor* find_marker(const sumi_tensor_set* set, int32_t part, size_t* out_prefix_bytes)
 {
+    SUMI_ASSERT(part >= 0 && part < SUMI_PART_COUNT);
     const sumi_tensor* best = NULL;
     int32_t best_rank = 0;
     for (size_t i = 0; i < set->count; i++) {
@@ -183,6 +185,7 @@ static sumi_result copy(sumi_heap* heap, const char* text, sumi_error* error, ch
 
 static sumi_result check_json(const sumi_file* file, sumi_error* error)
 {
+    SUMI_ASSERT(file->data != NULL || file->bytes == 0);
     sumi_json json;
     sumi_json_begin(&json, file->data, (size_t)file->bytes, error);
     json.name = file->path;
@@ -196,6 +199,7 @@ static sumi_result check_json(const sumi_file* file, sumi_error* error)
 // Opens folder/name into file if it is there. file->data stays NULL otherwise.
 static sumi_result open_if_there(sumi_checkpoint* checkpoint, sumi_file* file, const char* folder, const char* name, bool is_json, sumi_error* error)
 {
+    SUMI_ASSERT(file->heap == NULL); // closed
     char* path;
     SUMI_TRY(join(checkpoint->heap, folder, name, error, &path));
     sumi_result result = SUMI_OK;
@@ -222,6 +226,7 @@ static sumi_result file_is_there(const sumi_checkpoint* checkpoint, const char* 
 
 static sumi_result add_source(sumi_checkpoint* checkpoint, const char* path, int32_t part, bool given, bool folder, sumi_error* error)
 {
+    SUMI_ASSERT(checkpoint->source_count < MAX_SOURCES && (part == ANY_PART || (part >= 0 && part < SUMI_PART_COUNT)));
     source* s = &checkpoint->sources[checkpoint->source_count++];
     sumi_tensor_set_init(&s->set, checkpoint->heap, checkpoint->files);
     s->part = part;
@@ -280,6 +285,7 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
 // Looks for weights under the names that diffusers and transformers give them.
 static sumi_result locate_in(sumi_checkpoint* checkpoint, source* s, const char* folder, sumi_error* error)
 {
+    SUMI_ASSERT(!s->found);
     static const char* const s_stems[] = {"diffusion_pytorch_model", "model"};
     const bool text_first = s->part == SUMI_PART_TEXT_ENCODER;
     for (int32_t i = 0; i < 2 && !s->found; i++) {
@@ -316,6 +322,7 @@ static sumi_result locate(sumi_checkpoint* checkpoint, source* s, sumi_error* er
 
 static sumi_result locate_next(sumi_checkpoint* checkpoint, sumi_error* error)
 {
+    SUMI_ASSERT(checkpoint->current >= 0 && checkpoint->current < checkpoint->source_count);
     source* s = &checkpoint->sources[checkpoint->current];
     bool below = false;
     for (int32_t i = 0; i < checkpoint->current; i++) {
@@ -333,6 +340,7 @@ static sumi_result locate_next(sumi_checkpoint* checkpoint, sumi_error* error)
 
 static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_part* part, const source* s, const char* name, size_t prefix_bytes, sumi_error* error)
 {
+    SUMI_ASSERT(!part->present && part->prefix == NULL && s->found);
     part->prefix = sumi_alloc(checkpoint->heap, prefix_bytes + 1);
     if (part->prefix == NULL) {
         return sumi_out_of_memory(error, prefix_bytes + 1, "a prefix of names");
@@ -347,6 +355,7 @@ static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_part* part, cons
 
 static sumi_result resolve_part(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)
 {
+    SUMI_ASSERT(kind >= 0 && kind < SUMI_PART_COUNT);
     sumi_part* part = &checkpoint->parts[kind];
     for (int32_t pass = 0; pass < 2; pass++) { // the part's own source, then all others
         for (int32_t i = 0; i < checkpoint->source_count; i++) {

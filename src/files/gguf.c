@@ -7,6 +7,7 @@
 //     data     each tensor at a multiple of the alignment
 //
 // A cursor that refuses to pass the end reads all of it. Counts are never used to reserve memory: the list of tensors grows with what is there.
+#include "base/assert.h"
 #include "files/json.h"
 #include "files/tensors.h"
 #include <stdio.h>
@@ -37,6 +38,7 @@ static sumi_result truncated(reader* r, const char* where)
 
 static sumi_result malformed(reader* r, const char* reason)
 {
+    SUMI_ASSERT(r->at >= r->begin && r->at <= r->end);
     return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: %s at byte %llu", r->path, reason, (unsigned long long)(r->at - r->begin));
 }
 
@@ -47,6 +49,7 @@ static uint64_t left(const reader* r)
 
 static uint64_t little_endian(const unsigned char* data, uint32_t bytes)
 {
+    SUMI_ASSERT(bytes >= 1 && bytes <= 8);
     uint64_t value = 0;
     for (uint32_t i = bytes; i > 0; i--) {
         value = value << 8 | data[i - 1];
@@ -56,6 +59,7 @@ static uint64_t little_endian(const unsigned char* data, uint32_t bytes)
 
 static sumi_result read_number(reader* r, uint32_t bytes, const char* where, uint64_t* out_value)
 {
+    SUMI_ASSERT(bytes >= 1 && bytes <= 8 && r->at <= r->end);
     *out_value = 0;
     if (left(r) < bytes) {
         return truncated(r, where);
@@ -86,6 +90,7 @@ static bool text_is(const text* key, const char* literal)
 
 static sumi_result skip_array(reader* r, int32_t depth)
 {
+    SUMI_ASSERT(depth >= 0 && depth <= MAX_ARRAY_DEPTH);
     uint64_t type, count;
     SUMI_TRY(read_number(r, 4, "an array of the metadata", &type));
     SUMI_TRY(read_number(r, 8, "an array of the metadata", &count));
@@ -128,6 +133,7 @@ static sumi_result keep_original_shape(reader* r, const text* key, const unsigne
 
 static sumi_result add_scalar(reader* r, const text* key, uint64_t type, uint64_t bits)
 {
+    SUMI_ASSERT(type < KEY_COUNT && type != KEY_STRING && type != KEY_ARRAY);
     char value[40];
     int64_t whole = 0;
     float single;
@@ -297,6 +303,7 @@ static sumi_result read_tensor(reader* r)
 // Moves the tensors from their offsets to their places behind the table.
 static sumi_result place_tensors(reader* r, size_t first)
 {
+    SUMI_ASSERT(first <= r->set->count && (r->alignment & (r->alignment - 1)) == 0);
     const uint64_t table = (uint64_t)(r->at - r->begin), file_bytes = (uint64_t)(r->end - r->begin);
     const uint64_t start = (table + r->alignment - 1) / r->alignment * r->alignment;
     for (size_t i = first; i < r->set->count; i++) {

@@ -10,6 +10,7 @@
 // consume the value it was offered meets it again where a comma is due, so that mistake is an error as well, never a loop without end.
 // Every byte the cursor passes has been checked, also in values that are skipped: what end() accepts is JSON from the first byte to the last.
 #include "files/json.h"
+#include "base/assert.h"
 #include <math.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ enum { IS_OBJECT = 1, HAS_MEMBERS = 2 };
 
 void sumi_json_refuse(sumi_json* json, const char* reason)
 {
+    SUMI_ASSERT(json->at >= json->begin && json->at <= json->end);
     if (!json->failed) {
         json->failed = true;
         sumi_fail(json->error, json->failure, "%s: %s at byte %llu of its JSON", json->name != NULL ? json->name : "the JSON text", reason, (unsigned long long)(json->at - json->begin));
@@ -82,6 +84,7 @@ sumi_json_type sumi_json_peek(sumi_json* json)
 
 static bool enter(sumi_json* json, sumi_json_type type, const char* reason)
 {
+    SUMI_ASSERT(type == SUMI_JSON_OBJECT || type == SUMI_JSON_ARRAY);
     const sumi_json_type found = sumi_json_peek(json);
     if (found == SUMI_JSON_ERROR) {
         return false;
@@ -113,6 +116,7 @@ bool sumi_json_array(sumi_json* json)
 // Consumes the comma between members, or the closing bracket: true when a member follows.
 static bool next_member(sumi_json* json, char closing, uint8_t kind)
 {
+    SUMI_ASSERT(json->failed || (json->depth >= 0 && json->depth <= SUMI_JSON_MAX_DEPTH));
     if (json->failed) {
         return false;
     }
@@ -156,6 +160,7 @@ bool sumi_json_item(sumi_json* json)
 // Bytes of the well-formed UTF-8 sequence at `at`, 0 when it is not one. at < end. Table 3-7 of the Unicode standard.
 static size_t utf8_sequence(const unsigned char* at, const unsigned char* end)
 {
+    SUMI_ASSERT(at < end);
     const unsigned char first = at[0];
     const size_t left = (size_t)(end - at);
     if (first < 0x80) {
@@ -224,6 +229,7 @@ static int32_t hex_four(const char* at, const char* end)
 // Passes the escape at the cursor (a backslash).
 static bool skip_escape(sumi_json* json)
 {
+    SUMI_ASSERT(json->at < json->end && *json->at == '\\');
     const char* at = json->at;
     if (json->end - at < 2) {
         sumi_json_refuse(json, "the text ends inside a string");
@@ -258,6 +264,7 @@ static bool skip_escape(sumi_json* json)
 // Reads the string whose opening quote is at the cursor.
 static bool read_string(sumi_json* json, sumi_json_text* out_text)
 {
+    SUMI_ASSERT(json->at < json->end && *json->at == '"');
     json->at++;
     const char* begin = json->at;
     bool escaped = false;
@@ -333,6 +340,7 @@ bool sumi_json_key(sumi_json* json, sumi_json_text* out_key)
 // The next character of a string that has been read, as UTF-8 into out; advances *at. Returns its bytes, at most 4.
 static size_t next_decoded(const char** at, const char* end, char out[4])
 {
+    SUMI_ASSERT(*at < end);
     const char* p = *at;
     if (*p != '\\') {
         *at = p + 1;
@@ -349,6 +357,7 @@ static size_t next_decoded(const char** at, const char* end, char out[4])
     *at = p + 6;
     if (c >= 0xd800 && c < 0xe000) {
         c = 0x10000 + ((c - 0xd800) << 10) + ((uint32_t)hex_four(p + 8, end) - 0xdc00);
+        SUMI_ASSERT(c >= 0x10000 && c <= 0x10ffff);
         *at = p + 12;
     }
     if (c < 0x80) {
@@ -477,6 +486,7 @@ static bool read_number(sumi_json* json, number* out)
             at++;
         }
     }
+    SUMI_ASSERT(at > json->at && at <= json->end);
     out->end = at;
     json->at = at;
     return true;
@@ -499,6 +509,7 @@ static double rest_of_product(double factor, double power, double product)
 // each of which rounds once; no configuration or score uses them.
 static double scale_by_ten(uint64_t digits, int32_t power)
 {
+    SUMI_ASSERT(digits < UINT64_C(10000000000000000000));
     static const double s_tens[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                       1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     double value = (double)digits;
@@ -615,6 +626,7 @@ uint64_t sumi_json_unsigned(sumi_json* json)
 
 static bool read_literal(sumi_json* json, const char* literal)
 {
+    SUMI_ASSERT(json->at < json->end && *json->at == *literal);
     const size_t bytes = strlen(literal);
     if ((size_t)(json->end - json->at) < bytes || memcmp(json->at, literal, bytes) != 0) {
         sumi_json_refuse(json, "a word that is neither true, false nor null");

@@ -6,6 +6,7 @@
 // What must hold, and is checked in this order because every number comes from the file: n fits into the file (before anything is added to it); the
 // JSON is strict; each shape's product, taken in order, and its byte count do not overflow; they equal end - begin; names are unique; and the ranges,
 // sorted, tile the data from its first to its last byte without hole or overlap. Offsets need not be aligned nor in the order of the header.
+#include "base/assert.h"
 #include "base/sort.h"
 #include "files/json.h"
 #include "files/tensors.h"
@@ -83,6 +84,7 @@ static sumi_dtype read_dtype(reader* r, const sumi_json_text* text)
 
 static sumi_result read_shape(reader* r, const char* name, size_t name_bytes, sumi_tensor* tensor)
 {
+    SUMI_ASSERT(tensor->rank == 0);
     sumi_json_array(&r->json);
     while (sumi_json_item(&r->json)) {
         const uint64_t extent = sumi_json_unsigned(&r->json);
@@ -103,6 +105,8 @@ static sumi_result read_shape(reader* r, const char* name, size_t name_bytes, su
 // Fills in data and bytes from shape and offsets.
 static sumi_result place(reader* r, const char* name, size_t name_bytes, sumi_tensor* tensor, uint64_t begin, uint64_t end)
 {
+    SUMI_ASSERT(tensor->rank >= 0 && tensor->rank <= SUMI_TENSOR_MAX_RANK);
+    SUMI_ASSERT(sumi_dtype_get(tensor->dtype)->block == 1 && tensor->dtype != SUMI_DTYPE_NONE);
     uint64_t count = 1;
     const uint64_t element_bytes = (uint64_t)sumi_dtype_get(tensor->dtype)->block_bytes;
     for (int32_t i = 0; i < tensor->rank; i++) {
@@ -193,6 +197,7 @@ static int compare_ranges(const void* a, const void* b)
 
 static sumi_result check_tiling(reader* r, size_t first)
 {
+    SUMI_ASSERT(first <= r->set->count);
     sumi_tensor_set* set = r->set;
     const size_t count = set->count - first;
     uint64_t covered = 0;

@@ -2,6 +2,7 @@
 //
 // The index only decides which files are opened and that nothing it promises is missing. Tensors that a shard holds beyond the index are kept, as the
 // Python loaders keep them; total_size is advice nobody follows. Shard names come from a downloaded file, so they may only name files beside it.
+#include "base/assert.h"
 #include "files/json.h"
 #include "files/tensors.h"
 #include <string.h>
@@ -31,6 +32,7 @@ static const char* shard_name_fault(const char* name, size_t bytes)
 // Adds folder/name unless it is in the list. `seen` is a tensor set used as a set of texts: an index may name a million tensors and a thousand shards.
 static sumi_result add_shard(sumi_tensor_opening* opening, sumi_tensor_set* seen, const char* folder, const char* name, const char* path, sumi_error* error)
 {
+    SUMI_ASSERT(*name != '\0' && strchr(name, '/') == NULL); // shard_name_fault has looked
     if (sumi_tensor_find(seen, name) != NULL) {
         return SUMI_OK;
     }
@@ -65,12 +67,14 @@ static sumi_result decode(walker* w, const sumi_json_text* text, size_t* out_byt
 {
     SUMI_TRY(sumi_grow(w->heap, (void**)&w->scratch, &w->scratch_bytes, text->bytes + 1, 1, w->error));
     *out_bytes = sumi_json_decode(text, w->scratch, w->scratch_bytes);
+    SUMI_ASSERT(*out_bytes < w->scratch_bytes);
     w->scratch[*out_bytes] = '\0';
     return SUMI_OK;
 }
 
 static sumi_result walk_entry(walker* w, const sumi_json_text* name, const sumi_json_text* shard)
 {
+    SUMI_ASSERT((w->opening == NULL) != (w->set == NULL));
     size_t bytes;
     if (w->opening == NULL) {
         SUMI_TRY(decode(w, name, &bytes));

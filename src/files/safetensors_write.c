@@ -1,5 +1,6 @@
 // Writes header and data in one pass over a counting or copying sink: the first pass counts the header, the second writes everything.
 #include "files/safetensors_write.h"
+#include "base/assert.h"
 #include <string.h>
 
 typedef struct sink {
@@ -87,12 +88,15 @@ static void put_header(sink* s, const sumi_tensor* tensors, size_t count, const 
 
 uint64_t sumi_safetensors_write(const sumi_tensor* tensors, size_t count, const sumi_metadata* metadata, size_t metadata_count, void* into, uint64_t capacity)
 {
+    SUMI_ASSERT(count == 0 || tensors != NULL);
     sink counted = {NULL, 0};
     put_header(&counted, tensors, count, metadata, metadata_count);
     const uint64_t padded = (counted.bytes + 7) / 8 * 8; // the data begins at a multiple of 8
     uint64_t needed = 8 + padded;
     for (size_t i = 0; i < count; i++) {
         needed += tensors[i].bytes;
+        SUMI_ASSERT(tensors[i].bytes == 0 || tensors[i].data != NULL);
+        SUMI_ASSERT(sumi_dtype_get(tensors[i].dtype)->block == 1); // block types have no name in this format
     }
     if (into == NULL || needed > capacity) {
         return needed;

@@ -5,12 +5,14 @@
 //
 // The table is rebuilt with a new seed (the address of its memory) whenever it grows.
 #include "files/tensors.h"
+#include "base/assert.h"
 #include <string.h>
 
 #define TEXT_BLOCK_BYTES 65536u
 
 void sumi_tensor_set_init(sumi_tensor_set* set, sumi_heap* heap, const sumi_files* files)
 {
+    SUMI_ASSERT(heap != NULL);
     memset(set, 0, sizeof *set);
     set->heap = heap;
     set->files = files;
@@ -62,6 +64,7 @@ static sumi_result keep_text(sumi_tensor_set* set, const char* text, size_t byte
         }
         set->text_used = 0;
     }
+    SUMI_ASSERT(set->text_block_count > 0 && set->text_used + bytes + 1 <= TEXT_BLOCK_BYTES);
     char* copy = set->text_blocks[set->text_block_count - 1] + set->text_used;
     memcpy(copy, text, bytes);
     copy[bytes] = '\0';
@@ -81,6 +84,7 @@ static uint64_t hash_more(uint64_t hash, const char* text, size_t bytes)
 
 static size_t hash_slot(const sumi_tensor_set* set, uint64_t hash)
 {
+    SUMI_ASSERT(set->slot_count > 0 && (set->slot_count & (set->slot_count - 1)) == 0);
     hash ^= hash >> 32;
     hash *= 0x9e3779b97f4a7c15u;
     return (size_t)(hash >> 29) & (set->slot_count - 1);
@@ -89,6 +93,7 @@ static size_t hash_slot(const sumi_tensor_set* set, uint64_t hash)
 // The slot that holds prefix + name, or the free one where it belongs. slot_count > 0.
 static size_t find_slot(const sumi_tensor_set* set, const char* prefix, size_t prefix_bytes, const char* name, size_t name_bytes)
 {
+    SUMI_ASSERT(set->slot_count > 0 && set->count < set->slot_count); // a free slot ends every search
     size_t slot = hash_slot(set, hash_more(hash_more(set->hash_seed, prefix, prefix_bytes), name, name_bytes));
     for (; set->slots[slot] != 0; slot = (slot + 1) & (set->slot_count - 1)) {
         const char* other = set->tensors[set->slots[slot] - 1].name;
@@ -135,6 +140,9 @@ const sumi_tensor* sumi_tensor_find(const sumi_tensor_set* set, const char* name
 
 sumi_result sumi_tensor_set_add(sumi_tensor_set* set, const char* name, size_t name_bytes, const sumi_tensor* tensor, const char* path, sumi_error* error)
 {
+    SUMI_ASSERT(set->heap != NULL && tensor->rank >= 0 && tensor->rank <= SUMI_TENSOR_MAX_RANK);
+    SUMI_ASSERT(tensor->file_index >= -1 && tensor->file_index < (int64_t)set->opened_count);
+    SUMI_ASSERT(tensor->data != NULL || tensor->bytes == 0);
     if (name_bytes > 0 && memchr(name, '\0', name_bytes) != NULL) {
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the name of tensor %zu holds a NUL character", path, set->count);
     }
@@ -155,6 +163,7 @@ sumi_result sumi_tensor_set_add(sumi_tensor_set* set, const char* name, size_t n
     SUMI_TRY(keep_text(set, name, name_bytes, error, &kept));
     set->tensors[set->count] = *tensor;
     set->tensors[set->count].name = kept;
+    SUMI_ASSERT(set->slots[slot] == 0 && (set->count + 1) * 2 <= set->slot_count);
     set->slots[slot] = (uint32_t)++set->count;
     return SUMI_OK;
 }
@@ -163,6 +172,7 @@ sumi_result sumi_tensor_set_add(sumi_tensor_set* set, const char* name, size_t n
 
 sumi_result sumi_metadata_add(sumi_tensor_set* set, const char* key, size_t key_bytes, const char* value, size_t value_bytes, sumi_error* error)
 {
+    SUMI_ASSERT(key != NULL && value != NULL);
     if ((key_bytes > 0 && memchr(key, '\0', key_bytes) != NULL) || (value_bytes > 0 && memchr(value, '\0', value_bytes) != NULL)) {
         return SUMI_OK;
     }
@@ -188,6 +198,7 @@ const char* sumi_metadata_find(const sumi_tensor_set* set, const char* key)
 
 sumi_result sumi_tensor_set_open(sumi_tensor_set* set, const char* path, sumi_error* error)
 {
+    SUMI_ASSERT(set->heap != NULL && path != NULL);
     SUMI_TRY(sumi_grow(set->heap, (void**)&set->opened, &set->opened_capacity, set->opened_count + 1, sizeof *set->opened, error));
     sumi_file* file = &set->opened[set->opened_count];
     SUMI_TRY(sumi_file_open(file, set->heap, set->files, path, error));
@@ -216,6 +227,7 @@ static sumi_result add_path(sumi_tensor_opening* opening, const char* path, sumi
 
 sumi_result sumi_tensor_opening_locate_file(sumi_tensor_opening* opening, sumi_heap* heap, const char* path, sumi_error* error)
 {
+    SUMI_ASSERT(opening->heap == NULL && opening->count == 0); // zeroed
     opening->heap = heap;
     return add_path(opening, path, error);
 }
@@ -240,6 +252,7 @@ static char* join_in_folder(sumi_heap* heap, const char* folder, const char* ste
 
 sumi_result sumi_tensor_opening_locate_folder(sumi_tensor_opening* opening, sumi_heap* heap, const sumi_files* files, const char* folder, const char* stem, sumi_error* error, bool* out_found)
 {
+    SUMI_ASSERT(opening->count == 0 && opening->index.heap == NULL);
     static const char* const s_suffixes[] = {".safetensors.index.json", ".safetensors", ".bf16.safetensors", ".fp16.safetensors", ".gguf"};
     opening->heap = heap;
     *out_found = false;
@@ -268,6 +281,7 @@ sumi_result sumi_tensor_opening_locate_folder(sumi_tensor_opening* opening, sumi
 
 sumi_result sumi_tensor_opening_step(sumi_tensor_opening* opening, sumi_tensor_set* set, sumi_error* error, bool* out_done)
 {
+    SUMI_ASSERT(opening->heap != NULL && opening->next <= opening->count);
     *out_done = false;
     if (opening->next < opening->count) {
         SUMI_TRY(sumi_tensor_set_open(set, opening->paths[opening->next], error));

@@ -10,6 +10,7 @@
 // Which products and sums are one rounding (fmaf) and which are two is part of the algorithm: released PyTorch builds for x86 were compiled so. No
 // product here feeds a plain sum, so a compiler that contracts a * b + c changes nothing, and the AVX2 lanes give the bits of the portable code.
 #include "sampling/noise.h"
+#include "base/assert.h"
 #include "base/dtype.h"
 #include "base/fused.h"
 #include "base/platform.h"
@@ -80,6 +81,7 @@ static void uniforms(sumi_torch_cpu_generator* generator, float* into, size_t co
         twist_when_used_up(generator);
         size_t left = (size_t)(MT_WORDS - generator->next);
         size_t n = count < left ? count : left;
+        SUMI_ASSERT(n >= 1 && n <= MT_WORDS);
         const uint32_t* words = generator->state + generator->next;
         for (size_t i = 0; i < n; i++) into[i] = (float)(int32_t)(temper(words[i]) & 0xffffffu) * 0x1p-24f;
         generator->next += (int32_t)n;
@@ -263,6 +265,7 @@ static float draw_one(sumi_torch_cpu_generator* generator)
 
 void sumi_torch_cpu_randn(sumi_torch_cpu_generator* generator, float* into, size_t count)
 {
+    SUMI_ASSERT(count == 0 || into != NULL);
     if (count < GROUP) {
         for (size_t i = 0; i < count; i++) into[i] = draw_one(generator);
         return;
@@ -279,6 +282,7 @@ void sumi_torch_cpu_randn(sumi_torch_cpu_generator* generator, float* into, size
 // As float32, then rounded, with one difference: the uniforms of an unfinished last group are not drawn.
 void sumi_torch_cpu_randn_bf16(sumi_torch_cpu_generator* generator, uint16_t* into, size_t count)
 {
+    SUMI_ASSERT(count == 0 || into != NULL);
     if (count < GROUP) {
         for (size_t i = 0; i < count; i++) into[i] = sumi_float_to_bf16(draw_one(generator));
         return;
@@ -370,6 +374,8 @@ static size_t cuda_threads(const sumi_torch_cuda_generator* generator, size_t co
 
 void sumi_torch_cuda_randn_part(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first, size_t part)
 {
+    SUMI_ASSERT(first <= count && part <= count - first);
+    SUMI_ASSERT(generator->offset % 4 == 0);
     const size_t threads = cuda_threads(generator, count);
     for (size_t i = 0; i < part; i++) { // Philox anew for each: a tenth of the time of a sine
         const size_t row = (first + i) / threads, thread = (first + i) % threads;
@@ -381,6 +387,7 @@ void sumi_torch_cuda_randn_part(const sumi_torch_cuda_generator* generator, floa
 
 void sumi_torch_cuda_skip(sumi_torch_cuda_generator* generator, size_t count)
 {
+    SUMI_ASSERT(generator->offset % 4 == 0);
     if (count == 0) return;
     const uint64_t a_draw = 4 * (uint64_t)cuda_threads(generator, count);
     generator->offset += 4 * (count / a_draw + (count % a_draw != 0));

@@ -6,6 +6,7 @@
 //
 // The window is widened when shrinking (filter support times the scale), so weights are computed once per axis: first input pixel, count, weights.
 #include "sampling/pixels.h"
+#include "base/assert.h"
 #include <math.h>
 #include <string.h>
 
@@ -49,6 +50,7 @@ static void axis_free(sumi_heap* heap, axis* a)
 
 static sumi_result axis_make(sumi_heap* heap, axis* a, int32_t length, int32_t new_length, sumi_filter filter, sumi_error* error)
 {
+    SUMI_ASSERT(length >= 1 && new_length >= 1 && length != new_length);
     double scale = (double)length / new_length;
     double filter_scale = scale < 1.0 ? 1.0 : scale;
     double support = (filter == SUMI_FILTER_LANCZOS ? 3.0 : 2.0) * filter_scale;
@@ -72,6 +74,7 @@ static sumi_result axis_make(sumi_heap* heap, axis* a, int32_t length, int32_t n
             exact[j] = filter == SUMI_FILTER_LANCZOS ? lanczos(x) : bicubic(x);
             sum += exact[j];
         }
+        SUMI_ASSERT(first < end && (size_t)(end - first) <= a->stride);
         int32_t* weights = a->weights + (size_t)i * a->stride;
         for (int32_t j = 0; j < end - first; j++) {
             double weight = (sum != 0.0 ? exact[j] / sum : exact[j]) * (1 << FRACTION_BITS);
@@ -113,6 +116,7 @@ static inline void pass_horizontal_of(const int32_t channels, const axis* a, con
 // One copy of the loop per channel count, so that the sums stay in registers.
 static void pass_horizontal(const axis* a, const uint8_t* source, size_t row_bytes, int32_t height, int32_t channels, uint8_t* into, int32_t new_width)
 {
+    SUMI_ASSERT(channels >= 1 && channels <= 4 && height >= 1 && row_bytes > 0);
     switch (channels) {
     case 1: pass_horizontal_of(1, a, source, row_bytes, height, into, new_width); break;
     case 2: pass_horizontal_of(2, a, source, row_bytes, height, into, new_width); break;
@@ -124,6 +128,7 @@ static void pass_horizontal(const axis* a, const uint8_t* source, size_t row_byt
 // Sums whole rows: `sums` holds one row of accumulators.
 static void pass_vertical(const axis* a, const uint8_t* source, size_t source_row, size_t row_values, uint8_t* into, int32_t new_height, int32_t* sums)
 {
+    SUMI_ASSERT(row_values > 0 && source_row >= row_values && new_height >= 1);
     for (int32_t y = 0; y < new_height; y++) {
         axis_window window = a->windows[y];
         for (size_t i = 0; i < row_values; i++) sums[i] = 1 << (FRACTION_BITS - 1);
@@ -142,6 +147,7 @@ static bool side_is_good(int32_t side) { return side >= 1 && side <= SUMI_PIXELS
 
 static sumi_result check_source(const void* data, int32_t width, int32_t height, int32_t row_bytes, int32_t channels, const char* what, sumi_error* error)
 {
+    SUMI_ASSERT(what != NULL && channels >= 1 && channels <= 4);
     if (data == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has no pixels: data is NULL", what);
     if (!side_is_good(width) || !side_is_good(height)) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s is %d x %d: each side must be 1 to %d pixels", what, (int)width, (int)height, SUMI_PIXELS_MAX_SIDE);
@@ -273,6 +279,7 @@ static inline uint8_t over_alpha(uint32_t value, uint32_t alpha)
 // Pillow resizes RGBA with its colours multiplied by alpha, so that what is transparent does not bleed. A mask painted on a layer needs it.
 static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8_t* into, int32_t width, int32_t height, sumi_error* error)
 {
+    SUMI_ASSERT(pixels->channel_count == 4);
     const size_t source_count = (size_t)pixels->width * (size_t)pixels->height;
     uint8_t* multiplied = sumi_alloc_array(heap, source_count, 4);
     if (multiplied == NULL) return sumi_out_of_memory(error, 4 * source_count, "a mask multiplied by its alpha channel");
@@ -386,6 +393,7 @@ uint8_t sumi_pixel_from_unit(float value) { return from_unit(value); }
 
 void sumi_planes_to_rgba(const float* planes, size_t pixel_count, uint8_t* rgba)
 {
+    SUMI_ASSERT(pixel_count == 0 || (planes != NULL && rgba != NULL));
     for (size_t i = 0; i < pixel_count; i++, rgba += 4) {
         for (size_t c = 0; c < 3; c++) rgba[c] = from_unit(planes[c * pixel_count + i]);
         rgba[3] = 255;

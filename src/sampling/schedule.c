@@ -1,12 +1,14 @@
 // Tables of noise levels. Values to the last bit matter here: the model's time is 1000 sigma, and one unit in the last place of sigma moves the
 // finished latents by up to 4e-5.
 #include "sampling/schedule.h"
+#include "base/assert.h"
 #include "base/fused.h"
 #include <math.h>
 
 // torch.linspace(1, 1/n, n) in float32: both halves are counted from their own end, and its multiply-add has one rounding.
 static float linspace_down(int32_t i, int32_t n)
 {
+    SUMI_ASSERT(n >= 1 && i >= 0 && i < n);
     float end = (float)(1.0 / n);
     if (n == 1) return 1.0f;
     float step = (end - 1.0f) / (float)(n - 1);
@@ -15,6 +17,7 @@ static float linspace_down(int32_t i, int32_t n)
 
 void sumi_schedule_shifted(float shift, int32_t step_count, float* sigmas)
 {
+    SUMI_ASSERT(shift > 0.0f);
     if (step_count < 1) return;
     for (int32_t i = 0; i < step_count; i++) {
         float u = linspace_down(i, step_count);
@@ -26,6 +29,7 @@ void sumi_schedule_shifted(float shift, int32_t step_count, float* sigmas)
 
 double sumi_schedule_mu(const sumi_shift_rule* rule, int32_t image_tokens)
 {
+    SUMI_ASSERT(rule->max_tokens >= rule->base_tokens && image_tokens >= 0);
     if (rule->max_tokens == rule->base_tokens) return rule->base_shift;
     double slope = (rule->max_shift - rule->base_shift) / ((double)rule->max_tokens - rule->base_tokens);
     return image_tokens * slope + (rule->base_shift - slope * rule->base_tokens);
@@ -33,6 +37,8 @@ double sumi_schedule_mu(const sumi_shift_rule* rule, int32_t image_tokens)
 
 void sumi_schedule_dynamic(double mu, sumi_shift_kind kind, float terminal, int32_t step_count, float* sigmas)
 {
+    SUMI_ASSERT(kind != SUMI_SHIFT_LINEAR || mu > 0.0);
+    SUMI_ASSERT(terminal < 1.0f);
     if (step_count < 1) return;
     double shift = kind == SUMI_SHIFT_EXPONENTIAL ? exp(mu) : mu;
     for (int32_t i = 0; i < step_count; i++) {
@@ -71,5 +77,6 @@ int32_t sumi_schedule_first_index(int32_t step_count, float strength)
     if (strength <= 0.0f) return step_count;
     double decimal = floor((double)strength * 1e6 + 0.5) / 1e6; // 0.6f is 0.60000002384; the caller meant 0.6
     double used = step_count * decimal;
+    SUMI_ASSERT(used > 0.0);
     return (int32_t)(step_count - (used < step_count ? used : step_count));
 }

@@ -8,6 +8,7 @@
 //     heap      (rank of "l l", 2), (rank of "h e", 0), ...     valid while rank[place] is still that rank
 //
 // A pair has one rank and a rank one pair, so "still that rank" means "still that pair". n symbols make at most n + 2 (n - 1) heap entries.
+#include "base/assert.h"
 #include "text/tokenizer_parts.h"
 
 enum { SHORT = 48 };
@@ -39,12 +40,14 @@ typedef struct symbol_list {
 
 static void add_symbol(symbol_list* list, uint32_t id)
 {
+    SUMI_ASSERT(list->count < list->scratch->symbol_capacity && id != NONE);
     list->at[list->count++].id = id; // room for one per byte was made
 }
 
 // One character as the vocabulary sees it. The order of the checks, and that byte fallback leaves an unknown waiting, are the reference's.
 static sumi_result add_character(symbol_list* list, const char* text, size_t bytes, sumi_error* error)
 {
+    SUMI_ASSERT(bytes >= 1 && bytes <= 4);
     const sumi_bpe* bpe = list->bpe;
     uint32_t entry = sumi_vocabulary_find(&bpe->vocabulary, text, bytes);
     if (entry != NONE) {
@@ -113,6 +116,7 @@ static sumi_result make_symbols(symbol_list* list, const char* piece, size_t byt
 
 static void merge_short(const sumi_merges* merges, symbol* at, size_t count, sumi_ids* out)
 {
+    SUMI_ASSERT(count <= SHORT);
     uint32_t id[SHORT], rank[SHORT], result[SHORT];
     for (size_t i = 0; i < count; i++) {
         id[i] = at[i].id;
@@ -160,6 +164,7 @@ static void queue_push(merge_queue* queue, uint64_t key)
 
 static uint64_t queue_pop(merge_queue* queue)
 {
+    SUMI_ASSERT(queue->count > 0);
     uint64_t top = queue->keys[0], last = queue->keys[--queue->count];
     size_t at = 0;
     for (size_t child = 1; child < queue->count; child = 2 * at + 1) {
@@ -186,6 +191,7 @@ static void rank_pair(const sumi_merges* merges, symbol* at, uint32_t place, mer
 
 static sumi_result merge_long(symbol_list* list, sumi_ids* out, sumi_error* error)
 {
+    SUMI_ASSERT(list->count > SHORT && list->count < NONE);
     const sumi_merges* merges = &list->bpe->merges;
     symbol* at = list->at;
     uint32_t count = (uint32_t)list->count;
@@ -196,6 +202,7 @@ static sumi_result merge_long(symbol_list* list, sumi_ids* out, sumi_error* erro
         at[i].next = i + 1 == count ? NONE : i + 1;
         rank_pair(merges, at, i, &queue);
     }
+    SUMI_ASSERT(queue.count < count);
     while (queue.count != 0) {
         uint64_t key = queue_pop(&queue);
         uint32_t place = (uint32_t)key;
@@ -204,6 +211,7 @@ static sumi_result merge_long(symbol_list* list, sumi_ids* out, sumi_error* erro
             continue;
         }
         symbol* right = &at[left->next];
+        SUMI_ASSERT(left->next != NONE && right->previous == place);
         left->id = left->result;
         left->next = right->next;
         right->rank = NONE; // what the queue still holds of it is void
@@ -224,6 +232,7 @@ static sumi_result merge_long(symbol_list* list, sumi_ids* out, sumi_error* erro
 // With ignore_merges a piece that is a token is that token, whatever the merges would make of it.
 static sumi_result find_whole(symbol_list* list, const char* piece, size_t bytes, uint32_t* out_entry, sumi_error* error)
 {
+    SUMI_ASSERT(bytes > 0);
     if (!list->bpe->byte_level) {
         *out_entry = sumi_vocabulary_find(&list->bpe->vocabulary, piece, bytes);
         return SUMI_OK;
@@ -241,6 +250,7 @@ static sumi_result find_whole(symbol_list* list, const char* piece, size_t bytes
 sumi_result sumi_bpe_encode(sumi_heap* heap, const sumi_bpe* bpe, sumi_model_scratch* scratch, const char* piece, size_t bytes, sumi_ids* out,
                             sumi_error* error)
 {
+    SUMI_ASSERT(bytes > 0 && bytes < NONE);
     symbol_list list = {.heap = heap, .bpe = bpe, .scratch = scratch};
     if (bpe->ignore_merges) {
         uint32_t entry = NONE;

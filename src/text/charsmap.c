@@ -7,11 +7,13 @@
 // From a node at p, byte c leads to unit[p ^ c] when that unit's label is c; its children, and at label 0 its value, are at p ^ c ^ offset. Nothing in
 // the blob is trusted: every index is checked when it is used, and a walk that leaves the trie finds nothing.
 #include "text/charsmap.h"
+#include "base/assert.h"
 #include "files/json.h"
 #include "text/unicode.h"
 
 static uint32_t unit_at(const sumi_charsmap* map, size_t index)
 {
+    SUMI_ASSERT(map->blob != NULL);
     const unsigned char* u = map->blob + 4 * index;
     return (uint32_t)u[0] | (uint32_t)u[1] << 8 | (uint32_t)u[2] << 16 | (uint32_t)u[3] << 24;
 }
@@ -67,6 +69,7 @@ static int32_t base64_digit(char c)
 // RFC 4648 with its padding. Returns the bytes written, SIZE_MAX when malformed; `into` has room for bytes / 4 * 3.
 static size_t base64_decode(const char* text, size_t bytes, unsigned char* into)
 {
+    SUMI_ASSERT(bytes == 0 || text != NULL);
     size_t written = 0;
     if (bytes % 4 != 0) {
         return SIZE_MAX;
@@ -90,6 +93,7 @@ static size_t base64_decode(const char* text, size_t bytes, unsigned char* into)
 
 sumi_result sumi_charsmap_begin(sumi_charsmap* map, sumi_heap* heap, const char* base64, size_t bytes, const char* path, sumi_error* error)
 {
+    SUMI_ASSERT(map->heap == NULL && map->blob == NULL); // zeroed
     map->heap = heap;
     map->blob = sumi_alloc(heap, bytes / 4 * 3 + 4);
     if (map->blob == NULL) {
@@ -130,11 +134,13 @@ void sumi_charsmap_destroy(sumi_charsmap* map)
 
 static sumi_result append_character(sumi_heap* heap, sumi_text_buffer* out, const sumi_charsmap* map, const char* text, size_t bytes, sumi_error* error)
 {
+    SUMI_ASSERT(bytes >= 1);
     size_t begin = 0, length = 0;
     bool found;
     if (bytes == 1) {
         found = map->ascii[(unsigned char)*text].begin >= 0;
         begin = found ? (size_t)map->ascii[(unsigned char)*text].begin : 0;
+        SUMI_ASSERT(begin <= map->replacement_bytes);
         length = map->ascii[(unsigned char)*text].bytes;
     } else {
         found = find(map, text, bytes, &begin, &length);
@@ -144,6 +150,7 @@ static sumi_result append_character(sumi_heap* heap, sumi_text_buffer* out, cons
 
 sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_text_buffer* out, const sumi_charsmap* map, const char* text, size_t bytes, sumi_error* error)
 {
+    SUMI_ASSERT(map->blob != NULL && map->unit_count > 0);
     enum { MAX_WHOLE_CLUSTER = 5 }; // longer clusters are looked up character by character
     size_t at = 0;
     int32_t state = 0;

@@ -8,6 +8,7 @@
 //     model           872 198 32 38835
 //
 // A stretch lies in the caller's text as long as nothing changes it (pure ASCII never is), else in one of two buffers that take turns.
+#include "base/assert.h"
 #include "text/tokenizer_parts.h"
 #include "text/word_split.h"
 
@@ -28,6 +29,7 @@ static bool is_ascii(const char* text, size_t bytes)
 // The first occurrence of pattern at or after `at`; bytes when there is none.
 static size_t find_pattern(const char* text, size_t bytes, size_t at, const sumi_short_text* pattern)
 {
+    SUMI_ASSERT(pattern->bytes > 0 && pattern->bytes <= SUMI_TOKENIZER_MAX_PATTERN && at <= bytes);
     while (at < bytes) {
         const char* first = memchr(text + at, pattern->data[0], bytes - at);
         if (first == NULL) {
@@ -44,6 +46,7 @@ static size_t find_pattern(const char* text, size_t bytes, size_t at, const sumi
 
 static sumi_result replace(sumi_heap* heap, sumi_text_buffer* out, const sumi_normalize_step* step, const char* text, size_t bytes, sumi_error* error)
 {
+    SUMI_ASSERT(step->kind == SUMI_NORMALIZE_REPLACE);
     size_t copied = 0, at = 0;
     while ((at = find_pattern(text, bytes, at, &step->pattern)) < bytes) {
         size_t end = at + step->pattern.bytes, run = 1;
@@ -99,11 +102,13 @@ static void strip(const sumi_normalize_step* step, const char** text, size_t* by
 
 sumi_result sumi_tokenizer_normalize(sumi_tokenizer* tokenizer, const char** text, size_t* bytes, sumi_error* error)
 {
+    SUMI_ASSERT(tokenizer->normalize_count <= SUMI_TOKENIZER_MAX_STEPS);
     sumi_heap* heap = tokenizer->heap;
     size_t turn = 0;
     for (size_t i = 0; i < tokenizer->normalize_count; i++) {
         const sumi_normalize_step* step = &tokenizer->normalize[i];
         sumi_text_buffer* out = &tokenizer->normal[turn];
+        SUMI_ASSERT(*bytes == 0 || *text != sumi_text_data(out)); // the step before wrote into the other one
         out->bytes = 0;
         switch (step->kind) {
         case SUMI_NORMALIZE_STRIP: strip(step, text, bytes); continue;
@@ -132,6 +137,7 @@ sumi_result sumi_tokenizer_normalize(sumi_tokenizer* tokenizer, const char** tex
 
 static sumi_result encode_piece(sumi_tokenizer* t, const char* piece, size_t bytes, sumi_ids* out, sumi_error* error)
 {
+    SUMI_ASSERT(t->model != SUMI_TOKEN_MODEL_NONE);
     if (bytes == 0) {
         return SUMI_OK;
     }
@@ -152,6 +158,7 @@ static sumi_result pre_tokenize(splitting* s, size_t step_index, const char* tex
 // Every piece is the text between two cuts; a cut of its own decides whether a pattern joins its neighbours.
 static sumi_result split_literal(splitting* s, size_t step_index, const char* text, size_t bytes, bool at_begin)
 {
+    SUMI_ASSERT(bytes > 0);
     const sumi_split_step* step = &s->t->split[step_index];
     size_t piece = 0, at = 0;
     bool piece_has_pattern = false; // the piece so far consists of, or for MERGED_PREVIOUS ends in, a pattern
@@ -197,6 +204,7 @@ static sumi_result split_whitespace(splitting* s, size_t step_index, const char*
 // Blanks become the replacement, one is put in front, and each begins a piece.
 static sumi_result split_metaspace(splitting* s, size_t step_index, const char* text, size_t bytes, bool at_begin)
 {
+    SUMI_ASSERT(bytes > 0);
     const sumi_split_step* step = &s->t->split[step_index];
     const sumi_short_text* mark = &step->pattern;
     sumi_text_buffer* out = &s->t->metaspace; // one such step per tokenizer: the loader sees to it
@@ -216,11 +224,13 @@ static sumi_result split_metaspace(splitting* s, size_t step_index, const char* 
     for (size_t next; step->split && (next = find_pattern(marked, out->bytes, piece + 1, mark)) < out->bytes; piece = next) {
         SUMI_TRY(pre_tokenize(s, step_index + 1, marked + piece, next - piece, at_begin && piece == 0));
     }
+    SUMI_ASSERT(piece < out->bytes);
     return pre_tokenize(s, step_index + 1, marked + piece, out->bytes - piece, at_begin && piece == 0);
 }
 
 static sumi_result pre_tokenize(splitting* s, size_t step_index, const char* text, size_t bytes, bool at_begin)
 {
+    SUMI_ASSERT(step_index <= s->t->split_count);
     if (bytes == 0) {
         return SUMI_OK;
     }
@@ -234,6 +244,7 @@ static sumi_result pre_tokenize(splitting* s, size_t step_index, const char* tex
     case SUMI_SPLIT_QWEN:
         for (size_t at = 0, length; at < bytes; at += length) {
             length = sumi_word_split_qwen(text + at, bytes - at);
+            SUMI_ASSERT(length > 0 && length <= bytes - at);
             SUMI_TRY(pre_tokenize(s, step_index + 1, text + at, length, at_begin && at == 0));
         }
         break;
@@ -251,6 +262,7 @@ typedef struct added_match {
 // The leftmost match at or after `at`, the longest of those that begin there.
 static bool find_added(const sumi_tokenizer* t, bool normalized, const char* text, size_t bytes, size_t at, added_match* out)
 {
+    SUMI_ASSERT(at <= bytes);
     const sumi_vocabulary* tokens = normalized ? &t->added_normalized : &t->added;
     const sumi_added_token* list = t->added_tokens;
     for (; at < bytes; at++) {
@@ -275,6 +287,7 @@ static bool find_added(const sumi_tokenizer* t, bool normalized, const char* tex
 
 static bool touches_word(const char* text, size_t bytes, const added_match* match)
 {
+    SUMI_ASSERT(match->begin < match->end && match->end <= bytes);
     size_t length, before = match->begin;
     while (before > 0 && ((unsigned char)text[--before] & 0xC0) == 0x80) {
     }
@@ -291,6 +304,7 @@ static sumi_result cut_added(splitting* s, bool normalized, const char* text, si
     added_match match;
     while (find_added(s->t, normalized, text, bytes, at, &match)) {
         at = match.end;
+        SUMI_ASSERT(match.begin < match.end && match.end <= bytes);
         if (match.token->single_word && touches_word(text, bytes, &match)) {
             continue;
         }
@@ -309,6 +323,7 @@ static sumi_result cut_added(splitting* s, bool normalized, const char* text, si
         if (begin < end) { // empty when a token with rstrip has already taken the white space that this one, with lstrip, is made of
             sumi_ids_put(s->out, match.token->id);
         }
+        SUMI_ASSERT(end >= from && end <= bytes);
         from = end;
     }
     if (from >= bytes) {
@@ -337,6 +352,7 @@ sumi_result sumi_tokenizer_encode(sumi_tokenizer* tokenizer, const char* text, s
     if ((text == NULL && bytes != 0) || (ids == NULL && capacity != 0) || bytes > MAX_TEXT_BYTES) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a text of %zu bytes cannot be tokenized; at most %zu bytes, and no NULL", bytes, MAX_TEXT_BYTES);
     }
+    SUMI_ASSERT(t->before_count <= SUMI_TOKENIZER_MAX_ENDS && t->after_count <= SUMI_TOKENIZER_MAX_ENDS);
     text = text != NULL ? text : "";
     sumi_ids out = {ids, capacity, 0};
     splitting s = {t, &out, error};

@@ -5,6 +5,7 @@
 //                |-▁-|-cat-------|           so among equals the earlier start, the longer last piece, stays
 //
 // A character that no piece covers alone gets an unknown edge, 10 worse than the worst piece. Neighbouring unknowns become one id.
+#include "base/assert.h"
 #include "text/tokenizer_parts.h"
 
 #define NONE SUMI_VOCABULARY_NONE
@@ -25,6 +26,7 @@ static void offer(node* end, double score, uint32_t start, uint32_t id)
 // One id, or several with byte fallback, for a stretch that no piece covers. The stretch as a whole may still be a token: the reference looks.
 static sumi_result put_unknown(const sumi_unigram* unigram, const char* text, size_t bytes, sumi_ids* out, sumi_error* error)
 {
+    SUMI_ASSERT(bytes > 0);
     uint32_t entry = sumi_vocabulary_find(&unigram->vocabulary, text, bytes);
     if (entry != NONE) {
         sumi_ids_put(out, sumi_vocabulary_id(&unigram->vocabulary, entry));
@@ -60,6 +62,7 @@ static sumi_result put_unknown(const sumi_unigram* unigram, const char* text, si
 sumi_result sumi_unigram_encode(sumi_heap* heap, const sumi_unigram* unigram, sumi_model_scratch* scratch, const char* piece, size_t bytes, sumi_ids* out,
                                 sumi_error* error)
 {
+    SUMI_ASSERT(bytes > 0 && bytes < NONE);
     const double* scores = unigram->scores;
     const double unknown_score = unigram->min_score - UNKNOWN_PENALTY;
     SUMI_TRY(sumi_grow(heap, &scratch->nodes, &scratch->node_capacity, bytes + 1, sizeof(node), error));
@@ -70,9 +73,11 @@ sumi_result sumi_unigram_encode(sumi_heap* heap, const sumi_unigram* unigram, su
     }
     for (size_t start = 0, length; start < bytes; start += length) { // every character boundary is reached: by a piece or an unknown edge
         length = sumi_utf8_length(piece + start);
+        SUMI_ASSERT(start + length <= bytes && nodes[start].start != NONE); // reached
         bool covered = false;
         sumi_vocabulary_walk walk = {0};
         while (sumi_vocabulary_next(&unigram->vocabulary, &walk, piece + start, bytes - start)) {
+            SUMI_ASSERT(walk.bytes <= bytes - start && walk.entry < unigram->piece_count);
             offer(&nodes[start + walk.bytes], nodes[start].score + scores[walk.entry], (uint32_t)start, sumi_vocabulary_id(&unigram->vocabulary, walk.entry));
             covered = covered || walk.bytes == length;
         }
@@ -84,12 +89,14 @@ sumi_result sumi_unigram_encode(sumi_heap* heap, const sumi_unigram* unigram, su
     uint32_t end = (uint32_t)bytes, next = NONE;
     while (end != 0) {
         uint32_t start = nodes[end].start;
+        SUMI_ASSERT(start < end);
         nodes[end].start = next; // from now on: the end of the piece after this one
         next = end;
         end = start;
     }
     for (uint32_t begin = 0; next != NONE;) {
         uint32_t id = nodes[next].id, stop = next;
+        SUMI_ASSERT(stop > begin);
         next = nodes[stop].start;
         if (id != unigram->unknown_id) {
             sumi_ids_put(out, id);

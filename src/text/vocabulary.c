@@ -1,4 +1,5 @@
 #include "text/vocabulary.h"
+#include "base/assert.h"
 #include <string.h>
 
 // FNV-1a over the bytes, so that the hash of a prefix is a step on the way to the hash of the whole; its weak bits are mixed afterwards.
@@ -28,6 +29,7 @@ static uint64_t hash_text(const char* text, size_t bytes)
 // A slot is the top byte of the mixed hash and entry + 1; the place comes from the low bits.
 static uint32_t slot_of(uint64_t mixed, size_t entry)
 {
+    SUMI_ASSERT(entry < SUMI_VOCABULARY_MAX_COUNT);
     return (uint32_t)(mixed >> 56) << 24 | ((uint32_t)entry + 1);
 }
 
@@ -38,11 +40,13 @@ static bool slot_matches(uint32_t slot, uint64_t mixed)
 
 static uint32_t slot_entry(uint32_t slot)
 {
+    SUMI_ASSERT((slot & 0xFFFFFFu) != 0);
     return (slot & 0xFFFFFFu) - 1;
 }
 
 static void slot_put(uint32_t* slots, size_t slot_count, uint64_t mixed, size_t entry)
 {
+    SUMI_ASSERT(slot_count > 0 && (slot_count & (slot_count - 1)) == 0);
     size_t place = (size_t)mixed & (slot_count - 1);
     while (slots[place] != 0) {
         place = (place + 1) & (slot_count - 1);
@@ -68,6 +72,7 @@ static sumi_result no_room(sumi_error* error, const char* what)
 
 sumi_result sumi_vocabulary_begin(sumi_vocabulary* vocabulary, sumi_heap* heap, size_t expected_count, bool with_prefixes, sumi_error* error)
 {
+    SUMI_ASSERT(heap != NULL && expected_count <= SUMI_VOCABULARY_MAX_COUNT);
     *vocabulary = (sumi_vocabulary){.heap = heap};
     vocabulary->slot_count = slots_for(expected_count);
     vocabulary->slots = sumi_alloc_zero(heap, vocabulary->slot_count * sizeof *vocabulary->slots);
@@ -104,7 +109,9 @@ void sumi_vocabulary_destroy(sumi_vocabulary* vocabulary)
 
 const char* sumi_vocabulary_text(const sumi_vocabulary* vocabulary, uint32_t entry, size_t* out_bytes)
 {
+    SUMI_ASSERT(entry < vocabulary->count);
     const sumi_vocabulary_entry* entries = vocabulary->entries;
+    SUMI_ASSERT(entries[entry].begin <= entries[entry + 1].begin && entries[entry + 1].begin <= vocabulary->text_bytes);
     *out_bytes = entries[entry + 1].begin - entries[entry].begin;
     return (const char*)vocabulary->text + entries[entry].begin;
 }
@@ -121,6 +128,7 @@ bool sumi_vocabulary_is_joined(const sumi_vocabulary* vocabulary, uint32_t entry
 
 static uint32_t find_hashed(const sumi_vocabulary* vocabulary, const char* text, size_t bytes, uint64_t mixed)
 {
+    SUMI_ASSERT(vocabulary->count < vocabulary->slot_count); // an empty slot ends every search
     for (size_t place = (size_t)mixed & (vocabulary->slot_count - 1);; place = (place + 1) & (vocabulary->slot_count - 1)) {
         uint32_t slot = vocabulary->slots[place];
         if (slot == 0) {
@@ -167,11 +175,13 @@ void sumi_vocabulary_prefetch_entry(const sumi_vocabulary* vocabulary, uint64_t 
 
 uint32_t sumi_vocabulary_find_prefetched(const sumi_vocabulary* vocabulary, const char* text, size_t bytes, uint64_t hash)
 {
+    SUMI_ASSERT(hash == hash_mix(hash_text(text, bytes)));
     return find_hashed(vocabulary, text, bytes, hash);
 }
 
 static sumi_result vocabulary_rehash(sumi_vocabulary* vocabulary, sumi_error* error)
 {
+    SUMI_ASSERT(vocabulary->slot_count > 0);
     size_t slot_count = vocabulary->slot_count * 2;
     uint32_t* slots = sumi_alloc_zero(vocabulary->heap, slot_count * sizeof *slots);
     if (slots == NULL) {
@@ -190,12 +200,14 @@ static sumi_result vocabulary_rehash(sumi_vocabulary* vocabulary, sumi_error* er
 
 static size_t prefix_bit(const sumi_vocabulary* vocabulary, uint64_t hash)
 {
+    SUMI_ASSERT(vocabulary->prefixes != NULL && vocabulary->prefix_shift >= 36 && vocabulary->prefix_shift <= 49);
     return (size_t)((hash ^ hash >> 29) * 0xBF58476D1CE4E5B9u >> vocabulary->prefix_shift);
 }
 
 sumi_result sumi_vocabulary_add(sumi_vocabulary* vocabulary, const char* text, size_t bytes, uint32_t id, uint32_t* out_entry, bool* out_existed,
                                 sumi_error* error)
 {
+    SUMI_ASSERT(vocabulary->heap != NULL && (bytes == 0 || text != NULL));
     uint64_t mixed = hash_mix(hash_text(text, bytes));
     *out_entry = find_hashed(vocabulary, text, bytes, mixed);
     *out_existed = *out_entry != SUMI_VOCABULARY_NONE;
@@ -228,12 +240,15 @@ sumi_result sumi_vocabulary_add(sumi_vocabulary* vocabulary, const char* text, s
     vocabulary->text_bytes += bytes;
     vocabulary->count++;
     entries[vocabulary->count] = (sumi_vocabulary_entry){(uint32_t)vocabulary->text_bytes, 0};
+    SUMI_ASSERT(vocabulary->count * 4 <= vocabulary->slot_count * 3 && vocabulary->count < vocabulary->entry_capacity);
+    SUMI_ASSERT(vocabulary->text_bytes <= vocabulary->text_capacity);
     slot_put(vocabulary->slots, vocabulary->slot_count, mixed, *out_entry);
     return SUMI_OK;
 }
 
 bool sumi_vocabulary_next(const sumi_vocabulary* vocabulary, sumi_vocabulary_walk* walk, const char* text, size_t bytes)
 {
+    SUMI_ASSERT(walk->bytes <= bytes);
     if (walk->bytes == 0) {
         walk->hash = HASH_BEGIN;
     }
@@ -262,6 +277,7 @@ static uint64_t hash_pair(uint32_t left, uint32_t right)
 
 sumi_result sumi_merges_begin(sumi_merges* merges, sumi_heap* heap, size_t expected_count, sumi_error* error)
 {
+    SUMI_ASSERT(heap != NULL && expected_count <= SUMI_VOCABULARY_MAX_COUNT);
     *merges = (sumi_merges){.heap = heap};
     merges->slot_count = slots_for(expected_count);
     merges->slots = sumi_alloc_zero(heap, merges->slot_count * sizeof *merges->slots);
@@ -283,6 +299,7 @@ void sumi_merges_destroy(sumi_merges* merges)
 // The slot that holds the pair, or the empty one where it belongs.
 static uint32_t* merge_slot(const sumi_merges* merges, uint32_t left, uint32_t right, uint64_t mixed)
 {
+    SUMI_ASSERT(merges->slots != NULL && merges->count < merges->slot_count);
     const sumi_merge* list = merges->list;
     for (size_t place = (size_t)mixed & (merges->slot_count - 1);; place = (place + 1) & (merges->slot_count - 1)) {
         uint32_t slot = merges->slots[place];
@@ -315,6 +332,7 @@ static sumi_result merges_rehash(sumi_merges* merges, sumi_error* error)
 
 sumi_result sumi_merges_add(sumi_merges* merges, uint32_t left, uint32_t right, uint32_t result, sumi_error* error)
 {
+    SUMI_ASSERT(merges->heap != NULL);
     if (merges->count >= SUMI_VOCABULARY_MAX_COUNT) {
         return no_room(error, "merges");
     }
@@ -325,6 +343,7 @@ sumi_result sumi_merges_add(sumi_merges* merges, uint32_t left, uint32_t right, 
     uint64_t mixed = hash_pair(left, right);
     uint32_t* slot = merge_slot(merges, left, right, mixed);
     ((sumi_merge*)merges->list)[merges->count] = (sumi_merge){left, right, result};
+    SUMI_ASSERT(merges->count < merges->capacity && (merges->count + 1) * 4 <= merges->slot_count * 3);
     *slot = slot_of(mixed, merges->count);
     merges->count++;
     return SUMI_OK;

@@ -8,6 +8,7 @@
 //     6  \s+ (?!\S)                 a run of white space; its last character is left to the next word, except at the end of the text
 //     7  \s+
 #include "text/word_split.h"
+#include "base/assert.h"
 #include "text/unicode.h"
 
 static bool is_line_end(char c)
@@ -18,6 +19,7 @@ static bool is_line_end(char c)
 // The class of the character at `at`, and its bytes; no character at the end of the text.
 static bool class_at(const char* text, size_t bytes, size_t at, sumi_char_class* out_class, size_t* out_length)
 {
+    SUMI_ASSERT(bytes > 0);
     if (at >= bytes) {
         return false;
     }
@@ -67,6 +69,7 @@ static size_t white_space(const char* text, size_t bytes)
 
 size_t sumi_word_split_qwen(const char* text, size_t bytes)
 {
+    SUMI_ASSERT(bytes > 0);
     size_t length = contraction(text, bytes), next_length = 0;
     if (length != 0) {
         return length;
