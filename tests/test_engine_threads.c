@@ -84,6 +84,56 @@ TEST(cancel_from_other_threads) { hammer(SUMI_PUMP_UPDATE, 2, true); }
 TEST(poll_and_preview_beside_our_thread) { hammer(SUMI_PUMP_THREAD, 2, false); }
 TEST(cancel_beside_our_thread) { hammer(SUMI_PUMP_THREAD, 1, true); }
 
+#define QUEUED 8
+
+typedef struct canceller {
+    sumi_engine* engine;
+    sumi_job jobs[QUEUED];
+    atomic_bool goes;
+} canceller;
+
+static void cancel_all(void* context)
+{
+    canceller* c = context;
+    while (!atomic_load(&c->goes)) continue;
+    for (int i = QUEUED - 1; i >= 0; i--) sumi_job_cancel(c->engine, c->jobs[i]);
+}
+
+// A queued job ends by a cancel or because its model is closed, whoever comes first, but only once: the queue's count
+// would be wrong, and no job would begin any more.
+TEST(a_queued_job_ends_once)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc ed = host_desc(&s_host);
+    sumi_model* model = NULL;
+    sumi_engine* engine = open_engine(&ed, &model);
+    CHECK(engine != NULL);
+    if (engine == NULL) return;
+    for (int round = 0; round < 40 && t_errors == 0; round++) {
+        sumi_image_item item = {.text = "a red fox", .seed = 3};
+        sumi_image_desc desc = small_image(model, &item);
+        canceller c = {.engine = engine};
+        for (int i = 0; i < QUEUED; i++) CHECK_NUMBER(sumi_submit_images(engine, &desc, &c.jobs[i]), SUMI_OK);
+        const sumi_thread_start start = {cancel_all, &c, false};
+        sumi_thread thread;
+        CHECK(sumi_thread_begin(&thread, &start));
+        atomic_store(&c.goes, true);
+        sumi_model_close(model);
+        sumi_thread_join(&thread);
+        for (int i = 0; i < QUEUED; i++) {
+            CHECK_NUMBER(sumi_job_poll(engine, c.jobs[i]).state, SUMI_JOB_CANCELLED);
+            sumi_job_discard(engine, c.jobs[i]);
+        }
+        CHECK_NUMBER(sumi_engine_get_info(engine).job_count, 0);
+        model = load_model(engine);
+        CHECK(model != NULL);
+    }
+    sumi_image_item item = {.text = "a red fox", .seed = 3};
+    sumi_image_desc desc = small_image(model, &item);
+    CHECK(model != NULL && draw_hash(engine, &desc) != 0);
+    close_engine(engine);
+}
+
 // ---- Our thread ---------------------------------------------------------------------------------------------------------------------------
 
 static sumi_engine* threaded_engine(sumi_model** out_model)
@@ -226,6 +276,7 @@ int main(int argc, char** argv)
     RUN(cancel_from_other_threads);
     RUN(poll_and_preview_beside_our_thread);
     RUN(cancel_beside_our_thread);
+    RUN(a_queued_job_ends_once);
     RUN(our_thread_works_without_updates);
     RUN(closing_discarding_and_destroying_beside_our_thread);
     RUN(two_engines_on_two_threads_do_not_meet);

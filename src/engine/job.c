@@ -198,15 +198,15 @@ void sumi_job_discard(sumi_engine* engine, sumi_job job)
     if (engine == NULL) return;
     sumi_mutex_lock(&engine->table);
     sumi_slot* slot = sumi_job_find(engine, job);
-    bool frees = false;
+    bool frees = false, has_weights = false;
     if (slot != NULL) {
         if (!sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
         frees = sumi_job_is_final(slot);
-        slot->is_discarded = true; // from here on the id is stale
+        has_weights = slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
+        slot->is_discarded = true; // from here on the id is stale, and a thread of ours may free the slot
     }
     sumi_mutex_unlock(&engine->table);
     if (slot == NULL) return;
-    const bool has_weights = slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
     if (frees && has_weights) { // taken off a device while nothing else is done there
         sumi_work_lock(engine);
         sumi_job_free(engine, slot);

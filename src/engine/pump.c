@@ -374,9 +374,15 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
     for (int32_t i = 0; i < engine->slot_count; i++) {
         sumi_slot* slot = &engine->slots[i];
         sumi_mutex_lock(&engine->table);
-        bool is_used = slot->id != 0, is_pending = is_used && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
+        const bool is_other = slot->id == 0 || (model != NULL && slot->model != model) || (lora != NULL && !uses_lora(slot, lora))
+                           || (external != NULL && !uses_external(slot, external));
+        const bool is_pending = !is_other && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
+        if (is_pending && slot->status.state == SUMI_JOB_QUEUED) { // ours from here on: sumi_job_cancel ends queued jobs itself, from any thread
+            slot->status.state = SUMI_JOB_RUNNING;
+            engine->queued_count--;
+        }
         sumi_mutex_unlock(&engine->table);
-        if (!is_used || (model != NULL && slot->model != model) || (lora != NULL && !uses_lora(slot, lora)) || (external != NULL && !uses_external(slot, external))) continue;
+        if (is_other) continue;
         if (is_pending) {
             sumi_error cancelled = {SUMI_OK, {0}};
             (void)sumi_fail(&cancelled, SUMI_CANCELLED, "cancelled: its %s",
