@@ -18,10 +18,6 @@
 #define SUMI_PLAN_PLAN_H
 #include "base/memory.h"
 #include "plan/ops.h"
-#include "plan/weight.h"
-
-typedef struct sumi_value { int32_t id; } sumi_value; // index + 1; {0} is none
-#define SUMI_NO_VALUE ((sumi_value){0})
 
 typedef enum sumi_element {
     SUMI_ELEMENT_ACTIVATION, // float32 on the CPU, bfloat16 on a GPU
@@ -44,74 +40,6 @@ typedef struct sumi_value_info {
     uint64_t base_element;   // where it begins there
     sumi_value host;         // it may lie at the beginning of this value, though both live at the same time
 } sumi_value_info;
-
-// A row of a step table: row `counter` (or 0 when not per_step), columns [column, column + cols of the op).
-typedef struct sumi_step_row { sumi_value table; int32_t column; bool per_step; } sumi_step_row;
-#define SUMI_NO_ROW ((sumi_step_row){{0}, 0, false})
-
-#define SUMI_OP_MAX_INPUTS 6
-
-typedef struct sumi_op {
-    sumi_op_kind kind;
-    const char* label;                 // "layers.3.attention.out": static or from the plan's own text
-    sumi_value in[SUMI_OP_MAX_INPUTS]; // meaning per kind, see the struct of the kind
-    sumi_value out;
-    const sumi_weight* weight;         // matrix, table, norm weight
-    const sumi_weight* bias;
-    int32_t section;
-    // What one "row" of the work is, and so what parts cut: part p covers rows [p * part_rows, min(rows, (p + 1) * part_rows)).
-    //   most kinds                 rows of the output
-    //   LINEAR                     rows of the output; a backend may cut the same number of parts another way (the processor takes shares of columns x rows)
-    //   ATTENTION                  rows = part_count, see its struct            GROUP_SUMS      rows of x; part = block
-    //   PATCHIFY, UNPATCHIFY       sequences                                    GUIDE, PREVIEW, POSTERIOR   items (POSTERIOR: 1)
-    //   SOLVE, ADD_NOISE           channel planes [items * channels]            CONV, LATENT_IN, PIXELS_IN, PIXELS_OUT, TILE_PLACE   output (tile) pixels
-    //   TILE_BLEND                 1: rows below the seam depend on nothing else, but the two seams share a corner
-    //   FILL_ROWS                  spans                                        FINISH_MODULATION           rows of the table
-    int32_t rows;
-    int32_t part_count, part_rows;
-    double flops, bytes;               // of the whole op, once
-    union {
-        struct { float scale; } embed;                                        // in: ids. weight: table. out rows = ids rows
-        struct { const sumi_span* spans; int32_t span_count; } fill;          // weight: one row
-        struct { int32_t from, to; } copy;                                    // in[0]: x. rows = how many
-        struct {
-            sumi_activation activation;
-            bool accumulates; float scale;                                    // out += scale * (x W^T)
-            int32_t x_row, y_row;                                             // first row in x and in out
-            int32_t y_column;                                                 // first column in out
-            sumi_step_row gate;                                               // with in[1] = residual: out = residual + gate * (..)
-        } linear;                                                             // in: x, residual
-        struct { sumi_activation activation; } activate;
-        struct { sumi_activation activation; } gated;                         // x has 2 * cols columns
-        struct { sumi_norm norm; float eps; bool weight_plus_one; sumi_step_row scale, shift; int32_t x_row, y_row; } norm; // in: x
-        struct { float eps; sumi_step_row gate; int32_t x_row, b_row; } gate_add; // out: x; in[0]: x, in[1]: b
-        struct { int32_t q_heads, kv_heads, dim; float eps; sumi_rotary rotary; const sumi_weight* k_weight; int32_t row, rope_row; } qk; // in[0] = out = qkv, in[1] = rope; weight: q norm (NULL: none)
-        struct {
-            int32_t q_heads, kv_heads, dim; float scale; bool causal; int32_t window; // window 0: none
-            const sumi_sequence* sequences; int32_t sequence_count;
-            int32_t query_block;                                              // parts = sum over sequences of q_heads * ceil(queries / query_block), sequence-major, then head, then block
-            int32_t q_column, k_column, v_column;                             // where q, k, v begin in the columns of in[0] (all in one matrix)
-        } attention;                                                          // in[0]: qkv. out: [rows, q_heads * dim], row i of out = row i of qkv
-        struct { int32_t axes; int32_t pairs[4]; double theta; } rope;        // in[0]: int positions [rows, axes]. pairs per axis; angle = pos * theta^(-2 k / (2 * pairs))
-        struct { float max_period; float scale; bool cos_first; } time;       // in[0]: times [rows, 1]
-        struct { bool has_gates; } finish;                                    // in place; has_gates: quarters [1 + s | tanh g | 1 + s | tanh g], else all 1 + s
-        struct { int32_t height, width, channels; const int32_t* items; int32_t sequence_count; const int32_t* row_begin; float sign; } patch; // latent size; sequence i: item items[i], tokens from row row_begin[i]
-        struct { sumi_step_row sigma; } add_noise;                            // in: noise, clean. table column 0
-        struct { int32_t item_count; const int32_t* positive; const int32_t* negative; sumi_step_row scale; float norm_limit; int32_t channels; } guide; // in[0]: predictions per sequence. negative[i] < 0: none. norm_limit 0: off
-        struct { sumi_step_row row; int32_t channels; } solve;                // in: x, y, h, v, noise, clean; out: x. mask in mask member
-        struct { sumi_step_row sigma; int32_t channels; const float* factors; const float* bias; } preview; // in: x, v; out float [items * 3, h * w]
-        struct { int32_t channels; float scale, shift; } posterior;           // in: moments picture [h * w, 2 * channels], eps latents or none; out latents of item `item`
-        struct { int32_t channels, height, width, y, x, tile_height, tile_width; float scale, shift; bool per_item; } latent_in; // in: latents; out: picture. item = counter when per_item
-        struct { int32_t height, width, kernel, stride; bool upsamples; bool pads_end; int32_t above, below; } conv; // height, width of the input, of it above, below: rows beyond the strip. in: x, residual. pads_end: 0 left/top, 1 right/bottom (downsample)
-        struct { int32_t groups; float eps; bool silu; int32_t block_count, block_rows, all_rows; } group; // GROUP_SUMS: in x, out [blocks, groups * 2]: mean and sum of squared deviations of each block of rows
-                                                                              // (part = block). GROUP_NORM: in x, those; combines them in double in block order;
-                                                                              // its rows may be some of the all_rows that were summed
-        struct { int32_t height, width, above_height, left_width, extent; } blend; // out = in[0] = tile; in[1] above, in[2] left (none: 0)
-        struct { int32_t tile_width, picture_width, y, x, height, width; bool per_item; int32_t item_rows; } place; // in: tile; out: whole picture [items * h * w, c]
-        struct { int32_t width, y, x; int32_t picture_width, item_rows; bool per_item; } pixels; // PIXELS_IN: in bytes [h * w, 3]; PIXELS_OUT: in picture, in[1] = out2 counter [1,1] int
-    } u;
-    sumi_value mask;                   // SOLVE: inpainting mask [items * 1, h * w] (1 = repaint) or none
-} sumi_op;
 
 typedef enum sumi_section_kind { SUMI_SECTION_PREPARE, SUMI_SECTION_TEXT, SUMI_SECTION_IMAGE, SUMI_SECTION_DENOISE, SUMI_SECTION_DECODE, SUMI_SECTION_TRANSFER } sumi_section_kind;
 typedef struct sumi_section {
