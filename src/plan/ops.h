@@ -1,4 +1,5 @@
-// The ops: the verbs of image diffusion, about 25 of them. Each has one struct of parameters here, a CPU version (src/cpu), a CUDA version (src/cuda) and
+// The ops: the verbs of image diffusion, about 25 of them. Each has one struct of parameters here, one line in the
+// table of op_kinds.c (name, unit of work, in-place rule, cost), a CPU version (src/cpu), a CUDA version (src/cuda) and
 // a test against golden numbers.
 //
 // Conventions for every op
@@ -313,14 +314,8 @@ typedef struct sumi_op {
     const sumi_weight* weight;         // matrix, table, norm weight
     const sumi_weight* bias;
     int32_t section;
-    // What one "row" of the work is, and so what parts cut: part p covers rows [p * part_rows, min(rows, (p + 1) * part_rows)).
-    //   most kinds                 rows of the output
-    //   LINEAR                     rows of the output; a backend may cut the same number of parts another way (the processor takes shares of columns x rows)
-    //   ATTENTION                  rows = part_count, see its struct            GROUP_SUMS      rows of x; part = block
-    //   PATCHIFY, UNPATCHIFY       sequences                                    GUIDE, PREVIEW, POSTERIOR   items (POSTERIOR: 1)
-    //   SOLVE, ADD_NOISE           channel planes [items * channels]            CONV, LATENT_IN, PIXELS_IN, PIXELS_OUT, TILE_PLACE   output (tile) pixels
-    //   TILE_BLEND                 1: rows below the seam depend on nothing else, but the two seams share a corner
-    //   FILL_ROWS                  spans                                        FINISH_MODULATION           rows of the table
+    // The work in the kind's unit (op_kinds.c) and how it is cut: part p is [p * part_rows, min(rows, (p + 1) *
+    // part_rows)).
     int32_t rows;
     int32_t part_count, part_rows;
     double flops, bytes;               // of the whole op, once

@@ -102,66 +102,225 @@ void sumi_plan_prefix(sumi_plan* plan, const char* format, ...) SUMI_PRINTF(2, 3
 sumi_value sumi_plan_value(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
 sumi_value sumi_plan_bound(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
 sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols, const void* data); // data is copied
-// Rows [row, row + rows), columns [column, column + cols) of a value that is not bound, as a value.
-sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, int32_t row, int32_t rows, int32_t column, int32_t cols);
+// Some rows and columns of a value that is not bound, as a value.
+sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi_span rows, sumi_span cols);
 // `guest`, which is no view, may share the first bytes of `host` from now on. It does where nothing else is in the way; otherwise they lie apart.
 void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host);
 const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value);
 uint64_t sumi_plan_element_bytes(const sumi_plan* plan, sumi_element element);
+double sumi_plan_value_bytes(const sumi_plan* plan, sumi_value value); // what its elements take, for costs
 void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes); // memory that lives as long as the plan; NULL after an error
 
-// ---- The verbs. Each returns its output value (a new one unless it works in place). Shapes are checked; a mismatch is kept as the plan's error. -------------
+// ---- The verbs ------------------------------------------------------------------------------------------------------
+//
+// Each writes its op and returns its output value: a new one, unless the verb works in place or is told where to write.
+// Shapes are checked; a mismatch is kept as the plan's error. What the op computes, and the shapes, stand in ops.h.
+//
+// A verb with many parameters takes them in a struct with named members. A member that is left out is 0, and 0 is what
+// is usual: no weight, no bias, no value, no step row, a row range from row 0 on, and with `rows` 0 all the rows from
+// there.
+//
+//     sumi_value m = sumi_plan_norm(plan, &(sumi_plan_norm_args){
+//         .label = "ffn_norm1", .x = x, .rows = out_rows, .weight = &w->ffn_norm1, .eps = eps, .scale = scale_mlp});
+
 sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weight* table, float scale);
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans, int32_t span_count);
-void sumi_plan_copy_rows(sumi_plan* plan, sumi_value x, int32_t from, sumi_value y, int32_t to, int32_t rows);
-// y = act(x W^T + b) with the plan's adapters applied; bias may be NULL.
-sumi_value sumi_plan_linear(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_activation activation);
-// The same on rows [x_row, x_row + rows) of x into rows from y_row of an existing y.
-void sumi_plan_linear_into(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, int32_t rows, const sumi_weight* weight, const sumi_weight* bias,
-                           sumi_activation activation, sumi_value y, int32_t y_row);
-// The same into the columns from y_column of a wider y; no adapters.
-void sumi_plan_linear_columns(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_value y, int32_t y_column);
-// residual + gate * (x W^T + b); gate SUMI_NO_ROW: 1. In place when y is the residual's value.
-sumi_value sumi_plan_linear_residual(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_step_row gate, sumi_value residual);
+
+typedef struct sumi_plan_copy_args {
+    sumi_value x, y;      // from x into y
+    int32_t x_row, y_row; // first row in each
+    int32_t rows;         // 0: all of x from x_row on
+} sumi_plan_copy_args;
+void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args);
+
+// activation(x W^T + bias), or residual + gate * (x W^T + bias), which takes the residual's place. The plan's adapters
+// are applied.
+typedef struct sumi_plan_linear_args {
+    const char* label;
+    sumi_value x;
+    const sumi_weight *weight, *bias;
+    sumi_activation activation;
+    int32_t x_row, rows;    // rows of x; rows 0: all from x_row on
+    sumi_value y;           // an existing value to write to; none: a new one
+    int32_t y_row;          // first row in y; its other rows stay
+    // y is wider than the product, which goes to the columns from y_column on; the others stay. Of all rows, no
+    // adapters.
+    bool keeps_columns;
+    int32_t y_column;
+    sumi_value residual;    // of the product's shape; then y, a range of rows and an activation are not possible
+    sumi_step_row gate;     // of a residual; none: 1. No adapters
+} sumi_plan_linear_args;
+sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args);
+
 sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation activation);
 // act(x W_gate^T) * (x W_up^T), weight stacked [gate; up].
-sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up, sumi_activation activation);
-sumi_value sumi_plan_norm_modulate(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, int32_t rows, sumi_norm norm, const sumi_weight* weight, float eps, sumi_step_row scale, sumi_step_row shift);
-void sumi_plan_norm_gate_add(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, sumi_value branch, int32_t rows, const sumi_weight* weight, float eps, sumi_step_row gate);
-void sumi_plan_qk_norm_rope(sumi_plan* plan, const char* label, sumi_value qkv, int32_t row, int32_t rows, int32_t q_heads, int32_t kv_heads, int32_t dim, const sumi_weight* q_norm, const sumi_weight* k_norm, float eps,
-                            sumi_value rope, int32_t rope_row, sumi_rotary rotary);
-typedef struct sumi_attention { int32_t q_heads, kv_heads, dim; float scale; bool causal; int32_t window; const sumi_sequence* sequences; int32_t sequence_count; } sumi_attention;
+sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
+                                  sumi_activation activation);
+
+// norm(x) * weight * scale + shift. Rows [x_row, x_row + rows) of x become a value of their own.
+typedef struct sumi_plan_norm_args {
+    const char* label;
+    sumi_value x;
+    int32_t x_row, rows;
+    sumi_norm norm; // 0: RMS
+    const sumi_weight* weight;
+    float eps;
+    sumi_step_row scale, shift;
+} sumi_plan_norm_args;
+sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args);
+
+// x += gate * (rms(branch) * weight), in place on rows of x from x_row on; the branch is read from its row 0.
+typedef struct sumi_plan_norm_gate_add_args {
+    const char* label;
+    sumi_value x, branch;
+    int32_t x_row, rows; // rows 0: all of the branch
+    const sumi_weight* weight;
+    float eps;
+    sumi_step_row gate;
+} sumi_plan_norm_gate_add_args;
+void sumi_plan_norm_gate_add(sumi_plan* plan, const sumi_plan_norm_gate_add_args* args);
+
+// The heads of q and k normed and rotated, in place on rows of qkv from `row` on; rope is the rotary table, read from
+// rope_row on.
+typedef struct sumi_plan_qk_args {
+    const char* label;
+    sumi_value qkv;
+    int32_t row, rows;
+    int32_t q_heads, kv_heads, dim;
+    const sumi_weight *q_norm, *k_norm;
+    float eps;
+    sumi_rotary rotary; // 0: none, then there is no table
+    sumi_value rope;
+    int32_t rope_row;
+} sumi_plan_qk_args;
+void sumi_plan_qk_norm_rope(sumi_plan* plan, const sumi_plan_qk_args* args);
+
+typedef struct sumi_attention {
+    int32_t q_heads, kv_heads, dim;
+    float scale;
+    bool causal;
+    int32_t window;
+    const sumi_sequence* sequences;
+    int32_t sequence_count;
+} sumi_attention;
+// q, k and v are the columns of qkv, in this order.
 sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qkv, const sumi_attention* attention);
+
 sumi_value sumi_plan_rope_table(sumi_plan* plan, sumi_value positions, int32_t axes, const int32_t* pairs, double theta);
-sumi_value sumi_plan_time_embed(sumi_plan* plan, sumi_value times, int32_t width, float scale, float max_period, bool cos_first);
+
+typedef struct sumi_plan_time_args {
+    sumi_value times;
+    int32_t width;
+    float scale, max_period;
+    bool cos_first;
+} sumi_plan_time_args;
+sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args);
+
 void sumi_plan_finish_modulation(sumi_plan* plan, sumi_value table, bool has_gates);
 
-typedef struct sumi_patch_layout { int32_t height, width, channels; int32_t sequence_count; const int32_t *items, *row_begin; } sumi_patch_layout; // latent size
+typedef struct sumi_patch_layout {
+    int32_t height, width, channels; // of a latent
+    int32_t sequence_count;
+    const int32_t *items, *row_begin;
+} sumi_patch_layout;
 void sumi_plan_patchify(sumi_plan* plan, sumi_value latents, const sumi_patch_layout* layout, sumi_value rows);
-sumi_value sumi_plan_unpatchify(sumi_plan* plan, sumi_value rows, const sumi_patch_layout* layout, float sign); // [sequences * channels, h * w]
+// [sequences * channels, h * w]
+sumi_value sumi_plan_unpatchify(sumi_plan* plan, sumi_value rows, const sumi_patch_layout* layout, float sign);
 
 void sumi_plan_add_noise(sumi_plan* plan, sumi_value noise, sumi_value clean, sumi_step_row sigma, sumi_value x);
-sumi_value sumi_plan_guide(sumi_plan* plan, sumi_value predictions, int32_t item_count, int32_t channels, const int32_t* positive, const int32_t* negative, sumi_step_row scale, float norm_limit);
-typedef struct sumi_solve { sumi_value x, y, h, v, noise, clean, mask; sumi_step_row row; int32_t channels; } sumi_solve; // row: 12 columns, the floats of sumi_solver_row in order
-void sumi_plan_solve(sumi_plan* plan, const sumi_solve* solve);
-void sumi_plan_preview(sumi_plan* plan, sumi_value x, sumi_value v, sumi_step_row sigma, int32_t channels, const float* factors, const float* bias, sumi_value rgb);
 
-sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, int32_t y, int32_t x, int32_t height, int32_t width); // a tile of an 8-bit RGB picture
-void sumi_plan_posterior(sumi_plan* plan, sumi_value moments, sumi_value eps, int32_t channels, float scale, float shift, sumi_value latents);
+typedef struct sumi_plan_guide_args {
+    sumi_value predictions;
+    int32_t item_count, channels;
+    const int32_t *positive, *negative; // the sequences of each item; negative below 0: none
+    sumi_step_row scale;
+    float norm_limit; // 0: none
+} sumi_plan_guide_args;
+sumi_value sumi_plan_guide(sumi_plan* plan, const sumi_plan_guide_args* args);
+
+typedef struct sumi_plan_solve_args {
+    sumi_value x, y, h, v, noise, clean, mask;
+    sumi_step_row row; // 12 columns, the floats of sumi_solver_row in order
+    int32_t channels;
+} sumi_plan_solve_args;
+void sumi_plan_solve(sumi_plan* plan, const sumi_plan_solve_args* args);
+
+typedef struct sumi_plan_preview_args {
+    sumi_value x, v;
+    sumi_step_row sigma;
+    int32_t channels;
+    const float *factors, *bias; // [channels, 3], [3]
+    sumi_value rgb;              // is written
+} sumi_plan_preview_args;
+void sumi_plan_preview(sumi_plan* plan, const sumi_plan_preview_args* args);
+
 typedef struct sumi_tile { int32_t y, x, height, width; } sumi_tile;
-sumi_value sumi_plan_latent_in(sumi_plan* plan, sumi_value latents, int32_t channels, int32_t height, int32_t width, sumi_tile tile, float scale, float shift, bool per_item);
-// Height and width of the input. above, below (3x3, stride 1): rows of the input that are not the strip's own, 1 where the picture goes on, 0 where it ends.
-typedef struct sumi_conv { int32_t height, width; int32_t kernel, stride; bool upsamples, pads_end; int32_t above, below; } sumi_conv;
-sumi_value sumi_plan_conv(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, const sumi_conv* conv, sumi_value residual);
-void sumi_plan_conv_into(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, const sumi_conv* conv, sumi_value residual,
-                         sumi_value y); // y: of the residual's pitch, or the residual itself
-sumi_value sumi_plan_group_norm(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, int32_t groups, float eps, bool silu); // two ops
-// Its two ops. y may be x; x may be some rows of what was summed.
+// A tile of an 8-bit RGB picture.
+sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile);
+
+typedef struct sumi_plan_posterior_args {
+    sumi_value moments, eps;
+    int32_t channels;
+    float scale, shift;
+    sumi_value latents; // is written
+} sumi_plan_posterior_args;
+void sumi_plan_posterior(sumi_plan* plan, const sumi_plan_posterior_args* args);
+
+typedef struct sumi_plan_latent_args {
+    sumi_value latents;
+    int32_t channels, height, width;
+    sumi_tile tile;
+    float scale, shift;
+    bool per_item;
+} sumi_plan_latent_args;
+sumi_value sumi_plan_latent_in(sumi_plan* plan, const sumi_plan_latent_args* args);
+
+typedef struct sumi_plan_conv_args {
+    const char* label;
+    sumi_value x;
+    const sumi_weight *weight, *bias;
+    // kernel 0: 3; stride 0: 1. above, below: 1 where the picture goes on there, for 3 x 3 with stride 1 only
+    sumi_op_conv shape;
+    sumi_value residual;
+    sumi_value y;       // of the residual's pitch, or the residual itself; none: a new value
+} sumi_plan_conv_args;
+sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args);
+
 sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x, int32_t groups);
-void sumi_plan_group_norm_into(sumi_plan* plan, const char* label, sumi_value x, sumi_value sums, const sumi_weight* weight, const sumi_weight* bias, int32_t groups, float eps,
-                               bool silu, sumi_value y);
-void sumi_plan_tile_blend(sumi_plan* plan, sumi_value tile, int32_t height, int32_t width, sumi_value above, int32_t above_height, sumi_value left, int32_t left_width, int32_t extent);
-void sumi_plan_tile_place(sumi_plan* plan, sumi_value tile, int32_t tile_width, sumi_value picture, int32_t picture_height, int32_t picture_width, sumi_tile kept, bool per_item);
-// picture [n * h * w, 3] -> bytes [n * h * w, 3]; adds the number of values that are not finite to not_finite [1, 1] int.
+typedef struct sumi_plan_group_norm_args {
+    const char* label;
+    sumi_value x;
+    sumi_value sums; // of x, or of a value of which x is some rows; none: an op of their own makes them first
+    const sumi_weight *weight, *bias;
+    int32_t groups;
+    float eps;
+    bool silu;
+    sumi_value y;    // may be x; none: a new value
+} sumi_plan_group_norm_args;
+sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args* args);
+
+typedef struct sumi_plan_blend_args {
+    sumi_value tile;
+    int32_t height, width;
+    sumi_value above; // none: no seam there
+    int32_t above_height;
+    sumi_value left;
+    int32_t left_width;
+    int32_t extent;
+} sumi_plan_blend_args;
+void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_blend_args* args);
+
+typedef struct sumi_plan_place_args {
+    sumi_value tile;
+    int32_t tile_width;
+    sumi_value picture; // is written
+    int32_t picture_height, picture_width;
+    sumi_tile kept;     // where the tile's upper left pixels go, and how many
+    bool per_item;
+} sumi_plan_place_args;
+void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args);
+
+// picture [n * h * w, 3] -> bytes [n * h * w, 3]; adds the number of values that are not finite to not_finite [1, 1]
+// int.
 void sumi_plan_pixels_out(sumi_plan* plan, sumi_value picture, sumi_value bytes, sumi_value not_finite);
 #endif
