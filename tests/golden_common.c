@@ -586,7 +586,9 @@ static void write_rotary(operation* o, const array* x, const array* cosine, cons
     sumi_value qkv = bind_rows(o, 0, &rows, n, cols);
     o->data[1] = array_make(table.values, 2, table.shape);
     o->in[1] = sumi_plan_bound(&o->plan, "rope", SUMI_ELEMENT_FLOAT, (int32_t)n, (int32_t)dim);
-    sumi_plan_qk_norm_rope(&o->plan, "rotary", qkv, 0, (int32_t)n, (int32_t)heads, 1, (int32_t)dim, NULL, NULL, 1e-6f, o->in[1], 0, rotary);
+    sumi_plan_qk_norm_rope(&o->plan, &(sumi_plan_qk_args){
+        .label = "rotary", .qkv = qkv, .rows = (int32_t)n, .q_heads = (int32_t)heads, .kv_heads = 1,
+        .dim = (int32_t)dim, .eps = 1e-6f, .rope = o->in[1], .rotary = rotary});
     o->out = qkv;
     array_free(&rows);
     array_free(&table);
@@ -595,7 +597,7 @@ static void write_rotary(operation* o, const array* x, const array* cosine, cons
 static void write_picture_op(operation* o, const array* x, const sumi_weight* w, const sumi_weight* b, const char* name)
 {
     bool down = strstr(name, "down") != NULL, up = starts(name, "upsample");
-    sumi_conv conv = {.height = (int32_t)x->shape[2],
+    sumi_op_conv conv = {.height = (int32_t)x->shape[2],
                       .width = (int32_t)x->shape[3],
                       .kernel = starts(name, "conv1x1") ? 1 : 3,
                       .stride = down ? 2 : 1,
@@ -606,10 +608,13 @@ static void write_picture_op(operation* o, const array* x, const sumi_weight* w,
     o->height = x->shape[2];
     o->width = x->shape[3];
     if (starts(name, "group_norm")) {
-        o->out = sumi_plan_group_norm(&o->plan, "group_norm", in, w, b, 32, (float)number_after(json_text(o->entry, "op"), "eps ", 1e-6), false);
+        o->out = sumi_plan_group_norm(&o->plan, &(sumi_plan_group_norm_args){
+            .label = "group_norm", .x = in, .weight = w, .bias = b, .groups = 32,
+            .eps = (float)number_after(json_text(o->entry, "op"), "eps ", 1e-6)});
         return;
     }
-    o->out = sumi_plan_conv(&o->plan, "conv", in, w, b, &conv, SUMI_NO_VALUE);
+    o->out = sumi_plan_conv(&o->plan, &(sumi_plan_conv_args){
+        .label = "conv", .x = in, .weight = w, .bias = b, .shape = conv});
     o->height = o->height * (up ? 2 : 1) / conv.stride;
     o->width = o->width * (up ? 2 : 1) / conv.stride;
 }
@@ -630,8 +635,10 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
     sumi_plan_section(&o->plan, SUMI_SECTION_PREPARE, 1, 0);
     if (starts(name, "rms_norm") || starts(name, "layer_norm")) {
         sumi_value x = bind_rows(o, 0, &in[0], in[0].shape[0], in[0].shape[1]);
-        o->out = sumi_plan_norm_modulate(&o->plan, "norm", x, 0, (int32_t)in[0].shape[0], starts(name, "rms") ? SUMI_NORM_RMS : SUMI_NORM_LAYER,
-                                         w != NULL ? &weights[0] : NULL, (float)number_after(text, "eps ", 1e-6), SUMI_NO_ROW, SUMI_NO_ROW);
+        o->out = sumi_plan_norm(&o->plan, &(sumi_plan_norm_args){
+            .label = "norm", .x = x, .rows = (int32_t)in[0].shape[0],
+            .norm = starts(name, "rms") ? SUMI_NORM_RMS : SUMI_NORM_LAYER, .weight = w != NULL ? &weights[0] : NULL,
+            .eps = (float)number_after(text, "eps ", 1e-6)});
         if (strstr(name, "plus_one") != NULL && o->plan.op_count > 0) o->plan.ops[o->plan.op_count - 1].u.norm.weight_plus_one = true;
         return NULL;
     }
@@ -641,8 +648,9 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
             return NULL;
         }
     if (starts(name, "linear") && w != NULL) {
-        o->out = sumi_plan_linear(&o->plan, "linear", bind_rows(o, 0, &in[0], in[0].shape[0], in[0].shape[1]), &weights[0], b != NULL ? &weights[1] : NULL,
-                                  SUMI_ACT_NONE);
+        o->out = sumi_plan_linear(&o->plan, &(sumi_plan_linear_args){
+            .label = "linear", .x = bind_rows(o, 0, &in[0], in[0].shape[0], in[0].shape[1]), .weight = &weights[0],
+            .bias = b != NULL ? &weights[1] : NULL});
         return NULL;
     }
     if (starts(name, "sdpa")) {
@@ -666,8 +674,9 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
         in[0] = array_of(op_tensor(o, "input.t"));
         o->data[0] = array_make(in[0].values, 2, (const int64_t[]){in[0].count, 1});
         o->in[0] = sumi_plan_bound(&o->plan, "times", SUMI_ELEMENT_FLOAT, (int32_t)in[0].count, 1); // float on a GPU, too
-        o->out = sumi_plan_time_embed(&o->plan, o->in[0], expect != NULL ? (int32_t)expect->shape[1] : 2, 1.0f, 10000.0f,
-                                      starts(name + 9, "cos"));
+        o->out = sumi_plan_time_embed(&o->plan, &(sumi_plan_time_args){
+            .times = o->in[0], .width = expect != NULL ? (int32_t)expect->shape[1] : 2,
+            .scale = 1.0f, .max_period = 10000.0f, .cos_first = starts(name + 9, "cos")});
         return NULL;
     }
     if (starts(name, "upsample") && in[0].rank == 4 && in[0].shape[1] == 3) {

@@ -246,11 +246,15 @@ static void build_linear(bench* b, scene* s)
     s->values[2] = bench_value(b, 4, c->n + 5); // the step table of gates
     s->value_count = 3;
     if (c->is_residual) {
-        sumi_plan_linear_residual(&b->plan, "linear", s->values[1], &c->weight, c->has_bias ? &c->bias : NULL,
-                                  c->has_gate ? (sumi_step_row){s->values[2], 5, true} : SUMI_NO_ROW, s->values[0]);
+        sumi_plan_linear(&b->plan, &(sumi_plan_linear_args){
+            .label = "linear", .x = s->values[1], .weight = &c->weight, .bias = c->has_bias ? &c->bias : NULL,
+            .gate = c->has_gate ? (sumi_step_row){s->values[2], 5, true} : SUMI_NO_ROW, .residual = s->values[0]});
         return;
     }
-    sumi_plan_linear_into(&b->plan, "linear", s->values[1], pad, c->m, &c->weight, c->has_bias ? &c->bias : NULL, c->activation, s->values[0], pad > 0 ? 1 : 0);
+    sumi_plan_linear(&b->plan, &(sumi_plan_linear_args){
+        .label = "linear", .x = s->values[1], .x_row = pad, .rows = c->m, .weight = &c->weight,
+        .bias = c->has_bias ? &c->bias : NULL, .activation = c->activation, .y = s->values[0],
+        .y_row = pad > 0 ? 1 : 0});
     if (b->plan.op_count > 0) {
         b->plan.ops[0].u.linear.accumulates = c->accumulates;
         if (c->accumulates) b->plan.ops[0].in[2] = b->plan.ops[0].out; // read and written, as adapters' products are
@@ -519,7 +523,7 @@ TEST(attention_runs_two_spans_windows_and_many_keys)
 }
 
 // ---- CONV, GROUP NORM -------------------------------------------------------------------------------------------------------------------------------------
-typedef struct conv_case { sumi_conv conv; int ci, co; sumi_weight weight, bias; bool has_residual; } conv_case;
+typedef struct conv_case { sumi_op_conv conv; int ci, co; sumi_weight weight, bias; bool has_residual; } conv_case;
 
 static void conv_size(const conv_case* c, int* height, int* width)
 {
@@ -535,14 +539,16 @@ static void build_conv(bench* b, scene* s)
     conv_size(c, &height, &width);
     s->values[1] = bench_value(b, c->conv.height * c->conv.width, c->ci);
     s->values[2] = bench_value(b, height * width, c->co);
-    s->values[0] = sumi_plan_conv(&b->plan, "conv", s->values[1], &c->weight, &c->bias, &c->conv, c->has_residual ? s->values[2] : SUMI_NO_VALUE);
+    s->values[0] = sumi_plan_conv(&b->plan, &(sumi_plan_conv_args){
+        .label = "conv", .x = s->values[1], .weight = &c->weight, .bias = &c->bias, .shape = c->conv,
+        .residual = c->has_residual ? s->values[2] : SUMI_NO_VALUE});
     s->value_count = 3;
     if (s->values[0].id != 0) {
         b->plan.values[s->values[0].id - 1].bound = true;
     }
 }
 
-static void check_conv(sumi_conv conv, int ci, int co, bool has_residual)
+static void check_conv(sumi_op_conv conv, int ci, int co, bool has_residual)
 {
     conv_case c = {.conv = conv, .ci = ci, .co = co, .has_residual = has_residual};
     int height, width, kernel = conv.kernel, taps = kernel * kernel, scale = conv.upsamples ? 2 : 1, pad = conv.pads_end ? 0 : kernel / 2;
@@ -583,16 +589,16 @@ static void check_conv(sumi_conv conv, int ci, int co, bool has_residual)
 
 TEST(conv_agrees_with_the_reference)
 {
-    check_conv((sumi_conv){5, 7, 3, 1, false, false, 0, 0}, 3, 5, false);
-    check_conv((sumi_conv){6, 5, 3, 1, false, false, 0, 0}, 16, 33, true);
-    check_conv((sumi_conv){9, 11, 3, 1, false, false, 0, 0}, 40, 3, false);
-    check_conv((sumi_conv){9, 31, 3, 1, false, false, 0, 0}, 70, 8, true);
-    check_conv((sumi_conv){1, 1, 3, 1, false, false, 0, 0}, 4, 4, false);
-    check_conv((sumi_conv){5, 4, 3, 1, true, false, 0, 0}, 24, 20, false);
-    check_conv((sumi_conv){8, 6, 3, 2, false, true, 0, 0}, 17, 34, false);
-    check_conv((sumi_conv){7, 9, 1, 1, false, false, 0, 0}, 50, 70, true);
-    check_conv((sumi_conv){4, 4, 1, 1, false, false, 0, 0}, 300, 8, false);
-    check_conv((sumi_conv){30, 29, 3, 1, false, false, 0, 0}, 32, 64, false);
+    check_conv((sumi_op_conv){5, 7, 3, 1, false, false, 0, 0}, 3, 5, false);
+    check_conv((sumi_op_conv){6, 5, 3, 1, false, false, 0, 0}, 16, 33, true);
+    check_conv((sumi_op_conv){9, 11, 3, 1, false, false, 0, 0}, 40, 3, false);
+    check_conv((sumi_op_conv){9, 31, 3, 1, false, false, 0, 0}, 70, 8, true);
+    check_conv((sumi_op_conv){1, 1, 3, 1, false, false, 0, 0}, 4, 4, false);
+    check_conv((sumi_op_conv){5, 4, 3, 1, true, false, 0, 0}, 24, 20, false);
+    check_conv((sumi_op_conv){8, 6, 3, 2, false, true, 0, 0}, 17, 34, false);
+    check_conv((sumi_op_conv){7, 9, 1, 1, false, false, 0, 0}, 50, 70, true);
+    check_conv((sumi_op_conv){4, 4, 1, 1, false, false, 0, 0}, 300, 8, false);
+    check_conv((sumi_op_conv){30, 29, 3, 1, false, false, 0, 0}, 32, 64, false);
 }
 
 TEST(a_new_run_packs_the_weights_anew)
@@ -631,7 +637,9 @@ static void build_group(bench* b, scene* s)
 {
     const group_case* c = s->context;
     s->values[1] = bench_value(b, c->rows, c->cols);
-    s->values[0] = sumi_plan_group_norm(&b->plan, "norm", s->values[1], &c->w, &c->b, c->groups, 1e-6f, c->silu);
+    s->values[0] = sumi_plan_group_norm(&b->plan, &(sumi_plan_group_norm_args){
+        .label = "norm", .x = s->values[1], .weight = &c->w, .bias = &c->b, .groups = c->groups, .eps = 1e-6f,
+        .silu = c->silu});
     s->value_count = 2;
     if (s->values[0].id == 0) {
         return;
@@ -709,9 +717,11 @@ static void build_row(bench* b, scene* s)
     case SUMI_OP_NORM_MODULATE:
         s->values[1] = bench_value(b, c->rows + c->row, c->cols);
         s->values[2] = bench_value(b, 3, 2 * c->cols);
-        s->values[0] = sumi_plan_norm_modulate(p, "norm", s->values[1], c->row, c->rows, c->layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
-                                               c->has_weight ? &c->w : NULL, 1e-6f, c->has_steps ? (sumi_step_row){s->values[2], 0, true} : SUMI_NO_ROW,
-                                               c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW);
+        s->values[0] = sumi_plan_norm(p, &(sumi_plan_norm_args){
+            .label = "norm", .x = s->values[1], .x_row = c->row, .rows = c->rows,
+            .norm = c->layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS, .weight = c->has_weight ? &c->w : NULL, .eps = 1e-6f,
+            .scale = c->has_steps ? (sumi_step_row){s->values[2], 0, true} : SUMI_NO_ROW,
+            .shift = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW});
         if (p->op_count > 0) {
             p->ops[0].u.norm.weight_plus_one = c->has_weight && !c->layer && c->has_steps;
         }
@@ -720,15 +730,20 @@ static void build_row(bench* b, scene* s)
         s->values[0] = bench_value(b, c->rows + c->row, c->cols);
         s->values[1] = bench_value(b, c->rows, c->cols);
         s->values[2] = bench_value(b, 3, 2 * c->cols);
-        sumi_plan_norm_gate_add(p, "gate", s->values[0], c->row, s->values[1], c->rows, c->has_weight ? &c->w : NULL, 1e-5f,
-                                c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW);
+        sumi_plan_norm_gate_add(p, &(sumi_plan_norm_gate_add_args){
+            .label = "gate", .x = s->values[0], .x_row = c->row, .branch = s->values[1], .rows = c->rows,
+            .weight = c->has_weight ? &c->w : NULL, .eps = 1e-5f,
+            .gate = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW});
         break;
     case SUMI_OP_QK_NORM_ROPE:
         s->values[0] = bench_value(b, c->rows + c->row, (c->q_heads + 2 * c->kv_heads) * c->dim);
         s->values[1] = bench_value(b, c->rows + 2, c->dim);
         s->values[2] = bench_value(b, 1, 1);
-        sumi_plan_qk_norm_rope(p, "qk", s->values[0], c->row, c->rows, c->q_heads, c->kv_heads, c->dim, c->has_weight ? &c->w : NULL,
-                               c->has_weight ? &c->w2 : NULL, 1e-6f, s->values[1], 2, c->rotary);
+        sumi_plan_qk_norm_rope(p, &(sumi_plan_qk_args){
+            .label = "qk", .qkv = s->values[0], .row = c->row, .rows = c->rows, .q_heads = c->q_heads,
+            .kv_heads = c->kv_heads, .dim = c->dim, .q_norm = c->has_weight ? &c->w : NULL,
+            .k_norm = c->has_weight ? &c->w2 : NULL, .eps = 1e-6f, .rope = s->values[1], .rope_row = 2,
+            .rotary = c->rotary});
         break;
     case SUMI_OP_GATED:
         s->values[1] = bench_value(b, c->rows, 2 * c->cols);
@@ -906,7 +921,8 @@ static void build_misc(bench* b, scene* s)
     case SUMI_OP_COPY_ROWS:
         s->values[0] = bench_value(b, 12, 21);
         s->values[1] = bench_value(b, 9, 21);
-        sumi_plan_copy_rows(p, s->values[1], 2, s->values[0], 5, 7);
+        sumi_plan_copy_rows(p, &(sumi_plan_copy_args){
+            .x = s->values[1], .x_row = 2, .y = s->values[0], .y_row = 5, .rows = 7});
         break;
     case SUMI_OP_ROPE_TABLE:
         s->values[1] = sumi_plan_bound(p, "positions", SUMI_ELEMENT_INT, 9, 3);
@@ -914,7 +930,8 @@ static void build_misc(bench* b, scene* s)
         break;
     case SUMI_OP_TIME_EMBED:
         s->values[1] = bench_value(b, 5, 1);
-        s->values[0] = sumi_plan_time_embed(p, s->values[1], 256, 1000.0f, 10000.0f, c->flag != 0);
+        s->values[0] = sumi_plan_time_embed(p, &(sumi_plan_time_args){
+            .times = s->values[1], .width = 256, .scale = 1000.0f, .max_period = 10000.0f, .cos_first = c->flag != 0});
         break;
     case SUMI_OP_FINISH_MODULATION:
         s->values[0] = bench_value(b, 5, 28);
@@ -1082,28 +1099,38 @@ static void build_latent(bench* b, scene* s)
         }
         s->values[7] = bench_value(b, ITEMS, PLANE);
         s->value_count = 8;
-        sumi_plan_solve(p, &(sumi_solve){x, s->values[2], s->values[3], s->values[4], s->values[5], s->values[6], c->has_mask ? s->values[7] : SUMI_NO_VALUE,
-                                         row, CHANNELS});
+        sumi_plan_solve(p, &(sumi_plan_solve_args){
+            .x = x, .y = s->values[2], .h = s->values[3], .v = s->values[4], .noise = s->values[5],
+            .clean = s->values[6], .mask = c->has_mask ? s->values[7] : SUMI_NO_VALUE, .row = row,
+            .channels = CHANNELS});
         break;
     case SUMI_OP_GUIDE:
         s->values[2] = bench_value(b, 3 * CHANNELS, PLANE);
-        s->values[0] = sumi_plan_guide(p, s->values[2], 2, CHANNELS, s_positive, s_negative, row, c->limit);
+        s->values[0] = sumi_plan_guide(p, &(sumi_plan_guide_args){
+            .predictions = s->values[2], .item_count = 2, .channels = CHANNELS, .positive = s_positive,
+            .negative = s_negative, .scale = row, .norm_limit = c->limit});
         break;
     case SUMI_OP_PREVIEW:
         s->values[3] = bench_value(b, ITEMS * CHANNELS, PLANE);
         s->values[0] = bench_value(b, ITEMS * 3, PLANE);
         s->value_count = 4;
-        sumi_plan_preview(p, x, s->values[3], row, CHANNELS, (const float*)s->inputs[4], s_bias, s->values[0]);
+        sumi_plan_preview(p, &(sumi_plan_preview_args){
+            .x = x, .v = s->values[3], .sigma = row, .channels = CHANNELS, .factors = (const float*)s->inputs[4],
+            .bias = s_bias, .rgb = s->values[0]});
         break;
     case SUMI_OP_POSTERIOR:
         s->values[2] = bench_value(b, PLANE, 2 * CHANNELS);
         s->values[3] = bench_value(b, CHANNELS, PLANE);
         s->values[0] = bench_value(b, CHANNELS, PLANE);
         s->value_count = 4;
-        sumi_plan_posterior(p, s->values[2], c->flag ? s->values[3] : SUMI_NO_VALUE, CHANNELS, 0.3611f, 0.1159f, s->values[0]);
+        sumi_plan_posterior(p, &(sumi_plan_posterior_args){
+            .moments = s->values[2], .eps = c->flag ? s->values[3] : SUMI_NO_VALUE, .channels = CHANNELS,
+            .scale = 0.3611f, .shift = 0.1159f, .latents = s->values[0]});
         break;
     default: // a 3 x 4 tile of 5 x 7 latents
-        s->values[0] = sumi_plan_latent_in(p, x, CHANNELS, 5, 7, (sumi_tile){1, 2, 3, 4}, 0.3611f, 0.1159f, c->flag != 0);
+        s->values[0] = sumi_plan_latent_in(p, &(sumi_plan_latent_args){
+            .latents = x, .channels = CHANNELS, .height = 5, .width = 7, .tile = (sumi_tile){1, 2, 3, 4},
+            .scale = 0.3611f, .shift = 0.1159f, .per_item = c->flag != 0});
         break;
     }
     if (s->values[0].id != 0) {
@@ -1267,7 +1294,7 @@ static void build_tile(bench* b, scene* s)
     switch (c->kind) {
     case SUMI_OP_PIXELS_IN: // rows 2..4, columns 1..5 of a 6 x 7 picture
         s->values[1] = sumi_plan_bound(p, "bytes", SUMI_ELEMENT_BYTE, 42, 3);
-        s->values[0] = sumi_plan_pixels_in(p, s->values[1], 7, 2, 1, 3, 5);
+        s->values[0] = sumi_plan_pixels_in(p, s->values[1], 7, (sumi_tile){2, 1, 3, 5});
         break;
     case SUMI_OP_PIXELS_OUT:
         s->values[1] = bench_value(b, 20, 3);
@@ -1281,12 +1308,16 @@ static void build_tile(bench* b, scene* s)
         s->values[1] = bench_value(b, 20, 2);
         s->values[2] = bench_value(b, 18, 2);
         s->value_count = 3;
-        sumi_plan_tile_blend(p, s->values[0], 6, 5, s->values[1], 4, s->values[2], 3, 4);
+        sumi_plan_tile_blend(p, &(sumi_plan_blend_args){
+            .tile = s->values[0], .height = 6, .width = 5, .above = s->values[1], .above_height = 4,
+            .left = s->values[2], .left_width = 3, .extent = 4});
         break;
     default: // 3 x 2 of a 4 x 5 tile into the second of two 7 x 6 pictures
         s->values[0] = bench_value(b, 84, 2);
         s->values[1] = bench_value(b, 20, 2);
-        sumi_plan_tile_place(p, s->values[1], 5, s->values[0], 7, 6, (sumi_tile){4, 3, 3, 2}, true);
+        sumi_plan_tile_place(p, &(sumi_plan_place_args){
+            .tile = s->values[1], .tile_width = 5, .picture = s->values[0], .picture_height = 7, .picture_width = 6,
+            .kept = (sumi_tile){4, 3, 3, 2}, .per_item = true});
         break;
     }
     if (s->values[0].id != 0) {
@@ -1467,8 +1498,10 @@ TEST(golden_norms_and_activations)
             int cols = count / norms[i].rows;
             sumi_weight weight = float_weight(w, 1, cols);
             sumi_value in = bench_value(&b, norms[i].rows, cols);
-            sumi_value out = sumi_plan_norm_modulate(&b.plan, "norm", in, 0, norms[i].rows, norms[i].is_layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
-                                                     w == NULL ? NULL : &weight, (float)norms[i].eps, SUMI_NO_ROW, SUMI_NO_ROW);
+            sumi_value out = sumi_plan_norm(&b.plan, &(sumi_plan_norm_args){
+                .label = "norm", .x = in, .rows = norms[i].rows,
+                .norm = norms[i].is_layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS, .weight = w == NULL ? NULL : &weight,
+                .eps = (float)norms[i].eps});
             b.plan.ops[0].u.norm.weight_plus_one = norms[i].plus_one;
             b.plan.values[out.id - 1].bound = true;
             if (bench_ready(&b)) {
@@ -1538,7 +1571,7 @@ TEST(golden_products_and_convolutions)
         free(scene_run(&s));
         free(expect);
     }
-    static const struct { const char* name; sumi_conv conv; } convs[] = {
+    static const struct { const char* name; sumi_op_conv conv; } convs[] = {
         {"conv3x3.f32", {6, 9, 3, 1, false, false, 0, 0}}, {"conv3x3_down_even.f32", {8, 10, 3, 2, false, true, 0, 0}}, {"conv1x1.f32", {3, 5, 1, 1, false, false, 0, 0}}};
     for (size_t i = 0; i < sizeof convs / sizeof *convs; i++) {
         int count, n, x_count;
@@ -1664,7 +1697,9 @@ TEST(golden_attention_rotary_and_times)
         bench b;
         s_level = SUMI_CPU_AUTO;
         bench_begin(&b);
-        sumi_value in = bench_value(&b, n, 1), out = sumi_plan_time_embed(&b.plan, in, times[i].width, 1.0f, 10000.0f, times[i].cos_first);
+        sumi_value in = bench_value(&b, n, 1), out = sumi_plan_time_embed(&b.plan, &(sumi_plan_time_args){
+            .times = in, .width = times[i].width, .scale = 1.0f, .max_period = 10000.0f,
+            .cos_first = times[i].cos_first});
         b.plan.values[out.id - 1].bound = true;
         if (bench_ready(&b)) {
             bench_write(&b, in, t);
@@ -1717,7 +1752,8 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
         sumi_plan_begin(&plan, &heap, 4);
         sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, 20, 64);
-        sumi_plan_linear(&plan, "linear", x, &weight, NULL, SUMI_ACT_SILU);
+        sumi_plan_linear(&plan, &(sumi_plan_linear_args){
+            .label = "linear", .x = x, .weight = &weight, .activation = SUMI_ACT_SILU});
         sumi_result result = sumi_plan_finish(&plan, &error);
         result = result != SUMI_OK ? result : sumi_workers_create(&heap, NULL, 2, &error, &workers);
         result = result != SUMI_OK ? result : sumi_cpu_create(&heap, workers, SUMI_CPU_AUTO, &error, &runner);

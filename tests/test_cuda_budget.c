@@ -53,9 +53,12 @@ static void make_weights(network* n)
 static void write_layers(network* n, sumi_value x, int32_t begin, int32_t end)
 {
     for (int32_t i = begin; i < end; i++) {
-        sumi_value normed = sumi_plan_norm_modulate(&n->plan, "norm", x, 0, TOKENS, SUMI_NORM_RMS, &n->gain, 1e-5f, SUMI_NO_ROW, SUMI_NO_ROW);
-        (void)sumi_plan_linear(&n->plan, "layer", normed, &n->layers[i], NULL, SUMI_ACT_NONE);
-        if (i % 5 == 0) (void)sumi_plan_linear(&n->plan, "again", normed, &n->layers[i], NULL, SUMI_ACT_NONE); // neighbours of one weight
+        sumi_value normed = sumi_plan_norm(&n->plan, &(sumi_plan_norm_args){
+            .label = "norm", .x = x, .rows = TOKENS, .weight = &n->gain, .eps = 1e-5f});
+        (void)sumi_plan_linear(&n->plan, &(sumi_plan_linear_args){
+            .label = "layer", .x = normed, .weight = &n->layers[i]});
+        if (i % 5 == 0) (void)sumi_plan_linear(&n->plan, &(sumi_plan_linear_args){
+            .label = "again", .x = normed, .weight = &n->layers[i]}); // neighbours of one weight
     }
 }
 

@@ -78,9 +78,12 @@ static sumi_result write_plan(products* p, uint32_t slice_us, sumi_error* error)
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, 1, 0);
     p->in = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, p->m, p->k);
     p->out[SUM] = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, p->m, p->n);
-    p->out[PLAIN] = sumi_plan_linear(plan, "plain", p->in, &p->weights[PLAIN], NULL, SUMI_ACT_NONE);
-    p->out[BIASED] = sumi_plan_linear(plan, "biased", p->in, &p->weights[BIASED], &p->bias_weight, SUMI_ACT_NONE);
-    (void)sumi_plan_linear_residual(plan, "sum", p->in, &p->weights[SUM], NULL, SUMI_NO_ROW, p->out[SUM]);
+    p->out[PLAIN] = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "plain", .x = p->in, .weight = &p->weights[PLAIN]});
+    p->out[BIASED] = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "biased", .x = p->in, .weight = &p->weights[BIASED], .bias = &p->bias_weight});
+    (void)sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "sum", .x = p->in, .weight = &p->weights[SUM], .residual = p->out[SUM]});
     for (int i = 0; i < PRODUCTS; i++) {
         if (p->out[i].id != 0) plan->values[p->out[i].id - 1].bound = true;
     }

@@ -266,7 +266,8 @@ static sumi_result poison(const machine* m, uint64_t arena_bytes, sumi_error* er
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value all = sumi_plan_bound(&plan, "poison", SUMI_ELEMENT_BYTE, (int32_t)(arena_bytes / 4096 + 1), 4096);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 1, 64); // a plan needs an op
-    sumi_plan_copy_rows(&plan, x, 0, sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 1, 64), 0, 1);
+    sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){
+        .x = x, .y = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 1, 64), .rows = 1});
     sumi_rates rates = m->runner->functions->rates(m->runner);
     sumi_result result = sumi_plan_finish(&plan, error);
     if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, error);
@@ -546,7 +547,7 @@ static void build_copy(scene* s, const op_case* c)
     sumi_element element = c->a ? SUMI_ELEMENT_FLOAT : SUMI_ELEMENT_ACTIVATION;
     sumi_value x = c->a ? floats(s, c->m + 3, c->n) : activations(s, c->m + 3, c->n);
     sumi_value y = give(s, element, c->m + 4, c->n, numbers(s, (size_t)(c->m + 4) * (size_t)c->n, 1.0f, 0.0f), false);
-    sumi_plan_copy_rows(&s->plan, x, 2, y, 3, c->m);
+    sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = x, .x_row = 2, .y = y, .y_row = 3, .rows = c->m});
     check(s, y, EXACT);
 }
 static const op_case s_moving_rows[] = {
@@ -594,15 +595,20 @@ static void build_linear(scene* s, const op_case* c)
     if (flags & (RESIDUAL | GATED_RESIDUAL)) {
         sumi_element element = flags & FLOAT_TABLE ? SUMI_ELEMENT_FLOAT : SUMI_ELEMENT_ACTIVATION;
         sumi_step_row gate = flags & GATED_RESIDUAL ? flags & ALIGNED ? aligned_row(s, element, n, true) : step_row(s, element, n, true) : SUMI_NO_ROW;
-        y = sumi_plan_linear_residual(&s->plan, "linear", x, w, b, gate, activations(s, m, n));
+        y = sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
+            .label = "linear", .x = x, .weight = w, .bias = b, .gate = gate, .residual = activations(s, m, n)});
     } else if (flags & INTO) {
         y = activations(s, m + 4, n);
-        sumi_plan_linear_into(&s->plan, "linear", x, 3, m, w, b, c->act, y, 2);
+        sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
+            .label = "linear", .x = x, .x_row = 3, .rows = m, .weight = w, .bias = b, .activation = c->act, .y = y,
+            .y_row = 2});
     } else if (flags & TO_FLOAT) {
         y = sumi_plan_value(&s->plan, "table", SUMI_ELEMENT_FLOAT, m, n);
-        sumi_plan_linear_into(&s->plan, "linear", x, 0, m, w, b, c->act, y, 0);
+        sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
+            .label = "linear", .x = x, .rows = m, .weight = w, .bias = b, .activation = c->act, .y = y});
     } else {
-        y = sumi_plan_linear(&s->plan, "linear", x, w, b, c->act);
+        y = sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
+            .label = "linear", .x = x, .weight = w, .bias = b, .activation = c->act});
     }
     check(s, y, c->bound);
 }
@@ -671,28 +677,36 @@ static void build_fp8_block(scene* s, const op_case* c)
     sumi_plan* p = &s->plan;
     p->fp8_weights = true;
     sumi_value x = activations(s, c->m, c->k);
-    sumi_value n = sumi_plan_norm_modulate(p, "norm", x, 0, c->m, SUMI_NORM_RMS, norm_weight(s, c->k, 0), 1e-5f, aligned_row(s, SUMI_ELEMENT_FLOAT, c->k, true), SUMI_NO_ROW);
+    sumi_step_row scale = aligned_row(s, SUMI_ELEMENT_FLOAT, c->k, true);
+    sumi_value n = sumi_plan_norm(p, &(sumi_plan_norm_args){
+        .label = "norm", .x = x, .weight = norm_weight(s, c->k, 0), .eps = 1e-5f, .scale = scale});
     if (c->a == 0) { // norm -> qkv
-        check(s, sumi_plan_linear(p, "qkv", n, stack(s, 3 * c->n, c->k, 3, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f), NULL, SUMI_ACT_NONE), c->bound);
+        check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){
+            .label = "qkv", .x = n, .weight = stack(s, 3 * c->n, c->k, 3, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f)}),
+              c->bound);
         return;
     }
     if (c->a == 2) { // two readers of one norm
-        check(s, sumi_plan_linear(p, "first", n, matrix(s, c->n, c->k, c->dtype), NULL, SUMI_ACT_NONE), c->bound);
-        check(s, sumi_plan_linear(p, "second", n, matrix(s, 2 * c->n, c->k, c->dtype), NULL, SUMI_ACT_NONE), c->bound);
+        check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){
+            .label = "first", .x = n, .weight = matrix(s, c->n, c->k, c->dtype)}), c->bound);
+        check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){
+            .label = "second", .x = n, .weight = matrix(s, 2 * c->n, c->k, c->dtype)}), c->bound);
         return;
     }
     if (c->a == 3) { // a weight that stays precise beside one that does not: the norm cannot be fp8 then
         sumi_weight* precise = matrix(s, c->n, c->k, c->dtype);
         precise->keeps_precision = true;
-        check(s, sumi_plan_linear(p, "precise", n, precise, NULL, SUMI_ACT_NONE), CHAINED);
-        check(s, sumi_plan_linear(p, "second", n, matrix(s, 2 * c->n, c->k, c->dtype), NULL, SUMI_ACT_NONE), c->bound);
+        check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){.label = "precise", .x = n, .weight = precise}), CHAINED);
+        check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){
+            .label = "second", .x = n, .weight = matrix(s, 2 * c->n, c->k, c->dtype)}), c->bound);
         return;
     }
     sumi_weight* both = stack(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
     if (c->b) adapt(s, both, 16);
     sumi_value g = sumi_plan_linear_gated(p, "gated", n, both, SUMI_ACT_SILU);
     sumi_plan_adapters(p, NULL, 0);
-    check(s, sumi_plan_linear(p, "down", g, matrix(s, c->k, c->n, c->dtype), NULL, SUMI_ACT_NONE), c->bound);
+    check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){
+        .label = "down", .x = g, .weight = matrix(s, c->k, c->n, c->dtype)}), c->bound);
 }
 static const op_case s_gated[] = {
     {"gated 5x3x7", build_gated, 5, 3, 7, .act = SUMI_ACT_SILU, .bound = CHAINED}, // 3 columns cannot be interleaved by 8
@@ -744,7 +758,9 @@ static void build_norm(scene* s, const op_case* c)
     sumi_value x = activations_of(s, c->m + before, c->n, 1.0f, c->a & 32 ? 50.0f : 0.0f);
     sumi_step_row scale = c->a & 4 ? c->b ? aligned_row(s, element, c->n, !(c->a & 128)) : step_row(s, element, c->n, !(c->a & 128)) : SUMI_NO_ROW;
     sumi_step_row shift = c->a & 8 ? step_row(s, element, c->n, !(c->a & 128)) : SUMI_NO_ROW;
-    check(s, sumi_plan_norm_modulate(&s->plan, "norm", x, before, c->m, c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS, c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype), 1e-5f, scale, shift),
+    check(s, sumi_plan_norm(&s->plan, &(sumi_plan_norm_args){
+        .label = "norm", .x = x, .x_row = before, .rows = c->m, .norm = c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
+        .weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype), .eps = 1e-5f, .scale = scale, .shift = shift}),
           c->bound);
 }
 static void build_gate_add(scene* s, const op_case* c)
@@ -754,7 +770,9 @@ static void build_gate_add(scene* s, const op_case* c)
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     sumi_value x = activations(s, c->m + before + 1, c->n), branch = activations_of(s, c->m + 2, c->n, 3.0f, 0.0f);
     sumi_step_row gate = c->a & 4 ? c->b ? aligned_row(s, element, c->n, !(c->a & 128)) : step_row(s, element, c->n, !(c->a & 128)) : SUMI_NO_ROW;
-    sumi_plan_norm_gate_add(&s->plan, "gate_add", x, before, branch, c->m, c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype), 1e-5f, gate);
+    sumi_plan_norm_gate_add(&s->plan, &(sumi_plan_norm_gate_add_args){
+        .label = "gate_add", .x = x, .x_row = before, .branch = branch, .rows = c->m,
+        .weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype), .eps = 1e-5f, .gate = gate});
     check(s, x, c->bound);
 }
 // A sum and a norm behind it, which a GPU does in one kernel when the norm reads the rows that the sum wrote; and both again with another op between them, in two.
@@ -776,13 +794,20 @@ static void build_norm_pair(scene* s, const op_case* c)
     sumi_value between = activations(s, 24, 40);
     for (int i = 0; i < 2; i++) {
         sumi_value x = give(s, SUMI_ELEMENT_ACTIVATION, c->m + before + 1, c->n, data, false);
-        sumi_plan_norm_gate_add(p, "sum", x, before, branch, c->m, of_sum, 1e-5f, gate);
+        sumi_plan_norm_gate_add(p, &(sumi_plan_norm_gate_add_args){
+            .label = "sum", .x = x, .x_row = before, .branch = branch, .rows = c->m, .weight = of_sum, .eps = 1e-5f,
+            .gate = gate});
         if (i == 1) check(s, sumi_plan_activate(p, between, SUMI_ACT_SILU), STORED);
-        sumi_value y = sumi_plan_norm_modulate(p, "norm", x, from, rows, c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS, of_norm, 1e-5f, scale, shift);
+        sumi_value y = sumi_plan_norm(p, &(sumi_plan_norm_args){
+            .label = "norm", .x = x, .x_row = from, .rows = rows, .norm = c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
+            .weight = of_norm, .eps = 1e-5f, .scale = scale, .shift = shift});
         s->twins[0].a = s->twins[0].b, s->twins[0].b = s->output_count;
         check(s, x, c->repeat > 1 ? CHAINED : STORED); // the sum is stored in every repetition
         s->twins[1].a = s->twins[1].b, s->twins[1].b = s->output_count;
-        check(s, product != NULL ? sumi_plan_linear(p, "product", y, product, NULL, SUMI_ACT_NONE) : y, c->bound);
+        if (product != NULL) {
+            y = sumi_plan_linear(p, &(sumi_plan_linear_args){.label = "product", .x = y, .weight = product});
+        }
+        check(s, y, c->bound);
     }
     s->twin_count = 2;
 }
@@ -793,9 +818,13 @@ static void build_qk(scene* s, const op_case* c)
     sumi_value qkv = activations(s, c->m + 2 * before, (q + 2 * kv) * dim);
     sumi_value rope = c->a & 2 ? SUMI_NO_VALUE
                                : sumi_plan_rope_table(&s->plan, integers(s, c->m + 3, 1, 400), 1, (const int32_t[]){dim / 2}, 10000.0); // the table is float: exact here
-    sumi_plan_qk_norm_rope(&s->plan, "qk", qkv, before, c->m, q, kv, dim, c->a & 4 ? NULL : norm_weight(s, dim, c->dtype),
-                           c->a & (4 | 8) ? NULL : norm_weight(s, dim, c->dtype), 1e-6f, rope, c->a & 2 ? 0 : 3,
-                           c->a & 2 ? SUMI_ROTARY_NONE : c->a & 1 ? SUMI_ROTARY_HALVES : SUMI_ROTARY_INTERLEAVED);
+    sumi_weight* k_norm = c->a & (4 | 8) ? NULL : norm_weight(s, dim, c->dtype);
+    sumi_weight* q_norm = c->a & 4 ? NULL : norm_weight(s, dim, c->dtype);
+    sumi_plan_qk_norm_rope(&s->plan, &(sumi_plan_qk_args){
+        .label = "qk", .qkv = qkv, .row = before, .rows = c->m, .q_heads = q, .kv_heads = kv, .dim = dim,
+        .q_norm = q_norm, .k_norm = k_norm, .eps = 1e-6f, .rope = rope,
+        .rope_row = c->a & 2 ? 0 : 3,
+        .rotary = c->a & 2 ? SUMI_ROTARY_NONE : c->a & 1 ? SUMI_ROTARY_HALVES : SUMI_ROTARY_INTERLEAVED});
     check(s, qkv, c->bound);
 }
 static void build_rope(scene* s, const op_case* c)
@@ -809,7 +838,8 @@ static void build_time(scene* s, const op_case* c)
     float* t = block(s, 4 * (size_t)c->m, &fresh);
     for (int i = 0; fresh && i < c->m; i++) t[i] = i == 0 ? 0.0f : 1.0f - (float)i / (float)c->m;
     sumi_value times = give(s, SUMI_ELEMENT_FLOAT, c->m, 1, t, true);
-    check(s, sumi_plan_time_embed(&s->plan, times, c->n, 1000.0f, 10000.0f, c->a != 0), c->bound);
+    check(s, sumi_plan_time_embed(&s->plan, &(sumi_plan_time_args){
+        .times = times, .width = c->n, .scale = 1000.0f, .max_period = 10000.0f, .cos_first = c->a != 0}), c->bound);
 }
 static void build_finish(scene* s, const op_case* c)
 {
@@ -982,7 +1012,9 @@ static void build_guide(scene* s, const op_case* c)
     sumi_step_row row = {give(s, SUMI_ELEMENT_FLOAT, 6, 14, table, true), 10, true};
     int32_t positive[8], negative[8];
     for (int i = 0; i < c->m; i++) positive[i] = 2 * i, negative[i] = i == 1 ? -1 : 2 * i + 1;
-    check(s, sumi_plan_guide(&s->plan, floats(s, 2 * c->m * c->n, c->k), c->m, c->n, positive, negative, row, c->a & 1 ? 0.9f : 0.0f), c->bound);
+    check(s, sumi_plan_guide(&s->plan, &(sumi_plan_guide_args){
+        .predictions = floats(s, 2 * c->m * c->n, c->k), .item_count = c->m, .channels = c->n, .positive = positive,
+        .negative = negative, .scale = row, .norm_limit = c->a & 1 ? 0.9f : 0.0f}), c->bound);
 }
 static void build_solve(scene* s, const op_case* c)
 {
@@ -1000,7 +1032,7 @@ static void build_solve(scene* s, const op_case* c)
     int rows = c->m * c->n;
     float* nan = block(s, 4 * (size_t)rows * (size_t)c->k, &fresh);
     for (size_t i = 0; fresh && i < (size_t)rows * (size_t)c->k; i++) nan[i] = c->a & 4 ? NAN : rounded(normal(s->store));
-    sumi_solve solve = {.x = floats(s, rows, c->k), .v = floats(s, rows, c->k), .row = row, .channels = c->n};
+    sumi_plan_solve_args solve = {.x = floats(s, rows, c->k), .v = floats(s, rows, c->k), .row = row, .channels = c->n};
     if (!(c->a & 8)) {
         solve.y = give(s, SUMI_ELEMENT_FLOAT, rows, c->k, nan, true);
         solve.h = give(s, SUMI_ELEMENT_FLOAT, rows, c->k, nan, true);
@@ -1017,7 +1049,7 @@ static void build_solve(scene* s, const op_case* c)
     for (int i = 0; i < 2; i++) {
         if (states[i].id == 0) continue;
         sumi_value copy = sumi_plan_value(&s->plan, "copy", SUMI_ELEMENT_FLOAT, rows, c->k);
-        sumi_plan_copy_rows(&s->plan, states[i], 0, copy, 0, rows);
+        sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = states[i], .y = copy, .rows = rows});
         check(s, copy, c->bound);
     }
 }
@@ -1026,21 +1058,28 @@ static void build_preview(scene* s, const op_case* c)
     const float bias[3] = {0.1f, -0.2f, 0.3f};
     float* factors = numbers(s, 3 * (size_t)c->n, 0.2f, 0.0f);
     sumi_value rgb = sumi_plan_value(&s->plan, "rgb", SUMI_ELEMENT_FLOAT, 3 * c->m, c->k);
-    sumi_plan_preview(&s->plan, floats(s, c->m * c->n, c->k), floats(s, c->m * c->n, c->k), step_row(s, SUMI_ELEMENT_FLOAT, 1, true), c->n, factors, bias, rgb);
+    sumi_plan_preview(&s->plan, &(sumi_plan_preview_args){
+        .x = floats(s, c->m * c->n, c->k), .v = floats(s, c->m * c->n, c->k),
+        .sigma = step_row(s, SUMI_ELEMENT_FLOAT, 1, true), .channels = c->n, .factors = factors, .bias = bias,
+        .rgb = rgb});
     check(s, rgb, c->bound);
 }
 static void build_posterior(scene* s, const op_case* c)
 {
     sumi_value latents = sumi_plan_value(&s->plan, "latents", SUMI_ELEMENT_FLOAT, c->n, c->m);
     sumi_value moments = activations_of(s, c->m, 2 * c->n, 2.0f, 0.0f);
-    sumi_plan_posterior(&s->plan, moments, c->a ? floats(s, c->n, c->m) : SUMI_NO_VALUE, c->n, 0.3611f, 0.1159f, latents);
+    sumi_plan_posterior(&s->plan, &(sumi_plan_posterior_args){
+        .moments = moments, .eps = c->a ? floats(s, c->n, c->m) : SUMI_NO_VALUE, .channels = c->n, .scale = 0.3611f,
+        .shift = 0.1159f, .latents = latents});
     check(s, latents, c->bound);
 }
 static void build_latent_in(scene* s, const op_case* c)
 {
     // m x n latents of k channels, three items; a: per item; b: a tile
     sumi_tile tile = c->b ? (sumi_tile){1, 2, c->m - 2, c->n - 3} : (sumi_tile){0, 0, c->m, c->n};
-    check(s, sumi_plan_latent_in(&s->plan, floats(s, 3 * c->k, c->m * c->n), c->k, c->m, c->n, tile, 0.3611f, 0.1159f, c->a != 0), c->bound);
+    check(s, sumi_plan_latent_in(&s->plan, &(sumi_plan_latent_args){
+        .latents = floats(s, 3 * c->k, c->m * c->n), .channels = c->k, .height = c->m, .width = c->n, .tile = tile,
+        .scale = 0.3611f, .shift = 0.1159f, .per_item = c->a != 0}), c->bound);
 }
 static const op_case s_latents[] = {
     {"patchify 4x6x5", build_patches, 4, 6, 5, .bound = EXACT},
@@ -1074,10 +1113,14 @@ enum { DOWN = 1, UP = 2, PLUS = 4, UNBIASED = 8 };
 static void build_conv(scene* s, const op_case* c)
 {
     int out_height = c->c & UP ? 2 * c->m : c->c & DOWN ? c->m / 2 : c->m, out_width = c->c & UP ? 2 * c->n : c->c & DOWN ? c->n / 2 : c->n;
-    sumi_conv conv = {.height = c->m, .width = c->n, .kernel = c->b, .stride = c->c & DOWN ? 2 : 1, .upsamples = (c->c & UP) != 0, .pads_end = (c->c & DOWN) != 0};
+    sumi_op_conv conv = {.height = c->m, .width = c->n, .kernel = c->b, .stride = c->c & DOWN ? 2 : 1};
+    conv.upsamples = (c->c & UP) != 0;
+    conv.pads_end = (c->c & DOWN) != 0;
     sumi_weight* w = matrix(s, c->a, c->k * c->b * c->b, c->dtype);
     sumi_value x = activations(s, c->m * c->n, c->k), residual = c->c & PLUS ? activations(s, out_height * out_width, c->a) : SUMI_NO_VALUE;
-    check(s, sumi_plan_conv(&s->plan, "conv", x, w, c->c & UNBIASED ? NULL : bias_of(s, c->a, 0), &conv, residual), c->bound);
+    check(s, sumi_plan_conv(&s->plan, &(sumi_plan_conv_args){
+        .label = "conv", .x = x, .weight = w, .bias = c->c & UNBIASED ? NULL : bias_of(s, c->a, 0), .shape = conv,
+        .residual = residual}), c->bound);
 }
 // Weights of an upsampling convolution may be folded, sums of up to four of them rounded once: as another rounding of all weights.
 static const op_case s_conv[] = {
@@ -1118,25 +1161,35 @@ static void build_strips(scene* s, const op_case* c)
     bool adds = (c->c & PLUS) != 0;
     sumi_weight *w = matrix(s, c->a, c->k * 9, c->dtype), *bias = bias_of(s, c->a, 0);
     sumi_value x = activations(s, c->m * c->n, c->k), residual = adds ? activations(s, pixels, c->a) : SUMI_NO_VALUE;
-    sumi_conv conv = {.height = c->m, .width = c->n, .kernel = 3, .stride = 1, .upsamples = scale == 2};
-    sumi_value whole = sumi_plan_conv(&s->plan, "conv", x, w, bias, &conv, residual);
+    sumi_op_conv conv = {.height = c->m, .width = c->n, .upsamples = scale == 2};
+    sumi_value whole = sumi_plan_conv(&s->plan, &(sumi_plan_conv_args){
+        .label = "conv", .x = x, .weight = w, .bias = bias, .shape = conv, .residual = residual});
     sumi_value from = sumi_plan_value(&s->plan, "x", SUMI_ELEMENT_ACTIVATION, c->m * c->n, c->k);
-    sumi_plan_copy_rows(&s->plan, x, 0, from, 0, c->m * c->n); // what is bound has no views
+    sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = x, .y = from}); // what is bound has no views
     sumi_weight *one = matrix(s, c->a, c->a, c->dtype), *norm = norm_weight(s, c->a, c->dtype), *norm_bias = bias_of(s, c->a, c->dtype);
     sumi_value wide = sumi_plan_value(&s->plan, "wide", SUMI_ELEMENT_ACTIVATION, pixels, 2 * c->a);
     sumi_value start = adds ? residual : whole;
-    sumi_plan_linear_columns(&s->plan, "left", start, one, NULL, wide, 0);
-    sumi_plan_linear_columns(&s->plan, "right", start, one, NULL, wide, c->a);
-    sumi_value right = sumi_plan_view(&s->plan, "right", wide, 0, pixels, c->a, c->a);
+    sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
+        .label = "left", .x = start, .weight = one, .y = wide, .keeps_columns = true});
+    sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
+        .label = "right", .x = start, .weight = one, .y = wide, .keeps_columns = true, .y_column = c->a});
+    sumi_value right = sumi_plan_view(&s->plan, "right", wide, (sumi_span){0, pixels}, (sumi_span){c->a, c->a});
     for (int end = c->m; end > 0;) {
         int row = (end - 1) / c->b * c->b, above = row > 0, below = end < c->m, rows = above + end - row + below, first = scale * row * width;
-        sumi_conv strip = {.height = rows, .width = c->n, .kernel = 3, .stride = 1, .upsamples = scale == 2, .above = above, .below = below};
-        sumi_value y = sumi_plan_view(&s->plan, "strip", right, first, scale * (end - row) * width, 0, c->a);
-        sumi_plan_conv_into(&s->plan, "conv", sumi_plan_view(&s->plan, "strip", from, (row - above) * c->n, rows * c->n, 0, c->k), w, bias, &strip, adds ? y : SUMI_NO_VALUE, y);
+        sumi_op_conv strip = {.height = rows, .width = c->n, .upsamples = scale == 2, .above = above, .below = below};
+        const sumi_span read_rows = {(row - above) * c->n, rows * c->n};
+        const sumi_span made_rows = {first, scale * (end - row) * width};
+        sumi_value y = sumi_plan_view(&s->plan, "strip", right, made_rows, (sumi_span){0, c->a});
+        sumi_plan_conv(&s->plan, &(sumi_plan_conv_args){
+            .label = "conv",
+            .x = sumi_plan_view(&s->plan, "strip", from, read_rows, (sumi_span){0, c->k}),
+            .weight = w, .bias = bias, .shape = strip, .residual = adds ? y : SUMI_NO_VALUE, .y = y});
         end = row;
     }
     // groups of channels, as the decoder's: the sums of what the strips made
-    sumi_plan_group_norm_into(&s->plan, "norm", right, sumi_plan_group_sums(&s->plan, "norm", right, 32), norm, norm_bias, 32, 1e-6f, true, right);
+    sumi_plan_group_norm(&s->plan, &(sumi_plan_group_norm_args){
+        .label = "norm", .x = right, .sums = sumi_plan_group_sums(&s->plan, "norm", right, 32), .weight = norm,
+        .bias = norm_bias, .groups = 32, .eps = 1e-6f, .silu = true, .y = right});
     check(s, wide, adds ? 2 * c->bound : c->bound);
 }
 static const op_case s_strips[] = {
@@ -1154,7 +1207,8 @@ static void build_group(scene* s, const op_case* c)
 {
     sumi_value x = activations_of(s, c->m, c->n, 1.0f, c->b ? 30.0f : 0.0f);
     sumi_weight *w = norm_weight(s, c->n, c->dtype), *b = bias_of(s, c->n, c->dtype);
-    check(s, sumi_plan_group_norm(&s->plan, "norm", x, w, b, c->k, 1e-6f, c->a != 0), c->bound);
+    check(s, sumi_plan_group_norm(&s->plan, &(sumi_plan_group_norm_args){
+        .label = "norm", .x = x, .weight = w, .bias = b, .groups = c->k, .eps = 1e-6f, .silu = c->a != 0}), c->bound);
 }
 static const op_case s_group_norm[] = {
     {"group norm 1 x 4, 2 groups", build_group, 1, 4, 2, .bound = STORED},
@@ -1174,19 +1228,25 @@ static void build_blend(scene* s, const op_case* c)
     // m x n tile of k channels; a: rows above; b: columns left; c: extent
     sumi_value tile = activations(s, c->m * c->n, c->k), above = c->a ? activations(s, c->a * c->n, c->k) : SUMI_NO_VALUE,
                left = c->b ? activations(s, c->m * c->b, c->k) : SUMI_NO_VALUE;
-    sumi_plan_tile_blend(&s->plan, tile, c->m, c->n, above, c->a, left, c->b, c->c);
+    sumi_plan_tile_blend(&s->plan, &(sumi_plan_blend_args){
+        .tile = tile, .height = c->m, .width = c->n, .above = above, .above_height = c->a, .left = left,
+        .left_width = c->b, .extent = c->c});
     check(s, tile, c->bound); // the corner is blended, and may be stored, twice
 }
 static void build_place(scene* s, const op_case* c)
 {
     // m x n kept of an m x (n + 3) tile of k channels into the second of two pictures
     sumi_value picture = activations(s, 2 * (c->m + 5) * (c->n + 4), c->k);
-    sumi_plan_tile_place(&s->plan, activations(s, c->m * (c->n + 3), c->k), c->n + 3, picture, c->m + 5, c->n + 4, (sumi_tile){4, 2, c->m, c->n}, c->a != 0);
+    sumi_plan_tile_place(&s->plan, &(sumi_plan_place_args){
+        .tile = activations(s, c->m * (c->n + 3), c->k), .tile_width = c->n + 3, .picture = picture,
+        .picture_height = c->m + 5, .picture_width = c->n + 4, .kept = (sumi_tile){4, 2, c->m, c->n},
+        .per_item = c->a != 0});
     check(s, picture, EXACT);
 }
 static void build_pixels_in(scene* s, const op_case* c)
 {
-    check(s, sumi_plan_pixels_in(&s->plan, bytes_of(s, (c->m + 3) * (c->n + 2), 3), c->n + 2, 2, 1, c->m, c->n), c->bound);
+    sumi_value bytes = bytes_of(s, (c->m + 3) * (c->n + 2), 3);
+    check(s, sumi_plan_pixels_in(&s->plan, bytes, c->n + 2, (sumi_tile){2, 1, c->m, c->n}), c->bound);
 }
 static void build_pixels_out(scene* s, const op_case* c)
 {
@@ -1418,7 +1478,7 @@ static void try_publication(const machine* m, sumi_format format)
     sumi_value from = sumi_plan_bound(&plan, "x", element, PIXELS, 3),
                into = sumi_plan_bound(&plan, "into", SUMI_ELEMENT_BYTE, PUBLISHED_HEIGHT, PUBLISHED_ROW),
                out = sumi_plan_bound(&plan, "out", SUMI_ELEMENT_BYTE, PUBLISHED_HEIGHT, PUBLISHED_ROW);
-    sumi_plan_copy_rows(&plan, into, 0, out, 0, PUBLISHED_HEIGHT);
+    sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = into, .y = out, .rows = PUBLISHED_HEIGHT});
     sumi_result result = sumi_plan_finish(&plan, &error);
     if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, &error);
     if (result == SUMI_OK) result = plan_ready(m->runner, &plan, &error);

@@ -73,12 +73,14 @@ static sumi_result write_network(network* n, sumi_heap* heap, model* m, int32_t 
     sumi_plan_section(plan, SUMI_SECTION_TEXT, 1, 0);
     sumi_value x = sumi_plan_embed_rows(plan, n->ids, &m->embedding, 1.0f);
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, STEPS, 5);
-    sumi_value normed = sumi_plan_norm_modulate(plan, "norm", x, 0, tokens, SUMI_NORM_RMS, &m->norm_weight, 1e-5f, SUMI_NO_ROW, SUMI_NO_ROW);
+    sumi_value normed = sumi_plan_norm(plan, &(sumi_plan_norm_args){
+        .label = "norm", .x = x, .rows = tokens, .weight = &m->norm_weight, .eps = 1e-5f});
     sumi_value hidden = sumi_plan_linear_gated(plan, "mlp", normed, &m->gate_up, SUMI_ACT_SILU);
-    x = sumi_plan_linear_residual(plan, "down", hidden, &m->down, &m->bias_weight, SUMI_NO_ROW, x);
+    x = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "down", .x = hidden, .weight = &m->down, .bias = &m->bias_weight, .residual = x});
     sumi_plan_section(plan, SUMI_SECTION_TRANSFER, 1, 0);
-    sumi_plan_copy_rows(plan, x, 0, n->y, 0, tokens);
-    sumi_plan_copy_rows(plan, n->counts, 0, n->counts, 1, 1);
+    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = x, .y = n->y, .rows = tokens});
+    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = n->counts, .y = n->counts, .y_row = 1, .rows = 1});
     sumi_result result = sumi_plan_finish(plan, error);
     return result == SUMI_OK ? sumi_plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, slice_us, error) : result;
 }
@@ -399,7 +401,7 @@ TEST(large_weights_come_in_pieces_from_any_address)
     sumi_plan_begin(&plan, &b.heap, 2);
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
-    (void)sumi_plan_linear(&plan, "large", x, &weight, NULL, SUMI_ACT_NONE);
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "large", .x = x, .weight = &weight});
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
     bool is_done = false;
     int32_t calls = 0;
@@ -434,8 +436,9 @@ TEST(no_call_pins_long)
     sumi_plan_begin(&plan, &b.heap, 2);
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
     const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, TOKENS_OF_X, COLS);
-    (void)sumi_plan_linear(&plan, "large", x, &weight, NULL, SUMI_ACT_NONE);
-    sumi_plan_copy_rows(&plan, x, 0, x, 1, 1); // written, so that it can be fetched
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "large", .x = x, .weight = &weight});
+    // written, so that it can be fetched
+    sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = x, .y = x, .y_row = 1, .rows = 1});
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK && sumi_plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
     uint64_t longest = 0;
     for (int32_t round = 0; round < 2; round++) { // a model job brings weights, a picture's job adds the rest
@@ -520,9 +523,9 @@ TEST(inputs_go_through_the_ring_whole)
     const int32_t others[3] = {7, 8, 9};
     sumi_value first = sumi_plan_constant(&plan, "first", SUMI_ELEMENT_INT, 3, 1, others);
     sumi_value c = sumi_plan_constant(&plan, "c", SUMI_ELEMENT_INT, 2, 2, s_counts);
-    sumi_plan_copy_rows(&plan, first, 0, first, 2, 1);
-    sumi_plan_copy_rows(&plan, x, 0, y, 0, ROWS);
-    sumi_plan_copy_rows(&plan, c, 0, c, 1, 1);
+    sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = first, .y = first, .y_row = 2, .rows = 1});
+    sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = x, .y = y, .rows = ROWS});
+    sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = c, .y = c, .y_row = 1, .rows = 1});
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
     CHECK(sumi_plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
     CHECK(plan_ready(b.runner, &plan, &error) == SUMI_OK);
@@ -663,15 +666,16 @@ TEST(fp8_takes_large_weights_of_the_denoising_section)
     plan.fp8_weights = true;
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value in = sumi_plan_bound(&plan, "in", SUMI_ELEMENT_ACTIVATION, 32, 256);
-    sumi_value x = sumi_plan_linear(&plan, "before", in, &b, NULL, SUMI_ACT_NONE);                                                   // 0: another section
+    // 0, in another section
+    sumi_value x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "before", .x = in, .weight = &b});
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
-    sumi_value n = sumi_plan_norm_modulate(&plan, "n", x, 0, 32, SUMI_NORM_RMS, NULL, 1e-5f, SUMI_NO_ROW, SUMI_NO_ROW);               // 1
+    sumi_value n = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .eps = 1e-5f}); // 1
     sumi_value g = sumi_plan_linear_gated(&plan, "a", n, &a, SUMI_ACT_SILU);                                                          // 2, 3
-    (void)sumi_plan_linear(&plan, "b", g, &b, NULL, SUMI_ACT_NONE);                                                                   // 4
-    sumi_value shared = sumi_plan_norm_modulate(&plan, "shared", x, 0, 32, SUMI_NORM_RMS, NULL, 1e-5f, SUMI_NO_ROW, SUMI_NO_ROW);     // 5
-    (void)sumi_plan_linear(&plan, "b", shared, &b, NULL, SUMI_ACT_NONE);                                                              // 6
-    (void)sumi_plan_linear(&plan, "small", shared, &small, NULL, SUMI_ACT_NONE);                                                      // 7
-    (void)sumi_plan_linear(&plan, "kept", shared, &kept, NULL, SUMI_ACT_NONE);                                                        // 8
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "b", .x = g, .weight = &b}); // 4
+    sumi_value shared = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "shared", .x = x, .eps = 1e-5f}); // 5
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "b", .x = shared, .weight = &b}); // 6
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "small", .x = shared, .weight = &small}); // 7
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "kept", .x = shared, .weight = &kept}); // 8
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
     sumi_cuda_device device = {.capability = 90};
     const bool expected[] = {false, false, true, false, true, false, true, false, false};
@@ -737,10 +741,13 @@ TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
         sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols), other = sumi_plan_bound(&plan, "other", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols);
         sumi_value b = sumi_plan_activate(&plan, other, SUMI_ACT_SILU); // its last reader is the sum: without the rule of layout.c the norm would lie in its place
-        sumi_plan_norm_gate_add(&plan, "sum", x, 2, b, 32, NULL, 1e-5f, SUMI_NO_ROW);
+        sumi_plan_norm_gate_add(&plan, &(sumi_plan_norm_gate_add_args){
+            .label = "sum", .x = x, .x_row = 2, .branch = b, .rows = 32, .eps = 1e-5f});
         int32_t sum = (int32_t)plan.op_count - 1;
         if (cases[i].is_apart) (void)sumi_plan_activate(&plan, other, SUMI_ACT_SILU);
-        (void)sumi_plan_norm_modulate(&plan, "norm", cases[i].is_same ? x : other, cases[i].row, cases[i].rows, SUMI_NORM_RMS, NULL, 1e-5f, SUMI_NO_ROW, SUMI_NO_ROW);
+        (void)sumi_plan_norm(&plan, &(sumi_plan_norm_args){
+            .label = "norm", .x = cases[i].is_same ? x : other, .x_row = cases[i].row, .rows = cases[i].rows,
+            .eps = 1e-5f});
         CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
         CHECK(sumi_cuda_is_fused_norm(&plan, sum) == cases[i].expected && sumi_cuda_is_fused_norm(&plan, sum + 1) == cases[i].expected);
         CHECK(!sumi_cuda_is_fused_norm(&plan, sum - 1) && !sumi_cuda_is_fused_norm(&plan, sum + 2));

@@ -1,3 +1,4 @@
+#include "plan/op_kinds.h"
 #include "plan/validate.h"
 #include "system.h"
 #include "test.h"
@@ -45,7 +46,7 @@ TEST(plan_reuses_memory_of_dead_values)
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
     for (int i = 0; i < 10; i++) {
-        x = sumi_plan_linear(&plan, "chain", x, &w, NULL, SUMI_ACT_NONE);
+        x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "chain", .x = x, .weight = &w});
     }
     check_finish(&plan);
     check_no_overlap(&plan);
@@ -60,11 +61,11 @@ TEST(plan_keeps_values_that_cross_into_a_repeated_section)
     sumi_plan_begin(&plan, &s_heap, 4);
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
-    sumi_value once = sumi_plan_linear(&plan, "once", x, &w, NULL, SUMI_ACT_NONE);
+    sumi_value once = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "once", .x = x, .weight = &w});
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 8, 0);
-    sumi_value y = sumi_plan_linear(&plan, "reads once", once, &w, NULL, SUMI_ACT_NONE);
+    sumi_value y = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "reads once", .x = once, .weight = &w});
     for (int i = 0; i < 4; i++) {
-        y = sumi_plan_linear(&plan, "loop", y, &w, NULL, SUMI_ACT_NONE);
+        y = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "loop", .x = y, .weight = &w});
     }
     check_finish(&plan);
     CHECK_NUMBER(sumi_plan_info(&plan, once)->last_use, (int)plan.op_count - 1);
@@ -104,9 +105,11 @@ TEST(plan_views_lie_in_their_base_and_keep_it_alive)
     sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 8, 64);
     sumi_value wide = sumi_plan_value(&plan, "wide", SUMI_ELEMENT_ACTIVATION, 24, 64);
-    sumi_value rows = sumi_plan_view(&plan, "rows", wide, 8, 8, 0, 64), part = sumi_plan_view(&plan, "part", rows, 2, 4, 16, 32);
-    sumi_plan_linear_columns(&plan, "first", x, &w, NULL, rows, 16);
-    sumi_value between = sumi_plan_linear(&plan, "between", x, &w, NULL, SUMI_ACT_NONE);
+    sumi_value rows = sumi_plan_view(&plan, "rows", wide, (sumi_span){8, 8}, (sumi_span){0, 64});
+    sumi_value part = sumi_plan_view(&plan, "part", rows, (sumi_span){2, 4}, (sumi_span){16, 32});
+    sumi_plan_linear(&plan, &(sumi_plan_linear_args){
+        .label = "first", .x = x, .weight = &w, .y = rows, .keeps_columns = true, .y_column = 16});
+    sumi_value between = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "between", .x = x, .weight = &w});
     sumi_plan_group_sums(&plan, "sums", part, 4);
     check_finish(&plan);
     const sumi_value_info *base = sumi_plan_info(&plan, wide), *view = sumi_plan_info(&plan, part);
@@ -130,11 +133,14 @@ TEST(plan_refuses_views_where_they_cannot_be)
         sumi_plan_begin(&plan, &s_heap, 4);
         sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
         sumi_value bound = sumi_plan_bound(&plan, "bound", SUMI_ELEMENT_ACTIVATION, 8, 64), wide = sumi_plan_value(&plan, "wide", SUMI_ELEMENT_ACTIVATION, 8, 64);
-        sumi_plan_copy_rows(&plan, bound, 0, wide, 0, 8);
-        if (wrong == 0) sumi_plan_view(&plan, "of what is bound", bound, 0, 8, 0, 64);
-        if (wrong == 1) sumi_plan_view(&plan, "too many rows", wide, 1, 8, 0, 64);
-        if (wrong == 2) sumi_plan_view(&plan, "too many columns", wide, 0, 8, 33, 32);
-        if (wrong == 3) sumi_plan_linear(&plan, "some columns", sumi_plan_view(&plan, "columns", wide, 0, 8, 0, 32), &w, NULL, SUMI_ACT_NONE);
+        sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = bound, .y = wide, .rows = 8});
+        if (wrong == 0) sumi_plan_view(&plan, "of what is bound", bound, (sumi_span){0, 8}, (sumi_span){0, 64});
+        if (wrong == 1) sumi_plan_view(&plan, "too many rows", wide, (sumi_span){1, 8}, (sumi_span){0, 64});
+        if (wrong == 2) sumi_plan_view(&plan, "too many columns", wide, (sumi_span){0, 8}, (sumi_span){33, 32});
+        if (wrong == 3) {
+            sumi_value columns = sumi_plan_view(&plan, "columns", wide, (sumi_span){0, 8}, (sumi_span){0, 32});
+            sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "some columns", .x = columns, .weight = &w});
+        }
         if (wrong == 4) sumi_plan_share(&plan, wide, bound);
         CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_INTERNAL);
         sumi_plan_end(&plan);
@@ -152,15 +158,18 @@ TEST(plan_lets_a_guest_lie_in_its_host)
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 8, 64), large = SUMI_NO_VALUE;
         if (crowded) {
             large = sumi_plan_value(&plan, "larger than the host", SUMI_ELEMENT_ACTIVATION, 64, 64);
-            sumi_plan_linear_into(&plan, "large", x, 0, 8, &w, NULL, SUMI_ACT_NONE, large, 0);
+            sumi_plan_linear(&plan, &(sumi_plan_linear_args){
+                .label = "large", .x = x, .rows = 8, .weight = &w, .y = large});
         }
-        sumi_value guest = sumi_plan_linear(&plan, "guest", x, &w, NULL, SUMI_ACT_NONE);
+        sumi_value guest = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "guest", .x = x, .weight = &w});
         if (crowded) {
-            sumi_plan_linear_into(&plan, "alive with the guest", large, 0, 8, &w, NULL, SUMI_ACT_NONE, guest, 0);
+            sumi_plan_linear(&plan, &(sumi_plan_linear_args){
+                .label = "alive with the guest", .x = large, .rows = 8, .weight = &w, .y = guest});
         }
         sumi_value host = sumi_plan_value(&plan, "host", SUMI_ELEMENT_ACTIVATION, 32, 64);
         sumi_plan_share(&plan, guest, host);
-        sumi_plan_linear_into(&plan, "host", guest, 0, 8, &w, NULL, SUMI_ACT_NONE, host, 24);
+        sumi_plan_linear(&plan, &(sumi_plan_linear_args){
+            .label = "host", .x = guest, .rows = 8, .weight = &w, .y = host, .y_row = 24});
         check_finish(&plan);
         const sumi_value_info *a = sumi_plan_info(&plan, guest), *b = sumi_plan_info(&plan, host), *c = sumi_plan_info(&plan, large);
         CHECK_NUMBER(a->offset == b->offset, !crowded);
@@ -179,10 +188,10 @@ TEST(plan_keeps_a_solver_table_until_it_is_read)
                x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, 4, 64);
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value table = sumi_plan_value(&plan, "table", SUMI_ELEMENT_FLOAT, 4, 12), v = SUMI_NO_VALUE;
-    sumi_plan_copy_rows(&plan, given, 0, table, 0, 4);
+    sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = given, .y = table});
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 4, 0);
     v = sumi_plan_activate(&plan, x, SUMI_ACT_SILU);
-    sumi_plan_solve(&plan, &(sumi_solve){.x = x, .v = v, .row = {table, 0, true}, .channels = 4});
+    sumi_plan_solve(&plan, &(sumi_plan_solve_args){.x = x, .v = v, .row = {table, 0, true}, .channels = 4});
     check_finish(&plan);
     CHECK_NUMBER(sumi_plan_info(&plan, table)->last_use, 2);
     check_no_overlap(&plan);
@@ -254,7 +263,7 @@ TEST(plan_slices_cover_all_work_and_respect_the_bound)
         sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 1000 + s, 64);
         for (int i = 0; i < 5; i++) {
-            x = sumi_plan_linear(&plan, "l", x, &big, NULL, SUMI_ACT_NONE);
+            x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "l", .x = x, .weight = &big});
             x = sumi_plan_activate(&plan, x, SUMI_ACT_SILU);
         }
     }
@@ -275,6 +284,68 @@ TEST(plan_slices_cover_all_work_and_respect_the_bound)
     sumi_plan_end(&plan);
 }
 
+// Every kind has its line in the table, and what a verb writes over is what the line allows.
+TEST(plan_ops_write_over_their_inputs_only_where_the_table_says_so)
+{
+    for (int32_t kind = 0; kind < SUMI_OP_KIND_COUNT; kind++) {
+        const sumi_op_kind_info* info = sumi_op_kind_get((sumi_op_kind)kind);
+        CHECK(info->name != NULL && strcmp(info->name, sumi_op_name((sumi_op_kind)kind)) == 0);
+        CHECK(info->rows != NULL && info->part_rows != NULL);
+        CHECK((info->bytes != NULL) != (info->output_count > 0));
+        CHECK(info->in_place != 0 || !info->is_always_in_place);
+    }
+    sumi_weight w = make_weight(64, 64), b = make_weight(1, 64);
+    for (int wrong = 0; wrong < 4; wrong++) {
+        sumi_error error = {0};
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &s_heap, 4);
+        sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
+        sumi_value y = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 16, 64);
+        // a sum may take the place of the residual, a group norm that of its input; a product and a convolution may not
+        sumi_plan_linear(&plan, &(sumi_plan_linear_args){
+            .label = "product", .x = x, .weight = &w, .y = wrong == 1 ? x : SUMI_NO_VALUE});
+        sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "sum", .x = y, .weight = &w, .residual = x});
+        sumi_plan_group_norm(&plan, &(sumi_plan_group_norm_args){
+            .label = "norm", .x = x, .weight = &b, .bias = &b, .groups = 4, .eps = 1e-6f, .y = x});
+        sumi_plan_conv(&plan, &(sumi_plan_conv_args){
+            .label = "conv", .x = x, .weight = &w, .shape = {.height = 4, .width = 4, .kernel = 1},
+            .y = wrong == 2 ? x : SUMI_NO_VALUE});
+        if (wrong == 3) sumi_plan_add_noise(&plan, x, x, SUMI_NO_ROW, x);
+        CHECK_NUMBER(sumi_plan_finish(&plan, &error), wrong == 0 ? SUMI_OK : SUMI_INTERNAL);
+        CHECK(wrong == 0 || strstr(error.text, "cannot write over") != NULL);
+        sumi_plan_end(&plan);
+    }
+}
+
+// A member that is left out means the usual: all rows, a new output, a 3 x 3 convolution of stride 1.
+TEST(plan_arguments_that_are_left_out_mean_the_usual)
+{
+    sumi_weight w = make_weight(32, 64), square = make_weight(8, 8 * 9);
+    sumi_plan plan;
+    sumi_plan_begin(&plan, &s_heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+    sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
+    sumi_value all = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "norm", .x = x, .eps = 1e-6f});
+    sumi_value rest = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "norm", .x = x, .x_row = 5, .eps = 1e-6f});
+    sumi_value some = sumi_plan_linear(&plan, &(sumi_plan_linear_args){
+        .label = "some", .x = all, .x_row = 2, .rows = 3, .weight = &w});
+    sumi_value last = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "last", .x = rest, .weight = &w});
+    sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = some, .y = last, .y_row = 8});
+    sumi_value pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_ACTIVATION, 5 * 6, 8);
+    sumi_value conv = sumi_plan_conv(&plan, &(sumi_plan_conv_args){
+        .label = "conv", .x = pixels, .weight = &square, .shape = {.height = 5, .width = 6}});
+    CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
+    CHECK_NUMBER(sumi_plan_info(&plan, all)->rows, 16);
+    CHECK_NUMBER(sumi_plan_info(&plan, rest)->rows, 11);
+    CHECK_NUMBER(sumi_plan_info(&plan, some)->rows, 3);
+    CHECK_NUMBER(sumi_plan_info(&plan, last)->rows, 11);
+    CHECK_NUMBER(plan.ops[4].rows, 3); // the copy
+    CHECK_NUMBER(sumi_plan_info(&plan, conv)->rows, 5 * 6);
+    CHECK(plan.ops[5].u.conv.kernel == 3 && plan.ops[5].u.conv.stride == 1);
+    sumi_plan_end(&plan);
+}
+
 TEST(plan_keeps_the_first_writing_error)
 {
     sumi_weight w = make_weight(64, 32);
@@ -283,8 +354,8 @@ TEST(plan_keeps_the_first_writing_error)
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
     sumi_plan_prefix(&plan, "layers.%d.", 3);
-    sumi_value y = sumi_plan_linear(&plan, "wrong", x, &w, NULL, SUMI_ACT_NONE);
-    sumi_plan_copy_rows(&plan, y, 0, x, 0, 99);
+    sumi_value y = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "wrong", .x = x, .weight = &w});
+    sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = y, .y = x, .rows = 99});
     sumi_error error = {0};
     CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_INTERNAL);
     CHECK(strstr(error.text, "layers.3.wrong") != NULL);
@@ -305,8 +376,9 @@ TEST(plan_applies_adapters_to_their_weight_only)
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_plan_adapters(&plan, &use, 1);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
-    x = sumi_plan_linear(&plan, "a", x, &a, NULL, SUMI_ACT_NONE);
-    x = sumi_plan_linear(&plan, "b", x, &b, NULL, SUMI_ACT_SILU);
+    x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "a", .x = x, .weight = &a});
+    x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){
+        .label = "b", .x = x, .weight = &b, .activation = SUMI_ACT_SILU});
     check_finish(&plan);
     CHECK_NUMBER(plan.op_count, 5); // a | b, down, up, silu
     CHECK(plan.ops[1].u.linear.activation == SUMI_ACT_NONE);
@@ -352,7 +424,7 @@ TEST(plan_survives_every_failing_allocation)
         sumi_plan_rope_table(&plan, p, 3, (int32_t[]){4, 6, 6}, 256.0);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
         for (int i = 0; i < 20; i++) {
-            x = sumi_plan_linear(&plan, "chain", x, &w, NULL, SUMI_ACT_NONE);
+            x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "chain", .x = x, .weight = &w});
         }
         sumi_result result = sumi_plan_finish(&plan, &error);
         if (result == SUMI_OK) {
@@ -394,6 +466,8 @@ int main(int argc, char** argv)
     RUN(plan_keeps_a_solver_table_until_it_is_read);
     RUN(plan_gives_no_memory_to_a_value_inside_a_pair);
     RUN(plan_slices_cover_all_work_and_respect_the_bound);
+    RUN(plan_ops_write_over_their_inputs_only_where_the_table_says_so);
+    RUN(plan_arguments_that_are_left_out_mean_the_usual);
     RUN(plan_keeps_the_first_writing_error);
     RUN(plan_applies_adapters_to_their_weight_only);
     RUN(plan_survives_every_failing_allocation);

@@ -93,8 +93,10 @@ static sumi_result build(config* c, const group* g, int m, bool is_fp8, int ops,
     if (g->kind == RESIDUAL) y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, m, g->n);
     for (int i = 0; i < ops; i++) {
         if (g->kind == GATED) (void)sumi_plan_linear_gated(plan, "product", x, &s_weights[i], SUMI_ACT_SILU);
-        else if (g->kind == RESIDUAL) (void)sumi_plan_linear_residual(plan, "product", x, &s_weights[i], NULL, SUMI_NO_ROW, y);
-        else (void)sumi_plan_linear(plan, "product", x, &s_weights[i], g->kind == BIAS ? &s_biases[i] : NULL, SUMI_ACT_NONE);
+        else if (g->kind == RESIDUAL) (void)sumi_plan_linear(plan, &(sumi_plan_linear_args){
+            .label = "product", .x = x, .weight = &s_weights[i], .residual = y});
+        else (void)sumi_plan_linear(plan, &(sumi_plan_linear_args){
+            .label = "product", .x = x, .weight = &s_weights[i], .bias = g->kind == BIAS ? &s_biases[i] : NULL});
     }
     sumi_rates rates = s_runner->functions->rates(s_runner);
     sumi_result result = sumi_plan_finish(plan, error);

@@ -261,14 +261,16 @@ typedef struct picture {
 static sumi_value write_norm(const sumi_flux_vae* vae, sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias,
                              bool silu, bool in_place)
 {
-    if (!in_place) { return sumi_plan_group_norm(plan, label, x, weight, bias, vae->groups, NORM_EPS, silu); }
-    sumi_plan_group_norm_into(plan, label, x, sumi_plan_group_sums(plan, label, x, vae->groups), weight, bias, vae->groups, NORM_EPS, silu, x);
-    return x;
+    return sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){
+        .label = label, .x = x, .weight = weight, .bias = bias, .groups = vae->groups, .eps = NORM_EPS, .silu = silu,
+        .y = in_place ? x : SUMI_NO_VALUE});
 }
 
 static sumi_value write_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight, const sumi_weight* bias)
 {
-    return sumi_plan_conv(plan, label, x.value, weight, bias, &(sumi_conv){.height = x.height, .width = x.width, .kernel = 3, .stride = 1}, SUMI_NO_VALUE);
+    return sumi_plan_conv(plan, &(sumi_plan_conv_args){
+        .label = label, .x = x.value, .weight = weight, .bias = bias,
+        .shape = {.height = x.height, .width = x.width}});
 }
 
 // What a half cannot do without where its pictures are largest: a block's x and h, or the room that they share.
@@ -297,17 +299,23 @@ static void write_strips(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_v
     sumi_value strip = sumi_plan_value(plan, "normed_strip", SUMI_ELEMENT_ACTIVATION, (rows + 2) * width, in);
     for (int32_t row = 0; row < x.height; row += rows) {
         int32_t count = x.height - row < rows ? x.height - row : rows, above = row > 0, below = row + count < x.height, all = above + count + below;
-        sumi_value from = sumi_plan_view(plan, "strip", x.value, (row - above) * width, all * width, 0, in);
-        sumi_value normed = sumi_plan_view(plan, "strip", strip, 0, all * width, 0, in);
-        sumi_plan_group_norm_into(plan, "norm1", from, sums, &w->norm1, &w->norm1_bias, vae->groups, NORM_EPS, true, normed);
+        const sumi_span own_rows = {row * width, count * width}, read_rows = {(row - above) * width, all * width};
+        sumi_value from = sumi_plan_view(plan, "strip", x.value, read_rows, (sumi_span){0, in});
+        sumi_value normed = sumi_plan_view(plan, "strip", strip, (sumi_span){0, all * width}, (sumi_span){0, in});
+        sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){
+            .label = "norm1", .x = from, .sums = sums, .weight = &w->norm1, .bias = &w->norm1_bias,
+            .groups = vae->groups, .eps = NORM_EPS, .silu = true, .y = normed});
         if (wide.id != 0) {
-            sumi_value own = sumi_plan_view(plan, "strip", x.value, row * width, count * width, 0, in);
-            sumi_value both = sumi_plan_view(plan, "strip", wide, row * width, count * width, 0, in);
-            sumi_plan_linear_columns(plan, "shortcut", own, &w->shortcut, &w->shortcut_bias, both, out);
+            sumi_value own = sumi_plan_view(plan, "strip", x.value, own_rows, (sumi_span){0, in});
+            sumi_value both = sumi_plan_view(plan, "strip", wide, own_rows, (sumi_span){0, in});
+            sumi_plan_linear(plan, &(sumi_plan_linear_args){
+                .label = "shortcut", .x = own, .weight = &w->shortcut, .bias = &w->shortcut_bias, .y = both,
+                .keeps_columns = true, .y_column = out});
         }
-        sumi_conv conv = {.height = all, .width = width, .kernel = 3, .stride = 1, .above = above, .below = below};
-        sumi_plan_conv_into(plan, "conv1", normed, &w->conv1, &w->conv1_bias, &conv, SUMI_NO_VALUE,
-                            sumi_plan_view(plan, "strip", h, row * width, count * width, 0, out));
+        sumi_plan_conv(plan, &(sumi_plan_conv_args){
+            .label = "conv1", .x = normed, .weight = &w->conv1, .bias = &w->conv1_bias,
+            .shape = {.height = all, .width = width, .above = above, .below = below},
+            .y = sumi_plan_view(plan, "strip", h, own_rows, (sumi_span){0, out})});
     }
 }
 
@@ -323,9 +331,9 @@ static picture write_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi
     picture h = {.height = x.height, .width = x.width};
     sumi_value residual = x.value;
     if (x.room.id != 0) {
-        sumi_value wide = sumi_plan_view(plan, "h_and_shortcut", x.room, 0, pixels, 0, in);
-        h.value = sumi_plan_view(plan, "h", wide, 0, pixels, 0, out);
-        residual = sumi_plan_view(plan, "shortcut", wide, 0, pixels, out, out);
+        sumi_value wide = sumi_plan_view(plan, "h_and_shortcut", x.room, (sumi_span){0, pixels}, (sumi_span){0, in});
+        h.value = sumi_plan_view(plan, "h", wide, (sumi_span){0, pixels}, (sumi_span){0, out});
+        residual = sumi_plan_view(plan, "shortcut", wide, (sumi_span){0, pixels}, (sumi_span){out, out});
         write_strips(vae, plan, w, x, x.room_rows - 1, h.value, wide);
     } else {
         if (rows < x.height) {
@@ -338,10 +346,12 @@ static picture write_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi
     }
     write_norm(vae, plan, "norm2", h.value, &w->norm2, &w->norm2_bias, true, true); // directly behind conv1, which may have left its sums
     if (w->has_shortcut && x.room.id == 0) {
-        residual = sumi_plan_linear(plan, "shortcut", x.value, &w->shortcut, &w->shortcut_bias, SUMI_ACT_NONE); // 1x1
+        residual = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+            .label = "shortcut", .x = x.value, .weight = &w->shortcut, .bias = &w->shortcut_bias}); // 1x1
     }
-    sumi_conv conv = {.height = x.height, .width = x.width, .kernel = 3, .stride = 1};
-    sumi_plan_conv_into(plan, "conv2", h.value, &w->conv2, &w->conv2_bias, &conv, residual, residual);
+    sumi_plan_conv(plan, &(sumi_plan_conv_args){
+        .label = "conv2", .x = h.value, .weight = &w->conv2, .bias = &w->conv2_bias,
+        .shape = {.height = x.height, .width = x.width}, .residual = residual, .y = residual});
     return (picture){.value = residual, .height = x.height, .width = x.width, .spare = h.value, .least = x.least};
 }
 
@@ -353,12 +363,15 @@ static picture write_middle(const sumi_flux_vae* vae, sumi_plan* plan, const sum
     sumi_sequence all = {.span = {{0, pixels}}, .span_count = 1, .query_spans = 1};
     sumi_plan_prefix(plan, "%s.mid.attention.", side);
     sumi_value n = write_norm(vae, plan, "norm", x.value, &half->attention_norm, &half->attention_norm_bias, false, false);
-    sumi_value qkv = sumi_plan_linear(plan, "qkv", n, &half->attention_qkv, &half->attention_qkv_bias, SUMI_ACT_NONE);
+    sumi_value qkv = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "qkv", .x = n, .weight = &half->attention_qkv, .bias = &half->attention_qkv_bias});
     sumi_value o = sumi_plan_attention(
         plan, "attention", qkv,
         &(sumi_attention){
             .q_heads = 1, .kv_heads = 1, .dim = channels, .scale = (float)(1.0 / sqrt((double)channels)), .sequences = &all, .sequence_count = 1});
-    x.value = sumi_plan_linear_residual(plan, "out", o, &half->attention_out, &half->attention_out_bias, SUMI_NO_ROW, x.value);
+    x.value = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "out", .x = o, .weight = &half->attention_out, .bias = &half->attention_out_bias,
+        .residual = x.value});
     x.spare = SUMI_NO_VALUE; // attention has better use for its memory
     return write_block(vae, plan, &half->middle[1], x, side, -1, 1);
 }
@@ -395,17 +408,21 @@ static picture write_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const s
 {
     int32_t channels = stage->resample.rows, out = next != NULL ? next->blocks[0].conv1.rows : 0;
     picture y = {.height = 2 * x.height, .width = 2 * x.width, .least = x.least};
-    sumi_conv up = {.height = x.height, .width = x.width, .kernel = 3, .stride = 1, .upsamples = true};
+    sumi_op_conv up = {.height = x.height, .width = x.width, .upsamples = true};
     int32_t rows = strip_rows(vae, plan, y.height, y.width, channels, out, x.least);
     bool has_room = next != NULL && next->blocks[0].has_shortcut && rows < y.height && 2 * out <= channels && channels % 8 == 0 && out % 8 == 0;
     for (int32_t i = 1; has_room && i < next->block_count; i++) { has_room = !next->blocks[i].has_shortcut; } // a product reads no columns of a room
     if (!has_room) {
-        y.value = sumi_plan_conv(plan, "upsample", x.value, &stage->resample, &stage->resample_bias, &up, SUMI_NO_VALUE);
+        y.value = sumi_plan_conv(plan, &(sumi_plan_conv_args){
+            .label = "upsample", .x = x.value, .weight = &stage->resample, .bias = &stage->resample_bias,
+            .shape = up});
         return y;
     }
     y.room_rows = rows + 1;
     y.room = sumi_plan_value(plan, "room", SUMI_ELEMENT_ACTIVATION, (y.height + y.room_rows) * y.width, channels);
-    y.value = sumi_plan_view(plan, "upsampled", y.room, y.room_rows * y.width, y.height * y.width, 0, channels);
+    const sumi_span all_columns = {0, channels};
+    const sumi_span own_rows = {y.room_rows * y.width, y.height * y.width};
+    y.value = sumi_plan_view(plan, "upsampled", y.room, own_rows, all_columns);
     bool shares = stage->resample.cols == 9 * channels && sumi_plan_info(plan, x.value)->base.id == 0 && can_grow_in_place(x, y.room_rows);
     if (shares) { sumi_plan_share(plan, x.value, y.room); }
     for (int32_t end = x.height, row; end > 0; end = row) {
@@ -413,9 +430,13 @@ static picture write_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const s
         up.above = row > 0;
         up.below = end < x.height;
         up.height = up.above + end - row + up.below;
-        sumi_value from = sumi_plan_view(plan, "strip", x.value, (row - up.above) * x.width, up.height * x.width, 0, channels);
-        sumi_value into = sumi_plan_view(plan, "strip", y.value, 2 * row * y.width, 2 * (end - row) * y.width, 0, channels);
-        sumi_plan_conv_into(plan, "upsample", from, &stage->resample, &stage->resample_bias, &up, SUMI_NO_VALUE, into);
+        const sumi_span read_rows = {(row - up.above) * x.width, up.height * x.width};
+        const sumi_span made_rows = {2 * row * y.width, 2 * (end - row) * y.width};
+        sumi_value from = sumi_plan_view(plan, "strip", x.value, read_rows, all_columns);
+        sumi_value into = sumi_plan_view(plan, "strip", y.value, made_rows, all_columns);
+        sumi_plan_conv(plan, &(sumi_plan_conv_args){
+            .label = "upsample", .x = from, .weight = &stage->resample, .bias = &stage->resample_bias, .shape = up,
+            .y = into});
     }
     return y;
 }
@@ -426,7 +447,9 @@ static sumi_value decode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_va
     sumi_plan_prefix(plan, "decoder.");
     picture x = {.height = tile.height, .width = tile.width};
     x.least = least_bytes(plan, &half->stages[half->stage_count - 1].blocks[0], tile.height * vae->factor, tile.width * vae->factor);
-    x.value = sumi_plan_latent_in(plan, latents, vae->latent_channels, height, width, tile, vae->scaling, vae->shift, true);
+    x.value = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){
+        .latents = latents, .channels = vae->latent_channels, .height = height, .width = width, .tile = tile,
+        .scale = vae->scaling, .shift = vae->shift, .per_item = true});
     x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     x = write_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
@@ -446,15 +469,17 @@ static sumi_value encode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_va
     sumi_plan_prefix(plan, "encoder.");
     picture x = {.height = tile.height, .width = tile.width};
     x.least = least_bytes(plan, &half->stages[0].blocks[0], tile.height, tile.width);
-    x.value = sumi_plan_pixels_in(plan, pixels, picture_width, tile.y, tile.x, tile.height, tile.width);
+    x.value = sumi_plan_pixels_in(plan, pixels, picture_width, tile);
     x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
         for (int32_t i = 0; i < stage->block_count; i++) { x = write_block(vae, plan, &stage->blocks[i], x, "encoder", s, i); }
         if (stage->resamples) {
             sumi_plan_prefix(plan, "encoder.%d.", (int)s);
-            sumi_conv down = {.height = x.height, .width = x.width, .kernel = 3, .stride = 2, .pads_end = true};
-            x = (picture){.value = sumi_plan_conv(plan, "downsample", x.value, &stage->resample, &stage->resample_bias, &down, SUMI_NO_VALUE),
+            sumi_value half_size = sumi_plan_conv(plan, &(sumi_plan_conv_args){
+                .label = "downsample", .x = x.value, .weight = &stage->resample, .bias = &stage->resample_bias,
+                .shape = {.height = x.height, .width = x.width, .stride = 2, .pads_end = true}});
+            x = (picture){.value = half_size,
                           .height = x.height / 2,
                           .width = x.width / 2,
                           .least = x.least};
@@ -509,12 +534,16 @@ static void write_tiles(const sumi_flux_vae* vae, sumi_plan* plan, const tiling*
             above_height = r > 0 ? input_tile(t, r - 1, c).height * t->made / t->size : 0;
             sumi_plan_prefix(plan, decodes ? "decoder." : "encoder.");
             if (r > 0 || c > 0) {
-                sumi_plan_tile_blend(plan, tile, height, width, r > 0 ? above[c] : SUMI_NO_VALUE, above_height, c > 0 ? current[c - 1] : SUMI_NO_VALUE,
-                                     left_width, t->extent);
+                sumi_plan_tile_blend(plan, &(sumi_plan_blend_args){
+                    .tile = tile, .height = height, .width = width, .above = r > 0 ? above[c] : SUMI_NO_VALUE,
+                    .above_height = above_height, .left = c > 0 ? current[c - 1] : SUMI_NO_VALUE,
+                    .left_width = left_width, .extent = t->extent});
             }
             current[c] = tile;
             sumi_tile kept = {r * t->kept, c * t->kept, smaller(t->kept, height), smaller(t->kept, width)};
-            sumi_plan_tile_place(plan, tile, width, out, out_height, out_width, kept, decodes);
+            sumi_plan_tile_place(plan, &(sumi_plan_place_args){
+                .tile = tile, .tile_width = width, .picture = out, .picture_height = out_height,
+                .picture_width = out_width, .kept = kept, .per_item = decodes});
         }
         memcpy(above, current, (size_t)t->columns * sizeof *above);
     }
@@ -536,7 +565,9 @@ void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_
     int32_t out_height = height * vae->factor, out_width = width * vae->factor;
     if (tile == 0 || (height <= tile && width <= tile)) {
         sumi_value whole = decode_tile(vae, plan, latents, height, width, (sumi_tile){0, 0, height, width});
-        sumi_plan_tile_place(plan, whole, out_width, picture_out, out_height, out_width, (sumi_tile){0, 0, out_height, out_width}, true);
+        sumi_plan_tile_place(plan, &(sumi_plan_place_args){
+            .tile = whole, .tile_width = out_width, .picture = picture_out, .picture_height = out_height,
+            .picture_width = out_width, .kept = (sumi_tile){0, 0, out_height, out_width}, .per_item = true});
     } else {
         tiling t = plan_tiles(height, width, tile, tile * vae->factor);
         write_tiles(vae, plan, &t, latents, true, picture_out, out_height, out_width);

@@ -162,22 +162,25 @@ static void write_start_image(writer* w, int32_t item_count)
             sumi_value eps = SUMI_NO_VALUE;
             if (r->samples_posterior) {
                 eps = sumi_plan_value(w->plan, "item_eps", SUMI_ELEMENT_FLOAT, channels, size);
-                sumi_plan_copy_rows(w->plan, out->eps, i * channels, eps, 0, channels);
+                sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){
+                    .x = out->eps, .x_row = i * channels, .y = eps, .rows = channels});
             }
             w->network->family->write_posterior(w->network, w->plan, moments, eps, latents);
         }
-        sumi_plan_copy_rows(w->plan, latents, 0, out->clean, i * channels, channels);
+        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){
+            .x = latents, .y = out->clean, .y_row = i * channels});
     }
 }
 
 // x, and the solver's other states. They begin as copies of x: rows that do not use them multiply them by zero, which must not meet a stray NaN.
-static void write_states(writer* w, sumi_solve* solve)
+static void write_states(writer* w, sumi_plan_solve_args* solve)
 {
     const sumi_pipeline_request* r = w->r;
     sumi_pipeline* out = w->out;
     int32_t rows = r->item_count * w->info->latent_channels, size = out->latent_height * out->latent_width;
     out->x = sumi_plan_bound(w->plan, "x", SUMI_ELEMENT_FLOAT, rows, size);
-    *solve = (sumi_solve){.x = out->x, .row = solver_column(w, 0, true), .channels = w->info->latent_channels};
+    *solve = (sumi_plan_solve_args){
+        .x = out->x, .row = solver_column(w, 0, true), .channels = w->info->latent_channels};
     if (r->starts_from_latents) { out->clean = sumi_plan_bound(w->plan, "clean", SUMI_ELEMENT_FLOAT, rows, size); }
     if (r->starts_from_image || r->starts_from_latents) {
         out->noise = sumi_plan_bound(w->plan, "noise", SUMI_ELEMENT_FLOAT, rows, size);
@@ -188,41 +191,48 @@ static void write_states(writer* w, sumi_solve* solve)
         solve->mask = out->mask;
         if (r->item_count > 1) { // the op reads one plane per item
             solve->mask = sumi_plan_value(w->plan, "item_masks", SUMI_ELEMENT_FLOAT, r->item_count, size);
-            for (int32_t i = 0; i < r->item_count; i++) { sumi_plan_copy_rows(w->plan, out->mask, 0, solve->mask, i, 1); }
+            for (int32_t i = 0; i < r->item_count; i++) {
+                sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = out->mask, .y = solve->mask, .y_row = i});
+            }
         }
         solve->noise = out->noise;
         solve->clean = out->clean;
     }
     if (r->has_base) {
         solve->y = sumi_plan_value(w->plan, "base", SUMI_ELEMENT_FLOAT, rows, size);
-        sumi_plan_copy_rows(w->plan, out->x, 0, solve->y, 0, rows);
+        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = out->x, .y = solve->y});
     }
     if (r->has_history) {
         solve->h = sumi_plan_value(w->plan, "history", SUMI_ELEMENT_FLOAT, rows, size);
-        sumi_plan_copy_rows(w->plan, out->x, 0, solve->h, 0, rows);
+        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = out->x, .y = solve->h});
     }
 }
 
 // One evaluation of the batch and the solver's update, repeated for a run of evaluations with the same guidance.
-static void write_denoise(writer* w, const sumi_solve* states, bool guides, int32_t first, int32_t repeat)
+static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool guides, int32_t first, int32_t repeat)
 {
     const sumi_pipeline_request* r = w->r;
     int32_t channels = w->info->latent_channels;
     sumi_plan_section(w->plan, SUMI_SECTION_DENOISE, repeat, first);
     const sumi_evaluation* list = w->lists[guides];
     sumi_value v = w->network->family->write_evaluation(w->network, w->plan, &w->denoiser, guides, w->out->x, list, r->item_count * (guides ? 2 : 1));
-    if (guides) { v = sumi_plan_guide(w->plan, v, r->item_count, channels, w->positive, w->negative, solver_column(w, GUIDANCE_COLUMN, true), r->norm_limit); }
-    if (r->previews) {
-        sumi_plan_preview(w->plan, w->out->x, v, solver_column(w, SIGMA_COLUMN, true), channels, &w->info->preview->factors[0][0], w->info->preview->bias,
-                          w->out->preview);
+    if (guides) {
+        v = sumi_plan_guide(w->plan, &(sumi_plan_guide_args){
+            .predictions = v, .item_count = r->item_count, .channels = channels, .positive = w->positive,
+            .negative = w->negative, .scale = solver_column(w, GUIDANCE_COLUMN, true), .norm_limit = r->norm_limit});
     }
-    sumi_solve solve = *states;
+    if (r->previews) {
+        sumi_plan_preview(w->plan, &(sumi_plan_preview_args){
+            .x = w->out->x, .v = v, .sigma = solver_column(w, SIGMA_COLUMN, true), .channels = channels,
+            .factors = &w->info->preview->factors[0][0], .bias = w->info->preview->bias, .rgb = w->out->preview});
+    }
+    sumi_plan_solve_args solve = *states;
     solve.v = v;
     sumi_plan_solve(w->plan, &solve);
     w->out->velocity = first == 0 ? v : w->out->velocity;
 }
 
-static void write_denoising(writer* w, const sumi_solve* states)
+static void write_denoising(writer* w, const sumi_plan_solve_args* states)
 {
     const sumi_pipeline_request* r = w->r;
     for (int32_t i = 0; i < r->item_count; i++) {
@@ -282,7 +292,7 @@ static void write_images(writer* w)
     sumi_plan_section(w->plan, SUMI_SECTION_PREPARE, 1, 0);
     w->network->family->write_prepare(w->network, w->plan, &w->denoiser);
     if (r->starts_from_image) { write_start_image(w, r->item_count); }
-    sumi_solve states;
+    sumi_plan_solve_args states;
     write_states(w, &states);
     write_denoising(w, &states);
     if (!r->without_decode) { write_pictures(w); }

@@ -155,15 +155,22 @@ sumi_value sumi_qwen3_write(const sumi_qwen3* model, sumi_plan* plan, sumi_value
     for (int32_t layer = 0; layer < model->layer_count; layer++) {
         const sumi_qwen3_layer* w = &model->layers[layer];
         sumi_plan_prefix(plan, "text.layers.%d.", (int)layer);
-        sumi_value a = sumi_plan_norm_modulate(plan, "input_norm", h, 0, rows, SUMI_NORM_RMS, &w->input_norm, model->eps, SUMI_NO_ROW, SUMI_NO_ROW);
-        sumi_value qkv = sumi_plan_linear(plan, "attention.qkv", a, &w->qkv, NULL, SUMI_ACT_NONE);
-        sumi_plan_qk_norm_rope(plan, "attention.qk_norm_rope", qkv, 0, rows, model->q_heads, model->kv_heads, model->head_dim, &w->q_norm, &w->k_norm,
-                               model->eps, rope, 0, SUMI_ROTARY_HALVES);
+        sumi_value a = sumi_plan_norm(plan, &(sumi_plan_norm_args){
+            .label = "input_norm", .x = h, .weight = &w->input_norm, .eps = model->eps});
+        sumi_value qkv = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+            .label = "attention.qkv", .x = a, .weight = &w->qkv});
+        sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){
+            .label = "attention.qk_norm_rope", .qkv = qkv, .q_heads = model->q_heads,
+            .kv_heads = model->kv_heads, .dim = model->head_dim, .q_norm = &w->q_norm, .k_norm = &w->k_norm,
+            .eps = model->eps, .rope = rope, .rotary = SUMI_ROTARY_HALVES});
         sumi_value o = sumi_plan_attention(plan, "attention", qkv, &attention);
-        sumi_plan_linear_residual(plan, "attention.out", o, &w->out, NULL, SUMI_NO_ROW, h);
-        sumi_value m = sumi_plan_norm_modulate(plan, "post_norm", h, 0, rows, SUMI_NORM_RMS, &w->post_norm, model->eps, SUMI_NO_ROW, SUMI_NO_ROW);
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){
+            .label = "attention.out", .x = o, .weight = &w->out, .residual = h});
+        sumi_value m = sumi_plan_norm(plan, &(sumi_plan_norm_args){
+            .label = "post_norm", .x = h, .weight = &w->post_norm, .eps = model->eps});
         sumi_value g = sumi_plan_linear_gated(plan, "mlp.gate_up", m, &w->gate_up, SUMI_ACT_SILU);
-        sumi_plan_linear_residual(plan, "mlp.down", g, &w->down, NULL, SUMI_NO_ROW, h);
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){
+            .label = "mlp.down", .x = g, .weight = &w->down, .residual = h});
     }
     sumi_plan_prefix(plan, "%s", "");
     sumi_free(plan->heap, sequences);

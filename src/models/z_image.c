@@ -227,21 +227,32 @@ static sumi_step_row modulation_of(const sumi_z_image* model, sumi_value table, 
 static void write_block(const sumi_z_image* model, sumi_plan* plan, const sumi_z_image_block* w, sumi_value x, int32_t rows, int32_t out_rows,
                         const sumi_attention* attention, sumi_value rope, sumi_value modulation)
 {
-    sumi_value a = sumi_plan_norm_modulate(plan, "attention_norm1", x, 0, rows, SUMI_NORM_RMS, &w->attention_norm1, model->eps,
-                                           modulation_of(model, modulation, 0), SUMI_NO_ROW);
-    sumi_value qkv = sumi_plan_linear(plan, "attention.qkv", a, &w->qkv, NULL, SUMI_ACT_NONE);
-    sumi_plan_qk_norm_rope(plan, "attention.qk_norm_rope", qkv, 0, rows, model->heads, model->kv_heads, model->head_dim, &w->q_norm, &w->k_norm, model->eps,
-                           rope, 0, SUMI_ROTARY_INTERLEAVED);
+    sumi_value a = sumi_plan_norm(plan, &(sumi_plan_norm_args){
+        .label = "attention_norm1", .x = x, .rows = rows, .weight = &w->attention_norm1, .eps = model->eps,
+        .scale = modulation_of(model, modulation, 0)});
+    sumi_value qkv = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "attention.qkv", .x = a, .weight = &w->qkv});
+    sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){
+        .label = "attention.qk_norm_rope", .qkv = qkv, .rows = rows, .q_heads = model->heads,
+        .kv_heads = model->kv_heads, .dim = model->head_dim, .q_norm = &w->q_norm, .k_norm = &w->k_norm,
+        .eps = model->eps, .rope = rope, .rotary = SUMI_ROTARY_INTERLEAVED});
     sumi_value o = sumi_plan_attention(plan, "attention", qkv, attention);
     sumi_value branch = sumi_plan_value(plan, "attention_branch", SUMI_ELEMENT_ACTIVATION, out_rows, model->dim);
-    sumi_plan_linear_into(plan, "attention.out", o, 0, out_rows, &w->out, NULL, SUMI_ACT_NONE, branch, 0);
-    sumi_plan_norm_gate_add(plan, "attention_norm2", x, 0, branch, out_rows, &w->attention_norm2, model->eps, modulation_of(model, modulation, 1));
+    sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "attention.out", .x = o, .rows = out_rows, .weight = &w->out, .y = branch});
+    sumi_plan_norm_gate_add(plan, &(sumi_plan_norm_gate_add_args){
+        .label = "attention_norm2", .x = x, .branch = branch, .weight = &w->attention_norm2,
+        .eps = model->eps, .gate = modulation_of(model, modulation, 1)});
 
-    sumi_value f =
-        sumi_plan_norm_modulate(plan, "ffn_norm1", x, 0, out_rows, SUMI_NORM_RMS, &w->ffn_norm1, model->eps, modulation_of(model, modulation, 2), SUMI_NO_ROW);
+    sumi_value f = sumi_plan_norm(plan, &(sumi_plan_norm_args){
+        .label = "ffn_norm1", .x = x, .rows = out_rows, .weight = &w->ffn_norm1, .eps = model->eps,
+        .scale = modulation_of(model, modulation, 2)});
     sumi_value g = sumi_plan_linear_gated(plan, "feed_forward.w1w3", f, &w->gate_up, SUMI_ACT_SILU);
-    sumi_value d = sumi_plan_linear(plan, "feed_forward.w2", g, &w->down, NULL, SUMI_ACT_NONE);
-    sumi_plan_norm_gate_add(plan, "ffn_norm2", x, 0, d, out_rows, &w->ffn_norm2, model->eps, modulation_of(model, modulation, 3));
+    sumi_value d = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "feed_forward.w2", .x = g, .weight = &w->down});
+    sumi_plan_norm_gate_add(plan, &(sumi_plan_norm_gate_add_args){
+        .label = "ffn_norm2", .x = x, .branch = d, .weight = &w->ffn_norm2, .eps = model->eps,
+        .gate = modulation_of(model, modulation, 3)});
 }
 
 // A rotary table for rows whose positions `fill` writes.
@@ -282,10 +293,12 @@ static void write_captions(const sumi_z_image* model, sumi_plan* plan, sumi_deno
     sumi_value y = state->captions = sumi_plan_value(plan, "captions", SUMI_ELEMENT_ACTIVATION, rows, model->dim);
     for (int32_t p = 0; p < denoiser->prompt_count; p++) {
         const sumi_prompt_features* prompt = &denoiser->prompts[p];
-        sumi_value n = sumi_plan_norm_modulate(plan, "cap_embedder.0", prompt->value[0], prompt->row[0], prompt->count[0], SUMI_NORM_RMS, &model->caption_norm,
-                                               model->eps, SUMI_NO_ROW, SUMI_NO_ROW);
-        sumi_plan_linear_into(plan, "cap_embedder.1", n, 0, prompt->count[0], &model->caption_embedder, &model->caption_embedder_bias, SUMI_ACT_NONE, y,
-                              state->caption_begin[p]);
+        sumi_value n = sumi_plan_norm(plan, &(sumi_plan_norm_args){
+            .label = "cap_embedder.0", .x = prompt->value[0], .x_row = prompt->row[0], .rows = prompt->count[0],
+            .weight = &model->caption_norm, .eps = model->eps});
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){
+            .label = "cap_embedder.1", .x = n, .weight = &model->caption_embedder,
+            .bias = &model->caption_embedder_bias, .y = y, .y_row = state->caption_begin[p]});
     }
     sumi_plan_prefix(plan, "caption_pad.");
     sumi_plan_fill_rows(plan, y, &model->caption_pad, pads, pad_count);
@@ -307,23 +320,31 @@ static void write_modulation(const sumi_z_image* model, sumi_plan* plan, sumi_de
 {
     sumi_z_image_state* state = denoiser->state;
     sumi_plan_prefix(plan, "t_embedder.");
-    sumi_value e = sumi_plan_time_embed(plan, denoiser->times, model->time_width, (float)model->time_scale, TIME_PERIOD, true);
-    sumi_value hidden = sumi_plan_linear(plan, "mlp.0", e, &model->time_in, &model->time_in_bias, SUMI_ACT_SILU);
-    sumi_value c = sumi_plan_linear(plan, "mlp.2", hidden, &model->time_out, &model->time_out_bias, SUMI_ACT_NONE);
+    sumi_value e = sumi_plan_time_embed(plan, &(sumi_plan_time_args){
+        .times = denoiser->times, .width = model->time_width, .scale = (float)model->time_scale,
+        .max_period = TIME_PERIOD, .cos_first = true});
+    sumi_value hidden = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "mlp.0", .x = e, .weight = &model->time_in, .bias = &model->time_in_bias,
+        .activation = SUMI_ACT_SILU});
+    sumi_value c = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "mlp.2", .x = hidden, .weight = &model->time_out, .bias = &model->time_out_bias});
     for (int32_t i = 0; i < model->refiner_count + model->layer_count; i++) {
         bool refines = i < model->refiner_count;
         const sumi_z_image_block* w = refines ? &model->noise_refiner[i] : &model->layers[i - model->refiner_count];
         sumi_plan_prefix(plan, "%s.%d.", refines ? "noise_refiner" : "layers", (int)(refines ? i : i - model->refiner_count));
         sumi_value table = sumi_plan_value(plan, "modulation", SUMI_ELEMENT_FLOAT, denoiser->evaluation_count, 4 * model->dim);
-        sumi_plan_linear_into(plan, "adaLN_modulation", c, 0, denoiser->evaluation_count, &w->modulation, &w->modulation_bias, SUMI_ACT_NONE, table, 0);
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){
+            .label = "adaLN_modulation", .x = c, .weight = &w->modulation,
+            .bias = &w->modulation_bias, .y = table});
         sumi_plan_finish_modulation(plan, table, true);
         state->modulation[w->slot] = table;
     }
     sumi_plan_prefix(plan, "final_layer.");
     sumi_value silu = sumi_plan_activate(plan, c, SUMI_ACT_SILU); // only here: the blocks read c as it is
     sumi_value scale = state->final_scale = sumi_plan_value(plan, "final_scale", SUMI_ELEMENT_FLOAT, denoiser->evaluation_count, model->dim);
-    sumi_plan_linear_into(plan, "adaLN_modulation", silu, 0, denoiser->evaluation_count, &model->final_modulation, &model->final_modulation_bias, SUMI_ACT_NONE,
-                          scale, 0);
+    sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "adaLN_modulation", .x = silu,
+        .weight = &model->final_modulation, .bias = &model->final_modulation_bias, .y = scale});
     sumi_plan_finish_modulation(plan, scale, false);
 }
 
@@ -390,8 +411,10 @@ static void write_patches(const sumi_z_image* model, sumi_plan* plan, const sumi
     sumi_plan_patchify(plan, latents, &patches, features);
     bool is_padded = l->image_rows > l->tokens;
     for (int32_t s = 0; s < (is_padded ? count : 1); s++) {
-        sumi_plan_linear_into(plan, "x_embedder", features, s * l->tokens, is_padded ? l->tokens : count * l->tokens, &model->x_embedder,
-                              &model->x_embedder_bias, SUMI_ACT_NONE, x, s * l->image_rows);
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){
+            .label = "x_embedder", .x = features, .x_row = s * l->tokens,
+            .rows = is_padded ? l->tokens : count * l->tokens, .weight = &model->x_embedder,
+            .bias = &model->x_embedder_bias, .y = x, .y_row = s * l->image_rows});
     }
     sumi_plan_prefix(plan, "image_pad.");
     sumi_plan_fill_rows(plan, x, &model->x_pad, pads, is_padded ? count : 0);
@@ -426,7 +449,9 @@ sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* p
     }
     sumi_plan_prefix(plan, "caption_");
     for (int32_t s = 0; s < count; s++) {
-        sumi_plan_copy_rows(plan, state->captions, state->caption_begin[list[s].prompt], x, l.caption_begin[s], state->caption_rows[list[s].prompt]);
+        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){
+            .x = state->captions, .x_row = state->caption_begin[list[s].prompt], .y = x, .y_row = l.caption_begin[s],
+            .rows = state->caption_rows[list[s].prompt]});
     }
     int32_t final_rows = denoiser->whole ? l.rows : image_rows;
     for (int32_t i = 0; i < model->layer_count; i++) {
@@ -437,9 +462,11 @@ sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* p
                     state->modulation[w->slot]);
     }
     sumi_plan_prefix(plan, "final_layer.");
-    sumi_value z =
-        sumi_plan_norm_modulate(plan, "norm", x, 0, final_rows, SUMI_NORM_LAYER, NULL, FINAL_EPS, (sumi_step_row){state->final_scale, 0, true}, SUMI_NO_ROW);
-    sumi_value out = sumi_plan_linear(plan, "linear", z, &model->final_linear, &model->final_linear_bias, SUMI_ACT_NONE);
+    sumi_value z = sumi_plan_norm(plan, &(sumi_plan_norm_args){
+        .label = "norm", .x = x, .rows = final_rows, .norm = SUMI_NORM_LAYER, .eps = FINAL_EPS,
+        .scale = {state->final_scale, 0, true}});
+    sumi_value out = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+        .label = "linear", .x = z, .weight = &model->final_linear, .bias = &model->final_linear_bias});
     sumi_plan_prefix(plan, "%s", "");
     // the network returns clean - noise, the solver wants noise - clean
     return sumi_plan_unpatchify(plan, out, &(sumi_patch_layout){denoiser->height, denoiser->width, model->channels, count, order, row_begin}, -1.0f);

@@ -229,7 +229,9 @@ static sumi_value write_encode(const sumi_network* network, sumi_plan* plan, sum
 static void write_posterior(const sumi_network* network, sumi_plan* plan, sumi_value moments, sumi_value eps, sumi_value latents)
 {
     const z_image_model* model = network->model;
-    sumi_plan_posterior(plan, moments, eps, model->vae.latent_channels, model->vae.scaling, model->vae.shift, latents);
+    sumi_plan_posterior(plan, &(sumi_plan_posterior_args){
+        .moments = moments, .eps = eps, .channels = model->vae.latent_channels, .scale = model->vae.scaling,
+        .shift = model->vae.shift, .latents = latents});
 }
 
 const sumi_family sumi_family_z_image = {.name = "z-image",

@@ -6,7 +6,7 @@
 //
 // Slices. Whole ops are gathered until the predicted time reaches the bound; an op above the bound is cut into runs of parts.
 #include "base/sort.h"
-#include "plan/plan.h"
+#include "plan/op_kinds.h"
 #include "plan/validate.h"
 #include <string.h>
 
@@ -257,7 +257,7 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
 // Only some ops know values whose rows lie apart.
 static bool takes_pitch(const sumi_plan* plan, const sumi_op* op)
 {
-    if (op->kind == SUMI_OP_CONV || op->kind == SUMI_OP_GROUP_SUMS || op->kind == SUMI_OP_GROUP_NORM) {
+    if (sumi_op_kind_get(op->kind)->takes_pitch) {
         return true;
     }
     for (int32_t k = 0; k <= SUMI_OP_MAX_INPUTS; k++) {

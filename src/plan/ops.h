@@ -1,50 +1,64 @@
-// The ops: the verbs of image diffusion, about 25 of them. One line here, a CPU version (src/cpu), a CUDA version (src/cuda), a test against golden numbers.
+// The ops: the verbs of image diffusion, about 25 of them. Each has one struct of parameters here, one line in the
+// table of op_kinds.c (name, unit of work, in-place rule, cost), a CPU version (src/cpu), a CUDA version (src/cuda) and
+// a test against golden numbers.
 //
 // Conventions for every op
-//   value      a matrix [rows, cols], row-major, float32 on the CPU backend, bfloat16 or float32 on a GPU. A picture is rows = height * width, cols = channels (NHWC).
-//              A latent is one row per channel plane: [items * channels, height * width] (NCHW, as PyTorch's noise is laid out), always float32.
-//   parts      an op's work is cut into `part_count` independent parts (ranges of rows, heads x query blocks, groups ...). Running the parts in any order, split or together, on any
-//              number of threads gives the same bits: no part sums across parts. Slices are ranges of parts.
-//   step       ops inside a repeated section read per-step numbers from tables at row `counter`, the section's iteration + its first counter.
+//   value      a matrix [rows, cols], row-major, float32 on the CPU backend, bfloat16 or float32 on a GPU.
+//              A picture is rows = height * width, cols = channels (NHWC).
+//              A latent is one row per channel plane: [items * channels, height * width] (NCHW, as PyTorch's noise is
+//              laid out), always float32.
+//   parts      an op's work is cut into `part_count` independent parts (ranges of rows, heads x query blocks, groups
+//   ...).
+//              Running the parts in any order, split or together, on any number of threads gives the same bits: no part
+//              sums across parts. Slices are ranges of parts.
+//   step       ops inside a repeated section read per-step numbers from tables at row `counter`, the section's
+//   iteration
+//              + its first counter.
 #ifndef SUMI_PLAN_OPS_H
 #define SUMI_PLAN_OPS_H
-#include <stdbool.h>
-#include <stdint.h>
+#include "plan/weight.h"
 
 typedef enum sumi_op_kind {
-    SUMI_OP_EMBED_ROWS,      // y[r] = table[ids[r]] * scale
-    SUMI_OP_FILL_ROWS,       // y[rows of the spans] = one row (learned pad tokens); in place
-    SUMI_OP_COPY_ROWS,       // y[to .. ] = x[from .. ]; in place on y
-    SUMI_OP_LINEAR,          // y = act(x W^T + b), or y += scale * (x W^T), or y = residual + gate * (x W^T + b)
-    SUMI_OP_ACTIVATE,        // y = act(x)
-    SUMI_OP_GATED,           // y[:, j] = act(x[:, j]) * x[:, cols + j]   (SwiGLU, GeGLU)
-    SUMI_OP_NORM_MODULATE,   // y = norm(x) * w * scale + shift           (RMS or layer norm; w, scale, shift optional)
-    SUMI_OP_NORM_GATE_ADD,   // x += gate * (rms(b) * w)                  (Z-Image's sandwich); in place on x
-    SUMI_OP_QK_NORM_ROPE,    // per head of q and k: RMS norm * w, then rotary; in place on the qkv matrix
-    SUMI_OP_ATTENTION,       // softmax(q k^T * scale + mask) v per head, over sequences made of row spans
-    SUMI_OP_ROPE_TABLE,      // positions [rows, axes] -> [rows, pairs * 2] (cos, sin)
-    SUMI_OP_TIME_EMBED,      // times [n, 1] -> sinusoids [n, width]
-    SUMI_OP_FINISH_MODULATION, // columns in quarters / halves: 1 + s, tanh(g); in place on a modulation table
-    SUMI_OP_PATCHIFY,        // latents -> rows of 2x2 patches
-    SUMI_OP_UNPATCHIFY,      // rows of 2x2 patches -> latents, times a sign
-    SUMI_OP_ADD_NOISE,       // x = sigma * noise + (1 - sigma) * clean, sigma from a table row
-    SUMI_OP_GUIDE,           // v = pos + s (pos - neg), norm limits
-    SUMI_OP_SOLVE,           // one row of the solver table on x, y, h; inpainting blend
-    SUMI_OP_PREVIEW,         // x0 = x - sigma v -> linear RGB at latent size
-    SUMI_OP_PIXELS_IN,       // 8-bit RGB -> picture in [-1, 1]
-    SUMI_OP_POSTERIOR,       // VAE moments -> latent (mean + exp(logvar / 2) * eps, then (z - shift) * scale)
-    SUMI_OP_LATENT_IN,       // latent tile -> picture of latent channels, z / scale + shift
-    SUMI_OP_CONV,            // 3x3 or 1x1, stride 1 or 2, upsample folded in, bias, residual
-    SUMI_OP_GROUP_SUMS,      // mean and squared deviation per block of rows and group of channels
-    SUMI_OP_GROUP_NORM,      // (x - mean) * rstd * w + b, SiLU optional
-    SUMI_OP_TILE_BLEND,      // the seam of one decoded tile with its upper and left neighbours; in place
-    SUMI_OP_TILE_PLACE,      // the kept part of a tile into the whole picture
-    SUMI_OP_PIXELS_OUT,      // picture in [-1, 1] -> 8-bit, and counts what is not finite
+    SUMI_OP_EMBED_ROWS,
+    SUMI_OP_FILL_ROWS,
+    SUMI_OP_COPY_ROWS,
+    SUMI_OP_LINEAR,
+    SUMI_OP_ACTIVATE,
+    SUMI_OP_GATED,
+    SUMI_OP_NORM_MODULATE,
+    SUMI_OP_NORM_GATE_ADD,
+    SUMI_OP_QK_NORM_ROPE,
+    SUMI_OP_ATTENTION,
+    SUMI_OP_ROPE_TABLE,
+    SUMI_OP_TIME_EMBED,
+    SUMI_OP_FINISH_MODULATION,
+    SUMI_OP_PATCHIFY,
+    SUMI_OP_UNPATCHIFY,
+    SUMI_OP_ADD_NOISE,
+    SUMI_OP_GUIDE,
+    SUMI_OP_SOLVE,
+    SUMI_OP_PREVIEW,
+    SUMI_OP_PIXELS_IN,
+    SUMI_OP_POSTERIOR,
+    SUMI_OP_LATENT_IN,
+    SUMI_OP_CONV,
+    SUMI_OP_GROUP_SUMS,
+    SUMI_OP_GROUP_NORM,
+    SUMI_OP_TILE_BLEND,
+    SUMI_OP_TILE_PLACE,
+    SUMI_OP_PIXELS_OUT,
     SUMI_OP_KIND_COUNT
 } sumi_op_kind;
 const char* sumi_op_name(sumi_op_kind kind); // "linear", for tables and messages
 
-typedef enum sumi_activation { SUMI_ACT_NONE, SUMI_ACT_SILU, SUMI_ACT_GELU_TANH, SUMI_ACT_GELU_ERF, SUMI_ACT_QUICK_GELU, SUMI_ACT_TANH } sumi_activation;
+typedef enum sumi_activation {
+    SUMI_ACT_NONE,
+    SUMI_ACT_SILU,
+    SUMI_ACT_GELU_TANH,
+    SUMI_ACT_GELU_ERF,
+    SUMI_ACT_QUICK_GELU,
+    SUMI_ACT_TANH
+} sumi_activation;
 typedef enum sumi_norm { SUMI_NORM_RMS, SUMI_NORM_LAYER } sumi_norm;
 typedef enum sumi_rotary {
     SUMI_ROTARY_NONE,
@@ -52,8 +66,285 @@ typedef enum sumi_rotary {
     SUMI_ROTARY_HALVES       // pairs (k, k + dim / 2): the Qwen and Gemma language models
 } sumi_rotary;
 
+typedef struct sumi_value { int32_t id; } sumi_value; // index + 1; {0} is none
+#define SUMI_NO_VALUE ((sumi_value){0})
+
+// A row of a step table: row `counter` (or 0 when not per_step), columns [column, column + cols of the op).
+typedef struct sumi_step_row { sumi_value table; int32_t column; bool per_step; } sumi_step_row;
+#define SUMI_NO_ROW ((sumi_step_row){{0}, 0, false})
+
 typedef struct sumi_span { int32_t begin, count; } sumi_span; // a range of rows
 
-// One attention sequence: up to two row ranges read as one (image rows, then caption rows). The queries are the first query_spans of them.
+// One attention sequence: up to two row ranges read as one (image rows, then caption rows). The queries are the first
+// query_spans of them.
 typedef struct sumi_sequence { sumi_span span[2]; int32_t span_count, query_spans; } sumi_sequence;
+
+// ---- The parameters of each kind ------------------------------------------------------------------------------------
+//
+// in[i] and out are the values of the op that has the parameters; weight and bias are its weights. Lists are kept by
+// the plan.
+
+// EMBED_ROWS: out[r] = weight[ids[r]] * scale.
+// in[0]: ids [rows, 1] int. weight: table [vocabulary, cols]. out: [rows, cols].
+typedef struct sumi_op_embed_rows { float scale; } sumi_op_embed_rows;
+
+// FILL_ROWS: out[r] = weight for every row r of the spans (learned pad tokens); the other rows stay.
+// in[0] = out: [rows, cols]. weight: [1, cols].
+typedef struct sumi_op_fill_rows { const sumi_span* spans; int32_t span_count; } sumi_op_fill_rows;
+
+// COPY_ROWS: out[to + r] = in[0][from + r] for the op's rows; the other rows of out stay.
+// in[0]: x. in[1] = out: y. Both have the same columns.
+typedef struct sumi_op_copy_rows { int32_t from, to; } sumi_op_copy_rows;
+
+// LINEAR: with P = x[x_row + r] W^T + bias, for the op's rows r and the weight's rows as columns from y_column on,
+//     out[y_row + r] = activation(P)                          in general
+//     out[y_row + r] = in[1][y_row + r] + gate * P            in[1]: residual, which is out; no gate: 1
+//     out[y_row + r] += scale * P                             accumulates: an adapter's second product
+// in[0]: x [.., weight cols]. in[2]: out where other rows or columns of it stay or where it is added to, or the gate's
+// table.
+typedef struct sumi_op_linear {
+    sumi_activation activation;
+    bool accumulates;
+    float scale;
+    int32_t x_row, y_row; // first row in x and in out
+    int32_t y_column;     // first column in out
+    sumi_step_row gate;   // of a residual
+} sumi_op_linear;
+
+// ACTIVATE: out = activation(in[0]), element by element.
+typedef struct sumi_op_activate { sumi_activation activation; } sumi_op_activate;
+
+// GATED: out[r, j] = activation(x[r, j]) * x[r, cols + j] (SwiGLU, GeGLU).
+// in[0]: x [rows, 2 * cols]. out: [rows, cols].
+typedef struct sumi_op_gated { sumi_activation activation; } sumi_op_gated;
+
+// NORM_MODULATE: out[y_row + r] = norm(x[x_row + r]) * w * scale + shift, with w = weight (+ 1 with weight_plus_one).
+// Weight (none: 1), scale (none: 1) and shift (none: 0) are optional; eps is added to the mean square or the variance.
+// in[0]: x. in[1], in[2]: the tables of scale and shift.
+typedef struct sumi_op_norm_modulate {
+    sumi_norm norm;
+    float eps;
+    bool weight_plus_one;
+    sumi_step_row scale, shift;
+    int32_t x_row, y_row;
+} sumi_op_norm_modulate;
+
+// NORM_GATE_ADD: x[x_row + r] += gate * (rms(b[b_row + r]) * weight): Z-Image normalises what a branch returns.
+// in[0] = out: x. in[1]: b. in[2]: the gate's table (none: 1).
+typedef struct sumi_op_norm_gate_add {
+    float eps;
+    sumi_step_row gate;
+    int32_t x_row, b_row;
+} sumi_op_norm_gate_add;
+
+// QK_NORM_ROPE: every head of q and of k in rows row + r of the matrix: RMS norm with its weight (none: no norm), then
+// rotated by row rope_row + r of the table.
+// in[0] = out: qkv [.., (q_heads + 2 * kv_heads) * dim]. in[1]: rotary table [.., dim]. weight: of q [1, dim].
+typedef struct sumi_op_qk_norm_rope {
+    int32_t q_heads, kv_heads, dim;
+    float eps;
+    sumi_rotary rotary;
+    const sumi_weight* k_weight; // [1, dim] or NULL
+    int32_t row, rope_row;
+} sumi_op_qk_norm_rope;
+
+// ATTENTION: softmax(q k^T * scale + mask) v per head and sequence. Query head h reads head h / (q_heads / kv_heads) of
+// k and v.
+// in[0]: q, k and v in the columns of one matrix [rows, ..]. out: [rows, q_heads * dim], row i of out is of row i of
+// in[0].
+typedef struct sumi_op_attention {
+    int32_t q_heads, kv_heads, dim;
+    float scale;
+    bool causal;
+    int32_t window; // keys further back than this are masked; 0: none are
+    const sumi_sequence* sequences;
+    int32_t sequence_count;
+    int32_t query_block;                  // queries of a part. Parts go by sequence, then by head, then by block
+    int32_t q_column, k_column, v_column; // where q, k and v begin in the columns of in[0]
+} sumi_op_attention;
+
+// ROPE_TABLE: out[r, 2 p], out[r, 2 p + 1] = cos, sin of positions[r, axis] * theta^(-2 k / (2 * pairs[axis])), for
+// pair p = k-th of its axis, axes in order.
+// in[0]: positions [rows, axes] int. out: [rows, 2 * sum of pairs] float.
+typedef struct sumi_op_rope_table {
+    int32_t axes; // 1 to 4
+    int32_t pairs[4];
+    double theta;
+} sumi_op_rope_table;
+
+// TIME_EMBED: out[r] = cosines and sines of times[r] * scale * max_period^(-i / (width / 2)), i < width / 2.
+// in[0]: times [rows, 1]. out: [rows, width], cosines in the first half with cos_first, else sines.
+typedef struct sumi_op_time_embed {
+    float max_period;
+    float scale;
+    bool cos_first;
+} sumi_op_time_embed;
+
+// FINISH_MODULATION: in place on a table, quarters [s | g | s | g] become [1 + s | tanh g | 1 + s | tanh g] with
+// has_gates, else all columns become 1 + s.
+// in[0] = out: table [evaluations, cols].
+typedef struct sumi_op_finish_modulation { bool has_gates; } sumi_op_finish_modulation;
+
+// PATCHIFY: latents of item items[i] -> rows of 2 x 2 patches from row row_begin[i] on, for every sequence i.
+//     in[0]: latents [items * channels, height * width]. in[1] = out: rows [.., 4 * channels]; the other rows stay.
+// UNPATCHIFY: the way back, times sign; sequence i makes latents i.
+//     in[0]: rows [.., 4 * channels]. out: [sequence_count * channels, height * width].
+typedef struct sumi_op_patch {
+    int32_t height, width, channels; // of a latent
+    const int32_t* items;
+    int32_t sequence_count;
+    const int32_t* row_begin;
+    float sign; // PATCHIFY: 1
+} sumi_op_patch;
+
+// ADD_NOISE: out = sigma * noise + (1 - sigma) * clean.
+// in[0]: noise. in[1]: clean. in[2]: sigma's table. All latents of one shape.
+typedef struct sumi_op_add_noise { sumi_step_row sigma; } sumi_op_add_noise;
+
+// GUIDE: out[item] = p + s (p - n), with p and n the predictions of sequences positive[item] and negative[item].
+// A negative below 0 means there is none: out[item] = p. A norm_limit above 0 bounds the norm of the result by
+// norm_limit times the norm of p.
+// in[0]: predictions [sequences * channels, height * width]. in[1]: scale's table. out: [item_count * channels, ..].
+typedef struct sumi_op_guide {
+    int32_t item_count;
+    const int32_t* positive;
+    const int32_t* negative;
+    sumi_step_row scale;
+    float norm_limit;
+    int32_t channels;
+} sumi_op_guide;
+
+// SOLVE: one row of the solver's table (12 columns, the floats of sumi_solver_row in order) applied to the states; with
+// a mask, what is not repainted follows noise and clean.
+// in[0] = out: x. in[1]: y. in[2]: h. in[3]: v. in[4]: noise. in[5]: clean. mask: the op's member. y and h are written
+// too.
+typedef struct sumi_op_solve {
+    sumi_step_row row;
+    int32_t channels;
+} sumi_op_solve;
+
+// PREVIEW: x0 = x - sigma * v, and then RGB = bias + sum over c of x0[c] * factors[c], at latent size.
+// in[0]: x. in[1]: v. in[2]: sigma's table. in[3] = out: [items * 3, height * width] float.
+typedef struct sumi_op_preview {
+    sumi_step_row sigma;
+    int32_t channels;
+    const float* factors; // [channels, 3]
+    const float* bias;    // [3]
+} sumi_op_preview;
+
+// PIXELS_IN: a tile of a picture of 8-bit RGB -> values in [-1, 1].
+// in[0]: bytes [picture pixels, 3]. out: [tile pixels, 3].
+typedef struct sumi_op_pixels_in {
+    int32_t width;         // of the tile
+    int32_t y, x;          // where it begins in the picture
+    int32_t picture_width, item_rows;
+    bool per_item;         // the picture is number `counter` of several of item_rows pixels
+} sumi_op_pixels_in;
+
+// POSTERIOR: the VAE's moments -> latents: (mean + exp(log variance / 2) * eps - shift) * scale.
+// in[0]: moments picture [height * width, 2 * channels]. in[1]: eps (none: 0). out: latents of one item.
+typedef struct sumi_op_posterior {
+    int32_t channels;
+    float scale, shift;
+} sumi_op_posterior;
+
+// LATENT_IN: a tile of a latent -> picture of latent channels, z / scale + shift.
+// in[0]: latents. out: [tile_height * tile_width, channels].
+typedef struct sumi_op_latent_in {
+    int32_t channels, height, width; // of the latent
+    int32_t y, x, tile_height, tile_width;
+    float scale, shift;
+    bool per_item; // of item `counter`; else of the first
+} sumi_op_latent_in;
+
+// CONV: 3 x 3 or 1 x 1 convolution with bias, of a picture that may first be doubled by repeating its pixels, plus a
+// residual.
+// in[0]: x [height * width, channels]. in[1]: residual (none: 0), which may be out. weight: [out channels, channels *
+// kernel^2].
+typedef struct sumi_op_conv {
+    int32_t height, width; // of the input
+    int32_t kernel, stride;
+    bool upsamples;
+    bool pads_end;         // zeros on no side but the right and the bottom (downsampling); else on all four
+    int32_t above, below;  // rows of the input beyond the strip that the output covers
+} sumi_op_conv;
+
+// GROUP_SUMS: mean and sum of squared deviations of each block of rows and each group of channels. A part is a block.
+//     in[0]: x [rows, cols]. out: [block_count, groups * 2] float.
+// GROUP_NORM: (x - mean) / sqrt(variance + eps) * weight + bias per group, then SiLU with silu. Combines the blocks in
+// double, in their order. Its rows may be some of the all_rows that were summed.
+//     in[0]: x. in[1]: those sums. out: may be x.
+typedef struct sumi_op_group {
+    int32_t groups;
+    float eps;
+    bool silu;
+    int32_t block_count, block_rows, all_rows;
+} sumi_op_group;
+
+// TILE_BLEND: mixes the first `extent` rows and columns of a decoded tile with the last ones of its upper and left
+// neighbours, in place.
+// in[0] = out: tile [height * width, cols]. in[1]: above (none: no seam) of above_height rows. in[2]: left, of
+// left_width.
+typedef struct sumi_op_tile_blend {
+    int32_t height, width;
+    int32_t above_height, left_width;
+    int32_t extent;
+} sumi_op_tile_blend;
+
+// TILE_PLACE: the upper left height x width pixels of a tile into a picture at (y, x).
+// in[0]: tile, tile_width pixels wide. in[1] = out: pictures [items * item_rows, cols]; their other rows stay.
+typedef struct sumi_op_tile_place {
+    int32_t tile_width, picture_width;
+    int32_t y, x, height, width;
+    bool per_item; // into picture `counter`; else into the first
+    int32_t item_rows;
+} sumi_op_tile_place;
+
+// PIXELS_OUT: values in [-1, 1] -> 8 bits; adds the number of values that are not finite to a counter. No parameters.
+// in[0]: picture [pixels, 3]. in[1]: counter [1, 1] int, written too. out: bytes [pixels, 3].
+
+#define SUMI_OP_MAX_INPUTS 6
+
+typedef struct sumi_op {
+    sumi_op_kind kind;
+    const char* label;                 // "layers.3.attention.out": static or from the plan's own text
+    sumi_value in[SUMI_OP_MAX_INPUTS]; // meaning per kind, see the struct of the kind
+    sumi_value out;
+    sumi_value mask;                   // SOLVE: inpainting mask [items, h * w] (1 = repaint) or none
+    const sumi_weight* weight;         // matrix, table, norm weight
+    const sumi_weight* bias;
+    int32_t section;
+    // The work in the kind's unit (op_kinds.c) and how it is cut: part p is [p * part_rows, min(rows, (p + 1) *
+    // part_rows)).
+    int32_t rows;
+    int32_t part_count, part_rows;
+    double flops, bytes;               // of the whole op, once
+    union {
+        sumi_op_embed_rows embed;
+        sumi_op_fill_rows fill;
+        sumi_op_copy_rows copy;
+        sumi_op_linear linear;
+        sumi_op_activate activate;
+        sumi_op_gated gated;
+        sumi_op_norm_modulate norm;
+        sumi_op_norm_gate_add gate_add;
+        sumi_op_qk_norm_rope qk;
+        sumi_op_attention attention;
+        sumi_op_rope_table rope;
+        sumi_op_time_embed time;
+        sumi_op_finish_modulation finish;
+        sumi_op_patch patch;
+        sumi_op_add_noise add_noise;
+        sumi_op_guide guide;
+        sumi_op_solve solve;
+        sumi_op_preview preview;
+        sumi_op_pixels_in pixels;
+        sumi_op_posterior posterior;
+        sumi_op_latent_in latent_in;
+        sumi_op_conv conv;
+        sumi_op_group group;
+        sumi_op_tile_blend blend;
+        sumi_op_tile_place place;
+    } u;
+} sumi_op;
 #endif

@@ -1,28 +1,14 @@
-// Writing a plan: values, sections, and a verb per op that checks shapes and says what the op costs. layout.c finishes it.
-#include "plan/plan.h"
+// Writing a plan: values, sections, and a verb per op that checks shapes. op_kinds.c knows how an op is cut and what it
+// costs; layout.c finishes the plan.
+#include "plan/op_kinds.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define BLOCK_BYTES 65536u
-#define PART_FLOPS 2e8    // a part of a big op: about a millisecond of two processor cores, microseconds of a GPU
-#define PART_ELEMENTS 65536 // a part of a memory-bound op
-#define QUERY_BLOCK 64
+#define QUERY_BLOCK 64 // queries of a part of attention
 
-const char* sumi_op_name(sumi_op_kind kind)
-{
-    static const char* const names[SUMI_OP_KIND_COUNT] = {
-        [SUMI_OP_EMBED_ROWS] = "embed_rows", [SUMI_OP_FILL_ROWS] = "fill_rows", [SUMI_OP_COPY_ROWS] = "copy_rows", [SUMI_OP_LINEAR] = "linear",
-        [SUMI_OP_ACTIVATE] = "activate", [SUMI_OP_GATED] = "gated", [SUMI_OP_NORM_MODULATE] = "norm_modulate", [SUMI_OP_NORM_GATE_ADD] = "norm_gate_add",
-        [SUMI_OP_QK_NORM_ROPE] = "qk_norm_rope", [SUMI_OP_ATTENTION] = "attention", [SUMI_OP_ROPE_TABLE] = "rope_table", [SUMI_OP_TIME_EMBED] = "time_embed",
-        [SUMI_OP_FINISH_MODULATION] = "finish_modulation", [SUMI_OP_PATCHIFY] = "patchify", [SUMI_OP_UNPATCHIFY] = "unpatchify",
-        [SUMI_OP_ADD_NOISE] = "add_noise", [SUMI_OP_GUIDE] = "guide", [SUMI_OP_SOLVE] = "solve", [SUMI_OP_PREVIEW] = "preview", [SUMI_OP_PIXELS_IN] = "pixels_in",
-        [SUMI_OP_POSTERIOR] = "posterior", [SUMI_OP_LATENT_IN] = "latent_in", [SUMI_OP_CONV] = "conv", [SUMI_OP_GROUP_SUMS] = "group_sums",
-        [SUMI_OP_GROUP_NORM] = "group_norm", [SUMI_OP_TILE_BLEND] = "tile_blend", [SUMI_OP_TILE_PLACE] = "tile_place", [SUMI_OP_PIXELS_OUT] = "pixels_out"};
-    return kind >= 0 && kind < SUMI_OP_KIND_COUNT ? names[kind] : "unknown";
-}
-
-// ---- Memory and errors of the plan itself ---------------------------------------------------------------------------------------------
+// ---- Memory and errors of the plan itself ---------------------------------------------------------------------------
 
 static bool has_failed(const sumi_plan* plan)
 {
@@ -119,7 +105,7 @@ void sumi_plan_prefix(sumi_plan* plan, const char* format, ...)
     va_end(arguments);
 }
 
-// ---- Values ---------------------------------------------------------------------------------------------------------------------------
+// ---- Values ---------------------------------------------------------------------------------------------------------
 
 static sumi_value add_value(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols, bool bound)
 {
@@ -178,27 +164,28 @@ const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value)
 static int32_t rows_of(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->rows; }
 static int32_t cols_of(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->cols; }
 
-static double value_bytes(const sumi_plan* plan, sumi_value value)
+double sumi_plan_value_bytes(const sumi_plan* plan, sumi_value value)
 {
     const sumi_value_info* info = sumi_plan_info(plan, value);
     return (double)info->rows * info->cols * (double)sumi_plan_element_bytes(plan, info->element);
 }
 
-sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, int32_t row, int32_t rows, int32_t column, int32_t cols)
+sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi_span rows, sumi_span cols)
 {
     const sumi_value_info whole = *sumi_plan_info(plan, of);
-    if (whole.bound || row < 0 || row + rows > whole.rows || column < 0 || column + cols > whole.cols) {
+    if (whole.bound || rows.begin < 0 || rows.begin + rows.count > whole.rows || cols.begin < 0
+        || cols.begin + cols.count > whole.cols) {
         mismatch(plan, name, "a view lies outside its value, or the value is bound");
         return SUMI_NO_VALUE;
     }
-    sumi_value view = add_value(plan, name, whole.element, rows, cols, false);
+    sumi_value view = add_value(plan, name, whole.element, rows.count, cols.count, false);
     if (view.id != 0) {
         sumi_value_info* info = &plan->values[view.id - 1];
         info->pitch = whole.pitch;
         info->base = whole.base.id != 0 ? whole.base : of;
         info->whole = of;
-        info->whole_row = row;
-        info->base_element = whole.base_element + (uint64_t)row * (uint64_t)whole.pitch + (uint64_t)column;
+        info->whole_row = rows.begin;
+        info->base_element = whole.base_element + (uint64_t)rows.begin * (uint64_t)whole.pitch + (uint64_t)cols.begin;
     }
     return view;
 }
@@ -209,87 +196,100 @@ void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host)
         return;
     }
     const sumi_value_info *a = sumi_plan_info(plan, guest), *b = sumi_plan_info(plan, host);
-    if (a->bound || a->base.id != 0 || b->bound || b->base.id != 0 || guest.id == host.id || value_bytes(plan, guest) > value_bytes(plan, host)) {
+    bool is_possible = !a->bound && a->base.id == 0 && !b->bound && b->base.id == 0 && guest.id != host.id;
+    if (!is_possible || sumi_plan_value_bytes(plan, guest) > sumi_plan_value_bytes(plan, host)) {
         mismatch(plan, a->name, "this value cannot lie inside the other");
         return;
     }
     plan->values[guest.id - 1].host = host;
 }
 
-// ---- Ops ------------------------------------------------------------------------------------------------------------------------------
+// ---- Ops ------------------------------------------------------------------------------------------------------------
 
-// A new op of the newest section, NULL after an error. rows and part_rows are the work; inputs are filled by the caller.
-static sumi_op* add_op(sumi_plan* plan, sumi_op_kind kind, const char* label, int32_t rows, int32_t part_rows)
+// Whether the output is an input only where the table allows it, and is one where the table demands it.
+static bool is_in_place_good(const sumi_op_kind_info* kind, const sumi_op* op)
+{
+    bool is_an_input = false;
+    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS && op->out.id != 0; k++) {
+        if (op->in[k].id == op->out.id) {
+            if ((kind->in_place & SUMI_IN(k)) == 0) {
+                return false;
+            }
+            is_an_input = true;
+        }
+    }
+    return is_an_input || !kind->is_always_in_place;
+}
+
+// Appends an op to the newest section. The verb has filled its kind, values, weights and parameters, and `rows` where
+// it is told how many; the rest comes from the kind's line in the table. Returns the output, or none after an error.
+static sumi_value add_op(sumi_plan* plan, const char* label, const sumi_op* written)
 {
     if (has_failed(plan)) {
-        return NULL;
+        return SUMI_NO_VALUE;
     }
+    const sumi_op_kind_info* kind = sumi_op_kind_get(written->kind);
+    int64_t rows = kind->rows(plan, written);
     if (plan->section_count == 0) {
         mismatch(plan, label, "ops need a section");
-        return NULL;
+        return SUMI_NO_VALUE;
     }
-    if (rows < 1) {
-        mismatch(plan, label, "an op needs at least one row");
-        return NULL;
+    if (rows < 1 || rows > INT32_MAX) {
+        mismatch(plan, label, "an op needs at least one row, and no more than can be counted");
+        return SUMI_NO_VALUE;
     }
-    if (sumi_grow(plan->heap, (void**)&plan->ops, &plan->op_capacity, plan->op_count + 1, sizeof *plan->ops, &plan->error) != SUMI_OK) {
-        return NULL;
+    if (!is_in_place_good(kind, written)) {
+        mismatch(plan, label, "this op cannot write over the input that is its output, or writes over none and should");
+        return SUMI_NO_VALUE;
+    }
+    if (sumi_grow(plan->heap, (void**)&plan->ops, &plan->op_capacity, plan->op_count + 1, sizeof *plan->ops,
+                  &plan->error)
+        != SUMI_OK) {
+        return SUMI_NO_VALUE;
     }
     size_t prefix = strlen(plan->label_prefix), length = strlen(label);
     char* text = reserve_text(plan, prefix + length + 1);
     if (text == NULL) {
-        return NULL;
+        return SUMI_NO_VALUE;
     }
     memcpy(text, plan->label_prefix, prefix);
     memcpy(text + prefix, label, length + 1);
     sumi_op* op = &plan->ops[plan->op_count++];
-    memset(op, 0, sizeof *op);
-    op->kind = kind;
+    *op = *written;
     op->label = text;
     op->section = (int32_t)plan->section_count - 1;
-    op->rows = rows;
-    op->part_rows = part_rows < 1 ? 1 : part_rows > rows ? rows : part_rows;
-    op->part_count = (rows + op->part_rows - 1) / op->part_rows;
+    op->rows = (int32_t)rows;
+    int64_t part_rows = kind->part_rows(plan, op);
+    op->part_rows = part_rows < 1 ? 1 : part_rows > rows ? op->rows : (int32_t)part_rows;
+    op->part_count = (op->rows - 1) / op->part_rows + 1;
+    op->flops = kind->flops != NULL ? kind->flops(plan, op) : 0;
+    op->bytes = kind->bytes != NULL ? kind->bytes(plan, op) : kind->output_count * sumi_plan_value_bytes(plan, op->out);
     plan->sections[plan->section_count - 1].op_end = (int32_t)plan->op_count;
-    return op;
+    return op->out;
 }
-
-// Rows of a memory-bound op with `cols` columns per part.
-static int32_t light_rows(int32_t cols)
-{
-    return cols >= PART_ELEMENTS ? 1 : PART_ELEMENTS / (cols < 1 ? 1 : cols);
-}
-
-// Rows of an op with `flops` per row per part: a multiple of `multiple`.
-static int32_t heavy_rows(double flops, int32_t multiple, int32_t most)
-{
-    double rows = PART_FLOPS / (flops < 1 ? 1 : flops);
-    int32_t count = rows > most ? most : (int32_t)rows;
-    count = count / multiple * multiple;
-    return count < multiple ? multiple : count;
-}
-
-int32_t sumi_plan_conv_effort(const sumi_weight* weight) { return weight->rows < 16 ? 16 : weight->rows; }
 
 static bool is_step_row_good(const sumi_plan* plan, sumi_step_row row, int32_t cols)
 {
     return row.table.id == 0 || (row.column >= 0 && row.column + cols <= cols_of(plan, row.table));
 }
 
+static bool is_shape(const sumi_plan* plan, sumi_value value, int32_t rows, int32_t cols)
+{
+    return rows_of(plan, value) == rows && cols_of(plan, value) == cols;
+}
+
+// How many rows a verb works on: what it is told, or all of the value from `row` on.
+static int32_t count_rows(const sumi_plan* plan, int32_t told, sumi_value value, int32_t row)
+{
+    return told != 0 ? told : rows_of(plan, value) - row;
+}
+
 sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weight* table, float scale)
 {
-    int32_t rows = rows_of(plan, ids);
-    sumi_value y = sumi_plan_value(plan, "embedded", SUMI_ELEMENT_ACTIVATION, rows, table->cols);
-    sumi_op* op = add_op(plan, SUMI_OP_EMBED_ROWS, "embed", rows, light_rows(table->cols));
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    op->in[0] = ids;
-    op->out = y;
-    op->weight = table;
-    op->u.embed.scale = scale;
-    op->bytes = 2 * value_bytes(plan, y);
-    return y;
+    sumi_value y = sumi_plan_value(plan, "embedded", SUMI_ELEMENT_ACTIVATION, rows_of(plan, ids), table->cols);
+    return add_op(
+        plan, "embed",
+        &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids}, .out = y, .weight = table, .u.embed = {.scale = scale}});
 }
 
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans, int32_t span_count)
@@ -300,60 +300,34 @@ void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, 
     if (row->cols != cols_of(plan, y)) {
         mismatch(plan, "fill", "the row's width is not the value's");
     }
-    double count = 0;
     for (int32_t i = 0; i < span_count; i++) {
         if (spans[i].begin < 0 || spans[i].count < 0 || spans[i].begin + spans[i].count > rows_of(plan, y)) {
             mismatch(plan, "fill", "a span leaves the value");
         }
-        count += spans[i].count;
     }
-    sumi_op* op = add_op(plan, SUMI_OP_FILL_ROWS, "fill", span_count, span_count);
-    if (op == NULL) {
-        return;
-    }
-    op->u.fill.spans = sumi_plan_copy(plan, spans, (size_t)span_count * sizeof *spans);
-    op->u.fill.span_count = span_count;
-    op->in[0] = op->out = y;
-    op->weight = row;
-    op->bytes = count * row->cols * plan->activation_bytes;
+    add_op(plan, "fill",
+           &(sumi_op){.kind = SUMI_OP_FILL_ROWS,
+                      .in = {y},
+                      .out = y,
+                      .weight = row,
+                      .u.fill = {.spans = sumi_plan_copy(plan, spans, (size_t)span_count * sizeof *spans),
+                                 .span_count = span_count}});
 }
 
-void sumi_plan_copy_rows(sumi_plan* plan, sumi_value x, int32_t from, sumi_value y, int32_t to, int32_t rows)
+void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args)
 {
-    if (cols_of(plan, x) != cols_of(plan, y) || from < 0 || to < 0 || from + rows > rows_of(plan, x) || to + rows > rows_of(plan, y)) {
+    sumi_value x = args->x, y = args->y;
+    int32_t rows = count_rows(plan, args->rows, x, args->x_row);
+    if (cols_of(plan, x) != cols_of(plan, y) || args->x_row < 0 || args->y_row < 0
+        || args->x_row + rows > rows_of(plan, x) || args->y_row + rows > rows_of(plan, y)) {
         mismatch(plan, "copy", "the rows do not fit");
     }
-    sumi_op* op = add_op(plan, SUMI_OP_COPY_ROWS, "copy", rows, light_rows(cols_of(plan, x)));
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = x;
-    op->in[1] = op->out = y;
-    op->u.copy.from = from;
-    op->u.copy.to = to;
-    op->bytes = 2.0 * rows * cols_of(plan, x) * plan->activation_bytes;
-}
-
-// One LINEAR op without adapters; the caller has checked the shapes.
-static sumi_op* add_linear(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, int32_t rows, const sumi_weight* weight, const sumi_weight* bias,
-                           sumi_value y, int32_t y_row, int32_t y_column)
-{
-    double flops = 2.0 * weight->rows * weight->cols;
-    sumi_op* op = add_op(plan, SUMI_OP_LINEAR, label, rows, heavy_rows(flops, 8, 256));
-    if (op == NULL) {
-        return NULL;
-    }
-    op->in[0] = x;
-    op->out = y;
-    op->weight = weight;
-    op->bias = bias;
-    op->u.linear.scale = 1.0f;
-    op->u.linear.x_row = x_row;
-    op->u.linear.y_row = y_row;
-    op->u.linear.y_column = y_column;
-    op->flops = flops * rows;
-    op->bytes = (double)sumi_weight_bytes(weight) + (double)rows * ((double)weight->cols + weight->rows) * plan->activation_bytes;
-    return op;
+    add_op(plan, "copy",
+           &(sumi_op){.kind = SUMI_OP_COPY_ROWS,
+                      .in = {x, y},
+                      .out = y,
+                      .rows = rows,
+                      .u.copy = {.from = args->x_row, .to = args->y_row}});
 }
 
 static bool touches(const sumi_plan* plan, const sumi_weight* weight)
@@ -369,9 +343,11 @@ static bool touches(const sumi_plan* plan, const sumi_weight* weight)
     return false;
 }
 
-// y[:, row_begin ..] += scale * (x down^T) up^T for every delta on this weight, in the order of the uses: bits do not depend on anything else.
-static void add_deltas(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, int32_t rows, const sumi_weight* weight, sumi_value y, int32_t y_row)
+// The product's output, rows from y_row on, += scale * (x down^T) up^T for every delta on this weight, in the order of
+// the uses: bits do not depend on anything else.
+static void add_deltas(sumi_plan* plan, const char* label, const sumi_op* product)
 {
+    const sumi_weight* weight = product->weight;
     for (int32_t u = 0; u < plan->adapter_count; u++) {
         const sumi_adapter_use* use = &plan->adapters[u];
         for (int32_t d = 0; d < use->adapter->delta_count; d++) {
@@ -379,640 +355,516 @@ static void add_deltas(sumi_plan* plan, const char* label, sumi_value x, int32_t
             if (delta->weight_index != weight->index || use->scale == 0.0f) {
                 continue;
             }
-            if (delta->down.cols != weight->cols || delta->up.cols != delta->down.rows || delta->row_begin + delta->up.rows > weight->rows) {
+            if (delta->down.cols != weight->cols || delta->up.cols != delta->down.rows
+                || delta->row_begin + delta->up.rows > weight->rows) {
                 mismatch(plan, label, "an adapter's shape is not the weight's");
                 return;
             }
-            sumi_value low = sumi_plan_value(plan, "low_rank", SUMI_ELEMENT_ACTIVATION, rows, delta->down.rows);
-            add_linear(plan, label, x, x_row, rows, &delta->down, NULL, low, 0, 0);
-            sumi_op* op = add_linear(plan, label, low, 0, rows, &delta->up, NULL, y, y_row, delta->row_begin);
-            if (op == NULL) {
-                return;
-            }
-            op->in[2] = y; // read and written
-            op->u.linear.accumulates = true;
-            op->u.linear.scale = use->scale * delta->scale;
+            sumi_value low =
+                sumi_plan_value(plan, "low_rank", SUMI_ELEMENT_ACTIVATION, product->rows, delta->down.rows);
+            add_op(plan, label,
+                   &(sumi_op){.kind = SUMI_OP_LINEAR,
+                              .in = {product->in[0]},
+                              .out = low,
+                              .weight = &delta->down,
+                              .rows = product->rows,
+                              .u.linear = {.scale = 1.0f, .x_row = product->u.linear.x_row}});
+            add_op(plan, label,
+                   &(sumi_op){.kind = SUMI_OP_LINEAR,
+                              .in = {[0] = low, [2] = product->out}, // read and written
+                              .out = product->out,
+                              .weight = &delta->up,
+                              .rows = product->rows,
+                              .u.linear = {.accumulates = true,
+                                           .scale = use->scale * delta->scale,
+                                           .y_row = product->u.linear.y_row,
+                                           .y_column = delta->row_begin}});
         }
     }
 }
 
-static bool is_linear_good(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, int32_t rows, const sumi_weight* weight, const sumi_weight* bias)
+// What does not fit in the arguments of a product of `rows` rows, or NULL.
+static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear_args* args, int32_t rows)
+{
+    const sumi_weight* weight = args->weight;
+    bool is_whole = args->x_row == 0 && rows == rows_of(plan, args->x), is_adapted = touches(plan, weight);
+    if (args->bias != NULL && (args->bias->rows != 1 || args->bias->cols != weight->rows)) {
+        return "the bias has another width than the weight";
+    }
+    if (args->residual.id != 0) {
+        if (!is_whole || args->y.id != 0 || args->keeps_columns || args->activation != SUMI_ACT_NONE) {
+            return "a residual takes the whole product without activation, in its own place";
+        }
+        if (!is_shape(plan, args->residual, rows, weight->rows) || !is_step_row_good(plan, args->gate, weight->rows)) {
+            return "the residual or the gate has another shape than the product";
+        }
+        return is_adapted && args->gate.table.id != 0 ? "an adapter under a gated residual is not supported" : NULL;
+    }
+    if (args->gate.table.id != 0) {
+        return "a gate needs a residual";
+    }
+    if (args->keeps_columns) {
+        bool fits = args->y.id != 0 && is_whole && args->y_row == 0 && rows_of(plan, args->y) == rows
+                    && args->y_column >= 0 && args->y_column + weight->rows <= cols_of(plan, args->y);
+        return !fits || is_adapted || args->activation != SUMI_ACT_NONE
+                   ? "the output is narrower than the product, or an adapter or an activation changes it"
+                   : NULL;
+    }
+    bool is_new = args->y.id == 0 && args->y_row == 0, fits = args->y.id != 0 && cols_of(plan, args->y) == weight->rows;
+    if (args->y_column != 0 || (!is_new && !fits) || args->y_row < 0
+        || (fits && args->y_row + rows > rows_of(plan, args->y))) {
+        return "the output has another shape than the product";
+    }
+    // the activation is then an op in place over the whole value
+    bool writes_all = args->y.id == 0 || rows == rows_of(plan, args->y);
+    return is_adapted && args->activation != SUMI_ACT_NONE && !writes_all
+               ? "an adapter under an activation needs the whole output"
+               : NULL;
+}
+
+sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
 {
     if (has_failed(plan)) {
-        return false;
+        return SUMI_NO_VALUE;
     }
-    if (cols_of(plan, x) != weight->cols || x_row < 0 || x_row + rows > rows_of(plan, x)) {
-        sumi_fail(&plan->error, SUMI_INTERNAL, "the plan cannot be written: %s%s: input [%d, %d] rows %d..%d against weight %s [%d, %d]", plan->label_prefix, label,
-                  rows_of(plan, x), cols_of(plan, x), x_row, x_row + rows, weight->name, weight->rows, weight->cols);
-        return false;
+    const char* label = args->label;
+    const sumi_weight* weight = args->weight;
+    int32_t rows = count_rows(plan, args->rows, args->x, args->x_row);
+    if (cols_of(plan, args->x) != weight->cols || args->x_row < 0 || args->x_row + rows > rows_of(plan, args->x)) {
+        sumi_fail(&plan->error, SUMI_INTERNAL,
+                  "the plan cannot be written: %s%s: input [%d, %d] rows %d..%d against weight %s [%d, %d]",
+                  plan->label_prefix, label, rows_of(plan, args->x), cols_of(plan, args->x), args->x_row,
+                  args->x_row + rows, weight->name, weight->rows, weight->cols);
+        return SUMI_NO_VALUE;
     }
-    if (bias != NULL && (bias->rows != 1 || bias->cols != weight->rows)) {
-        mismatch(plan, label, "the bias has another width than the weight");
-        return false;
+    const char* wrong = linear_mismatch(plan, args, rows);
+    if (wrong != NULL) {
+        mismatch(plan, label, wrong);
+        return SUMI_NO_VALUE;
     }
-    return true;
-}
-
-void sumi_plan_linear_into(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, int32_t rows, const sumi_weight* weight, const sumi_weight* bias,
-                           sumi_activation activation, sumi_value y, int32_t y_row)
-{
-    if (!is_linear_good(plan, label, x, x_row, rows, weight, bias)) {
-        return;
+    sumi_op product = {.kind = SUMI_OP_LINEAR,
+                       .in = {args->x, args->residual, args->gate.table},
+                       .out = args->residual.id != 0 ? args->residual : args->y,
+                       .weight = weight,
+                       .bias = args->bias,
+                       .rows = rows,
+                       .u.linear = {.scale = 1.0f,
+                                    .x_row = args->x_row,
+                                    .y_row = args->y_row,
+                                    .y_column = args->y_column,
+                                    .gate = args->gate}};
+    if (product.out.id == 0) {
+        product.out = sumi_plan_value(plan, "linear", SUMI_ELEMENT_ACTIVATION, rows, weight->rows);
+    } else if (args->residual.id == 0 && (args->keeps_columns || rows != rows_of(plan, args->y))) {
+        product.in[2] = args->y; // the other rows or columns stay
     }
-    if (cols_of(plan, y) != weight->rows || y_row < 0 || y_row + rows > rows_of(plan, y)) {
-        mismatch(plan, label, "the output has another shape than the product");
-        return;
-    }
-    bool whole = rows == rows_of(plan, y);
-    bool adapted = touches(plan, weight);
-    sumi_op* op = add_linear(plan, label, x, x_row, rows, weight, bias, y, y_row, 0);
-    if (op == NULL) {
-        return;
-    }
-    if (!whole) {
-        op->in[2] = y; // the other rows stay
-    }
-    if (!adapted) {
-        op->u.linear.activation = activation;
-        return;
-    }
-    add_deltas(plan, label, x, x_row, rows, weight, y, y_row);
-    if (activation != SUMI_ACT_NONE) {
-        // in place over the whole value, so only whole outputs may have both an adapter and an activation
-        if (!whole) {
-            mismatch(plan, label, "an adapter under an activation needs the whole output");
-            return;
-        }
-        sumi_op* act = add_op(plan, SUMI_OP_ACTIVATE, label, rows, light_rows(weight->rows));
-        if (act != NULL) {
-            act->in[0] = act->out = y;
-            act->u.activate.activation = activation;
-            act->bytes = 2 * value_bytes(plan, y);
+    bool is_adapted = touches(plan, weight);
+    product.u.linear.activation = is_adapted ? SUMI_ACT_NONE : args->activation;
+    add_op(plan, label, &product);
+    if (is_adapted) {
+        add_deltas(plan, label, &product);
+        if (args->activation != SUMI_ACT_NONE) {
+            add_op(plan, label,
+                   &(sumi_op){.kind = SUMI_OP_ACTIVATE,
+                              .in = {product.out},
+                              .out = product.out,
+                              .u.activate = {.activation = args->activation}});
         }
     }
-}
-
-sumi_value sumi_plan_linear(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_activation activation)
-{
-    int32_t rows = rows_of(plan, x);
-    sumi_value y = sumi_plan_value(plan, "linear", SUMI_ELEMENT_ACTIVATION, rows, weight->rows);
-    sumi_plan_linear_into(plan, label, x, 0, rows, weight, bias, activation, y, 0);
-    return y;
-}
-
-void sumi_plan_linear_columns(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_value y, int32_t y_column)
-{
-    int32_t rows = rows_of(plan, x);
-    if (!is_linear_good(plan, label, x, 0, rows, weight, bias)) {
-        return;
-    }
-    if (rows_of(plan, y) != rows || y_column < 0 || y_column + weight->rows > cols_of(plan, y) || touches(plan, weight)) {
-        mismatch(plan, label, "the output is narrower than the product, or an adapter changes it");
-        return;
-    }
-    sumi_op* op = add_linear(plan, label, x, 0, rows, weight, bias, y, 0, y_column);
-    if (op != NULL) {
-        op->in[2] = y; // the other columns stay
-    }
-}
-
-sumi_value sumi_plan_linear_residual(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_step_row gate,
-                                     sumi_value residual)
-{
-    int32_t rows = rows_of(plan, x);
-    if (!is_linear_good(plan, label, x, 0, rows, weight, bias)) {
-        return SUMI_NO_VALUE;
-    }
-    if (cols_of(plan, residual) != weight->rows || rows_of(plan, residual) != rows || !is_step_row_good(plan, gate, weight->rows)) {
-        mismatch(plan, label, "the residual or the gate has another shape than the product");
-        return SUMI_NO_VALUE;
-    }
-    if (touches(plan, weight) && gate.table.id != 0) {
-        mismatch(plan, label, "an adapter under a gated residual is not supported by this verb");
-        return SUMI_NO_VALUE;
-    }
-    sumi_op* op = add_linear(plan, label, x, 0, rows, weight, bias, residual, 0, 0);
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    op->in[1] = residual;
-    op->in[2] = gate.table;
-    op->u.linear.gate = gate;
-    add_deltas(plan, label, x, 0, rows, weight, residual, 0);
-    return residual;
+    return has_failed(plan) ? SUMI_NO_VALUE : product.out;
 }
 
 sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation activation)
 {
     sumi_value y = sumi_plan_value(plan, "activated", sumi_plan_info(plan, x)->element, rows_of(plan, x), cols_of(plan, x));
-    sumi_op* op = add_op(plan, SUMI_OP_ACTIVATE, "activate", rows_of(plan, x), light_rows(cols_of(plan, x)));
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    op->in[0] = x;
-    op->out = y;
-    op->u.activate.activation = activation;
-    op->bytes = 2 * value_bytes(plan, y);
-    return y;
+    return add_op(plan, "activate",
+                  &(sumi_op){.kind = SUMI_OP_ACTIVATE, .in = {x}, .out = y, .u.activate = {.activation = activation}});
 }
 
-sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up, sumi_activation activation)
+sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
+                                  sumi_activation activation)
 {
-    sumi_value both = sumi_plan_linear(plan, label, x, gate_up, NULL, SUMI_ACT_NONE);
+    sumi_value both = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label, .x = x, .weight = gate_up});
     if (gate_up->rows % 2 != 0) {
         mismatch(plan, label, "a gated weight has an even number of rows");
-        return SUMI_NO_VALUE;
     }
-    int32_t rows = rows_of(plan, x), cols = gate_up->rows / 2;
-    sumi_value y = sumi_plan_value(plan, "gated", SUMI_ELEMENT_ACTIVATION, rows, cols);
-    sumi_op* op = add_op(plan, SUMI_OP_GATED, label, rows, light_rows(cols));
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    op->in[0] = both;
-    op->out = y;
-    op->u.gated.activation = activation;
-    op->bytes = 3 * value_bytes(plan, y);
-    return y;
+    sumi_value y = sumi_plan_value(plan, "gated", SUMI_ELEMENT_ACTIVATION, rows_of(plan, x), gate_up->rows / 2);
+    return add_op(plan, label,
+                  &(sumi_op){.kind = SUMI_OP_GATED, .in = {both}, .out = y, .u.gated = {.activation = activation}});
 }
 
-sumi_value sumi_plan_norm_modulate(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, int32_t rows, sumi_norm norm, const sumi_weight* weight, float eps,
-                                   sumi_step_row scale, sumi_step_row shift)
+sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args)
 {
-    int32_t cols = cols_of(plan, x);
-    if (x_row < 0 || x_row + rows > rows_of(plan, x) || (weight != NULL && weight->cols != cols) || !is_step_row_good(plan, scale, cols) || !is_step_row_good(plan, shift, cols)) {
-        mismatch(plan, label, "the norm's weight, scale, shift or rows do not fit");
+    int32_t rows = count_rows(plan, args->rows, args->x, args->x_row), cols = cols_of(plan, args->x);
+    if (args->x_row < 0 || args->x_row + rows > rows_of(plan, args->x)
+        || (args->weight != NULL && args->weight->cols != cols) || !is_step_row_good(plan, args->scale, cols)
+        || !is_step_row_good(plan, args->shift, cols)) {
+        mismatch(plan, args->label, "the norm's weight, scale, shift or rows do not fit");
     }
     sumi_value y = sumi_plan_value(plan, "normed", SUMI_ELEMENT_ACTIVATION, rows, cols);
-    sumi_op* op = add_op(plan, SUMI_OP_NORM_MODULATE, label, rows, light_rows(cols));
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    op->in[0] = x;
-    op->in[1] = scale.table;
-    op->in[2] = shift.table;
-    op->out = y;
-    op->weight = weight;
-    op->u.norm.norm = norm;
-    op->u.norm.eps = eps;
-    op->u.norm.scale = scale;
-    op->u.norm.shift = shift;
-    op->u.norm.x_row = x_row;
-    op->bytes = 2 * value_bytes(plan, y);
-    return y;
+    return add_op(plan, args->label,
+                  &(sumi_op){.kind = SUMI_OP_NORM_MODULATE,
+                             .in = {args->x, args->scale.table, args->shift.table},
+                             .out = y,
+                             .weight = args->weight,
+                             .u.norm = {.norm = args->norm,
+                                        .eps = args->eps,
+                                        .scale = args->scale,
+                                        .shift = args->shift,
+                                        .x_row = args->x_row}});
 }
 
-void sumi_plan_norm_gate_add(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, sumi_value branch, int32_t rows, const sumi_weight* weight, float eps,
-                             sumi_step_row gate)
+void sumi_plan_norm_gate_add(sumi_plan* plan, const sumi_plan_norm_gate_add_args* args)
 {
-    int32_t cols = cols_of(plan, x);
-    if (cols_of(plan, branch) != cols || x_row < 0 || x_row + rows > rows_of(plan, x) || rows > rows_of(plan, branch) || (weight != NULL && weight->cols != cols) ||
-        !is_step_row_good(plan, gate, cols)) {
-        mismatch(plan, label, "the branch, the weight or the gate does not fit");
+    int32_t rows = count_rows(plan, args->rows, args->branch, 0), cols = cols_of(plan, args->x);
+    if (cols_of(plan, args->branch) != cols || args->x_row < 0 || args->x_row + rows > rows_of(plan, args->x)
+        || rows > rows_of(plan, args->branch) || (args->weight != NULL && args->weight->cols != cols)
+        || !is_step_row_good(plan, args->gate, cols)) {
+        mismatch(plan, args->label, "the branch, the weight or the gate does not fit");
     }
-    sumi_op* op = add_op(plan, SUMI_OP_NORM_GATE_ADD, label, rows, light_rows(cols));
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = op->out = x;
-    op->in[1] = branch;
-    op->in[2] = gate.table;
-    op->weight = weight;
-    op->u.gate_add.eps = eps;
-    op->u.gate_add.gate = gate;
-    op->u.gate_add.x_row = x_row;
-    op->bytes = 3.0 * rows * cols * plan->activation_bytes;
+    add_op(plan, args->label,
+           &(sumi_op){.kind = SUMI_OP_NORM_GATE_ADD,
+                      .in = {args->x, args->branch, args->gate.table},
+                      .out = args->x,
+                      .weight = args->weight,
+                      .rows = rows,
+                      .u.gate_add = {.eps = args->eps, .gate = args->gate, .x_row = args->x_row}});
 }
 
-void sumi_plan_qk_norm_rope(sumi_plan* plan, const char* label, sumi_value qkv, int32_t row, int32_t rows, int32_t q_heads, int32_t kv_heads, int32_t dim,
-                            const sumi_weight* q_norm, const sumi_weight* k_norm, float eps, sumi_value rope, int32_t rope_row, sumi_rotary rotary)
+void sumi_plan_qk_norm_rope(sumi_plan* plan, const sumi_plan_qk_args* args)
 {
-    if (cols_of(plan, qkv) != (q_heads + 2 * kv_heads) * dim || row < 0 || row + rows > rows_of(plan, qkv) ||
-        (rotary != SUMI_ROTARY_NONE && (dim % 2 != 0 || cols_of(plan, rope) != dim || rope_row < 0 || rope_row + rows > rows_of(plan, rope))) ||
-        (q_norm != NULL && q_norm->cols != dim) || (k_norm != NULL && k_norm->cols != dim)) {
-        mismatch(plan, label, "heads, norms or the rotary table do not fit the qkv matrix");
+    int32_t rows = count_rows(plan, args->rows, args->qkv, args->row), dim = args->dim;
+    bool rotates = args->rotary != SUMI_ROTARY_NONE;
+    if (cols_of(plan, args->qkv) != (args->q_heads + 2 * args->kv_heads) * dim || args->row < 0
+        || args->row + rows > rows_of(plan, args->qkv)
+        || (rotates
+            && (dim % 2 != 0 || cols_of(plan, args->rope) != dim || args->rope_row < 0
+                || args->rope_row + rows > rows_of(plan, args->rope)))
+        || (args->q_norm != NULL && args->q_norm->cols != dim) || (args->k_norm != NULL && args->k_norm->cols != dim)) {
+        mismatch(plan, args->label, "heads, norms or the rotary table do not fit the qkv matrix");
     }
-    int32_t cols = (q_heads + kv_heads) * dim;
-    sumi_op* op = add_op(plan, SUMI_OP_QK_NORM_ROPE, label, rows, light_rows(cols));
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = op->out = qkv;
-    op->in[1] = rope;
-    op->weight = q_norm;
-    op->u.qk.q_heads = q_heads;
-    op->u.qk.kv_heads = kv_heads;
-    op->u.qk.dim = dim;
-    op->u.qk.eps = eps;
-    op->u.qk.rotary = rotary;
-    op->u.qk.k_weight = k_norm;
-    op->u.qk.row = row;
-    op->u.qk.rope_row = rope_row;
-    op->bytes = 2.0 * rows * cols * plan->activation_bytes;
+    add_op(plan, args->label,
+           &(sumi_op){.kind = SUMI_OP_QK_NORM_ROPE,
+                      .in = {args->qkv, args->rope},
+                      .out = args->qkv,
+                      .weight = args->q_norm,
+                      .rows = rows,
+                      .u.qk = {.q_heads = args->q_heads,
+                               .kv_heads = args->kv_heads,
+                               .dim = dim,
+                               .eps = args->eps,
+                               .rotary = args->rotary,
+                               .k_weight = args->k_norm,
+                               .row = args->row,
+                               .rope_row = args->rope_row}});
 }
 
 sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qkv, const sumi_attention* attention)
 {
     int32_t q_heads = attention->q_heads, kv_heads = attention->kv_heads, dim = attention->dim;
-    if (kv_heads < 1 || q_heads % kv_heads != 0 || cols_of(plan, qkv) != (q_heads + 2 * kv_heads) * dim || attention->sequence_count < 1) {
+    if (kv_heads < 1 || q_heads % kv_heads != 0 || cols_of(plan, qkv) != (q_heads + 2 * kv_heads) * dim
+        || attention->sequence_count < 1) {
         mismatch(plan, label, "heads do not fit the qkv matrix");
     }
-    int64_t parts = 0;
-    double flops = 0, rows = 0;
     for (int32_t s = 0; s < attention->sequence_count && !has_failed(plan); s++) {
         const sumi_sequence* sequence = &attention->sequences[s];
-        int64_t queries = 0, keys = 0;
-        if (sequence->span_count < 1 || sequence->span_count > 2 || sequence->query_spans < 1 || sequence->query_spans > sequence->span_count) {
+        if (sequence->span_count < 1 || sequence->span_count > 2 || sequence->query_spans < 1
+            || sequence->query_spans > sequence->span_count) {
             mismatch(plan, label, "a sequence has one or two spans");
             break;
         }
         for (int32_t i = 0; i < sequence->span_count; i++) {
-            if (sequence->span[i].begin < 0 || sequence->span[i].count < 1 || sequence->span[i].begin + sequence->span[i].count > rows_of(plan, qkv)) {
+            const sumi_span* span = &sequence->span[i];
+            if (span->begin < 0 || span->count < 1 || span->begin + span->count > rows_of(plan, qkv)) {
                 mismatch(plan, label, "a sequence leaves the matrix");
             }
-            keys += sequence->span[i].count;
-            queries += i < sequence->query_spans ? sequence->span[i].count : 0;
         }
-        parts += (int64_t)q_heads * ((queries + QUERY_BLOCK - 1) / QUERY_BLOCK);
-        flops += 4.0 * (double)queries * (double)keys * q_heads * dim * (attention->causal ? 0.5 : 1.0);
-        rows += (double)queries;
-    }
-    if (parts < 1 || parts > INT32_MAX) {
-        mismatch(plan, label, "too many queries");
     }
     sumi_value y = sumi_plan_value(plan, "attention", SUMI_ELEMENT_ACTIVATION, rows_of(plan, qkv), q_heads * dim);
-    sumi_op* op = add_op(plan, SUMI_OP_ATTENTION, label, (int32_t)parts, 1);
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    op->in[0] = qkv;
-    op->out = y;
-    op->u.attention.q_heads = q_heads;
-    op->u.attention.kv_heads = kv_heads;
-    op->u.attention.dim = dim;
-    op->u.attention.scale = attention->scale;
-    op->u.attention.causal = attention->causal;
-    op->u.attention.window = attention->window;
-    op->u.attention.sequences = sumi_plan_copy(plan, attention->sequences, (size_t)attention->sequence_count * sizeof *attention->sequences);
-    op->u.attention.sequence_count = attention->sequence_count;
-    op->u.attention.query_block = QUERY_BLOCK;
-    op->u.attention.k_column = q_heads * dim;
-    op->u.attention.v_column = (q_heads + kv_heads) * dim;
-    op->flops = flops;
-    op->bytes = rows * (2.0 * q_heads + 2.0 * kv_heads) * dim * plan->activation_bytes;
-    return y;
+    size_t bytes = has_failed(plan) ? 0 : (size_t)attention->sequence_count * sizeof *attention->sequences;
+    return add_op(plan, label,
+                  &(sumi_op){.kind = SUMI_OP_ATTENTION,
+                             .in = {qkv},
+                             .out = y,
+                             .u.attention = {.q_heads = q_heads,
+                                             .kv_heads = kv_heads,
+                                             .dim = dim,
+                                             .scale = attention->scale,
+                                             .causal = attention->causal,
+                                             .window = attention->window,
+                                             .sequences = sumi_plan_copy(plan, attention->sequences, bytes),
+                                             .sequence_count = attention->sequence_count,
+                                             .query_block = QUERY_BLOCK,
+                                             .k_column = q_heads * dim,
+                                             .v_column = (q_heads + kv_heads) * dim}});
 }
 
 sumi_value sumi_plan_rope_table(sumi_plan* plan, sumi_value positions, int32_t axes, const int32_t* pairs, double theta)
 {
+    sumi_op op = {.kind = SUMI_OP_ROPE_TABLE, .in = {positions}, .u.rope = {.axes = axes, .theta = theta}};
     int32_t total = 0;
     for (int32_t a = 0; a < axes && a < 4; a++) {
+        op.u.rope.pairs[a] = pairs[a];
         total += pairs[a];
     }
     if (axes < 1 || axes > 4 || cols_of(plan, positions) != axes || total < 1) {
         mismatch(plan, "rope", "positions need one column per axis");
     }
-    int32_t rows = rows_of(plan, positions);
-    sumi_value y = sumi_plan_value(plan, "rope", SUMI_ELEMENT_FLOAT, rows, 2 * total);
-    sumi_op* op = add_op(plan, SUMI_OP_ROPE_TABLE, "rope", rows, light_rows(total * 32));
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    op->in[0] = positions;
-    op->out = y;
-    op->u.rope.axes = axes;
-    for (int32_t a = 0; a < axes; a++) {
-        op->u.rope.pairs[a] = pairs[a];
-    }
-    op->u.rope.theta = theta;
-    op->flops = 100.0 * rows * total; // sine, cosine and power in double
-    op->bytes = value_bytes(plan, y);
-    return y;
+    op.out = sumi_plan_value(plan, "rope", SUMI_ELEMENT_FLOAT, rows_of(plan, positions), 2 * total);
+    return add_op(plan, "rope", &op);
 }
 
-sumi_value sumi_plan_time_embed(sumi_plan* plan, sumi_value times, int32_t width, float scale, float max_period, bool cos_first)
+sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args)
 {
-    int32_t rows = rows_of(plan, times);
-    sumi_value y = sumi_plan_value(plan, "time_embed", SUMI_ELEMENT_FLOAT, rows, width); // a few rows: no reason to round them
-    sumi_op* op = add_op(plan, SUMI_OP_TIME_EMBED, "time_embed", rows, light_rows(width * 32));
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    op->in[0] = times;
-    op->out = y;
-    op->u.time.max_period = max_period;
-    op->u.time.scale = scale;
-    op->u.time.cos_first = cos_first;
-    op->flops = 50.0 * rows * width;
-    op->bytes = value_bytes(plan, y);
-    return y;
+    // float: these are a few rows, there is no reason to round them
+    sumi_value y = sumi_plan_value(plan, "time_embed", SUMI_ELEMENT_FLOAT, rows_of(plan, args->times), args->width);
+    return add_op(
+        plan, "time_embed",
+        &(sumi_op){.kind = SUMI_OP_TIME_EMBED,
+                   .in = {args->times},
+                   .out = y,
+                   .u.time = {.max_period = args->max_period, .scale = args->scale, .cos_first = args->cos_first}});
 }
 
 void sumi_plan_finish_modulation(sumi_plan* plan, sumi_value table, bool has_gates)
 {
-    int32_t cols = cols_of(plan, table);
-    if (has_gates && cols % 4 != 0) {
+    if (has_gates && cols_of(plan, table) % 4 != 0) {
         mismatch(plan, "modulation", "four quarters are needed");
     }
-    sumi_op* op = add_op(plan, SUMI_OP_FINISH_MODULATION, "modulation", rows_of(plan, table), light_rows(cols));
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = op->out = table;
-    op->u.finish.has_gates = has_gates;
-    op->bytes = 2 * value_bytes(plan, table);
+    add_op(plan, "modulation",
+           &(sumi_op){
+               .kind = SUMI_OP_FINISH_MODULATION, .in = {table}, .out = table, .u.finish = {.has_gates = has_gates}});
 }
 
-// Copies the layout's arrays into the plan and writes them to the op.
-static void set_patch(sumi_plan* plan, sumi_op* op, const sumi_patch_layout* layout, float sign)
+// The layout with its arrays copied into the plan.
+static sumi_op_patch copy_layout(sumi_plan* plan, const sumi_patch_layout* layout, float sign)
 {
-    size_t bytes = (size_t)layout->sequence_count * sizeof(int32_t);
-    op->u.patch.height = layout->height;
-    op->u.patch.width = layout->width;
-    op->u.patch.channels = layout->channels;
-    op->u.patch.items = sumi_plan_copy(plan, layout->items, bytes);
-    op->u.patch.row_begin = sumi_plan_copy(plan, layout->row_begin, bytes);
-    op->u.patch.sequence_count = layout->sequence_count;
-    op->u.patch.sign = sign;
-    op->bytes = 2.0 * layout->sequence_count * layout->height * layout->width * layout->channels * 4;
+    size_t bytes = has_failed(plan) ? 0 : (size_t)layout->sequence_count * sizeof(int32_t);
+    const int32_t* items = sumi_plan_copy(plan, layout->items, bytes);
+    const int32_t* row_begin = sumi_plan_copy(plan, layout->row_begin, bytes);
+    return (sumi_op_patch){.height = layout->height,
+                           .width = layout->width,
+                           .channels = layout->channels,
+                           .items = items,
+                           .sequence_count = layout->sequence_count,
+                           .row_begin = row_begin,
+                           .sign = sign};
+}
+
+static void check_layout(sumi_plan* plan, const char* label, const sumi_patch_layout* layout, sumi_value rows)
+{
+    if (cols_of(plan, rows) != 4 * layout->channels || layout->height % 2 != 0 || layout->width % 2 != 0
+        || layout->sequence_count < 1) {
+        mismatch(plan, label, "rows do not fit the layout");
+    }
 }
 
 void sumi_plan_patchify(sumi_plan* plan, sumi_value latents, const sumi_patch_layout* layout, sumi_value rows)
 {
-    if (cols_of(plan, latents) != layout->height * layout->width || cols_of(plan, rows) != 4 * layout->channels || layout->height % 2 != 0 || layout->width % 2 != 0) {
-        mismatch(plan, "patchify", "latents and rows do not fit the layout");
+    check_layout(plan, "patchify", layout, rows);
+    if (cols_of(plan, latents) != layout->height * layout->width) {
+        mismatch(plan, "patchify", "latents do not fit the layout");
     }
-    sumi_op* op = add_op(plan, SUMI_OP_PATCHIFY, "patchify", layout->sequence_count, 1);
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = latents;
-    op->in[1] = op->out = rows;
-    set_patch(plan, op, layout, 1.0f);
+    add_op(plan, "patchify",
+           &(sumi_op){.kind = SUMI_OP_PATCHIFY,
+                      .in = {latents, rows},
+                      .out = rows,
+                      .u.patch = copy_layout(plan, layout, 1.0f)});
 }
 
 sumi_value sumi_plan_unpatchify(sumi_plan* plan, sumi_value rows, const sumi_patch_layout* layout, float sign)
 {
-    if (cols_of(plan, rows) != 4 * layout->channels || layout->height % 2 != 0 || layout->width % 2 != 0) {
-        mismatch(plan, "unpatchify", "rows do not fit the layout");
-    }
-    sumi_value y = sumi_plan_value(plan, "prediction", SUMI_ELEMENT_FLOAT, layout->sequence_count * layout->channels, layout->height * layout->width);
-    sumi_op* op = add_op(plan, SUMI_OP_UNPATCHIFY, "unpatchify", layout->sequence_count, 1);
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    op->in[0] = rows;
-    op->out = y;
-    set_patch(plan, op, layout, sign);
-    return y;
+    check_layout(plan, "unpatchify", layout, rows);
+    sumi_value y = sumi_plan_value(plan, "prediction", SUMI_ELEMENT_FLOAT, layout->sequence_count * layout->channels,
+                                   layout->height * layout->width);
+    return add_op(
+        plan, "unpatchify",
+        &(sumi_op){.kind = SUMI_OP_UNPATCHIFY, .in = {rows}, .out = y, .u.patch = copy_layout(plan, layout, sign)});
 }
 
 void sumi_plan_add_noise(sumi_plan* plan, sumi_value noise, sumi_value clean, sumi_step_row sigma, sumi_value x)
 {
-    if (rows_of(plan, noise) != rows_of(plan, x) || cols_of(plan, noise) != cols_of(plan, x) || rows_of(plan, clean) != rows_of(plan, x) ||
-        cols_of(plan, clean) != cols_of(plan, x) || !is_step_row_good(plan, sigma, 1)) {
+    int32_t rows = rows_of(plan, x), cols = cols_of(plan, x);
+    if (!is_shape(plan, noise, rows, cols) || !is_shape(plan, clean, rows, cols) || !is_step_row_good(plan, sigma, 1)) {
         mismatch(plan, "add_noise", "noise, clean and x are one shape");
     }
-    sumi_op* op = add_op(plan, SUMI_OP_ADD_NOISE, "add_noise", rows_of(plan, x), light_rows(cols_of(plan, x)));
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = noise;
-    op->in[1] = clean;
-    op->in[2] = sigma.table;
-    op->out = x;
-    op->u.add_noise.sigma = sigma;
-    op->bytes = 3 * value_bytes(plan, x);
+    add_op(plan, "add_noise",
+           &(sumi_op){.kind = SUMI_OP_ADD_NOISE,
+                      .in = {noise, clean, sigma.table},
+                      .out = x,
+                      .u.add_noise = {.sigma = sigma}});
 }
 
-sumi_value sumi_plan_guide(sumi_plan* plan, sumi_value predictions, int32_t item_count, int32_t channels, const int32_t* positive, const int32_t* negative, sumi_step_row scale,
-                           float norm_limit)
+sumi_value sumi_plan_guide(sumi_plan* plan, const sumi_plan_guide_args* args)
 {
-    if (!is_step_row_good(plan, scale, 1) || item_count < 1) {
+    const int32_t *positive = args->positive, *negative = args->negative;
+    int32_t items = args->item_count, channels = args->channels, rows = rows_of(plan, args->predictions);
+    if (!is_step_row_good(plan, args->scale, 1) || items < 1) {
         mismatch(plan, "guide", "the scale's column is not in its table");
     }
-    for (int32_t i = 0; i < item_count; i++) {
-        if (positive[i] < 0 || (positive[i] + 1) * channels > rows_of(plan, predictions) || (negative[i] + 1) * channels > rows_of(plan, predictions)) {
+    for (int32_t i = 0; i < items; i++) {
+        if (positive[i] < 0 || (positive[i] + 1) * channels > rows || (negative[i] + 1) * channels > rows) {
             mismatch(plan, "guide", "a sequence is not among the predictions");
         }
     }
-    sumi_value v = sumi_plan_value(plan, "velocity", SUMI_ELEMENT_FLOAT, item_count * channels, cols_of(plan, predictions));
-    sumi_op* op = add_op(plan, SUMI_OP_GUIDE, "guide", item_count, 1);
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    op->in[0] = predictions;
-    op->in[1] = scale.table;
-    op->out = v;
-    op->u.guide.item_count = item_count;
-    op->u.guide.positive = sumi_plan_copy(plan, positive, (size_t)item_count * sizeof *positive);
-    op->u.guide.negative = sumi_plan_copy(plan, negative, (size_t)item_count * sizeof *negative);
-    op->u.guide.scale = scale;
-    op->u.guide.norm_limit = norm_limit;
-    op->u.guide.channels = channels;
-    op->bytes = 3 * value_bytes(plan, v);
-    return v;
+    sumi_value v =
+        sumi_plan_value(plan, "velocity", SUMI_ELEMENT_FLOAT, items * channels, cols_of(plan, args->predictions));
+    size_t bytes = has_failed(plan) ? 0 : (size_t)items * sizeof *positive;
+    return add_op(plan, "guide",
+                  &(sumi_op){.kind = SUMI_OP_GUIDE,
+                             .in = {args->predictions, args->scale.table},
+                             .out = v,
+                             .u.guide = {.item_count = items,
+                                         .positive = sumi_plan_copy(plan, positive, bytes),
+                                         .negative = sumi_plan_copy(plan, negative, bytes),
+                                         .scale = args->scale,
+                                         .norm_limit = args->norm_limit,
+                                         .channels = channels}});
 }
 
-void sumi_plan_solve(sumi_plan* plan, const sumi_solve* solve)
+void sumi_plan_solve(sumi_plan* plan, const sumi_plan_solve_args* args)
 {
-    int32_t rows = rows_of(plan, solve->x), cols = cols_of(plan, solve->x);
-    sumi_value same[] = {solve->y, solve->h, solve->v, solve->noise, solve->clean};
+    int32_t rows = rows_of(plan, args->x), cols = cols_of(plan, args->x);
+    sumi_value same[] = {args->y, args->h, args->v, args->noise, args->clean};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-        if (same[i].id != 0 && (rows_of(plan, same[i]) != rows || cols_of(plan, same[i]) != cols)) {
+        if (same[i].id != 0 && !is_shape(plan, same[i], rows, cols)) {
             mismatch(plan, "solve", "all states are one shape");
         }
     }
-    if (!is_step_row_good(plan, solve->row, 12) || (solve->mask.id != 0 && (solve->noise.id == 0 || solve->clean.id == 0 || cols_of(plan, solve->mask) != cols))) {
+    if (!is_step_row_good(plan, args->row, 12)
+        || (args->mask.id != 0 && (args->noise.id == 0 || args->clean.id == 0 || cols_of(plan, args->mask) != cols))) {
         mismatch(plan, "solve", "the solver table has 12 columns, a mask needs noise and clean latents");
     }
-    sumi_op* op = add_op(plan, SUMI_OP_SOLVE, "solve", rows, light_rows(cols));
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = op->out = solve->x;
-    op->in[1] = solve->y;
-    op->in[2] = solve->h;
-    op->in[3] = solve->v;
-    op->in[4] = solve->noise;
-    op->in[5] = solve->clean;
-    op->mask = solve->mask;
-    op->u.solve.row = solve->row;
-    op->u.solve.channels = solve->channels;
-    op->bytes = 6 * value_bytes(plan, solve->x);
+    add_op(plan, "solve",
+           &(sumi_op){.kind = SUMI_OP_SOLVE,
+                      .in = {args->x, args->y, args->h, args->v, args->noise, args->clean},
+                      .out = args->x,
+                      .mask = args->mask,
+                      .u.solve = {.row = args->row, .channels = args->channels}});
 }
 
-void sumi_plan_preview(sumi_plan* plan, sumi_value x, sumi_value v, sumi_step_row sigma, int32_t channels, const float* factors, const float* bias, sumi_value rgb)
+void sumi_plan_preview(sumi_plan* plan, const sumi_plan_preview_args* args)
 {
-    int32_t items = channels > 0 ? rows_of(plan, x) / channels : 0;
-    if (items < 1 || rows_of(plan, rgb) != items * 3 || cols_of(plan, rgb) != cols_of(plan, x) || rows_of(plan, v) != rows_of(plan, x)) {
+    int32_t channels = args->channels, items = channels > 0 ? rows_of(plan, args->x) / channels : 0;
+    if (items < 1 || !is_shape(plan, args->rgb, items * 3, cols_of(plan, args->x))
+        || rows_of(plan, args->v) != rows_of(plan, args->x)) {
         mismatch(plan, "preview", "three planes per item are needed");
     }
-    sumi_op* op = add_op(plan, SUMI_OP_PREVIEW, "preview", items, 1);
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = x;
-    op->in[1] = v;
-    op->in[2] = sigma.table;
-    op->in[3] = op->out = rgb;
-    op->u.preview.sigma = sigma;
-    op->u.preview.channels = channels;
-    op->u.preview.factors = sumi_plan_copy(plan, factors, (size_t)channels * 3 * sizeof *factors);
-    op->u.preview.bias = sumi_plan_copy(plan, bias, 3 * sizeof *bias);
-    op->bytes = 2 * value_bytes(plan, x);
+    size_t bytes = has_failed(plan) ? 0 : sizeof(float);
+    add_op(plan, "preview",
+           &(sumi_op){.kind = SUMI_OP_PREVIEW,
+                      .in = {args->x, args->v, args->sigma.table, args->rgb},
+                      .out = args->rgb,
+                      .u.preview = {.sigma = args->sigma,
+                                    .channels = channels,
+                                    .factors = sumi_plan_copy(plan, args->factors, (size_t)channels * 3 * bytes),
+                                    .bias = sumi_plan_copy(plan, args->bias, 3 * bytes)}});
 }
 
-sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, int32_t y, int32_t x, int32_t height, int32_t width)
+sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile)
 {
-    if (cols_of(plan, bytes) != 3 || x < 0 || y < 0 || x + width > picture_width || (int64_t)(y + height) * picture_width > rows_of(plan, bytes)) {
+    if (cols_of(plan, bytes) != 3 || tile.x < 0 || tile.y < 0 || tile.x + tile.width > picture_width
+        || (int64_t)(tile.y + tile.height) * picture_width > rows_of(plan, bytes)) {
         mismatch(plan, "pixels_in", "the tile leaves the picture");
     }
-    sumi_value out = sumi_plan_value(plan, "pixels", SUMI_ELEMENT_ACTIVATION, height * width, 3);
-    sumi_op* op = add_op(plan, SUMI_OP_PIXELS_IN, "pixels_in", height * width, light_rows(3));
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    op->in[0] = bytes;
-    op->out = out;
-    op->u.pixels.width = width;
-    op->u.pixels.y = y;
-    op->u.pixels.x = x;
-    op->u.pixels.picture_width = picture_width;
-    op->bytes = value_bytes(plan, out);
-    return out;
+    sumi_value out = sumi_plan_value(plan, "pixels", SUMI_ELEMENT_ACTIVATION, tile.height * tile.width, 3);
+    return add_op(
+        plan, "pixels_in",
+        &(sumi_op){.kind = SUMI_OP_PIXELS_IN,
+                   .in = {bytes},
+                   .out = out,
+                   .u.pixels = {.width = tile.width, .y = tile.y, .x = tile.x, .picture_width = picture_width}});
 }
 
-void sumi_plan_posterior(sumi_plan* plan, sumi_value moments, sumi_value eps, int32_t channels, float scale, float shift, sumi_value latents)
+void sumi_plan_posterior(sumi_plan* plan, const sumi_plan_posterior_args* args)
 {
-    int32_t pixels = rows_of(plan, moments);
-    if (cols_of(plan, moments) != 2 * channels || rows_of(plan, latents) != channels || cols_of(plan, latents) != pixels ||
-        (eps.id != 0 && (rows_of(plan, eps) != channels || cols_of(plan, eps) != pixels))) {
+    int32_t channels = args->channels, pixels = rows_of(plan, args->moments);
+    if (cols_of(plan, args->moments) != 2 * channels || !is_shape(plan, args->latents, channels, pixels)
+        || (args->eps.id != 0 && !is_shape(plan, args->eps, channels, pixels))) {
         mismatch(plan, "posterior", "moments, noise and latents do not fit");
     }
-    sumi_op* op = add_op(plan, SUMI_OP_POSTERIOR, "posterior", 1, 1);
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = moments;
-    op->in[1] = eps;
-    op->out = latents;
-    op->u.posterior.channels = channels;
-    op->u.posterior.scale = scale;
-    op->u.posterior.shift = shift;
-    op->bytes = value_bytes(plan, moments) + 2 * value_bytes(plan, latents);
+    add_op(plan, "posterior",
+           &(sumi_op){.kind = SUMI_OP_POSTERIOR,
+                      .in = {args->moments, args->eps},
+                      .out = args->latents,
+                      .u.posterior = {.channels = channels, .scale = args->scale, .shift = args->shift}});
 }
 
-sumi_value sumi_plan_latent_in(sumi_plan* plan, sumi_value latents, int32_t channels, int32_t height, int32_t width, sumi_tile tile, float scale, float shift, bool per_item)
+sumi_value sumi_plan_latent_in(sumi_plan* plan, const sumi_plan_latent_args* args)
 {
-    if (cols_of(plan, latents) != height * width || tile.y < 0 || tile.x < 0 || tile.y + tile.height > height || tile.x + tile.width > width) {
+    sumi_tile tile = args->tile;
+    if (cols_of(plan, args->latents) != args->height * args->width || tile.y < 0 || tile.x < 0
+        || tile.y + tile.height > args->height || tile.x + tile.width > args->width) {
         mismatch(plan, "latent_in", "the tile leaves the latents");
     }
-    int32_t pixels = tile.height * tile.width;
-    sumi_value y = sumi_plan_value(plan, "latent_picture", SUMI_ELEMENT_ACTIVATION, pixels, channels);
-    sumi_op* op = add_op(plan, SUMI_OP_LATENT_IN, "latent_in", pixels, light_rows(channels));
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    op->in[0] = latents;
-    op->out = y;
-    op->u.latent_in.channels = channels;
-    op->u.latent_in.height = height;
-    op->u.latent_in.width = width;
-    op->u.latent_in.y = tile.y;
-    op->u.latent_in.x = tile.x;
-    op->u.latent_in.tile_height = tile.height;
-    op->u.latent_in.tile_width = tile.width;
-    op->u.latent_in.scale = scale;
-    op->u.latent_in.shift = shift;
-    op->u.latent_in.per_item = per_item;
-    op->bytes = 2 * value_bytes(plan, y);
-    return y;
+    sumi_value y =
+        sumi_plan_value(plan, "latent_picture", SUMI_ELEMENT_ACTIVATION, tile.height * tile.width, args->channels);
+    return add_op(plan, "latent_in",
+                  &(sumi_op){.kind = SUMI_OP_LATENT_IN,
+                             .in = {args->latents},
+                             .out = y,
+                             .u.latent_in = {.channels = args->channels,
+                                             .height = args->height,
+                                             .width = args->width,
+                                             .y = tile.y,
+                                             .x = tile.x,
+                                             .tile_height = tile.height,
+                                             .tile_width = tile.width,
+                                             .scale = args->scale,
+                                             .shift = args->shift,
+                                             .per_item = args->per_item}});
 }
 
 static int32_t pitch_of(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->pitch; }
 
-static void conv_size(const sumi_conv* conv, int32_t* height, int32_t* width)
+sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args)
 {
-    int32_t scale = conv->upsamples ? 2 : 1;
-    *height = (conv->height - conv->above - conv->below) * scale / conv->stride;
-    *width = conv->width * scale / conv->stride;
-}
-
-void sumi_plan_conv_into(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, const sumi_conv* conv, sumi_value residual,
-                         sumi_value y)
-{
-    int32_t channels = cols_of(plan, x), taps = conv->kernel * conv->kernel, height, width;
-    conv_size(conv, &height, &width);
-    bool is_known = (conv->kernel == 1 || conv->kernel == 3) && (conv->stride == 1 || (conv->stride == 2 && conv->kernel == 3 && conv->pads_end && conv->height >= 2 && conv->width >= 2));
-    bool is_strip_good = (conv->above | conv->below) == 0 ||
-                         ((conv->above | conv->below) == 1 && conv->above >= 0 && conv->below >= 0 && conv->kernel == 3 && conv->stride == 1 && !conv->pads_end);
-    if (!is_known || !is_strip_good || rows_of(plan, x) != conv->height * conv->width || weight->cols != channels * taps || (bias != NULL && bias->cols != weight->rows) ||
-        rows_of(plan, y) != height * width || cols_of(plan, y) != weight->rows ||
-        (residual.id != 0 && (rows_of(plan, residual) != height * width || cols_of(plan, residual) != weight->rows || pitch_of(plan, residual) != pitch_of(plan, y)))) {
-        mismatch(plan, label, "picture, kernel, bias, residual or output do not fit");
+    const sumi_weight* weight = args->weight;
+    sumi_op_conv conv = args->shape;
+    conv.kernel = conv.kernel != 0 ? conv.kernel : 3;
+    conv.stride = conv.stride != 0 ? conv.stride : 1;
+    int32_t scale = conv.upsamples ? 2 : 1;
+    int32_t rows = (conv.height - conv.above - conv.below) * scale / conv.stride * (conv.width * scale / conv.stride);
+    sumi_value x = args->x, residual = args->residual, y = args->y;
+    if (y.id == 0) {
+        y = sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, rows, weight->rows);
     }
-    double flops = 2.0 * weight->rows * weight->cols;
-    sumi_op* op = add_op(plan, SUMI_OP_CONV, label, height * width, heavy_rows(2.0 * sumi_plan_conv_effort(weight) * weight->cols, width < 1 ? 1 : width, 1 << 20));
-    if (op == NULL) {
-        return;
+    bool halves = conv.stride == 2 && conv.kernel == 3 && conv.pads_end && conv.height >= 2 && conv.width >= 2;
+    bool is_known = (conv.kernel == 1 || conv.kernel == 3) && (conv.stride == 1 || halves);
+    bool is_strip = conv.above != 0 || conv.below != 0, has_neighbours = ((conv.above | conv.below) & ~1) == 0;
+    bool is_strip_good = !is_strip || (has_neighbours && conv.kernel == 3 && conv.stride == 1 && !conv.pads_end);
+    if (!is_known || !is_strip_good || rows_of(plan, x) != conv.height * conv.width
+        || weight->cols != cols_of(plan, x) * conv.kernel * conv.kernel
+        || (args->bias != NULL && args->bias->cols != weight->rows) || !is_shape(plan, y, rows, weight->rows)
+        || (residual.id != 0
+            && (!is_shape(plan, residual, rows, weight->rows) || pitch_of(plan, residual) != pitch_of(plan, y)))) {
+        mismatch(plan, args->label, "picture, kernel, bias, residual or output do not fit");
     }
-    op->in[0] = x;
-    op->in[1] = residual;
-    op->out = y;
-    op->weight = weight;
-    op->bias = bias;
-    op->u.conv.height = conv->height;
-    op->u.conv.width = conv->width;
-    op->u.conv.kernel = conv->kernel;
-    op->u.conv.stride = conv->stride;
-    op->u.conv.upsamples = conv->upsamples;
-    op->u.conv.pads_end = conv->pads_end;
-    op->u.conv.above = conv->above;
-    op->u.conv.below = conv->below;
-    op->flops = flops * height * width;
-    op->bytes = value_bytes(plan, x) + value_bytes(plan, y) + (double)sumi_weight_bytes(weight);
-}
-
-sumi_value sumi_plan_conv(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, const sumi_conv* conv, sumi_value residual)
-{
-    int32_t height, width;
-    conv_size(conv, &height, &width);
-    sumi_value y = sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, height * width, weight->rows);
-    sumi_plan_conv_into(plan, label, x, weight, bias, conv, residual, y);
-    return y;
-}
-
-// Rows of a block of GROUP_SUMS; at most 64 blocks: each part of the second op combines them all.
-static int32_t group_block_rows(int32_t rows, int32_t cols)
-{
-    int32_t block_rows = light_rows(cols);
-    return (rows + block_rows - 1) / block_rows > 64 ? (rows + 63) / 64 : block_rows;
+    return add_op(plan, args->label,
+                  &(sumi_op){.kind = SUMI_OP_CONV,
+                             .in = {x, residual},
+                             .out = y,
+                             .weight = weight,
+                             .bias = args->bias,
+                             .u.conv = conv});
 }
 
 sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x, int32_t groups)
 {
-    int32_t rows = rows_of(plan, x), cols = cols_of(plan, x);
-    if (groups < 1 || cols % groups != 0) {
+    if (groups < 1 || cols_of(plan, x) % groups != 0) {
         mismatch(plan, label, "the channels are not a multiple of the groups");
+    }
+    add_op(plan, label,
+           &(sumi_op){
+               .kind = SUMI_OP_GROUP_SUMS, .in = {x}, .u.group = {.groups = groups, .all_rows = rows_of(plan, x)}});
+    if (has_failed(plan)) {
         return SUMI_NO_VALUE;
     }
-    sumi_op* op = add_op(plan, SUMI_OP_GROUP_SUMS, label, rows, group_block_rows(rows, cols));
-    if (op == NULL) {
-        return SUMI_NO_VALUE;
-    }
-    int32_t blocks = op->part_count;
-    op->u.group.groups = groups;
-    op->u.group.block_count = blocks;
+    sumi_op* op = &plan->ops[plan->op_count - 1];
+    op->u.group.block_count = op->part_count;
     op->u.group.block_rows = op->part_rows;
-    op->u.group.all_rows = rows;
-    op->in[0] = x;
-    op->bytes = value_bytes(plan, x);
-    op->flops = 3.0 * rows * cols;
-    size_t index = plan->op_count - 1;
-    sumi_value sums = sumi_plan_value(plan, "group_sums", SUMI_ELEMENT_FLOAT, blocks, groups * 2);
-    plan->ops[index].out = sums;
-    return sums;
+    op->out = sumi_plan_value(plan, "group_sums", SUMI_ELEMENT_FLOAT, op->part_count, groups * 2);
+    return op->out;
 }
 
 // The op that made the sums says how the rows were cut.
@@ -1026,106 +878,86 @@ static const sumi_op* find_group_sums(const sumi_plan* plan, sumi_value sums)
     return NULL;
 }
 
-void sumi_plan_group_norm_into(sumi_plan* plan, const char* label, sumi_value x, sumi_value sums, const sumi_weight* weight, const sumi_weight* bias, int32_t groups, float eps,
-                               bool silu, sumi_value y)
+sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args* args)
 {
-    if (has_failed(plan)) {
-        return;
-    }
+    sumi_value x = args->x, sums = args->sums, y = args->y;
     int32_t rows = rows_of(plan, x), cols = cols_of(plan, x);
+    if (sums.id == 0) {
+        sums = sumi_plan_group_sums(plan, args->label, x, args->groups);
+    }
+    if (y.id == 0) {
+        y = sumi_plan_value(plan, "group_normed", SUMI_ELEMENT_ACTIVATION, rows, cols);
+    }
+    if (has_failed(plan)) {
+        return SUMI_NO_VALUE;
+    }
     const sumi_op* made = find_group_sums(plan, sums);
-    if (made == NULL || made->u.group.groups != groups || cols_of(plan, made->in[0]) != cols || weight->cols != cols || bias->cols != cols || rows_of(plan, y) != rows ||
-        cols_of(plan, y) != cols) {
-        mismatch(plan, label, "the sums are of another picture, or the weight or the output has another width");
-        return;
+    if (made == NULL || made->u.group.groups != args->groups || cols_of(plan, made->in[0]) != cols
+        || args->weight->cols != cols || args->bias->cols != cols || !is_shape(plan, y, rows, cols)) {
+        mismatch(plan, args->label, "the sums are of another picture, or the weight or the output has another width");
+        return SUMI_NO_VALUE;
     }
-    int32_t block_rows = made->u.group.block_rows, block_count = made->u.group.block_count, all_rows = made->u.group.all_rows;
-    sumi_op* op = add_op(plan, SUMI_OP_GROUP_NORM, label, rows, group_block_rows(all_rows, cols));
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = x;
-    op->in[1] = sums;
-    op->out = y;
-    op->weight = weight;
-    op->bias = bias;
-    op->u.group.groups = groups;
-    op->u.group.eps = eps;
-    op->u.group.silu = silu;
-    op->u.group.block_count = block_count;
-    op->u.group.block_rows = block_rows;
-    op->u.group.all_rows = all_rows;
-    op->bytes = 2 * value_bytes(plan, y);
-    op->flops = (silu ? 20.0 : 2.0) * rows * cols;
+    sumi_op_group group = made->u.group;
+    group.eps = args->eps;
+    group.silu = args->silu;
+    return add_op(plan, args->label,
+                  &(sumi_op){.kind = SUMI_OP_GROUP_NORM,
+                             .in = {x, sums},
+                             .out = y,
+                             .weight = args->weight,
+                             .bias = args->bias,
+                             .u.group = group});
 }
 
-sumi_value sumi_plan_group_norm(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, int32_t groups, float eps, bool silu)
+void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_blend_args* args)
 {
-    sumi_value sums = sumi_plan_group_sums(plan, label, x, groups);
-    sumi_value y = sumi_plan_value(plan, "group_normed", SUMI_ELEMENT_ACTIVATION, rows_of(plan, x), cols_of(plan, x));
-    sumi_plan_group_norm_into(plan, label, x, sums, weight, bias, groups, eps, silu, y);
-    return y;
-}
-
-void sumi_plan_tile_blend(sumi_plan* plan, sumi_value tile, int32_t height, int32_t width, sumi_value above, int32_t above_height, sumi_value left, int32_t left_width,
-                          int32_t extent)
-{
-    int32_t cols = cols_of(plan, tile);
-    if (rows_of(plan, tile) != height * width || (above.id != 0 && (rows_of(plan, above) != above_height * width || cols_of(plan, above) != cols)) ||
-        (left.id != 0 && (rows_of(plan, left) != height * left_width || cols_of(plan, left) != cols))) {
+    int32_t height = args->height, width = args->width, cols = cols_of(plan, args->tile);
+    if (rows_of(plan, args->tile) != height * width
+        || (args->above.id != 0 && !is_shape(plan, args->above, args->above_height * width, cols))
+        || (args->left.id != 0 && !is_shape(plan, args->left, height * args->left_width, cols))) {
         mismatch(plan, "tile_blend", "the neighbours have other sizes");
     }
-    sumi_op* op = add_op(plan, SUMI_OP_TILE_BLEND, "tile_blend", 1, 1);
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = op->out = tile;
-    op->in[1] = above;
-    op->in[2] = left;
-    op->u.blend.height = height;
-    op->u.blend.width = width;
-    op->u.blend.above_height = above_height;
-    op->u.blend.left_width = left_width;
-    op->u.blend.extent = extent;
-    op->bytes = value_bytes(plan, tile);
+    add_op(plan, "tile_blend",
+           &(sumi_op){.kind = SUMI_OP_TILE_BLEND,
+                      .in = {args->tile, args->above, args->left},
+                      .out = args->tile,
+                      .u.blend = {.height = height,
+                                  .width = width,
+                                  .above_height = args->above_height,
+                                  .left_width = args->left_width,
+                                  .extent = args->extent}});
 }
 
-void sumi_plan_tile_place(sumi_plan* plan, sumi_value tile, int32_t tile_width, sumi_value picture, int32_t picture_height, int32_t picture_width, sumi_tile kept, bool per_item)
+void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args)
 {
-    if (kept.width > tile_width || kept.y < 0 || kept.x < 0 || kept.height * tile_width > rows_of(plan, tile) || kept.y + kept.height > picture_height ||
-        kept.x + kept.width > picture_width || cols_of(plan, tile) != cols_of(plan, picture) || rows_of(plan, picture) % (picture_height * picture_width) != 0) {
+    sumi_tile kept = args->kept;
+    int32_t picture_rows = args->picture_height * args->picture_width;
+    if (kept.width > args->tile_width || kept.y < 0 || kept.x < 0
+        || kept.height * args->tile_width > rows_of(plan, args->tile) || kept.y + kept.height > args->picture_height
+        || kept.x + kept.width > args->picture_width || cols_of(plan, args->tile) != cols_of(plan, args->picture)
+        || picture_rows < 1 || rows_of(plan, args->picture) % picture_rows != 0) {
         mismatch(plan, "tile_place", "the tile does not fit the picture");
     }
-    sumi_op* op = add_op(plan, SUMI_OP_TILE_PLACE, "tile_place", kept.height * kept.width, light_rows(cols_of(plan, tile)));
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = tile;
-    op->in[1] = op->out = picture;
-    op->u.place.tile_width = tile_width;
-    op->u.place.picture_width = picture_width;
-    op->u.place.y = kept.y;
-    op->u.place.x = kept.x;
-    op->u.place.height = kept.height;
-    op->u.place.width = kept.width;
-    op->u.place.per_item = per_item;
-    op->u.place.item_rows = picture_height * picture_width;
-    op->bytes = 2.0 * kept.height * kept.width * cols_of(plan, tile) * 4;
+    add_op(plan, "tile_place",
+           &(sumi_op){.kind = SUMI_OP_TILE_PLACE,
+                      .in = {args->tile, args->picture},
+                      .out = args->picture,
+                      .u.place = {.tile_width = args->tile_width,
+                                  .picture_width = args->picture_width,
+                                  .y = kept.y,
+                                  .x = kept.x,
+                                  .height = kept.height,
+                                  .width = kept.width,
+                                  .per_item = args->per_item,
+                                  .item_rows = picture_rows}});
 }
 
 void sumi_plan_pixels_out(sumi_plan* plan, sumi_value picture, sumi_value bytes, sumi_value not_finite)
 {
     int32_t rows = rows_of(plan, picture);
-    if (cols_of(plan, picture) != 3 || rows_of(plan, bytes) != rows || cols_of(plan, bytes) != 3 || sumi_plan_info(plan, not_finite)->element != SUMI_ELEMENT_INT) {
+    if (!is_shape(plan, picture, rows, 3) || !is_shape(plan, bytes, rows, 3)
+        || sumi_plan_info(plan, not_finite)->element != SUMI_ELEMENT_INT) {
         mismatch(plan, "pixels_out", "picture and bytes are one shape of three columns");
     }
-    // one part: the count of values that are not finite is summed in one place
-    sumi_op* op = add_op(plan, SUMI_OP_PIXELS_OUT, "pixels_out", rows, rows);
-    if (op == NULL) {
-        return;
-    }
-    op->in[0] = picture;
-    op->in[1] = not_finite;
-    op->out = bytes;
-    op->bytes = value_bytes(plan, picture) + value_bytes(plan, bytes);
+    add_op(plan, "pixels_out", &(sumi_op){.kind = SUMI_OP_PIXELS_OUT, .in = {picture, not_finite}, .out = bytes});
 }

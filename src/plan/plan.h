@@ -18,10 +18,6 @@
 #define SUMI_PLAN_PLAN_H
 #include "base/memory.h"
 #include "plan/ops.h"
-#include "plan/weight.h"
-
-typedef struct sumi_value { int32_t id; } sumi_value; // index + 1; {0} is none
-#define SUMI_NO_VALUE ((sumi_value){0})
 
 typedef enum sumi_element {
     SUMI_ELEMENT_ACTIVATION, // float32 on the CPU, bfloat16 on a GPU
@@ -44,74 +40,6 @@ typedef struct sumi_value_info {
     uint64_t base_element;   // where it begins there
     sumi_value host;         // it may lie at the beginning of this value, though both live at the same time
 } sumi_value_info;
-
-// A row of a step table: row `counter` (or 0 when not per_step), columns [column, column + cols of the op).
-typedef struct sumi_step_row { sumi_value table; int32_t column; bool per_step; } sumi_step_row;
-#define SUMI_NO_ROW ((sumi_step_row){{0}, 0, false})
-
-#define SUMI_OP_MAX_INPUTS 6
-
-typedef struct sumi_op {
-    sumi_op_kind kind;
-    const char* label;                 // "layers.3.attention.out": static or from the plan's own text
-    sumi_value in[SUMI_OP_MAX_INPUTS]; // meaning per kind, see the struct of the kind
-    sumi_value out;
-    const sumi_weight* weight;         // matrix, table, norm weight
-    const sumi_weight* bias;
-    int32_t section;
-    // What one "row" of the work is, and so what parts cut: part p covers rows [p * part_rows, min(rows, (p + 1) * part_rows)).
-    //   most kinds                 rows of the output
-    //   LINEAR                     rows of the output; a backend may cut the same number of parts another way (the processor takes shares of columns x rows)
-    //   ATTENTION                  rows = part_count, see its struct            GROUP_SUMS      rows of x; part = block
-    //   PATCHIFY, UNPATCHIFY       sequences                                    GUIDE, PREVIEW, POSTERIOR   items (POSTERIOR: 1)
-    //   SOLVE, ADD_NOISE           channel planes [items * channels]            CONV, LATENT_IN, PIXELS_IN, PIXELS_OUT, TILE_PLACE   output (tile) pixels
-    //   TILE_BLEND                 1: rows below the seam depend on nothing else, but the two seams share a corner
-    //   FILL_ROWS                  spans                                        FINISH_MODULATION           rows of the table
-    int32_t rows;
-    int32_t part_count, part_rows;
-    double flops, bytes;               // of the whole op, once
-    union {
-        struct { float scale; } embed;                                        // in: ids. weight: table. out rows = ids rows
-        struct { const sumi_span* spans; int32_t span_count; } fill;          // weight: one row
-        struct { int32_t from, to; } copy;                                    // in[0]: x. rows = how many
-        struct {
-            sumi_activation activation;
-            bool accumulates; float scale;                                    // out += scale * (x W^T)
-            int32_t x_row, y_row;                                             // first row in x and in out
-            int32_t y_column;                                                 // first column in out
-            sumi_step_row gate;                                               // with in[1] = residual: out = residual + gate * (..)
-        } linear;                                                             // in: x, residual
-        struct { sumi_activation activation; } activate;
-        struct { sumi_activation activation; } gated;                         // x has 2 * cols columns
-        struct { sumi_norm norm; float eps; bool weight_plus_one; sumi_step_row scale, shift; int32_t x_row, y_row; } norm; // in: x
-        struct { float eps; sumi_step_row gate; int32_t x_row, b_row; } gate_add; // out: x; in[0]: x, in[1]: b
-        struct { int32_t q_heads, kv_heads, dim; float eps; sumi_rotary rotary; const sumi_weight* k_weight; int32_t row, rope_row; } qk; // in[0] = out = qkv, in[1] = rope; weight: q norm (NULL: none)
-        struct {
-            int32_t q_heads, kv_heads, dim; float scale; bool causal; int32_t window; // window 0: none
-            const sumi_sequence* sequences; int32_t sequence_count;
-            int32_t query_block;                                              // parts = sum over sequences of q_heads * ceil(queries / query_block), sequence-major, then head, then block
-            int32_t q_column, k_column, v_column;                             // where q, k, v begin in the columns of in[0] (all in one matrix)
-        } attention;                                                          // in[0]: qkv. out: [rows, q_heads * dim], row i of out = row i of qkv
-        struct { int32_t axes; int32_t pairs[4]; double theta; } rope;        // in[0]: int positions [rows, axes]. pairs per axis; angle = pos * theta^(-2 k / (2 * pairs))
-        struct { float max_period; float scale; bool cos_first; } time;       // in[0]: times [rows, 1]
-        struct { bool has_gates; } finish;                                    // in place; has_gates: quarters [1 + s | tanh g | 1 + s | tanh g], else all 1 + s
-        struct { int32_t height, width, channels; const int32_t* items; int32_t sequence_count; const int32_t* row_begin; float sign; } patch; // latent size; sequence i: item items[i], tokens from row row_begin[i]
-        struct { sumi_step_row sigma; } add_noise;                            // in: noise, clean. table column 0
-        struct { int32_t item_count; const int32_t* positive; const int32_t* negative; sumi_step_row scale; float norm_limit; int32_t channels; } guide; // in[0]: predictions per sequence. negative[i] < 0: none. norm_limit 0: off
-        struct { sumi_step_row row; int32_t channels; } solve;                // in: x, y, h, v, noise, clean; out: x. mask in mask member
-        struct { sumi_step_row sigma; int32_t channels; const float* factors; const float* bias; } preview; // in: x, v; out float [items * 3, h * w]
-        struct { int32_t channels; float scale, shift; } posterior;           // in: moments picture [h * w, 2 * channels], eps latents or none; out latents of item `item`
-        struct { int32_t channels, height, width, y, x, tile_height, tile_width; float scale, shift; bool per_item; } latent_in; // in: latents; out: picture. item = counter when per_item
-        struct { int32_t height, width, kernel, stride; bool upsamples; bool pads_end; int32_t above, below; } conv; // height, width of the input, of it above, below: rows beyond the strip. in: x, residual. pads_end: 0 left/top, 1 right/bottom (downsample)
-        struct { int32_t groups; float eps; bool silu; int32_t block_count, block_rows, all_rows; } group; // GROUP_SUMS: in x, out [blocks, groups * 2]: mean and sum of squared deviations of each block of rows
-                                                                              // (part = block). GROUP_NORM: in x, those; combines them in double in block order;
-                                                                              // its rows may be some of the all_rows that were summed
-        struct { int32_t height, width, above_height, left_width, extent; } blend; // out = in[0] = tile; in[1] above, in[2] left (none: 0)
-        struct { int32_t tile_width, picture_width, y, x, height, width; bool per_item; int32_t item_rows; } place; // in: tile; out: whole picture [items * h * w, c]
-        struct { int32_t width, y, x; int32_t picture_width, item_rows; bool per_item; } pixels; // PIXELS_IN: in bytes [h * w, 3]; PIXELS_OUT: in picture, in[1] = out2 counter [1,1] int
-    } u;
-    sumi_value mask;                   // SOLVE: inpainting mask [items * 1, h * w] (1 = repaint) or none
-} sumi_op;
 
 typedef enum sumi_section_kind { SUMI_SECTION_PREPARE, SUMI_SECTION_TEXT, SUMI_SECTION_IMAGE, SUMI_SECTION_DENOISE, SUMI_SECTION_DECODE, SUMI_SECTION_TRANSFER } sumi_section_kind;
 typedef struct sumi_section {
@@ -177,66 +105,225 @@ void sumi_plan_prefix(sumi_plan* plan, const char* format, ...) SUMI_PRINTF(2, 3
 sumi_value sumi_plan_value(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
 sumi_value sumi_plan_bound(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
 sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols, const void* data); // data is copied
-// Rows [row, row + rows), columns [column, column + cols) of a value that is not bound, as a value.
-sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, int32_t row, int32_t rows, int32_t column, int32_t cols);
+// Some rows and columns of a value that is not bound, as a value.
+sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi_span rows, sumi_span cols);
 // `guest`, which is no view, may share the first bytes of `host` from now on. It does where nothing else is in the way; otherwise they lie apart.
 void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host);
 const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value);
 uint64_t sumi_plan_element_bytes(const sumi_plan* plan, sumi_element element);
+double sumi_plan_value_bytes(const sumi_plan* plan, sumi_value value); // what its elements take, for costs
 void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes); // memory that lives as long as the plan; NULL after an error
 
-// ---- The verbs. Each returns its output value (a new one unless it works in place). Shapes are checked; a mismatch is kept as the plan's error. -------------
+// ---- The verbs ------------------------------------------------------------------------------------------------------
+//
+// Each writes its op and returns its output value: a new one, unless the verb works in place or is told where to write.
+// Shapes are checked; a mismatch is kept as the plan's error. What the op computes, and the shapes, stand in ops.h.
+//
+// A verb with many parameters takes them in a struct with named members. A member that is left out is 0, and 0 is what
+// is usual: no weight, no bias, no value, no step row, a row range from row 0 on, and with `rows` 0 all the rows from
+// there.
+//
+//     sumi_value m = sumi_plan_norm(plan, &(sumi_plan_norm_args){
+//         .label = "ffn_norm1", .x = x, .rows = out_rows, .weight = &w->ffn_norm1, .eps = eps, .scale = scale_mlp});
+
 sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weight* table, float scale);
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans, int32_t span_count);
-void sumi_plan_copy_rows(sumi_plan* plan, sumi_value x, int32_t from, sumi_value y, int32_t to, int32_t rows);
-// y = act(x W^T + b) with the plan's adapters applied; bias may be NULL.
-sumi_value sumi_plan_linear(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_activation activation);
-// The same on rows [x_row, x_row + rows) of x into rows from y_row of an existing y.
-void sumi_plan_linear_into(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, int32_t rows, const sumi_weight* weight, const sumi_weight* bias,
-                           sumi_activation activation, sumi_value y, int32_t y_row);
-// The same into the columns from y_column of a wider y; no adapters.
-void sumi_plan_linear_columns(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_value y, int32_t y_column);
-// residual + gate * (x W^T + b); gate SUMI_NO_ROW: 1. In place when y is the residual's value.
-sumi_value sumi_plan_linear_residual(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, sumi_step_row gate, sumi_value residual);
+
+typedef struct sumi_plan_copy_args {
+    sumi_value x, y;      // from x into y
+    int32_t x_row, y_row; // first row in each
+    int32_t rows;         // 0: all of x from x_row on
+} sumi_plan_copy_args;
+void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args);
+
+// activation(x W^T + bias), or residual + gate * (x W^T + bias), which takes the residual's place. The plan's adapters
+// are applied.
+typedef struct sumi_plan_linear_args {
+    const char* label;
+    sumi_value x;
+    const sumi_weight *weight, *bias;
+    sumi_activation activation;
+    int32_t x_row, rows;    // rows of x; rows 0: all from x_row on
+    sumi_value y;           // an existing value to write to; none: a new one
+    int32_t y_row;          // first row in y; its other rows stay
+    // y is wider than the product, which goes to the columns from y_column on; the others stay. Of all rows, no
+    // adapters.
+    bool keeps_columns;
+    int32_t y_column;
+    sumi_value residual;    // of the product's shape; then y, a range of rows and an activation are not possible
+    sumi_step_row gate;     // of a residual; none: 1. No adapters
+} sumi_plan_linear_args;
+sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args);
+
 sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation activation);
 // act(x W_gate^T) * (x W_up^T), weight stacked [gate; up].
-sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up, sumi_activation activation);
-sumi_value sumi_plan_norm_modulate(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, int32_t rows, sumi_norm norm, const sumi_weight* weight, float eps, sumi_step_row scale, sumi_step_row shift);
-void sumi_plan_norm_gate_add(sumi_plan* plan, const char* label, sumi_value x, int32_t x_row, sumi_value branch, int32_t rows, const sumi_weight* weight, float eps, sumi_step_row gate);
-void sumi_plan_qk_norm_rope(sumi_plan* plan, const char* label, sumi_value qkv, int32_t row, int32_t rows, int32_t q_heads, int32_t kv_heads, int32_t dim, const sumi_weight* q_norm, const sumi_weight* k_norm, float eps,
-                            sumi_value rope, int32_t rope_row, sumi_rotary rotary);
-typedef struct sumi_attention { int32_t q_heads, kv_heads, dim; float scale; bool causal; int32_t window; const sumi_sequence* sequences; int32_t sequence_count; } sumi_attention;
+sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
+                                  sumi_activation activation);
+
+// norm(x) * weight * scale + shift. Rows [x_row, x_row + rows) of x become a value of their own.
+typedef struct sumi_plan_norm_args {
+    const char* label;
+    sumi_value x;
+    int32_t x_row, rows;
+    sumi_norm norm; // 0: RMS
+    const sumi_weight* weight;
+    float eps;
+    sumi_step_row scale, shift;
+} sumi_plan_norm_args;
+sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args);
+
+// x += gate * (rms(branch) * weight), in place on rows of x from x_row on; the branch is read from its row 0.
+typedef struct sumi_plan_norm_gate_add_args {
+    const char* label;
+    sumi_value x, branch;
+    int32_t x_row, rows; // rows 0: all of the branch
+    const sumi_weight* weight;
+    float eps;
+    sumi_step_row gate;
+} sumi_plan_norm_gate_add_args;
+void sumi_plan_norm_gate_add(sumi_plan* plan, const sumi_plan_norm_gate_add_args* args);
+
+// The heads of q and k normed and rotated, in place on rows of qkv from `row` on; rope is the rotary table, read from
+// rope_row on.
+typedef struct sumi_plan_qk_args {
+    const char* label;
+    sumi_value qkv;
+    int32_t row, rows;
+    int32_t q_heads, kv_heads, dim;
+    const sumi_weight *q_norm, *k_norm;
+    float eps;
+    sumi_rotary rotary; // 0: none, then there is no table
+    sumi_value rope;
+    int32_t rope_row;
+} sumi_plan_qk_args;
+void sumi_plan_qk_norm_rope(sumi_plan* plan, const sumi_plan_qk_args* args);
+
+typedef struct sumi_attention {
+    int32_t q_heads, kv_heads, dim;
+    float scale;
+    bool causal;
+    int32_t window;
+    const sumi_sequence* sequences;
+    int32_t sequence_count;
+} sumi_attention;
+// q, k and v are the columns of qkv, in this order.
 sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qkv, const sumi_attention* attention);
+
 sumi_value sumi_plan_rope_table(sumi_plan* plan, sumi_value positions, int32_t axes, const int32_t* pairs, double theta);
-sumi_value sumi_plan_time_embed(sumi_plan* plan, sumi_value times, int32_t width, float scale, float max_period, bool cos_first);
+
+typedef struct sumi_plan_time_args {
+    sumi_value times;
+    int32_t width;
+    float scale, max_period;
+    bool cos_first;
+} sumi_plan_time_args;
+sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args);
+
 void sumi_plan_finish_modulation(sumi_plan* plan, sumi_value table, bool has_gates);
 
-typedef struct sumi_patch_layout { int32_t height, width, channels; int32_t sequence_count; const int32_t *items, *row_begin; } sumi_patch_layout; // latent size
+typedef struct sumi_patch_layout {
+    int32_t height, width, channels; // of a latent
+    int32_t sequence_count;
+    const int32_t *items, *row_begin;
+} sumi_patch_layout;
 void sumi_plan_patchify(sumi_plan* plan, sumi_value latents, const sumi_patch_layout* layout, sumi_value rows);
-sumi_value sumi_plan_unpatchify(sumi_plan* plan, sumi_value rows, const sumi_patch_layout* layout, float sign); // [sequences * channels, h * w]
+// [sequences * channels, h * w]
+sumi_value sumi_plan_unpatchify(sumi_plan* plan, sumi_value rows, const sumi_patch_layout* layout, float sign);
 
 void sumi_plan_add_noise(sumi_plan* plan, sumi_value noise, sumi_value clean, sumi_step_row sigma, sumi_value x);
-sumi_value sumi_plan_guide(sumi_plan* plan, sumi_value predictions, int32_t item_count, int32_t channels, const int32_t* positive, const int32_t* negative, sumi_step_row scale, float norm_limit);
-typedef struct sumi_solve { sumi_value x, y, h, v, noise, clean, mask; sumi_step_row row; int32_t channels; } sumi_solve; // row: 12 columns, the floats of sumi_solver_row in order
-void sumi_plan_solve(sumi_plan* plan, const sumi_solve* solve);
-void sumi_plan_preview(sumi_plan* plan, sumi_value x, sumi_value v, sumi_step_row sigma, int32_t channels, const float* factors, const float* bias, sumi_value rgb);
 
-sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, int32_t y, int32_t x, int32_t height, int32_t width); // a tile of an 8-bit RGB picture
-void sumi_plan_posterior(sumi_plan* plan, sumi_value moments, sumi_value eps, int32_t channels, float scale, float shift, sumi_value latents);
+typedef struct sumi_plan_guide_args {
+    sumi_value predictions;
+    int32_t item_count, channels;
+    const int32_t *positive, *negative; // the sequences of each item; negative below 0: none
+    sumi_step_row scale;
+    float norm_limit; // 0: none
+} sumi_plan_guide_args;
+sumi_value sumi_plan_guide(sumi_plan* plan, const sumi_plan_guide_args* args);
+
+typedef struct sumi_plan_solve_args {
+    sumi_value x, y, h, v, noise, clean, mask;
+    sumi_step_row row; // 12 columns, the floats of sumi_solver_row in order
+    int32_t channels;
+} sumi_plan_solve_args;
+void sumi_plan_solve(sumi_plan* plan, const sumi_plan_solve_args* args);
+
+typedef struct sumi_plan_preview_args {
+    sumi_value x, v;
+    sumi_step_row sigma;
+    int32_t channels;
+    const float *factors, *bias; // [channels, 3], [3]
+    sumi_value rgb;              // is written
+} sumi_plan_preview_args;
+void sumi_plan_preview(sumi_plan* plan, const sumi_plan_preview_args* args);
+
 typedef struct sumi_tile { int32_t y, x, height, width; } sumi_tile;
-sumi_value sumi_plan_latent_in(sumi_plan* plan, sumi_value latents, int32_t channels, int32_t height, int32_t width, sumi_tile tile, float scale, float shift, bool per_item);
-// Height and width of the input. above, below (3x3, stride 1): rows of the input that are not the strip's own, 1 where the picture goes on, 0 where it ends.
-typedef struct sumi_conv { int32_t height, width; int32_t kernel, stride; bool upsamples, pads_end; int32_t above, below; } sumi_conv;
-sumi_value sumi_plan_conv(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, const sumi_conv* conv, sumi_value residual);
-void sumi_plan_conv_into(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, const sumi_conv* conv, sumi_value residual,
-                         sumi_value y); // y: of the residual's pitch, or the residual itself
-sumi_value sumi_plan_group_norm(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias, int32_t groups, float eps, bool silu); // two ops
-// Its two ops. y may be x; x may be some rows of what was summed.
+// A tile of an 8-bit RGB picture.
+sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile);
+
+typedef struct sumi_plan_posterior_args {
+    sumi_value moments, eps;
+    int32_t channels;
+    float scale, shift;
+    sumi_value latents; // is written
+} sumi_plan_posterior_args;
+void sumi_plan_posterior(sumi_plan* plan, const sumi_plan_posterior_args* args);
+
+typedef struct sumi_plan_latent_args {
+    sumi_value latents;
+    int32_t channels, height, width;
+    sumi_tile tile;
+    float scale, shift;
+    bool per_item;
+} sumi_plan_latent_args;
+sumi_value sumi_plan_latent_in(sumi_plan* plan, const sumi_plan_latent_args* args);
+
+typedef struct sumi_plan_conv_args {
+    const char* label;
+    sumi_value x;
+    const sumi_weight *weight, *bias;
+    // kernel 0: 3; stride 0: 1. above, below: 1 where the picture goes on there, for 3 x 3 with stride 1 only
+    sumi_op_conv shape;
+    sumi_value residual;
+    sumi_value y;       // of the residual's pitch, or the residual itself; none: a new value
+} sumi_plan_conv_args;
+sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args);
+
 sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x, int32_t groups);
-void sumi_plan_group_norm_into(sumi_plan* plan, const char* label, sumi_value x, sumi_value sums, const sumi_weight* weight, const sumi_weight* bias, int32_t groups, float eps,
-                               bool silu, sumi_value y);
-void sumi_plan_tile_blend(sumi_plan* plan, sumi_value tile, int32_t height, int32_t width, sumi_value above, int32_t above_height, sumi_value left, int32_t left_width, int32_t extent);
-void sumi_plan_tile_place(sumi_plan* plan, sumi_value tile, int32_t tile_width, sumi_value picture, int32_t picture_height, int32_t picture_width, sumi_tile kept, bool per_item);
-// picture [n * h * w, 3] -> bytes [n * h * w, 3]; adds the number of values that are not finite to not_finite [1, 1] int.
+typedef struct sumi_plan_group_norm_args {
+    const char* label;
+    sumi_value x;
+    sumi_value sums; // of x, or of a value of which x is some rows; none: an op of their own makes them first
+    const sumi_weight *weight, *bias;
+    int32_t groups;
+    float eps;
+    bool silu;
+    sumi_value y;    // may be x; none: a new value
+} sumi_plan_group_norm_args;
+sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args* args);
+
+typedef struct sumi_plan_blend_args {
+    sumi_value tile;
+    int32_t height, width;
+    sumi_value above; // none: no seam there
+    int32_t above_height;
+    sumi_value left;
+    int32_t left_width;
+    int32_t extent;
+} sumi_plan_blend_args;
+void sumi_plan_tile_blend(sumi_plan* plan, const sumi_plan_blend_args* args);
+
+typedef struct sumi_plan_place_args {
+    sumi_value tile;
+    int32_t tile_width;
+    sumi_value picture; // is written
+    int32_t picture_height, picture_width;
+    sumi_tile kept;     // where the tile's upper left pixels go, and how many
+    bool per_item;
+} sumi_plan_place_args;
+void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args);
+
+// picture [n * h * w, 3] -> bytes [n * h * w, 3]; adds the number of values that are not finite to not_finite [1, 1]
+// int.
 void sumi_plan_pixels_out(sumi_plan* plan, sumi_value picture, sumi_value bytes, sumi_value not_finite);
 #endif

@@ -1,0 +1,318 @@
+// The table of op kinds. First the functions that its columns name, each for one or several kinds.
+#include "plan/op_kinds.h"
+
+#define PART_FLOPS 2e8      // a part of a big op: about a millisecond of two processor cores, microseconds of a GPU
+#define PART_ELEMENTS 65536 // a part of a memory-bound op
+
+static int32_t rows_of(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->rows; }
+static int32_t cols_of(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->cols; }
+
+// ---- Units of work --------------------------------------------------------------------------------------------------
+
+static int64_t rows_given(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    return op->rows;
+}
+
+static int64_t rows_of_output(const sumi_plan* plan, const sumi_op* op) { return rows_of(plan, op->out); }
+
+static int64_t rows_of_input(const sumi_plan* plan, const sumi_op* op) { return rows_of(plan, op->in[0]); }
+
+static int64_t one(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    (void)op;
+    return 1;
+}
+
+static int64_t spans(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    return op->u.fill.span_count;
+}
+
+static int64_t sequences(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    return op->u.patch.sequence_count;
+}
+
+static int64_t items_guided(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    return op->u.guide.item_count;
+}
+
+static int64_t items_shown(const sumi_plan* plan, const sumi_op* op) { return rows_of(plan, op->out) / 3; }
+
+static int64_t pixels_placed(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    return (int64_t)op->u.place.height * op->u.place.width;
+}
+
+static int64_t rows_in(const sumi_sequence* sequence, int32_t span_count)
+{
+    int64_t rows = 0;
+    for (int32_t i = 0; i < span_count; i++) {
+        rows += sequence->span[i].count;
+    }
+    return rows;
+}
+
+// Heads times blocks of queries, over all sequences.
+static int64_t query_blocks(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    int64_t parts = 0, block = op->u.attention.query_block;
+    for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
+        const sumi_sequence* sequence = &op->u.attention.sequences[s];
+        parts += op->u.attention.q_heads * ((rows_in(sequence, sequence->query_spans) + block - 1) / block);
+    }
+    return parts;
+}
+
+// ---- Parts ----------------------------------------------------------------------------------------------------------
+
+// Rows of a memory-bound op with `cols` columns per part.
+static int32_t light_rows(int32_t cols)
+{
+    return cols >= PART_ELEMENTS ? 1 : PART_ELEMENTS / (cols < 1 ? 1 : cols);
+}
+
+// Rows of an op with `flops` per row per part: a multiple of `multiple`.
+static int32_t heavy_rows(double flops, int32_t multiple, int32_t most)
+{
+    double rows = PART_FLOPS / (flops < 1 ? 1 : flops);
+    int32_t count = rows > most ? most : (int32_t)rows;
+    count = count / multiple * multiple;
+    return count < multiple ? multiple : count;
+}
+
+static int64_t light(const sumi_plan* plan, const sumi_op* op) { return light_rows(cols_of(plan, op->out)); }
+
+// Sines, cosines and powers take about as long as 32 elements that are only read and written.
+static int64_t light_sines(const sumi_plan* plan, const sumi_op* op) { return light_rows(cols_of(plan, op->out) * 32); }
+
+static int64_t light_sine_pairs(const sumi_plan* plan, const sumi_op* op)
+{
+    return light_rows(cols_of(plan, op->out) / 2 * 32);
+}
+
+static int32_t head_cols(const sumi_op* op) { return (op->u.qk.q_heads + op->u.qk.kv_heads) * op->u.qk.dim; }
+
+static int64_t light_heads(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    return light_rows(head_cols(op));
+}
+
+// One part: PIXELS_OUT sums what is not finite in one place, and the spans of FILL_ROWS are small.
+static int64_t all(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    (void)op;
+    return INT32_MAX;
+}
+
+static int64_t heavy_linear(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    return heavy_rows(2.0 * op->weight->rows * op->weight->cols, 8, 256);
+}
+
+int32_t sumi_plan_conv_effort(const sumi_weight* weight) { return weight->rows < 16 ? 16 : weight->rows; }
+
+// Whole rows of the picture that the convolution makes.
+static int64_t heavy_conv(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    int32_t width = op->u.conv.width * (op->u.conv.upsamples ? 2 : 1) / op->u.conv.stride;
+    return heavy_rows(2.0 * sumi_plan_conv_effort(op->weight) * op->weight->cols, width < 1 ? 1 : width, 1 << 20);
+}
+
+// Rows of a block of GROUP_SUMS; at most 64 blocks: each part of GROUP_NORM combines them all.
+static int32_t group_block_rows(int32_t rows, int32_t cols)
+{
+    int32_t block_rows = light_rows(cols);
+    return (rows + block_rows - 1) / block_rows > 64 ? (rows + 63) / 64 : block_rows;
+}
+
+static int64_t group_block(const sumi_plan* plan, const sumi_op* op)
+{
+    return group_block_rows(rows_of(plan, op->in[0]), cols_of(plan, op->in[0]));
+}
+
+static int64_t group_share(const sumi_plan* plan, const sumi_op* op)
+{
+    return group_block_rows(op->u.group.all_rows, cols_of(plan, op->out));
+}
+
+// ---- Bytes ----------------------------------------------------------------------------------------------------------
+
+static double fill_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    double rows = 0;
+    for (int32_t i = 0; i < op->u.fill.span_count; i++) {
+        rows += op->u.fill.spans[i].count;
+    }
+    return rows * op->weight->cols * plan->activation_bytes;
+}
+
+static double copy_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return 2.0 * op->rows * cols_of(plan, op->out) * plan->activation_bytes;
+}
+
+static double linear_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    const sumi_weight* weight = op->weight;
+    return (double)sumi_weight_bytes(weight)
+           + (double)op->rows * ((double)weight->cols + weight->rows) * plan->activation_bytes;
+}
+
+static double gate_add_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return 3.0 * op->rows * cols_of(plan, op->out) * plan->activation_bytes;
+}
+
+static double head_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return 2.0 * op->rows * head_cols(op) * plan->activation_bytes;
+}
+
+static double attention_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    double rows = 0;
+    for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
+        const sumi_sequence* sequence = &op->u.attention.sequences[s];
+        rows += (double)rows_in(sequence, sequence->query_spans);
+    }
+    double heads = 2.0 * op->u.attention.q_heads + 2.0 * op->u.attention.kv_heads;
+    return rows * heads * op->u.attention.dim * plan->activation_bytes;
+}
+
+static double patch_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    return 2.0 * op->u.patch.sequence_count * op->u.patch.height * op->u.patch.width * op->u.patch.channels * 4;
+}
+
+static double preview_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return 2 * sumi_plan_value_bytes(plan, op->in[0]);
+}
+
+static double posterior_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return sumi_plan_value_bytes(plan, op->in[0]) + 2 * sumi_plan_value_bytes(plan, op->out);
+}
+
+static double conv_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return sumi_plan_value_bytes(plan, op->in[0]) + sumi_plan_value_bytes(plan, op->out)
+           + (double)sumi_weight_bytes(op->weight);
+}
+
+static double input_bytes(const sumi_plan* plan, const sumi_op* op) { return sumi_plan_value_bytes(plan, op->in[0]); }
+
+static double place_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return 2.0 * op->u.place.height * op->u.place.width * cols_of(plan, op->in[0]) * 4;
+}
+
+static double pixels_out_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return sumi_plan_value_bytes(plan, op->in[0]) + sumi_plan_value_bytes(plan, op->out);
+}
+
+// ---- FLOPs ----------------------------------------------------------------------------------------------------------
+
+static double product_flops(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    return 2.0 * op->weight->rows * op->weight->cols * op->rows;
+}
+
+static double attention_flops(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    const sumi_op_attention* a = &op->u.attention;
+    double flops = 0;
+    for (int32_t s = 0; s < a->sequence_count; s++) {
+        const sumi_sequence* sequence = &a->sequences[s];
+        double queries = (double)rows_in(sequence, sequence->query_spans);
+        double keys = (double)rows_in(sequence, sequence->span_count);
+        flops += 4.0 * queries * keys * a->q_heads * a->dim * (a->causal ? 0.5 : 1.0);
+    }
+    return flops;
+}
+
+static double rope_flops(const sumi_plan* plan, const sumi_op* op)
+{
+    return 100.0 * op->rows * (cols_of(plan, op->out) / 2); // sine, cosine and power in double
+}
+
+static double time_flops(const sumi_plan* plan, const sumi_op* op) { return 50.0 * op->rows * cols_of(plan, op->out); }
+
+static double group_sums_flops(const sumi_plan* plan, const sumi_op* op)
+{
+    return 3.0 * op->rows * cols_of(plan, op->in[0]);
+}
+
+static double group_norm_flops(const sumi_plan* plan, const sumi_op* op)
+{
+    return (op->u.group.silu ? 20.0 : 2.0) * op->rows * cols_of(plan, op->out);
+}
+
+// ---- The table ------------------------------------------------------------------------------------------------------
+
+// In place: the member that is named says whether the output may be an input or always is one.
+#define MAY_BE(inputs) .in_place = (inputs)
+#define IS_ONE_OF(inputs) .in_place = (inputs), .is_always_in_place = true
+
+static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
+    [SUMI_OP_EMBED_ROWS] = {"embed_rows", rows_of_output, light, .output_count = 2},
+    [SUMI_OP_FILL_ROWS] = {"fill_rows", spans, all, IS_ONE_OF(SUMI_IN(0)), .bytes = fill_bytes},
+    [SUMI_OP_COPY_ROWS] = {"copy_rows", rows_given, light, IS_ONE_OF(SUMI_IN(0) | SUMI_IN(1)), .bytes = copy_bytes},
+    // The processor cuts a product into the same number of parts another way: shares of columns times rows.
+    [SUMI_OP_LINEAR] = {"linear", rows_given, heavy_linear, MAY_BE(SUMI_IN(1) | SUMI_IN(2)), .bytes = linear_bytes,
+                        .flops = product_flops},
+    [SUMI_OP_ACTIVATE] = {"activate", rows_of_output, light, MAY_BE(SUMI_IN(0)), .output_count = 2},
+    [SUMI_OP_GATED] = {"gated", rows_of_output, light, .output_count = 3},
+    [SUMI_OP_NORM_MODULATE] = {"norm_modulate", rows_of_output, light, .output_count = 2},
+    [SUMI_OP_NORM_GATE_ADD] = {"norm_gate_add", rows_given, light, IS_ONE_OF(SUMI_IN(0)), .bytes = gate_add_bytes},
+    [SUMI_OP_QK_NORM_ROPE] = {"qk_norm_rope", rows_given, light_heads, IS_ONE_OF(SUMI_IN(0)), .bytes = head_bytes},
+    [SUMI_OP_ATTENTION] = {"attention", query_blocks, one, .bytes = attention_bytes, .flops = attention_flops},
+    [SUMI_OP_ROPE_TABLE] = {"rope_table", rows_of_output, light_sine_pairs, .output_count = 1, .flops = rope_flops},
+    [SUMI_OP_TIME_EMBED] = {"time_embed", rows_of_output, light_sines, .output_count = 1, .flops = time_flops},
+    [SUMI_OP_FINISH_MODULATION] = {"finish_modulation", rows_of_output, light, IS_ONE_OF(SUMI_IN(0)),
+                                   .output_count = 2},
+    [SUMI_OP_PATCHIFY] = {"patchify", sequences, one, IS_ONE_OF(SUMI_IN(1)), .bytes = patch_bytes},
+    [SUMI_OP_UNPATCHIFY] = {"unpatchify", sequences, one, .bytes = patch_bytes},
+    [SUMI_OP_ADD_NOISE] = {"add_noise", rows_of_output, light, .output_count = 3}, // rows of latents: channel planes
+    [SUMI_OP_GUIDE] = {"guide", items_guided, one, .output_count = 3},
+    [SUMI_OP_SOLVE] = {"solve", rows_of_output, light, IS_ONE_OF(SUMI_IN(0)), .output_count = 6},
+    [SUMI_OP_PREVIEW] = {"preview", items_shown, one, IS_ONE_OF(SUMI_IN(3)), .bytes = preview_bytes},
+    [SUMI_OP_PIXELS_IN] = {"pixels_in", rows_of_output, light, .output_count = 1}, // rows of pictures: pixels
+    [SUMI_OP_POSTERIOR] = {"posterior", one, one, .bytes = posterior_bytes},
+    [SUMI_OP_LATENT_IN] = {"latent_in", rows_of_output, light, .output_count = 2},
+    [SUMI_OP_CONV] = {"conv", rows_of_output, heavy_conv, MAY_BE(SUMI_IN(1)), .takes_pitch = true, .bytes = conv_bytes,
+                      .flops = product_flops},
+    [SUMI_OP_GROUP_SUMS] = {"group_sums", rows_of_input, group_block, .takes_pitch = true, .bytes = input_bytes,
+                            .flops = group_sums_flops},
+    [SUMI_OP_GROUP_NORM] = {"group_norm", rows_of_output, group_share, MAY_BE(SUMI_IN(0)), .takes_pitch = true,
+                            .output_count = 2, .flops = group_norm_flops},
+    // The rows below the upper seam depend on nothing else, but the two seams share a corner.
+    [SUMI_OP_TILE_BLEND] = {"tile_blend", one, one, IS_ONE_OF(SUMI_IN(0)), .output_count = 1},
+    [SUMI_OP_TILE_PLACE] = {"tile_place", pixels_placed, light, IS_ONE_OF(SUMI_IN(1)), .bytes = place_bytes},
+    [SUMI_OP_PIXELS_OUT] = {"pixels_out", rows_of_output, all, .bytes = pixels_out_bytes},
+};
+
+const sumi_op_kind_info* sumi_op_kind_get(sumi_op_kind kind) { return &s_kinds[kind]; }
+
+const char* sumi_op_name(sumi_op_kind kind)
+{
+    return kind >= 0 && kind < SUMI_OP_KIND_COUNT ? s_kinds[kind].name : "unknown";
+}
