@@ -1,21 +1,26 @@
-// softmax(q k^T * scale) v by mma.sync, for 8.0 and newer: bf16, float sums, head dims 64, 96, 128, grouped heads, optionally causal, sequences of one or two
-// spans. attention.h has shapes and launches. There is no e4m3 attention yet.
+// softmax(q k^T * scale) v by mma.sync, for 8.0 and newer: bf16, float sums, head dims 64, 96, 128, grouped heads,
+// optionally causal, sequences of one or two spans. attention.h has shapes and launches. There is no e4m3 attention
+// yet.
 //
-// A block takes NW warps of MT * 16 queries of one head and walks the keys from the last tile of BN down, so that only the first tiles need masks. K and V go
-// through two buffers each by cp.async, with one barrier per tile. Two m16 tiles per warp share every K and V fragment, the main gain. QR of the HD / 16
-// fragments of q stay in registers, the others in shared memory. Sums and output share a row maximum that is renewed only when a score exceeds it by 2^8 or
-// more: nothing is approximated, and the common path has no shuffles. Tokens are found by index (row_of), so tiles run across the two spans and only the end
-// of the sequence is masked. Rows past the end are written to shared memory as zeros, never read: what lies there may be anything, and 0 * NaN is NaN.
+// A block takes NW warps of MT * 16 queries of one head and walks the keys from the last tile of BN down, so that only
+// the first tiles need masks. K and V go through two buffers each by cp.async, with one barrier per tile. Two m16 tiles
+// per warp share every K and V fragment, the main gain. QR of the HD / 16 fragments of q stay in registers, the others
+// in shared memory. Sums and output share a row maximum that is renewed only when a score exceeds it by 2^8 or more:
+// nothing is approximated, and the common path has no shuffles. Tokens are found by index (row_of), so tiles run across
+// the two spans and only the end of the sequence is masked. Rows past the end are written to shared memory as zeros,
+// never read: what lies there may be anything, and 0 * NaN is NaN.
 //
-// Which one: d128_40k where two blocks share 100 KiB of shared memory (8.6, 8.9, 12.0), m1 for few tiles; d128 and w8 where there is more (8.0, 9.0 without
-// wgmma). Masked scores are -inf and the first maximum -1e30: with -1e30 for both, fma(s, c, -m c) is inf in rows of a causal tile that see no key yet, by
-// the rounding of 1e30 c. Tried and slower: 16 queries per warp with fragments double-buffered, keys 16 at a time, single buffers, q as two register
+// Which one: d128_40k where two blocks share 100 KiB of shared memory (8.6, 8.9, 12.0), m1 for few tiles; d128 and w8
+// where there is more (8.0, 9.0 without wgmma). Masked scores are -inf and the first maximum -1e30: with -1e30 for
+// both, fma(s, c, -m c) is inf in rows of a causal tile that see no key yet, by the rounding of 1e30 c. Tried and
+// slower: 16 queries per warp with fragments double-buffered, keys 16 at a time, single buffers, q as two register
 // fragments with 64 keys (spills).
 #include "attention.h"
 #include "common.cuh"
 #include "portable_sm80.cuh"
 
-SUMI_DEV int row_of(const sumi_attention_sequence& s, int i) { return i + (i >= s.split ? s.jump : 0); } // from the sequence's first row
+// from the sequence's first row
+SUMI_DEV int row_of(const sumi_attention_sequence& s, int i) { return i + (i >= s.split ? s.jump : 0); }
 
 template <int HD, int BN, int NW, int MT, int QR, bool CAUSAL> SUMI_DEV void attention(const sumi_attention_args& a)
 {
@@ -30,8 +35,10 @@ template <int HD, int BN, int NW, int MT, int QR, bool CAUSAL> SUMI_DEV void att
     int number = 0;
     while (tile >= a.sequences[number].tile_end) number++;
     const sumi_attention_sequence& s_ = a.sequences[number];
-    const int inside = tile - s_.tile_end + s_.row_tiles * a.heads, head = inside / s_.row_tiles, row_tile = inside - head * s_.row_tiles;
-    const int q0 = (CAUSAL ? s_.row_tiles - 1 - row_tile : row_tile) * ROWS, kv_head = head / a.group; // causal: the rows with most keys first
+    const int inside = tile - s_.tile_end + s_.row_tiles * a.heads, head = inside / s_.row_tiles,
+              row_tile = inside - head * s_.row_tiles;
+    // causal: the rows with most keys first
+    const int q0 = (CAUSAL ? s_.row_tiles - 1 - row_tile : row_tile) * ROWS, kv_head = head / a.group;
     const u16* qkv = (const u16*)a.qkv + (int64_t)s_.begin * a.pitch;
     const u16* q = qkv + a.q_column + head * HD;
     const u16* k = qkv + a.k_column + kv_head * HD;
@@ -42,7 +49,8 @@ template <int HD, int BN, int NW, int MT, int QR, bool CAUSAL> SUMI_DEV void att
         for (int i = 0; i < (rows * CHUNKS + THREADS - 1) / THREADS; i++) {
             const int c = i * THREADS + threadIdx.x, r = c / CHUNKS, x = c - r * CHUNKS;
             if (rows * CHUNKS % THREADS == 0 || c < rows * CHUNKS)
-                cp16(to + at<ROW_BYTES>(r, x), from + (int64_t)row_of(s_, min(row0 + r, count - 1)) * a.pitch + x * 8, row0 + r < count ? 16 : 0);
+                cp16(to + at<ROW_BYTES>(r, x), from + (int64_t)row_of(s_, min(row0 + r, count - 1)) * a.pitch + x * 8,
+                     row0 + r < count ? 16 : 0);
         }
     };
     const int keys = CAUSAL ? min(s_.keys, q0 + ROWS) : s_.keys, last = (keys - 1) / BN;
@@ -50,7 +58,9 @@ template <int HD, int BN, int NW, int MT, int QR, bool CAUSAL> SUMI_DEV void att
     if (SHARES_Q && QR) // the columns of q that stay in shared memory
         for (int c = threadIdx.x; c < ROWS * Q_BYTES / 16; c += THREADS) {
             const int r = c / (Q_BYTES / 16), x = c - r * (Q_BYTES / 16);
-            cp16(sq + at<Q_BYTES>(r, x), q + (int64_t)row_of(s_, min(q0 + r, s_.queries - 1)) * a.pitch + QR * 16 + x * 8, q0 + r < s_.queries ? 16 : 0);
+            cp16(sq + at<Q_BYTES>(r, x),
+                 q + (int64_t)row_of(s_, min(q0 + r, s_.queries - 1)) * a.pitch + QR * 16 + x * 8,
+                 q0 + r < s_.queries ? 16 : 0);
         }
     if (QR) { // the others pass through the memory of k and v into registers
         static_assert(!QR || ROWS <= 4 * BN, "staging q");
@@ -101,14 +111,15 @@ template <int HD, int BN, int NW, int MT, int QR, bool CAUSAL> SUMI_DEV void att
         for (int t = 0; t < KT; t++) {
             u32 qt[MT][4];
 #pragma unroll
-            for (int i = 0; i < MT; i++) if (t >= QR) ldm4(qt[i], step<Q_BYTES>(pq, t - QR) + i * 16 * Q_BYTES);
+            for (int i = 0; i < MT; i++)
+                if (t >= QR) ldm4(qt[i], step<Q_BYTES>(pq, t - QR) + i * 16 * Q_BYTES);
 #pragma unroll
             for (int n = 0; n < NT / 2; n++) {
                 u32 f[4];
                 ldm4(f, step<ROW_BYTES>(kt, t) + n * 16 * ROW_BYTES);
 #pragma unroll
                 for (int i = 0; i < MT; i++) {
-                    const u32 (&x)[4] = t < QR ? qf[i][t < QR ? t : 0] : qt[i];
+                    const u32(&x)[4] = t < QR ? qf[i][t < QR ? t : 0] : qt[i];
                     mma<0>(s[i][2 * n], x, f[0], f[1]);
                     mma<0>(s[i][2 * n + 1], x, f[2], f[3]);
                 }
@@ -121,7 +132,8 @@ template <int HD, int BN, int NW, int MT, int QR, bool CAUSAL> SUMI_DEV void att
                 for (int n = 0; n < NT; n++)
 #pragma unroll
                     for (int e = 0; e < 4; e++) {
-                        const int key = j * BN + n * 8 + (l & 3) * 2 + (e & 1), row = q0 + (warp * MT + i) * 16 + (l >> 2) + (e >> 1) * 8;
+                        const int key = j * BN + n * 8 + (l & 3) * 2 + (e & 1),
+                                  row = q0 + (warp * MT + i) * 16 + (l >> 2) + (e >> 1) * 8;
                         if (key >= s_.keys || (CAUSAL && key > row)) s[i][n][e] = __int_as_float(0xff800000);
                     }
         }
@@ -159,7 +171,8 @@ template <int HD, int BN, int NW, int MT, int QR, bool CAUSAL> SUMI_DEV void att
             const float z0 = mx[i][0] * c, z1 = mx[i][1] * c;
 #pragma unroll
             for (int n = 0; n < NT; n++) {
-                const float e0 = ex2(fmaf(s[i][n][0], c, -z0)), e1 = ex2(fmaf(s[i][n][1], c, -z0)), e2 = ex2(fmaf(s[i][n][2], c, -z1)), e3 = ex2(fmaf(s[i][n][3], c, -z1));
+                const float e0 = ex2(fmaf(s[i][n][0], c, -z0)), e1 = ex2(fmaf(s[i][n][1], c, -z0)),
+                            e2 = ex2(fmaf(s[i][n][2], c, -z1)), e3 = ex2(fmaf(s[i][n][3], c, -z1));
                 sum[i][0] += e0 + e1;
                 sum[i][1] += e2 + e3;
                 p[i][n / 2][n % 2 * 2] = pack2(e0, e1);
@@ -195,21 +208,27 @@ template <int HD, int BN, int NW, int MT, int QR, bool CAUSAL> SUMI_DEV void att
 #pragma unroll
                 for (int e = 0; e < 4; e++) w[e] = pack2(acc[i][d + e][h * 2] * x, acc[i][d + e][h * 2 + 1] * x);
                 quad_transpose(w[0], w[1], w[2], w[3], l);
-                if (row < s_.queries) store16(o + (int64_t)row_of(s_, row) * a.out_pitch + (d + (l & 3)) * 8, make_uint4(w[0], w[1], w[2], w[3]));
+                if (row < s_.queries)
+                    store16(o + (int64_t)row_of(s_, row) * a.out_pitch + (d + (l & 3)) * 8,
+                            make_uint4(w[0], w[1], w[2], w[3]));
             }
         }
 }
 
-#define ATTENTION_KERNEL(NAME, HD, BN, NW, MT, QR, CAUSAL, BLOCKS) \
-    extern "C" __global__ void __launch_bounds__(32 * NW, BLOCKS) NAME(const __grid_constant__ sumi_attention_args args) { attention<HD, BN, NW, MT, QR, CAUSAL>(args); }
+#define ATTENTION_KERNEL(NAME, HD, BN, NW, MT, QR, CAUSAL, BLOCKS)                                                     \
+    extern "C" __global__ void __launch_bounds__(32 * NW, BLOCKS)                                                      \
+        NAME(const __grid_constant__ sumi_attention_args args)                                                         \
+    {                                                                                                                  \
+        attention<HD, BN, NW, MT, QR, CAUSAL>(args);                                                                   \
+    }
 //               name                       HD  BN NW MT QR causal blocks per multiprocessor
-ATTENTION_KERNEL(sumi_attention_d128,           128, 64, 4, 2, 0, false, 2)
-ATTENTION_KERNEL(sumi_attention_d128_w8,        128, 64, 8, 2, 0, false, 1)
-ATTENTION_KERNEL(sumi_attention_d128_40k,       128, 32, 4, 2, 6, false, 2)
-ATTENTION_KERNEL(sumi_attention_d128_m1,        128, 32, 4, 1, 8, false, 3)
-ATTENTION_KERNEL(sumi_attention_d128_causal,    128, 32, 4, 2, 4, true, 2)
+ATTENTION_KERNEL(sumi_attention_d128, 128, 64, 4, 2, 0, false, 2)
+ATTENTION_KERNEL(sumi_attention_d128_w8, 128, 64, 8, 2, 0, false, 1)
+ATTENTION_KERNEL(sumi_attention_d128_40k, 128, 32, 4, 2, 6, false, 2)
+ATTENTION_KERNEL(sumi_attention_d128_m1, 128, 32, 4, 1, 8, false, 3)
+ATTENTION_KERNEL(sumi_attention_d128_causal, 128, 32, 4, 2, 4, true, 2)
 ATTENTION_KERNEL(sumi_attention_d128_m1_causal, 128, 32, 4, 1, 8, true, 3)
-ATTENTION_KERNEL(sumi_attention_d96,             96, 32, 4, 2, 6, false, 2)
-ATTENTION_KERNEL(sumi_attention_d96_causal,      96, 32, 4, 2, 6, true, 2)
-ATTENTION_KERNEL(sumi_attention_d64,             64, 64, 4, 2, 4, false, 2)
-ATTENTION_KERNEL(sumi_attention_d64_causal,      64, 64, 4, 2, 4, true, 2)
+ATTENTION_KERNEL(sumi_attention_d96, 96, 32, 4, 2, 6, false, 2)
+ATTENTION_KERNEL(sumi_attention_d96_causal, 96, 32, 4, 2, 6, true, 2)
+ATTENTION_KERNEL(sumi_attention_d64, 64, 64, 4, 2, 4, false, 2)
+ATTENTION_KERNEL(sumi_attention_d64_causal, 64, 64, 4, 2, 4, true, 2)

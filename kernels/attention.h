@@ -1,8 +1,9 @@
-// How the attention kernels are launched: sumi_attention_* of attention.cu, attention_any.cu, attention_sm90.cu, attention_wide_sm90.cu.
+// How the attention kernels are launched: sumi_attention_* of attention.cu, attention_any.cu, attention_sm90.cu,
+// attention_wide_sm90.cu.
 //
-// The work is tiles of query rows, numbered sequence by sequence, inside a sequence head by head (attention_sm90.cu, causal: from the last rows to the first,
-// heads inside). A launch does the tiles [tile_begin, ...) of up to SUMI_ATTENTION_(SM90_)SEQUENCES sequences; how many launches share the tiles changes no
-// bit of the result.
+// The work is tiles of query rows, numbered sequence by sequence, inside a sequence head by head (attention_sm90.cu,
+// causal: from the last rows to the first, heads inside). A launch does the tiles [tile_begin, ...) of up to
+// SUMI_ATTENTION_(SM90_)SEQUENCES sequences; how many launches share the tiles changes no bit of the result.
 //
 //   kernel                               rows  keys/tile  threads  dynamic shared bytes    dim        queries and keys
 //   sumi_attention_d128                   128      64       128      98304                 128        one or two spans
@@ -24,72 +25,85 @@
 #define SUMI_KERNELS_ATTENTION_H
 #include <stdint.h>
 
-// ---- attention.cu, attention_any.cu ------------------------------------------------------------------------------------------------
+// ---- attention.cu, attention_any.cu ---------------------------------------------------------------------------------
 #define SUMI_ATTENTION_SEQUENCES 16
 #define SUMI_ATTENTION_ANY_SHARED_BYTES 41984
 
-// Token i of a sequence is row begin + i, from i = split on row begin + i + jump (the second span). Its first `queries` tokens are queries, all `keys` are
-// keys.
+// Token i of a sequence is row begin + i, from i = split on row begin + i + jump (the second span). Its first `queries`
+// tokens are queries, all `keys` are keys.
 typedef struct sumi_attention_sequence {
-    int32_t tile_end, row_tiles; // the sequence's tiles are [tile_end - heads * row_tiles, tile_end): head major, row tiles inside
+    // the sequence's tiles are [tile_end - heads * row_tiles, tile_end): head major, row tiles inside
+    int32_t tile_end, row_tiles;
     int32_t begin, split, jump;
     int32_t keys, queries;
 } sumi_attention_sequence;
 
 // The only parameter, by value. grid (tiles of this launch).
 typedef struct sumi_attention_args {
-    uint64_t qkv, out;                    // bf16. All but sumi_attention_any: both 16-byte aligned, pitches and columns multiples of 8
+    // bf16. All but sumi_attention_any: both 16-byte aligned, pitches and columns multiples of 8
+    uint64_t qkv, out;
     int32_t pitch, out_pitch;             // elements per row
     int32_t q_column, k_column, v_column; // head 0's first channel in a row of qkv
     int32_t heads, group;                 // query heads; query heads per key head
     int32_t dim;
-    int32_t tile_begin;                   // block b does tile tile_begin + b
-    float scale_log2;                     // softmax scale * log2 e
-    int32_t is_causal, window, is_aligned; // sumi_attention_any only. window 0: none. is_aligned: rows and heads begin at multiples of 16 bytes
+    int32_t tile_begin; // block b does tile tile_begin + b
+    float scale_log2;   // softmax scale * log2 e
+    // sumi_attention_any only. window 0: none. is_aligned: rows and heads begin at multiples of 16 bytes
+    int32_t is_causal, window, is_aligned;
     int32_t reserved;
     sumi_attention_sequence sequences[SUMI_ATTENTION_SEQUENCES];
 } sumi_attention_args;
 
-// ---- attention_sm90.cu, attention_wide_sm90.cu -------------------------------------------------------------------------------------
+// ---- attention_sm90.cu, attention_wide_sm90.cu ----------------------------------------------------------------------
 #ifdef __cplusplus
 #define SUMI_ATTENTION_ALIGNED alignas(64)
 #else
 #define SUMI_ATTENTION_ALIGNED _Alignas(64)
 #endif
 #define SUMI_ATTENTION_SM90_SEQUENCES 4
-typedef struct sumi_attention_map { SUMI_ATTENTION_ALIGNED uint64_t words[16]; } sumi_attention_map; // a CUtensorMap
+typedef struct sumi_attention_map {
+    SUMI_ATTENTION_ALIGNED uint64_t words[16];
+} sumi_attention_map; // a CUtensorMap
 
-// First parameter, by value: 3-D bf16 maps {slab, rows, slabs} of each span, strides {row pitch, slab}; a slab is 64 channels (128-byte swizzle), for dim 96
-// it is 32 (64-byte swizzle). `rows` is the span's own count: the hardware then fills the tail of a tile with zeros and leaves out what would be stored past
-// it, so other sequences' rows are neither read nor written. Of one span only [..][0] is used.
+// First parameter, by value: 3-D bf16 maps {slab, rows, slabs} of each span, strides {row pitch, slab}; a slab is 64
+// channels (128-byte swizzle), for dim 96 it is 32 (64-byte swizzle). `rows` is the span's own count: the hardware then
+// fills the tail of a tile with zeros and leaves out what would be stored past it, so other sequences' rows are neither
+// read nor written. Of one span only [..][0] is used.
 typedef struct sumi_attention_sm90_maps {
-    sumi_attention_map q[SUMI_ATTENTION_SM90_SEQUENCES][2];   // from the first query head on; rows: the span's queries. box {slab, 64, dim / slab}
-    sumi_attention_map kv[SUMI_ATTENTION_SM90_SEQUENCES][2];  // from column 0 on;             rows: the span's keys.    box {slab, 128, dim / slab}
+    // from the first query head on; rows: the span's queries. box {slab, 64, dim / slab}
+    sumi_attention_map q[SUMI_ATTENTION_SM90_SEQUENCES][2];
+    // from column 0 on;             rows: the span's keys.    box {slab, 128, dim / slab}
+    sumi_attention_map kv[SUMI_ATTENTION_SM90_SEQUENCES][2];
     sumi_attention_map out[SUMI_ATTENTION_SM90_SEQUENCES][2]; // as q, of the output
 } sumi_attention_sm90_maps;
 
 typedef struct sumi_attention_sm90_sequence {
-    int32_t tile_end, row_tiles;          // the sequence's tiles are [tile_end - heads * row_tiles, tile_end)
-    int32_t groups0, groups;              // groups of 64 queries of the first span, of both: no group holds rows of two spans
-    int32_t key_tiles0, key_tiles;        // tiles of 128 keys, likewise
-    int32_t tail;                         // keys in the last tile of all
-    int32_t boundary, boundary_keys;      // the first span's last tile and its keys, when that is not full and a second span follows; else -1
+    int32_t tile_end, row_tiles; // the sequence's tiles are [tile_end - heads * row_tiles, tile_end)
+    // groups of 64 queries of the first span, of both: no group holds rows of two spans
+    int32_t groups0, groups;
+    int32_t key_tiles0, key_tiles; // tiles of 128 keys, likewise
+    int32_t tail;                  // keys in the last tile of all
+    // the first span's last tile and its keys, when that is not full and a second span follows; else -1
+    int32_t boundary, boundary_keys;
 } sumi_attention_sm90_sequence;
 
 // Second parameter, by value. grid (min(tiles of this launch, multiprocessors)): blocks walk the tiles a grid apart.
 typedef struct sumi_attention_sm90_shape {
     int32_t heads, group;
-    int32_t k_slab, v_slab;               // the slab of column 0 .. at which key head 0's k and v begin
-    int32_t tile_begin, tile_end;         // of this launch
-    int32_t cut_begin, parts;             // from this one on, `parts` numbers stand for a tile: blocks that share its groups of queries
+    int32_t k_slab, v_slab;       // the slab of column 0 .. at which key head 0's k and v begin
+    int32_t tile_begin, tile_end; // of this launch
+    // from this one on, `parts` numbers stand for a tile: blocks that share its groups of queries
+    int32_t cut_begin, parts;
     float scale_log2;
     sumi_attention_sm90_sequence sequences[SUMI_ATTENTION_SM90_SEQUENCES];
 } sumi_attention_sm90_shape;
 
-// sumi_attention_sm90_d512: parameters q, kv, out maps (boxes {64, 64, 4}) and this, all by value. grid (2 * pairs of this launch).
+// sumi_attention_sm90_d512: parameters q, kv, out maps (boxes {64, 64, 4}) and this, all by value. grid (2 * pairs of
+// this launch).
 typedef struct sumi_attention_wide_shape {
     int32_t keys, group, k_slab, v_slab;
-    int32_t pairs, pair_begin;            // pairs of 64-row tiles per head; the launch's first pair, counted head by head
+    // pairs of 64-row tiles per head; the launch's first pair, counted head by head
+    int32_t pairs, pair_begin;
     float scale_log2;
 } sumi_attention_wide_shape;
 #endif

@@ -1,26 +1,32 @@
-// softmax(q k^T * scale) v for whatever the other kernels do not take: any head dim up to 512, any alignment, causal, windows, sequences of one or two spans.
+// softmax(q k^T * scale) v for whatever the other kernels do not take: any head dim up to 512, any alignment, causal,
+// windows, sequences of one or two spans.
 // By mma.sync, for 8.0 and newer, bf16, float sums, 41 KiB of shared memory. attention.h has shapes and launches.
 //
-// A block takes 64 queries of one head; its 8 warps are 4 groups of 16 queries x 2 halves. Everything comes through two buffers in chunks of 64 tokens x 64
-// channels:
+// A block takes 64 queries of one head; its 8 warps are 4 groups of 16 queries x 2 halves. Everything comes through two
+// buffers in chunks of 64 tokens x 64 channels:
 //
 //   per tile of 64 keys    chunks of q and k -> S (a warp: 16 queries x 32 keys) -> softmax, the halves exchange row maxima -> P in shared memory
 //                          chunks of v       -> O (a warp: 16 queries x 32 of the chunk's 64 channels) += P v
 //
-// so registers hold nothing but O: 16 floats per thread and chunk, 128 for dim 512. Reading q again for every tile of keys costs a third of the traffic (L2),
-// and lets 512 channels fit into the memory that 64 need. Channels past dim and tokens past the end are zeros in shared memory. One barrier per chunk: it
-// says that the chunk has landed and that everyone has left the other buffer.
+// so registers hold nothing but O: 16 floats per thread and chunk, 128 for dim 512. Reading q again for every tile of
+// keys costs a third of the traffic (L2), and lets 512 channels fit into the memory that 64 need. Channels past dim and
+// tokens past the end are zeros in shared memory. One barrier per chunk: it says that the chunk has landed and that
+// everyone has left the other buffer.
 #include "attention.h"
 #include "common.cuh"
 #include "portable_sm80.cuh"
 
-static constexpr int ROWS = 64, KEYS = 64, BUFFER = 64 * 128, STAGE = 2 * BUFFER, P_AT = 2 * STAGE, MAX_AT = P_AT + BUFFER, SUM_AT = MAX_AT + 2 * ROWS * 4;
+static constexpr int ROWS = 64, KEYS = 64, BUFFER = 64 * 128, STAGE = 2 * BUFFER, P_AT = 2 * STAGE,
+                     MAX_AT = P_AT + BUFFER, SUM_AT = MAX_AT + 2 * ROWS * 4;
 static_assert(SUM_AT + 2 * ROWS * 4 == SUMI_ATTENTION_ANY_SHARED_BYTES, "attention.h");
 
-SUMI_DEV int row_of(const sumi_attention_sequence& s, int i) { return i + (i >= s.split ? s.jump : 0); } // from the sequence's first row
+// from the sequence's first row
+SUMI_DEV int row_of(const sumi_attention_sequence& s, int i) { return i + (i >= s.split ? s.jump : 0); }
 
-// 64 tokens from token0 (zeros from `count` on) x 64 channels from `channel` (zeros from dim on) of a head at `from` -> a swizzled buffer.
-SUMI_DEV void load_chunk(const sumi_attention_args& a, const sumi_attention_sequence& s, u8* shared, int to, const u16* from, int token0, int count, int channel)
+// 64 tokens from token0 (zeros from `count` on) x 64 channels from `channel` (zeros from dim on) of a head at `from` ->
+// a swizzled buffer.
+SUMI_DEV void load_chunk(const sumi_attention_args& a, const sumi_attention_sequence& s, u8* shared, int to,
+                         const u16* from, int token0, int count, int channel)
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -34,7 +40,8 @@ SUMI_DEV void load_chunk(const sumi_attention_args& a, const sumi_attention_sequ
             u32 w[4];
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const u32 low = is_inside && channel0 + 2 * e < a.dim ? p[2 * e] : 0, high = is_inside && channel0 + 2 * e + 1 < a.dim ? p[2 * e + 1] : 0;
+                const u32 low = is_inside && channel0 + 2 * e < a.dim ? p[2 * e] : 0,
+                          high = is_inside && channel0 + 2 * e + 1 < a.dim ? p[2 * e + 1] : 0;
                 w[e] = low | high << 16;
             }
             *(uint4*)(shared + at_byte) = make_uint4(w[0], w[1], w[2], w[3]);
@@ -51,14 +58,16 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
     int number = 0;
     while (tile >= a.sequences[number].tile_end) number++;
     const sumi_attention_sequence& s = a.sequences[number];
-    const int inside = tile - s.tile_end + s.row_tiles * a.heads, head = inside / s.row_tiles, q0 = (inside - head * s.row_tiles) * ROWS, kv_head = head / a.group;
+    const int inside = tile - s.tile_end + s.row_tiles * a.heads, head = inside / s.row_tiles,
+              q0 = (inside - head * s.row_tiles) * ROWS, kv_head = head / a.group;
     const u16* qkv = (const u16*)a.qkv + (int64_t)s.begin * a.pitch;
     const u16* q = qkv + a.q_column + head * a.dim;
     const u16* k = qkv + a.k_column + kv_head * a.dim;
     const u16* v = qkv + a.v_column + kv_head * a.dim;
     const int chunks = (a.dim + 63) >> 6;
 
-    // The tiles of keys that any of these queries sees: a query at i sees (i - window, i] when causal, (i - window, i + window) when only windowed.
+    // The tiles of keys that any of these queries sees: a query at i sees (i - window, i] when causal, (i - window, i +
+    // window) when only windowed.
     const int q_last = min(q0 + ROWS, s.queries) - 1;
     int key_begin = 0, key_end = s.keys;
     if (a.is_causal) key_end = min(key_end, q_last + 1);
@@ -76,7 +85,8 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
     float* max_at = (float*)(shared + MAX_AT);
     float* sum_at = (float*)(shared + SUM_AT);
     const int row = rows16 * 16 + (l >> 2); // of the tile; the thread's other row is row + 8
-    const u32 a_at = at<128>(rows16 * 16 + (l & 15), l >> 4), k_at = at<128>((l & 7) + ((l >> 4) << 3), (l >> 3) & 1) + half * 32 * 128, v_at = at<128>(l & 15, l >> 4);
+    const u32 a_at = at<128>(rows16 * 16 + (l & 15), l >> 4),
+              k_at = at<128>((l & 7) + ((l >> 4) << 3), (l >> 3) & 1) + half * 32 * 128, v_at = at<128>(l & 15, l >> 4);
 
     int stage = 0; // byte offset of the buffers in use
     load_chunk(a, s, shared, stage, q, q0, s.queries, 0);
@@ -118,7 +128,8 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int key = j * KEYS + half * 32 + n * 8 + (l & 3) * 2 + (e & 1), query = q0 + row + (e >> 1) * 8;
-                const bool is_seen = key < s.keys && !(a.is_causal && key > query) && !(a.window > 0 && (key <= query - a.window || key - a.window >= query));
+                const bool is_seen = key < s.keys && !(a.is_causal && key > query)
+                                  && !(a.window > 0 && (key <= query - a.window || key - a.window >= query));
                 score[n][e] = is_seen ? score[n][e] * a.scale_log2 : -INFINITY;
                 most[e >> 1] = fmaxf(most[e >> 1], score[n][e]);
             }
@@ -140,7 +151,8 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
         }
 #pragma unroll
         for (int n = 0; n < 4; n++) {
-            const float e0 = ex2(score[n][0] - shift[0]), e1 = ex2(score[n][1] - shift[0]), e2 = ex2(score[n][2] - shift[1]), e3 = ex2(score[n][3] - shift[1]);
+            const float e0 = ex2(score[n][0] - shift[0]), e1 = ex2(score[n][1] - shift[0]),
+                        e2 = ex2(score[n][2] - shift[1]), e3 = ex2(score[n][3] - shift[1]);
             sum[0] += e0 + e1;
             sum[1] += e2 + e3;
             *(u32*)(shared + P_AT + at<128>(row, half * 4 + n) + (l & 3) * 4) = pack2(e0, e1);
@@ -150,7 +162,8 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
 #pragma unroll
             for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
-                for (int n = 0; n < 4; n++) acc[c][n][0] *= fix[0], acc[c][n][1] *= fix[0], acc[c][n][2] *= fix[1], acc[c][n][3] *= fix[1];
+                for (int n = 0; n < 4; n++)
+                    acc[c][n][0] *= fix[0], acc[c][n][1] *= fix[0], acc[c][n][2] *= fix[1], acc[c][n][3] *= fix[1];
         }
         u32 p[4][4];
 #pragma unroll
@@ -192,7 +205,8 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
     __syncthreads(); // both halves' sums are there
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const float total = sum_at[row + h * 8] + sum_at[ROWS + row + h * 8], scale = total == 0.f ? 0.f : 1.f / total; // no key seen: 0, as on the processor
+        // no key seen: 0, as on the processor
+        const float total = sum_at[row + h * 8] + sum_at[ROWS + row + h * 8], scale = total == 0.f ? 0.f : 1.f / total;
         const int query = q0 + row + h * 8;
         const bool is_query = query < s.queries;
         u16* o = (u16*)a.out + (int64_t)(s.begin + row_of(s, is_query ? query : 0)) * a.out_pitch + head * a.dim;
@@ -217,8 +231,12 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
     }
 }
 
-#define ATTENTION_KERNEL(CHUNKS, BLOCKS) \
-    extern "C" __global__ void __launch_bounds__(256, BLOCKS) sumi_attention_any_c##CHUNKS(const __grid_constant__ sumi_attention_args args) { attention_any<CHUNKS>(args); }
+#define ATTENTION_KERNEL(CHUNKS, BLOCKS)                                                                               \
+    extern "C" __global__ void __launch_bounds__(256, BLOCKS)                                                          \
+        sumi_attention_any_c##CHUNKS(const __grid_constant__ sumi_attention_args args)                                 \
+    {                                                                                                                  \
+        attention_any<CHUNKS>(args);                                                                                   \
+    }
 ATTENTION_KERNEL(1, 2)
 ATTENTION_KERNEL(2, 2)
 ATTENTION_KERNEL(4, 1)

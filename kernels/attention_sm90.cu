@@ -1,33 +1,43 @@
-// softmax(q k^T * scale) v on Hopper: bf16, float sums, head dims 64, 96, 128, grouped heads, one or two key spans, or causal over one. attention.h has
-// shapes and launches. There is no e4m3 attention yet.
+// softmax(q k^T * scale) v on Hopper: bf16, float sums, head dims 64, 96, 128, grouped heads, one or two key spans, or
+// causal over one. attention.h has shapes and launches. There is no e4m3 attention yet.
 //
 //   producer warpgroup    K, V tiles by TMA into a ring of STAGES; 64-query groups of q
 //   CONSUMERS warpgroups  64 queries each:  S = q k^T (wgmma) -> lazy online softmax in registers -> O += P v (wgmma, P stays in registers) -> TMA store
 //
-// What made it fast, in order: three consumers without any ordering between them (the tensor cores always find one that is not in its softmax, and a K, V
-// tile serves 192 queries); lazy rescaling, only when a row maximum grew by more than 2^8 (sums and output share the stale maximum, so nothing is
-// approximated); persistent blocks (next q and K load during the last products, the output drains from its own staging memory under the next tile). Keys are
-// walked from the last tile down, so the tail's mask stands in the peeled first step; a first span that ends inside a tile is masked when the walk gets
-// there. Tiles of the same head are neighbours: resident blocks share K and V in L2. 4224 x 30 heads x 128 are 660 tiles: exactly 5 rounds of 132
-// multiprocessors.
+// What made it fast, in order: three consumers without any ordering between them (the tensor cores always find one that
+// is not in its softmax, and a K, V tile serves 192 queries); lazy rescaling, only when a row maximum grew by more than
+// 2^8 (sums and output share the stale maximum, so nothing is approximated); persistent blocks (next q and K load
+// during the last products, the output drains from its own staging memory under the next tile). Keys are walked from
+// the last tile down, so the tail's mask stands in the peeled first step; a first span that ends inside a tile is
+// masked when the walk gets there. Tiles of the same head are neighbours: resident blocks share K and V in L2. 4224 x
+// 30 heads x 128 are 660 tiles: exactly 5 rounds of 132 multiprocessors.
 //
-// OVERLAP issues q k^T of the next tile before p v of this one: needed with two consumers, and for the short products of dim 64. POLYNOMIAL n computes every
-// n-th exponential on the FMA units: a gain for dim 96 only. Tried and slower: turns at the tensor cores (ping-pong), 80 .. 176 keys, q in registers,
-// multicast in clusters. Where the last round leaves half of the device empty, its tiles are shared out by groups of queries, a warpgroup or two to a block. Cutting them
-// along the keys is faster for some shapes, but would make a result depend on how an op is cut into slices.
+// OVERLAP issues q k^T of the next tile before p v of this one: needed with two consumers, and for the short products
+// of dim 64. POLYNOMIAL n computes every n-th exponential on the FMA units: a gain for dim 96 only. Tried and slower:
+// turns at the tensor cores (ping-pong), 80 .. 176 keys, q in registers, multicast in clusters. Where the last round
+// leaves half of the device empty, its tiles are shared out by groups of queries, a warpgroup or two to a block.
+// Cutting them along the keys is faster for some shapes, but would make a result depend on how an op is cut into
+// slices.
 //
-// Traps. Any C75xx warning of ptxas means serialised products: a failed build. A barrier wait between q k^T and p v of one step gives C7520: wait for both
-// tiles first. A warpgroup without queries must not let its four warps follow the ring freely: without wgmma nothing keeps them together and a late warp
-// misses a phase.
+// Traps. Any C75xx warning of ptxas means serialised products: a failed build. A barrier wait between q k^T and p v of
+// one step gives C7520: wait for both tiles first. A warpgroup without queries must not let its four warps follow the
+// ring freely: without wgmma nothing keeps them together and a late warp misses a phase.
 #include "attention_sm90.cuh"
 
 // Row maxima are kept times scale_log2. Each thread holds two rows, a quarter of the columns of each.
-struct softmax_state { float max0, max1, sum0, sum1, fix0, fix1; bool rescale; };
+struct softmax_state {
+    float max0, max1, sum0, sum1, fix0, fix1;
+    bool rescale;
+};
 
-// Where a tile lies. Found from the tile's number wherever it is needed: kept through the key loop it would cost registers that the three-consumer kernel
-// does not have.
-struct attention_place { int sequence, row_tile, head, first, count; }; // its groups of 64 queries: [first, first + count); less than one where there are no queries
-template <bool CAUSAL, int CONSUMERS> ATTENTION_DEVICE attention_place find_place(const sumi_attention_sm90_shape& shape, int tile)
+// Where a tile lies. Found from the tile's number wherever it is needed: kept through the key loop it would cost
+// registers that the three-consumer kernel does not have.
+// its groups of 64 queries: [first, first + count); less than one where there are no queries
+struct attention_place {
+    int sequence, row_tile, head, first, count;
+};
+template <bool CAUSAL, int CONSUMERS>
+ATTENTION_DEVICE attention_place find_place(const sumi_attention_sm90_shape& shape, int tile)
 {
     attention_place at = {0, 0, 0, 0, CONSUMERS};
     if (tile >= shape.cut_begin) { // one of shape.parts blocks that share a tile's groups
@@ -37,7 +47,8 @@ template <bool CAUSAL, int CONSUMERS> ATTENTION_DEVICE attention_place find_plac
         at.count = ((part + 1) * CONSUMERS + shape.parts - 1) / shape.parts - at.first;
     }
     while (tile >= shape.sequences[at.sequence].tile_end) at.sequence++;
-    const int row_tiles = shape.sequences[at.sequence].row_tiles, inside = tile - shape.sequences[at.sequence].tile_end + shape.heads * row_tiles;
+    const int row_tiles = shape.sequences[at.sequence].row_tiles,
+              inside = tile - shape.sequences[at.sequence].tile_end + shape.heads * row_tiles;
     if (CAUSAL) { // the rows with most keys first
         at.row_tile = row_tiles - 1 - inside / shape.heads;
         at.head = inside % shape.heads;
@@ -57,38 +68,50 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
     static constexpr int SLAB_BYTES = SLAB * 2;
     static constexpr int SLABS = HEAD_DIM / SLAB;
     static constexpr int LAYOUT = SLAB_BYTES == 128 ? 1 : 2;
-    static constexpr int OCTET = 8 * SLAB_BYTES;              // bytes of 8 rows of a slab
+    static constexpr int OCTET = 8 * SLAB_BYTES; // bytes of 8 rows of a slab
     static constexpr int TILE_BYTES = KEYS * HEAD_DIM * 2;
-    static constexpr int GROUP_BYTES = 64 * HEAD_DIM * 2;     // one warpgroup's queries, or its output
-    static constexpr int S_COUNT = KEYS / 2;                  // registers per thread: scores,
-    static constexpr int O_COUNT = HEAD_DIM / 2;              // output,
-    static constexpr int P_COUNT = KEYS / 4;                  // packed probabilities
-    static constexpr float LIMIT = 8.f;                       // growth of a row maximum, in powers of two, that forces a rescale
+    static constexpr int GROUP_BYTES = 64 * HEAD_DIM * 2; // one warpgroup's queries, or its output
+    static constexpr int S_COUNT = KEYS / 2;              // registers per thread: scores,
+    static constexpr int O_COUNT = HEAD_DIM / 2;          // output,
+    static constexpr int P_COUNT = KEYS / 4;              // packed probabilities
+    // growth of a row maximum, in powers of two, that forces a rescale
+    static constexpr float LIMIT = 8.f;
 
     template <bool FIRST> ATTENTION_DEVICE void maxima(const float (&s)[S_COUNT], softmax_state& r, float scale)
     {
         float a0 = fmaxf(s[0], s[1]), a1 = fmaxf(s[2], s[3]), b0 = fmaxf(s[4], s[5]), b1 = fmaxf(s[6], s[7]);
 #pragma unroll
         for (int n = 2; n < S_COUNT / 4; n += 2) {
-            a0 = fmaxf(a0, fmaxf(s[4*n], s[4*n+1])); a1 = fmaxf(a1, fmaxf(s[4*n+2], s[4*n+3]));
-            b0 = fmaxf(b0, fmaxf(s[4*n+4], s[4*n+5])); b1 = fmaxf(b1, fmaxf(s[4*n+6], s[4*n+7]));
+            a0 = fmaxf(a0, fmaxf(s[4 * n], s[4 * n + 1]));
+            a1 = fmaxf(a1, fmaxf(s[4 * n + 2], s[4 * n + 3]));
+            b0 = fmaxf(b0, fmaxf(s[4 * n + 4], s[4 * n + 5]));
+            b1 = fmaxf(b1, fmaxf(s[4 * n + 6], s[4 * n + 7]));
         }
-        a0 = fmaxf(a0, b0); a1 = fmaxf(a1, b1);
-        // Whether a row has grown needs no row's maximum, only any thread's: the common path exchanges nothing, and its length is what the tensor cores wait for.
+        a0 = fmaxf(a0, b0);
+        a1 = fmaxf(a1, b1);
+        // Whether a row has grown needs no row's maximum, only any thread's: the common path exchanges nothing, and its
+        // length is what the tensor cores wait for.
         r.rescale = !FIRST && __any_sync(~0u, fmaxf(fmaf(a0, scale, -r.max0), fmaf(a1, scale, -r.max1)) > LIMIT);
         if (!FIRST && !r.rescale) return;
-        a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1)); a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 1));
-        a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 2)); a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 2));
+        a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1));
+        a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 1));
+        a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 2));
+        a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 2));
         if (FIRST) {
-            // Causal: a row may see no key of its block's first tile. A finite maximum then makes exp2(-inf - max) 0, where -inf - -inf would be no number.
+            // Causal: a row may see no key of its block's first tile. A finite maximum then makes exp2(-inf - max) 0,
+            // where -inf - -inf would be no number.
             r.max0 = CAUSAL ? fmaxf(a0 * scale, -1e30f) : a0 * scale;
             r.max1 = CAUSAL ? fmaxf(a1 * scale, -1e30f) : a1 * scale;
             r.sum0 = r.sum1 = 0.f;
             return;
         }
         const float n0 = fmaxf(r.max0, a0 * scale), n1 = fmaxf(r.max1, a1 * scale);
-        r.fix0 = exp2_fast(r.max0 - n0); r.fix1 = exp2_fast(r.max1 - n1);
-        r.max0 = n0; r.max1 = n1; r.sum0 *= r.fix0; r.sum1 *= r.fix1;
+        r.fix0 = exp2_fast(r.max0 - n0);
+        r.fix1 = exp2_fast(r.max1 - n1);
+        r.max0 = n0;
+        r.max1 = n1;
+        r.sum0 *= r.fix0;
+        r.sum1 *= r.fix1;
     }
     ATTENTION_DEVICE void exponentials(float (&s)[S_COUNT], softmax_state& r, float scale)
     {
@@ -98,23 +121,34 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
         for (int n = 0; n < S_COUNT / 4; n++) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const float x = fmaf(s[4*n+i], scale, i < 2 ? -z0 : -z1);
-                s[4*n+i] = POLYNOMIAL && (4*n + (i ^ (n & 2))) % (POLYNOMIAL ? POLYNOMIAL : 1) == 0 ? exp2_polynomial(x) : exp2_fast(x);
+                const float x = fmaf(s[4 * n + i], scale, i < 2 ? -z0 : -z1);
+                s[4 * n + i] = POLYNOMIAL && (4 * n + (i ^ (n & 2))) % (POLYNOMIAL ? POLYNOMIAL : 1) == 0
+                                 ? exp2_polynomial(x)
+                                 : exp2_fast(x);
             }
-            r.sum0 += s[4*n]; t0 += s[4*n+1]; r.sum1 += s[4*n+2]; t1 += s[4*n+3];
+            r.sum0 += s[4 * n];
+            t0 += s[4 * n + 1];
+            r.sum1 += s[4 * n + 2];
+            t1 += s[4 * n + 3];
         }
-        r.sum0 += t0; r.sum1 += t1;
+        r.sum0 += t0;
+        r.sum1 += t1;
     }
     // The accumulator layout is the A fragment layout: no shuffles.
     ATTENTION_DEVICE void pack_scores(u32 (&p)[P_COUNT], const float (&s)[S_COUNT])
     {
 #pragma unroll
-        for (int n = 0; n < P_COUNT; n++) p[n] = pack_bf16(s[2*n], s[2*n+1]);
+        for (int n = 0; n < P_COUNT; n++) p[n] = pack_bf16(s[2 * n], s[2 * n + 1]);
     }
     ATTENTION_DEVICE void rescale_output(float (&o)[O_COUNT], const softmax_state& r)
     {
 #pragma unroll
-        for (int n = 0; n < O_COUNT / 4; n++) { o[4*n] *= r.fix0; o[4*n+1] *= r.fix0; o[4*n+2] *= r.fix1; o[4*n+3] *= r.fix1; }
+        for (int n = 0; n < O_COUNT / 4; n++) {
+            o[4 * n] *= r.fix0;
+            o[4 * n + 1] *= r.fix0;
+            o[4 * n + 2] *= r.fix1;
+            o[4 * n + 3] *= r.fix1;
+        }
     }
     // Columns at and past limit0 (row 0) and limit1 (row 1) of the tile are masked.
     ATTENTION_DEVICE void mask_scores(float (&s)[S_COUNT], int limit0, int limit1)
@@ -124,10 +158,10 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
 #pragma unroll
         for (int n = 0; n < S_COUNT / 4; n++) {
             const int c = n * 8 + lane;
-            if (c     >= limit0) s[4*n]   = masked;
-            if (c + 1 >= limit0) s[4*n+1] = masked;
-            if (c     >= limit1) s[4*n+2] = masked;
-            if (c + 1 >= limit1) s[4*n+3] = masked;
+            if (c >= limit0) s[4 * n] = masked;
+            if (c + 1 >= limit0) s[4 * n + 1] = masked;
+            if (c >= limit1) s[4 * n + 2] = masked;
+            if (c + 1 >= limit1) s[4 * n + 3] = masked;
         }
     }
     // q, k and v are low descriptor words.
@@ -136,22 +170,29 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
 #pragma unroll
         for (int t = 0; t < HEAD_DIM / 16; t++) {
             const int slab = t * 32 / SLAB_BYTES, at = t * 32 % SLAB_BYTES;
-            const u64 a = descriptor<LAYOUT, OCTET>(q + (slab * 64 * SLAB_BYTES + at) / 16), b = descriptor<LAYOUT, OCTET>(k + (slab * KEYS * SLAB_BYTES + at) / 16);
+            const u64 a = descriptor<LAYOUT, OCTET>(q + (slab * 64 * SLAB_BYTES + at) / 16),
+                      b = descriptor<LAYOUT, OCTET>(k + (slab * KEYS * SLAB_BYTES + at) / 16);
             attention_wgmma<KEYS>::ss(s, a, b, t);
         }
     }
     ATTENTION_DEVICE void multiply_pv(float (&o)[O_COUNT], const u32 (&p)[P_COUNT], u32 v)
     {
 #pragma unroll
-        for (int t = 0; t < KEYS / 16; t++) attention_wgmma<HEAD_DIM>::rs(o, p + 4 * t, descriptor<LAYOUT, OCTET>(v + t * SLAB_BYTES), 1);
+        for (int t = 0; t < KEYS / 16; t++)
+            attention_wgmma<HEAD_DIM>::rs(o, p + 4 * t, descriptor<LAYOUT, OCTET>(v + t * SLAB_BYTES), 1);
     }
     ATTENTION_DEVICE void warpgroup_sync(int w)
     {
-        if (w == 0) named_sync<1, 128>(); else if (w == 1 || CONSUMERS == 2) named_sync<2, 128>(); else named_sync<3, 128>();
+        if (w == 0) named_sync<1, 128>();
+        else if (w == 1 || CONSUMERS == 2) named_sync<2, 128>();
+        else named_sync<3, 128>();
     }
 
-    // What of tile j a row does not see, when there is anything. `reach`: causal, the keys that this thread's first row sees.
-    template <bool FIRST> ATTENTION_DEVICE void mask(float (&s)[S_COUNT], const sumi_attention_sm90_sequence& sequence, int j, int row, int reach)
+    // What of tile j a row does not see, when there is anything. `reach`: causal, the keys that this thread's first row
+    // sees.
+    template <bool FIRST>
+    ATTENTION_DEVICE void mask(float (&s)[S_COUNT], const sumi_attention_sm90_sequence& sequence, int j, int row,
+                               int reach)
     {
         if (CAUSAL) { // keys past the last one are past every query's reach
             if (FIRST || (j + 1) * KEYS > row + 1) mask_scores(s, reach - j * KEYS, reach + 8 - j * KEYS);
@@ -168,9 +209,12 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
     }
 
     // Addresses in shared memory: tiles and staging, and the barriers of q and of the rings (stage i: 8 i further on).
-    struct places { u32 q, k, v, out, q_full, q_empty, k_full, k_empty, v_full, v_empty; };
+    struct places {
+        u32 q, k, v, out, q_full, q_empty, k_full, k_empty, v_full, v_empty;
+    };
 
-    ATTENTION_DEVICE void produce(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape, const places& in)
+    ATTENTION_DEVICE void produce(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape,
+                                  const places& in)
     {
         u32 stage = 0, phase = 1, q_phase = 1; // a fresh barrier counts as passed for parity 1
         for (int tile = shape.tile_begin + blockIdx.x; tile < shape.tile_end; tile += gridDim.x) {
@@ -189,23 +233,29 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                     mb_expect(in.q_full, max(at.count, 0) * GROUP_BYTES);
                     for (int w = 0; w < at.count; w++) {
                         const int g = at.first + w, second = g >= sequence.groups0;
-                        tensor_load(in.q + w * GROUP_BYTES, &maps.q[at.sequence][second], in.q_full, (second ? g - sequence.groups0 : g) * 64, at.head * SLABS);
+                        tensor_load(in.q + w * GROUP_BYTES, &maps.q[at.sequence][second], in.q_full,
+                                    (second ? g - sequence.groups0 : g) * 64, at.head * SLABS);
                     }
                 }
                 mb_wait(in.v_empty + 8 * stage, phase);
                 mb_expect(in.v_full + 8 * stage, TILE_BYTES);
                 tensor_load(in.v + stage * TILE_BYTES, map, in.v_full + 8 * stage, row, shape.v_slab + kv_slab);
-                if (++stage == STAGES) { stage = 0; phase ^= 1; }
+                if (++stage == STAGES) {
+                    stage = 0;
+                    phase ^= 1;
+                }
             }
         }
     }
 
-    ATTENTION_DEVICE void consume(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape, const places& in)
+    ATTENTION_DEVICE void consume(const sumi_attention_sm90_maps& maps, const sumi_attention_sm90_shape& shape,
+                                  const places& in)
     {
         const int w = uniform((int)(threadIdx.x >> 7) - 1), lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
         const bool leader = (threadIdx.x & 127) == 0;
         const u32 o_stage = in.out + w * GROUP_BYTES;
-        const u32 q = descriptor_low(in.q + w * GROUP_BYTES, 16), k = descriptor_low(in.k, 16), v = descriptor_low(in.v, KEYS * SLAB_BYTES);
+        const u32 q = descriptor_low(in.q + w * GROUP_BYTES, 16), k = descriptor_low(in.k, 16),
+                  v = descriptor_low(in.v, KEYS * SLAB_BYTES);
         const float scale = shape.scale_log2;
         u32 stage = 0, phase = 0, q_phase = 0;
         for (int tile = shape.tile_begin + blockIdx.x; tile < shape.tile_end; tile += gridDim.x) {
@@ -215,13 +265,22 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             int j = last_key_tile(sequence, at.row_tile);
             mb_wait(in.q_full, q_phase);
             q_phase ^= 1;
-            if (w >= at.count) { // no queries here: keep the ring turning
-                warpgroup_sync(w);          // all four warps have seen this phase before it is released
+            if (w >= at.count) {   // no queries here: keep the ring turning
+                warpgroup_sync(w); // all four warps have seen this phase before it is released
                 if (leader) mb_arrive(in.q_empty);
                 for (; j >= 0; j--) {
-                    if (warp == 0) { mb_wait(in.k_full + 8 * stage, phase); if (leader) mb_arrive(in.k_empty + 8 * stage); }
-                    if (warp == 0) { mb_wait(in.v_full + 8 * stage, phase); if (leader) mb_arrive(in.v_empty + 8 * stage); }
-                    if (++stage == STAGES) { stage = 0; phase ^= 1; }
+                    if (warp == 0) {
+                        mb_wait(in.k_full + 8 * stage, phase);
+                        if (leader) mb_arrive(in.k_empty + 8 * stage);
+                    }
+                    if (warp == 0) {
+                        mb_wait(in.v_full + 8 * stage, phase);
+                        if (leader) mb_arrive(in.v_empty + 8 * stage);
+                    }
+                    if (++stage == STAGES) {
+                        stage = 0;
+                        phase ^= 1;
+                    }
                 }
                 warpgroup_sync(w);
                 continue;
@@ -242,16 +301,21 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
             maxima<true>(s, r, scale);
             exponentials(s, r, scale);
             pack_scores(p, s);
-            // Zeroed, although the first product could overwrite it: so ptxas finds registers for everything (without: C7512).
+            // Zeroed, although the first product could overwrite it: so ptxas finds registers for everything (without:
+            // C7512).
 #pragma unroll
             for (int n = 0; n < O_COUNT; n++) o[n] = 0.f;
             if (OVERLAP) {
                 for (j--; j >= 0; j--) {
                     u32 next = stage + 1, next_phase = phase;
-                    if (next == STAGES) { next = 0; next_phase ^= 1; }
+                    if (next == STAGES) {
+                        next = 0;
+                        next_phase ^= 1;
+                    }
                     mb_wait(in.v_full + 8 * stage, phase); // loaded before the next k: costs nothing here
                     mb_wait(in.k_full + 8 * next, next_phase);
-                    hold(s); hold(o);
+                    hold(s);
+                    hold(o);
                     wgmma_fence();
                     multiply_qk(s, opaque(q), k + next * (TILE_BYTES / 16));
                     wgmma_commit();
@@ -268,7 +332,8 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                     if (leader) mb_arrive(in.v_empty + 8 * stage);
                     pack_scores(p, s);
                     if (r.rescale) rescale_output(o, r);
-                    stage = next; phase = next_phase;
+                    stage = next;
+                    phase = next_phase;
                 }
                 if (leader) mb_arrive(in.q_empty);
                 mb_wait(in.v_full + 8 * stage, phase);
@@ -279,7 +344,10 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                 wgmma_wait<0>();
                 hold(o);
                 if (leader) mb_arrive(in.v_empty + 8 * stage);
-                if (++stage == STAGES) { stage = 0; phase ^= 1; }
+                if (++stage == STAGES) {
+                    stage = 0;
+                    phase ^= 1;
+                }
             } else {
                 mb_wait(in.v_full + 8 * stage, phase);
                 hold(o);
@@ -289,7 +357,10 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                 wgmma_wait<0>();
                 hold(o);
                 if (leader) mb_arrive(in.v_empty + 8 * stage);
-                if (++stage == STAGES) { stage = 0; phase ^= 1; }
+                if (++stage == STAGES) {
+                    stage = 0;
+                    phase ^= 1;
+                }
                 for (j--; j >= 0; j--) {
                     mb_wait(in.k_full + 8 * stage, phase);
                     wgmma_fence();
@@ -311,21 +382,29 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
                     wgmma_wait<0>();
                     hold(o);
                     if (leader) mb_arrive(in.v_empty + 8 * stage);
-                    if (++stage == STAGES) { stage = 0; phase ^= 1; }
+                    if (++stage == STAGES) {
+                        stage = 0;
+                        phase ^= 1;
+                    }
                 }
                 if (leader) mb_arrive(in.q_empty);
             }
-            r.sum0 += __shfl_xor_sync(~0u, r.sum0, 1); r.sum0 += __shfl_xor_sync(~0u, r.sum0, 2);
-            r.sum1 += __shfl_xor_sync(~0u, r.sum1, 1); r.sum1 += __shfl_xor_sync(~0u, r.sum1, 2);
+            r.sum0 += __shfl_xor_sync(~0u, r.sum0, 1);
+            r.sum0 += __shfl_xor_sync(~0u, r.sum0, 2);
+            r.sum1 += __shfl_xor_sync(~0u, r.sum1, 1);
+            r.sum1 += __shfl_xor_sync(~0u, r.sum1, 2);
             const float inv0 = 1.f / r.sum0, inv1 = 1.f / r.sum1;
             if (leader) TMA_STORE_WAIT_READ(); // the staging memory is free again
             warpgroup_sync(w);
 #pragma unroll
             for (int n = 0; n < HEAD_DIM / 16; n++) {
-                const int line = warp * 16 + (lane & 15), c = n * 16 + (lane >> 4) * 8, swizzle = SLAB_BYTES == 128 ? (line & 7) << 4 : (line >> 1 & 3) << 4;
+                const int line = warp * 16 + (lane & 15), c = n * 16 + (lane >> 4) * 8,
+                          swizzle = SLAB_BYTES == 128 ? (line & 7) << 4 : (line >> 1 & 3) << 4;
                 stmatrix4(o_stage + (c / SLAB) * 64 * SLAB_BYTES + line * SLAB_BYTES + (((c % SLAB) * 2) ^ swizzle),
-                          pack_bf16(o[8*n] * inv0, o[8*n+1] * inv0), pack_bf16(o[8*n+2] * inv1, o[8*n+3] * inv1),
-                          pack_bf16(o[8*n+4] * inv0, o[8*n+5] * inv0), pack_bf16(o[8*n+6] * inv1, o[8*n+7] * inv1));
+                          pack_bf16(o[8 * n] * inv0, o[8 * n + 1] * inv0),
+                          pack_bf16(o[8 * n + 2] * inv1, o[8 * n + 3] * inv1),
+                          pack_bf16(o[8 * n + 4] * inv0, o[8 * n + 5] * inv0),
+                          pack_bf16(o[8 * n + 6] * inv1, o[8 * n + 7] * inv1));
             }
             FENCE_PROXY_ASYNC();
             warpgroup_sync(w);
@@ -378,17 +457,18 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
     }
 };
 
-#define ATTENTION_KERNEL(NAME, DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL)                                                  \
-    extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), 1)                                                           \
-    NAME(const __grid_constant__ sumi_attention_sm90_maps maps, const __grid_constant__ sumi_attention_sm90_shape shape)             \
-    {                                                                                                                                \
-        attention_sm90<DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL>::run(maps, shape);                                       \
+#define ATTENTION_KERNEL(NAME, DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL)                                    \
+    extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), 1)                                             \
+        NAME(const __grid_constant__ sumi_attention_sm90_maps maps,                                                    \
+             const __grid_constant__ sumi_attention_sm90_shape shape)                                                  \
+    {                                                                                                                  \
+        attention_sm90<DIM, CONSUMERS, STAGES, OVERLAP, POLYNOMIAL, CAUSAL>::run(maps, shape);                         \
     }
 //               name                         dim  consumers stages overlap polynomial causal
-ATTENTION_KERNEL(sumi_attention_sm90_d128,        128, 3, 2, false, 0, false)
-ATTENTION_KERNEL(sumi_attention_sm90_d128_c2,     128, 2, 2, true,  0, false)
+ATTENTION_KERNEL(sumi_attention_sm90_d128, 128, 3, 2, false, 0, false)
+ATTENTION_KERNEL(sumi_attention_sm90_d128_c2, 128, 2, 2, true, 0, false)
 ATTENTION_KERNEL(sumi_attention_sm90_d128_causal, 128, 3, 2, false, 0, true)
-ATTENTION_KERNEL(sumi_attention_sm90_d96,          96, 3, 2, false, 8, false)
-ATTENTION_KERNEL(sumi_attention_sm90_d96_causal,   96, 3, 2, false, 8, true)
-ATTENTION_KERNEL(sumi_attention_sm90_d64,          64, 3, 4, true,  0, false)
-ATTENTION_KERNEL(sumi_attention_sm90_d64_causal,   64, 3, 4, true,  0, true)
+ATTENTION_KERNEL(sumi_attention_sm90_d96, 96, 3, 2, false, 8, false)
+ATTENTION_KERNEL(sumi_attention_sm90_d96_causal, 96, 3, 2, false, 8, true)
+ATTENTION_KERNEL(sumi_attention_sm90_d64, 64, 3, 4, true, 0, false)
+ATTENTION_KERNEL(sumi_attention_sm90_d64_causal, 64, 3, 4, true, 0, true)

@@ -1,4 +1,5 @@
-// What attention_sm90.cu and attention_wide_sm90.cu need beside hopper.cuh: 3-D tensor copies, named barriers, wgmma with its first operand in registers. PTX
+// What attention_sm90.cu and attention_wide_sm90.cu need beside hopper.cuh: 3-D tensor copies, named barriers, wgmma
+// with its first operand in registers. PTX
 // 8.0, sm_90a.
 #pragma once
 #include "attention.h"
@@ -6,35 +7,66 @@
 
 #define ATTENTION_DEVICE static __device__ __forceinline__
 
-// ---- barriers ---------------------------------------------------------------------------------------------------------
-ATTENTION_DEVICE void mb_arrive(u32 bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory"); }
+// ---- barriers -------------------------------------------------------------------------------------------------------
+ATTENTION_DEVICE void mb_arrive(u32 bar)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
 // Named barriers of whole warpgroups: the id must be a literal, or ptxas reserves all sixteen.
-template <int ID, int THREADS> ATTENTION_DEVICE void named_sync() { asm volatile("bar.sync %0, %1;" :: "n"(ID), "n"(THREADS) : "memory"); }
-ATTENTION_DEVICE void pair_sync() { __syncwarp(); asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-template <int COUNT> ATTENTION_DEVICE void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(COUNT)); }
-template <int COUNT> ATTENTION_DEVICE void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(COUNT)); }
+template <int ID, int THREADS> ATTENTION_DEVICE void named_sync()
+{
+    asm volatile("bar.sync %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
+}
+ATTENTION_DEVICE void pair_sync()
+{
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+template <int COUNT> ATTENTION_DEVICE void fewer_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT> ATTENTION_DEVICE void more_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
 
-// ---- bulk tensor copies: maps are {slab channels, rows, slabs} ---------------------------------------------------------
+// ---- bulk tensor copies: maps are {slab channels, rows, slabs} ------------------------------------------------------
 ATTENTION_DEVICE void tensor_load(u32 to, const sumi_attention_map* map, u32 bar, int row, int slab)
 {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3,%4,%5}], [%2];"
-        :: "r"(to), "l"(map), "r"(bar), "r"(0), "r"(row), "r"(slab) : "memory");
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+                 "{%3,%4,%5}], [%2];" ::"r"(to),
+                 "l"(map), "r"(bar), "r"(0), "r"(row), "r"(slab)
+                 : "memory");
 }
 // The same into both blocks of a cluster of two, at the same shared address, signalling each block's own barrier.
 ATTENTION_DEVICE void tensor_load_pair(u32 to, const sumi_attention_map* map, u32 bar, int row, int slab)
 {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3,%4,%5}], [%2], %6;"
-        :: "r"(to), "l"(map), "r"(bar), "r"(0), "r"(row), "r"(slab), "h"((unsigned short)3) : "memory");
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%3,%4,%5}], [%2], %6;" ::"r"(to),
+                 "l"(map), "r"(bar), "r"(0), "r"(row), "r"(slab), "h"((unsigned short)3)
+                 : "memory");
 }
 ATTENTION_DEVICE void tensor_store(const sumi_attention_map* map, u32 from, int row, int slab)
 {
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2,%3,%4}], [%1];" :: "l"(map), "r"(from), "r"(0), "r"(row), "r"(slab) : "memory");
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2,%3,%4}], [%1];" ::"l"(map), "r"(from),
+                 "r"(0), "r"(row), "r"(slab)
+                 : "memory");
 }
-ATTENTION_DEVICE void prefetch_map(const sumi_attention_map* map) { asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory"); }
+ATTENTION_DEVICE void prefetch_map(const sumi_attention_map* map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
 
-// ---- arithmetic ---------------------------------------------------------------------------------------------------------
-ATTENTION_DEVICE float exp2_fast(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-// By the FMA units, for the share of exponentials that would only queue for the special function unit; relative error 1e-4, below bf16.
+// ---- arithmetic -----------------------------------------------------------------------------------------------------
+ATTENTION_DEVICE float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+// By the FMA units, for the share of exponentials that would only queue for the special function unit; relative error
+// 1e-4, below bf16.
 ATTENTION_DEVICE float exp2_polynomial(float x)
 {
     x = fmaxf(x, -100.f);
@@ -43,41 +75,73 @@ ATTENTION_DEVICE float exp2_polynomial(float x)
     return __int_as_float(__float_as_int(y) + (__float_as_int(t) << 23));
 }
 
-// ---- wgmma --------------------------------------------------------------------------------------------------------------
-// Descriptor: address, leading and stride byte offsets in units of 16, layout 1 = 128-byte, 2 = 64-byte swizzle. The low word
-// is kept apart so that a step along the operand is one 32-bit addition of bytes / 16.
+// ---- wgmma ----------------------------------------------------------------------------------------------------------
+// Descriptor: address, leading and stride byte offsets in units of 16, layout 1 = 128-byte, 2 = 64-byte swizzle. The
+// low word is kept apart so that a step along the operand is one 32-bit addition of bytes / 16.
 //   q, k  K-major: leading ignored, stride 8 rows; 32 bytes on per k-step inside a slab
 //   v     N-major: leading = one slab of channels, stride 8 keys; 16 rows on per k-step
-ATTENTION_DEVICE u32 descriptor_low(u32 address, u32 leading) { return (address & 0x3FFFF) >> 4 | (leading >> 4) << 16; }
-template <int LAYOUT, int STRIDE> ATTENTION_DEVICE u64 descriptor(u32 low) { return (u64)low | (u64)((u32)STRIDE >> 4 | (u32)LAYOUT << 30) << 32; }
-ATTENTION_DEVICE u32 opaque(u32 x) { asm volatile("" : "+r"(x)); return x; } // recomputed where used: descriptors hoisted into registers would spill
+ATTENTION_DEVICE u32 descriptor_low(u32 address, u32 leading)
+{
+    return (address & 0x3FFFF) >> 4 | (leading >> 4) << 16;
+}
+template <int LAYOUT, int STRIDE> ATTENTION_DEVICE u64 descriptor(u32 low)
+{
+    return (u64)low | (u64)((u32)STRIDE >> 4 | (u32)LAYOUT << 30) << 32;
+}
+// recomputed where used: descriptors hoisted into registers would spill
+ATTENTION_DEVICE u32 opaque(u32 x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
 ATTENTION_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 ATTENTION_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int N> ATTENTION_DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
-template <int N> ATTENTION_DEVICE void hold(float (&d)[N]) // keeps the compiler from moving accesses across an asynchronous product
+template <int N> ATTENTION_DEVICE void wgmma_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+// keeps the compiler from moving accesses across an asynchronous product
+template <int N> ATTENTION_DEVICE void hold(float (&d)[N])
 {
 #pragma unroll
-    for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i]) :: "memory");
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 template <int N> struct attention_wgmma; // d[64 x N] (+)= a[64 x 16] b, float; add 0 overwrites d
 // ss: both operands in shared memory, K-major. rs: a in registers, b N-major.
-#define ATTENTION_C8(d, i)  "+f"(d[i]), "+f"(d[i+1]), "+f"(d[i+2]), "+f"(d[i+3]), "+f"(d[i+4]), "+f"(d[i+5]), "+f"(d[i+6]), "+f"(d[i+7])
+#define ATTENTION_C8(d, i)                                                                                             \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),        \
+        "+f"(d[i + 7])
 #define ATTENTION_C16(d, i) ATTENTION_C8(d, i), ATTENTION_C8(d, i + 8)
 #define ATTENTION_C32(d, i) ATTENTION_C16(d, i), ATTENTION_C16(d, i + 16)
 #define ATTENTION_C64(d, i) ATTENTION_C32(d, i), ATTENTION_C32(d, i + 32)
-#define ATTENTION_R32  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define ATTENTION_R48  ATTENTION_R32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
-#define ATTENTION_R64  ATTENTION_R48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define ATTENTION_R128 ATTENTION_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95" \
-    ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
-#define ATTENTION_WGMMA(N, REGISTERS, COUNT, OUT, P0, P1, P2, P3, P4, P5) \
-template <> struct attention_wgmma<N> { \
-    ATTENTION_DEVICE void ss(float (&d)[COUNT], u64 a, u64 b, int add) { \
-        asm volatile("{.reg .pred p; setp.ne.b32 p," P2 ",0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" REGISTERS "}," P0 "," P1 ",p,1,1,0,0;}" : OUT : "l"(a), "l"(b), "r"(add)); } \
-    ATTENTION_DEVICE void rs(float (&d)[COUNT], const u32* a, u64 b, int add) { \
-        asm volatile("{.reg .pred p; setp.ne.b32 p," P5 ",0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" REGISTERS "},{" P0 "," P1 "," P2 "," P3 "}," P4 ",p,1,1,1;}" : OUT : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)); } \
-};
+#define ATTENTION_R32                                                                                                  \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"  \
+    "30,%31"
+#define ATTENTION_R48 ATTENTION_R32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define ATTENTION_R64 ATTENTION_R48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define ATTENTION_R128                                                                                                 \
+    ATTENTION_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%" \
+                  "88,%89,%90,%91,%92,%93,%94,%95"                                                                     \
+                  ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%" \
+                  "116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define ATTENTION_WGMMA(N, REGISTERS, COUNT, OUT, P0, P1, P2, P3, P4, P5)                                              \
+    template <> struct attention_wgmma<N> {                                                                            \
+        ATTENTION_DEVICE void ss(float (&d)[COUNT], u64 a, u64 b, int add)                                             \
+        {                                                                                                              \
+            asm volatile("{.reg .pred p; setp.ne.b32 p," P2 ",0; wgmma.mma_async.sync.aligned.m64n" #N                 \
+                         "k16.f32.bf16.bf16 {" REGISTERS "}," P0 "," P1 ",p,1,1,0,0;}"                                 \
+                         : OUT                                                                                         \
+                         : "l"(a), "l"(b), "r"(add));                                                                  \
+        }                                                                                                              \
+        ATTENTION_DEVICE void rs(float (&d)[COUNT], const u32* a, u64 b, int add)                                      \
+        {                                                                                                              \
+            asm volatile("{.reg .pred p; setp.ne.b32 p," P5 ",0; wgmma.mma_async.sync.aligned.m64n" #N                 \
+                         "k16.f32.bf16.bf16 {" REGISTERS "},{" P0 "," P1 "," P2 "," P3 "}," P4 ",p,1,1,1;}"            \
+                         : OUT                                                                                         \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                              \
+        }                                                                                                              \
+    };
 #define ATTENTION_OUT64 ATTENTION_C32(d, 0)
 ATTENTION_WGMMA(64, ATTENTION_R32, 32, ATTENTION_OUT64, "%32", "%33", "%34", "%35", "%36", "%37")
 #define ATTENTION_OUT96 ATTENTION_C32(d, 0), ATTENTION_C16(d, 32)

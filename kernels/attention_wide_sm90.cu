@@ -1,25 +1,33 @@
-// softmax(q k^T * scale) v with head dim 512 on Hopper (a VAE's middle: one head, 16384 tokens), bf16, float sums, grouped heads, one span. attention.h has
-// shapes and launches.
+// softmax(q k^T * scale) v with head dim 512 on Hopper (a VAE's middle: one head, 16384 tokens), bf16, float sums,
+// grouped heads, one span. attention.h has shapes and launches.
 //
-// An output row needs 512 float accumulators, so a block takes 64 query rows only and its two consumer warpgroups own 256 channels each; both compute the
-// whole 64 x 64 score tile (half of q k^T is done twice, which costs less than exchanging it). With 64 rows per block the limit would be L2 bandwidth: two
-// blocks form a cluster, each loads half of every K and V tile and multicasts it to both. The blocks of a cluster are a pair of neighbouring row tiles of one
+// An output row needs 512 float accumulators, so a block takes 64 query rows only and its two consumer warpgroups own
+// 256 channels each; both compute the whole 64 x 64 score tile (half of q k^T is done twice, which costs less than
+// exchanging it). With 64 rows per block the limit would be L2 bandwidth: two blocks form a cluster, each loads half of
+// every K and V tile and multicasts it to both. The blocks of a cluster are a pair of neighbouring row tiles of one
 // head; the second one may lie past the last query: its loads are zeros and its store writes nothing.
 #include "attention_sm90.cuh"
 
 static constexpr int ROWS = 64, KEYS = 64, SLAB_TILE = 64 * 128; // a slab: 64 channels of 64 rows
 static constexpr int TILE_BYTES = 8 * SLAB_TILE;
 
-ATTENTION_DEVICE void arrive_pair(u32 bar) { mb_arrive_cluster(bar, 0); mb_arrive_cluster(bar, 1); }
+ATTENTION_DEVICE void arrive_pair(u32 bar)
+{
+    mb_arrive_cluster(bar, 0);
+    mb_arrive_cluster(bar, 1);
+}
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
-sumi_attention_sm90_d512(const __grid_constant__ sumi_attention_map q_map, const __grid_constant__ sumi_attention_map kv_map, const __grid_constant__ sumi_attention_map out_map,
-                         const __grid_constant__ sumi_attention_wide_shape shape)
+    sumi_attention_sm90_d512(const __grid_constant__ sumi_attention_map q_map,
+                             const __grid_constant__ sumi_attention_map kv_map,
+                             const __grid_constant__ sumi_attention_map out_map,
+                             const __grid_constant__ sumi_attention_wide_shape shape)
 {
     extern __shared__ unsigned char dynamic[];
     const u32 q_at = (smem_addr(dynamic) + 1023) & ~1023u, k_at = q_at + TILE_BYTES, v_at = k_at + TILE_BYTES;
     __shared__ __align__(8) u64 barriers[5];
-    const u32 q_full = smem_addr(barriers), k_full = q_full + 8, v_full = q_full + 16, k_empty = q_full + 24, v_empty = q_full + 32;
+    const u32 q_full = smem_addr(barriers), k_full = q_full + 8, v_full = q_full + 16, k_empty = q_full + 24,
+              v_empty = q_full + 32;
     if (threadIdx.x == 0) {
         mb_init(q_full, 1);
         mb_init(k_full, 1);
@@ -29,7 +37,8 @@ sumi_attention_sm90_d512(const __grid_constant__ sumi_attention_map q_map, const
         FENCE_MBAR_INIT();
     }
     pair_sync();
-    const int side = blockIdx.x & 1, pair = shape.pair_begin + (blockIdx.x >> 1), head = pair / shape.pairs, row = (pair % shape.pairs * 2 + side) * ROWS;
+    const int side = blockIdx.x & 1, pair = shape.pair_begin + (blockIdx.x >> 1), head = pair / shape.pairs,
+              row = (pair % shape.pairs * 2 + side) * ROWS;
     const int tiles = (shape.keys + KEYS - 1) / KEYS, q_slab = head * 8, kv_slab = head / shape.group * 8 + side * 4;
     if (threadIdx.x < 128) {
         fewer_registers<24>();
@@ -52,7 +61,8 @@ sumi_attention_sm90_d512(const __grid_constant__ sumi_attention_map q_map, const
         const int w = uniform((int)(threadIdx.x >> 7) - 1), lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
         const bool leader = (threadIdx.x & 127) == 0;
         const float scale = shape.scale_log2;
-        const u32 q = descriptor_low(q_at, 16), k = descriptor_low(k_at, 16), v = descriptor_low(v_at + w * 4 * SLAB_TILE, SLAB_TILE);
+        const u32 q = descriptor_low(q_at, 16), k = descriptor_low(k_at, 16),
+                  v = descriptor_low(v_at + w * 4 * SLAB_TILE, SLAB_TILE);
         float o[128], s[32], max0 = -1e30f, max1 = -1e30f, sum0 = 0.f, sum1 = 0.f;
         u32 p[16], phase = 0;
 #pragma unroll
@@ -64,32 +74,55 @@ sumi_attention_sm90_d512(const __grid_constant__ sumi_attention_map q_map, const
             wgmma_fence();
 #pragma unroll
             for (int t = 0; t < 32; t++)
-                attention_wgmma<64>::ss(s, descriptor<1, 1024>(qd + (t >> 2) * (SLAB_TILE / 16) + (t & 3) * 2), descriptor<1, 1024>(kd + (t >> 2) * (SLAB_TILE / 16) + (t & 3) * 2), t);
+                attention_wgmma<64>::ss(s, descriptor<1, 1024>(qd + (t >> 2) * (SLAB_TILE / 16) + (t & 3) * 2),
+                                        descriptor<1, 1024>(kd + (t >> 2) * (SLAB_TILE / 16) + (t & 3) * 2), t);
             wgmma_commit();
             wgmma_wait<0>();
             hold(s);
             if (leader) arrive_pair(k_empty);
-            if ((j + 1) * KEYS > shape.keys) { // the first tile of the walk: at least one of its keys is real, so every row's maximum is
+            // the first tile of the walk: at least one of its keys is real, so every row's maximum is
+            if ((j + 1) * KEYS > shape.keys) {
 #pragma unroll
-                for (int n = 0; n < 32; n++) if (j * KEYS + (n >> 2) * 8 + (lane & 3) * 2 + (n & 1) >= shape.keys) s[n] = __int_as_float(0xff800000);
+                for (int n = 0; n < 32; n++)
+                    if (j * KEYS + (n >> 2) * 8 + (lane & 3) * 2 + (n & 1) >= shape.keys)
+                        s[n] = __int_as_float(0xff800000);
             }
             float a0 = s[0], a1 = s[2];
 #pragma unroll
-            for (int n = 0; n < 8; n++) { a0 = fmaxf(a0, fmaxf(s[4*n], s[4*n+1])); a1 = fmaxf(a1, fmaxf(s[4*n+2], s[4*n+3])); }
-            if (__any_sync(~0u, fmaxf(fmaf(a0, scale, -max0), fmaf(a1, scale, -max1)) > 8.f)) { // rescale only when a maximum grew by more than 2^8
-                a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1)); a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 1));
-                a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 2)); a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 2));
+            for (int n = 0; n < 8; n++) {
+                a0 = fmaxf(a0, fmaxf(s[4 * n], s[4 * n + 1]));
+                a1 = fmaxf(a1, fmaxf(s[4 * n + 2], s[4 * n + 3]));
+            }
+            // rescale only when a maximum grew by more than 2^8
+            if (__any_sync(~0u, fmaxf(fmaf(a0, scale, -max0), fmaf(a1, scale, -max1)) > 8.f)) {
+                a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 1));
+                a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 1));
+                a0 = fmaxf(a0, __shfl_xor_sync(~0u, a0, 2));
+                a1 = fmaxf(a1, __shfl_xor_sync(~0u, a1, 2));
                 const float n0 = fmaxf(max0, a0 * scale), n1 = fmaxf(max1, a1 * scale);
                 const float c0 = exp2_fast(max0 - n0), c1 = exp2_fast(max1 - n1);
-                max0 = n0; max1 = n1; sum0 *= c0; sum1 *= c1;
+                max0 = n0;
+                max1 = n1;
+                sum0 *= c0;
+                sum1 *= c1;
 #pragma unroll
-                for (int n = 0; n < 32; n++) { o[4*n] *= c0; o[4*n+1] *= c0; o[4*n+2] *= c1; o[4*n+3] *= c1; }
+                for (int n = 0; n < 32; n++) {
+                    o[4 * n] *= c0;
+                    o[4 * n + 1] *= c0;
+                    o[4 * n + 2] *= c1;
+                    o[4 * n + 3] *= c1;
+                }
             }
 #pragma unroll
             for (int n = 0; n < 8; n++) {
-                const float e0 = exp2_fast(fmaf(s[4*n], scale, -max0)), e1 = exp2_fast(fmaf(s[4*n+1], scale, -max0));
-                const float e2 = exp2_fast(fmaf(s[4*n+2], scale, -max1)), e3 = exp2_fast(fmaf(s[4*n+3], scale, -max1));
-                sum0 += e0 + e1; sum1 += e2 + e3; p[2*n] = pack_bf16(e0, e1); p[2*n+1] = pack_bf16(e2, e3);
+                const float e0 = exp2_fast(fmaf(s[4 * n], scale, -max0)),
+                            e1 = exp2_fast(fmaf(s[4 * n + 1], scale, -max0));
+                const float e2 = exp2_fast(fmaf(s[4 * n + 2], scale, -max1)),
+                            e3 = exp2_fast(fmaf(s[4 * n + 3], scale, -max1));
+                sum0 += e0 + e1;
+                sum1 += e2 + e3;
+                p[2 * n] = pack_bf16(e0, e1);
+                p[2 * n + 1] = pack_bf16(e2, e3);
             }
             mb_wait(v_full, phase);
             hold(o);
@@ -101,19 +134,24 @@ sumi_attention_sm90_d512(const __grid_constant__ sumi_attention_map q_map, const
             hold(o);
             if (leader) arrive_pair(v_empty);
         }
-        sum0 += __shfl_xor_sync(~0u, sum0, 1); sum0 += __shfl_xor_sync(~0u, sum0, 2);
-        sum1 += __shfl_xor_sync(~0u, sum1, 1); sum1 += __shfl_xor_sync(~0u, sum1, 2);
+        sum0 += __shfl_xor_sync(~0u, sum0, 1);
+        sum0 += __shfl_xor_sync(~0u, sum0, 2);
+        sum1 += __shfl_xor_sync(~0u, sum1, 1);
+        sum1 += __shfl_xor_sync(~0u, sum1, 2);
         const float inv0 = 1.f / sum0, inv1 = 1.f / sum1;
         named_sync<4, 256>(); // both warpgroups are done with q: its memory stages o
 #pragma unroll
         for (int n = 0; n < 16; n++) {
             const int line = warp * 16 + (lane & 15), c = w * 256 + n * 16 + (lane >> 4) * 8;
             stmatrix4(q_at + (c >> 6) * SLAB_TILE + line * 128 + (((c & 63) * 2) ^ ((line & 7) << 4)),
-                      pack_bf16(o[8*n] * inv0, o[8*n+1] * inv0), pack_bf16(o[8*n+2] * inv1, o[8*n+3] * inv1),
-                      pack_bf16(o[8*n+4] * inv0, o[8*n+5] * inv0), pack_bf16(o[8*n+6] * inv1, o[8*n+7] * inv1));
+                      pack_bf16(o[8 * n] * inv0, o[8 * n + 1] * inv0),
+                      pack_bf16(o[8 * n + 2] * inv1, o[8 * n + 3] * inv1),
+                      pack_bf16(o[8 * n + 4] * inv0, o[8 * n + 5] * inv0),
+                      pack_bf16(o[8 * n + 6] * inv1, o[8 * n + 7] * inv1));
         }
         FENCE_PROXY_ASYNC();
-        if (w == 0) named_sync<5, 128>(); else named_sync<6, 128>();
+        if (w == 0) named_sync<5, 128>();
+        else named_sync<6, 128>();
         if (leader) {
             tensor_store(&out_map, q_at + w * 4 * SLAB_TILE, row, q_slab + w * 4);
             TMA_STORE_COMMIT();

@@ -36,14 +36,19 @@ SUMI_DEVICE uint32_t pack2_bf16(float low, float high)
     const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
     return *(const uint32_t*)&v;
 }
-// To global memory, in one piece: an assignment through a uint4* is what the compiler may take apart, and in some kernels it made four stores of 4 bytes, 16 apart, of it.
+// To global memory, in one piece: an assignment through a uint4* is what the compiler may take apart, and in some
+// kernels it made four stores of 4 bytes, 16 apart, of it.
 SUMI_DEVICE void store16(void* to, const uint4& v)
 {
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" : : "l"(__cvta_generic_to_global(to)), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(__cvta_generic_to_global(to)), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
 }
 SUMI_DEVICE void store8(bf16* to, const float (&v)[8])
 {
-    store16(to, make_uint4(pack2_bf16(v[0], v[1]), pack2_bf16(v[2], v[3]), pack2_bf16(v[4], v[5]), pack2_bf16(v[6], v[7])));
+    store16(to,
+            make_uint4(pack2_bf16(v[0], v[1]), pack2_bf16(v[2], v[3]), pack2_bf16(v[4], v[5]), pack2_bf16(v[6], v[7])));
 }
 
 SUMI_DEVICE float warp_sum(float v)
@@ -58,7 +63,8 @@ SUMI_DEVICE float warp_max(float v)
     for (int mask = 16; mask > 0; mask >>= 1) v = fmaxf(v, __shfl_xor_sync(~0u, v, mask));
     return v;
 }
-// Over a block of up to 1024 threads, in the same order every time; every thread gets it. `shared`: 32 floats, free for the next use after it returns.
+// Over a block of up to 1024 threads, in the same order every time; every thread gets it. `shared`: 32 floats, free for
+// the next use after it returns.
 SUMI_DEVICE float block_sum(float v, float* shared)
 {
     v = warp_sum(v);

@@ -1,32 +1,40 @@
-// Convolution on any GPU from 8.0: 3x3, 1x1, stride 1 or 2, nearest upsampling folded in, NHWC bf16, as an implicit GEMM on the main loop of portable_gemm.cuh.
+// Convolution on any GPU from 8.0: 3x3, 1x1, stride 1 or 2, nearest upsampling folded in, NHWC bf16, as an implicit
+// GEMM on the main loop of portable_gemm.cuh.
 //
 //   y[p, o] = bias[o] + sum over taps t, channels c of x[pixel of (p, t), c] * w[o][t][c]   (+ residual[p, o])
 //   x [h][w][in], y and residual [..][out], w [parity][out][taps][in] bf16; in, out multiples of 8, 16-byte aligned; float
 //   sums. Arguments, grid and tiles: conv.h.
 //
-// A tile is 128 pixels in reading order by 256, 128 or 64 output channels. The loader keeps, per row of its tile, the place of the first tap and a mask of
-// the taps that lie inside the image; k runs over taps, then channels, 32 at a time, and what lies outside is zero-filled by cp.async. Row and column numbers
-// past the end read the last one (their results are dropped), so that the loop has no predicates. Upsampling is four 2x2 convolutions of the small image, see
+// A tile is 128 pixels in reading order by 256, 128 or 64 output channels. The loader keeps, per row of its tile, the
+// place of the first tap and a mask of the taps that lie inside the image; k runs over taps, then channels, 32 at a
+// time, and what lies outside is zero-filled by cp.async. Row and column numbers past the end read the last one (their
+// results are dropped), so that the loop has no predicates. Upsampling is four 2x2 convolutions of the small image, see
 // conv_sm90.cu.
 //
-// Bound by mma.sync (64x64 per warp; 400-440 TFLOP/s of 632 on an H200 for 128 to 512 channels); 256 columns need 96 KiB of shared memory, 64 columns fit a
-// context limited to 47 KiB.
+// Bound by mma.sync (64x64 per warp; 400-440 TFLOP/s of 632 on an H200 for 128 to 512 channels); 256 columns need 96
+// KiB of shared memory, 64 columns fit a context limited to 47 KiB.
 #include "conv.h"
 #include "portable_gemm.cuh"
 
 //        BM   BN   bytes of k, stages, warp tile, blocks per multiprocessor
-template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_> struct conv_tile : sumi_ptile<BM_, BN_, RB_, ST_, WM_, WN_, 0, 0, 0, MINB_> {};
+template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_>
+struct conv_tile : sumi_ptile<BM_, BN_, RB_, ST_, WM_, WN_, 0, 0, 0, MINB_> {
+};
 
-struct conv_place { int m0, n0, parity; };
+struct conv_place {
+    int m0, n0, parity;
+};
 
 // The main loop's loader for convolutions: one k-block is 32 channels of one tap.
-template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_> struct sumi_loader<conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_>> {
+template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_>
+struct sumi_loader<conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_>> {
     typedef conv_tile<BM_, BN_, RB_, ST_, WM_, WN_, MINB_> T;
     const u8 *x, *w;
     int x_at[T::XC], w_at[T::WC]; // in 16-byte chunks: 32 GiB of picture
     u32 inside[T::XC];            // bit t: tap t lies in the image
     u32 dst;
-    int chunk, chunks, pixel, row; // this thread's chunk of a k-block; chunks of a pixel, from pixel to pixel, of a row of pixels
+    // this thread's chunk of a k-block; chunks of a pixel, from pixel to pixel, of a row of pixels
+    int chunk, chunks, pixel, row;
     int kernel, tap, tap_x, block, tap_at;
 
     SUMI_DEV sumi_loader(const sumi_conv_args& a, const conv_place& place, u32 smem)
@@ -42,20 +50,25 @@ template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_> struc
         const int taps = kernel * kernel;
         x = (const u8*)a.x;
         w = (const u8*)a.weight + (u64)place.parity * a.out_channels * taps * chunks * 16;
-        const int first_y = (a.parities == 4 ? (place.parity >> 1) - 1 : -a.pad) + a.above, first_x = a.parities == 4 ? (place.parity & 1) - 1 : -a.pad;
+        const int first_y = (a.parities == 4 ? (place.parity >> 1) - 1 : -a.pad) + a.above,
+                  first_x = a.parities == 4 ? (place.parity & 1) - 1 : -a.pad;
         tap_at = first_y * row + first_x * pixel;
         const int pixels = a.tile_width * a.tile_height;
 #pragma unroll
         for (int i = 0; i < T::XC; i++) {
-            const int p = min(place.m0 + r + i * T::ROWS, pixels - 1), py = p / a.tile_width * a.stride, px = p % a.tile_width * a.stride;
+            const int p = min(place.m0 + r + i * T::ROWS, pixels - 1), py = p / a.tile_width * a.stride,
+                      px = p % a.tile_width * a.stride;
             u32 in = 0;
             for (int ty = 0, t = 0; ty < kernel; ty++)
-                for (int tx = 0; tx < kernel; tx++, t++) in |= (u32)((u32)(py + first_y + ty) < (u32)a.height && (u32)(px + first_x + tx) < (u32)a.width) << t;
+                for (int tx = 0; tx < kernel; tx++, t++)
+                    in |= (u32)((u32)(py + first_y + ty) < (u32)a.height && (u32)(px + first_x + tx) < (u32)a.width)
+                       << t;
             inside[i] = in;
             x_at[i] = py * row + px * pixel + chunk;
         }
 #pragma unroll
-        for (int i = 0; i < T::WC; i++) w_at[i] = min(place.n0 + r + i * T::ROWS, a.out_channels - 1) * chunks * taps + chunk;
+        for (int i = 0; i < T::WC; i++)
+            w_at[i] = min(place.n0 + r + i * T::ROWS, a.out_channels - 1) * chunks * taps + chunk;
     }
     SUMI_DEV void fetch(int stage) // called for consecutive k-blocks
     {
@@ -69,8 +82,12 @@ template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_> struc
             cp16(d + i * T::ROWS * T::RB, x + ((long long)(ok ? x_at[i] + dx : 0) << 4), ok ? 16 : 0);
         }
 #pragma unroll
-        for (int i = 0; i < T::WC; i++) cp16(d + (T::BM + i * T::ROWS) * T::RB, w + ((u64)(in ? w_at[i] + dw : 0) << 4), in ? 16 : 0);
-        if (c + T::CH < chunks) { block++; return; }
+        for (int i = 0; i < T::WC; i++)
+            cp16(d + (T::BM + i * T::ROWS) * T::RB, w + ((u64)(in ? w_at[i] + dw : 0) << 4), in ? 16 : 0);
+        if (c + T::CH < chunks) {
+            block++;
+            return;
+        }
         block = 0;
         tap++;
         tap_at += pixel;
@@ -81,9 +98,10 @@ template <int BM_, int BN_, int RB_, int ST_, int WM_, int WN_, int MINB_> struc
     }
 };
 
-// Writes the warp's tile: four column groups of 8 at a time, transposed within quads so that each lane stores 16 bytes (out is a multiple of 8: all of them
-// or none).
-template <class T> SUMI_DEV void conv_store(const sumi_conv_args& a, float (&acc)[T::MT][T::NT][4], int m0, int n0, int parity)
+// Writes the warp's tile: four column groups of 8 at a time, transposed within quads so that each lane stores 16 bytes
+// (out is a multiple of 8: all of them or none).
+template <class T>
+SUMI_DEV void conv_store(const sumi_conv_args& a, float (&acc)[T::MT][T::NT][4], int m0, int n0, int parity)
 {
     const int lane = threadIdx.x & 31, q = lane & 3, pixels = a.tile_width * a.tile_height;
     const float* bias = (const float*)a.bias;
@@ -127,10 +145,12 @@ template <class T> SUMI_DEV void conv_store(const sumi_conv_args& a, float (&acc
                 u32 o[4];
 #pragma unroll
                 for (int j = 0; j < 4; j++)
-                    o[j] = pack2(acc[i][g + j][h * 2] + b[j][0] + lo2(r[i][h][j]), acc[i][g + j][h * 2 + 1] + b[j][1] + hi2(r[i][h][j]));
+                    o[j] = pack2(acc[i][g + j][h * 2] + b[j][0] + lo2(r[i][h][j]),
+                                 acc[i][g + j][h * 2 + 1] + b[j][1] + hi2(r[i][h][j]));
                 quad_transpose(o[0], o[1], o[2], o[3], lane);
                 const int c = n0 + g * 8 + q * 8;
-                if (rows[i][h] >= 0 && c < a.out_channels) *(uint4*)(y + (long long)rows[i][h] * a.y_pitch + c) = make_uint4(o[0], o[1], o[2], o[3]);
+                if (rows[i][h] >= 0 && c < a.out_channels)
+                    *(uint4*)(y + (long long)rows[i][h] * a.y_pitch + c) = make_uint4(o[0], o[1], o[2], o[3]);
             }
     }
 }
@@ -151,12 +171,14 @@ template <class T> SUMI_DEV void conv(const sumi_conv_args& a)
     conv_store<T>(a, acc, place.m0 + wm, place.n0 + wn, place.parity);
 }
 
-#define SUMI_CONV_KERNEL(name, NAME, ...)                                                                                        \
-    static_assert(conv_tile<__VA_ARGS__>::SMEM == NAME##_SHARED && conv_tile<__VA_ARGS__>::THREADS == NAME##_THREADS &&          \
-                      conv_tile<__VA_ARGS__>::BM == SUMI_CONV_TILE_PIXELS, "conv.h");                                            \
-    extern "C" __global__ void __launch_bounds__(NAME##_THREADS, conv_tile<__VA_ARGS__>::MINB) name(const __grid_constant__ sumi_conv_args a) \
-    {                                                                                                                            \
-        conv<conv_tile<__VA_ARGS__>>(a);                                                                                         \
+#define SUMI_CONV_KERNEL(name, NAME, ...)                                                                              \
+    static_assert(conv_tile<__VA_ARGS__>::SMEM == NAME##_SHARED && conv_tile<__VA_ARGS__>::THREADS == NAME##_THREADS   \
+                      && conv_tile<__VA_ARGS__>::BM == SUMI_CONV_TILE_PIXELS,                                          \
+                  "conv.h");                                                                                           \
+    extern "C" __global__ void __launch_bounds__(NAME##_THREADS, conv_tile<__VA_ARGS__>::MINB)                         \
+        name(const __grid_constant__ sumi_conv_args a)                                                                 \
+    {                                                                                                                  \
+        conv<conv_tile<__VA_ARGS__>>(a);                                                                               \
     }
 SUMI_CONV_KERNEL(sumi_conv_n256, SUMI_CONV_N256, 128, 256, 64, 4, 64, 64, 1)
 SUMI_CONV_KERNEL(sumi_conv_n128, SUMI_CONV_N128, 128, 128, 64, 3, 64, 64, 2)

@@ -1,21 +1,25 @@
-// Convolution for shapes that the tensor-core kernels cannot take (output channels that are no multiple of 8), and the copy that lets them take odd input
-// channels. bf16 NHWC, float sums.
+// Convolution for shapes that the tensor-core kernels cannot take (output channels that are no multiple of 8), and the
+// copy that lets them take odd input channels. bf16 NHWC, float sums.
 #include "common.cuh"
 #include "conv.h"
 
-// y[p, o] = bias[o] + sum over taps, channels of x[..] * w[o][tap][c] (+ residual[p, o]); any channel counts, 2-byte alignment. Weights
-// [parity][out][taps][weight_pitch].
+// y[p, o] = bias[o] + sum over taps, channels of x[..] * w[o][tap][c] (+ residual[p, o]); any channel counts, 2-byte
+// alignment. Weights [parity][out][taps][weight_pitch].
 //   grid (ceil(pixels / 32), ceil(out / 8)), block 256: eight neighbouring threads share a pixel
 // Bound by loads, one of x and one of w per product: for small pictures and test models.
-extern "C" __global__ void __launch_bounds__(SUMI_CONV_ANY_THREADS) sumi_conv_any(const __grid_constant__ sumi_conv_any_args args)
+extern "C" __global__ void __launch_bounds__(SUMI_CONV_ANY_THREADS)
+    sumi_conv_any(const __grid_constant__ sumi_conv_any_args args)
 {
     const sumi_conv_args& a = args.conv;
     const int doubles = a.parities == 4, out_width = a.tile_width << doubles;
-    const int64_t p = (int64_t)a.unit_begin + (int64_t)blockIdx.x * SUMI_CONV_ANY_PIXELS + threadIdx.x / SUMI_CONV_ANY_COLUMNS;
+    const int64_t p =
+        (int64_t)a.unit_begin + (int64_t)blockIdx.x * SUMI_CONV_ANY_PIXELS + threadIdx.x / SUMI_CONV_ANY_COLUMNS;
     const int o = blockIdx.y * SUMI_CONV_ANY_COLUMNS + threadIdx.x % SUMI_CONV_ANY_COLUMNS;
     if (p >= args.pixel_end || o >= a.out_channels) return;
-    const int y = (int)(p / out_width), x = (int)(p % out_width), parity = doubles ? (y & 1) * 2 + (x & 1) : 0, taps = a.kernel * a.kernel;
-    const int first_y = (doubles ? (y >> 1) + (y & 1) - 1 : y * a.stride - a.pad) + a.above, first_x = doubles ? (x >> 1) + (x & 1) - 1 : x * a.stride - a.pad;
+    const int y = (int)(p / out_width), x = (int)(p % out_width), parity = doubles ? (y & 1) * 2 + (x & 1) : 0,
+              taps = a.kernel * a.kernel;
+    const int first_y = (doubles ? (y >> 1) + (y & 1) - 1 : y * a.stride - a.pad) + a.above,
+              first_x = doubles ? (x >> 1) + (x & 1) - 1 : x * a.stride - a.pad;
     const int shift = args.upsamples_plain;
     const bf16* w = (const bf16*)a.weight + ((int64_t)parity * a.out_channels + o) * taps * a.weight_pitch;
     float sum = 0.0f;
@@ -32,7 +36,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_CONV_ANY_THREADS) sumi_conv_an
     ((bf16*)a.y)[at] = __float2bfloat16_rn(sum);
 }
 
-// x [pixels][channels] -> y [pixels][pitch], zeros behind: the weights are padded the same way, so a convolution of 3 or 4 channels runs on the tensor cores.
+// x [pixels][channels] -> y [pixels][pitch], zeros behind: the weights are padded the same way, so a convolution of 3
+// or 4 channels runs on the tensor cores.
 // Bound by bytes.
 extern "C" __global__ void __launch_bounds__(256) sumi_conv_pad_channels(const __grid_constant__ sumi_conv_pad_args a)
 {

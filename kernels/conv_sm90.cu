@@ -4,26 +4,29 @@
 //   x [h][w][in], y and residual [h][w][out], w [out][3][3][in] bf16; in, out multiples of 8; float sums. pad 1; with stride 2 it is 0: zeros are needed at the
 //   right and lower edge only. A strip of a picture has a row of x above and below itself instead of zeros. y may be the residual. Maps, grid and arguments: conv.h.
 //
-// A tile is a patch of 16 x 8 pixels. Its A operand for one tap and 64 channels is one 4-D TMA box {64 c, 16 x, 8 y, 1} of x at the patch's place shifted by
-// the tap: outside the image TMA writes zeros, which is the padding. k runs over taps, then channels. The two blocks of a cluster take neighbouring patches
-// and share the weights (each loads half, multicast to both). With stride 2 the map splits rows and columns into pairs, so that every second pixel is a plain
+// A tile is a patch of 16 x 8 pixels. Its A operand for one tap and 64 channels is one 4-D TMA box {64 c, 16 x, 8 y, 1}
+// of x at the patch's place shifted by the tap: outside the image TMA writes zeros, which is the padding. k runs over
+// taps, then channels. The two blocks of a cluster take neighbouring patches and share the weights (each loads half,
+// multicast to both). With stride 2 the map splits rows and columns into pairs, so that every second pixel is a plain
 // box again: tap 2 is the next pair's first pixel.
 //
-// Nearest upsampling by 2 followed by the same convolution is four 2x2 convolutions of the small image, one per output parity (a, b): rows of taps that fall
-// on the same small pixel are added into one weight beforehand. Output pixel (2y+a, 2x+b) reads small pixels (y+a-1 .. y+a, x+b-1 .. x+b). Weights
-// [a*2+b][out][2][2][in].
+// Nearest upsampling by 2 followed by the same convolution is four 2x2 convolutions of the small image, one per output
+// parity (a, b): rows of taps that fall on the same small pixel are added into one weight beforehand. Output pixel
+// (2y+a, 2x+b) reads small pixels (y+a-1 .. y+a, x+b-1 .. x+b). Weights [a*2+b][out][2][2][in].
 //   rows:  a = 0: tap 0 <- w0, tap 1 <- w1 + w2       a = 1: tap 0 <- w0 + w1, tap 1 <- w2      (columns alike with b)
 // The 5-D maps of output and residual {c, b, x, a, y} place a parity's pixels two apart.
 //
-// Group sums for a GroupNorm of 32 groups: every warp writes the sums and sums of squares of its 64 pixels, no atomics, so equal inputs give equal bits:
-// stats[((patch * parities + parity) * 8 + warp) * 32 + group][2]; pixels outside the image count 0. sumi_group_sums_conv reads them.
+// Group sums for a GroupNorm of 32 groups: every warp writes the sums and sums of squares of its 64 pixels, no atomics,
+// so equal inputs give equal bits: stats[((patch * parities + parity) * 8 + warp) * 32 + group][2]; pixels outside the
+// image count 0. sumi_group_sums_conv reads them.
 //
-// Bound by the tensor cores (and the card's power). Three stages and whole-tile staging beat four stages and half of it by 0-2 %; 16x16 patches for 128
-// columns lost 1 %.
+// Bound by the tensor cores (and the card's power). Three stages and whole-tile staging beat four stages and half of it
+// by 0-2 %; 16x16 patches for 128 columns lost 1 %.
 #include "conv.h"
 #include "gemm_sm90.cuh"
 
-// Sums v[0..NV) over the lanes that differ in bit B, halving the values a lane is responsible for at each step: 31 shuffles for 32 values instead of 160.
+// Sums v[0..NV) over the lanes that differ in bit B, halving the values a lane is responsible for at each step: 31
+// shuffles for 32 values instead of 160.
 // Ends with NV / 2^steps values per lane, in v[0..).
 template <int NV, int B> __device__ __forceinline__ void reduce_step(float* v, int lane)
 {
@@ -37,20 +40,23 @@ template <int NV, int B> __device__ __forceinline__ void reduce_step(float* v, i
 
 // GC: channels per group (out / 32), 0: no group sums.
 template <class T, int GC>
-__device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_tmap& my, const sumi_tmap& mr, const sumi_conv_sm90_args& ar)
+__device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_tmap& my, const sumi_tmap& mr,
+                                     const sumi_conv_sm90_args& ar)
 {
     const u32 base = smem_base(), rank = cluster_rank();
     const int wg = uniform(threadIdx.x >> 7) - 1;
-    const int tx = (ar.width + 15) / 16, ty = (ar.height + 7) / 8, tiles = tx * ty, tn = (ar.out_channels + T::BN - 1) / T::BN;
+    const int tx = (ar.width + 15) / 16, ty = (ar.height + 7) / 8, tiles = tx * ty,
+              tn = (ar.out_channels + T::BN - 1) / T::BN;
     const int chunks = (ar.in_channels + 63) / 64;
-    const int kblocks = max(ar.kernel * ar.kernel * chunks, T::ST); // past the last tap, zeros; at least ST: see vecs_load
+    // past the last tap, zeros; at least ST: see vecs_load
+    const int kblocks = max(ar.kernel * ar.kernel * chunks, T::ST);
     int stage = 0;
     u32 phase = 0;
     barriers_init<T>(base);
 // Item -> output columns, parity, patch. Columns and parities run fastest: neighbours in time read the same patch.
-#define ITEM(p)                                                                                                                                          \
-    const int n0 = (p) % tn * T::BN, q = (p) / tn % ar.parities, tl = (p) / tn / ar.parities * 2 + rank, tile = min(tl, tiles - 1), x0 = tile % tx * 16, \
-              y0 = tile / tx * 8, pa = q >> 1, pb = q & 1
+#define ITEM(p)                                                                                                        \
+    const int n0 = (p) % tn * T::BN, q = (p) / tn % ar.parities, tl = (p) / tn / ar.parities * 2 + rank,               \
+              tile = min(tl, tiles - 1), x0 = tile % tx * 16, y0 = tile / tx * 8, pa = q >> 1, pb = q & 1
     if (wg < 0) {
         SUMI_REGS_PRODUCER();
         if (uniform(threadIdx.x >> 5) == 0 && elect_one()) {
@@ -58,7 +64,10 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
             int parity = 0;
             for (int p = ar.item_begin + (blockIdx.x >> 1); p < ar.item_end; p += gridDim.x >> 1, parity ^= 1) {
                 ITEM(p);
-                const int ox = ar.kernel == 2 ? pb - 1 : ar.kernel == 3 ? -1 : 0, oy = (ar.kernel == 2 ? pa - 1 : ox) + ar.above;
+                const int ox = ar.kernel == 2 ? pb - 1
+                             : ar.kernel == 3 ? -1
+                                              : 0,
+                          oy = (ar.kernel == 2 ? pa - 1 : ox) + ar.above;
                 const int row = q * ar.out_channels + n0 + rank * (T::BN / 2);
                 for (int kb = 0, tap = 0, r = 0, s = 0, c = 0; kb < kblocks; kb++) {
                     const u32 a = base + stage * T::STAGE, b = a + T::A_BYTES, bar = full + 8 * stage;
@@ -66,9 +75,11 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
                     if (kb == 0) {
                         const int cols = min(T::BN, ar.out_channels - n0);
                         mb_expect(bar, T::STAGE + vecs_bytes<T>(cols, 0));
-                        vecs_load<T>(base + T::OFF_VEC + parity * T::VEC_BYTES, bar, (const float*)ar.bias, nullptr, nullptr, nullptr, n0, cols, 0, 0);
+                        vecs_load<T>(base + T::OFF_VEC + parity * T::VEC_BYTES, bar, (const float*)ar.bias, nullptr,
+                                     nullptr, nullptr, n0, cols, 0, 0);
                     } else mb_expect(bar, T::STAGE);
-                    // past the last tap both operands lie outside their maps: zeros (of both, so that no infinity is multiplied)
+                    // past the last tap both operands lie outside their maps: zeros (of both, so that no infinity is
+                    // multiplied)
                     const int channel = r < ar.kernel ? c * 64 : ar.in_channels;
                     tma_load_2d_multicast(b + rank * (T::B_BYTES / 2), &mw, bar, tap * ar.in_channels + c * 64, row, 3);
                     if (ar.stride == 2) tma_load_5d(a, &mx, bar, channel, s & 1, x0 + (s >> 1), r & 1, y0 + (r >> 1));
@@ -76,9 +87,15 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
                     if (++c == chunks) {
                         c = 0;
                         tap++;
-                        if (++s == ar.kernel) { s = 0; r++; }
+                        if (++s == ar.kernel) {
+                            s = 0;
+                            r++;
+                        }
                     }
-                    if (++stage == T::ST) { stage = 0; phase ^= 1; }
+                    if (++stage == T::ST) {
+                        stage = 0;
+                        phase ^= 1;
+                    }
                 }
             }
         }
@@ -97,7 +114,8 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
                 TMA_STORE_WAIT_READ();
                 mb_expect(bar, T::STAGING);
 #pragma unroll
-                for (int sl = 0; sl < T::SLABS; sl++) tma_load_5d(stg + sl * T::SLAB_BYTES, &mr, bar, n0 + (ph * T::SLABS + sl) * T::SW, pb, x0, pa, yw);
+                for (int sl = 0; sl < T::SLABS; sl++)
+                    tma_load_5d(stg + sl * T::SLAB_BYTES, &mr, bar, n0 + (ph * T::SLABS + sl) * T::SW, pb, x0, pa, yw);
             };
             mainloop<T>(acc, base, wg, kblocks, stage, phase, [&] {
                 if ((T::EPI & SUMI_EPI_RESID) && warp == 0 && elect_one()) fetch(0);
@@ -107,7 +125,8 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
 #pragma unroll
             for (int k = 0; k < NV; k++) v[k] = 0.f;
             epilogue<T>(
-                acc, base, wg, count & 1, count, [&](u32 src, int col) { tma_store_5d(&my, src, n0 + col, pb, x0, pa, ys); },
+                acc, base, wg, count & 1, count,
+                [&](u32 src, int col) { tma_store_5d(&my, src, n0 + col, pb, x0, pa, ys); },
                 [&](int i, int o, float* x) {
                     if (GC) { // a warp's 16 rows of an m64 block are one image row of the patch
                         const bool in = yw + i * 4 + warp < ar.height;
@@ -122,7 +141,8 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
                 reduce_step<NV, 16>(v, lane);
                 reduce_step<NV / 2, 8>(v, lane);
                 reduce_step<NV / 4, 4>(v, lane);
-                float* out = (float*)ar.stats + (((size_t)tile * ar.parities + q) * 8 + wg * 4 + warp) * 64 + n0 / (GC ? GC : 1) * 2;
+                float* out = (float*)ar.stats + (((size_t)tile * ar.parities + q) * 8 + wg * 4 + warp) * 64
+                           + n0 / (GC ? GC : 1) * 2;
                 if (GC == 4) { // lane bit 1 tells the two groups of an 8-column block apart
                     reduce_step<NV / 8, 1>(v, lane);
                     const int o = (lane >> 4 & 1) * 8 + (lane >> 3 & 1) * 4 + (lane >> 2 & 1) * 2 + (lane & 1);
@@ -142,25 +162,26 @@ __device__ __forceinline__ void conv(const sumi_tmap& mx, const sumi_tmap& mw, c
     cluster_sync();
 }
 
-#define SUMI_CONV_KERNEL(name, BN, ST, EPI, GC)                                                                                      \
-    static_assert(sumi_tile<1, BN, ST, 1, 64, EPI, 0>::SMEM == SUMI_CONV_SM90_N##BN##_SHARED, "conv.h");                              \
-    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)                                                     \
-        name(const __grid_constant__ sumi_tmap mx, const __grid_constant__ sumi_tmap mw, const __grid_constant__ sumi_tmap my,        \
-             const __grid_constant__ sumi_tmap mr, const __grid_constant__ sumi_conv_sm90_args ar)                                    \
-    {                                                                                                                                 \
-        conv<sumi_tile<1, BN, ST, 1, 64, EPI, 0>, GC>(mx, mw, my, mr, ar);                                                            \
+#define SUMI_CONV_KERNEL(name, BN, ST, EPI, GC)                                                                        \
+    static_assert(sumi_tile<1, BN, ST, 1, 64, EPI, 0>::SMEM == SUMI_CONV_SM90_N##BN##_SHARED, "conv.h");               \
+    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)                                     \
+        name(const __grid_constant__ sumi_tmap mx, const __grid_constant__ sumi_tmap mw,                               \
+             const __grid_constant__ sumi_tmap my, const __grid_constant__ sumi_tmap mr,                               \
+             const __grid_constant__ sumi_conv_sm90_args ar)                                                           \
+    {                                                                                                                  \
+        conv<sumi_tile<1, BN, ST, 1, 64, EPI, 0>, GC>(mx, mw, my, mr, ar);                                             \
     }
 
 #define B SUMI_EPI_BIAS
 #define R (SUMI_EPI_BIAS | SUMI_EPI_RESID)
 //                                                 columns, stages, epilogue, channels per group
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256,                256, 3, B, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats16,        256, 3, B, 16)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats8,         256, 3, B, 8)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual,          256, 3, R, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats16,  256, 3, R, 16)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats8,   256, 3, R, 8)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128,                128, 5, B, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128_stats4,         128, 5, B, 4)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual,          128, 5, R, 0)
-SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual_stats4,   128, 5, R, 4)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256, 256, 3, B, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats16, 256, 3, B, 16)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_stats8, 256, 3, B, 8)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual, 256, 3, R, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats16, 256, 3, R, 16)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n256_residual_stats8, 256, 3, R, 8)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128, 128, 5, B, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128_stats4, 128, 5, B, 4)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual, 128, 5, R, 0)
+SUMI_CONV_KERNEL(sumi_conv_sm90_n128_residual_stats4, 128, 5, R, 4)

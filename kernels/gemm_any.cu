@@ -1,5 +1,6 @@
-// y[m][n] = finish(x[m][k] w[n][k]^T) without conditions: any m, n, k and pitch, x bf16 or float, no alignment beyond the element's. For shapes that no other kernel takes
-// (widths that are no multiple of 8); ordinary float arithmetic, so an order of magnitude slower than the tensor cores.
+// y[m][n] = finish(x[m][k] w[n][k]^T) without conditions: any m, n, k and pitch, x bf16 or float, no alignment beyond
+// the element's. For shapes that no other kernel takes (widths that are no multiple of 8); ordinary float arithmetic,
+// so an order of magnitude slower than the tensor cores.
 //   grid (ceil(n/64), min(ceil(m/64), 65535))      block 256      static shared memory: k-blocks of 16, then the 64x64 sums
 //   swiglu: n a multiple of 16, rows of w interleaved by 8
 #include "gemm_finish.cuh"
@@ -8,7 +9,7 @@ extern "C" __global__ void __launch_bounds__(256) sumi_gemm_any(const __grid_con
 {
     constexpr int TILE = 64, K = 16, PITCH = TILE + 4; // rows of floats, 16-byte aligned for the fragments
     __shared__ __align__(16) float shared[TILE * (TILE + 1)];
-    float (*xs)[PITCH] = (float (*)[PITCH])shared, (*ws)[PITCH] = xs + K; // [k][row], 2 * 16 * 68 floats
+    float(*xs)[PITCH] = (float(*)[PITCH])shared, (*ws)[PITCH] = xs + K; // [k][row], 2 * 16 * 68 floats
     const int t = threadIdx.x, column = t & 15, row = t >> 4, n0 = blockIdx.x * TILE;
     const finish_activation act = finish_activation_of(a.finish.activation);
     const int64_t gate_row = finish_gate_row(a.finish);

@@ -4,18 +4,26 @@
 //   dynamic shared memory: SUMI_GEMM_SM90_SHARED; tensor-map boxes: x {64, BM/2}, w {64, BN/2}, 128-byte swizzle; y and resid {SW, 64*WM}, swizzled when SW is 64
 // Bound by the card's power on an H200 (700 W, about 1.4-1.5 GHz under load), before that by L2 latency.
 //
-// Tiles: pp (ping-pong, 128x128 per consumer) where its rounds come out well (n >= 9216): it hides the epilogue; 192 columns otherwise; 208 fits n = 3072 at 4352 rows
-// into four rounds; 256 for SwiGLU when pp does not fit, three consumers where rows are few. At the power limit, where a model's products work, bytes from L2 cost
-// time: gate and up by pp, in as many rounds as by 256, make a forward of 2432 rows 1.4 % longer (rate_of in choose_linear.c). Tried and slower: 128x240, 128x320,
+// Tiles: pp (ping-pong, 128x128 per consumer) where its rounds come out well (n >= 9216): it hides the epilogue; 192
+// columns otherwise; 208 fits n = 3072 at 4352 rows into four rounds; 256 for SwiGLU when pp does not fit, three
+// consumers where rows are few. At the power limit, where a model's products work, bytes from L2 cost time: gate and up
+// by pp, in as many rounds as by 256, make a forward of 2432 rows 1.4 % longer (rate_of in choose_linear.c). Tried and
+// slower: 128x240, 128x320,
 // 256x192, 256x128 without ping-pong, 192 with five stages, L2 hints and prefetch.
 #include "gemm_sm90.cuh"
-#define KERNEL(epilogue, tile, EPI, WM, BN, ST, PH, SW, PP)                                                                                 \
-    namespace { typedef sumi_tile<WM, BN, ST, PH, SW, EPI, 0, PP> t_##epilogue##_##tile; }                                                  \
-    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED(EPI, WM, BN, ST, PH, PP), "the launcher's shared memory");           \
+#define KERNEL(epilogue, tile, EPI, WM, BN, ST, PH, SW, PP)                                                            \
+    namespace {                                                                                                        \
+    typedef sumi_tile<WM, BN, ST, PH, SW, EPI, 0, PP> t_##epilogue##_##tile;                                           \
+    }                                                                                                                  \
+    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED(EPI, WM, BN, ST, PH, PP),                       \
+                  "the launcher's shared memory");                                                                     \
     SUMI_GEMM_KERNEL(sumi_gemm_bf16_##epilogue##_##tile, t_##epilogue##_##tile)
 SUMI_GEMM_SM90_BF16(KERNEL)
-#define KERNEL_3(epilogue, tile, EPI, BN, ST, PH, SW)                                                                                       \
-    namespace { typedef sumi_tile<1, BN, ST, PH, SW, EPI, 0, 0, 3> t_##epilogue##_##tile; }                                                 \
-    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW), "the launcher's shared memory");                  \
+#define KERNEL_3(epilogue, tile, EPI, BN, ST, PH, SW)                                                                  \
+    namespace {                                                                                                        \
+    typedef sumi_tile<1, BN, ST, PH, SW, EPI, 0, 0, 3> t_##epilogue##_##tile;                                          \
+    }                                                                                                                  \
+    static_assert(t_##epilogue##_##tile::SMEM == SUMI_GEMM_SM90_SHARED_3(EPI, BN, ST, SW),                             \
+                  "the launcher's shared memory");                                                                     \
     SUMI_GEMM_KERNEL(sumi_gemm_bf16_##epilogue##_##tile, t_##epilogue##_##tile)
 SUMI_GEMM_SM90_BF16_3(KERNEL_3)

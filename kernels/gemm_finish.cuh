@@ -1,5 +1,6 @@
-// sumi_gemm_finish carried out: bias, activation, scale, gate and residual chosen at run time, bf16 or float results, any alignment. One such epilogue serves the
-// products that have no epilogue compiled for them; the branches are the same for a whole launch.
+// sumi_gemm_finish carried out: bias, activation, scale, gate and residual chosen at run time, bf16 or float results,
+// any alignment. One such epilogue serves the products that have no epilogue compiled for them; the branches are the
+// same for a whole launch.
 #pragma once
 #include "common.cuh"
 #include "gemm.h"
@@ -16,9 +17,13 @@ SUMI_DEVICE int finish_column(const sumi_gemm_finish& f, int c)
     return c;
 }
 
-// All activations but GELU with erf are x * sigmoid(x (a + b x^2)), or 2 sigmoid(2 x) - 1 for tanh: coefficients instead of a branch for each.
+// All activations but GELU with erf are x * sigmoid(x (a + b x^2)), or 2 sigmoid(2 x) - 1 for tanh: coefficients
+// instead of a branch for each.
 // The numbers are those of sumi_activation.
-struct finish_activation { float a, b; int kind; }; // kind 0: none, 1: x * sigmoid, 2: 2 * sigmoid - 1, 3: erf
+struct finish_activation {
+    float a, b;
+    int kind;
+}; // kind 0: none, 1: x * sigmoid, 2: 2 * sigmoid - 1, 3: erf
 SUMI_DEVICE finish_activation finish_activation_of(int activation)
 {
     finish_activation r = {1.0f, 0.0f, 1};
@@ -30,10 +35,12 @@ SUMI_DEVICE finish_activation finish_activation_of(int activation)
     return r;
 }
 SUMI_DEVICE float finish_sigmoid(float u) { return __fdividef(1.0f, 1.0f + __expf(-u)); }
-SUMI_DEVICE float finish_gelu_erf(float x) // erfc by Abramowitz and Stegun 7.1.26: absolute error 1.5e-7, a fifth of erff's instructions
+// erfc by Abramowitz and Stegun 7.1.26: absolute error 1.5e-7, a fifth of erff's instructions
+SUMI_DEVICE float finish_gelu_erf(float x)
 {
     const float z = fabsf(x) * 0.707106781f, t = __fdividef(1.0f, fmaf(0.3275911f, z, 1.0f));
-    const float p = t * fmaf(t, fmaf(t, fmaf(t, fmaf(t, 1.061405429f, -1.453152027f), 1.421413741f), -0.284496736f), 0.254829592f);
+    const float p =
+        t * fmaf(t, fmaf(t, fmaf(t, fmaf(t, 1.061405429f, -1.453152027f), 1.421413741f), -0.284496736f), 0.254829592f);
     const float tail = 0.5f * p * __expf(-z * z);
     return x * (x < 0.0f ? tail : 1.0f - tail);
 }
@@ -68,21 +75,29 @@ SUMI_DEVICE void finish_store(const sumi_gemm_finish& f, int row, int at, float 
     }
 }
 
-// One sum from shared memory or a register, for the kernels whose epilogue is not on tiles of the tensor cores. act and gate_row are the launch's.
-SUMI_DEVICE void finish_one(const sumi_gemm_finish& f, const finish_activation& act, int64_t gate_row, int row, int c, float v)
+// One sum from shared memory or a register, for the kernels whose epilogue is not on tiles of the tensor cores. act and
+// gate_row are the launch's.
+SUMI_DEVICE void finish_one(const sumi_gemm_finish& f, const finish_activation& act, int64_t gate_row, int row, int c,
+                            float v)
 {
     if (f.bias) v += ((const float*)f.bias)[c];
     v = finish_activate(act, v) * f.scale;
     if (f.gate) v *= finish_gate(f, gate_row, c);
     finish_store(f, row, finish_column(f, c), v);
 }
-SUMI_DEVICE void finish_one_swiglu(const sumi_gemm_finish& f, int row, int c, float a, float b) { finish_store(f, row, f.column + c, a * finish_sigmoid(a) * b); }
-
-// finish_tile for what most products ask: aligned bf16, no activation, no scales of rows and columns. Code of its own, for the general case is long and full of branches: on an H200
-// a tile of 128 x 128 took 10 us longer with it than with an epilogue fixed when it was compiled.
-template <int MT, int NT, class F> SUMI_DEVICE void finish_plain_tile(const sumi_gemm_finish& f, int m, int n, int m0, int n0, F&& sum)
+SUMI_DEVICE void finish_one_swiglu(const sumi_gemm_finish& f, int row, int c, float a, float b)
 {
-    constexpr int G = NT % 4 == 0 ? 4 : 2, AHEAD = MT * NT <= 16 ? NT : G; // groups of 8 columns: stored in one round; of which the residual is read at once
+    finish_store(f, row, f.column + c, a * finish_sigmoid(a) * b);
+}
+
+// finish_tile for what most products ask: aligned bf16, no activation, no scales of rows and columns. Code of its own,
+// for the general case is long and full of branches: on an H200 a tile of 128 x 128 took 10 us longer with it than with
+// an epilogue fixed when it was compiled.
+template <int MT, int NT, class F>
+SUMI_DEVICE void finish_plain_tile(const sumi_gemm_finish& f, int m, int n, int m0, int n0, F&& sum)
+{
+    // groups of 8 columns: stored in one round; of which the residual is read at once
+    constexpr int G = NT % 4 == 0 ? 4 : 2, AHEAD = MT * NT <= 16 ? NT : G;
     static_assert(NT % G == 0, "whole rounds");
     const int lane = threadIdx.x & 31, q = lane & 3;
     const int64_t gate_row = finish_gate_row(f);
@@ -98,7 +113,8 @@ template <int MT, int NT, class F> SUMI_DEVICE void finish_plain_tile(const sumi
 #pragma unroll
                 for (int j = 0; j < AHEAD; j++) {
                     const int c = n0 + (first + j) * 8 + q * 2;
-                    residual[i][h][j] = f.residual && row < m && c < n ? *(const uint32_t*)(from + finish_column(f, c)) : 0u;
+                    residual[i][h][j] =
+                        f.residual && row < m && c < n ? *(const uint32_t*)(from + finish_column(f, c)) : 0u;
                 }
             }
 #pragma unroll
@@ -121,14 +137,17 @@ template <int MT, int NT, class F> SUMI_DEVICE void finish_plain_tile(const sumi
 #pragma unroll
                     for (int j = 0; j < G; j++) {
                         const uint32_t r = residual[i][h][g + j];
-                        o[j] = pack2_bf16(fmaf(sum(i, first + g + j, h * 2) + bias[j][0], factor[j][0], __uint_as_float(r << 16)),
-                                          fmaf(sum(i, first + g + j, h * 2 + 1) + bias[j][1], factor[j][1], __uint_as_float(r & 0xffff0000u)));
+                        o[j] = pack2_bf16(
+                            fmaf(sum(i, first + g + j, h * 2) + bias[j][0], factor[j][0], __uint_as_float(r << 16)),
+                            fmaf(sum(i, first + g + j, h * 2 + 1) + bias[j][1], factor[j][1],
+                                 __uint_as_float(r & 0xffff0000u)));
                     }
                     bf16* to = (bf16*)f.y + (int64_t)row * f.ldy;
                     if (G == 4) {
                         quad_transpose(o[0], o[1], o[2 % G], o[3 % G], lane);
                         const int c = c0 + q * 8;
-                        if (row < m && c < n) store16(to + finish_column(f, c), make_uint4(o[0], o[1], o[2 % G], o[3 % G]));
+                        if (row < m && c < n)
+                            store16(to + finish_column(f, c), make_uint4(o[0], o[1], o[2 % G], o[3 % G]));
                     } else {
 #pragma unroll
                         for (int j = 0; j < G; j++) {
@@ -141,7 +160,8 @@ template <int MT, int NT, class F> SUMI_DEVICE void finish_plain_tile(const sumi
     }
 }
 
-// finish_activate of all of v: one branch for them, and four at a time, for eight need more registers than the main loop. Four are done, then the array moves on by four.
+// finish_activate of all of v: one branch for them, and four at a time, for eight need more registers than the main
+// loop. Four are done, then the array moves on by four.
 template <int N> SUMI_DEVICE void finish_activate_all(const finish_activation& act, float (&v)[N])
 {
     constexpr int PART = N < 4 ? N : 4;
@@ -163,8 +183,10 @@ template <int N> SUMI_DEVICE void finish_activate_all(const finish_activation& a
     }
 }
 
-// Without alignment: a lane's two of each of G groups of 8 columns, c0 is its first. T: y's type. All residuals are read before the first store.
-template <int G, class T> SUMI_DEVICE void finish_store_each(const sumi_gemm_finish& f, int row, int c0, int outputs, float (&v)[G * 2])
+// Without alignment: a lane's two of each of G groups of 8 columns, c0 is its first. T: y's type. All residuals are
+// read before the first store.
+template <int G, class T>
+SUMI_DEVICE void finish_store_each(const sumi_gemm_finish& f, int row, int c0, int outputs, float (&v)[G * 2])
 {
     const int64_t from = (int64_t)row * f.ldy;
     if (f.residual) {
@@ -184,29 +206,37 @@ template <int G, class T> SUMI_DEVICE void finish_store_each(const sumi_gemm_fin
     }
 }
 
-// A warp's tile of MT * 16 rows from m0 and NT * 8 columns from n0. sum(i, j, e): the lane's e-th value of the m16n8 accumulator (i, j), rows lane / 4 (e < 2) and lane / 4 + 8,
-// columns lane % 4 * 2 and the next. Aligned results are transposed in quads so that every lane stores 16 bytes; residuals are read ahead of the arithmetic, since a read
-// between two stores waits for a round trip. SWIGLU: pairs of 8-column groups (gate, up) give one; no bias, gate or residual.
+// A warp's tile of MT * 16 rows from m0 and NT * 8 columns from n0. sum(i, j, e): the lane's e-th value of the m16n8
+// accumulator (i, j), rows lane / 4 (e < 2) and lane / 4 + 8, columns lane % 4 * 2 and the next. Aligned results are
+// transposed in quads so that every lane stores 16 bytes; residuals are read ahead of the arithmetic, since a read
+// between two stores waits for a round trip. SWIGLU: pairs of 8-column groups (gate, up) give one; no bias, gate or
+// residual.
 //
-// What follows the plain case is loops of rounds (8 rows, G output groups), not unrolled: that was up to sixteen times the code, two thirds of ptxas's time for all kernels. The sums are in
-// registers, which a loop cannot index, so a switch copies a round's. Tried for registers, which have to suffice for the main loop's values too: two loops need fewer than one with
-// everything in it; where a tile has one pair of rows (MT 1) the inner one is better unrolled; empty asm keeps what a round computes cheaply from being held outside of it.
+// What follows the plain case is loops of rounds (8 rows, G output groups), not unrolled: that was up to sixteen times
+// the code, two thirds of ptxas's time for all kernels. The sums are in registers, which a loop cannot index, so a
+// switch copies a round's. Tried for registers, which have to suffice for the main loop's values too: two loops need
+// fewer than one with everything in it; where a tile has one pair of rows (MT 1) the inner one is better unrolled;
+// empty asm keeps what a round computes cheaply from being held outside of it.
 // SCALED: there may be scales of rows and columns.
 template <int MT, int NT, bool SWIGLU, bool SCALED, class F>
 SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, int n0, F&& sum)
 {
-    constexpr int W = SWIGLU ? 2 : 1, G = NT / W % 4 == 0 ? 4 : NT / W % 2 == 0 ? 2 : 1; // accumulators per output group; output groups per round
+    // accumulators per output group; output groups per round
+    constexpr int W = SWIGLU ? 2 : 1, G = NT / W % 4 == 0 ? 4 : NT / W % 2 == 0 ? 2 : 1;
     constexpr int ROUNDS = NT / (G * W) * MT * 2;
-    constexpr bool AHEAD = SCALED && !SWIGLU; // the residuals of all rows are read at once; without scales a product with an aligned residual is plain, unless it has an activation
+    // the residuals of all rows are read at once; without scales a product with an aligned residual is plain, unless it
+    // has an activation
+    constexpr bool AHEAD = SCALED && !SWIGLU;
     static_assert(ROUNDS <= 16, "the switch");
-    if (!SWIGLU && f.is_aligned && f.activation == 0 && (!SCALED || (f.row_scale == 0 && f.col_scale == 0))) return finish_plain_tile<MT, NT>(f, m, n, m0, n0, sum);
+    if (!SWIGLU && f.is_aligned && f.activation == 0 && (!SCALED || (f.row_scale == 0 && f.col_scale == 0)))
+        return finish_plain_tile<MT, NT>(f, m, n, m0, n0, sum);
     int lane = threadIdx.x & 31;
     asm volatile("" : "+r"(lane)); // what follows from it is not for the main loop to hold
     const int q = lane & 3, outputs = n / W;
     const finish_activation act = finish_activation_of(f.activation);
     const int64_t gate_row = SWIGLU ? 0 : finish_gate_row(f);
     const bool has_aligned_residual = !SWIGLU && f.is_aligned && f.residual;
-    const auto read = [&](uint32_t (&to)[G], int h, int n1) { // aligned residuals of a round, zeros if there are none
+    const auto read = [&](uint32_t(&to)[G], int h, int n1) { // aligned residuals of a round, zeros if there are none
         const int row = m0 + h * 8 + (lane >> 2);
 #pragma unroll
         for (int j = 0; j < G; j++) to[j] = 0u;
@@ -214,7 +244,8 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
 #pragma unroll
             for (int j = 0; j < G; j++) {
                 const int c = n1 + j * 8 + q * 2;
-                if (c < n) to[j] = *(const uint32_t*)((const bf16*)f.residual + (int64_t)row * f.ldy + finish_column(f, c));
+                if (c < n)
+                    to[j] = *(const uint32_t*)((const bf16*)f.residual + (int64_t)row * f.ldy + finish_column(f, c));
             }
         }
     };
@@ -252,10 +283,13 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
                 for (int j = 0; j < G && AHEAD; j++) base[j] = residual[r % (MT * 2)][j];
             };
             if (!AHEAD) read(base, h, n1);
+// clang-format off
 #define TAKE(r) case r: if (r < ROUNDS) take(r); break;
             switch (g / (G * W) * (MT * 2) + h) {
-                TAKE(0) TAKE(1) TAKE(2) TAKE(3) TAKE(4) TAKE(5) TAKE(6) TAKE(7) TAKE(8) TAKE(9) TAKE(10) TAKE(11) TAKE(12) TAKE(13) TAKE(14) TAKE(15)
+                TAKE(0) TAKE(1) TAKE(2) TAKE(3) TAKE(4) TAKE(5) TAKE(6) TAKE(7)
+                TAKE(8) TAKE(9) TAKE(10) TAKE(11) TAKE(12) TAKE(13) TAKE(14) TAKE(15)
             }
+// clang-format on
 #undef TAKE
             const int row = m0 + h * 8 + (lane >> 2), c0 = n1 / W; // of y
             const float row_scale = SCALED && f.row_scale && row < m ? ((const float*)f.row_scale)[row] : 1.0f;
@@ -267,29 +301,37 @@ SUMI_DEVICE void finish_tile(const sumi_gemm_finish& f, int m, int n, int m0, in
 #pragma unroll
                 for (int j = 0; j < G * 2; j++) {
                     const int at = j / 2 * W * 2 + j % 2; // of the gate
-                    const float a = SCALED ? s[at] * scale[at / 2][j % 2] : s[at], b = SCALED ? s[at + W * 2 - 2] * scale[at / 2 + W - 1][j % 2] : s[at + W * 2 - 2];
+                    const float a = SCALED ? s[at] * scale[at / 2][j % 2] : s[at],
+                                b = SCALED ? s[at + W * 2 - 2] * scale[at / 2 + W - 1][j % 2] : s[at + W * 2 - 2];
                     v[j] = __fmul_rn(a * finish_sigmoid(a), b);
                 }
             } else {
 #pragma unroll
-                for (int j = 0; j < G * 2; j++) v[j] = SCALED ? fmaf(s[j], scale[j / 2][j % 2], bias[j / 2][j % 2]) : s[j] + bias[j / 2][j % 2];
+                for (int j = 0; j < G * 2; j++)
+                    v[j] = SCALED ? fmaf(s[j], scale[j / 2][j % 2], bias[j / 2][j % 2]) : s[j] + bias[j / 2][j % 2];
                 finish_activate_all(act, v);
 #pragma unroll
-                for (int j = 0; j < G * 2; j++) v[j] = __fmul_rn(v[j], factor[j / 2][j % 2]); // rounded: not contracted with the residual's addition
+                // rounded: not contracted with the residual's addition
+                for (int j = 0; j < G * 2; j++) v[j] = __fmul_rn(v[j], factor[j / 2][j % 2]);
             }
             if (f.is_aligned) {
                 uint32_t o[G];
 #pragma unroll
-                for (int j = 0; j < G; j++) o[j] = pack2_bf16(v[j * 2] + __uint_as_float(base[j] << 16), v[j * 2 + 1] + __uint_as_float(base[j] & 0xffff0000u));
+                for (int j = 0; j < G; j++)
+                    o[j] = pack2_bf16(v[j * 2] + __uint_as_float(base[j] << 16),
+                                      v[j * 2 + 1] + __uint_as_float(base[j] & 0xffff0000u));
                 if (G == 4) {
                     quad_transpose(o[0], o[1 % G], o[2 % G], o[3 % G], lane);
                     const int c = c0 + q * 8;
-                    if (row < m && c < outputs) store16((bf16*)f.y + (int64_t)row * f.ldy + finish_column(f, c), make_uint4(o[0], o[1 % G], o[2 % G], o[3 % G]));
+                    if (row < m && c < outputs)
+                        store16((bf16*)f.y + (int64_t)row * f.ldy + finish_column(f, c),
+                                make_uint4(o[0], o[1 % G], o[2 % G], o[3 % G]));
                 } else {
 #pragma unroll
                     for (int j = 0; j < G; j++) {
                         const int c = c0 + j * 8 + q * 2;
-                        if (row < m && c < outputs) *(uint32_t*)((bf16*)f.y + (int64_t)row * f.ldy + finish_column(f, c)) = o[j];
+                        if (row < m && c < outputs)
+                            *(uint32_t*)((bf16*)f.y + (int64_t)row * f.ldy + finish_column(f, c)) = o[j];
                     }
                 }
             } else if (row < m) {

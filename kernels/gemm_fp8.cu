@@ -1,12 +1,13 @@
-// y[m][n] = finish((x8 w8^T) * row_scale[m] * col_scale[n]): e4m3 operands; sm_89 and newer. k and the pitches of x and w multiples of 16, n of 8; otherwise as gemm_bf16.cu.
-// On 9.0 mma.sync converts e4m3 to f16 first (no faster than bf16): a fallback there. 8.9 and 12.0 multiply e4m3 as it is.
+// y[m][n] = finish((x8 w8^T) * row_scale[m] * col_scale[n]): e4m3 operands; sm_89 and newer. k and the pitches of x and
+// w multiples of 16, n of 8; otherwise as gemm_bf16.cu. On 9.0 mma.sync converts e4m3 to f16 first (no faster than
+// bf16): a fallback there. 8.9 and 12.0 multiply e4m3 as it is.
 #include "portable_gemm.cuh"
 #define C SUMI_EPI_SCALE
-#define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                             \
-  SUMI_PGEMM(sumi_pgemm_fp8_plain_##tile,    BM, BN, RB, ST, WM, WN, C, 1, 0, MINB)                           \
-  SUMI_PGEMM(sumi_pgemm_fp8_swiglu_##tile,   BM, BN, RB, ST, WM, WN, C | SUMI_EPI_SWIGLU, 1, 0, MINB)
-#define WHOLE_ANY(tile, BM, BN, RB, ST, WM, WN, MINB)                                                         \
-  WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                   \
-  SUMI_PGEMM_ANY(sumi_pgemm_fp8_any_##tile,  BM, BN, RB, ST, WM, WN, SUMI_EPI_ANY, 1, 0, MINB)
+#define WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                      \
+    SUMI_PGEMM(sumi_pgemm_fp8_plain_##tile, BM, BN, RB, ST, WM, WN, C, 1, 0, MINB)                                     \
+    SUMI_PGEMM(sumi_pgemm_fp8_swiglu_##tile, BM, BN, RB, ST, WM, WN, C | SUMI_EPI_SWIGLU, 1, 0, MINB)
+#define WHOLE_ANY(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                  \
+    WHOLE(tile, BM, BN, RB, ST, WM, WN, MINB)                                                                          \
+    SUMI_PGEMM_ANY(sumi_pgemm_fp8_any_##tile, BM, BN, RB, ST, WM, WN, SUMI_EPI_ANY, 1, 0, MINB)
 SUMI_PGEMM_FP8_TILES(WHOLE)
 SUMI_PGEMM_FP8_TILES_ANY(WHOLE_ANY)

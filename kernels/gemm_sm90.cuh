@@ -7,177 +7,289 @@
 //                                                                                               | epilogue in float
 //      global <--TMA-- staging (one per consumer warpgroup, bf16)  <--stmatrix------------------+
 //
-// The two blocks of a cluster work on two tiles that share one operand: each loads half of the shared tile and multicasts it
-// to both. That saves a third of the L2 traffic (B shared: 48 -> 32 KiB a k-block of a 128x256 tile).
+// The two blocks of a cluster work on two tiles that share one operand: each loads half of the shared tile and
+// multicasts it to both. That saves a third of the L2 traffic (B shared: 48 -> 32 KiB a k-block of a 128x256 tile).
 //
 // Invariants
-//   full[s]   1 arrival (the own producer, which announces STAGE bytes) + the bytes; a peer's multicast may land before the
-//             announcement: the count of pending bytes may be negative for a while, the phase cannot end before the arrival.
-//   empty[s]  2 * NC arrivals: all consumers of both blocks, because a producer overwrites the stage in both (ping-pong: 2, as one
-//             consumer of each block uses the stage).
+//   full[s]   1 arrival (the own producer, which announces STAGE bytes) + the bytes; a peer's multicast may land before
+//             the announcement: the count of pending bytes may be negative for a while, the phase cannot end before the
+//             arrival.
+//   empty[s]  2 * NC arrivals: all consumers of both blocks, because a producer overwrites the stage in both
+//             (ping-pong: 2, as one consumer of each block uses the stage).
 //   resid[w]  1 arrival per phase of consumer w's epilogue: its part of the residual, copied into the staging memory.
 //   No block of a cluster leaves before the other: its shared memory and barriers are targets (cluster_sync at the end).
 #pragma once
 #include "gemm.h"
 #include "hopper.cuh"
 
-// PP: ping-pong. The consumers work on different tiles (64*WM x BN each) and take turns in the main loop, so that one's epilogue
-// runs under the other's products. Otherwise the NC consumers share a tile of 64*WM*NC rows.
-template<int WM_, int BN_, int ST_, int PH_, int SW_, int EPI_, int FP8_, int PP_ = 0, int NC_ = 2> struct sumi_tile {
+// PP: ping-pong. The consumers work on different tiles (64*WM x BN each) and take turns in the main loop, so that one's
+// epilogue runs under the other's products. Otherwise the NC consumers share a tile of 64*WM*NC rows.
+template <int WM_, int BN_, int ST_, int PH_, int SW_, int EPI_, int FP8_, int PP_ = 0, int NC_ = 2> struct sumi_tile {
     static constexpr int PP = PP_, VBUFS = PP ? 4 : 2, NC = NC_;
     static constexpr int WM = WM_, BN = BN_, ST = ST_, EPI = EPI_, FP8 = FP8_;
-    static constexpr int PH = PH_;                                // phases in which the staging memory is used per tile
-    static constexpr int SW = SW_;                                // columns of one store slab; 64 = 128-byte swizzle, else unswizzled
+    static constexpr int PH = PH_; // phases in which the staging memory is used per tile
+    // columns of one store slab; 64 = 128-byte swizzle, else unswizzled
+    static constexpr int SW = SW_;
     static constexpr int BM = (PP ? 1 : NC) * 64 * WM;
     static constexpr u32 A_BYTES = BM * 128, B_BYTES = BN * 128, STAGE = A_BYTES + B_BYTES;
     static constexpr int OUT_N = (EPI & SUMI_EPI_SWIGLU) ? BN / 2 : BN;
     static constexpr int SLABS = OUT_N < SW * PH ? 1 : OUT_N / SW / PH; // slabs per phase
-    // Columns from one phase to the next. Where the phases do not divide the columns they overlap, and what is in two of them is stored twice.
+    // Columns from one phase to the next. Where the phases do not divide the columns they overlap, and what is in two
+    // of them is stored twice.
     static constexpr int STEP = PH > 1 ? (OUT_N - SLABS * SW) / (PH - 1) : 0;
     static constexpr bool OVERLAPS = OUT_N != SLABS * SW * PH;
     static constexpr u32 SLAB_BYTES = WM * 64 * SW * 2, STAGING = SLABS * SLAB_BYTES;
     static constexpr bool SWZ = SW == 64;
-    static constexpr int VECS = ((EPI & SUMI_EPI_BIAS) ? 1 : 0) + ((EPI & SUMI_EPI_GATE) ? 1 : 0) + ((EPI & SUMI_EPI_SCALE) ? 1 : 0);
-    static constexpr u32 OFF_C = ST * STAGE, OFF_VEC = OFF_C + NC * STAGING, VEC_BYTES = VECS * BN * 4 + ((EPI & SUMI_EPI_SCALE) ? BM * 4 : 0), OFF_BAR = OFF_VEC + VBUFS * VEC_BYTES;
-    static constexpr u32 SMEM = OFF_BAR + (2 * ST + NC) * 8;      // dynamic shared bytes of the launch
-    static_assert(OUT_N == SLABS * SW + STEP * (PH - 1) && STEP <= SLABS * SW && STEP % 16 == 0 && SW % 16 == 0 && BN % 16 == 0, "slabs");
-    static_assert(!(OVERLAPS && (EPI & SUMI_EPI_RESID)), "a residual that y overwrites would be read after its first store");
+    static constexpr int VECS =
+        ((EPI & SUMI_EPI_BIAS) ? 1 : 0) + ((EPI & SUMI_EPI_GATE) ? 1 : 0) + ((EPI & SUMI_EPI_SCALE) ? 1 : 0);
+    static constexpr u32 OFF_C = ST * STAGE, OFF_VEC = OFF_C + NC * STAGING,
+                         VEC_BYTES = VECS * BN * 4 + ((EPI & SUMI_EPI_SCALE) ? BM * 4 : 0),
+                         OFF_BAR = OFF_VEC + VBUFS * VEC_BYTES;
+    static constexpr u32 SMEM = OFF_BAR + (2 * ST + NC) * 8; // dynamic shared bytes of the launch
+    static_assert(OUT_N == SLABS * SW + STEP * (PH - 1) && STEP <= SLABS * SW && STEP % 16 == 0 && SW % 16 == 0
+                      && BN % 16 == 0,
+                  "slabs");
+    static_assert(!(OVERLAPS && (EPI & SUMI_EPI_RESID)),
+                  "a residual that y overwrites would be read after its first store");
     static_assert(!PP || NC == 2, "two take turns");
     static_assert(SMEM <= 232448, "shared memory");
 };
 
-// Registers: 168 per thread at entry (65536 / 384); 128*56 + 256*224 = 64512 after the split. Three consumers: 128 at entry, 128*56 + 384*152 = 65536 after.
+// Registers: 168 per thread at entry (65536 / 384); 128*56 + 256*224 = 64512 after the split. Three consumers: 128 at
+// entry, 128*56 + 384*152 = 65536 after.
 #define SUMI_REGS_PRODUCER() asm volatile("setmaxnreg.dec.sync.aligned.u32 56;")
 #define SUMI_REGS_CONSUMER() asm volatile("setmaxnreg.inc.sync.aligned.u32 224;")
 #define SUMI_REGS_CONSUMER3() asm volatile("setmaxnreg.inc.sync.aligned.u32 152;")
 
-// The swizzles are functions of address bits, so the base must be 1024-byte aligned. With no static shared memory it is.
-__device__ __forceinline__ u32 smem_base() { extern __shared__ __align__(1024) unsigned char raw[]; u32 b = smem_addr(raw); if (b & 1023) __trap(); return b; }
+// The swizzles are functions of address bits, so the base must be 1024-byte aligned. With no static shared memory it
+// is.
+__device__ __forceinline__ u32 smem_base()
+{
+    extern __shared__ __align__(1024) unsigned char raw[];
+    u32 b = smem_addr(raw);
+    if (b & 1023) __trap();
+    return b;
+}
 
-template<class T> __device__ __forceinline__ void barriers_init(u32 base) {
+template <class T> __device__ __forceinline__ void barriers_init(u32 base)
+{
     if (threadIdx.x == 0) {
-        for (int s = 0; s < T::ST; s++) { mb_init(base + T::OFF_BAR + 8 * s, 1); mb_init(base + T::OFF_BAR + 8 * (T::ST + s), T::PP ? 2 : 2 * T::NC); }
+        for (int s = 0; s < T::ST; s++) {
+            mb_init(base + T::OFF_BAR + 8 * s, 1);
+            mb_init(base + T::OFF_BAR + 8 * (T::ST + s), T::PP ? 2 : 2 * T::NC);
+        }
         for (int w = 0; w < T::NC; w++) mb_init(base + T::OFF_BAR + 16 * T::ST + 8 * w, 1);
         FENCE_MBAR_INIT();
     }
-    cluster_sync();                                               // also orders the peers: they arrive at these barriers
+    // also orders the peers: they arrive at these barriers
+    cluster_sync();
 }
 
-// Main loop of a consumer warpgroup: kblocks stages of 128 bytes of k. One wgmma group stays in flight, so a stage is given
-// back one k-block after its own. halfway() runs once, under the products: there the residual is fetched (the previous tile's
-// stores have left the staging memory by then; waiting for them at the loop's start cost 1-2 %) and the divisions of the tile's
-// coordinates are hidden.
-template<class T, class F>
-__device__ __forceinline__ void mainloop(float (&acc)[T::WM][T::BN / 2], u32 base, int wg, int kblocks, int& stage, u32& phase, F&& halfway) {
+// Main loop of a consumer warpgroup: kblocks stages of 128 bytes of k. One wgmma group stays in flight, so a stage is
+// given back one k-block after its own. halfway() runs once, under the products: there the residual is fetched (the
+// previous tile's stores have left the staging memory by then; waiting for them at the loop's start cost 1-2 %) and the
+// divisions of the tile's coordinates are hidden.
+template <class T, class F>
+__device__ __forceinline__ void mainloop(float (&acc)[T::WM][T::BN / 2], u32 base, int wg, int kblocks, int& stage,
+                                         u32& phase, F&& halfway)
+{
     const u32 full = base + T::OFF_BAR, empty = full + 8 * T::ST;
     const u32 a0 = wg_desc_lo(base + (T::PP ? 0 : wg * 64 * T::WM * 128)), b0 = wg_desc_lo(base + T::A_BYTES);
     const int t = threadIdx.x & 127;
     int prev = 0;
-    if (T::PP) { if (wg == 0) asm volatile("bar.sync 3, 256;" ::: "memory"); else asm volatile("bar.sync 4, 256;" ::: "memory"); }   // my turn
+    // my turn
+    if (T::PP) {
+        if (wg == 0) asm volatile("bar.sync 3, 256;" ::: "memory");
+        else asm volatile("bar.sync 4, 256;" ::: "memory");
+    }
     for (int kb = 0; kb < kblocks; kb++) {
         mb_wait(full + 8 * stage, phase);
         const u32 a = a0 + stage * (T::STAGE >> 4), b = b0 + stage * (T::STAGE >> 4);
         WG_FENCE();
-        #pragma unroll
+#pragma unroll
         for (int k = 0; k < 4; k++)
-            #pragma unroll
-            for (int i = 0; i < T::WM; i++) wgmma_t<T::BN, T::FP8>::mma(acc[i], wg_desc(a + i * 512 + k * 2), wg_desc(b + k * 2), kb | k);
+#pragma unroll
+            for (int i = 0; i < T::WM; i++)
+                wgmma_t<T::BN, T::FP8>::mma(acc[i], wg_desc(a + i * 512 + k * 2), wg_desc(b + k * 2), kb | k);
         WG_COMMIT();
         if (kb > 0) {
             WG_WAIT(1);
-            if (t < 2) mb_arrive_cluster(empty + 8 * prev, t);    // thread 0 tells block 0, thread 1 block 1
+            if (t < 2) mb_arrive_cluster(empty + 8 * prev, t); // thread 0 tells block 0, thread 1 block 1
         }
         if (kb == kblocks / 2) halfway();
         prev = stage;
-        if (++stage == T::ST) { stage = 0; phase ^= 1; }
+        if (++stage == T::ST) {
+            stage = 0;
+            phase ^= 1;
+        }
     }
-    if (T::PP) { if (wg == 0) asm volatile("bar.arrive 4, 256;" ::: "memory"); else asm volatile("bar.arrive 3, 256;" ::: "memory"); } // the other's
+    // the other's
+    if (T::PP) {
+        if (wg == 0) asm volatile("bar.arrive 4, 256;" ::: "memory");
+        else asm volatile("bar.arrive 3, 256;" ::: "memory");
+    }
     WG_WAIT(0);
     if (t < 2) mb_arrive_cluster(empty + 8 * prev, t);
 }
 
-// Column vectors (and the row scales) of a tile: the producer copies them into shared memory beside the tile's first stage and on
-// its barrier. Two buffers, by parity of the tile: with kblocks >= ST, a producer that fills the buffer of tile i again (for
-// i + 2) has seen a stage of tile i + 1 given back, so every reader of tile i is through. In ping-pong the epilogue of tile i runs
-// beside tile i + 1: three buffers would do, four are used.
-template<class T> __device__ __forceinline__ u32 vecs_bytes(int cols, int rows) { return T::VECS * cols * 4 + ((T::EPI & SUMI_EPI_SCALE) ? rows * 4 : 0); }
-template<class T>
-__device__ __forceinline__ void vecs_load(u32 dst, u32 bar, const float* bias, const float* gate, const float* col_scale, const float* row_scale, int col0, int cols, int row0, int rows) {
-    u32 d = dst;
-    if (T::EPI & SUMI_EPI_BIAS)  { bulk_load(d, bias + col0, cols * 4, bar); d += T::BN * 4; }
-    if (T::EPI & SUMI_EPI_GATE)  { bulk_load(d, gate + col0, cols * 4, bar); d += T::BN * 4; }
-    if (T::EPI & SUMI_EPI_SCALE) { bulk_load(d, col_scale + col0, cols * 4, bar); d += T::BN * 4; bulk_load(d, row_scale + row0, rows * 4, bar); }
+// Column vectors (and the row scales) of a tile: the producer copies them into shared memory beside the tile's first
+// stage and on its barrier. Two buffers, by parity of the tile: with kblocks >= ST, a producer that fills the buffer of
+// tile i again (for i + 2) has seen a stage of tile i + 1 given back, so every reader of tile i is through. In
+// ping-pong the epilogue of tile i runs beside tile i + 1: three buffers would do, four are used.
+template <class T> __device__ __forceinline__ u32 vecs_bytes(int cols, int rows)
+{
+    return T::VECS * cols * 4 + ((T::EPI & SUMI_EPI_SCALE) ? rows * 4 : 0);
 }
-// Not volatile, so that the compiler may issue these loads early; after_sync() keeps them behind the barrier that makes the
-// data visible: their address depends on it.
-__device__ __forceinline__ float2 lds2(u32 a) { float2 v; asm("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(a)); return v; }
-__device__ __forceinline__ float lds1(u32 a) { float v; asm("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(a)); return v; }
-__device__ __forceinline__ u32 after_sync(u32 a) { u32 r; asm volatile("mov.b32 %0, %1;" : "=r"(r) : "r"(a) : "memory"); return r; }
+template <class T>
+__device__ __forceinline__ void vecs_load(u32 dst, u32 bar, const float* bias, const float* gate,
+                                          const float* col_scale, const float* row_scale, int col0, int cols, int row0,
+                                          int rows)
+{
+    u32 d = dst;
+    if (T::EPI & SUMI_EPI_BIAS) {
+        bulk_load(d, bias + col0, cols * 4, bar);
+        d += T::BN * 4;
+    }
+    if (T::EPI & SUMI_EPI_GATE) {
+        bulk_load(d, gate + col0, cols * 4, bar);
+        d += T::BN * 4;
+    }
+    if (T::EPI & SUMI_EPI_SCALE) {
+        bulk_load(d, col_scale + col0, cols * 4, bar);
+        d += T::BN * 4;
+        bulk_load(d, row_scale + row0, rows * 4, bar);
+    }
+}
+// Not volatile, so that the compiler may issue these loads early; after_sync() keeps them behind the barrier that makes
+// the data visible: their address depends on it.
+__device__ __forceinline__ float2 lds2(u32 a)
+{
+    float2 v;
+    asm("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(a));
+    return v;
+}
+__device__ __forceinline__ float lds1(u32 a)
+{
+    float v;
+    asm("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(a));
+    return v;
+}
+__device__ __forceinline__ u32 after_sync(u32 a)
+{
+    u32 r;
+    asm volatile("mov.b32 %0, %1;" : "=r"(r) : "r"(a) : "memory");
+    return r;
+}
 
-__device__ __forceinline__ float gelu_tanh(float x) { const float h = 0.5f * x; return fmaf(h, tanh_fast(x * fmaf(0.0356774081f, x * x, 0.7978845608f)), h); }
-__device__ __forceinline__ float silu(float x) { const float h = 0.5f * x; return fmaf(h, tanh_fast(h), h); }      // x * sigmoid(x)
+__device__ __forceinline__ float gelu_tanh(float x)
+{
+    const float h = 0.5f * x;
+    return fmaf(h, tanh_fast(x * fmaf(0.0356774081f, x * x, 0.7978845608f)), h);
+}
+// x * sigmoid(x)
+__device__ __forceinline__ float silu(float x)
+{
+    const float h = 0.5f * x;
+    return fmaf(h, tanh_fast(h), h);
+}
 
-// Accumulators -> epilogue -> bf16 staging -> TMA stores. store(slab address, first column of the slab in the tile's output).
-// Accumulator layout of m64nN: thread t of the warpgroup holds, for 8-column block j, rows (t/32)*16 + (t%32)/4 (+8) and
-// columns j*8 + (t%4)*2 (+1) in registers 4j (row, col), 4j+1 (row, col+1), 4j+2 (row+8, col), 4j+3.
+// Accumulators -> epilogue -> bf16 staging -> TMA stores. store(slab address, first column of the slab in the tile's
+// output). Accumulator layout of m64nN: thread t of the warpgroup holds, for 8-column block j, rows (t/32)*16 +
+// (t%32)/4 (+8) and columns j*8 + (t%4)*2 (+1) in registers 4j (row, col), 4j+1 (row, col+1), 4j+2 (row+8, col), 4j+3.
 // each(m64 block, 8-column output block, the thread's four float results) sees every result before it is rounded.
-// fetch(phase) brings the residual of a phase into the staging memory; phase 0 was fetched during the main loop. count: tiles
-// this warpgroup has finished.
-template<class T, class S, class E, class F>
-__device__ __forceinline__ void epilogue(float (&acc)[T::WM][T::BN / 2], u32 base, int wg, int vbuf, int count, S&& store, E&& each, F&& fetch) {
+// fetch(phase) brings the residual of a phase into the staging memory; phase 0 was fetched during the main loop. count:
+// tiles this warpgroup has finished.
+template <class T, class S, class E, class F>
+__device__ __forceinline__ void epilogue(float (&acc)[T::WM][T::BN / 2], u32 base, int wg, int vbuf, int count,
+                                         S&& store, E&& each, F&& fetch)
+{
     const int t = threadIdx.x & 127, lane = t & 31, warp = uniform(t >> 5);
     const u32 stg = base + T::OFF_C + wg * T::STAGING;
-    constexpr int CH = T::SLABS * T::SW / 16, CG = 4;                          // 16-column chunks of a phase; residual chunks read ahead
+    // 16-column chunks of a phase; residual chunks read ahead
+    constexpr int CH = T::SLABS * T::SW / 16, CG = 4;
     constexpr int KG = (T::EPI & SUMI_EPI_BIAS) ? 1 : 0, KS = KG + ((T::EPI & SUMI_EPI_GATE) ? 1 : 0);
-    #pragma unroll
+#pragma unroll
     for (int ph = 0; ph < T::PH; ph++) {
-        if (warp == 0 && elect_one()) { if (!(T::EPI & SUMI_EPI_RESID)) TMA_STORE_WAIT_READ(); else if (ph) fetch(ph); }
+        if (warp == 0 && elect_one()) {
+            if (!(T::EPI & SUMI_EPI_RESID)) TMA_STORE_WAIT_READ();
+            else if (ph) fetch(ph);
+        }
         wg_sync<T::NC>(wg);
         if (T::EPI & SUMI_EPI_RESID) mb_wait(base + T::OFF_BAR + 16 * T::ST + 8 * wg, (count * T::PH + ph) & 1);
-        const u32 vec = after_sync(base + T::OFF_VEC + vbuf * T::VEC_BYTES), vb = vec + (lane & 3) * 8, sb = after_sync(stg);
-        #pragma unroll
+        const u32 vec = after_sync(base + T::OFF_VEC + vbuf * T::VEC_BYTES), vb = vec + (lane & 3) * 8,
+                  sb = after_sync(stg);
+#pragma unroll
         for (int i = 0; i < T::WM; i++) {
             const int row = i * 64 + warp * 16 + (lane & 15);
-            auto at = [&](int c) { const int col = c * 16 + (lane >> 4) * 8, in = col % T::SW;   // address of chunk c for stmatrix/ldmatrix
-                return sb + (col / T::SW) * T::SLAB_BYTES + row * T::SW * 2 + (T::SWZ ? ((in * 2) ^ ((row & 7) << 4)) : in * 2); };
+            // address of chunk c for stmatrix/ldmatrix
+            auto at = [&](int c) {
+                const int col = c * 16 + (lane >> 4) * 8, in = col % T::SW;
+                return sb + (col / T::SW) * T::SLAB_BYTES + row * T::SW * 2
+                     + (T::SWZ ? ((in * 2) ^ ((row & 7) << 4)) : in * 2);
+            };
             float rs[2];
-            if (T::EPI & SUMI_EPI_SCALE) { const u32 r = vec + T::VECS * T::BN * 4 + ((T::PP ? 0 : wg * 64 * T::WM) + i * 64 + warp * 16 + (lane >> 2)) * 4; rs[0] = lds1(r); rs[1] = lds1(r + 32); }
-            u32 ahead[CG][4];                                                  // read CG chunks ahead of the writes (other chunks' addresses)
-            #pragma unroll
-            for (int c = 0; c < CG && c < CH; c++) if (T::EPI & SUMI_EPI_RESID) ldmatrix4(at(c), ahead[c][0], ahead[c][1], ahead[c][2], ahead[c][3]);
-            #pragma unroll
-            for (int c = 0; c < CH; c++) {                                     // 16 output columns: one stmatrix.x4
+            if (T::EPI & SUMI_EPI_SCALE) {
+                const u32 r =
+                    vec + T::VECS * T::BN * 4 + ((T::PP ? 0 : wg * 64 * T::WM) + i * 64 + warp * 16 + (lane >> 2)) * 4;
+                rs[0] = lds1(r);
+                rs[1] = lds1(r + 32);
+            }
+            // read CG chunks ahead of the writes (other chunks' addresses)
+            u32 ahead[CG][4];
+#pragma unroll
+            for (int c = 0; c < CG && c < CH; c++)
+                if (T::EPI & SUMI_EPI_RESID) ldmatrix4(at(c), ahead[c][0], ahead[c][1], ahead[c][2], ahead[c][3]);
+#pragma unroll
+            for (int c = 0; c < CH; c++) { // 16 output columns: one stmatrix.x4
                 const u32 ad = at(c);
                 u32 out[4], res[4];
                 if (T::EPI & SUMI_EPI_RESID) {
-                    #pragma unroll
+#pragma unroll
                     for (int e = 0; e < 4; e++) res[e] = ahead[c % CG][e];
-                    if (c + CG < CH) ldmatrix4(at(c + CG), ahead[c % CG][0], ahead[c % CG][1], ahead[c % CG][2], ahead[c % CG][3]);
+                    if (c + CG < CH)
+                        ldmatrix4(at(c + CG), ahead[c % CG][0], ahead[c % CG][1], ahead[c % CG][2], ahead[c % CG][3]);
                 }
-                #pragma unroll
-                for (int b = 0; b < 2; b++) {                                  // two 8-column output blocks
-                    const int o = ph * T::STEP / 8 + c * 2 + b;       // output block in the tile
+#pragma unroll
+                for (int b = 0; b < 2; b++) {                   // two 8-column output blocks
+                    const int o = ph * T::STEP / 8 + c * 2 + b; // output block in the tile
                     float x[2][4];
-                    #pragma unroll
+#pragma unroll
                     for (int g = 0; g < ((T::EPI & SUMI_EPI_SWIGLU) ? 2 : 1); g++) {
                         const int j = (T::EPI & SUMI_EPI_SWIGLU) ? 2 * o + g : o;
-                        #pragma unroll
+#pragma unroll
                         for (int e = 0; e < 4; e++) x[g][e] = acc[i][4 * j + e];
-                        if (T::EPI & SUMI_EPI_SCALE) { const float2 s = lds2(vb + (KS * T::BN + j * 8) * 4);
-                            x[g][0] *= s.x * rs[0]; x[g][1] *= s.y * rs[0]; x[g][2] *= s.x * rs[1]; x[g][3] *= s.y * rs[1]; }
-                        if (T::EPI & SUMI_EPI_BIAS) { const float2 s = lds2(vb + j * 32); x[g][0] += s.x; x[g][1] += s.y; x[g][2] += s.x; x[g][3] += s.y; }
+                        if (T::EPI & SUMI_EPI_SCALE) {
+                            const float2 s = lds2(vb + (KS * T::BN + j * 8) * 4);
+                            x[g][0] *= s.x * rs[0];
+                            x[g][1] *= s.y * rs[0];
+                            x[g][2] *= s.x * rs[1];
+                            x[g][3] *= s.y * rs[1];
+                        }
+                        if (T::EPI & SUMI_EPI_BIAS) {
+                            const float2 s = lds2(vb + j * 32);
+                            x[g][0] += s.x;
+                            x[g][1] += s.y;
+                            x[g][2] += s.x;
+                            x[g][3] += s.y;
+                        }
                     }
                     if (T::EPI & SUMI_EPI_GELU)
-                        #pragma unroll
+#pragma unroll
                         for (int e = 0; e < 4; e++) x[0][e] = gelu_tanh(x[0][e]);
                     if (T::EPI & SUMI_EPI_SWIGLU)
-                        #pragma unroll
+#pragma unroll
                         for (int e = 0; e < 4; e++) x[0][e] = silu(x[0][e]) * x[1][e];
-                    if (T::EPI & SUMI_EPI_RESID) { const float2 g = (T::EPI & SUMI_EPI_GATE) ? lds2(vb + (KG * T::BN + o * 8) * 4) : make_float2(1.f, 1.f);
-                        x[0][0] = fmaf(g.x, x[0][0], bf16_lo(res[2 * b])); x[0][1] = fmaf(g.y, x[0][1], bf16_hi(res[2 * b]));
-                        x[0][2] = fmaf(g.x, x[0][2], bf16_lo(res[2 * b + 1])); x[0][3] = fmaf(g.y, x[0][3], bf16_hi(res[2 * b + 1])); }
+                    if (T::EPI & SUMI_EPI_RESID) {
+                        const float2 g =
+                            (T::EPI & SUMI_EPI_GATE) ? lds2(vb + (KG * T::BN + o * 8) * 4) : make_float2(1.f, 1.f);
+                        x[0][0] = fmaf(g.x, x[0][0], bf16_lo(res[2 * b]));
+                        x[0][1] = fmaf(g.y, x[0][1], bf16_hi(res[2 * b]));
+                        x[0][2] = fmaf(g.x, x[0][2], bf16_lo(res[2 * b + 1]));
+                        x[0][3] = fmaf(g.y, x[0][3], bf16_hi(res[2 * b + 1]));
+                    }
                     each(i, o, x[0]);
-                    out[2 * b] = pack_bf16(x[0][0], x[0][1]); out[2 * b + 1] = pack_bf16(x[0][2], x[0][3]);
+                    out[2 * b] = pack_bf16(x[0][0], x[0][1]);
+                    out[2 * b + 1] = pack_bf16(x[0][2], x[0][3]);
                 }
                 stmatrix4(ad, out[0], out[1], out[2], out[3]);
             }
@@ -185,111 +297,168 @@ __device__ __forceinline__ void epilogue(float (&acc)[T::WM][T::BN / 2], u32 bas
         FENCE_PROXY_ASYNC();
         wg_sync<T::NC>(wg);
         if (warp == 0 && elect_one()) {
-            #pragma unroll
+#pragma unroll
             for (int sl = 0; sl < T::SLABS; sl++) store(stg + sl * T::SLAB_BYTES, ph * T::STEP + sl * T::SW);
             TMA_STORE_COMMIT();
         }
     }
 }
 
-// ---- GEMM: y[m, n] = epilogue(x[m, k] w[n, k]^T) --------------------------------------------------------------------------
-struct sumi_pair { int m, n; bool share_a, idle; };
+// ---- GEMM: y[m, n] = epilogue(x[m, k] w[n, k]^T) --------------------------------------------------------------------
+struct sumi_pair {
+    int m, n;
+    bool share_a, idle;
+};
 
-// Work item p -> tile of this block. Items are pairs of tiles, one above the other (sharing B), in groups of rows that stay in the L2 cache while all columns pass. When
-// the number of tile rows is odd, the last row is walked in pairs side by side (sharing A), an odd last column there computed twice, stored once; each such pair
-// comes right behind the last group's of the same two columns, whose weights it would otherwise read from memory again.
-__device__ __forceinline__ sumi_pair pair_of(int p, int tm, int tn, int group, int rank) {
-    sumi_pair r; const int pm = tm >> 1, last = pm > 0 ? (pm - 1) / group : 0, whole = last * group * tn;   // items before the last group
-    const bool is_last = p >= whole; const int first = is_last ? last * group : p / (group * tn) * group, rows = is_last ? pm - first : group;
+// Work item p -> tile of this block. Items are pairs of tiles, one above the other (sharing B), in groups of rows that
+// stay in the L2 cache while all columns pass. When the number of tile rows is odd, the last row is walked in pairs
+// side by side (sharing A), an odd last column there computed twice, stored once; each such pair comes right behind the
+// last group's of the same two columns, whose weights it would otherwise read from memory again.
+__device__ __forceinline__ sumi_pair pair_of(int p, int tm, int tn, int group, int rank)
+{
+    // items before the last group
+    sumi_pair r;
+    const int pm = tm >> 1, last = pm > 0 ? (pm - 1) / group : 0, whole = last * group * tn;
+    const bool is_last = p >= whole;
+    const int first = is_last ? last * group : p / (group * tn) * group, rows = is_last ? pm - first : group;
     int q = p - first * tn, n0 = 0;
     if (is_last && (tm & 1)) {
-        const int items = 2 * rows + 1; n0 = q / items * 2; q -= n0 / 2 * items;                            // of two columns
-        if (q == rows * min(2, tn - n0)) { r.m = tm - 1; r.n = min(n0 + rank, tn - 1); r.share_a = true; r.idle = n0 + rank >= tn; return r; }
+        // of two columns
+        const int items = 2 * rows + 1;
+        n0 = q / items * 2;
+        q -= n0 / 2 * items;
+        if (q == rows * min(2, tn - n0)) {
+            r.m = tm - 1;
+            r.n = min(n0 + rank, tn - 1);
+            r.share_a = true;
+            r.idle = n0 + rank >= tn;
+            return r;
+        }
     }
     const int column = rows > 0 ? q / rows : 0;
-    r.m = (first + q - column * rows) * 2 + rank; r.n = n0 + column; r.share_a = false; r.idle = false;
+    r.m = (first + q - column * rows) * 2 + rank;
+    r.n = n0 + column;
+    r.share_a = false;
+    r.idle = false;
     return r;
 }
 
-template<class T>
-__device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_tmap& my, const sumi_tmap& mr, const sumi_gemm_sm90_args& ar) {
+template <class T>
+__device__ __forceinline__ void gemm(const sumi_tmap& mx, const sumi_tmap& mw, const sumi_tmap& my, const sumi_tmap& mr,
+                                     const sumi_gemm_sm90_args& ar)
+{
     const u32 base = smem_base(), rank = cluster_rank();
     const int wg = uniform(threadIdx.x >> 7) - 1;
-    const int tm = (ar.m + T::BM - 1) / T::BM, tn = (ar.n + T::BN - 1) / T::BN, pairs = (tm >> 1) * tn + ((tm & 1) ? (tn + 1) / 2 : 0);
-    constexpr int KE = T::FP8 ? 128 : 64;                         // elements in 128 bytes of k
-    const int kblocks = max((ar.k + KE - 1) / KE, T::ST);         // past k, TMA fills zeros; ST at least: see vecs_load
-    int stage = 0; u32 phase = 0;
+    const int tm = (ar.m + T::BM - 1) / T::BM, tn = (ar.n + T::BN - 1) / T::BN,
+              pairs = (tm >> 1) * tn + ((tm & 1) ? (tn + 1) / 2 : 0);
+    constexpr int KE = T::FP8 ? 128 : 64;                 // elements in 128 bytes of k
+    const int kblocks = max((ar.k + KE - 1) / KE, T::ST); // past k, TMA fills zeros; ST at least: see vecs_load
+    int stage = 0;
+    u32 phase = 0;
     barriers_init<T>(base);
     if (wg < 0) {
         SUMI_REGS_PRODUCER();
         if (uniform(threadIdx.x >> 5) == 0 && elect_one()) {
             const u32 full = base + T::OFF_BAR, empty = full + 8 * T::ST;
-            const int step = gridDim.x >> 1; int vbuf = 0;
-            // The gate is a row of a step table; the counter is read here, so that a captured launch is right for every step.
-            const float* gate = (T::EPI & SUMI_EPI_GATE) ? (const float*)ar.gate + (long long)*(const int*)ar.counter * ar.gate_stride + ar.gate_column : nullptr;
+            const int step = gridDim.x >> 1;
+            int vbuf = 0;
+            // The gate is a row of a step table; the counter is read here, so that a captured launch is right for every
+            // step.
+            const float* gate =
+                (T::EPI & SUMI_EPI_GATE)
+                    ? (const float*)ar.gate + (long long)*(const int*)ar.counter * ar.gate_stride + ar.gate_column
+                    : nullptr;
             sumi_pair next = pair_of(blockIdx.x >> 1, tm, tn, ar.group, rank);
             for (int p = blockIdx.x >> 1; p < pairs; p += step, vbuf = (vbuf + 1) & (T::VBUFS - 1)) {
-                const sumi_pair w = next; const int m0 = w.m * T::BM, n0 = w.n * T::BN;
+                const sumi_pair w = next;
+                const int m0 = w.m * T::BM, n0 = w.n * T::BN;
                 for (int kb = 0; kb < kblocks; kb++) {
-                    const u32 a = base + stage * T::STAGE, b = a + T::A_BYTES, bar = full + 8 * stage; const int x = kb * KE;
-                    mb_wait(empty + 8 * stage, phase ^ 1);        // ^1: the first round finds the stages empty
+                    const u32 a = base + stage * T::STAGE, b = a + T::A_BYTES, bar = full + 8 * stage;
+                    const int x = kb * KE;
+                    mb_wait(empty + 8 * stage, phase ^ 1); // ^1: the first round finds the stages empty
                     if (T::VEC_BYTES && kb == 0) {
                         const int cols = min(T::BN, ar.n - n0), rows = min(T::BM, (ar.m - m0 + 3) & ~3);
                         mb_expect(bar, T::STAGE + vecs_bytes<T>(cols, rows));
-                        vecs_load<T>(base + T::OFF_VEC + vbuf * T::VEC_BYTES, bar, (const float*)ar.bias, gate, (const float*)ar.col_scale, (const float*)ar.row_scale,
-                                     n0, cols, m0, rows);
+                        vecs_load<T>(base + T::OFF_VEC + vbuf * T::VEC_BYTES, bar, (const float*)ar.bias, gate,
+                                     (const float*)ar.col_scale, (const float*)ar.row_scale, n0, cols, m0, rows);
                     } else mb_expect(bar, T::STAGE);
                     if (!w.share_a) {
                         tma_load_2d_multicast(b + rank * (T::B_BYTES / 2), &mw, bar, x, n0 + rank * (T::BN / 2), 3);
-                        tma_load_2d(a, &mx, bar, x, m0); tma_load_2d(a + T::A_BYTES / 2, &mx, bar, x, m0 + T::BM / 2);
+                        tma_load_2d(a, &mx, bar, x, m0);
+                        tma_load_2d(a + T::A_BYTES / 2, &mx, bar, x, m0 + T::BM / 2);
                     } else {
                         tma_load_2d_multicast(a + rank * (T::A_BYTES / 2), &mx, bar, x, m0 + rank * (T::BM / 2), 3);
-                        tma_load_2d(b, &mw, bar, x, n0); tma_load_2d(b + T::B_BYTES / 2, &mw, bar, x, n0 + T::BN / 2);
+                        tma_load_2d(b, &mw, bar, x, n0);
+                        tma_load_2d(b + T::B_BYTES / 2, &mw, bar, x, n0 + T::BN / 2);
                     }
-                    if (kb == 0) {                                // the divisions for the next tile, while there is time
+                    // the divisions for the next tile, while there is time
+                    if (kb == 0) {
                         next = pair_of(p + step, tm, tn, ar.group, rank);
                         asm volatile("" : "+r"(next.m), "+r"(next.n));
                     }
-                    if (++stage == T::ST) { stage = 0; phase ^= 1; }
+                    if (++stage == T::ST) {
+                        stage = 0;
+                        phase ^= 1;
+                    }
                 }
             }
         }
     } else {
-        if (T::NC == 3) SUMI_REGS_CONSUMER3(); else SUMI_REGS_CONSUMER();
-        const int warp = uniform((threadIdx.x & 127) >> 5), step = gridDim.x >> 1; int tile = 0, count = 0;
+        if (T::NC == 3) SUMI_REGS_CONSUMER3();
+        else SUMI_REGS_CONSUMER();
+        const int warp = uniform((threadIdx.x & 127) >> 5), step = gridDim.x >> 1;
+        int tile = 0, count = 0;
         float acc[T::WM][T::BN / 2];
-        if (T::PP && wg == 1) {                                   // the first turn is consumer 0's, the second tile is mine
+        // the first turn is consumer 0's, the second tile is mine
+        if (T::PP && wg == 1) {
             asm volatile("bar.arrive 3, 256;" ::: "memory");
-            tile = 1; stage = kblocks % T::ST; phase = kblocks / T::ST & 1;
+            tile = 1;
+            stage = kblocks % T::ST;
+            phase = kblocks / T::ST & 1;
         }
         for (int p = (blockIdx.x >> 1) + tile * step; p < pairs; p += (T::PP ? 2 : 1) * step, count++) {
             int row0, out0, row_store;
             auto fetch = [&](int ph) {
                 const u32 bar = base + T::OFF_BAR + 16 * T::ST + 8 * wg, stg = base + T::OFF_C + wg * T::STAGING;
-                TMA_STORE_WAIT_READ(); mb_expect(bar, T::STAGING);
-                #pragma unroll
-                for (int sl = 0; sl < T::SLABS; sl++) tma_load_2d(stg + sl * T::SLAB_BYTES, &mr, bar, out0 + ph * T::STEP + sl * T::SW, row0);
+                TMA_STORE_WAIT_READ();
+                mb_expect(bar, T::STAGING);
+#pragma unroll
+                for (int sl = 0; sl < T::SLABS; sl++)
+                    tma_load_2d(stg + sl * T::SLAB_BYTES, &mr, bar, out0 + ph * T::STEP + sl * T::SW, row0);
             };
             mainloop<T>(acc, base, wg, kblocks, stage, phase, [&] {
                 const sumi_pair w = pair_of(p, tm, tn, ar.group, rank);
-                row0 = w.m * T::BM + (T::PP ? 0 : wg * 64 * T::WM); out0 = w.n * T::OUT_N;
-                // A tile computed twice is stored once: the other store goes past the last row, where TMA drops it. (A branch around
-                // the store was tried: ptxas 13.0 then skips the move of a coordinate into its uniform register in some kernels.)
+                row0 = w.m * T::BM + (T::PP ? 0 : wg * 64 * T::WM);
+                out0 = w.n * T::OUT_N;
+                // A tile computed twice is stored once: the other store goes past the last row, where TMA drops it. (A
+                // branch around the store was tried: ptxas 13.0 then skips the move of a coordinate into its uniform
+                // register in some kernels.)
                 row_store = w.idle ? 1 << 30 : row0;
                 asm volatile("" : "+r"(row0), "+r"(out0), "+r"(row_store));
                 if ((T::EPI & SUMI_EPI_RESID) && warp == 0 && elect_one()) fetch(0);
             });
-            epilogue<T>(acc, base, wg, tile & (T::VBUFS - 1), count, [&](u32 src, int col) { tma_store_2d(&my, src, out0 + col, row_store); },
-                        [](int, int, float*) {}, fetch);
+            epilogue<T>(
+                acc, base, wg, tile & (T::VBUFS - 1), count,
+                [&](u32 src, int col) { tma_store_2d(&my, src, out0 + col, row_store); }, [](int, int, float*) {},
+                fetch);
             tile += T::PP ? 2 : 1;
-            if (T::PP) { stage += kblocks; phase ^= stage / T::ST & 1; stage %= T::ST; }      // over the other consumer's tile
+            // over the other consumer's tile
+            if (T::PP) {
+                stage += kblocks;
+                phase ^= stage / T::ST & 1;
+                stage %= T::ST;
+            }
         }
         if (warp == 0 && elect_one()) TMA_STORE_WAIT();
     }
     cluster_sync();
 }
 
-#define SUMI_GEMM_KERNEL(name, T)                                                                                                   \
-    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(128 * (1 + T::NC), 1)                                                     \
-    name(const __grid_constant__ sumi_tmap mx, const __grid_constant__ sumi_tmap mw, const __grid_constant__ sumi_tmap my,            \
-         const __grid_constant__ sumi_tmap mr, const __grid_constant__ sumi_gemm_sm90_args ar) { gemm<T>(mx, mw, my, mr, ar); }
+#define SUMI_GEMM_KERNEL(name, T)                                                                                      \
+    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(128 * (1 + T::NC), 1)                       \
+        name(const __grid_constant__ sumi_tmap mx, const __grid_constant__ sumi_tmap mw,                               \
+             const __grid_constant__ sumi_tmap my, const __grid_constant__ sumi_tmap mr,                               \
+             const __grid_constant__ sumi_gemm_sm90_args ar)                                                           \
+    {                                                                                                                  \
+        gemm<T>(mx, mw, my, mr, ar);                                                                                   \
+    }

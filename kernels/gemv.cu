@@ -1,63 +1,100 @@
-// y[m][n] = finish(x[m][k] w[n][k]^T) for m <= 8 (sumi_gemv_bf16_8) or m <= 16 (_16): modulation, time embeddings. Bound by reading w once (3.2 TB/s of 4.8 on an H200).
+// y[m][n] = finish(x[m][k] w[n][k]^T) for m <= 8 (sumi_gemv_bf16_8) or m <= 16 (_16): modulation, time embeddings.
+// Bound by reading w once (3.2 TB/s of 4.8 on an H200).
 //   The weights are the 16-row operand of mma.m16n8k16 and go from memory to registers without shared memory: the order of k does not matter to a
 //   product, so one 16-byte load of a row feeds two products and x is loaded in the same pattern. Eight warps share k; their sums meet in shared memory in a fixed order.
 //   swiglu: a block's 16 rows of w are 8 of the gate and 8 of the other half.
 //   grid (ceil(n/16), split)      block 256      no dynamic shared memory      k a multiple of 8; pitches of x and w multiples of 8; any n
 #include "gemm_finish.cuh"
 #include "portable_sm80.cuh"
-SUMI_DEV uint4 stream16(const u16* p, bool ok) {                                // w is read once: it need not stay in L1
-  uint4 v = make_uint4(0, 0, 0, 0);
-  if (ok) asm("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
-  return v; }
-SUMI_DEV uint4 plain16(const u16* p, bool ok) { return ok ? __ldg((const uint4*)p) : make_uint4(0, 0, 0, 0); }
-template <int NB, int U> SUMI_DEV void gemv(const sumi_gemv_args& a) {
-  __shared__ float red[8][NB * 128]; __shared__ u32 flag;
-  const int t = threadIdx.x, warp = t >> 5, l = t & 31, r = l >> 2, q = l & 3, n0 = blockIdx.x * 16, chunks = a.k / 8, steps = (chunks + 3) / 4;
-  const int s0 = (int)((long long)steps * blockIdx.y / a.split), s1 = (int)((long long)steps * (blockIdx.y + 1) / a.split);
-  const u16 *w0 = (const u16*)a.w + (u64)min(n0 + r, a.n - 1) * a.ldw, *w1 = (const u16*)a.w + (u64)min(n0 + r + 8, a.n - 1) * a.ldw, *x[NB];
-  #pragma unroll
-  for (int b = 0; b < NB; b++) x[b] = (const u16*)a.x + (u64)min(b * 8 + r, a.m - 1) * a.ldx;
-  float acc[NB][4];
-  #pragma unroll
-  for (int b = 0; b < NB; b++) acc[b][0] = acc[b][1] = acc[b][2] = acc[b][3] = 0.f;
-  for (int s = s0 + warp * U; s < s1; s += 8 * U) {
-    uint4 f0[U], f1[U], v[NB][U];
-    #pragma unroll
-    for (int u = 0; u < U; u++) { const int c = (s + u) * 4 + q; const bool ok = s + u < s1 && c < chunks; f0[u] = stream16(w0 + c * 8, ok); f1[u] = stream16(w1 + c * 8, ok); }
-    #pragma unroll
-    for (int u = 0; u < U; u++)
-      #pragma unroll
-      for (int b = 0; b < NB; b++) { const int c = (s + u) * 4 + q; v[b][u] = plain16(x[b] + c * 8, s + u < s1 && c < chunks); }
-    #pragma unroll
-    for (int u = 0; u < U; u++)
-      #pragma unroll
-      for (int b = 0; b < NB; b++) {
-        const u32 a0[4] = { f0[u].x, f1[u].x, f0[u].y, f1[u].y }, a1[4] = { f0[u].z, f1[u].z, f0[u].w, f1[u].w };
-        mma<0>(acc[b], a0, v[b][u].x, v[b][u].y); mma<0>(acc[b], a1, v[b][u].z, v[b][u].w); }
-  }
-  #pragma unroll
-  for (int b = 0; b < NB; b++)
-    #pragma unroll
-    for (int e = 0; e < 4; e++) red[warp][(b * 8 + q * 2 + (e & 1)) * 16 + r + (e >> 1) * 8] = acc[b][e];
-  __syncthreads();
-  float s = 0.f;
-  if (t < NB * 128)
-    #pragma unroll
-    for (int i = 0; i < 8; i++) s += red[i][t];
-  if (a.split > 1) {                                                            // the last part to arrive adds all of them in the order of k
-    float* p = (float*)a.parts + (u64)blockIdx.x * a.split * NB * 128 + t; u32* arrivals = (u32*)a.arrivals + blockIdx.x;
-    if (t < NB * 128) __stcg(p + blockIdx.y * NB * 128, s);
-    __threadfence(); __syncthreads(); if (t == 0) flag = atomicAdd(arrivals, 1u);
-    __syncthreads(); if (flag != (u32)a.split - 1) return;
-    __threadfence(); s = 0.f;
-    if (t < NB * 128) for (int i = 0; i < a.split; i++) s += __ldcg(p + i * NB * 128);
-    if (t == 0) *arrivals = 0;
-  }
-  const int m = t >> 4, n = n0 + (t & 15);                                      // t < 128 NB: row m < 8 NB
-  const float pair = __shfl_down_sync(~0u, s, 8);                               // the other half's column of the same row
-  if (t >= NB * 128 || m >= a.m || n >= a.n) return;
-  if (a.swiglu) { if ((t & 15) < 8) finish_one_swiglu(a.finish, m, n0 / 2 + (t & 7), s, pair); }
-  else finish_one(a.finish, finish_activation_of(a.finish.activation), finish_gate_row(a.finish), m, n, s);
+// w is read once: it need not stay in L1
+SUMI_DEV uint4 stream16(const u16* p, bool ok)
+{
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (ok)
+        asm("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+            : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+            : "l"(p));
+    return v;
 }
-extern "C" __global__ void __launch_bounds__(256, 2) sumi_gemv_bf16_8(const __grid_constant__ sumi_gemv_args a) { gemv<1, 4>(a); }
-extern "C" __global__ void __launch_bounds__(256, 2) sumi_gemv_bf16_16(const __grid_constant__ sumi_gemv_args a) { gemv<2, 4>(a); }
+SUMI_DEV uint4 plain16(const u16* p, bool ok) { return ok ? __ldg((const uint4*)p) : make_uint4(0, 0, 0, 0); }
+template <int NB, int U> SUMI_DEV void gemv(const sumi_gemv_args& a)
+{
+    __shared__ float red[8][NB * 128];
+    __shared__ u32 flag;
+    const int t = threadIdx.x, warp = t >> 5, l = t & 31, r = l >> 2, q = l & 3, n0 = blockIdx.x * 16, chunks = a.k / 8,
+              steps = (chunks + 3) / 4;
+    const int s0 = (int)((long long)steps * blockIdx.y / a.split),
+              s1 = (int)((long long)steps * (blockIdx.y + 1) / a.split);
+    const u16 *w0 = (const u16*)a.w + (u64)min(n0 + r, a.n - 1) * a.ldw,
+              *w1 = (const u16*)a.w + (u64)min(n0 + r + 8, a.n - 1) * a.ldw, *x[NB];
+#pragma unroll
+    for (int b = 0; b < NB; b++) x[b] = (const u16*)a.x + (u64)min(b * 8 + r, a.m - 1) * a.ldx;
+    float acc[NB][4];
+#pragma unroll
+    for (int b = 0; b < NB; b++) acc[b][0] = acc[b][1] = acc[b][2] = acc[b][3] = 0.f;
+    for (int s = s0 + warp * U; s < s1; s += 8 * U) {
+        uint4 f0[U], f1[U], v[NB][U];
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            const int c = (s + u) * 4 + q;
+            const bool ok = s + u < s1 && c < chunks;
+            f0[u] = stream16(w0 + c * 8, ok);
+            f1[u] = stream16(w1 + c * 8, ok);
+        }
+#pragma unroll
+        for (int u = 0; u < U; u++)
+#pragma unroll
+            for (int b = 0; b < NB; b++) {
+                const int c = (s + u) * 4 + q;
+                v[b][u] = plain16(x[b] + c * 8, s + u < s1 && c < chunks);
+            }
+#pragma unroll
+        for (int u = 0; u < U; u++)
+#pragma unroll
+            for (int b = 0; b < NB; b++) {
+                const u32 a0[4] = {f0[u].x, f1[u].x, f0[u].y, f1[u].y}, a1[4] = {f0[u].z, f1[u].z, f0[u].w, f1[u].w};
+                mma<0>(acc[b], a0, v[b][u].x, v[b][u].y);
+                mma<0>(acc[b], a1, v[b][u].z, v[b][u].w);
+            }
+    }
+#pragma unroll
+    for (int b = 0; b < NB; b++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) red[warp][(b * 8 + q * 2 + (e & 1)) * 16 + r + (e >> 1) * 8] = acc[b][e];
+    __syncthreads();
+    float s = 0.f;
+    if (t < NB * 128)
+#pragma unroll
+        for (int i = 0; i < 8; i++) s += red[i][t];
+    // the last part to arrive adds all of them in the order of k
+    if (a.split > 1) {
+        float* p = (float*)a.parts + (u64)blockIdx.x * a.split * NB * 128 + t;
+        u32* arrivals = (u32*)a.arrivals + blockIdx.x;
+        if (t < NB * 128) __stcg(p + blockIdx.y * NB * 128, s);
+        __threadfence();
+        __syncthreads();
+        if (t == 0) flag = atomicAdd(arrivals, 1u);
+        __syncthreads();
+        if (flag != (u32)a.split - 1) return;
+        __threadfence();
+        s = 0.f;
+        if (t < NB * 128)
+            for (int i = 0; i < a.split; i++) s += __ldcg(p + i * NB * 128);
+        if (t == 0) *arrivals = 0;
+    }
+    const int m = t >> 4, n = n0 + (t & 15); // t < 128 NB: row m < 8 NB
+    // the other half's column of the same row
+    const float pair = __shfl_down_sync(~0u, s, 8);
+    if (t >= NB * 128 || m >= a.m || n >= a.n) return;
+    if (a.swiglu) {
+        if ((t & 15) < 8) finish_one_swiglu(a.finish, m, n0 / 2 + (t & 7), s, pair);
+    } else finish_one(a.finish, finish_activation_of(a.finish.activation), finish_gate_row(a.finish), m, n, s);
+}
+extern "C" __global__ void __launch_bounds__(256, 2) sumi_gemv_bf16_8(const __grid_constant__ sumi_gemv_args a)
+{
+    gemv<1, 4>(a);
+}
+extern "C" __global__ void __launch_bounds__(256, 2) sumi_gemv_bf16_16(const __grid_constant__ sumi_gemv_args a)
+{
+    gemv<2, 4>(a);
+}

@@ -1,20 +1,26 @@
-// Group norm of a picture, in two launches: moments per block of rows, then (x - mean) * rstd * w + b, SiLU optional. Arguments, grids: group_norm.h.
+// Group norm of a picture, in two launches: moments per block of rows, then (x - mean) * rstd * w + b, SiLU optional.
+// Arguments, grids: group_norm.h.
 //
 //   x, y [rows][channels] bf16, rows x_pitch, y_pitch apart; a group is `size` = channels / groups neighbouring channels
 //   sums [blocks][groups][2] float: mean, sum of squared deviations from it
 //
-// Deviations are summed about means at every level, never as x^2 - mean^2: a thread takes chunks of 4 rows x 8 channels (mean, then deviations, from
-// registers), joins them to what it has (Chan, Golub & LeVeque 1979), and means and deviations of threads, pieces and blocks are joined in double, in an
-// order that depends on the shape only. A block of rows is cut into pieces, one per thread block, so that 64 blocks of rows fill a GPU; the last piece to
-// arrive joins them.
+// Deviations are summed about means at every level, never as x^2 - mean^2: a thread takes chunks of 4 rows x 8 channels
+// (mean, then deviations, from registers), joins them to what it has (Chan, Golub & LeVeque 1979), and means and
+// deviations of threads, pieces and blocks are joined in double, in an order that depends on the shape only. A block of
+// rows is cut into pieces, one per thread block, so that 64 blocks of rows fill a GPU; the last piece to arrive joins
+// them.
 //
-// Bound by bytes: x is read by each launch, y written once. The second launch walks the picture from its end, where the first one's reads are still in the L2
-// cache.
+// Bound by bytes: x is read by each launch, y written once. The second launch walks the picture from its end, where the
+// first one's reads are still in the L2 cache.
 #include "common.cuh"
 #include "group_norm.h"
 
-struct moments { double mean, deviation; };
-template <int N> struct number { static constexpr int value = N; };
+struct moments {
+    double mean, deviation;
+};
+template <int N> struct number {
+    static constexpr int value = N;
+};
 
 SUMI_DEVICE double sum8(double v) // over eight neighbouring lanes, the same order in each
 {
@@ -24,8 +30,8 @@ SUMI_DEVICE double sum8(double v) // over eight neighbouring lanes, the same ord
     return v;
 }
 
-// Joins entries 0 .. entry_count - 1 of one group; eight neighbouring lanes share the work, all lanes of the warp take part. entry(i, n, mean, deviation)
-// gives the number of values and their moments. count: values of all entries.
+// Joins entries 0 .. entry_count - 1 of one group; eight neighbouring lanes share the work, all lanes of the warp take
+// part. entry(i, n, mean, deviation) gives the number of values and their moments. count: values of all entries.
 template <class Entry> SUMI_DEVICE moments join(int entry_count, double count, Entry&& entry)
 {
     double sum = 0.0, deviation = 0.0;
@@ -44,7 +50,8 @@ template <class Entry> SUMI_DEVICE moments join(int entry_count, double count, E
     return {centre, sum8(deviation)};
 }
 
-// Calls body(group, is_valid) for all groups, eight lanes each; is_valid is false for the lanes past the last group, which must take part all the same.
+// Calls body(group, is_valid) for all groups, eight lanes each; is_valid is false for the lanes past the last group,
+// which must take part all the same.
 template <class Body> SUMI_DEVICE void over_groups(int groups, Body&& body)
 {
     for (int first = 0; first < groups; first += SUMI_GROUP_THREADS / 8) {
@@ -94,7 +101,8 @@ template <int GROUPS> struct running {
 // GROUPS: groups that begin among eight channels: 1 when a group is a multiple of eight channels.
 template <int GROUPS> SUMI_DEVICE void group_sums(const sumi_group_sums_args& a)
 {
-    __shared__ float all_n[SUMI_GROUP_THREADS], all_mean[GROUPS][SUMI_GROUP_THREADS], all_m2[GROUPS][SUMI_GROUP_THREADS];
+    __shared__ float all_n[SUMI_GROUP_THREADS], all_mean[GROUPS][SUMI_GROUP_THREADS],
+        all_m2[GROUPS][SUMI_GROUP_THREADS];
     __shared__ uint32_t arrived;
     const int columns = a.channels / 8, lines = SUMI_GROUP_THREADS / columns, size = a.channels / a.groups;
     const int column = threadIdx.x % columns, line = threadIdx.x / columns, block = a.block_begin + blockIdx.y;
@@ -118,19 +126,22 @@ template <int GROUPS> SUMI_DEVICE void group_sums(const sumi_group_sums_args& a)
         all_m2[g][threadIdx.x] = own.m2[g];
     }
     __syncthreads();
-    float2* to = a.pieces > 1 ? (float2*)a.parts + ((int64_t)block * a.pieces + blockIdx.x) * a.groups : (float2*)a.sums + (int64_t)block * a.groups;
+    float2* to = a.pieces > 1 ? (float2*)a.parts + ((int64_t)block * a.pieces + blockIdx.x) * a.groups
+                              : (float2*)a.sums + (int64_t)block * a.groups;
     const int wide = GROUPS == 1 ? size / 8 : 1; // columns of threads that hold one group
     over_groups(a.groups, [&](int g, bool is_valid) {
-        const moments m = join(wide * lines, (double)(end - first) * size, [&](int i, float& n, float& mean, float& m2) {
-            const int t = i / wide * columns + (GROUPS == 1 ? g * wide + i % wide : g / GROUPS);
-            n = all_n[t];
-            mean = all_mean[g % GROUPS][t];
-            m2 = all_m2[g % GROUPS][t];
-        });
+        const moments m =
+            join(wide * lines, (double)(end - first) * size, [&](int i, float& n, float& mean, float& m2) {
+                const int t = i / wide * columns + (GROUPS == 1 ? g * wide + i % wide : g / GROUPS);
+                n = all_n[t];
+                mean = all_mean[g % GROUPS][t];
+                m2 = all_m2[g % GROUPS][t];
+            });
         if (is_valid && (threadIdx.x & 7) == 0) to[g] = make_float2((float)m.mean, (float)m.deviation);
     });
     if (a.pieces == 1) return;
-    // The last piece of a block to arrive joins them, in order. The fences put every piece's moments before its arrival, and the reads behind the last one.
+    // The last piece of a block to arrive joins them, in order. The fences put every piece's moments before its
+    // arrival, and the reads behind the last one.
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) arrived = atomicAdd((uint32_t*)a.arrivals + blockIdx.y, 1u);
@@ -138,25 +149,42 @@ template <int GROUPS> SUMI_DEVICE void group_sums(const sumi_group_sums_args& a)
     if (arrived != (uint32_t)gridDim.x - 1) return;
     __threadfence();
     const float2* parts = (const float2*)a.parts + (int64_t)block * a.pieces * a.groups;
-    const int block_first = block * a.block_rows, filled = (block_end - block_first + a.piece_rows - 1) / a.piece_rows; // the last block may be short
+    // the last block may be short
+    const int block_first = block * a.block_rows, filled = (block_end - block_first + a.piece_rows - 1) / a.piece_rows;
     over_groups(a.groups, [&](int g, bool is_valid) {
-        const moments m = join(filled, (double)(block_end - block_first) * size, [&](int i, float& n, float& mean, float& m2) {
-            const float2 part = __ldcg(parts + (int64_t)i * a.groups + g);
-            n = (float)(min(a.piece_rows, block_end - block_first - i * a.piece_rows) * size);
-            mean = part.x;
-            m2 = part.y;
-        });
-        if (is_valid && (threadIdx.x & 7) == 0) ((float2*)a.sums)[(int64_t)block * a.groups + g] = make_float2((float)m.mean, (float)m.deviation);
+        const moments m =
+            join(filled, (double)(block_end - block_first) * size, [&](int i, float& n, float& mean, float& m2) {
+                const float2 part = __ldcg(parts + (int64_t)i * a.groups + g);
+                n = (float)(min(a.piece_rows, block_end - block_first - i * a.piece_rows) * size);
+                mean = part.x;
+                m2 = part.y;
+            });
+        if (is_valid && (threadIdx.x & 7) == 0)
+            ((float2*)a.sums)[(int64_t)block * a.groups + g] = make_float2((float)m.mean, (float)m.deviation);
     });
     if (threadIdx.x == 0) ((uint32_t*)a.arrivals)[blockIdx.y] = 0;
 }
 
-extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_sums_1(const __grid_constant__ sumi_group_sums_args a) { group_sums<1>(a); }
-extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_sums_2(const __grid_constant__ sumi_group_sums_args a) { group_sums<2>(a); }
-extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_sums_4(const __grid_constant__ sumi_group_sums_args a) { group_sums<4>(a); }
+extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
+    sumi_group_sums_1(const __grid_constant__ sumi_group_sums_args a)
+{
+    group_sums<1>(a);
+}
+extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
+    sumi_group_sums_2(const __grid_constant__ sumi_group_sums_args a)
+{
+    group_sums<2>(a);
+}
+extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
+    sumi_group_sums_4(const __grid_constant__ sumi_group_sums_args a)
+{
+    group_sums<4>(a);
+}
 
-// One group of one block of rows per thread block, any sizes: twice over the values, which the second time come from a cache.
-extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_sums_any(const __grid_constant__ sumi_group_sums_args a)
+// One group of one block of rows per thread block, any sizes: twice over the values, which the second time come from a
+// cache.
+extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
+    sumi_group_sums_any(const __grid_constant__ sumi_group_sums_args a)
 {
     __shared__ float shared[32];
     const int size = a.channels / a.groups, g = blockIdx.x, block = a.block_begin + blockIdx.y;
@@ -164,7 +192,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_sums
     const bf16* x = (const bf16*)a.x + (int64_t)first * a.x_pitch + g * size;
     const int64_t count = (int64_t)rows * size;
     float sum = 0.0f, squares = 0.0f;
-    for (int64_t i = threadIdx.x; i < count; i += SUMI_GROUP_THREADS) sum += __bfloat162float(x[i / size * a.x_pitch + i % size]);
+    for (int64_t i = threadIdx.x; i < count; i += SUMI_GROUP_THREADS)
+        sum += __bfloat162float(x[i / size * a.x_pitch + i % size]);
     const float mean = block_sum(sum, shared) / (float)count;
     for (int64_t i = threadIdx.x; i < count; i += SUMI_GROUP_THREADS) {
         const float d = __bfloat162float(x[i / size * a.x_pitch + i % size]) - mean;
@@ -174,10 +203,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_sums
     if (threadIdx.x == 0) ((float2*)a.sums)[(int64_t)block * a.groups + g] = make_float2(mean, squares);
 }
 
-// Moments from a convolution's own sums (conv_sm90.cu), in double: entry i is 32 groups x (sum, sum of squares). Thread t of a block takes group t % 32 of
-// entries t / 32, + 8, .. The last block to arrive joins the pieces in order and writes what GROUP_NORM joins: each block of rows gets the whole picture's
-// mean and its share of the deviations.
-extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_sums_conv(const __grid_constant__ sumi_group_conv_args a)
+// Moments from a convolution's own sums (conv_sm90.cu), in double: entry i is 32 groups x (sum, sum of squares). Thread
+// t of a block takes group t % 32 of entries t / 32, + 8, .. The last block to arrive joins the pieces in order and
+// writes what GROUP_NORM joins: each block of rows gets the whole picture's mean and its share of the deviations.
+extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
+    sumi_group_sums_conv(const __grid_constant__ sumi_group_conv_args a)
 {
     __shared__ double shared[SUMI_GROUP_THREADS / 32][32][2];
     __shared__ uint32_t arrived;
@@ -217,7 +247,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_sums
         squares += v.y;
     }
     total = over_lines(sum, squares);
-    const double count = (double)a.rows * a.size, mean = total.x / count, deviation = fmax(total.y - total.x * mean, 0.0);
+    const double count = (double)a.rows * a.size, mean = total.x / count,
+                 deviation = fmax(total.y - total.x * mean, 0.0);
     for (int block = line; block < a.block_count; block += SUMI_GROUP_THREADS / 32) {
         const int rows = min(a.block_rows, a.rows - block * a.block_rows);
         ((float2*)a.sums)[block * 32 + g] = make_float2((float)mean, (float)(deviation * rows / a.rows));
@@ -225,13 +256,13 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_sums
     if (threadIdx.x == 0) *(uint32_t*)a.arrivals = 0;
 }
 
-// ---- GROUP_NORM -----------------------------------------------------------------------------------------------------------------------
-// SiLU by exp and a fast division. With tanh.approx it would be one instruction less, but its error of 2^-11 is one of *one*: below about -4 it is as large
-// as the result.
+// ---- GROUP_NORM -----------------------------------------------------------------------------------------------------
+// SiLU by exp and a fast division. With tanh.approx it would be one instruction less, but its error of 2^-11 is one of
+// *one*: below about -4 it is as large as the result.
 SUMI_DEVICE float silu_exact(float v) { return __fdividef(v, 1.0f + __expf(-v)); }
 
-// shared[g]: mean and rstd of group g. Every thread block joins the (at most 64) blocks of rows by itself: under the loads of the others on its
-// multiprocessor, where a launch of its own would wait.
+// shared[g]: mean and rstd of group g. Every thread block joins the (at most 64) blocks of rows by itself: under the
+// loads of the others on its multiprocessor, where a launch of its own would wait.
 SUMI_DEVICE void join_blocks(const sumi_group_norm_args& a, float2* shared)
 {
     const int size = a.channels / a.groups;
@@ -243,7 +274,8 @@ SUMI_DEVICE void join_blocks(const sumi_group_norm_args& a, float2* shared)
             mean = part.x;
             m2 = part.y;
         });
-        if (is_valid && (threadIdx.x & 7) == 0) shared[g] = make_float2((float)m.mean, (float)(1.0 / sqrt(m.deviation / count + (double)a.eps)));
+        if (is_valid && (threadIdx.x & 7) == 0)
+            shared[g] = make_float2((float)m.mean, (float)(1.0 / sqrt(m.deviation / count + (double)a.eps)));
     });
     __syncthreads();
 }
@@ -256,7 +288,8 @@ SUMI_DEVICE void unit_rows(const sumi_group_norm_args& a, int& first, int& end)
     end = min(first + a.unit_rows, a.rows);
 }
 
-extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_norm(const __grid_constant__ sumi_group_norm_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
+    sumi_group_norm(const __grid_constant__ sumi_group_norm_args a)
 {
     extern __shared__ float2 groups[];
     join_blocks(a, groups);
@@ -299,18 +332,21 @@ extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_norm
     while (row < end) rows(number<1>());
 }
 
-extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS) sumi_group_norm_any(const __grid_constant__ sumi_group_norm_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_GROUP_THREADS)
+    sumi_group_norm_any(const __grid_constant__ sumi_group_norm_args a)
 {
     extern __shared__ float2 groups[];
     join_blocks(a, groups);
     const int size = a.channels / a.groups;
     int first, end;
     unit_rows(a, first, end);
-    for (int64_t i = (int64_t)first * a.channels + threadIdx.x; i < (int64_t)end * a.channels; i += SUMI_GROUP_THREADS) {
+    for (int64_t i = (int64_t)first * a.channels + threadIdx.x; i < (int64_t)end * a.channels;
+         i += SUMI_GROUP_THREADS) {
         const int c = (int)(i % a.channels);
         const int64_t row = i / a.channels;
         const float2 g = groups[c / size];
-        const float factor = a.weight ? g.y * ((const float*)a.weight)[c] : g.y, bias = a.bias ? ((const float*)a.bias)[c] : 0.0f;
+        const float factor = a.weight ? g.y * ((const float*)a.weight)[c] : g.y,
+                    bias = a.bias ? ((const float*)a.bias)[c] : 0.0f;
         float v = fmaf(__bfloat162float(((const bf16*)a.x)[row * a.x_pitch + c]) - g.x, factor, bias);
         if (a.silu) v = silu_exact(v);
         ((bf16*)a.y)[row * a.y_pitch + c] = __float2bfloat16_rn(v);

@@ -3,123 +3,225 @@
 #pragma once
 typedef unsigned int u32;
 typedef unsigned long long u64;
-struct __align__(64) sumi_tmap { u64 opaque[16]; };   // binary image of a CUtensorMap, passed by value as __grid_constant__
+// binary image of a CUtensorMap, passed by value as __grid_constant__
+struct __align__(64) sumi_tmap { u64 opaque[16]; };
 
 __device__ __forceinline__ u32 smem_addr(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
-// ---- mbarriers (64-bit objects in shared memory) ------------------------------------------------------------------
-__device__ __forceinline__ void mb_init(u32 bar, u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(bar), "r"(count) : "memory"); }
-__device__ __forceinline__ void mb_expect(u32 bar, u32 bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory"); }
-// Arrives at the barrier at the same offset in block `rank` of the cluster (own block included). Without .release.cluster on
-// purpose: that form costs a GPU-wide memory barrier per arrival (MEMBAR.ALL.GPU in SASS; a fifth of the GEMM's speed). What the
-// arrival orders here are finished wgmma reads against later TMA writes, both of the async proxy.
-__device__ __forceinline__ void mb_arrive_cluster(u32 bar, u32 rank) {
-    asm volatile("{.reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [r];}" :: "r"(bar), "r"(rank) : "memory");
+// ---- mbarriers (64-bit objects in shared memory) --------------------------------------------------------------------
+__device__ __forceinline__ void mb_init(u32 bar, u32 count)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
+}
+__device__ __forceinline__ void mb_expect(u32 bar, u32 bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+// Arrives at the barrier at the same offset in block `rank` of the cluster (own block included). Without
+// .release.cluster on purpose: that form costs a GPU-wide memory barrier per arrival (MEMBAR.ALL.GPU in SASS; a fifth
+// of the GEMM's speed). What the arrival orders here are finished wgmma reads against later TMA writes, both of the
+// async proxy.
+__device__ __forceinline__ void mb_arrive_cluster(u32 bar, u32 rank)
+{
+    asm volatile(
+        "{.reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [r];}" ::"r"(bar),
+        "r"(rank)
+        : "memory");
 }
 // Waits until the phase of that parity is complete. try_wait suspends the thread in hardware: no sleep is needed.
-__device__ __forceinline__ void mb_wait(u32 bar, u32 parity) {
+__device__ __forceinline__ void mb_wait(u32 bar, u32 parity)
+{
     u32 ok;
-    do asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0,1,0,p;}" : "=r"(ok) : "r"(bar), "r"(parity) : "memory");
+    do
+        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0,1,0,p;}"
+                     : "=r"(ok)
+                     : "r"(bar), "r"(parity)
+                     : "memory");
     while (!ok);
 }
 
-// ---- TMA: global <-> shared tiles described by a tensor map ----------------------------------------------------------
-__device__ __forceinline__ void tma_load_2d(u32 dst, const sumi_tmap* map, u32 bar, int x, int y) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3,%4}], [%2];"
-        :: "r"(dst), "l"(map), "r"(bar), "r"(x), "r"(y) : "memory");
+// ---- TMA: global <-> shared tiles described by a tensor map ---------------------------------------------------------
+__device__ __forceinline__ void tma_load_2d(u32 dst, const sumi_tmap* map, u32 bar, int x, int y)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3,%4}], [%2];" ::
+            "r"(dst),
+        "l"(map), "r"(bar), "r"(x), "r"(y)
+        : "memory");
 }
-// Writes the same tile to the same shared offset of every block in `mask`, and signals the barrier at the same offset there.
-__device__ __forceinline__ void tma_load_2d_multicast(u32 dst, const sumi_tmap* map, u32 bar, int x, int y, unsigned short mask) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3,%4}], [%2], %5;"
-        :: "r"(dst), "l"(map), "r"(bar), "r"(x), "r"(y), "h"(mask) : "memory");
+// Writes the same tile to the same shared offset of every block in `mask`, and signals the barrier at the same offset
+// there.
+__device__ __forceinline__ void tma_load_2d_multicast(u32 dst, const sumi_tmap* map, u32 bar, int x, int y,
+                                                      unsigned short mask)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%3,%4}], [%2], %5;" ::"r"(dst),
+                 "l"(map), "r"(bar), "r"(x), "r"(y), "h"(mask)
+                 : "memory");
 }
 // Plain copy of `bytes` consecutive bytes (a multiple of 16, both ends 16-byte aligned).
-__device__ __forceinline__ void bulk_load(u32 dst, const void* src, u32 bytes, u32 bar) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" :: "r"(dst), "l"(src), "r"(bytes), "r"(bar) : "memory");
+__device__ __forceinline__ void bulk_load(u32 dst, const void* src, u32 bytes, u32 bar)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst),
+                 "l"(src), "r"(bytes), "r"(bar)
+                 : "memory");
 }
-__device__ __forceinline__ void tma_load_4d(u32 dst, const sumi_tmap* map, u32 bar, int c, int x, int y, int n) {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3,%4,%5,%6}], [%2];"
-        :: "r"(dst), "l"(map), "r"(bar), "r"(c), "r"(x), "r"(y), "r"(n) : "memory");
+__device__ __forceinline__ void tma_load_4d(u32 dst, const sumi_tmap* map, u32 bar, int c, int x, int y, int n)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+                 "{%3,%4,%5,%6}], [%2];" ::"r"(dst),
+                 "l"(map), "r"(bar), "r"(c), "r"(x), "r"(y), "r"(n)
+                 : "memory");
 }
-__device__ __forceinline__ void tma_load_5d(u32 dst, const sumi_tmap* map, u32 bar, int c, int px, int x, int py, int y) {
-    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3,%4,%5,%6,%7}], [%2];"
-        :: "r"(dst), "l"(map), "r"(bar), "r"(c), "r"(px), "r"(x), "r"(py), "r"(y) : "memory");
+__device__ __forceinline__ void tma_load_5d(u32 dst, const sumi_tmap* map, u32 bar, int c, int px, int x, int py, int y)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+                 "{%3,%4,%5,%6,%7}], [%2];" ::"r"(dst),
+                 "l"(map), "r"(bar), "r"(c), "r"(px), "r"(x), "r"(py), "r"(y)
+                 : "memory");
 }
-__device__ __forceinline__ void tma_store_2d(const sumi_tmap* map, u32 src, int x, int y) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2,%3}], [%1];" :: "l"(map), "r"(src), "r"(x), "r"(y) : "memory");
+__device__ __forceinline__ void tma_store_2d(const sumi_tmap* map, u32 src, int x, int y)
+{
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2,%3}], [%1];" ::"l"(map), "r"(src),
+                 "r"(x), "r"(y)
+                 : "memory");
 }
-__device__ __forceinline__ void tma_store_5d(const sumi_tmap* map, u32 src, int c, int px, int x, int py, int y) {
-    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2,%3,%4,%5,%6}], [%1];"
-        :: "l"(map), "r"(src), "r"(c), "r"(px), "r"(x), "r"(py), "r"(y) : "memory");
+__device__ __forceinline__ void tma_store_5d(const sumi_tmap* map, u32 src, int c, int px, int x, int py, int y)
+{
+    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2,%3,%4,%5,%6}], [%1];" ::"l"(map),
+                 "r"(src), "r"(c), "r"(px), "r"(x), "r"(py), "r"(y)
+                 : "memory");
 }
-#define TMA_STORE_COMMIT()    asm volatile("cp.async.bulk.commit_group;" ::: "memory")
-#define TMA_STORE_WAIT_READ() asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory")   // shared memory may be overwritten
-#define TMA_STORE_WAIT()      asm volatile("cp.async.bulk.wait_group 0;" ::: "memory")        // data is written
-__device__ __forceinline__ void prefetch_tmap(const sumi_tmap* map) { asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory"); }
+#define TMA_STORE_COMMIT() asm volatile("cp.async.bulk.commit_group;" ::: "memory")
+// shared memory may be overwritten
+#define TMA_STORE_WAIT_READ() asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory")
+#define TMA_STORE_WAIT() asm volatile("cp.async.bulk.wait_group 0;" ::: "memory") // data is written
+__device__ __forceinline__ void prefetch_tmap(const sumi_tmap* map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
 
-// One lane of a converged warp. Unlike `lane == 0`, ptxas knows that a branch on elect.sync leaves one thread: without it, every TMA
-// instruction is wrapped in a loop over possibly different operands, and the producer becomes the bottleneck.
-__device__ __forceinline__ bool elect_one() { u32 p; asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0,1,0,p;}" : "=r"(p)); return p; }
-__device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }             // tells ptxas that v is the same in the warp
+// One lane of a converged warp. Unlike `lane == 0`, ptxas knows that a branch on elect.sync leaves one thread: without
+// it, every TMA instruction is wrapped in a loop over possibly different operands, and the producer becomes the
+// bottleneck.
+__device__ __forceinline__ bool elect_one()
+{
+    u32 p;
+    asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0,1,0,p;}" : "=r"(p));
+    return p;
+}
+// tells ptxas that v is the same in the warp
+__device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
 
-// ---- clusters, named barriers, registers ---------------------------------------------------------------------------
-__device__ __forceinline__ u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
-__device__ __forceinline__ void cluster_sync() { asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory"); }
-#define FENCE_MBAR_INIT()   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory")
-#define FENCE_PROXY_ASYNC() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")        // ordinary shared stores before TMA reads
+// ---- clusters, named barriers, registers ----------------------------------------------------------------------------
+__device__ __forceinline__ u32 cluster_rank()
+{
+    u32 r;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+__device__ __forceinline__ void cluster_sync()
+{
+    asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
+}
+#define FENCE_MBAR_INIT() asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory")
+// ordinary shared stores before TMA reads
+#define FENCE_PROXY_ASYNC() asm volatile("fence.proxy.async.shared::cta;" ::: "memory")
 // One immediate barrier id per consumer warpgroup: an id in a register makes ptxas reserve all sixteen.
-template<int NC = 2> __device__ __forceinline__ void wg_sync(int wg) {   // NC: how many there are; the third one's barrier is ping-pong's in other kernels
-    if (wg == 0) asm volatile("bar.sync 1, 128;" ::: "memory"); else if (NC == 2 || wg == 1) asm volatile("bar.sync 2, 128;" ::: "memory"); else asm volatile("bar.sync 3, 128;" ::: "memory");
+// NC: how many there are; the third one's barrier is ping-pong's in other kernels
+template <int NC = 2> __device__ __forceinline__ void wg_sync(int wg)
+{
+    if (wg == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
+    else if (NC == 2 || wg == 1) asm volatile("bar.sync 2, 128;" ::: "memory");
+    else asm volatile("bar.sync 3, 128;" ::: "memory");
 }
 
 // ---- fragments ------------------------------------------------------------------------------------------------------
-__device__ __forceinline__ u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+__device__ __forceinline__ u32 pack_bf16(float lo, float hi)
+{
+    u32 r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+}
 __device__ __forceinline__ float bf16_lo(u32 v) { return __uint_as_float(v << 16); }
 __device__ __forceinline__ float bf16_hi(u32 v) { return __uint_as_float(v & 0xffff0000u); }
-__device__ __forceinline__ void stmatrix4(u32 addr, u32 a, u32 b, u32 c, u32 d) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" :: "r"(addr), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+__device__ __forceinline__ void stmatrix4(u32 addr, u32 a, u32 b, u32 c, u32 d)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(addr), "r"(a), "r"(b), "r"(c),
+                 "r"(d)
+                 : "memory");
 }
-__device__ __forceinline__ void ldmatrix4(u32 addr, u32& a, u32& b, u32& c, u32& d) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(addr));
+__device__ __forceinline__ void ldmatrix4(u32 addr, u32& a, u32& b, u32& c, u32& d)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+                 : "r"(addr));
 }
-__device__ __forceinline__ float tanh_fast(float x) { float y; asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+__device__ __forceinline__ float tanh_fast(float x)
+{
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 
-// ---- wgmma ------------------------------------------------------------------------------------------------------------
-// Shared-memory operand: K-major tile of 128-byte rows (64 bf16 or 128 fp8), 128-byte swizzle (layout type 1), 8-row groups
-// 1024 bytes apart; the leading offset is ignored in this layout. Tile bases are 1024-byte aligned; a k-step of 32 bytes
-// (16 bf16, 32 fp8) inside the row is added to the address as it is.
-__device__ __forceinline__ u32 wg_desc_lo(u32 addr) { return (addr & 0x3FFFF) >> 4 | 1 << 16; }            // shared memory ends below 2^18: adding to
-__device__ __forceinline__ u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >> 4) << 32 | lo; }          // the low word never carries into bit 16
-#define WG_FENCE()  asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
+// ---- wgmma ----------------------------------------------------------------------------------------------------------
+// Shared-memory operand: K-major tile of 128-byte rows (64 bf16 or 128 fp8), 128-byte swizzle (layout type 1), 8-row
+// groups
+// 1024 bytes apart; the leading offset is ignored in this layout. Tile bases are 1024-byte aligned; a k-step of 32
+// bytes (16 bf16, 32 fp8) inside the row is added to the address as it is.
+// shared memory ends below 2^18: adding to
+__device__ __forceinline__ u32 wg_desc_lo(u32 addr) { return (addr & 0x3FFFF) >> 4 | 1 << 16; }
+// the low word never carries into bit 16
+__device__ __forceinline__ u64 wg_desc(u32 lo) { return (u64)(1u << 30 | 1024 >> 4) << 32 | lo; }
+#define WG_FENCE() asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
 #define WG_COMMIT() asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
-#define WG_WAIT(n)  asm volatile("wgmma.wait_group.sync.aligned " #n ";" ::: "memory")
-#define SUMI_R64 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define WG_WAIT(n) asm volatile("wgmma.wait_group.sync.aligned " #n ";" ::: "memory")
+#define SUMI_R64                                                                                                       \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"  \
+    "30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%" \
+    "58,%59,%60,%61,%62,%63"
 #define SUMI_R80 SUMI_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
 #define SUMI_R88 SUMI_R80 ",%80,%81,%82,%83,%84,%85,%86,%87"
-#define SUMI_R96 SUMI_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define SUMI_R96                                                                                                       \
+    SUMI_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%"  \
+             "89,%90,%91,%92,%93,%94,%95"
 #define SUMI_R104 SUMI_R96 ",%96,%97,%98,%99,%100,%101,%102,%103"
 #define SUMI_R112 SUMI_R104 ",%104,%105,%106,%107,%108,%109,%110,%111"
 #define SUMI_R120 SUMI_R112 ",%112,%113,%114,%115,%116,%117,%118,%119"
 #define SUMI_R128 SUMI_R120 ",%120,%121,%122,%123,%124,%125,%126,%127"
-#define SUMI_D8(d,i) "+f"(d[i]),"+f"(d[i+1]),"+f"(d[i+2]),"+f"(d[i+3]),"+f"(d[i+4]),"+f"(d[i+5]),"+f"(d[i+6]),"+f"(d[i+7])
-#define SUMI_D32(d,i) SUMI_D8(d,i),SUMI_D8(d,i+8),SUMI_D8(d,i+16),SUMI_D8(d,i+24)
-#define SUMI_D64(d)  SUMI_D32(d,0),SUMI_D32(d,32)
-#define SUMI_D80(d)  SUMI_D64(d),SUMI_D8(d,64),SUMI_D8(d,72)
-#define SUMI_D88(d)  SUMI_D80(d),SUMI_D8(d,80)
-#define SUMI_D96(d)  SUMI_D64(d),SUMI_D32(d,64)
-#define SUMI_D104(d) SUMI_D96(d),SUMI_D8(d,96)
-#define SUMI_D112(d) SUMI_D104(d),SUMI_D8(d,104)
-#define SUMI_D120(d) SUMI_D112(d),SUMI_D8(d,112)
-#define SUMI_D128(d) SUMI_D120(d),SUMI_D8(d,120)
+#define SUMI_D8(d, i)                                                                                                  \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),        \
+        "+f"(d[i + 7])
+#define SUMI_D32(d, i) SUMI_D8(d, i), SUMI_D8(d, i + 8), SUMI_D8(d, i + 16), SUMI_D8(d, i + 24)
+#define SUMI_D64(d) SUMI_D32(d, 0), SUMI_D32(d, 32)
+#define SUMI_D80(d) SUMI_D64(d), SUMI_D8(d, 64), SUMI_D8(d, 72)
+#define SUMI_D88(d) SUMI_D80(d), SUMI_D8(d, 80)
+#define SUMI_D96(d) SUMI_D64(d), SUMI_D32(d, 64)
+#define SUMI_D104(d) SUMI_D96(d), SUMI_D8(d, 96)
+#define SUMI_D112(d) SUMI_D104(d), SUMI_D8(d, 104)
+#define SUMI_D120(d) SUMI_D112(d), SUMI_D8(d, 112)
+#define SUMI_D128(d) SUMI_D120(d), SUMI_D8(d, 120)
 // d[64 x N] (+)= A[64 x 32 bytes] B[N x 32 bytes]^T by one warpgroup. `acc` 0 overwrites d: no zeroing pass is needed.
-template<int N, int FP8> struct wgmma_t;
-#define SUMI_WGMMA(N, R, IA, IB, IP)                                                                                             \
-    template<> struct wgmma_t<N, 0> { static __device__ __forceinline__ void mma(float (&d)[R], u64 a, u64 b, int acc) {                \
-        asm volatile("{.reg .pred p; setp.ne.b32 p,%" #IP ",0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" SUMI_R##R   \
-                     "},%" #IA ",%" #IB ",p,1,1,0,0;}" : SUMI_D##R(d) : "l"(a), "l"(b), "r"(acc)); } };                                 \
-    template<> struct wgmma_t<N, 1> { static __device__ __forceinline__ void mma(float (&d)[R], u64 a, u64 b, int acc) {                \
-        asm volatile("{.reg .pred p; setp.ne.b32 p,%" #IP ",0; wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" SUMI_R##R   \
-                     "},%" #IA ",%" #IB ",p,1,1;}" : SUMI_D##R(d) : "l"(a), "l"(b), "r"(acc)); } };
+template <int N, int FP8> struct wgmma_t;
+#define SUMI_WGMMA(N, R, IA, IB, IP)                                                                                   \
+    template <> struct wgmma_t<N, 0> {                                                                                 \
+        static __device__ __forceinline__ void mma(float (&d)[R], u64 a, u64 b, int acc)                               \
+        {                                                                                                              \
+            asm volatile("{.reg .pred p; setp.ne.b32 p,%" #IP ",0; wgmma.mma_async.sync.aligned.m64n" #N               \
+                         "k16.f32.bf16.bf16 {" SUMI_R##R "},%" #IA ",%" #IB ",p,1,1,0,0;}"                             \
+                         : SUMI_D##R(d)                                                                                \
+                         : "l"(a), "l"(b), "r"(acc));                                                                  \
+        }                                                                                                              \
+    };                                                                                                                 \
+    template <> struct wgmma_t<N, 1> {                                                                                 \
+        static __device__ __forceinline__ void mma(float (&d)[R], u64 a, u64 b, int acc)                               \
+        {                                                                                                              \
+            asm volatile("{.reg .pred p; setp.ne.b32 p,%" #IP ",0; wgmma.mma_async.sync.aligned.m64n" #N               \
+                         "k32.f32.e4m3.e4m3 {" SUMI_R##R "},%" #IA ",%" #IB ",p,1,1;}"                                 \
+                         : SUMI_D##R(d)                                                                                \
+                         : "l"(a), "l"(b), "r"(acc));                                                                  \
+        }                                                                                                              \
+    };
 SUMI_WGMMA(128, 64, 64, 65, 66)
 SUMI_WGMMA(160, 80, 80, 81, 82)
 SUMI_WGMMA(176, 88, 88, 89, 90)

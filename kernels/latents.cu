@@ -1,6 +1,7 @@
-// Ops on latents (one row per channel plane, NCHW, always float): patches, noise, guidance, solver, preview, the VAE's ends.
-// A latent is a few MB that lie in L2; these kernels are short, and what matters is that they give the bits of the reference: products and sums are rounded one
-// by one (__fmul_rn, __fadd_rn: the compiler may not contract them), as PyTorch's elementwise kernels and the processor backend do.
+// Ops on latents (one row per channel plane, NCHW, always float): patches, noise, guidance, solver, preview, the VAE's
+// ends. A latent is a few MB that lie in L2; these kernels are short, and what matters is that they give the bits of
+// the reference: products and sums are rounded one by one (__fmul_rn, __fadd_rn: the compiler may not contract them),
+// as PyTorch's elementwise kernels and the processor backend do.
 //   every kernel: block 256 (SUMI_LATENTS_THREADS), shared memory static; args in latents.h. The grid is any size unless it says otherwise.
 #include "common.cuh"
 #include "latents.h"
@@ -10,10 +11,12 @@ SUMI_DEVICE int64_t index_stride() { return (int64_t)gridDim.x * SUMI_LATENTS_TH
 // a x + b y
 SUMI_DEVICE float blend(float a, float x, float b, float y) { return __fadd_rn(__fmul_rn(a, x), __fmul_rn(b, y)); }
 
-// ---- patchify, unpatchify -------------------------------------------------------------------------------------------------------------------------
+// ---- patchify, unpatchify -------------------------------------------------------------------------------------------
 // Token (h, w), feature (2 ph + pw) * channels + c  <->  latent[c][2 h + ph][2 w + pw]. A thread moves the four values of a token and channel.
-// patchify: channels fastest (neighbours write neighbouring features), unpatchify: tokens fastest (neighbours write neighbouring pixels).
-extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_patchify(const __grid_constant__ sumi_patch_args a)
+// patchify: channels fastest (neighbours write neighbouring features), unpatchify: tokens fastest (neighbours write
+// neighbouring pixels).
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
+    sumi_patchify(const __grid_constant__ sumi_patch_args a)
 {
     const int columns = a.width / 2, tokens = a.height / 2 * columns, s = blockIdx.y;
     const int64_t plane = (int64_t)a.height * a.width;
@@ -21,7 +24,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_patchify
     for (int64_t i = first_index(); i < (int64_t)tokens * a.channels; i += index_stride()) {
         const int c = (int)(i % a.channels), t = (int)(i / a.channels);
         const float* pixel = latent + c * plane + (int64_t)(t / columns * 2) * a.width + t % columns * 2;
-        const float2 upper = *(const float2*)pixel, lower = *(const float2*)(pixel + a.width); // width and plane are even
+        // width and plane are even
+        const float2 upper = *(const float2*)pixel, lower = *(const float2*)(pixel + a.width);
         const float v[4] = {upper.x, upper.y, lower.x, lower.y};
         const int64_t row = (int64_t)(a.row_begin[s] + t) * 4 * a.channels + c;
 #pragma unroll
@@ -33,7 +37,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_patchify
 }
 
 // latents = sign * rows; sequence i writes latent latent[i].
-extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_unpatchify(const __grid_constant__ sumi_patch_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
+    sumi_unpatchify(const __grid_constant__ sumi_patch_args a)
 {
     const int columns = a.width / 2, tokens = a.height / 2 * columns, s = blockIdx.y;
     const int64_t plane = (int64_t)a.height * a.width;
@@ -45,7 +50,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_unpatchi
 #pragma unroll
         for (int f = 0; f < 4; f++) {
             const int64_t at = row + f * a.channels;
-            v[f] = __fmul_rn(a.sign, a.rows_are_float ? ((const float*)a.rows)[at] : __bfloat162float(((const bf16*)a.rows)[at]));
+            v[f] = __fmul_rn(a.sign, a.rows_are_float ? ((const float*)a.rows)[at]
+                                                      : __bfloat162float(((const bf16*)a.rows)[at]));
         }
         float* pixel = latent + c * plane + (int64_t)(t / columns * 2) * a.width + t % columns * 2;
         *(float2*)pixel = make_float2(v[0], v[1]);
@@ -53,9 +59,10 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_unpatchi
     }
 }
 
-// ---- add_noise, solve -----------------------------------------------------------------------------------------------------------------------------
+// ---- add_noise, solve -----------------------------------------------------------------------------------------------
 // x = sigma * noise + (1 - sigma) * clean
-extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_add_noise(const __grid_constant__ sumi_add_noise_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
+    sumi_add_noise(const __grid_constant__ sumi_add_noise_args a)
 {
     const float sigma = step_at(a.sigma, *(const int32_t*)a.counter, 0);
     for (int64_t i = a.begin + first_index(); i < a.end; i += index_stride()) {
@@ -79,12 +86,14 @@ SUMI_DEVICE float combine(const float (&factors)[4], const float (&values)[4])
     return sum;
 }
 
-// One row of the solver table (src/sampling/solver.h) on x, y, h: columns cx cy cv ch hx hv hh keeps sigma blend_sigma guidance step.
-// Inpainting, where blend_sigma >= 0: outside the mask x becomes the clean latent at that noise. Every thread reads its values before it writes them.
+// One row of the solver table (src/sampling/solver.h) on x, y, h: columns cx cy cv ch hx hv hh keeps sigma blend_sigma
+// guidance step. Inpainting, where blend_sigma >= 0: outside the mask x becomes the clean latent at that noise. Every
+// thread reads its values before it writes them.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_solve(const __grid_constant__ sumi_solve_args a)
 {
     const int32_t counter = *(const int32_t*)a.counter;
-    const float next[4] = {step_at(a.row, counter, 0), step_at(a.row, counter, 1), step_at(a.row, counter, 2), step_at(a.row, counter, 3)};
+    const float next[4] = {step_at(a.row, counter, 0), step_at(a.row, counter, 1), step_at(a.row, counter, 2),
+                           step_at(a.row, counter, 3)};
     const float history[4] = {step_at(a.row, counter, 4), 0.0f, step_at(a.row, counter, 5), step_at(a.row, counter, 6)};
     const bool keeps = step_at(a.row, counter, 7) != 0.0f;
     const float sigma = step_at(a.row, counter, 9);
@@ -92,11 +101,12 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_solve(co
     for (int64_t plane = a.begin + (int64_t)blockIdx.y; plane < a.end; plane += gridDim.y) {
         for (int64_t i = first_index(); i < a.plane; i += index_stride()) {
             const int64_t at = plane * a.plane + i;
-            const float values[4] = {((const float*)a.x)[at], a.y != 0 ? ((const float*)a.y)[at] : 0.0f, ((const float*)a.v)[at],
-                                     a.h != 0 ? ((const float*)a.h)[at] : 0.0f};
+            const float values[4] = {((const float*)a.x)[at], a.y != 0 ? ((const float*)a.y)[at] : 0.0f,
+                                     ((const float*)a.v)[at], a.h != 0 ? ((const float*)a.h)[at] : 0.0f};
             float x = combine(next, values);
             if (blends) {
-                const float kept = blend(sigma, ((const float*)a.noise)[at], __fsub_rn(1.0f, sigma), ((const float*)a.clean)[at]);
+                const float kept =
+                    blend(sigma, ((const float*)a.noise)[at], __fsub_rn(1.0f, sigma), ((const float*)a.clean)[at]);
                 const float mask = ((const float*)a.mask)[plane / a.channels * a.plane + i];
                 x = blend(__fsub_rn(1.0f, mask), kept, mask, x);
             }
@@ -107,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_solve(co
     }
 }
 
-// ---- guide ----------------------------------------------------------------------------------------------------------------------------------------
+// ---- guide ----------------------------------------------------------------------------------------------------------
 SUMI_DEVICE float guided(const sumi_guide_args& a, int64_t positive, int64_t negative, float s, int64_t i)
 {
     const float p = ((const float*)a.predictions)[positive + i];
@@ -127,7 +137,8 @@ SUMI_DEVICE double block_sum_double(double v, double* shared)
 }
 
 // Squared lengths of the prediction and of the guided one, in SUMI_GUIDE_BLOCKS shares of an item.   grid (SUMI_GUIDE_BLOCKS, items)
-extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_guide_sums(const __grid_constant__ sumi_guide_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
+    sumi_guide_sums(const __grid_constant__ sumi_guide_args a)
 {
     __shared__ double shared[SUMI_LATENTS_THREADS / 32];
     const float s = a.scale.table != 0 ? step_at(a.scale, *(const int32_t*)a.counter, 0) : 0.0f;
@@ -170,12 +181,15 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_guide(co
         }
     }
     __syncthreads();
-    for (int64_t i = first_index(); i < a.count; i += index_stride()) v[i] = guides ? __fmul_rn(guided(a, positive, negative, s, i), shrink) : ((const float*)a.predictions)[positive + i];
+    for (int64_t i = first_index(); i < a.count; i += index_stride())
+        v[i] = guides ? __fmul_rn(guided(a, positive, negative, s, i), shrink)
+                      : ((const float*)a.predictions)[positive + i];
 }
 
-// ---- preview --------------------------------------------------------------------------------------------------------------------------------------
+// ---- preview --------------------------------------------------------------------------------------------------------
 // rgb = bias + (x - sigma v) factors   x, v [items * channels][plane]   rgb [items * 3][plane]   grid (any, items)
-extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_preview(const __grid_constant__ sumi_preview_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
+    sumi_preview(const __grid_constant__ sumi_preview_args a)
 {
     const float sigma = step_at(a.sigma, *(const int32_t*)a.counter, 0);
     const int64_t item = a.first_item + blockIdx.y, first = item * a.channels * a.plane;
@@ -195,12 +209,16 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_preview(
     }
 }
 
-// ---- posterior, latent_in -------------------------------------------------------------------------------------------------------------------------
+// ---- posterior, latent_in -------------------------------------------------------------------------------------------
 // latents[c][i] = (mean + exp(logvar / 2) * eps - shift) * scale   moments [plane][2 channels]: mean, logvar   eps, latents [channels][plane] float; eps optional
-// Pixels fastest: neighbours write neighbouring floats; a pixel's moments are a few cache lines that all channels share.
-extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_posterior(const __grid_constant__ sumi_posterior_args a)
+// Pixels fastest: neighbours write neighbouring floats; a pixel's moments are a few cache lines that all channels
+// share.
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
+    sumi_posterior(const __grid_constant__ sumi_posterior_args a)
 {
-    const auto moment = [&](int64_t at) { return a.moments_are_float ? ((const float*)a.moments)[at] : __bfloat162float(((const bf16*)a.moments)[at]); };
+    const auto moment = [&](int64_t at) {
+        return a.moments_are_float ? ((const float*)a.moments)[at] : __bfloat162float(((const bf16*)a.moments)[at]);
+    };
     for (int64_t i = first_index(); i < (int64_t)a.plane * a.channels; i += index_stride()) {
         const int64_t c = i / a.plane, pixel = i % a.plane * 2 * a.channels;
         float z = moment(pixel + c);
@@ -214,7 +232,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_posterio
 
 // picture[r][c] = latents[c][y][x] / scale + shift for rows [begin, end) of a tile   latents [channels][height * width] float of item `counter`
 // A thread makes eight channels of a pixel: neighbours read neighbouring pixels of a plane, and write 16 bytes each.
-extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_latent_in(const __grid_constant__ sumi_latent_in_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
+    sumi_latent_in(const __grid_constant__ sumi_latent_in_args a)
 {
     const int64_t plane = (int64_t)a.height * a.width, pixels = a.end - a.begin;
     const float* latents = (const float*)a.latents + (a.per_item ? *(const int32_t*)a.counter : 0) * plane * a.channels;
@@ -225,7 +244,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_latent_i
         const float* from = latents + c0 * plane + (a.y + r / a.tile_width) * a.width + a.x + r % a.tile_width;
         float v[8];
 #pragma unroll
-        for (int c = 0; c < 8; c++) v[c] = c0 + c < a.channels ? __fadd_rn(__fdiv_rn(from[c * plane], a.scale), a.shift) : 0.0f;
+        for (int c = 0; c < 8; c++)
+            v[c] = c0 + c < a.channels ? __fadd_rn(__fdiv_rn(from[c * plane], a.scale), a.shift) : 0.0f;
         if (!a.picture_is_float && a.channels % 8 == 0) {
             store8((bf16*)a.picture + r * a.channels + c0, v);
         } else {

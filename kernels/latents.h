@@ -1,15 +1,17 @@
-// What the launchers of latents.cu pass: plain structs by value, addresses as 64-bit integers. Block SUMI_LATENTS_THREADS, no dynamic shared memory.
+// What the launchers of latents.cu pass: plain structs by value, addresses as 64-bit integers. Block
+// SUMI_LATENTS_THREADS, no dynamic shared memory.
 #ifndef SUMI_KERNELS_LATENTS_H
 #define SUMI_KERNELS_LATENTS_H
 #include "step.h"
 #include <stdint.h>
 
 #define SUMI_LATENTS_THREADS 256
-#define SUMI_LATENTS_BATCH 64     // sequences or items per launch: their numbers travel by value
-#define SUMI_GUIDE_BLOCKS 64      // partial sums of an item: part of the result, not of the grid
+#define SUMI_LATENTS_BATCH 64 // sequences or items per launch: their numbers travel by value
+#define SUMI_GUIDE_BLOCKS 64  // partial sums of an item: part of the result, not of the grid
 #define SUMI_PREVIEW_CHANNELS 256
 
-// grid (any, sequences of this launch). rows: [..][4 channels] bf16 or float; latents float [..][height * width]; sequence i: plane latent[i] * channels, tokens from row row_begin[i]
+// grid (any, sequences of this launch). rows: [..][4 channels] bf16 or float; latents float [..][height * width];
+// sequence i: plane latent[i] * channels, tokens from row row_begin[i]
 typedef struct sumi_patch_args {
     uint64_t latents, rows;
     int32_t rows_are_float, height, width, channels;
@@ -17,9 +19,15 @@ typedef struct sumi_patch_args {
     int32_t latent[SUMI_LATENTS_BATCH], row_begin[SUMI_LATENTS_BATCH];
 } sumi_patch_args;
 
-typedef struct sumi_add_noise_args { uint64_t noise, clean, x, counter; sumi_step sigma; int64_t begin, end; } sumi_add_noise_args; // floats [begin, end)
+// floats [begin, end)
+typedef struct sumi_add_noise_args {
+    uint64_t noise, clean, x, counter;
+    sumi_step sigma;
+    int64_t begin, end;
+} sumi_add_noise_args;
 
-// grid (any, items of this launch); sequences of `predictions` are `count` floats each. sums [items][SUMI_GUIDE_BLOCKS][2] double: scratch, by the item's number
+// grid (any, items of this launch); sequences of `predictions` are `count` floats each. sums
+// [items][SUMI_GUIDE_BLOCKS][2] double: scratch, by the item's number
 typedef struct sumi_guide_args {
     uint64_t predictions, v, sums, counter;
     sumi_step scale;
@@ -30,7 +38,11 @@ typedef struct sumi_guide_args {
 } sumi_guide_args;
 
 // grid (any, any): y walks over channel planes [begin, end) of `plane` floats. y, h, mask: 0 when the solver has none
-typedef struct sumi_solve_args { uint64_t x, y, h, v, noise, clean, mask, out, counter; sumi_step row; int32_t plane, channels, begin, end; } sumi_solve_args;
+typedef struct sumi_solve_args {
+    uint64_t x, y, h, v, noise, clean, mask, out, counter;
+    sumi_step row;
+    int32_t plane, channels, begin, end;
+} sumi_solve_args;
 
 // grid (any, items): factors [channels][3]
 typedef struct sumi_preview_args {
@@ -40,7 +52,11 @@ typedef struct sumi_preview_args {
     float bias[3], factors[3 * SUMI_PREVIEW_CHANNELS];
 } sumi_preview_args;
 
-typedef struct sumi_posterior_args { uint64_t moments, eps, latents; int32_t moments_are_float, plane, channels; float scale, shift; } sumi_posterior_args;
+typedef struct sumi_posterior_args {
+    uint64_t moments, eps, latents;
+    int32_t moments_are_float, plane, channels;
+    float scale, shift;
+} sumi_posterior_args;
 
 // grid (any): picture rows [begin, end) of a tile
 typedef struct sumi_latent_in_args {

@@ -2,7 +2,8 @@
 //
 //     pack OUT.c { STEM TARGET PTX BINARY }...        BINARY: machine code of 9.0a, or -
 //
-// Arrays and not string literals, in short lines: compilers limit both. Of eight bytes a number, in this machine's order: a compiler takes three times as long for a number of each.
+// Arrays and not string literals, in short lines: compilers limit both. Of eight bytes a number, in this machine's
+// order: a compiler takes three times as long for a number of each.
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <stdbool.h>
@@ -13,7 +14,10 @@
 
 #define MOST_KERNELS 4096
 
-static struct { char* name; const char* stem; } s_kernels[MOST_KERNELS];
+static struct {
+    char* name;
+    const char* stem;
+} s_kernels[MOST_KERNELS];
 static int s_kernel_count;
 
 static void give_up(const char* what, const char* which)
@@ -44,11 +48,13 @@ static unsigned char* read_file(const char* path, size_t* out_bytes)
     return data;
 }
 
-static void write_array(FILE* out, const char* name, int index, const unsigned char* data, size_t bytes, size_t* out_packed)
+static void write_array(FILE* out, const char* name, int index, const unsigned char* data, size_t bytes,
+                        size_t* out_packed)
 {
     uLongf packed_bytes = compressBound((uLong)bytes);
     unsigned char* packed = calloc(packed_bytes / 8 + 1, 8);
-    if (packed == NULL || compress2(packed, &packed_bytes, data, (uLong)bytes, 9) != Z_OK) give_up("cannot be compressed", name);
+    if (packed == NULL || compress2(packed, &packed_bytes, data, (uLong)bytes, 9) != Z_OK)
+        give_up("cannot be compressed", name);
     fprintf(out, "static const uint64_t s_%s_%d[] = {", name, index);
     for (uLongf i = 0; i < packed_bytes; i += 8) {
         uint64_t word;
@@ -70,10 +76,12 @@ static int write_kernels(FILE* out, const char* stem, int index, const char* ptx
         if (s_kernel_count == MOST_KERNELS) give_up("too many kernels: raise MOST_KERNELS", stem);
         char* name = strndup(at, length);
         if (name == NULL) give_up("no memory", stem);
-        if (strncmp(name, "sumi_", 5) != 0) give_up("a kernel's name does not begin with sumi_ (is it extern \"C\"?)", name);
+        if (strncmp(name, "sumi_", 5) != 0)
+            give_up("a kernel's name does not begin with sumi_ (is it extern \"C\"?)", name);
         for (int i = 0; i < s_kernel_count; i++) {
             if (strcmp(s_kernels[i].name, name) == 0) {
-                fprintf(stderr, "pack: %s is a kernel of both %s and %s: names are for all devices' kernels together\n", name, s_kernels[i].stem, stem);
+                fprintf(stderr, "pack: %s is a kernel of both %s and %s: names are for all devices' kernels together\n",
+                        name, s_kernels[i].stem, stem);
                 exit(1);
             }
         }
@@ -105,13 +113,15 @@ int main(int argc, char** argv)
         char kernels[32] = "NULL";
         if (kernel_count > 0) snprintf(kernels, sizeof kernels, "s_kernels_%d", index);
         write_array(out, "ptx", index, ptx, bytes + 1, &packed); // with the zero that the driver wants
-        fprintf(table, "    {\"%s\", %s, false, (const unsigned char*)s_ptx_%d, %zuu, %zuu, %s, %d},\n", source[0], source[1], index, packed, bytes + 1, kernels, kernel_count);
+        fprintf(table, "    {\"%s\", %s, false, (const unsigned char*)s_ptx_%d, %zuu, %zuu, %s, %d},\n", source[0],
+                source[1], index, packed, bytes + 1, kernels, kernel_count);
         image_count++;
         free(ptx);
         if (strcmp(source[3], "-") == 0) continue;
         unsigned char* binary = read_file(source[3], &bytes);
         write_array(out, "binary", index, binary, bytes, &packed);
-        fprintf(table, "    {\"%s\", 90, true, (const unsigned char*)s_binary_%d, %zuu, %zuu, %s, %d},\n", source[0], index, packed, bytes, kernels, kernel_count);
+        fprintf(table, "    {\"%s\", 90, true, (const unsigned char*)s_binary_%d, %zuu, %zuu, %s, %d},\n", source[0],
+                index, packed, bytes, kernels, kernel_count);
         image_count++;
         free(binary);
     }

@@ -1,4 +1,5 @@
-// The ends of the picture path: 8-bit pixels in and out, seams of tiles, tiles into the picture. All bound by bytes; sizes and grids in pictures.h.
+// The ends of the picture path: 8-bit pixels in and out, seams of tiles, tiles into the picture. All bound by bytes;
+// sizes and grids in pictures.h.
 #include "common.cuh"
 #include "pictures.h"
 
@@ -6,7 +7,8 @@ SUMI_DEVICE int64_t thread_index() { return (int64_t)blockIdx.x * blockDim.x + t
 SUMI_DEVICE int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 
 // y = byte / 255 * 2 - 1
-extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS) sumi_pixels_in(const __grid_constant__ sumi_pixels_in_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
+    sumi_pixels_in(const __grid_constant__ sumi_pixels_in_args a)
 {
     const uint8_t* bytes = (const uint8_t*)a.bytes + (a.per_item ? *(const int32_t*)a.counter * a.item_rows * 3 : 0);
     const int64_t begin = (int64_t)a.row_begin * 3, end = (int64_t)a.row_end * 3;
@@ -23,20 +25,24 @@ SUMI_DEVICE uint32_t to_byte(float v, int& bad)
     return (uint32_t)__float2int_rn(__saturatef(v * 0.5f + 0.5f) * 255.0f); // NaN becomes 0
 }
 
-// byte = round(clamp(x / 2 + 1 / 2) * 255). The count is an integer: the order in which the blocks add to it does not matter.
-extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS) sumi_pixels_out(const __grid_constant__ sumi_pixels_out_args a)
+// byte = round(clamp(x / 2 + 1 / 2) * 255). The count is an integer: the order in which the blocks add to it does not
+// matter.
+extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
+    sumi_pixels_out(const __grid_constant__ sumi_pixels_out_args a)
 {
     const bf16* x = (const bf16*)a.x;
     uint8_t* bytes = (uint8_t*)a.bytes;
     int bad = 0;
-    for (int64_t i = a.begin + thread_index() * SUMI_PICTURES_VALUES; i < a.end; i += thread_count() * SUMI_PICTURES_VALUES) {
+    for (int64_t i = a.begin + thread_index() * SUMI_PICTURES_VALUES; i < a.end;
+         i += thread_count() * SUMI_PICTURES_VALUES) {
         if (i + SUMI_PICTURES_VALUES <= a.end) {
             float v[8];
             load8(x + i, v);
             uint32_t b[8];
 #pragma unroll
             for (int k = 0; k < 8; k++) b[k] = to_byte(v[k], bad);
-            *(uint2*)(bytes + i) = make_uint2(b[0] | b[1] << 8 | b[2] << 16 | b[3] << 24, b[4] | b[5] << 8 | b[6] << 16 | b[7] << 24);
+            *(uint2*)(bytes + i) =
+                make_uint2(b[0] | b[1] << 8 | b[2] << 16 | b[3] << 24, b[4] | b[5] << 8 | b[6] << 16 | b[7] << 24);
         } else {
             for (int64_t k = i; k < a.end; k++) bytes[k] = (uint8_t)to_byte(__bfloat162float(x[k]), bad);
         }
@@ -45,7 +51,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS) sumi_pixels_
 }
 
 // The same numbers as those the host makes of bytes and bf16 when it reads them.
-extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS) sumi_pixels_to(const __grid_constant__ sumi_pixels_to_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
+    sumi_pixels_to(const __grid_constant__ sumi_pixels_to_args a)
 {
     const int x = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (x >= a.width) return;
@@ -65,7 +72,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS) sumi_pixels_
 template <class Element> SUMI_DEVICE void place(const sumi_tile_place_args& a)
 {
     const Element* tile = (const Element*)a.tile;
-    Element* picture = (Element*)a.picture + (a.per_item ? *(const int32_t*)a.counter * a.item_elements : 0) + a.picture_first;
+    Element* picture =
+        (Element*)a.picture + (a.per_item ? *(const int32_t*)a.counter * a.item_elements : 0) + a.picture_first;
     const int64_t count = (int64_t)(a.row_end - a.row_begin) * a.row_elements;
     for (int64_t i = thread_index(); i < count; i += thread_count()) {
         const int64_t row = a.row_begin + i / a.row_elements, at = i % a.row_elements;
@@ -73,19 +81,22 @@ template <class Element> SUMI_DEVICE void place(const sumi_tile_place_args& a)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS) sumi_tile_place(const __grid_constant__ sumi_tile_place_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
+    sumi_tile_place(const __grid_constant__ sumi_tile_place_args a)
 {
     if (a.element_bytes == 16) place<uint4>(a);
     else if (a.element_bytes == 4) place<uint32_t>(a);
     else place<uint16_t>(a);
 }
 
-// b[i] = a[the neighbour's last `count` ones][i] (1 - i / count) + b[i] (i / count): rows with the tile above first, then columns with the tile to the left.
+// b[i] = a[the neighbour's last `count` ones][i] (1 - i / count) + b[i] (i / count): rows with the tile above first,
+// then columns with the tile to the left.
 // Each value depends on itself and the neighbours only, so both happen in one pass, rounded once.
 template <class Element> SUMI_DEVICE void blend(const sumi_tile_blend_args& a)
 {
     Element* tile = (Element*)a.tile;
-    const int64_t upper = (int64_t)a.above_count * a.width, pixels = upper + (int64_t)(a.height - a.above_count) * a.left_count;
+    const int64_t upper = (int64_t)a.above_count * a.width,
+                  pixels = upper + (int64_t)(a.height - a.above_count) * a.left_count;
     for (int64_t i = thread_index(); i < pixels * a.channels; i += thread_count()) {
         const int64_t pixel = i / a.channels;
         const int c = (int)(i % a.channels);
@@ -108,7 +119,8 @@ template <class Element> SUMI_DEVICE void blend(const sumi_tile_blend_args& a)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS) sumi_tile_blend(const __grid_constant__ sumi_tile_blend_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
+    sumi_tile_blend(const __grid_constant__ sumi_tile_blend_args a)
 {
     if (a.is_float) blend<float>(a);
     else blend<bf16>(a);

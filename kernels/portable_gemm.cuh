@@ -1,167 +1,306 @@
-// The portable GEMM: y = epilogue(x w^T) with both operands K-contiguous, bf16 or e4m3, float sums. The convolutions of conv.cu have its main loop with a loader of their own.
-// Block tile BM x BN, warp tile WM x WN, k-blocks of BKB bytes (64 or 128), ST stages of cp.async, fragments double-buffered in registers.
+// The portable GEMM: y = epilogue(x w^T) with both operands K-contiguous, bf16 or e4m3, float sums. The convolutions of
+// conv.cu have its main loop with a loader of their own. Block tile BM x BN, warp tile WM x WN, k-blocks of BKB bytes
+// (64 or 128), ST stages of cp.async, fragments double-buffered in registers.
 #pragma once
 #include "gemm_finish.cuh"
 #include "portable_sm80.cuh"
 
-struct sumi_gemm_args {                        // 128 bytes, passed by value; the beginning of sumi_pgemm_args
-  const void *x, *w; u16* y; const u16* resid;
-  const float *bias, *gate, *row_scale, *col_scale;
-  float* parts; u32* arrivals;                 // split k: [tiles][split][BM*BN] floats; [tiles] words, zero before and after
-  int m, n, k, ldx, ldw, ldy, ldr, group;      // pitches in elements; group: tile rows walked together
-  int split, reserved[3];                      // split: parts of k (grid.y)
+struct sumi_gemm_args { // 128 bytes, passed by value; the beginning of sumi_pgemm_args
+    const void *x, *w;
+    u16* y;
+    const u16* resid;
+    const float *bias, *gate, *row_scale, *col_scale;
+    // split k: [tiles][split][BM*BN] floats; [tiles] words, zero before and after
+    float* parts;
+    u32* arrivals;
+    int m, n, k, ldx, ldw, ldy, ldr, group; // pitches in elements; group: tile rows walked together
+    int split, reserved[3];                 // split: parts of k (grid.y)
 };
-struct sumi_gemm_any_epilogue_args { sumi_gemm_args gemm; sumi_gemm_finish finish; };
-static_assert(sizeof(sumi_gemm_args) == 128 && sizeof(sumi_gemm_any_epilogue_args) == sizeof(sumi_pgemm_args), "the launcher's struct");
+struct sumi_gemm_any_epilogue_args {
+    sumi_gemm_args gemm;
+    sumi_gemm_finish finish;
+};
+static_assert(sizeof(sumi_gemm_args) == 128 && sizeof(sumi_gemm_any_epilogue_args) == sizeof(sumi_pgemm_args),
+              "the launcher's struct");
 
-template <int BM_, int BN_, int BKB_, int ST_, int WM_, int WN_, int EPI_, int FP8_ = 0, int SPLIT_ = 0, int MINB_ = 1> struct sumi_ptile {
-  enum { BM = BM_, BN = BN_, RB = BKB_, ST = ST_, WM = WM_, WN = WN_, EPI = EPI_, FP8 = FP8_, SPLIT = SPLIT_, MINB = MINB_,
-    WARPS = (BM / WM) * (BN / WN), THREADS = WARPS * 32, MT = WM / 16, NT = WN / 8, KS = RB / 32, CH = RB / 16, ES = FP8 ? 1 : 2,
-    ROWS = THREADS / CH, XC = BM / ROWS, WC = BN / ROWS, STAGE = (BM + BN) * RB, SMEM = ST * STAGE };
-  static_assert(BM % ROWS == 0 && BN % ROWS == 0 && ROWS % 8 == 0 && NT % 2 == 0 && MT * NT <= 32 && KS % 2 == 0, "tile");
+template <int BM_, int BN_, int BKB_, int ST_, int WM_, int WN_, int EPI_, int FP8_ = 0, int SPLIT_ = 0, int MINB_ = 1>
+struct sumi_ptile {
+    enum {
+        BM = BM_,
+        BN = BN_,
+        RB = BKB_,
+        ST = ST_,
+        WM = WM_,
+        WN = WN_,
+        EPI = EPI_,
+        FP8 = FP8_,
+        SPLIT = SPLIT_,
+        MINB = MINB_,
+        WARPS = (BM / WM) * (BN / WN),
+        THREADS = WARPS * 32,
+        MT = WM / 16,
+        NT = WN / 8,
+        KS = RB / 32,
+        CH = RB / 16,
+        ES = FP8 ? 1 : 2,
+        ROWS = THREADS / CH,
+        XC = BM / ROWS,
+        WC = BN / ROWS,
+        STAGE = (BM + BN) * RB,
+        SMEM = ST * STAGE
+    };
+    static_assert(BM % ROWS == 0 && BN % ROWS == 0 && ROWS % 8 == 0 && NT % 2 == 0 && MT * NT <= 32 && KS % 2 == 0,
+                  "tile");
 };
 
-// Moves one k-block of both operands. Row numbers past the end read the last row (their results are dropped); k past the end is zero.
+// Moves one k-block of both operands. Row numbers past the end read the last row (their results are dropped); k past
+// the end is zero.
 template <class T> struct sumi_loader {
-  const u8 *x, *w; u32 xo[T::XC], wo[T::WC], dst; int chunk, chunks;
-  SUMI_DEV sumi_loader(const sumi_gemm_args& a, int m0, int n0, u32 smem, int kb0) {
-    const int r = threadIdx.x / T::CH; chunk = threadIdx.x % T::CH; dst = smem + at<T::RB>(r, chunk);
-    x = (const u8*)a.x; w = (const u8*)a.w; const int per = 16 / T::ES;
-    chunks = (a.k + per - 1) / per;
-    #pragma unroll
-    for (int i = 0; i < T::XC; i++) xo[i] = (u32)min(m0 + r + i * T::ROWS, a.m - 1) * (u32)(a.ldx / per) + chunk;
-    #pragma unroll
-    for (int i = 0; i < T::WC; i++) wo[i] = (u32)min(n0 + r + i * T::ROWS, a.n - 1) * (u32)(a.ldw / per) + chunk;
-    chunk += kb0 * T::CH; x += (u64)kb0 * T::RB; w += (u64)kb0 * T::RB;
-  }
-  SUMI_DEV void fetch(int stage) {                                              // called for consecutive k-blocks
-    const u32 d = dst + stage * T::STAGE;
-    const int bytes = chunk < chunks ? 16 : 0;
-    #pragma unroll
-    for (int i = 0; i < T::XC; i++) cp16(d + i * T::ROWS * T::RB, x + ((u64)xo[i] << 4), bytes);
-    #pragma unroll
-    for (int i = 0; i < T::WC; i++) cp16(d + (T::BM + i * T::ROWS) * T::RB, w + ((u64)wo[i] << 4), bytes);
-    chunk += T::CH; x += T::RB; w += T::RB;
-  }
+    const u8 *x, *w;
+    u32 xo[T::XC], wo[T::WC], dst;
+    int chunk, chunks;
+    SUMI_DEV sumi_loader(const sumi_gemm_args& a, int m0, int n0, u32 smem, int kb0)
+    {
+        const int r = threadIdx.x / T::CH;
+        chunk = threadIdx.x % T::CH;
+        dst = smem + at<T::RB>(r, chunk);
+        x = (const u8*)a.x;
+        w = (const u8*)a.w;
+        const int per = 16 / T::ES;
+        chunks = (a.k + per - 1) / per;
+#pragma unroll
+        for (int i = 0; i < T::XC; i++) xo[i] = (u32)min(m0 + r + i * T::ROWS, a.m - 1) * (u32)(a.ldx / per) + chunk;
+#pragma unroll
+        for (int i = 0; i < T::WC; i++) wo[i] = (u32)min(n0 + r + i * T::ROWS, a.n - 1) * (u32)(a.ldw / per) + chunk;
+        chunk += kb0 * T::CH;
+        x += (u64)kb0 * T::RB;
+        w += (u64)kb0 * T::RB;
+    }
+    SUMI_DEV void fetch(int stage)
+    { // called for consecutive k-blocks
+        const u32 d = dst + stage * T::STAGE;
+        const int bytes = chunk < chunks ? 16 : 0;
+#pragma unroll
+        for (int i = 0; i < T::XC; i++) cp16(d + i * T::ROWS * T::RB, x + ((u64)xo[i] << 4), bytes);
+#pragma unroll
+        for (int i = 0; i < T::WC; i++) cp16(d + (T::BM + i * T::ROWS) * T::RB, w + ((u64)wo[i] << 4), bytes);
+        chunk += T::CH;
+        x += T::RB;
+        w += T::RB;
+    }
 };
 
-template <class T> SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, float (&acc)[T::MT][T::NT][4], u32 smem, int count, int wm, int wn) {
-  const int l = threadIdx.x & 31; u32 af[2][T::MT][4], bf[2][T::NT / 2][4];
-  const u32 pa = smem + at<T::RB>(wm + (l & 15), l >> 4), pb = smem + T::BM * T::RB + at<T::RB>(wn + (l & 7) + ((l >> 4) << 3), (l >> 3) & 1);
-  #pragma unroll
-  for (int s = 0; s < T::ST - 1; s++) { if (s < count) load.fetch(s); cp_commit(); }
-  #pragma unroll
-  for (int i = 0; i < T::MT; i++)
-    #pragma unroll
-    for (int j = 0; j < T::NT; j++) acc[i][j][0] = acc[i][j][1] = acc[i][j][2] = acc[i][j][3] = 0.f;
-  auto frags = [&](int buf, u32 off, int t) {
-    #pragma unroll
-    for (int i = 0; i < T::MT; i++) ldm4(af[buf][i], step<T::RB>(pa + off, t) + i * 16 * T::RB);
-    #pragma unroll
-    for (int j = 0; j < T::NT / 2; j++) ldm4(bf[buf][j], step<T::RB>(pb + off, t) + j * 16 * T::RB); };
-  auto products = [&](int buf) {
-    #pragma unroll
-    for (int i = 0; i < T::MT; i++)
-      #pragma unroll
-      for (int j = 0; j < T::NT; j++) { const int jj = i & 1 ? T::NT - 1 - j : j; mma<T::FP8>(acc[i][jj], af[buf][i], bf[buf][jj / 2][jj % 2 * 2], bf[buf][jj / 2][jj % 2 * 2 + 1]); } };
-  int rs = 0, ws = T::ST - 1;
-  auto next = [&](int kb) { if (kb + T::ST - 1 < count) load.fetch(ws); cp_commit(); ws = ws + 1 == T::ST ? 0 : ws + 1; };
-  cp_wait<T::ST - 2>(); __syncthreads();
-  frags(0, 0, 0);
-  for (int kb = 0; kb < count; kb++) {
-    #pragma unroll
-    for (int t = 0; t < T::KS; t++) {
-      if (t == T::KS - 1) {                                                    // the next stage must have landed; this one is free after the barrier
-        cp_wait<T::ST - 2>(); __syncthreads(); rs = rs + 1 == T::ST ? 0 : rs + 1;
-        frags((t + 1) & 1, rs * T::STAGE, 0);
-      } else frags((t + 1) & 1, rs * T::STAGE, t + 1);
-      if (t == 0) next(kb);
-      products(t & 1);
+template <class T>
+SUMI_DEV void sumi_mainloop(sumi_loader<T>& load, float (&acc)[T::MT][T::NT][4], u32 smem, int count, int wm, int wn)
+{
+    const int l = threadIdx.x & 31;
+    u32 af[2][T::MT][4], bf[2][T::NT / 2][4];
+    const u32 pa = smem + at<T::RB>(wm + (l & 15), l >> 4),
+              pb = smem + T::BM * T::RB + at<T::RB>(wn + (l & 7) + ((l >> 4) << 3), (l >> 3) & 1);
+#pragma unroll
+    for (int s = 0; s < T::ST - 1; s++) {
+        if (s < count) load.fetch(s);
+        cp_commit();
     }
-  }
-  cp_wait<0>();
+#pragma unroll
+    for (int i = 0; i < T::MT; i++)
+#pragma unroll
+        for (int j = 0; j < T::NT; j++) acc[i][j][0] = acc[i][j][1] = acc[i][j][2] = acc[i][j][3] = 0.f;
+    auto frags = [&](int buf, u32 off, int t) {
+#pragma unroll
+        for (int i = 0; i < T::MT; i++) ldm4(af[buf][i], step<T::RB>(pa + off, t) + i * 16 * T::RB);
+#pragma unroll
+        for (int j = 0; j < T::NT / 2; j++) ldm4(bf[buf][j], step<T::RB>(pb + off, t) + j * 16 * T::RB);
+    };
+    auto products = [&](int buf) {
+#pragma unroll
+        for (int i = 0; i < T::MT; i++)
+#pragma unroll
+            for (int j = 0; j < T::NT; j++) {
+                const int jj = i & 1 ? T::NT - 1 - j : j;
+                mma<T::FP8>(acc[i][jj], af[buf][i], bf[buf][jj / 2][jj % 2 * 2], bf[buf][jj / 2][jj % 2 * 2 + 1]);
+            }
+    };
+    int rs = 0, ws = T::ST - 1;
+    auto next = [&](int kb) {
+        if (kb + T::ST - 1 < count) load.fetch(ws);
+        cp_commit();
+        ws = ws + 1 == T::ST ? 0 : ws + 1;
+    };
+    cp_wait<T::ST - 2>();
+    __syncthreads();
+    frags(0, 0, 0);
+    for (int kb = 0; kb < count; kb++) {
+#pragma unroll
+        for (int t = 0; t < T::KS; t++) {
+            // the next stage must have landed; this one is free after the barrier
+            if (t == T::KS - 1) {
+                cp_wait<T::ST - 2>();
+                __syncthreads();
+                rs = rs + 1 == T::ST ? 0 : rs + 1;
+                frags((t + 1) & 1, rs * T::STAGE, 0);
+            } else frags((t + 1) & 1, rs * T::STAGE, t + 1);
+            if (t == 0) next(kb);
+            products(t & 1);
+        }
+    }
+    cp_wait<0>();
 }
 
 // Writes the warp's tile: four column groups of 8 at a time, transposed within quads so that each lane stores 16 bytes.
-template <class T> SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, float (&acc)[T::MT][T::NT][4], int m0, int n0) {
-  constexpr int W = T::EPI & SUMI_EPI_SWIGLU ? 2 : 1, G = T::NT / W % 4 == 0 ? 4 : T::NT / W % 2 == 0 ? 2 : 1;   // accumulator groups per output group; output groups per round
-  const int l = threadIdx.x & 31, q = l & 3;
-  #pragma unroll
-  for (int g = 0; g < T::NT; g += G * W) {
-    u32 r[T::MT][2][G]; float b[G * W][2], ga[G * W][2], cs[G * W][2]; (void)r; (void)b; (void)ga; (void)cs;
-    #pragma unroll
-    for (int j = 0; j < G * W; j++) { const int c = n0 + (g + j) * 8 + q * 2; const bool ok = c < a.n;
-      if (T::EPI & SUMI_EPI_BIAS) b[j][0] = ok ? a.bias[c] : 0.f, b[j][1] = ok ? a.bias[c + 1] : 0.f;
-      if (T::EPI & SUMI_EPI_GATE) ga[j][0] = ok ? a.gate[c] : 0.f, ga[j][1] = ok ? a.gate[c + 1] : 0.f;
-      if (T::EPI & SUMI_EPI_SCALE) cs[j][0] = ok ? a.col_scale[c] : 0.f, cs[j][1] = ok ? a.col_scale[c + 1] : 0.f; }
-    long long rows[T::MT][2];                                                   // row of y, or -1
-    #pragma unroll
-    for (int i = 0; i < T::MT; i++)
-      #pragma unroll
-      for (int h = 0; h < 2; h++) { const int m = m0 + i * 16 + h * 8 + (l >> 2); const long long p = m;
-        rows[i][h] = m < a.m ? p : -1;
-        if (T::EPI & SUMI_EPI_RESID)
-          #pragma unroll
-          for (int j = 0; j < G; j++) { const int c = n0 + (g + j) * 8 + q * 2; r[i][h][j] = m < a.m && c < a.n ? *(const u32*)(a.resid + p * a.ldr + c) : 0u; } }
-    #pragma unroll
-    for (int i = 0; i < T::MT; i++)
-      #pragma unroll
-      for (int h = 0; h < 2; h++) {
-        u32 o[G]; const int m = m0 + i * 16 + h * 8 + (l >> 2); float rs = 1.f; if (T::EPI & SUMI_EPI_SCALE) rs = m < a.m ? a.row_scale[m] : 0.f;
-        #pragma unroll
-        for (int j = 0; j < G; j++) { float v[W][2];
-          #pragma unroll
-          for (int z = 0; z < W; z++)
-            #pragma unroll
-            for (int e = 0; e < 2; e++) { float s = acc[i][g + j * W + z][h * 2 + e];
-              if (T::EPI & SUMI_EPI_SCALE) s *= rs * cs[j * W + z][e];
-              if (T::EPI & SUMI_EPI_BIAS) s += b[j * W + z][e];
-              if (T::EPI & SUMI_EPI_GELU) s = gelu_tanh(s);
-              if (T::EPI & SUMI_EPI_RESID) { const float base = e ? hi2(r[i][h][j]) : lo2(r[i][h][j]); s = T::EPI & SUMI_EPI_GATE ? fmaf(ga[j * W + z][e], s, base) : base + s; }
-              v[z][e] = s; }
-          o[j] = W == 2 ? pack2(silu(v[0][0]) * v[W - 1][0], silu(v[0][1]) * v[W - 1][1]) : pack2(v[0][0], v[0][1]); }
-        const int nout = a.n / W, c0 = n0 / W + g / W * 8;
-        if (G == 4) {
-          quad_transpose(o[0], o[1 % G], o[2 % G], o[3 % G], l); const int c = c0 + q * 8;
-          if (rows[i][h] >= 0 && c < nout) *(uint4*)(a.y + rows[i][h] * a.ldy + c) = make_uint4(o[0], o[1 % G], o[2 % G], o[3 % G]);
-        } else {
-          #pragma unroll
-          for (int j = 0; j < G; j++) if (rows[i][h] >= 0 && c0 + j * 8 < nout) *(u32*)(a.y + rows[i][h] * a.ldy + c0 + j * 8 + q * 2) = o[j]; }
-      }
-  }
+template <class T> SUMI_DEV void sumi_epilogue(const sumi_gemm_args& a, float (&acc)[T::MT][T::NT][4], int m0, int n0)
+{
+    // accumulator groups per output group; output groups per round
+    constexpr int W = T::EPI & SUMI_EPI_SWIGLU ? 2 : 1, G = T::NT / W % 4 == 0 ? 4 : T::NT / W % 2 == 0 ? 2 : 1;
+    const int l = threadIdx.x & 31, q = l & 3;
+#pragma unroll
+    for (int g = 0; g < T::NT; g += G * W) {
+        u32 r[T::MT][2][G];
+        float b[G * W][2], ga[G * W][2], cs[G * W][2];
+        (void)r;
+        (void)b;
+        (void)ga;
+        (void)cs;
+#pragma unroll
+        for (int j = 0; j < G * W; j++) {
+            const int c = n0 + (g + j) * 8 + q * 2;
+            const bool ok = c < a.n;
+            if (T::EPI & SUMI_EPI_BIAS) b[j][0] = ok ? a.bias[c] : 0.f, b[j][1] = ok ? a.bias[c + 1] : 0.f;
+            if (T::EPI & SUMI_EPI_GATE) ga[j][0] = ok ? a.gate[c] : 0.f, ga[j][1] = ok ? a.gate[c + 1] : 0.f;
+            if (T::EPI & SUMI_EPI_SCALE) cs[j][0] = ok ? a.col_scale[c] : 0.f, cs[j][1] = ok ? a.col_scale[c + 1] : 0.f;
+        }
+        long long rows[T::MT][2]; // row of y, or -1
+#pragma unroll
+        for (int i = 0; i < T::MT; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int m = m0 + i * 16 + h * 8 + (l >> 2);
+                const long long p = m;
+                rows[i][h] = m < a.m ? p : -1;
+                if (T::EPI & SUMI_EPI_RESID)
+#pragma unroll
+                    for (int j = 0; j < G; j++) {
+                        const int c = n0 + (g + j) * 8 + q * 2;
+                        r[i][h][j] = m < a.m && c < a.n ? *(const u32*)(a.resid + p * a.ldr + c) : 0u;
+                    }
+            }
+#pragma unroll
+        for (int i = 0; i < T::MT; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                u32 o[G];
+                const int m = m0 + i * 16 + h * 8 + (l >> 2);
+                float rs = 1.f;
+                if (T::EPI & SUMI_EPI_SCALE) rs = m < a.m ? a.row_scale[m] : 0.f;
+#pragma unroll
+                for (int j = 0; j < G; j++) {
+                    float v[W][2];
+#pragma unroll
+                    for (int z = 0; z < W; z++)
+#pragma unroll
+                        for (int e = 0; e < 2; e++) {
+                            float s = acc[i][g + j * W + z][h * 2 + e];
+                            if (T::EPI & SUMI_EPI_SCALE) s *= rs * cs[j * W + z][e];
+                            if (T::EPI & SUMI_EPI_BIAS) s += b[j * W + z][e];
+                            if (T::EPI & SUMI_EPI_GELU) s = gelu_tanh(s);
+                            if (T::EPI & SUMI_EPI_RESID) {
+                                const float base = e ? hi2(r[i][h][j]) : lo2(r[i][h][j]);
+                                s = T::EPI & SUMI_EPI_GATE ? fmaf(ga[j * W + z][e], s, base) : base + s;
+                            }
+                            v[z][e] = s;
+                        }
+                    o[j] = W == 2 ? pack2(silu(v[0][0]) * v[W - 1][0], silu(v[0][1]) * v[W - 1][1])
+                                  : pack2(v[0][0], v[0][1]);
+                }
+                const int nout = a.n / W, c0 = n0 / W + g / W * 8;
+                if (G == 4) {
+                    quad_transpose(o[0], o[1 % G], o[2 % G], o[3 % G], l);
+                    const int c = c0 + q * 8;
+                    if (rows[i][h] >= 0 && c < nout)
+                        *(uint4*)(a.y + rows[i][h] * a.ldy + c) = make_uint4(o[0], o[1 % G], o[2 % G], o[3 % G]);
+                } else {
+#pragma unroll
+                    for (int j = 0; j < G; j++)
+                        if (rows[i][h] >= 0 && c0 + j * 8 < nout)
+                            *(u32*)(a.y + rows[i][h] * a.ldy + c0 + j * 8 + q * 2) = o[j];
+                }
+            }
+    }
 }
 
-template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const sumi_gemm_finish* finish = nullptr) {
-  extern __shared__ __align__(128) u8 shared[];
-  const u32 smem = (u32)__cvta_generic_to_shared(shared);
-  const int tm = (a.m + T::BM - 1) / T::BM, tn = (a.n + T::BN - 1) / T::BN, per = a.group * tn, first = blockIdx.x / per * a.group, high = min(a.group, tm - first), in = blockIdx.x % per;
-  const int m0 = (first + in % high) * T::BM, n0 = in / high * T::BN;
-  const int warp = threadIdx.x >> 5, wm = warp % (T::BM / T::WM) * T::WM, wn = warp / (T::BM / T::WM) * T::WN;
-  int blocks = (a.k * T::ES + T::RB - 1) / T::RB, kb0 = 0;
-  if (T::SPLIT) { const int s = blockIdx.y; kb0 = (int)((long long)blocks * s / a.split); blocks = (int)((long long)blocks * (s + 1) / a.split) - kb0; }
-  float acc[T::MT][T::NT][4];
-  { sumi_loader<T> load(a, m0, n0, smem, kb0); sumi_mainloop<T>(load, acc, smem, blocks, wm, wn); }
-  if (T::SPLIT && a.split > 1) {                                                // parts to memory; the last block of a tile adds them in order
-    float4* p = (float4*)a.parts + ((u64)blockIdx.x * a.split * (T::MT * T::NT)) * T::THREADS + threadIdx.x; const u64 pitch = (u64)(T::MT * T::NT) * T::THREADS;
-    #pragma unroll
-    for (int i = 0; i < T::MT * T::NT; i++) { float (&v)[4] = acc[i / T::NT][i % T::NT]; __stcg(p + blockIdx.y * pitch + i * T::THREADS, make_float4(v[0], v[1], v[2], v[3])); }
-    __threadfence(); __syncthreads();
-    u32* flag = (u32*)shared; if (threadIdx.x == 0) *flag = atomicAdd(a.arrivals + blockIdx.x, 1u);
-    __syncthreads(); if (*flag != (u32)a.split - 1) return;
-    __threadfence();
-    #pragma unroll
-    for (int i = 0; i < T::MT * T::NT; i++) acc[i / T::NT][i % T::NT][0] = acc[i / T::NT][i % T::NT][1] = acc[i / T::NT][i % T::NT][2] = acc[i / T::NT][i % T::NT][3] = 0.f;
-    #pragma unroll T::MT * T::NT <= 4 ? 4 : T::MT * T::NT <= 8 ? 2 : 1
-    for (int s = 0; s < a.split; s++)
-      #pragma unroll
-      for (int i = 0; i < T::MT * T::NT; i++) { const float4 v = __ldcg(p + s * pitch + i * T::THREADS); float (&d)[4] = acc[i / T::NT][i % T::NT]; d[0] += v.x; d[1] += v.y; d[2] += v.z; d[3] += v.w; }
-    if (threadIdx.x == 0) a.arrivals[blockIdx.x] = 0;
-  }
-  if constexpr ((T::EPI & SUMI_EPI_ANY) != 0) finish_tile<T::MT, T::NT, (T::EPI & SUMI_EPI_SWIGLU) != 0, T::FP8 != 0>(*finish, a.m, a.n, m0 + wm, n0 + wn, [&](int i, int j, int e) { return acc[i][j][e]; });
-  else sumi_epilogue<T>(a, acc, m0 + wm, n0 + wn);
+template <class T> SUMI_DEV void sumi_gemm_body(const sumi_gemm_args& a, const sumi_gemm_finish* finish = nullptr)
+{
+    extern __shared__ __align__(128) u8 shared[];
+    const u32 smem = (u32)__cvta_generic_to_shared(shared);
+    const int tm = (a.m + T::BM - 1) / T::BM, tn = (a.n + T::BN - 1) / T::BN, per = a.group * tn,
+              first = blockIdx.x / per * a.group, high = min(a.group, tm - first), in = blockIdx.x % per;
+    const int m0 = (first + in % high) * T::BM, n0 = in / high * T::BN;
+    const int warp = threadIdx.x >> 5, wm = warp % (T::BM / T::WM) * T::WM, wn = warp / (T::BM / T::WM) * T::WN;
+    int blocks = (a.k * T::ES + T::RB - 1) / T::RB, kb0 = 0;
+    if (T::SPLIT) {
+        const int s = blockIdx.y;
+        kb0 = (int)((long long)blocks * s / a.split);
+        blocks = (int)((long long)blocks * (s + 1) / a.split) - kb0;
+    }
+    float acc[T::MT][T::NT][4];
+    {
+        sumi_loader<T> load(a, m0, n0, smem, kb0);
+        sumi_mainloop<T>(load, acc, smem, blocks, wm, wn);
+    }
+    // parts to memory; the last block of a tile adds them in order
+    if (T::SPLIT && a.split > 1) {
+        float4* p = (float4*)a.parts + ((u64)blockIdx.x * a.split * (T::MT * T::NT)) * T::THREADS + threadIdx.x;
+        const u64 pitch = (u64)(T::MT * T::NT) * T::THREADS;
+#pragma unroll
+        for (int i = 0; i < T::MT * T::NT; i++) {
+            float(&v)[4] = acc[i / T::NT][i % T::NT];
+            __stcg(p + blockIdx.y * pitch + i * T::THREADS, make_float4(v[0], v[1], v[2], v[3]));
+        }
+        __threadfence();
+        __syncthreads();
+        u32* flag = (u32*)shared;
+        if (threadIdx.x == 0) *flag = atomicAdd(a.arrivals + blockIdx.x, 1u);
+        __syncthreads();
+        if (*flag != (u32)a.split - 1) return;
+        __threadfence();
+#pragma unroll
+        for (int i = 0; i < T::MT * T::NT; i++)
+            acc[i / T::NT][i % T::NT][0] = acc[i / T::NT][i % T::NT][1] = acc[i / T::NT][i % T::NT][2] =
+                acc[i / T::NT][i % T::NT][3] = 0.f;
+#pragma unroll T::MT* T::NT <= 4 ? 4 : T::MT* T::NT <= 8 ? 2 : 1
+        for (int s = 0; s < a.split; s++)
+#pragma unroll
+            for (int i = 0; i < T::MT * T::NT; i++) {
+                const float4 v = __ldcg(p + s * pitch + i * T::THREADS);
+                float(&d)[4] = acc[i / T::NT][i % T::NT];
+                d[0] += v.x;
+                d[1] += v.y;
+                d[2] += v.z;
+                d[3] += v.w;
+            }
+        if (threadIdx.x == 0) a.arrivals[blockIdx.x] = 0;
+    }
+    if constexpr ((T::EPI & SUMI_EPI_ANY) != 0)
+        finish_tile<T::MT, T::NT, (T::EPI & SUMI_EPI_SWIGLU) != 0, T::FP8 != 0>(
+            *finish, a.m, a.n, m0 + wm, n0 + wn, [&](int i, int j, int e) { return acc[i][j][e]; });
+    else sumi_epilogue<T>(a, acc, m0 + wm, n0 + wn);
 }
-#define SUMI_PGEMM(name, ...) namespace { typedef sumi_ptile<__VA_ARGS__> t_##name; } \
-  extern "C" __global__ void __launch_bounds__(t_##name::THREADS, t_##name::MINB) name(const __grid_constant__ sumi_gemm_args a) { sumi_gemm_body<t_##name>(a); }
+#define SUMI_PGEMM(name, ...)                                                                                          \
+    namespace {                                                                                                        \
+    typedef sumi_ptile<__VA_ARGS__> t_##name;                                                                          \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(t_##name::THREADS, t_##name::MINB)                                    \
+        name(const __grid_constant__ sumi_gemm_args a)                                                                 \
+    {                                                                                                                  \
+        sumi_gemm_body<t_##name>(a);                                                                                   \
+    }
 // With SUMI_EPI_ANY: the epilogue is read from the launch's sumi_gemm_finish.
-#define SUMI_PGEMM_ANY(name, ...) namespace { typedef sumi_ptile<__VA_ARGS__> t_##name; } \
-  extern "C" __global__ void __launch_bounds__(t_##name::THREADS, t_##name::MINB) name(const __grid_constant__ sumi_gemm_any_epilogue_args a) { sumi_gemm_body<t_##name>(a.gemm, &a.finish); }
+#define SUMI_PGEMM_ANY(name, ...)                                                                                      \
+    namespace {                                                                                                        \
+    typedef sumi_ptile<__VA_ARGS__> t_##name;                                                                          \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(t_##name::THREADS, t_##name::MINB)                                    \
+        name(const __grid_constant__ sumi_gemm_any_epilogue_args a)                                                    \
+    {                                                                                                                  \
+        sumi_gemm_body<t_##name>(a.gemm, &a.finish);                                                                   \
+    }

@@ -1,21 +1,28 @@
-// Ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and times. bf16 or float storage, float arithmetic.
-// All are bound by bytes: each reads and writes its matrices once, 16 bytes per thread where the width is a multiple of 8. Per-step rows (modulation) are
-// found from the counter in device memory, so that a captured launch is right for every step.
+// Ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and times. bf16 or
+// float storage, float arithmetic. All are bound by bytes: each reads and writes its matrices once, 16 bytes per thread
+// where the width is a multiple of 8. Per-step rows (modulation) are found from the counter in device memory, so that a
+// captured launch is right for every step.
 //   every kernel: block 256 (SUMI_ROWS_THREADS), shared memory static; args in rows.h. The grid is any number of blocks unless it says otherwise.
 #include "rows.cuh"
 
 // Where a thread of an elementwise kernel works: 2^lanes_log2 threads to a row.
-struct row_place { int64_t row, stride; int lane, lanes; };
+struct row_place {
+    int64_t row, stride;
+    int lane, lanes;
+};
 SUMI_DEVICE row_place place_of(int lanes_log2, int64_t row_begin)
 {
     const int rows = SUMI_ROWS_THREADS >> lanes_log2;
-    return {row_begin + (int64_t)blockIdx.x * rows + (threadIdx.x >> lanes_log2), (int64_t)gridDim.x * rows, (int)(threadIdx.x & ((1u << lanes_log2) - 1)), 1 << lanes_log2};
+    return {row_begin + (int64_t)blockIdx.x * rows + (threadIdx.x >> lanes_log2), (int64_t)gridDim.x * rows,
+            (int)(threadIdx.x & ((1u << lanes_log2) - 1)), 1 << lanes_log2};
 }
 
-// ---- embed_rows, fill_rows, copy_bytes ------------------------------------------------------------------------------------------------------------
+// ---- embed_rows, fill_rows, copy_bytes ------------------------------------------------------------------------------
 // y[r] = table[ids[r]] * scale.   ids [rows] int32   table [table_rows][pitch] bf16, or in pieces of piece_rows   y [rows][cols]
-// An id outside the table makes a row of NaN: nothing is read outside, and the picture is reported as not finite instead of being quietly wrong.
-extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_embed_rows(const __grid_constant__ sumi_embed_rows_args a)
+// An id outside the table makes a row of NaN: nothing is read outside, and the picture is reported as not finite
+// instead of being quietly wrong.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_embed_rows(const __grid_constant__ sumi_embed_rows_args a)
 {
     row_place p = place_of(a.lanes_log2, a.row_begin);
     for (; p.row < a.row_end; p.row += p.stride) {
@@ -23,7 +30,9 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_embed_rows(
         const bool is_known = id >= 0 && id < a.table_rows;
         const float scale = is_known ? a.scale : __int_as_float(0x7fffffff);
         const int row = is_known ? id : 0;
-        const bf16* x = a.piece_rows == 0 ? (const bf16*)a.table + row * (int64_t)a.pitch : ((const bf16* const*)a.table)[row / a.piece_rows] + row % a.piece_rows * (int64_t)a.pitch;
+        const bf16* x = a.piece_rows == 0
+                          ? (const bf16*)a.table + row * (int64_t)a.pitch
+                          : ((const bf16* const*)a.table)[row / a.piece_rows] + row % a.piece_rows * (int64_t)a.pitch;
         const int64_t y = p.row * a.cols;
         if (a.is_vector) {
             for (int c = 8 * p.lane; c < a.cols; c += 8 * p.lanes) {
@@ -34,13 +43,15 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_embed_rows(
                 store8((bf16*)a.y.data + y + c, v);
             }
         } else {
-            for (int c = p.lane; c < a.cols; c += p.lanes) store_element(a.y.data, a.y.is_float, y + c, __bfloat162float(x[c]) * scale);
+            for (int c = p.lane; c < a.cols; c += p.lanes)
+                store_element(a.y.data, a.y.is_float, y + c, __bfloat162float(x[c]) * scale);
         }
     }
 }
 
 // y[rows of the spans] = row.   row [cols] float   grid (any, spans)
-extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_fill_rows(const __grid_constant__ sumi_fill_rows_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_fill_rows(const __grid_constant__ sumi_fill_rows_args a)
 {
     const int64_t begin = a.begin[blockIdx.y], end = begin + a.count[blockIdx.y];
     row_place p = place_of(a.lanes_log2, begin);
@@ -53,19 +64,22 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_fill_rows(c
                 store8((bf16*)a.y.data + y + c, v);
             }
         } else {
-            for (int c = p.lane; c < a.cols; c += p.lanes) store_element(a.y.data, a.y.is_float, y + c, ((const float*)a.row)[c]);
+            for (int c = p.lane; c < a.cols; c += p.lanes)
+                store_element(a.y.data, a.y.is_float, y + c, ((const float*)a.row)[c]);
         }
     }
 }
 
 template <class T> SUMI_DEVICE void copy_as(const sumi_copy_bytes_args& a)
 {
-    const uint64_t at = (uint64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x, threads = (uint64_t)gridDim.x * SUMI_ROWS_THREADS, whole = a.bytes / sizeof(T);
+    const uint64_t at = (uint64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x,
+                   threads = (uint64_t)gridDim.x * SUMI_ROWS_THREADS, whole = a.bytes / sizeof(T);
     for (uint64_t i = at; i < whole; i += threads) ((T*)a.y)[i] = ((const T*)a.x)[i];
     for (uint64_t i = whole * sizeof(T) + at; i < a.bytes; i += threads) ((uint8_t*)a.y)[i] = ((const uint8_t*)a.x)[i];
 }
 // y[0 .. bytes) = x[0 .. bytes), in the widest units that both addresses allow. The ranges do not overlap.
-extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_copy_bytes(const __grid_constant__ sumi_copy_bytes_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_copy_bytes(const __grid_constant__ sumi_copy_bytes_args a)
 {
     const uint64_t both = a.x | a.y;
     if ((both & 15) == 0) copy_as<uint4>(a);
@@ -74,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_copy_bytes(
     else copy_as<uint8_t>(a);
 }
 
-// ---- activate, gated ------------------------------------------------------------------------------------------------------------------------------
+// ---- activate, gated ------------------------------------------------------------------------------------------------
 SUMI_DEVICE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); } // exp beyond float: 1 / inf = 0
 
 // The numbers of sumi_activation. The switch stands outside the loop: it is the same for all threads.
@@ -105,10 +119,13 @@ template <int N> SUMI_DEVICE void apply(int32_t activation, float (&v)[N])
     }
 }
 
-// y[i] = act(x[i]) for elements [begin, end) of two matrices of one shape, bf16 or float each; may work in place. Vectors need begin % 8 == 0.
-extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_activate(const __grid_constant__ sumi_activate_args a)
+// y[i] = act(x[i]) for elements [begin, end) of two matrices of one shape, bf16 or float each; may work in place.
+// Vectors need begin % 8 == 0.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_activate(const __grid_constant__ sumi_activate_args a)
 {
-    const int64_t at = (int64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x, threads = (int64_t)gridDim.x * SUMI_ROWS_THREADS;
+    const int64_t at = (int64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x,
+                  threads = (int64_t)gridDim.x * SUMI_ROWS_THREADS;
     int64_t begin = a.begin;
     if (a.is_vector) {
         const int64_t chunks = (a.end - a.begin) >> 3;
@@ -128,7 +145,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_activate(co
 }
 
 // y[r, c] = act(x[r, c]) * x[r, cols + c]   x [rows][2 cols]   y [rows][cols]
-// is_interleaved: x's columns are in eights, gate 0 .. 7, up 0 .. 7, gate 8 .. 15 ..., as the product with a FORM_GATED weight leaves them.
+// is_interleaved: x's columns are in eights, gate 0 .. 7, up 0 .. 7, gate 8 .. 15 ..., as the product with a FORM_GATED
+// weight leaves them.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_gated(const __grid_constant__ sumi_gated_args a)
 {
     row_place p = place_of(a.lanes_log2, a.row_begin);
@@ -150,13 +168,14 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_gated(const
                 const int64_t gate = x + (a.is_interleaved ? 2 * (c & ~7) + (c & 7) : c);
                 float v[1] = {load_element(a.x.data, a.x.is_float, gate)};
                 apply(a.activation, v);
-                store_element(a.y.data, a.y.is_float, y + c, v[0] * load_element(a.x.data, a.x.is_float, gate + (a.is_interleaved ? 8 : a.cols)));
+                store_element(a.y.data, a.y.is_float, y + c,
+                              v[0] * load_element(a.x.data, a.x.is_float, gate + (a.is_interleaved ? 8 : a.cols)));
             }
         }
     }
 }
 
-// ---- norm_modulate, norm_gate_add -----------------------------------------------------------------------------------------------------------------
+// ---- norm_modulate, norm_gate_add -----------------------------------------------------------------------------------
 // y[y_row + r] = norm(x[x_row + r]) * w * scale + shift   x, y [..][cols]   w [cols] float   scale, shift: rows of step tables; each of the three optional
 // RMS or layer norm. sumi_norm_modulate_<N>: bf16 in and out, cols a multiple of 8 up to N; _any: everything else.
 #define NORM_MODULATE(WARPS, CHUNKS) norm_modulate<WARPS, CHUNKS, false>(args)
@@ -208,7 +227,8 @@ SUMI_ROW_KERNELS(sumi_norm_gate_add, sumi_norm_gate_add_args, NORM_GATE_ADD, 2)
 // Both in one, bf16 in and out: sumi_norm_pair_<N>, cols a multiple of 8 up to N.
 SUMI_NORM_PAIR_KERNELS(sumi_norm_pair, false)
 
-extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_norm_gate_add_any(const __grid_constant__ sumi_norm_gate_add_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_norm_gate_add_any(const __grid_constant__ sumi_norm_gate_add_args a)
 {
     __shared__ float shared[2 * SUMI_ROWS_THREADS / 32];
     row_group<SUMI_ROWS_THREADS / 32> group = {shared, 0};
@@ -230,29 +250,33 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_norm_gate_a
     }
 }
 
-// ---- qk_norm_rope ---------------------------------------------------------------------------------------------------------------------------------
+// ---- qk_norm_rope ---------------------------------------------------------------------------------------------------
 // Per head of q and k, in place on the qkv matrix: x = rms(x) * w, then rotation by the row's angles.
 //   x [..][pitch] bf16, pitch = (q_heads + 2 kv_heads) dim   q_w, k_w [dim] float   rope [..][dim] float: (cos, sin) per pair
 //   LANES lanes hold a head, 8 columns each; dim a multiple of 8 up to 8 LANES (of 16 when the pairs are halves)
-// A row takes 2^heads_log2 groups of lanes at a time; up to four heads of a group are a turn, and the next turn's loads are in flight while this one is worked on.
-// The weights lie in shared memory: in registers they would cost a block per multiprocessor. Rows go from the last to the first, see rows.cuh.
+// A row takes 2^heads_log2 groups of lanes at a time; up to four heads of a group are a turn, and the next turn's loads
+// are in flight while this one is worked on. The weights lie in shared memory: in registers they would cost a block per
+// multiprocessor. Rows go from the last to the first, see rows.cuh.
 // Groups whose head or row is beyond the end go along with zeros: the shuffles need whole warps.
 template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk_norm_rope_args& a)
 {
     constexpr int AHEAD = 4, ANGLES = IS_HALVES ? 16 : 8; // heads of a turn; (cos, sin) of 8 or 4 pairs
-    __shared__ float4 weights[2][2][LANES]; // of q and k: first and second four columns of each lane
+    __shared__ float4 weights[2][2][LANES];               // of q and k: first and second four columns of each lane
     const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
     const int head_step = 1 << a.heads_log2, first_head = group & (head_step - 1);
     const int rows_at_once = (SUMI_ROWS_THREADS / LANES) >> a.heads_log2, heads = a.q_heads + a.kv_heads;
     const bool is_lane_used = 8 * lane < a.dim;
     const int half_lanes = a.dim / 16; // halves: lane l < half_lanes meets l + half_lanes
     const bool is_second = IS_HALVES && lane >= half_lanes;
-    const int partner = (threadIdx.x & 31) - lane + (is_lane_used ? (is_second ? lane - half_lanes : lane + half_lanes) : lane);
+    const int partner =
+        (threadIdx.x & 31) - lane + (is_lane_used ? (is_second ? lane - half_lanes : lane + half_lanes) : lane);
     const float per_column = 1.0f / (float)a.dim;
     const int64_t rows = a.row_end - a.row_begin, stride = (int64_t)gridDim.x * rows_at_once;
     const int64_t last = a.row_end - 1 - (group >> a.heads_log2); // the row of this group when the block's place is 0
     bf16* const x = (bf16*)a.x.data + (int64_t)a.x_row * a.pitch + 8 * lane;
-    const float* const rope = a.rope == 0 ? nullptr : (const float*)a.rope + (int64_t)a.rope_row * a.dim + (IS_HALVES ? 16 * (is_second ? lane - half_lanes : lane) : 8 * lane);
+    const float* const rope = a.rope == 0 ? nullptr
+                                          : (const float*)a.rope + (int64_t)a.rope_row * a.dim
+                                                + (IS_HALVES ? 16 * (is_second ? lane - half_lanes : lane) : 8 * lane);
 
     int64_t place = (int64_t)blockIdx.x * rows_at_once; // rows from the end
     int base = 0;                                       // head of group 0
@@ -281,7 +305,8 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
     for (int c = threadIdx.x; c < 16 * LANES; c += SUMI_ROWS_THREADS) {
         const int which = c / (8 * LANES), column = c % (8 * LANES);
         const float* w = (const float*)(which == 0 ? a.q_w : a.k_w);
-        ((float*)&weights[which][column >> 2 & 1][column >> 3])[column & 3] = w != nullptr && column < a.dim ? w[column] : 1.0f;
+        ((float*)&weights[which][column >> 2 & 1][column >> 3])[column & 3] =
+            w != nullptr && column < a.dim ? w[column] : 1.0f;
     }
     __syncthreads();
     while (place < rows) {
@@ -293,7 +318,8 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) raw[u] = next[u];
 #pragma unroll
-        for (int i = 0; i < ANGLES; i++) angles[i] = IS_HALVES && i % 2 == 1 && !is_second ? -next_angles[i] : next_angles[i];
+        for (int i = 0; i < ANGLES; i++)
+            angles[i] = IS_HALVES && i % 2 == 1 && !is_second ? -next_angles[i] : next_angles[i];
         base += AHEAD * head_step;
         if (base >= heads) base = 0, place += stride;
         if (place < rows) fetch();
@@ -330,16 +356,18 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
         }
     }
 }
-#define QK_NORM_ROPE(LANES)                                                                                                          \
-    SUMI_ROW_KERNEL(sumi_qk_norm_rope_pairs, LANES, 3, sumi_qk_norm_rope_args, (qk_norm_rope<LANES, false>(args)))                 \
+#define QK_NORM_ROPE(LANES)                                                                                            \
+    SUMI_ROW_KERNEL(sumi_qk_norm_rope_pairs, LANES, 3, sumi_qk_norm_rope_args, (qk_norm_rope<LANES, false>(args)))     \
     SUMI_ROW_KERNEL(sumi_qk_norm_rope_halves, LANES, 2, sumi_qk_norm_rope_args, (qk_norm_rope<LANES, true>(args)))
 QK_NORM_ROPE(4)
 QK_NORM_ROPE(8)
 QK_NORM_ROPE(16)
 QK_NORM_ROPE(32)
 
-// The same for any head size and element: a warp per head. A lane owns whole pairs (without rotation: single columns), so nothing is written before it is read.
-extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_qk_norm_rope_any(const __grid_constant__ sumi_qk_norm_rope_args a)
+// The same for any head size and element: a warp per head. A lane owns whole pairs (without rotation: single columns),
+// so nothing is written before it is read.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_qk_norm_rope_any(const __grid_constant__ sumi_qk_norm_rope_args a)
 {
     constexpr int WARPS = SUMI_ROWS_THREADS / 32;
     const int lane = threadIdx.x & 31, heads = a.q_heads + a.kv_heads, pairs = a.rope != 0 ? a.dim / 2 : 0;
@@ -355,9 +383,12 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_qk_norm_rop
             }
             const float rms = w != nullptr ? 1.0f / sqrtf(warp_sum(squares) / (float)a.dim + a.eps) : 1.0f;
             __syncwarp(); // all have read before the first writes
-            const auto normed = [&](int c) { return load_element(a.x.data, a.x.is_float, x + c) * rms * (w != nullptr ? w[c] : 1.0f); };
+            const auto normed = [&](int c) {
+                return load_element(a.x.data, a.x.is_float, x + c) * rms * (w != nullptr ? w[c] : 1.0f);
+            };
             for (int k = lane; k < pairs; k += 32) {
-                const float c = ((const float*)a.rope)[(a.rope_row + r) * a.dim + 2 * k], s = ((const float*)a.rope)[(a.rope_row + r) * a.dim + 2 * k + 1];
+                const float c = ((const float*)a.rope)[(a.rope_row + r) * a.dim + 2 * k],
+                            s = ((const float*)a.rope)[(a.rope_row + r) * a.dim + 2 * k + 1];
                 const float u = normed(k * step), v = normed(k * step + other);
                 store_element(a.x.data, a.x.is_float, x + k * step, u * c - v * s);
                 store_element(a.x.data, a.x.is_float, x + k * step + other, v * c + u * s);
@@ -367,10 +398,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_qk_norm_rop
     }
 }
 
-// ---- rope_table, time_embed, finish_modulation ----------------------------------------------------------------------------------------------------
+// ---- rope_table, time_embed, finish_modulation ----------------------------------------------------------------------
 // y[r, 2 p], y[r, 2 p + 1] = cos, sin of float(position * frequency)   positions [rows][axes] int32   y [rows][cols] float
-// The product is in double and rounded to float, as in the references; the frequencies come from the host's pow. Double sine and cosine of a / pi instead of a:
-// sincospi reduces its argument exactly and needs no slow path through local memory; a * (1 / pi) is off by less than 1e-12 for angles in the thousands.
+// The product is in double and rounded to float, as in the references; the frequencies come from the host's pow. Double
+// sine and cosine of a / pi instead of a: sincospi reduces its argument exactly and needs no slow path through local
+// memory; a * (1 / pi) is off by less than 1e-12 for angles in the thousands.
 SUMI_DEVICE void cos_sin(float angle, float* cosine, float* sine)
 {
     double s, c;
@@ -378,10 +410,12 @@ SUMI_DEVICE void cos_sin(float angle, float* cosine, float* sine)
     *cosine = (float)c;
     *sine = (float)s;
 }
-extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_rope_table(const __grid_constant__ sumi_rope_table_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_rope_table(const __grid_constant__ sumi_rope_table_args a)
 {
     const int64_t count = (int64_t)(a.row_end - a.row_begin) * a.pair_count;
-    for (int64_t i = (int64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * SUMI_ROWS_THREADS) {
+    for (int64_t i = (int64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * SUMI_ROWS_THREADS) {
         const int64_t r = a.row_begin + i / a.pair_count;
         const int k = (int)(i % a.pair_count);
         float cosine, sine;
@@ -392,9 +426,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_rope_table(
     }
 }
 
-// times [rows] float   y [rows][width]: cosines and sines of times * scale * max_period^(-i / half); log_period = -log(max_period)
+// times [rows] float   y [rows][width]: cosines and sines of times * scale * max_period^(-i / half); log_period =
+//                      -log(max_period)
 // Float at every step, as the reference: the argument reaches 1000, so a last bit of the frequency shows.
-extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_time_embed(const __grid_constant__ sumi_time_embed_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_time_embed(const __grid_constant__ sumi_time_embed_args a)
 {
     const int half = a.width / 2;
     for (int64_t r = a.row_begin + (int64_t)blockIdx.x; r < a.row_end; r += gridDim.x) {
@@ -406,16 +442,19 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_time_embed(
             store_element(a.y.data, a.y.is_float, r * a.width + (a.cos_first ? i : half + i), cosine);
             store_element(a.y.data, a.y.is_float, r * a.width + (a.cos_first ? half + i : i), sine);
         }
-        if (threadIdx.x == 0 && a.width % 2 == 1) store_element(a.y.data, a.y.is_float, r * a.width + a.width - 1, 0.0f);
+        if (threadIdx.x == 0 && a.width % 2 == 1)
+            store_element(a.y.data, a.y.is_float, r * a.width + a.width - 1, 0.0f);
     }
 }
 
 // In place on a modulation table [rows][cols]: quarters 1 + s | tanh g | 1 + s | tanh g, or 1 + s everywhere.
-extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_finish_modulation(const __grid_constant__ sumi_finish_modulation_args a)
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_finish_modulation(const __grid_constant__ sumi_finish_modulation_args a)
 {
     const int quarter = a.cols / 4;
     const int64_t count = (int64_t)(a.row_end - a.row_begin) * a.cols, first = (int64_t)a.row_begin * a.cols;
-    for (int64_t i = (int64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * SUMI_ROWS_THREADS) {
+    for (int64_t i = (int64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * SUMI_ROWS_THREADS) {
         const int c = (int)(i % a.cols);
         const float v = load_element(a.y.data, a.y.is_float, first + i);
         store_element(a.y.data, a.y.is_float, first + i, a.has_gates && c / quarter % 2 == 1 ? tanhf(v) : 1.0f + v);

@@ -1,16 +1,21 @@
 // What rows.cu and rows_fp8.cu share: norms of whole rows, with bf16, float or e4m3 output.
 //
-// A row belongs to a group of lanes: a warp up to 1024 columns, a block of 256 threads above. Each lane keeps CHUNKS chunks of 8 columns in registers, chunk j of
-// lane l at column 8 (l + j lanes): every load and store of a warp is 512 consecutive bytes. Groups walk over rows with the grid's stride, so that w * scale and
-// shift are read once per group (not 30 KB of L1 per 7.5 KB row) and the next row's loads are in flight while this one is reduced. The first row's loads go out
-// before those of w and scale, which wait for the counter: these kernels last 20 microseconds, so each such wait is a few per cent.
-// Rows are walked from the last to the first: the op before left its last rows in L2, and the op behind begins with the first ones.
+// A row belongs to a group of lanes: a warp up to 1024 columns, a block of 256 threads above. Each lane keeps CHUNKS
+// chunks of 8 columns in registers, chunk j of lane l at column 8 (l + j lanes): every load and store of a warp is 512
+// consecutive bytes. Groups walk over rows with the grid's stride, so that w * scale and shift are read once per group
+// (not 30 KB of L1 per 7.5 KB row) and the next row's loads are in flight while this one is reduced. The first row's
+// loads go out before those of w and scale, which wait for the counter: these kernels last 20 microseconds, so each
+// such wait is a few per cent. Rows are walked from the last to the first: the op before left its last rows in L2, and
+// the op behind begins with the first ones.
 // The order of the sums follows from the columns alone, never from the grid or the range of rows.
 #pragma once
 #include "common.cuh"
 #include "rows.h"
 
-SUMI_DEVICE float load_element(uint64_t data, int32_t is_float, int64_t at) { return is_float ? ((const float*)data)[at] : __bfloat162float(((const bf16*)data)[at]); }
+SUMI_DEVICE float load_element(uint64_t data, int32_t is_float, int64_t at)
+{
+    return is_float ? ((const float*)data)[at] : __bfloat162float(((const bf16*)data)[at]);
+}
 SUMI_DEVICE void store_element(uint64_t data, int32_t is_float, int64_t at, float v)
 {
     if (is_float) ((float*)data)[at] = v;
@@ -47,10 +52,14 @@ SUMI_DEVICE void unpack8(const uint4& raw, float (&v)[8])
     }
 }
 
-SUMI_DEVICE uint4 pack8(const float (&v)[8]) { return make_uint4(pack2_bf16(v[0], v[1]), pack2_bf16(v[2], v[3]), pack2_bf16(v[4], v[5]), pack2_bf16(v[6], v[7])); }
+SUMI_DEVICE uint4 pack8(const float (&v)[8])
+{
+    return make_uint4(pack2_bf16(v[0], v[1]), pack2_bf16(v[2], v[3]), pack2_bf16(v[4], v[5]), pack2_bf16(v[6], v[7]));
+}
 
-// Sums and maxima over the group that owns a row. WARPS 1: a warp. WARPS 8: the block, with two sets of partial results in turn: a thread can write the
-// next but one only after a barrier that all threads pass after reading these, so one barrier per reduction is enough.
+// Sums and maxima over the group that owns a row. WARPS 1: a warp. WARPS 8: the block, with two sets of partial results
+// in turn: a thread can write the next but one only after a barrier that all threads pass after reading these, so one
+// barrier per reduction is enough.
 template <int WARPS> struct row_group {
     float* shared; // [2][WARPS]
     int turn;
@@ -89,12 +98,14 @@ SUMI_DEVICE void store8_e4m3(uint8_t* to, const float (&v)[8], float factor)
 }
 SUMI_DEVICE void store_e4m3(uint8_t* to, float v) { *to = (uint8_t)pack2_e4m3(v, 0.0f); }
 #else
-SUMI_DEVICE void store8_e4m3(uint8_t*, const float (&)[8], float) {} // never called: e4m3 rows are written by rows_fp8.cu
+// never called: e4m3 rows are written by rows_fp8.cu
+SUMI_DEVICE void store8_e4m3(uint8_t*, const float (&)[8], float) {}
 SUMI_DEVICE void store_e4m3(uint8_t*, float) {}
 #endif
 
 // IS_STREAMED: it is not read again soon, and gives way to what is.
-template <int WARPS, int CHUNKS, bool IS_STREAMED = false> SUMI_DEVICE void load_row(const bf16* row, int chunks, uint4 (&raw)[CHUNKS])
+template <int WARPS, int CHUNKS, bool IS_STREAMED = false>
+SUMI_DEVICE void load_row(const bf16* row, int chunks, uint4 (&raw)[CHUNKS])
 {
     const int lane = threadIdx.x % (32 * WARPS);
 #pragma unroll
@@ -105,7 +116,8 @@ template <int WARPS, int CHUNKS, bool IS_STREAMED = false> SUMI_DEVICE void load
     }
 }
 
-// The part of a vector of floats (0: ones), and of a row of a step table (none: `otherwise`), that belongs to a lane's chunks. Loaded and not touched: all go out together.
+// The part of a vector of floats (0: ones), and of a row of a step table (none: `otherwise`), that belongs to a lane's
+// chunks. Loaded and not touched: all go out together.
 template <int WARPS, int CHUNKS> SUMI_DEVICE void load_vector(uint64_t w, int chunks, float (&v)[CHUNKS][8])
 {
 #pragma unroll
@@ -116,7 +128,8 @@ template <int WARPS, int CHUNKS> SUMI_DEVICE void load_vector(uint64_t w, int ch
         if (w != 0 && chunk < chunks) load8_float((const float*)w + 8 * chunk, v[j]);
     }
 }
-template <int WARPS, int CHUNKS> SUMI_DEVICE void load_steps(const sumi_step& step, int32_t counter, float otherwise, int chunks, float (&v)[CHUNKS][8])
+template <int WARPS, int CHUNKS>
+SUMI_DEVICE void load_steps(const sumi_step& step, int32_t counter, float otherwise, int chunks, float (&v)[CHUNKS][8])
 {
 #pragma unroll
     for (int j = 0; j < CHUNKS; j++) {
@@ -138,7 +151,8 @@ template <int CHUNKS> SUMI_DEVICE void multiply(float (&factor)[CHUNKS][8], floa
 
 // One row: y = norm(x) * factor + shift. y_row: its row in y.
 template <int WARPS, int CHUNKS, bool IS_FP8>
-SUMI_DEVICE void modulate_row(const sumi_norm_modulate_args& a, row_group<WARPS>& group, int64_t y_row, const uint4 (&raw)[CHUNKS], const float (&factor)[CHUNKS][8],
+SUMI_DEVICE void modulate_row(const sumi_norm_modulate_args& a, row_group<WARPS>& group, int64_t y_row,
+                              const uint4 (&raw)[CHUNKS], const float (&factor)[CHUNKS][8],
                               const float (&shift)[CHUNKS][8])
 {
     constexpr int LANES = 32 * WARPS;
@@ -224,7 +238,8 @@ template <int WARPS, int CHUNKS, bool IS_FP8> SUMI_DEVICE void norm_modulate(con
 
 // One row, in registers: x += factor * rms(b), rounded. Chunks beyond the end are zero and stay so.
 template <int WARPS, int CHUNKS>
-SUMI_DEVICE void gate_add_row(const sumi_norm_gate_add_args& a, row_group<WARPS>& group, const uint4 (&b)[CHUNKS], const float (&factor)[CHUNKS][8], uint4 (&x)[CHUNKS])
+SUMI_DEVICE void gate_add_row(const sumi_norm_gate_add_args& a, row_group<WARPS>& group, const uint4 (&b)[CHUNKS],
+                              const float (&factor)[CHUNKS][8], uint4 (&x)[CHUNKS])
 {
     float squares = 0.0f;
 #pragma unroll
@@ -246,8 +261,9 @@ SUMI_DEVICE void gate_add_row(const sumi_norm_gate_add_args& a, row_group<WARPS>
     }
 }
 
-// norm_gate_add and the norm_modulate behind it that reads what it wrote: x and b are read once, x and y written. The same functions on the same rounded x, so the bits of
-// the two kernels. x goes out of L2 first: the product behind reads y, and x is wanted again only after two or three products.
+// norm_gate_add and the norm_modulate behind it that reads what it wrote: x and b are read once, x and y written. The
+// same functions on the same rounded x, so the bits of the two kernels. x goes out of L2 first: the product behind
+// reads y, and x is wanted again only after two or three products.
 template <int WARPS, int CHUNKS, bool IS_FP8> SUMI_DEVICE void norm_pair(const sumi_norm_pair_args& a)
 {
     constexpr int LANES = 32 * WARPS, GROUPS = SUMI_ROWS_THREADS / LANES;
@@ -292,7 +308,8 @@ template <int WARPS, int CHUNKS, bool IS_FP8> SUMI_DEVICE void norm_pair(const s
     }
 }
 
-// The same for any width and element: a block a row, which it reads two to four times (all but the first from L1 or L2).
+// The same for any width and element: a block a row, which it reads two to four times (all but the first from L1 or
+// L2).
 template <bool IS_FP8> SUMI_DEVICE void norm_modulate_any(const sumi_norm_modulate_args& a)
 {
     __shared__ float shared[2 * SUMI_ROWS_THREADS / 32];
@@ -303,7 +320,8 @@ template <bool IS_FP8> SUMI_DEVICE void norm_modulate_any(const sumi_norm_modula
         float mean = 0.0f, squares = 0.0f;
         if (a.is_layer) {
             float sum = 0.0f;
-            for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) sum += load_element(a.x.data, a.x.is_float, x + c);
+            for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS)
+                sum += load_element(a.x.data, a.x.is_float, x + c);
             mean = group.sum(sum) / (float)a.cols;
         }
         for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) {
@@ -318,32 +336,39 @@ template <bool IS_FP8> SUMI_DEVICE void norm_modulate_any(const sumi_norm_modula
             return a.shift.table != 0 ? v + step_at(a.shift, counter, c) : v;
         };
         if (!IS_FP8) {
-            for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) store_element(a.y.data, a.y.is_float, y + c, value(c));
+            for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS)
+                store_element(a.y.data, a.y.is_float, y + c, value(c));
         } else {
             float most = 0.0f;
             for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) most = fmaxf(most, fabsf(value(c)));
             const float scale = e4m3_scale(group.max(most)), inverse = 1.0f / scale;
             if (threadIdx.x == 0) ((float*)a.y_scales)[a.y_row + r] = scale;
-            for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) store_e4m3((uint8_t*)a.y.data + y + c, value(c) * inverse);
+            for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS)
+                store_e4m3((uint8_t*)a.y.data + y + c, value(c) * inverse);
         }
     }
 }
 
-// The kernels by the most columns they take; BODY(WARPS, CHUNKS) is the call, WIDE the blocks per multiprocessor that four chunks per lane leave registers for.
-#define SUMI_ROW_KERNEL(NAME, COLS, BLOCKS, ARGS, CALL) \
-    extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, BLOCKS) NAME##_##COLS(const __grid_constant__ ARGS args) { CALL; }
-#define SUMI_ROW_KERNELS(NAME, ARGS, BODY, WIDE)          \
-    SUMI_ROW_KERNEL(NAME, 256, 4, ARGS, BODY(1, 1))       \
-    SUMI_ROW_KERNEL(NAME, 512, 3, ARGS, BODY(1, 2))       \
-    SUMI_ROW_KERNEL(NAME, 1024, WIDE, ARGS, BODY(1, 4))   \
-    SUMI_ROW_KERNEL(NAME, 2048, 4, ARGS, BODY(8, 1))      \
-    SUMI_ROW_KERNEL(NAME, 4096, 3, ARGS, BODY(8, 2))      \
+// The kernels by the most columns they take; BODY(WARPS, CHUNKS) is the call, WIDE the blocks per multiprocessor that
+// four chunks per lane leave registers for.
+#define SUMI_ROW_KERNEL(NAME, COLS, BLOCKS, ARGS, CALL)                                                                \
+    extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, BLOCKS)                                            \
+        NAME##_##COLS(const __grid_constant__ ARGS args)                                                               \
+    {                                                                                                                  \
+        CALL;                                                                                                          \
+    }
+#define SUMI_ROW_KERNELS(NAME, ARGS, BODY, WIDE)                                                                       \
+    SUMI_ROW_KERNEL(NAME, 256, 4, ARGS, BODY(1, 1))                                                                    \
+    SUMI_ROW_KERNEL(NAME, 512, 3, ARGS, BODY(1, 2))                                                                    \
+    SUMI_ROW_KERNEL(NAME, 1024, WIDE, ARGS, BODY(1, 4))                                                                \
+    SUMI_ROW_KERNEL(NAME, 2048, 4, ARGS, BODY(8, 1))                                                                   \
+    SUMI_ROW_KERNEL(NAME, 4096, 3, ARGS, BODY(8, 2))                                                                   \
     SUMI_ROW_KERNEL(NAME, 8192, WIDE, ARGS, BODY(8, 4))
 
 // norm_pair: registers for three vectors and two rows, now and next.
-#define SUMI_NORM_PAIR_KERNELS(NAME, IS_FP8)                                                                \
-    SUMI_ROW_KERNEL(NAME, 256, 3, sumi_norm_pair_args, (norm_pair<1, 1, IS_FP8>(args)))                     \
-    SUMI_ROW_KERNEL(NAME, 512, 2, sumi_norm_pair_args, (norm_pair<1, 2, IS_FP8>(args)))                     \
-    SUMI_ROW_KERNEL(NAME, 1024, 1, sumi_norm_pair_args, (norm_pair<1, 4, IS_FP8>(args)))                    \
-    SUMI_ROW_KERNEL(NAME, 2048, 3, sumi_norm_pair_args, (norm_pair<8, 1, IS_FP8>(args)))                    \
+#define SUMI_NORM_PAIR_KERNELS(NAME, IS_FP8)                                                                           \
+    SUMI_ROW_KERNEL(NAME, 256, 3, sumi_norm_pair_args, (norm_pair<1, 1, IS_FP8>(args)))                                \
+    SUMI_ROW_KERNEL(NAME, 512, 2, sumi_norm_pair_args, (norm_pair<1, 2, IS_FP8>(args)))                                \
+    SUMI_ROW_KERNEL(NAME, 1024, 1, sumi_norm_pair_args, (norm_pair<1, 4, IS_FP8>(args)))                               \
+    SUMI_ROW_KERNEL(NAME, 2048, 3, sumi_norm_pair_args, (norm_pair<8, 1, IS_FP8>(args)))                               \
     SUMI_ROW_KERNEL(NAME, 4096, 2, sumi_norm_pair_args, (norm_pair<8, 2, IS_FP8>(args)))

@@ -1,24 +1,30 @@
-// What the launchers of rows.cu and rows_fp8.cu pass: plain structs by value, addresses as 64-bit integers. Every kernel here takes one block size
-// (SUMI_ROWS_THREADS), no dynamic shared memory, and any number of blocks: the grid is only how the rows are shared out, never part of the result.
+// What the launchers of rows.cu and rows_fp8.cu pass: plain structs by value, addresses as 64-bit integers. Every
+// kernel here takes one block size (SUMI_ROWS_THREADS), no dynamic shared memory, and any number of blocks: the grid is
+// only how the rows are shared out, never part of the result.
 #ifndef SUMI_KERNELS_ROWS_H
 #define SUMI_KERNELS_ROWS_H
 #include "step.h"
 #include <stdint.h>
 
 #define SUMI_ROWS_THREADS 256
-#define SUMI_ROWS_BATCH 64        // entries of a host list that one launch takes by value
-#define SUMI_ROPE_BATCH 64        // rotary pairs per launch
-#define SUMI_ROW_MOST_COLS 8192   // of the norm kernels that keep a row in registers
+#define SUMI_ROWS_BATCH 64            // entries of a host list that one launch takes by value
+#define SUMI_ROPE_BATCH 64            // rotary pairs per launch
+#define SUMI_ROW_MOST_COLS 8192       // of the norm kernels that keep a row in registers
 #define SUMI_NORM_PAIR_MOST_COLS 4096 // of those that keep two
 
 // A matrix of bf16 or float, rows tightly packed.
-typedef struct sumi_rows_matrix { uint64_t data; int32_t is_float, reserved; } sumi_rows_matrix;
+typedef struct sumi_rows_matrix {
+    uint64_t data;
+    int32_t is_float, reserved;
+} sumi_rows_matrix;
 
-// Elementwise kernels give 2^lanes_log2 threads to a row; is_vector: 8 columns per thread and turn (all matrices bf16, widths multiples of 8), else 1.
+// Elementwise kernels give 2^lanes_log2 threads to a row; is_vector: 8 columns per thread and turn (all matrices bf16,
+// widths multiples of 8), else 1.
 typedef struct sumi_embed_rows_args {
     uint64_t ids, table;
     sumi_rows_matrix y;
-    int32_t table_rows, pitch, piece_rows, cols, row_begin, row_end, lanes_log2, is_vector; // piece_rows not 0: table is a list of the addresses of pieces of so many rows
+    // piece_rows not 0: table is a list of the addresses of pieces of so many rows
+    int32_t table_rows, pitch, piece_rows, cols, row_begin, row_end, lanes_log2, is_vector;
     float scale;
 } sumi_embed_rows_args;
 typedef struct sumi_fill_rows_args { // grid y: spans
@@ -27,11 +33,22 @@ typedef struct sumi_fill_rows_args { // grid y: spans
     int32_t cols, span_count, lanes_log2, is_vector;
     int32_t begin[SUMI_ROWS_BATCH], count[SUMI_ROWS_BATCH];
 } sumi_fill_rows_args;
-typedef struct sumi_copy_bytes_args { uint64_t x, y, bytes; } sumi_copy_bytes_args;
-typedef struct sumi_activate_args { sumi_rows_matrix x, y; int64_t begin, end; int32_t activation, is_vector; } sumi_activate_args; // elements [begin, end); also converts (activation none)
-typedef struct sumi_gated_args { sumi_rows_matrix x, y; int32_t cols, row_begin, row_end, activation, lanes_log2, is_vector, is_interleaved, reserved; } sumi_gated_args;
+typedef struct sumi_copy_bytes_args {
+    uint64_t x, y, bytes;
+} sumi_copy_bytes_args;
+// elements [begin, end); also converts (activation none)
+typedef struct sumi_activate_args {
+    sumi_rows_matrix x, y;
+    int64_t begin, end;
+    int32_t activation, is_vector;
+} sumi_activate_args;
+typedef struct sumi_gated_args {
+    sumi_rows_matrix x, y;
+    int32_t cols, row_begin, row_end, activation, lanes_log2, is_vector, is_interleaved, reserved;
+} sumi_gated_args;
 
-// y[y_row + r] = norm(x[x_row + r]) * (w or w + 1) * scale + shift for r in [row_begin, row_end). w: floats, 0: none. y_scales: of e4m3 output, by row of y.
+// y[y_row + r] = norm(x[x_row + r]) * (w or w + 1) * scale + shift for r in [row_begin, row_end). w: floats, 0: none.
+// y_scales: of e4m3 output, by row of y.
 typedef struct sumi_norm_modulate_args {
     sumi_rows_matrix x, y;
     uint64_t y_scales, w, counter;
@@ -50,9 +67,13 @@ typedef struct sumi_norm_gate_add_args {
 } sumi_norm_gate_add_args;
 
 // The first, then the second on the rows that the first wrote: norm's row range and x are those of add.
-typedef struct sumi_norm_pair_args { sumi_norm_gate_add_args add; sumi_norm_modulate_args norm; } sumi_norm_pair_args;
+typedef struct sumi_norm_pair_args {
+    sumi_norm_gate_add_args add;
+    sumi_norm_modulate_args norm;
+} sumi_norm_pair_args;
 
-// Heads [0, q_heads) of a row take q_w, the next kv_heads k_w; 0: no norm. rope: floats [rows][dim], (cos, sin) per pair; 0: no rotation.
+// Heads [0, q_heads) of a row take q_w, the next kv_heads k_w; 0: no norm. rope: floats [rows][dim], (cos, sin) per
+// pair; 0: no rotation.
 // A row takes 2^heads_log2 groups of lanes at a time.
 typedef struct sumi_qk_norm_rope_args {
     sumi_rows_matrix x;
@@ -70,10 +91,23 @@ typedef struct sumi_rope_table_args {
     int32_t axis[SUMI_ROPE_BATCH];
 } sumi_rope_table_args;
 
-typedef struct sumi_time_embed_args { uint64_t times; sumi_rows_matrix y; int32_t width, row_begin, row_end, cos_first; float scale, log_period; } sumi_time_embed_args;
-typedef struct sumi_finish_modulation_args { sumi_rows_matrix y; int32_t cols, row_begin, row_end, has_gates; } sumi_finish_modulation_args;
+typedef struct sumi_time_embed_args {
+    uint64_t times;
+    sumi_rows_matrix y;
+    int32_t width, row_begin, row_end, cos_first;
+    float scale, log_period;
+} sumi_time_embed_args;
+typedef struct sumi_finish_modulation_args {
+    sumi_rows_matrix y;
+    int32_t cols, row_begin, row_end, has_gates;
+} sumi_finish_modulation_args;
 
-// rows_fp8.cu, "sumi_quantize_rows": y[r][0 .. cols) = e4m3(x[r][0 .. cols) / scales[r]), scales[r] = amax / 448. x: bf16, ldx elements from row to row;
-// y: tightly packed. Any alignment; fast when cols and ldx are multiples of 8 (x 16, y 8 bytes aligned). Grid: any, a block a row is best up to a few per multiprocessor.
-typedef struct sumi_quantize_rows_args { uint64_t x, y, scales; int64_t ldx; int32_t rows, cols; } sumi_quantize_rows_args;
+// rows_fp8.cu, "sumi_quantize_rows": y[r][0 .. cols) = e4m3(x[r][0 .. cols) / scales[r]), scales[r] = amax / 448. x:
+// bf16, ldx elements from row to row; y: tightly packed. Any alignment; fast when cols and ldx are multiples of 8 (x
+// 16, y 8 bytes aligned). Grid: any, a block a row is best up to a few per multiprocessor.
+typedef struct sumi_quantize_rows_args {
+    uint64_t x, y, scales;
+    int64_t ldx;
+    int32_t rows, cols;
+} sumi_quantize_rows_args;
 #endif

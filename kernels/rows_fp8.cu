@@ -1,5 +1,6 @@
-// Rows to e4m3 with one float scale per row, amax / 448, in the pass that makes them (norm_modulate) or in one of their own (quantize_rows).
-// Built for compute_89: cvt to e4m3 does not exist before. Row-wise scales: activations of diffusion transformers have outlier rows and columns.
+// Rows to e4m3 with one float scale per row, amax / 448, in the pass that makes them (norm_modulate) or in one of their
+// own (quantize_rows). Built for compute_89: cvt to e4m3 does not exist before. Row-wise scales: activations of
+// diffusion transformers have outlier rows and columns.
 #define SUMI_ROWS_FP8
 #include "rows.cuh"
 
@@ -12,8 +13,10 @@ SUMI_NORM_PAIR_KERNELS(sumi_norm_pair_fp8, true)
 // y[r] = e4m3(x[r] / scales[r])
 //   x  [rows][ldx] bf16   y  [rows][cols] e4m3   scales  [rows] float
 //   block 256, a row per block and turn, any grid
-// Up to 10240 columns (the transformers' widest rows) stay in registers between the maximum and the conversion; what lies beyond is read a second time.
-extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4) sumi_quantize_rows(const __grid_constant__ sumi_quantize_rows_args a)
+// Up to 10240 columns (the transformers' widest rows) stay in registers between the maximum and the conversion; what
+// lies beyond is read a second time.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4)
+    sumi_quantize_rows(const __grid_constant__ sumi_quantize_rows_args a)
 {
     constexpr int CHUNKS = 5;
     __shared__ float shared[2 * SUMI_ROWS_THREADS / 32];
@@ -34,8 +37,10 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4) sumi_quantize
         };
 #pragma unroll
         for (int j = 0; j < CHUNKS; j++) look(raw[j]); // zeros beyond the end
-        for (int c = CHUNKS * SUMI_ROWS_THREADS + threadIdx.x; c < chunks; c += SUMI_ROWS_THREADS) look(((const uint4*)x)[c]);
-        for (int c = 8 * chunks + threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) most = fmaxf(most, fabsf(__bfloat162float(x[c])));
+        for (int c = CHUNKS * SUMI_ROWS_THREADS + threadIdx.x; c < chunks; c += SUMI_ROWS_THREADS)
+            look(((const uint4*)x)[c]);
+        for (int c = 8 * chunks + threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS)
+            most = fmaxf(most, fabsf(__bfloat162float(x[c])));
         const float scale = e4m3_scale(group.max(most)), inverse = 1.0f / scale;
         if (threadIdx.x == 0) ((float*)a.scales)[r] = scale;
         const auto write = [&](const uint4& chunk, int c) {
@@ -48,7 +53,9 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4) sumi_quantize
             const int c = threadIdx.x + j * SUMI_ROWS_THREADS;
             if (c < chunks) write(raw[j], c);
         }
-        for (int c = CHUNKS * SUMI_ROWS_THREADS + threadIdx.x; c < chunks; c += SUMI_ROWS_THREADS) write(((const uint4*)x)[c], c);
-        for (int c = 8 * chunks + threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) store_e4m3(y + c, __bfloat162float(x[c]) * inverse);
+        for (int c = CHUNKS * SUMI_ROWS_THREADS + threadIdx.x; c < chunks; c += SUMI_ROWS_THREADS)
+            write(((const uint4*)x)[c], c);
+        for (int c = 8 * chunks + threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS)
+            store_e4m3(y + c, __bfloat162float(x[c]) * inverse);
     }
 }

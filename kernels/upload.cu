@@ -1,7 +1,8 @@
-// Weights from their file's type and layout to what the kernels read: bf16 matrices with padded and interleaved rows, float vectors, permuted and folded convolutions.
+// Weights from their file's type and layout to what the kernels read: bf16 matrices with padded and interleaved rows,
+// float vectors, permuted and folded convolutions.
 //
-//   all     grid: a block per row of the piece (vectors: any number), block SUMI_UPLOAD_THREADS, no shared memory. What bounds them is the bus that brings the piece, so one plain
-//           pass, element by element, is enough.
+//   all     grid: a block per row of the piece (vectors: any number), block SUMI_UPLOAD_THREADS, no shared memory. What
+//           bounds them is the bus that brings the piece, so one plain pass, element by element, is enough.
 //   float -> bf16 rounds to nearest even, once.
 #include "upload.cuh"
 
@@ -10,7 +11,8 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ro
 {
     bf16* to = (bf16*)a.to + upload_row(a, a.row_begin + (int)blockIdx.x) * a.pitch;
     const int64_t from = (int64_t)blockIdx.x * a.cols;
-    for (int c = (int)threadIdx.x; c < a.pitch; c += SUMI_UPLOAD_THREADS) to[c] = __float2bfloat16_rn(c < a.cols ? upload_at(a, from + c) : 0.0f);
+    for (int c = (int)threadIdx.x; c < a.pitch; c += SUMI_UPLOAD_THREADS)
+        to[c] = __float2bfloat16_rn(c < a.cols ? upload_at(a, from + c) : 0.0f);
 }
 
 // to [pitch] float. The piece with the last row also writes the padding.
@@ -19,7 +21,9 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_ve
     const int64_t first = (int64_t)a.row_begin * a.cols, count = (int64_t)a.row_count * a.cols;
     const int64_t end = a.row_begin + a.row_count == a.stack_rows ? a.pitch - first : count;
     float* to = (float*)a.to + first;
-    for (int64_t i = (int64_t)blockIdx.x * SUMI_UPLOAD_THREADS + threadIdx.x; i < end; i += (int64_t)gridDim.x * SUMI_UPLOAD_THREADS) to[i] = i < count ? upload_at(a, i) : 0.0f;
+    for (int64_t i = (int64_t)blockIdx.x * SUMI_UPLOAD_THREADS + threadIdx.x; i < end;
+         i += (int64_t)gridDim.x * SUMI_UPLOAD_THREADS)
+        to[i] = i < count ? upload_at(a, i) : 0.0f;
 }
 
 // [co][ci][3][3] -> [co][tap][pitch] bf16, channels from ci on zero.
@@ -34,22 +38,27 @@ extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_co
     }
 }
 
-// A 3x3 convolution of a picture that was upsampled to twice its size (nearest) is four 2x2 convolutions of the small one, one per output parity (a, b):
+// A 3x3 convolution of a picture that was upsampled to twice its size (nearest) is four 2x2 convolutions of the small
+// one, one per output parity (a, b):
 // taps that fall on the same small pixel are added. Rows of taps, columns alike with b:
 //     a = 0: tap 0 <- w0, tap 1 <- w1 + w2        a = 1: tap 0 <- w0 + w1, tap 1 <- w2
-// [co][ci][3][3] -> [2 a + b][co][2 * 2][pitch] bf16. The sums are taken in float, in the order of the taps, and rounded once.
+// [co][ci][3][3] -> [2 a + b][co][2 * 2][pitch] bf16. The sums are taken in float, in the order of the taps, and
+// rounded once.
 extern "C" __global__ void __launch_bounds__(SUMI_UPLOAD_THREADS) sumi_upload_conv_up(const sumi_upload_args a)
 {
     const int channels = a.cols / SUMI_UPLOAD_TAPS, count = 4 * a.pitch;
     const int64_t from = (int64_t)blockIdx.x * a.cols;
     for (int i = (int)threadIdx.x; i < 4 * count; i += SUMI_UPLOAD_THREADS) {
         const int parity = i / count, tap = i % count / a.pitch, c = i % a.pitch;
-        const int split_y = (parity >> 1) ? 2 : 1, split_x = (parity & 1) ? 2 : 1; // taps below it fall on the first small pixel
-        const int y0 = (tap >> 1) ? split_y : 0, y1 = (tap >> 1) ? 3 : split_y, x0 = (tap & 1) ? split_x : 0, x1 = (tap & 1) ? 3 : split_x;
+        // taps below it fall on the first small pixel
+        const int split_y = (parity >> 1) ? 2 : 1, split_x = (parity & 1) ? 2 : 1;
+        const int y0 = (tap >> 1) ? split_y : 0, y1 = (tap >> 1) ? 3 : split_y, x0 = (tap & 1) ? split_x : 0,
+                  x1 = (tap & 1) ? 3 : split_x;
         float sum = 0.0f;
         for (int y = y0; y < y1 && c < channels; y++) {
             for (int x = x0; x < x1; x++) sum += upload_at(a, from + c * SUMI_UPLOAD_TAPS + y * 3 + x);
         }
-        ((bf16*)a.to)[((int64_t)parity * a.stack_rows + a.row_begin + (int)blockIdx.x) * count + i % count] = __float2bfloat16_rn(sum);
+        ((bf16*)a.to)[((int64_t)parity * a.stack_rows + a.row_begin + (int)blockIdx.x) * count + i % count] =
+            __float2bfloat16_rn(sum);
     }
 }

@@ -4,7 +4,8 @@
 #include "upload.h"
 #include <cuda_fp16.h>
 
-// Small floats by hand: cuda_fp8.h's conversions are functions of the host's bit tricks on 8.0, and these two are as short. Exact; the same rules as src/base/dtype.c.
+// Small floats by hand: cuda_fp8.h's conversions are functions of the host's bit tricks on 8.0, and these two are as
+// short. Exact; the same rules as src/base/dtype.c.
 SUMI_DEVICE float e5m2_value(uint32_t bits) { return __half2float(__ushort_as_half((unsigned short)(bits << 8))); }
 SUMI_DEVICE float e4m3_value(uint32_t bits)
 {

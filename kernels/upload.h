@@ -1,5 +1,6 @@
-// What the kernels of upload.cu and upload_fp8.cu are told: one piece of a weight, as it lies in its file, into the form that the networks' kernels read
-// (src/cuda/launch.h names the forms). Shared by the kernels and src/cuda/residency.c.
+// What the kernels of upload.cu and upload_fp8.cu are told: one piece of a weight, as it lies in its file, into the
+// form that the networks' kernels read (src/cuda/launch.h names the forms). Shared by the kernels and
+// src/cuda/residency.c.
 #ifndef SUMI_KERNELS_UPLOAD_H
 #define SUMI_KERNELS_UPLOAD_H
 #include <stdint.h>
@@ -15,14 +16,15 @@
 #define SUMI_UPLOAD_E5M2 4
 
 typedef struct sumi_upload_args {
-    uint64_t from;      // rows [row_begin, row_begin + row_count) of the stack of parts, dense, aligned to 16 bytes
-    uint64_t to;        // the whole destination, aligned to 256 bytes
-    uint64_t scales;    // e4m3 forms: float [stack_rows]
-    int32_t type;       // SUMI_UPLOAD_*
+    uint64_t from;   // rows [row_begin, row_begin + row_count) of the stack of parts, dense, aligned to 16 bytes
+    uint64_t to;     // the whole destination, aligned to 256 bytes
+    uint64_t scales; // e4m3 forms: float [stack_rows]
+    int32_t type;    // SUMI_UPLOAD_*
     int32_t row_begin, row_count, stack_rows;
-    int32_t cols;       // elements of a row in the file
-    int32_t pitch;      // elements of a row in the destination; convolutions: of a tap; vectors: all elements, padding included
-    int32_t is_gated;   // rows of [gate; up] go interleaved by 8
-    float scale;        // of the part: fp8 files
+    int32_t cols; // elements of a row in the file
+    // elements of a row in the destination; convolutions: of a tap; vectors: all elements, padding included
+    int32_t pitch;
+    int32_t is_gated; // rows of [gate; up] go interleaved by 8
+    float scale;      // of the part: fp8 files
 } sumi_upload_args;
 #endif

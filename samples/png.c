@@ -21,7 +21,7 @@ static bool fail(char* message, const char* format, ...)
     return false;
 }
 
-// ---- Text: tEXt is Latin-1, iTXt is UTF-8 ---------------------------------------------------------------------------------------------
+// ---- Text: tEXt is Latin-1, iTXt is UTF-8 ---------------------------------------------------------------------------
 static char* latin1_to_utf8(const char* text, size_t length)
 {
     char* utf8 = malloc(2 * length + 1);
@@ -76,14 +76,15 @@ static char* copy_parameters(spng_ctx* context)
     return found;
 }
 
-// ---- Reading --------------------------------------------------------------------------------------------------------------------------
+// ---- Reading --------------------------------------------------------------------------------------------------------
 static int bits_per_pixel(const struct spng_ihdr* header)
 {
     static const int samples[7] = {1, 0, 3, 1, 2, 0, 4};
     return header->color_type < 7 ? samples[header->color_type] * header->bit_depth : 0;
 }
 
-// Deflate cannot grow data more than 1032 times: a header that promises more than that is damage or an attack, told before any allocation.
+// Deflate cannot grow data more than 1032 times: a header that promises more than that is damage or an attack, told
+// before any allocation.
 static bool size_is_possible(const struct spng_ihdr* header, size_t file_bytes)
 {
     uint64_t row_bytes = ((uint64_t)header->width * (uint64_t)bits_per_pixel(header) + 7) / 8;
@@ -106,7 +107,8 @@ static void narrow(png_image* image, int32_t channel_count)
     image->channel_count = channel_count;
 }
 
-static bool decode(spng_ctx* context, const void* data, size_t bytes, const char* path, int32_t channel_count, png_image* image, char* message)
+static bool decode(spng_ctx* context, const void* data, size_t bytes, const char* path, int32_t channel_count,
+                   png_image* image, char* message)
 {
     spng_set_image_limits(context, PNG_MAX_SIDE, PNG_MAX_SIDE);
     spng_set_chunk_limits(context, TEXT_LIMIT, 2 * TEXT_LIMIT);
@@ -115,10 +117,12 @@ static bool decode(spng_ctx* context, const void* data, size_t bytes, const char
     if (!status) status = spng_get_ihdr(context, &header);
     if (status) return fail(message, "%s: cannot read the PNG header: %s", path, spng_strerror(status));
     if ((uint64_t)header.width * header.height > PNG_MAX_PIXELS)
-        return fail(message, "%s: %u x %u pixels are more than the %d this reader takes: scale it down", path, header.width, header.height, PNG_MAX_PIXELS);
+        return fail(message, "%s: %u x %u pixels are more than the %d this reader takes: scale it down", path,
+                    header.width, header.height, PNG_MAX_PIXELS);
     if (!size_is_possible(&header, bytes))
-        return fail(message, "%s: the header promises %u x %u pixels, more than %zu bytes can hold: the file is damaged", path, header.width, header.height,
-                    bytes);
+        return fail(message,
+                    "%s: the header promises %u x %u pixels, more than %zu bytes can hold: the file is damaged", path,
+                    header.width, header.height, bytes);
 
     image->width = (int32_t)header.width;
     image->height = (int32_t)header.height;
@@ -133,7 +137,8 @@ static bool decode(spng_ctx* context, const void* data, size_t bytes, const char
 
     if (channel_count == 0) {
         struct spng_trns transparency;
-        bool has_alpha = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA || header.color_type == SPNG_COLOR_TYPE_TRUECOLOR_ALPHA
+        bool has_alpha = header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA
+                      || header.color_type == SPNG_COLOR_TYPE_TRUECOLOR_ALPHA
                       || spng_get_trns(context, &transparency) == 0;
         channel_count = has_alpha ? 4 : header.color_type == SPNG_COLOR_TYPE_GRAYSCALE ? 1 : 3;
     }
@@ -141,14 +146,16 @@ static bool decode(spng_ctx* context, const void* data, size_t bytes, const char
     return true;
 }
 
-bool png_read_memory(const void* data, size_t bytes, const char* path, int32_t channel_count, png_image* image, char* message)
+bool png_read_memory(const void* data, size_t bytes, const char* path, int32_t channel_count, png_image* image,
+                     char* message)
 {
     *image = (png_image){0};
     message[0] = 0;
     if (channel_count != 0 && channel_count != 1 && channel_count != 3 && channel_count != 4)
         return fail(message, "%s: %d channels: ask for 0, 1, 3 or 4", path, channel_count);
     if (bytes == 0) return fail(message, "%s is empty", path);
-    if (bytes < 8 || memcmp(data, "\x89PNG\r\n\x1a\n", 8) != 0) return fail(message, "%s is not a PNG file: convert the picture to PNG first", path);
+    if (bytes < 8 || memcmp(data, "\x89PNG\r\n\x1a\n", 8) != 0)
+        return fail(message, "%s is not a PNG file: convert the picture to PNG first", path);
     spng_ctx* context = spng_ctx_new(0);
     if (!context) return fail(message, "%s: no memory to read the PNG", path);
     bool read = decode(context, data, bytes, path, channel_count, image, message);
@@ -208,21 +215,27 @@ void png_free(png_image* image)
     *image = (png_image){0};
 }
 
-// ---- Writing --------------------------------------------------------------------------------------------------------------------------
+// ---- Writing --------------------------------------------------------------------------------------------------------
 #define STRATEGY 3 // zlib's Z_RLE: behind a filter there is little else to find in a picture
 
-// One filter instead of the best of five for each row, and runs only: a picture of 1024x1024 takes a quarter to a half of the time and is about as small.
-static int encode(spng_ctx* context, const uint8_t* pixels, int32_t width, int32_t height, size_t row_bytes, int32_t channel_count, struct spng_text* text)
+// One filter instead of the best of five for each row, and runs only: a picture of 1024x1024 takes a quarter to a half
+// of the time and is about as small.
+static int encode(spng_ctx* context, const uint8_t* pixels, int32_t width, int32_t height, size_t row_bytes,
+                  int32_t channel_count, struct spng_text* text)
 {
-    static const uint8_t color_types[5] = {0, SPNG_COLOR_TYPE_GRAYSCALE, 0, SPNG_COLOR_TYPE_TRUECOLOR, SPNG_COLOR_TYPE_TRUECOLOR_ALPHA};
-    struct spng_ihdr header = {.width = (uint32_t)width, .height = (uint32_t)height, .bit_depth = 8, .color_type = color_types[channel_count]};
+    static const uint8_t color_types[5] = {0, SPNG_COLOR_TYPE_GRAYSCALE, 0, SPNG_COLOR_TYPE_TRUECOLOR,
+                                           SPNG_COLOR_TYPE_TRUECOLOR_ALPHA};
+    struct spng_ihdr header = {
+        .width = (uint32_t)width, .height = (uint32_t)height, .bit_depth = 8, .color_type = color_types[channel_count]};
     int status = spng_set_option(context, SPNG_ENCODE_TO_BUFFER, 1);
     if (!status) status = spng_set_option(context, SPNG_FILTER_CHOICE, SPNG_FILTER_CHOICE_PAETH);
     if (!status) status = spng_set_option(context, SPNG_IMG_COMPRESSION_STRATEGY, STRATEGY);
     if (!status) status = spng_set_ihdr(context, &header);
     if (!status && text) status = spng_set_text(context, text, 1);
-    if (!status) status = spng_encode_image(context, NULL, 0, SPNG_FMT_PNG, SPNG_ENCODE_PROGRESSIVE | SPNG_ENCODE_FINALIZE);
-    for (int32_t y = 0; y < height && !status; y++) status = spng_encode_row(context, pixels + (size_t)y * row_bytes, (size_t)width * (size_t)channel_count);
+    if (!status)
+        status = spng_encode_image(context, NULL, 0, SPNG_FMT_PNG, SPNG_ENCODE_PROGRESSIVE | SPNG_ENCODE_FINALIZE);
+    for (int32_t y = 0; y < height && !status; y++)
+        status = spng_encode_row(context, pixels + (size_t)y * row_bytes, (size_t)width * (size_t)channel_count);
     return status == SPNG_EOI ? 0 : status; // the last row answers "end of image"
 }
 
@@ -236,27 +249,31 @@ static bool write_all(const char* path, const void* data, size_t bytes, char* me
     return written || fail(message, "cannot write %s: %s", path, strerror(reason));
 }
 
-bool png_write(const char* path, const void* pixels, int32_t width, int32_t height, size_t row_bytes, int32_t channel_count, const char* parameters,
-               char* message)
+bool png_write(const char* path, const void* pixels, int32_t width, int32_t height, size_t row_bytes,
+               int32_t channel_count, const char* parameters, char* message)
 {
     message[0] = 0;
     if (!pixels || width < 1 || height < 1 || (channel_count != 1 && channel_count != 3 && channel_count != 4)
         || row_bytes < (size_t)width * (size_t)channel_count)
-        return fail(message, "cannot write %s: %d x %d pixels of %d channels in rows of %zu bytes make no picture", path, width, height, channel_count,
-                    row_bytes);
+        return fail(message, "cannot write %s: %d x %d pixels of %d channels in rows of %zu bytes make no picture",
+                    path, width, height, channel_count, row_bytes);
     spng_ctx* context = spng_ctx_new(SPNG_CTX_ENCODER);
     if (!context) return fail(message, "cannot write %s: no memory", path);
 
     char* latin1 = parameters && parameters[0] ? utf8_to_latin1(parameters) : NULL;
     char empty[1] = "";
-    struct spng_text text = {.keyword = "parameters", .type = latin1 ? SPNG_TEXT : SPNG_ITXT, .language_tag = empty, .translated_keyword = empty};
+    struct spng_text text = {.keyword = "parameters",
+                             .type = latin1 ? SPNG_TEXT : SPNG_ITXT,
+                             .language_tag = empty,
+                             .translated_keyword = empty};
     text.text = latin1 ? latin1 : (char*)(uintptr_t)parameters; // spng only reads it, its struct serves both directions
     text.length = text.text ? strlen(text.text) : 0;
 
     int status = encode(context, pixels, width, height, row_bytes, channel_count, text.length ? &text : NULL);
     size_t bytes = 0;
     void* data = status ? NULL : spng_get_png_buffer(context, &bytes, &status);
-    bool written = data ? write_all(path, data, bytes, message) : fail(message, "cannot write %s: %s", path, spng_strerror(status));
+    bool written = data ? write_all(path, data, bytes, message)
+                        : fail(message, "cannot write %s: %s", path, spng_strerror(status));
     free(data);
     free(latin1);
     spng_ctx_free(context);

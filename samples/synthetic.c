@@ -1,8 +1,10 @@
-// Tensors are listed first, name by name as in the released files, then written in one go: header, then values from a generator that starts anew for every
-// tensor. Matrices are scaled by 1 / sqrt(inputs), norms are near 1 and biases near 0, so activations keep their size through any number of layers.
+// Tensors are listed first, name by name as in the released files, then written in one go: header, then values from a
+// generator that starts anew for every tensor. Matrices are scaled by 1 / sqrt(inputs), norms are near 1 and biases
+// near 0, so activations keep their size through any number of layers.
 //
-// Or they lie in no file: the host's sumi_files hand out memory in which everything but the norms is one block of random numbers, mapped again and again. Twenty gigabytes take 64 MB then and
-// no time to write. All numbers have one spread, 0.02, which suits matrices of a few thousand inputs.
+// Or they lie in no file: the host's sumi_files hand out memory in which everything but the norms is one block of
+// random numbers, mapped again and again. Twenty gigabytes take 64 MB then and no time to write. All numbers have one
+// spread, 0.02, which suits matrices of a few thousand inputs.
 //
 //     length, JSON | norms | the block's first bytes, up to a page | the block | the block | ... | a piece of it
 //     memory of its own                                              views of one memory file
@@ -64,14 +66,17 @@ const synthetic_config synthetic_z_image = {.dim = 3840,
 
 const synthetic_config* synthetic_find(const char* name)
 {
-    return strcmp(name, "tiny") == 0 ? &synthetic_tiny : strcmp(name, "mid") == 0 ? &synthetic_mid : strcmp(name, "z-image") == 0 ? &synthetic_z_image : NULL;
+    return strcmp(name, "tiny") == 0    ? &synthetic_tiny
+         : strcmp(name, "mid") == 0     ? &synthetic_mid
+         : strcmp(name, "z-image") == 0 ? &synthetic_z_image
+                                        : NULL;
 }
 
 #define LATENTS 16
 #define TIME_HIDDEN 1024
 #define TIME_WIDTH 256
 
-// ---- A list of tensors ------------------------------------------------------------------------------------------------------------------
+// ---- A list of tensors ----------------------------------------------------------------------------------------------
 
 typedef struct listed {
     char name[96];
@@ -118,7 +123,10 @@ static void add_linear(list* l, const char* prefix, const char* name, int32_t ro
     add(l, 0.0f, 0.05f, rows, 0, 0, "%s%s.bias", prefix, name);
 }
 
-static void add_norm(list* l, const char* prefix, const char* name, int32_t width) { add(l, 1.0f, 0.2f, width, 0, 0, "%s%s.weight", prefix, name); }
+static void add_norm(list* l, const char* prefix, const char* name, int32_t width)
+{
+    add(l, 1.0f, 0.2f, width, 0, 0, "%s%s.weight", prefix, name);
+}
 
 static void add_group_norm(list* l, const char* prefix, const char* name, int32_t width)
 {
@@ -132,7 +140,7 @@ static void add_conv(list* l, const char* prefix, const char* name, int32_t out,
     add(l, 0.0f, 0.05f, out, 0, 0, "%s%s.bias", prefix, name);
 }
 
-// ---- The three networks -----------------------------------------------------------------------------------------------------------------
+// ---- The three networks ---------------------------------------------------------------------------------------------
 
 static int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
 
@@ -242,7 +250,7 @@ static void list_vae(list* l, const synthetic_config* c)
     add_conv(l, "", "decoder.conv_out", 3, w[0], 3);
 }
 
-// ---- Writing ----------------------------------------------------------------------------------------------------------------------------
+// ---- Writing --------------------------------------------------------------------------------------------------------
 
 static bool fail(const char* path)
 {
@@ -264,7 +272,8 @@ static uint16_t to_bf16(float value)
     return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
-// The length in front of a safetensors header, which is padded with blanks to a multiple of 8. Returns the padded length.
+// The length in front of a safetensors header, which is padded with blanks to a multiple of 8. Returns the padded
+// length.
 static size_t put_length(unsigned char length[8], size_t bytes)
 {
     size_t total = (bytes + 7) / 8 * 8;
@@ -277,14 +286,19 @@ static bool write_header(FILE* file, const char* json, size_t bytes)
     static const char blanks[8] = "        ";
     unsigned char length[8];
     size_t padding = put_length(length, bytes) - bytes;
-    return fwrite(length, 1, 8, file) == 8 && fwrite(json, 1, bytes, file) == bytes && fwrite(blanks, 1, padding, file) == padding;
+    return fwrite(length, 1, 8, file) == 8 && fwrite(json, 1, bytes, file) == bytes
+        && fwrite(blanks, 1, padding, file) == padding;
 }
 
-static size_t put_entry(char* into, const char* name, const char* type, const int64_t* shape, int32_t rank, uint64_t begin, uint64_t end, bool first)
+static size_t put_entry(char* into, const char* name, const char* type, const int64_t* shape, int32_t rank,
+                        uint64_t begin, uint64_t end, bool first)
 {
     size_t used = (size_t)sprintf(into, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", first ? "{" : ",", name, type);
-    for (int32_t i = 0; i < rank; i++) used += (size_t)sprintf(into + used, "%s%lld", i ? "," : "", (long long)shape[i]);
-    return used + (size_t)sprintf(into + used, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin, (unsigned long long)end);
+    for (int32_t i = 0; i < rank; i++)
+        used += (size_t)sprintf(into + used, "%s%lld", i ? "," : "", (long long)shape[i]);
+    return used
+         + (size_t)sprintf(into + used, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin,
+                           (unsigned long long)end);
 }
 
 static bool write_values(FILE* file, const listed* t, uint64_t seed, bool float32)
@@ -299,7 +313,9 @@ static bool write_values(FILE* file, const listed* t, uint64_t seed, bool float3
         for (size_t i = 0; i < BLOCK; i += 4) { // xorshift64*: four numbers of 16 bits a draw
             state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
             uint64_t draw = state * 0x2545F4914F6CDD1Du;
-            for (size_t k = 0; k < 4; k++) values[i + k] = t->center + t->spread * ((float)(int32_t)(draw >> 16 * k & 0xFFFF) - 32767.5f) / 32768.0f;
+            for (size_t k = 0; k < 4; k++)
+                values[i + k] =
+                    t->center + t->spread * ((float)(int32_t)(draw >> 16 * k & 0xFFFF) - 32767.5f) / 32768.0f;
         }
         for (size_t i = 0; !float32 && i < count; i++) halves[i] = to_bf16(values[i]);
         if (fwrite(float32 ? (const void*)values : halves, float32 ? 4 : 2, count, file) != count) return false;
@@ -316,7 +332,8 @@ static bool write_list(const char* path, const list* l, uint64_t seed, bool floa
     uint64_t offset = 0;
     for (size_t i = 0; json && i < l->count; i++) {
         uint64_t bytes = (uint64_t)count_of(&l->tensors[i]) * (float32 ? 4 : 2);
-        used += put_entry(json + used, l->tensors[i].name, float32 ? "F32" : "BF16", l->tensors[i].shape, l->tensors[i].rank, offset, offset + bytes, i == 0);
+        used += put_entry(json + used, l->tensors[i].name, float32 ? "F32" : "BF16", l->tensors[i].shape,
+                          l->tensors[i].rank, offset, offset + bytes, i == 0);
         offset += bytes;
     }
     if (json) json[used++] = '}';
@@ -337,7 +354,8 @@ bool synthetic_save(const char* path, const synthetic_tensor* tensors, int32_t c
     for (int32_t i = 0; i < count; i++) {
         uint64_t bytes = 4;
         for (int32_t k = 0; k < tensors[i].rank; k++) bytes *= (uint64_t)tensors[i].shape[k];
-        used += put_entry(json + used, tensors[i].name, "F32", tensors[i].shape, tensors[i].rank, offset, offset + bytes, i == 0);
+        used += put_entry(json + used, tensors[i].name, "F32", tensors[i].shape, tensors[i].rank, offset,
+                          offset + bytes, i == 0);
         offset += bytes;
     }
     json[used++] = '}';
@@ -351,7 +369,7 @@ bool synthetic_save(const char* path, const synthetic_tensor* tensors, int32_t c
     return written || fail(path);
 }
 
-// ---- In memory --------------------------------------------------------------------------------------------------------------------------
+// ---- In memory ------------------------------------------------------------------------------------------------------
 
 #define BLOCK_BYTES ((size_t)64 << 20)
 #define SPREAD 0.02f
@@ -379,7 +397,8 @@ static float about_normal(uint64_t* state) // about normal, with a variance of 1
 {
     *state ^= *state >> 12, *state ^= *state << 25, *state ^= *state >> 27;
     uint64_t draw = *state * 0x2545F4914F6CDD1Du;
-    int32_t sum = (int32_t)(draw & 0xFFFF) + (int32_t)(draw >> 16 & 0xFFFF) + (int32_t)(draw >> 32 & 0xFFFF) + (int32_t)(draw >> 48) - 2 * 65535;
+    int32_t sum = (int32_t)(draw & 0xFFFF) + (int32_t)(draw >> 16 & 0xFFFF) + (int32_t)(draw >> 32 & 0xFFFF)
+                + (int32_t)(draw >> 48) - 2 * 65535;
     return (float)sum * (1.7320508f / 65536.0f);
 }
 
@@ -394,7 +413,9 @@ static void put_element(unsigned char* into, float value, bool float32)
 static int make_block(bool float32)
 {
     int file = memfd_create("sumi-bench", 0);
-    unsigned char* memory = file >= 0 && ftruncate(file, (off_t)BLOCK_BYTES) == 0 ? mmap(NULL, BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    unsigned char* memory = file >= 0 && ftruncate(file, (off_t)BLOCK_BYTES) == 0
+                              ? mmap(NULL, BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                              : MAP_FAILED;
     if (memory == MAP_FAILED) {
         fail("a memory file");
         if (file >= 0) close(file);
@@ -418,18 +439,21 @@ static bool store_list(synthetic_files* files, const char* name, const list* l, 
         for (size_t i = 0; i < l->count; i++) {
             if ((l->tensors[i].center != 0.0f) != (pass == 0)) continue;
             uint64_t bytes = (uint64_t)count_of(&l->tensors[i]) * size;
-            used += put_entry(json + used, l->tensors[i].name, float32 ? "F32" : "BF16", l->tensors[i].shape, l->tensors[i].rank, offset, offset + bytes, offset == 0);
+            used += put_entry(json + used, l->tensors[i].name, float32 ? "F32" : "BF16", l->tensors[i].shape,
+                              l->tensors[i].rank, offset, offset + bytes, offset == 0);
             offset += bytes;
         }
         if (pass == 0) norm_bytes = offset;
     }
     json[used++] = '}';
     unsigned char length[8];
-    size_t header = 8 + put_length(length, used), own = header + (size_t)norm_bytes, own_pages = (own + page - 1) / page * page;
+    size_t header = 8 + put_length(length, used), own = header + (size_t)norm_bytes,
+           own_pages = (own + page - 1) / page * page;
     file->bytes = header + offset;
     file->mapped_bytes = (file->bytes + page - 1) / page * page;
     if (file->mapped_bytes < own_pages) file->mapped_bytes = own_pages;
-    unsigned char* memory = mmap(NULL, (size_t)file->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char* memory = mmap(NULL, (size_t)file->mapped_bytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return free(json), files->count--, fail(name);
     file->data = memory;
     memcpy(memory, length, 8);
@@ -438,10 +462,14 @@ static bool store_list(synthetic_files* files, const char* name, const list* l, 
     free(json);
     uint64_t state = file->bytes * 0x9E3779B97F4A7C15u + 1;
     for (size_t i = header; i < own; i += size) put_element(memory + i, 1.0f + 0.1f * about_normal(&state), float32);
-    for (size_t i = own; i + size <= own_pages; i += size) put_element(memory + i, SPREAD * about_normal(&state), float32);
+    for (size_t i = own; i + size <= own_pages; i += size)
+        put_element(memory + i, SPREAD * about_normal(&state), float32);
     for (uint64_t at = own_pages; at < file->mapped_bytes; at += BLOCK_BYTES) {
         uint64_t left = file->mapped_bytes - at;
-        if (mmap(memory + at, left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES, PROT_READ, MAP_SHARED | MAP_FIXED, block, 0) == MAP_FAILED) return fail(name);
+        if (mmap(memory + at, left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES, PROT_READ, MAP_SHARED | MAP_FIXED, block,
+                 0)
+            == MAP_FAILED)
+            return fail(name);
     }
     return true;
 }
@@ -475,7 +503,10 @@ static void close_stored(void* file, void* user_data)
     (void)user_data;
 }
 
-sumi_files synthetic_services(synthetic_files* files) { return (sumi_files){open_stored, read_stored, map_stored, close_stored, files}; }
+sumi_files synthetic_services(synthetic_files* files)
+{
+    return (sumi_files){open_stored, read_stored, map_stored, close_stored, files};
+}
 
 void synthetic_close(synthetic_files* files)
 {
@@ -486,7 +517,7 @@ void synthetic_close(synthetic_files* files)
     free(files);
 }
 
-// ---- Texts ------------------------------------------------------------------------------------------------------------------------------
+// ---- Texts ----------------------------------------------------------------------------------------------------------
 
 // Where a checkpoint goes: a folder, or memory.
 typedef struct sink {
@@ -535,56 +566,72 @@ static bool write_tokenizer(const sink* to)
     char added[1024];
     size_t at = 0;
     for (int32_t i = 0; i < 3; i++)
-        at += (size_t)sprintf(
-            added + at,
-            "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}",
-            i ? ", " : "", 256 + i, names[i]);
-    return write_text(
-        to, "tokenizer/tokenizer.json",
-        "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [%s], \"normalizer\": {\"type\": \"NFC\"}, \"pre_tokenizer\": "
-        "{\"type\": \"Sequence\", "
-        "\"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
-        "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}, \"behavior\": \"Isolated\", \"invert\": false}, {\"type\": "
-        "\"ByteLevel\", "
-        "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}]}, \"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
-        "false, \"trim_offsets\": "
-        "false, \"use_regex\": false}, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true}, "
-        "\"model\": {\"type\": \"BPE\", "
-        "\"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": \"\", \"end_of_word_suffix\": \"\", \"fuse_unk\": false, \"byte_fallback\": "
-        "false, "
-        "\"ignore_merges\": false, \"vocab\": {%s}, \"merges\": []}}\n",
-        added, vocabulary);
+        at += (size_t)sprintf(added + at,
+                              "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, "
+                              "\"rstrip\": false, \"normalized\": false, \"special\": true}",
+                              i ? ", " : "", 256 + i, names[i]);
+    return write_text(to, "tokenizer/tokenizer.json",
+                      "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [%s], "
+                      "\"normalizer\": {\"type\": \"NFC\"}, \"pre_tokenizer\": "
+                      "{\"type\": \"Sequence\", "
+                      "\"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": "
+                      "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
+                      "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}, "
+                      "\"behavior\": \"Isolated\", \"invert\": false}, {\"type\": "
+                      "\"ByteLevel\", "
+                      "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}]}, "
+                      "\"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
+                      "false, \"trim_offsets\": "
+                      "false, \"use_regex\": false}, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
+                      "true, \"trim_offsets\": true, \"use_regex\": true}, "
+                      "\"model\": {\"type\": \"BPE\", "
+                      "\"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": \"\", "
+                      "\"end_of_word_suffix\": \"\", \"fuse_unk\": false, \"byte_fallback\": "
+                      "false, "
+                      "\"ignore_merges\": false, \"vocab\": {%s}, \"merges\": []}}\n",
+                      added, vocabulary);
 }
 
 static bool write_configs(const sink* to, const synthetic_config* c)
 {
     int32_t head = c->dim / c->heads;
     return write_text(to, "model_index.json", "{\"_class_name\": \"ZImagePipeline\"}\n")
-        && write_text(
-               to, "scheduler/scheduler_config.json",
-               "{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\", \"num_train_timesteps\": 1000, \"use_dynamic_shifting\": false, \"shift\": 3.0}\n")
+        && write_text(to, "scheduler/scheduler_config.json",
+                      "{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\", \"num_train_timesteps\": 1000, "
+                      "\"use_dynamic_shifting\": false, \"shift\": 3.0}\n")
         && write_text(to, "transformer/config.json",
-                      "{\"_class_name\": \"ZImageTransformer2DModel\", \"all_f_patch_size\": [1], \"all_patch_size\": [2], \"axes_dims\": [%d, %d, %d], "
+                      "{\"_class_name\": \"ZImageTransformer2DModel\", \"all_f_patch_size\": [1], \"all_patch_size\": "
+                      "[2], \"axes_dims\": [%d, %d, %d], "
                       "\"axes_lens\": [1536, 512, 512], "
-                      "\"cap_feat_dim\": %d, \"dim\": %d, \"in_channels\": %d, \"n_heads\": %d, \"n_kv_heads\": %d, \"n_layers\": %d, \"n_refiner_layers\": "
+                      "\"cap_feat_dim\": %d, \"dim\": %d, \"in_channels\": %d, \"n_heads\": %d, \"n_kv_heads\": %d, "
+                      "\"n_layers\": %d, \"n_refiner_layers\": "
                       "%d, \"norm_eps\": 1e-05, "
                       "\"qk_norm\": true, \"rope_theta\": 256.0, \"t_scale\": 1000.0}\n",
-                      head / 4, head * 3 / 8, head * 3 / 8, c->text_width, c->dim, LATENTS, c->heads, c->heads, c->layers, c->refiners)
+                      head / 4, head * 3 / 8, head * 3 / 8, c->text_width, c->dim, LATENTS, c->heads, c->heads,
+                      c->layers, c->refiners)
         && write_text(to, "text_encoder/config.json",
-                      "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"hidden_size\": %d, \"num_hidden_layers\": %d, "
+                      "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"hidden_size\": %d, "
+                      "\"num_hidden_layers\": %d, "
                       "\"num_attention_heads\": %d, "
-                      "\"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000, "
+                      "\"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"rms_norm_eps\": "
+                      "1e-06, \"rope_theta\": 1000000, "
                       "\"rope_scaling\": null, \"hidden_act\": \"silu\", "
-                      "\"attention_bias\": false, \"tie_word_embeddings\": true, \"use_sliding_window\": false, \"max_position_embeddings\": 40960, "
+                      "\"attention_bias\": false, \"tie_word_embeddings\": true, \"use_sliding_window\": false, "
+                      "\"max_position_embeddings\": 40960, "
                       "\"vocab_size\": %d}\n",
-                      c->text_width, c->text_layers, c->text_heads, c->text_kv_heads, c->text_head, c->text_hidden, c->vocabulary)
+                      c->text_width, c->text_layers, c->text_heads, c->text_kv_heads, c->text_head, c->text_hidden,
+                      c->vocabulary)
         && write_text(to, "vae/config.json",
-                      "{\"_class_name\": \"AutoencoderKL\", \"act_fn\": \"silu\", \"block_out_channels\": [%d, %d, %d, %d], \"in_channels\": 3, "
+                      "{\"_class_name\": \"AutoencoderKL\", \"act_fn\": \"silu\", \"block_out_channels\": [%d, %d, %d, "
+                      "%d], \"in_channels\": 3, "
                       "\"out_channels\": 3, \"latent_channels\": %d, "
-                      "\"layers_per_block\": %d, \"norm_num_groups\": %d, \"mid_block_add_attention\": true, \"sample_size\": 1024, \"scaling_factor\": "
+                      "\"layers_per_block\": %d, \"norm_num_groups\": %d, \"mid_block_add_attention\": true, "
+                      "\"sample_size\": 1024, \"scaling_factor\": "
                       "0.3611, \"shift_factor\": 0.1159, "
-                      "\"latents_mean\": null, \"latents_std\": null, \"use_quant_conv\": false, \"use_post_quant_conv\": false, \"force_upcast\": true}\n",
-                      c->vae_widths[0], c->vae_widths[1], c->vae_widths[2], c->vae_widths[3], LATENTS, c->vae_resnets, c->vae_groups);
+                      "\"latents_mean\": null, \"latents_std\": null, \"use_quant_conv\": false, "
+                      "\"use_post_quant_conv\": false, \"force_upcast\": true}\n",
+                      c->vae_widths[0], c->vae_widths[1], c->vae_widths[2], c->vae_widths[3], LATENTS, c->vae_resnets,
+                      c->vae_groups);
 }
 
 static const struct {

@@ -8,12 +8,12 @@
 
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
-#include <windows.h>
 #include <fcntl.h>
 #include <io.h>
 #include <malloc.h>
 #include <shellapi.h>
 #include <wchar.h>
+#include <windows.h>
 #else
 #include <dirent.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@
 #include <unistd.h>
 #endif
 
-// ---- Lists of names -----------------------------------------------------------------------------------------------------------------------
+// ---- Lists of names -------------------------------------------------------------------------------------------------
 
 // Takes over `name`, which may be NULL.
 static void add_name(char*** names, int* count, char* name)
@@ -51,7 +51,7 @@ void system_free_list(char** names, int count)
 
 #if defined(_WIN32)
 
-// ---- Windows ------------------------------------------------------------------------------------------------------------------------------
+// ---- Windows --------------------------------------------------------------------------------------------------------
 
 static char* to_utf8(const wchar_t* wide)
 {
@@ -77,7 +77,8 @@ char** system_begin(int argc, char** argv)
     _setmode(_fileno(stderr), _O_BINARY);
     setvbuf(stderr, NULL, _IONBF, 0); // buffered when it is no terminal
     int count = 0;
-    wchar_t** wide = CommandLineToArgvW(GetCommandLineW(), &count); // argv is in the machine's own code page, which has not every character
+    // argv is in the machine's own code page, which has not every character
+    wchar_t** wide = CommandLineToArgvW(GetCommandLineW(), &count);
     char** utf8 = wide && count == argc ? calloc((size_t)count + 1, sizeof *utf8) : NULL;
     for (int i = 0; utf8 && i < count; i++) {
         utf8[i] = to_utf8(wide[i]);
@@ -95,7 +96,8 @@ uint64_t system_clock_ns(void)
     LARGE_INTEGER now, frequency;
     QueryPerformanceCounter(&now);
     QueryPerformanceFrequency(&frequency);
-    const uint64_t whole = (uint64_t)(now.QuadPart / frequency.QuadPart), rest = (uint64_t)(now.QuadPart % frequency.QuadPart);
+    const uint64_t whole = (uint64_t)(now.QuadPart / frequency.QuadPart),
+                   rest = (uint64_t)(now.QuadPart % frequency.QuadPart);
     return whole * 1000000000u + rest * 1000000000u / (uint64_t)frequency.QuadPart;
 }
 
@@ -123,7 +125,8 @@ bool system_can_write(const char* path)
     wchar_t wide[WIDE_PATH];
     if (!widen(path, wide)) return false;
     const DWORD attributes = GetFileAttributesW(wide);
-    return attributes != INVALID_FILE_ATTRIBUTES && ((attributes & FILE_ATTRIBUTE_DIRECTORY) != 0 || (attributes & FILE_ATTRIBUTE_READONLY) == 0);
+    return attributes != INVALID_FILE_ATTRIBUTES
+        && ((attributes & FILE_ATTRIBUTE_DIRECTORY) != 0 || (attributes & FILE_ATTRIBUTE_READONLY) == 0);
 }
 
 bool system_move(const char* path, const char* to_path)
@@ -154,7 +157,8 @@ bool system_make_scratch(char* path, size_t capacity, const char* name)
     char* folder = length > 0 && length < WIDE_PATH ? to_utf8(wide) : NULL;
     bool is_made = false;
     for (unsigned attempt = 0; folder && !is_made && attempt < 100; attempt++) {
-        const int written = snprintf(path, capacity, "%s%s-%lu-%u", folder, name, (unsigned long)GetCurrentProcessId(), attempt);
+        const int written =
+            snprintf(path, capacity, "%s%s-%lu-%u", folder, name, (unsigned long)GetCurrentProcessId(), attempt);
         is_made = written > 0 && (size_t)written < capacity && widen(path, wide) && CreateDirectoryW(wide, NULL);
     }
     free(folder);
@@ -169,7 +173,8 @@ char** system_list(const char* path, int* out_count)
     wchar_t wide[WIDE_PATH];
     WIN32_FIND_DATAW found;
     const int written = snprintf(pattern, sizeof pattern, "%s/*", path);
-    const HANDLE search = written > 0 && written < WIDE_PATH && widen(pattern, wide) ? FindFirstFileW(wide, &found) : INVALID_HANDLE_VALUE;
+    const HANDLE search = written > 0 && written < WIDE_PATH && widen(pattern, wide) ? FindFirstFileW(wide, &found)
+                                                                                     : INVALID_HANDLE_VALUE;
     if (search == INVALID_HANDLE_VALUE) return NULL;
     do add_name(&names, out_count, to_utf8(found.cFileName));
     while (FindNextFileW(search, &found));
@@ -195,7 +200,7 @@ bool system_is_terminal(FILE* stream)
 
 #else
 
-// ---- POSIX --------------------------------------------------------------------------------------------------------------------------------
+// ---- POSIX ----------------------------------------------------------------------------------------------------------
 
 char** system_begin(int argc, char** argv)
 {
@@ -206,7 +211,9 @@ char** system_begin(int argc, char** argv)
 void* system_allocate(size_t bytes, size_t alignment)
 {
     void* memory = NULL;
-    return posix_memalign(&memory, alignment < sizeof(void*) ? sizeof(void*) : alignment, bytes ? bytes : 1) == 0 ? memory : NULL;
+    return posix_memalign(&memory, alignment < sizeof(void*) ? sizeof(void*) : alignment, bytes ? bytes : 1) == 0
+             ? memory
+             : NULL;
 }
 
 void system_release(void* memory) { free(memory); }
@@ -220,7 +227,9 @@ uint64_t system_clock_ns(void)
 
 void system_sleep_us(uint32_t microseconds)
 {
-    nanosleep(&(struct timespec){.tv_sec = (time_t)(microseconds / 1000000u), .tv_nsec = (long)(microseconds % 1000000u) * 1000}, NULL);
+    nanosleep(&(struct timespec){.tv_sec = (time_t)(microseconds / 1000000u),
+                                 .tv_nsec = (long)(microseconds % 1000000u) * 1000},
+              NULL);
 }
 
 FILE* system_open(const char* path, const char* mode) { return fopen(path, mode); }
@@ -232,7 +241,10 @@ system_kind system_look_at(const char* path)
     return S_ISREG(facts.st_mode) ? SYSTEM_FILE : S_ISDIR(facts.st_mode) ? SYSTEM_FOLDER : SYSTEM_OTHER;
 }
 
-bool system_can_write(const char* path) { return access(path, system_look_at(path) == SYSTEM_FOLDER ? W_OK | X_OK : W_OK) == 0; }
+bool system_can_write(const char* path)
+{
+    return access(path, system_look_at(path) == SYSTEM_FOLDER ? W_OK | X_OK : W_OK) == 0;
+}
 bool system_move(const char* path, const char* to_path) { return rename(path, to_path) == 0; }
 bool system_remove(const char* path) { return remove(path) == 0; }
 bool system_make_folder(const char* path) { return mkdir(path, 0777) == 0 || system_look_at(path) == SYSTEM_FOLDER; }

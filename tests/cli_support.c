@@ -1,4 +1,5 @@
-// What tests/test_cli.sh and tests/test_viewer.sh ask about files that programs wrote. It knows safetensors and PNG by itself, without the library under test.
+// What tests/test_cli.sh and tests/test_viewer.sh ask about files that programs wrote. It knows safetensors and PNG by
+// itself, without the library under test.
 //
 //     cli_support tensors A.safetensors NAME B.safetensors NAME LIMIT     relative L2 of A against the last values of B (B may hold a step more)
 //     cli_support shape A.safetensors NAME                                "[1, 16, 6, 8]"
@@ -45,7 +46,8 @@ static int read_floats(const char* path, const char* name, floats* out)
     const char* at = strstr(out->file + 8, key);
     const char* offsets = at ? strstr(at, "\"data_offsets\":") : NULL;
     out->shape = at ? strstr(at, "\"shape\":") : NULL;
-    if (!offsets || !out->shape || sscanf(offsets + 15, " [ %lu , %lu ]", &begin, &end) != 2 || 8 + header + end > (unsigned long)bytes)
+    if (!offsets || !out->shape || sscanf(offsets + 15, " [ %lu , %lu ]", &begin, &end) != 2
+        || 8 + header + end > (unsigned long)bytes)
         return complain(path, "no such tensor");
     out->shape += 8;
     out->data = out->file + 8 + header + begin;
@@ -118,7 +120,10 @@ static int print_picture(const char* what, const char* path)
     return 0;
 }
 
-static unsigned long big_endian(const unsigned char* at) { return (unsigned long)at[0] << 24 | (unsigned long)at[1] << 16 | (unsigned long)at[2] << 8 | at[3]; }
+static unsigned long big_endian(const unsigned char* at)
+{
+    return (unsigned long)at[0] << 24 | (unsigned long)at[1] << 16 | (unsigned long)at[2] << 8 | at[3];
+}
 
 // X's window dump, of 24 bits per pixel in four bytes, blue first, as Xvfb keeps it on a little-endian machine.
 static int convert_screen(const char* from, const char* to)
@@ -127,7 +132,8 @@ static int convert_screen(const char* from, const char* to)
     if (!file) return complain(from, "cannot open");
     unsigned char header[100];
     if (fread(header, 1, sizeof header, file) != sizeof header) return complain(from, "cannot read");
-    unsigned long width = big_endian(header + 16), height = big_endian(header + 20), row_bytes = big_endian(header + 48);
+    unsigned long width = big_endian(header + 16), height = big_endian(header + 20),
+                  row_bytes = big_endian(header + 48);
     unsigned long begin = big_endian(header) + 12 * big_endian(header + 76);
     if (width > 8192 || height > 8192 || row_bytes < 4 * width) return complain(from, "is no window dump");
     unsigned char *row = malloc(row_bytes), *pixels = malloc(3 * width * height + 1), *seen = calloc(1 << 21, 1);

@@ -1,4 +1,5 @@
-// An engine with the CUDA backend on a driver that is none (fake_cuda.h, which a test includes itself: the build looks for that), and what must be true when it goes.
+// An engine with the CUDA backend on a driver that is none (fake_cuda.h, which a test includes itself: the build looks
+// for that), and what must be true when it goes.
 #ifndef CUDA_FIXTURE_H
 #define CUDA_FIXTURE_H
 #include "engine_fixture.h"
@@ -21,7 +22,10 @@ static inline sumi_engine* cuda_engine_with(sumi_pump pump, uint32_t slice_us, s
     CHECK(engine != NULL);
     return engine;
 }
-static inline sumi_engine* cuda_engine(uint32_t slice_us, sumi_model** out_model) { return cuda_engine_with(SUMI_PUMP_UPDATE, slice_us, out_model); }
+static inline sumi_engine* cuda_engine(uint32_t slice_us, sumi_model** out_model)
+{
+    return cuda_engine_with(SUMI_PUMP_UPDATE, slice_us, out_model);
+}
 
 // Everything is given back, no rule of the driver's was broken, the caller's context is what it was.
 static inline void close_cuda(sumi_engine* engine)

@@ -1,10 +1,12 @@
-// A host that computes with the CUDA runtime and cuBLAS while sumi draws in the same process and primary context: neither may notice the other. Built and run by tests/run_gpu.sh
-// (part neighbour) on a machine with a GPU and nvcc; no part of the build.
+// A host that computes with the CUDA runtime and cuBLAS while sumi draws in the same process and primary context:
+// neither may notice the other. Built and run by tests/run_gpu.sh (part neighbour) on a machine with a GPU and nvcc; no
+// part of the build.
 //
 //     nvcc -std=c++17 -Iinclude -Itests tests/cuda_neighbour.cu libsumi.a -lcublas -lutf8proc -lz -lpthread -ldl -o cuda_neighbour
 //
-// One thread multiplies matrices and captures graphs in global mode, which is the strictest: until the capture has ended, what any thread does that is "potentially unsafe" is refused and spoils
-// it, unless that thread has said that it may. That is why the host's own calls are all on this one thread, and sumi's are on others.
+// One thread multiplies matrices and captures graphs in global mode, which is the strictest: until the capture has
+// ended, what any thread does that is "potentially unsafe" is refused and spoils it, unless that thread has said that
+// it may. That is why the host's own calls are all on this one thread, and sumi's are on others.
 #include "test.h"
 #include <atomic>
 #include <chrono>
@@ -26,7 +28,7 @@ static uint64_t hash_bytes(uint64_t hash, const void* data, size_t bytes)
     return hash;
 }
 
-// ---- The host's work ----------------------------------------------------------------------------------------------------------------------
+// ---- The host's work ------------------------------------------------------------------------------------------------
 
 __global__ void add_scaled(float* y, const float* x, float scale, int count)
 {
@@ -79,7 +81,8 @@ static void play_round(neighbour* n)
 {
     const size_t count = (size_t)SIDE * SIDE, bytes = count * sizeof(float);
     const float one = 1.0f, zero = 0.0f;
-    BLAS(cublasSgemm(n->blas, CUBLAS_OP_N, CUBLAS_OP_N, SIDE, SIDE, SIDE, &one, n->a, SIDE, n->b, SIDE, &zero, n->c, SIDE));
+    BLAS(cublasSgemm(n->blas, CUBLAS_OP_N, CUBLAS_OP_N, SIDE, SIDE, SIDE, &one, n->a, SIDE, n->b, SIDE, &zero, n->c,
+                     SIDE));
     RUNTIME(cudaMemcpyAsync(n->host_c.data(), n->c, bytes, cudaMemcpyDeviceToHost, n->stream));
     RUNTIME(cudaStreamSynchronize(n->stream));
     for (int i = 0; i < 64; i++) { // columns first
@@ -97,7 +100,8 @@ static void play_round(neighbour* n)
     RUNTIME(cudaStreamBeginCapture(n->captured, cudaStreamCaptureModeGlobal));
     for (int i = 0; i < 8; i++) {
         add_scaled<<<(unsigned)((count + 255) / 256), 256, 0, n->captured>>>(n->y, n->x, 1.0f + (float)i, (int)count);
-        std::this_thread::sleep_for(std::chrono::milliseconds(1)); // long enough for sumi to do anything that it ever does
+        // long enough for sumi to do anything that it ever does
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     RUNTIME(cudaStreamEndCapture(n->captured, &graph)); // fails when anybody has spoilt it
     if (graph != NULL) {
@@ -122,7 +126,7 @@ static void play(neighbour* n)
     while (!n->stops && t_errors < 8) play_round(n);
 }
 
-// ---- Sumi beside it -----------------------------------------------------------------------------------------------------------------------
+// ---- Sumi beside it -------------------------------------------------------------------------------------------------
 
 static char s_text[512];
 static void host_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)
@@ -133,7 +137,8 @@ static void host_log(sumi_log_level level, sumi_result result, const char* text,
 
 static sumi_result finish(sumi_engine* engine, sumi_job job, sumi_pump pump)
 {
-    while (pump == SUMI_PUMP_UPDATE && sumi_job_poll(engine, job).state < SUMI_JOB_DONE) sumi_engine_update(engine, 500);
+    while (pump == SUMI_PUMP_UPDATE && sumi_job_poll(engine, job).state < SUMI_JOB_DONE)
+        sumi_engine_update(engine, 500);
     CHECK_NUMBER(sumi_job_wait(engine, job, 60000), SUMI_OK);
     return sumi_job_poll(engine, job).result;
 }
@@ -164,7 +169,8 @@ static uint64_t live(sumi_pump pump, int pictures)
         sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
         desc.items = &item;
         desc.item_count = 1;
-        desc.width = 64 + 16 * (i % 3); // now and then a new plan: graphs are made and memory is taken beside the host's captures
+        // now and then a new plan: graphs are made and memory is taken beside the host's captures
+        desc.width = 64 + 16 * (i % 3);
         desc.height = 64;
         desc.preview_every = 1;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
@@ -179,7 +185,8 @@ static uint64_t live(sumi_pump pump, int pictures)
         if (result != SUMI_OK) printf("  %s\n", s_text);
         CHECK_NUMBER(result, SUMI_OK);
         if (result != SUMI_OK) break;
-        const uint64_t hash = hash_bytes(1469598103934665603u, image.pixels, (size_t)image.row_bytes * (size_t)image.height);
+        const uint64_t hash =
+            hash_bytes(1469598103934665603u, image.pixels, (size_t)image.row_bytes * (size_t)image.height);
         if (first == 0) first = hash;
         if (i % 3 == 0) CHECK(hash == first);
         sumi_images_release(engine, &image, 1);

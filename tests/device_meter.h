@@ -5,10 +5,10 @@
 #include <sumi.h>
 
 typedef struct meter {
-    uint64_t held, peak, cap;  // of device bytes; cap 0: none
+    uint64_t held, peak, cap; // of device bytes; cap 0: none
     uint64_t pinned;
-    size_t refused_pinned;     // blocks of pinned memory up to this size are refused
-    int32_t fails_at, count;   // device allocations; the fails_at-th one is refused
+    size_t refused_pinned;   // blocks of pinned memory up to this size are refused
+    int32_t fails_at, count; // device allocations; the fails_at-th one is refused
 } meter;
 
 static inline uint64_t meter_allocate(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data)

@@ -1,4 +1,5 @@
-// What the engine's tests share: the tiny checkpoint, golden cases, an engine that loads and draws in one call, an allocator that counts and fails.
+// What the engine's tests share: the tiny checkpoint, golden cases, an engine that loads and draws in one call, an
+// allocator that counts and fails.
 #ifndef ENGINE_FIXTURE_H
 #define ENGINE_FIXTURE_H
 #include "files/tensors.h"
@@ -11,21 +12,24 @@
 #define MODEL_PATH "tests/golden/z-image/model"
 #define CASES "tests/golden/z-image/cases/"
 
-// ---- A host -----------------------------------------------------------------------------------------------------------------------------
+// ---- A host ---------------------------------------------------------------------------------------------------------
 
 // Thread-safe: worker threads allocate too.
 typedef struct host {
-    atomic_llong count;      // allocations so far
-    atomic_llong live;       // blocks not released
+    atomic_llong count; // allocations so far
+    atomic_llong live;  // blocks not released
     atomic_llong live_bytes;
-    atomic_llong fail_at;    // this one fails (1 is the first); 0: none
+    atomic_llong fail_at; // this one fails (1 is the first); 0: none
     atomic_int wrong_releases;
-    char log[512];           // the last text
+    char log[512]; // the last text
     sumi_result log_result;
     int log_count;
 } host;
 
-typedef struct host_header { size_t bytes; size_t check; } host_header;
+typedef struct host_header {
+    size_t bytes;
+    size_t check;
+} host_header;
 
 static inline void* host_allocate(size_t bytes, size_t alignment, void* user_data)
 {
@@ -70,7 +74,7 @@ static inline sumi_engine_desc host_desc(host* h)
     return desc;
 }
 
-// ---- In one call ------------------------------------------------------------------------------------------------------------------------
+// ---- In one call ----------------------------------------------------------------------------------------------------
 
 static inline sumi_model* load_model_at(sumi_engine* engine, const char* path)
 {
@@ -126,7 +130,10 @@ static inline uint64_t hash_bytes(const void* data, size_t bytes)
     return hash;
 }
 
-static inline uint64_t hash_image(const sumi_image* image) { return image->pixels != NULL ? hash_bytes(image->pixels, (size_t)image->row_bytes * (size_t)image->height) : 0; }
+static inline uint64_t hash_image(const sumi_image* image)
+{
+    return image->pixels != NULL ? hash_bytes(image->pixels, (size_t)image->row_bytes * (size_t)image->height) : 0;
+}
 
 // The pictures' and the latents' bits of a finished job in one number; 0 after a failure.
 static inline uint64_t fetch_hash(sumi_engine* engine, sumi_job job, const sumi_image_desc* desc)
@@ -135,7 +142,8 @@ static inline uint64_t fetch_hash(sumi_engine* engine, sumi_job job, const sumi_
     size_t count = (size_t)16 * (size_t)(desc->width / 8) * (size_t)(desc->height / 8);
     float* latents = malloc(count * sizeof *latents);
     for (int32_t i = 0; i < desc->item_count; i++) {
-        if (sumi_job_latents(engine, job, i, latents, count) == SUMI_OK) hash = hash * 31 + hash_bytes(latents, count * sizeof *latents);
+        if (sumi_job_latents(engine, job, i, latents, count) == SUMI_OK)
+            hash = hash * 31 + hash_bytes(latents, count * sizeof *latents);
     }
     free(latents);
     sumi_image images[64];
@@ -157,9 +165,12 @@ static inline uint64_t draw_hash(sumi_engine* engine, const sumi_image_desc* des
     return fetch_hash(engine, job, desc);
 }
 
-// ---- Golden cases -----------------------------------------------------------------------------------------------------------------------
+// ---- Golden cases ---------------------------------------------------------------------------------------------------
 
-typedef struct golden { sumi_heap heap; sumi_tensor_set set; } golden;
+typedef struct golden {
+    sumi_heap heap;
+    sumi_tensor_set set;
+} golden;
 
 static inline bool golden_open(golden* g, const char* name)
 {
@@ -220,7 +231,7 @@ static inline double relative_error(const float* got, const float* want, size_t 
     }
     return sqrt(error / (norm > 0.0 ? norm : 1.0));
 }
-// ---- What most tests begin and end with -------------------------------------------------------------------------------------------------
+// ---- What most tests begin and end with -----------------------------------------------------------------------------
 
 #define LORA_PATH "tests/golden/z-image/lora/"
 
@@ -244,10 +255,10 @@ static inline void close_engine(sumi_engine* engine)
     CHECK_NUMBER(s_host.wrong_releases, 0);
 }
 
-#define OPEN_WITH(slice_us, engine, model)                       \
-    sumi_model* model = NULL;                                    \
-    sumi_engine* engine = fresh_engine_with(slice_us, &model);   \
-    CHECK(engine != NULL);                                       \
+#define OPEN_WITH(slice_us, engine, model)                                                                             \
+    sumi_model* model = NULL;                                                                                          \
+    sumi_engine* engine = fresh_engine_with(slice_us, &model);                                                         \
+    CHECK(engine != NULL);                                                                                             \
     if (engine == NULL) return
 #define OPEN(engine, model) OPEN_WITH(2000, engine, model)
 
@@ -282,7 +293,8 @@ static inline sumi_lora* read_lora(sumi_engine* engine, sumi_model* model, const
 // Text, guidance, two items, img2img with a sample: most of what a job can hold.
 static inline void rich_image(sumi_image_desc* desc, sumi_model* model)
 {
-    static const sumi_image_item items[2] = {{.text = "a red fox", .negative_text = "grey", .seed = 3}, {.text = "a lighthouse at dusk", .seed = 4}};
+    static const sumi_image_item items[2] = {{.text = "a red fox", .negative_text = "grey", .seed = 3},
+                                             {.text = "a lighthouse at dusk", .seed = 4}};
     static uint8_t pixels[48 * 40 * 4];
     static bool is_filled; // two threads may share the picture once it is there
     for (size_t i = 0; !is_filled && i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 37 + i / 191);
@@ -301,13 +313,23 @@ static inline void rich_image(sumi_image_desc* desc, sumi_model* model)
 // Runs a job until it is among the steps of denoising; small slices are needed for that.
 static inline void run_until_denoise(sumi_engine* engine, sumi_job job)
 {
-    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE && sumi_job_poll(engine, job).stage != SUMI_STAGE_DENOISE) sumi_engine_update(engine, 1);
+    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE && sumi_job_poll(engine, job).stage != SUMI_STAGE_DENOISE)
+        sumi_engine_update(engine, 1);
     CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_RUNNING);
 }
 
-// Files out of the host's own archive: no maps, so everything is read; one tensor of one file may be damaged on its way.
-typedef struct archive { int open_count, opened; const char* damages; bool refuses; } archive;
-typedef struct archive_file { FILE* file; bool is_damaged; uint64_t bytes; } archive_file;
+// Files out of the host's own archive: no maps, so everything is read; one tensor of one file may be damaged on its
+// way.
+typedef struct archive {
+    int open_count, opened;
+    const char* damages;
+    bool refuses;
+} archive;
+typedef struct archive_file {
+    FILE* file;
+    bool is_damaged;
+    uint64_t bytes;
+} archive_file;
 static inline void* archive_open(const char* path, uint64_t* out_bytes, void* user_data)
 {
     archive* a = user_data;
@@ -320,7 +342,8 @@ static inline void* archive_open(const char* path, uint64_t* out_bytes, void* us
     archive_file* f = malloc(sizeof *f);
     f->file = file;
     f->bytes = *out_bytes = (uint64_t)ftell(file);
-    f->is_damaged = a->damages != NULL && strstr(path, a->damages) != NULL && strstr(path, ".safetensors") != NULL && strstr(path, ".json") == NULL;
+    f->is_damaged = a->damages != NULL && strstr(path, a->damages) != NULL && strstr(path, ".safetensors") != NULL
+                 && strstr(path, ".json") == NULL;
     a->open_count++;
     a->opened++;
     return f;
@@ -343,13 +366,17 @@ static inline void archive_close(void* file, void* user_data)
 }
 
 // A host's job system at its simplest: it cuts the loop into odd pieces and runs them backwards, on the calling thread.
-typedef struct tasks_host { int begun, finished; } tasks_host;
-static inline void* begin_task(sumi_task* task, int32_t item_count, int32_t min_range, void* task_context, void* user_data)
+typedef struct tasks_host {
+    int begun, finished;
+} tasks_host;
+static inline void* begin_task(sumi_task* task, int32_t item_count, int32_t min_range, void* task_context,
+                               void* user_data)
 {
     tasks_host* h = user_data;
     h->begun++;
     int32_t size = min_range * 2 + 1, pieces = (item_count + size - 1) / size;
-    for (int32_t i = pieces - 1; i >= 0; i--) task(i * size, (i + 1) * size < item_count ? (i + 1) * size : item_count, i % 3, task_context);
+    for (int32_t i = pieces - 1; i >= 0; i--)
+        task(i * size, (i + 1) * size < item_count ? (i + 1) * size : item_count, i % 3, task_context);
     return h;
 }
 static inline void finish_task(void* handle, void* user_data)

@@ -1,5 +1,7 @@
-// A clock that the test turns instead of the machine: what a test says about time then holds on a machine of any speed, however busy it is. A test that includes this header is linked so that the
-// library's sumi_clock_ns() and sumi_sleep_us() are these (premake5.lua); until fake_clock_begin() they are the real ones. One source of a program includes it.
+// A clock that the test turns instead of the machine: what a test says about time then holds on a machine of any speed,
+// however busy it is. A test that includes this header is linked so that the library's sumi_clock_ns() and
+// sumi_sleep_us() are these (premake5.lua); until fake_clock_begin() they are the real ones. One source of a program
+// includes it.
 #ifndef FAKE_CLOCK_H
 #define FAKE_CLOCK_H
 #include "base/platform.h"
@@ -12,7 +14,8 @@ void __real_sumi_sleep_us(uint32_t microseconds);
 uint64_t __wrap_sumi_clock_ns(void);
 void __wrap_sumi_sleep_us(uint32_t microseconds);
 
-// Time passes when somebody looks at the clock, so much each time (a piece of work, which is measured by two looks, takes one tick), when somebody sleeps, and when the test lets it.
+// Time passes when somebody looks at the clock, so much each time (a piece of work, which is measured by two looks,
+// takes one tick), when somebody sleeps, and when the test lets it.
 static inline void fake_clock_begin(uint64_t tick_ns)
 {
     if (atomic_load(&s_clock_tick_ns) == 0) atomic_store(&s_clock_ns, __real_sumi_clock_ns());

@@ -1,4 +1,5 @@
-// The common folder: tokenizers, random numbers, files good and bad, single operations, pictures. Manifests say what there is.
+// The common folder: tokenizers, random numbers, files good and bad, single operations, pictures. Manifests say what
+// there is.
 #include "files/tensors.h"
 #include "golden_support.h"
 #include "png.h"
@@ -36,7 +37,7 @@ static bool open_set(golden_case* c, sumi_tensor_set* set, const char* folder, c
     return false;
 }
 
-// ---- Tokenizers -------------------------------------------------------------------------------------------------------------------------
+// ---- Tokenizers -----------------------------------------------------------------------------------------------------
 
 // The lines of a .jsonl file, one tree each.
 typedef struct lines {
@@ -82,8 +83,9 @@ static void check_lines(golden_case* c, sumi_tokenizer* tokenizer, const lines* 
         size_t capacity = text->text_bytes * 4 + 64, count = 0, k = 0;
         int32_t* made = calloc(capacity, sizeof *made);
         sumi_error error = {0};
-        bool same =
-            sumi_tokenizer_encode(tokenizer, text->text, text->text_bytes, true, made, capacity, &count, &error) == SUMI_OK && count == (size_t)ids->count;
+        bool same = sumi_tokenizer_encode(tokenizer, text->text, text->text_bytes, true, made, capacity, &count, &error)
+                     == SUMI_OK
+                 && count == (size_t)ids->count;
         for (const node* id = ids->first; same && id != NULL; id = id->next) same = made[k++] == (int32_t)id->number;
         if (!same && wrong++ < 3) printf("  other ids for \"%.80s\"\n", text->text);
         free(made);
@@ -118,10 +120,12 @@ static void check_invalid(golden_case* c, sumi_tokenizer* tokenizer, const lines
     report(c, label, wrong, 0, wrong == 0);
 }
 
-static sumi_tokenizer* finish_tokenizer(golden_case* c, sumi_tokenizer* tokenizer, sumi_result result, sumi_error* error)
+static sumi_tokenizer* finish_tokenizer(golden_case* c, sumi_tokenizer* tokenizer, sumi_result result,
+                                        sumi_error* error)
 {
     float progress;
-    for (bool done = false; result == SUMI_OK && !done;) result = sumi_tokenizer_step(tokenizer, 1000, &done, &progress, error);
+    for (bool done = false; result == SUMI_OK && !done;)
+        result = sumi_tokenizer_step(tokenizer, 1000, &done, &progress, error);
     if (result == SUMI_OK) return tokenizer;
     case_fails(c, "%s", error->text);
     c->g->failed++;
@@ -146,7 +150,8 @@ static void run_tokenizer(golden_case* c, const char* folder, const char* name, 
     sumi_error error = {0};
     sumi_tokenizer* tokenizer = NULL;
     if (open_file(c, &json, folder, "tokenizer.json")) {
-        sumi_result result = sumi_tokenizer_begin(&c->g->heap, json.data, (size_t)json.bytes, folder, &error, &tokenizer);
+        sumi_result result =
+            sumi_tokenizer_begin(&c->g->heap, json.data, (size_t)json.bytes, folder, &error, &tokenizer);
         if ((tokenizer = finish_tokenizer(c, tokenizer, result, &error)) != NULL) {
             check_lines(c, tokenizer, &l, name);
             check_invalid(c, tokenizer, invalid, name);
@@ -155,7 +160,8 @@ static void run_tokenizer(golden_case* c, const char* folder, const char* name, 
         tokenizer = NULL;
     }
     if (open_file(c, &vocab, folder, "vocab.json") && open_file(c, &merges, folder, "merges.txt")
-        && (open_file(c, &added, folder, "tokenizer_config.json") || open_file(c, &added, folder, "added_tokens.json"))) {
+        && (open_file(c, &added, folder, "tokenizer_config.json")
+            || open_file(c, &added, folder, "added_tokens.json"))) {
         sumi_tokenizer_files files = {.vocab_json = (const char*)vocab.data,
                                       .vocab_bytes = (size_t)vocab.bytes,
                                       .merges = (const char*)merges.data,
@@ -191,9 +197,10 @@ static void run_tokenizers(golden_case* c, const char* folder)
     not_checked(c, "unicode.json", "its facts are in the ids above");
 }
 
-// ---- Random numbers ---------------------------------------------------------------------------------------------------------------------
+// ---- Random numbers -------------------------------------------------------------------------------------------------
 
-// One call on a generator, as floats. 16-bit draws of 16 and more values are whole groups, then one more group over the last 16 places.
+// One call on a generator, as floats. 16-bit draws of 16 and more values are whole groups, then one more group over the
+// last 16 places.
 static void draw(sumi_torch_cpu_generator* generator, const char* dtype, size_t count, float* into)
 {
     if (strcmp(dtype, "bfloat16") == 0) {
@@ -206,7 +213,8 @@ static void draw(sumi_torch_cpu_generator* generator, const char* dtype, size_t 
     size_t whole = strcmp(dtype, "float16") != 0 || count < 16 ? count : count / 16 * 16;
     sumi_torch_cpu_randn(generator, into, whole);
     if (whole != count) sumi_torch_cpu_randn(generator, into + count - 16, 16);
-    for (size_t i = 0; i < count && strcmp(dtype, "float16") == 0; i++) into[i] = sumi_f16_to_float(sumi_float_to_f16(into[i]));
+    for (size_t i = 0; i < count && strcmp(dtype, "float16") == 0; i++)
+        into[i] = sumi_f16_to_float(sumi_float_to_f16(into[i]));
 }
 
 static uint64_t seed_of(const node* row)
@@ -275,7 +283,8 @@ static void run_cuda_noise(golden_case* c, const char* folder, const char* stem)
         size_t count = (size_t)json_number(row, "count", 0);
         float* made = calloc(count + 1, sizeof *made);
         sumi_torch_cuda_generator generator;
-        sumi_torch_cuda_seed(&generator, seed_of(row), (int32_t)json_number(device, "sm_count", 0), (int32_t)json_number(device, "max_threads_per_sm", 0));
+        sumi_torch_cuda_seed(&generator, seed_of(row), (int32_t)json_number(device, "sm_count", 0),
+                             (int32_t)json_number(device, "max_threads_per_sm", 0));
         generator.offset = (uint64_t)json_number(row, "offset_before", 0);
         sumi_torch_cuda_randn(&generator, made, count);
         offsets = offsets && generator.offset == (uint64_t)json_number(row, "offset_after", (double)generator.offset);
@@ -283,7 +292,9 @@ static void run_cuda_noise(golden_case* c, const char* folder, const char* stem)
         double step = strcmp(dtype, "bfloat16") == 0 ? 1.0 / 128 : strcmp(dtype, "float16") == 0 ? 1.0 / 1024 : 0.0;
         for (int64_t i = 0; i < index.count && i < value.count; i++) {
             size_t at = (size_t)index.values[i];
-            double off = at < count ? fabs((double)made[at] - (double)value.values[i]) - 0.52 * step * fabs((double)value.values[i]) : NAN;
+            double off = at < count ? fabs((double)made[at] - (double)value.values[i])
+                                          - 0.52 * step * fabs((double)value.values[i])
+                                    : NAN;
             worst = off > worst || off != off ? off : worst;
         }
         draws++;
@@ -308,13 +319,14 @@ static void run_rng(golden_case* c, const char* folder)
         if (length < 6 || strcmp(names[i] + length - 5, ".json") != 0) continue;
         snprintf(stem, sizeof stem, "%.*s", (int)(length - 5), names[i]);
         if (strncmp(stem, "cuda", 4) == 0) run_cuda_noise(c, folder, stem);
-        else if (strstr(stem, "older") != NULL) not_checked(c, stem, "the library draws 16-bit noise as torch 2.13 and newer do");
+        else if (strstr(stem, "older") != NULL)
+            not_checked(c, stem, "the library draws 16-bit noise as torch 2.13 and newer do");
         else run_cpu_noise(c, folder, stem);
     }
     system_free_list(names, count);
 }
 
-// ---- Files ------------------------------------------------------------------------------------------------------------------------------
+// ---- Files ----------------------------------------------------------------------------------------------------------
 
 // What was opened is what the manifest says: names, types, shapes and, where given, bytes.
 static bool same_content(const sumi_tensor_set* set, const node* entry)
@@ -324,13 +336,17 @@ static bool same_content(const sumi_tensor_set* set, const node* entry)
     for (const node* n = list != NULL ? list->first : NULL; n != NULL && same; n = n->next) {
         const sumi_tensor* tensor = sumi_tensor_find(set, n->key);
         const node* shape = json_get(n, "shape");
-        const char *dtype = json_text(n, "dtype") != NULL ? json_text(n, "dtype") : json_text(n, "type"), *bytes = json_text(n, "bytes");
-        same = tensor != NULL && shape != NULL && tensor->rank == shape->count && dtype != NULL && strcmp(sumi_dtype_get(tensor->dtype)->name, dtype) == 0;
+        const char *dtype = json_text(n, "dtype") != NULL ? json_text(n, "dtype") : json_text(n, "type"),
+                   *bytes = json_text(n, "bytes");
+        same = tensor != NULL && shape != NULL && tensor->rank == shape->count && dtype != NULL
+            && strcmp(sumi_dtype_get(tensor->dtype)->name, dtype) == 0;
         int32_t axis = 0;
-        for (const node* d = same ? shape->first : NULL; d != NULL; d = d->next) same = same && tensor->shape[axis++] == (int64_t)d->number;
+        for (const node* d = same ? shape->first : NULL; d != NULL; d = d->next)
+            same = same && tensor->shape[axis++] == (int64_t)d->number;
         for (size_t i = 0; same && bytes != NULL && i < tensor->bytes; i++) {
             unsigned value = 0;
-            same = 2 * i + 1 < strlen(bytes) && sscanf(bytes + 2 * i, "%2x", &value) == 1 && ((const uint8_t*)tensor->data)[i] == value;
+            same = 2 * i + 1 < strlen(bytes) && sscanf(bytes + 2 * i, "%2x", &value) == 1
+                && ((const uint8_t*)tensor->data)[i] == value;
         }
     }
     return same;
@@ -349,13 +365,19 @@ static void run_verdicts(golden_case* c, const char* folder, const char* what)
         sumi_tensor_set set;
         sumi_error error = {0};
         sumi_tensor_set_init(&set, &c->g->heap, NULL);
-        sumi_result result = sub != NULL ? sumi_tensor_set_open_folder(&set, path, "model", &error) : sumi_tensor_set_open(&set, path, &error);
+        sumi_result result = sub != NULL ? sumi_tensor_set_open_folder(&set, path, "model", &error)
+                                         : sumi_tensor_set_open(&set, path, &error);
         bool free_choice = expect == NULL || (strcmp(expect, "accept") != 0 && strcmp(expect, "reject") != 0);
         bool good = free_choice ? result == SUMI_OK || error.text[0] != 0
                   : strcmp(expect, "accept") == 0
                       ? result == SUMI_OK && same_content(&set, n)
-                      : result != SUMI_OK && strstr(error.text, file != NULL ? strrchr(file, '/') != NULL ? strrchr(file, '/') + 1 : file : sub) != NULL;
-        if (!good && wrong++ < 10) printf("  %s should be: %s; result %d, \"%s\"\n", path, expect != NULL ? expect : "?", (int)result, error.text);
+                      : result != SUMI_OK
+                            && strstr(error.text,
+                                      file != NULL ? strrchr(file, '/') != NULL ? strrchr(file, '/') + 1 : file : sub)
+                                   != NULL;
+        if (!good && wrong++ < 10)
+            printf("  %s should be: %s; result %d, \"%s\"\n", path, expect != NULL ? expect : "?", (int)result,
+                   error.text);
         sumi_tensor_set_close(&set);
     }
     char label[300];
@@ -381,7 +403,8 @@ static void run_gguf_values(golden_case* c, const char* folder)
         bool opened = sumi_file_exists(NULL, path) && sumi_tensor_set_open(&set, path, &error) == SUMI_OK;
         const sumi_tensor* tensor = opened ? sumi_tensor_find(&set, dot + 1) : NULL;
         array want = array_of(&expected.tensors[i]), got = array_of(tensor);
-        bool same = want.count == got.count && memcmp(want.values, got.values, (size_t)want.count * sizeof *want.values) == 0;
+        bool same =
+            want.count == got.count && memcmp(want.values, got.values, (size_t)want.count * sizeof *want.values) == 0;
         if (!same && wrong++ < 10) printf("  %s of %s has other values\n", dot + 1, path);
         count++;
         array_free(&want);
@@ -406,7 +429,7 @@ static void run_files(golden_case* c, const char* folder)
     }
 }
 
-// ---- Pictures ---------------------------------------------------------------------------------------------------------------------------
+// ---- Pictures -------------------------------------------------------------------------------------------------------
 
 static void run_images(golden_case* c, const char* folder)
 {
@@ -423,10 +446,12 @@ static void run_images(golden_case* c, const char* folder)
         const char* file = json_text(n, "file");
         png_image image = {0};
         snprintf(path, sizeof path, "%s/%s", folder, file != NULL ? file : "");
-        snprintf(label, sizeof label, "%.*s.rgba8", file != NULL ? (int)strcspn(file, ".") : 0, file != NULL ? file : "");
+        snprintf(label, sizeof label, "%.*s.rgba8", file != NULL ? (int)strcspn(file, ".") : 0,
+                 file != NULL ? file : "");
         const sumi_tensor* tensor = sumi_tensor_find(&expected, label);
-        bool same = png_read(path, 4, &image, message) && tensor != NULL && tensor->rank == 3 && image.height == tensor->shape[0]
-                 && image.width == tensor->shape[1] && memcmp(image.pixels, tensor->data, tensor->bytes) == 0;
+        bool same = png_read(path, 4, &image, message) && tensor != NULL && tensor->rank == 3
+                 && image.height == tensor->shape[0] && image.width == tensor->shape[1]
+                 && memcmp(image.pixels, tensor->data, tensor->bytes) == 0;
         if (!same && wrong++ < 10) printf("  %s has other pixels\n", path);
         png_free(&image);
     }
@@ -448,7 +473,7 @@ static void run_images(golden_case* c, const char* folder)
     json_free(tree);
 }
 
-// ---- Single operations ------------------------------------------------------------------------------------------------------------------
+// ---- Single operations ----------------------------------------------------------------------------------------------
 
 typedef struct operation {
     golden_case* c;
@@ -472,7 +497,11 @@ static const sumi_tensor* op_tensor(const operation* o, const char* key)
 
 static sumi_weight weight_of(const sumi_tensor* tensor)
 {
-    sumi_weight w = {.name = tensor->name, .rows = tensor->rank > 1 ? (int32_t)tensor->shape[0] : 1, .cols = 1, .part_count = 1, .index = -1};
+    sumi_weight w = {.name = tensor->name,
+                     .rows = tensor->rank > 1 ? (int32_t)tensor->shape[0] : 1,
+                     .cols = 1,
+                     .part_count = 1,
+                     .index = -1};
     for (int32_t i = tensor->rank > 1 ? 1 : 0; i < tensor->rank; i++) w.cols *= (int32_t)tensor->shape[i];
     w.parts[0] = (sumi_weight_part){.data = tensor->data, .dtype = tensor->dtype, .rows = w.rows, .scale = 1.0f};
     return w;
@@ -523,7 +552,8 @@ static bool run_operation(operation* o)
 static bool starts(const char* text, const char* with) { return strncmp(text, with, strlen(with)) == 0; }
 
 // q, k, v [heads, n, d] in one matrix whose first rows are the queries'. mask: keys that take part.
-static const char* write_attention(operation* o, const array* q, const array* k, const array* v, const array* mask, const char* text)
+static const char* write_attention(operation* o, const array* q, const array* k, const array* v, const array* mask,
+                                   const char* text)
 {
     int64_t heads = q->shape[0], queries = q->shape[1], dim = q->shape[2], kv = k->shape[0], keys = 0;
     int64_t* kept = calloc((size_t)k->shape[1] + 1, sizeof *kept);
@@ -539,13 +569,16 @@ static const char* write_attention(operation* o, const array* q, const array* k,
         for (int64_t h = 0; h < heads && r < queries; h++)
             memcpy(rows.values + r * cols + h * dim, q->values + (h * queries + r) * dim, (size_t)dim * sizeof(float));
         for (int64_t h = 0; h < kv; h++) {
-            memcpy(rows.values + r * cols + (heads + h) * dim, k->values + (h * k->shape[1] + kept[r]) * dim, (size_t)dim * sizeof(float));
-            memcpy(rows.values + r * cols + (heads + kv + h) * dim, v->values + (h * k->shape[1] + kept[r]) * dim, (size_t)dim * sizeof(float));
+            memcpy(rows.values + r * cols + (heads + h) * dim, k->values + (h * k->shape[1] + kept[r]) * dim,
+                   (size_t)dim * sizeof(float));
+            memcpy(rows.values + r * cols + (heads + kv + h) * dim, v->values + (h * k->shape[1] + kept[r]) * dim,
+                   (size_t)dim * sizeof(float));
         }
     }
     free(kept);
-    sumi_sequence sequence = {
-        .span = {{0, (int32_t)queries}, {(int32_t)queries, (int32_t)(keys - queries)}}, .span_count = keys > queries ? 2 : 1, .query_spans = 1};
+    sumi_sequence sequence = {.span = {{0, (int32_t)queries}, {(int32_t)queries, (int32_t)(keys - queries)}},
+                              .span_count = keys > queries ? 2 : 1,
+                              .query_spans = 1};
     double scale = strstr(text, "scale 0") != NULL ? number_after(text, "scale ", 0) : 1.0 / sqrt((double)dim);
     sumi_attention attention = {.q_heads = (int32_t)heads,
                                 .kv_heads = (int32_t)kv,
@@ -566,7 +599,8 @@ static void to_heads(array* got, int64_t heads, int64_t queries)
     array out = array_make(NULL, 3, (const int64_t[]){heads, queries, dim});
     for (int64_t h = 0; h < heads; h++)
         for (int64_t r = 0; r < queries; r++)
-            memcpy(out.values + (h * queries + r) * dim, got->values + r * got->shape[1] + h * dim, (size_t)dim * sizeof(float));
+            memcpy(out.values + (h * queries + r) * dim, got->values + r * got->shape[1] + h * dim,
+                   (size_t)dim * sizeof(float));
     array_free(got);
     *got = out;
 }
@@ -575,7 +609,8 @@ static void to_heads(array* got, int64_t heads, int64_t queries)
 static void write_rotary(operation* o, const array* x, const array* cosine, const array* sine, sumi_rotary rotary)
 {
     int64_t n = x->shape[0], heads = x->shape[1], dim = x->shape[2], cols = (heads + 2) * dim;
-    array rows = array_make(NULL, 2, (const int64_t[]){n, cols}), table = array_make(NULL, 2, (const int64_t[]){n, dim});
+    array rows = array_make(NULL, 2, (const int64_t[]){n, cols}),
+          table = array_make(NULL, 2, (const int64_t[]){n, dim});
     for (int64_t r = 0; r < n; r++) {
         memcpy(rows.values + r * cols, x->values + r * heads * dim, (size_t)(heads * dim) * sizeof(float));
         for (int64_t k = 0; k < dim / 2; k++) {
@@ -586,9 +621,15 @@ static void write_rotary(operation* o, const array* x, const array* cosine, cons
     sumi_value qkv = bind_rows(o, 0, &rows, n, cols);
     o->data[1] = array_make(table.values, 2, table.shape);
     o->in[1] = sumi_plan_bound(&o->plan, "rope", SUMI_ELEMENT_FLOAT, (int32_t)n, (int32_t)dim);
-    sumi_plan_qk_norm_rope(&o->plan, &(sumi_plan_qk_args){
-        .label = "rotary", .qkv = qkv, .rows = (int32_t)n, .q_heads = (int32_t)heads, .kv_heads = 1,
-        .dim = (int32_t)dim, .eps = 1e-6f, .rope = o->in[1], .rotary = rotary});
+    sumi_plan_qk_norm_rope(&o->plan, &(sumi_plan_qk_args){.label = "rotary",
+                                                          .qkv = qkv,
+                                                          .rows = (int32_t)n,
+                                                          .q_heads = (int32_t)heads,
+                                                          .kv_heads = 1,
+                                                          .dim = (int32_t)dim,
+                                                          .eps = 1e-6f,
+                                                          .rope = o->in[1],
+                                                          .rotary = rotary});
     o->out = qkv;
     array_free(&rows);
     array_free(&table);
@@ -598,23 +639,28 @@ static void write_picture_op(operation* o, const array* x, const sumi_weight* w,
 {
     bool down = strstr(name, "down") != NULL, up = starts(name, "upsample");
     sumi_op_conv conv = {.height = (int32_t)x->shape[2],
-                      .width = (int32_t)x->shape[3],
-                      .kernel = starts(name, "conv1x1") ? 1 : 3,
-                      .stride = down ? 2 : 1,
-                      .upsamples = up,
-                      .pads_end = down};
+                         .width = (int32_t)x->shape[3],
+                         .kernel = starts(name, "conv1x1") ? 1 : 3,
+                         .stride = down ? 2 : 1,
+                         .upsamples = up,
+                         .pads_end = down};
     sumi_value in = bind_picture(o, x);
     o->planes = true;
     o->height = x->shape[2];
     o->width = x->shape[3];
     if (starts(name, "group_norm")) {
-        o->out = sumi_plan_group_norm(&o->plan, &(sumi_plan_group_norm_args){
-            .label = "group_norm", .x = in, .weight = w, .bias = b, .groups = 32,
-            .eps = (float)number_after(json_text(o->entry, "op"), "eps ", 1e-6)});
+        o->out = sumi_plan_group_norm(
+            &o->plan,
+            &(sumi_plan_group_norm_args){.label = "group_norm",
+                                         .x = in,
+                                         .weight = w,
+                                         .bias = b,
+                                         .groups = 32,
+                                         .eps = (float)number_after(json_text(o->entry, "op"), "eps ", 1e-6)});
         return;
     }
-    o->out = sumi_plan_conv(&o->plan, &(sumi_plan_conv_args){
-        .label = "conv", .x = in, .weight = w, .bias = b, .shape = conv});
+    o->out = sumi_plan_conv(&o->plan,
+                            &(sumi_plan_conv_args){.label = "conv", .x = in, .weight = w, .bias = b, .shape = conv});
     o->height = o->height * (up ? 2 : 1) / conv.stride;
     o->width = o->width * (up ? 2 : 1) / conv.stride;
 }
@@ -626,8 +672,12 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
     static const struct {
         const char* name;
         sumi_activation activation;
-    } activations[] = {{"silu", SUMI_ACT_SILU}, {"gelu_tanh", SUMI_ACT_GELU_TANH}, {"gelu_erf", SUMI_ACT_GELU_ERF}, {"tanh", SUMI_ACT_TANH}};
-    static const float identity[3 * 3 * 9] = {[4] = 1, [27 + 9 + 4] = 1, [54 + 18 + 4] = 1}; // upsampling as a convolution that does nothing else
+    } activations[] = {{"silu", SUMI_ACT_SILU},
+                       {"gelu_tanh", SUMI_ACT_GELU_TANH},
+                       {"gelu_erf", SUMI_ACT_GELU_ERF},
+                       {"tanh", SUMI_ACT_TANH}};
+    // upsampling as a convolution that does nothing else
+    static const float identity[3 * 3 * 9] = {[4] = 1, [27 + 9 + 4] = 1, [54 + 18 + 4] = 1};
     const sumi_tensor *w = op_tensor(o, "input.w"), *b = op_tensor(o, "input.b");
     if (w != NULL) weights[0] = weight_of(w);
     if (b != NULL) weights[1] = weight_of(b);
@@ -635,11 +685,15 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
     sumi_plan_section(&o->plan, SUMI_SECTION_PREPARE, 1, 0);
     if (starts(name, "rms_norm") || starts(name, "layer_norm")) {
         sumi_value x = bind_rows(o, 0, &in[0], in[0].shape[0], in[0].shape[1]);
-        o->out = sumi_plan_norm(&o->plan, &(sumi_plan_norm_args){
-            .label = "norm", .x = x, .rows = (int32_t)in[0].shape[0],
-            .norm = starts(name, "rms") ? SUMI_NORM_RMS : SUMI_NORM_LAYER, .weight = w != NULL ? &weights[0] : NULL,
-            .eps = (float)number_after(text, "eps ", 1e-6)});
-        if (strstr(name, "plus_one") != NULL && o->plan.op_count > 0) o->plan.ops[o->plan.op_count - 1].u.norm.weight_plus_one = true;
+        o->out = sumi_plan_norm(&o->plan,
+                                &(sumi_plan_norm_args){.label = "norm",
+                                                       .x = x,
+                                                       .rows = (int32_t)in[0].shape[0],
+                                                       .norm = starts(name, "rms") ? SUMI_NORM_RMS : SUMI_NORM_LAYER,
+                                                       .weight = w != NULL ? &weights[0] : NULL,
+                                                       .eps = (float)number_after(text, "eps ", 1e-6)});
+        if (strstr(name, "plus_one") != NULL && o->plan.op_count > 0)
+            o->plan.ops[o->plan.op_count - 1].u.norm.weight_plus_one = true;
         return NULL;
     }
     for (size_t i = 0; i < 4; i++)
@@ -648,9 +702,11 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
             return NULL;
         }
     if (starts(name, "linear") && w != NULL) {
-        o->out = sumi_plan_linear(&o->plan, &(sumi_plan_linear_args){
-            .label = "linear", .x = bind_rows(o, 0, &in[0], in[0].shape[0], in[0].shape[1]), .weight = &weights[0],
-            .bias = b != NULL ? &weights[1] : NULL});
+        o->out = sumi_plan_linear(&o->plan,
+                                  &(sumi_plan_linear_args){.label = "linear",
+                                                           .x = bind_rows(o, 0, &in[0], in[0].shape[0], in[0].shape[1]),
+                                                           .weight = &weights[0],
+                                                           .bias = b != NULL ? &weights[1] : NULL});
         return NULL;
     }
     if (starts(name, "sdpa")) {
@@ -665,7 +721,8 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
     if (starts(name, "rotary")) {
         in[1] = array_of(op_tensor(o, "input.cos"));
         in[2] = array_of(op_tensor(o, "input.sin"));
-        write_rotary(o, &in[0], &in[1], &in[2], strstr(name, "half") != NULL ? SUMI_ROTARY_HALVES : SUMI_ROTARY_INTERLEAVED);
+        write_rotary(o, &in[0], &in[1], &in[2],
+                     strstr(name, "half") != NULL ? SUMI_ROTARY_HALVES : SUMI_ROTARY_INTERLEAVED);
         return NULL;
     }
     if (starts(name, "timestep")) {
@@ -673,22 +730,32 @@ static const char* write_case(operation* o, const char* text, sumi_weight weight
         if (strstr(name, "shift1") != NULL) return "no model of this library spaces its frequencies so";
         in[0] = array_of(op_tensor(o, "input.t"));
         o->data[0] = array_make(in[0].values, 2, (const int64_t[]){in[0].count, 1});
-        o->in[0] = sumi_plan_bound(&o->plan, "times", SUMI_ELEMENT_FLOAT, (int32_t)in[0].count, 1); // float on a GPU, too
-        o->out = sumi_plan_time_embed(&o->plan, &(sumi_plan_time_args){
-            .times = o->in[0], .width = expect != NULL ? (int32_t)expect->shape[1] : 2,
-            .scale = 1.0f, .max_period = 10000.0f, .cos_first = starts(name + 9, "cos")});
+        // float on a GPU, too
+        o->in[0] = sumi_plan_bound(&o->plan, "times", SUMI_ELEMENT_FLOAT, (int32_t)in[0].count, 1);
+        o->out = sumi_plan_time_embed(&o->plan,
+                                      &(sumi_plan_time_args){.times = o->in[0],
+                                                             .width = expect != NULL ? (int32_t)expect->shape[1] : 2,
+                                                             .scale = 1.0f,
+                                                             .max_period = 10000.0f,
+                                                             .cos_first = starts(name + 9, "cos")});
         return NULL;
     }
     if (starts(name, "upsample") && in[0].rank == 4 && in[0].shape[1] == 3) {
-        weights[0] = (sumi_weight){.name = "identity", .rows = 3, .cols = 27, .part_count = 1, .parts = {{.data = identity, .dtype = SUMI_DTYPE_F32, .rows = 3, .scale = 1.0f}}};
+        weights[0] = (sumi_weight){.name = "identity",
+                                   .rows = 3,
+                                   .cols = 27,
+                                   .part_count = 1,
+                                   .parts = {{.data = identity, .dtype = SUMI_DTYPE_F32, .rows = 3, .scale = 1.0f}}};
         write_picture_op(o, &in[0], &weights[0], NULL, name);
         return NULL;
     }
-    if ((starts(name, "conv") || starts(name, "group_norm")) && !starts(name, "convert") && w != NULL && in[0].rank == 4) {
+    if ((starts(name, "conv") || starts(name, "group_norm")) && !starts(name, "convert") && w != NULL
+        && in[0].rank == 4) {
         write_picture_op(o, &in[0], &weights[0], b != NULL ? &weights[1] : NULL, name);
         return NULL;
     }
-    return starts(name, "softmax") ? "it is a part of the attention op, not one of its own" : "this program does not know the operation";
+    return starts(name, "softmax") ? "it is a part of the attention op, not one of its own"
+                                   : "this program does not know the operation";
 }
 
 // "abs 1e-6 + rel 1e-5", "abs 1e-4: ...", "exact"
@@ -712,13 +779,15 @@ static void run_operation_case(golden_case* c, const sumi_tensor_set* set, const
     sumi_weight weights[2] = {{0}};
     sumi_plan_begin(&o.plan, &c->g->heap, 4);
     array want = array_of(op_tensor(&o, "expect"));
-    const char* why = want.values == NULL ? "no expected tensor of its name" : write_case(&o, json_text(entry, "op"), weights, in);
+    const char* why =
+        want.values == NULL ? "no expected tensor of its name" : write_case(&o, json_text(entry, "op"), weights, in);
     if (why != NULL) not_checked(c, o.name, why);
     else if (run_operation(&o)) {
         if (starts(o.name, "sdpa")) to_heads(&o.got, in[1].shape[0], in[1].shape[1]);
         if (starts(o.name, "rotary")) { // the q columns alone
             int64_t n = in[0].shape[0], cols = in[0].shape[1] * in[0].shape[2];
-            for (int64_t r = 0; r < n; r++) memmove(o.got.values + r * cols, o.got.values + r * o.got.shape[1], (size_t)cols * sizeof(float));
+            for (int64_t r = 0; r < n; r++)
+                memmove(o.got.values + r * cols, o.got.values + r * o.got.shape[1], (size_t)cols * sizeof(float));
             o.got.count = n * cols;
         }
         compare_operation(&o, &want);
@@ -753,7 +822,8 @@ static bool is_nan_bits(uint32_t bits) { return (bits & 0x7f800000u) == 0x7f8000
 // Bit patterns of conversions. NaN may be any NaN.
 static void run_conversions(golden_case* c, const sumi_tensor_set* set)
 {
-    const sumi_tensor *from = sumi_tensor_find(set, "convert.from_f32.bits"), *halves = sumi_tensor_find(set, "convert.f16.input.bits");
+    const sumi_tensor *from = sumi_tensor_find(set, "convert.from_f32.bits"),
+                      *halves = sumi_tensor_find(set, "convert.f16.input.bits");
     static const char* const names[] = {"f32_to_bf16",      "f32_to_f16",     "f32_to_f8_e4m3fn", "f32_to_f8_e5m2",
                                         "f8_e4m3fn_to_f32", "f8_e5m2_to_f32", "f16_to_f32",       "bf16_to_f32"};
     for (int k = 0; k < 8; k++) {
@@ -764,7 +834,8 @@ static void run_conversions(golden_case* c, const sumi_tensor_set* set)
         if (want == NULL || (k != 4 && k != 5 && source == NULL)) continue;
         int64_t count = want->shape[0], wrong = 0;
         for (int64_t i = 0; i < count; i++) {
-            uint32_t bits = k == 4 || k == 5 ? (uint32_t)i : (uint32_t)bits_at(source, i), made, wanted = (uint32_t)bits_at(want, i);
+            uint32_t bits = k == 4 || k == 5 ? (uint32_t)i : (uint32_t)bits_at(source, i), made,
+                     wanted = (uint32_t)bits_at(want, i);
             float value;
             memcpy(&value, &bits, sizeof value);
             switch (k) {

@@ -14,14 +14,14 @@
 // processor both must give the same bits. --as-engine leaves the second run out, for networks so large that not every
 // value can be kept (samples/bench/compare_torch.py --accuracy); values inside count as not checked then.
 //
-// DIR is a family's folder (cases/*.json), the common folder (tokenizers, rng, files, numerics, images), or a folder of such folders. Nothing knows a case by name: family
-// and kind choose what is done, and every size comes from the files.
+// DIR is a family's folder (cases/*.json), the common folder (tokenizers, rng, files, numerics, images), or a folder of
+// such folders. Nothing knows a case by name: family and kind choose what is done, and every size comes from the files.
 //
 // Cases of families that the library does not have are named and count as skipped. The exit status is 1 when a tensor
 // is over its tolerance, when a case of a family that the library has was not run, and when nothing was compared; with
 // --skip-other-families nothing need be compared in a folder whose cases are all of other families.
-#include "golden_support.h"
 #include "cuda/cuda.h"
+#include "golden_support.h"
 #include "plan_runner.h"
 #include "system.h"
 #include <stdlib.h>
@@ -58,7 +58,8 @@ static void run_case(golden* g, const char* folder, const char* file)
         snprintf(path, sizeof path, "%s/%s.safetensors", folder, c.name);
         sumi_tensor_set_init(&c.set, &g->heap, NULL);
         sumi_error error = {0};
-        if (sumi_file_exists(NULL, path) && sumi_tensor_set_open(&c.set, path, &error) != SUMI_OK) case_fails(&c, "%s", error.text);
+        if (sumi_file_exists(NULL, path) && sumi_tensor_set_open(&c.set, path, &error) != SUMI_OK)
+            case_fails(&c, "%s", error.text);
         c.seen = calloc(c.set.count + 1, sizeof *c.seen);
         int before = g->passed + g->failed;
         bool is_known = run_z_image_case(&c);
@@ -118,7 +119,8 @@ static bool run_folder(golden* g, const char* folder, int depth)
     return found;
 }
 
-static bool open_runner(golden* g, bool is_gpu, sumi_cublaslt cublaslt, const sumi_cuda_options* options, sumi_error* error)
+static bool open_runner(golden* g, bool is_gpu, sumi_cublaslt cublaslt, const sumi_cuda_options* options,
+                        sumi_error* error)
 {
     sumi_heap_init(&g->heap, NULL);
     if (sumi_workers_create(&g->heap, NULL, 0, error, &g->workers) != SUMI_OK
@@ -130,7 +132,9 @@ static bool open_runner(golden* g, bool is_gpu, sumi_cublaslt cublaslt, const su
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = SUMI_BACKEND_CUDA;
     desc.cuda.cublaslt = cublaslt;
-    if (sumi_cuda_create(&g->heap, g->workers, &desc, options, error, &g->runner) != SUMI_OK || runner_load(g->runner, error) != SUMI_OK) return false;
+    if (sumi_cuda_create(&g->heap, g->workers, &desc, options, error, &g->runner) != SUMI_OK
+        || runner_load(g->runner, error) != SUMI_OK)
+        return false;
     const bool is_there = cublaslt != SUMI_CUBLASLT_ALWAYS || g->runner->functions->has_cublaslt(g->runner);
     if (!is_there) (void)sumi_fail(error, SUMI_NOT_SUPPORTED, "there is no cuBLASLt to be opened");
     return is_there;
@@ -186,7 +190,8 @@ int main(int argc, char** argv)
     g->processor->functions->destroy(g->processor);
     sumi_workers_destroy(g->workers);
     if (atomic_load(&g->heap.held) != 0)
-        printf("golden_run: the library still holds %llu bytes\n", (unsigned long long)atomic_load(&g->heap.held)), good = false;
+        printf("golden_run: the library still holds %llu bytes\n", (unsigned long long)atomic_load(&g->heap.held)),
+            good = false;
     free(g);
     return good ? 0 : 1;
 }

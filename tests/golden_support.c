@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- json -------------------------------------------------------------------------------------------------------------------------------
+// ---- json -----------------------------------------------------------------------------------------------------------
 
 static char* decode(const sumi_json_text* text, size_t* out_bytes)
 {
@@ -53,7 +53,8 @@ static node* read_node(sumi_json* json)
     case SUMI_JSON_NUMBER: {
         const char* at = json->at;
         bool negative = *at == '-';
-        for (at += negative; at < json->end && *at >= '0' && *at <= '9'; at++) n->integer = n->integer * 10 + (uint64_t)(*at - '0');
+        for (at += negative; at < json->end && *at >= '0' && *at <= '9'; at++)
+            n->integer = n->integer * 10 + (uint64_t)(*at - '0');
         n->integer = negative ? 0 - n->integer : n->integer;
         n->type = NODE_NUMBER;
         n->number = sumi_json_number(json);
@@ -129,7 +130,7 @@ double json_number(const node* object, const char* key, double otherwise)
     return n != NULL && (n->type == NODE_NUMBER || n->type == NODE_BOOL) ? n->number : otherwise;
 }
 
-// ---- Tensors ----------------------------------------------------------------------------------------------------------------------------
+// ---- Tensors --------------------------------------------------------------------------------------------------------
 
 array array_make(const float* values, int32_t rank, const int64_t* shape)
 {
@@ -160,7 +161,7 @@ bool join_path(char* out, size_t bytes, const char* folder, const char* name)
     return sumi_path_join(out, bytes, folder, name);
 }
 
-// ---- Reporting --------------------------------------------------------------------------------------------------------------------------
+// ---- Reporting ------------------------------------------------------------------------------------------------------
 
 void report(golden_case* c, const char* what, double error, double tolerance, bool good)
 {
@@ -220,7 +221,8 @@ static const char* about_of(const golden_case* c, const node* description)
     return NULL;
 }
 
-// Which row of the whole matrix row r of what was stored is. The description says it: "every 4th token", "first 4 and last 4 tokens", else the leading ones.
+// Which row of the whole matrix row r of what was stored is. The description says it: "every 4th token", "first 4 and
+// last 4 tokens", else the leading ones.
 static int64_t stored_row(const char* about, int64_t r, int64_t stored, int64_t whole)
 {
     if (stored == whole || about == NULL) return r;
@@ -228,17 +230,21 @@ static int64_t stored_row(const char* about, int64_t r, int64_t stored, int64_t 
     int step = 0, head = 0, tail = 0;
     if (every != NULL && sscanf(every, "every %d", &step) == 1 && step > 0) return r * step;
     const char* first = strstr(about, "first ");
-    if (first != NULL && sscanf(first, "first %d and last %d", &head, &tail) == 2) return r < head ? r : whole - stored + r;
+    if (first != NULL && sscanf(first, "first %d and last %d", &head, &tail) == 2)
+        return r < head ? r : whole - stored + r;
     if (strstr(about, "last ") != NULL && first == NULL) return whole - stored + r;
     return r;
 }
 
-// What a backend in bfloat16 may be off by. The factor is the golden data's own rule; with e4m3 weights nothing is stored to go by, and the bound only says that nothing is broken.
+// What a backend in bfloat16 may be off by. The factor is the golden data's own rule; with e4m3 weights nothing is
+// stored to go by, and the bound only says that nothing is broken.
 #define BF16_FACTOR 1.5
 #define FP8_ERROR 0.15
 
-// 8-bit pictures of a backend in bfloat16: NAME_u8 is off by what NAME may be, and by rounding. Where NAME is not stored, the number is printed.
-static void compare_bytes(golden_case* c, const char* name, double root_mean_square, double sum_of_squares, int64_t count)
+// 8-bit pictures of a backend in bfloat16: NAME_u8 is off by what NAME may be, and by rounding. Where NAME is not
+// stored, the number is printed.
+static void compare_bytes(golden_case* c, const char* name, double root_mean_square, double sum_of_squares,
+                          int64_t count)
 {
     char whole[160], text[120];
     snprintf(whole, sizeof whole, "%.*s", (int)(strlen(name) > 3 ? strlen(name) - 3 : 0), name);
@@ -246,7 +252,8 @@ static void compare_bytes(golden_case* c, const char* name, double root_mean_squ
     if (of_reference >= 0) {
         double allowed = BF16_FACTOR * of_reference;
         if (c->g->fp8) allowed = fmax(allowed, FP8_ERROR);
-        allowed = allowed * sqrt(sum_of_squares / (double)count) + 0.6; // bytes are larger than values about 0, so this is the wider of two ways to say it
+        // bytes are larger than values about 0, so this is the wider of two ways to say it
+        allowed = allowed * sqrt(sum_of_squares / (double)count) + 0.6;
         report(c, name, root_mean_square, allowed, root_mean_square <= allowed);
         return;
     }
@@ -289,21 +296,26 @@ void compare_partly(golden_case* c, const char* name, const array* got, int64_t 
             largest = d > largest || !(d == d) ? d : largest;
         }
     }
-    double relative = sqrt(difference) / (size > 0 ? sqrt(size) : 1.0), allowed, of_reference = json_number(about, "bf16_rel_l2", -1);
+    double relative = sqrt(difference) / (size > 0 ? sqrt(size) : 1.0), allowed,
+           of_reference = json_number(about, "bf16_rel_l2", -1);
     char label[600];
     if (compared == rows) snprintf(label, sizeof label, "%s", name);
-    else snprintf(label, sizeof label, "%s (%lld of %lld rows: the others feed nothing)", name, (long long)compared, (long long)rows);
+    else
+        snprintf(label, sizeof label, "%s (%lld of %lld rows: the others feed nothing)", name, (long long)compared,
+                 (long long)rows);
     if (c->g->is_gpu && of_reference >= 0) {
         allowed = fmax(BF16_FACTOR * of_reference, json_number(tolerance, "rel_l2", 0));
         if (c->g->fp8) allowed = fmax(allowed, FP8_ERROR);
         report(c, label, relative, allowed, relative <= allowed);
-    } else if (c->g->is_gpu && tensor->dtype == SUMI_DTYPE_U8 && strcmp(c->kind, "preprocess") != 0) compare_bytes(c, name, sqrt(difference / (double)want.count), size, want.count);
+    } else if (c->g->is_gpu && tensor->dtype == SUMI_DTYPE_U8 && strcmp(c->kind, "preprocess") != 0)
+        compare_bytes(c, name, sqrt(difference / (double)want.count), size, want.count);
     else if (json_number(tolerance, "exact", 0) != 0) report(c, label, largest, 0, largest == 0 && difference == 0);
     else if ((allowed = json_number(tolerance, "max_diff", json_number(about, "tol_max_diff", -1))) >= 0)
         report(c, label, largest, allowed, largest <= allowed && difference == difference);
     else if ((allowed = json_number(tolerance, "abs", json_number(tolerance, "max_abs", -1))) >= 0)
         report(c, label, largest, allowed, largest <= allowed && difference == difference);
-    else if ((allowed = json_number(tolerance, "rel_l2", json_number(about, "tol_rel_l2", -1))) >= 0) report(c, label, relative, allowed, relative <= allowed);
+    else if ((allowed = json_number(tolerance, "rel_l2", json_number(about, "tol_rel_l2", -1))) >= 0)
+        report(c, label, relative, allowed, relative <= allowed);
     else not_checked(c, name, "the json states no tolerance");
     array_free(&want);
 }
@@ -329,8 +341,8 @@ void close_network(golden* g)
 sumi_network* case_network(golden_case* c, const node* json)
 {
     golden* g = c->g;
-    const char *model = json_text(json, "model"), *vae = json_text(json, "vae"), *text = json_text(json, "text_encoder"),
-               *tokenizer = json_text(json, "tokenizer");
+    const char *model = json_text(json, "model"), *vae = json_text(json, "vae"),
+               *text = json_text(json, "text_encoder"), *tokenizer = json_text(json, "tokenizer");
     if (model == NULL) {
         case_fails(c, "the case names no model");
         return NULL;
@@ -353,7 +365,8 @@ sumi_network* case_network(golden_case* c, const node* json)
     sumi_network* network = NULL;
     sumi_result result = sumi_network_open_begin(&g->heap, NULL, &desc, &error, &network);
     float progress;
-    for (bool done = false; result == SUMI_OK && !done;) result = sumi_network_open_step(network, 1000, &done, &progress, &error);
+    for (bool done = false; result == SUMI_OK && !done;)
+        result = sumi_network_open_step(network, 1000, &done, &progress, &error);
     if (result != SUMI_OK) {
         case_fails(c, "%s", error.text);
         sumi_network_close(network);
@@ -363,11 +376,12 @@ sumi_network* case_network(golden_case* c, const node* json)
     return g->network = network;
 }
 
-// ---- Plans ------------------------------------------------------------------------------------------------------------------------------
+// ---- Plans ----------------------------------------------------------------------------------------------------------
 
 void begin_plan(const golden_case* c, sumi_plan* plan)
 {
-    sumi_plan_begin(plan, &c->g->heap, (int32_t)c->g->runner->functions->element_bytes(c->g->runner, SUMI_ELEMENT_ACTIVATION));
+    sumi_plan_begin(plan, &c->g->heap,
+                    (int32_t)c->g->runner->functions->element_bytes(c->g->runner, SUMI_ELEMENT_ACTIVATION));
     plan->fp8_weights = c->g->fp8;
 }
 
@@ -478,7 +492,8 @@ bool run_plan(plan_run* run, sumi_plan* plan)
 
 void write_floats(plan_run* run, sumi_value value, int64_t first_row, const float* values, int64_t count)
 {
-    plan_write_floats(run->c->g->runner, run->plan, value, (uint64_t)first_row * (uint64_t)sumi_plan_info(run->plan, value)->cols, values, (uint64_t)count);
+    plan_write_floats(run->c->g->runner, run->plan, value,
+                      (uint64_t)first_row * (uint64_t)sumi_plan_info(run->plan, value)->cols, values, (uint64_t)count);
 }
 
 float* read_floats(plan_run* run, sumi_value value)
@@ -499,7 +514,10 @@ float* read_floats(plan_run* run, sumi_value value)
 array read_array(plan_run* run, sumi_value value)
 {
     const sumi_value_info* info = sumi_plan_info(run->plan, value);
-    array a = {.values = read_floats(run, value), .count = (int64_t)info->rows * info->cols, .rank = 2, .shape = {info->rows, info->cols}};
+    array a = {.values = read_floats(run, value),
+               .count = (int64_t)info->rows * info->cols,
+               .rank = 2,
+               .shape = {info->rows, info->cols}};
     return a;
 }
 

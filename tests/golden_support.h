@@ -1,4 +1,5 @@
-// What the parts of golden_run share: json as a tree, tensors as floats, comparison and reporting, and running a plan op by op with a look at every value.
+// What the parts of golden_run share: json as a tree, tensors as floats, comparison and reporting, and running a plan
+// op by op with a look at every value.
 #ifndef GOLDEN_SUPPORT_H
 #define GOLDEN_SUPPORT_H
 #include "base/file.h"
@@ -7,7 +8,7 @@
 #include "models/pipeline.h"
 #include <stdio.h>
 
-// ---- json -------------------------------------------------------------------------------------------------------------------------------
+// ---- json -----------------------------------------------------------------------------------------------------------
 typedef enum node_type { NODE_NULL, NODE_BOOL, NODE_NUMBER, NODE_TEXT, NODE_LIST, NODE_OBJECT } node_type;
 typedef struct node {
     node_type type;
@@ -25,34 +26,38 @@ const node* json_get(const node* object, const char* key);  // NULL when absent
 const char* json_text(const node* object, const char* key); // NULL when absent or no text
 double json_number(const node* object, const char* key, double otherwise);
 
-// ---- Tensors ----------------------------------------------------------------------------------------------------------------------------
+// ---- Tensors --------------------------------------------------------------------------------------------------------
 typedef struct array {
     float* values;
     int64_t count;
     int32_t rank;
     int64_t shape[SUMI_TENSOR_MAX_RANK];
-} array;                                                                   // values NULL: none
-array array_of(const sumi_tensor* tensor);                                 // a copy as floats; bytes and small integers are exact
+} array; // values NULL: none
+// a copy as floats; bytes and small integers are exact
+array array_of(const sumi_tensor* tensor);
 array array_make(const float* values, int32_t rank, const int64_t* shape); // a copy; values NULL: zeros
 void array_free(array* a);
 bool join_path(char* out, size_t bytes, const char* folder, const char* name);
 
-// ---- One case, and the whole run --------------------------------------------------------------------------------------------------------
+// ---- One case, and the whole run ------------------------------------------------------------------------------------
 typedef struct golden {
     sumi_heap heap;
     sumi_workers* workers;
-    sumi_runner* runner;    // of the backend that is looked at
-    sumi_runner* processor; // the same, but on a GPU: for what has no bound for bfloat16
-    bool is_gpu, fp8, as_engine; // as_engine: run_plan's first way alone
-    int passed, failed, not_checked;                 // tensors
-    int cases, not_run;                              // cases: run; of a known family and not run
-    int other_families;                              // cases of families that the library does not have
-    int case_failed;                                 // of the running case
-    char network_key[4096];                          // which checkpoint is open
+    sumi_runner* runner;             // of the backend that is looked at
+    sumi_runner* processor;          // the same, but on a GPU: for what has no bound for bfloat16
+    bool is_gpu, fp8, as_engine;     // as_engine: run_plan's first way alone
+    int passed, failed, not_checked; // tensors
+    int cases, not_run;              // cases: run; of a known family and not run
+    int other_families;              // cases of families that the library does not have
+    int case_failed;                 // of the running case
+    char network_key[4096];          // which checkpoint is open
     sumi_network* network;
 } golden;
 
-typedef struct kept_bits { void* data; size_t bytes; } kept_bits;
+typedef struct kept_bits {
+    void* data;
+    size_t bytes;
+} kept_bits;
 
 typedef struct golden_case {
     golden* g;
@@ -68,9 +73,12 @@ typedef struct golden_case {
     size_t kept_count, kept_next;
 } golden_case;
 
-// Compares with expect.NAME by the tolerance in the json; a GPU's result may be off by one and a half times the reference's own error in bfloat16, which is stored beside. got may be longer in rows or channels than what was stored: see rows_of_about in golden_support.c.
+// Compares with expect.NAME by the tolerance in the json; a GPU's result may be off by one and a half times the
+// reference's own error in bfloat16, which is stored beside. got may be longer in rows or channels than what was
+// stored: see rows_of_about in golden_support.c.
 void compare(golden_case* c, const char* name, const array* got);
-void compare_partly(golden_case* c, const char* name, const array* got, int64_t rows_known); // rows from rows_known on were not computed
+// rows from rows_known on were not computed
+void compare_partly(golden_case* c, const char* name, const array* got, int64_t rows_known);
 // A value that has no tensor: prints one line.
 void report(golden_case* c, const char* what, double error, double tolerance, bool good);
 void not_checked(golden_case* c, const char* name, const char* why);
@@ -83,7 +91,7 @@ void finish_case(golden_case* c); // names what was not looked at, and frees wha
 sumi_network* case_network(golden_case* c, const node* json);
 void close_network(golden* g); // accepts none
 
-// ---- Plans ------------------------------------------------------------------------------------------------------------------------------
+// ---- Plans ----------------------------------------------------------------------------------------------------------
 typedef struct plan_run plan_run;
 typedef void plan_probe(plan_run* run, const sumi_op* op, int32_t counter, bool before);
 typedef void plan_input(plan_run* run);
@@ -112,7 +120,7 @@ float* read_floats(plan_run* run, sumi_value value);                            
 array read_array(plan_run* run, sumi_value value);                                   // [rows, cols]
 array read_planes(plan_run* run, sumi_value picture, int64_t height, int64_t width); // [h * w, c] -> [c, h, w]
 
-// ---- Families and common data -------------------------------------------------------------------------------------------------------------
+// ---- Families and common data ---------------------------------------------------------------------------------------
 bool run_z_image_case(golden_case* c);                            // false: the kind is not known
 void run_common(golden* g, const char* folder, const char* part); // "tokenizers", "rng", ...
 #endif

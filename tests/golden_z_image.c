@@ -15,7 +15,7 @@
 
 #define MAX_WATCHES 96
 
-// ---- Watching ops -----------------------------------------------------------------------------------------------------------------------
+// ---- Watching ops ---------------------------------------------------------------------------------------------------
 
 typedef enum watch_kind {
     WATCH_ROWS,    // the op's output as it is
@@ -65,7 +65,8 @@ static watch* add_watch(watcher* w, const char* expected, watch_kind kind, const
 static bool matches(const watch* one, const char* label)
 {
     size_t length = strlen(one->label);
-    return length > 0 && one->label[length - 1] == '*' ? strncmp(label, one->label, length - 1) == 0 : strcmp(label, one->label) == 0;
+    return length > 0 && one->label[length - 1] == '*' ? strncmp(label, one->label, length - 1) == 0
+                                                       : strcmp(label, one->label) == 0;
 }
 
 // Rows of heads [first, first + count) of a qkv matrix with the rotary positions taken back.
@@ -92,7 +93,8 @@ static array take_heads(plan_run* run, const watcher* w, const sumi_op* op, int3
     return heads;
 }
 
-// The group norm without activation, in double; the op is the norm's first, which sums: the second one may work in place.
+// The group norm without activation, in double; the op is the norm's first, which sums: the second one may work in
+// place.
 static array plain_norm(plan_run* run, const watcher* w, const sumi_op* sums)
 {
     const sumi_op* op = sums + 1;
@@ -123,7 +125,8 @@ static void to_planes(array* rows)
 {
     array planes = array_make(NULL, 2, (const int64_t[]){rows->shape[1], rows->shape[0]});
     for (int64_t p = 0; p < rows->shape[0]; p++)
-        for (int64_t k = 0; k < rows->shape[1]; k++) planes.values[k * rows->shape[0] + p] = rows->values[p * rows->shape[1] + k];
+        for (int64_t k = 0; k < rows->shape[1]; k++)
+            planes.values[k * rows->shape[0] + p] = rows->values[p * rows->shape[1] + k];
     array_free(rows);
     *rows = planes;
 }
@@ -166,7 +169,9 @@ static void watch_op(plan_run* run, watcher* w, const sumi_op* op, int32_t count
 {
     for (int i = 0; i < w->count && run->c->by_op; i++) {
         watch* one = &w->list[i];
-        if (!matches(one, op->label) || (op->kind == SUMI_OP_GROUP_SUMS) != (one->kind == WATCH_PLAIN_NORM) || counter != w->counter) continue;
+        if (!matches(one, op->label) || (op->kind == SUMI_OP_GROUP_SUMS) != (one->kind == WATCH_PLAIN_NORM)
+            || counter != w->counter)
+            continue;
         if (!before) take(run, w, one, op);
         else if (one->kind == WATCH_BRANCH && op->in[1].id != 0) {
             free(one->before);
@@ -198,7 +203,7 @@ static const char* expected_name(const golden_case* c, size_t i)
     return strncmp(name, "expect.", 7) == 0 ? name + 7 : NULL;
 }
 
-// ---- Prompts ----------------------------------------------------------------------------------------------------------------------------
+// ---- Prompts --------------------------------------------------------------------------------------------------------
 
 typedef struct token_list {
     int32_t ids[512];
@@ -225,7 +230,8 @@ static void write_ids(plan_run* run)
     text_job* job = run->context;
     golden* g = run->c->g;
     const sumi_pipeline_rows* rows = &run->pipeline->ids[0][0];
-    g->runner->functions->write(g->runner, run->plan, rows->value, (uint64_t)rows->row * 4, job->ids, (uint64_t)job->count * 4);
+    g->runner->functions->write(g->runner, run->plan, rows->value, (uint64_t)rows->row * 4, job->ids,
+                                (uint64_t)job->count * 4);
 }
 
 static void probe_text(plan_run* run, const sumi_op* op, int32_t counter, bool before)
@@ -282,7 +288,8 @@ static void run_text(golden_case* c)
             const sumi_tensor* tail = NULL;
             char full[220];
             snprintf(full, sizeof full, "expect.%s", want);
-            if ((tail = sumi_tensor_find(&c->set, full)) != NULL && tail->rank > 0 && tail->shape[0] <= features.shape[0]) {
+            if ((tail = sumi_tensor_find(&c->set, full)) != NULL && tail->rank > 0
+                && tail->shape[0] <= features.shape[0]) {
                 array end = array_make(features.values + (features.shape[0] - tail->shape[0]) * features.shape[1], 2,
                                        (const int64_t[]){tail->shape[0], features.shape[1]});
                 compare(c, want, &end);
@@ -314,7 +321,8 @@ static void run_encoder(golden_case* c)
         int layer = 0, used = 0;
         if (name == NULL) continue;
         const char* rest = sscanf(name, "layer%d.%n", &layer, &used) == 1 && used > 0 ? name + used : "";
-        if (strcmp(rest, "q_normed") == 0 && tensor->rank == 3) w->q_heads = (int32_t)tensor->shape[1], w->head_dim = (int32_t)tensor->shape[2];
+        if (strcmp(rest, "q_normed") == 0 && tensor->rank == 3)
+            w->q_heads = (int32_t)tensor->shape[1], w->head_dim = (int32_t)tensor->shape[2];
         if (strcmp(rest, "k_normed") == 0 && tensor->rank == 3) w->kv_heads = (int32_t)tensor->shape[1];
         static const struct {
             const char *rest, *label;
@@ -328,7 +336,8 @@ static void run_encoder(golden_case* c)
                      {"mlp", "mlp.down", WATCH_BRANCH},
                      {"out", "mlp.down", WATCH_ROWS}};
         for (size_t k = 0; k < sizeof table / sizeof *table; k++)
-            if (strcmp(rest, table[k].rest) == 0) add_watch(w, name, table[k].kind, "text.layers.%d.%s", layer, table[k].label);
+            if (strcmp(rest, table[k].rest) == 0)
+                add_watch(w, name, table[k].kind, "text.layers.%d.%s", layer, table[k].label);
         if (strcmp(name, "embedding") == 0) add_watch(w, name, WATCH_ROWS, "text.embed");
     }
     array features = encode(c, network, list, (int32_t)ids.count, w);
@@ -356,9 +365,11 @@ static sumi_tokenizer* open_tokenizer(golden_case* c, sumi_file* file)
     join_path(folder, sizeof folder, c->folder, model != NULL ? model : ".");
     snprintf(path, sizeof path, "%s/tokenizer/tokenizer.json", folder);
     sumi_result result = sumi_file_open(file, &c->g->heap, NULL, path, &error);
-    if (result == SUMI_OK) result = sumi_tokenizer_begin(&c->g->heap, file->data, (size_t)file->bytes, path, &error, &tokenizer);
+    if (result == SUMI_OK)
+        result = sumi_tokenizer_begin(&c->g->heap, file->data, (size_t)file->bytes, path, &error, &tokenizer);
     float progress;
-    for (bool done = false; result == SUMI_OK && !done;) result = sumi_tokenizer_step(tokenizer, SIZE_MAX, &done, &progress, &error);
+    for (bool done = false; result == SUMI_OK && !done;)
+        result = sumi_tokenizer_step(tokenizer, SIZE_MAX, &done, &progress, &error);
     if (result == SUMI_OK) return tokenizer;
     case_fails(c, "%s", error.text);
     sumi_tokenizer_destroy(tokenizer);
@@ -366,16 +377,21 @@ static sumi_tokenizer* open_tokenizer(golden_case* c, sumi_file* file)
 }
 
 // The ids of one entry against its list; `cut` entries keep only the first ids.
-static bool same_ids(golden_case* c, sumi_tokenizer* tokenizer, const char* text, size_t bytes, const node* ids, int32_t before_cut)
+static bool same_ids(golden_case* c, sumi_tokenizer* tokenizer, const char* text, size_t bytes, const node* ids,
+                     int32_t before_cut)
 {
     size_t capacity = bytes * 4 + 64, count = 0;
     int32_t* made = calloc(capacity, sizeof *made);
     sumi_error error = {0};
-    bool same = sumi_tokenizer_encode(tokenizer, text, bytes, false, made, capacity, &count, &error) == SUMI_OK && ids != NULL;
+    bool same =
+        sumi_tokenizer_encode(tokenizer, text, bytes, false, made, capacity, &count, &error) == SUMI_OK && ids != NULL;
     if (error.result != SUMI_OK) case_fails(c, "%s", error.text);
-    same = same && (before_cut >= 0 ? (int64_t)count == before_cut && (size_t)ids->count <= count : count == (size_t)ids->count);
+    same = same
+        && (before_cut >= 0 ? (int64_t)count == before_cut && (size_t)ids->count <= count
+                            : count == (size_t)ids->count);
     size_t i = 0;
-    for (const node* n = ids != NULL ? ids->first : NULL; same && n != NULL; n = n->next) same = made[i++] == (int32_t)n->number;
+    for (const node* n = ids != NULL ? ids->first : NULL; same && n != NULL; n = n->next)
+        same = made[i++] == (int32_t)n->number;
     free(made);
     return same;
 }
@@ -390,7 +406,8 @@ static void run_tokenize(golden_case* c)
         const node* list = json_get(c->json, "strings");
         for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next) {
             const node* text = json_get(n, "text");
-            bool same = text != NULL && text->type == NODE_TEXT && same_ids(c, tokenizer, text->text, text->text_bytes, json_get(n, "ids"), -1);
+            bool same = text != NULL && text->type == NODE_TEXT
+                     && same_ids(c, tokenizer, text->text, text->text_bytes, json_get(n, "ids"), -1);
             if (!same) printf("  other ids for \"%s\"\n", text != NULL && text->text != NULL ? text->text : "?");
             strings++;
             wrong += !same;
@@ -403,19 +420,25 @@ static void run_tokenize(golden_case* c)
         list = json_get(c->json, "prompts");
         sumi_template_parts around = sumi_template_get(SUMI_TEMPLATE_Z_IMAGE);
         for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next) {
-            const node *prompt = json_get(n, "prompt"), *templated = json_get(n, "templated"), *ids = json_get(n, "ids");
+            const node *prompt = json_get(n, "prompt"), *templated = json_get(n, "templated"),
+                       *ids = json_get(n, "ids");
             token_list made = {.count = 0};
-            bool same = prompt != NULL && prompt->type == NODE_TEXT && ids != NULL && tokenise(c, network, prompt->text, prompt->text_bytes, &made)
-                     && made.count == ids->count;
+            bool same = prompt != NULL && prompt->type == NODE_TEXT && ids != NULL
+                     && tokenise(c, network, prompt->text, prompt->text_bytes, &made) && made.count == ids->count;
             int32_t i = 0;
-            for (const node* id = same ? ids->first : NULL; id != NULL; id = id->next) same = made.ids[i++] == (int32_t)id->number && same;
+            for (const node* id = same ? ids->first : NULL; id != NULL; id = id->next)
+                same = made.ids[i++] == (int32_t)id->number && same;
             if (same && templated != NULL && templated->type == NODE_TEXT) {
                 size_t before = strlen(around.before), after = strlen(around.after);
-                same = templated->text_bytes == before + prompt->text_bytes + after && memcmp(templated->text, around.before, before) == 0
+                same = templated->text_bytes == before + prompt->text_bytes + after
+                    && memcmp(templated->text, around.before, before) == 0
                     && memcmp(templated->text + before + prompt->text_bytes, around.after, after) == 0
-                    && same_ids(c, tokenizer, templated->text, templated->text_bytes, ids, (int32_t)json_number(n, "ids_before_truncation", -1));
+                    && same_ids(c, tokenizer, templated->text, templated->text_bytes, ids,
+                                (int32_t)json_number(n, "ids_before_truncation", -1));
             }
-            if (!same) printf("  other ids for the prompt \"%.60s\"\n", prompt != NULL && prompt->text != NULL ? prompt->text : "?");
+            if (!same)
+                printf("  other ids for the prompt \"%.60s\"\n",
+                       prompt != NULL && prompt->text != NULL ? prompt->text : "?");
             prompts++;
             wrong += !same;
         }
@@ -426,13 +449,14 @@ static void run_tokenize(golden_case* c)
     sumi_file_close(&file);
 }
 
-// ---- Schedules --------------------------------------------------------------------------------------------------------------------------
+// ---- Schedules ------------------------------------------------------------------------------------------------------
 
 static void run_schedule(golden_case* c)
 {
     for (size_t i = 0; i < c->set.count; i++) {
         // WHAT.shiftS.nN
-        const char *name = expected_name(c, i), *at = name != NULL ? strstr(name, ".shift") : NULL, *end = at != NULL ? strrchr(name, 'n') : NULL;
+        const char *name = expected_name(c, i), *at = name != NULL ? strstr(name, ".shift") : NULL,
+                   *end = at != NULL ? strrchr(name, 'n') : NULL;
         char what[32];
         if (end == NULL || end < at + 7 || end[-1] != '.' || (size_t)(at - name) >= sizeof what) continue;
         snprintf(what, sizeof what, "%.*s", (int)(at - name), name);
@@ -464,12 +488,13 @@ static void run_schedule(golden_case* c)
     for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next, rows++) {
         int32_t steps = (int32_t)json_number(n, "steps", 0);
         int32_t first = sumi_schedule_first_index(steps, (float)json_number(n, "strength", 0));
-        wrong += first != (int32_t)json_number(n, "first_index", -1) || steps - first != (int32_t)json_number(n, "steps_run", steps - first);
+        wrong += first != (int32_t)json_number(n, "first_index", -1)
+              || steps - first != (int32_t)json_number(n, "steps_run", steps - first);
     }
     if (rows > 0) report(c, "first index of image to image", wrong, 0, wrong == 0);
 }
 
-// ---- The transformer --------------------------------------------------------------------------------------------------------------------
+// ---- The transformer ------------------------------------------------------------------------------------------------
 
 // A request with latents, features and times given, one evaluation. Its one step of the solver leaves x = -v: the
 // network's output.
@@ -500,7 +525,8 @@ static void probe_dit(plan_run* run, const sumi_op* op, int32_t counter, bool be
     if (job->w != NULL) watch_op(run, job->w, op, counter, before);
 }
 
-static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* job, bool whole, const sumi_adapter_use* adapters, int32_t adapter_count)
+static bool run_dit_job(golden_case* c, const sumi_network* network, dit_job* job, bool whole,
+                        const sumi_adapter_use* adapters, int32_t adapter_count)
 {
     const sumi_network_info* info = sumi_network_get_info(network);
     sumi_pipeline_prompt prompts[8];
@@ -587,9 +613,11 @@ static void watch_dit(golden_case* c, watcher* w, int64_t image_rows)
         static const struct {
             const char *rest, *label;
             watch_kind kind;
-        } table[] = {{"mod", "adaLN_modulation", WATCH_ROWS}, {"q_normed", "attention.qk_norm_rope", WATCH_Q}, {"k_normed", "attention.qk_norm_rope", WATCH_K},
-                     {"attn", "attention.out", WATCH_ROWS},   {"ffn", "feed_forward.w2", WATCH_ROWS},          {"out", "ffn_norm2", WATCH_ROWS}};
-        if (strcmp(rest, "q_normed") == 0 && tensor->rank == 3) w->q_heads = (int32_t)tensor->shape[1], w->head_dim = (int32_t)tensor->shape[2];
+        } table[] = {{"mod", "adaLN_modulation", WATCH_ROWS},         {"q_normed", "attention.qk_norm_rope", WATCH_Q},
+                     {"k_normed", "attention.qk_norm_rope", WATCH_K}, {"attn", "attention.out", WATCH_ROWS},
+                     {"ffn", "feed_forward.w2", WATCH_ROWS},          {"out", "ffn_norm2", WATCH_ROWS}};
+        if (strcmp(rest, "q_normed") == 0 && tensor->rank == 3)
+            w->q_heads = (int32_t)tensor->shape[1], w->head_dim = (int32_t)tensor->shape[2];
         if (strcmp(rest, "k_normed") == 0 && tensor->rank == 3) w->kv_heads = (int32_t)tensor->shape[1];
         for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
             if (strcmp(rest, table[k].rest) != 0) continue;
@@ -603,8 +631,10 @@ static void watch_dit(golden_case* c, watcher* w, int64_t image_rows)
 static void watch_embedders(watcher* w, int64_t tokens, int64_t caption)
 {
     for (int i = 0; i < w->count; i++) {
-        if (strcmp(w->list[i].label, "image_pad.fill") == 0 && tokens % 32 == 0) snprintf(w->list[i].label, sizeof w->list[i].label, "x_embedder");
-        if (strcmp(w->list[i].label, "caption_pad.fill") == 0 && caption % 32 == 0) snprintf(w->list[i].label, sizeof w->list[i].label, "cap_embedder.1");
+        if (strcmp(w->list[i].label, "image_pad.fill") == 0 && tokens % 32 == 0)
+            snprintf(w->list[i].label, sizeof w->list[i].label, "x_embedder");
+        if (strcmp(w->list[i].label, "caption_pad.fill") == 0 && caption % 32 == 0)
+            snprintf(w->list[i].label, sizeof w->list[i].label, "cap_embedder.1");
     }
 }
 
@@ -662,7 +692,8 @@ static void run_dit_batch(golden_case* c, const sumi_network* network)
             break;
         }
         times[job.count] = job.time;
-        joint = joint && times[0] == job.time && memcmp(job.latent[0].shape, job.latent[job.count].shape, sizeof job.latent[0].shape) == 0;
+        joint = joint && times[0] == job.time
+             && memcmp(job.latent[0].shape, job.latent[job.count].shape, sizeof job.latent[0].shape) == 0;
         job.count++;
     }
     int32_t count = job.count;
@@ -705,7 +736,7 @@ static void run_dit(golden_case* c)
     }
 }
 
-// ---- Adapters ---------------------------------------------------------------------------------------------------------------------------
+// ---- Adapters -------------------------------------------------------------------------------------------------------
 
 // merged.MODULE: the first rows of W with all adapters merged.
 static void compare_merged(golden_case* c, const sumi_network* network, const sumi_adapter_use* uses, int32_t use_count)
@@ -713,15 +744,20 @@ static void compare_merged(golden_case* c, const sumi_network* network, const su
     for (size_t i = 0; i < c->set.count; i++) {
         const char* name = expected_name(c, i);
         char folded[SUMI_NAME_BYTES];
-        if (name == NULL || strncmp(name, "merged.", 7) != 0 || !sumi_fold_path(name + 7, strlen(name + 7), folded, sizeof folded)) continue;
+        if (name == NULL || strncmp(name, "merged.", 7) != 0
+            || !sumi_fold_path(name + 7, strlen(name + 7), folded, sizeof folded))
+            continue;
         for (size_t t = 0; t < network->weights.target_count; t++) {
             const sumi_adapter_target* target = &network->weights.targets[t];
             if (strcmp(target->path, folded) != 0) continue;
             const sumi_weight* weight = network->weights.weights[target->weight_index];
-            int64_t rows = c->set.tensors[i].rank > 0 && c->set.tensors[i].shape[0] < target->rows ? c->set.tensors[i].shape[0] : target->rows;
+            int64_t rows = c->set.tensors[i].rank > 0 && c->set.tensors[i].shape[0] < target->rows
+                             ? c->set.tensors[i].shape[0]
+                             : target->rows;
             array merged = array_make(NULL, 2, (const int64_t[]){rows, target->cols});
             for (int32_t r = 0; r < rows; r++)
-                sumi_weight_merged_row(weight, uses, use_count, target->row_begin + r, merged.values + (int64_t)r * target->cols);
+                sumi_weight_merged_row(weight, uses, use_count, target->row_begin + r,
+                                       merged.values + (int64_t)r * target->cols);
             compare(c, name, &merged);
             array_free(&merged);
             break;
@@ -753,7 +789,8 @@ static void run_adapter(golden_case* c)
     }
     dit_job job = {.count = 1};
     if (error.result != SUMI_OK) case_fails(c, "%s", error.text);
-    else if (!take_inputs(&source, &job, 0, "")) case_fails(c, "%s lacks latent, cap_feats or t", json_text(c->json, "inputs_of"));
+    else if (!take_inputs(&source, &job, 0, ""))
+        case_fails(c, "%s lacks latent, cap_feats or t", json_text(c->json, "inputs_of"));
     else {
         if (run_dit_job(c, network, &job, false, uses, count)) compare(c, "out", &job.out);
         if (!c->by_op) compare_merged(c, network, uses, count);
@@ -762,13 +799,14 @@ static void run_adapter(golden_case* c)
     for (int32_t i = 0; i < count; i++) {
         const sumi_adapter* adapter = sumi_adapter_get(files[i]);
         for (int32_t d = 0; d < adapter->delta_count; d++)
-            runner_forget_weights(c->g->runner, (const sumi_weight* const[]){&adapter->deltas[d].down, &adapter->deltas[d].up}, 2);
+            runner_forget_weights(c->g->runner,
+                                  (const sumi_weight* const[]){&adapter->deltas[d].down, &adapter->deltas[d].up}, 2);
         sumi_adapter_close(files[i]);
     }
     sumi_tensor_set_close(&source.set);
 }
 
-// ---- The VAE ----------------------------------------------------------------------------------------------------------------------------
+// ---- The VAE --------------------------------------------------------------------------------------------------------
 
 typedef struct vae_job {
     array latent, image, eps;
@@ -809,7 +847,8 @@ static void watch_vae(golden_case* c, watcher* w, const char* side)
         if (strcmp(name, "mid.attention") == 0) add_watch(w, name, WATCH_PLANES, "%s.mid.attention.out", side);
         if (strcmp(name, "norm_out") == 0) add_watch(w, name, WATCH_PLAIN_NORM, "%s.norm_out", side);
         if (sscanf(name, "mid.resnet%d%n", &block, &used) == 1)
-            add_watch(w, name, WATCH_PLANES, "%s.mid.%d.%s", side, block, name[used] == '.' ? name + used + 1 : "conv2");
+            add_watch(w, name, WATCH_PLANES, "%s.mid.%d.%s", side, block,
+                      name[used] == '.' ? name + used + 1 : "conv2");
         if (sscanf(name, decodes ? "up%d%n" : "down%d%n", &stage, &used) != 1) continue;
         if (name[used] == 0) add_watch(w, name, WATCH_PLANES, "%s.%d.*", side, stage);
         else if (sscanf(name + used, ".resnet%d%n", &block, &used) == 1) {
@@ -843,7 +882,8 @@ static void run_decode(golden_case* c, sumi_network* network, int32_t tile)
         array_free(&job.latent);
         return;
     }
-    int32_t height = (int32_t)job.latent.shape[1], width = (int32_t)job.latent.shape[2], factor = network->info.vae_factor;
+    int32_t height = (int32_t)job.latent.shape[1], width = (int32_t)job.latent.shape[2],
+            factor = network->info.vae_factor;
     sumi_plan plan;
     const int32_t zero = 0;
     begin_plan(c, &plan);
@@ -865,7 +905,8 @@ static void run_decode(golden_case* c, sumi_network* network, int32_t tile)
     if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
     else if (run_plan(&run, &plan)) {
         compare_watches(c, w);
-        array image = read_planes(&run, job.picture, (int64_t)height * factor, (int64_t)width * factor), bytes = read_array(&run, job.bytes);
+        array image = read_planes(&run, job.picture, (int64_t)height * factor, (int64_t)width * factor),
+              bytes = read_array(&run, job.bytes);
         compare(c, "image", &image);
         compare(c, "image_u8", &bytes);
         array_free(&image);
@@ -885,8 +926,8 @@ static void run_encode(golden_case* c, sumi_network* network, int32_t tile)
         array_free(&job.eps);
         return;
     }
-    int32_t height = (int32_t)job.image.shape[0], width = (int32_t)job.image.shape[1], factor = network->info.vae_factor,
-            channels = network->info.latent_channels;
+    int32_t height = (int32_t)job.image.shape[0], width = (int32_t)job.image.shape[1],
+            factor = network->info.vae_factor, channels = network->info.latent_channels;
     int32_t size = height / factor * (width / factor);
     sumi_plan plan;
     begin_plan(c, &plan);
@@ -936,7 +977,8 @@ static void run_vae(golden_case* c, bool decodes, bool encodes)
     if (strcmp(c->kind, "vae_tiled") == 0) {
         tile = (int32_t)json_number(c->json, "tile_latent_min_size", 0);
         if (json_number(c->json, "tile_overlap_factor", 0.25) != 0.25 || tile < 1 || tile % 4 != 0
-            || json_number(c->json, "tile_sample_min_size", tile * network->info.vae_factor) != tile * network->info.vae_factor) {
+            || json_number(c->json, "tile_sample_min_size", tile * network->info.vae_factor)
+                   != tile * network->info.vae_factor) {
             case_fails(c, "this library's tiles overlap by a quarter and are multiples of 4 latents");
             return;
         }
@@ -945,7 +987,7 @@ static void run_vae(golden_case* c, bool decodes, bool encodes)
     if (encodes && sumi_tensor_find(&c->set, "input.image") != NULL) run_encode(c, network, tile);
 }
 
-// ---- Pictures in ------------------------------------------------------------------------------------------------------------------------
+// ---- Pictures in ----------------------------------------------------------------------------------------------------
 
 static uint8_t* to_bytes(const array* a)
 {
@@ -966,8 +1008,11 @@ static sumi_pixels pixels_of(const array* a, uint8_t** bytes)
 {
     *bytes = to_bytes(a);
     int32_t channels = a->rank == 3 ? (int32_t)a->shape[2] : 1;
-    return (sumi_pixels){
-        .data = *bytes, .width = (int32_t)a->shape[1], .height = (int32_t)a->shape[0], .row_bytes = (int32_t)a->shape[1] * channels, .channel_count = channels};
+    return (sumi_pixels){.data = *bytes,
+                         .width = (int32_t)a->shape[1],
+                         .height = (int32_t)a->shape[0],
+                         .row_bytes = (int32_t)a->shape[1] * channels,
+                         .channel_count = channels};
 }
 
 static void run_preprocess(golden_case* c)
@@ -978,18 +1023,21 @@ static void run_preprocess(golden_case* c)
         int32_t multiple = network->info.size_multiple, factor = network->info.vae_factor;
         int32_t width = (int32_t)json_number(c->json, "width", (double)(image.shape[1] / multiple * multiple)),
                 height = (int32_t)json_number(c->json, "height", (double)(image.shape[0] / multiple * multiple));
-        uint8_t *bytes = NULL, *rgb = calloc((size_t)width * (size_t)height * 3 + 1, 1), *made = calloc((size_t)width * (size_t)height + 1, 1);
+        uint8_t *bytes = NULL, *rgb = calloc((size_t)width * (size_t)height * 3 + 1, 1),
+                *made = calloc((size_t)width * (size_t)height + 1, 1);
         float* small = calloc((size_t)(width / factor) * (size_t)(height / factor) + 1, sizeof *small);
         sumi_error error = {0};
         sumi_pixels pixels = pixels_of(&image, &bytes);
-        if (sumi_pixels_to_rgb(&c->g->heap, &pixels, width, height, rgb, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+        if (sumi_pixels_to_rgb(&c->g->heap, &pixels, width, height, rgb, &error) != SUMI_OK)
+            case_fails(c, "%s", error.text);
         array got = of_bytes(rgb, 3, (const int64_t[]){height, width, 3});
         compare(c, "image_u8", &got);
         array_free(&got);
         free(bytes);
         if (mask.values != NULL) {
             pixels = pixels_of(&mask, &bytes);
-            if (sumi_pixels_to_mask(&c->g->heap, &pixels, width, height, made, small, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+            if (sumi_pixels_to_mask(&c->g->heap, &pixels, width, height, made, small, &error) != SUMI_OK)
+                case_fails(c, "%s", error.text);
             got = of_bytes(made, 2, (const int64_t[]){height, width});
             compare(c, "mask", &got);
             array_free(&got);
@@ -1006,7 +1054,7 @@ static void run_preprocess(golden_case* c)
     array_free(&mask);
 }
 
-// ---- Whole pipelines --------------------------------------------------------------------------------------------------------------------
+// ---- Whole pipelines ------------------------------------------------------------------------------------------------
 
 typedef struct job {
     sumi_network* network;
@@ -1027,9 +1075,11 @@ static void write_pipeline(plan_run* run)
     golden* g = run->c->g;
     const sumi_pipeline* p = run->pipeline;
     const sumi_runner_functions* f = g->runner->functions;
-    f->write(g->runner, run->plan, p->ids[0][0].value, (uint64_t)p->ids[0][0].row * 4, j->positive.ids, (uint64_t)j->positive.count * 4);
+    f->write(g->runner, run->plan, p->ids[0][0].value, (uint64_t)p->ids[0][0].row * 4, j->positive.ids,
+             (uint64_t)j->positive.count * 4);
     if (p->ids[1][0].value.id != 0)
-        f->write(g->runner, run->plan, p->ids[1][0].value, (uint64_t)p->ids[1][0].row * 4, j->negative.ids, (uint64_t)j->negative.count * 4);
+        f->write(g->runner, run->plan, p->ids[1][0].value, (uint64_t)p->ids[1][0].row * 4, j->negative.ids,
+                 (uint64_t)j->negative.count * 4);
     write_floats(run, p->times, 0, j->times, j->evaluations);
     write_floats(run, p->solver, 0, (const float*)(const void*)j->rows, j->evaluations * 12);
     write_floats(run, p->noise.id != 0 ? p->noise : p->x, 0, j->noise.values, j->noise.count);
@@ -1066,7 +1116,8 @@ static array preview_of(const job* j, const array* latents, int64_t pixels)
     for (int64_t p = 0; p < pixels; p++)
         for (int k = 0; k < 3; k++) {
             double sum = factors->bias[k];
-            for (int32_t ch = 0; ch < factors->channel_count; ch++) sum += (double)factors->factors[ch][k] * latents->values[ch * pixels + p];
+            for (int32_t ch = 0; ch < factors->channel_count; ch++)
+                sum += (double)factors->factors[ch][k] * latents->values[ch * pixels + p];
             rgb.values[k * pixels + p] = (float)sum;
         }
     return rgb;
@@ -1097,7 +1148,8 @@ static void probe_pipeline(plan_run* run, const sumi_op* op, int32_t counter, bo
         append(&j->previews, &rgb, (const int64_t[]){3, height, width}, 3);
         array_free(&rgb);
     }
-    bool ends_step = op->kind == SUMI_OP_SOLVE && (counter + 1 == j->evaluations || j->rows[counter + 1].step != j->rows[counter].step);
+    bool ends_step = op->kind == SUMI_OP_SOLVE
+                  && (counter + 1 == j->evaluations || j->rows[counter + 1].step != j->rows[counter].step);
     if (ends_step) {
         array x = read_array(run, op->out);
         append(&j->latents, &x, (const int64_t[]){channels, height, width}, 3);
@@ -1125,16 +1177,19 @@ static sumi_solver solver_of(golden_case* c)
 static void make_schedule(golden_case* c, job* j)
 {
     const node* given = json_get(c->json, "sigmas");
-    double shift = json_number(c->json, "shift", j->network->info.shift), truncation = json_number(c->json, "cfg_truncation", 1.0),
-           scale = json_number(c->json, "guidance", 0.0);
+    double shift = json_number(c->json, "shift", j->network->info.shift),
+           truncation = json_number(c->json, "cfg_truncation", 1.0), scale = json_number(c->json, "guidance", 0.0);
     int32_t steps = (int32_t)json_number(c->json, "steps", 1);
     if (given != NULL && given->type == NODE_LIST && given->count > 1) steps = given->count - 1;
     if (steps < 1 || steps > 1000) steps = 1;
     float* all = calloc((size_t)steps + 1, sizeof *all);
     sumi_schedule_shifted((float)shift, steps, all);
     int32_t at = 0;
-    for (const node* n = given != NULL && given->type == NODE_LIST ? given->first : NULL; n != NULL && at <= steps; n = n->next) all[at++] = (float)n->number;
-    int32_t first = j->image.values != NULL ? sumi_schedule_first_index(steps, (float)json_number(c->json, "strength", 1.0)) : 0;
+    for (const node* n = given != NULL && given->type == NODE_LIST ? given->first : NULL; n != NULL && at <= steps;
+         n = n->next)
+        all[at++] = (float)n->number;
+    int32_t first =
+        j->image.values != NULL ? sumi_schedule_first_index(steps, (float)json_number(c->json, "strength", 1.0)) : 0;
     if (first >= steps) first = steps - 1;
     j->steps = steps - first;
     j->sigmas = calloc((size_t)j->steps + 1, sizeof *j->sigmas);
@@ -1185,10 +1240,13 @@ static void compare_pipeline(golden_case* c, job* j, plan_run* run)
     }
     if (j->previews.values != NULL) { // [step, 3, h, w] -> 8 bit [step, h, w, 3]
         int64_t pixels = j->previews.shape[2] * j->previews.shape[3];
-        array bytes = array_make(NULL, 4, (const int64_t[]){j->previews.shape[0], j->previews.shape[2], j->previews.shape[3], 3});
+        array bytes =
+            array_make(NULL, 4, (const int64_t[]){j->previews.shape[0], j->previews.shape[2], j->previews.shape[3], 3});
         for (int64_t s = 0; s < bytes.shape[0]; s++)
             for (int64_t i = 0; i < pixels; i++)
-                for (int64_t k = 0; k < 3; k++) bytes.values[(s * pixels + i) * 3 + k] = sumi_pixel_from_unit(j->previews.values[(s * 3 + k) * pixels + i]);
+                for (int64_t k = 0; k < 3; k++)
+                    bytes.values[(s * pixels + i) * 3 + k] =
+                        sumi_pixel_from_unit(j->previews.values[(s * 3 + k) * pixels + i]);
         compare(c, "preview_u8", &bytes);
         array_free(&bytes);
     }
@@ -1198,7 +1256,8 @@ static void compare_pipeline(golden_case* c, job* j, plan_run* run)
         compare(c, "branches", &branches);
         array_free(&branches);
     }
-    array image = read_planes(run, p->picture, height, width), bytes = read_array(run, p->bytes), bad = read_array(run, p->not_finite);
+    array image = read_planes(run, p->picture, height, width), bytes = read_array(run, p->bytes),
+          bad = read_array(run, p->not_finite);
     int32_t count;
     memcpy(&count, bad.values, sizeof count);
     if (count != 0) case_fails(c, "%d values of the picture are not finite", (int)count);
@@ -1211,8 +1270,17 @@ static void compare_pipeline(golden_case* c, job* j, plan_run* run)
 
 static void free_job(job* j)
 {
-    array* arrays[] = {&j->noise,        &j->eps,   &j->image, &j->mask, &j->latents, &j->previews, &j->latent_previews, &j->first_prediction,
-                       &j->first_output, &j->start, &j->clean};
+    array* arrays[] = {&j->noise,
+                       &j->eps,
+                       &j->image,
+                       &j->mask,
+                       &j->latents,
+                       &j->previews,
+                       &j->latent_previews,
+                       &j->first_prediction,
+                       &j->first_output,
+                       &j->start,
+                       &j->clean};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) array_free(arrays[i]);
     free(j->sigmas);
     free(j->rows);
@@ -1229,7 +1297,8 @@ static bool make_mask(golden_case* c, job* j, int32_t width, int32_t height)
     j->latent_mask = calloc((size_t)(width / factor) * (size_t)(height / factor) + 1, sizeof *j->latent_mask);
     sumi_error error = {0};
     sumi_pixels pixels = pixels_of(&j->mask, &bytes);
-    if (sumi_pixels_to_mask(&c->g->heap, &pixels, width, height, full, j->latent_mask, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+    if (sumi_pixels_to_mask(&c->g->heap, &pixels, width, height, full, j->latent_mask, &error) != SUMI_OK)
+        case_fails(c, "%s", error.text);
     free(bytes);
     free(full);
     return error.result == SUMI_OK;
@@ -1239,12 +1308,19 @@ static void run_pipeline(golden_case* c)
 {
     sumi_network* network = case_network(c, c->json);
     if (network == NULL) return;
-    job j = {.network = network, .noise = input(c, "noise"), .eps = input(c, "eps"), .image = input(c, "image"), .mask = input(c, "mask_image")};
+    job j = {.network = network,
+             .noise = input(c, "noise"),
+             .eps = input(c, "eps"),
+             .image = input(c, "image"),
+             .mask = input(c, "mask_image")};
     int32_t width = (int32_t)json_number(c->json, "width", 0), height = (int32_t)json_number(c->json, "height", 0);
     const node *prompt = json_get(c->json, "prompt"), *negative = json_get(c->json, "negative_prompt");
-    bool good = j.noise.values != NULL && prompt != NULL && prompt->type == NODE_TEXT && tokenise(c, network, prompt->text, prompt->text_bytes, &j.positive);
+    bool good = j.noise.values != NULL && prompt != NULL && prompt->type == NODE_TEXT
+             && tokenise(c, network, prompt->text, prompt->text_bytes, &j.positive);
     bool has_text = negative != NULL && negative->type == NODE_TEXT;
-    good = good && tokenise(c, network, has_text ? negative->text : "", has_text ? negative->text_bytes : 0, &j.negative) && make_mask(c, &j, width, height);
+    good = good
+        && tokenise(c, network, has_text ? negative->text : "", has_text ? negative->text_bytes : 0, &j.negative)
+        && make_mask(c, &j, width, height);
     if (!good) {
         case_fails(c, "the case lacks noise or a prompt");
         free_job(&j);
@@ -1282,7 +1358,7 @@ static void run_pipeline(golden_case* c)
     free_job(&j);
 }
 
-// ---- Dispatch ---------------------------------------------------------------------------------------------------------------------------
+// ---- Dispatch -------------------------------------------------------------------------------------------------------
 
 bool run_z_image_case(golden_case* c)
 {

@@ -1,4 +1,5 @@
-// Runs plans on a runner as the engine does (plan/runner.h), but blocking: for tests of whichever backend. A processor's runner lacks the second half of the table; here it does not show.
+// Runs plans on a runner as the engine does (plan/runner.h), but blocking: for tests of whichever backend. A
+// processor's runner lacks the second half of the table; here it does not show.
 //
 //     runner_load | plan_ready | start, plan_write ..  | plan_run_all          | plan_read ..  | plan_forget
 //     once          weights,     the caller              every slice, in order   fetch and read
@@ -17,7 +18,8 @@ static inline sumi_result runner_load(sumi_runner* runner, sumi_error* error)
 {
     sumi_result result = SUMI_OK;
     float progress;
-    for (bool done = runner->functions->load == NULL; result == SUMI_OK && !done;) result = runner->functions->load(runner, &done, &progress, error);
+    for (bool done = runner->functions->load == NULL; result == SUMI_OK && !done;)
+        result = runner->functions->load(runner, &done, &progress, error);
     return result;
 }
 
@@ -25,7 +27,8 @@ static inline sumi_result plan_prepare_valid(sumi_runner* runner, const sumi_pla
 {
     sumi_result result = SUMI_OK;
     float progress;
-    for (bool done = runner->functions->prepare == NULL; result == SUMI_OK && !done;) result = runner->functions->prepare(runner, plan, 10000, &done, &progress, error);
+    for (bool done = runner->functions->prepare == NULL; result == SUMI_OK && !done;)
+        result = runner->functions->prepare(runner, plan, 10000, &done, &progress, error);
     return result;
 }
 
@@ -43,7 +46,8 @@ static inline sumi_result plan_ready(sumi_runner* runner, const sumi_plan* plan,
     return result == SUMI_OK ? plan_prepare_valid(runner, plan, error) : result;
 }
 
-// Waits until at most `left` slices are unreported; with left 0 also until copies have arrived. *device_us grows by what the slices took (NULL: not asked).
+// Waits until at most `left` slices are unreported; with left 0 also until copies have arrived. *device_us grows by
+// what the slices took (NULL: not asked).
 static inline sumi_result runner_drain(sumi_runner* runner, int32_t left, double* device_us, sumi_error* error)
 {
     const sumi_runner_functions* f = runner->functions;
@@ -63,7 +67,8 @@ static inline sumi_result runner_drain(sumi_runner* runner, int32_t left, double
     return f->health(runner, error);
 }
 
-static inline sumi_result plan_run_slice(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter, double* device_us, sumi_error* error)
+static inline sumi_result plan_run_slice(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice,
+                                         int32_t counter, double* device_us, sumi_error* error)
 {
     sumi_result result = runner_drain(runner, SUMI_RUNNER_DEPTH - 1, device_us, error);
     return result == SUMI_OK ? runner->functions->run(runner, plan, slice, counter, error) : result;
@@ -82,7 +87,8 @@ static inline sumi_result plan_run_all(sumi_runner* runner, const sumi_plan* pla
 }
 
 // Floats into a value of any floating element; `first` counts elements.
-static inline void plan_write_floats(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t first, const float* values, uint64_t count)
+static inline void plan_write_floats(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t first,
+                                     const float* values, uint64_t count)
 {
     const sumi_value_info* info = sumi_plan_info(plan, value);
     uint64_t size = runner->functions->element_bytes(runner, info->element);
@@ -91,12 +97,14 @@ static inline void plan_write_floats(sumi_runner* runner, const sumi_plan* plan,
         halves = malloc((size_t)count * 2 + 1);
         sumi_floats_to_bf16(values, halves, count);
     }
-    runner->functions->write(runner, plan, value, first * size, halves != NULL ? (const void*)halves : values, count * size);
+    runner->functions->write(runner, plan, value, first * size, halves != NULL ? (const void*)halves : values,
+                             count * size);
     free(halves);
 }
 
 // The whole value as it lies there. On a GPU only bound values can be fetched.
-static inline sumi_result plan_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, void* into, sumi_error* error)
+static inline sumi_result plan_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, void* into,
+                                    sumi_error* error)
 {
     if (runner->functions->fetch != NULL) {
         sumi_result result = runner->functions->fetch(runner, plan, value, error);
@@ -107,12 +115,14 @@ static inline sumi_result plan_read(sumi_runner* runner, const sumi_plan* plan, 
     return SUMI_OK;
 }
 
-static inline void plan_floats(const sumi_runner* runner, sumi_element element, const void* raw, float* into, size_t count)
+static inline void plan_floats(const sumi_runner* runner, sumi_element element, const void* raw, float* into,
+                               size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (element == SUMI_ELEMENT_BYTE) into[i] = ((const uint8_t*)raw)[i];
         else if (element == SUMI_ELEMENT_INT) into[i] = (float)((const int32_t*)raw)[i];
-        else if (runner->functions->element_bytes(runner, element) == 2) into[i] = sumi_bf16_to_float(((const uint16_t*)raw)[i]);
+        else if (runner->functions->element_bytes(runner, element) == 2)
+            into[i] = sumi_bf16_to_float(((const uint16_t*)raw)[i]);
         else into[i] = ((const float*)raw)[i];
     }
 }
@@ -135,6 +145,7 @@ static inline void plan_forget(sumi_runner* runner, const sumi_plan* plan)
 }
 static inline void runner_forget_weights(sumi_runner* runner, const sumi_weight* const* weights, size_t count)
 {
-    if (runner->functions->forget_weights != NULL && count > 0) runner->functions->forget_weights(runner, weights, count);
+    if (runner->functions->forget_weights != NULL && count > 0)
+        runner->functions->forget_weights(runner, weights, count);
 }
 #endif

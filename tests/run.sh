@@ -136,6 +136,7 @@ else
     enqueue run_one check/symbols tests/check_symbols.sh build/gcc/release/lib/libsumi.a build/gcc/release/plugin/libsumi.so
     enqueue run_one check/link tests/check_link.sh build/gcc/release
     enqueue run_one check/rooms tests/check_rooms.sh
+    enqueue run_one check/format tests/check_format.sh
     [ -n "$quick" ] || enqueue run_one check/header tests/check_header.sh
     run_queue
     if [ -z "$quick" ]; then

@@ -1,9 +1,11 @@
-// The whole test framework: named functions, checks that print what they saw, a filter on the command line, and counts at the end.
+// The whole test framework: named functions, checks that print what they saw, a filter on the command line, and counts
+// at the end.
 //
 //     TEST(schedule_ends_at_zero) { CHECK(sigmas[n] == 0.0f); }
 //     int main(int argc, char** argv) { TEST_BEGIN(argc, argv); RUN(schedule_ends_at_zero); TEST_END(); }
 //
-// Last line of every program: "<name>: N passed, N failed, N skipped". A skip always says why. A program that ran nothing, or a filter that no test's name holds, counts as a failure.
+// Last line of every program: "<name>: N passed, N failed, N skipped". A skip always says why. A program that ran
+// nothing, or a filter that no test's name holds, counts as a failure.
 #ifndef SUMI_TEST_H
 #define SUMI_TEST_H
 #include <math.h>
@@ -15,47 +17,56 @@
 
 static int t_passed, t_failed, t_skipped, t_errors, t_matching;
 static bool t_skip_now;
-static const char *t_filter, *t_wanted, *t_program; // t_wanted: the filter of the command line, which a program may lay aside for a while
+// t_wanted: the filter of the command line, which a program may lay aside for a while
+static const char *t_filter, *t_wanted, *t_program;
 
 #define TEST(name) static void test_##name(void)
 #define TEST_BEGIN(argc, argv) (t_program = (argv)[0], t_filter = t_wanted = (argc) > 1 ? (argv)[1] : NULL)
-#define RUN(name)                                                        \
-    do {                                                                 \
-        t_matching += t_wanted && strstr(#name, t_wanted);               \
-        if (t_filter && !strstr(#name, t_filter)) break;                 \
-        t_errors = 0;                                                    \
-        t_skip_now = false;                                              \
-        test_##name();                                                   \
-        if (t_skip_now && !t_errors) t_skipped++;                        \
-        else if (t_errors) t_failed++, printf("FAILED: %s\n", #name);    \
-        else t_passed++;                                                 \
+#define RUN(name)                                                                                                      \
+    do {                                                                                                               \
+        t_matching += t_wanted && strstr(#name, t_wanted);                                                             \
+        if (t_filter && !strstr(#name, t_filter)) break;                                                               \
+        t_errors = 0;                                                                                                  \
+        t_skip_now = false;                                                                                            \
+        test_##name();                                                                                                 \
+        if (t_skip_now && !t_errors) t_skipped++;                                                                      \
+        else if (t_errors) t_failed++, printf("FAILED: %s\n", #name);                                                  \
+        else t_passed++;                                                                                               \
     } while (0)
-#define TEST_END()                                                                                                      \
-    do {                                                                                                                \
-        if (t_filter && t_matching == 0) t_failed++, printf("FAILED: no test's name holds \"%s\"\n", t_filter);         \
-        else if (t_passed + t_failed + t_skipped == 0) t_failed++, printf("FAILED: no test was run\n");                 \
-        return printf("%s: %d passed, %d failed, %d skipped\n", t_program, t_passed, t_failed, t_skipped), t_failed > 0; \
+#define TEST_END()                                                                                                     \
+    do {                                                                                                               \
+        if (t_filter && t_matching == 0) t_failed++, printf("FAILED: no test's name holds \"%s\"\n", t_filter);        \
+        else if (t_passed + t_failed + t_skipped == 0) t_failed++, printf("FAILED: no test was run\n");                \
+        return printf("%s: %d passed, %d failed, %d skipped\n", t_program, t_passed, t_failed, t_skipped),             \
+               t_failed > 0;                                                                                           \
     } while (0)
-#define CHECK(condition)                                                                                    \
-    do {                                                                                                    \
-        if (!(condition) && t_errors++ < 8) printf("  %s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition) && t_errors++ < 8) printf("  %s:%d: not true: %s\n", __FILE__, __LINE__, #condition);         \
     } while (0)
-#define CHECK_TEXT(got, want)                                                                                                  \
-    do {                                                                                                                       \
-        const char *t_got = (got), *t_want = (want);                                                                           \
-        if (strcmp(t_got, t_want) != 0 && t_errors++ < 8) printf("  %s:%d: got \"%s\", want \"%s\"\n", __FILE__, __LINE__, t_got, t_want); \
+#define CHECK_TEXT(got, want)                                                                                          \
+    do {                                                                                                               \
+        const char *t_got = (got), *t_want = (want);                                                                   \
+        if (strcmp(t_got, t_want) != 0 && t_errors++ < 8)                                                              \
+            printf("  %s:%d: got \"%s\", want \"%s\"\n", __FILE__, __LINE__, t_got, t_want);                           \
     } while (0)
-#define CHECK_NUMBER(got, want)                                                                                                    \
-    do {                                                                                                                           \
-        long long t_got = (long long)(got), t_want = (long long)(want);                                                            \
-        if (t_got != t_want && t_errors++ < 8) printf("  %s:%d: %s is %lld, want %lld\n", __FILE__, __LINE__, #got, t_got, t_want); \
+#define CHECK_NUMBER(got, want)                                                                                        \
+    do {                                                                                                               \
+        long long t_got = (long long)(got), t_want = (long long)(want);                                                \
+        if (t_got != t_want && t_errors++ < 8)                                                                         \
+            printf("  %s:%d: %s is %lld, want %lld\n", __FILE__, __LINE__, #got, t_got, t_want);                       \
     } while (0)
 // |got - want| <= absolute + relative * |want|
-#define CHECK_NEAR(got, want, absolute, relative)                                                                                      \
-    do {                                                                                                                               \
-        double t_got = (got), t_want = (want);                                                                                         \
-        if (!(fabs(t_got - t_want) <= (absolute) + (relative)*fabs(t_want)) && t_errors++ < 8)                                        \
-            printf("  %s:%d: %s is %.9g, want %.9g\n", __FILE__, __LINE__, #got, t_got, t_want);                                       \
+#define CHECK_NEAR(got, want, absolute, relative)                                                                      \
+    do {                                                                                                               \
+        double t_got = (got), t_want = (want);                                                                         \
+        if (!(fabs(t_got - t_want) <= (absolute) + (relative)*fabs(t_want)) && t_errors++ < 8)                         \
+            printf("  %s:%d: %s is %.9g, want %.9g\n", __FILE__, __LINE__, #got, t_got, t_want);                       \
     } while (0)
-#define SKIP(why) do { printf("skip: %s: %s\n", __func__, why); t_skip_now = true; return; } while (0)
+#define SKIP(why)                                                                                                      \
+    do {                                                                                                               \
+        printf("skip: %s: %s\n", __func__, why);                                                                       \
+        t_skip_now = true;                                                                                             \
+        return;                                                                                                        \
+    } while (0)
 #endif

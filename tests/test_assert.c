@@ -1,4 +1,5 @@
-// SUMI_ASSERT: a checked build stops where an assertion fails and says which; a release build does not even evaluate the condition.
+// SUMI_ASSERT: a checked build stops where an assertion fails and says which; a release build does not even evaluate
+// the condition.
 #include "base/assert.h"
 #include "base/dtype.h"
 #include "base/platform.h"

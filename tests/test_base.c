@@ -33,7 +33,8 @@ TEST(grow_keeps_contents_and_reports_overflow)
     }
     CHECK(list[0] == 0 && list[999] == 999);
     sumi_error error = {0};
-    CHECK_NUMBER(sumi_grow(&s_heap, (void**)&list, &capacity, SIZE_MAX / 2, sizeof *list, &error), SUMI_OUT_OF_HOST_MEMORY);
+    CHECK_NUMBER(sumi_grow(&s_heap, (void**)&list, &capacity, SIZE_MAX / 2, sizeof *list, &error),
+                 SUMI_OUT_OF_HOST_MEMORY);
     CHECK(error.text[0] != 0 && list[999] == 999);
     sumi_free(&s_heap, list);
 }
@@ -48,19 +49,19 @@ TEST(error_keeps_the_first_text_and_cuts_long_ones)
     CHECK_NUMBER(sumi_fail(NULL, SUMI_INTERNAL, "nowhere to write"), SUMI_INTERNAL);
 }
 
-// ---- Workers ----------------------------------------------------------------------------------------------------------------------------
+// ---- Workers --------------------------------------------------------------------------------------------------------
 
-typedef struct loop { int32_t* seen; int32_t workers; atomic_int bad; } loop;
+typedef struct loop {
+    int32_t* seen;
+    int32_t workers;
+    atomic_int bad;
+} loop;
 
 static void mark(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     loop* state = context;
-    if (worker_index < 0 || worker_index >= state->workers || begin >= end) {
-        atomic_fetch_add(&state->bad, 1);
-    }
-    for (int32_t i = begin; i < end; i++) {
-        state->seen[i]++;
-    }
+    if (worker_index < 0 || worker_index >= state->workers || begin >= end) { atomic_fetch_add(&state->bad, 1); }
+    for (int32_t i = begin; i < end; i++) { state->seen[i]++; }
 }
 
 static void check_loops(sumi_workers* workers)
@@ -72,9 +73,7 @@ static void check_loops(sumi_workers* workers)
             memset(seen, 0, sizeof seen);
             sumi_parallel(workers, count, min_range, mark, &state);
             int wrong = 0;
-            for (int32_t i = 0; i < 5000; i++) {
-                wrong += seen[i] != (i < count);
-            }
+            for (int32_t i = 0; i < 5000; i++) { wrong += seen[i] != (i < count); }
             CHECK_NUMBER(wrong + state.bad, 0);
         }
     }
@@ -126,7 +125,7 @@ TEST(workers_end_cleanly_without_work)
     sumi_workers_destroy(NULL);
 }
 
-// ---- Files and the clock ------------------------------------------------------------------------------------------------------------------
+// ---- Files and the clock --------------------------------------------------------------------------------------------
 
 TEST(file_maps_content_and_names_missing_paths)
 {
@@ -143,14 +142,15 @@ TEST(file_maps_content_and_names_missing_paths)
     CHECK(sumi_path_is_folder("tests") && !sumi_path_is_folder("tests/test.h") && sumi_path_is_file("tests/test.h"));
 }
 
-typedef struct host_file { bool maps, fails; int open; } host_file;
+typedef struct host_file {
+    bool maps, fails;
+    int open;
+} host_file;
 static const char s_content[] = "content";
 
 static void* host_open(const char* path, uint64_t* out_bytes, void* user_data)
 {
-    if (strcmp(path, "there") != 0) {
-        return NULL;
-    }
+    if (strcmp(path, "there") != 0) { return NULL; }
     *out_bytes = sizeof s_content;
     ((host_file*)user_data)->open++;
     return user_data;
@@ -200,7 +200,8 @@ TEST(clock_moves_forward_and_waits_time_out)
     CHECK(sumi_mutex_init(&mutex) && sumi_condition_init(&condition));
     sumi_mutex_lock(&mutex);
     int woken = 0;
-    while (sumi_condition_wait_us(&condition, &mutex, 2000) && woken < 100) woken++; // a system may wake whom nobody woke
+    // a system may wake whom nobody woke
+    while (sumi_condition_wait_us(&condition, &mutex, 2000) && woken < 100) woken++;
     sumi_mutex_unlock(&mutex);
     CHECK(woken < 100);
     CHECK(sumi_clock_ns() - begin >= 1900000);
@@ -209,7 +210,8 @@ TEST(clock_moves_forward_and_waits_time_out)
     CHECK(sumi_cpu_count() >= 1);
 }
 
-// Against the C library's, where that is right. Half of the numbers are near each other, so that sums cancel and land on boundaries; all kinds of bits occur.
+// Against the C library's, where that is right. Half of the numbers are near each other, so that sums cancel and land
+// on boundaries; all kinds of bits occur.
 TEST(fused_multiply_add_rounds_once)
 {
     uint64_t state = 1;
@@ -225,14 +227,16 @@ TEST(fused_multiply_add_rounds_once)
         for (int k = 0; k < 3; k++) {
             state = state * 6364136223846793005u + 1442695040888963407u;
             bits[k] = (uint32_t)(state >> 32);
-            if (i % 2 == 0) bits[k] = (bits[k] & 0x80ff0fffu) | 0x3f000000u; // from 0.5 to 2, with trailing zeros cut out of the middle
+            // from 0.5 to 2, with trailing zeros cut out of the middle
+            if (i % 2 == 0) bits[k] = (bits[k] & 0x80ff0fffu) | 0x3f000000u;
             memcpy(&v[k], &bits[k], sizeof v[k]);
         }
         const float got = sumi_fmaf_by_double(v[0], v[1], v[2]);
         const float want = fmaf(v[0], v[1], v[2]);
         if (memcmp(&got, &want, sizeof got) != 0 && !(isnan(got) && isnan(want))) {
             wrong++;
-            printf("  %a * %a + %a is %a, want %a\n", (double)v[0], (double)v[1], (double)v[2], (double)got, (double)want);
+            printf("  %a * %a + %a is %a, want %a\n", (double)v[0], (double)v[1], (double)v[2], (double)got,
+                   (double)want);
         }
     }
     CHECK_NUMBER(wrong, 0);
@@ -244,7 +248,8 @@ TEST(fused_multiply_add_rounds_once)
         CHECK(both[i](x, x, -0x1p-70f) == below && both[i](-x, x, 0x1p-70f) == -below);
         CHECK(both[i](x, x, 0.0f) == below);
         // 1 + 2^-10 + 2^-23 + 2^-24: here the even one is above
-        CHECK(both[i](x, 1.0f + 0x3p-12f, -0x1p-70f) == 1.0f + 0x1p-10f + 0x1p-23f && both[i](x, 1.0f + 0x3p-12f, 0.0f) == 1.0f + 0x1p-10f + 0x1p-22f);
+        CHECK(both[i](x, 1.0f + 0x3p-12f, -0x1p-70f) == 1.0f + 0x1p-10f + 0x1p-23f
+              && both[i](x, 1.0f + 0x3p-12f, 0.0f) == 1.0f + 0x1p-10f + 0x1p-22f);
         CHECK(both[i](x, 1.0f - 0x1p-12f, -1.0f) == -0x1p-24f);
     }
 }

@@ -1,5 +1,6 @@
-// The processor backend: every op kind against a plain double reference at odd sizes, on every instruction set this machine has; any split into parts and any
-// number of threads gives the same bits; every weight type; the golden single operations; every allocation failing.
+// The processor backend: every op kind against a plain double reference at odd sizes, on every instruction set this
+// machine has; any split into parts and any number of threads gives the same bits; every weight type; the golden single
+// operations; every allocation failing.
 #include "base/memory.h"
 #include "base/platform.h"
 #include "cpu/cpu.h"
@@ -9,11 +10,11 @@
 #include "system.h"
 #include "test.h"
 
-// ---- A bench: one plan, one runner ------------------------------------------------------------------------------------------------------------------------
+// ---- A bench: one plan, one runner ----------------------------------------------------------------------------------
 static sumi_heap s_heap;
 static const sumi_cpu_level s_levels[] = {SUMI_CPU_PORTABLE, SUMI_CPU_AVX2, SUMI_CPU_AVX512};
 static const char* const s_level_names[] = {"portable", "AVX2", "AVX-512"};
-static sumi_cpu_level s_level;  // of the running test
+static sumi_cpu_level s_level; // of the running test
 static int s_threads = 2;
 
 static uint32_t s_random = 1;
@@ -30,15 +31,17 @@ static int random_below(int limit)
 static float* random_floats(size_t count, float scale)
 {
     float* x = malloc((count + 1) * sizeof *x);
-    for (size_t i = 0; i < count; i++) {
-        x[i] = scale * random_float();
-    }
+    for (size_t i = 0; i < count; i++) { x[i] = scale * random_float(); }
     return x;
 }
 
 static sumi_weight float_weight(const float* data, int rows, int cols)
 {
-    return (sumi_weight){.name = "w", .rows = rows, .cols = cols, .part_count = 1, .parts = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}}};
+    return (sumi_weight){.name = "w",
+                         .rows = rows,
+                         .cols = cols,
+                         .part_count = 1,
+                         .parts = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}}};
 }
 
 typedef struct bench {
@@ -57,7 +60,10 @@ static void bench_begin(bench* b)
 }
 
 // A bound float value; its data is written by bench_run's caller through bench_write.
-static sumi_value bench_value(bench* b, int rows, int cols) { return sumi_plan_bound(&b->plan, "value", SUMI_ELEMENT_FLOAT, rows, cols); }
+static sumi_value bench_value(bench* b, int rows, int cols)
+{
+    return sumi_plan_bound(&b->plan, "value", SUMI_ELEMENT_FLOAT, rows, cols);
+}
 
 static bool bench_ready(bench* b)
 {
@@ -73,7 +79,10 @@ static bool bench_ready(bench* b)
     return true;
 }
 static uint64_t value_bytes(const bench* b, sumi_value v) { return sumi_plan_info(&b->plan, v)->bytes; }
-static void bench_write(bench* b, sumi_value v, const void* data) { b->runner->functions->write(b->runner, &b->plan, v, 0, data, value_bytes(b, v)); }
+static void bench_write(bench* b, sumi_value v, const void* data)
+{
+    b->runner->functions->write(b->runner, &b->plan, v, 0, data, value_bytes(b, v));
+}
 static void* bench_read(bench* b, sumi_value v)
 {
     void* data = malloc((size_t)value_bytes(b, v) + 1);
@@ -102,20 +111,19 @@ static void bench_run(bench* b, split how, int counter)
 }
 static void bench_end(bench* b)
 {
-    if (b->runner != NULL) {
-        b->runner->functions->destroy(b->runner);
-    }
+    if (b->runner != NULL) { b->runner->functions->destroy(b->runner); }
     sumi_workers_destroy(b->workers);
     sumi_plan_end(&b->plan);
 }
 
-// ---- A scene: what to build, what to feed, what must come out ----------------------------------------------------------------------------------------------
-// The scene is run on every level; the first run (one thread, whole ops) is compared with `expect`, all others (threads, splits) with the first, bit for bit.
+// ---- A scene: what to build, what to feed, what must come out -------------------------------------------------------
+// The scene is run on every level; the first run (one thread, whole ops) is compared with `expect`, all others
+// (threads, splits) with the first, bit for bit.
 #define MAX_SCENE_VALUES 10
 typedef struct scene {
     void (*build)(bench* b, struct scene* scene); // fills values[]; values[0] is checked
     void* context;
-    const void* inputs[MAX_SCENE_VALUES];         // what to write into values[i]; NULL: zeros
+    const void* inputs[MAX_SCENE_VALUES]; // what to write into values[i]; NULL: zeros
     sumi_value values[MAX_SCENE_VALUES];
     int value_count, part_rows, counter;
     const double* expect;
@@ -139,7 +147,8 @@ static void scene_once(scene* s, int threads, split how, void** out)
                 op->part_count += op->u.attention.q_heads * ((queries + s->part_rows - 1) / s->part_rows);
             }
             op->rows = op->part_count;
-        } else if (op->kind != SUMI_OP_GROUP_SUMS && op->kind != SUMI_OP_TILE_BLEND && op->kind != SUMI_OP_POSTERIOR && op->kind != SUMI_OP_PIXELS_OUT) {
+        } else if (op->kind != SUMI_OP_GROUP_SUMS && op->kind != SUMI_OP_TILE_BLEND && op->kind != SUMI_OP_POSTERIOR
+                   && op->kind != SUMI_OP_PIXELS_OUT) {
             op->part_rows = s->part_rows;
             op->part_count = (op->rows + s->part_rows - 1) / s->part_rows;
         }
@@ -151,9 +160,7 @@ static void scene_once(scene* s, int threads, split how, void** out)
             free(zeros);
         }
         bench_run(&b, how, s->counter);
-        for (int i = 0; i < s->value_count; i++) {
-            out[i] = bench_read(&b, s->values[i]);
-        }
+        for (int i = 0; i < s->value_count; i++) { out[i] = bench_read(&b, s->values[i]); }
     }
     bench_end(&b);
 }
@@ -167,9 +174,7 @@ static float* scene_run(scene* s)
         sumi_cpu_features features = sumi_cpu_detect();
         if ((s_level == SUMI_CPU_AVX2 && !features.avx2_fma_f16c) || (s_level == SUMI_CPU_AVX512 && !features.avx512)) {
             static bool said[3];
-            if (!said[l]) {
-                printf("skip: level %s: this processor does not have it\n", s_level_names[l]);
-            }
+            if (!said[l]) { printf("skip: level %s: this processor does not have it\n", s_level_names[l]); }
             said[l] = true;
             continue;
         }
@@ -178,17 +183,13 @@ static float* scene_run(scene* s)
             first[i] = NULL;
         }
         scene_once(s, 1, SPLIT_NONE, first);
-        if (first[0] == NULL) {
-            break;
-        }
+        if (first[0] == NULL) { break; }
         bench b; // only for the size of value 0
         bench_begin(&b);
         s->build(&b, s);
         CHECK(sumi_plan_finish(&b.plan, &b.error) == SUMI_OK);
         size_t bytes[MAX_SCENE_VALUES];
-        for (int i = 0; i < s->value_count; i++) {
-            bytes[i] = (size_t)value_bytes(&b, s->values[i]);
-        }
+        for (int i = 0; i < s->value_count; i++) { bytes[i] = (size_t)value_bytes(&b, s->values[i]); }
         bench_end(&b);
         int shown = 0;
         for (size_t i = 0; s->expect != NULL && i < bytes[0] / sizeof(float); i++) {
@@ -200,7 +201,11 @@ static float* scene_run(scene* s)
         }
         for (int mode = 0; mode < 4; mode++) {
             void* other[MAX_SCENE_VALUES] = {0};
-            scene_once(s, mode == 0 || mode == 2 ? 3 : 1, mode == 0 ? SPLIT_NONE : mode == 3 ? SPLIT_RANDOM : SPLIT_PARTS, other);
+            scene_once(s, mode == 0 || mode == 2 ? 3 : 1,
+                       mode == 0   ? SPLIT_NONE
+                       : mode == 3 ? SPLIT_RANDOM
+                                   : SPLIT_PARTS,
+                       other);
             for (int i = 0; i < s->value_count; i++) {
                 if (other[i] == NULL || memcmp(other[i], first[i], bytes[i]) != 0) {
                     printf("  %s, mode %d, value %d\n", s_level_names[l], mode, i);
@@ -210,13 +215,11 @@ static float* scene_run(scene* s)
             }
         }
     }
-    for (int i = 1; i < MAX_SCENE_VALUES; i++) {
-        free(first[i]);
-    }
+    for (int i = 1; i < MAX_SCENE_VALUES; i++) { free(first[i]); }
     return first[0];
 }
 
-// ---- LINEAR -----------------------------------------------------------------------------------------------------------------------------------------------
+// ---- LINEAR ---------------------------------------------------------------------------------------------------------
 static double act_double(sumi_activation activation, double x)
 {
     switch (activation) {
@@ -246,15 +249,24 @@ static void build_linear(bench* b, scene* s)
     s->values[2] = bench_value(b, 4, c->n + 5); // the step table of gates
     s->value_count = 3;
     if (c->is_residual) {
-        sumi_plan_linear(&b->plan, &(sumi_plan_linear_args){
-            .label = "linear", .x = s->values[1], .weight = &c->weight, .bias = c->has_bias ? &c->bias : NULL,
-            .gate = c->has_gate ? (sumi_step_row){s->values[2], 5, true} : SUMI_NO_ROW, .residual = s->values[0]});
+        sumi_plan_linear(&b->plan, &(sumi_plan_linear_args){.label = "linear",
+                                                            .x = s->values[1],
+                                                            .weight = &c->weight,
+                                                            .bias = c->has_bias ? &c->bias : NULL,
+                                                            .gate = c->has_gate ? (sumi_step_row){s->values[2], 5, true}
+                                                                                : SUMI_NO_ROW,
+                                                            .residual = s->values[0]});
         return;
     }
-    sumi_plan_linear(&b->plan, &(sumi_plan_linear_args){
-        .label = "linear", .x = s->values[1], .x_row = pad, .rows = c->m, .weight = &c->weight,
-        .bias = c->has_bias ? &c->bias : NULL, .activation = c->activation, .y = s->values[0],
-        .y_row = pad > 0 ? 1 : 0});
+    sumi_plan_linear(&b->plan, &(sumi_plan_linear_args){.label = "linear",
+                                                        .x = s->values[1],
+                                                        .x_row = pad,
+                                                        .rows = c->m,
+                                                        .weight = &c->weight,
+                                                        .bias = c->has_bias ? &c->bias : NULL,
+                                                        .activation = c->activation,
+                                                        .y = s->values[0],
+                                                        .y_row = pad > 0 ? 1 : 0});
     if (b->plan.op_count > 0) {
         b->plan.ops[0].u.linear.accumulates = c->accumulates;
         if (c->accumulates) b->plan.ops[0].in[2] = b->plan.ops[0].out; // read and written, as adapters' products are
@@ -270,15 +282,11 @@ static void check_linear(linear_case* c, const float* w, float tolerance)
     float* bias = random_floats((size_t)c->n, 1.0f);
     c->bias = float_weight(bias, 1, c->n);
     double* expect = malloc((size_t)(c->m + pad) * c->n * sizeof *expect);
-    for (int i = 0; i < (c->m + pad) * c->n; i++) {
-        expect[i] = (double)y[i];
-    }
+    for (int i = 0; i < (c->m + pad) * c->n; i++) { expect[i] = (double)y[i]; }
     for (int r = 0; r < c->m; r++) {
         for (int j = 0; j < c->n; j++) {
             double sum = 0.0;
-            for (int k = 0; k < c->k; k++) {
-                sum += (double)x[(x_row + r) * c->k + k] * (double)w[j * c->k + k];
-            }
+            for (int k = 0; k < c->k; k++) { sum += (double)x[(x_row + r) * c->k + k] * (double)w[j * c->k + k]; }
             double* out = &expect[(y_row + r) * c->n + j];
             if (c->accumulates) {
                 *out += 0.25 * sum;
@@ -310,9 +318,7 @@ static void linear_of_shape(int m, int n, int k, int variant)
     c.has_gate = variant & 1;
     c.is_into = (variant & 6) == 6;
     c.activation = variant == 1 ? SUMI_ACT_SILU : variant == 7 ? SUMI_ACT_GELU_TANH : SUMI_ACT_NONE;
-    if (c.accumulates) {
-        c.has_bias = false;
-    }
+    if (c.accumulates) { c.has_bias = false; }
     check_linear(&c, w, 2e-7f * (float)k + 1e-6f);
     free(w);
 }
@@ -328,7 +334,8 @@ TEST(linear_agrees_with_the_reference_at_odd_shapes)
     }
 }
 
-// A prompt of eight tokens, the shortest there is, sums alone as it does beside others: a batch gives the bits of single jobs.
+// A prompt of eight tokens, the shortest there is, sums alone as it does beside others: a batch gives the bits of
+// single jobs.
 TEST(eight_rows_have_the_same_bits_alone_and_among_more)
 {
     enum { N = 70, K = 300, MANY = 40 };
@@ -336,7 +343,8 @@ TEST(eight_rows_have_the_same_bits_alone_and_among_more)
     for (size_t l = 0; l < sizeof s_levels / sizeof *s_levels; l++) {
         s_level = s_levels[l];
         sumi_cpu_features features = sumi_cpu_detect();
-        if ((s_level == SUMI_CPU_AVX2 && !features.avx2_fma_f16c) || (s_level == SUMI_CPU_AVX512 && !features.avx512)) continue;
+        if ((s_level == SUMI_CPU_AVX2 && !features.avx2_fma_f16c) || (s_level == SUMI_CPU_AVX512 && !features.avx512))
+            continue;
         void* y[2] = {NULL, NULL};
         for (int i = 0; i < 2; i++) {
             linear_case c = {.m = i == 0 ? 8 : MANY, .n = N, .k = K, .weight = float_weight(w, N, K)};
@@ -354,9 +362,10 @@ TEST(eight_rows_have_the_same_bits_alone_and_among_more)
 
 TEST(linear_reads_every_weight_type)
 {
-    static const sumi_dtype types[] = {SUMI_DTYPE_F64,     SUMI_DTYPE_F32,  SUMI_DTYPE_F16,  SUMI_DTYPE_BF16, SUMI_DTYPE_F8_E4M3,
-                                       SUMI_DTYPE_F8_E5M2, SUMI_DTYPE_I8,   SUMI_DTYPE_Q4_0, SUMI_DTYPE_Q4_1, SUMI_DTYPE_Q5_0,
-                                       SUMI_DTYPE_Q5_1,    SUMI_DTYPE_Q8_0, SUMI_DTYPE_Q4_K, SUMI_DTYPE_Q5_K, SUMI_DTYPE_Q6_K};
+    static const sumi_dtype types[] = {SUMI_DTYPE_F64,     SUMI_DTYPE_F32,     SUMI_DTYPE_F16,  SUMI_DTYPE_BF16,
+                                       SUMI_DTYPE_F8_E4M3, SUMI_DTYPE_F8_E5M2, SUMI_DTYPE_I8,   SUMI_DTYPE_Q4_0,
+                                       SUMI_DTYPE_Q4_1,    SUMI_DTYPE_Q5_0,    SUMI_DTYPE_Q5_1, SUMI_DTYPE_Q8_0,
+                                       SUMI_DTYPE_Q4_K,    SUMI_DTYPE_Q5_K,    SUMI_DTYPE_Q6_K};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         for (int m = 3; m <= 20; m += 17) { // both products
             int n = 37, k = 512;
@@ -364,9 +373,7 @@ TEST(linear_reads_every_weight_type)
             size_t bytes = (size_t)sumi_dtype_bytes(types[t], (uint64_t)n * (uint64_t)k);
             unsigned char* data = malloc(bytes + 1); // read at an odd address
             float* w = malloc((size_t)n * k * sizeof *w);
-            for (size_t i = 0; i < bytes; i++) {
-                data[1 + i] = (unsigned char)random_below(256);
-            }
+            for (size_t i = 0; i < bytes; i++) { data[1 + i] = (unsigned char)random_below(256); }
             if (types[t] == SUMI_DTYPE_F64) {
                 for (size_t i = 0; i < bytes / 8; i++) {
                     double value = (double)random_float();
@@ -379,14 +386,17 @@ TEST(linear_reads_every_weight_type)
                 }
             } else if (types[t] == SUMI_DTYPE_F16 || types[t] == SUMI_DTYPE_BF16) {
                 for (size_t i = 0; i < bytes / 2; i++) {
-                    uint16_t bits = types[t] == SUMI_DTYPE_F16 ? sumi_float_to_f16(random_float()) : sumi_float_to_bf16(random_float());
+                    uint16_t bits = types[t] == SUMI_DTYPE_F16 ? sumi_float_to_f16(random_float())
+                                                               : sumi_float_to_bf16(random_float());
                     memcpy(data + 1 + 2 * i, &bits, 2);
                 }
             } else if (types[t] == SUMI_DTYPE_F8_E4M3 || types[t] == SUMI_DTYPE_F8_E5M2) {
                 for (size_t i = 0; i < bytes; i++) {
-                    data[1 + i] = types[t] == SUMI_DTYPE_F8_E4M3 ? sumi_float_to_e4m3(random_float()) : sumi_float_to_e5m2(random_float());
+                    data[1 + i] = types[t] == SUMI_DTYPE_F8_E4M3 ? sumi_float_to_e4m3(random_float())
+                                                                 : sumi_float_to_e5m2(random_float());
                 }
-            } else if (info->block > 1) { // the scales are halves: keep them small and finite by clearing the top exponent bits
+            } else if (info->block
+                       > 1) { // the scales are halves: keep them small and finite by clearing the top exponent bits
                 for (size_t block = 0; block < bytes / (size_t)info->block_bytes; block++) {
                     unsigned char* at = data + 1 + block * (size_t)info->block_bytes;
                     size_t scale_at = types[t] == SUMI_DTYPE_Q6_K ? (size_t)info->block_bytes - 2 : 0;
@@ -401,7 +411,14 @@ TEST(linear_reads_every_weight_type)
                 w[i] *= scale;
                 largest = fabs((double)w[i]) > largest ? fabs((double)w[i]) : largest;
             }
-            linear_case c = {.m = m, .n = n, .k = k, .weight = {.name = "w", .rows = n, .cols = k, .part_count = 1, .parts = {{.data = data + 1, .dtype = types[t], .rows = n, .scale = scale}}}};
+            linear_case c = {.m = m,
+                             .n = n,
+                             .k = k,
+                             .weight = {.name = "w",
+                                        .rows = n,
+                                        .cols = k,
+                                        .part_count = 1,
+                                        .parts = {{.data = data + 1, .dtype = types[t], .rows = n, .scale = scale}}}};
             check_linear(&c, w, (float)(largest * 1e-4));
             free(data), free(w);
         }
@@ -423,14 +440,19 @@ TEST(linear_reads_weights_stacked_of_different_types)
                                  .rows = N,
                                  .cols = K,
                                  .part_count = 3,
-                                 .parts = {{.data = w, .dtype = SUMI_DTYPE_F32, .rows = 11, .scale = 1.0f}, {.data = half, .dtype = SUMI_DTYPE_BF16, .rows = 30, .scale = 1.0f}, {.data = w + 41 * K, .dtype = SUMI_DTYPE_F32, .rows = 29, .scale = 1.0f}}};
+                                 .parts = {{.data = w, .dtype = SUMI_DTYPE_F32, .rows = 11, .scale = 1.0f},
+                                           {.data = half, .dtype = SUMI_DTYPE_BF16, .rows = 30, .scale = 1.0f},
+                                           {.data = w + 41 * K, .dtype = SUMI_DTYPE_F32, .rows = 29, .scale = 1.0f}}};
         check_linear(&c, w, 1e-4f);
     }
     free(w), free(half);
 }
 
-// ---- ATTENTION --------------------------------------------------------------------------------------------------------------------------------------------
-typedef struct attention_case { int rows; sumi_attention a; } attention_case;
+// ---- ATTENTION ------------------------------------------------------------------------------------------------------
+typedef struct attention_case {
+    int rows;
+    sumi_attention a;
+} attention_case;
 
 static void build_attention(bench* b, scene* s)
 {
@@ -439,7 +461,8 @@ static void build_attention(bench* b, scene* s)
     s->values[0] = sumi_plan_attention(&b->plan, "attention", s->values[1], &c->a);
     s->value_count = 2;
     if (s->values[0].id != 0) {
-        b->plan.values[s->values[0].id - 1].bound = true; // written before the run, so that rows outside every sequence are known
+        // written before the run, so that rows outside every sequence are known
+        b->plan.values[s->values[0].id - 1].bound = true;
     }
 }
 
@@ -447,14 +470,13 @@ static void check_attention(attention_case* c, int part_rows, float spread)
 {
     int cols = (c->a.q_heads + 2 * c->a.kv_heads) * c->a.dim, dim = c->a.dim, out_cols = c->a.q_heads * dim;
     float* qkv = random_floats((size_t)c->rows * cols, spread);
-    double *expect = calloc((size_t)c->rows * out_cols, sizeof *expect), *p = malloc((size_t)c->rows * sizeof *p), largest = 0.0;
+    double *expect = calloc((size_t)c->rows * out_cols, sizeof *expect), *p = malloc((size_t)c->rows * sizeof *p),
+           largest = 0.0;
     for (int i = 0; i < c->a.sequence_count; i++) {
         const sumi_sequence* q = &c->a.sequences[i];
         int list[4096], keys = 0, queries = 0;
         for (int k = 0; k < q->span_count; k++) {
-            for (int r = 0; r < q->span[k].count; r++) {
-                list[keys++] = q->span[k].begin + r;
-            }
+            for (int r = 0; r < q->span[k].count; r++) { list[keys++] = q->span[k].begin + r; }
             queries = k < q->query_spans ? keys : queries;
         }
         for (int h = 0; h < c->a.q_heads; h++) {
@@ -464,16 +486,16 @@ static void check_attention(attention_case* c, int part_rows, float spread)
                 for (int k = 0; k < keys; k++) {
                     p[k] = 0.0;
                     for (int d = 0; d < dim; d++) {
-                        p[k] += (double)qkv[list[r] * cols + h * dim + d] * (double)qkv[list[k] * cols + (c->a.q_heads + kv) * dim + d];
+                        p[k] += (double)qkv[list[r] * cols + h * dim + d]
+                              * (double)qkv[list[k] * cols + (c->a.q_heads + kv) * dim + d];
                     }
-                    bool seen = (!c->a.causal || k <= r) && (c->a.window == 0 || (k > r - c->a.window && k < r + c->a.window));
+                    bool seen =
+                        (!c->a.causal || k <= r) && (c->a.window == 0 || (k > r - c->a.window && k < r + c->a.window));
                     largest = fmax(largest, fabs(p[k] * (double)c->a.scale));
                     p[k] = seen ? p[k] * (double)c->a.scale : -INFINITY;
                     max = p[k] > max ? p[k] : max;
                 }
-                for (int k = 0; k < keys; k++) {
-                    sum += p[k] = exp(p[k] - max);
-                }
+                for (int k = 0; k < keys; k++) { sum += p[k] = exp(p[k] - max); }
                 for (int d = 0; d < dim; d++) {
                     double v = 0.0;
                     for (int k = 0; k < keys; k++) {
@@ -489,7 +511,8 @@ static void check_attention(attention_case* c, int part_rows, float spread)
                .inputs = {NULL, qkv},
                .part_rows = part_rows,
                .expect = expect,
-               // a float score of s is rounded by some units of 6e-8 s, its weight changes by as much of itself, and the values it weighs lie within +- spread
+               // a float score of s is rounded by some units of 6e-8 s, its weight changes by as much of itself, and
+               // the values it weighs lie within +- spread
                .absolute = 3e-6 * (double)(spread * spread) + 4 * 6e-8 * largest * (double)spread,
                .relative = 1e-5};
     free(scene_run(&s));
@@ -508,7 +531,8 @@ TEST(attention_agrees_with_the_reference)
 
 TEST(attention_runs_two_spans_windows_and_many_keys)
 {
-    sumi_sequence two[] = {{{{300, 40}, {0, 21}}, 2, 1}, {{{30, 250}, {290, 5}}, 2, 2}}; // the first: its caption rows are keys only
+    // the first: its caption rows are keys only
+    sumi_sequence two[] = {{{{300, 40}, {0, 21}}, 2, 1}, {{{30, 250}, {290, 5}}, 2, 2}};
     attention_case joint = {345, {4, 2, 24, 0.2f, false, 0, two, 2}};
     check_attention(&joint, 7, 1.0f);
     sumi_sequence whole = {{{3, 600}, {0, 0}}, 1, 1};
@@ -522,8 +546,13 @@ TEST(attention_runs_two_spans_windows_and_many_keys)
     check_attention(&sharp, 64, 6.0f);
 }
 
-// ---- CONV, GROUP NORM -------------------------------------------------------------------------------------------------------------------------------------
-typedef struct conv_case { sumi_op_conv conv; int ci, co; sumi_weight weight, bias; bool has_residual; } conv_case;
+// ---- CONV, GROUP NORM -----------------------------------------------------------------------------------------------
+typedef struct conv_case {
+    sumi_op_conv conv;
+    int ci, co;
+    sumi_weight weight, bias;
+    bool has_residual;
+} conv_case;
 
 static void conv_size(const conv_case* c, int* height, int* width)
 {
@@ -539,22 +568,25 @@ static void build_conv(bench* b, scene* s)
     conv_size(c, &height, &width);
     s->values[1] = bench_value(b, c->conv.height * c->conv.width, c->ci);
     s->values[2] = bench_value(b, height * width, c->co);
-    s->values[0] = sumi_plan_conv(&b->plan, &(sumi_plan_conv_args){
-        .label = "conv", .x = s->values[1], .weight = &c->weight, .bias = &c->bias, .shape = c->conv,
-        .residual = c->has_residual ? s->values[2] : SUMI_NO_VALUE});
+    s->values[0] =
+        sumi_plan_conv(&b->plan, &(sumi_plan_conv_args){.label = "conv",
+                                                        .x = s->values[1],
+                                                        .weight = &c->weight,
+                                                        .bias = &c->bias,
+                                                        .shape = c->conv,
+                                                        .residual = c->has_residual ? s->values[2] : SUMI_NO_VALUE});
     s->value_count = 3;
-    if (s->values[0].id != 0) {
-        b->plan.values[s->values[0].id - 1].bound = true;
-    }
+    if (s->values[0].id != 0) { b->plan.values[s->values[0].id - 1].bound = true; }
 }
 
 static void check_conv(sumi_op_conv conv, int ci, int co, bool has_residual)
 {
     conv_case c = {.conv = conv, .ci = ci, .co = co, .has_residual = has_residual};
-    int height, width, kernel = conv.kernel, taps = kernel * kernel, scale = conv.upsamples ? 2 : 1, pad = conv.pads_end ? 0 : kernel / 2;
+    int height, width, kernel = conv.kernel, taps = kernel * kernel, scale = conv.upsamples ? 2 : 1,
+                       pad = conv.pads_end ? 0 : kernel / 2;
     conv_size(&c, &height, &width);
-    float *x = random_floats((size_t)conv.height * conv.width * ci, 1.0f), *w = random_floats((size_t)co * ci * taps, 1.0f),
-          *bias = random_floats((size_t)co, 1.0f);
+    float *x = random_floats((size_t)conv.height * conv.width * ci, 1.0f),
+          *w = random_floats((size_t)co * ci * taps, 1.0f), *bias = random_floats((size_t)co, 1.0f);
     float* residual = random_floats((size_t)height * width * co, 1.0f);
     c.weight = float_weight(w, co, ci * taps);
     c.bias = float_weight(bias, 1, co);
@@ -565,14 +597,14 @@ static void check_conv(sumi_op_conv conv, int ci, int co, bool has_residual)
                 double sum = (double)bias[o];
                 for (int t = 0; t < taps; t++) {
                     int iy = y * conv.stride + t / kernel - pad, ix = z * conv.stride + t % kernel - pad;
-                    if (iy < 0 || ix < 0 || iy >= conv.height * scale || ix >= conv.width * scale) {
-                        continue;
-                    }
+                    if (iy < 0 || ix < 0 || iy >= conv.height * scale || ix >= conv.width * scale) { continue; }
                     for (int i = 0; i < ci; i++) {
-                        sum += (double)x[(iy / scale * conv.width + ix / scale) * ci + i] * (double)w[(o * ci + i) * taps + t];
+                        sum += (double)x[(iy / scale * conv.width + ix / scale) * ci + i]
+                             * (double)w[(o * ci + i) * taps + t];
                     }
                 }
-                expect[(y * width + z) * co + o] = sum + (has_residual ? (double)residual[(y * width + z) * co + o] : 0.0);
+                expect[(y * width + z) * co + o] =
+                    sum + (has_residual ? (double)residual[(y * width + z) * co + o] : 0.0);
             }
         }
     }
@@ -604,13 +636,13 @@ TEST(conv_agrees_with_the_reference)
 TEST(a_new_run_packs_the_weights_anew)
 {
     float w[9 * 16], bias[16] = {0}, x[25];
-    for (int i = 0; i < 25; i++) {
-        x[i] = 1.0f;
-    }
-    for (int i = 0; i < 9 * 16; i++) {
-        w[i] = 1.0f;
-    }
-    conv_case c = {.conv = {5, 5, 3, 1, false, false, 0, 0}, .ci = 1, .co = 16, .weight = float_weight(w, 16, 9), .bias = float_weight(bias, 1, 16)};
+    for (int i = 0; i < 25; i++) { x[i] = 1.0f; }
+    for (int i = 0; i < 9 * 16; i++) { w[i] = 1.0f; }
+    conv_case c = {.conv = {5, 5, 3, 1, false, false, 0, 0},
+                   .ci = 1,
+                   .co = 16,
+                   .weight = float_weight(w, 16, 9),
+                   .bias = float_weight(bias, 1, 16)};
     scene s = {.context = &c};
     bench b;
     s_level = SUMI_CPU_AUTO;
@@ -632,18 +664,25 @@ TEST(a_new_run_packs_the_weights_anew)
     bench_end(&b);
 }
 
-typedef struct group_case { int rows, cols, groups; bool silu; sumi_weight w, b; int block_rows; } group_case;
+typedef struct group_case {
+    int rows, cols, groups;
+    bool silu;
+    sumi_weight w, b;
+    int block_rows;
+} group_case;
 static void build_group(bench* b, scene* s)
 {
     const group_case* c = s->context;
     s->values[1] = bench_value(b, c->rows, c->cols);
-    s->values[0] = sumi_plan_group_norm(&b->plan, &(sumi_plan_group_norm_args){
-        .label = "norm", .x = s->values[1], .weight = &c->w, .bias = &c->b, .groups = c->groups, .eps = 1e-6f,
-        .silu = c->silu});
+    s->values[0] = sumi_plan_group_norm(&b->plan, &(sumi_plan_group_norm_args){.label = "norm",
+                                                                               .x = s->values[1],
+                                                                               .weight = &c->w,
+                                                                               .bias = &c->b,
+                                                                               .groups = c->groups,
+                                                                               .eps = 1e-6f,
+                                                                               .silu = c->silu});
     s->value_count = 2;
-    if (s->values[0].id == 0) {
-        return;
-    }
+    if (s->values[0].id == 0) { return; }
     b->plan.values[s->values[0].id - 1].bound = true;
     if (c->block_rows > 0) { // more blocks than the plan would make of so small a picture
         int blocks = (c->rows + c->block_rows - 1) / c->block_rows;
@@ -662,10 +701,9 @@ TEST(group_norm_agrees_with_the_reference_also_with_a_large_mean)
     static const int shapes[][4] = {{15, 32, 32, 0}, {7, 96, 32, 3}, {300, 64, 4, 70}, {1000, 12, 3, 64}};
     for (int i = 0; i < 8; i++) {
         group_case c = {shapes[i / 2][0], shapes[i / 2][1], shapes[i / 2][2], i % 2 == 1, {0}, {0}, shapes[i / 2][3]};
-        float *x = random_floats((size_t)c.rows * c.cols, 1.0f), *w = random_floats((size_t)c.cols, 1.0f), *bias = random_floats((size_t)c.cols, 1.0f);
-        for (int k = 0; k < c.rows * c.cols; k++) {
-            x[k] += (float)(50 * (i % 3));
-        }
+        float *x = random_floats((size_t)c.rows * c.cols, 1.0f), *w = random_floats((size_t)c.cols, 1.0f),
+              *bias = random_floats((size_t)c.cols, 1.0f);
+        for (int k = 0; k < c.rows * c.cols; k++) { x[k] += (float)(50 * (i % 3)); }
         c.w = float_weight(w, 1, c.cols);
         c.b = float_weight(bias, 1, c.cols);
         double* expect = malloc((size_t)c.rows * c.cols * sizeof *expect);
@@ -686,19 +724,25 @@ TEST(group_norm_agrees_with_the_reference_also_with_a_large_mean)
             }
             for (int r = 0; r < c.rows; r++) {
                 for (int k = g * size; k < (g + 1) * size; k++) {
-                    double v = ((double)x[r * c.cols + k] - mean) / sqrt(variance + 1e-6) * (double)w[k] + (double)bias[k];
+                    double v =
+                        ((double)x[r * c.cols + k] - mean) / sqrt(variance + 1e-6) * (double)w[k] + (double)bias[k];
                     expect[r * c.cols + k] = c.silu ? act_double(SUMI_ACT_SILU, v) : v;
                 }
             }
         }
-        scene s = {
-            .build = build_group, .context = &c, .inputs = {NULL, x}, .part_rows = 5, .expect = expect, .absolute = i % 3 > 0 ? 3e-5 : 2e-6, .relative = 1e-5};
+        scene s = {.build = build_group,
+                   .context = &c,
+                   .inputs = {NULL, x},
+                   .part_rows = 5,
+                   .expect = expect,
+                   .absolute = i % 3 > 0 ? 3e-5 : 2e-6,
+                   .relative = 1e-5};
         free(scene_run(&s));
         free(x), free(w), free(bias), free(expect);
     }
 }
 
-// ---- Row ops ----------------------------------------------------------------------------------------------------------------------------------------------
+// ---- Row ops --------------------------------------------------------------------------------------------------------
 typedef struct row_case {
     int kind, rows, cols, row; // row: of x where the op begins
     sumi_weight w, w2;
@@ -717,33 +761,51 @@ static void build_row(bench* b, scene* s)
     case SUMI_OP_NORM_MODULATE:
         s->values[1] = bench_value(b, c->rows + c->row, c->cols);
         s->values[2] = bench_value(b, 3, 2 * c->cols);
-        s->values[0] = sumi_plan_norm(p, &(sumi_plan_norm_args){
-            .label = "norm", .x = s->values[1], .x_row = c->row, .rows = c->rows,
-            .norm = c->layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS, .weight = c->has_weight ? &c->w : NULL, .eps = 1e-6f,
-            .scale = c->has_steps ? (sumi_step_row){s->values[2], 0, true} : SUMI_NO_ROW,
-            .shift = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW});
-        if (p->op_count > 0) {
-            p->ops[0].u.norm.weight_plus_one = c->has_weight && !c->layer && c->has_steps;
-        }
+        s->values[0] = sumi_plan_norm(
+            p,
+            &(sumi_plan_norm_args){.label = "norm",
+                                   .x = s->values[1],
+                                   .x_row = c->row,
+                                   .rows = c->rows,
+                                   .norm = c->layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
+                                   .weight = c->has_weight ? &c->w : NULL,
+                                   .eps = 1e-6f,
+                                   .scale = c->has_steps ? (sumi_step_row){s->values[2], 0, true} : SUMI_NO_ROW,
+                                   .shift = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW});
+        if (p->op_count > 0) { p->ops[0].u.norm.weight_plus_one = c->has_weight && !c->layer && c->has_steps; }
         break;
     case SUMI_OP_NORM_GATE_ADD:
         s->values[0] = bench_value(b, c->rows + c->row, c->cols);
         s->values[1] = bench_value(b, c->rows, c->cols);
         s->values[2] = bench_value(b, 3, 2 * c->cols);
-        sumi_plan_norm_gate_add(p, &(sumi_plan_norm_gate_add_args){
-            .label = "gate", .x = s->values[0], .x_row = c->row, .branch = s->values[1], .rows = c->rows,
-            .weight = c->has_weight ? &c->w : NULL, .eps = 1e-5f,
-            .gate = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW});
+        sumi_plan_norm_gate_add(p,
+                                &(sumi_plan_norm_gate_add_args){
+                                    .label = "gate",
+                                    .x = s->values[0],
+                                    .x_row = c->row,
+                                    .branch = s->values[1],
+                                    .rows = c->rows,
+                                    .weight = c->has_weight ? &c->w : NULL,
+                                    .eps = 1e-5f,
+                                    .gate = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW});
         break;
     case SUMI_OP_QK_NORM_ROPE:
         s->values[0] = bench_value(b, c->rows + c->row, (c->q_heads + 2 * c->kv_heads) * c->dim);
         s->values[1] = bench_value(b, c->rows + 2, c->dim);
         s->values[2] = bench_value(b, 1, 1);
-        sumi_plan_qk_norm_rope(p, &(sumi_plan_qk_args){
-            .label = "qk", .qkv = s->values[0], .row = c->row, .rows = c->rows, .q_heads = c->q_heads,
-            .kv_heads = c->kv_heads, .dim = c->dim, .q_norm = c->has_weight ? &c->w : NULL,
-            .k_norm = c->has_weight ? &c->w2 : NULL, .eps = 1e-6f, .rope = s->values[1], .rope_row = 2,
-            .rotary = c->rotary});
+        sumi_plan_qk_norm_rope(p, &(sumi_plan_qk_args){.label = "qk",
+                                                       .qkv = s->values[0],
+                                                       .row = c->row,
+                                                       .rows = c->rows,
+                                                       .q_heads = c->q_heads,
+                                                       .kv_heads = c->kv_heads,
+                                                       .dim = c->dim,
+                                                       .q_norm = c->has_weight ? &c->w : NULL,
+                                                       .k_norm = c->has_weight ? &c->w2 : NULL,
+                                                       .eps = 1e-6f,
+                                                       .rope = s->values[1],
+                                                       .rope_row = 2,
+                                                       .rotary = c->rotary});
         break;
     case SUMI_OP_GATED:
         s->values[1] = bench_value(b, c->rows, 2 * c->cols);
@@ -764,42 +826,38 @@ static void build_row(bench* b, scene* s)
         s->values[0] = sumi_plan_activate(p, s->values[1], c->activation);
         break;
     }
-    if (s->values[0].id != 0) {
-        p->values[s->values[0].id - 1].bound = true;
-    }
+    if (s->values[0].id != 0) { p->values[s->values[0].id - 1].bound = true; }
 }
 
 TEST(norms_agree_with_the_reference)
 {
     static const int sizes[][2] = {{1, 1}, {3, 37}, {9, 256}, {40, 131}, {7, 1000}};
     for (int i = 0; i < 40; i++) {
-        row_case c = {.kind = i & 1 ? SUMI_OP_NORM_GATE_ADD : SUMI_OP_NORM_MODULATE, .rows = sizes[i / 8][0], .cols = sizes[i / 8][1], .row = i & 2 ? 2 : 0};
+        row_case c = {.kind = i & 1 ? SUMI_OP_NORM_GATE_ADD : SUMI_OP_NORM_MODULATE,
+                      .rows = sizes[i / 8][0],
+                      .cols = sizes[i / 8][1],
+                      .row = i & 2 ? 2 : 0};
         c.has_weight = i & 4;
         c.has_steps = !(i & 2);
         c.layer = c.kind == SUMI_OP_NORM_MODULATE && i & 2;
         bool is_modulate = c.kind == SUMI_OP_NORM_MODULATE;
         size_t x_count = (size_t)(c.rows + c.row) * (size_t)c.cols, b_count = (size_t)c.rows * (size_t)c.cols;
-        float *x = random_floats(x_count, 3.0f), *branch = random_floats(b_count, 3.0f), *steps = random_floats((size_t)6 * (size_t)c.cols, 1.0f),
-              *w = random_floats((size_t)c.cols, 1.0f);
+        float *x = random_floats(x_count, 3.0f), *branch = random_floats(b_count, 3.0f),
+              *steps = random_floats((size_t)6 * (size_t)c.cols, 1.0f), *w = random_floats((size_t)c.cols, 1.0f);
         c.w = float_weight(w, 1, c.cols);
         double* expect = malloc(x_count * sizeof *expect);
-        for (size_t k = 0; k < x_count; k++) {
-            expect[k] = (double)x[k];
-        }
+        for (size_t k = 0; k < x_count; k++) { expect[k] = (double)x[k]; }
         for (int r = 0; r < c.rows; r++) {
             const float* from = is_modulate ? x + (r + c.row) * c.cols : branch + r * c.cols;
             double mean = 0.0, square = 0.0;
-            for (int k = 0; k < c.cols; k++) {
-                mean += c.layer ? (double)from[k] / c.cols : 0.0;
-            }
-            for (int k = 0; k < c.cols; k++) {
-                square += ((double)from[k] - mean) * ((double)from[k] - mean) / c.cols;
-            }
+            for (int k = 0; k < c.cols; k++) { mean += c.layer ? (double)from[k] / c.cols : 0.0; }
+            for (int k = 0; k < c.cols; k++) { square += ((double)from[k] - mean) * ((double)from[k] - mean) / c.cols; }
             for (int k = 0; k < c.cols; k++) {
                 double v = ((double)from[k] - mean) / sqrt(square + (is_modulate ? 1e-6 : 1e-5));
                 double plus = is_modulate && c.has_weight && !c.layer && c.has_steps ? 1.0 : 0.0;
                 v *= c.has_weight ? (double)w[k] + plus : 1.0;
-                double first = (double)steps[2 * c.cols + k], second = (double)steps[3 * c.cols + k]; // row 1: the counter
+                // row 1: the counter
+                double first = (double)steps[2 * c.cols + k], second = (double)steps[3 * c.cols + k];
                 if (is_modulate) {
                     expect[r * c.cols + k] = c.has_steps ? v * first + second : v;
                 } else {
@@ -834,34 +892,36 @@ TEST(qk_norm_rope_agrees_with_the_reference)
                       .rotary = i & 2 ? SUMI_ROTARY_HALVES : SUMI_ROTARY_INTERLEAVED};
         int cols = 8 * c.dim, dim = c.dim, pairs = dim / 2;
         size_t count = (size_t)(c.rows + c.row) * (size_t)cols;
-        float *x = random_floats(count, 2.0f), *rope = random_floats((size_t)(c.rows + 2) * (size_t)dim, 1.0f), *wq = random_floats((size_t)dim, 1.0f),
-              *wk = random_floats((size_t)dim, 1.0f);
+        float *x = random_floats(count, 2.0f), *rope = random_floats((size_t)(c.rows + 2) * (size_t)dim, 1.0f),
+              *wq = random_floats((size_t)dim, 1.0f), *wk = random_floats((size_t)dim, 1.0f);
         c.w = float_weight(wq, 1, dim);
         c.w2 = float_weight(wk, 1, dim);
         double* expect = malloc(count * sizeof *expect);
-        for (size_t k = 0; k < count; k++) {
-            expect[k] = (double)x[k];
-        }
+        for (size_t k = 0; k < count; k++) { expect[k] = (double)x[k]; }
         for (int r = 0; r < c.rows; r++) {
             for (int h = 0; h < 6; h++) {
                 double* v = expect + (size_t)(r + c.row) * (size_t)cols + (size_t)(h * dim);
                 double square = 0.0;
-                for (int d = 0; d < dim; d++) {
-                    square += v[d] * v[d] / dim;
-                }
+                for (int d = 0; d < dim; d++) { square += v[d] * v[d] / dim; }
                 for (int d = 0; d < dim && c.has_weight; d++) {
                     v[d] *= (double)(h < 4 ? wq : wk)[d] / sqrt(square + 1e-6);
                 }
                 for (int k = 0; k < pairs; k++) {
                     double cosine = (double)rope[(r + 2) * dim + 2 * k], sine = (double)rope[(r + 2) * dim + 2 * k + 1];
-                    double *a = c.rotary == SUMI_ROTARY_HALVES ? v + k : v + 2 * k, *b = c.rotary == SUMI_ROTARY_HALVES ? v + k + pairs : v + 2 * k + 1, p = *a,
-                           q = *b;
+                    double *a = c.rotary == SUMI_ROTARY_HALVES ? v + k : v + 2 * k,
+                           *b = c.rotary == SUMI_ROTARY_HALVES ? v + k + pairs : v + 2 * k + 1, p = *a, q = *b;
                     *a = p * cosine - q * sine;
                     *b = p * sine + q * cosine;
                 }
             }
         }
-        scene s = {.build = build_row, .context = &c, .inputs = {x, rope, NULL}, .part_rows = 3, .expect = expect, .absolute = 3e-6, .relative = 1e-5};
+        scene s = {.build = build_row,
+                   .context = &c,
+                   .inputs = {x, rope, NULL},
+                   .part_rows = 3,
+                   .expect = expect,
+                   .absolute = 3e-6,
+                   .relative = 1e-5};
         free(scene_run(&s));
         free(x), free(rope), free(wq), free(wk), free(expect);
     }
@@ -873,7 +933,10 @@ TEST(activations_and_gating_agree_with_the_reference_to_the_ends_of_the_range)
                                     -200.0f, 1e30f, -1e30f, 3e38f,   -3e38f, 17.3f,  -17.3f, 9.0f,   -9.0f};
     for (int a = SUMI_ACT_NONE; a <= SUMI_ACT_TANH; a++) {
         for (int is_gated = 0; is_gated < 2; is_gated++) {
-            row_case c = {.kind = is_gated ? SUMI_OP_GATED : SUMI_OP_ACTIVATE, .rows = 37, .cols = 43, .activation = (sumi_activation)a};
+            row_case c = {.kind = is_gated ? SUMI_OP_GATED : SUMI_OP_ACTIVATE,
+                          .rows = 37,
+                          .cols = 43,
+                          .activation = (sumi_activation)a};
             int x_cols = is_gated ? 86 : 43;
             float* x = random_floats(37 * 86, 12.0f);
             for (size_t i = 0; i < sizeof special / sizeof *special; i++) {
@@ -882,7 +945,8 @@ TEST(activations_and_gating_agree_with_the_reference_to_the_ends_of_the_range)
             }
             double expect[37 * 43];
             for (int i = 0; i < 37 * 43; i++) {
-                expect[i] = act_double(c.activation, (double)x[i / 43 * x_cols + i % 43]) * (is_gated ? (double)x[i / 43 * x_cols + i % 43 + 43] : 1.0);
+                expect[i] = act_double(c.activation, (double)x[i / 43 * x_cols + i % 43])
+                          * (is_gated ? (double)x[i / 43 * x_cols + i % 43 + 43] : 1.0);
             }
             scene s = {.build = build_row,
                        .context = &c,
@@ -897,8 +961,13 @@ TEST(activations_and_gating_agree_with_the_reference_to_the_ends_of_the_range)
     }
 }
 
-// ---- Embedding, copies, tables ----------------------------------------------------------------------------------------------------------------------------
-typedef struct misc_case { int kind; sumi_weight w; sumi_span spans[2]; int flag; } misc_case;
+// ---- Embedding, copies, tables --------------------------------------------------------------------------------------
+typedef struct misc_case {
+    int kind;
+    sumi_weight w;
+    sumi_span spans[2];
+    int flag;
+} misc_case;
 static const int32_t s_pairs[3] = {3, 2, 4};
 static const int32_t s_items[3] = {1, 0, 1}, s_begins[3] = {14, 0, 7};
 
@@ -921,8 +990,8 @@ static void build_misc(bench* b, scene* s)
     case SUMI_OP_COPY_ROWS:
         s->values[0] = bench_value(b, 12, 21);
         s->values[1] = bench_value(b, 9, 21);
-        sumi_plan_copy_rows(p, &(sumi_plan_copy_args){
-            .x = s->values[1], .x_row = 2, .y = s->values[0], .y_row = 5, .rows = 7});
+        sumi_plan_copy_rows(
+            p, &(sumi_plan_copy_args){.x = s->values[1], .x_row = 2, .y = s->values[0], .y_row = 5, .rows = 7});
         break;
     case SUMI_OP_ROPE_TABLE:
         s->values[1] = sumi_plan_bound(p, "positions", SUMI_ELEMENT_INT, 9, 3);
@@ -930,8 +999,11 @@ static void build_misc(bench* b, scene* s)
         break;
     case SUMI_OP_TIME_EMBED:
         s->values[1] = bench_value(b, 5, 1);
-        s->values[0] = sumi_plan_time_embed(p, &(sumi_plan_time_args){
-            .times = s->values[1], .width = 256, .scale = 1000.0f, .max_period = 10000.0f, .cos_first = c->flag != 0});
+        s->values[0] = sumi_plan_time_embed(p, &(sumi_plan_time_args){.times = s->values[1],
+                                                                      .width = 256,
+                                                                      .scale = 1000.0f,
+                                                                      .max_period = 10000.0f,
+                                                                      .cos_first = c->flag != 0});
         break;
     case SUMI_OP_FINISH_MODULATION:
         s->values[0] = bench_value(b, 5, 28);
@@ -951,9 +1023,7 @@ static void build_misc(bench* b, scene* s)
         s->values[0] = sumi_plan_unpatchify(p, s->values[2], &layout, -1.0f);
         break;
     }
-    if (s->values[0].id != 0) {
-        p->values[s->values[0].id - 1].bound = true;
-    }
+    if (s->values[0].id != 0) { p->values[s->values[0].id - 1].bound = true; }
 }
 
 TEST(embedding_filling_and_copying_move_the_right_rows)
@@ -964,9 +1034,7 @@ TEST(embedding_filling_and_copying_move_the_right_rows)
     misc_case c = {.kind = SUMI_OP_EMBED_ROWS, .w = float_weight(table, 30, 21)};
     for (int i = 0; i < 9; i++) {
         ids[i] = i == 4 ? 29 : random_below(30);
-        for (int k = 0; k < 21; k++) {
-            expect[i * 21 + k] = 0.5 * (double)table[ids[i] * 21 + k];
-        }
+        for (int k = 0; k < 21; k++) { expect[i * 21 + k] = 0.5 * (double)table[ids[i] * 21 + k]; }
     }
     scene s = {.build = build_misc, .context = &c, .inputs = {NULL, ids}, .part_rows = 2, .expect = expect};
     free(scene_run(&s));
@@ -989,9 +1057,7 @@ TEST(embedding_filling_and_copying_move_the_right_rows)
     scene fill = {.build = build_misc, .context = &c, .inputs = {y}, .part_rows = 1, .expect = expect};
     free(scene_run(&fill));
     c.kind = SUMI_OP_COPY_ROWS;
-    for (int i = 0; i < 12 * 21; i++) {
-        expect[i] = (double)(i / 21 >= 5 ? table[i - 3 * 21] : y[i]);
-    }
+    for (int i = 0; i < 12 * 21; i++) { expect[i] = (double)(i / 21 >= 5 ? table[i - 3 * 21] : y[i]); }
     scene copy = {.build = build_misc, .context = &c, .inputs = {y, table}, .part_rows = 2, .expect = expect};
     free(scene_run(&copy));
     free(table), free(y);
@@ -1001,9 +1067,7 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
 {
     int32_t positions[27];
     double expect[9 * 18];
-    for (int i = 0; i < 27; i++) {
-        positions[i] = i * 37 % 500;
-    }
+    for (int i = 0; i < 27; i++) { positions[i] = i * 37 % 500; }
     for (int r = 0; r < 9; r++) {
         int pair = 0;
         for (int axis = 0; axis < 3; axis++) {
@@ -1015,8 +1079,9 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
         }
     }
     misc_case c = {.kind = SUMI_OP_ROPE_TABLE};
-    scene rope = {
-        .build = build_misc, .context = &c, .inputs = {NULL, positions}, .part_rows = 2, .expect = expect, .absolute = 4e-5}; // an angle of 500 in float
+    scene rope = {// an angle of 500 in float
+                  .build = build_misc, .context = &c,    .inputs = {NULL, positions},
+                  .part_rows = 2,      .expect = expect, .absolute = 4e-5};
     free(scene_run(&rope));
 
     // values from the reference, for 1000 t = 45.45458984
@@ -1026,7 +1091,8 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
         scene time = {.build = build_misc, .context = &c, .inputs = {NULL, times}, .part_rows = 2};
         float* e = scene_run(&time);
         static const int at[] = {0, 1, 2, 64, 127, 128, 129, 192, 255};
-        static const double want[] = {0.09834, -0.11249, -0.09201, 0.89846, 0.99999, 0.99515, -0.99365, 0.43905, 0.00488};
+        static const double want[] = {0.09834, -0.11249, -0.09201, 0.89846, 0.99999,
+                                      0.99515, -0.99365, 0.43905,  0.00488};
         for (int i = 0; i < 9; i++) {
             CHECK_NEAR((double)e[256 + (cos_first ? at[i] : (at[i] + 128) % 256)], want[i], 2e-5, 0.0);
             CHECK_NEAR((double)e[(cos_first ? at[i] : (at[i] + 128) % 256)], at[i] < 128 ? 1.0 : 0.0, 0.0, 0.0);
@@ -1040,7 +1106,8 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
             expect[i] = has_gates && i % 28 / 7 % 2 == 1 ? tanh((double)table[i]) : 1.0 + (double)table[i];
         }
         c = (misc_case){.kind = SUMI_OP_FINISH_MODULATION, .flag = has_gates};
-        scene finish = {.build = build_misc, .context = &c, .inputs = {table}, .part_rows = 2, .expect = expect, .absolute = 1e-6};
+        scene finish = {
+            .build = build_misc, .context = &c, .inputs = {table}, .part_rows = 2, .expect = expect, .absolute = 1e-6};
         free(scene_run(&finish));
     }
     free(table);
@@ -1057,9 +1124,7 @@ TEST(patches_put_channels_fastest_and_come_back)
                 rows[(s_begins[s] + t) * 20 + f] = (double)latents[(s_items[s] * 5 + f % 5) * 24 + y * 6 + x];
             }
         }
-        for (int i = 0; i < 5 * 24; i++) {
-            planes[s * 120 + i] = -(double)latents[s_items[s] * 120 + i];
-        }
+        for (int i = 0; i < 5 * 24; i++) { planes[s * 120 + i] = -(double)latents[s_items[s] * 120 + i]; }
     }
     misc_case c = {.kind = SUMI_OP_PATCHIFY};
     scene there = {.build = build_misc, .context = &c, .inputs = {NULL, latents}, .part_rows = 1, .expect = rows};
@@ -1070,8 +1135,13 @@ TEST(patches_put_channels_fastest_and_come_back)
     free(latents);
 }
 
-// ---- Latents ----------------------------------------------------------------------------------------------------------------------------------------------
-typedef struct latent_case { int kind; bool has_mask; float limit; int flag; } latent_case;
+// ---- Latents --------------------------------------------------------------------------------------------------------
+typedef struct latent_case {
+    int kind;
+    bool has_mask;
+    float limit;
+    int flag;
+} latent_case;
 static const int32_t s_positive[2] = {2, 0}, s_negative[2] = {1, -1};
 static const float s_bias[3] = {0.1f, -0.2f, 0.3f};
 
@@ -1094,61 +1164,83 @@ static void build_latent(bench* b, scene* s)
         break;
     case SUMI_OP_SOLVE: // x, y, h, v, noise, clean, mask
         s->values[0] = x;
-        for (int i = 2; i < 7; i++) {
-            s->values[i] = bench_value(b, ITEMS * CHANNELS, PLANE);
-        }
+        for (int i = 2; i < 7; i++) { s->values[i] = bench_value(b, ITEMS * CHANNELS, PLANE); }
         s->values[7] = bench_value(b, ITEMS, PLANE);
         s->value_count = 8;
-        sumi_plan_solve(p, &(sumi_plan_solve_args){
-            .x = x, .y = s->values[2], .h = s->values[3], .v = s->values[4], .noise = s->values[5],
-            .clean = s->values[6], .mask = c->has_mask ? s->values[7] : SUMI_NO_VALUE, .row = row,
-            .channels = CHANNELS});
+        sumi_plan_solve(p, &(sumi_plan_solve_args){.x = x,
+                                                   .y = s->values[2],
+                                                   .h = s->values[3],
+                                                   .v = s->values[4],
+                                                   .noise = s->values[5],
+                                                   .clean = s->values[6],
+                                                   .mask = c->has_mask ? s->values[7] : SUMI_NO_VALUE,
+                                                   .row = row,
+                                                   .channels = CHANNELS});
         break;
     case SUMI_OP_GUIDE:
         s->values[2] = bench_value(b, 3 * CHANNELS, PLANE);
-        s->values[0] = sumi_plan_guide(p, &(sumi_plan_guide_args){
-            .predictions = s->values[2], .item_count = 2, .channels = CHANNELS, .positive = s_positive,
-            .negative = s_negative, .scale = row, .norm_limit = c->limit});
+        s->values[0] = sumi_plan_guide(p, &(sumi_plan_guide_args){.predictions = s->values[2],
+                                                                  .item_count = 2,
+                                                                  .channels = CHANNELS,
+                                                                  .positive = s_positive,
+                                                                  .negative = s_negative,
+                                                                  .scale = row,
+                                                                  .norm_limit = c->limit});
         break;
     case SUMI_OP_PREVIEW:
         s->values[3] = bench_value(b, ITEMS * CHANNELS, PLANE);
         s->values[0] = bench_value(b, ITEMS * 3, PLANE);
         s->value_count = 4;
-        sumi_plan_preview(p, &(sumi_plan_preview_args){
-            .x = x, .v = s->values[3], .sigma = row, .channels = CHANNELS, .factors = (const float*)s->inputs[4],
-            .bias = s_bias, .rgb = s->values[0]});
+        sumi_plan_preview(p, &(sumi_plan_preview_args){.x = x,
+                                                       .v = s->values[3],
+                                                       .sigma = row,
+                                                       .channels = CHANNELS,
+                                                       .factors = (const float*)s->inputs[4],
+                                                       .bias = s_bias,
+                                                       .rgb = s->values[0]});
         break;
     case SUMI_OP_POSTERIOR:
         s->values[2] = bench_value(b, PLANE, 2 * CHANNELS);
         s->values[3] = bench_value(b, CHANNELS, PLANE);
         s->values[0] = bench_value(b, CHANNELS, PLANE);
         s->value_count = 4;
-        sumi_plan_posterior(p, &(sumi_plan_posterior_args){
-            .moments = s->values[2], .eps = c->flag ? s->values[3] : SUMI_NO_VALUE, .channels = CHANNELS,
-            .scale = 0.3611f, .shift = 0.1159f, .latents = s->values[0]});
+        sumi_plan_posterior(p, &(sumi_plan_posterior_args){.moments = s->values[2],
+                                                           .eps = c->flag ? s->values[3] : SUMI_NO_VALUE,
+                                                           .channels = CHANNELS,
+                                                           .scale = 0.3611f,
+                                                           .shift = 0.1159f,
+                                                           .latents = s->values[0]});
         break;
     default: // a 3 x 4 tile of 5 x 7 latents
-        s->values[0] = sumi_plan_latent_in(p, &(sumi_plan_latent_args){
-            .latents = x, .channels = CHANNELS, .height = 5, .width = 7, .tile = (sumi_tile){1, 2, 3, 4},
-            .scale = 0.3611f, .shift = 0.1159f, .per_item = c->flag != 0});
+        s->values[0] = sumi_plan_latent_in(p, &(sumi_plan_latent_args){.latents = x,
+                                                                       .channels = CHANNELS,
+                                                                       .height = 5,
+                                                                       .width = 7,
+                                                                       .tile = (sumi_tile){1, 2, 3, 4},
+                                                                       .scale = 0.3611f,
+                                                                       .shift = 0.1159f,
+                                                                       .per_item = c->flag != 0});
         break;
     }
-    if (s->values[0].id != 0) {
-        p->values[s->values[0].id - 1].bound = true;
-    }
+    if (s->values[0].id != 0) { p->values[s->values[0].id - 1].bound = true; }
 }
 
 TEST(noise_guidance_and_preview_agree_with_the_reference)
 {
     enum { PLANE = 35, ALL = 8 * PLANE };
-    float *a = random_floats(ALL * 2, 1.0f), *d = random_floats(ALL, 1.0f), *steps = random_floats(3 * 14, 1.0f), *factors = random_floats(12, 1.0f);
+    float *a = random_floats(ALL * 2, 1.0f), *d = random_floats(ALL, 1.0f), *steps = random_floats(3 * 14, 1.0f),
+          *factors = random_floats(12, 1.0f);
     double expect[ALL];
     double sigma = (double)steps[14 + 2];
     latent_case c = {.kind = SUMI_OP_ADD_NOISE};
-    for (int i = 0; i < ALL; i++) {
-        expect[i] = sigma * (double)a[i] + (1.0 - sigma) * (double)d[i];
-    }
-    scene noise = {.build = build_latent, .context = &c, .inputs = {NULL, steps, a, d}, .part_rows = 3, .counter = 1, .expect = expect, .absolute = 1e-6};
+    for (int i = 0; i < ALL; i++) { expect[i] = sigma * (double)a[i] + (1.0 - sigma) * (double)d[i]; }
+    scene noise = {.build = build_latent,
+                   .context = &c,
+                   .inputs = {NULL, steps, a, d},
+                   .part_rows = 3,
+                   .counter = 1,
+                   .expect = expect,
+                   .absolute = 1e-6};
     free(scene_run(&noise));
 
     steps[14 + 2] = 1.7f;
@@ -1162,9 +1254,7 @@ TEST(noise_guidance_and_preview_agree_with_the_reference)
             after += expect[i] * expect[i];
             expect[4 * PLANE + i] = (double)a[i]; // no negative
         }
-        for (int i = 0; limited && i < 4 * PLANE; i++) {
-            expect[i] *= sqrt(before / after) * (double)0.9f;
-        }
+        for (int i = 0; limited && i < 4 * PLANE; i++) { expect[i] *= sqrt(before / after) * (double)0.9f; }
         scene guide = {.build = build_latent,
                        .context = &c,
                        .inputs = {NULL, steps, a},
@@ -1189,8 +1279,13 @@ TEST(noise_guidance_and_preview_agree_with_the_reference)
             }
         }
     }
-    scene preview = {
-        .build = build_latent, .context = &c, .inputs = {NULL, steps, a, d, factors}, .part_rows = 1, .counter = 1, .expect = expect, .absolute = 2e-6};
+    scene preview = {.build = build_latent,
+                     .context = &c,
+                     .inputs = {NULL, steps, a, d, factors},
+                     .part_rows = 1,
+                     .counter = 1,
+                     .expect = expect,
+                     .absolute = 2e-6};
     free(scene_run(&preview));
     free(a), free(d), free(steps), free(factors);
 }
@@ -1199,12 +1294,8 @@ TEST(solver_rows_update_all_states_and_ignore_unwritten_ones)
 {
     enum { PLANE = 35, ALL = 8 * PLANE };
     float *v[6], *mask = random_floats(2 * PLANE, 1.0f), *steps = random_floats(3 * 14, 1.0f);
-    for (int i = 0; i < 6; i++) {
-        v[i] = random_floats(ALL, 1.0f);
-    }
-    for (int i = 0; i < 2 * PLANE; i++) {
-        mask[i] = mask[i] > 0.0f ? 1.0f : 0.0f;
-    }
+    for (int i = 0; i < 6; i++) { v[i] = random_floats(ALL, 1.0f); }
+    for (int i = 0; i < 2 * PLANE; i++) { mask[i] = mask[i] > 0.0f ? 1.0f : 0.0f; }
     double expect[ALL];
     for (int mode = 0; mode < 4; mode++) {
         float* r = steps + 14 + 2; // counter 1, column 2: cx cy cv ch hx hv hh keeps sigma blend ...
@@ -1212,7 +1303,8 @@ TEST(solver_rows_update_all_states_and_ignore_unwritten_ones)
         r[9] = mode & 2 ? 0.25f : -1.0f;
         latent_case c = {.kind = SUMI_OP_SOLVE, .has_mask = true};
         for (int i = 0; i < ALL; i++) {
-            double x = (double)r[0] * (double)v[0][i] + (double)r[1] * (double)v[1][i] + (double)r[2] * (double)v[3][i] + (double)r[3] * (double)v[2][i];
+            double x = (double)r[0] * (double)v[0][i] + (double)r[1] * (double)v[1][i] + (double)r[2] * (double)v[3][i]
+                     + (double)r[3] * (double)v[2][i];
             double m = (double)mask[i / (4 * PLANE) * PLANE + i % PLANE];
             expect[i] = mode & 2 ? (1.0 - m) * (0.25 * (double)v[4][i] + 0.75 * (double)v[5][i]) + m * x : x;
         }
@@ -1232,9 +1324,7 @@ TEST(solver_rows_update_all_states_and_ignore_unwritten_ones)
             CHECK_NEAR((double)((float*)out[3])[i], h, 1e-6, 0.0);
             CHECK(((float*)out[2])[i] == (mode & 1 ? v[1][i] : ((float*)out[0])[i]));
         }
-        for (int i = 0; i < MAX_SCENE_VALUES; i++) {
-            free(out[i]);
-        }
+        for (int i = 0; i < MAX_SCENE_VALUES; i++) { free(out[i]); }
     }
     // Euler, x' = x + d v: exactly the float result, with states that hold NaN
     memset(steps + 14 + 2, 0, 12 * sizeof(float));
@@ -1247,19 +1337,22 @@ TEST(solver_rows_update_all_states_and_ignore_unwritten_ones)
         expect[i] = (double)(v[0][i] + step);
     }
     latent_case c = {.kind = SUMI_OP_SOLVE};
-    scene s = {
-        .build = build_latent, .context = &c, .inputs = {v[0], steps, v[1], v[2], v[3], v[4], v[5], mask}, .part_rows = 3, .counter = 1, .expect = expect};
+    scene s = {.build = build_latent,
+               .context = &c,
+               .inputs = {v[0], steps, v[1], v[2], v[3], v[4], v[5], mask},
+               .part_rows = 3,
+               .counter = 1,
+               .expect = expect};
     free(scene_run(&s));
-    for (int i = 0; i < 6; i++) {
-        free(v[i]);
-    }
+    for (int i = 0; i < 6; i++) { free(v[i]); }
     free(mask), free(steps);
 }
 
 TEST(latents_enter_and_leave_the_vae)
 {
     enum { PLANE = 35 };
-    float *moments = random_floats(PLANE * 8, 1.0f), *eps = random_floats(4 * PLANE, 1.0f), *latents = random_floats(8 * PLANE, 1.0f);
+    float *moments = random_floats(PLANE * 8, 1.0f), *eps = random_floats(4 * PLANE, 1.0f),
+          *latents = random_floats(8 * PLANE, 1.0f);
     moments[4] = 100.0f; // clamped at 20
     double expect[8 * PLANE];
     for (int has_noise = 0; has_noise < 2; has_noise++) {
@@ -1267,25 +1360,40 @@ TEST(latents_enter_and_leave_the_vae)
         for (int ch = 0; ch < 4; ch++) {
             for (int i = 0; i < PLANE; i++) {
                 double variance = (double)moments[i * 8 + 4 + ch];
-                double z = (double)moments[i * 8 + ch] + (has_noise ? exp(0.5 * (variance > 20.0 ? 20.0 : variance)) * (double)eps[ch * PLANE + i] : 0.0);
+                double z =
+                    (double)moments[i * 8 + ch]
+                    + (has_noise ? exp(0.5 * (variance > 20.0 ? 20.0 : variance)) * (double)eps[ch * PLANE + i] : 0.0);
                 expect[ch * PLANE + i] = (z - (double)0.1159f) * (double)0.3611f;
             }
         }
-        scene s = {.build = build_latent, .context = &c, .inputs = {NULL, NULL, moments, eps}, .expect = expect, .absolute = 1e-6, .relative = 1e-6};
+        scene s = {.build = build_latent,
+                   .context = &c,
+                   .inputs = {NULL, NULL, moments, eps},
+                   .expect = expect,
+                   .absolute = 1e-6,
+                   .relative = 1e-6};
         free(scene_run(&s));
         c = (latent_case){.kind = SUMI_OP_LATENT_IN, .flag = has_noise};
         for (int i = 0; i < 12 * 4; i++) {
             int y = 1 + i / 16, x = 2 + i / 4 % 4, item = has_noise ? 1 : 0;
             expect[i] = (double)latents[(item * 4 + i % 4) * PLANE + y * 7 + x] / (double)0.3611f + (double)0.1159f;
         }
-        scene in = {.build = build_latent, .context = &c, .inputs = {NULL, NULL, latents}, .part_rows = 5, .counter = 1, .expect = expect, .absolute = 1e-6};
+        scene in = {.build = build_latent,
+                    .context = &c,
+                    .inputs = {NULL, NULL, latents},
+                    .part_rows = 5,
+                    .counter = 1,
+                    .expect = expect,
+                    .absolute = 1e-6};
         free(scene_run(&in));
     }
     free(moments), free(eps), free(latents);
 }
 
-// ---- Pixels and tiles -------------------------------------------------------------------------------------------------------------------------------------
-typedef struct tile_case { int kind; } tile_case;
+// ---- Pixels and tiles -----------------------------------------------------------------------------------------------
+typedef struct tile_case {
+    int kind;
+} tile_case;
 static void build_tile(bench* b, scene* s)
 {
     const tile_case* c = s->context;
@@ -1308,35 +1416,43 @@ static void build_tile(bench* b, scene* s)
         s->values[1] = bench_value(b, 20, 2);
         s->values[2] = bench_value(b, 18, 2);
         s->value_count = 3;
-        sumi_plan_tile_blend(p, &(sumi_plan_blend_args){
-            .tile = s->values[0], .height = 6, .width = 5, .above = s->values[1], .above_height = 4,
-            .left = s->values[2], .left_width = 3, .extent = 4});
+        sumi_plan_tile_blend(p, &(sumi_plan_blend_args){.tile = s->values[0],
+                                                        .height = 6,
+                                                        .width = 5,
+                                                        .above = s->values[1],
+                                                        .above_height = 4,
+                                                        .left = s->values[2],
+                                                        .left_width = 3,
+                                                        .extent = 4});
         break;
     default: // 3 x 2 of a 4 x 5 tile into the second of two 7 x 6 pictures
         s->values[0] = bench_value(b, 84, 2);
         s->values[1] = bench_value(b, 20, 2);
-        sumi_plan_tile_place(p, &(sumi_plan_place_args){
-            .tile = s->values[1], .tile_width = 5, .picture = s->values[0], .picture_height = 7, .picture_width = 6,
-            .kept = (sumi_tile){4, 3, 3, 2}, .per_item = true});
+        sumi_plan_tile_place(p, &(sumi_plan_place_args){.tile = s->values[1],
+                                                        .tile_width = 5,
+                                                        .picture = s->values[0],
+                                                        .picture_height = 7,
+                                                        .picture_width = 6,
+                                                        .kept = (sumi_tile){4, 3, 3, 2},
+                                                        .per_item = true});
         break;
     }
-    if (s->values[0].id != 0) {
-        p->values[s->values[0].id - 1].bound = true;
-    }
+    if (s->values[0].id != 0) { p->values[s->values[0].id - 1].bound = true; }
 }
 
 TEST(pixels_tiles_and_seams_agree_with_the_reference)
 {
     uint8_t bytes[126];
     double expect[168];
-    for (int i = 0; i < 126; i++) {
-        bytes[i] = (uint8_t)(i * 2 + 5);
-    }
-    for (int i = 0; i < 45; i++) {
-        expect[i] = bytes[((2 + i / 15) * 7 + 1 + i / 3 % 5) * 3 + i % 3] / 127.5 - 1.0;
-    }
+    for (int i = 0; i < 126; i++) { bytes[i] = (uint8_t)(i * 2 + 5); }
+    for (int i = 0; i < 45; i++) { expect[i] = bytes[((2 + i / 15) * 7 + 1 + i / 3 % 5) * 3 + i % 3] / 127.5 - 1.0; }
     tile_case c = {SUMI_OP_PIXELS_IN};
-    scene in = {.build = build_tile, .context = &c, .inputs = {NULL, bytes}, .part_rows = 4, .expect = expect, .absolute = 1e-6};
+    scene in = {.build = build_tile,
+                .context = &c,
+                .inputs = {NULL, bytes},
+                .part_rows = 4,
+                .expect = expect,
+                .absolute = 1e-6};
     free(scene_run(&in));
 
     float* picture = random_floats(60, 1.3f);
@@ -1356,15 +1472,12 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
     void* all[MAX_SCENE_VALUES] = {0};
     scene_once(&out, 1, SPLIT_NONE, all);
     CHECK(all[2] != NULL && *(int32_t*)all[2] == 8);
-    for (int i = 0; i < MAX_SCENE_VALUES; i++) {
-        free(all[i]);
-    }
+    for (int i = 0; i < MAX_SCENE_VALUES; i++) { free(all[i]); }
     free(picture);
 
-    float *tile = random_floats(60, 1.0f), *above = random_floats(40, 1.0f), *left = random_floats(36, 1.0f), *whole = random_floats(168, 1.0f);
-    for (int i = 0; i < 60; i++) {
-        expect[i] = (double)tile[i];
-    }
+    float *tile = random_floats(60, 1.0f), *above = random_floats(40, 1.0f), *left = random_floats(36, 1.0f),
+          *whole = random_floats(168, 1.0f);
+    for (int i = 0; i < 60; i++) { expect[i] = (double)tile[i]; }
     for (int i = 0; i < 4 * 10; i++) { // above: extent 4, all of it
         double t = i / 10 / 4.0;
         expect[i] = (double)above[i] * (1.0 - t) + expect[i] * t;
@@ -1376,26 +1489,29 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
         }
     }
     c.kind = SUMI_OP_TILE_BLEND;
-    scene blend = {.build = build_tile, .context = &c, .inputs = {tile, above, left}, .expect = expect, .absolute = 1e-6};
+    scene blend = {
+        .build = build_tile, .context = &c, .inputs = {tile, above, left}, .expect = expect, .absolute = 1e-6};
     free(scene_run(&blend));
     for (int i = 0; i < 168; i++) {
         int y = i / 12 - 7 - 4, x = i % 12 / 2 - 3;
         expect[i] = y >= 0 && y < 3 && x >= 0 && x < 2 ? (double)tile[(y * 5 + x) * 2 + i % 2] : (double)whole[i];
     }
     c.kind = SUMI_OP_TILE_PLACE;
-    scene place = {.build = build_tile, .context = &c, .inputs = {whole, tile}, .part_rows = 2, .counter = 1, .expect = expect};
+    scene place = {
+        .build = build_tile, .context = &c, .inputs = {whole, tile}, .part_rows = 2, .counter = 1, .expect = expect};
     free(scene_run(&place));
     free(tile), free(above), free(left), free(whole);
 }
 
-// ---- Golden single operations -----------------------------------------------------------------------------------------------------------------------------
+// ---- Golden single operations ---------------------------------------------------------------------------------------
 #define GOLDEN "tests/golden/common/numerics/ops.safetensors"
-static char* s_golden;      // the file
+static char* s_golden; // the file
 static size_t s_golden_bytes;
 static void* s_golden_tensors[256]; // copies handed out, freed at the end
 static int s_golden_count;
 
-// The floats of a tensor and their number; the test fails when it is missing. The header is JSON without escapes: a search is enough here.
+// The floats of a tensor and their number; the test fails when it is missing. The header is JSON without escapes: a
+// search is enough here.
 static const float* golden(const char* name, int* out_count)
 {
     static const float none[1] = {0};
@@ -1417,9 +1533,7 @@ static const float* golden(const char* name, int* out_count)
         return none;
     }
     float* data = malloc((size_t)(end - begin) + 4);
-    if (s_golden_count < 256) {
-        s_golden_tensors[s_golden_count++] = data;
-    }
+    if (s_golden_count < 256) { s_golden_tensors[s_golden_count++] = data; }
     memcpy(data, s_golden + 8 + header + begin, (size_t)(end - begin));
     *out_count = (int)((end - begin) / sizeof(float));
     return data;
@@ -1434,9 +1548,7 @@ static bool golden_open(void)
 {
     if (s_golden == NULL) {
         FILE* file = fopen(GOLDEN, "rb");
-        if (file == NULL) {
-            return false;
-        }
+        if (file == NULL) { return false; }
         fseek(file, 0, SEEK_END);
         s_golden_bytes = (size_t)ftell(file);
         fseek(file, 0, SEEK_SET);
@@ -1449,9 +1561,7 @@ static bool golden_open(void)
 static double* doubles(const float* x, int count)
 {
     double* d = malloc(((size_t)count + 1) * sizeof *d);
-    for (int i = 0; i < count; i++) {
-        d[i] = (double)x[i];
-    }
+    for (int i = 0; i < count; i++) { d[i] = (double)x[i]; }
     return d;
 }
 static double* golden_doubles(const char* test, const char* part)
@@ -1464,44 +1574,52 @@ static double* golden_doubles(const char* test, const char* part)
 static float* channels_last(const float* x, int channels, int pixels)
 {
     float* y = malloc((size_t)channels * (size_t)pixels * sizeof *y);
-    for (int i = 0; i < channels * pixels; i++) {
-        y[i % pixels * channels + i / pixels] = x[i];
-    }
+    for (int i = 0; i < channels * pixels; i++) { y[i % pixels * channels + i / pixels] = x[i]; }
     return y;
 }
 
 TEST(golden_norms_and_activations)
 {
-    if (!golden_open()) {
-        SKIP(GOLDEN " is not there: run from the repository's root");
-    }
-    static const struct { const char* name; int rows; double eps; bool is_layer, plus_one; double absolute, relative; } norms[] = {
-        {"rms_norm.3x37.f32", 3, 1e-6, false, false, 1e-6, 1e-5},      {"rms_norm.5x256.f32", 5, 1e-5, false, false, 1e-6, 1e-5},
-        {"rms_norm.1x3.f32", 1, 1e-6, false, false, 1e-6, 1e-5},       {"rms_norm_large.f32", 2, 1e-6, false, false, 1e-6, 1e-5},
-        {"rms_norm_plus_one.3x37.f32", 3, 1e-6, false, true, 1e-6, 1e-5}, {"rms_norm_plus_one.5x256.f32", 5, 1e-5, false, true, 1e-6, 1e-5},
-        {"rms_norm_plus_one.1x3.f32", 1, 1e-6, false, true, 1e-6, 1e-5},  {"layer_norm.3x37.f32", 3, 1e-6, true, false, 1e-6, 1e-5},
-        {"layer_norm.5x256.f32", 5, 1e-6, true, false, 1e-6, 1e-5},    {"layer_norm.1x3.f32", 1, 1e-6, true, false, 1e-6, 1e-5},
-        {"layer_norm_offset.f32", 2, 1e-6, true, false, 1e-4, 1e-4}};
+    if (!golden_open()) { SKIP(GOLDEN " is not there: run from the repository's root"); }
+    static const struct {
+        const char* name;
+        int rows;
+        double eps;
+        bool is_layer, plus_one;
+        double absolute, relative;
+    } norms[] = {{"rms_norm.3x37.f32", 3, 1e-6, false, false, 1e-6, 1e-5},
+                 {"rms_norm.5x256.f32", 5, 1e-5, false, false, 1e-6, 1e-5},
+                 {"rms_norm.1x3.f32", 1, 1e-6, false, false, 1e-6, 1e-5},
+                 {"rms_norm_large.f32", 2, 1e-6, false, false, 1e-6, 1e-5},
+                 {"rms_norm_plus_one.3x37.f32", 3, 1e-6, false, true, 1e-6, 1e-5},
+                 {"rms_norm_plus_one.5x256.f32", 5, 1e-5, false, true, 1e-6, 1e-5},
+                 {"rms_norm_plus_one.1x3.f32", 1, 1e-6, false, true, 1e-6, 1e-5},
+                 {"layer_norm.3x37.f32", 3, 1e-6, true, false, 1e-6, 1e-5},
+                 {"layer_norm.5x256.f32", 5, 1e-6, true, false, 1e-6, 1e-5},
+                 {"layer_norm.1x3.f32", 1, 1e-6, true, false, 1e-6, 1e-5},
+                 {"layer_norm_offset.f32", 2, 1e-6, true, false, 1e-4, 1e-4}};
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
         int count, w_count = 0;
-        const float *x = golden_of(norms[i].name, "input.x", &count), *want = golden_of(norms[i].name, "expect", &count),
+        const float *x = golden_of(norms[i].name, "input.x", &count),
+                    *want = golden_of(norms[i].name, "expect", &count),
                     *w = norms[i].is_layer ? NULL : golden_of(norms[i].name, "input.w", &w_count);
         double* expect = doubles(want, count);
         bench b; // written by hand: eps and weight_plus_one are the op's
         for (size_t l = 0; l < 3; l++) {
             s_level = s_levels[l];
             sumi_cpu_features features = sumi_cpu_detect();
-            if ((l == 1 && !features.avx2_fma_f16c) || (l == 2 && !features.avx512)) {
-                continue;
-            }
+            if ((l == 1 && !features.avx2_fma_f16c) || (l == 2 && !features.avx512)) { continue; }
             bench_begin(&b);
             int cols = count / norms[i].rows;
             sumi_weight weight = float_weight(w, 1, cols);
             sumi_value in = bench_value(&b, norms[i].rows, cols);
-            sumi_value out = sumi_plan_norm(&b.plan, &(sumi_plan_norm_args){
-                .label = "norm", .x = in, .rows = norms[i].rows,
-                .norm = norms[i].is_layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS, .weight = w == NULL ? NULL : &weight,
-                .eps = (float)norms[i].eps});
+            sumi_value out = sumi_plan_norm(
+                &b.plan, &(sumi_plan_norm_args){.label = "norm",
+                                                .x = in,
+                                                .rows = norms[i].rows,
+                                                .norm = norms[i].is_layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
+                                                .weight = w == NULL ? NULL : &weight,
+                                                .eps = (float)norms[i].eps});
             b.plan.ops[0].u.norm.weight_plus_one = norms[i].plus_one;
             b.plan.values[out.id - 1].bound = true;
             if (bench_ready(&b)) {
@@ -1520,20 +1638,29 @@ TEST(golden_norms_and_activations)
     static const struct {
         const char* name;
         sumi_activation activation;
-    } acts[] = {{"silu.f32", SUMI_ACT_SILU}, {"gelu_tanh.f32", SUMI_ACT_GELU_TANH}, {"gelu_erf.f32", SUMI_ACT_GELU_ERF}, {"tanh.f32", SUMI_ACT_TANH}};
+    } acts[] = {{"silu.f32", SUMI_ACT_SILU},
+                {"gelu_tanh.f32", SUMI_ACT_GELU_TANH},
+                {"gelu_erf.f32", SUMI_ACT_GELU_ERF},
+                {"tanh.f32", SUMI_ACT_TANH}};
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
         int count;
         const float* x = golden_of(acts[i].name, "input.x", &count);
         double* expect = golden_doubles(acts[i].name, "expect");
         row_case c = {.kind = SUMI_OP_ACTIVATE, .rows = 1, .cols = count, .activation = acts[i].activation};
-        scene s = {.build = build_row, .context = &c, .inputs = {NULL, x}, .expect = expect, .absolute = 1e-6, .relative = 1e-5};
+        scene s = {.build = build_row,
+                   .context = &c,
+                   .inputs = {NULL, x},
+                   .expect = expect,
+                   .absolute = 1e-6,
+                   .relative = 1e-5};
         free(scene_run(&s));
         free(expect);
     }
     static const struct {
         const char* name;
         int cols, pixels;
-    } groups[] = {{"group_norm.32x3x5.f32", 32, 15}, {"group_norm.64x2x3.f32", 64, 6}, {"group_norm.96x1x7.f32", 96, 7}};
+    } groups[] = {
+        {"group_norm.32x3x5.f32", 32, 15}, {"group_norm.64x2x3.f32", 64, 6}, {"group_norm.96x1x7.f32", 96, 7}};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         int count, n;
         float* x = channels_last(golden_of(groups[i].name, "input.x", &count), groups[i].cols, groups[i].pixels);
@@ -1546,7 +1673,12 @@ TEST(golden_norms_and_activations)
                         float_weight(golden_of(groups[i].name, "input.w", &n), 1, groups[i].cols),
                         float_weight(golden_of(groups[i].name, "input.b", &n), 1, groups[i].cols),
                         i == 0 ? 4 : 0};
-        scene s = {.build = build_group, .context = &c, .inputs = {NULL, x}, .expect = expect, .absolute = 1e-6, .relative = 1e-5};
+        scene s = {.build = build_group,
+                   .context = &c,
+                   .inputs = {NULL, x},
+                   .expect = expect,
+                   .absolute = 1e-6,
+                   .relative = 1e-5};
         free(scene_run(&s));
         free(x), free(want), free(expect);
     }
@@ -1554,44 +1686,59 @@ TEST(golden_norms_and_activations)
 
 TEST(golden_products_and_convolutions)
 {
-    if (!golden_open()) {
-        SKIP(GOLDEN " is not there: run from the repository's root");
-    }
+    if (!golden_open()) { SKIP(GOLDEN " is not there: run from the repository's root"); }
     for (int i = 0; i < 2; i++) {
         const char* name = i == 0 ? "linear.f32" : "linear_one_row.f32";
         int n;
         const float *x = golden_of(name, "input.x", &n), *w = golden_of(name, "input.w", &n);
         linear_case c = {.m = i == 0 ? 5 : 1, .n = i == 0 ? 45 : 3, .k = i == 0 ? 67 : 129, .has_bias = i == 0};
         c.weight = float_weight(w, c.n, c.k);
-        if (c.has_bias) {
-            c.bias = float_weight(golden_of(name, "input.b", &n), 1, c.n);
-        }
+        if (c.has_bias) { c.bias = float_weight(golden_of(name, "input.b", &n), 1, c.n); }
         double* expect = golden_doubles(name, "expect");
-        scene s = {.build = build_linear, .context = &c, .inputs = {NULL, x, NULL}, .expect = expect, .absolute = 1e-5, .relative = 1e-5};
+        scene s = {.build = build_linear,
+                   .context = &c,
+                   .inputs = {NULL, x, NULL},
+                   .expect = expect,
+                   .absolute = 1e-5,
+                   .relative = 1e-5};
         free(scene_run(&s));
         free(expect);
     }
-    static const struct { const char* name; sumi_op_conv conv; } convs[] = {
-        {"conv3x3.f32", {6, 9, 3, 1, false, false, 0, 0}}, {"conv3x3_down_even.f32", {8, 10, 3, 2, false, true, 0, 0}}, {"conv1x1.f32", {3, 5, 1, 1, false, false, 0, 0}}};
+    static const struct {
+        const char* name;
+        sumi_op_conv conv;
+    } convs[] = {{"conv3x3.f32", {6, 9, 3, 1, false, false, 0, 0}},
+                 {"conv3x3_down_even.f32", {8, 10, 3, 2, false, true, 0, 0}},
+                 {"conv1x1.f32", {3, 5, 1, 1, false, false, 0, 0}}};
     for (size_t i = 0; i < sizeof convs / sizeof *convs; i++) {
         int count, n, x_count;
         const float* x = golden_of(convs[i].name, "input.x", &x_count);
         conv_case c = {.conv = convs[i].conv, .ci = 5, .co = 7};
         c.weight = float_weight(golden_of(convs[i].name, "input.w", &n), 7, 5 * c.conv.kernel * c.conv.kernel);
         c.bias = float_weight(golden_of(convs[i].name, "input.b", &n), 1, 7);
-        float *nhwc = channels_last(x, 5, x_count / 5);
+        float* nhwc = channels_last(x, 5, x_count / 5);
         const float* nchw = golden_of(convs[i].name, "expect", &count);
         float* want = channels_last(nchw, 7, count / 7);
         double* expect = doubles(want, count);
-        scene s = {.build = build_conv, .context = &c, .inputs = {NULL, nhwc, NULL}, .expect = expect, .absolute = 1e-5, .relative = 1e-5};
+        scene s = {.build = build_conv,
+                   .context = &c,
+                   .inputs = {NULL, nhwc, NULL},
+                   .expect = expect,
+                   .absolute = 1e-5,
+                   .relative = 1e-5};
         free(scene_run(&s));
         free(nhwc), free(want), free(expect);
     }
     // nearest upsampling is folded into the convolution: with a 1x1 identity it is upsampling alone, exactly
     static const float identity[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1}, zeros[3];
     int count, x_count;
-    const float *x = golden("upsample_nearest_2x.f32.input.x", &x_count), *up = golden("upsample_nearest_2x.f32.expect", &count);
-    conv_case c = {.conv = {.height = 3, .width = 5, .kernel = 1, .stride = 1, .upsamples = true}, .ci = 3, .co = 3, .weight = float_weight(identity, 3, 3), .bias = float_weight(zeros, 1, 3)};
+    const float *x = golden("upsample_nearest_2x.f32.input.x", &x_count),
+                *up = golden("upsample_nearest_2x.f32.expect", &count);
+    conv_case c = {.conv = {.height = 3, .width = 5, .kernel = 1, .stride = 1, .upsamples = true},
+                   .ci = 3,
+                   .co = 3,
+                   .weight = float_weight(identity, 3, 3),
+                   .bias = float_weight(zeros, 1, 3)};
     float *nhwc = channels_last(x, 3, 15), *want = channels_last(up, 3, 60);
     double* expect = doubles(want, count);
     scene s = {.build = build_conv, .context = &c, .inputs = {NULL, nhwc, NULL}, .expect = expect};
@@ -1599,22 +1746,22 @@ TEST(golden_products_and_convolutions)
     free(nhwc), free(want), free(expect);
 }
 
-// q, k, v of a golden case as rows of one matrix; keys without a mask are left out. The op's keys are its queries' rows and
-// more, so the queries are the leading rows.
-static void golden_attention(const char* name, int q_heads, int kv_heads, int dim, int queries, int keys, float scale, bool causal, double absolute)
+// q, k, v of a golden case as rows of one matrix; keys without a mask are left out. The op's keys are its queries' rows
+// and more, so the queries are the leading rows.
+static void golden_attention(const char* name, int q_heads, int kv_heads, int dim, int queries, int keys, float scale,
+                             bool causal, double absolute)
 {
     int count, cols = (q_heads + 2 * kv_heads) * dim, kept = 0, n;
-    const float *q = golden_of(name, "input.q", &n), *k = golden_of(name, "input.k", &n), *v = golden_of(name, "input.v", &n),
-                *want = golden_of(name, "expect", &count);
+    const float *q = golden_of(name, "input.q", &n), *k = golden_of(name, "input.k", &n),
+                *v = golden_of(name, "input.v", &n), *want = golden_of(name, "expect", &count);
     const uint8_t* mask = strstr(name, "mask") ? (const uint8_t*)(const void*)golden_of(name, "input.mask", &n) : NULL;
     float* qkv = calloc((size_t)keys * (size_t)cols, sizeof *qkv);
     for (int i = 0; i < keys; i++) {
-        if (mask != NULL && mask[i] == 0) {
-            continue;
-        }
+        if (mask != NULL && mask[i] == 0) { continue; }
         for (int h = 0; h < kv_heads; h++) {
             memcpy(qkv + kept * cols + (q_heads + h) * dim, k + (h * keys + i) * dim, (size_t)dim * sizeof *qkv);
-            memcpy(qkv + kept * cols + (q_heads + kv_heads + h) * dim, v + (h * keys + i) * dim, (size_t)dim * sizeof *qkv);
+            memcpy(qkv + kept * cols + (q_heads + kv_heads + h) * dim, v + (h * keys + i) * dim,
+                   (size_t)dim * sizeof *qkv);
         }
         kept++;
     }
@@ -1629,16 +1776,15 @@ static void golden_attention(const char* name, int q_heads, int kv_heads, int di
     scene s = {.build = build_attention, .context = &c, .inputs = {NULL, qkv}, .part_rows = 5};
     float* got = scene_run(&s);
     for (int i = 0; i < q_heads * queries * dim && got != NULL; i++) {
-        CHECK_NEAR((double)got[i / dim % queries * q_heads * dim + i / dim / queries * dim + i % dim], (double)want[i], absolute, 1e-5);
+        CHECK_NEAR((double)got[i / dim % queries * q_heads * dim + i / dim / queries * dim + i % dim], (double)want[i],
+                   absolute, 1e-5);
     }
     free(got), free(qkv);
 }
 
 TEST(golden_attention_rotary_and_times)
 {
-    if (!golden_open()) {
-        SKIP(GOLDEN " is not there: run from the repository's root");
-    }
+    if (!golden_open()) { SKIP(GOLDEN " is not there: run from the repository's root"); }
     golden_attention("sdpa_gqa.f32", 6, 2, 32, 13, 13, 1.0f / sqrtf(32.0f), false, 1e-6);
     golden_attention("sdpa_gqa_causal.f32", 6, 2, 32, 13, 13, 1.0f / sqrtf(32.0f), true, 1e-6);
     golden_attention("sdpa_key_mask.f32", 6, 2, 32, 13, 17, 1.0f / sqrtf(32.0f), false, 1e-6);
@@ -1651,30 +1797,29 @@ TEST(golden_attention_rotary_and_times)
     const float *x = golden("softmax.f32.input.x", &count), *want = golden("softmax.f32.expect", &count);
     float* qkv = calloc(33 * 99, sizeof *qkv);
     for (int i = 0; i < 33; i++) {
-        for (int k = 0; k < 33; k++) {
-            qkv[i * 99 + k] = i < 6 ? x[i * 33 + k] : 0.0f;
-        }
+        for (int k = 0; k < 33; k++) { qkv[i * 99 + k] = i < 6 ? x[i * 33 + k] : 0.0f; }
         qkv[i * 99 + 33 + i] = qkv[i * 99 + 66 + i] = 1.0f;
     }
     sumi_sequence whole = {{{0, 33}, {0, 0}}, 1, 1};
     attention_case c = {33, {1, 1, 33, 1.0f, false, 0, &whole, 1}};
     scene s = {.build = build_attention, .context = &c, .inputs = {NULL, qkv}};
     float* got = scene_run(&s);
-    for (int i = 0; i < 6 * 33 && got != NULL; i++) {
-        CHECK_NEAR((double)got[i], (double)want[i], 1e-6, 1e-5);
-    }
+    for (int i = 0; i < 6 * 33 && got != NULL; i++) { CHECK_NEAR((double)got[i], (double)want[i], 1e-6, 1e-5); }
     free(got), free(qkv);
 
     for (int i = 0; i < 2; i++) {
         const char* name = i == 0 ? "rotary_interleaved.f32" : "rotary_half.f32";
-        const float *from = golden_of(name, "input.x", &count), *cosines = golden_of(name, "input.cos", &n), *sines = golden_of(name, "input.sin", &n);
-        row_case r = {
-            .kind = SUMI_OP_QK_NORM_ROPE, .rows = 7, .q_heads = 2, .kv_heads = 1, .dim = 24, .rotary = i == 0 ? SUMI_ROTARY_INTERLEAVED : SUMI_ROTARY_HALVES};
+        const float *from = golden_of(name, "input.x", &count), *cosines = golden_of(name, "input.cos", &n),
+                    *sines = golden_of(name, "input.sin", &n);
+        row_case r = {.kind = SUMI_OP_QK_NORM_ROPE,
+                      .rows = 7,
+                      .q_heads = 2,
+                      .kv_heads = 1,
+                      .dim = 24,
+                      .rotary = i == 0 ? SUMI_ROTARY_INTERLEAVED : SUMI_ROTARY_HALVES};
         float rows[7 * 96] = {0}, rope[9 * 24] = {0}; // the scene's table begins two rows early
         const float* expect = golden_of(name, "expect", &count);
-        for (int k = 0; k < 7 * 72; k++) {
-            rows[k / 72 * 96 + k % 72] = from[k];
-        }
+        for (int k = 0; k < 7 * 72; k++) { rows[k / 72 * 96 + k % 72] = from[k]; }
         for (int k = 0; k < 7 * 12; k++) {
             rope[48 + 2 * k] = cosines[k];
             rope[48 + 2 * k + 1] = sines[k];
@@ -1691,37 +1836,40 @@ TEST(golden_attention_rotary_and_times)
         const char* name;
         int width;
         bool cos_first;
-    } times[] = {{"timestep.cos_sin_256", 256, true}, {"timestep.sin_cos_256", 256, false}, {"timestep.cos_sin_32", 32, true}};
+    } times[] = {
+        {"timestep.cos_sin_256", 256, true}, {"timestep.sin_cos_256", 256, false}, {"timestep.cos_sin_32", 32, true}};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         const float *t = golden_of(times[i].name, "input.t", &n), *expect = golden_of(times[i].name, "expect", &count);
         bench b;
         s_level = SUMI_CPU_AUTO;
         bench_begin(&b);
-        sumi_value in = bench_value(&b, n, 1), out = sumi_plan_time_embed(&b.plan, &(sumi_plan_time_args){
-            .times = in, .width = times[i].width, .scale = 1.0f, .max_period = 10000.0f,
-            .cos_first = times[i].cos_first});
+        sumi_value in = bench_value(&b, n, 1),
+                   out = sumi_plan_time_embed(&b.plan, &(sumi_plan_time_args){.times = in,
+                                                                              .width = times[i].width,
+                                                                              .scale = 1.0f,
+                                                                              .max_period = 10000.0f,
+                                                                              .cos_first = times[i].cos_first});
         b.plan.values[out.id - 1].bound = true;
         if (bench_ready(&b)) {
             bench_write(&b, in, t);
             bench_run(&b, SPLIT_NONE, 0);
             float* e = bench_read(&b, out);
-            for (int k = 0; k < count; k++) {
-                CHECK_NEAR((double)e[k], (double)expect[k], 1e-4, 0.0);
-            }
+            for (int k = 0; k < count; k++) { CHECK_NEAR((double)e[k], (double)expect[k], 1e-4, 0.0); }
             free(e);
         }
         bench_end(&b);
     }
 }
 
-// ---- Memory -----------------------------------------------------------------------------------------------------------------------------------------------
-typedef struct counting { int until_failure; long blocks; } counting;
+// ---- Memory ---------------------------------------------------------------------------------------------------------
+typedef struct counting {
+    int until_failure;
+    long blocks;
+} counting;
 static void* counting_allocate(size_t bytes, size_t alignment, void* user_data)
 {
     counting* c = user_data;
-    if (c->until_failure-- == 0) {
-        return NULL;
-    }
+    if (c->until_failure-- == 0) { return NULL; }
     c->blocks++;
     return system_allocate(bytes, alignment);
 }
@@ -1752,8 +1900,8 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
         sumi_plan_begin(&plan, &heap, 4);
         sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, 20, 64);
-        sumi_plan_linear(&plan, &(sumi_plan_linear_args){
-            .label = "linear", .x = x, .weight = &weight, .activation = SUMI_ACT_SILU});
+        sumi_plan_linear(
+            &plan, &(sumi_plan_linear_args){.label = "linear", .x = x, .weight = &weight, .activation = SUMI_ACT_SILU});
         sumi_result result = sumi_plan_finish(&plan, &error);
         result = result != SUMI_OK ? result : sumi_workers_create(&heap, NULL, 2, &error, &workers);
         result = result != SUMI_OK ? result : sumi_cpu_create(&heap, workers, SUMI_CPU_AUTO, &error, &runner);
@@ -1761,7 +1909,8 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
             uint64_t before = heap.held, promised = plan.arena_bytes + runner->functions->scratch_bytes(runner, &plan);
             result = runner->functions->reserve(runner, &plan, &error);
             if (result == SUMI_OK) {
-                CHECK(heap.held - before >= promised && heap.held - before < promised + 512); // and the two blocks' headers
+                // and the two blocks' headers
+                CHECK(heap.held - before >= promised && heap.held - before < promised + 512);
                 uint64_t count = heap.count;
                 runner->functions->start(runner, &plan);
                 sumi_slice all = {0, 1, 0, plan.ops[0].part_count, 0.0f};
@@ -1782,9 +1931,7 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
             CHECK_NUMBER(result, SUMI_OUT_OF_HOST_MEMORY);
             CHECK(error.text[0] != 0);
         }
-        if (runner != NULL) {
-            runner->functions->destroy(runner);
-        }
+        if (runner != NULL) { runner->functions->destroy(runner); }
         sumi_workers_destroy(workers);
         sumi_plan_end(&plan);
         CHECK_NUMBER(c.blocks, 0);
@@ -1796,9 +1943,7 @@ TEST(every_allocation_may_fail_and_a_run_makes_none)
 TEST(a_level_that_the_processor_lacks_is_refused)
 {
     sumi_cpu_features features = sumi_cpu_detect();
-    if (features.avx512) {
-        SKIP("this processor has every level");
-    }
+    if (features.avx512) { SKIP("this processor has every level"); }
     sumi_error error = {0};
     sumi_workers* workers;
     sumi_runner* runner;
@@ -1835,9 +1980,7 @@ int main(int argc, char** argv)
     RUN(golden_attention_rotary_and_times);
     RUN(every_allocation_may_fail_and_a_run_makes_none);
     RUN(a_level_that_the_processor_lacks_is_refused);
-    for (int i = 0; i < s_golden_count; i++) {
-        free(s_golden_tensors[i]);
-    }
+    for (int i = 0; i < s_golden_count; i++) { free(s_golden_tensors[i]); }
     free(s_golden);
     TEST_END();
 }

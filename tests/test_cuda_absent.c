@@ -1,6 +1,6 @@
 // A machine without an NVIDIA driver: the backend says so and nothing else happens.
-#include "cuda/cuda.h"
 #include "base/platform.h"
+#include "cuda/cuda.h"
 #include "test.h"
 
 #if defined(_WIN32)

@@ -1,5 +1,6 @@
-// Memory budgets on a driver that is none (fake_cuda): which weights stay, whether the others are in their places when the kernels that read them run, and whether more is ever held than
-// is allowed. Kernels do nothing there, but copies are real.
+// Memory budgets on a driver that is none (fake_cuda): which weights stay, whether the others are in their places when
+// the kernels that read them run, and whether more is ever held than is allowed. Kernels do nothing there, but copies
+// are real.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/state.h"
@@ -10,7 +11,7 @@
 
 #define WIDTH 64
 
-// ---- A network whose weights can be told apart ------------------------------------------------------------------------------------------------
+// ---- A network whose weights can be told apart ----------------------------------------------------------------------
 
 #define TOKENS 24
 #define BLOCKS 24 // of the repeated section; a third as many before and behind it
@@ -28,7 +29,12 @@ typedef struct network {
 
 static sumi_weight weight_of(int32_t index, int32_t rows, const void* data, sumi_dtype dtype)
 {
-    return (sumi_weight){.name = "weight", .rows = rows, .cols = WIDTH, .part_count = 1, .parts = {{.data = data, .dtype = dtype, .rows = rows, .scale = 1.0f}}, .index = index};
+    return (sumi_weight){.name = "weight",
+                         .rows = rows,
+                         .cols = WIDTH,
+                         .part_count = 1,
+                         .parts = {{.data = data, .dtype = dtype, .rows = rows, .scale = 1.0f}},
+                         .index = index};
 }
 
 static void make_weights(network* n)
@@ -40,7 +46,11 @@ static void make_weights(network* n)
             seed = seed * 1664525u + 1013904223u;
             n->data[i][k] = (uint16_t)(seed >> 18);
         }
-        n->layers[i] = weight_of(i, i % 3 == 1 ? 3 * WIDTH : i % 3 == 2 ? 2 * WIDTH : WIDTH, n->data[i], SUMI_DTYPE_BF16);
+        n->layers[i] = weight_of(i,
+                                 i % 3 == 1   ? 3 * WIDTH
+                                 : i % 3 == 2 ? 2 * WIDTH
+                                              : WIDTH,
+                                 n->data[i], SUMI_DTYPE_BF16);
         n->list[i] = &n->layers[i];
     }
     for (int32_t k = 0; k < 50 * WIDTH; k++) n->table_data[k] = (uint16_t)k;
@@ -53,12 +63,15 @@ static void make_weights(network* n)
 static void write_layers(network* n, sumi_value x, int32_t begin, int32_t end)
 {
     for (int32_t i = begin; i < end; i++) {
-        sumi_value normed = sumi_plan_norm(&n->plan, &(sumi_plan_norm_args){
-            .label = "norm", .x = x, .rows = TOKENS, .weight = &n->gain, .eps = 1e-5f});
-        (void)sumi_plan_linear(&n->plan, &(sumi_plan_linear_args){
-            .label = "layer", .x = normed, .weight = &n->layers[i]});
-        if (i % 5 == 0) (void)sumi_plan_linear(&n->plan, &(sumi_plan_linear_args){
-            .label = "again", .x = normed, .weight = &n->layers[i]}); // neighbours of one weight
+        sumi_value normed = sumi_plan_norm(
+            &n->plan,
+            &(sumi_plan_norm_args){.label = "norm", .x = x, .rows = TOKENS, .weight = &n->gain, .eps = 1e-5f});
+        (void)sumi_plan_linear(&n->plan,
+                               &(sumi_plan_linear_args){.label = "layer", .x = normed, .weight = &n->layers[i]});
+        if (i % 5 == 0)
+            (void)sumi_plan_linear(
+                &n->plan, &(sumi_plan_linear_args){
+                              .label = "again", .x = normed, .weight = &n->layers[i]}); // neighbours of one weight
     }
 }
 
@@ -78,12 +91,17 @@ static sumi_result write_network(network* n, sumi_heap* heap, uint32_t slice_us,
     return sumi_plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, slice_us, error);
 }
 
-// ---- What kernels find ------------------------------------------------------------------------------------------------------------------------
+// ---- What kernels find ----------------------------------------------------------------------------------------------
 
-// The products of a run in their order. A launch that is given an address in the ring is of the current one or begins the next.
+// The products of a run in their order. A launch that is given an address in the ring is of the current one or begins
+// the next.
 typedef struct watch {
-    CUdeviceptr ring; uint64_t ring_bytes;
-    struct { CUdeviceptr address; const sumi_weight* weight; } uses[4096];
+    CUdeviceptr ring;
+    uint64_t ring_bytes;
+    struct {
+        CUdeviceptr address;
+        const sumi_weight* weight;
+    } uses[4096];
     int32_t count, at, wrong;
 } watch;
 
@@ -129,9 +147,14 @@ static void expect(watch* w, const sumi_cuda* cuda, const network* n)
     }
 }
 
-// ---- A runner ---------------------------------------------------------------------------------------------------------------------------------
+// ---- A runner -------------------------------------------------------------------------------------------------------
 
-typedef struct bench { sumi_heap heap; sumi_workers* workers; sumi_runner* runner; meter meter; } bench;
+typedef struct bench {
+    sumi_heap heap;
+    sumi_workers* workers;
+    sumi_runner* runner;
+    meter meter;
+} bench;
 
 static void open_bench(bench* b, bool without_graphs)
 {
@@ -139,8 +162,12 @@ static void open_bench(bench* b, bool without_graphs)
     memset(b, 0, sizeof *b);
     sumi_heap_init(&b->heap, NULL);
     CHECK(sumi_workers_create(&b->heap, NULL, 2, NULL, &b->workers) == SUMI_OK);
-    const sumi_engine_desc desc = {.cuda = {.ordinal = -1}, .device_allocator = {meter_allocate, meter_release, &b->meter}};
-    CHECK(sumi_cuda_create(&b->heap, b->workers, &desc, &(sumi_cuda_options){.without_hopper = true, .without_graphs = without_graphs}, &error, &b->runner) == SUMI_OK);
+    const sumi_engine_desc desc = {.cuda = {.ordinal = -1},
+                                   .device_allocator = {meter_allocate, meter_release, &b->meter}};
+    CHECK(sumi_cuda_create(&b->heap, b->workers, &desc,
+                           &(sumi_cuda_options){.without_hopper = true, .without_graphs = without_graphs}, &error,
+                           &b->runner)
+          == SUMI_OK);
     CHECK(runner_load(b->runner, &error) == SUMI_OK);
 }
 
@@ -162,7 +189,8 @@ static void close_network(bench* b, network* n)
     close_bench(b);
 }
 
-// The copies run as early as events allow, before the compute stream does anything it need not: a load that does not wait for those who still read its place shows.
+// The copies run as early as events allow, before the compute stream does anything it need not: a load that does not
+// wait for those who still read its place shows.
 static void hurry_copies(sumi_cuda* cuda)
 {
     sumi_cuda_scope scope;
@@ -184,7 +212,8 @@ static sumi_result run_watched(bench* b, network* n, watch* w, bool hurries, sum
         const sumi_section* section = &n->plan.sections[s];
         for (int32_t k = 0; k < section->repeat; k++) {
             for (int32_t i = section->slice_begin; i < section->slice_end; i++) {
-                SUMI_TRY(plan_run_slice(b->runner, &n->plan, &n->plan.slices[i], section->first_counter + k, NULL, error));
+                SUMI_TRY(
+                    plan_run_slice(b->runner, &n->plan, &n->plan.slices[i], section->first_counter + k, NULL, error));
                 if (hurries) hurry_copies(cuda);
             }
         }
@@ -217,7 +246,8 @@ static uint64_t smallest_budget(bench* b, const sumi_plan* plan)
 static _Alignas(4096) network s_network;
 static watch s_watch;
 
-// As if the weights lay in a file that the library has mapped. Chunks are so small that weights share them and need several.
+// As if the weights lay in a file that the library has mapped. Chunks are so small that weights share them and need
+// several.
 static void map_weights(bench* b, network* n)
 {
     ((sumi_cuda*)b->runner)->weights.mapped.chunk_bytes = 16384;
@@ -245,7 +275,8 @@ TEST(streamed_weights_are_there_when_they_are_used)
         CHECK(b.runner->functions->need(b.runner, &n->plan, 0, &all, &error) == SUMI_OK);
         uint64_t streamed = UINT64_MAX;
         for (uint64_t budget = least; streamed > 0; budget += 60000) {
-            CHECK(b.runner->functions->need(b.runner, &n->plan, budget, &need, &error) == SUMI_OK && need.fits && need.device <= budget);
+            CHECK(b.runner->functions->need(b.runner, &n->plan, budget, &need, &error) == SUMI_OK && need.fits
+                  && need.device <= budget);
             CHECK(need.streamed <= streamed && need.streamed <= all.weights);
             streamed = need.streamed;
             b.runner->functions->set_budget(b.runner, budget);
@@ -282,7 +313,8 @@ TEST(a_segment_has_one_load_and_none_but_its_ops)
     map_weights(&b, n);
     CHECK(write_network(n, &b.heap, 100000, &error) == SUMI_OK);
     b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
-    CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK && plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
+    CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK
+          && plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
     const sumi_cuda_plan* record = sumi_cuda_find_plan((sumi_cuda*)b.runner, &n->plan);
     const sumi_cuda_stream* stream = record->stream;
     b.runner->functions->start(b.runner, &n->plan);
@@ -293,14 +325,18 @@ TEST(a_segment_has_one_load_and_none_but_its_ops)
         for (sumi_slice segment = {0}; sumi_cuda_next_segment(record, slice, &segment); next = segment.op_end) {
             CHECK_NUMBER(segment.op_begin, next);
             const int32_t load = stream->op_loads[segment.op_begin];
-            for (int32_t op = segment.op_begin; op < segment.op_end; op++) CHECK(stream->op_loads[op] == load || (load >= 0 && stream->op_loads[op] < 0 && op < stream->loads[load].op_last));
+            for (int32_t op = segment.op_begin; op < segment.op_end; op++)
+                CHECK(stream->op_loads[op] == load
+                      || (load >= 0 && stream->op_loads[op] < 0 && op < stream->loads[load].op_last));
             CHECK(load < 0 || segment.op_end == slice->op_end || segment.op_end == stream->loads[load].op_last + 1);
             with_load += load >= 0;
             loads += load >= 0 && segment.op_begin != slice->op_begin;
         }
         CHECK_NUMBER(next, slice->op_end);
         sumi_slice_time time;
-        CHECK(b.runner->functions->run(b.runner, &n->plan, slice, n->plan.sections[n->plan.ops[slice->op_begin].section].first_counter, &error) == SUMI_OK);
+        CHECK(b.runner->functions->run(b.runner, &n->plan, slice,
+                                       n->plan.sections[n->plan.ops[slice->op_begin].section].first_counter, &error)
+              == SUMI_OK);
         if (t_errors != 0) break; // it will not finish
         while (!b.runner->functions->finished(b.runner, &time)) b.runner->functions->wait(b.runner, 1);
         CHECK(time.has_waits == (loads > 0)); // but for the first op's
@@ -314,7 +350,8 @@ TEST(a_segment_has_one_load_and_none_but_its_ops)
     close_network(&b, n);
 }
 
-// A driver that locks no read-only memory, or only some of it: images in pinned memory take the place of mappings, and what was locked is given back or used.
+// A driver that locks no read-only memory, or only some of it: images in pinned memory take the place of mappings, and
+// what was locked is given back or used.
 TEST(mappings_that_cannot_be_locked_get_images)
 {
     for (int nth = 0; nth < 12; nth++) {
@@ -355,8 +392,10 @@ TEST(tables_are_read_where_they_lie)
     CHECK(write_network(n, &b.heap, 100, &error) == SUMI_OK);
     b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
     CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK);
-    const sumi_cuda_resident* table = sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->table, SUMI_CUDA_FORM_MATRIX);
-    CHECK(table != NULL && table->place.data == 0 && table->has_image && memcmp(sumi_cuda_host(&table->image.pieces[0]), n->table_data, sizeof n->table_data) == 0);
+    const sumi_cuda_resident* table =
+        sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->table, SUMI_CUDA_FORM_MATRIX);
+    CHECK(table != NULL && table->place.data == 0 && table->has_image
+          && memcmp(sumi_cuda_host(&table->image.pieces[0]), n->table_data, sizeof n->table_data) == 0);
     close_network(&b, n);
 }
 
@@ -389,9 +428,11 @@ TEST(large_tables_are_pinned_in_pieces)
     sumi_device_need need;
     CHECK(b.runner->functions->need(b.runner, &n->plan, smallest_budget(&b, &n->plan), &need, &error) == SUMI_OK);
     CHECK_NUMBER(b.meter.pinned, need.pinned);
-    const sumi_cuda_resident* table = sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->table, SUMI_CUDA_FORM_MATRIX);
+    const sumi_cuda_resident* table =
+        sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &n->table, SUMI_CUDA_FORM_MATRIX);
     const sumi_cuda_pinned* image = &table->image;
-    CHECK(table->has_image && image->count == 7 && image->made == 7 && image->piece_bytes == (uint64_t)image->piece_rows * WIDTH * 2);
+    CHECK(table->has_image && image->count == 7 && image->made == 7
+          && image->piece_bytes == (uint64_t)image->piece_rows * WIDTH * 2);
     for (int32_t row = 0; row < LARGE_ROWS; row++) { // as kernels/rows.cu finds it
         const uint64_t piece = ((const uint64_t*)sumi_cuda_host(&image->list))[row / image->piece_rows];
         const uint16_t* at = (const uint16_t*)(uintptr_t)piece + row % image->piece_rows * WIDTH;
@@ -454,7 +495,11 @@ TEST(any_order_of_slices_finds_its_weights)
         seed = seed * 1664525u + 1013904223u;
         const int32_t slice = (int32_t)(seed >> 16) % (int32_t)n->plan.slice_count;
         const int32_t section = n->plan.ops[n->plan.slices[slice].op_begin].section;
-        CHECK(plan_run_slice(b.runner, &n->plan, &n->plan.slices[slice], n->plan.sections[section].first_counter + (int32_t)(seed >> 8) % n->plan.sections[section].repeat, NULL, &error) == SUMI_OK);
+        CHECK(plan_run_slice(b.runner, &n->plan, &n->plan.slices[slice],
+                             n->plan.sections[section].first_counter
+                                 + (int32_t)(seed >> 8) % n->plan.sections[section].repeat,
+                             NULL, &error)
+              == SUMI_OK);
     }
     CHECK(runner_drain(b.runner, 0, NULL, &error) == SUMI_OK);
     fake_complete_after(0);
@@ -490,7 +535,8 @@ TEST(a_new_run_does_not_disturb_what_is_left_of_another)
     for (int32_t i = 0, last = -1; i < slices; i++) {
         const int32_t load = stream->op_loads[n->plan.slices[i].op_begin];
         if (load >= 0 && load != last) seen++, last = load;
-        CHECK(f->run(b.runner, &n->plan, &n->plan.slices[i], i < n->plan.sections[1].slice_begin ? 0 : 2, &error) == SUMI_OK);
+        CHECK(f->run(b.runner, &n->plan, &n->plan.slices[i], i < n->plan.sections[1].slice_begin ? 0 : 2, &error)
+              == SUMI_OK);
     }
     CHECK(seen > 4 && seen + all.count < 4096);
     memcpy(&s_watch.uses[seen], all.uses, (size_t)all.count * sizeof all.uses[0]);
@@ -502,7 +548,9 @@ TEST(a_new_run_does_not_disturb_what_is_left_of_another)
         const sumi_section* section = &n->plan.sections[s];
         for (int32_t i = 0; i < section->repeat * (section->slice_end - section->slice_begin); i++) {
             const int32_t length = section->slice_end - section->slice_begin;
-            CHECK(plan_run_slice(b.runner, &n->plan, &n->plan.slices[section->slice_begin + i % length], section->first_counter + i / length, NULL, &error) == SUMI_OK);
+            CHECK(plan_run_slice(b.runner, &n->plan, &n->plan.slices[section->slice_begin + i % length],
+                                 section->first_counter + i / length, NULL, &error)
+                  == SUMI_OK);
         }
     }
     CHECK(runner_drain(b.runner, 0, NULL, &error) == SUMI_OK);
@@ -512,7 +560,7 @@ TEST(a_new_run_does_not_disturb_what_is_left_of_another)
     close_network(&b, n);
 }
 
-// ---- Through the engine -----------------------------------------------------------------------------------------------------------------------
+// ---- Through the engine ---------------------------------------------------------------------------------------------
 
 static sumi_engine_desc budget_desc(meter* m, uint64_t budget)
 {
@@ -647,7 +695,8 @@ TEST(a_device_with_less_memory_streams)
     }
 }
 
-// A batch that the device cannot hold is halved until it can; then weights are streamed; then the job fails. The same pictures, and the engine is as good as before, whatever it came to.
+// A batch that the device cannot hold is halved until it can; then weights are streamed; then the job fails. The same
+// pictures, and the engine is as good as before, whatever it came to.
 TEST(a_batch_that_does_not_fit_is_halved)
 {
     static const sumi_image_item items[5] = {{.text = "a red fox", .negative_text = "grey", .seed = 3},
@@ -688,8 +737,11 @@ TEST(a_batch_that_does_not_fit_is_halved)
         const int has_start = round % 3 == 2;
         desc.start_image = has_start ? &start : NULL;
         desc.item_count = MOST;
-        // Round 0: all there is. Then exactly enough for one more at a time, then a little less than one by one take with all weights.
-        const uint64_t cap = round == 0 ? 0 : round <= MOST ? need[has_start][MOST + 1 - round] : need[has_start][1] - weights / 12 * (uint64_t)(round - MOST);
+        // Round 0: all there is. Then exactly enough for one more at a time, then a little less than one by one take
+        // with all weights.
+        const uint64_t cap = round == 0    ? 0
+                           : round <= MOST ? need[has_start][MOST + 1 - round]
+                                           : need[has_start][1] - weights / 12 * (uint64_t)(round - MOST);
         sumi_job job;
         if (round % 2 == 1) { // there is an arena already, of another size
             desc.item_count = 1;
@@ -711,26 +763,30 @@ TEST(a_batch_that_does_not_fit_is_halved)
         if (status.result == SUMI_OK) {
             uint8_t preview[8 * 8 * 4];
             sumi_image image;
-            for (int32_t i = 0; i < MOST; i++) CHECK_NUMBER(sumi_job_preview(engine, job, i, preview, sizeof preview, &image), SUMI_OK);
-            for (int32_t i = 0; i < MOST; i++) CHECK_NUMBER(sumi_job_latents(engine, job, i, round == 0 ? whole[i] : parts[i], VALUES), SUMI_OK);
+            for (int32_t i = 0; i < MOST; i++)
+                CHECK_NUMBER(sumi_job_preview(engine, job, i, preview, sizeof preview, &image), SUMI_OK);
+            for (int32_t i = 0; i < MOST; i++)
+                CHECK_NUMBER(sumi_job_latents(engine, job, i, round == 0 ? whole[i] : parts[i], VALUES), SUMI_OK);
             if (round > 0 && desc.start_image == NULL) CHECK(memcmp(whole, parts, sizeof whole) == 0);
             CHECK_NUMBER(status.step, 4);
             const bool has_all = engine->limit.bytes == 0; // otherwise with what was had, streaming
-            CHECK(round > MOST || has_all); // halving comes before streaming
+            CHECK(round > MOST || has_all);                // halving comes before streaming
             halved += round > 1 && has_all;
             streamed += !has_all;
         }
         refused += status.result != SUMI_OK;
         sumi_image images[MOST];
         CHECK_NUMBER(sumi_fetch_images(engine, job, images, MOST), status.result);
-        for (int32_t i = 0; i < MOST && status.result == SUMI_OK; i++) CHECK(images[i].pixels != NULL && images[i].seed == items[i].seed);
+        for (int32_t i = 0; i < MOST && status.result == SUMI_OK; i++)
+            CHECK(images[i].pixels != NULL && images[i].seed == items[i].seed);
         sumi_images_release(engine, images, MOST);
         fake_complete_after(0);
         m.cap = 0;
         CHECK(draw_hash(engine, &desc) != 0);
         close_budget(engine, &m);
     }
-    printf("  with ever less memory: %d times in parts, %d times streamed, %d times refused\n", halved, streamed, refused);
+    printf("  with ever less memory: %d times in parts, %d times streamed, %d times refused\n", halved, streamed,
+           refused);
     CHECK(halved >= 4 && streamed > 0);
 }
 
@@ -766,7 +822,8 @@ TEST(every_device_allocation_may_fail)
             }
             close_budget(engine, &m);
         }
-        printf("  %s a budget: %d allocations failed, %d jobs were done all the same\n", budgeted ? "with" : "without", nth - 2, survived - 1);
+        printf("  %s a budget: %d allocations failed, %d jobs were done all the same\n", budgeted ? "with" : "without",
+               nth - 2, survived - 1);
         CHECK(!fails);
     }
 }

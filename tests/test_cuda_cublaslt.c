@@ -1,5 +1,6 @@
-// Products through cuBLASLt, on a driver and a library that are none (fake_cuda): which products go there, that they are described rightly (the fake library computes them), in whole calls
-// whatever the slices, in graphs too; and what happens when the library is not there, refuses or fails.
+// Products through cuBLASLt, on a driver and a library that are none (fake_cuda): which products go there, that they
+// are described rightly (the fake library computes them), in whole calls whatever the slices, in graphs too; and what
+// happens when the library is not there, refuses or fails.
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
 #include "base/memory.h"
@@ -12,7 +13,7 @@
 #include "plan_runner.h"
 #include <math.h>
 
-// ---- Three products ------------------------------------------------------------------------------------------------------------------------
+// ---- Three products -------------------------------------------------------------------------------------------------
 // x [m, k] -> plain [m, n] = x w0^T, biased [m, n] = x w1^T + bias, y [m, n] += x w2^T
 enum { PLAIN, BIASED, SUM, PRODUCTS };
 static sumi_heap s_heap;
@@ -59,10 +60,20 @@ static void make_products(products* p, int32_t m, int32_t n, int32_t k)
     p->bias = random_halves((size_t)n, 3);
     for (int i = 0; i < PRODUCTS; i++) {
         p->w[i] = random_halves((size_t)n * (size_t)k, 4 + (uint32_t)i);
-        p->weights[i] = (sumi_weight){.name = "w", .rows = n, .cols = k, .part_count = 1, .parts = {{.data = p->w[i], .dtype = SUMI_DTYPE_BF16, .rows = n, .scale = 1.0f}}, .index = i};
+        p->weights[i] = (sumi_weight){.name = "w",
+                                      .rows = n,
+                                      .cols = k,
+                                      .part_count = 1,
+                                      .parts = {{.data = p->w[i], .dtype = SUMI_DTYPE_BF16, .rows = n, .scale = 1.0f}},
+                                      .index = i};
         p->list[i] = &p->weights[i];
     }
-    p->bias_weight = (sumi_weight){.name = "bias", .rows = 1, .cols = n, .part_count = 1, .parts = {{.data = p->bias, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 1.0f}}, .index = PRODUCTS};
+    p->bias_weight = (sumi_weight){.name = "bias",
+                                   .rows = 1,
+                                   .cols = n,
+                                   .part_count = 1,
+                                   .parts = {{.data = p->bias, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 1.0f}},
+                                   .index = PRODUCTS};
     p->list[PRODUCTS] = &p->bias_weight;
 }
 static void free_products(products* p)
@@ -78,12 +89,13 @@ static sumi_result write_plan(products* p, uint32_t slice_us, sumi_error* error)
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, 1, 0);
     p->in = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, p->m, p->k);
     p->out[SUM] = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, p->m, p->n);
-    p->out[PLAIN] = sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "plain", .x = p->in, .weight = &p->weights[PLAIN]});
-    p->out[BIASED] = sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "biased", .x = p->in, .weight = &p->weights[BIASED], .bias = &p->bias_weight});
+    p->out[PLAIN] =
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "plain", .x = p->in, .weight = &p->weights[PLAIN]});
+    p->out[BIASED] = sumi_plan_linear(
+        plan, &(sumi_plan_linear_args){
+                  .label = "biased", .x = p->in, .weight = &p->weights[BIASED], .bias = &p->bias_weight});
     (void)sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "sum", .x = p->in, .weight = &p->weights[SUM], .residual = p->out[SUM]});
+                                     .label = "sum", .x = p->in, .weight = &p->weights[SUM], .residual = p->out[SUM]});
     for (int i = 0; i < PRODUCTS; i++) {
         if (p->out[i].id != 0) plan->values[p->out[i].id - 1].bound = true;
     }
@@ -91,14 +103,16 @@ static sumi_result write_plan(products* p, uint32_t slice_us, sumi_error* error)
     return result == SUMI_OK ? sumi_plan_slice(plan, &(sumi_rates){1e3, 1e6, 3.0}, slice_us, error) : result;
 }
 
-// The upload kernel of the fake device, which does nothing, is what rounds the bias: done here, so that the product finds it.
+// The upload kernel of the fake device, which does nothing, is what rounds the bias: done here, so that the product
+// finds it.
 static void round_bias(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
 {
     const products* p = user_data;
     sumi_upload_args args;
     if (strcmp(kernel, "sumi_upload_rows") != 0 || bytes < sizeof args) return;
     memcpy(&args, parameters, sizeof args);
-    if (args.type == SUMI_UPLOAD_F32 && (int64_t)args.row_count * args.cols == p->n) memcpy((void*)(uintptr_t)args.to, p->bias, (size_t)p->n * 2);
+    if (args.type == SUMI_UPLOAD_F32 && (int64_t)args.row_count * args.cols == p->n)
+        memcpy((void*)(uintptr_t)args.to, p->bias, (size_t)p->n * 2);
 }
 
 static sumi_result run_products(sumi_runner* runner, products* p, uint16_t** out, sumi_error* error)
@@ -109,7 +123,8 @@ static sumi_result run_products(sumi_runner* runner, products* p, uint16_t** out
     runner->functions->write(runner, &p->plan, p->in, 0, p->x, (uint64_t)p->m * (uint64_t)p->k * 2);
     runner->functions->write(runner, &p->plan, p->out[SUM], 0, p->y, (uint64_t)p->m * (uint64_t)p->n * 2);
     result = plan_run_all(runner, &p->plan, NULL, error);
-    for (int i = 0; i < PRODUCTS && result == SUMI_OK && out != NULL; i++) result = plan_read(runner, &p->plan, p->out[i], out[i], error);
+    for (int i = 0; i < PRODUCTS && result == SUMI_OK && out != NULL; i++)
+        result = plan_read(runner, &p->plan, p->out[i], out[i], error);
     return result;
 }
 
@@ -118,7 +133,7 @@ static double value_of(uint16_t half) { return (double)sumi_bf16_to_float(half);
 static int count_wrong(const products* p, int which, const uint16_t* got)
 {
     int wrong = 0;
-    for (int32_t r = 0; r < p->m; r += p->m > 64 ? 37 : 1) {
+    for (int32_t r = 0; r<p->m; r += p->m> 64 ? 37 : 1) {
         for (int32_t c = 0; c < p->n; c++) {
             const size_t at = (size_t)r * (size_t)p->n + (size_t)c;
             const uint16_t *x = p->x + (size_t)r * (size_t)p->k, *w = p->w[which] + (size_t)c * (size_t)p->k;
@@ -130,7 +145,7 @@ static int count_wrong(const products* p, int which, const uint16_t* got)
     return wrong;
 }
 
-// ---- Runners ------------------------------------------------------------------------------------------------------------------------------
+// ---- Runners --------------------------------------------------------------------------------------------------------
 
 static void open_services(void)
 {
@@ -139,7 +154,8 @@ static void open_services(void)
     sumi_heap_init(&s_heap, &allocator);
     CHECK(sumi_workers_create(&s_heap, NULL, 1, NULL, &s_workers) == SUMI_OK);
 }
-static sumi_result open_runner(sumi_cublaslt cublaslt, const sumi_cuda_options* options, sumi_runner** out_runner, sumi_error* error)
+static sumi_result open_runner(sumi_cublaslt cublaslt, const sumi_cuda_options* options, sumi_runner** out_runner,
+                               sumi_error* error)
 {
     const sumi_engine_desc desc = {.cuda = {.ordinal = -1, .cublaslt = cublaslt}};
     sumi_result result = sumi_cuda_create(&s_heap, s_workers, &desc, options, error, out_runner);
@@ -167,12 +183,15 @@ static void close_all(sumi_runner* runner)
     CHECK_NUMBER(fake_context_depth(), 0);
 }
 
-// ---- Tests --------------------------------------------------------------------------------------------------------------------------------
+// ---- Tests ----------------------------------------------------------------------------------------------------------
 
 // Three units of 512, 512 and 76 rows on a device of one multiprocessor.
 TEST(products_are_right_and_have_the_same_bits_in_any_slices)
 {
-    static const struct { uint32_t slice_us; bool without_graphs; } ways[] = {{0, false}, {0, true}, {20000, false}, {3000, false}};
+    static const struct {
+        uint32_t slice_us;
+        bool without_graphs;
+    } ways[] = {{0, false}, {0, true}, {20000, false}, {3000, false}};
     products p;
     make_products(&p, 1100, 160, 832);
     uint16_t *first[PRODUCTS] = {0}, *out[PRODUCTS];
@@ -183,7 +202,9 @@ TEST(products_are_right_and_have_the_same_bits_in_any_slices)
         sumi_error error = {SUMI_OK, {0}};
         sumi_runner* runner = NULL;
         open_services();
-        CHECK(open_runner(SUMI_CUBLASLT_ALWAYS, &(sumi_cuda_options){.without_graphs = ways[way].without_graphs}, &runner, &error) == SUMI_OK);
+        CHECK(open_runner(SUMI_CUBLASLT_ALWAYS, &(sumi_cuda_options){.without_graphs = ways[way].without_graphs},
+                          &runner, &error)
+              == SUMI_OK);
         ((sumi_cuda*)runner)->device.multiprocessors = 1;
         CHECK(write_plan(&p, ways[way].slice_us, &error) == SUMI_OK);
         CHECK(way < 2 ? p.plan.slice_count == PRODUCTS : p.plan.slice_count > 3 * PRODUCTS);
@@ -225,10 +246,16 @@ TEST(units_cover_the_rows_and_are_of_half_a_millisecond)
 
 TEST(auto_opens_it_where_our_kernels_lack_instructions)
 {
-    static const struct { int capability; sumi_cublaslt setting; bool has, takes_small, takes_large; } cases[] = {
-        {80, SUMI_CUBLASLT_AUTO, false, false, false},  {86, SUMI_CUBLASLT_AUTO, false, false, false},   {90, SUMI_CUBLASLT_AUTO, false, false, false},
-        {120, SUMI_CUBLASLT_AUTO, false, false, false}, {100, SUMI_CUBLASLT_AUTO, true, false, true},    {110, SUMI_CUBLASLT_AUTO, true, false, true},
-        {100, SUMI_CUBLASLT_NEVER, false, false, false}, {90, SUMI_CUBLASLT_ALWAYS, true, true, true},   {80, SUMI_CUBLASLT_ALWAYS, true, true, true},
+    static const struct {
+        int capability;
+        sumi_cublaslt setting;
+        bool has, takes_small, takes_large;
+    } cases[] = {
+        {80, SUMI_CUBLASLT_AUTO, false, false, false},   {86, SUMI_CUBLASLT_AUTO, false, false, false},
+        {90, SUMI_CUBLASLT_AUTO, false, false, false},   {120, SUMI_CUBLASLT_AUTO, false, false, false},
+        {100, SUMI_CUBLASLT_AUTO, true, false, true},    {110, SUMI_CUBLASLT_AUTO, true, false, true},
+        {100, SUMI_CUBLASLT_NEVER, false, false, false}, {90, SUMI_CUBLASLT_ALWAYS, true, true, true},
+        {80, SUMI_CUBLASLT_ALWAYS, true, true, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fake_reset();
@@ -240,7 +267,8 @@ TEST(auto_opens_it_where_our_kernels_lack_instructions)
         CHECK(runner->functions->has_cublaslt(runner) == cases[i].has);
         CHECK_NUMBER(fake_calls("cublasLtCreate"), cases[i].has);
         const sumi_cuda_cublaslt* lt = ((sumi_cuda*)runner)->device.cublaslt;
-        sumi_cuda_shape shape = {.m = 64, .n = 512, .k = 512, .reads_aligned = true, .epilogue = SUMI_CUDA_EPILOGUE_bias};
+        sumi_cuda_shape shape = {
+            .m = 64, .n = 512, .k = 512, .reads_aligned = true, .epilogue = SUMI_CUDA_EPILOGUE_bias};
         CHECK(sumi_cuda_cublaslt_wants(lt, &shape) == cases[i].takes_small);
         shape.m = 512;
         CHECK(sumi_cuda_cublaslt_wants(lt, &shape) == cases[i].takes_large);
@@ -248,7 +276,8 @@ TEST(auto_opens_it_where_our_kernels_lack_instructions)
         const bool gates = cases[i].takes_large && cases[i].capability >= 90;
         CHECK(sumi_cuda_cublaslt_wants(lt, &shape) == gates);
         for (int hopper = 0; hopper < 2; hopper++) { // whose kernels gate better
-            const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(&((sumi_cuda*)runner)->device, hopper == 1, &shape);
+            const sumi_cuda_linear_choice c =
+                sumi_cuda_choose_linear(&((sumi_cuda*)runner)->device, hopper == 1, &shape);
             CHECK((c.method == SUMI_CUDA_METHOD_CUBLASLT) == (gates && !(hopper == 1 && cases[i].capability == 90)));
         }
         shape.epilogue = SUMI_CUDA_EPILOGUE_gelu;
@@ -292,13 +321,15 @@ static void reopen(sumi_runner* runner, const products* p)
     sumi_cuda_scope scope;
     CHECK(sumi_cuda_enter(&cuda->device, &scope, &error) == SUMI_OK);
     sumi_cuda_cublaslt_close(cuda->device.cublaslt);
-    CHECK(sumi_cuda_cublaslt_open(&s_heap, &cuda->device, SUMI_CUBLASLT_ALWAYS, &cuda->device.cublaslt, &error) == SUMI_OK);
+    CHECK(sumi_cuda_cublaslt_open(&s_heap, &cuda->device, SUMI_CUBLASLT_ALWAYS, &cuda->device.cublaslt, &error)
+          == SUMI_OK);
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
 TEST(what_does_not_start_is_not_there)
 {
-    static const char* const entries[] = {"cublasLtCreate", "cublasLtMatmulPreferenceCreate", "cublasLtMatmulPreferenceSetAttribute"};
+    static const char* const entries[] = {"cublasLtCreate", "cublasLtMatmulPreferenceCreate",
+                                          "cublasLtMatmulPreferenceSetAttribute"};
     products p;
     make_products(&p, 40, 64, 64);
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
@@ -314,7 +345,8 @@ TEST(what_does_not_start_is_not_there)
             CHECK(!runner->functions->has_cublaslt(runner));
             CHECK_NUMBER(fake_held_kind("cublaslt"), 0);
             if (e == 0) {
-                CHECK(runner_load(runner, &error) == SUMI_OK && write_plan(&p, 0, &error) == SUMI_OK && run_products(runner, &p, NULL, &error) == SUMI_OK);
+                CHECK(runner_load(runner, &error) == SUMI_OK && write_plan(&p, 0, &error) == SUMI_OK
+                      && run_products(runner, &p, NULL, &error) == SUMI_OK);
                 CHECK(runner->functions->scratch_bytes(runner, &p.plan) < SUMI_CUDA_CUBLASLT_WORKSPACE);
                 plan_forget(runner, &p.plan);
                 sumi_plan_end(&p.plan);
@@ -325,7 +357,8 @@ TEST(what_does_not_start_is_not_there)
     free_products(&p);
 }
 
-// The two kernels that a gated product needs beside it, done here: rows of [gate; up] interleaved by 8, and act(gate) * up, with the product gate * up in the place of SiLU.
+// The two kernels that a gated product needs beside it, done here: rows of [gate; up] interleaved by 8, and act(gate) *
+// up, with the product gate * up in the place of SiLU.
 static void gate_by_hand(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
 {
     (void)user_data;
@@ -337,7 +370,8 @@ static void gate_by_hand(const char* kernel, const unsigned char* parameters, ui
         uint16_t* to = (uint16_t*)(uintptr_t)up.to;
         const int32_t half = up.stack_rows / 2;
         for (int32_t i = 0; i < up.row_count && up.is_gated; i++) {
-            const int32_t row = up.row_begin + i, in = row % half, place = 16 * (in / 8) + in % 8 + (row < half ? 0 : 8);
+            const int32_t row = up.row_begin + i, in = row % half,
+                          place = 16 * (in / 8) + in % 8 + (row < half ? 0 : 8);
             memcpy(to + (size_t)place * (size_t)up.pitch, from + (size_t)i * (size_t)up.cols, (size_t)up.cols * 2);
         }
     }
@@ -349,7 +383,8 @@ static void gate_by_hand(const char* kernel, const unsigned char* parameters, ui
         for (int32_t r = gated.row_begin; r < gated.row_end; r++) {
             for (int32_t c = 0; c < gated.cols; c++) {
                 const uint16_t* gate = x + (size_t)r * 2 * (size_t)gated.cols + 2 * (c & ~7) + (c & 7);
-                y[(size_t)r * (size_t)gated.cols + (size_t)c] = sumi_float_to_bf16(sumi_bf16_to_float(gate[0]) * sumi_bf16_to_float(gate[8]));
+                y[(size_t)r * (size_t)gated.cols + (size_t)c] =
+                    sumi_float_to_bf16(sumi_bf16_to_float(gate[0]) * sumi_bf16_to_float(gate[8]));
             }
         }
     }
@@ -360,7 +395,12 @@ TEST(gated_products_are_gated_unit_by_unit)
 {
     enum { M = 600, N = 16, K = 1024 };
     uint16_t *x = random_halves(M * K, 1), *w = random_halves(2 * N * K, 2), y[M * N];
-    const sumi_weight weight = {.name = "gate and up", .rows = 2 * N, .cols = K, .part_count = 2, .parts = {{.data = w, .dtype = SUMI_DTYPE_BF16, .rows = N, .scale = 1.0f}, {.data = w + N * K, .dtype = SUMI_DTYPE_BF16, .rows = N, .scale = 1.0f}}};
+    const sumi_weight weight = {.name = "gate and up",
+                                .rows = 2 * N,
+                                .cols = K,
+                                .part_count = 2,
+                                .parts = {{.data = w, .dtype = SUMI_DTYPE_BF16, .rows = N, .scale = 1.0f},
+                                          {.data = w + N * K, .dtype = SUMI_DTYPE_BF16, .rows = N, .scale = 1.0f}}};
     fake_reset();
     fake_devices(1, 100);
     fake_on_launch(gate_by_hand, NULL);
@@ -374,9 +414,11 @@ TEST(gated_products_are_gated_unit_by_unit)
     cuda->device.forced_linear = &in_units;
     sumi_plan_begin(&plan, &s_heap, 2);
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
-    const sumi_value in = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, M, K), out = sumi_plan_linear_gated(&plan, "gated", in, &weight, SUMI_ACT_SILU);
+    const sumi_value in = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, M, K),
+                     out = sumi_plan_linear_gated(&plan, "gated", in, &weight, SUMI_ACT_SILU);
     plan.values[out.id - 1].bound = true;
-    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK && sumi_plan_slice(&plan, &(sumi_rates){1e3, 1e6, 3.0}, 2000, &error) == SUMI_OK);
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK
+          && sumi_plan_slice(&plan, &(sumi_rates){1e3, 1e6, 3.0}, 2000, &error) == SUMI_OK);
     CHECK(plan.slice_count > 2);
     CHECK(runner->functions->scratch_bytes(runner, &plan) >= SUMI_CUDA_CUBLASLT_WORKSPACE + 512 * 2 * N * 2);
     CHECK(plan_ready(runner, &plan, &error) == SUMI_OK);
@@ -389,7 +431,9 @@ TEST(gated_products_are_gated_unit_by_unit)
     for (int r = 0; r < M; r++) {
         for (int c = 0; c < N; c++) {
             double gate = 0.0, up = 0.0;
-            for (int i = 0; i < K; i++) gate += value_of(x[r * K + i]) * value_of(w[c * K + i]), up += value_of(x[r * K + i]) * value_of(w[(N + c) * K + i]);
+            for (int i = 0; i < K; i++)
+                gate += value_of(x[r * K + i]) * value_of(w[c * K + i]),
+                    up += value_of(x[r * K + i]) * value_of(w[(N + c) * K + i]);
             wrong += !(fabs(value_of(y[r * N + c]) - gate * up) <= 0.012 * fabs(gate * up) + 1e-3);
         }
     }
@@ -403,7 +447,9 @@ TEST(gated_products_are_gated_unit_by_unit)
 // Runs with what the n-th call of each entry answers, then as ever.
 TEST(any_call_may_fail)
 {
-    static const char* const entries[] = {"cublasLtMatmulDescCreate", "cublasLtMatmulDescSetAttribute", "cublasLtMatrixLayoutCreate", "cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmul"};
+    static const char* const entries[] = {"cublasLtMatmulDescCreate", "cublasLtMatmulDescSetAttribute",
+                                          "cublasLtMatrixLayoutCreate", "cublasLtMatmulAlgoGetHeuristic",
+                                          "cublasLtMatmul"};
     static const int codes[] = {15, 14, 3}; // not supported, internal error, out of memory
     products p;
     sumi_error error = {SUMI_OK, {0}};
@@ -415,8 +461,10 @@ TEST(any_call_may_fail)
                 fake_fail_call(entries[e], nth, codes[c]);
                 const sumi_result result = run_products(runner, &p, NULL, &error);
                 fails = fake_fail_call(NULL, 0, 0);
-                if (!fails || codes[c] == 15) CHECK(result == SUMI_OK || e == 1 || e == 4); // our kernels do it, unless it was asked before and took it
-                else CHECK(result == SUMI_OK || result == (codes[c] == 3 ? SUMI_OUT_OF_DEVICE_MEMORY : SUMI_INTERNAL)); // ok: loaded at the second attempt
+                // our kernels do it, unless it was asked before and took it
+                if (!fails || codes[c] == 15) CHECK(result == SUMI_OK || e == 1 || e == 4);
+                // ok: loaded at the second attempt
+                else CHECK(result == SUMI_OK || result == (codes[c] == 3 ? SUMI_OUT_OF_DEVICE_MEMORY : SUMI_INTERNAL));
                 if (result != SUMI_OK) CHECK(strstr(error.text, "SUMI_CUBLASLT_NEVER") != NULL);
                 error = (sumi_error){SUMI_OK, {0}};
                 CHECK(run_products(runner, &p, NULL, &error) == SUMI_OK);
@@ -436,13 +484,15 @@ TEST(what_it_has_nothing_for_is_ours)
     products p;
     sumi_error error = {SUMI_OK, {0}};
     sumi_runner* runner = open_small(&p, NULL);
-    CHECK(p.plan.arena_bytes > 0 && runner->functions->scratch_bytes(runner, &p.plan) >= SUMI_CUDA_CUBLASLT_WORKSPACE + 2 * 64);
+    CHECK(p.plan.arena_bytes > 0
+          && runner->functions->scratch_bytes(runner, &p.plan) >= SUMI_CUDA_CUBLASLT_WORKSPACE + 2 * 64);
     fake_fail_call("cublasLtMatmulAlgoGetHeuristic", 1, 15);
     CHECK(run_products(runner, &p, NULL, &error) == SUMI_OK);
     CHECK(fake_fail_call(NULL, 0, 0));
     CHECK_NUMBER(fake_calls("cublasLtMatmul"), 2 * 2); // each once to load it, once into its graph
     const uint64_t host = atomic_load(&s_heap.count), device = fake_allocation_count();
-    const uint64_t asked = fake_calls("cublasLtMatmulAlgoGetHeuristic"), made = fake_calls("cublasLtMatrixLayoutCreate");
+    const uint64_t asked = fake_calls("cublasLtMatmulAlgoGetHeuristic"),
+                   made = fake_calls("cublasLtMatrixLayoutCreate");
     CHECK(run_products(runner, &p, NULL, &error) == SUMI_OK);
     CHECK_NUMBER(atomic_load(&s_heap.count), host);
     CHECK_NUMBER(fake_allocation_count(), device);

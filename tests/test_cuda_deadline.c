@@ -1,7 +1,9 @@
-// How deadlines are kept on a GPU: 8 steps at 1024 x 1024 with random weights of the released sizes (smaller ones where the device has less memory): alone, with a part of each frame, and while another process
-// works on the same GPU. That is told and not judged, for other programs on the machine have a part in it; test_engine_time judges it, on a clock of its own. Skipped without a GPU.
-#include "test.h"
+// How deadlines are kept on a GPU: 8 steps at 1024 x 1024 with random weights of the released sizes (smaller ones where
+// the device has less memory): alone, with a part of each frame, and while another process works on the same GPU. That
+// is told and not judged, for other programs on the machine have a part in it; test_engine_time judges it, on a clock
+// of its own. Skipped without a GPU.
 #include "synthetic.h"
+#include "test.h"
 #include <poll.h>
 #include <sumi.h>
 #include <sys/wait.h>
@@ -15,9 +17,13 @@ static double seconds_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-// ---- One process's engine -----------------------------------------------------------------------------------------------------------------
+// ---- One process's engine -------------------------------------------------------------------------------------------
 
-typedef struct painter { synthetic_files* files; sumi_engine* engine; sumi_model* model; } painter;
+typedef struct painter {
+    synthetic_files* files;
+    sumi_engine* engine;
+    sumi_model* model;
+} painter;
 
 static void keep_text(sumi_log_level level, sumi_result result, const char* text, void* user_data)
 {
@@ -59,7 +65,7 @@ static sumi_image_desc large_image(const painter* p)
     return desc;
 }
 
-// ---- The other process --------------------------------------------------------------------------------------------------------------------
+// ---- The other process ----------------------------------------------------------------------------------------------
 // A byte makes it draw, another one makes it stop; it answers each when it does. The end of the pipe ends it.
 
 static int s_to_other = -1, s_from_other = -1;
@@ -75,12 +81,14 @@ static void be_the_other(int from, int to)
         struct pollfd next = {.fd = from, .events = POLLIN};
         bool has_said = false;
         while (poll(&next, 1, 0) == 0) {
-            if (sumi_job_poll(p.engine, job).state != SUMI_JOB_RUNNING && sumi_job_poll(p.engine, job).state != SUMI_JOB_QUEUED) {
+            if (sumi_job_poll(p.engine, job).state != SUMI_JOB_RUNNING
+                && sumi_job_poll(p.engine, job).state != SUMI_JOB_QUEUED) {
                 sumi_job_discard(p.engine, job);
                 if (sumi_submit_images(p.engine, &desc, &job) != SUMI_OK) _exit(1);
             }
             sumi_engine_update(p.engine, 20000);
-            if (!has_said && sumi_job_poll(p.engine, job).stage == SUMI_STAGE_DENOISE) has_said = write(to, "d", 1) == 1;
+            if (!has_said && sumi_job_poll(p.engine, job).stage == SUMI_STAGE_DENOISE)
+                has_said = write(to, "d", 1) == 1;
         }
         sumi_job_discard(p.engine, job);
         if (read(from, &byte, 1) != 1 || write(to, "s", 1) != 1) break;
@@ -105,10 +113,12 @@ static void stop_the_other(void)
     s_other_draws = false;
 }
 
-// ---- The test -----------------------------------------------------------------------------------------------------------------------------
+// ---- The test -------------------------------------------------------------------------------------------------------
 
-// In frames; the other process begins after so many seconds (negative: it does not). Seconds from submission to the end.
-static double run_frames(const painter* p, const sumi_image_desc* desc, uint32_t budget_us, double frame, double other_at, int32_t* out_steps)
+// In frames; the other process begins after so many seconds (negative: it does not). Seconds from submission to the
+// end.
+static double run_frames(const painter* p, const sumi_image_desc* desc, uint32_t budget_us, double frame,
+                         double other_at, int32_t* out_steps)
 {
     sumi_job job;
     sumi_image image;
@@ -134,7 +144,13 @@ static double run_frames(const painter* p, const sumi_image_desc* desc, uint32_t
 TEST(a_deadline_decides_the_steps_on_a_gpu)
 {
     // Deadlines by the time that all steps take alone. The other one's work takes about half of the GPU's time.
-    static const struct { const char* what; double deadline; uint32_t budget_us; double frame; double other_at; } cases[] = {
+    static const struct {
+        const char* what;
+        double deadline;
+        uint32_t budget_us;
+        double frame;
+        double other_at;
+    } cases[] = {
         {"alone", 0.8, 8000, 0.004, -1.0},
         {"4 ms of frames of 16", 3.2, 4000, 0.016, -1.0},
         {"beside another process", 1.4, 8000, 0.004, 0.0},
@@ -155,7 +171,8 @@ TEST(a_deadline_decides_the_steps_on_a_gpu)
     int32_t steps = 0;
     run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
     const double whole = run_frames(&p, &desc, 20000, 0.004, -1.0, &steps);
-    printf("  %s: %.0f ms without a deadline, %d steps\n", sumi_engine_get_info(p.engine).device, 1e3 * whole, (int)steps);
+    printf("  %s: %.0f ms without a deadline, %d steps\n", sumi_engine_get_info(p.engine).device, 1e3 * whole,
+           (int)steps);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         desc.deadline_ms = (uint32_t)(1e3 * whole * cases[c].deadline);
         const double deadline = 1e-3 * desc.deadline_ms;
@@ -164,7 +181,8 @@ TEST(a_deadline_decides_the_steps_on_a_gpu)
             start_the_other();
             wait_for_the_other();
         }
-        const double seconds = run_frames(&p, &desc, cases[c].budget_us, cases[c].frame, is_beside ? -1.0 : cases[c].other_at * deadline, &steps);
+        const double seconds = run_frames(&p, &desc, cases[c].budget_us, cases[c].frame,
+                                          is_beside ? -1.0 : cases[c].other_at * deadline, &steps);
         stop_the_other();
         printf("  %s: %.0f ms of %.0f, %d of 8 steps\n", cases[c].what, 1e3 * seconds, 1e3 * deadline, (int)steps);
         CHECK(steps >= 4 && steps <= 8);

@@ -26,7 +26,7 @@ static void check_clean(struct CUctx_st* current)
     CHECK(fake_current() == current);
 }
 
-// ---- Driver -------------------------------------------------------------------------------------------------------------------------------
+// ---- Driver ---------------------------------------------------------------------------------------------------------
 
 TEST(opens_the_driver)
 {
@@ -89,17 +89,18 @@ TEST(an_old_driver_is_said_to_be_old)
 
 TEST(each_needed_entry_is_missed)
 {
-#define MISS(entry, abi, needed)                                                                    \
-    {                                                                                               \
-        fake_reset();                                                                               \
-        fake_lack_entry(#entry);                                                                    \
-        sumi_cuda_driver driver;                                                                    \
-        sumi_error error = {SUMI_OK, {0}};                                                          \
-        sumi_result result = sumi_cuda_driver_open(&driver, &error);                                \
-        if (strcmp(#entry, "cuInit") == 0) CHECK_NUMBER(result, SUMI_OK); /* then the lookup is not believed, and names are looked for */ \
-        else if (strcmp(#entry, "cuDriverGetVersion") == 0) CHECK_NUMBER(result, SUMI_NO_DEVICE);   \
-        else if (needed) CHECK(result == SUMI_DRIVER_TOO_OLD && strstr(error.text, #entry) != NULL); \
-        else CHECK(result == SUMI_OK && driver.entry == NULL);                                      \
+#define MISS(entry, abi, needed)                                                                                       \
+    {                                                                                                                  \
+        fake_reset();                                                                                                  \
+        fake_lack_entry(#entry);                                                                                       \
+        sumi_cuda_driver driver;                                                                                       \
+        sumi_error error = {SUMI_OK, {0}};                                                                             \
+        sumi_result result = sumi_cuda_driver_open(&driver, &error);                                                   \
+        if (strcmp(#entry, "cuInit") == 0)                                                                             \
+            CHECK_NUMBER(result, SUMI_OK); /* then the lookup is not believed, and names are looked for */             \
+        else if (strcmp(#entry, "cuDriverGetVersion") == 0) CHECK_NUMBER(result, SUMI_NO_DEVICE);                      \
+        else if (needed) CHECK(result == SUMI_DRIVER_TOO_OLD && strstr(error.text, #entry) != NULL);                   \
+        else CHECK(result == SUMI_OK && driver.entry == NULL);                                                         \
     }
     SUMI_CUDA_ENTRIES(MISS)
 #undef MISS
@@ -111,10 +112,30 @@ TEST(failures_become_results)
     fake_reset();
     sumi_cuda_driver driver;
     CHECK(sumi_cuda_driver_open(&driver, NULL) == SUMI_OK);
-    const struct { int code; sumi_result result; } cases[] = {
-        {1, SUMI_INTERNAL}, {2, SUMI_OUT_OF_DEVICE_MEMORY}, {4, SUMI_DEVICE_LOST}, {34, SUMI_NO_DEVICE}, {36, SUMI_DRIVER_TOO_OLD}, {100, SUMI_NO_DEVICE}, {209, SUMI_DEVICE_UNSUPPORTED},
-        {214, SUMI_DEVICE_LOST}, {222, SUMI_DRIVER_TOO_OLD}, {600, SUMI_INTERNAL}, {700, SUMI_DEVICE_LOST}, {702, SUMI_DEVICE_LOST}, {709, SUMI_DEVICE_LOST}, {715, SUMI_DEVICE_LOST},
-        {716, SUMI_DEVICE_LOST}, {719, SUMI_DEVICE_LOST}, {803, SUMI_NO_DEVICE}, {804, SUMI_NO_DEVICE}, {999, SUMI_DEVICE_LOST}, {12345, SUMI_INTERNAL},
+    const struct {
+        int code;
+        sumi_result result;
+    } cases[] = {
+        {1, SUMI_INTERNAL},
+        {2, SUMI_OUT_OF_DEVICE_MEMORY},
+        {4, SUMI_DEVICE_LOST},
+        {34, SUMI_NO_DEVICE},
+        {36, SUMI_DRIVER_TOO_OLD},
+        {100, SUMI_NO_DEVICE},
+        {209, SUMI_DEVICE_UNSUPPORTED},
+        {214, SUMI_DEVICE_LOST},
+        {222, SUMI_DRIVER_TOO_OLD},
+        {600, SUMI_INTERNAL},
+        {700, SUMI_DEVICE_LOST},
+        {702, SUMI_DEVICE_LOST},
+        {709, SUMI_DEVICE_LOST},
+        {715, SUMI_DEVICE_LOST},
+        {716, SUMI_DEVICE_LOST},
+        {719, SUMI_DEVICE_LOST},
+        {803, SUMI_NO_DEVICE},
+        {804, SUMI_NO_DEVICE},
+        {999, SUMI_DEVICE_LOST},
+        {12345, SUMI_INTERNAL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sumi_error error = {SUMI_OK, {0}};
@@ -123,11 +144,12 @@ TEST(failures_become_results)
     }
     sumi_error error = {SUMI_OK, {0}};
     sumi_cuda_failure(&driver, CUDA_ERROR_LAUNCH_FAILED, "folding paper", &error);
-    CHECK_TEXT(error.text, "folding paper: CUDA_ERROR_LAUNCH_FAILED (719: unspecified launch failure); the CUDA context is gone, for everything in this process that used it: destroy the engine "
+    CHECK_TEXT(error.text, "folding paper: CUDA_ERROR_LAUNCH_FAILED (719: unspecified launch failure); the CUDA "
+                           "context is gone, for everything in this process that used it: destroy the engine "
                            "and make a new one in a new context");
 }
 
-// ---- Device -------------------------------------------------------------------------------------------------------------------------------
+// ---- Device ---------------------------------------------------------------------------------------------------------
 
 TEST(opens_and_closes_the_first_device)
 {
@@ -271,8 +293,16 @@ TEST(refuses_streams_it_may_not_use)
 
 TEST(any_call_may_fail_while_opening)
 {
-    const char* const names[] = {"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetAttribute", "cuDeviceGetName", "cuDeviceTotalMem", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent",
-                                 "cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority"};
+    const char* const names[] = {"cuInit",
+                                 "cuDeviceGetCount",
+                                 "cuDeviceGet",
+                                 "cuDeviceGetAttribute",
+                                 "cuDeviceGetName",
+                                 "cuDeviceTotalMem",
+                                 "cuDevicePrimaryCtxRetain",
+                                 "cuCtxPushCurrent",
+                                 "cuCtxGetStreamPriorityRange",
+                                 "cuStreamCreateWithPriority"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         bool has_failed = true;
         for (int nth = 1; has_failed && nth < 20; nth++) {
@@ -293,7 +323,7 @@ TEST(any_call_may_fail_while_opening)
     }
 }
 
-// ---- Memory -------------------------------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
 typedef struct fixture {
     sumi_cuda_device device;
@@ -329,8 +359,11 @@ TEST(memory_is_counted_by_kind)
     begin(&f, NULL);
     sumi_cuda_block blocks[4];
     for (int kind = 0; kind < 4; kind++) {
-        CHECK(sumi_cuda_allocate(&f.memory, 1000 + (uint64_t)kind, (sumi_memory_kind)kind, "a test", &blocks[kind], &f.error) == SUMI_OK);
-        CHECK(blocks[kind].address != 0 && blocks[kind].address % 512 == 0 && blocks[kind].bytes >= 1000 + (uint64_t)kind);
+        CHECK(sumi_cuda_allocate(&f.memory, 1000 + (uint64_t)kind, (sumi_memory_kind)kind, "a test", &blocks[kind],
+                                 &f.error)
+              == SUMI_OK);
+        CHECK(blocks[kind].address != 0 && blocks[kind].address % 512 == 0
+              && blocks[kind].bytes >= 1000 + (uint64_t)kind);
         CHECK_NUMBER(atomic_load(&f.memory.held[kind]), blocks[kind].bytes);
     }
     CHECK_NUMBER(fake_held_kind("device"), 3);
@@ -388,15 +421,23 @@ TEST(memory_may_run_out)
         sumi_cuda_release(&f.memory, &block);
     }
     sumi_cuda_block block;
-    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, (uint64_t)2 << 30, SUMI_MEMORY_WEIGHTS, "more than there is", &block, NULL), SUMI_OUT_OF_DEVICE_MEMORY);
-    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, UINT64_MAX - 5, SUMI_MEMORY_WEIGHTS, "more than there is", &block, NULL), SUMI_OUT_OF_DEVICE_MEMORY);
+    CHECK_NUMBER(
+        sumi_cuda_allocate(&f.memory, (uint64_t)2 << 30, SUMI_MEMORY_WEIGHTS, "more than there is", &block, NULL),
+        SUMI_OUT_OF_DEVICE_MEMORY);
+    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, UINT64_MAX - 5, SUMI_MEMORY_WEIGHTS, "more than there is", &block, NULL),
+                 SUMI_OUT_OF_DEVICE_MEMORY);
     f.error = (sumi_error){SUMI_OK, {0}};
     fake_fail_call("cuMemAlloc", 1, 700);
-    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 100, SUMI_MEMORY_WEIGHTS, "the sails", &block, &f.error), SUMI_DEVICE_LOST);
+    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 100, SUMI_MEMORY_WEIGHTS, "the sails", &block, &f.error),
+                 SUMI_DEVICE_LOST);
     end(&f);
 }
 
-typedef struct host_memory { const fixture* fixture; int64_t held[4], calls; bool is_empty, is_crooked; } host_memory;
+typedef struct host_memory {
+    const fixture* fixture;
+    int64_t held[4], calls;
+    bool is_empty, is_crooked;
+} host_memory;
 
 static uint64_t host_allocate(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data)
 {
@@ -435,16 +476,19 @@ TEST(memory_comes_from_the_hosts_allocator)
     CHECK_NUMBER(fake_allocation_count(), 0); // nothing behind its back
     sumi_cuda_block block;
     host.is_crooked = true;
-    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_ARENA, "a test", &block, &f.error), SUMI_OUT_OF_DEVICE_MEMORY);
+    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_ARENA, "a test", &block, &f.error),
+                 SUMI_OUT_OF_DEVICE_MEMORY);
     CHECK(strstr(f.error.text, "512") != NULL);
     CHECK_NUMBER(host.held[SUMI_MEMORY_ARENA], 0);
     host.is_empty = true;
-    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_WEIGHTS, "a test", &block, NULL), SUMI_OUT_OF_DEVICE_MEMORY);
-    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_STAGING, "a test", &block, NULL), SUMI_OUT_OF_HOST_MEMORY);
+    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_WEIGHTS, "a test", &block, NULL),
+                 SUMI_OUT_OF_DEVICE_MEMORY);
+    CHECK_NUMBER(sumi_cuda_allocate(&f.memory, 700, SUMI_MEMORY_STAGING, "a test", &block, NULL),
+                 SUMI_OUT_OF_HOST_MEMORY);
     end(&f);
 }
 
-// ---- Kernels ------------------------------------------------------------------------------------------------------------------------------
+// ---- Kernels --------------------------------------------------------------------------------------------------------
 
 static sumi_result load_all(fixture* f, const sumi_cuda_image* images, int32_t count, sumi_cuda_modules** out_modules)
 {
@@ -494,7 +538,9 @@ TEST(every_device_finds_its_kernels)
                     sumi_result result = sumi_cuda_kernel(modules, image->kernels[k], 1024, &function, NULL);
                     CHECK_NUMBER(result, runs ? SUMI_OK : SUMI_INTERNAL);
                     CHECK((function != NULL) == runs);
-                    if (runs) CHECK(sumi_cuda_kernel(modules, image->kernels[k], 0, &again, NULL) == SUMI_OK && again == function);
+                    if (runs)
+                        CHECK(sumi_cuda_kernel(modules, image->kernels[k], 0, &again, NULL) == SUMI_OK
+                              && again == function);
                 }
             }
             CHECK_NUMBER(fake_held_kind("module"), expected);
@@ -509,8 +555,12 @@ TEST(kernels_load_where_their_ptx_version_is_known)
 {
     if (sumi_cuda_image_count == 0) SKIP("there are no kernels in this build");
     // CUDA 11.4 for everything of 8.0, 12.0 for Hopper's, 12.4 for e4m3; what is newer is left out
-    const struct { int32_t capability, newest_ptx; bool has_89, has_90, has_fp8_90; } cases[] = {
-        {80, 74, false, false, false}, {89, 83, false, false, false}, {89, 84, true, false, false}, {90, 80, false, true, false}, {90, 84, true, true, true},
+    const struct {
+        int32_t capability, newest_ptx;
+        bool has_89, has_90, has_fp8_90;
+    } cases[] = {
+        {80, 74, false, false, false}, {89, 83, false, false, false}, {89, 84, true, false, false},
+        {90, 80, false, true, false},  {90, 84, true, true, true},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         fake_reset();
@@ -524,8 +574,10 @@ TEST(kernels_load_where_their_ptx_version_is_known)
             const sumi_cuda_image* image = &sumi_cuda_images[i];
             if (image->is_binary || image->kernel_count == 0) continue;
             const bool is_fp8 = strstr(image->source, "_fp8") != NULL;
-            const bool expected = image->target == 80 || (image->target == 89 && cases[c].has_89) || (image->target == 90 && (is_fp8 ? cases[c].has_fp8_90 : cases[c].has_90));
-            if (sumi_cuda_has_kernel(modules, image->kernels[0]) != expected) printf("  %s on %d with PTX %d\n", image->source, (int)cases[c].capability, (int)cases[c].newest_ptx);
+            const bool expected = image->target == 80 || (image->target == 89 && cases[c].has_89)
+                               || (image->target == 90 && (is_fp8 ? cases[c].has_fp8_90 : cases[c].has_90));
+            if (sumi_cuda_has_kernel(modules, image->kernels[0]) != expected)
+                printf("  %s on %d with PTX %d\n", image->source, (int)cases[c].capability, (int)cases[c].newest_ptx);
             CHECK(sumi_cuda_has_kernel(modules, image->kernels[0]) == expected);
         }
         sumi_cuda_modules_destroy(modules);
@@ -544,7 +596,9 @@ TEST(kernels_load_where_their_ptx_version_is_known)
 }
 
 // A source of our own, packed as the build packs.
-#define PTX(body) ".version 7.4\n.target sm_80\n.address_size 64\n.visible .entry sumi_one(\n\t.param .u64 p\n)\n.maxntid 128, 1, 1\n{\n" body "\tret;\n}\n"
+#define PTX(body)                                                                                                      \
+    ".version 7.4\n.target sm_80\n.address_size 64\n.visible .entry sumi_one(\n\t.param .u64 p\n)\n.maxntid 128, 1, "  \
+    "1\n{\n" body "\tret;\n}\n"
 
 static sumi_cuda_image pack(const char* text, unsigned char* into, uLongf capacity)
 {
@@ -603,7 +657,7 @@ TEST(damaged_images_are_refused)
         else if (at == good.packed_bytes) image.packed_bytes--;
         else if (at == good.packed_bytes + 1) image.bytes--;
         else if (at == good.packed_bytes + 2) image.bytes++;
-        else if (at == good.packed_bytes + 3) image.packed_bytes++; // more behind it
+        else if (at == good.packed_bytes + 3) image.packed_bytes++;                           // more behind it
         else image.data = open_ended, image.packed_bytes = (uint32_t)capacity, image.bytes--; // text without its zero
         sumi_cuda_modules* modules = NULL;
         CHECK_NUMBER(load_all(&f, &image, 1, &modules), SUMI_INTERNAL);
@@ -619,10 +673,20 @@ TEST(text_is_the_fallback_for_machine_code)
     unsigned char packed[1024], packed_code[256], code[64] = {127, 'E', 'L', 'F'};
     uLongf capacity = sizeof packed_code;
     CHECK(compress2(packed_code, &capacity, code, sizeof code, 9) == Z_OK);
-    sumi_cuda_image images[2] = {pack(PTX(""), packed, sizeof packed), {"one", 90, true, packed_code, (uint32_t)capacity, sizeof code, NULL, 1}};
+    sumi_cuda_image images[2] = {pack(PTX(""), packed, sizeof packed),
+                                 {"one", 90, true, packed_code, (uint32_t)capacity, sizeof code, NULL, 1}};
     images[1].kernels = images[0].kernels;
-    const struct { int code; sumi_result result; uint64_t loads; } cases[] = {
-        {0, SUMI_OK, 1}, {209, SUMI_OK, 2}, {801, SUMI_OK, 2}, {1, SUMI_OK, 2}, {2, SUMI_OUT_OF_DEVICE_MEMORY, 1}, {719, SUMI_DEVICE_LOST, 1},
+    const struct {
+        int code;
+        sumi_result result;
+        uint64_t loads;
+    } cases[] = {
+        {0, SUMI_OK, 1},
+        {209, SUMI_OK, 2},
+        {801, SUMI_OK, 2},
+        {1, SUMI_OK, 2},
+        {2, SUMI_OUT_OF_DEVICE_MEMORY, 1},
+        {719, SUMI_DEVICE_LOST, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fake_reset();
@@ -669,7 +733,8 @@ TEST(a_failed_step_can_be_tried_again)
 TEST(kernels_get_the_shared_memory_they_ask_for)
 {
     unsigned char packed[1024];
-    const sumi_cuda_image image = pack(PTX("\t.shared .align 4 .b8 a[1000];\n\t.shared .align 4 .f32 b[2];\n"), packed, sizeof packed);
+    const sumi_cuda_image image =
+        pack(PTX("\t.shared .align 4 .b8 a[1000];\n\t.shared .align 4 .f32 b[2];\n"), packed, sizeof packed);
     fake_reset();
     fixture f;
     begin(&f, NULL);
@@ -681,11 +746,13 @@ TEST(kernels_get_the_shared_memory_they_ask_for)
     const sumi_cuda_driver* driver = &f.device.driver;
     for (uint32_t bytes = 0; bytes <= 200000; bytes += 50000) {
         CHECK(sumi_cuda_kernel(modules, "sumi_one", bytes, &function, &f.error) == SUMI_OK);
-        CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, bytes, f.device.compute, parameters, NULL) == CUDA_SUCCESS);
+        CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, bytes, f.device.compute, parameters, NULL)
+              == CUDA_SUCCESS);
     }
     uint64_t before = fake_calls("cuFuncSetAttribute");
     CHECK(sumi_cuda_kernel(modules, "sumi_one", 50000, &function, &f.error) == SUMI_OK); // less than it had
-    CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 200000, f.device.compute, parameters, NULL) == CUDA_SUCCESS);
+    CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 200000, f.device.compute, parameters, NULL)
+          == CUDA_SUCCESS);
     CHECK_NUMBER(fake_calls("cuFuncSetAttribute"), before);
     CHECK_NUMBER(sumi_cuda_kernel(modules, "sumi_one", 232449, &function, &f.error), SUMI_INTERNAL);
     CHECK_NUMBER(fake_launch_count(), 6);
@@ -695,8 +762,10 @@ TEST(kernels_get_the_shared_memory_they_ask_for)
     CHECK(sumi_cuda_kernel(modules, "sumi_one", 0, &function, NULL) == SUMI_OK);
     CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 129, 1, 1, 0, f.device.compute, parameters, NULL) != CUDA_SUCCESS);
     CHECK(driver->cuLaunchKernel(function, 0, 1, 1, 128, 1, 1, 0, f.device.compute, parameters, NULL) != CUDA_SUCCESS);
-    CHECK(driver->cuLaunchKernel(function, 1, 65536, 1, 128, 1, 1, 0, f.device.compute, parameters, NULL) != CUDA_SUCCESS);
-    CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 200001, f.device.compute, parameters, NULL) != CUDA_SUCCESS);
+    CHECK(driver->cuLaunchKernel(function, 1, 65536, 1, 128, 1, 1, 0, f.device.compute, parameters, NULL)
+          != CUDA_SUCCESS);
+    CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 200001, f.device.compute, parameters, NULL)
+          != CUDA_SUCCESS);
     CHECK(driver->cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 0, NULL, parameters, NULL) != CUDA_SUCCESS);
     CHECK_NUMBER(fake_violations(), 5);
     sumi_cuda_block block;

@@ -1,4 +1,5 @@
-// Pictures into OpenGL textures, with a GPU's own drivers: an EGL context without a surface, textures that can be shared and textures that cannot, every order in which things go.
+// Pictures into OpenGL textures, with a GPU's own drivers: an EGL context without a surface, textures that can be
+// shared and textures that cannot, every order in which things go.
 // Skipped where there is no such GPU. (test_cuda_targets holds the rules of the calls, on a driver that is none.)
 #include "engine_fixture.h"
 #if defined SUMI_HAS_CUDA && defined SUMI_TEST_HAS_EGL
@@ -7,30 +8,30 @@
 #include <GL/glcorearb.h>
 #include <dlfcn.h>
 
-// ---- The host's OpenGL --------------------------------------------------------------------------------------------------------------------
+// ---- The host's OpenGL ----------------------------------------------------------------------------------------------
 
 // X(type, name in EGL or OpenGL)
-#define ENTRIES(X)                                                        \
-    X(PFNEGLINITIALIZEPROC, eglInitialize)                                \
-    X(PFNEGLTERMINATEPROC, eglTerminate)                                  \
-    X(PFNEGLBINDAPIPROC, eglBindAPI)                                      \
-    X(PFNEGLCHOOSECONFIGPROC, eglChooseConfig)                            \
-    X(PFNEGLCREATECONTEXTPROC, eglCreateContext)                          \
-    X(PFNEGLDESTROYCONTEXTPROC, eglDestroyContext)                        \
-    X(PFNEGLMAKECURRENTPROC, eglMakeCurrent)                              \
-    X(PFNEGLQUERYDEVICESEXTPROC, eglQueryDevicesEXT)                      \
-    X(PFNEGLGETPLATFORMDISPLAYEXTPROC, eglGetPlatformDisplayEXT)          \
-    X(PFNGLGETSTRINGPROC, glGetString)                                    \
-    X(PFNGLGETERRORPROC, glGetError)                                      \
-    X(PFNGLGENTEXTURESPROC, glGenTextures)                                \
-    X(PFNGLDELETETEXTURESPROC, glDeleteTextures)                          \
-    X(PFNGLBINDTEXTUREPROC, glBindTexture)                                \
-    X(PFNGLTEXSTORAGE2DPROC, glTexStorage2D)                              \
-    X(PFNGLTEXSTORAGE3DPROC, glTexStorage3D)                              \
-    X(PFNGLTEXIMAGE2DPROC, glTexImage2D)                                  \
-    X(PFNGLTEXSUBIMAGE2DPROC, glTexSubImage2D)                            \
-    X(PFNGLTEXPARAMETERIPROC, glTexParameteri)                            \
-    X(PFNGLGETTEXIMAGEPROC, glGetTexImage)                                \
+#define ENTRIES(X)                                                                                                     \
+    X(PFNEGLINITIALIZEPROC, eglInitialize)                                                                             \
+    X(PFNEGLTERMINATEPROC, eglTerminate)                                                                               \
+    X(PFNEGLBINDAPIPROC, eglBindAPI)                                                                                   \
+    X(PFNEGLCHOOSECONFIGPROC, eglChooseConfig)                                                                         \
+    X(PFNEGLCREATECONTEXTPROC, eglCreateContext)                                                                       \
+    X(PFNEGLDESTROYCONTEXTPROC, eglDestroyContext)                                                                     \
+    X(PFNEGLMAKECURRENTPROC, eglMakeCurrent)                                                                           \
+    X(PFNEGLQUERYDEVICESEXTPROC, eglQueryDevicesEXT)                                                                   \
+    X(PFNEGLGETPLATFORMDISPLAYEXTPROC, eglGetPlatformDisplayEXT)                                                       \
+    X(PFNGLGETSTRINGPROC, glGetString)                                                                                 \
+    X(PFNGLGETERRORPROC, glGetError)                                                                                   \
+    X(PFNGLGENTEXTURESPROC, glGenTextures)                                                                             \
+    X(PFNGLDELETETEXTURESPROC, glDeleteTextures)                                                                       \
+    X(PFNGLBINDTEXTUREPROC, glBindTexture)                                                                             \
+    X(PFNGLTEXSTORAGE2DPROC, glTexStorage2D)                                                                           \
+    X(PFNGLTEXSTORAGE3DPROC, glTexStorage3D)                                                                           \
+    X(PFNGLTEXIMAGE2DPROC, glTexImage2D)                                                                               \
+    X(PFNGLTEXSUBIMAGE2DPROC, glTexSubImage2D)                                                                         \
+    X(PFNGLTEXPARAMETERIPROC, glTexParameteri)                                                                         \
+    X(PFNGLGETTEXIMAGEPROC, glGetTexImage)                                                                             \
     X(PFNGLCOPYIMAGESUBDATAPROC, glCopyImageSubData)
 
 static struct {
@@ -44,7 +45,10 @@ static struct {
     int (*set_current)(struct CUctx_st* context);
 } gl;
 
-typedef struct context { EGLDisplay display; EGLContext context; } context;
+typedef struct context {
+    EGLDisplay display;
+    EGLContext context;
+} context;
 static context s_context, s_foreign; // on a GPU that CUDA sees; on another device, if there is one
 static EGLDeviceEXT s_device;
 static int s_ordinal;
@@ -57,9 +61,17 @@ static bool find_entries(void)
     s_why_not = egl == NULL ? "there is no libEGL.so.1" : cuda == NULL ? "there is no NVIDIA driver here" : NULL;
     if (s_why_not != NULL) return false;
     PFNEGLGETPROCADDRESSPROC get;
-    const struct { const char* name; void* into; void* library; } entries[] = {
-        {"eglGetProcAddress", &get, egl}, {"cuInit", &gl.init, cuda}, {"cuGLGetDevices_v2", &gl.devices, cuda}, {"cuMemGetInfo_v2", &gl.memory, cuda},
-        {"cuDevicePrimaryCtxRetain", &gl.retain, cuda}, {"cuCtxSetCurrent", &gl.set_current, cuda},
+    const struct {
+        const char* name;
+        void* into;
+        void* library;
+    } entries[] = {
+        {"eglGetProcAddress", &get, egl},
+        {"cuInit", &gl.init, cuda},
+        {"cuGLGetDevices_v2", &gl.devices, cuda},
+        {"cuMemGetInfo_v2", &gl.memory, cuda},
+        {"cuDevicePrimaryCtxRetain", &gl.retain, cuda},
+        {"cuCtxSetCurrent", &gl.set_current, cuda},
     };
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         void* entry = dlsym(entries[i].library, entries[i].name);
@@ -67,9 +79,9 @@ static bool find_entries(void)
         if (entry == NULL) return false;
         memcpy(entries[i].into, &entry, sizeof entry);
     }
-#define FIND(type, name)                              \
-    s_why_not = #name;                                \
-    gl.name = (type)get(#name);                       \
+#define FIND(type, name)                                                                                               \
+    s_why_not = #name;                                                                                                 \
+    gl.name = (type)get(#name);                                                                                        \
     if (gl.name == NULL) return false;
     ENTRIES(FIND)
 #undef FIND
@@ -77,18 +89,23 @@ static bool find_entries(void)
     return gl.init(0) == 0;
 }
 
-static bool make_current(const context* c) { return gl.eglMakeCurrent(c->display, EGL_NO_SURFACE, EGL_NO_SURFACE, c->context); }
+static bool make_current(const context* c)
+{
+    return gl.eglMakeCurrent(c->display, EGL_NO_SURFACE, EGL_NO_SURFACE, c->context);
+}
 
 // Current, or false with nothing left behind.
 static bool make_context(EGLDeviceEXT device, context* out)
 {
-    static const EGLint config_wishes[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT, EGL_NONE};
+    static const EGLint config_wishes[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT,
+                                           EGL_NONE};
     static const EGLint context_wishes[] = {EGL_CONTEXT_MAJOR_VERSION, 4, EGL_CONTEXT_MINOR_VERSION, 3, EGL_NONE};
     EGLConfig config;
     EGLint count = 0;
     out->context = EGL_NO_CONTEXT;
     out->display = gl.eglGetPlatformDisplayEXT(EGL_PLATFORM_DEVICE_EXT, device, NULL);
-    if (out->display == EGL_NO_DISPLAY || !gl.eglInitialize(out->display, NULL, NULL) || !gl.eglBindAPI(EGL_OPENGL_API)) return false;
+    if (out->display == EGL_NO_DISPLAY || !gl.eglInitialize(out->display, NULL, NULL) || !gl.eglBindAPI(EGL_OPENGL_API))
+        return false;
     if (!gl.eglChooseConfig(out->display, config_wishes, &config, 1, &count) || count != 1) return false;
     out->context = gl.eglCreateContext(out->display, config, EGL_NO_CONTEXT, context_wishes);
     if (out->context != EGL_NO_CONTEXT && make_current(out)) return true;
@@ -109,7 +126,8 @@ static bool open_gl(void)
         int ordinals[8];
         if (!make_context(devices[i], &c)) continue;
         const bool is_cudas = gl.devices(&found, ordinals, 8, 1 /* CU_GL_DEVICE_LIST_ALL */) == 0 && found > 0;
-        printf("EGL device %d: %s, %s\n", (int)i, (const char*)gl.glGetString(GL_RENDERER), is_cudas ? "CUDA's too" : "not CUDA's");
+        printf("EGL device %d: %s, %s\n", (int)i, (const char*)gl.glGetString(GL_RENDERER),
+               is_cudas ? "CUDA's too" : "not CUDA's");
         context* keep = is_cudas ? &s_context : &s_foreign;
         if (is_cudas && s_context.context == NULL) s_device = devices[i], s_ordinal = ordinals[0];
         if (keep->context == NULL) *keep = c;
@@ -118,9 +136,10 @@ static bool open_gl(void)
     return s_context.context != NULL && make_current(&s_context);
 }
 
-// ---- Textures -----------------------------------------------------------------------------------------------------------------------------
+// ---- Textures -------------------------------------------------------------------------------------------------------
 
-typedef enum storage { IMMUTABLE, WITH_LEVELS, MUTABLE, STORAGES, INCOMPLETE } storage; // incomplete: its filter, the one that textures begin with, wants levels that it has not
+// incomplete: its filter, the one that textures begin with, wants levels that it has not
+typedef enum storage { IMMUTABLE, WITH_LEVELS, MUTABLE, STORAGES, INCOMPLETE } storage;
 
 static GLuint make_texture(GLenum format, storage how, int32_t width, int32_t height)
 {
@@ -128,7 +147,8 @@ static GLuint make_texture(GLenum format, storage how, int32_t width, int32_t he
     gl.glGenTextures(1, &name);
     gl.glBindTexture(GL_TEXTURE_2D, name);
     if (how == MUTABLE) gl.glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAX_LEVEL, 0);
-    if (how == MUTABLE || how == INCOMPLETE) gl.glTexImage2D(GL_TEXTURE_2D, 0, (GLint)format, width, height, 0, GL_RGBA, GL_UNSIGNED_BYTE, NULL);
+    if (how == MUTABLE || how == INCOMPLETE)
+        gl.glTexImage2D(GL_TEXTURE_2D, 0, (GLint)format, width, height, 0, GL_RGBA, GL_UNSIGNED_BYTE, NULL);
     else gl.glTexStorage2D(GL_TEXTURE_2D, how == WITH_LEVELS ? 3 : 1, format, width, height);
     return name;
 }
@@ -186,7 +206,7 @@ static sumi_result draw_to_texture(sumi_engine* engine, sumi_image_desc desc, su
     return draw(engine, &desc, &image);
 }
 
-// ---- Tests --------------------------------------------------------------------------------------------------------------------------------
+// ---- Tests ----------------------------------------------------------------------------------------------------------
 
 TEST(textures_on_a_gpu)
 {
@@ -223,9 +243,11 @@ TEST(a_texture_has_the_bytes_that_host_memory_has)
                 CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
                 CHECK(hash_texture(name, width, height) == before); // the fetch brings it, nothing before
                 CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
-                CHECK(image.pixels == NULL && image.row_bytes == width * 4 && image.width == width && image.height == height);
+                CHECK(image.pixels == NULL && image.row_bytes == width * 4 && image.width == width
+                      && image.height == height);
                 CHECK(hash_texture(name, width, height) == picture);
-                if (t_errors > 0) printf("  %d x %d, storage %d, pump %d: %s\n", (int)width, (int)height, how, pump, s_host.log);
+                if (t_errors > 0)
+                    printf("  %d x %d, storage %d, pump %d: %s\n", (int)width, (int)height, how, pump, s_host.log);
                 sumi_external_release(external);
                 CHECK(hash_texture(name, width, height) == picture);
                 gl.glDeleteTextures(1, &name);
@@ -238,7 +260,8 @@ TEST(a_texture_has_the_bytes_that_host_memory_has)
 
 TEST(a_batch_goes_to_textures_and_to_memory)
 {
-    static const sumi_image_item items[3] = {{.text = "a red fox", .seed = 7}, {.text = "a lighthouse", .seed = 8}, {.text = "a red fox", .seed = 9}};
+    static const sumi_image_item items[3] = {
+        {.text = "a red fox", .seed = 7}, {.text = "a lighthouse", .seed = 8}, {.text = "a red fox", .seed = 9}};
     CHECK(make_current(&s_context));
     sumi_model* model;
     sumi_engine* engine = gl_engine(SUMI_PUMP_UPDATE, &model);
@@ -258,19 +281,22 @@ TEST(a_batch_goes_to_textures_and_to_memory)
         names[i] = make_texture(GL_RGBA8, i == 0 ? IMMUTABLE : MUTABLE, 48, 32);
         CHECK_NUMBER(sumi_import_gl_texture(engine, names[i], GL_TEXTURE_2D, 48, 32, &externals[i]), SUMI_OK);
     }
-    const sumi_target targets[3] = {{.external = externals[0]}, {.format = SUMI_FORMAT_RGBA8}, {.external = externals[1]}};
+    const sumi_target targets[3] = {
+        {.external = externals[0]}, {.format = SUMI_FORMAT_RGBA8}, {.external = externals[1]}};
     desc.targets = targets;
     for (int round = 0; round < 3; round++) {
         CHECK_NUMBER(draw(engine, &desc, images), SUMI_OK);
         CHECK(images[0].pixels == NULL && images[2].pixels == NULL);
-        CHECK(hash_texture(names[0], 48, 32) == pictures[0] && hash_image(&images[1]) == pictures[1] && hash_texture(names[1], 48, 32) == pictures[2]);
+        CHECK(hash_texture(names[0], 48, 32) == pictures[0] && hash_image(&images[1]) == pictures[1]
+              && hash_texture(names[1], 48, 32) == pictures[2]);
         sumi_images_release(engine, images, 3);
     }
     close_engine(engine); // with both
     gl.glDeleteTextures(2, names);
 }
 
-// The copy lies between what OpenGL was told before the fetch and what it is told after it: nothing here waits in between.
+// The copy lies between what OpenGL was told before the fetch and what it is told after it: nothing here waits in
+// between.
 TEST(opengls_own_work_keeps_its_order)
 {
     enum { SIZE = 256, ROUNDS = 40 };
@@ -289,7 +315,9 @@ TEST(opengls_own_work_keeps_its_order)
         pictures[i] = draw_to_host(engine, desc[i]);
     }
     CHECK(pictures[0] != pictures[1]);
-    const GLuint shown = make_texture(GL_RGBA8, IMMUTABLE, SIZE, SIZE), copy = make_texture(GL_RGBA8, IMMUTABLE, SIZE, SIZE), large = make_texture(GL_RGBA8, IMMUTABLE, 4096, 4096);
+    const GLuint shown = make_texture(GL_RGBA8, IMMUTABLE, SIZE, SIZE),
+                 copy = make_texture(GL_RGBA8, IMMUTABLE, SIZE, SIZE),
+                 large = make_texture(GL_RGBA8, IMMUTABLE, 4096, 4096);
     const GLuint other = make_texture(GL_RGBA8, IMMUTABLE, 4096, 4096);
     sumi_external* external = NULL;
     CHECK_NUMBER(sumi_import_gl_texture(engine, shown, GL_TEXTURE_2D, SIZE, SIZE, &external), SUMI_OK);
@@ -302,7 +330,9 @@ TEST(opengls_own_work_keeps_its_order)
         desc[which].targets = &target;
         CHECK_NUMBER(sumi_submit_images(engine, &desc[which], &job), SUMI_OK);
         CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
-        for (int i = 0; i < 8; i++) gl.glCopyImageSubData(large, GL_TEXTURE_2D, 0, 0, 0, 0, other, GL_TEXTURE_2D, 0, 0, 0, 0, 4096, 4096, 1); // keeps the GPU at it for a while
+        // keeps the GPU at it for a while
+        for (int i = 0; i < 8; i++)
+            gl.glCopyImageSubData(large, GL_TEXTURE_2D, 0, 0, 0, 0, other, GL_TEXTURE_2D, 0, 0, 0, 0, 4096, 4096, 1);
         gl.glCopyImageSubData(large, GL_TEXTURE_2D, 0, 0, 0, 0, shown, GL_TEXTURE_2D, 0, 0, 0, 0, SIZE, SIZE, 1);
         CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
         gl.glCopyImageSubData(shown, GL_TEXTURE_2D, 0, 0, 0, 0, copy, GL_TEXTURE_2D, 0, 0, 0, 0, SIZE, SIZE, 1);
@@ -331,7 +361,11 @@ TEST(textures_that_cannot_be_are_refused)
     gl.glBindTexture(GL_TEXTURE_2D_ARRAY, layers);
     gl.glTexStorage3D(GL_TEXTURE_2D_ARRAY, 1, GL_RGBA8, 32, 32, 2);
     const GLuint good = make_texture(GL_RGBA8, IMMUTABLE, 32, 32), odd = make_texture(GL_RGBA8, IMMUTABLE, 33, 17);
-    const struct { const char* what; GLuint name; GLenum target; } wrong[] = {
+    const struct {
+        const char* what;
+        GLuint name;
+        GLenum target;
+    } wrong[] = {
         {"no texture", 0, GL_TEXTURE_2D},
         {"a name that was never given", 4711, GL_TEXTURE_2D},
         {"no storage", empty, GL_TEXTURE_2D},
@@ -358,7 +392,12 @@ TEST(textures_that_cannot_be_are_refused)
     // The driver's to say; where they can be shared, the bytes are the same.
     sumi_image_desc desc = small_image(model, &s_item);
     const uint64_t picture = draw_to_host(engine, desc);
-    const struct { const char* what; GLuint name; } maybe[] = {{"GL_RGB8", make_texture(GL_RGB8, IMMUTABLE, 32, 32)}, {"GL_SRGB8_ALPHA8", make_texture(GL_SRGB8_ALPHA8, IMMUTABLE, 32, 32)}, {"incomplete", make_texture(GL_RGBA8, INCOMPLETE, 32, 32)}};
+    const struct {
+        const char* what;
+        GLuint name;
+    } maybe[] = {{"GL_RGB8", make_texture(GL_RGB8, IMMUTABLE, 32, 32)},
+                 {"GL_SRGB8_ALPHA8", make_texture(GL_SRGB8_ALPHA8, IMMUTABLE, 32, 32)},
+                 {"incomplete", make_texture(GL_RGBA8, INCOMPLETE, 32, 32)}};
     sumi_external* external = NULL;
     for (size_t i = 0; i < sizeof maybe / sizeof *maybe; i++) {
         const sumi_result result = sumi_import_gl_texture(engine, maybe[i].name, GL_TEXTURE_2D, 32, 32, &external);
@@ -532,7 +571,8 @@ TEST(imports_give_their_memory_back)
     if (engine == NULL) return;
     const GLuint name = make_texture(GL_RGBA8, IMMUTABLE, 2048, 2048);
     const uint64_t held = sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE];
-    // Other programs take and return memory of the device as they please. What imports kept would be missing more behind every ten of them, so the least that is missing tells.
+    // Other programs take and return memory of the device as they please. What imports kept would be missing more
+    // behind every ten of them, so the least that is missing tells.
     enum { ROUNDS = 4, IMPORTS = 10 };
     size_t before = 0, after = 0, total = 0;
     int64_t least = INT64_MAX;
@@ -575,7 +615,10 @@ int main(int argc, char** argv)
     TEST_END();
 }
 #else
-TEST(textures_on_a_gpu) { SKIP("built without the CUDA backend, or without EGL's and OpenGL's headers (Debian: libegl-dev, libgl-dev)"); }
+TEST(textures_on_a_gpu)
+{
+    SKIP("built without the CUDA backend, or without EGL's and OpenGL's headers (Debian: libegl-dev, libgl-dev)");
+}
 
 int main(int argc, char** argv)
 {

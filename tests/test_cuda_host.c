@@ -1,5 +1,6 @@
-// How the CUDA backend behaves inside a host, on a GPU: the same bits at any pace, every byte given back, failures and cancels at any moment, the host's own context and stream left as they are.
-// Through the public header alone; the host's own CUDA is the driver, found at run time. Without a GPU everything is skipped.
+// How the CUDA backend behaves inside a host, on a GPU: the same bits at any pace, every byte given back, failures and
+// cancels at any moment, the host's own context and stream left as they are. Through the public header alone; the
+// host's own CUDA is the driver, found at run time. Without a GPU everything is skipped.
 #include "test.h"
 #include <dirent.h>
 #include <dlfcn.h>
@@ -13,7 +14,7 @@
 #define TINY "tests/golden/z-image/model"
 #define DEMO "samples/demo_model"
 
-// ---- The host's CUDA ----------------------------------------------------------------------------------------------------------------------
+// ---- The host's CUDA ------------------------------------------------------------------------------------------------
 
 typedef struct CUctx_st* context_handle;
 typedef struct CUstream_st* stream_handle;
@@ -51,14 +52,37 @@ static struct {
 
 static const char* open_driver(void) // NULL: it is there
 {
-    static const struct { const char* name; void* into; } entries[] = {
-        {"cuInit", &cu.init}, {"cuDeviceGet", &cu.device_get}, {"cuDevicePrimaryCtxRetain", &cu.primary_retain}, {"cuDevicePrimaryCtxRelease_v2", &cu.primary_release},
-        {"cuCtxCreate_v2", &cu.context_create}, {"cuCtxDestroy_v2", &cu.context_destroy}, {"cuCtxGetCurrent", &cu.context_get}, {"cuCtxSetCurrent", &cu.context_set},
-        {"cuMemGetInfo_v2", &cu.memory_get}, {"cuMemAlloc_v2", &cu.allocate}, {"cuMemFree_v2", &cu.release}, {"cuMemHostAlloc", &cu.allocate_pinned}, {"cuMemFreeHost", &cu.release_pinned},
-        {"cuStreamCreate", &cu.stream_create}, {"cuStreamDestroy_v2", &cu.stream_destroy}, {"cuStreamSynchronize", &cu.stream_synchronize}, {"cuLaunchHostFunc", &cu.stream_call},
-        {"cuStreamBeginCapture_v2", &cu.begin_capture}, {"cuStreamEndCapture", &cu.end_capture}, {"cuGraphDestroy", &cu.graph_destroy}, {"cuEventCreate", &cu.event_create},
-        {"cuEventRecord", &cu.event_record}, {"cuEventQuery", &cu.event_query}, {"cuEventDestroy_v2", &cu.event_destroy},
-        {"cuStreamWaitEvent", &cu.stream_wait}, {"cuMemcpyDtoHAsync_v2", &cu.copy_to_host}, {"cuMemsetD8_v2", &cu.fill},
+    static const struct {
+        const char* name;
+        void* into;
+    } entries[] = {
+        {"cuInit", &cu.init},
+        {"cuDeviceGet", &cu.device_get},
+        {"cuDevicePrimaryCtxRetain", &cu.primary_retain},
+        {"cuDevicePrimaryCtxRelease_v2", &cu.primary_release},
+        {"cuCtxCreate_v2", &cu.context_create},
+        {"cuCtxDestroy_v2", &cu.context_destroy},
+        {"cuCtxGetCurrent", &cu.context_get},
+        {"cuCtxSetCurrent", &cu.context_set},
+        {"cuMemGetInfo_v2", &cu.memory_get},
+        {"cuMemAlloc_v2", &cu.allocate},
+        {"cuMemFree_v2", &cu.release},
+        {"cuMemHostAlloc", &cu.allocate_pinned},
+        {"cuMemFreeHost", &cu.release_pinned},
+        {"cuStreamCreate", &cu.stream_create},
+        {"cuStreamDestroy_v2", &cu.stream_destroy},
+        {"cuStreamSynchronize", &cu.stream_synchronize},
+        {"cuLaunchHostFunc", &cu.stream_call},
+        {"cuStreamBeginCapture_v2", &cu.begin_capture},
+        {"cuStreamEndCapture", &cu.end_capture},
+        {"cuGraphDestroy", &cu.graph_destroy},
+        {"cuEventCreate", &cu.event_create},
+        {"cuEventRecord", &cu.event_record},
+        {"cuEventQuery", &cu.event_query},
+        {"cuEventDestroy_v2", &cu.event_destroy},
+        {"cuStreamWaitEvent", &cu.stream_wait},
+        {"cuMemcpyDtoHAsync_v2", &cu.copy_to_host},
+        {"cuMemsetD8_v2", &cu.fill},
     };
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
     if (library == NULL) return "there is no NVIDIA driver here";
@@ -79,14 +103,18 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-// ---- The host's memory --------------------------------------------------------------------------------------------------------------------
+// ---- The host's memory ----------------------------------------------------------------------------------------------
 
 #define MOST_BLOCKS 8192
 typedef struct host {
     pthread_mutex_t lock;
     long count, live, fail_at, wrong, without_context; // of the device's memory, pinned memory too; fail_at 0: none
     uint64_t live_bytes, peak_bytes;
-    struct { uint64_t address; size_t bytes; int kind; } blocks[MOST_BLOCKS];
+    struct {
+        uint64_t address;
+        size_t bytes;
+        int kind;
+    } blocks[MOST_BLOCKS];
     atomic_long host_live;
     char text[512]; // of the last error
     int fill;       // what is in memory of the device that the engine is given; negative: what was there
@@ -138,7 +166,8 @@ static void device_release(uint64_t address, size_t bytes, sumi_memory_kind kind
         h->blocks[i].address = 0;
         h->live--;
         h->live_bytes -= bytes;
-        h->wrong += (kind == SUMI_MEMORY_STAGING ? cu.release_pinned((void*)(uintptr_t)address) : cu.release(address)) != 0;
+        h->wrong +=
+            (kind == SUMI_MEMORY_STAGING ? cu.release_pinned((void*)(uintptr_t)address) : cu.release(address)) != 0;
     }
     pthread_mutex_unlock(&h->lock);
 }
@@ -158,7 +187,7 @@ static void host_release(void* memory, size_t bytes, void* user_data)
 static void host_log(sumi_log_level level, sumi_result result, const char* text, void* user_data)
 {
     (void)result;
-    if (level == SUMI_LOG_ERROR) snprintf(((host*)user_data)->text, sizeof ((host*)user_data)->text, "%s", text);
+    if (level == SUMI_LOG_ERROR) snprintf(((host*)user_data)->text, sizeof((host*)user_data)->text, "%s", text);
 }
 
 static sumi_engine_desc gpu_desc(void)
@@ -189,9 +218,10 @@ static void close_engine(sumi_engine* engine)
     check_all_is_back();
 }
 
-// ---- In one call --------------------------------------------------------------------------------------------------------------------------
+// ---- In one call ----------------------------------------------------------------------------------------------------
 
-static double s_longest_ms[8], s_longest_poll_ms; // of updates with a budget of a millisecond or less, by the job's stage before
+// of updates with a budget of a millisecond or less, by the job's stage before
+static double s_longest_ms[8], s_longest_poll_ms;
 
 static sumi_job_status timed_poll(const sumi_engine* engine, sumi_job job)
 {
@@ -248,7 +278,8 @@ static sumi_engine* open_engine(const sumi_engine_desc* desc, const char* path, 
     return NULL;
 }
 
-static const sumi_image_item s_items[2] = {{.text = "a red fox", .negative_text = "grey", .seed = 7}, {.text = "a lighthouse at dusk", .seed = 8}};
+static const sumi_image_item s_items[2] = {{.text = "a red fox", .negative_text = "grey", .seed = 7},
+                                           {.text = "a lighthouse at dusk", .seed = 8}};
 
 static sumi_image_desc picture(sumi_model* model)
 {
@@ -277,7 +308,8 @@ static uint64_t take_hash(sumi_engine* engine, sumi_job job, const sumi_image_de
     const size_t count = (size_t)16 * (size_t)(desc->width / 8) * (size_t)(desc->height / 8);
     float* latents = malloc(count * sizeof *latents);
     for (int32_t i = 0; i < desc->item_count; i++) {
-        if (sumi_job_latents(engine, job, i, latents, count) == SUMI_OK) hash = hash_bytes(hash, latents, count * sizeof *latents);
+        if (sumi_job_latents(engine, job, i, latents, count) == SUMI_OK)
+            hash = hash_bytes(hash, latents, count * sizeof *latents);
     }
     free(latents);
     sumi_image images[8];
@@ -286,7 +318,8 @@ static uint64_t take_hash(sumi_engine* engine, sumi_job job, const sumi_image_de
         printf("  a picture failed: %s\n", sumi_result_text(result));
         return 0;
     }
-    for (int32_t i = 0; i < desc->item_count; i++) hash = hash_bytes(hash, images[i].pixels, (size_t)images[i].row_bytes * (size_t)images[i].height);
+    for (int32_t i = 0; i < desc->item_count; i++)
+        hash = hash_bytes(hash, images[i].pixels, (size_t)images[i].row_bytes * (size_t)images[i].height);
     sumi_images_release(engine, images, desc->item_count);
     return hash;
 }
@@ -301,7 +334,7 @@ static uint64_t draw_hash(sumi_engine* engine, const sumi_image_desc* desc, uint
 
 static uint64_t s_whole; // bits of picture() that nothing disturbed
 
-// ---- The same bits ------------------------------------------------------------------------------------------------------------------------
+// ---- The same bits --------------------------------------------------------------------------------------------------
 
 TEST(the_same_bits_at_any_pace)
 {
@@ -333,7 +366,8 @@ TEST(the_same_bits_at_any_pace)
     }
 }
 
-// NaN, zeros, the largest numbers there are: what reads memory before it is written shows. (initcheck does not see what bulk tensor copies write.)
+// NaN, zeros, the largest numbers there are: what reads memory before it is written shows. (initcheck does not see what
+// bulk tensor copies write.)
 TEST(memory_may_hold_anything_before)
 {
     static const int fills[] = {0xFF, 0x00, 0x7F};
@@ -344,7 +378,9 @@ TEST(memory_may_hold_anything_before)
             s_host.fill = fills[i];
             sumi_engine* engine = NULL;
             CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
-            sumi_model* model = engine != NULL ? load(engine, way % 2 == 0 ? TINY : DEMO, way < 2 ? SUMI_WEIGHTS_BF16 : SUMI_WEIGHTS_FP8, NULL) : NULL;
+            sumi_model* model = engine != NULL ? load(engine, way % 2 == 0 ? TINY : DEMO,
+                                                      way < 2 ? SUMI_WEIGHTS_BF16 : SUMI_WEIGHTS_FP8, NULL)
+                                               : NULL;
             CHECK(model != NULL);
             if (model == NULL) return;
             const sumi_image_desc desc = picture(model);
@@ -375,7 +411,8 @@ TEST(a_batch_is_its_single_pictures)
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         CHECK_NUMBER(finish(engine, job, 0), SUMI_OK);
         if (sumi_fetch_images(engine, job, &single, 1) != SUMI_OK || both[i].pixels == NULL) continue;
-        // Another shape may choose other tiles, so that sums are rounded in another order: nearly the same picture is what can be asked for.
+        // Another shape may choose other tiles, so that sums are rounded in another order: nearly the same picture is
+        // what can be asked for.
         int most = 0;
         for (size_t at = 0; at < (size_t)64 * 48 * 4; at++) {
             const int d = abs((int)((const uint8_t*)both[i].pixels)[at] - (int)((const uint8_t*)single.pixels)[at]);
@@ -434,14 +471,16 @@ TEST(a_budget_that_is_too_small_is_a_result)
     close_engine(engine);
 }
 
-// ---- Everything comes back ----------------------------------------------------------------------------------------------------------------
+// ---- Everything comes back ------------------------------------------------------------------------------------------
 
 TEST(engines_come_and_go)
 {
     context_handle primary;
-    CHECK_NUMBER(cu.primary_retain(&primary, 0), 0); // so that the context, and what the driver keeps in it, outlives the engines
+    // so that the context, and what the driver keeps in it, outlives the engines
+    CHECK_NUMBER(cu.primary_retain(&primary, 0), 0);
     CHECK_NUMBER(cu.context_set(primary), 0);
-    // Other programs take and return memory of the device as they please. What engines kept would be missing more behind every four of them, so the least that is missing tells.
+    // Other programs take and return memory of the device as they please. What engines kept would be missing more
+    // behind every four of them, so the least that is missing tells.
     size_t before = 0, after = 0, total;
     int64_t least = INT64_MAX;
     for (int i = 0; i <= 20; i++) {
@@ -479,14 +518,17 @@ TEST(a_warm_job_allocates_nothing)
     sumi_image_desc desc = picture(model);
     desc.preview_every = 1;
     CHECK(draw_hash(engine, &desc, 0) == s_whole);
-    for (int i = 0; i < 2; i++) CHECK(draw_hash(engine, &desc, 500) == s_whole); // the budgets of updates make a plan of shorter slices, in the first one or before the second
+    // the budgets of updates make a plan of shorter slices, in the first one or before the second
+    for (int i = 0; i < 2; i++) CHECK(draw_hash(engine, &desc, 500) == s_whole);
     const long device = s_host.count;
     const uint64_t host_count = sumi_engine_get_info(engine).allocation_count;
     CHECK(draw_hash(engine, &desc, 500) == s_whole);
     CHECK_NUMBER(s_host.count, device);
     CHECK_NUMBER(sumi_engine_get_info(engine).allocation_count, host_count);
     const sumi_engine_info info = sumi_engine_get_info(engine);
-    CHECK_NUMBER(info.held_bytes[SUMI_MEMORY_WEIGHTS] + info.held_bytes[SUMI_MEMORY_ARENA] + info.held_bytes[SUMI_MEMORY_STAGING], s_host.live_bytes);
+    CHECK_NUMBER(info.held_bytes[SUMI_MEMORY_WEIGHTS] + info.held_bytes[SUMI_MEMORY_ARENA]
+                     + info.held_bytes[SUMI_MEMORY_STAGING],
+                 s_host.live_bytes);
     sumi_model_close(model);
     CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_WEIGHTS], 0);
     close_engine(engine);
@@ -510,7 +552,8 @@ TEST(the_nth_device_allocation_may_fail)
                 sumi_job job;
                 CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
                 result = finish(engine, job, 0);
-                if (result == SUMI_OK) { // also with less memory: streamed, or in smaller batches, which may choose other tiles
+                // also with less memory: streamed, or in smaller batches, which may choose other tiles
+                if (result == SUMI_OK) {
                     const uint64_t hash = take_hash(engine, job, &desc);
                     CHECK(hash != 0);
                     if (hash != s_whole) printf("  without allocation %ld the picture has other bits\n", n);
@@ -536,7 +579,7 @@ TEST(the_nth_device_allocation_may_fail)
     CHECK(n > 5 && failures > 0);
 }
 
-// ---- Cancelling ---------------------------------------------------------------------------------------------------------------------------
+// ---- Cancelling -----------------------------------------------------------------------------------------------------
 
 TEST(jobs_can_be_cancelled_at_any_moment)
 {
@@ -559,10 +602,14 @@ TEST(jobs_can_be_cancelled_at_any_moment)
         pd.text = "a lighthouse";
         sumi_job job = {0};
         const int kind = i % 8 == 3 ? 1 : i % 8 == 6 ? 2 : 0;
-        CHECK_NUMBER(kind == 1 ? sumi_submit_model(engine, &md, &job) : kind == 2 ? sumi_submit_prompt(engine, &pd, &job) : sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        CHECK_NUMBER(kind == 1   ? sumi_submit_model(engine, &md, &job)
+                     : kind == 2 ? sumi_submit_prompt(engine, &pd, &job)
+                                 : sumi_submit_images(engine, &desc, &job),
+                     SUMI_OK);
         // By how far it is, not by frames: how many of those a job takes, other programs on the GPU decide as well.
         const float until = (float)((random >> 4) % 20) / 20.0f;
-        while (timed_poll(engine, job).state < SUMI_JOB_DONE && timed_poll(engine, job).progress < until) timed_update(engine, job, 100);
+        while (timed_poll(engine, job).state < SUMI_JOB_DONE && timed_poll(engine, job).progress < until)
+            timed_update(engine, job, 100);
         for (uint32_t u = 0; u < (random >> 9) % 4; u++) timed_update(engine, job, 100);
         const sumi_job_status before = timed_poll(engine, job);
         sumi_job_cancel(engine, job);
@@ -576,7 +623,8 @@ TEST(jobs_can_be_cancelled_at_any_moment)
         desc = picture(model);
         if (i % 20 == 19) CHECK(draw_hash(engine, &desc, 0) == s_whole);
     }
-    printf("  %d cancelled; waiting %d, loading %d, preparing %d, text %d, denoising %d, decoding %d, transfer %d\n", cancelled, stages[0], stages[1], stages[2], stages[3], stages[5], stages[6], stages[7]);
+    printf("  %d cancelled; waiting %d, loading %d, preparing %d, text %d, denoising %d, decoding %d, transfer %d\n",
+           cancelled, stages[0], stages[1], stages[2], stages[3], stages[5], stages[6], stages[7]);
     CHECK(cancelled > 40 && stages[SUMI_STAGE_DENOISE] > 0 && stages[SUMI_STAGE_LOAD] > 0);
     sumi_image_desc desc = picture(model);
     CHECK(draw_hash(engine, &desc, 0) == s_whole);
@@ -604,7 +652,8 @@ TEST(engines_can_go_in_the_middle)
             desc.step_count = 200;
             sumi_job job;
             if (model != NULL) CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-            for (int u = 0; model != NULL && u < 100000 && timed_poll(engine, job).stage < SUMI_STAGE_DENOISE; u++) timed_update(engine, job, 1000);
+            for (int u = 0; model != NULL && u < 100000 && timed_poll(engine, job).stage < SUMI_STAGE_DENOISE; u++)
+                timed_update(engine, job, 1000);
             if (i >= 4 && model != NULL) {
                 sumi_model_close(model);
                 CHECK_NUMBER(timed_poll(engine, job).state, SUMI_JOB_CANCELLED);
@@ -614,7 +663,7 @@ TEST(engines_can_go_in_the_middle)
     }
 }
 
-// ---- Damaged weights ----------------------------------------------------------------------------------------------------------------------
+// ---- Damaged weights ------------------------------------------------------------------------------------------------
 
 static bool copy_file(const char* from, const char* to, bool damages)
 {
@@ -642,12 +691,17 @@ static bool copy_tree(const char* from, const char* to, const char* damaged_part
     for (struct dirent* entry; is_good && (entry = readdir(folder)) != NULL;) {
         char a[512], b[512] = "";
         if (entry->d_name[0] == '.') continue;
-        if (snprintf(a, sizeof a, "%s/%s", from, entry->d_name) >= (int)sizeof a || (to != NULL && snprintf(b, sizeof b, "%s/%s", to, entry->d_name) >= (int)sizeof b)) is_good = false;
+        if (snprintf(a, sizeof a, "%s/%s", from, entry->d_name) >= (int)sizeof a
+            || (to != NULL && snprintf(b, sizeof b, "%s/%s", to, entry->d_name) >= (int)sizeof b))
+            is_good = false;
         struct stat info;
         if (!is_good || stat(a, &info) != 0) is_good = false;
         else if (S_ISDIR(info.st_mode)) is_good = copy_tree(a, to != NULL ? b : NULL, damaged_part);
         else if (to == NULL) is_good = unlink(a) == 0;
-        else is_good = copy_file(a, b, damaged_part != NULL && strstr(a, damaged_part) != NULL && strstr(a, ".safetensors") != NULL && strstr(a, ".json") == NULL);
+        else
+            is_good = copy_file(a, b,
+                                damaged_part != NULL && strstr(a, damaged_part) != NULL
+                                    && strstr(a, ".safetensors") != NULL && strstr(a, ".json") == NULL);
     }
     if (folder != NULL) closedir(folder);
     if (to == NULL && is_good) is_good = rmdir(from) == 0;
@@ -685,14 +739,14 @@ TEST(weights_that_are_not_finite_give_a_result)
     }
 }
 
-// ---- The host's own context and stream ------------------------------------------------------------------------------------------------------
+// ---- The host's own context and stream ------------------------------------------------------------------------------
 
 static context_handle s_current;
-#define KEEPS(call)                                          \
-    do {                                                     \
-        context_handle now_ = NULL;                          \
-        call;                                                \
-        CHECK(cu.context_get(&now_) == 0 && now_ == s_current); \
+#define KEEPS(call)                                                                                                    \
+    do {                                                                                                               \
+        context_handle now_ = NULL;                                                                                    \
+        call;                                                                                                          \
+        CHECK(cu.context_get(&now_) == 0 && now_ == s_current);                                                        \
     } while (0)
 
 static atomic_bool s_gate_opens, s_gate_reached, s_gate_gave_up;
@@ -730,7 +784,8 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
         KEEPS(hash = draw_hash(engine, &desc, 500));
         CHECK(hash == s_whole);
 
-        // Their stream is busy with something of theirs: nothing of ours may overtake it, and nobody waits for it but the job.
+        // Their stream is busy with something of theirs: nothing of ours may overtake it, and nobody waits for it but
+        // the job.
         void* event;
         CHECK_NUMBER(cu.context_set(given), 0);
         CHECK_NUMBER(cu.event_create(&event, 0), 0);
@@ -760,7 +815,8 @@ TEST(the_hosts_context_and_stream_are_used_and_left_alone)
         KEEPS(CHECK_NUMBER(finish(engine, job, 1000), SUMI_OK));
         KEEPS(hash = take_hash(engine, job, &desc));
         CHECK(hash == s_whole);
-        CHECK(atomic_load(&s_gate_reached) && !atomic_load(&s_gate_gave_up)); // none of these calls has waited for the device
+        // none of these calls has waited for the device
+        CHECK(atomic_load(&s_gate_reached) && !atomic_load(&s_gate_gave_up));
         CHECK_NUMBER(cu.context_set(given), 0);
         CHECK_NUMBER(cu.event_query(event), 0);
         CHECK_NUMBER(cu.event_destroy(event), 0);
@@ -810,7 +866,8 @@ TEST(pictures_that_stay_on_the_device_have_the_same_bits)
     void* events[3];
     CHECK_NUMBER(cu.context_create(&context, 0, 0), 0);
     CHECK_NUMBER(cu.stream_create(&stream, NON_BLOCKING), 0);
-    for (int i = 0; i < 3; i++) CHECK(cu.allocate(&memory[i], MOST) == 0 && cu.event_create(&events[i], 2 /* without timing */) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(cu.allocate(&memory[i], MOST) == 0 && cu.event_create(&events[i], 2 /* without timing */) == 0);
     sumi_engine_desc ed = gpu_desc();
     ed.cuda.context = context;
     sumi_model* model;
@@ -825,7 +882,8 @@ TEST(pictures_that_stay_on_the_device_have_the_same_bits)
             for (int on_device = 0; on_device < 2; on_device++) {
                 for (int i = 0; i < 2; i++) {
                     memset(from_device[i], 0xa5, MOST);
-                    CHECK(cu.fill(memory[i], 0xa5, MOST) == 0 && cu.stream_synchronize(NULL) == 0); // our stream does not wait for that one
+                    // our stream does not wait for that one
+                    CHECK(cu.fill(memory[i], 0xa5, MOST) == 0 && cu.stream_synchronize(NULL) == 0);
                     targets[i] = (sumi_target){.format = (sumi_format)format, .row_bytes = pitch};
                     if (on_device != 0) targets[i].device_address = memory[i], targets[i].event = events[i];
                     else targets[i].host_memory = from_host[i];
@@ -842,10 +900,12 @@ TEST(pictures_that_stay_on_the_device_have_the_same_bits)
                 }
                 CHECK_NUMBER(cu.stream_synchronize(stream), 0);
                 CHECK_NUMBER(sumi_fetch_images(engine, job, images, 2), SUMI_OK);
-                for (int i = 0; i < 2; i++) CHECK(images[i].row_bytes == pitch && (images[i].pixels == NULL) == (on_device != 0));
+                for (int i = 0; i < 2; i++)
+                    CHECK(images[i].row_bytes == pitch && (images[i].pixels == NULL) == (on_device != 0));
                 sumi_images_release(engine, images, 2);
             }
-            for (int i = 0; i < 2; i++) CHECK(memcmp(from_device[i], from_host[i], MOST) == 0); // what lies between the rows too
+            // what lies between the rows too
+            for (int i = 0; i < 2; i++) CHECK(memcmp(from_device[i], from_host[i], MOST) == 0);
             if (padded == 0 && format == SUMI_FORMAT_RGBA8) memcpy(rgba, from_host[1], sizeof rgba);
             if (padded == 0 && format == SUMI_FORMAT_RGB8) memcpy(rgb, from_host[1], sizeof rgb);
         }
@@ -886,7 +946,7 @@ TEST(two_engines_in_one_process)
     close_engine(first);
 }
 
-// ---- The demo model -----------------------------------------------------------------------------------------------------------------------
+// ---- The demo model -------------------------------------------------------------------------------------------------
 
 // Peak signal to noise over the RGB of two pictures.
 static double psnr(const uint8_t* a, const uint8_t* b, size_t pixels)
@@ -955,7 +1015,8 @@ TEST(fp8_weights_draw_nearly_the_same_picture)
     uint8_t* none = draw_demo(SUMI_BACKEND_CPU, SUMI_WEIGHTS_FP8, &result);
     CHECK(none == NULL);
     CHECK_NUMBER(result, SUMI_NOT_SUPPORTED);
-    uint8_t *whole = draw_demo(SUMI_BACKEND_CUDA, SUMI_WEIGHTS_BF16, &result), *eight = draw_demo(SUMI_BACKEND_CUDA, SUMI_WEIGHTS_FP8, &result);
+    uint8_t *whole = draw_demo(SUMI_BACKEND_CUDA, SUMI_WEIGHTS_BF16, &result),
+            *eight = draw_demo(SUMI_BACKEND_CUDA, SUMI_WEIGHTS_FP8, &result);
     if (result == SUMI_NOT_SUPPORTED) {
         CHECK(eight == NULL && strstr(s_host.text, "8.9") != NULL);
         printf("  this GPU has no fp8\n");
@@ -971,10 +1032,12 @@ TEST(fp8_weights_draw_nearly_the_same_picture)
     free(whole), free(eight);
 }
 
-// How long calls took says something of the machine too, so it is told and not judged. That none waits for the device is judged where the stream is held up, and on the fake driver.
+// How long calls took says something of the machine too, so it is told and not judged. That none waits for the device
+// is judged where the stream is held up, and on the fake driver.
 static void tell_times(void)
 {
-    static const char* const stages[8] = {"waiting", "loading", "preparing", "text", "image", "denoising", "decoding", "transfer"};
+    static const char* const stages[8] = {"waiting", "loading",   "preparing", "text",
+                                          "image",   "denoising", "decoding",  "transfer"};
     printf("  the longest poll took %.3f ms; of updates of at most 1 ms of work:", s_longest_poll_ms);
     for (int i = 0; i < 8; i++) printf(" %s %.3f%s", stages[i], s_longest_ms[i], i < 7 ? "," : " ms\n");
 }

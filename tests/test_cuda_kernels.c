@@ -16,7 +16,7 @@
 
 #define MAX_NAMES 512
 
-// ---- Names -----------------------------------------------------------------------------------------------------------------------------
+// ---- Names ----------------------------------------------------------------------------------------------------------
 
 static bool is_in_an_image(const char* name, bool as_prefix)
 {
@@ -30,7 +30,10 @@ static bool is_in_an_image(const char* name, bool as_prefix)
 
 // The string literals "sumi_..." of the backend's sources: names of kernels, or the beginnings of names that the
 // preprocessor puts together.
-typedef struct literals { char names[MAX_NAMES][96]; int count; } literals;
+typedef struct literals {
+    char names[MAX_NAMES][96];
+    int count;
+} literals;
 
 static void read_literals(literals* into, const char* path)
 {
@@ -102,7 +105,7 @@ static void check_name(const char* name)
     CHECK(is_in_an_image(name, false));
 }
 
-// ---- A runner --------------------------------------------------------------------------------------------------------------------------
+// ---- A runner -------------------------------------------------------------------------------------------------------
 
 typedef struct bench {
     sumi_heap heap;
@@ -134,7 +137,10 @@ static void close_bench(bench* b)
     CHECK_NUMBER(fake_violations(), 0);
 }
 
-typedef struct tally { const char* begins; int kernels, used; } tally;
+typedef struct tally {
+    const char* begins;
+    int kernels, used;
+} tally;
 static void count_kernel(const char* name, uint64_t use_count, void* user_data)
 {
     tally* t = user_data;
@@ -190,7 +196,7 @@ TEST(every_product_has_its_kernel)
     close_bench(&b);
 }
 
-// ---- Golden data -----------------------------------------------------------------------------------------------------------------------
+// ---- Golden data ----------------------------------------------------------------------------------------------------
 
 static sumi_network* open_network(bench* b, const char* path)
 {

@@ -1,15 +1,25 @@
-// Weights in mapped files, page-locked chunk by chunk and copied from there, on a driver that is none (fake_cuda): copies are real there.
+// Weights in mapped files, page-locked chunk by chunk and copied from there, on a driver that is none (fake_cuda):
+// copies are real there.
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
-#include "cuda/mapped.h"
 #include "cuda/device_memory.h"
+#include "cuda/mapped.h"
 #include "fake_cuda.h"
 #include <stdlib.h>
 
 #define CHUNK 8192
 #define COLS 24 // rows of 48 bytes: chunks begin in the middle of rows and of groups
 
-typedef struct place { sumi_heap heap; sumi_cuda_device device; sumi_cuda_memory memory; sumi_cuda_mapped mapped; sumi_cuda_scope scope; sumi_error error; unsigned char* file; size_t file_bytes; } place;
+typedef struct place {
+    sumi_heap heap;
+    sumi_cuda_device device;
+    sumi_cuda_memory memory;
+    sumi_cuda_mapped mapped;
+    sumi_cuda_scope scope;
+    sumi_error error;
+    unsigned char* file;
+    size_t file_bytes;
+} place;
 
 static void open_place(place* p)
 {
@@ -25,7 +35,8 @@ static void open_place(place* p)
     p->file_bytes = 16 * CHUNK - 1000; // no multiple of a page
     p->file = aligned_alloc(CHUNK, 16 * CHUNK);
     uint32_t seed = 7;
-    for (size_t i = 0; i < p->file_bytes; i++) p->file[i] = (unsigned char)((seed = seed * 1664525u + 1013904223u) >> 24);
+    for (size_t i = 0; i < p->file_bytes; i++)
+        p->file[i] = (unsigned char)((seed = seed * 1664525u + 1013904223u) >> 24);
 }
 
 static void close_place(place* p)
@@ -42,7 +53,12 @@ static void close_place(place* p)
 
 static sumi_weight_part part_at(const place* p, size_t offset, int32_t rows)
 {
-    return (sumi_weight_part){.data = p->file + offset, .dtype = SUMI_DTYPE_BF16, .rows = rows, .scale = 1.0f, .mapping = p->file, .mapping_bytes = p->file_bytes};
+    return (sumi_weight_part){.data = p->file + offset,
+                              .dtype = SUMI_DTYPE_BF16,
+                              .rows = rows,
+                              .scale = 1.0f,
+                              .mapping = p->file,
+                              .mapping_bytes = p->file_bytes};
 }
 
 // Where kernels/upload.cuh puts a row.
@@ -68,7 +84,10 @@ static void check_copy(place* p, const sumi_weight* weight, bool is_gated)
     int32_t row = 0, wrong = 0;
     for (int32_t part = 0; part < weight->part_count; part++) {
         const unsigned char* from = weight->parts[part].data;
-        for (int32_t r = 0; r < weight->parts[part].rows; r++, row++) wrong += memcmp(there + row_on_device(weight, is_gated, row) * row_bytes, from + (size_t)r * row_bytes, row_bytes) != 0;
+        for (int32_t r = 0; r < weight->parts[part].rows; r++, row++)
+            wrong += memcmp(there + row_on_device(weight, is_gated, row) * row_bytes, from + (size_t)r * row_bytes,
+                            row_bytes)
+                  != 0;
     }
     CHECK_NUMBER(wrong, 0);
     sumi_cuda_mapped_unlock(&p->mapped, weight, &chunks, INT32_MAX);
@@ -85,11 +104,13 @@ TEST(rows_arrive_as_the_device_wants_them)
         for (int32_t rows = 16; rows <= 512; rows *= 2) {
             sumi_weight one = {.name = "one", .rows = rows, .cols = COLS, .part_count = 1};
             one.parts[0] = part_at(&p, offsets[i], rows);
-            sumi_weight three = {.name = "three", .rows = rows, .cols = COLS, .part_count = 3}; // the second part belongs to both halves
+            // the second part belongs to both halves
+            sumi_weight three = {.name = "three", .rows = rows, .cols = COLS, .part_count = 3};
             three.parts[0] = part_at(&p, offsets[i], rows / 4);
             three.parts[1] = part_at(&p, 8 * CHUNK - offsets[i], rows / 2);
             three.parts[2] = part_at(&p, p.file_bytes - (size_t)(rows / 4) * COLS * 2, rows / 4);
-            for (int is_gated = 0; is_gated < 2; is_gated++) check_copy(&p, &one, is_gated), check_copy(&p, &three, is_gated);
+            for (int is_gated = 0; is_gated < 2; is_gated++)
+                check_copy(&p, &one, is_gated), check_copy(&p, &three, is_gated);
         }
     }
     close_place(&p);
@@ -99,15 +120,20 @@ TEST(neighbours_share_chunks)
 {
     place p;
     open_place(&p);
-    sumi_weight a = {.name = "a", .rows = 100, .cols = COLS, .part_count = 1}, b = a; // 4800 bytes each, in chunks 0 and 1
+    // 4800 bytes each, in chunks 0 and 1
+    sumi_weight a = {.name = "a", .rows = 100, .cols = COLS, .part_count = 1}, b = a;
     a.parts[0] = part_at(&p, 0, 100);
     b.parts[0] = part_at(&p, 4800, 100);
     int32_t chunks_a = 0, chunks_b = 0;
     bool is_done = false;
-    CHECK(sumi_cuda_mapped_lock(&p.mapped, &a, &chunks_a, 0, &is_done, &p.error) == SUMI_OK && is_done && chunks_a == 1);
-    CHECK(sumi_cuda_mapped_lock(&p.mapped, &b, &chunks_b, 0, &is_done, &p.error) == SUMI_OK && !is_done && chunks_b == 1); // no time: one chunk a call
+    CHECK(sumi_cuda_mapped_lock(&p.mapped, &a, &chunks_a, 0, &is_done, &p.error) == SUMI_OK && is_done
+          && chunks_a == 1);
+    // no time: one chunk a call
+    CHECK(sumi_cuda_mapped_lock(&p.mapped, &b, &chunks_b, 0, &is_done, &p.error) == SUMI_OK && !is_done
+          && chunks_b == 1);
     CHECK_NUMBER(fake_held_kind("locked"), 1);
-    CHECK(sumi_cuda_mapped_lock(&p.mapped, &b, &chunks_b, 0, &is_done, &p.error) == SUMI_OK && is_done && chunks_b == 2);
+    CHECK(sumi_cuda_mapped_lock(&p.mapped, &b, &chunks_b, 0, &is_done, &p.error) == SUMI_OK && is_done
+          && chunks_b == 2);
     CHECK_NUMBER(fake_held_kind("locked"), 2);
     CHECK_NUMBER(fake_calls("cuMemHostRegister"), 2);
     sumi_cuda_mapped_unlock(&p.mapped, &a, &chunks_a, 1);

@@ -1,5 +1,6 @@
-// The GPU backend op by op against the processor's: every kind at odd, tiny and real shapes, from the same inputs (rounded to bfloat16 before), compared by norm and element by element; and
-// against itself, bit for bit: run again, with and without graphs, cut into slices of any size that run in another order.
+// The GPU backend op by op against the processor's: every kind at odd, tiny and real shapes, from the same inputs
+// (rounded to bfloat16 before), compared by norm and element by element; and against itself, bit for bit: run again,
+// with and without graphs, cut into slices of any size that run in another order.
 //
 //     test_cuda_ops [--small | --cublaslt] [--list-kernels] [TEST [CASE]]     parts of names; every case prints its error
 //
@@ -7,12 +8,14 @@
 //     --cublaslt       products by that library wherever it can
 //     --list-kernels   which kernels were used, for tests/check_kernels.sh
 //
-// A case is a plan of one op or of the few ops that belong together. Before each run every byte of the arena is 0xFF, which is NaN in both floating types: what an op reads without having been
-// given it shows, and so does what it should have written. Without a GPU the cases are rehearsed: the processor plays the GPU and rounds what it stores to bfloat16, which keeps cases and
-// bounds sound.
+// A case is a plan of one op or of the few ops that belong together. Before each run every byte of the arena is 0xFF,
+// which is NaN in both floating types: what an op reads without having been given it shows, and so does what it should
+// have written. Without a GPU the cases are rehearsed: the processor plays the GPU and rounds what it stores to
+// bfloat16, which keeps cases and bounds sound.
 //
-// Bounds. Storing in bfloat16 (8 bits of significand) is off by at most 2^-8 of the value and by 1.7e-3 in norm, whatever the op; inputs are exact and sums are float, so that is all there
-// should be: STORED. An op that reads what another rounded adds as much again: CHAINED. Where nothing is computed the bits must agree: EXACT.
+// Bounds. Storing in bfloat16 (8 bits of significand) is off by at most 2^-8 of the value and by 1.7e-3 in norm,
+// whatever the op; inputs are exact and sums are float, so that is all there should be: STORED. An op that reads what
+// another rounded adds as much again: CHAINED. Where nothing is computed the bits must agree: EXACT.
 #include "base/memory.h"
 #include "base/platform.h"
 #include "cpu/cpu.h"
@@ -28,16 +31,17 @@
 #define EXACT 0.0
 #define STORED 2.6e-3
 #define CHAINED 4.5e-3
-#define FLOATING 4e-6 // float32 results: the order of sums, and functions that are good to a few units of the last place
+// float32 results: the order of sums, and functions that are good to a few units of the last place
+#define FLOATING 4e-6
 #define PRODUCT 2e-5   // float32 results of tensor cores, which cut the lowest bits off while they sum
-#define FP8 4.6e-2    // e4m3 (4 bits) is off by 2.5e-2 in norm; weights and inputs both are
-#define SMALL 300000  // elements of all values and weights: what is rehearsed, and what --small leaves
+#define FP8 4.6e-2     // e4m3 (4 bits) is off by 2.5e-2 in norm; weights and inputs both are
+#define SMALL 300000   // elements of all values and weights: what is rehearsed, and what --small leaves
 #define LARGE 20000000 // not run in every manner
 
 static sumi_heap s_heap;
 static sumi_workers* s_workers;
 
-// ---- A case ---------------------------------------------------------------------------------------------------------------------------------
+// ---- A case ---------------------------------------------------------------------------------------------------------
 #define MAX_BLOCKS 128
 #define MAX_VALUES 16
 #define MAX_WEIGHTS 96
@@ -46,7 +50,7 @@ static sumi_workers* s_workers;
 typedef struct stock {
     void* blocks[MAX_BLOCKS];
     int block_count;
-    sumi_weight weights[MAX_WEIGHTS]; // known to runners by their address
+    sumi_weight weights[MAX_WEIGHTS];         // known to runners by their address
     const sumi_weight* seen[MAX_WEIGHTS * 2]; // those that plans named: an adapter's are copies
     int seen_count;
     uint64_t random;
@@ -60,7 +64,7 @@ typedef struct op_case {
     int m, n, k;       // rows, columns, depth; or what the builder says
     int a, b, c, d, e; // likewise
     sumi_activation act;
-    sumi_dtype dtype;  // of weights; 0: bfloat16
+    sumi_dtype dtype; // of weights; 0: bfloat16
     int repeat, counter;
     double bound;
 } op_case;
@@ -70,11 +74,21 @@ struct scene {
     stock* store;
     int next_block, next_weight;
     bool fills; // the store is being made
-    struct { sumi_value value; const void* data; bool is_raw; } inputs[MAX_VALUES];
+    struct {
+        sumi_value value;
+        const void* data;
+        bool is_raw;
+    } inputs[MAX_VALUES];
     int input_count;
-    struct { sumi_value value; sumi_span rows; double bound; } outputs[MAX_VALUES];
+    struct {
+        sumi_value value;
+        sumi_span rows;
+        double bound;
+    } outputs[MAX_VALUES];
     int output_count;
-    struct { int a, b; } twins[2]; // outputs of one shape that must have the same bits
+    struct {
+        int a, b;
+    } twins[2]; // outputs of one shape that must have the same bits
     int twin_count;
 };
 
@@ -88,7 +102,9 @@ static uint64_t draw(stock* store)
 static float normal(stock* store) // four uniform numbers: close enough, and quick
 {
     uint64_t d = draw(store);
-    return (float)((int32_t)(d & 0xFFFF) + (int32_t)(d >> 16 & 0xFFFF) + (int32_t)(d >> 32 & 0xFFFF) + (int32_t)(d >> 48) - 2 * 65535) * (1.7320508f / 65536.0f);
+    return (float)((int32_t)(d & 0xFFFF) + (int32_t)(d >> 16 & 0xFFFF) + (int32_t)(d >> 32 & 0xFFFF)
+                   + (int32_t)(d >> 48) - 2 * 65535)
+         * (1.7320508f / 65536.0f);
 }
 static float rounded(float value) { return sumi_bf16_to_float(sumi_float_to_bf16(value)); }
 
@@ -98,11 +114,12 @@ static void* block(scene* s, size_t bytes, bool* out_fresh)
     bool is_hollow = s->store->is_hollow;
     *out_fresh = s->fills && !is_hollow;
     if (s->next_block == MAX_BLOCKS) abort();
-    if (s->fills) s->store->blocks[s->store->block_count++] = calloc(1, (is_hollow && bytes > 4096 ? 4096 : bytes) + 64);
+    if (s->fills)
+        s->store->blocks[s->store->block_count++] = calloc(1, (is_hollow && bytes > 4096 ? 4096 : bytes) + 64);
     return s->store->blocks[s->next_block++];
 }
 
-// ---- Words for builders -----------------------------------------------------------------------------------------------------------------------
+// ---- Words for builders ---------------------------------------------------------------------------------------------
 static sumi_value give(scene* s, sumi_element element, int rows, int cols, const void* data, bool is_raw)
 {
     sumi_value value = sumi_plan_bound(&s->plan, "input", element, rows, cols);
@@ -125,7 +142,10 @@ static sumi_value activations_of(scene* s, int rows, int cols, float spread, flo
     return give(s, SUMI_ELEMENT_ACTIVATION, rows, cols, numbers(s, (size_t)rows * (size_t)cols, spread, centre), false);
 }
 static sumi_value activations(scene* s, int rows, int cols) { return activations_of(s, rows, cols, 1.0f, 0.0f); }
-static sumi_value floats(scene* s, int rows, int cols) { return give(s, SUMI_ELEMENT_FLOAT, rows, cols, numbers(s, (size_t)rows * (size_t)cols, 1.0f, 0.0f), false); }
+static sumi_value floats(scene* s, int rows, int cols)
+{
+    return give(s, SUMI_ELEMENT_FLOAT, rows, cols, numbers(s, (size_t)rows * (size_t)cols, 1.0f, 0.0f), false);
+}
 static sumi_value integers(scene* s, int rows, int cols, int limit)
 {
     bool fresh;
@@ -165,23 +185,32 @@ static sumi_weight* stack(scene* s, int rows, int cols, int parts, sumi_dtype dt
         int end = p + 1 == parts ? rows : rows / parts * (p + 1);
         size_t count = (size_t)(end - begin) * (size_t)cols;
         bool fresh;
-        unsigned char* data = (unsigned char*)block(s, count * size, &fresh) + size; // files promise no alignment beyond the element's
+        // files promise no alignment beyond the element's
+        unsigned char* data = (unsigned char*)block(s, count * size, &fresh) + size;
         for (size_t i = 0; fresh && i < count; i++) {
             float value = centre + spread * normal(s->store);
             uint16_t half = dtype == SUMI_DTYPE_F16 ? sumi_float_to_f16(value) : sumi_float_to_bf16(value);
-            uint8_t quarter = dtype == SUMI_DTYPE_F8_E4M3 ? sumi_float_to_e4m3(value * 16.0f / spread) : sumi_float_to_e5m2(value * 16.0f / spread);
+            uint8_t quarter = dtype == SUMI_DTYPE_F8_E4M3 ? sumi_float_to_e4m3(value * 16.0f / spread)
+                                                          : sumi_float_to_e5m2(value * 16.0f / spread);
             float exact = rounded(value); // a GPU keeps matrices in bfloat16
             memcpy(data + i * size, size == 4 ? (const void*)&exact : size == 2 ? (const void*)&half : &quarter, size);
         }
-        made.parts[p] = (sumi_weight_part){.data = data, .dtype = dtype, .rows = end - begin, .scale = is_fp8 ? spread / 16.0f : 1.0f};
+        made.parts[p] = (sumi_weight_part){
+            .data = data, .dtype = dtype, .rows = end - begin, .scale = is_fp8 ? spread / 16.0f : 1.0f};
         begin = end;
     }
     *w = made;
     s->next_weight++;
     return w;
 }
-static sumi_weight* matrix(scene* s, int rows, int cols, sumi_dtype dtype) { return stack(s, rows, cols, 1, dtype, 1.0f / sqrtf((float)cols), 0.0f); }
-static sumi_weight* norm_weight(scene* s, int cols, sumi_dtype dtype) { return stack(s, 1, cols, 1, dtype, 0.3f, 1.0f); }
+static sumi_weight* matrix(scene* s, int rows, int cols, sumi_dtype dtype)
+{
+    return stack(s, rows, cols, 1, dtype, 1.0f / sqrtf((float)cols), 0.0f);
+}
+static sumi_weight* norm_weight(scene* s, int cols, sumi_dtype dtype)
+{
+    return stack(s, 1, cols, 1, dtype, 0.3f, 1.0f);
+}
 static sumi_weight* bias_of(scene* s, int cols, sumi_dtype dtype) { return stack(s, 1, cols, 1, dtype, 0.5f, 0.0f); }
 
 static void check_rows(scene* s, sumi_value value, double bound, int begin, int count)
@@ -193,9 +222,12 @@ static void check_rows(scene* s, sumi_value value, double bound, int begin, int 
     s->outputs[s->output_count].bound = bound;
     s->outputs[s->output_count++].rows = (sumi_span){begin, count};
 }
-static void check(scene* s, sumi_value value, double bound) { check_rows(s, value, bound, 0, sumi_plan_info(&s->plan, value)->rows); }
+static void check(scene* s, sumi_value value, double bound)
+{
+    check_rows(s, value, bound, 0, sumi_plan_info(&s->plan, value)->rows);
+}
 
-// ---- Running --------------------------------------------------------------------------------------------------------------------------------
+// ---- Running --------------------------------------------------------------------------------------------------------
 typedef struct machine {
     const char* name;
     sumi_runner* runner;
@@ -210,7 +242,8 @@ static void scene_begin(scene* s, const op_case* c, stock* store, const machine*
     memset(s, 0, sizeof *s);
     s->store = store;
     s->fills = store->block_count == 0;
-    sumi_plan_begin(&s->plan, &s_heap, (int32_t)m->runner->functions->element_bytes(m->runner, SUMI_ELEMENT_ACTIVATION));
+    sumi_plan_begin(&s->plan, &s_heap,
+                    (int32_t)m->runner->functions->element_bytes(m->runner, SUMI_ELEMENT_ACTIVATION));
     sumi_plan_section(&s->plan, SUMI_SECTION_DENOISE, c->repeat > 0 ? c->repeat : 1, c->counter);
     c->build(s, c);
 }
@@ -240,8 +273,10 @@ static sumi_result slice_by_parts(sumi_plan* plan, sumi_error* error)
     for (int32_t i = 0; i < (int32_t)plan->op_count; i++) {
         int32_t parts = plan->ops[i].part_count, step = (parts + 9) / 10, count = 0;
         for (int32_t begin = 0; begin < parts; count++) {
-            int32_t length = step + (step > 1 ? count % 3 - 1 : 0), end = parts - begin < length || count == 11 ? parts : begin + length;
-            sumi_result result = sumi_grow(plan->heap, (void**)&plan->slices, &plan->slice_capacity, plan->slice_count + 1, sizeof *plan->slices, error);
+            int32_t length = step + (step > 1 ? count % 3 - 1 : 0),
+                    end = parts - begin < length || count == 11 ? parts : begin + length;
+            sumi_result result = sumi_grow(plan->heap, (void**)&plan->slices, &plan->slice_capacity,
+                                           plan->slice_count + 1, sizeof *plan->slices, error);
             if (result != SUMI_OK) return result;
             plan->slices[plan->slice_count++] = (sumi_slice){i, i + 1, begin, end, 1.0f};
             begin = end;
@@ -252,9 +287,11 @@ static sumi_result slice_by_parts(sumi_plan* plan, sumi_error* error)
     return SUMI_OK;
 }
 
-static void write_all(const machine* m, const sumi_plan* plan, sumi_value value, const unsigned char* data, uint64_t bytes)
+static void write_all(const machine* m, const sumi_plan* plan, sumi_value value, const unsigned char* data,
+                      uint64_t bytes)
 {
-    for (uint64_t at = 0; at < bytes; at += 1 << 20) m->runner->functions->write(m->runner, plan, value, at, data + at, bytes - at < 1 << 20 ? bytes - at : 1 << 20);
+    for (uint64_t at = 0; at < bytes; at += 1 << 20)
+        m->runner->functions->write(m->runner, plan, value, at, data + at, bytes - at < 1 << 20 ? bytes - at : 1 << 20);
 }
 
 // Fills the arena with 0xFF: a plan with one value as large, which leaves the arena in place for the next plan.
@@ -266,8 +303,9 @@ static sumi_result poison(const machine* m, uint64_t arena_bytes, sumi_error* er
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value all = sumi_plan_bound(&plan, "poison", SUMI_ELEMENT_BYTE, (int32_t)(arena_bytes / 4096 + 1), 4096);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 1, 64); // a plan needs an op
-    sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){
-        .x = x, .y = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 1, 64), .rows = 1});
+    sumi_plan_copy_rows(
+        &plan,
+        &(sumi_plan_copy_args){.x = x, .y = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 1, 64), .rows = 1});
     sumi_rates rates = m->runner->functions->rates(m->runner);
     sumi_result result = sumi_plan_finish(&plan, error);
     if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, error);
@@ -299,7 +337,8 @@ static void write_inputs(const scene* s, const machine* m)
         const float* x = s->inputs[i].data;
         uint64_t count = (uint64_t)info->rows * (uint64_t)info->cols;
         for (uint64_t at = 0; at < count; at += 1 << 18)
-            plan_write_floats(m->runner, &s->plan, s->inputs[i].value, at, x + at, count - at < 1 << 18 ? count - at : 1 << 18);
+            plan_write_floats(m->runner, &s->plan, s->inputs[i].value, at, x + at,
+                              count - at < 1 << 18 ? count - at : 1 << 18);
     }
 }
 
@@ -323,16 +362,19 @@ static sumi_result run_once(const scene* s, const machine* m, bool backwards, su
     for (int32_t k = 0; k < section->repeat; k++) {
         for (int32_t i = section->slice_begin; result == SUMI_OK && i < section->slice_end;) {
             int32_t end = i + 1; // slices of one op may change places
-            while (backwards && end < section->slice_end && s->plan.slices[end].op_begin == s->plan.slices[i].op_begin) end++;
+            while (backwards && end < section->slice_end && s->plan.slices[end].op_begin == s->plan.slices[i].op_begin)
+                end++;
             for (int32_t j = end - 1; result == SUMI_OK && j >= i; j--) {
                 const sumi_slice* slice = &s->plan.slices[j];
                 if (!m->rounds) {
                     result = plan_run_slice(m->runner, &s->plan, slice, section->first_counter + k, NULL, error);
                     continue;
                 }
-                for (int32_t op = slice->op_begin; result == SUMI_OK && op < slice->op_end; op++) { // rounded between ops, too
+                // rounded between ops, too
+                for (int32_t op = slice->op_begin; result == SUMI_OK && op < slice->op_end; op++) {
                     sumi_slice one = *slice;
-                    if (slice->op_end - slice->op_begin > 1) one = (sumi_slice){op, op + 1, 0, s->plan.ops[op].part_count, 0.0f};
+                    if (slice->op_end - slice->op_begin > 1)
+                        one = (sumi_slice){op, op + 1, 0, s->plan.ops[op].part_count, 0.0f};
                     result = plan_run_slice(m->runner, &s->plan, &one, section->first_counter + k, NULL, error);
                     round_output(s, m, op);
                 }
@@ -352,9 +394,12 @@ static bool run_case(const op_case* c, stock* store, const machine* m, manner ho
     sumi_result result = sumi_plan_finish(&s->plan, &error);
     see_weights(store, &s->plan);
     double us = 0.0;
-    for (size_t i = 0; i < s->plan.op_count && result == SUMI_OK; i++) us += (double)sumi_plan_predict_us(&s->plan, &s->plan.ops[i], &rates);
+    for (size_t i = 0; i < s->plan.op_count && result == SUMI_OK; i++)
+        us += (double)sumi_plan_predict_us(&s->plan, &s->plan.ops[i], &rates);
     if (result == SUMI_OK)
-        result = how == MANNER_PARTS ? slice_by_parts(&s->plan, &error) : sumi_plan_slice(&s->plan, &rates, how == MANNER_SMALL ? (uint32_t)(us / 5.0) + 1 : 0, &error);
+        result = how == MANNER_PARTS
+                   ? slice_by_parts(&s->plan, &error)
+                   : sumi_plan_slice(&s->plan, &rates, how == MANNER_SMALL ? (uint32_t)(us / 5.0) + 1 : 0, &error);
     if (result == SUMI_OK) result = poison(m, s->plan.arena_bytes, &error);
     if (result == SUMI_OK) result = plan_ready(m->runner, &s->plan, &error);
     for (int again = how == MANNER_AGAIN ? 0 : 1; again < 2 && result == SUMI_OK; again++) {
@@ -376,36 +421,45 @@ static void free_outs(void** outs)
     for (int i = 0; i < MAX_VALUES; i++) free(outs[i]), outs[i] = NULL;
 }
 
-// ---- Comparing ------------------------------------------------------------------------------------------------------------------------------
+// ---- Comparing ------------------------------------------------------------------------------------------------------
 
 // Output i of `got` (by m) against `want` (by the processor) over the rows that the op writes.
-static void compare_output(const op_case* c, const scene* s, int i, const machine* m, const void* got, const machine* reference, const void* want, double* out_error)
+static void compare_output(const op_case* c, const scene* s, int i, const machine* m, const void* got,
+                           const machine* reference, const void* want, double* out_error)
 {
     const sumi_value_info* info = sumi_plan_info(&s->plan, s->outputs[i].value);
-    size_t cols = (size_t)info->cols, first = (size_t)s->outputs[i].rows.begin * cols, count = (size_t)s->outputs[i].rows.count * cols, all = (size_t)info->rows * cols;
+    size_t cols = (size_t)info->cols, first = (size_t)s->outputs[i].rows.begin * cols,
+           count = (size_t)s->outputs[i].rows.count * cols, all = (size_t)info->rows * cols;
     float *a = malloc(all * 4 + 4), *b = malloc(all * 4 + 4);
     plan_floats(m->runner, info->element, got, a, all);
     plan_floats(reference->runner, info->element, want, b, all);
     double difference = 0.0, size = 0.0, bound = s->outputs[i].bound;
     for (size_t k = first; k < first + count; k++) size += (double)b[k] * (double)b[k];
     double rms = sqrt(size / (double)count);
-    // One element: half a unit of the stored type, twice for a tie decided the other way, as often as the bound allows for roundings one after the other; and what the whole may be
-    // off by, eightfold, for the unluckiest.
+    // One element: half a unit of the stored type, twice for a tie decided the other way, as often as the bound allows
+    // for roundings one after the other; and what the whole may be off by, eightfold, for the unluckiest.
     double roundings = bound > STORED ? bound / STORED : 1.0;
-    double relative = bound == EXACT ? 0.0 : info->element == SUMI_ELEMENT_ACTIVATION ? roundings / 128 : 8 * bound, absolute = 8 * bound * rms;
+    double relative = bound == EXACT                           ? 0.0
+                    : info->element == SUMI_ELEMENT_ACTIVATION ? roundings / 128
+                                                               : 8 * bound,
+           absolute = 8 * bound * rms;
     int shown = 0;
     bool is_bytes = info->element == SUMI_ELEMENT_BYTE;
     for (size_t k = first; k < first + count; k++) {
         double d = fabs((double)a[k] - (double)b[k]);
         difference += d * d;
-        bool is_good = is_bytes ? d <= 1.0 : d <= relative * fabs((double)b[k]) + absolute || (bound == EXACT && memcmp(&a[k], &b[k], 4) == 0);
+        bool is_good = is_bytes ? d <= 1.0
+                                : d <= relative * fabs((double)b[k]) + absolute
+                                      || (bound == EXACT && memcmp(&a[k], &b[k], 4) == 0);
         if (!is_good && shown++ < 3)
-            printf("  %s on %s: output %d, row %zu, column %zu: %.9g, want %.9g\n", c->name, m->name, i, k / cols, k % cols, (double)a[k], (double)b[k]);
+            printf("  %s on %s: output %d, row %zu, column %zu: %.9g, want %.9g\n", c->name, m->name, i, k / cols,
+                   k % cols, (double)a[k], (double)b[k]);
     }
     double error = size > 0.0 ? sqrt(difference / size) : sqrt(difference);
     if (!(error <= *out_error)) *out_error = error; // NaN too
     if (is_bytes) bound = 2e-3;
-    if (shown > 0 || !(error <= bound)) printf("  %s on %s: output %d is off by %.3g, bound %.3g\n", c->name, m->name, i, error, bound);
+    if (shown > 0 || !(error <= bound))
+        printf("  %s on %s: output %d is off by %.3g, bound %.3g\n", c->name, m->name, i, error, bound);
     CHECK(shown == 0);
     CHECK(error <= bound);
     free(a);
@@ -417,11 +471,14 @@ static void same_bits(const op_case* c, const scene* s, const char* name, const 
     for (int i = 0; i < s->output_count; i++) {
         const sumi_value_info* info = sumi_plan_info(&s->plan, s->outputs[i].value);
         size_t row = (size_t)(info->bytes / (uint64_t)info->rows);
-        const unsigned char *a = (const unsigned char*)got[i] + (size_t)s->outputs[i].rows.begin * row, *b = (const unsigned char*)want[i] + (size_t)s->outputs[i].rows.begin * row;
+        const unsigned char *a = (const unsigned char*)got[i] + (size_t)s->outputs[i].rows.begin * row,
+                            *b = (const unsigned char*)want[i] + (size_t)s->outputs[i].rows.begin * row;
         bool same = memcmp(a, b, (size_t)s->outputs[i].rows.count * row) == 0;
         size_t at = 0;
         while (!same && a[at] == b[at]) at++;
-        if (!same) printf("  %s on %s, %s: output %d has other bits, first in row %zu, byte %zu of it\n", c->name, name, how, i, at / row, at % row);
+        if (!same)
+            printf("  %s on %s, %s: output %d has other bits, first in row %zu, byte %zu of it\n", c->name, name, how,
+                   i, at / row, at % row);
         CHECK(same);
     }
 }
@@ -442,7 +499,7 @@ static void same_twins(const op_case* c, const scene* s, const char* name, void*
 #define MAX_MACHINES 4
 static machine s_reference, s_machines[MAX_MACHINES]; // the first of a kind of kernels; `same` of it must have its bits
 static int s_machine_count;
-static int s_same_as[MAX_MACHINES];                   // another machine with the same kernels, or -1
+static int s_same_as[MAX_MACHINES]; // another machine with the same kernels, or -1
 
 static void forget(const machine* m, const stock* store)
 {
@@ -453,12 +510,16 @@ static void forget(const machine* m, const stock* store)
 static uint64_t count_elements(const sumi_plan* plan)
 {
     uint64_t count = 0;
-    for (size_t v = 0; v < plan->value_count; v++) count += plan->values[v].base.id != 0 ? 0 : (uint64_t)plan->values[v].rows * (uint64_t)plan->values[v].cols;
-    for (size_t i = 0; i < plan->op_count; i++) count += plan->ops[i].weight != NULL ? (uint64_t)plan->ops[i].weight->rows * (uint64_t)plan->ops[i].weight->cols : 0;
+    for (size_t v = 0; v < plan->value_count; v++)
+        count += plan->values[v].base.id != 0 ? 0 : (uint64_t)plan->values[v].rows * (uint64_t)plan->values[v].cols;
+    for (size_t i = 0; i < plan->op_count; i++)
+        count +=
+            plan->ops[i].weight != NULL ? (uint64_t)plan->ops[i].weight->rows * (uint64_t)plan->ops[i].weight->cols : 0;
     return count;
 }
 
-static void try_case(const op_case* c, const machine* reference, const machine* machines, const int* same_as, int machine_count)
+static void try_case(const op_case* c, const machine* reference, const machine* machines, const int* same_as,
+                     int machine_count)
 {
     stock store = {.random = 0x9E3779B97F4A7C15u};
     scene s;
@@ -470,13 +531,17 @@ static void try_case(const op_case* c, const machine* reference, const machine* 
         const machine* m = &machines[k];
         double error = 0.0;
         for (manner how = MANNER_WHOLE; how < MANNER_COUNT && good; how++) {
-            if ((same_as[k] >= 0 && how != MANNER_WHOLE && how != MANNER_SMALL) || (elements > LARGE && how == MANNER_SMALL)) continue;
+            if ((same_as[k] >= 0 && how != MANNER_WHOLE && how != MANNER_SMALL)
+                || (elements > LARGE && how == MANNER_SMALL))
+                continue;
             void* outs[MAX_VALUES] = {0};
             good = run_case(c, &store, m, how, outs, &s);
             if (good && how == MANNER_WHOLE && same_as[k] < 0)
-                for (int i = 0; i < s.output_count; i++) compare_output(c, &s, i, m, outs[i], reference, want[i], &error);
+                for (int i = 0; i < s.output_count; i++)
+                    compare_output(c, &s, i, m, outs[i], reference, want[i], &error);
             if (good) same_twins(c, &s, m->name, outs);
-            if (good && (how != MANNER_WHOLE || same_as[k] >= 0)) same_bits(c, &s, m->name, s_manners[how], outs, first[same_as[k] >= 0 ? same_as[k] : k]);
+            if (good && (how != MANNER_WHOLE || same_as[k] >= 0))
+                same_bits(c, &s, m->name, s_manners[how], outs, first[same_as[k] >= 0 ? same_as[k] : k]);
             if (good && how == MANNER_WHOLE) memcpy(first[k], outs, sizeof outs), memset(outs, 0, sizeof outs);
             free_outs(outs);
             sumi_plan_end(&s.plan);
@@ -522,14 +587,14 @@ static void try_cases(const op_case* cases, size_t count)
     if (tried == 0 && s_case_filter == NULL) SKIP("none of its cases is small");
 }
 
-#define CASES(kind)                                     \
-    TEST(kind)                                          \
-    {                                                   \
-        if (s_absent != NULL) SKIP(s_absent);           \
-        try_cases(s_##kind, sizeof s_##kind / sizeof *s_##kind); \
+#define CASES(kind)                                                                                                    \
+    TEST(kind)                                                                                                         \
+    {                                                                                                                  \
+        if (s_absent != NULL) SKIP(s_absent);                                                                          \
+        try_cases(s_##kind, sizeof s_##kind / sizeof *s_##kind);                                                       \
     }
 
-// ---- Rows: embedding, filling, copying -------------------------------------------------------------------------------------------------------
+// ---- Rows: embedding, filling, copying ------------------------------------------------------------------------------
 static void build_embed(scene* s, const op_case* c)
 {
     sumi_weight* table = stack(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f);
@@ -565,18 +630,33 @@ static const op_case s_moving_rows[] = {
 };
 CASES(moving_rows)
 
-// ---- LINEAR ----------------------------------------------------------------------------------------------------------------------------------
-enum { BIASED = 1, INTO = 2, RESIDUAL = 4, GATED_RESIDUAL = 8, TO_FLOAT = 16, STACKED = 32, ADAPTED = 64, FLOAT_TABLE = 128 };
+// ---- LINEAR ---------------------------------------------------------------------------------------------------------
+enum {
+    BIASED = 1,
+    INTO = 2,
+    RESIDUAL = 4,
+    GATED_RESIDUAL = 8,
+    TO_FLOAT = 16,
+    STACKED = 32,
+    ADAPTED = 64,
+    FLOAT_TABLE = 128
+};
 enum { ALIGNED = 256, IN_FP8 = 512 };
 
 // Two adapters: one over all rows, one over a middle range, with negative strength.
 static void adapt(scene* s, const sumi_weight* w, int rank)
 {
     bool fresh;
-    struct { sumi_delta deltas[2]; sumi_adapter adapters[2]; sumi_adapter_use uses[2]; }* a = block(s, sizeof *a, &fresh);
+    struct {
+        sumi_delta deltas[2];
+        sumi_adapter adapters[2];
+        sumi_adapter_use uses[2];
+    }* a = block(s, sizeof *a, &fresh);
     int begin = w->rows / 3 / 4 * 4, rows = w->rows / 3;
-    a->deltas[0] = (sumi_delta){w->index, 0, 0.5f, *matrix(s, rank, w->cols, SUMI_DTYPE_F32), *matrix(s, w->rows, rank, SUMI_DTYPE_BF16)};
-    a->deltas[1] = (sumi_delta){w->index, begin, 0.25f, *matrix(s, 3, w->cols, SUMI_DTYPE_BF16), *matrix(s, rows < 1 ? 1 : rows, 3, SUMI_DTYPE_F32)};
+    a->deltas[0] = (sumi_delta){w->index, 0, 0.5f, *matrix(s, rank, w->cols, SUMI_DTYPE_F32),
+                                *matrix(s, w->rows, rank, SUMI_DTYPE_BF16)};
+    a->deltas[1] = (sumi_delta){w->index, begin, 0.25f, *matrix(s, 3, w->cols, SUMI_DTYPE_BF16),
+                                *matrix(s, rows < 1 ? 1 : rows, 3, SUMI_DTYPE_F32)};
     for (int i = 0; i < 2; i++) {
         a->adapters[i] = (sumi_adapter){&a->deltas[i], 1};
         a->uses[i] = (sumi_adapter_use){&a->adapters[i], i == 0 ? 0.8f : -1.5f};
@@ -589,26 +669,38 @@ static void build_linear(scene* s, const op_case* c)
     int m = c->m, n = c->n, k = c->k, flags = c->a;
     s->plan.fp8_weights = (flags & IN_FP8) != 0;
     sumi_weight* w = stack(s, n, k, flags & STACKED ? 3 : 1, c->dtype, 1.0f / sqrtf((float)k), 0.0f);
-    sumi_weight* b = flags & BIASED ? bias_of(s, n, c->dtype == SUMI_DTYPE_F16 ? SUMI_DTYPE_F16 : SUMI_DTYPE_BF16) : NULL;
+    sumi_weight* b =
+        flags & BIASED ? bias_of(s, n, c->dtype == SUMI_DTYPE_F16 ? SUMI_DTYPE_F16 : SUMI_DTYPE_BF16) : NULL;
     sumi_value x = activations(s, flags & INTO ? m + 5 : m, k), y;
     if (flags & ADAPTED) adapt(s, w, c->b > 0 ? c->b : 16);
     if (flags & (RESIDUAL | GATED_RESIDUAL)) {
         sumi_element element = flags & FLOAT_TABLE ? SUMI_ELEMENT_FLOAT : SUMI_ELEMENT_ACTIVATION;
-        sumi_step_row gate = flags & GATED_RESIDUAL ? flags & ALIGNED ? aligned_row(s, element, n, true) : step_row(s, element, n, true) : SUMI_NO_ROW;
-        y = sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
-            .label = "linear", .x = x, .weight = w, .bias = b, .gate = gate, .residual = activations(s, m, n)});
+        sumi_step_row gate = flags & GATED_RESIDUAL
+                               ? flags & ALIGNED ? aligned_row(s, element, n, true) : step_row(s, element, n, true)
+                               : SUMI_NO_ROW;
+        y = sumi_plan_linear(
+            &s->plan,
+            &(sumi_plan_linear_args){
+                .label = "linear", .x = x, .weight = w, .bias = b, .gate = gate, .residual = activations(s, m, n)});
     } else if (flags & INTO) {
         y = activations(s, m + 4, n);
-        sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
-            .label = "linear", .x = x, .x_row = 3, .rows = m, .weight = w, .bias = b, .activation = c->act, .y = y,
-            .y_row = 2});
+        sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){.label = "linear",
+                                                            .x = x,
+                                                            .x_row = 3,
+                                                            .rows = m,
+                                                            .weight = w,
+                                                            .bias = b,
+                                                            .activation = c->act,
+                                                            .y = y,
+                                                            .y_row = 2});
     } else if (flags & TO_FLOAT) {
         y = sumi_plan_value(&s->plan, "table", SUMI_ELEMENT_FLOAT, m, n);
-        sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
-            .label = "linear", .x = x, .rows = m, .weight = w, .bias = b, .activation = c->act, .y = y});
+        sumi_plan_linear(
+            &s->plan, &(sumi_plan_linear_args){
+                          .label = "linear", .x = x, .rows = m, .weight = w, .bias = b, .activation = c->act, .y = y});
     } else {
         y = sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
-            .label = "linear", .x = x, .weight = w, .bias = b, .activation = c->act});
+                                           .label = "linear", .x = x, .weight = w, .bias = b, .activation = c->act});
     }
     check(s, y, c->bound);
 }
@@ -622,9 +714,12 @@ static const op_case s_linear[] = {
     {"linear 16x32x33, quick gelu", build_linear, 16, 32, 33, .act = SUMI_ACT_QUICK_GELU, .bound = STORED},
     {"linear 16x40x32, tanh", build_linear, 16, 40, 32, BIASED, .act = SUMI_ACT_TANH, .bound = STORED},
     {"linear 130x136x264, stacked, residual", build_linear, 130, 136, 264, STACKED | RESIDUAL, .bound = STORED},
-    {"linear 131x100x64, gated residual", build_linear, 131, 100, 64, BIASED | GATED_RESIDUAL, .counter = 3, .bound = STORED},
-    {"linear 131x104x64, gated residual, float table", build_linear, 131, 104, 64, GATED_RESIDUAL | FLOAT_TABLE, .counter = 2, .bound = STORED},
-    {"linear 256x256x128, gated residual, aligned", build_linear, 256, 256, 128, GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, .repeat = 2, .counter = 1, .bound = CHAINED},
+    {"linear 131x100x64, gated residual", build_linear, 131, 100, 64, BIASED | GATED_RESIDUAL, .counter = 3,
+     .bound = STORED},
+    {"linear 131x104x64, gated residual, float table", build_linear, 131, 104, 64, GATED_RESIDUAL | FLOAT_TABLE,
+     .counter = 2, .bound = STORED},
+    {"linear 256x256x128, gated residual, aligned", build_linear, 256, 256, 128, GATED_RESIDUAL | FLOAT_TABLE | ALIGNED,
+     .repeat = 2, .counter = 1, .bound = CHAINED},
     {"linear 40x64x48 into rows", build_linear, 40, 64, 48, BIASED | INTO, .bound = STORED},
     {"linear 7x9x11 into rows", build_linear, 7, 9, 11, INTO, .bound = STORED},
     {"linear, modulation table 8x15360x256", build_linear, 8, 15360, 256, BIASED | TO_FLOAT, .bound = PRODUCT},
@@ -632,10 +727,13 @@ static const op_case s_linear[] = {
     {"linear, modulation table 100x768x192", build_linear, 100, 768, 192, BIASED | TO_FLOAT, .bound = PRODUCT},
     {"linear 45x96x80, f32 weights", build_linear, 45, 96, 80, BIASED, .dtype = SUMI_DTYPE_F32, .bound = STORED},
     {"linear 45x96x80, f16 weights", build_linear, 45, 96, 80, BIASED, .dtype = SUMI_DTYPE_F16, .bound = CHAINED},
-    {"linear 45x96x80, e4m3 weights with a scale", build_linear, 45, 96, 80, STACKED, .dtype = SUMI_DTYPE_F8_E4M3, .bound = CHAINED},
-    {"linear 45x96x80, e5m2 weights with a scale", build_linear, 45, 96, 80, BIASED, .dtype = SUMI_DTYPE_F8_E5M2, .bound = CHAINED},
+    {"linear 45x96x80, e4m3 weights with a scale", build_linear, 45, 96, 80, STACKED, .dtype = SUMI_DTYPE_F8_E4M3,
+     .bound = CHAINED},
+    {"linear 45x96x80, e5m2 weights with a scale", build_linear, 45, 96, 80, BIASED, .dtype = SUMI_DTYPE_F8_E5M2,
+     .bound = CHAINED},
     {"linear 50x96x64, two adapters", build_linear, 50, 96, 64, ADAPTED, 16, .bound = CHAINED},
-    {"linear 50x39x30, two adapters, rank 5, silu", build_linear, 50, 39, 30, ADAPTED, 5, .act = SUMI_ACT_SILU, .bound = 6e-3},
+    {"linear 50x39x30, two adapters, rank 5, silu", build_linear, 50, 39, 30, ADAPTED, 5, .act = SUMI_ACT_SILU,
+     .bound = 6e-3},
     {"linear 50x96x64, two adapters, residual", build_linear, 50, 96, 64, ADAPTED | RESIDUAL, 4, .bound = CHAINED},
     {"linear, patches 4096x3840x64", build_linear, 4096, 3840, 64, BIASED, .bound = STORED},
     {"linear, to patches 4096x64x3840", build_linear, 4096, 64, 3840, BIASED, .bound = STORED},
@@ -659,7 +757,7 @@ static const op_case s_linear[] = {
 };
 CASES(linear)
 
-// ---- GATED, ACTIVATE, fp8 --------------------------------------------------------------------------------------------------------------------
+// ---- GATED, ACTIVATE, fp8 -------------------------------------------------------------------------------------------
 static void build_gated(scene* s, const op_case* c)
 {
     sumi_weight* w = stack(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
@@ -678,42 +776,58 @@ static void build_fp8_block(scene* s, const op_case* c)
     p->fp8_weights = true;
     sumi_value x = activations(s, c->m, c->k);
     sumi_step_row scale = aligned_row(s, SUMI_ELEMENT_FLOAT, c->k, true);
-    sumi_value n = sumi_plan_norm(p, &(sumi_plan_norm_args){
-        .label = "norm", .x = x, .weight = norm_weight(s, c->k, 0), .eps = 1e-5f, .scale = scale});
+    sumi_value n = sumi_plan_norm(
+        p, &(sumi_plan_norm_args){
+               .label = "norm", .x = x, .weight = norm_weight(s, c->k, 0), .eps = 1e-5f, .scale = scale});
     if (c->a == 0) { // norm -> qkv
-        check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){
-            .label = "qkv", .x = n, .weight = stack(s, 3 * c->n, c->k, 3, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f)}),
+        check(s,
+              sumi_plan_linear(p, &(sumi_plan_linear_args){.label = "qkv",
+                                                           .x = n,
+                                                           .weight = stack(s, 3 * c->n, c->k, 3, c->dtype,
+                                                                           1.0f / sqrtf((float)c->k), 0.0f)}),
               c->bound);
         return;
     }
     if (c->a == 2) { // two readers of one norm
-        check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){
-            .label = "first", .x = n, .weight = matrix(s, c->n, c->k, c->dtype)}), c->bound);
-        check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){
-            .label = "second", .x = n, .weight = matrix(s, 2 * c->n, c->k, c->dtype)}), c->bound);
+        check(s,
+              sumi_plan_linear(
+                  p, &(sumi_plan_linear_args){.label = "first", .x = n, .weight = matrix(s, c->n, c->k, c->dtype)}),
+              c->bound);
+        check(
+            s,
+            sumi_plan_linear(
+                p, &(sumi_plan_linear_args){.label = "second", .x = n, .weight = matrix(s, 2 * c->n, c->k, c->dtype)}),
+            c->bound);
         return;
     }
     if (c->a == 3) { // a weight that stays precise beside one that does not: the norm cannot be fp8 then
         sumi_weight* precise = matrix(s, c->n, c->k, c->dtype);
         precise->keeps_precision = true;
         check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){.label = "precise", .x = n, .weight = precise}), CHAINED);
-        check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){
-            .label = "second", .x = n, .weight = matrix(s, 2 * c->n, c->k, c->dtype)}), c->bound);
+        check(
+            s,
+            sumi_plan_linear(
+                p, &(sumi_plan_linear_args){.label = "second", .x = n, .weight = matrix(s, 2 * c->n, c->k, c->dtype)}),
+            c->bound);
         return;
     }
     sumi_weight* both = stack(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
     if (c->b) adapt(s, both, 16);
     sumi_value g = sumi_plan_linear_gated(p, "gated", n, both, SUMI_ACT_SILU);
     sumi_plan_adapters(p, NULL, 0);
-    check(s, sumi_plan_linear(p, &(sumi_plan_linear_args){
-        .label = "down", .x = g, .weight = matrix(s, c->k, c->n, c->dtype)}), c->bound);
+    check(s,
+          sumi_plan_linear(
+              p, &(sumi_plan_linear_args){.label = "down", .x = g, .weight = matrix(s, c->k, c->n, c->dtype)}),
+          c->bound);
 }
 static const op_case s_gated[] = {
-    {"gated 5x3x7", build_gated, 5, 3, 7, .act = SUMI_ACT_SILU, .bound = CHAINED}, // 3 columns cannot be interleaved by 8
+    // 3 columns cannot be interleaved by 8
+    {"gated 5x3x7", build_gated, 5, 3, 7, .act = SUMI_ACT_SILU, .bound = CHAINED},
     {"gated 33x8x16", build_gated, 33, 8, 16, .act = SUMI_ACT_SILU, .bound = CHAINED},
     {"gated 70x44x50, gelu tanh", build_gated, 70, 44, 50, .act = SUMI_ACT_GELU_TANH, .bound = CHAINED},
     {"gated 130x88x72", build_gated, 130, 88, 72, .act = SUMI_ACT_SILU, .bound = CHAINED},
-    {"gated 130x88x72, f32 weights", build_gated, 130, 88, 72, .act = SUMI_ACT_GELU_ERF, .dtype = SUMI_DTYPE_F32, .bound = CHAINED},
+    {"gated 130x88x72, f32 weights", build_gated, 130, 88, 72, .act = SUMI_ACT_GELU_ERF, .dtype = SUMI_DTYPE_F32,
+     .bound = CHAINED},
     {"gated 65x48x40, adapters", build_gated, 65, 48, 40, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
     {"gated 65x45x40, adapters", build_gated, 65, 45, 40, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
     {"gated, demo 288x512x192", build_gated, 288, 512, 192, .act = SUMI_ACT_SILU, .bound = CHAINED},
@@ -749,18 +863,28 @@ static const op_case s_fp8[] = {
 };
 CASES(fp8)
 
-// ---- Norms, rotary, tables -------------------------------------------------------------------------------------------------------------------
+// ---- Norms, rotary, tables ------------------------------------------------------------------------------------------
 static void build_norm(scene* s, const op_case* c)
 {
-    // a: 1 layer norm, 2 no weight, 4 scale, 8 shift, 16 rows from row 3 on, 32 a mean of 50, 64 tables of activations, 128 not per step
+    // a: 1 layer norm, 2 no weight, 4 scale, 8 shift, 16 rows from row 3 on, 32 a mean of 50, 64 tables of activations,
+    // 128 not per step
     int before = c->a & 16 ? 3 : 0;
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     sumi_value x = activations_of(s, c->m + before, c->n, 1.0f, c->a & 32 ? 50.0f : 0.0f);
-    sumi_step_row scale = c->a & 4 ? c->b ? aligned_row(s, element, c->n, !(c->a & 128)) : step_row(s, element, c->n, !(c->a & 128)) : SUMI_NO_ROW;
+    sumi_step_row scale =
+        c->a & 4 ? c->b ? aligned_row(s, element, c->n, !(c->a & 128)) : step_row(s, element, c->n, !(c->a & 128))
+                 : SUMI_NO_ROW;
     sumi_step_row shift = c->a & 8 ? step_row(s, element, c->n, !(c->a & 128)) : SUMI_NO_ROW;
-    check(s, sumi_plan_norm(&s->plan, &(sumi_plan_norm_args){
-        .label = "norm", .x = x, .x_row = before, .rows = c->m, .norm = c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
-        .weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype), .eps = 1e-5f, .scale = scale, .shift = shift}),
+    check(s,
+          sumi_plan_norm(&s->plan, &(sumi_plan_norm_args){.label = "norm",
+                                                          .x = x,
+                                                          .x_row = before,
+                                                          .rows = c->m,
+                                                          .norm = c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
+                                                          .weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
+                                                          .eps = 1e-5f,
+                                                          .scale = scale,
+                                                          .shift = shift}),
           c->bound);
 }
 static void build_gate_add(scene* s, const op_case* c)
@@ -769,14 +893,23 @@ static void build_gate_add(scene* s, const op_case* c)
     int before = c->a & 16 ? 3 : 0;
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     sumi_value x = activations(s, c->m + before + 1, c->n), branch = activations_of(s, c->m + 2, c->n, 3.0f, 0.0f);
-    sumi_step_row gate = c->a & 4 ? c->b ? aligned_row(s, element, c->n, !(c->a & 128)) : step_row(s, element, c->n, !(c->a & 128)) : SUMI_NO_ROW;
-    sumi_plan_norm_gate_add(&s->plan, &(sumi_plan_norm_gate_add_args){
-        .label = "gate_add", .x = x, .x_row = before, .branch = branch, .rows = c->m,
-        .weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype), .eps = 1e-5f, .gate = gate});
+    sumi_step_row gate =
+        c->a & 4 ? c->b ? aligned_row(s, element, c->n, !(c->a & 128)) : step_row(s, element, c->n, !(c->a & 128))
+                 : SUMI_NO_ROW;
+    sumi_plan_norm_gate_add(&s->plan,
+                            &(sumi_plan_norm_gate_add_args){.label = "gate_add",
+                                                            .x = x,
+                                                            .x_row = before,
+                                                            .branch = branch,
+                                                            .rows = c->m,
+                                                            .weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
+                                                            .eps = 1e-5f,
+                                                            .gate = gate});
     check(s, x, c->bound);
 }
-// A sum and a norm behind it, which a GPU does in one kernel when the norm reads the rows that the sum wrote; and both again with another op between them, in two.
-// a: 1 layer norm, 2 no weights, 4 gate and scale, 8 shift, 16 rows from row 3 on, 32 the norm reads one row further, 64 tables of activations, 128 fewer rows in the norm;
+// A sum and a norm behind it, which a GPU does in one kernel when the norm reads the rows that the sum wrote; and both
+// again with another op between them, in two. a: 1 layer norm, 2 no weights, 4 gate and scale, 8 shift, 16 rows from
+// row 3 on, 32 the norm reads one row further, 64 tables of activations, 128 fewer rows in the norm;
 // b: aligned tables; k: the norm is e4m3, for a product with k columns
 static void build_norm_pair(scene* s, const op_case* c)
 {
@@ -786,21 +919,35 @@ static void build_norm_pair(scene* s, const op_case* c)
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     float* data = numbers(s, (size_t)(c->m + before + 1) * (size_t)c->n, 1.0f, 0.5f);
     sumi_value branch = activations_of(s, c->m + 2, c->n, 3.0f, 0.0f);
-    sumi_step_row gate = c->a & 4 ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true) : SUMI_NO_ROW;
-    sumi_step_row scale = c->a & 4 ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true) : SUMI_NO_ROW;
+    sumi_step_row gate =
+        c->a & 4 ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true) : SUMI_NO_ROW;
+    sumi_step_row scale =
+        c->a & 4 ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true) : SUMI_NO_ROW;
     sumi_step_row shift = c->a & 8 ? step_row(s, element, c->n, true) : SUMI_NO_ROW;
-    sumi_weight *of_sum = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype), *of_norm = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype);
+    sumi_weight *of_sum = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
+                *of_norm = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype);
     sumi_weight* product = c->k > 0 ? matrix(s, c->k, c->n, 0) : NULL;
     sumi_value between = activations(s, 24, 40);
     for (int i = 0; i < 2; i++) {
         sumi_value x = give(s, SUMI_ELEMENT_ACTIVATION, c->m + before + 1, c->n, data, false);
-        sumi_plan_norm_gate_add(p, &(sumi_plan_norm_gate_add_args){
-            .label = "sum", .x = x, .x_row = before, .branch = branch, .rows = c->m, .weight = of_sum, .eps = 1e-5f,
-            .gate = gate});
+        sumi_plan_norm_gate_add(p, &(sumi_plan_norm_gate_add_args){.label = "sum",
+                                                                   .x = x,
+                                                                   .x_row = before,
+                                                                   .branch = branch,
+                                                                   .rows = c->m,
+                                                                   .weight = of_sum,
+                                                                   .eps = 1e-5f,
+                                                                   .gate = gate});
         if (i == 1) check(s, sumi_plan_activate(p, between, SUMI_ACT_SILU), STORED);
-        sumi_value y = sumi_plan_norm(p, &(sumi_plan_norm_args){
-            .label = "norm", .x = x, .x_row = from, .rows = rows, .norm = c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
-            .weight = of_norm, .eps = 1e-5f, .scale = scale, .shift = shift});
+        sumi_value y = sumi_plan_norm(p, &(sumi_plan_norm_args){.label = "norm",
+                                                                .x = x,
+                                                                .x_row = from,
+                                                                .rows = rows,
+                                                                .norm = c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
+                                                                .weight = of_norm,
+                                                                .eps = 1e-5f,
+                                                                .scale = scale,
+                                                                .shift = shift});
         s->twins[0].a = s->twins[0].b, s->twins[0].b = s->output_count;
         check(s, x, c->repeat > 1 ? CHAINED : STORED); // the sum is stored in every repetition
         s->twins[1].a = s->twins[1].b, s->twins[1].b = s->output_count;
@@ -817,14 +964,26 @@ static void build_qk(scene* s, const op_case* c)
     int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, before = c->a & 16 ? 2 : 0;
     sumi_value qkv = activations(s, c->m + 2 * before, (q + 2 * kv) * dim);
     sumi_value rope = c->a & 2 ? SUMI_NO_VALUE
-                               : sumi_plan_rope_table(&s->plan, integers(s, c->m + 3, 1, 400), 1, (const int32_t[]){dim / 2}, 10000.0); // the table is float: exact here
+                               // the table is float: exact here
+                               : sumi_plan_rope_table(&s->plan, integers(s, c->m + 3, 1, 400), 1,
+                                                      (const int32_t[]){dim / 2}, 10000.0);
     sumi_weight* k_norm = c->a & (4 | 8) ? NULL : norm_weight(s, dim, c->dtype);
     sumi_weight* q_norm = c->a & 4 ? NULL : norm_weight(s, dim, c->dtype);
-    sumi_plan_qk_norm_rope(&s->plan, &(sumi_plan_qk_args){
-        .label = "qk", .qkv = qkv, .row = before, .rows = c->m, .q_heads = q, .kv_heads = kv, .dim = dim,
-        .q_norm = q_norm, .k_norm = k_norm, .eps = 1e-6f, .rope = rope,
-        .rope_row = c->a & 2 ? 0 : 3,
-        .rotary = c->a & 2 ? SUMI_ROTARY_NONE : c->a & 1 ? SUMI_ROTARY_HALVES : SUMI_ROTARY_INTERLEAVED});
+    sumi_plan_qk_norm_rope(&s->plan, &(sumi_plan_qk_args){.label = "qk",
+                                                          .qkv = qkv,
+                                                          .row = before,
+                                                          .rows = c->m,
+                                                          .q_heads = q,
+                                                          .kv_heads = kv,
+                                                          .dim = dim,
+                                                          .q_norm = q_norm,
+                                                          .k_norm = k_norm,
+                                                          .eps = 1e-6f,
+                                                          .rope = rope,
+                                                          .rope_row = c->a & 2 ? 0 : 3,
+                                                          .rotary = c->a & 2 ? SUMI_ROTARY_NONE
+                                                                  : c->a & 1 ? SUMI_ROTARY_HALVES
+                                                                             : SUMI_ROTARY_INTERLEAVED});
     check(s, qkv, c->bound);
 }
 static void build_rope(scene* s, const op_case* c)
@@ -838,8 +997,12 @@ static void build_time(scene* s, const op_case* c)
     float* t = block(s, 4 * (size_t)c->m, &fresh);
     for (int i = 0; fresh && i < c->m; i++) t[i] = i == 0 ? 0.0f : 1.0f - (float)i / (float)c->m;
     sumi_value times = give(s, SUMI_ELEMENT_FLOAT, c->m, 1, t, true);
-    check(s, sumi_plan_time_embed(&s->plan, &(sumi_plan_time_args){
-        .times = times, .width = c->n, .scale = 1000.0f, .max_period = 10000.0f, .cos_first = c->a != 0}), c->bound);
+    check(s,
+          sumi_plan_time_embed(
+              &s->plan,
+              &(sumi_plan_time_args){
+                  .times = times, .width = c->n, .scale = 1000.0f, .max_period = 10000.0f, .cos_first = c->a != 0}),
+          c->bound);
 }
 static void build_finish(scene* s, const op_case* c)
 {
@@ -856,13 +1019,16 @@ static const op_case s_norms[] = {
     {"rms 77x2560", build_norm, 77, 2560, .bound = STORED},
     {"rms 4224x3840, scale", build_norm, 4224, 3840, .a = 4, .b = 1, .counter = 3, .bound = STORED},
     {"rms 1153x3840, unaligned scale", build_norm, 1153, 3840, .a = 4, .counter = 3, .bound = STORED},
-    {"layer 4096x3840, no weight, scale", build_norm, 4096, 3840, .a = 1 | 2 | 4, .b = 1, .counter = 5, .bound = STORED},
+    {"layer 4096x3840, no weight, scale", build_norm, 4096, 3840, .a = 1 | 2 | 4, .b = 1, .counter = 5,
+     .bound = STORED},
     {"rms 288x192, demo, scale", build_norm, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = STORED},
     {"rms 3x20000", build_norm, 3, 20000, .bound = STORED},
     {"gate add 5x3", build_gate_add, 5, 3, .bound = STORED},
     {"gate add 33x21, gate, offset", build_gate_add, 33, 21, .a = 4 | 16, .counter = 2, .bound = STORED},
-    {"gate add 33x24, gate, three times", build_gate_add, 33, 24, .a = 4, .b = 1, .repeat = 3, .counter = 1, .bound = CHAINED},
-    {"gate add 9x100, no weight, gate of activations", build_gate_add, 9, 100, .a = 2 | 4 | 64, .counter = 5, .bound = STORED},
+    {"gate add 33x24, gate, three times", build_gate_add, 33, 24, .a = 4, .b = 1, .repeat = 3, .counter = 1,
+     .bound = CHAINED},
+    {"gate add 9x100, no weight, gate of activations", build_gate_add, 9, 100, .a = 2 | 4 | 64, .counter = 5,
+     .bound = STORED},
     {"gate add 4224x3840, gate", build_gate_add, 4224, 3840, .a = 4, .b = 1, .counter = 3, .bound = STORED},
     {"gate add 288x192, demo, gate", build_gate_add, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = STORED},
     {"gate add 128x3840, no gate", build_gate_add, 128, 3840, .bound = STORED},
@@ -870,17 +1036,24 @@ static const op_case s_norms[] = {
     {"gate add and norm 5x8", build_norm_pair, 5, 8, .bound = CHAINED},
     {"gate add and norm 33x21, two kernels", build_norm_pair, 33, 21, .a = 4 | 16, .counter = 2, .bound = CHAINED},
     {"gate add and norm 33x72, offset", build_norm_pair, 33, 72, .a = 4 | 8 | 16, .counter = 2, .bound = CHAINED},
-    {"gate add and norm 33x72, another row, two kernels", build_norm_pair, 33, 72, .a = 4 | 16 | 32, .b = 1, .counter = 2, .bound = CHAINED},
-    {"gate add and norm 33x72, fewer rows, two kernels", build_norm_pair, 33, 72, .a = 4 | 16 | 128, .b = 1, .counter = 2, .bound = CHAINED},
-    {"gate add and layer norm 70x264, tables of activations", build_norm_pair, 70, 264, .a = 1 | 4 | 8 | 16 | 64, .counter = 5, .bound = CHAINED},
-    {"gate add and layer norm 19x1000, no weights", build_norm_pair, 19, 1000, .a = 1 | 2 | 4, .b = 1, .counter = 1, .bound = CHAINED},
-    {"gate add and norm 41x1160, three times", build_norm_pair, 41, 1160, .a = 4 | 8, .b = 1, .repeat = 3, .counter = 1, .bound = 2 * CHAINED},
+    {"gate add and norm 33x72, another row, two kernels", build_norm_pair, 33, 72, .a = 4 | 16 | 32, .b = 1,
+     .counter = 2, .bound = CHAINED},
+    {"gate add and norm 33x72, fewer rows, two kernels", build_norm_pair, 33, 72, .a = 4 | 16 | 128, .b = 1,
+     .counter = 2, .bound = CHAINED},
+    {"gate add and layer norm 70x264, tables of activations", build_norm_pair, 70, 264, .a = 1 | 4 | 8 | 16 | 64,
+     .counter = 5, .bound = CHAINED},
+    {"gate add and layer norm 19x1000, no weights", build_norm_pair, 19, 1000, .a = 1 | 2 | 4, .b = 1, .counter = 1,
+     .bound = CHAINED},
+    {"gate add and norm 41x1160, three times", build_norm_pair, 41, 1160, .a = 4 | 8, .b = 1, .repeat = 3, .counter = 1,
+     .bound = 2 * CHAINED},
     {"gate add and norm 9x4104, two kernels", build_norm_pair, 9, 4104, .a = 4, .b = 1, .bound = CHAINED},
     {"gate add and norm 288x192, demo", build_norm_pair, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = CHAINED},
     {"gate add and norm 4224x3840", build_norm_pair, 4224, 3840, .a = 4, .b = 1, .counter = 3, .bound = CHAINED},
-    {"gate add and layer norm 1153x3840, offset", build_norm_pair, 1153, 3840, .a = 1 | 2 | 4 | 16, .counter = 3, .bound = CHAINED},
+    {"gate add and layer norm 1153x3840, offset", build_norm_pair, 1153, 3840, .a = 1 | 2 | 4 | 16, .counter = 3,
+     .bound = CHAINED},
     {"gate add and norm, fp8 77x144", build_norm_pair, 77, 144, 256, .a = 4, .b = 1, .counter = 3, .bound = FP8},
-    {"gate add and norm, fp8 70x272, shift", build_norm_pair, 70, 272, 256, .a = 4 | 8 | 16, .counter = 3, .bound = FP8},
+    {"gate add and norm, fp8 70x272, shift", build_norm_pair, 70, 272, 256, .a = 4 | 8 | 16, .counter = 3,
+     .bound = FP8},
     {"gate add and norm, fp8 33x1008", build_norm_pair, 33, 1008, 256, .a = 4, .b = 1, .counter = 3, .bound = FP8},
     {"gate add and layer norm, fp8 33x1040", build_norm_pair, 33, 1040, 256, .a = 1 | 4, .counter = 3, .bound = FP8},
     {"gate add and norm, fp8 1152x3840", build_norm_pair, 1152, 3840, 512, .a = 4, .b = 1, .counter = 3, .bound = FP8},
@@ -914,7 +1087,7 @@ static const op_case s_rotary_and_tables[] = {
 };
 CASES(rotary_and_tables)
 
-// ---- ATTENTION -------------------------------------------------------------------------------------------------------------------------------
+// ---- ATTENTION ------------------------------------------------------------------------------------------------------
 enum { CAUSAL = 1, SHARP = 2, TWO_SPANS = 4, FIRST_SPAN = 8, THREE = 16 };
 
 // m queries, n heads, k dim; a: flags; b: key heads; c: window; d: rows of the second span
@@ -977,12 +1150,13 @@ static const op_case s_attention[] = {
     {"attention 1024 + 128, 30 heads of 128", build_attention, 1024, 30, 128, TWO_SPANS, .d = 128, .bound = CHAINED},
     {"attention 4096 + 128, 30 heads of 128", build_attention, 4096, 30, 128, TWO_SPANS, .d = 128, .bound = CHAINED},
     {"attention 4096 of 4197, 4 heads of 128", build_attention, 4096, 4, 128, FIRST_SPAN, .d = 101, .bound = CHAINED},
-    {"attention, batch of three at 1024 + 64, 30 heads", build_attention, 1024, 30, 128, THREE, .d = 64, .bound = CHAINED},
+    {"attention, batch of three at 1024 + 64, 30 heads", build_attention, 1024, 30, 128, THREE, .d = 64,
+     .bound = CHAINED},
     {"attention, vae 4096, one head of 512", build_attention, 4096, 1, 512, .bound = CHAINED},
 };
 CASES(attention)
 
-// ---- Latents ---------------------------------------------------------------------------------------------------------------------------------
+// ---- Latents --------------------------------------------------------------------------------------------------------
 static void build_patches(scene* s, const op_case* c)
 {
     // m x n latents of k channels; a: 0 there, 1 back
@@ -1000,7 +1174,8 @@ static void build_patches(scene* s, const op_case* c)
 static void build_noise(scene* s, const op_case* c)
 {
     sumi_value x = sumi_plan_value(&s->plan, "x", SUMI_ELEMENT_FLOAT, c->m, c->n);
-    sumi_plan_add_noise(&s->plan, floats(s, c->m, c->n), floats(s, c->m, c->n), step_row(s, SUMI_ELEMENT_FLOAT, 1, c->a != 0), x);
+    sumi_plan_add_noise(&s->plan, floats(s, c->m, c->n), floats(s, c->m, c->n),
+                        step_row(s, SUMI_ELEMENT_FLOAT, 1, c->a != 0), x);
     check(s, x, c->bound);
 }
 static void build_guide(scene* s, const op_case* c)
@@ -1012,9 +1187,15 @@ static void build_guide(scene* s, const op_case* c)
     sumi_step_row row = {give(s, SUMI_ELEMENT_FLOAT, 6, 14, table, true), 10, true};
     int32_t positive[8], negative[8];
     for (int i = 0; i < c->m; i++) positive[i] = 2 * i, negative[i] = i == 1 ? -1 : 2 * i + 1;
-    check(s, sumi_plan_guide(&s->plan, &(sumi_plan_guide_args){
-        .predictions = floats(s, 2 * c->m * c->n, c->k), .item_count = c->m, .channels = c->n, .positive = positive,
-        .negative = negative, .scale = row, .norm_limit = c->a & 1 ? 0.9f : 0.0f}), c->bound);
+    check(s,
+          sumi_plan_guide(&s->plan, &(sumi_plan_guide_args){.predictions = floats(s, 2 * c->m * c->n, c->k),
+                                                            .item_count = c->m,
+                                                            .channels = c->n,
+                                                            .positive = positive,
+                                                            .negative = negative,
+                                                            .scale = row,
+                                                            .norm_limit = c->a & 1 ? 0.9f : 0.0f}),
+          c->bound);
 }
 static void build_solve(scene* s, const op_case* c)
 {
@@ -1031,7 +1212,8 @@ static void build_solve(scene* s, const op_case* c)
     sumi_step_row row = {give(s, SUMI_ELEMENT_FLOAT, 6, 14, table, true), 2, true};
     int rows = c->m * c->n;
     float* nan = block(s, 4 * (size_t)rows * (size_t)c->k, &fresh);
-    for (size_t i = 0; fresh && i < (size_t)rows * (size_t)c->k; i++) nan[i] = c->a & 4 ? NAN : rounded(normal(s->store));
+    for (size_t i = 0; fresh && i < (size_t)rows * (size_t)c->k; i++)
+        nan[i] = c->a & 4 ? NAN : rounded(normal(s->store));
     sumi_plan_solve_args solve = {.x = floats(s, rows, c->k), .v = floats(s, rows, c->k), .row = row, .channels = c->n};
     if (!(c->a & 8)) {
         solve.y = give(s, SUMI_ELEMENT_FLOAT, rows, c->k, nan, true);
@@ -1058,28 +1240,41 @@ static void build_preview(scene* s, const op_case* c)
     const float bias[3] = {0.1f, -0.2f, 0.3f};
     float* factors = numbers(s, 3 * (size_t)c->n, 0.2f, 0.0f);
     sumi_value rgb = sumi_plan_value(&s->plan, "rgb", SUMI_ELEMENT_FLOAT, 3 * c->m, c->k);
-    sumi_plan_preview(&s->plan, &(sumi_plan_preview_args){
-        .x = floats(s, c->m * c->n, c->k), .v = floats(s, c->m * c->n, c->k),
-        .sigma = step_row(s, SUMI_ELEMENT_FLOAT, 1, true), .channels = c->n, .factors = factors, .bias = bias,
-        .rgb = rgb});
+    sumi_plan_preview(&s->plan, &(sumi_plan_preview_args){.x = floats(s, c->m * c->n, c->k),
+                                                          .v = floats(s, c->m * c->n, c->k),
+                                                          .sigma = step_row(s, SUMI_ELEMENT_FLOAT, 1, true),
+                                                          .channels = c->n,
+                                                          .factors = factors,
+                                                          .bias = bias,
+                                                          .rgb = rgb});
     check(s, rgb, c->bound);
 }
 static void build_posterior(scene* s, const op_case* c)
 {
     sumi_value latents = sumi_plan_value(&s->plan, "latents", SUMI_ELEMENT_FLOAT, c->n, c->m);
     sumi_value moments = activations_of(s, c->m, 2 * c->n, 2.0f, 0.0f);
-    sumi_plan_posterior(&s->plan, &(sumi_plan_posterior_args){
-        .moments = moments, .eps = c->a ? floats(s, c->n, c->m) : SUMI_NO_VALUE, .channels = c->n, .scale = 0.3611f,
-        .shift = 0.1159f, .latents = latents});
+    sumi_plan_posterior(&s->plan, &(sumi_plan_posterior_args){.moments = moments,
+                                                              .eps = c->a ? floats(s, c->n, c->m) : SUMI_NO_VALUE,
+                                                              .channels = c->n,
+                                                              .scale = 0.3611f,
+                                                              .shift = 0.1159f,
+                                                              .latents = latents});
     check(s, latents, c->bound);
 }
 static void build_latent_in(scene* s, const op_case* c)
 {
     // m x n latents of k channels, three items; a: per item; b: a tile
     sumi_tile tile = c->b ? (sumi_tile){1, 2, c->m - 2, c->n - 3} : (sumi_tile){0, 0, c->m, c->n};
-    check(s, sumi_plan_latent_in(&s->plan, &(sumi_plan_latent_args){
-        .latents = floats(s, 3 * c->k, c->m * c->n), .channels = c->k, .height = c->m, .width = c->n, .tile = tile,
-        .scale = 0.3611f, .shift = 0.1159f, .per_item = c->a != 0}), c->bound);
+    check(s,
+          sumi_plan_latent_in(&s->plan, &(sumi_plan_latent_args){.latents = floats(s, 3 * c->k, c->m * c->n),
+                                                                 .channels = c->k,
+                                                                 .height = c->m,
+                                                                 .width = c->n,
+                                                                 .tile = tile,
+                                                                 .scale = 0.3611f,
+                                                                 .shift = 0.1159f,
+                                                                 .per_item = c->a != 0}),
+          c->bound);
 }
 static const op_case s_latents[] = {
     {"patchify 4x6x5", build_patches, 4, 6, 5, .bound = EXACT},
@@ -1106,23 +1301,35 @@ static const op_case s_latents[] = {
 };
 CASES(latents)
 
-// ---- Pictures --------------------------------------------------------------------------------------------------------------------------------
+// ---- Pictures -------------------------------------------------------------------------------------------------------
 enum { DOWN = 1, UP = 2, PLUS = 4, UNBIASED = 8 };
 
 // m x n pixels, k -> a channels; b: kernel; c: flags
 static void build_conv(scene* s, const op_case* c)
 {
-    int out_height = c->c & UP ? 2 * c->m : c->c & DOWN ? c->m / 2 : c->m, out_width = c->c & UP ? 2 * c->n : c->c & DOWN ? c->n / 2 : c->n;
+    int out_height = c->c & UP   ? 2 * c->m
+                   : c->c & DOWN ? c->m / 2
+                                 : c->m,
+        out_width = c->c & UP   ? 2 * c->n
+                  : c->c & DOWN ? c->n / 2
+                                : c->n;
     sumi_op_conv conv = {.height = c->m, .width = c->n, .kernel = c->b, .stride = c->c & DOWN ? 2 : 1};
     conv.upsamples = (c->c & UP) != 0;
     conv.pads_end = (c->c & DOWN) != 0;
     sumi_weight* w = matrix(s, c->a, c->k * c->b * c->b, c->dtype);
-    sumi_value x = activations(s, c->m * c->n, c->k), residual = c->c & PLUS ? activations(s, out_height * out_width, c->a) : SUMI_NO_VALUE;
-    check(s, sumi_plan_conv(&s->plan, &(sumi_plan_conv_args){
-        .label = "conv", .x = x, .weight = w, .bias = c->c & UNBIASED ? NULL : bias_of(s, c->a, 0), .shape = conv,
-        .residual = residual}), c->bound);
+    sumi_value x = activations(s, c->m * c->n, c->k),
+               residual = c->c & PLUS ? activations(s, out_height * out_width, c->a) : SUMI_NO_VALUE;
+    check(s,
+          sumi_plan_conv(&s->plan, &(sumi_plan_conv_args){.label = "conv",
+                                                          .x = x,
+                                                          .weight = w,
+                                                          .bias = c->c & UNBIASED ? NULL : bias_of(s, c->a, 0),
+                                                          .shape = conv,
+                                                          .residual = residual}),
+          c->bound);
 }
-// Weights of an upsampling convolution may be folded, sums of up to four of them rounded once: as another rounding of all weights.
+// Weights of an upsampling convolution may be folded, sums of up to four of them rounded once: as another rounding of
+// all weights.
 static const op_case s_conv[] = {
     {"conv 1x1 pixel, 3 -> 5", build_conv, 1, 1, 3, 5, 3, .bound = STORED},
     {"conv 5x7, 3 -> 8", build_conv, 5, 7, 3, 8, 3, .bound = STORED},
@@ -1130,7 +1337,8 @@ static const op_case s_conv[] = {
     {"conv 16x16, 16 -> 64", build_conv, 16, 16, 16, 64, 3, .bound = STORED},
     {"conv 20x12, 64 -> 3", build_conv, 20, 12, 64, 3, 3, .bound = STORED},
     {"conv 17x19, 32 -> 32, residual", build_conv, 17, 19, 32, 32, 3, PLUS, .bound = STORED},
-    {"conv 17x19, 32 -> 32, no bias, f32", build_conv, 17, 19, 32, 32, 3, UNBIASED, .dtype = SUMI_DTYPE_F32, .bound = STORED},
+    {"conv 17x19, 32 -> 32, no bias, f32", build_conv, 17, 19, 32, 32, 3, UNBIASED, .dtype = SUMI_DTYPE_F32,
+     .bound = STORED},
     {"conv 1x1, 9x5, 24 -> 40", build_conv, 9, 5, 24, 40, 1, .bound = STORED},
     {"conv 1x1, 9x5, 7 -> 9, residual", build_conv, 9, 5, 7, 9, 1, PLUS, .bound = STORED},
     {"conv down, 8x10, 16 -> 16", build_conv, 8, 10, 16, 16, 3, DOWN, .bound = STORED},
@@ -1153,8 +1361,9 @@ static const op_case s_conv[] = {
 };
 CASES(conv)
 
-// A picture of m x n pixels, k -> a channels, whole and by strips of b rows of the input, the last ones first; c: flags. Output and residual of the strips are every second run of a columns of a wider
-// value, the residual is what the result replaces.
+// A picture of m x n pixels, k -> a channels, whole and by strips of b rows of the input, the last ones first; c:
+// flags. Output and residual of the strips are every second run of a columns of a wider value, the residual is what the
+// result replaces.
 static void build_strips(scene* s, const op_case* c)
 {
     int scale = c->c & UP ? 2 : 1, width = scale * c->n, pixels = scale * c->m * width;
@@ -1162,34 +1371,49 @@ static void build_strips(scene* s, const op_case* c)
     sumi_weight *w = matrix(s, c->a, c->k * 9, c->dtype), *bias = bias_of(s, c->a, 0);
     sumi_value x = activations(s, c->m * c->n, c->k), residual = adds ? activations(s, pixels, c->a) : SUMI_NO_VALUE;
     sumi_op_conv conv = {.height = c->m, .width = c->n, .upsamples = scale == 2};
-    sumi_value whole = sumi_plan_conv(&s->plan, &(sumi_plan_conv_args){
-        .label = "conv", .x = x, .weight = w, .bias = bias, .shape = conv, .residual = residual});
+    sumi_value whole = sumi_plan_conv(
+        &s->plan, &(sumi_plan_conv_args){
+                      .label = "conv", .x = x, .weight = w, .bias = bias, .shape = conv, .residual = residual});
     sumi_value from = sumi_plan_value(&s->plan, "x", SUMI_ELEMENT_ACTIVATION, c->m * c->n, c->k);
     sumi_plan_copy_rows(&s->plan, &(sumi_plan_copy_args){.x = x, .y = from}); // what is bound has no views
-    sumi_weight *one = matrix(s, c->a, c->a, c->dtype), *norm = norm_weight(s, c->a, c->dtype), *norm_bias = bias_of(s, c->a, c->dtype);
+    sumi_weight *one = matrix(s, c->a, c->a, c->dtype), *norm = norm_weight(s, c->a, c->dtype),
+                *norm_bias = bias_of(s, c->a, c->dtype);
     sumi_value wide = sumi_plan_value(&s->plan, "wide", SUMI_ELEMENT_ACTIVATION, pixels, 2 * c->a);
     sumi_value start = adds ? residual : whole;
     sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
-        .label = "left", .x = start, .weight = one, .y = wide, .keeps_columns = true});
-    sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){
-        .label = "right", .x = start, .weight = one, .y = wide, .keeps_columns = true, .y_column = c->a});
+                                   .label = "left", .x = start, .weight = one, .y = wide, .keeps_columns = true});
+    sumi_plan_linear(
+        &s->plan, &(sumi_plan_linear_args){
+                      .label = "right", .x = start, .weight = one, .y = wide, .keeps_columns = true, .y_column = c->a});
     sumi_value right = sumi_plan_view(&s->plan, "right", wide, (sumi_span){0, pixels}, (sumi_span){c->a, c->a});
     for (int end = c->m; end > 0;) {
-        int row = (end - 1) / c->b * c->b, above = row > 0, below = end < c->m, rows = above + end - row + below, first = scale * row * width;
+        int row = (end - 1) / c->b * c->b, above = row > 0, below = end < c->m, rows = above + end - row + below,
+            first = scale * row * width;
         sumi_op_conv strip = {.height = rows, .width = c->n, .upsamples = scale == 2, .above = above, .below = below};
         const sumi_span read_rows = {(row - above) * c->n, rows * c->n};
         const sumi_span made_rows = {first, scale * (end - row) * width};
         sumi_value y = sumi_plan_view(&s->plan, "strip", right, made_rows, (sumi_span){0, c->a});
         sumi_plan_conv(&s->plan, &(sumi_plan_conv_args){
-            .label = "conv",
-            .x = sumi_plan_view(&s->plan, "strip", from, read_rows, (sumi_span){0, c->k}),
-            .weight = w, .bias = bias, .shape = strip, .residual = adds ? y : SUMI_NO_VALUE, .y = y});
+                                     .label = "conv",
+                                     .x = sumi_plan_view(&s->plan, "strip", from, read_rows, (sumi_span){0, c->k}),
+                                     .weight = w,
+                                     .bias = bias,
+                                     .shape = strip,
+                                     .residual = adds ? y : SUMI_NO_VALUE,
+                                     .y = y});
         end = row;
     }
     // groups of channels, as the decoder's: the sums of what the strips made
-    sumi_plan_group_norm(&s->plan, &(sumi_plan_group_norm_args){
-        .label = "norm", .x = right, .sums = sumi_plan_group_sums(&s->plan, "norm", right, 32), .weight = norm,
-        .bias = norm_bias, .groups = 32, .eps = 1e-6f, .silu = true, .y = right});
+    sumi_plan_group_norm(&s->plan,
+                         &(sumi_plan_group_norm_args){.label = "norm",
+                                                      .x = right,
+                                                      .sums = sumi_plan_group_sums(&s->plan, "norm", right, 32),
+                                                      .weight = norm,
+                                                      .bias = norm_bias,
+                                                      .groups = 32,
+                                                      .eps = 1e-6f,
+                                                      .silu = true,
+                                                      .y = right});
     check(s, wide, adds ? 2 * c->bound : c->bound);
 }
 static const op_case s_strips[] = {
@@ -1207,8 +1431,12 @@ static void build_group(scene* s, const op_case* c)
 {
     sumi_value x = activations_of(s, c->m, c->n, 1.0f, c->b ? 30.0f : 0.0f);
     sumi_weight *w = norm_weight(s, c->n, c->dtype), *b = bias_of(s, c->n, c->dtype);
-    check(s, sumi_plan_group_norm(&s->plan, &(sumi_plan_group_norm_args){
-        .label = "norm", .x = x, .weight = w, .bias = b, .groups = c->k, .eps = 1e-6f, .silu = c->a != 0}), c->bound);
+    check(s,
+          sumi_plan_group_norm(
+              &s->plan,
+              &(sumi_plan_group_norm_args){
+                  .label = "norm", .x = x, .weight = w, .bias = b, .groups = c->k, .eps = 1e-6f, .silu = c->a != 0}),
+          c->bound);
 }
 static const op_case s_group_norm[] = {
     {"group norm 1 x 4, 2 groups", build_group, 1, 4, 2, .bound = STORED},
@@ -1226,21 +1454,30 @@ CASES(group_norm)
 static void build_blend(scene* s, const op_case* c)
 {
     // m x n tile of k channels; a: rows above; b: columns left; c: extent
-    sumi_value tile = activations(s, c->m * c->n, c->k), above = c->a ? activations(s, c->a * c->n, c->k) : SUMI_NO_VALUE,
+    sumi_value tile = activations(s, c->m * c->n, c->k),
+               above = c->a ? activations(s, c->a * c->n, c->k) : SUMI_NO_VALUE,
                left = c->b ? activations(s, c->m * c->b, c->k) : SUMI_NO_VALUE;
-    sumi_plan_tile_blend(&s->plan, &(sumi_plan_blend_args){
-        .tile = tile, .height = c->m, .width = c->n, .above = above, .above_height = c->a, .left = left,
-        .left_width = c->b, .extent = c->c});
+    sumi_plan_tile_blend(&s->plan, &(sumi_plan_blend_args){.tile = tile,
+                                                           .height = c->m,
+                                                           .width = c->n,
+                                                           .above = above,
+                                                           .above_height = c->a,
+                                                           .left = left,
+                                                           .left_width = c->b,
+                                                           .extent = c->c});
     check(s, tile, c->bound); // the corner is blended, and may be stored, twice
 }
 static void build_place(scene* s, const op_case* c)
 {
     // m x n kept of an m x (n + 3) tile of k channels into the second of two pictures
     sumi_value picture = activations(s, 2 * (c->m + 5) * (c->n + 4), c->k);
-    sumi_plan_tile_place(&s->plan, &(sumi_plan_place_args){
-        .tile = activations(s, c->m * (c->n + 3), c->k), .tile_width = c->n + 3, .picture = picture,
-        .picture_height = c->m + 5, .picture_width = c->n + 4, .kept = (sumi_tile){4, 2, c->m, c->n},
-        .per_item = c->a != 0});
+    sumi_plan_tile_place(&s->plan, &(sumi_plan_place_args){.tile = activations(s, c->m * (c->n + 3), c->k),
+                                                           .tile_width = c->n + 3,
+                                                           .picture = picture,
+                                                           .picture_height = c->m + 5,
+                                                           .picture_width = c->n + 4,
+                                                           .kept = (sumi_tile){4, 2, c->m, c->n},
+                                                           .per_item = c->a != 0});
     check(s, picture, EXACT);
 }
 static void build_pixels_in(scene* s, const op_case* c)
@@ -1257,7 +1494,8 @@ static void build_pixels_out(scene* s, const op_case* c)
     if (fresh && c->a) x[0] = NAN, x[count / 2] = INFINITY, x[count - 1] = -INFINITY;
     int32_t* five = block(s, 4, &fresh);
     *five = 5;
-    sumi_value bad = give(s, SUMI_ELEMENT_INT, 1, 1, five, true), bytes = sumi_plan_value(&s->plan, "bytes", SUMI_ELEMENT_BYTE, c->m, 3);
+    sumi_value bad = give(s, SUMI_ELEMENT_INT, 1, 1, five, true),
+               bytes = sumi_plan_value(&s->plan, "bytes", SUMI_ELEMENT_BYTE, c->m, 3);
     sumi_plan_pixels_out(&s->plan, give(s, SUMI_ELEMENT_ACTIVATION, c->m, 3, x, false), bytes, bad);
     check(s, bytes, EXACT);
     check(s, bad, EXACT);
@@ -1279,7 +1517,7 @@ static const op_case s_pictures[] = {
 };
 CASES(pictures)
 
-// ---- A small autoencoder, whole and by strips --------------------------------------------------------------------------------------------------
+// ---- A small autoencoder, whole and by strips -----------------------------------------------------------------------
 static void give_conv(scene* s, sumi_weight* w, sumi_weight* bias, int in, int out, int kernel)
 {
     *w = *matrix(s, out, in * kernel * kernel, 0);
@@ -1312,7 +1550,8 @@ static void give_half(scene* s, sumi_vae_half* half, int first, int second, int 
     for (int stage = 0; stage < 2; stage++) {
         int channels = stage == 0 ? first : second;
         half->stages[stage].block_count = 2;
-        for (int i = 0; i < 2; i++) give_block(s, &half->stages[stage].blocks[i], stage == 1 && i == 0 ? first : channels, channels);
+        for (int i = 0; i < 2; i++)
+            give_block(s, &half->stages[stage].blocks[i], stage == 1 && i == 0 ? first : channels, channels);
     }
     half->stages[0].resamples = true;
     give_conv(s, &half->stages[0].resample, &half->stages[0].resample_bias, first, first, 3);
@@ -1352,21 +1591,23 @@ static const op_case s_autoencoder[] = {
 };
 CASES(autoencoder)
 
-// ---- Every kernel of a product ---------------------------------------------------------------------------------------------------------
+// ---- Every kernel of a product --------------------------------------------------------------------------------------
 #ifdef SUMI_HAS_CUDA
 static sumi_cuda_device* device_of(const machine* m) { return &((sumi_cuda*)m->runner)->device; }
 
 // One shape for all, with more than one tile of every kernel and a last one that is not full.
 #define PRODUCT_SHAPE 300, 560, 512
 enum { GATED_BY_TABLE = GATED_RESIDUAL | FLOAT_TABLE | ALIGNED };
-typedef struct product_case { op_case op; sumi_cuda_epilogue epilogue; } product_case;
+typedef struct product_case {
+    op_case op;
+    sumi_cuda_epilogue epilogue;
+} product_case;
 static const product_case s_products[] = {
     {{"product, plain", build_linear, PRODUCT_SHAPE, .bound = STORED}, SUMI_CUDA_EPILOGUE_plain},
     {{"product, bias", build_linear, PRODUCT_SHAPE, BIASED, .bound = STORED}, SUMI_CUDA_EPILOGUE_bias},
     {{"product, bias, gelu", build_linear, PRODUCT_SHAPE, BIASED, .act = SUMI_ACT_GELU_TANH, .bound = STORED},
      SUMI_CUDA_EPILOGUE_gelu},
-    {{"product, gated", build_gated, 300, 280, 512, .act = SUMI_ACT_SILU, .bound = CHAINED},
-     SUMI_CUDA_EPILOGUE_swiglu},
+    {{"product, gated", build_gated, 300, 280, 512, .act = SUMI_ACT_SILU, .bound = CHAINED}, SUMI_CUDA_EPILOGUE_swiglu},
     {{"product, residual", build_linear, PRODUCT_SHAPE, RESIDUAL, .bound = STORED}, SUMI_CUDA_EPILOGUE_resid},
     {{"product, bias, residual", build_linear, PRODUCT_SHAPE, BIASED | RESIDUAL, .bound = STORED},
      SUMI_CUDA_EPILOGUE_resid_bias},
@@ -1434,7 +1675,7 @@ TEST(products_by_every_kernel)
 }
 #endif
 
-// ---- Pictures for the host's memory ----------------------------------------------------------------------------------------------------
+// ---- Pictures for the host's memory ---------------------------------------------------------------------------------
 enum { PUBLISHED_WIDTH = 77, PUBLISHED_HEIGHT = 5, PUBLISHED_ROW = PUBLISHED_WIDTH * 12 + 20, PUBLISHED_BEFORE = 9 };
 
 // What row y of the picture is in the host's memory; `x` is the value's content: bytes or bfloat16.
@@ -1514,12 +1755,17 @@ TEST(publications)
     }
 }
 
-// ---- Without a GPU ----------------------------------------------------------------------------------------------------------------------------
+// ---- Without a GPU --------------------------------------------------------------------------------------------------
 TEST(the_cases_are_sound)
 {
-    static const struct { const op_case* list; size_t count; } all[] = {
+    static const struct {
+        const op_case* list;
+        size_t count;
+    } all[] = {
 #define LIST(kind) {s_##kind, sizeof s_##kind / sizeof *s_##kind}
-        LIST(moving_rows), LIST(linear), LIST(gated), LIST(fp8), LIST(norms), LIST(rotary_and_tables), LIST(attention), LIST(latents), LIST(conv), LIST(strips), LIST(group_norm), LIST(pictures), LIST(autoencoder)};
+        LIST(moving_rows),       LIST(linear),    LIST(gated),      LIST(fp8),  LIST(norms),
+        LIST(rotary_and_tables), LIST(attention), LIST(latents),    LIST(conv), LIST(strips),
+        LIST(group_norm),        LIST(pictures),  LIST(autoencoder)};
     bool covered[SUMI_OP_KIND_COUNT] = {false};
     machine player = {"rehearsal", NULL, true};
     sumi_error error = {0};
@@ -1537,7 +1783,7 @@ TEST(the_cases_are_sound)
     if (player.runner != NULL) player.runner->functions->destroy(player.runner);
 }
 
-// ---- The machines -----------------------------------------------------------------------------------------------------------------------------
+// ---- The machines ---------------------------------------------------------------------------------------------------
 static char s_reason[700];
 
 static bool add_machine(const char* name, const sumi_cuda_options* options, int same_as)
@@ -1553,7 +1799,9 @@ static bool add_machine(const char* name, const sumi_cuda_options* options, int 
         result = sumi_fail(&error, SUMI_NOT_SUPPORTED, "there is no cuBLASLt to be opened");
     if (result != SUMI_OK) {
         // No device and no CUDA in this build are reasons to skip; a device that cannot be used is a failure.
-        bool is_absent = s_machine_count == 0 && (result == SUMI_NO_DEVICE || result == SUMI_NOT_SUPPORTED || result == SUMI_DRIVER_TOO_OLD || result == SUMI_DEVICE_UNSUPPORTED);
+        bool is_absent = s_machine_count == 0
+                      && (result == SUMI_NO_DEVICE || result == SUMI_NOT_SUPPORTED || result == SUMI_DRIVER_TOO_OLD
+                          || result == SUMI_DEVICE_UNSUPPORTED);
         snprintf(s_reason, sizeof s_reason, "%s", error.text);
         if (is_absent) s_absent = s_reason;
         else printf("  %s: %s\n", name, error.text), t_failed++;
@@ -1587,7 +1835,8 @@ int main(int argc, char** argv)
     sumi_error error = {0};
     sumi_heap_init(&s_heap, NULL);
     s_reference.name = "processor";
-    if (sumi_workers_create(&s_heap, NULL, 0, &error, &s_workers) != SUMI_OK || sumi_cpu_create(&s_heap, s_workers, SUMI_CPU_AUTO, &error, &s_reference.runner) != SUMI_OK) {
+    if (sumi_workers_create(&s_heap, NULL, 0, &error, &s_workers) != SUMI_OK
+        || sumi_cpu_create(&s_heap, s_workers, SUMI_CPU_AUTO, &error, &s_reference.runner) != SUMI_OK) {
         printf("%s\n", error.text);
         return 1;
     }
@@ -1632,6 +1881,7 @@ int main(int argc, char** argv)
     for (int i = 0; i < s_machine_count; i++) s_machines[i].runner->functions->destroy(s_machines[i].runner);
     s_reference.runner->functions->destroy(s_reference.runner);
     sumi_workers_destroy(s_workers);
-    if (atomic_load(&s_heap.held) != 0) printf("  %llu bytes were not given back\n", (unsigned long long)atomic_load(&s_heap.held)), t_failed++;
+    if (atomic_load(&s_heap.held) != 0)
+        printf("  %llu bytes were not given back\n", (unsigned long long)atomic_load(&s_heap.held)), t_failed++;
     TEST_END();
 }

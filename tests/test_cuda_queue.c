@@ -1,5 +1,6 @@
-// Jobs that follow each other on a GPU, on a driver that is none (fake_cuda): the next one's slices are submitted while the last of the one before are on their way, and nobody gets the other's
-// results. Kernels do nothing there, so a picture's latents are its noise.
+// Jobs that follow each other on a GPU, on a driver that is none (fake_cuda): the next one's slices are submitted while
+// the last of the one before are on their way, and nobody gets the other's results. Kernels do nothing there, so a
+// picture's latents are its noise.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda/state.h"
@@ -9,8 +10,13 @@
 
 #define VALUES (16 * 4 * 4)
 
-// The k-th picture of a row: all have another seed, some another text of the same length, another number of steps, previews.
-typedef struct wanted { sumi_image_item item; sumi_image_desc desc; float latents[VALUES]; } wanted;
+// The k-th picture of a row: all have another seed, some another text of the same length, another number of steps,
+// previews.
+typedef struct wanted {
+    sumi_image_item item;
+    sumi_image_desc desc;
+    float latents[VALUES];
+} wanted;
 
 static void want(wanted* w, sumi_model* model, int k, bool mixed)
 {
@@ -46,7 +52,8 @@ static void end_oldest(sumi_engine* engine)
     const sumi_cuda_flight* flight = &cuda->flights[cuda->flight_first];
     CHECK(sumi_cuda_enter(&cuda->device, &scope, NULL) == SUMI_OK);
     CHECK(cuda->device.driver.cuEventSynchronize(flight->end) == CUDA_SUCCESS);
-    if (flight->last_fetch >= 0) CHECK(cuda->device.driver.cuEventSynchronize(flight->plan->mirrors[flight->last_fetch].event) == CUDA_SUCCESS);
+    if (flight->last_fetch >= 0)
+        CHECK(cuda->device.driver.cuEventSynchronize(flight->plan->mirrors[flight->last_fetch].event) == CUDA_SUCCESS);
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
@@ -67,10 +74,13 @@ TEST(a_queue_keeps_the_device_fed)
         for (int k = 0; k < 50; k++) sumi_engine_update(engine, 400);
         const bool is_last = sumi_job_poll(engine, jobs[7]).state == SUMI_JOB_RUNNING && engine->run.is_submitted;
         begun += engine->run.pending_count > 0;
-        empty += engine->run.pending_count + engine->leaving_run.pending_count == 0 && begun > 0 && !is_last && sumi_job_poll(engine, jobs[7]).state < SUMI_JOB_DONE;
+        empty += engine->run.pending_count + engine->leaving_run.pending_count == 0 && begun > 0 && !is_last
+              && sumi_job_poll(engine, jobs[7]).state < SUMI_JOB_DONE;
         beside += engine->leaving != NULL && engine->leaving_run.pending_count > 0 && engine->run.pending_count > 0;
-        if (beside > 0 && engine->leaving != NULL) CHECK_NUMBER(sumi_job_poll(engine, jobs[7]).state == SUMI_JOB_DONE, 0);
-        CHECK(engine->run.pending_us + engine->leaving_run.pending_us <= 400.0 + 1e-3 || engine->run.pending_count + engine->leaving_run.pending_count == 1);
+        if (beside > 0 && engine->leaving != NULL)
+            CHECK_NUMBER(sumi_job_poll(engine, jobs[7]).state == SUMI_JOB_DONE, 0);
+        CHECK(engine->run.pending_us + engine->leaving_run.pending_us <= 400.0 + 1e-3
+              || engine->run.pending_count + engine->leaving_run.pending_count == 1);
         if (engine->run.pending_count > 0) end_oldest(engine);
         else fake_finish();
     }
@@ -145,8 +155,8 @@ static void drive(sumi_engine* engine)
     end_oldest(engine);
 }
 
-// Three jobs; while the first or the second is leaving, or shortly after, one of them is cancelled or discarded, and something that nobody uses is taken away. The others come to their end with
-// their own pictures.
+// Three jobs; while the first or the second is leaving, or shortly after, one of them is cancelled or discarded, and
+// something that nobody uses is taken away. The others come to their end with their own pictures.
 TEST(any_of_them_can_go_at_any_moment)
 {
     static wanted w[3];
@@ -163,7 +173,9 @@ TEST(any_of_them_can_go_at_any_moment)
             fake_complete_after(1000000);
             sumi_job jobs[3];
             for (int i = 0; i < 3; i++) CHECK_NUMBER(sumi_submit_images(engine, &w[i].desc, &jobs[i]), SUMI_OK);
-            while ((engine->leaving == NULL || engine->leaving->id != jobs[leaver].id) && sumi_job_poll(engine, jobs[leaver]).state < SUMI_JOB_DONE) drive(engine);
+            while ((engine->leaving == NULL || engine->leaving->id != jobs[leaver].id)
+                   && sumi_job_poll(engine, jobs[leaver]).state < SUMI_JOB_DONE)
+                drive(engine);
             for (int i = 0; i < more; i++) {
                 sumi_engine_update(engine, number % 3 == 0 ? 1 : 200);
                 if (i % 4 == 3) end_oldest(engine);
@@ -192,7 +204,8 @@ TEST(any_of_them_can_go_at_any_moment)
             if (t_errors > 0) printf("  %d updates after job %d was leaving, job %d went\n", more, leaver, k);
         }
     }
-    printf("  of %d times %d while a job was leaving beside another, %d while the one that went was\n", number, beside, left);
+    printf("  of %d times %d while a job was leaving beside another, %d while the one that went was\n", number, beside,
+           left);
     CHECK(beside > 20 && left > 20);
     close_cuda(engine);
 }
@@ -232,7 +245,9 @@ TEST(an_engine_goes_while_two_jobs_are_on_their_way)
 // A call of the driver's that fails may fail the job before or the one after, never anything later.
 TEST(the_nth_call_may_fail)
 {
-    static const char* const entries[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD32Async", "cuGraphLaunch", "cuEventRecord", "cuEventElapsedTime", "cuEventSynchronize", "cuCtxPushCurrent"};
+    static const char* const entries[] = {"cuMemcpyHtoDAsync",  "cuMemcpyDtoHAsync", "cuMemsetD32Async",
+                                          "cuGraphLaunch",      "cuEventRecord",     "cuEventElapsedTime",
+                                          "cuEventSynchronize", "cuCtxPushCurrent"};
     static wanted w[3];
     fake_reset();
     sumi_model* model;
@@ -271,7 +286,8 @@ TEST(the_nth_call_may_fail)
             if (t_errors > 0) printf("  after call %d of %s\n", nth, entries[e]);
         }
     }
-    printf("  %d calls failed, %d jobs with them, %d times the device counted as lost\n", failed_calls, failed_jobs, lost);
+    printf("  %d calls failed, %d jobs with them, %d times the device counted as lost\n", failed_calls, failed_jobs,
+           lost);
     CHECK(failed_calls > 60 && failed_jobs >= failed_calls / 2);
     close_cuda(engine);
 }

@@ -1,5 +1,5 @@
-// The CUDA runner on a driver that is none (fake_cuda): what it asks of a driver, in which order, and what it does when the driver refuses. Kernels do nothing there; what they compute is
-// test_cuda_ops.c's subject.
+// The CUDA runner on a driver that is none (fake_cuda): what it asks of a driver, in which order, and what it does when
+// the driver refuses. Kernels do nothing there; what they compute is test_cuda_ops.c's subject.
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 #include "fake_cuda.h"
 #include "plan_runner.h"
 
-// ---- A small model ------------------------------------------------------------------------------------------------------------------------
+// ---- A small model --------------------------------------------------------------------------------------------------
 
 #define TOKENS 40
 #define WIDTH 64
@@ -32,7 +32,11 @@ static void fill(uint16_t* into, size_t count, uint32_t seed)
 
 static sumi_weight weight_of(const char* name, int32_t rows, int32_t cols, const void* data, sumi_dtype dtype)
 {
-    return (sumi_weight){.name = name, .rows = rows, .cols = cols, .part_count = 1, .parts = {{.data = data, .dtype = dtype, .rows = rows, .scale = 1.0f}}};
+    return (sumi_weight){.name = name,
+                         .rows = rows,
+                         .cols = cols,
+                         .part_count = 1,
+                         .parts = {{.data = data, .dtype = dtype, .rows = rows, .scale = 1.0f}}};
 }
 
 static void make_model(model* m)
@@ -58,12 +62,17 @@ static void make_model(model* m)
     for (int32_t i = 0; i < 6; i++) ((sumi_weight*)(uintptr_t)m->list[i])->index = i;
 }
 
-// x = embed(ids); STEPS times: x = x + down(gated(norm(x))) + bias; y = x. `counts` is a constant that an op writes too, so that it can be fetched.
-typedef struct network { sumi_plan plan; sumi_value ids, y, counts; } network;
+// x = embed(ids); STEPS times: x = x + down(gated(norm(x))) + bias; y = x. `counts` is a constant that an op writes
+// too, so that it can be fetched.
+typedef struct network {
+    sumi_plan plan;
+    sumi_value ids, y, counts;
+} network;
 
 static const int32_t s_counts[4] = {3, 1, 4, 1};
 
-static sumi_result write_network(network* n, sumi_heap* heap, model* m, int32_t tokens, uint32_t slice_us, sumi_error* error)
+static sumi_result write_network(network* n, sumi_heap* heap, model* m, int32_t tokens, uint32_t slice_us,
+                                 sumi_error* error)
 {
     sumi_plan* plan = &n->plan;
     sumi_plan_begin(plan, heap, 2);
@@ -73,11 +82,12 @@ static sumi_result write_network(network* n, sumi_heap* heap, model* m, int32_t 
     sumi_plan_section(plan, SUMI_SECTION_TEXT, 1, 0);
     sumi_value x = sumi_plan_embed_rows(plan, n->ids, &m->embedding, 1.0f);
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, STEPS, 5);
-    sumi_value normed = sumi_plan_norm(plan, &(sumi_plan_norm_args){
-        .label = "norm", .x = x, .rows = tokens, .weight = &m->norm_weight, .eps = 1e-5f});
+    sumi_value normed = sumi_plan_norm(
+        plan, &(sumi_plan_norm_args){.label = "norm", .x = x, .rows = tokens, .weight = &m->norm_weight, .eps = 1e-5f});
     sumi_value hidden = sumi_plan_linear_gated(plan, "mlp", normed, &m->gate_up, SUMI_ACT_SILU);
-    x = sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "down", .x = hidden, .weight = &m->down, .bias = &m->bias_weight, .residual = x});
+    x = sumi_plan_linear(plan,
+                         &(sumi_plan_linear_args){
+                             .label = "down", .x = hidden, .weight = &m->down, .bias = &m->bias_weight, .residual = x});
     sumi_plan_section(plan, SUMI_SECTION_TRANSFER, 1, 0);
     sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = x, .y = n->y, .rows = tokens});
     sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = n->counts, .y = n->counts, .y_row = 1, .rows = 1});
@@ -85,7 +95,7 @@ static sumi_result write_network(network* n, sumi_heap* heap, model* m, int32_t 
     return result == SUMI_OK ? sumi_plan_slice(plan, &(sumi_rates){1e6, 1e6, 3.0}, slice_us, error) : result;
 }
 
-// ---- A runner and its services ------------------------------------------------------------------------------------------------------------
+// ---- A runner and its services --------------------------------------------------------------------------------------
 
 typedef struct bench {
     sumi_heap heap;
@@ -167,7 +177,7 @@ static sumi_result run_network(sumi_runner* runner, network* n, sumi_error* erro
     return plan_read(runner, &n->plan, n->y, y, error);
 }
 
-// ---- What the driver sees -----------------------------------------------------------------------------------------------------------------
+// ---- What the driver sees -------------------------------------------------------------------------------------------
 
 TEST(leaves_nothing_behind)
 {
@@ -291,7 +301,8 @@ TEST(every_allocation_of_a_run_may_fail)
             b.fails_at = 0;
             if (!fails) CHECK(result == SUMI_OK);
             else if (kind == 1) CHECK(result == SUMI_OUT_OF_HOST_MEMORY);
-            else CHECK(result == SUMI_OK || result == SUMI_OUT_OF_DEVICE_MEMORY || result == SUMI_OUT_OF_HOST_MEMORY); // ok: smaller blocks were had
+            // ok: smaller blocks were had
+            else CHECK(result == SUMI_OK || result == SUMI_OUT_OF_DEVICE_MEMORY || result == SUMI_OUT_OF_HOST_MEMORY);
             error = (sumi_error){SUMI_OK, {0}};
             CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
             CHECK_TEXT(error.text, "");
@@ -325,7 +336,8 @@ TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
     CHECK_NUMBER(sumi_cuda_find_plan(cuda, &small.plan)->graph_count, small.plan.slice_count);
     CHECK_NUMBER(sumi_cuda_find_plan(cuda, &large.plan)->graph_count, large.plan.slice_count);
 
-    // A larger one for which there is no room, not even after the old one has gone: a clear result, and the small one works again.
+    // A larger one for which there is no room, not even after the old one has gone: a clear result, and the small one
+    // works again.
     network huge;
     CHECK(write_network(&huge, &b.heap, &m, 1024 * 1024, 100, &error) == SUMI_OK);
     fake_limit_device_bytes(64u << 20);
@@ -344,7 +356,7 @@ TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
     close_bench(&b);
 }
 
-// ---- Weights ------------------------------------------------------------------------------------------------------------------------------
+// ---- Weights --------------------------------------------------------------------------------------------------------
 
 TEST(weights_arrive_and_go)
 {
@@ -365,7 +377,8 @@ TEST(weights_arrive_and_go)
     CHECK_NUMBER(facts.held[SUMI_MEMORY_STAGING], 0); // the way there is given back
 
     const sumi_cuda_resident* table = sumi_cuda_weights_find(&cuda->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX);
-    CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->place.data, m.table, sizeof m.table) == 0); // the fake's device memory is the host's
+    // the fake's device memory is the host's
+    CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->place.data, m.table, sizeof m.table) == 0);
     const sumi_cuda_resident* gated = sumi_cuda_weights_find(&cuda->weights, &m.gate_up, SUMI_CUDA_FORM_GATED);
     CHECK(gated != NULL && gated->place.data % 512 == 0 && gated->place.pitch == WIDTH);
     CHECK(sumi_cuda_weights_find(&cuda->weights, &m.gate_up, SUMI_CUDA_FORM_MATRIX) == NULL);
@@ -394,7 +407,10 @@ TEST(large_weights_come_in_pieces_from_any_address)
     sumi_weight weight = weight_of("large", ROWS, COLS, file + 1, SUMI_DTYPE_BF16);
     weight.parts[0].rows = ROWS / 3;
     weight.part_count = 2;
-    weight.parts[1] = (sumi_weight_part){.data = file + 1 + (size_t)(ROWS / 3) * COLS * 2, .dtype = SUMI_DTYPE_BF16, .rows = ROWS - ROWS / 3, .scale = 1.0f};
+    weight.parts[1] = (sumi_weight_part){.data = file + 1 + (size_t)(ROWS / 3) * COLS * 2,
+                                         .dtype = SUMI_DTYPE_BF16,
+                                         .rows = ROWS - ROWS / 3,
+                                         .scale = 1.0f};
     open_services(&b);
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
     sumi_plan plan;
@@ -410,7 +426,8 @@ TEST(large_weights_come_in_pieces_from_any_address)
         CHECK(progress >= last);
     }
     CHECK(calls > 8 && is_done); // at least a megabyte each time
-    const sumi_cuda_resident* there = sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &weight, SUMI_CUDA_FORM_MATRIX);
+    const sumi_cuda_resident* there =
+        sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &weight, SUMI_CUDA_FORM_MATRIX);
     CHECK(there != NULL && memcmp((const void*)(uintptr_t)there->place.data, file + 1, (size_t)ROWS * COLS * 2) == 0);
     plan_forget(b.runner, &plan);
     sumi_plan_end(&plan);
@@ -418,10 +435,12 @@ TEST(large_weights_come_in_pieces_from_any_address)
     free(file);
 }
 
-// A host calls in its frames: however much has to be pinned, weights' slots and the pages of inputs and results, a call has about a millisecond of it.
+// A host calls in its frames: however much has to be pinned, weights' slots and the pages of inputs and results, a call
+// has about a millisecond of it.
 TEST(no_call_pins_long)
 {
-    enum { PIN_US = 2000, BUDGET_US = 500, ROWS = 4096, COLS = 2304, TOKENS_OF_X = 700 }; // 36 MiB of floats; x: 3 MiB of activations
+    // 36 MiB of floats; x: 3 MiB of activations
+    enum { PIN_US = 2000, BUDGET_US = 500, ROWS = 4096, COLS = 2304, TOKENS_OF_X = 700 };
     fake_reset();
     fake_pinning_takes(PIN_US);
     bench b;
@@ -439,7 +458,8 @@ TEST(no_call_pins_long)
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "large", .x = x, .weight = &weight});
     // written, so that it can be fetched
     sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = x, .y = x, .y_row = 1, .rows = 1});
-    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK && sumi_plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK
+          && sumi_plan_slice(&plan, &(sumi_rates){1e6, 1e6, 3.0}, 0, &error) == SUMI_OK);
     uint64_t longest = 0;
     for (int32_t round = 0; round < 2; round++) { // a model job brings weights, a picture's job adds the rest
         bool is_done = false;
@@ -455,7 +475,7 @@ TEST(no_call_pins_long)
         if (round == 0) CHECK(f->reserve(b.runner, &plan, &error) == SUMI_OK);
         CHECK_NUMBER(fake_pinning_us() - before, 0);
     }
-    CHECK_NUMBER(longest, PIN_US); // one megabyte
+    CHECK_NUMBER(longest, PIN_US);                        // one megabyte
     CHECK(fake_pinning_us() >= (4 + 4 + 3 + 4) * PIN_US); // slots, there and gone, the ring, x
 
     const uint64_t bytes = sumi_plan_info(&plan, x)->bytes;
@@ -496,7 +516,8 @@ TEST(what_did_not_go_goes_again)
         CHECK(fake_fail_call(NULL, 0, 0));
         error = (sumi_error){SUMI_OK, {0}};
         CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK);
-        const sumi_cuda_resident* table = sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX);
+        const sumi_cuda_resident* table =
+            sumi_cuda_weights_find(&((const sumi_cuda*)b.runner)->weights, &m.embedding, SUMI_CUDA_FORM_MATRIX);
         CHECK(table != NULL && memcmp((const void*)(uintptr_t)table->place.data, m.table, sizeof m.table) == 0);
         plan_forget(b.runner, &n.plan);
         sumi_plan_end(&n.plan);
@@ -504,7 +525,7 @@ TEST(what_did_not_go_goes_again)
     }
 }
 
-// ---- Inputs and results -------------------------------------------------------------------------------------------------------------------
+// ---- Inputs and results ---------------------------------------------------------------------------------------------
 
 TEST(inputs_go_through_the_ring_whole)
 {
@@ -585,7 +606,8 @@ TEST(slices_are_reported_in_order_when_they_are_over)
     f->read(b.runner, &n.plan, n.y, 0, y, sizeof y);
     CHECK(f->idle(b.runner));
     fake_complete_after(0);
-    for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_OK);
+    for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++)
+        CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_OK);
     CHECK(f->run(b.runner, &n.plan, &n.plan.slices[0], 0, &error) == SUMI_INTERNAL); // the engine never does that
     CHECK(runner_drain(b.runner, 0, NULL, NULL) == SUMI_OK);
     close_network(&b, &n);
@@ -627,7 +649,7 @@ TEST(a_lost_device_is_said_and_stays_lost)
     close_bench(&b);
 }
 
-// ---- What launchers are told --------------------------------------------------------------------------------------------------------------
+// ---- What launchers are told ----------------------------------------------------------------------------------------
 
 TEST(forms_follow_from_the_ops)
 {
@@ -644,8 +666,10 @@ TEST(forms_follow_from_the_ops)
     while (plan->ops[linear].kind != SUMI_OP_LINEAR) linear++;
     CHECK(sumi_cuda_is_fused_gated(plan, linear) && sumi_cuda_is_fused_gated(plan, linear + 1));
     CHECK(!sumi_cuda_is_fused_gated(plan, linear - 1) && !sumi_cuda_is_fused_gated(plan, linear + 2));
-    const sumi_value_info *x = sumi_plan_info(plan, plan->ops[linear].in[0]), *y = sumi_plan_info(plan, plan->ops[linear + 1].out);
-    CHECK(y->offset >= x->offset + x->bytes || x->offset >= y->offset + y->bytes); // what the fused kernel reads and writes
+    const sumi_value_info *x = sumi_plan_info(plan, plan->ops[linear].in[0]),
+                          *y = sumi_plan_info(plan, plan->ops[linear + 1].out);
+    // what the fused kernel reads and writes
+    CHECK(y->offset >= x->offset + x->bytes || x->offset >= y->offset + y->bytes);
     unsigned char flags[64] = {0};
     sumi_cuda_flag_values(&device, plan, flags);
     CHECK(flags[plan->ops[linear].out.id - 1] == SUMI_CUDA_VALUE_GATED);
@@ -658,7 +682,9 @@ TEST(fp8_takes_large_weights_of_the_denoising_section)
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
     sumi_error error = {SUMI_OK, {0}};
-    sumi_weight a = weight_of("a", 512, 256, NULL, SUMI_DTYPE_BF16), b = weight_of("b", 256, 256, NULL, SUMI_DTYPE_BF16), small = weight_of("small", 48, 256, NULL, SUMI_DTYPE_BF16),
+    sumi_weight a = weight_of("a", 512, 256, NULL, SUMI_DTYPE_BF16),
+                b = weight_of("b", 256, 256, NULL, SUMI_DTYPE_BF16),
+                small = weight_of("small", 48, 256, NULL, SUMI_DTYPE_BF16),
                 kept = weight_of("kept", 256, 256, NULL, SUMI_DTYPE_BF16);
     kept.keeps_precision = true;
     sumi_plan plan;
@@ -670,12 +696,13 @@ TEST(fp8_takes_large_weights_of_the_denoising_section)
     sumi_value x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "before", .x = in, .weight = &b});
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
     sumi_value n = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .eps = 1e-5f}); // 1
-    sumi_value g = sumi_plan_linear_gated(&plan, "a", n, &a, SUMI_ACT_SILU);                                                          // 2, 3
-    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "b", .x = g, .weight = &b}); // 4
+    // 2, 3
+    sumi_value g = sumi_plan_linear_gated(&plan, "a", n, &a, SUMI_ACT_SILU);
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "b", .x = g, .weight = &b});                // 4
     sumi_value shared = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "shared", .x = x, .eps = 1e-5f}); // 5
-    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "b", .x = shared, .weight = &b}); // 6
-    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "small", .x = shared, .weight = &small}); // 7
-    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "kept", .x = shared, .weight = &kept}); // 8
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "b", .x = shared, .weight = &b});           // 6
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "small", .x = shared, .weight = &small});   // 7
+    (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "kept", .x = shared, .weight = &kept});     // 8
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
     sumi_cuda_device device = {.capability = 90};
     const bool expected[] = {false, false, true, false, true, false, true, false, false};
@@ -683,7 +710,8 @@ TEST(fp8_takes_large_weights_of_the_denoising_section)
     unsigned char flags[64] = {0};
     sumi_cuda_flag_values(&device, &plan, flags);
     CHECK(flags[n.id - 1] == SUMI_CUDA_VALUE_FP8);
-    CHECK(flags[shared.id - 1] == 0 && flags[g.id - 1] == 0 && flags[x.id - 1] == 0); // shared has a reader that wants bfloat16, g is no norm's
+    // shared has a reader that wants bfloat16, g is no norm's
+    CHECK(flags[shared.id - 1] == 0 && flags[g.id - 1] == 0 && flags[x.id - 1] == 0);
     const sumi_weight* weight;
     sumi_cuda_form form;
     CHECK(sumi_cuda_op_weight(&device, &plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_GATED_FP8);
@@ -702,7 +730,10 @@ TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
     make_model(&m);
     network n;
     sumi_error error = {SUMI_OK, {0}};
-    sumi_delta delta = {.weight_index = m.gate_up.index, .row_begin = HIDDEN, .scale = 1.0f, .down = weight_of("lora.down", 4, WIDTH, m.odd, SUMI_DTYPE_BF16),
+    sumi_delta delta = {.weight_index = m.gate_up.index,
+                        .row_begin = HIDDEN,
+                        .scale = 1.0f,
+                        .down = weight_of("lora.down", 4, WIDTH, m.odd, SUMI_DTYPE_BF16),
                         .up = weight_of("lora.up", HIDDEN, 4, m.odd, SUMI_DTYPE_BF16)};
     const sumi_adapter adapter = {&delta, 1};
     const sumi_adapter_use use = {&adapter, 0.5f};
@@ -731,25 +762,34 @@ TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
     sumi_error error = {SUMI_OK, {0}};
-    // columns, rows and first row of the norm, whether its input is the sum, whether another op stands between; the sum writes rows 2 .. 34 of 40
-    static const struct { int32_t cols, rows, row; bool is_same, is_apart, expected; } cases[] = {
-        {256, 32, 2, true, false, true},  {4096, 32, 2, true, false, true},  {4104, 32, 2, true, false, false}, {252, 32, 2, true, false, false},
-        {256, 31, 2, true, false, false}, {256, 32, 3, true, false, false}, {256, 32, 2, false, false, false}, {256, 32, 2, true, true, false}};
+    // columns, rows and first row of the norm, whether its input is the sum, whether another op stands between; the sum
+    // writes rows 2 .. 34 of 40
+    static const struct {
+        int32_t cols, rows, row;
+        bool is_same, is_apart, expected;
+    } cases[] = {{256, 32, 2, true, false, true},   {4096, 32, 2, true, false, true}, {4104, 32, 2, true, false, false},
+                 {252, 32, 2, true, false, false},  {256, 31, 2, true, false, false}, {256, 32, 3, true, false, false},
+                 {256, 32, 2, false, false, false}, {256, 32, 2, true, true, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sumi_plan plan;
         sumi_plan_begin(&plan, &heap, 2);
         sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
-        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols), other = sumi_plan_bound(&plan, "other", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols);
-        sumi_value b = sumi_plan_activate(&plan, other, SUMI_ACT_SILU); // its last reader is the sum: without the rule of layout.c the norm would lie in its place
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols),
+                   other = sumi_plan_bound(&plan, "other", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols);
+        // its last reader is the sum: without the rule of layout.c the norm would lie in its place
+        sumi_value b = sumi_plan_activate(&plan, other, SUMI_ACT_SILU);
         sumi_plan_norm_gate_add(&plan, &(sumi_plan_norm_gate_add_args){
-            .label = "sum", .x = x, .x_row = 2, .branch = b, .rows = 32, .eps = 1e-5f});
+                                           .label = "sum", .x = x, .x_row = 2, .branch = b, .rows = 32, .eps = 1e-5f});
         int32_t sum = (int32_t)plan.op_count - 1;
         if (cases[i].is_apart) (void)sumi_plan_activate(&plan, other, SUMI_ACT_SILU);
-        (void)sumi_plan_norm(&plan, &(sumi_plan_norm_args){
-            .label = "norm", .x = cases[i].is_same ? x : other, .x_row = cases[i].row, .rows = cases[i].rows,
-            .eps = 1e-5f});
+        (void)sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "norm",
+                                                           .x = cases[i].is_same ? x : other,
+                                                           .x_row = cases[i].row,
+                                                           .rows = cases[i].rows,
+                                                           .eps = 1e-5f});
         CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-        CHECK(sumi_cuda_is_fused_norm(&plan, sum) == cases[i].expected && sumi_cuda_is_fused_norm(&plan, sum + 1) == cases[i].expected);
+        CHECK(sumi_cuda_is_fused_norm(&plan, sum) == cases[i].expected
+              && sumi_cuda_is_fused_norm(&plan, sum + 1) == cases[i].expected);
         CHECK(!sumi_cuda_is_fused_norm(&plan, sum - 1) && !sumi_cuda_is_fused_norm(&plan, sum + 2));
         sumi_plan_end(&plan);
     }
@@ -784,7 +824,11 @@ TEST(the_hosts_context_stays_current)
     make_model(&m);
     struct CUctx_st* host = fake_host_context(0);
     fake_make_current(host);
-#define CHECK_CURRENT(call) do { call; CHECK(fake_current() == host && fake_context_depth() == 0); } while (0)
+#define CHECK_CURRENT(call)                                                                                            \
+    do {                                                                                                               \
+        call;                                                                                                          \
+        CHECK(fake_current() == host && fake_context_depth() == 0);                                                    \
+    } while (0)
     open_services(&b);
     CHECK_CURRENT(CHECK(open_runner(&b, NULL, &error) == SUMI_OK));
     const sumi_runner_functions* f = b.runner->functions;

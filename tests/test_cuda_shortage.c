@@ -240,7 +240,7 @@ TEST(one_failed_block_is_not_the_end_of_the_memory)
         (void)fake_fail_call("cuMemAlloc", nth, 2);
         CHECK(draw_bits(engine, &desc) == s_bits);
         const bool has_failed = fake_fail_call("cuMemAlloc", 0, 0);
-        CHECK(is_resident(engine)); // there is plenty
+        CHECK(is_resident(engine));                                            // there is plenty
         const bool says_what_is_free = strstr(s_told.newest, "1073.") != NULL; // all but all of the device's GiB
         CHECK(nth > 1 || (has_failed && s_told.shortages == logs + 1 && says_what_is_free));
         CHECK(draw_bits(engine, &desc) == s_bits && is_resident(engine));

@@ -1,12 +1,18 @@
-// Pictures that stay on the device, with the CUDA backend on a driver that is none (fake_cuda): when memory of the host's is written, and that it never is after a job's end.
+// Pictures that stay on the device, with the CUDA backend on a driver that is none (fake_cuda): when memory of the
+// host's is written, and that it never is after a job's end.
 #include "engine_fixture.h"
 #ifdef SUMI_HAS_CUDA
 #include "cuda_fixture.h"
 #include "fake_cuda.h"
 #include "kernels/pictures.h"
 
-// What the kernel that writes was told, and the writing done for it: every byte of every row gets the number of the call.
-typedef struct written { int count; sumi_pixels_to_args args[16]; int32_t height; } written;
+// What the kernel that writes was told, and the writing done for it: every byte of every row gets the number of the
+// call.
+typedef struct written {
+    int count;
+    sumi_pixels_to_args args[16];
+    int32_t height;
+} written;
 
 static void write_picture(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data)
 {
@@ -15,12 +21,17 @@ static void write_picture(const char* kernel, const unsigned char* parameters, u
     CHECK(bytes >= sizeof(sumi_pixels_to_args));
     sumi_pixels_to_args args;
     memcpy(&args, parameters, sizeof args);
-    const size_t row = (size_t)args.width * (args.format == SUMI_PIXELS_RGBA8 ? 4 : args.format == SUMI_PIXELS_RGB8 ? 3 : 12);
+    const size_t row = (size_t)args.width
+                     * (args.format == SUMI_PIXELS_RGBA8  ? 4
+                        : args.format == SUMI_PIXELS_RGB8 ? 3
+                                                          : 12);
     w->args[w->count++ % 16] = args;
-    for (int32_t y = 0; y < w->height; y++) memset((unsigned char*)(uintptr_t)args.to + (size_t)y * args.pitch, w->count, row);
+    for (int32_t y = 0; y < w->height; y++)
+        memset((unsigned char*)(uintptr_t)args.to + (size_t)y * args.pitch, w->count, row);
 }
 
-static const sumi_image_item s_three[3] = {{.text = "a red fox", .seed = 7}, {.text = "a lighthouse", .seed = 8}, {.text = "a red fox", .seed = 9}};
+static const sumi_image_item s_three[3] = {
+    {.text = "a red fox", .seed = 7}, {.text = "a lighthouse", .seed = 8}, {.text = "a red fox", .seed = 9}};
 
 TEST(every_format_is_written_where_it_should_be)
 {
@@ -44,7 +55,10 @@ TEST(every_format_is_written_where_it_should_be)
     sumi_target targets[3];
     for (int i = 0; i < 3; i++) {
         memory[i] = fake_host_memory((uint64_t)rows[i] * 32);
-        targets[i] = (sumi_target){.format = (sumi_format)i, .device_address = memory[i], .row_bytes = i == 1 ? 0 : rows[i], .event = i == 2 ? event : NULL};
+        targets[i] = (sumi_target){.format = (sumi_format)i,
+                                   .device_address = memory[i],
+                                   .row_bytes = i == 1 ? 0 : rows[i],
+                                   .event = i == 2 ? event : NULL};
     }
     desc.targets = targets;
     sumi_memory need;
@@ -68,10 +82,13 @@ TEST(every_format_is_written_where_it_should_be)
     CHECK(w.args[1].from == w.args[0].from + 48 * 32 * 3); // the second item of the same values
     CHECK(memcmp(latents, plain, sizeof latents) == 0);
     const unsigned char* first = (const unsigned char*)(uintptr_t)memory[0];
-    CHECK(first[0] == 1 && first[48 * 4 - 1] == 1 && first[48 * 4] == 0 && first[rows[0]] == 1 && first[31 * rows[0] + 48 * 4 - 1] == 1);
+    CHECK(first[0] == 1 && first[48 * 4 - 1] == 1 && first[48 * 4] == 0 && first[rows[0]] == 1
+          && first[31 * rows[0] + 48 * 4 - 1] == 1);
     sumi_image images[3];
     CHECK_NUMBER(sumi_fetch_images(engine, job, images, 3), SUMI_OK);
-    for (int i = 0; i < 3; i++) CHECK(images[i].pixels == NULL && images[i].handle == 0 && images[i].row_bytes == rows[i] && images[i].width == 48 && images[i].height == 32);
+    for (int i = 0; i < 3; i++)
+        CHECK(images[i].pixels == NULL && images[i].handle == 0 && images[i].row_bytes == rows[i]
+              && images[i].width == 48 && images[i].height == 32);
     sumi_images_release(engine, images, 3);
 
     // Beside pictures of ours and of the host's memory: those of four channels are made on the device, too, and copied.
@@ -103,7 +120,10 @@ TEST(targets_that_cannot_be_are_refused)
     const uint64_t memory = fake_host_memory(32 * 32 * 16);
     struct CUevent_st* event = fake_host_event();
     unsigned char picture[4];
-    const struct { sumi_target target; const char* says; } wrong[] = {
+    const struct {
+        sumi_target target;
+        const char* says;
+    } wrong[] = {
         {{.device_address = memory, .host_memory = picture}, "both"},
         {{.device_address = memory + 2}, "multiples of 4"},
         {{.device_address = memory, .row_bytes = 130}, "multiples of 4"},
@@ -132,7 +152,8 @@ TEST(targets_that_cannot_be_are_refused)
     close_cuda(engine);
 }
 
-// The host takes its memory away the moment the job is over, however that came about: the fake driver notices a kernel that would still write there.
+// The host takes its memory away the moment the job is over, however that came about: the fake driver notices a kernel
+// that would still write there.
 TEST(nothing_is_written_after_the_end)
 {
     fake_reset();
@@ -176,7 +197,8 @@ TEST(nothing_is_written_after_the_end)
 
 TEST(the_nth_call_may_fail)
 {
-    static const char* const entries[] = {"cuLaunchKernel", "cuEventRecord", "cuStreamSynchronize", "cuMemcpyDtoHAsync", "cuModuleGetFunction", "cuCtxPushCurrent"};
+    static const char* const entries[] = {"cuLaunchKernel",    "cuEventRecord",       "cuStreamSynchronize",
+                                          "cuMemcpyDtoHAsync", "cuModuleGetFunction", "cuCtxPushCurrent"};
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(20, &model);
@@ -231,7 +253,9 @@ TEST(a_texture_gets_its_picture_with_the_fetch)
         sumi_external* externals[2] = {NULL, NULL};
         CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 48, 32, &externals[0]), SUMI_WRONG_STATE);
         CHECK(externals[0] == NULL && strstr(s_host.log, "OpenGL context current") != NULL);
-        static const int answers[] = {101, 1, 999}; // what drivers say where the context is another GPU's, or none: an invalid device, an invalid value, an unknown error
+        // what drivers say where the context is another GPU's, or none: an invalid device, an invalid value, an unknown
+        // error
+        static const int answers[] = {101, 1, 999};
         for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
             fake_fail_call("cuGraphicsGLRegisterImage", 1, answers[i]);
             CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 48, 32, &externals[0]), SUMI_WRONG_STATE);
@@ -241,9 +265,12 @@ TEST(a_texture_gets_its_picture_with_the_fetch)
         CHECK_NUMBER(sumi_import_gl_texture(engine, 77, TEXTURE_2D, 48, 32, &externals[0]), SUMI_INVALID_ARGUMENT);
         CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 0, 32, &externals[0]), SUMI_INVALID_ARGUMENT);
         CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 48, 32, NULL), SUMI_INVALID_ARGUMENT);
-        CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 32, 32, &externals[0]), SUMI_INVALID_ARGUMENT); // another size than it has
+        // another size than it has
+        CHECK_NUMBER(sumi_import_gl_texture(engine, names[0], TEXTURE_2D, 32, 32, &externals[0]),
+                     SUMI_INVALID_ARGUMENT);
         CHECK(externals[0] == NULL && strstr(s_host.log, "48 x 32") != NULL);
-        for (int i = 0; i < 2; i++) CHECK_NUMBER(sumi_import_gl_texture(engine, names[i], TEXTURE_2D, 48, 32, &externals[i]), SUMI_OK);
+        for (int i = 0; i < 2; i++)
+            CHECK_NUMBER(sumi_import_gl_texture(engine, names[i], TEXTURE_2D, 48, 32, &externals[i]), SUMI_OK);
         CHECK(externals[0] != NULL && externals[1] != NULL);
         CHECK(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_IMAGE] >= 2 * 48 * 32 * 4);
         sumi_image_desc desc = small_image(model, s_three);
@@ -270,13 +297,18 @@ TEST(a_texture_gets_its_picture_with_the_fetch)
             const uint64_t waits = fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize");
             CHECK_NUMBER(sumi_fetch_images(engine, job, images, 3), SUMI_OK);
             if (pump == 0) CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits);
-            CHECK(images[0].pixels == NULL && images[1].pixels != NULL && images[2].pixels == NULL && images[0].row_bytes == 48 * 4);
+            CHECK(images[0].pixels == NULL && images[1].pixels != NULL && images[2].pixels == NULL
+                  && images[0].row_bytes == 48 * 4);
             sumi_images_release(engine, images, 3);
             fake_finish();
-            for (int i = 0; i < 2; i++) CHECK(fake_gl_pixels(names[i])[0] == 2 * round + 1 + i && fake_gl_pixels(names[i])[48 * 32 * 4 - 1] == 2 * round + 1 + i);
+            for (int i = 0; i < 2; i++)
+                CHECK(fake_gl_pixels(names[i])[0] == 2 * round + 1 + i
+                      && fake_gl_pixels(names[i])[48 * 32 * 4 - 1] == 2 * round + 1 + i);
         }
         // Wrong ones.
-        const sumi_target wrong[] = {{.external = externals[0], .host_memory = &w}, {.external = externals[0], .format = SUMI_FORMAT_RGB8}, {.external = externals[0], .row_bytes = 192}};
+        const sumi_target wrong[] = {{.external = externals[0], .host_memory = &w},
+                                     {.external = externals[0], .format = SUMI_FORMAT_RGB8},
+                                     {.external = externals[0], .row_bytes = 192}};
         desc.item_count = 1;
         sumi_job job;
         for (int i = 0; i < 3; i++) {
@@ -294,7 +326,9 @@ TEST(a_texture_gets_its_picture_with_the_fetch)
         // Discards free it; a release takes its jobs along, and done ones lose their texture only.
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         sumi_job_discard(engine, job);
-        if (pump == 1) while (sumi_submit_images(engine, &desc, &job) != SUMI_OK) continue; // our thread ends the one before
+        // our thread ends the one before
+        if (pump == 1)
+            while (sumi_submit_images(engine, &desc, &job) != SUMI_OK) continue;
         else CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         if (pump == 1) CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
         sumi_external_release(externals[0]);
@@ -313,10 +347,20 @@ TEST(a_texture_gets_its_picture_with_the_fetch)
 
 TEST(textures_survive_what_fails)
 {
-    static const struct { const char* name; int nth; bool at_import; } entries[] = {
-        {"cuGraphicsGLRegisterImage", 1, true}, {"cuGraphicsMapResources", 1, true}, {"cuGraphicsSubResourceGetMappedArray", 1, true}, {"cuArray3DGetDescriptor", 1, true},
-        {"cuMemAlloc", 1, true}, {"cuStreamCreateWithPriority", 1, true},
-        {"cuGraphicsMapResources", 2, false}, {"cuGraphicsSubResourceGetMappedArray", 2, false}, {"cuMemcpy2DAsync", 1, false},
+    static const struct {
+        const char* name;
+        int nth;
+        bool at_import;
+    } entries[] = {
+        {"cuGraphicsGLRegisterImage", 1, true},
+        {"cuGraphicsMapResources", 1, true},
+        {"cuGraphicsSubResourceGetMappedArray", 1, true},
+        {"cuArray3DGetDescriptor", 1, true},
+        {"cuMemAlloc", 1, true},
+        {"cuStreamCreateWithPriority", 1, true},
+        {"cuGraphicsMapResources", 2, false},
+        {"cuGraphicsSubResourceGetMappedArray", 2, false},
+        {"cuMemcpy2DAsync", 1, false},
     };
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
         const bool fails_first = entries[e].at_import;

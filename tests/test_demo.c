@@ -1,11 +1,14 @@
-// End to end with the demo model, as a host would: what it draws is known, so pictures can be judged and not only compared.
+// End to end with the demo model, as a host would: what it draws is known, so pictures can be judged and not only
+// compared.
 #include "engine_fixture.h"
 #include "png.h"
 
 #define DEMO "samples/demo_model"
 #define SIDE 256
 
-typedef struct rgb { double r, g, b; } rgb;
+typedef struct rgb {
+    double r, g, b;
+} rgb;
 
 static host s_host;
 static sumi_engine* s_engine;
@@ -20,7 +23,8 @@ static sumi_image_desc picture(const sumi_image_item* items, int32_t count)
     return desc;
 }
 
-// Copies pixels out of the library's memory and gives it back; the caller frees. NULL after a failure, which is counted.
+// Copies pixels out of the library's memory and gives it back; the caller frees. NULL after a failure, which is
+// counted.
 static uint8_t* draw_copy(const sumi_image_desc* desc)
 {
     sumi_image images[16];
@@ -98,11 +102,15 @@ static int count_blue(const uint8_t* p, int x0, int x1)
 
 TEST(prompt_and_seed_give_the_stored_picture)
 {
-    static const struct { const char *text, *file; uint64_t seed; } stored[] = {
+    static const struct {
+        const char *text, *file;
+        uint64_t seed;
+    } stored[] = {
         {"a red house on the grass", "tests/pictures/house.png", 7},
         {"a yellow moon above a purple cat at night, watercolour", "tests/pictures/cat.png", 3},
     };
-    bool is_reference = strstr(sumi_engine_get_info(s_engine).device, "AVX-512") != NULL; // the pictures were made there
+    // the pictures were made there
+    bool is_reference = strstr(sumi_engine_get_info(s_engine).device, "AVX-512") != NULL;
     for (size_t i = 0; i < sizeof stored / sizeof *stored; i++) {
         png_image want;
         char message[PNG_MESSAGE_BYTES];
@@ -133,7 +141,9 @@ TEST(a_relation_puts_things_where_it_says)
 
 TEST(a_batch_is_its_single_pictures_bit_for_bit)
 {
-    sumi_image_item items[3] = {{.text = "a pink heart", .seed = 4}, {.text = "a blue boat at sea", .seed = 5}, {.text = "two green trees on the grass", .seed = 6}};
+    sumi_image_item items[3] = {{.text = "a pink heart", .seed = 4},
+                                {.text = "a blue boat at sea", .seed = 5},
+                                {.text = "two green trees on the grass", .seed = 6}};
     sumi_image_desc desc = picture(items, 3);
     uint8_t* batch = draw_copy(&desc);
     for (int i = 0; i < 3 && batch != NULL; i++) {
@@ -173,7 +183,8 @@ TEST(inpainting_leaves_the_rest_alone)
     desc.strength = 1.0f;
     uint8_t* changed = start != NULL ? draw_copy(&desc) : NULL;
     if (changed != NULL) {
-        CHECK(psnr(changed, start, 0, SIDE / 2 - 16, 0, SIDE) > 30.0); // what the VAE alone costs, and its reach over the seam
+        // what the VAE alone costs, and its reach over the seam
+        CHECK(psnr(changed, start, 0, SIDE / 2 - 16, 0, SIDE) > 30.0);
         CHECK(psnr(changed, start, SIDE / 2, SIDE, 0, SIDE) < 20.0);
         CHECK(count_blue(changed, SIDE / 2, SIDE) < 200);
     }
@@ -194,8 +205,9 @@ TEST(previews_come_closer_to_the_picture)
         sumi_engine_update(s_engine, 1);
         sumi_job_status status = sumi_job_poll(s_engine, job);
         sumi_image preview;
-        if (status.preview_version != seen && status.preview_version <= STEPS &&
-            sumi_job_preview(s_engine, job, 0, previews[status.preview_version - 1], sizeof previews[0], &preview) == SUMI_OK) {
+        if (status.preview_version != seen && status.preview_version <= STEPS
+            && sumi_job_preview(s_engine, job, 0, previews[status.preview_version - 1], sizeof previews[0], &preview)
+                   == SUMI_OK) {
             CHECK(preview.width == SMALL && preview.height == SMALL);
             seen = status.preview_version;
         }
@@ -211,7 +223,8 @@ TEST(previews_come_closer_to_the_picture)
             for (int x = 0; x < SMALL; x++) {
                 for (int c = 0; c < 3; c++) {
                     double mean = 0.0;
-                    for (int i = 0; i < 64; i++) mean += ((const uint8_t*)image.pixels)[4 * ((8 * y + i / 8) * SIDE + 8 * x + i % 8) + c] / 64.0;
+                    for (int i = 0; i < 64; i++)
+                        mean += ((const uint8_t*)image.pixels)[4 * ((8 * y + i / 8) * SIDE + 8 * x + i % 8) + c] / 64.0;
                     double d = mean - previews[k][4 * (y * SMALL + x) + c];
                     sum += d * d / (3.0 * SMALL * SMALL);
                 }
@@ -248,28 +261,32 @@ TEST(an_adapter_changes_the_style_and_leaves_no_trace)
     uint8_t* after = draw_copy(&desc);
     if (before != NULL && styled != NULL && after != NULL) {
         rgb paper = mean_of(before, 0, SIDE, 0, 24), blue = mean_of(styled, 0, SIDE, 0, 24);
-        CHECK(paper.r > 200.0 && paper.b > 200.0);                              // a white sheet
-        CHECK(blue.b > blue.r + 50.0 && blue.b > 100.0 && blue.r < 90.0);       // a blueprint
+        CHECK(paper.r > 200.0 && paper.b > 200.0);                        // a white sheet
+        CHECK(blue.b > blue.r + 50.0 && blue.b > 100.0 && blue.r < 90.0); // a blueprint
         CHECK(memcmp(before, after, (size_t)4 * SIDE * SIDE) == 0);
     }
     free(before), free(styled), free(after);
     sumi_lora_release(lora);
 }
 
-// "a heart" without a colour is most often red. The last step's previews show that as well as whole pictures, which take twice as long.
+// "a heart" without a colour is most often red. The last step's previews show that as well as whole pictures, which
+// take twice as long.
 TEST(a_negative_colour_disappears_more_often)
 {
     enum { SEEDS = 16, SMALL = SIDE / 8 };
     int red[2] = {0, 0};
     for (int negative = 0; negative < 2; negative++) {
         sumi_image_item items[SEEDS];
-        for (int i = 0; i < SEEDS; i++) items[i] = (sumi_image_item){.text = "a heart", .negative_text = negative ? "a red heart" : "", .seed = (uint64_t)i};
+        for (int i = 0; i < SEEDS; i++)
+            items[i] = (sumi_image_item){
+                .text = "a heart", .negative_text = negative ? "a red heart" : "", .seed = (uint64_t)i};
         sumi_image_desc desc = picture(items, SEEDS);
         desc.guidance = 1.0f;
         desc.preview_every = desc.step_count;
         sumi_job job;
         CHECK_NUMBER(sumi_submit_images(s_engine, &desc, &job), SUMI_OK);
-        while (sumi_job_poll(s_engine, job).preview_version == 0 && sumi_job_poll(s_engine, job).state < SUMI_JOB_DONE) sumi_engine_update(s_engine, 1);
+        while (sumi_job_poll(s_engine, job).preview_version == 0 && sumi_job_poll(s_engine, job).state < SUMI_JOB_DONE)
+            sumi_engine_update(s_engine, 1);
         for (int i = 0; i < SEEDS; i++) {
             uint8_t preview[4 * SMALL * SMALL];
             sumi_image shown;

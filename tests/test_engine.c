@@ -1,12 +1,14 @@
-// The engine through the public header, with the tiny checkpoint: golden pipelines, same bits, prompts, adapters, targets.
+// The engine through the public header, with the tiny checkpoint: golden pipelines, same bits, prompts, adapters,
+// targets.
 #include "engine_fixture.h"
 #include "sampling/noise.h"
 
-// ---- Texts and defaults -----------------------------------------------------------------------------------------------------------------
+// ---- Texts and defaults ---------------------------------------------------------------------------------------------
 
 TEST(every_result_has_its_own_text)
 {
-    const int numbers[] = {0, 1, 2, 3, 4, 5, 6, 10, 11, 12, 20, 21, 22, 23, 30, 31, 32, 33, 34, 40, 41, 42, 43, 50, 51, 52, 90};
+    const int numbers[] = {0,  1,  2,  3,  4,  5,  6,  10, 11, 12, 20, 21, 22, 23,
+                           30, 31, 32, 33, 34, 40, 41, 42, 43, 50, 51, 52, 90};
     const char* unknown = sumi_result_text((sumi_result)77);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         const char* text = sumi_result_text((sumi_result)numbers[i]);
@@ -44,7 +46,7 @@ TEST(defaults_follow_the_model_and_the_preset)
     close_engine(engine);
 }
 
-// ---- Golden pipelines -------------------------------------------------------------------------------------------------------------------
+// ---- Golden pipelines -----------------------------------------------------------------------------------------------
 
 typedef struct pipeline_case {
     const char *name, *prompt, *negative;
@@ -113,7 +115,8 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
         seen = version;
     }
     if (previews != NULL) CHECK_NUMBER(seen, c->steps);
-    const size_t count = (size_t)16 * (size_t)(c->width / 8) * (size_t)(c->height / 8), all = golden_count(&g, "expect.latents");
+    const size_t count = (size_t)16 * (size_t)(c->width / 8) * (size_t)(c->height / 8),
+                 all = golden_count(&g, "expect.latents");
     float* got = malloc(count * sizeof *got);
     CHECK_NUMBER(sumi_job_latents(engine, job, 0, got, count), SUMI_OK);
     double error = relative_error(got, latents + (all - count), count);
@@ -125,7 +128,8 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
     CHECK(difference <= 1);
     printf("  %s: latents %.2g, picture %d\n", c->name, error, difference);
     sumi_images_release(engine, &image, 1);
-    free(got), free(preview), free(noise), free(eps), free(picture), free(mask_picture), free(latents), free(image_u8), free(previews);
+    free(got), free(preview), free(noise), free(eps), free(picture), free(mask_picture), free(latents), free(image_u8),
+        free(previews);
     golden_close(&g);
 }
 
@@ -136,9 +140,15 @@ TEST(pipelines_give_the_references_pictures)
     close_engine(engine);
 }
 
-// ---- Same bits --------------------------------------------------------------------------------------------------------------------------
+// ---- Same bits ------------------------------------------------------------------------------------------------------
 
-typedef struct bits_case { uint32_t budget_us, slice_us; int32_t threads; bool tasks; sumi_pump pump; int32_t previews; } bits_case;
+typedef struct bits_case {
+    uint32_t budget_us, slice_us;
+    int32_t threads;
+    bool tasks;
+    sumi_pump pump;
+    int32_t previews;
+} bits_case;
 
 static uint64_t bits_of(const bits_case* c)
 {
@@ -174,10 +184,17 @@ static uint64_t bits_of(const bits_case* c)
 TEST(bits_do_not_depend_on_how_the_work_is_cut)
 {
     static const bits_case cases[] = {
-        {SUMI_FOREVER, 2000, 1, false, SUMI_PUMP_UPDATE, 0}, {1, 2000, 1, false, SUMI_PUMP_UPDATE, 1}, {1000, 2000, 1, false, SUMI_PUMP_UPDATE, 0},
-        {SUMI_FOREVER, 0, 1, false, SUMI_PUMP_UPDATE, 0},    {SUMI_FOREVER, 1, 1, false, SUMI_PUMP_UPDATE, 2}, {1, 50, 1, false, SUMI_PUMP_UPDATE, 0},
-        {1000, 50, 2, false, SUMI_PUMP_UPDATE, 1},           {SUMI_FOREVER, 1, 3, false, SUMI_PUMP_UPDATE, 0}, {SUMI_FOREVER, 2000, 0, true, SUMI_PUMP_UPDATE, 0},
-        {0, 2000, 1, false, SUMI_PUMP_THREAD, 0},            {0, 1, 2, false, SUMI_PUMP_THREAD, 1},
+        {SUMI_FOREVER, 2000, 1, false, SUMI_PUMP_UPDATE, 0},
+        {1, 2000, 1, false, SUMI_PUMP_UPDATE, 1},
+        {1000, 2000, 1, false, SUMI_PUMP_UPDATE, 0},
+        {SUMI_FOREVER, 0, 1, false, SUMI_PUMP_UPDATE, 0},
+        {SUMI_FOREVER, 1, 1, false, SUMI_PUMP_UPDATE, 2},
+        {1, 50, 1, false, SUMI_PUMP_UPDATE, 0},
+        {1000, 50, 2, false, SUMI_PUMP_UPDATE, 1},
+        {SUMI_FOREVER, 1, 3, false, SUMI_PUMP_UPDATE, 0},
+        {SUMI_FOREVER, 2000, 0, true, SUMI_PUMP_UPDATE, 0},
+        {0, 2000, 1, false, SUMI_PUMP_THREAD, 0},
+        {0, 1, 2, false, SUMI_PUMP_THREAD, 1},
     };
     uint64_t first = bits_of(&cases[0]);
     CHECK(first != 0);
@@ -209,7 +226,9 @@ TEST(a_job_repeated_gives_the_same_bits)
 TEST(a_batch_equals_single_jobs)
 {
     OPEN(engine, model);
-    sumi_image_item items[3] = {{.text = "a red fox", .seed = 1}, {.text = "a lighthouse at dusk, ink wash, long exposure", .seed = 2}, {.text = "a red fox", .seed = 3}};
+    sumi_image_item items[3] = {{.text = "a red fox", .seed = 1},
+                                {.text = "a lighthouse at dusk, ink wash, long exposure", .seed = 2},
+                                {.text = "a red fox", .seed = 3}};
     sumi_image_desc desc = small_image(model, items);
     for (int guided = 0; guided < 2; guided++) {
         desc.guidance = guided ? 3.0f : 0.0f;
@@ -235,7 +254,8 @@ TEST(a_batch_equals_single_jobs)
 TEST(latents_of_a_batch_equal_single_jobs)
 {
     OPEN(engine, model);
-    sumi_image_item items[2] = {{.text = "a red fox", .seed = 1}, {.text = "a lighthouse", .negative_text = "blurry", .seed = 2}};
+    sumi_image_item items[2] = {{.text = "a red fox", .seed = 1},
+                                {.text = "a lighthouse", .negative_text = "blurry", .seed = 2}};
     sumi_image_desc desc = small_image(model, items);
     desc.item_count = 2;
     desc.guidance = 2.0f;
@@ -259,7 +279,7 @@ TEST(latents_of_a_batch_equal_single_jobs)
     close_engine(engine);
 }
 
-// ---- Noise, starts, schedules -----------------------------------------------------------------------------------------------------------
+// ---- Noise, starts, schedules ---------------------------------------------------------------------------------------
 
 TEST(noise_is_the_generators_and_posterior_noise_comes_first)
 {
@@ -363,7 +383,7 @@ TEST(given_sigmas_equal_the_same_schedule)
     close_engine(engine);
 }
 
-// ---- Prompts ----------------------------------------------------------------------------------------------------------------------------
+// ---- Prompts --------------------------------------------------------------------------------------------------------
 
 TEST(a_saved_prompt_gives_the_same_picture)
 {
@@ -388,8 +408,11 @@ TEST(a_saved_prompt_gives_the_same_picture)
     desc.items = &item;
     CHECK(of_text != 0 && of_text == draw_hash(engine, &desc));
     // items may share a prompt, and mix prompts with texts
-    sumi_image_item shared[3] = {{.prompt = prompt, .seed = 1}, {.text = "a red fox", .negative_prompt = negative, .seed = 2}, {.prompt = prompt, .negative_text = "", .seed = 3}};
-    sumi_image_item texts[3] = {{.text = "a red fox", .seed = 1}, {.text = "a red fox", .seed = 2}, {.text = "a red fox", .seed = 3}};
+    sumi_image_item shared[3] = {{.prompt = prompt, .seed = 1},
+                                 {.text = "a red fox", .negative_prompt = negative, .seed = 2},
+                                 {.prompt = prompt, .negative_text = "", .seed = 3}};
+    sumi_image_item texts[3] = {
+        {.text = "a red fox", .seed = 1}, {.text = "a red fox", .seed = 2}, {.text = "a red fox", .seed = 3}};
     desc.item_count = 3;
     desc.items = shared;
     uint64_t of_shared = draw_hash(engine, &desc);
@@ -454,9 +477,14 @@ TEST(malformed_saved_prompts_are_refused)
         bad[i] ^= 0x15;
         if (sumi_prompt_load(model, bad, bytes, &loaded) == SUMI_OK) sumi_prompt_release(loaded);
     }
-    const struct { const char *from, *to; sumi_result result; } edits[] = {
-        {"z-image", "q-image", SUMI_TENSOR_MISMATCH}, {"\"sumi_prompt\":\"1\"", "\"sumi_prompt\":\"9\"", SUMI_FILE_MALFORMED}, {"F32", "I32", SUMI_FILE_MALFORMED},
-        {"\"features\"", "\"leatures\"", SUMI_FILE_MALFORMED}, {"token_count", "token_xount", SUMI_FILE_MALFORMED}};
+    const struct {
+        const char *from, *to;
+        sumi_result result;
+    } edits[] = {{"z-image", "q-image", SUMI_TENSOR_MISMATCH},
+                 {"\"sumi_prompt\":\"1\"", "\"sumi_prompt\":\"9\"", SUMI_FILE_MALFORMED},
+                 {"F32", "I32", SUMI_FILE_MALFORMED},
+                 {"\"features\"", "\"leatures\"", SUMI_FILE_MALFORMED},
+                 {"token_count", "token_xount", SUMI_FILE_MALFORMED}};
     for (size_t e = 0; e < sizeof edits / sizeof *edits; e++) {
         memcpy(bad, saved, bytes);
         size_t length = strlen(edits[e].from), at = 0;
@@ -480,7 +508,7 @@ TEST(malformed_saved_prompts_are_refused)
     close_engine(engine);
 }
 
-// ---- LoRA -------------------------------------------------------------------------------------------------------------------------------
+// ---- LoRA -----------------------------------------------------------------------------------------------------------
 
 TEST(adapters_come_and_go_between_jobs)
 {
@@ -562,13 +590,14 @@ TEST(an_adapter_of_another_model_is_refused)
     close_engine(engine);
 }
 
-// ---- Targets ----------------------------------------------------------------------------------------------------------------------------
+// ---- Targets --------------------------------------------------------------------------------------------------------
 
 TEST(pictures_go_where_the_host_wants_them)
 {
     OPEN(engine, model);
     enum { W = 48, H = 32 };
-    sumi_image_item items[4] = {{.text = "a", .seed = 1}, {.text = "a", .seed = 1}, {.text = "a", .seed = 1}, {.text = "a", .seed = 1}};
+    sumi_image_item items[4] = {
+        {.text = "a", .seed = 1}, {.text = "a", .seed = 1}, {.text = "a", .seed = 1}, {.text = "a", .seed = 1}};
     unsigned char rgba[(W * 4 + 20) * H], rgb[W * 3 * H], raw[W * 12 * H];
     memset(rgba, 0x77, sizeof rgba);
     sumi_target targets[4] = {{.format = SUMI_FORMAT_RGBA8, .host_memory = rgba, .row_bytes = W * 4 + 20},
@@ -603,7 +632,8 @@ TEST(pictures_go_where_the_host_wants_them)
             }
             wrong += four[3] != 255;
         }
-        for (int i = 0; i < 20; i++) wrong += rgba[y * (W * 4 + 20) + W * 4 + i] != 0x77; // the gap between rows is the host's
+        // the gap between rows is the host's
+        for (int i = 0; i < 20; i++) wrong += rgba[y * (W * 4 + 20) + W * 4 + i] != 0x77;
     }
     CHECK_NUMBER(wrong, 0);
     CHECK_NUMBER(sumi_fetch_images(engine, job, images, 4), SUMI_STALE_HANDLE);

@@ -1,7 +1,7 @@
 // Wrong arguments one by one: each has its own result and its own text.
 #include "engine_fixture.h"
 
-// ---- Arguments --------------------------------------------------------------------------------------------------------------------------
+// ---- Arguments ------------------------------------------------------------------------------------------------------
 
 TEST(engine_descs_are_checked_member_by_member)
 {
@@ -12,17 +12,20 @@ TEST(engine_descs_are_checked_member_by_member)
     const sumi_engine_desc good = host_desc(&s_host);
     char texts[40][512];
     int text_count = 0;
-#define BAD(change, result)                                                                              \
-    do {                                                                                                 \
-        sumi_engine_desc d = good;                                                                       \
-        d.change;                                                                                        \
-        s_host.log[0] = '\0';                                                                            \
-        engine = (sumi_engine*)(void*)&counter;                                                          \
-        if (sumi_engine_create(&d, &engine) != (result)) { t_errors++; printf("  " #change ": %s\n", s_host.log); } \
-        CHECK(engine == NULL);                                                                           \
-        if ((result) != SUMI_DESC_NOT_INITIALIZED) CHECK(s_host.log[0] != '\0' && s_host.log_result == (result)); \
-        for (int t = 0; t < text_count; t++) CHECK(s_host.log[0] == '\0' || strcmp(texts[t], s_host.log) != 0);   \
-        snprintf(texts[text_count++], 512, "%s", s_host.log);                                            \
+#define BAD(change, result)                                                                                            \
+    do {                                                                                                               \
+        sumi_engine_desc d = good;                                                                                     \
+        d.change;                                                                                                      \
+        s_host.log[0] = '\0';                                                                                          \
+        engine = (sumi_engine*)(void*)&counter;                                                                        \
+        if (sumi_engine_create(&d, &engine) != (result)) {                                                             \
+            t_errors++;                                                                                                \
+            printf("  " #change ": %s\n", s_host.log);                                                                 \
+        }                                                                                                              \
+        CHECK(engine == NULL);                                                                                         \
+        if ((result) != SUMI_DESC_NOT_INITIALIZED) CHECK(s_host.log[0] != '\0' && s_host.log_result == (result));      \
+        for (int t = 0; t < text_count; t++) CHECK(s_host.log[0] == '\0' || strcmp(texts[t], s_host.log) != 0);        \
+        snprintf(texts[text_count++], 512, "%s", s_host.log);                                                          \
     } while (0)
     BAD(cookie = 0, SUMI_DESC_NOT_INITIALIZED);
     BAD(backend = (sumi_backend)9, SUMI_INVALID_ARGUMENT);
@@ -34,9 +37,11 @@ TEST(engine_descs_are_checked_member_by_member)
     BAD(cuda.cublaslt = SUMI_CUBLASLT_ALWAYS, SUMI_NOT_SUPPORTED);
     BAD(cuda.cublaslt = (sumi_cublaslt)-1, SUMI_INVALID_ARGUMENT);
     BAD(allocator.release = NULL, SUMI_INVALID_ARGUMENT);
-    BAD(device_allocator.release = (void (*)(uint64_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_release, SUMI_INVALID_ARGUMENT);
-    BAD(device_allocator = ((sumi_device_allocator){(uint64_t (*)(size_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_allocate,
-                                                    (void (*)(uint64_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_release, NULL}),
+    BAD(device_allocator.release = (void (*)(uint64_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_release,
+        SUMI_INVALID_ARGUMENT);
+    BAD(device_allocator = ((sumi_device_allocator){
+            (uint64_t(*)(size_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_allocate,
+            (void (*)(uint64_t, size_t, sumi_memory_kind, void*))(void (*)(void))host_release, NULL}),
         SUMI_NOT_SUPPORTED);
     BAD(files.open = archive_open, SUMI_INVALID_ARGUMENT);
     BAD(tasks.begin = begin_task, SUMI_INVALID_ARGUMENT);
@@ -66,7 +71,8 @@ TEST(engine_descs_are_checked_member_by_member)
         sumi_engine_destroy(engine);
         return;
     }
-    CHECK(result == SUMI_NO_DEVICE || result == SUMI_NOT_SUPPORTED || result == SUMI_DRIVER_TOO_OLD || result == SUMI_DEVICE_UNSUPPORTED);
+    CHECK(result == SUMI_NO_DEVICE || result == SUMI_NOT_SUPPORTED || result == SUMI_DRIVER_TOO_OLD
+          || result == SUMI_DEVICE_UNSUPPORTED);
     CHECK(engine == NULL && s_host.log[0] != '\0' && s_host.log_result == result);
     CHECK_NUMBER(s_host.live, 0);
     cuda.backend = SUMI_BACKEND_AUTO;
@@ -83,17 +89,21 @@ TEST(model_and_object_descs_are_checked)
     sumi_engine* second = NULL;
     CHECK_NUMBER(sumi_engine_create(&ed, &second), SUMI_OK);
     sumi_job job;
-#define BAD(type, defaults, submit, setup, change, result)                                         \
-    do {                                                                                           \
-        type d = defaults;                                                                         \
-        setup;                                                                                     \
-        change;                                                                                    \
-        s_host.log[0] = '\0';                                                                      \
-        job.id = 5;                                                                                \
-        if (submit(engine, &d, &job) != (result)) { t_errors++; printf("  " #change ": %s\n", s_host.log); } \
-        CHECK(job.id == 0 && s_host.log[0] != '\0');                                               \
+#define BAD(type, defaults, submit, setup, change, result)                                                             \
+    do {                                                                                                               \
+        type d = defaults;                                                                                             \
+        setup;                                                                                                         \
+        change;                                                                                                        \
+        s_host.log[0] = '\0';                                                                                          \
+        job.id = 5;                                                                                                    \
+        if (submit(engine, &d, &job) != (result)) {                                                                    \
+            t_errors++;                                                                                                \
+            printf("  " #change ": %s\n", s_host.log);                                                                 \
+        }                                                                                                              \
+        CHECK(job.id == 0 && s_host.log[0] != '\0');                                                                   \
     } while (0)
-#define BAD_MODEL(change, result) BAD(sumi_model_desc, sumi_model_defaults(), sumi_submit_model, d.path = MODEL_PATH, change, result)
+#define BAD_MODEL(change, result)                                                                                      \
+    BAD(sumi_model_desc, sumi_model_defaults(), sumi_submit_model, d.path = MODEL_PATH, change, result)
     BAD_MODEL(d.cookie = 1, SUMI_DESC_NOT_INITIALIZED);
     BAD_MODEL(d.path = NULL, SUMI_INVALID_ARGUMENT);
     BAD_MODEL((d.path = NULL, d.transformer_path = "x"), SUMI_INVALID_ARGUMENT);
@@ -101,7 +111,8 @@ TEST(model_and_object_descs_are_checked)
     BAD_MODEL(d.weights = SUMI_WEIGHTS_BF16, SUMI_NOT_SUPPORTED);
     BAD_MODEL(d.weights = SUMI_WEIGHTS_FP8, SUMI_NOT_SUPPORTED);
     BAD_MODEL(d.weights = (sumi_weight_format)7, SUMI_INVALID_ARGUMENT);
-#define BAD_PROMPT(change, result) BAD(sumi_prompt_desc, sumi_prompt_defaults(model), sumi_submit_prompt, d.text = "x", change, result)
+#define BAD_PROMPT(change, result)                                                                                     \
+    BAD(sumi_prompt_desc, sumi_prompt_defaults(model), sumi_submit_prompt, d.text = "x", change, result)
     uint8_t grey[256] = {0};
     sumi_pixels pixels = {grey, 16, 16, 0, 1};
     BAD_PROMPT(d.cookie = 1, SUMI_DESC_NOT_INITIALIZED);
@@ -109,13 +120,16 @@ TEST(model_and_object_descs_are_checked)
     BAD_PROMPT(d.text = NULL, SUMI_INVALID_ARGUMENT);
     BAD_PROMPT(d.references = &pixels, SUMI_NOT_SUPPORTED);
     BAD_PROMPT(d.reference_count = 1, SUMI_NOT_SUPPORTED);
-#define BAD_LORA(change, result) BAD(sumi_lora_desc, sumi_lora_defaults(model), sumi_submit_lora, d.path = "x", change, result)
+#define BAD_LORA(change, result)                                                                                       \
+    BAD(sumi_lora_desc, sumi_lora_defaults(model), sumi_submit_lora, d.path = "x", change, result)
     BAD_LORA(d.cookie = 1, SUMI_DESC_NOT_INITIALIZED);
     BAD_LORA(d.model = NULL, SUMI_INVALID_ARGUMENT);
     BAD_LORA(d.path = NULL, SUMI_INVALID_ARGUMENT);
-#define BAD_ENCODE(change, result) \
-    BAD(sumi_encode_desc, sumi_encode_defaults(model), sumi_submit_encode, (d.image = &pixels, d.width = d.height = 32), change, result)
-    sumi_pixels narrow = {grey, 16, 16, 4, 1}, five = {grey, 4, 4, 0, 5}, empty = {grey, 0, 16, 0, 1}, nothing = {NULL, 16, 16, 0, 1}, huge = {grey, 1 << 30, 16, 0, 4};
+#define BAD_ENCODE(change, result)                                                                                     \
+    BAD(sumi_encode_desc, sumi_encode_defaults(model), sumi_submit_encode,                                             \
+        (d.image = &pixels, d.width = d.height = 32), change, result)
+    sumi_pixels narrow = {grey, 16, 16, 4, 1}, five = {grey, 4, 4, 0, 5}, empty = {grey, 0, 16, 0, 1},
+                nothing = {NULL, 16, 16, 0, 1}, huge = {grey, 1 << 30, 16, 0, 4};
     BAD_ENCODE(d.cookie = 1, SUMI_DESC_NOT_INITIALIZED);
     BAD_ENCODE(d.model = NULL, SUMI_INVALID_ARGUMENT);
     BAD_ENCODE(d.image = NULL, SUMI_INVALID_ARGUMENT);
@@ -159,26 +173,33 @@ TEST(image_descs_are_checked_member_by_member)
     sumi_pixels pixels = {grey, 32, 32, 0, 3}, five = {grey, 4, 4, 0, 5};
     float values[16 * 16] = {0};
     const float rising[3] = {0.5f, 0.9f, 0.0f}, good_sigmas[3] = {1.0f, 0.5f, 0.0f};
-    sumi_image_item neither = {.seed = 1}, both = {.text = "x", .prompt = prompt}, negatives = {.text = "x", .negative_text = "y", .negative_prompt = prompt};
+    sumi_image_item neither = {.seed = 1}, both = {.text = "x", .prompt = prompt},
+                    negatives = {.text = "x", .negative_text = "y", .negative_prompt = prompt};
     sumi_lora_use no_lora = {NULL, 1.0f};
     sumi_target target;
     char texts[80][512];
     int text_count = 0;
-#define BAD(change, result)                                                                              \
-    do {                                                                                                 \
-        sumi_image_desc d = small_image(model, &s_item);                                                 \
-        target = (sumi_target){.format = SUMI_FORMAT_RGBA8};                                             \
-        change;                                                                                          \
-        s_host.log[0] = '\0';                                                                            \
-        job.id = 5;                                                                                      \
-        if (sumi_submit_images(engine, &d, &job) != (result)) { t_errors++; printf("  " #change ": %s\n", s_host.log); } \
-        CHECK(job.id == 0 && s_host.log[0] != '\0' && s_host.log_result == (result));                    \
-        for (int t = 0; t < text_count; t++) {                                                           \
-            if (strcmp(texts[t], s_host.log) == 0) { t_errors++; printf("  " #change ": the text of another member: %s\n", s_host.log); } \
-        }                                                                                                \
-        snprintf(texts[text_count++], 512, "%s", s_host.log);                                            \
-        sumi_memory memory;                                                                              \
-        CHECK(sumi_image_memory(engine, &d, &memory) == (result));                                       \
+#define BAD(change, result)                                                                                            \
+    do {                                                                                                               \
+        sumi_image_desc d = small_image(model, &s_item);                                                               \
+        target = (sumi_target){.format = SUMI_FORMAT_RGBA8};                                                           \
+        change;                                                                                                        \
+        s_host.log[0] = '\0';                                                                                          \
+        job.id = 5;                                                                                                    \
+        if (sumi_submit_images(engine, &d, &job) != (result)) {                                                        \
+            t_errors++;                                                                                                \
+            printf("  " #change ": %s\n", s_host.log);                                                                 \
+        }                                                                                                              \
+        CHECK(job.id == 0 && s_host.log[0] != '\0' && s_host.log_result == (result));                                  \
+        for (int t = 0; t < text_count; t++) {                                                                         \
+            if (strcmp(texts[t], s_host.log) == 0) {                                                                   \
+                t_errors++;                                                                                            \
+                printf("  " #change ": the text of another member: %s\n", s_host.log);                                 \
+            }                                                                                                          \
+        }                                                                                                              \
+        snprintf(texts[text_count++], 512, "%s", s_host.log);                                                          \
+        sumi_memory memory;                                                                                            \
+        CHECK(sumi_image_memory(engine, &d, &memory) == (result));                                                     \
     } while (0)
     BAD(d.cookie = 0, SUMI_DESC_NOT_INITIALIZED);
     BAD(d.model = NULL, SUMI_INVALID_ARGUMENT);

@@ -1,5 +1,6 @@
-// The whole engine with the CUDA backend on a driver that is none (fake_cuda): what a host may do at any moment, and what a driver may refuse at any moment. Kernels do nothing there, so a
-// picture's latents are its noise: enough to see that inputs and results go where they should. What a GPU computes is shown by test_cuda_host.c, on one.
+// The whole engine with the CUDA backend on a driver that is none (fake_cuda): what a host may do at any moment, and
+// what a driver may refuse at any moment. Kernels do nothing there, so a picture's latents are its noise: enough to see
+// that inputs and results go where they should. What a GPU computes is shown by test_cuda_host.c, on one.
 #include "engine_fixture.h"
 #include "fake_clock.h"
 #ifdef SUMI_HAS_CUDA
@@ -22,7 +23,7 @@ static bool run_updates(sumi_engine* engine, sumi_job job, int count)
     return sumi_job_poll(engine, job).state < SUMI_JOB_DONE;
 }
 
-// ---- What works ---------------------------------------------------------------------------------------------------------------------------
+// ---- What works -----------------------------------------------------------------------------------------------------
 
 TEST(draws_and_leaves_nothing)
 {
@@ -100,12 +101,14 @@ TEST(the_picture_is_the_same_at_any_pace)
                     sumi_job job;
                     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
                     uint32_t versions = 0;
-                    for (int i = 0; pump == 0 && i < 100000 && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++) sumi_engine_update(engine, budgets[b]);
+                    for (int i = 0; pump == 0 && i < 100000 && sumi_job_poll(engine, job).state < SUMI_JOB_DONE; i++)
+                        sumi_engine_update(engine, budgets[b]);
                     CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
                     versions = sumi_job_poll(engine, job).preview_version;
                     CHECK_NUMBER(versions, late == 1 ? sumi_job_poll(engine, job).step_count : 0);
                     float latents[2][16 * 4 * 4];
-                    for (int i = 0; i < 2; i++) CHECK_NUMBER(sumi_job_latents(engine, job, i, latents[i], 16 * 4 * 4), SUMI_OK);
+                    for (int i = 0; i < 2; i++)
+                        CHECK_NUMBER(sumi_job_latents(engine, job, i, latents[i], 16 * 4 * 4), SUMI_OK);
                     const uint64_t hash = hash_bytes(latents, sizeof latents);
                     CHECK(whole == 0 || hash == whole);
                     whole = hash;
@@ -129,7 +132,8 @@ TEST(a_warm_job_allocates_nothing_anywhere)
     const uint64_t whole = draw_hash(engine, &desc);
     CHECK(whole != 0 && draw_hash(engine, &desc) == whole);
     const long long from_host = s_host.count;
-    const uint64_t device = fake_allocation_count(), events = fake_calls("cuEventCreate"), graphs = fake_calls("cuGraphInstantiateWithFlags");
+    const uint64_t device = fake_allocation_count(), events = fake_calls("cuEventCreate"),
+                   graphs = fake_calls("cuGraphInstantiateWithFlags");
     CHECK(draw_hash(engine, &desc) == whole);
     CHECK_NUMBER(s_host.count, from_host);
     CHECK_NUMBER(fake_allocation_count(), device);
@@ -138,7 +142,8 @@ TEST(a_warm_job_allocates_nothing_anywhere)
     close_cuda(engine);
 }
 
-// Where ops are never cut they are not launched one by one either; a profile, which times them, does that. The bits are the same.
+// Where ops are never cut they are not launched one by one either; a profile, which times them, does that. The bits are
+// the same.
 TEST(whole_ops_go_together)
 {
     fake_reset();
@@ -158,11 +163,15 @@ TEST(whole_ops_go_together)
     close_cuda(engine);
 }
 
-// Who waits for a job sleeps through its slices: being woken by the driver costs more, and is for predictions that were wrong. Nor does a slice wake the driver's own thread.
+// Who waits for a job sleeps through its slices: being woken by the driver costs more, and is for predictions that were
+// wrong. Nor does a slice wake the driver's own thread.
 // The first budget after a call without one counts as it is, later ones as a moving average.
 TEST(slices_follow_the_budgets_of_updates)
 {
-    static const struct { uint32_t budget_us, slice_us; } paces[] = {{100, 250}, {1000, 250}, {2000, 500}, {4000, 500}, {8000, 1000}, {15000, 1000}, {16000, 2000}, {100000, 2000}};
+    static const struct {
+        uint32_t budget_us, slice_us;
+    } paces[] = {{100, 250},   {1000, 250},   {2000, 500},   {4000, 500},
+                 {8000, 1000}, {15000, 1000}, {16000, 2000}, {100000, 2000}};
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(2000, &model);
@@ -222,7 +231,8 @@ TEST(waiting_sleeps_by_predictions)
     for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++) {
         fake_kernel_times(&measured[i], 1);
         for (int k = 0; k < 3; k++) CHECK(draw_hash(engine, &desc) != 0); // learns
-        const uint64_t waits = fake_calls("cuEventSynchronize"), queries = fake_calls("cuEventQuery"), launches = fake_calls("cuGraphLaunch");
+        const uint64_t waits = fake_calls("cuEventSynchronize"), queries = fake_calls("cuEventQuery"),
+                       launches = fake_calls("cuGraphLaunch");
         fake_count_launches(true);
         CHECK(draw_hash(engine, &desc) != 0);
         const uint64_t launched = fake_calls("cuGraphLaunch") - launches;
@@ -249,7 +259,9 @@ TEST(the_memory_answer_is_what_the_device_holds)
     CHECK(draw_hash(engine, &desc) != 0);
     const sumi_engine_info info = sumi_engine_get_info(engine);
     CHECK(memory.arena > 0 && info.held_bytes[SUMI_MEMORY_ARENA] >= memory.arena);
-    CHECK_NUMBER(info.held_bytes[SUMI_MEMORY_WEIGHTS] + info.held_bytes[SUMI_MEMORY_ARENA] + info.held_bytes[SUMI_MEMORY_STAGING], fake_held_bytes());
+    CHECK_NUMBER(info.held_bytes[SUMI_MEMORY_WEIGHTS] + info.held_bytes[SUMI_MEMORY_ARENA]
+                     + info.held_bytes[SUMI_MEMORY_STAGING],
+                 fake_held_bytes());
     CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1000), SUMI_OK); // idle memory above it goes
     CHECK(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_ARENA] < info.held_bytes[SUMI_MEMORY_ARENA]);
     sumi_job job;
@@ -296,7 +308,7 @@ TEST(what_no_budget_counts_is_said)
     close_engine(processor);
 }
 
-// ---- Pacing -------------------------------------------------------------------------------------------------------------------------------
+// ---- Pacing ---------------------------------------------------------------------------------------------------------
 
 TEST(no_more_than_the_budget_is_on_its_way)
 {
@@ -319,7 +331,8 @@ TEST(no_more_than_the_budget_is_on_its_way)
         for (int frame = 0; frame < 120; frame++) {
             sumi_engine_update(engine, budgets[b]);
             CHECK(engine->run.pending_us <= budgets[b] + 1e-3 || engine->run.pending_count == 1);
-            if (frame >= 100) CHECK(engine->run.pending_count >= 1 && engine->run.pending_count == count); // full, and no frame adds to it; a slow thread submits one slice in each
+            // full, and no frame adds to it; a slow thread submits one slice in each
+            if (frame >= 100) CHECK(engine->run.pending_count >= 1 && engine->run.pending_count == count);
             count = engine->run.pending_count;
         }
         CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits); // nor waits for it
@@ -364,7 +377,8 @@ static double known_us(const sumi_engine* engine) // of all slices of the plan t
 {
     const sumi_plan_entry* entry = engine->run.entry;
     double us = 0.0;
-    for (size_t i = 0; entry != NULL && i < entry->plan.slice_count; i++) us += (double)entry->slice_us[entry->kind_first[i]];
+    for (size_t i = 0; entry != NULL && i < entry->plan.slice_count; i++)
+        us += (double)entry->slice_us[entry->kind_first[i]];
     return us * (engine->tempo.slowness > 1.0f ? (double)engine->tempo.slowness : 1.0);
 }
 
@@ -398,7 +412,8 @@ TEST(noise_in_pieces_is_the_noise_of_one_call)
     close_cuda(engine);
 }
 
-// What comes before the denoising loop keeps the device busy while this thread draws: in the same updates, without waiting for it.
+// What comes before the denoising loop keeps the device busy while this thread draws: in the same updates, without
+// waiting for it.
 TEST(noise_is_drawn_while_the_device_works)
 {
     fake_reset();
@@ -416,12 +431,17 @@ TEST(noise_is_drawn_while_the_device_works)
         float latents[16 * 80 * 80];
         uint64_t hash = 0;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
-        while (engine->running == NULL || engine->running->u.plan.phase != SUMI_PHASE_RUN) sumi_engine_update(engine, 1); // a step in each
+        // a step in each
+        while (engine->running == NULL || engine->running->u.plan.phase != SUMI_PHASE_RUN)
+            sumi_engine_update(engine, 1);
         fake_complete_after(late ? 1000000 : 0);
         const uint64_t waits = fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize");
         for (int frame = 0; late && frame < 100; frame++) sumi_engine_update(engine, 100);
         const sumi_plan_job* plan = &engine->running->u.plan;
-        if (late) CHECK(engine->run.pending_count > 0 && engine->run.section < engine->run.entry->noise_section && (plan->cursor > 0 || plan->drawn > 0) && plan->cursor < 4); // no more than the ring holds
+        // no more than the ring holds
+        if (late)
+            CHECK(engine->run.pending_count > 0 && engine->run.section < engine->run.entry->noise_section
+                  && (plan->cursor > 0 || plan->drawn > 0) && plan->cursor < 4);
         CHECK_NUMBER(fake_calls("cuEventSynchronize") + fake_calls("cuStreamSynchronize"), waits);
         fake_complete_after(0);
         fake_finish();
@@ -459,21 +479,25 @@ TEST(slices_of_a_kind_share_their_times)
         double sum = 0.0;
         for (int32_t i = section->slice_begin; i < section->slice_end; i++) {
             const int32_t first = entry->kind_first[i];
-            CHECK(first >= section->slice_begin && first <= i && entry->plan.slices[first].predicted_us == entry->plan.slices[i].predicted_us);
+            CHECK(first >= section->slice_begin && first <= i
+                  && entry->plan.slices[first].predicted_us == entry->plan.slices[i].predicted_us);
             alike += first != i;
             sum += (double)entry->slice_us[first];
         }
-        if (section->kind == SUMI_SECTION_DENOISE) CHECK(entry->sections[s].unmeasured_us < 1e-3 && fabs(entry->sections[s].measured_us - sum) < 1e-3 * sum);
+        if (section->kind == SUMI_SECTION_DENOISE)
+            CHECK(entry->sections[s].unmeasured_us < 1e-3 && fabs(entry->sections[s].measured_us - sum) < 1e-3 * sum);
     }
     CHECK(alike > 8); // its layers
     sumi_job_discard(engine, job);
     close_cuda(engine);
 }
 
-// While another context of the same GPU has its turn, a slice's clock runs on; kernels of the host's in the same context lie between any two of ours.
+// While another context of the same GPU has its turn, a slice's clock runs on; kernels of the host's in the same
+// context lie between any two of ours.
 TEST(what_others_do_on_the_gpu_does_not_shrink_the_budget)
 {
-    static const double alone[] = {0.02}, beside[] = {0.02, 0.02, 0.5, 0.02, 0.02, 0.02, 0.1, 0.02, 0.02}, slower[] = {0.06};
+    static const double alone[] = {0.02}, beside[] = {0.02, 0.02, 0.5, 0.02, 0.02, 0.02, 0.1, 0.02, 0.02},
+                        slower[] = {0.06};
     static const double between[] = {0.03, 0.05, 0.026, 0.09, 0.04, 0.07, 0.036, 0.12, 0.028, 0.06, 0.05};
     fake_reset();
     sumi_model* model;
@@ -482,7 +506,11 @@ TEST(what_others_do_on_the_gpu_does_not_shrink_the_budget)
     sumi_image_desc desc = small_image(model, &s_item);
     desc.step_count = 40;
     double known[5] = {0.0}, slowness[5] = {0.0};
-    const struct { const double* ms; int count; } times[] = {{alone, 1}, {alone, 1}, {beside, 9}, {between, 11}, {slower, 1}}; // twice, for the slices behind the one that is looked at
+    // twice, for the slices behind the one that is looked at
+    const struct {
+        const double* ms;
+        int count;
+    } times[] = {{alone, 1}, {alone, 1}, {beside, 9}, {between, 11}, {slower, 1}};
     for (int k = 0; k < 5; k++) {
         fake_kernel_times(times[k].ms, times[k].count);
         sumi_job job;
@@ -498,12 +526,13 @@ TEST(what_others_do_on_the_gpu_does_not_shrink_the_budget)
     CHECK(known[2] < 1.25 * known[1] && known[3] < 1.25 * known[1]);
     CHECK(slowness[2] < 1.1 && slowness[3] < 1.1);
     CHECK(known[4] > 1.3 * known[1] && slowness[4] > 1.3); // that is noticed, and soon
-    printf("  slices: %.0f us alone, %.0f beside another context, %.0f among others' kernels, %.0f on a slower device; soon thought to be %.2f times as long there\n", known[1], known[2], known[3], known[4],
-           slowness[4]);
+    printf("  slices: %.0f us alone, %.0f beside another context, %.0f among others' kernels, %.0f on a slower device; "
+           "soon thought to be %.2f times as long there\n",
+           known[1], known[2], known[3], known[4], slowness[4]);
     close_cuda(engine);
 }
 
-// ---- The host changes its mind ------------------------------------------------------------------------------------------------------------
+// ---- The host changes its mind --------------------------------------------------------------------------------------
 
 TEST(every_job_can_be_cancelled_after_every_step)
 {
@@ -531,8 +560,11 @@ TEST(every_job_can_be_cancelled_after_every_step)
             ed.width = ed.height = 16;
             sumi_lora_desc ld = sumi_lora_defaults(model);
             ld.path = LORA_PATH "lora_kohya.safetensors";
-            const sumi_result result = kind == 0 ? sumi_submit_images(engine, &desc, &job) : kind == 1 ? sumi_submit_model(engine, &md, &job) : kind == 2 ? sumi_submit_prompt(engine, &pd, &job)
-                                     : kind == 3 ? sumi_submit_encode(engine, &ed, &job) : sumi_submit_lora(engine, &ld, &job);
+            const sumi_result result = kind == 0 ? sumi_submit_images(engine, &desc, &job)
+                                     : kind == 1 ? sumi_submit_model(engine, &md, &job)
+                                     : kind == 2 ? sumi_submit_prompt(engine, &pd, &job)
+                                     : kind == 3 ? sumi_submit_encode(engine, &ed, &job)
+                                                 : sumi_submit_lora(engine, &ld, &job);
             CHECK_NUMBER(result, SUMI_OK);
             is_done = !run_updates(engine, job, steps);
             seen[sumi_job_poll(engine, job).stage] = true;
@@ -549,7 +581,9 @@ TEST(every_job_can_be_cancelled_after_every_step)
             if (steps % 30 == 0) CHECK(draw_hash(engine, &desc) == whole); // right behind the cancelled one's slices
         }
         CHECK(is_done);
-        if (kind == 0) CHECK(seen[SUMI_STAGE_PREPARE] && seen[SUMI_STAGE_TEXT] && seen[SUMI_STAGE_DENOISE] && seen[SUMI_STAGE_DECODE]);
+        if (kind == 0)
+            CHECK(seen[SUMI_STAGE_PREPARE] && seen[SUMI_STAGE_TEXT] && seen[SUMI_STAGE_DENOISE]
+                  && seen[SUMI_STAGE_DECODE]);
     }
     CHECK(whole != 0 && draw_hash(engine, &desc) == whole);
     close_cuda(engine);
@@ -603,8 +637,11 @@ TEST(an_engine_can_go_while_slices_are_on_their_way)
             CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
             CHECK_NUMBER(sumi_submit_images(engine, &desc, &queued), SUMI_OK);
             fake_complete_after(pump == 1 ? 2 : 1000000);
-            for (int i = 0; i < 4000 && sumi_job_poll(engine, job).stage != SUMI_STAGE_TEXT; i++) sumi_engine_update(engine, 4000);
-            for (int i = 0; pump == 0 && i < 100 && engine->run.pending_count < 2; i++) sumi_engine_update(engine, 4000); // an update stops after a moment of its own time
+            for (int i = 0; i < 4000 && sumi_job_poll(engine, job).stage != SUMI_STAGE_TEXT; i++)
+                sumi_engine_update(engine, 4000);
+            // an update stops after a moment of its own time
+            for (int i = 0; pump == 0 && i < 100 && engine->run.pending_count < 2; i++)
+                sumi_engine_update(engine, 4000);
             if (pump == 0) CHECK(engine->run.pending_count > 1);
             if (closes == 1) {
                 sumi_model_close(model);
@@ -691,7 +728,7 @@ TEST(products_can_be_thrown_away_beside_our_thread)
     close_cuda(engine);
 }
 
-// ---- The driver refuses -------------------------------------------------------------------------------------------------------------------
+// ---- The driver refuses ---------------------------------------------------------------------------------------------
 
 // Engines are made until none of their allocations fails; models are loaded until none of theirs does.
 TEST(the_nth_allocation_of_an_engine_may_fail)
@@ -743,7 +780,9 @@ TEST(the_nth_allocation_of_a_load_and_a_picture_may_fail)
         }
         fails = fake_fail_allocation(0);
         failures += result != SUMI_OK;
-        CHECK(fails ? result == SUMI_OK || result == SUMI_OUT_OF_DEVICE_MEMORY || result == SUMI_OUT_OF_HOST_MEMORY : result == SUMI_OK); // a smaller staging may do, too
+        // a smaller staging may do, too
+        CHECK(fails ? result == SUMI_OK || result == SUMI_OUT_OF_DEVICE_MEMORY || result == SUMI_OUT_OF_HOST_MEMORY
+                    : result == SUMI_OK);
         if (model == NULL) model = load_model(engine);
         CHECK(model != NULL);
         if (model == NULL) break;
@@ -755,12 +794,29 @@ TEST(the_nth_allocation_of_a_load_and_a_picture_may_fail)
     close_cuda(engine);
 }
 
-// Entries that a job calls, but for those that give back or end something. One failure: the job may fail, the engine and what comes after it may not; unless the failure means a lost device.
+// Entries that a job calls, but for those that give back or end something. One failure: the job may fail, the engine
+// and what comes after it may not; unless the failure means a lost device.
 TEST(the_nth_call_of_every_entry_may_fail)
 {
-    static const char* const entries[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD32Async", "cuStreamBeginCapture", "cuGraphInstantiateWithFlags", "cuGraphUpload", "cuGraphLaunch",
-                                          "cuLaunchKernel", "cuLaunchKernelEx", "cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuEventElapsedTime", "cuStreamSynchronize",
-                                          "cuModuleGetFunction", "cuFuncSetAttribute", "cuTensorMapEncodeTiled", "cuCtxPushCurrent"};
+    static const char* const entries[] = {"cuMemcpyHtoDAsync",
+                                          "cuMemcpyDtoHAsync",
+                                          "cuMemsetD32Async",
+                                          "cuStreamBeginCapture",
+                                          "cuGraphInstantiateWithFlags",
+                                          "cuGraphUpload",
+                                          "cuGraphLaunch",
+                                          "cuLaunchKernel",
+                                          "cuLaunchKernelEx",
+                                          "cuEventCreate",
+                                          "cuEventRecord",
+                                          "cuEventQuery",
+                                          "cuEventSynchronize",
+                                          "cuEventElapsedTime",
+                                          "cuStreamSynchronize",
+                                          "cuModuleGetFunction",
+                                          "cuFuncSetAttribute",
+                                          "cuTensorMapEncodeTiled",
+                                          "cuCtxPushCurrent"};
     fake_reset();
     sumi_model* model;
     sumi_engine* engine = cuda_engine(20, &model);
@@ -775,7 +831,7 @@ TEST(the_nth_call_of_every_entry_may_fail)
             CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
             fake_complete_after(nth % 3);
             fake_fail_call(entries[e], nth, 1); // CUDA_ERROR_INVALID_VALUE
-            desc.step_count = 1 + nth % 6; // more plans than are kept: now one that is known, now one that is new
+            desc.step_count = 1 + nth % 6;      // more plans than are kept: now one that is known, now one that is new
             sumi_job job;
             CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
             const sumi_result result = run_to_end(engine, job);
@@ -803,7 +859,8 @@ TEST(the_nth_call_of_every_entry_may_fail)
         }
     }
     CHECK(failed_calls > 100 && failed_jobs > 50);
-    printf("  %d calls failed, %d jobs with them, %d times the device counted as lost\n", failed_calls, failed_jobs, lost);
+    printf("  %d calls failed, %d jobs with them, %d times the device counted as lost\n", failed_calls, failed_jobs,
+           lost);
     close_cuda(engine);
 }
 
@@ -839,7 +896,7 @@ TEST(a_lost_device_is_said_and_everything_comes_back)
     }
 }
 
-// ---- The host's own CUDA ------------------------------------------------------------------------------------------------------------------
+// ---- The host's own CUDA --------------------------------------------------------------------------------------------
 
 TEST(the_hosts_context_stays_current_through_every_call)
 {
@@ -847,7 +904,11 @@ TEST(the_hosts_context_stays_current_through_every_call)
     struct CUctx_st *theirs = fake_host_context(0), *given = fake_host_context(0);
     struct CUstream_st* stream = fake_host_stream(given);
     fake_make_current(theirs);
-#define KEEPS(call) do { call; CHECK(fake_current() == theirs && fake_context_depth() == 0); } while (0)
+#define KEEPS(call)                                                                                                    \
+    do {                                                                                                               \
+        call;                                                                                                          \
+        CHECK(fake_current() == theirs && fake_context_depth() == 0);                                                  \
+    } while (0)
     sumi_engine_desc ed = cuda_desc();
     ed.max_slice_us = 20;
     ed.cuda.context = given;
@@ -932,7 +993,8 @@ TEST(a_host_that_captures_is_not_disturbed)
                 sumi_job_discard(engine, job);
             }
             const uint64_t whole = sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_WEIGHTS];
-            CHECK_NUMBER(sumi_engine_set_memory_budget(engine, whole), SUMI_OK); // arena and weights do not fit together: some are streamed
+            // arena and weights do not fit together: some are streamed
+            CHECK_NUMBER(sumi_engine_set_memory_budget(engine, whole), SUMI_OK);
             CHECK(draw_hash(engine, &quick) != 0);
             CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
             CHECK(draw_hash(engine, &quick) != 0);

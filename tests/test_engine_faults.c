@@ -1,12 +1,13 @@
-// Things that go wrong at every possible moment: the n-th allocation fails, the job is cancelled after the n-th slice. Nothing may crash, hang or leak, and what is
-// there afterwards must work.
+// Things that go wrong at every possible moment: the n-th allocation fails, the job is cancelled after the n-th slice.
+// Nothing may crash, hang or leak, and what is there afterwards must work.
 #include "engine_fixture.h"
 
-// ---- Every allocation -------------------------------------------------------------------------------------------------------------------
+// ---- Every allocation -----------------------------------------------------------------------------------------------
 
 static bool is_expected(sumi_result result) { return result == SUMI_OK || result == SUMI_OUT_OF_HOST_MEMORY; }
 
-// One of everything: engine, model, prompt, adapter, pictures from a start image, previews, profile, saved prompt, memory query. Goes on after failures as far as it can.
+// One of everything: engine, model, prompt, adapter, pictures from a start image, previews, profile, saved prompt,
+// memory query. Goes on after failures as far as it can.
 static int s_failures;
 static sumi_result note(sumi_result result)
 {
@@ -20,8 +21,9 @@ static sumi_result wait_for(sumi_engine* engine, sumi_result submitted, sumi_job
     if (note(submitted) != SUMI_OK) return submitted;
     CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
     sumi_job_status status = sumi_job_poll(engine, job);
-    CHECK((status.state == SUMI_JOB_DONE && status.result == SUMI_OK)
-          || (status.state == SUMI_JOB_FAILED && status.result == SUMI_OUT_OF_HOST_MEMORY && status.message[0] != '\0'));
+    CHECK(
+        (status.state == SUMI_JOB_DONE && status.result == SUMI_OK)
+        || (status.state == SUMI_JOB_FAILED && status.result == SUMI_OUT_OF_HOST_MEMORY && status.message[0] != '\0'));
     return SUMI_OK;
 }
 
@@ -33,7 +35,8 @@ static void use_everything(sumi_engine* engine, sumi_model* model)
     sumi_prompt_desc pd = sumi_prompt_defaults(model);
     pd.text = "fox";
     sumi_prompt* prompt = NULL;
-    if (wait_for(engine, sumi_submit_prompt(engine, &pd, &job), job) == SUMI_OK) note(sumi_fetch_prompt(engine, job, &prompt));
+    if (wait_for(engine, sumi_submit_prompt(engine, &pd, &job), job) == SUMI_OK)
+        note(sumi_fetch_prompt(engine, job, &prompt));
     unsigned char saved[64 * 1024];
     size_t bytes = sumi_prompt_save(prompt, saved, sizeof saved);
     sumi_prompt* loaded = NULL;
@@ -41,7 +44,8 @@ static void use_everything(sumi_engine* engine, sumi_model* model)
     sumi_lora_desc ld = sumi_lora_defaults(model);
     ld.path = LORA_PATH "lora_peft.safetensors";
     sumi_lora* lora = NULL;
-    if (wait_for(engine, sumi_submit_lora(engine, &ld, &job), job) == SUMI_OK) note(sumi_fetch_lora(engine, job, &lora));
+    if (wait_for(engine, sumi_submit_lora(engine, &ld, &job), job) == SUMI_OK)
+        note(sumi_fetch_lora(engine, job, &lora));
 
     uint8_t pixels[24 * 40 * 4];
     memset(pixels, 150, sizeof pixels);
@@ -64,12 +68,14 @@ static void use_everything(sumi_engine* engine, sumi_model* model)
     sumi_memory memory;
     note(sumi_image_memory(engine, &d, &memory));
     sumi_image image;
-    if (wait_for(engine, sumi_submit_images(engine, &d, &job), job) == SUMI_OK && note(sumi_fetch_images(engine, job, &image, 1)) == SUMI_OK) {
+    if (wait_for(engine, sumi_submit_images(engine, &d, &job), job) == SUMI_OK
+        && note(sumi_fetch_images(engine, job, &image, 1)) == SUMI_OK) {
         sumi_images_release(engine, &image, 1);
     }
     d.targets = &target;
     d.profile = true;
-    if (wait_for(engine, sumi_submit_images(engine, &d, &job), job) == SUMI_OK) note(sumi_fetch_images(engine, job, &image, 1));
+    if (wait_for(engine, sumi_submit_images(engine, &d, &job), job) == SUMI_OK)
+        note(sumi_fetch_images(engine, job, &image, 1));
     sumi_lora_release(lora);
     sumi_prompt_release(prompt);
 }
@@ -91,7 +97,8 @@ static bool live_with_failure(long long n)
         sumi_model* model = NULL;
         for (int attempt = 0; attempt < 2 && model == NULL; attempt++) { // after a failure the second attempt works
             sumi_job job;
-            if (wait_for(engine, sumi_submit_model(engine, &md, &job), job) == SUMI_OK) note(sumi_fetch_model(engine, job, &model));
+            if (wait_for(engine, sumi_submit_model(engine, &md, &job), job) == SUMI_OK)
+                note(sumi_fetch_model(engine, job, &model));
         }
         CHECK(model != NULL);
         if (model != NULL) {
@@ -148,7 +155,8 @@ TEST(the_nth_allocation_may_fail_with_the_hosts_files)
             md.path = MODEL_PATH;
             sumi_job job;
             sumi_model* model = NULL;
-            if (wait_for(engine, sumi_submit_model(engine, &md, &job), job) == SUMI_OK) note(sumi_fetch_model(engine, job, &model));
+            if (wait_for(engine, sumi_submit_model(engine, &md, &job), job) == SUMI_OK)
+                note(sumi_fetch_model(engine, job, &model));
         }
         sumi_engine_destroy(engine);
         CHECK_NUMBER(s_host.live, 0);
@@ -157,7 +165,7 @@ TEST(the_nth_allocation_may_fail_with_the_hosts_files)
     }
 }
 
-// ---- Cancel after every slice -----------------------------------------------------------------------------------------------------------
+// ---- Cancel after every slice ---------------------------------------------------------------------------------------
 
 TEST(a_picture_can_be_cancelled_after_every_slice)
 {
@@ -188,8 +196,8 @@ TEST(a_picture_can_be_cancelled_after_every_slice)
         if (is_done) sumi_images_release(engine, images, 2);
         if (slices % 40 == 0) CHECK(draw_hash(engine, &desc) == whole); // the model is as before
     }
-    CHECK(seen[SUMI_STAGE_WAIT] && seen[SUMI_STAGE_PREPARE] && seen[SUMI_STAGE_TEXT] && seen[SUMI_STAGE_IMAGE] && seen[SUMI_STAGE_DENOISE]
-          && seen[SUMI_STAGE_DECODE]);
+    CHECK(seen[SUMI_STAGE_WAIT] && seen[SUMI_STAGE_PREPARE] && seen[SUMI_STAGE_TEXT] && seen[SUMI_STAGE_IMAGE]
+          && seen[SUMI_STAGE_DENOISE] && seen[SUMI_STAGE_DECODE]);
     CHECK(draw_hash(engine, &desc) == whole);
     CHECK_NUMBER(sumi_engine_get_info(engine).job_count, 0);
     printf("  cancelled after each of %d slices\n", slices);

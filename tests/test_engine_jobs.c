@@ -1,7 +1,7 @@
 // Jobs: status, cancelling, profiles, handles, the queue, closing and destroying in the middle.
 #include "engine_fixture.h"
 
-// ---- Status -----------------------------------------------------------------------------------------------------------------------------
+// ---- Status ---------------------------------------------------------------------------------------------------------
 
 TEST(status_tells_how_far_a_job_is)
 {
@@ -24,7 +24,8 @@ TEST(status_tells_how_far_a_job_is)
         while (last.state < SUMI_JOB_DONE) {
             sumi_engine_update(engine, 1);
             sumi_job_status now = sumi_job_poll(engine, job);
-            CHECK(now.progress >= last.progress && now.step >= last.step && now.preview_version >= last.preview_version);
+            CHECK(now.progress >= last.progress && now.step >= last.step
+                  && now.preview_version >= last.preview_version);
             CHECK(now.progress < 1.0f || now.state == SUMI_JOB_DONE);
             for (int i = 0; i < 8; i++) CHECK(now.stage_seconds[i] >= last.stage_seconds[i]);
             if (now.seconds_left >= 0.0f) known++;
@@ -32,9 +33,10 @@ TEST(status_tells_how_far_a_job_is)
             seen[now.stage] = true;
             last = now;
         }
-        CHECK(last.progress == 1.0f && last.step == 3 && last.step_count == 3 && last.preview_version == 1 && known > 10);
-        CHECK(seen[SUMI_STAGE_PREPARE] && seen[SUMI_STAGE_TEXT] && seen[SUMI_STAGE_IMAGE] && seen[SUMI_STAGE_DENOISE] && seen[SUMI_STAGE_DECODE]
-              && seen[SUMI_STAGE_TRANSFER]);
+        CHECK(last.progress == 1.0f && last.step == 3 && last.step_count == 3 && last.preview_version == 1
+              && known > 10);
+        CHECK(seen[SUMI_STAGE_PREPARE] && seen[SUMI_STAGE_TEXT] && seen[SUMI_STAGE_IMAGE] && seen[SUMI_STAGE_DENOISE]
+              && seen[SUMI_STAGE_DECODE] && seen[SUMI_STAGE_TRANSFER]);
         CHECK(last.stage_seconds[SUMI_STAGE_DENOISE] > 0.0f && last.stage_seconds[SUMI_STAGE_LOAD] == 0.0f);
         sumi_image images[2];
         CHECK_NUMBER(sumi_fetch_images(engine, job, images, 2), SUMI_OK);
@@ -79,7 +81,7 @@ TEST(loading_reports_progress_and_can_be_cancelled)
     close_engine(engine);
 }
 
-// ---- What a host plots ------------------------------------------------------------------------------------------------------------------
+// ---- What a host plots ----------------------------------------------------------------------------------------------
 
 TEST(status_says_what_a_host_plots)
 {
@@ -94,7 +96,8 @@ TEST(status_says_what_a_host_plots)
     for (int i = 0; i < 4; i++) CHECK_NUMBER(sumi_job_poll(engine, jobs[i]).jobs_ahead, ahead[i]);
     sumi_engine_update(engine, 1);
     CHECK_NUMBER(sumi_job_poll(engine, jobs[3]).state, SUMI_JOB_RUNNING);
-    for (int i = 0; i < 4; i++) CHECK_NUMBER(sumi_job_poll(engine, jobs[i]).jobs_ahead, ahead[i]); // the running one counts
+    // the running one counts
+    for (int i = 0; i < 4; i++) CHECK_NUMBER(sumi_job_poll(engine, jobs[i]).jobs_ahead, ahead[i]);
     sumi_engine_update(engine, SUMI_FOREVER);
     const sumi_job_status status = sumi_job_poll(engine, jobs[0]);
     const sumi_engine_info info = sumi_engine_get_info(engine);
@@ -123,7 +126,9 @@ TEST(a_profile_names_the_ops)
         CHECK(i == 0 || rows[i].seconds <= rows[i - 1].seconds);
         CHECK(rows[i].count > 0 && rows[i].seconds > 0.0 && strlen(rows[i].name) < sizeof rows[i].name);
         CHECK(strstr(rows[i].name, "layers.0") == NULL);
-        if (rows[i].stage == SUMI_STAGE_DENOISE && strcmp(rows[i].name, "attention.qkv") == 0) has_qkv = rows[i].count == 2 * 2 && rows[i].flops > 0.0; // 2 layers, 2 steps
+        // 2 layers, 2 steps
+        if (rows[i].stage == SUMI_STAGE_DENOISE && strcmp(rows[i].name, "attention.qkv") == 0)
+            has_qkv = rows[i].count == 2 * 2 && rows[i].flops > 0.0;
         flops += rows[i].flops;
     }
     CHECK(has_qkv && flops > 1e6);
@@ -133,7 +138,7 @@ TEST(a_profile_names_the_ops)
     close_engine(engine);
 }
 
-// ---- Jobs -------------------------------------------------------------------------------------------------------------------------------
+// ---- Jobs -----------------------------------------------------------------------------------------------------------
 
 TEST(stale_and_foreign_handles_are_refused)
 {

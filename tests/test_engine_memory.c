@@ -3,17 +3,20 @@
 #include "engine_fixture.h"
 #include "sampling/pixels.h"
 
-// ---- Pictures on their way in -----------------------------------------------------------------------------------------------------------
+// ---- Pictures on their way in ---------------------------------------------------------------------------------------
 
 TEST(a_picture_resized_in_pieces_has_the_same_bits)
 {
-    const struct { int32_t from_width, from_height, channels, width, height; } cases[] = {
-        {3000, 2000, 3, 512, 384}, {3000, 700, 4, 512, 384}, {50, 40, 1, 2048, 1024}, {512, 3001, 3, 512, 128}, {2999, 128, 1, 64, 128}, {64, 64, 3, 64, 64}, {64, 64, 4, 64, 64}};
+    const struct {
+        int32_t from_width, from_height, channels, width, height;
+    } cases[] = {{3000, 2000, 3, 512, 384}, {3000, 700, 4, 512, 384}, {50, 40, 1, 2048, 1024}, {512, 3001, 3, 512, 128},
+                 {2999, 128, 1, 64, 128},   {64, 64, 3, 64, 64},      {64, 64, 4, 64, 64}};
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int32_t row = cases[i].from_width * cases[i].channels + 5;
-        const size_t bytes = (size_t)row * (size_t)cases[i].from_height, pixels = (size_t)cases[i].width * (size_t)cases[i].height;
+        const size_t bytes = (size_t)row * (size_t)cases[i].from_height,
+                     pixels = (size_t)cases[i].width * (size_t)cases[i].height;
         uint8_t *source = malloc(bytes), *whole = malloc(pixels * 3), *pieces = malloc(pixels * 3);
         for (size_t b = 0; b < bytes; b++) source[b] = (uint8_t)(b * 2654435761u >> 13);
         sumi_pixels picture = {source, cases[i].from_width, cases[i].from_height, row, cases[i].channels}, resized;
@@ -23,7 +26,11 @@ TEST(a_picture_resized_in_pieces_has_the_same_bits)
         sumi_resize resize = {0};
         int steps = 1;
         bool is_done = false;
-        while (sumi_resize_step(&heap, &workspace, &picture, cases[i].width, cases[i].height, &resize, &is_done, &resized, &error) == SUMI_OK && !is_done) steps++;
+        while (sumi_resize_step(&heap, &workspace, &picture, cases[i].width, cases[i].height, &resize, &is_done,
+                                &resized, &error)
+                   == SUMI_OK
+               && !is_done)
+            steps++;
         CHECK(is_done && (cases[i].from_width <= 64 || steps > 1));
         CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &resized, cases[i].width, cases[i].height, pieces, &error), SUMI_OK);
         CHECK(memcmp(whole, pieces, pixels * 3) == 0);
@@ -33,7 +40,7 @@ TEST(a_picture_resized_in_pieces_has_the_same_bits)
     CHECK_NUMBER(heap.held, 0);
 }
 
-// ---- Memory -----------------------------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
 TEST(memory_is_known_exactly_beforehand)
 {
@@ -49,7 +56,8 @@ TEST(memory_is_known_exactly_beforehand)
     desc.preview_every = 1;
     desc.targets = targets;
     sumi_memory memory;
-    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK); // the tokenizer's scratch has its size from here on
+    // the tokenizer's scratch has its size from here on
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
     long long blocks = s_host.live, bytes = s_host.live_bytes;
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
     CHECK_NUMBER(s_host.live, blocks); // nothing of it is left
@@ -175,9 +183,11 @@ TEST(a_short_budget_tiles_the_vae_and_a_tiny_one_is_refused)
     CHECK_NUMBER(info.held_bytes[SUMI_MEMORY_STAGING], tiled.staging);
     // the same picture, but for what group norms see of it
     double sum = 0.0;
-    for (size_t i = 0; i < (size_t)256 * 256 * 4; i++) sum += abs((int)((const uint8_t*)first.pixels)[i] - (int)((const uint8_t*)second.pixels)[i]);
+    for (size_t i = 0; i < (size_t)256 * 256 * 4; i++)
+        sum += abs((int)((const uint8_t*)first.pixels)[i] - (int)((const uint8_t*)second.pixels)[i]);
     CHECK(sum > 0.0 && sum / (256 * 256 * 3) < 16.0);
-    printf("  whole %llu bytes, tiled %llu, mean difference %.2f of 255\n", (unsigned long long)(whole.arena + whole.staging), (unsigned long long)(tiled.arena + tiled.staging),
+    printf("  whole %llu bytes, tiled %llu, mean difference %.2f of 255\n",
+           (unsigned long long)(whole.arena + whole.staging), (unsigned long long)(tiled.arena + tiled.staging),
            sum / (256 * 256 * 3));
 
     CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 100000), SUMI_OK);
@@ -218,7 +228,7 @@ TEST(pictures_are_reused_after_their_release)
     close_engine(engine);
 }
 
-// ---- Broken weights, the host's files ---------------------------------------------------------------------------------------------------
+// ---- Broken weights, the host's files -------------------------------------------------------------------------------
 
 TEST(the_hosts_files_are_read_and_closed)
 {

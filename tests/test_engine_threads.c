@@ -1,8 +1,9 @@
-// Several threads: what may be called beside everything else, the engine's own threads, two engines at once. Meant for the thread sanitizer as well.
+// Several threads: what may be called beside everything else, the engine's own threads, two engines at once. Meant for
+// the thread sanitizer as well.
 #include "base/platform.h"
 #include "engine_fixture.h"
 
-// ---- Poll, cancel, preview, info from anywhere --------------------------------------------------------------------------------------------
+// ---- Poll, cancel, preview, info from anywhere ----------------------------------------------------------------------
 
 typedef struct watcher {
     sumi_engine* engine;
@@ -26,7 +27,8 @@ static void watch(void* context)
         if (status.state != SUMI_JOB_NONE && status.progress < progress) atomic_fetch_add(&w->falls, 1);
         progress = status.progress;
         sumi_image image;
-        if (sumi_job_preview(w->engine, job, 0, pixels, sizeof pixels, &image) == SUMI_OK) atomic_fetch_add(&w->previews, 1);
+        if (sumi_job_preview(w->engine, job, 0, pixels, sizeof pixels, &image) == SUMI_OK)
+            atomic_fetch_add(&w->previews, 1);
         (void)sumi_engine_get_info(w->engine);
         int polls = atomic_fetch_add(&w->polls, 1), every = atomic_load(&w->cancels_every);
         if (every > 0 && polls % every == 0) sumi_job_cancel(w->engine, job);
@@ -55,7 +57,8 @@ static void hammer(sumi_pump pump, int32_t threads, bool cancels)
     for (int i = 0; i < 2; i++) CHECK(sumi_thread_begin(&watchers[i], &start));
     while (atomic_load(&w.watching) < 2) sumi_sleep_us(100); // a busy machine may begin them late
     int done = 0, cancelled = 0, count = 0;
-    for (; count < 12 || atomic_load(&w.polls) < 500; count++) { // beside so many looks, however seldom the others have their turn
+    // beside so many looks, however seldom the others have their turn
+    for (; count < 12 || atomic_load(&w.polls) < 500; count++) {
         sumi_job job;
         CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
         atomic_store(&w.job, job.id);
@@ -134,7 +137,7 @@ TEST(a_queued_job_ends_once)
     close_engine(engine);
 }
 
-// ---- Our thread ---------------------------------------------------------------------------------------------------------------------------
+// ---- Our thread -----------------------------------------------------------------------------------------------------
 
 static sumi_engine* threaded_engine(sumi_model** out_model)
 {
@@ -222,7 +225,7 @@ TEST(closing_discarding_and_destroying_beside_our_thread)
     }
 }
 
-// ---- Two engines ------------------------------------------------------------------------------------------------------------------------
+// ---- Two engines ----------------------------------------------------------------------------------------------------
 
 typedef struct two {
     host h;

@@ -7,7 +7,7 @@
 #define TICK_NS UINT64_C(20000)
 #define SLICE_US 200
 
-// ---- Deadlines --------------------------------------------------------------------------------------------------------------------------
+// ---- Deadlines ------------------------------------------------------------------------------------------------------
 
 TEST(a_deadline_lowers_the_steps)
 {
@@ -46,8 +46,12 @@ TEST(a_deadline_lowers_the_steps)
 
 static double seconds_now(void) { return 1e-9 * (double)fake_clock_now_ns(); }
 
-// Frames of 4 ms, of which the engine gets so much; from `change_at` on, so much; a budget of 0 is a pause of `pause` seconds. Seconds from submission to the end.
-typedef struct frames { uint32_t first_us, then_us; double change_at, pause; } frames;
+// Frames of 4 ms, of which the engine gets so much; from `change_at` on, so much; a budget of 0 is a pause of `pause`
+// seconds. Seconds from submission to the end.
+typedef struct frames {
+    uint32_t first_us, then_us;
+    double change_at, pause;
+} frames;
 
 static double run_frames(sumi_engine* engine, const sumi_image_desc* desc, const frames* f, int32_t* out_steps)
 {
@@ -78,7 +82,11 @@ static double run_frames(sumi_engine* engine, const sumi_image_desc* desc, const
 // The load changes while the job runs; steps are left out of what is left.
 TEST(a_deadline_is_kept_under_changing_load)
 {
-    static const struct { sumi_solver solver; uint32_t first_us, then_us; const char* what; } cases[] = {
+    static const struct {
+        sumi_solver solver;
+        uint32_t first_us, then_us;
+        const char* what;
+    } cases[] = {
         {SUMI_SOLVER_EULER, 3000, 3000, "steady"},
         {SUMI_SOLVER_EULER, 3000, 800, "less from the middle on"},
         {SUMI_SOLVER_DPMPP_2M, 800, 3000, "more from the middle on"},
@@ -97,7 +105,8 @@ TEST(a_deadline_is_kept_under_changing_load)
     const double deadline = desc.deadline_ms * 1e-3;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         desc.solver = cases[c].solver;
-        const frames f = {cases[c].first_us, cases[c].then_us, (cases[c].then_us > 0 ? 0.5 : 0.25) * deadline, 0.25 * deadline};
+        const frames f = {cases[c].first_us, cases[c].then_us, (cases[c].then_us > 0 ? 0.5 : 0.25) * deadline,
+                          0.25 * deadline};
         const double seconds = run_frames(engine, &desc, &f, &steps);
         printf("  %s: %.0f ms of %.0f, %d of 1000 steps\n", cases[c].what, 1e3 * seconds, 1e3 * deadline, (int)steps);
         CHECK(seconds > 0.0 && seconds <= 1.1 * deadline);
@@ -110,7 +119,8 @@ TEST(a_deadline_is_kept_under_changing_load)
     close_engine(engine);
 }
 
-// The picture of a deadline that every second step had to go for is the picture of half as many steps: what is left out leaves no trace.
+// The picture of a deadline that every second step had to go for is the picture of half as many steps: what is left out
+// leaves no trace.
 TEST(left_out_steps_leave_no_trace)
 {
     OPEN(engine, model);
@@ -134,7 +144,7 @@ TEST(left_out_steps_leave_no_trace)
     close_engine(engine);
 }
 
-// ---- Spans ------------------------------------------------------------------------------------------------------------------------------
+// ---- Spans ----------------------------------------------------------------------------------------------------------
 
 typedef struct seen_spans {
     double seconds[8];
@@ -146,14 +156,16 @@ typedef struct seen_spans {
 static void see_span(const sumi_trace_span* span, void* user_data)
 {
     seen_spans* seen = user_data;
-    seen->disorder += span->begin_ns < seen->last_end_ns[span->track] || span->end_ns < span->begin_ns || span->job == 0;
+    seen->disorder +=
+        span->begin_ns < seen->last_end_ns[span->track] || span->end_ns < span->begin_ns || span->job == 0;
     seen->last_end_ns[span->track] = span->end_ns;
     seen->seconds[span->stage] += (double)(span->end_ns - span->begin_ns) * 1e-9;
     seen->count++;
     seen->in_steps += span->step >= 0;
     if (span->step >= seen->steps) seen->steps = span->step + 1;
     const size_t used = strlen(seen->names);
-    if (used + strlen(span->name) + 2 < sizeof seen->names) snprintf(seen->names + used, sizeof seen->names - used, "%s ", span->name);
+    if (used + strlen(span->name) + 2 < sizeof seen->names)
+        snprintf(seen->names + used, sizeof seen->names - used, "%s ", span->name);
 }
 
 TEST(a_tracer_sees_every_piece_of_work)
@@ -178,15 +190,18 @@ TEST(a_tracer_sees_every_piece_of_work)
     while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) sumi_engine_update(engine, 300);
     const sumi_job_status status = sumi_job_poll(engine, job);
     double all = 0.0;
-    for (int i = 0; i < 8; i++) CHECK(fabs(seen.seconds[i] - (double)status.stage_seconds[i]) <= 1e-6 + 1e-5 * seen.seconds[i]);
+    for (int i = 0; i < 8; i++)
+        CHECK(fabs(seen.seconds[i] - (double)status.stage_seconds[i]) <= 1e-6 + 1e-5 * seen.seconds[i]);
     for (int i = 0; i < 8; i++) all += seen.seconds[i];
     // A slice is timed by two looks at the clock; those of the text encoder and the VAE are among the other pieces.
     const double tick = 1e-9 * (double)TICK_NS;
-    CHECK(status.device_seconds > (seen.in_steps - 0.5) * tick && status.device_seconds < seen.count * tick && status.device_seconds < all);
+    CHECK(status.device_seconds > (seen.in_steps - 0.5) * tick && status.device_seconds < seen.count * tick
+          && status.device_seconds < all);
     CHECK(seen.in_steps >= 3);
     CHECK_NUMBER(seen.disorder, 0);
     CHECK_NUMBER(seen.steps, 3);
-    CHECK(strstr(seen.names, "tokens ") != NULL && strstr(seen.names, "plan ") != NULL && strstr(seen.names, "attention.") != NULL);
+    CHECK(strstr(seen.names, "tokens ") != NULL && strstr(seen.names, "plan ") != NULL
+          && strstr(seen.names, "attention.") != NULL);
     sumi_job_discard(engine, job);
     close_engine(engine);
 }

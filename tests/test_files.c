@@ -1,5 +1,5 @@
-// The files room: JSON, safetensors, its index, GGUF, conversions, checkpoints. Golden files lie in tests/golden/common/files; everything else is made
-// here, served from memory through the host's file callbacks.
+// The files room: JSON, safetensors, its index, GGUF, conversions, checkpoints. Golden files lie in
+// tests/golden/common/files; everything else is made here, served from memory through the host's file callbacks.
 #include "files/checkpoint.h"
 #include "files/json.h"
 #include "files/safetensors_write.h"
@@ -10,15 +10,13 @@
 
 static sumi_heap s_heap;
 
-// ---- Helpers ---------------------------------------------------------------------------------------------------------------------------
+// ---- Helpers --------------------------------------------------------------------------------------------------------
 
 static unsigned char* read_whole(const char* path, size_t* out_bytes)
 {
     FILE* file = fopen(path, "rb");
     *out_bytes = 0;
-    if (file == NULL) {
-        return NULL;
-    }
+    if (file == NULL) { return NULL; }
     fseek(file, 0, SEEK_END);
     *out_bytes = (size_t)ftell(file);
     rewind(file);
@@ -33,9 +31,7 @@ static unsigned char* read_whole(const char* path, size_t* out_bytes)
 static unsigned char* tight(const void* data, size_t bytes)
 {
     unsigned char* copy = malloc(bytes > 0 ? bytes : 1);
-    if (bytes > 0) {
-        memcpy(copy, data, bytes);
-    }
+    if (bytes > 0) { memcpy(copy, data, bytes); }
     return copy;
 }
 
@@ -66,14 +62,47 @@ static bool walks(const char* text, size_t bytes)
     return good;
 }
 
-// ---- JSON ------------------------------------------------------------------------------------------------------------------------------
+// ---- JSON -----------------------------------------------------------------------------------------------------------
 
 TEST(json_accepts_what_rfc_8259_allows)
 {
     static const char* const s_good[] = {
-        "0", "-0", "1", "-1", "10", "1.5", "-1.5e10", "1E+2", "1e-2", "0.0", "0e0", "123456789012345678901234567890", "true", "false", "null", "\"\"", "[]", "{}", " [ ] ", "\t{\n}\r ", "[1,2,3]",
-        "[[],[[]],{}]", "{\"a\":1}", "{\"a\":{\"b\":[true,null]},\"c\":\"d\"}", "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "\"\\u0000\\u00e9\\uFFFF\"", "\"\\ud83d\\ude42\"", "\"\xc3\xa9\xe5\xb1\x82\xf0\x9f\x99\x82\"",
-        "\"\x7f\"", "{\"\":0}", "{\"a\":1,\"a\":2}", "\"0123456789abcdef\"", "\"01234567\\n9abcdef\"", "1e400", "\"\xf4\x8f\xbf\xbf\"", "\"\xee\x80\x80\xed\x9f\xbf\"",
+        "0",
+        "-0",
+        "1",
+        "-1",
+        "10",
+        "1.5",
+        "-1.5e10",
+        "1E+2",
+        "1e-2",
+        "0.0",
+        "0e0",
+        "123456789012345678901234567890",
+        "true",
+        "false",
+        "null",
+        "\"\"",
+        "[]",
+        "{}",
+        " [ ] ",
+        "\t{\n}\r ",
+        "[1,2,3]",
+        "[[],[[]],{}]",
+        "{\"a\":1}",
+        "{\"a\":{\"b\":[true,null]},\"c\":\"d\"}",
+        "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"",
+        "\"\\u0000\\u00e9\\uFFFF\"",
+        "\"\\ud83d\\ude42\"",
+        "\"\xc3\xa9\xe5\xb1\x82\xf0\x9f\x99\x82\"",
+        "\"\x7f\"",
+        "{\"\":0}",
+        "{\"a\":1,\"a\":2}",
+        "\"0123456789abcdef\"",
+        "\"01234567\\n9abcdef\"",
+        "1e400",
+        "\"\xf4\x8f\xbf\xbf\"",
+        "\"\xee\x80\x80\xed\x9f\xbf\"",
     };
     for (size_t i = 0; i < sizeof s_good / sizeof *s_good; i++) {
         if (!walks(s_good[i], strlen(s_good[i]))) {
@@ -86,11 +115,88 @@ TEST(json_accepts_what_rfc_8259_allows)
 TEST(json_refuses_everything_else)
 {
     static const char* const s_bad[] = {
-        "", " ", "\xef\xbb\xbf{}", "{", "}", "[", "]", "[1", "[1,", "[1,]", "[,1]", "[1 2]", "[1,,2]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{,}", "{a:1}", "{'a':1}", "{\"a\" 1}", "{\"a\":1 \"b\":2}",
-        "{1:2}", "[1}", "{\"a\":1]", "01", "-", "+1", "-01", "1.", ".5", "1e", "1e+", "1.e5", "0x1", "NaN", "Infinity", "-Infinity", "1a", "tru", "True", "truee", "nul", "nulll", "\"", "\"a", "\"\\",
-        "\"\\\"", "\"\\x41\"", "\"\\u\"", "\"\\u00g0\"", "\"\\u123\"", "\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\ud800\"", "\"\\ud800a\"", "\"\\ud83d\\u0041\"", "\"a\nb\"", "\"a\tb\"", "\"\x01\"",
-        "\"\x80\"", "\"\xc0\x80\"", "\"\xc3\"", "\"\xe0\x80\x80\"", "\"\xed\xa0\x80\"", "\"\xf0\x80\x80\x80\"", "\"\xf4\x90\x80\x80\"", "\"\xf8\x88\x80\x80\x80\"", "\"\xe5\xb1\"", "1 2", "{} {}", "[]x",
-        "/**/1", "1//", "[1]//", "\v1", "\xc2\xa0[]", "[\"\x1f\"]", "{\"a\x02\":1}", "\"01234567\x01\"", "\"0123456\xff\"", "[tru]", "{\"a\":nul}",
+        "",
+        " ",
+        "\xef\xbb\xbf{}",
+        "{",
+        "}",
+        "[",
+        "]",
+        "[1",
+        "[1,",
+        "[1,]",
+        "[,1]",
+        "[1 2]",
+        "[1,,2]",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{,}",
+        "{a:1}",
+        "{'a':1}",
+        "{\"a\" 1}",
+        "{\"a\":1 \"b\":2}",
+        "{1:2}",
+        "[1}",
+        "{\"a\":1]",
+        "01",
+        "-",
+        "+1",
+        "-01",
+        "1.",
+        ".5",
+        "1e",
+        "1e+",
+        "1.e5",
+        "0x1",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1a",
+        "tru",
+        "True",
+        "truee",
+        "nul",
+        "nulll",
+        "\"",
+        "\"a",
+        "\"\\",
+        "\"\\\"",
+        "\"\\x41\"",
+        "\"\\u\"",
+        "\"\\u00g0\"",
+        "\"\\u123\"",
+        "\"\\ud800\"",
+        "\"\\udc00\"",
+        "\"\\ud800\\ud800\"",
+        "\"\\ud800a\"",
+        "\"\\ud83d\\u0041\"",
+        "\"a\nb\"",
+        "\"a\tb\"",
+        "\"\x01\"",
+        "\"\x80\"",
+        "\"\xc0\x80\"",
+        "\"\xc3\"",
+        "\"\xe0\x80\x80\"",
+        "\"\xed\xa0\x80\"",
+        "\"\xf0\x80\x80\x80\"",
+        "\"\xf4\x90\x80\x80\"",
+        "\"\xf8\x88\x80\x80\x80\"",
+        "\"\xe5\xb1\"",
+        "1 2",
+        "{} {}",
+        "[]x",
+        "/**/1",
+        "1//",
+        "[1]//",
+        "\v1",
+        "\xc2\xa0[]",
+        "[\"\x1f\"]",
+        "{\"a\x02\":1}",
+        "\"01234567\x01\"",
+        "\"0123456\xff\"",
+        "[tru]",
+        "{\"a\":nul}",
     };
     for (size_t i = 0; i < sizeof s_bad / sizeof *s_bad; i++) {
         if (walks(s_bad[i], strlen(s_bad[i]))) {
@@ -105,10 +211,9 @@ TEST(json_refuses_everything_else)
 
 TEST(json_every_cut_of_a_valid_text_is_refused)
 {
-    static const char s_text[] = "{\"a\":[1.5e3,-2,\"x\\u00e9\\ud83d\\ude42\xc3\xa9\",true,false,null,{}],\"b\":{\"c\":[]}}";
-    for (size_t i = 0; i < sizeof s_text - 1; i++) {
-        CHECK(!walks(s_text, i));
-    }
+    static const char s_text[] =
+        "{\"a\":[1.5e3,-2,\"x\\u00e9\\ud83d\\ude42\xc3\xa9\",true,false,null,{}],\"b\":{\"c\":[]}}";
+    for (size_t i = 0; i < sizeof s_text - 1; i++) { CHECK(!walks(s_text, i)); }
     CHECK(walks(s_text, sizeof s_text - 1));
 }
 
@@ -125,7 +230,9 @@ TEST(json_depth_is_bounded)
 
 TEST(json_pull_reader_reads_values_and_stops_at_the_first_error)
 {
-    static const char s_text[] = " {\"n\" : -12, \"u\":18446744073709551615,\"d\": 0.3611 ,\"b\":true,\"z\":null,\"s\":\"a\\n\\u5c42\",\"l\":[1,[2],3],\"o\":{\"deep\":{\"x\":[{}]}}} ";
+    static const char s_text[] =
+        " {\"n\" : -12, \"u\":18446744073709551615,\"d\": 0.3611 "
+        ",\"b\":true,\"z\":null,\"s\":\"a\\n\\u5c42\",\"l\":[1,[2],3],\"o\":{\"deep\":{\"x\":[{}]}}} ";
     sumi_json json;
     sumi_json_text key, text;
     sumi_error error = {0};
@@ -147,7 +254,8 @@ TEST(json_pull_reader_reads_values_and_stops_at_the_first_error)
         } else if (sumi_json_is(&key, "s")) {
             CHECK(sumi_json_string(&json, &text) && text.escaped);
             CHECK_TEXT(text_of(&text), "a\n\xe5\xb1\x82");
-            CHECK(sumi_json_is(&text, "a\n\xe5\xb1\x82") && !sumi_json_is(&text, "a\n") && !sumi_json_is(&text, "a\n\xe5\xb1\x82x") && !sumi_json_is(&text, ""));
+            CHECK(sumi_json_is(&text, "a\n\xe5\xb1\x82") && !sumi_json_is(&text, "a\n")
+                  && !sumi_json_is(&text, "a\n\xe5\xb1\x82x") && !sumi_json_is(&text, ""));
             char small[3] = "??";
             CHECK_NUMBER(sumi_json_decode(&text, small, 2), 5);
             CHECK_TEXT(small, "??");
@@ -199,8 +307,28 @@ static double number_of(const char* text, bool* out_good)
 
 TEST(json_numbers_are_correctly_rounded)
 {
-    static const char* const s_texts[] = {"0", "-0", "1e-6", "1e-05", "1000000.0", "0.1159", "256.0", "-13.742130279541016", "9007199254740993", "9007199254740993.0", "18014398509481985.5", "1e22",
-                                          "4503599627370496.5", "123456789.123456789", "0.000001", "3.141592653589793", "1e-22", "9999999999999999999", "1234567890123456789e-5", "5e-324", "0e999999", "0.0e-99999"};
+    static const char* const s_texts[] = {"0",
+                                          "-0",
+                                          "1e-6",
+                                          "1e-05",
+                                          "1000000.0",
+                                          "0.1159",
+                                          "256.0",
+                                          "-13.742130279541016",
+                                          "9007199254740993",
+                                          "9007199254740993.0",
+                                          "18014398509481985.5",
+                                          "1e22",
+                                          "4503599627370496.5",
+                                          "123456789.123456789",
+                                          "0.000001",
+                                          "3.141592653589793",
+                                          "1e-22",
+                                          "9999999999999999999",
+                                          "1234567890123456789e-5",
+                                          "5e-324",
+                                          "0e999999",
+                                          "0.0e-99999"};
     bool good;
     for (size_t i = 0; i < sizeof s_texts / sizeof *s_texts; i++) {
         const double got = number_of(s_texts[i], &good), want = strtod(s_texts[i], NULL);
@@ -214,11 +342,10 @@ TEST(json_numbers_are_correctly_rounded)
         state ^= state << 13, state ^= state >> 7, state ^= state << 17;
         char text[64];
         const int point = (int)(state >> 60);
-        snprintf(text, sizeof text, "%llu.%0*llue%d", (unsigned long long)(state >> 40), 1 + point % 9, (unsigned long long)(state & 0x3ffffff) % 10000000, (int)(state >> 32 & 15) - 8);
+        snprintf(text, sizeof text, "%llu.%0*llue%d", (unsigned long long)(state >> 40), 1 + point % 9,
+                 (unsigned long long)(state & 0x3ffffff) % 10000000, (int)(state >> 32 & 15) - 8);
         const double got = number_of(text, &good), want = strtod(text, NULL);
-        if ((!good || got != want) && t_errors++ < 8) {
-            printf("  %s: got %.17g, want %.17g\n", text, got, want);
-        }
+        if ((!good || got != want) && t_errors++ < 8) { printf("  %s: got %.17g, want %.17g\n", text, got, want); }
     }
     // far powers: near enough
     for (int power = -300; power <= 290; power += 7) {
@@ -235,9 +362,23 @@ TEST(json_numbers_are_correctly_rounded)
 
 TEST(json_integers_are_exact_or_refused)
 {
-    static const struct { const char* text; bool good; int64_t value; } s_cases[] = {
-        {"9223372036854775807", true, INT64_MAX}, {"-9223372036854775808", true, INT64_MIN}, {"9223372036854775808", false, 0}, {"-9223372036854775809", false, 0}, {"1.0", false, 0},
-        {"1e2", false, 0}, {"99999999999999999999", false, 0}, {"18446744073709551616", false, 0}, {"-0", true, 0}, {"0", true, 0}, {"\"1\"", false, 0}, {"null", false, 0},
+    static const struct {
+        const char* text;
+        bool good;
+        int64_t value;
+    } s_cases[] = {
+        {"9223372036854775807", true, INT64_MAX},
+        {"-9223372036854775808", true, INT64_MIN},
+        {"9223372036854775808", false, 0},
+        {"-9223372036854775809", false, 0},
+        {"1.0", false, 0},
+        {"1e2", false, 0},
+        {"99999999999999999999", false, 0},
+        {"18446744073709551616", false, 0},
+        {"-0", true, 0},
+        {"0", true, 0},
+        {"\"1\"", false, 0},
+        {"null", false, 0},
     };
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         sumi_json json;
@@ -246,17 +387,15 @@ TEST(json_integers_are_exact_or_refused)
         CHECK((sumi_json_end(&json) == SUMI_OK) == s_cases[i].good);
         sumi_json_begin(&json, s_cases[i].text, strlen(s_cases[i].text), NULL);
         sumi_json_unsigned(&json);
-        const bool fits = strcmp(s_cases[i].text, "9223372036854775808") == 0 || (s_cases[i].good && s_cases[i].text[0] != '-');
+        const bool fits =
+            strcmp(s_cases[i].text, "9223372036854775808") == 0 || (s_cases[i].good && s_cases[i].text[0] != '-');
         CHECK((sumi_json_end(&json) == SUMI_OK) == fits);
     }
 }
 
-// ---- The golden files ------------------------------------------------------------------------------------------------------------------
+// ---- The golden files -----------------------------------------------------------------------------------------------
 
-static unsigned char from_hex(char c)
-{
-    return (unsigned char)(c <= '9' ? c - '0' : c - 'a' + 10);
-}
+static unsigned char from_hex(char c) { return (unsigned char)(c <= '9' ? c - '0' : c - 'a' + 10); }
 
 static void check_entry(const sumi_tensor_set* set, const char* name, sumi_json* json)
 {
@@ -288,7 +427,9 @@ static void check_entry(const sumi_tensor_set* set, const char* name, sumi_json*
             CHECK_NUMBER(tensor->bytes, text.bytes / 2);
             bool same = true;
             for (size_t i = 0; i < text.bytes / 2 && i < tensor->bytes; i++) {
-                same = same && ((const unsigned char*)tensor->data)[i] == (unsigned char)(from_hex(text.data[2 * i]) << 4 | from_hex(text.data[2 * i + 1]));
+                same = same
+                    && ((const unsigned char*)tensor->data)[i]
+                           == (unsigned char)(from_hex(text.data[2 * i]) << 4 | from_hex(text.data[2 * i + 1]));
             }
             CHECK(same);
         } else {
@@ -297,9 +438,14 @@ static void check_entry(const sumi_tensor_set* set, const char* name, sumi_json*
     }
 }
 
-typedef struct golden_case { char file[256], verdict[16]; const char *metadata, *tensors, *end; int64_t tensor_count; } golden_case;
+typedef struct golden_case {
+    char file[256], verdict[16];
+    const char *metadata, *tensors, *end;
+    int64_t tensor_count;
+} golden_case;
 
-// The next entry of a manifest: the objects for metadata and tensors are kept as text, to be read once the file is open.
+// The next entry of a manifest: the objects for metadata and tensors are kept as text, to be read once the file is
+// open.
 static void read_case(sumi_json* json, golden_case* c)
 {
     sumi_json_text key, text;
@@ -336,7 +482,9 @@ static bool check_verdict(const golden_case* c, sumi_result result, const sumi_e
     bool good = strcmp(c->verdict, "accept") == 0 ? accepted : strcmp(c->verdict, "reject") == 0 ? !accepted : true;
     if (!good) {
         printf("  %s: want %s, got result %d %s\n", c->file, c->verdict, (int)result, error->text);
-    } else if (!accepted && (error->result != result || strstr(error->text, named) == NULL || strlen(error->text) < strlen(named) + 8 || result == SUMI_INTERNAL)) {
+    } else if (!accepted
+               && (error->result != result || strstr(error->text, named) == NULL
+                   || strlen(error->text) < strlen(named) + 8 || result == SUMI_INTERNAL)) {
         printf("  %s: result %d, poor message \"%s\"\n", c->file, (int)result, error->text);
         good = false;
     }
@@ -348,9 +496,7 @@ static void check_contents(const golden_case* c, const sumi_tensor_set* set)
 {
     sumi_json json;
     sumi_json_text key, text;
-    if (c->tensor_count >= 0) {
-        CHECK_NUMBER(set->count, c->tensor_count);
-    }
+    if (c->tensor_count >= 0) { CHECK_NUMBER(set->count, c->tensor_count); }
     if (c->tensors != NULL) {
         size_t count = 0;
         sumi_json_begin(&json, c->tensors, (size_t)(c->end - c->tensors), NULL);
@@ -393,7 +539,8 @@ static void check_contents(const golden_case* c, const sumi_tensor_set* set)
                     sumi_json_peek(&json);
                     const char* begin = json.at;
                     sumi_json_skip(&json);
-                    CHECK(found != NULL && strlen(found) == (size_t)(json.at - begin) && memcmp(found, begin, strlen(found)) == 0);
+                    CHECK(found != NULL && strlen(found) == (size_t)(json.at - begin)
+                          && memcmp(found, begin, strlen(found)) == 0);
                 }
             }
         }
@@ -408,18 +555,14 @@ static void run_manifest(const char* folder, bool wrapped, int want_count)
     snprintf(path, sizeof path, GOLDEN "%s/manifest.json", folder);
     unsigned char* manifest = read_whole(path, &bytes);
     CHECK(manifest != NULL);
-    if (manifest == NULL) {
-        return;
-    }
+    if (manifest == NULL) { return; }
     sumi_json json;
     sumi_json_text key;
     sumi_error manifest_error = {0};
     sumi_json_begin(&json, manifest, bytes, &manifest_error);
     if (wrapped) {
         sumi_json_object(&json);
-        while (sumi_json_key(&json, &key) && !sumi_json_is(&key, "files")) {
-            sumi_json_skip(&json);
-        }
+        while (sumi_json_key(&json, &key) && !sumi_json_is(&key, "files")) { sumi_json_skip(&json); }
     }
     int count = 0;
     sumi_json_array(&json);
@@ -433,9 +576,7 @@ static void run_manifest(const char* folder, bool wrapped, int want_count)
         sumi_error error = {0};
         sumi_tensor_set_init(&set, &s_heap, NULL);
         const sumi_result result = sumi_tensor_set_open(&set, path, &error);
-        if (check_verdict(&c, result, &error, path) && result == SUMI_OK) {
-            check_contents(&c, &set);
-        }
+        if (check_verdict(&c, result, &error, path) && result == SUMI_OK) { check_contents(&c, &set); }
         sumi_tensor_set_close(&set);
         // the same bytes without anything behind them
         size_t file_bytes;
@@ -444,39 +585,30 @@ static void run_manifest(const char* folder, bool wrapped, int want_count)
         unsigned char* copy = tight(file, file_bytes);
         error = (sumi_error){0};
         sumi_tensor_set_init(&set, &s_heap, NULL);
-        const sumi_result again = file_bytes >= 4 && memcmp(copy, "GGUF", 4) == 0 ? sumi_gguf_read(&set, copy, file_bytes, "from memory", &error)
-                                                                                   : sumi_safetensors_read(&set, copy, file_bytes, "from memory", &error);
+        const sumi_result again = file_bytes >= 4 && memcmp(copy, "GGUF", 4) == 0
+                                    ? sumi_gguf_read(&set, copy, file_bytes, "from memory", &error)
+                                    : sumi_safetensors_read(&set, copy, file_bytes, "from memory", &error);
         CHECK_NUMBER(again, result);
         sumi_tensor_set_close(&set);
         free(copy);
         free(file);
-        if (t_errors != before) {
-            printf("  in %s\n", path);
-        }
+        if (t_errors != before) { printf("  in %s\n", path); }
     }
     CHECK_NUMBER(json.failed, 0);
     CHECK(count >= want_count);
     free(manifest);
 }
 
-TEST(safetensors_golden_files_get_their_verdicts)
-{
-    run_manifest("safetensors", true, 160);
-}
+TEST(safetensors_golden_files_get_their_verdicts) { run_manifest("safetensors", true, 160); }
 
-TEST(gguf_golden_files_get_their_verdicts)
-{
-    run_manifest("gguf", false, 70);
-}
+TEST(gguf_golden_files_get_their_verdicts) { run_manifest("gguf", false, 70); }
 
 TEST(index_golden_folders_get_their_verdicts)
 {
     size_t bytes;
     unsigned char* manifest = read_whole(GOLDEN "index/manifest.json", &bytes);
     CHECK(manifest != NULL);
-    if (manifest == NULL) {
-        return;
-    }
+    if (manifest == NULL) { return; }
     sumi_json json;
     int count = 0;
     sumi_json_begin(&json, manifest, bytes, NULL);
@@ -521,20 +653,17 @@ TEST(gguf_values_equal_the_reference_exactly)
             snprintf(prefix, sizeof prefix, "%s.", s_files[f]);
             const sumi_tensor* want = sumi_tensor_find_prefixed(&expected, prefix, set.tensors[i].name);
             CHECK(want != NULL);
-            if (want == NULL) {
-                continue;
-            }
+            if (want == NULL) { continue; }
             const size_t count = (size_t)want->bytes / 4;
             float *got = malloc(count * 4 + 1), *expect = malloc(count * 4);
             memcpy(expect, want->data, count * 4);
             CHECK_NUMBER(sumi_dtype_bytes(set.tensors[i].dtype, count), set.tensors[i].bytes);
             sumi_dtype_to_float(set.tensors[i].dtype, set.tensors[i].data, got, count);
             size_t wrong = 0;
-            for (size_t k = 0; k < count; k++) {
-                wrong += got[k] != expect[k];
-            }
+            for (size_t k = 0; k < count; k++) { wrong += got[k] != expect[k]; }
             if (wrong > 0) {
-                printf("  %s: %zu of %zu values differ, first %.9g, want %.9g\n", set.tensors[i].name, wrong, count, (double)got[0], (double)expect[0]);
+                printf("  %s: %zu of %zu values differ, first %.9g, want %.9g\n", set.tensors[i].name, wrong, count,
+                       (double)got[0], (double)expect[0]);
                 t_errors++;
             }
             free(got);
@@ -571,10 +700,23 @@ static void make_gguf(unsigned char file[128], uint64_t offset)
 
 TEST(gguf_offsets_are_held_against_the_place_of_the_data)
 {
-    static const struct { uint64_t offset, bytes; sumi_result result; } s_cases[] = {
-        {0, 128, SUMI_OK}, {32, 128, SUMI_OK}, {64, 128, SUMI_FILE_TRUNCATED}, {96, 128, SUMI_FILE_TRUNCATED}, {128, 128, SUMI_FILE_TRUNCATED}, {160, 128, SUMI_FILE_TRUNCATED},
-        {UINT64_MAX - 31, 128, SUMI_FILE_TRUNCATED}, {UINT64_MAX - 63, 128, SUMI_FILE_TRUNCATED}, {(uint64_t)1 << 63, 128, SUMI_FILE_TRUNCATED}, {32, 112, SUMI_OK}, {32, 111, SUMI_FILE_TRUNCATED},
-        {0, 63, SUMI_FILE_TRUNCATED}, {1, 128, SUMI_FILE_MALFORMED},
+    static const struct {
+        uint64_t offset, bytes;
+        sumi_result result;
+    } s_cases[] = {
+        {0, 128, SUMI_OK},
+        {32, 128, SUMI_OK},
+        {64, 128, SUMI_FILE_TRUNCATED},
+        {96, 128, SUMI_FILE_TRUNCATED},
+        {128, 128, SUMI_FILE_TRUNCATED},
+        {160, 128, SUMI_FILE_TRUNCATED},
+        {UINT64_MAX - 31, 128, SUMI_FILE_TRUNCATED},
+        {UINT64_MAX - 63, 128, SUMI_FILE_TRUNCATED},
+        {(uint64_t)1 << 63, 128, SUMI_FILE_TRUNCATED},
+        {32, 112, SUMI_OK},
+        {32, 111, SUMI_FILE_TRUNCATED},
+        {0, 63, SUMI_FILE_TRUNCATED},
+        {1, 128, SUMI_FILE_MALFORMED},
     };
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         unsigned char file[128];
@@ -597,7 +739,9 @@ TEST(gguf_offsets_are_held_against_the_place_of_the_data)
 
 TEST(every_truncation_of_a_file_is_survived)
 {
-    static const char* const s_files[] = {"safetensors/valid/every_dtype.safetensors", "safetensors/valid/metadata.safetensors", "gguf/every_type.gguf", "gguf/metadata.gguf"};
+    static const char* const s_files[] = {"safetensors/valid/every_dtype.safetensors",
+                                          "safetensors/valid/metadata.safetensors", "gguf/every_type.gguf",
+                                          "gguf/metadata.gguf"};
     for (size_t f = 0; f < 4; f++) {
         char path[256];
         size_t bytes;
@@ -609,7 +753,8 @@ TEST(every_truncation_of_a_file_is_survived)
             sumi_tensor_set set = {0};
             sumi_error error = {0};
             sumi_tensor_set_init(&set, &s_heap, NULL);
-            const sumi_result result = f < 2 ? sumi_safetensors_read(&set, copy, n, "cut", &error) : sumi_gguf_read(&set, copy, n, "cut", &error);
+            const sumi_result result = f < 2 ? sumi_safetensors_read(&set, copy, n, "cut", &error)
+                                             : sumi_gguf_read(&set, copy, n, "cut", &error);
             if (f < 2) {
                 CHECK(result == SUMI_FILE_TRUNCATED);
             } else if (result == SUMI_OK) { // only the padding behind the last tensor is missing
@@ -630,7 +775,9 @@ TEST(every_truncation_of_a_file_is_survived)
 
 TEST(files_that_are_something_else_are_named)
 {
-    static const struct { const char *file, *word; } s_cases[] = {{"lfs_pointer", "Git LFS"}, {"pickle_zip", "PyTorch"}, {"html_page", "web page"}};
+    static const struct {
+        const char *file, *word;
+    } s_cases[] = {{"lfs_pointer", "Git LFS"}, {"pickle_zip", "PyTorch"}, {"html_page", "web page"}};
     for (size_t i = 0; i < 3; i++) {
         char path[256];
         snprintf(path, sizeof path, GOLDEN "safetensors/malformed/%s.safetensors", s_cases[i].file);
@@ -669,7 +816,9 @@ TEST(many_tensors_are_found_by_name)
     char name[64];
     for (int i = 0; i < 20000; i++) {
         snprintf(name, sizeof name, "layers.%d.attention.weight", i);
-        CHECK_NUMBER(sumi_tensor_set_add(&set, name, strlen(name), &(sumi_tensor){.rank = 1, .shape = {i}, .file_index = -1}, "memory", NULL), SUMI_OK);
+        CHECK_NUMBER(sumi_tensor_set_add(&set, name, strlen(name),
+                                         &(sumi_tensor){.rank = 1, .shape = {i}, .file_index = -1}, "memory", NULL),
+                     SUMI_OK);
     }
     for (int i = 0; i < 20000; i++) {
         snprintf(name, sizeof name, "%d.attention.weight", i);
@@ -678,14 +827,19 @@ TEST(many_tensors_are_found_by_name)
     }
     CHECK(sumi_tensor_find(&set, "layers.20000.attention.weight") == NULL && sumi_tensor_find(&set, "") == NULL);
     sumi_error error = {0};
-    CHECK_NUMBER(sumi_tensor_set_add(&set, "layers.7.attention.weight", 25, &(sumi_tensor){.file_index = -1}, "memory", &error), SUMI_FILE_MALFORMED);
+    CHECK_NUMBER(
+        sumi_tensor_set_add(&set, "layers.7.attention.weight", 25, &(sumi_tensor){.file_index = -1}, "memory", &error),
+        SUMI_FILE_MALFORMED);
     CHECK_TEXT(error.text, "memory: tensor layers.7.attention.weight occurs twice");
-    CHECK(sumi_tensor_set_add(&set, "a\0b", 3, &(sumi_tensor){.file_index = -1}, "memory", NULL) == SUMI_FILE_MALFORMED);
+    CHECK(sumi_tensor_set_add(&set, "a\0b", 3, &(sumi_tensor){.file_index = -1}, "memory", NULL)
+          == SUMI_FILE_MALFORMED);
     char* large = malloc(100000); // names longer than a block of text
     memset(large, 'n', 100000);
     for (size_t bytes = 16000; bytes <= 100000; bytes += 12000) {
-        CHECK_NUMBER(sumi_tensor_set_add(&set, large, bytes, &(sumi_tensor){.file_index = -1}, "memory", NULL), SUMI_OK);
-        CHECK_NUMBER(sumi_tensor_set_add(&set, large, bytes / 1000, &(sumi_tensor){.file_index = -1}, "memory", NULL), SUMI_OK);
+        CHECK_NUMBER(sumi_tensor_set_add(&set, large, bytes, &(sumi_tensor){.file_index = -1}, "memory", NULL),
+                     SUMI_OK);
+        CHECK_NUMBER(sumi_tensor_set_add(&set, large, bytes / 1000, &(sumi_tensor){.file_index = -1}, "memory", NULL),
+                     SUMI_OK);
     }
     for (size_t i = 20000; i < set.count; i++) {
         CHECK(set.tensors[i].name[0] == 'n' && sumi_tensor_find(&set, set.tensors[i].name) == &set.tensors[i]);
@@ -706,7 +860,7 @@ TEST(many_tensors_are_found_by_name)
     CHECK_NUMBER(s_heap.held, 0);
 }
 
-// ---- Conversions -----------------------------------------------------------------------------------------------------------------------
+// ---- Conversions ----------------------------------------------------------------------------------------------------
 
 static const sumi_tensor* conversion(const sumi_tensor_set* set, const char* name)
 {
@@ -754,9 +908,12 @@ TEST(conversions_equal_the_golden_bits)
     sumi_error error = {0};
     sumi_tensor_set_init(&set, &s_heap, NULL);
     CHECK_NUMBER(sumi_tensor_set_open(&set, "tests/golden/common/numerics/ops.safetensors", &error), SUMI_OK);
-    const sumi_tensor *half = conversion(&set, "f16.input.bits"), *from_half = conversion(&set, "f16_to_f32.bits"), *from_bf16 = conversion(&set, "bf16_to_f32.bits");
-    const sumi_tensor *e4m3 = conversion(&set, "f8_e4m3fn_to_f32.bits"), *e5m2 = conversion(&set, "f8_e5m2_to_f32.bits"), *input = conversion(&set, "from_f32.bits");
-    const sumi_tensor *to_bf16 = conversion(&set, "f32_to_bf16.bits"), *to_half = conversion(&set, "f32_to_f16.bits"), *to_e4m3 = conversion(&set, "f32_to_f8_e4m3fn.bits");
+    const sumi_tensor *half = conversion(&set, "f16.input.bits"), *from_half = conversion(&set, "f16_to_f32.bits"),
+                      *from_bf16 = conversion(&set, "bf16_to_f32.bits");
+    const sumi_tensor *e4m3 = conversion(&set, "f8_e4m3fn_to_f32.bits"),
+                      *e5m2 = conversion(&set, "f8_e5m2_to_f32.bits"), *input = conversion(&set, "from_f32.bits");
+    const sumi_tensor *to_bf16 = conversion(&set, "f32_to_bf16.bits"), *to_half = conversion(&set, "f32_to_f16.bits"),
+                      *to_e4m3 = conversion(&set, "f32_to_f8_e4m3fn.bits");
     const sumi_tensor* to_e5m2 = conversion(&set, "f32_to_f8_e5m2.bits");
     if (t_errors > 0) {
         sumi_tensor_set_close(&set);
@@ -816,9 +973,7 @@ TEST(conversions_round_trip_every_pattern)
 TEST(rows_equal_single_values_at_any_length_and_alignment)
 {
     unsigned char* source = malloc(70 * 8);
-    for (size_t i = 0; i < 70 * 8; i++) {
-        source[i] = (unsigned char)(i * 37 + (i >> 3) * 101 + 11);
-    }
+    for (size_t i = 0; i < 70 * 8; i++) { source[i] = (unsigned char)(i * 37 + (i >> 3) * 101 + 11); }
     for (size_t offset = 0; offset < 3; offset++) {
         for (size_t count = 0; count <= 67; count++) {
             float into[68];
@@ -837,13 +992,9 @@ TEST(rows_equal_single_values_at_any_length_and_alignment)
                 CHECK(bits_of(into[i]) == (uint32_t)bits << 16);
             }
             sumi_dtype_to_float(SUMI_DTYPE_F8_E4M3, row, into, count);
-            for (size_t i = 0; i < count; i++) {
-                CHECK(bits_of(into[i]) == bits_of(sumi_e4m3_to_float(row[i])));
-            }
+            for (size_t i = 0; i < count; i++) { CHECK(bits_of(into[i]) == bits_of(sumi_e4m3_to_float(row[i]))); }
             sumi_dtype_to_float(SUMI_DTYPE_F8_E5M2, row, into, count);
-            for (size_t i = 0; i < count; i++) {
-                CHECK(bits_of(into[i]) == bits_of(sumi_e5m2_to_float(row[i])));
-            }
+            for (size_t i = 0; i < count; i++) { CHECK(bits_of(into[i]) == bits_of(sumi_e5m2_to_float(row[i]))); }
             CHECK(into[count] == 77.0f);
             free(row);
         }
@@ -860,14 +1011,24 @@ TEST(rows_equal_single_values_at_any_length_and_alignment)
     CHECK(into[0] == 0 && into[1] == 1);
     sumi_dtype_to_float(SUMI_DTYPE_I8, "\x80\x7f", into, 2);
     CHECK(into[0] == -128 && into[1] == 127);
-    CHECK(sumi_dtype_is_number(SUMI_DTYPE_Q6_K) && sumi_dtype_is_number(SUMI_DTYPE_I8) && !sumi_dtype_is_number(SUMI_DTYPE_NONE) && !sumi_dtype_is_number(SUMI_DTYPE_COUNT));
+    CHECK(sumi_dtype_is_number(SUMI_DTYPE_Q6_K) && sumi_dtype_is_number(SUMI_DTYPE_I8)
+          && !sumi_dtype_is_number(SUMI_DTYPE_NONE) && !sumi_dtype_is_number(SUMI_DTYPE_COUNT));
     CHECK(sumi_dtype_get((sumi_dtype)1000) == sumi_dtype_get(SUMI_DTYPE_NONE));
 }
 
-// ---- A file system in memory -----------------------------------------------------------------------------------------------------------
+// ---- A file system in memory ----------------------------------------------------------------------------------------
 
-typedef struct memory_file { const char* path; const void* data; size_t bytes; bool owned; } memory_file;
-typedef struct memory_files { memory_file list[48]; int count, open_count, opened_ever; bool with_map, fail_read; } memory_files;
+typedef struct memory_file {
+    const char* path;
+    const void* data;
+    size_t bytes;
+    bool owned;
+} memory_file;
+typedef struct memory_files {
+    memory_file list[48];
+    int count, open_count, opened_ever;
+    bool with_map, fail_read;
+} memory_files;
 
 static void* memory_open(const char* path, uint64_t* out_bytes, void* user_data)
 {
@@ -886,9 +1047,7 @@ static void* memory_open(const char* path, uint64_t* out_bytes, void* user_data)
 static bool memory_read(void* file, uint64_t offset, void* into, size_t bytes, void* user_data)
 {
     const memory_file* f = file;
-    if (((memory_files*)user_data)->fail_read || offset > f->bytes || bytes > f->bytes - offset) {
-        return false;
-    }
+    if (((memory_files*)user_data)->fail_read || offset > f->bytes || bytes > f->bytes - offset) { return false; }
     memcpy(into, (const unsigned char*)f->data + offset, bytes);
     return true;
 }
@@ -927,7 +1086,12 @@ static void put_tensors(memory_files* files, const char* path, const char* const
     size_t count = 0;
     for (; names[count] != NULL; count++) {
         s_values[count] = (float)count + 1;
-        tensors[count] = (sumi_tensor){.name = names[count], .dtype = SUMI_DTYPE_F32, .rank = 1, .shape = {1}, .data = &s_values[count], .bytes = 4};
+        tensors[count] = (sumi_tensor){.name = names[count],
+                                       .dtype = SUMI_DTYPE_F32,
+                                       .rank = 1,
+                                       .shape = {1},
+                                       .data = &s_values[count],
+                                       .bytes = 4};
     }
     const uint64_t bytes = sumi_safetensors_write(tensors, count, NULL, 0, NULL, 0);
     void* image = malloc((size_t)bytes);
@@ -939,9 +1103,7 @@ static void put_tensors(memory_files* files, const char* path, const char* const
 static void release(memory_files* files)
 {
     for (int i = 0; i < files->count; i++) {
-        if (files->list[i].owned) {
-            free((void*)(uintptr_t)files->list[i].data);
-        }
+        if (files->list[i].owned) { free((void*)(uintptr_t)files->list[i].data); }
     }
     CHECK_NUMBER(files->open_count, 0);
 }
@@ -954,13 +1116,16 @@ static void put_model(memory_files* files)
     put_text(files, "m/model_index.json", "{\"_class_name\":\"ZImagePipeline\",\"transformer\":[\"diffusers\",\"x\"]}");
     put_text(files, "m/transformer/config.json", "{\"_class_name\":\"ZImageTransformer2DModel\",\"dim\":64}");
     put_text(files, "m/transformer/diffusion_pytorch_model.safetensors.index.json",
-             "{\"weight_map\":{\"cap_embedder.1.weight\":\"s1.safetensors\",\"layers.0.adaLN_modulation.0.weight\":\"s2.safetensors\"}}");
+             "{\"weight_map\":{\"cap_embedder.1.weight\":\"s1.safetensors\",\"layers.0.adaLN_modulation.0.weight\":"
+             "\"s2.safetensors\"}}");
     put_tensors(files, "m/transformer/s1.safetensors", NAMES("cap_embedder.1.weight"));
     put_tensors(files, "m/transformer/s2.safetensors", NAMES("layers.0.adaLN_modulation.0.weight", "extra"));
     put_text(files, "m/text_encoder/config.json", "{\"model_type\":\"qwen3\"}");
-    put_tensors(files, "m/text_encoder/model.safetensors", NAMES("model.embed_tokens.weight", "model.layers.0.mlp.weight"));
+    put_tensors(files, "m/text_encoder/model.safetensors",
+                NAMES("model.embed_tokens.weight", "model.layers.0.mlp.weight"));
     put_text(files, "m/vae/config.json", "{\"_class_name\":\"AutoencoderKL\"}");
-    put_tensors(files, "m/vae/diffusion_pytorch_model.safetensors", NAMES("decoder.conv_in.weight", "encoder.conv_in.weight"));
+    put_tensors(files, "m/vae/diffusion_pytorch_model.safetensors",
+                NAMES("decoder.conv_in.weight", "encoder.conv_in.weight"));
     put_text(files, "m/tokenizer/tokenizer.json", "{}");
     put_text(files, "m/scheduler/scheduler_config.json", "{\"shift\":3.0}");
 }
@@ -970,7 +1135,12 @@ TEST(safetensors_written_are_read_back)
     const float values[6] = {1, 2, 3, 4, 5, 6};
     const sumi_tensor tensors[] = {
         {.name = "latents", .dtype = SUMI_DTYPE_F32, .rank = 2, .shape = {2, 3}, .data = values, .bytes = 24},
-        {.name = "\"quoted\\ \x01\n\xe5\xb1\x82", .dtype = SUMI_DTYPE_U8, .rank = 1, .shape = {3}, .data = "abc", .bytes = 3},
+        {.name = "\"quoted\\ \x01\n\xe5\xb1\x82",
+         .dtype = SUMI_DTYPE_U8,
+         .rank = 1,
+         .shape = {3},
+         .data = "abc",
+         .bytes = 3},
         {.name = "nothing", .dtype = SUMI_DTYPE_BF16, .rank = 2, .shape = {0, 5}, .data = NULL, .bytes = 0},
         {.name = "scalar", .dtype = SUMI_DTYPE_I64, .rank = 0, .data = &(int64_t){-3}, .bytes = 8},
     };
@@ -979,7 +1149,8 @@ TEST(safetensors_written_are_read_back)
         const uint64_t bytes = sumi_safetensors_write(tensors, count, metadata, count % 3, NULL, 0);
         unsigned char* image = malloc((size_t)bytes);
         memset(image, 0xaa, (size_t)bytes);
-        CHECK(sumi_safetensors_write(tensors, count, metadata, count % 3, image, bytes - 1) == bytes && image[0] == 0xaa);
+        CHECK(sumi_safetensors_write(tensors, count, metadata, count % 3, image, bytes - 1) == bytes
+              && image[0] == 0xaa);
         CHECK(sumi_safetensors_write(tensors, count, metadata, count % 3, image, bytes) == bytes);
         CHECK_NUMBER(image[0] % 8, 0); // the data is aligned
         sumi_tensor_set set = {0};
@@ -991,8 +1162,10 @@ TEST(safetensors_written_are_read_back)
         CHECK_NUMBER(set.metadata_count, count % 3);
         for (size_t i = 0; i < count; i++) {
             const sumi_tensor* found = sumi_tensor_find(&set, tensors[i].name);
-            CHECK(found != NULL && found->dtype == tensors[i].dtype && found->rank == tensors[i].rank && found->bytes == tensors[i].bytes);
-            CHECK(found != NULL && (found->bytes == 0 || memcmp(found->data, tensors[i].data, (size_t)found->bytes) == 0));
+            CHECK(found != NULL && found->dtype == tensors[i].dtype && found->rank == tensors[i].rank
+                  && found->bytes == tensors[i].bytes);
+            CHECK(found != NULL
+                  && (found->bytes == 0 || memcmp(found->data, tensors[i].data, (size_t)found->bytes) == 0));
         }
         for (size_t i = 0; i < count % 3; i++) {
             CHECK_TEXT(sumi_metadata_find(&set, metadata[i].key), metadata[i].value);
@@ -1040,9 +1213,7 @@ TEST(host_files_serve_with_and_without_map)
         CHECK_NUMBER(files.open_count, 2); // the index is closed again
         const sumi_tensor* extra = sumi_tensor_find(&set, "extra");
         float value = 0;
-        if (extra != NULL) {
-            sumi_dtype_to_float(extra->dtype, extra->data, &value, 1);
-        }
+        if (extra != NULL) { sumi_dtype_to_float(extra->dtype, extra->data, &value, 1); }
         CHECK(value == 2.0f && extra->file_index == 1);
         CHECK(extra != NULL && extra->mapping == NULL); // memory of the host's, which nobody but the host may lock
         sumi_tensor_set_close(&set);
@@ -1050,7 +1221,8 @@ TEST(host_files_serve_with_and_without_map)
 
         files.fail_read = true;
         sumi_tensor_set_init(&set, &s_heap, &host);
-        CHECK_NUMBER(sumi_tensor_set_open(&set, "m/vae/diffusion_pytorch_model.safetensors", &error), with_map ? SUMI_OK : SUMI_FILE_READ_FAILED);
+        CHECK_NUMBER(sumi_tensor_set_open(&set, "m/vae/diffusion_pytorch_model.safetensors", &error),
+                     with_map ? SUMI_OK : SUMI_FILE_READ_FAILED);
         sumi_tensor_set_close(&set);
         error = (sumi_error){0};
         sumi_tensor_set_init(&set, &s_heap, &host);
@@ -1063,7 +1235,17 @@ TEST(host_files_serve_with_and_without_map)
 
 TEST(index_refuses_names_that_are_paths_before_it_opens_anything)
 {
-    static const char* const s_names[] = {"../m/s1.safetensors", "/s1.safetensors", "a/s1.safetensors", "..\\\\s1.safetensors", "C:s1.safetensors", "", ".", "..", "s1\\u0000", "s1\\n", "./s1.safetensors"};
+    static const char* const s_names[] = {"../m/s1.safetensors",
+                                          "/s1.safetensors",
+                                          "a/s1.safetensors",
+                                          "..\\\\s1.safetensors",
+                                          "C:s1.safetensors",
+                                          "",
+                                          ".",
+                                          "..",
+                                          "s1\\u0000",
+                                          "s1\\n",
+                                          "./s1.safetensors"};
     for (size_t i = 0; i < sizeof s_names / sizeof *s_names; i++) {
         memory_files files = {.with_map = true};
         put_model(&files);
@@ -1073,7 +1255,8 @@ TEST(index_refuses_names_that_are_paths_before_it_opens_anything)
         sumi_tensor_set set = {0};
         sumi_error error = {0};
         sumi_tensor_set_init(&set, &s_heap, &host);
-        CHECK_NUMBER(sumi_index_read(&set, text, strlen(text), "m/transformer", "m/transformer/the index", &error), SUMI_FILE_MALFORMED);
+        CHECK_NUMBER(sumi_index_read(&set, text, strlen(text), "m/transformer", "m/transformer/the index", &error),
+                     SUMI_FILE_MALFORMED);
         CHECK(strstr(error.text, "the shard name") != NULL && strstr(error.text, "m/transformer/the index") != NULL);
         CHECK_NUMBER(files.opened_ever, 0);
         sumi_tensor_set_close(&set);
@@ -1083,7 +1266,8 @@ TEST(index_refuses_names_that_are_paths_before_it_opens_anything)
 
 TEST(folders_are_searched_by_stem)
 {
-    static const char* const s_paths[] = {"f/model.safetensors", "f/model.bf16.safetensors", "f/model.fp16.safetensors"};
+    static const char* const s_paths[] = {"f/model.safetensors", "f/model.bf16.safetensors",
+                                          "f/model.fp16.safetensors"};
     for (size_t i = 0; i < 3; i++) {
         memory_files files = {.with_map = true};
         put_tensors(&files, s_paths[i], NAMES("a"));
@@ -1098,19 +1282,17 @@ TEST(folders_are_searched_by_stem)
     }
 }
 
-// ---- Checkpoints -----------------------------------------------------------------------------------------------------------------------
+// ---- Checkpoints ----------------------------------------------------------------------------------------------------
 
-static sumi_result open_checkpoint(sumi_checkpoint* checkpoint, memory_files* files, sumi_files* host, const sumi_checkpoint_desc* desc, sumi_error* error)
+static sumi_result open_checkpoint(sumi_checkpoint* checkpoint, memory_files* files, sumi_files* host,
+                                   const sumi_checkpoint_desc* desc, sumi_error* error)
 {
     *host = callbacks(files);
     *error = (sumi_error){0};
     return sumi_checkpoint_open(checkpoint, &s_heap, host, desc, error);
 }
 
-static bool holds(const sumi_part* part, const char* name)
-{
-    return sumi_checkpoint_part_find(part, name) != NULL;
-}
+static bool holds(const sumi_part* part, const char* name) { return sumi_checkpoint_part_find(part, name) != NULL; }
 
 TEST(checkpoint_opens_a_diffusers_folder_step_by_step)
 {
@@ -1134,7 +1316,8 @@ TEST(checkpoint_opens_a_diffusers_folder_step_by_step)
     CHECK_TEXT(error.text, "");
     CHECK_TEXT(c.family, "z-image");
     CHECK_TEXT(c.class_name, "ZImagePipeline");
-    static const char* const s_names[] = {"cap_embedder.1.weight", "model.embed_tokens.weight", "decoder.conv_in.weight"};
+    static const char* const s_names[] = {"cap_embedder.1.weight", "model.embed_tokens.weight",
+                                          "decoder.conv_in.weight"};
     for (int i = 0; i < SUMI_PART_COUNT; i++) {
         CHECK(c.parts[i].present && holds(&c.parts[i], s_names[i]) && c.parts[i].config.data != NULL);
         CHECK_TEXT(c.parts[i].prefix, "");
@@ -1166,11 +1349,21 @@ TEST(checkpoint_without_text_encoder_does_not_open_it)
     put_model(&files);
     sumi_checkpoint c = {0};
     sumi_error error;
-    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "m/", .without_text_encoder = true, .part_paths = {[SUMI_PART_TEXT_ENCODER] = "gone"}}, &error), SUMI_OK);
-    CHECK(c.parts[SUMI_PART_TRANSFORMER].present && c.parts[SUMI_PART_VAE].present && !c.parts[SUMI_PART_TEXT_ENCODER].present);
+    CHECK_NUMBER(open_checkpoint(&c, &files, &host,
+                                 &(sumi_checkpoint_desc){.path = "m/",
+                                                         .without_text_encoder = true,
+                                                         .part_paths = {[SUMI_PART_TEXT_ENCODER] = "gone"}},
+                                 &error),
+                 SUMI_OK);
+    CHECK(c.parts[SUMI_PART_TRANSFORMER].present && c.parts[SUMI_PART_VAE].present
+          && !c.parts[SUMI_PART_TEXT_ENCODER].present);
     CHECK(c.tokenizer.data == NULL && c.tokenizer_folder == NULL);
     sumi_checkpoint_close(&c);
-    CHECK_NUMBER(sumi_checkpoint_begin(&c, &s_heap, &host, &(sumi_checkpoint_desc){.without_text_encoder = true, .part_paths = {[SUMI_PART_TEXT_ENCODER] = "gone"}}, &error), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_checkpoint_begin(&c, &s_heap, &host,
+                                       &(sumi_checkpoint_desc){.without_text_encoder = true,
+                                                               .part_paths = {[SUMI_PART_TEXT_ENCODER] = "gone"}},
+                                       &error),
+                 SUMI_INVALID_ARGUMENT);
     sumi_checkpoint_close(&c);
     release(&files);
 }
@@ -1180,17 +1373,21 @@ TEST(checkpoint_finds_all_parts_of_one_file)
     memory_files files = {0};
     sumi_files host;
     put_tensors(&files, "all.safetensors",
-                NAMES("model.diffusion_model.cap_embedder.1.weight", "model.diffusion_model.layers.0.adaLN_modulation.0.weight", "text_encoders.qwen3_4b.transformer.model.embed_tokens.weight",
-                      "vae.decoder.conv_in.weight", "vae.encoder.conv_in.weight", "something.else"));
+                NAMES("model.diffusion_model.cap_embedder.1.weight",
+                      "model.diffusion_model.layers.0.adaLN_modulation.0.weight",
+                      "text_encoders.qwen3_4b.transformer.model.embed_tokens.weight", "vae.decoder.conv_in.weight",
+                      "vae.encoder.conv_in.weight", "something.else"));
     sumi_checkpoint c = {0};
     sumi_error error;
-    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "all.safetensors"}, &error), SUMI_OK);
+    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "all.safetensors"}, &error),
+                 SUMI_OK);
     CHECK_TEXT(error.text, "");
     CHECK_TEXT(c.family, "z-image");
     CHECK_TEXT(c.parts[SUMI_PART_TRANSFORMER].prefix, "model.diffusion_model.");
     CHECK_TEXT(c.parts[SUMI_PART_TEXT_ENCODER].prefix, "text_encoders.qwen3_4b.transformer.");
     CHECK_TEXT(c.parts[SUMI_PART_VAE].prefix, "vae.");
-    CHECK(holds(&c.parts[0], "cap_embedder.1.weight") && holds(&c.parts[1], "model.embed_tokens.weight") && holds(&c.parts[2], "encoder.conv_in.weight"));
+    CHECK(holds(&c.parts[0], "cap_embedder.1.weight") && holds(&c.parts[1], "model.embed_tokens.weight")
+          && holds(&c.parts[2], "encoder.conv_in.weight"));
     CHECK(!holds(&c.parts[0], "decoder.conv_in.weight") && !holds(&c.parts[0], "something.else"));
     int in_vae = 0;
     for (size_t i = 0; i < c.parts[2].set->count; i++) {
@@ -1205,9 +1402,14 @@ TEST(checkpoint_finds_all_parts_of_one_file)
 
 TEST(checkpoint_tells_single_parts_by_content)
 {
-    static const struct { const char* name; sumi_part_kind part; const char *prefix, *family; } s_cases[] = {
+    static const struct {
+        const char* name;
+        sumi_part_kind part;
+        const char *prefix, *family;
+    } s_cases[] = {
         {"cap_embedder.1.weight", SUMI_PART_TRANSFORMER, "", ""},
-        {"diffusion_model.transformer_blocks.0.img_mod.1.weight", SUMI_PART_TRANSFORMER, "diffusion_model.", "qwen-image"},
+        {"diffusion_model.transformer_blocks.0.img_mod.1.weight", SUMI_PART_TRANSFORMER, "diffusion_model.",
+         "qwen-image"},
         {"model.embed_tokens.weight", SUMI_PART_TEXT_ENCODER, "", ""},
         {"embed_tokens.weight", SUMI_PART_TEXT_ENCODER, "", ""},
         {"token_embd.weight", SUMI_PART_TEXT_ENCODER, "", ""},
@@ -1221,7 +1423,8 @@ TEST(checkpoint_tells_single_parts_by_content)
         put_tensors(&files, "one.safetensors", NAMES(s_cases[i].name));
         sumi_checkpoint c = {0};
         sumi_error error;
-        CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "one.safetensors"}, &error), SUMI_OK);
+        CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "one.safetensors"}, &error),
+                     SUMI_OK);
         for (int part = 0; part < SUMI_PART_COUNT; part++) {
             CHECK(c.parts[part].present == (part == (int)s_cases[i].part));
         }
@@ -1236,11 +1439,14 @@ TEST(checkpoint_prefers_the_usual_prefix)
 {
     memory_files files = {.with_map = true};
     sumi_files host;
-    put_tensors(&files, "two.safetensors", NAMES("vae.decoder.conv_in.weight", "first_stage_model.decoder.conv_in.weight", "model_ema.cap_embedder.1.weight", "model.diffusion_model.cap_embedder.1.weight",
-                                                 "transformer.cap_embedder.1.weight", "text_encoders..transformer.model.embed_tokens.weight"));
+    put_tensors(&files, "two.safetensors",
+                NAMES("vae.decoder.conv_in.weight", "first_stage_model.decoder.conv_in.weight",
+                      "model_ema.cap_embedder.1.weight", "model.diffusion_model.cap_embedder.1.weight",
+                      "transformer.cap_embedder.1.weight", "text_encoders..transformer.model.embed_tokens.weight"));
     sumi_checkpoint c = {0};
     sumi_error error;
-    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "two.safetensors"}, &error), SUMI_OK);
+    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "two.safetensors"}, &error),
+                 SUMI_OK);
     CHECK_TEXT(c.parts[SUMI_PART_VAE].prefix, "vae.");
     CHECK_TEXT(c.parts[SUMI_PART_TRANSFORMER].prefix, "model.diffusion_model.");
     CHECK(!c.parts[SUMI_PART_TEXT_ENCODER].present);
@@ -1253,37 +1459,55 @@ TEST(checkpoint_parts_override_and_complete_each_other)
     memory_files files = {.with_map = true};
     sumi_files host;
     put_model(&files);
-    put_tensors(&files, "other/t.safetensors", NAMES("cap_embedder.1.weight", "layers.0.adaLN_modulation.0.weight", "vae.decoder.conv_in.weight"));
+    put_tensors(&files, "other/t.safetensors",
+                NAMES("cap_embedder.1.weight", "layers.0.adaLN_modulation.0.weight", "vae.decoder.conv_in.weight"));
     put_tensors(&files, "other/ae.safetensors", NAMES("decoder.conv_in.weight", "mine"));
     put_text(&files, "other/config.json", "{\"_class_name\":\"AutoencoderKL\",\"here\":1}");
     put_text(&files, "base/scheduler/scheduler_config.json", "{\"shift\":6.0}");
     sumi_checkpoint c = {0};
     sumi_error error;
     // a folder with one part from elsewhere; its config is the one beside it, because that speaks of a VAE
-    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "m", .part_paths = {[SUMI_PART_VAE] = "other/ae.safetensors"}}, &error), SUMI_OK);
+    CHECK_NUMBER(
+        open_checkpoint(&c, &files, &host,
+                        &(sumi_checkpoint_desc){.path = "m", .part_paths = {[SUMI_PART_VAE] = "other/ae.safetensors"}},
+                        &error),
+        SUMI_OK);
     CHECK(holds(&c.parts[SUMI_PART_VAE], "mine") && holds(&c.parts[SUMI_PART_TRANSFORMER], "extra"));
     CHECK_TEXT(c.parts[SUMI_PART_VAE].config.path, "other/config.json");
     sumi_checkpoint_close(&c);
     // a transformer from elsewhere keeps the folder's config; the config beside it is for something else
-    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "m", .part_paths = {[SUMI_PART_TRANSFORMER] = "other/t.safetensors"}}, &error), SUMI_OK);
+    CHECK_NUMBER(open_checkpoint(&c, &files, &host,
+                                 &(sumi_checkpoint_desc){
+                                     .path = "m", .part_paths = {[SUMI_PART_TRANSFORMER] = "other/t.safetensors"}},
+                                 &error),
+                 SUMI_OK);
     CHECK_TEXT(c.parts[SUMI_PART_TRANSFORMER].config.path, "m/transformer/config.json");
     CHECK_TEXT(c.parts[SUMI_PART_VAE].path, "m/vae");
     sumi_checkpoint_close(&c);
     // a VAE inside the transformer's file counts
-    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.part_paths = {"other/t.safetensors", "m/text_encoder"}}, &error), SUMI_OK);
+    CHECK_NUMBER(open_checkpoint(&c, &files, &host,
+                                 &(sumi_checkpoint_desc){.part_paths = {"other/t.safetensors", "m/text_encoder"}},
+                                 &error),
+                 SUMI_OK);
     CHECK_TEXT(c.parts[SUMI_PART_VAE].prefix, "vae.");
     CHECK(c.parts[SUMI_PART_VAE].set == c.parts[SUMI_PART_TRANSFORMER].set);
     CHECK_TEXT(c.tokenizer_folder, "m/tokenizer");
     sumi_checkpoint_close(&c);
     // whole model folders as parts, the scheduler of another folder, a tokenizer by file
-    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "base", .part_paths = {"m/transformer/", "m", "m"}, .tokenizer_path = "m/tokenizer/tokenizer.json"}, &error), SUMI_OK);
+    CHECK_NUMBER(open_checkpoint(&c, &files, &host,
+                                 &(sumi_checkpoint_desc){.path = "base",
+                                                         .part_paths = {"m/transformer/", "m", "m"},
+                                                         .tokenizer_path = "m/tokenizer/tokenizer.json"},
+                                 &error),
+                 SUMI_OK);
     CHECK_TEXT(error.text, "");
     CHECK(c.parts[0].present && c.parts[1].present && c.parts[2].present && c.tokenizer.data != NULL);
     CHECK(c.scheduler.data != NULL && memcmp(c.scheduler.data, "{\"shift\":6.0}", 13) == 0);
     CHECK_TEXT(c.parts[SUMI_PART_VAE].path, "m/vae");
     sumi_checkpoint_close(&c);
     // no base folder: the scheduler beside the transformer's folder
-    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.part_paths = {"m/transformer"}}, &error), SUMI_OK);
+    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.part_paths = {"m/transformer"}}, &error),
+                 SUMI_OK);
     CHECK(c.scheduler.data != NULL && c.tokenizer.data == NULL && !c.parts[1].present && !c.parts[2].present);
     sumi_checkpoint_close(&c);
     // a part's folder as the path
@@ -1321,8 +1545,13 @@ TEST(checkpoint_refusals_name_what_is_wrong)
     put_tensors(&files, "bad/vae/model.safetensors", NAMES("decoder.conv_in.weight"));
     put_text(&files, "worse/vae/config.json", "[1]");
     put_tensors(&files, "worse/vae/model.safetensors", NAMES("decoder.conv_in.weight"));
-    put_text(&files, "cut/transformer/diffusion_pytorch_model.safetensors.index.json", "{\"weight_map\":{\"x\":\"s9.safetensors\"}}");
-    static const struct { sumi_checkpoint_desc desc; sumi_result result; const char* word; } s_cases[] = {
+    put_text(&files, "cut/transformer/diffusion_pytorch_model.safetensors.index.json",
+             "{\"weight_map\":{\"x\":\"s9.safetensors\"}}");
+    static const struct {
+        sumi_checkpoint_desc desc;
+        sumi_result result;
+        const char* word;
+    } s_cases[] = {
         {{0}, SUMI_INVALID_ARGUMENT, "no path"},
         {{.path = "nowhere"}, SUMI_FILE_NOT_FOUND, "nowhere"},
         {{.path = "lora.safetensors"}, SUMI_MODEL_UNKNOWN, "lora.safetensors"},
@@ -1348,9 +1577,13 @@ TEST(checkpoint_refusals_name_what_is_wrong)
     release(&files);
 }
 
-// ---- Scales ----------------------------------------------------------------------------------------------------------------------------
+// ---- Scales ---------------------------------------------------------------------------------------------------------
 
-typedef struct scaled { sumi_tensor_set set; sumi_part part; char prefix[8]; } scaled;
+typedef struct scaled {
+    sumi_tensor_set set;
+    sumi_part part;
+    char prefix[8];
+} scaled;
 
 static void scaled_begin(scaled* s, const char* prefix)
 {
@@ -1362,7 +1595,12 @@ static void scaled_begin(scaled* s, const char* prefix)
 
 static void scaled_add(scaled* s, const char* name, sumi_dtype dtype, int64_t count, const void* data)
 {
-    const sumi_tensor tensor = {.dtype = dtype, .rank = count == 1 ? 0 : 1, .shape = {count}, .data = data, .bytes = sumi_dtype_bytes(dtype, (uint64_t)count), .file_index = -1};
+    const sumi_tensor tensor = {.dtype = dtype,
+                                .rank = count == 1 ? 0 : 1,
+                                .shape = {count},
+                                .data = data,
+                                .bytes = sumi_dtype_bytes(dtype, (uint64_t)count),
+                                .file_index = -1};
     CHECK_NUMBER(sumi_tensor_set_add(&s->set, name, strlen(name), &tensor, "memory", NULL), SUMI_OK);
 }
 
@@ -1383,9 +1621,14 @@ TEST(scales_of_fp8_files_are_found)
     scaled_add(&s, "p.d.weight_scale", SUMI_DTYPE_F32, 1, &s_values[2]);
     scaled_add(&s, "p.n.weight", SUMI_DTYPE_BF16, 2, s_values);
     scaled_add(&s, "p.n.bias", SUMI_DTYPE_BF16, 2, s_values);
-    const char metadata[] = "{\"format_version\":\"1.0\",\"layers\":{\"x\":{\"format\":\"nvfp4\"},\"p.d\":{\"format\":\"float8_e4m3fn\",\"n\":[1]}}}";
+    const char metadata[] = "{\"format_version\":\"1.0\",\"layers\":{\"x\":{\"format\":\"nvfp4\"},\"p.d\":{\"format\":"
+                            "\"float8_e4m3fn\",\"n\":[1]}}}";
     sumi_metadata_add(&s.set, "_quantization_metadata", 22, metadata, sizeof metadata - 1, NULL);
-    static const struct { const char* name; float want; } s_cases[] = {{"a.weight", 1}, {"b.weight", 0.5f}, {"c.weight", 0.25f}, {"d.weight", 3}, {"n.weight", 1}, {"n.bias", 1}, {"gone.weight", 1}, {"w", 1}};
+    static const struct {
+        const char* name;
+        float want;
+    } s_cases[] = {{"a.weight", 1}, {"b.weight", 0.5f}, {"c.weight", 0.25f}, {"d.weight", 3},
+                   {"n.weight", 1}, {"n.bias", 1},      {"gone.weight", 1},  {"w", 1}};
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         sumi_error error = {0};
         scale = -1;
@@ -1419,7 +1662,11 @@ TEST(scales_that_one_factor_cannot_express_are_refused)
     scaled_add(&s, "listed.weight", SUMI_DTYPE_F8_E4M3, 2, s_values);
     const char metadata[] = "{\"layers\":{\"listed\":{\"format\":\"mxfp8\"}}}";
     sumi_metadata_add(&s.set, "_quantization_metadata", 22, metadata, sizeof metadata - 1, NULL);
-    static const struct { const char* name; sumi_result result; const char *word, *also; } s_cases[] = {
+    static const struct {
+        const char* name;
+        sumi_result result;
+        const char *word, *also;
+    } s_cases[] = {
         {"rows.weight", SUMI_NOT_SUPPORTED, "per row or block", "rows.weight"},
         {"convrot.weight", SUMI_NOT_SUPPORTED, "int8_tensorwise", "convrot.weight"},
         {"fp4.weight", SUMI_NOT_SUPPORTED, "nvfp4", "fp4.weight"},
@@ -1440,16 +1687,17 @@ TEST(scales_that_one_factor_cannot_express_are_refused)
     sumi_tensor_set_close(&s.set);
 }
 
-// ---- Memory that runs out --------------------------------------------------------------------------------------------------------------
+// ---- Memory that runs out -------------------------------------------------------------------------------------------
 
-typedef struct failing { int64_t left; int64_t held; } failing;
+typedef struct failing {
+    int64_t left;
+    int64_t held;
+} failing;
 
 static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
 {
     failing* f = user_data;
-    if (f->left-- <= 0) {
-        return NULL;
-    }
+    if (f->left-- <= 0) { return NULL; }
     f->held += (int64_t)bytes;
     return system_allocate(bytes, alignment);
 }
@@ -1465,7 +1713,8 @@ TEST(every_failed_allocation_is_survived)
     for (int what = 0; what < 4; what++) {
         memory_files files = {0};
         put_model(&files);
-        put_tensors(&files, "all.safetensors", NAMES("model.diffusion_model.cap_embedder.1.weight", "vae.decoder.conv_in.weight"));
+        put_tensors(&files, "all.safetensors",
+                    NAMES("model.diffusion_model.cap_embedder.1.weight", "vae.decoder.conv_in.weight"));
         const sumi_files host = callbacks(&files);
         sumi_result result = SUMI_OUT_OF_HOST_MEMORY;
         int64_t n = 0;
@@ -1483,7 +1732,12 @@ TEST(every_failed_allocation_is_survived)
                 sumi_tensor_set set = {0};
                 sumi_tensor_set_init(&set, &heap, NULL);
                 result = sumi_tensor_set_open(&set, GOLDEN "safetensors/valid/metadata.safetensors", &error);
-                result = result != SUMI_OK ? result : sumi_tensor_set_open(&set, GOLDEN "safetensors/valid/header_not_in_offset_order.safetensors", NULL) == SUMI_FILE_MALFORMED ? SUMI_OK : SUMI_OUT_OF_HOST_MEMORY;
+                result = result != SUMI_OK ? result
+                       : sumi_tensor_set_open(&set, GOLDEN "safetensors/valid/header_not_in_offset_order.safetensors",
+                                              NULL)
+                                 == SUMI_FILE_MALFORMED
+                           ? SUMI_OK
+                           : SUMI_OUT_OF_HOST_MEMORY;
                 sumi_tensor_set_close(&set);
             } else if (what == 2) {
                 sumi_tensor_set set = {0};
@@ -1492,7 +1746,12 @@ TEST(every_failed_allocation_is_survived)
                 sumi_tensor_set_close(&set);
             } else {
                 sumi_checkpoint c = {0};
-                result = sumi_checkpoint_open(&c, &heap, &host, &(sumi_checkpoint_desc){.path = "m", .part_paths = {[SUMI_PART_VAE] = "all.safetensors"}, .tokenizer_path = "m/tokenizer"}, &error);
+                result =
+                    sumi_checkpoint_open(&c, &heap, &host,
+                                         &(sumi_checkpoint_desc){.path = "m",
+                                                                 .part_paths = {[SUMI_PART_VAE] = "all.safetensors"},
+                                                                 .tokenizer_path = "m/tokenizer"},
+                                         &error);
                 sumi_checkpoint_close(&c);
             }
             if (result != SUMI_OK && result != SUMI_OUT_OF_HOST_MEMORY) {
@@ -1508,15 +1767,13 @@ TEST(every_failed_allocation_is_survived)
     }
 }
 
-// ---- The golden checkpoints ------------------------------------------------------------------------------------------------------------
+// ---- The golden checkpoints -----------------------------------------------------------------------------------------
 
 static sumi_result open_golden(sumi_checkpoint* c, const sumi_checkpoint_desc* desc)
 {
     sumi_error error = {0};
     const sumi_result result = sumi_checkpoint_open(c, &s_heap, NULL, desc, &error);
-    if (result != SUMI_OK) {
-        printf("  %s\n", error.text);
-    }
+    if (result != SUMI_OK) { printf("  %s\n", error.text); }
     return result;
 }
 
@@ -1525,54 +1782,66 @@ TEST(golden_z_image_checkpoints_open)
 #define Z "tests/golden/z-image/"
     size_t bytes;
     unsigned char* there = read_whole(Z "model/model_index.json", &bytes);
-    if (there == NULL) {
-        SKIP("tests/golden/z-image is not there");
-    }
+    if (there == NULL) { SKIP("tests/golden/z-image is not there"); }
     free(there);
     sumi_checkpoint c = {0};
     CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = Z "model"}), SUMI_OK);
     CHECK_TEXT(c.family, "z-image");
     CHECK_TEXT(c.class_name, "ZImagePipeline");
     CHECK(c.tokenizer.bytes > 1000 && c.scheduler.bytes > 10);
-    CHECK(holds(&c.parts[0], "layers.1.attention.to_q.weight") && holds(&c.parts[1], "model.layers.2.mlp.gate_proj.weight") && holds(&c.parts[2], "encoder.conv_in.weight"));
+    CHECK(holds(&c.parts[0], "layers.1.attention.to_q.weight")
+          && holds(&c.parts[1], "model.layers.2.mlp.gate_proj.weight") && holds(&c.parts[2], "encoder.conv_in.weight"));
     CHECK(c.parts[0].config.data != NULL && c.parts[1].config.data != NULL && c.parts[2].config.data != NULL);
     CHECK_NUMBER(c.parts[0].set->opened_count, 3);
     const size_t transformer_count = c.parts[0].set->count;
     sumi_checkpoint_close(&c);
 
     // the base model's scheduler with the other parts from the folder beside it
-    CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = Z "model-base", .part_paths = {Z "model", Z "model/text_encoder", Z "model/vae"}, .tokenizer_path = Z "model/tokenizer"}), SUMI_OK);
+    CHECK_NUMBER(
+        open_golden(&c, &(sumi_checkpoint_desc){.path = Z "model-base",
+                                                .part_paths = {Z "model", Z "model/text_encoder", Z "model/vae"},
+                                                .tokenizer_path = Z "model/tokenizer"}),
+        SUMI_OK);
     CHECK_TEXT(c.family, "z-image");
     CHECK(c.scheduler.path != NULL && strcmp(c.scheduler.path, Z "model-base/scheduler/scheduler_config.json") == 0);
     CHECK_NUMBER(c.parts[0].set->count, transformer_count);
     sumi_checkpoint_close(&c);
 
     // single files, the transformer with the original names
-    CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = Z "single-file/z_image_turbo_bf16.safetensors", .part_paths = {[SUMI_PART_VAE] = Z "single-file/ae.safetensors"}}), SUMI_OK);
+    CHECK_NUMBER(
+        open_golden(&c, &(sumi_checkpoint_desc){.path = Z "single-file/z_image_turbo_bf16.safetensors",
+                                                .part_paths = {[SUMI_PART_VAE] = Z "single-file/ae.safetensors"}}),
+        SUMI_OK);
     CHECK_TEXT(c.family, "z-image");
-    CHECK(holds(&c.parts[0], "layers.0.attention.qkv.weight") && holds(&c.parts[2], "decoder.mid.attn_1.q.weight") && !c.parts[1].present);
+    CHECK(holds(&c.parts[0], "layers.0.attention.qkv.weight") && holds(&c.parts[2], "decoder.mid.attn_1.q.weight")
+          && !c.parts[1].present);
     CHECK(c.parts[0].config.data == NULL && c.parts[2].config.data == NULL && c.scheduler.data == NULL);
     float scale;
     CHECK(sumi_tensor_scale(&c.parts[0], "layers.0.attention.qkv.weight", &scale, NULL) == SUMI_OK && scale == 1.0f);
     sumi_checkpoint_close(&c);
     // and laid over the folder, which gives the configs
-    CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = Z "model", .part_paths = {[SUMI_PART_TRANSFORMER] = Z "single-file/z_image_turbo_bf16.safetensors"}}), SUMI_OK);
-    CHECK(c.parts[0].config.data != NULL && holds(&c.parts[0], "layers.0.attention.qkv.weight") && c.parts[1].present && c.parts[2].present);
+    CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = Z "model",
+                                                         .part_paths = {[SUMI_PART_TRANSFORMER] = Z
+                                                                        "single-file/z_image_turbo_bf16.safetensors"}}),
+                 SUMI_OK);
+    CHECK(c.parts[0].config.data != NULL && holds(&c.parts[0], "layers.0.attention.qkv.weight") && c.parts[1].present
+          && c.parts[2].present);
     sumi_checkpoint_close(&c);
     CHECK_NUMBER(s_heap.held, 0);
 }
 
 TEST(golden_checkpoints_of_other_families_open)
 {
-    static const struct { const char *path, *family, *folder; } s_cases[] = {{"tests/golden/qwen-image/model", "qwen-image", "tokenizer"}, {"tests/golden/newbie/model", "newbie-image", "text_encoder"}};
+    static const struct {
+        const char *path, *family, *folder;
+    } s_cases[] = {{"tests/golden/qwen-image/model", "qwen-image", "tokenizer"},
+                   {"tests/golden/newbie/model", "newbie-image", "text_encoder"}};
     for (int i = 0; i < 2; i++) {
         char index[256];
         size_t bytes;
         snprintf(index, sizeof index, "%s/model_index.json", s_cases[i].path);
         unsigned char* there = read_whole(index, &bytes);
-        if (there == NULL) {
-            SKIP("the golden folders of the other families are not there");
-        }
+        if (there == NULL) { SKIP("the golden folders of the other families are not there"); }
         free(there);
         sumi_checkpoint c = {0};
         CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = s_cases[i].path}), SUMI_OK);

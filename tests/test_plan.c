@@ -30,7 +30,8 @@ static void check_no_overlap(const sumi_plan* plan)
     for (size_t a = 0; a < plan->value_count; a++) {
         for (size_t b = a + 1; b < plan->value_count; b++) {
             const sumi_value_info *x = &plan->values[a], *y = &plan->values[b];
-            bool meets = x->first_use >= 0 && y->first_use >= 0 && x->first_use <= y->last_use && y->first_use <= x->last_use;
+            bool meets =
+                x->first_use >= 0 && y->first_use >= 0 && x->first_use <= y->last_use && y->first_use <= x->last_use;
             CHECK(!meets || x->offset + x->bytes <= y->offset || y->offset + y->bytes <= x->offset);
         }
         CHECK(plan->values[a].first_use < 0 || plan->values[a].offset + plan->values[a].bytes <= plan->arena_bytes);
@@ -85,9 +86,7 @@ TEST(plan_arena_has_no_overlaps_for_random_graphs)
         values[count++] = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 8, 32);
         for (int i = 0; i < 39; i++) {
             state = state * 1664525u + 1013904223u;
-            if (i % 9 == 0) {
-                sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1 + (int)(state >> 30), 0);
-            }
+            if (i % 9 == 0) { sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1 + (int)(state >> 30), 0); }
             sumi_value from = values[(state >> 16) % (uint32_t)count];
             values[count++] = sumi_plan_activate(&plan, from, SUMI_ACT_SILU);
         }
@@ -107,8 +106,9 @@ TEST(plan_views_lie_in_their_base_and_keep_it_alive)
     sumi_value wide = sumi_plan_value(&plan, "wide", SUMI_ELEMENT_ACTIVATION, 24, 64);
     sumi_value rows = sumi_plan_view(&plan, "rows", wide, (sumi_span){8, 8}, (sumi_span){0, 64});
     sumi_value part = sumi_plan_view(&plan, "part", rows, (sumi_span){2, 4}, (sumi_span){16, 32});
-    sumi_plan_linear(&plan, &(sumi_plan_linear_args){
-        .label = "first", .x = x, .weight = &w, .y = rows, .keeps_columns = true, .y_column = 16});
+    sumi_plan_linear(&plan,
+                     &(sumi_plan_linear_args){
+                         .label = "first", .x = x, .weight = &w, .y = rows, .keeps_columns = true, .y_column = 16});
     sumi_value between = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "between", .x = x, .weight = &w});
     sumi_plan_group_sums(&plan, "sums", part, 4);
     check_finish(&plan);
@@ -120,7 +120,8 @@ TEST(plan_views_lie_in_their_base_and_keep_it_alive)
     CHECK_NUMBER(view->base.id, wide.id);
     CHECK_NUMBER(base->first_use, 0);
     CHECK_NUMBER(base->last_use, 2);
-    CHECK(sumi_plan_info(&plan, between)->offset >= base->offset + base->bytes || sumi_plan_info(&plan, between)->offset + 8 * 16 * 2 <= base->offset);
+    CHECK(sumi_plan_info(&plan, between)->offset >= base->offset + base->bytes
+          || sumi_plan_info(&plan, between)->offset + 8 * 16 * 2 <= base->offset);
     sumi_plan_end(&plan);
 }
 
@@ -132,7 +133,8 @@ TEST(plan_refuses_views_where_they_cannot_be)
         sumi_plan plan;
         sumi_plan_begin(&plan, &s_heap, 4);
         sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
-        sumi_value bound = sumi_plan_bound(&plan, "bound", SUMI_ELEMENT_ACTIVATION, 8, 64), wide = sumi_plan_value(&plan, "wide", SUMI_ELEMENT_ACTIVATION, 8, 64);
+        sumi_value bound = sumi_plan_bound(&plan, "bound", SUMI_ELEMENT_ACTIVATION, 8, 64),
+                   wide = sumi_plan_value(&plan, "wide", SUMI_ELEMENT_ACTIVATION, 8, 64);
         sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = bound, .y = wide, .rows = 8});
         if (wrong == 0) sumi_plan_view(&plan, "of what is bound", bound, (sumi_span){0, 8}, (sumi_span){0, 64});
         if (wrong == 1) sumi_plan_view(&plan, "too many rows", wide, (sumi_span){1, 8}, (sumi_span){0, 64});
@@ -158,20 +160,22 @@ TEST(plan_lets_a_guest_lie_in_its_host)
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 8, 64), large = SUMI_NO_VALUE;
         if (crowded) {
             large = sumi_plan_value(&plan, "larger than the host", SUMI_ELEMENT_ACTIVATION, 64, 64);
-            sumi_plan_linear(&plan, &(sumi_plan_linear_args){
-                .label = "large", .x = x, .rows = 8, .weight = &w, .y = large});
+            sumi_plan_linear(&plan,
+                             &(sumi_plan_linear_args){.label = "large", .x = x, .rows = 8, .weight = &w, .y = large});
         }
         sumi_value guest = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "guest", .x = x, .weight = &w});
         if (crowded) {
-            sumi_plan_linear(&plan, &(sumi_plan_linear_args){
-                .label = "alive with the guest", .x = large, .rows = 8, .weight = &w, .y = guest});
+            sumi_plan_linear(&plan,
+                             &(sumi_plan_linear_args){
+                                 .label = "alive with the guest", .x = large, .rows = 8, .weight = &w, .y = guest});
         }
         sumi_value host = sumi_plan_value(&plan, "host", SUMI_ELEMENT_ACTIVATION, 32, 64);
         sumi_plan_share(&plan, guest, host);
         sumi_plan_linear(&plan, &(sumi_plan_linear_args){
-            .label = "host", .x = guest, .rows = 8, .weight = &w, .y = host, .y_row = 24});
+                                    .label = "host", .x = guest, .rows = 8, .weight = &w, .y = host, .y_row = 24});
         check_finish(&plan);
-        const sumi_value_info *a = sumi_plan_info(&plan, guest), *b = sumi_plan_info(&plan, host), *c = sumi_plan_info(&plan, large);
+        const sumi_value_info *a = sumi_plan_info(&plan, guest), *b = sumi_plan_info(&plan, host),
+                              *c = sumi_plan_info(&plan, large);
         CHECK_NUMBER(a->offset == b->offset, !crowded);
         CHECK(!crowded || a->offset >= c->offset + c->bytes || a->offset + a->bytes <= c->offset);
         CHECK(!crowded || a->offset >= b->offset + b->bytes || a->offset + a->bytes <= b->offset);
@@ -198,7 +202,8 @@ TEST(plan_keeps_a_solver_table_until_it_is_read)
     sumi_plan_end(&plan);
 }
 
-// Gate and up together are never written where one kernel makes what is read; with an adapter between, or on the processor, they are.
+// Gate and up together are never written where one kernel makes what is read; with an adapter between, or on the
+// processor, they are.
 TEST(plan_gives_no_memory_to_a_value_inside_a_pair)
 {
     sumi_weight w = make_weight(64, 64);
@@ -240,9 +245,7 @@ static void check_slices(const sumi_plan* plan)
                 CHECK_NUMBER(piece->part_begin, part);
                 CHECK(piece->part_end > piece->part_begin);
                 part = piece->part_end;
-                if (part == plan->ops[op].part_count) {
-                    op++, part = 0;
-                }
+                if (part == plan->ops[op].part_count) { op++, part = 0; }
             } else {
                 CHECK_NUMBER(part, 0);
                 op = piece->op_end;
@@ -304,13 +307,16 @@ TEST(plan_ops_write_over_their_inputs_only_where_the_table_says_so)
         sumi_value y = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 16, 64);
         // a sum may take the place of the residual, a group norm that of its input; a product and a convolution may not
         sumi_plan_linear(&plan, &(sumi_plan_linear_args){
-            .label = "product", .x = x, .weight = &w, .y = wrong == 1 ? x : SUMI_NO_VALUE});
+                                    .label = "product", .x = x, .weight = &w, .y = wrong == 1 ? x : SUMI_NO_VALUE});
         sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "sum", .x = y, .weight = &w, .residual = x});
-        sumi_plan_group_norm(&plan, &(sumi_plan_group_norm_args){
-            .label = "norm", .x = x, .weight = &b, .bias = &b, .groups = 4, .eps = 1e-6f, .y = x});
-        sumi_plan_conv(&plan, &(sumi_plan_conv_args){
-            .label = "conv", .x = x, .weight = &w, .shape = {.height = 4, .width = 4, .kernel = 1},
-            .y = wrong == 2 ? x : SUMI_NO_VALUE});
+        sumi_plan_group_norm(&plan,
+                             &(sumi_plan_group_norm_args){
+                                 .label = "norm", .x = x, .weight = &b, .bias = &b, .groups = 4, .eps = 1e-6f, .y = x});
+        sumi_plan_conv(&plan, &(sumi_plan_conv_args){.label = "conv",
+                                                     .x = x,
+                                                     .weight = &w,
+                                                     .shape = {.height = 4, .width = 4, .kernel = 1},
+                                                     .y = wrong == 2 ? x : SUMI_NO_VALUE});
         if (wrong == 3) sumi_plan_add_noise(&plan, x, x, SUMI_NO_ROW, x);
         CHECK_NUMBER(sumi_plan_finish(&plan, &error), wrong == 0 ? SUMI_OK : SUMI_INTERNAL);
         CHECK(wrong == 0 || strstr(error.text, "cannot write over") != NULL);
@@ -328,13 +334,14 @@ TEST(plan_arguments_that_are_left_out_mean_the_usual)
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
     sumi_value all = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "norm", .x = x, .eps = 1e-6f});
     sumi_value rest = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "norm", .x = x, .x_row = 5, .eps = 1e-6f});
-    sumi_value some = sumi_plan_linear(&plan, &(sumi_plan_linear_args){
-        .label = "some", .x = all, .x_row = 2, .rows = 3, .weight = &w});
+    sumi_value some = sumi_plan_linear(
+        &plan, &(sumi_plan_linear_args){.label = "some", .x = all, .x_row = 2, .rows = 3, .weight = &w});
     sumi_value last = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "last", .x = rest, .weight = &w});
     sumi_plan_copy_rows(&plan, &(sumi_plan_copy_args){.x = some, .y = last, .y_row = 8});
     sumi_value pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_ACTIVATION, 5 * 6, 8);
-    sumi_value conv = sumi_plan_conv(&plan, &(sumi_plan_conv_args){
-        .label = "conv", .x = pixels, .weight = &square, .shape = {.height = 5, .width = 6}});
+    sumi_value conv = sumi_plan_conv(
+        &plan,
+        &(sumi_plan_conv_args){.label = "conv", .x = pixels, .weight = &square, .shape = {.height = 5, .width = 6}});
     CHECK_NUMBER(sumi_plan_finish(&plan, NULL), SUMI_OK);
     CHECK_NUMBER(sumi_plan_info(&plan, all)->rows, 16);
     CHECK_NUMBER(sumi_plan_info(&plan, rest)->rows, 11);
@@ -368,7 +375,8 @@ TEST(plan_applies_adapters_to_their_weight_only)
     sumi_weight a = make_weight(64, 64), b = make_weight(64, 64);
     a.index = 0;
     b.index = 1;
-    sumi_delta delta = {.weight_index = 1, .row_begin = 16, .scale = 0.5f, .down = make_weight(4, 64), .up = make_weight(32, 4)};
+    sumi_delta delta = {
+        .weight_index = 1, .row_begin = 16, .scale = 0.5f, .down = make_weight(4, 64), .up = make_weight(32, 4)};
     sumi_adapter adapter = {&delta, 1};
     sumi_adapter_use use = {&adapter, 2.0f};
     sumi_plan plan;
@@ -377,26 +385,28 @@ TEST(plan_applies_adapters_to_their_weight_only)
     sumi_plan_adapters(&plan, &use, 1);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
     x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "a", .x = x, .weight = &a});
-    x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){
-        .label = "b", .x = x, .weight = &b, .activation = SUMI_ACT_SILU});
+    x = sumi_plan_linear(&plan,
+                         &(sumi_plan_linear_args){.label = "b", .x = x, .weight = &b, .activation = SUMI_ACT_SILU});
     check_finish(&plan);
     CHECK_NUMBER(plan.op_count, 5); // a | b, down, up, silu
     CHECK(plan.ops[1].u.linear.activation == SUMI_ACT_NONE);
-    CHECK(plan.ops[3].u.linear.accumulates && plan.ops[3].u.linear.y_column == 16 && plan.ops[3].u.linear.scale == 1.0f);
+    CHECK(plan.ops[3].u.linear.accumulates && plan.ops[3].u.linear.y_column == 16
+          && plan.ops[3].u.linear.scale == 1.0f);
     CHECK_NUMBER(plan.ops[4].kind, SUMI_OP_ACTIVATE);
     sumi_plan_end(&plan);
 }
 
-// ---- Memory ---------------------------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
-typedef struct failing { int left; int64_t held; } failing;
+typedef struct failing {
+    int left;
+    int64_t held;
+} failing;
 
 static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
 {
     failing* state = user_data;
-    if (state->left-- <= 0) {
-        return NULL;
-    }
+    if (state->left-- <= 0) { return NULL; }
     state->held += (int64_t)bytes;
     return system_allocate(bytes, alignment);
 }
@@ -427,9 +437,7 @@ TEST(plan_survives_every_failing_allocation)
             x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "chain", .x = x, .weight = &w});
         }
         sumi_result result = sumi_plan_finish(&plan, &error);
-        if (result == SUMI_OK) {
-            result = sumi_plan_slice(&plan, &s_rates, 1, &error);
-        }
+        if (result == SUMI_OK) { result = sumi_plan_slice(&plan, &s_rates, 1, &error); }
         sumi_plan_end(&plan);
         CHECK_NUMBER(state.held, 0);
         if (result == SUMI_OK) {

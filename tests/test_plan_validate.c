@@ -34,12 +34,18 @@ static sumi_value write_prepare(fixture* f)
         plan, &(sumi_plan_linear_args){.label = "first", .x = f->input, .weight = &f->square, .bias = &f->vector});
     sumi_value rows = sumi_plan_value(plan, "rows", SUMI_ELEMENT_ACTIVATION, 24, 64);
     sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "some_rows", .x = a, .x_row = 4, .rows = 8, .weight = &f->square, .y = rows});
+                               .label = "some_rows", .x = a, .x_row = 4, .rows = 8, .weight = &f->square, .y = rows});
     sumi_plan_fill_rows(plan, rows, &f->vector, (const sumi_span[]){{8, 8}, {16, 8}}, 2);
     sumi_value qkv = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "qkv", .x = rows, .weight = &f->qkv});
-    sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){
-        .label = "qk", .qkv = qkv, .rows = 24, .q_heads = 2, .kv_heads = 1, .dim = 16, .eps = 1e-5f,
-        .rotary = SUMI_ROTARY_INTERLEAVED, .rope = rope});
+    sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "qk",
+                                                      .qkv = qkv,
+                                                      .rows = 24,
+                                                      .q_heads = 2,
+                                                      .kv_heads = 1,
+                                                      .dim = 16,
+                                                      .eps = 1e-5f,
+                                                      .rotary = SUMI_ROTARY_INTERLEAVED,
+                                                      .rope = rope});
     const sumi_sequence sequences[2] = {{.span = {{0, 8}}, .span_count = 1, .query_spans = 1},
                                         {.span = {{8, 16}}, .span_count = 1, .query_spans = 1}};
     sumi_plan_attention(
@@ -53,15 +59,15 @@ static void write_steps(fixture* f, sumi_value rows, int32_t first)
 {
     sumi_plan* plan = &f->plan;
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, 4, first);
-    sumi_value n = sumi_plan_norm(plan, &(sumi_plan_norm_args){
-        .label = "norm", .x = rows, .weight = &f->vector, .eps = 1e-5f, .scale = {f->table, 0, true}});
+    sumi_value n = sumi_plan_norm(
+        plan, &(sumi_plan_norm_args){
+                  .label = "norm", .x = rows, .weight = &f->vector, .eps = 1e-5f, .scale = {f->table, 0, true}});
     sumi_value g = sumi_plan_linear_gated(plan, "gated", n, &f->square, SUMI_ACT_SILU);
-    sumi_plan_linear(
-        plan, &(sumi_plan_linear_args){.label = "residual", .x = g, .weight = &f->columns, .residual = rows});
+    sumi_plan_linear(plan,
+                     &(sumi_plan_linear_args){.label = "residual", .x = g, .weight = &f->columns, .residual = rows});
     sumi_value v = sumi_plan_value(plan, "velocity", SUMI_ELEMENT_FLOAT, 24, 64);
     sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "velocity", .x = rows, .weight = &f->square, .y = v});
-    sumi_plan_solve(plan, &(sumi_plan_solve_args){
-        .x = f->state, .v = v, .row = {f->solver, 0, true}, .channels = 24});
+    sumi_plan_solve(plan, &(sumi_plan_solve_args){.x = f->state, .v = v, .row = {f->solver, 0, true}, .channels = 24});
 }
 
 // A picture of 8 x 8 pixels becomes another one strip by strip, in the same memory: a room that is half a picture
@@ -70,32 +76,43 @@ static void write_pictures(fixture* f)
 {
     sumi_plan* plan = &f->plan;
     sumi_plan_section(plan, SUMI_SECTION_DECODE, 1, 0);
-    f->guest = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){
-        .latents = f->state, .channels = 24, .height = 8, .width = 8, .tile = {0, 0, 8, 8}, .scale = 1.0f});
+    f->guest = sumi_plan_latent_in(
+        plan, &(sumi_plan_latent_args){
+                  .latents = f->state, .channels = 24, .height = 8, .width = 8, .tile = {0, 0, 8, 8}, .scale = 1.0f});
     f->room = sumi_plan_value(plan, "room", SUMI_ELEMENT_ACTIVATION, 96, 64);
     f->upsampled = sumi_plan_view(plan, "upsampled", f->room, (sumi_span){32, 64}, (sumi_span){0, 64});
     f->grown = sumi_plan_view(plan, "grown", f->room, (sumi_span){0, 64}, (sumi_span){0, 64});
     sumi_plan_share(plan, f->guest, f->room);
     const sumi_op_conv shape = {.height = 8, .width = 8};
-    sumi_plan_conv(plan, &(sumi_plan_conv_args){
-        .label = "upsample", .x = f->guest, .weight = &f->wide, .shape = shape, .y = f->upsampled});
+    sumi_plan_conv(plan,
+                   &(sumi_plan_conv_args){
+                       .label = "upsample", .x = f->guest, .weight = &f->wide, .shape = shape, .y = f->upsampled});
     for (int32_t row = 0; row < 64; row += 32) {
         sumi_plan_prefix(plan, "strip%d.", (int)row);
         sumi_value from = sumi_plan_view(plan, "from", f->upsampled, (sumi_span){row, 32}, (sumi_span){0, 64}),
                    into = sumi_plan_view(plan, "into", f->grown, (sumi_span){row, 32}, (sumi_span){0, 64});
         sumi_plan_linear(plan, &(sumi_plan_linear_args){
-            .label = "grow", .x = from, .weight = &f->square, .y = into, .keeps_columns = true});
+                                   .label = "grow", .x = from, .weight = &f->square, .y = into, .keeps_columns = true});
     }
     sumi_plan_prefix(plan, "%s", "");
     sumi_value sums = sumi_plan_group_sums(plan, "sums", f->grown, 4);
-    sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){
-        .label = "group", .x = f->grown, .sums = sums, .weight = &f->vector, .bias = &f->vector, .groups = 4,
-        .eps = 1e-6f, .silu = true, .y = f->grown});
+    sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){.label = "group",
+                                                            .x = f->grown,
+                                                            .sums = sums,
+                                                            .weight = &f->vector,
+                                                            .bias = &f->vector,
+                                                            .groups = 4,
+                                                            .eps = 1e-6f,
+                                                            .silu = true,
+                                                            .y = f->grown});
     sumi_value out = sumi_plan_conv(
         plan, &(sumi_plan_conv_args){.label = "conv_out", .x = f->grown, .weight = &f->conv, .shape = shape});
-    sumi_plan_tile_place(plan, &(sumi_plan_place_args){
-        .tile = out, .tile_width = 8, .picture = f->picture, .picture_height = 8, .picture_width = 8,
-        .kept = {0, 0, 8, 8}});
+    sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = out,
+                                                       .tile_width = 8,
+                                                       .picture = f->picture,
+                                                       .picture_height = 8,
+                                                       .picture_width = 8,
+                                                       .kept = {0, 0, 8, 8}});
     sumi_plan_section(plan, SUMI_SECTION_TRANSFER, 1, 0);
     static const int32_t zero = 0;
     sumi_plan_pixels_out(plan, f->picture, f->bytes,

@@ -1,4 +1,5 @@
-// Reading and writing PNG files, which samples and tests share (samples/png.c): every good file to the pixel, every bad one refused with a sentence.
+// Reading and writing PNG files, which samples and tests share (samples/png.c): every good file to the pixel, every bad
+// one refused with a sentence.
 #include "files/json.h"
 #include "files/tensors.h"
 #include "png.h"
@@ -112,7 +113,7 @@ static void check_bad(const char* file, const char* expect, int width, int heigh
 
 TEST(damaged_files_are_refused_by_name) { visit_manifest("malformed", check_bad, NULL); }
 
-// ---- Writing --------------------------------------------------------------------------------------------------------------------------
+// ---- Writing --------------------------------------------------------------------------------------------------------
 static char s_scratch[256]; // a file beside the test program, so that several builds can run at once
 
 TEST(what_is_written_reads_back_the_same)
@@ -129,7 +130,8 @@ TEST(what_is_written_reads_back_the_same)
         CHECK_NUMBER(image.channel_count, channels);
         CHECK_NUMBER(image.width, 7);
         CHECK_NUMBER(image.height, 5);
-        for (int y = 0; y < 5 && image.pixels; y++) CHECK(memcmp(image.pixels + y * 7 * channels, pixels + y * 64, (size_t)(7 * channels)) == 0);
+        for (int y = 0; y < 5 && image.pixels; y++)
+            CHECK(memcmp(image.pixels + y * 7 * channels, pixels + y * 64, (size_t)(7 * channels)) == 0);
         CHECK(!image.parameters);
         png_free(&image);
     }
@@ -170,7 +172,8 @@ TEST(channels_are_converted_on_request)
     CHECK(image.pixels && memcmp(image.pixels, "\xFF\0\0\0\xFF\0\x0A\x14\x1E\0\0\xFF", 12) == 0);
     png_free(&image);
     CHECK(png_read(s_scratch, 1, &image, message)); // Pillow's convert("L") gives these
-    CHECK(image.pixels && image.pixels[0] == 76 && image.pixels[1] == 150 && image.pixels[2] == 18 && image.pixels[3] == 29);
+    CHECK(image.pixels && image.pixels[0] == 76 && image.pixels[1] == 150 && image.pixels[2] == 18
+          && image.pixels[3] == 29);
     png_free(&image);
     CHECK(png_write(s_scratch, pixels, 3, 1, 3, 1, NULL, message));
     CHECK(png_read(s_scratch, 4, &image, message)); // grey is repeated, alpha filled
@@ -186,7 +189,8 @@ TEST(failures_say_what_and_why)
     CHECK(!png_read("no/such/file.png", 0, &image, message));
     CHECK_TEXT(message, "cannot open no/such/file.png: No such file or directory");
     CHECK(!png_read("tests", 0, &image, message));
-    CHECK(strstr(message, "cannot read tests") != NULL || strstr(message, "cannot open tests") != NULL); // Windows opens no folder
+    // Windows opens no folder
+    CHECK(strstr(message, "cannot read tests") != NULL || strstr(message, "cannot open tests") != NULL);
     CHECK(!png_read(FOLDER "manifest.json", 0, &image, message));
     CHECK_TEXT(message, FOLDER "manifest.json is not a PNG file: convert the picture to PNG first");
     CHECK(!png_write("no/such/folder/x.png", pixel, 1, 1, 3, 3, NULL, message));

@@ -11,7 +11,7 @@
 #include "test.h"
 #include <spng.h>
 
-// ---- Helpers ----------------------------------------------------------------------------------------------------------------------------
+// ---- Helpers --------------------------------------------------------------------------------------------------------
 
 static sumi_heap t_heap;
 
@@ -25,7 +25,8 @@ static bool open_set(sumi_tensor_set* set, const char* path)
     return false;
 }
 
-// A copy of a tensor's values as float (bytes and indices stay exact in it up to 2^24); NULL when there is none. The caller frees it.
+// A copy of a tensor's values as float (bytes and indices stay exact in it up to 2^24); NULL when there is none. The
+// caller frees it.
 static float* values_of(const sumi_tensor_set* set, const char* name, size_t* out_count)
 {
     const sumi_tensor* tensor = sumi_tensor_find(set, name);
@@ -80,11 +81,12 @@ static void failing_release(void* memory, size_t bytes, void* user_data)
     system_release(memory);
 }
 
-// ---- Noise: CPU generator ---------------------------------------------------------------------------------------------------------------
+// ---- Noise: CPU generator -------------------------------------------------------------------------------------------
 
 #define RNG "tests/golden/common/rng/"
 
-// One recorded call. 16-bit draws of 16 and more values are whole groups, then one more group over the last 16 places: two float32 calls.
+// One recorded call. 16-bit draws of 16 and more values are whole groups, then one more group over the last 16 places:
+// two float32 calls.
 static void draw_as(sumi_torch_cpu_generator* g, const char* dtype, size_t count, float* into)
 {
     if (strcmp(dtype, "bfloat16") == 0) {
@@ -139,7 +141,8 @@ static void check_cpu_rows(bool portable)
                                             while (sumi_json_key(&j, &key)) {
                                                 if (sumi_json_is(&key, "dtype")) json_copy(&j, dtype, sizeof dtype);
                                                 else if (sumi_json_is(&key, "tensor")) json_copy(&j, name, sizeof name);
-                                                else if (sumi_json_is(&key, "count")) count = (size_t)sumi_json_unsigned(&j);
+                                                else if (sumi_json_is(&key, "count"))
+                                                    count = (size_t)sumi_json_unsigned(&j);
                                                 else sumi_json_skip(&j);
                                             }
                                         float* want = values_of(&set, name, &have);
@@ -149,7 +152,8 @@ static void check_cpu_rows(bool portable)
                                         int wrong = 0;
                                         for (size_t i = 0; i < have && i < count; i++) {
                                             if (!same_float(got[i], want[i]) && wrong++ == 0)
-                                                printf("  %s[%zu] is %.9g, want %.9g\n", name, i, (double)got[i], (double)want[i]);
+                                                printf("  %s[%zu] is %.9g, want %.9g\n", name, i, (double)got[i],
+                                                       (double)want[i]);
                                         }
                                         CHECK_NUMBER(wrong, 0);
                                         calls++;
@@ -226,7 +230,7 @@ TEST(bf16_noise_is_rounded_float32_noise_for_whole_groups)
     CHECK_NUMBER(wrong, 0);
 }
 
-// ---- Noise: CUDA generator --------------------------------------------------------------------------------------------------------------
+// ---- Noise: CUDA generator ------------------------------------------------------------------------------------------
 
 TEST(cuda_noise_is_within_tolerance_of_recorded_draws)
 {
@@ -273,7 +277,9 @@ TEST(cuda_noise_is_within_tolerance_of_recorded_draws)
             for (size_t i = 0; i < n; i++) {
                 float x = got[(size_t)index[i]], want = value[i];
                 // A 16-bit draw is the rounded float32 draw, and values this close may round to neighbours.
-                double step = strcmp(dtype, "bfloat16") == 0 ? 1.0 / 128 : strcmp(dtype, "float16") == 0 ? 1.0 / 1024 : 0.0;
+                double step = strcmp(dtype, "bfloat16") == 0 ? 1.0 / 128
+                            : strcmp(dtype, "float16") == 0  ? 1.0 / 1024
+                                                             : 0.0;
                 double off = fabs((double)x - (double)want);
                 if (step > 0.0) CHECK(off <= 1.2e-6 + 0.51 * step * fabs((double)want) * 1.01);
                 else {
@@ -290,7 +296,8 @@ TEST(cuda_noise_is_within_tolerance_of_recorded_draws)
         }
     CHECK_NUMBER(sumi_json_end(&j), SUMI_OK);
     CHECK(draws >= 60 && checked >= 2000);
-    printf("  cuda noise: %zu float32 values of %d draws, worst difference %.3g, %zu equal\n", checked, draws, worst, exact);
+    printf("  cuda noise: %zu float32 values of %d draws, worst difference %.3g, %zu equal\n", checked, draws, worst,
+           exact);
     sumi_tensor_set_close(&set);
 }
 
@@ -328,7 +335,7 @@ TEST(cuda_noise_survives_impossible_cards)
     CHECK_NUMBER(g.offset, 4);
 }
 
-// ---- Schedules --------------------------------------------------------------------------------------------------------------------------
+// ---- Schedules ------------------------------------------------------------------------------------------------------
 
 TEST(shifted_schedule_equals_reference_bit_for_bit)
 {
@@ -382,7 +389,8 @@ TEST(shifted_schedule_equals_newbie_engine_grid)
 
 TEST(dynamic_schedule_equals_qwen_image_reference)
 {
-    const sumi_shift_rule stock = {0.5, 0.9, 256, 8192}, lightning = {1.0986122886681098, 1.0986122886681098, 256, 8192};
+    const sumi_shift_rule stock = {0.5, 0.9, 256, 8192},
+                          lightning = {1.0986122886681098, 1.0986122886681098, 256, 8192};
     sumi_tensor_set set;
     if (!open_set(&set, "tests/golden/qwen-image/cases/scheduler.safetensors")) {
         CHECK(!"scheduler.safetensors opens");
@@ -393,11 +401,13 @@ TEST(dynamic_schedule_equals_qwen_image_reference)
         const char* name = set.tensors[t].name;
         int tokens, steps, used = 0;
         bool is_stock = sscanf(name, "expect.stock.L%d.N%d.sigmas%n", &tokens, &steps, &used) == 2 && used > 0;
-        if (!is_stock && !(sscanf(name, "expect.lightning.L%d.N%d.sigmas%n", &tokens, &steps, &used) == 2 && used > 0)) continue;
+        if (!is_stock && !(sscanf(name, "expect.lightning.L%d.N%d.sigmas%n", &tokens, &steps, &used) == 2 && used > 0))
+            continue;
         size_t count;
         float* want = values_of(&set, name, &count);
         float got[SUMI_SCHEDULE_MAX_STEPS + 1];
-        sumi_schedule_dynamic(sumi_schedule_mu(is_stock ? &stock : &lightning, tokens), SUMI_SHIFT_EXPONENTIAL, is_stock ? 0.02f : 0.0f, steps, got);
+        sumi_schedule_dynamic(sumi_schedule_mu(is_stock ? &stock : &lightning, tokens), SUMI_SHIFT_EXPONENTIAL,
+                              is_stock ? 0.02f : 0.0f, steps, got);
         CHECK_NUMBER(count, steps + 1);
         for (size_t i = 0; i < count; i++) CHECK_NEAR((double)got[i], (double)want[i], 2e-7, 0);
         free(want);
@@ -436,9 +446,11 @@ TEST(schedule_check_refuses_bad_tables_and_says_why)
         int32_t steps;
         const char* says;
     } bad[] = {
-        {{1.0f, 0.5f, 0.5f, 0.0f}, 3, "must fall"},  {{0.2f, 0.5f, 0.1f, 0.0f}, 3, "sigmas[1]"},   {{1.5f, 0.5f, 0.2f, 0.0f}, 3, "between 0 and 1"},
-        {{1.0f, 0.5f, 0.2f, -0.1f}, 3, "sigmas[3]"}, {{1.0f, NAN, 0.2f, 0.0f}, 3, "sigmas[1]"},    {{INFINITY, 0.5f, 0.2f, 0.0f}, 3, "sigmas[0]"},
-        {{1.0f, 0.0f, 0.0f, 0.0f}, 0, "step_count"}, {{1.0f, 0.0f, 0.0f, 0.0f}, -1, "step_count"}, {{1.0f, 0.0f, 0.0f, 0.0f}, 1001, "step_count"},
+        {{1.0f, 0.5f, 0.5f, 0.0f}, 3, "must fall"},       {{0.2f, 0.5f, 0.1f, 0.0f}, 3, "sigmas[1]"},
+        {{1.5f, 0.5f, 0.2f, 0.0f}, 3, "between 0 and 1"}, {{1.0f, 0.5f, 0.2f, -0.1f}, 3, "sigmas[3]"},
+        {{1.0f, NAN, 0.2f, 0.0f}, 3, "sigmas[1]"},        {{INFINITY, 0.5f, 0.2f, 0.0f}, 3, "sigmas[0]"},
+        {{1.0f, 0.0f, 0.0f, 0.0f}, 0, "step_count"},      {{1.0f, 0.0f, 0.0f, 0.0f}, -1, "step_count"},
+        {{1.0f, 0.0f, 0.0f, 0.0f}, 1001, "step_count"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sumi_error error = {0};
@@ -502,14 +514,15 @@ TEST(image_to_image_start_is_safe_at_the_ends)
     CHECK_NUMBER(sumi_schedule_first_index(0, 0.5f), 0);
 }
 
-// ---- Solvers ----------------------------------------------------------------------------------------------------------------------------
+// ---- Solvers --------------------------------------------------------------------------------------------------------
 
 enum { MOST_ROWS = 4 * 256 };
 typedef double velocity(double x, double sigma); // d x / d sigma
 typedef void after_step(int32_t step, const double* x, size_t count, void* context);
 
 // The engine's update in double, coefficients as they stand.
-static void solve(sumi_solver solver, const float* sigmas, int32_t steps, velocity* v, double* x, size_t count, after_step* after, void* context)
+static void solve(sumi_solver solver, const float* sigmas, int32_t steps, velocity* v, double* x, size_t count,
+                  after_step* after, void* context)
 {
     static sumi_solver_row rows[MOST_ROWS];
     int32_t n = sumi_solver_rows(solver, sigmas, steps, rows);
@@ -519,7 +532,8 @@ static void solve(sumi_solver solver, const float* sigmas, int32_t steps, veloci
         const sumi_solver_row* row = &rows[r];
         for (size_t i = 0; i < count; i++) {
             double slope = v(x[i], (double)row->sigma);
-            double next = (double)row->cx * x[i] + (double)row->cy * y[i] + (double)row->cv * slope + (double)row->ch * h[i];
+            double next =
+                (double)row->cx * x[i] + (double)row->cy * y[i] + (double)row->cv * slope + (double)row->ch * h[i];
             h[i] = (double)row->hx * x[i] + (double)row->hv * slope + (double)row->hh * h[i];
             if (row->keeps == 0.0f) y[i] = next;
             x[i] = next;
@@ -588,7 +602,8 @@ TEST(solvers_follow_recorded_trajectories)
             if (!(error < 1e-6)) printf("  %s step %d: relative error %g\n", cases[k].expect, s, error);
             CHECK(error < 1e-6);
         }
-        if (cases[k].solver == SUMI_SOLVER_HEUN) CHECK(sqrt(c.off[7] / c.norm[7]) > 1e-5); // so the exception above is real
+        // so the exception above is real
+        if (cases[k].solver == SUMI_SOLVER_HEUN) CHECK(sqrt(c.off[7] / c.norm[7]) > 1e-5);
         free(start);
         free(sigmas);
         free(want);
@@ -596,10 +611,14 @@ TEST(solvers_follow_recorded_trajectories)
     sumi_tensor_set_close(&set);
 }
 
-// Gaussian data of mean M and deviation C: x(sigma) = (1 - sigma) M + z sqrt((1 - sigma)^2 C^2 + sigma^2) solves the flow exactly.
+// Gaussian data of mean M and deviation C: x(sigma) = (1 - sigma) M + z sqrt((1 - sigma)^2 C^2 + sigma^2) solves the
+// flow exactly.
 static const double M = 0.7, C = 0.4;
 static double gaussian_variance(double sigma) { return (1 - sigma) * (1 - sigma) * C * C + sigma * sigma; }
-static double gaussian_field(double x, double sigma) { return -M + (sigma - (1 - sigma) * C * C) / gaussian_variance(sigma) * (x - (1 - sigma) * M); }
+static double gaussian_field(double x, double sigma)
+{
+    return -M + (sigma - (1 - sigma) * C * C) / gaussian_variance(sigma) * (x - (1 - sigma) * M);
+}
 
 // Worst error at sigma = 0 over three trajectories, all `steps` from sigma = 1.
 static double gaussian_error(sumi_solver solver, int32_t steps)
@@ -614,7 +633,8 @@ static double gaussian_error(sumi_solver solver, int32_t steps)
     return error;
 }
 
-// The same on the recorded field between two inner noise levels, against many small steps of the classic Runge-Kutta method.
+// The same on the recorded field between two inner noise levels, against many small steps of the classic Runge-Kutta
+// method.
 static double inner_error(sumi_solver solver, int32_t steps)
 {
     static const double from = 0.9375, to = 0.0625;
@@ -624,7 +644,8 @@ static double inner_error(sumi_solver solver, int32_t steps)
     for (int i = 0; i < 3; i++) {
         double w = x[i];
         for (int k = 0; k < 2000; k++) {
-            double s = from + d * k, k1 = newbie_field(w, s), k2 = newbie_field(w + d / 2 * k1, s + d / 2), k3 = newbie_field(w + d / 2 * k2, s + d / 2);
+            double s = from + d * k, k1 = newbie_field(w, s), k2 = newbie_field(w + d / 2 * k1, s + d / 2),
+                   k3 = newbie_field(w + d / 2 * k2, s + d / 2);
             w += d / 6 * (k1 + 2 * k2 + 2 * k3 + newbie_field(w + d * k3, s + d));
         }
         want[i] = w;
@@ -640,19 +661,21 @@ TEST(solvers_converge_with_their_order)
         sumi_solver solver;
         int32_t steps;
     } cases[] = {
-        {SUMI_SOLVER_EULER, 128},    {SUMI_SOLVER_HEUN, 64},           {SUMI_SOLVER_MIDPOINT, 64}, {SUMI_SOLVER_DPMPP_2M, 128},
-        {SUMI_SOLVER_HEUN_FULL, 64}, {SUMI_SOLVER_RES_MULTISTEP, 128}, {SUMI_SOLVER_RK4, 8},
+        {SUMI_SOLVER_EULER, 128},    {SUMI_SOLVER_HEUN, 64},      {SUMI_SOLVER_MIDPOINT, 64},
+        {SUMI_SOLVER_DPMPP_2M, 128}, {SUMI_SOLVER_HEUN_FULL, 64}, {SUMI_SOLVER_RES_MULTISTEP, 128},
+        {SUMI_SOLVER_RK4, 8},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        double coarse = inner_error(cases[k].solver, cases[k].steps), fine = inner_error(cases[k].solver, 2 * cases[k].steps);
+        double coarse = inner_error(cases[k].solver, cases[k].steps),
+               fine = inner_error(cases[k].solver, 2 * cases[k].steps);
         if (fabs(log2(coarse / fine) - sumi_solver_order(cases[k].solver)) > 0.2)
             printf("  solver %d: error %.3g, then %.3g with twice the steps\n", (int)cases[k].solver, coarse, fine);
         CHECK_NEAR(log2(coarse / fine), sumi_solver_order(cases[k].solver), 0.2, 0);
     }
 }
 
-// Down to sigma = 0 the multistep solvers' error is N^-2 log N (every step near the end halves sigma, however many there are), so the order seen at
-// these lengths is below 2; the one-step solvers have their own.
+// Down to sigma = 0 the multistep solvers' error is N^-2 log N (every step near the end halves sigma, however many
+// there are), so the order seen at these lengths is below 2; the one-step solvers have their own.
 TEST(solvers_reach_the_exact_solution_over_a_whole_schedule)
 {
     static const struct {
@@ -676,13 +699,16 @@ static double constant_field(double x, double sigma) { return (void)x, (void)sig
 
 TEST(solvers_are_exact_on_a_constant_velocity)
 {
-    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER, SUMI_SOLVER_HEUN,     SUMI_SOLVER_MIDPOINT,     SUMI_SOLVER_HEUN_FULL,
-                                          SUMI_SOLVER_RK4,   SUMI_SOLVER_DPMPP_2M, SUMI_SOLVER_RES_MULTISTEP};
+    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER,        SUMI_SOLVER_HEUN, SUMI_SOLVER_MIDPOINT,
+                                          SUMI_SOLVER_HEUN_FULL,    SUMI_SOLVER_RK4,  SUMI_SOLVER_DPMPP_2M,
+                                          SUMI_SOLVER_RES_MULTISTEP};
     for (size_t k = 0; k < 7; k++)
         for (int32_t steps = 1; steps <= 9; steps++) {
             float sigmas[10];
             sumi_schedule_shifted(3.0f, steps, sigmas);
-            double x = 2.0; // data estimates x - sigma v differ from step to step only in rounding, so multistep solvers must not move either
+            // data estimates x - sigma v differ from step to step only in rounding, so multistep solvers must not move
+            // either
+            double x = 2.0;
             solve(solvers[k], sigmas, steps, constant_field, &x, 1, NULL, NULL);
             CHECK_NEAR(x, 3.5, 2e-6, 0);
         }
@@ -690,8 +716,9 @@ TEST(solvers_are_exact_on_a_constant_velocity)
 
 TEST(solver_rows_keep_their_promises)
 {
-    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER,     SUMI_SOLVER_HEUN, SUMI_SOLVER_MIDPOINT,     SUMI_SOLVER_DPMPP_2M,
-                                          SUMI_SOLVER_HEUN_FULL, SUMI_SOLVER_RK4,  SUMI_SOLVER_RES_MULTISTEP};
+    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER,        SUMI_SOLVER_HEUN,      SUMI_SOLVER_MIDPOINT,
+                                          SUMI_SOLVER_DPMPP_2M,     SUMI_SOLVER_HEUN_FULL, SUMI_SOLVER_RK4,
+                                          SUMI_SOLVER_RES_MULTISTEP};
     static const int32_t counts[] = {8, 15, 16, 8, 16, 32, 8};
     static sumi_solver_row rows[MOST_ROWS];
     for (size_t k = 0; k < 7; k++)
@@ -739,7 +766,7 @@ TEST(euler_uses_the_float_step_of_the_reference)
     CHECK_NEAR((double)rows[3].cv, -0.08333331, 1e-8, 0);
 }
 
-// ---- Pixels -----------------------------------------------------------------------------------------------------------------------------
+// ---- Pixels ---------------------------------------------------------------------------------------------------------
 
 typedef struct picture {
     uint8_t* data;
@@ -778,15 +805,17 @@ TEST(resize_equals_pillow_bit_for_bit)
             snprintf(path, sizeof path, "tests/golden/qwen-image/cases/resize.%d.in.png", k);
             picture in = read_png(path);
             if (in.data == NULL) continue; // past the last one: the count below notices
-            snprintf(path, sizeof path, "tests/golden/qwen-image/cases/resize.%d.%s.png", k, filter ? "lanczos" : "bicubic");
+            snprintf(path, sizeof path, "tests/golden/qwen-image/cases/resize.%d.%s.png", k,
+                     filter ? "lanczos" : "bicubic");
             picture want = read_png(path);
             CHECK(want.data != NULL);
             if (want.data != NULL) {
                 size_t bytes = 3 * (size_t)want.width * (size_t)want.height;
                 uint8_t* got = malloc(bytes);
                 sumi_error error = {0};
-                CHECK_NUMBER(sumi_pixels_resize(&t_heap, in.data, in.width, in.height, 3 * in.width, 3, got, want.width, want.height,
-                                                filter ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC, &error),
+                CHECK_NUMBER(sumi_pixels_resize(&t_heap, in.data, in.width, in.height, 3 * in.width, 3, got, want.width,
+                                                want.height, filter ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC,
+                                                &error),
                              SUMI_OK);
                 CHECK(memcmp(got, want.data, bytes) == 0);
                 compared++;
@@ -809,14 +838,18 @@ TEST(resize_treats_channels_alone_and_minds_row_bytes)
         for (int32_t c = 0; c < channels; c++) {
             for (int y = 0; y < H; y++)
                 for (int i = 0; i < W; i++) one[y * W + i] = source[y * (4 * W + 13) + i * channels + c];
-            CHECK_NUMBER(sumi_pixels_resize(&t_heap, one, W, H, W, 1, expected, NW, NH, SUMI_FILTER_LANCZOS, NULL), SUMI_OK);
-            CHECK_NUMBER(sumi_pixels_resize(&t_heap, source, W, H, 4 * W + 13, channels, got, NW, NH, SUMI_FILTER_LANCZOS, NULL), SUMI_OK);
+            CHECK_NUMBER(sumi_pixels_resize(&t_heap, one, W, H, W, 1, expected, NW, NH, SUMI_FILTER_LANCZOS, NULL),
+                         SUMI_OK);
+            CHECK_NUMBER(
+                sumi_pixels_resize(&t_heap, source, W, H, 4 * W + 13, channels, got, NW, NH, SUMI_FILTER_LANCZOS, NULL),
+                SUMI_OK);
             int wrong = 0;
             for (int i = 0; i < NW * NH; i++) wrong += got[i * channels + c] != expected[i];
             CHECK_NUMBER(wrong, 0);
         }
     uint8_t copy[4 * W * H];
-    CHECK_NUMBER(sumi_pixels_resize(&t_heap, source, W, H, 4 * W + 13, 4, copy, W, H, SUMI_FILTER_LANCZOS, NULL), SUMI_OK);
+    CHECK_NUMBER(sumi_pixels_resize(&t_heap, source, W, H, 4 * W + 13, 4, copy, W, H, SUMI_FILTER_LANCZOS, NULL),
+                 SUMI_OK);
     for (int y = 0; y < H; y++) CHECK(memcmp(copy + y * 4 * W, source + y * (4 * W + 13), 4 * W) == 0);
 }
 
@@ -829,7 +862,8 @@ TEST(resize_keeps_flat_pictures_flat)
                 uint8_t* in = malloc((size_t)sizes[a] * 3);
                 uint8_t* out = malloc((size_t)sizes[b] * 5);
                 memset(in, f ? 255 : 93, (size_t)sizes[a] * 3);
-                CHECK_NUMBER(sumi_pixels_resize(&t_heap, in, sizes[a], 3, sizes[a], 1, out, sizes[b], 5, f ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC, NULL),
+                CHECK_NUMBER(sumi_pixels_resize(&t_heap, in, sizes[a], 3, sizes[a], 1, out, sizes[b], 5,
+                                                f ? SUMI_FILTER_LANCZOS : SUMI_FILTER_BICUBIC, NULL),
                              SUMI_OK);
                 int wrong = 0;
                 for (int i = 0; i < sizes[b] * 5; i++) wrong += out[i] != (f ? 255 : 93);
@@ -847,26 +881,33 @@ TEST(picture_and_mask_are_prepared_as_the_reference_does)
         return;
     }
     const sumi_tensor *image = sumi_tensor_find(&set, "input.image"), *mask = sumi_tensor_find(&set, "input.mask");
-    const sumi_tensor *want = sumi_tensor_find(&set, "expect.image_u8"), *want_mask = sumi_tensor_find(&set, "expect.mask"),
+    const sumi_tensor *want = sumi_tensor_find(&set, "expect.image_u8"),
+                      *want_mask = sumi_tensor_find(&set, "expect.mask"),
                       *want_latent = sumi_tensor_find(&set, "expect.mask_latent");
     CHECK(image && mask && want && want_mask && want_latent);
     if (image && mask && want && want_mask && want_latent) {
-        int32_t w = (int32_t)image->shape[1], h = (int32_t)image->shape[0], nw = (int32_t)want->shape[1], nh = (int32_t)want->shape[0];
+        int32_t w = (int32_t)image->shape[1], h = (int32_t)image->shape[0], nw = (int32_t)want->shape[1],
+                nh = (int32_t)want->shape[0];
         size_t count = (size_t)nw * (size_t)nh;
         uint8_t *rgb = malloc(3 * count), *binary = malloc(count);
         float* latent = malloc(count / 64 * sizeof *latent);
-        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){image->data, w, h, 3 * w, 3}, nw, nh, rgb, NULL), SUMI_OK);
+        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){image->data, w, h, 3 * w, 3}, nw, nh, rgb, NULL),
+                     SUMI_OK);
         CHECK(memcmp(rgb, want->data, 3 * count) == 0);
-        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){mask->data, w, h, w, 1}, nw, nh, binary, latent, NULL), SUMI_OK);
+        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){mask->data, w, h, w, 1}, nw, nh, binary, latent, NULL),
+                     SUMI_OK);
         CHECK(memcmp(binary, want_mask->data, count) == 0);
         int wrong = 0;
         for (size_t i = 0; i < count / 64; i++) wrong += latent[i] != (float)((const uint8_t*)want_latent->data)[i];
         CHECK_NUMBER(wrong, 0);
 
-        // RGBA with any alpha is the same picture; an RGB mask of equal channels and an opaque RGBA one are the grey mask.
-        uint8_t *four = malloc(4 * (size_t)w * (size_t)h), *grey_rgb = malloc(3 * (size_t)w * (size_t)h), *again = malloc(3 * count);
+        // RGBA with any alpha is the same picture; an RGB mask of equal channels and an opaque RGBA one are the grey
+        // mask.
+        uint8_t *four = malloc(4 * (size_t)w * (size_t)h), *grey_rgb = malloc(3 * (size_t)w * (size_t)h),
+                *again = malloc(3 * count);
         const uint8_t *from = image->data, *grey = mask->data;
-        for (size_t i = 0; i < (size_t)w * (size_t)h; i++) memcpy(four + 4 * i, from + 3 * i, 3), four[4 * i + 3] = (uint8_t)(i * 7);
+        for (size_t i = 0; i < (size_t)w * (size_t)h; i++)
+            memcpy(four + 4 * i, from + 3 * i, 3), four[4 * i + 3] = (uint8_t)(i * 7);
         CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){four, w, h, 4 * w, 4}, nw, nh, again, NULL), SUMI_OK);
         CHECK(memcmp(rgb, again, 3 * count) == 0);
         for (size_t i = 0; i < (size_t)w * (size_t)h; i++) {
@@ -874,14 +915,17 @@ TEST(picture_and_mask_are_prepared_as_the_reference_does)
             memset(four + 4 * i, grey[i], 3);
             four[4 * i + 3] = 255;
         }
-        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){grey_rgb, w, h, 3 * w, 3}, nw, nh, again, NULL, NULL), SUMI_OK);
+        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){grey_rgb, w, h, 3 * w, 3}, nw, nh, again, NULL, NULL),
+                     SUMI_OK);
         CHECK(memcmp(binary, again, count) == 0);
-        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){four, w, h, 4 * w, 4}, nw, nh, again, NULL, NULL), SUMI_OK);
+        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &(sumi_pixels){four, w, h, 4 * w, 4}, nw, nh, again, NULL, NULL),
+                     SUMI_OK);
         CHECK(memcmp(binary, again, count) == 0);
         // A grey picture equals the RGB picture of equal channels.
         uint8_t* repeated = malloc(3 * count);
         CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){mask->data, w, h, w, 1}, nw, nh, again, NULL), SUMI_OK);
-        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){grey_rgb, w, h, 3 * w, 3}, nw, nh, repeated, NULL), SUMI_OK);
+        CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &(sumi_pixels){grey_rgb, w, h, 3 * w, 3}, nw, nh, repeated, NULL),
+                     SUMI_OK);
         CHECK(memcmp(repeated, again, 3 * count) == 0);
         free(four), free(grey_rgb), free(again), free(repeated), free(rgb), free(binary), free(latent);
     }
@@ -942,13 +986,17 @@ TEST(pixels_refuse_hostile_sizes_and_say_why)
         sumi_error error = {0};
         CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &good, sizes[i][0], sizes[i][1], out, &error), SUMI_INVALID_ARGUMENT);
         CHECK(error.text[0] != 0);
-        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, sizes[i][0], sizes[i][1], out, latent, NULL), SUMI_INVALID_ARGUMENT);
-        CHECK_NUMBER(sumi_pixels_resize(&t_heap, data, 4, 4, 4, 1, out, sizes[i][0], sizes[i][1], SUMI_FILTER_LANCZOS, NULL), SUMI_INVALID_ARGUMENT);
+        CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, sizes[i][0], sizes[i][1], out, latent, NULL),
+                     SUMI_INVALID_ARGUMENT);
+        CHECK_NUMBER(
+            sumi_pixels_resize(&t_heap, data, 4, 4, 4, 1, out, sizes[i][0], sizes[i][1], SUMI_FILTER_LANCZOS, NULL),
+            SUMI_INVALID_ARGUMENT);
     }
     CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, NULL, 8, 8, out, NULL), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_pixels_to_rgb(&t_heap, &good, 8, 8, NULL, NULL), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, 8, 8, NULL, NULL, NULL), SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_pixels_resize(&t_heap, data, 4, 4, 4, 1, NULL, 8, 8, SUMI_FILTER_LANCZOS, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_pixels_resize(&t_heap, data, 4, 4, 4, 1, NULL, 8, 8, SUMI_FILTER_LANCZOS, NULL),
+                 SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_pixels_resize(&t_heap, data, 4, 4, 4, 1, out, 8, 8, (sumi_filter)9, NULL), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_pixels_to_mask(&t_heap, &good, 7, 7, out, latent, NULL), SUMI_OK); // no latent pixel at all
 }
@@ -1026,7 +1074,8 @@ TEST(preview_factors_give_the_recorded_preview)
         for (size_t i = 0; i < plane; i++)
             for (size_t k = 0; k < 3; k++) {
                 double sum = (double)p->bias[k];
-                for (size_t c = 0; c < 16; c++) sum += (double)p->factors[c][k] * (double)latents[(s * 16 + c) * plane + i];
+                for (size_t c = 0; c < 16; c++)
+                    sum += (double)p->factors[c][k] * (double)latents[(s * 16 + c) * plane + i];
                 CHECK_NEAR(sum, (double)rgb[(s * 3 + k) * plane + i], 2e-6, 1e-5);
             }
     free(latents);
@@ -1035,22 +1084,23 @@ TEST(preview_factors_give_the_recorded_preview)
     CHECK(sumi_preview_wan()->channel_count == 16 && sumi_preview_wan()->factors[7][1] == 0.1902f);
 }
 
-// ---- Presets ----------------------------------------------------------------------------------------------------------------------------
+// ---- Presets --------------------------------------------------------------------------------------------------------
 
 TEST(presets_are_what_the_authors_say)
 {
     sumi_preset_values turbo = sumi_preset_get(SUMI_PRESET_Z_IMAGE_TURBO, SUMI_PRESET_MODEL),
                        base = sumi_preset_get(SUMI_PRESET_Z_IMAGE_BASE, SUMI_PRESET_MODEL);
-    CHECK(turbo.width == 1024 && turbo.height == 1024 && turbo.step_count == 8 && turbo.guidance == 0.0f && !turbo.needs_negative
-          && turbo.solver == SUMI_SOLVER_EULER);
-    CHECK(base.step_count == 50 && base.guidance == 4.0f && base.needs_negative && base.cfg_normalization == 0.0f && base.cfg_truncation == 1.0f
-          && base.shift == 0.0f);
+    CHECK(turbo.width == 1024 && turbo.height == 1024 && turbo.step_count == 8 && turbo.guidance == 0.0f
+          && !turbo.needs_negative && turbo.solver == SUMI_SOLVER_EULER);
+    CHECK(base.step_count == 50 && base.guidance == 4.0f && base.needs_negative && base.cfg_normalization == 0.0f
+          && base.cfg_truncation == 1.0f && base.shift == 0.0f);
     CHECK(sumi_preset_get(SUMI_PRESET_Z_IMAGE_BASE, SUMI_PRESET_QUALITY).cfg_normalization == 1.0f);
     for (int m = 0; m < SUMI_PRESET_MODEL_COUNT; m++) {
         sumi_preset_values p[4];
         for (int k = 0; k < 4; k++) {
             p[k] = sumi_preset_get((sumi_preset_model)m, (sumi_preset)k);
-            CHECK(p[k].width % 16 == 0 && p[k].height % 16 == 0 && p[k].step_count >= 1 && sumi_solver_known(p[k].solver));
+            CHECK(p[k].width % 16 == 0 && p[k].height % 16 == 0 && p[k].step_count >= 1
+                  && sumi_solver_known(p[k].solver));
             CHECK(p[k].needs_negative == (p[k].guidance > 0.0f));
         }
         CHECK(p[1].width == 768 && p[1].height == 768 && p[2].width == 1024 && p[3].width == 1024);

@@ -1,4 +1,5 @@
-// The text room: the three tokenizers against the golden strings, malformed files, memory, speed, and what hostile text must not do.
+// The text room: the three tokenizers against the golden strings, malformed files, memory, speed, and what hostile text
+// must not do.
 // SUMI_GOLDEN names another folder of the layout of tests/golden.
 #include "files/json.h"
 #include "system.h"
@@ -19,9 +20,12 @@
 #define SANITIZED 0
 #endif
 
-// ---- Helpers ----------------------------------------------------------------------------------------------------------------------------
+// ---- Helpers --------------------------------------------------------------------------------------------------------
 
-typedef struct blob { char* data; size_t bytes; } blob;
+typedef struct blob {
+    char* data;
+    size_t bytes;
+} blob;
 
 static blob read_golden(const char* name)
 {
@@ -29,9 +33,7 @@ static blob read_golden(const char* name)
     const char* root = getenv("SUMI_GOLDEN");
     snprintf(path, sizeof path, "%s/%s", root != NULL ? root : "tests/golden", name);
     FILE* file = fopen(path, "rb");
-    if (file == NULL) {
-        return (blob){NULL, 0};
-    }
+    if (file == NULL) { return (blob){NULL, 0}; }
     fseek(file, 0, SEEK_END);
     blob b = {NULL, (size_t)ftell(file)};
     rewind(file);
@@ -42,7 +44,8 @@ static blob read_golden(const char* name)
     return b;
 }
 
-// Time that the processor worked for this program, not time that passed: a busy machine, or one that stood still, changes little of it.
+// Time that the processor worked for this program, not time that passed: a busy machine, or one that stood still,
+// changes little of it.
 static double worked_ms(void) { return 1e3 * (double)clock() / CLOCKS_PER_SEC; }
 
 static sumi_heap s_heap;
@@ -104,15 +107,14 @@ static bool gives(sumi_tokenizer* tokenizer, const char* text, bool special, con
     bool same = count == want_count && memcmp(s_ids, want, count * sizeof *want) == 0;
     if (!same) {
         printf("  \"%s\" gives", text);
-        for (size_t i = 0; i < count; i++) {
-            printf(" %d", s_ids[i]);
-        }
+        for (size_t i = 0; i < count; i++) { printf(" %d", s_ids[i]); }
         printf("\n");
     }
     return same;
 }
-#define GIVES(tokenizer, text, special, ...) \
-    CHECK(gives(tokenizer, text, special, (const int32_t[]){__VA_ARGS__}, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t)))
+#define GIVES(tokenizer, text, special, ...)                                                                           \
+    CHECK(gives(tokenizer, text, special, (const int32_t[]){__VA_ARGS__},                                              \
+                sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t)))
 
 static char* edited(const char* base, const char* from, const char* to)
 {
@@ -130,7 +132,14 @@ static char* edited(const char* base, const char* from, const char* to)
 }
 
 // One object with a text (under text_key) and its ids, somewhere in a golden file.
-typedef struct golden_string { char* text; size_t bytes; int32_t* ids; size_t count; char category[64]; int64_t max_length, full_count; } golden_string;
+typedef struct golden_string {
+    char* text;
+    size_t bytes;
+    int32_t* ids;
+    size_t count;
+    char category[64];
+    int64_t max_length, full_count;
+} golden_string;
 
 static char* take_text(sumi_json* j, size_t* out_bytes)
 {
@@ -184,9 +193,7 @@ static bool check_string(sumi_tokenizer* tokenizer, const golden_string* string)
 {
     size_t count = encode(tokenizer, string->text, string->bytes, true);
     bool same = count == string->count && (count == 0 || memcmp(s_ids, string->ids, count * sizeof *s_ids) == 0);
-    if (!same) {
-        printf("  %s: \"%.60s\": %zu ids, want %zu\n", string->category, string->text, count, string->count);
-    }
+    if (!same) { printf("  %s: \"%.60s\": %zu ids, want %zu\n", string->category, string->text, count, string->count); }
     CHECK(same);
     return same;
 }
@@ -215,7 +222,8 @@ static size_t check_cases(sumi_tokenizer* tokenizer, const char* name)
 
 // The objects of the list under `list_key` of a golden json.
 typedef void visit_string(sumi_tokenizer* tokenizer, const golden_string* string);
-static size_t visit_list(sumi_tokenizer* tokenizer, const char* name, const char* list_key, const char* text_key, visit_string* visit)
+static size_t visit_list(sumi_tokenizer* tokenizer, const char* name, const char* list_key, const char* text_key,
+                         visit_string* visit)
 {
     blob json = read_golden(name);
     size_t visited = 0;
@@ -244,12 +252,9 @@ static size_t visit_list(sumi_tokenizer* tokenizer, const char* name, const char
     return visited;
 }
 
-static void visit_plain(sumi_tokenizer* tokenizer, const golden_string* string)
-{
-    check_string(tokenizer, string);
-}
+static void visit_plain(sumi_tokenizer* tokenizer, const golden_string* string) { check_string(tokenizer, string); }
 
-// ---- Golden strings -----------------------------------------------------------------------------------------------------------------------
+// ---- Golden strings -------------------------------------------------------------------------------------------------
 
 static void check_folder(const char* folder, size_t want)
 {
@@ -281,7 +286,8 @@ static sumi_tokenizer* load_files(sumi_heap* heap, const char* folder, const cha
     sumi_tokenizer* tokenizer = NULL;
     bool done = false;
     const sumi_tokenizer_files files = {vocab.data, vocab.bytes, merges.data, merges.bytes, added.data, added.bytes};
-    if (vocab.data != NULL && merges.data != NULL && sumi_tokenizer_begin_files(heap, &files, folder, error, &tokenizer) == SUMI_OK) {
+    if (vocab.data != NULL && merges.data != NULL
+        && sumi_tokenizer_begin_files(heap, &files, folder, error, &tokenizer) == SUMI_OK) {
         float progress, last = 0.0f;
         while (!done && sumi_tokenizer_step(tokenizer, 50, &done, &progress, error) == SUMI_OK) {
             CHECK(progress >= last && progress <= 1.0f);
@@ -322,7 +328,8 @@ static void visit_prompt(sumi_tokenizer* tokenizer, const golden_string* string)
     memcpy(text + before, string->text, string->bytes);
     memcpy(text + before + string->bytes, parts.after, after);
     size_t count = 0;
-    CHECK(sumi_tokenizer_encode(tokenizer, text, before + string->bytes + after, true, s_ids, 512, &count, NULL) == SUMI_OK);
+    CHECK(sumi_tokenizer_encode(tokenizer, text, before + string->bytes + after, true, s_ids, 512, &count, NULL)
+          == SUMI_OK);
     CHECK_NUMBER(count, string->full_count);
     size_t kept = count < 512 ? count : 512;
     CHECK_NUMBER(kept, string->count);
@@ -363,9 +370,7 @@ static void visit_truncated(sumi_tokenizer* tokenizer, const golden_string* stri
     size_t with = encode(tokenizer, "", 0, true), count = encode(tokenizer, string->text, string->bytes, true);
     int32_t last = s_ids[count - 1];
     CHECK(count >= string->count && string->count == (size_t)string->max_length);
-    if (with == 2) {
-        s_ids[string->count - 1] = last;
-    }
+    if (with == 2) { s_ids[string->count - 1] = last; }
     CHECK(memcmp(s_ids, string->ids, string->count * sizeof *s_ids) == 0);
 }
 
@@ -383,7 +388,7 @@ TEST(newbie_strings)
     }
 }
 
-// ---- Small pieces -------------------------------------------------------------------------------------------------------------------------
+// ---- Small pieces ---------------------------------------------------------------------------------------------------
 
 TEST(template_of_z_image_is_one_user_turn)
 {
@@ -413,7 +418,8 @@ TEST(malformed_utf8_counts_as_replacement_characters)
         blob lines = read_golden("common/tokenizers/repaired_utf8.jsonl");
         size_t checked = 0;
         CHECK(tokenizer != NULL && lines.data != NULL);
-        for (char *line = lines.data, *end; tokenizer != NULL && line != NULL && *line != '\0'; line = end + 1, checked++) {
+        for (char *line = lines.data, *end; tokenizer != NULL && line != NULL && *line != '\0';
+             line = end + 1, checked++) {
             end = strchr(line, '\n');
             sumi_json j;
             sumi_json_text key, hex;
@@ -423,7 +429,8 @@ TEST(malformed_utf8_counts_as_replacement_characters)
             sumi_json_object(&j);
             while (sumi_json_key(&j, &key)) {
                 sumi_json_string(&j, &hex);
-                *(sumi_json_is(&key, "hex") ? &bytes : &repaired_bytes) = from_hex(&hex, sumi_json_is(&key, "hex") ? text : repaired);
+                *(sumi_json_is(&key, "hex") ? &bytes : &repaired_bytes) =
+                    from_hex(&hex, sumi_json_is(&key, "hex") ? text : repaired);
             }
             char* tight = malloc(bytes); // so that a sanitizer sees a read behind the end
             memcpy(tight, text, bytes);
@@ -446,11 +453,14 @@ TEST(malformed_utf8_counts_as_replacement_characters)
 // Hangul: what utf8proc gets wrong by itself, and what it must still compose.
 TEST(nfc_keeps_the_letter_before_the_first_trailing_consonant)
 {
-    static const struct { const char *text, *nfc; } s_cases[] = {
+    static const struct {
+        const char *text, *nfc;
+    } s_cases[] = {
         {"\xEA\xB0\x80\xE1\x86\xA7", "\xEA\xB0\x80\xE1\x86\xA7"}, // U+AC00 U+11A7 stays
         {"\xEA\xB0\x80\xE1\x86\xA8", "\xEA\xB0\x81"},             // U+AC00 U+11A8 composes
         {"a\xCC\x81 e\xCC\x81\xCC\xA3", "\xC3\xA1 \xE1\xBA\xB9\xCC\x81"},
-        {"\xE0\xA2\x98\xCC\x81", "\xE0\xA2\x98\xCC\x81"},         // U+0898 is no mark for the reference: nothing is reordered
+        // U+0898 is no mark for the reference: nothing is reordered
+        {"\xE0\xA2\x98\xCC\x81", "\xE0\xA2\x98\xCC\x81"},
         {"\xCC\x81\xE0\xA2\x98\xCC\xA3", "\xCC\x81\xE0\xA2\x98\xCC\xA3"},
     };
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
@@ -463,22 +473,25 @@ TEST(nfc_keeps_the_letter_before_the_first_trailing_consonant)
     }
 }
 
-#define SMALL_MODEL(merges)                                                                                        \
-    "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"          \
-    "\"end_of_word_suffix\":\"\",\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,"              \
+#define SMALL_MODEL(merges)                                                                                            \
+    "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"              \
+    "\"end_of_word_suffix\":\"\",\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,"                  \
     "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"c\":3,\"abc\":4,\" \":5,\"\\u00e9\":7},\"merges\":" merges "}"
 #define SMALL_ADDED(flags) "\"added_tokens\":[{\"id\":6,\"content\":\"<e>\"," flags ",\"special\":true}],"
 #define PLAIN_FLAGS "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false"
-#define SMALL_BPE                                                                                                                                              \
-    "{\"version\":\"1.0\"," SMALL_ADDED(PLAIN_FLAGS) "\"normalizer\":null,\"pre_tokenizer\":null,\"post_processor\":null," SMALL_MODEL(                        \
-        "[[\"a\",\"b\"],[\"ab\",\"c\"]]") "}"
-#define SMALL_UNIGRAM                                                                                                         \
-    "{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true}],"                                                    \
-    "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"},"                              \
-    "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\",\"prepend_scheme\":\"always\",\"split\":true},"    \
-    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},"      \
-    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[0],"       \
-    "\"tokens\":[\"<s>\"]}}},\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"<s>\",0.0],[\"<unk>\",0.0],"          \
+#define SMALL_BPE                                                                                                      \
+    "{\"version\":\"1.0\"," SMALL_ADDED(PLAIN_FLAGS) "\"normalizer\":null,\"pre_tokenizer\":null,\"post_processor\":"  \
+                                                     "null," SMALL_MODEL("[[\"a\",\"b\"],[\"ab\",\"c\"]]") "}"
+#define SMALL_UNIGRAM                                                                                                  \
+    "{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true}],"                                             \
+    "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"},"                       \
+    "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\",\"prepend_scheme\":\"always\",\"split\":"   \
+    "true},"                                                                                                           \
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}" \
+    "},"                                                                                                               \
+    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[0]" \
+    ","                                                                                                                \
+    "\"tokens\":[\"<s>\"]}}},\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"<s>\",0.0],[\"<unk>\",0.0],"   \
     "[\"\\u2581\",-2.5],[\"a\",-3.0],[\"b\",-3.5],[\"\\u2581ab\",-4e0],[\"ab\",-7]]}}"
 
 TEST(special_false_leaves_out_the_ends)
@@ -509,9 +522,11 @@ TEST(marks_newer_than_utf8proc_belong_to_their_cluster)
     size_t want = encode(tokenizer, "a", 1, true);
     memcpy(s_other_ids, s_ids, want * sizeof *s_ids);
     // U+00AA, which becomes a, and marks
-    static const char* const s_texts[] = {"\xC2\xAA", "\xC2\xAA\xCC\x81", "\xC2\xAA\xE0\xA2\x97", "\xC2\xAA\xE1\xAB\x8F", "\xC2\xAA\xE1\xAB\xA5"};
+    static const char* const s_texts[] = {"\xC2\xAA", "\xC2\xAA\xCC\x81", "\xC2\xAA\xE0\xA2\x97",
+                                          "\xC2\xAA\xE1\xAB\x8F", "\xC2\xAA\xE1\xAB\xA5"};
     for (size_t i = 0; i < sizeof s_texts / sizeof *s_texts; i++) {
-        CHECK(encode(tokenizer, s_texts[i], strlen(s_texts[i]), true) == want && memcmp(s_ids, s_other_ids, want * sizeof *s_ids) == 0);
+        CHECK(encode(tokenizer, s_texts[i], strlen(s_texts[i]), true) == want
+              && memcmp(s_ids, s_other_ids, want * sizeof *s_ids) == 0);
     }
     sumi_tokenizer_destroy(tokenizer);
 }
@@ -547,8 +562,8 @@ TEST(merges_are_read_in_both_forms_and_before_the_vocabulary)
         SMALL_BPE,
         "{" SMALL_ADDED(PLAIN_FLAGS) SMALL_MODEL("[\"a b\",\"ab c\"]") "}",
         "{" SMALL_ADDED(PLAIN_FLAGS) SMALL_MODEL("[\"a\\u0020b\",[\"a\\u0062\",\"c\"]]") "}",
-        "{\"model\":{\"merges\":[[\"a\",\"b\"],\"ab c\"],\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"c\":3,\"abc\":4,\" \":5},\"type\":\"BPE\"}," SMALL_ADDED(
-            PLAIN_FLAGS) "\"version\":\"1.0\"}",
+        "{\"model\":{\"merges\":[[\"a\",\"b\"],\"ab c\"],\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"c\":3,\"abc\":4,\" "
+        "\":5},\"type\":\"BPE\"}," SMALL_ADDED(PLAIN_FLAGS) "\"version\":\"1.0\"}",
     };
     for (size_t i = 0; i < sizeof s_files / sizeof *s_files; i++) {
         sumi_tokenizer* tokenizer = load_text(s_files[i]);
@@ -559,9 +574,10 @@ TEST(merges_are_read_in_both_forms_and_before_the_vocabulary)
 
 TEST(flags_of_added_tokens_are_obeyed)
 {
-#define WITH_FLAGS(s, l, r, n, normalizer)                                                                                                                     \
-    "{" SMALL_ADDED("\"single_word\":" s ",\"lstrip\":" l ",\"rstrip\":" r ",\"normalized\":" n) "\"normalizer\":" normalizer                                  \
-                                                                                                 "," SMALL_MODEL("[[\"a\",\"b\"],[\"ab\",\"c\"]]") "}"
+#define WITH_FLAGS(s, l, r, n, normalizer)                                                                             \
+    "{" SMALL_ADDED("\"single_word\":" s ",\"lstrip\":" l ",\"rstrip\":" r                                             \
+                    ",\"normalized\":" n) "\"normalizer\":" normalizer                                                 \
+                                          "," SMALL_MODEL("[[\"a\",\"b\"],[\"ab\",\"c\"]]") "}"
     sumi_tokenizer* tokenizer = load_text(WITH_FLAGS("false", "false", "false", "false", "null"));
     GIVES(tokenizer, "a  <e>  b", false, 0, 5, 5, 6, 5, 5, 1);
     sumi_tokenizer_destroy(tokenizer);
@@ -581,10 +597,12 @@ TEST(flags_of_added_tokens_are_obeyed)
     GIVES(tokenizer, "<e>", false, 6);
     GIVES(tokenizer, "\xC3\xA9<e>", false, 7);
     sumi_tokenizer_destroy(tokenizer);
-    tokenizer = load_text(WITH_FLAGS("false", "false", "false", "true", "{\"type\":\"Replace\",\"pattern\":{\"String\":\"c\"},\"content\":\"e\"}"));
+    tokenizer = load_text(WITH_FLAGS("false", "false", "false", "true",
+                                     "{\"type\":\"Replace\",\"pattern\":{\"String\":\"c\"},\"content\":\"e\"}"));
     GIVES(tokenizer, "a<c>b", false, 0, 6, 1); // found in what the normalizer made
     sumi_tokenizer_destroy(tokenizer);
-    tokenizer = load_text(WITH_FLAGS("false", "false", "false", "false", "{\"type\":\"Replace\",\"pattern\":{\"String\":\"c\"},\"content\":\"e\"}"));
+    tokenizer = load_text(WITH_FLAGS("false", "false", "false", "false",
+                                     "{\"type\":\"Replace\",\"pattern\":{\"String\":\"c\"},\"content\":\"e\"}"));
     GIVES(tokenizer, "a<c>b", false, 2);
     sumi_tokenizer_destroy(tokenizer);
 }
@@ -601,18 +619,21 @@ TEST(wrong_use_is_refused)
     CHECK_NUMBER(sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error), SUMI_OK);
     CHECK_NUMBER(sumi_tokenizer_step(tokenizer, 1, NULL, NULL, &error), SUMI_OK); // done already
     CHECK_NUMBER(sumi_tokenizer_encode(tokenizer, NULL, 1, true, s_ids, 8, &count, &error), SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_tokenizer_encode(tokenizer, "a", (size_t)1 << 40, true, s_ids, 8, &count, NULL), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_tokenizer_encode(tokenizer, "a", (size_t)1 << 40, true, s_ids, 8, &count, NULL),
+                 SUMI_INVALID_ARGUMENT);
     sumi_tokenizer_destroy(tokenizer);
     sumi_tokenizer_destroy(NULL);
 }
 
-// ---- Loading ------------------------------------------------------------------------------------------------------------------------------
+// ---- Loading --------------------------------------------------------------------------------------------------------
 
 TEST(stepwise_loading_equals_whole_loading)
 {
-    static const char* const s_names[] = {"common/tokenizers/qwen/tokenizer.json", "common/tokenizers/gemma3/tokenizer.json",
+    static const char* const s_names[] = {"common/tokenizers/qwen/tokenizer.json",
+                                          "common/tokenizers/gemma3/tokenizer.json",
                                           "common/tokenizers/xlmr/tokenizer.json"};
-    static const char s_text[] = "A red fox, 35mm photo.  <mask> It's\n\n<|im_end|> \xE4\xB8\x80\xE5\x8F\xAA\xE7\x8C\xAB \xE2\x96\x81 cafe\xCC\x81";
+    static const char s_text[] = "A red fox, 35mm photo.  <mask> It's\n\n<|im_end|> "
+                                 "\xE4\xB8\x80\xE5\x8F\xAA\xE7\x8C\xAB \xE2\x96\x81 cafe\xCC\x81";
     for (size_t i = 0; i < 3; i++) {
         sumi_tokenizer* whole = load_golden(s_names[i]);
         size_t want = encode(whole, s_text, sizeof s_text - 1, true);
@@ -632,14 +653,20 @@ TEST(stepwise_loading_equals_whole_loading)
         CHECK(done && progress == 1.0f && steps > 300);
         CHECK_TEXT(error.text, "");
         free(json.data);
-        CHECK(encode(stepped, s_text, sizeof s_text - 1, true) == want && memcmp(s_ids, s_other_ids, want * sizeof *s_ids) == 0);
+        CHECK(encode(stepped, s_text, sizeof s_text - 1, true) == want
+              && memcmp(s_ids, s_other_ids, want * sizeof *s_ids) == 0);
         CHECK_NUMBER(sumi_tokenizer_size(stepped), sumi_tokenizer_size(whole));
         sumi_tokenizer_destroy(stepped);
         sumi_tokenizer_destroy(whole);
     }
 }
 
-typedef struct bad_file { const char* base; const char *from, *to; sumi_result result; const char* says; } bad_file;
+typedef struct bad_file {
+    const char* base;
+    const char *from, *to;
+    sumi_result result;
+    const char* says;
+} bad_file;
 
 TEST(malformed_files_are_refused_with_a_sentence)
 {
@@ -702,40 +729,60 @@ TEST(malformed_files_are_refused_with_a_sentence)
         {SMALL_BPE, "[\"a\",\"b\"]", "\" \"", malformed, "left part"},
         // what this library does not do, by name
         {SMALL_BPE, "\"type\":\"BPE\"", "\"type\":\"WordPiece\"", unsupported, "WordPiece"},
-        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"BertNormalizer\"}", unsupported, "BertNormalizer"},
-        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Lowercase\"}]}", unsupported,
-         "Lowercase"},
-        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[a-z]\"},\"content\":\"\"}", unsupported, "[a-z]"},
-        {SMALL_BPE, "\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true}", unsupported, "Digits"},
-        {SMALL_BPE, "\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}", unsupported, "use_regex"},
+        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"BertNormalizer\"}", unsupported,
+         "BertNormalizer"},
+        {SMALL_BPE, "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Lowercase\"}]}",
+         unsupported, "Lowercase"},
+        {SMALL_BPE, "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[a-z]\"},\"content\":\"\"}", unsupported,
+         "[a-z]"},
+        {SMALL_BPE, "\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true}",
+         unsupported, "Digits"},
+        {SMALL_BPE, "\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}",
+         unsupported, "use_regex"},
         {SMALL_BPE, "\"pre_tokenizer\":null",
-         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\w+\"},\"behavior\":\"Isolated\",\"invert\":false}", unsupported, "w+"},
+         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\w+\"},\"behavior\":\"Isolated\","
+         "\"invert\":false}",
+         unsupported, "w+"},
         {SMALL_BPE, "\"pre_tokenizer\":null",
-         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"Sideways\",\"invert\":false}", unsupported, "Sideways"},
+         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" "
+         "\"},\"behavior\":\"Sideways\",\"invert\":false}",
+         unsupported, "Sideways"},
         {SMALL_BPE, "\"post_processor\":null", "\"post_processor\":{\"type\":\"Stamp\"}", unsupported, "Stamp"},
         {SMALL_BPE, "\"dropout\":null", "\"dropout\":0.1", unsupported, "dropout"},
         {SMALL_BPE, "\"continuing_subword_prefix\":null", "\"continuing_subword_prefix\":\"##\"", unsupported, "##"},
         // parts of the pipeline that lack something
         {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{}", malformed, "type"},
         {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Sequence\"}", malformed, "Sequence"},
-        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Precompiled\"}", malformed, "precompiled_charsmap"},
-        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA\"}", malformed, "base64"},
-        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AA*A\"}", malformed, "base64"},
-        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}", malformed, "trie"},
-        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"////////\"}", malformed, "trie"},
-        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"a\"}", malformed, "empty pattern"},
+        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Precompiled\"}", malformed,
+         "precompiled_charsmap"},
+        {SMALL_BPE, "\"normalizer\":null", "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA\"}",
+         malformed, "base64"},
+        {SMALL_BPE, "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AA*A\"}", malformed, "base64"},
+        {SMALL_BPE, "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}", malformed, "trie"},
+        {SMALL_BPE, "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"////////\"}", malformed, "trie"},
+        {SMALL_BPE, "\"normalizer\":null",
+         "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"a\"}", malformed,
+         "empty pattern"},
         {SMALL_BPE, "\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"Split\"}", malformed, "pattern"},
         {SMALL_UNIGRAM, "\"replacement\":\"\\u2581\"", "\"replacement\":\"ab\"", malformed, "one character"},
-        {SMALL_UNIGRAM, "\"SpecialToken\":{\"id\":\"<s>\"", "\"SpecialToken\":{\"id\":\"<t>\"", malformed, "does not define"},
+        {SMALL_UNIGRAM, "\"SpecialToken\":{\"id\":\"<s>\"", "\"SpecialToken\":{\"id\":\"<t>\"", malformed,
+         "does not define"},
         {SMALL_UNIGRAM, ",{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}", "", malformed, "once"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char* text = edited(files[i].base, files[i].from, files[i].to);
         sumi_error error = {0};
         sumi_tokenizer* tokenizer = load_bytes(&s_heap, text, strlen(text), &error);
-        bool good = tokenizer == NULL && error.result == files[i].result && strstr(error.text, files[i].says) != NULL && strstr(error.text, "t.json") != NULL;
+        bool good = tokenizer == NULL && error.result == files[i].result && strstr(error.text, files[i].says) != NULL
+                 && strstr(error.text, "t.json") != NULL;
         if (!good) {
-            printf("  file %zu (%s -> %s): result %d, \"%s\"\n", i, files[i].from, files[i].to, error.result, error.text);
+            printf("  file %zu (%s -> %s): result %d, \"%s\"\n", i, files[i].from, files[i].to, error.result,
+                   error.text);
         }
         CHECK(good);
         sumi_tokenizer_destroy(tokenizer);
@@ -774,7 +821,11 @@ TEST(a_failed_load_fails_again)
 
 TEST(malformed_older_files_are_refused)
 {
-    static const struct { const char *vocab, *merges, *added; sumi_result result; const char* says; } s_files[] = {
+    static const struct {
+        const char *vocab, *merges, *added;
+        sumi_result result;
+        const char* says;
+    } s_files[] = {
         {"{\"a\":0,\"b\":1,\"ab\":2}", "#version: 0.2\na b\n", "{\"<e>\":3}", SUMI_OK, ""},
         {"{\"a\":0,\"b\":1,\"ab\":2}", "a b\r\n\r\n", NULL, SUMI_OK, ""},
         {"{\"\":0}", "", NULL, SUMI_OK, ""}, // an empty token is never met, and is not the missing unknown token
@@ -791,14 +842,13 @@ TEST(malformed_older_files_are_refused)
         {"{\"a\":0}", "", "{", SUMI_FILE_MALFORMED, "JSON"},
     };
     for (size_t i = 0; i < sizeof s_files / sizeof *s_files; i++) {
-        const sumi_tokenizer_files files = {s_files[i].vocab,          strlen(s_files[i].vocab), s_files[i].merges,
-                                            strlen(s_files[i].merges), s_files[i].added,         s_files[i].added != NULL ? strlen(s_files[i].added) : 0};
+        const sumi_tokenizer_files files = {s_files[i].vocab,  strlen(s_files[i].vocab),
+                                            s_files[i].merges, strlen(s_files[i].merges),
+                                            s_files[i].added,  s_files[i].added != NULL ? strlen(s_files[i].added) : 0};
         sumi_error error = {0};
         sumi_tokenizer* tokenizer = NULL;
         sumi_result result = sumi_tokenizer_begin_files(&s_heap, &files, "folder", &error, &tokenizer);
-        if (result == SUMI_OK) {
-            result = sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error);
-        }
+        if (result == SUMI_OK) { result = sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error); }
         CHECK_NUMBER(result, s_files[i].result);
         CHECK(strstr(error.text, s_files[i].says) != NULL);
         sumi_tokenizer_destroy(tokenizer);
@@ -806,9 +856,11 @@ TEST(malformed_older_files_are_refused)
     CHECK_NUMBER(atomic_load(&s_heap.held), 0);
 }
 
-// ---- Memory -------------------------------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
-typedef struct failing { int64_t left; } failing;
+typedef struct failing {
+    int64_t left;
+} failing;
 
 static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
 {
@@ -825,12 +877,14 @@ static void failing_release(void* memory, size_t bytes, void* user_data)
 
 TEST(any_allocation_may_fail)
 {
-    static const char* const s_names[] = {"common/tokenizers/qwen", "common/tokenizers/gemma3", "common/tokenizers/xlmr", "files"};
+    static const char* const s_names[] = {"common/tokenizers/qwen", "common/tokenizers/gemma3",
+                                          "common/tokenizers/xlmr", "files"};
     // long, with marks, an unpaired byte, blanks and added tokens: every scratch buffer grows
     char text[6000];
     size_t bytes = 0;
     while (bytes < 5000) {
-        bytes += (size_t)snprintf(text + bytes, sizeof text - bytes, "e\xCC\xA3\xCC\x81 \xFF word  <mask> <|im_end|>\xEF\xBD\xB6\xEF\xBE\x9E %zu", bytes);
+        bytes += (size_t)snprintf(text + bytes, sizeof text - bytes,
+                                  "e\xCC\xA3\xCC\x81 \xFF word  <mask> <|im_end|>\xEF\xBD\xB6\xEF\xBE\x9E %zu", bytes);
         for (int32_t i = 0; i < 40; i++) {
             bytes += (size_t)snprintf(text + bytes, sizeof text - bytes, "%s", i % 2 ? "\xCC\x81" : "\xCC\xA3");
         }
@@ -846,10 +900,13 @@ TEST(any_allocation_may_fail)
             sumi_heap heap;
             sumi_heap_init(&heap, &allocator);
             sumi_error error = {0};
-            sumi_tokenizer* tokenizer =
-                i == 3 ? load_files(&heap, "common/tokenizers/qwen", "tokenizer_config.json", &error) : load_bytes(&heap, json.data, json.bytes, &error);
+            sumi_tokenizer* tokenizer = i == 3
+                                          ? load_files(&heap, "common/tokenizers/qwen", "tokenizer_config.json", &error)
+                                          : load_bytes(&heap, json.data, json.bytes, &error);
             size_t count = 0;
-            sumi_result result = tokenizer == NULL ? error.result : sumi_tokenizer_encode(tokenizer, text, bytes, true, s_ids, MAX_IDS, &count, &error);
+            sumi_result result =
+                tokenizer == NULL ? error.result
+                                  : sumi_tokenizer_encode(tokenizer, text, bytes, true, s_ids, MAX_IDS, &count, &error);
             CHECK(result == SUMI_OUT_OF_HOST_MEMORY || (result == SUMI_OK && n > 10));
             worked = result == SUMI_OK;
             if (tokenizer != NULL && !worked) { // memory has come back: the same tokenizer works
@@ -866,10 +923,11 @@ TEST(any_allocation_may_fail)
 
 TEST(a_second_text_of_the_same_size_allocates_nothing)
 {
-    static const char* const s_names[] = {"common/tokenizers/qwen/tokenizer.json", "common/tokenizers/gemma3/tokenizer.json",
+    static const char* const s_names[] = {"common/tokenizers/qwen/tokenizer.json",
+                                          "common/tokenizers/gemma3/tokenizer.json",
                                           "common/tokenizers/xlmr/tokenizer.json"};
-    static const char s_text[] =
-        "a cafe\xCC\x81  with 3 chairs \xEF\xBC\xA1 \xFF and a very long word: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    static const char s_text[] = "a cafe\xCC\x81  with 3 chairs \xEF\xBC\xA1 \xFF and a very long word: "
+                                 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     for (size_t i = 0; i < 3; i++) {
         sumi_tokenizer* tokenizer = load_golden(s_names[i]);
         encode(tokenizer, s_text, sizeof s_text - 1, true);
@@ -881,10 +939,14 @@ TEST(a_second_text_of_the_same_size_allocates_nothing)
     CHECK_NUMBER(atomic_load(&s_heap.held), 0);
 }
 
-// ---- Speed --------------------------------------------------------------------------------------------------------------------------------
+// ---- Speed ----------------------------------------------------------------------------------------------------------
 
-// A tokenizer.json of the released size and layout: 256 byte symbols and 151,387 merges, each of which makes the next token.
-typedef struct token_text { char text[48]; uint8_t bytes; } token_text;
+// A tokenizer.json of the released size and layout: 256 byte symbols and 151,387 merges, each of which makes the next
+// token.
+typedef struct token_text {
+    char text[48];
+    uint8_t bytes;
+} token_text;
 enum { BIG_VOCABULARY = 151643 };
 
 static uint32_t s_random;
@@ -898,9 +960,7 @@ static void put_json_string(char** at, const token_text* token)
 {
     *(*at)++ = '"';
     for (size_t i = 0; i < token->bytes; i++) {
-        if (token->text[i] == '"' || token->text[i] == '\\') {
-            *(*at)++ = '\\';
-        }
+        if (token->text[i] == '"' || token->text[i] == '\\') { *(*at)++ = '\\'; }
         *(*at)++ = token->text[i];
     }
     *(*at)++ = '"';
@@ -909,9 +969,7 @@ static void put_json_string(char** at, const token_text* token)
 static uint32_t hash_token(const token_text* token)
 {
     uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < token->bytes; i++) {
-        hash = (hash ^ (unsigned char)token->text[i]) * 16777619u;
-    }
+    for (size_t i = 0; i < token->bytes; i++) { hash = (hash ^ (unsigned char)token->text[i]) * 16777619u; }
     return hash ^ hash >> 15;
 }
 
@@ -929,7 +987,8 @@ static blob make_big_file(size_t prompt_tokens, blob* out_prompt)
             bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
             uint32_t other = byte <= 32 ? (uint32_t)byte : byte <= 160 ? (uint32_t)byte - 94 : 67;
             if (printable == (pass == 0)) {
-                tokens[count].bytes = (uint8_t)sumi_utf8_encode(printable ? (uint32_t)byte : 0x100 + other, tokens[count].text);
+                tokens[count].bytes =
+                    (uint8_t)sumi_utf8_encode(printable ? (uint32_t)byte : 0x100 + other, tokens[count].text);
                 seen[hash_token(&tokens[count]) & seen_mask] = count + 1;
                 count++;
             }
@@ -937,17 +996,19 @@ static blob make_big_file(size_t prompt_tokens, blob* out_prompt)
     }
     const uint32_t blank = 220;
     while (count < BIG_VOCABULARY) {
-        uint32_t left = next_random() % 4 == 0 ? blank : next_random() % 3 == 0 ? 64 + next_random() % 26 : next_random() % count;
+        uint32_t left = next_random() % 4 == 0 ? blank
+                      : next_random() % 3 == 0 ? 64 + next_random() % 26
+                                               : next_random() % count;
         uint32_t right = next_random() % 3 == 0 ? 64 + next_random() % 26 : next_random() % count;
         token_text* token = &tokens[count];
-        if (tokens[left].bytes + tokens[right].bytes > 14) {
-            continue;
-        }
+        if (tokens[left].bytes + tokens[right].bytes > 14) { continue; }
         memcpy(token->text, tokens[left].text, tokens[left].bytes);
         memcpy(token->text + tokens[left].bytes, tokens[right].text, tokens[right].bytes);
         token->bytes = (uint8_t)(tokens[left].bytes + tokens[right].bytes);
         uint32_t place = hash_token(token) & seen_mask;
-        while (seen[place] != 0 && (tokens[seen[place] - 1].bytes != token->bytes || memcmp(tokens[seen[place] - 1].text, token->text, token->bytes) != 0)) {
+        while (seen[place] != 0
+               && (tokens[seen[place] - 1].bytes != token->bytes
+                   || memcmp(tokens[seen[place] - 1].text, token->text, token->bytes) != 0)) {
             place = (place + 1) & seen_mask;
         }
         if (seen[place] == 0) {
@@ -959,20 +1020,27 @@ static blob make_big_file(size_t prompt_tokens, blob* out_prompt)
     }
     blob json = {malloc((size_t)BIG_VOCABULARY * 160), 0};
     char* at = json.data;
-    at += sprintf(at,
-                  "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": [\n    {\n      \"id\": %d,\n      "
-                  "\"content\": \"<|endoftext|>\",\n"
-                  "      \"single_word\": false,\n      \"lstrip\": false,\n      \"rstrip\": false,\n      \"normalized\": false,\n      \"special\": true\n  "
-                  "  }\n  ],\n"
-                  "  \"normalizer\": {\n    \"type\": \"NFC\"\n  },\n  \"pre_tokenizer\": {\n    \"type\": \"Sequence\",\n    \"pretokenizers\": [\n      {\n  "
-                  "      \"type\": \"Split\",\n"
-                  "        \"pattern\": {\n          \"Regex\": \"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
-                  "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"\n"
-                  "        },\n        \"behavior\": \"Isolated\",\n        \"invert\": false\n      },\n      {\n        \"type\": \"ByteLevel\",\n        "
-                  "\"add_prefix_space\": false,\n"
-                  "        \"trim_offsets\": false,\n        \"use_regex\": false\n      }\n    ]\n  },\n  \"post_processor\": null,\n  \"decoder\": null,\n"
-                  "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n    \"vocab\": {\n",
-                  BIG_VOCABULARY);
+    at += sprintf(
+        at,
+        "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": [\n    {\n     "
+        " \"id\": %d,\n      "
+        "\"content\": \"<|endoftext|>\",\n"
+        "      \"single_word\": false,\n      \"lstrip\": false,\n      \"rstrip\": false,\n      \"normalized\": "
+        "false,\n      \"special\": true\n  "
+        "  }\n  ],\n"
+        "  \"normalizer\": {\n    \"type\": \"NFC\"\n  },\n  \"pre_tokenizer\": {\n    \"type\": \"Sequence\",\n    "
+        "\"pretokenizers\": [\n      {\n  "
+        "      \"type\": \"Split\",\n"
+        "        \"pattern\": {\n          \"Regex\": "
+        "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
+        "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"\n"
+        "        },\n        \"behavior\": \"Isolated\",\n        \"invert\": false\n      },\n      {\n        "
+        "\"type\": \"ByteLevel\",\n        "
+        "\"add_prefix_space\": false,\n"
+        "        \"trim_offsets\": false,\n        \"use_regex\": false\n      }\n    ]\n  },\n  \"post_processor\": "
+        "null,\n  \"decoder\": null,\n"
+        "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n    \"vocab\": {\n",
+        BIG_VOCABULARY);
     for (uint32_t i = 0; i < count; i++) {
         at += sprintf(at, "      ");
         put_json_string(&at, &tokens[i]);
@@ -996,9 +1064,7 @@ static blob make_big_file(size_t prompt_tokens, blob* out_prompt)
         bool blank_first = bytes > 2 && memcmp(letters, tokens[blank].text, 2) == 0;
         letters += blank_first ? 2 : 0;
         bytes -= blank_first ? 2 : 0;
-        while (plain < bytes && letters[plain] >= 'a' && letters[plain] <= 'z') {
-            plain++;
-        }
+        while (plain < bytes && letters[plain] >= 'a' && letters[plain] <= 'z') { plain++; }
         if (plain == bytes && bytes >= 3) {
             out_prompt->data[out_prompt->bytes++] = written % 8 == 7 ? '.' : ' ';
             memcpy(out_prompt->data + out_prompt->bytes, letters, bytes);
@@ -1012,11 +1078,13 @@ static blob make_big_file(size_t prompt_tokens, blob* out_prompt)
     return json;
 }
 
-enum { LOAD_SCANS = 50, ENCODE_SCANS = 2000, HOSTILE_SCANS = 4000 }; // about ten times what is taken; what grows with the square of the length takes thousands
+// about ten times what is taken; what grows with the square of the length takes thousands
+enum { LOAD_SCANS = 50, ENCODE_SCANS = 2000, HOSTILE_SCANS = 4000 };
 
 static volatile uint32_t s_scan_sum; // so that the loop below stays
 
-// What looking at each byte once takes here: limits are told in it, for machines vary, and sanitizers slow everything down. The least of several times, as all that is held against it.
+// What looking at each byte once takes here: limits are told in it, for machines vary, and sanitizers slow everything
+// down. The least of several times, as all that is held against it.
 static double scan_ms(const char* bytes, size_t count)
 {
     double best = 1e30;
@@ -1039,7 +1107,8 @@ TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
     sumi_error error = {0};
     sumi_tokenizer* tokenizer = NULL;
     double best = 1e30;
-    const double json_ms = scan_ms(json.data, json.bytes), prompt_ms = json_ms * (double)prompt.bytes / (double)json.bytes;
+    const double json_ms = scan_ms(json.data, json.bytes),
+                 prompt_ms = json_ms * (double)prompt.bytes / (double)json.bytes;
     for (int32_t i = 0; i < 3; i++) {
         sumi_tokenizer_destroy(tokenizer);
         double begin = worked_ms();
@@ -1063,9 +1132,12 @@ TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
     }
     CHECK(best_encode < ENCODE_SCANS * prompt_ms);
     CHECK_NUMBER(sumi_tokenizer_size(tokenizer), BIG_VOCABULARY + 1);
-    printf("  in times that each byte is looked at: loaded in %.1f, encoded in %.0f\n", best / json_ms, best_encode / prompt_ms);
-    printf("  %.1f MB of json: loaded in %.0f ms, %.1f MB held, %.1f MB at most; %zu bytes encoded to %zu tokens in %.3f ms%s\n", (double)json.bytes / 1e6,
-           best, held / 1e6, peak / 1e6, prompt.bytes, count, best_encode, SANITIZED ? " (sanitized build)" : "");
+    printf("  in times that each byte is looked at: loaded in %.1f, encoded in %.0f\n", best / json_ms,
+           best_encode / prompt_ms);
+    printf("  %.1f MB of json: loaded in %.0f ms, %.1f MB held, %.1f MB at most; %zu bytes encoded to %zu tokens in "
+           "%.3f ms%s\n",
+           (double)json.bytes / 1e6, best, held / 1e6, peak / 1e6, prompt.bytes, count, best_encode,
+           SANITIZED ? " (sanitized build)" : "");
 
     // stepping: no step of 1000 entries takes a large part of the whole
     double least_worst = 1e30;
@@ -1074,7 +1146,8 @@ TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
         double worst = 0.0;
         bool done = false;
         CHECK(sumi_tokenizer_begin(&heap, json.data, json.bytes, "big.json", &error, &tokenizer) == SUMI_OK);
-        for (double begin = worked_ms(); !done && sumi_tokenizer_step(tokenizer, 1000, &done, NULL, &error) == SUMI_OK; begin = worked_ms()) {
+        for (double begin = worked_ms(); !done && sumi_tokenizer_step(tokenizer, 1000, &done, NULL, &error) == SUMI_OK;
+             begin = worked_ms()) {
             worst = worked_ms() - begin > worst ? worked_ms() - begin : worst;
         }
         CHECK(done);
@@ -1090,8 +1163,9 @@ TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
 
 TEST(hostile_texts_of_100_kB_are_no_slower_than_others)
 {
-    static const char* const s_names[] = {"common/tokenizers/qwen/tokenizer.json", "common/tokenizers/gemma3/tokenizer.json",
-                                          "common/tokenizers/xlmr/tokenizer.json", "common/tokenizers/xlmr-spaces/tokenizer.json"};
+    static const char* const s_names[] = {
+        "common/tokenizers/qwen/tokenizer.json", "common/tokenizers/gemma3/tokenizer.json",
+        "common/tokenizers/xlmr/tokenizer.json", "common/tokenizers/xlmr-spaces/tokenizer.json"};
     static const char* const s_patterns[] = {
         "a",
         "th",
@@ -1132,24 +1206,22 @@ TEST(hostile_texts_of_100_kB_are_no_slower_than_others)
         sumi_tokenizer* tokenizer = load_golden(s_names[i]);
         for (size_t k = 0; k < sizeof s_patterns / sizeof *s_patterns; k++) {
             size_t length = strlen(s_patterns[k]);
-            for (size_t at = 0; at < TEXT_BYTES; at++) {
-                text[at] = s_patterns[k][at % length];
-            }
+            for (size_t at = 0; at < TEXT_BYTES; at++) { text[at] = s_patterns[k][at % length]; }
             double took = limit;
-            for (int attempt = 0; attempt < 3 && took >= limit; attempt++) { // the first one may have to fetch its tables
+            // the first one may have to fetch its tables
+            for (int attempt = 0; attempt < 3 && took >= limit; attempt++) {
                 double begin = worked_ms();
                 encode(tokenizer, text, TEXT_BYTES, true);
                 took = worked_ms() - begin;
             }
             worst = took > worst ? took : worst;
-            if (took >= limit) {
-                printf("  %s: 100 kB of \"%s\" took %.0f ms\n", s_names[i], s_patterns[k], took);
-            }
+            if (took >= limit) { printf("  %s: 100 kB of \"%s\" took %.0f ms\n", s_names[i], s_patterns[k], took); }
             CHECK(took < limit);
         }
         sumi_tokenizer_destroy(tokenizer);
     }
-    printf("  the slowest of 100 kB took %.0f ms, as long as looking at each byte %.0f times%s\n", worst, worst / limit * HOSTILE_SCANS, SANITIZED ? " (sanitized build)" : "");
+    printf("  the slowest of 100 kB took %.0f ms, as long as looking at each byte %.0f times%s\n", worst,
+           worst / limit * HOSTILE_SCANS, SANITIZED ? " (sanitized build)" : "");
     free(text);
 }
 

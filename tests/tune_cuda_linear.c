@@ -1,11 +1,13 @@
-// Measures every kernel, tile and split that can take each product of Z-Image and Qwen3-4B, and says where choose_linear.c does not take the fastest. Not a test: a table to set its
-// constants by. Needs a GPU to itself.
+// Measures every kernel, tile and split that can take each product of Z-Image and Qwen3-4B, and says where
+// choose_linear.c does not take the fastest. Not a test: a table to set its constants by. Needs a GPU to itself.
 //
 //     tune_cuda_linear [--all] [--fp8] [M N K]     --all: every shape's whole list; --fp8: fp8 weights alone; M N K: shapes with these numbers alone (0: any)
 //     tune_cuda_linear --cublaslt [M N K]          only what is chosen of each: Hopper's kernels, the portable ones, cuBLASLt, in us and as parts of the portable kernel's time
 //
-// A configuration is a plan of many equal products, each with weights of its own, so that the L2 cache holds none of them; one graph, timed whole. It goes through the runner, and so do
-// all its costs. Per shape: one run to warm up, then those within 1.6 of the best are run seven times, in turns; medians, in us per product. What is chosen stands first.
+// A configuration is a plan of many equal products, each with weights of its own, so that the L2 cache holds none of
+// them; one graph, timed whole. It goes through the runner, and so do all its costs. Per shape: one run to warm up,
+// then those within 1.6 of the best are run seven times, in turns; medians, in us per product. What is chosen stands
+// first.
 #include "base/memory.h"
 #include "base/platform.h"
 #include "cuda/cublaslt.h"
@@ -63,9 +65,11 @@ static void fill_numbers(void)
 {
     uint64_t x = 88172645463325252u;
     s_numbers = malloc(NUMBERS_BYTES);
-    for (size_t i = 0; i < NUMBERS_BYTES / 2; i++) { // about normal, spread 1/64: real bit patterns, for they cost real power
+    // about normal, spread 1/64: real bit patterns, for they cost real power
+    for (size_t i = 0; i < NUMBERS_BYTES / 2; i++) {
         x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-        const int32_t sum = (int32_t)(x & 0xFFFF) + (int32_t)(x >> 16 & 0xFFFF) + (int32_t)(x >> 32 & 0xFFFF) + (int32_t)(x >> 48) - 2 * 65535;
+        const int32_t sum = (int32_t)(x & 0xFFFF) + (int32_t)(x >> 16 & 0xFFFF) + (int32_t)(x >> 32 & 0xFFFF)
+                          + (int32_t)(x >> 48) - 2 * 65535;
         const uint16_t half = sumi_float_to_bf16((float)sum * (1.7320508f / 65536.0f / 64.0f));
         memcpy(s_numbers + 2 * i, &half, 2);
     }
@@ -76,9 +80,15 @@ static void describe(const sumi_cuda_linear_choice* c, char* text, size_t size)
     switch (c->method) {
     case SUMI_CUDA_METHOD_ANY: snprintf(text, size, "any"); break;
     case SUMI_CUDA_METHOD_GEMV: snprintf(text, size, "gemv/%d", (int)c->split); break;
-    case SUMI_CUDA_METHOD_WGMMA: snprintf(text, size, "%s", strrchr(sumi_cuda_wgmma_kernels[c->kernel].name, '_') + 1); break;
-    case SUMI_CUDA_METHOD_SPLIT: snprintf(text, size, "%s/%d", strstr(sumi_cuda_split_kernels[c->kernel].any, "split"), (int)c->split); break;
-    case SUMI_CUDA_METHOD_PORTABLE: snprintf(text, size, "p%s/%d", strrchr(sumi_cuda_portable_kernels[c->kernel].swiglu, '_') + 1, (int)c->split); break;
+    case SUMI_CUDA_METHOD_WGMMA:
+        snprintf(text, size, "%s", strrchr(sumi_cuda_wgmma_kernels[c->kernel].name, '_') + 1);
+        break;
+    case SUMI_CUDA_METHOD_SPLIT:
+        snprintf(text, size, "%s/%d", strstr(sumi_cuda_split_kernels[c->kernel].any, "split"), (int)c->split);
+        break;
+    case SUMI_CUDA_METHOD_PORTABLE:
+        snprintf(text, size, "p%s/%d", strrchr(sumi_cuda_portable_kernels[c->kernel].swiglu, '_') + 1, (int)c->split);
+        break;
     case SUMI_CUDA_METHOD_CUBLASLT: snprintf(text, size, "cublaslt"); break;
     }
 }
@@ -93,10 +103,14 @@ static sumi_result build(config* c, const group* g, int m, bool is_fp8, int ops,
     if (g->kind == RESIDUAL) y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, m, g->n);
     for (int i = 0; i < ops; i++) {
         if (g->kind == GATED) (void)sumi_plan_linear_gated(plan, "product", x, &s_weights[i], SUMI_ACT_SILU);
-        else if (g->kind == RESIDUAL) (void)sumi_plan_linear(plan, &(sumi_plan_linear_args){
-            .label = "product", .x = x, .weight = &s_weights[i], .residual = y});
-        else (void)sumi_plan_linear(plan, &(sumi_plan_linear_args){
-            .label = "product", .x = x, .weight = &s_weights[i], .bias = g->kind == BIAS ? &s_biases[i] : NULL});
+        else if (g->kind == RESIDUAL)
+            (void)sumi_plan_linear(
+                plan, &(sumi_plan_linear_args){.label = "product", .x = x, .weight = &s_weights[i], .residual = y});
+        else
+            (void)sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "product",
+                                                                  .x = x,
+                                                                  .weight = &s_weights[i],
+                                                                  .bias = g->kind == BIAS ? &s_biases[i] : NULL});
     }
     sumi_rates rates = s_runner->functions->rates(s_runner);
     sumi_result result = sumi_plan_finish(plan, error);
@@ -115,13 +129,16 @@ static void make_ready(config* list, int count, const group* g, int m, bool is_f
     sumi_error error = {0};
     for (int i = 0; i < count; i++) {
         s_cuda->device.forced_linear = &list[i].choice;
-        list[i].is_ready = build(&list[i], g, m, is_fp8, ops, &error) == SUMI_OK && plan_prepare(s_runner, &list[i].plan, &error) == SUMI_OK
+        list[i].is_ready = build(&list[i], g, m, is_fp8, ops, &error) == SUMI_OK
+                        && plan_prepare(s_runner, &list[i].plan, &error) == SUMI_OK
                         && s_runner->functions->reserve(s_runner, &list[i].plan, &error) == SUMI_OK;
         if (!list[i].is_ready) printf("  %s\n", error.text), error = (sumi_error){SUMI_OK, {0}};
     }
     for (int i = 0; i < count; i++) {
         s_cuda->device.forced_linear = &list[i].choice;
-        if (list[i].is_ready) list[i].is_ready = s_runner->functions->reserve(s_runner, &list[i].plan, &error) == SUMI_OK && plan_prepare(s_runner, &list[i].plan, &error) == SUMI_OK;
+        if (list[i].is_ready)
+            list[i].is_ready = s_runner->functions->reserve(s_runner, &list[i].plan, &error) == SUMI_OK
+                            && plan_prepare(s_runner, &list[i].plan, &error) == SUMI_OK;
         if (error.result != SUMI_OK) printf("  %s\n", error.text), error = (sumi_error){SUMI_OK, {0}};
     }
     s_cuda->device.forced_linear = NULL;
@@ -140,17 +157,28 @@ static double run_once(config* c, int ops)
     return us / ops;
 }
 
-static int by_value(const void* a, const void* b) { return *(const double*)a < *(const double*)b ? -1 : *(const double*)a > *(const double*)b; }
-static int by_best(const void* a, const void* b) { return by_value(&((*(config* const*)a)->best), &((*(config* const*)b)->best)); }
+static int by_value(const void* a, const void* b)
+{
+    return *(const double*)a < *(const double*)b ? -1 : *(const double*)a > *(const double*)b;
+}
+static int by_best(const void* a, const void* b)
+{
+    return by_value(&((*(config* const*)a)->best), &((*(config* const*)b)->best));
+}
 
-static bool is_same(const sumi_cuda_linear_choice* a, const sumi_cuda_linear_choice* b) { return a->method == b->method && a->kernel == b->kernel && a->split == b->split; }
+static bool is_same(const sumi_cuda_linear_choice* a, const sumi_cuda_linear_choice* b)
+{
+    return a->method == b->method && a->kernel == b->kernel && a->split == b->split;
+}
 
 static void tune(const group* g, int m, bool is_fp8, int copies)
 {
-    static const sumi_cuda_epilogue epilogues[] = {SUMI_CUDA_EPILOGUE_plain, SUMI_CUDA_EPILOGUE_bias, SUMI_CUDA_EPILOGUE_resid, SUMI_CUDA_EPILOGUE_swiglu};
+    static const sumi_cuda_epilogue epilogues[] = {SUMI_CUDA_EPILOGUE_plain, SUMI_CUDA_EPILOGUE_bias,
+                                                   SUMI_CUDA_EPILOGUE_resid, SUMI_CUDA_EPILOGUE_swiglu};
     const sumi_cuda_shape shape = {m, g->n, g->k, is_fp8, true, epilogues[g->kind]};
     const double flops = 2.0 * m * g->n * g->k, outputs = (double)m * g->n / (g->kind == GATED ? 2 : 1);
-    const double bytes = (double)g->n * g->k * (is_fp8 ? 1 : 2) + (double)m * g->k * 2 + outputs * (g->kind == RESIDUAL ? 4 : 2);
+    const double bytes =
+        (double)g->n * g->k * (is_fp8 ? 1 : 2) + (double)m * g->k * 2 + outputs * (g->kind == RESIDUAL ? 4 : 2);
     const double floor_us = fmax(bytes / 4.2e6, flops / (is_fp8 ? 1500e6 : 800e6));
     int ops = (int)(RUN_US / floor_us);
     ops = ops < 2 ? 2 : ops > copies ? copies : ops;
@@ -159,17 +187,24 @@ static void tune(const group* g, int m, bool is_fp8, int copies)
     const sumi_cuda_linear_choice chosen = sumi_cuda_choose_linear(&s_cuda->device, true, &shape);
     int count = 0, listed = s_compares ? 0 : sumi_cuda_list_linear(&s_cuda->device, true, &shape, list, MAX_CHOICES);
     if (s_compares) {
-        const sumi_cuda_linear_choice three[3] = {sumi_cuda_choose_own_linear(&s_cuda->device, true, &shape), sumi_cuda_choose_own_linear(&s_cuda->device, false, &shape),
-                                                  {SUMI_CUDA_METHOD_CUBLASLT, g->kind == GATED, 1, sumi_cuda_cublaslt_unit_rows(&s_cuda->device, &shape)}};
-        for (int i = 0; i < (sumi_cuda_cublaslt_can(s_cuda->device.cublaslt, &shape) ? 3 : 2); i++) memset(&s_configs[count], 0, sizeof *s_configs), s_configs[count++].choice = three[i];
+        const sumi_cuda_linear_choice three[3] = {
+            sumi_cuda_choose_own_linear(&s_cuda->device, true, &shape),
+            sumi_cuda_choose_own_linear(&s_cuda->device, false, &shape),
+            {SUMI_CUDA_METHOD_CUBLASLT, g->kind == GATED, 1, sumi_cuda_cublaslt_unit_rows(&s_cuda->device, &shape)}};
+        for (int i = 0; i < (sumi_cuda_cublaslt_can(s_cuda->device.cublaslt, &shape) ? 3 : 2); i++)
+            memset(&s_configs[count], 0, sizeof *s_configs), s_configs[count++].choice = three[i];
     }
-    for (int i = 0; i < listed; i++) { // without what is hopeless: small tiles of large products, k-blocks of 64 bytes where 128 are better, every second of many splits
+    // without what is hopeless: small tiles of large products, k-blocks of 64 bytes where 128 are better, every second
+    // of many splits
+    for (int i = 0; i < listed; i++) {
         const bool is_portable = list[i].method == SUMI_CUDA_METHOD_PORTABLE;
         const bool is_narrow = is_portable && !is_fp8 && sumi_cuda_portable_kernels[list[i].kernel].k_bytes == 64;
         const bool is_between = is_portable && list[i].split > 4 && list[i].split % 4 != 0 && list[i].split != 6;
-        const bool is_small = is_portable && sumi_cuda_portable_kernels[list[i].kernel].rows <= 64 && m > 1024 && g->n > 128 && g->k > 128;
+        const bool is_small = is_portable && sumi_cuda_portable_kernels[list[i].kernel].rows <= 64 && m > 1024
+                           && g->n > 128 && g->k > 128;
         const bool is_split_late = list[i].split > 1 && m > 1536 && g->n > 256;
-        if (is_same(&list[i], &chosen) || !(is_narrow || is_between || is_small || is_split_late)) memset(&s_configs[count], 0, sizeof *s_configs), s_configs[count++].choice = list[i];
+        if (is_same(&list[i], &chosen) || !(is_narrow || is_between || is_small || is_split_late))
+            memset(&s_configs[count], 0, sizeof *s_configs), s_configs[count++].choice = list[i];
     }
     make_ready(s_configs, count, g, m, is_fp8, ops);
 
@@ -185,7 +220,8 @@ static void tune(const group* g, int m, bool is_fp8, int copies)
             s_runner->functions->start(s_runner, &c->plan);
             const uint64_t all = sumi_plan_info(&c->plan, (sumi_value){1})->bytes;
             for (uint64_t at = 0; at < all; at += NUMBERS_BYTES / 2) // x spreads 1/64 as well
-                s_runner->functions->write(s_runner, &c->plan, (sumi_value){1}, at, s_numbers + 4096, all - at < NUMBERS_BYTES / 2 ? all - at : NUMBERS_BYTES / 2);
+                s_runner->functions->write(s_runner, &c->plan, (sumi_value){1}, at, s_numbers + 4096,
+                                           all - at < NUMBERS_BYTES / 2 ? all - at : NUMBERS_BYTES / 2);
         }
         c->best = run_once(c, ops);
         const double again = run_once(c, ops);
@@ -207,7 +243,9 @@ static void tune(const group* g, int m, bool is_fp8, int copies)
         for (int i = 0; i < count; i++) {
             char name[64];
             describe(&s_configs[i].choice, name, sizeof name);
-            if (s_configs[i].is_ready) printf(" | %-16s %8.1f us %5.0f TF/s %4.2f", name, s_configs[i].best, flops / s_configs[i].best / 1e6, s_configs[i].best / s_configs[1].best);
+            if (s_configs[i].is_ready)
+                printf(" | %-16s %8.1f us %5.0f TF/s %4.2f", name, s_configs[i].best, flops / s_configs[i].best / 1e6,
+                       s_configs[i].best / s_configs[1].best);
             else printf(" | %-16s has nothing", name);
         }
         printf("\n");
@@ -220,8 +258,9 @@ static void tune(const group* g, int m, bool is_fp8, int copies)
     if (live_count > 0) {
         describe(&live[0]->choice, text, sizeof text);
         const double us = its != NULL ? its->best : 0.0, ratio = us / live[0]->best;
-        printf("%5d %5d %5d %s%s %-15s %8.1f us | best %-15s %8.1f us | %5.2f%s | floor %6.1f, %4.0f GB/s %4.0f TF/s |", m, g->n, g->k, g->name, is_fp8 ? " fp8" : "", first, us, text,
-               live[0]->best, ratio, ratio > 1.05 ? " <--" : "", floor_us, bytes / live[0]->best / 1e3, flops / live[0]->best / 1e6);
+        printf("%5d %5d %5d %s%s %-15s %8.1f us | best %-15s %8.1f us | %5.2f%s | floor %6.1f, %4.0f GB/s %4.0f TF/s |",
+               m, g->n, g->k, g->name, is_fp8 ? " fp8" : "", first, us, text, live[0]->best, ratio,
+               ratio > 1.05 ? " <--" : "", floor_us, bytes / live[0]->best / 1e3, flops / live[0]->best / 1e6);
         for (int i = 1; i < live_count && (s_prints_all || i < 10); i++) {
             describe(&live[i]->choice, text, sizeof text);
             printf(" %s %.1f", text, live[i]->best);
@@ -239,9 +278,11 @@ static void make_weights(const group* g, int copies)
 {
     for (int i = 0; i < copies; i++) {
         s_weights[i] = (sumi_weight){.name = "weight", .rows = g->n, .cols = g->k, .part_count = 1, .index = i};
-        s_weights[i].parts[0] = (sumi_weight_part){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = g->n, .scale = 1.0f};
+        s_weights[i].parts[0] =
+            (sumi_weight_part){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = g->n, .scale = 1.0f};
         s_biases[i] = (sumi_weight){.name = "bias", .rows = 1, .cols = g->n, .part_count = 1, .index = copies + i};
-        s_biases[i].parts[0] = (sumi_weight_part){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 1.0f};
+        s_biases[i].parts[0] =
+            (sumi_weight_part){.data = s_numbers, .dtype = SUMI_DTYPE_BF16, .rows = 1, .scale = 1.0f};
     }
 }
 static void forget_weights(int copies)
@@ -268,14 +309,21 @@ int main(int argc, char** argv)
     desc.backend = SUMI_BACKEND_CUDA;
     desc.cuda.cublaslt = s_compares ? SUMI_CUBLASLT_ALWAYS : SUMI_CUBLASLT_NEVER;
     sumi_heap_init(&s_heap, NULL);
-    if (sumi_workers_create(&s_heap, NULL, 0, &error, &workers) != SUMI_OK || sumi_cuda_create(&s_heap, workers, &desc, NULL, &error, &s_runner) != SUMI_OK
+    if (sumi_workers_create(&s_heap, NULL, 0, &error, &workers) != SUMI_OK
+        || sumi_cuda_create(&s_heap, workers, &desc, NULL, &error, &s_runner) != SUMI_OK
         || runner_load(s_runner, &error) != SUMI_OK) {
         printf("%s\n", error.text);
         return 1;
     }
     s_cuda = (sumi_cuda*)s_runner;
-    if (s_compares) printf("%s\n    m     n     k what | Hopper's, time, rate, part of the portable kernel's time | portable | cuBLASLt\n", s_runner->functions->device(s_runner));
-    else printf("%s\n    m     n     k what: chosen | best | chosen / best | floor (4.2 TB/s, 800 or 1500 TFLOP/s), of the best | others\n", s_runner->functions->device(s_runner));
+    if (s_compares)
+        printf("%s\n    m     n     k what | Hopper's, time, rate, part of the portable kernel's time | portable | "
+               "cuBLASLt\n",
+               s_runner->functions->device(s_runner));
+    else
+        printf("%s\n    m     n     k what: chosen | best | chosen / best | floor (4.2 TB/s, 800 or 1500 TFLOP/s), of "
+               "the best | others\n",
+               s_runner->functions->device(s_runner));
     fill_numbers();
     const uint64_t began = sumi_clock_ns();
     int tuned = 0;
@@ -284,7 +332,8 @@ int main(int argc, char** argv)
             const group* g = &s_groups[i];
             const int* rows = pass == 0 ? g->m : s_fp8_rows;
             const int row_count = pass == 0 ? 12 : 3;
-            if ((pass == 1 && i >= 4) || (only[1] != 0 && only[1] != g->n) || (only[2] != 0 && only[2] != g->k)) continue;
+            if ((pass == 1 && i >= 4) || (only[1] != 0 && only[1] != g->n) || (only[2] != 0 && only[2] != g->k))
+                continue;
             const double bytes = (double)g->n * g->k * (pass == 0 ? 2 : 1);
             const int wanted = (int)(L2_BYTES / bytes) + 2, copies = wanted > MAX_COPIES ? MAX_COPIES : wanted;
             make_weights(g, copies);

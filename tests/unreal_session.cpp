@@ -1,5 +1,6 @@
 // The Unreal sample's session without Unreal. usage: unreal_session MODEL PICTURE.rgba
-// PICTURE.rgba: the raw pixels of "a red house on the grass", seed 7, to hold the session's picture against. The last line is "unreal_session: N passed, N failed, N skipped".
+// PICTURE.rgba: the raw pixels of "a red house on the grass", seed 7, to hold the session's picture against. The last
+// line is "unreal_session: N passed, N failed, N skipped".
 #include "SumiSession.h"
 #include <cstdio>
 #include <cstring>
@@ -8,109 +9,129 @@ static int Passed, Failed;
 
 static void Check(bool bTrue, const char* What)
 {
-	if (bTrue) Passed++;
-	else Failed++, std::printf("FAILED: %s\n", What);
+    if (bTrue) Passed++;
+    else Failed++, std::printf("FAILED: %s\n", What);
 }
 
-struct Ending
-{
-	int Dones = 0, Failures = 0, Previews = 0, Reports = 0;
-	float Progress = 0.0f;
-	bool bFalls = false;
-	std::string Sentence;
-	sumi::Picture Picture, Newest; // the newest preview
+struct Ending {
+    int Dones = 0, Failures = 0, Previews = 0, Reports = 0;
+    float Progress = 0.0f;
+    bool bFalls = false;
+    std::string Sentence;
+    sumi::Picture Picture, Newest; // the newest preview
 };
 
 static sumi::Listener Listen(Ending& End)
 {
-	sumi::Listener Told;
-	Told.Progress = [&End](float Share, float) { End.bFalls = End.bFalls || Share < End.Progress; End.Progress = Share; End.Reports++; };
-	Told.Preview = [&End](const sumi::Picture& Preview) { End.Previews += Preview.Width == 32 && Preview.Rgba.size() == 32 * 32 * 4; End.Newest = Preview; };
-	Told.Done = [&End](const sumi::Picture& Made) { End.Dones++; End.Picture = Made; };
-	Told.Failed = [&End](const std::string& Why) { End.Failures++; End.Sentence = Why; };
-	return Told;
+    sumi::Listener Told;
+    Told.Progress = [&End](float Share, float) {
+        End.bFalls = End.bFalls || Share < End.Progress;
+        End.Progress = Share;
+        End.Reports++;
+    };
+    Told.Preview = [&End](const sumi::Picture& Preview) {
+        End.Previews += Preview.Width == 32 && Preview.Rgba.size() == 32 * 32 * 4;
+        End.Newest = Preview;
+    };
+    Told.Done = [&End](const sumi::Picture& Made) {
+        End.Dones++;
+        End.Picture = Made;
+    };
+    Told.Failed = [&End](const std::string& Why) {
+        End.Failures++;
+        End.Sentence = Why;
+    };
+    return Told;
 }
 
 static sumi_engine_desc Processor()
 {
-	sumi_engine_desc Desc = sumi_engine_defaults();
-	Desc.backend = SUMI_BACKEND_CPU;
-	return Desc;
+    sumi_engine_desc Desc = sumi_engine_defaults();
+    Desc.backend = SUMI_BACKEND_CPU;
+    return Desc;
 }
 
-// The smallest budget is one slice of work in each tick, however fast or busy the machine is: no preview is missed, and nothing is over before a test has looked at it.
+// The smallest budget is one slice of work in each tick, however fast or busy the machine is: no preview is missed, and
+// nothing is over before a test has looked at it.
 constexpr uint32_t OneSlice = 1;
 
 static void RunUntilIdle(sumi::Session& Session, uint32_t BudgetMicroseconds = OneSlice)
 {
-	for (int Frame = 0; Frame < 1000000 && !Session.IsIdle(); Frame++) Session.Tick(BudgetMicroseconds);
-	Check(Session.IsIdle(), "everything ends");
+    for (int Frame = 0; Frame < 1000000 && !Session.IsIdle(); Frame++) Session.Tick(BudgetMicroseconds);
+    Check(Session.IsIdle(), "everything ends");
 }
 
 int main(int Count, char** Arguments)
 {
-	if (Count != 3) return std::printf("usage: unreal_session MODEL PICTURE.rgba\n"), 2;
-	sumi::Request Wish;
-	Wish.Prompt = "a red house on the grass";
-	Wish.Seed = 7;
-	{
-		auto Session = sumi::Session::Open(Arguments[1], Processor());
-		Ending First, Second, Third;
-		const uint64_t One = Session->Generate(Wish, Listen(First)); // before the model is there
-		sumi::Request Small = Wish;
-		Small.Width = Small.Height = 128, Small.Steps = 4, Small.bPreviews = false;
-		const uint64_t Two = Session->Generate(Small, Listen(Second)), Three = Session->Generate(Small, Listen(Third));
-		Check(One != 0 && Two != One && Three != Two && !Session->IsReady(), "requests are taken at once");
-		for (int Frame = 0; Frame < 20; Frame++) Session->Tick(0);
-		Check(!Session->IsReady() && First.Reports == 0, "a budget of 0 is a pause");
-		Session->Cancel(Two);
-		Check(Second.Failures == 1 && Second.Sentence == "cancelled before it began", "a request that waits is cancelled at once");
-		RunUntilIdle(*Session);
-		Check(Session->IsReady() && Session->Trouble().empty(), "the model is loaded");
-		Check(First.Dones == 1 && First.Failures == 0 && First.Reports > 3 && !First.bFalls && First.Previews == 8, "progress, previews, and one end");
-		Check(Third.Dones == 1 && Third.Previews == 0 && Third.Picture.Width == 128 && Third.Picture.Height == 128, "sizes and steps are honoured");
-		std::FILE* File = std::fopen(Arguments[2], "rb");
-		std::vector<uint8_t> Wanted(256 * 256 * 4);
-		const bool bRead = File && std::fread(Wanted.data(), 1, Wanted.size(), File) == Wanted.size();
-		if (File) std::fclose(File);
-		Check(bRead && First.Picture.Rgba == Wanted, "the picture is the command line's");
+    if (Count != 3) return std::printf("usage: unreal_session MODEL PICTURE.rgba\n"), 2;
+    sumi::Request Wish;
+    Wish.Prompt = "a red house on the grass";
+    Wish.Seed = 7;
+    {
+        auto Session = sumi::Session::Open(Arguments[1], Processor());
+        Ending First, Second, Third;
+        const uint64_t One = Session->Generate(Wish, Listen(First)); // before the model is there
+        sumi::Request Small = Wish;
+        Small.Width = Small.Height = 128, Small.Steps = 4, Small.bPreviews = false;
+        const uint64_t Two = Session->Generate(Small, Listen(Second)), Three = Session->Generate(Small, Listen(Third));
+        Check(One != 0 && Two != One && Three != Two && !Session->IsReady(), "requests are taken at once");
+        for (int Frame = 0; Frame < 20; Frame++) Session->Tick(0);
+        Check(!Session->IsReady() && First.Reports == 0, "a budget of 0 is a pause");
+        Session->Cancel(Two);
+        Check(Second.Failures == 1 && Second.Sentence == "cancelled before it began",
+              "a request that waits is cancelled at once");
+        RunUntilIdle(*Session);
+        Check(Session->IsReady() && Session->Trouble().empty(), "the model is loaded");
+        Check(First.Dones == 1 && First.Failures == 0 && First.Reports > 3 && !First.bFalls && First.Previews == 8,
+              "progress, previews, and one end");
+        Check(Third.Dones == 1 && Third.Previews == 0 && Third.Picture.Width == 128 && Third.Picture.Height == 128,
+              "sizes and steps are honoured");
+        std::FILE* File = std::fopen(Arguments[2], "rb");
+        std::vector<uint8_t> Wanted(256 * 256 * 4);
+        const bool bRead = File && std::fread(Wanted.data(), 1, Wanted.size(), File) == Wanted.size();
+        if (File) std::fclose(File);
+        Check(bRead && First.Picture.Rgba == Wanted, "the picture is the command line's");
 
-		Ending Whole;
-		Session->Generate(Wish, Listen(Whole));
-		Session->Tick(SUMI_FOREVER); // begins it
-		Session->Tick(SUMI_FOREVER); // makes all of it
-		Check(Whole.Dones == 1 && Whole.Previews == 1 && Whole.Reports == 0 && Session->IsIdle(), "one tick for the picture: one preview, and no report of progress");
-		Check(Whole.Newest.Rgba == First.Newest.Rgba, "the preview of a long tick is the newest one");
+        Ending Whole;
+        Session->Generate(Wish, Listen(Whole));
+        Session->Tick(SUMI_FOREVER); // begins it
+        Session->Tick(SUMI_FOREVER); // makes all of it
+        Check(Whole.Dones == 1 && Whole.Previews == 1 && Whole.Reports == 0 && Session->IsIdle(),
+              "one tick for the picture: one preview, and no report of progress");
+        Check(Whole.Newest.Rgba == First.Newest.Rgba, "the preview of a long tick is the newest one");
 
-		Ending Cut;
-		const uint64_t Number = Session->Generate(Wish, Listen(Cut));
-		while (Cut.Reports < 4 && !Cut.Dones) Session->Tick(OneSlice);
-		Session->Cancel(Number);
-		Session->Cancel(12345);
-		RunUntilIdle(*Session);
-		Check(Cut.Failures == 1 && Cut.Dones == 0, "a running request is cancelled");
+        Ending Cut;
+        const uint64_t Number = Session->Generate(Wish, Listen(Cut));
+        while (Cut.Reports < 4 && !Cut.Dones) Session->Tick(OneSlice);
+        Session->Cancel(Number);
+        Session->Cancel(12345);
+        RunUntilIdle(*Session);
+        Check(Cut.Failures == 1 && Cut.Dones == 0, "a running request is cancelled");
 
-		Ending Wrong;
-		sumi::Request Odd = Wish;
-		Odd.Width = 100;
-		Session->Generate(Odd, Listen(Wrong));
-		RunUntilIdle(*Session);
-		Check(Wrong.Failures == 1 && Wrong.Sentence.find("100") != std::string::npos, "a wrong size is told with its number");
+        Ending Wrong;
+        sumi::Request Odd = Wish;
+        Odd.Width = 100;
+        Session->Generate(Odd, Listen(Wrong));
+        RunUntilIdle(*Session);
+        Check(Wrong.Failures == 1 && Wrong.Sentence.find("100") != std::string::npos,
+              "a wrong size is told with its number");
 
-		Ending Left, Waits;
-		Session->Generate(Wish, Listen(Left));
-		Session->Generate(Wish, Listen(Waits));
-		for (int Frame = 0; Frame < 3; Frame++) Session->Tick(OneSlice);
-		Session.reset();
-		Check(Left.Failures == 1 && Waits.Failures == 1 && Left.Dones + Waits.Dones == 0, "closing ends what is left");
-	}
-	{
-		auto Session = sumi::Session::Open("no/such/model", Processor());
-		Ending End;
-		Session->Generate(Wish, Listen(End));
-		RunUntilIdle(*Session);
-		Check(End.Failures == 1 && End.Sentence.find("no/such/model") != std::string::npos && Session->Trouble() == End.Sentence, "a model that is not there is told");
-	}
-	std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);
-	return Failed > 0;
+        Ending Left, Waits;
+        Session->Generate(Wish, Listen(Left));
+        Session->Generate(Wish, Listen(Waits));
+        for (int Frame = 0; Frame < 3; Frame++) Session->Tick(OneSlice);
+        Session.reset();
+        Check(Left.Failures == 1 && Waits.Failures == 1 && Left.Dones + Waits.Dones == 0, "closing ends what is left");
+    }
+    {
+        auto Session = sumi::Session::Open("no/such/model", Processor());
+        Ending End;
+        Session->Generate(Wish, Listen(End));
+        RunUntilIdle(*Session);
+        Check(End.Failures == 1 && End.Sentence.find("no/such/model") != std::string::npos
+                  && Session->Trouble() == End.Sentence,
+              "a model that is not there is told");
+    }
+    std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);
+    return Failed > 0;
 }

@@ -1,5 +1,7 @@
-// Preloaded with samples/viewer where there is no GPU: joins the CUDA driver of tests/fake_cuda to the OpenGL that the viewer draws with. Its kernels do nothing but one: what writes a picture
-// for its target writes a pattern there, which tests/cli_support.c knows and which tells the first picture from the second. With NO_TEXTURES in the environment OpenGL runs on another GPU than CUDA.
+// Preloaded with samples/viewer where there is no GPU: joins the CUDA driver of tests/fake_cuda to the OpenGL that the
+// viewer draws with. Its kernels do nothing but one: what writes a picture for its target writes a pattern there, which
+// tests/cli_support.c knows and which tells the first picture from the second. With NO_TEXTURES in the environment
+// OpenGL runs on another GPU than CUDA.
 #include "fake_cuda.h"
 #include "kernels/pictures.h"
 #include <GL/gl.h>
@@ -41,7 +43,9 @@ static void draw_pattern(const char* kernel, const unsigned char* parameters, ui
     unsigned char* to = (unsigned char*)(uintptr_t)args.to;
     s_picture_count++;
     for (int y = 0; y < s_height; y++) {
-        for (int x = 0; x < args.width; x++) memcpy(to + (uint64_t)y * args.pitch + 4 * (uint64_t)x, (const unsigned char[4]){(unsigned char)x, (unsigned char)y, s_picture_count, 255}, 4);
+        for (int x = 0; x < args.width; x++)
+            memcpy(to + (uint64_t)y * args.pitch + 4 * (uint64_t)x,
+                   (const unsigned char[4]){(unsigned char)x, (unsigned char)y, s_picture_count, 255}, 4);
     }
 }
 

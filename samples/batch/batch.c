@@ -1,4 +1,5 @@
-// Many prompts, as fast as the machine can: batches of a few pictures, and always a job waiting behind the one that runs, so that the device never is without work.
+// Many prompts, as fast as the machine can: batches of a few pictures, and always a job waiting behind the one that
+// runs, so that the device never is without work.
 //     batch MODEL prompts.txt FOLDER [pictures per job]       one prompt per line; FOLDER/0000.png, 0001.png, ...
 #include "png.h"
 #include "system.h"
@@ -10,12 +11,12 @@
 #define MAX_BATCH 16
 #define JOBS 3 // one that runs, one that waits, one whose pictures are being written
 
-typedef struct batch { sumi_job job; int first, count; } batch;
+typedef struct batch {
+    sumi_job job;
+    int first, count;
+} batch;
 
-static double now(void)
-{
-    return 1e-9 * (double)system_clock_ns();
-}
+static double now(void) { return 1e-9 * (double)system_clock_ns(); }
 
 // Lines without those that are empty. The text stays one block: lines are pointers into it.
 static int read_lines(const char* path, char** out_text, char*** out_lines)
@@ -37,7 +38,8 @@ static int read_lines(const char* path, char** out_text, char*** out_lines)
 static sumi_result submit(sumi_engine* engine, sumi_model* model, char** lines, batch* b)
 {
     sumi_image_item items[MAX_BATCH];
-    for (int i = 0; i < b->count; i++) items[i] = (sumi_image_item){.text = lines[b->first + i], .seed = (uint64_t)(b->first + i)};
+    for (int i = 0; i < b->count; i++)
+        items[i] = (sumi_image_item){.text = lines[b->first + i], .seed = (uint64_t)(b->first + i)};
     sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
     desc.items = items; // copied
     desc.item_count = b->count;
@@ -52,13 +54,16 @@ static sumi_result finish(sumi_engine* engine, const batch* b, const char* folde
     for (int i = 0; i < b->count && result == SUMI_OK; i++) {
         char path[1200], message[PNG_MESSAGE_BYTES];
         snprintf(path, sizeof path, "%s/%04d.png", folder, b->first + i);
-        if (!png_write(path, images[i].pixels, images[i].width, images[i].height, (size_t)images[i].row_bytes, 4, NULL, message)) fprintf(stderr, "batch: %s\n", message);
+        if (!png_write(path, images[i].pixels, images[i].width, images[i].height, (size_t)images[i].row_bytes, 4, NULL,
+                       message))
+            fprintf(stderr, "batch: %s\n", message);
     }
     if (result == SUMI_OK) sumi_images_release(engine, images, b->count);
     return result;
 }
 
-static sumi_result run(sumi_engine* engine, sumi_model* model, char** lines, int line_count, int per_job, const char* folder)
+static sumi_result run(sumi_engine* engine, sumi_model* model, char** lines, int line_count, int per_job,
+                       const char* folder)
 {
     batch jobs[JOBS]; // a ring
     int begun = 0, ended = 0, next_line = 0;
@@ -66,7 +71,8 @@ static sumi_result run(sumi_engine* engine, sumi_model* model, char** lines, int
     while (result == SUMI_OK && (next_line < line_count || ended < begun)) {
         if (next_line < line_count && begun - ended < JOBS) {
             batch* b = &jobs[begun++ % JOBS];
-            *b = (batch){.first = next_line, .count = line_count - next_line < per_job ? line_count - next_line : per_job};
+            *b = (batch){.first = next_line,
+                         .count = line_count - next_line < per_job ? line_count - next_line : per_job};
             next_line += b->count;
             result = submit(engine, model, lines, b);
         } else {
@@ -78,16 +84,20 @@ static sumi_result run(sumi_engine* engine, sumi_model* model, char** lines, int
 
 int main(int argc, char** argv)
 {
-    if (argc != 4 && argc != 5) return fprintf(stderr, "usage: batch MODEL prompts.txt FOLDER [pictures per job, 1 to %d]\n", MAX_BATCH), 2;
+    if (argc != 4 && argc != 5)
+        return fprintf(stderr, "usage: batch MODEL prompts.txt FOLDER [pictures per job, 1 to %d]\n", MAX_BATCH), 2;
     const int per_job = argc == 5 ? atoi(argv[4]) : 4;
     char *text = NULL, **lines = NULL;
     const int line_count = read_lines(argv[2], &text, &lines);
-    if (line_count == 0 || per_job < 1 || per_job > MAX_BATCH) return fprintf(stderr, "batch: %s holds no prompt, or more than %d pictures per job are asked for\n", argv[2], MAX_BATCH), 2;
+    if (line_count == 0 || per_job < 1 || per_job > MAX_BATCH)
+        return fprintf(stderr, "batch: %s holds no prompt, or more than %d pictures per job are asked for\n", argv[2],
+                       MAX_BATCH),
+               2;
 
     sumi_engine_desc ed = sumi_engine_defaults();
     ed.pump = SUMI_PUMP_THREAD; // works on while this thread writes files
     ed.cpu_thread_count = 0;
-    ed.max_slice_us = 0;        // nobody draws frames here
+    ed.max_slice_us = 0; // nobody draws frames here
     sumi_engine* engine;
     sumi_model* model = NULL;
     sumi_job load;
@@ -99,7 +109,8 @@ int main(int argc, char** argv)
     if (result == SUMI_OK) result = sumi_fetch_model(engine, load, &model);
     const double begin = now();
     if (result == SUMI_OK) result = run(engine, model, lines, line_count, per_job, argv[3]);
-    if (result == SUMI_OK) printf("%d pictures in %.2f s, %.2f a second\n", line_count, now() - begin, line_count / (now() - begin));
+    if (result == SUMI_OK)
+        printf("%d pictures in %.2f s, %.2f a second\n", line_count, now() - begin, line_count / (now() - begin));
     else fprintf(stderr, "batch: %s\n", sumi_result_text(result));
     sumi_engine_destroy(engine);
     free(lines);

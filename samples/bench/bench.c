@@ -7,11 +7,14 @@
 //     bench --model DIR --serve                     measures on demand, for compare_torch.py: a command per line of input, a line of JSON per answer
 //
 // text      one prompt job, from submit to done
-// forward   one evaluation of the transformer: an image job of one step from sigma 1 to 0, with everything that precedes the step, less the decoding
+// forward   one evaluation of the transformer: an image job of one step from sigma 1 to 0, with everything that
+//           precedes the step, less the decoding
 // decode    the decoder and the conversion to pixels of that job
 //
-// The report runs jobs back to back for some seconds, for a GPU that is cold does more than its power limit lets it sustain: "first" is the median of the first jobs, "sustained" that of
-// the second half. Its "forward" is the work time of the DENOISE stage per evaluation (on a GPU: by the device's own clock), "picture" the wall time of a job from submit to fetch.
+// The report runs jobs back to back for some seconds, for a GPU that is cold does more than its power limit lets it
+// sustain: "first" is the median of the first jobs, "sustained" that of the second half. Its "forward" is the work time
+// of the DENOISE stage per evaluation (on a GPU: by the device's own clock), "picture" the wall time of a job from
+// submit to fetch.
 #include "synthetic.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +33,7 @@ typedef struct bench {
     synthetic_files* files;
     int32_t width, height, tokens, runs, threads, sizes[8], size_count, steps, batch;
     int32_t slice_us; // -1: the engine's default, which is what a host gets that sets nothing
-    double seconds; // of sustained work per row of the report
+    double seconds;   // of sustained work per row of the report
     uint64_t memory_budget;
     sumi_backend backend;
     sumi_weight_format weights;
@@ -86,7 +89,7 @@ static bool wait_for(bench* b, sumi_job job, const char* doing)
     return check(b, status.result, doing);
 }
 
-// ---- Opening ------------------------------------------------------------------------------------------------------------------------------
+// ---- Opening --------------------------------------------------------------------------------------------------------
 
 static bool open_model(bench* b)
 {
@@ -106,7 +109,8 @@ static bool open_model(bench* b)
     md.without_text_encoder = b->prompt_path != NULL;
     md.without_vae_encoder = true;
     sumi_job job;
-    return check(b, sumi_submit_model(b->engine, &md, &job), "loading the model") && wait_for(b, job, "loading the model")
+    return check(b, sumi_submit_model(b->engine, &md, &job), "loading the model")
+        && wait_for(b, job, "loading the model")
         && check(b, sumi_fetch_model(b->engine, job, &b->model), "loading the model");
 }
 
@@ -134,7 +138,7 @@ static void make_text(bench* b, int32_t tokens)
     b->text[count] = 0;
 }
 
-// ---- Measuring ----------------------------------------------------------------------------------------------------------------------------
+// ---- Measuring ------------------------------------------------------------------------------------------------------
 
 static bool encode_text(bench* b, double* out_seconds, double* out_work_seconds)
 {
@@ -142,7 +146,9 @@ static bool encode_text(bench* b, double* out_seconds, double* out_work_seconds)
     desc.text = b->text;
     sumi_job job;
     double began = now();
-    if (!check(b, sumi_submit_prompt(b->engine, &desc, &job), "encoding the prompt") || !wait_for(b, job, "encoding the prompt")) return false;
+    if (!check(b, sumi_submit_prompt(b->engine, &desc, &job), "encoding the prompt")
+        || !wait_for(b, job, "encoding the prompt"))
+        return false;
     *out_seconds = now() - began;
     *out_work_seconds = (double)sumi_job_poll(b->engine, job).stage_seconds[SUMI_STAGE_TEXT];
     sumi_prompt* prompt;
@@ -166,7 +172,8 @@ static void sum_flops(bench* b, sumi_job job)
     for (int32_t i = 0; i < count && i < 512; i++) {
         if (rows[i].stage == SUMI_STAGE_TEXT) b->flops_text += rows[i].flops;
         else if (rows[i].stage == SUMI_STAGE_DECODE) b->flops_decode += rows[i].flops;
-        else if (rows[i].stage == SUMI_STAGE_DENOISE || rows[i].stage == SUMI_STAGE_PREPARE) b->flops_forward += rows[i].flops;
+        else if (rows[i].stage == SUMI_STAGE_DENOISE || rows[i].stage == SUMI_STAGE_PREPARE)
+            b->flops_forward += rows[i].flops;
     }
 }
 
@@ -189,7 +196,9 @@ static bool measure_image(bench* b, bool profile, double* out_forward, double* o
     desc.profile = profile;
     sumi_job job;
     double began = now();
-    if (!check(b, sumi_submit_images(b->engine, &desc, &job), "making a picture") || !wait_for(b, job, "making a picture")) return false;
+    if (!check(b, sumi_submit_images(b->engine, &desc, &job), "making a picture")
+        || !wait_for(b, job, "making a picture"))
+        return false;
     double wall = now() - began;
     sumi_job_status status = sumi_job_poll(b->engine, job);
     *out_decode = (double)status.stage_seconds[SUMI_STAGE_DECODE] + (double)status.stage_seconds[SUMI_STAGE_TRANSFER];
@@ -211,7 +220,8 @@ static void print_row(const char* name, double* seconds, int32_t count, double f
 {
     qsort(seconds, (size_t)count, sizeof *seconds, compare_doubles);
     double median = count % 2 ? seconds[count / 2] : 0.5 * (seconds[count / 2 - 1] + seconds[count / 2]);
-    printf("| %-22s | %10.1f | %10.1f | %8.2f | %8.1f |\n", name, 1e3 * median, 1e3 * seconds[0], 1e-9 * flops, 1e-9 * flops / median);
+    printf("| %-22s | %10.1f | %10.1f | %8.2f | %8.1f |\n", name, 1e3 * median, 1e3 * seconds[0], 1e-9 * flops,
+           1e-9 * flops / median);
 }
 
 static bool print_table(bench* b)
@@ -227,25 +237,33 @@ static bool print_table(bench* b)
     snprintf(names[2], sizeof names[2], "decode, %dx%d", b->width, b->height);
     sumi_engine_info info = sumi_engine_get_info(b->engine);
     printf("%s; median and best of %d\n\n", info.device, b->runs);
-    printf("| %-22s | %10s | %10s | %8s | %8s |\n|------------------------|-----------:|-----------:|---------:|---------:|\n", "stage", "median ms", "best ms",
-           "GFLOP", "GFLOP/s");
+    printf("| %-22s | %10s | %10s | %8s | %8s "
+           "|\n|------------------------|-----------:|-----------:|---------:|---------:|\n",
+           "stage", "median ms", "best ms", "GFLOP", "GFLOP/s");
     print_row(names[0], text, b->runs, b->flops_text);
     print_row(names[1], forward, b->runs, b->flops_forward);
     print_row(names[2], decode, b->runs, b->flops_decode);
-    printf("\nmemory: weights %.0f MB mapped, at most %.0f MB beside them", 1e-6 * (double)sumi_model_get_info(b->model).weight_bytes, 1e-6 * (double)info.host_peak_bytes);
-    if (!b->files) printf(", process at most %.0f MB resident", peak_megabytes()); // views of one block would be counted over and over
+    printf("\nmemory: weights %.0f MB mapped, at most %.0f MB beside them",
+           1e-6 * (double)sumi_model_get_info(b->model).weight_bytes, 1e-6 * (double)info.host_peak_bytes);
+    // views of one block would be counted over and over
+    if (!b->files) printf(", process at most %.0f MB resident", peak_megabytes());
     printf("\n");
     return true;
 }
 
-// ---- The report ---------------------------------------------------------------------------------------------------------------------------
+// ---- The report -----------------------------------------------------------------------------------------------------
 
 #define MAX_BATCH 16
 #define MAX_JOBS 4096
 
 // One job of `items` pictures of the size.
-typedef struct work { int32_t side, steps, items; bool has_text; } work; // has_text: the prompt is encoded by the job
-typedef struct sample { double forward, decode, picture, cpu_per_step; } sample; // seconds; picture: of the whole job
+typedef struct work {
+    int32_t side, steps, items;
+    bool has_text;
+} work; // has_text: the prompt is encoded by the job
+typedef struct sample {
+    double forward, decode, picture, cpu_per_step;
+} sample; // seconds; picture: of the whole job
 
 static double processor_seconds(void)
 {
@@ -277,10 +295,13 @@ static bool run_work(bench* b, const work* w, sample* out)
     sumi_image images[MAX_BATCH];
     sumi_job job;
     double began = now(), busy = processor_seconds();
-    if (!check(b, sumi_submit_images(b->engine, &desc, &job), "making pictures") || !wait_for(b, job, "making pictures")) return false;
+    if (!check(b, sumi_submit_images(b->engine, &desc, &job), "making pictures")
+        || !wait_for(b, job, "making pictures"))
+        return false;
     sumi_job_status status = sumi_job_poll(b->engine, job);
     if (!check(b, sumi_fetch_images(b->engine, job, images, MAX_BATCH), "fetching the pictures")) return false;
-    *out = (sample){(double)status.stage_seconds[SUMI_STAGE_DENOISE] / w->steps, (double)status.stage_seconds[SUMI_STAGE_DECODE] / w->items, now() - began,
+    *out = (sample){(double)status.stage_seconds[SUMI_STAGE_DENOISE] / w->steps,
+                    (double)status.stage_seconds[SUMI_STAGE_DECODE] / w->items, now() - began,
                     (processor_seconds() - busy) / w->steps};
     sumi_images_release(b->engine, images, w->items);
     return true;
@@ -306,7 +327,8 @@ static sample median_sample(const sample* samples, int32_t begin, int32_t end)
 }
 
 // Back to back for `seconds`, at least three jobs after one that warms up.
-static bool sustain(bench* b, const work* w, double seconds, sample* out_first, sample* out_sustained, int32_t* out_count)
+static bool sustain(bench* b, const work* w, double seconds, sample* out_first, sample* out_sustained,
+                    int32_t* out_count)
 {
     static sample samples[MAX_JOBS];
     int32_t count = 0;
@@ -321,7 +343,8 @@ static bool sustain(bench* b, const work* w, double seconds, sample* out_first, 
     return true;
 }
 
-static bool sustain_text(bench* b, int32_t tokens, double seconds, double* out_wall, double* out_work, int32_t* out_count)
+static bool sustain_text(bench* b, int32_t tokens, double seconds, double* out_wall, double* out_work,
+                         int32_t* out_count)
 {
     static double wall[MAX_JOBS], work_time[MAX_JOBS];
     int32_t count = 0;
@@ -355,8 +378,8 @@ static bool wait_and_fetch(bench* b, sumi_job job, double* io_worked)
     return true;
 }
 
-// Jobs of one picture, each submitted when the one before was fetched, or all before the first one begins: what the GPU does nothing of that time, by its own clock. The least of three
-// tries: another process may take the processor.
+// Jobs of one picture, each submitted when the one before was fetched, or all before the first one begins: what the GPU
+// does nothing of that time, by its own clock. The least of three tries: another process may take the processor.
 static bool report_idle(bench* b, int32_t side, bool queued)
 {
     char name[64];
@@ -369,7 +392,9 @@ static bool report_idle(bench* b, int32_t side, bool queued)
         const double began = now();
         double worked = 0.0;
         for (int32_t k = 0; k < QUEUED; k++) {
-            if (!check(b, sumi_submit_images(b->engine, &desc, &jobs[k]), "making pictures") || (!queued && !wait_and_fetch(b, jobs[k], &worked))) return false;
+            if (!check(b, sumi_submit_images(b->engine, &desc, &jobs[k]), "making pictures")
+                || (!queued && !wait_and_fetch(b, jobs[k], &worked)))
+                return false;
         }
         for (int32_t k = 0; k < QUEUED && queued; k++) {
             if (!wait_and_fetch(b, jobs[k], &worked)) return false;
@@ -432,12 +457,14 @@ static bool report_memory(const bench* b, int32_t side, int32_t items)
     sumi_image_desc desc = describe(b, &w, list);
     sumi_memory memory;
     if (!check(b, sumi_image_memory(b->engine, &desc, &memory), "asking for the memory")) return false;
-    printf("| %4d x %-4d | %8d | %10.0f | %11.0f | %10.1f | %10.1f | %10.1f |\n", side, side, items, 1e-6 * (double)memory.weights, 1e-6 * (double)memory.streamed, 1e-6 * (double)memory.arena,
+    printf("| %4d x %-4d | %8d | %10.0f | %11.0f | %10.1f | %10.1f | %10.1f |\n", side, side, items,
+           1e-6 * (double)memory.weights, 1e-6 * (double)memory.streamed, 1e-6 * (double)memory.arena,
            1e-6 * (double)memory.staging, 1e-6 * (double)memory.images);
     return true;
 }
 
-// Where the time of a picture goes: op by op, each a slice of its own, with the rates that its operations and its bytes come to.
+// Where the time of a picture goes: op by op, each a slice of its own, with the rates that its operations and its bytes
+// come to.
 static bool report_ops(bench* b, int32_t side)
 {
     static sumi_profile_row rows[512];
@@ -451,16 +478,19 @@ static bool report_ops(bench* b, int32_t side)
     int32_t count = 0;
     for (int32_t i = 0; i < 2; i++) { // the first one warms up
         sumi_job job;
-        if (!check(b, sumi_submit_images(b->engine, &desc, &job), "profiling") || !wait_for(b, job, "profiling")) return false;
+        if (!check(b, sumi_submit_images(b->engine, &desc, &job), "profiling") || !wait_for(b, job, "profiling"))
+            return false;
         count = sumi_job_profile(b->engine, job, rows, 512);
         if (!check(b, sumi_fetch_images(b->engine, job, &image, 1), "fetching the picture")) return false;
         sumi_images_release(b->engine, &image, 1);
     }
     printf("\nops of one picture, %dx%d, %d steps, with its text; each op launched alone\n\n", side, side, b->steps);
-    printf("| stage    | op                               |  times | ms in all |  us each |  TFLOP/s |   GB/s |\n|----------|----------------------------------|-------:|----------:|---------:|---------:|-------:|\n");
+    printf("| stage    | op                               |  times | ms in all |  us each |  TFLOP/s |   GB/s "
+           "|\n|----------|----------------------------------|-------:|----------:|---------:|---------:|-------:|\n");
     for (int32_t i = 0; i < count && i < 48; i++) {
         const sumi_profile_row* r = &rows[i];
-        printf("| %-8s | %-32.32s | %6d | %9.2f | %8.1f | %8.1f | %6.0f |\n", stages[r->stage], r->name, r->count, 1e3 * r->seconds, 1e6 * r->seconds / r->count, 1e-12 * r->flops / r->seconds,
+        printf("| %-8s | %-32.32s | %6d | %9.2f | %8.1f | %8.1f | %6.0f |\n", stages[r->stage], r->name, r->count,
+               1e3 * r->seconds, 1e6 * r->seconds / r->count, 1e-12 * r->flops / r->seconds,
                1e-9 * r->bytes / r->seconds);
     }
     return true;
@@ -472,8 +502,11 @@ static bool print_report(bench* b)
     double wall, work_time;
     int32_t count, texts[2] = {b->tokens, 512};
     sumi_engine_info info = sumi_engine_get_info(b->engine);
-    printf("%s; %s weights; captions of %d tokens; medians of jobs back to back for %.0f s\n\n", info.device, b->weights == SUMI_WEIGHTS_FP8 ? "fp8" : "bf16", b->tokens, b->seconds);
-    printf("| %-34s | %10s | %10s | %8s |\n|------------------------------------|-----------:|-----------:|---------:|\n", "what", "sustained", "first ms", "TFLOP/s");
+    printf("%s; %s weights; captions of %d tokens; medians of jobs back to back for %.0f s\n\n", info.device,
+           b->weights == SUMI_WEIGHTS_FP8 ? "fp8" : "bf16", b->tokens, b->seconds);
+    printf(
+        "| %-34s | %10s | %10s | %8s |\n|------------------------------------|-----------:|-----------:|---------:|\n",
+        "what", "sustained", "first ms", "TFLOP/s");
     for (int32_t i = 0; i < 2; i++) {
         if (!sustain_text(b, texts[i], b->seconds / 4, &wall, &work_time, &count)) return false;
         snprintf(name, sizeof name, "text, %d tokens", sumi_prompt_get_info(b->prompt).token_count);
@@ -487,19 +520,21 @@ static bool print_report(bench* b)
     }
     if (b->batch > 1 && !report_batch(b, b->sizes[0])) return false;
     if (b->memory_budget) printf("\nmemory budget %.0f MB\n", 1e-6 * (double)b->memory_budget);
-    printf("\n| a job of    | pictures | weights MB | streamed MB |   arena MB | staging MB |  images MB |\n|-------------|---------:|-----------:|------------:|-----------:|-----------:|-----------:|\n");
+    printf("\n| a job of    | pictures | weights MB | streamed MB |   arena MB | staging MB |  images MB "
+           "|\n|-------------|---------:|-----------:|------------:|-----------:|-----------:|-----------:|\n");
     for (int32_t i = 0; i < b->size_count; i++) {
         if (!report_memory(b, b->sizes[i], 1)) return false;
     }
     if (b->batch > 1 && !report_memory(b, b->sizes[0], b->batch)) return false;
     info = sumi_engine_get_info(b->engine);
-    printf("\nheld now, MB: weights %.0f, arena %.1f, images %.1f, staging %.1f; host memory at most %.1f\n", 1e-6 * (double)info.held_bytes[SUMI_MEMORY_WEIGHTS],
-           1e-6 * (double)info.held_bytes[SUMI_MEMORY_ARENA], 1e-6 * (double)info.held_bytes[SUMI_MEMORY_IMAGE], 1e-6 * (double)info.held_bytes[SUMI_MEMORY_STAGING],
+    printf("\nheld now, MB: weights %.0f, arena %.1f, images %.1f, staging %.1f; host memory at most %.1f\n",
+           1e-6 * (double)info.held_bytes[SUMI_MEMORY_WEIGHTS], 1e-6 * (double)info.held_bytes[SUMI_MEMORY_ARENA],
+           1e-6 * (double)info.held_bytes[SUMI_MEMORY_IMAGE], 1e-6 * (double)info.held_bytes[SUMI_MEMORY_STAGING],
            1e-6 * (double)info.host_peak_bytes);
     return !b->shows_ops || report_ops(b, b->sizes[0]);
 }
 
-// ---- Serving ------------------------------------------------------------------------------------------------------------------------------
+// ---- Serving --------------------------------------------------------------------------------------------------------
 
 // What was computed last: PATH holds tensors, PATH.prompt the prompt as a host would save it.
 static bool save(bench* b, const char* path)
@@ -529,21 +564,34 @@ static bool answer(bench* b, const char* line)
     work w = {.has_text = false};
     sample cold, warm;
     int32_t count;
-    if (sscanf(line, "sustain %d %d %d %lf", &w.side, &w.steps, &w.items, &first) == 4 && w.steps > 0 && w.items > 0 && w.items <= MAX_BATCH)
+    if (sscanf(line, "sustain %d %d %d %lf", &w.side, &w.steps, &w.items, &first) == 4 && w.steps > 0 && w.items > 0
+        && w.items <= MAX_BATCH)
         return sustain(b, &w, first, &cold, &warm, &count)
-            && printf("{\"forward\": %.9f, \"decode\": %.9f, \"picture\": %.9f, \"cpu_per_step\": %.9f, \"jobs\": %d}\n", warm.forward, warm.decode, warm.picture, warm.cpu_per_step,
-                      count) > 0;
+            && printf(
+                   "{\"forward\": %.9f, \"decode\": %.9f, \"picture\": %.9f, \"cpu_per_step\": %.9f, \"jobs\": %d}\n",
+                   warm.forward, warm.decode, warm.picture, warm.cpu_per_step, count)
+                   > 0;
     if (sscanf(line, "sustain_text %d %lf", &w.items, &first) == 2)
-        return sustain_text(b, w.items, first, &second, &cold.forward, &count) && printf("{\"text\": %.9f, \"work\": %.9f, \"jobs\": %d}\n", second, cold.forward, count) > 0;
+        return sustain_text(b, w.items, first, &second, &cold.forward, &count)
+            && printf("{\"text\": %.9f, \"work\": %.9f, \"jobs\": %d}\n", second, cold.forward, count) > 0;
     if (strcmp(line, "text") == 0) return measure_text(b, &first) && printf("{\"text\": %.9f}\n", first) > 0;
-    if (strcmp(line, "image") == 0) return measure_image(b, false, &first, &second) && printf("{\"forward\": %.9f, \"decode\": %.9f}\n", first, second) > 0;
+    if (strcmp(line, "image") == 0)
+        return measure_image(b, false, &first, &second)
+            && printf("{\"forward\": %.9f, \"decode\": %.9f}\n", first, second) > 0;
     if (strcmp(line, "flops") == 0)
         return measure_image(b, true, &first, &second)
-            && printf("{\"text\": %.0f, \"forward\": %.0f, \"decode\": %.0f}\n", b->flops_text, b->flops_forward, b->flops_decode) > 0;
+            && printf("{\"text\": %.0f, \"forward\": %.0f, \"decode\": %.0f}\n", b->flops_text, b->flops_forward,
+                      b->flops_decode)
+                   > 0;
     if (strcmp(line, "memory") == 0)
-        return printf("{\"peak_mb\": %.3f, \"allocator_mb\": %.3f}\n", peak_megabytes(), 1e-6 * (double)sumi_engine_get_info(b->engine).host_peak_bytes) > 0;
+        return printf("{\"peak_mb\": %.3f, \"allocator_mb\": %.3f}\n", peak_megabytes(),
+                      1e-6 * (double)sumi_engine_get_info(b->engine).host_peak_bytes)
+             > 0;
     if (strncmp(line, "save ", 5) == 0) return save(b, line + 5) && printf("{}\n") > 0;
-    fprintf(stderr, "bench: no command \"%s\"; there are text, image, flops, memory, save PATH, sustain SIDE STEPS ITEMS SECONDS, sustain_text TOKENS SECONDS\n", line);
+    fprintf(stderr,
+            "bench: no command \"%s\"; there are text, image, flops, memory, save PATH, sustain SIDE STEPS ITEMS "
+            "SECONDS, sustain_text TOKENS SECONDS\n",
+            line);
     return false;
 }
 
@@ -560,17 +608,18 @@ static bool serve(bench* b)
     return true;
 }
 
-// ---- Arguments ----------------------------------------------------------------------------------------------------------------------------
+// ---- Arguments ------------------------------------------------------------------------------------------------------
 
 static int usage(void)
 {
-    fprintf(
-        stderr,
-        "usage: bench [--synthetic tiny|mid|z-image | --model PATH] [--backend cpu|cuda] [--size WxH] [--tokens N] [--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
-        "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8] [--cublaslt] [--slice US]\n"
-        "       bench ... --report [--sizes N,N,..] [--steps N] [--batch N] [--seconds N] [--ops]\n"
-        "  --threads 0 is every core; --float32 makes synthetic weights float32 instead of bfloat16; --write only writes the checkpoint\n"
-        "  --slice is max_slice_us of the engine, 0 for whole ops; without it the engine's default\n");
+    fprintf(stderr,
+            "usage: bench [--synthetic tiny|mid|z-image | --model PATH] [--backend cpu|cuda] [--size WxH] [--tokens N] "
+            "[--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
+            "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8] [--cublaslt] [--slice US]\n"
+            "       bench ... --report [--sizes N,N,..] [--steps N] [--batch N] [--seconds N] [--ops]\n"
+            "  --threads 0 is every core; --float32 makes synthetic weights float32 instead of bfloat16; --write only "
+            "writes the checkpoint\n"
+            "  --slice is max_slice_us of the engine, 0 for whole ops; without it the engine's default\n");
     return 2;
 }
 
@@ -580,7 +629,9 @@ static bool read_sizes(bench* b, const char* text)
     for (b->size_count = 0; *text; b->size_count++) {
         char* end;
         long side = strtol(text, &end, 10);
-        if (end == text || (*end && *end != ',') || side < 16 || side > 4096 || side % 16 || b->size_count == (int32_t)(sizeof b->sizes / sizeof *b->sizes)) return false;
+        if (end == text || (*end && *end != ',') || side < 16 || side > 4096 || side % 16
+            || b->size_count == (int32_t)(sizeof b->sizes / sizeof *b->sizes))
+            return false;
         b->sizes[b->size_count] = (int32_t)side;
         text = *end ? end + 1 : end;
     }
@@ -591,7 +642,12 @@ static bool read_arguments(bench* b, int argc, char** argv)
 {
     for (int i = 1; i < argc; i++) {
         const char* name = argv[i];
-        bool* flag = strcmp(name, "--float32") == 0 ? &b->float32 : strcmp(name, "--serve") == 0 ? &b->serves : strcmp(name, "--report") == 0 ? &b->reports : strcmp(name, "--ops") == 0 ? &b->shows_ops : strcmp(name, "--cublaslt") == 0 ? &b->cublaslt : NULL;
+        bool* flag = strcmp(name, "--float32") == 0  ? &b->float32
+                   : strcmp(name, "--serve") == 0    ? &b->serves
+                   : strcmp(name, "--report") == 0   ? &b->reports
+                   : strcmp(name, "--ops") == 0      ? &b->shows_ops
+                   : strcmp(name, "--cublaslt") == 0 ? &b->cublaslt
+                                                     : NULL;
         if (flag) {
             *flag = true;
             continue;
@@ -612,19 +668,21 @@ static bool read_arguments(bench* b, int argc, char** argv)
         else if (strcmp(name, "--slice") == 0) {
             b->slice_us = atoi(value);
             if (b->slice_us < 0) return false;
-        }
-        else if (strcmp(name, "--seconds") == 0) b->seconds = atof(value);
-        else if (strcmp(name, "--backend") == 0 && (strcmp(value, "cpu") == 0 || strcmp(value, "cuda") == 0)) b->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
-        else if (strcmp(name, "--weights") == 0 && (strcmp(value, "bf16") == 0 || strcmp(value, "fp8") == 0)) b->weights = value[0] == 'b' ? SUMI_WEIGHTS_BF16 : SUMI_WEIGHTS_FP8;
+        } else if (strcmp(name, "--seconds") == 0) b->seconds = atof(value);
+        else if (strcmp(name, "--backend") == 0 && (strcmp(value, "cpu") == 0 || strcmp(value, "cuda") == 0))
+            b->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
+        else if (strcmp(name, "--weights") == 0 && (strcmp(value, "bf16") == 0 || strcmp(value, "fp8") == 0))
+            b->weights = value[0] == 'b' ? SUMI_WEIGHTS_BF16 : SUMI_WEIGHTS_FP8;
         else if (strcmp(name, "--sizes") == 0) {
             if (!read_sizes(b, value)) return false;
         } else if (strcmp(name, "--memory-budget") == 0) b->memory_budget = strtoull(value, NULL, 10) * 1000000u;
         else return false;
     }
-    bool sizes = b->width >= 16 && b->height >= 16 && b->width <= 4096 && b->height <= 4096 && b->width % 16 == 0 && b->height % 16 == 0;
+    bool sizes = b->width >= 16 && b->height >= 16 && b->width <= 4096 && b->height <= 4096 && b->width % 16 == 0
+              && b->height % 16 == 0;
     bool report = b->steps > 0 && b->steps <= 1000 && b->batch > 0 && b->batch <= MAX_BATCH && b->seconds >= 0.0;
-    return (b->synthetic || b->model_path) && sizes && report && b->runs >= 1 && b->runs <= MAX_RUNS && b->threads >= 0 && b->tokens > 0
-        && (b->serves || !b->prompt_path);
+    return (b->synthetic || b->model_path) && sizes && report && b->runs >= 1 && b->runs <= MAX_RUNS && b->threads >= 0
+        && b->tokens > 0 && (b->serves || !b->prompt_path);
 }
 
 static bool run(bench* b)
@@ -646,7 +704,15 @@ static bool run(bench* b)
 
 int main(int argc, char** argv)
 {
-    static bench b = {.width = 512, .height = 512, .tokens = 128, .runs = 5, .steps = 8, .batch = 4, .seconds = 8.0, .slice_us = -1, .backend = SUMI_BACKEND_CPU};
+    static bench b = {.width = 512,
+                      .height = 512,
+                      .tokens = 128,
+                      .runs = 5,
+                      .steps = 8,
+                      .batch = 4,
+                      .seconds = 8.0,
+                      .slice_us = -1,
+                      .backend = SUMI_BACKEND_CPU};
     if (!read_arguments(&b, argc, argv)) return usage();
     if (b.size_count == 0) read_sizes(&b, "1024,768,512");
     if (b.synthetic) {

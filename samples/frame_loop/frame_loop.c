@@ -1,7 +1,10 @@
-// A host with a loop of its own at 60 frames a second, its own allocator, its own log: sumi gets what is left of each frame, and every call is timed.
+// A host with a loop of its own at 60 frames a second, its own allocator, its own log: sumi gets what is left of each
+// frame, and every call is timed.
 //     frame_loop MODEL "a lighthouse at dusk, ink wash" out.png
-// On the processor the work happens inside sumi_engine_update, so the budget is what this frame has left. On a GPU it only bounds what is on its way to the device, beside the host's
-// own rendering there: give it your context and a stream of yours in `cuda`, call update behind your frame's own submissions, and lower the budget when frames get late.
+// On the processor the work happens inside sumi_engine_update, so the budget is what this frame has left. On a GPU it
+// only bounds what is on its way to the device, beside the host's own rendering there: give it your context and a
+// stream of yours in `cuda`, call update behind your frame's own submissions, and lower the budget when frames get
+// late.
 #include "png.h"
 #include "system.h"
 #include <stdatomic.h>
@@ -13,17 +16,14 @@
 #define OWN_WORK_US 8000.0 // what this host does in a frame: here it sleeps
 #define MARGIN_US 1500.0   // frames that would just fit are late in practice
 
-static double now_us(void)
-{
-    return 1e-3 * (double)system_clock_ns();
-}
+static double now_us(void) { return 1e-3 * (double)system_clock_ns(); }
 
 static void sleep_us(double us)
 {
     if (us > 0.0) system_sleep_us((uint32_t)us);
 }
 
-// ---- Services -----------------------------------------------------------------------------------------------------------------------------
+// ---- Services -------------------------------------------------------------------------------------------------------
 
 static atomic_size_t held_bytes; // worker threads allocate too
 
@@ -48,7 +48,7 @@ static void write_log(sumi_log_level level, sumi_result result, const char* text
     if (level <= SUMI_LOG_WARNING) fprintf(stderr, "frame_loop: result %d: %s\n", (int)result, text);
 }
 
-// ---- The game -----------------------------------------------------------------------------------------------------------------------------
+// ---- The game -------------------------------------------------------------------------------------------------------
 
 typedef struct game {
     sumi_engine* engine;
@@ -134,10 +134,14 @@ int main(int argc, char** argv)
     sumi_image image;
     char message[PNG_MESSAGE_BYTES] = "";
     if (result == SUMI_OK) result = sumi_fetch_images(g.engine, g.picture, &image, 1);
-    const bool is_written = result == SUMI_OK && png_write(argv[3], image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, argv[2], message);
+    const bool is_written =
+        result == SUMI_OK
+        && png_write(argv[3], image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, argv[2], message);
     sumi_engine_destroy(g.engine);
     if (!is_written) fprintf(stderr, "frame_loop: %s\n", result == SUMI_OK ? message : sumi_result_text(result));
-    printf("%d frames, %d late, longest %.1f ms; longest update %.2f ms, poll %.3f ms; %d previews; %zu bytes still held\n", g.frames, g.late, 1e-3 * g.longest_us, 1e-3 * g.longest_update_us,
-           1e-3 * g.longest_poll_us, g.previews, atomic_load(&held_bytes));
+    printf("%d frames, %d late, longest %.1f ms; longest update %.2f ms, poll %.3f ms; %d previews; %zu bytes still "
+           "held\n",
+           g.frames, g.late, 1e-3 * g.longest_us, 1e-3 * g.longest_update_us, 1e-3 * g.longest_poll_us, g.previews,
+           atomic_load(&held_bytes));
     return is_written ? 0 : 1;
 }

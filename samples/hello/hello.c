@@ -1,4 +1,5 @@
-// The smallest whole program: a model and a prompt in, a PNG out, with work done a few milliseconds at a time as a game would.
+// The smallest whole program: a model and a prompt in, a PNG out, with work done a few milliseconds at a time as a game
+// would.
 //     hello MODEL "a lighthouse at dusk, ink wash" out.png
 #include "png.h"
 #include <stdio.h>
@@ -40,7 +41,9 @@ int main(int argc, char** argv)
     sumi_image image;
     if (result == SUMI_OK) result = sumi_fetch_images(engine, job, &image, 1);
     char message[PNG_MESSAGE_BYTES] = "";
-    bool written = result == SUMI_OK && png_write(argv[3], image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, argv[2], message);
+    bool written =
+        result == SUMI_OK
+        && png_write(argv[3], image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, argv[2], message);
     printf("\n");
     if (!written) fprintf(stderr, "%s\n", result == SUMI_OK ? message : sumi_result_text(result));
     sumi_engine_destroy(engine); // takes models, jobs and images with it

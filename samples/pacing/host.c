@@ -20,7 +20,7 @@ void sleep_until(double seconds)
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) continue;
 }
 
-// ---- Calibrating ------------------------------------------------------------------------------------------------------------------------------
+// ---- Calibrating ----------------------------------------------------------------------------------------------------
 
 static double frame_seconds(host* h, double for_seconds)
 {
@@ -51,7 +51,7 @@ double host_calibrate(host* h, double load_ms)
     return 1e3 * frame_seconds(h, 0.2);
 }
 
-// ---- No renderer ------------------------------------------------------------------------------------------------------------------------------
+// ---- No renderer ----------------------------------------------------------------------------------------------------
 
 typedef struct none_host {
     host base;
@@ -77,6 +77,11 @@ host* host_open_none(char why[256])
         snprintf(why, 256, "no memory");
         return NULL;
     }
-    n->base = (host){.device = "no renderer: frames end by the clock", .work = 10.0, .counts_ms = true, .submit = none_submit, .finished = none_finished, .destroy = none_destroy};
+    n->base = (host){.device = "no renderer: frames end by the clock",
+                     .work = 10.0,
+                     .counts_ms = true,
+                     .submit = none_submit,
+                     .finished = none_finished,
+                     .destroy = none_destroy};
     return &n->base;
 }

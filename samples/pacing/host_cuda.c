@@ -1,5 +1,5 @@
-// A host that computes with CUDA in the context that sumi works in (physics, a renderer of its own): there nothing but the streams' priorities decides whose blocks come first. Its kernel is
-// the text below, compiled by the driver.
+// A host that computes with CUDA in the context that sumi works in (physics, a renderer of its own): there nothing but
+// the streams' priorities decides whose blocks come first. Its kernel is the text below, compiled by the driver.
 #include "host.h"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -72,18 +72,36 @@ typedef struct cuda_host {
     int (*event_destroy)(void* event);
     int (*allocate)(unsigned long long* address, size_t bytes);
     int (*free_memory)(unsigned long long address);
-    int (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** arguments,
-                  void** extra);
+    int (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                  unsigned block_z, unsigned shared_bytes, void* stream, void** arguments, void** extra);
 } cuda_host;
 
 static bool find_entries(cuda_host* c)
 {
-    const struct { const char* name; void* into; } entries[] = {
-        {"cuInit", &c->init}, {"cuDeviceGet", &c->device_get}, {"cuDeviceGetName", &c->device_name}, {"cuDeviceGetAttribute", &c->device_attribute},
-        {"cuDevicePrimaryCtxRetain", &c->retain}, {"cuDevicePrimaryCtxRelease_v2", &c->release}, {"cuCtxSetCurrent", &c->context_set}, {"cuModuleLoadData", &c->load},
-        {"cuModuleUnload", &c->unload}, {"cuModuleGetFunction", &c->get_function}, {"cuCtxGetStreamPriorityRange", &c->priorities}, {"cuStreamCreateWithPriority", &c->stream_create},
-        {"cuStreamDestroy_v2", &c->stream_destroy}, {"cuEventCreate", &c->event_create}, {"cuEventRecord", &c->event_record}, {"cuEventQuery", &c->event_query},
-        {"cuEventDestroy_v2", &c->event_destroy}, {"cuMemAlloc_v2", &c->allocate}, {"cuMemFree_v2", &c->free_memory}, {"cuLaunchKernel", &c->launch},
+    const struct {
+        const char* name;
+        void* into;
+    } entries[] = {
+        {"cuInit", &c->init},
+        {"cuDeviceGet", &c->device_get},
+        {"cuDeviceGetName", &c->device_name},
+        {"cuDeviceGetAttribute", &c->device_attribute},
+        {"cuDevicePrimaryCtxRetain", &c->retain},
+        {"cuDevicePrimaryCtxRelease_v2", &c->release},
+        {"cuCtxSetCurrent", &c->context_set},
+        {"cuModuleLoadData", &c->load},
+        {"cuModuleUnload", &c->unload},
+        {"cuModuleGetFunction", &c->get_function},
+        {"cuCtxGetStreamPriorityRange", &c->priorities},
+        {"cuStreamCreateWithPriority", &c->stream_create},
+        {"cuStreamDestroy_v2", &c->stream_destroy},
+        {"cuEventCreate", &c->event_create},
+        {"cuEventRecord", &c->event_record},
+        {"cuEventQuery", &c->event_query},
+        {"cuEventDestroy_v2", &c->event_destroy},
+        {"cuMemAlloc_v2", &c->allocate},
+        {"cuMemFree_v2", &c->free_memory},
+        {"cuLaunchKernel", &c->launch},
     };
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         void* symbol = dlsym(c->library, entries[i].name);
@@ -95,7 +113,9 @@ static bool find_entries(cuda_host* c)
 
 static bool open_context(cuda_host* c)
 {
-    if (c->init(0) != 0 || c->device_get(&c->device, 0) != 0 || c->device_attribute(&c->processors, PROCESSOR_COUNT, c->device) != 0) return false;
+    if (c->init(0) != 0 || c->device_get(&c->device, 0) != 0
+        || c->device_attribute(&c->processors, PROCESSOR_COUNT, c->device) != 0)
+        return false;
     c->has_context = c->retain(&c->base.context, c->device) == 0;
     return c->has_context && c->context_set(c->base.context) == 0;
 }
@@ -103,7 +123,8 @@ static bool open_context(cuda_host* c)
 static bool open_stream(cuda_host* c)
 {
     int least, greatest;
-    if (c->priorities(&least, &greatest) != 0 || c->stream_create(&c->stream, NON_BLOCKING, greatest) != 0) return false;
+    if (c->priorities(&least, &greatest) != 0 || c->stream_create(&c->stream, NON_BLOCKING, greatest) != 0)
+        return false;
     for (int32_t i = 0; i < FRAMES_IN_FLIGHT; i++) {
         if (c->event_create(&c->events[i], WITHOUT_TIMING) != 0) return false;
         c->has_event[i] = true;
@@ -116,7 +137,9 @@ static void cuda_submit(host* h, int32_t slot)
     cuda_host* c = (cuda_host*)h;
     int32_t count = (int32_t)h->work;
     void* arguments[] = {&c->memory, &count};
-    for (int32_t i = 0; i < PASSES; i++) c->launch(c->function, (unsigned)c->processors * BLOCKS_PER_PROCESSOR, 1, 1, BLOCK, 1, 1, 0, c->stream, arguments, NULL);
+    for (int32_t i = 0; i < PASSES; i++)
+        c->launch(c->function, (unsigned)c->processors * BLOCKS_PER_PROCESSOR, 1, 1, BLOCK, 1, 1, 0, c->stream,
+                  arguments, NULL);
     c->event_record(c->events[slot], c->stream);
 }
 
@@ -152,7 +175,8 @@ host* host_open_cuda(char why[256])
     else if ((c->library = dlopen("libcuda.so.1", RTLD_NOW)) == NULL) reason = "there is no NVIDIA driver here";
     else if (!find_entries(c)) reason = "the NVIDIA driver lacks an entry that is needed";
     else if (!open_context(c)) reason = "the NVIDIA driver has no device";
-    else if (c->load(&c->module, s_kernel) != 0 || c->get_function(&c->function, c->module, "spin") != 0) reason = "the NVIDIA driver does not compile the kernel";
+    else if (c->load(&c->module, s_kernel) != 0 || c->get_function(&c->function, c->module, "spin") != 0)
+        reason = "the NVIDIA driver does not compile the kernel";
     else if (!open_stream(c)) reason = "the NVIDIA driver makes no stream";
     if (reason != NULL) {
         snprintf(why, 256, "%s", reason);
@@ -164,6 +188,7 @@ host* host_open_cuda(char why[256])
     c->base.finished = cuda_finished;
     c->base.destroy = cuda_destroy;
     c->device_name(name, sizeof name, c->device);
-    snprintf(c->base.device, sizeof c->base.device, "%s, CUDA in sumi's context, a stream of the highest priority", name);
+    snprintf(c->base.device, sizeof c->base.device, "%s, CUDA in sumi's context, a stream of the highest priority",
+             name);
     return &c->base;
 }

@@ -1,5 +1,6 @@
-// Off screen and without a window system: an EGL device, a context without a surface. The frame is a row of compute passes into one picture, each behind the one before, as a renderer's
-// passes are; compute, because some GPUs for data centres can shade pixels on a few of their processors only.
+// Off screen and without a window system: an EGL device, a context without a surface. The frame is a row of compute
+// passes into one picture, each behind the one before, as a renderer's passes are; compute, because some GPUs for data
+// centres can shade pixels on a few of their processors only.
 //
 // EGL is opened while the program runs, so that the program starts where there is none.
 #include "host.h"
@@ -62,30 +63,59 @@ typedef struct gl_host {
     PFNGLFLUSHPROC flush;
 } gl_host;
 
-static const char s_shader[] = "#version 430\n"
-                               "layout(local_size_x = 8, local_size_y = 8) in;\n"
-                               "layout(rgba8, binding = 0) uniform writeonly image2D picture;\n"
-                               "uniform int count;\n"
-                               "void main()\n"
-                               "{\n"
-                               "    vec4 v = vec4(vec2(gl_GlobalInvocationID.xy) / 2048.0, 0.5, 1.0);\n"
-                               "    for (int i = 0; i < count; i++) v = v * vec4(0.9991, 0.9992, 0.9993, 0.9994) + vec4(0.0003);\n"
-                               "    imageStore(picture, ivec2(gl_GlobalInvocationID.xy), v);\n"
-                               "}\n";
+static const char s_shader[] =
+    "#version 430\n"
+    "layout(local_size_x = 8, local_size_y = 8) in;\n"
+    "layout(rgba8, binding = 0) uniform writeonly image2D picture;\n"
+    "uniform int count;\n"
+    "void main()\n"
+    "{\n"
+    "    vec4 v = vec4(vec2(gl_GlobalInvocationID.xy) / 2048.0, 0.5, 1.0);\n"
+    "    for (int i = 0; i < count; i++) v = v * vec4(0.9991, 0.9992, 0.9993, 0.9994) + vec4(0.0003);\n"
+    "    imageStore(picture, ivec2(gl_GlobalInvocationID.xy), v);\n"
+    "}\n";
 
 static bool find_entries(gl_host* g)
 {
     void* found = dlsym(g->library, "eglGetProcAddress");
     if (found == NULL) return false;
     memcpy(&g->get, &found, sizeof found);
-    const struct { const char* name; void* into; } entries[] = {
-        {"eglInitialize", &g->initialize}, {"eglTerminate", &g->terminate}, {"eglBindAPI", &g->bind_api}, {"eglChooseConfig", &g->choose_config}, {"eglCreateContext", &g->create_context},
-        {"eglDestroyContext", &g->destroy_context}, {"eglMakeCurrent", &g->make_current}, {"eglQueryDevicesEXT", &g->query_devices}, {"eglQueryDeviceStringEXT", &g->query_device_string},
-        {"eglGetPlatformDisplayEXT", &g->get_display}, {"glGetString", &g->get_string}, {"glCreateShader", &g->create_shader}, {"glShaderSource", &g->shader_source},
-        {"glCompileShader", &g->compile_shader}, {"glCreateProgram", &g->create_program}, {"glAttachShader", &g->attach_shader}, {"glLinkProgram", &g->link_program},
-        {"glGetProgramiv", &g->get_program}, {"glGetProgramInfoLog", &g->get_program_log}, {"glUseProgram", &g->use_program}, {"glGetUniformLocation", &g->get_uniform_location},
-        {"glUniform1i", &g->uniform}, {"glGenTextures", &g->gen_textures}, {"glBindTexture", &g->bind_texture}, {"glTexStorage2D", &g->texture_storage}, {"glBindImageTexture", &g->bind_image},
-        {"glDispatchCompute", &g->dispatch}, {"glMemoryBarrier", &g->barrier}, {"glFenceSync", &g->fence}, {"glClientWaitSync", &g->client_wait}, {"glDeleteSync", &g->delete_sync}, {"glFlush", &g->flush},
+    const struct {
+        const char* name;
+        void* into;
+    } entries[] = {
+        {"eglInitialize", &g->initialize},
+        {"eglTerminate", &g->terminate},
+        {"eglBindAPI", &g->bind_api},
+        {"eglChooseConfig", &g->choose_config},
+        {"eglCreateContext", &g->create_context},
+        {"eglDestroyContext", &g->destroy_context},
+        {"eglMakeCurrent", &g->make_current},
+        {"eglQueryDevicesEXT", &g->query_devices},
+        {"eglQueryDeviceStringEXT", &g->query_device_string},
+        {"eglGetPlatformDisplayEXT", &g->get_display},
+        {"glGetString", &g->get_string},
+        {"glCreateShader", &g->create_shader},
+        {"glShaderSource", &g->shader_source},
+        {"glCompileShader", &g->compile_shader},
+        {"glCreateProgram", &g->create_program},
+        {"glAttachShader", &g->attach_shader},
+        {"glLinkProgram", &g->link_program},
+        {"glGetProgramiv", &g->get_program},
+        {"glGetProgramInfoLog", &g->get_program_log},
+        {"glUseProgram", &g->use_program},
+        {"glGetUniformLocation", &g->get_uniform_location},
+        {"glUniform1i", &g->uniform},
+        {"glGenTextures", &g->gen_textures},
+        {"glBindTexture", &g->bind_texture},
+        {"glTexStorage2D", &g->texture_storage},
+        {"glBindImageTexture", &g->bind_image},
+        {"glDispatchCompute", &g->dispatch},
+        {"glMemoryBarrier", &g->barrier},
+        {"glFenceSync", &g->fence},
+        {"glClientWaitSync", &g->client_wait},
+        {"glDeleteSync", &g->delete_sync},
+        {"glFlush", &g->flush},
     };
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         __eglMustCastToProperFunctionPointerType entry = g->get(entries[i].name);
@@ -98,7 +128,8 @@ static bool find_entries(gl_host* g)
 // A current context of this device, or false with nothing left behind.
 static bool make_context(gl_host* g, EGLDeviceEXT device)
 {
-    static const EGLint config_wishes[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT, EGL_NONE};
+    static const EGLint config_wishes[] = {EGL_SURFACE_TYPE, EGL_PBUFFER_BIT, EGL_RENDERABLE_TYPE, EGL_OPENGL_BIT,
+                                           EGL_NONE};
     static const EGLint context_wishes[] = {EGL_CONTEXT_MAJOR_VERSION, 4, EGL_CONTEXT_MINOR_VERSION, 3, EGL_NONE};
     EGLConfig config;
     EGLint count = 0;
@@ -106,7 +137,8 @@ static bool make_context(gl_host* g, EGLDeviceEXT device)
     if (g->display == EGL_NO_DISPLAY || !g->initialize(g->display, NULL, NULL)) return false;
     if (g->bind_api(EGL_OPENGL_API) && g->choose_config(g->display, config_wishes, &config, 1, &count) && count == 1) {
         g->context = g->create_context(g->display, config, EGL_NO_CONTEXT, context_wishes);
-        if (g->context != EGL_NO_CONTEXT && g->make_current(g->display, EGL_NO_SURFACE, EGL_NO_SURFACE, g->context)) return true;
+        if (g->context != EGL_NO_CONTEXT && g->make_current(g->display, EGL_NO_SURFACE, EGL_NO_SURFACE, g->context))
+            return true;
         if (g->context != EGL_NO_CONTEXT) g->destroy_context(g->display, g->context);
     }
     g->context = EGL_NO_CONTEXT;
@@ -217,7 +249,8 @@ host* host_open_gl(char why[256])
     gl_host* g = calloc(1, sizeof *g);
     const char* reason = NULL;
     if (g == NULL) reason = "no memory";
-    else if ((g->library = dlopen("libEGL.so.1", RTLD_NOW)) == NULL) reason = "there is no libEGL.so.1 (Debian: libegl1)";
+    else if ((g->library = dlopen("libEGL.so.1", RTLD_NOW)) == NULL)
+        reason = "there is no libEGL.so.1 (Debian: libegl1)";
     else if (!find_entries(g)) reason = "this EGL lacks EGL_EXT_platform_device or OpenGL 4.3";
     else if (!choose_device(g)) reason = "no EGL device gives an OpenGL 4.3 context without a surface";
     if (reason != NULL) snprintf(why, 256, "%s", reason);
@@ -229,7 +262,8 @@ host* host_open_gl(char why[256])
     g->base.submit = gl_submit;
     g->base.finished = gl_finished;
     g->base.destroy = gl_destroy;
-    snprintf(g->base.device, sizeof g->base.device, "%s, OpenGL %s", (const char*)g->get_string(GL_RENDERER), (const char*)g->get_string(GL_VERSION));
+    snprintf(g->base.device, sizeof g->base.device, "%s, OpenGL %s", (const char*)g->get_string(GL_RENDERER),
+             (const char*)g->get_string(GL_VERSION));
     return &g->base;
 }
 #else

@@ -1,17 +1,21 @@
-// pacing: what a picture in the making does to the frame rate, and the frame rate to the picture. A renderer with a fixed load per frame runs alone, then beside pictures that are made with
-// sumi_engine_update at several budgets, one after the other without a pause.
+// pacing: what a picture in the making does to the frame rate, and the frame rate to the picture. A renderer with a
+// fixed load per frame runs alone, then beside pictures that are made with sumi_engine_update at several budgets, one
+// after the other without a pause.
 //
 //     pacing                                            OpenGL beside the demo model
 //     pacing --host cuda --synthetic z-image --size 1024 --slice 500     CUDA in the same context beside the released sizes
 //     pacing --budgets 4,4@start,4@finish,slack         where in the frame the call stands
 //
-// A frame begins at a refresh of an imaginary display. Its time is from there to the end of its GPU work, as seen by a thread that looks every few 10 us; refreshes at which no new frame was
-// ready count as missed. Two frames may be in flight; a host that is later than that begins at the next refresh.
+// A frame begins at a refresh of an imaginary display. Its time is from there to the end of its GPU work, as seen by a
+// thread that looks every few 10 us; refreshes at which no new frame was ready count as missed. Two frames may be in
+// flight; a host that is later than that begins at the next refresh.
 //
-// Budgets are milliseconds per frame. Where the call stands: @submit (the rule) right behind the frame's commands, @start before them, @finish when the GPU has finished the frame, with no
-// more than what is left until the next one. "slack" is all of that; "unlimited" more than the GPU can do.
+// Budgets are milliseconds per frame. Where the call stands: @submit (the rule) right behind the frame's commands,
+// @start before them, @finish when the GPU has finished the frame, with no more than what is left until the next one.
+// "slack" is all of that; "unlimited" more than the GPU can do.
 //
-// The ideal time of a picture is its work time alone divided by the share of the GPU that the budget is: budget / period, for the last two (period - load) / period.
+// The ideal time of a picture is its work time alone divided by the share of the GPU that the budget is: budget /
+// period, for the last two (period - load) / period.
 #include "host.h"
 #include "series.h"
 #include "synthetic.h"
@@ -21,7 +25,7 @@
 #include <sumi.h>
 #include <time.h>
 
-#define MAX_ROWS 18 // two of them not the user's
+#define MAX_ROWS 18       // two of them not the user's
 #define MARGIN 0.0005     // of a second, between the work in the slack and the next frame
 #define UNLIMITED 1000000 // us: never reached; SUMI_FOREVER would not return before the pictures are done
 
@@ -29,7 +33,8 @@ typedef enum place { PLACE_SUBMIT, PLACE_START, PLACE_FINISH } place;
 typedef enum call { CALL_UPDATE, CALL_POLL, CALL_SUBMIT, CALL_FETCH, CALL_RELEASE, CALL_COUNT } call;
 
 static const char* const s_places[] = {"submit", "start", "finish"};
-static const char* const s_calls[CALL_COUNT] = {"sumi_engine_update", "sumi_job_poll", "sumi_submit_images", "sumi_fetch_images", "sumi_images_release"};
+static const char* const s_calls[CALL_COUNT] = {"sumi_engine_update", "sumi_job_poll", "sumi_submit_images",
+                                                "sumi_fetch_images", "sumi_images_release"};
 static const char* const s_stages[] = {"wait", "load", "prepare", "text", "image", "denoise", "decode", "transfer"};
 
 typedef struct row {
@@ -40,9 +45,9 @@ typedef struct row {
     double share; // of the GPU, for the ideal
     place where;
 
-    series frames, intervals, pictures; // ms, ms, s
+    series frames, intervals, pictures;       // ms, ms, s
     series wall[CALL_COUNT], cpu[CALL_COUNT]; // us
-    double longest_update[8]; // us, by the stage of the job before it
+    double longest_update[8];                 // us, by the stage of the job before it
     int32_t missed;
 } row;
 
@@ -84,9 +89,11 @@ static bool check(const pacing* p, sumi_result result, const char* doing)
     return false;
 }
 
-// ---- Calls, each with its times -------------------------------------------------------------------------------------------------------------
+// ---- Calls, each with its times -------------------------------------------------------------------------------------
 
-typedef struct stopwatch { double wall, cpu; } stopwatch;
+typedef struct stopwatch {
+    double wall, cpu;
+} stopwatch;
 
 static double thread_seconds(void)
 {
@@ -159,7 +166,7 @@ static bool advance(pacing* p, uint32_t budget_us)
     return end_picture(p) && begin_picture(p);
 }
 
-// ---- The frame loop -------------------------------------------------------------------------------------------------------------------------
+// ---- The frame loop -------------------------------------------------------------------------------------------------
 
 typedef struct loop {
     double begin, period;
@@ -183,7 +190,8 @@ static void end_frame(loop* l, row* r)
     l->in_flight--;
 }
 
-// Looks after frames that end, and does what is due then, until the moment; or until no more than `most` frames are in flight.
+// Looks after frames that end, and does what is due then, until the moment; or until no more than `most` frames are in
+// flight.
 static bool watch_frames(pacing* p, loop* l, double until, int32_t most)
 {
     row* r = p->now;
@@ -202,12 +210,14 @@ static bool watch_frames(pacing* p, loop* l, double until, int32_t most)
     }
 }
 
-// One row: until there are enough frames and a whole picture, or the time is over; while a model is loaded, until it is.
+// One row: until there are enough frames and a whole picture, or the time is over; while a model is loaded, until it
+// is.
 static bool run_row(pacing* p, row* r)
 {
     p->now = r;
     for (int32_t c = 0; c < CALL_COUNT; c++) {
-        if (!series_reserve(&r->wall[c], 4096) || !series_reserve(&r->cpu[c], 4096)) return check(p, SUMI_OUT_OF_HOST_MEMORY, "starting");
+        if (!series_reserve(&r->wall[c], 4096) || !series_reserve(&r->cpu[c], 4096))
+            return check(p, SUMI_OUT_OF_HOST_MEMORY, "starting");
     }
     loop l = {.period = 1e-3 * p->period_ms, .begin = seconds_now() + 0.002};
     int32_t refresh = 0;
@@ -215,7 +225,7 @@ static bool run_row(pacing* p, row* r)
     if (r->has_job && !p->has_job && !begin_picture(p)) return false;
     for (int32_t i = 0;; i++) {
         const bool is_late = start - l.begin > p->most_seconds, is_loading = r->has_job && p->model == NULL;
-        const bool has_enough = is_loading             ? poll(p).state >= SUMI_JOB_DONE
+        const bool has_enough = is_loading           ? poll(p).state >= SUMI_JOB_DONE
                               : r->most_pictures > 0 ? r->pictures.count >= r->most_pictures
                                                      : i >= p->frame_count && (!r->has_job || r->pictures.count > 0);
         if (is_late || has_enough) break;
@@ -245,12 +255,14 @@ static bool run_row(pacing* p, row* r)
     return true;
 }
 
-// ---- Opening --------------------------------------------------------------------------------------------------------------------------------
+// ---- Opening --------------------------------------------------------------------------------------------------------
 
 static bool open_host(pacing* p)
 {
     char why[256] = "";
-    p->host = strcmp(p->host_name, "gl") == 0 ? host_open_gl(why) : strcmp(p->host_name, "cuda") == 0 ? host_open_cuda(why) : host_open_none(why);
+    p->host = strcmp(p->host_name, "gl") == 0   ? host_open_gl(why)
+            : strcmp(p->host_name, "cuda") == 0 ? host_open_cuda(why)
+                                                : host_open_none(why);
     if (p->host == NULL) {
         fprintf(stderr, "pacing: no host \"%s\": %s\n", p->host_name, why);
         return false;
@@ -288,7 +300,8 @@ static bool open_model(pacing* p)
 static bool encode_prompt(pacing* p)
 {
     char text[600];
-    for (int32_t i = 0; i < p->tokens && i < (int32_t)sizeof text - 1; i++) text[i] = "a red fox in the snow, "[i % 23], text[i + 1] = '\0';
+    for (int32_t i = 0; i < p->tokens && i < (int32_t)sizeof text - 1; i++)
+        text[i] = "a red fox in the snow, "[i % 23], text[i + 1] = '\0';
     sumi_prompt_desc desc = sumi_prompt_defaults(p->model);
     desc.text = text;
     sumi_job job;
@@ -317,22 +330,26 @@ static bool time_picture(pacing* p)
     return done;
 }
 
-// ---- Tables ---------------------------------------------------------------------------------------------------------------------------------
+// ---- Tables ---------------------------------------------------------------------------------------------------------
 
 static void print_head(const pacing* p)
 {
     const sumi_engine_info info = sumi_engine_get_info(p->engine);
-    printf("host: %s; %.2f ms of every %.2f ms\nsumi: %s; slices of at most %d us; a picture alone takes %.3f s\n\n", p->host->device, p->frame_ms, p->period_ms, info.device, p->slice_us,
-           p->picture_seconds);
-    printf("| budget     | frames | p50 ms | p99 ms | p99.9 ms | max ms | p99 over alone | missed | between p99 | pictures | picture s | ideal s | over ideal |\n"
-           "|------------|-------:|-------:|-------:|---------:|-------:|---------------:|-------:|------------:|---------:|----------:|--------:|-----------:|\n");
+    printf("host: %s; %.2f ms of every %.2f ms\nsumi: %s; slices of at most %d us; a picture alone takes %.3f s\n\n",
+           p->host->device, p->frame_ms, p->period_ms, info.device, p->slice_us, p->picture_seconds);
+    printf("| budget     | frames | p50 ms | p99 ms | p99.9 ms | max ms | p99 over alone | missed | between p99 | "
+           "pictures | picture s | ideal s | over ideal |\n"
+           "|------------|-------:|-------:|-------:|---------:|-------:|---------------:|-------:|------------:|------"
+           "---:|----------:|--------:|-----------:|\n");
     fflush(stdout);
 }
 
 static void print_row(const pacing* p, row* r, double alone_p99)
 {
-    printf("| %-10s | %6d | %6.2f | %6.2f | %8.2f | %6.2f | %14.2f | %6d | %11.2f | %8d | ", r->name, r->frames.count, series_percentile(&r->frames, 50.0), series_percentile(&r->frames, 99.0),
-           series_percentile(&r->frames, 99.9), series_percentile(&r->frames, 100.0), series_percentile(&r->frames, 99.0) - alone_p99, r->missed, series_percentile(&r->intervals, 99.0),
+    printf("| %-10s | %6d | %6.2f | %6.2f | %8.2f | %6.2f | %14.2f | %6d | %11.2f | %8d | ", r->name, r->frames.count,
+           series_percentile(&r->frames, 50.0), series_percentile(&r->frames, 99.0),
+           series_percentile(&r->frames, 99.9), series_percentile(&r->frames, 100.0),
+           series_percentile(&r->frames, 99.0) - alone_p99, r->missed, series_percentile(&r->intervals, 99.0),
            r->pictures.count);
     if (r->pictures.count > 0) {
         const double seconds = series_mean(&r->pictures), ideal = p->picture_seconds / r->share;
@@ -346,18 +363,23 @@ static void print_row(const pacing* p, row* r, double alone_p99)
 static void print_calls(pacing* p)
 {
     printf("\nTimes of calls, us: by the clock, and of the processor\n\n"
-           "| budget     | call                | times  | p50      | p99      | p99.9    | max      | CPU p50  | CPU p99.9 | CPU max  |\n"
-           "|------------|---------------------|-------:|---------:|---------:|---------:|---------:|---------:|----------:|---------:|\n");
+           "| budget     | call                | times  | p50      | p99      | p99.9    | max      | CPU p50  | CPU "
+           "p99.9 | CPU max  |\n"
+           "|------------|---------------------|-------:|---------:|---------:|---------:|---------:|---------:|-------"
+           "---:|---------:|\n");
     for (int32_t i = 0; i < p->row_count; i++) {
         row* r = &p->rows[i];
         for (int32_t c = 0; c < CALL_COUNT; c++) {
             series *wall = &r->wall[c], *cpu = &r->cpu[c];
             if (wall->count == 0) continue;
-            printf("| %-10s | %-19s | %6d | %8.1f | %8.1f | %8.1f | %8.1f | %8.1f | %9.1f | %8.1f |\n", r->name, s_calls[c], wall->count, series_percentile(wall, 50.0), series_percentile(wall, 99.0),
-                   series_percentile(wall, 99.9), series_percentile(wall, 100.0), series_percentile(cpu, 50.0), series_percentile(cpu, 99.9), series_percentile(cpu, 100.0));
+            printf("| %-10s | %-19s | %6d | %8.1f | %8.1f | %8.1f | %8.1f | %8.1f | %9.1f | %8.1f |\n", r->name,
+                   s_calls[c], wall->count, series_percentile(wall, 50.0), series_percentile(wall, 99.0),
+                   series_percentile(wall, 99.9), series_percentile(wall, 100.0), series_percentile(cpu, 50.0),
+                   series_percentile(cpu, 99.9), series_percentile(cpu, 100.0));
         }
     }
-    printf("\nThe longest sumi_engine_update, us by the clock, by the stage that the job was in before\n\n| budget     |");
+    printf(
+        "\nThe longest sumi_engine_update, us by the clock, by the stage that the job was in before\n\n| budget     |");
     for (int32_t s = 0; s < 8; s++) printf(" %8s |", s_stages[s]);
     printf("\n|------------|");
     for (int32_t s = 0; s < 8; s++) printf("---------:|");
@@ -369,14 +391,16 @@ static void print_calls(pacing* p)
     printf("\n");
 }
 
-// The budgets' rows are in the list by now; "loading" comes behind them, then "first": the first picture ever, for which plan and graphs are made, at the first budget in milliseconds;
+// The budgets' rows are in the list by now; "loading" comes behind them, then "first": the first picture ever, for
+// which plan and graphs are made, at the first budget in milliseconds;
 // with --first several, before the library has ever seen a time that the host had no part in.
 static bool run(pacing* p)
 {
     const int32_t budgets = p->row_count;
     if (!open_host(p) || !open_model(p) || !encode_prompt(p)) return false;
     row* first = &p->rows[p->row_count++];
-    *first = (row){.name = "first", .has_job = true, .budget_us = UNLIMITED, .share = 1.0, .most_pictures = p->first_count};
+    *first =
+        (row){.name = "first", .has_job = true, .budget_us = UNLIMITED, .share = 1.0, .most_pictures = p->first_count};
     for (int32_t i = budgets - 1; i > 0; i--) {
         if (p->rows[i].budget_us < UNLIMITED) first->budget_us = p->rows[i].budget_us, first->share = p->rows[i].share;
     }
@@ -395,17 +419,22 @@ static bool run(pacing* p)
     return true;
 }
 
-// ---- Arguments ------------------------------------------------------------------------------------------------------------------------------
+// ---- Arguments ------------------------------------------------------------------------------------------------------
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: pacing [--host gl|cuda|none] [--checkpoint FOLDER | --synthetic tiny|mid|z-image] [--backend cpu|cuda] [--weights bf16|fp8] [--size N] [--steps N]\n"
-                    "              [--budgets B,B,..] [--frames N] [--seconds N] [--period MS] [--load MS] [--slice US] [--tokens N] [--first N] [--paced-load MS]\n"
-                    "              [--memory-budget MB]\n"
-                    "  a budget is a number of milliseconds, slack or unlimited; of a number also MS@submit, MS@start, MS@finish\n"
-                    "  --frames: at least so many per budget, and at least one picture; --seconds: no longer than that per budget\n"
-                    "  --load: GPU time of a frame; --slice: max_slice_us of the engine, 0 for whole ops; --paced-load: the model is loaded in frames of that budget\n"
-                    "  --first: so many pictures in the row of the first ones\n");
+    fprintf(
+        stderr,
+        "usage: pacing [--host gl|cuda|none] [--checkpoint FOLDER | --synthetic tiny|mid|z-image] [--backend cpu|cuda] "
+        "[--weights bf16|fp8] [--size N] [--steps N]\n"
+        "              [--budgets B,B,..] [--frames N] [--seconds N] [--period MS] [--load MS] [--slice US] [--tokens "
+        "N] [--first N] [--paced-load MS]\n"
+        "              [--memory-budget MB]\n"
+        "  a budget is a number of milliseconds, slack or unlimited; of a number also MS@submit, MS@start, MS@finish\n"
+        "  --frames: at least so many per budget, and at least one picture; --seconds: no longer than that per budget\n"
+        "  --load: GPU time of a frame; --slice: max_slice_us of the engine, 0 for whole ops; --paced-load: the model "
+        "is loaded in frames of that budget\n"
+        "  --first: so many pictures in the row of the first ones\n");
     return 2;
 }
 
@@ -459,11 +488,23 @@ static bool read_arguments(pacing* p, int argc, char** argv)
     const char* budgets = "1,2,4,8,unlimited";
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
-        const struct { const char* name; double* number; int32_t* count; double least, most; } numbers[] = {
-            {"--frames", NULL, &p->frame_count, 1, 1e6}, {"--size", NULL, &p->size, 16, 4096},      {"--steps", NULL, &p->steps, 1, 1000},
-            {"--slice", NULL, &p->slice_us, 0, 1e6},     {"--tokens", NULL, &p->tokens, 1, 500},    {"--first", NULL, &p->first_count, 1, 1e6}, {"--seconds", &p->most_seconds, NULL, 0.1, 1e4},
+        const struct {
+            const char* name;
+            double* number;
+            int32_t* count;
+            double least, most;
+        } numbers[] = {
+            {"--frames", NULL, &p->frame_count, 1, 1e6},
+            {"--size", NULL, &p->size, 16, 4096},
+            {"--steps", NULL, &p->steps, 1, 1000},
+            {"--slice", NULL, &p->slice_us, 0, 1e6},
+            {"--tokens", NULL, &p->tokens, 1, 500},
+            {"--first", NULL, &p->first_count, 1, 1e6},
+            {"--seconds", &p->most_seconds, NULL, 0.1, 1e4},
             {"--memory-budget", NULL, &p->memory_budget_mb, 0, 1e6},
-            {"--period", &p->period_ms, NULL, 1, 1000},  {"--load", &p->load_ms, NULL, 0.1, 1000},  {"--paced-load", &p->paced_load_ms, NULL, 0.1, 1000},
+            {"--period", &p->period_ms, NULL, 1, 1000},
+            {"--load", &p->load_ms, NULL, 0.1, 1000},
+            {"--paced-load", &p->paced_load_ms, NULL, 0.1, 1000},
         };
         const size_t count = sizeof numbers / sizeof *numbers;
         size_t at = 0;
@@ -473,11 +514,16 @@ static bool read_arguments(pacing* p, int argc, char** argv)
             if (!read_number(value, numbers[at].least, numbers[at].most, &number)) return false;
             if (numbers[at].number != NULL) *numbers[at].number = number;
             else *numbers[at].count = (int32_t)number;
-        } else if (strcmp(name, "--host") == 0 && (strcmp(value, "gl") == 0 || strcmp(value, "cuda") == 0 || strcmp(value, "none") == 0)) p->host_name = value;
+        } else if (strcmp(name, "--host") == 0
+                   && (strcmp(value, "gl") == 0 || strcmp(value, "cuda") == 0 || strcmp(value, "none") == 0))
+            p->host_name = value;
         else if (strcmp(name, "--checkpoint") == 0) p->model_path = value;
-        else if (strcmp(name, "--synthetic") == 0 && (p->synthetic = synthetic_find(value)) != NULL) p->model_path = SYNTHETIC_PATH;
-        else if (strcmp(name, "--backend") == 0 && (strcmp(value, "cpu") == 0 || strcmp(value, "cuda") == 0)) p->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
-        else if (strcmp(name, "--weights") == 0 && (strcmp(value, "bf16") == 0 || strcmp(value, "fp8") == 0)) p->weights = value[0] == 'b' ? SUMI_WEIGHTS_BF16 : SUMI_WEIGHTS_FP8;
+        else if (strcmp(name, "--synthetic") == 0 && (p->synthetic = synthetic_find(value)) != NULL)
+            p->model_path = SYNTHETIC_PATH;
+        else if (strcmp(name, "--backend") == 0 && (strcmp(value, "cpu") == 0 || strcmp(value, "cuda") == 0))
+            p->backend = value[1] == 'p' ? SUMI_BACKEND_CPU : SUMI_BACKEND_CUDA;
+        else if (strcmp(name, "--weights") == 0 && (strcmp(value, "bf16") == 0 || strcmp(value, "fp8") == 0))
+            p->weights = value[0] == 'b' ? SUMI_WEIGHTS_BF16 : SUMI_WEIGHTS_FP8;
         else if (strcmp(name, "--budgets") == 0) budgets = value;
         else return false;
     }

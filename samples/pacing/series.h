@@ -12,7 +12,8 @@ typedef struct series {
 
 bool series_reserve(series* s, int32_t capacity); // so that adding does not allocate; false: no memory
 void series_add(series* s, double value);         // without memory the value is lost
-double series_percentile(series* s, double percent); // the smallest value that `percent` of them do not exceed; 0 of none. Sorts
+// the smallest value that `percent` of them do not exceed; 0 of none. Sorts
+double series_percentile(series* s, double percent);
 double series_mean(const series* s);
 void series_clear(series* s); // keeps the memory
 void series_free(series* s);

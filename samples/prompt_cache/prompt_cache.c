@@ -1,4 +1,5 @@
-// Prompts encoded once, at home, and shipped with the game: the player's machine needs no text encoder, which is a third of a checkpoint.
+// Prompts encoded once, at home, and shipped with the game: the player's machine needs no text encoder, which is a
+// third of a checkpoint.
 //     prompt_cache encode MODEL "a lighthouse at dusk, ink wash" lighthouse.prompt
 //     prompt_cache draw MODEL lighthouse.prompt out.png                             MODEL may lack text encoder and tokenizer
 #include "png.h"
@@ -30,7 +31,8 @@ static const char* encode(sumi_engine* engine, sumi_model* model, const char* te
     if (result == SUMI_OK) sumi_job_wait(engine, job, SUMI_FOREVER);
     if (result == SUMI_OK) result = sumi_fetch_prompt(engine, job, &prompt);
     if (result != SUMI_OK) return sumi_result_text(result);
-    const size_t bytes = sumi_prompt_save(prompt, NULL, 0); // a safetensors image: portable between machines and backends
+    // a safetensors image: portable between machines and backends
+    const size_t bytes = sumi_prompt_save(prompt, NULL, 0);
     void* data = malloc(bytes);
     FILE* file = data ? fopen(path, "wb") : NULL;
     bool is_written = file && sumi_prompt_save(prompt, data, bytes) == bytes && fwrite(data, 1, bytes, file) == bytes;
@@ -50,7 +52,8 @@ static const char* read_prompt(sumi_model* model, const char* path, sumi_prompt*
     if (bytes > 0) data = malloc((size_t)bytes);
     const bool is_read = data && fseek(file, 0, SEEK_SET) == 0 && fread(data, 1, (size_t)bytes, file) == (size_t)bytes;
     fclose(file);
-    const sumi_result result = is_read ? sumi_prompt_load(model, data, (size_t)bytes, out_prompt) : SUMI_FILE_READ_FAILED;
+    const sumi_result result =
+        is_read ? sumi_prompt_load(model, data, (size_t)bytes, out_prompt) : SUMI_FILE_READ_FAILED;
     free(data);
     return result == SUMI_OK ? NULL : sumi_result_text(result);
 }
@@ -72,20 +75,26 @@ static const char* draw(sumi_engine* engine, sumi_model* model, const char* prom
     if (result == SUMI_OK) sumi_job_wait(engine, job, SUMI_FOREVER);
     if (result == SUMI_OK) result = sumi_fetch_images(engine, job, &image, 1);
     if (result != SUMI_OK) return sumi_result_text(result);
-    return png_write(path, image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, NULL, message) ? NULL : message;
+    return png_write(path, image.pixels, image.width, image.height, (size_t)image.row_bytes, 4, NULL, message)
+             ? NULL
+             : message;
 }
 
 int main(int argc, char** argv)
 {
     const bool encodes = argc == 5 && strcmp(argv[1], "encode") == 0, draws = argc == 5 && strcmp(argv[1], "draw") == 0;
-    if (!encodes && !draws) return fprintf(stderr, "usage: prompt_cache encode MODEL PROMPT FILE | prompt_cache draw MODEL FILE out.png\n"), 2;
+    if (!encodes && !draws)
+        return fprintf(stderr, "usage: prompt_cache encode MODEL PROMPT FILE | prompt_cache draw MODEL FILE out.png\n"),
+               2;
     sumi_engine_desc ed = sumi_engine_defaults();
     ed.cpu_thread_count = 0;
     sumi_engine* engine;
     sumi_model* model = NULL;
     sumi_result result = sumi_engine_create(&ed, &engine);
     if (result == SUMI_OK) result = load_model(engine, argv[2], draws, &model);
-    const char* wrong = result != SUMI_OK ? sumi_result_text(result) : encodes ? encode(engine, model, argv[3], argv[4]) : draw(engine, model, argv[3], argv[4]);
+    const char* wrong = result != SUMI_OK ? sumi_result_text(result)
+                      : encodes           ? encode(engine, model, argv[3], argv[4])
+                                          : draw(engine, model, argv[3], argv[4]);
     if (wrong) fprintf(stderr, "prompt_cache: %s\n", wrong);
     sumi_engine_destroy(engine);
     return wrong ? 1 : 0;

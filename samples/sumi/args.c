@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char exit_code_help[] = "exit codes: 0 done, 1 failed, 2 wrong arguments, 130 cancelled with Ctrl-C (a second Ctrl-C ends at once)\n";
+const char exit_code_help[] =
+    "exit codes: 0 done, 1 failed, 2 wrong arguments, 130 cancelled with Ctrl-C (a second Ctrl-C ends at once)\n";
 
 int args_wrong(const cli_command* command, const char* format, ...)
 {
@@ -19,7 +20,7 @@ int args_wrong(const cli_command* command, const char* format, ...)
     return EXIT_USAGE;
 }
 
-// ---- Help -----------------------------------------------------------------------------------------------------------------------------
+// ---- Help -----------------------------------------------------------------------------------------------------------
 
 // Text in lines of at most 100 columns, the following lines indented.
 static void print_wrapped(const char* text, int column, int indent)
@@ -43,7 +44,8 @@ static void print_wrapped(const char* text, int column, int indent)
 
 static void print_help(const cli_command* command)
 {
-    printf("usage: sumi %s%s%s [options]\n\n", command->name, command->operand ? " " : "", command->operand ? command->operand : "");
+    printf("usage: sumi %s%s%s [options]\n\n", command->name, command->operand ? " " : "",
+           command->operand ? command->operand : "");
     print_wrapped(command->about, 0, 0);
     printf("\n");
     for (size_t i = 0; i < command->option_count; i++) {
@@ -58,7 +60,7 @@ static void print_help(const cli_command* command)
     printf("\nexamples:\n%s\n%s", command->examples, exit_code_help);
 }
 
-// ---- Which option was meant -----------------------------------------------------------------------------------------------------------
+// ---- Which option was meant -----------------------------------------------------------------------------------------
 
 static size_t edit_distance(const char* a, const char* b)
 {
@@ -103,7 +105,7 @@ static const cli_option* find_option(const cli_command* command, const char* wor
     return NULL;
 }
 
-// ---- Values ---------------------------------------------------------------------------------------------------------------------------
+// ---- Values ---------------------------------------------------------------------------------------------------------
 
 static bool read_number(const char* text, double* out)
 {
@@ -146,7 +148,9 @@ static bool read_size(const char* text, int32_t* out)
 {
     const char* end;
     uint64_t width, height;
-    if (!read_unsigned(text, &width, &end) || (*end != 'x' && *end != 'X') || !read_unsigned(end + 1, &height, &end) || *end) return false;
+    if (!read_unsigned(text, &width, &end) || (*end != 'x' && *end != 'X') || !read_unsigned(end + 1, &height, &end)
+        || *end)
+        return false;
     if (width < 1 || height < 1 || width > 1 << 20 || height > 1 << 20) return false;
     out[0] = (int32_t)width;
     out[1] = (int32_t)height;
@@ -176,30 +180,40 @@ static bool store(const cli_command* command, const cli_option* option, const ch
     case OPTION_TEXT: *(const char**)option->value = text; return true;
     case OPTION_TEXTS: {
         text_list* list = option->value;
-        if (list->count == TEXT_LIST_MAX) return args_wrong(command, "%s may be given at most %d times", option->name, TEXT_LIST_MAX), false;
+        if (list->count == TEXT_LIST_MAX)
+            return args_wrong(command, "%s may be given at most %d times", option->name, TEXT_LIST_MAX), false;
         list->texts[list->count++] = text;
         return true;
     }
     case OPTION_COUNT:
         if (!read_number(text, &number) || number != floor(number) || number < option->least || number > option->most)
-            return args_wrong(command, "%s %s: give a whole number from %.0f to %.0f", option->name, text, option->least, option->most), false;
+            return args_wrong(command, "%s %s: give a whole number from %.0f to %.0f", option->name, text,
+                              option->least, option->most),
+                   false;
         *(int32_t*)option->value = (int32_t)number;
         return true;
     case OPTION_SEED:
         if (!read_unsigned(text, option->value, &end) || *end)
-            return args_wrong(command, "%s %s: give a whole number from 0 to 18446744073709551615", option->name, text), false;
+            return args_wrong(command, "%s %s: give a whole number from 0 to 18446744073709551615", option->name, text),
+                   false;
         return true;
     case OPTION_NUMBER:
         if (!read_number(text, &number) || number < option->least || number > option->most)
-            return args_wrong(command, "%s %s: give a number from %g to %g", option->name, text, option->least, option->most), false;
+            return args_wrong(command, "%s %s: give a number from %g to %g", option->name, text, option->least,
+                              option->most),
+                   false;
         *(float*)option->value = (float)number;
         return true;
     case OPTION_SIZE:
-        if (!read_size(text, option->value)) return args_wrong(command, "%s %s: give width and height in pixels, as in 1024x768", option->name, text), false;
+        if (!read_size(text, option->value))
+            return args_wrong(command, "%s %s: give width and height in pixels, as in 1024x768", option->name, text),
+                   false;
         return true;
     case OPTION_BYTES:
         if (!read_bytes(text, option->value))
-            return args_wrong(command, "%s %s: give bytes, or a number with K, M, G or T, as in 500M or 2G", option->name, text), false;
+            return args_wrong(command, "%s %s: give bytes, or a number with K, M, G or T, as in 500M or 2G",
+                              option->name, text),
+                   false;
         return true;
     case OPTION_CHOICE:
         if (!read_choice(option->argument, text, option->value))
@@ -209,7 +223,7 @@ static bool store(const cli_command* command, const cli_option* option, const ch
     return false;
 }
 
-// ---- The walk -------------------------------------------------------------------------------------------------------------------------
+// ---- The walk -------------------------------------------------------------------------------------------------------
 
 args_result args_parse(const cli_command* command, int argc, char** argv)
 {
@@ -223,8 +237,13 @@ args_result args_parse(const cli_command* command, int argc, char** argv)
         }
         if (options_end || word[0] != '-' || word[1] == 0) {
             if (!command->operand)
-                return args_wrong(command, "\"%s\" stands alone: every value needs its option before it (blanks in a value need quotes)", word), ARGS_WRONG;
-            if (*command->operand_value) return args_wrong(command, "one %s at a time: \"%s\" is too many", command->operand, word), ARGS_WRONG;
+                return args_wrong(command,
+                                  "\"%s\" stands alone: every value needs its option before it (blanks in a value need "
+                                  "quotes)",
+                                  word),
+                       ARGS_WRONG;
+            if (*command->operand_value)
+                return args_wrong(command, "one %s at a time: \"%s\" is too many", command->operand, word), ARGS_WRONG;
             *command->operand_value = word;
             continue;
         }
@@ -241,7 +260,8 @@ args_result args_parse(const cli_command* command, int argc, char** argv)
             return ARGS_WRONG;
         }
         size_t index = (size_t)(option - command->options);
-        if (given[index] && option->kind != OPTION_TEXTS) return args_wrong(command, "%s is given twice", option->name), ARGS_WRONG;
+        if (given[index] && option->kind != OPTION_TEXTS)
+            return args_wrong(command, "%s is given twice", option->name), ARGS_WRONG;
         given[index] = true;
         const char* value = NULL;
         if (option->kind == OPTION_FLAG) {
@@ -251,12 +271,14 @@ args_result args_parse(const cli_command* command, int argc, char** argv)
         } else {
             // A value that begins with two dashes is more likely the next option; --prompt=--such says that it is not.
             if (i + 1 >= argc || strncmp(argv[i + 1], "--", 2) == 0)
-                return args_wrong(command, "%s needs a value: %s %s", option->name, option->name, option->argument), ARGS_WRONG;
+                return args_wrong(command, "%s needs a value: %s %s", option->name, option->name, option->argument),
+                       ARGS_WRONG;
             value = argv[++i];
         }
         if (!store(command, option, value)) return ARGS_WRONG;
     }
     if (command->operand && !*command->operand_value)
-        return args_wrong(command, "give the %s: sumi %s %s", command->operand, command->name, command->operand), ARGS_WRONG;
+        return args_wrong(command, "give the %s: sumi %s %s", command->operand, command->name, command->operand),
+               ARGS_WRONG;
     return ARGS_RUN;
 }

@@ -1,4 +1,5 @@
-// Command line arguments as tables: each command lists its options once, and parsing, checking, --help and the sentence for every mistake come from that list.
+// Command line arguments as tables: each command lists its options once, and parsing, checking, --help and the sentence
+// for every mistake come from that list.
 #ifndef ARGS_H
 #define ARGS_H
 #include "system.h"
@@ -48,9 +49,11 @@ typedef struct cli_command {
 
 typedef enum args_result { ARGS_RUN, ARGS_HELP, ARGS_WRONG } args_result;
 
-// Parses argv[0, argc), the words after the command's name. ARGS_HELP: --help was asked and printed. ARGS_WRONG: a sentence was printed to stderr.
+// Parses argv[0, argc), the words after the command's name. ARGS_HELP: --help was asked and printed. ARGS_WRONG: a
+// sentence was printed to stderr.
 args_result args_parse(const cli_command* command, int argc, char** argv);
-// Prints "sumi COMMAND: sentence" and where help is; returns EXIT_USAGE, so that a command can `return args_wrong(...)`.
+// Prints "sumi COMMAND: sentence" and where help is; returns EXIT_USAGE, so that a command can `return
+// args_wrong(...)`.
 int args_wrong(const cli_command* command, const char* format, ...) SYSTEM_PRINTF(2, 3);
 
 extern const char exit_code_help[]; // the paragraph every help ends with

@@ -1,5 +1,5 @@
-// sumi encode: does the expensive half once. A prompt becomes a small file, so that generating needs no text encoder (a game ships these); a picture becomes
-// latents to start from.
+// sumi encode: does the expensive half once. A prompt becomes a small file, so that generating needs no text encoder (a
+// game ships these); a picture becomes latents to start from.
 #include "commands.h"
 #include "files.h"
 #include "png.h"
@@ -19,7 +19,8 @@ static int check_args(const cli_command* command, const encode_args* args)
     if (!args->session.model && !args->session.transformer && !args->session.text_encoder && !args->session.vae)
         return args_wrong(command, "give the model: --model PATH");
     if (!args->prompt == !args->image)
-        return args_wrong(command, args->prompt ? "one at a time: --prompt or --image" : "say what to encode: --prompt TEXT or --image FILE");
+        return args_wrong(command, args->prompt ? "one at a time: --prompt or --image"
+                                                : "say what to encode: --prompt TEXT or --image FILE");
     if (!args->output) return args_wrong(command, "say where it goes: -o file.safetensors");
     return EXIT_OK;
 }
@@ -51,20 +52,23 @@ static int encode_prompt(cli_session* session, const encode_args* args)
     return written ? EXIT_OK : EXIT_FAILED;
 }
 
-static int encode_image(const cli_command* command, cli_session* session, const encode_args* args, const png_image* image)
+static int encode_image(const cli_command* command, cli_session* session, const encode_args* args,
+                        const png_image* image)
 {
     int code = session_load_model(session, true, false);
     if (code != EXIT_OK) return code;
     sumi_model_info info = sumi_model_get_info(session->model);
     int32_t multiple = info.size_multiple > 0 ? info.size_multiple : 16;
-    sumi_pixels pixels = {.data = image->pixels, .width = image->width, .height = image->height, .channel_count = image->channel_count};
+    sumi_pixels pixels = {
+        .data = image->pixels, .width = image->width, .height = image->height, .channel_count = image->channel_count};
     sumi_encode_desc desc = sumi_encode_defaults(session->model);
     desc.image = &pixels;
     desc.width = args->size[0] > 0 ? args->size[0] : image->width / multiple * multiple;
     desc.height = args->size[0] > 0 ? args->size[1] : image->height / multiple * multiple;
-    if (desc.width < multiple || desc.height < multiple || desc.width % multiple || desc.height % multiple || desc.width > info.max_size
-        || desc.height > info.max_size)
-        return args_wrong(command, "%dx%d pixels: give a --size of multiples of %d up to %d", desc.width, desc.height, multiple, info.max_size);
+    if (desc.width < multiple || desc.height < multiple || desc.width % multiple || desc.height % multiple
+        || desc.width > info.max_size || desc.height > info.max_size)
+        return args_wrong(command, "%dx%d pixels: give a --size of multiples of %d up to %d", desc.width, desc.height,
+                          multiple, info.max_size);
     if (args->posterior >= 0) desc.posterior = (sumi_posterior)args->posterior;
     desc.seed = args->seed;
     sumi_job job;
@@ -83,7 +87,8 @@ static int encode_image(const cli_command* command, cli_session* session, const 
     free(values);
     if (result != SUMI_OK) return session_fail(session, result, "encoding the picture");
     if (!written) fprintf(stderr, "sumi: %s\n", message);
-    else if (!args->session.quiet) printf("%s  %d x %d x %d latents\n", args->output, (int)shape[0], (int)shape[1], (int)shape[2]);
+    else if (!args->session.quiet)
+        printf("%s  %d x %d x %d latents\n", args->output, (int)shape[0], (int)shape[1], (int)shape[2]);
     return written ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -96,7 +101,8 @@ int encode_main(int argc, char** argv)
         {"--image", OPTION_TEXT, &args.image, "FILE", "encode this PNG, for generate --latents", 0, 0},
         {"-o", OPTION_TEXT, &args.output, "FILE", "where it goes, a safetensors file", 0, 0},
         {"--size", OPTION_SIZE, args.size, "WxH", "resize the picture to this first", 0, 0},
-        {"--posterior", OPTION_CHOICE, &args.posterior, "sample|mode", "draw the latents or take their mean, the default", 0, 0},
+        {"--posterior", OPTION_CHOICE, &args.posterior, "sample|mode",
+         "draw the latents or take their mean, the default", 0, 0},
         {"--seed", OPTION_SEED, &args.seed, "N", "of the drawing", 0, 0},
         ENGINE_OPTIONS(&args.session),
     };
@@ -105,9 +111,10 @@ int encode_main(int argc, char** argv)
         .about = "Encodes a prompt or a picture once, to a file that sumi generate starts from.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .examples = "  sumi encode --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk\" -o lighthouse.safetensors\n"
-                    "  sumi generate --model models/Z-Image-Turbo --prompt-file lighthouse.safetensors -o lighthouse.png\n"
-                    "  sumi encode --model models/Z-Image-Turbo --image lighthouse.png -o latents.safetensors\n",
+        .examples =
+            "  sumi encode --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk\" -o lighthouse.safetensors\n"
+            "  sumi generate --model models/Z-Image-Turbo --prompt-file lighthouse.safetensors -o lighthouse.png\n"
+            "  sumi encode --model models/Z-Image-Turbo --image lighthouse.png -o latents.safetensors\n",
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
@@ -122,7 +129,8 @@ int encode_main(int argc, char** argv)
     }
     cli_session session = {0};
     code = session_open(&session, &args.session);
-    if (code == EXIT_OK) code = args.prompt ? encode_prompt(&session, &args) : encode_image(&command, &session, &args, &image);
+    if (code == EXIT_OK)
+        code = args.prompt ? encode_prompt(&session, &args) : encode_image(&command, &session, &args, &image);
     session_close(&session);
     png_free(&image);
     return code;

@@ -1,4 +1,5 @@
-// Tensor names as patterns. '#' is the layer, '@' the same counted from the other end (LDM counts up blocks downwards), '%' the block inside a layer.
+// Tensor names as patterns. '#' is the layer, '@' the same counted from the other end (LDM counts up blocks downwards),
+// '%' the block inside a layer.
 // Alternatives stand behind '|'; a tensor is there when one of them is.
 #include "expected.h"
 #include <stdio.h>
@@ -14,84 +15,107 @@ typedef struct rule_set {
     bool outer_only_but_last; // there is none in the last layer (samplers between stages)
 } rule_set;
 
-#define BLOCK_NAMES(kind)                                                                                                                                      \
-    kind ".#.attention.to_q.weight|" kind ".#.attention.qkv.weight", kind ".#.attention.to_k.weight|" kind ".#.attention.qkv.weight",                          \
-        kind ".#.attention.to_v.weight|" kind ".#.attention.qkv.weight", kind ".#.attention.to_out.0.weight|" kind ".#.attention.out.weight",                  \
-        kind ".#.attention.norm_q.weight|" kind ".#.attention.q_norm.weight", kind ".#.attention.norm_k.weight|" kind ".#.attention.k_norm.weight",            \
-        kind ".#.feed_forward.w1.weight", kind ".#.feed_forward.w2.weight", kind ".#.feed_forward.w3.weight", kind ".#.attention_norm1.weight",                \
+#define BLOCK_NAMES(kind)                                                                                              \
+    kind ".#.attention.to_q.weight|" kind ".#.attention.qkv.weight",                                                   \
+        kind ".#.attention.to_k.weight|" kind ".#.attention.qkv.weight",                                               \
+        kind ".#.attention.to_v.weight|" kind ".#.attention.qkv.weight",                                               \
+        kind ".#.attention.to_out.0.weight|" kind ".#.attention.out.weight",                                           \
+        kind ".#.attention.norm_q.weight|" kind ".#.attention.q_norm.weight",                                          \
+        kind ".#.attention.norm_k.weight|" kind ".#.attention.k_norm.weight", kind ".#.feed_forward.w1.weight",        \
+        kind ".#.feed_forward.w2.weight", kind ".#.feed_forward.w3.weight", kind ".#.attention_norm1.weight",          \
         kind ".#.attention_norm2.weight", kind ".#.ffn_norm1.weight", kind ".#.ffn_norm2.weight"
 
-static const char* const s_z_image_once[] = {"all_x_embedder.2-1.weight|x_embedder.weight",
-                                             "all_x_embedder.2-1.bias|x_embedder.bias",
-                                             "t_embedder.mlp.0.weight",
-                                             "t_embedder.mlp.0.bias",
-                                             "t_embedder.mlp.2.weight",
-                                             "t_embedder.mlp.2.bias",
-                                             "cap_embedder.0.weight",
-                                             "cap_embedder.1.weight",
-                                             "cap_embedder.1.bias",
-                                             "x_pad_token",
-                                             "cap_pad_token",
-                                             "all_final_layer.2-1.linear.weight|final_layer.linear.weight",
-                                             "all_final_layer.2-1.linear.bias|final_layer.linear.bias",
-                                             "all_final_layer.2-1.adaLN_modulation.1.weight|final_layer.adaLN_modulation.1.weight",
-                                             "all_final_layer.2-1.adaLN_modulation.1.bias|final_layer.adaLN_modulation.1.bias",
-                                             NULL};
-static const char* const s_z_image_layers[] = {BLOCK_NAMES("layers"), "layers.#.adaLN_modulation.0.weight", "layers.#.adaLN_modulation.0.bias", NULL};
+static const char* const s_z_image_once[] = {
+    "all_x_embedder.2-1.weight|x_embedder.weight",
+    "all_x_embedder.2-1.bias|x_embedder.bias",
+    "t_embedder.mlp.0.weight",
+    "t_embedder.mlp.0.bias",
+    "t_embedder.mlp.2.weight",
+    "t_embedder.mlp.2.bias",
+    "cap_embedder.0.weight",
+    "cap_embedder.1.weight",
+    "cap_embedder.1.bias",
+    "x_pad_token",
+    "cap_pad_token",
+    "all_final_layer.2-1.linear.weight|final_layer.linear.weight",
+    "all_final_layer.2-1.linear.bias|final_layer.linear.bias",
+    "all_final_layer.2-1.adaLN_modulation.1.weight|final_layer.adaLN_modulation.1.weight",
+    "all_final_layer.2-1.adaLN_modulation.1.bias|final_layer.adaLN_modulation.1.bias",
+    NULL};
+static const char* const s_z_image_layers[] = {BLOCK_NAMES("layers"), "layers.#.adaLN_modulation.0.weight",
+                                               "layers.#.adaLN_modulation.0.bias", NULL};
 static const char* const s_z_image_noise[] = {BLOCK_NAMES("noise_refiner"), "noise_refiner.#.adaLN_modulation.0.weight",
                                               "noise_refiner.#.adaLN_modulation.0.bias", NULL};
 static const char* const s_z_image_context[] = {BLOCK_NAMES("context_refiner"), NULL};
-static const rule_set s_z_image_rules[] = {{.names = s_z_image_once},
-                                           {.layer_prefixes = {"layers."}, .config_key = "n_layers", .names = s_z_image_layers},
-                                           {.layer_prefixes = {"noise_refiner."}, .config_key = "n_refiner_layers", .names = s_z_image_noise},
-                                           {.layer_prefixes = {"context_refiner."}, .config_key = "n_refiner_layers", .names = s_z_image_context},
-                                           {.names = NULL}};
-
-#define QWEN_NAMES(canonical, gguf) "model.layers.#." canonical ".weight|layers.#." canonical ".weight|blk.#." gguf ".weight"
-static const char* const s_qwen3_once[] = {"model.embed_tokens.weight|embed_tokens.weight|token_embd.weight", NULL};
-static const char* const s_qwen3_layers[] = {QWEN_NAMES("input_layernorm", "attn_norm"),    QWEN_NAMES("self_attn.q_proj", "attn_q"),
-                                             QWEN_NAMES("self_attn.k_proj", "attn_k"),      QWEN_NAMES("self_attn.v_proj", "attn_v"),
-                                             QWEN_NAMES("self_attn.q_norm", "attn_q_norm"), QWEN_NAMES("self_attn.k_norm", "attn_k_norm"),
-                                             QWEN_NAMES("self_attn.o_proj", "attn_output"), QWEN_NAMES("post_attention_layernorm", "ffn_norm"),
-                                             QWEN_NAMES("mlp.gate_proj", "ffn_gate"),       QWEN_NAMES("mlp.up_proj", "ffn_up"),
-                                             QWEN_NAMES("mlp.down_proj", "ffn_down"),       NULL};
-static const rule_set s_qwen3_rules[] = {
-    {.names = s_qwen3_once},
-    {.layer_prefixes = {"model.layers.", "layers.", "blk."}, .config_key = "num_hidden_layers", .names = s_qwen3_layers, .all_but_last = true},
+static const rule_set s_z_image_rules[] = {
+    {.names = s_z_image_once},
+    {.layer_prefixes = {"layers."}, .config_key = "n_layers", .names = s_z_image_layers},
+    {.layer_prefixes = {"noise_refiner."}, .config_key = "n_refiner_layers", .names = s_z_image_noise},
+    {.layer_prefixes = {"context_refiner."}, .config_key = "n_refiner_layers", .names = s_z_image_context},
     {.names = NULL}};
+
+#define QWEN_NAMES(canonical, gguf)                                                                                    \
+    "model.layers.#." canonical ".weight|layers.#." canonical ".weight|blk.#." gguf ".weight"
+static const char* const s_qwen3_once[] = {"model.embed_tokens.weight|embed_tokens.weight|token_embd.weight", NULL};
+static const char* const s_qwen3_layers[] = {
+    QWEN_NAMES("input_layernorm", "attn_norm"),    QWEN_NAMES("self_attn.q_proj", "attn_q"),
+    QWEN_NAMES("self_attn.k_proj", "attn_k"),      QWEN_NAMES("self_attn.v_proj", "attn_v"),
+    QWEN_NAMES("self_attn.q_norm", "attn_q_norm"), QWEN_NAMES("self_attn.k_norm", "attn_k_norm"),
+    QWEN_NAMES("self_attn.o_proj", "attn_output"), QWEN_NAMES("post_attention_layernorm", "ffn_norm"),
+    QWEN_NAMES("mlp.gate_proj", "ffn_gate"),       QWEN_NAMES("mlp.up_proj", "ffn_up"),
+    QWEN_NAMES("mlp.down_proj", "ffn_down"),       NULL};
+static const rule_set s_qwen3_rules[] = {{.names = s_qwen3_once},
+                                         {.layer_prefixes = {"model.layers.", "layers.", "blk."},
+                                          .config_key = "num_hidden_layers",
+                                          .names = s_qwen3_layers,
+                                          .all_but_last = true},
+                                         {.names = NULL}};
 
 // weight and bias of one module under diffusers' name and LDM's
 #define BOTH(a, b) a ".weight|" b ".weight", a ".bias|" b ".bias"
-#define RESNET(a, b) BOTH(a "norm1", b "norm1"), BOTH(a "conv1", b "conv1"), BOTH(a "norm2", b "norm2"), BOTH(a "conv2", b "conv2")
-#define MIDDLE(side)                                                                                                                                           \
-    RESNET(side ".mid_block.resnets.0.", side ".mid.block_1."), RESNET(side ".mid_block.resnets.1.", side ".mid.block_2."),                                    \
-        BOTH(side ".mid_block.attentions.0.group_norm", side ".mid.attn_1.norm"), BOTH(side ".mid_block.attentions.0.to_q", side ".mid.attn_1.q"),             \
-        BOTH(side ".mid_block.attentions.0.to_k", side ".mid.attn_1.k"), BOTH(side ".mid_block.attentions.0.to_v", side ".mid.attn_1.v"),                      \
-        BOTH(side ".mid_block.attentions.0.to_out.0", side ".mid.attn_1.proj_out"), BOTH(side ".conv_in", side ".conv_in"),                                    \
-        BOTH(side ".conv_norm_out", side ".norm_out"), BOTH(side ".conv_out", side ".conv_out")
+#define RESNET(a, b)                                                                                                   \
+    BOTH(a "norm1", b "norm1"), BOTH(a "conv1", b "conv1"), BOTH(a "norm2", b "norm2"), BOTH(a "conv2", b "conv2")
+#define MIDDLE(side)                                                                                                   \
+    RESNET(side ".mid_block.resnets.0.", side ".mid.block_1."),                                                        \
+        RESNET(side ".mid_block.resnets.1.", side ".mid.block_2."),                                                    \
+        BOTH(side ".mid_block.attentions.0.group_norm", side ".mid.attn_1.norm"),                                      \
+        BOTH(side ".mid_block.attentions.0.to_q", side ".mid.attn_1.q"),                                               \
+        BOTH(side ".mid_block.attentions.0.to_k", side ".mid.attn_1.k"),                                               \
+        BOTH(side ".mid_block.attentions.0.to_v", side ".mid.attn_1.v"),                                               \
+        BOTH(side ".mid_block.attentions.0.to_out.0", side ".mid.attn_1.proj_out"),                                    \
+        BOTH(side ".conv_in", side ".conv_in"), BOTH(side ".conv_norm_out", side ".norm_out"),                         \
+        BOTH(side ".conv_out", side ".conv_out")
 
 static const char* const s_vae_decoder_once[] = {MIDDLE("decoder"), NULL};
-static const char* const s_vae_decoder_blocks[] = {RESNET("decoder.up_blocks.#.resnets.%.", "decoder.up.@.block.%."), NULL};
-static const char* const s_vae_decoder_samplers[] = {BOTH("decoder.up_blocks.#.upsamplers.0.conv", "decoder.up.@.upsample.conv"), NULL};
+static const char* const s_vae_decoder_blocks[] = {RESNET("decoder.up_blocks.#.resnets.%.", "decoder.up.@.block.%."),
+                                                   NULL};
+static const char* const s_vae_decoder_samplers[] = {
+    BOTH("decoder.up_blocks.#.upsamplers.0.conv", "decoder.up.@.upsample.conv"), NULL};
 static const char* const s_vae_encoder_once[] = {MIDDLE("encoder"), NULL};
-static const char* const s_vae_encoder_blocks[] = {RESNET("encoder.down_blocks.#.resnets.%.", "encoder.down.#.block.%."), NULL};
-static const char* const s_vae_encoder_samplers[] = {BOTH("encoder.down_blocks.#.downsamplers.0.conv", "encoder.down.#.downsample.conv"), NULL};
+static const char* const s_vae_encoder_blocks[] = {
+    RESNET("encoder.down_blocks.#.resnets.%.", "encoder.down.#.block.%."), NULL};
+static const char* const s_vae_encoder_samplers[] = {
+    BOTH("encoder.down_blocks.#.downsamplers.0.conv", "encoder.down.#.downsample.conv"), NULL};
 static const rule_set s_vae_decoder_rules[] = {
     {.names = s_vae_decoder_once},
     {.layer_prefixes = {"decoder.up_blocks.", "decoder.up."},
      .inner_prefixes = {"decoder.up_blocks.#.resnets.", "decoder.up.#.block."},
      .names = s_vae_decoder_blocks},
-    {.layer_prefixes = {"decoder.up_blocks.", "decoder.up."}, .names = s_vae_decoder_samplers, .outer_only_but_last = true},
+    {.layer_prefixes = {"decoder.up_blocks.", "decoder.up."},
+     .names = s_vae_decoder_samplers,
+     .outer_only_but_last = true},
     {.names = NULL}};
 static const rule_set s_vae_encoder_rules[] = {
     {.names = s_vae_encoder_once},
     {.layer_prefixes = {"encoder.down_blocks.", "encoder.down."},
      .inner_prefixes = {"encoder.down_blocks.#.resnets.", "encoder.down.#.block."},
      .names = s_vae_encoder_blocks},
-    {.layer_prefixes = {"encoder.down_blocks.", "encoder.down."}, .names = s_vae_encoder_samplers, .outer_only_but_last = true},
+    {.layer_prefixes = {"encoder.down_blocks.", "encoder.down."},
+     .names = s_vae_encoder_samplers,
+     .outer_only_but_last = true},
     {.names = NULL}};
 
-// ---- Counting and filling in ------------------------------------------------------------------------------------------------------------
+// ---- Counting and filling in ----------------------------------------------------------------------------------------
 
 int32_t expected_count(const sumi_part* part, const char* prefix)
 {
@@ -148,7 +172,8 @@ static void check_name(const sumi_part* part, const char* pattern, indices at, m
         if (!from[bytes]) break;
         from += bytes + 1;
     }
-    if (missing->count < 64) fill_in(pattern, strcspn(pattern, "|"), at, missing->names[missing->count], sizeof missing->names[0]);
+    if (missing->count < 64)
+        fill_in(pattern, strcspn(pattern, "|"), at, missing->names[missing->count], sizeof missing->names[0]);
     missing->count++;
 }
 
@@ -196,17 +221,21 @@ bool expected_check(const char* family, const sumi_part* part, sumi_part_kind ki
 {
     *missing = (missing_list){.count = 0};
     bool known = strcmp(family, "z-image") == 0;
-    // A part alone says enough of itself: Qwen3 is the encoder with norms of queries, this VAE the one with a 2D convolution at its entrance.
+    // A part alone says enough of itself: Qwen3 is the encoder with norms of queries, this VAE the one with a 2D
+    // convolution at its entrance.
     if (!family[0] && kind == SUMI_PART_TEXT_ENCODER)
-        known = sumi_checkpoint_part_find(part, "model.layers.0.self_attn.q_norm.weight") || sumi_checkpoint_part_find(part, "blk.0.attn_q_norm.weight");
+        known = sumi_checkpoint_part_find(part, "model.layers.0.self_attn.q_norm.weight")
+             || sumi_checkpoint_part_find(part, "blk.0.attn_q_norm.weight");
     if (!family[0] && kind == SUMI_PART_VAE)
-        known = sumi_checkpoint_part_find(part, "decoder.conv_in.weight") && sumi_checkpoint_part_find(part, "decoder.conv_in.weight")->rank == 4;
+        known = sumi_checkpoint_part_find(part, "decoder.conv_in.weight")
+             && sumi_checkpoint_part_find(part, "decoder.conv_in.weight")->rank == 4;
     if (!part->present || !known) return false;
     if (kind == SUMI_PART_TRANSFORMER) check_rules(part, s_z_image_rules, missing);
     if (kind == SUMI_PART_TEXT_ENCODER) check_rules(part, s_qwen3_rules, missing);
     if (kind == SUMI_PART_VAE) {
         check_rules(part, s_vae_decoder_rules, missing);
-        if (expected_count(part, "encoder.down_blocks.") > 0 || expected_count(part, "encoder.down.") > 0) check_rules(part, s_vae_encoder_rules, missing);
+        if (expected_count(part, "encoder.down_blocks.") > 0 || expected_count(part, "encoder.down.") > 0)
+            check_rules(part, s_vae_encoder_rules, missing);
     }
     return true;
 }

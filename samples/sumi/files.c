@@ -17,7 +17,7 @@ static bool fail(char* message, const char* format, ...)
     return false;
 }
 
-// ---- Tensors --------------------------------------------------------------------------------------------------------------------------
+// ---- Tensors --------------------------------------------------------------------------------------------------------
 
 // Splits at the last colon, unless the whole text is a file.
 static const char* split_source(const char* source, char* path, size_t capacity)
@@ -34,8 +34,10 @@ static const char* split_source(const char* source, char* path, size_t capacity)
 static bool convert(const sumi_tensor* from, file_tensor* tensor, const char* path, char* message)
 {
     if (!sumi_dtype_is_number(from->dtype))
-        return fail(message, "%s: %s is of type %s, which is no number", path, from->name, sumi_dtype_get(from->dtype)->name);
-    if (from->rank > 8) return fail(message, "%s: %s has %d dimensions, at most 8 are read", path, from->name, from->rank);
+        return fail(message, "%s: %s is of type %s, which is no number", path, from->name,
+                    sumi_dtype_get(from->dtype)->name);
+    if (from->rank > 8)
+        return fail(message, "%s: %s has %d dimensions, at most 8 are read", path, from->name, from->rank);
     tensor->rank = from->rank;
     tensor->count = 1;
     for (int32_t i = 0; i < from->rank; i++) {
@@ -43,7 +45,8 @@ static bool convert(const sumi_tensor* from, file_tensor* tensor, const char* pa
         tensor->count *= (size_t)from->shape[i];
     }
     tensor->values = malloc((tensor->count ? tensor->count : 1) * sizeof(float));
-    if (!tensor->values) return fail(message, "%s: no memory for the %zu values of %s", path, tensor->count, from->name);
+    if (!tensor->values)
+        return fail(message, "%s: no memory for the %zu values of %s", path, tensor->count, from->name);
     sumi_dtype_to_float(from->dtype, from->data, tensor->values, tensor->count);
     return true;
 }
@@ -66,13 +69,16 @@ bool tensor_read(const char* source, file_tensor* tensor, char* message)
     } else {
         const sumi_tensor* found = name ? sumi_tensor_find(&set, name) : &set.tensors[0];
         if (found) read = convert(found, tensor, path, message);
-        else fail(message, "%s has no tensor \"%s\"; its first one is \"%s\"", path, name, set.count ? set.tensors[0].name : "");
+        else
+            fail(message, "%s has no tensor \"%s\"; its first one is \"%s\"", path, name,
+                 set.count ? set.tensors[0].name : "");
     }
     sumi_tensor_set_close(&set);
     return read;
 }
 
-bool tensor_write(const char* path, const char* name, const float* values, const int64_t* shape, int32_t rank, char* message)
+bool tensor_write(const char* path, const char* name, const float* values, const int64_t* shape, int32_t rank,
+                  char* message)
 {
     sumi_tensor tensor = {.name = name, .dtype = SUMI_DTYPE_F32, .rank = rank, .data = values, .bytes = sizeof(float)};
     for (int32_t i = 0; i < rank; i++) {
@@ -88,7 +94,7 @@ bool tensor_write(const char* path, const char* name, const float* values, const
     return written;
 }
 
-// ---- Whole files ----------------------------------------------------------------------------------------------------------------------
+// ---- Whole files ----------------------------------------------------------------------------------------------------
 
 bool file_read(const char* path, void** out_data, size_t* out_bytes, char* message)
 {
@@ -103,7 +109,8 @@ bool file_read(const char* path, void** out_data, size_t* out_bytes, char* messa
     } else if (!(*out_data = malloc(bytes ? (size_t)bytes : 1))) {
         fail(message, "cannot read %s: no memory for %ld bytes", path, bytes);
     } else {
-        read = fread(*out_data, 1, (size_t)bytes, file) == (size_t)bytes || fail(message, "cannot read %s: %s", path, strerror(errno));
+        read = fread(*out_data, 1, (size_t)bytes, file) == (size_t)bytes
+            || fail(message, "cannot read %s: %s", path, strerror(errno));
         *out_bytes = (size_t)bytes;
     }
     fclose(file);
@@ -127,7 +134,7 @@ bool file_write(const char* path, const void* data, size_t bytes, char* message)
     return output_finish(path, other, written, message);
 }
 
-// ---- Output paths ---------------------------------------------------------------------------------------------------------------------
+// ---- Output paths ---------------------------------------------------------------------------------------------------
 
 // A device or pipe cannot be replaced by moving a file: those are written in place.
 void output_path(const char* path, char* into, size_t capacity)
@@ -147,13 +154,16 @@ bool output_finish(const char* path, const char* written_path, bool written, cha
 
 bool output_is_possible(const char* path, char* message)
 {
-    if (system_look_at(path) == SYSTEM_FOLDER) return fail(message, "cannot write %s: it is a folder; name a file in it", path);
+    if (system_look_at(path) == SYSTEM_FOLDER)
+        return fail(message, "cannot write %s: it is a folder; name a file in it", path);
     char folder[1024];
     const int length = (int)(system_file_name(path) - path); // with the separator, unless that is all: "/"
     if (length == 0) snprintf(folder, sizeof folder, ".");
     else snprintf(folder, sizeof folder, "%.*s", length > 1 ? length - 1 : length, path);
-    if (system_look_at(folder) == SYSTEM_NOTHING) return fail(message, "cannot write %s: there is no folder %s", path, folder);
-    if (!system_can_write(folder) && !system_can_write(path)) return fail(message, "cannot write %s: no permission in %s", path, folder);
+    if (system_look_at(folder) == SYSTEM_NOTHING)
+        return fail(message, "cannot write %s: there is no folder %s", path, folder);
+    if (!system_can_write(folder) && !system_can_write(path))
+        return fail(message, "cannot write %s: no permission in %s", path, folder);
     return true;
 }
 

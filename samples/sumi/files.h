@@ -14,9 +14,11 @@ typedef struct file_tensor {
     size_t count;
 } file_tensor;
 
-// "FILE.safetensors:NAME", or "FILE.safetensors" when it holds one tensor only; GGUF files as well. Any number type is converted to float.
+// "FILE.safetensors:NAME", or "FILE.safetensors" when it holds one tensor only; GGUF files as well. Any number type is
+// converted to float.
 bool tensor_read(const char* source, file_tensor* tensor, char* message);
-bool tensor_write(const char* path, const char* name, const float* values, const int64_t* shape, int32_t rank, char* message);
+bool tensor_write(const char* path, const char* name, const float* values, const int64_t* shape, int32_t rank,
+                  char* message);
 
 bool file_read(const char* path, void** out_data, size_t* out_bytes, char* message); // free() the data
 bool file_write(const char* path, const void* data, size_t bytes, char* message);

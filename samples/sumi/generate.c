@@ -1,4 +1,5 @@
-// sumi generate: prompts in, PNG files out. Everything that can be wrong with arguments, input files and output paths is told before the model is opened:
+// sumi generate: prompts in, PNG files out. Everything that can be wrong with arguments, input files and output paths
+// is told before the model is opened:
 // nobody should wait minutes for a picture that cannot be written.
 #include "commands.h"
 #include "files.h"
@@ -18,7 +19,8 @@
 typedef struct generate_args {
     session_args session;
     text_list prompts, prompt_files, loras;
-    const char *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise, *latents_out, *preview_dir, *trace, *output;
+    const char *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise, *latents_out, *preview_dir,
+        *trace, *output;
     int32_t size[2], steps, batch, solver, preset, noise_kind, posterior, multiprocessors, deadline_ms, preview_every;
     float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength;
     uint64_t seed;
@@ -49,30 +51,37 @@ typedef struct generate_run {
     char message[FILES_MESSAGE_BYTES];
 } generate_run;
 
-// ---- Checks before anything slow --------------------------------------------------------------------------------------------------------
+// ---- Checks before anything slow ------------------------------------------------------------------------------------
 
 static int check_args(const cli_command* command, const generate_args* args)
 {
     int32_t prompt_count = args->prompts.count + args->prompt_files.count;
     if (!args->session.model && !args->session.transformer) return args_wrong(command, "give the model: --model PATH");
-    if (prompt_count == 0) return args_wrong(command, "give a prompt: --prompt TEXT, or --prompt-file FILE for one that sumi encode made");
-    if (args->prompts.count > 0 && args->prompt_files.count > 0) return args_wrong(command, "--prompt and --prompt-file exclude each other");
+    if (prompt_count == 0)
+        return args_wrong(command, "give a prompt: --prompt TEXT, or --prompt-file FILE for one that sumi encode made");
+    if (args->prompts.count > 0 && args->prompt_files.count > 0)
+        return args_wrong(command, "--prompt and --prompt-file exclude each other");
     if (args->prompt_files.count > 0 && args->negative)
         return args_wrong(command, "with --prompt-file the negative prompt is encoded too: use --negative-file");
-    if (args->negative && args->negative_file) return args_wrong(command, "--negative and --negative-file exclude each other");
+    if (args->negative && args->negative_file)
+        return args_wrong(command, "--negative and --negative-file exclude each other");
     if (prompt_count * args->batch > MAX_ITEMS)
-        return args_wrong(command, "%d prompts times --batch %d are %d pictures; one run makes at most %d", prompt_count, args->batch,
-                          prompt_count * args->batch, MAX_ITEMS);
+        return args_wrong(command, "%d prompts times --batch %d are %d pictures; one run makes at most %d",
+                          prompt_count, args->batch, prompt_count * args->batch, MAX_ITEMS);
     if (!args->output) return args_wrong(command, "say where the picture goes: -o out.png");
-    if (args->image && args->latents) return args_wrong(command, "--image and --latents exclude each other: both are the picture to start from");
+    if (args->image && args->latents)
+        return args_wrong(command, "--image and --latents exclude each other: both are the picture to start from");
     bool starts = args->image || args->latents;
     if (args->mask && !starts) return args_wrong(command, "--mask needs the picture it belongs to: --image FILE");
-    if (args->strength >= 0.0f && !starts) return args_wrong(command, "--strength needs a picture to start from: --image FILE");
+    if (args->strength >= 0.0f && !starts)
+        return args_wrong(command, "--strength needs a picture to start from: --image FILE");
     if (args->posterior_noise && !args->image) return args_wrong(command, "--posterior-noise needs --image FILE");
-    if (args->preview_every > 0 && !args->preview_dir) return args_wrong(command, "--preview-every needs --preview-dir FOLDER");
+    if (args->preview_every > 0 && !args->preview_dir)
+        return args_wrong(command, "--preview-every needs --preview-dir FOLDER");
     if (args->loras.count > MAX_LORAS) return args_wrong(command, "at most %d adapters at once", MAX_LORAS);
     if (args->guidance_begin >= 0.0f && args->guidance_end >= 0.0f && args->guidance_begin > args->guidance_end)
-        return args_wrong(command, "--guidance-begin %g lies behind --guidance-end %g", (double)args->guidance_begin, (double)args->guidance_end);
+        return args_wrong(command, "--guidance-begin %g lies behind --guidance-end %g", (double)args->guidance_begin,
+                          (double)args->guidance_end);
     return EXIT_OK;
 }
 
@@ -105,7 +114,7 @@ static bool read_inputs(generate_run* run)
     return !args->posterior_noise || tensor_read(args->posterior_noise, &run->posterior_noise, run->message);
 }
 
-// ---- Prompts and adapters ---------------------------------------------------------------------------------------------------------------
+// ---- Prompts and adapters -------------------------------------------------------------------------------------------
 
 static int load_prompt(generate_run* run, const char* path, sumi_prompt** out_prompt)
 {
@@ -181,7 +190,7 @@ static int make_items(generate_run* run)
     return EXIT_OK;
 }
 
-// ---- The desc -----------------------------------------------------------------------------------------------------------------------------
+// ---- The desc -------------------------------------------------------------------------------------------------------
 
 // --size, else the start picture's, else the preset's.
 static int choose_size(generate_run* run, const sumi_model_info* info)
@@ -194,27 +203,33 @@ static int choose_size(generate_run* run, const sumi_model_info* info)
     } else if (run->image.pixels) {
         desc->width = run->image.width / multiple * multiple;
         desc->height = run->image.height / multiple * multiple;
-        if (desc->width < multiple || desc->height < multiple || desc->width > info->max_size || desc->height > info->max_size)
-            return args_wrong(run->command, "%s is %dx%d, which is no size this model makes: give --size", args->image, run->image.width, run->image.height);
+        if (desc->width < multiple || desc->height < multiple || desc->width > info->max_size
+            || desc->height > info->max_size)
+            return args_wrong(run->command, "%s is %dx%d, which is no size this model makes: give --size", args->image,
+                              run->image.width, run->image.height);
     } else if (run->latents.rank >= 2) {
         desc->height = (int32_t)run->latents.shape[run->latents.rank - 2] * 8;
         desc->width = (int32_t)run->latents.shape[run->latents.rank - 1] * 8;
     }
     if (desc->width % multiple || desc->height % multiple) {
-        int32_t width = (desc->width + multiple / 2) / multiple * multiple, height = (desc->height + multiple / 2) / multiple * multiple;
-        return args_wrong(run->command, "--size %dx%d: this model makes multiples of %d, as in %dx%d", desc->width, desc->height, multiple,
-                          width < multiple ? multiple : width, height < multiple ? multiple : height);
+        int32_t width = (desc->width + multiple / 2) / multiple * multiple,
+                height = (desc->height + multiple / 2) / multiple * multiple;
+        return args_wrong(run->command, "--size %dx%d: this model makes multiples of %d, as in %dx%d", desc->width,
+                          desc->height, multiple, width < multiple ? multiple : width,
+                          height < multiple ? multiple : height);
     }
     if (desc->width > info->max_size || desc->height > info->max_size)
-        return args_wrong(run->command, "--size %dx%d: this model makes at most %d pixels along a side", desc->width, desc->height, info->max_size);
+        return args_wrong(run->command, "--size %dx%d: this model makes at most %d pixels along a side", desc->width,
+                          desc->height, info->max_size);
     return EXIT_OK;
 }
 
-static int check_count(generate_run* run, const char* option, const char* source, const file_tensor* tensor, size_t needed, size_t or_needed)
+static int check_count(generate_run* run, const char* option, const char* source, const file_tensor* tensor,
+                       size_t needed, size_t or_needed)
 {
     if (!tensor->values || tensor->count == needed || tensor->count == or_needed) return EXIT_OK;
-    return args_wrong(run->command, "%s %s: %zu values do not fit; %dx%d pixels need %zu", option, source, tensor->count, run->desc.width, run->desc.height,
-                      needed);
+    return args_wrong(run->command, "%s %s: %zu values do not fit; %dx%d pixels need %zu", option, source,
+                      tensor->count, run->desc.width, run->desc.height, needed);
 }
 
 // Noise of one item serves all items of the batch.
@@ -225,14 +240,17 @@ static int give_noise(generate_run* run, size_t item_values)
     size_t all = item_values * (size_t)desc->item_count;
     int code = check_count(run, "--noise", args->noise, &run->noise, item_values, all);
     if (code == EXIT_OK) code = check_count(run, "--latents", args->latents, &run->latents, item_values, item_values);
-    if (code == EXIT_OK) code = check_count(run, "--posterior-noise", args->posterior_noise, &run->posterior_noise, item_values, item_values);
+    if (code == EXIT_OK)
+        code = check_count(run, "--posterior-noise", args->posterior_noise, &run->posterior_noise, item_values,
+                           item_values);
     if (code != EXIT_OK) return code;
     desc->start_latents = run->latents.values;
     desc->start_noise_values = run->posterior_noise.values;
     if (!run->noise.values) return EXIT_OK;
     run->noise_values = malloc(all * sizeof(float));
     if (!run->noise_values) return session_fail(&run->session, SUMI_OUT_OF_HOST_MEMORY, "preparing the noise");
-    for (size_t i = 0; i < all; i += run->noise.count) memcpy(run->noise_values + i, run->noise.values, run->noise.count * sizeof(float));
+    for (size_t i = 0; i < all; i += run->noise.count)
+        memcpy(run->noise_values + i, run->noise.values, run->noise.count * sizeof(float));
     desc->noise = SUMI_NOISE_GIVEN;
     desc->noise_values = run->noise_values;
     return EXIT_OK;
@@ -264,26 +282,32 @@ static int make_desc(generate_run* run)
     desc->profile = args->profile;
     if (args->preview_dir) desc->preview_every = args->preview_every > 0 ? args->preview_every : 1;
     if (run->image.pixels) {
-        run->image_pixels =
-            (sumi_pixels){.data = run->image.pixels, .width = run->image.width, .height = run->image.height, .channel_count = run->image.channel_count};
+        run->image_pixels = (sumi_pixels){.data = run->image.pixels,
+                                          .width = run->image.width,
+                                          .height = run->image.height,
+                                          .channel_count = run->image.channel_count};
         desc->start_image = &run->image_pixels;
     }
     if (run->mask.pixels) {
-        run->mask_pixels =
-            (sumi_pixels){.data = run->mask.pixels, .width = run->mask.width, .height = run->mask.height, .channel_count = run->mask.channel_count};
+        run->mask_pixels = (sumi_pixels){.data = run->mask.pixels,
+                                         .width = run->mask.width,
+                                         .height = run->mask.height,
+                                         .channel_count = run->mask.channel_count};
         desc->mask = &run->mask_pixels;
         desc->strength = 1.0f; // what is painted over is to be forgotten
     }
     if (args->strength >= 0.0f) desc->strength = args->strength;
     if (args->prompt_files.count > 0 && desc->guidance > 0.0f && !args->negative_file)
-        return args_wrong(run->command,
-                          "guidance with --prompt-file needs --negative-file FILE (sumi encode --prompt \"\" makes an empty one) or --guidance 0");
+        return args_wrong(run->command, "guidance with --prompt-file needs --negative-file FILE (sumi encode --prompt "
+                                        "\"\" makes an empty one) or --guidance 0");
     if ((args->negative || args->negative_file) && desc->guidance == 0.0f && !args->session.quiet)
-        fprintf(stderr, "sumi: the negative prompt has no effect without guidance; add --guidance 4 (models like Turbo are made to run without)\n");
-    return give_noise(run, (size_t)info.latent_channels * (size_t)(desc->width / info.latent_factor) * (size_t)(desc->height / info.latent_factor));
+        fprintf(stderr, "sumi: the negative prompt has no effect without guidance; add --guidance 4 (models like Turbo "
+                        "are made to run without)\n");
+    return give_noise(run, (size_t)info.latent_channels * (size_t)(desc->width / info.latent_factor)
+                               * (size_t)(desc->height / info.latent_factor));
 }
 
-// ---- Products -----------------------------------------------------------------------------------------------------------------------------
+// ---- Products -------------------------------------------------------------------------------------------------------
 
 static void write_previews(void* context, sumi_job job, const sumi_job_status* status)
 {
@@ -299,10 +323,12 @@ static void write_previews(void* context, sumi_job job, const sumi_job_status* s
         char path[1200], part[1300], message[PNG_MESSAGE_BYTES];
         snprintf(path, sizeof path, "%s/preview-%d-%d.png", run->args->preview_dir, i, status->step);
         output_path(path, part, sizeof part);
-        bool written = png_write(part, preview.pixels, preview.width, preview.height, (size_t)preview.row_bytes, 4, NULL, message);
+        bool written =
+            png_write(part, preview.pixels, preview.width, preview.height, (size_t)preview.row_bytes, 4, NULL, message);
         if (!output_finish(path, part, written, run->message)) {
             progress_clear(&run->session.progress);
-            fprintf(stderr, "sumi: the preview was not written: %s\n", written ? run->message : message); // the picture is worth more than its preview: go on
+            // the picture is worth more than its preview: go on
+            fprintf(stderr, "sumi: the preview was not written: %s\n", written ? run->message : message);
         }
     }
 }
@@ -310,7 +336,8 @@ static void write_previews(void* context, sumi_job job, const sumi_job_status* s
 static int write_latents(generate_run* run, sumi_job job)
 {
     sumi_model_info info = sumi_model_get_info(run->session.model);
-    int64_t shape[4] = {run->desc.item_count, info.latent_channels, run->desc.height / info.latent_factor, run->desc.width / info.latent_factor};
+    int64_t shape[4] = {run->desc.item_count, info.latent_channels, run->desc.height / info.latent_factor,
+                        run->desc.width / info.latent_factor};
     size_t item_values = (size_t)(shape[1] * shape[2] * shape[3]);
     float* values = malloc(item_values * (size_t)run->desc.item_count * sizeof(float));
     sumi_result result = values ? SUMI_OK : SUMI_OUT_OF_HOST_MEMORY;
@@ -337,15 +364,18 @@ static int read_profile(generate_run* run, sumi_job job)
 static void print_profile(const generate_run* run)
 {
     double seconds = 1e-9, flops = 0.0, bytes = 0.0;
-    for (int32_t i = 0; i < run->row_count; i++) seconds += run->rows[i].seconds, flops += run->rows[i].flops, bytes += run->rows[i].bytes;
+    for (int32_t i = 0; i < run->row_count; i++)
+        seconds += run->rows[i].seconds, flops += run->rows[i].flops, bytes += run->rows[i].bytes;
     printf("%10s %6s %7s %10s %10s %9s %8s  %s\n", "ms", "share", "runs", "GFLOP", "MB", "GFLOP/s", "GB/s", "op");
     for (int32_t i = 0; i < run->row_count; i++) {
         const sumi_profile_row* row = &run->rows[i];
         double time = row->seconds > 0.0 ? row->seconds : 1e-9;
-        printf("%10.2f %5.1f%% %7d %10.3f %10.2f %9.1f %8.2f  %s %s\n", 1e3 * row->seconds, 100.0 * row->seconds / seconds, row->count, 1e-9 * row->flops, 1e-6 * row->bytes,
+        printf("%10.2f %5.1f%% %7d %10.3f %10.2f %9.1f %8.2f  %s %s\n", 1e3 * row->seconds,
+               100.0 * row->seconds / seconds, row->count, 1e-9 * row->flops, 1e-6 * row->bytes,
                1e-9 * row->flops / time, 1e-9 * row->bytes / time, progress_stage_name(row->stage), row->name);
     }
-    printf("%10.2f %5.1f%% %7s %10.3f %10.2f %9.1f %8.2f  all\n", 1e3 * seconds, 100.0, "", 1e-9 * flops, 1e-6 * bytes, 1e-9 * flops / seconds, 1e-9 * bytes / seconds);
+    printf("%10.2f %5.1f%% %7s %10.3f %10.2f %9.1f %8.2f  all\n", 1e3 * seconds, 100.0, "", 1e-9 * flops, 1e-6 * bytes,
+           1e-9 * flops / seconds, 1e-9 * bytes / seconds);
 }
 
 static int write_picture(generate_run* run, int32_t index)
@@ -354,7 +384,11 @@ static int write_picture(generate_run* run, int32_t index)
     const generate_args* args = run->args;
     char model_name[128], path[1100], part[1200];
     name_of_path(args->session.model ? args->session.model : args->session.transformer, model_name, sizeof model_name);
-    parameters from = {.prompt = run->items[index].text, .negative = args->negative, .desc = &run->desc, .image = image, .model_name = model_name};
+    parameters from = {.prompt = run->items[index].text,
+                       .negative = args->negative,
+                       .desc = &run->desc,
+                       .image = image,
+                       .model_name = model_name};
     for (int32_t i = 0; i < MAX_LORAS; i++) from.lora_names[i] = run->lora_names[i];
     size_t text_bytes = parameters_write(&from, NULL, 0) + 1;
     char* text = malloc(text_bytes);
@@ -363,22 +397,27 @@ static int write_picture(generate_run* run, int32_t index)
     if (run->desc.item_count > 1) numbered_path(args->output, index, path, sizeof path);
     else snprintf(path, sizeof path, "%s", args->output);
     output_path(path, part, sizeof part);
-    bool written = png_write(part, image->pixels, image->width, image->height, (size_t)image->row_bytes, 4, text, run->message);
+    bool written =
+        png_write(part, image->pixels, image->width, image->height, (size_t)image->row_bytes, 4, text, run->message);
     free(text);
     if (!output_finish(path, part, written, run->message)) return fail_with(run);
-    if (!args->session.quiet) printf("%s  %dx%d, seed %llu, %d steps\n", path, image->width, image->height, (unsigned long long)image->seed, image->step_count);
+    if (!args->session.quiet)
+        printf("%s  %dx%d, seed %llu, %d steps\n", path, image->width, image->height, (unsigned long long)image->seed,
+               image->step_count);
     return EXIT_OK;
 }
 
-// ---- The whole way --------------------------------------------------------------------------------------------------------------------------
+// ---- The whole way --------------------------------------------------------------------------------------------------
 
 static void print_memory(generate_run* run)
 {
     sumi_memory memory;
     if (!run->args->session.verbose || sumi_image_memory(run->session.engine, &run->desc, &memory) != SUMI_OK) return;
-    fprintf(stderr, "sumi: this job takes %.1f MB of intermediate values, %.1f MB of buffers, %.1f MB of pictures%s; the weights are %.1f MB of mapped files\n",
-            1e-6 * (double)memory.arena, 1e-6 * (double)memory.staging, 1e-6 * (double)memory.images, memory.tiles_vae ? ", decoding in tiles" : "",
-            1e-6 * (double)memory.weights);
+    fprintf(stderr,
+            "sumi: this job takes %.1f MB of intermediate values, %.1f MB of buffers, %.1f MB of pictures%s; the "
+            "weights are %.1f MB of mapped files\n",
+            1e-6 * (double)memory.arena, 1e-6 * (double)memory.staging, 1e-6 * (double)memory.images,
+            memory.tiles_vae ? ", decoding in tiles" : "", 1e-6 * (double)memory.weights);
     if (memory.uncounted == 0) return;
     fprintf(stderr, "sumi: the driver and other programs have %.1f MB of the GPU, which no --memory-budget counts\n",
             1e-6 * (double)memory.uncounted);
@@ -389,7 +428,8 @@ static int generate(generate_run* run)
     const generate_args* args = run->args;
     cli_session* session = &run->session;
     double began = progress_clock();
-    if (!check_outputs(run) || !read_inputs(run) || !trace_open(&run->trace, args->trace, run->message)) return fail_with(run);
+    if (!check_outputs(run) || !read_inputs(run) || !trace_open(&run->trace, args->trace, run->message))
+        return fail_with(run);
     session->trace = &run->trace;
     int code = session_open(session, &args->session);
     if (code == EXIT_OK) code = session_load_model(session, args->prompt_files.count > 0, !args->image);
@@ -412,8 +452,8 @@ static int generate(generate_run* run)
     sumi_images_release(session->engine, run->images, run->desc.item_count);
     if (args->profile && code == EXIT_OK) print_profile(run);
     if (code == EXIT_OK && !args->session.quiet)
-        fprintf(stderr, "%.1f s%s, %.0f MB of memory at most beside the mapped weights\n", progress_clock() - began, session->stage_times,
-                1e-6 * (double)sumi_engine_get_info(session->engine).host_peak_bytes);
+        fprintf(stderr, "%.1f s%s, %.0f MB of memory at most beside the mapped weights\n", progress_clock() - began,
+                session->stage_times, 1e-6 * (double)sumi_engine_get_info(session->engine).host_peak_bytes);
     return code;
 }
 
@@ -446,49 +486,66 @@ int generate_main(int argc, char** argv)
     const cli_option options[] = {
         MODEL_OPTIONS(&args.session),
         {"--prompt", OPTION_TEXTS, &args.prompts, "TEXT", "what to make; may be given several times", 0, 0},
-        {"--prompt-file", OPTION_TEXTS, &args.prompt_files, "FILE", "a prompt saved by sumi encode; no text encoder is opened", 0, 0},
+        {"--prompt-file", OPTION_TEXTS, &args.prompt_files, "FILE",
+         "a prompt saved by sumi encode; no text encoder is opened", 0, 0},
         {"--negative", OPTION_TEXT, &args.negative, "TEXT", "with guidance: what to move away from", 0, 0},
         {"--negative-file", OPTION_TEXT, &args.negative_file, "FILE", "the same, saved by sumi encode", 0, 0},
-        {"-o", OPTION_TEXT, &args.output, "out.png", "where the picture goes; several go to out-0.png, out-1.png, ...", 0, 0},
-        {"--preset", OPTION_CHOICE, &args.preset, "model|preview|standard|quality", "size, steps and guidance; what is given beside it counts more", 0, 0},
-        {"--size", OPTION_SIZE, args.size, "WxH", "pixels; with --image and without --size, the size of that picture", 0, 0},
+        {"-o", OPTION_TEXT, &args.output, "out.png", "where the picture goes; several go to out-0.png, out-1.png, ...",
+         0, 0},
+        {"--preset", OPTION_CHOICE, &args.preset, "model|preview|standard|quality",
+         "size, steps and guidance; what is given beside it counts more", 0, 0},
+        {"--size", OPTION_SIZE, args.size, "WxH", "pixels; with --image and without --size, the size of that picture",
+         0, 0},
         {"--steps", OPTION_COUNT, &args.steps, "N", "denoising steps", 1, 1000},
         {"--guidance", OPTION_NUMBER, &args.guidance, "G", "0: none. The classic CFG scale minus 1", 0, 100},
-        {"--guidance-begin", OPTION_NUMBER, &args.guidance_begin, "T", "guidance from this time on, 0 is noise and 1 the picture", 0, 1},
+        {"--guidance-begin", OPTION_NUMBER, &args.guidance_begin, "T",
+         "guidance from this time on, 0 is noise and 1 the picture", 0, 1},
         {"--guidance-end", OPTION_NUMBER, &args.guidance_end, "T", "guidance up to this time (cfg_truncation)", 0, 1},
-        {"--guidance-norm", OPTION_NUMBER, &args.guidance_norm, "X", "most that guidance may lengthen the prediction; 0: off (cfg_normalization)", 0, 100},
+        {"--guidance-norm", OPTION_NUMBER, &args.guidance_norm, "X",
+         "most that guidance may lengthen the prediction; 0: off (cfg_normalization)", 0, 100},
         {"--solver", OPTION_CHOICE, &args.solver, "euler|heun|midpoint|dpmpp-2m", "how steps are taken", 0, 0},
         {"--shift", OPTION_NUMBER, &args.shift, "X", "of the sigma schedule; the model's own otherwise", 0.01, 100},
         {"--seed", OPTION_SEED, &args.seed, "N", "of the noise, 0 by default; a batch counts up from it", 0, 0},
         {"--batch", OPTION_COUNT, &args.batch, "N", "pictures per prompt", 1, MAX_ITEMS},
-        {"--noise-kind", OPTION_CHOICE, &args.noise_kind, "cpu|cuda", "the numbers of PyTorch's generator on which device", 0, 0},
-        {"--noise-multiprocessors", OPTION_COUNT, &args.multiprocessors, "N", "of the card whose CUDA noise is wanted; 132 by default", 1, 1024},
+        {"--noise-kind", OPTION_CHOICE, &args.noise_kind, "cpu|cuda",
+         "the numbers of PyTorch's generator on which device", 0, 0},
+        {"--noise-multiprocessors", OPTION_COUNT, &args.multiprocessors, "N",
+         "of the card whose CUDA noise is wanted; 132 by default", 1, 1024},
         {"--noise", OPTION_TEXT, &args.noise, "FILE:NAME", "noise from a tensor of a safetensors file", 0, 0},
         {"--image", OPTION_TEXT, &args.image, "FILE", "a PNG to start from", 0, 0},
         {"--latents", OPTION_TEXT, &args.latents, "FILE:NAME", "the same, encoded by sumi encode", 0, 0},
-        {"--strength", OPTION_NUMBER, &args.strength, "X", "how much of the start is given up; 0.6 by default, 1 with a mask", 0, 1},
+        {"--strength", OPTION_NUMBER, &args.strength, "X",
+         "how much of the start is given up; 0.6 by default, 1 with a mask", 0, 1},
         {"--mask", OPTION_TEXT, &args.mask, "FILE", "a PNG: white is painted anew, black stays", 0, 0},
-        {"--posterior", OPTION_CHOICE, &args.posterior, "sample|mode", "how the start picture's latents are taken: drawn, or the mean", 0, 0},
-        {"--posterior-noise", OPTION_TEXT, &args.posterior_noise, "FILE:NAME", "the numbers drawn for it, from a tensor", 0, 0},
-        {"--lora", OPTION_TEXTS, &args.loras, "FILE:SCALE", "an adapter; may be given several times. Scale 1 when left out", 0, 0},
+        {"--posterior", OPTION_CHOICE, &args.posterior, "sample|mode",
+         "how the start picture's latents are taken: drawn, or the mean", 0, 0},
+        {"--posterior-noise", OPTION_TEXT, &args.posterior_noise, "FILE:NAME",
+         "the numbers drawn for it, from a tensor", 0, 0},
+        {"--lora", OPTION_TEXTS, &args.loras, "FILE:SCALE",
+         "an adapter; may be given several times. Scale 1 when left out", 0, 0},
         {"--latents-out", OPTION_TEXT, &args.latents_out, "FILE", "also write the final latents, as safetensors", 0, 0},
         {"--preview-dir", OPTION_TEXT, &args.preview_dir, "FOLDER", "write preview-ITEM-STEP.png while working", 0, 0},
         {"--preview-every", OPTION_COUNT, &args.preview_every, "N", "after every N-th step only", 1, 1000},
-        {"--deadline-ms", OPTION_COUNT, &args.deadline_ms, "MS", "take fewer steps if needed, by the speed measured so far", 1, 2e9},
-        {"--trace", OPTION_TEXT, &args.trace, "FILE", "write what was done when, for chrome://tracing or ui.perfetto.dev", 0, 0},
+        {"--deadline-ms", OPTION_COUNT, &args.deadline_ms, "MS",
+         "take fewer steps if needed, by the speed measured so far", 1, 2e9},
+        {"--trace", OPTION_TEXT, &args.trace, "FILE",
+         "write what was done when, for chrome://tracing or ui.perfetto.dev", 0, 0},
         {"--profile", OPTION_FLAG, &args.profile, NULL, "print what every kind of operation cost", 0, 0},
         ENGINE_OPTIONS(&args.session),
     };
     const cli_command command = {
         .name = "generate",
-        .about = "Makes pictures from prompts. The PNG carries its prompt and settings in the text chunk \"parameters\". Sizes, steps and guidance come from "
+        .about = "Makes pictures from prompts. The PNG carries its prompt and settings in the text chunk "
+                 "\"parameters\". Sizes, steps and guidance come from "
                  "the preset unless given.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .examples =
-            "  sumi generate --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk, ink wash\" --seed 7 -o lighthouse.png\n"
-            "  sumi generate --model models/Z-Image-Turbo --prompt \"the same in winter\" --image lighthouse.png --strength 0.5 -o winter.png\n"
-            "  sumi generate --model models/Z-Image --prompt \"a fox\" --negative blurry --guidance 4 --steps 30 --lora ink.safetensors:0.8 -o fox.png\n",
+        .examples = "  sumi generate --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk, ink wash\" --seed 7 "
+                    "-o lighthouse.png\n"
+                    "  sumi generate --model models/Z-Image-Turbo --prompt \"the same in winter\" --image "
+                    "lighthouse.png --strength 0.5 -o winter.png\n"
+                    "  sumi generate --model models/Z-Image --prompt \"a fox\" --negative blurry --guidance 4 --steps "
+                    "30 --lora ink.safetensors:0.8 -o fox.png\n",
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
@@ -498,6 +555,7 @@ int generate_main(int argc, char** argv)
     run.args = &args;
     code = generate(&run);
     close_run(&run);
-    if (!trace_close(&run.trace, run.message) && code == EXIT_OK) code = fail_with(&run); // a trace of what failed is of use too
+    // a trace of what failed is of use too
+    if (!trace_close(&run.trace, run.message) && code == EXIT_OK) code = fail_with(&run);
     return code;
 }

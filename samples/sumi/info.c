@@ -27,7 +27,8 @@ static void print_backend(sumi_backend backend, const char* name, int32_t thread
     sumi_engine_info info = sumi_engine_get_info(engine);
     printf("%-10s %s", name, info.device);
     if (info.compute_capability)
-        printf(", compute capability %d.%d, driver %d", info.compute_capability / 10, info.compute_capability % 10, info.driver_version);
+        printf(", compute capability %d.%d, driver %d", info.compute_capability / 10, info.compute_capability % 10,
+               info.driver_version);
     if (info.device_bytes) printf(", %.1f GB", (double)info.device_bytes * 1e-9);
     printf("\n");
     if (info.device_bytes) {
@@ -40,8 +41,9 @@ static void print_backend(sumi_backend backend, const char* name, int32_t thread
 static void print_processor(void)
 {
     sumi_cpu_features features = sumi_cpu_detect();
-    printf("%-10s %d logical processors,%s%s%s%s%s\n", "processor", sumi_cpu_count(), features.avx2_fma_f16c ? " AVX2 FMA F16C" : "",
-           features.avx512 ? " AVX-512" : "", features.avx512_bf16 ? " BF16" : "", features.neon ? " NEON" : "",
+    printf("%-10s %d logical processors,%s%s%s%s%s\n", "processor", sumi_cpu_count(),
+           features.avx2_fma_f16c ? " AVX2 FMA F16C" : "", features.avx512 ? " AVX-512" : "",
+           features.avx512_bf16 ? " BF16" : "", features.neon ? " NEON" : "",
            features.avx2_fma_f16c || features.avx512 || features.neon ? "" : " no vector units that sumi uses");
 }
 
@@ -49,7 +51,8 @@ int info_main(int argc, char** argv)
 {
     const cli_command command = {
         .name = "info",
-        .about = "Prints the backends of this build and what they run on, the processor, and how the program was built.",
+        .about =
+            "Prints the backends of this build and what they run on, the processor, and how the program was built.",
         .examples = "  sumi info\n",
     };
     args_result parsed = args_parse(&command, argc, argv);

@@ -1,5 +1,5 @@
-// sumi inspect: what a path holds, told by content: parts, layers, types, files, what is missing; or the ranks of an adapter. Nothing is computed and no
-// weight is read, only headers, so it is quick for tens of gigabytes.
+// sumi inspect: what a path holds, told by content: parts, layers, types, files, what is missing; or the ranks of an
+// adapter. Nothing is computed and no weight is read, only headers, so it is quick for tens of gigabytes.
 #include "commands.h"
 #include "expected.h"
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void print_bytes(uint64_t bytes)
     else printf("%.1f kB", 1e-3 * (double)bytes);
 }
 
-// ---- Types and files of a run of tensors ------------------------------------------------------------------------------------------------
+// ---- Types and files of a run of tensors ----------------------------------------------------------------------------
 
 typedef struct totals {
     size_t count;
@@ -56,7 +56,8 @@ static void print_totals(const totals* sum)
     bool first = true;
     for (int type = 0; type < SUMI_DTYPE_COUNT; type++) {
         if (!sum->type_counts[type]) continue;
-        printf("%s%s: %zu tensors, ", first ? "" : "; ", sumi_dtype_get((sumi_dtype)type)->name, sum->type_counts[type]);
+        printf("%s%s: %zu tensors, ", first ? "" : "; ", sumi_dtype_get((sumi_dtype)type)->name,
+               sum->type_counts[type]);
         print_bytes(sum->type_bytes[type]);
         first = false;
     }
@@ -79,7 +80,7 @@ static void print_files(const sumi_tensor_set* set)
     }
 }
 
-// ---- Parts --------------------------------------------------------------------------------------------------------------------------------
+// ---- Parts ----------------------------------------------------------------------------------------------------------
 
 static long long dimension(const sumi_part* part, const char* name, int32_t axis)
 {
@@ -94,16 +95,21 @@ static void print_network(const inspection* in, sumi_part_kind kind)
     const sumi_part* part = &in->checkpoint.parts[kind];
     if (kind == SUMI_PART_TRANSFORMER && strcmp(in->checkpoint.family, "z-image") == 0) {
         long long width = dimension(part, "layers.0.attention_norm1.weight", 0);
-        long long head = either(dimension(part, "layers.0.attention.norm_q.weight", 0), dimension(part, "layers.0.attention.q_norm.weight", 0));
-        printf("    network      %d layers and 2 x %d refiners, width %lld, %lld heads of %lld, feed-forward %lld, captions %lld wide\n",
-               expected_count(part, "layers."), expected_count(part, "noise_refiner."), width, head ? width / head : 0, head,
-               dimension(part, "layers.0.feed_forward.w1.weight", 0), dimension(part, "cap_embedder.1.weight", 1));
+        long long head = either(dimension(part, "layers.0.attention.norm_q.weight", 0),
+                                dimension(part, "layers.0.attention.q_norm.weight", 0));
+        printf("    network      %d layers and 2 x %d refiners, width %lld, %lld heads of %lld, feed-forward %lld, "
+               "captions %lld wide\n",
+               expected_count(part, "layers."), expected_count(part, "noise_refiner."), width, head ? width / head : 0,
+               head, dimension(part, "layers.0.feed_forward.w1.weight", 0),
+               dimension(part, "cap_embedder.1.weight", 1));
     }
     if (kind == SUMI_PART_TEXT_ENCODER) {
         long long vocabulary =
-            either(dimension(part, "model.embed_tokens.weight", 0), either(dimension(part, "embed_tokens.weight", 0), dimension(part, "token_embd.weight", 0)));
+            either(dimension(part, "model.embed_tokens.weight", 0),
+                   either(dimension(part, "embed_tokens.weight", 0), dimension(part, "token_embd.weight", 0)));
         long long width =
-            either(dimension(part, "model.embed_tokens.weight", 1), either(dimension(part, "embed_tokens.weight", 1), dimension(part, "token_embd.weight", 1)));
+            either(dimension(part, "model.embed_tokens.weight", 1),
+                   either(dimension(part, "embed_tokens.weight", 1), dimension(part, "token_embd.weight", 1)));
         int32_t layers = expected_count(part, "model.layers.");
         if (!layers) layers = expected_count(part, "layers.");
         if (!layers) layers = expected_count(part, "blk.");
@@ -160,7 +166,8 @@ static void print_tokenizer(inspection* in)
 {
     const sumi_checkpoint* checkpoint = &in->checkpoint;
     if (!checkpoint->tokenizer.data) {
-        printf("  %-14s missing%s\n", "tokenizer", checkpoint->tokenizer_folder ? ": only tokenizer.json is read, vocab.json alone does not suffice" : "");
+        printf("  %-14s missing%s\n", "tokenizer",
+               checkpoint->tokenizer_folder ? ": only tokenizer.json is read, vocab.json alone does not suffice" : "");
         return;
     }
     sumi_error error = {0};
@@ -168,7 +175,8 @@ static void print_tokenizer(inspection* in)
     float progress;
     bool done = false;
     sumi_result result =
-        sumi_tokenizer_begin(&in->heap, checkpoint->tokenizer.data, (size_t)checkpoint->tokenizer.bytes, checkpoint->tokenizer.path, &error, &tokenizer);
+        sumi_tokenizer_begin(&in->heap, checkpoint->tokenizer.data, (size_t)checkpoint->tokenizer.bytes,
+                             checkpoint->tokenizer.path, &error, &tokenizer);
     while (result == SUMI_OK && !done) result = sumi_tokenizer_step(tokenizer, SIZE_MAX, &done, &progress, &error);
     printf("  %-14s %s, ", "tokenizer", checkpoint->tokenizer.path);
     print_bytes(checkpoint->tokenizer.bytes);
@@ -183,7 +191,9 @@ static void print_scheduler(const inspection* in)
     const sumi_file* file = &in->checkpoint.scheduler;
     double shift = expected_config(file, "shift");
     if (!file->data) printf("  %-14s missing: the model's usual shift is taken\n", "scheduler");
-    else printf("  %-14s shift %g, %g training steps\n", "scheduler", shift, expected_config(file, "num_train_timesteps"));
+    else
+        printf("  %-14s shift %g, %g training steps\n", "scheduler", shift,
+               expected_config(file, "num_train_timesteps"));
 }
 
 static void print_checkpoint(inspection* in)
@@ -191,7 +201,8 @@ static void print_checkpoint(inspection* in)
     const sumi_checkpoint* checkpoint = &in->checkpoint;
     const char* variant = "";
     double shift = expected_config(&checkpoint->scheduler, "shift");
-    if (strcmp(checkpoint->family, "z-image") == 0 && shift > 0.0) variant = shift > 4.0 ? " base" : " turbo"; // 3 and 6 in the released ones
+    // 3 and 6 in the released ones
+    if (strcmp(checkpoint->family, "z-image") == 0 && shift > 0.0) variant = shift > 4.0 ? " base" : " turbo";
     bool known = strcmp(checkpoint->family, "z-image") == 0;
     printf("%s\n  %-14s %s%s%s\n", in->path, "family",
            checkpoint->family[0]                              ? checkpoint->family
@@ -203,7 +214,7 @@ static void print_checkpoint(inspection* in)
     print_scheduler(in);
 }
 
-// ---- Files that are no checkpoint -----------------------------------------------------------------------------------------------------------
+// ---- Files that are no checkpoint -----------------------------------------------------------------------------------
 
 static bool ends_with(const char* text, const char* ending, size_t* out_stem_bytes)
 {
@@ -216,7 +227,8 @@ static bool ends_with(const char* text, const char* ending, size_t* out_stem_byt
 // The "down" matrix of an adapter's layer: [rank, in].
 static bool is_down(const char* name, size_t* out_stem_bytes)
 {
-    return ends_with(name, ".lora_A.weight", out_stem_bytes) || ends_with(name, ".lora_A.default.weight", out_stem_bytes)
+    return ends_with(name, ".lora_A.weight", out_stem_bytes)
+        || ends_with(name, ".lora_A.default.weight", out_stem_bytes)
         || ends_with(name, ".lora_down.weight", out_stem_bytes);
 }
 
@@ -239,15 +251,20 @@ static bool print_adapter(const inspection* in, const sumi_tensor_set* set)
         if (!first) first = tensor->name;
         modules++;
         size_t at = 0;
-        while (at < 7 && rank_counts[at] && ranks[at] != (long long)tensor->shape[0]) at++; // the eighth slot takes the rest
+        // the eighth slot takes the rest
+        while (at < 7 && rank_counts[at] && ranks[at] != (long long)tensor->shape[0]) at++;
         ranks[at] = (long long)tensor->shape[0];
         rank_counts[at]++;
     }
     if (modules == 0) return false;
     const char* metadata = sumi_metadata_find(set, "lora_adapter_metadata");
-    printf("%s\n  adapter        LoRA of %zu layers, %s names (%s)\n  rank           ", in->path, modules, naming_of(first), first);
-    for (size_t i = 0; i < 8 && rank_counts[i]; i++) printf("%s%lld: %zu layers", i ? ", " : "", ranks[i], rank_counts[i]);
-    printf("\n  alpha          %s\n", alphas ? "a tensor per layer" : metadata ? "in the file's metadata" : "none: the scale is 1");
+    printf("%s\n  adapter        LoRA of %zu layers, %s names (%s)\n  rank           ", in->path, modules,
+           naming_of(first), first);
+    for (size_t i = 0; i < 8 && rank_counts[i]; i++)
+        printf("%s%lld: %zu layers", i ? ", " : "", ranks[i], rank_counts[i]);
+    printf("\n  alpha          %s\n", alphas     ? "a tensor per layer"
+                                      : metadata ? "in the file's metadata"
+                                                 : "none: the scale is 1");
     return true;
 }
 
@@ -283,7 +300,8 @@ static bool inspect_unknown_file(inspection* in)
     sumi_tensor_set_init(&set, &in->heap, NULL);
     bool read = sumi_tensor_set_open(&set, in->path, &error) == SUMI_OK;
     if (read) print_unknown(in, &set);
-    for (size_t i = 0; read && i < set.count && in->lists_tensors; i++) print_tensor(set.tensors[i].name, &set.tensors[i]);
+    for (size_t i = 0; read && i < set.count && in->lists_tensors; i++)
+        print_tensor(set.tensors[i].name, &set.tensors[i]);
     sumi_tensor_set_close(&set);
     return read;
 }
@@ -311,7 +329,8 @@ int inspect_main(int argc, char** argv)
     };
     const cli_command command = {
         .name = "inspect",
-        .about = "Prints what PATH holds: a diffusers folder, the folder or file of one part, a single-file checkpoint, or an adapter. Missing tensors are "
+        .about = "Prints what PATH holds: a diffusers folder, the folder or file of one part, a single-file "
+                 "checkpoint, or an adapter. Missing tensors are "
                  "named; the exit code is then 1.",
         .operand = "PATH",
         .operand_value = &in.path,

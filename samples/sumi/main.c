@@ -24,7 +24,8 @@ static int print_help(FILE* to)
     for (size_t i = 0; i < COMMAND_COUNT; i++) fprintf(to, "  %-10s %s\n", s_commands[i].name, s_commands[i].about);
     fprintf(to,
             "\nsumi COMMAND --help lists a command's options. An example:\n"
-            "  sumi generate --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk, ink wash\" -o lighthouse.png\n\n%s",
+            "  sumi generate --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk, ink wash\" -o "
+            "lighthouse.png\n\n%s",
             exit_code_help);
     return to == stdout ? EXIT_OK : EXIT_USAGE;
 }
@@ -43,7 +44,8 @@ int main(int argc, char** argv)
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || (wants_help && argc < 3)) return print_help(stdout);
     if (wants_help) name = argv[2];
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(name, s_commands[i].name) == 0) return wants_help ? s_commands[i].run(1, help_arguments) : s_commands[i].run(argc - 2, argv + 2);
+        if (strcmp(name, s_commands[i].name) == 0)
+            return wants_help ? s_commands[i].run(1, help_arguments) : s_commands[i].run(argc - 2, argv + 2);
     }
     fprintf(stderr, "sumi: there is no command \"%s\"; sumi help lists them\n", name);
     return EXIT_USAGE;

@@ -72,18 +72,23 @@ size_t parameters_write(const parameters* from, char* into, size_t capacity)
         put_text(&out, from->negative);
         put(&out, "\n");
     }
-    // Steps are those of the whole schedule, also when a start picture skips the first ones. Guidance here is 0 for none; the classic scale is 1 more.
+    // Steps are those of the whole schedule, also when a start picture skips the first ones. Guidance here is 0 for
+    // none; the classic scale is 1 more.
     int32_t steps = desc->deadline_ms ? from->image->step_count : desc->step_count;
-    put(&out, "Steps: %d, Sampler: %s, CFG scale: %g, Seed: %llu, Size: %dx%d", steps, sampler_name(desc->solver), (double)desc->guidance + 1.0,
-        (unsigned long long)from->image->seed, from->image->width, from->image->height);
+    put(&out, "Steps: %d, Sampler: %s, CFG scale: %g, Seed: %llu, Size: %dx%d", steps, sampler_name(desc->solver),
+        (double)desc->guidance + 1.0, (unsigned long long)from->image->seed, from->image->width, from->image->height);
     put_value(&out, "Model", from->model_name);
     if (desc->start_image || desc->start_latents) put(&out, ", Denoising strength: %g", (double)desc->strength);
     if (desc->shift > 0.0f) put(&out, ", Shift: %g", (double)desc->shift);
-    put(&out, ", RNG: %s", desc->noise == SUMI_NOISE_TORCH_CPU ? "CPU" : desc->noise == SUMI_NOISE_TORCH_CUDA ? "GPU" : "given");
+    put(&out, ", RNG: %s",
+        desc->noise == SUMI_NOISE_TORCH_CPU    ? "CPU"
+        : desc->noise == SUMI_NOISE_TORCH_CUDA ? "GPU"
+                                               : "given");
     if (desc->lora_count > 0) {
         char list[2048];
         text_out names = {list, sizeof list, 0};
-        for (int32_t i = 0; i < desc->lora_count; i++) put(&names, "%s%s:%g", i ? ", " : "", from->lora_names[i], (double)desc->loras[i].scale);
+        for (int32_t i = 0; i < desc->lora_count; i++)
+            put(&names, "%s%s:%g", i ? ", " : "", from->lora_names[i], (double)desc->loras[i].scale);
         put_value(&out, "Lora", list);
     }
     put(&out, ", Version: sumi %s", sumi_version());

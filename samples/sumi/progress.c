@@ -43,7 +43,8 @@ static void write_time_left(char* into, size_t capacity, float seconds)
 static void write_stage(char* into, size_t capacity, const sumi_job_status* status)
 {
     const char* name = progress_stage_name(status->stage);
-    if (status->stage == SUMI_STAGE_DENOISE && status->step_count > 0) snprintf(into, capacity, "%s %d/%d", name, status->step, status->step_count);
+    if (status->stage == SUMI_STAGE_DENOISE && status->step_count > 0)
+        snprintf(into, capacity, "%s %d/%d", name, status->step, status->step_count);
     else snprintf(into, capacity, "%s", name);
 }
 
@@ -68,8 +69,9 @@ static void draw_bar(cli_progress* progress, const sumi_job_status* status)
 static void print_line(cli_progress* progress, const sumi_job_status* status)
 {
     double now = progress_clock();
-    bool changed =
-        status->stage != progress->stage || (status->step != progress->step && (status->step_count <= FEW_STEPS || now - progress->last_draw >= LINE_SECONDS));
+    bool changed = status->stage != progress->stage
+                || (status->step != progress->step
+                    && (status->step_count <= FEW_STEPS || now - progress->last_draw >= LINE_SECONDS));
     if (!changed) return;
     progress->last_draw = now;
     progress->stage = status->stage;

@@ -1,4 +1,5 @@
-// How far a job is, on stderr: one line that redraws itself on a terminal, a plain line per stage and step elsewhere (logs stay readable).
+// How far a job is, on stderr: one line that redraws itself on a terminal, a plain line per stage and step elsewhere
+// (logs stay readable).
 #ifndef PROGRESS_H
 #define PROGRESS_H
 #include <stdbool.h>

@@ -6,7 +6,8 @@
 
 #define WAIT_MS 50          // work between two looks at progress and Ctrl-C
 #define PREVIEW_WAIT_US 500 // a GPU works on its own; its steps are longer than this
-#define MAX_SLICE_US 100000 // a tool draws no frames: long slices lose less time, and this is still a quick answer to Ctrl-C
+// a tool draws no frames: long slices lose less time, and this is still a quick answer to Ctrl-C
+#define MAX_SLICE_US 100000
 
 // Signal handlers reach nothing but globals. The second Ctrl-C finds the default handler and ends the process.
 static volatile sig_atomic_t s_cancelled;
@@ -28,7 +29,8 @@ static void write_log(sumi_log_level level, sumi_result result, const char* text
     static const char* const names[] = {"error", "warning", "info", "debug"};
     cli_session* session = user_data;
     (void)result;
-    if (level == SUMI_LOG_ERROR) snprintf(session->detail, sizeof session->detail, "%s", text); // printed with the failure it explains
+    // printed with the failure it explains
+    if (level == SUMI_LOG_ERROR) snprintf(session->detail, sizeof session->detail, "%s", text);
     bool wanted = session->args->verbose || (level == SUMI_LOG_WARNING && !session->args->quiet);
     if (!wanted) return;
     progress_clear(&session->progress);
@@ -51,9 +53,11 @@ int session_open(cli_session* session, const session_args* args)
     if (session->trace) desc.tracer = trace_tracer(session->trace);
     const double began = progress_clock();
     sumi_result result = sumi_engine_create(&desc, &session->engine);
-    if (result == SUMI_OK && args->verbose) fprintf(stderr, "sumi: starting the engine: %.2f s\n", progress_clock() - began);
+    if (result == SUMI_OK && args->verbose)
+        fprintf(stderr, "sumi: starting the engine: %.2f s\n", progress_clock() - began);
     if (result == SUMI_OK) return EXIT_OK;
-    return session_fail(session, result, args->backend == SUMI_BACKEND_CUDA ? "starting the CUDA backend" : "starting the engine");
+    return session_fail(session, result,
+                        args->backend == SUMI_BACKEND_CUDA ? "starting the CUDA backend" : "starting the engine");
 }
 
 void session_close(cli_session* session)
@@ -75,8 +79,10 @@ int session_fail(cli_session* session, sumi_result result, const char* doing)
     bool detail_says_all = session->detail[0] && (result == SUMI_INVALID_ARGUMENT || result == SUMI_NOT_SUPPORTED);
     fprintf(stderr, "sumi: %s failed: %s\n", doing, detail_says_all ? session->detail : sumi_result_text(result));
     if (session->detail[0] && !detail_says_all) fprintf(stderr, "  %s\n", session->detail);
-    const bool is_absent = result == SUMI_NOT_SUPPORTED || (result >= SUMI_NO_DEVICE && result <= SUMI_DEVICE_UNSUPPORTED);
-    if (is_absent && session->args->backend == SUMI_BACKEND_CUDA) fprintf(stderr, "  --backend cpu works on every machine\n");
+    const bool is_absent =
+        result == SUMI_NOT_SUPPORTED || (result >= SUMI_NO_DEVICE && result <= SUMI_DEVICE_UNSUPPORTED);
+    if (is_absent && session->args->backend == SUMI_BACKEND_CUDA)
+        fprintf(stderr, "  --backend cpu works on every machine\n");
     if (result == SUMI_BUDGET_TOO_SMALL) fprintf(stderr, "  raise --memory-budget or lower --size or --batch\n");
     return result == SUMI_INVALID_ARGUMENT ? EXIT_USAGE : EXIT_FAILED;
 }
@@ -88,8 +94,8 @@ static void note_stage_times(cli_session* session, const sumi_job_status* status
     for (int stage = SUMI_STAGE_LOAD; stage <= SUMI_STAGE_TRANSFER; stage++) {
         float seconds = status->stage_seconds[stage];
         if (seconds < 0.05f || used >= sizeof session->stage_times) continue;
-        int written = snprintf(session->stage_times + used, sizeof session->stage_times - used, "%s%s %.1f", used ? ", " : " (",
-                               progress_stage_name((sumi_stage)stage), (double)seconds);
+        int written = snprintf(session->stage_times + used, sizeof session->stage_times - used, "%s%s %.1f",
+                               used ? ", " : " (", progress_stage_name((sumi_stage)stage), (double)seconds);
         if (written > 0) used += (size_t)written;
     }
     if (used > 0 && used + 1 < sizeof session->stage_times) memcpy(session->stage_times + used, ")", 2);
@@ -97,7 +103,8 @@ static void note_stage_times(cli_session* session, const sumi_job_status* status
 
 static bool is_final(sumi_job_state state) { return state == SUMI_JOB_NONE || state >= SUMI_JOB_DONE; }
 
-// A piece of work, or of waiting for a GPU. A budget of 1 us is one slice: nobody who wants to see every preview misses one.
+// A piece of work, or of waiting for a GPU. A budget of 1 us is one slice: nobody who wants to see every preview misses
+// one.
 static void work(cli_session* session, sumi_job job, bool is_watched)
 {
     const uint64_t begin = system_clock_ns();
@@ -107,7 +114,8 @@ static void work(cli_session* session, sumi_job job, bool is_watched)
         sumi_engine_update(session->engine, 1);
         if (sumi_engine_get_info(session->engine).compute_capability > 0) system_sleep_us(PREVIEW_WAIT_US);
     }
-    if (session->trace) trace_call(session->trace, is_watched ? "sumi_engine_update" : "sumi_job_wait", begin, system_clock_ns());
+    if (session->trace)
+        trace_call(session->trace, is_watched ? "sumi_engine_update" : "sumi_job_wait", begin, system_clock_ns());
 }
 
 int session_run(cli_session* session, sumi_job job, const char* doing, session_seen* seen, void* context)
@@ -127,10 +135,12 @@ int session_run(cli_session* session, sumi_job job, const char* doing, session_s
     }
     progress_clear(&session->progress);
     note_stage_times(session, &status);
-    if (session->args->verbose) fprintf(stderr, "sumi: %s: %.2f s%s\n", doing, progress_clock() - began, session->stage_times);
+    if (session->args->verbose)
+        fprintf(stderr, "sumi: %s: %.2f s%s\n", doing, progress_clock() - began, session->stage_times);
     if (status.state == SUMI_JOB_DONE && !s_cancelled) return EXIT_OK;
     if (status.message && status.message[0]) snprintf(session->detail, sizeof session->detail, "%s", status.message);
-    int code = session_fail(session, status.state == SUMI_JOB_CANCELLED || s_cancelled ? SUMI_CANCELLED : status.result, doing);
+    int code = session_fail(session, status.state == SUMI_JOB_CANCELLED || s_cancelled ? SUMI_CANCELLED : status.result,
+                            doing);
     sumi_job_discard(session->engine, job);
     return code;
 }
@@ -167,6 +177,7 @@ void name_of_path(const char* path, char* into, size_t capacity)
     snprintf(into, capacity, "%.*s", (int)(length - begin), path + begin);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         size_t name_bytes = strlen(into), ending_bytes = strlen(endings[i]);
-        if (name_bytes > ending_bytes && strcmp(into + name_bytes - ending_bytes, endings[i]) == 0) into[name_bytes - ending_bytes] = 0;
+        if (name_bytes > ending_bytes && strcmp(into + name_bytes - ending_bytes, endings[i]) == 0)
+            into[name_bytes - ending_bytes] = 0;
     }
 }

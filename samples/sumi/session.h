@@ -1,4 +1,5 @@
-// What generate and encode share: the options of engine and model, an engine whose log goes to stderr, and waiting for a job with a progress bar and Ctrl-C.
+// What generate and encode share: the options of engine and model, an engine whose log goes to stderr, and waiting for
+// a job with a progress bar and Ctrl-C.
 #ifndef SESSION_H
 #define SESSION_H
 #include "args.h"
@@ -32,7 +33,7 @@ typedef struct session_args {
 
 typedef struct cli_session {
     const session_args* args;
-    trace_writer* trace;   // of the calls and the engine's work; NULL: none. Set it before session_open
+    trace_writer* trace; // of the calls and the engine's work; NULL: none. Set it before session_open
     sumi_engine* engine;
     sumi_model* model;
     cli_progress progress;
@@ -46,7 +47,8 @@ int session_load_model(cli_session* session, bool without_text_encoder, bool wit
 void session_close(cli_session* session);
 
 // Works until the job is final, drawing progress; Ctrl-C cancels it. `seen` (may be NULL) is called after every slice.
-// Returns EXIT_OK for a finished job. Otherwise the job is discarded, the reason is printed and an exit code comes back. doing: "loading models/x".
+// Returns EXIT_OK for a finished job. Otherwise the job is discarded, the reason is printed and an exit code comes
+// back. doing: "loading models/x".
 typedef void session_seen(void* context, sumi_job job, const sumi_job_status* status);
 int session_run(cli_session* session, sumi_job job, const char* doing, session_seen* seen, void* context);
 

@@ -1,4 +1,5 @@
-// sumi tokenize: what a checkpoint's tokenizer makes of a text. JSON in and out, so that any text can be given and other programs can read the answer.
+// sumi tokenize: what a checkpoint's tokenizer makes of a text. JSON in and out, so that any text can be given and
+// other programs can read the answer.
 #include "commands.h"
 #include "inside.h"
 #include <stdio.h>
@@ -40,7 +41,8 @@ static bool open_tokenizer(tokenize* t, const char* path)
     if (!find_tokenizer(path, full, sizeof full)) return false;
     sumi_error error = {0};
     sumi_result result = sumi_file_open(&t->file, &t->heap, NULL, full, &error);
-    if (result == SUMI_OK) result = sumi_tokenizer_begin(&t->heap, t->file.data, (size_t)t->file.bytes, full, &error, &t->tokenizer);
+    if (result == SUMI_OK)
+        result = sumi_tokenizer_begin(&t->heap, t->file.data, (size_t)t->file.bytes, full, &error, &t->tokenizer);
     for (bool done = false; result == SUMI_OK && !done;) {
         float progress;
         result = sumi_tokenizer_step(t->tokenizer, SIZE_MAX, &done, &progress, &error);
@@ -90,13 +92,16 @@ static sumi_result encode_line(tokenize* t, size_t line_bytes, size_t* out_count
     json.name = "the line";
     sumi_json_string(&json, &string);
     SUMI_TRY(sumi_json_end(&json));
-    if (!make_room((void**)&t->text, &t->text_capacity, string.bytes + 1, 1)) return sumi_out_of_memory(error, string.bytes, "the text");
+    if (!make_room((void**)&t->text, &t->text_capacity, string.bytes + 1, 1))
+        return sumi_out_of_memory(error, string.bytes, "the text");
     size_t bytes = sumi_json_decode(&string, t->text, string.bytes);
-    SUMI_TRY(sumi_tokenizer_encode(t->tokenizer, t->text, bytes, !t->without_special, t->ids, t->id_capacity, out_count, error));
+    SUMI_TRY(sumi_tokenizer_encode(t->tokenizer, t->text, bytes, !t->without_special, t->ids, t->id_capacity, out_count,
+                                   error));
     if (*out_count <= t->id_capacity) return SUMI_OK;
     if (!make_room((void**)&t->ids, &t->id_capacity, 2 * *out_count, sizeof(int32_t)))
         return sumi_out_of_memory(error, *out_count * sizeof(int32_t), "the ids");
-    return sumi_tokenizer_encode(t->tokenizer, t->text, bytes, !t->without_special, t->ids, t->id_capacity, out_count, error);
+    return sumi_tokenizer_encode(t->tokenizer, t->text, bytes, !t->without_special, t->ids, t->id_capacity, out_count,
+                                 error);
 }
 
 static int run(tokenize* t, const char* path)
@@ -108,7 +113,8 @@ static int run(tokenize* t, const char* path)
         sumi_result result = encode_line(t, bytes, &count, &error);
         if (result != SUMI_OK) {
             fflush(stdout);
-            fprintf(stderr, "sumi: line %ld: %s\n  every line must be one JSON string, as in \"a red fox\"\n", number, error.text);
+            fprintf(stderr, "sumi: line %ld: %s\n  every line must be one JSON string, as in \"a red fox\"\n", number,
+                    error.text);
             return EXIT_FAILED;
         }
         putchar('[');
@@ -124,11 +130,13 @@ int tokenize_main(int argc, char** argv)
     const char* path = NULL;
     tokenize t = {0};
     const cli_option options[] = {
-        {"--no-special", OPTION_FLAG, &t.without_special, NULL, "leave out the tokens that the file's post processor puts around a text (BOS, EOS)", 0, 0},
+        {"--no-special", OPTION_FLAG, &t.without_special, NULL,
+         "leave out the tokens that the file's post processor puts around a text (BOS, EOS)", 0, 0},
     };
     const cli_command command = {
         .name = "tokenize",
-        .about = "Reads JSON strings from standard input, one per line, and writes a JSON array of token ids per line. PATH is a tokenizer.json, its folder, "
+        .about = "Reads JSON strings from standard input, one per line, and writes a JSON array of token ids per line. "
+                 "PATH is a tokenizer.json, its folder, "
                  "or a diffusers folder. "
                  "The text is taken as it is: no chat template around it.",
         .operand = "PATH",

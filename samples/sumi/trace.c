@@ -16,7 +16,8 @@ static void begin_event(trace_writer* trace)
 static void name_track(trace_writer* trace, int track, const char* name)
 {
     begin_event(trace);
-    fprintf(trace->file, "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"%s\"}}", track, name);
+    fprintf(trace->file, "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"%s\"}}",
+            track, name);
 }
 
 // Names are identifiers and words of ours, but a checkpoint's labels may come to hold anything.
@@ -25,19 +26,23 @@ static void write_name(trace_writer* trace, const char* name)
     for (; *name; name++) fputc(*name == '"' || *name == '\\' || (unsigned char)*name < ' ' ? '_' : *name, trace->file);
 }
 
-static void write_event(trace_writer* trace, int track, const char* name, const char* category, uint64_t begin_ns, uint64_t end_ns)
+static void write_event(trace_writer* trace, int track, const char* name, const char* category, uint64_t begin_ns,
+                        uint64_t end_ns)
 {
-    const uint64_t begin = begin_ns > trace->begin_ns ? begin_ns - trace->begin_ns : 0, length = end_ns > begin_ns ? end_ns - begin_ns : 0;
+    const uint64_t begin = begin_ns > trace->begin_ns ? begin_ns - trace->begin_ns : 0,
+                   length = end_ns > begin_ns ? end_ns - begin_ns : 0;
     begin_event(trace);
     fputs("{\"name\":\"", trace->file);
     write_name(trace, name);
-    fprintf(trace->file, "\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", category, track, 1e-3 * (double)begin, 1e-3 * (double)length);
+    fprintf(trace->file, "\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", category,
+            track, 1e-3 * (double)begin, 1e-3 * (double)length);
 }
 
 static void write_span(const sumi_trace_span* span, void* user_data)
 {
     trace_writer* trace = user_data;
-    write_event(trace, span->track == SUMI_TRACK_DEVICE ? TRACK_DEVICE : TRACK_WORK, span->name, progress_stage_name(span->stage), span->begin_ns, span->end_ns);
+    write_event(trace, span->track == SUMI_TRACK_DEVICE ? TRACK_DEVICE : TRACK_WORK, span->name,
+                progress_stage_name(span->stage), span->begin_ns, span->end_ns);
     if (span->step >= 0) fprintf(trace->file, ",\"args\":{\"step\":%d}", span->step + 1);
     fputc('}', trace->file);
 }
@@ -67,7 +72,10 @@ bool trace_open(trace_writer* trace, const char* path, char* message)
     return true;
 }
 
-sumi_tracer trace_tracer(trace_writer* trace) { return trace->file ? (sumi_tracer){write_span, trace} : (sumi_tracer){NULL, NULL}; }
+sumi_tracer trace_tracer(trace_writer* trace)
+{
+    return trace->file ? (sumi_tracer){write_span, trace} : (sumi_tracer){NULL, NULL};
+}
 
 bool trace_close(trace_writer* trace, char* message)
 {
@@ -76,6 +84,7 @@ bool trace_close(trace_writer* trace, char* message)
     bool written = !ferror(trace->file);
     written = fclose(trace->file) == 0 && written;
     trace->file = NULL;
-    if (!written) snprintf(message, FILES_MESSAGE_BYTES, "%s could not be written whole: is the disk full?", trace->path);
+    if (!written)
+        snprintf(message, FILES_MESSAGE_BYTES, "%s could not be written whole: is the disk full?", trace->path);
     return output_finish(trace->path, trace->part, written, message);
 }

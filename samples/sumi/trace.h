@@ -1,4 +1,5 @@
-// A trace in Chrome's format (chrome://tracing, ui.perfetto.dev): the calls of this program, the engine's work in them, and the GPU's.
+// A trace in Chrome's format (chrome://tracing, ui.perfetto.dev): the calls of this program, the engine's work in them,
+// and the GPU's.
 #ifndef TRACE_H
 #define TRACE_H
 #include <stdbool.h>
@@ -17,6 +18,7 @@ typedef struct trace_writer {
 // False when the file cannot be made; message as in files.h. path NULL: nothing will be written.
 bool trace_open(trace_writer* trace, const char* path, char* message);
 sumi_tracer trace_tracer(trace_writer* trace); // for sumi_engine_desc
-void trace_call(trace_writer* trace, const char* name, uint64_t begin_ns, uint64_t end_ns); // a call of this program's, by system_clock_ns
+// a call of this program's, by system_clock_ns
+void trace_call(trace_writer* trace, const char* name, uint64_t begin_ns, uint64_t end_ns);
 bool trace_close(trace_writer* trace, char* message);
 #endif

@@ -11,9 +11,13 @@ extern "C" {
 
 static constexpr size_t MOST_ENTRIES = 60; // of the history: each keeps its picture in memory
 static constexpr int THUMBNAIL_SIDE = 192;
-static constexpr int MOST_SIDE = 2048; // of a picture to start from; a larger one would take longer than a frame to copy and is made smaller anyway
+// of a picture to start from; a larger one would take longer than a frame to copy and is made smaller anyway
+static constexpr int MOST_SIDE = 2048;
 
-static void put_text(char* into, size_t capacity, const std::string& text) { snprintf(into, capacity, "%s", text.c_str()); }
+static void put_text(char* into, size_t capacity, const std::string& text)
+{
+    snprintf(into, capacity, "%s", text.c_str());
+}
 
 static void complain(Viewer& viewer, const std::string& text)
 {
@@ -24,7 +28,7 @@ static void complain(Viewer& viewer, const std::string& text)
     viewer.report.event(viewer.now, "failure %s", line.c_str());
 }
 
-// ---- The form ---------------------------------------------------------------------------------------------------------------------------
+// ---- The form -------------------------------------------------------------------------------------------------------
 
 void form_changed(Viewer& viewer)
 {
@@ -78,8 +82,8 @@ void generate(Viewer& viewer)
     viewer.status.clear();
     const Settings settings = current_settings(viewer);
     viewer.generator.generate(settings);
-    viewer.report.event(viewer.now, "generate %llu %dx%d %d %s", (unsigned long long)settings.seed, settings.width, settings.height, settings.step_count,
-                        settings.prompt.c_str());
+    viewer.report.event(viewer.now, "generate %llu %dx%d %d %s", (unsigned long long)settings.seed, settings.width,
+                        settings.height, settings.step_count, settings.prompt.c_str());
 }
 
 void cancel(Viewer& viewer)
@@ -89,7 +93,7 @@ void cancel(Viewer& viewer)
     viewer.report.event(viewer.now, "cancel");
 }
 
-// ---- Files ------------------------------------------------------------------------------------------------------------------------------
+// ---- Files ----------------------------------------------------------------------------------------------------------
 
 // As other tools write and read it; the command line's files hold the same.
 static std::string parameters_of(const Product& product)
@@ -98,8 +102,8 @@ static std::string parameters_of(const Product& product)
     std::string text = s.prompt + "\n";
     if (!s.negative.empty()) text += "Negative prompt: " + s.negative + "\n";
     char line[256];
-    snprintf(line, sizeof line, "Steps: %d, Sampler: Euler, CFG scale: %g, Seed: %llu, Size: %dx%d", s.step_count, (double)s.guidance + 1.0,
-             (unsigned long long)s.seed, s.width, s.height);
+    snprintf(line, sizeof line, "Steps: %d, Sampler: Euler, CFG scale: %g, Seed: %llu, Size: %dx%d", s.step_count,
+             (double)s.guidance + 1.0, (unsigned long long)s.seed, s.width, s.height);
     text += line;
     text += ", Model: " + product.model_name;
     if (s.start) {
@@ -132,7 +136,8 @@ static std::string write_file(const Product& product, const std::string& folder,
     const std::string part = path + ".part";
     const Pixels& pixels = *product.pixels;
     char message[PNG_MESSAGE_BYTES] = "";
-    if (!png_write(part.c_str(), pixels.bytes.data(), pixels.width, pixels.height, (size_t)pixels.width * 4, 4, parameters_of(product).c_str(), message)) {
+    if (!png_write(part.c_str(), pixels.bytes.data(), pixels.width, pixels.height, (size_t)pixels.width * 4, 4,
+                   parameters_of(product).c_str(), message)) {
         std::filesystem::remove(part, error);
         return message;
     }
@@ -146,9 +151,11 @@ static void save(Viewer& viewer, std::shared_ptr<const Product> product)
         std::string path, message;
     };
     auto answer = std::make_shared<Answer>();
-    viewer.files.post([product, folder = viewer.output_folder, answer] { answer->message = write_file(*product, folder, answer->path); },
+    viewer.files.post([product, folder = viewer.output_folder,
+                       answer] { answer->message = write_file(*product, folder, answer->path); },
                       [&viewer, answer] {
-                          if (!answer->message.empty()) return complain(viewer, "The picture was not saved.\n" + answer->message);
+                          if (!answer->message.empty())
+                              return complain(viewer, "The picture was not saved.\n" + answer->message);
                           viewer.status = "Saved " + answer->path;
                           viewer.report.event(viewer.now, "saved %s", answer->path.c_str());
                       });
@@ -211,7 +218,7 @@ void open_path(Viewer& viewer, const std::string& path)
         });
 }
 
-// ---- The picture to start from ------------------------------------------------------------------------------------------------------------
+// ---- The picture to start from --------------------------------------------------------------------------------------
 
 // As large as the model likes pictures to be, in the start's proportions.
 static void fit_size(Viewer& viewer, int width, int height)
@@ -223,7 +230,9 @@ static void fit_size(Viewer& viewer, int width, int height)
         const double area = (double)width * height, liked = (double)info.native_size * info.native_size;
         if (area > 2.0 * liked || area < 0.5 * liked) factor = std::sqrt(liked / area);
     }
-    auto fit = [&](int side) { return std::clamp((int)std::lround(factor * side / multiple) * multiple, multiple, most / multiple * multiple); };
+    auto fit = [&](int side) {
+        return std::clamp((int)std::lround(factor * side / multiple) * multiple, multiple, most / multiple * multiple);
+    };
     viewer.form.width = fit(width);
     viewer.form.height = fit(height);
 }
@@ -231,7 +240,8 @@ static void fit_size(Viewer& viewer, int width, int height)
 void use_as_start(Viewer& viewer, SharedPixels pixels, bool keeps_size)
 {
     viewer.start = std::move(pixels);
-    viewer.start_texture.upload(viewer.start->bytes.data(), viewer.start->width, viewer.start->height, viewer.start->channel_count);
+    viewer.start_texture.upload(viewer.start->bytes.data(), viewer.start->width, viewer.start->height,
+                                viewer.start->channel_count);
     viewer.mask = {};
     viewer.mask_has_paint = false;
     if (keeps_size) viewer.form.width = viewer.start->width, viewer.form.height = viewer.start->height;
@@ -268,7 +278,7 @@ void show_entry(Viewer& viewer, const Entry& entry)
     viewer.report.event(viewer.now, "restored %llu", (unsigned long long)s.seed);
 }
 
-// ---- News ---------------------------------------------------------------------------------------------------------------------------------
+// ---- News -----------------------------------------------------------------------------------------------------------
 
 static void add_to_history(Viewer& viewer, std::shared_ptr<Product> product)
 {
@@ -288,9 +298,12 @@ static void take_product(Viewer& viewer, std::shared_ptr<Product> product)
     viewer.shown = product;
     if (product->pixels) viewer.display.show(*product->pixels);
     else viewer.display.show_found();
-    viewer.report.event(viewer.now, "shown by %s", viewer.display.is_direct() ? "GPU texture" : ("pixel buffer: " + viewer.display.why_not()).c_str());
+    viewer.report.event(viewer.now, "shown by %s",
+                        viewer.display.is_direct() ? "GPU texture"
+                                                   : ("pixel buffer: " + viewer.display.why_not()).c_str());
     viewer.fade_begin = viewer.now;
-    viewer.report.event(viewer.now, "done %llu %.3f", (unsigned long long)product->settings.seed, product->seconds); // on the clock
+    // on the clock
+    viewer.report.event(viewer.now, "done %llu %.3f", (unsigned long long)product->settings.seed, product->seconds);
     char text[64];
     snprintf(text, sizeof text, "Done in %.2f s", product->seconds);
     viewer.status = text;
@@ -307,22 +320,24 @@ static void take_arrival(Viewer& viewer)
     const uint8_t* from = static_cast<const uint8_t*>(arrival.readback.pixels());
     if (!from) {
         viewer.arrivals.pop_front();
-        return complain(viewer, "The picture can be seen, but not be saved: the graphics driver had no memory to read it back.");
+        return complain(
+            viewer, "The picture can be seen, but not be saved: the graphics driver had no memory to read it back.");
     }
     arrival.is_copied = true;
     auto pixels = std::make_shared<Pixels>();
     pixels->width = arrival.readback.width();
     pixels->height = arrival.readback.height();
     pixels->channel_count = 4;
-    viewer.files.post([from, pixels] { pixels->bytes.assign(from, from + (size_t)pixels->width * (size_t)pixels->height * 4); },
-                      [&viewer, pixels] {
-                          const std::shared_ptr<Product> product = viewer.arrivals.front().product;
-                          const bool wants_save = viewer.arrivals.front().wants_save;
-                          viewer.arrivals.pop_front();
-                          product->pixels = pixels;
-                          add_to_history(viewer, product);
-                          if (wants_save) save(viewer, product);
-                      });
+    viewer.files.post(
+        [from, pixels] { pixels->bytes.assign(from, from + (size_t)pixels->width * (size_t)pixels->height * 4); },
+        [&viewer, pixels] {
+            const std::shared_ptr<Product> product = viewer.arrivals.front().product;
+            const bool wants_save = viewer.arrivals.front().wants_save;
+            viewer.arrivals.pop_front();
+            product->pixels = pixels;
+            add_to_history(viewer, product);
+            if (wants_save) save(viewer, product);
+        });
 }
 
 static void take_preview(Viewer& viewer, SharedPixels preview)
@@ -356,7 +371,8 @@ void take_news(Viewer& viewer)
         viewer.report.event(viewer.now, "ready %s", generator.model_name().c_str());
     }
     // A plan is written for the answer: not for every step of a slider's way.
-    if (viewer.wants_memory && generator.is_ready() && !generator.is_generating() && viewer.now - viewer.settings_changed > 0.25) {
+    if (viewer.wants_memory && generator.is_ready() && !generator.is_generating()
+        && viewer.now - viewer.settings_changed > 0.25) {
         viewer.wants_memory = false;
         generator.ask_memory(current_settings(viewer));
     }

@@ -39,8 +39,8 @@ static void draw_ground(const Viewer& viewer, const Area& area, bool is_covered)
 static void draw_texture(const Viewer& viewer, const Texture& texture, const Area& area, float alpha)
 {
     if (texture.is_empty() || alpha <= 0.0f) return;
-    ImGui::GetWindowDrawList()->AddImageRounded(texture.id(), area.low, area.high, ImVec2(0, 0), ImVec2(1, 1), IM_COL32(255, 255, 255, (int)(255.0f * alpha)),
-                                                viewer.theme(4));
+    ImGui::GetWindowDrawList()->AddImageRounded(texture.id(), area.low, area.high, ImVec2(0, 0), ImVec2(1, 1),
+                                                IM_COL32(255, 255, 255, (int)(255.0f * alpha)), viewer.theme(4));
 }
 
 static void centred_text(const Area& area, float y, ImU32 ink, const char* text)
@@ -49,13 +49,15 @@ static void centred_text(const Area& area, float y, ImU32 ink, const char* text)
     ImGui::GetWindowDrawList()->AddText(ImVec2(std::floor(0.5f * (area.low.x + area.high.x - size.x)), y), ink, text);
 }
 
-// ---- The mask -----------------------------------------------------------------------------------------------------------------------------
+// ---- The mask -------------------------------------------------------------------------------------------------------
 
 // A disc along the line from the brush's last place to this one, soft by a pixel at its edge.
 static void paint_stroke(Pixels& mask, float x0, float y0, float x1, float y1, float radius, bool erases)
 {
-    const int left = std::max(0, (int)(std::min(x0, x1) - radius - 1.0f)), right = std::min(mask.width - 1, (int)(std::max(x0, x1) + radius + 1.0f));
-    const int top = std::max(0, (int)(std::min(y0, y1) - radius - 1.0f)), bottom = std::min(mask.height - 1, (int)(std::max(y0, y1) + radius + 1.0f));
+    const int left = std::max(0, (int)(std::min(x0, x1) - radius - 1.0f)),
+              right = std::min(mask.width - 1, (int)(std::max(x0, x1) + radius + 1.0f));
+    const int top = std::max(0, (int)(std::min(y0, y1) - radius - 1.0f)),
+              bottom = std::min(mask.height - 1, (int)(std::max(y0, y1) + radius + 1.0f));
     const float dx = x1 - x0, dy = y1 - y0, length = dx * dx + dy * dy;
     for (int y = top; y <= bottom; y++) {
         for (int x = left; x <= right; x++) {
@@ -73,12 +75,15 @@ static void use_brush(Viewer& viewer, const Area& area)
 {
     const ImGuiIO& io = ImGui::GetIO();
     ImGui::SetCursorScreenPos(area.low);
-    ImGui::InvisibleButton("brush", ImVec2(area.width(), area.height()), ImGuiButtonFlags_MouseButtonLeft | ImGuiButtonFlags_MouseButtonRight);
+    ImGui::InvisibleButton("brush", ImVec2(area.width(), area.height()),
+                           ImGuiButtonFlags_MouseButtonLeft | ImGuiButtonFlags_MouseButtonRight);
     mark(viewer, "brush");
     const bool is_over = ImGui::IsItemHovered(), is_down = ImGui::IsItemActive();
-    if (is_over && io.MouseWheel != 0.0f) viewer.brush = std::clamp(viewer.brush * std::pow(1.15f, io.MouseWheel), 0.01f, 0.4f);
+    if (is_over && io.MouseWheel != 0.0f)
+        viewer.brush = std::clamp(viewer.brush * std::pow(1.15f, io.MouseWheel), 0.01f, 0.4f);
     const int width = viewer.form.width, height = viewer.form.height;
-    const float x = (io.MousePos.x - area.low.x) / area.width() * (float)width, y = (io.MousePos.y - area.low.y) / area.height() * (float)height;
+    const float x = (io.MousePos.x - area.low.x) / area.width() * (float)width,
+                y = (io.MousePos.y - area.low.y) / area.height() * (float)height;
     const float radius = viewer.brush * (float)std::min(width, height);
     if (is_down) {
         if (viewer.mask.width != width || viewer.mask.height != height) {
@@ -88,21 +93,27 @@ static void use_brush(Viewer& viewer, const Area& area)
             viewer.mask.bytes.assign((size_t)width * (size_t)height, 0);
         }
         const bool erases = ImGui::IsMouseDown(ImGuiMouseButton_Right) || io.KeyShift;
-        paint_stroke(viewer.mask, viewer.paints ? viewer.last_x : x, viewer.paints ? viewer.last_y : y, x, y, radius, erases);
+        paint_stroke(viewer.mask, viewer.paints ? viewer.last_x : x, viewer.paints ? viewer.last_y : y, x, y, radius,
+                     erases);
         viewer.last_x = x;
         viewer.last_y = y;
         viewer.mask_changed = true;
     } else if (viewer.paints) { // the stroke has ended
-        viewer.mask_has_paint = std::any_of(viewer.mask.bytes.begin(), viewer.mask.bytes.end(), [](uint8_t value) { return value > 0; });
+        viewer.mask_has_paint =
+            std::any_of(viewer.mask.bytes.begin(), viewer.mask.bytes.end(), [](uint8_t value) { return value > 0; });
         form_changed(viewer);
         viewer.report.event(viewer.now, "mask %ld",
-                            (long)std::count_if(viewer.mask.bytes.begin(), viewer.mask.bytes.end(), [](uint8_t value) { return value > 127; }));
+                            (long)std::count_if(viewer.mask.bytes.begin(), viewer.mask.bytes.end(),
+                                                [](uint8_t value) { return value > 127; }));
     }
     viewer.paints = is_down;
-    if (viewer.mask_changed && !viewer.mask.bytes.empty()) viewer.mask_texture.upload(viewer.mask.bytes.data(), viewer.mask.width, viewer.mask.height, 1);
+    if (viewer.mask_changed && !viewer.mask.bytes.empty())
+        viewer.mask_texture.upload(viewer.mask.bytes.data(), viewer.mask.width, viewer.mask.height, 1);
     viewer.mask_changed = false;
     ImDrawList* list = ImGui::GetWindowDrawList();
-    if (!viewer.mask.bytes.empty()) list->AddImage(viewer.mask_texture.id(), area.low, area.high, ImVec2(0, 0), ImVec2(1, 1), IM_COL32(214, 84, 58, 150));
+    if (!viewer.mask.bytes.empty())
+        list->AddImage(viewer.mask_texture.id(), area.low, area.high, ImVec2(0, 0), ImVec2(1, 1),
+                       IM_COL32(214, 84, 58, 150));
     if (!is_over && !is_down) return;
     const float shown = viewer.brush * std::min(area.width(), area.height());
     ImGui::SetMouseCursor(ImGuiMouseCursor_None);
@@ -117,11 +128,12 @@ static void draw_start(Viewer& viewer, const Area& room)
     draw_texture(viewer, viewer.start_texture, area, 1.0f);
     use_brush(viewer, area);
     centred_text(room, room.high.y + viewer.theme(14), colour::DIM,
-                 viewer.mask_has_paint ? "Generate repaints what is red.  Right button or Shift: erase.  Wheel: size of the brush."
-                                       : "Paint over what is to be made anew, or generate to change all of it.");
+                 viewer.mask_has_paint
+                     ? "Generate repaints what is red.  Right button or Shift: erase.  Wheel: size of the brush."
+                     : "Paint over what is to be made anew, or generate to change all of it.");
 }
 
-// ---- The picture ----------------------------------------------------------------------------------------------------------------------------
+// ---- The picture ----------------------------------------------------------------------------------------------------
 
 static void draw_progress(const Viewer& viewer, const Area& area, float progress)
 {
@@ -129,7 +141,9 @@ static void draw_progress(const Viewer& viewer, const Area& area, float progress
     const float y = area.high.y + viewer.theme(14), thick = viewer.theme(3);
     list->AddRectFilled(ImVec2(area.low.x, y), ImVec2(area.high.x, y + thick), colour::FIELD, thick);
     if (progress > 0.0f)
-        list->AddRectFilled(ImVec2(area.low.x, y), ImVec2(area.low.x + std::max(thick, area.width() * progress), y + thick), colour::SEAL, thick);
+        list->AddRectFilled(ImVec2(area.low.x, y),
+                            ImVec2(area.low.x + std::max(thick, area.width() * progress), y + thick), colour::SEAL,
+                            thick);
 }
 
 static void draw_picture(Viewer& viewer, const Area& room)
@@ -162,8 +176,8 @@ static void draw_picture(Viewer& viewer, const Area& room)
     draw_texture(viewer, viewer.display.texture(), area, part < 1.0 ? (float)std::max(0.0, part) : 1.0f);
     const Settings& s = viewer.shown->settings;
     char text[160];
-    snprintf(text, sizeof text, "%d \u00d7 %d    %d steps    seed %llu    %.2f s%s", s.width, s.height, s.step_count, (unsigned long long)s.seed,
-             viewer.shown->seconds,
+    snprintf(text, sizeof text, "%d \u00d7 %d    %d steps    seed %llu    %.2f s%s", s.width, s.height, s.step_count,
+             (unsigned long long)s.seed, viewer.shown->seconds,
              s.mask    ? "    repainted in part"
              : s.start ? "    from a picture"
                        : "");
@@ -201,14 +215,15 @@ static void draw_banner(Viewer& viewer, const Area& room)
     const float pad = viewer.theme(14), close = viewer.theme(28), width = std::min(room.width(), viewer.theme(720));
     const float wrap = width - 2.0f * pad - close;
     const ImVec2 size = ImGui::CalcTextSize(viewer.banner.c_str(), nullptr, false, wrap);
-    const float x = std::floor(0.5f * (room.low.x + room.high.x - width)), y = room.low.y + ImGui::GetFrameHeight() + viewer.theme(14);
+    const float x = std::floor(0.5f * (room.low.x + room.high.x - width)),
+                y = room.low.y + ImGui::GetFrameHeight() + viewer.theme(14);
     // A child, so that it lies over the brush and takes its clicks.
     ImGui::SetCursorScreenPos(ImVec2(x, y));
     ImGui::PushStyleColor(ImGuiCol_ChildBg, colour::ALARM);
     ImGui::PushStyleVar(ImGuiStyleVar_ChildRounding, viewer.theme(6));
     ImGui::BeginChild("banner", ImVec2(width, size.y + 2.0f * pad), false, ImGuiWindowFlags_NoScrollbar);
-    ImGui::GetWindowDrawList()->AddRectFilled(ImVec2(x, y), ImVec2(x + viewer.theme(4), y + size.y + 2.0f * pad), colour::SEAL, viewer.theme(6),
-                                              ImDrawFlags_RoundCornersLeft);
+    ImGui::GetWindowDrawList()->AddRectFilled(ImVec2(x, y), ImVec2(x + viewer.theme(4), y + size.y + 2.0f * pad),
+                                              colour::SEAL, viewer.theme(6), ImDrawFlags_RoundCornersLeft);
     ImGui::SetCursorPos(ImVec2(pad + viewer.theme(4), pad));
     ImGui::PushTextWrapPos(pad + wrap);
     ImGui::TextUnformatted(viewer.banner.c_str());
@@ -219,8 +234,10 @@ static void draw_banner(Viewer& viewer, const Area& room)
     mark(viewer, "close-banner");
     const ImU32 ink = ImGui::IsItemHovered() ? IM_COL32_WHITE : IM_COL32(255, 255, 255, 160);
     const float a = 0.35f * close, b = 0.65f * close;
-    ImGui::GetWindowDrawList()->AddLine(ImVec2(corner.x + a, corner.y + a), ImVec2(corner.x + b, corner.y + b), ink, viewer.theme(1.5f));
-    ImGui::GetWindowDrawList()->AddLine(ImVec2(corner.x + b, corner.y + a), ImVec2(corner.x + a, corner.y + b), ink, viewer.theme(1.5f));
+    ImGui::GetWindowDrawList()->AddLine(ImVec2(corner.x + a, corner.y + a), ImVec2(corner.x + b, corner.y + b), ink,
+                                        viewer.theme(1.5f));
+    ImGui::GetWindowDrawList()->AddLine(ImVec2(corner.x + b, corner.y + a), ImVec2(corner.x + a, corner.y + b), ink,
+                                        viewer.theme(1.5f));
     ImGui::EndChild();
     ImGui::PopStyleVar();
     ImGui::PopStyleColor();

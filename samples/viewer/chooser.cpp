@@ -20,7 +20,9 @@ static void list_folder(Viewer& viewer, const std::string& folder)
             const std::filesystem::path whole = std::filesystem::weakly_canonical(folder, error);
             answer->folder = error ? folder : whole.string();
             answer->has_model = is_model_folder(answer->folder);
-            std::filesystem::directory_iterator at(answer->folder, std::filesystem::directory_options::skip_permission_denied, error), end;
+            std::filesystem::directory_iterator at(answer->folder,
+                                                   std::filesystem::directory_options::skip_permission_denied, error),
+                end;
             if (error) answer->message = error.message();
             for (; !error && at != end; at.increment(error)) {
                 const std::string name = at->path().filename().string(), ending = at->path().extension().string();
@@ -31,7 +33,9 @@ static void list_folder(Viewer& viewer, const std::string& folder)
                 else if (ending == ".safetensors" || ending == ".gguf") answer->items.push_back({name, false, true});
             }
             std::sort(answer->items.begin(), answer->items.end(),
-                      [](const PathChoice::Item& a, const PathChoice::Item& b) { return a.is_folder != b.is_folder ? a.is_folder : a.name < b.name; });
+                      [](const PathChoice::Item& a, const PathChoice::Item& b) {
+                          return a.is_folder != b.is_folder ? a.is_folder : a.name < b.name;
+                      });
         },
         [&viewer, answer] {
             PathChoice& choice = viewer.choice;
@@ -49,7 +53,9 @@ void open_chooser(Viewer& viewer)
 {
     viewer.choice.wants_open = true;
     const std::filesystem::path model = viewer.generator.model_path();
-    list_folder(viewer, !viewer.choice.folder.empty() ? viewer.choice.folder : model.has_parent_path() ? model.parent_path().string() : ".");
+    list_folder(viewer, !viewer.choice.folder.empty() ? viewer.choice.folder
+                        : model.has_parent_path()     ? model.parent_path().string()
+                                                      : ".");
 }
 
 static void draw_items(Viewer& viewer, std::string& enter, std::string& chosen)
@@ -59,7 +65,8 @@ static void draw_items(Viewer& viewer, std::string& enter, std::string& chosen)
         const std::string whole = (std::filesystem::path(choice.folder) / item.name).string();
         const ImVec2 corner = ImGui::GetCursorScreenPos();
         const bool is_selected = choice.selected == item.name;
-        if (ImGui::Selectable(("##" + item.name).c_str(), is_selected, ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_DontClosePopups)) {
+        if (ImGui::Selectable(("##" + item.name).c_str(), is_selected,
+                              ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_DontClosePopups)) {
             choice.selected = item.name;
             if (ImGui::IsMouseDoubleClicked(0)) (item.is_folder && !item.is_model ? enter : chosen) = whole;
         }
@@ -69,18 +76,23 @@ static void draw_items(Viewer& viewer, std::string& enter, std::string& chosen)
         const float x = corner.x + viewer.theme(4), y = corner.y + 0.5f * height;
         if (item.is_folder) {
             list->AddRectFilled(ImVec2(x, y - viewer.theme(5)), ImVec2(x + viewer.theme(6), y), ink, viewer.theme(1));
-            list->AddRectFilled(ImVec2(x, y - viewer.theme(3)), ImVec2(x + viewer.theme(13), y + viewer.theme(5)), ink, viewer.theme(1.5f));
+            list->AddRectFilled(ImVec2(x, y - viewer.theme(3)), ImVec2(x + viewer.theme(13), y + viewer.theme(5)), ink,
+                                viewer.theme(1.5f));
         } else {
-            list->AddRectFilled(ImVec2(x + viewer.theme(2), y - viewer.theme(6)), ImVec2(x + viewer.theme(11), y + viewer.theme(6)), ink, viewer.theme(1.5f));
+            list->AddRectFilled(ImVec2(x + viewer.theme(2), y - viewer.theme(6)),
+                                ImVec2(x + viewer.theme(11), y + viewer.theme(6)), ink, viewer.theme(1.5f));
         }
         list->AddText(ImVec2(corner.x + indent, corner.y), ImGui::GetColorU32(colour::TEXT), item.name.c_str());
         if (!item.is_model) continue;
         const char* text = "model";
-        list->AddText(ImVec2(corner.x + ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(text).x - viewer.theme(6), corner.y),
-                      ImGui::GetColorU32(colour::DIM), text);
+        list->AddText(
+            ImVec2(corner.x + ImGui::GetContentRegionAvail().x - ImGui::CalcTextSize(text).x - viewer.theme(6),
+                   corner.y),
+            ImGui::GetColorU32(colour::DIM), text);
     }
     if (choice.items.empty() && !choice.is_listing)
-        ImGui::TextDisabled("%s", choice.message.empty() ? "No folders, no .safetensors or .gguf files here" : choice.message.c_str());
+        ImGui::TextDisabled("%s", choice.message.empty() ? "No folders, no .safetensors or .gguf files here"
+                                                         : choice.message.c_str());
 }
 
 void draw_chooser(Viewer& viewer)
@@ -92,7 +104,8 @@ void draw_chooser(Viewer& viewer)
         ImGui::OpenPopup(title);
     }
     ImGui::SetNextWindowSize(ImVec2(viewer.theme(620), viewer.theme(460)), ImGuiCond_Always);
-    ImGui::SetNextWindowPos(ImVec2(0.5f * ImGui::GetIO().DisplaySize.x, 0.5f * ImGui::GetIO().DisplaySize.y), ImGuiCond_Always, ImVec2(0.5f, 0.5f));
+    ImGui::SetNextWindowPos(ImVec2(0.5f * ImGui::GetIO().DisplaySize.x, 0.5f * ImGui::GetIO().DisplaySize.y),
+                            ImGuiCond_Always, ImVec2(0.5f, 0.5f));
     choice.is_shown = ImGui::BeginPopupModal(title, nullptr, ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove);
     if (!choice.is_shown) return;
     std::string enter, chosen;
@@ -125,7 +138,8 @@ void draw_chooser(Viewer& viewer)
     const bool can_open = selected || choice.has_model;
     ImGui::BeginDisabled(!can_open);
     if (primary_button(viewer, selected && !selected->is_model ? "Enter" : "Open", ImVec2(width, 0))) {
-        const std::string whole = selected ? (std::filesystem::path(choice.folder) / selected->name).string() : choice.folder;
+        const std::string whole =
+            selected ? (std::filesystem::path(choice.folder) / selected->name).string() : choice.folder;
         (selected && !selected->is_model ? enter : chosen) = whole;
     }
     mark(viewer, "chooser-open");

@@ -6,11 +6,13 @@ static void draw_model(Viewer& viewer)
 {
     Generator& generator = viewer.generator;
     heading(viewer, "MODEL");
-    const float button = viewer.theme(74), width = ImGui::GetContentRegionAvail().x - button - ImGui::GetStyle().ItemSpacing.x;
+    const float button = viewer.theme(74),
+                width = ImGui::GetContentRegionAvail().x - button - ImGui::GetStyle().ItemSpacing.x;
     const ImVec2 corner = ImGui::GetCursorScreenPos();
     const float height = ImGui::GetFrameHeight();
     ImDrawList* list = ImGui::GetWindowDrawList();
-    list->AddRectFilled(corner, ImVec2(corner.x + width, corner.y + height), ImGui::GetColorU32(ImGuiCol_FrameBg), ImGui::GetStyle().FrameRounding);
+    list->AddRectFilled(corner, ImVec2(corner.x + width, corner.y + height), ImGui::GetColorU32(ImGuiCol_FrameBg),
+                        ImGui::GetStyle().FrameRounding);
     const bool is_ready = generator.is_ready();
     const std::string name = is_ready ? generator.model_name() : generator.is_opening() ? "opening..." : "none";
     const float pad = ImGui::GetStyle().FramePadding.x, dot = viewer.theme(3.5f);
@@ -21,10 +23,12 @@ static void draw_model(Viewer& viewer)
                           16);
     std::string kind;
     if (is_ready) kind = std::string(generator.model_info().family) + " " + generator.model_info().variant;
-    const float kind_width = ImGui::CalcTextSize(kind.c_str()).x, name_x = corner.x + pad + 2.0f * dot + viewer.theme(8);
+    const float kind_width = ImGui::CalcTextSize(kind.c_str()).x,
+                name_x = corner.x + pad + 2.0f * dot + viewer.theme(8);
     list->AddText(ImVec2(name_x, corner.y + ImGui::GetStyle().FramePadding.y), ImGui::GetColorU32(ImGuiCol_Text),
                   elided(name, corner.x + width - kind_width - 2.0f * pad - name_x).c_str());
-    list->AddText(ImVec2(corner.x + width - kind_width - pad, corner.y + ImGui::GetStyle().FramePadding.y), ImGui::GetColorU32(colour::FAINT), kind.c_str());
+    list->AddText(ImVec2(corner.x + width - kind_width - pad, corner.y + ImGui::GetStyle().FramePadding.y),
+                  ImGui::GetColorU32(colour::FAINT), kind.c_str());
     ImGui::Dummy(ImVec2(width, height));
     if (is_ready) hint(generator.model_path().c_str());
     ImGui::SameLine();
@@ -37,19 +41,22 @@ static void draw_model(Viewer& viewer)
 static void draw_prompt(Viewer& viewer)
 {
     bool changed = false;
-    const float height = std::clamp(ImGui::GetWindowHeight() - viewer.theme(520), viewer.theme(58), viewer.theme(104)); // gives way before the form scrolls
+    // gives way before the form scrolls
+    const float height = std::clamp(ImGui::GetWindowHeight() - viewer.theme(520), viewer.theme(58), viewer.theme(104));
     heading(viewer, "PROMPT");
     if (viewer.wants_focus) {
         ImGui::SetKeyboardFocusHere();
         viewer.wants_focus = false;
     }
-    if (wrapped_text("##prompt", viewer.prompt, sizeof viewer.prompt, ImVec2(-1, height), &changed)) viewer.wants_picture = true;
+    if (wrapped_text("##prompt", viewer.prompt, sizeof viewer.prompt, ImVec2(-1, height), &changed))
+        viewer.wants_picture = true;
     viewer.has_focus = ImGui::IsItemActive();
     mark(viewer, "prompt");
     const bool is_used = viewer.form.guidance > 0.0f;
     heading(viewer, is_used ? "NEGATIVE PROMPT" : "NEGATIVE PROMPT  (used with guidance)");
     ImGui::BeginDisabled(!is_used);
-    if (wrapped_text("##negative", viewer.negative, sizeof viewer.negative, ImVec2(-1, viewer.theme(48)), &changed)) viewer.wants_picture = true;
+    if (wrapped_text("##negative", viewer.negative, sizeof viewer.negative, ImVec2(-1, viewer.theme(48)), &changed))
+        viewer.wants_picture = true;
     viewer.has_focus |= ImGui::IsItemActive();
     mark(viewer, "negative");
     ImGui::EndDisabled();
@@ -95,7 +102,8 @@ static void draw_numbers(Viewer& viewer)
     label(viewer, "Guidance");
     changed |= slider("##guidance", &form.guidance, 0.0f, 10.0f, form.guidance > 0.0f ? "%.1f" : "off");
     mark(viewer, "guidance");
-    hint("How strongly the prompt is followed, and the negative prompt avoided. Needs two runs of the network in each step; models like Turbo are made to run "
+    hint("How strongly the prompt is followed, and the negative prompt avoided. Needs two runs of the network in each "
+         "step; models like Turbo are made to run "
          "without.");
     label(viewer, "Seed");
     const float side = ImGui::GetFrameHeight();
@@ -120,34 +128,41 @@ static void draw_start(Viewer& viewer)
     if (!viewer.start) {
         const float height = viewer.theme(46), width = ImGui::GetContentRegionAvail().x;
         const ImVec2 corner = ImGui::GetCursorScreenPos();
-        ImGui::GetWindowDrawList()->AddRect(corner, ImVec2(corner.x + width, corner.y + height), ImGui::GetColorU32(colour::LINE), viewer.theme(5), 0,
-                                            viewer.theme(1));
-        const char* text = viewer.generator.is_ready() && !viewer.generator.model_info().has_vae_encoder ? "This model takes none: it has no VAE encoder"
-                                                                                                         : "Drop a PNG on the window";
+        ImGui::GetWindowDrawList()->AddRect(corner, ImVec2(corner.x + width, corner.y + height),
+                                            ImGui::GetColorU32(colour::LINE), viewer.theme(5), 0, viewer.theme(1));
+        const char* text = viewer.generator.is_ready() && !viewer.generator.model_info().has_vae_encoder
+                             ? "This model takes none: it has no VAE encoder"
+                             : "Drop a PNG on the window";
         const ImVec2 size = ImGui::CalcTextSize(text);
-        ImGui::GetWindowDrawList()->AddText(ImVec2(corner.x + 0.5f * (width - size.x), corner.y + 0.5f * (height - size.y)), ImGui::GetColorU32(colour::FAINT),
-                                            text);
+        ImGui::GetWindowDrawList()->AddText(
+            ImVec2(corner.x + 0.5f * (width - size.x), corner.y + 0.5f * (height - size.y)),
+            ImGui::GetColorU32(colour::FAINT), text);
         ImGui::Dummy(ImVec2(width, height));
         return;
     }
     const float side = viewer.theme(62);
     const ImVec2 corner = ImGui::GetCursorScreenPos();
     ImDrawList* list = ImGui::GetWindowDrawList();
-    const float width = (float)viewer.start->width, height = (float)viewer.start->height, shorter = std::min(width, height);
+    const float width = (float)viewer.start->width, height = (float)viewer.start->height,
+                shorter = std::min(width, height);
     const ImVec2 low(0.5f - 0.5f * shorter / width, 0.5f - 0.5f * shorter / height);
-    if (ImGui::InvisibleButton("start", ImVec2(side, side))) viewer.canvas = viewer.canvas == Canvas::START ? Canvas::PICTURE : Canvas::START;
+    if (ImGui::InvisibleButton("start", ImVec2(side, side)))
+        viewer.canvas = viewer.canvas == Canvas::START ? Canvas::PICTURE : Canvas::START;
     mark(viewer, "start");
     hint("Show it, to paint a mask");
-    list->AddImageRounded(viewer.start_texture.id(), corner, ImVec2(corner.x + side, corner.y + side), low, ImVec2(1.0f - low.x, 1.0f - low.y), IM_COL32_WHITE,
-                          viewer.theme(4));
-    if (viewer.canvas == Canvas::START) list->AddRect(corner, ImVec2(corner.x + side, corner.y + side), colour::SEAL, viewer.theme(4), 0, viewer.theme(2));
+    list->AddImageRounded(viewer.start_texture.id(), corner, ImVec2(corner.x + side, corner.y + side), low,
+                          ImVec2(1.0f - low.x, 1.0f - low.y), IM_COL32_WHITE, viewer.theme(4));
+    if (viewer.canvas == Canvas::START)
+        list->AddRect(corner, ImVec2(corner.x + side, corner.y + side), colour::SEAL, viewer.theme(4), 0,
+                      viewer.theme(2));
     ImGui::SameLine();
     ImGui::BeginGroup();
     const bool has_mask = viewer.mask_has_paint;
     ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x);
     ImGui::BeginDisabled(has_mask);
     float strength = has_mask ? 1.0f : viewer.form.strength;
-    if (slider("##strength", &strength, 0.0f, 1.0f, has_mask ? "repaints the mask" : "strength %.2f")) viewer.form.strength = strength;
+    if (slider("##strength", &strength, 0.0f, 1.0f, has_mask ? "repaints the mask" : "strength %.2f"))
+        viewer.form.strength = strength;
     ImGui::EndDisabled();
     mark(viewer, "strength");
     const float part = 0.5f * (ImGui::GetContentRegionAvail().x - ImGui::GetStyle().ItemSpacing.x);
@@ -167,7 +182,9 @@ static void draw_start(Viewer& viewer)
 
 static const char* stage_name(sumi_stage stage)
 {
-    static const char* const names[] = {"Waiting", "Loading", "Preparing", "Reading the prompt", "Reading the picture", "Denoising", "Decoding", "Finishing"};
+    static const char* const names[] = {
+        "Waiting",   "Loading",  "Preparing", "Reading the prompt", "Reading the picture",
+        "Denoising", "Decoding", "Finishing"};
     return names[stage];
 }
 
@@ -193,10 +210,12 @@ static void draw_go(Viewer& viewer)
     const float rounding = ImGui::GetStyle().FrameRounding;
     list->AddRectFilled(corner, end, ImGui::GetColorU32(is_hot ? colour::FIELD_HOT : colour::FIELD), rounding);
     const float filled = size.x * status.progress;
-    if (filled > 2.0f * rounding) list->AddRectFilled(corner, ImVec2(corner.x + filled, end.y), ImGui::GetColorU32(colour::SEAL_DOWN), rounding);
+    if (filled > 2.0f * rounding)
+        list->AddRectFilled(corner, ImVec2(corner.x + filled, end.y), ImGui::GetColorU32(colour::SEAL_DOWN), rounding);
     char text[128], left[48] = "";
     const double seconds = generator.seconds_left(viewer.now);
-    if (status.stage == SUMI_STAGE_DENOISE) snprintf(text, sizeof text, "Denoising %d / %d", status.step, status.step_count);
+    if (status.stage == SUMI_STAGE_DENOISE)
+        snprintf(text, sizeof text, "Denoising %d / %d", status.step, status.step_count);
     else snprintf(text, sizeof text, "%s", stage_name(status.stage));
     if (seconds >= 60.0) snprintf(left, sizeof left, "%.0f min left", seconds / 60.0);
     else if (seconds >= 0.0) snprintf(left, sizeof left, seconds < 10.0 ? "%.1f s left" : "%.0f s left", seconds);
@@ -213,22 +232,25 @@ static void draw_name(Viewer& viewer)
     list->AddRectFilled(corner, ImVec2(corner.x + side, corner.y + side), colour::SEAL, viewer.theme(5));
     // The seal: three strokes of a brush
     const ImU32 paper = IM_COL32(255, 246, 238, 255);
-    list->AddLine(ImVec2(corner.x + 0.50f * side, corner.y + 0.20f * side), ImVec2(corner.x + 0.50f * side, corner.y + 0.68f * side), paper,
-                  viewer.theme(2.6f));
-    list->AddLine(ImVec2(corner.x + 0.28f * side, corner.y + 0.34f * side), ImVec2(corner.x + 0.36f * side, corner.y + 0.56f * side), paper,
-                  viewer.theme(2.6f));
-    list->AddLine(ImVec2(corner.x + 0.72f * side, corner.y + 0.34f * side), ImVec2(corner.x + 0.64f * side, corner.y + 0.56f * side), paper,
-                  viewer.theme(2.6f));
-    list->AddLine(ImVec2(corner.x + 0.24f * side, corner.y + 0.80f * side), ImVec2(corner.x + 0.76f * side, corner.y + 0.80f * side), paper,
-                  viewer.theme(2.6f));
+    list->AddLine(ImVec2(corner.x + 0.50f * side, corner.y + 0.20f * side),
+                  ImVec2(corner.x + 0.50f * side, corner.y + 0.68f * side), paper, viewer.theme(2.6f));
+    list->AddLine(ImVec2(corner.x + 0.28f * side, corner.y + 0.34f * side),
+                  ImVec2(corner.x + 0.36f * side, corner.y + 0.56f * side), paper, viewer.theme(2.6f));
+    list->AddLine(ImVec2(corner.x + 0.72f * side, corner.y + 0.34f * side),
+                  ImVec2(corner.x + 0.64f * side, corner.y + 0.56f * side), paper, viewer.theme(2.6f));
+    list->AddLine(ImVec2(corner.x + 0.24f * side, corner.y + 0.80f * side),
+                  ImVec2(corner.x + 0.76f * side, corner.y + 0.80f * side), paper, viewer.theme(2.6f));
     ImGui::PushFont(viewer.theme.title);
-    list->AddText(ImVec2(corner.x + side + viewer.theme(10), corner.y + 0.5f * (side - ImGui::GetTextLineHeight())), colour::TEXT, "sumi");
+    list->AddText(ImVec2(corner.x + side + viewer.theme(10), corner.y + 0.5f * (side - ImGui::GetTextLineHeight())),
+                  colour::TEXT, "sumi");
     ImGui::PopFont();
     ImGui::PushFont(viewer.theme.small);
     const float width = ImGui::GetContentRegionAvail().x, space = width - side - viewer.theme(90);
-    const std::string device = viewer.generator.has_engine() ? elided(viewer.generator.info().device, space) : "starting";
-    list->AddText(ImVec2(corner.x + width - ImGui::CalcTextSize(device.c_str()).x, corner.y + 0.5f * (side - ImGui::GetTextLineHeight())), colour::FAINT,
-                  device.c_str());
+    const std::string device =
+        viewer.generator.has_engine() ? elided(viewer.generator.info().device, space) : "starting";
+    list->AddText(ImVec2(corner.x + width - ImGui::CalcTextSize(device.c_str()).x,
+                         corner.y + 0.5f * (side - ImGui::GetTextLineHeight())),
+                  colour::FAINT, device.c_str());
     ImGui::PopFont();
     ImGui::Dummy(ImVec2(width, side));
 }

@@ -1,5 +1,6 @@
-// The picture in the middle of the window. Where the engine's GPU draws the window too it writes the picture into one of two textures, of which the other one is shown meanwhile; elsewhere,
-// and for pictures of the history, pixels of host memory are uploaded into a third.
+// The picture in the middle of the window. Where the engine's GPU draws the window too it writes the picture into one
+// of two textures, of which the other one is shown meanwhile; elsewhere, and for pictures of the history, pixels of
+// host memory are uploaded into a third.
 #ifndef DISPLAY_H
 #define DISPLAY_H
 #include "generator.h"

@@ -60,8 +60,11 @@ void Report::sum(const FrameLog& frames)
     }
     std::sort(times.begin(), times.end());
     std::sort(updates.begin(), updates.end());
-    auto at = [](const std::vector<float>& sorted, double part) { return sorted.empty() ? 0.0 : (double)sorted[(size_t)(part * (double)(sorted.size() - 1))]; };
-    fprintf(file_, "frames %zu\nmedian_ms %.2f\np99_ms %.2f\nlongest_ms %.2f\n", times.size(), at(times, 0.5), at(times, 0.99), at(times, 1.0));
-    fprintf(file_, "updates %zu\nmedian_update_ms %.2f\np99_update_ms %.2f\nlongest_update_ms %.2f\n", updates.size(), at(updates, 0.5), at(updates, 0.99),
-            at(updates, 1.0));
+    auto at = [](const std::vector<float>& sorted, double part) {
+        return sorted.empty() ? 0.0 : (double)sorted[(size_t)(part * (double)(sorted.size() - 1))];
+    };
+    fprintf(file_, "frames %zu\nmedian_ms %.2f\np99_ms %.2f\nlongest_ms %.2f\n", times.size(), at(times, 0.5),
+            at(times, 0.99), at(times, 1.0));
+    fprintf(file_, "updates %zu\nmedian_update_ms %.2f\np99_update_ms %.2f\nlongest_update_ms %.2f\n", updates.size(),
+            at(updates, 0.5), at(updates, 0.99), at(updates, 1.0));
 }

@@ -15,7 +15,8 @@ class FrameLog {
   public:
     static constexpr int shown_count = 120;
     void add(double seconds, double update_seconds);
-    const FrameTime& recent(int age) const { return ring_[(next_ + shown_count - 1 - age) % shown_count]; } // 0: the last one
+    // 0: the last one
+    const FrameTime& recent(int age) const { return ring_[(next_ + shown_count - 1 - age) % shown_count]; }
     const std::vector<FrameTime>& all() const { return all_; }
     void keep_all() { keeps_all_ = true; }
 
@@ -26,7 +27,8 @@ class FrameLog {
     std::vector<FrameTime> all_;
 };
 
-// Lines of text, written at once: "event 1.234 done 7", "widget save 900 40", "frame" behind each of them, and at the end what frames took. Without a file nothing is kept.
+// Lines of text, written at once: "event 1.234 done 7", "widget save 900 40", "frame" behind each of them, and at the
+// end what frames took. Without a file nothing is kept.
 class Report {
   public:
     ~Report();

@@ -9,7 +9,8 @@ static int default_thread_count()
     return cores > 2 ? (int)cores - 1 : 1;
 }
 
-Generator::Generator(const GeneratorOptions& options, FindTexture find_texture, void (*wake)()) : find_texture_(std::move(find_texture)), worker_(wake)
+Generator::Generator(const GeneratorOptions& options, FindTexture find_texture, void (*wake)())
+    : find_texture_(std::move(find_texture)), worker_(wake)
 {
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = options.backend;
@@ -28,7 +29,8 @@ Generator::Generator(const GeneratorOptions& options, FindTexture find_texture, 
 
 Generator::~Generator()
 {
-    // Whatever the thread is doing with the engine comes to its end first. An engine that was just made is delivered here.
+    // Whatever the thread is doing with the engine comes to its end first. An engine that was just made is delivered
+    // here.
     wanted_path_.clear();
     for (cancel(); !worker_.is_idle(); cancel()) {
         worker_.deliver();
@@ -69,7 +71,7 @@ void Generator::lend(std::function<void()> task, std::function<void()> then)
     });
 }
 
-// ---- Models -----------------------------------------------------------------------------------------------------------------------------
+// ---- Models ---------------------------------------------------------------------------------------------------------
 
 void Generator::open(const std::string& path)
 {
@@ -142,7 +144,7 @@ Settings Generator::defaults(sumi_preset preset) const
 
 sumi_engine_info Generator::info() const { return engine_ ? sumi_engine_get_info(engine_) : sumi_engine_info{}; }
 
-// ---- Pictures ---------------------------------------------------------------------------------------------------------------------------
+// ---- Pictures -------------------------------------------------------------------------------------------------------
 
 static sumi_pixels pixels_of(const Pixels& from)
 {
@@ -234,7 +236,8 @@ sumi_job_status Generator::status() const
     return engine_ && job.id ? sumi_job_poll(engine_, job) : sumi_job_status{};
 }
 
-// The library knows the work that is left. How long that takes depends on how much of each frame it is given, which is measured.
+// The library knows the work that is left. How long that takes depends on how much of each frame it is given, which is
+// measured.
 double Generator::seconds_left(double now) const
 {
     const sumi_job_status now_status = status();
@@ -268,7 +271,8 @@ void Generator::end_job(const sumi_job_status& status, double now)
     running_.reset();
 }
 
-sumi_result Generator::import_texture(unsigned texture, int width, int height, sumi_external** external, std::string& why)
+sumi_result Generator::import_texture(unsigned texture, int width, int height, sumi_external** external,
+                                      std::string& why)
 {
     const uint32_t texture_2d = 0x0DE1; // GL_TEXTURE_2D
     const sumi_result result = sumi_import_gl_texture(engine_, texture, texture_2d, width, height, external);
@@ -286,7 +290,8 @@ void Generator::look_at_job(double now)
     auto preview = std::make_shared<Pixels>();
     const int factor = model_info_.latent_factor;
     preview->channel_count = 4;
-    preview->bytes.resize((size_t)(running_->settings.width / factor) * (size_t)(running_->settings.height / factor) * 4);
+    preview->bytes.resize((size_t)(running_->settings.width / factor) * (size_t)(running_->settings.height / factor)
+                          * 4);
     sumi_image image = {};
     if (sumi_job_preview(engine_, job_, 0, preview->bytes.data(), preview->bytes.size(), &image) != SUMI_OK) return;
     preview_version_ = status.preview_version;
@@ -313,6 +318,7 @@ void Generator::frame(uint32_t budget_us, double now)
         auto request = make_request(*wanted_memory_);
         wanted_memory_.reset();
         auto memory = std::make_shared<sumi_memory>();
-        lend([engine = engine_, request, memory] { sumi_image_memory(engine, &request->desc, memory.get()); }, [this, memory] { memory_ = *memory; });
+        lend([engine = engine_, request, memory] { sumi_image_memory(engine, &request->desc, memory.get()); },
+             [this, memory] { memory_ = *memory; });
     }
 }

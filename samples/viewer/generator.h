@@ -1,5 +1,6 @@
-// The part that speaks to sumi: an engine, a model, one job at a time. Nothing here knows of windows, and nothing holds up a frame: what may take longer than a budget (starting the
-// engine, opening and closing a model, asking what a picture would need) is done on a thread that has the engine meanwhile.
+// The part that speaks to sumi: an engine, a model, one job at a time. Nothing here knows of windows, and nothing holds
+// up a frame: what may take longer than a budget (starting the engine, opening and closing a model, asking what a
+// picture would need) is done on a thread that has the engine meanwhile.
 #ifndef GENERATOR_H
 #define GENERATOR_H
 #include "worker.h"
@@ -41,7 +42,8 @@ struct GeneratorOptions {
     int thread_count = 0; // 0: all cores but one, which draws the window
 };
 
-// The texture that the next picture goes to, imported; nullptr: it comes in host memory. Called by frame(), with the engine at hand.
+// The texture that the next picture goes to, imported; nullptr: it comes in host memory. Called by frame(), with the
+// engine at hand.
 using FindTexture = std::function<sumi_external*(int width, int height)>;
 
 // With textures, frame() and the end want the OpenGL context current.
@@ -65,15 +67,18 @@ class Generator {
     const std::string& model_path() const { return model_path_; }
     const std::string& model_name() const { return model_name_; }
     const Settings& running() const { return (running_ ? running_ : wanted_)->settings; } // while is_generating()
-    Settings defaults(sumi_preset preset) const;                                          // the preset's numbers for this model; all zero without one
-    sumi_job_status status() const;                                                       // of the job at hand
-    double seconds_left(double now) const;                                                // on the clock, not of work; negative: not known
+    // the preset's numbers for this model; all zero without one
+    Settings defaults(sumi_preset preset) const;
+    sumi_job_status status() const; // of the job at hand
+    // on the clock, not of work; negative: not known
+    double seconds_left(double now) const;
     double seconds_since_start(double now) const { return now - began_; }
     sumi_engine_info info() const;
     const sumi_memory& memory() const { return memory_; }
     double update_seconds() const { return update_seconds_; } // of the last frame
     bool is_on_gpu() const { return info().compute_capability > 0; }
-    // For FindTexture. The texture goes after the engine, or after its sumi_external_release. On failure `why` is a sentence.
+    // For FindTexture. The texture goes after the engine, or after its sumi_external_release. On failure `why` is a
+    // sentence.
     sumi_result import_texture(unsigned texture, int width, int height, sumi_external** external, std::string& why);
 
     // What has happened since they were last taken.

@@ -4,8 +4,10 @@
 static constexpr float LEFT = 344.0f, RIGHT = 262.0f, STRIP = 112.0f, STATUS = 28.0f;
 static constexpr float NARROW = 1100.0f; // below this the right panel gives its place to the picture
 
-// The ground is a cleared rectangle and not one of Dear ImGui's, which samples its font's texture for every pixel: where the processor draws, that is most of a frame.
-static void begin_part(Viewer& viewer, const char* name, float x, float y, float width, float height, ImU32 ground, ImVec2 padding, ImGuiWindowFlags flags = 0)
+// The ground is a cleared rectangle and not one of Dear ImGui's, which samples its font's texture for every pixel:
+// where the processor draws, that is most of a frame.
+static void begin_part(Viewer& viewer, const char* name, float x, float y, float width, float height, ImU32 ground,
+                       ImVec2 padding, ImGuiWindowFlags flags = 0)
 {
     viewer.grounds.push_back({ImVec2(x, y), ImVec2(width, height), ground});
     ImGui::SetCursorScreenPos(ImVec2(x, y));
@@ -20,7 +22,8 @@ static void draw_status(Viewer& viewer)
     ImGui::PushFont(viewer.theme.small);
     ImGui::PushStyleColor(ImGuiCol_Text, colour::DIM);
     char text[96];
-    if (viewer.generator.is_opening()) snprintf(text, sizeof text, "Opening the model  %.0f %%", 100.0 * (double)status.progress);
+    if (viewer.generator.is_opening())
+        snprintf(text, sizeof text, "Opening the model  %.0f %%", 100.0 * (double)status.progress);
     const std::string left = viewer.generator.is_opening() ? text : viewer.status;
     ImGui::TextUnformatted(elided(left, 0.6f * ImGui::GetContentRegionAvail().x).c_str());
     const char* keys = "Enter  generate      Esc  cancel      Ctrl+S  save      Ctrl+R  seed      Ctrl+O  model";
@@ -40,20 +43,22 @@ void draw_window(Viewer& viewer)
     ImGui::SetNextWindowSize(size);
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(0, 0));
     ImGui::Begin("sumi", nullptr,
-                 ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoBackground | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings
-                     | ImGuiWindowFlags_NoBringToFrontOnFocus);
+                 ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoBackground | ImGuiWindowFlags_NoMove
+                     | ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus);
     ImGui::PopStyleVar();
-    const float left = theme(LEFT), right = size.x >= theme(NARROW) ? theme(RIGHT) : 0.0f, strip = theme(STRIP), status = theme(STATUS);
+    const float left = theme(LEFT), right = size.x >= theme(NARROW) ? theme(RIGHT) : 0.0f, strip = theme(STRIP),
+                status = theme(STATUS);
     const float middle = size.x - left - right, high = size.y - status;
     const ImVec2 padding(theme(20), theme(16));
     begin_part(viewer, "controls", 0, 0, left, high, colour::PANEL, padding);
     draw_controls(viewer);
     ImGui::EndChild();
-    begin_part(viewer, "strip", left, high - strip, middle, strip, IM_COL32(20, 22, 26, 255), ImVec2(theme(20), theme(12)),
-               ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
+    begin_part(viewer, "strip", left, high - strip, middle, strip, IM_COL32(20, 22, 26, 255),
+               ImVec2(theme(20), theme(12)), ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
     draw_strip(viewer);
     ImGui::EndChild();
-    begin_part(viewer, "canvas", left, 0, middle, high - strip, colour::GROUND, padding, ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
+    begin_part(viewer, "canvas", left, 0, middle, high - strip, colour::GROUND, padding,
+               ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
     draw_canvas(viewer);
     ImGui::EndChild();
     if (right > 0.0f) {
@@ -61,7 +66,8 @@ void draw_window(Viewer& viewer)
         draw_monitor(viewer);
         ImGui::EndChild();
     }
-    begin_part(viewer, "status", 0, high, size.x, status, IM_COL32(14, 15, 18, 255), ImVec2(theme(20), theme(7)), ImGuiWindowFlags_NoScrollbar);
+    begin_part(viewer, "status", 0, high, size.x, status, IM_COL32(14, 15, 18, 255), ImVec2(theme(20), theme(7)),
+               ImGuiWindowFlags_NoScrollbar);
     draw_status(viewer);
     ImGui::EndChild();
     draw_chooser(viewer);

@@ -12,15 +12,16 @@
 #include <imgui_impl_opengl3.h>
 #include <random>
 
-static const char* const s_usage = "usage: viewer [MODEL] [PICTURE.png]\n"
-                                   "  MODEL            a diffusers folder, a .safetensors or .gguf file; without it the demo model\n"
-                                   "  PICTURE.png      a picture to start from, as if it were dropped on the window\n"
-                                   "  --output FOLDER  where pictures are saved (the current folder)\n"
-                                   "  --backend NAME   cpu or cuda; by default a GPU when there is one\n"
-                                   "  --threads N      of the processor's cores for the pictures (all but one)\n"
-                                   "  --size WxH       of the window (1440x900)\n"
-                                   "  --scale FACTOR   of text and panels; by default what the screen asks for\n"
-                                   "  --report FILE    writes what happened and how long frames took\n";
+static const char* const s_usage =
+    "usage: viewer [MODEL] [PICTURE.png]\n"
+    "  MODEL            a diffusers folder, a .safetensors or .gguf file; without it the demo model\n"
+    "  PICTURE.png      a picture to start from, as if it were dropped on the window\n"
+    "  --output FOLDER  where pictures are saved (the current folder)\n"
+    "  --backend NAME   cpu or cuda; by default a GPU when there is one\n"
+    "  --threads N      of the processor's cores for the pictures (all but one)\n"
+    "  --size WxH       of the window (1440x900)\n"
+    "  --scale FACTOR   of text and panels; by default what the screen asks for\n"
+    "  --report FILE    writes what happened and how long frames took\n";
 
 struct Arguments {
     std::string model, picture, output = ".", report;
@@ -51,7 +52,9 @@ static bool read_arguments(int argc, char** argv, Arguments& out)
         else if (name == "--backend" && strcmp(value, "cuda") == 0) out.options.backend = SUMI_BACKEND_CUDA;
         else if (name == "--threads" && atoi(value) > 0) out.options.thread_count = atoi(value);
         else if (name == "--scale" && atof(value) >= 0.5 && atof(value) <= 4.0) out.scale = (float)atof(value);
-        else if (name == "--size" && sscanf(value, "%dx%d", &out.width, &out.height) == 2 && out.width >= 320 && out.height >= 240) continue;
+        else if (name == "--size" && sscanf(value, "%dx%d", &out.width, &out.height) == 2 && out.width >= 320
+                 && out.height >= 240)
+            continue;
         else return false;
     }
     return true;
@@ -62,12 +65,13 @@ static std::string find_demo_model(const char* program)
     std::error_code ignored;
     const std::string name = "samples/demo_model";
     if (std::filesystem::exists(name + "/model_index.json", ignored)) return name;
-    for (std::filesystem::path folder = std::filesystem::absolute(program, ignored).parent_path(); folder.has_relative_path(); folder = folder.parent_path())
+    for (std::filesystem::path folder = std::filesystem::absolute(program, ignored).parent_path();
+         folder.has_relative_path(); folder = folder.parent_path())
         if (std::filesystem::exists(folder / name / "model_index.json", ignored)) return (folder / name).string();
     return "";
 }
 
-// ---- Events of the window -----------------------------------------------------------------------------------------------------------------
+// ---- Events of the window -------------------------------------------------------------------------------------------
 
 static Viewer& viewer_of(GLFWwindow* window) { return *static_cast<Viewer*>(glfwGetWindowUserPointer(window)); }
 
@@ -76,7 +80,8 @@ static void on_key(GLFWwindow* window, int key, int, int action, int modifiers)
 {
     if (action != GLFW_PRESS) return;
     Viewer& viewer = viewer_of(window);
-    const bool with_control = (modifiers & (GLFW_MOD_CONTROL | GLFW_MOD_SUPER)) != 0, types = ImGui::GetIO().WantTextInput;
+    const bool with_control = (modifiers & (GLFW_MOD_CONTROL | GLFW_MOD_SUPER)) != 0,
+               types = ImGui::GetIO().WantTextInput;
     if (with_control && key == GLFW_KEY_S) save_picture(viewer);
     else if (with_control && key == GLFW_KEY_R) roll_seed(viewer);
     else if (with_control && key == GLFW_KEY_O && !viewer.generator.is_opening()) open_chooser(viewer);
@@ -95,7 +100,7 @@ static void on_error(int, const char* text) { fprintf(stderr, "viewer: %s\n", te
 
 static void wake() { glfwPostEmptyEvent(); }
 
-// ---- Frames ---------------------------------------------------------------------------------------------------------------------------------
+// ---- Frames ---------------------------------------------------------------------------------------------------------
 
 static void fill_grounds(const Viewer& viewer, int height)
 {
@@ -133,7 +138,8 @@ static void draw_frame(GLFWwindow* window, Viewer& viewer)
     glfwSwapBuffers(window);
 }
 
-// Frames follow each other while something moves, at the screen's rate; otherwise the window sleeps until something happens.
+// Frames follow each other while something moves, at the screen's rate; otherwise the window sleeps until something
+// happens.
 static void run(GLFWwindow* window, Viewer& viewer)
 {
     const GLFWmonitor* monitor = glfwGetPrimaryMonitor();
@@ -141,12 +147,14 @@ static void run(GLFWwindow* window, Viewer& viewer)
     const double interval = 1.0 / (mode && mode->refreshRate > 0 ? mode->refreshRate : 60);
     double awake_until = glfwGetTime() + 0.5, next = 0.0;
     while (!glfwWindowShouldClose(window)) {
-        const bool moves = viewer.generator.is_generating() || viewer.generator.is_opening() || !viewer.arrivals.empty() || glfwGetTime() < awake_until;
+        const bool moves = viewer.generator.is_generating() || viewer.generator.is_opening() || !viewer.arrivals.empty()
+                        || glfwGetTime() < awake_until;
         const double until = moves ? next : glfwGetTime() + 0.1; // a cursor in a text blinks
         const double wait = until - glfwGetTime();
         if (wait > 0.0005) {
             glfwWaitEventsTimeout(wait);
-            if (!moves && glfwGetTime() < until) awake_until = glfwGetTime() + 0.5; // something has happened: what follows from it takes some frames
+            // something has happened: what follows from it takes some frames
+            if (!moves && glfwGetTime() < until) awake_until = glfwGetTime() + 0.5;
         } else {
             glfwPollEvents();
         }
@@ -165,7 +173,8 @@ static float wanted_scale(GLFWwindow* window, const Arguments& arguments)
     int window_width, window_height, width, height;
     glfwGetWindowSize(window, &window_width, &window_height);
     glfwGetFramebufferSize(window, &width, &height);
-    if (width > window_width) return arguments.scale > 0.0f ? arguments.scale : 1.0f; // macOS, Wayland: a window's units are scaled already
+    // macOS, Wayland: a window's units are scaled already
+    if (width > window_width) return arguments.scale > 0.0f ? arguments.scale : 1.0f;
     return arguments.scale > 0.0f ? arguments.scale : std::clamp(x, 0.75f, 4.0f);
 }
 
@@ -201,7 +210,8 @@ static int show(GLFWwindow* window, const Arguments& arguments, const char* prog
         viewer.output_folder = arguments.output;
         if (!arguments.report.empty()) {
             viewer.frames.keep_all();
-            if (!viewer.report.open(arguments.report.c_str())) fprintf(stderr, "viewer: cannot write %s\n", arguments.report.c_str()), code = EXIT_FAILURE;
+            if (!viewer.report.open(arguments.report.c_str()))
+                fprintf(stderr, "viewer: cannot write %s\n", arguments.report.c_str()), code = EXIT_FAILURE;
         }
         glfwSetWindowUserPointer(window, &viewer);
         glfwSetKeyCallback(window, on_key); // ImGui's backend calls what was there before it

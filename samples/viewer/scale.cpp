@@ -32,7 +32,8 @@ SharedPixels enlarged(const Pixels& from)
             const int kind = x % FACTOR, begin = x / FACTOR + first[kind];
             for (int c = 0; c < 4; c++) {
                 float sum = 0.0f;
-                for (int k = 0; k < TAPS; k++) sum += weights[kind][k] * (float)row[4 * std::clamp(begin + k, 0, from.width - 1) + c];
+                for (int k = 0; k < TAPS; k++)
+                    sum += weights[kind][k] * (float)row[4 * std::clamp(begin + k, 0, from.width - 1) + c];
                 to[4 * x + c] = sum;
             }
         }
@@ -45,7 +46,8 @@ SharedPixels enlarged(const Pixels& from)
     for (int y = 0; y < height; y++) {
         const int kind = y % FACTOR, begin = y / FACTOR + first[kind];
         const float* rows[TAPS];
-        for (int k = 0; k < TAPS; k++) rows[k] = &wide[(size_t)std::clamp(begin + k, 0, from.height - 1) * (size_t)width * 4];
+        for (int k = 0; k < TAPS; k++)
+            rows[k] = &wide[(size_t)std::clamp(begin + k, 0, from.height - 1) * (size_t)width * 4];
         uint8_t* to = &result->bytes[(size_t)y * (size_t)width * 4];
         for (int i = 0; i < 4 * width; i++) {
             float sum = 0.5f;
@@ -65,14 +67,17 @@ SharedPixels reduced(const Pixels& from, int side)
     result->height = longer <= side ? from.height : std::max(1, from.height * side / longer);
     result->bytes.resize((size_t)result->width * (size_t)result->height * 4);
     for (int y = 0; y < result->height; y++) {
-        const int top = (int)((int64_t)y * from.height / result->height), bottom = std::max(top + 1, (int)((int64_t)(y + 1) * from.height / result->height));
+        const int top = (int)((int64_t)y * from.height / result->height),
+                  bottom = std::max(top + 1, (int)((int64_t)(y + 1) * from.height / result->height));
         for (int x = 0; x < result->width; x++) {
-            const int left = (int)((int64_t)x * from.width / result->width), right = std::max(left + 1, (int)((int64_t)(x + 1) * from.width / result->width));
+            const int left = (int)((int64_t)x * from.width / result->width),
+                      right = std::max(left + 1, (int)((int64_t)(x + 1) * from.width / result->width));
             uint32_t sums[4] = {};
             for (int v = top; v < bottom; v++)
                 for (int u = left; u < right; u++)
                     for (int c = 0; c < from.channel_count; c++)
-                        sums[c] += from.bytes[((size_t)v * (size_t)from.width + (size_t)u) * (size_t)from.channel_count + (size_t)c];
+                        sums[c] += from.bytes[((size_t)v * (size_t)from.width + (size_t)u) * (size_t)from.channel_count
+                                              + (size_t)c];
             const uint32_t count = (uint32_t)((bottom - top) * (right - left));
             uint8_t* to = &result->bytes[((size_t)y * (size_t)result->width + (size_t)x) * 4];
             for (int c = 0; c < 4; c++) to[c] = (uint8_t)(sums[from.channel_count == 1 ? 0 : std::min(c, 3)] / count);

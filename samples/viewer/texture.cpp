@@ -28,10 +28,11 @@ template <typename Function> static bool resolve(Function& function, const char*
 bool texture_begin()
 {
     resolve(s_gl.TexStorage2D, "glTexStorage2D");
-    return resolve(s_gl.GenBuffers, "glGenBuffers") && resolve(s_gl.DeleteBuffers, "glDeleteBuffers") && resolve(s_gl.BindBuffer, "glBindBuffer")
-        && resolve(s_gl.BufferData, "glBufferData") && resolve(s_gl.MapBufferRange, "glMapBufferRange") && resolve(s_gl.UnmapBuffer, "glUnmapBuffer")
-        && resolve(s_gl.GenerateMipmap, "glGenerateMipmap") && resolve(s_gl.FenceSync, "glFenceSync") && resolve(s_gl.ClientWaitSync, "glClientWaitSync")
-        && resolve(s_gl.DeleteSync, "glDeleteSync");
+    return resolve(s_gl.GenBuffers, "glGenBuffers") && resolve(s_gl.DeleteBuffers, "glDeleteBuffers")
+        && resolve(s_gl.BindBuffer, "glBindBuffer") && resolve(s_gl.BufferData, "glBufferData")
+        && resolve(s_gl.MapBufferRange, "glMapBufferRange") && resolve(s_gl.UnmapBuffer, "glUnmapBuffer")
+        && resolve(s_gl.GenerateMipmap, "glGenerateMipmap") && resolve(s_gl.FenceSync, "glFenceSync")
+        && resolve(s_gl.ClientWaitSync, "glClientWaitSync") && resolve(s_gl.DeleteSync, "glDeleteSync");
 }
 
 Texture::~Texture() { clear(); }
@@ -49,7 +50,8 @@ static bool has_levels(int width, int height) { return width >= 512 || height >=
 
 static void set_filters(int width, int height)
 {
-    glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, has_levels(width, height) ? GL_LINEAR_MIPMAP_LINEAR : GL_LINEAR);
+    glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER,
+                    has_levels(width, height) ? GL_LINEAR_MIPMAP_LINEAR : GL_LINEAR);
     glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAG_FILTER, GL_LINEAR);
     glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_S, GL_CLAMP_TO_EDGE);
     glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_T, GL_CLAMP_TO_EDGE);
@@ -80,8 +82,10 @@ void Texture::upload(const void* pixels, int width, int height, int channel_coun
     const size_t bytes = (size_t)width * (size_t)height * (size_t)channel_count;
     glBindTexture(GL_TEXTURE_2D, texture_);
     s_gl.BindBuffer(GL_PIXEL_UNPACK_BUFFER, buffer_);
-    s_gl.BufferData(GL_PIXEL_UNPACK_BUFFER, (GLsizeiptr)bytes, nullptr, GL_STREAM_DRAW); // new storage: the driver may still be reading the old one
-    void* into = s_gl.MapBufferRange(GL_PIXEL_UNPACK_BUFFER, 0, (GLsizeiptr)bytes, GL_MAP_WRITE_BIT | GL_MAP_INVALIDATE_BUFFER_BIT);
+    // new storage: the driver may still be reading the old one
+    s_gl.BufferData(GL_PIXEL_UNPACK_BUFFER, (GLsizeiptr)bytes, nullptr, GL_STREAM_DRAW);
+    void* into = s_gl.MapBufferRange(GL_PIXEL_UNPACK_BUFFER, 0, (GLsizeiptr)bytes,
+                                     GL_MAP_WRITE_BIT | GL_MAP_INVALIDATE_BUFFER_BIT);
     if (into) memcpy(into, pixels, bytes);
     const bool from_buffer = into && s_gl.UnmapBuffer(GL_PIXEL_UNPACK_BUFFER);
     if (!from_buffer) s_gl.BindBuffer(GL_PIXEL_UNPACK_BUFFER, 0);
@@ -92,7 +96,8 @@ void Texture::upload(const void* pixels, int width, int height, int channel_coun
         make_storage(width, height, channel_count);
         if (from_buffer) s_gl.BindBuffer(GL_PIXEL_UNPACK_BUFFER, buffer_);
     }
-    glTexSubImage2D(GL_TEXTURE_2D, 0, 0, 0, width, height, channel_count == 1 ? GL_RED : GL_RGBA, GL_UNSIGNED_BYTE, from_buffer ? nullptr : pixels);
+    glTexSubImage2D(GL_TEXTURE_2D, 0, 0, 0, width, height, channel_count == 1 ? GL_RED : GL_RGBA, GL_UNSIGNED_BYTE,
+                    from_buffer ? nullptr : pixels);
     s_gl.BindBuffer(GL_PIXEL_UNPACK_BUFFER, 0);
     if (has_levels(width, height)) s_gl.GenerateMipmap(GL_TEXTURE_2D);
     glPixelStorei(GL_UNPACK_ALIGNMENT, 4);
@@ -124,7 +129,7 @@ void Texture::was_written()
     if (has_levels(width_, height_)) s_gl.GenerateMipmap(GL_TEXTURE_2D);
 }
 
-// ---- Back to host memory ------------------------------------------------------------------------------------------------------------------
+// ---- Back to host memory --------------------------------------------------------------------------------------------
 
 Readback::Readback(const Texture& from) : width_(from.width()), height_(from.height())
 {
@@ -143,12 +148,16 @@ Readback::~Readback()
     s_gl.DeleteBuffers(1, &buffer_); // unmaps it
 }
 
-bool Readback::is_done() const { return !fence_ || s_gl.ClientWaitSync((GLsync)fence_, GL_SYNC_FLUSH_COMMANDS_BIT, 0) != GL_TIMEOUT_EXPIRED; }
+bool Readback::is_done() const
+{
+    return !fence_ || s_gl.ClientWaitSync((GLsync)fence_, GL_SYNC_FLUSH_COMMANDS_BIT, 0) != GL_TIMEOUT_EXPIRED;
+}
 
 const void* Readback::pixels()
 {
     s_gl.BindBuffer(GL_PIXEL_PACK_BUFFER, buffer_);
-    const void* mapped = s_gl.MapBufferRange(GL_PIXEL_PACK_BUFFER, 0, (GLsizeiptr)width_ * height_ * 4, GL_MAP_READ_BIT);
+    const void* mapped =
+        s_gl.MapBufferRange(GL_PIXEL_PACK_BUFFER, 0, (GLsizeiptr)width_ * height_ * 4, GL_MAP_READ_BIT);
     s_gl.BindBuffer(GL_PIXEL_PACK_BUFFER, 0);
     return mapped;
 }

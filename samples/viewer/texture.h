@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <imgui.h>
 
-// Resolves the few functions beyond OpenGL 1.1 that are used here. False: the context has them not. Once, with the context current.
+// Resolves the few functions beyond OpenGL 1.1 that are used here. False: the context has them not. Once, with the
+// context current.
 bool texture_begin();
 
 class Texture {
@@ -14,8 +15,8 @@ class Texture {
     Texture(const Texture&) = delete;
     Texture& operator=(const Texture&) = delete;
 
-    // Rows from the top without gaps; 4 channels are RGBA, 1 is white with that alpha. Goes through a pixel buffer, so that the call returns when the pixels are copied and not when
-    // the GPU has them.
+    // Rows from the top without gaps; 4 channels are RGBA, 1 is white with that alpha. Goes through a pixel buffer, so
+    // that the call returns when the pixels are copied and not when the GPU has them.
     void upload(const void* pixels, int width, int height, int channel_count);
     // RGBA storage that is never made anew, for another API to write level 0. False: this context has none such.
     bool reserve(int width, int height);
@@ -42,7 +43,8 @@ class Readback {
     Readback& operator=(const Readback&) = delete;
 
     bool is_done() const; // does not wait
-    // Once, then: RGBA rows from the top without gaps, for any thread to read until this object goes. nullptr: they are lost, as the driver had no memory.
+    // Once, then: RGBA rows from the top without gaps, for any thread to read until this object goes. nullptr: they are
+    // lost, as the driver had no memory.
     const void* pixels();
     int width() const { return width_; }
     int height() const { return height_; }

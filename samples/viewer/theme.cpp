@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <imgui_impl_opengl3.h>
 
-// ---- Fonts and colours ----------------------------------------------------------------------------------------------------------------------
+// ---- Fonts and colours ----------------------------------------------------------------------------------------------
 
 static const char* first_file(const char* const* paths, size_t count)
 {
@@ -83,7 +83,8 @@ static void set_style(float scale)
 
 std::string theme_load(Theme& theme, float scale)
 {
-    // Latin, Greek, Cyrillic and the signs used here. Other scripts show as '?', but reach the model as they were typed.
+    // Latin, Greek, Cyrillic and the signs used here. Other scripts show as '?', but reach the model as they were
+    // typed.
     static const ImWchar ranges[] = {0x20,   0x24F,  0x370,  0x52F,  0x1E00, 0x1EFF, 0x2010, 0x2027, 0x2190,
                                      0x2193, 0x2022, 0x2022, 0x2026, 0x2026, 0x20AC, 0x20AC, 0};
     ImGuiIO& io = ImGui::GetIO();
@@ -106,7 +107,7 @@ std::string theme_load(Theme& theme, float scale)
     return path ? path : "";
 }
 
-// ---- Widgets --------------------------------------------------------------------------------------------------------------------------------
+// ---- Widgets --------------------------------------------------------------------------------------------------------
 
 void heading(const Viewer& viewer, const char* text)
 {
@@ -145,7 +146,8 @@ bool segments(Viewer& viewer, const char* name, const char* const* texts, int co
     const ImVec2 corner = ImGui::GetCursorScreenPos();
     ImDrawList* list = ImGui::GetWindowDrawList();
     const float rounding = ImGui::GetStyle().FrameRounding, inset = viewer.theme(2);
-    list->AddRectFilled(corner, ImVec2(corner.x + width, corner.y + height), ImGui::GetColorU32(ImGuiCol_FrameBg), rounding);
+    list->AddRectFilled(corner, ImVec2(corner.x + width, corner.y + height), ImGui::GetColorU32(ImGuiCol_FrameBg),
+                        rounding);
     bool changed = false;
     ImGui::PushID(name);
     for (int i = 0; i < count; i++) {
@@ -155,14 +157,15 @@ bool segments(Viewer& viewer, const char* name, const char* const* texts, int co
         if (ImGui::InvisibleButton("part", ImVec2(part, height)) && *chosen != i) *chosen = i, changed = true;
         const bool is_hot = ImGui::IsItemHovered(), is_chosen = *chosen == i;
         if (is_chosen)
-            list->AddRectFilled(ImVec2(from.x + inset, from.y + inset), ImVec2(to.x - inset, to.y - inset), ImGui::GetColorU32(IM_COL32(72, 77, 89, 255)),
-                                rounding - 1.0f);
+            list->AddRectFilled(ImVec2(from.x + inset, from.y + inset), ImVec2(to.x - inset, to.y - inset),
+                                ImGui::GetColorU32(IM_COL32(72, 77, 89, 255)), rounding - 1.0f);
         const ImVec2 size = ImGui::CalcTextSize(texts[i]);
-        list->AddText(ImVec2(std::floor(from.x + 0.5f * (part - size.x)), std::floor(from.y + 0.5f * (height - size.y))),
-                      ImGui::GetColorU32(is_chosen ? colour::TEXT
-                                         : is_hot  ? colour::TEXT
-                                                   : colour::DIM),
-                      texts[i]);
+        list->AddText(
+            ImVec2(std::floor(from.x + 0.5f * (part - size.x)), std::floor(from.y + 0.5f * (height - size.y))),
+            ImGui::GetColorU32(is_chosen ? colour::TEXT
+                               : is_hot  ? colour::TEXT
+                                         : colour::DIM),
+            texts[i]);
         char part_name[64];
         snprintf(part_name, sizeof part_name, "%s-%d", name, i);
         mark(viewer, part_name);
@@ -177,17 +180,25 @@ bool segments(Viewer& viewer, const char* name, const char* const* texts, int co
 static void begin_slider(double value, double low, double high, bool logarithmic)
 {
     const double part = logarithmic ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
-    const ImVec2 corner = ImGui::GetCursorScreenPos(), end(corner.x + ImGui::CalcItemWidth(), corner.y + ImGui::GetFrameHeight());
-    const float rounding = ImGui::GetStyle().FrameRounding, x = corner.x + (end.x - corner.x) * (float)std::clamp(part, 0.0, 1.0);
+    const ImVec2 corner = ImGui::GetCursorScreenPos(),
+                 end(corner.x + ImGui::CalcItemWidth(), corner.y + ImGui::GetFrameHeight());
+    const float rounding = ImGui::GetStyle().FrameRounding,
+                x = corner.x + (end.x - corner.x) * (float)std::clamp(part, 0.0, 1.0);
     const bool is_hot = ImGui::IsMouseHoveringRect(corner, end);
     ImDrawList* list = ImGui::GetWindowDrawList();
     list->AddRectFilled(corner, end, ImGui::GetColorU32(is_hot ? colour::FIELD_HOT : colour::FIELD), rounding);
-    if (x - corner.x > rounding) list->AddRectFilled(corner, ImVec2(x, end.y), ImGui::GetColorU32(is_hot ? colour::FILLED_HOT : colour::FILLED), rounding);
-    for (ImGuiCol index : {ImGuiCol_FrameBg, ImGuiCol_FrameBgHovered, ImGuiCol_FrameBgActive, ImGuiCol_SliderGrab, ImGuiCol_SliderGrabActive})
+    if (x - corner.x > rounding)
+        list->AddRectFilled(corner, ImVec2(x, end.y), ImGui::GetColorU32(is_hot ? colour::FILLED_HOT : colour::FILLED),
+                            rounding);
+    for (ImGuiCol index : {ImGuiCol_FrameBg, ImGuiCol_FrameBgHovered, ImGuiCol_FrameBgActive, ImGuiCol_SliderGrab,
+                           ImGuiCol_SliderGrabActive})
         ImGui::PushStyleColor(index, IM_COL32(0, 0, 0, 0));
 }
 
-static ImGuiSliderFlags slider_flags(bool logarithmic) { return ImGuiSliderFlags_AlwaysClamp | (logarithmic ? ImGuiSliderFlags_Logarithmic : 0); }
+static ImGuiSliderFlags slider_flags(bool logarithmic)
+{
+    return ImGuiSliderFlags_AlwaysClamp | (logarithmic ? ImGuiSliderFlags_Logarithmic : 0);
+}
 
 bool slider(const char* name, int* value, int low, int high, const char* format, bool logarithmic)
 {
@@ -215,13 +226,17 @@ bool dice_button(const Viewer& viewer, const char* name, float side, int pips)
                                           {{-1, -1}, {1, -1}, {0, 0}, {-1, 1}, {1, 1}},
                                           {{-1, -1}, {1, -1}, {-1, 0}, {1, 0}, {-1, 1}, {1, 1}}};
     const bool pressed = ImGui::Button(name, ImVec2(side, side));
-    const ImVec2 low = ImGui::GetItemRectMin(), high = ImGui::GetItemRectMax(), middle(0.5f * (low.x + high.x), 0.5f * (low.y + high.y));
+    const ImVec2 low = ImGui::GetItemRectMin(), high = ImGui::GetItemRectMax(),
+                 middle(0.5f * (low.x + high.x), 0.5f * (low.y + high.y));
     const float half = side * 0.27f;
     ImDrawList* list = ImGui::GetWindowDrawList();
     const ImU32 ink = ImGui::GetColorU32(colour::TEXT);
-    list->AddRect(ImVec2(middle.x - half, middle.y - half), ImVec2(middle.x + half, middle.y + half), ink, viewer.theme(3), 0, viewer.theme(1.3f));
+    list->AddRect(ImVec2(middle.x - half, middle.y - half), ImVec2(middle.x + half, middle.y + half), ink,
+                  viewer.theme(3), 0, viewer.theme(1.3f));
     for (int i = 0; i < pips; i++)
-        list->AddCircleFilled(ImVec2(middle.x + places[pips][i][0] * half * 0.5f, middle.y + places[pips][i][1] * half * 0.5f), viewer.theme(1.5f), ink, 12);
+        list->AddCircleFilled(
+            ImVec2(middle.x + places[pips][i][0] * half * 0.5f, middle.y + places[pips][i][1] * half * 0.5f),
+            viewer.theme(1.5f), ink, 12);
     return pressed;
 }
 
@@ -276,7 +291,7 @@ std::string elided(const std::string& text, float width)
     return best;
 }
 
-// ---- Text that wraps ------------------------------------------------------------------------------------------------------------------------
+// ---- Text that wraps ------------------------------------------------------------------------------------------------
 
 static bool wrap(char* text, float width)
 {
@@ -310,10 +325,11 @@ static int rewrap(ImGuiInputTextCallbackData* data)
 bool wrapped_text(const char* name, char* text, size_t capacity, ImVec2 size, bool* changed)
 {
     const ImGuiStyle& style = ImGui::GetStyle();
-    float width = (size.x > 0.0f ? size.x : ImGui::GetContentRegionAvail().x) - 2.0f * style.FramePadding.x - style.ScrollbarSize;
+    float width =
+        (size.x > 0.0f ? size.x : ImGui::GetContentRegionAvail().x) - 2.0f * style.FramePadding.x - style.ScrollbarSize;
     wrap(text, width);
-    const ImGuiInputTextFlags flags = ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_CtrlEnterForNewLine | ImGuiInputTextFlags_CallbackAlways
-                                    | ImGuiInputTextFlags_NoHorizontalScroll;
+    const ImGuiInputTextFlags flags = ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_CtrlEnterForNewLine
+                                    | ImGuiInputTextFlags_CallbackAlways | ImGuiInputTextFlags_NoHorizontalScroll;
     const bool entered = ImGui::InputTextMultiline(name, text, capacity, size, flags, rewrap, &width);
     if (ImGui::IsItemEdited() && changed) *changed = true;
     return entered;

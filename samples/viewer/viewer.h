@@ -43,7 +43,9 @@ struct PathChoice { // the window that picks a model
 
 struct Viewer {
     Viewer(const GeneratorOptions& options, void (*wake)())
-        : generator(options, [this](int width, int height) { return display.find_texture(generator, width, height); }, wake), files(wake)
+        : generator(
+            options, [this](int width, int height) { return display.find_texture(generator, width, height); }, wake),
+          files(wake)
     {
     }
 
@@ -89,13 +91,13 @@ struct Viewer {
     Worker files; // last, so that it ends first: its tasks use the members above
 };
 
-// ---- actions.cpp: what keys and buttons do -----------------------------------------------------------------------------------------------
+// ---- actions.cpp: what keys and buttons do --------------------------------------------------------------------------
 Settings current_settings(const Viewer& viewer);
 void generate(Viewer& viewer);
 void cancel(Viewer& viewer);
 void roll_seed(Viewer& viewer);
 void save_picture(Viewer& viewer);
-void open_path(Viewer& viewer, const std::string& path); // a model or a PNG to start from
+void open_path(Viewer& viewer, const std::string& path);                 // a model or a PNG to start from
 void use_as_start(Viewer& viewer, SharedPixels pixels, bool keeps_size); // its size, or one that the model likes
 void drop_start(Viewer& viewer);
 void show_entry(Viewer& viewer, const Entry& entry); // with its prompt, seed and numbers
@@ -103,7 +105,7 @@ void apply_preset(Viewer& viewer, sumi_preset preset);
 void form_changed(Viewer& viewer);
 void take_news(Viewer& viewer); // from the generator and the thread for files; once per frame
 
-// ---- One file each -----------------------------------------------------------------------------------------------------------------------
+// ---- One file each --------------------------------------------------------------------------------------------------
 void draw_window(Viewer& viewer);   // layout.cpp: all of it
 void draw_controls(Viewer& viewer); // controls.cpp: the left panel
 void draw_canvas(Viewer& viewer);   // canvas.cpp: the picture, the brush

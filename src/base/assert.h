@@ -1,6 +1,6 @@
 // SUMI_ASSERT says what a function relies on: preconditions between functions of ours, indices, states of jobs and
-// slots, units of arguments. Checked builds (debug, asan, tsan: they define SUMI_CHECKED) test it. What a host or a file
-// may get wrong is a result in every build, and never an assertion.
+// slots, units of arguments. Checked builds (debug, asan, tsan: they define SUMI_CHECKED) test it. What a host or a
+// file may get wrong is a result in every build, and never an assertion.
 #ifndef SUMI_BASE_ASSERT_H
 #define SUMI_BASE_ASSERT_H
 
@@ -12,7 +12,8 @@
 #define SUMI_ONLY_ASSERTED __attribute__((unused)) // of a static function that only assertions call
 #endif
 
-// Prints the condition and where it stands, and stops the program there, for a debugger and for the sanitizers' reports.
+// Prints the condition and where it stands, and stops the program there, for a debugger and for the sanitizers'
+// reports.
 // Defined in checked builds only.
 SUMI_NORETURN void sumi_assert_failed(const char* condition, const char* file, int line);
 

@@ -1,10 +1,12 @@
 // Element types and their conversion to float.
 //
-// The rows of BF16, F16 and F32 weights pass through sumi_dtype_to_float for every matrix product of the CPU backend, so these loops are written for
-// the vectoriser: fixed-size memcpy for loads and stores (sources are unaligned), selects in place of branches, no tables.
+// The rows of BF16, F16 and F32 weights pass through sumi_dtype_to_float for every matrix product of the CPU backend,
+// so these loops are written for the vectoriser: fixed-size memcpy for loads and stores (sources are unaligned),
+// selects in place of branches, no tables.
 //
-// Two rules hold everywhere: no float operation sees or makes a subnormal float on the way to a normal result (hosts switch on flush-to-zero, and
-// half-precision subnormals must survive it), and every product of a block format is exact in float, so fused multiply-add changes no bit:
+// Two rules hold everywhere: no float operation sees or makes a subnormal float on the way to a normal result (hosts
+// switch on flush-to-zero, and half-precision subnormals must survive it), and every product of a block format is exact
+// in float, so fused multiply-add changes no bit:
 //     Q4_K  d (11 bits) * scale (6) * q (4) = 21 bits     Q5_K 22 bits     Q6_K  11 + 7 + 6 = 24 bits
 // which leaves one rounding, that of the final sum, and that is what the reference dequantisers do.
 #include "base/dtype.h"
@@ -12,30 +14,18 @@
 #include <string.h>
 
 static const sumi_dtype_info s_dtypes[SUMI_DTYPE_COUNT] = {
-    [SUMI_DTYPE_NONE] = {"NONE", 1, 0},
-    [SUMI_DTYPE_F64] = {"F64", 1, 8},
-    [SUMI_DTYPE_F32] = {"F32", 1, 4},
-    [SUMI_DTYPE_F16] = {"F16", 1, 2},
-    [SUMI_DTYPE_BF16] = {"BF16", 1, 2},
-    [SUMI_DTYPE_F8_E4M3] = {"F8_E4M3", 1, 1},
-    [SUMI_DTYPE_F8_E5M2] = {"F8_E5M2", 1, 1},
-    [SUMI_DTYPE_I64] = {"I64", 1, 8},
-    [SUMI_DTYPE_I32] = {"I32", 1, 4},
-    [SUMI_DTYPE_I16] = {"I16", 1, 2},
-    [SUMI_DTYPE_I8] = {"I8", 1, 1},
-    [SUMI_DTYPE_U64] = {"U64", 1, 8},
-    [SUMI_DTYPE_U32] = {"U32", 1, 4},
-    [SUMI_DTYPE_U16] = {"U16", 1, 2},
-    [SUMI_DTYPE_U8] = {"U8", 1, 1},
-    [SUMI_DTYPE_BOOL] = {"BOOL", 1, 1},
-    [SUMI_DTYPE_Q4_0] = {"Q4_0", 32, 18},
-    [SUMI_DTYPE_Q4_1] = {"Q4_1", 32, 20},
-    [SUMI_DTYPE_Q5_0] = {"Q5_0", 32, 22},
-    [SUMI_DTYPE_Q5_1] = {"Q5_1", 32, 24},
-    [SUMI_DTYPE_Q8_0] = {"Q8_0", 32, 34},
-    [SUMI_DTYPE_Q4_K] = {"Q4_K", 256, 144},
-    [SUMI_DTYPE_Q5_K] = {"Q5_K", 256, 176},
-    [SUMI_DTYPE_Q6_K] = {"Q6_K", 256, 210},
+    [SUMI_DTYPE_NONE] = {"NONE", 1, 0},       [SUMI_DTYPE_F64] = {"F64", 1, 8},
+    [SUMI_DTYPE_F32] = {"F32", 1, 4},         [SUMI_DTYPE_F16] = {"F16", 1, 2},
+    [SUMI_DTYPE_BF16] = {"BF16", 1, 2},       [SUMI_DTYPE_F8_E4M3] = {"F8_E4M3", 1, 1},
+    [SUMI_DTYPE_F8_E5M2] = {"F8_E5M2", 1, 1}, [SUMI_DTYPE_I64] = {"I64", 1, 8},
+    [SUMI_DTYPE_I32] = {"I32", 1, 4},         [SUMI_DTYPE_I16] = {"I16", 1, 2},
+    [SUMI_DTYPE_I8] = {"I8", 1, 1},           [SUMI_DTYPE_U64] = {"U64", 1, 8},
+    [SUMI_DTYPE_U32] = {"U32", 1, 4},         [SUMI_DTYPE_U16] = {"U16", 1, 2},
+    [SUMI_DTYPE_U8] = {"U8", 1, 1},           [SUMI_DTYPE_BOOL] = {"BOOL", 1, 1},
+    [SUMI_DTYPE_Q4_0] = {"Q4_0", 32, 18},     [SUMI_DTYPE_Q4_1] = {"Q4_1", 32, 20},
+    [SUMI_DTYPE_Q5_0] = {"Q5_0", 32, 22},     [SUMI_DTYPE_Q5_1] = {"Q5_1", 32, 24},
+    [SUMI_DTYPE_Q8_0] = {"Q8_0", 32, 34},     [SUMI_DTYPE_Q4_K] = {"Q4_K", 256, 144},
+    [SUMI_DTYPE_Q5_K] = {"Q5_K", 256, 176},   [SUMI_DTYPE_Q6_K] = {"Q6_K", 256, 210},
 };
 
 const sumi_dtype_info* sumi_dtype_get(sumi_dtype dtype)
@@ -50,12 +40,9 @@ uint64_t sumi_dtype_bytes(sumi_dtype dtype, uint64_t count)
     return count / (uint64_t)info->block * (uint64_t)info->block_bytes;
 }
 
-bool sumi_dtype_is_number(sumi_dtype dtype)
-{
-    return (unsigned)dtype < SUMI_DTYPE_COUNT && dtype != SUMI_DTYPE_NONE;
-}
+bool sumi_dtype_is_number(sumi_dtype dtype) { return (unsigned)dtype < SUMI_DTYPE_COUNT && dtype != SUMI_DTYPE_NONE; }
 
-// ---- One value -------------------------------------------------------------------------------------------------------------------------
+// ---- One value ------------------------------------------------------------------------------------------------------
 
 static inline float float_of_bits(uint32_t bits)
 {
@@ -78,13 +65,10 @@ static inline uint32_t select_bits(bool first, uint32_t if_first, uint32_t other
     return (if_first & mask) | (otherwise & ~mask);
 }
 
-static inline float bf16_to_float(uint16_t bits)
-{
-    return float_of_bits((uint32_t)bits << 16);
-}
+static inline float bf16_to_float(uint16_t bits) { return float_of_bits((uint32_t)bits << 16); }
 
-// Moves exponent and mantissa to their float places and corrects the exponent's bias: +112 for normal numbers, +224 for infinity and NaN. A subnormal
-// half m * 2^-24 is made as (1.m * 2^-14) - 2^-14, in which all three are normal floats.
+// Moves exponent and mantissa to their float places and corrects the exponent's bias: +112 for normal numbers, +224 for
+// infinity and NaN. A subnormal half m * 2^-24 is made as (1.m * 2^-14) - 2^-14, in which all three are normal floats.
 static inline float f16_to_float(uint16_t bits)
 {
     const uint32_t moved = (uint32_t)(bits & 0x7fff) << 13;
@@ -106,30 +90,15 @@ static inline float e4m3_to_float(uint8_t bits)
 }
 
 // e5m2 is the upper byte of a half.
-static inline float e5m2_to_float(uint8_t bits)
-{
-    return f16_to_float((uint16_t)(bits << 8));
-}
+static inline float e5m2_to_float(uint8_t bits) { return f16_to_float((uint16_t)(bits << 8)); }
 
-float sumi_bf16_to_float(uint16_t bits)
-{
-    return bf16_to_float(bits);
-}
+float sumi_bf16_to_float(uint16_t bits) { return bf16_to_float(bits); }
 
-float sumi_f16_to_float(uint16_t bits)
-{
-    return f16_to_float(bits);
-}
+float sumi_f16_to_float(uint16_t bits) { return f16_to_float(bits); }
 
-float sumi_e4m3_to_float(uint8_t bits)
-{
-    return e4m3_to_float(bits);
-}
+float sumi_e4m3_to_float(uint8_t bits) { return e4m3_to_float(bits); }
 
-float sumi_e5m2_to_float(uint8_t bits)
-{
-    return e5m2_to_float(bits);
-}
+float sumi_e5m2_to_float(uint8_t bits) { return e5m2_to_float(bits); }
 
 // Without a branch, so that a compiler makes vectors of the rows' loop.
 static inline uint16_t float_to_bf16(float value)
@@ -138,21 +107,17 @@ static inline uint16_t float_to_bf16(float value)
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded); // the one NaN PyTorch writes
 }
 
-uint16_t sumi_float_to_bf16(float value)
-{
-    return float_to_bf16(value);
-}
+uint16_t sumi_float_to_bf16(float value) { return float_to_bf16(value); }
 
 void sumi_floats_to_bf16(const float* restrict source, uint16_t* restrict into, size_t count)
 {
     SUMI_ASSERT(count == 0 || (source != NULL && into != NULL));
-    for (size_t i = 0; i < count; i++) {
-        into[i] = float_to_bf16(source[i]);
-    }
+    for (size_t i = 0; i < count; i++) { into[i] = float_to_bf16(source[i]); }
 }
 
-// Rounds the magnitude of a finite float to nearest even in a small format of `mantissa` stored bits whose smallest normal number is 2^lowest.
-// The code counts up through all magnitudes of the format, without a limit at the top: the callers know what is up there.
+// Rounds the magnitude of a finite float to nearest even in a small format of `mantissa` stored bits whose smallest
+// normal number is 2^lowest. The code counts up through all magnitudes of the format, without a limit at the top: the
+// callers know what is up there.
 static uint32_t round_to_small(uint32_t magnitude, int32_t mantissa, int32_t lowest)
 {
     SUMI_ASSERT(magnitude < 0x7f800000u);
@@ -166,11 +131,10 @@ static uint32_t round_to_small(uint32_t magnitude, int32_t mantissa, int32_t low
     uint32_t code = 0;
     if (exponent < lowest) {
         shift += lowest - exponent;
-        if (shift > 25) {
-            return 0;
-        }
+        if (shift > 25) { return 0; }
     } else {
-        code = (uint32_t)(exponent - lowest) << mantissa; // the significand's leading one adds the missing 1 to the exponent field
+        // the significand's leading one adds the missing 1 to the exponent field
+        code = (uint32_t)(exponent - lowest) << mantissa;
     }
     const uint32_t half = 1u << (shift - 1);
     SUMI_ASSERT(shift >= 13 && shift <= 25);
@@ -185,12 +149,8 @@ uint16_t sumi_float_to_f16(float value)
     const uint32_t bits = bits_of_float(value);
     const uint32_t magnitude = bits & 0x7fffffffu;
     const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
-    if (magnitude > 0x7f800000u) {
-        return sign | 0x7e00;
-    }
-    if (magnitude == 0x7f800000u) {
-        return sign | 0x7c00;
-    }
+    if (magnitude > 0x7f800000u) { return sign | 0x7e00; }
+    if (magnitude == 0x7f800000u) { return sign | 0x7c00; }
     const uint32_t code = round_to_small(magnitude, 10, -14);
     return (uint16_t)(sign | (code > 0x7c00u ? 0x7c00u : code));
 }
@@ -200,9 +160,7 @@ uint8_t sumi_float_to_e4m3(float value)
     const uint32_t bits = bits_of_float(value);
     const uint32_t magnitude = bits & 0x7fffffffu;
     const uint8_t sign = (uint8_t)(bits >> 24 & 0x80u);
-    if (magnitude > 0x7f800000u) {
-        return sign | 0x7f;
-    }
+    if (magnitude > 0x7f800000u) { return sign | 0x7f; }
     const uint32_t code = magnitude == 0x7f800000u ? 0x7eu : round_to_small(magnitude, 3, -6);
     return (uint8_t)(sign | (code > 0x7eu ? 0x7eu : code));
 }
@@ -212,14 +170,12 @@ uint8_t sumi_float_to_e5m2(float value)
     const uint32_t bits = bits_of_float(value);
     const uint32_t magnitude = bits & 0x7fffffffu;
     const uint8_t sign = (uint8_t)(bits >> 24 & 0x80u);
-    if (magnitude > 0x7f800000u) {
-        return sign | 0x7f;
-    }
+    if (magnitude > 0x7f800000u) { return sign | 0x7f; }
     const uint32_t code = magnitude == 0x7f800000u ? 0x7cu : round_to_small(magnitude, 2, -14);
     return (uint8_t)(sign | (code > 0x7cu ? 0x7cu : code));
 }
 
-// ---- Plain rows ------------------------------------------------------------------------------------------------------------------------
+// ---- Plain rows -----------------------------------------------------------------------------------------------------
 
 static void bf16_row(const unsigned char* restrict source, float* restrict into, size_t count)
 {
@@ -241,26 +197,22 @@ static void f16_row(const unsigned char* restrict source, float* restrict into, 
 
 static void e4m3_row(const unsigned char* restrict source, float* restrict into, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        into[i] = e4m3_to_float(source[i]);
-    }
+    for (size_t i = 0; i < count; i++) { into[i] = e4m3_to_float(source[i]); }
 }
 
 static void e5m2_row(const unsigned char* restrict source, float* restrict into, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        into[i] = e5m2_to_float(source[i]);
-    }
+    for (size_t i = 0; i < count; i++) { into[i] = e5m2_to_float(source[i]); }
 }
 
-#define PLAIN_ROW(name, type)                                                                  \
-    static void name(const unsigned char* restrict source, float* restrict into, size_t count) \
-    {                                                                                          \
-        for (size_t i = 0; i < count; i++) {                                                   \
-            type value;                                                                        \
-            memcpy(&value, source + i * sizeof value, sizeof value);                           \
-            into[i] = (float)value;                                                            \
-        }                                                                                      \
+#define PLAIN_ROW(name, type)                                                                                          \
+    static void name(const unsigned char* restrict source, float* restrict into, size_t count)                         \
+    {                                                                                                                  \
+        for (size_t i = 0; i < count; i++) {                                                                           \
+            type value;                                                                                                \
+            memcpy(&value, source + i * sizeof value, sizeof value);                                                   \
+            into[i] = (float)value;                                                                                    \
+        }                                                                                                              \
     }
 PLAIN_ROW(f64_row, double)
 PLAIN_ROW(i64_row, int64_t)
@@ -274,12 +226,10 @@ PLAIN_ROW(u8_row, uint8_t)
 
 static void bool_row(const unsigned char* restrict source, float* restrict into, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        into[i] = source[i] != 0 ? 1.0f : 0.0f;
-    }
+    for (size_t i = 0; i < count; i++) { into[i] = source[i] != 0 ? 1.0f : 0.0f; }
 }
 
-// ---- Block formats of GGUF -------------------------------------------------------------------------------------------------------------
+// ---- Block formats of GGUF ------------------------------------------------------------------------------------------
 // Blocks of 32 begin with the half-precision factor d, then m where there is one:
 //     Q8_0  d, 32 signed bytes                            d * q
 //     Q4_0  d, 16 bytes                                   d * (q - 8)     low nibbles are the first 16 values, high nibbles the last 16
@@ -297,9 +247,7 @@ static inline float half_at(const unsigned char* source)
 static void q8_0_block(const unsigned char* restrict block, float* restrict into)
 {
     const float d = half_at(block);
-    for (int32_t i = 0; i < 32; i++) {
-        into[i] = d * (float)(int8_t)block[2 + i];
-    }
+    for (int32_t i = 0; i < 32; i++) { into[i] = d * (float)(int8_t)block[2 + i]; }
 }
 
 static void q4_0_block(const unsigned char* restrict block, float* restrict into)
@@ -347,8 +295,9 @@ static void q5_1_block(const unsigned char* restrict block, float* restrict into
     }
 }
 
-// The eight 6-bit scales and mins of Q4_K and Q5_K share twelve bytes. Groups 0..3 keep theirs in the low 6 bits of bytes 0..3 and 4..7; groups 4..7
-// have their low 4 bits in the nibbles of bytes 8..11 and the upper 2 in the spare top bits of bytes 0..7.
+// The eight 6-bit scales and mins of Q4_K and Q5_K share twelve bytes. Groups 0..3 keep theirs in the low 6 bits of
+// bytes 0..3 and 4..7; groups 4..7 have their low 4 bits in the nibbles of bytes 8..11 and the upper 2 in the spare top
+// bits of bytes 0..7.
 static void group_scale(const unsigned char* packed, int32_t group, float* scale, float* minimum)
 {
     SUMI_ASSERT(group >= 0 && group < 8);
@@ -361,7 +310,8 @@ static void group_scale(const unsigned char* packed, int32_t group, float* scale
     }
 }
 
-// Q4_K, 256 values in 8 groups of 32: d, dmin, 12 bytes of scales, 4 x 32 bytes; each 32 bytes hold a group in the low and the next in the high nibbles.
+// Q4_K, 256 values in 8 groups of 32: d, dmin, 12 bytes of scales, 4 x 32 bytes; each 32 bytes hold a group in the low
+// and the next in the high nibbles.
 static void q4_k_block(const unsigned char* restrict block, float* restrict into)
 {
     const float d = half_at(block), d_minimum = half_at(block + 2);
@@ -371,9 +321,7 @@ static void q4_k_block(const unsigned char* restrict block, float* restrict into
         const unsigned char* nibbles = block + 16 + group / 2 * 32;
         const float factor = d * scale, offset = d_minimum * minimum;
         const int32_t shift = group % 2 * 4;
-        for (int32_t i = 0; i < 32; i++) {
-            into[group * 32 + i] = factor * (float)(nibbles[i] >> shift & 15) - offset;
-        }
+        for (int32_t i = 0; i < 32; i++) { into[group * 32 + i] = factor * (float)(nibbles[i] >> shift & 15) - offset; }
     }
 }
 
@@ -394,8 +342,10 @@ static void q5_k_block(const unsigned char* restrict block, float* restrict into
     }
 }
 
-// Q6_K, 256 values in two halves of 128, each in four runs of 32: 128 bytes of low nibbles, 64 bytes of upper bit pairs, 16 signed scales (one per
-// 16 values), d at the end. Runs 0 and 1 of a half use the low nibbles of its 64 bytes, runs 2 and 3 the high ones; run r uses bit pair r.
+// Q6_K, 256 values in two halves of 128, each in four runs of 32: 128 bytes of low nibbles, 64 bytes of upper bit
+// pairs, 16 signed scales (one per
+// 16 values), d at the end. Runs 0 and 1 of a half use the low nibbles of its 64 bytes, runs 2 and 3 the high ones; run
+// r uses bit pair r.
 static void q6_k_block(const unsigned char* restrict block, float* restrict into)
 {
     const float d = half_at(block + 208);
@@ -420,9 +370,7 @@ static void blocks(block_function* function, sumi_dtype dtype, const unsigned ch
 {
     const size_t block = (size_t)s_dtypes[dtype].block, bytes = (size_t)s_dtypes[dtype].block_bytes;
     SUMI_ASSERT(block > 1 && count % block == 0);
-    for (size_t i = 0; i < count / block; i++) {
-        function(source + i * bytes, into + i * block);
-    }
+    for (size_t i = 0; i < count / block; i++) { function(source + i * bytes, into + i * block); }
 }
 
 void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size_t count)
@@ -432,9 +380,7 @@ void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size
     switch (dtype) {
     case SUMI_DTYPE_F64: f64_row(source, into, count); break;
     case SUMI_DTYPE_F32:
-        if (count > 0) {
-            memcpy(into, source, count * sizeof *into);
-        }
+        if (count > 0) { memcpy(into, source, count * sizeof *into); }
         break;
     case SUMI_DTYPE_F16: f16_row(source, into, count); break;
     case SUMI_DTYPE_BF16: bf16_row(source, into, count); break;

@@ -1,4 +1,5 @@
-// Element types that occur in checkpoint files, and their conversion to float. Block types (GGUF) hold `block` elements in `block_bytes` bytes.
+// Element types that occur in checkpoint files, and their conversion to float. Block types (GGUF) hold `block` elements
+// in `block_bytes` bytes.
 #ifndef SUMI_BASE_DTYPE_H
 #define SUMI_BASE_DTYPE_H
 #include <stdbool.h>
@@ -7,32 +8,54 @@
 
 typedef enum sumi_dtype {
     SUMI_DTYPE_NONE,
-    SUMI_DTYPE_F64, SUMI_DTYPE_F32, SUMI_DTYPE_F16, SUMI_DTYPE_BF16,
-    SUMI_DTYPE_F8_E4M3, SUMI_DTYPE_F8_E5M2,
-    SUMI_DTYPE_I64, SUMI_DTYPE_I32, SUMI_DTYPE_I16, SUMI_DTYPE_I8,
-    SUMI_DTYPE_U64, SUMI_DTYPE_U32, SUMI_DTYPE_U16, SUMI_DTYPE_U8, SUMI_DTYPE_BOOL,
-    SUMI_DTYPE_Q4_0, SUMI_DTYPE_Q4_1, SUMI_DTYPE_Q5_0, SUMI_DTYPE_Q5_1, SUMI_DTYPE_Q8_0,
-    SUMI_DTYPE_Q4_K, SUMI_DTYPE_Q5_K, SUMI_DTYPE_Q6_K,
+    SUMI_DTYPE_F64,
+    SUMI_DTYPE_F32,
+    SUMI_DTYPE_F16,
+    SUMI_DTYPE_BF16,
+    SUMI_DTYPE_F8_E4M3,
+    SUMI_DTYPE_F8_E5M2,
+    SUMI_DTYPE_I64,
+    SUMI_DTYPE_I32,
+    SUMI_DTYPE_I16,
+    SUMI_DTYPE_I8,
+    SUMI_DTYPE_U64,
+    SUMI_DTYPE_U32,
+    SUMI_DTYPE_U16,
+    SUMI_DTYPE_U8,
+    SUMI_DTYPE_BOOL,
+    SUMI_DTYPE_Q4_0,
+    SUMI_DTYPE_Q4_1,
+    SUMI_DTYPE_Q5_0,
+    SUMI_DTYPE_Q5_1,
+    SUMI_DTYPE_Q8_0,
+    SUMI_DTYPE_Q4_K,
+    SUMI_DTYPE_Q5_K,
+    SUMI_DTYPE_Q6_K,
     SUMI_DTYPE_COUNT
 } sumi_dtype;
 
-typedef struct sumi_dtype_info { const char* name; int32_t block; int32_t block_bytes; } sumi_dtype_info;
+typedef struct sumi_dtype_info {
+    const char* name;
+    int32_t block;
+    int32_t block_bytes;
+} sumi_dtype_info;
 const sumi_dtype_info* sumi_dtype_get(sumi_dtype dtype); // block 1 for plain types; never NULL
 
 // Bytes of `count` elements; count must be a multiple of the block (the file readers check it).
 uint64_t sumi_dtype_bytes(sumi_dtype dtype, uint64_t count);
 // True for types that sumi_dtype_to_float accepts: every floating type and every Q type, and the integers (by value).
 bool sumi_dtype_is_number(sumi_dtype dtype);
-// count elements to float. Exact for every type up to float's precision; source needs no alignment. For block types count is a multiple of the block.
+// count elements to float. Exact for every type up to float's precision; source needs no alignment. For block types
+// count is a multiple of the block.
 void sumi_dtype_to_float(sumi_dtype dtype, const void* source, float* into, size_t count);
 
 float sumi_bf16_to_float(uint16_t bits);
-uint16_t sumi_float_to_bf16(float value);   // round to nearest even, NaN stays NaN
+uint16_t sumi_float_to_bf16(float value);                                    // round to nearest even, NaN stays NaN
 void sumi_floats_to_bf16(const float* source, uint16_t* into, size_t count); // the same for many; they do not overlap
 float sumi_f16_to_float(uint16_t bits);
-uint16_t sumi_float_to_f16(float value);    // round to nearest even
-float sumi_e4m3_to_float(uint8_t bits);     // e4m3fn: no infinity
+uint16_t sumi_float_to_f16(float value); // round to nearest even
+float sumi_e4m3_to_float(uint8_t bits);  // e4m3fn: no infinity
 float sumi_e5m2_to_float(uint8_t bits);
-uint8_t sumi_float_to_e4m3(float value);    // nearest even, saturates to +-448, as PyTorch 2.13 and newer
-uint8_t sumi_float_to_e5m2(float value);    // nearest even, overflows to infinity
+uint8_t sumi_float_to_e4m3(float value); // nearest even, saturates to +-448, as PyTorch 2.13 and newer
+uint8_t sumi_float_to_e5m2(float value); // nearest even, overflows to infinity
 #endif

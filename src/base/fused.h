@@ -1,12 +1,14 @@
-// x * y + z with one rounding, as references have it where bits matter. C's fmaf is meant to do that, but MinGW-w64's rounds the product too.
+// x * y + z with one rounding, as references have it where bits matter. C's fmaf is meant to do that, but MinGW-w64's
+// rounds the product too.
 #ifndef SUMI_BASE_FUSED_H
 #define SUMI_BASE_FUSED_H
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-// By way of double, which holds the product exactly. The sum is rounded to odd there: where it is not exact, its last bit is made 1, so that it lies on no boundary of float and
-// the second rounding sees on which side of each the true value is (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+// By way of double, which holds the product exactly. The sum is rounded to odd there: where it is not exact, its last
+// bit is made 1, so that it lies on no boundary of float and the second rounding sees on which side of each the true
+// value is (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 static inline float sumi_fmaf_by_double(float x, float y, float z)
 {
     const double product = (double)x * (double)y;

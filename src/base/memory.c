@@ -43,89 +43,70 @@ void sumi_heap_init(sumi_heap* heap, const sumi_allocator* allocator)
 void* sumi_alloc(sumi_heap* heap, size_t bytes)
 {
     SUMI_ASSERT(heap->allocator.allocate != NULL && heap->allocator.release != NULL); // sumi_heap_init was called
-    if (bytes > SIZE_MAX - 2 * SUMI_ALIGNMENT) {
-        return NULL;
-    }
+    if (bytes > SIZE_MAX - 2 * SUMI_ALIGNMENT) { return NULL; }
     // aligned_alloc wants a multiple of the alignment; hosts get the same rounded size
     size_t whole = (bytes + 2 * SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT;
     SUMI_ASSERT(whole % SUMI_ALIGNMENT == 0 && whole - SUMI_ALIGNMENT >= bytes);
     unsigned char* memory = heap->allocator.allocate(whole, SUMI_ALIGNMENT, heap->allocator.user_data);
-    if (memory == NULL) {
-        return NULL;
-    }
+    if (memory == NULL) { return NULL; }
     ((block_header*)(void*)memory)->bytes = whole;
     uint64_t held = atomic_fetch_add(&heap->held, whole) + whole;
     atomic_fetch_add(&heap->count, 1);
     uint64_t peak = atomic_load(&heap->peak);
-    while (held > peak && !atomic_compare_exchange_weak(&heap->peak, &peak, held)) {
-    }
+    while (held > peak && !atomic_compare_exchange_weak(&heap->peak, &peak, held)) {}
     return memory + SUMI_ALIGNMENT;
 }
 
 void* sumi_alloc_zero(sumi_heap* heap, size_t bytes)
 {
     void* memory = sumi_alloc(heap, bytes);
-    if (memory != NULL) {
-        memset(memory, 0, bytes);
-    }
+    if (memory != NULL) { memset(memory, 0, bytes); }
     return memory;
 }
 
 void* sumi_alloc_array(sumi_heap* heap, size_t count, size_t element_bytes)
 {
-    if (element_bytes != 0 && count > SIZE_MAX / element_bytes) {
-        return NULL;
-    }
+    if (element_bytes != 0 && count > SIZE_MAX / element_bytes) { return NULL; }
     return sumi_alloc(heap, count * element_bytes);
 }
 
 void sumi_free(sumi_heap* heap, void* memory)
 {
-    if (memory == NULL) {
-        return;
-    }
+    if (memory == NULL) { return; }
     unsigned char* whole = (unsigned char*)memory - SUMI_ALIGNMENT;
     size_t bytes = (size_t)((block_header*)(void*)whole)->bytes;
     SUMI_ASSERT((uintptr_t)memory % SUMI_ALIGNMENT == 0);
     SUMI_ASSERT(bytes >= SUMI_ALIGNMENT && bytes % SUMI_ALIGNMENT == 0); // written over, or not from sumi_alloc
-    SUMI_ASSERT(atomic_load(&heap->held) >= bytes); // another heap's, or freed twice
+    SUMI_ASSERT(atomic_load(&heap->held) >= bytes);                      // another heap's, or freed twice
     atomic_fetch_sub(&heap->held, bytes);
     heap->allocator.release(whole, bytes, heap->allocator.user_data);
 }
 
 char* sumi_copy_text(sumi_heap* heap, const char* text)
 {
-    if (text == NULL) {
-        return NULL;
-    }
+    if (text == NULL) { return NULL; }
     size_t bytes = strlen(text) + 1;
     char* copy = sumi_alloc(heap, bytes);
-    if (copy != NULL) {
-        memcpy(copy, text, bytes);
-    }
+    if (copy != NULL) { memcpy(copy, text, bytes); }
     return copy;
 }
 
 sumi_result sumi_out_of_memory(sumi_error* error, size_t bytes, const char* what)
 {
     SUMI_ASSERT(what != NULL);
-    return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "the host allocator has no %zu bytes for %s; free memory or use smaller sizes", bytes, what);
+    return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY,
+                     "the host allocator has no %zu bytes for %s; free memory or use smaller sizes", bytes, what);
 }
 
-sumi_result sumi_grow(sumi_heap* heap, void** memory, size_t* capacity, size_t needed, size_t element_bytes, sumi_error* error)
+sumi_result sumi_grow(sumi_heap* heap, void** memory, size_t* capacity, size_t needed, size_t element_bytes,
+                      sumi_error* error)
 {
     SUMI_ASSERT(element_bytes > 0 && (*capacity == 0 || *memory != NULL));
-    if (needed <= *capacity) {
-        return SUMI_OK;
-    }
+    if (needed <= *capacity) { return SUMI_OK; }
     size_t grown = *capacity < 8 ? 8 : *capacity * 2;
-    if (grown < needed) {
-        grown = needed;
-    }
+    if (grown < needed) { grown = needed; }
     void* larger = sumi_alloc_array(heap, grown, element_bytes);
-    if (larger == NULL) {
-        return sumi_out_of_memory(error, grown * element_bytes, "a growing list");
-    }
+    if (larger == NULL) { return sumi_out_of_memory(error, grown * element_bytes, "a growing list"); }
     if (*memory != NULL) {
         memcpy(larger, *memory, *capacity * element_bytes);
         sumi_free(heap, *memory);

@@ -29,7 +29,7 @@
 #include <cpuid.h>
 #endif
 
-// ---- Clock ----------------------------------------------------------------------------------------------------------------------------
+// ---- Clock ----------------------------------------------------------------------------------------------------------
 
 #if defined(_WIN32)
 uint64_t sumi_clock_ns(void)
@@ -37,14 +37,12 @@ uint64_t sumi_clock_ns(void)
     LARGE_INTEGER now, frequency;
     QueryPerformanceCounter(&now);
     QueryPerformanceFrequency(&frequency);
-    uint64_t whole = (uint64_t)(now.QuadPart / frequency.QuadPart), rest = (uint64_t)(now.QuadPart % frequency.QuadPart);
+    uint64_t whole = (uint64_t)(now.QuadPart / frequency.QuadPart),
+             rest = (uint64_t)(now.QuadPart % frequency.QuadPart);
     return whole * 1000000000u + rest * 1000000000u / (uint64_t)frequency.QuadPart;
 }
 
-void sumi_sleep_us(uint32_t microseconds)
-{
-    Sleep((microseconds + 999) / 1000);
-}
+void sumi_sleep_us(uint32_t microseconds) { Sleep((microseconds + 999) / 1000); }
 
 int32_t sumi_cpu_count(void)
 {
@@ -70,16 +68,14 @@ int32_t sumi_cpu_count(void)
 {
 #if defined(__linux__)
     cpu_set_t set; // honours taskset and containers' cpusets
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) {
-        return CPU_COUNT(&set);
-    }
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) { return CPU_COUNT(&set); }
 #endif
     long count = sysconf(_SC_NPROCESSORS_ONLN);
     return count > 0 ? (int32_t)count : 1;
 }
 #endif
 
-// ---- Processor ------------------------------------------------------------------------------------------------------------------------
+// ---- Processor ------------------------------------------------------------------------------------------------------
 
 #if defined(__x86_64__) || defined(__i386__)
 static uint64_t read_xcr0(void)
@@ -95,27 +91,21 @@ sumi_cpu_features sumi_cpu_detect(void)
     sumi_cpu_features features = {0};
 #if defined(__x86_64__) || defined(__i386__)
     unsigned a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d)) {
-        return features;
-    }
+    if (!__get_cpuid(1, &a, &b, &c, &d)) { return features; }
     bool has_xsave = (c & (1u << 27)) != 0, has_fma = (c & (1u << 12)) != 0, has_f16c = (c & (1u << 29)) != 0;
-    if (!has_xsave || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
-        return features;
-    }
+    if (!has_xsave || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) { return features; }
     uint64_t saved = read_xcr0(); // which registers the OS saves: 6 = xmm + ymm, e6 = and zmm
     features.avx2_fma_f16c = (b & (1u << 5)) && has_fma && has_f16c && (saved & 0x06) == 0x06;
     uint32_t avx512 = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31); // F, DQ, BW, VL
     features.avx512 = features.avx2_fma_f16c && (b & avx512) == avx512 && (saved & 0xe6) == 0xe6;
-    if (features.avx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
-        features.avx512_bf16 = (a & (1u << 5)) != 0;
-    }
+    if (features.avx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) { features.avx512_bf16 = (a & (1u << 5)) != 0; }
 #elif defined(__ARM_NEON)
     features.neon = true;
 #endif
     return features;
 }
 
-// ---- Locks and threads ----------------------------------------------------------------------------------------------------------------
+// ---- Locks and threads ----------------------------------------------------------------------------------------------
 
 // Who holds a mutex, for assertions. A thread that waits for a condition does not hold its mutex meanwhile.
 #if defined(SUMI_CHECKED)
@@ -130,7 +120,10 @@ bool sumi_mutex_is_held(const sumi_mutex* mutex)
     return atomic_load_explicit(&mutex->owner, memory_order_relaxed) == sumi_this_thread();
 }
 
-static void note_taken(sumi_mutex* mutex) { atomic_store_explicit(&mutex->owner, sumi_this_thread(), memory_order_relaxed); }
+static void note_taken(sumi_mutex* mutex)
+{
+    atomic_store_explicit(&mutex->owner, sumi_this_thread(), memory_order_relaxed);
+}
 static void note_free(sumi_mutex* mutex) { atomic_store_explicit(&mutex->owner, 0, memory_order_relaxed); }
 #else
 static void note_taken(sumi_mutex* mutex) { (void)mutex; }
@@ -154,22 +147,26 @@ bool sumi_condition_init(sumi_condition* condition)
 void sumi_condition_destroy(sumi_condition* condition) { (void)condition; }
 static void native_wait(sumi_condition* condition, sumi_mutex* mutex)
 {
-    SleepConditionVariableSRW((CONDITION_VARIABLE*)(void*)condition->storage, (SRWLOCK*)(void*)mutex->storage, INFINITE, 0);
+    SleepConditionVariableSRW((CONDITION_VARIABLE*)(void*)condition->storage, (SRWLOCK*)(void*)mutex->storage, INFINITE,
+                              0);
 }
 static bool native_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds)
 {
     uint64_t milliseconds = (microseconds + 999) / 1000;
     DWORD timeout = milliseconds >= INFINITE ? INFINITE - 1 : (DWORD)milliseconds;
-    return SleepConditionVariableSRW((CONDITION_VARIABLE*)(void*)condition->storage, (SRWLOCK*)(void*)mutex->storage, timeout, 0) != 0;
+    return SleepConditionVariableSRW((CONDITION_VARIABLE*)(void*)condition->storage, (SRWLOCK*)(void*)mutex->storage,
+                                     timeout, 0)
+        != 0;
 }
-void sumi_condition_broadcast(sumi_condition* condition) { WakeAllConditionVariable((CONDITION_VARIABLE*)(void*)condition->storage); }
+void sumi_condition_broadcast(sumi_condition* condition)
+{
+    WakeAllConditionVariable((CONDITION_VARIABLE*)(void*)condition->storage);
+}
 
 static DWORD WINAPI thread_entry(void* context)
 {
     const sumi_thread_start* start = context;
-    if (start->low_priority) {
-        SetThreadPriority(GetCurrentThread(), THREAD_PRIORITY_BELOW_NORMAL);
-    }
+    if (start->low_priority) { SetThreadPriority(GetCurrentThread(), THREAD_PRIORITY_BELOW_NORMAL); }
     start->function(start->context);
     return 0;
 }
@@ -195,7 +192,10 @@ _Static_assert(sizeof(pthread_cond_t) <= sizeof(sumi_condition), "a condition fi
 _Static_assert(sizeof(pthread_t) <= sizeof(sumi_thread), "a thread fits its storage");
 
 static pthread_mutex_t* native_mutex(sumi_mutex* mutex) { return (pthread_mutex_t*)(void*)mutex->storage; }
-static pthread_cond_t* native_condition(sumi_condition* condition) { return (pthread_cond_t*)(void*)condition->storage; }
+static pthread_cond_t* native_condition(sumi_condition* condition)
+{
+    return (pthread_cond_t*)(void*)condition->storage;
+}
 
 static bool native_mutex_init(sumi_mutex* mutex) { return pthread_mutex_init(native_mutex(mutex), NULL) == 0; }
 static void native_mutex_destroy(sumi_mutex* mutex) { pthread_mutex_destroy(native_mutex(mutex)); }
@@ -208,16 +208,18 @@ bool sumi_condition_init(sumi_condition* condition)
     return pthread_cond_init(native_condition(condition), NULL) == 0;
 #else
     pthread_condattr_t attributes; // the monotonic clock: a changed wall clock must not stretch a wait
-    if (pthread_condattr_init(&attributes) != 0) {
-        return false;
-    }
-    bool ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 && pthread_cond_init(native_condition(condition), &attributes) == 0;
+    if (pthread_condattr_init(&attributes) != 0) { return false; }
+    bool ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0
+           && pthread_cond_init(native_condition(condition), &attributes) == 0;
     pthread_condattr_destroy(&attributes);
     return ok;
 #endif
 }
 void sumi_condition_destroy(sumi_condition* condition) { pthread_cond_destroy(native_condition(condition)); }
-static void native_wait(sumi_condition* condition, sumi_mutex* mutex) { pthread_cond_wait(native_condition(condition), native_mutex(mutex)); }
+static void native_wait(sumi_condition* condition, sumi_mutex* mutex)
+{
+    pthread_cond_wait(native_condition(condition), native_mutex(mutex));
+}
 
 static bool native_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds)
 {
@@ -250,9 +252,7 @@ bool sumi_thread_begin(sumi_thread* thread, const sumi_thread_start* start)
 {
     SUMI_ASSERT(start->function != NULL);
     pthread_t native;
-    if (pthread_create(&native, NULL, thread_entry, (void*)(uintptr_t)start) != 0) {
-        return false;
-    }
+    if (pthread_create(&native, NULL, thread_entry, (void*)(uintptr_t)start) != 0) { return false; }
     memcpy(thread->storage, &native, sizeof native);
     return true;
 }
@@ -308,7 +308,7 @@ bool sumi_condition_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64
     return was_woken;
 }
 
-// ---- Files ----------------------------------------------------------------------------------------------------------------------------
+// ---- Files ----------------------------------------------------------------------------------------------------------
 
 #if defined(_WIN32)
 // UTF-8 paths become UTF-16; false when they do not fit.
@@ -327,13 +327,17 @@ sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_erro
     HANDLE file = CreateFileW(wide, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
     if (file == INVALID_HANDLE_VALUE) {
         const DWORD reason = GetLastError();
-        if (reason == ERROR_FILE_NOT_FOUND || reason == ERROR_PATH_NOT_FOUND || reason == ERROR_INVALID_NAME) return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file; check the path", path);
-        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: cannot be opened for reading (Windows error %lu); check the path", path, (unsigned long)reason);
+        if (reason == ERROR_FILE_NOT_FOUND || reason == ERROR_PATH_NOT_FOUND || reason == ERROR_INVALID_NAME)
+            return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file; check the path", path);
+        return sumi_fail(error, SUMI_FILE_READ_FAILED,
+                         "%s: cannot be opened for reading (Windows error %lu); check the path", path,
+                         (unsigned long)reason);
     }
     LARGE_INTEGER bytes;
     if (!GetFileSizeEx(file, &bytes)) {
         CloseHandle(file);
-        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: its size cannot be read (Windows error %lu)", path, (unsigned long)GetLastError());
+        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: its size cannot be read (Windows error %lu)", path,
+                         (unsigned long)GetLastError());
     }
     mapping->bytes = (uint64_t)bytes.QuadPart;
     if (mapping->bytes > 0) {
@@ -343,19 +347,16 @@ sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_erro
     CloseHandle(file);
     if (mapping->bytes > 0 && mapping->data == NULL) {
         sumi_mapping_close(mapping);
-        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: cannot be mapped (Windows error %lu)", path, (unsigned long)GetLastError());
+        return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: cannot be mapped (Windows error %lu)", path,
+                         (unsigned long)GetLastError());
     }
     return SUMI_OK;
 }
 
 void sumi_mapping_close(sumi_mapping* mapping)
 {
-    if (mapping->data != NULL) {
-        UnmapViewOfFile(mapping->data);
-    }
-    if (mapping->handle != NULL) {
-        CloseHandle(mapping->handle);
-    }
+    if (mapping->data != NULL) { UnmapViewOfFile(mapping->data); }
+    if (mapping->handle != NULL) { CloseHandle(mapping->handle); }
     memset(mapping, 0, sizeof *mapping);
 }
 
@@ -391,7 +392,8 @@ sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_erro
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) {
         sumi_result result = errno == ENOENT || errno == ENOTDIR ? SUMI_FILE_NOT_FOUND : SUMI_FILE_READ_FAILED;
-        return sumi_fail(error, result, "%s: %s; check the path", path, errno == ENOENT || errno == ENOTDIR ? "no such file" : "cannot be opened for reading");
+        return sumi_fail(error, result, "%s: %s; check the path", path,
+                         errno == ENOENT || errno == ENOTDIR ? "no such file" : "cannot be opened for reading");
     }
     struct stat status;
     if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -402,11 +404,13 @@ sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_erro
     if (mapping->bytes > 0) {
         void* data = mmap(NULL, (size_t)mapping->bytes, PROT_READ, MAP_SHARED, file, 0);
         mapping->is_shared = data != MAP_FAILED;
-        if (data == MAP_FAILED) data = mmap(NULL, (size_t)mapping->bytes, PROT_READ, MAP_PRIVATE, file, 0); // some file systems in user space
+        // some file systems in user space
+        if (data == MAP_FAILED) data = mmap(NULL, (size_t)mapping->bytes, PROT_READ, MAP_PRIVATE, file, 0);
         if (data == MAP_FAILED) {
             close(file);
             mapping->bytes = 0;
-            return sumi_fail(error, SUMI_FILE_READ_FAILED, "%s: the system cannot map it (address space or limits exhausted)", path);
+            return sumi_fail(error, SUMI_FILE_READ_FAILED,
+                             "%s: the system cannot map it (address space or limits exhausted)", path);
         }
         mapping->data = data;
     }
@@ -416,9 +420,7 @@ sumi_result sumi_mapping_open(sumi_mapping* mapping, const char* path, sumi_erro
 
 void sumi_mapping_close(sumi_mapping* mapping)
 {
-    if (mapping->data != NULL) {
-        munmap((void*)(uintptr_t)mapping->data, (size_t)mapping->bytes);
-    }
+    if (mapping->data != NULL) { munmap((void*)(uintptr_t)mapping->data, (size_t)mapping->bytes); }
     memset(mapping, 0, sizeof *mapping);
 }
 
@@ -434,7 +436,8 @@ void* sumi_large_pages_take(size_t bytes)
     if (before > 0) munmap(reserved, before);
     if (before < SUMI_LARGE_PAGE) munmap(memory + bytes, SUMI_LARGE_PAGE - before);
     SUMI_ASSERT((uintptr_t)memory % SUMI_LARGE_PAGE == 0 && memory >= reserved);
-    (void)madvise(memory, bytes, MADV_HUGEPAGE); // small pages where the system has no large ones: slower to lock, nothing else
+    // small pages where the system has no large ones: slower to lock, nothing else
+    (void)madvise(memory, bytes, MADV_HUGEPAGE);
     return memory;
 }
 
@@ -475,7 +478,7 @@ bool sumi_path_join(char* out, size_t out_bytes, const char* folder, const char*
     return written >= 0 && (size_t)written < out_bytes;
 }
 
-// ---- Libraries ------------------------------------------------------------------------------------------------------------------------
+// ---- Libraries ------------------------------------------------------------------------------------------------------
 
 #if defined(_WIN32)
 static void* open_library(const char* name, DWORD where)
@@ -495,10 +498,7 @@ sumi_library_function* sumi_library_symbol(void* library, const char* name)
     return function;
 }
 #else
-void* sumi_library_open(const char* name)
-{
-    return dlopen(name, RTLD_NOW | RTLD_LOCAL);
-}
+void* sumi_library_open(const char* name) { return dlopen(name, RTLD_NOW | RTLD_LOCAL); }
 
 void* sumi_library_find(const char* name) { return sumi_library_open(name); }
 
@@ -506,7 +506,8 @@ sumi_library_function* sumi_library_symbol(void* library, const char* name)
 {
     void* address = dlsym(library, name);
     sumi_library_function* function = NULL;
-    memcpy(&function, &address, sizeof function); // C has no cast from an object pointer to a function pointer; POSIX promises the same representation
+    // C has no cast from an object pointer to a function pointer; POSIX promises the same representation
+    memcpy(&function, &address, sizeof function);
     return function;
 }
 #endif

@@ -1,5 +1,6 @@
-// How a failure travels: a result code upward through SUMI_TRY, and beside it one text with the details (which file, which tensor, which number, and
-// what to do). The text lives in a sumi_error that the entry point owns, so there is no "last error" global and two engines never meet.
+// How a failure travels: a result code upward through SUMI_TRY, and beside it one text with the details (which file,
+// which tensor, which number, and what to do). The text lives in a sumi_error that the entry point owns, so there is no
+// "last error" global and two engines never meet.
 #ifndef SUMI_BASE_RESULT_H
 #define SUMI_BASE_RESULT_H
 #include <sumi.h>
@@ -7,11 +8,12 @@
 #define SUMI_ERROR_TEXT_BYTES 512
 
 typedef struct sumi_error {
-    sumi_result result;                  // SUMI_OK until the first failure
-    char text[SUMI_ERROR_TEXT_BYTES];    // UTF-8, always terminated; cut at the end when too long
+    sumi_result result;               // SUMI_OK until the first failure
+    char text[SUMI_ERROR_TEXT_BYTES]; // UTF-8, always terminated; cut at the end when too long
 } sumi_error;
 
-#if defined(__MINGW32__) && !defined(__clang__) // its own printf knows no %zu; __USE_MINGW_ANSI_STDIO, which the build sets, brings the standard's
+// its own printf knows no %zu; __USE_MINGW_ANSI_STDIO, which the build sets, brings the standard's
+#if defined(__MINGW32__) && !defined(__clang__)
 #define SUMI_PRINTF(format_index, first_index) __attribute__((format(gnu_printf, format_index, first_index)))
 #elif defined(__GNUC__) || defined(__clang__)
 #define SUMI_PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
@@ -25,13 +27,12 @@ typedef struct sumi_error {
 sumi_result sumi_fail(sumi_error* error, sumi_result result, const char* format, ...) SUMI_PRINTF(3, 4);
 
 // Returns the first failure to the caller.
-#define SUMI_TRY(expression)                        \
-    do {                                            \
-        sumi_result sumi_try_result = (expression); \
-        if (sumi_try_result != SUMI_OK) {           \
-            return sumi_try_result;                 \
-        }                                           \
+#define SUMI_TRY(expression)                                                                                           \
+    do {                                                                                                               \
+        sumi_result sumi_try_result = (expression);                                                                    \
+        if (sumi_try_result != SUMI_OK) { return sumi_try_result; }                                                    \
     } while (0)
 
-// Our own bugs are assertions (base/assert.h) and, where a release build must not go on, results too: sumi_fail(error, SUMI_INTERNAL, ...). A release build never ends the process.
+// Our own bugs are assertions (base/assert.h) and, where a release build must not go on, results too: sumi_fail(error,
+// SUMI_INTERNAL, ...). A release build never ends the process.
 #endif

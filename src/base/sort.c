@@ -22,7 +22,8 @@ static void sift_down(unsigned char* heap, size_t root, size_t count, size_t byt
     }
 }
 
-SUMI_ONLY_ASSERTED static bool is_sorted(const unsigned char* list, size_t count, size_t bytes, compare_function* compare)
+SUMI_ONLY_ASSERTED static bool is_sorted(const unsigned char* list, size_t count, size_t bytes,
+                                         compare_function* compare)
 {
     for (size_t i = 1; i < count; i++) {
         if (compare(list + (i - 1) * bytes, list + i * bytes) > 0) return false;

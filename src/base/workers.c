@@ -1,11 +1,13 @@
-// Own threads sleep on a condition between loops; a loop is published under the mutex, its items are claimed from an atomic counter in ranges, and the
-// caller claims too. The last one to leave wakes the caller. With the host's tasks the same body is passed through begin / finish.
+// Own threads sleep on a condition between loops; a loop is published under the mutex, its items are claimed from an
+// atomic counter in ranges, and the caller claims too. The last one to leave wakes the caller. With the host's tasks
+// the same body is passed through begin / finish.
 //
-//   caller:  publish (generation + 1) -> claim ranges until none is left -> wait until every thread that joined this loop has left
+//   caller:  publish (generation + 1) -> claim ranges until none is left -> wait until every thread that joined this
+//            loop has left
 //   thread:  wait for a new generation -> join -> claim ranges -> leave
 //
-// A thread that wakes late finds no items left and goes back to sleep; it may not touch the body's context then, so joining and the caller's check
-// happen under the same mutex.
+// A thread that wakes late finds no items left and goes back to sleep; it may not touch the body's context then, so
+// joining and the caller's check happen under the same mutex.
 #include "base/workers.h"
 #include "base/assert.h"
 #include "base/platform.h"
@@ -44,9 +46,7 @@ static void claim_ranges(sumi_workers* workers, int32_t worker_index)
     SUMI_ASSERT(worker_index >= 0 && worker_index < MAX_THREADS);
     for (;;) {
         int32_t begin = atomic_fetch_add(&workers->next, workers->range);
-        if (begin >= workers->item_count) {
-            return;
-        }
+        if (begin >= workers->item_count) { return; }
         int32_t end = workers->item_count - begin < workers->range ? workers->item_count : begin + workers->range;
         SUMI_ASSERT(begin >= 0 && begin < end && end <= workers->item_count);
         workers->body(begin, end, worker_index, workers->context);
@@ -64,9 +64,7 @@ static void thread_main(void* context)
         while (workers->generation == seen && !workers->closing) {
             sumi_condition_wait(&workers->wake, &workers->mutex);
         }
-        if (workers->closing) {
-            break;
-        }
+        if (workers->closing) { break; }
         seen = workers->generation;
         if (workers->body == NULL) {
             continue; // woke after the loop had ended
@@ -76,20 +74,17 @@ static void thread_main(void* context)
         claim_ranges(workers, self->index);
         sumi_mutex_lock(&workers->mutex);
         SUMI_ASSERT(workers->joined > 0);
-        if (--workers->joined == 0) {
-            sumi_condition_broadcast(&workers->done);
-        }
+        if (--workers->joined == 0) { sumi_condition_broadcast(&workers->done); }
     }
     sumi_mutex_unlock(&workers->mutex);
 }
 
-sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_t thread_count, sumi_error* error, sumi_workers** out_workers)
+sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_t thread_count, sumi_error* error,
+                                sumi_workers** out_workers)
 {
     *out_workers = NULL;
     sumi_workers* workers = sumi_alloc_zero(heap, sizeof *workers);
-    if (workers == NULL) {
-        return sumi_out_of_memory(error, sizeof *workers, "the workers");
-    }
+    if (workers == NULL) { return sumi_out_of_memory(error, sizeof *workers, "the workers"); }
     workers->heap = heap;
     if (tasks != NULL && tasks->begin != NULL && tasks->worker_count > 0) {
         workers->tasks = *tasks;
@@ -97,14 +92,11 @@ sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_
         *out_workers = workers;
         return SUMI_OK;
     }
-    if (thread_count <= 0) {
-        thread_count = sumi_cpu_count();
-    }
-    if (thread_count > MAX_THREADS) {
-        thread_count = MAX_THREADS;
-    }
+    if (thread_count <= 0) { thread_count = sumi_cpu_count(); }
+    if (thread_count > MAX_THREADS) { thread_count = MAX_THREADS; }
     if (thread_count > 1) {
-        if (!sumi_mutex_init(&workers->mutex) || !sumi_condition_init(&workers->wake) || !sumi_condition_init(&workers->done)) {
+        if (!sumi_mutex_init(&workers->mutex) || !sumi_condition_init(&workers->wake)
+            || !sumi_condition_init(&workers->done)) {
             sumi_free(heap, workers);
             return sumi_fail(error, SUMI_INTERNAL, "the system has no more locks");
         }
@@ -132,18 +124,14 @@ sumi_result sumi_workers_create(sumi_heap* heap, const sumi_tasks* tasks, int32_
 
 void sumi_workers_destroy(sumi_workers* workers)
 {
-    if (workers == NULL) {
-        return;
-    }
+    if (workers == NULL) { return; }
     if (workers->has_locks) {
         sumi_mutex_lock(&workers->mutex);
         workers->closing = true;
         SUMI_ASSERT(workers->body == NULL && workers->joined == 0); // no loop is under way
         sumi_condition_broadcast(&workers->wake);
         sumi_mutex_unlock(&workers->mutex);
-        for (int32_t i = 0; i < workers->thread_count; i++) {
-            sumi_thread_join(&workers->threads[i].thread);
-        }
+        for (int32_t i = 0; i < workers->thread_count; i++) { sumi_thread_join(&workers->threads[i].thread); }
         sumi_condition_destroy(&workers->wake);
         sumi_condition_destroy(&workers->done);
         sumi_mutex_destroy(&workers->mutex);
@@ -160,12 +148,8 @@ int32_t sumi_workers_count(const sumi_workers* workers)
 void sumi_parallel(sumi_workers* workers, int32_t item_count, int32_t min_range, sumi_loop_body* body, void* context)
 {
     SUMI_ASSERT(body != NULL);
-    if (item_count <= 0) {
-        return;
-    }
-    if (min_range < 1) {
-        min_range = 1;
-    }
+    if (item_count <= 0) { return; }
+    if (min_range < 1) { min_range = 1; }
     if (item_count <= min_range || sumi_workers_count(workers) == 1) {
         body(0, item_count, 0, context);
         return;
@@ -191,9 +175,7 @@ void sumi_parallel(sumi_workers* workers, int32_t item_count, int32_t min_range,
     sumi_mutex_unlock(&workers->mutex);
     claim_ranges(workers, 0);
     sumi_mutex_lock(&workers->mutex);
-    while (workers->joined > 0) {
-        sumi_condition_wait(&workers->done, &workers->mutex);
-    }
+    while (workers->joined > 0) { sumi_condition_wait(&workers->done, &workers->mutex); }
     SUMI_ASSERT(atomic_load(&workers->next) >= item_count);
     workers->body = NULL; // late wakers find nothing
     sumi_mutex_unlock(&workers->mutex);

@@ -1,4 +1,5 @@
-// softmax(q k^T * scale + mask) v without the score matrix (online softmax: Milakov & Gimelshein 2018; Rabe & Staats 2021).
+// softmax(q k^T * scale + mask) v without the score matrix (online softmax: Milakov & Gimelshein 2018; Rabe & Staats
+// 2021).
 //
 //   work item = a group of queries of one head of one sequence
 //
@@ -9,10 +10,11 @@
 //                                    O = O exp(m - m') + P v                                     O of the whole group stays in the worker's memory
 //     y = O / l
 //
-// The key blocks begin at the sequence's first key, so a query's result does not depend on its group. A block whose keys are all masked for a query changes
-// nothing (its exponentials are 0, its correction 1), so skipping it is exact.
+// The key blocks begin at the sequence's first key, so a query's result does not depend on its group. A block whose
+// keys are all masked for a query changes nothing (its exponentials are 0, its correction 1), so skipping it is exact.
 //
-// 1088 tokens x 16 heads x 64 reach 190 of a core's 256 GFLOP/s: 71 % of the time in the two products, 15 % in the exponentials, 5 % in scaling q and O.
+// 1088 tokens x 16 heads x 64 reach 190 of a core's 256 GFLOP/s: 71 % of the time in the two products, 15 % in the
+// exponentials, 5 % in scaling q and O.
 #include "base/assert.h"
 #include "cpu/ops_cpu.h"
 #include <math.h>
@@ -22,7 +24,8 @@ static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
 static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 static int32_t round_up(int32_t a, int32_t b) { return divide_up(a, b) * b; }
 
-// Queries that share packed keys: more cost memory, fewer pack the keys more often. Keys per block: what S's tile holds, halved for the wide heads of a VAE.
+// Queries that share packed keys: more cost memory, fewer pack the keys more often. Keys per block: what S's tile
+// holds, halved for the wide heads of a VAE.
 static int32_t group_queries(int32_t dim) { return dim <= 128 ? 512 : dim <= 256 ? 256 : 128; }
 static int32_t block_keys(int32_t dim) { return dim <= 256 ? 256 : 128; }
 
@@ -37,37 +40,40 @@ typedef struct attention_loop {
 static int32_t sequence_rows(const sumi_sequence* sequence, int32_t span_count)
 {
     int32_t rows = 0;
-    for (int32_t s = 0; s < span_count; s++) {
-        rows += sequence->span[s].count;
-    }
+    for (int32_t s = 0; s < span_count; s++) { rows += sequence->span[s].count; }
     return rows;
 }
 
 static int64_t row_of(const sumi_sequence* sequence, int32_t index)
 {
     SUMI_ASSERT(index >= 0 && index < sequence_rows(sequence, sequence->span_count));
-    return index < sequence->span[0].count ? sequence->span[0].begin + index : sequence->span[1].begin + index - sequence->span[0].count;
+    return index < sequence->span[0].count ? sequence->span[0].begin + index
+                                           : sequence->span[1].begin + index - sequence->span[0].count;
 }
 
-static void attend(const attention_loop* loop, const sumi_sequence* sequence, int32_t head, int32_t query_begin, int32_t query_end, float* memory)
+static void attend(const attention_loop* loop, const sumi_sequence* sequence, int32_t head, int32_t query_begin,
+                   int32_t query_end, float* memory)
 {
     SUMI_ASSERT(query_begin >= 0 && query_begin < query_end);
-    SUMI_ASSERT(query_end - query_begin <= group_queries(loop->run->op->u.attention.dim)); // what the worker's memory holds
+    // what the worker's memory holds
+    SUMI_ASSERT(query_end - query_begin <= group_queries(loop->run->op->u.attention.dim));
     SUMI_ASSERT(head >= 0 && head < loop->run->op->u.attention.q_heads);
     const sumi_cpu_run* run = loop->run;
     const sumi_cpu_kernels* kernels = run->kernels;
     const sumi_op* op = run->op;
-    int32_t dim = op->u.attention.dim, tile_rows = kernels->tile_rows, tile_cols = kernels->tile_cols, window = op->u.attention.window;
-    int32_t dim_panels = divide_up(dim, tile_cols), o_stride = dim_panels * tile_cols, queries = query_end - query_begin, block = block_keys(dim),
-            group = group_queries(dim);
+    int32_t dim = op->u.attention.dim, tile_rows = kernels->tile_rows, tile_cols = kernels->tile_cols,
+            window = op->u.attention.window;
+    int32_t dim_panels = divide_up(dim, tile_cols), o_stride = dim_panels * tile_cols,
+            queries = query_end - query_begin, block = block_keys(dim), group = group_queries(dim);
     bool causal = op->u.attention.causal;
     int32_t key_count = sequence_rows(sequence, sequence->span_count);
     const float* q = loop->qkv + op->u.attention.q_column + head * dim;
     int32_t kv_head = head / (op->u.attention.q_heads / op->u.attention.kv_heads);
     const float* k = loop->qkv + op->u.attention.k_column + kv_head * dim;
     const float* v = loop->qkv + op->u.attention.v_column + kv_head * dim;
-    float* a = memory;                                              // q tile
-    float* s = a + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE;      // scores, then probabilities: A of the second product
+    float* a = memory; // q tile
+    // scores, then probabilities: A of the second product
+    float* s = a + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE;
     float* k_panels = s + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE;
     float* v_panels = k_panels + (size_t)block * (size_t)dim;
     float* o = v_panels + (size_t)block * (size_t)o_stride;
@@ -82,12 +88,8 @@ static void attend(const attention_loop* loop, const sumi_sequence* sequence, in
     for (int32_t key = 0; key < key_count; key += block) {
         int32_t keys = min_int(block, key_count - key);
         // a query at i sees keys (i - window, i] when causal, (i - window, i + window) when only windowed
-        if ((causal && key > query_end - 1) || (window > 0 && !causal && key >= query_end - 1 + window)) {
-            break;
-        }
-        if (window > 0 && key + keys - 1 <= query_begin - window) {
-            continue;
-        }
+        if ((causal && key > query_end - 1) || (window > 0 && !causal && key >= query_end - 1 + window)) { break; }
+        if (window > 0 && key + keys - 1 <= query_begin - window) { continue; }
         int32_t key_panels = divide_up(keys, tile_cols);
         for (int32_t p = 0; p < key_panels; p++) {
             const void* rows[SUMI_CPU_MAX_TILE_COLS];
@@ -108,43 +110,44 @@ static void attend(const attention_loop* loop, const sumi_sequence* sequence, in
         }
         for (int32_t t = 0; t < queries; t += height) {
             int32_t rows = min_int(height, queries - t), first = query_begin + t, last = first + rows - 1;
-            if ((causal && key > last) || (window > 0 && !causal && key >= last + window) || (window > 0 && key + keys - 1 <= first - window)) {
+            if ((causal && key > last) || (window > 0 && !causal && key >= last + window)
+                || (window > 0 && key + keys - 1 <= first - window)) {
                 continue;
             }
             for (int32_t d = 0; d < dim; d += SUMI_CPU_DEPTH) {
                 int32_t depth = min_int(SUMI_CPU_DEPTH, dim - d);
                 for (int32_t r = 0; r < rows; r++) {
-                    kernels->scale(a + r * SUMI_CPU_A_STRIDE, q + row_of(sequence, first + r) * loop->stride + d, op->u.attention.scale, depth);
+                    kernels->scale(a + r * SUMI_CPU_A_STRIDE, q + row_of(sequence, first + r) * loop->stride + d,
+                                   op->u.attention.scale, depth);
                 }
                 for (int32_t p = 0; p < key_panels; p++) {
-                    kernels->tile(rows, depth, a, k_panels + ((size_t)p * (size_t)dim + (size_t)d) * (size_t)tile_cols, s + p * tile_cols, SUMI_CPU_A_STRIDE,
-                                  d == 0);
+                    kernels->tile(rows, depth, a, k_panels + ((size_t)p * (size_t)dim + (size_t)d) * (size_t)tile_cols,
+                                  s + p * tile_cols, SUMI_CPU_A_STRIDE, d == 0);
                 }
             }
             for (int32_t r = 0; r < rows; r++) {
                 float* row = s + r * SUMI_CPU_A_STRIDE;
                 int32_t query = first + r;
-                for (int32_t i = 0; window > 0 && i < keys && key + i <= query - window; i++) {
-                    row[i] = -INFINITY;
-                }
-                int32_t after = causal ? query + 1 : window > 0 ? query + window : key + keys; // the first key that the query does not see
-                for (int32_t i = after > key ? after - key : 0; i < keys; i++) {
-                    row[i] = -INFINITY;
-                }
+                for (int32_t i = 0; window > 0 && i < keys && key + i <= query - window; i++) { row[i] = -INFINITY; }
+                // the first key that the query does not see
+                int32_t after = causal ? query + 1 : window > 0 ? query + window : key + keys;
+                for (int32_t i = after > key ? after - key : 0; i < keys; i++) { row[i] = -INFINITY; }
                 float older = kernels->softmax(row, keys, &max[t + r], &sum[t + r]);
                 if (older != 1.0f) {
-                    kernels->scale(o + (size_t)(t + r) * (size_t)o_stride, o + (size_t)(t + r) * (size_t)o_stride, older, o_stride);
+                    kernels->scale(o + (size_t)(t + r) * (size_t)o_stride, o + (size_t)(t + r) * (size_t)o_stride,
+                                   older, o_stride);
                 }
             }
             for (int32_t p = 0; p < dim_panels; p++) {
-                kernels->tile(rows, keys, s, v_panels + (size_t)p * (size_t)(keys * tile_cols), o + (size_t)t * (size_t)o_stride + p * tile_cols, o_stride,
-                              false);
+                kernels->tile(rows, keys, s, v_panels + (size_t)p * (size_t)(keys * tile_cols),
+                              o + (size_t)t * (size_t)o_stride + p * tile_cols, o_stride, false);
             }
         }
     }
     for (int32_t i = 0; i < queries; i++) {
         float* to = loop->y + row_of(sequence, query_begin + i) * loop->y_stride + head * dim;
-        kernels->scale(to, o + (size_t)i * (size_t)o_stride, sum[i] > 0.0f || isnan(sum[i]) ? 1.0f / sum[i] : 0.0f, dim);
+        kernels->scale(to, o + (size_t)i * (size_t)o_stride, sum[i] > 0.0f || isnan(sum[i]) ? 1.0f / sum[i] : 0.0f,
+                       dim);
     }
 }
 
@@ -160,10 +163,12 @@ static void run_groups(int32_t begin, int32_t end, int32_t worker_index, void* c
         const sumi_sequence* sequence = &op->u.attention.sequences[i];
         int32_t queries = sequence_rows(sequence, sequence->query_spans), blocks = divide_up(queries, query_block);
         for (int32_t head = 0; head < op->u.attention.q_heads && item < end; head++, part += blocks) {
-            int32_t from = loop->run->part_begin > part ? loop->run->part_begin - part : 0, to = min_int(blocks, loop->run->part_end - part);
+            int32_t from = loop->run->part_begin > part ? loop->run->part_begin - part : 0,
+                    to = min_int(blocks, loop->run->part_end - part);
             for (; from < to && item < end; from += loop->group_parts, item++) {
                 if (item >= begin) {
-                    attend(loop, sequence, head, from * query_block, min_int(queries, min_int(to, from + loop->group_parts) * query_block), memory);
+                    attend(loop, sequence, head, from * query_block,
+                           min_int(queries, min_int(to, from + loop->group_parts) * query_block), memory);
                 }
             }
         }
@@ -173,9 +178,12 @@ static void run_groups(int32_t begin, int32_t end, int32_t worker_index, void* c
 sumi_cpu_scratch sumi_cpu_attention_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
-    uint64_t dim = (uint64_t)op->u.attention.dim, o_stride = (uint64_t)round_up(op->u.attention.dim, kernels->tile_cols),
+    uint64_t dim = (uint64_t)op->u.attention.dim,
+             o_stride = (uint64_t)round_up(op->u.attention.dim, kernels->tile_cols),
              block = (uint64_t)block_keys(op->u.attention.dim), group = (uint64_t)group_queries(op->u.attention.dim);
-    return (sumi_cpu_scratch){0, (2 * SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + block * (dim + o_stride) + group * (o_stride + 2)) * sizeof(float)};
+    return (sumi_cpu_scratch){
+        0, (2 * SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + block * (dim + o_stride) + group * (o_stride + 2))
+               * sizeof(float)};
 }
 
 sumi_result sumi_cpu_attention(sumi_cpu_run* run)
@@ -199,7 +207,8 @@ sumi_result sumi_cpu_attention(sumi_cpu_run* run)
         const sumi_sequence* sequence = &op->u.attention.sequences[i];
         int32_t blocks = divide_up(sequence_rows(sequence, sequence->query_spans), op->u.attention.query_block);
         for (int32_t head = 0; head < op->u.attention.q_heads; head++, part += blocks) {
-            int32_t from = run->part_begin > part ? run->part_begin - part : 0, to = min_int(blocks, run->part_end - part);
+            int32_t from = run->part_begin > part ? run->part_begin - part : 0,
+                    to = min_int(blocks, run->part_end - part);
             items += from < to ? divide_up(to - from, loop.group_parts) : 0;
         }
     }

@@ -1,4 +1,5 @@
-// The matrix product's inner loops over vector.h. Included by kernels_*.c only, after SUMI_TILE_ROWS and SUMI_TILE_VECTORS.
+// The matrix product's inner loops over vector.h. Included by kernels_*.c only, after SUMI_TILE_ROWS and
+// SUMI_TILE_VECTORS.
 //
 //              tile_cols = SUMI_TILE_VECTORS vectors
 //        B     [ b0 | b1 ]            one step of depth: 2 loads of B, one broadcast of A per row, rows x 2 multiply-adds into registers
@@ -19,7 +20,8 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-static ALWAYS_INLINE void tile_rows(const int32_t rows, int32_t depth, const float* a, const float* b, float* c, ptrdiff_t c_stride, bool first)
+static ALWAYS_INLINE void tile_rows(const int32_t rows, int32_t depth, const float* a, const float* b, float* c,
+                                    ptrdiff_t c_stride, bool first)
 {
     vec acc[SUMI_TILE_ROWS][SUMI_TILE_VECTORS];
     UNROLL
@@ -32,16 +34,12 @@ static ALWAYS_INLINE void tile_rows(const int32_t rows, int32_t depth, const flo
     for (int32_t k = 0; k < depth; k++) {
         vec columns[SUMI_TILE_VECTORS];
         UNROLL
-        for (int32_t v = 0; v < SUMI_TILE_VECTORS; v++) {
-            columns[v] = vec_load(b + v * SUMI_LANES);
-        }
+        for (int32_t v = 0; v < SUMI_TILE_VECTORS; v++) { columns[v] = vec_load(b + v * SUMI_LANES); }
         UNROLL
         for (int32_t r = 0; r < rows; r++) {
             vec value = vec_all(a[r * SUMI_CPU_A_STRIDE]);
             UNROLL
-            for (int32_t v = 0; v < SUMI_TILE_VECTORS; v++) {
-                acc[r][v] = vec_fma(value, columns[v], acc[r][v]);
-            }
+            for (int32_t v = 0; v < SUMI_TILE_VECTORS; v++) { acc[r][v] = vec_fma(value, columns[v], acc[r][v]); }
         }
         a += 1;
         b += TILE_COLS;
@@ -49,13 +47,12 @@ static ALWAYS_INLINE void tile_rows(const int32_t rows, int32_t depth, const flo
     UNROLL
     for (int32_t r = 0; r < rows; r++) {
         UNROLL
-        for (int32_t v = 0; v < SUMI_TILE_VECTORS; v++) {
-            vec_store(c + r * c_stride + v * SUMI_LANES, acc[r][v]);
-        }
+        for (int32_t v = 0; v < SUMI_TILE_VECTORS; v++) { vec_store(c + r * c_stride + v * SUMI_LANES, acc[r][v]); }
     }
 }
 
-static void product_tile(int32_t rows, int32_t depth, const float* a, const float* b, float* c, ptrdiff_t c_stride, bool first)
+static void product_tile(int32_t rows, int32_t depth, const float* a, const float* b, float* c, ptrdiff_t c_stride,
+                         bool first)
 {
     switch (rows) { // a body for every height, so that a low last tile does no wasted work
     case 1: tile_rows(1, depth, a, b, c, c_stride, first); break;
@@ -80,7 +77,7 @@ static void product_tile(int32_t rows, int32_t depth, const float* a, const floa
     }
 }
 
-// ---- Packing: SUMI_LANES rows x SUMI_LANES of depth are loaded as vectors and transposed in registers ---------------------------------------------
+// ---- Packing: SUMI_LANES rows x SUMI_LANES of depth are loaded as vectors and transposed in registers ---------------
 #if SUMI_LANES == 16
 static ALWAYS_INLINE void transpose(vec v[16])
 {
@@ -127,12 +124,8 @@ static ALWAYS_INLINE void transpose(vec v[8])
 static ALWAYS_INLINE void transpose(vec v[4])
 {
     vec t[4];
-    for (int32_t i = 0; i < 4; i++) {
-        t[i] = (vec){v[0][i], v[1][i], v[2][i], v[3][i]};
-    }
-    for (int32_t i = 0; i < 4; i++) {
-        v[i] = t[i];
-    }
+    for (int32_t i = 0; i < 4; i++) { t[i] = (vec){v[0][i], v[1][i], v[2][i], v[3][i]}; }
+    for (int32_t i = 0; i < 4; i++) { v[i] = t[i]; }
 }
 #endif
 
@@ -161,18 +154,14 @@ static ALWAYS_INLINE vec source_vector(source_type type, const void* row, int32_
     return type == SOURCE_F16 ? vec_from_f16(bytes + 2 * (size_t)k) : vec_from_bf16(bytes + 2 * (size_t)k);
 #else
     float lanes[SUMI_LANES];
-    for (int32_t i = 0; i < SUMI_LANES; i++) {
-        lanes[i] = source_element(type, row, k + i);
-    }
+    for (int32_t i = 0; i < SUMI_LANES; i++) { lanes[i] = source_element(type, row, k + i); }
     return vec_load(lanes);
 #endif
 }
 static ALWAYS_INLINE vec source_part(source_type type, const void* row, int32_t k, int32_t count)
 {
     float lanes[SUMI_LANES] = {0};
-    for (int32_t i = 0; i < count; i++) {
-        lanes[i] = source_element(type, row, k + i);
-    }
+    for (int32_t i = 0; i < count; i++) { lanes[i] = source_element(type, row, k + i); }
     return vec_load(lanes);
 }
 
@@ -188,30 +177,36 @@ static ALWAYS_INLINE void pack(source_type type, float* panel, const void* const
             }
             transpose(v);
             UNROLL
-            for (int32_t i = 0; i < SUMI_LANES; i++) {
-                vec_store(panel + (size_t)(k + i) * TILE_COLS + column, v[i]);
-            }
+            for (int32_t i = 0; i < SUMI_LANES; i++) { vec_store(panel + (size_t)(k + i) * TILE_COLS + column, v[i]); }
         }
         for (; k < depth; k++) {
             for (int32_t i = 0; i < SUMI_LANES; i++) {
-                panel[(size_t)k * TILE_COLS + column + i] = column + i < count ? source_element(type, rows[column + i], k) : 0.0f;
+                panel[(size_t)k * TILE_COLS + column + i] =
+                    column + i < count ? source_element(type, rows[column + i], k) : 0.0f;
             }
         }
     }
 }
-static void product_pack_f32(float* panel, const void* const* rows, int32_t count, int32_t depth) { pack(SOURCE_F32, panel, rows, count, depth); }
-static void product_pack_f16(float* panel, const void* const* rows, int32_t count, int32_t depth) { pack(SOURCE_F16, panel, rows, count, depth); }
-static void product_pack_bf16(float* panel, const void* const* rows, int32_t count, int32_t depth) { pack(SOURCE_BF16, panel, rows, count, depth); }
+static void product_pack_f32(float* panel, const void* const* rows, int32_t count, int32_t depth)
+{
+    pack(SOURCE_F32, panel, rows, count, depth);
+}
+static void product_pack_f16(float* panel, const void* const* rows, int32_t count, int32_t depth)
+{
+    pack(SOURCE_F16, panel, rows, count, depth);
+}
+static void product_pack_bf16(float* panel, const void* const* rows, int32_t count, int32_t depth)
+{
+    pack(SOURCE_BF16, panel, rows, count, depth);
+}
 
-// ---- Few rows: W is read once, straight from where it lies, and nothing is packed ------------------------------------------------------------------
-static ALWAYS_INLINE void dot_rows(source_type type, const float* x, ptrdiff_t x_stride, const int32_t rows, const void* w, int32_t depth, float* y,
-                                   ptrdiff_t y_stride)
+// ---- Few rows: W is read once, straight from where it lies, and nothing is packed -----------------------------------
+static ALWAYS_INLINE void dot_rows(source_type type, const float* x, ptrdiff_t x_stride, const int32_t rows,
+                                   const void* w, int32_t depth, float* y, ptrdiff_t y_stride)
 {
     vec sums[4][2];
     UNROLL
-    for (int32_t r = 0; r < rows; r++) {
-        sums[r][0] = sums[r][1] = vec_all(0.0f);
-    }
+    for (int32_t r = 0; r < rows; r++) { sums[r][0] = sums[r][1] = vec_all(0.0f); }
     int32_t k = 0;
     for (; k + 2 * SUMI_LANES <= depth; k += 2 * SUMI_LANES) {
         vec w0 = source_vector(type, w, k), w1 = source_vector(type, w, k + SUMI_LANES);
@@ -230,11 +225,10 @@ static ALWAYS_INLINE void dot_rows(source_type type, const float* x, ptrdiff_t x
         }
     }
     UNROLL
-    for (int32_t r = 0; r < rows; r++) {
-        y[r * y_stride] = vec_sum(sums[r][0] + sums[r][1]);
-    }
+    for (int32_t r = 0; r < rows; r++) { y[r * y_stride] = vec_sum(sums[r][0] + sums[r][1]); }
 }
-static ALWAYS_INLINE void dot(source_type type, const float* x, ptrdiff_t x_stride, int32_t rows, const void* w, int32_t depth, float* y, ptrdiff_t y_stride)
+static ALWAYS_INLINE void dot(source_type type, const float* x, ptrdiff_t x_stride, int32_t rows, const void* w,
+                              int32_t depth, float* y, ptrdiff_t y_stride)
 {
     switch (rows) {
     case 1: dot_rows(type, x, x_stride, 1, w, depth, y, y_stride); break;
@@ -243,23 +237,27 @@ static ALWAYS_INLINE void dot(source_type type, const float* x, ptrdiff_t x_stri
     default: dot_rows(type, x, x_stride, 4, w, depth, y, y_stride); break;
     }
 }
-static void product_dot_f32(const float* x, ptrdiff_t xs, int32_t rows, const void* w, int32_t depth, float* y, ptrdiff_t ys)
+static void product_dot_f32(const float* x, ptrdiff_t xs, int32_t rows, const void* w, int32_t depth, float* y,
+                            ptrdiff_t ys)
 {
     dot(SOURCE_F32, x, xs, rows, w, depth, y, ys);
 }
-static void product_dot_f16(const float* x, ptrdiff_t xs, int32_t rows, const void* w, int32_t depth, float* y, ptrdiff_t ys)
+static void product_dot_f16(const float* x, ptrdiff_t xs, int32_t rows, const void* w, int32_t depth, float* y,
+                            ptrdiff_t ys)
 {
     dot(SOURCE_F16, x, xs, rows, w, depth, y, ys);
 }
-static void product_dot_bf16(const float* x, ptrdiff_t xs, int32_t rows, const void* w, int32_t depth, float* y, ptrdiff_t ys)
+static void product_dot_bf16(const float* x, ptrdiff_t xs, int32_t rows, const void* w, int32_t depth, float* y,
+                             ptrdiff_t ys)
 {
     dot(SOURCE_BF16, x, xs, rows, w, depth, y, ys);
 }
 
-#define SUMI_CPU_KERNEL_TABLE(table_name)                                                                                                        \
-    {                                                                                                                                            \
-        table_name, SUMI_TILE_ROWS, TILE_COLS, product_tile, product_pack_f32, product_pack_f16, product_pack_bf16, product_dot_f32,             \
-            product_dot_f16, product_dot_bf16, rows_finish, rows_activate, rows_gated, rows_sum, rows_sum_squares, rows_normalise, rows_gate_add, \
-            rows_rotate, rows_channel_sums, rows_channel_norm, rows_softmax, rows_scale                                                          \
+#define SUMI_CPU_KERNEL_TABLE(table_name)                                                                              \
+    {                                                                                                                  \
+        table_name, SUMI_TILE_ROWS, TILE_COLS, product_tile, product_pack_f32, product_pack_f16, product_pack_bf16,    \
+            product_dot_f32, product_dot_f16, product_dot_bf16, rows_finish, rows_activate, rows_gated, rows_sum,      \
+            rows_sum_squares, rows_normalise, rows_gate_add, rows_rotate, rows_channel_sums, rows_channel_norm,        \
+            rows_softmax, rows_scale                                                                                   \
     }
 #endif

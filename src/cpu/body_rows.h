@@ -4,13 +4,16 @@
 #include "cpu/kernels.h"
 #include "cpu/vector.h"
 
-// The two rare activations go through the C library, lane by lane. Here as elsewhere in double, rounded once: C libraries agree on that, and their float functions differ.
+// The two rare activations go through the C library, lane by lane. Here as elsewhere in double, rounded once: C
+// libraries agree on that, and their float functions differ.
 static inline vec act_by_lane(sumi_activation activation, vec x)
 {
     float lanes[SUMI_LANES];
     vec_store(lanes, x);
     for (int32_t i = 0; i < SUMI_LANES; i++) {
-        lanes[i] = activation == SUMI_ACT_TANH ? (float)tanh((double)lanes[i]) : 0.5f * lanes[i] * (1.0f + (float)erf((double)(lanes[i] * 0.70710678f)));
+        lanes[i] = activation == SUMI_ACT_TANH
+                     ? (float)tanh((double)lanes[i])
+                     : 0.5f * lanes[i] * (1.0f + (float)erf((double)(lanes[i] * 0.70710678f)));
     }
     return vec_load(lanes);
 }
@@ -31,19 +34,20 @@ static inline vec act(sumi_activation activation, vec x)
     return act_by_lane(activation, x);
 }
 
-// Runs the statement for whole vectors with LOAD / STORE, then once for the rest with the partial ones: the rest sees the same arithmetic.
-#define FOR_VECTORS(count, statement)                                  \
-    do {                                                               \
-        int32_t i = 0;                                                 \
-        for (; i + SUMI_LANES <= (count); i += SUMI_LANES) {           \
-            enum { part = 0, rest = 0 };                               \
-            statement;                                                 \
-        }                                                              \
-        if (i < (count)) {                                             \
-            enum { part = 1 };                                         \
-            int32_t rest = (count) - i;                                \
-            statement;                                                 \
-        }                                                              \
+// Runs the statement for whole vectors with LOAD / STORE, then once for the rest with the partial ones: the rest sees
+// the same arithmetic.
+#define FOR_VECTORS(count, statement)                                                                                  \
+    do {                                                                                                               \
+        int32_t i = 0;                                                                                                 \
+        for (; i + SUMI_LANES <= (count); i += SUMI_LANES) {                                                           \
+            enum { part = 0, rest = 0 };                                                                               \
+            statement;                                                                                                 \
+        }                                                                                                              \
+        if (i < (count)) {                                                                                             \
+            enum { part = 1 };                                                                                         \
+            int32_t rest = (count)-i;                                                                                  \
+            statement;                                                                                                 \
+        }                                                                                                              \
     } while (0)
 #define LOAD(p) (part ? vec_load_part((p) + i, rest) : vec_load((p) + i))
 #define STORE(p, v) (part ? vec_store_part((p) + i, v, rest) : vec_store((p) + i, v))
@@ -73,16 +77,10 @@ static void rows_finish(const sumi_cpu_finish* finish, float* y, const float* c,
     }
     FOR_VECTORS(count, {
         vec v = LOAD(c);
-        if (bias != NULL) {
-            v = v + LOAD(bias);
-        }
+        if (bias != NULL) { v = v + LOAD(bias); }
         v = act(finish->activation, v);
-        if (gate != NULL) {
-            v = v * LOAD(gate);
-        }
-        if (residual != NULL) {
-            v = v + LOAD(residual);
-        }
+        if (gate != NULL) { v = v * LOAD(gate); }
+        if (residual != NULL) { v = v + LOAD(residual); }
         STORE(y, v);
     });
 }
@@ -93,9 +91,7 @@ static float rows_sum(const float* x, int32_t count)
     vec sums[4] = {vec_all(0), vec_all(0), vec_all(0), vec_all(0)};
     int32_t at = 0;
     for (; at + 4 * SUMI_LANES <= count; at += 4 * SUMI_LANES) {
-        for (int32_t u = 0; u < 4; u++) {
-            sums[u] = sums[u] + vec_load(x + at + u * SUMI_LANES);
-        }
+        for (int32_t u = 0; u < 4; u++) { sums[u] = sums[u] + vec_load(x + at + u * SUMI_LANES); }
     }
     const float* tail = x + at;
     FOR_VECTORS(count - at, sums[0] = sums[0] + LOAD(tail));
@@ -127,35 +123,27 @@ static float rows_sum_squares(const float* x, float mean, int32_t count)
     return vec_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-static void rows_normalise(float* y, const float* x, float mean, float factor, const float* w, const float* scale, const float* shift, int32_t count)
+static void rows_normalise(float* y, const float* x, float mean, float factor, const float* w, const float* scale,
+                           const float* shift, int32_t count)
 {
     vec centre = vec_all(mean), f = vec_all(factor);
     FOR_VECTORS(count, {
         vec v = (LOAD(x) - centre) * f;
-        if (w != NULL) {
-            v = v * LOAD(w);
-        }
-        if (scale != NULL) {
-            v = v * LOAD(scale);
-        }
-        if (shift != NULL) {
-            v = v + LOAD(shift);
-        }
+        if (w != NULL) { v = v * LOAD(w); }
+        if (scale != NULL) { v = v * LOAD(scale); }
+        if (shift != NULL) { v = v + LOAD(shift); }
         STORE(y, v);
     });
 }
 
-static void rows_gate_add(float* y, const float* x, const float* b, float factor, const float* w, const float* gate, int32_t count)
+static void rows_gate_add(float* y, const float* x, const float* b, float factor, const float* w, const float* gate,
+                          int32_t count)
 {
     vec f = vec_all(factor);
     FOR_VECTORS(count, {
         vec v = LOAD(b) * f;
-        if (w != NULL) {
-            v = v * LOAD(w);
-        }
-        if (gate != NULL) {
-            v = v * LOAD(gate);
-        }
+        if (w != NULL) { v = v * LOAD(w); }
+        if (gate != NULL) { v = v * LOAD(gate); }
         STORE(y, LOAD(x) + v);
     });
 }
@@ -182,7 +170,8 @@ static void rows_channel_sums(float* sums, const float* x, const float* mean, in
     });
 }
 
-static void rows_channel_norm(float* y, const float* x, const float* mean, const float* factor, const float* bias, bool silu, int32_t count)
+static void rows_channel_norm(float* y, const float* x, const float* mean, const float* factor, const float* bias,
+                              bool silu, int32_t count)
 {
     FOR_VECTORS(count, {
         vec v = vec_fma(LOAD(x) - LOAD(mean), LOAD(factor), LOAD(bias));
@@ -194,13 +183,9 @@ static float rows_softmax(float* s, int32_t count, float* max, float* sum)
 {
     vec largest = vec_all(-INFINITY);
     int32_t at = 0;
-    for (; at + SUMI_LANES <= count; at += SUMI_LANES) {
-        largest = vec_max(vec_load(s + at), largest);
-    }
+    for (; at + SUMI_LANES <= count; at += SUMI_LANES) { largest = vec_max(vec_load(s + at), largest); }
     float top = vec_largest(largest);
-    for (; at < count; at++) {
-        top = s[at] > top ? s[at] : top;
-    }
+    for (; at < count; at++) { top = s[at] > top ? s[at] : top; }
     top = top > *max ? top : *max;
     if (top == -INFINITY) { // every key so far is masked: nothing is added
         memset(s, 0, (size_t)count * sizeof *s);

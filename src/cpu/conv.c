@@ -1,9 +1,11 @@
-// Convolution as a matrix product over pixels (rows) and taps x channels (depth), without writing the taps out: a tile of A is gathered from the picture just
-// before it is used. Pictures are NHWC, so each tap of a pixel is one run of channels.
+// Convolution as a matrix product over pixels (rows) and taps x channels (depth), without writing the taps out: a tile
+// of A is gathered from the picture just before it is used. Pictures are NHWC, so each tap of a pixel is one run of
+// channels.
 //
 //     A(pixel, tap * ci + c) = x[pixel's input row + ky][its column + kx][c], 0 outside        B(tap * ci + c, co) = weight[co][c][tap]
 //
-// The weights are reordered into panels once and shared by all workers (9.4 MB for 512 -> 512); the next slice of the same op finds them ready.
+// The weights are reordered into panels once and shared by all workers (9.4 MB for 512 -> 512); the next slice of the
+// same op finds them ready.
 // Upsampling by 2 (nearest) is a shift of the input coordinates. A 1x1 convolution is the same with one tap.
 #include "base/assert.h"
 #include "cpu/ops_cpu.h"
@@ -16,7 +18,8 @@ typedef struct conv_source {
     const float* x;
     int32_t height, width, channels; // of the input as it lies
     int32_t out_width, kernel, stride, pad, shift;
-    int32_t above, pitch; // above: first row of the output in the input, as a strip begins; pitch: floats from pixel to pixel
+    // above: first row of the output in the input, as a strip begins; pitch: floats from pixel to pixel
+    int32_t above, pitch;
 } conv_source;
 
 static void load_taps(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* tile)
@@ -31,7 +34,8 @@ static void load_taps(const sumi_cpu_product* product, int32_t row, int32_t rows
         int32_t tap = k / channels, channel = k % channels;
         for (int32_t done = 0; done < depth; tap++, channel = 0) {
             int32_t count = min_int(channels - channel, depth - done);
-            int32_t iy = y * source->stride + tap / kernel - source->pad, ix = x * source->stride + tap % kernel - source->pad;
+            int32_t iy = y * source->stride + tap / kernel - source->pad,
+                    ix = x * source->stride + tap % kernel - source->pad;
             if (iy < 0 || iy >= height || ix < 0 || ix >= width) {
                 memset(to + done, 0, (size_t)count * sizeof(float));
             } else {
@@ -53,13 +57,15 @@ static void pack_panels(int32_t begin, int32_t end, int32_t worker_index, void* 
     SUMI_ASSERT(begin >= 0 && begin < end);
     const sumi_cpu_run* run = context;
     const sumi_weight* weight = run->op->weight;
-    int32_t taps = run->op->u.conv.kernel * run->op->u.conv.kernel, channels = weight->cols / taps, tile_cols = run->kernels->tile_cols;
+    int32_t taps = run->op->u.conv.kernel * run->op->u.conv.kernel, channels = weight->cols / taps,
+            tile_cols = run->kernels->tile_cols;
     float* row = sumi_cpu_worker(run, worker_index);
     if (sumi_cpu_is_narrow(weight->rows)) {
         for (int32_t column = begin; column < end; column++) {
             sumi_weight_to_float(weight, column, 1, row, weight->cols);
             for (int32_t i = 0; i < weight->cols; i++) {
-                run->shared[(size_t)column * (size_t)weight->cols + (size_t)i] = row[i % channels * taps + i / channels];
+                run->shared[(size_t)column * (size_t)weight->cols + (size_t)i] =
+                    row[i % channels * taps + i / channels];
             }
         }
         return;
@@ -75,7 +81,8 @@ static void pack_panels(int32_t begin, int32_t end, int32_t worker_index, void* 
             }
             for (int32_t tap = 0; tap < taps; tap++) {
                 for (int32_t c = 0; c < channels; c++) {
-                    panel[((size_t)tap * (size_t)channels + (size_t)c) * (size_t)tile_cols + (size_t)j] = row[c * taps + tap];
+                    panel[((size_t)tap * (size_t)channels + (size_t)c) * (size_t)tile_cols + (size_t)j] =
+                        row[c * taps + tap];
                 }
             }
         }
@@ -85,7 +92,8 @@ static void pack_panels(int32_t begin, int32_t end, int32_t worker_index, void* 
 sumi_cpu_scratch sumi_cpu_conv_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
-    uint64_t row = (uint64_t)op->weight->cols * sizeof(float), product = sumi_cpu_product_worker_bytes(kernels, op->weight->rows, op->rows);
+    uint64_t row = (uint64_t)op->weight->cols * sizeof(float),
+             product = sumi_cpu_product_worker_bytes(kernels, op->weight->rows, op->rows);
     uint64_t panels = sumi_cpu_panel_bytes(kernels, op->weight->rows, op->weight->cols);
     return (sumi_cpu_scratch){panels + (uint64_t)op->weight->rows * sizeof(float), row > product ? row : product};
 }
@@ -95,7 +103,8 @@ sumi_result sumi_cpu_conv(sumi_cpu_run* run)
     SUMI_ASSERT(run->op->u.conv.kernel == 1 || run->op->u.conv.kernel == 3);
     SUMI_ASSERT(run->op->u.conv.stride == 1 || run->op->u.conv.stride == 2);
     SUMI_ASSERT(run->op->weight->cols % (run->op->u.conv.kernel * run->op->u.conv.kernel) == 0);
-    SUMI_ASSERT(run->op->weight->cols / (run->op->u.conv.kernel * run->op->u.conv.kernel) == sumi_cpu_cols(run, run->op->in[0]));
+    SUMI_ASSERT(run->op->weight->cols / (run->op->u.conv.kernel * run->op->u.conv.kernel)
+                == sumi_cpu_cols(run, run->op->in[0]));
     const sumi_op* op = run->op;
     int32_t cols = op->weight->rows, kernel = op->u.conv.kernel, shift = op->u.conv.upsamples ? 1 : 0;
     conv_source source = {sumi_cpu_value(run, op->in[0]),
@@ -113,10 +122,9 @@ sumi_result sumi_cpu_conv(sumi_cpu_run* run)
     source.out_width = ((op->u.conv.width << shift) + padding - kernel) / op->u.conv.stride + 1;
     float* bias = run->shared + sumi_cpu_panel_bytes(run->kernels, cols, op->weight->cols) / sizeof(float);
     if (!run->shared_is_ready) {
-        sumi_parallel(run->workers, sumi_cpu_is_narrow(cols) ? cols : divide_up(cols, run->kernels->tile_cols), 1, pack_panels, run);
-        if (op->bias != NULL) {
-            sumi_cpu_vector(op->bias, 0, cols, bias);
-        }
+        sumi_parallel(run->workers, sumi_cpu_is_narrow(cols) ? cols : divide_up(cols, run->kernels->tile_cols), 1,
+                      pack_panels, run);
+        if (op->bias != NULL) { sumi_cpu_vector(op->bias, 0, cols, bias); }
     }
     sumi_cpu_product product = {.run = run,
                                 .row_begin = run->row_begin,

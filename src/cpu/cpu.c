@@ -16,14 +16,17 @@ typedef struct sumi_cpu {
     unsigned char* arena;
     unsigned char* scratch; // shared part, then one part per worker
     uint64_t arena_bytes, scratch_bytes;
-    const sumi_plan* layout_plan; // whose scratch layout is in `layout`: asked for on every op, so remembered from reserve and start
+    // whose scratch layout is in `layout`: asked for on every op, so remembered from reserve and start
+    const sumi_plan* layout_plan;
     sumi_cpu_scratch layout;
-    const sumi_op* shared_owner; // the op whose slice ran last: what it left in the shared part is good for its next slice
+    // the op whose slice ran last: what it left in the shared part is good for its next slice
+    const sumi_op* shared_owner;
 } sumi_cpu;
 
 typedef struct op_entry {
     sumi_cpu_op* run;
-    sumi_cpu_scratch (*scratch)(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op); // NULL: none
+    // NULL: none
+    sumi_cpu_scratch (*scratch)(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op);
 } op_entry;
 
 static const op_entry ops[SUMI_OP_KIND_COUNT] = {
@@ -57,8 +60,11 @@ static const op_entry ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_PIXELS_OUT] = {sumi_cpu_pixels_out, NULL},
 };
 
-// ---- What the ops use ---------------------------------------------------------------------------------------------------------------------------------
-void* sumi_cpu_value(const sumi_cpu_run* run, sumi_value value) { return value.id == 0 ? NULL : run->arena + sumi_plan_info(run->plan, value)->offset; }
+// ---- What the ops use -----------------------------------------------------------------------------------------------
+void* sumi_cpu_value(const sumi_cpu_run* run, sumi_value value)
+{
+    return value.id == 0 ? NULL : run->arena + sumi_plan_info(run->plan, value)->offset;
+}
 int32_t sumi_cpu_cols(const sumi_cpu_run* run, sumi_value value) { return sumi_plan_info(run->plan, value)->cols; }
 int32_t sumi_cpu_pitch(const sumi_cpu_run* run, sumi_value value) { return sumi_plan_info(run->plan, value)->pitch; }
 float* sumi_cpu_worker(const sumi_cpu_run* run, int32_t worker_index)
@@ -69,9 +75,7 @@ float* sumi_cpu_worker(const sumi_cpu_run* run, int32_t worker_index)
 
 const float* sumi_cpu_step(const sumi_cpu_run* run, sumi_step_row step)
 {
-    if (step.table.id == 0) {
-        return NULL;
-    }
+    if (step.table.id == 0) { return NULL; }
     int64_t row = step.per_step ? run->counter : 0;
     SUMI_ASSERT(row >= 0 && row < sumi_plan_info(run->plan, step.table)->rows);
     SUMI_ASSERT(step.column >= 0 && step.column < sumi_cpu_cols(run, step.table));
@@ -87,7 +91,8 @@ void sumi_cpu_vector(const sumi_weight* weight, int64_t begin, int64_t count, fl
         while (begin < elements && count > 0) {
             int64_t step = elements - begin < count ? elements - begin : count;
             int32_t block = sumi_dtype_get(part->dtype)->block;
-            const unsigned char* from = (const unsigned char*)part->data + sumi_dtype_bytes(part->dtype, (uint64_t)(begin / block * block));
+            const unsigned char* from =
+                (const unsigned char*)part->data + sumi_dtype_bytes(part->dtype, (uint64_t)(begin / block * block));
             if (block == 1) {
                 sumi_dtype_to_float(part->dtype, from, into, (size_t)step);
             } else { // a quantised vector: block by block
@@ -97,9 +102,7 @@ void sumi_cpu_vector(const sumi_weight* weight, int64_t begin, int64_t count, fl
                 step = block - skip < step ? block - skip : step;
                 memcpy(into, values + skip, (size_t)step * sizeof(float));
             }
-            for (int64_t i = 0; part->scale != 1.0f && i < step; i++) {
-                into[i] *= part->scale;
-            }
+            for (int64_t i = 0; part->scale != 1.0f && i < step; i++) { into[i] *= part->scale; }
             begin += step;
             into += step;
             count -= step;
@@ -112,15 +115,14 @@ const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dty
 {
     SUMI_ASSERT(row >= 0 && row < weight->rows && weight->part_count >= 1);
     int32_t p = 0;
-    while (p + 1 < weight->part_count && row >= weight->parts[p].rows) {
-        row -= weight->parts[p++].rows;
-    }
+    while (p + 1 < weight->part_count && row >= weight->parts[p].rows) { row -= weight->parts[p++].rows; }
     *dtype = weight->parts[p].dtype;
     *scale = weight->parts[p].scale;
-    return (const unsigned char*)weight->parts[p].data + sumi_dtype_bytes(*dtype, (uint64_t)weight->cols) * (uint64_t)row;
+    return (const unsigned char*)weight->parts[p].data
+         + sumi_dtype_bytes(*dtype, (uint64_t)weight->cols) * (uint64_t)row;
 }
 
-// ---- Memory -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 static uint64_t round_to_line(uint64_t bytes) { return (bytes + SUMI_ALIGNMENT - 1) / SUMI_ALIGNMENT * SUMI_ALIGNMENT; }
 
 static sumi_cpu_scratch plan_scratch(const sumi_cpu* cpu, const sumi_plan* plan)
@@ -153,15 +155,12 @@ static uint64_t cpu_scratch_bytes(const sumi_runner* runner, const sumi_plan* pl
 }
 
 // The new block first: when it cannot be had, the old one is still there.
-static sumi_result make_room(sumi_cpu* cpu, unsigned char** memory, uint64_t* held, uint64_t bytes, const char* what, sumi_error* error)
+static sumi_result make_room(sumi_cpu* cpu, unsigned char** memory, uint64_t* held, uint64_t bytes, const char* what,
+                             sumi_error* error)
 {
-    if (*memory != NULL && *held >= bytes) {
-        return SUMI_OK;
-    }
+    if (*memory != NULL && *held >= bytes) { return SUMI_OK; }
     void* larger = bytes > SIZE_MAX ? NULL : sumi_alloc(cpu->heap, (size_t)bytes);
-    if (larger == NULL) {
-        return sumi_out_of_memory(error, (size_t)bytes, what);
-    }
+    if (larger == NULL) { return sumi_out_of_memory(error, (size_t)bytes, what); }
     sumi_free(cpu->heap, *memory);
     *memory = larger;
     *held = bytes;
@@ -172,7 +171,8 @@ static sumi_result cpu_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_
 {
     sumi_cpu* cpu = (sumi_cpu*)runner;
     remember_layout(cpu, plan);
-    SUMI_TRY(make_room(cpu, &cpu->scratch, &cpu->scratch_bytes, cpu_scratch_bytes(runner, plan), "the packing buffers", error));
+    SUMI_TRY(make_room(cpu, &cpu->scratch, &cpu->scratch_bytes, cpu_scratch_bytes(runner, plan), "the packing buffers",
+                       error));
     return make_room(cpu, &cpu->arena, &cpu->arena_bytes, plan->arena_bytes, "the arena", error);
 }
 
@@ -186,30 +186,34 @@ static void cpu_release(sumi_runner* runner)
     cpu->shared_owner = NULL;
 }
 
-// ---- Running ------------------------------------------------------------------------------------------------------------------------------------------
+// ---- Running --------------------------------------------------------------------------------------------------------
 static void cpu_start(sumi_runner* runner, const sumi_plan* plan)
 {
     sumi_cpu* cpu = (sumi_cpu*)runner;
     SUMI_ASSERT(cpu->arena != NULL && cpu->arena_bytes >= plan->arena_bytes); // reserved
     remember_layout(cpu, plan);
     for (size_t i = 0; i < plan->constant_count; i++) {
-        memcpy(cpu->arena + sumi_plan_info(plan, plan->constants[i].value)->offset, plan->constants[i].data, (size_t)plan->constants[i].bytes);
+        memcpy(cpu->arena + sumi_plan_info(plan, plan->constants[i].value)->offset, plan->constants[i].data,
+               (size_t)plan->constants[i].bytes);
     }
 }
 
-static void cpu_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data, uint64_t bytes)
+static void cpu_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data,
+                      uint64_t bytes)
 {
     SUMI_ASSERT(((const sumi_cpu*)runner)->arena != NULL && offset + bytes <= sumi_plan_info(plan, value)->bytes);
     memcpy(((sumi_cpu*)runner)->arena + sumi_plan_info(plan, value)->offset + offset, data, (size_t)bytes);
 }
 
-static void cpu_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into, uint64_t bytes)
+static void cpu_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into,
+                     uint64_t bytes)
 {
     SUMI_ASSERT(((const sumi_cpu*)runner)->arena != NULL && offset + bytes <= sumi_plan_info(plan, value)->bytes);
     memcpy(into, ((sumi_cpu*)runner)->arena + sumi_plan_info(plan, value)->offset + offset, (size_t)bytes);
 }
 
-static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op* op, int32_t part_begin, int32_t part_end, int32_t counter, sumi_error* error)
+static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op* op, int32_t part_begin,
+                             int32_t part_end, int32_t counter, sumi_error* error)
 {
     SUMI_ASSERT(part_begin >= 0 && counter >= 0 && op->part_rows >= 1);
     SUMI_ASSERT(cpu->arena_bytes >= plan->arena_bytes);
@@ -233,14 +237,13 @@ static sumi_result run_parts(sumi_cpu* cpu, const sumi_plan* plan, const sumi_op
     run.row_begin = row_begin < op->rows ? (int32_t)row_begin : op->rows;
     run.row_end = row_end < op->rows ? (int32_t)row_end : op->rows;
     SUMI_ASSERT(ops[op->kind].run != NULL);
-    if (run.part_begin >= run.part_end || run.row_begin >= run.row_end) {
-        return SUMI_OK;
-    }
+    if (run.part_begin >= run.part_end || run.row_begin >= run.row_end) { return SUMI_OK; }
     cpu->shared_owner = op;
     return ops[op->kind].run(&run);
 }
 
-static sumi_result cpu_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter, sumi_error* error)
+static sumi_result cpu_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,
+                           sumi_error* error)
 {
     SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end && (size_t)slice->op_end <= plan->op_count);
     sumi_cpu* cpu = (sumi_cpu*)runner;
@@ -259,7 +262,7 @@ static bool cpu_idle(sumi_runner* runner)
     return true;
 }
 
-// ---- The object ---------------------------------------------------------------------------------------------------------------------------------------
+// ---- The object -----------------------------------------------------------------------------------------------------
 static void cpu_destroy(sumi_runner* runner)
 {
     sumi_cpu* cpu = (sumi_cpu*)runner;
@@ -299,7 +302,8 @@ static const sumi_runner_functions functions = {.destroy = cpu_destroy,
 static sumi_rates measure(const sumi_cpu* cpu, float* memory)
 {
     const sumi_cpu_kernels* kernels = cpu->kernels;
-    float *a = memory, *b = a + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE, *c = b + SUMI_CPU_DEPTH * SUMI_CPU_MAX_TILE_COLS;
+    float *a = memory, *b = a + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE,
+          *c = b + SUMI_CPU_DEPTH * SUMI_CPU_MAX_TILE_COLS;
     double work = 0.0;
     uint64_t begin = 0, now = 0;
     for (int32_t i = 0; i < 4096 && now - begin < 500000; i++) {
@@ -313,11 +317,13 @@ static sumi_rates measure(const sumi_cpu* cpu, float* memory)
     }
     double us = (double)(now - begin) / 1000.0, per_worker = us > 0.0 ? work / us : 1e4;
     int32_t workers = sumi_workers_count(cpu->workers);
-    // 0.8: packing, finishing and the last item of a loop. Memory is shared, so it does not grow with workers beyond a few.
+    // 0.8: packing, finishing and the last item of a loop. Memory is shared, so it does not grow with workers beyond a
+    // few.
     return (sumi_rates){0.8 * per_worker * workers, 8000.0 * (workers < 4 ? workers : 4), workers > 1 ? 6.0 : 1.0};
 }
 
-sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_level level, sumi_error* error, sumi_runner** out_runner)
+sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_level level, sumi_error* error,
+                            sumi_runner** out_runner)
 {
     *out_runner = NULL;
     const sumi_cpu_kernels* kernels = &sumi_cpu_kernels_portable;
@@ -325,7 +331,8 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
     sumi_cpu_features features = sumi_cpu_detect();
     bool has_avx2 = features.avx2_fma_f16c, has_avx512 = features.avx512 && has_avx2;
     if ((level == SUMI_CPU_AVX2 && !has_avx2) || (level == SUMI_CPU_AVX512 && !has_avx512)) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "this processor has no %s", level == SUMI_CPU_AVX2 ? "AVX2" : "AVX-512");
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "this processor has no %s",
+                         level == SUMI_CPU_AVX2 ? "AVX2" : "AVX-512");
     }
     if (level == SUMI_CPU_AVX512 || (level == SUMI_CPU_AUTO && has_avx512)) {
         kernels = &sumi_cpu_kernels_avx512;
@@ -337,7 +344,8 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "this processor is no x86-64");
     }
 #endif
-    size_t floats = SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + SUMI_CPU_DEPTH * SUMI_CPU_MAX_TILE_COLS + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_MAX_TILE_COLS;
+    size_t floats = SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + SUMI_CPU_DEPTH * SUMI_CPU_MAX_TILE_COLS
+                  + SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_MAX_TILE_COLS;
     sumi_cpu* cpu = sumi_alloc_zero(heap, sizeof *cpu);
     float* memory = sumi_alloc_zero(heap, floats * sizeof(float)); // of the measurement
     if (cpu == NULL || memory == NULL) {
@@ -350,7 +358,8 @@ sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_lev
     cpu->workers = workers;
     cpu->kernels = kernels;
     int32_t count = sumi_workers_count(workers);
-    snprintf(cpu->device, sizeof cpu->device, "processor, %s, %d thread%s", kernels->name, count, count == 1 ? "" : "s");
+    snprintf(cpu->device, sizeof cpu->device, "processor, %s, %d thread%s", kernels->name, count,
+             count == 1 ? "" : "s");
     cpu->rates = measure(cpu, memory);
     sumi_free(heap, memory);
     *out_runner = &cpu->runner;

@@ -1,4 +1,5 @@
-// The processor backend: float32 arithmetic over weights in their file's type. The reference that every other backend is tested against.
+// The processor backend: float32 arithmetic over weights in their file's type. The reference that every other backend
+// is tested against.
 #ifndef SUMI_CPU_CPU_H
 #define SUMI_CPU_CPU_H
 #include "base/workers.h"
@@ -6,5 +7,6 @@
 
 typedef enum sumi_cpu_level { SUMI_CPU_AUTO, SUMI_CPU_PORTABLE, SUMI_CPU_AVX2, SUMI_CPU_AVX512 } sumi_cpu_level;
 // workers must outlive the runner. level: SUMI_CPU_AUTO picks the best this processor has; tests force others.
-sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_level level, sumi_error* error, sumi_runner** out_runner);
+sumi_result sumi_cpu_create(sumi_heap* heap, sumi_workers* workers, sumi_cpu_level level, sumi_error* error,
+                            sumi_runner** out_runner);
 #endif

@@ -1,10 +1,12 @@
-// The inner loops with AVX2, FMA and F16C. The instruction set is chosen here, not by compiler flags, so that one build runs everywhere.
+// The inner loops with AVX2, FMA and F16C. The instruction set is chosen here, not by compiler flags, so that one build
+// runs everywhere.
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #if (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)) && !defined(__clang__)
-#pragma GCC optimize("O2") // or a tile's sums stay in memory, each access with its check: such builds are for tests, which then take twice as long
+// or a tile's sums stay in memory, each access with its check: such builds are for tests, which then take twice as long
+#pragma GCC optimize("O2")
 #endif
-#include "cpu/kernels.h"
 #include "base/dtype.h"
+#include "cpu/kernels.h"
 #include <immintrin.h>
 #include <math.h>
 #include <string.h>
@@ -16,8 +18,8 @@
 #define SUMI_LANES 8
 #define SUMI_TILE_ROWS 6
 #define SUMI_TILE_VECTORS 2
-#include "cpu/body_rows.h"
 #include "cpu/body_product.h"
+#include "cpu/body_rows.h"
 
 const sumi_cpu_kernels sumi_cpu_kernels_avx2 = SUMI_CPU_KERNEL_TABLE("AVX2");
 #if defined(__clang__)

@@ -18,7 +18,7 @@ static void over_items(latent_loop* loop, sumi_loop_body* body)
     sumi_parallel(loop->run->workers, loop->run->row_end - loop->run->row_begin, 1, body, loop);
 }
 
-// ---- PATCHIFY, UNPATCHIFY -------------------------------------------------------------------------------------------------------------------------
+// ---- PATCHIFY, UNPATCHIFY -------------------------------------------------------------------------------------------
 // Token (h, w), feature (ph * 2 + pw) * channels + c  <->  latent[c][2 h + ph][2 w + pw]. An item of the loop is a sequence.
 static void patches(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
@@ -26,7 +26,8 @@ static void patches(int32_t begin, int32_t end, int32_t worker_index, void* cont
     latent_loop* loop = context;
     const sumi_op* op = loop->run->op;
     bool from_latent = op->kind == SUMI_OP_PATCHIFY;
-    int32_t width = op->u.patch.width, channels = op->u.patch.channels, columns = width / 2, tokens = op->u.patch.height / 2 * columns;
+    int32_t width = op->u.patch.width, channels = op->u.patch.channels, columns = width / 2,
+            tokens = op->u.patch.height / 2 * columns;
     int32_t cols = sumi_cpu_cols(loop->run, from_latent ? op->out : op->in[0]);
     for (int32_t s = loop->run->row_begin + begin; s < loop->run->row_begin + end; s++) {
         // the latent of a sequence: its item's when reading, its own when writing predictions
@@ -59,13 +60,14 @@ sumi_result sumi_cpu_patchify(sumi_cpu_run* run)
 }
 sumi_result sumi_cpu_unpatchify(sumi_cpu_run* run) { return sumi_cpu_patchify(run); }
 
-// ---- ADD_NOISE, SOLVE: an item is a channel plane -------------------------------------------------------------------------------------------------
+// ---- ADD_NOISE, SOLVE: an item is a channel plane -------------------------------------------------------------------
 static void add_noise(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
     latent_loop* loop = context;
     float sigma = loop->row[0];
-    for (int64_t i = (int64_t)(loop->run->row_begin + begin) * loop->plane; i < (int64_t)(loop->run->row_begin + end) * loop->plane; i++) {
+    for (int64_t i = (int64_t)(loop->run->row_begin + begin) * loop->plane;
+         i < (int64_t)(loop->run->row_begin + end) * loop->plane; i++) {
         loop->out[i] = sigma * loop->noise[i] + (1.0f - sigma) * loop->clean[i];
     }
 }
@@ -84,8 +86,8 @@ sumi_result sumi_cpu_add_noise(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// a x + b y + c v + d h over the terms whose factor is not 0: a state that a solver never wrote may hold anything. Products and sums in single steps, as
-// the references.
+// a x + b y + c v + d h over the terms whose factor is not 0: a state that a solver never wrote may hold anything.
+// Products and sums in single steps, as the references.
 static float combine(const float factors[4], const float values[4])
 {
     float sum = 0.0f;
@@ -109,21 +111,19 @@ static void solve(int32_t begin, int32_t end, int32_t worker_index, void* contex
     bool blends = loop->mask != NULL && row[9] >= 0.0f;
     for (int32_t plane = loop->run->row_begin + begin; plane < loop->run->row_begin + end; plane++) {
         int64_t first = (int64_t)plane * loop->plane;
-        const float* mask = blends ? loop->mask + (int64_t)(plane / loop->run->op->u.solve.channels) * loop->plane : NULL;
+        const float* mask =
+            blends ? loop->mask + (int64_t)(plane / loop->run->op->u.solve.channels) * loop->plane : NULL;
         for (int32_t i = 0; i < loop->plane; i++) {
             int64_t at = first + i;
-            const float values[4] = {loop->x[at], loop->y == NULL ? 0.0f : loop->y[at], loop->v[at], loop->h == NULL ? 0.0f : loop->h[at]};
+            const float values[4] = {loop->x[at], loop->y == NULL ? 0.0f : loop->y[at], loop->v[at],
+                                     loop->h == NULL ? 0.0f : loop->h[at]};
             float x = combine(next, values);
             if (blends) {
                 float kept = row[9] * loop->noise[at] + (1.0f - row[9]) * loop->clean[at];
                 x = (1.0f - mask[i]) * kept + mask[i] * x;
             }
-            if (loop->h_out != NULL) {
-                loop->h_out[at] = combine(history, values);
-            }
-            if (loop->y_out != NULL && row[7] == 0.0f) {
-                loop->y_out[at] = x;
-            }
+            if (loop->h_out != NULL) { loop->h_out[at] = combine(history, values); }
+            if (loop->y_out != NULL && row[7] == 0.0f) { loop->y_out[at] = x; }
             loop->out[at] = x;
         }
     }
@@ -150,13 +150,11 @@ sumi_result sumi_cpu_solve(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// ---- GUIDE, PREVIEW: an item is a picture ---------------------------------------------------------------------------------------------------------
+// ---- GUIDE, PREVIEW: an item is a picture ---------------------------------------------------------------------------
 static double length_of(const float* x, int64_t count)
 {
     double sum = 0.0;
-    for (int64_t i = 0; i < count; i++) {
-        sum += (double)x[i] * (double)x[i];
-    }
+    for (int64_t i = 0; i < count; i++) { sum += (double)x[i] * (double)x[i]; }
     return sqrt(sum);
 }
 
@@ -176,9 +174,7 @@ static void guide(int32_t begin, int32_t end, int32_t worker_index, void* contex
             continue;
         }
         const float* negative = loop->x + op->u.guide.negative[item] * count;
-        for (int64_t i = 0; i < count; i++) {
-            out[i] = positive[i] + s * (positive[i] - negative[i]);
-        }
+        for (int64_t i = 0; i < count; i++) { out[i] = positive[i] + s * (positive[i] - negative[i]); }
         if (limit > 0.0f) {
             double before = length_of(positive, count), after = length_of(out, count);
             if (after > before * (double)limit) {
@@ -190,8 +186,10 @@ static void guide(int32_t begin, int32_t end, int32_t worker_index, void* contex
 
 sumi_result sumi_cpu_guide(sumi_cpu_run* run)
 {
-    latent_loop loop = {
-        .run = run, .x = sumi_cpu_value(run, run->op->in[0]), .out = sumi_cpu_value(run, run->op->out), .plane = sumi_cpu_cols(run, run->op->out)};
+    latent_loop loop = {.run = run,
+                        .x = sumi_cpu_value(run, run->op->in[0]),
+                        .out = sumi_cpu_value(run, run->op->out),
+                        .plane = sumi_cpu_cols(run, run->op->out)};
     loop.row = sumi_cpu_step(run, run->op->u.guide.scale);
     over_items(&loop, guide);
     return SUMI_OK;
@@ -205,19 +203,16 @@ static void preview(int32_t begin, int32_t end, int32_t worker_index, void* cont
     int32_t channels = op->u.preview.channels;
     float sigma = loop->row[0];
     for (int32_t item = loop->run->row_begin + begin; item < loop->run->row_begin + end; item++) {
-        const float *x = loop->x + (int64_t)item * channels * loop->plane, *v = loop->v + (int64_t)item * channels * loop->plane;
+        const float *x = loop->x + (int64_t)item * channels * loop->plane,
+                    *v = loop->v + (int64_t)item * channels * loop->plane;
         float* out = loop->out + (int64_t)item * 3 * loop->plane;
         for (int32_t i = 0; i < loop->plane; i++) {
             float rgb[3] = {op->u.preview.bias[0], op->u.preview.bias[1], op->u.preview.bias[2]};
             for (int32_t c = 0; c < channels; c++) {
                 float clean = x[(int64_t)c * loop->plane + i] - sigma * v[(int64_t)c * loop->plane + i];
-                for (int32_t k = 0; k < 3; k++) {
-                    rgb[k] += clean * op->u.preview.factors[c * 3 + k];
-                }
+                for (int32_t k = 0; k < 3; k++) { rgb[k] += clean * op->u.preview.factors[c * 3 + k]; }
             }
-            for (int32_t k = 0; k < 3; k++) {
-                out[(int64_t)k * loop->plane + i] = rgb[k];
-            }
+            for (int32_t k = 0; k < 3; k++) { out[(int64_t)k * loop->plane + i] = rgb[k]; }
         }
     }
 }
@@ -236,7 +231,7 @@ sumi_result sumi_cpu_preview(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// ---- POSTERIOR, LATENT_IN -------------------------------------------------------------------------------------------------------------------------
+// ---- POSTERIOR, LATENT_IN -------------------------------------------------------------------------------------------
 sumi_result sumi_cpu_posterior(sumi_cpu_run* run)
 {
     SUMI_ASSERT(run->op->u.posterior.channels * 2 == sumi_cpu_cols(run, run->op->in[0]));
@@ -244,9 +239,7 @@ sumi_result sumi_cpu_posterior(sumi_cpu_run* run)
     const float *moments = sumi_cpu_value(run, op->in[0]), *eps = sumi_cpu_value(run, op->in[1]);
     float* out = sumi_cpu_value(run, op->out);
     int32_t channels = op->u.posterior.channels, plane = sumi_cpu_cols(run, op->out);
-    if (run->row_begin >= run->row_end) {
-        return SUMI_OK;
-    }
+    if (run->row_begin >= run->row_end) { return SUMI_OK; }
     for (int32_t c = 0; c < channels; c++) {
         for (int32_t i = 0; i < plane; i++) {
             const float* pixel = moments + (int64_t)i * 2 * channels;
@@ -266,13 +259,16 @@ sumi_result sumi_cpu_latent_in(sumi_cpu_run* run)
     SUMI_ASSERT(run->op->u.latent_in.tile_width >= 1 && run->op->u.latent_in.scale != 0.0f);
     const sumi_op* op = run->op;
     int32_t channels = op->u.latent_in.channels, plane = op->u.latent_in.height * op->u.latent_in.width;
-    const float* latents = (const float*)sumi_cpu_value(run, op->in[0]) + (int64_t)(op->u.latent_in.per_item ? run->counter : 0) * channels * plane;
+    const float* latents = (const float*)sumi_cpu_value(run, op->in[0])
+                         + (int64_t)(op->u.latent_in.per_item ? run->counter : 0) * channels * plane;
     float* out = sumi_cpu_value(run, op->out);
     for (int32_t r = run->row_begin; r < run->row_end; r++) {
-        int32_t y = op->u.latent_in.y + r / op->u.latent_in.tile_width, x = op->u.latent_in.x + r % op->u.latent_in.tile_width;
+        int32_t y = op->u.latent_in.y + r / op->u.latent_in.tile_width,
+                x = op->u.latent_in.x + r % op->u.latent_in.tile_width;
         for (int32_t c = 0; c < channels; c++) {
             out[(int64_t)r * channels + c] =
-                latents[(int64_t)c * plane + (int64_t)y * op->u.latent_in.width + x] / op->u.latent_in.scale + op->u.latent_in.shift;
+                latents[(int64_t)c * plane + (int64_t)y * op->u.latent_in.width + x] / op->u.latent_in.scale
+                + op->u.latent_in.shift;
         }
     }
     return SUMI_OK;

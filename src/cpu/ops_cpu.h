@@ -1,12 +1,14 @@
-// What the op implementations of this room share. One function per op kind, grouped by subject: product.c (LINEAR), attention.c, conv.c,
-// rows.c (norms, rotary, gating ...), latents.c (patches, guidance, solver ...), pictures.c (pixels, tiles, group norm).
+// What the op implementations of this room share. One function per op kind, grouped by subject: product.c (LINEAR),
+// attention.c, conv.c, rows.c (norms, rotary, gating ...), latents.c (patches, guidance, solver ...), pictures.c
+// (pixels, tiles, group norm).
 #ifndef SUMI_CPU_OPS_CPU_H
 #define SUMI_CPU_OPS_CPU_H
 #include "base/workers.h"
 #include "cpu/kernels.h"
 #include "plan/plan.h"
 
-// One op, or a range of its parts, while it runs. rows [row_begin, row_end) are the parts' rows in the sense of sumi_op.rows.
+// One op, or a range of its parts, while it runs. rows [row_begin, row_end) are the parts' rows in the sense of
+// sumi_op.rows.
 typedef struct sumi_cpu_run {
     const sumi_cpu_kernels* kernels;
     sumi_workers* workers;
@@ -21,7 +23,9 @@ typedef struct sumi_cpu_run {
     sumi_error* error;
 } sumi_cpu_run;
 
-typedef struct sumi_cpu_scratch { uint64_t shared_bytes, worker_bytes; } sumi_cpu_scratch;
+typedef struct sumi_cpu_scratch {
+    uint64_t shared_bytes, worker_bytes;
+} sumi_cpu_scratch;
 
 // Address of a value in the arena; NULL for none.
 void* sumi_cpu_value(const sumi_cpu_run* run, sumi_value value);
@@ -35,36 +39,38 @@ void sumi_cpu_vector(const sumi_weight* weight, int64_t begin, int64_t count, fl
 // Row of a weight where it lies in the file.
 const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dtype* dtype, float* scale);
 
-// ---- The blocked matrix product, shared by LINEAR and CONV ----------------------------------------------------------------------------------------
+// ---- The blocked matrix product, shared by LINEAR and CONV ----------------------------------------------------------
 typedef struct sumi_cpu_product sumi_cpu_product;
 struct sumi_cpu_product {
     const sumi_cpu_run* run;
     int32_t row_begin, row_end, cols, depth;
     int32_t share_begin, share_end, share_count; // of the work: shares [begin, end) of count
-    const sumi_weight* weight; // B, packed block by block, or
-    const float* panels;       // B packed whole: [cols / tile_cols][depth][tile_cols], or [cols][depth] when sumi_cpu_is_narrow(cols)
+    const sumi_weight* weight;                   // B, packed block by block, or
+    // B packed whole: [cols / tile_cols][depth][tile_cols], or [cols][depth] when sumi_cpu_is_narrow(cols)
+    const float* panels;
     // Copies A's rows [row, row + rows), depth [k, k + depth), into a tile with SUMI_CPU_A_STRIDE.
     void (*load)(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* tile);
-    const void* source;        // for load
+    const void* source; // for load
     int64_t source_stride;
     // out[row * y_stride + col], and residual at the same place
     float* y;
     const float* residual;
     int64_t y_stride;
-    sumi_cpu_finish finish;    // bias and gate begin at column 0
+    sumi_cpu_finish finish; // bias and gate begin at column 0
 };
 bool sumi_cpu_is_narrow(int32_t cols); // so few columns that dot products beat tiles; packed products only
 void sumi_cpu_product_run(const sumi_cpu_product* product);
 uint64_t sumi_cpu_product_worker_bytes(const sumi_cpu_kernels* kernels, int32_t cols, int32_t rows);
 uint64_t sumi_cpu_panel_bytes(const sumi_cpu_kernels* kernels, int32_t cols, int32_t depth);
 
-// ---- One function per kind: runs the rows / parts of `run` -----------------------------------------------------------------------------------------
+// ---- One function per kind: runs the rows / parts of `run` ----------------------------------------------------------
 typedef sumi_result sumi_cpu_op(sumi_cpu_run* run);
-sumi_cpu_op sumi_cpu_embed_rows, sumi_cpu_fill_rows, sumi_cpu_copy_rows, sumi_cpu_linear, sumi_cpu_activate, sumi_cpu_gated, sumi_cpu_norm_modulate,
-    sumi_cpu_norm_gate_add, sumi_cpu_qk_norm_rope, sumi_cpu_attention, sumi_cpu_rope_table, sumi_cpu_time_embed, sumi_cpu_finish_modulation,
-    sumi_cpu_patchify, sumi_cpu_unpatchify, sumi_cpu_add_noise, sumi_cpu_guide, sumi_cpu_solve, sumi_cpu_preview, sumi_cpu_pixels_in,
-    sumi_cpu_posterior, sumi_cpu_latent_in, sumi_cpu_conv, sumi_cpu_group_sums, sumi_cpu_group_norm, sumi_cpu_tile_blend, sumi_cpu_tile_place,
-    sumi_cpu_pixels_out;
+sumi_cpu_op sumi_cpu_embed_rows, sumi_cpu_fill_rows, sumi_cpu_copy_rows, sumi_cpu_linear, sumi_cpu_activate,
+    sumi_cpu_gated, sumi_cpu_norm_modulate, sumi_cpu_norm_gate_add, sumi_cpu_qk_norm_rope, sumi_cpu_attention,
+    sumi_cpu_rope_table, sumi_cpu_time_embed, sumi_cpu_finish_modulation, sumi_cpu_patchify, sumi_cpu_unpatchify,
+    sumi_cpu_add_noise, sumi_cpu_guide, sumi_cpu_solve, sumi_cpu_preview, sumi_cpu_pixels_in, sumi_cpu_posterior,
+    sumi_cpu_latent_in, sumi_cpu_conv, sumi_cpu_group_sums, sumi_cpu_group_norm, sumi_cpu_tile_blend,
+    sumi_cpu_tile_place, sumi_cpu_pixels_out;
 
 // Scratch of the kinds that need any.
 sumi_cpu_scratch sumi_cpu_linear_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op);

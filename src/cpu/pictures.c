@@ -7,7 +7,8 @@
 
 static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
 
-// ---- GROUP_SUMS: a part is a block of rows; each block gives its mean and its squared deviations from that mean per group ------------------------------
+// ---- GROUP_SUMS: a part is a block of rows; each block gives its mean and its squared deviations from that mean per
+// group
 enum { RUN_ROWS = 64 }; // rows summed in float before the sum goes to double
 
 typedef struct group_loop {
@@ -27,9 +28,7 @@ static void add_runs(const group_loop* loop, int32_t row, int32_t end, const flo
         for (int32_t r = row; r < min_int(row + RUN_ROWS, end); r++) {
             loop->run->kernels->channel_sums(sums, loop->x + r * loop->x_pitch, mean, loop->channels);
         }
-        for (int32_t c = 0; c < loop->channels; c++) {
-            totals[c] += (double)sums[c];
-        }
+        for (int32_t c = 0; c < loop->channels; c++) { totals[c] += (double)sums[c]; }
     }
 }
 
@@ -46,20 +45,14 @@ static void group_sums(int32_t begin, int32_t end, int32_t worker_index, void* c
         add_runs(loop, row, last, NULL, sums, totals);
         for (int32_t g = 0; g < groups; g++) {
             double total = 0.0;
-            for (int32_t c = 0; c < size; c++) {
-                total += totals[g * size + c];
-            }
+            for (int32_t c = 0; c < size; c++) { total += totals[g * size + c]; }
             y[2 * g] = (float)(total / ((double)(last - row) * size));
-            for (int32_t c = 0; c < size; c++) {
-                mean[g * size + c] = y[2 * g];
-            }
+            for (int32_t c = 0; c < size; c++) { mean[g * size + c] = y[2 * g]; }
         }
         add_runs(loop, row, last, mean, sums, totals);
         for (int32_t g = 0; g < groups; g++) {
             double total = 0.0;
-            for (int32_t c = 0; c < size; c++) {
-                total += totals[g * size + c];
-            }
+            for (int32_t c = 0; c < size; c++) { total += totals[g * size + c]; }
             y[2 * g + 1] = (float)total;
         }
     }
@@ -69,12 +62,14 @@ sumi_result sumi_cpu_group_sums(sumi_cpu_run* run)
 {
     SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) % run->op->u.group.groups == 0 && run->op->u.group.block_rows >= 1);
     sumi_value x = run->op->in[0];
-    group_loop loop = {run, sumi_cpu_value(run, x), sumi_cpu_value(run, run->op->out), sumi_cpu_cols(run, x), sumi_cpu_pitch(run, x), 0};
+    group_loop loop = {
+        run, sumi_cpu_value(run, x), sumi_cpu_value(run, run->op->out), sumi_cpu_cols(run, x), sumi_cpu_pitch(run, x),
+        0};
     sumi_parallel(run->workers, run->part_end - run->part_begin, 1, group_sums, &loop);
     return SUMI_OK;
 }
 
-// ---- GROUP_NORM -----------------------------------------------------------------------------------------------------------------------------------
+// ---- GROUP_NORM -----------------------------------------------------------------------------------------------------
 static void group_norm(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -82,7 +77,8 @@ static void group_norm(int32_t begin, int32_t end, int32_t worker_index, void* c
     const float *mean = loop->run->shared, *factor = mean + loop->channels, *bias = factor + loop->channels;
     const bool silu = loop->run->op->u.group.silu;
     for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
-        loop->run->kernels->channel_norm(loop->y + r * loop->y_pitch, loop->x + r * loop->x_pitch, mean, factor, bias, silu, loop->channels);
+        loop->run->kernels->channel_norm(loop->y + r * loop->y_pitch, loop->x + r * loop->x_pitch, mean, factor, bias,
+                                         silu, loop->channels);
     }
 }
 
@@ -99,16 +95,14 @@ sumi_result sumi_cpu_group_norm(sumi_cpu_run* run)
     const float* sums = sumi_cpu_value(run, op->in[1]);
     int32_t groups = op->u.group.groups, size = loop.channels / groups;
     float *mean = run->shared, *factor = mean + loop.channels, *bias = factor + loop.channels;
-    if (op->weight != NULL) {
-        sumi_cpu_vector(op->weight, 0, loop.channels, factor);
-    }
-    if (op->bias != NULL) {
-        sumi_cpu_vector(op->bias, 0, loop.channels, bias);
-    }
+    if (op->weight != NULL) { sumi_cpu_vector(op->weight, 0, loop.channels, factor); }
+    if (op->bias != NULL) { sumi_cpu_vector(op->bias, 0, loop.channels, bias); }
     for (int32_t g = 0; g < groups; g++) {
         double count = 0.0, centre = 0.0, deviation = 0.0; // joined block by block (Chan, Golub & LeVeque 1979)
         for (int32_t block = 0; block < op->u.group.block_count; block++) {
-            double n = (double)(min_int(op->u.group.all_rows, (block + 1) * op->u.group.block_rows) - block * op->u.group.block_rows) * size;
+            double n = (double)(min_int(op->u.group.all_rows, (block + 1) * op->u.group.block_rows)
+                                - block * op->u.group.block_rows)
+                     * size;
             const float* s = sums + ((int64_t)block * groups + g) * 2;
             double distance = (double)s[0] - centre;
             centre += distance * n / (count + n);
@@ -134,10 +128,11 @@ sumi_cpu_scratch sumi_cpu_group_scratch(const sumi_cpu_kernels* kernels, const s
                                           : (sumi_cpu_scratch){3 * channels * sizeof(float), 0};
 }
 
-// ---- TILE_BLEND, TILE_PLACE -----------------------------------------------------------------------------------------------------------------------
-// Over the first `count` rows (or columns) of b: b[i] = a[its last ones][i] (1 - i / count) + b[i] (i / count), in place. Steps are in floats.
-static void blend_edge(float* b, int64_t b_step, int64_t b_along, const float* a, int64_t a_step, int64_t a_along, int32_t count, int32_t length,
-                       int32_t channels)
+// ---- TILE_BLEND, TILE_PLACE -----------------------------------------------------------------------------------------
+// Over the first `count` rows (or columns) of b: b[i] = a[its last ones][i] (1 - i / count) + b[i] (i / count), in
+// place. Steps are in floats.
+static void blend_edge(float* b, int64_t b_step, int64_t b_along, const float* a, int64_t a_step, int64_t a_along,
+                       int32_t count, int32_t length, int32_t channels)
 {
     SUMI_ASSERT(count >= 0 && length >= 0 && channels >= 1);
     for (int32_t i = 0; i < count; i++) {
@@ -145,9 +140,7 @@ static void blend_edge(float* b, int64_t b_step, int64_t b_along, const float* a
         for (int32_t j = 0; j < length; j++) {
             float* to = b + i * b_step + j * b_along;
             const float* from = a + i * a_step + j * a_along;
-            for (int32_t c = 0; c < channels; c++) {
-                to[c] = from[c] * old_part + to[c] * new_part;
-            }
+            for (int32_t c = 0; c < channels; c++) { to[c] = from[c] * old_part + to[c] * new_part; }
         }
     }
 }
@@ -159,16 +152,16 @@ sumi_result sumi_cpu_tile_blend(sumi_cpu_run* run)
     float* tile = sumi_cpu_value(run, op->out);
     const float *above = sumi_cpu_value(run, op->in[1]), *left = sumi_cpu_value(run, op->in[2]);
     int64_t row = (int64_t)width * channels;
-    if (run->row_begin >= run->row_end) {
-        return SUMI_OK;
-    }
+    if (run->row_begin >= run->row_end) { return SUMI_OK; }
     if (above != NULL) {
         int32_t count = min_int(op->u.blend.extent, min_int(height, op->u.blend.above_height));
-        blend_edge(tile, row, channels, above + (op->u.blend.above_height - count) * row, row, channels, count, width, channels);
+        blend_edge(tile, row, channels, above + (op->u.blend.above_height - count) * row, row, channels, count, width,
+                   channels);
     }
     if (left != NULL) {
         int32_t left_width = op->u.blend.left_width, count = min_int(op->u.blend.extent, min_int(width, left_width));
-        blend_edge(tile, channels, row, left + (int64_t)(left_width - count) * channels, channels, (int64_t)left_width * channels, count, height, channels);
+        blend_edge(tile, channels, row, left + (int64_t)(left_width - count) * channels, channels,
+                   (int64_t)left_width * channels, count, height, channels);
     }
     return SUMI_OK;
 }
@@ -179,7 +172,8 @@ sumi_result sumi_cpu_tile_place(sumi_cpu_run* run)
     const sumi_op* op = run->op;
     int32_t channels = sumi_cpu_cols(run, op->out);
     const float* tile = sumi_cpu_value(run, op->in[0]);
-    float* picture = (float*)sumi_cpu_value(run, op->out) + (int64_t)(op->u.place.per_item ? run->counter : 0) * op->u.place.item_rows * channels;
+    float* picture = (float*)sumi_cpu_value(run, op->out)
+                   + (int64_t)(op->u.place.per_item ? run->counter : 0) * op->u.place.item_rows * channels;
     for (int32_t r = run->row_begin; r < run->row_end; r++) {
         int32_t y = r / op->u.place.width, x = r % op->u.place.width;
         memcpy(picture + ((int64_t)(op->u.place.y + y) * op->u.place.picture_width + op->u.place.x + x) * channels,
@@ -188,15 +182,17 @@ sumi_result sumi_cpu_tile_place(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// ---- PIXELS_IN, PIXELS_OUT ------------------------------------------------------------------------------------------------------------------------
+// ---- PIXELS_IN, PIXELS_OUT ------------------------------------------------------------------------------------------
 sumi_result sumi_cpu_pixels_in(sumi_cpu_run* run)
 {
     SUMI_ASSERT(run->op->u.pixels.width >= 1);
     const sumi_op* op = run->op;
-    const uint8_t* bytes = (const uint8_t*)sumi_cpu_value(run, op->in[0]) + (int64_t)(op->u.pixels.per_item ? run->counter : 0) * op->u.pixels.item_rows * 3;
+    const uint8_t* bytes = (const uint8_t*)sumi_cpu_value(run, op->in[0])
+                         + (int64_t)(op->u.pixels.per_item ? run->counter : 0) * op->u.pixels.item_rows * 3;
     float* out = sumi_cpu_value(run, op->out);
     for (int32_t r = run->row_begin; r < run->row_end; r++) {
-        int64_t pixel = (int64_t)(op->u.pixels.y + r / op->u.pixels.width) * op->u.pixels.picture_width + op->u.pixels.x + r % op->u.pixels.width;
+        int64_t pixel = (int64_t)(op->u.pixels.y + r / op->u.pixels.width) * op->u.pixels.picture_width + op->u.pixels.x
+                      + r % op->u.pixels.width;
         for (int32_t c = 0; c < 3; c++) {
             out[(int64_t)r * 3 + c] = (float)bytes[pixel * 3 + c] / 255.0f * 2.0f - 1.0f;
         }
@@ -216,23 +212,24 @@ static void pixels_out(int32_t begin, int32_t end, int32_t worker_index, void* c
     (void)worker_index;
     pixels_loop* loop = context;
     int32_t bad = 0;
-    for (int64_t i = (int64_t)(loop->row_begin + begin) * loop->cols; i < (int64_t)(loop->row_begin + end) * loop->cols; i++) {
+    for (int64_t i = (int64_t)(loop->row_begin + begin) * loop->cols; i < (int64_t)(loop->row_begin + end) * loop->cols;
+         i++) {
         float value = loop->picture[i];
         bad += !isfinite(value);
         value = value * 0.5f + 0.5f;
         value = value > 0.0f ? (value < 1.0f ? value : 1.0f) : 0.0f; // NaN becomes 0
         loop->bytes[i] = (uint8_t)nearbyintf(value * 255.0f);
     }
-    if (bad > 0) {
-        atomic_fetch_add(&loop->not_finite, bad);
-    }
+    if (bad > 0) { atomic_fetch_add(&loop->not_finite, bad); }
 }
 
 sumi_result sumi_cpu_pixels_out(sumi_cpu_run* run)
 {
     const sumi_op* op = run->op;
-    pixels_loop loop = {
-        .picture = sumi_cpu_value(run, op->in[0]), .bytes = sumi_cpu_value(run, op->out), .row_begin = run->row_begin, .cols = sumi_cpu_cols(run, op->in[0])};
+    pixels_loop loop = {.picture = sumi_cpu_value(run, op->in[0]),
+                        .bytes = sumi_cpu_value(run, op->out),
+                        .row_begin = run->row_begin,
+                        .cols = sumi_cpu_cols(run, op->in[0])};
     atomic_init(&loop.not_finite, 0);
     sumi_parallel(run->workers, run->row_end - run->row_begin, 4096, pixels_out, &loop);
     int32_t* counter = sumi_cpu_value(run, op->in[1]);

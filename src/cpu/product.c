@@ -8,39 +8,47 @@
 //             for each panel: C[14 x 32] += A B in registers                                                          a panel streams from L2: 9 bytes a cycle
 //     finish each row: bias, activation, gate, residual                                                               C, 588 KiB: L2
 //
-// The depth blocks and the order inside them are fixed, so an element is the same chain of multiply-adds however rows and columns are blocked or shared
-// among workers. Copying x row by row (not k by k) costs a tenth of transposing it and suits the convolution, whose rows are runs of channels; the copy
-// itself is needed because rows that lie 4 KiB apart fall into one set of the L1.
+// The depth blocks and the order inside them are fixed, so an element is the same chain of multiply-adds however rows
+// and columns are blocked or shared among workers. Copying x row by row (not k by k) costs a tenth of transposing it
+// and suits the convolution, whose rows are runs of channels; the copy itself is needed because rows that lie 4 KiB
+// apart fall into one set of the L1.
 //
-// Two ends are different. A product of a few columns (the last convolution of a VAE has 3) would leave most of a tile empty: it takes dot products of A's
-// tile with rows of B. A product of very few rows (modulation tables, time embedding) instead reads each row of W once and takes dot products. Which of
-// them is used is decided by the op's rows and columns, never by a slice's.
+// Two ends are different. A product of a few columns (the last convolution of a VAE has 3) would leave most of a tile
+// empty: it takes dot products of A's tile with rows of B. A product of very few rows (modulation tables, time
+// embedding) instead reads each row of W once and takes dot products. Which of them is used is decided by the op's rows
+// and columns, never by a slice's.
 //
-// The floor: 2 multiply-adds of 16 floats a cycle, 64 FLOP. On a Zen 5 core at 4 GHz (256 GFLOP/s) the tile alone reaches 255; a product of 1088 x 3072 x 1024
-// 226, the rest being packing W (5 %), copying x (5 %) and finishing (2 %); one of 64 rows 170, a quarter of it packing W.
+// The floor: 2 multiply-adds of 16 floats a cycle, 64 FLOP. On a Zen 5 core at 4 GHz (256 GFLOP/s) the tile alone
+// reaches 255; a product of 1088 x 3072 x 1024
+// 226, the rest being packing W (5 %), copying x (5 %) and finishing (2 %); one of 64 rows 170, a quarter of it packing
+// W.
 #include "base/assert.h"
 #include "cpu/ops_cpu.h"
 #include <string.h>
 
-enum { BLOCK_ROWS = 588, BLOCK_COLS = 256, FEW_ROWS = 7, DOT_COLS = 64 }; // 588 is a multiple of every tile height: 14, 6, 4
+// 588 is a multiple of every tile height: 14, 6, 4
+enum { BLOCK_ROWS = 588, BLOCK_COLS = 256, FEW_ROWS = 7, DOT_COLS = 64 };
 
 static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
 static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 static int32_t round_up(int32_t a, int32_t b) { return divide_up(a, b) * b; }
 
-// The work is counted in units: one panel of columns for one block of rows, all panels of a row block in turn. A slice is a range of units.
+// The work is counted in units: one panel of columns for one block of rows, all panels of a row block in turn. A slice
+// is a range of units.
 //
 //     row block 0   | 0 | 1 | 2 | 3 |      units 2 .. 9: two items of row block 0, some of row block 1, one of row block 2
 //     row block 1   | 4 | 5 | 6 | 7 |
 //     row block 2   | 8 | 9 | . | . |
 typedef struct product_loop {
     const sumi_cpu_product* product;
-    int32_t block_rows, panels;      // of the whole product
-    int32_t item_panels;             // most panels of an item
+    int32_t block_rows, panels; // of the whole product
+    int32_t item_panels;        // most panels of an item
     int64_t unit_begin, unit_end;
 } product_loop;
 
-typedef struct block { int32_t row, rows, column, cols; } block;
+typedef struct block {
+    int32_t row, rows, column, cols;
+} block;
 
 static int32_t panels_in(const product_loop* loop, int64_t row_block, int32_t* first)
 {
@@ -70,9 +78,7 @@ static block find_item(const product_loop* loop, int32_t item)
     for (; r * loop->panels < loop->unit_end; r++) { // as items are counted
         panels = panels_in(loop, r, &first);
         int32_t items = divide_up(panels, loop->item_panels);
-        if (item < items) {
-            break;
-        }
+        if (item < items) { break; }
         item -= items;
     }
     first += item * loop->item_panels;
@@ -92,7 +98,8 @@ SUMI_ONLY_ASSERTED static size_t panel_alignment(const sumi_cpu_kernels* kernels
 }
 
 // One panel of W, depth [k, k + depth).
-static void pack_panel(const sumi_cpu_product* product, int32_t column, int32_t count, int32_t k, int32_t depth, float* panel, float* converted)
+static void pack_panel(const sumi_cpu_product* product, int32_t column, int32_t count, int32_t k, int32_t depth,
+                       float* panel, float* converted)
 {
     SUMI_ASSERT(count >= 1 && count <= product->run->kernels->tile_cols && depth >= 1 && depth <= SUMI_CPU_DEPTH);
     SUMI_ASSERT(k % SUMI_CPU_DEPTH == 0); // a multiple of every quantised block
@@ -107,7 +114,8 @@ static void pack_panel(const sumi_cpu_product* product, int32_t column, int32_t 
         const unsigned char* row = sumi_cpu_weight_row(product->weight, column + i, &dtype, &scale);
         rows[i] = row + sumi_dtype_bytes(dtype, (uint64_t)k);
         first = i == 0 ? dtype : first;
-        is_plain = is_plain && dtype == first && scale == 1.0f && (dtype == SUMI_DTYPE_F32 || dtype == SUMI_DTYPE_F16 || dtype == SUMI_DTYPE_BF16);
+        is_plain = is_plain && dtype == first && scale == 1.0f
+                && (dtype == SUMI_DTYPE_F32 || dtype == SUMI_DTYPE_F16 || dtype == SUMI_DTYPE_BF16);
     }
     if (!is_plain) {
         for (int32_t i = 0; i < count; i++) {
@@ -115,17 +123,18 @@ static void pack_panel(const sumi_cpu_product* product, int32_t column, int32_t 
             float scale, *into = converted + i * SUMI_CPU_DEPTH;
             sumi_cpu_weight_row(product->weight, column + i, &dtype, &scale);
             sumi_dtype_to_float(dtype, rows[i], into, (size_t)depth);
-            if (scale != 1.0f) {
-                kernels->scale(into, into, scale, depth);
-            }
+            if (scale != 1.0f) { kernels->scale(into, into, scale, depth); }
             rows[i] = into;
         }
         first = SUMI_DTYPE_F32;
     }
-    (first == SUMI_DTYPE_F32 ? kernels->pack_f32 : first == SUMI_DTYPE_F16 ? kernels->pack_f16 : kernels->pack_bf16)(panel, rows, count, depth);
+    (first == SUMI_DTYPE_F32   ? kernels->pack_f32
+     : first == SUMI_DTYPE_F16 ? kernels->pack_f16
+                               : kernels->pack_bf16)(panel, rows, count, depth);
 }
 
-static void finish_rows(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t column, int32_t cols, const float* c, int32_t c_stride)
+static void finish_rows(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t column, int32_t cols,
+                        const float* c, int32_t c_stride)
 {
     SUMI_ASSERT(row >= product->row_begin && row + rows <= product->row_end && column + cols <= product->cols);
     sumi_cpu_finish finish = product->finish;
@@ -133,15 +142,17 @@ static void finish_rows(const sumi_cpu_product* product, int32_t row, int32_t ro
     finish.gate = finish.gate == NULL ? NULL : finish.gate + column;
     for (int32_t r = 0; r < rows; r++) {
         int64_t at = (int64_t)(row + r) * product->y_stride + column;
-        product->run->kernels->finish(&finish, product->y + at, c + (size_t)r * (size_t)c_stride, product->residual == NULL ? NULL : product->residual + at,
-                                      cols);
+        product->run->kernels->finish(&finish, product->y + at, c + (size_t)r * (size_t)c_stride,
+                                      product->residual == NULL ? NULL : product->residual + at, cols);
     }
 }
 
 bool sumi_cpu_is_narrow(int32_t cols) { return cols <= 8; }
 
-// The block's few columns for one step of depth; c has a row per column of the product, B is row-major: [cols][depth of the product].
-static void run_narrow(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* a, float* c)
+// The block's few columns for one step of depth; c has a row per column of the product, B is row-major: [cols][depth of
+// the product].
+static void run_narrow(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* a,
+                       float* c)
 {
     SUMI_ASSERT(sumi_cpu_is_narrow(product->cols) && depth <= SUMI_CPU_DEPTH && k + depth <= product->depth);
     const sumi_cpu_kernels* kernels = product->run->kernels;
@@ -162,9 +173,7 @@ static void run_narrow(const sumi_cpu_product* product, int32_t row, int32_t row
                 }
             }
         }
-        if (k + depth == product->depth) {
-            finish_rows(product, row + r, tile, 0, product->cols, sums, WIDTH);
-        }
+        if (k + depth == product->depth) { finish_rows(product, row + r, tile, 0, product->cols, sums, WIDTH); }
     }
 }
 
@@ -183,7 +192,8 @@ static void run_blocks(int32_t begin, int32_t end, int32_t worker_index, void* c
         block at = find_item(loop, item);
         int32_t row = at.row, rows = at.rows, column = at.column, cols = at.cols;
         int32_t panels = divide_up(cols, tile_cols), c_stride = panels * tile_cols;
-        int32_t tiles = divide_up(rows, tile_rows), height = divide_up(rows, tiles); // equal heights: a last tile of 2 rows would run at a quarter of the speed
+        // equal heights: a last tile of 2 rows would run at a quarter of the speed
+        int32_t tiles = divide_up(rows, tile_rows), height = divide_up(rows, tiles);
         for (int32_t k = 0; k < product->depth; k += SUMI_CPU_DEPTH) {
             int32_t depth = min_int(SUMI_CPU_DEPTH, product->depth - k);
             if (sumi_cpu_is_narrow(product->cols) && product->panels != NULL) {
@@ -191,17 +201,21 @@ static void run_blocks(int32_t begin, int32_t end, int32_t worker_index, void* c
                 continue;
             }
             for (int32_t p = 0; product->panels == NULL && p < panels; p++) {
-                pack_panel(product, column + p * tile_cols, min_int(tile_cols, cols - p * tile_cols), k, depth, b + (size_t)p * (size_t)(depth * tile_cols),
-                           converted);
+                pack_panel(product, column + p * tile_cols, min_int(tile_cols, cols - p * tile_cols), k, depth,
+                           b + (size_t)p * (size_t)(depth * tile_cols), converted);
             }
             for (int32_t r = 0; r < rows; r += height) {
                 int32_t tile = min_int(height, rows - r);
                 product->load(product, row + r, tile, k, depth, a);
                 for (int32_t p = 0; p < panels; p++) {
-                    const float* panel = product->panels == NULL
-                                           ? b + (size_t)p * (size_t)(depth * tile_cols)
-                                           : product->panels + ((size_t)(column / tile_cols + p) * (size_t)product->depth + (size_t)k) * (size_t)tile_cols;
-                    kernels->tile(tile, depth, a, panel, c + (size_t)r * (size_t)c_stride + p * tile_cols, c_stride, k == 0);
+                    const float* panel =
+                        product->panels == NULL
+                            ? b + (size_t)p * (size_t)(depth * tile_cols)
+                            : product->panels
+                                  + ((size_t)(column / tile_cols + p) * (size_t)product->depth + (size_t)k)
+                                        * (size_t)tile_cols;
+                    kernels->tile(tile, depth, a, panel, c + (size_t)r * (size_t)c_stride + p * tile_cols, c_stride,
+                                  k == 0);
                 }
                 if (k + depth == product->depth) {
                     finish_rows(product, row + r, tile, column, cols, c + (size_t)r * (size_t)c_stride, c_stride);
@@ -224,7 +238,8 @@ void sumi_cpu_product_run(const sumi_cpu_product* product)
     loop.unit_begin = units * product->share_begin / product->share_count;
     loop.unit_end = units * product->share_end / product->share_count;
     // narrower items when there would be too few to keep every worker busy to the end
-    int64_t wanted = 4 * (int64_t)sumi_workers_count(product->run->workers), share = (loop.unit_end - loop.unit_begin + wanted - 1) / wanted;
+    int64_t wanted = 4 * (int64_t)sumi_workers_count(product->run->workers),
+            share = (loop.unit_end - loop.unit_begin + wanted - 1) / wanted;
     int32_t most = BLOCK_COLS / kernels->tile_cols;
     loop.item_panels = share < 1 ? 1 : share > most ? most : (int32_t)share;
     loop.item_panels = min_int(loop.item_panels, loop.panels);
@@ -236,7 +251,8 @@ uint64_t sumi_cpu_product_worker_bytes(const sumi_cpu_kernels* kernels, int32_t 
     SUMI_ASSERT(cols >= 1 && rows >= 1);
     uint64_t block_cols = (uint64_t)min_int(BLOCK_COLS, round_up(cols, kernels->tile_cols)),
              block_rows = (uint64_t)min_int(BLOCK_ROWS, round_up(rows, kernels->tile_rows));
-    return (SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + SUMI_CPU_DEPTH * block_cols + block_rows * block_cols + (uint64_t)kernels->tile_cols * SUMI_CPU_DEPTH)
+    return (SUMI_CPU_MAX_TILE_ROWS * SUMI_CPU_A_STRIDE + SUMI_CPU_DEPTH * block_cols + block_rows * block_cols
+            + (uint64_t)kernels->tile_cols * SUMI_CPU_DEPTH)
          * sizeof(float);
 }
 
@@ -245,12 +261,14 @@ uint64_t sumi_cpu_panel_bytes(const sumi_cpu_kernels* kernels, int32_t cols, int
     return (uint64_t)round_up(cols, kernels->tile_cols) * (uint64_t)depth * sizeof(float);
 }
 
-// ---- LINEAR ---------------------------------------------------------------------------------------------------------------------------------------
-static void load_matrix(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth, float* tile)
+// ---- LINEAR ---------------------------------------------------------------------------------------------------------
+static void load_matrix(const sumi_cpu_product* product, int32_t row, int32_t rows, int32_t k, int32_t depth,
+                        float* tile)
 {
     SUMI_ASSERT(rows >= 1 && rows <= SUMI_CPU_MAX_TILE_ROWS && depth <= SUMI_CPU_DEPTH);
     for (int32_t r = 0; r < rows; r++) {
-        memcpy(tile + r * SUMI_CPU_A_STRIDE, (const float*)product->source + (row + r) * product->source_stride + k, (size_t)depth * sizeof(float));
+        memcpy(tile + r * SUMI_CPU_A_STRIDE, (const float*)product->source + (row + r) * product->source_stride + k,
+               (size_t)depth * sizeof(float));
     }
 }
 
@@ -275,10 +293,11 @@ static void run_dots(int32_t begin, int32_t end, int32_t worker_index, void* con
             }
             for (int32_t row = product->row_begin; row < product->row_end; row += 4) {
                 const float* x = (const float*)product->source + row * product->source_stride;
-                (dtype == SUMI_DTYPE_F32   ? kernels->dot_f32
-                 : dtype == SUMI_DTYPE_F16 ? kernels->dot_f16
-                                           : kernels->dot_bf16)(x, (ptrdiff_t)product->source_stride, min_int(4, product->row_end - row), w, product->depth,
-                                                                c + (row - product->row_begin) * DOT_COLS + j, DOT_COLS);
+                (dtype == SUMI_DTYPE_F32 ? kernels->dot_f32
+                 : dtype == SUMI_DTYPE_F16
+                     ? kernels->dot_f16
+                     : kernels->dot_bf16)(x, (ptrdiff_t)product->source_stride, min_int(4, product->row_end - row), w,
+                                          product->depth, c + (row - product->row_begin) * DOT_COLS + j, DOT_COLS);
             }
         }
         finish_rows(product, product->row_begin, product->row_end - product->row_begin, column, cols, c, DOT_COLS);
@@ -301,7 +320,8 @@ sumi_result sumi_cpu_linear(sumi_cpu_run* run)
 {
     const sumi_op* op = run->op;
     int32_t x_cols = sumi_cpu_cols(run, op->in[0]), y_cols = sumi_cpu_cols(run, op->out);
-    sumi_cpu_product product = {.run = run, .cols = op->weight->rows, .depth = op->weight->cols, .weight = op->weight, .load = load_matrix};
+    sumi_cpu_product product = {
+        .run = run, .cols = op->weight->rows, .depth = op->weight->cols, .weight = op->weight, .load = load_matrix};
     product.source = (const float*)sumi_cpu_value(run, op->in[0]) + (int64_t)op->u.linear.x_row * x_cols;
     product.source_stride = x_cols;
     int64_t first = (int64_t)op->u.linear.y_row * y_cols + op->u.linear.y_column;
@@ -309,7 +329,8 @@ sumi_result sumi_cpu_linear(sumi_cpu_run* run)
     product.y_stride = y_cols;
     const float* residual = sumi_cpu_value(run, op->in[1]);
     product.residual = residual == NULL ? NULL : residual + first;
-    product.finish = (sumi_cpu_finish){NULL, sumi_cpu_step(run, op->u.linear.gate), op->u.linear.activation, op->u.linear.accumulates, op->u.linear.scale};
+    product.finish = (sumi_cpu_finish){NULL, sumi_cpu_step(run, op->u.linear.gate), op->u.linear.activation,
+                                       op->u.linear.accumulates, op->u.linear.scale};
     if (op->bias != NULL) {
         sumi_cpu_vector(op->bias, 0, product.cols, run->shared);
         product.finish.bias = run->shared;
@@ -319,7 +340,8 @@ sumi_result sumi_cpu_linear(sumi_cpu_run* run)
         product.row_end = run->row_end;
         sumi_parallel(run->workers, divide_up(product.cols, DOT_COLS), 1, run_dots, &product);
     } else {
-        // A slice of parts is taken as its share of the units, not as its rows: rows would pack all of W for every slice (40 % more time with slices of 1 ms).
+        // A slice of parts is taken as its share of the units, not as its rows: rows would pack all of W for every
+        // slice (40 % more time with slices of 1 ms).
         product.row_end = op->rows;
         product.share_begin = run->part_begin;
         product.share_end = run->part_end;

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-static int32_t min_range(int32_t cols) { return cols >= 4096 ? 1 : 1 + 4096 / (cols > 0 ? cols : 1); } // rows that are worth handing to a worker
+// rows that are worth handing to a worker
+static int32_t min_range(int32_t cols) { return cols >= 4096 ? 1 : 1 + 4096 / (cols > 0 ? cols : 1); }
 
 // Every loop below is over rows of the op, offset by the run's first row.
 typedef struct row_loop {
@@ -21,7 +22,7 @@ static void over_rows(row_loop* loop, sumi_loop_body* body)
     sumi_parallel(loop->run->workers, loop->run->row_end - loop->run->row_begin, min_range(loop->x_cols), body, loop);
 }
 
-// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS -------------------------------------------------------------------------------------------------------------
+// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS -------------------------------------------------------------------------------
 static void embed(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -38,11 +39,15 @@ static void embed(int32_t begin, int32_t end, int32_t worker_index, void* contex
 sumi_result sumi_cpu_embed_rows(sumi_cpu_run* run)
 {
     const sumi_weight* table = run->op->weight;
-    row_loop loop = {
-        .run = run, .ids = sumi_cpu_value(run, run->op->in[0]), .y = sumi_cpu_value(run, run->op->out), .cols = table->cols, .x_cols = table->cols};
+    row_loop loop = {.run = run,
+                     .ids = sumi_cpu_value(run, run->op->in[0]),
+                     .y = sumi_cpu_value(run, run->op->out),
+                     .cols = table->cols,
+                     .x_cols = table->cols};
     for (int32_t r = run->row_begin; r < run->row_end; r++) {
         if (loop.ids[r] < 0 || loop.ids[r] >= table->rows) {
-            return sumi_fail(run->error, SUMI_INTERNAL, "%s: token id %d is not below the table's %d rows", table->name, loop.ids[r], table->rows);
+            return sumi_fail(run->error, SUMI_INTERNAL, "%s: token id %d is not below the table's %d rows", table->name,
+                             loop.ids[r], table->rows);
         }
     }
     over_rows(&loop, embed);
@@ -70,7 +75,8 @@ sumi_result sumi_cpu_copy_rows(sumi_cpu_run* run)
     SUMI_ASSERT(run->op->u.copy.from >= 0 && run->op->u.copy.to >= 0);
     SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) == sumi_cpu_cols(run, run->op->out));
     const sumi_op* op = run->op;
-    int64_t row_bytes = (int64_t)sumi_cpu_cols(run, op->in[0]) * (sumi_plan_info(run->plan, op->in[0])->element == SUMI_ELEMENT_BYTE ? 1 : 4);
+    int64_t row_bytes = (int64_t)sumi_cpu_cols(run, op->in[0])
+                      * (sumi_plan_info(run->plan, op->in[0])->element == SUMI_ELEMENT_BYTE ? 1 : 4);
     const unsigned char* x = sumi_cpu_value(run, op->in[0]);
     unsigned char* y = sumi_cpu_value(run, op->out);
     memmove(y + (op->u.copy.to + run->row_begin) * row_bytes, x + (op->u.copy.from + run->row_begin) * row_bytes,
@@ -78,19 +84,24 @@ sumi_result sumi_cpu_copy_rows(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------------------------------------
+// ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------
 static void activate(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
     row_loop* loop = context;
     int64_t at = (int64_t)(loop->run->row_begin + begin) * loop->cols;
-    loop->run->kernels->activate(loop->run->op->u.activate.activation, loop->y + at, loop->x + at, (size_t)(end - begin) * (size_t)loop->cols);
+    loop->run->kernels->activate(loop->run->op->u.activate.activation, loop->y + at, loop->x + at,
+                                 (size_t)(end - begin) * (size_t)loop->cols);
 }
 
 sumi_result sumi_cpu_activate(sumi_cpu_run* run)
 {
     int32_t cols = sumi_cpu_cols(run, run->op->out);
-    row_loop loop = {.run = run, .x = sumi_cpu_value(run, run->op->in[0]), .y = sumi_cpu_value(run, run->op->out), .cols = cols, .x_cols = cols};
+    row_loop loop = {.run = run,
+                     .x = sumi_cpu_value(run, run->op->in[0]),
+                     .y = sumi_cpu_value(run, run->op->out),
+                     .cols = cols,
+                     .x_cols = cols};
     // whole vectors must not depend on the split: rows of a width that is no multiple of a vector go one by one
     over_rows(&loop, activate);
     return SUMI_OK;
@@ -102,7 +113,8 @@ static void gated(int32_t begin, int32_t end, int32_t worker_index, void* contex
     row_loop* loop = context;
     for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
         const float* x = loop->x + (int64_t)r * loop->x_cols;
-        loop->run->kernels->gated(loop->run->op->u.gated.activation, loop->y + (int64_t)r * loop->cols, x, x + loop->cols, (size_t)loop->cols);
+        loop->run->kernels->gated(loop->run->op->u.gated.activation, loop->y + (int64_t)r * loop->cols, x,
+                                  x + loop->cols, (size_t)loop->cols);
     }
 }
 
@@ -110,12 +122,16 @@ sumi_result sumi_cpu_gated(sumi_cpu_run* run)
 {
     SUMI_ASSERT(sumi_cpu_cols(run, run->op->in[0]) == 2 * sumi_cpu_cols(run, run->op->out));
     int32_t cols = sumi_cpu_cols(run, run->op->out);
-    row_loop loop = {.run = run, .x = sumi_cpu_value(run, run->op->in[0]), .y = sumi_cpu_value(run, run->op->out), .cols = cols, .x_cols = 2 * cols};
+    row_loop loop = {.run = run,
+                     .x = sumi_cpu_value(run, run->op->in[0]),
+                     .y = sumi_cpu_value(run, run->op->out),
+                     .cols = cols,
+                     .x_cols = 2 * cols};
     over_rows(&loop, gated);
     return SUMI_OK;
 }
 
-// ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------------------------------------
+// ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------
 static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -127,7 +143,8 @@ static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void
         // the mean first: E[x^2] - mean^2 loses the variance of rows with a large mean
         float mean = op->u.norm.norm == SUMI_NORM_LAYER ? kernels->sum(x, loop->cols) / (float)loop->cols : 0.0f;
         float factor = 1.0f / sqrtf(kernels->sum_squares(x, mean, loop->cols) / (float)loop->cols + op->u.norm.eps);
-        kernels->normalise(loop->y + (int64_t)(op->u.norm.y_row + r) * loop->cols, x, mean, factor, loop->w, loop->scale, loop->shift, loop->cols);
+        kernels->normalise(loop->y + (int64_t)(op->u.norm.y_row + r) * loop->cols, x, mean, factor, loop->w,
+                           loop->scale, loop->shift, loop->cols);
     }
 }
 
@@ -135,14 +152,16 @@ sumi_result sumi_cpu_norm_modulate(sumi_cpu_run* run)
 {
     const sumi_op* op = run->op;
     int32_t cols = sumi_cpu_cols(run, op->out);
-    row_loop loop = {.run = run, .x = sumi_cpu_value(run, op->in[0]), .y = sumi_cpu_value(run, op->out), .cols = cols, .x_cols = cols};
+    row_loop loop = {.run = run,
+                     .x = sumi_cpu_value(run, op->in[0]),
+                     .y = sumi_cpu_value(run, op->out),
+                     .cols = cols,
+                     .x_cols = cols};
     loop.scale = sumi_cpu_step(run, op->u.norm.scale);
     loop.shift = sumi_cpu_step(run, op->u.norm.shift);
     if (op->weight != NULL) {
         sumi_cpu_vector(op->weight, 0, cols, run->shared);
-        for (int32_t c = 0; op->u.norm.weight_plus_one && c < cols; c++) {
-            run->shared[c] += 1.0f;
-        }
+        for (int32_t c = 0; op->u.norm.weight_plus_one && c < cols; c++) { run->shared[c] += 1.0f; }
         loop.w = run->shared;
     }
     over_rows(&loop, norm_modulate);
@@ -167,8 +186,12 @@ sumi_result sumi_cpu_norm_gate_add(sumi_cpu_run* run)
 {
     const sumi_op* op = run->op;
     int32_t cols = sumi_cpu_cols(run, op->out);
-    row_loop loop = {
-        .run = run, .x = sumi_cpu_value(run, op->in[0]), .b = sumi_cpu_value(run, op->in[1]), .y = sumi_cpu_value(run, op->out), .cols = cols, .x_cols = cols};
+    row_loop loop = {.run = run,
+                     .x = sumi_cpu_value(run, op->in[0]),
+                     .b = sumi_cpu_value(run, op->in[1]),
+                     .y = sumi_cpu_value(run, op->out),
+                     .cols = cols,
+                     .x_cols = cols};
     loop.scale = sumi_cpu_step(run, op->u.gate_add.gate);
     if (op->weight != NULL) {
         sumi_cpu_vector(op->weight, 0, cols, run->shared);
@@ -178,7 +201,7 @@ sumi_result sumi_cpu_norm_gate_add(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// ---- QK_NORM_ROPE ---------------------------------------------------------------------------------------------------------------------------------
+// ---- QK_NORM_ROPE ---------------------------------------------------------------------------------------------------
 static void qk_norm_rope(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -223,12 +246,14 @@ sumi_result sumi_cpu_qk_norm_rope(sumi_cpu_run* run)
 sumi_cpu_scratch sumi_cpu_rows_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op)
 {
     (void)kernels;
-    uint64_t floats = op->kind == SUMI_OP_QK_NORM_ROPE ? 2 * (uint64_t)op->u.qk.dim : (uint64_t)sumi_plan_info(plan, op->out)->cols;
+    uint64_t floats =
+        op->kind == SUMI_OP_QK_NORM_ROPE ? 2 * (uint64_t)op->u.qk.dim : (uint64_t)sumi_plan_info(plan, op->out)->cols;
     return (sumi_cpu_scratch){floats * sizeof(float), 0};
 }
 
-// ---- ROPE_TABLE, TIME_EMBED, FINISH_MODULATION ----------------------------------------------------------------------------------------------------
-// As the references: frequency and product in double, the angle rounded to float, then its cosine and sine. A row is (cos, sin) per pair.
+// ---- ROPE_TABLE, TIME_EMBED, FINISH_MODULATION ----------------------------------------------------------------------
+// As the references: frequency and product in double, the angle rounded to float, then its cosine and sine. A row is
+// (cos, sin) per pair.
 static void rope_table(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -249,7 +274,11 @@ static void rope_table(int32_t begin, int32_t end, int32_t worker_index, void* c
 sumi_result sumi_cpu_rope_table(sumi_cpu_run* run)
 {
     int32_t cols = sumi_cpu_cols(run, run->op->out);
-    row_loop loop = {.run = run, .ids = sumi_cpu_value(run, run->op->in[0]), .y = sumi_cpu_value(run, run->op->out), .cols = cols, .x_cols = 64 * cols};
+    row_loop loop = {.run = run,
+                     .ids = sumi_cpu_value(run, run->op->in[0]),
+                     .y = sumi_cpu_value(run, run->op->out),
+                     .cols = cols,
+                     .x_cols = 64 * cols};
     over_rows(&loop, rope_table);
     return SUMI_OK;
 }
@@ -263,15 +292,14 @@ sumi_result sumi_cpu_time_embed(sumi_cpu_run* run)
     int32_t width = sumi_cpu_cols(run, op->out), half = width / 2;
     for (int32_t r = run->row_begin; r < run->row_end; r++, times++) {
         float u = times[run->row_begin] * op->u.time.scale, *row = y + (int64_t)r * width;
-        for (int32_t i = 0; i < half; i++) { // float at every step, as the reference: u reaches 1000, so a last bit of the frequency shows
+        // float at every step, as the reference: u reaches 1000, so a last bit of the frequency shows
+        for (int32_t i = 0; i < half; i++) {
             float frequency = (float)exp((double)((float)-log((double)op->u.time.max_period) * (float)i / (float)half));
             double angle = (double)(u * frequency);
             row[op->u.time.cos_first ? i : half + i] = (float)cos(angle);
             row[op->u.time.cos_first ? half + i : i] = (float)sin(angle);
         }
-        if (width % 2 == 1) {
-            row[width - 1] = 0.0f;
-        }
+        if (width % 2 == 1) { row[width - 1] = 0.0f; }
     }
     return SUMI_OK;
 }

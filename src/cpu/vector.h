@@ -1,5 +1,6 @@
-// One vector of floats, SUMI_LANES of them: 16 with AVX-512, 8 with AVX2, 4 in portable C (which compilers turn into SSE2 or NEON). Included by the
-// kernels_*.c files only, after they have chosen their instruction set. + - * / work on the type itself (GCC and clang vector types).
+// One vector of floats, SUMI_LANES of them: 16 with AVX-512, 8 with AVX2, 4 in portable C (which compilers turn into
+// SSE2 or NEON). Included by the kernels_*.c files only, after they have chosen their instruction set. + - * / work on
+// the type itself (GCC and clang vector types).
 #ifndef SUMI_CPU_VECTOR_H
 #define SUMI_CPU_VECTOR_H
 #include <math.h>
@@ -10,15 +11,24 @@
 typedef __m512 vec;
 static inline vec vec_load(const float* p) { return _mm512_loadu_ps(p); }
 static inline void vec_store(float* p, vec v) { _mm512_storeu_ps(p, v); }
-static inline vec vec_load_part(const float* p, int32_t count) { return _mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1u), p); }
-static inline void vec_store_part(float* p, vec v, int32_t count) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << count) - 1u), v); }
+static inline vec vec_load_part(const float* p, int32_t count)
+{
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1u), p);
+}
+static inline void vec_store_part(float* p, vec v, int32_t count)
+{
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << count) - 1u), v);
+}
 static inline vec vec_all(float x) { return _mm512_set1_ps(x); }
 static inline vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vec vec_max(vec a, vec b) { return _mm512_max_ps(a, b); }
 static inline vec vec_min(vec a, vec b) { return _mm512_min_ps(a, b); }
 static inline vec vec_round(vec a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 static inline vec vec_times_power_of_two(vec a, vec n) { return _mm512_scalef_ps(a, n); }
-static inline vec vec_zero_below(vec v, vec x, float limit) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_NLT_UQ), v); }
+static inline vec vec_zero_below(vec v, vec x, float limit)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_NLT_UQ), v);
+}
 static inline vec vec_from_bf16(const void* p)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));
@@ -29,7 +39,10 @@ static inline vec vec_from_f16(const void* p) { return _mm512_cvtph_ps(_mm256_lo
 typedef __m256 vec;
 static inline vec vec_load(const float* p) { return _mm256_loadu_ps(p); }
 static inline void vec_store(float* p, vec v) { _mm256_storeu_ps(p, v); }
-static inline __m256i vec_mask(int32_t count) { return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); }
+static inline __m256i vec_mask(int32_t count)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
 static inline vec vec_load_part(const float* p, int32_t count) { return _mm256_maskload_ps(p, vec_mask(count)); }
 static inline void vec_store_part(float* p, vec v, int32_t count) { _mm256_maskstore_ps(p, vec_mask(count), v); }
 static inline vec vec_all(float x) { return _mm256_set1_ps(x); }
@@ -40,11 +53,15 @@ static inline vec vec_round(vec a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEA
 // 2^n for n in [-252, 254], as two factors, so that neither overflows the exponent field
 static inline vec vec_times_power_of_two(vec a, vec n)
 {
-    __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1), rest = _mm256_sub_epi32(i, half), bias = _mm256_set1_epi32(127);
+    __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1), rest = _mm256_sub_epi32(i, half),
+            bias = _mm256_set1_epi32(127);
     return a * _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23))
          * _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
 }
-static inline vec vec_zero_below(vec v, vec x, float limit) { return _mm256_and_ps(v, _mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_NLT_UQ)); }
+static inline vec vec_zero_below(vec v, vec x, float limit)
+{
+    return _mm256_and_ps(v, _mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_NLT_UQ));
+}
 static inline vec vec_from_bf16(const void* p)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));
@@ -64,21 +81,18 @@ static inline void vec_store(float* p, vec v) { memcpy(p, &v, sizeof v); }
 static inline vec vec_load_part(const float* p, int32_t count)
 {
     float v[4] = {0};
-    for (int32_t i = 0; i < count; i++) {
-        v[i] = p[i];
-    }
+    for (int32_t i = 0; i < count; i++) { v[i] = p[i]; }
     return vec_load(v);
 }
 static inline void vec_store_part(float* p, vec v, int32_t count)
 {
-    for (int32_t i = 0; i < count; i++) {
-        p[i] = v[i];
-    }
+    for (int32_t i = 0; i < count; i++) { p[i] = v[i]; }
 }
 static inline vec vec_all(float x) { return (vec){x, x, x, x}; }
 static inline vec vec_choose(vec_int mask, vec a, vec b) { return (vec)(((vec_int)a & mask) | ((vec_int)b & ~mask)); }
 static inline vec vec_fma(vec a, vec b, vec c) { return a * b + c; }
-static inline vec vec_max(vec a, vec b) { return vec_choose(a > b, a, b); } // b where one is NaN, as the x86 instruction
+// b where one is NaN, as the x86 instruction
+static inline vec vec_max(vec a, vec b) { return vec_choose(a > b, a, b); }
 static inline vec vec_min(vec a, vec b) { return vec_choose(a < b, a, b); }
 static inline vec vec_round(vec a)
 {
@@ -98,9 +112,7 @@ static inline float vec_sum(vec v)
     float lanes[SUMI_LANES];
     vec_store(lanes, v);
     for (int32_t width = SUMI_LANES / 2; width > 0; width /= 2) {
-        for (int32_t i = 0; i < width; i++) {
-            lanes[i] += lanes[i + width];
-        }
+        for (int32_t i = 0; i < width; i++) { lanes[i] += lanes[i + width]; }
     }
     return lanes[0];
 }
@@ -109,14 +121,12 @@ static inline float vec_largest(vec v)
     float lanes[SUMI_LANES];
     vec_store(lanes, v);
     float largest = lanes[0];
-    for (int32_t i = 1; i < SUMI_LANES; i++) {
-        largest = lanes[i] > largest ? lanes[i] : largest;
-    }
+    for (int32_t i = 1; i < SUMI_LANES; i++) { largest = lanes[i] > largest ? lanes[i] : largest; }
     return largest;
 }
 
-// e^x to 1e-7 relative: x = n ln 2 + r, |r| <= ln 2 / 2, Taylor to r^7 (remainder 5e-9). Below -87.3 the result is 0, above 88.7 it is
-// infinite, so that 1 / (1 + e^x) becomes 0. NaN stays NaN.
+// e^x to 1e-7 relative: x = n ln 2 + r, |r| <= ln 2 / 2, Taylor to r^7 (remainder 5e-9). Below -87.3 the result is 0,
+// above 88.7 it is infinite, so that 1 / (1 + e^x) becomes 0. NaN stays NaN.
 static inline vec vec_exp(vec x)
 {
     vec limited = vec_max(vec_all(-88.0f), vec_min(vec_all(89.0f), x)); // in this order both instructions hand a NaN on

@@ -1,9 +1,12 @@
 // Stands for the whole folder in a build without nvcc, or with --no-cuda.
 #include "cuda/cuda.h"
 
-sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_engine_desc* desc, const sumi_cuda_options* options, sumi_error* error, sumi_runner** out_runner)
+sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_engine_desc* desc,
+                             const sumi_cuda_options* options, sumi_error* error, sumi_runner** out_runner)
 {
     (void)heap, (void)workers, (void)desc, (void)options;
     *out_runner = NULL;
-    return sumi_fail(error, SUMI_NOT_SUPPORTED, "this program was built without the CUDA backend: choose the CPU backend, or build sumi where nvcc is (see third_party/README.md)");
+    return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                     "this program was built without the CUDA backend: choose the CPU backend, or build sumi where "
+                     "nvcc is (see third_party/README.md)");
 }

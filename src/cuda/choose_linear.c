@@ -1,13 +1,14 @@
 // Which kernel takes a product. The methods stand in linear.h.
 //
-// WGMMA and SPLIT meet in one cost: rounds of the resident clusters times what an item takes. PORTABLE goes by rounds for large m and by filling the
-// multiprocessors with split k for small m. The numbers of 9.0 are an H200's: to set them anew, edit the constants below, run tests/tune_cuda_linear.c. The method, tile and split follow from the whole op's shape, so
-// that a slice gives the same bits; a slice takes a range of rows at multiples of the method's unit. A product of one unit is done by the slice that
-// holds the unit.
+// WGMMA and SPLIT meet in one cost: rounds of the resident clusters times what an item takes. PORTABLE goes by rounds
+// for large m and by filling the multiprocessors with split k for small m. The numbers of 9.0 are an H200's: to set
+// them anew, edit the constants below, run tests/tune_cuda_linear.c. The method, tile and split follow from the whole
+// op's shape, so that a slice gives the same bits; a slice takes a range of rows at multiples of the method's unit. A
+// product of one unit is done by the slice that holds the unit.
 #include "cuda/cublaslt.h"
 
 // clang-format off
-// ---- The kernels ----------------------------------------------------------------------------------------------------------------------------
+// ---- The kernels ----------------------------------------------------------------------------------------------------
 const sumi_cuda_wgmma sumi_cuda_wgmma_kernels[] = {
 #define ROW(name, tile, EPI, WM, BN, ST, PH, SW, PP)                                                                                     \
     {"sumi_gemm_bf16_" #name "_" #tile, SUMI_CUDA_EPILOGUE_##name, false, PP, SUMI_GEMM_SM90_ROWS(WM, PP), BN, ST, 64 * (WM), SW, 384,   \
@@ -60,13 +61,15 @@ const sumi_cuda_portable sumi_cuda_portable_kernels[] = {
 enum { PORTABLE_COUNT = sizeof sumi_cuda_portable_kernels / sizeof *sumi_cuda_portable_kernels };
 // clang-format on
 
-// ---- Choosing -------------------------------------------------------------------------------------------------------------------------------
+// ---- Choosing -------------------------------------------------------------------------------------------------------
 enum {
     GEMV_ROWS = 16,
-    GEMV_K = 512,       // on 9.0: many columns of less k go faster through tiles (15360 x 256: 6.6 us against 9.6 at 16 rows on an H200)
-    HOPPER_ROWS = 65,   // on 9.0, below: small portable tiles read the weights faster, unless there are more of them than fit at once
-    NARROW = 64,        // columns, up to which the same holds for any rows
-    SPLIT_ROWS = 256,   // k is shared on 9.0 up to here (adapters' narrow products: always)
+    // on 9.0: many columns of less k go faster through tiles (15360 x 256: 6.6 us against 9.6 at 16 rows on an H200)
+    GEMV_K = 512,
+    // on 9.0, below: small portable tiles read the weights faster, unless there are more of them than fit at once
+    HOPPER_ROWS = 65,
+    NARROW = 64,      // columns, up to which the same holds for any rows
+    SPLIT_ROWS = 256, // k is shared on 9.0 up to here (adapters' narrow products: always)
     LITTLE_K = 512,
     LITTLE_K_ROWS = 1024,
     LIMITED_ROWS = 1024, // on 9.0, beyond: see rate_of
@@ -89,22 +92,28 @@ int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols)
 uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* c, int32_t m, int32_t n)
 {
     if (c->method == SUMI_CUDA_METHOD_CUBLASLT)
-        return SUMI_CUDA_CUBLASLT_WORKSPACE + ((uint64_t)n * 2 + 255) / 256 * 256 + (c->kernel == 1 ? 2 * (uint64_t)c->unit_rows * (uint64_t)n : 0);
+        return SUMI_CUDA_CUBLASLT_WORKSPACE + ((uint64_t)n * 2 + 255) / 256 * 256
+             + (c->kernel == 1 ? 2 * (uint64_t)c->unit_rows * (uint64_t)n : 0);
     if (c->split <= 1) return 0;
     int32_t rows = 128, cols = 0;
     if (c->method == SUMI_CUDA_METHOD_GEMV) rows = m <= 8 ? 8 : 16, cols = 16;
     if (c->method == SUMI_CUDA_METHOD_SPLIT) cols = sumi_cuda_split_kernels[c->kernel].cols;
-    if (c->method == SUMI_CUDA_METHOD_PORTABLE) rows = sumi_cuda_portable_kernels[c->kernel].rows, cols = sumi_cuda_portable_kernels[c->kernel].cols;
-    return (uint64_t)divide_up(m, rows) * (uint64_t)divide_up(n, cols) * (uint64_t)c->split * (uint64_t)rows * (uint64_t)cols * sizeof(float);
+    if (c->method == SUMI_CUDA_METHOD_PORTABLE)
+        rows = sumi_cuda_portable_kernels[c->kernel].rows, cols = sumi_cuda_portable_kernels[c->kernel].cols;
+    return (uint64_t)divide_up(m, rows) * (uint64_t)divide_up(n, cols) * (uint64_t)c->split * (uint64_t)rows
+         * (uint64_t)cols * sizeof(float);
 }
 
-// The cost of a tile on 9.0, in the time of one k-block (128 bytes of k) of a 128 x 128 tile: 0.32 us on an H200, bf16. tests/tune_cuda_linear.c measures what they stand for.
-static const double LAUNCH = 3.0;         // once
-static const double TILE_END = 1.0;       // of a tile whose epilogue nothing hides: any but ping-pong's, whose last alone counts
-static const double SPLIT_END = 4.0;      // the same of SPLIT's, which reads at run time what to do; of 128 columns
-static const double PART_WRITE = 5.0;     // handing a part of k over, of 128 columns
-static const double PART_READ = 3.5;      // and adding each of them
-// Larger tiles read less from L2. Products of many rows work at the power limit, where ping-pong's small tiles take longer than alone: measured for gate and up in bf16, the most of a model's work.
+// The cost of a tile on 9.0, in the time of one k-block (128 bytes of k) of a 128 x 128 tile: 0.32 us on an H200, bf16.
+// tests/tune_cuda_linear.c measures what they stand for.
+static const double LAUNCH = 3.0; // once
+// of a tile whose epilogue nothing hides: any but ping-pong's, whose last alone counts
+static const double TILE_END = 1.0;
+static const double SPLIT_END = 4.0;  // the same of SPLIT's, which reads at run time what to do; of 128 columns
+static const double PART_WRITE = 5.0; // handing a part of k over, of 128 columns
+static const double PART_READ = 3.5;  // and adding each of them
+// Larger tiles read less from L2. Products of many rows work at the power limit, where ping-pong's small tiles take
+// longer than alone: measured for gate and up in bf16, the most of a model's work.
 static double rate_of(const sumi_cuda_shape* s, int32_t cols, bool is_ping_pong)
 {
     if (is_ping_pong) return s->epilogue == SUMI_CUDA_EPILOGUE_swiglu && s->m > LIMITED_ROWS && !s->is_fp8 ? 1.04 : 1.0;
@@ -120,27 +129,34 @@ static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape*
     for (int32_t i = 0; i < WGMMA_COUNT; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];
         if (kernel->epilogue != s->epilogue || kernel->is_fp8 != s->is_fp8) continue;
-        const double rounds = (double)((sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols) + clusters - 1) / clusters);
+        const double rounds =
+            (double)((sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols) + clusters - 1) / clusters);
         double block = kernel->rows * kernel->cols / 16384.0 * rate_of(s, kernel->cols, kernel->is_ping_pong);
         if (s->epilogue == SUMI_CUDA_EPILOGUE_gelu && !kernel->is_ping_pong) block *= 1.05;
-        const double cost = LAUNCH + rounds * max_int(blocks, kernel->stages) * block + (kernel->is_ping_pong ? 1.0 : rounds) * TILE_END;
+        const double cost = LAUNCH + rounds * max_int(blocks, kernel->stages) * block
+                          + (kernel->is_ping_pong ? 1.0 : rounds) * TILE_END;
         if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
             least = cost;
             *best = (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows};
         }
     }
-    // Little k under an epilogue of many rows is bound by the epilogue, which two portable blocks on a multiprocessor hide better than one here.
-    if (s->is_fp8 || (s->epilogue == SUMI_CUDA_EPILOGUE_any && s->m > LITTLE_K_ROWS && s->k < LITTLE_K)) return best->method != SUMI_CUDA_METHOD_ANY;
+    // Little k under an epilogue of many rows is bound by the epilogue, which two portable blocks on a multiprocessor
+    // hide better than one here.
+    if (s->is_fp8 || (s->epilogue == SUMI_CUDA_EPILOGUE_any && s->m > LITTLE_K_ROWS && s->k < LITTLE_K))
+        return best->method != SUMI_CUDA_METHOD_ANY;
     for (int32_t i = 0; i < SPLIT_COUNT; i++) {
         const int32_t cols = sumi_cuda_split_kernels[i].cols;
-        const int64_t pairs = sumi_cuda_tile_pairs(s->m, s->n, 128, cols), tiles = (int64_t)divide_up(s->m, 128) * divide_up(s->n, cols);
+        const int64_t pairs = sumi_cuda_tile_pairs(s->m, s->n, 128, cols),
+                      tiles = (int64_t)divide_up(s->m, 128) * divide_up(s->n, cols);
         const double width = cols / 128.0, block = width * rate_of(s, cols, false);
         const bool shares_k = (s->m <= SPLIT_ROWS || s->n <= 256) && 2 * tiles <= ARRIVALS;
         for (int32_t split = 1; split <= 16 && (split == 1 || (shares_k && blocks >= 4 * split)); split++) {
             const sumi_cuda_linear_choice c = {SUMI_CUDA_METHOD_SPLIT, i, split, 256};
             if (sumi_cuda_parts_bytes(&c, s->m, s->n) > PARTS_BYTES) break;
             const double rounds = (double)((pairs * split + clusters - 1) / clusters), join = split > 1 ? width : 0.0;
-            const double cost = LAUNCH + rounds * (divide_up(blocks, split) * block + SPLIT_END * width + PART_WRITE * join) + split * PART_READ * join;
+            const double cost = LAUNCH
+                              + rounds * (divide_up(blocks, split) * block + SPLIT_END * width + PART_WRITE * join)
+                              + split * PART_READ * join;
             if (best->method == SUMI_CUDA_METHOD_ANY || cost < least) {
                 least = cost;
                 *best = c;
@@ -152,11 +168,14 @@ static bool choose_hopper(const sumi_cuda_device* device, const sumi_cuda_shape*
 
 const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue e)
 {
-    return e == SUMI_CUDA_EPILOGUE_swiglu ? kernel->swiglu : e == SUMI_CUDA_EPILOGUE_plain && kernel->plain != NULL ? kernel->plain : kernel->any;
+    return e == SUMI_CUDA_EPILOGUE_swiglu                         ? kernel->swiglu
+         : e == SUMI_CUDA_EPILOGUE_plain && kernel->plain != NULL ? kernel->plain
+                                                                  : kernel->any;
 }
 
 // Few rows: a small tile, and as many parts of k as fill the multiprocessors. False: no tile that shares k fits.
-static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cuda_shape* s, bool has_wide_multiprocessors, sumi_cuda_linear_choice* best)
+static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cuda_shape* s,
+                                  bool has_wide_multiprocessors, sumi_cuda_linear_choice* best)
 {
     const int64_t processors = max_int(device->multiprocessors, 1);
     const int32_t wanted = s->m <= 32 ? 32 : s->m <= 128 || s->n <= 64 ? 64 : 128;
@@ -175,7 +194,9 @@ static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cud
         }
         double least = (double)((tiles + processors - 1) / processors);
         for (int32_t split = 2; split <= 16 && s->k / split >= 384 && tiles * split <= 2 * processors; split++) {
-            const double cost = (double)((tiles * split + processors - 1) / processors) / split + split * 0.05 * 2560.0 / s->k; // the second: adding up
+            // the second: adding up
+            const double cost =
+                (double)((tiles * split + processors - 1) / processors) / split + split * 0.05 * 2560.0 / s->k;
             if (cost < least) {
                 least = cost;
                 best->split = split;
@@ -189,19 +210,28 @@ static bool choose_portable_split(const sumi_cuda_device* device, const sumi_cud
 static sumi_cuda_linear_choice choose_portable(const sumi_cuda_device* device, const sumi_cuda_shape* s)
 {
     const bool has_wide_multiprocessors =
-        device->capability == 80 || device->capability == 90; // more tensor throughput for a byte of shared memory: longer k-blocks
+        // more tensor throughput for a byte of shared memory: longer k-blocks
+        device->capability == 80 || device->capability == 90;
     const int64_t processors = max_int(device->multiprocessors, 1);
     sumi_cuda_linear_choice best = {SUMI_CUDA_METHOD_ANY, 0, 1, 64};
-    if (!s->is_fp8 && (s->m <= PORTABLE_SPLIT_ROWS || s->n <= 128) && choose_portable_split(device, s, has_wide_multiprocessors, &best)) return best;
+    if (!s->is_fp8 && (s->m <= PORTABLE_SPLIT_ROWS || s->n <= 128)
+        && choose_portable_split(device, s, has_wide_multiprocessors, &best))
+        return best;
     double least = 0.0;
     for (int32_t i = 0; i < PORTABLE_COUNT; i++) {
         const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[i];
-        if (kernel->is_fp8 != s->is_fp8 || kernel->rows < 96 || sumi_cuda_portable_name(kernel, s->epilogue) == NULL) continue;
-        if (kernel->shared > (uint32_t)device->shared_per_block || (kernel->k_bytes == 128 && !has_wide_multiprocessors)) continue;
-        if (kernel->shares_k && s->epilogue == SUMI_CUDA_EPILOGUE_plain) continue;                              // there are better ones
-        const int32_t fitting = device->shared_per_multiprocessor / (int32_t)(kernel->shared + 1024); // each block counts 1 KiB more
+        if (kernel->is_fp8 != s->is_fp8 || kernel->rows < 96 || sumi_cuda_portable_name(kernel, s->epilogue) == NULL)
+            continue;
+        if (kernel->shared > (uint32_t)device->shared_per_block
+            || (kernel->k_bytes == 128 && !has_wide_multiprocessors))
+            continue;
+        // there are better ones
+        if (kernel->shares_k && s->epilogue == SUMI_CUDA_EPILOGUE_plain) continue;
+        // each block counts 1 KiB more
+        const int32_t fitting = device->shared_per_multiprocessor / (int32_t)(kernel->shared + 1024);
         const int32_t blocks = max_int(1, min_int(kernel->blocks, fitting));
-        const int64_t tiles = (int64_t)divide_up(s->m, kernel->rows) * divide_up(s->n, kernel->cols), at_once = processors * blocks;
+        const int64_t tiles = (int64_t)divide_up(s->m, kernel->rows) * divide_up(s->n, kernel->cols),
+                      at_once = processors * blocks;
         const double rate = (kernel->cols == 256   ? 1.0
                              : kernel->rows == 128 ? 0.97
                                                    : 0.84)
@@ -217,26 +247,34 @@ static sumi_cuda_linear_choice choose_portable(const sumi_cuda_device* device, c
 
 static bool has_hopper(const sumi_cuda_device* device, bool allows_hopper)
 {
-    return allows_hopper && device->capability == 90 && device->driver.cuTensorMapEncodeTiled != NULL && device->shared_per_block >= WGMMA_SHARED;
+    return allows_hopper && device->capability == 90 && device->driver.cuTensorMapEncodeTiled != NULL
+        && device->shared_per_block >= WGMMA_SHARED;
 }
 
-sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* s)
+sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, bool allows_hopper,
+                                                const sumi_cuda_shape* s)
 {
     if (device->forced_linear != NULL) return *device->forced_linear;
     // Hopper's kernels gate while they store, which is worth more than what its products are faster by.
     const bool is_gated = s->epilogue == SUMI_CUDA_EPILOGUE_swiglu;
     if (sumi_cuda_cublaslt_wants(device->cublaslt, s) && !(is_gated && has_hopper(device, allows_hopper)))
-        return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_CUBLASLT, is_gated, 1, sumi_cuda_cublaslt_unit_rows(device, s)};
+        return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_CUBLASLT, is_gated, 1,
+                                         sumi_cuda_cublaslt_unit_rows(device, s)};
     return sumi_cuda_choose_own_linear(device, allows_hopper, s);
 }
 
-sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* s)
+sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* device, bool allows_hopper,
+                                                    const sumi_cuda_shape* s)
 {
     if (!s->reads_aligned) return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_ANY, 0, 1, 64};
     const bool is_hopper = has_hopper(device, allows_hopper);
     // Small portable tiles: 64 x 64, two on a multiprocessor.
-    const bool is_small = !s->is_fp8 && (s->n <= NARROW || (s->m < HOPPER_ROWS && (s->m <= 32 || divide_up(s->n, 64) <= 2 * device->multiprocessors)));
-    const bool is_flat = s->m <= GEMV_ROWS && s->k < GEMV_K && s->n >= 4096 && is_hopper && s->epilogue != SUMI_CUDA_EPILOGUE_any;
+    const bool is_small =
+        !s->is_fp8
+        && (s->n <= NARROW
+            || (s->m < HOPPER_ROWS && (s->m <= 32 || divide_up(s->n, 64) <= 2 * device->multiprocessors)));
+    const bool is_flat =
+        s->m <= GEMV_ROWS && s->k < GEMV_K && s->n >= 4096 && is_hopper && s->epilogue != SUMI_CUDA_EPILOGUE_any;
     if (!s->is_fp8 && s->m <= GEMV_ROWS && !is_flat)
         return (sumi_cuda_linear_choice){SUMI_CUDA_METHOD_GEMV, 0, s->n < 2000 && s->k >= 1024 ? 2 : 1, GEMV_ROWS};
     sumi_cuda_linear_choice c;
@@ -244,14 +282,15 @@ sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* devi
     return choose_portable(device, s);
 }
 
-// ---- All of them ----------------------------------------------------------------------------------------------------------------------------
+// ---- All of them ----------------------------------------------------------------------------------------------------
 typedef struct choices {
     sumi_cuda_linear_choice* list;
     int32_t count, room;
 } choices;
 
 // With every split from 1 to `most` that leaves each part some k-blocks of 64.
-static void add(choices* to, const sumi_cuda_shape* s, sumi_cuda_method method, int32_t kernel, int32_t most, int32_t unit_rows)
+static void add(choices* to, const sumi_cuda_shape* s, sumi_cuda_method method, int32_t kernel, int32_t most,
+                int32_t unit_rows)
 {
     for (int32_t split = 1; split <= most && (split == 1 || s->k >= 128 * split); split++) {
         const sumi_cuda_linear_choice c = {method, kernel, split, unit_rows};
@@ -260,17 +299,21 @@ static void add(choices* to, const sumi_cuda_shape* s, sumi_cuda_method method, 
     }
 }
 
-int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* s, sumi_cuda_linear_choice* out_list, int32_t room)
+int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* s,
+                              sumi_cuda_linear_choice* out_list, int32_t room)
 {
     choices to = {out_list, 0, room};
     if (!s->reads_aligned || s->k < 512) add(&to, s, SUMI_CUDA_METHOD_ANY, 0, 1, 64);
     if (!s->reads_aligned) return to.count;
     if (!s->is_fp8 && s->m <= GEMV_ROWS) add(&to, s, SUMI_CUDA_METHOD_GEMV, 0, 8, GEMV_ROWS);
-    if (sumi_cuda_cublaslt_can(device->cublaslt, s)) add(&to, s, SUMI_CUDA_METHOD_CUBLASLT, s->epilogue == SUMI_CUDA_EPILOGUE_swiglu, 1, sumi_cuda_cublaslt_unit_rows(device, s));
+    if (sumi_cuda_cublaslt_can(device->cublaslt, s))
+        add(&to, s, SUMI_CUDA_METHOD_CUBLASLT, s->epilogue == SUMI_CUDA_EPILOGUE_swiglu, 1,
+            sumi_cuda_cublaslt_unit_rows(device, s));
     const bool is_hopper = has_hopper(device, allows_hopper);
     for (int32_t i = 0; i < WGMMA_COUNT && is_hopper; i++) {
         const sumi_cuda_wgmma* kernel = &sumi_cuda_wgmma_kernels[i];
-        if (kernel->epilogue == s->epilogue && kernel->is_fp8 == s->is_fp8) add(&to, s, SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows);
+        if (kernel->epilogue == s->epilogue && kernel->is_fp8 == s->is_fp8)
+            add(&to, s, SUMI_CUDA_METHOD_WGMMA, i, 1, 2 * kernel->rows);
     }
     for (int32_t i = 0; i < SPLIT_COUNT && is_hopper && !s->is_fp8; i++) {
         const int64_t tiles = (int64_t)divide_up(s->m, 128) * divide_up(s->n, sumi_cuda_split_kernels[i].cols);
@@ -278,7 +321,9 @@ int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper
     }
     for (int32_t i = 0; i < PORTABLE_COUNT; i++) {
         const sumi_cuda_portable* kernel = &sumi_cuda_portable_kernels[i];
-        if (kernel->is_fp8 != s->is_fp8 || sumi_cuda_portable_name(kernel, s->epilogue) == NULL || kernel->shared > (uint32_t)device->shared_per_block) continue;
+        if (kernel->is_fp8 != s->is_fp8 || sumi_cuda_portable_name(kernel, s->epilogue) == NULL
+            || kernel->shared > (uint32_t)device->shared_per_block)
+            continue;
         const int64_t tiles = (int64_t)divide_up(s->m, kernel->rows) * divide_up(s->n, kernel->cols);
         add(&to, s, SUMI_CUDA_METHOD_PORTABLE, i, kernel->shares_k && tiles <= ARRIVALS ? 16 : 1, kernel->rows);
     }

@@ -2,10 +2,12 @@
 //
 //   compute stream   [write ..] [counter] e slice e  e slice e  [fetch] f  [counter] e slice e ..        e: two timed events per slice, f: one event per value that is fetched
 //
-// Everything of a run goes into the compute stream, in order, so nothing else has to be ordered. What the host reads comes through pinned memory, behind an event; what it
-// writes goes through a pinned ring. Between `start` and the last `read` nothing is allocated and only a full ring, `wait` and a `read` of a value that is still coming wait.
+// Everything of a run goes into the compute stream, in order, so nothing else has to be ordered. What the host reads
+// comes through pinned memory, behind an event; what it writes goes through a pinned ring. Between `start` and the last
+// `read` nothing is allocated and only a full ring, `wait` and a `read` of a value that is still coming wait.
 //
-// A call that cannot report a failure (write, read, finished) keeps it in `failure` for the next one that can. A lost device stays lost: nothing is on its way then.
+// A call that cannot report a failure (write, read, finished) keeps it in `failure` for the next one that can. A lost
+// device stays lost: nothing is on its way then.
 #include "cuda/cuda.h"
 #include "base/assert.h"
 #include "base/platform.h"
@@ -18,7 +20,7 @@
 
 #define RING_PAGES 4
 #define RING_BYTES (RING_PAGES * (uint64_t)SUMI_CUDA_PAGE)
-#define ALIGN 64u             // of constants and mirrors
+#define ALIGN 64u // of constants and mirrors
 
 const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_EMBED_ROWS] = {sumi_cuda_embed_rows, NULL},
@@ -51,7 +53,7 @@ const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_PIXELS_OUT] = {sumi_cuda_pixels_out, NULL},
 };
 
-// ---- Failures -----------------------------------------------------------------------------------------------------------------------------
+// ---- Failures -------------------------------------------------------------------------------------------------------
 
 // Keeps the failure of a driver call for later. After a lost device nothing is on its way any more.
 static void keep_failure(sumi_cuda* cuda, CUresult result, const char* what)
@@ -82,7 +84,8 @@ static sumi_result note(sumi_cuda* cuda, sumi_result result, const sumi_error* e
 {
     if (result == SUMI_DEVICE_LOST && cuda->failure.result != SUMI_DEVICE_LOST) {
         cuda->failure = (sumi_error){SUMI_OK, {0}};
-        (void)sumi_fail(&cuda->failure, result, "%s", error != NULL && error->result != SUMI_OK ? error->text : "the GPU is lost");
+        (void)sumi_fail(&cuda->failure, result, "%s",
+                        error != NULL && error->result != SUMI_OK ? error->text : "the GPU is lost");
         cuda->flight_count = cuda->write_count = 0;
     }
     return result;
@@ -98,17 +101,19 @@ static bool enter_quietly(sumi_cuda* cuda, sumi_cuda_scope* out_scope)
     return false;
 }
 
-// Memory must not go while the device may still touch it. Nothing runs when memory goes, but the last copies may be on their way.
+// Memory must not go while the device may still touch it. Nothing runs when memory goes, but the last copies may be on
+// their way.
 static void settle(sumi_cuda* cuda)
 {
     keep_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.compute), "waiting for the device");
     for (uint32_t i = 0; i < cuda->write_count; i++) cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES].end = 0;
     cuda->write_count = 0;
-    keep_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.copy), "waiting for the device"); // streamed weights, ahead of their time
+    // streamed weights, ahead of their time
+    keep_failure(cuda, cuda->device.driver.cuStreamSynchronize(cuda->device.copy), "waiting for the device");
     sumi_cuda_weights_settle(&cuda->weights);
 }
 
-// ---- Plans --------------------------------------------------------------------------------------------------------------------------------
+// ---- Plans ----------------------------------------------------------------------------------------------------------
 
 sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan)
 {
@@ -159,13 +164,15 @@ static sumi_result take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_p
 {
     SUMI_ASSERT(plan->op_count > 0);
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
-    if (record != NULL && (record->ops != plan->ops || record->op_count != plan->op_count)) { // another plan where one was that nobody said goodbye to
+    // another plan where one was that nobody said goodbye to
+    if (record != NULL && (record->ops != plan->ops || record->op_count != plan->op_count)) {
         free_record(cuda, record);
         record = NULL;
     }
     *out_record = record;
     if (record != NULL) return SUMI_OK;
-    SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->plans, &cuda->plan_capacity, cuda->plan_count + 1, sizeof *cuda->plans, error));
+    SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->plans, &cuda->plan_capacity, cuda->plan_count + 1,
+                       sizeof *cuda->plans, error));
     record = sumi_alloc_zero(cuda->heap, sizeof *record);
     unsigned char* flags = sumi_alloc_zero(cuda->heap, plan->value_count + 1);
     if (record == NULL || flags == NULL) {
@@ -217,14 +224,16 @@ static void cuda_forget_weights(sumi_runner* runner, const sumi_weight* const* w
         sumi_cuda_plan* record = cuda->plans[p];
         const sumi_cuda_stream* stream = record->stream;
         bool is_hit = record->has_weights && cuda->weights.residents == NULL;
-        for (int32_t i = 0; i < record->weight_count && !is_hit; i++) is_hit = cuda->weights.residents[record->weights[i]].weight == NULL;
-        for (int32_t i = 0; stream != NULL && i < stream->list_count && !is_hit; i++) is_hit = cuda->weights.residents[stream->list[i]].weight == NULL;
+        for (int32_t i = 0; i < record->weight_count && !is_hit; i++)
+            is_hit = cuda->weights.residents[record->weights[i]].weight == NULL;
+        for (int32_t i = 0; stream != NULL && i < stream->list_count && !is_hit; i++)
+            is_hit = cuda->weights.residents[stream->list[i]].weight == NULL;
         if (is_hit) forget_division(cuda, record);
     }
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
-// ---- Memory -------------------------------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
 static uint64_t cuda_scratch_bytes(const sumi_runner* runner, const sumi_plan* plan)
 {
@@ -247,8 +256,10 @@ static void drop_all_graphs(sumi_cuda* cuda)
     }
 }
 
-// The new block first: when it cannot be had beside the old one, the old one goes before the second try. When that fails too there is none, and the next one may have more luck.
-static sumi_result make_room(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t bytes, const char* what, sumi_error* error)
+// The new block first: when it cannot be had beside the old one, the old one goes before the second try. When that
+// fails too there is none, and the next one may have more luck.
+static sumi_result make_room(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t bytes, const char* what,
+                             sumi_error* error)
 {
     if (bytes == 0 || block->bytes >= bytes) return SUMI_OK;
     SUMI_ASSERT(cuda->flight_count == 0); // the device may be using the old one
@@ -261,7 +272,8 @@ static sumi_result make_room(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t b
     if (sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, &first) == SUMI_OK) {
         sumi_cuda_release(&cuda->memory, block);
     } else {
-        if (block->address == 0 || first.result != SUMI_OUT_OF_DEVICE_MEMORY) return sumi_fail(error, first.result, "%s", first.text);
+        if (block->address == 0 || first.result != SUMI_OUT_OF_DEVICE_MEMORY)
+            return sumi_fail(error, first.result, "%s", first.text);
         sumi_cuda_release(&cuda->memory, block);
         drop_all_graphs(cuda);
         SUMI_TRY(sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_ARENA, what, &larger, error));
@@ -276,7 +288,9 @@ static uint64_t round_up(uint64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * 
 static bool is_written(const sumi_plan* plan, sumi_value value)
 {
     for (size_t i = 0; i < plan->op_count; i++) {
-        if (plan->ops[i].out.id == value.id || (plan->ops[i].kind == SUMI_OP_PIXELS_OUT && plan->ops[i].in[1].id == value.id)) return true;
+        if (plan->ops[i].out.id == value.id
+            || (plan->ops[i].kind == SUMI_OP_PIXELS_OUT && plan->ops[i].in[1].id == value.id))
+            return true;
     }
     return false;
 }
@@ -287,9 +301,11 @@ static sumi_result make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_er
     if (record->mirrors != NULL) return SUMI_OK;
     const sumi_plan* plan = record->plan;
     int32_t count = 0;
-    for (size_t v = 0; v < plan->value_count; v++) count += plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1});
+    for (size_t v = 0; v < plan->value_count; v++)
+        count += plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1});
     record->mirrors = sumi_alloc_zero(cuda->heap, (size_t)(count + 1) * sizeof *record->mirrors);
-    if (record->mirrors == NULL) return sumi_out_of_memory(error, (size_t)(count + 1) * sizeof *record->mirrors, "a plan on the device");
+    if (record->mirrors == NULL)
+        return sumi_out_of_memory(error, (size_t)(count + 1) * sizeof *record->mirrors, "a plan on the device");
     record->mirror_count = 0;
     record->mirror_end = RING_BYTES;
     for (size_t v = 0; v < plan->value_count; v++) {
@@ -300,7 +316,9 @@ static sumi_result make_mirrors(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_er
         record->mirror_end += round_up(plan->values[v].bytes);
     }
     for (int32_t i = 0; i < record->mirror_count; i++) {
-        SUMI_CU(&cuda->device.driver, cuEventCreate(&record->mirrors[i].event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING), "making an event");
+        SUMI_CU(&cuda->device.driver,
+                cuEventCreate(&record->mirrors[i].event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
+                "making an event");
     }
     return SUMI_OK;
 }
@@ -322,7 +340,8 @@ static sumi_result make_constants(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
     uint64_t bytes = 0;
     for (size_t i = 0; i < plan->constant_count; i++) bytes += round_up(plan->constants[i].bytes);
     if (bytes == 0 || record->constants.address != 0) return SUMI_OK;
-    SUMI_TRY(sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_STAGING, "a plan's constants", &record->constants, error));
+    SUMI_TRY(
+        sumi_cuda_allocate(&cuda->memory, bytes, SUMI_MEMORY_STAGING, "a plan's constants", &record->constants, error));
     unsigned char* at = sumi_cuda_host(&record->constants);
     for (size_t i = 0; i < plan->constant_count; i++) {
         memcpy(at, plan->constants[i].data, (size_t)plan->constants[i].bytes);
@@ -332,7 +351,10 @@ static sumi_result make_constants(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
 }
 
 static size_t pages_of(uint64_t end) { return (size_t)((end + SUMI_CUDA_PAGE - 1) / SUMI_CUDA_PAGE); }
-static bool has_pages(const sumi_cuda* cuda, const sumi_cuda_plan* record) { return cuda->page_count >= pages_of(record->mirror_end); }
+static bool has_pages(const sumi_cuda* cuda, const sumi_cuda_plan* record)
+{
+    return cuda->page_count >= pages_of(record->mirror_end);
+}
 
 // One page, and more while there is time.
 static sumi_result make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, uint64_t until_ns, sumi_error* error)
@@ -341,7 +363,8 @@ static sumi_result make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, uin
     const size_t wanted = pages_of(record->mirror_end);
     SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->pages, &cuda->page_capacity, wanted, sizeof *cuda->pages, error));
     do {
-        SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING, "inputs and results on their way", &cuda->pages[cuda->page_count], error));
+        SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_PAGE, SUMI_MEMORY_STAGING,
+                                    "inputs and results on their way", &cuda->pages[cuda->page_count], error));
         cuda->page_count++;
     } while (cuda->page_count < wanted && sumi_clock_ns() < until_ns);
     return SUMI_OK;
@@ -350,35 +373,45 @@ static sumi_result make_pages(sumi_cuda* cuda, const sumi_cuda_plan* record, uin
 // What lies at an offset in the pages, and how much of it in one.
 static unsigned char* page_at(const sumi_cuda* cuda, uint64_t offset, uint64_t* io_bytes)
 {
-    SUMI_ASSERT(offset / SUMI_CUDA_PAGE < cuda->page_count && *io_bytes > 0);
+    SUMI_ASSERT(offset / SUMI_CUDA_PAGE<cuda->page_count&& * io_bytes> 0);
     const uint64_t in_page = offset % SUMI_CUDA_PAGE, left = SUMI_CUDA_PAGE - in_page;
     *io_bytes = *io_bytes < left ? *io_bytes : left;
     return (unsigned char*)sumi_cuda_host(&cuda->pages[offset / SUMI_CUDA_PAGE]) + in_page;
 }
 
-// ---- The budget ---------------------------------------------------------------------------------------------------------------------------
+// ---- The budget -----------------------------------------------------------------------------------------------------
 
 static uint64_t block_bytes(uint64_t bytes) { return (bytes + 511) / 512 * 512; } // as sumi_cuda_allocate counts
-static uint64_t own_bytes(const sumi_cuda* cuda, const sumi_plan* plan, uint64_t scratch) { return cuda->fixed.bytes + block_bytes(plan->arena_bytes) + block_bytes(scratch); }
-static uint64_t room_for_weights(uint64_t budget, uint64_t own) { return budget == 0 ? UINT64_MAX : budget > own ? budget - own : 0; }
+static uint64_t own_bytes(const sumi_cuda* cuda, const sumi_plan* plan, uint64_t scratch)
+{
+    return cuda->fixed.bytes + block_bytes(plan->arena_bytes) + block_bytes(scratch);
+}
+static uint64_t room_for_weights(uint64_t budget, uint64_t own)
+{
+    return budget == 0 ? UINT64_MAX : budget > own ? budget - own : 0;
+}
 
-static sumi_result cuda_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget, sumi_device_need* out_need, sumi_error* error)
+static sumi_result cuda_need(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget,
+                             sumi_device_need* out_need, sumi_error* error)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
     const uint64_t own = own_bytes(cuda, plan, cuda_scratch_bytes(runner, plan));
     sumi_cuda_division division;
     SUMI_TRY(sumi_cuda_divide(&cuda->weights, plan, room_for_weights(budget, own), &division, error));
     sumi_free(cuda->heap, division.shares);
-    *out_need = (sumi_device_need){.weights = division.kept + division.ring + division.way, .streamed = division.streamed};
+    *out_need =
+        (sumi_device_need){.weights = division.kept + division.ring + division.way, .streamed = division.streamed};
     out_need->device = own + out_need->weights;
     SUMI_ASSERT(out_need->device >= own);
     out_need->fits = budget == 0 || (division.fits && out_need->device <= budget);
     uint64_t constants = 0, mirrors = 0;
     for (size_t i = 0; i < plan->constant_count; i++) constants += round_up(plan->constants[i].bytes);
     for (size_t v = 0; v < plan->value_count; v++) {
-        if (plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1})) mirrors += round_up(plan->values[v].bytes);
+        if (plan->values[v].bound && is_written(plan, (sumi_value){(int32_t)v + 1}))
+            mirrors += round_up(plan->values[v].bytes);
     }
-    out_need->pinned = pages_of(RING_BYTES + mirrors) * (uint64_t)SUMI_CUDA_PAGE + block_bytes(constants) + division.streamed - division.mapped + division.hosted;
+    out_need->pinned = pages_of(RING_BYTES + mirrors) * (uint64_t)SUMI_CUDA_PAGE + block_bytes(constants)
+                     + division.streamed - division.mapped + division.hosted;
     return SUMI_OK;
 }
 
@@ -390,16 +423,24 @@ static sumi_result divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
     sumi_cuda_division* division = &record->division;
     if (record->has_weights) settle(cuda);
     forget_division(cuda, record);
-    SUMI_TRY(sumi_cuda_divide(weights, record->plan, room_for_weights(cuda->budget, own_bytes(cuda, record->plan, record->scratch_bytes)), division, error));
+    SUMI_TRY(sumi_cuda_divide(weights, record->plan,
+                              room_for_weights(cuda->budget, own_bytes(cuda, record->plan, record->scratch_bytes)),
+                              division, error));
     record->weights = sumi_alloc_array(cuda->heap, (size_t)division->count + 1, sizeof *record->weights);
-    sumi_result result = record->weights == NULL ? sumi_out_of_memory(error, (size_t)division->count * sizeof *record->weights, "the list of a plan's weights") : SUMI_OK;
+    sumi_result result = record->weights == NULL ? sumi_out_of_memory(
+                             error, (size_t)division->count * sizeof *record->weights, "the list of a plan's weights")
+                                                 : SUMI_OK;
     for (int32_t i = 0; i < division->count && result == SUMI_OK; i++) {
         sumi_cuda_share_of* share = &division->shares[i];
-        result = sumi_cuda_weights_want(weights, share->weight, share->form, share->is_adapter, &share->resident, error);
-        if (result == SUMI_OK && share->stay == SUMI_CUDA_KEPT) record->weights[record->weight_count++] = share->resident;
+        result =
+            sumi_cuda_weights_want(weights, share->weight, share->form, share->is_adapter, &share->resident, error);
+        if (result == SUMI_OK && share->stay == SUMI_CUDA_KEPT)
+            record->weights[record->weight_count++] = share->resident;
     }
     if (result == SUMI_OK && !division->fits)
-        result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL, "%.1f MB on the device do not hold this job, even with its weights streamed", 1e-6 * (double)cuda->budget);
+        result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
+                           "%.1f MB on the device do not hold this job, even with its weights streamed",
+                           1e-6 * (double)cuda->budget);
     if (result == SUMI_OK && division->streams) result = sumi_cuda_stream_make(cuda, record, error);
     sumi_free(cuda->heap, division->shares);
     division->shares = NULL;
@@ -430,7 +471,8 @@ static void drop_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_
         resident->has_image = false;
         for (; resident->chunks > 0 || resident->image.made > 0; is_first = false) {
             if (!is_first && sumi_clock_ns() >= until_ns) return;
-            if (resident->chunks > 0) sumi_cuda_mapped_unlock(&cuda->weights.mapped, resident->weight, &resident->chunks, 1);
+            if (resident->chunks > 0)
+                sumi_cuda_mapped_unlock(&cuda->weights.mapped, resident->weight, &resident->chunks, 1);
             else sumi_cuda_release(&cuda->memory, &resident->image.pieces[--resident->image.made]);
         }
         sumi_cuda_weights_drop_image(&cuda->weights, resident);
@@ -443,14 +485,18 @@ static void miss_weights(sumi_cuda* cuda)
     for (size_t p = 0; p < cuda->plan_count; p++) {
         sumi_cuda_plan* record = cuda->plans[p];
         bool is_hit = false;
-        for (int32_t i = 0; i < record->weight_count && !is_hit; i++) is_hit = cuda->weights.residents[record->weights[i]].place.data == 0;
+        for (int32_t i = 0; i < record->weight_count && !is_hit; i++)
+            is_hit = cuda->weights.residents[record->weights[i]].place.data == 0;
         if (is_hit) sumi_cuda_drop_graphs(cuda, record);
         record->weight_cursor = 0;
         record->is_fit = false;
     }
 }
 
-static uint64_t beyond(uint64_t wanted, const sumi_cuda_block* block) { return wanted > block->bytes ? wanted - block->bytes : 0; }
+static uint64_t beyond(uint64_t wanted, const sumi_cuda_block* block)
+{
+    return wanted > block->bytes ? wanted - block->bytes : 0;
+}
 
 static void give_up(sumi_cuda* cuda, sumi_cuda_block* block, uint64_t wanted, bool* io_is_any)
 {
@@ -465,7 +511,8 @@ static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error*
 {
     SUMI_ASSERT(record->has_weights);
     if (cuda->budget == 0 || record->is_fit) return SUMI_OK;
-    const uint64_t arena = block_bytes(record->plan->arena_bytes), scratch = block_bytes(record->scratch_bytes), ring = record->division.ring;
+    const uint64_t arena = block_bytes(record->plan->arena_bytes), scratch = block_bytes(record->scratch_bytes),
+                   ring = record->division.ring;
     sumi_cuda_weights* weights = &cuda->weights;
     const uint64_t serial = ++weights->list_serial;
     bool has_settled = false, has_evicted = false;
@@ -473,7 +520,8 @@ static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error*
     sumi_cuda_weights_settle(weights); // conversions are counted once
     for (int32_t i = 0; i < record->weight_count; i++) weights->residents[record->weights[i]].listed = serial;
     for (size_t tries = weights->slab_count + 2;; tries--) { // a slab goes each time; in the end large blocks
-        uint64_t missing = record->division.way + beyond(arena, &cuda->arena) + beyond(scratch, &cuda->scratch) + beyond(ring, &cuda->passage);
+        uint64_t missing = record->division.way + beyond(arena, &cuda->arena) + beyond(scratch, &cuda->scratch)
+                         + beyond(ring, &cuda->passage);
         for (int32_t i = 0; i < record->weight_count; i++) {
             const sumi_cuda_resident* resident = &weights->residents[record->weights[i]];
             missing += resident->place.data == 0 ? resident->bytes : 0;
@@ -519,7 +567,8 @@ static sumi_result make_passage(sumi_cuda* cuda, const sumi_cuda_plan* record, s
 {
     if (record->division.ring <= cuda->passage.bytes) return SUMI_OK;
     drop_passage(cuda);
-    return sumi_cuda_allocate(&cuda->memory, record->division.ring, SUMI_MEMORY_WEIGHTS, "streamed weights", &cuda->passage, error);
+    return sumi_cuda_allocate(&cuda->memory, record->division.ring, SUMI_MEMORY_WEIGHTS, "streamed weights",
+                              &cuda->passage, error);
 }
 
 static void cuda_set_budget(sumi_runner* runner, uint64_t bytes)
@@ -584,7 +633,8 @@ static void cuda_trim(sumi_runner* runner)
     sumi_cuda_scope scope;
     if (cuda->budget == 0 || sumi_cuda_held(&cuda->memory) <= cuda->budget || !enter_quietly(cuda, &scope)) return;
     release_room(cuda);
-    while (sumi_cuda_held(&cuda->memory) > cuda->budget && sumi_cuda_weights_evict(&cuda->weights, UINT64_MAX)) continue;
+    while (sumi_cuda_held(&cuda->memory) > cuda->budget && sumi_cuda_weights_evict(&cuda->weights, UINT64_MAX))
+        continue;
     if (sumi_cuda_held(&cuda->memory) > cuda->budget) drop_passage(cuda);
     miss_weights(cuda);
     sumi_cuda_leave(&cuda->device, &scope);
@@ -600,7 +650,8 @@ static bool cuda_shed(sumi_runner* runner, const sumi_plan* plan)
     if (!enter_quietly(cuda, &scope)) return false;
     settle(cuda);
     const uint64_t serial = ++weights->list_serial;
-    for (int32_t i = 0; record != NULL && i < record->weight_count; i++) weights->residents[record->weights[i]].listed = serial;
+    for (int32_t i = 0; record != NULL && i < record->weight_count; i++)
+        weights->residents[record->weights[i]].listed = serial;
     while (sumi_cuda_weights_evict(weights, serial)) is_any = true;
     if (is_any) miss_weights(cuda);
     sumi_cuda_leave(&cuda->device, &scope);
@@ -643,7 +694,7 @@ static void cuda_facts(const sumi_runner* runner, sumi_device_facts* out_facts)
     for (int kind = 0; kind < 4; kind++) out_facts->held[kind] = atomic_load(&cuda->memory.held[kind]);
 }
 
-// ---- Before a run -------------------------------------------------------------------------------------------------------------------------
+// ---- Before a run ---------------------------------------------------------------------------------------------------
 
 // A first launch: whatever the driver puts off until then happens here.
 static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
@@ -651,9 +702,11 @@ static sumi_result launch_first(sumi_cuda* cuda, sumi_error* error)
     const sumi_cuda_driver* driver = &cuda->device.driver;
     CUfunction function;
     SUMI_TRY(sumi_cuda_kernel(cuda->modules, "sumi_upload_vector", 0, &function, error));
-    sumi_upload_args args = {.from = cuda->fixed.address, .to = cuda->fixed.address, .stack_rows = 1}; // no rows, no padding
+    // no rows, no padding
+    sumi_upload_args args = {.from = cuda->fixed.address, .to = cuda->fixed.address, .stack_rows = 1};
     void* params[] = {&args};
-    SUMI_CU(driver, cuLaunchKernel(function, 1, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, cuda->device.copy, params, NULL), "a first launch");
+    SUMI_CU(driver, cuLaunchKernel(function, 1, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, cuda->device.copy, params, NULL),
+            "a first launch");
     const CUresult ended = driver->cuStreamSynchronize(cuda->device.copy);
     return ended == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, ended, "a first launch", error);
 }
@@ -687,16 +740,21 @@ static sumi_result cuda_load(sumi_runner* runner, bool* out_done, float* out_pro
 
 static bool is_ready(const sumi_cuda* cuda, const sumi_cuda_plan* record)
 {
-    if (record == NULL || !record->is_reserved || !record->has_weights || record->divided_for != cuda->budget) return false;
+    if (record == NULL || !record->is_reserved || !record->has_weights || record->divided_for != cuda->budget)
+        return false;
     if (cuda->budget == 0 ? cuda->passage.address != 0 : !record->is_fit) return false;
     if (record->weight_cursor < record->weight_count || record->division.ring > cuda->passage.bytes) return false;
     if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) return false;
     if (!needs_images(record) && record->unpinned_count < record->weight_count) return false;
-    if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes || !has_pages(cuda, record) || cuda->weights.upload != NULL) return false;
-    return cuda->options.without_graphs || record->without_graphs || record->graphed_slices == (int32_t)record->plan->slice_count;
+    if (cuda->scratch.bytes < record->scratch_bytes || cuda->arena.bytes < record->plan->arena_bytes
+        || !has_pages(cuda, record) || cuda->weights.upload != NULL)
+        return false;
+    return cuda->options.without_graphs || record->without_graphs
+        || record->graphed_slices == (int32_t)record->plan->slice_count;
 }
 
-static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budget_us, bool* out_done, float* out_progress, sumi_error* error)
+static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budget_us, bool* out_done,
+                           float* out_progress, sumi_error* error)
 {
     const uint64_t until = sumi_clock_ns() + (uint64_t)budget_us * 1000;
     *out_done = false;
@@ -710,11 +768,16 @@ static sumi_result prepare(sumi_cuda* cuda, const sumi_plan* plan, uint32_t budg
     cuda->weights.places_alone = record->division.streams;
     bool has_all = false;
     const bool sends = record->weight_cursor < record->weight_count || cuda->weights.upload != NULL;
-    SUMI_TRY(sumi_cuda_weights_send(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor, until, budget_us, &has_all, error));
-    const int32_t others = record->stream != NULL ? record->stream->list_count : 0, made = others > 0 ? record->stream->image_cursor : 0;
-    const float sent = record->weight_count + others > 0 ? (float)(record->weight_cursor + made) / (float)(record->weight_count + others) : 1.0f;
+    SUMI_TRY(sumi_cuda_weights_send(&cuda->weights, record->weights, record->weight_count, &record->weight_cursor,
+                                    until, budget_us, &has_all, error));
+    const int32_t others = record->stream != NULL ? record->stream->list_count : 0,
+                  made = others > 0 ? record->stream->image_cursor : 0;
+    const float sent = record->weight_count + others > 0
+                         ? (float)(record->weight_cursor + made) / (float)(record->weight_count + others)
+                         : 1.0f;
     *out_progress = 0.95f * sent;
-    if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK; // what comes next does a piece, however little time there is
+    // what comes next does a piece, however little time there is
+    if (!has_all || (sends && sumi_clock_ns() >= until)) return SUMI_OK;
     if (record->stream != NULL && record->stream->image_cursor < record->stream->list_count) {
         if (cuda->flight_count > 0) return SUMI_OK; // the ring may be in use
         SUMI_TRY(sumi_cuda_stream_images(cuda, record, until, budget_us, &has_all, error));
@@ -751,25 +814,31 @@ static bool cuda_is_ready(const sumi_runner* runner, const sumi_plan* plan)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
     const sumi_cuda_plan* record = NULL;
-    for (size_t i = 0; i < cuda->plan_count && record == NULL; i++) record = cuda->plans[i]->plan == plan ? cuda->plans[i] : NULL;
+    for (size_t i = 0; i < cuda->plan_count && record == NULL; i++)
+        record = cuda->plans[i]->plan == plan ? cuda->plans[i] : NULL;
     return is_ready(cuda, record) && record->ops == plan->ops && record->op_count == plan->op_count;
 }
 
-static sumi_result cuda_prepare(sumi_runner* runner, const sumi_plan* plan, uint32_t budget_us, bool* out_done, float* out_progress, sumi_error* error)
+static sumi_result cuda_prepare(sumi_runner* runner, const sumi_plan* plan, uint32_t budget_us, bool* out_done,
+                                float* out_progress, sumi_error* error)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
     *out_done = false;
-    if (cuda->failure.result == SUMI_DEVICE_LOST) return kept_failure(cuda, error); // anything else was an earlier run's: `start` forgets it
+    // anything else was an earlier run's: `start` forgets it
+    if (cuda->failure.result == SUMI_DEVICE_LOST) return kept_failure(cuda, error);
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = prepare(cuda, plan, budget_us, out_done, out_progress, error);
     sumi_cuda_leave(&cuda->device, &scope);
     return note(cuda, result, error);
 }
 
-// ---- Inputs -------------------------------------------------------------------------------------------------------------------------------
+// ---- Inputs ---------------------------------------------------------------------------------------------------------
 
-static CUdeviceptr address_of(const sumi_cuda* cuda, const sumi_plan* plan, sumi_value value) { return cuda->arena.address + sumi_plan_info(plan, value)->offset; }
+static CUdeviceptr address_of(const sumi_cuda* cuda, const sumi_plan* plan, sumi_value value)
+{
+    return cuda->arena.address + sumi_plan_info(plan, value)->offset;
+}
 
 static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
 {
@@ -788,11 +857,15 @@ static void cuda_start(sumi_runner* runner, const sumi_plan* plan)
     const unsigned char* at = sumi_cuda_host(&record->constants);
     for (size_t i = 0; i < plan->constant_count; i++) {
         const sumi_constant* constant = &plan->constants[i];
-        keep_failure(cuda, cuda->device.driver.cuMemcpyHtoDAsync(address_of(cuda, plan, constant->value), at, (size_t)constant->bytes, cuda->device.compute), "copying a plan's constants");
+        keep_failure(cuda,
+                     cuda->device.driver.cuMemcpyHtoDAsync(address_of(cuda, plan, constant->value), at,
+                                                           (size_t)constant->bytes, cuda->device.compute),
+                     "copying a plan's constants");
         at += round_up(constant->bytes);
     }
     sumi_error error = {SUMI_OK, {0}};
-    if (note(cuda, sumi_cuda_stream_begin(cuda, record, &error), &error) != SUMI_OK && cuda->failure.result == SUMI_OK) cuda->failure = error;
+    if (note(cuda, sumi_cuda_stream_begin(cuda, record, &error), &error) != SUMI_OK && cuda->failure.result == SUMI_OK)
+        cuda->failure = error;
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
@@ -807,7 +880,8 @@ static void take_write(sumi_cuda* cuda)
     cuda->write_count--;
 }
 
-// Room for the next piece: [ring_at, ring_at + *io_bytes) in one page, free of copies on their way. A large input keeps the host copying while the bus works.
+// Room for the next piece: [ring_at, ring_at + *io_bytes) in one page, free of copies on their way. A large input keeps
+// the host copying while the bus works.
 static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
 {
     if (cuda->ring_at >= RING_BYTES) cuda->ring_at = 0;
@@ -815,7 +889,8 @@ static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
     unsigned char* room = page_at(cuda, cuda->ring_at, io_bytes);
     const uint64_t bytes = *io_bytes;
     while (cuda->write_count == SUMI_CUDA_WRITES) take_write(cuda);
-    for (bool meets = true; meets && cuda->write_count > 0;) { // copies end in order: all up to the newest that is in the way have to
+    // copies end in order: all up to the newest that is in the way have to
+    for (bool meets = true; meets && cuda->write_count > 0;) {
         meets = false;
         for (uint32_t i = 0; i < cuda->write_count && !meets; i++) {
             const sumi_cuda_write* w = &cuda->writes[(cuda->write_first + i) % SUMI_CUDA_WRITES];
@@ -826,7 +901,8 @@ static unsigned char* make_ring_room(sumi_cuda* cuda, uint64_t* io_bytes)
     return room;
 }
 
-static void cuda_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data, uint64_t bytes)
+static void cuda_write(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, const void* data,
+                       uint64_t bytes)
 {
     SUMI_ASSERT(value.id > 0 && offset + bytes <= sumi_plan_info(plan, value)->bytes);
     sumi_cuda* cuda = (sumi_cuda*)runner;
@@ -841,8 +917,11 @@ static void cuda_write(sumi_runner* runner, const sumi_plan* plan, sumi_value va
         memcpy(pinned, from + done, (size_t)piece);
         SUMI_ASSERT(cuda->write_count < SUMI_CUDA_WRITES && cuda->ring_at + piece <= RING_BYTES);
         sumi_cuda_write* w = &cuda->writes[(cuda->write_first + cuda->write_count) % SUMI_CUDA_WRITES];
-        keep_failure(cuda, cuda->device.driver.cuMemcpyHtoDAsync(to + done, pinned, (size_t)piece, cuda->device.compute), "copying an input to the device");
-        keep_failure(cuda, cuda->device.driver.cuEventRecord(w->event, cuda->device.compute), "copying an input to the device");
+        keep_failure(cuda,
+                     cuda->device.driver.cuMemcpyHtoDAsync(to + done, pinned, (size_t)piece, cuda->device.compute),
+                     "copying an input to the device");
+        keep_failure(cuda, cuda->device.driver.cuEventRecord(w->event, cuda->device.compute),
+                     "copying an input to the device");
         w->begin = cuda->ring_at;
         w->end = cuda->ring_at += round_up(piece);
         cuda->write_count++;
@@ -851,18 +930,25 @@ static void cuda_write(sumi_runner* runner, const sumi_plan* plan, sumi_value va
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
-// ---- Running ------------------------------------------------------------------------------------------------------------------------------
+// ---- Running --------------------------------------------------------------------------------------------------------
 
-static sumi_cuda_flight* flight_at(sumi_cuda* cuda, uint32_t index) { return &cuda->flights[(cuda->flight_first + index) % SUMI_RUNNER_DEPTH]; }
+static sumi_cuda_flight* flight_at(sumi_cuda* cuda, uint32_t index)
+{
+    return &cuda->flights[(cuda->flight_first + index) % SUMI_RUNNER_DEPTH];
+}
 
-static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, int32_t counter, sumi_error* error)
+static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, int32_t counter,
+                             sumi_error* error)
 {
     SUMI_ASSERT(counter >= 0 && cuda->flight_count < SUMI_RUNNER_DEPTH);
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const CUstream stream = cuda->device.compute;
     cuda->current = record;
     if (!cuda->has_counter || cuda->counter != counter) {
-        SUMI_CU(driver, cuMemsetD32Async(cuda->fixed.address + SUMI_CUDA_ARRIVALS * sizeof(uint32_t), (unsigned)counter, 1, stream), "setting the step");
+        SUMI_CU(
+            driver,
+            cuMemsetD32Async(cuda->fixed.address + SUMI_CUDA_ARRIVALS * sizeof(uint32_t), (unsigned)counter, 1, stream),
+            "setting the step");
         cuda->has_counter = true;
         cuda->counter = counter;
     }
@@ -886,14 +972,17 @@ static sumi_result run_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi
     return sumi_cuda_stream_ahead(cuda, record, error);
 }
 
-static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter, sumi_error* error)
+static sumi_result cuda_run(sumi_runner* runner, const sumi_plan* plan, const sumi_slice* slice, int32_t counter,
+                            sumi_error* error)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     SUMI_TRY(kept_failure(cuda, error));
-    if (record == NULL || !record->is_reserved || !record->has_weights) return sumi_fail(error, SUMI_INTERNAL, "a plan runs that was not prepared and reserved");
-    if (cuda->flight_count == SUMI_RUNNER_DEPTH) return sumi_fail(error, SUMI_INTERNAL, "%d slices are on their way: no more fit", SUMI_RUNNER_DEPTH);
+    if (record == NULL || !record->is_reserved || !record->has_weights)
+        return sumi_fail(error, SUMI_INTERNAL, "a plan runs that was not prepared and reserved");
+    if (cuda->flight_count == SUMI_RUNNER_DEPTH)
+        return sumi_fail(error, SUMI_INTERNAL, "%d slices are on their way: no more fit", SUMI_RUNNER_DEPTH);
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = run_slice(cuda, record, slice, counter, error);
     sumi_cuda_leave(&cuda->device, &scope);
@@ -912,7 +1001,8 @@ static bool has_passed(sumi_cuda* cuda, CUevent event)
 static bool is_over(sumi_cuda* cuda, const sumi_cuda_flight* flight)
 {
     SUMI_ASSERT(flight->plan != NULL && flight->last_fetch < flight->plan->mirror_count);
-    return has_passed(cuda, flight->end) && (flight->last_fetch < 0 || has_passed(cuda, flight->plan->mirrors[flight->last_fetch].event));
+    return has_passed(cuda, flight->end)
+        && (flight->last_fetch < 0 || has_passed(cuda, flight->plan->mirrors[flight->last_fetch].event));
 }
 
 static bool cuda_finished(sumi_runner* runner, sumi_slice_time* out_time)
@@ -944,13 +1034,17 @@ static void cuda_wait(sumi_runner* runner, int32_t slices)
     sumi_cuda_scope scope;
     if (cuda->flight_count == 0 || !enter_quietly(cuda, &scope)) return;
     if (cuda->all != NULL) {
-        const bool is_recorded = driver->cuEventRecord(cuda->all, cuda->device.compute) == CUDA_SUCCESS; // if not, the other way to wait for all says whether the device is lost
-        lose_device(cuda, is_recorded ? driver->cuEventSynchronize(cuda->all) : driver->cuStreamSynchronize(cuda->device.compute));
+        // if not, the other way to wait for all says whether the device is lost
+        const bool is_recorded = driver->cuEventRecord(cuda->all, cuda->device.compute) == CUDA_SUCCESS;
+        lose_device(cuda, is_recorded ? driver->cuEventSynchronize(cuda->all)
+                                      : driver->cuStreamSynchronize(cuda->device.compute));
     } else {
         const uint32_t wanted = slices < 1 ? 1 : (uint32_t)slices;
-        const sumi_cuda_flight* flight = flight_at(cuda, (wanted < cuda->flight_count ? wanted : cuda->flight_count) - 1);
+        const sumi_cuda_flight* flight =
+            flight_at(cuda, (wanted < cuda->flight_count ? wanted : cuda->flight_count) - 1);
         lose_device(cuda, driver->cuEventSynchronize(flight->end));
-        if (cuda->flight_count > 0 && flight->last_fetch >= 0) lose_device(cuda, driver->cuEventSynchronize(flight->plan->mirrors[flight->last_fetch].event));
+        if (cuda->flight_count > 0 && flight->last_fetch >= 0)
+            lose_device(cuda, driver->cuEventSynchronize(flight->plan->mirrors[flight->last_fetch].event));
     }
     sumi_cuda_leave(&cuda->device, &scope);
 }
@@ -970,9 +1064,12 @@ static bool cuda_idle(sumi_runner* runner)
     return is_idle || cuda->failure.result == SUMI_DEVICE_LOST;
 }
 
-static sumi_result cuda_health(sumi_runner* runner, sumi_error* error) { return kept_failure((const sumi_cuda*)runner, error); }
+static sumi_result cuda_health(sumi_runner* runner, sumi_error* error)
+{
+    return kept_failure((const sumi_cuda*)runner, error);
+}
 
-// ---- Results ------------------------------------------------------------------------------------------------------------------------------
+// ---- Results --------------------------------------------------------------------------------------------------------
 
 static sumi_cuda_mirror* mirror_of(sumi_cuda_plan* record, sumi_value value)
 {
@@ -990,11 +1087,14 @@ static sumi_result fetch(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_cuda_mirr
     for (uint64_t done = 0, piece; done < info->bytes; done += piece) {
         piece = info->bytes - done;
         unsigned char* to = page_at(cuda, mirror->offset + done, &piece);
-        SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->arena.address + info->offset + done, (size_t)piece, cuda->device.compute), "copying a result from the device");
+        SUMI_CU(driver,
+                cuMemcpyDtoHAsync(to, cuda->arena.address + info->offset + done, (size_t)piece, cuda->device.compute),
+                "copying a result from the device");
     }
     SUMI_CU(driver, cuEventRecord(mirror->event, cuda->device.compute), "copying a result from the device");
     mirror->is_coming = true;
-    if (cuda->flight_count > 0) flight_at(cuda, cuda->flight_count - 1)->last_fetch = (int32_t)(mirror - record->mirrors);
+    if (cuda->flight_count > 0)
+        flight_at(cuda, cuda->flight_count - 1)->last_fetch = (int32_t)(mirror - record->mirrors);
     return SUMI_OK;
 }
 
@@ -1005,14 +1105,17 @@ static sumi_result cuda_fetch(sumi_runner* runner, const sumi_plan* plan, sumi_v
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     sumi_cuda_mirror* mirror = mirror_of(record, value);
     SUMI_TRY(kept_failure(cuda, error));
-    if (mirror == NULL || !record->is_reserved || !has_pages(cuda, record)) return sumi_fail(error, SUMI_INTERNAL, "%s is fetched: it is not bound, or nothing writes it", sumi_plan_info(plan, value)->name);
+    if (mirror == NULL || !record->is_reserved || !has_pages(cuda, record))
+        return sumi_fail(error, SUMI_INTERNAL, "%s is fetched: it is not bound, or nothing writes it",
+                         sumi_plan_info(plan, value)->name);
     SUMI_TRY(sumi_cuda_enter(&cuda->device, &scope, error));
     sumi_result result = fetch(cuda, record, mirror, error);
     sumi_cuda_leave(&cuda->device, &scope);
     return note(cuda, result, error);
 }
 
-static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture, sumi_error* error)
+static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, const sumi_publication* picture,
+                                sumi_error* error)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
@@ -1023,7 +1126,8 @@ static sumi_result cuda_publish(sumi_runner* runner, const sumi_plan* plan, cons
     return note(cuda, result, error);
 }
 
-static sumi_result cuda_import_gl(sumi_runner* runner, uint32_t texture, uint32_t target, int32_t width, int32_t height, sumi_import* out_import, sumi_error* error)
+static sumi_result cuda_import_gl(sumi_runner* runner, uint32_t texture, uint32_t target, int32_t width, int32_t height,
+                                  sumi_import* out_import, sumi_error* error)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
@@ -1037,13 +1141,15 @@ static void cuda_release_import(sumi_runner* runner, sumi_import* import)
 {
     sumi_cuda* cuda = (sumi_cuda*)runner;
     sumi_cuda_scope scope;
-    const bool is_inside = enter_quietly(cuda, &scope); // outside, a lost device refuses every call, and the host's memory is given back all the same
+    // outside, a lost device refuses every call, and the host's memory is given back all the same
+    const bool is_inside = enter_quietly(cuda, &scope);
     sumi_cuda_release_import(cuda, import);
     if (is_inside) sumi_cuda_leave(&cuda->device, &scope);
 }
 
 // Beside the thread that works: it touches nothing that changes, and keeps no failure.
-static sumi_result cuda_show(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height, sumi_error* error)
+static sumi_result cuda_show(sumi_runner* runner, const sumi_import* import, int32_t width, int32_t height,
+                             sumi_error* error)
 {
     const sumi_cuda* cuda = (const sumi_cuda*)runner;
     sumi_cuda_scope scope;
@@ -1062,7 +1168,8 @@ static void cuda_settle(sumi_runner* runner)
     sumi_cuda_leave(&cuda->device, &scope);
 }
 
-static void cuda_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into, uint64_t bytes)
+static void cuda_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, uint64_t offset, void* into,
+                      uint64_t bytes)
 {
     SUMI_ASSERT(value.id > 0 && offset + bytes <= sumi_plan_info(plan, value)->bytes);
     sumi_cuda* cuda = (sumi_cuda*)runner;
@@ -1070,7 +1177,8 @@ static void cuda_read(sumi_runner* runner, const sumi_plan* plan, sumi_value val
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     sumi_cuda_mirror* mirror = mirror_of(record, value);
     const bool is_there = mirror != NULL && has_pages(cuda, record);
-    if (mirror != NULL && mirror->is_coming && cuda->failure.result != SUMI_DEVICE_LOST && enter_quietly(cuda, &scope)) {
+    if (mirror != NULL && mirror->is_coming && cuda->failure.result != SUMI_DEVICE_LOST
+        && enter_quietly(cuda, &scope)) {
         // Usually over. A fetch with no slice before it has nothing else that it is waited for by.
         keep_failure(cuda, cuda->device.driver.cuEventSynchronize(mirror->event), "waiting for a copy from the device");
         mirror->is_coming = false;
@@ -1084,7 +1192,7 @@ static void cuda_read(sumi_runner* runner, const sumi_plan* plan, sumi_value val
     }
 }
 
-// ---- The object ---------------------------------------------------------------------------------------------------------------------------
+// ---- The object -----------------------------------------------------------------------------------------------------
 
 static const char* cuda_name(const sumi_runner* runner)
 {
@@ -1132,7 +1240,8 @@ static void cuda_destroy(sumi_runner* runner)
     sumi_cuda* cuda = (sumi_cuda*)runner;
     if (cuda == NULL) return;
     sumi_cuda_scope scope;
-    const bool is_inside = enter_quietly(cuda, &scope); // outside, a lost device refuses every call, and what is the host's is given back all the same
+    // outside, a lost device refuses every call, and what is the host's is given back all the same
+    const bool is_inside = enter_quietly(cuda, &scope);
     destroy_inside(cuda);
     sumi_cuda_modules_destroy(cuda->modules);
     if (is_inside) sumi_cuda_leave(&cuda->device, &scope);
@@ -1179,33 +1288,47 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .has_cublaslt = cuda_has_cublaslt,
                                                 .list_kernels = cuda_list_kernels};
 
-// A first guess, from what the tensor cores and the memory could do at their best: the engine measures and corrects, kind by kind.
+// A first guess, from what the tensor cores and the memory could do at their best: the engine measures and corrects,
+// kind by kind.
 static sumi_rates guess_rates(const sumi_cuda_device* device)
 {
     int core_khz = 0, memory_khz = 0, bus_bits = 0;
     const sumi_cuda_driver* driver = &device->driver;
-    if (driver->cuDeviceGetAttribute(&core_khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device->device) != CUDA_SUCCESS || core_khz <= 0) core_khz = 1500000;
-    if (driver->cuDeviceGetAttribute(&memory_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device->device) != CUDA_SUCCESS || memory_khz <= 0) memory_khz = 5000000;
-    if (driver->cuDeviceGetAttribute(&bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device->device) != CUDA_SUCCESS || bus_bits <= 0) bus_bits = 256;
-    return (sumi_rates){.flops_per_us = 0.70 * device->multiprocessors * sumi_cuda_flops_per_clock(device) * core_khz * 1e-3,
+    if (driver->cuDeviceGetAttribute(&core_khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device->device) != CUDA_SUCCESS
+        || core_khz <= 0)
+        core_khz = 1500000;
+    if (driver->cuDeviceGetAttribute(&memory_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device->device) != CUDA_SUCCESS
+        || memory_khz <= 0)
+        memory_khz = 5000000;
+    if (driver->cuDeviceGetAttribute(&bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device->device)
+            != CUDA_SUCCESS
+        || bus_bits <= 0)
+        bus_bits = 256;
+    return (sumi_rates){.flops_per_us =
+                            0.70 * device->multiprocessors * sumi_cuda_flops_per_clock(device) * core_khz * 1e-3,
                         .bytes_per_us = 0.75 * 2.0 * memory_khz * 1e-3 * bus_bits / 8.0, // two transfers a clock
                         .op_us = 3.0};
 }
 
-// An event that a thread can sleep for wakes one of the driver's whenever it passes, waited for or not: some 45 us of processor time (H200), for every slice. The engine sleeps by predictions and
-// seldom waits, so slices have none, and who waits waits for all that was sent, behind which there is one then. Not where sleeps are coarse, and not in a stream of the host's: what it has sent
-// behind a slice may wait for the host itself.
+// An event that a thread can sleep for wakes one of the driver's whenever it passes, waited for or not: some 45 us of
+// processor time (H200), for every slice. The engine sleeps by predictions and seldom waits, so slices have none, and
+// who waits waits for all that was sent, behind which there is one then. Not where sleeps are coarse, and not in a
+// stream of the host's: what it has sent behind a slice may wait for the host itself.
 static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const bool sleeps_for_all = cuda->device.owns_compute && SUMI_SLEEP_SLACK_US < 1000;
     for (int32_t i = 0; i < SUMI_RUNNER_DEPTH; i++) {
         SUMI_CU(driver, cuEventCreate(&cuda->flights[i].begin, CU_EVENT_DEFAULT), "making an event");
-        SUMI_CU(driver, cuEventCreate(&cuda->flights[i].end, sleeps_for_all ? CU_EVENT_DEFAULT : CU_EVENT_BLOCKING_SYNC), "making an event");
+        SUMI_CU(driver,
+                cuEventCreate(&cuda->flights[i].end, sleeps_for_all ? CU_EVENT_DEFAULT : CU_EVENT_BLOCKING_SYNC),
+                "making an event");
     }
-    if (sleeps_for_all) SUMI_CU(driver, cuEventCreate(&cuda->all, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING), "making an event");
+    if (sleeps_for_all)
+        SUMI_CU(driver, cuEventCreate(&cuda->all, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING), "making an event");
     for (int32_t i = 0; i < SUMI_CUDA_WRITES; i++) {
-        SUMI_CU(driver, cuEventCreate(&cuda->writes[i].event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING), "making an event");
+        SUMI_CU(driver, cuEventCreate(&cuda->writes[i].event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
+                "making an event");
     }
     return SUMI_OK;
 }
@@ -1213,19 +1336,24 @@ static sumi_result make_events(sumi_cuda* cuda, sumi_error* error)
 static sumi_result create_inside(sumi_cuda* cuda, sumi_workers* workers, sumi_cublaslt cublaslt, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    SUMI_TRY(sumi_cuda_modules_create(cuda->heap, &cuda->device, sumi_cuda_images, sumi_cuda_image_count, error, &cuda->modules));
+    SUMI_TRY(sumi_cuda_modules_create(cuda->heap, &cuda->device, sumi_cuda_images, sumi_cuda_image_count, error,
+                                      &cuda->modules));
     sumi_cuda_weights_init(&cuda->weights, cuda->heap, workers, &cuda->device, &cuda->memory, cuda->modules);
     SUMI_TRY(make_events(cuda, error));
-    SUMI_CU(driver, cuStreamCreateWithPriority(&cuda->capture, CU_STREAM_NON_BLOCKING, 0), "making a stream for graphs");
-    SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_ARRIVALS * sizeof(uint32_t) + 64, SUMI_MEMORY_ARENA, "counters", &cuda->fixed, error));
-    SUMI_CU(driver, cuMemsetD32Async(cuda->fixed.address, 0, SUMI_CUDA_ARRIVALS + 16, cuda->device.compute), "clearing counters");
+    SUMI_CU(driver, cuStreamCreateWithPriority(&cuda->capture, CU_STREAM_NON_BLOCKING, 0),
+            "making a stream for graphs");
+    SUMI_TRY(sumi_cuda_allocate(&cuda->memory, SUMI_CUDA_ARRIVALS * sizeof(uint32_t) + 64, SUMI_MEMORY_ARENA,
+                                "counters", &cuda->fixed, error));
+    SUMI_CU(driver, cuMemsetD32Async(cuda->fixed.address, 0, SUMI_CUDA_ARRIVALS + 16, cuda->device.compute),
+            "clearing counters");
     SUMI_TRY(sumi_cuda_cublaslt_open(cuda->heap, &cuda->device, cublaslt, &cuda->device.cublaslt, error));
     uint64_t free_bytes;
     (void)ask_driver(cuda, &free_bytes);
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_engine_desc* desc, const sumi_cuda_options* options, sumi_error* error, sumi_runner** out_runner)
+sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_engine_desc* desc,
+                             const sumi_cuda_options* options, sumi_error* error, sumi_runner** out_runner)
 {
     *out_runner = NULL;
     sumi_cuda* cuda = sumi_alloc_zero(heap, sizeof *cuda);

@@ -6,11 +6,13 @@
 #include "plan/runner.h"
 
 typedef struct sumi_cuda_options {
-    bool without_graphs;        // launch ops one by one (tests, profiles)
-    bool without_hopper;        // portable kernels on every device (tests)
+    bool without_graphs; // launch ops one by one (tests, profiles)
+    bool without_hopper; // portable kernels on every device (tests)
 } sumi_cuda_options;
 
-// Opens driver and device as `desc` asks; loads no kernels yet (see `load` of the runner). `workers` help to copy weights. options NULL: none. SUMI_NO_DEVICE, SUMI_DRIVER_TOO_OLD,
-// SUMI_DEVICE_UNSUPPORTED, SUMI_OUT_OF_HOST_MEMORY, SUMI_OUT_OF_DEVICE_MEMORY.
-sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_engine_desc* desc, const sumi_cuda_options* options, sumi_error* error, sumi_runner** out_runner);
+// Opens driver and device as `desc` asks; loads no kernels yet (see `load` of the runner). `workers` help to copy
+// weights. options NULL: none. SUMI_NO_DEVICE, SUMI_DRIVER_TOO_OLD, SUMI_DEVICE_UNSUPPORTED, SUMI_OUT_OF_HOST_MEMORY,
+// SUMI_OUT_OF_DEVICE_MEMORY.
+sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_engine_desc* desc,
+                             const sumi_cuda_options* options, sumi_error* error, sumi_runner** out_runner);
 #endif

@@ -21,7 +21,7 @@ void sumi_cuda_leave(const sumi_cuda_device* device, const sumi_cuda_scope* scop
     sumi_cuda_unrelax(&device->driver, scope->mode);
 }
 
-// ---- Choosing ---------------------------------------------------------------------------------------------------------------------------
+// ---- Choosing -------------------------------------------------------------------------------------------------------
 
 static bool has_uuid(const sumi_cuda_driver* driver, CUdevice device, const uint8_t* uuid)
 {
@@ -33,7 +33,9 @@ static bool has_luid(const sumi_cuda_driver* driver, CUdevice device, const uint
 {
     char its[8] = {0};
     unsigned node_mask = 0;
-    if (driver->cuDeviceGetLuid == NULL || driver->cuDeviceGetLuid(its, &node_mask, device) != CUDA_SUCCESS) return false; // not on this system
+    // not on this system
+    if (driver->cuDeviceGetLuid == NULL || driver->cuDeviceGetLuid(its, &node_mask, device) != CUDA_SUCCESS)
+        return false;
     return node_mask != 0 && memcmp(its, luid, sizeof its) == 0;
 }
 
@@ -51,10 +53,14 @@ static sumi_result choose_by_context(sumi_cuda_device* device, const sumi_engine
     SUMI_TRY(sumi_cuda_enter(device, &scope, error));
     CUresult result = driver->cuCtxGetDevice(&device->device);
     sumi_cuda_leave(device, &scope);
-    if (result != CUDA_SUCCESS) return sumi_cuda_failure(driver, result, "asking the host's CUDA context for its device", error);
+    if (result != CUDA_SUCCESS)
+        return sumi_cuda_failure(driver, result, "asking the host's CUDA context for its device", error);
     CUdevice by_ordinal = device->device;
-    if (desc->cuda.ordinal >= 0 && (driver->cuDeviceGet(&by_ordinal, desc->cuda.ordinal) != CUDA_SUCCESS || by_ordinal != device->device)) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "cuda.ordinal is %d, but cuda.context is of another device; leave -1", (int)desc->cuda.ordinal);
+    if (desc->cuda.ordinal >= 0
+        && (driver->cuDeviceGet(&by_ordinal, desc->cuda.ordinal) != CUDA_SUCCESS || by_ordinal != device->device)) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "cuda.ordinal is %d, but cuda.context is of another device; leave -1",
+                         (int)desc->cuda.ordinal);
     }
     if (desc->cuda.uuid != NULL && !has_uuid(driver, device->device, desc->cuda.uuid)) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "cuda.uuid is not that of cuda.context's device; leave NULL");
@@ -71,7 +77,10 @@ static sumi_result choose(sumi_cuda_device* device, const sumi_engine_desc* desc
     const sumi_cuda_driver* driver = &device->driver;
     int count = 0;
     SUMI_CU(driver, cuDeviceGetCount(&count), "counting the CUDA devices");
-    if (count <= 0) return sumi_fail(error, SUMI_NO_DEVICE, "the NVIDIA driver shows no device (CUDA_VISIBLE_DEVICES may hide them): choose the CPU backend");
+    if (count <= 0)
+        return sumi_fail(
+            error, SUMI_NO_DEVICE,
+            "the NVIDIA driver shows no device (CUDA_VISIBLE_DEVICES may hide them): choose the CPU backend");
     for (int i = 0; i < count; i++) {
         if (desc->cuda.ordinal >= 0 && i != desc->cuda.ordinal) continue;
         SUMI_CU(driver, cuDeviceGet(&device->device, i), "opening a CUDA device");
@@ -83,16 +92,22 @@ static sumi_result choose(sumi_cuda_device* device, const sumi_engine_desc* desc
     if (desc->cuda.uuid != NULL) write_hex(uuid, desc->cuda.uuid, 16);
     if (desc->cuda.luid != NULL) write_hex(luid, desc->cuda.luid, 8);
     if (desc->cuda.ordinal >= 0) snprintf(ordinal, sizeof ordinal, "%d", (int)desc->cuda.ordinal);
-    return sumi_fail(error, SUMI_NO_DEVICE, "none of the %d CUDA devices has ordinal %s, uuid %s and luid %s: choose another, or the CPU backend", count, ordinal, uuid, luid);
+    return sumi_fail(
+        error, SUMI_NO_DEVICE,
+        "none of the %d CUDA devices has ordinal %s, uuid %s and luid %s: choose another, or the CPU backend", count,
+        ordinal, uuid, luid);
 }
 
-// ---- Facts ------------------------------------------------------------------------------------------------------------------------------
+// ---- Facts ----------------------------------------------------------------------------------------------------------
 
 static sumi_result read_facts(sumi_cuda_device* device, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &device->driver;
     int major = 0, minor = 0;
-    const struct { CUdevice_attribute attribute; int32_t* into; } facts[] = {
+    const struct {
+        CUdevice_attribute attribute;
+        int32_t* into;
+    } facts[] = {
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
         {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &device->multiprocessors},
@@ -101,44 +116,53 @@ static sumi_result read_facts(sumi_cuda_device* device, sumi_error* error)
         {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &device->l2_bytes},
     };
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
-        SUMI_CU(driver, cuDeviceGetAttribute(facts[i].into, facts[i].attribute, device->device), "reading the device's attributes");
+        SUMI_CU(driver, cuDeviceGetAttribute(facts[i].into, facts[i].attribute, device->device),
+                "reading the device's attributes");
     }
     char name[64] = "";
     SUMI_CU(driver, cuDeviceGetName(name, (int)sizeof name, device->device), "reading the device's name");
     name[sizeof name - 1] = 0;
-    snprintf(device->name, sizeof device->name, "%s, driver %d.%d", name, (int)(driver->version / 1000), (int)(driver->version % 1000 / 10));
+    snprintf(device->name, sizeof device->name, "%s, driver %d.%d", name, (int)(driver->version / 1000),
+             (int)(driver->version % 1000 / 10));
     size_t bytes = 0;
     SUMI_CU(driver, cuDeviceTotalMem(&bytes, device->device), "reading the device's memory size");
     device->bytes = bytes;
     device->capability = major * 10 + minor;
     if (device->capability < LOWEST_CAPABILITY) {
-        return sumi_fail(error, SUMI_DEVICE_UNSUPPORTED, "%s has compute capability %d.%d; %d.%d or newer is needed: choose another device, or the CPU backend", name, major, minor,
-                         LOWEST_CAPABILITY / 10, LOWEST_CAPABILITY % 10);
+        return sumi_fail(
+            error, SUMI_DEVICE_UNSUPPORTED,
+            "%s has compute capability %d.%d; %d.%d or newer is needed: choose another device, or the CPU backend",
+            name, major, minor, LOWEST_CAPABILITY / 10, LOWEST_CAPABILITY % 10);
     }
     return SUMI_OK;
 }
 
-// ---- Streams ----------------------------------------------------------------------------------------------------------------------------
+// ---- Streams --------------------------------------------------------------------------------------------------------
 
 // With the context current.
 static sumi_result open_streams(sumi_cuda_device* device, CUstream stream, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &device->driver;
     if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "cuda.stream is one of CUDA's two default streams, which other code waits for: give a stream of your own, or NULL");
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "cuda.stream is one of CUDA's two default streams, which other code waits for: give a stream "
+                         "of your own, or NULL");
     }
     int least = 0, greatest = 0; // least: the numerically largest
     SUMI_CU(driver, cuCtxGetStreamPriorityRange(&least, &greatest), "asking for stream priorities");
     if (stream != NULL) {
         CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
         SUMI_CU(driver, cuStreamIsCapturing(stream, &status), "looking at cuda.stream");
-        if (status != CU_STREAM_CAPTURE_STATUS_NONE) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "cuda.stream is being captured into a graph: end that first, or give another stream");
+        if (status != CU_STREAM_CAPTURE_STATUS_NONE)
+            return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                             "cuda.stream is being captured into a graph: end that first, or give another stream");
         device->compute = stream;
     } else {
         SUMI_CU(driver, cuStreamCreateWithPriority(&device->compute, CU_STREAM_NON_BLOCKING, least), "making a stream");
         device->owns_compute = true;
     }
-    SUMI_CU(driver, cuStreamCreateWithPriority(&device->copy, CU_STREAM_NON_BLOCKING, least), "making a stream for copies");
+    SUMI_CU(driver, cuStreamCreateWithPriority(&device->copy, CU_STREAM_NON_BLOCKING, least),
+            "making a stream for copies");
     return SUMI_OK;
 }
 
@@ -147,8 +171,11 @@ static sumi_result open_device(sumi_cuda_device* device, const sumi_engine_desc*
     if (desc->cuda.context != NULL) SUMI_TRY(choose_by_context(device, desc, error));
     else SUMI_TRY(choose(device, desc, error));
     SUMI_TRY(read_facts(device, error));
-    if (device->context == NULL) { // the primary context: whatever else uses CUDA's runtime in this process lives there, and a context of our own would cost hundreds of megabytes
-        SUMI_CU(&device->driver, cuDevicePrimaryCtxRetain(&device->context, device->device), "opening the device's primary context");
+    // the primary context: whatever else uses CUDA's runtime in this process lives there, and a context of our own
+    // would cost hundreds of megabytes
+    if (device->context == NULL) {
+        SUMI_CU(&device->driver, cuDevicePrimaryCtxRetain(&device->context, device->device),
+                "opening the device's primary context");
         device->has_primary = true;
     }
     sumi_cuda_scope scope;

@@ -5,7 +5,8 @@
 
 #define ALIGNMENT 512u // what the driver's own allocations have, and what every kernel here may count on
 
-void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* device, const sumi_device_allocator* allocator)
+void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* device,
+                           const sumi_device_allocator* allocator)
 {
     memset(memory, 0, sizeof *memory);
     memory->device = device;
@@ -13,24 +14,29 @@ void sumi_cuda_memory_init(sumi_cuda_memory* memory, const sumi_cuda_device* dev
     for (int kind = 0; kind < 4; kind++) atomic_init(&memory->held[kind], 0);
 }
 
-// The driver zeroes and locks small pages one by one: 4 MB take 1.4 ms (H200). The same in large pages that it only has to lock takes a third of that.
+// The driver zeroes and locks small pages one by one: 4 MB take 1.4 ms (H200). The same in large pages that it only has
+// to lock takes a third of that.
 static CUdeviceptr register_large_pages(const sumi_cuda_driver* driver, size_t bytes)
 {
     SUMI_ASSERT(bytes > 0);
-    if (bytes % SUMI_LARGE_PAGE != 0 || driver->cuMemHostRegister == NULL || driver->cuMemHostUnregister == NULL) return 0;
+    if (bytes % SUMI_LARGE_PAGE != 0 || driver->cuMemHostRegister == NULL || driver->cuMemHostUnregister == NULL)
+        return 0;
     void* memory = sumi_large_pages_take(bytes);
-    if (memory == NULL || driver->cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS) return (CUdeviceptr)(uintptr_t)memory;
+    if (memory == NULL || driver->cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS)
+        return (CUdeviceptr)(uintptr_t)memory;
     sumi_large_pages_give(memory, bytes);
     return 0;
 }
 
-static CUresult allocate_from_driver(const sumi_cuda_driver* driver, size_t bytes, sumi_memory_kind kind, CUdeviceptr* out_address)
+static CUresult allocate_from_driver(const sumi_cuda_driver* driver, size_t bytes, sumi_memory_kind kind,
+                                     CUdeviceptr* out_address)
 {
     *out_address = 0;
     CUresult result;
     if (kind == SUMI_MEMORY_STAGING) {
         void* host = NULL;
-        result = driver->cuMemHostAlloc(&host, bytes, CU_MEMHOSTALLOC_PORTABLE); // pages, so aligned to more than is needed
+        // pages, so aligned to more than is needed
+        result = driver->cuMemHostAlloc(&host, bytes, CU_MEMHOSTALLOC_PORTABLE);
         if (result == CUDA_SUCCESS) *out_address = (CUdeviceptr)(uintptr_t)host;
     } else {
         result = driver->cuMemAlloc(out_address, bytes);
@@ -51,22 +57,32 @@ static void release_to_driver(const sumi_cuda_driver* driver, const sumi_cuda_bl
     }
 }
 
-static sumi_result no_memory(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what, sumi_error* error)
+static sumi_result no_memory(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what,
+                             sumi_error* error)
 {
     double mib = (double)bytes / 1048576.0;
-    if (kind == SUMI_MEMORY_STAGING) return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "there are no %.1f MiB of pinned host memory for %s; free memory or use smaller sizes", mib, what);
+    if (kind == SUMI_MEMORY_STAGING)
+        return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY,
+                         "there are no %.1f MiB of pinned host memory for %s; free memory or use smaller sizes", mib,
+                         what);
     memory->short_held = sumi_cuda_held(memory);
     memory->short_wanted = bytes;
     if (memory->allocator.allocate != NULL) {
-        return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY, "device_allocator has no %.1f MiB for %s; free device memory, use smaller sizes or a smaller batch", mib, what);
+        return sumi_fail(
+            error, SUMI_OUT_OF_DEVICE_MEMORY,
+            "device_allocator has no %.1f MiB for %s; free device memory, use smaller sizes or a smaller batch", mib,
+            what);
     }
     size_t free_bytes = 0, total_bytes = 0;
     memory->device->driver.cuMemGetInfo(&free_bytes, &total_bytes);
-    return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY, "the device has no %.1f MiB for %s (%.0f of its %.0f MiB are free); free device memory, use smaller sizes or a smaller batch", mib, what,
-                     (double)free_bytes / 1048576.0, (double)total_bytes / 1048576.0);
+    return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY,
+                     "the device has no %.1f MiB for %s (%.0f of its %.0f MiB are free); free device memory, use "
+                     "smaller sizes or a smaller batch",
+                     mib, what, (double)free_bytes / 1048576.0, (double)total_bytes / 1048576.0);
 }
 
-sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what, sumi_cuda_block* out_block, sumi_error* error)
+sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_memory_kind kind, const char* what,
+                               sumi_cuda_block* out_block, sumi_error* error)
 {
     SUMI_ASSERT((int)kind >= 0 && (int)kind < 4 && what != NULL);
     memset(out_block, 0, sizeof *out_block);
@@ -80,13 +96,17 @@ sumi_result sumi_cuda_allocate(sumi_cuda_memory* memory, uint64_t bytes, sumi_me
         address = memory->allocator.allocate(whole, ALIGNMENT, kind, memory->allocator.user_data);
         if (address % ALIGNMENT != 0) {
             memory->allocator.release(address, whole, kind, memory->allocator.user_data);
-            return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY, "device_allocator returned an address for %s that is not a multiple of %u: honour `alignment`", what, ALIGNMENT);
+            return sumi_fail(
+                error, SUMI_OUT_OF_DEVICE_MEMORY,
+                "device_allocator returned an address for %s that is not a multiple of %u: honour `alignment`", what,
+                ALIGNMENT);
         }
     } else {
         address = kind == SUMI_MEMORY_STAGING ? register_large_pages(driver, whole) : 0;
         is_registered = address != 0;
         const CUresult result = is_registered ? CUDA_SUCCESS : allocate_from_driver(driver, whole, kind, &address);
-        if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) return sumi_cuda_failure(driver, result, what, error);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
+            return sumi_cuda_failure(driver, result, what, error);
     }
     if (address == 0) return no_memory(memory, whole, kind, what, error);
     SUMI_ASSERT(!is_registered || kind == SUMI_MEMORY_STAGING);
@@ -99,7 +119,8 @@ void sumi_cuda_release(sumi_cuda_memory* memory, sumi_cuda_block* block)
 {
     if (block->address != 0) {
         SUMI_ASSERT(block->bytes > 0 && atomic_load(&memory->held[block->kind]) >= block->bytes);
-        if (memory->allocator.release != NULL) memory->allocator.release(block->address, (size_t)block->bytes, block->kind, memory->allocator.user_data);
+        if (memory->allocator.release != NULL)
+            memory->allocator.release(block->address, (size_t)block->bytes, block->kind, memory->allocator.user_data);
         else release_to_driver(&memory->device->driver, block);
         atomic_fetch_sub(&memory->held[block->kind], block->bytes);
     }

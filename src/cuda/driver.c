@@ -11,7 +11,7 @@
 #else
 #define LIBRARY "libcuda.so.1" // not libcuda.so: the toolkit's stub has that name
 #endif
-#define OLDEST_VERSION 11040   // the oldest that knows PTX 7.4
+#define OLDEST_VERSION 11040 // the oldest that knows PTX 7.4
 
 typedef struct entry {
     const char* name;
@@ -20,16 +20,19 @@ typedef struct entry {
     size_t offset; // in sumi_cuda_driver
 } entry;
 
-// cuda.h renames some functions by macros (cuMemAlloc is cuMemAlloc_v2): # and ## keep the plain name, which is what the driver is asked for; offsetof
-// and every call through the table see the renamed member, whatever the toolkit renames it to.
+// cuda.h renames some functions by macros (cuMemAlloc is cuMemAlloc_v2): # and ## keep the plain name, which is what
+// the driver is asked for; offsetof and every call through the table see the renamed member, whatever the toolkit
+// renames it to.
 #define ENTRY(name, version, needed) {#name, version, needed, offsetof(sumi_cuda_driver, name)},
 static const entry s_entries[] = {SUMI_CUDA_ENTRIES(ENTRY)};
 #undef ENTRY
 
 // The entries whose ABI of the version in driver.h is exported with a suffix.
 static const char* const s_with_suffix[] = {
-    "cuArray3DGetDescriptor", "cuCtxPopCurrent", "cuCtxPushCurrent", "cuDeviceGetUuid", "cuDevicePrimaryCtxRelease", "cuDeviceTotalMem", "cuEventDestroy", "cuMemAlloc", "cuMemFree",
-    "cuMemGetInfo", "cuMemHostRegister", "cuMemcpy2DAsync", "cuMemcpyDtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuStreamBeginCapture", "cuStreamDestroy",
+    "cuArray3DGetDescriptor", "cuCtxPopCurrent", "cuCtxPushCurrent",  "cuDeviceGetUuid",   "cuDevicePrimaryCtxRelease",
+    "cuDeviceTotalMem",       "cuEventDestroy",  "cuMemAlloc",        "cuMemFree",         "cuMemGetInfo",
+    "cuMemHostRegister",      "cuMemcpy2DAsync", "cuMemcpyDtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync",
+    "cuStreamBeginCapture",   "cuStreamDestroy",
 };
 
 static sumi_library_function* find_exported(void* library, const char* name)
@@ -47,10 +50,12 @@ static sumi_library_function* find_exported(void* library, const char* name)
 }
 
 // NULL: this driver has no such entry.
-static sumi_library_function* find_entry(void* library, PFN_cuGetProcAddress_v12000 get_address, const char* name, int version)
+static sumi_library_function* find_entry(void* library, PFN_cuGetProcAddress_v12000 get_address, const char* name,
+                                         int version)
 {
     if (get_address == NULL) return find_exported(library, name);
-    // The flag makes the answer independent of how the host was compiled. A version above the driver's is CUDA_ERROR_INVALID_VALUE: not there either.
+    // The flag makes the answer independent of how the host was compiled. A version above the driver's is
+    // CUDA_ERROR_INVALID_VALUE: not there either.
     void* address = NULL;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     if (get_address(name, &address, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) != CUDA_SUCCESS) return NULL;
@@ -62,7 +67,8 @@ static sumi_library_function* find_entry(void* library, PFN_cuGetProcAddress_v12
 // Fills the table; returns the first needed entry that is missing, or NULL.
 static const char* fill(sumi_cuda_driver* driver, void* library)
 {
-    PFN_cuGetProcAddress_v12000 get_address = (PFN_cuGetProcAddress_v12000)sumi_library_symbol(library, "cuGetProcAddress_v2");
+    PFN_cuGetProcAddress_v12000 get_address =
+        (PFN_cuGetProcAddress_v12000)sumi_library_symbol(library, "cuGetProcAddress_v2");
     if (get_address != NULL && find_entry(library, get_address, "cuInit", 2000) == NULL) get_address = NULL;
     const char* missing = NULL;
     for (size_t i = 0; i < sizeof s_entries / sizeof s_entries[0]; i++) {
@@ -87,22 +93,33 @@ sumi_result sumi_cuda_driver_open(sumi_cuda_driver* out_driver, sumi_error* erro
 {
     memset(out_driver, 0, sizeof *out_driver);
     void* library = sumi_library_open(LIBRARY);
-    if (library == NULL) return sumi_fail(error, SUMI_NO_DEVICE, "there is no NVIDIA driver (%s) on this machine: install one, or choose the CPU backend", LIBRARY);
+    if (library == NULL)
+        return sumi_fail(error, SUMI_NO_DEVICE,
+                         "there is no NVIDIA driver (%s) on this machine: install one, or choose the CPU backend",
+                         LIBRARY);
 
     sumi_cuda_driver driver = {0};
     const char* missing = fill(&driver, library);
-    if (driver.cuInit == NULL || driver.cuDriverGetVersion == NULL) return sumi_fail(error, SUMI_NO_DEVICE, "%s is not a CUDA driver: reinstall the NVIDIA driver, or choose the CPU backend", LIBRARY);
+    if (driver.cuInit == NULL || driver.cuDriverGetVersion == NULL)
+        return sumi_fail(error, SUMI_NO_DEVICE,
+                         "%s is not a CUDA driver: reinstall the NVIDIA driver, or choose the CPU backend", LIBRARY);
     CUresult result = driver.cuInit(0);
-    if (result != CUDA_SUCCESS) { // no device, a stub, a driver that does not fit its kernel module, ...: whatever it is, nothing can be run here
+    // no device, a stub, a driver that does not fit its kernel module, ...: whatever it is, nothing can be run here
+    if (result != CUDA_SUCCESS) {
         const char *name, *text;
         describe(&driver, result, &name, &text);
-        return sumi_fail(error, SUMI_NO_DEVICE, "the NVIDIA driver has no device to offer: %s (%d: %s); choose the CPU backend", name, (int)result, text);
+        return sumi_fail(error, SUMI_NO_DEVICE,
+                         "the NVIDIA driver has no device to offer: %s (%d: %s); choose the CPU backend", name,
+                         (int)result, text);
     }
     int version = 0;
     if (driver.cuDriverGetVersion(&version) != CUDA_SUCCESS) version = 0;
     if (missing != NULL || version < OLDEST_VERSION) {
-        return sumi_fail(error, SUMI_DRIVER_TOO_OLD, "the NVIDIA driver is of CUDA %d.%d%s%s; update it to one of CUDA %d.%d or newer, or choose the CPU backend", version / 1000, version % 1000 / 10,
-                         missing != NULL ? " and has no " : "", missing != NULL ? missing : "", OLDEST_VERSION / 1000, OLDEST_VERSION % 1000 / 10);
+        return sumi_fail(error, SUMI_DRIVER_TOO_OLD,
+                         "the NVIDIA driver is of CUDA %d.%d%s%s; update it to one of CUDA %d.%d or newer, or choose "
+                         "the CPU backend",
+                         version / 1000, version % 1000 / 10, missing != NULL ? " and has no " : "",
+                         missing != NULL ? missing : "", OLDEST_VERSION / 1000, OLDEST_VERSION % 1000 / 10);
     }
     driver.version = version;
     *out_driver = driver;
@@ -127,7 +144,8 @@ static sumi_result result_of(CUresult result)
     case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
     case CUDA_ERROR_JIT_COMPILATION_DISABLED: return SUMI_DEVICE_UNSUPPORTED;
     case CUDA_ERROR_INVALID_GRAPHICS_CONTEXT: return SUMI_WRONG_STATE;
-    // After these the context answers every call with the same error; only a new process, or a new context, gets further.
+    // After these the context answers every call with the same error; only a new process, or a new context, gets
+    // further.
     case CUDA_ERROR_DEINITIALIZED:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
@@ -157,8 +175,11 @@ static const char* advice_for(sumi_result result)
     case SUMI_WRONG_STATE: return "make the OpenGL context current on the calling thread, one of this GPU";
     case SUMI_NO_DEVICE: return "choose another device, or the CPU backend";
     case SUMI_DRIVER_TOO_OLD: return "update the NVIDIA driver, or choose the CPU backend";
-    case SUMI_DEVICE_UNSUPPORTED: return "the driver cannot compile kernels for this device: choose another, or the CPU backend";
-    case SUMI_DEVICE_LOST: return "the CUDA context is gone, for everything in this process that used it: destroy the engine and make a new one in a new context";
+    case SUMI_DEVICE_UNSUPPORTED:
+        return "the driver cannot compile kernels for this device: choose another, or the CPU backend";
+    case SUMI_DEVICE_LOST:
+        return "the CUDA context is gone, for everything in this process that used it: destroy the engine and make a "
+               "new one in a new context";
     default: return "please report this message";
     }
 }
@@ -174,7 +195,8 @@ sumi_result sumi_cuda_failure(const sumi_cuda_driver* driver, CUresult result, c
 CUstreamCaptureMode sumi_cuda_relax(const sumi_cuda_driver* driver)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    return driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS ? mode : CU_STREAM_CAPTURE_MODE_GLOBAL; // GLOBAL is every thread's first mode
+    // GLOBAL is every thread's first mode
+    return driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS ? mode : CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
 void sumi_cuda_unrelax(const sumi_cuda_driver* driver, CUstreamCaptureMode mode)

@@ -1,5 +1,6 @@
-// The CUDA driver, opened at run time: nothing is linked, so a host starts on a machine without one. Every entry is asked for with the version at which the signature
-// used here appeared (cudaTypedefs.h), never with the version of the toolkit that built us.
+// The CUDA driver, opened at run time: nothing is linked, so a host starts on a machine without one. Every entry is
+// asked for with the version at which the signature used here appeared (cudaTypedefs.h), never with the version of the
+// toolkit that built us.
 #ifndef SUMI_CUDA_DRIVER_H
 #define SUMI_CUDA_DRIVER_H
 #include "base/result.h"
@@ -8,75 +9,76 @@
 
 // cudaGLTypedefs.h has them, and wants OpenGL's headers.
 typedef CUresult(CUDAAPI* PFN_cuGLGetDevices_v6050)(unsigned* count, CUdevice* devices, unsigned capacity, int list);
-typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterImage_v3000)(CUgraphicsResource* resource, unsigned texture, unsigned target, unsigned flags);
+typedef CUresult(CUDAAPI* PFN_cuGraphicsGLRegisterImage_v3000)(CUgraphicsResource* resource, unsigned texture,
+                                                               unsigned target, unsigned flags);
 
 // X(name, ABI version, needed): needed entries missing mean SUMI_DRIVER_TOO_OLD, the others are NULL then.
-#define SUMI_CUDA_ENTRIES(X)                 \
-    X(cuInit, 2000, true)                    \
-    X(cuDriverGetVersion, 2020, true)        \
-    X(cuGetErrorName, 6000, true)            \
-    X(cuGetErrorString, 6000, true)          \
-    X(cuDeviceGetCount, 2000, true)          \
-    X(cuDeviceGet, 2000, true)               \
-    X(cuDeviceGetName, 2000, true)           \
-    X(cuDeviceGetAttribute, 2000, true)      \
-    X(cuDeviceGetUuid, 11040, true)          \
-    X(cuDeviceGetLuid, 10000, false)         \
-    X(cuDeviceTotalMem, 3020, true)          \
-    X(cuDevicePrimaryCtxRetain, 7000, true)  \
-    X(cuDevicePrimaryCtxRelease, 11000, true) \
-    X(cuCtxPushCurrent, 4000, true)          \
-    X(cuCtxPopCurrent, 4000, true)           \
-    X(cuCtxGetDevice, 2000, true)            \
-    X(cuCtxGetStreamPriorityRange, 5050, true) \
-    X(cuModuleLoadDataEx, 2010, true)        \
-    X(cuModuleUnload, 2000, true)            \
-    X(cuModuleGetFunction, 2000, true)       \
-    X(cuFuncSetAttribute, 9000, true)        \
-    X(cuFuncGetAttribute, 2020, true)        \
-    X(cuLaunchKernel, 4000, true)            \
-    X(cuLaunchKernelEx, 11060, false)        \
-    X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, true) \
-    X(cuMemAlloc, 3020, true)                \
-    X(cuMemFree, 3020, true)                 \
-    X(cuMemGetInfo, 3020, true)              \
-    X(cuMemHostAlloc, 2020, true)            \
-    X(cuMemFreeHost, 2000, true)             \
-    X(cuMemcpyHtoDAsync, 3020, true)         \
-    X(cuMemcpyDtoHAsync, 3020, true)         \
-    X(cuMemcpyDtoDAsync, 3020, true)         \
-    X(cuMemsetD8Async, 3020, true)           \
-    X(cuMemsetD32Async, 3020, true)          \
-    X(cuStreamCreateWithPriority, 5050, true) \
-    X(cuStreamDestroy, 4000, true)           \
-    X(cuStreamQuery, 2000, true)             \
-    X(cuStreamSynchronize, 2000, true)       \
-    X(cuStreamWaitEvent, 3020, true)         \
-    X(cuStreamIsCapturing, 10000, true)      \
-    X(cuStreamBeginCapture, 10010, true)     \
-    X(cuStreamEndCapture, 10000, true)       \
-    X(cuThreadExchangeStreamCaptureMode, 10010, true) \
-    X(cuGraphInstantiateWithFlags, 11040, true) \
-    X(cuGraphUpload, 11010, true)            \
-    X(cuGraphLaunch, 10000, true)            \
-    X(cuGraphExecDestroy, 10000, true)       \
-    X(cuGraphDestroy, 10000, true)           \
-    X(cuEventCreate, 2000, true)             \
-    X(cuEventDestroy, 4000, true)            \
-    X(cuEventRecord, 2000, true)             \
-    X(cuEventQuery, 2000, true)              \
-    X(cuEventSynchronize, 2000, true)        \
-    X(cuEventElapsedTime, 2000, true)        \
-    X(cuMemHostRegister, 6050, false)        \
-    X(cuMemHostUnregister, 4000, false)      \
-    X(cuTensorMapEncodeTiled, 12000, false)  \
-    X(cuMemcpy2DAsync, 3020, false)          \
-    X(cuGLGetDevices, 6050, false)           \
-    X(cuGraphicsGLRegisterImage, 3000, false) \
-    X(cuGraphicsUnregisterResource, 3000, false) \
-    X(cuGraphicsMapResources, 3000, false)   \
-    X(cuGraphicsUnmapResources, 3000, false) \
-    X(cuGraphicsSubResourceGetMappedArray, 3000, false) \
+#define SUMI_CUDA_ENTRIES(X)                                                                                           \
+    X(cuInit, 2000, true)                                                                                              \
+    X(cuDriverGetVersion, 2020, true)                                                                                  \
+    X(cuGetErrorName, 6000, true)                                                                                      \
+    X(cuGetErrorString, 6000, true)                                                                                    \
+    X(cuDeviceGetCount, 2000, true)                                                                                    \
+    X(cuDeviceGet, 2000, true)                                                                                         \
+    X(cuDeviceGetName, 2000, true)                                                                                     \
+    X(cuDeviceGetAttribute, 2000, true)                                                                                \
+    X(cuDeviceGetUuid, 11040, true)                                                                                    \
+    X(cuDeviceGetLuid, 10000, false)                                                                                   \
+    X(cuDeviceTotalMem, 3020, true)                                                                                    \
+    X(cuDevicePrimaryCtxRetain, 7000, true)                                                                            \
+    X(cuDevicePrimaryCtxRelease, 11000, true)                                                                          \
+    X(cuCtxPushCurrent, 4000, true)                                                                                    \
+    X(cuCtxPopCurrent, 4000, true)                                                                                     \
+    X(cuCtxGetDevice, 2000, true)                                                                                      \
+    X(cuCtxGetStreamPriorityRange, 5050, true)                                                                         \
+    X(cuModuleLoadDataEx, 2010, true)                                                                                  \
+    X(cuModuleUnload, 2000, true)                                                                                      \
+    X(cuModuleGetFunction, 2000, true)                                                                                 \
+    X(cuFuncSetAttribute, 9000, true)                                                                                  \
+    X(cuFuncGetAttribute, 2020, true)                                                                                  \
+    X(cuLaunchKernel, 4000, true)                                                                                      \
+    X(cuLaunchKernelEx, 11060, false)                                                                                  \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, true)                                                         \
+    X(cuMemAlloc, 3020, true)                                                                                          \
+    X(cuMemFree, 3020, true)                                                                                           \
+    X(cuMemGetInfo, 3020, true)                                                                                        \
+    X(cuMemHostAlloc, 2020, true)                                                                                      \
+    X(cuMemFreeHost, 2000, true)                                                                                       \
+    X(cuMemcpyHtoDAsync, 3020, true)                                                                                   \
+    X(cuMemcpyDtoHAsync, 3020, true)                                                                                   \
+    X(cuMemcpyDtoDAsync, 3020, true)                                                                                   \
+    X(cuMemsetD8Async, 3020, true)                                                                                     \
+    X(cuMemsetD32Async, 3020, true)                                                                                    \
+    X(cuStreamCreateWithPriority, 5050, true)                                                                          \
+    X(cuStreamDestroy, 4000, true)                                                                                     \
+    X(cuStreamQuery, 2000, true)                                                                                       \
+    X(cuStreamSynchronize, 2000, true)                                                                                 \
+    X(cuStreamWaitEvent, 3020, true)                                                                                   \
+    X(cuStreamIsCapturing, 10000, true)                                                                                \
+    X(cuStreamBeginCapture, 10010, true)                                                                               \
+    X(cuStreamEndCapture, 10000, true)                                                                                 \
+    X(cuThreadExchangeStreamCaptureMode, 10010, true)                                                                  \
+    X(cuGraphInstantiateWithFlags, 11040, true)                                                                        \
+    X(cuGraphUpload, 11010, true)                                                                                      \
+    X(cuGraphLaunch, 10000, true)                                                                                      \
+    X(cuGraphExecDestroy, 10000, true)                                                                                 \
+    X(cuGraphDestroy, 10000, true)                                                                                     \
+    X(cuEventCreate, 2000, true)                                                                                       \
+    X(cuEventDestroy, 4000, true)                                                                                      \
+    X(cuEventRecord, 2000, true)                                                                                       \
+    X(cuEventQuery, 2000, true)                                                                                        \
+    X(cuEventSynchronize, 2000, true)                                                                                  \
+    X(cuEventElapsedTime, 2000, true)                                                                                  \
+    X(cuMemHostRegister, 6050, false)                                                                                  \
+    X(cuMemHostUnregister, 4000, false)                                                                                \
+    X(cuTensorMapEncodeTiled, 12000, false)                                                                            \
+    X(cuMemcpy2DAsync, 3020, false)                                                                                    \
+    X(cuGLGetDevices, 6050, false)                                                                                     \
+    X(cuGraphicsGLRegisterImage, 3000, false)                                                                          \
+    X(cuGraphicsUnregisterResource, 3000, false)                                                                       \
+    X(cuGraphicsMapResources, 3000, false)                                                                             \
+    X(cuGraphicsUnmapResources, 3000, false)                                                                           \
+    X(cuGraphicsSubResourceGetMappedArray, 3000, false)                                                                \
     X(cuArray3DGetDescriptor, 3020, false)
 
 typedef struct sumi_cuda_driver {
@@ -86,23 +88,27 @@ typedef struct sumi_cuda_driver {
     int32_t version; // 13000: CUDA 13.0
 } sumi_cuda_driver;
 
-// Opens the driver and initialises it. SUMI_NO_DEVICE: no driver library, no device. SUMI_DRIVER_TOO_OLD: a needed entry is missing. The library is never closed:
+// Opens the driver and initialises it. SUMI_NO_DEVICE: no driver library, no device. SUMI_DRIVER_TOO_OLD: a needed
+// entry is missing. The library is never closed:
 // other code in the process may hold it, and its threads survive.
 sumi_result sumi_cuda_driver_open(sumi_cuda_driver* out_driver, sumi_error* error);
 
-// The result of a failed driver call: SUMI_OUT_OF_DEVICE_MEMORY, SUMI_DEVICE_LOST (the context is gone, the host's CUDA use of it too), SUMI_DRIVER_TOO_OLD, SUMI_INTERNAL,
-// with a text that names `what` and the driver's own words.
+// The result of a failed driver call: SUMI_OUT_OF_DEVICE_MEMORY, SUMI_DEVICE_LOST (the context is gone, the host's CUDA
+// use of it too), SUMI_DRIVER_TOO_OLD, SUMI_INTERNAL, with a text that names `what` and the driver's own words.
 sumi_result sumi_cuda_failure(const sumi_cuda_driver* driver, CUresult result, const char* what, sumi_error* error);
 
-// While another thread of the host captures a graph in global mode, a "potentially unsafe" call of this one fails and spoils that capture. Which calls are, no list says: frees and the first launch of
-// a kernel count as well as allocations and event queries. Between these two none is. Every call but cuInit lies between them: see sumi_cuda_enter.
+// While another thread of the host captures a graph in global mode, a "potentially unsafe" call of this one fails and
+// spoils that capture. Which calls are, no list says: frees and the first launch of a kernel count as well as
+// allocations and event queries. Between these two none is. Every call but cuInit lies between them: see
+// sumi_cuda_enter.
 CUstreamCaptureMode sumi_cuda_relax(const sumi_cuda_driver* driver);
 void sumi_cuda_unrelax(const sumi_cuda_driver* driver, CUstreamCaptureMode mode); // mode: what sumi_cuda_relax returned
 
-// SUMI_CU(driver, call, "what it was for"): returns from the calling function when the driver refuses. Needs `error` in scope.
-#define SUMI_CU(driver, call, what)                                                                                 \
-    do {                                                                                                            \
-        CUresult cu_result_ = (driver)->call;                                                                       \
-        if (cu_result_ != CUDA_SUCCESS) return sumi_cuda_failure((driver), cu_result_, (what), error);              \
+// SUMI_CU(driver, call, "what it was for"): returns from the calling function when the driver refuses. Needs `error` in
+// scope.
+#define SUMI_CU(driver, call, what)                                                                                    \
+    do {                                                                                                               \
+        CUresult cu_result_ = (driver)->call;                                                                          \
+        if (cu_result_ != CUDA_SUCCESS) return sumi_cuda_failure((driver), cu_result_, (what), error);                 \
     } while (0)
 #endif

@@ -1,15 +1,18 @@
-// A graph per slice: the unit of pacing is one launch of some microseconds of CPU time, however many kernels it holds. A graph serves every step, any seed and schedule: what
-// changes lies in device memory, found by the counter. Arena, scratch and weights are baked in, so a new address of any of them drops the graphs. A slice whose streamed weights do not
-// fit their ring together has a graph per segment.
+// A graph per slice: the unit of pacing is one launch of some microseconds of CPU time, however many kernels it holds.
+// A graph serves every step, any seed and schedule: what changes lies in device memory, found by the counter. Arena,
+// scratch and weights are baked in, so a new address of any of them drops the graphs. A slice whose streamed weights do
+// not fit their ring together has a graph per segment.
 //
-// Captured on a stream of our own, in thread-local mode: what the host's other threads do with CUDA meanwhile neither disturbs the capture nor is refused because of it. Before its
-// capture a slice is walked once without launching, so that all its kernels are loaded: a kernel that is first touched inside a capture may break it.
+// Captured on a stream of our own, in thread-local mode: what the host's other threads do with CUDA meanwhile neither
+// disturbs the capture nor is refused because of it. Before its capture a slice is walked once without launching, so
+// that all its kernels are loaded: a kernel that is first touched inside a capture may break it.
 #include "base/assert.h"
-#include "cuda/state.h"
 #include "base/platform.h"
+#include "cuda/state.h"
 #include <string.h>
 
-static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, int32_t part_begin, int32_t part_end, CUstream stream, sumi_error* error)
+static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, int32_t part_begin,
+                             int32_t part_end, CUstream stream, sumi_error* error)
 {
     SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->plan->op_count);
     SUMI_ASSERT(part_begin >= 0 && cuda->current == record);
@@ -32,22 +35,27 @@ static sumi_result launch_op(sumi_cuda* cuda, const sumi_cuda_plan* record, int3
                          .error = error};
     run.is_whole = run.part_begin == 0 && run.part_end == op->part_count;
     if (run.part_begin >= run.part_end) return SUMI_OK;
-    if (sumi_cuda_ops[op->kind].run == NULL) return sumi_fail(error, SUMI_INTERNAL, "the CUDA backend has no op %s", sumi_op_name(op->kind));
+    if (sumi_cuda_ops[op->kind].run == NULL)
+        return sumi_fail(error, SUMI_INTERNAL, "the CUDA backend has no op %s", sumi_op_name(op->kind));
     return sumi_cuda_ops[op->kind].run(&run);
 }
 
-sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUstream stream, sumi_error* error)
+sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUstream stream,
+                                   sumi_error* error)
 {
     SUMI_ASSERT(slice->op_begin >= 0 && slice->op_begin < slice->op_end);
     SUMI_ASSERT((size_t)slice->op_end <= record->plan->op_count);
     cuda->current = record;
-    if (slice->op_end == slice->op_begin + 1) return launch_op(cuda, record, slice->op_begin, slice->part_begin, slice->part_end, stream, error);
-    for (int32_t i = slice->op_begin; i < slice->op_end; i++) SUMI_TRY(launch_op(cuda, record, i, 0, record->plan->ops[i].part_count, stream, error));
+    if (slice->op_end == slice->op_begin + 1)
+        return launch_op(cuda, record, slice->op_begin, slice->part_begin, slice->part_end, stream, error);
+    for (int32_t i = slice->op_begin; i < slice->op_end; i++)
+        SUMI_TRY(launch_op(cuda, record, i, 0, record->plan->ops[i].part_count, stream, error));
     return SUMI_OK;
 }
 
 // The slice as a graph. *out_refused: the driver would not, and launching op by op is the way.
-static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUgraphExec* out_exec, bool* out_refused, sumi_error* error)
+static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUgraphExec* out_exec,
+                           bool* out_refused, sumi_error* error)
 {
     SUMI_ASSERT(!cuda->only_looks_up && cuda->capture != NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -77,26 +85,31 @@ static sumi_result capture(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_s
 
 static bool is_same_work(const sumi_slice* a, const sumi_slice* b)
 {
-    return a->op_begin == b->op_begin && a->op_end == b->op_end && (a->op_end != a->op_begin + 1 || (a->part_begin == b->part_begin && a->part_end == b->part_end));
+    return a->op_begin == b->op_begin && a->op_end == b->op_end
+        && (a->op_end != a->op_begin + 1 || (a->part_begin == b->part_begin && a->part_end == b->part_end));
 }
 
 // Whether the graphs are of the slices as they are now.
 static bool is_current(const sumi_cuda_plan* record, int32_t count)
 {
     for (int32_t i = 0; i < record->graph_count; i++) {
-        if (record->graphs[i].slice_index >= count || !is_same_work(&record->graphs[i].slice, &record->plan->slices[record->graphs[i].slice_index])) return false;
+        if (record->graphs[i].slice_index >= count
+            || !is_same_work(&record->graphs[i].slice, &record->plan->slices[record->graphs[i].slice_index]))
+            return false;
     }
     return record->graphed_slices <= count;
 }
 
-sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done, sumi_error* error)
+sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done,
+                                  sumi_error* error)
 {
     SUMI_ASSERT(cuda->flight_count == 0 && record->is_reserved);
     const int32_t count = (int32_t)record->plan->slice_count;
     if (!is_current(record, count)) sumi_cuda_drop_graphs(cuda, record);
     *out_done = cuda->options.without_graphs || record->without_graphs || record->graphed_slices == count;
     if (*out_done) return SUMI_OK;
-    const int32_t most = count + (record->stream != NULL ? 2 * record->stream->load_count : 0); // a slice is cut before and behind loads only
+    // a slice is cut before and behind loads only
+    const int32_t most = count + (record->stream != NULL ? 2 * record->stream->load_count : 0);
     if (record->graph_room < most) {
         sumi_cuda_graph* graphs = sumi_alloc_array(cuda->heap, (size_t)most, sizeof *graphs);
         if (graphs == NULL) return sumi_out_of_memory(error, (size_t)most * sizeof *graphs, "the graphs of a plan");
@@ -110,7 +123,10 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
         const sumi_slice* slice = &record->plan->slices[record->graphed_slices];
         bool is_refused = false;
         // After a failure half-way through a slice, its segments that have a graph are not captured again.
-        sumi_slice segment = record->graph_count > 0 && record->graphs[record->graph_count - 1].slice_index == record->graphed_slices ? record->graphs[record->graph_count - 1].segment : (sumi_slice){0};
+        sumi_slice segment =
+            record->graph_count > 0 && record->graphs[record->graph_count - 1].slice_index == record->graphed_slices
+                ? record->graphs[record->graph_count - 1].segment
+                : (sumi_slice){0};
         while (sumi_cuda_next_segment(record, slice, &segment)) {
             CUgraphExec exec;
             SUMI_TRY(capture(cuda, record, &segment, &exec, &is_refused, error));
@@ -141,14 +157,15 @@ CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* s
     if (record->graph_count == 0 || at < first) return NULL; // a slice of the caller's own
     const size_t index = (at - first) / sizeof *slice;
     if (index >= (size_t)record->graphed_slices) return NULL; // or one of a newer cut
-    int32_t low = 0, high = record->graph_count; // the first of the slice: as many slices, or more
+    int32_t low = 0, high = record->graph_count;              // the first of the slice: as many slices, or more
     while (low < high) {
         const int32_t middle = low + (high - low) / 2;
         if (record->graphs[middle].slice_index < (int32_t)index) low = middle + 1;
         else high = middle;
     }
     for (; low < record->graph_count && record->graphs[low].slice_index == (int32_t)index; low++) {
-        if (is_same_work(&record->graphs[low].slice, slice) && is_same_work(&record->graphs[low].segment, segment)) return record->graphs[low].exec;
+        if (is_same_work(&record->graphs[low].slice, slice) && is_same_work(&record->graphs[low].segment, segment))
+            return record->graphs[low].exec;
     }
     return NULL;
 }

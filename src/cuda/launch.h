@@ -1,10 +1,12 @@
-// What a launcher of an op sees, and what it may do: find addresses, find kernels, put launches into the stream. It is called while a slice's graph is captured (or, without graphs,
-// each time), so it must not allocate, synchronise, or read anything that changes between runs: per-step rows are found by the kernels, from the counter in device memory.
+// What a launcher of an op sees, and what it may do: find addresses, find kernels, put launches into the stream. It is
+// called while a slice's graph is captured (or, without graphs, each time), so it must not allocate, synchronise, or
+// read anything that changes between runs: per-step rows are found by the kernels, from the counter in device memory.
 //
 //   op kind --table in cuda.c--> launcher(run) --sumi_cuda_launch--> stream
 //
-// Values on the device: ACTIVATION is bfloat16, FLOAT float32, INT int32, BYTE uint8; row-major, tightly packed, 64-byte aligned.
-// Results must not depend on how an op is cut into slices: which kernel and tile an op uses follows from the whole op's shape; a slice runs a range of the same tiles.
+// Values on the device: ACTIVATION is bfloat16, FLOAT float32, INT int32, BYTE uint8; row-major, tightly packed,
+// 64-byte aligned. Results must not depend on how an op is cut into slices: which kernel and tile an op uses follows
+// from the whole op's shape; a slice runs a range of the same tiles.
 #ifndef SUMI_CUDA_LAUNCH_H
 #define SUMI_CUDA_LAUNCH_H
 #include "cuda/device_memory.h"
@@ -14,13 +16,18 @@
 
 // How a weight lies on the device. The runner makes the forms a plan needs before it runs (weights.c).
 typedef enum sumi_cuda_form {
-    SUMI_CUDA_FORM_MATRIX,    // bf16 [rows][pitch]; pitch = cols rounded up to 8, the rest zero. 512-byte aligned
-    SUMI_CUDA_FORM_GATED,     // the same, rows of [gate; up] interleaved by 8: gate 0..7, up 0..7, gate 8..15 ... (rows / 2 a multiple of 8; otherwise MATRIX is used)
-    SUMI_CUDA_FORM_MATRIX_FP8,// e4m3 [rows][pitch], pitch = cols rounded up to 16; a float scale per row behind it at `scales`
+    SUMI_CUDA_FORM_MATRIX, // bf16 [rows][pitch]; pitch = cols rounded up to 8, the rest zero. 512-byte aligned
+    // the same, rows of [gate; up] interleaved by 8: gate 0..7, up 0..7, gate 8..15 ... (rows / 2 a multiple of 8;
+    // otherwise MATRIX is used)
+    SUMI_CUDA_FORM_GATED,
+    // e4m3 [rows][pitch], pitch = cols rounded up to 16; a float scale per row behind it at `scales`
+    SUMI_CUDA_FORM_MATRIX_FP8,
     SUMI_CUDA_FORM_GATED_FP8,
-    SUMI_CUDA_FORM_VECTOR,    // float [cols]: norms, biases, pad tokens; zero-padded to a multiple of 8
-    SUMI_CUDA_FORM_CONV,      // bf16 [co][kh * kw][ci rounded up to 8], rest zero; 1x1 convolutions are MATRIX
-    SUMI_CUDA_FORM_CONV_UP,   // bf16 [parity 2a + b][co][2 * 2][ci rounded up to 8]: 3x3 folded for nearest 2x upsampling, sums rounded once (see kernels/conv_sm90.cu)
+    SUMI_CUDA_FORM_VECTOR, // float [cols]: norms, biases, pad tokens; zero-padded to a multiple of 8
+    SUMI_CUDA_FORM_CONV,   // bf16 [co][kh * kw][ci rounded up to 8], rest zero; 1x1 convolutions are MATRIX
+    // bf16 [parity 2a + b][co][2 * 2][ci rounded up to 8]: 3x3 folded for nearest 2x upsampling, sums rounded once (see
+    // kernels/conv_sm90.cu)
+    SUMI_CUDA_FORM_CONV_UP,
     SUMI_CUDA_FORM_COUNT
 } sumi_cuda_form;
 
@@ -38,56 +45,72 @@ typedef struct sumi_cuda_run {
     const sumi_plan* plan;
     const sumi_op* op;
     int32_t op_index;
-    CUdeviceptr arena, scratch;         // scratch: as large as the op's scratch function asked; what the op before it in the plan left there, else anything
-    CUdeviceptr counter;                // int32 in device memory: the running iteration's row of the step tables
-    CUdeviceptr arrivals;               // 65536 uint32, zero between launches (split-k counters: kernels leave them zero)
+    // scratch: as large as the op's scratch function asked; what the op before it in the plan left there, else anything
+    CUdeviceptr arena, scratch;
+    CUdeviceptr counter; // int32 in device memory: the running iteration's row of the step tables
+    // 65536 uint32, zero between launches (split-k counters: kernels leave them zero)
+    CUdeviceptr arrivals;
     CUstream stream;
-    int32_t part_begin, part_end;       // of op->part_count; all of them: 0, part_count
-    bool is_whole;                      // the slice holds all parts
-    bool allows_hopper;                 // false: use the portable kernels even on 9.0 (tests)
+    int32_t part_begin, part_end; // of op->part_count; all of them: 0, part_count
+    bool is_whole;                // the slice holds all parts
+    bool allows_hopper;           // false: use the portable kernels even on 9.0 (tests)
     sumi_error* error;
 } sumi_cuda_run;
 typedef sumi_result sumi_cuda_op(sumi_cuda_run* run);
-typedef uint64_t sumi_cuda_op_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op); // bytes; NULL in the table: none
+// bytes; NULL in the table: none
+typedef uint64_t sumi_cuda_op_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op);
 
-CUdeviceptr sumi_cuda_value(const sumi_cuda_run* run, sumi_value value);      // 0 for none
+CUdeviceptr sumi_cuda_value(const sumi_cuda_run* run, sumi_value value); // 0 for none
 int32_t sumi_cuda_cols(const sumi_cuda_run* run, sumi_value value);
 int32_t sumi_cuda_rows(const sumi_cuda_run* run, sumi_value value);
-int32_t sumi_cuda_pitch(const sumi_cuda_run* run, sumi_value value); // elements from row to row: cols but for a view of some columns
+// elements from row to row: cols but for a view of some columns
+int32_t sumi_cuda_pitch(const sumi_cuda_run* run, sumi_value value);
 sumi_element sumi_cuda_element(const sumi_cuda_run* run, sumi_value value);
-// A value kept as e4m3: written by NORM_MODULATE and read by LINEARs with fp8 weights only. [rows][cols] e4m3, then at the next multiple of 16 bytes float scales [rows].
+// A value kept as e4m3: written by NORM_MODULATE and read by LINEARs with fp8 weights only. [rows][cols] e4m3, then at
+// the next multiple of 16 bytes float scales [rows].
 bool sumi_cuda_is_fp8(const sumi_cuda_run* run, sumi_value value);
 CUdeviceptr sumi_cuda_fp8_scales(const sumi_cuda_run* run, sumi_value value);
 // Whether a value's columns are interleaved by 8 as FORM_GATED says: the input of a GATED op.
 bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value);
-// The form of a weight that this op uses; it is resident. For LINEAR with a gated output: GATED. `weight` is op->weight, op->bias or the struct's own (qk.k_weight).
+// The form of a weight that this op uses; it is resident. For LINEAR with a gated output: GATED. `weight` is
+// op->weight, op->bias or the struct's own (qk.k_weight).
 sumi_cuda_form sumi_cuda_weight_form(const sumi_cuda_run* run, const sumi_weight* weight);
 sumi_cuda_weight sumi_cuda_find_weight(const sumi_cuda_run* run, const sumi_weight* weight); // weight NULL: all zero
 
-// LINEAR directly followed by GATED on its output: one kernel writes the gated value, and the GATED op launches nothing. True for both ops of such a pair.
+// LINEAR directly followed by GATED on its output: one kernel writes the gated value, and the GATED op launches
+// nothing. True for both ops of such a pair.
 bool sumi_cuda_is_fused_gated(const sumi_plan* plan, int32_t op_index);
-// NORM_GATE_ADD directly followed by a NORM_MODULATE of the rows that it wrote: the first op's kernel does both, and the second op launches nothing. True for both.
+// NORM_GATE_ADD directly followed by a NORM_MODULATE of the rows that it wrote: the first op's kernel does both, and
+// the second op launches nothing. True for both.
 bool sumi_cuda_is_fused_norm(const sumi_plan* plan, int32_t op_index);
 
-// Whether a LINEAR uses its weight in fp8: plan->fp8_weights, a device of 8.9 or newer, a weight of the denoising section that may lose precision and is worth it.
+// Whether a LINEAR uses its weight in fp8: plan->fp8_weights, a device of 8.9 or newer, a weight of the denoising
+// section that may lose precision and is worth it.
 bool sumi_cuda_op_is_fp8(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op);
 
 sumi_step sumi_cuda_step_of(const sumi_cuda_run* run, sumi_step_row row); // stride 0 when not per step
 
 // Rows of the op (in the sense of sumi_op.rows) that this slice covers, for kernels that have no cut of their own.
-typedef struct sumi_cuda_range { int32_t begin, end; } sumi_cuda_range;
+typedef struct sumi_cuda_range {
+    int32_t begin, end;
+} sumi_cuda_range;
 sumi_cuda_range sumi_cuda_rows_of(const sumi_cuda_run* run);
-// Units of an op's own cut (tiles, rows / 128 ...) that this slice covers: [unit_begin, unit_end) of `units`, the same share as its parts; all slices together cover each unit once.
+// Units of an op's own cut (tiles, rows / 128 ...) that this slice covers: [unit_begin, unit_end) of `units`, the same
+// share as its parts; all slices together cover each unit once.
 void sumi_cuda_share(const sumi_cuda_run* run, int32_t units, int32_t* unit_begin, int32_t* unit_end);
 
-typedef struct sumi_cuda_grid { uint32_t x, y, z, block, shared_bytes; } sumi_cuda_grid;
+typedef struct sumi_cuda_grid {
+    uint32_t x, y, z, block, shared_bytes;
+} sumi_cuda_grid;
 // One launch of the named kernel. params: as cuLaunchKernel takes them.
 sumi_result sumi_cuda_launch(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid, void** params);
-// A 2-D .. 5-D tiled tensor map of bf16 (or bytes: e4m3); dims[0] is innermost; strides[i] in bytes is of dimension i + 1. Zero fill, no interleave, 256-byte L2 promotion.
-sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, CUtensorMap* out_map, CUtensorMapDataType type, uint32_t rank, CUdeviceptr address, const uint64_t* dims,
-                                 const uint64_t* strides, const uint32_t* box, CUtensorMapSwizzle swizzle);
+// A 2-D .. 5-D tiled tensor map of bf16 (or bytes: e4m3); dims[0] is innermost; strides[i] in bytes is of dimension i +
+// 1. Zero fill, no interleave, 256-byte L2 promotion.
+sumi_result sumi_cuda_tensor_map(const sumi_cuda_run* run, CUtensorMap* out_map, CUtensorMapDataType type,
+                                 uint32_t rank, CUdeviceptr address, const uint64_t* dims, const uint64_t* strides,
+                                 const uint32_t* box, CUtensorMapSwizzle swizzle);
 
-// ---- The launchers, by file ------------------------------------------------------------------------------------------------------------
+// ---- The launchers, by file -----------------------------------------------------------------------------------------
 // launch_linear.c
 sumi_cuda_op sumi_cuda_linear;
 sumi_cuda_op_scratch sumi_cuda_linear_scratch;
@@ -95,14 +118,18 @@ sumi_cuda_op_scratch sumi_cuda_linear_scratch;
 sumi_cuda_op sumi_cuda_attention;
 sumi_cuda_op_scratch sumi_cuda_attention_scratch;
 // launch_rows.c
-sumi_cuda_op sumi_cuda_embed_rows, sumi_cuda_fill_rows, sumi_cuda_copy_rows, sumi_cuda_activate, sumi_cuda_gated, sumi_cuda_norm_modulate, sumi_cuda_norm_gate_add, sumi_cuda_qk_norm_rope,
-    sumi_cuda_rope_table, sumi_cuda_time_embed, sumi_cuda_finish_modulation;
+sumi_cuda_op sumi_cuda_embed_rows, sumi_cuda_fill_rows, sumi_cuda_copy_rows, sumi_cuda_activate, sumi_cuda_gated,
+    sumi_cuda_norm_modulate, sumi_cuda_norm_gate_add, sumi_cuda_qk_norm_rope, sumi_cuda_rope_table,
+    sumi_cuda_time_embed, sumi_cuda_finish_modulation;
 // x [rows][2 cols] of bfloat16, columns interleaved as FORM_GATED says -> y [rows][cols] = act(gate) * up.
-sumi_result sumi_cuda_gate_rows(const sumi_cuda_run* run, CUdeviceptr x, CUdeviceptr y, int32_t rows, int32_t cols, sumi_activation activation);
+sumi_result sumi_cuda_gate_rows(const sumi_cuda_run* run, CUdeviceptr x, CUdeviceptr y, int32_t rows, int32_t cols,
+                                sumi_activation activation);
 // launch_latents.c
-sumi_cuda_op sumi_cuda_patchify, sumi_cuda_unpatchify, sumi_cuda_add_noise, sumi_cuda_guide, sumi_cuda_solve, sumi_cuda_preview, sumi_cuda_posterior, sumi_cuda_latent_in;
+sumi_cuda_op sumi_cuda_patchify, sumi_cuda_unpatchify, sumi_cuda_add_noise, sumi_cuda_guide, sumi_cuda_solve,
+    sumi_cuda_preview, sumi_cuda_posterior, sumi_cuda_latent_in;
 sumi_cuda_op_scratch sumi_cuda_guide_scratch;
 // launch_pictures.c
-sumi_cuda_op sumi_cuda_pixels_in, sumi_cuda_conv, sumi_cuda_group_sums, sumi_cuda_group_norm, sumi_cuda_tile_blend, sumi_cuda_tile_place, sumi_cuda_pixels_out;
+sumi_cuda_op sumi_cuda_pixels_in, sumi_cuda_conv, sumi_cuda_group_sums, sumi_cuda_group_norm, sumi_cuda_tile_blend,
+    sumi_cuda_tile_place, sumi_cuda_pixels_out;
 sumi_cuda_op_scratch sumi_cuda_conv_scratch, sumi_cuda_group_scratch;
 #endif

@@ -2,7 +2,8 @@
 //
 //   op's sequences --tokens_of--> spans, adjoining ones merged --choose--> kernel, rows per tile --sumi_cuda_share--> tiles [begin, end) --> launches
 //
-// The kernel follows from the whole op and the device. A tile is the same work whichever launch does it, so slices change no bit.
+// The kernel follows from the whole op and the device. A tile is the same work whichever launch does it, so slices
+// change no bit.
 #include "cuda/launch.h"
 #include "kernels/attention.h"
 #include <string.h>
@@ -21,10 +22,11 @@ typedef struct attention_kernel {
     uint32_t threads, shared_bytes;
 } attention_kernel;
 
-static const attention_kernel s_any[4] = {{"sumi_attention_any_c1", FAMILY_ANY, 64, 256, SUMI_ATTENTION_ANY_SHARED_BYTES},
-                                          {"sumi_attention_any_c2", FAMILY_ANY, 64, 256, SUMI_ATTENTION_ANY_SHARED_BYTES},
-                                          {"sumi_attention_any_c4", FAMILY_ANY, 64, 256, SUMI_ATTENTION_ANY_SHARED_BYTES},
-                                          {"sumi_attention_any_c8", FAMILY_ANY, 64, 256, SUMI_ATTENTION_ANY_SHARED_BYTES}};
+static const attention_kernel s_any[4] = {
+    {"sumi_attention_any_c1", FAMILY_ANY, 64, 256, SUMI_ATTENTION_ANY_SHARED_BYTES},
+    {"sumi_attention_any_c2", FAMILY_ANY, 64, 256, SUMI_ATTENTION_ANY_SHARED_BYTES},
+    {"sumi_attention_any_c4", FAMILY_ANY, 64, 256, SUMI_ATTENTION_ANY_SHARED_BYTES},
+    {"sumi_attention_any_c8", FAMILY_ANY, 64, 256, SUMI_ATTENTION_ANY_SHARED_BYTES}};
 static const attention_kernel s_d128 = {"sumi_attention_d128", FAMILY_PORTABLE, 128, 128, 98304};
 static const attention_kernel s_d128_w8 = {"sumi_attention_d128_w8", FAMILY_PORTABLE, 256, 256, 131072};
 static const attention_kernel s_d128_40k = {"sumi_attention_d128_40k", FAMILY_PORTABLE, 128, 128, 40960};
@@ -49,7 +51,9 @@ static int32_t max_int(int32_t a, int32_t b) { return a > b ? a : b; }
 static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
 // A sequence's tokens: the spans of its keys; of each the first `queries` rows are queries.
-typedef struct tokens { int32_t span_count, begin[2], keys[2], queries[2]; } tokens;
+typedef struct tokens {
+    int32_t span_count, begin[2], keys[2], queries[2];
+} tokens;
 
 static tokens tokens_of(const sumi_sequence* sequence)
 {
@@ -78,7 +82,8 @@ static int32_t row_tiles(const attention_kernel* kernel, const tokens* t)
     return divide_up(t->queries[0] + t->queries[1], kernel->rows);
 }
 
-// Of the whole op. Fits: a tile holds at least as many queries as a part of the plan, but for the one that a second span may begin.
+// Of the whole op. Fits: a tile holds at least as many queries as a part of the plan, but for the one that a second
+// span may begin.
 static int32_t count_tiles(const sumi_op* op, const attention_kernel* kernel)
 {
     int32_t tiles = 0;
@@ -89,7 +94,10 @@ static int32_t count_tiles(const sumi_op* op, const attention_kernel* kernel)
     return tiles;
 }
 
-static bool fits(const sumi_cuda_run* run, const attention_kernel* kernel) { return kernel->shared_bytes <= (uint32_t)run->device->shared_per_block; }
+static bool fits(const sumi_cuda_run* run, const attention_kernel* kernel)
+{
+    return kernel->shared_bytes <= (uint32_t)run->device->shared_per_block;
+}
 
 // What an op asks of a kernel.
 typedef struct demands {
@@ -109,7 +117,8 @@ static demands demands_of(const sumi_cuda_run* run)
     }
     d.window = op->u.attention.window < longest ? max_int(0, op->u.attention.window) : 0;
     int32_t columns = op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column;
-    d.is_aligned = (op->u.attention.dim | columns | sumi_cuda_cols(run, op->in[0]) | sumi_cuda_cols(run, op->out)) % 8 == 0;
+    d.is_aligned =
+        (op->u.attention.dim | columns | sumi_cuda_cols(run, op->in[0]) | sumi_cuda_cols(run, op->out)) % 8 == 0;
     return d;
 }
 
@@ -118,29 +127,32 @@ static const attention_kernel* choose_hopper(const sumi_cuda_run* run, const dem
 {
     const sumi_op* op = run->op;
     int32_t dim = op->u.attention.dim, units = run->device->multiprocessors, slab = dim % 64 == 0 ? 64 : 32;
-    int32_t columns = op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column | sumi_cuda_cols(run, op->in[0]);
+    int32_t columns =
+        op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column | sumi_cuda_cols(run, op->in[0]);
     bool has_tensor_maps = run->device->driver.cuTensorMapEncodeTiled != NULL;
-    if (run->device->capability != 90 || !run->allows_hopper || !has_tensor_maps || columns % slab != 0 || (d->is_causal && !d->has_one_span)) {
+    if (run->device->capability != 90 || !run->allows_hopper || !has_tensor_maps || columns % slab != 0
+        || (d->is_causal && !d->has_one_span)) {
         return NULL;
     }
-    if (dim == 512) {
-        return !d->is_causal && d->has_one_span ? &s_sm90_d512 : NULL;
-    }
-    if (dim == 128 && !d->is_causal) { // tiles of 192 rows are faster, unless their last round leaves too much of the device empty
+    if (dim == 512) { return !d->is_causal && d->has_one_span ? &s_sm90_d512 : NULL; }
+    // tiles of 192 rows are faster, unless their last round leaves too much of the device empty
+    if (dim == 128 && !d->is_causal) {
         const attention_kernel *tall = &s_sm90_d128[0], *low = &s_sm90_d128_c2;
-        double tall_rows = (double)divide_up(count_tiles(op, tall), units) * tall->rows, low_rows = (double)divide_up(count_tiles(op, low), units) * low->rows;
+        double tall_rows = (double)divide_up(count_tiles(op, tall), units) * tall->rows,
+               low_rows = (double)divide_up(count_tiles(op, low), units) * low->rows;
         return low_rows * 1.1 < tall_rows ? low : tall;
     }
-    return dim == 128 ? &s_sm90_d128[1] : dim == 96 ? &s_sm90_d96[d->is_causal] : dim == 64 ? &s_sm90_d64[d->is_causal] : NULL;
+    return dim == 128 ? &s_sm90_d128[1]
+         : dim == 96  ? &s_sm90_d96[d->is_causal]
+         : dim == 64  ? &s_sm90_d64[d->is_causal]
+                      : NULL;
 }
 
 static const attention_kernel* choose_portable(const sumi_cuda_run* run, const demands* d)
 {
     const sumi_op* op = run->op;
     int32_t dim = op->u.attention.dim, units = run->device->multiprocessors;
-    if (dim != 128) {
-        return dim == 96 ? &s_d96[d->is_causal] : dim == 64 ? &s_d64[d->is_causal] : NULL;
-    }
+    if (dim != 128) { return dim == 96 ? &s_d96[d->is_causal] : dim == 64 ? &s_d64[d->is_causal] : NULL; }
     int32_t tiles = count_tiles(op, &s_d128);
     if (d->is_causal) { // few tiles: lower ones, and three blocks on a multiprocessor
         return tiles < 2 * units || !fits(run, &s_d128_causal) ? &s_d128_m1_causal : &s_d128_causal;
@@ -149,13 +161,13 @@ static const attention_kernel* choose_portable(const sumi_cuda_run* run, const d
     if (shared < 160 * 1024 || !fits(run, &s_d128)) { // two blocks of 4 warps share a multiprocessor's 100 KiB
         return tiles < 2 * units ? &s_d128_m1 : &s_d128_40k;
     }
-    if (tiles < units) {
-        return &s_d128_m1;
-    }
-    // 8 warps that share K and V against two blocks of 4, where two fit: the former when their last round is nearly full
+    if (tiles < units) { return &s_d128_m1; }
+    // 8 warps that share K and V against two blocks of 4, where two fit: the former when their last round is nearly
+    // full
     int32_t high = count_tiles(op, &s_d128_w8), rounds = divide_up(high, units);
     bool two_fit = shared >= 2 * ((int32_t)s_d128.shared_bytes + 1024);
-    return fits(run, &s_d128_w8) && (two_fit ? (double)high >= 0.75 * rounds * units : high >= units) ? &s_d128_w8 : &s_d128;
+    return fits(run, &s_d128_w8) && (two_fit ? (double)high >= 0.75 * rounds * units : high >= units) ? &s_d128_w8
+                                                                                                      : &s_d128;
 }
 
 static const attention_kernel* choose(const sumi_cuda_run* run, const demands* d)
@@ -164,9 +176,7 @@ static const attention_kernel* choose(const sumi_cuda_run* run, const demands* d
     const attention_kernel* kernel = NULL;
     if (d->is_aligned && d->window == 0 && run->op->u.attention.scale > 0.0f) {
         kernel = choose_hopper(run, d);
-        if (kernel == NULL || !fits(run, kernel)) {
-            kernel = choose_portable(run, d);
-        }
+        if (kernel == NULL || !fits(run, kernel)) { kernel = choose_portable(run, d); }
     }
     return kernel != NULL ? kernel : &s_any[dim <= 64 ? 0 : dim <= 128 ? 1 : dim <= 256 ? 2 : 3];
 }
@@ -174,7 +184,8 @@ static const attention_kernel* choose(const sumi_cuda_run* run, const demands* d
 static float scale_log2(const sumi_op* op) { return (float)((double)op->u.attention.scale * 1.4426950408889634); }
 
 // Tiles [begin, end) of the op, by attention.cu or attention_any.cu.
-static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* kernel, const demands* d, int32_t begin, int32_t end)
+static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* kernel, const demands* d, int32_t begin,
+                                   int32_t end)
 {
     const sumi_op* op = run->op;
     int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0;
@@ -198,19 +209,24 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
             int32_t tiles = row_tiles(kernel, &t);
             after += heads * tiles;
-            args.sequences[i] = (sumi_attention_sequence){.tile_end = after,
-                                                          .row_tiles = tiles,
-                                                          .begin = t.begin[0],
-                                                          .split = t.keys[0],
-                                                          .jump = t.span_count == 2 ? t.begin[1] - t.begin[0] - t.keys[0] : 0,
-                                                          .keys = t.keys[0] + t.keys[1],
-                                                          .queries = t.queries[0] + t.queries[1]};
+            args.sequences[i] =
+                (sumi_attention_sequence){.tile_end = after,
+                                          .row_tiles = tiles,
+                                          .begin = t.begin[0],
+                                          .split = t.keys[0],
+                                          .jump = t.span_count == 2 ? t.begin[1] - t.begin[0] - t.keys[0] : 0,
+                                          .keys = t.keys[0] + t.keys[1],
+                                          .queries = t.queries[0] + t.queries[1]};
         }
         int32_t to = min_int(end, after);
         if (from < to) {
             args.tile_begin = from;
             void* params[] = {&args};
-            sumi_cuda_grid grid = {.x = (uint32_t)(to - from), .y = 1, .z = 1, .block = kernel->threads, .shared_bytes = kernel->shared_bytes};
+            sumi_cuda_grid grid = {.x = (uint32_t)(to - from),
+                                   .y = 1,
+                                   .z = 1,
+                                   .block = kernel->threads,
+                                   .shared_bytes = kernel->shared_bytes};
             SUMI_TRY(sumi_cuda_launch(run, kernel->name, grid, params));
         }
     }
@@ -218,12 +234,14 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
 }
 
 // A map of `rows` rows from `row` on, from `column` on, of a matrix with `cols` columns: {slab, rows, slabs}.
-static sumi_result make_map(sumi_cuda_run* run, sumi_attention_map* out_map, CUdeviceptr matrix, int32_t cols, int32_t row, int32_t rows, int32_t column,
-                            int32_t columns, uint32_t slab, uint32_t box_rows, uint32_t box_slabs)
+static sumi_result make_map(sumi_cuda_run* run, sumi_attention_map* out_map, CUdeviceptr matrix, int32_t cols,
+                            int32_t row, int32_t rows, int32_t column, int32_t columns, uint32_t slab,
+                            uint32_t box_rows, uint32_t box_slabs)
 {
     CUtensorMap map;
     CUdeviceptr address = matrix + 2 * ((uint64_t)row * (uint64_t)cols + (uint64_t)column);
-    const uint64_t dims[3] = {slab, (uint64_t)rows, (uint64_t)columns / slab}, strides[2] = {2 * (uint64_t)cols, 2 * (uint64_t)slab};
+    const uint64_t dims[3] = {slab, (uint64_t)rows, (uint64_t)columns / slab},
+                   strides[2] = {2 * (uint64_t)cols, 2 * (uint64_t)slab};
     const uint32_t box[3] = {slab, box_rows, box_slabs};
     SUMI_TRY(sumi_cuda_tensor_map(run, &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, address, dims, strides, box,
                                   slab == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B));
@@ -232,25 +250,28 @@ static sumi_result make_map(sumi_cuda_run* run, sumi_attention_map* out_map, CUd
 }
 
 // The maps of span `s` of a sequence: its queries, its keys and values, its outputs.
-static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, uint32_t box_slabs, uint32_t key_box_rows, sumi_attention_map* out_q,
-                             sumi_attention_map* out_kv, sumi_attention_map* out_out)
+static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, uint32_t box_slabs, uint32_t key_box_rows,
+                             sumi_attention_map* out_q, sumi_attention_map* out_kv, sumi_attention_map* out_out)
 {
     const sumi_op* op = run->op;
-    int32_t cols = sumi_cuda_cols(run, op->in[0]), out_cols = sumi_cuda_cols(run, op->out), width = op->u.attention.q_heads * op->u.attention.dim;
+    int32_t cols = sumi_cuda_cols(run, op->in[0]), out_cols = sumi_cuda_cols(run, op->out),
+            width = op->u.attention.q_heads * op->u.attention.dim;
     uint32_t slab = op->u.attention.dim % 64 == 0 ? 64 : 32;
     CUdeviceptr qkv = sumi_cuda_value(run, op->in[0]), out = sumi_cuda_value(run, op->out);
     SUMI_TRY(make_map(run, out_kv, qkv, cols, t->begin[s], t->keys[s], 0, cols, slab, key_box_rows, box_slabs));
     if (t->queries[s] == 0) { // a span of keys only
         return SUMI_OK;
     }
-    SUMI_TRY(make_map(run, out_q, qkv, cols, t->begin[s], t->queries[s], op->u.attention.q_column, width, slab, 64, box_slabs));
+    SUMI_TRY(make_map(run, out_q, qkv, cols, t->begin[s], t->queries[s], op->u.attention.q_column, width, slab, 64,
+                      box_slabs));
     return make_map(run, out_out, out, out_cols, t->begin[s], t->queries[s], 0, width, slab, 64, box_slabs);
 }
 
 static sumi_result launch_hopper(sumi_cuda_run* run, const attention_kernel* kernel, int32_t begin, int32_t end)
 {
     const sumi_op* op = run->op;
-    int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0, dim = op->u.attention.dim;
+    int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0,
+            dim = op->u.attention.dim;
     int32_t slab = dim % 64 == 0 ? 64 : 32;
     uint32_t slabs = (uint32_t)(dim / slab);
     sumi_attention_sm90_maps maps;
@@ -264,7 +285,8 @@ static sumi_result launch_hopper(sumi_cuda_run* run, const attention_kernel* ker
         int32_t batch = min_int(SUMI_ATTENTION_SM90_SEQUENCES, count - first), from = max_int(begin, after);
         for (int32_t i = 0; i < batch; i++) {
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
-            int32_t tiles = row_tiles(kernel, &t), groups0 = divide_up(t.queries[0], 64), key_tiles0 = divide_up(t.keys[0], 128), last = t.span_count - 1;
+            int32_t tiles = row_tiles(kernel, &t), groups0 = divide_up(t.queries[0], 64),
+                    key_tiles0 = divide_up(t.keys[0], 128), last = t.span_count - 1;
             bool has_boundary = t.span_count == 2 && t.keys[0] % 128 != 0;
             after += heads * tiles;
             shape.sequences[i] = (sumi_attention_sm90_sequence){.tile_end = after,
@@ -282,7 +304,8 @@ static sumi_result launch_hopper(sumi_cuda_run* run, const attention_kernel* ker
         }
         int32_t to = min_int(end, after);
         if (from < to) {
-            // A last round that leaves half of the device empty: two or three blocks share a tile. A warpgroup works alone, so no bit depends on it.
+            // A last round that leaves half of the device empty: two or three blocks share a tile. A warpgroup works
+            // alone, so no bit depends on it.
             const int32_t units = max_int(run->device->multiprocessors, 1), left = (to - from) % units;
             shape.parts = left > 0 ? min_int(kernel->rows / 64, units / left) : 1;
             shape.tile_begin = from;
@@ -290,7 +313,8 @@ static sumi_result launch_hopper(sumi_cuda_run* run, const attention_kernel* ker
             shape.tile_end = to + left * (shape.parts - 1);
             void* params[] = {&maps, &shape};
             uint32_t blocks = (uint32_t)min_int(shape.tile_end - from, units);
-            sumi_cuda_grid grid = {.x = blocks, .y = 1, .z = 1, .block = kernel->threads, .shared_bytes = kernel->shared_bytes};
+            sumi_cuda_grid grid = {
+                .x = blocks, .y = 1, .z = 1, .block = kernel->threads, .shared_bytes = kernel->shared_bytes};
             SUMI_TRY(sumi_cuda_launch(run, kernel->name, grid, params));
         }
     }
@@ -316,7 +340,11 @@ static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kerne
             shape.pairs = pairs;
             shape.pair_begin = from - before;
             void* params[] = {&q, &kv, &out, &shape};
-            sumi_cuda_grid grid = {.x = 2 * (uint32_t)(to - from), .y = 1, .z = 1, .block = kernel->threads, .shared_bytes = kernel->shared_bytes};
+            sumi_cuda_grid grid = {.x = 2 * (uint32_t)(to - from),
+                                   .y = 1,
+                                   .z = 1,
+                                   .block = kernel->threads,
+                                   .shared_bytes = kernel->shared_bytes};
             SUMI_TRY(sumi_cuda_launch(run, kernel->name, grid, params));
         }
         before += heads * pairs;
@@ -328,19 +356,18 @@ sumi_result sumi_cuda_attention(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     if (op->u.attention.dim < 1 || op->u.attention.dim > 512) {
-        return sumi_fail(run->error, SUMI_NOT_SUPPORTED,
-                         "%s: heads of %d channels are wider than the 512 that the GPU backend takes; use the processor backend",
-                         op->label == NULL ? "attention" : op->label, op->u.attention.dim);
+        return sumi_fail(
+            run->error, SUMI_NOT_SUPPORTED,
+            "%s: heads of %d channels are wider than the 512 that the GPU backend takes; use the processor backend",
+            op->label == NULL ? "attention" : op->label, op->u.attention.dim);
     }
     demands d = demands_of(run);
     const attention_kernel* kernel = choose(run, &d);
     int32_t begin, end;
     sumi_cuda_share(run, count_tiles(op, kernel), &begin, &end);
-    if (begin >= end) {
-        return SUMI_OK;
-    }
+    if (begin >= end) { return SUMI_OK; }
     return kernel->family == FAMILY_HOPPER ? launch_hopper(run, kernel, begin, end)
-           : kernel->family == FAMILY_WIDE ? launch_wide(run, kernel, begin, end)
+         : kernel->family == FAMILY_WIDE   ? launch_wide(run, kernel, begin, end)
                                            : launch_portable(run, kernel, &d, begin, end);
 }
 

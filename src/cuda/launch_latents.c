@@ -1,4 +1,5 @@
-// Launches the ops on latents (one row per channel plane, always float): patches, noise, guidance, solver, preview, the VAE's ends. The kernels are in kernels/latents.cu.
+// Launches the ops on latents (one row per channel plane, always float): patches, noise, guidance, solver, preview, the
+// VAE's ends. The kernels are in kernels/latents.cu.
 #include "cuda/launch.h"
 #include "kernels/latents.h"
 
@@ -6,13 +7,17 @@
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static bool is_float(const sumi_cuda_run* run, sumi_value value) { return sumi_cuda_element(run, value) == SUMI_ELEMENT_FLOAT; }
+static bool is_float(const sumi_cuda_run* run, sumi_value value)
+{
+    return sumi_cuda_element(run, value) == SUMI_ELEMENT_FLOAT;
+}
 
 // A thread per element, at most a few blocks per multiprocessor; y: how often (items of a launch).
 static sumi_cuda_grid grid_of(const sumi_cuda_run* run, int64_t elements, int32_t y)
 {
     const int64_t blocks = (elements + SUMI_LATENTS_THREADS - 1) / SUMI_LATENTS_THREADS;
-    return (sumi_cuda_grid){(uint32_t)min64(blocks, (int64_t)run->device->multiprocessors * MOST_BLOCKS), (uint32_t)y, 1, SUMI_LATENTS_THREADS, 0};
+    return (sumi_cuda_grid){(uint32_t)min64(blocks, (int64_t)run->device->multiprocessors * MOST_BLOCKS), (uint32_t)y,
+                            1, SUMI_LATENTS_THREADS, 0};
 }
 
 static sumi_result launch(const sumi_cuda_run* run, const char* kernel, sumi_cuda_grid grid, void* args)
@@ -20,12 +25,21 @@ static sumi_result launch(const sumi_cuda_run* run, const char* kernel, sumi_cud
     return sumi_cuda_launch(run, kernel, grid, (void*[]){args});
 }
 
-// ---- PATCHIFY, UNPATCHIFY: rows are sequences -----------------------------------------------------------------------------------------------------
-static sumi_result patches(const sumi_cuda_run* run, const char* kernel, sumi_value latents, sumi_value rows, bool reads_latents)
+// ---- PATCHIFY, UNPATCHIFY: rows are sequences -----------------------------------------------------------------------
+static sumi_result patches(const sumi_cuda_run* run, const char* kernel, sumi_value latents, sumi_value rows,
+                           bool reads_latents)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range sequences = sumi_cuda_rows_of(run);
-    sumi_patch_args args = {sumi_cuda_value(run, latents), sumi_cuda_value(run, rows), is_float(run, rows), op->u.patch.height, op->u.patch.width, op->u.patch.channels, op->u.patch.sign, {0}, {0}};
+    sumi_patch_args args = {sumi_cuda_value(run, latents),
+                            sumi_cuda_value(run, rows),
+                            is_float(run, rows),
+                            op->u.patch.height,
+                            op->u.patch.width,
+                            op->u.patch.channels,
+                            op->u.patch.sign,
+                            {0},
+                            {0}};
     for (int32_t first = sequences.begin; first < sequences.end; first += SUMI_LATENTS_BATCH) {
         int32_t count = 0;
         for (; count < SUMI_LATENTS_BATCH && first + count < sequences.end; count++) {
@@ -33,20 +47,30 @@ static sumi_result patches(const sumi_cuda_run* run, const char* kernel, sumi_va
             args.latent[count] = reads_latents ? op->u.patch.items[first + count] : first + count;
             args.row_begin[count] = op->u.patch.row_begin[first + count];
         }
-        SUMI_TRY(launch(run, kernel, grid_of(run, (int64_t)(args.height / 2) * (args.width / 2) * args.channels, count), &args));
+        SUMI_TRY(launch(run, kernel, grid_of(run, (int64_t)(args.height / 2) * (args.width / 2) * args.channels, count),
+                        &args));
     }
     return SUMI_OK;
 }
-sumi_result sumi_cuda_patchify(sumi_cuda_run* run) { return patches(run, "sumi_patchify", run->op->in[0], run->op->out, true); }
-sumi_result sumi_cuda_unpatchify(sumi_cuda_run* run) { return patches(run, "sumi_unpatchify", run->op->out, run->op->in[0], false); }
+sumi_result sumi_cuda_patchify(sumi_cuda_run* run)
+{
+    return patches(run, "sumi_patchify", run->op->in[0], run->op->out, true);
+}
+sumi_result sumi_cuda_unpatchify(sumi_cuda_run* run)
+{
+    return patches(run, "sumi_unpatchify", run->op->out, run->op->in[0], false);
+}
 
-// ---- ADD_NOISE, SOLVE: rows are channel planes ----------------------------------------------------------------------------------------------------
+// ---- ADD_NOISE, SOLVE: rows are channel planes ----------------------------------------------------------------------
 sumi_result sumi_cuda_add_noise(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range planes = sumi_cuda_rows_of(run);
     const int64_t plane = sumi_cuda_cols(run, op->out);
-    sumi_add_noise_args args = {.noise = sumi_cuda_value(run, op->in[0]), .clean = sumi_cuda_value(run, op->in[1]), .x = sumi_cuda_value(run, op->out), .counter = run->counter};
+    sumi_add_noise_args args = {.noise = sumi_cuda_value(run, op->in[0]),
+                                .clean = sumi_cuda_value(run, op->in[1]),
+                                .x = sumi_cuda_value(run, op->out),
+                                .counter = run->counter};
     args.sigma = sumi_cuda_step_of(run, op->u.add_noise.sigma);
     args.begin = planes.begin * plane;
     args.end = planes.end * plane;
@@ -57,7 +81,10 @@ sumi_result sumi_cuda_solve(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range planes = sumi_cuda_rows_of(run);
-    sumi_solve_args args = {.x = sumi_cuda_value(run, op->in[0]), .y = sumi_cuda_value(run, op->in[1]), .h = sumi_cuda_value(run, op->in[2]), .v = sumi_cuda_value(run, op->in[3])};
+    sumi_solve_args args = {.x = sumi_cuda_value(run, op->in[0]),
+                            .y = sumi_cuda_value(run, op->in[1]),
+                            .h = sumi_cuda_value(run, op->in[2]),
+                            .v = sumi_cuda_value(run, op->in[3])};
     args.noise = sumi_cuda_value(run, op->in[4]);
     args.clean = sumi_cuda_value(run, op->in[5]);
     args.mask = sumi_cuda_value(run, op->mask);
@@ -71,19 +98,23 @@ sumi_result sumi_cuda_solve(sumi_cuda_run* run)
     return launch(run, "sumi_solve", grid_of(run, args.plane, (int32_t)min64(planes.end - planes.begin, 1024)), &args);
 }
 
-// ---- GUIDE, PREVIEW: rows are items ---------------------------------------------------------------------------------------------------------------
+// ---- GUIDE, PREVIEW: rows are items ---------------------------------------------------------------------------------
 uint64_t sumi_cuda_guide_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
     (void)device;
     (void)plan;
-    return op->u.guide.norm_limit > 0.0f ? (uint64_t)op->u.guide.item_count * SUMI_GUIDE_BLOCKS * 2 * sizeof(double) : 0;
+    return op->u.guide.norm_limit > 0.0f ? (uint64_t)op->u.guide.item_count * SUMI_GUIDE_BLOCKS * 2 * sizeof(double)
+                                         : 0;
 }
 
 sumi_result sumi_cuda_guide(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range items = sumi_cuda_rows_of(run);
-    sumi_guide_args args = {.predictions = sumi_cuda_value(run, op->in[0]), .v = sumi_cuda_value(run, op->out), .sums = run->scratch, .counter = run->counter};
+    sumi_guide_args args = {.predictions = sumi_cuda_value(run, op->in[0]),
+                            .v = sumi_cuda_value(run, op->out),
+                            .sums = run->scratch,
+                            .counter = run->counter};
     args.scale = sumi_cuda_step_of(run, op->u.guide.scale);
     args.count = (int64_t)op->u.guide.channels * sumi_cuda_cols(run, op->out);
     args.limit = op->u.guide.norm_limit;
@@ -94,7 +125,8 @@ sumi_result sumi_cuda_guide(sumi_cuda_run* run)
             args.negative[count] = op->u.guide.negative[args.first_item + count];
         }
         if (args.limit > 0.0f) {
-            SUMI_TRY(launch(run, "sumi_guide_sums", (sumi_cuda_grid){SUMI_GUIDE_BLOCKS, (uint32_t)count, 1, SUMI_LATENTS_THREADS, 0}, &args));
+            SUMI_TRY(launch(run, "sumi_guide_sums",
+                            (sumi_cuda_grid){SUMI_GUIDE_BLOCKS, (uint32_t)count, 1, SUMI_LATENTS_THREADS, 0}, &args));
         }
         SUMI_TRY(launch(run, "sumi_guide", grid_of(run, args.count, count), &args));
     }
@@ -105,39 +137,48 @@ sumi_result sumi_cuda_preview(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range items = sumi_cuda_rows_of(run);
-    sumi_preview_args args = {.x = sumi_cuda_value(run, op->in[0]), .v = sumi_cuda_value(run, op->in[1]), .rgb = sumi_cuda_value(run, op->out), .counter = run->counter};
+    sumi_preview_args args = {.x = sumi_cuda_value(run, op->in[0]),
+                              .v = sumi_cuda_value(run, op->in[1]),
+                              .rgb = sumi_cuda_value(run, op->out),
+                              .counter = run->counter};
     args.sigma = sumi_cuda_step_of(run, op->u.preview.sigma);
     args.plane = sumi_cuda_cols(run, op->out);
     args.channels = op->u.preview.channels;
     if (args.channels > SUMI_PREVIEW_CHANNELS) {
-        return sumi_fail(run->error, SUMI_INTERNAL, "%s: a preview of %d latent channels; the kernel takes %d", op->label, (int)args.channels, SUMI_PREVIEW_CHANNELS);
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: a preview of %d latent channels; the kernel takes %d",
+                         op->label, (int)args.channels, SUMI_PREVIEW_CHANNELS);
     }
     for (int32_t k = 0; k < 3; k++) args.bias[k] = op->u.preview.bias[k];
     for (int32_t i = 0; i < 3 * args.channels; i++) args.factors[i] = op->u.preview.factors[i];
     for (args.first_item = items.begin; args.first_item < items.end; args.first_item += 1024) {
-        SUMI_TRY(launch(run, "sumi_preview", grid_of(run, args.plane, (int32_t)min64(items.end - args.first_item, 1024)), &args));
+        SUMI_TRY(launch(run, "sumi_preview",
+                        grid_of(run, args.plane, (int32_t)min64(items.end - args.first_item, 1024)), &args));
     }
     return SUMI_OK;
 }
 
-// ---- POSTERIOR, LATENT_IN -------------------------------------------------------------------------------------------------------------------------
+// ---- POSTERIOR, LATENT_IN -------------------------------------------------------------------------------------------
 sumi_result sumi_cuda_posterior(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    sumi_posterior_args args = {.moments = sumi_cuda_value(run, op->in[0]), .eps = sumi_cuda_value(run, op->in[1]), .latents = sumi_cuda_value(run, op->out)};
+    sumi_posterior_args args = {.moments = sumi_cuda_value(run, op->in[0]),
+                                .eps = sumi_cuda_value(run, op->in[1]),
+                                .latents = sumi_cuda_value(run, op->out)};
     args.moments_are_float = is_float(run, op->in[0]);
     args.plane = sumi_cuda_cols(run, op->out);
     args.channels = op->u.posterior.channels;
     args.scale = op->u.posterior.scale;
     args.shift = op->u.posterior.shift;
-    return launch(run, "sumi_posterior", grid_of(run, (int64_t)args.plane * args.channels, run->part_begin < run->part_end ? 1 : 0), &args);
+    return launch(run, "sumi_posterior",
+                  grid_of(run, (int64_t)args.plane * args.channels, run->part_begin < run->part_end ? 1 : 0), &args);
 }
 
 sumi_result sumi_cuda_latent_in(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range pixels = sumi_cuda_rows_of(run);
-    sumi_latent_in_args args = {.latents = sumi_cuda_value(run, op->in[0]), .picture = sumi_cuda_value(run, op->out), .counter = run->counter};
+    sumi_latent_in_args args = {
+        .latents = sumi_cuda_value(run, op->in[0]), .picture = sumi_cuda_value(run, op->out), .counter = run->counter};
     args.picture_is_float = is_float(run, op->out);
     args.channels = op->u.latent_in.channels;
     args.height = op->u.latent_in.height;
@@ -150,5 +191,6 @@ sumi_result sumi_cuda_latent_in(sumi_cuda_run* run)
     args.per_item = op->u.latent_in.per_item;
     args.scale = op->u.latent_in.scale;
     args.shift = op->u.latent_in.shift;
-    return launch(run, "sumi_latent_in", grid_of(run, (int64_t)(pixels.end - pixels.begin) * ((args.channels + 7) / 8), 1), &args);
+    return launch(run, "sumi_latent_in",
+                  grid_of(run, (int64_t)(pixels.end - pixels.begin) * ((args.channels + 7) / 8), 1), &args);
 }

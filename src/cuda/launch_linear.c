@@ -7,23 +7,26 @@
 #include "kernels/rows.h"
 #include "kernels/upload.h"
 
-_Static_assert(sizeof(sumi_gemm_finish) == 96 && offsetof(sumi_pgemm_args, finish) == 128, "the kernels read these structs");
+_Static_assert(sizeof(sumi_gemm_finish) == 96 && offsetof(sumi_pgemm_args, finish) == 128,
+               "the kernels read these structs");
 
 static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
 static int32_t max_int(int32_t a, int32_t b) { return a > b ? a : b; }
 static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
-// ---- Scratch --------------------------------------------------------------------------------------------------------------------------------
+// ---- Scratch --------------------------------------------------------------------------------------------------------
 static uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// The parts of the hungriest choice: what an op's epilogue is and whether Hopper's kernels are allowed is known to the launcher only.
+// The parts of the hungriest choice: what an op's epilogue is and whether Hopper's kernels are allowed is known to the
+// launcher only.
 static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n, int32_t k)
 {
     uint64_t most = 0;
     for (int32_t e = SUMI_CUDA_EPILOGUE_plain; e <= SUMI_CUDA_EPILOGUE_any; e++) {
         for (int32_t hopper = 0; hopper <= 1; hopper++) {
             const sumi_cuda_shape s = {m, n, k, false, true, (sumi_cuda_epilogue)e};
-            const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, hopper == 1, &s), own = sumi_cuda_choose_own_linear(device, hopper == 1, &s);
+            const sumi_cuda_linear_choice c = sumi_cuda_choose_linear(device, hopper == 1, &s),
+                                          own = sumi_cuda_choose_own_linear(device, hopper == 1, &s);
             const uint64_t bytes = sumi_cuda_parts_bytes(&c, m, n), own_bytes = sumi_cuda_parts_bytes(&own, m, n);
             most = bytes > most ? bytes : most;
             most = own_bytes > most ? own_bytes : most;
@@ -35,11 +38,12 @@ static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n,
 uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
     const uint64_t rows = (uint64_t)op->rows, k = (uint64_t)op->weight->cols;
-    if (sumi_cuda_op_is_fp8(device, plan, op)) return aligned(rows * k) + aligned((rows + 3) / 4 * 4 * sizeof(float)); // no fp8 kernel shares k
+    // no fp8 kernel shares k
+    if (sumi_cuda_op_is_fp8(device, plan, op)) return aligned(rows * k) + aligned((rows + 3) / 4 * 4 * sizeof(float));
     return most_parts(device, op->rows, op->weight->rows, op->weight->cols);
 }
 
-// ---- Launching ------------------------------------------------------------------------------------------------------------------------------
+// ---- Launching ------------------------------------------------------------------------------------------------------
 // A product as the kernels see it; rows from the slice's first.
 typedef struct product {
     sumi_cuda_shape shape; // of the slice: m is its rows
@@ -50,13 +54,15 @@ typedef struct product {
     sumi_gemm_finish finish;
 } product;
 
-static sumi_result map_matrix(const sumi_cuda_run* run, CUtensorMap* map, bool is_fp8, CUdeviceptr address, int32_t cols, int32_t rows, int32_t pitch,
-                              int32_t box_cols, int32_t box_rows, bool is_swizzled)
+static sumi_result map_matrix(const sumi_cuda_run* run, CUtensorMap* map, bool is_fp8, CUdeviceptr address,
+                              int32_t cols, int32_t rows, int32_t pitch, int32_t box_cols, int32_t box_rows,
+                              bool is_swizzled)
 {
     SUMI_ASSERT(cols >= 1 && rows >= 1 && pitch >= cols);
     const uint64_t dims[2] = {(uint64_t)cols, (uint64_t)rows}, strides[1] = {(uint64_t)pitch * (is_fp8 ? 1 : 2)};
     const uint32_t box[2] = {(uint32_t)box_cols, (uint32_t)box_rows};
-    return sumi_cuda_tensor_map(run, map, is_fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, address, dims, strides, box,
+    return sumi_cuda_tensor_map(run, map, is_fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
+                                address, dims, strides, box,
                                 is_swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
@@ -67,14 +73,16 @@ static uint32_t cluster_grid(const sumi_cuda_device* device, int64_t items)
     return (uint32_t)(2 * (items < most ? items : most));
 }
 
-// Row pairs of tiles that are walked together, as many in each group as in the others: what they read of x stays in the L2 cache while all of w passes. More rows are fewer passes of w, but
-// a larger x: on an H200 a forward of 4224 rows took 1 % more in one group than in two.
+// Row pairs of tiles that are walked together, as many in each group as in the others: what they read of x stays in the
+// L2 cache while all of w passes. More rows are fewer passes of w, but a larger x: on an H200 a forward of 4224 rows
+// took 1 % more in one group than in two.
 static int32_t group_of(int32_t m, int32_t tile_rows)
 {
     SUMI_ASSERT(m >= 1 && tile_rows >= 1);
     enum { GROUP_ROWS = 2048, ONE_GROUP_ROWS = 2304 };
     const int32_t pair_rows = 2 * tile_rows, pairs = max_int(divide_up(m, tile_rows) / 2, 1);
-    return pairs * pair_rows <= ONE_GROUP_ROWS ? pairs : divide_up(pairs, divide_up(pairs, max_int(GROUP_ROWS / pair_rows, 1)));
+    return pairs * pair_rows <= ONE_GROUP_ROWS ? pairs
+                                               : divide_up(pairs, divide_up(pairs, max_int(GROUP_ROWS / pair_rows, 1)));
 }
 
 static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, const sumi_cuda_linear_choice* c)
@@ -88,10 +96,13 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
     const bool is_swizzled = kernel->slab_cols == 64;
     CUtensorMap mx, mw, my, mr;
     SUMI_TRY(map_matrix(run, &mx, s->is_fp8, p->x, s->k, s->m, p->ldx, k_box, kernel->rows / 2, true));
-    SUMI_TRY(map_matrix(run, &mw, s->is_fp8, p->weight.data, s->k, s->n, p->weight.pitch, k_box, kernel->cols / 2, true));
+    SUMI_TRY(
+        map_matrix(run, &mw, s->is_fp8, p->weight.data, s->k, s->n, p->weight.pitch, k_box, kernel->cols / 2, true));
     SUMI_TRY(map_matrix(run, &my, false, y, out_cols, s->m, f->ldy, kernel->slab_cols, kernel->slab_rows, is_swizzled));
     mr = my;
-    if (f->residual != 0) SUMI_TRY(map_matrix(run, &mr, false, residual, out_cols, s->m, f->ldy, kernel->slab_cols, kernel->slab_rows, is_swizzled));
+    if (f->residual != 0)
+        SUMI_TRY(map_matrix(run, &mr, false, residual, out_cols, s->m, f->ldy, kernel->slab_cols, kernel->slab_rows,
+                            is_swizzled));
     sumi_gemm_sm90_args args = {.bias = f->bias,
                                 .gate = f->gate,
                                 .counter = f->counter,
@@ -104,7 +115,9 @@ static sumi_result launch_wgmma(const sumi_cuda_run* run, const product* p, cons
                                 .k = s->k,
                                 .group = group_of(s->m, kernel->rows)};
     void* params[] = {&mx, &mw, &my, &mr, &args};
-    const sumi_cuda_grid grid = {cluster_grid(run->device, sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols)), 1, 1, kernel->threads, kernel->shared};
+    const sumi_cuda_grid grid = {
+        cluster_grid(run->device, sumi_cuda_tile_pairs(s->m, s->n, kernel->rows, kernel->cols)), 1, 1, kernel->threads,
+        kernel->shared};
     return sumi_cuda_launch(run, kernel->name, grid, params);
 }
 
@@ -116,10 +129,18 @@ static sumi_result launch_split(const sumi_cuda_run* run, const product* p, cons
     CUtensorMap mx, mw;
     SUMI_TRY(map_matrix(run, &mx, false, p->x, s->k, s->m, p->ldx, 64, 64, true));
     SUMI_TRY(map_matrix(run, &mw, false, p->weight.data, s->k, s->n, p->weight.pitch, 64, kernel->cols / 2, true));
-    sumi_gemm_split_args args = {
-        .parts = run->scratch, .arrivals = run->arrivals, .m = s->m, .n = s->n, .k = s->k, .group = group_of(s->m, 128), .split = c->split, .finish = p->finish};
+    sumi_gemm_split_args args = {.parts = run->scratch,
+                                 .arrivals = run->arrivals,
+                                 .m = s->m,
+                                 .n = s->n,
+                                 .k = s->k,
+                                 .group = group_of(s->m, 128),
+                                 .split = c->split,
+                                 .finish = p->finish};
     void* params[] = {&mx, &mw, &args};
-    const sumi_cuda_grid grid = {cluster_grid(run->device, sumi_cuda_tile_pairs(s->m, s->n, 128, kernel->cols) * c->split), 1, 1, 384, kernel->shared};
+    const sumi_cuda_grid grid = {
+        cluster_grid(run->device, sumi_cuda_tile_pairs(s->m, s->n, 128, kernel->cols) * c->split), 1, 1, 384,
+        kernel->shared};
     return sumi_cuda_launch(run, p->is_fused ? kernel->swiglu : kernel->any, grid, params);
 }
 
@@ -148,8 +169,8 @@ static sumi_result launch_portable(const sumi_cuda_run* run, const product* p, c
                             .split = c->split,
                             .finish = *f};
     void* params[] = {&args};
-    const sumi_cuda_grid grid = {(uint32_t)divide_up(s->m, kernel->rows) * (uint32_t)divide_up(s->n, kernel->cols), (uint32_t)c->split, 1,
-                                 (uint32_t)kernel->threads, kernel->shared};
+    const sumi_cuda_grid grid = {(uint32_t)divide_up(s->m, kernel->rows) * (uint32_t)divide_up(s->n, kernel->cols),
+                                 (uint32_t)c->split, 1, (uint32_t)kernel->threads, kernel->shared};
     return sumi_cuda_launch(run, sumi_cuda_portable_name(kernel, s->epilogue), grid, params);
 }
 
@@ -188,24 +209,33 @@ static sumi_result launch_any(const sumi_cuda_run* run, const product* p)
                                .swiglu = p->is_fused,
                                .finish = p->finish};
     void* params[] = {&args};
-    const sumi_cuda_grid grid = {(uint32_t)divide_up(s->n, 64), (uint32_t)min_int(divide_up(s->m, 64), 65535), 1, 256, 0};
+    const sumi_cuda_grid grid = {(uint32_t)divide_up(s->n, 64), (uint32_t)min_int(divide_up(s->m, 64), 65535), 1, 256,
+                                 0};
     return sumi_cuda_launch(run, "sumi_gemm_any", grid, params);
 }
 
-// ---- cuBLASLt -------------------------------------------------------------------------------------------------------------------------------
+// ---- cuBLASLt -------------------------------------------------------------------------------------------------------
 // Its scratch: [workspace][bias as bfloat16][a unit of what is to be gated]
 static sumi_result round_bias(const sumi_cuda_run* run, const product* p, CUdeviceptr to)
 {
     int32_t cols = 8; // n is a multiple of it; a block takes a row
     while (cols < 1024 && p->shape.n % (2 * cols) == 0) cols *= 2;
     const int32_t rows = p->shape.n / cols;
-    sumi_upload_args args = {.from = p->finish.bias, .to = to, .type = SUMI_UPLOAD_F32, .row_count = rows, .stack_rows = rows, .cols = cols, .pitch = cols, .scale = 1.0f};
+    sumi_upload_args args = {.from = p->finish.bias,
+                             .to = to,
+                             .type = SUMI_UPLOAD_F32,
+                             .row_count = rows,
+                             .stack_rows = rows,
+                             .cols = cols,
+                             .pitch = cols,
+                             .scale = 1.0f};
     void* params[] = {&args};
-    return sumi_cuda_launch(run, "sumi_upload_rows", (sumi_cuda_grid){(uint32_t)rows, 1, 1, SUMI_UPLOAD_THREADS, 0}, params);
+    return sumi_cuda_launch(run, "sumi_upload_rows", (sumi_cuda_grid){(uint32_t)rows, 1, 1, SUMI_UPLOAD_THREADS, 0},
+                            params);
 }
 
-// The calls of a product's units, in order; a gated one goes to scratch unit by unit and is gated from there. *out_takes: the library has something for every one of the op's, whichever the slice
-// holds.
+// The calls of a product's units, in order; a gated one goes to scratch unit by unit and is gated from there.
+// *out_takes: the library has something for every one of the op's, whichever the slice holds.
 static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, int32_t unit_rows, bool* out_takes)
 {
     SUMI_ASSERT(unit_rows >= 1 && !p->shape.is_fp8);
@@ -213,17 +243,21 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
     const sumi_gemm_finish* f = &p->finish;
     const int32_t units = divide_up(s->m, unit_rows);
     const CUdeviceptr bias = run->scratch + SUMI_CUDA_CUBLASLT_WORKSPACE, raw = bias + aligned(2 * (uint64_t)s->n);
-    sumi_cuda_cublaslt_call calls[2] = {{.m = unit_rows}, {.m = s->m - (units - 1) * unit_rows}}; // all but the last, the last
+    // all but the last, the last
+    sumi_cuda_cublaslt_call calls[2] = {{.m = unit_rows}, {.m = s->m - (units - 1) * unit_rows}};
     *out_takes = false;
     for (int32_t i = 0; i < 2; i++) {
         sumi_cuda_cublaslt_call* call = &calls[i];
-        call->n = s->n, call->k = s->k, call->ldx = p->ldx, call->ldw = p->weight.pitch, call->ldy = p->is_fused ? s->n : f->ldy;
+        call->n = s->n, call->k = s->k, call->ldx = p->ldx, call->ldw = p->weight.pitch,
+        call->ldy = p->is_fused ? s->n : f->ldy;
         call->x = p->x, call->w = p->weight.data, call->y = p->is_fused ? raw : f->y + 2 * (uint64_t)f->column;
         call->bias = f->bias != 0 ? bias : 0;
         call->residual = f->residual != 0 ? f->residual + 2 * (uint64_t)f->column : 0;
         call->workspace = run->scratch;
         bool takes = true;
-        if (i == 1 || units > 1) SUMI_TRY(sumi_cuda_cublaslt_prepare(run->device->cublaslt, call, run->cuda->only_looks_up ? run->stream : NULL, &takes, run->error));
+        if (i == 1 || units > 1)
+            SUMI_TRY(sumi_cuda_cublaslt_prepare(run->device->cublaslt, call,
+                                                run->cuda->only_looks_up ? run->stream : NULL, &takes, run->error));
         if (!takes) return SUMI_OK;
     }
     *out_takes = true;
@@ -236,8 +270,10 @@ static sumi_result launch_cublaslt(const sumi_cuda_run* run, const product* p, i
         call.x += 2 * row * (uint64_t)call.ldx;
         if (!p->is_fused) call.y += y;
         if (call.residual != 0) call.residual += y;
-        if (!run->cuda->only_looks_up) SUMI_TRY(sumi_cuda_cublaslt_launch(run->device->cublaslt, &call, run->stream, run->error));
-        if (p->is_fused) SUMI_TRY(sumi_cuda_gate_rows(run, raw, f->y + y, call.m, s->n / 2, (run->op + 1)->u.gated.activation));
+        if (!run->cuda->only_looks_up)
+            SUMI_TRY(sumi_cuda_cublaslt_launch(run->device->cublaslt, &call, run->stream, run->error));
+        if (p->is_fused)
+            SUMI_TRY(sumi_cuda_gate_rows(run, raw, f->y + y, call.m, s->n / 2, (run->op + 1)->u.gated.activation));
     }
     return SUMI_OK;
 }
@@ -247,9 +283,11 @@ static sumi_result quantize(const sumi_cuda_run* run, product* p)
 {
     SUMI_ASSERT(p->shape.m >= 1 && p->shape.k % 16 == 0);
     const CUdeviceptr y = run->scratch, scales = y + aligned((uint64_t)p->shape.m * (uint64_t)p->shape.k);
-    sumi_quantize_rows_args args = {.x = p->x, .y = y, .scales = scales, .ldx = p->ldx, .rows = p->shape.m, .cols = p->shape.k};
+    sumi_quantize_rows_args args = {
+        .x = p->x, .y = y, .scales = scales, .ldx = p->ldx, .rows = p->shape.m, .cols = p->shape.k};
     void* params[] = {&args};
-    const sumi_cuda_grid grid = {(uint32_t)min_int(p->shape.m, 8 * max_int(run->device->multiprocessors, 1)), 1, 1, SUMI_ROWS_THREADS, 0};
+    const sumi_cuda_grid grid = {(uint32_t)min_int(p->shape.m, 8 * max_int(run->device->multiprocessors, 1)), 1, 1,
+                                 SUMI_ROWS_THREADS, 0};
     SUMI_TRY(sumi_cuda_launch(run, "sumi_quantize_rows", grid, params));
     p->x = y;
     p->ldx = p->shape.k;
@@ -257,7 +295,7 @@ static sumi_result quantize(const sumi_cuda_run* run, product* p)
     return SUMI_OK;
 }
 
-// ---- The op ---------------------------------------------------------------------------------------------------------------------------------
+// ---- The op ---------------------------------------------------------------------------------------------------------
 static uint64_t element_bytes(sumi_element element) { return element == SUMI_ELEMENT_FLOAT ? 4 : 2; }
 
 static sumi_gemm_finish finish_of(const sumi_cuda_run* run, sumi_value out, bool is_fused, bool is_weight_gated)
@@ -265,7 +303,8 @@ static sumi_gemm_finish finish_of(const sumi_cuda_run* run, sumi_value out, bool
     SUMI_ASSERT(!is_fused || is_weight_gated);
     const sumi_op* op = run->op;
     const int32_t cols = sumi_cuda_cols(run, out), n = op->weight->rows;
-    const uint64_t element = element_bytes(sumi_cuda_element(run, out)), first = (uint64_t)op->u.linear.y_row * (uint64_t)cols * element;
+    const uint64_t element = element_bytes(sumi_cuda_element(run, out)),
+                   first = (uint64_t)op->u.linear.y_row * (uint64_t)cols * element;
     const sumi_step gate = sumi_cuda_step_of(run, op->u.linear.gate);
     sumi_gemm_finish f = {.y = sumi_cuda_value(run, out) + first,
                           .bias = sumi_cuda_find_weight(run, op->bias).data,
@@ -292,7 +331,8 @@ static sumi_cuda_epilogue epilogue_of(const sumi_gemm_finish* f, bool is_fused)
     if (!f->is_aligned) return SUMI_CUDA_EPILOGUE_any;
     if (is_fused) return SUMI_CUDA_EPILOGUE_swiglu;
     const bool has_bias = f->bias != 0, has_residual = f->residual != 0, has_gate = f->gate != 0;
-    if (f->half != 0 || f->scale != 1.0f || (has_gate && (!has_residual || !f->gate_is_float || ((f->gate_stride | f->gate_column) & 3) != 0)))
+    if (f->half != 0 || f->scale != 1.0f
+        || (has_gate && (!has_residual || !f->gate_is_float || ((f->gate_stride | f->gate_column) & 3) != 0)))
         return SUMI_CUDA_EPILOGUE_any;
     if (f->activation == SUMI_ACT_GELU_TANH && has_bias && !has_residual) return SUMI_CUDA_EPILOGUE_gelu;
     if (f->activation != SUMI_ACT_NONE) return SUMI_CUDA_EPILOGUE_any;
@@ -308,29 +348,37 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     const sumi_cuda_form form = sumi_cuda_weight_form(run, op->weight);
     const bool is_fp8 = form == SUMI_CUDA_FORM_MATRIX_FP8 || form == SUMI_CUDA_FORM_GATED_FP8,
                is_weight_gated = form == SUMI_CUDA_FORM_GATED || form == SUMI_CUDA_FORM_GATED_FP8;
-    const bool is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index), has_fp8_input = sumi_cuda_is_fp8(run, op->in[0]);
+    const bool is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index),
+               has_fp8_input = sumi_cuda_is_fp8(run, op->in[0]);
     const sumi_value out = is_fused ? (op + 1)->out : op->out;
     product p = {.weight = sumi_cuda_find_weight(run, op->weight),
                  .ldx = op->weight->cols,
                  .is_fused = is_fused,
                  .x_is_float = sumi_cuda_element(run, op->in[0]) == SUMI_ELEMENT_FLOAT};
     if (p.weight.data == 0 || (op->bias != NULL && sumi_cuda_find_weight(run, op->bias).data == 0)) {
-        return sumi_fail(run->error, SUMI_INTERNAL, "%s: the weight %s is not on the device", op->label, op->weight->name);
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: the weight %s is not on the device", op->label,
+                         op->weight->name);
     }
-    if ((is_weight_gated && (op->bias != NULL || op->in[1].id != 0 || op->u.linear.y_column != 0)) || (is_fused && !is_weight_gated)
-        || (has_fp8_input && !is_fp8) || (op->in[1].id != 0 && sumi_cuda_element(run, op->in[1]) != sumi_cuda_element(run, op->out))
+    if ((is_weight_gated && (op->bias != NULL || op->in[1].id != 0 || op->u.linear.y_column != 0))
+        || (is_fused && !is_weight_gated) || (has_fp8_input && !is_fp8)
+        || (op->in[1].id != 0 && sumi_cuda_element(run, op->in[1]) != sumi_cuda_element(run, op->out))
         || (is_fp8 && (p.x_is_float || run->device->capability < 89))) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: a product that the GPU has no kernel for", op->label);
     }
     p.finish = finish_of(run, out, is_fused, is_weight_gated);
     p.finish.col_scale = is_fp8 ? p.weight.scales : 0;
 
-    const uint64_t x_bytes = has_fp8_input ? 1 : element_bytes(sumi_cuda_element(run, op->in[0])), x_row = (uint64_t)op->u.linear.x_row;
+    const uint64_t x_bytes = has_fp8_input ? 1 : element_bytes(sumi_cuda_element(run, op->in[0])),
+                   x_row = (uint64_t)op->u.linear.x_row;
     p.x = sumi_cuda_value(run, op->in[0]) + x_row * (uint64_t)p.ldx * x_bytes;
     p.finish.row_scale = has_fp8_input ? sumi_cuda_fp8_scales(run, op->in[0]) + 4 * x_row : 0;
-    p.shape = (sumi_cuda_shape){op->rows, op->weight->rows, op->weight->cols, is_fp8, false, epilogue_of(&p.finish, is_fused)};
-    p.shape.reads_aligned = is_fp8 || (!p.x_is_float && ((p.ldx | p.weight.pitch) & 7) == 0 && ((p.x | p.weight.data) & 15) == 0);
-    if (is_fp8 && (((p.ldx | p.weight.pitch) & 15) != 0 || !p.finish.is_aligned || ((p.finish.row_scale | p.finish.col_scale) & 15) != 0)) {
+    p.shape = (sumi_cuda_shape){
+        op->rows, op->weight->rows, op->weight->cols, is_fp8, false, epilogue_of(&p.finish, is_fused)};
+    p.shape.reads_aligned =
+        is_fp8 || (!p.x_is_float && ((p.ldx | p.weight.pitch) & 7) == 0 && ((p.x | p.weight.data) & 15) == 0);
+    if (is_fp8
+        && (((p.ldx | p.weight.pitch) & 15) != 0 || !p.finish.is_aligned
+            || ((p.finish.row_scale | p.finish.col_scale) & 15) != 0)) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: fp8 rows that are not aligned to 16 bytes", op->label);
     }
 
@@ -339,11 +387,13 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         bool takes = false;
         SUMI_TRY(launch_cublaslt(run, &p, c.unit_rows, &takes));
         if (takes) return SUMI_OK;
-        if (run->device->forced_linear != NULL) return sumi_fail(run->error, SUMI_NOT_SUPPORTED, "%s: cuBLASLt has nothing for it", op->label);
+        if (run->device->forced_linear != NULL)
+            return sumi_fail(run->error, SUMI_NOT_SUPPORTED, "%s: cuBLASLt has nothing for it", op->label);
         c = sumi_cuda_choose_own_linear(run->device, run->allows_hopper, &p.shape);
     }
     if (is_fp8 && c.method == SUMI_CUDA_METHOD_ANY)
-        return sumi_fail(run->error, SUMI_INTERNAL, "%s: no fp8 kernel fits into %d bytes of shared memory", op->label, (int)run->device->shared_per_block);
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: no fp8 kernel fits into %d bytes of shared memory", op->label,
+                         (int)run->device->shared_per_block);
     int32_t begin, end;
     sumi_cuda_share(run, divide_up(op->rows, c.unit_rows), &begin, &end);
     if (begin >= end) return SUMI_OK;

@@ -1,24 +1,29 @@
 // Launchers of the ops on pictures (NHWC): convolutions, group norms, tiles, 8-bit pixels. Kernels:
 // kernels/{conv_sm90,conv,conv_narrow,conv_any,group_norm,pictures}.cu.
 //
-// A group norm that directly follows the convolution whose picture it reads need not read that picture a third time: on 9.0 the convolution's epilogue leaves
-// sums per group in the scratch memory, and GROUP_SUMS, the very next op, only adds those up. Scratch then lies as
+// A group norm that directly follows the convolution whose picture it reads need not read that picture a third time: on
+// 9.0 the convolution's epilogue leaves sums per group in the scratch memory, and GROUP_SUMS, the very next op, only
+// adds those up. Scratch then lies as
 //
 //     | padded input of the convolution | its sums | parts of GROUP_SUMS |
 //
-// for both ops. A picture may be made by several convolutions, of a strip each: their sums lie in the order of their patches, and stay until the last strip is
-// there, for what runs between them wants no scratch. Which ops do so follows from the plan and the device alone, so slices do not change a bit.
-#include "kernels/pictures.h"
+// for both ops. A picture may be made by several convolutions, of a strip each: their sums lie in the order of their
+// patches, and stay until the last strip is there, for what runs between them wants no scratch. Which ops do so follows
+// from the plan and the device alone, so slices do not change a bit.
 #include "cuda/launch.h"
 #include "kernels/conv.h"
 #include "kernels/group_norm.h"
+#include "kernels/pictures.h"
 
 enum { SCRATCH_ALIGNMENT = 512 };
 
 static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
 static int32_t max_int(int32_t a, int32_t b) { return a > b ? a : b; }
-static uint64_t align_up(uint64_t bytes) { return (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT; }
+static uint64_t align_up(uint64_t bytes)
+{
+    return (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+}
 
 // Blocks for `count` threads' worth of work in kernels with grid-stride loops.
 static uint32_t blocks_for(int64_t count)
@@ -27,17 +32,19 @@ static uint32_t blocks_for(int64_t count)
     return (uint32_t)(blocks > 65535 ? 65535 : blocks);
 }
 
-static sumi_result launch(const sumi_cuda_run* run, const char* kernel, uint32_t x, uint32_t y, uint32_t block, uint32_t shared_bytes, void* args)
+static sumi_result launch(const sumi_cuda_run* run, const char* kernel, uint32_t x, uint32_t y, uint32_t block,
+                          uint32_t shared_bytes, void* args)
 {
     void* params[] = {args};
     return sumi_cuda_launch(run, kernel, (sumi_cuda_grid){x, y, 1, block, shared_bytes}, params);
 }
 
-// ---- CONV -----------------------------------------------------------------------------------------------------------------------------
+// ---- CONV -----------------------------------------------------------------------------------------------------------
 
 typedef struct conv_shape {
-    int32_t height, width;                 // of the input as it lies
-    int32_t tile_height, tile_width;       // of the pixels that tiles cover: the output, or the input when upsampling is folded into the weights
+    int32_t height, width; // of the input as it lies
+    // of the pixels that tiles cover: the output, or the input when upsampling is folded into the weights
+    int32_t tile_height, tile_width;
     int32_t in, padded, out;               // channels; padded: in rounded up to 8, as the weights are
     int32_t kernel, stride, pad, parities; // as the kernels see them: 2 taps across with four parities
     int32_t above;                         // rows of the input above the strip
@@ -47,7 +54,11 @@ typedef struct conv_shape {
 
 static conv_shape shape_of(const sumi_plan* plan, const sumi_op* op)
 {
-    conv_shape s = {.height = op->u.conv.height, .width = op->u.conv.width, .kernel = op->u.conv.kernel, .stride = op->u.conv.stride, .parities = 1};
+    conv_shape s = {.height = op->u.conv.height,
+                    .width = op->u.conv.width,
+                    .kernel = op->u.conv.kernel,
+                    .stride = op->u.conv.stride,
+                    .parities = 1};
     bool folds = op->u.conv.upsamples && s.kernel == 3;
     int32_t scale = op->u.conv.upsamples && !folds ? 2 : 1;
     s.in = sumi_plan_info(plan, op->in[0])->cols;
@@ -70,36 +81,51 @@ static conv_shape shape_of(const sumi_plan* plan, const sumi_op* op)
 typedef enum conv_kind { CONV_NARROW, CONV_HOPPER, CONV_PORTABLE, CONV_ANY } conv_kind;
 
 // Whether a view begins at a multiple of 16 bytes in its base.
-static bool begins_even(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->base_element % 8 == 0; }
+static bool begins_even(const sumi_plan* plan, sumi_value value)
+{
+    return sumi_plan_info(plan, value)->base_element % 8 == 0;
+}
 
 // From the whole op's shape, never from the slice.
-static conv_kind kind_of(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op, const conv_shape* s, bool allows_hopper)
+static conv_kind kind_of(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op, const conv_shape* s,
+                         bool allows_hopper)
 {
     bool is_strip = op->u.conv.above + op->u.conv.below > 0;
-    if (s->kernel == 3 && s->stride == 1 && s->pad == 1 && s->out <= 3 && !is_strip && s->y_pitch == s->out && s->x_pitch % 8 == 0 && s->in % 32 == 0
-        && s->in <= SUMI_CONV_NARROW_MAX_CHANNELS && SUMI_CONV_NARROW_SHARED(s->in) <= device->shared_per_block) {
+    if (s->kernel == 3 && s->stride == 1 && s->pad == 1 && s->out <= 3 && !is_strip && s->y_pitch == s->out
+        && s->x_pitch % 8 == 0 && s->in % 32 == 0 && s->in <= SUMI_CONV_NARROW_MAX_CHANNELS
+        && SUMI_CONV_NARROW_SHARED(s->in) <= device->shared_per_block) {
         return CONV_NARROW;
     }
     // a copy with more channels is made of tightly packed pixels
-    bool is_even = s->out % 8 == 0 && s->y_pitch % 8 == 0 && (s->in % 8 == 0 ? s->x_pitch % 8 == 0 : s->x_pitch == s->in && !is_strip);
-    if (!is_even || s->upsamples_plain || !begins_even(plan, op->in[0]) || !begins_even(plan, op->out)) { return CONV_ANY; }
-    // With stride 2 the kernel reads pairs of rows and columns. Pictures smaller than a patch are left to the portable kernels.
-    bool fits = s->stride == 1 ? s->pad == s->kernel / 2 || s->parities == 4 : s->kernel == 3 && s->pad == 0 && s->height % 2 == 0 && s->width % 2 == 0;
-    if (allows_hopper && device->capability == 90 && device->driver.cuTensorMapEncodeTiled != NULL && device->shared_per_block >= SUMI_CONV_SM90_N256_SHARED
-        && op->bias != NULL && fits && s->tile_width >= 16 && s->tile_height >= 8) {
+    bool is_even = s->out % 8 == 0 && s->y_pitch % 8 == 0
+                && (s->in % 8 == 0 ? s->x_pitch % 8 == 0 : s->x_pitch == s->in && !is_strip);
+    if (!is_even || s->upsamples_plain || !begins_even(plan, op->in[0]) || !begins_even(plan, op->out)) {
+        return CONV_ANY;
+    }
+    // With stride 2 the kernel reads pairs of rows and columns. Pictures smaller than a patch are left to the portable
+    // kernels.
+    bool fits = s->stride == 1 ? s->pad == s->kernel / 2 || s->parities == 4
+                               : s->kernel == 3 && s->pad == 0 && s->height % 2 == 0 && s->width % 2 == 0;
+    if (allows_hopper && device->capability == 90 && device->driver.cuTensorMapEncodeTiled != NULL
+        && device->shared_per_block >= SUMI_CONV_SM90_N256_SHARED && op->bias != NULL && fits && s->tile_width >= 16
+        && s->tile_height >= 8) {
         return CONV_HOPPER;
     }
     return CONV_PORTABLE;
 }
 
-static int32_t hopper_columns(const conv_shape* s) { return divide_up(s->out, 128) * 128 < divide_up(s->out, 256) * 256 ? 128 : 256; }
+static int32_t hopper_columns(const conv_shape* s)
+{
+    return divide_up(s->out, 128) * 128 < divide_up(s->out, 256) * 256 ? 128 : 256;
+}
 
-// ---- Convolutions that leave sums -----------------------------------------------------------------------------------------------------
+// ---- Convolutions that leave sums -----------------------------------------------------------------------------------
 
 // The convolution whose output is all of `picture` or a strip of it.
 static bool makes(const sumi_plan* plan, const sumi_op* op, sumi_value picture)
 {
-    return op->kind == SUMI_OP_CONV && (op->out.id == picture.id || sumi_plan_info(plan, op->out)->whole.id == picture.id);
+    return op->kind == SUMI_OP_CONV
+        && (op->out.id == picture.id || sumi_plan_info(plan, op->out)->whole.id == picture.id);
 }
 
 // The first of the rows (of tiles) that a strip makes, of the rows of the whole picture.
@@ -112,7 +138,8 @@ static int32_t first_row(const sumi_plan* plan, const sumi_op* op, sumi_value pi
 static bool can_leave_sums(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op, bool allows_hopper)
 {
     conv_shape s = shape_of(plan, op);
-    return (s.out == 128 || s.out == 256 || s.out == 512) && kind_of(device, plan, op, &s, allows_hopper) == CONV_HOPPER;
+    return (s.out == 128 || s.out == 256 || s.out == 512)
+        && kind_of(device, plan, op, &s, allows_hopper) == CONV_HOPPER;
 }
 
 // Whether the GROUP_SUMS at `op_index` finds what the convolutions before it left.
@@ -122,7 +149,8 @@ static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, in
     if (sums->kind != SUMI_OP_GROUP_SUMS || sums->u.group.groups != 32) { return false; }
     sumi_value picture = sums->in[0];
     int32_t rows = sumi_plan_info(plan, picture)->rows, done = 0;
-    const sumi_op* linear = NULL; // the last product that was asked for: strips have few shapes, and asking takes longest
+    // the last product that was asked for: strips have few shapes, and asking takes longest
+    const sumi_op* linear = NULL;
     for (int32_t i = op_index - 1; i >= 0 && plan->ops[i].section == sums->section; i--) {
         const sumi_op* op = &plan->ops[i];
         if (makes(plan, op, picture)) {
@@ -130,10 +158,13 @@ static bool finds_sums(const sumi_cuda_device* device, const sumi_plan* plan, in
             bool is_all = op->rows == rows, ends = sumi_plan_info(plan, op->out)->whole_row + op->rows == rows;
             if (!can_leave_sums(device, plan, op, allows_hopper)) { return false; }
             if (is_all) { return i == op_index - 1; }
-            if (s.in != s.padded || first_row(plan, op, picture, &s) % 8 != 0 || (!ends && s.tile_height % 8 != 0)) { return false; }
+            if (s.in != s.padded || first_row(plan, op, picture, &s) % 8 != 0 || (!ends && s.tile_height % 8 != 0)) {
+                return false;
+            }
             done += op->rows;
             if (done >= rows) { return true; }
-        } else if (op->kind == SUMI_OP_LINEAR && linear != NULL && linear->weight == op->weight && linear->rows == op->rows) {
+        } else if (op->kind == SUMI_OP_LINEAR && linear != NULL && linear->weight == op->weight
+                   && linear->rows == op->rows) {
             continue;
         } else if (op->kind == SUMI_OP_LINEAR && sumi_cuda_linear_scratch(device, plan, op) == 0) {
             linear = op;
@@ -150,7 +181,9 @@ static int32_t sums_op(const sumi_cuda_device* device, const sumi_plan* plan, in
     const sumi_op* op = &plan->ops[op_index];
     for (int32_t i = op_index + 1; (size_t)i < plan->op_count && plan->ops[i].section == op->section; i++) {
         const sumi_op* next = &plan->ops[i];
-        if (next->kind == SUMI_OP_GROUP_SUMS) { return makes(plan, op, next->in[0]) && finds_sums(device, plan, i, allows_hopper) ? i : -1; }
+        if (next->kind == SUMI_OP_GROUP_SUMS) {
+            return makes(plan, op, next->in[0]) && finds_sums(device, plan, i, allows_hopper) ? i : -1;
+        }
         if (next->kind != SUMI_OP_CONV && next->kind != SUMI_OP_GROUP_NORM && next->kind != SUMI_OP_LINEAR) { break; }
     }
     return -1;
@@ -162,12 +195,16 @@ static int64_t sums_entries(const conv_shape* s, int32_t rows)
     int32_t height = rows / s->tile_width / (s->parities == 4 ? 4 : 1);
     return (int64_t)SUMI_CONV_SM90_PATCHES(s->tile_width, height) * s->parities * 8;
 }
-// Where the sums begin in the scratch memory: behind a copy of the input with its channels padded, which the tensor cores need.
+// Where the sums begin in the scratch memory: behind a copy of the input with its channels padded, which the tensor
+// cores need.
 static uint64_t padded_bytes(const conv_shape* s)
 {
     return s->padded == s->in ? 0 : align_up((uint64_t)s->height * (uint64_t)s->width * (uint64_t)s->padded * 2);
 }
-static uint64_t sums_bytes(const conv_shape* s, int32_t rows) { return align_up((uint64_t)sums_entries(s, rows) * 64 * sizeof(float)); }
+static uint64_t sums_bytes(const conv_shape* s, int32_t rows)
+{
+    return align_up((uint64_t)sums_entries(s, rows) * 64 * sizeof(float));
+}
 
 uint64_t sumi_cuda_conv_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
@@ -184,7 +221,8 @@ typedef struct conv_data {
 
 static sumi_result launch_narrow(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
 {
-    int32_t begin, end, units = divide_up(s->tile_width, SUMI_CONV_NARROW_WIDTH) * divide_up(s->tile_height, SUMI_CONV_NARROW_ROWS);
+    int32_t begin, end,
+        units = divide_up(s->tile_width, SUMI_CONV_NARROW_WIDTH) * divide_up(s->tile_height, SUMI_CONV_NARROW_ROWS);
     sumi_cuda_share(run, units, &begin, &end);
     sumi_conv_narrow_args args = {.x = d->x,
                                   .weight = d->weight,
@@ -198,7 +236,8 @@ static sumi_result launch_narrow(const sumi_cuda_run* run, const conv_shape* s, 
                                   .weight_pitch = d->pitch,
                                   .unit_begin = begin,
                                   .x_pitch = s->x_pitch};
-    return launch(run, "sumi_conv_narrow", (uint32_t)(end - begin), 1, SUMI_CONV_NARROW_THREADS, (uint32_t)SUMI_CONV_NARROW_SHARED(s->in), &args);
+    return launch(run, "sumi_conv_narrow", (uint32_t)(end - begin), 1, SUMI_CONV_NARROW_THREADS,
+                  (uint32_t)SUMI_CONV_NARROW_SHARED(s->in), &args);
 }
 
 static sumi_conv_args portable_args(const conv_shape* s, const conv_data* d, int32_t unit_begin)
@@ -229,9 +268,10 @@ static sumi_result launch_any(const sumi_cuda_run* run, const conv_shape* s, con
 {
     int32_t begin, end;
     sumi_cuda_share(run, run->op->rows, &begin, &end);
-    sumi_conv_any_args args = {.conv = portable_args(s, d, begin), .upsamples_plain = s->upsamples_plain, .pixel_end = end};
-    return launch(run, "sumi_conv_any", (uint32_t)divide_up(end - begin, SUMI_CONV_ANY_PIXELS), (uint32_t)divide_up(s->out, SUMI_CONV_ANY_COLUMNS),
-                  SUMI_CONV_ANY_THREADS, 0, &args);
+    sumi_conv_any_args args = {
+        .conv = portable_args(s, d, begin), .upsamples_plain = s->upsamples_plain, .pixel_end = end};
+    return launch(run, "sumi_conv_any", (uint32_t)divide_up(end - begin, SUMI_CONV_ANY_PIXELS),
+                  (uint32_t)divide_up(s->out, SUMI_CONV_ANY_COLUMNS), SUMI_CONV_ANY_THREADS, 0, &args);
 }
 
 static sumi_result launch_portable(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
@@ -248,7 +288,8 @@ static sumi_result launch_portable(const sumi_cuda_run* run, const conv_shape* s
     double best_cost = 0.0;
     for (int32_t i = 2; i >= 0; i--) { // the least of rounds x work per round
         if (i < 2 && tiles[i].shared > run->device->shared_per_block) { continue; }
-        int32_t blocks = max_int(1, min_int(tiles[i].blocks, run->device->shared_per_multiprocessor / (tiles[i].shared + 1024)));
+        int32_t blocks =
+            max_int(1, min_int(tiles[i].blocks, run->device->shared_per_multiprocessor / (tiles[i].shared + 1024)));
         int64_t at_once = (int64_t)max_int(1, run->device->multiprocessors) * blocks,
                 units = (int64_t)pixel_tiles * s->parities * divide_up(s->out, tiles[i].columns);
         double cost = (double)((units + at_once - 1) / at_once) * blocks * tiles[i].columns * tiles[i].slower;
@@ -260,13 +301,15 @@ static sumi_result launch_portable(const sumi_cuda_run* run, const conv_shape* s
     int32_t begin, end;
     sumi_cuda_share(run, pixel_tiles * s->parities * divide_up(s->out, tiles[best].columns), &begin, &end);
     sumi_conv_args args = portable_args(s, d, begin);
-    return launch(run, tiles[best].name, (uint32_t)(end - begin), 1, (uint32_t)tiles[best].threads, (uint32_t)tiles[best].shared, &args);
+    return launch(run, tiles[best].name, (uint32_t)(end - begin), 1, (uint32_t)tiles[best].threads,
+                  (uint32_t)tiles[best].shared, &args);
 }
 
-static sumi_result map(const sumi_cuda_run* run, CUtensorMap* out_map, uint32_t rank, CUdeviceptr address, const uint64_t* dims, const uint64_t* strides,
-                       const uint32_t* box)
+static sumi_result map(const sumi_cuda_run* run, CUtensorMap* out_map, uint32_t rank, CUdeviceptr address,
+                       const uint64_t* dims, const uint64_t* strides, const uint32_t* box)
 {
-    return sumi_cuda_tensor_map(run, out_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, address, dims, strides, box, CU_TENSOR_MAP_SWIZZLE_128B);
+    return sumi_cuda_tensor_map(run, out_map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, address, dims, strides, box,
+                                CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 static sumi_result launch_hopper(const sumi_cuda_run* run, const conv_shape* s, const conv_data* d)
@@ -275,8 +318,10 @@ static sumi_result launch_hopper(const sumi_cuda_run* run, const conv_shape* s, 
         {{"sumi_conv_sm90_n128", "sumi_conv_sm90_n128_stats4", NULL, NULL},
          {"sumi_conv_sm90_n128_residual", "sumi_conv_sm90_n128_residual_stats4", NULL, NULL}},
         {{"sumi_conv_sm90_n256", NULL, "sumi_conv_sm90_n256_stats8", "sumi_conv_sm90_n256_stats16"},
-         {"sumi_conv_sm90_n256_residual", NULL, "sumi_conv_sm90_n256_residual_stats8", "sumi_conv_sm90_n256_residual_stats16"}}};
-    const uint64_t in = (uint64_t)s->in, out = (uint64_t)s->out, w = (uint64_t)s->tile_width, h = (uint64_t)s->tile_height, p = s->parities == 4 ? 2 : 1;
+         {"sumi_conv_sm90_n256_residual", NULL, "sumi_conv_sm90_n256_residual_stats8",
+          "sumi_conv_sm90_n256_residual_stats16"}}};
+    const uint64_t in = (uint64_t)s->in, out = (uint64_t)s->out, w = (uint64_t)s->tile_width,
+                   h = (uint64_t)s->tile_height, p = s->parities == 4 ? 2 : 1;
     const uint64_t px = (uint64_t)s->x_pitch, py = (uint64_t)s->y_pitch;
     const int32_t columns = hopper_columns(s), patches = SUMI_CONV_SM90_PATCHES(s->tile_width, s->tile_height);
     CUtensorMap x_map, weight_map, y_map, residual_map;
@@ -284,23 +329,30 @@ static sumi_result launch_hopper(const sumi_cuda_run* run, const conv_shape* s, 
         const uint64_t dims[5] = {in, 2, w, 2, h}, strides[4] = {px * 2, px * 4, px * 4 * w, px * 8 * w};
         SUMI_TRY(map(run, &x_map, 5, d->x, dims, strides, (const uint32_t[5]){64, 1, 16, 1, 8}));
     } else {
-        const uint64_t dims[4] = {in, w, (uint64_t)s->height, 1}, strides[3] = {px * 2, px * 2 * w, px * 2 * w * (uint64_t)s->height};
+        const uint64_t dims[4] = {in, w, (uint64_t)s->height, 1},
+                       strides[3] = {px * 2, px * 2 * w, px * 2 * w * (uint64_t)s->height};
         SUMI_TRY(map(run, &x_map, 4, d->x, dims, strides, (const uint32_t[4]){64, 16, 8, 1}));
     }
     const uint64_t taps = (uint64_t)s->kernel * (uint64_t)s->kernel;
     const uint64_t weight_dims[2] = {taps * in, p * p * out}, weight_strides[1] = {taps * in * 2};
-    SUMI_TRY(map(run, &weight_map, 2, d->weight, weight_dims, weight_strides, (const uint32_t[2]){64, (uint32_t)columns / 2}));
+    SUMI_TRY(map(run, &weight_map, 2, d->weight, weight_dims, weight_strides,
+                 (const uint32_t[2]){64, (uint32_t)columns / 2}));
     const uint64_t dims[5] = {out, p, w, p, h}, strides[4] = {py * 2, py * 2 * p, py * 2 * p * w, py * 2 * p * p * w};
     const uint32_t box[5] = {64, 1, 16, 1, 4};
     SUMI_TRY(map(run, &y_map, 5, d->y, dims, strides, box));
     SUMI_TRY(map(run, &residual_map, 5, d->residual != 0 ? d->residual : d->y, dims, strides, box));
 
-    const int32_t sums = sums_op(run->device, run->plan, run->op_index, run->allows_hopper), stats = sums < 0 ? 0 : s->out == 128 ? 1 : s->out == 256 ? 2 : 3;
+    const int32_t sums = sums_op(run->device, run->plan, run->op_index, run->allows_hopper), stats = sums < 0      ? 0
+                                                                                                   : s->out == 128 ? 1
+                                                                                                   : s->out == 256 ? 2
+                                                                                                                   : 3;
     int32_t begin, end;
     sumi_cuda_share(run, divide_up(patches, 2) * s->parities * divide_up(s->out, columns), &begin, &end);
     sumi_conv_sm90_args args = {.bias = d->bias, .above = s->above};
     if (sums >= 0) {
-        int64_t before = (int64_t)divide_up(s->tile_width, 16) * (first_row(run->plan, run->op, run->plan->ops[sums].in[0], s) / 8); // patches
+        // patches
+        int64_t before =
+            (int64_t)divide_up(s->tile_width, 16) * (first_row(run->plan, run->op, run->plan->ops[sums].in[0], s) / 8);
         args.stats = d->sums + (uint64_t)before * (uint64_t)s->parities * 8 * 64 * sizeof(float);
     }
     args.width = s->tile_width;
@@ -315,15 +367,17 @@ static sumi_result launch_hopper(const sumi_cuda_run* run, const conv_shape* s, 
     void* params[] = {&x_map, &weight_map, &y_map, &residual_map, &args};
     uint32_t blocks = (uint32_t)min_int(run->device->multiprocessors / 2 * 2, 2 * (end - begin));
     uint32_t shared_bytes = columns == 256 ? SUMI_CONV_SM90_N256_SHARED : SUMI_CONV_SM90_N128_SHARED;
-    return sumi_cuda_launch(run, names[columns == 256][d->residual != 0][stats], (sumi_cuda_grid){blocks, 1, 1, 384, shared_bytes}, params);
+    return sumi_cuda_launch(run, names[columns == 256][d->residual != 0][stats],
+                            (sumi_cuda_grid){blocks, 1, 1, 384, shared_bytes}, params);
 }
 
-// Channels that are no multiple of 8 (3 of a picture): a copy with zeros behind them, as the weights have. Each slice makes it anew: few bytes, beside what
-// the convolution writes.
+// Channels that are no multiple of 8 (3 of a picture): a copy with zeros behind them, as the weights have. Each slice
+// makes it anew: few bytes, beside what the convolution writes.
 static sumi_result pad_input(const sumi_cuda_run* run, conv_shape* s, conv_data* d)
 {
     if (s->padded == s->in) { return SUMI_OK; }
-    sumi_conv_pad_args args = {.x = d->x, .y = run->scratch, .pixels = (int64_t)s->height * s->width, .channels = s->in, .pitch = s->padded};
+    sumi_conv_pad_args args = {
+        .x = d->x, .y = run->scratch, .pixels = (int64_t)s->height * s->width, .channels = s->in, .pitch = s->padded};
     SUMI_TRY(launch(run, "sumi_conv_pad_channels", blocks_for((args.pixels * args.pitch + 7) / 8), 1, 256, 0, &args));
     d->x = run->scratch;
     s->in = s->x_pitch = s->padded;
@@ -335,7 +389,8 @@ sumi_result sumi_cuda_conv(sumi_cuda_run* run)
     const sumi_op* op = run->op;
     conv_shape s = shape_of(run->plan, op);
     if (s.parities == 4 && (s.stride != 1 || op->u.conv.pads_end)) {
-        return sumi_fail(run->error, SUMI_INTERNAL, "%s: a convolution that upsamples and strides at once has no CUDA kernel", op->label);
+        return sumi_fail(run->error, SUMI_INTERNAL,
+                         "%s: a convolution that upsamples and strides at once has no CUDA kernel", op->label);
     }
     sumi_cuda_weight weight = sumi_cuda_find_weight(run, op->weight);
     conv_data d = {.x = sumi_cuda_value(run, op->in[0]),
@@ -355,16 +410,20 @@ sumi_result sumi_cuda_conv(sumi_cuda_run* run)
     return SUMI_OK;
 }
 
-// ---- GROUP_SUMS, GROUP_NORM -------------------------------------------------------------------------------------------------------------
+// ---- GROUP_SUMS, GROUP_NORM -----------------------------------------------------------------------------------------
 
-// Rows of one thread block: 128 KiB of a large picture, down to 32 KiB of a small one, so that it still fills the device.
+// Rows of one thread block: 128 KiB of a large picture, down to 32 KiB of a small one, so that it still fills the
+// device.
 static int32_t piece_rows(int32_t rows, int32_t channels)
 {
     int64_t values = (int64_t)rows * channels;
     return max_int(1, (values >= 1 << 26 ? 65536 : values >= 1 << 24 ? 32768 : 16384) / channels);
 }
 
-static int32_t piece_count(const sumi_op* op, int32_t channels) { return divide_up(op->u.group.block_rows, piece_rows(op->rows, channels)); }
+static int32_t piece_count(const sumi_op* op, int32_t channels)
+{
+    return divide_up(op->u.group.block_rows, piece_rows(op->rows, channels));
+}
 
 // Groups that begin among eight neighbouring channels; 0: the kernel for any shape.
 static int32_t groups_of_eight(int32_t channels, int32_t groups)
@@ -374,7 +433,10 @@ static int32_t groups_of_eight(int32_t channels, int32_t groups)
     return size % 8 == 0 ? 1 : size == 4 ? 2 : size == 2 ? 4 : 0;
 }
 
-static bool is_even(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->pitch % 8 == 0 && begins_even(plan, value); }
+static bool is_even(const sumi_plan* plan, sumi_value value)
+{
+    return sumi_plan_info(plan, value)->pitch % 8 == 0 && begins_even(plan, value);
+}
 
 static int32_t sums_groups(const sumi_plan* plan, const sumi_op* op)
 {
@@ -384,7 +446,9 @@ static int32_t sums_groups(const sumi_plan* plan, const sumi_op* op)
 static uint64_t own_parts_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     int32_t pieces = sums_groups(plan, op) != 0 ? piece_count(op, sumi_plan_info(plan, op->in[0])->cols) : 1;
-    return pieces == 1 ? 0 : (uint64_t)op->u.group.block_count * (uint64_t)pieces * (uint64_t)op->u.group.groups * 2 * sizeof(float);
+    return pieces == 1
+             ? 0
+             : (uint64_t)op->u.group.block_count * (uint64_t)pieces * (uint64_t)op->u.group.groups * 2 * sizeof(float);
 }
 
 uint64_t sumi_cuda_group_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
@@ -398,7 +462,8 @@ uint64_t sumi_cuda_group_scratch(const sumi_cuda_device* device, const sumi_plan
     return own > joined ? own : joined;
 }
 
-// The moments that the convolutions left; the last of them is the op before. They are of one block, so that nobody has to join blocks. All of it in the slice that has the first part: the sums are of patches, not of blocks of rows.
+// The moments that the convolutions left; the last of them is the op before. They are of one block, so that nobody has
+// to join blocks. All of it in the slice that has the first part: the sums are of patches, not of blocks of rows.
 static sumi_result join_conv_sums(const sumi_cuda_run* run)
 {
     const sumi_op *op = run->op, *conv = op - 1;
@@ -434,15 +499,21 @@ sumi_result sumi_cuda_group_sums(sumi_cuda_run* run)
                                  .pieces = each != 0 ? piece_count(op, channels) : 1,
                                  .piece_rows = piece_rows(op->rows, channels),
                                  .x_pitch = sumi_cuda_pitch(run, op->in[0])};
-    const char* name = each == 1 ? "sumi_group_sums_1" : each == 2 ? "sumi_group_sums_2" : each == 4 ? "sumi_group_sums_4" : "sumi_group_sums_any";
-    return launch(run, name, (uint32_t)(each != 0 ? args.pieces : args.groups), (uint32_t)(run->part_end - run->part_begin), SUMI_GROUP_THREADS, 0, &args);
+    const char* name = each == 1 ? "sumi_group_sums_1"
+                     : each == 2 ? "sumi_group_sums_2"
+                     : each == 4 ? "sumi_group_sums_4"
+                                 : "sumi_group_sums_any";
+    return launch(run, name, (uint32_t)(each != 0 ? args.pieces : args.groups),
+                  (uint32_t)(run->part_end - run->part_begin), SUMI_GROUP_THREADS, 0, &args);
 }
 
 // Whether the sums that a GROUP_NORM reads come from convolutions.
 static bool reads_conv_sums(const sumi_cuda_run* run)
 {
     int32_t i = run->op_index - 1;
-    while (i >= 0 && (run->plan->ops[i].kind != SUMI_OP_GROUP_SUMS || run->plan->ops[i].out.id != run->op->in[1].id)) { i--; }
+    while (i >= 0 && (run->plan->ops[i].kind != SUMI_OP_GROUP_SUMS || run->plan->ops[i].out.id != run->op->in[1].id)) {
+        i--;
+    }
     return i >= 0 && finds_sums(run->device, run->plan, i, run->allows_hopper);
 }
 
@@ -452,7 +523,8 @@ sumi_result sumi_cuda_group_norm(sumi_cuda_run* run)
     bool is_joined = reads_conv_sums(run);
     int32_t begin, end, channels = sumi_cuda_cols(run, op->in[0]), groups = op->u.group.groups;
     if (groups > SUMI_GROUP_MAX_GROUPS) {
-        return sumi_fail(run->error, SUMI_NOT_SUPPORTED, "%s: a group norm of %d groups; the CUDA kernels know at most %d", op->label, (int)groups,
+        return sumi_fail(run->error, SUMI_NOT_SUPPORTED,
+                         "%s: a group norm of %d groups; the CUDA kernels know at most %d", op->label, (int)groups,
                          SUMI_GROUP_MAX_GROUPS);
     }
     sumi_group_norm_args args = {.x = sumi_cuda_value(run, op->in[0]),
@@ -473,11 +545,13 @@ sumi_result sumi_cuda_group_norm(sumi_cuda_run* run)
                                  .y_pitch = sumi_cuda_pitch(run, op->out)};
     sumi_cuda_share(run, divide_up(op->rows, args.unit_rows), &begin, &end);
     args.unit_begin = begin;
-    bool is_fast = channels % 8 == 0 && channels <= SUMI_GROUP_MAX_CHANNELS && is_even(run->plan, op->in[0]) && is_even(run->plan, op->out);
-    return launch(run, is_fast ? "sumi_group_norm" : "sumi_group_norm_any", (uint32_t)(end - begin), 1, SUMI_GROUP_THREADS, (uint32_t)groups * 8, &args);
+    bool is_fast = channels % 8 == 0 && channels <= SUMI_GROUP_MAX_CHANNELS && is_even(run->plan, op->in[0])
+                && is_even(run->plan, op->out);
+    return launch(run, is_fast ? "sumi_group_norm" : "sumi_group_norm_any", (uint32_t)(end - begin), 1,
+                  SUMI_GROUP_THREADS, (uint32_t)groups * 8, &args);
 }
 
-// ---- TILE_BLEND, TILE_PLACE -------------------------------------------------------------------------------------------------------------
+// ---- TILE_BLEND, TILE_PLACE -----------------------------------------------------------------------------------------
 
 sumi_result sumi_cuda_tile_blend(sumi_cuda_run* run)
 {
@@ -493,7 +567,9 @@ sumi_result sumi_cuda_tile_blend(sumi_cuda_run* run)
                                  .is_float = sumi_cuda_element(run, op->out) == SUMI_ELEMENT_FLOAT};
     if (args.above != 0) { args.above_count = min_int(op->u.blend.extent, min_int(args.height, args.above_height)); }
     if (args.left != 0) { args.left_count = min_int(op->u.blend.extent, min_int(args.width, args.left_width)); }
-    int64_t values = ((int64_t)args.above_count * args.width + (int64_t)(args.height - args.above_count) * args.left_count) * args.channels;
+    int64_t values =
+        ((int64_t)args.above_count * args.width + (int64_t)(args.height - args.above_count) * args.left_count)
+        * args.channels;
     if (run->part_begin >= run->part_end) { return SUMI_OK; }
     return launch(run, "sumi_tile_blend", blocks_for(values), 1, SUMI_PICTURES_THREADS, 0, &args);
 }
@@ -501,11 +577,13 @@ sumi_result sumi_cuda_tile_blend(sumi_cuda_run* run)
 sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    int64_t bytes = sumi_cuda_element(run, op->out) == SUMI_ELEMENT_FLOAT ? 4 : 2, pixel = sumi_cuda_cols(run, op->out) * bytes;
+    int64_t bytes = sumi_cuda_element(run, op->out) == SUMI_ELEMENT_FLOAT ? 4 : 2,
+            pixel = sumi_cuda_cols(run, op->out) * bytes;
     if (sumi_cuda_element(run, op->in[0]) != sumi_cuda_element(run, op->out)) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: tile and picture have other elements", op->label);
     }
-    int64_t tile_pitch = op->u.place.tile_width * pixel, picture_pitch = op->u.place.picture_width * pixel, row = op->u.place.width * pixel;
+    int64_t tile_pitch = op->u.place.tile_width * pixel, picture_pitch = op->u.place.picture_width * pixel,
+            row = op->u.place.width * pixel;
     int64_t first = op->u.place.y * picture_pitch + op->u.place.x * pixel, item = op->u.place.item_rows * pixel;
     int64_t all = tile_pitch | picture_pitch | row | first | item, element = all % 16 == 0 ? 16 : all % 4 == 0 ? 4 : 2;
     sumi_tile_place_args args = {.tile = sumi_cuda_value(run, op->in[0]),
@@ -519,10 +597,11 @@ sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
                                  .per_item = op->u.place.per_item,
                                  .element_bytes = (int32_t)element};
     sumi_cuda_share(run, op->u.place.height, &args.row_begin, &args.row_end);
-    return launch(run, "sumi_tile_place", blocks_for((int64_t)(args.row_end - args.row_begin) * args.row_elements), 1, SUMI_PICTURES_THREADS, 0, &args);
+    return launch(run, "sumi_tile_place", blocks_for((int64_t)(args.row_end - args.row_begin) * args.row_elements), 1,
+                  SUMI_PICTURES_THREADS, 0, &args);
 }
 
-// ---- PIXELS_IN, PIXELS_OUT --------------------------------------------------------------------------------------------------------------
+// ---- PIXELS_IN, PIXELS_OUT ------------------------------------------------------------------------------------------
 
 sumi_result sumi_cuda_pixels_in(sumi_cuda_run* run)
 {
@@ -537,14 +616,16 @@ sumi_result sumi_cuda_pixels_in(sumi_cuda_run* run)
                                 .picture_width = op->u.pixels.picture_width,
                                 .per_item = op->u.pixels.per_item};
     sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
-    return launch(run, "sumi_pixels_in", blocks_for((int64_t)(args.row_end - args.row_begin) * 3), 1, SUMI_PICTURES_THREADS, 0, &args);
+    return launch(run, "sumi_pixels_in", blocks_for((int64_t)(args.row_end - args.row_begin) * 3), 1,
+                  SUMI_PICTURES_THREADS, 0, &args);
 }
 
 sumi_result sumi_cuda_pixels_out(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     int32_t begin, end;
-    int64_t values = (int64_t)op->rows * sumi_cuda_cols(run, op->in[0]), units = (values + SUMI_PICTURES_VALUES - 1) / SUMI_PICTURES_VALUES;
+    int64_t values = (int64_t)op->rows * sumi_cuda_cols(run, op->in[0]),
+            units = (values + SUMI_PICTURES_VALUES - 1) / SUMI_PICTURES_VALUES;
     sumi_cuda_share(run, (int32_t)units, &begin, &end);
     sumi_pixels_out_args args = {.x = sumi_cuda_value(run, op->in[0]),
                                  .bytes = sumi_cuda_value(run, op->out),

@@ -1,10 +1,12 @@
-// Launches the ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and times. The kernels are in kernels/rows.cu and
-// rows_fp8.cu. Which one runs follows from columns and element types; a grid only shares rows out among blocks, so a slice of an op gives the bits of the whole.
+// Launches the ops that work row by row on token matrices: embedding, norms, rotary, gating, tables of positions and
+// times. The kernels are in kernels/rows.cu and rows_fp8.cu. Which one runs follows from columns and element types; a
+// grid only shares rows out among blocks, so a slice of an op gives the bits of the whole.
 #include "cuda/launch.h"
 #include "kernels/rows.h"
 #include <math.h>
 
-_Static_assert(SUMI_ACT_NONE == 0 && SUMI_ACT_SILU == 1 && SUMI_ACT_GELU_TANH == 2 && SUMI_ACT_GELU_ERF == 3 && SUMI_ACT_QUICK_GELU == 4 && SUMI_ACT_TANH == 5,
+_Static_assert(SUMI_ACT_NONE == 0 && SUMI_ACT_SILU == 1 && SUMI_ACT_GELU_TANH == 2 && SUMI_ACT_GELU_ERF == 3
+                   && SUMI_ACT_QUICK_GELU == 4 && SUMI_ACT_TANH == 5,
                "kernels/rows.cu switches on these numbers");
 
 // Blocks beyond a few per multiprocessor gain nothing: kernels walk over rows with the grid's stride.
@@ -21,7 +23,8 @@ static sumi_rows_matrix matrix_of(const sumi_cuda_run* run, sumi_value value)
 // As many blocks as there are units of work, at most `most` per multiprocessor. None when there is nothing to do.
 static sumi_cuda_grid grid_of(const sumi_cuda_run* run, int64_t units, int32_t most)
 {
-    return (sumi_cuda_grid){(uint32_t)min64(units, (int64_t)run->device->multiprocessors * most), 1, 1, SUMI_ROWS_THREADS, 0};
+    return (sumi_cuda_grid){(uint32_t)min64(units, (int64_t)run->device->multiprocessors * most), 1, 1,
+                            SUMI_ROWS_THREADS, 0};
 }
 static int64_t blocks_of(int64_t units, int64_t per_block) { return (units + per_block - 1) / per_block; }
 
@@ -42,13 +45,14 @@ static sumi_result launch(const sumi_cuda_run* run, const char* kernel, sumi_cud
     return sumi_cuda_launch(run, kernel, grid, (void*[]){args});
 }
 
-// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS -------------------------------------------------------------------------------------------------------------
+// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS -------------------------------------------------------------------------------
 sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const sumi_cuda_weight table = sumi_cuda_find_weight(run, op->weight);
-    sumi_embed_rows_args args = {.ids = sumi_cuda_value(run, op->in[0]), .table = table.data, .y = matrix_of(run, op->out)};
+    sumi_embed_rows_args args = {
+        .ids = sumi_cuda_value(run, op->in[0]), .table = table.data, .y = matrix_of(run, op->out)};
     args.table_rows = op->weight->rows;
     args.pitch = table.pitch;
     args.piece_rows = table.piece_rows;
@@ -65,12 +69,15 @@ sumi_result sumi_cuda_fill_rows(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range spans = sumi_cuda_rows_of(run);
-    sumi_fill_rows_args args = {.row = sumi_cuda_find_weight(run, op->weight).data, .y = matrix_of(run, op->out), .cols = sumi_cuda_cols(run, op->out)};
+    sumi_fill_rows_args args = {.row = sumi_cuda_find_weight(run, op->weight).data,
+                                .y = matrix_of(run, op->out),
+                                .cols = sumi_cuda_cols(run, op->out)};
     args.is_vector = !args.y.is_float && args.cols % 8 == 0;
     args.lanes_log2 = lanes_log2_of(args.cols, args.is_vector);
     for (int32_t first = spans.begin; first < spans.end; first += SUMI_ROWS_BATCH) {
         int64_t most = 0;
-        for (args.span_count = 0; args.span_count < SUMI_ROWS_BATCH && first + args.span_count < spans.end; args.span_count++) {
+        for (args.span_count = 0; args.span_count < SUMI_ROWS_BATCH && first + args.span_count < spans.end;
+             args.span_count++) {
             const sumi_span span = op->u.fill.spans[first + args.span_count];
             args.begin[args.span_count] = span.begin;
             args.count[args.span_count] = span.count;
@@ -89,34 +96,45 @@ sumi_result sumi_cuda_copy_rows(sumi_cuda_run* run)
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const int64_t cols = sumi_cuda_cols(run, op->in[0]), count = (rows.end - rows.begin) * cols;
     const sumi_element from = sumi_cuda_element(run, op->in[0]), to = sumi_cuda_element(run, op->out);
-    const uint64_t from_bytes = sumi_plan_element_bytes(run->plan, from), to_bytes = sumi_plan_element_bytes(run->plan, to);
-    const uint64_t x = sumi_cuda_value(run, op->in[0]) + (uint64_t)((op->u.copy.from + (int64_t)rows.begin) * cols) * from_bytes;
-    const uint64_t y = sumi_cuda_value(run, op->out) + (uint64_t)((op->u.copy.to + (int64_t)rows.begin) * cols) * to_bytes;
-    if (op->in[0].id == op->out.id && op->u.copy.from < op->u.copy.to + op->rows && op->u.copy.to < op->u.copy.from + op->rows) {
+    const uint64_t from_bytes = sumi_plan_element_bytes(run->plan, from),
+                   to_bytes = sumi_plan_element_bytes(run->plan, to);
+    const uint64_t x =
+        sumi_cuda_value(run, op->in[0]) + (uint64_t)((op->u.copy.from + (int64_t)rows.begin) * cols) * from_bytes;
+    const uint64_t y =
+        sumi_cuda_value(run, op->out) + (uint64_t)((op->u.copy.to + (int64_t)rows.begin) * cols) * to_bytes;
+    if (op->in[0].id == op->out.id && op->u.copy.from < op->u.copy.to + op->rows
+        && op->u.copy.to < op->u.copy.from + op->rows) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: rows are copied onto themselves", op->label);
     }
     if (from == to) {
         sumi_copy_bytes_args args = {x, y, (uint64_t)count * from_bytes};
-        return launch(run, "sumi_copy_bytes", grid_of(run, blocks_of(count * (int64_t)from_bytes, 16 * SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
+        return launch(run, "sumi_copy_bytes",
+                      grid_of(run, blocks_of(count * (int64_t)from_bytes, 16 * SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS),
+                      &args);
     }
     if (from == SUMI_ELEMENT_BYTE || from == SUMI_ELEMENT_INT || to == SUMI_ELEMENT_BYTE || to == SUMI_ELEMENT_INT) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: rows of integers are copied to another type", op->label);
     }
-    sumi_activate_args args = {.x = {x, from == SUMI_ELEMENT_FLOAT, 0}, .y = {y, to == SUMI_ELEMENT_FLOAT, 0}, .end = count};
+    sumi_activate_args args = {
+        .x = {x, from == SUMI_ELEMENT_FLOAT, 0}, .y = {y, to == SUMI_ELEMENT_FLOAT, 0}, .end = count};
     return launch(run, "sumi_activate", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
 }
 
-// ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------------------------------------
+// ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------
 sumi_result sumi_cuda_activate(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const int64_t cols = sumi_cuda_cols(run, op->out);
-    sumi_activate_args args = {.x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .begin = rows.begin * cols, .end = rows.end * cols};
+    sumi_activate_args args = {.x = matrix_of(run, op->in[0]),
+                               .y = matrix_of(run, op->out),
+                               .begin = rows.begin * cols,
+                               .end = rows.end * cols};
     args.activation = (int32_t)op->u.activate.activation;
     args.is_vector = !args.x.is_float && !args.y.is_float && args.begin % 8 == 0;
     const int64_t per_block = (args.is_vector ? 8 : 1) * SUMI_ROWS_THREADS;
-    return launch(run, "sumi_activate", grid_of(run, blocks_of(args.end - args.begin, per_block), ELEMENTWISE_BLOCKS), &args);
+    return launch(run, "sumi_activate", grid_of(run, blocks_of(args.end - args.begin, per_block), ELEMENTWISE_BLOCKS),
+                  &args);
 }
 
 static sumi_result launch_gated(const sumi_cuda_run* run, sumi_gated_args* args)
@@ -131,7 +149,8 @@ sumi_result sumi_cuda_gated(sumi_cuda_run* run)
     const sumi_op* op = run->op;
     if (sumi_cuda_is_fused_gated(run->plan, run->op_index)) return SUMI_OK; // the product wrote it
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
-    sumi_gated_args args = {.x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .cols = sumi_cuda_cols(run, op->out)};
+    sumi_gated_args args = {
+        .x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .cols = sumi_cuda_cols(run, op->out)};
     args.row_begin = rows.begin;
     args.row_end = rows.end;
     args.activation = (int32_t)op->u.gated.activation;
@@ -139,23 +158,41 @@ sumi_result sumi_cuda_gated(sumi_cuda_run* run)
     return launch_gated(run, &args);
 }
 
-sumi_result sumi_cuda_gate_rows(const sumi_cuda_run* run, CUdeviceptr x, CUdeviceptr y, int32_t rows, int32_t cols, sumi_activation activation)
+sumi_result sumi_cuda_gate_rows(const sumi_cuda_run* run, CUdeviceptr x, CUdeviceptr y, int32_t rows, int32_t cols,
+                                sumi_activation activation)
 {
-    sumi_gated_args args = {.x = {.data = x}, .y = {.data = y}, .cols = cols, .row_end = rows, .activation = (int32_t)activation, .is_interleaved = true};
+    sumi_gated_args args = {.x = {.data = x},
+                            .y = {.data = y},
+                            .cols = cols,
+                            .row_end = rows,
+                            .activation = (int32_t)activation,
+                            .is_interleaved = true};
     return launch_gated(run, &args);
 }
 
-// ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------------------------------------
-// The kernels that keep a row in registers, by the most columns they take: rows of a block, and blocks of a multiprocessor that their registers allow.
+// ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------
+// The kernels that keep a row in registers, by the most columns they take: rows of a block, and blocks of a
+// multiprocessor that their registers allow.
 enum { NORM_SIZES = 6 };
-static const struct norm_size { int32_t cols, rows, blocks; } norm_sizes[NORM_SIZES] = {{256, 8, 4}, {512, 8, 3}, {1024, 8, 2}, {2048, 1, 4}, {4096, 1, 3}, {SUMI_ROW_MOST_COLS, 1, 2}};
-#define NORM_NAMES(stem) {stem "_256", stem "_512", stem "_1024", stem "_2048", stem "_4096", stem "_8192", stem "_any"}
-static const char* const norm_modulate_names[2][NORM_SIZES + 1] = {NORM_NAMES("sumi_norm_modulate"), NORM_NAMES("sumi_norm_modulate_fp8")};
+static const struct norm_size {
+    int32_t cols, rows, blocks;
+} norm_sizes[NORM_SIZES] = {{256, 8, 4},  {512, 8, 3},  {1024, 8, 2},
+                            {2048, 1, 4}, {4096, 1, 3}, {SUMI_ROW_MOST_COLS, 1, 2}};
+#define NORM_NAMES(stem)                                                                                               \
+    {                                                                                                                  \
+        stem "_256", stem "_512", stem "_1024", stem "_2048", stem "_4096", stem "_8192", stem "_any"                  \
+    }
+static const char* const norm_modulate_names[2][NORM_SIZES + 1] = {NORM_NAMES("sumi_norm_modulate"),
+                                                                   NORM_NAMES("sumi_norm_modulate_fp8")};
 static const char* const norm_gate_add_names[NORM_SIZES + 1] = NORM_NAMES("sumi_norm_gate_add");
 enum { NORM_PAIR_SIZES = 5 };
 static const int32_t norm_pair_blocks[NORM_PAIR_SIZES] = {3, 2, 1, 3, 2}; // of a multiprocessor
-#define NORM_PAIR_NAMES(stem) {stem "_256", stem "_512", stem "_1024", stem "_2048", stem "_4096"}
-static const char* const norm_pair_names[2][NORM_PAIR_SIZES] = {NORM_PAIR_NAMES("sumi_norm_pair"), NORM_PAIR_NAMES("sumi_norm_pair_fp8")};
+#define NORM_PAIR_NAMES(stem)                                                                                          \
+    {                                                                                                                  \
+        stem "_256", stem "_512", stem "_1024", stem "_2048", stem "_4096"                                             \
+    }
+static const char* const norm_pair_names[2][NORM_PAIR_SIZES] = {NORM_PAIR_NAMES("sumi_norm_pair"),
+                                                                NORM_PAIR_NAMES("sumi_norm_pair_fp8")};
 
 static int32_t norm_size_of(int32_t cols, bool is_bf16)
 {
@@ -166,7 +203,8 @@ static int32_t norm_size_of(int32_t cols, bool is_bf16)
 }
 static sumi_cuda_grid norm_grid(const sumi_cuda_run* run, int64_t rows, int32_t size)
 {
-    return size == NORM_SIZES ? grid_of(run, rows, ANY_BLOCKS) : grid_of(run, blocks_of(rows, norm_sizes[size].rows), norm_sizes[size].blocks);
+    return size == NORM_SIZES ? grid_of(run, rows, ANY_BLOCKS)
+                              : grid_of(run, blocks_of(rows, norm_sizes[size].rows), norm_sizes[size].blocks);
 }
 
 static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
@@ -174,7 +212,10 @@ static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const bool is_fp8 = sumi_cuda_is_fp8(run, op->out);
-    sumi_norm_modulate_args args = {.x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .w = sumi_cuda_find_weight(run, op->weight).data, .counter = run->counter};
+    sumi_norm_modulate_args args = {.x = matrix_of(run, op->in[0]),
+                                    .y = matrix_of(run, op->out),
+                                    .w = sumi_cuda_find_weight(run, op->weight).data,
+                                    .counter = run->counter};
     args.y_scales = is_fp8 ? sumi_cuda_fp8_scales(run, op->out) : 0;
     args.scale = sumi_cuda_step_of(run, op->u.norm.scale);
     args.shift = sumi_cuda_step_of(run, op->u.norm.shift);
@@ -194,14 +235,18 @@ sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
     if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) return SUMI_OK; // the op before wrote it
     sumi_norm_modulate_args args = norm_modulate_args(run);
     const int32_t size = norm_size_of(args.cols, !args.x.is_float && !args.y.is_float);
-    return launch(run, norm_modulate_names[args.y_scales != 0][size], norm_grid(run, args.row_end - args.row_begin, size), &args);
+    return launch(run, norm_modulate_names[args.y_scales != 0][size],
+                  norm_grid(run, args.row_end - args.row_begin, size), &args);
 }
 
 sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
-    sumi_norm_gate_add_args args = {.x = matrix_of(run, op->out), .b = matrix_of(run, op->in[1]), .w = sumi_cuda_find_weight(run, op->weight).data, .counter = run->counter};
+    sumi_norm_gate_add_args args = {.x = matrix_of(run, op->out),
+                                    .b = matrix_of(run, op->in[1]),
+                                    .w = sumi_cuda_find_weight(run, op->weight).data,
+                                    .counter = run->counter};
     args.gate = sumi_cuda_step_of(run, op->u.gate_add.gate);
     args.cols = sumi_cuda_cols(run, op->out);
     args.row_begin = rows.begin;
@@ -216,22 +261,27 @@ sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
         pair.norm.row_begin = args.row_begin; // of this op's slice: the other's parts may be cut elsewhere
         pair.norm.row_end = args.row_end;
         const int32_t size = norm_size_of(args.cols, true);
-        const sumi_cuda_grid grid = grid_of(run, blocks_of(rows.end - rows.begin, norm_sizes[size].rows), norm_pair_blocks[size]);
+        const sumi_cuda_grid grid =
+            grid_of(run, blocks_of(rows.end - rows.begin, norm_sizes[size].rows), norm_pair_blocks[size]);
         return launch(run, norm_pair_names[pair.norm.y_scales != 0][size], grid, &pair);
     }
     const int32_t size = norm_size_of(args.cols, !args.x.is_float && !args.b.is_float);
     return launch(run, norm_gate_add_names[size], norm_grid(run, rows.end - rows.begin, size), &args);
 }
 
-// ---- QK_NORM_ROPE ---------------------------------------------------------------------------------------------------------------------------------
+// ---- QK_NORM_ROPE ---------------------------------------------------------------------------------------------------
 sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
 {
-    static const char* const names[2][4] = {{"sumi_qk_norm_rope_pairs_4", "sumi_qk_norm_rope_pairs_8", "sumi_qk_norm_rope_pairs_16", "sumi_qk_norm_rope_pairs_32"},
-                                            {"sumi_qk_norm_rope_halves_4", "sumi_qk_norm_rope_halves_8", "sumi_qk_norm_rope_halves_16", "sumi_qk_norm_rope_halves_32"}};
+    static const char* const names[2][4] = {{"sumi_qk_norm_rope_pairs_4", "sumi_qk_norm_rope_pairs_8",
+                                             "sumi_qk_norm_rope_pairs_16", "sumi_qk_norm_rope_pairs_32"},
+                                            {"sumi_qk_norm_rope_halves_4", "sumi_qk_norm_rope_halves_8",
+                                             "sumi_qk_norm_rope_halves_16", "sumi_qk_norm_rope_halves_32"}};
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const bool rotates = op->u.qk.rotary != SUMI_ROTARY_NONE;
-    sumi_qk_norm_rope_args args = {.x = matrix_of(run, op->out), .q_w = sumi_cuda_find_weight(run, op->weight).data, .k_w = sumi_cuda_find_weight(run, op->u.qk.k_weight).data};
+    sumi_qk_norm_rope_args args = {.x = matrix_of(run, op->out),
+                                   .q_w = sumi_cuda_find_weight(run, op->weight).data,
+                                   .k_w = sumi_cuda_find_weight(run, op->u.qk.k_weight).data};
     args.rope = rotates ? sumi_cuda_value(run, op->in[1]) : 0;
     args.pitch = sumi_cuda_cols(run, op->out);
     args.q_heads = op->u.qk.q_heads;
@@ -251,15 +301,17 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     while ((32 << size) < args.dim) size++;
     const int32_t groups = SUMI_ROWS_THREADS / (4 << size);
     while ((1 << args.heads_log2) < args.q_heads + args.kv_heads && (1 << args.heads_log2) < groups) args.heads_log2++;
-    return launch(run, names[args.is_halves][size], grid_of(run, blocks_of(count, groups >> args.heads_log2), args.is_halves ? 2 : 3), &args);
+    return launch(run, names[args.is_halves][size],
+                  grid_of(run, blocks_of(count, groups >> args.heads_log2), args.is_halves ? 2 : 3), &args);
 }
 
-// ---- ROPE_TABLE, TIME_EMBED, FINISH_MODULATION ----------------------------------------------------------------------------------------------------
+// ---- ROPE_TABLE, TIME_EMBED, FINISH_MODULATION ----------------------------------------------------------------------
 sumi_result sumi_cuda_rope_table(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
-    sumi_rope_table_args args = {.positions = sumi_cuda_value(run, op->in[0]), .y = sumi_cuda_value(run, op->out), .axes = op->u.rope.axes};
+    sumi_rope_table_args args = {
+        .positions = sumi_cuda_value(run, op->in[0]), .y = sumi_cuda_value(run, op->out), .axes = op->u.rope.axes};
     args.cols = sumi_cuda_cols(run, op->out);
     args.row_begin = rows.begin;
     args.row_end = rows.end;
@@ -270,7 +322,8 @@ sumi_result sumi_cuda_rope_table(sumi_cuda_run* run)
             args.axis[args.pair_count++] = axis;
             if (args.pair_count == SUMI_ROPE_BATCH || args.pair_begin + args.pair_count == args.cols / 2) {
                 const int64_t count = (int64_t)(rows.end - rows.begin) * args.pair_count;
-                SUMI_TRY(launch(run, "sumi_rope_table", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args));
+                SUMI_TRY(launch(run, "sumi_rope_table",
+                                grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args));
                 args.pair_begin += args.pair_count;
                 args.pair_count = 0;
             }
@@ -283,7 +336,8 @@ sumi_result sumi_cuda_time_embed(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
-    sumi_time_embed_args args = {.times = sumi_cuda_value(run, op->in[0]), .y = matrix_of(run, op->out), .width = sumi_cuda_cols(run, op->out)};
+    sumi_time_embed_args args = {
+        .times = sumi_cuda_value(run, op->in[0]), .y = matrix_of(run, op->out), .width = sumi_cuda_cols(run, op->out)};
     args.row_begin = rows.begin;
     args.row_end = rows.end;
     args.cos_first = op->u.time.cos_first;
@@ -296,7 +350,9 @@ sumi_result sumi_cuda_finish_modulation(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
-    sumi_finish_modulation_args args = {matrix_of(run, op->out), sumi_cuda_cols(run, op->out), rows.begin, rows.end, op->u.finish.has_gates};
+    sumi_finish_modulation_args args = {matrix_of(run, op->out), sumi_cuda_cols(run, op->out), rows.begin, rows.end,
+                                        op->u.finish.has_gates};
     const int64_t count = (int64_t)(rows.end - rows.begin) * args.cols;
-    return launch(run, "sumi_finish_modulation", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
+    return launch(run, "sumi_finish_modulation", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS),
+                  &args);
 }

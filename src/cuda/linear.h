@@ -65,14 +65,19 @@ typedef struct sumi_cuda_linear_choice {
 } sumi_cuda_linear_choice;
 
 // The choice follows from the whole op's shape, so that a slice gives the same bits.
-sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape);
+sumi_cuda_linear_choice sumi_cuda_choose_linear(const sumi_cuda_device* device, bool allows_hopper,
+                                                const sumi_cuda_shape* shape);
 // The same of our own kernels alone: what takes over where cuBLASLt has nothing for a shape.
-sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape);
+sumi_cuda_linear_choice sumi_cuda_choose_own_linear(const sumi_cuda_device* device, bool allows_hopper,
+                                                    const sumi_cuda_shape* shape);
 // Every choice that can take the shape, for measuring; how many.
-int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape, sumi_cuda_linear_choice* out_list, int32_t room);
+int32_t sumi_cuda_list_linear(const sumi_cuda_device* device, bool allows_hopper, const sumi_cuda_shape* shape,
+                              sumi_cuda_linear_choice* out_list, int32_t room);
 
-const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue epilogue); // of the kernel that has this epilogue; NULL: none
-uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* choice, int32_t m, int32_t n);        // scratch for the parts of split k, cuBLASLt's workspace
+// of the kernel that has this epilogue; NULL: none
+const char* sumi_cuda_portable_name(const sumi_cuda_portable* kernel, sumi_cuda_epilogue epilogue);
+// scratch for the parts of split k, cuBLASLt's workspace
+uint64_t sumi_cuda_parts_bytes(const sumi_cuda_linear_choice* choice, int32_t m, int32_t n);
 // Work items of a cluster: two tiles one above the other, an odd last row of tiles in pairs side by side.
 int64_t sumi_cuda_tile_pairs(int32_t m, int32_t n, int32_t rows, int32_t cols);
 #endif

@@ -3,7 +3,8 @@
 #include "base/platform.h"
 #include <string.h>
 
-#define CHUNK_BYTES ((size_t)32 << 20) // as long as a call of update may take, and few copies per weight: each costs the caller some microseconds
+// as long as a call of update may take, and few copies per weight: each costs the caller some microseconds
+#define CHUNK_BYTES ((size_t)32 << 20)
 #define GROUP_ROWS 8 // of each half in turn, see kernels/upload.cuh
 
 void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, const sumi_cuda_device* device)
@@ -14,9 +15,13 @@ void sumi_cuda_mapped_init(sumi_cuda_mapped* mapped, sumi_heap* heap, const sumi
     mapped->heap = heap;
     mapped->device = device;
     mapped->chunk_bytes = CHUNK_BYTES;
-    // Without this a mapping could only be locked as memory that the device may write, which a read-only mapping is not.
-    if (driver->cuDeviceGetAttribute(&reads_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device->device) != CUDA_SUCCESS) reads_only = 0;
-    mapped->is_supported = reads_only != 0 && driver->cuMemHostRegister != NULL && driver->cuMemHostUnregister != NULL && driver->cuMemcpy2DAsync != NULL;
+    // Without this a mapping could only be locked as memory that the device may write, which a read-only mapping is
+    // not.
+    if (driver->cuDeviceGetAttribute(&reads_only, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device->device)
+        != CUDA_SUCCESS)
+        reads_only = 0;
+    mapped->is_supported = reads_only != 0 && driver->cuMemHostRegister != NULL && driver->cuMemHostUnregister != NULL
+                        && driver->cuMemcpy2DAsync != NULL;
 }
 
 static void unlock_chunk(sumi_cuda_mapped* mapped, size_t index)
@@ -42,19 +47,28 @@ bool sumi_cuda_mapped_holds(const sumi_cuda_mapped* mapped, const sumi_weight* w
     return is_held;
 }
 
-// ---- Chunks -------------------------------------------------------------------------------------------------------------------------------
+// ---- Chunks ---------------------------------------------------------------------------------------------------------
 
-static uintptr_t chunk_begin(const sumi_cuda_mapped* mapped, uintptr_t address) { return address / mapped->chunk_bytes * mapped->chunk_bytes; }
-static uint64_t part_bytes(const sumi_weight* weight, const sumi_weight_part* part) { return sumi_dtype_bytes(part->dtype, (uint64_t)part->rows * (uint64_t)weight->cols); }
+static uintptr_t chunk_begin(const sumi_cuda_mapped* mapped, uintptr_t address)
+{
+    return address / mapped->chunk_bytes * mapped->chunk_bytes;
+}
+static uint64_t part_bytes(const sumi_weight* weight, const sumi_weight_part* part)
+{
+    return sumi_dtype_bytes(part->dtype, (uint64_t)part->rows * (uint64_t)weight->cols);
+}
 
 // The which-th chunk of a weight, part by part, cut to its file's mapping. False: it has fewer.
-static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t which, sumi_cuda_chunk* out_chunk)
+static bool find_chunk(const sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t which,
+                       sumi_cuda_chunk* out_chunk)
 {
     SUMI_ASSERT(which >= 0);
     for (int32_t p = 0; p < weight->part_count; p++) {
         const sumi_weight_part* part = &weight->parts[p];
-        const uintptr_t data = (uintptr_t)part->data, map = (uintptr_t)part->mapping, map_end = map + (uintptr_t)part->mapping_bytes;
-        const uintptr_t first = chunk_begin(mapped, data), last = chunk_begin(mapped, data + (uintptr_t)part_bytes(weight, part) - 1);
+        const uintptr_t data = (uintptr_t)part->data, map = (uintptr_t)part->mapping,
+                        map_end = map + (uintptr_t)part->mapping_bytes;
+        const uintptr_t first = chunk_begin(mapped, data),
+                        last = chunk_begin(mapped, data + (uintptr_t)part_bytes(weight, part) - 1);
         const int32_t count = (int32_t)((last - first) / mapped->chunk_bytes) + 1;
         if (which >= count) {
             which -= count;
@@ -81,7 +95,10 @@ static size_t chunk_index(const sumi_cuda_mapped* mapped, uintptr_t begin)
     return low;
 }
 
-static bool is_locked(const sumi_cuda_mapped* mapped, size_t index, uintptr_t begin) { return index < mapped->count && mapped->chunks[index].begin == begin; }
+static bool is_locked(const sumi_cuda_mapped* mapped, size_t index, uintptr_t begin)
+{
+    return index < mapped->count && mapped->chunks[index].begin == begin;
+}
 
 static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* chunk, sumi_error* error)
 {
@@ -93,9 +110,12 @@ static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* ch
         mapped->chunks[index].users++;
         return SUMI_OK;
     }
-    SUMI_TRY(sumi_grow(mapped->heap, (void**)&mapped->chunks, &mapped->capacity, mapped->count + 1, sizeof *mapped->chunks, error));
-    const CUresult locked = driver->cuMemHostRegister((void*)chunk->begin, chunk->bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY);
-    if (locked != CUDA_SUCCESS) { // no permission, no memory that may be locked, a file system whose pages cannot be: only a lost device is a failure
+    SUMI_TRY(sumi_grow(mapped->heap, (void**)&mapped->chunks, &mapped->capacity, mapped->count + 1,
+                       sizeof *mapped->chunks, error));
+    const CUresult locked = driver->cuMemHostRegister((void*)chunk->begin, chunk->bytes,
+                                                      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY);
+    // no permission, no memory that may be locked, a file system whose pages cannot be: only a lost device is a failure
+    if (locked != CUDA_SUCCESS) {
         sumi_error refusal = {SUMI_OK, {0}};
         mapped->is_supported = false;
         const sumi_result result = sumi_cuda_failure(driver, locked, "page-locking a mapped file", &refusal);
@@ -109,7 +129,8 @@ static sumi_result use_chunk(sumi_cuda_mapped* mapped, const sumi_cuda_chunk* ch
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_mapped_lock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks, uint64_t until_ns, bool* out_done, sumi_error* error)
+sumi_result sumi_cuda_mapped_lock(sumi_cuda_mapped* mapped, const sumi_weight* weight, int32_t* io_chunks,
+                                  uint64_t until_ns, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(*io_chunks >= 0);
     sumi_cuda_chunk chunk;
@@ -134,7 +155,7 @@ void sumi_cuda_mapped_unlock(sumi_cuda_mapped* mapped, const sumi_weight* weight
     }
 }
 
-// ---- Copies -------------------------------------------------------------------------------------------------------------------------------
+// ---- Copies ---------------------------------------------------------------------------------------------------------
 
 typedef struct target {
     const sumi_cuda_mapped* mapped;
@@ -146,12 +167,14 @@ static sumi_result copy(const target* t, uint64_t at, const unsigned char* from,
 {
     SUMI_ASSERT(t->to != 0 && from != NULL);
     if (bytes == 0) return SUMI_OK;
-    SUMI_CU(&t->mapped->device->driver, cuMemcpyHtoDAsync(t->to + at, from, (size_t)bytes, t->mapped->device->copy), "streaming weights");
+    SUMI_CU(&t->mapped->device->driver, cuMemcpyHtoDAsync(t->to + at, from, (size_t)bytes, t->mapped->device->copy),
+            "streaming weights");
     return SUMI_OK;
 }
 
 // Bytes [at, at + bytes) of one half: the end of a group, whole groups, the begin of one.
-static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, const unsigned char* from, uint64_t bytes, sumi_error* error)
+static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, const unsigned char* from, uint64_t bytes,
+                               sumi_error* error)
 {
     SUMI_ASSERT(t->group > 0 && at < t->half && bytes <= t->half - at);
     const sumi_cuda_device* device = t->mapped->device;
@@ -179,7 +202,8 @@ static sumi_result copy_groups(const target* t, bool is_second, uint64_t at, con
     return copy(t, place + 2 * group * count, from + group * count, bytes - group * count, error);
 }
 
-sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated, CUdeviceptr to, sumi_error* error)
+sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_weight* weight, bool is_gated,
+                                  CUdeviceptr to, sumi_error* error)
 {
     SUMI_ASSERT(to != 0 && weight->part_count > 0);
     SUMI_ASSERT(!is_gated || (weight->rows % 2 == 0 && weight->rows / 2 % GROUP_ROWS == 0));
@@ -188,8 +212,10 @@ sumi_result sumi_cuda_mapped_copy(const sumi_cuda_mapped* mapped, const sumi_wei
     uint64_t at = 0; // in the stack
     for (int32_t p = 0; p < weight->part_count; p++) {
         const unsigned char* from = weight->parts[p].data;
-        for (uint64_t left = part_bytes(weight, &weight->parts[p]), piece; left > 0; left -= piece, at += piece, from += piece) {
-            piece = chunk_begin(mapped, (uintptr_t)from) + mapped->chunk_bytes - (uintptr_t)from; // no copy may reach from one chunk into the next
+        for (uint64_t left = part_bytes(weight, &weight->parts[p]), piece; left > 0;
+             left -= piece, at += piece, from += piece) {
+            // no copy may reach from one chunk into the next
+            piece = chunk_begin(mapped, (uintptr_t)from) + mapped->chunk_bytes - (uintptr_t)from;
             piece = piece < left ? piece : left;
             if (!is_gated) {
                 SUMI_TRY(copy(&t, at, from, piece, error));

@@ -26,11 +26,11 @@ struct sumi_cuda_modules {
     const sumi_cuda_device* device;
     source* sources;
     int32_t source_count, loaded_count; // sources are loaded in order
-    kernel* kernels; // sorted by name
+    kernel* kernels;                    // sorted by name
     int32_t kernel_count;
 };
 
-// ---- Choosing ---------------------------------------------------------------------------------------------------------------------------
+// ---- Choosing -------------------------------------------------------------------------------------------------------
 
 // Images of 9.0a run on exactly that; PTX of 8.0 and 8.9 on everything newer too.
 static bool runs_on(const sumi_cuda_image* image, int32_t capability)
@@ -47,9 +47,13 @@ static void choose(source* chosen, const sumi_cuda_image* image)
 static const sumi_cuda_image* any_image(const source* of) { return of->binary != NULL ? of->binary : of->text; }
 static bool is_required(const source* of) { return of->text != NULL && of->text->target <= 80; }
 
-static int compare_kernels(const void* a, const void* b) { return strcmp(((const kernel*)a)->name, ((const kernel*)b)->name); }
+static int compare_kernels(const void* a, const void* b)
+{
+    return strcmp(((const kernel*)a)->name, ((const kernel*)b)->name);
+}
 
-sumi_result sumi_cuda_modules_create(sumi_heap* heap, const sumi_cuda_device* device, const sumi_cuda_image* images, int32_t image_count, sumi_error* error, sumi_cuda_modules** out_modules)
+sumi_result sumi_cuda_modules_create(sumi_heap* heap, const sumi_cuda_device* device, const sumi_cuda_image* images,
+                                     int32_t image_count, sumi_error* error, sumi_cuda_modules** out_modules)
 {
     SUMI_ASSERT(image_count >= 0 && (image_count == 0 || images != NULL));
     *out_modules = NULL;
@@ -99,9 +103,12 @@ void sumi_cuda_modules_destroy(sumi_cuda_modules* modules)
     sumi_free(modules->heap, modules);
 }
 
-// ---- Loading ----------------------------------------------------------------------------------------------------------------------------
+// ---- Loading --------------------------------------------------------------------------------------------------------
 
-static void* allocate_for_zlib(void* heap, unsigned count, unsigned bytes) { return sumi_alloc_array(heap, count, bytes); }
+static void* allocate_for_zlib(void* heap, unsigned count, unsigned bytes)
+{
+    return sumi_alloc_array(heap, count, bytes);
+}
 static void release_for_zlib(void* heap, void* memory) { sumi_free(heap, memory); }
 
 // The image's content; the caller frees it.
@@ -120,17 +127,21 @@ static sumi_result unpack(sumi_heap* heap, const sumi_cuda_image* image, unsigne
         state = inflate(&stream, Z_FINISH);
         inflateEnd(&stream);
     }
-    bool is_whole = state == Z_STREAM_END && stream.avail_out == 0 && stream.avail_in == 0 && (image->is_binary || (image->bytes > 0 && data[image->bytes - 1] == 0));
+    bool is_whole = state == Z_STREAM_END && stream.avail_out == 0 && stream.avail_in == 0
+                 && (image->is_binary || (image->bytes > 0 && data[image->bytes - 1] == 0));
     if (is_whole) {
         *out_data = data;
         return SUMI_OK;
     }
     sumi_free(heap, data);
     if (state == Z_MEM_ERROR) return sumi_out_of_memory(error, 1u << 16, "unpacking a GPU kernel's image");
-    return sumi_fail(error, SUMI_INTERNAL, "the GPU kernels of %s (%d) inside this program are damaged (zlib %d): build or install it again", image->source, (int)image->target, state);
+    return sumi_fail(error, SUMI_INTERNAL,
+                     "the GPU kernels of %s (%d) inside this program are damaged (zlib %d): build or install it again",
+                     image->source, (int)image->target, state);
 }
 
-// Failures that say "not on this driver" rather than "not now": the next image, or none, is the answer. How a driver refuses machine code of a newer CUDA differs from driver to driver.
+// Failures that say "not on this driver" rather than "not now": the next image, or none, is the answer. How a driver
+// refuses machine code of a newer CUDA differs from driver to driver.
 static bool is_refusal(const sumi_cuda_driver* driver, const sumi_cuda_image* image, CUresult result)
 {
     switch ((int)result) {
@@ -145,8 +156,10 @@ static bool is_refusal(const sumi_cuda_driver* driver, const sumi_cuda_image* im
     }
 }
 
-// *out_module is NULL and the result SUMI_OK when the driver refused the image: *out_refusal says with what, `log` in which words.
-static sumi_result load_image(sumi_cuda_modules* modules, const sumi_cuda_image* image, CUmodule* out_module, CUresult* out_refusal, char* log, uint32_t log_bytes, sumi_error* error)
+// *out_module is NULL and the result SUMI_OK when the driver refused the image: *out_refusal says with what, `log` in
+// which words.
+static sumi_result load_image(sumi_cuda_modules* modules, const sumi_cuda_image* image, CUmodule* out_module,
+                              CUresult* out_refusal, char* log, uint32_t log_bytes, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &modules->device->driver;
     *out_module = NULL;
@@ -176,11 +189,13 @@ static sumi_result load_source(sumi_cuda_modules* modules, source* next, sumi_er
     char log[2048] = "";
     CUresult refusal = CUDA_SUCCESS;
     for (int i = 0; i < 2 && next->module == NULL; i++) {
-        if (images[i] != NULL) SUMI_TRY(load_image(modules, images[i], &next->module, &refusal, log, (uint32_t)sizeof log, error));
+        if (images[i] != NULL)
+            SUMI_TRY(load_image(modules, images[i], &next->module, &refusal, log, (uint32_t)sizeof log, error));
     }
     if (next->module != NULL || !is_required(next)) return SUMI_OK;
     char what[320];
-    snprintf(what, sizeof what, "loading the GPU kernels of %s: %.200s%s", next->text->source, log, log[0] != 0 ? " " : "");
+    snprintf(what, sizeof what, "loading the GPU kernels of %s: %.200s%s", next->text->source, log,
+             log[0] != 0 ? " " : "");
     return sumi_cuda_failure(&modules->device->driver, refusal, what, error);
 }
 
@@ -195,7 +210,7 @@ sumi_result sumi_cuda_modules_step(sumi_cuda_modules* modules, bool* out_done, f
     return SUMI_OK;
 }
 
-// ---- Finding ----------------------------------------------------------------------------------------------------------------------------
+// ---- Finding --------------------------------------------------------------------------------------------------------
 
 static kernel* find(const sumi_cuda_modules* modules, const char* name)
 {
@@ -209,32 +224,43 @@ bool sumi_cuda_has_kernel(const sumi_cuda_modules* modules, const char* name)
     return found != NULL && modules->sources[found->source_index].module != NULL;
 }
 
-// The driver loads a kernel's code when it is first asked for, which a capture would forbid if the thread's mode were not relaxed.
-static sumi_result make_ready(const sumi_cuda_modules* modules, kernel* wanted, uint32_t shared_bytes, sumi_error* error)
+// The driver loads a kernel's code when it is first asked for, which a capture would forbid if the thread's mode were
+// not relaxed.
+static sumi_result make_ready(const sumi_cuda_modules* modules, kernel* wanted, uint32_t shared_bytes,
+                              sumi_error* error)
 {
     const sumi_cuda_driver* driver = &modules->device->driver;
     CUresult result = CUDA_SUCCESS;
-    if (wanted->function == NULL) result = driver->cuModuleGetFunction(&wanted->function, modules->sources[wanted->source_index].module, wanted->name);
+    if (wanted->function == NULL)
+        result =
+            driver->cuModuleGetFunction(&wanted->function, modules->sources[wanted->source_index].module, wanted->name);
     if (result != CUDA_SUCCESS) wanted->function = NULL;
     if (result == CUDA_SUCCESS && shared_bytes > wanted->shared_bytes) {
-        result = driver->cuFuncSetAttribute(wanted->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes);
+        result = driver->cuFuncSetAttribute(wanted->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                            (int)shared_bytes);
         if (result == CUDA_SUCCESS) wanted->shared_bytes = shared_bytes;
     }
     return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(driver, result, wanted->name, error);
 }
 
-sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint32_t shared_bytes, CUfunction* out_function, sumi_error* error)
+sumi_result sumi_cuda_kernel(sumi_cuda_modules* modules, const char* name, uint32_t shared_bytes,
+                             CUfunction* out_function, sumi_error* error)
 {
     *out_function = NULL;
     kernel* wanted = find(modules, name);
     if (wanted == NULL || modules->sources[wanted->source_index].module == NULL) {
-        return sumi_fail(error, SUMI_INTERNAL, "no loaded image has a kernel %s for compute capability %d.%d; please report this message", name, (int)(modules->device->capability / 10),
-                         (int)(modules->device->capability % 10));
+        return sumi_fail(error, SUMI_INTERNAL,
+                         "no loaded image has a kernel %s for compute capability %d.%d; please report this message",
+                         name, (int)(modules->device->capability / 10), (int)(modules->device->capability % 10));
     }
     if (shared_bytes > (uint32_t)modules->device->shared_per_block) {
-        return sumi_fail(error, SUMI_INTERNAL, "%s wants %u bytes of shared memory, a block of this device has %d; please report this message", name, shared_bytes, (int)modules->device->shared_per_block);
+        return sumi_fail(
+            error, SUMI_INTERNAL,
+            "%s wants %u bytes of shared memory, a block of this device has %d; please report this message", name,
+            shared_bytes, (int)modules->device->shared_per_block);
     }
-    if (wanted->function == NULL || shared_bytes > wanted->shared_bytes) SUMI_TRY(make_ready(modules, wanted, shared_bytes, error));
+    if (wanted->function == NULL || shared_bytes > wanted->shared_bytes)
+        SUMI_TRY(make_ready(modules, wanted, shared_bytes, error));
     wanted->use_count++;
     *out_function = wanted->function;
     return SUMI_OK;

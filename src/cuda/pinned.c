@@ -2,7 +2,9 @@
 #include "base/assert.h"
 #include "base/platform.h"
 
-#define PIECE_BYTES (4u << 20) // pinned in 1.9 ms. The driver takes a few hundred copies ahead and lets the caller wait after that: of 1 MB each, a slice of an encoder has two thousand
+// pinned in 1.9 ms. The driver takes a few hundred copies ahead and lets the caller wait after that: of 1 MB each, a
+// slice of an encoder has two thousand
+#define PIECE_BYTES (4u << 20)
 #define ROW_STEP 32 // times 16 bytes: pieces are multiples of 512 bytes, so that all of them are as large as the whole
 
 static uint64_t piece_rows_of(uint64_t row_bytes)
@@ -18,15 +20,21 @@ static uint64_t count_of(uint64_t bytes, uint64_t row_bytes)
     return (bytes + piece - 1) / piece;
 }
 
-uint64_t sumi_cuda_pinned_list_bytes(uint64_t bytes, uint64_t row_bytes) { return (count_of(bytes, row_bytes) * sizeof(uint64_t) + 511) / 512 * 512; }
+uint64_t sumi_cuda_pinned_list_bytes(uint64_t bytes, uint64_t row_bytes)
+{
+    return (count_of(bytes, row_bytes) * sizeof(uint64_t) + 511) / 512 * 512;
+}
 
-static sumi_result begin(sumi_heap* heap, uint64_t bytes, uint64_t row_bytes, sumi_cuda_pinned* pinned, sumi_error* error)
+static sumi_result begin(sumi_heap* heap, uint64_t bytes, uint64_t row_bytes, sumi_cuda_pinned* pinned,
+                         sumi_error* error)
 {
     SUMI_ASSERT(bytes > 0 && pinned->pieces == NULL && pinned->made == 0);
     const uint64_t count = count_of(bytes, row_bytes);
     sumi_cuda_block* pieces = sumi_alloc_array(heap, (size_t)count, sizeof *pieces);
-    if (pieces == NULL) return sumi_out_of_memory(error, (size_t)count * sizeof *pieces, "the list of a weight's pinned pieces");
-    *pinned = (sumi_cuda_pinned){.pieces = pieces, .count = (int32_t)count, .bytes = bytes, .piece_rows = (int32_t)piece_rows_of(row_bytes)};
+    if (pieces == NULL)
+        return sumi_out_of_memory(error, (size_t)count * sizeof *pieces, "the list of a weight's pinned pieces");
+    *pinned = (sumi_cuda_pinned){
+        .pieces = pieces, .count = (int32_t)count, .bytes = bytes, .piece_rows = (int32_t)piece_rows_of(row_bytes)};
     pinned->piece_bytes = (uint64_t)pinned->piece_rows * row_bytes;
     SUMI_ASSERT(pinned->piece_bytes % 512 == 0);
     return SUMI_OK;
@@ -35,21 +43,26 @@ static sumi_result begin(sumi_heap* heap, uint64_t bytes, uint64_t row_bytes, su
 static sumi_result make_list(sumi_cuda_memory* memory, sumi_cuda_pinned* pinned, sumi_error* error)
 {
     SUMI_ASSERT(pinned->made == pinned->count && pinned->list.address == 0);
-    SUMI_TRY(sumi_cuda_allocate(memory, (uint64_t)pinned->count * sizeof(uint64_t), SUMI_MEMORY_STAGING, "a table that is read where it lies", &pinned->list, error));
+    SUMI_TRY(sumi_cuda_allocate(memory, (uint64_t)pinned->count * sizeof(uint64_t), SUMI_MEMORY_STAGING,
+                                "a table that is read where it lies", &pinned->list, error));
     uint64_t* addresses = sumi_cuda_host(&pinned->list);
     for (int32_t i = 0; i < pinned->count; i++) addresses[i] = pinned->pieces[i].address;
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_pin(sumi_heap* heap, sumi_cuda_memory* memory, uint64_t bytes, uint64_t row_bytes, bool lists, uint64_t until_ns, sumi_cuda_pinned* pinned, bool* out_done, sumi_error* error)
+sumi_result sumi_cuda_pin(sumi_heap* heap, sumi_cuda_memory* memory, uint64_t bytes, uint64_t row_bytes, bool lists,
+                          uint64_t until_ns, sumi_cuda_pinned* pinned, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(row_bytes > 0 && row_bytes % 16 == 0);
     SUMI_ASSERT(pinned->pieces == NULL || (pinned->bytes == bytes && pinned->made <= pinned->count));
     *out_done = false;
     if (pinned->pieces == NULL) SUMI_TRY(begin(heap, bytes, row_bytes, pinned, error));
-    for (bool is_first = true; pinned->made < pinned->count && (is_first || sumi_clock_ns() < until_ns); is_first = false) {
-        const uint64_t left = bytes - (uint64_t)pinned->made * pinned->piece_bytes, piece = left < pinned->piece_bytes ? left : pinned->piece_bytes;
-        SUMI_TRY(sumi_cuda_allocate(memory, piece, SUMI_MEMORY_STAGING, "weights that are streamed", &pinned->pieces[pinned->made], error));
+    for (bool is_first = true; pinned->made < pinned->count && (is_first || sumi_clock_ns() < until_ns);
+         is_first = false) {
+        const uint64_t left = bytes - (uint64_t)pinned->made * pinned->piece_bytes,
+                       piece = left < pinned->piece_bytes ? left : pinned->piece_bytes;
+        SUMI_TRY(sumi_cuda_allocate(memory, piece, SUMI_MEMORY_STAGING, "weights that are streamed",
+                                    &pinned->pieces[pinned->made], error));
         pinned->made++;
     }
     if (pinned->made < pinned->count) return SUMI_OK;

@@ -12,15 +12,22 @@
 #define SLAB_BYTES (256ull << 20)
 #define BATCH_BYTES (8u << 20) // enough for all workers to be worth waking
 #define MOST_PIECES 256
-#define ITEM_BYTES (256u << 10) // what one worker copies at a time
+#define ITEM_BYTES (256u << 10)                                           // what one worker copies at a time
 #define MOST_ITEMS (MOST_PIECES + BATCH_BYTES / ITEM_BYTES + MOST_PIECES) // every piece may end in a short item
-#define SLOWEST_BYTES_PER_US 2048 // of one thread that copies from the page cache: bounds a batch by the caller's budget
+// of one thread that copies from the page cache: bounds a batch by the caller's budget
+#define SLOWEST_BYTES_PER_US 2048
 
-// ---- Forms --------------------------------------------------------------------------------------------------------------------------------
+// ---- Forms ----------------------------------------------------------------------------------------------------------
 
 static int32_t round_to(int32_t value, int32_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-static bool is_fp8_form(sumi_cuda_form form) { return form == SUMI_CUDA_FORM_MATRIX_FP8 || form == SUMI_CUDA_FORM_GATED_FP8; }
-static bool is_gated_form(sumi_cuda_form form) { return form == SUMI_CUDA_FORM_GATED || form == SUMI_CUDA_FORM_GATED_FP8; }
+static bool is_fp8_form(sumi_cuda_form form)
+{
+    return form == SUMI_CUDA_FORM_MATRIX_FP8 || form == SUMI_CUDA_FORM_GATED_FP8;
+}
+static bool is_gated_form(sumi_cuda_form form)
+{
+    return form == SUMI_CUDA_FORM_GATED || form == SUMI_CUDA_FORM_GATED_FP8;
+}
 
 static int32_t form_pitch(const sumi_weight* weight, sumi_cuda_form form)
 {
@@ -57,21 +64,28 @@ uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form)
 
 sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form)
 {
-    return (sumi_cuda_weight){address, is_fp8_form(form) ? address + scales_at(weight, form) : 0, form_pitch(weight, form), 0};
+    return (sumi_cuda_weight){address, is_fp8_form(form) ? address + scales_at(weight, form) : 0,
+                              form_pitch(weight, form), 0};
 }
 
-uint64_t sumi_cuda_image_row_bytes(const sumi_weight* weight, sumi_cuda_form form) { return sumi_cuda_is_bytes(weight, form) ? (uint64_t)weight->cols * 2 : 1024; } // else: bytes as any
+// else: bytes as any
+uint64_t sumi_cuda_image_row_bytes(const sumi_weight* weight, sumi_cuda_form form)
+{
+    return sumi_cuda_is_bytes(weight, form) ? (uint64_t)weight->cols * 2 : 1024;
+}
 
 bool sumi_cuda_is_bytes(const sumi_weight* weight, sumi_cuda_form form)
 {
     bool is_same = (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED) && weight->cols % 8 == 0;
-    for (int32_t p = 0; p < weight->part_count && is_same; p++) is_same = weight->parts[p].dtype == SUMI_DTYPE_BF16 && weight->parts[p].scale == 1.0f;
+    for (int32_t p = 0; p < weight->part_count && is_same; p++)
+        is_same = weight->parts[p].dtype == SUMI_DTYPE_BF16 && weight->parts[p].scale == 1.0f;
     return is_same;
 }
 
-// ---- What there is ------------------------------------------------------------------------------------------------------------------------
+// ---- What there is --------------------------------------------------------------------------------------------------
 
-void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_workers* workers, const sumi_cuda_device* device, sumi_cuda_memory* memory, sumi_cuda_modules* modules)
+void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_workers* workers,
+                            const sumi_cuda_device* device, sumi_cuda_memory* memory, sumi_cuda_modules* modules)
 {
     memset(weights, 0, sizeof *weights);
     weights->heap = heap;
@@ -111,20 +125,23 @@ static void table_fill(sumi_cuda_weights* weights)
 static int32_t table_find(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form)
 {
     if (weights->table_size == 0) return -1;
-    for (size_t at = hash_of(weight, form, weights->table_size); weights->table[at] != 0; at = (at + 1) & (weights->table_size - 1)) {
+    for (size_t at = hash_of(weight, form, weights->table_size); weights->table[at] != 0;
+         at = (at + 1) & (weights->table_size - 1)) {
         const int32_t index = weights->table[at] - 1;
         if (weights->residents[index].weight == weight && weights->residents[index].form == form) return index;
     }
     return -1;
 }
 
-const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form)
+const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weights, const sumi_weight* weight,
+                                                 sumi_cuda_form form)
 {
     const int32_t index = table_find(weights, weight, form);
     return index >= 0 ? &weights->residents[index] : NULL;
 }
 
-sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form, bool is_adapter, int32_t* out_index, sumi_error* error)
+sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form,
+                                   bool is_adapter, int32_t* out_index, sumi_error* error)
 {
     SUMI_ASSERT(weight != NULL && weight->part_count >= 1 && weight->part_count <= SUMI_WEIGHT_MAX_PARTS);
     *out_index = table_find(weights, weight, form);
@@ -143,10 +160,15 @@ sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight
         for (index = 0; weights->residents[index].weight != NULL; index++) continue;
         SUMI_ASSERT(index < weights->resident_count);
     } else {
-        SUMI_TRY(sumi_grow(weights->heap, (void**)&weights->residents, &weights->resident_capacity, weights->resident_count + 1, sizeof *weights->residents, error));
+        SUMI_TRY(sumi_grow(weights->heap, (void**)&weights->residents, &weights->resident_capacity,
+                           weights->resident_count + 1, sizeof *weights->residents, error));
         weights->resident_count++;
     }
-    weights->residents[index] = (sumi_cuda_resident){.weight = weight, .form = form, .is_adapter = is_adapter, .slab = -1, .bytes = sumi_cuda_form_bytes(weight, form)};
+    weights->residents[index] = (sumi_cuda_resident){.weight = weight,
+                                                     .form = form,
+                                                     .is_adapter = is_adapter,
+                                                     .slab = -1,
+                                                     .bytes = sumi_cuda_form_bytes(weight, form)};
     weights->used_count++;
     table_insert(weights, (int32_t)index);
     *out_index = (int32_t)index;
@@ -158,7 +180,8 @@ bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t i)
 {
     const sumi_op *op = &plan->ops[i], *next = i + 1 < plan->op_count ? op + 1 : NULL;
     if (op->kind != SUMI_OP_LINEAR) return false;
-    return op->u.linear.accumulates || (next != NULL && next->kind == SUMI_OP_LINEAR && next->u.linear.accumulates && next->in[0].id == op->out.id);
+    return op->u.linear.accumulates
+        || (next != NULL && next->kind == SUMI_OP_LINEAR && next->u.linear.accumulates && next->in[0].id == op->out.id);
 }
 
 void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* weight)
@@ -171,7 +194,8 @@ void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* wei
         sumi_cuda_resident* resident = &weights->residents[index];
         SUMI_ASSERT(resident->slab < (int32_t)weights->slab_count);
         SUMI_ASSERT(resident->slab < 0 || weights->slabs[resident->slab].resident_count > 0);
-        if (resident->slab >= 0 && --weights->slabs[resident->slab].resident_count == 0) sumi_cuda_release(weights->memory, &weights->slabs[resident->slab].block);
+        if (resident->slab >= 0 && --weights->slabs[resident->slab].resident_count == 0)
+            sumi_cuda_release(weights->memory, &weights->slabs[resident->slab].block);
         sumi_cuda_weights_drop_image(weights, resident);
         *resident = (sumi_cuda_resident){.weight = NULL, .slab = -1};
         SUMI_ASSERT(weights->used_count > 0);
@@ -189,7 +213,7 @@ void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* wei
     }
 }
 
-// ---- Room ---------------------------------------------------------------------------------------------------------------------------------
+// ---- Room -----------------------------------------------------------------------------------------------------------
 
 // Bytes that a slab gives back when the residents that are not listed with `serial` go; 0: none of its residents can.
 static uint64_t slab_gain(const sumi_cuda_weights* weights, int32_t slab, uint64_t serial, bool* out_has_listed)
@@ -229,20 +253,29 @@ bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial)
     return true;
 }
 
-static bool goes_alone(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident) { return weights->places_alone && resident->form != SUMI_CUDA_FORM_VECTOR; }
-
-// A slab for list[from], which has no place yet, and for those after it that fit: a slab holds weights of models or of adapters.
-static bool goes_along(const sumi_cuda_weights* weights, const sumi_cuda_resident* first, const sumi_cuda_resident* other)
+static bool goes_alone(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident)
 {
-    return other->place.data == 0 && other->is_adapter == first->is_adapter && goes_alone(weights, other) == goes_alone(weights, first);
+    return weights->places_alone && resident->form != SUMI_CUDA_FORM_VECTOR;
 }
 
-static sumi_result place_more(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count, sumi_error* error)
+// A slab for list[from], which has no place yet, and for those after it that fit: a slab holds weights of models or of
+// adapters.
+static bool goes_along(const sumi_cuda_weights* weights, const sumi_cuda_resident* first,
+                       const sumi_cuda_resident* other)
+{
+    return other->place.data == 0 && other->is_adapter == first->is_adapter
+        && goes_alone(weights, other) == goes_alone(weights, first);
+}
+
+static sumi_result place_more(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count,
+                              sumi_error* error)
 {
     SUMI_ASSERT(from >= 0 && from < count && weights->residents[list[from]].place.data == 0);
     size_t index = 0;
     while (index < weights->slab_count && weights->slabs[index].block.address != 0) index++;
-    if (index == weights->slab_count) SUMI_TRY(sumi_grow(weights->heap, (void**)&weights->slabs, &weights->slab_capacity, weights->slab_count + 1, sizeof *weights->slabs, error));
+    if (index == weights->slab_count)
+        SUMI_TRY(sumi_grow(weights->heap, (void**)&weights->slabs, &weights->slab_capacity, weights->slab_count + 1,
+                           sizeof *weights->slabs, error));
     const sumi_cuda_resident first = weights->residents[list[from]];
     sumi_cuda_slab slab = {.resident_count = 0};
     int32_t end = from;
@@ -255,9 +288,11 @@ static sumi_result place_more(sumi_cuda_weights* weights, const int32_t* list, i
             bytes += resident->bytes;
         }
         sumi_error none = {SUMI_OK, {0}};
-        const sumi_result result = sumi_cuda_allocate(weights->memory, bytes, SUMI_MEMORY_WEIGHTS, "the model's weights", &slab.block, &none);
+        const sumi_result result =
+            sumi_cuda_allocate(weights->memory, bytes, SUMI_MEMORY_WEIGHTS, "the model's weights", &slab.block, &none);
         if (result == SUMI_OK) break;
-        if (result != SUMI_OUT_OF_DEVICE_MEMORY || bytes <= first.bytes) return sumi_fail(error, result, "%s", none.text);
+        if (result != SUMI_OUT_OF_DEVICE_MEMORY || bytes <= first.bytes)
+            return sumi_fail(error, result, "%s", none.text);
         limit = bytes / 2; // the end of the memory is near: smaller slabs find it
     }
     CUdeviceptr at = slab.block.address;
@@ -276,14 +311,14 @@ static sumi_result place_more(sumi_cuda_weights* weights, const int32_t* list, i
     return SUMI_OK;
 }
 
-// ---- Slots --------------------------------------------------------------------------------------------------------------------------------
+// ---- Slots ----------------------------------------------------------------------------------------------------------
 
 // Rows of one part in a slot.
 typedef struct piece {
     int32_t resident, part, row_begin, row_count; // rows of the stack
     uint64_t offset, bytes;
-    bool is_direct;                               // the file's bytes are the form's bytes
-    int32_t type;                                 // SUMI_UPLOAD_*
+    bool is_direct; // the file's bytes are the form's bytes
+    int32_t type;   // SUMI_UPLOAD_*
 } piece;
 
 // What one worker does at a time: copies bytes, or makes floats of rows.
@@ -295,7 +330,13 @@ typedef struct item {
     int32_t row_begin, row_count;
 } item;
 
-typedef struct slot { sumi_cuda_block pinned, raw; CUevent event; bool is_busy; int32_t piece_begin, piece_end; } slot; // pieces: of the newest batch
+// pieces: of the newest batch
+typedef struct slot {
+    sumi_cuda_block pinned, raw;
+    CUevent event;
+    bool is_busy;
+    int32_t piece_begin, piece_end;
+} slot;
 
 // Slots 0 .. made are there, one more per call while they are too few: pinning one is as long as a call may take.
 typedef struct sumi_cuda_upload {
@@ -303,11 +344,13 @@ typedef struct sumi_cuda_upload {
     int32_t slot_count, made, next; // slot_count: at most
     uint64_t slot_bytes;
     bool converts;
-    bool may_pin;              // in this call
-    const int32_t* list;       // that slots were sized for
-    piece pieces[MOST_PIECES]; int32_t piece_count;
-    item items[MOST_ITEMS]; int32_t item_count;
-    uint64_t used;             // of the slot that is being filled
+    bool may_pin;        // in this call
+    const int32_t* list; // that slots were sized for
+    piece pieces[MOST_PIECES];
+    int32_t piece_count;
+    item items[MOST_ITEMS];
+    int32_t item_count;
+    uint64_t used; // of the slot that is being filled
 } sumi_cuda_upload;
 
 static bool is_device_type(sumi_dtype dtype, int32_t* out_type)
@@ -325,12 +368,14 @@ static bool is_device_type(sumi_dtype dtype, int32_t* out_type)
 static uint64_t row_bytes_of(const sumi_weight* weight, const sumi_weight_part* part)
 {
     int32_t type;
-    return is_device_type(part->dtype, &type) ? sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols) : (uint64_t)weight->cols * 4;
+    return is_device_type(part->dtype, &type) ? sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols)
+                                              : (uint64_t)weight->cols * 4;
 }
 
 static bool is_direct(const sumi_cuda_resident* resident, const sumi_weight_part* part)
 {
-    return resident->form == SUMI_CUDA_FORM_MATRIX && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f && resident->place.pitch == resident->weight->cols;
+    return resident->form == SUMI_CUDA_FORM_MATRIX && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f
+        && resident->place.pitch == resident->weight->cols;
 }
 
 static void free_slot(sumi_cuda_weights* weights, slot* s)
@@ -346,7 +391,8 @@ static void close_upload(sumi_cuda_weights* weights)
 {
     sumi_cuda_upload* upload = weights->upload;
     if (upload == NULL) return;
-    if (upload->made > 0) weights->device->driver.cuStreamSynchronize(weights->device->copy); // after a failure slots may be in use that no event tells of
+    // after a failure slots may be in use that no event tells of
+    if (upload->made > 0) weights->device->driver.cuStreamSynchronize(weights->device->copy);
     while (upload->made > 0) free_slot(weights, &upload->slots[--upload->made]);
     sumi_free(weights->heap, upload);
     weights->upload = NULL;
@@ -361,7 +407,9 @@ void sumi_cuda_way_add(sumi_cuda_way* way, const sumi_weight* weight, sumi_cuda_
         const uint64_t row = row_bytes_of(weight, part);
         way->largest_row = row > way->largest_row ? row : way->largest_row;
         way->total += row * (uint64_t)part->rows + 256;
-        way->converts = way->converts || !(form == SUMI_CUDA_FORM_MATRIX && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f && weight->cols % 8 == 0);
+        way->converts = way->converts
+                     || !(form == SUMI_CUDA_FORM_MATRIX && part->dtype == SUMI_DTYPE_BF16 && part->scale == 1.0f
+                          && weight->cols % 8 == 0);
     }
 }
 
@@ -370,7 +418,9 @@ void sumi_cuda_way_add(sumi_cuda_way* way, const sumi_weight* weight, sumi_cuda_
 static uint64_t slot_bytes_of(const sumi_cuda_way* way)
 {
     SUMI_ASSERT(way->total > 0);
-    uint64_t bytes = way->total > 32 * SMALLEST_SLOT ? way->total / 32 : way->total > SMALLEST_SLOT ? SMALLEST_SLOT : way->total;
+    uint64_t bytes = way->total > 32 * SMALLEST_SLOT ? way->total / 32
+                   : way->total > SMALLEST_SLOT      ? SMALLEST_SLOT
+                                                     : way->total;
     bytes = bytes < SLOT_BYTES ? (bytes + 4095) / 4096 * 4096 : SLOT_BYTES;
     return bytes < way->largest_row ? (way->largest_row + 4095) / 4096 * 4096 : bytes;
 }
@@ -378,7 +428,10 @@ static int32_t slot_count_of(const sumi_cuda_way* way, uint64_t slot_bytes)
 {
     SUMI_ASSERT(slot_bytes > 0);
     const uint64_t count = way->total / 8 / slot_bytes;
-    return way->total <= slot_bytes ? 1 : count < FEWEST_SLOTS ? FEWEST_SLOTS : count < SLOT_COUNT ? (int32_t)count : SLOT_COUNT;
+    return way->total <= slot_bytes ? 1
+         : count < FEWEST_SLOTS     ? FEWEST_SLOTS
+         : count < SLOT_COUNT       ? (int32_t)count
+                                    : SLOT_COUNT;
 }
 uint64_t sumi_cuda_way_bytes(const sumi_cuda_way* way)
 {
@@ -390,12 +443,17 @@ static sumi_result make_slot(sumi_cuda_weights* weights, sumi_error* error)
 {
     sumi_cuda_upload* upload = weights->upload;
     slot* s = &upload->slots[upload->made++]; // half-made ones are freed, too
-    SUMI_CU(&weights->device->driver, cuEventCreate(&s->event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING), "making an event");
-    SUMI_TRY(sumi_cuda_allocate(weights->memory, upload->slot_bytes, SUMI_MEMORY_STAGING, "the way of weights to the device", &s->pinned, error));
-    return upload->converts ? sumi_cuda_allocate(weights->memory, upload->slot_bytes, SUMI_MEMORY_WEIGHTS, "the conversion of weights", &s->raw, error) : SUMI_OK;
+    SUMI_CU(&weights->device->driver, cuEventCreate(&s->event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING),
+            "making an event");
+    SUMI_TRY(sumi_cuda_allocate(weights->memory, upload->slot_bytes, SUMI_MEMORY_STAGING,
+                                "the way of weights to the device", &s->pinned, error));
+    return upload->converts ? sumi_cuda_allocate(weights->memory, upload->slot_bytes, SUMI_MEMORY_WEIGHTS,
+                                                 "the conversion of weights", &s->raw, error)
+                            : SUMI_OK;
 }
 
-static sumi_result open_upload(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count, sumi_error* error)
+static sumi_result open_upload(sumi_cuda_weights* weights, const int32_t* list, int32_t from, int32_t count,
+                               sumi_error* error)
 {
     SUMI_ASSERT(weights->upload == NULL && from >= 0 && from < count);
     sumi_cuda_way way = {0, 0, false};
@@ -414,7 +472,7 @@ static sumi_result open_upload(sumi_cuda_weights* weights, const int32_t* list, 
     return SUMI_OK;
 }
 
-// ---- Filling a slot -----------------------------------------------------------------------------------------------------------------------
+// ---- Filling a slot -------------------------------------------------------------------------------------------------
 
 static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
@@ -428,16 +486,21 @@ static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* co
     }
 }
 
-static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const piece* p, int32_t part_begin, unsigned char* slot_memory)
+static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const piece* p, int32_t part_begin,
+                      unsigned char* slot_memory)
 {
     SUMI_ASSERT(upload->item_count >= 0 && p->row_count > 0 && p->row_begin >= part_begin);
     const sumi_weight_part* part = &weight->parts[p->part];
     unsigned char* to = slot_memory + p->offset;
     int32_t type;
     if (is_device_type(part->dtype, &type)) {
-        const unsigned char* from = (const unsigned char*)part->data + row_bytes_of(weight, part) * (uint64_t)(p->row_begin - part_begin);
+        const unsigned char* from =
+            (const unsigned char*)part->data + row_bytes_of(weight, part) * (uint64_t)(p->row_begin - part_begin);
         for (uint64_t done = 0; done < p->bytes; done += ITEM_BYTES) {
-            upload->items[upload->item_count++] = (item){.from = from + done, .to = to + done, .bytes = p->bytes - done < ITEM_BYTES ? p->bytes - done : ITEM_BYTES};
+            upload->items[upload->item_count++] =
+                (item){.from = from + done,
+                       .to = to + done,
+                       .bytes = p->bytes - done < ITEM_BYTES ? p->bytes - done : ITEM_BYTES};
             SUMI_ASSERT(upload->item_count <= (int32_t)MOST_ITEMS);
         }
         return;
@@ -446,7 +509,8 @@ static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const
     const int32_t step = row_bytes >= ITEM_BYTES ? 1 : (int32_t)(ITEM_BYTES / row_bytes);
     for (int32_t r = 0; r < p->row_count; r += step) {
         const int32_t rows = p->row_count - r < step ? p->row_count - r : step;
-        upload->items[upload->item_count++] = (item){.weight = weight, .to = to + row_bytes * (uint64_t)r, .row_begin = p->row_begin + r, .row_count = rows};
+        upload->items[upload->item_count++] = (item){
+            .weight = weight, .to = to + row_bytes * (uint64_t)r, .row_begin = p->row_begin + r, .row_count = rows};
         SUMI_ASSERT(upload->item_count <= (int32_t)MOST_ITEMS);
     }
 }
@@ -454,7 +518,8 @@ static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const
 // How many items the rows of a piece make at most: see add_items.
 static int32_t item_bound(uint64_t bytes, uint64_t row_bytes)
 {
-    const uint64_t per_item = row_bytes >= ITEM_BYTES ? ITEM_BYTES : ITEM_BYTES / row_bytes * row_bytes; // whole rows of floats; bytes need fewer
+    // whole rows of floats; bytes need fewer
+    const uint64_t per_item = row_bytes >= ITEM_BYTES ? ITEM_BYTES : ITEM_BYTES / row_bytes * row_bytes;
     return (int32_t)((bytes + per_item - 1) / per_item);
 }
 
@@ -467,15 +532,23 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
     sumi_cuda_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
     int32_t p = 0, part_begin = 0;
-    while (p + 1 < weight->part_count && resident->rows_sent >= part_begin + weight->parts[p].rows) part_begin += weight->parts[p++].rows;
+    while (p + 1 < weight->part_count && resident->rows_sent >= part_begin + weight->parts[p].rows)
+        part_begin += weight->parts[p++].rows;
     const sumi_weight_part* part = &weight->parts[p];
     const uint64_t row_bytes = row_bytes_of(weight, part), offset = (upload->used + 255) / 256 * 256;
     const int32_t rows_left = part_begin + part->rows - resident->rows_sent;
     uint64_t rows = offset < upload->slot_bytes ? (upload->slot_bytes - offset) / row_bytes : 0;
     if (rows > (uint64_t)rows_left) rows = (uint64_t)rows_left;
-    if (rows == 0 || upload->piece_count == MOST_PIECES || upload->item_count + item_bound(rows * row_bytes, row_bytes) > (int32_t)MOST_ITEMS) return false;
+    if (rows == 0 || upload->piece_count == MOST_PIECES
+        || upload->item_count + item_bound(rows * row_bytes, row_bytes) > (int32_t)MOST_ITEMS)
+        return false;
     piece* it = &upload->pieces[upload->piece_count++];
-    *it = (piece){.resident = index, .part = p, .row_begin = resident->rows_sent, .row_count = (int32_t)rows, .offset = offset, .bytes = rows * row_bytes};
+    *it = (piece){.resident = index,
+                  .part = p,
+                  .row_begin = resident->rows_sent,
+                  .row_count = (int32_t)rows,
+                  .offset = offset,
+                  .bytes = rows * row_bytes};
     it->is_direct = is_direct(resident, part);
     (void)is_device_type(part->dtype, &it->type);
     add_items(upload, weight, it, part_begin, slot_memory);
@@ -486,7 +559,7 @@ static bool add_piece(sumi_cuda_weights* weights, int32_t index, unsigned char* 
     return true;
 }
 
-// ---- Sending it ---------------------------------------------------------------------------------------------------------------------------
+// ---- Sending it -----------------------------------------------------------------------------------------------------
 
 static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUdeviceptr raw, sumi_error* error)
 {
@@ -504,7 +577,8 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
                              .cols = resident->weight->cols,
                              .pitch = resident->place.pitch,
                              .is_gated = is_gated_form(resident->form),
-                             .scale = is_device_type(part->dtype, &type) ? part->scale : 1.0f}; // the host's floats have it in them
+                             // the host's floats have it in them
+                             .scale = is_device_type(part->dtype, &type) ? part->scale : 1.0f};
     const char* name = "sumi_upload_rows";
     uint32_t blocks = (uint32_t)p->row_count;
     switch (resident->form) {
@@ -521,7 +595,9 @@ static sumi_result convert_piece(sumi_cuda_weights* weights, const piece* p, CUd
     CUfunction function;
     SUMI_TRY(sumi_cuda_kernel(weights->modules, name, 0, &function, error));
     void* params[] = {&args};
-    SUMI_CU(&weights->device->driver, cuLaunchKernel(function, blocks, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, weights->device->copy, params, NULL), name);
+    SUMI_CU(&weights->device->driver,
+            cuLaunchKernel(function, blocks, 1, 1, SUMI_UPLOAD_THREADS, 1, 1, 0, weights->device->copy, params, NULL),
+            name);
     return SUMI_OK;
 }
 
@@ -536,14 +612,20 @@ static sumi_result send_slot(sumi_cuda_weights* weights, slot* s, sumi_error* er
         const piece* p = &upload->pieces[i];
         if (p->is_direct) {
             const sumi_cuda_weight* place = &weights->residents[p->resident].place;
-            SUMI_CU(driver, cuMemcpyHtoDAsync(place->data + (uint64_t)p->row_begin * (uint64_t)place->pitch * 2, pinned + p->offset, (size_t)p->bytes, stream), "copying weights to the device");
+            SUMI_CU(driver,
+                    cuMemcpyHtoDAsync(place->data + (uint64_t)p->row_begin * (uint64_t)place->pitch * 2,
+                                      pinned + p->offset, (size_t)p->bytes, stream),
+                    "copying weights to the device");
             i++;
             continue;
         }
         uint64_t end = p->offset; // neighbours that are converted travel together
         int32_t next = i;
-        for (; next < s->piece_end && !upload->pieces[next].is_direct; next++) end = upload->pieces[next].offset + upload->pieces[next].bytes;
-        SUMI_CU(driver, cuMemcpyHtoDAsync(s->raw.address + p->offset, pinned + p->offset, (size_t)(end - p->offset), stream), "copying weights to the device");
+        for (; next < s->piece_end && !upload->pieces[next].is_direct; next++)
+            end = upload->pieces[next].offset + upload->pieces[next].bytes;
+        SUMI_CU(driver,
+                cuMemcpyHtoDAsync(s->raw.address + p->offset, pinned + p->offset, (size_t)(end - p->offset), stream),
+                "copying weights to the device");
         for (; i < next; i++) SUMI_TRY(convert_piece(weights, &upload->pieces[i], s->raw.address, error));
     }
     SUMI_CU(driver, cuEventRecord(s->event, stream), "copying weights to the device");
@@ -555,10 +637,15 @@ static sumi_result wait_for_slot(const sumi_cuda_weights* weights, slot* s, sumi
 {
     CUresult result = s->is_busy ? weights->device->driver.cuEventSynchronize(s->event) : CUDA_SUCCESS;
     s->is_busy = false;
-    return result == CUDA_SUCCESS ? SUMI_OK : sumi_cuda_failure(&weights->device->driver, result, "copying weights to the device", error);
+    return result == CUDA_SUCCESS
+             ? SUMI_OK
+             : sumi_cuda_failure(&weights->device->driver, result, "copying weights to the device", error);
 }
 
-static bool may_make_slot(const sumi_cuda_upload* upload) { return upload->may_pin && upload->next == upload->made && upload->made < upload->slot_count; }
+static bool may_make_slot(const sumi_cuda_upload* upload)
+{
+    return upload->may_pin && upload->next == upload->made && upload->made < upload->slot_count;
+}
 
 // The next slot, free.
 static sumi_result take_slot(sumi_cuda_weights* weights, uint64_t until_ns, slot** out_slot, sumi_error* error)
@@ -575,7 +662,8 @@ static sumi_result take_slot(sumi_cuda_weights* weights, uint64_t until_ns, slot
 }
 
 // Rows of list[*cursor ..) until the slot is full.
-static sumi_result fill_slot(sumi_cuda_weights* weights, slot* s, const int32_t* list, int32_t count, int32_t* cursor, sumi_error* error)
+static sumi_result fill_slot(sumi_cuda_weights* weights, slot* s, const int32_t* list, int32_t count, int32_t* cursor,
+                             sumi_error* error)
 {
     SUMI_ASSERT(!s->is_busy && *cursor >= 0 && *cursor <= count);
     sumi_cuda_upload* upload = weights->upload;
@@ -584,15 +672,19 @@ static sumi_result fill_slot(sumi_cuda_weights* weights, slot* s, const int32_t*
     for (; *cursor < count; ++*cursor) {
         const sumi_cuda_resident* resident = &weights->residents[list[*cursor]];
         if (resident->place.data == 0) SUMI_TRY(place_more(weights, list, *cursor, count, error));
-        while (resident->rows_sent < resident->weight->rows && add_piece(weights, list[*cursor], sumi_cuda_host(&s->pinned))) continue;
+        while (resident->rows_sent < resident->weight->rows
+               && add_piece(weights, list[*cursor], sumi_cuda_host(&s->pinned)))
+            continue;
         if (resident->rows_sent < resident->weight->rows) break;
     }
     s->piece_end = upload->piece_count;
     return SUMI_OK;
 }
 
-// One batch: slots that the workers fill together, from list[*cursor] on. Half of all slots at most, so that the device copies the others meanwhile.
-static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor, uint64_t until_ns, uint32_t budget_us, sumi_error* error)
+// One batch: slots that the workers fill together, from list[*cursor] on. Half of all slots at most, so that the device
+// copies the others meanwhile.
+static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
+                              uint64_t until_ns, uint32_t budget_us, sumi_error* error)
 {
     SUMI_ASSERT(weights->upload != NULL && *cursor >= 0 && *cursor < count);
     sumi_cuda_upload* upload = weights->upload;
@@ -607,17 +699,22 @@ static sumi_result send_batch(sumi_cuda_weights* weights, const int32_t* list, i
         SUMI_ASSERT(taken < SLOT_COUNT);
         result = take_slot(weights, until_ns, &batch[taken], error);
         if (result == SUMI_OK) result = fill_slot(weights, batch[taken], list, count, &at, error);
-        if (result != SUMI_OK || batch[taken]->piece_begin == batch[taken]->piece_end) break; // nothing left, or no more room for pieces
+        // nothing left, or no more room for pieces
+        if (result != SUMI_OK || batch[taken]->piece_begin == batch[taken]->piece_end) break;
         taken++;
-        const bool has_room = 2 * (taken + 1) <= upload->made || (2 * (taken + 1) <= upload->slot_count && may_make_slot(upload));
-        is_more = has_room && (uint64_t)taken < most && upload->may_pin == could_pin; // pinning has taken the time that there was
+        const bool has_room =
+            2 * (taken + 1) <= upload->made || (2 * (taken + 1) <= upload->slot_count && may_make_slot(upload));
+        // pinning has taken the time that there was
+        is_more = has_room && (uint64_t)taken < most && upload->may_pin == could_pin;
     }
     if (result == SUMI_OK && taken == 0 && at == *cursor) // never, or this would be called for ever
         result = sumi_fail(error, SUMI_INTERNAL, "a row of a weight does not fit the way to the device");
-    if (result == SUMI_OK && taken > 0) sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
+    if (result == SUMI_OK && taken > 0)
+        sumi_parallel(weights->workers, upload->item_count, 1, run_items, upload->items);
     for (int32_t i = 0; i < taken && result == SUMI_OK; i++) result = send_slot(weights, batch[i], error);
     if (result != SUMI_OK) { // what did not go has to go again
-        for (int32_t i = upload->piece_count - 1; i >= 0; i--) weights->residents[upload->pieces[i].resident].rows_sent = upload->pieces[i].row_begin;
+        for (int32_t i = upload->piece_count - 1; i >= 0; i--)
+            weights->residents[upload->pieces[i].resident].rows_sent = upload->pieces[i].row_begin;
         return result;
     }
     *cursor = at;
@@ -632,9 +729,11 @@ static sumi_result finish_upload(sumi_cuda_weights* weights, uint64_t until_ns, 
     for (bool is_first = true; upload != NULL && upload->made > 0; is_first = false) {
         slot* s = &upload->slots[upload->made - 1];
         if (sumi_clock_ns() >= until_ns) {
-            const CUresult state = is_first && s->is_busy ? weights->device->driver.cuEventQuery(s->event) : CUDA_SUCCESS;
+            const CUresult state =
+                is_first && s->is_busy ? weights->device->driver.cuEventQuery(s->event) : CUDA_SUCCESS;
             if (!is_first || state == CUDA_ERROR_NOT_READY) return SUMI_OK;
-            if (state != CUDA_SUCCESS) return sumi_cuda_failure(&weights->device->driver, state, "copying weights to the device", error);
+            if (state != CUDA_SUCCESS)
+                return sumi_cuda_failure(&weights->device->driver, state, "copying weights to the device", error);
         }
         SUMI_TRY(wait_for_slot(weights, s, error));
         free_slot(weights, s);
@@ -646,17 +745,21 @@ static sumi_result finish_upload(sumi_cuda_weights* weights, uint64_t until_ns, 
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor, uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
+                                   uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(*cursor >= 0 && *cursor <= count);
     *out_done = false;
-    while (*cursor < count && weights->residents[list[*cursor]].rows_sent >= weights->residents[list[*cursor]].weight->rows) ++*cursor;
+    while (*cursor < count
+           && weights->residents[list[*cursor]].rows_sent >= weights->residents[list[*cursor]].weight->rows)
+        ++*cursor;
     if (*cursor < count && weights->upload != NULL && weights->upload->list != list) { // another plan's, left half-way
         bool is_over = false;
         SUMI_TRY(finish_upload(weights, until_ns, &is_over, error));
         if (!is_over) return SUMI_OK;
     }
-    sumi_result result = *cursor < count && weights->upload == NULL ? open_upload(weights, list, *cursor, count, error) : SUMI_OK;
+    sumi_result result =
+        *cursor < count && weights->upload == NULL ? open_upload(weights, list, *cursor, count, error) : SUMI_OK;
     if (weights->upload != NULL) weights->upload->may_pin = true;
     while (result == SUMI_OK && *cursor < count) {
         result = send_batch(weights, list, count, cursor, until_ns, budget_us, error);
@@ -669,15 +772,18 @@ sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* li
     return finish_upload(weights, until_ns, out_done, error);
 }
 
-// ---- Weights that do not stay -------------------------------------------------------------------------------------------------------------
+// ---- Weights that do not stay ---------------------------------------------------------------------------------------
 
-sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at, CUdeviceptr place, sumi_error* error)
+sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at,
+                                   CUdeviceptr place, sumi_error* error)
 {
     SUMI_ASSERT(at >= 0 && at < count && place != 0);
     sumi_cuda_resident* resident = &weights->residents[list[at]];
     const sumi_cuda_driver* driver = &weights->device->driver;
-    if (resident->place.data != 0 && resident->rows_sent >= resident->weight->rows) { // a plan with more room has left it here
-        SUMI_CU(driver, cuMemcpyDtoDAsync(place, resident->place.data, (size_t)resident->bytes, weights->device->copy), "copying weights on the device");
+    // a plan with more room has left it here
+    if (resident->place.data != 0 && resident->rows_sent >= resident->weight->rows) {
+        SUMI_CU(driver, cuMemcpyDtoDAsync(place, resident->place.data, (size_t)resident->bytes, weights->device->copy),
+                "copying weights on the device");
         return SUMI_OK;
     }
     if (weights->upload != NULL && weights->upload->list != list) close_upload(weights);
@@ -687,14 +793,21 @@ sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* li
     resident->place = sumi_cuda_place_at(place, resident->weight, resident->form);
     resident->rows_sent = 0;
     if (weights->upload != NULL) weights->upload->may_pin = true;
-    for (int32_t cursor = at; result == SUMI_OK && cursor <= at;) result = send_batch(weights, list, at + 1, &cursor, 0, UINT32_MAX, error);
+    for (int32_t cursor = at; result == SUMI_OK && cursor <= at;)
+        result = send_batch(weights, list, at + 1, &cursor, 0, UINT32_MAX, error);
     resident->place = stays;
     resident->rows_sent = rows_there;
     if (result != SUMI_OK) close_upload(weights);
     return result;
 }
 
-typedef struct image_rows { const sumi_weight* weight; bool is_gated; int32_t begin; uint64_t row_bytes; const sumi_cuda_pinned* to; } image_rows;
+typedef struct image_rows {
+    const sumi_weight* weight;
+    bool is_gated;
+    int32_t begin;
+    uint64_t row_bytes;
+    const sumi_cuda_pinned* to;
+} image_rows;
 
 static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
@@ -705,9 +818,12 @@ static void copy_rows(int32_t begin, int32_t end, int32_t worker_index, void* co
     for (int32_t r = rows->begin + begin; r < rows->begin + end; r++) {
         while (r >= part_begin + weight->parts[part].rows) part_begin += weight->parts[part++].rows;
         const int32_t half = weight->rows / 2, in = r < half ? r : r - half;
-        const int64_t row = rows->is_gated ? (int64_t)(in / 8) * 16 + (r < half ? 0 : 8) + in % 8 : r; // as upload_row in kernels/upload.cuh
+        // as upload_row in kernels/upload.cuh
+        const int64_t row = rows->is_gated ? (int64_t)(in / 8) * 16 + (r < half ? 0 : 8) + in % 8 : r;
         uint64_t bytes = rows->row_bytes; // a piece holds whole rows
-        memcpy(sumi_cuda_pinned_at(rows->to, (uint64_t)row * rows->row_bytes, &bytes), (const unsigned char*)weight->parts[part].data + (uint64_t)(r - part_begin) * rows->row_bytes, (size_t)rows->row_bytes);
+        memcpy(sumi_cuda_pinned_at(rows->to, (uint64_t)row * rows->row_bytes, &bytes),
+               (const unsigned char*)weight->parts[part].data + (uint64_t)(r - part_begin) * rows->row_bytes,
+               (size_t)rows->row_bytes);
     }
 }
 
@@ -718,7 +834,8 @@ void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int
     sumi_cuda_resident* resident = &weights->residents[index];
     const sumi_weight* weight = resident->weight;
     image_rows rows = {weight, is_gated_form(resident->form), *row, (uint64_t)weight->cols * 2, &resident->image};
-    uint64_t limit = (uint64_t)budget_us * SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers) / rows.row_bytes;
+    uint64_t limit =
+        (uint64_t)budget_us * SLOWEST_BYTES_PER_US * (uint64_t)sumi_workers_count(weights->workers) / rows.row_bytes;
     limit = limit < (1u << 20) / rows.row_bytes + 1 ? (1u << 20) / rows.row_bytes + 1 : limit;
     const int32_t count = (uint64_t)(weight->rows - *row) < limit ? weight->rows - *row : (int32_t)limit;
     sumi_parallel(weights->workers, count, (int32_t)(ITEM_BYTES / rows.row_bytes) + 1, copy_rows, &rows);
@@ -738,14 +855,17 @@ void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident
     resident->has_image = false;
 }
 
-sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident, CUdeviceptr to, sumi_error* error)
+sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident,
+                                       CUdeviceptr to, sumi_error* error)
 {
     SUMI_ASSERT(resident->has_image && to != 0);
-    if (resident->chunks > 0) return sumi_cuda_mapped_copy(&weights->mapped, resident->weight, is_gated_form(resident->form), to, error);
+    if (resident->chunks > 0)
+        return sumi_cuda_mapped_copy(&weights->mapped, resident->weight, is_gated_form(resident->form), to, error);
     for (uint64_t done = 0, bytes; done < resident->bytes; done += bytes) {
         bytes = resident->bytes - done;
         const unsigned char* from = sumi_cuda_pinned_at(&resident->image, done, &bytes);
-        SUMI_CU(&weights->device->driver, cuMemcpyHtoDAsync(to + done, from, (size_t)bytes, weights->device->copy), "streaming weights");
+        SUMI_CU(&weights->device->driver, cuMemcpyHtoDAsync(to + done, from, (size_t)bytes, weights->device->copy),
+                "streaming weights");
     }
     return SUMI_OK;
 }

@@ -3,8 +3,10 @@
 //   file, mapped --workers copy--> pinned slot --copy stream--> its place                      bf16 matrices without padding
 //                                              \-> raw device slot --kernels/upload.cu--> place  everything else: other types, interleaved, permuted, folded, quantised
 //
-// Weights live in slabs of one model (adapters have their own), so that forgetting a model gives its memory back; under a budget that has no room for all of them, matrices have blocks
-// of their own and can go one by one. A slot is a megabyte, the unit of all waiting and pinning; a batch of slots is filled by the workers together. Which weights are resident is decided in streaming.c.
+// Weights live in slabs of one model (adapters have their own), so that forgetting a model gives its memory back; under
+// a budget that has no room for all of them, matrices have blocks of their own and can go one by one. A slot is a
+// megabyte, the unit of all waiting and pinning; a batch of slots is filled by the workers together. Which weights are
+// resident is decided in streaming.c.
 #ifndef SUMI_CUDA_RESIDENCY_H
 #define SUMI_CUDA_RESIDENCY_H
 #include "base/workers.h"
@@ -14,21 +16,25 @@
 
 // One form of one weight.
 typedef struct sumi_cuda_resident {
-    const sumi_weight* weight;   // NULL: the entry is free
+    const sumi_weight* weight; // NULL: the entry is free
     sumi_cuda_form form;
     bool is_adapter;
-    sumi_cuda_weight place;      // data 0: not placed yet
+    sumi_cuda_weight place; // data 0: not placed yet
     int32_t slab;
     uint64_t bytes;
-    int32_t rows_sent;           // rows of the stack that are on their way or there
-    // For streaming: its bytes as the device wants them, complete when has_image. Either page-locked chunks of its file's mapping, or an image in pinned memory.
-    int32_t chunks;              // of the mapping, that it uses; see mapped.h
+    int32_t rows_sent; // rows of the stack that are on their way or there
+    // For streaming: its bytes as the device wants them, complete when has_image. Either page-locked chunks of its
+    // file's mapping, or an image in pinned memory.
+    int32_t chunks; // of the mapping, that it uses; see mapped.h
     sumi_cuda_pinned image;
     bool has_image;
-    uint64_t listed;             // serial of the last list it was put into
+    uint64_t listed; // serial of the last list it was put into
 } sumi_cuda_resident;
 
-typedef struct sumi_cuda_slab { sumi_cuda_block block; int32_t resident_count; } sumi_cuda_slab;
+typedef struct sumi_cuda_slab {
+    sumi_cuda_block block;
+    int32_t resident_count;
+} sumi_cuda_slab;
 
 struct sumi_cuda_upload; // slots, while anything is on its way
 
@@ -38,51 +44,68 @@ typedef struct sumi_cuda_weights {
     const sumi_cuda_device* device;
     sumi_cuda_memory* memory;
     sumi_cuda_modules* modules;
-    sumi_cuda_resident* residents; size_t resident_count, resident_capacity;
-    int32_t* table; size_t table_size;   // hash of (weight, form) -> index + 1
-    size_t used_count;                   // residents that are not free
+    sumi_cuda_resident* residents;
+    size_t resident_count, resident_capacity;
+    int32_t* table;
+    size_t table_size; // hash of (weight, form) -> index + 1
+    size_t used_count; // residents that are not free
     uint64_t list_serial;
-    sumi_cuda_slab* slabs; size_t slab_count, slab_capacity;
-    bool places_alone;                   // from here on matrices have blocks of their own
+    sumi_cuda_slab* slabs;
+    size_t slab_count, slab_capacity;
+    bool places_alone; // from here on matrices have blocks of their own
     sumi_cuda_mapped mapped;
     struct sumi_cuda_upload* upload;
 } sumi_cuda_weights;
 
-void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_workers* workers, const sumi_cuda_device* device, sumi_cuda_memory* memory, sumi_cuda_modules* modules);
+void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_workers* workers,
+                            const sumi_cuda_device* device, sumi_cuda_memory* memory, sumi_cuda_modules* modules);
 void sumi_cuda_weights_close(sumi_cuda_weights* weights); // accepts a zeroed one; the context is current
 
 // The which-th weight that an op uses (0, 1, 2; the bias is one) and its form; false when there is no which-th.
-bool sumi_cuda_op_weight(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, int32_t which, const sumi_weight** out_weight, sumi_cuda_form* out_form);
-uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form); // on the device, rounded up to 512
+bool sumi_cuda_op_weight(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, int32_t which,
+                         const sumi_weight** out_weight, sumi_cuda_form* out_form);
+uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form);      // on the device, rounded up to 512
 uint64_t sumi_cuda_image_row_bytes(const sumi_weight* weight, sumi_cuda_form form); // see pinned.h
 sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form);
 // Whether the device's bytes are the file's, but for the order of rows: the host can make them.
 bool sumi_cuda_is_bytes(const sumi_weight* weight, sumi_cuda_form form);
 
 // Device memory that bringing weights takes at most beside their places, for any list of those that were added.
-typedef struct sumi_cuda_way { uint64_t total, largest_row; bool converts; } sumi_cuda_way;
+typedef struct sumi_cuda_way {
+    uint64_t total, largest_row;
+    bool converts;
+} sumi_cuda_way;
 void sumi_cuda_way_add(sumi_cuda_way* way, const sumi_weight* weight, sumi_cuda_form form);
 uint64_t sumi_cuda_way_bytes(const sumi_cuda_way* way);
 
 bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t op_index);
 // The index of a form of a weight, made (but not placed) when it is new.
-sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form, bool is_adapter, int32_t* out_index, sumi_error* error);
+sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form,
+                                   bool is_adapter, int32_t* out_index, sumi_error* error);
 // Where it lies; NULL when it is not known.
-const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form);
-// Brings residents list[*cursor .. count) to the device until the time is over, *out_done when all of them are there. Waits at most for a slot's copy, and pins or
-// unpins at most one slot beyond its time. A list that
-// is freed or shortened before it is done: settle first.
-sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor, uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error);
-// Brings list[at] to `place`, where it does not stay: on the copy stream, in its order. Blocks while slots are busy; keeps them for the next ones of the list.
-sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at, CUdeviceptr place, sumi_error* error);
+const sumi_cuda_resident* sumi_cuda_weights_find(const sumi_cuda_weights* weights, const sumi_weight* weight,
+                                                 sumi_cuda_form form);
+// Brings residents list[*cursor .. count) to the device until the time is over, *out_done when all of them are there.
+// Waits at most for a slot's copy, and pins or unpins at most one slot beyond its time. A list that is freed or
+// shortened before it is done: settle first.
+sumi_result sumi_cuda_weights_send(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t* cursor,
+                                   uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error);
+// Brings list[at] to `place`, where it does not stay: on the copy stream, in its order. Blocks while slots are busy;
+// keeps them for the next ones of the list.
+sumi_result sumi_cuda_weights_pass(sumi_cuda_weights* weights, const int32_t* list, int32_t count, int32_t at,
+                                   CUdeviceptr place, sumi_error* error);
 // Whether a weight that is streamed is copied from its file's mapping, so that it needs no pinned memory.
 bool sumi_cuda_streams_mapped(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form);
-// The next rows of a resident (sumi_cuda_is_bytes) into its image, about budget_us of this thread's time. *row: the next one, 0 at first.
+// The next rows of a resident (sumi_cuda_is_bytes) into its image, about budget_us of this thread's time. *row: the
+// next one, 0 at first.
 void sumi_cuda_weights_copy_image(sumi_cuda_weights* weights, int32_t index, int32_t* row, uint32_t budget_us);
-void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident* resident); // and unlocks its chunks; nothing reads them
+// and unlocks its chunks; nothing reads them
+void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident* resident);
 // From its image, which is complete, into the ring, on the copy stream.
-sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident, CUdeviceptr to, sumi_error* error);
-// Takes residents that are not listed with `serial` off the device, and at least one of them: slabs without listed ones first. False when there are none. Nothing uses them, nothing is on its way.
+sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident,
+                                       CUdeviceptr to, sumi_error* error);
+// Takes residents that are not listed with `serial` off the device, and at least one of them: slabs without listed ones
+// first. False when there are none. Nothing uses them, nothing is on its way.
 bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial);
 // Gives the memory of everything on its way back to the host (pinned) and the device; waits for it first.
 void sumi_cuda_weights_settle(sumi_cuda_weights* weights);

@@ -6,54 +6,74 @@
 
 #define SUMI_CUDA_ARRIVALS 65536 // counters of split-k kernels, see launch.h
 
-typedef struct sumi_cuda_op_entry { sumi_cuda_op* run; sumi_cuda_op_scratch* scratch; } sumi_cuda_op_entry;
+typedef struct sumi_cuda_op_entry {
+    sumi_cuda_op* run;
+    sumi_cuda_op_scratch* scratch;
+} sumi_cuda_op_entry;
 extern const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT]; // cuda.c
 
 enum { SUMI_CUDA_VALUE_GATED = 1, SUMI_CUDA_VALUE_FP8 = 2 }; // flags of values
 
 // Where a bound value that the engine reads is copied to: an offset in `pages`.
-typedef struct sumi_cuda_mirror { sumi_value value; uint64_t offset; CUevent event; bool is_coming; } sumi_cuda_mirror;
+typedef struct sumi_cuda_mirror {
+    sumi_value value;
+    uint64_t offset;
+    CUevent event;
+    bool is_coming;
+} sumi_cuda_mirror;
 
-#define SUMI_CUDA_PAGE (1u << 20) // of pinned memory: pinning a megabyte takes about a millisecond of the caller's frame
+// of pinned memory: pinning a megabyte takes about a millisecond of the caller's frame
+#define SUMI_CUDA_PAGE (1u << 20)
 
 // A segment of a slice (the whole slice, but for plans that stream their weights); slice: as it was captured.
-typedef struct sumi_cuda_graph { CUgraphExec exec; sumi_slice slice, segment; int32_t slice_index; } sumi_cuda_graph;
+typedef struct sumi_cuda_graph {
+    CUgraphExec exec;
+    sumi_slice slice, segment;
+    int32_t slice_index;
+} sumi_cuda_graph;
 
 // What the runner keeps of a plan, from its first `prepare` to `forget_plan`.
 typedef struct sumi_cuda_plan {
     const sumi_plan* plan;
-    const sumi_op* ops; size_t op_count;     // to notice another plan at the same address
+    const sumi_op* ops;
+    size_t op_count; // to notice another plan at the same address
     unsigned char* value_flags;
-    int32_t* weights; int32_t weight_count;  // residents that stay on the device, in the order of their first use
+    int32_t* weights;
+    int32_t weight_count; // residents that stay on the device, in the order of their first use
     int32_t weight_cursor;
-    int32_t unpinned_count;                  // of them have no image in pinned memory left, where nothing is streamed
-    bool has_weights;                        // the list is complete: it was made for the budget `divided_for`
+    int32_t unpinned_count; // of them have no image in pinned memory left, where nothing is streamed
+    bool has_weights;       // the list is complete: it was made for the budget `divided_for`
     uint64_t divided_for;
-    sumi_cuda_division division;             // its shares are freed
-    sumi_cuda_stream* stream;                // NULL: all weights stay
-    bool is_fit;                             // the budget holds what this plan needs with all else that is held
+    sumi_cuda_division division; // its shares are freed
+    sumi_cuda_stream* stream;    // NULL: all weights stay
+    bool is_fit;                 // the budget holds what this plan needs with all else that is held
     bool is_reserved;
-    uint64_t scratch_bytes, mirror_end;      // mirror_end: of its mirrors, in `pages`
-    sumi_cuda_block constants;               // pinned: all constants, each at a multiple of 64
-    sumi_cuda_mirror* mirrors; int32_t mirror_count;
-    sumi_cuda_graph* graphs; int32_t graph_count, graph_room; // in the order of the slices
-    int32_t graphed_slices;                  // slices 0 .. graphed_slices have theirs
-    bool without_graphs;                     // the driver did not make them
+    uint64_t scratch_bytes, mirror_end; // mirror_end: of its mirrors, in `pages`
+    sumi_cuda_block constants;          // pinned: all constants, each at a multiple of 64
+    sumi_cuda_mirror* mirrors;
+    int32_t mirror_count;
+    sumi_cuda_graph* graphs;
+    int32_t graph_count, graph_room; // in the order of the slices
+    int32_t graphed_slices;          // slices 0 .. graphed_slices have theirs
+    bool without_graphs;             // the driver did not make them
 } sumi_cuda_plan;
 
 typedef struct sumi_cuda_flight {
-    CUevent begin, end;         // begin: behind the wait for its first op's weights
-    bool has_waits;             // for the weights of a later op
-    int32_t last_fetch;         // mirror of the last copy behind this slice, -1: none
+    CUevent begin, end; // begin: behind the wait for its first op's weights
+    bool has_waits;     // for the weights of a later op
+    int32_t last_fetch; // mirror of the last copy behind this slice, -1: none
     const sumi_cuda_plan* plan;
 } sumi_cuda_flight;
 
 #define SUMI_CUDA_WRITES 32 // copies of bound inputs that may be on their way
 
-typedef struct sumi_cuda_write { CUevent event; uint64_t begin, end; } sumi_cuda_write;
+typedef struct sumi_cuda_write {
+    CUevent event;
+    uint64_t begin, end;
+} sumi_cuda_write;
 
 typedef struct sumi_cuda {
-    sumi_runner runner;                      // first: the engine holds this
+    sumi_runner runner; // first: the engine holds this
     sumi_heap* heap;
     sumi_cuda_options options;
     sumi_cuda_device device;
@@ -62,37 +82,49 @@ typedef struct sumi_cuda {
     bool is_loaded;
     sumi_rates rates;
     sumi_cuda_weights weights;
-    sumi_cuda_block fixed;                   // arrivals, then the counter
+    sumi_cuda_block fixed; // arrivals, then the counter
     sumi_cuda_block arena, scratch;
-    sumi_cuda_block* pages; size_t page_count, page_capacity; // pinned: the ring of inputs, then the mirrors of one plan at a time
-    sumi_cuda_block passage;                 // the ring of streamed weights
-    uint64_t budget;                         // of device bytes; 0: no limit
-    atomic_uint_fast64_t uncounted;          // of the device's bytes, see sumi_device_facts
-    CUstream graphics;                       // of copies into textures; NULL: none was ever imported
-    CUstream capture;                        // graphs are captured here; nothing runs in it but what a launcher does while kernels are looked up
-    bool only_looks_up;                      // sumi_cuda_launch finds the kernel and launches nothing: what is first touched in a capture may break it
-    sumi_cuda_plan** plans; size_t plan_count, plan_capacity;
-    sumi_cuda_plan* current;                 // of the launchers, and the one found last
+    // pinned: the ring of inputs, then the mirrors of one plan at a time
+    sumi_cuda_block* pages;
+    size_t page_count, page_capacity;
+    sumi_cuda_block passage;        // the ring of streamed weights
+    uint64_t budget;                // of device bytes; 0: no limit
+    atomic_uint_fast64_t uncounted; // of the device's bytes, see sumi_device_facts
+    CUstream graphics;              // of copies into textures; NULL: none was ever imported
+    // graphs are captured here; nothing runs in it but what a launcher does while kernels are looked up
+    CUstream capture;
+    // sumi_cuda_launch finds the kernel and launches nothing: what is first touched in a capture may break it
+    bool only_looks_up;
+    sumi_cuda_plan** plans;
+    size_t plan_count, plan_capacity;
+    sumi_cuda_plan* current; // of the launchers, and the one found last
 
-    bool has_counter; int32_t counter;       // what is in device memory
+    bool has_counter;
+    int32_t counter; // what is in device memory
     sumi_cuda_flight flights[SUMI_RUNNER_DEPTH];
-    uint32_t flight_first, flight_count;     // not reported yet
-    CUevent all;                             // recorded where somebody waits; NULL: the ends of slices can be waited for
+    uint32_t flight_first, flight_count; // not reported yet
+    // recorded where somebody waits; NULL: the ends of slices can be waited for
+    CUevent all;
     sumi_cuda_write writes[SUMI_CUDA_WRITES];
     uint32_t write_first, write_count;
     uint64_t ring_at;
-    sumi_error failure;                      // the first one of a call that could not say so; a lost device stays
+    sumi_error failure; // the first one of a call that could not say so; a lost device stays
 } sumi_cuda;
 
 sumi_cuda_plan* sumi_cuda_find_plan(sumi_cuda* cuda, const sumi_plan* plan); // NULL: never prepared
 
-// ---- graphs.c ---------------------------------------------------------------------------------------------------------------------------
-sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUstream stream, sumi_error* error); // op by op
+// ---- graphs.c -------------------------------------------------------------------------------------------------------
+// op by op
+sumi_result sumi_cuda_launch_slice(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* slice, CUstream stream,
+                                   sumi_error* error);
 // Captures slices until the time is over. Nothing runs.
-sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done, sumi_error* error);
+sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, bool* out_done,
+                                  sumi_error* error);
 void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record);
-CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment); // NULL: launch it op by op
+// NULL: launch it op by op
+CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment);
 
-// ---- launch.c ---------------------------------------------------------------------------------------------------------------------------
-void sumi_cuda_flag_values(const sumi_cuda_device* device, const sumi_plan* plan, unsigned char* flags); // one byte per value, zeroed before
+// ---- launch.c -------------------------------------------------------------------------------------------------------
+// one byte per value, zeroed before
+void sumi_cuda_flag_values(const sumi_cuda_device* device, const sumi_plan* plan, unsigned char* flags);
 #endif

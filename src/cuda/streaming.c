@@ -7,7 +7,7 @@
 // Of the largest streamed weight. Three let one be used, one arrive and one wait; with more, less stays on the device.
 #define RING_MULTIPLE 3
 
-// ---- Division -----------------------------------------------------------------------------------------------------------------------------
+// ---- Division -------------------------------------------------------------------------------------------------------
 
 static size_t hash_of(const sumi_weight* weight, sumi_cuda_form form, size_t size)
 {
@@ -18,7 +18,8 @@ static size_t hash_of(const sumi_weight* weight, sumi_cuda_form form, size_t siz
 }
 
 // Every form of every weight once, in the order of first use.
-static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan* plan, sumi_cuda_division* division, sumi_error* error)
+static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan* plan, sumi_cuda_division* division,
+                               sumi_error* error)
 {
     SUMI_ASSERT(division->shares == NULL && division->count == 0);
     const sumi_weight* weight;
@@ -35,26 +36,38 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
         const sumi_op* op = &plan->ops[i];
         for (int32_t k = 0; sumi_cuda_op_weight(weights->device, plan, (int32_t)i, k, &weight, &form); k++) {
             size_t at = hash_of(weight, form, size);
-            while (table[at] != 0 && (division->shares[table[at] - 1].weight != weight || division->shares[table[at] - 1].form != form)) at = (at + 1) & (size - 1);
+            while (
+                table[at] != 0
+                && (division->shares[table[at] - 1].weight != weight || division->shares[table[at] - 1].form != form))
+                at = (at + 1) & (size - 1);
             if (table[at] == 0) {
-                result = sumi_grow(weights->heap, (void**)&division->shares, &capacity, (size_t)division->count + 1, sizeof *division->shares, error);
+                result = sumi_grow(weights->heap, (void**)&division->shares, &capacity, (size_t)division->count + 1,
+                                   sizeof *division->shares, error);
                 if (result != SUMI_OK) break;
-                division->shares[division->count++] = (sumi_cuda_share_of){.weight = weight, .form = form, .is_adapter = sumi_cuda_is_adapter_op(plan, i),
-                                                                          .is_table = sumi_cuda_is_bytes(weight, form), .bytes = sumi_cuda_form_bytes(weight, form), .resident = -1};
+                division->shares[division->count++] =
+                    (sumi_cuda_share_of){.weight = weight,
+                                         .form = form,
+                                         .is_adapter = sumi_cuda_is_adapter_op(plan, i),
+                                         .is_table = sumi_cuda_is_bytes(weight, form),
+                                         .bytes = sumi_cuda_form_bytes(weight, form),
+                                         .resident = -1};
                 table[at] = division->count;
             }
             sumi_cuda_share_of* share = &division->shares[table[at] - 1];
             share->is_table = share->is_table && op->kind == SUMI_OP_EMBED_ROWS;
-            // Steps weigh more than anything else, however few they are: the same weights should stay for jobs of any number of them.
-            share->uses += plan->sections[op->section].repeat * (plan->sections[op->section].kind == SUMI_SECTION_DENOISE ? 64.0 : 1.0);
+            // Steps weigh more than anything else, however few they are: the same weights should stay for jobs of any
+            // number of them.
+            share->uses += plan->sections[op->section].repeat
+                         * (plan->sections[op->section].kind == SUMI_SECTION_DENOISE ? 64.0 : 1.0);
         }
     }
     sumi_free(weights->heap, table);
     return result;
 }
 
-// Among weights that are used equally often the kept ones should lie spread over the model, so that the copies of the others are spread over its time, and they should be nearly the same
-// for a little more or less room: multiples of the golden ratio do both.
+// Among weights that are used equally often the kept ones should lie spread over the model, so that the copies of the
+// others are spread over its time, and they should be nearly the same for a little more or less room: multiples of the
+// golden ratio do both.
 static uint32_t spread_key(const sumi_weight* weight) { return (uint32_t)weight->index * 2654435769u; }
 
 static bool goes_before(const sumi_cuda_share_of* a, const sumi_cuda_share_of* b)
@@ -64,7 +77,8 @@ static bool goes_before(const sumi_cuda_share_of* a, const sumi_cuda_share_of* b
     return spread_key(a->weight) < spread_key(b->weight);
 }
 
-static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room, sumi_cuda_division* division, sumi_error* error)
+static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room,
+                          sumi_cuda_division* division, sumi_error* error)
 {
     SUMI_ASSERT(division->kept == 0 && division->streamed == 0);
     uint64_t all = 0, fixed = 0, largest = 0, movable = 0;
@@ -81,13 +95,16 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
 
     division->streams = true;
     int32_t* order = sumi_alloc_array(weights->heap, (size_t)division->count + 1, sizeof *order);
-    if (order == NULL) return sumi_out_of_memory(error, (size_t)division->count * sizeof *order, "the list of a plan's weights");
+    if (order == NULL)
+        return sumi_out_of_memory(error, (size_t)division->count * sizeof *order, "the list of a plan's weights");
     int32_t count = 0;
     for (int32_t i = 0; i < division->count; i++) {
         sumi_cuda_share_of* share = &division->shares[i];
         if (share->is_table) {
             share->stay = SUMI_CUDA_HOSTED;
-            division->hosted += share->bytes + sumi_cuda_pinned_list_bytes(share->bytes, sumi_cuda_image_row_bytes(share->weight, share->form));
+            division->hosted +=
+                share->bytes
+                + sumi_cuda_pinned_list_bytes(share->bytes, sumi_cuda_image_row_bytes(share->weight, share->form));
         } else if (share->form == SUMI_CUDA_FORM_VECTOR) { // a few kilobytes each: not worth a copy of their own
             fixed += share->bytes;
         } else {
@@ -99,9 +116,11 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
         }
     }
     uint64_t ring = RING_MULTIPLE * largest;
-    for (int32_t n = RING_MULTIPLE; n > 1 && fixed + division->way + ring > room; n--) ring = (uint64_t)(n - 1) * largest;
+    for (int32_t n = RING_MULTIPLE; n > 1 && fixed + division->way + ring > room; n--)
+        ring = (uint64_t)(n - 1) * largest;
     ring = ring > movable ? movable : ring;
-    if (fixed + division->way + movable <= room && !plan->spares_memory) ring = 0; // without the tables there is room for all
+    // without the tables there is room for all
+    if (fixed + division->way + movable <= room && !plan->spares_memory) ring = 0;
     division->fits = fixed + division->way + ring <= room;
     uint64_t left = division->fits && !plan->spares_memory ? room - fixed - division->way - ring : 0;
     division->kept = fixed;
@@ -110,7 +129,9 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
         SUMI_ASSERT(order[k] >= 0 && order[k] < division->count);
         share->stay = share->bytes <= left ? SUMI_CUDA_KEPT : SUMI_CUDA_STREAMED;
         if (share->stay == SUMI_CUDA_KEPT) left -= share->bytes, division->kept += share->bytes;
-        else division->streamed += share->bytes, division->mapped += sumi_cuda_streams_mapped(weights, share->weight, share->form) ? share->bytes : 0;
+        else
+            division->streamed += share->bytes,
+                division->mapped += sumi_cuda_streams_mapped(weights, share->weight, share->form) ? share->bytes : 0;
     }
     division->ring = division->streamed > 0 ? ring : 0;
     SUMI_ASSERT(!division->fits || division->kept + division->way + division->ring <= room);
@@ -118,7 +139,8 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room, sumi_cuda_division* out_division, sumi_error* error)
+sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room,
+                             sumi_cuda_division* out_division, sumi_error* error)
 {
     memset(out_division, 0, sizeof *out_division);
     sumi_result result = list_shares(weights, plan, out_division, error);
@@ -129,7 +151,7 @@ sumi_result sumi_cuda_divide(const sumi_cuda_weights* weights, const sumi_plan* 
     return result;
 }
 
-// ---- Loads --------------------------------------------------------------------------------------------------------------------------------
+// ---- Loads ----------------------------------------------------------------------------------------------------------
 
 void sumi_cuda_stream_free(sumi_cuda* cuda, sumi_cuda_plan* record)
 {
@@ -150,13 +172,17 @@ void sumi_cuda_stream_free(sumi_cuda* cuda, sumi_cuda_plan* record)
     record->stream = NULL;
 }
 
-static const sumi_cuda_share_of* share_of(const sumi_cuda_division* division, const int32_t* by_resident, size_t resident_count, int32_t resident)
+static const sumi_cuda_share_of* share_of(const sumi_cuda_division* division, const int32_t* by_resident,
+                                          size_t resident_count, int32_t resident)
 {
-    return resident >= 0 && (size_t)resident < resident_count && by_resident[resident] > 0 ? &division->shares[by_resident[resident] - 1] : NULL;
+    return resident >= 0 && (size_t)resident < resident_count && by_resident[resident] > 0
+             ? &division->shares[by_resident[resident] - 1]
+             : NULL;
 }
 
 // The load of each op, places in the ring one behind the other.
-static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division, const int32_t* by_resident, sumi_cuda_stream* stream)
+static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
+                        const int32_t* by_resident, sumi_cuda_stream* stream)
 {
     const sumi_cuda_weights* weights = &cuda->weights;
     uint64_t at = 0;
@@ -170,8 +196,10 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
                 const sumi_cuda_resident* resident = sumi_cuda_weights_find(weights, weight, form);
                 const int32_t index = (int32_t)(resident - weights->residents);
                 const sumi_cuda_share_of* share = share_of(division, by_resident, weights->resident_count, index);
-                if (share == NULL || share->stay != SUMI_CUDA_STREAMED) continue; // an op has one streamed weight at most: the others are vectors
-                sumi_cuda_load* newest = stream->load_count > stream->section_loads[s] ? &stream->loads[stream->load_count - 1] : NULL;
+                // an op has one streamed weight at most: the others are vectors
+                if (share == NULL || share->stay != SUMI_CUDA_STREAMED) continue;
+                sumi_cuda_load* newest =
+                    stream->load_count > stream->section_loads[s] ? &stream->loads[stream->load_count - 1] : NULL;
                 if (newest == NULL || newest->resident != index) {
                     if (at + share->bytes > stream->ring_bytes) at = 0;
                     newest = &stream->loads[stream->load_count++];
@@ -189,7 +217,8 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
     stream->section_loads[plan->section_count] = stream->load_count;
 }
 
-static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division, int32_t* by_resident, sumi_cuda_stream* stream, sumi_error* error)
+static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_division* division,
+                        int32_t* by_resident, sumi_cuda_stream* stream, sumi_error* error)
 {
     SUMI_ASSERT(stream->loads == NULL && stream->list == NULL);
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -204,13 +233,16 @@ static sumi_result make(sumi_cuda* cuda, const sumi_plan* plan, const sumi_cuda_
     for (int32_t i = 0; i < division->count; i++) {
         SUMI_ASSERT(division->shares[i].resident >= 0); // known to the runner's weights
         by_resident[division->shares[i].resident] = i + 1;
-        if (division->shares[i].stay != SUMI_CUDA_KEPT) stream->list[stream->list_count++] = division->shares[i].resident;
+        if (division->shares[i].stay != SUMI_CUDA_KEPT)
+            stream->list[stream->list_count++] = division->shares[i].resident;
     }
     place_loads(cuda, plan, division, by_resident, stream);
     SUMI_ASSERT(stream->load_count >= 0 && (size_t)stream->load_count <= plan->op_count);
     stream->history_size = 2 * stream->load_count + 8;
     stream->history = sumi_alloc_array(heap, (size_t)stream->history_size, sizeof *stream->history);
-    if (stream->history == NULL) return sumi_out_of_memory(error, (size_t)stream->history_size * sizeof *stream->history, "the order of streamed weights");
+    if (stream->history == NULL)
+        return sumi_out_of_memory(error, (size_t)stream->history_size * sizeof *stream->history,
+                                  "the order of streamed weights");
     for (int32_t i = 0; i < stream->load_count; i++) {
         SUMI_CU(driver, cuEventCreate(&stream->loads[i].filled, CU_EVENT_DISABLE_TIMING), "making an event");
         SUMI_CU(driver, cuEventCreate(&stream->loads[i].freed, CU_EVENT_DISABLE_TIMING), "making an event");
@@ -224,21 +256,25 @@ sumi_result sumi_cuda_stream_make(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_
     sumi_cuda_stream_free(cuda, record);
     int32_t* by_resident = sumi_alloc_zero(cuda->heap, (cuda->weights.resident_count + 1) * sizeof *by_resident);
     record->stream = sumi_alloc_zero(cuda->heap, sizeof *record->stream);
-    sumi_result result = by_resident == NULL || record->stream == NULL ? sumi_out_of_memory(error, sizeof *record->stream, "the order of streamed weights") : SUMI_OK;
+    sumi_result result = by_resident == NULL || record->stream == NULL
+                           ? sumi_out_of_memory(error, sizeof *record->stream, "the order of streamed weights")
+                           : SUMI_OK;
     if (result == SUMI_OK) result = make(cuda, record->plan, &record->division, by_resident, record->stream, error);
     sumi_free(cuda->heap, by_resident);
     if (result != SUMI_OK) sumi_cuda_stream_free(cuda, record);
     return result;
 }
 
-bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index, const sumi_cuda_resident* resident, sumi_cuda_weight* out_place)
+bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record, int32_t op_index,
+                            const sumi_cuda_resident* resident, sumi_cuda_weight* out_place)
 {
     SUMI_ASSERT(op_index >= 0 && (size_t)op_index < record->plan->op_count);
     const sumi_cuda_stream* stream = record->stream;
     if (stream == NULL) return false;
     const int32_t load = stream->op_loads[op_index], index = (int32_t)(resident - cuda->weights.residents);
     if (load >= 0 && stream->loads[load].resident == index) {
-        *out_place = sumi_cuda_place_at(cuda->passage.address + stream->loads[load].offset, resident->weight, resident->form);
+        *out_place =
+            sumi_cuda_place_at(cuda->passage.address + stream->loads[load].offset, resident->weight, resident->form);
         return true;
     }
     if (record->plan->ops[op_index].kind != SUMI_OP_EMBED_ROWS || !resident->has_image) return false;
@@ -251,18 +287,21 @@ bool sumi_cuda_stream_place(const sumi_cuda* cuda, const sumi_cuda_plan* record,
     return false;
 }
 
-// ---- Images -------------------------------------------------------------------------------------------------------------------------------
+// ---- Images ---------------------------------------------------------------------------------------------------------
 
 // Through the ring: what the device has to convert is copied back from there.
-static sumi_result make_image_there(sumi_cuda* cuda, const sumi_cuda_stream* stream, sumi_cuda_resident* resident, sumi_error* error)
+static sumi_result make_image_there(sumi_cuda* cuda, const sumi_cuda_stream* stream, sumi_cuda_resident* resident,
+                                    sumi_error* error)
 {
     SUMI_ASSERT(cuda->passage.bytes >= resident->bytes && !resident->has_image);
     const sumi_cuda_driver* driver = &cuda->device.driver;
-    SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, stream->image_cursor, cuda->passage.address, error));
+    SUMI_TRY(sumi_cuda_weights_pass(&cuda->weights, stream->list, stream->list_count, stream->image_cursor,
+                                    cuda->passage.address, error));
     for (uint64_t done = 0, piece; done < resident->bytes; done += piece) {
         piece = resident->bytes - done;
         unsigned char* to = sumi_cuda_pinned_at(&resident->image, done, &piece);
-        SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->passage.address + done, (size_t)piece, cuda->device.copy), "copying weights from the device");
+        SUMI_CU(driver, cuMemcpyDtoHAsync(to, cuda->passage.address + done, (size_t)piece, cuda->device.copy),
+                "copying weights from the device");
     }
     CUresult result = driver->cuStreamSynchronize(cuda->device.copy);
     if (result != CUDA_SUCCESS) return sumi_cuda_failure(driver, result, "copying weights from the device", error);
@@ -278,8 +317,10 @@ static bool is_loaded(const sumi_cuda_stream* stream, int32_t resident)
     return is_any;
 }
 
-// The next piece of a resident's image in pinned memory. *out_done also when there is no such memory: the weight then comes from the file whenever it is used.
-static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t index, bool is_table, uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+// The next piece of a resident's image in pinned memory. *out_done also when there is no such memory: the weight then
+// comes from the file whenever it is used.
+static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t index, bool is_table,
+                              uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     sumi_cuda_resident* resident = &cuda->weights.residents[index];
     const bool is_bytes = sumi_cuda_is_bytes(resident->weight, resident->form);
@@ -287,39 +328,48 @@ static sumi_result make_image(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t
         const uint64_t row_bytes = sumi_cuda_image_row_bytes(resident->weight, resident->form);
         sumi_error none = {SUMI_OK, {0}};
         bool is_pinned = false;
-        const sumi_result result = sumi_cuda_pin(cuda->heap, &cuda->memory, resident->bytes, row_bytes, is_table, until_ns, &resident->image, &is_pinned, &none);
-        if (result != SUMI_OK && !resident->has_image) sumi_cuda_weights_drop_image(&cuda->weights, resident); // a part of it is of no use
+        const sumi_result result = sumi_cuda_pin(cuda->heap, &cuda->memory, resident->bytes, row_bytes, is_table,
+                                                 until_ns, &resident->image, &is_pinned, &none);
+        // a part of it is of no use
+        if (result != SUMI_OK && !resident->has_image) sumi_cuda_weights_drop_image(&cuda->weights, resident);
         if (result != SUMI_OK && result != SUMI_OUT_OF_HOST_MEMORY) return sumi_fail(error, result, "%s", none.text);
         if (result != SUMI_OK && is_table) { // it has nowhere else to be
-            return sumi_fail(error, result, "%s; or raise memory_budget_bytes so that weights need not be streamed", none.text);
+            return sumi_fail(error, result, "%s; or raise memory_budget_bytes so that weights need not be streamed",
+                             none.text);
         }
         *out_done = result != SUMI_OK;
         if (!is_pinned) return SUMI_OK;
     }
-    if (!resident->has_image && is_bytes) sumi_cuda_weights_copy_image(&cuda->weights, index, &stream->image_row, budget_us);
+    if (!resident->has_image && is_bytes)
+        sumi_cuda_weights_copy_image(&cuda->weights, index, &stream->image_row, budget_us);
     else if (!resident->has_image) SUMI_TRY(make_image_there(cuda, stream, resident, error));
     *out_done = resident->has_image;
     return SUMI_OK;
 }
 
 // The next piece of what a resident is copied from, whenever it is used: its file's mapping, page-locked, or its image.
-static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t index, uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+static sumi_result make_source(sumi_cuda* cuda, sumi_cuda_stream* stream, int32_t index, uint64_t until_ns,
+                               uint32_t budget_us, bool* out_done, sumi_error* error)
 {
     sumi_cuda_weights* weights = &cuda->weights;
     sumi_cuda_resident* resident = &weights->residents[index];
     const bool is_table = !is_loaded(stream, index);
     *out_done = resident->has_image && (!is_table || sumi_cuda_has_pinned(&resident->image, true));
     if (*out_done) return SUMI_OK;
-    if (!is_table && resident->image.pieces == NULL && sumi_cuda_streams_mapped(weights, resident->weight, resident->form)) {
-        SUMI_TRY(sumi_cuda_mapped_lock(&weights->mapped, resident->weight, &resident->chunks, until_ns, out_done, error));
+    if (!is_table && resident->image.pieces == NULL
+        && sumi_cuda_streams_mapped(weights, resident->weight, resident->form)) {
+        SUMI_TRY(
+            sumi_cuda_mapped_lock(&weights->mapped, resident->weight, &resident->chunks, until_ns, out_done, error));
         resident->has_image = *out_done;
         if (weights->mapped.is_supported) return SUMI_OK;
     }
-    if (resident->chunks > 0) sumi_cuda_weights_drop_image(weights, resident); // the driver refused to lock all of them, or rows are to be read
+    // the driver refused to lock all of them, or rows are to be read
+    if (resident->chunks > 0) sumi_cuda_weights_drop_image(weights, resident);
     return make_image(cuda, stream, index, is_table, until_ns, budget_us, out_done, error);
 }
 
-sumi_result sumi_cuda_stream_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us, bool* out_done, sumi_error* error)
+sumi_result sumi_cuda_stream_images(sumi_cuda* cuda, sumi_cuda_plan* record, uint64_t until_ns, uint32_t budget_us,
+                                    bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(record->stream != NULL && record->stream->image_cursor <= record->stream->list_count);
     sumi_cuda_stream* stream = record->stream;
@@ -337,10 +387,12 @@ sumi_result sumi_cuda_stream_images(sumi_cuda* cuda, sumi_cuda_plan* record, uin
     return SUMI_OK;
 }
 
-// ---- Segments -----------------------------------------------------------------------------------------------------------------------------
+// ---- Segments -------------------------------------------------------------------------------------------------------
 
-// A segment waits for its load before its first op and frees the load's place behind its last, so it holds one load and no op that could do without it: what is copied and what is computed meet op by
-// op, however long slices are. With a third of the ring a segment, a picture of 1024x1024 under 10 GB took 1.19 of a resident one where slices were 2 ms (H200).
+// A segment waits for its load before its first op and frees the load's place behind its last, so it holds one load and
+// no op that could do without it: what is copied and what is computed meet op by op, however long slices are. With a
+// third of the ring a segment, a picture of 1024x1024 under 10 GB took 1.19 of a resident one where slices were 2 ms
+// (H200).
 bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slice, sumi_slice* segment)
 {
     const sumi_cuda_stream* stream = record->stream;
@@ -350,7 +402,10 @@ bool sumi_cuda_next_segment(const sumi_cuda_plan* record, const sumi_slice* slic
     if (stream == NULL || slice->op_end == slice->op_begin + 1) return true;
     const int32_t load = stream->op_loads[begin];
     int32_t end = begin + 1;
-    while (end < slice->op_end && (stream->op_loads[end] == load || (load >= 0 && stream->op_loads[end] < 0 && end <= stream->loads[load].op_last))) end++;
+    while (end < slice->op_end
+           && (stream->op_loads[end] == load
+               || (load >= 0 && stream->op_loads[end] < 0 && end <= stream->loads[load].op_last)))
+        end++;
     *segment = (sumi_slice){begin, end, 0, record->plan->ops[begin].part_count, slice->predicted_us};
     return true;
 }
@@ -369,7 +424,7 @@ static bool loads_of(const sumi_cuda_stream* stream, const sumi_slice* segment, 
     return *first >= 0;
 }
 
-// ---- A run --------------------------------------------------------------------------------------------------------------------------------
+// ---- A run ----------------------------------------------------------------------------------------------------------
 
 static void step_on(const sumi_cuda_stream* stream, const sumi_plan* plan, sumi_cuda_place_in_run* at)
 {
@@ -379,11 +434,15 @@ static void step_on(const sumi_cuda_stream* stream, const sumi_plan* plan, sumi_
     if (++at->iteration < plan->sections[at->section].repeat) return;
     at->iteration = 0;
     do at->section++;
-    while ((size_t)at->section < plan->section_count && stream->section_loads[at->section] == stream->section_loads[at->section + 1]);
+    while ((size_t)at->section < plan->section_count
+           && stream->section_loads[at->section] == stream->section_loads[at->section + 1]);
     at->load = stream->section_loads[at->section];
 }
 
-static bool is_same_place(sumi_cuda_place_in_run a, sumi_cuda_place_in_run b) { return a.section == b.section && a.iteration == b.iteration && a.load == b.load; }
+static bool is_same_place(sumi_cuda_place_in_run a, sumi_cuda_place_in_run b)
+{
+    return a.section == b.section && a.iteration == b.iteration && a.load == b.load;
+}
 
 // From here on as if nothing were in the ring: the copies wait for all that was submitted before.
 static sumi_result begin_at(sumi_cuda* cuda, sumi_cuda_stream* stream, sumi_cuda_place_in_run at, sumi_error* error)
@@ -397,8 +456,14 @@ static sumi_result begin_at(sumi_cuda* cuda, sumi_cuda_stream* stream, sumi_cuda
     return SUMI_OK;
 }
 
-static int32_t load_number(const sumi_cuda_stream* stream, uint64_t number) { return stream->history[number % (uint64_t)stream->history_size]; }
-static bool meet(const sumi_cuda_load* a, const sumi_cuda_load* b) { return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes; }
+static int32_t load_number(const sumi_cuda_stream* stream, uint64_t number)
+{
+    return stream->history[number % (uint64_t)stream->history_size];
+}
+static bool meet(const sumi_cuda_load* a, const sumi_cuda_load* b)
+{
+    return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
 
 // The event behind which the ring is free where this load goes; NULL: it always was.
 static CUevent freed_before(const sumi_cuda_stream* stream, const sumi_cuda_load* load)
@@ -408,7 +473,8 @@ static CUevent freed_before(const sumi_cuda_stream* stream, const sumi_cuda_load
         const sumi_cuda_load* before = &stream->loads[load_number(stream, n)];
         if (meet(before, load)) return stream->loads[before->freed_with].freed;
     }
-    return oldest > 0 ? stream->loads[stream->loads[load_number(stream, oldest)].freed_with].freed : NULL; // forgotten ones are older
+    // forgotten ones are older
+    return oldest > 0 ? stream->loads[stream->loads[load_number(stream, oldest)].freed_with].freed : NULL;
 }
 
 // Starts the next load. *out_started false: a load before it that is still needed lies there.
@@ -440,7 +506,8 @@ sumi_result sumi_cuda_stream_ahead(sumi_cuda* cuda, sumi_cuda_plan* record, sumi
 {
     const sumi_cuda_stream* stream = record->stream;
     if (stream == NULL) return SUMI_OK;
-    for (bool has_room = true; has_room && (size_t)stream->next_issued.section < record->plan->section_count && stream->next_issued.load < stream->load_count;) {
+    for (bool has_room = true; has_room && (size_t)stream->next_issued.section < record->plan->section_count
+                               && stream->next_issued.load < stream->load_count;) {
         const int32_t resident = stream->loads[stream->next_issued.load].resident;
         if (!cuda->weights.residents[resident].has_image) break; // the caller's time: not before it must be
         SUMI_TRY(issue(cuda, record, &has_room, error));
@@ -453,12 +520,14 @@ sumi_result sumi_cuda_stream_begin(sumi_cuda* cuda, sumi_cuda_plan* record, sumi
     sumi_cuda_stream* stream = record->stream;
     if (stream == NULL) return SUMI_OK;
     sumi_cuda_place_in_run first = {0, 0, 0};
-    while ((size_t)first.section < record->plan->section_count && stream->section_loads[first.section + 1] == 0) first.section++;
+    while ((size_t)first.section < record->plan->section_count && stream->section_loads[first.section + 1] == 0)
+        first.section++;
     SUMI_TRY(begin_at(cuda, stream, first, error));
     return sumi_cuda_stream_ahead(cuda, record, error);
 }
 
-sumi_result sumi_cuda_stream_before(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment, int32_t counter, bool* out_waits, sumi_error* error)
+sumi_result sumi_cuda_stream_before(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment, int32_t counter,
+                                    bool* out_waits, sumi_error* error)
 {
     sumi_cuda_stream* stream = record->stream;
     int32_t first, last;
@@ -466,28 +535,37 @@ sumi_result sumi_cuda_stream_before(sumi_cuda* cuda, sumi_cuda_plan* record, con
     if (stream == NULL || !loads_of(stream, segment, &first, &last)) return SUMI_OK;
     const sumi_section* section = &record->plan->sections[record->plan->ops[segment->op_begin].section];
     const int32_t iteration = counter - section->first_counter;
-    const sumi_cuda_place_in_run here = {(int32_t)(section - record->plan->sections), iteration < 0 || iteration >= section->repeat ? 0 : iteration, first};
-    if (!is_same_place(here, stream->next_used)) SUMI_TRY(begin_at(cuda, stream, here, error)); // slices are run in another order than the engine's
+    const sumi_cuda_place_in_run here = {(int32_t)(section - record->plan->sections),
+                                         iteration < 0 || iteration >= section->repeat ? 0 : iteration, first};
+    // slices are run in another order than the engine's
+    if (!is_same_place(here, stream->next_used)) SUMI_TRY(begin_at(cuda, stream, here, error));
     for (const uint64_t needed = stream->used + (uint64_t)(last - first) + 1; stream->issued < needed;) {
         bool is_started = false;
         SUMI_TRY(issue(cuda, record, &is_started, error));
-        if (!is_started) return sumi_fail(error, SUMI_INTERNAL, "%s and its neighbours do not fit the ring of streamed weights", record->plan->ops[segment->op_begin].label);
+        if (!is_started)
+            return sumi_fail(error, SUMI_INTERNAL, "%s and its neighbours do not fit the ring of streamed weights",
+                             record->plan->ops[segment->op_begin].label);
     }
-    SUMI_CU(&cuda->device.driver, cuStreamWaitEvent(cuda->device.compute, stream->loads[last].filled, 0), "waiting for streamed weights"); // copies arrive in order
+    // copies arrive in order
+    SUMI_CU(&cuda->device.driver, cuStreamWaitEvent(cuda->device.compute, stream->loads[last].filled, 0),
+            "waiting for streamed weights");
     *out_waits = true;
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_stream_after(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment, sumi_error* error)
+sumi_result sumi_cuda_stream_after(sumi_cuda* cuda, sumi_cuda_plan* record, const sumi_slice* segment,
+                                   sumi_error* error)
 {
     sumi_cuda_stream* stream = record->stream;
     int32_t first, last;
     if (stream == NULL || !loads_of(stream, segment, &first, &last)) return SUMI_OK;
     const int32_t op_last = segment->op_end - 1;
-    const bool ends_op = segment->op_end > segment->op_begin + 1 || segment->part_end >= record->plan->ops[op_last].part_count;
+    const bool ends_op =
+        segment->op_end > segment->op_begin + 1 || segment->part_end >= record->plan->ops[op_last].part_count;
     if (stream->loads[last].op_last > op_last || !ends_op) last--; // it is used again
     if (last < first) return SUMI_OK;
-    SUMI_CU(&cuda->device.driver, cuEventRecord(stream->loads[last].freed, cuda->device.compute), "ordering streamed weights");
+    SUMI_CU(&cuda->device.driver, cuEventRecord(stream->loads[last].freed, cuda->device.compute),
+            "ordering streamed weights");
     for (int32_t i = first; i <= last; i++) {
         stream->loads[i].freed_with = last;
         stream->used++;

@@ -3,22 +3,29 @@
 //   compute stream   .. last slice | picture -> memory of the import | copies that are fetched      the job is done when these are
 //   graphics stream                                                     map | memory -> texture | unmap      in sumi_fetch_images: on the thread that has the graphics' context
 //
-// The graphics stream is a stream of its own: in the compute stream the texture would wait for what the next job has submitted.
+// The graphics stream is a stream of its own: in the compute stream the texture would wait for what the next job has
+// submitted.
 #include "cuda/targets.h"
 #include "kernels/pictures.h"
 
 static int32_t kernel_format(sumi_format format)
 {
-    return format == SUMI_FORMAT_RGB8 ? SUMI_PIXELS_RGB8 : format == SUMI_FORMAT_RGB32F ? SUMI_PIXELS_RGB32F : SUMI_PIXELS_RGBA8;
+    return format == SUMI_FORMAT_RGB8   ? SUMI_PIXELS_RGB8
+         : format == SUMI_FORMAT_RGB32F ? SUMI_PIXELS_RGB32F
+                                        : SUMI_PIXELS_RGBA8;
 }
 
-sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi_publication* picture, sumi_error* error)
+sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi_publication* picture,
+                              sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const sumi_value_info* info = sumi_plan_info(plan, picture->value);
     const uint64_t pixel_bytes = picture->format == SUMI_FORMAT_RGB32F ? 6 : 3;
     sumi_pixels_to_args args = {.from = cuda->arena.address + info->offset + picture->first_pixel * pixel_bytes,
-                                .to = picture->address != 0 ? picture->address : cuda->arena.address + sumi_plan_info(plan, picture->into)->offset + picture->into_offset,
+                                .to = picture->address != 0
+                                        ? picture->address
+                                        : cuda->arena.address + sumi_plan_info(plan, picture->into)->offset
+                                              + picture->into_offset,
                                 .pitch = picture->row_bytes,
                                 .width = picture->width,
                                 .format = kernel_format(picture->format)};
@@ -26,18 +33,25 @@ sumi_result sumi_cuda_publish(sumi_cuda* cuda, const sumi_plan* plan, const sumi
     SUMI_TRY(sumi_cuda_kernel(cuda->modules, "sumi_pixels_to", 0, &function, error));
     void* params[] = {&args};
     const unsigned blocks = (unsigned)((picture->width + SUMI_PICTURES_THREADS - 1) / SUMI_PICTURES_THREADS);
-    SUMI_CU(driver, cuLaunchKernel(function, blocks, (unsigned)picture->height, 1, SUMI_PICTURES_THREADS, 1, 1, 0, cuda->device.compute, params, NULL), "writing a picture to the host's device memory");
-    if (picture->event != NULL) SUMI_CU(driver, cuEventRecord(picture->event, cuda->device.compute), "recording the event of a target");
+    SUMI_CU(driver,
+            cuLaunchKernel(function, blocks, (unsigned)picture->height, 1, SUMI_PICTURES_THREADS, 1, 1, 0,
+                           cuda->device.compute, params, NULL),
+            "writing a picture to the host's device memory");
+    if (picture->event != NULL)
+        SUMI_CU(driver, cuEventRecord(picture->event, cuda->device.compute), "recording the event of a target");
     return SUMI_OK;
 }
 
 static bool has_graphics(const sumi_cuda_driver* driver)
 {
-    return driver->cuMemcpy2DAsync != NULL && driver->cuGraphicsGLRegisterImage != NULL && driver->cuGraphicsUnregisterResource != NULL && driver->cuGraphicsMapResources != NULL
-        && driver->cuGraphicsUnmapResources != NULL && driver->cuGraphicsSubResourceGetMappedArray != NULL && driver->cuArray3DGetDescriptor != NULL;
+    return driver->cuMemcpy2DAsync != NULL && driver->cuGraphicsGLRegisterImage != NULL
+        && driver->cuGraphicsUnregisterResource != NULL && driver->cuGraphicsMapResources != NULL
+        && driver->cuGraphicsUnmapResources != NULL && driver->cuGraphicsSubResourceGetMappedArray != NULL
+        && driver->cuArray3DGetDescriptor != NULL;
 }
 
-// Whether OpenGL has no context on this thread, or one of another GPU. Drivers then say many things: an invalid texture, an invalid device, an unknown error; but no device is lost.
+// Whether OpenGL has no context on this thread, or one of another GPU. Drivers then say many things: an invalid
+// texture, an invalid device, an unknown error; but no device is lost.
 static bool is_elsewhere(const sumi_cuda* cuda)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
@@ -51,12 +65,17 @@ static bool is_elsewhere(const sumi_cuda* cuda)
 static sumi_result graphics_failure(const sumi_cuda* cuda, CUresult failure, const char* what, sumi_error* error)
 {
     if (!is_elsewhere(cuda)) return sumi_cuda_failure(&cuda->device.driver, failure, what, error);
-    return sumi_fail(error, SUMI_WRONG_STATE, "%s failed (CUDA's error %d): make the OpenGL context current on the calling thread, one of this GPU", what, (int)failure);
+    return sumi_fail(
+        error, SUMI_WRONG_STATE,
+        "%s failed (CUDA's error %d): make the OpenGL context current on the calling thread, one of this GPU", what,
+        (int)failure);
 }
 
 // Between taking a texture from OpenGL and giving it back, which happens whatever `body` came to.
-typedef sumi_result mapped_body(const sumi_cuda* cuda, CUarray array, const sumi_import* import, int32_t width, int32_t height, sumi_error* error);
-static sumi_result with_storage(const sumi_cuda* cuda, const sumi_import* import, int32_t width, int32_t height, mapped_body* body, sumi_error* error)
+typedef sumi_result mapped_body(const sumi_cuda* cuda, CUarray array, const sumi_import* import, int32_t width,
+                                int32_t height, sumi_error* error);
+static sumi_result with_storage(const sumi_cuda* cuda, const sumi_import* import, int32_t width, int32_t height,
+                                mapped_body* body, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     CUgraphicsResource resource = import->resource;
@@ -64,45 +83,61 @@ static sumi_result with_storage(const sumi_cuda* cuda, const sumi_import* import
     const CUresult mapped = driver->cuGraphicsMapResources(1, &resource, cuda->graphics);
     if (mapped != CUDA_SUCCESS) return graphics_failure(cuda, mapped, "taking a texture from OpenGL", error);
     const CUresult found = driver->cuGraphicsSubResourceGetMappedArray(&array, resource, 0, 0);
-    const sumi_result result = found == CUDA_SUCCESS ? body(cuda, array, import, width, height, error) : sumi_cuda_failure(driver, found, "finding the storage of a texture", error);
+    const sumi_result result = found == CUDA_SUCCESS
+                                 ? body(cuda, array, import, width, height, error)
+                                 : sumi_cuda_failure(driver, found, "finding the storage of a texture", error);
     const CUresult unmapped = driver->cuGraphicsUnmapResources(1, &resource, cuda->graphics);
     if (result != SUMI_OK || unmapped == CUDA_SUCCESS) return result;
     return sumi_cuda_failure(driver, unmapped, "giving a texture back to OpenGL", error);
 }
 
 // CUDA shares many formats, and a copy into a larger texture, or of another format of four bytes, would succeed.
-static sumi_result check_storage(const sumi_cuda* cuda, CUarray array, const sumi_import* import, int32_t width, int32_t height, sumi_error* error)
+static sumi_result check_storage(const sumi_cuda* cuda, CUarray array, const sumi_import* import, int32_t width,
+                                 int32_t height, sumi_error* error)
 {
     (void)import;
     const sumi_cuda_driver* driver = &cuda->device.driver;
     CUDA_ARRAY3D_DESCRIPTOR storage;
     SUMI_CU(driver, cuArray3DGetDescriptor(&storage, array), "asking for the size of a texture");
     if (storage.Width != (size_t)width || storage.Height != (size_t)height || storage.Depth > 1)
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the texture is %zu x %zu in %zu layers: %d x %d in one is asked for", storage.Width, storage.Height, storage.Depth > 1 ? storage.Depth : 1,
-                         (int)width, (int)height);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "the texture is %zu x %zu in %zu layers: %d x %d in one is asked for", storage.Width,
+                         storage.Height, storage.Depth > 1 ? storage.Depth : 1, (int)width, (int)height);
     if (storage.Format != CU_AD_FORMAT_UNSIGNED_INT8 || storage.NumChannels != 4)
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the texture has %u channels of CUDA's format %#x: it must be GL_RGBA8", storage.NumChannels, (unsigned)storage.Format);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "the texture has %u channels of CUDA's format %#x: it must be GL_RGBA8", storage.NumChannels,
+                         (unsigned)storage.Format);
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_import_gl(sumi_cuda* cuda, uint32_t texture, uint32_t target, int32_t width, int32_t height, sumi_import* out_import, sumi_error* error)
+sumi_result sumi_cuda_import_gl(sumi_cuda* cuda, uint32_t texture, uint32_t target, int32_t width, int32_t height,
+                                sumi_import* out_import, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     *out_import = (sumi_import){.resource = NULL};
-    if (!has_graphics(driver)) return sumi_fail(error, SUMI_NOT_SUPPORTED, "this NVIDIA driver does not share OpenGL textures with CUDA: give host_memory or a device_address");
+    if (!has_graphics(driver))
+        return sumi_fail(
+            error, SUMI_NOT_SUPPORTED,
+            "this NVIDIA driver does not share OpenGL textures with CUDA: give host_memory or a device_address");
     if (cuda->graphics == NULL) {
         int least = 0, greatest = 0;
         SUMI_CU(driver, cuCtxGetStreamPriorityRange(&least, &greatest), "asking for stream priorities");
-        SUMI_CU(driver, cuStreamCreateWithPriority(&cuda->graphics, CU_STREAM_NON_BLOCKING, least), "making a stream for textures");
+        SUMI_CU(driver, cuStreamCreateWithPriority(&cuda->graphics, CU_STREAM_NON_BLOCKING, least),
+                "making a stream for textures");
     }
     sumi_cuda_block block;
-    SUMI_TRY(sumi_cuda_allocate(&cuda->memory, (uint64_t)width * (uint64_t)height * 4, SUMI_MEMORY_IMAGE, "a picture for a texture", &block, error));
+    SUMI_TRY(sumi_cuda_allocate(&cuda->memory, (uint64_t)width * (uint64_t)height * 4, SUMI_MEMORY_IMAGE,
+                                "a picture for a texture", &block, error));
     CUgraphicsResource resource = NULL;
-    const CUresult result = driver->cuGraphicsGLRegisterImage(&resource, texture, target, CU_GRAPHICS_REGISTER_FLAGS_NONE); // not WRITE_DISCARD: a host may show it until the picture comes
+    // not WRITE_DISCARD: a host may show it until the picture comes
+    const CUresult result =
+        driver->cuGraphicsGLRegisterImage(&resource, texture, target, CU_GRAPHICS_REGISTER_FLAGS_NONE);
     if (result != CUDA_SUCCESS) {
         sumi_cuda_release(&cuda->memory, &block);
         if ((result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE) && !is_elsewhere(cuda))
-            return sumi_fail(error, SUMI_INVALID_ARGUMENT, "texture %u (target %#x) cannot be shared: it must be GL_RGBA8 with its storage made", (unsigned)texture, (unsigned)target);
+            return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                             "texture %u (target %#x) cannot be shared: it must be GL_RGBA8 with its storage made",
+                             (unsigned)texture, (unsigned)target);
         return graphics_failure(cuda, result, "importing an OpenGL texture", error);
     }
     sumi_import import = {.resource = resource, .address = block.address, .bytes = block.bytes};
@@ -123,7 +158,8 @@ void sumi_cuda_release_import(sumi_cuda* cuda, sumi_import* import)
     *import = (sumi_import){.resource = NULL};
 }
 
-static sumi_result copy_to_storage(const sumi_cuda* cuda, CUarray array, const sumi_import* import, int32_t width, int32_t height, sumi_error* error)
+static sumi_result copy_to_storage(const sumi_cuda* cuda, CUarray array, const sumi_import* import, int32_t width,
+                                   int32_t height, sumi_error* error)
 {
     const sumi_cuda_driver* driver = &cuda->device.driver;
     const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -137,7 +173,8 @@ static sumi_result copy_to_storage(const sumi_cuda* cuda, CUarray array, const s
     return SUMI_OK;
 }
 
-sumi_result sumi_cuda_show(const sumi_cuda* cuda, const sumi_import* import, int32_t width, int32_t height, sumi_error* error)
+sumi_result sumi_cuda_show(const sumi_cuda* cuda, const sumi_import* import, int32_t width, int32_t height,
+                           sumi_error* error)
 {
     return with_storage(cuda, import, width, height, copy_to_storage, error);
 }

@@ -66,5 +66,6 @@ void sumi_temporary_end(sumi_temporary* temporary)
 {
     SUMI_ASSERT(temporary->used <= temporary->wanted && temporary->used <= temporary->block->bytes);
     sumi_error unused = {SUMI_OK, {0}};
-    (void)sumi_block_reserve(temporary->parent, temporary->block, temporary->wanted, "pictures on their way in", &unused);
+    (void)sumi_block_reserve(temporary->parent, temporary->block, temporary->wanted, "pictures on their way in",
+                             &unused);
 }

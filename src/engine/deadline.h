@@ -1,10 +1,12 @@
 // Deadlines: fewer denoising steps when the time left is too short for all of them, decided again before every step.
 //
-// The schedule stays as it is and steps are left out of it: a step from sigma_i goes to sigma_j instead of sigma_i+1. So the plan, its graphs and its tables of times serve any number of
-// steps; only the solver's row of this one step is written anew. Solvers of two evaluations a step have times between their sigmas: their steps are counted once, before the first.
+// The schedule stays as it is and steps are left out of it: a step from sigma_i goes to sigma_j instead of sigma_i+1.
+// So the plan, its graphs and its tables of times serve any number of steps; only the solver's row of this one step is
+// written anew. Solvers of two evaluations a step have times between their sigmas: their steps are counted once, before
+// the first.
 //
-// What counts is the clock on the wall, from submission: a host that gives less of each frame, or pauses, has fewer steps left. How much of the wall's time the work gets is measured from
-// step to step.
+// What counts is the clock on the wall, from submission: a host that gives less of each frame, or pauses, has fewer
+// steps left. How much of the wall's time the work gets is measured from step to step.
 #ifndef SUMI_ENGINE_DEADLINE_H
 #define SUMI_ENGINE_DEADLINE_H
 #include "base/result.h"
@@ -13,9 +15,9 @@
 struct sumi_slot;
 
 typedef struct sumi_pace {
-    uint64_t begin_ns;    // of the measurement that is under way; 0: none
-    double work_us;       // done since
-    double share;         // work per time on the wall, lately; 0: not known yet
+    uint64_t begin_ns; // of the measurement that is under way; 0: none
+    double work_us;    // done since
+    double share;      // work per time on the wall, lately; 0: not known yet
 } sumi_pace;
 
 typedef struct sumi_adaption {

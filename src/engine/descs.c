@@ -15,11 +15,20 @@ sumi_engine_desc sumi_engine_defaults(void)
     return desc;
 }
 
-sumi_model_desc sumi_model_defaults(void) { return (sumi_model_desc){.weights = SUMI_WEIGHTS_AUTO, .cookie = SUMI_COOKIE_MODEL}; }
+sumi_model_desc sumi_model_defaults(void)
+{
+    return (sumi_model_desc){.weights = SUMI_WEIGHTS_AUTO, .cookie = SUMI_COOKIE_MODEL};
+}
 
-sumi_prompt_desc sumi_prompt_defaults(sumi_model* model) { return (sumi_prompt_desc){.model = model, .cookie = SUMI_COOKIE_PROMPT}; }
+sumi_prompt_desc sumi_prompt_defaults(sumi_model* model)
+{
+    return (sumi_prompt_desc){.model = model, .cookie = SUMI_COOKIE_PROMPT};
+}
 
-sumi_lora_desc sumi_lora_defaults(sumi_model* model) { return (sumi_lora_desc){.model = model, .cookie = SUMI_COOKIE_LORA}; }
+sumi_lora_desc sumi_lora_defaults(sumi_model* model)
+{
+    return (sumi_lora_desc){.model = model, .cookie = SUMI_COOKIE_LORA};
+}
 
 // A preset's side is meant for models of 1024 x 1024; others get the same share of their own size.
 static int32_t scaled_side(const sumi_model* model, int32_t side)
@@ -34,7 +43,8 @@ static int32_t scaled_side(const sumi_model* model, int32_t side)
 sumi_encode_desc sumi_encode_defaults(sumi_model* model)
 {
     const int32_t side = model != NULL ? scaled_side(model, 1024) : 1024;
-    return (sumi_encode_desc){.model = model, .width = side, .height = side, .posterior = SUMI_POSTERIOR_MODE, .cookie = SUMI_COOKIE_ENCODE};
+    return (sumi_encode_desc){
+        .model = model, .width = side, .height = side, .posterior = SUMI_POSTERIOR_MODE, .cookie = SUMI_COOKIE_ENCODE};
 }
 
 static sumi_preset_values preset_of(const sumi_model* model, sumi_preset preset)

@@ -16,13 +16,13 @@
 #define SUMI_MOST_LOWERED 8 // of one job: each takes an eighth away, so a third is left after the last
 
 typedef struct sumi_device_limit {
-    uint64_t bytes;          // jobs keep to it as to a budget; 0: none
-    uint64_t wanted;         // what the job that met the shortage would hold without any limit; 0: unknown
-    uint64_t before;         // the limit that a review raised, until a picture has had all that it wants; 0: none was
-    uint64_t refused;        // what the newest plan that did not fit needs in its smallest form
-    int32_t jobs, distance;  // jobs that began since the newest review; how many there are between two, 0: every job
-    sumi_device_room room;   // when the newest allocation failed
-    bool is_short;           // one has failed, and the job has not tried again since
+    uint64_t bytes;         // jobs keep to it as to a budget; 0: none
+    uint64_t wanted;        // what the job that met the shortage would hold without any limit; 0: unknown
+    uint64_t before;        // the limit that a review raised, until a picture has had all that it wants; 0: none was
+    uint64_t refused;       // what the newest plan that did not fit needs in its smallest form
+    int32_t jobs, distance; // jobs that began since the newest review; how many there are between two, 0: every job
+    sumi_device_room room;  // when the newest allocation failed
+    bool is_short;          // one has failed, and the job has not tried again since
 } sumi_device_limit;
 
 // All hold the work. Nothing to do on the processor.

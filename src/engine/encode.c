@@ -3,25 +3,30 @@
 #include "sampling/pixels.h"
 #include <string.h>
 
-static const sumi_job_functions s_functions = {"an encoding job", sumi_plan_job_predict, sumi_plan_job_step, sumi_plan_job_stop, sumi_plan_job_drop};
+static const sumi_job_functions s_functions = {"an encoding job", sumi_plan_job_predict, sumi_plan_job_step,
+                                               sumi_plan_job_stop, sumi_plan_job_drop};
 
 static sumi_result check(const sumi_engine* engine, const sumi_encode_desc* desc, sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_ENCODE, "sumi_encode_desc", "sumi_encode_defaults", error));
     SUMI_TRY(sumi_check_model(engine, desc->model, error));
-    if (!desc->model->info.has_vae_encoder) return sumi_fail(error, SUMI_NOT_SUPPORTED, "model: it was opened without a VAE encoder");
-    if (desc->image == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "image is NULL: give the picture to encode");
+    if (!desc->model->info.has_vae_encoder)
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "model: it was opened without a VAE encoder");
+    if (desc->image == NULL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "image is NULL: give the picture to encode");
     sumi_pixels settled = sumi_pixels_settled(desc->image);
     SUMI_TRY(sumi_pixels_check(&settled, "image", error));
     SUMI_TRY(sumi_check_size(desc->model, desc->width, desc->height, error));
     const int posterior = (int)desc->posterior;
-    if (posterior < 0 || posterior > SUMI_POSTERIOR_MODE) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "posterior is %d: no such kind", posterior);
+    if (posterior < 0 || posterior > SUMI_POSTERIOR_MODE)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "posterior is %d: no such kind", posterior);
     return SUMI_OK;
 }
 
 static void pack(sumi_packer* packer, const sumi_encode_desc* desc, sumi_plan_job* job)
 {
-    const uint64_t latent_bytes = (uint64_t)job->latent_channels * (uint64_t)job->latent_height * (uint64_t)job->latent_width * sizeof(float);
+    const uint64_t latent_bytes =
+        (uint64_t)job->latent_channels * (uint64_t)job->latent_height * (uint64_t)job->latent_width * sizeof(float);
     job->items = sumi_pack(packer, NULL, sizeof *job->items);
     job->start_image = sumi_pixels_copy(packer, desc->image);
     if (desc->noise_values != NULL) job->start_noise = sumi_pack(packer, desc->noise_values, latent_bytes);
@@ -69,7 +74,8 @@ sumi_result sumi_submit_encode(sumi_engine* engine, const sumi_encode_desc* desc
     if (out_job != NULL) out_job->id = 0;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_error error = {SUMI_OK, {0}};
-    if (desc == NULL || out_job == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_encode: desc or out_job is NULL");
+    if (desc == NULL || out_job == NULL)
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_encode: desc or out_job is NULL");
     else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
     return sumi_log_failure(engine, &error);
 }
@@ -79,14 +85,16 @@ sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job job, float* into, s
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_error error = {SUMI_OK, {0}};
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_ENCODE, &slot, &error) != SUMI_OK) return sumi_log_failure(engine, &error);
+    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_ENCODE, &slot, &error) != SUMI_OK)
+        return sumi_log_failure(engine, &error);
     sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
         const sumi_plan_job* plan = &slot->u.plan;
         const size_t count = (size_t)plan->latent_channels * (size_t)plan->latent_height * (size_t)plan->latent_width;
         if (into == NULL || capacity < count) {
-            (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_fetch_latents: capacity is %zu floats, the latents take %zu", into != NULL ? capacity : 0,
-                            count);
+            (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT,
+                            "sumi_fetch_latents: capacity is %zu floats, the latents take %zu",
+                            into != NULL ? capacity : 0, count);
             return sumi_log_failure(engine, &error);
         }
         memcpy(into, plan->latents, count * sizeof *into);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- Log --------------------------------------------------------------------------------------------------------------------------------
+// ---- Log ------------------------------------------------------------------------------------------------------------
 
 void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result result, const char* text)
 {
@@ -18,35 +18,40 @@ void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result
 sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error)
 {
     SUMI_ASSERT(error->result != SUMI_OK);
-    sumi_log_write(engine, SUMI_LOG_ERROR, error->result, error->text[0] != '\0' ? error->text : sumi_result_text(error->result));
+    sumi_log_write(engine, SUMI_LOG_ERROR, error->result,
+                   error->text[0] != '\0' ? error->text : sumi_result_text(error->result));
     return error->result;
 }
 
-sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type, const char* function, sumi_error* error)
+sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type, const char* function,
+                              sumi_error* error)
 {
     SUMI_ASSERT(type != NULL && function != NULL);
     if (cookie == right) return SUMI_OK;
-    return sumi_fail(error, SUMI_DESC_NOT_INITIALIZED, "this %s was not made by %s(): begin with what that returns and change members", type, function);
+    return sumi_fail(error, SUMI_DESC_NOT_INITIALIZED,
+                     "this %s was not made by %s(): begin with what that returns and change members", type, function);
 }
 
-// ---- Create -----------------------------------------------------------------------------------------------------------------------------
+// ---- Create ---------------------------------------------------------------------------------------------------------
 
 static sumi_result check_services(const sumi_engine_desc* desc, sumi_error* error)
 {
     SUMI_REFUSE((desc->allocator.allocate == NULL) != (desc->allocator.release == NULL), SUMI_INVALID_ARGUMENT,
                 "allocator: give both allocate and release, or neither for the C library's");
-    SUMI_REFUSE((desc->device_allocator.allocate == NULL) != (desc->device_allocator.release == NULL), SUMI_INVALID_ARGUMENT,
-                "device_allocator: give both allocate and release, or neither for the driver's");
+    SUMI_REFUSE((desc->device_allocator.allocate == NULL) != (desc->device_allocator.release == NULL),
+                SUMI_INVALID_ARGUMENT, "device_allocator: give both allocate and release, or neither for the driver's");
     const sumi_files* files = &desc->files;
     bool has_files = files->open != NULL || files->read != NULL || files->map != NULL || files->close != NULL;
-    SUMI_REFUSE(has_files && (files->open == NULL || files->read == NULL || files->close == NULL), SUMI_INVALID_ARGUMENT,
+    SUMI_REFUSE(has_files && (files->open == NULL || files->read == NULL || files->close == NULL),
+                SUMI_INVALID_ARGUMENT,
                 "files: give open, read and close (map may be NULL), or none of them for memory-mapped files");
     const sumi_tasks* tasks = &desc->tasks;
-    SUMI_REFUSE((tasks->begin == NULL) != (tasks->finish == NULL), SUMI_INVALID_ARGUMENT, "tasks: give both begin and finish, or neither");
+    SUMI_REFUSE((tasks->begin == NULL) != (tasks->finish == NULL), SUMI_INVALID_ARGUMENT,
+                "tasks: give both begin and finish, or neither");
     SUMI_REFUSE(tasks->begin != NULL && (tasks->worker_count < 1 || tasks->worker_count > 1024), SUMI_INVALID_ARGUMENT,
                 "tasks.worker_count is %d: give 1 to 1024", (int)tasks->worker_count);
-    SUMI_REFUSE(tasks->begin == NULL && tasks->worker_count != 0, SUMI_INVALID_ARGUMENT, "tasks.worker_count is %d, but tasks.begin is NULL",
-                (int)tasks->worker_count);
+    SUMI_REFUSE(tasks->begin == NULL && tasks->worker_count != 0, SUMI_INVALID_ARGUMENT,
+                "tasks.worker_count is %d, but tasks.begin is NULL", (int)tasks->worker_count);
     return SUMI_OK;
 }
 
@@ -54,28 +59,36 @@ static sumi_result check_desc(const sumi_engine_desc* desc, sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_ENGINE, "sumi_engine_desc", "sumi_engine_defaults", error));
     int backend = (int)desc->backend, pump = (int)desc->pump, cublaslt = (int)desc->cuda.cublaslt;
-    SUMI_REFUSE(backend < 0 || backend > SUMI_BACKEND_CUDA, SUMI_INVALID_ARGUMENT, "backend is %d: no such backend", backend);
-    SUMI_REFUSE(cublaslt < 0 || cublaslt > SUMI_CUBLASLT_ALWAYS, SUMI_INVALID_ARGUMENT, "cuda.cublaslt is %d: no such choice", cublaslt);
+    SUMI_REFUSE(backend < 0 || backend > SUMI_BACKEND_CUDA, SUMI_INVALID_ARGUMENT, "backend is %d: no such backend",
+                backend);
+    SUMI_REFUSE(cublaslt < 0 || cublaslt > SUMI_CUBLASLT_ALWAYS, SUMI_INVALID_ARGUMENT,
+                "cuda.cublaslt is %d: no such choice", cublaslt);
     SUMI_TRY(check_services(desc, error));
     SUMI_REFUSE(pump < 0 || pump > SUMI_PUMP_THREAD, SUMI_INVALID_ARGUMENT, "pump is %d: no such mode", pump);
-    SUMI_REFUSE(desc->job_capacity < 1 || desc->job_capacity > SUMI_MAX_JOBS, SUMI_INVALID_ARGUMENT, "job_capacity is %d: give 1 to %d",
-                (int)desc->job_capacity, SUMI_MAX_JOBS);
-    SUMI_REFUSE(desc->cpu_thread_count < 0 || desc->cpu_thread_count > 256, SUMI_INVALID_ARGUMENT, "cpu_thread_count is %d: give 1 to 256, or 0 for every core",
-                (int)desc->cpu_thread_count);
+    SUMI_REFUSE(desc->job_capacity < 1 || desc->job_capacity > SUMI_MAX_JOBS, SUMI_INVALID_ARGUMENT,
+                "job_capacity is %d: give 1 to %d", (int)desc->job_capacity, SUMI_MAX_JOBS);
+    SUMI_REFUSE(desc->cpu_thread_count < 0 || desc->cpu_thread_count > 256, SUMI_INVALID_ARGUMENT,
+                "cpu_thread_count is %d: give 1 to 256, or 0 for every core", (int)desc->cpu_thread_count);
     return SUMI_OK;
 }
 
 // What only a GPU can use.
 static sumi_result check_for_cpu(const sumi_engine_desc* desc, sumi_error* error)
 {
-    SUMI_REFUSE(desc->device_allocator.allocate != NULL, SUMI_NOT_SUPPORTED, "device_allocator: the CPU backend has no device memory; leave it zero");
-    SUMI_REFUSE(desc->cuda.ordinal != -1, SUMI_NOT_SUPPORTED, "cuda.ordinal is %d: the CPU backend has no devices to choose from; leave -1",
-                (int)desc->cuda.ordinal);
-    SUMI_REFUSE(desc->cuda.uuid != NULL, SUMI_NOT_SUPPORTED, "cuda.uuid: the CPU backend has no devices to choose from; leave NULL");
-    SUMI_REFUSE(desc->cuda.luid != NULL, SUMI_NOT_SUPPORTED, "cuda.luid: the CPU backend has no devices to choose from; leave NULL");
-    SUMI_REFUSE(desc->cuda.context != NULL, SUMI_NOT_SUPPORTED, "cuda.context: the CPU backend takes no context; leave NULL");
-    SUMI_REFUSE(desc->cuda.stream != NULL, SUMI_NOT_SUPPORTED, "cuda.stream: the CPU backend takes no stream; leave NULL");
-    SUMI_REFUSE(desc->cuda.cublaslt != SUMI_CUBLASLT_AUTO, SUMI_NOT_SUPPORTED, "cuda.cublaslt: the CPU backend has no use for it; leave SUMI_CUBLASLT_AUTO");
+    SUMI_REFUSE(desc->device_allocator.allocate != NULL, SUMI_NOT_SUPPORTED,
+                "device_allocator: the CPU backend has no device memory; leave it zero");
+    SUMI_REFUSE(desc->cuda.ordinal != -1, SUMI_NOT_SUPPORTED,
+                "cuda.ordinal is %d: the CPU backend has no devices to choose from; leave -1", (int)desc->cuda.ordinal);
+    SUMI_REFUSE(desc->cuda.uuid != NULL, SUMI_NOT_SUPPORTED,
+                "cuda.uuid: the CPU backend has no devices to choose from; leave NULL");
+    SUMI_REFUSE(desc->cuda.luid != NULL, SUMI_NOT_SUPPORTED,
+                "cuda.luid: the CPU backend has no devices to choose from; leave NULL");
+    SUMI_REFUSE(desc->cuda.context != NULL, SUMI_NOT_SUPPORTED,
+                "cuda.context: the CPU backend takes no context; leave NULL");
+    SUMI_REFUSE(desc->cuda.stream != NULL, SUMI_NOT_SUPPORTED,
+                "cuda.stream: the CPU backend takes no stream; leave NULL");
+    SUMI_REFUSE(desc->cuda.cublaslt != SUMI_CUBLASLT_AUTO, SUMI_NOT_SUPPORTED,
+                "cuda.cublaslt: the CPU backend has no use for it; leave SUMI_CUBLASLT_AUTO");
     return SUMI_OK;
 }
 
@@ -87,7 +100,8 @@ static sumi_result create_runner(sumi_engine* engine, sumi_error* error)
         sumi_error no_gpu = {SUMI_OK, {0}};
         sumi_result result = sumi_cuda_create(&engine->heap, engine->workers, desc, NULL, &no_gpu, &engine->runner);
         if (result == SUMI_OK) return SUMI_OK;
-        const bool is_absent = result == SUMI_NO_DEVICE || result == SUMI_DRIVER_TOO_OLD || result == SUMI_DEVICE_UNSUPPORTED || result == SUMI_NOT_SUPPORTED;
+        const bool is_absent = result == SUMI_NO_DEVICE || result == SUMI_DRIVER_TOO_OLD
+                            || result == SUMI_DEVICE_UNSUPPORTED || result == SUMI_NOT_SUPPORTED;
         if (desc->backend == SUMI_BACKEND_CUDA || !is_absent) return sumi_fail(error, result, "%s", no_gpu.text);
         char text[sizeof no_gpu.text + 64];
         snprintf(text, sizeof text, "the processor does the work: %s", no_gpu.text);
@@ -111,13 +125,14 @@ static sumi_result create_parts(sumi_engine* engine, sumi_error* error)
     if (engine->slots == NULL) return sumi_out_of_memory(error, capacity * sizeof *engine->slots, "job slots");
     engine->slot_count = (int32_t)capacity;
     engine->free_slots = sumi_alloc_array(heap, capacity, sizeof *engine->free_slots);
-    if (engine->free_slots == NULL) return sumi_out_of_memory(error, capacity * sizeof *engine->free_slots, "the list of free job slots");
+    if (engine->free_slots == NULL)
+        return sumi_out_of_memory(error, capacity * sizeof *engine->free_slots, "the list of free job slots");
     for (int32_t i = engine->slot_count; i-- > 0;) engine->free_slots[engine->free_count++] = i;
     SUMI_ASSERT(engine->free_count == engine->slot_count && engine->slot_count <= 1 << SUMI_SLOT_BITS);
 
-    static const double first_guess_us[SUMI_CHORE_COUNT] = {[SUMI_CHORE_LOAD] = 1500, [SUMI_CHORE_TEXT] = 300,   [SUMI_CHORE_PLAN] = 2000,
-                                                            [SUMI_CHORE_READY] = 10,  [SUMI_CHORE_INPUT] = 300, [SUMI_CHORE_NOISE] = 100,
-                                                            [SUMI_CHORE_OUTPUT] = 100};
+    static const double first_guess_us[SUMI_CHORE_COUNT] = {
+        [SUMI_CHORE_LOAD] = 1500, [SUMI_CHORE_TEXT] = 300,  [SUMI_CHORE_PLAN] = 2000, [SUMI_CHORE_READY] = 10,
+        [SUMI_CHORE_INPUT] = 300, [SUMI_CHORE_NOISE] = 100, [SUMI_CHORE_OUTPUT] = 100};
     memcpy(engine->chore_us, first_guess_us, sizeof first_guess_us);
     SUMI_TRY(sumi_workers_create(heap, &engine->desc.tasks, engine->desc.cpu_thread_count, error, &engine->workers));
     SUMI_TRY(create_runner(engine, error));
@@ -155,7 +170,8 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
         }
     }
     if (engine == NULL) {
-        bool may_log = error.result != SUMI_DESC_NOT_INITIALIZED && desc->log.write != NULL; // such a desc's pointers may be anything
+        // such a desc's pointers may be anything
+        bool may_log = error.result != SUMI_DESC_NOT_INITIALIZED && desc->log.write != NULL;
         if (may_log) desc->log.write(SUMI_LOG_ERROR, error.result, error.text, desc->log.user_data);
         return error.result;
     }
@@ -203,14 +219,16 @@ void sumi_engine_destroy(sumi_engine* engine)
     SUMI_ASSERT(atomic_load(&last.held) == 0); // all that was taken has been given back
 }
 
-// ---- Kernels of a GPU -------------------------------------------------------------------------------------------------------------------
+// ---- Kernels of a GPU -----------------------------------------------------------------------------------------------
 
 static void load_main(void* context)
 {
     sumi_engine* engine = context;
     bool is_done = false;
     float progress = 0.0f;
-    while (!is_done && engine->runner->functions->load(engine->runner, &is_done, &progress, &engine->load_error) == SUMI_OK) continue;
+    while (!is_done
+           && engine->runner->functions->load(engine->runner, &is_done, &progress, &engine->load_error) == SUMI_OK)
+        continue;
     atomic_store(&engine->load_is_over, true);
 }
 
@@ -224,11 +242,13 @@ sumi_result sumi_load_kernels(sumi_engine* engine, bool* out_done, sumi_error* e
         atomic_store(&engine->load_is_over, false);
         engine->load_start = (sumi_thread_start){load_main, engine, true};
         engine->has_load_thread = sumi_thread_begin(&engine->load_thread, &engine->load_start);
-        if (!engine->has_load_thread) return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "the system has no thread to load the kernels with");
+        if (!engine->has_load_thread)
+            return sumi_fail(error, SUMI_OUT_OF_HOST_MEMORY, "the system has no thread to load the kernels with");
     }
     if (!atomic_load(&engine->load_is_over)) return SUMI_OK;
     sumi_load_kernels_stop(engine);
-    if (engine->load_error.result != SUMI_OK) return sumi_fail(error, engine->load_error.result, "%s", engine->load_error.text);
+    if (engine->load_error.result != SUMI_OK)
+        return sumi_fail(error, engine->load_error.result, "%s", engine->load_error.text);
     *out_done = engine->has_kernels = true;
     return SUMI_OK;
 }
@@ -241,7 +261,7 @@ void sumi_load_kernels_stop(sumi_engine* engine)
     engine->has_load_thread = false;
 }
 
-// ---- Memory -----------------------------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
 uint64_t sumi_engine_budget(const sumi_engine* engine)
 {
@@ -290,7 +310,8 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     uint64_t arena = entry->plan.arena_bytes > held_arena ? entry->plan.arena_bytes : held_arena;
     uint64_t scratch = entry->scratch_bytes > held_scratch ? entry->scratch_bytes : held_scratch;
     bool grows = arena > held_arena || scratch > held_scratch;
-    // Under a budget the old blocks go first: both at once, or one job's arena with another's scratch, may be more than it allows.
+    // Under a budget the old blocks go first: both at once, or one job's arena with another's scratch, may be more than
+    // it allows.
     if (grows && engine->memory_budget_bytes != 0) {
         sumi_engine_release(engine);
         arena = entry->plan.arena_bytes;
@@ -299,7 +320,8 @@ sumi_result sumi_engine_reserve(sumi_engine* engine, const sumi_plan_entry* entr
     sumi_result result = engine->runner->functions->reserve(engine->runner, &entry->plan, error);
     if (result != SUMI_OK) {
         sumi_limit_note(engine, result);
-        if (engine->leaving == NULL) sumi_engine_release(engine); // half of it may be new; beside a job that leaves nothing was to be made, and its results are there
+        // half of it may be new; beside a job that leaves nothing was to be made, and its results are there
+        if (engine->leaving == NULL) sumi_engine_release(engine);
         return result;
     }
     atomic_store(&engine->arena_bytes, arena);
@@ -329,7 +351,8 @@ sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
     sumi_work_lock(engine);
     engine->memory_budget_bytes = bytes;
     engine->limit = (sumi_device_limit){0};
-    if (engine->running == NULL && engine->leaving == NULL) sumi_engine_trim(engine); // a running job keeps what it has until it ends
+    // a running job keeps what it has until it ends
+    if (engine->running == NULL && engine->leaving == NULL) sumi_engine_trim(engine);
     sumi_work_unlock(engine);
     return SUMI_OK;
 }
@@ -365,7 +388,8 @@ sumi_engine_info sumi_engine_get_info(const sumi_engine* engine)
     info.backend = engine->runner->functions->name(engine->runner);
     info.device = engine->runner->functions->device(engine->runner);
     read_memory(engine, &info);
-    info.has_cublaslt = engine->runner->functions->has_cublaslt != NULL && engine->runner->functions->has_cublaslt(engine->runner);
+    info.has_cublaslt =
+        engine->runner->functions->has_cublaslt != NULL && engine->runner->functions->has_cublaslt(engine->runner);
     info.host_bytes = atomic_load(&engine->heap.held);
     info.host_peak_bytes = atomic_load(&engine->heap.peak);
     info.allocation_count = atomic_load(&engine->heap.count);

@@ -2,15 +2,19 @@
 #include "base/assert.h"
 #include "engine/engine.h"
 
-static sumi_result import_texture(sumi_engine* engine, uint32_t texture, uint32_t target, int32_t width, int32_t height, sumi_external** out_external, sumi_error* error)
+static sumi_result import_texture(sumi_engine* engine, uint32_t texture, uint32_t target, int32_t width, int32_t height,
+                                  sumi_external** out_external, sumi_error* error)
 {
-    SUMI_REFUSE(engine->runner->functions->import_gl == NULL, SUMI_NOT_SUPPORTED, "sumi_import_gl_texture: the CPU backend has no textures; give host_memory");
-    SUMI_REFUSE(width < 1 || height < 1 || width > 32768 || height > 32768, SUMI_INVALID_ARGUMENT, "sumi_import_gl_texture: a texture of %d x %d", (int)width, (int)height);
+    SUMI_REFUSE(engine->runner->functions->import_gl == NULL, SUMI_NOT_SUPPORTED,
+                "sumi_import_gl_texture: the CPU backend has no textures; give host_memory");
+    SUMI_REFUSE(width < 1 || height < 1 || width > 32768 || height > 32768, SUMI_INVALID_ARGUMENT,
+                "sumi_import_gl_texture: a texture of %d x %d", (int)width, (int)height);
     sumi_external* external = sumi_alloc_zero(&engine->heap, sizeof *external);
     if (external == NULL) return sumi_out_of_memory(error, sizeof *external, "a texture");
     *external = (sumi_external){.engine = engine, .width = width, .height = height};
     sumi_work_lock(engine);
-    const sumi_result result = engine->runner->functions->import_gl(engine->runner, texture, target, width, height, &external->import, error);
+    const sumi_result result =
+        engine->runner->functions->import_gl(engine->runner, texture, target, width, height, &external->import, error);
     sumi_work_unlock(engine);
     if (result != SUMI_OK) {
         sumi_free(&engine->heap, external);
@@ -23,12 +27,14 @@ static sumi_result import_texture(sumi_engine* engine, uint32_t texture, uint32_
     return SUMI_OK;
 }
 
-sumi_result sumi_import_gl_texture(sumi_engine* engine, uint32_t texture, uint32_t target, int32_t width, int32_t height, sumi_external** out_external)
+sumi_result sumi_import_gl_texture(sumi_engine* engine, uint32_t texture, uint32_t target, int32_t width,
+                                   int32_t height, sumi_external** out_external)
 {
     if (out_external != NULL) *out_external = NULL;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_error error = {SUMI_OK, {0}};
-    if (out_external == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_import_gl_texture: out_external is NULL");
+    if (out_external == NULL)
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_import_gl_texture: out_external is NULL");
     else if (import_texture(engine, texture, target, width, height, out_external, &error) == SUMI_OK) return SUMI_OK;
     return sumi_log_failure(engine, &error);
 }

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- Shared pieces ----------------------------------------------------------------------------------------------------------------------
+// ---- Shared pieces --------------------------------------------------------------------------------------------------
 
 sumi_result sumi_check_model(const sumi_engine* engine, const sumi_model* model, sumi_error* error)
 {
@@ -17,17 +17,18 @@ sumi_result sumi_check_model(const sumi_engine* engine, const sumi_model* model,
 sumi_result sumi_check_size(const sumi_model* model, int32_t width, int32_t height, sumi_error* error)
 {
     const int32_t multiple = model->info.size_multiple, most = model->info.max_side;
-    SUMI_REFUSE(width < multiple || width > most || width % multiple != 0, SUMI_INVALID_ARGUMENT, "width is %d: give a multiple of %d up to %d", (int)width,
-                (int)multiple, (int)most);
-    SUMI_REFUSE(height < multiple || height > most || height % multiple != 0, SUMI_INVALID_ARGUMENT, "height is %d: give a multiple of %d up to %d",
-                (int)height, (int)multiple, (int)most);
+    SUMI_REFUSE(width < multiple || width > most || width % multiple != 0, SUMI_INVALID_ARGUMENT,
+                "width is %d: give a multiple of %d up to %d", (int)width, (int)multiple, (int)most);
+    SUMI_REFUSE(height < multiple || height > most || height % multiple != 0, SUMI_INVALID_ARGUMENT,
+                "height is %d: give a multiple of %d up to %d", (int)height, (int)multiple, (int)most);
     return SUMI_OK;
 }
 
 sumi_pixels sumi_pixels_settled(const sumi_pixels* pixels)
 {
     sumi_pixels settled = *pixels;
-    bool is_plausible = pixels->width > 0 && pixels->width <= SUMI_PIXELS_MAX_SIDE && pixels->channel_count > 0 && pixels->channel_count <= 4;
+    bool is_plausible = pixels->width > 0 && pixels->width <= SUMI_PIXELS_MAX_SIDE && pixels->channel_count > 0
+                     && pixels->channel_count <= 4;
     if (settled.row_bytes == 0 && is_plausible) settled.row_bytes = pixels->width * pixels->channel_count;
     return settled;
 }
@@ -45,61 +46,75 @@ sumi_pixels sumi_pixels_copy(sumi_packer* packer, const sumi_pixels* pixels)
     return copy;
 }
 
-// ---- Checks -----------------------------------------------------------------------------------------------------------------------------
+// ---- Checks ---------------------------------------------------------------------------------------------------------
 
 static bool is_between(float value, float low, float high) { return value >= low && value <= high; } // false for NaN
 
-static sumi_result check_prompt(const sumi_image_desc* desc, const sumi_prompt* prompt, int32_t item, const char* member, sumi_error* error)
+static sumi_result check_prompt(const sumi_image_desc* desc, const sumi_prompt* prompt, int32_t item,
+                                const char* member, sumi_error* error)
 {
     const sumi_network_info* info = &desc->model->info;
-    SUMI_REFUSE(prompt->engine != desc->model->engine, SUMI_INVALID_ARGUMENT, "items[%d].%s belongs to another engine", (int)item, member);
+    SUMI_REFUSE(prompt->engine != desc->model->engine, SUMI_INVALID_ARGUMENT, "items[%d].%s belongs to another engine",
+                (int)item, member);
     bool fits = strcmp(prompt->family, info->family) == 0 && prompt->encoder_count == info->text_encoder_count;
     for (int32_t e = 0; fits && e < prompt->encoder_count; e++) fits = prompt->width[e] == info->feature_width[e];
-    SUMI_REFUSE(!fits, SUMI_INVALID_ARGUMENT, "items[%d].%s was encoded for another model: %s, %d wide; this one is %s, %d wide", (int)item, member,
+    SUMI_REFUSE(!fits, SUMI_INVALID_ARGUMENT,
+                "items[%d].%s was encoded for another model: %s, %d wide; this one is %s, %d wide", (int)item, member,
                 prompt->family, (int)prompt->width[0], info->family, (int)info->feature_width[0]);
     return SUMI_OK;
 }
 
 static sumi_result check_items(const sumi_image_desc* desc, sumi_error* error)
 {
-    SUMI_REFUSE(desc->item_count < 1 || desc->item_count > SUMI_MAX_ITEMS, SUMI_INVALID_ARGUMENT, "item_count is %d: give 1 to %d", (int)desc->item_count,
-                SUMI_MAX_ITEMS);
+    SUMI_REFUSE(desc->item_count < 1 || desc->item_count > SUMI_MAX_ITEMS, SUMI_INVALID_ARGUMENT,
+                "item_count is %d: give 1 to %d", (int)desc->item_count, SUMI_MAX_ITEMS);
     SUMI_REFUSE(desc->items == NULL, SUMI_INVALID_ARGUMENT, "items is NULL: give item_count of them");
     const bool encodes = desc->model->info.has_text_encoder, guides = desc->guidance != 0.0f;
     for (int32_t i = 0; i < desc->item_count; i++) {
         const sumi_image_item* item = &desc->items[i];
-        SUMI_REFUSE(item->text == NULL && item->prompt == NULL, SUMI_INVALID_ARGUMENT, "items[%d] has neither text nor prompt", (int)i);
-        SUMI_REFUSE(item->text != NULL && item->prompt != NULL, SUMI_INVALID_ARGUMENT, "items[%d] has both text and prompt: give one of the two", (int)i);
+        SUMI_REFUSE(item->text == NULL && item->prompt == NULL, SUMI_INVALID_ARGUMENT,
+                    "items[%d] has neither text nor prompt", (int)i);
+        SUMI_REFUSE(item->text != NULL && item->prompt != NULL, SUMI_INVALID_ARGUMENT,
+                    "items[%d] has both text and prompt: give one of the two", (int)i);
         SUMI_REFUSE(item->negative_text != NULL && item->negative_prompt != NULL, SUMI_INVALID_ARGUMENT,
                     "items[%d] has both negative_text and negative_prompt: give at most one of the two", (int)i);
-        SUMI_REFUSE(item->text != NULL && !encodes, SUMI_NOT_SUPPORTED, "items[%d].text: the model was opened without a text encoder; give an encoded prompt",
-                    (int)i);
+        SUMI_REFUSE(item->text != NULL && !encodes, SUMI_NOT_SUPPORTED,
+                    "items[%d].text: the model was opened without a text encoder; give an encoded prompt", (int)i);
         SUMI_REFUSE(guides && item->negative_prompt == NULL && !encodes, SUMI_NOT_SUPPORTED,
-                    "items[%d].negative_prompt is NULL, and with guidance the model needs a text encoder for negative_text; give an encoded one", (int)i);
+                    "items[%d].negative_prompt is NULL, and with guidance the model needs a text encoder for "
+                    "negative_text; give an encoded one",
+                    (int)i);
         if (item->prompt != NULL) SUMI_TRY(check_prompt(desc, item->prompt, i, "prompt", error));
-        if (item->negative_prompt != NULL) SUMI_TRY(check_prompt(desc, item->negative_prompt, i, "negative_prompt", error));
+        if (item->negative_prompt != NULL)
+            SUMI_TRY(check_prompt(desc, item->negative_prompt, i, "negative_prompt", error));
     }
     return SUMI_OK;
 }
 
 static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error)
 {
-    SUMI_REFUSE(desc->step_count < 1 || desc->step_count > SUMI_SCHEDULE_MAX_STEPS, SUMI_INVALID_ARGUMENT, "step_count is %d: give 1 to %d",
-                (int)desc->step_count, SUMI_SCHEDULE_MAX_STEPS);
-    SUMI_REFUSE(!is_between(desc->guidance, 0.0f, 1000.0f), SUMI_INVALID_ARGUMENT, "guidance is %g: give 0 (off) to 1000", (double)desc->guidance);
-    SUMI_REFUSE(!is_between(desc->guidance_begin, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT, "guidance_begin is %g: give 0 to 1", (double)desc->guidance_begin);
-    SUMI_REFUSE(!(desc->guidance_end >= 0.0f), SUMI_INVALID_ARGUMENT, "guidance_end is %g: give 0 to 1", (double)desc->guidance_end);
-    SUMI_REFUSE(desc->guidance_end < desc->guidance_begin, SUMI_INVALID_ARGUMENT, "guidance_end is %g, before guidance_begin %g", (double)desc->guidance_end,
+    SUMI_REFUSE(desc->step_count < 1 || desc->step_count > SUMI_SCHEDULE_MAX_STEPS, SUMI_INVALID_ARGUMENT,
+                "step_count is %d: give 1 to %d", (int)desc->step_count, SUMI_SCHEDULE_MAX_STEPS);
+    SUMI_REFUSE(!is_between(desc->guidance, 0.0f, 1000.0f), SUMI_INVALID_ARGUMENT,
+                "guidance is %g: give 0 (off) to 1000", (double)desc->guidance);
+    SUMI_REFUSE(!is_between(desc->guidance_begin, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT,
+                "guidance_begin is %g: give 0 to 1", (double)desc->guidance_begin);
+    SUMI_REFUSE(!(desc->guidance_end >= 0.0f), SUMI_INVALID_ARGUMENT, "guidance_end is %g: give 0 to 1",
+                (double)desc->guidance_end);
+    SUMI_REFUSE(desc->guidance_end < desc->guidance_begin, SUMI_INVALID_ARGUMENT,
+                "guidance_end is %g, before guidance_begin %g", (double)desc->guidance_end,
                 (double)desc->guidance_begin);
-    SUMI_REFUSE(!is_between(desc->guidance_norm_limit, 0.0f, 1e6f), SUMI_INVALID_ARGUMENT, "guidance_norm_limit is %g: give 0 (off) or a factor",
-                (double)desc->guidance_norm_limit);
+    SUMI_REFUSE(!is_between(desc->guidance_norm_limit, 0.0f, 1e6f), SUMI_INVALID_ARGUMENT,
+                "guidance_norm_limit is %g: give 0 (off) or a factor", (double)desc->guidance_norm_limit);
     const int solver = (int)desc->solver;
-    SUMI_REFUSE(solver < 0 || solver > SUMI_SOLVER_DPMPP_2M, SUMI_INVALID_ARGUMENT, "solver is %d: no such solver", solver);
-    SUMI_REFUSE(!is_between(desc->shift, 0.0f, 1e4f), SUMI_INVALID_ARGUMENT, "shift is %g: give 0 for the model's own, or a positive number",
-                (double)desc->shift);
+    SUMI_REFUSE(solver < 0 || solver > SUMI_SOLVER_DPMPP_2M, SUMI_INVALID_ARGUMENT, "solver is %d: no such solver",
+                solver);
+    SUMI_REFUSE(!is_between(desc->shift, 0.0f, 1e4f), SUMI_INVALID_ARGUMENT,
+                "shift is %g: give 0 for the model's own, or a positive number", (double)desc->shift);
     if (desc->sigmas != NULL) {
         SUMI_TRY(sumi_schedule_check(desc->sigmas, desc->step_count, error));
-        SUMI_REFUSE(desc->deadline_ms != 0, SUMI_INVALID_ARGUMENT, "deadline_ms is %u, but sigmas fix the number of steps: give one of the two",
+        SUMI_REFUSE(desc->deadline_ms != 0, SUMI_INVALID_ARGUMENT,
+                    "deadline_ms is %u, but sigmas fix the number of steps: give one of the two",
                     (unsigned)desc->deadline_ms);
     }
     return SUMI_OK;
@@ -109,12 +124,15 @@ static sumi_result check_noise(const sumi_image_desc* desc, sumi_error* error)
 {
     const int noise = (int)desc->noise;
     SUMI_REFUSE(noise < 0 || noise > SUMI_NOISE_GIVEN, SUMI_INVALID_ARGUMENT, "noise is %d: no such kind", noise);
-    SUMI_REFUSE(desc->noise_multiprocessors < 1 || desc->noise_multiprocessors > 4096, SUMI_INVALID_ARGUMENT, "noise_multiprocessors is %d: give 1 to 4096",
-                (int)desc->noise_multiprocessors);
-    SUMI_REFUSE(desc->noise_threads_per_multiprocessor < 256 || desc->noise_threads_per_multiprocessor > 4096, SUMI_INVALID_ARGUMENT,
-                "noise_threads_per_multiprocessor is %d: give 256 to 4096", (int)desc->noise_threads_per_multiprocessor);
-    SUMI_REFUSE(noise == SUMI_NOISE_GIVEN && desc->noise_values == NULL, SUMI_INVALID_ARGUMENT, "noise_values is NULL, but noise is SUMI_NOISE_GIVEN");
-    SUMI_REFUSE(noise != SUMI_NOISE_GIVEN && desc->noise_values != NULL, SUMI_INVALID_ARGUMENT, "noise_values is set, but noise is not SUMI_NOISE_GIVEN");
+    SUMI_REFUSE(desc->noise_multiprocessors < 1 || desc->noise_multiprocessors > 4096, SUMI_INVALID_ARGUMENT,
+                "noise_multiprocessors is %d: give 1 to 4096", (int)desc->noise_multiprocessors);
+    SUMI_REFUSE(desc->noise_threads_per_multiprocessor < 256 || desc->noise_threads_per_multiprocessor > 4096,
+                SUMI_INVALID_ARGUMENT, "noise_threads_per_multiprocessor is %d: give 256 to 4096",
+                (int)desc->noise_threads_per_multiprocessor);
+    SUMI_REFUSE(noise == SUMI_NOISE_GIVEN && desc->noise_values == NULL, SUMI_INVALID_ARGUMENT,
+                "noise_values is NULL, but noise is SUMI_NOISE_GIVEN");
+    SUMI_REFUSE(noise != SUMI_NOISE_GIVEN && desc->noise_values != NULL, SUMI_INVALID_ARGUMENT,
+                "noise_values is set, but noise is not SUMI_NOISE_GIVEN");
     return SUMI_OK;
 }
 
@@ -124,7 +142,8 @@ static sumi_result check_start(const sumi_image_desc* desc, sumi_error* error)
     const int posterior = (int)desc->start_posterior;
     SUMI_REFUSE(desc->start_image != NULL && desc->start_latents != NULL, SUMI_INVALID_ARGUMENT,
                 "start_image and start_latents are both set: give one of the two");
-    SUMI_REFUSE(posterior < 0 || posterior > SUMI_POSTERIOR_MODE, SUMI_INVALID_ARGUMENT, "start_posterior is %d: no such kind", posterior);
+    SUMI_REFUSE(posterior < 0 || posterior > SUMI_POSTERIOR_MODE, SUMI_INVALID_ARGUMENT,
+                "start_posterior is %d: no such kind", posterior);
     SUMI_REFUSE(desc->start_noise_values != NULL && desc->start_image == NULL, SUMI_INVALID_ARGUMENT,
                 "start_noise_values is set, but there is no start_image to sample");
     SUMI_REFUSE(desc->start_image != NULL && !desc->model->info.has_vae_encoder, SUMI_NOT_SUPPORTED,
@@ -134,28 +153,34 @@ static sumi_result check_start(const sumi_image_desc* desc, sumi_error* error)
         SUMI_TRY(sumi_pixels_check(&settled, "start_image", error));
     }
     if (desc->mask != NULL) {
-        SUMI_REFUSE(!starts, SUMI_INVALID_ARGUMENT, "mask is set, but there is neither start_image nor start_latents to keep");
+        SUMI_REFUSE(!starts, SUMI_INVALID_ARGUMENT,
+                    "mask is set, but there is neither start_image nor start_latents to keep");
         sumi_pixels settled = sumi_pixels_settled(desc->mask);
         SUMI_TRY(sumi_pixels_check(&settled, "mask", error));
     }
-    SUMI_REFUSE(!is_between(desc->strength, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT, "strength is %g: give 0 to 1", (double)desc->strength);
-    SUMI_REFUSE(starts && sumi_schedule_first_index(desc->step_count, desc->strength) >= desc->step_count, SUMI_INVALID_ARGUMENT,
-                "strength %g of %d steps leaves no step to run: raise strength or step_count", (double)desc->strength, (int)desc->step_count);
+    SUMI_REFUSE(!is_between(desc->strength, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT, "strength is %g: give 0 to 1",
+                (double)desc->strength);
+    SUMI_REFUSE(starts && sumi_schedule_first_index(desc->step_count, desc->strength) >= desc->step_count,
+                SUMI_INVALID_ARGUMENT, "strength %g of %d steps leaves no step to run: raise strength or step_count",
+                (double)desc->strength, (int)desc->step_count);
     return SUMI_OK;
 }
 
 static sumi_result check_loras(const sumi_image_desc* desc, sumi_error* error)
 {
-    SUMI_REFUSE(desc->lora_count < 0 || desc->lora_count > SUMI_MAX_LORAS, SUMI_INVALID_ARGUMENT, "lora_count is %d: give 0 to %d", (int)desc->lora_count,
-                SUMI_MAX_LORAS);
-    SUMI_REFUSE(desc->lora_count > 0 && desc->loras == NULL, SUMI_INVALID_ARGUMENT, "loras is NULL, but lora_count is %d", (int)desc->lora_count);
+    SUMI_REFUSE(desc->lora_count < 0 || desc->lora_count > SUMI_MAX_LORAS, SUMI_INVALID_ARGUMENT,
+                "lora_count is %d: give 0 to %d", (int)desc->lora_count, SUMI_MAX_LORAS);
+    SUMI_REFUSE(desc->lora_count > 0 && desc->loras == NULL, SUMI_INVALID_ARGUMENT,
+                "loras is NULL, but lora_count is %d", (int)desc->lora_count);
     for (int32_t i = 0; i < desc->lora_count; i++) {
         const sumi_lora_use* use = &desc->loras[i];
         SUMI_REFUSE(use->lora == NULL, SUMI_INVALID_ARGUMENT, "loras[%d].lora is NULL", (int)i);
-        SUMI_REFUSE(use->lora->model == NULL, SUMI_INVALID_ARGUMENT, "loras[%d].lora: its model was closed; release it and read the adapter for this model",
+        SUMI_REFUSE(use->lora->model == NULL, SUMI_INVALID_ARGUMENT,
+                    "loras[%d].lora: its model was closed; release it and read the adapter for this model", (int)i);
+        SUMI_REFUSE(use->lora->model != desc->model, SUMI_INVALID_ARGUMENT, "loras[%d].lora was read for another model",
                     (int)i);
-        SUMI_REFUSE(use->lora->model != desc->model, SUMI_INVALID_ARGUMENT, "loras[%d].lora was read for another model", (int)i);
-        SUMI_REFUSE(!is_between(use->scale, -1000.0f, 1000.0f), SUMI_INVALID_ARGUMENT, "loras[%d].scale is %g: give -1000 to 1000", (int)i, (double)use->scale);
+        SUMI_REFUSE(!is_between(use->scale, -1000.0f, 1000.0f), SUMI_INVALID_ARGUMENT,
+                    "loras[%d].scale is %g: give -1000 to 1000", (int)i, (double)use->scale);
     }
     return SUMI_OK;
 }
@@ -163,15 +188,23 @@ static sumi_result check_loras(const sumi_image_desc* desc, sumi_error* error)
 static sumi_result check_external(const sumi_engine* engine, const sumi_image_desc* desc, int32_t i, sumi_error* error)
 {
     const sumi_target* target = &desc->targets[i];
-    SUMI_REFUSE(engine->runner->functions->show == NULL, SUMI_NOT_SUPPORTED, "targets[%d].external: the CPU backend has no textures; give host_memory", (int)i);
+    SUMI_REFUSE(engine->runner->functions->show == NULL, SUMI_NOT_SUPPORTED,
+                "targets[%d].external: the CPU backend has no textures; give host_memory", (int)i);
     const sumi_external* external = target->external;
-    SUMI_REFUSE(external->engine != engine, SUMI_INVALID_ARGUMENT, "targets[%d].external was imported for another engine", (int)i);
-    SUMI_REFUSE(target->host_memory != NULL || target->device_address != 0, SUMI_INVALID_ARGUMENT, "targets[%d] has external and another place: give one of them", (int)i);
-    SUMI_REFUSE(target->format != SUMI_FORMAT_RGBA8 || target->row_bytes != 0, SUMI_INVALID_ARGUMENT, "targets[%d].external: textures are RGBA8, and row_bytes is 0", (int)i);
-    SUMI_REFUSE(external->width != desc->width || external->height != desc->height, SUMI_INVALID_ARGUMENT, "targets[%d].external is %d x %d, the picture %d x %d", (int)i,
-                (int)external->width, (int)external->height, (int)desc->width, (int)desc->height);
-    SUMI_REFUSE(atomic_load(&external->is_used), SUMI_INVALID_ARGUMENT, "targets[%d].external is a target of a job that was neither fetched nor discarded", (int)i);
-    for (int32_t k = 0; k < i; k++) SUMI_REFUSE(desc->targets[k].external == external, SUMI_INVALID_ARGUMENT, "targets[%d].external is that of targets[%d], too", (int)i, (int)k);
+    SUMI_REFUSE(external->engine != engine, SUMI_INVALID_ARGUMENT,
+                "targets[%d].external was imported for another engine", (int)i);
+    SUMI_REFUSE(target->host_memory != NULL || target->device_address != 0, SUMI_INVALID_ARGUMENT,
+                "targets[%d] has external and another place: give one of them", (int)i);
+    SUMI_REFUSE(target->format != SUMI_FORMAT_RGBA8 || target->row_bytes != 0, SUMI_INVALID_ARGUMENT,
+                "targets[%d].external: textures are RGBA8, and row_bytes is 0", (int)i);
+    SUMI_REFUSE(external->width != desc->width || external->height != desc->height, SUMI_INVALID_ARGUMENT,
+                "targets[%d].external is %d x %d, the picture %d x %d", (int)i, (int)external->width,
+                (int)external->height, (int)desc->width, (int)desc->height);
+    SUMI_REFUSE(atomic_load(&external->is_used), SUMI_INVALID_ARGUMENT,
+                "targets[%d].external is a target of a job that was neither fetched nor discarded", (int)i);
+    for (int32_t k = 0; k < i; k++)
+        SUMI_REFUSE(desc->targets[k].external == external, SUMI_INVALID_ARGUMENT,
+                    "targets[%d].external is that of targets[%d], too", (int)i, (int)k);
     return SUMI_OK;
 }
 
@@ -179,20 +212,26 @@ static sumi_result check_targets(const sumi_engine* engine, const sumi_image_des
 {
     for (int32_t i = 0; desc->targets != NULL && i < desc->item_count; i++) {
         const sumi_target* target = &desc->targets[i];
-        SUMI_REFUSE(sumi_format_bytes(target->format) == 0, SUMI_INVALID_ARGUMENT, "targets[%d].format is %d: no such format", (int)i, (int)target->format);
+        SUMI_REFUSE(sumi_format_bytes(target->format) == 0, SUMI_INVALID_ARGUMENT,
+                    "targets[%d].format is %d: no such format", (int)i, (int)target->format);
         SUMI_REFUSE(target->device_address != 0 && engine->runner->functions->publish == NULL, SUMI_NOT_SUPPORTED,
                     "targets[%d].device_address: the CPU backend has no device memory; give host_memory", (int)i);
         if (target->external != NULL) SUMI_TRY(check_external(engine, desc, i, error));
         SUMI_REFUSE(target->host_memory != NULL && target->device_address != 0, SUMI_INVALID_ARGUMENT,
                     "targets[%d] has both host_memory and device_address: give one of the two", (int)i);
-        SUMI_REFUSE(target->event != NULL && target->device_address == 0, SUMI_INVALID_ARGUMENT, "targets[%d].event is set, but device_address is 0", (int)i);
+        SUMI_REFUSE(target->event != NULL && target->device_address == 0, SUMI_INVALID_ARGUMENT,
+                    "targets[%d].event is set, but device_address is 0", (int)i);
         const int32_t row = desc->width * sumi_format_bytes(target->format);
-        SUMI_REFUSE(target->host_memory == NULL && target->device_address == 0 && target->row_bytes != 0, SUMI_INVALID_ARGUMENT,
-                    "targets[%d].row_bytes is %d, but there is neither host_memory nor device_address", (int)i, (int)target->row_bytes);
-        SUMI_REFUSE(target->device_address != 0 && target->format != SUMI_FORMAT_RGB8 && (target->device_address % 4 != 0 || target->row_bytes % 4 != 0), SUMI_INVALID_ARGUMENT,
+        SUMI_REFUSE(target->host_memory == NULL && target->device_address == 0 && target->row_bytes != 0,
+                    SUMI_INVALID_ARGUMENT,
+                    "targets[%d].row_bytes is %d, but there is neither host_memory nor device_address", (int)i,
+                    (int)target->row_bytes);
+        SUMI_REFUSE(target->device_address != 0 && target->format != SUMI_FORMAT_RGB8
+                        && (target->device_address % 4 != 0 || target->row_bytes % 4 != 0),
+                    SUMI_INVALID_ARGUMENT,
                     "targets[%d]: device_address and row_bytes must be multiples of 4 for this format", (int)i);
-        SUMI_REFUSE(target->row_bytes != 0 && target->row_bytes < row, SUMI_INVALID_ARGUMENT, "targets[%d].row_bytes is %d, but a row takes %d bytes", (int)i,
-                    (int)target->row_bytes, (int)row);
+        SUMI_REFUSE(target->row_bytes != 0 && target->row_bytes < row, SUMI_INVALID_ARGUMENT,
+                    "targets[%d].row_bytes is %d, but a row takes %d bytes", (int)i, (int)target->row_bytes, (int)row);
     }
     return SUMI_OK;
 }
@@ -201,23 +240,26 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_IMAGE, "sumi_image_desc", "sumi_image_defaults", error));
     SUMI_TRY(sumi_check_model(engine, desc->model, error));
-    SUMI_REFUSE(!desc->model->info.has_vae_decoder, SUMI_NOT_SUPPORTED, "model: it was opened without a VAE, which makes pictures of latents");
+    SUMI_REFUSE(!desc->model->info.has_vae_decoder, SUMI_NOT_SUPPORTED,
+                "model: it was opened without a VAE, which makes pictures of latents");
     SUMI_TRY(check_schedule(desc, error));
     SUMI_TRY(check_items(desc, error));
     SUMI_TRY(sumi_check_size(desc->model, desc->width, desc->height, error));
     SUMI_TRY(check_noise(desc, error));
     SUMI_TRY(check_start(desc, error));
-    SUMI_REFUSE(desc->references != NULL, SUMI_NOT_SUPPORTED, "references: %s takes no reference pictures", desc->model->info.family);
-    SUMI_REFUSE(desc->reference_count != 0, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference pictures", (int)desc->reference_count,
+    SUMI_REFUSE(desc->references != NULL, SUMI_NOT_SUPPORTED, "references: %s takes no reference pictures",
                 desc->model->info.family);
+    SUMI_REFUSE(desc->reference_count != 0, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference pictures",
+                (int)desc->reference_count, desc->model->info.family);
     SUMI_TRY(check_loras(desc, error));
-    SUMI_REFUSE(desc->preview_every < 0, SUMI_INVALID_ARGUMENT, "preview_every is %d: give 0 for none, or a number of steps", (int)desc->preview_every);
+    SUMI_REFUSE(desc->preview_every < 0, SUMI_INVALID_ARGUMENT,
+                "preview_every is %d: give 0 for none, or a number of steps", (int)desc->preview_every);
     SUMI_REFUSE(desc->preview_every > 0 && desc->model->info.preview == NULL, SUMI_NOT_SUPPORTED,
                 "preview_every: no preview is known for this model's latents");
     return check_targets(engine, desc, error);
 }
 
-// ---- Copies -----------------------------------------------------------------------------------------------------------------------------
+// ---- Copies ---------------------------------------------------------------------------------------------------------
 
 // Items with the same text or the same encoded prompt share one, which is encoded once.
 static int32_t add_prompt(sumi_plan_job* job, const char* text, const sumi_prompt* source)
@@ -225,7 +267,8 @@ static int32_t add_prompt(sumi_plan_job* job, const char* text, const sumi_promp
     SUMI_ASSERT(source != NULL || text != NULL);
     for (int32_t i = 0; i < job->prompt_count; i++) {
         const sumi_job_prompt* other = &job->prompts[i];
-        if (source != NULL ? other->source == source : other->source == NULL && strcmp(other->text, text) == 0) return i;
+        if (source != NULL ? other->source == source : other->source == NULL && strcmp(other->text, text) == 0)
+            return i;
     }
     job->prompts[job->prompt_count] = (sumi_job_prompt){.text = source == NULL ? text : NULL, .source = source};
     return job->prompt_count++;
@@ -235,15 +278,18 @@ static void collect_prompts(const sumi_image_desc* desc, sumi_plan_job* job)
 {
     for (int32_t i = 0; i < desc->item_count; i++) {
         const sumi_image_item* item = &desc->items[i];
-        job->items[i] = (sumi_job_item){.positive = add_prompt(job, item->text, item->prompt), .negative = -1, .seed = item->seed};
+        job->items[i] =
+            (sumi_job_item){.positive = add_prompt(job, item->text, item->prompt), .negative = -1, .seed = item->seed};
         if (desc->targets == NULL) continue;
         sumi_target* target = &job->items[i].target;
         *target = desc->targets[i];
-        if (target->external != NULL) target->device_address = target->external->import.address; // from there into the texture, when it is fetched
+        // from there into the texture, when it is fetched
+        if (target->external != NULL) target->device_address = target->external->import.address;
     }
     for (int32_t i = 0; i < desc->item_count && desc->guidance != 0.0f; i++) {
         const sumi_image_item* item = &desc->items[i];
-        job->items[i].negative = add_prompt(job, item->negative_text != NULL ? item->negative_text : "", item->negative_prompt);
+        job->items[i].negative =
+            add_prompt(job, item->negative_text != NULL ? item->negative_text : "", item->negative_prompt);
     }
 }
 
@@ -262,23 +308,30 @@ static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, sumi_pl
         }
         for (int32_t e = 0; e < source->encoder_count; e++) {
             prompt->token_count[e] = source->token_count[e];
-            prompt->features[e] = sumi_pack(packer, source->features[e], (uint64_t)source->token_count[e] * (uint64_t)source->width[e] * sizeof(float));
+            prompt->features[e] =
+                sumi_pack(packer, source->features[e],
+                          (uint64_t)source->token_count[e] * (uint64_t)source->width[e] * sizeof(float));
         }
     }
-    const uint64_t latent_bytes = (uint64_t)job->latent_channels * (uint64_t)job->latent_height * (uint64_t)job->latent_width * sizeof(float);
-    if (desc->sigmas != NULL) job->sigmas = sumi_pack(packer, desc->sigmas, ((uint64_t)desc->step_count + 1) * sizeof(float));
-    if (desc->noise_values != NULL) job->noise_values = sumi_pack(packer, desc->noise_values, (uint64_t)desc->item_count * latent_bytes);
+    const uint64_t latent_bytes =
+        (uint64_t)job->latent_channels * (uint64_t)job->latent_height * (uint64_t)job->latent_width * sizeof(float);
+    if (desc->sigmas != NULL)
+        job->sigmas = sumi_pack(packer, desc->sigmas, ((uint64_t)desc->step_count + 1) * sizeof(float));
+    if (desc->noise_values != NULL)
+        job->noise_values = sumi_pack(packer, desc->noise_values, (uint64_t)desc->item_count * latent_bytes);
     if (desc->start_latents != NULL) job->start_latents = sumi_pack(packer, desc->start_latents, latent_bytes);
     if (desc->start_noise_values != NULL) job->start_noise = sumi_pack(packer, desc->start_noise_values, latent_bytes);
     if (desc->start_image != NULL) job->start_image = sumi_pixels_copy(packer, desc->start_image);
     if (desc->mask != NULL) job->mask = sumi_pixels_copy(packer, desc->mask);
 }
 
-sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, sumi_block* lists, sumi_block* input, sumi_plan_job* job, sumi_error* error)
+sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, sumi_block* lists, sumi_block* input,
+                                 sumi_plan_job* job, sumi_error* error)
 {
     SUMI_ASSERT(job->item_count == 0 && job->prompt_count == 0 && job->lora_count == 0); // zeroed
     const sumi_network_info* info = &desc->model->info;
-    const uint64_t item_bytes = (uint64_t)desc->item_count * sizeof *job->items, prompt_bytes = 2 * (uint64_t)desc->item_count * sizeof *job->prompts;
+    const uint64_t item_bytes = (uint64_t)desc->item_count * sizeof *job->items,
+                   prompt_bytes = 2 * (uint64_t)desc->item_count * sizeof *job->prompts;
     sumi_packer packer = {NULL, 0};
     (void)sumi_pack(&packer, NULL, item_bytes);
     (void)sumi_pack(&packer, NULL, prompt_bytes);

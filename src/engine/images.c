@@ -3,9 +3,10 @@
 #include "engine/image_desc.h"
 #include <string.h>
 
-static const sumi_job_functions s_functions = {"an image job", sumi_plan_job_predict, sumi_plan_job_step, sumi_plan_job_stop, sumi_plan_job_drop};
+static const sumi_job_functions s_functions = {"an image job", sumi_plan_job_predict, sumi_plan_job_step,
+                                               sumi_plan_job_stop, sumi_plan_job_drop};
 
-// ---- Before -----------------------------------------------------------------------------------------------------------------------------
+// ---- Before ---------------------------------------------------------------------------------------------------------
 
 typedef struct memory_query {
     sumi_block lists, input;
@@ -15,18 +16,21 @@ typedef struct memory_query {
 } memory_query;
 
 // The way a job goes up to its plan, on objects of its own.
-static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, memory_query* query, sumi_memory* out, sumi_error* error)
+static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, memory_query* query, sumi_memory* out,
+                              sumi_error* error)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_heap* heap = &engine->heap;
     sumi_plan_job* job = &query->job;
     SUMI_TRY(sumi_image_desc_copy(heap, desc, &query->lists, &query->input, job, error));
-    for (int32_t i = 0; i < job->prompt_count; i++) SUMI_TRY(sumi_plan_job_tokenise(heap, &query->workspace, desc->model, job, i, error));
+    for (int32_t i = 0; i < job->prompt_count; i++)
+        SUMI_TRY(sumi_plan_job_tokenise(heap, &query->workspace, desc->model, job, i, error));
     sumi_plan_request request;
     SUMI_TRY(sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->step_count, &request, error));
     const uint64_t held = atomic_load(&heap->held);
     SUMI_TRY(sumi_plan_entry_write(engine, &request, &query->entry, error));
-    out->host = atomic_load(&heap->held) - held + query->lists.bytes + query->input.bytes + query->workspace.tables.bytes + query->workspace.ids.bytes;
+    out->host = atomic_load(&heap->held) - held + query->lists.bytes + query->input.bytes
+              + query->workspace.tables.bytes + query->workspace.ids.bytes;
     out->weights = desc->model->info.weight_bytes;
     out->arena = query->entry.plan.arena_bytes;
     out->staging = query->entry.scratch_bytes;
@@ -68,7 +72,8 @@ sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, 
     if (out_memory != NULL) memset(out_memory, 0, sizeof *out_memory);
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_error error = {SUMI_OK, {0}};
-    if (desc == NULL || out_memory == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_image_memory: desc or out_memory is NULL");
+    if (desc == NULL || out_memory == NULL)
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_image_memory: desc or out_memory is NULL");
     else if (image_memory(engine, desc, out_memory, &error) == SUMI_OK) return SUMI_OK;
     return sumi_log_failure(engine, &error);
 }
@@ -94,14 +99,16 @@ sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc,
     if (out_job != NULL) out_job->id = 0;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_error error = {SUMI_OK, {0}};
-    if (desc == NULL || out_job == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_images: desc or out_job is NULL");
+    if (desc == NULL || out_job == NULL)
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_images: desc or out_job is NULL");
     else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
     return sumi_log_failure(engine, &error);
 }
 
-// ---- While it runs ----------------------------------------------------------------------------------------------------------------------
+// ---- While it runs --------------------------------------------------------------------------------------------------
 
-sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into, size_t capacity, sumi_image* out_image)
+sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into, size_t capacity,
+                             sumi_image* out_image)
 {
     if (out_image != NULL) memset(out_image, 0, sizeof *out_image);
     if (engine == NULL || into == NULL || out_image == NULL) return SUMI_INVALID_ARGUMENT;
@@ -132,14 +139,18 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t it
     return result;
 }
 
-// ---- After ------------------------------------------------------------------------------------------------------------------------------
+// ---- After ----------------------------------------------------------------------------------------------------------
 
 static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* image)
 {
     SUMI_ASSERT(image->pixels == NULL && image->handle == 0);
     const int32_t row = job->width * sumi_format_bytes(item->target.format);
-    *image = (sumi_image){
-        .width = job->width, .height = job->height, .row_bytes = row, .format = item->target.format, .seed = item->seed, .step_count = item->step_count};
+    *image = (sumi_image){.width = job->width,
+                          .height = job->height,
+                          .row_bytes = row,
+                          .format = item->target.format,
+                          .seed = item->seed,
+                          .step_count = item->step_count};
     if (item->target.row_bytes != 0) image->row_bytes = item->target.row_bytes;
     if (item->target.device_address != 0) return;
     if (item->target.host_memory == NULL) {
@@ -149,7 +160,8 @@ static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* 
         return;
     }
     unsigned char* to = item->target.host_memory;
-    for (int32_t y = 0; y < job->height; y++) memcpy(to + (size_t)y * (size_t)image->row_bytes, item->pixels + (size_t)y * (size_t)row, (size_t)row);
+    for (int32_t y = 0; y < job->height; y++)
+        memcpy(to + (size_t)y * (size_t)image->row_bytes, item->pixels + (size_t)y * (size_t)row, (size_t)row);
     image->pixels = to;
 }
 
@@ -159,18 +171,23 @@ sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out
     if (out_images != NULL && capacity > 0) memset(out_images, 0, (size_t)capacity * sizeof *out_images);
     sumi_error error = {SUMI_OK, {0}};
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error) != SUMI_OK) return sumi_log_failure(engine, &error);
+    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error) != SUMI_OK)
+        return sumi_log_failure(engine, &error);
     sumi_plan_job* plan = &slot->u.plan;
     sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
         if (out_images == NULL || capacity < plan->item_count) {
-            (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_fetch_images: capacity is %d, the job has %d pictures", out_images != NULL ? (int)capacity : 0,
-                            (int)plan->item_count);
+            (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_fetch_images: capacity is %d, the job has %d pictures",
+                            out_images != NULL ? (int)capacity : 0, (int)plan->item_count);
             return sumi_log_failure(engine, &error);
         }
         for (int32_t i = 0; i < plan->item_count; i++) { // first what may fail: then nothing has changed
             const sumi_external* external = plan->items[i].target.external;
-            if (external != NULL && engine->runner->functions->show(engine->runner, &external->import, external->width, external->height, &error) != SUMI_OK) return sumi_log_failure(engine, &error);
+            if (external != NULL
+                && engine->runner->functions->show(engine->runner, &external->import, external->width, external->height,
+                                                   &error)
+                       != SUMI_OK)
+                return sumi_log_failure(engine, &error);
         }
         for (int32_t i = 0; i < plan->item_count; i++) hand_out(plan, &plan->items[i], &out_images[i]);
     }
@@ -192,14 +209,17 @@ sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job job, int32_t it
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_error error = {SUMI_OK, {0}};
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error) != SUMI_OK) return sumi_log_failure(engine, &error);
+    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error) != SUMI_OK)
+        return sumi_log_failure(engine, &error);
     const sumi_plan_job* plan = &slot->u.plan;
     const size_t count = (size_t)plan->latent_channels * (size_t)plan->latent_height * (size_t)plan->latent_width;
     if (slot->error.result != SUMI_OK) return slot->error.result;
     if (item < 0 || item >= plan->item_count)
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_job_latents: item is %d of %d", (int)item, (int)plan->item_count);
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_job_latents: item is %d of %d", (int)item,
+                        (int)plan->item_count);
     else if (into == NULL || capacity < count)
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_job_latents: capacity is %zu floats, the latents take %zu", into != NULL ? capacity : 0, count);
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_job_latents: capacity is %zu floats, the latents take %zu",
+                        into != NULL ? capacity : 0, count);
     if (error.result != SUMI_OK) return sumi_log_failure(engine, &error);
     memcpy(into, plan->latents + (size_t)item * count, count * sizeof *into);
     return SUMI_OK;
@@ -212,7 +232,8 @@ int32_t sumi_job_profile(const sumi_engine* engine, sumi_job job, sumi_profile_r
     sumi_slot* slot;
     if (sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error) != SUMI_OK) return 0;
     sumi_profile_row* table = slot->profile;
-    for (size_t i = 1; i < slot->profile_count; i++) { // by insertion: a few dozen rows, and the library's sorts may allocate
+    // by insertion: a few dozen rows, and the library's sorts may allocate
+    for (size_t i = 1; i < slot->profile_count; i++) {
         sumi_profile_row row = table[i];
         size_t at = i;
         for (; at > 0 && table[at - 1].seconds < row.seconds; at--) table[at] = table[at - 1];

@@ -2,15 +2,18 @@
 #include "engine/engine.h"
 #include <string.h>
 
-sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions, sumi_slot** out_slot, sumi_error* error)
+sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions,
+                             sumi_slot** out_slot, sumi_error* error)
 {
     SUMI_ASSERT(functions != NULL && functions->step != NULL && functions->stop != NULL && functions->drop != NULL);
     *out_slot = NULL;
     sumi_mutex_lock(&engine->table);
     if (engine->free_count == 0) {
         sumi_mutex_unlock(&engine->table);
-        return sumi_fail(error, SUMI_QUEUE_FULL, "all %d job slots are taken: fetch or discard a job, or create the engine with a larger job_capacity",
-                         (int)engine->slot_count);
+        return sumi_fail(
+            error, SUMI_QUEUE_FULL,
+            "all %d job slots are taken: fetch or discard a job, or create the engine with a larger job_capacity",
+            (int)engine->slot_count);
     }
     int32_t index = engine->free_slots[--engine->free_count];
     SUMI_ASSERT(index >= 0 && index < engine->slot_count);
@@ -85,10 +88,14 @@ sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job)
     return slot->id == job.id && !slot->is_discarded && slot->status.state != SUMI_JOB_NONE ? slot : NULL;
 }
 
-bool sumi_job_is_before(const sumi_slot* a, const sumi_slot* b) { return a->priority > b->priority || (a->priority == b->priority && a->order < b->order); }
+bool sumi_job_is_before(const sumi_slot* a, const sumi_slot* b)
+{
+    return a->priority > b->priority || (a->priority == b->priority && a->order < b->order);
+}
 bool sumi_job_is_final(const sumi_slot* slot) { return slot->status.state >= SUMI_JOB_DONE; }
 
-sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_slot** out_slot, sumi_error* error)
+sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_kind kind, sumi_slot** out_slot,
+                              sumi_error* error)
 {
     SUMI_ASSERT(out_slot != NULL);
     sumi_engine* locked = (sumi_engine*)engine; // the lock is not part of what a host sees as the engine's state
@@ -98,9 +105,16 @@ sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_
     const char* name = slot != NULL ? slot->functions->name : "";
     sumi_mutex_unlock(&locked->table);
     *out_slot = NULL;
-    if (slot == NULL) { return sumi_fail(error, SUMI_STALE_HANDLE, "job %llu was fetched or discarded before, or never existed", (unsigned long long)job.id); }
-    if (!is_right) return sumi_fail(error, SUMI_WRONG_STATE, "job %llu is %s: fetch it with the function for its kind", (unsigned long long)job.id, name);
-    if (!is_final) return sumi_fail(error, SUMI_WRONG_STATE, "job %llu (%s) is not done yet: poll it, or wait for it", (unsigned long long)job.id, name);
+    if (slot == NULL) {
+        return sumi_fail(error, SUMI_STALE_HANDLE, "job %llu was fetched or discarded before, or never existed",
+                         (unsigned long long)job.id);
+    }
+    if (!is_right)
+        return sumi_fail(error, SUMI_WRONG_STATE, "job %llu is %s: fetch it with the function for its kind",
+                         (unsigned long long)job.id, name);
+    if (!is_final)
+        return sumi_fail(error, SUMI_WRONG_STATE, "job %llu (%s) is not done yet: poll it, or wait for it",
+                         (unsigned long long)job.id, name);
     *out_slot = slot;
     return SUMI_OK;
 }
@@ -116,7 +130,8 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
         else engine->leaving = NULL;
     }
     const bool has_running = engine->running != NULL || engine->leaving != NULL;
-    if (state != SUMI_JOB_DONE) slot->functions->drop(engine, slot); // here, where the work is held: half a model may have weights on a device
+    // here, where the work is held: half a model may have weights on a device
+    if (state != SUMI_JOB_DONE) slot->functions->drop(engine, slot);
     slot->error = *error;
     if (slot->error.result != SUMI_OK && slot->error.text[0] == '\0') {
         const char* text = sumi_result_text(slot->error.result);
@@ -139,7 +154,7 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
     if (is_discarded) sumi_job_free(engine, slot);
 }
 
-// ---- What the host asks -----------------------------------------------------------------------------------------------------------------
+// ---- What the host asks ---------------------------------------------------------------------------------------------
 
 // Hold `table`.
 static int32_t jobs_ahead(const sumi_engine* engine, const sumi_slot* slot)
@@ -149,7 +164,8 @@ static int32_t jobs_ahead(const sumi_engine* engine, const sumi_slot* slot)
     for (int32_t i = 0; i < engine->slot_count; i++) {
         const sumi_slot* other = &engine->slots[i];
         if (other->id == 0) continue;
-        count += other->status.state == SUMI_JOB_RUNNING || (other->status.state == SUMI_JOB_QUEUED && sumi_job_is_before(other, slot));
+        count += other->status.state == SUMI_JOB_RUNNING
+              || (other->status.state == SUMI_JOB_QUEUED && sumi_job_is_before(other, slot));
     }
     return count;
 }

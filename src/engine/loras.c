@@ -25,7 +25,8 @@ void sumi_lora_free(sumi_lora* lora)
     sumi_free(&engine->heap, lora);
 }
 
-static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error)
+static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+                        sumi_error* error)
 {
     SUMI_ASSERT(slot->model != NULL && slot->u.lora.product == NULL);
     *out_stage = SUMI_STAGE_LOAD;
@@ -68,8 +69,10 @@ static const sumi_job_functions s_functions = {"an adapter job", predict, step, 
 static sumi_result submit(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job* out_job, sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_LORA, "sumi_lora_desc", "sumi_lora_defaults", error));
-    if (desc->model == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model is NULL: an adapter is read for an opened model");
-    if (desc->model->engine != engine) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model belongs to another engine");
+    if (desc->model == NULL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model is NULL: an adapter is read for an opened model");
+    if (desc->model->engine != engine)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "model belongs to another engine");
     if (desc->path == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL: say where the adapter is");
     sumi_slot* slot;
     SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_LORA, &s_functions, &slot, error));
@@ -91,7 +94,8 @@ sumi_result sumi_submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, su
     if (out_job != NULL) out_job->id = 0;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_error error = {SUMI_OK, {0}};
-    if (desc == NULL || out_job == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_lora: desc or out_job is NULL");
+    if (desc == NULL || out_job == NULL)
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_lora: desc or out_job is NULL");
     else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
     return sumi_log_failure(engine, &error);
 }
@@ -106,7 +110,8 @@ sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_l
         return sumi_log_failure(engine, &error);
     }
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_LORA, &slot, &error) != SUMI_OK) return sumi_log_failure(engine, &error);
+    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_LORA, &slot, &error) != SUMI_OK)
+        return sumi_log_failure(engine, &error);
     sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
         *out_lora = slot->u.lora.product;

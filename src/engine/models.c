@@ -38,14 +38,17 @@ static sumi_result begin(sumi_engine* engine, sumi_model_job* job, sumi_error* e
     return sumi_network_open_begin(&engine->heap, files, &job->desc, error, &model->network);
 }
 
-// The smallest picture's plan names every weight that pictures of any size need. Under a budget a picture of the model's own size, for what is left beside its arena decides which
-// weights can stay on a device; with some steps, for weights that every step uses go first.
-static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_plan_entry** out_entry, sumi_error* error)
+// The smallest picture's plan names every weight that pictures of any size need. Under a budget a picture of the
+// model's own size, for what is left beside its arena decides which weights can stay on a device; with some steps, for
+// weights that every step uses go first.
+static sumi_result write_warm_plan(sumi_engine* engine, sumi_model* model, sumi_plan_entry** out_entry,
+                                   sumi_error* error)
 {
     SUMI_ASSERT(engine->runner->functions->prepare != NULL && model->info.family != NULL);
     const sumi_network_info* info = &model->info;
     const bool is_short = sumi_engine_budget(engine) != 0 && info->sample_size > 4 * info->size_multiple;
-    const int32_t side = is_short ? info->sample_size / info->size_multiple * info->size_multiple : 4 * info->size_multiple;
+    const int32_t side =
+        is_short ? info->sample_size / info->size_multiple * info->size_multiple : 4 * info->size_multiple;
     SUMI_ASSERT(side >= info->size_multiple && side % info->size_multiple == 0);
     sumi_pipeline_prompt prompt = {.given = !info->has_text_encoder};
     for (int32_t e = 0; e < info->text_encoder_count; e++) prompt.token_count[e] = 1;
@@ -73,7 +76,8 @@ static void drop_warm_plan(sumi_engine* engine, sumi_model_job* job)
     job->warm = NULL;
 }
 
-// Kernels and weights onto a device, a piece at a time, so that the first picture need not wait for them. When the memory budget has no room for all weights, jobs bring what they need.
+// Kernels and weights onto a device, a piece at a time, so that the first picture need not wait for them. When the
+// memory budget has no room for all weights, jobs bring what they need.
 static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end* out_end, sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
@@ -98,7 +102,8 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
     const uint32_t budget_us = sumi_engine_piece_us(engine);
     if (runner->set_budget != NULL) runner->set_budget(engine->runner, sumi_engine_budget(engine));
     sumi_error no_room = {SUMI_OK, {0}};
-    const sumi_result result = runner->prepare(engine->runner, &job->warm->plan, budget_us, &is_done, &progress, &no_room);
+    const sumi_result result =
+        runner->prepare(engine->runner, &job->warm->plan, budget_us, &is_done, &progress, &no_room);
     sumi_limit_note(engine, result);
     if (result == SUMI_OUT_OF_DEVICE_MEMORY) { // with less, streaming; when that is not enough either, jobs will say so
         const bool may_lower = ++job->lowered_limits <= SUMI_MOST_LOWERED;
@@ -116,7 +121,8 @@ static sumi_result make_warm(sumi_engine* engine, sumi_slot* slot, sumi_step_end
     return SUMI_OK;
 }
 
-static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error)
+static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+                        sumi_error* error)
 {
     sumi_model_job* job = &slot->u.model;
     SUMI_ASSERT(!job->has_begun || job->product != NULL);
@@ -140,7 +146,8 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
         model->info = *sumi_network_get_info(model->network);
         atomic_fetch_add(&engine->weight_bytes, model->info.weight_bytes);
         char text[256];
-        snprintf(text, sizeof text, "opened %s %s: %.1f MB of weights", model->info.family, model->info.variant, (double)model->info.weight_bytes * 1e-6);
+        snprintf(text, sizeof text, "opened %s %s: %.1f MB of weights", model->info.family, model->info.variant,
+                 (double)model->info.weight_bytes * 1e-6);
         sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
         if (!is_device) *out_end = SUMI_STEP_DONE;
     }
@@ -171,12 +178,16 @@ static sumi_result check(const sumi_engine* engine, const sumi_model_desc* desc,
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_MODEL, "sumi_model_desc", "sumi_model_defaults", error));
     if (desc->path == NULL && desc->transformer_path == NULL) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL, and so is transformer_path: say where the checkpoint is");
-    }
-    if (desc->path == NULL && desc->vae_path == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL, so vae_path must say where the VAE is");
-    if (desc->path == NULL && !desc->without_text_encoder && (desc->text_encoder_path == NULL || desc->tokenizer_path == NULL)) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "path is NULL, so text_encoder_path and tokenizer_path must say where they are; or set without_text_encoder");
+                         "path is NULL, and so is transformer_path: say where the checkpoint is");
+    }
+    if (desc->path == NULL && desc->vae_path == NULL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL, so vae_path must say where the VAE is");
+    if (desc->path == NULL && !desc->without_text_encoder
+        && (desc->text_encoder_path == NULL || desc->tokenizer_path == NULL)) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "path is NULL, so text_encoder_path and tokenizer_path must say where they are; or set "
+                         "without_text_encoder");
     }
     switch ((int)desc->weights) {
     case SUMI_WEIGHTS_AUTO:
@@ -184,19 +195,26 @@ static sumi_result check(const sumi_engine* engine, const sumi_model_desc* desc,
     case SUMI_WEIGHTS_BF16:
     case SUMI_WEIGHTS_FP8:
         if (engine->runner->functions->prepare != NULL) break;
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "weights: the CPU backend reads weights where they lie; use SUMI_WEIGHTS_AUTO or SUMI_WEIGHTS_AS_STORED");
+        return sumi_fail(
+            error, SUMI_NOT_SUPPORTED,
+            "weights: the CPU backend reads weights where they lie; use SUMI_WEIGHTS_AUTO or SUMI_WEIGHTS_AS_STORED");
     default: return sumi_fail(error, SUMI_INVALID_ARGUMENT, "weights is %d: no such format", (int)desc->weights);
     }
     sumi_device_facts facts;
     engine->runner->functions->facts(engine->runner, &facts);
     if (desc->weights == SUMI_WEIGHTS_FP8 && facts.capability < 89) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "weights: fp8 needs a GPU of compute capability 8.9 or newer, this one has %d.%d; use SUMI_WEIGHTS_BF16",
-                         (int)facts.capability / 10, (int)facts.capability % 10);
+        return sumi_fail(
+            error, SUMI_NOT_SUPPORTED,
+            "weights: fp8 needs a GPU of compute capability 8.9 or newer, this one has %d.%d; use SUMI_WEIGHTS_BF16",
+            (int)facts.capability / 10, (int)facts.capability % 10);
     }
     return SUMI_OK;
 }
 
-static const char* pack_text(sumi_packer* packer, const char* text) { return text != NULL ? sumi_pack(packer, text, strlen(text) + 1) : NULL; }
+static const char* pack_text(sumi_packer* packer, const char* text)
+{
+    return text != NULL ? sumi_pack(packer, text, strlen(text) + 1) : NULL;
+}
 
 static void pack(sumi_packer* packer, const sumi_model_desc* desc, sumi_network_desc* out)
 {
@@ -233,7 +251,8 @@ sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, 
     if (out_job != NULL) out_job->id = 0;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_error error = {SUMI_OK, {0}};
-    if (desc == NULL || out_job == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_model: desc or out_job is NULL");
+    if (desc == NULL || out_job == NULL)
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_model: desc or out_job is NULL");
     else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
     return sumi_log_failure(engine, &error);
 }
@@ -248,7 +267,8 @@ sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out
         return sumi_log_failure(engine, &error);
     }
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_MODEL, &slot, &error) != SUMI_OK) return sumi_log_failure(engine, &error);
+    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_MODEL, &slot, &error) != SUMI_OK)
+        return sumi_log_failure(engine, &error);
     sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
         *out_model = slot->u.model.product;

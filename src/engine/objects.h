@@ -1,4 +1,5 @@
-// The things the host holds pointers to. Each is in a list of its engine (under `table`), which frees what is left when it is destroyed.
+// The things the host holds pointers to. Each is in a list of its engine (under `table`), which frees what is left when
+// it is destroyed.
 #ifndef SUMI_ENGINE_OBJECTS_H
 #define SUMI_ENGINE_OBJECTS_H
 #include "base/assert.h"
@@ -9,8 +10,8 @@
 
 struct sumi_model {
     sumi_engine* engine;
-    sumi_model *next, **link;   // link: what points to this one
-    uint64_t serial;            // never repeats: in the keys of cached plans
+    sumi_model *next, **link; // link: what points to this one
+    uint64_t serial;          // never repeats: in the keys of cached plans
     sumi_network* network;
     sumi_network_info info;     // zero until it is open
     sumi_weight_format weights; // on a device
@@ -31,7 +32,7 @@ struct sumi_lora {
     sumi_engine* engine;
     sumi_lora *next, **link;
     uint64_t serial;
-    sumi_model* model;          // NULL: its model was closed, it can only be released
+    sumi_model* model; // NULL: its model was closed, it can only be released
     sumi_adapter_file* file;
 };
 
@@ -40,7 +41,7 @@ struct sumi_external {
     sumi_external *next, **link;
     sumi_import import;
     int32_t width, height;
-    atomic_bool is_used;        // by a job that was neither fetched nor discarded
+    atomic_bool is_used; // by a job that was neither fetched nor discarded
 };
 
 // A picture of ours: in the host's hands, or free for the next job.
@@ -48,17 +49,18 @@ typedef struct sumi_picture {
     struct sumi_picture* next;
     void* pixels;
     size_t bytes;
-    uint64_t handle;            // 0: free
+    uint64_t handle; // 0: free
 } sumi_picture;
 
-void sumi_model_free(sumi_model* model);  // closes the network; no job uses it. Holds the work
+void sumi_model_free(sumi_model* model); // closes the network; no job uses it. Holds the work
 void sumi_prompt_free(sumi_prompt* prompt);
-void sumi_lora_forget(sumi_lora* lora);   // takes its weights off a device. Holds the work
-void sumi_lora_free(sumi_lora* lora);     // holds the work
+void sumi_lora_forget(sumi_lora* lora);           // takes its weights off a device. Holds the work
+void sumi_lora_free(sumi_lora* lora);             // holds the work
 void sumi_external_free(sumi_external* external); // no job uses it. Holds the work
 
 // An empty prompt object with room for features of these sizes.
-sumi_result sumi_prompt_create(sumi_engine* engine, const char* family, int32_t encoder_count, const int32_t* token_count, const int32_t* width, sumi_prompt** out_prompt,
+sumi_result sumi_prompt_create(sumi_engine* engine, const char* family, int32_t encoder_count,
+                               const int32_t* token_count, const int32_t* width, sumi_prompt** out_prompt,
                                sumi_error* error);
 
 // A picture of at least `bytes` from the pool. Marked as used; sumi_picture_release gives it back.
@@ -67,21 +69,21 @@ void sumi_picture_release(sumi_engine* engine, uint64_t handle);
 void sumi_pictures_close(sumi_engine* engine);
 
 // Puts an object at the head of a list, and takes it out again. Hold `table`.
-#define SUMI_LIST_INSERT(head, object)                                  \
-    do {                                                                \
-        SUMI_ASSERT((object)->link == NULL);                            \
-        (object)->next = (head);                                        \
-        (object)->link = &(head);                                       \
-        if ((head) != NULL) (head)->link = &(object)->next;             \
-        (head) = (object);                                              \
+#define SUMI_LIST_INSERT(head, object)                                                                                 \
+    do {                                                                                                               \
+        SUMI_ASSERT((object)->link == NULL);                                                                           \
+        (object)->next = (head);                                                                                       \
+        (object)->link = &(head);                                                                                      \
+        if ((head) != NULL) (head)->link = &(object)->next;                                                            \
+        (head) = (object);                                                                                             \
     } while (0)
-#define SUMI_LIST_REMOVE(object)                                        \
-    do {                                                                \
-        if ((object)->link != NULL) {                                   \
-            SUMI_ASSERT(*(object)->link == (object));                   \
-            *(object)->link = (object)->next;                           \
-            if ((object)->next != NULL) (object)->next->link = (object)->link; \
-            (object)->link = NULL;                                      \
-        }                                                               \
+#define SUMI_LIST_REMOVE(object)                                                                                       \
+    do {                                                                                                               \
+        if ((object)->link != NULL) {                                                                                  \
+            SUMI_ASSERT(*(object)->link == (object));                                                                  \
+            *(object)->link = (object)->next;                                                                          \
+            if ((object)->next != NULL) (object)->next->link = (object)->link;                                         \
+            (object)->link = NULL;                                                                                     \
+        }                                                                                                              \
     } while (0)
 #endif

@@ -2,12 +2,14 @@
 #include "engine/engine.h"
 #include <string.h>
 
-// Where slices are whole ops: submitting one takes this thread some 20 us, and a step of a large model has hundreds of ops.
+// Where slices are whole ops: submitting one takes this thread some 20 us, and a step of a large model has hundreds of
+// ops.
 #define GATHERED_US 4000
 
-// ---- Keys -------------------------------------------------------------------------------------------------------------------------------
+// ---- Keys -----------------------------------------------------------------------------------------------------------
 
-static void add(sumi_packer* key, const void* data, size_t bytes) // unlike sumi_pack: no gaps, whose content would be anything
+// unlike sumi_pack: no gaps, whose content would be anything
+static void add(sumi_packer* key, const void* data, size_t bytes)
 {
     SUMI_ASSERT(data != NULL);
     if (key->base != NULL) memcpy(key->base + key->used, data, bytes);
@@ -27,9 +29,10 @@ static void write_key(sumi_packer* key, const sumi_engine* engine, const sumi_pl
 {
     SUMI_ASSERT(request->model != NULL && request->lora_count >= 0 && request->lora_count <= SUMI_MAX_LORAS);
     const sumi_pipeline_request* p = &request->pipeline;
-    const int64_t flags = (p->has_base ? 1 : 0) | (p->has_history ? 2 : 0) | (p->starts_from_image ? 4 : 0) | (p->starts_from_latents ? 8 : 0)
-                        | (p->samples_posterior ? 16 : 0) | (p->inpaints ? 32 : 0) | (p->previews ? 64 : 0) | (p->without_decode ? 128 : 0)
-                        | (request->whole_ops ? 256 : 0) | (p->guided != NULL ? 512 : 0);
+    const int64_t flags = (p->has_base ? 1 : 0) | (p->has_history ? 2 : 0) | (p->starts_from_image ? 4 : 0)
+                        | (p->starts_from_latents ? 8 : 0) | (p->samples_posterior ? 16 : 0) | (p->inpaints ? 32 : 0)
+                        | (p->previews ? 64 : 0) | (p->without_decode ? 128 : 0) | (request->whole_ops ? 256 : 0)
+                        | (p->guided != NULL ? 512 : 0);
     add_int(key, (int64_t)request->model->serial);
     add_int(key, (int64_t)sumi_engine_budget(engine));
     add_int(key, engine->slice_us);
@@ -57,14 +60,15 @@ static void write_key(sumi_packer* key, const sumi_engine* engine, const sumi_pl
     }
 }
 
-// ---- Writing ----------------------------------------------------------------------------------------------------------------------------
+// ---- Writing --------------------------------------------------------------------------------------------------------
 
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
     SUMI_ASSERT(engine->run.entry != entry); // its slices would go with it
     SUMI_ASSERT(engine->leaving_run.entry != entry);
-    if (engine->runner->functions->forget_plan != NULL) engine->runner->functions->forget_plan(engine->runner, &entry->plan);
+    if (engine->runner->functions->forget_plan != NULL)
+        engine->runner->functions->forget_plan(engine->runner, &entry->plan);
     sumi_plan_end(&entry->plan);
     sumi_free(&engine->heap, entry->slice_us);
     sumi_free(&engine->heap, entry->kind_first);
@@ -76,7 +80,8 @@ void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
 
 #define SMALLEST_TILE 16 // latents: below this a tile is mostly seam
 
-static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* request, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
+static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* request, int32_t tile,
+                              sumi_plan_entry* entry, sumi_error* error)
 {
     SUMI_ASSERT(tile == 0 || tile >= SMALLEST_TILE);
     const sumi_runner_functions* runner = engine->runner->functions;
@@ -84,11 +89,14 @@ static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* requ
     pipeline.tile_latent = tile;
     pipeline.adapters = entry->adapters;
     pipeline.adapter_count = entry->lora_count;
-    sumi_plan_begin(&entry->plan, &engine->heap, (int32_t)runner->element_bytes(engine->runner, SUMI_ELEMENT_ACTIVATION));
+    sumi_plan_begin(&entry->plan, &engine->heap,
+                    (int32_t)runner->element_bytes(engine->runner, SUMI_ELEMENT_ACTIVATION));
     entry->plan.fp8_weights = request->model->weights == SUMI_WEIGHTS_FP8;
-    // Where a model has no room as a whole, the few moments of a text or an image encoder are not worth what its transformer would have to leave and come back for.
+    // Where a model has no room as a whole, the few moments of a text or an image encoder are not worth what its
+    // transformer would have to leave and come back for.
     const uint64_t budget = sumi_engine_budget(engine);
-    entry->plan.spares_memory = budget != 0 && pipeline.goal != SUMI_GOAL_IMAGES && request->model->info.weight_bytes > budget / 8 * 7;
+    entry->plan.spares_memory =
+        budget != 0 && pipeline.goal != SUMI_GOAL_IMAGES && request->model->info.weight_bytes > budget / 8 * 7;
     memset(&entry->pipeline, 0, sizeof entry->pipeline);
     SUMI_TRY(sumi_pipeline_write(request->model->network, &pipeline, &entry->plan, &entry->pipeline, error));
     entry->scratch_bytes = runner->scratch_bytes(engine->runner, &entry->plan);
@@ -96,7 +104,8 @@ static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* requ
     return SUMI_OK;
 }
 
-// All that a job holds at once: on a device with its weights, as many of them streamed as must be; the processor's lie in the page cache.
+// All that a job holds at once: on a device with its weights, as many of them streamed as must be; the processor's lie
+// in the page cache.
 static sumi_result measure(sumi_engine* engine, sumi_plan_entry* entry, sumi_error* error)
 {
     const uint64_t budget = sumi_engine_budget(engine), own = entry->plan.arena_bytes + entry->scratch_bytes;
@@ -111,14 +120,20 @@ static sumi_result refuse(sumi_engine* engine, const sumi_plan_entry* entry, boo
     const char* smaller = is_prompt ? "a shorter prompt" : "a smaller picture or batch";
     engine->limit.refused = entry->need.device;
     const unsigned long long needed = entry->need.device, budget = sumi_engine_budget(engine);
-    const char* how = entry->need.streamed > 0 ? entry->tile_latent > 0 ? " even with its weights streamed and the VAE in small tiles" : " even with its weights streamed"
+    const char* how = entry->need.streamed > 0 ? entry->tile_latent > 0
+                                                   ? " even with its weights streamed and the VAE in small tiles"
+                                                   : " even with its weights streamed"
                     : entry->tile_latent > 0   ? " even with the VAE in small tiles"
                                                : "";
     if (budget != engine->memory_budget_bytes) {
-        return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY, "this job needs %llu bytes on the device%s, which has no more than %llu for it: free device memory, or use %s",
+        return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY,
+                         "this job needs %llu bytes on the device%s, which has no more than %llu for it: free device "
+                         "memory, or use %s",
                          needed, how, budget, smaller);
     }
-    return sumi_fail(error, SUMI_BUDGET_TOO_SMALL, "this job needs %llu bytes%s, memory_budget_bytes allows %llu: raise it, or use %s", needed, how, budget, smaller);
+    return sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
+                     "this job needs %llu bytes%s, memory_budget_bytes allows %llu: raise it, or use %s", needed, how,
+                     budget, smaller);
 }
 
 static sumi_result try_plan(sumi_engine* engine, const sumi_plan_request* request, int32_t tile, sumi_plan_entry* entry,
@@ -131,10 +146,12 @@ static sumi_result try_plan(sumi_engine* engine, const sumi_plan_request* reques
 // The whole picture when it fits the budget, also with weights that are streamed: its bits are the same then. Else the
 // largest tiles that fit: the model's own, then halves, down to the smallest. A prompt has no VAE, so its first plan is
 // its only one.
-static sumi_result write_fitting_plan(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error)
+static sumi_result write_fitting_plan(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry,
+                                      sumi_error* error)
 {
     const sumi_network_info* info = &request->model->info;
-    const int32_t height = request->pipeline.height / info->vae_factor, width = request->pipeline.width / info->vae_factor;
+    const int32_t height = request->pipeline.height / info->vae_factor,
+                  width = request->pipeline.width / info->vae_factor;
     const int32_t side = height > width ? height : width, own = info->tile_latent > 0 ? info->tile_latent : 128;
     const int32_t largest = request->pipeline.goal == SUMI_GOAL_PROMPTS ? 0 : own;
     SUMI_TRY(try_plan(engine, request, 0, entry, error));
@@ -149,10 +166,14 @@ static sumi_result write_fitting_plan(sumi_engine* engine, const sumi_plan_reque
 static bool is_same_kind(const sumi_plan* plan, const sumi_slice* a, const sumi_slice* b)
 {
     const int32_t count = a->op_end - a->op_begin;
-    if (a->predicted_us != b->predicted_us || count != b->op_end - b->op_begin || (count == 1 && a->part_end - a->part_begin != b->part_end - b->part_begin)) return false;
+    if (a->predicted_us != b->predicted_us || count != b->op_end - b->op_begin
+        || (count == 1 && a->part_end - a->part_begin != b->part_end - b->part_begin))
+        return false;
     for (int32_t i = 0; i < count; i++) {
         const sumi_op *x = &plan->ops[a->op_begin + i], *y = &plan->ops[b->op_begin + i];
-        if (x->kind != y->kind || x->rows != y->rows || x->part_count != y->part_count || x->flops != y->flops || x->bytes != y->bytes) return false;
+        if (x->kind != y->kind || x->rows != y->rows || x->part_count != y->part_count || x->flops != y->flops
+            || x->bytes != y->bytes)
+            return false;
     }
     return true;
 }
@@ -181,13 +202,15 @@ static size_t find_noise_section(const sumi_plan* plan, const sumi_pipeline* pip
     for (size_t i = 0; i < plan->op_count; i++) { // ops lie in the order of their sections
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
             const int32_t id = plan->ops[i].in[k].id;
-            if (id != 0 && (id == pipeline->x.id || id == pipeline->noise.id || id == pipeline->eps.id)) return (size_t)plan->ops[i].section;
+            if (id != 0 && (id == pipeline->x.id || id == pipeline->noise.id || id == pipeline->eps.id))
+                return (size_t)plan->ops[i].section;
         }
     }
     return plan->section_count;
 }
 
-sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error)
+sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry,
+                                  sumi_error* error)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
     SUMI_ASSERT(request->model != NULL && request->lora_count >= 0 && request->lora_count <= SUMI_MAX_LORAS);
@@ -217,14 +240,16 @@ sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* 
         return sumi_out_of_memory(error, plan->slice_count * sizeof *entry->slice_us, "the times of a plan's slices");
     find_kinds(entry);
     for (size_t s = 0; s < plan->section_count; s++) {
-        for (int32_t i = plan->sections[s].slice_begin; i < plan->sections[s].slice_end; i++) entry->sections[s].unmeasured_us += plan->slices[i].predicted_us;
+        for (int32_t i = plan->sections[s].slice_begin; i < plan->sections[s].slice_end; i++)
+            entry->sections[s].unmeasured_us += plan->slices[i].predicted_us;
     }
     return SUMI_OK;
 }
 
-// ---- The cache --------------------------------------------------------------------------------------------------------------------------
+// ---- The cache ------------------------------------------------------------------------------------------------------
 
-static sumi_result make_key(sumi_engine* engine, const sumi_plan_request* request, sumi_packer* out_key, sumi_error* error)
+static sumi_result make_key(sumi_engine* engine, const sumi_plan_request* request, sumi_packer* out_key,
+                            sumi_error* error)
 {
     *out_key = (sumi_packer){NULL, 0};
     write_key(out_key, engine, request);
@@ -239,7 +264,9 @@ static sumi_plan_entry* find(sumi_plan_cache* cache, const sumi_packer* key)
     SUMI_ASSERT(key->used > 0);
     for (int32_t i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
         sumi_plan_entry* entry = &cache->entries[i];
-        if (entry->model != NULL && entry->key_bytes == key->used && memcmp(entry->key, key->base, entry->key_bytes) == 0) return entry;
+        if (entry->model != NULL && entry->key_bytes == key->used
+            && memcmp(entry->key, key->base, entry->key_bytes) == 0)
+            return entry;
     }
     return NULL;
 }
@@ -252,7 +279,8 @@ const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_reque
     return make_key(engine, request, &key, &none) == SUMI_OK ? find(&engine->cache, &key) : NULL;
 }
 
-sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry** out_entry, sumi_error* error)
+sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry** out_entry,
+                          sumi_error* error)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_plan_cache* cache = &engine->cache;
@@ -294,7 +322,8 @@ void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const su
         sumi_plan_entry* entry = &engine->cache.entries[i];
         bool uses_lora = false;
         for (int32_t l = 0; l < entry->lora_count; l++) uses_lora = uses_lora || entry->loras[l] == lora;
-        if (entry->model != NULL && (model == NULL || entry->model == model) && (lora == NULL || uses_lora)) sumi_plan_entry_free(engine, entry);
+        if (entry->model != NULL && (model == NULL || entry->model == model) && (lora == NULL || uses_lora))
+            sumi_plan_entry_free(engine, entry);
     }
 }
 
@@ -302,6 +331,7 @@ double sumi_section_us(const sumi_plan_entry* entry, size_t section)
 {
     SUMI_ASSERT(section < entry->plan.section_count);
     const sumi_section_time* time = &entry->sections[section];
-    double correction = time->expected_us > 0.0 ? time->measured_us / time->expected_us : 1.0; // the rest of a section goes like the part that is known
+    // the rest of a section goes like the part that is known
+    double correction = time->expected_us > 0.0 ? time->measured_us / time->expected_us : 1.0;
     return time->measured_us + time->unmeasured_us * correction;
 }

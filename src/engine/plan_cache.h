@@ -1,7 +1,8 @@
 // Plans of the last few shapes. Writing one takes a few hundred allocations; a job whose shape is here takes none.
 //
-// A key says everything a plan depends on, byte by byte: model, goal, sizes, token counts, the pattern of guided evaluations, adapters with their scales,
-// the memory budget, the length of slices. Seeds, texts, sigmas and guidance scales are not in it: they are data.
+// A key says everything a plan depends on, byte by byte: model, goal, sizes, token counts, the pattern of guided
+// evaluations, adapters with their scales, the memory budget, the length of slices. Seeds, texts, sigmas and guidance
+// scales are not in it: they are data.
 #ifndef SUMI_ENGINE_PLAN_CACHE_H
 #define SUMI_ENGINE_PLAN_CACHE_H
 #include "engine/buffers.h"
@@ -18,11 +19,14 @@ typedef struct sumi_plan_request {
     const sumi_lora* const* loras;
     const float* lora_scales;
     int32_t lora_count;
-    bool whole_ops;                 // slices are whole ops, for profiles
+    bool whole_ops; // slices are whole ops, for profiles
 } sumi_plan_request;
 
-// Time of a section: what its measured slices took lately and what had been predicted for them, and the predictions of the others.
-typedef struct sumi_section_time { double measured_us, expected_us, unmeasured_us; } sumi_section_time;
+// Time of a section: what its measured slices took lately and what had been predicted for them, and the predictions of
+// the others.
+typedef struct sumi_section_time {
+    double measured_us, expected_us, unmeasured_us;
+} sumi_section_time;
 
 typedef struct sumi_plan_entry {
     sumi_plan plan;
@@ -32,32 +36,40 @@ typedef struct sumi_plan_entry {
     const sumi_lora* loras[SUMI_MAX_LORAS];
     int32_t lora_count;
     uint64_t scratch_bytes;
-    sumi_device_need need;   // on the processor: arena and scratch alone
+    sumi_device_need need; // on the processor: arena and scratch alone
     int32_t tile_latent;
-    size_t noise_section;    // the first one that reads what is drawn at random; as many as there are: none
+    size_t noise_section;               // the first one that reads what is drawn at random; as many as there are: none
     float op_ratio[SUMI_OP_KIND_COUNT]; // that the slices' predictions were made with
-    // Slices of the same ops in the same sizes are a kind: layers repeat, so what a step measures of one says what all of them take. Times are kept at the kind's first slice.
+    // Slices of the same ops in the same sizes are a kind: layers repeat, so what a step measures of one says what all
+    // of them take. Times are kept at the kind's first slice.
     int32_t *kind_first, *kind_count; // by slice; the count at the first
-    float* slice_us;         // measured, 0: not yet
+    float* slice_us;                  // measured, 0: not yet
     sumi_section_time* sections;
-    unsigned char* key; size_t key_bytes;
-    uint64_t used;           // grows with every use: the smallest goes first
+    unsigned char* key;
+    size_t key_bytes;
+    uint64_t used; // grows with every use: the smallest goes first
 } sumi_plan_entry;
 
 typedef struct sumi_plan_cache {
     sumi_plan_entry entries[SUMI_PLAN_CACHE_SIZE];
     uint64_t uses;
-    sumi_block key;          // of the request being looked up
-    float op_ratio[SUMI_OP_KIND_COUNT]; // how much longer than the backend's rates say ops take here; 0: not measured yet
+    sumi_block key; // of the request being looked up
+    // how much longer than the backend's rates say ops take here; 0: not measured yet
+    float op_ratio[SUMI_OP_KIND_COUNT];
 } sumi_plan_cache;
 
 // All hold the work.
-const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* request); // NULL: sumi_plan_get would write it
-sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry** out_entry, sumi_error* error);
-// Writes an entry that is not in the cache, for the memory query and for loading weights. Ends with sumi_plan_entry_free, also after a failure.
-sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry, sumi_error* error);
+// NULL: sumi_plan_get would write it
+const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* request);
+sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry** out_entry,
+                          sumi_error* error);
+// Writes an entry that is not in the cache, for the memory query and for loading weights. Ends with
+// sumi_plan_entry_free, also after a failure.
+sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry,
+                                  sumi_error* error);
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry);
-void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora); // plans that use them; both NULL: all
+// plans that use them; both NULL: all
+void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora);
 
 double sumi_section_us(const sumi_plan_entry* entry, size_t section); // one run of it, by what is known
 #endif

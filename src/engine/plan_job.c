@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// ---- Sizes ------------------------------------------------------------------------------------------------------------------------------
+// ---- Sizes ----------------------------------------------------------------------------------------------------------
 
 int32_t sumi_format_bytes(sumi_format format)
 {
@@ -20,9 +20,13 @@ int32_t sumi_format_bytes(sumi_format format)
 }
 
 static bool has_start(const sumi_plan_job* job) { return job->start_image.data != NULL || job->start_latents != NULL; }
-static bool draws_posterior(const sumi_plan_job* job) { return job->start_image.data != NULL && job->posterior == SUMI_POSTERIOR_SAMPLE; }
+static bool draws_posterior(const sumi_plan_job* job)
+{
+    return job->start_image.data != NULL && job->posterior == SUMI_POSTERIOR_SAMPLE;
+}
 static size_t latent_size(const sumi_plan_job* job) { return (size_t)job->latent_height * (size_t)job->latent_width; }
-static size_t latent_values(const sumi_plan_job* job) { return latent_size(job) * (size_t)job->latent_channels; } // of one item
+// of one item
+static size_t latent_values(const sumi_plan_job* job) { return latent_size(job) * (size_t)job->latent_channels; }
 static bool stays_on_device(const sumi_job_item* item) { return item->target.device_address != 0; } // the picture
 static uint64_t picture_bytes(const sumi_plan_job* job, const sumi_job_item* item)
 {
@@ -35,10 +39,12 @@ static void pack_products(sumi_packer* packer, sumi_plan_job* job)
     if (job->goal == SUMI_GOAL_PROMPTS) return;
     job->latents = sumi_pack(packer, NULL, (uint64_t)job->item_count * latent_values(job) * sizeof(float));
     if (job->preview_every > 0) {
-        for (int i = 0; i < 2; i++) job->previews[i] = sumi_pack(packer, NULL, (uint64_t)job->item_count * latent_size(job) * 4);
+        for (int i = 0; i < 2; i++)
+            job->previews[i] = sumi_pack(packer, NULL, (uint64_t)job->item_count * latent_size(job) * 4);
     }
     for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
-        if (job->items[i].target.host_memory != NULL) job->items[i].pixels = sumi_pack(packer, NULL, picture_bytes(job, &job->items[i]));
+        if (job->items[i].target.host_memory != NULL)
+            job->items[i].pixels = sumi_pack(packer, NULL, picture_bytes(job, &job->items[i]));
     }
 }
 
@@ -65,7 +71,7 @@ void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace)
     sumi_block_free(heap, &workspace->temporary);
 }
 
-// ---- The way to a plan ------------------------------------------------------------------------------------------------------------------
+// ---- The way to a plan ----------------------------------------------------------------------------------------------
 
 static int32_t* ids_of(const sumi_workspace* workspace, const sumi_model* model, int32_t prompt, int32_t encoder)
 {
@@ -74,15 +80,18 @@ static int32_t* ids_of(const sumi_workspace* workspace, const sumi_model* model,
     return (int32_t*)workspace->ids.data + at * (size_t)model->info.max_prompt_tokens;
 }
 
-sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job, int32_t prompt, sumi_error* error)
+sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
+                                   int32_t prompt, sumi_error* error)
 {
     SUMI_ASSERT(prompt >= 0 && prompt < job->prompt_count);
     const int32_t encoder_count = model->info.text_encoder_count, most = model->info.max_prompt_tokens;
-    uint64_t bytes = (uint64_t)job->prompt_count * (uint64_t)encoder_count * (uint64_t)most * sizeof(int32_t); // the same for every prompt, so nothing moves
+    // the same for every prompt, so nothing moves
+    uint64_t bytes = (uint64_t)job->prompt_count * (uint64_t)encoder_count * (uint64_t)most * sizeof(int32_t);
     SUMI_TRY(sumi_block_reserve(heap, &workspace->ids, bytes, "token ids", error));
     sumi_job_prompt* p = &job->prompts[prompt];
     for (int32_t e = 0; p->text != NULL && e < encoder_count; e++) {
-        SUMI_TRY(sumi_network_tokenise(model->network, e, p->text, p->text_bytes, ids_of(workspace, model, prompt, e), most, &p->token_count[e], error));
+        SUMI_TRY(sumi_network_tokenise(model->network, e, p->text, p->text_bytes, ids_of(workspace, model, prompt, e),
+                                       most, &p->token_count[e], error));
     }
     return SUMI_OK;
 }
@@ -90,12 +99,14 @@ sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, s
 // A float that stands for a decimal number: 0.2f is 0.200000003, and the reference compares with 0.2.
 static double as_written(float value) { return floor((double)value * 1e6 + 0.5) / 1e6; }
 
-// The reference works in model time t = 1 - sigma, by way of 1000 sigma in float32, and turns guidance off while t > cfg_truncation.
+// The reference works in model time t = 1 - sigma, by way of 1000 sigma in float32, and turns guidance off while t >
+// cfg_truncation.
 static float guidance_at(const sumi_plan_job* job, float sigma)
 {
     const float timestep = 1000.0f * sigma;
     const double t = (double)((1000.0f - timestep) / 1000.0f);
-    bool is_on = t >= as_written(job->guidance_begin) && !(job->guidance_end <= 1.0f && t > as_written(job->guidance_end));
+    bool is_on =
+        t >= as_written(job->guidance_begin) && !(job->guidance_end <= 1.0f && t > as_written(job->guidance_end));
     return is_on ? job->guidance : 0.0f;
 }
 
@@ -131,23 +142,26 @@ static int32_t add_plan_prompt(sumi_plan_job* job, int32_t* list, int32_t prompt
     return job->plan_prompt_count++;
 }
 
-// The part's items and the prompts that they use, positive ones first; of the whole batch those are all, in their own order.
+// The part's items and the prompts that they use, positive ones first; of the whole batch those are all, in their own
+// order.
 static void choose_prompts(sumi_plan_job* job, bool is_guided, const request_tables* tables, sumi_pipeline_request* p)
 {
     SUMI_ASSERT(job->part_begin >= 0 && job->part_count >= 1 && job->part_begin + job->part_count <= job->item_count);
     const sumi_job_item* items = &job->items[job->part_begin];
     job->plan_prompt_count = 0;
-    for (int32_t i = 0; i < job->part_count; i++) tables->items[i] = (sumi_pipeline_item){add_plan_prompt(job, tables->plan_prompts, items[i].positive), -1};
+    for (int32_t i = 0; i < job->part_count; i++)
+        tables->items[i] = (sumi_pipeline_item){add_plan_prompt(job, tables->plan_prompts, items[i].positive), -1};
     for (int32_t i = 0; i < job->part_count && is_guided; i++) { // nobody reads the negative ones otherwise
-        if (items[i].negative >= 0) tables->items[i].negative = add_plan_prompt(job, tables->plan_prompts, items[i].negative);
+        if (items[i].negative >= 0)
+            tables->items[i].negative = add_plan_prompt(job, tables->plan_prompts, items[i].negative);
     }
     p->prompt_count = job->plan_prompt_count;
     p->item_count = job->part_count;
 }
 
 // Sigmas, solver rows, guidance: fills the tables and what the pipeline must know of them.
-static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t step_count, const request_tables* tables, sumi_pipeline_request* p,
-                                  sumi_error* error)
+static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t step_count,
+                                  const request_tables* tables, sumi_pipeline_request* p, sumi_error* error)
 {
     SUMI_ASSERT(step_count >= 1);
     if (job->sigmas != NULL) memcpy(tables->sigmas, job->sigmas, ((size_t)step_count + 1) * sizeof(float));
@@ -155,8 +169,9 @@ static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t
     const int32_t first = has_start(job) ? sumi_schedule_first_index(step_count, job->strength) : 0;
     job->run_steps = step_count - first;
     if (job->run_steps < 1) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "strength %g of %d steps leaves no step to run: raise strength or step_count", (double)job->strength,
-                         (int)step_count);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "strength %g of %d steps leaves no step to run: raise strength or step_count",
+                         (double)job->strength, (int)step_count);
     }
     const int32_t count = sumi_solver_rows(job->solver, tables->sigmas + first, job->run_steps, tables->rows);
     SUMI_ASSERT(count >= job->run_steps && count <= 2 * job->run_steps);
@@ -179,8 +194,8 @@ static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t
     return SUMI_OK;
 }
 
-sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job, int32_t step_count,
-                                  sumi_plan_request* out_request, sumi_error* error)
+sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
+                                  int32_t step_count, sumi_plan_request* out_request, sumi_error* error)
 {
     request_tables tables;
     sumi_packer packer = {NULL, 0};
@@ -240,13 +255,15 @@ static sumi_result reserve_products(sumi_engine* engine, sumi_slot* slot, sumi_e
 
     for (int32_t i = 0; i < job->item_count && job->goal == SUMI_GOAL_IMAGES; i++) {
         sumi_job_item* item = &job->items[i];
-        if (item->target.host_memory != NULL || stays_on_device(item) || item->picture != NULL) continue; // there: this is the second try
+        // there: this is the second try
+        if (item->target.host_memory != NULL || stays_on_device(item) || item->picture != NULL) continue;
         SUMI_TRY(sumi_picture_take(engine, (size_t)picture_bytes(job, item), &item->picture, error));
         item->pixels = item->picture->pixels;
     }
     if (job->goal == SUMI_GOAL_PROMPTS && job->prompt == NULL) {
         const sumi_network_info* info = &slot->model->info;
-        SUMI_TRY(sumi_prompt_create(engine, info->family, info->text_encoder_count, job->prompts[0].token_count, info->feature_width, &job->prompt, error));
+        SUMI_TRY(sumi_prompt_create(engine, info->family, info->text_encoder_count, job->prompts[0].token_count,
+                                    info->feature_width, &job->prompt, error));
     }
     return SUMI_OK;
 }
@@ -258,18 +275,22 @@ static sumi_result make_plan(sumi_engine* engine, sumi_slot* slot, sumi_error* e
     sumi_plan_request request;
     if (!job->has_reviewed && engine->leaving == NULL) sumi_limit_review(engine);
     job->has_reviewed = true;
-    if (engine->runner->functions->set_budget != NULL) engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
+    if (engine->runner->functions->set_budget != NULL)
+        engine->runner->functions->set_budget(engine->runner, sumi_engine_budget(engine));
     if (job->part_begin == 0) job->settled_steps = job->step_count;
-    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->settled_steps, &request, error));
+    SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->settled_steps, &request,
+                                   error));
     SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
     if (job->deadline_ms > 0 && job->part_begin == 0) {
         int32_t steps = sumi_deadline_step_count(engine, slot, job->step_count);
         if (steps < job->step_count) {
             char text[128];
-            snprintf(text, sizeof text, "deadline of %u ms: %d of %d steps", (unsigned)job->deadline_ms, (int)steps, (int)job->step_count);
+            snprintf(text, sizeof text, "deadline of %u ms: %d of %d steps", (unsigned)job->deadline_ms, (int)steps,
+                     (int)job->step_count);
             sumi_log_write(engine, SUMI_LOG_INFO, SUMI_OK, text);
             job->settled_steps = steps;
-            SUMI_TRY(sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, steps, &request, error));
+            SUMI_TRY(
+                sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, steps, &request, error));
             SUMI_TRY(sumi_plan_get(engine, &request, &job->entry, error));
         }
     }
@@ -307,21 +328,24 @@ static sumi_result make_ready(sumi_engine* engine, sumi_slot* slot, bool* out_do
     return SUMI_OK;
 }
 
-// ---- Inputs -----------------------------------------------------------------------------------------------------------------------------
+// ---- Inputs ---------------------------------------------------------------------------------------------------------
 
-static void write_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset, const void* data, uint64_t bytes)
+static void write_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset,
+                        const void* data, uint64_t bytes)
 {
     engine->runner->functions->write(engine->runner, &job->entry->plan, value, offset, data, bytes);
 }
 
-static void read_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset, void* into, uint64_t bytes)
+static void read_value(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t offset, void* into,
+                       uint64_t bytes)
 {
     engine->runner->functions->read(engine->runner, &job->entry->plan, value, offset, into, bytes);
 }
 
-// Activations are float32 or bfloat16, as the runner likes; the engine's side is always float32. Conversion goes through the workspace.
-static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first, const float* data, size_t count,
-                                     sumi_error* error)
+// Activations are float32 or bfloat16, as the runner likes; the engine's side is always float32. Conversion goes
+// through the workspace.
+static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first,
+                                     const float* data, size_t count, sumi_error* error)
 {
     SUMI_ASSERT(count > 0);
     SUMI_ASSERT(job->entry->plan.activation_bytes == 4 || job->entry->plan.activation_bytes == 2);
@@ -329,17 +353,20 @@ static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* j
         write_value(engine, job, value, first * 4, data, count * 4);
         return SUMI_OK;
     }
-    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, count * 2, "features on their way in", error));
+    SUMI_TRY(
+        sumi_block_reserve(&engine->heap, &engine->workspace.values, count * 2, "features on their way in", error));
     sumi_floats_to_bf16(data, engine->workspace.values.data, count);
     write_value(engine, job, value, first * 2, engine->workspace.values.data, count * 2);
     return SUMI_OK;
 }
 
-static void read_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first, float* into, size_t count)
+static void read_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first,
+                             float* into, size_t count)
 {
     SUMI_ASSERT(job->entry->plan.activation_bytes == 4 || job->entry->plan.activation_bytes == 2);
     const size_t bytes = (size_t)job->entry->plan.activation_bytes;
-    unsigned char* raw = (unsigned char*)into + (4 - bytes) * count; // at the end, so that widening in place stays behind the reading
+    // at the end, so that widening in place stays behind the reading
+    unsigned char* raw = (unsigned char*)into + (4 - bytes) * count;
     read_value(engine, job, value, first * bytes, raw, count * bytes);
     for (size_t i = 0; bytes == 2 && i < count; i++) {
         uint16_t half;
@@ -359,11 +386,12 @@ static sumi_result write_texts(sumi_engine* engine, const sumi_slot* slot, sumi_
             sumi_pipeline_rows ids = pipeline->ids[p][e], features = pipeline->features[p][e];
             if (prompt->text != NULL && ids.value.id != 0) {
                 const int32_t* from = ids_of(&engine->workspace, slot->model, job->plan_prompts[p], e);
-                write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from, (uint64_t)ids.count * sizeof *from);
+                write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from,
+                            (uint64_t)ids.count * sizeof *from);
             } else if (prompt->text == NULL && features.value.id != 0) {
                 const size_t width = (size_t)slot->model->info.feature_width[e];
-                SUMI_TRY(write_activations(engine, job, features.value, (uint64_t)features.row * width, prompt->features[e],
-                                           (size_t)features.count * width, error));
+                SUMI_TRY(write_activations(engine, job, features.value, (uint64_t)features.row * width,
+                                           prompt->features[e], (size_t)features.count * width, error));
             }
         }
     }
@@ -383,16 +411,19 @@ static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* ou
     *out_done = true;
     if (job->start_latents != NULL) {
         const uint64_t bytes = latent_values(job) * sizeof(float);
-        for (int32_t i = 0; i < job->part_count; i++) write_value(engine, job, pipeline->clean, (uint64_t)i * bytes, job->start_latents, bytes);
+        for (int32_t i = 0; i < job->part_count; i++)
+            write_value(engine, job, pipeline->clean, (uint64_t)i * bytes, job->start_latents, bytes);
     }
     if (job->start_image.data == NULL) return SUMI_OK;
     sumi_pixels picture;
-    SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &job->start_image, job->width, job->height, &job->resize, out_done, &picture, error));
+    SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &job->start_image, job->width, job->height,
+                              &job->resize, out_done, &picture, error));
     if (!*out_done) return SUMI_OK;
     const uint64_t bytes = (uint64_t)job->width * (uint64_t)job->height * 3;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a start image", error));
     SUMI_TRY(
-        sumi_pixels_to_rgb(&engine->heap, &picture, job->width, job->height, engine->workspace.values.data, error)); // of the right size: allocates nothing
+        // of the right size: allocates nothing
+        sumi_pixels_to_rgb(&engine->heap, &picture, job->width, job->height, engine->workspace.values.data, error));
     write_value(engine, job, pipeline->pixels, 0, engine->workspace.values.data, bytes);
     return SUMI_OK;
 }
@@ -403,17 +434,21 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out
     *out_done = true;
     if (job->mask.data == NULL) return SUMI_OK;
     sumi_pixels picture = job->mask;
-    if (job->mask.channel_count != 4) { // alpha counts in a mask, and takes the way through premultiplied colours in one go
-        SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &job->mask, job->width, job->height, &job->resize, out_done, &picture, error));
+    // alpha counts in a mask, and takes the way through premultiplied colours in one go
+    if (job->mask.channel_count != 4) {
+        SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &job->mask, job->width, job->height, &job->resize,
+                                  out_done, &picture, error));
         if (!*out_done) return SUMI_OK;
     }
-    const uint64_t latent_bytes = latent_size(job) * sizeof(float), pixels = (uint64_t)job->width * (uint64_t)job->height;
+    const uint64_t latent_bytes = latent_size(job) * sizeof(float),
+                   pixels = (uint64_t)job->width * (uint64_t)job->height;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, latent_bytes + pixels, "a mask", error));
     float* latent_mask = engine->workspace.values.data;
     uint8_t* mask = (uint8_t*)(latent_mask + latent_size(job));
     sumi_temporary temporary;
     sumi_temporary_begin(&temporary, &engine->heap, &engine->workspace.temporary);
-    sumi_result result = sumi_pixels_to_mask(&temporary.heap, &picture, job->width, job->height, mask, latent_mask, error);
+    sumi_result result =
+        sumi_pixels_to_mask(&temporary.heap, &picture, job->width, job->height, mask, latent_mask, error);
     sumi_temporary_end(&temporary);
     if (result == SUMI_OK) write_value(engine, job, job->entry->pipeline.mask, 0, latent_mask, latent_bytes);
     return result;
@@ -424,26 +459,38 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out
 
 static size_t noise_piece(const sumi_plan_job* job)
 {
-    const size_t count = latent_values(job), part = job->noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES;
-    return count % 16 != 0 || part > count ? count : part; // a call's last values are drawn in another way when they are no multiple of 16
+    const size_t count = latent_values(job),
+                 part = job->noise == SUMI_NOISE_TORCH_CUDA ? NOISE_VALUES_CUDA : NOISE_VALUES;
+    // a call's last values are drawn in another way when they are no multiple of 16
+    return count % 16 != 0 || part > count ? count : part;
 }
 
-static size_t noise_values(const sumi_plan_job* job) { return latent_values(job) * ((draws_posterior(job) ? 1 : 0) + (job->goal == SUMI_GOAL_IMAGES ? 1 : 0)); } // of an item
+// of an item
+static size_t noise_values(const sumi_plan_job* job)
+{
+    return latent_values(job) * ((draws_posterior(job) ? 1 : 0) + (job->goal == SUMI_GOAL_IMAGES ? 1 : 0));
+}
 
-// A piece of one item's noise. One generator: the posterior's noise first, the main noise second, as the reference draws them. Each item has its own, seeded with its own seed.
+// A piece of one item's noise. One generator: the posterior's noise first, the main noise second, as the reference
+// draws them. Each item has its own, seeded with its own seed.
 static sumi_result write_noise(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
 {
     SUMI_ASSERT(job->cursor >= 0 && job->cursor < job->part_count);
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const size_t count = latent_values(job), item = (size_t)(job->part_begin + job->cursor);
-    const bool samples = draws_posterior(job), is_cuda = job->noise == SUMI_NOISE_TORCH_CUDA, is_posterior = samples && job->drawn < count;
+    const bool samples = draws_posterior(job), is_cuda = job->noise == SUMI_NOISE_TORCH_CUDA,
+               is_posterior = samples && job->drawn < count;
     const size_t all = noise_values(job), at = samples && !is_posterior ? job->drawn - count : job->drawn;
     *out_done = job->drawn >= all;
     if (*out_done) return SUMI_OK;
-    if (job->drawn == 0 && is_cuda) sumi_torch_cuda_seed(&job->generator.cuda, job->items[item].seed, job->multiprocessors, job->threads_per_multiprocessor);
+    if (job->drawn == 0 && is_cuda)
+        sumi_torch_cuda_seed(&job->generator.cuda, job->items[item].seed, job->multiprocessors,
+                             job->threads_per_multiprocessor);
     else if (job->drawn == 0) sumi_torch_cpu_seed(&job->generator.cpu, job->items[item].seed);
 
-    const float* given = is_posterior ? job->start_noise : job->noise == SUMI_NOISE_GIVEN ? job->noise_values + item * count : NULL;
+    const float* given = is_posterior                   ? job->start_noise
+                       : job->noise == SUMI_NOISE_GIVEN ? job->noise_values + item * count
+                                                        : NULL;
     const size_t part = noise_piece(job) < count - at ? noise_piece(job) : count - at;
     SUMI_ASSERT(part > 0 && at + part <= count);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, part * sizeof(float), "noise", error));
@@ -454,7 +501,11 @@ static sumi_result write_noise(sumi_engine* engine, sumi_plan_job* job, bool* ou
     } else if (given == NULL) {
         sumi_torch_cpu_randn(&job->generator.cpu, values, part);
     }
-    write_value(engine, job, is_posterior ? pipeline->eps : has_start(job) ? pipeline->noise : pipeline->x, ((size_t)job->cursor * count + at) * sizeof(float), given != NULL ? given + at : values,
+    write_value(engine, job,
+                is_posterior     ? pipeline->eps
+                : has_start(job) ? pipeline->noise
+                                 : pipeline->x,
+                ((size_t)job->cursor * count + at) * sizeof(float), given != NULL ? given + at : values,
                 part * sizeof(float));
     job->drawn += part;
     SUMI_ASSERT(job->drawn <= all);
@@ -462,7 +513,7 @@ static sumi_result write_noise(sumi_engine* engine, sumi_plan_job* job, bool* ou
     return SUMI_OK;
 }
 
-// ---- While it runs ----------------------------------------------------------------------------------------------------------------------
+// ---- While it runs --------------------------------------------------------------------------------------------------
 
 // The preview buffer that nobody reads is filled, then the two change places.
 static sumi_result publish_preview(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
@@ -476,9 +527,12 @@ static sumi_result publish_preview(sumi_engine* engine, sumi_slot* slot, sumi_er
     const float* rgb = engine->workspace.values.data;
     read_value(engine, job, job->entry->pipeline.preview, 0, engine->workspace.values.data, bytes);
     const int32_t back = 1 - job->preview_front;
-    if (job->part_count < job->item_count) memcpy(job->previews[back], job->previews[job->preview_front], (size_t)job->item_count * size * 4); // the other parts' stay
+    // the other parts' stay
+    if (job->part_count < job->item_count)
+        memcpy(job->previews[back], job->previews[job->preview_front], (size_t)job->item_count * size * 4);
     unsigned char* to = job->previews[back] + (size_t)job->part_begin * size * 4;
-    for (int32_t i = 0; i < job->part_count; i++) sumi_planes_to_rgba(rgb + 3 * size * (size_t)i, size, to + 4 * size * (size_t)i);
+    for (int32_t i = 0; i < job->part_count; i++)
+        sumi_planes_to_rgba(rgb + 3 * size * (size_t)i, size, to + 4 * size * (size_t)i);
     sumi_mutex_lock(&engine->table);
     job->preview_front = back;
     slot->status.preview_version++;
@@ -517,7 +571,8 @@ static sumi_result note_profile(sumi_engine* engine, sumi_slot* slot, const sumi
         if (slot->profile[i].stage == stage && strcmp(slot->profile[i].name, label) == 0) row = &slot->profile[i];
     }
     if (row == NULL) {
-        SUMI_TRY(sumi_grow(&engine->heap, (void**)&slot->profile, &slot->profile_capacity, slot->profile_count + 1, sizeof *slot->profile, error));
+        SUMI_TRY(sumi_grow(&engine->heap, (void**)&slot->profile, &slot->profile_capacity, slot->profile_count + 1,
+                           sizeof *slot->profile, error));
         row = &slot->profile[slot->profile_count++];
         memset(row, 0, sizeof *row);
         row->stage = stage;
@@ -530,7 +585,8 @@ static sumi_result note_profile(sumi_engine* engine, sumi_slot* slot, const sumi
     return SUMI_OK;
 }
 
-// Which denoising step a slice is of, whether it ends that, whether a preview follows: noted before the slice goes, for the tables may be the next job's when it is over.
+// Which denoising step a slice is of, whether it ends that, whether a preview follows: noted before the slice goes, for
+// the tables may be the next job's when it is over.
 static void note_denoising_step(const sumi_plan_job* job, sumi_run_step* step)
 {
     step->denoising_step = -1;
@@ -539,7 +595,8 @@ static void note_denoising_step(const sumi_plan_job* job, sumi_run_step* step)
     SUMI_ASSERT(e >= 0 && e < job->evaluation_count && of >= 0 && of < job->run_steps);
     step->denoising_step = of;
     if (!step->ends_iteration) return;
-    if (e + 1 < job->evaluation_count && job->rows[e + 1].step == of) return; // the first half of a two-stage solver's step
+    // the first half of a two-stage solver's step
+    if (e + 1 < job->evaluation_count && job->rows[e + 1].step == of) return;
     step->ends_step = true;
     step->shows = job->preview_every > 0 && (of + 1 + step->skips) / job->preview_every > of / job->preview_every;
 }
@@ -555,17 +612,20 @@ static sumi_result fetch_value(sumi_engine* engine, const sumi_plan_job* job, su
 // Whether a device makes four channels of an item's three: the processor would take longer for that than for the copy.
 static bool widens_on_device(const sumi_engine* engine, const sumi_job_item* item)
 {
-    return engine->runner->functions->publish != NULL && item->target.format == SUMI_FORMAT_RGBA8 && !stays_on_device(item);
+    return engine->runner->functions->publish != NULL && item->target.format == SUMI_FORMAT_RGBA8
+        && !stays_on_device(item);
 }
 
 // Where the four channels lie: over the item's activations, which nobody reads after the bytes were made of them.
 static uint64_t wide_offset(const sumi_plan_job* job, int32_t item)
 {
     SUMI_ASSERT(item >= job->part_begin && item < job->part_begin + job->part_count);
-    return (uint64_t)(item - job->part_begin) * (uint64_t)job->width * (uint64_t)job->height * 3 * (uint64_t)job->entry->plan.activation_bytes;
+    return (uint64_t)(item - job->part_begin) * (uint64_t)job->width * (uint64_t)job->height * 3
+         * (uint64_t)job->entry->plan.activation_bytes;
 }
 
-// Pictures in formats that the plan does not write, and pictures that the host wants on the device: behind the last slice.
+// Pictures in formats that the plan does not write, and pictures that the host wants on the device: behind the last
+// slice.
 static sumi_result publish_pictures(sumi_engine* engine, sumi_plan_job* job, sumi_error* error)
 {
     SUMI_ASSERT(job->part_begin + job->part_count <= job->item_count);
@@ -576,16 +636,17 @@ static sumi_result publish_pictures(sumi_engine* engine, sumi_plan_job* job, sum
         const sumi_target* target = &item->target;
         if (!stays_on_device(item) && !widens_on_device(engine, item)) continue;
         const bool is_given = stays_on_device(item) && target->row_bytes != 0;
-        const sumi_publication picture = {.value = target->format == SUMI_FORMAT_RGB32F ? pipeline->picture : pipeline->bytes,
-                                          .first_pixel = (uint64_t)i * pixels,
-                                          .width = job->width,
-                                          .height = job->height,
-                                          .format = target->format,
-                                          .address = target->device_address,
-                                          .into = pipeline->picture,
-                                          .into_offset = wide_offset(job, job->part_begin + i),
-                                          .row_bytes = (uint64_t)(is_given ? target->row_bytes : job->width * sumi_format_bytes(target->format)),
-                                          .event = target->event};
+        const sumi_publication picture = {
+            .value = target->format == SUMI_FORMAT_RGB32F ? pipeline->picture : pipeline->bytes,
+            .first_pixel = (uint64_t)i * pixels,
+            .width = job->width,
+            .height = job->height,
+            .format = target->format,
+            .address = target->device_address,
+            .into = pipeline->picture,
+            .into_offset = wide_offset(job, job->part_begin + i),
+            .row_bytes = (uint64_t)(is_given ? target->row_bytes : job->width * sumi_format_bytes(target->format)),
+            .event = target->event};
         job->is_publishing = job->is_publishing || stays_on_device(item);
         SUMI_TRY(engine->runner->functions->publish(engine->runner, &job->entry->plan, &picture, error));
     }
@@ -598,12 +659,14 @@ static sumi_result fetch_products(sumi_engine* engine, const sumi_plan_job* job,
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     if (job->goal == SUMI_GOAL_ENCODE) return fetch_value(engine, job, pipeline->clean, error);
     if (job->goal == SUMI_GOAL_PROMPTS) {
-        for (int32_t e = 0; e < job->prompt->encoder_count; e++) SUMI_TRY(fetch_value(engine, job, pipeline->features[0][e].value, error));
+        for (int32_t e = 0; e < job->prompt->encoder_count; e++)
+            SUMI_TRY(fetch_value(engine, job, pipeline->features[0][e].value, error));
         return SUMI_OK;
     }
     bool has_picture = false, has_bytes = false;
     for (int32_t i = job->part_begin; i < job->part_begin + job->part_count; i++) {
-        const bool is_picture = job->items[i].target.format == SUMI_FORMAT_RGB32F || widens_on_device(engine, &job->items[i]);
+        const bool is_picture =
+            job->items[i].target.format == SUMI_FORMAT_RGB32F || widens_on_device(engine, &job->items[i]);
         if (stays_on_device(&job->items[i])) continue;
         has_picture = has_picture || is_picture;
         has_bytes = has_bytes || !is_picture;
@@ -614,10 +677,14 @@ static sumi_result fetch_products(sumi_engine* engine, const sumi_plan_job* job,
     return has_picture ? fetch_value(engine, job, pipeline->picture, error) : SUMI_OK;
 }
 
-static sumi_run* run_of(sumi_engine* engine, const sumi_slot* slot) { return slot == engine->leaving ? &engine->leaving_run : &engine->run; }
+static sumi_run* run_of(sumi_engine* engine, const sumi_slot* slot)
+{
+    return slot == engine->leaving ? &engine->leaving_run : &engine->run;
+}
 
 // What follows from a slice that has ended.
-static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_run* run, const sumi_run_step* step, sumi_error* error)
+static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_run* run, const sumi_run_step* step,
+                              sumi_error* error)
 {
     sumi_plan_job* job = &slot->u.plan;
     if (job->profiles && step->op != NULL) SUMI_TRY(note_profile(engine, slot, step, error));
@@ -626,18 +693,23 @@ static sumi_result note_slice(sumi_engine* engine, sumi_slot* slot, const sumi_r
         SUMI_TRY(publish_preview(engine, slot, error));
         job->preview_is_coming = false;
     }
-    const double left = sumi_run_left_us(run), done = run->done_us, all = job->item_count > 0 ? job->item_count : 1; // a prompt is no item
+    // a prompt is no item
+    const double left = sumi_run_left_us(run), done = run->done_us, all = job->item_count > 0 ? job->item_count : 1;
     const double share = job->part_count > 0 ? job->part_count / all : 1.0, later = 1.0 - share - job->part_begin / all;
     SUMI_ASSERT(share > 0.0 && share <= 1.0 && left >= 0.0);
     slot->live.progress = (float)(job->part_begin / all + share * 0.99 * done / (done + left + 1.0));
-    slot->live.seconds_left = (float)((left + (left + done) * later / share + job->item_count * sumi_plan_job_output_us(engine, job)) * 1e-6);
+    slot->live.seconds_left =
+        (float)((left + (left + done) * later / share + job->item_count * sumi_plan_job_output_us(engine, job)) * 1e-6);
     const double until_deadline = job->deadline_ms > 0 ? sumi_deadline_left(slot) : 0.0;
-    if (until_deadline > 0.0 && until_deadline < slot->live.seconds_left) slot->live.seconds_left = (float)until_deadline; // steps will be left out
+    // steps will be left out
+    if (until_deadline > 0.0 && until_deadline < slot->live.seconds_left)
+        slot->live.seconds_left = (float)until_deadline;
     return SUMI_OK;
 }
 
 // Looks after the slices that have ended.
-static sumi_result collect(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, bool* out_over, sumi_error* error)
+static sumi_result collect(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+                           bool* out_over, sumi_error* error)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_run* run = run_of(engine, slot);
@@ -677,7 +749,9 @@ static sumi_result submit(sumi_engine* engine, sumi_plan_job* job, const sumi_ru
 // Noise is drawn while the device works on what comes before the first section that reads it.
 static bool lacks_noise(const sumi_plan_job* job) { return noise_values(job) > 0 && job->cursor < job->part_count; }
 
-#define MOST_BESIDE 16 // pieces of noise behind slices: they wait in the runner's ring of inputs, and a write that finds it full would wait for the slices
+// pieces of noise behind slices: they wait in the runner's ring of inputs, and a write that finds it full would wait
+// for the slices
+#define MOST_BESIDE 16
 
 bool sumi_plan_job_draws_next(const sumi_engine* engine, const sumi_slot* slot)
 {
@@ -701,7 +775,8 @@ static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error*
     SUMI_TRY(write_noise(engine, job, &is_over, error));
     const double us = (double)(sumi_clock_ns() - begin) * 1e-3;
     engine->chore_us[SUMI_CHORE_NOISE] = 0.5 * (engine->chore_us[SUMI_CHORE_NOISE] + us);
-    if (slot->live.device_us >= 0.0) slot->stage_seconds[SUMI_STAGE_PREPARE] += us * 1e-6; // on the processor the whole step is counted
+    // on the processor the whole step is counted
+    if (slot->live.device_us >= 0.0) slot->stage_seconds[SUMI_STAGE_PREPARE] += us * 1e-6;
     slot->live.doing = "noise";
     slot->live.doing_step = -1;
     if (!is_over) return SUMI_OK;
@@ -711,7 +786,8 @@ static sumi_result draw_beside(sumi_engine* engine, sumi_slot* slot, sumi_error*
 }
 
 // Looks after what a device has finished, which makes room, and submits one slice, or draws a piece of noise.
-static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, bool* out_over, sumi_error* error)
+static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+                           bool* out_over, sumi_error* error)
 {
     SUMI_ASSERT(slot == engine->running || slot == engine->leaving);
     sumi_plan_job* job = &slot->u.plan;
@@ -737,7 +813,8 @@ static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
         // What is fetched lies where the results of the job that is leaving lie.
         const bool may_fetch = engine->leaving == NULL && !job->preview_is_coming;
         if (may_fetch || (!next.shows && !(next.ends_run && engine->leaving != NULL))) {
-            if (*out_end == SUMI_STEP_WAITS && run->pending_count == 0) *out_stage = sumi_stage_of_section(next.section);
+            if (*out_end == SUMI_STEP_WAITS && run->pending_count == 0)
+                *out_stage = sumi_stage_of_section(next.section);
             SUMI_TRY(submit(engine, job, &next, error));
             *out_end = SUMI_STEP_MORE;
         }
@@ -746,7 +823,7 @@ static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
     return collect(engine, slot, out_stage, out_end, out_over, error);
 }
 
-// ---- Outputs ----------------------------------------------------------------------------------------------------------------------------
+// ---- Outputs --------------------------------------------------------------------------------------------------------
 
 // Rows [row, row + row_count) of an item's picture in the target's format.
 static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count)
@@ -768,7 +845,8 @@ static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t 
     } else if (widens_on_device(engine, &job->items[item])) {
         read_value(engine, job, pipeline->picture, wide_offset(job, item) + from * 4, pixels, count * 4);
     } else {
-        const unsigned char* rgb = pixels + count; // into the last three quarters, then spread from the front: the reader stays ahead of the writer
+        // into the last three quarters, then spread from the front: the reader stays ahead of the writer
+        const unsigned char* rgb = pixels + count;
         read_value(engine, job, pipeline->bytes, first, pixels + count, count * 3);
         for (size_t i = 0; i < count; i++, rgb += 3, pixels += 4) {
             const unsigned char r = rgb[0], g = rgb[1], b = rgb[2];
@@ -782,7 +860,9 @@ static sumi_result check_finite(const float* values, size_t count, const char* w
     size_t bad = 0;
     for (size_t i = 0; i < count; i++) bad += !isfinite(values[i]);
     if (bad == 0) return SUMI_OK;
-    return sumi_fail(error, SUMI_NOT_FINITE, "%zu of %zu values of %s are NaN or infinite: the weights or an adapter are damaged", bad, count, what);
+    return sumi_fail(error, SUMI_NOT_FINITE,
+                     "%zu of %zu values of %s are NaN or infinite: the weights or an adapter are damaged", bad, count,
+                     what);
 }
 
 static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t index, sumi_error* error)
@@ -794,33 +874,40 @@ static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t
     if (job->goal == SUMI_GOAL_PROMPTS) {
         for (int32_t e = 0; e < job->prompt->encoder_count; e++) {
             const size_t width = (size_t)job->prompt->width[e], values = (size_t)job->prompt->token_count[e] * width;
-            read_activations(engine, job, pipeline->features[0][e].value, (uint64_t)pipeline->features[0][e].row * width, job->prompt->features[e], values);
+            read_activations(engine, job, pipeline->features[0][e].value,
+                             (uint64_t)pipeline->features[0][e].row * width, job->prompt->features[e], values);
             SUMI_TRY(check_finite(job->prompt->features[e], values, "the prompt's features", error));
         }
         return SUMI_OK;
     }
     float* latents = job->latents + (size_t)index * count;
-    read_value(engine, job, job->goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x, (uint64_t)(index - job->part_begin) * count * sizeof(float), latents,
-               count * sizeof(float));
+    read_value(engine, job, job->goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x,
+               (uint64_t)(index - job->part_begin) * count * sizeof(float), latents, count * sizeof(float));
     if (job->goal == SUMI_GOAL_ENCODE) return check_finite(latents, count, "the latents", error);
     if (index == job->part_begin) {
         int32_t bad = 0;
         read_value(engine, job, pipeline->not_finite, 0, &bad, sizeof bad);
         if (bad != 0) {
             return sumi_fail(error, SUMI_NOT_FINITE,
-                             "%d of %lld values of the pictures are NaN or infinite: the weights or an adapter are damaged, or a scale is far too large",
+                             "%d of %lld values of the pictures are NaN or infinite: the weights or an adapter are "
+                             "damaged, or a scale is far too large",
                              (int)bad, (long long)job->part_count * job->width * job->height * 3);
         }
     }
     return SUMI_OK;
 }
 
-#define OUTPUT_PIXELS (32 * 1024) // a piece: some dozen microseconds of copying, three times that where the processor converts
+// a piece: some dozen microseconds of copying, three times that where the processor converts
+#define OUTPUT_PIXELS (32 * 1024)
 
-static int32_t output_rows(const sumi_plan_job* job) { return OUTPUT_PIXELS / job->width > 1 ? OUTPUT_PIXELS / job->width : 1; }
+static int32_t output_rows(const sumi_plan_job* job)
+{
+    return OUTPUT_PIXELS / job->width > 1 ? OUTPUT_PIXELS / job->width : 1;
+}
 
 // The next piece of output.
-static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done, sumi_error* error)
+static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done,
+                                sumi_error* error)
 {
     SUMI_ASSERT(job->row >= 0 && job->row < job->height + (job->goal == SUMI_GOAL_PROMPTS));
     const int32_t item = job->part_begin + job->cursor;
@@ -836,7 +923,7 @@ static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi
     return SUMI_OK;
 }
 
-// ---- The steps --------------------------------------------------------------------------------------------------------------------------
+// ---- The steps ------------------------------------------------------------------------------------------------------
 
 static void next_phase(sumi_plan_job* job, sumi_phase phase)
 {
@@ -908,7 +995,8 @@ static bool tries_again(sumi_engine* engine, sumi_plan_job* job, sumi_result res
 static bool begin_next_part(sumi_engine* engine, sumi_plan_job* job)
 {
     SUMI_ASSERT(job->part_begin + job->part_count <= job->item_count);
-    for (int32_t i = 0; i < job->part_count; i++) job->items[job->part_begin + i].step_count = job->run_steps - job->adaption.skipped;
+    for (int32_t i = 0; i < job->part_count; i++)
+        job->items[job->part_begin + i].step_count = job->run_steps - job->adaption.skipped;
     job->part_begin += job->part_count;
     const int32_t left = job->item_count - job->part_begin;
     if (left <= 0) return false;
@@ -925,7 +1013,8 @@ bool sumi_plan_job_can_leave(const sumi_engine* engine, const sumi_slot* slot)
     const sumi_plan_job* job = &slot->u.plan;
     const sumi_run *run = &engine->run, *before = &engine->leaving_run;
     const bool is_last_part = job->goal != SUMI_GOAL_IMAGES || job->part_begin + job->part_count >= job->item_count;
-    return engine->runner->functions->is_ready != NULL && job->phase == SUMI_PHASE_RUN && run->is_submitted && run->pending_count > 0 && before->pending_count == 0 && is_last_part;
+    return engine->runner->functions->is_ready != NULL && job->phase == SUMI_PHASE_RUN && run->is_submitted
+        && run->pending_count > 0 && before->pending_count == 0 && is_last_part;
 }
 
 // Whether a job may take its plan beside the one that is leaving: it is there, and the device has all of it.
@@ -935,8 +1024,11 @@ static bool can_follow(sumi_engine* engine, sumi_slot* slot)
     sumi_plan_job* job = &slot->u.plan;
     sumi_plan_request request;
     sumi_error none = {SUMI_OK, {0}};
-    if (job->deadline_ms > 0 || !sumi_run_is_alone(engine)) return false; // a deadline may mean a plan that is not there yet
-    if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, &none) != SUMI_OK) return false;
+    // a deadline may mean a plan that is not there yet
+    if (job->deadline_ms > 0 || !sumi_run_is_alone(engine)) return false;
+    if (sumi_plan_job_request(&engine->heap, &engine->workspace, slot->model, job, job->step_count, &request, &none)
+        != SUMI_OK)
+        return false;
     const sumi_plan_entry* entry = sumi_plan_find(engine, &request);
     if (entry == NULL) return false;
     const bool is_cut_short = engine->limit.bytes != 0 && (entry->need.streamed > 0 || entry->tile_latent > 0);
@@ -944,7 +1036,8 @@ static bool can_follow(sumi_engine* engine, sumi_slot* slot)
     return engine->runner->functions->is_ready(engine->runner, &entry->plan);
 }
 
-sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end, sumi_error* error)
+sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+                               sumi_error* error)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && slot->status.state == SUMI_JOB_RUNNING);
     sumi_plan_job* job = &slot->u.plan;
@@ -953,16 +1046,19 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
     *out_stage = SUMI_STAGE_PREPARE;
     switch (job->phase) {
     case SUMI_PHASE_TEXT:
-        if (job->cursor < job->prompt_count) SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, job->cursor, error));
+        if (job->cursor < job->prompt_count)
+            SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, job->cursor, error));
         if (++job->cursor >= job->prompt_count) next_phase(job, SUMI_PHASE_PLAN);
         return SUMI_OK;
     case SUMI_PHASE_PLAN:
-        // Slices of a cancelled job, or of one that is leaving: their plan, weights and arena are not ours to change yet.
+        // Slices of a cancelled job, or of one that is leaving: their plan, weights and arena are not ours to change
+        // yet.
         if (engine->leaving != NULL ? !can_follow(engine, slot) : !sumi_run_is_idle(engine)) {
             *out_end = SUMI_STEP_WAITS;
             return SUMI_OK;
         }
-        result = job->cursor == 0 ? make_plan(engine, slot, error) : make_room(engine, slot, error); // a millisecond or two each
+        // a millisecond or two each
+        result = job->cursor == 0 ? make_plan(engine, slot, error) : make_room(engine, slot, error);
         if (result != SUMI_OK) return tries_again(engine, job, result, error) ? SUMI_OK : result;
         if (job->cursor++ == 0) return SUMI_OK;
         next_phase(job, SUMI_PHASE_READY);
@@ -989,7 +1085,9 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
     case SUMI_PHASE_OUTPUT:
         *out_stage = SUMI_STAGE_TRANSFER; // the last slice was over when the copies behind it were
         SUMI_TRY(write_output(engine, slot, job, &is_over, error));
-        if (engine->runner->functions->health != NULL) SUMI_TRY(engine->runner->functions->health(engine->runner, error)); // reading may have failed, and cannot say so
+        // reading may have failed, and cannot say so
+        if (engine->runner->functions->health != NULL)
+            SUMI_TRY(engine->runner->functions->health(engine->runner, error));
         if (is_over && (job->goal != SUMI_GOAL_IMAGES || !begin_next_part(engine, job))) *out_end = SUMI_STEP_DONE;
         return SUMI_OK;
     }
@@ -1018,14 +1116,17 @@ double sumi_plan_job_predict(const sumi_engine* engine, const sumi_slot* slot)
     case SUMI_PHASE_READY: return engine->chore_us[SUMI_CHORE_READY];
     case SUMI_PHASE_INPUT: return engine->chore_us[SUMI_CHORE_INPUT];
     case SUMI_PHASE_OUTPUT: return engine->chore_us[SUMI_CHORE_OUTPUT];
-    default: return sumi_plan_job_draws_next(engine, slot) ? engine->chore_us[SUMI_CHORE_NOISE] : sumi_run_predict_us(engine);
+    default:
+        return sumi_plan_job_draws_next(engine, slot) ? engine->chore_us[SUMI_CHORE_NOISE]
+                                                      : sumi_run_predict_us(engine);
     }
 }
 
 void sumi_plan_job_stop(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && (slot == engine->running || slot == engine->leaving));
-    if (slot->u.plan.is_publishing) engine->runner->functions->settle(engine->runner); // after a job's end nothing of ours touches the host's memory
+    // after a job's end nothing of ours touches the host's memory
+    if (slot->u.plan.is_publishing) engine->runner->functions->settle(engine->runner);
     slot->u.plan.is_publishing = false;
     if (slot == engine->leaving) {
         engine->leaving_run.entry = NULL; // its slices are still in order before others

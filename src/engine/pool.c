@@ -16,7 +16,8 @@ static sumi_picture* find_free(sumi_engine* engine, size_t bytes)
     SUMI_ASSERT(sumi_mutex_is_held(&engine->table));
     sumi_picture* best = NULL;
     for (sumi_picture* picture = engine->pictures; picture != NULL; picture = picture->next) {
-        if (picture->handle == 0 && picture->bytes >= bytes && (best == NULL || picture->bytes < best->bytes)) best = picture;
+        if (picture->handle == 0 && picture->bytes >= bytes && (best == NULL || picture->bytes < best->bytes))
+            best = picture;
     }
     return best;
 }

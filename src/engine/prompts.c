@@ -1,7 +1,8 @@
 // Encoded prompts: made by a job, or read from bytes that an earlier one was saved to.
 //
-// Saved as a safetensors image: tensor "features" [tokens, width] (a second encoder's: "features.1"), metadata says the format's version, the family and the number
-// of tokens. Reading trusts nothing: sizes, types, names and metadata are all checked.
+// Saved as a safetensors image: tensor "features" [tokens, width] (a second encoder's: "features.1"), metadata says the
+// format's version, the family and the number of tokens. Reading trusts nothing: sizes, types, names and metadata are
+// all checked.
 #include "base/assert.h"
 #include "engine/image_desc.h"
 #include "files/safetensors_write.h"
@@ -22,7 +23,8 @@ void sumi_prompt_free(sumi_prompt* prompt)
     sumi_free(&engine->heap, prompt);
 }
 
-static sumi_prompt* pack_prompt(sumi_packer* packer, int32_t encoder_count, const int32_t* token_count, const int32_t* width)
+static sumi_prompt* pack_prompt(sumi_packer* packer, int32_t encoder_count, const int32_t* token_count,
+                                const int32_t* width)
 {
     sumi_prompt* prompt = sumi_pack(packer, NULL, sizeof *prompt);
     if (prompt != NULL) memset(prompt, 0, sizeof *prompt);
@@ -36,8 +38,9 @@ static sumi_prompt* pack_prompt(sumi_packer* packer, int32_t encoder_count, cons
     return prompt;
 }
 
-sumi_result sumi_prompt_create(sumi_engine* engine, const char* family, int32_t encoder_count, const int32_t* token_count, const int32_t* width,
-                               sumi_prompt** out_prompt, sumi_error* error)
+sumi_result sumi_prompt_create(sumi_engine* engine, const char* family, int32_t encoder_count,
+                               const int32_t* token_count, const int32_t* width, sumi_prompt** out_prompt,
+                               sumi_error* error)
 {
     SUMI_ASSERT(encoder_count >= 1 && encoder_count <= SUMI_MAX_TEXT_ENCODERS);
     SUMI_ASSERT(strlen(family) < SUMI_FAMILY_BYTES);
@@ -58,22 +61,28 @@ sumi_result sumi_prompt_create(sumi_engine* engine, const char* family, int32_t 
     return SUMI_OK;
 }
 
-// ---- The job ----------------------------------------------------------------------------------------------------------------------------
+// ---- The job --------------------------------------------------------------------------------------------------------
 
-static const sumi_job_functions s_functions = {"a prompt job", sumi_plan_job_predict, sumi_plan_job_step, sumi_plan_job_stop, sumi_plan_job_drop};
+static const sumi_job_functions s_functions = {"a prompt job", sumi_plan_job_predict, sumi_plan_job_step,
+                                               sumi_plan_job_stop, sumi_plan_job_drop};
 
 static sumi_result check(const sumi_engine* engine, const sumi_prompt_desc* desc, sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_PROMPT, "sumi_prompt_desc", "sumi_prompt_defaults", error));
     SUMI_TRY(sumi_check_model(engine, desc->model, error));
-    if (desc->text == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "text is NULL: give the prompt, \"\" for the empty one");
+    if (desc->text == NULL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "text is NULL: give the prompt, \"\" for the empty one");
     if (!desc->model->info.has_text_encoder) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "model: it was opened without a text encoder; load prompts that were encoded before with sumi_prompt_load");
+        return sumi_fail(
+            error, SUMI_NOT_SUPPORTED,
+            "model: it was opened without a text encoder; load prompts that were encoded before with sumi_prompt_load");
     }
-    if (desc->references != NULL) return sumi_fail(error, SUMI_NOT_SUPPORTED, "references: %s takes no reference pictures", desc->model->info.family);
-    if (desc->reference_count != 0) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference pictures", (int)desc->reference_count,
+    if (desc->references != NULL)
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "references: %s takes no reference pictures",
                          desc->model->info.family);
+    if (desc->reference_count != 0) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference pictures",
+                         (int)desc->reference_count, desc->model->info.family);
     }
     return SUMI_OK;
 }
@@ -113,7 +122,8 @@ sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc
     if (out_job != NULL) out_job->id = 0;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
     sumi_error error = {SUMI_OK, {0}};
-    if (desc == NULL || out_job == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_prompt: desc or out_job is NULL");
+    if (desc == NULL || out_job == NULL)
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_prompt: desc or out_job is NULL");
     else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
     return sumi_log_failure(engine, &error);
 }
@@ -128,7 +138,8 @@ sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** o
         return sumi_log_failure(engine, &error);
     }
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_PROMPT, &slot, &error) != SUMI_OK) return sumi_log_failure(engine, &error);
+    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_PROMPT, &slot, &error) != SUMI_OK)
+        return sumi_log_failure(engine, &error);
     sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
         *out_prompt = slot->u.plan.prompt;
@@ -138,7 +149,7 @@ sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** o
     return result;
 }
 
-// ---- The object -------------------------------------------------------------------------------------------------------------------------
+// ---- The object -----------------------------------------------------------------------------------------------------
 
 sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt)
 {
@@ -166,52 +177,68 @@ size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t capacity)
     }
     char tokens[16];
     snprintf(tokens, sizeof tokens, "%d", (int)prompt->token_count[0]);
-    const sumi_metadata metadata[] = {{"sumi_prompt", FORMAT_VERSION}, {"family", prompt->family}, {"token_count", tokens}};
-    uint64_t bytes = sumi_safetensors_write(tensors, (size_t)prompt->encoder_count, metadata, 3, into, into != NULL ? capacity : 0);
+    const sumi_metadata metadata[] = {
+        {"sumi_prompt", FORMAT_VERSION}, {"family", prompt->family}, {"token_count", tokens}};
+    uint64_t bytes =
+        sumi_safetensors_write(tensors, (size_t)prompt->encoder_count, metadata, 3, into, into != NULL ? capacity : 0);
     return bytes <= SIZE_MAX ? (size_t)bytes : 0;
 }
 
-static sumi_result check_saved(const sumi_model* model, const sumi_tensor_set* set, int32_t* token_count, sumi_error* error)
+static sumi_result check_saved(const sumi_model* model, const sumi_tensor_set* set, int32_t* token_count,
+                               sumi_error* error)
 {
     const sumi_network_info* info = &model->info;
     const char* version = sumi_metadata_find(set, "sumi_prompt");
     const char* family = sumi_metadata_find(set, "family");
     const char* tokens = sumi_metadata_find(set, "token_count");
     if (version == NULL || family == NULL || tokens == NULL)
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "these bytes are safetensors, but not a prompt saved by sumi_prompt_save");
+        return sumi_fail(error, SUMI_FILE_MALFORMED,
+                         "these bytes are safetensors, but not a prompt saved by sumi_prompt_save");
     if (strcmp(version, FORMAT_VERSION) != 0) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt has format %.16s, this version reads %s: encode it again", version, FORMAT_VERSION);
+        return sumi_fail(error, SUMI_FILE_MALFORMED,
+                         "the saved prompt has format %.16s, this version reads %s: encode it again", version,
+                         FORMAT_VERSION);
     }
     if (strcmp(family, info->family) != 0) {
-        return sumi_fail(error, SUMI_TENSOR_MISMATCH, "the saved prompt was encoded for %.31s, this model is %s: encode it again", family, info->family);
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "the saved prompt was encoded for %.31s, this model is %s: encode it again", family,
+                         info->family);
     }
     for (int32_t e = 0; e < info->text_encoder_count; e++) {
         const sumi_tensor* tensor = sumi_tensor_find(set, s_tensor_names[e]);
-        if (tensor == NULL) return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt has no tensor \"%s\"", s_tensor_names[e]);
-        if (tensor->dtype != SUMI_DTYPE_F32 || tensor->rank != 2 || tensor->shape[0] < 1 || tensor->shape[0] > MOST_TOKENS) {
-            return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt's tensor \"%s\" is not a float32 matrix of 1 to %d rows", s_tensor_names[e],
-                             MOST_TOKENS);
+        if (tensor == NULL)
+            return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt has no tensor \"%s\"", s_tensor_names[e]);
+        if (tensor->dtype != SUMI_DTYPE_F32 || tensor->rank != 2 || tensor->shape[0] < 1
+            || tensor->shape[0] > MOST_TOKENS) {
+            return sumi_fail(error, SUMI_FILE_MALFORMED,
+                             "the saved prompt's tensor \"%s\" is not a float32 matrix of 1 to %d rows",
+                             s_tensor_names[e], MOST_TOKENS);
         }
         if (tensor->shape[1] != info->feature_width[e]) {
-            return sumi_fail(error, SUMI_TENSOR_MISMATCH, "the saved prompt is %lld wide, this model's features are %d: it was encoded by another text encoder",
-                             (long long)tensor->shape[1], (int)info->feature_width[e]);
+            return sumi_fail(
+                error, SUMI_TENSOR_MISMATCH,
+                "the saved prompt is %lld wide, this model's features are %d: it was encoded by another text encoder",
+                (long long)tensor->shape[1], (int)info->feature_width[e]);
         }
         token_count[e] = (int32_t)tensor->shape[0];
     }
     char count[16];
     snprintf(count, sizeof count, "%d", (int)token_count[0]);
-    if (strcmp(tokens, count) != 0) return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt says %.16s tokens and holds %s", tokens, count);
+    if (strcmp(tokens, count) != 0)
+        return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt says %.16s tokens and holds %s", tokens, count);
     return SUMI_OK;
 }
 
-static sumi_result load(sumi_model* model, const void* data, size_t bytes, sumi_tensor_set* set, sumi_prompt** out_prompt, sumi_error* error)
+static sumi_result load(sumi_model* model, const void* data, size_t bytes, sumi_tensor_set* set,
+                        sumi_prompt** out_prompt, sumi_error* error)
 {
     SUMI_ASSERT(model->info.text_encoder_count <= SUMI_MAX_TEXT_ENCODERS);
     SUMI_TRY(sumi_safetensors_read(set, data, bytes, "the saved prompt", error));
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS] = {0};
     SUMI_TRY(check_saved(model, set, token_count, error));
     sumi_prompt* prompt;
-    SUMI_TRY(sumi_prompt_create(model->engine, model->info.family, model->info.text_encoder_count, token_count, model->info.feature_width, &prompt, error));
+    SUMI_TRY(sumi_prompt_create(model->engine, model->info.family, model->info.text_encoder_count, token_count,
+                                model->info.feature_width, &prompt, error));
     for (int32_t e = 0; e < prompt->encoder_count; e++) {
         const sumi_tensor* tensor = sumi_tensor_find(set, s_tensor_names[e]);
         const size_t count = (size_t)prompt->token_count[e] * (size_t)prompt->width[e];

@@ -1,8 +1,9 @@
-// The pump: takes the next job, runs it slice by slice to its end, looks for a wish to cancel before every slice. Who calls it differs (update, wait, a thread
-// of ours), what it does never, so results do not depend on it.
+// The pump: takes the next job, runs it slice by slice to its end, looks for a wish to cancel before every slice. Who
+// calls it differs (update, wait, a thread of ours), what it does never, so results do not depend on it.
 //
-// The work is a flag under the table's mutex instead of a mutex of its own: so that the thread can step back while a call waits for it (a mutex that is released
-// and taken again at once starves the others), and so that waiting for it and for jobs is one condition.
+// The work is a flag under the table's mutex instead of a mutex of its own: so that the thread can step back while a
+// call waits for it (a mutex that is released and taken again at once starves the others), and so that waiting for it
+// and for jobs is one condition.
 #include "base/assert.h"
 #include "engine/engine.h"
 #include "engine/trace.h"
@@ -63,7 +64,10 @@ static sumi_slot* next_queued(const sumi_engine* engine)
     return best;
 }
 
-static bool is_loading(const sumi_slot* slot) { return slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA; }
+static bool is_loading(const sumi_slot* slot)
+{
+    return slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
+}
 
 static void begin_next(sumi_engine* engine)
 {
@@ -100,12 +104,14 @@ static void note_chore(sumi_engine* engine, sumi_stage stage, sumi_phase phase_b
 // Of a step that is no slice of the processor's, for traces.
 static const char* name_of(sumi_stage stage, sumi_phase phase_before)
 {
-    static const char* const of_phase[] = {[SUMI_PHASE_TEXT] = "tokens",   [SUMI_PHASE_PLAN] = "plan",   [SUMI_PHASE_READY] = "weights and graphs", [SUMI_PHASE_INPUT] = "inputs",
-                                           [SUMI_PHASE_RUN] = "submit",  [SUMI_PHASE_OUTPUT] = "picture"};
+    static const char* const of_phase[] = {
+        [SUMI_PHASE_TEXT] = "tokens",  [SUMI_PHASE_PLAN] = "plan",  [SUMI_PHASE_READY] = "weights and graphs",
+        [SUMI_PHASE_INPUT] = "inputs", [SUMI_PHASE_RUN] = "submit", [SUMI_PHASE_OUTPUT] = "picture"};
     return stage == SUMI_STAGE_LOAD ? "load" : of_phase[phase_before];
 }
 
-// What poll shows until the next slice is over. Progress never falls, whatever the predictions do, and 1 is left to the end.
+// What poll shows until the next slice is over. Progress never falls, whatever the predictions do, and 1 is left to the
+// end.
 static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
 {
     SUMI_ASSERT(stage >= SUMI_STAGE_WAIT && (size_t)stage < sizeof slot->stage_seconds / sizeof *slot->stage_seconds);
@@ -199,8 +205,10 @@ static pump_state run_slice(sumi_engine* engine)
     return engine->leaving != NULL ? PUMP_WAITS : PUMP_HAS_NOTHING;
 }
 
-// Until the device has finished half of what it was given, or a moment when it is something else (a copy, kernels being loaded) that is waited for. Sleeping through what predictions
-// say takes 6 us of processor time where being woken by the driver takes 100 (H200, in this thread and in the driver's); what is left is there for predictions that are wrong.
+// Until the device has finished half of what it was given, or a moment when it is something else (a copy, kernels being
+// loaded) that is waited for. Sleeping through what predictions say takes 6 us of processor time where being woken by
+// the driver takes 100 (H200, in this thread and in the driver's); what is left is there for predictions that are
+// wrong.
 static void wait_for_device(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table));
@@ -209,11 +217,15 @@ static void wait_for_device(sumi_engine* engine)
     SUMI_ASSERT(pending >= 0 && pending <= SUMI_RUNNER_DEPTH);
     const double us = pending > 0 ? sumi_run_sleep_us(engine) : 0.0;
     if (us >= SUMI_SLEEP_SLACK_US && us <= SUMI_MOST_PENDING_US) sumi_sleep_us((uint32_t)us);
-    else if (pending > 0) runner->wait(engine->runner, (pending + 1) / 2); // the other half keeps the device busy meanwhile
+    // the other half keeps the device busy meanwhile
+    else if (pending > 0) runner->wait(engine->runner, (pending + 1) / 2);
     else sumi_sleep_us(50);
 }
 
-static bool is_ending(const sumi_slot* leaving) { return leaving != NULL && leaving->u.plan.phase == SUMI_PHASE_OUTPUT; }
+static bool is_ending(const sumi_slot* leaving)
+{
+    return leaving != NULL && leaving->u.plan.phase == SUMI_PHASE_OUTPUT;
+}
 
 static double predict(const sumi_engine* engine)
 {
@@ -221,10 +233,12 @@ static double predict(const sumi_engine* engine)
     return slot != NULL ? slot->functions->predict(engine, slot) : engine->chore_us[SUMI_CHORE_TEXT];
 }
 
-// Beside a device: what keeps the host's frame waiting is bounded on its own, and much closer than the device's work. Weights and graphs of a new plan are made in larger portions: hundreds of
-// pieces of a fifth of a millisecond would take as many frames. A model that is loaded takes what the host gives.
+// Beside a device: what keeps the host's frame waiting is bounded on its own, and much closer than the device's work.
+// Weights and graphs of a new plan are made in larger portions: hundreds of pieces of a fifth of a millisecond would
+// take as many frames. A model that is loaded takes what the host gives.
 #define MOST_OWN_US 200.0
-#define MOST_SUBMITTING_US 240.0 // of slices, each of which takes two dozen; of a large budget up to a twelfth, which streamed weights take
+// of slices, each of which takes two dozen; of a large budget up to a twelfth, which streamed weights take
+#define MOST_SUBMITTING_US 240.0
 #define MOST_READY_US 1900.0
 
 static bool submits_next(const sumi_engine* engine)
@@ -245,10 +259,13 @@ static double most_own_us(const sumi_engine* engine)
     const sumi_slot* slot = engine->running;
     if (is_ending(engine->leaving)) return MOST_OWN_US;
     if (slot == NULL || is_loading(slot)) return INFINITY;
-    return slot->u.plan.phase == SUMI_PHASE_READY ? MOST_READY_US : submits_next(engine) ? most_submitting_us(engine) : MOST_OWN_US;
+    return slot->u.plan.phase == SUMI_PHASE_READY ? MOST_READY_US
+         : submits_next(engine)                   ? most_submitting_us(engine)
+                                                  : MOST_OWN_US;
 }
 
-// Whether what comes next fits into a call's budget. On a device that bounds what is on its way there, from this call or an earlier one; this thread's own time counts for itself.
+// Whether what comes next fits into a call's budget. On a device that bounds what is on its way there, from this call
+// or an earlier one; this thread's own time counts for itself.
 static bool fits(const sumi_engine* engine, double budget_us, double elapsed)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && elapsed >= 0.0);
@@ -256,11 +273,14 @@ static bool fits(const sumi_engine* engine, double budget_us, double elapsed)
     if (engine->runner->functions->finished == NULL) return elapsed + next <= budget_us;
     if (!submits_next(engine)) return elapsed + next <= (most_own < budget_us ? most_own : budget_us);
     const double on_its_way = sumi_run_pending_us(engine);
-    return elapsed <= most_own && elapsed <= budget_us && (on_its_way > 0.0 ? on_its_way : elapsed) + next <= budget_us; // submitting a slice takes no time worth a prediction
+    // submitting a slice takes no time worth a prediction
+    return elapsed <= most_own && elapsed <= budget_us && (on_its_way > 0.0 ? on_its_way : elapsed) + next <= budget_us;
 }
 
-// How long slices may be for updates of this budget. A call submits whole slices, so of a budget that holds one or two a good part is lost: an eighth wastes a sixteenth. Below half a millisecond
-// cutting operations costs more than that, and below a quarter always. Three steps of 1024x1024, 8 ms a frame (H200), over what the budget's share of the time would be:
+// How long slices may be for updates of this budget. A call submits whole slices, so of a budget that holds one or two
+// a good part is lost: an eighth wastes a sixteenth. Below half a millisecond cutting operations costs more than that,
+// and below a quarter always. Three steps of 1024x1024, 8 ms a frame (H200), over what the budget's share of the time
+// would be:
 //
 //     slices of  | 2 ms | 1 ms | 0.5 ms | 0.25 ms
 //     budget 1   |      |   16 |      9 |      -4   %
@@ -272,7 +292,8 @@ static bool fits(const sumi_engine* engine, double budget_us, double elapsed)
 static uint32_t slice_for(double budget_us, uint32_t most_us)
 {
     SUMI_ASSERT(budget_us > 0.0);
-    const double quarter = budget_us / 4.0, eighth = budget_us / 8.0, usual = quarter < USUAL_LEAST_SLICE_US ? quarter : USUAL_LEAST_SLICE_US;
+    const double quarter = budget_us / 4.0, eighth = budget_us / 8.0,
+                 usual = quarter < USUAL_LEAST_SLICE_US ? quarter : USUAL_LEAST_SLICE_US;
     const double limit = eighth > usual ? eighth : usual;
     uint32_t slice_us = most_us;
     while (slice_us / 2 >= LEAST_SLICE_US && (double)slice_us > limit) slice_us /= 2;
@@ -284,11 +305,16 @@ void sumi_engine_follow_pace(sumi_engine* engine, uint32_t budget_us)
     SUMI_ASSERT(sumi_work_is_held(engine) && budget_us > 0);
     const bool was_paced = engine->paced_us > 0.0, is_paced = budget_us != SUMI_FOREVER;
     const uint32_t most = engine->desc.max_slice_us;
-    if (engine->runner->functions->finished == NULL) return; // the processor stops between any two slices, and cutting costs it more
-    engine->paced_us = !is_paced ? 0.0 : was_paced ? 0.9 * engine->paced_us + 0.1 * (double)budget_us : (double)budget_us;
-    // A budget that wavers about a limit must not change plans again and again: slices grow only when they may grow by half as much again.
+    // the processor stops between any two slices, and cutting costs it more
+    if (engine->runner->functions->finished == NULL) return;
+    engine->paced_us = !is_paced ? 0.0
+                     : was_paced ? 0.9 * engine->paced_us + 0.1 * (double)budget_us
+                                 : (double)budget_us;
+    // A budget that wavers about a limit must not change plans again and again: slices grow only when they may grow by
+    // half as much again.
     const uint32_t wanted = is_paced ? slice_for(engine->paced_us, most) : most;
-    if (!is_paced || wanted < engine->slice_us || slice_for(engine->paced_us / 1.5, most) > engine->slice_us) engine->slice_us = wanted;
+    if (!is_paced || wanted < engine->slice_us || slice_for(engine->paced_us / 1.5, most) > engine->slice_us)
+        engine->slice_us = wanted;
 }
 
 void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
@@ -368,16 +394,20 @@ static bool uses_external(const sumi_slot* slot, const sumi_external* external)
     return false;
 }
 
-void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora, const sumi_external* external)
+void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora,
+                      const sumi_external* external)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table));
     for (int32_t i = 0; i < engine->slot_count; i++) {
         sumi_slot* slot = &engine->slots[i];
         sumi_mutex_lock(&engine->table);
-        const bool is_other = slot->id == 0 || (model != NULL && slot->model != model) || (lora != NULL && !uses_lora(slot, lora))
+        const bool is_other = slot->id == 0 || (model != NULL && slot->model != model)
+                           || (lora != NULL && !uses_lora(slot, lora))
                            || (external != NULL && !uses_external(slot, external));
-        const bool is_pending = !is_other && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
-        if (is_pending && slot->status.state == SUMI_JOB_QUEUED) { // ours from here on: sumi_job_cancel ends queued jobs itself, from any thread
+        const bool is_pending =
+            !is_other && (slot->status.state == SUMI_JOB_QUEUED || slot->status.state == SUMI_JOB_RUNNING);
+        // ours from here on: sumi_job_cancel ends queued jobs itself, from any thread
+        if (is_pending && slot->status.state == SUMI_JOB_QUEUED) {
             slot->status.state = SUMI_JOB_RUNNING;
             engine->queued_count--;
         }
@@ -396,14 +426,16 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
     }
 }
 
-// ---- Our thread -------------------------------------------------------------------------------------------------------------------------
+// ---- Our thread -----------------------------------------------------------------------------------------------------
 
 static void pump_main(void* context)
 {
     sumi_engine* engine = context;
     sumi_mutex_lock(&engine->table);
     for (;;) {
-        while (!engine->is_closing && (engine->is_working || engine->work_waiters > 0 || (engine->queued_count == 0 && !engine->has_running))) {
+        while (!engine->is_closing
+               && (engine->is_working || engine->work_waiters > 0
+                   || (engine->queued_count == 0 && !engine->has_running))) {
             sumi_condition_wait(&engine->changed, &engine->table);
         }
         if (engine->is_closing) break;

@@ -1,5 +1,5 @@
-// Pillow resizes in two passes with 8 bits between them: every row by itself, then every column by itself. So bands of rows, and then blocks of columns, can be
-// resized one at a time, and give the same bits as the whole picture:
+// Pillow resizes in two passes with 8 bits between them: every row by itself, then every column by itself. So bands of
+// rows, and then blocks of columns, can be resized one at a time, and give the same bits as the whole picture:
 //
 //     source  --bands of rows-->  between [height of the source][width of the result]  --blocks of columns-->  result
 //
@@ -27,8 +27,8 @@ static void drop_alpha(const sumi_pixels* source, int32_t row, int32_t count, un
     }
 }
 
-static sumi_result resize_rows(sumi_temporary* temporary, sumi_workspace* workspace, const sumi_pixels* source, int32_t channels, int32_t width,
-                               sumi_resize* resize, sumi_error* error)
+static sumi_result resize_rows(sumi_temporary* temporary, sumi_workspace* workspace, const sumi_pixels* source,
+                               int32_t channels, int32_t width, sumi_resize* resize, sumi_error* error)
 {
     SUMI_ASSERT(resize->row < source->height && resize->column == 0);
     int32_t count = fitting(taps(source->width, width) * width * channels, source->height - resize->row);
@@ -37,34 +37,42 @@ static sumi_result resize_rows(sumi_temporary* temporary, sumi_workspace* worksp
     int32_t row_bytes = source->row_bytes;
     if (source->channel_count == 4) {
         row_bytes = source->width * 3;
-        SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)row_bytes * (uint64_t)count, "a picture's rows", error));
+        SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)row_bytes * (uint64_t)count,
+                                    "a picture's rows", error));
         drop_alpha(source, resize->row, count, workspace->values.data);
         from = workspace->values.data;
     }
     uint8_t* to = (uint8_t*)workspace->between.data + (size_t)resize->row * (size_t)width * (size_t)channels;
-    SUMI_TRY(sumi_pixels_resize(&temporary->heap, from, source->width, count, row_bytes, channels, to, width, count, SUMI_FILTER_LANCZOS, error));
+    SUMI_TRY(sumi_pixels_resize(&temporary->heap, from, source->width, count, row_bytes, channels, to, width, count,
+                                SUMI_FILTER_LANCZOS, error));
     resize->row += count;
     return SUMI_OK;
 }
 
-static sumi_result resize_columns(sumi_temporary* temporary, sumi_workspace* workspace, int32_t from_height, int32_t channels, int32_t width, int32_t height,
-                                  sumi_resize* resize, sumi_error* error)
+static sumi_result resize_columns(sumi_temporary* temporary, sumi_workspace* workspace, int32_t from_height,
+                                  int32_t channels, int32_t width, int32_t height, sumi_resize* resize,
+                                  sumi_error* error)
 {
     SUMI_ASSERT(resize->row == from_height && resize->column < width);
     const int32_t count = fitting(taps(from_height, height) * height * channels, width - resize->column);
     SUMI_ASSERT(count >= 1 && resize->column + count <= width);
-    const size_t row = (size_t)width * (size_t)channels, piece = (size_t)count * (size_t)channels, at = (size_t)resize->column * (size_t)channels;
-    SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)piece * (uint64_t)height, "a picture's columns", error));
+    const size_t row = (size_t)width * (size_t)channels, piece = (size_t)count * (size_t)channels,
+                 at = (size_t)resize->column * (size_t)channels;
+    SUMI_TRY(sumi_block_reserve(temporary->parent, &workspace->values, (uint64_t)piece * (uint64_t)height,
+                                "a picture's columns", error));
     uint8_t* block = workspace->values.data;
     const uint8_t* between = workspace->between.data;
-    SUMI_TRY(sumi_pixels_resize(&temporary->heap, between + at, count, from_height, (int32_t)row, channels, block, count, height, SUMI_FILTER_LANCZOS, error));
-    for (int32_t y = 0; y < height; y++) memcpy((uint8_t*)workspace->picture.data + (size_t)y * row + at, block + (size_t)y * piece, piece);
+    SUMI_TRY(sumi_pixels_resize(&temporary->heap, between + at, count, from_height, (int32_t)row, channels, block,
+                                count, height, SUMI_FILTER_LANCZOS, error));
+    for (int32_t y = 0; y < height; y++)
+        memcpy((uint8_t*)workspace->picture.data + (size_t)y * row + at, block + (size_t)y * piece, piece);
     resize->column += count;
     return SUMI_OK;
 }
 
-sumi_result sumi_resize_step(sumi_heap* heap, sumi_workspace* workspace, const sumi_pixels* source, int32_t width, int32_t height, sumi_resize* resize,
-                             bool* out_done, sumi_pixels* out_picture, sumi_error* error)
+sumi_result sumi_resize_step(sumi_heap* heap, sumi_workspace* workspace, const sumi_pixels* source, int32_t width,
+                             int32_t height, sumi_resize* resize, bool* out_done, sumi_pixels* out_picture,
+                             sumi_error* error)
 {
     SUMI_ASSERT(width > 0 && height > 0 && resize->row >= 0 && resize->column >= 0);
     *out_done = source->width == width && source->height == height;
@@ -72,12 +80,15 @@ sumi_result sumi_resize_step(sumi_heap* heap, sumi_workspace* workspace, const s
     if (*out_done) return SUMI_OK;
     const int32_t channels = source->channel_count == 4 ? 3 : source->channel_count;
     const uint64_t row = (uint64_t)width * (uint64_t)channels;
-    SUMI_TRY(sumi_block_reserve(heap, &workspace->between, row * (uint64_t)source->height, "a picture between two passes of its resize", error));
+    SUMI_TRY(sumi_block_reserve(heap, &workspace->between, row * (uint64_t)source->height,
+                                "a picture between two passes of its resize", error));
     SUMI_TRY(sumi_block_reserve(heap, &workspace->picture, row * (uint64_t)height, "a resized picture", error));
     sumi_temporary temporary;
     sumi_temporary_begin(&temporary, heap, &workspace->temporary);
-    sumi_result result = resize->row < source->height ? resize_rows(&temporary, workspace, source, channels, width, resize, error)
-                                                      : resize_columns(&temporary, workspace, source->height, channels, width, height, resize, error);
+    sumi_result result =
+        resize->row < source->height
+            ? resize_rows(&temporary, workspace, source, channels, width, resize, error)
+            : resize_columns(&temporary, workspace, source->height, channels, width, height, resize, error);
     sumi_temporary_end(&temporary);
     SUMI_TRY(result);
     if (resize->column < width) return SUMI_OK;

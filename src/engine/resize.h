@@ -1,4 +1,5 @@
-// The host's pictures to the size of the job, in pieces: a photograph's Lanczos takes a tenth of a second, which no frame has.
+// The host's pictures to the size of the job, in pieces: a photograph's Lanczos takes a tenth of a second, which no
+// frame has.
 #ifndef SUMI_ENGINE_RESIZE_H
 #define SUMI_ENGINE_RESIZE_H
 #include "engine/buffers.h"
@@ -6,10 +7,14 @@
 struct sumi_workspace;
 
 // Zeroed to begin with, and again by the step that ends.
-typedef struct sumi_resize { int32_t row, column; } sumi_resize;
+typedef struct sumi_resize {
+    int32_t row, column;
+} sumi_resize;
 
-// Resizes some rows, then some columns, of `source` (1 or 3 channels; of 4 the alpha is dropped) to width x height. With *out_done, *out_picture is the
-// result, with 1 or 3 channels, in the workspace; a source of the right size is its own result. The bits are those of sumi_pixels_resize in one go.
-sumi_result sumi_resize_step(sumi_heap* heap, struct sumi_workspace* workspace, const sumi_pixels* source, int32_t width, int32_t height, sumi_resize* resize, bool* out_done,
+// Resizes some rows, then some columns, of `source` (1 or 3 channels; of 4 the alpha is dropped) to width x height.
+// With *out_done, *out_picture is the result, with 1 or 3 channels, in the workspace; a source of the right size is its
+// own result. The bits are those of sumi_pixels_resize in one go.
+sumi_result sumi_resize_step(sumi_heap* heap, struct sumi_workspace* workspace, const sumi_pixels* source,
+                             int32_t width, int32_t height, sumi_resize* resize, bool* out_done,
                              sumi_pixels* out_picture, sumi_error* error);
 #endif

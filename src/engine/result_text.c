@@ -1,39 +1,44 @@
-// Every result in one sentence that says what to do. The numbers are the header's; a result without a line here is seen by the test that walks the list.
+// Every result in one sentence that says what to do. The numbers are the header's; a result without a line here is seen
+// by the test that walks the list.
 #include <sumi.h>
 
-#define RESULT_LIST(X)                                                                                                                                         \
-    X(OK, "done")                                                                                                                                              \
-    X(INVALID_ARGUMENT, "a value is out of range or missing: the engine's log names it")                                                                       \
-    X(DESC_NOT_INITIALIZED, "the desc was not made by its defaults function: call sumi_..._defaults() and change members of what it returns")                  \
-    X(STALE_HANDLE, "this job was fetched or discarded before, or never existed")                                                                              \
-    X(WRONG_STATE, "the job is not done yet, or this is not the function for its kind: poll it and fetch by kind")                                             \
-    X(QUEUE_FULL, "every job slot is taken: fetch or discard a job, or create the engine with a larger job_capacity")                                          \
-    X(NOT_SUPPORTED, "this build, backend or model does not do that: the engine's log names the member")                                                       \
-    X(OUT_OF_HOST_MEMORY, "the host allocator has no memory left: free some, or use smaller sizes")                                                            \
-    X(OUT_OF_DEVICE_MEMORY, "the device has no memory left: lower memory_budget_bytes, or use smaller sizes")                                                  \
-    X(BUDGET_TOO_SMALL, "memory_budget_bytes cannot hold this job even in its smallest form: raise it, or use smaller sizes")                                  \
-    X(FILE_NOT_FOUND, "a file is not there: check the path that the message names")                                                                            \
-    X(FILE_READ_FAILED, "a file could not be read: check permissions and the disk")                                                                            \
-    X(FILE_TRUNCATED, "a file ends before its content does: download or copy it again")                                                                        \
-    X(FILE_MALFORMED, "a file is not what it says it is: the message names the place")                                                                         \
-    X(MODEL_UNKNOWN, "no supported model is in these files: sumi runs Z-Image checkpoints, as a folder or a single file")                                      \
-    X(TENSOR_MISSING, "the checkpoint lacks a tensor that the model needs: the message names it")                                                              \
-    X(TENSOR_MISMATCH, "a tensor has another shape or type than the model needs: the message names it")                                                        \
-    X(LORA_NO_MATCH, "the adapter was made for another model: it names layers that this one does not have")                                                    \
-    X(TEXT_INVALID, "the prompt cannot be encoded: the message says why")                                                                                      \
-    X(NO_DEVICE, "no usable device was found: choose the CPU backend")                                                                                         \
-    X(DRIVER_TOO_OLD, "the device's driver is too old: update it, or choose the CPU backend")                                                                  \
-    X(DEVICE_UNSUPPORTED, "this device is not supported: choose another, or the CPU backend")                                                                  \
-    X(DEVICE_LOST, "the device stopped working: destroy the engine and create a new one")                                                                      \
-    X(CANCELLED, "the job was cancelled, as asked")                                                                                                            \
-    X(TIMEOUT, "the time is over and the job goes on: wait again, or cancel it")                                                                               \
-    X(NOT_FINITE, "the picture holds NaN or infinity: the weights or an adapter are damaged, or a scale is far too large")                                     \
+#define RESULT_LIST(X)                                                                                                 \
+    X(OK, "done")                                                                                                      \
+    X(INVALID_ARGUMENT, "a value is out of range or missing: the engine's log names it")                               \
+    X(DESC_NOT_INITIALIZED, "the desc was not made by its defaults function: call sumi_..._defaults() and change "     \
+                            "members of what it returns")                                                              \
+    X(STALE_HANDLE, "this job was fetched or discarded before, or never existed")                                      \
+    X(WRONG_STATE, "the job is not done yet, or this is not the function for its kind: poll it and fetch by kind")     \
+    X(QUEUE_FULL, "every job slot is taken: fetch or discard a job, or create the engine with a larger job_capacity")  \
+    X(NOT_SUPPORTED, "this build, backend or model does not do that: the engine's log names the member")               \
+    X(OUT_OF_HOST_MEMORY, "the host allocator has no memory left: free some, or use smaller sizes")                    \
+    X(OUT_OF_DEVICE_MEMORY, "the device has no memory left: lower memory_budget_bytes, or use smaller sizes")          \
+    X(BUDGET_TOO_SMALL,                                                                                                \
+      "memory_budget_bytes cannot hold this job even in its smallest form: raise it, or use smaller sizes")            \
+    X(FILE_NOT_FOUND, "a file is not there: check the path that the message names")                                    \
+    X(FILE_READ_FAILED, "a file could not be read: check permissions and the disk")                                    \
+    X(FILE_TRUNCATED, "a file ends before its content does: download or copy it again")                                \
+    X(FILE_MALFORMED, "a file is not what it says it is: the message names the place")                                 \
+    X(MODEL_UNKNOWN,                                                                                                   \
+      "no supported model is in these files: sumi runs Z-Image checkpoints, as a folder or a single file")             \
+    X(TENSOR_MISSING, "the checkpoint lacks a tensor that the model needs: the message names it")                      \
+    X(TENSOR_MISMATCH, "a tensor has another shape or type than the model needs: the message names it")                \
+    X(LORA_NO_MATCH, "the adapter was made for another model: it names layers that this one does not have")            \
+    X(TEXT_INVALID, "the prompt cannot be encoded: the message says why")                                              \
+    X(NO_DEVICE, "no usable device was found: choose the CPU backend")                                                 \
+    X(DRIVER_TOO_OLD, "the device's driver is too old: update it, or choose the CPU backend")                          \
+    X(DEVICE_UNSUPPORTED, "this device is not supported: choose another, or the CPU backend")                          \
+    X(DEVICE_LOST, "the device stopped working: destroy the engine and create a new one")                              \
+    X(CANCELLED, "the job was cancelled, as asked")                                                                    \
+    X(TIMEOUT, "the time is over and the job goes on: wait again, or cancel it")                                       \
+    X(NOT_FINITE,                                                                                                      \
+      "the picture holds NaN or infinity: the weights or an adapter are damaged, or a scale is far too large")         \
     X(INTERNAL, "a bug in sumi: please report the message")
 
 const char* sumi_result_text(sumi_result result)
 {
     switch (result) {
-#define TEXT(name, text)                                                                                                                                       \
+#define TEXT(name, text)                                                                                               \
     case SUMI_##name: return text;
         RESULT_LIST(TEXT)
 #undef TEXT
@@ -43,4 +48,7 @@ const char* sumi_result_text(sumi_result result)
 
 #define DIGITS_OF(number) #number
 #define DIGITS(number) DIGITS_OF(number)
-const char* sumi_version(void) { return DIGITS(SUMI_VERSION_MAJOR) "." DIGITS(SUMI_VERSION_MINOR) "." DIGITS(SUMI_VERSION_PATCH); }
+const char* sumi_version(void)
+{
+    return DIGITS(SUMI_VERSION_MAJOR) "." DIGITS(SUMI_VERSION_MINOR) "." DIGITS(SUMI_VERSION_PATCH);
+}

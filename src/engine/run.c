@@ -1,8 +1,10 @@
-// Times: every slice has a prediction from the backend's rates and, once it has run, its own measured time. Before that the prediction is corrected by how wrong
-// the predictions of the same kind of op were so far, in this plan or an earlier one. So a job's first step is paced by estimates, all later ones by measurements.
+// Times: every slice has a prediction from the backend's rates and, once it has run, its own measured time. Before that
+// the prediction is corrected by how wrong the predictions of the same kind of op were so far, in this plan or an
+// earlier one. So a job's first step is paced by estimates, all later ones by measurements.
 //
-// A device that draws as well measures too much: between a slice's begin and end others may have had their turn, never the other way round. What to believe then: tempo.h. With plain averages
-// a host that keeps the GPU busy for half of the time made slices look twice as long, and got half of the budget it gave.
+// A device that draws as well measures too much: between a slice's begin and end others may have had their turn, never
+// the other way round. What to believe then: tempo.h. With plain averages a host that keeps the GPU busy for half of
+// the time made slices look twice as long, and got half of the budget it gave.
 #include "base/assert.h"
 #include "engine/engine.h"
 
@@ -28,7 +30,8 @@ const char* sumi_run_step_name(const sumi_run_step* step)
 static size_t next_section(const sumi_plan* plan, size_t section)
 {
     SUMI_ASSERT(section <= plan->section_count);
-    while (section < plan->section_count && plan->sections[section].slice_begin == plan->sections[section].slice_end) section++;
+    while (section < plan->section_count && plan->sections[section].slice_begin == plan->sections[section].slice_end)
+        section++;
     return section;
 }
 
@@ -99,11 +102,14 @@ static void learn_ratios(sumi_engine* engine, const sumi_plan_entry* entry, cons
     for (int32_t i = slice->op_begin; i < slice->op_end; i++) {
         const sumi_op* op = &entry->plan.ops[i];
         const bool is_alone = slice->op_end == slice->op_begin + 1;
-        double share = is_alone ? 1.0 : sumi_plan_predict_us(&entry->plan, op, &rates) * entry->op_ratio[op->kind] / slice->predicted_us;
+        double share =
+            is_alone ? 1.0
+                     : sumi_plan_predict_us(&entry->plan, op, &rates) * entry->op_ratio[op->kind] / slice->predicted_us;
         double seen = entry->op_ratio[op->kind] * factor;
         seen = seen < 0.05 ? 0.05 : seen > 50.0 ? 50.0 : seen;
         float* ratio = &engine->cache.op_ratio[op->kind];
-        double known = *ratio > 0.0f ? *ratio : 1.0, weight = (*ratio > 0.0f ? 0.25 : 1.0) * (share < 1.0 ? share : 1.0);
+        double known = *ratio > 0.0f ? *ratio : 1.0,
+               weight = (*ratio > 0.0f ? 0.25 : 1.0) * (share < 1.0 ? share : 1.0);
         *ratio = (float)(known + weight * (seen - known));
     }
 }
@@ -118,8 +124,10 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_step* step)
     float* measured = &entry->slice_us[kind];
     SUMI_ASSERT(kind <= step->slice && alike >= 1);
     double us = step->us < 0.1 ? 0.1 : step->us; // 0 means unmeasured
-    // What waits for copies says no more of a slice's work than that it is not longer. Believed as it is, it made the slices of later plans a sixth as long (streamed text encoder, H200).
-    if (step->has_waits && step->predicted_us > 0.1f && us > (double)step->predicted_us) us = (double)step->predicted_us;
+    // What waits for copies says no more of a slice's work than that it is not longer. Believed as it is, it made the
+    // slices of later plans a sixth as long (streamed text encoder, H200).
+    if (step->has_waits && step->predicted_us > 0.1f && us > (double)step->predicted_us)
+        us = (double)step->predicted_us;
     if (*measured <= 0.0f) {
         *measured = (float)us;
         section->measured_us += alike * (double)*measured;
@@ -145,7 +153,7 @@ static void note_time(sumi_engine* engine, sumi_run* run, sumi_run_step* step)
     run->done_section = next_section(&entry->plan, step->section_index + 1);
 }
 
-// ---- Leaving evaluations out --------------------------------------------------------------------------------------------------------------------
+// ---- Leaving evaluations out ----------------------------------------------------------------------------------------
 
 bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section)
 {
@@ -173,11 +181,12 @@ void sumi_run_left_from_here(const sumi_engine* engine, double* out_evaluation_u
     *out_evaluation_us = sumi_section_us(run->entry, run->section);
     *out_rest_us = sumi_run_pending_us(engine);
     for (size_t s = run->section + 1; s < plan->section_count; s++) {
-        if (plan->sections[s].kind != SUMI_SECTION_DENOISE) *out_rest_us += sumi_section_us(run->entry, s) * plan->sections[s].repeat;
+        if (plan->sections[s].kind != SUMI_SECTION_DENOISE)
+            *out_rest_us += sumi_section_us(run->entry, s) * plan->sections[s].repeat;
     }
 }
 
-// ---- Submitting and collecting --------------------------------------------------------------------------------------------------------------
+// ---- Submitting and collecting --------------------------------------------------------------------------------------
 
 bool sumi_run_has_room(const sumi_engine* engine)
 {
@@ -188,14 +197,18 @@ bool sumi_run_has_room(const sumi_engine* engine)
     return sumi_run_pending_us(engine) + sumi_run_predict_us(engine) <= engine->most_pending_us;
 }
 
-double sumi_run_pending_us(const sumi_engine* engine) { return engine->run.pending_us + engine->leaving_run.pending_us; }
+double sumi_run_pending_us(const sumi_engine* engine)
+{
+    return engine->run.pending_us + engine->leaving_run.pending_us;
+}
 
 sumi_run_step sumi_run_next(const sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && engine->run.entry != NULL);
     const sumi_run* run = &engine->run;
     const sumi_plan* plan = &run->entry->plan;
-    if (run->is_submitted) return (sumi_run_step){.section = SUMI_SECTION_PREPARE, .slice = -1, .ends_run = true}; // a plan of constants only
+    // a plan of constants only
+    if (run->is_submitted) return (sumi_run_step){.section = SUMI_SECTION_PREPARE, .slice = -1, .ends_run = true};
     const sumi_section* section = &plan->sections[run->section];
     sumi_run_step step = {.section = section->kind,
                           .counter = section->first_counter + run->iteration,
@@ -205,7 +218,8 @@ sumi_run_step sumi_run_next(const sumi_engine* engine)
                           .predicted_us = (float)sumi_run_predict_us(engine)};
     step.ends_iteration = run->slice + 1 >= section->slice_end;
     step.skips = step.ends_iteration ? run->skips : 0;
-    step.ends_run = step.ends_iteration && run->iteration + 1 + run->skips >= section->repeat && next_section(plan, run->section + 1) >= plan->section_count;
+    step.ends_run = step.ends_iteration && run->iteration + 1 + run->skips >= section->repeat
+                 && next_section(plan, run->section + 1) >= plan->section_count;
     return step;
 }
 
@@ -220,13 +234,16 @@ sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi
     *step = *next;
     if (step->slice >= 0) {
         uint64_t begin = sumi_clock_ns();
-        SUMI_TRY(engine->runner->functions->run(engine->runner, plan, &plan->slices[step->slice], step->counter, error));
-        step->us = (double)(sumi_clock_ns() - begin) * 1e-3; // on a GPU of its submission only; collect says the true one
+        SUMI_TRY(
+            engine->runner->functions->run(engine->runner, plan, &plan->slices[step->slice], step->counter, error));
+        // on a GPU of its submission only; collect says the true one
+        step->us = (double)(sumi_clock_ns() - begin) * 1e-3;
         step->submitted_ns = begin;
     }
     run->pending_count++;
     run->pending_us += step->predicted_us;
-    if (engine->device_ends_ns < step->submitted_ns) engine->device_ends_ns = step->submitted_ns; // it had nothing to do
+    // it had nothing to do
+    if (engine->device_ends_ns < step->submitted_ns) engine->device_ends_ns = step->submitted_ns;
     engine->device_ends_ns += (uint64_t)((double)step->predicted_us * 1e3);
     if (step->slice < 0 || !step->ends_iteration) {
         run->slice++;
@@ -269,7 +286,9 @@ static bool forget_older(sumi_engine* engine)
     sumi_run* run = &engine->leaving_run;
     sumi_run_step step;
     if (run->entry != NULL) return run->pending_count == 0;
-    if (engine->runner->functions->pending != NULL && engine->runner->functions->pending(engine->runner) == 0) run->pending_count = 0, run->pending_us = 0.0; // the device is lost
+    // the device is lost
+    if (engine->runner->functions->pending != NULL && engine->runner->functions->pending(engine->runner) == 0)
+        run->pending_count = 0, run->pending_us = 0.0;
     while (run->pending_count > 0 && is_oldest_over(engine, run)) take_oldest(run, &step);
     return run->pending_count == 0;
 }
@@ -277,7 +296,8 @@ static bool forget_older(sumi_engine* engine)
 bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_step)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && (run == &engine->run || run == &engine->leaving_run));
-    if (run->pending_count == 0 || (run == &engine->run && !forget_older(engine)) || !is_oldest_over(engine, run)) return false;
+    if (run->pending_count == 0 || (run == &engine->run && !forget_older(engine)) || !is_oldest_over(engine, run))
+        return false;
     take_oldest(run, out_step);
     const uint64_t latest = sumi_clock_ns() + (uint64_t)(sumi_run_pending_us(engine) * 1e3);
     if (engine->device_ends_ns > latest) engine->device_ends_ns = latest;
@@ -290,13 +310,16 @@ double sumi_run_sleep_us(sumi_engine* engine)
     SUMI_ASSERT(sumi_work_is_held(engine));
     const int32_t count = engine->run.pending_count + engine->leaving_run.pending_count;
     if (count == 0) return 0.0;
-    const double pending = sumi_run_pending_us(engine), left = count > 1 ? 0.4 * pending : 0.0; // not half: of two alike, the first would end just then
+    // not half: of two alike, the first would end just then
+    const double pending = sumi_run_pending_us(engine), left = count > 1 ? 0.4 * pending : 0.0;
     const double predicted = (double)(int64_t)(engine->device_ends_ns - sumi_clock_ns()) * 1e-3 - left;
-    // The gaps between slices are in no prediction, and add up. But the oldest slice has not ended, so that there is at least what is behind it. Once: if it has not ended then, the predictions are wrong.
+    // The gaps between slices are in no prediction, and add up. But the oldest slice has not ended, so that there is at
+    // least what is behind it. Once: if it has not ended then, the predictions are wrong.
     const sumi_run* run = engine->leaving_run.pending_count > 0 ? &engine->leaving_run : &engine->run;
     const sumi_run_step* oldest = &run->pending[run->pending_begin];
     const double sure = 0.5 * (pending - (double)oldest->predicted_us);
-    if (predicted >= SUMI_SLEEP_SLACK_US || sure < predicted || oldest->submitted_ns == engine->outslept_ns) return predicted;
+    if (predicted >= SUMI_SLEEP_SLACK_US || sure < predicted || oldest->submitted_ns == engine->outslept_ns)
+        return predicted;
     engine->outslept_ns = oldest->submitted_ns;
     return sure;
 }
@@ -320,9 +343,12 @@ static int32_t count_unreported(const sumi_run* run)
     return count;
 }
 
-bool sumi_run_is_alone(const sumi_engine* engine) { return engine->runner->functions->pending(engine->runner) == count_unreported(&engine->leaving_run); }
+bool sumi_run_is_alone(const sumi_engine* engine)
+{
+    return engine->runner->functions->pending(engine->runner) == count_unreported(&engine->leaving_run);
+}
 
-// ---- Waiting for all of them ------------------------------------------------------------------------------------------------------------------
+// ---- Waiting for all of them ----------------------------------------------------------------------------------------
 
 // The oldest of the run's slices that has not been reported; NULL: none.
 static sumi_run_step* find_unreported(sumi_run* run)
@@ -341,7 +367,8 @@ void sumi_run_drain(sumi_engine* engine)
     const sumi_runner_functions* runner = engine->runner->functions;
     sumi_slice_time time;
     if (runner->finished == NULL) return;
-    // What is leaving is older than what runs; what neither knows is left of a job that was cancelled, and the newest: nothing begins before it is over.
+    // What is leaving is older than what runs; what neither knows is left of a job that was cancelled, and the newest:
+    // nothing begins before it is over.
     while (runner->pending(engine->runner) > 0) {
         if (!runner->finished(engine->runner, &time)) {
             runner->wait(engine->runner, 1);

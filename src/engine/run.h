@@ -2,14 +2,15 @@
 //
 //   submit --> [ slices on their way, oldest first ] --> collect
 //
-// The processor does a slice inside submit, so it can be collected at once. A GPU takes slices ahead of time; what depends on a slice's end (progress, times,
-// previews) happens when it is collected.
+// The processor does a slice inside submit, so it can be collected at once. A GPU takes slices ahead of time; what
+// depends on a slice's end (progress, times, previews) happens when it is collected.
 #ifndef SUMI_ENGINE_RUN_H
 #define SUMI_ENGINE_RUN_H
 #include "engine/plan_cache.h"
 #include "plan/runner.h"
 
-// How a job's step ended. MORE: another one can follow at once. WAITS: nothing can be done before the device has finished something.
+// How a job's step ended. MORE: another one can follow at once. WAITS: nothing can be done before the device has
+// finished something.
 typedef enum sumi_step_end { SUMI_STEP_MORE, SUMI_STEP_WAITS, SUMI_STEP_DONE } sumi_step_end;
 
 typedef struct sumi_run_step {
@@ -17,58 +18,69 @@ typedef struct sumi_run_step {
     int32_t counter, slice;
     size_t section_index;
     bool ends_iteration, ends_run;
-    int32_t skips;           // of a slice that ends an iteration: how many iterations are left out behind it
-    const sumi_op* op;       // the first op of the slice
-    float predicted_us;      // when it was submitted
-    int32_t denoising_step;  // -1: outside of the loop
-    bool ends_step, shows;   // the denoising step ends with it; a preview follows it
-    double us;               // from its begin to its end
-    bool has_waits;          // for streamed weights: its own work took less
-    double own_us;           // of that its own work, as far as it is known: what predictions are made of
+    int32_t skips;          // of a slice that ends an iteration: how many iterations are left out behind it
+    const sumi_op* op;      // the first op of the slice
+    float predicted_us;     // when it was submitted
+    int32_t denoising_step; // -1: outside of the loop
+    bool ends_step, shows;  // the denoising step ends with it; a preview follows it
+    double us;              // from its begin to its end
+    bool has_waits;         // for streamed weights: its own work took less
+    double own_us;          // of that its own work, as far as it is known: what predictions are made of
     uint64_t submitted_ns;
-    bool is_over;            // reported by the runner while something else was waited for, not collected yet
+    bool is_over; // reported by the runner while something else was waited for, not collected yet
 } sumi_run_step;
 
 typedef struct sumi_run {
-    sumi_plan_entry* entry;  // NULL: nothing runs
-    size_t section;          // what is submitted next
-    int32_t iteration, slice; // slice: index in the plan's list
-    int32_t skips;           // iterations to leave out behind this one; see sumi_run_skip
-    bool is_submitted;       // all of it
+    sumi_plan_entry* entry;                   // NULL: nothing runs
+    size_t section;                           // what is submitted next
+    int32_t iteration, slice;                 // slice: index in the plan's list
+    int32_t skips;                            // iterations to leave out behind this one; see sumi_run_skip
+    bool is_submitted;                        // all of it
     sumi_run_step pending[SUMI_RUNNER_DEPTH]; // a ring
     int32_t pending_begin, pending_count;
-    double pending_us;       // predicted, of the pending ones
-    double done_us;          // own work that was done since the run began
+    double pending_us; // predicted, of the pending ones
+    double done_us;    // own work that was done since the run began
     // what was collected: the place of the oldest slice that has not ended
     size_t done_section;
     int32_t done_iteration;
-    double iteration_us;     // of its slices that have ended
+    double iteration_us; // of its slices that have ended
 } sumi_run;
 
-void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry); // also tells the runner; bound inputs are written next
-double sumi_run_predict_us(const sumi_engine* engine);            // of the next slice to submit; 0 when there is none
-double sumi_run_left_us(const sumi_run* run);                     // of all its slices that have not ended
-double sumi_run_pending_us(const sumi_engine* engine);            // predicted, of all that is on its way
-double sumi_run_sleep_us(sumi_engine* engine);                    // until about half of the slices on their way have ended, by predictions. The oldest has not; not positive: it should have
-bool sumi_run_has_room(const sumi_engine* engine);                // another slice may be submitted: engine->most_pending_us
+// also tells the runner; bound inputs are written next
+void sumi_run_begin(sumi_engine* engine, sumi_plan_entry* entry);
+double sumi_run_predict_us(const sumi_engine* engine); // of the next slice to submit; 0 when there is none
+double sumi_run_left_us(const sumi_run* run);          // of all its slices that have not ended
+double sumi_run_pending_us(const sumi_engine* engine); // predicted, of all that is on its way
+// until about half of the slices on their way have ended, by predictions. The oldest has not; not positive: it should
+// have
+double sumi_run_sleep_us(sumi_engine* engine);
+// another slice may be submitted: engine->most_pending_us
+bool sumi_run_has_room(const sumi_engine* engine);
 // The slice to submit next; denoising_step, ends_step and shows are the caller's to fill in.
 sumi_run_step sumi_run_next(const sumi_engine* engine);
 // Whether the next slice begins an iteration of the loop, and of which evaluation.
 bool sumi_run_begins_evaluation(const sumi_engine* engine, int32_t* out_counter, int32_t* out_left_in_section);
-void sumi_run_skip(sumi_engine* engine, int32_t count); // leaves so many iterations out behind the one that begins; fewer than are left in its section
-// The work that is left when the iteration that begins now is the first of `evaluations`: of one of them, and of everything else.
+// leaves so many iterations out behind the one that begins; fewer than are left in its section
+void sumi_run_skip(sumi_engine* engine, int32_t count);
+// The work that is left when the iteration that begins now is the first of `evaluations`: of one of them, and of
+// everything else.
 void sumi_run_left_from_here(const sumi_engine* engine, double* out_evaluation_us, double* out_rest_us);
 sumi_result sumi_run_submit(sumi_engine* engine, const sumi_run_step* next, sumi_error* error);
-bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_step); // the run's oldest, if it has ended and nothing older is on its way; its times are noted
-// All of the run is submitted: it becomes engine->leaving_run, and another one may begin before its last slices have ended. There is no other one that is leaving.
+// the run's oldest, if it has ended and nothing older is on its way; its times are noted
+bool sumi_run_collect(sumi_engine* engine, sumi_run* run, sumi_run_step* out_step);
+// All of the run is submitted: it becomes engine->leaving_run, and another one may begin before its last slices have
+// ended. There is no other one that is leaving.
 void sumi_run_leave(sumi_engine* engine);
 // Whether nothing is on its way but slices of the run that is leaving.
 bool sumi_run_is_alone(const sumi_engine* engine);
-const char* sumi_run_step_name(const sumi_run_step* step); // of its first op: the label, or what kind it is; for profiles and traces
+// of its first op: the label, or what kind it is; for profiles and traces
+const char* sumi_run_step_name(const sumi_run_step* step);
 sumi_stage sumi_stage_of_section(sumi_section_kind kind);
 
-// Lets everything that was submitted end: slices of jobs that were cancelled are forgotten, those of the running job are collected later. Blocks for as long as they take.
+// Lets everything that was submitted end: slices of jobs that were cancelled are forgotten, those of the running job
+// are collected later. Blocks for as long as they take.
 // Holds the work.
 void sumi_run_drain(sumi_engine* engine);
-bool sumi_run_is_idle(sumi_engine* engine); // nothing submitted is unfinished; forgets what has finished when no plan runs
+// nothing submitted is unfinished; forgets what has finished when no plan runs
+bool sumi_run_is_idle(sumi_engine* engine);
 #endif

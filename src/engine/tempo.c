@@ -2,10 +2,13 @@
 #include "base/assert.h"
 #include <string.h>
 
-#define FEWEST 8         // ratios that say something together
-#define LOW 16           // the low end: all but a sixteenth are above. The lowest may be a freak; but where a host computes in the same context, no more than an eighth was seen to be undisturbed
+#define FEWEST 8 // ratios that say something together
+// the low end: all but a sixteenth are above. The lowest may be a freak; but where a host computes in the same context,
+// no more than an eighth was seen to be undisturbed
+#define LOW 16
 #define MOST_APART 1.15f // of the middle to the low end on a device that nobody else computes on
-#define MOST_RISE 1.01   // per measurement: a step of a large model has dozens of each kind of slice, and the slowness follows sooner
+// per measurement: a step of a large model has dozens of each kind of slice, and the slowness follows sooner
+#define MOST_RISE 1.01
 
 static void look(sumi_tempo* tempo)
 {
@@ -17,10 +20,12 @@ static void look(sumi_tempo* tempo)
         for (; at > 0 && sorted[at - 1] > tempo->ratios[i]; at--) sorted[at] = sorted[at - 1];
         sorted[at] = tempo->ratios[i];
     }
-    const float low = sorted[count / LOW], middle = sorted[count / 2], known = tempo->slowness > 1.0f ? tempo->slowness : 1.0f;
+    const float low = sorted[count / LOW], middle = sorted[count / 2],
+                known = tempo->slowness > 1.0f ? tempo->slowness : 1.0f;
     SUMI_ASSERT(low <= middle);
     tempo->is_shared = middle > MOST_APART * low;
-    tempo->slowness = tempo->is_shared && low > known ? known : low > 1.0f ? low : 1.0f; // what others take away is never negative
+    // what others take away is never negative
+    tempo->slowness = tempo->is_shared && low > known ? known : low > 1.0f ? low : 1.0f;
 }
 
 void sumi_tempo_note(sumi_tempo* tempo, double known_us, double measured_us)
@@ -41,4 +46,7 @@ double sumi_tempo_learn(const sumi_tempo* tempo, double known_us, double measure
     return measured_us < most ? measured_us : most;
 }
 
-double sumi_tempo_now_us(const sumi_tempo* tempo, double known_us) { return tempo->slowness > 1.0f ? known_us * (double)tempo->slowness : known_us; }
+double sumi_tempo_now_us(const sumi_tempo* tempo, double known_us)
+{
+    return tempo->slowness > 1.0f ? known_us * (double)tempo->slowness : known_us;
+}

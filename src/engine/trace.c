@@ -2,7 +2,8 @@
 #include "base/assert.h"
 #include "engine/engine.h"
 
-void sumi_trace_step(const sumi_engine* engine, const sumi_slot* slot, const char* name, sumi_stage stage, uint64_t begin_ns, uint64_t end_ns)
+void sumi_trace_step(const sumi_engine* engine, const sumi_slot* slot, const char* name, sumi_stage stage,
+                     uint64_t begin_ns, uint64_t end_ns)
 {
     SUMI_ASSERT(begin_ns <= end_ns);
     const sumi_tracer* tracer = &engine->desc.tracer;
@@ -18,7 +19,8 @@ void sumi_trace_step(const sumi_engine* engine, const sumi_slot* slot, const cha
     tracer->span(&span, tracer->user_data);
 }
 
-// The device works in order and without a rest while it has something, so a slice began when it was submitted or when the one before it ended, whichever is later.
+// The device works in order and without a rest while it has something, so a slice began when it was submitted or when
+// the one before it ended, whichever is later.
 void sumi_trace_slice(sumi_engine* engine, const sumi_slot* slot, const sumi_run_step* step)
 {
     const sumi_tracer* tracer = &engine->desc.tracer;

@@ -6,7 +6,8 @@
 //     padding up to general.alignment (32 unless a key says otherwise), from where the offsets count
 //     data     each tensor at a multiple of the alignment
 //
-// A cursor that refuses to pass the end reads all of it. Counts are never used to reserve memory: the list of tensors grows with what is there.
+// A cursor that refuses to pass the end reads all of it. Counts are never used to reserve memory: the list of tensors
+// grows with what is there.
 #include "base/assert.h"
 #include "files/json.h"
 #include "files/tensors.h"
@@ -14,7 +15,20 @@
 #include <string.h>
 
 enum { // metadata types
-    KEY_U8, KEY_I8, KEY_U16, KEY_I16, KEY_U32, KEY_I32, KEY_F32, KEY_BOOL, KEY_STRING, KEY_ARRAY, KEY_U64, KEY_I64, KEY_F64, KEY_COUNT
+    KEY_U8,
+    KEY_I8,
+    KEY_U16,
+    KEY_I16,
+    KEY_U32,
+    KEY_I32,
+    KEY_F32,
+    KEY_BOOL,
+    KEY_STRING,
+    KEY_ARRAY,
+    KEY_U64,
+    KEY_I64,
+    KEY_F64,
+    KEY_COUNT
 };
 static const unsigned char s_key_bytes[KEY_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}; // 0: of its own length
 
@@ -29,7 +43,10 @@ typedef struct reader {
     sumi_error* error;
 } reader;
 
-typedef struct text { const char* data; size_t bytes; } text;
+typedef struct text {
+    const char* data;
+    size_t bytes;
+} text;
 
 static sumi_result truncated(reader* r, const char* where)
 {
@@ -39,21 +56,17 @@ static sumi_result truncated(reader* r, const char* where)
 static sumi_result malformed(reader* r, const char* reason)
 {
     SUMI_ASSERT(r->at >= r->begin && r->at <= r->end);
-    return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: %s at byte %llu", r->path, reason, (unsigned long long)(r->at - r->begin));
+    return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: %s at byte %llu", r->path, reason,
+                     (unsigned long long)(r->at - r->begin));
 }
 
-static uint64_t left(const reader* r)
-{
-    return (uint64_t)(r->end - r->at);
-}
+static uint64_t left(const reader* r) { return (uint64_t)(r->end - r->at); }
 
 static uint64_t little_endian(const unsigned char* data, uint32_t bytes)
 {
     SUMI_ASSERT(bytes >= 1 && bytes <= 8);
     uint64_t value = 0;
-    for (uint32_t i = bytes; i > 0; i--) {
-        value = value << 8 | data[i - 1];
-    }
+    for (uint32_t i = bytes; i > 0; i--) { value = value << 8 | data[i - 1]; }
     return value;
 }
 
@@ -61,9 +74,7 @@ static sumi_result read_number(reader* r, uint32_t bytes, const char* where, uin
 {
     SUMI_ASSERT(bytes >= 1 && bytes <= 8 && r->at <= r->end);
     *out_value = 0;
-    if (left(r) < bytes) {
-        return truncated(r, where);
-    }
+    if (left(r) < bytes) { return truncated(r, where); }
     *out_value = little_endian(r->at, bytes);
     r->at += bytes;
     return SUMI_OK;
@@ -73,9 +84,7 @@ static sumi_result read_text(reader* r, const char* where, text* out_text)
 {
     uint64_t bytes;
     SUMI_TRY(read_number(r, 8, where, &bytes));
-    if (bytes > left(r)) {
-        return truncated(r, where);
-    }
+    if (bytes > left(r)) { return truncated(r, where); }
     *out_text = (text){(const char*)r->at, (size_t)bytes};
     r->at += bytes;
     return SUMI_OK;
@@ -86,7 +95,7 @@ static bool text_is(const text* key, const char* literal)
     return key->bytes == strlen(literal) && memcmp(key->data, literal, key->bytes) == 0;
 }
 
-// ---- Keys ------------------------------------------------------------------------------------------------------------------------------
+// ---- Keys -----------------------------------------------------------------------------------------------------------
 
 static sumi_result skip_array(reader* r, int32_t depth)
 {
@@ -94,19 +103,13 @@ static sumi_result skip_array(reader* r, int32_t depth)
     uint64_t type, count;
     SUMI_TRY(read_number(r, 4, "an array of the metadata", &type));
     SUMI_TRY(read_number(r, 8, "an array of the metadata", &count));
-    if (type >= KEY_COUNT) {
-        return malformed(r, "an array of an unknown type");
-    }
+    if (type >= KEY_COUNT) { return malformed(r, "an array of an unknown type"); }
     if (s_key_bytes[type] > 0) {
-        if (count > left(r) / s_key_bytes[type]) {
-            return truncated(r, "an array of the metadata");
-        }
+        if (count > left(r) / s_key_bytes[type]) { return truncated(r, "an array of the metadata"); }
         r->at += count * s_key_bytes[type];
         return SUMI_OK;
     }
-    if (type == KEY_ARRAY && depth == MAX_ARRAY_DEPTH) {
-        return malformed(r, "arrays nested too deep");
-    }
+    if (type == KEY_ARRAY && depth == MAX_ARRAY_DEPTH) { return malformed(r, "arrays nested too deep"); }
     for (uint64_t i = 0; i < count; i++) { // each element takes at least 8 bytes, so the file's length bounds this
         text element;
         SUMI_TRY(type == KEY_STRING ? read_text(r, "an array of the metadata", &element) : skip_array(r, depth + 1));
@@ -114,19 +117,22 @@ static sumi_result skip_array(reader* r, int32_t depth)
     return SUMI_OK;
 }
 
-// ComfyUI's converter flattens tensors that do not suit a block type and keeps the shape they had in an array of 32-bit numbers under
-// "comfy.gguf.orig_shape." + name. The tensor keeps its stored shape here; the original goes into the metadata as "2,3,1", for a network that needs it.
+// ComfyUI's converter flattens tensors that do not suit a block type and keeps the shape they had in an array of 32-bit
+// numbers under "comfy.gguf.orig_shape." + name. The tensor keeps its stored shape here; the original goes into the
+// metadata as "2,3,1", for a network that needs it.
 static sumi_result keep_original_shape(reader* r, const text* key, const unsigned char* array)
 {
     static const char s_prefix[] = "comfy.gguf.orig_shape.";
     const uint64_t type = little_endian(array, 4), rank = little_endian(array + 4, 8);
-    if (key->bytes < sizeof s_prefix || memcmp(key->data, s_prefix, sizeof s_prefix - 1) != 0 || (type != KEY_I32 && type != KEY_U32) || rank == 0 || rank > SUMI_TENSOR_MAX_RANK) {
+    if (key->bytes < sizeof s_prefix || memcmp(key->data, s_prefix, sizeof s_prefix - 1) != 0
+        || (type != KEY_I32 && type != KEY_U32) || rank == 0 || rank > SUMI_TENSOR_MAX_RANK) {
         return SUMI_OK;
     }
     char value[SUMI_TENSOR_MAX_RANK * 11 + 1];
     size_t bytes = 0;
     for (uint64_t i = 0; i < rank; i++) {
-        bytes += (size_t)snprintf(value + bytes, sizeof value - bytes, "%s%llu", i > 0 ? "," : "", (unsigned long long)little_endian(array + 12 + 4 * i, 4));
+        bytes += (size_t)snprintf(value + bytes, sizeof value - bytes, "%s%llu", i > 0 ? "," : "",
+                                  (unsigned long long)little_endian(array + 12 + 4 * i, 4));
     }
     return sumi_metadata_add(r->set, key->data, key->bytes, value, bytes, r->error);
 }
@@ -144,26 +150,28 @@ static sumi_result add_scalar(reader* r, const text* key, uint64_t type, uint64_
     case KEY_I16: whole = (int16_t)bits; break;
     case KEY_I32: whole = (int32_t)bits; break;
     case KEY_I64: whole = (int64_t)bits; break;
-    case KEY_F32: memcpy(&single, &low, sizeof single); number = (double)single; break;
+    case KEY_F32:
+        memcpy(&single, &low, sizeof single);
+        number = (double)single;
+        break;
     case KEY_F64: memcpy(&number, &bits, sizeof number); break;
     default: break;
     }
     switch (type) {
     case KEY_BOOL:
-        if (bits > 1) {
-            return malformed(r, "a metadata boolean that is neither 0 nor 1");
-        }
+        if (bits > 1) { return malformed(r, "a metadata boolean that is neither 0 nor 1"); }
         strcpy(value, bits ? "true" : "false");
         break;
     case KEY_F32: snprintf(value, sizeof value, "%.9g", number); break;
     case KEY_F64: snprintf(value, sizeof value, "%.17g", number); break;
-    case KEY_I8: case KEY_I16: case KEY_I32: case KEY_I64: snprintf(value, sizeof value, "%lld", (long long)whole); break;
+    case KEY_I8:
+    case KEY_I16:
+    case KEY_I32:
+    case KEY_I64: snprintf(value, sizeof value, "%lld", (long long)whole); break;
     default: snprintf(value, sizeof value, "%llu", (unsigned long long)bits); break;
     }
     char* comma = strchr(value, ','); // a host's locale may write one
-    if (comma != NULL) {
-        *comma = '.';
-    }
+    if (comma != NULL) { *comma = '.'; }
     return sumi_metadata_add(r->set, key->data, key->bytes, value, strlen(value), r->error);
 }
 
@@ -172,20 +180,16 @@ static sumi_result read_key(reader* r)
     text key, value;
     uint64_t type, bits;
     SUMI_TRY(read_text(r, "a metadata key", &key));
-    if (!sumi_utf8_is_valid(key.data, key.bytes)) {
-        return malformed(r, "a metadata key that is not UTF-8");
-    }
+    if (!sumi_utf8_is_valid(key.data, key.bytes)) { return malformed(r, "a metadata key that is not UTF-8"); }
     SUMI_TRY(read_number(r, 4, "a metadata value", &type));
-    if (type >= KEY_COUNT) {
-        return malformed(r, "a metadata value of an unknown type");
-    }
+    if (type >= KEY_COUNT) { return malformed(r, "a metadata value of an unknown type"); }
     if (text_is(&key, "general.alignment")) {
-        if (type != KEY_U32) {
-            return malformed(r, "general.alignment is not a 32-bit number");
-        }
+        if (type != KEY_U32) { return malformed(r, "general.alignment is not a 32-bit number"); }
         SUMI_TRY(read_number(r, 4, "a metadata value", &bits));
         if (bits == 0 || (bits & (bits - 1)) != 0 || bits > MAX_ALIGNMENT) {
-            return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: general.alignment is %llu; it must be a power of two up to %u", r->path, (unsigned long long)bits, MAX_ALIGNMENT);
+            return sumi_fail(r->error, SUMI_FILE_MALFORMED,
+                             "%s: general.alignment is %llu; it must be a power of two up to %u", r->path,
+                             (unsigned long long)bits, MAX_ALIGNMENT);
         }
         r->alignment = (uint32_t)bits;
         return add_scalar(r, &key, type, bits);
@@ -197,13 +201,15 @@ static sumi_result read_key(reader* r)
     }
     if (type == KEY_STRING) {
         SUMI_TRY(read_text(r, "a metadata value", &value));
-        return sumi_utf8_is_valid(value.data, value.bytes) ? sumi_metadata_add(r->set, key.data, key.bytes, value.data, value.bytes, r->error) : SUMI_OK;
+        return sumi_utf8_is_valid(value.data, value.bytes)
+                 ? sumi_metadata_add(r->set, key.data, key.bytes, value.data, value.bytes, r->error)
+                 : SUMI_OK;
     }
     SUMI_TRY(read_number(r, s_key_bytes[type], "a metadata value", &bits));
     return add_scalar(r, &key, type, bits);
 }
 
-// ---- Tensors ---------------------------------------------------------------------------------------------------------------------------
+// ---- Tensors --------------------------------------------------------------------------------------------------------
 
 static sumi_dtype dtype_of(uint64_t type)
 {
@@ -231,15 +237,14 @@ static sumi_dtype dtype_of(uint64_t type)
 // Names of types that exist and that this library does not read.
 static const char* foreign_type(uint64_t type)
 {
-    static const char* const s_names[] = {[9] = "Q8_1",     [10] = "Q2_K",    [11] = "Q3_K",  [15] = "Q8_K",   [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S", [20] = "IQ4_NL",
-                                          [21] = "IQ3_S",   [22] = "IQ2_S",   [23] = "IQ4_XS", [29] = "IQ1_M", [34] = "TQ1_0",   [35] = "TQ2_0",  [39] = "MXFP4"};
+    static const char* const s_names[] = {
+        [9] = "Q8_1",     [10] = "Q2_K",  [11] = "Q3_K",   [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS",
+        [18] = "IQ3_XXS", [19] = "IQ1_S", [20] = "IQ4_NL", [21] = "IQ3_S", [22] = "IQ2_S",   [23] = "IQ4_XS",
+        [29] = "IQ1_M",   [34] = "TQ1_0", [35] = "TQ2_0",  [39] = "MXFP4"};
     return type < sizeof s_names / sizeof *s_names ? s_names[type] : NULL;
 }
 
-static int shown(const text* name)
-{
-    return name->bytes < 120 ? (int)name->bytes : 120;
-}
+static int shown(const text* name) { return name->bytes < 120 ? (int)name->bytes : 120; }
 
 // Where the tensor lies is kept as an offset until the end of the table is known.
 static sumi_result read_tensor(reader* r)
@@ -248,12 +253,11 @@ static sumi_result read_tensor(reader* r)
     uint64_t rank, type, offset;
     sumi_tensor tensor = {.file_index = (int32_t)r->set->opened_count - 1};
     SUMI_TRY(read_text(r, "a tensor's name", &name));
-    if (!sumi_utf8_is_valid(name.data, name.bytes)) {
-        return malformed(r, "a tensor name that is not UTF-8");
-    }
+    if (!sumi_utf8_is_valid(name.data, name.bytes)) { return malformed(r, "a tensor name that is not UTF-8"); }
     SUMI_TRY(read_number(r, 4, "the table of tensors", &rank));
     if (rank > SUMI_TENSOR_MAX_RANK) {
-        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has %llu dimensions", r->path, shown(&name), name.data, (unsigned long long)rank);
+        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has %llu dimensions", r->path, shown(&name),
+                         name.data, (unsigned long long)rank);
     }
     tensor.rank = (int32_t)rank;
     uint64_t count = 1;
@@ -261,7 +265,8 @@ static sumi_result read_tensor(reader* r)
         uint64_t extent;
         SUMI_TRY(read_number(r, 8, "the table of tensors", &extent));
         if (extent > INT64_MAX || (extent != 0 && count > INT64_MAX / extent)) {
-            return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: the shape of tensor %.*s overflows 63 bits", r->path, shown(&name), name.data);
+            return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: the shape of tensor %.*s overflows 63 bits", r->path,
+                             shown(&name), name.data);
         }
         count *= extent;
         tensor.shape[i - 1] = (int64_t)extent;
@@ -272,29 +277,37 @@ static sumi_result read_tensor(reader* r)
     if (tensor.dtype == SUMI_DTYPE_NONE) {
         const char* foreign = foreign_type(type);
         if (foreign != NULL) {
-            return sumi_fail(r->error, SUMI_NOT_SUPPORTED, "%s: tensor %.*s is of type %s, which this library does not read; take a file of Q4_K, Q5_K, Q6_K or Q8_0", r->path, shown(&name),
-                             name.data, foreign);
+            return sumi_fail(r->error, SUMI_NOT_SUPPORTED,
+                             "%s: tensor %.*s is of type %s, which this library does not read; take a file of Q4_K, "
+                             "Q5_K, Q6_K or Q8_0",
+                             r->path, shown(&name), name.data, foreign);
         }
-        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s is of the unknown type %llu", r->path, shown(&name), name.data, (unsigned long long)type);
+        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s is of the unknown type %llu", r->path,
+                         shown(&name), name.data, (unsigned long long)type);
     }
     const sumi_dtype_info* info = sumi_dtype_get(tensor.dtype);
     const int64_t row = tensor.rank > 0 ? tensor.shape[tensor.rank - 1] : 1;
     if (row % info->block != 0) {
-        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has rows of %lld values, not a multiple of the %d that make a block of %s", r->path, shown(&name), name.data,
-                         (long long)row, (int)info->block, info->name);
+        return sumi_fail(r->error, SUMI_FILE_MALFORMED,
+                         "%s: tensor %.*s has rows of %lld values, not a multiple of the %d that make a block of %s",
+                         r->path, shown(&name), name.data, (long long)row, (int)info->block, info->name);
     }
     if (count / (uint64_t)info->block > UINT64_MAX / (uint64_t)info->block_bytes) {
-        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: the bytes of tensor %.*s overflow 64 bits", r->path, shown(&name), name.data);
+        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: the bytes of tensor %.*s overflow 64 bits", r->path,
+                         shown(&name), name.data);
     }
     tensor.bytes = sumi_dtype_bytes(tensor.dtype, count);
     const uint64_t file_bytes = (uint64_t)(r->end - r->begin);
     if (offset % r->alignment != 0) {
-        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s is at offset %llu, not a multiple of the alignment %u", r->path, shown(&name), name.data, (unsigned long long)offset,
-                         r->alignment);
+        return sumi_fail(r->error, SUMI_FILE_MALFORMED,
+                         "%s: tensor %.*s is at offset %llu, not a multiple of the alignment %u", r->path, shown(&name),
+                         name.data, (unsigned long long)offset, r->alignment);
     }
     if (offset > file_bytes || tensor.bytes > file_bytes - offset) {
-        return sumi_fail(r->error, SUMI_FILE_TRUNCATED, "%s: tensor %.*s needs %llu bytes at offset %llu, the whole file has %llu", r->path, shown(&name), name.data,
-                         (unsigned long long)tensor.bytes, (unsigned long long)offset, (unsigned long long)file_bytes);
+        return sumi_fail(r->error, SUMI_FILE_TRUNCATED,
+                         "%s: tensor %.*s needs %llu bytes at offset %llu, the whole file has %llu", r->path,
+                         shown(&name), name.data, (unsigned long long)tensor.bytes, (unsigned long long)offset,
+                         (unsigned long long)file_bytes);
     }
     tensor.data = r->begin + offset;
     return sumi_tensor_set_add(r->set, name.data, name.bytes, &tensor, r->path, r->error);
@@ -310,8 +323,10 @@ static sumi_result place_tensors(reader* r, size_t first)
         sumi_tensor* tensor = &r->set->tensors[i];
         const uint64_t offset = (uint64_t)((const unsigned char*)tensor->data - r->begin);
         if (start > file_bytes || offset > file_bytes - start || tensor->bytes > file_bytes - start - offset) {
-            return sumi_fail(r->error, SUMI_FILE_TRUNCATED, "%s: tensor %.120s ends at byte %llu, the file has %llu; download it again", r->path, tensor->name,
-                             (unsigned long long)(start + offset + tensor->bytes), (unsigned long long)file_bytes);
+            return sumi_fail(r->error, SUMI_FILE_TRUNCATED,
+                             "%s: tensor %.120s ends at byte %llu, the file has %llu; download it again", r->path,
+                             tensor->name, (unsigned long long)(start + offset + tensor->bytes),
+                             (unsigned long long)file_bytes);
         }
         tensor->data = r->begin + start + offset;
     }
@@ -320,7 +335,13 @@ static sumi_result place_tensors(reader* r, size_t first)
 
 sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t bytes, const char* path, sumi_error* error)
 {
-    reader r = {.set = set, .path = path, .begin = data, .at = data, .end = (const unsigned char*)data + bytes, .alignment = 32, .error = error};
+    reader r = {.set = set,
+                .path = path,
+                .begin = data,
+                .at = data,
+                .end = (const unsigned char*)data + bytes,
+                .alignment = 32,
+                .error = error};
     uint64_t version, tensor_count, key_count;
     if (bytes < 4 || memcmp(data, "GGUF", 4) != 0) {
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: does not begin with GGUF", path);
@@ -328,8 +349,9 @@ sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t byte
     r.at += 4;
     SUMI_TRY(read_number(&r, 4, "the header", &version));
     if (version != 2 && version != 3) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: GGUF version %llu%s; versions 2 and 3 in little endian are read", path, (unsigned long long)version,
-                         version == 0x02000000 || version == 0x03000000 ? " (a big-endian file)" : "");
+        return sumi_fail(
+            error, SUMI_NOT_SUPPORTED, "%s: GGUF version %llu%s; versions 2 and 3 in little endian are read", path,
+            (unsigned long long)version, version == 0x02000000 || version == 0x03000000 ? " (a big-endian file)" : "");
     }
     SUMI_TRY(read_number(&r, 8, "the header", &tensor_count));
     SUMI_TRY(read_number(&r, 8, "the header", &key_count));
@@ -338,15 +360,12 @@ sumi_result sumi_gguf_read(sumi_tensor_set* set, const void* data, uint64_t byte
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: a GGUF file with nothing in it", path);
     }
     if (key_count > left(&r) / 13 || tensor_count > left(&r) / 24) { // the least that a key and a tensor take
-        return sumi_fail(error, SUMI_FILE_TRUNCATED, "%s: announces %llu keys and %llu tensors, more than its %llu bytes can hold", path, (unsigned long long)key_count,
-                         (unsigned long long)tensor_count, (unsigned long long)bytes);
+        return sumi_fail(error, SUMI_FILE_TRUNCATED,
+                         "%s: announces %llu keys and %llu tensors, more than its %llu bytes can hold", path,
+                         (unsigned long long)key_count, (unsigned long long)tensor_count, (unsigned long long)bytes);
     }
-    for (uint64_t i = 0; i < key_count; i++) {
-        SUMI_TRY(read_key(&r));
-    }
-    for (uint64_t i = 0; i < tensor_count; i++) {
-        SUMI_TRY(read_tensor(&r));
-    }
+    for (uint64_t i = 0; i < key_count; i++) { SUMI_TRY(read_key(&r)); }
+    for (uint64_t i = 0; i < tensor_count; i++) { SUMI_TRY(read_tensor(&r)); }
     SUMI_TRY(place_tensors(&r, first));
     return SUMI_OK;
 }

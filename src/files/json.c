@@ -1,14 +1,16 @@
 // A pull reader for JSON, RFC 8259 to the letter: one pass, no memory, no recursion.
 //
-// The walk is a cursor and, for each open bracket, two bits: is it an object, and has it had a member. That is enough to know what may come next:
+// The walk is a cursor and, for each open bracket, two bits: is it an object, and has it had a member. That is enough
+// to know what may come next:
 //
 //     {  "a"  :  [  1  ,  2  ]  }
 //        key     ^item   ^item
 //     depth 1    2              1 -> 0
 //
-// sumi_json_key and sumi_json_item consume the comma or the closing bracket; the value functions consume exactly one value. A caller that does not
-// consume the value it was offered meets it again where a comma is due, so that mistake is an error as well, never a loop without end.
-// Every byte the cursor passes has been checked, also in values that are skipped: what end() accepts is JSON from the first byte to the last.
+// sumi_json_key and sumi_json_item consume the comma or the closing bracket; the value functions consume exactly one
+// value. A caller that does not consume the value it was offered meets it again where a comma is due, so that mistake
+// is an error as well, never a loop without end. Every byte the cursor passes has been checked, also in values that are
+// skipped: what end() accepts is JSON from the first byte to the last.
 #include "files/json.h"
 #include "base/assert.h"
 #include <math.h>
@@ -16,14 +18,16 @@
 
 enum { IS_OBJECT = 1, HAS_MEMBERS = 2 };
 
-// ---- Failure ---------------------------------------------------------------------------------------------------------------------------
+// ---- Failure --------------------------------------------------------------------------------------------------------
 
 void sumi_json_refuse(sumi_json* json, const char* reason)
 {
     SUMI_ASSERT(json->at >= json->begin && json->at <= json->end);
     if (!json->failed) {
         json->failed = true;
-        sumi_fail(json->error, json->failure, "%s: %s at byte %llu of its JSON", json->name != NULL ? json->name : "the JSON text", reason, (unsigned long long)(json->at - json->begin));
+        sumi_fail(json->error, json->failure, "%s: %s at byte %llu of its JSON",
+                  json->name != NULL ? json->name : "the JSON text", reason,
+                  (unsigned long long)(json->at - json->begin));
     }
     json->at = json->end; // nothing more to read: every loop ends
 }
@@ -59,9 +63,7 @@ sumi_result sumi_json_end(sumi_json* json)
 
 sumi_json_type sumi_json_peek(sumi_json* json)
 {
-    if (json->failed) {
-        return SUMI_JSON_ERROR;
-    }
+    if (json->failed) { return SUMI_JSON_ERROR; }
     skip_space(json);
     if (json->at == json->end) {
         sumi_json_refuse(json, "the text ends where a value is due");
@@ -75,20 +77,27 @@ sumi_json_type sumi_json_peek(sumi_json* json)
     case 'f': return SUMI_JSON_FALSE;
     case 'n': return SUMI_JSON_NULL;
     case '-':
-    case '0': case '1': case '2': case '3': case '4': case '5': case '6': case '7': case '8': case '9': return SUMI_JSON_NUMBER;
+    case '0':
+    case '1':
+    case '2':
+    case '3':
+    case '4':
+    case '5':
+    case '6':
+    case '7':
+    case '8':
+    case '9': return SUMI_JSON_NUMBER;
     default: sumi_json_refuse(json, "a value is due"); return SUMI_JSON_ERROR;
     }
 }
 
-// ---- Brackets --------------------------------------------------------------------------------------------------------------------------
+// ---- Brackets -------------------------------------------------------------------------------------------------------
 
 static bool enter(sumi_json* json, sumi_json_type type, const char* reason)
 {
     SUMI_ASSERT(type == SUMI_JSON_OBJECT || type == SUMI_JSON_ARRAY);
     const sumi_json_type found = sumi_json_peek(json);
-    if (found == SUMI_JSON_ERROR) {
-        return false;
-    }
+    if (found == SUMI_JSON_ERROR) { return false; }
     if (found != type) {
         sumi_json_refuse(json, reason);
         return false;
@@ -103,23 +112,15 @@ static bool enter(sumi_json* json, sumi_json_type type, const char* reason)
     return true;
 }
 
-bool sumi_json_object(sumi_json* json)
-{
-    return enter(json, SUMI_JSON_OBJECT, "an object is due");
-}
+bool sumi_json_object(sumi_json* json) { return enter(json, SUMI_JSON_OBJECT, "an object is due"); }
 
-bool sumi_json_array(sumi_json* json)
-{
-    return enter(json, SUMI_JSON_ARRAY, "an array is due");
-}
+bool sumi_json_array(sumi_json* json) { return enter(json, SUMI_JSON_ARRAY, "an array is due"); }
 
 // Consumes the comma between members, or the closing bracket: true when a member follows.
 static bool next_member(sumi_json* json, char closing, uint8_t kind)
 {
     SUMI_ASSERT(json->failed || (json->depth >= 0 && json->depth <= SUMI_JSON_MAX_DEPTH));
-    if (json->failed) {
-        return false;
-    }
+    if (json->failed) { return false; }
     if (json->depth == 0 || (json->state[json->depth] & IS_OBJECT) != kind) {
         sumi_json_refuse(json, "the reader is not in such a bracket");
         return false;
@@ -150,12 +151,9 @@ static bool next_member(sumi_json* json, char closing, uint8_t kind)
     return true;
 }
 
-bool sumi_json_item(sumi_json* json)
-{
-    return next_member(json, ']', 0);
-}
+bool sumi_json_item(sumi_json* json) { return next_member(json, ']', 0); }
 
-// ---- Strings ---------------------------------------------------------------------------------------------------------------------------
+// ---- Strings --------------------------------------------------------------------------------------------------------
 
 // Bytes of the well-formed UTF-8 sequence at `at`, 0 when it is not one. at < end. Table 3-7 of the Unicode standard.
 static size_t utf8_sequence(const unsigned char* at, const unsigned char* end)
@@ -163,15 +161,9 @@ static size_t utf8_sequence(const unsigned char* at, const unsigned char* end)
     SUMI_ASSERT(at < end);
     const unsigned char first = at[0];
     const size_t left = (size_t)(end - at);
-    if (first < 0x80) {
-        return 1;
-    }
-    if (first < 0xc2 || first > 0xf4) {
-        return 0;
-    }
-    if (first < 0xe0) {
-        return left >= 2 && (at[1] & 0xc0) == 0x80 ? 2 : 0;
-    }
+    if (first < 0x80) { return 1; }
+    if (first < 0xc2 || first > 0xf4) { return 0; }
+    if (first < 0xe0) { return left >= 2 && (at[1] & 0xc0) == 0x80 ? 2 : 0; }
     if (first < 0xf0) {
         const unsigned char low = first == 0xe0 ? 0xa0 : 0x80, high = first == 0xed ? 0x9f : 0xbf;
         return left >= 3 && at[1] >= low && at[1] <= high && (at[2] & 0xc0) == 0x80 ? 3 : 0;
@@ -186,15 +178,14 @@ bool sumi_utf8_is_valid(const void* text, size_t bytes)
     const unsigned char* end = at + bytes;
     while (at < end) {
         const size_t step = utf8_sequence(at, end);
-        if (step == 0) {
-            return false;
-        }
+        if (step == 0) { return false; }
         at += step;
     }
     return true;
 }
 
-// True when none of eight bytes is a quote, a backslash, a control or a byte of 0x80 and above: most of the text of most files.
+// True when none of eight bytes is a quote, a backslash, a control or a byte of 0x80 and above: most of the text of
+// most files.
 static bool eight_plain(const char* at)
 {
     uint64_t x;
@@ -206,21 +197,20 @@ static bool eight_plain(const char* at)
 
 static int32_t hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9' ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
 }
 
 // The value of four hex digits, -1 when they are not.
 static int32_t hex_four(const char* at, const char* end)
 {
-    if (end - at < 4) {
-        return -1;
-    }
+    if (end - at < 4) { return -1; }
     int32_t value = 0;
     for (int32_t i = 0; i < 4; i++) {
         const int32_t digit = hex_digit(at[i]);
-        if (digit < 0) {
-            return -1;
-        }
+        if (digit < 0) { return -1; }
         value = value * 16 + digit;
     }
     return value;
@@ -250,7 +240,9 @@ static bool skip_escape(sumi_json* json)
     }
     json->at += 6;
     if (unit >= 0xd800 && unit < 0xe000) {
-        const int32_t low = unit < 0xdc00 && json->end - json->at >= 6 && json->at[0] == '\\' && json->at[1] == 'u' ? hex_four(json->at + 2, json->end) : -1;
+        const int32_t low = unit < 0xdc00 && json->end - json->at >= 6 && json->at[0] == '\\' && json->at[1] == 'u'
+                              ? hex_four(json->at + 2, json->end)
+                              : -1;
         if (low < 0xdc00 || low >= 0xe000) {
             json->at = at;
             sumi_json_refuse(json, "a lone surrogate in an escape");
@@ -269,9 +261,7 @@ static bool read_string(sumi_json* json, sumi_json_text* out_text)
     const char* begin = json->at;
     bool escaped = false;
     for (;;) {
-        while (json->end - json->at >= 8 && eight_plain(json->at)) {
-            json->at += 8;
-        }
+        while (json->end - json->at >= 8 && eight_plain(json->at)) { json->at += 8; }
         if (json->at == json->end) {
             sumi_json_refuse(json, "the text ends inside a string");
             return false;
@@ -281,9 +271,7 @@ static bool read_string(sumi_json* json, sumi_json_text* out_text)
             break;
         } else if (c == '\\') {
             escaped = true;
-            if (!skip_escape(json)) {
-                return false;
-            }
+            if (!skip_escape(json)) { return false; }
         } else if (c < 0x20) {
             sumi_json_refuse(json, "a control character in a string");
             return false;
@@ -305,9 +293,7 @@ bool sumi_json_string(sumi_json* json, sumi_json_text* out_text)
 {
     *out_text = (sumi_json_text){"", 0, false};
     const sumi_json_type found = sumi_json_peek(json);
-    if (found == SUMI_JSON_ERROR) {
-        return false;
-    }
+    if (found == SUMI_JSON_ERROR) { return false; }
     if (found != SUMI_JSON_STRING) {
         sumi_json_refuse(json, "a string is due");
         return false;
@@ -318,16 +304,12 @@ bool sumi_json_string(sumi_json* json, sumi_json_text* out_text)
 bool sumi_json_key(sumi_json* json, sumi_json_text* out_key)
 {
     *out_key = (sumi_json_text){"", 0, false};
-    if (!next_member(json, '}', IS_OBJECT)) {
-        return false;
-    }
+    if (!next_member(json, '}', IS_OBJECT)) { return false; }
     if (json->at == json->end || *json->at != '"') {
         sumi_json_refuse(json, "a key in double quotes is due");
         return false;
     }
-    if (!read_string(json, out_key)) {
-        return false;
-    }
+    if (!read_string(json, out_key)) { return false; }
     skip_space(json);
     if (json->at == json->end || *json->at != ':') {
         sumi_json_refuse(json, "a colon is due after the key");
@@ -385,16 +367,12 @@ static size_t next_decoded(const char** at, const char* end, char out[4])
 bool sumi_json_is(const sumi_json_text* text, const char* literal)
 {
     size_t left = strlen(literal);
-    if (!text->escaped) {
-        return text->bytes == left && memcmp(text->data, literal, left) == 0;
-    }
+    if (!text->escaped) { return text->bytes == left && memcmp(text->data, literal, left) == 0; }
     const char *at = text->data, *end = at + text->bytes;
     while (at < end) {
         char piece[4];
         const size_t bytes = next_decoded(&at, end, piece);
-        if (bytes > left || memcmp(piece, literal, bytes) != 0) {
-            return false;
-        }
+        if (bytes > left || memcmp(piece, literal, bytes) != 0) { return false; }
         literal += bytes;
         left -= bytes;
     }
@@ -404,9 +382,7 @@ bool sumi_json_is(const sumi_json_text* text, const char* literal)
 size_t sumi_json_decode(const sumi_json_text* text, char* into, size_t capacity)
 {
     if (!text->escaped) {
-        if (text->bytes > 0 && text->bytes <= capacity) {
-            memcpy(into, text->data, text->bytes);
-        }
+        if (text->bytes > 0 && text->bytes <= capacity) { memcpy(into, text->data, text->bytes); }
         return text->bytes;
     }
     const char* end = text->data + text->bytes;
@@ -426,12 +402,9 @@ size_t sumi_json_decode(const sumi_json_text* text, char* into, size_t capacity)
     return needed;
 }
 
-// ---- Numbers ---------------------------------------------------------------------------------------------------------------------------
+// ---- Numbers --------------------------------------------------------------------------------------------------------
 
-static bool is_digit(const sumi_json* json, const char* at)
-{
-    return at < json->end && *at >= '0' && *at <= '9';
-}
+static bool is_digit(const sumi_json* json, const char* at) { return at < json->end && *at >= '0' && *at <= '9'; }
 
 typedef struct number {
     const char *begin, *end;
@@ -442,9 +415,7 @@ typedef struct number {
 static bool read_number(sumi_json* json, number* out)
 {
     const sumi_json_type found = sumi_json_peek(json);
-    if (found == SUMI_JSON_ERROR) {
-        return false;
-    }
+    if (found == SUMI_JSON_ERROR) { return false; }
     if (found != SUMI_JSON_NUMBER) {
         sumi_json_refuse(json, "a number is due");
         return false;
@@ -460,9 +431,7 @@ static bool read_number(sumi_json* json, number* out)
         sumi_json_refuse(json, "a number with a leading zero");
         return false;
     }
-    while (is_digit(json, at)) {
-        at++;
-    }
+    while (is_digit(json, at)) { at++; }
     if (at < json->end && *at == '.') {
         out->whole = false;
         at++;
@@ -470,9 +439,7 @@ static bool read_number(sumi_json* json, number* out)
             sumi_json_refuse(json, "a decimal point without digits");
             return false;
         }
-        while (is_digit(json, at)) {
-            at++;
-        }
+        while (is_digit(json, at)) { at++; }
     }
     if (at < json->end && (*at == 'e' || *at == 'E')) {
         out->whole = false;
@@ -482,9 +449,7 @@ static bool read_number(sumi_json* json, number* out)
             sumi_json_refuse(json, "an exponent without digits");
             return false;
         }
-        while (is_digit(json, at)) {
-            at++;
-        }
+        while (is_digit(json, at)) { at++; }
     }
     SUMI_ASSERT(at > json->at && at <= json->end);
     out->end = at;
@@ -492,28 +457,35 @@ static bool read_number(sumi_json* json, number* out)
     return true;
 }
 
-// factor * power less `product`, its rounded value: exact, by Dekker's halves of 26 bits. Not by C's fma, which MinGW-w64 rounds twice.
+// factor * power less `product`, its rounded value: exact, by Dekker's halves of 26 bits. Not by C's fma, which
+// MinGW-w64 rounds twice.
 static double rest_of_product(double factor, double power, double product)
 {
     const double scale = fabs(factor) > 0x1p900 ? 0x1p-100 : 1.0, split = 0x1p27 + 1.0; // halving must not overflow
     factor *= scale;
-    const double factor_wide = split * factor, factor_high = factor_wide - (factor_wide - factor), factor_low = factor - factor_high;
-    const double power_wide = split * power, power_high = power_wide - (power_wide - power), power_low = power - power_high;
-    const double rest = ((factor_high * power_high - product * scale) + factor_high * power_low + factor_low * power_high) + factor_low * power_low;
+    const double factor_wide = split * factor, factor_high = factor_wide - (factor_wide - factor),
+                 factor_low = factor - factor_high;
+    const double power_wide = split * power, power_high = power_wide - (power_wide - power),
+                 power_low = power - power_high;
+    const double rest =
+        ((factor_high * power_high - product * scale) + factor_high * power_low + factor_low * power_high)
+        + factor_low * power_low;
     return rest / scale;
 }
 
 // digits * 10^power as a double; not below zero, not finite when too large.
-// Up to 10^22 powers of ten are exact, so a product or quotient with one is the exact value of high + low below, rounded once: the quotient's
-// remainder comes exactly from what its product with the power left out, and the correction it gives is good to 2^-100 of the whole. Farther powers are approached in steps of 10^22,
-// each of which rounds once; no configuration or score uses them.
+// Up to 10^22 powers of ten are exact, so a product or quotient with one is the exact value of high + low below,
+// rounded once: the quotient's remainder comes exactly from what its product with the power left out, and the
+// correction it gives is good to 2^-100 of the whole. Farther powers are approached in steps of 10^22, each of which
+// rounds once; no configuration or score uses them.
 static double scale_by_ten(uint64_t digits, int32_t power)
 {
     SUMI_ASSERT(digits < UINT64_C(10000000000000000000));
     static const double s_tens[23] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                       1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     double value = (double)digits;
-    double low = (double)(int64_t)(digits - (uint64_t)value); // what that rounding left out; digits < 10^19, so value fits
+    // what that rounding left out; digits < 10^19, so value fits
+    double low = (double)(int64_t)(digits - (uint64_t)value);
     for (; power > 22 && value > 0 && value <= 1e300; power -= 22) {
         value *= 1e22;
         low = 0;
@@ -522,15 +494,12 @@ static double scale_by_ten(uint64_t digits, int32_t power)
         value /= 1e22;
         low = 0;
     }
-    if (value == 0) {
-        return 0;
-    }
-    if (power > 22) {
-        return HUGE_VAL;
-    }
+    if (value == 0) { return 0; }
+    if (power > 22) { return HUGE_VAL; }
     if (power >= 0) {
         const double ten = s_tens[power], product = value * ten;
-        return product <= 1.7976931348623157e308 ? product + (rest_of_product(value, ten, product) + low * ten) : HUGE_VAL;
+        return product <= 1.7976931348623157e308 ? product + (rest_of_product(value, ten, product) + low * ten)
+                                                 : HUGE_VAL;
     }
     const double ten = s_tens[-power], quotient = value / ten, product = quotient * ten;
     return quotient + ((value - product) - rest_of_product(quotient, ten, product) + low) / ten;
@@ -539,9 +508,7 @@ static double scale_by_ten(uint64_t digits, int32_t power)
 double sumi_json_number(sumi_json* json)
 {
     number text;
-    if (!read_number(json, &text)) {
-        return 0;
-    }
+    if (!read_number(json, &text)) { return 0; }
     uint64_t digits = 0;
     int32_t power = 0, kept = 0;
     bool fraction = false;
@@ -565,9 +532,7 @@ double sumi_json_number(sumi_json* json)
         const bool minus = *at == '-';
         at += *at == '-' || *at == '+';
         int32_t exponent = 0;
-        for (; at < text.end; at++) {
-            exponent = exponent < 100000 ? exponent * 10 + (*at - '0') : exponent;
-        }
+        for (; at < text.end; at++) { exponent = exponent < 100000 ? exponent * 10 + (*at - '0') : exponent; }
         power += minus ? -exponent : exponent;
     }
     const double value = scale_by_ten(digits, power);
@@ -584,22 +549,18 @@ static uint64_t read_whole(sumi_json* json, bool allow_minus, bool* out_negative
 {
     number text;
     *out_negative = false;
-    if (!read_number(json, &text)) {
-        return 0;
-    }
+    if (!read_number(json, &text)) { return 0; }
     uint64_t value = 0;
-    const char* reason = !text.whole ? "a whole number is due, without point or exponent" : text.negative && !allow_minus ? "a number that is not negative is due" : NULL;
+    const char* reason = !text.whole                   ? "a whole number is due, without point or exponent"
+                       : text.negative && !allow_minus ? "a number that is not negative is due"
+                                                       : NULL;
     for (const char* at = text.begin + text.negative; reason == NULL && at < text.end; at++) {
         const uint64_t digit = (uint64_t)(*at - '0');
-        if (value > (UINT64_MAX - digit) / 10) {
-            reason = "a number that does not fit in 64 bits";
-        }
+        if (value > (UINT64_MAX - digit) / 10) { reason = "a number that does not fit in 64 bits"; }
         value = value * 10 + digit;
     }
     const uint64_t limit = allow_minus ? (uint64_t)INT64_MAX + text.negative : UINT64_MAX;
-    if (reason == NULL && value > limit) {
-        reason = "a number that does not fit in 64 bits";
-    }
+    if (reason == NULL && value > limit) { reason = "a number that does not fit in 64 bits"; }
     if (reason != NULL) {
         json->at = text.begin;
         sumi_json_refuse(json, reason);
@@ -622,7 +583,7 @@ uint64_t sumi_json_unsigned(sumi_json* json)
     return read_whole(json, false, &negative);
 }
 
-// ---- Literals and skipping -------------------------------------------------------------------------------------------------------------
+// ---- Literals and skipping ------------------------------------------------------------------------------------------
 
 static bool read_literal(sumi_json* json, const char* literal)
 {
@@ -639,9 +600,7 @@ static bool read_literal(sumi_json* json, const char* literal)
 bool sumi_json_bool(sumi_json* json)
 {
     const sumi_json_type found = sumi_json_peek(json);
-    if (found == SUMI_JSON_TRUE) {
-        return read_literal(json, "true");
-    }
+    if (found == SUMI_JSON_TRUE) { return read_literal(json, "true"); }
     if (found == SUMI_JSON_FALSE) {
         read_literal(json, "false");
     } else if (found != SUMI_JSON_ERROR) {
@@ -650,10 +609,7 @@ bool sumi_json_bool(sumi_json* json)
     return false;
 }
 
-bool sumi_json_null(sumi_json* json)
-{
-    return sumi_json_peek(json) == SUMI_JSON_NULL && read_literal(json, "null");
-}
+bool sumi_json_null(sumi_json* json) { return sumi_json_peek(json) == SUMI_JSON_NULL && read_literal(json, "null"); }
 
 void sumi_json_skip(sumi_json* json)
 {
@@ -673,9 +629,7 @@ void sumi_json_skip(sumi_json* json)
         }
         // to the next value inside of what is skipped, leaving the brackets that end here
         while (json->depth > depth && !json->failed) {
-            if (json->state[json->depth] & IS_OBJECT ? sumi_json_key(json, &text) : sumi_json_item(json)) {
-                break;
-            }
+            if (json->state[json->depth] & IS_OBJECT ? sumi_json_key(json, &text) : sumi_json_item(json)) { break; }
         }
     } while (json->depth > depth && !json->failed);
 }

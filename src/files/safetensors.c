@@ -3,9 +3,10 @@
 //     u64 little endian n | n bytes of JSON | data
 //     {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, ..., "__metadata__": {"key": "text"}}
 //
-// What must hold, and is checked in this order because every number comes from the file: n fits into the file (before anything is added to it); the
-// JSON is strict; each shape's product, taken in order, and its byte count do not overflow; they equal end - begin; names are unique; and the ranges,
-// sorted, tile the data from its first to its last byte without hole or overlap. Offsets need not be aligned nor in the order of the header.
+// What must hold, and is checked in this order because every number comes from the file: n fits into the file (before
+// anything is added to it); the JSON is strict; each shape's product, taken in order, and its byte count do not
+// overflow; they equal end - begin; names are unique; and the ranges, sorted, tile the data from its first to its last
+// byte without hole or overlap. Offsets need not be aligned nor in the order of the header.
 #include "base/assert.h"
 #include "base/sort.h"
 #include "files/json.h"
@@ -20,7 +21,7 @@ typedef struct reader {
     const unsigned char* data; // first byte behind the header
     uint64_t data_bytes;
     sumi_json json;
-    char* scratch;             // decoded strings
+    char* scratch; // decoded strings
     size_t scratch_bytes;
     sumi_error* error;
 } reader;
@@ -39,23 +40,19 @@ static sumi_result decode(reader* r, const sumi_json_text* text, const char** ou
 }
 
 // How much of a name a message shows.
-static int shown(size_t bytes)
-{
-    return bytes < 120 ? (int)bytes : 120;
-}
+static int shown(size_t bytes) { return bytes < 120 ? (int)bytes : 120; }
 
 static sumi_result read_metadata(reader* r)
 {
     sumi_json_text key, value;
-    if (sumi_json_null(&r->json) || !sumi_json_object(&r->json)) { // null stands for none, as the reference reader has it
-        return SUMI_OK;
-    }
+    // null stands for none, as the reference reader has it
+    if (sumi_json_null(&r->json) || !sumi_json_object(&r->json)) { return SUMI_OK; }
     while (sumi_json_key(&r->json, &key)) {
-        if (!sumi_json_string(&r->json, &value)) {
-            break;
-        }
+        if (!sumi_json_string(&r->json, &value)) { break; }
         // key and value share the scratch: one half each
-        SUMI_TRY(sumi_grow(r->set->heap, (void**)&r->scratch, &r->scratch_bytes, key.bytes + value.bytes + 1, 1, r->error)); // never NULL, also for two empty texts
+        // never NULL, also for two empty texts
+        SUMI_TRY(
+            sumi_grow(r->set->heap, (void**)&r->scratch, &r->scratch_bytes, key.bytes + value.bytes + 1, 1, r->error));
         const size_t key_bytes = sumi_json_decode(&key, r->scratch, key.bytes);
         const size_t value_bytes = sumi_json_decode(&value, r->scratch + key.bytes, value.bytes);
         SUMI_TRY(sumi_metadata_add(r->set, r->scratch, key_bytes, r->scratch + key.bytes, value_bytes, r->error));
@@ -66,9 +63,7 @@ static sumi_result read_metadata(reader* r)
 static sumi_dtype read_dtype(reader* r, const sumi_json_text* text)
 {
     for (int32_t dtype = SUMI_DTYPE_F64; dtype <= SUMI_DTYPE_BOOL; dtype++) {
-        if (sumi_json_is(text, sumi_dtype_get((sumi_dtype)dtype)->name)) {
-            return (sumi_dtype)dtype;
-        }
+        if (sumi_json_is(text, sumi_dtype_get((sumi_dtype)dtype)->name)) { return (sumi_dtype)dtype; }
     }
     static const char* const s_foreign[] = {"F4", "F6_E2M3", "F6_E3M2", "F8_E8M0", "C64", "F8_E4M3FNUZ", "F8_E5M2FNUZ"};
     for (size_t i = 0; i < sizeof s_foreign / sizeof *s_foreign; i++) {
@@ -88,14 +83,14 @@ static sumi_result read_shape(reader* r, const char* name, size_t name_bytes, su
     sumi_json_array(&r->json);
     while (sumi_json_item(&r->json)) {
         const uint64_t extent = sumi_json_unsigned(&r->json);
-        if (r->json.failed) {
-            break;
-        }
+        if (r->json.failed) { break; }
         if (tensor->rank == SUMI_TENSOR_MAX_RANK) {
-            return sumi_fail(r->error, SUMI_NOT_SUPPORTED, "%s: tensor %.*s has more than %d dimensions", r->path, shown(name_bytes), name, SUMI_TENSOR_MAX_RANK);
+            return sumi_fail(r->error, SUMI_NOT_SUPPORTED, "%s: tensor %.*s has more than %d dimensions", r->path,
+                             shown(name_bytes), name, SUMI_TENSOR_MAX_RANK);
         }
         if (extent > INT64_MAX) {
-            return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has an extent of 2^63 or more", r->path, shown(name_bytes), name);
+            return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has an extent of 2^63 or more", r->path,
+                             shown(name_bytes), name);
         }
         tensor->shape[tensor->rank++] = (int64_t)extent;
     }
@@ -103,7 +98,8 @@ static sumi_result read_shape(reader* r, const char* name, size_t name_bytes, su
 }
 
 // Fills in data and bytes from shape and offsets.
-static sumi_result place(reader* r, const char* name, size_t name_bytes, sumi_tensor* tensor, uint64_t begin, uint64_t end)
+static sumi_result place(reader* r, const char* name, size_t name_bytes, sumi_tensor* tensor, uint64_t begin,
+                         uint64_t end)
 {
     SUMI_ASSERT(tensor->rank >= 0 && tensor->rank <= SUMI_TENSOR_MAX_RANK);
     SUMI_ASSERT(sumi_dtype_get(tensor->dtype)->block == 1 && tensor->dtype != SUMI_DTYPE_NONE);
@@ -112,21 +108,26 @@ static sumi_result place(reader* r, const char* name, size_t name_bytes, sumi_te
     for (int32_t i = 0; i < tensor->rank; i++) {
         const uint64_t extent = (uint64_t)tensor->shape[i];
         if (extent != 0 && count > UINT64_MAX / extent) {
-            return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: the shape of tensor %.*s overflows 64 bits", r->path, shown(name_bytes), name);
+            return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: the shape of tensor %.*s overflows 64 bits", r->path,
+                             shown(name_bytes), name);
         }
         count *= extent;
     }
     if (count > UINT64_MAX / element_bytes) {
-        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: the bytes of tensor %.*s overflow 64 bits", r->path, shown(name_bytes), name);
+        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: the bytes of tensor %.*s overflow 64 bits", r->path,
+                         shown(name_bytes), name);
     }
     tensor->bytes = count * element_bytes;
     if (begin > end || end - begin != tensor->bytes) {
-        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has offsets %llu to %llu, but its shape needs %llu bytes", r->path, shown(name_bytes), name, (unsigned long long)begin,
-                         (unsigned long long)end, (unsigned long long)tensor->bytes);
+        return sumi_fail(r->error, SUMI_FILE_MALFORMED,
+                         "%s: tensor %.*s has offsets %llu to %llu, but its shape needs %llu bytes", r->path,
+                         shown(name_bytes), name, (unsigned long long)begin, (unsigned long long)end,
+                         (unsigned long long)tensor->bytes);
     }
     if (end > r->data_bytes) {
-        return sumi_fail(r->error, SUMI_FILE_TRUNCATED, "%s: tensor %.*s ends at byte %llu of the data, the file has %llu; download it again", r->path, shown(name_bytes), name,
-                         (unsigned long long)end, (unsigned long long)r->data_bytes);
+        return sumi_fail(r->error, SUMI_FILE_TRUNCATED,
+                         "%s: tensor %.*s ends at byte %llu of the data, the file has %llu; download it again", r->path,
+                         shown(name_bytes), name, (unsigned long long)end, (unsigned long long)r->data_bytes);
     }
     tensor->data = r->data + begin;
     return SUMI_OK;
@@ -143,7 +144,10 @@ static sumi_result read_tensor(reader* r, const sumi_json_text* key)
     sumi_json_text field, text;
     sumi_json_object(&r->json);
     while (sumi_json_key(&r->json, &field)) {
-        bool* seen = sumi_json_is(&field, "dtype") ? &has_dtype : sumi_json_is(&field, "shape") ? &has_shape : sumi_json_is(&field, "data_offsets") ? &has_offsets : NULL;
+        bool* seen = sumi_json_is(&field, "dtype")        ? &has_dtype
+                   : sumi_json_is(&field, "shape")        ? &has_shape
+                   : sumi_json_is(&field, "data_offsets") ? &has_offsets
+                                                          : NULL;
         if (seen == NULL) {
             sumi_json_skip(&r->json);
             continue;
@@ -154,9 +158,7 @@ static sumi_result read_tensor(reader* r, const sumi_json_text* key)
         }
         *seen = true;
         if (seen == &has_dtype) {
-            if (sumi_json_string(&r->json, &text)) {
-                tensor.dtype = read_dtype(r, &text);
-            }
+            if (sumi_json_string(&r->json, &text)) { tensor.dtype = read_dtype(r, &text); }
         } else if (seen == &has_shape) {
             SUMI_TRY(read_shape(r, name, name_bytes, &tensor));
         } else {
@@ -169,24 +171,26 @@ static sumi_result read_tensor(reader* r, const sumi_json_text* key)
                 }
                 offsets[count++] = sumi_json_unsigned(&r->json);
             }
-            if (count != 2) {
-                sumi_json_refuse(&r->json, "fewer than two data_offsets");
-            }
+            if (count != 2) { sumi_json_refuse(&r->json, "fewer than two data_offsets"); }
         }
     }
-    if (r->json.failed) {
-        return r->json.failure;
-    }
+    if (r->json.failed) { return r->json.failure; }
     if (!has_dtype || !has_shape || !has_offsets) {
-        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has no %s", r->path, shown(name_bytes), name, !has_dtype ? "dtype" : !has_shape ? "shape" : "data_offsets");
+        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.*s has no %s", r->path, shown(name_bytes), name,
+                         !has_dtype   ? "dtype"
+                         : !has_shape ? "shape"
+                                      : "data_offsets");
     }
     SUMI_TRY(place(r, name, name_bytes, &tensor, offsets[0], offsets[1]));
     return sumi_tensor_set_add(r->set, name, name_bytes, &tensor, r->path, r->error);
 }
 
-// ---- The ranges tile the data ----------------------------------------------------------------------------------------------------------
+// ---- The ranges tile the data ---------------------------------------------------------------------------------------
 
-typedef struct range { uint64_t begin, end; uint32_t index; } range;
+typedef struct range {
+    uint64_t begin, end;
+    uint32_t index;
+} range;
 
 static int compare_ranges(const void* a, const void* b)
 {
@@ -202,14 +206,13 @@ static sumi_result check_tiling(reader* r, size_t first)
     const size_t count = set->count - first;
     uint64_t covered = 0;
     size_t in_order = 0; // writers list the tensors as they lie, so most files need no sorting
-    while (in_order < count && (uint64_t)((const unsigned char*)set->tensors[first + in_order].data - r->data) == covered) {
+    while (in_order < count
+           && (uint64_t)((const unsigned char*)set->tensors[first + in_order].data - r->data) == covered) {
         covered += set->tensors[first + in_order++].bytes;
     }
     if (in_order < count) {
         range* list = sumi_alloc_array(set->heap, count, sizeof *list);
-        if (list == NULL) {
-            return sumi_out_of_memory(r->error, count * sizeof *list, "the order of tensors");
-        }
+        if (list == NULL) { return sumi_out_of_memory(r->error, count * sizeof *list, "the order of tensors"); }
         for (size_t i = 0; i < count; i++) {
             const uint64_t begin = (uint64_t)((const unsigned char*)set->tensors[first + i].data - r->data);
             list[i] = (range){begin, begin + set->tensors[first + i].bytes, (uint32_t)(first + i)};
@@ -218,9 +221,11 @@ static sumi_result check_tiling(reader* r, size_t first)
         covered = 0;
         for (size_t i = 0; i < count; i++) {
             if (list[i].begin != covered) {
-                const sumi_result result = sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: tensor %.120s begins at byte %llu of the data, but byte %llu is next: ranges %s", r->path,
-                                                     set->tensors[list[i].index].name, (unsigned long long)list[i].begin, (unsigned long long)covered,
-                                                     list[i].begin > covered ? "leave a hole" : "overlap");
+                const sumi_result result =
+                    sumi_fail(r->error, SUMI_FILE_MALFORMED,
+                              "%s: tensor %.120s begins at byte %llu of the data, but byte %llu is next: ranges %s",
+                              r->path, set->tensors[list[i].index].name, (unsigned long long)list[i].begin,
+                              (unsigned long long)covered, list[i].begin > covered ? "leave a hole" : "overlap");
                 sumi_free(set->heap, list);
                 return result;
             }
@@ -229,23 +234,27 @@ static sumi_result check_tiling(reader* r, size_t first)
         sumi_free(set->heap, list);
     }
     if (covered != r->data_bytes) {
-        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: %llu bytes follow the last tensor", r->path, (unsigned long long)(r->data_bytes - covered));
+        return sumi_fail(r->error, SUMI_FILE_MALFORMED, "%s: %llu bytes follow the last tensor", r->path,
+                         (unsigned long long)(r->data_bytes - covered));
     }
     return SUMI_OK;
 }
 
-// ---- The file --------------------------------------------------------------------------------------------------------------------------
+// ---- The file -------------------------------------------------------------------------------------------------------
 
 // For files that are something else altogether, the thing a user can act on.
 static sumi_result refuse_start(const unsigned char* data, uint64_t bytes, const char* path, sumi_error* error)
 {
     if (bytes >= 4 && memcmp(data, "PK\3\4", 4) == 0) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: is a PyTorch archive (.pt, .ckpt), not safetensors; convert it first", path);
+        return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                         "%s: is a PyTorch archive (.pt, .ckpt), not safetensors; convert it first", path);
     }
     if (bytes >= 23 && memcmp(data, "version https://git-lfs", 23) == 0) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: is a Git LFS pointer, not the file itself; run git lfs pull", path);
+        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: is a Git LFS pointer, not the file itself; run git lfs pull",
+                         path);
     }
-    if (bytes >= 5 && (memcmp(data, "<html", 5) == 0 || memcmp(data, "<!doc", 5) == 0 || memcmp(data, "<!DOC", 5) == 0)) {
+    if (bytes >= 5
+        && (memcmp(data, "<html", 5) == 0 || memcmp(data, "<!doc", 5) == 0 || memcmp(data, "<!DOC", 5) == 0)) {
         return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: is a web page, not safetensors; the download failed", path);
     }
     if (bytes >= 4 && (memcmp(data, "GGUF", 4) == 0 || memcmp(data, "FUGG", 4) == 0)) {
@@ -275,25 +284,33 @@ static sumi_result read_header(reader* r, size_t first)
     return check_tiling(r, first);
 }
 
-sumi_result sumi_safetensors_read(sumi_tensor_set* set, const void* data, uint64_t bytes, const char* path, sumi_error* error)
+sumi_result sumi_safetensors_read(sumi_tensor_set* set, const void* data, uint64_t bytes, const char* path,
+                                  sumi_error* error)
 {
     const unsigned char* begin = data;
     SUMI_TRY(refuse_start(begin, bytes, path, error));
     if (bytes < 8) {
-        return sumi_fail(error, SUMI_FILE_TRUNCATED, "%s: %llu bytes are too few for a safetensors file", path, (unsigned long long)bytes);
+        return sumi_fail(error, SUMI_FILE_TRUNCATED, "%s: %llu bytes are too few for a safetensors file", path,
+                         (unsigned long long)bytes);
     }
     uint64_t header_bytes = 0;
-    for (int32_t i = 7; i >= 0; i--) {
-        header_bytes = header_bytes << 8 | begin[i];
-    }
+    for (int32_t i = 7; i >= 0; i--) { header_bytes = header_bytes << 8 | begin[i]; }
     if (header_bytes > MAX_HEADER_BYTES) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: a header of %llu bytes is over the format's limit of 100,000,000; this is not a safetensors file", path, (unsigned long long)header_bytes);
+        return sumi_fail(
+            error, SUMI_FILE_MALFORMED,
+            "%s: a header of %llu bytes is over the format's limit of 100,000,000; this is not a safetensors file",
+            path, (unsigned long long)header_bytes);
     }
     if (header_bytes > bytes - 8) {
-        return sumi_fail(error, SUMI_FILE_TRUNCATED, "%s: the header needs %llu bytes, the file has %llu; download it again", path, (unsigned long long)header_bytes,
-                         (unsigned long long)(bytes - 8));
+        return sumi_fail(error, SUMI_FILE_TRUNCATED,
+                         "%s: the header needs %llu bytes, the file has %llu; download it again", path,
+                         (unsigned long long)header_bytes, (unsigned long long)(bytes - 8));
     }
-    reader r = {.set = set, .path = path, .data = begin + 8 + header_bytes, .data_bytes = bytes - 8 - header_bytes, .error = error};
+    reader r = {.set = set,
+                .path = path,
+                .data = begin + 8 + header_bytes,
+                .data_bytes = bytes - 8 - header_bytes,
+                .error = error};
     sumi_json_begin(&r.json, begin + 8, (size_t)header_bytes, error);
     r.json.name = path;
     const sumi_result result = read_header(&r, set->count);

@@ -1,7 +1,8 @@
 // model.safetensors.index.json: {"metadata": {"total_size": N}, "weight_map": {"tensor name": "shard file", ...}}.
 //
-// The index only decides which files are opened and that nothing it promises is missing. Tensors that a shard holds beyond the index are kept, as the
-// Python loaders keep them; total_size is advice nobody follows. Shard names come from a downloaded file, so they may only name files beside it.
+// The index only decides which files are opened and that nothing it promises is missing. Tensors that a shard holds
+// beyond the index are kept, as the Python loaders keep them; total_size is advice nobody follows. Shard names come
+// from a downloaded file, so they may only name files beside it.
 #include "base/assert.h"
 #include "files/json.h"
 #include "files/tensors.h"
@@ -12,40 +13,33 @@
 // NULL for a name that can only mean a file in the index's own folder.
 static const char* shard_name_fault(const char* name, size_t bytes)
 {
-    if (bytes == 0) {
-        return "is empty";
-    }
+    if (bytes == 0) { return "is empty"; }
     for (size_t i = 0; i < bytes; i++) {
         if (name[i] == '/' || name[i] == '\\' || name[i] == ':') {
             return "is a path; shards must lie beside their index";
         }
-        if ((unsigned char)name[i] < 0x20) {
-            return "holds a control character";
-        }
+        if ((unsigned char)name[i] < 0x20) { return "holds a control character"; }
     }
-    if ((bytes == 1 && name[0] == '.') || (bytes == 2 && name[0] == '.' && name[1] == '.')) {
-        return "is a folder";
-    }
+    if ((bytes == 1 && name[0] == '.') || (bytes == 2 && name[0] == '.' && name[1] == '.')) { return "is a folder"; }
     return NULL;
 }
 
-// Adds folder/name unless it is in the list. `seen` is a tensor set used as a set of texts: an index may name a million tensors and a thousand shards.
-static sumi_result add_shard(sumi_tensor_opening* opening, sumi_tensor_set* seen, const char* folder, const char* name, const char* path, sumi_error* error)
+// Adds folder/name unless it is in the list. `seen` is a tensor set used as a set of texts: an index may name a million
+// tensors and a thousand shards.
+static sumi_result add_shard(sumi_tensor_opening* opening, sumi_tensor_set* seen, const char* folder, const char* name,
+                             const char* path, sumi_error* error)
 {
     SUMI_ASSERT(*name != '\0' && strchr(name, '/') == NULL); // shard_name_fault has looked
-    if (sumi_tensor_find(seen, name) != NULL) {
-        return SUMI_OK;
-    }
+    if (sumi_tensor_find(seen, name) != NULL) { return SUMI_OK; }
     if (opening->count == MAX_SHARDS) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: names more than %u shards", path, MAX_SHARDS);
     }
     SUMI_TRY(sumi_tensor_set_add(seen, name, strlen(name), &(sumi_tensor){.file_index = -1}, path, error));
-    SUMI_TRY(sumi_grow(opening->heap, (void**)&opening->paths, &opening->capacity, opening->count + 1, sizeof *opening->paths, error));
+    SUMI_TRY(sumi_grow(opening->heap, (void**)&opening->paths, &opening->capacity, opening->count + 1,
+                       sizeof *opening->paths, error));
     const size_t bytes = strlen(folder) + strlen(name) + 2;
     char* joined = sumi_alloc(opening->heap, bytes);
-    if (joined == NULL) {
-        return sumi_out_of_memory(error, bytes, "a file name");
-    }
+    if (joined == NULL) { return sumi_out_of_memory(error, bytes, "a file name"); }
     sumi_path_join(joined, bytes, folder, name);
     opening->paths[opening->count++] = joined;
     return SUMI_OK;
@@ -79,7 +73,9 @@ static sumi_result walk_entry(walker* w, const sumi_json_text* name, const sumi_
     if (w->opening == NULL) {
         SUMI_TRY(decode(w, name, &bytes));
         if (strlen(w->scratch) != bytes || sumi_tensor_find(w->set, w->scratch) == NULL) {
-            return sumi_fail(w->error, SUMI_TENSOR_MISSING, "%s: names tensor %.120s, which is in none of the shards; download the folder again", w->path, w->scratch);
+            return sumi_fail(w->error, SUMI_TENSOR_MISSING,
+                             "%s: names tensor %.120s, which is in none of the shards; download the folder again",
+                             w->path, w->scratch);
         }
         return SUMI_OK;
     }
@@ -104,21 +100,18 @@ static sumi_result walk_text(walker* w, const void* data, uint64_t bytes)
             sumi_json_skip(&json);
             continue;
         }
-        if (found) {
-            sumi_json_refuse(&json, "a second weight_map");
-        }
+        if (found) { sumi_json_refuse(&json, "a second weight_map"); }
         found = true;
         sumi_json_object(&json);
         while (sumi_json_key(&json, &name)) {
-            if (!sumi_json_string(&json, &shard)) {
-                break;
-            }
+            if (!sumi_json_string(&json, &shard)) { break; }
             SUMI_TRY(walk_entry(w, &name, &shard));
         }
     }
     SUMI_TRY(sumi_json_end(&json));
     if (!found) {
-        return sumi_fail(w->error, SUMI_FILE_MALFORMED, "%s: has no weight_map, so it is not an index of safetensors shards", w->path);
+        return sumi_fail(w->error, SUMI_FILE_MALFORMED,
+                         "%s: has no weight_map, so it is not an index of safetensors shards", w->path);
     }
     return SUMI_OK;
 }
@@ -132,26 +125,28 @@ static sumi_result walk(walker* w, const void* data, uint64_t bytes)
     return result;
 }
 
-sumi_result sumi_index_list_shards(sumi_tensor_opening* opening, const void* data, uint64_t bytes, const char* folder, const char* path, sumi_error* error)
+sumi_result sumi_index_list_shards(sumi_tensor_opening* opening, const void* data, uint64_t bytes, const char* folder,
+                                   const char* path, sumi_error* error)
 {
-    return walk(&(walker){.heap = opening->heap, .opening = opening, .folder = folder, .path = path, .error = error}, data, bytes);
+    return walk(&(walker){.heap = opening->heap, .opening = opening, .folder = folder, .path = path, .error = error},
+                data, bytes);
 }
 
-sumi_result sumi_index_check(const sumi_tensor_set* set, sumi_heap* heap, const void* data, uint64_t bytes, const char* path, sumi_error* error)
+sumi_result sumi_index_check(const sumi_tensor_set* set, sumi_heap* heap, const void* data, uint64_t bytes,
+                             const char* path, sumi_error* error)
 {
     return walk(&(walker){.heap = heap, .set = set, .path = path, .error = error}, data, bytes);
 }
 
-sumi_result sumi_index_read(sumi_tensor_set* set, const void* data, uint64_t bytes, const char* folder, const char* path, sumi_error* error)
+sumi_result sumi_index_read(sumi_tensor_set* set, const void* data, uint64_t bytes, const char* folder,
+                            const char* path, sumi_error* error)
 {
     sumi_tensor_opening opening = {.heap = set->heap};
     sumi_result result = sumi_index_list_shards(&opening, data, bytes, folder, path, error);
     for (bool done = false; result == SUMI_OK && !done;) {
         result = sumi_tensor_opening_step(&opening, set, error, &done);
     }
-    if (result == SUMI_OK) {
-        result = sumi_index_check(set, set->heap, data, bytes, path, error);
-    }
+    if (result == SUMI_OK) { result = sumi_index_check(set, set->heap, data, bytes, path, error); }
     sumi_tensor_opening_end(&opening);
     return result;
 }

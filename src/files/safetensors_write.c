@@ -1,4 +1,5 @@
-// Writes header and data in one pass over a counting or copying sink: the first pass counts the header, the second writes everything.
+// Writes header and data in one pass over a counting or copying sink: the first pass counts the header, the second
+// writes everything.
 #include "files/safetensors_write.h"
 #include "base/assert.h"
 #include <string.h>
@@ -17,10 +18,7 @@ static void put(sink* s, const void* data, uint64_t bytes)
     s->bytes += bytes;
 }
 
-static void put_text(sink* s, const char* text)
-{
-    put(s, text, strlen(text));
-}
+static void put_text(sink* s, const char* text) { put(s, text, strlen(text)); }
 
 static void put_number(sink* s, uint64_t value)
 {
@@ -52,7 +50,8 @@ static void put_quoted(sink* s, const char* text)
     put(s, "\"", 1);
 }
 
-static void put_header(sink* s, const sumi_tensor* tensors, size_t count, const sumi_metadata* metadata, size_t metadata_count)
+static void put_header(sink* s, const sumi_tensor* tensors, size_t count, const sumi_metadata* metadata,
+                       size_t metadata_count)
 {
     put(s, "{", 1);
     if (metadata_count > 0) {
@@ -86,7 +85,8 @@ static void put_header(sink* s, const sumi_tensor* tensors, size_t count, const 
     put(s, "}", 1);
 }
 
-uint64_t sumi_safetensors_write(const sumi_tensor* tensors, size_t count, const sumi_metadata* metadata, size_t metadata_count, void* into, uint64_t capacity)
+uint64_t sumi_safetensors_write(const sumi_tensor* tensors, size_t count, const sumi_metadata* metadata,
+                                size_t metadata_count, void* into, uint64_t capacity)
 {
     SUMI_ASSERT(count == 0 || tensors != NULL);
     sink counted = {NULL, 0};
@@ -98,17 +98,11 @@ uint64_t sumi_safetensors_write(const sumi_tensor* tensors, size_t count, const 
         SUMI_ASSERT(tensors[i].bytes == 0 || tensors[i].data != NULL);
         SUMI_ASSERT(sumi_dtype_get(tensors[i].dtype)->block == 1); // block types have no name in this format
     }
-    if (into == NULL || needed > capacity) {
-        return needed;
-    }
+    if (into == NULL || needed > capacity) { return needed; }
     sink written = {into, 0};
-    for (int32_t i = 0; i < 8; i++) {
-        put(&written, &(unsigned char){(unsigned char)(padded >> (8 * i))}, 1);
-    }
+    for (int32_t i = 0; i < 8; i++) { put(&written, &(unsigned char){(unsigned char)(padded >> (8 * i))}, 1); }
     put_header(&written, tensors, count, metadata, metadata_count);
     put(&written, "       ", padded - counted.bytes);
-    for (size_t i = 0; i < count; i++) {
-        put(&written, tensors[i].data, tensors[i].bytes);
-    }
+    for (size_t i = 0; i < count; i++) { put(&written, tensors[i].data, tensors[i].bytes); }
     return needed;
 }

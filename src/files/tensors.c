@@ -21,15 +21,9 @@ void sumi_tensor_set_init(sumi_tensor_set* set, sumi_heap* heap, const sumi_file
 
 void sumi_tensor_set_close(sumi_tensor_set* set)
 {
-    if (set->heap == NULL) {
-        return;
-    }
-    for (size_t i = 0; i < set->opened_count; i++) {
-        sumi_file_close(&set->opened[i]);
-    }
-    for (size_t i = 0; i < set->text_block_count; i++) {
-        sumi_free(set->heap, set->text_blocks[i]);
-    }
+    if (set->heap == NULL) { return; }
+    for (size_t i = 0; i < set->opened_count; i++) { sumi_file_close(&set->opened[i]); }
+    for (size_t i = 0; i < set->text_block_count; i++) { sumi_free(set->heap, set->text_blocks[i]); }
     sumi_free(set->heap, set->text_blocks);
     sumi_free(set->heap, set->opened);
     sumi_free(set->heap, set->metadata);
@@ -38,19 +32,20 @@ void sumi_tensor_set_close(sumi_tensor_set* set)
     memset(set, 0, sizeof *set);
 }
 
-// ---- Names -----------------------------------------------------------------------------------------------------------------------------
+// ---- Names ----------------------------------------------------------------------------------------------------------
 
-// A terminated copy in the set's text blocks. Texts of a quarter block and more get a block of their own, put before the current one.
-static sumi_result keep_text(sumi_tensor_set* set, const char* text, size_t bytes, sumi_error* error, const char** out_text)
+// A terminated copy in the set's text blocks. Texts of a quarter block and more get a block of their own, put before
+// the current one.
+static sumi_result keep_text(sumi_tensor_set* set, const char* text, size_t bytes, sumi_error* error,
+                             const char** out_text)
 {
     const bool large = bytes >= TEXT_BLOCK_BYTES / 4;
     if (large || bytes + 1 > TEXT_BLOCK_BYTES - set->text_used) {
-        SUMI_TRY(sumi_grow(set->heap, (void**)&set->text_blocks, &set->text_block_capacity, set->text_block_count + 1, sizeof *set->text_blocks, error));
+        SUMI_TRY(sumi_grow(set->heap, (void**)&set->text_blocks, &set->text_block_capacity, set->text_block_count + 1,
+                           sizeof *set->text_blocks, error));
         const size_t block_bytes = large ? bytes + 1 : TEXT_BLOCK_BYTES;
         char* block = sumi_alloc(set->heap, block_bytes);
-        if (block == NULL) {
-            return sumi_out_of_memory(error, block_bytes, "tensor names");
-        }
+        if (block == NULL) { return sumi_out_of_memory(error, block_bytes, "tensor names"); }
         set->text_blocks[set->text_block_count++] = block;
         if (large) {
             memcpy(block, text, bytes);
@@ -76,9 +71,7 @@ static sumi_result keep_text(sumi_tensor_set* set, const char* text, size_t byte
 // FNV-1a from the seed on, finished by a multiply and a fold so that the low bits depend on all.
 static uint64_t hash_more(uint64_t hash, const char* text, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++) {
-        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
-    }
+    for (size_t i = 0; i < bytes; i++) { hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u; }
     return hash;
 }
 
@@ -91,14 +84,16 @@ static size_t hash_slot(const sumi_tensor_set* set, uint64_t hash)
 }
 
 // The slot that holds prefix + name, or the free one where it belongs. slot_count > 0.
-static size_t find_slot(const sumi_tensor_set* set, const char* prefix, size_t prefix_bytes, const char* name, size_t name_bytes)
+static size_t find_slot(const sumi_tensor_set* set, const char* prefix, size_t prefix_bytes, const char* name,
+                        size_t name_bytes)
 {
     SUMI_ASSERT(set->slot_count > 0 && set->count < set->slot_count); // a free slot ends every search
     size_t slot = hash_slot(set, hash_more(hash_more(set->hash_seed, prefix, prefix_bytes), name, name_bytes));
     for (; set->slots[slot] != 0; slot = (slot + 1) & (set->slot_count - 1)) {
         const char* other = set->tensors[set->slots[slot] - 1].name;
         // strncmp stops at the other's terminator, so a shorter name is never read past its end
-        if (strncmp(other, prefix, prefix_bytes) == 0 && strncmp(other + prefix_bytes, name, name_bytes) == 0 && other[prefix_bytes + name_bytes] == '\0') {
+        if (strncmp(other, prefix, prefix_bytes) == 0 && strncmp(other + prefix_bytes, name, name_bytes) == 0
+            && other[prefix_bytes + name_bytes] == '\0') {
             break;
         }
     }
@@ -109,9 +104,7 @@ static sumi_result grow_slots(sumi_tensor_set* set, sumi_error* error)
 {
     const size_t slot_count = set->slot_count == 0 ? 256 : set->slot_count * 2;
     uint32_t* slots = sumi_alloc_array(set->heap, slot_count, sizeof *slots);
-    if (slots == NULL) {
-        return sumi_out_of_memory(error, slot_count * sizeof *slots, "the table of tensor names");
-    }
+    if (slots == NULL) { return sumi_out_of_memory(error, slot_count * sizeof *slots, "the table of tensor names"); }
     memset(slots, 0, slot_count * sizeof *slots);
     sumi_free(set->heap, set->slots);
     set->slots = slots;
@@ -126,9 +119,7 @@ static sumi_result grow_slots(sumi_tensor_set* set, sumi_error* error)
 
 const sumi_tensor* sumi_tensor_find_prefixed(const sumi_tensor_set* set, const char* prefix, const char* name)
 {
-    if (set->slot_count == 0) {
-        return NULL;
-    }
+    if (set->slot_count == 0) { return NULL; }
     const uint32_t found = set->slots[find_slot(set, prefix, strlen(prefix), name, strlen(name))];
     return found > 0 ? &set->tensors[found - 1] : NULL;
 }
@@ -138,25 +129,26 @@ const sumi_tensor* sumi_tensor_find(const sumi_tensor_set* set, const char* name
     return sumi_tensor_find_prefixed(set, "", name);
 }
 
-sumi_result sumi_tensor_set_add(sumi_tensor_set* set, const char* name, size_t name_bytes, const sumi_tensor* tensor, const char* path, sumi_error* error)
+sumi_result sumi_tensor_set_add(sumi_tensor_set* set, const char* name, size_t name_bytes, const sumi_tensor* tensor,
+                                const char* path, sumi_error* error)
 {
     SUMI_ASSERT(set->heap != NULL && tensor->rank >= 0 && tensor->rank <= SUMI_TENSOR_MAX_RANK);
     SUMI_ASSERT(tensor->file_index >= -1 && tensor->file_index < (int64_t)set->opened_count);
     SUMI_ASSERT(tensor->data != NULL || tensor->bytes == 0);
     if (name_bytes > 0 && memchr(name, '\0', name_bytes) != NULL) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the name of tensor %zu holds a NUL character", path, set->count);
+        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the name of tensor %zu holds a NUL character", path,
+                         set->count);
     }
     if (set->count >= UINT32_MAX - 1) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: more than 2^32 tensors", path);
     }
-    if ((set->count + 1) * 2 > set->slot_count) {
-        SUMI_TRY(grow_slots(set, error));
-    }
+    if ((set->count + 1) * 2 > set->slot_count) { SUMI_TRY(grow_slots(set, error)); }
     const size_t slot = find_slot(set, "", 0, name, name_bytes);
     if (set->slots[slot] != 0) {
         const sumi_tensor* other = &set->tensors[set->slots[slot] - 1];
         const bool elsewhere = other->file_index >= 0 && other->file_index != tensor->file_index;
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: tensor %.120s occurs twice%s%s", path, other->name, elsewhere ? ", first in " : "", elsewhere ? set->opened[other->file_index].path : "");
+        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: tensor %.120s occurs twice%s%s", path, other->name,
+                         elsewhere ? ", first in " : "", elsewhere ? set->opened[other->file_index].path : "");
     }
     SUMI_TRY(sumi_grow(set->heap, (void**)&set->tensors, &set->capacity, set->count + 1, sizeof *set->tensors, error));
     const char* kept;
@@ -168,15 +160,18 @@ sumi_result sumi_tensor_set_add(sumi_tensor_set* set, const char* name, size_t n
     return SUMI_OK;
 }
 
-// ---- Metadata --------------------------------------------------------------------------------------------------------------------------
+// ---- Metadata -------------------------------------------------------------------------------------------------------
 
-sumi_result sumi_metadata_add(sumi_tensor_set* set, const char* key, size_t key_bytes, const char* value, size_t value_bytes, sumi_error* error)
+sumi_result sumi_metadata_add(sumi_tensor_set* set, const char* key, size_t key_bytes, const char* value,
+                              size_t value_bytes, sumi_error* error)
 {
     SUMI_ASSERT(key != NULL && value != NULL);
-    if ((key_bytes > 0 && memchr(key, '\0', key_bytes) != NULL) || (value_bytes > 0 && memchr(value, '\0', value_bytes) != NULL)) {
+    if ((key_bytes > 0 && memchr(key, '\0', key_bytes) != NULL)
+        || (value_bytes > 0 && memchr(value, '\0', value_bytes) != NULL)) {
         return SUMI_OK;
     }
-    SUMI_TRY(sumi_grow(set->heap, (void**)&set->metadata, &set->metadata_capacity, set->metadata_count + 1, sizeof *set->metadata, error));
+    SUMI_TRY(sumi_grow(set->heap, (void**)&set->metadata, &set->metadata_capacity, set->metadata_count + 1,
+                       sizeof *set->metadata, error));
     sumi_metadata* entry = &set->metadata[set->metadata_count];
     SUMI_TRY(keep_text(set, key, key_bytes, error, &entry->key));
     SUMI_TRY(keep_text(set, value, value_bytes, error, &entry->value));
@@ -187,26 +182,26 @@ sumi_result sumi_metadata_add(sumi_tensor_set* set, const char* key, size_t key_
 const char* sumi_metadata_find(const sumi_tensor_set* set, const char* key)
 {
     for (size_t i = set->metadata_count; i > 0; i--) {
-        if (strcmp(set->metadata[i - 1].key, key) == 0) {
-            return set->metadata[i - 1].value;
-        }
+        if (strcmp(set->metadata[i - 1].key, key) == 0) { return set->metadata[i - 1].value; }
     }
     return NULL;
 }
 
-// ---- Files -----------------------------------------------------------------------------------------------------------------------------
+// ---- Files ----------------------------------------------------------------------------------------------------------
 
 sumi_result sumi_tensor_set_open(sumi_tensor_set* set, const char* path, sumi_error* error)
 {
     SUMI_ASSERT(set->heap != NULL && path != NULL);
-    SUMI_TRY(sumi_grow(set->heap, (void**)&set->opened, &set->opened_capacity, set->opened_count + 1, sizeof *set->opened, error));
+    SUMI_TRY(sumi_grow(set->heap, (void**)&set->opened, &set->opened_capacity, set->opened_count + 1,
+                       sizeof *set->opened, error));
     sumi_file* file = &set->opened[set->opened_count];
     SUMI_TRY(sumi_file_open(file, set->heap, set->files, path, error));
     set->opened_count++;
     const size_t first = set->count;
     const sumi_mapping mapping = file->mapping; // the list of files may move while a reader adds to the set
     const bool is_gguf = file->bytes >= 4 && memcmp(file->data, "GGUF", 4) == 0;
-    SUMI_TRY(is_gguf ? sumi_gguf_read(set, file->data, file->bytes, path, error) : sumi_safetensors_read(set, file->data, file->bytes, path, error));
+    SUMI_TRY(is_gguf ? sumi_gguf_read(set, file->data, file->bytes, path, error)
+                     : sumi_safetensors_read(set, file->data, file->bytes, path, error));
     for (size_t i = first; i < set->count; i++) {
         set->tensors[i].mapping = mapping.is_shared ? mapping.data : NULL;
         set->tensors[i].mapping_bytes = mapping.bytes;
@@ -216,16 +211,16 @@ sumi_result sumi_tensor_set_open(sumi_tensor_set* set, const char* path, sumi_er
 
 static sumi_result add_path(sumi_tensor_opening* opening, const char* path, sumi_error* error)
 {
-    SUMI_TRY(sumi_grow(opening->heap, (void**)&opening->paths, &opening->capacity, opening->count + 1, sizeof *opening->paths, error));
+    SUMI_TRY(sumi_grow(opening->heap, (void**)&opening->paths, &opening->capacity, opening->count + 1,
+                       sizeof *opening->paths, error));
     char* copy = sumi_copy_text(opening->heap, path);
-    if (copy == NULL) {
-        return sumi_out_of_memory(error, strlen(path) + 1, "a file name");
-    }
+    if (copy == NULL) { return sumi_out_of_memory(error, strlen(path) + 1, "a file name"); }
     opening->paths[opening->count++] = copy;
     return SUMI_OK;
 }
 
-sumi_result sumi_tensor_opening_locate_file(sumi_tensor_opening* opening, sumi_heap* heap, const char* path, sumi_error* error)
+sumi_result sumi_tensor_opening_locate_file(sumi_tensor_opening* opening, sumi_heap* heap, const char* path,
+                                            sumi_error* error)
 {
     SUMI_ASSERT(opening->heap == NULL && opening->count == 0); // zeroed
     opening->heap = heap;
@@ -250,17 +245,17 @@ static char* join_in_folder(sumi_heap* heap, const char* folder, const char* ste
     return path;
 }
 
-sumi_result sumi_tensor_opening_locate_folder(sumi_tensor_opening* opening, sumi_heap* heap, const sumi_files* files, const char* folder, const char* stem, sumi_error* error, bool* out_found)
+sumi_result sumi_tensor_opening_locate_folder(sumi_tensor_opening* opening, sumi_heap* heap, const sumi_files* files,
+                                              const char* folder, const char* stem, sumi_error* error, bool* out_found)
 {
     SUMI_ASSERT(opening->count == 0 && opening->index.heap == NULL);
-    static const char* const s_suffixes[] = {".safetensors.index.json", ".safetensors", ".bf16.safetensors", ".fp16.safetensors", ".gguf"};
+    static const char* const s_suffixes[] = {".safetensors.index.json", ".safetensors", ".bf16.safetensors",
+                                             ".fp16.safetensors", ".gguf"};
     opening->heap = heap;
     *out_found = false;
     for (size_t i = 0; i < sizeof s_suffixes / sizeof *s_suffixes && !*out_found; i++) {
         char* path = join_in_folder(heap, folder, stem, s_suffixes[i]);
-        if (path == NULL) {
-            return sumi_out_of_memory(error, strlen(folder) + strlen(stem), "a file name");
-        }
+        if (path == NULL) { return sumi_out_of_memory(error, strlen(folder) + strlen(stem), "a file name"); }
         sumi_result result = SUMI_OK;
         if (sumi_file_exists(files, path)) {
             *out_found = true;
@@ -269,7 +264,8 @@ sumi_result sumi_tensor_opening_locate_folder(sumi_tensor_opening* opening, sumi
             } else {
                 result = sumi_file_open(&opening->index, heap, files, path, error);
                 if (result == SUMI_OK) {
-                    result = sumi_index_list_shards(opening, opening->index.data, opening->index.bytes, folder, path, error);
+                    result =
+                        sumi_index_list_shards(opening, opening->index.data, opening->index.bytes, folder, path, error);
                 }
             }
         }
@@ -279,7 +275,8 @@ sumi_result sumi_tensor_opening_locate_folder(sumi_tensor_opening* opening, sumi
     return SUMI_OK;
 }
 
-sumi_result sumi_tensor_opening_step(sumi_tensor_opening* opening, sumi_tensor_set* set, sumi_error* error, bool* out_done)
+sumi_result sumi_tensor_opening_step(sumi_tensor_opening* opening, sumi_tensor_set* set, sumi_error* error,
+                                     bool* out_done)
 {
     SUMI_ASSERT(opening->heap != NULL && opening->next <= opening->count);
     *out_done = false;
@@ -289,7 +286,8 @@ sumi_result sumi_tensor_opening_step(sumi_tensor_opening* opening, sumi_tensor_s
     }
     if (opening->next == opening->count) {
         if (opening->index.path != NULL) {
-            SUMI_TRY(sumi_index_check(set, opening->heap, opening->index.data, opening->index.bytes, opening->index.path, error));
+            SUMI_TRY(sumi_index_check(set, opening->heap, opening->index.data, opening->index.bytes,
+                                      opening->index.path, error));
         }
         *out_done = true;
     }
@@ -298,22 +296,16 @@ sumi_result sumi_tensor_opening_step(sumi_tensor_opening* opening, sumi_tensor_s
 
 void sumi_tensor_opening_end(sumi_tensor_opening* opening)
 {
-    if (opening->heap == NULL) {
-        return;
-    }
+    if (opening->heap == NULL) { return; }
     sumi_file_close(&opening->index);
-    for (size_t i = 0; i < opening->count; i++) {
-        sumi_free(opening->heap, opening->paths[i]);
-    }
+    for (size_t i = 0; i < opening->count; i++) { sumi_free(opening->heap, opening->paths[i]); }
     sumi_free(opening->heap, opening->paths);
     memset(opening, 0, sizeof *opening);
 }
 
 static sumi_result run_opening(sumi_tensor_opening* opening, sumi_tensor_set* set, sumi_error* error)
 {
-    for (bool done = false; !done;) {
-        SUMI_TRY(sumi_tensor_opening_step(opening, set, error, &done));
-    }
+    for (bool done = false; !done;) { SUMI_TRY(sumi_tensor_opening_step(opening, set, error, &done)); }
     return SUMI_OK;
 }
 
@@ -321,13 +313,14 @@ sumi_result sumi_tensor_set_open_folder(sumi_tensor_set* set, const char* folder
 {
     sumi_tensor_opening opening = {0};
     bool found;
-    sumi_result result = sumi_tensor_opening_locate_folder(&opening, set->heap, set->files, folder, stem, error, &found);
+    sumi_result result =
+        sumi_tensor_opening_locate_folder(&opening, set->heap, set->files, folder, stem, error, &found);
     if (result == SUMI_OK && !found) {
-        result = sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: holds neither %s.safetensors.index.json, %s.safetensors nor %s.gguf", folder, stem, stem, stem);
+        result = sumi_fail(error, SUMI_FILE_NOT_FOUND,
+                           "%s: holds neither %s.safetensors.index.json, %s.safetensors nor %s.gguf", folder, stem,
+                           stem, stem);
     }
-    if (result == SUMI_OK) {
-        result = run_opening(&opening, set, error);
-    }
+    if (result == SUMI_OK) { result = run_opening(&opening, set, error); }
     sumi_tensor_opening_end(&opening);
     return result;
 }

@@ -4,7 +4,8 @@
 //                                                  diffusion_model.  layers.0.attention.qkv  .lora_down.weight   ComfyUI, ai-toolkit
 //                                                  lora_unet_  layers_0_attention_to_q  .alpha                   kohya, musubi
 //
-// Every key must belong to a layer of the model: a file of which half is silently dropped is worse than one that is refused.
+// Every key must belong to a layer of the model: a file of which half is silently dropped is worse than one that is
+// refused.
 #include "base/sort.h"
 #include "files/json.h"
 #include "models/network.h"
@@ -36,11 +37,12 @@ static bool ends_with(const char* text, const char* suffix)
     return length > tail && strcmp(text + length - tail, suffix) == 0;
 }
 
-// ---- alpha and rank of PEFT's metadata --------------------------------------------------------------------------------------------------
+// ---- alpha and rank of PEFT's metadata ------------------------------------------------------------------------------
 
 typedef struct peft_metadata {
-    const char* json; // flat object: "transformer.r", "transformer.lora_alpha", "transformer.alpha_pattern": { module: alpha } ...
-    double alpha;     // negative: not said
+    // flat object: "transformer.r", "transformer.lora_alpha", "transformer.alpha_pattern": { module: alpha } ...
+    const char* json;
+    double alpha; // negative: not said
     bool rank_stabilised;
 } peft_metadata;
 
@@ -76,12 +78,18 @@ static sumi_result read_metadata(const sumi_adapter_file* file, const char* path
             }
         }
     }
-    if (sumi_json_end(&json) != SUMI_OK) { return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: lora_adapter_metadata: %s", path, detail.text); }
-    if (has_dora) { return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: the adapter uses DoRA, which is not supported; use a plain LoRA", path); }
+    if (sumi_json_end(&json) != SUMI_OK) {
+        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: lora_adapter_metadata: %s", path, detail.text);
+    }
+    if (has_dora) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                         "%s: the adapter uses DoRA, which is not supported; use a plain LoRA", path);
+    }
     return SUMI_OK;
 }
 
-// alpha of one module: its entry of alpha_pattern, else lora_alpha, negative when the metadata says nothing. The patterns are module names or their ends.
+// alpha of one module: its entry of alpha_pattern, else lora_alpha, negative when the metadata says nothing. The
+// patterns are module names or their ends.
 static double alpha_of(const peft_metadata* metadata, const char* module, size_t module_bytes)
 {
     double alpha = metadata->alpha;
@@ -97,7 +105,8 @@ static double alpha_of(const peft_metadata* metadata, const char* module, size_t
         }
         while (sumi_json_key(&json, &pattern)) {
             size_t skip = pattern.bytes > 0 && pattern.data[0] == '^' ? 1 : 0, bytes = pattern.bytes - skip;
-            bool fits = bytes > 0 && bytes <= module_bytes && memcmp(module + module_bytes - bytes, pattern.data + skip, bytes) == 0
+            bool fits = bytes > 0 && bytes <= module_bytes
+                     && memcmp(module + module_bytes - bytes, pattern.data + skip, bytes) == 0
                      && (bytes == module_bytes || module[module_bytes - bytes - 1] == '.');
             if (fits && sumi_json_peek(&json) == SUMI_JSON_NUMBER) {
                 alpha = sumi_json_number(&json);
@@ -109,12 +118,13 @@ static double alpha_of(const peft_metadata* metadata, const char* module, size_t
     return alpha;
 }
 
-// ---- Layers ---------------------------------------------------------------------------------------------------------------------------
+// ---- Layers ---------------------------------------------------------------------------------------------------------
 
 // The layer that a module path means, NULL when there is none.
 static const sumi_adapter_target* find_target(const sumi_network* network, const char* module, size_t bytes)
 {
-    static const char* const prefixes[] = {"base_model.model.", "transformer.", "model.diffusion_model.", "diffusion_model.", "lora_unet_", "lycoris_"};
+    static const char* const prefixes[] = {"base_model.model.", "transformer.", "model.diffusion_model.",
+                                           "diffusion_model.",  "lora_unet_",   "lycoris_"};
     for (bool stripped = true; stripped;) {
         stripped = false;
         for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
@@ -150,8 +160,14 @@ static bool factor_shape(const sumi_tensor* tensor, int32_t* rows, int32_t* cols
 
 static sumi_weight factor(const sumi_tensor* tensor, int32_t rows, int32_t cols)
 {
-    const sumi_weight_part part = {.data = tensor->data, .dtype = tensor->dtype, .rows = rows, .scale = 1.0f, .mapping = tensor->mapping, .mapping_bytes = tensor->mapping_bytes};
-    return (sumi_weight){.name = tensor->name, .rows = rows, .cols = cols, .part_count = 1, .parts = {part}, .index = -1};
+    const sumi_weight_part part = {.data = tensor->data,
+                                   .dtype = tensor->dtype,
+                                   .rows = rows,
+                                   .scale = 1.0f,
+                                   .mapping = tensor->mapping,
+                                   .mapping_bytes = tensor->mapping_bytes};
+    return (sumi_weight){
+        .name = tensor->name, .rows = rows, .cols = cols, .part_count = 1, .parts = {part}, .index = -1};
 }
 
 static bool is_plain_float(sumi_dtype dtype)
@@ -160,23 +176,28 @@ static bool is_plain_float(sumi_dtype dtype)
 }
 
 // Takes down, up and alpha of one module. `module_bytes` of down's name are the module path with its prefix.
-static sumi_result add_delta(sumi_adapter_file* file, const char* path, const peft_metadata* metadata, const sumi_adapter_target* target,
-                             const sumi_tensor* down, const sumi_tensor* up, const sumi_tensor* alpha, size_t module_bytes, sumi_error* error)
+static sumi_result add_delta(sumi_adapter_file* file, const char* path, const peft_metadata* metadata,
+                             const sumi_adapter_target* target, const sumi_tensor* down, const sumi_tensor* up,
+                             const sumi_tensor* alpha, size_t module_bytes, sumi_error* error)
 {
     int32_t rank = 0, in = 0, out = 0, up_rank = 0;
-    if (!factor_shape(down, &rank, &in) || !factor_shape(up, &out, &up_rank) || up_rank != rank || in != target->cols || out != target->rows) {
+    if (!factor_shape(down, &rank, &in) || !factor_shape(up, &out, &up_rank) || up_rank != rank || in != target->cols
+        || out != target->rows) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
-                         "%s: %s and %s are [%lld, %lld] and [%lld, %lld], the layer needs [r, %d] and [%d, r]; the adapter is of another model", path,
-                         down->name, up->name, down->rank > 0 ? (long long)down->shape[0] : 0, down->rank > 1 ? (long long)down->shape[1] : 0,
-                         up->rank > 0 ? (long long)up->shape[0] : 0, up->rank > 1 ? (long long)up->shape[1] : 0, (int)target->cols, (int)target->rows);
+                         "%s: %s and %s are [%lld, %lld] and [%lld, %lld], the layer needs [r, %d] and [%d, r]; the "
+                         "adapter is of another model",
+                         path, down->name, up->name, down->rank > 0 ? (long long)down->shape[0] : 0,
+                         down->rank > 1 ? (long long)down->shape[1] : 0, up->rank > 0 ? (long long)up->shape[0] : 0,
+                         up->rank > 1 ? (long long)up->shape[1] : 0, (int)target->cols, (int)target->rows);
     }
     if (!is_plain_float(down->dtype) || !is_plain_float(up->dtype)) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has the type %s; adapters are stored as F32, F16 or BF16", path, down->name,
-                         sumi_dtype_get(is_plain_float(down->dtype) ? up->dtype : down->dtype)->name);
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has the type %s; adapters are stored as F32, F16 or BF16",
+                         path, down->name, sumi_dtype_get(is_plain_float(down->dtype) ? up->dtype : down->dtype)->name);
     }
     for (size_t i = 0; i < file->delta_count; i++) {
         const sumi_delta* other = &file->deltas[i];
-        if (other->weight_index == target->weight_index && other->row_begin == target->row_begin && other->up.rows == out) {
+        if (other->weight_index == target->weight_index && other->row_begin == target->row_begin
+            && other->up.rows == out) {
             return SUMI_OK; // some files carry a layer twice, under two names
         }
     }
@@ -192,19 +213,24 @@ static sumi_result add_delta(sumi_adapter_file* file, const char* path, const pe
         sumi_dtype_to_float(alpha->dtype, alpha->data, &stored, 1);
         scale = (double)stored / rank;
     }
-    if (!isfinite(scale)) { return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the alpha of %s is not finite", path, down->name); }
-    SUMI_TRY(sumi_grow(file->heap, (void**)&file->deltas, &file->delta_capacity, file->delta_count + 1, sizeof *file->deltas, error));
-    file->deltas[file->delta_count++] = (sumi_delta){target->weight_index, target->row_begin, (float)scale, factor(down, rank, in), factor(up, out, rank)};
+    if (!isfinite(scale)) {
+        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the alpha of %s is not finite", path, down->name);
+    }
+    SUMI_TRY(sumi_grow(file->heap, (void**)&file->deltas, &file->delta_capacity, file->delta_count + 1,
+                       sizeof *file->deltas, error));
+    file->deltas[file->delta_count++] = (sumi_delta){target->weight_index, target->row_begin, (float)scale,
+                                                     factor(down, rank, in), factor(up, out, rank)};
     return SUMI_OK;
 }
 
-// ---- The file -------------------------------------------------------------------------------------------------------------------------
+// ---- The file -------------------------------------------------------------------------------------------------------
 
 // LoHa, LoKr, DoRA and others that are not one product of two matrices.
 static bool is_other_method(const char* name)
 {
-    static const char* const marks[] = {
-        ".hada_", ".lokr_", "dora_scale", "lora_magnitude_vector", ".oft_", ".lora_mid", ".lora_B.bias", ".lora_B.default.bias", ".diff_b", ".glora", ".boft"};
+    static const char* const marks[] = {".hada_",  ".lokr_",    "dora_scale",   "lora_magnitude_vector",
+                                        ".oft_",   ".lora_mid", ".lora_B.bias", ".lora_B.default.bias",
+                                        ".diff_b", ".glora",    ".boft"};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
         if (strstr(name, marks[i]) != NULL) { return true; }
     }
@@ -220,26 +246,33 @@ typedef struct unmatched {
 static void note_unmatched(unmatched* list, const char* name)
 {
     if (list->count++ < SHOWN_NAMES && list->used < sizeof list->text) {
-        int written = snprintf(list->text + list->used, sizeof list->text - list->used, "%s%s", list->used > 0 ? ", " : "", name);
+        int written =
+            snprintf(list->text + list->used, sizeof list->text - list->used, "%s%s", list->used > 0 ? ", " : "", name);
         list->used += written > 0 ? (size_t)written : 0;
     }
 }
 
 // name's module with `suffix` instead of its own last `tail` bytes.
-static const sumi_tensor* find_sibling(const sumi_adapter_file* file, const char* name, size_t module_bytes, const char* suffix)
+static const sumi_tensor* find_sibling(const sumi_adapter_file* file, const char* name, size_t module_bytes,
+                                       const char* suffix)
 {
     char other[2 * SUMI_NAME_BYTES];
     int length = snprintf(other, sizeof other, "%.*s%s", (int)module_bytes, name, suffix);
-    return module_bytes < sizeof other && length >= 0 && (size_t)length < sizeof other ? sumi_tensor_find(&file->set, other) : NULL;
+    return module_bytes < sizeof other && length >= 0 && (size_t)length < sizeof other
+             ? sumi_tensor_find(&file->set, other)
+             : NULL;
 }
 
-static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* network, const char* path, const peft_metadata* metadata, const sumi_tensor* tensor,
-                               unmatched* list, sumi_error* error)
+static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* network, const char* path,
+                               const peft_metadata* metadata, const sumi_tensor* tensor, unmatched* list,
+                               sumi_error* error)
 {
     const char* name = tensor->name;
     if (is_other_method(name)) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s: tensor %s belongs to another kind of adapter (LoHa, LoKr, DoRA or full weights); only LoRA is supported", path, name);
+                         "%s: tensor %s belongs to another kind of adapter (LoHa, LoKr, DoRA or full weights); only "
+                         "LoRA is supported",
+                         path, name);
     }
     for (size_t i = 0; i < SUFFIX_COUNT; i++) {
         if (ends_with(name, s_suffixes[i][0])) {
@@ -251,13 +284,18 @@ static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* netw
                 return SUMI_OK;
             }
             if (up == NULL) {
-                return sumi_fail(error, SUMI_TENSOR_MISSING, "%s: %s has no partner ending in %s; the file is incomplete", path, name, s_suffixes[i][1]);
+                return sumi_fail(error, SUMI_TENSOR_MISSING,
+                                 "%s: %s has no partner ending in %s; the file is incomplete", path, name,
+                                 s_suffixes[i][1]);
             }
-            return add_delta(file, path, metadata, target, tensor, up, find_sibling(file, name, module_bytes, ".alpha"), module_bytes, error);
+            return add_delta(file, path, metadata, target, tensor, up, find_sibling(file, name, module_bytes, ".alpha"),
+                             module_bytes, error);
         }
         if (ends_with(name, s_suffixes[i][1])) {
             if (find_sibling(file, name, strlen(name) - strlen(s_suffixes[i][1]), s_suffixes[i][0]) == NULL) {
-                return sumi_fail(error, SUMI_TENSOR_MISSING, "%s: %s has no partner ending in %s; the file is incomplete", path, name, s_suffixes[i][0]);
+                return sumi_fail(error, SUMI_TENSOR_MISSING,
+                                 "%s: %s has no partner ending in %s; the file is incomplete", path, name,
+                                 s_suffixes[i][0]);
             }
             return SUMI_OK; // read with its partner
         }
@@ -275,10 +313,12 @@ static int compare_deltas(const void* a, const void* b)
 {
     const sumi_delta *x = a, *y = b;
     if (x->weight_index != y->weight_index) { return x->weight_index < y->weight_index ? -1 : 1; }
-    return x->row_begin != y->row_begin ? (x->row_begin < y->row_begin ? -1 : 1) : (x->up.rows > y->up.rows) - (x->up.rows < y->up.rows);
+    return x->row_begin != y->row_begin ? (x->row_begin < y->row_begin ? -1 : 1)
+                                        : (x->up.rows > y->up.rows) - (x->up.rows < y->up.rows);
 }
 
-// Where a file has both a fused change of q, k and v and the single ones, they are the same change twice: the single ones stay.
+// Where a file has both a fused change of q, k and v and the single ones, they are the same change twice: the single
+// ones stay.
 static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
 {
     for (size_t i = 0; i < file->delta_count; i++) {
@@ -286,7 +326,8 @@ static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
         const sumi_weight* weight = network->weights.weights[delta->weight_index];
         int32_t single_rows = 0;
         for (size_t k = 0; k < file->delta_count; k++) {
-            bool is_single = file->deltas[k].weight_index == delta->weight_index && file->deltas[k].up.rows < weight->rows;
+            bool is_single =
+                file->deltas[k].weight_index == delta->weight_index && file->deltas[k].up.rows < weight->rows;
             single_rows += is_single ? file->deltas[k].up.rows : 0;
         }
         if (delta->up.rows == weight->rows && single_rows >= weight->rows) { delta->row_begin = -1; }
@@ -304,12 +345,15 @@ static sumi_result read_file(sumi_adapter_file* file, const sumi_network* networ
     peft_metadata metadata;
     SUMI_TRY(read_metadata(file, path, &metadata, error));
     unmatched list = {.count = 0};
-    for (size_t i = 0; i < file->set.count; i++) { SUMI_TRY(read_tensor(file, network, path, &metadata, &file->set.tensors[i], &list, error)); }
+    for (size_t i = 0; i < file->set.count; i++) {
+        SUMI_TRY(read_tensor(file, network, path, &metadata, &file->set.tensors[i], &list, error));
+    }
     if (list.count > 0 || file->delta_count == 0) {
         return sumi_fail(error, SUMI_LORA_NO_MATCH,
-                         "%s: %d of %zu tensors belong to no layer of this %s model%s%s%s; the adapter is of another model or format", path, (int)list.count,
-                         file->set.count, network->info.family, list.count > 0 ? " (" : "", list.text,
-                         list.count > 0 ? list.count > SHOWN_NAMES ? " ...)" : ")" : "");
+                         "%s: %d of %zu tensors belong to no layer of this %s model%s%s%s; the adapter is of another "
+                         "model or format",
+                         path, (int)list.count, file->set.count, network->info.family, list.count > 0 ? " (" : "",
+                         list.text, list.count > 0 ? list.count > SHOWN_NAMES ? " ...)" : ")" : "");
     }
     drop_doubled(file, network);
     sumi_sort(file->deltas, file->delta_count, sizeof *file->deltas, compare_deltas);
@@ -317,8 +361,8 @@ static sumi_result read_file(sumi_adapter_file* file, const sumi_network* networ
     return SUMI_OK;
 }
 
-sumi_result sumi_adapter_open(sumi_heap* heap, const sumi_files* files, const sumi_network* network, const char* path, sumi_error* error,
-                              sumi_adapter_file** out_file)
+sumi_result sumi_adapter_open(sumi_heap* heap, const sumi_files* files, const sumi_network* network, const char* path,
+                              sumi_error* error, sumi_adapter_file** out_file)
 {
     *out_file = NULL;
     sumi_adapter_file* file = sumi_alloc_zero(heap, sizeof *file);

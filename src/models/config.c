@@ -42,12 +42,14 @@ static void read_object(sumi_json* json, const char* outer, const sumi_config_fi
     sumi_json_text key;
     while (sumi_json_key(json, &key)) {
         char name[KEY_BYTES];
-        int length = snprintf(name, sizeof name, "%s%.*s", outer, (int)(key.bytes < KEY_BYTES ? key.bytes : KEY_BYTES - 1), key.data);
+        int length = snprintf(name, sizeof name, "%s%.*s", outer,
+                              (int)(key.bytes < KEY_BYTES ? key.bytes : KEY_BYTES - 1), key.data);
         const sumi_config_field* field = NULL;
         bool holds_field = false; // an object with fields of ours inside
         for (int32_t i = 0; i < field_count && length >= 0 && (size_t)length < sizeof name; i++) {
             field = strcmp(fields[i].key, name) == 0 ? &fields[i] : field;
-            holds_field = holds_field || (strncmp(fields[i].key, name, (size_t)length) == 0 && fields[i].key[length] == '.');
+            holds_field =
+                holds_field || (strncmp(fields[i].key, name, (size_t)length) == 0 && fields[i].key[length] == '.');
         }
         sumi_json_type type = sumi_json_peek(json);
         if (field != NULL && type != SUMI_JSON_NULL) {
@@ -62,7 +64,8 @@ static void read_object(sumi_json* json, const char* outer, const sumi_config_fi
     }
 }
 
-sumi_result sumi_config_read(const void* json_text, size_t bytes, const char* path, const sumi_config_field* fields, int32_t field_count, sumi_error* error)
+sumi_result sumi_config_read(const void* json_text, size_t bytes, const char* path, const sumi_config_field* fields,
+                             int32_t field_count, sumi_error* error)
 {
     if (json_text == NULL) { return SUMI_OK; }
     sumi_error detail = {.result = SUMI_OK};

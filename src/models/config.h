@@ -3,7 +3,12 @@
 #define SUMI_MODELS_CONFIG_H
 #include "base/result.h"
 
-typedef enum sumi_config_kind { SUMI_CONFIG_INTEGER, SUMI_CONFIG_NUMBER, SUMI_CONFIG_BOOL, SUMI_CONFIG_INTEGERS } sumi_config_kind;
+typedef enum sumi_config_kind {
+    SUMI_CONFIG_INTEGER,
+    SUMI_CONFIG_NUMBER,
+    SUMI_CONFIG_BOOL,
+    SUMI_CONFIG_INTEGERS
+} sumi_config_kind;
 
 typedef struct sumi_config_field {
     const char* key; // "a" or "a.b" for a member of a nested object
@@ -13,6 +18,8 @@ typedef struct sumi_config_field {
     int32_t* count;   // INTEGERS: how many there were, at most capacity; a longer list is refused
 } sumi_config_field;
 
-// json == NULL: nothing is read. Members that are absent or null keep their defaults; one of another type is SUMI_FILE_MALFORMED, naming path and key.
-sumi_result sumi_config_read(const void* json, size_t bytes, const char* path, const sumi_config_field* fields, int32_t field_count, sumi_error* error);
+// json == NULL: nothing is read. Members that are absent or null keep their defaults; one of another type is
+// SUMI_FILE_MALFORMED, naming path and key.
+sumi_result sumi_config_read(const void* json, size_t bytes, const char* path, const sumi_config_field* fields,
+                             int32_t field_count, sumi_error* error);
 #endif

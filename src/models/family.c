@@ -8,7 +8,8 @@ static const sumi_family* const s_families[] = {&sumi_family_z_image};
 #define ITEMS_PER_STEP 2000u // vocabulary and merge entries: about a millisecond
 #define FILES_SHARE 0.2f     // of the progress: opening files against everything after
 
-sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, const sumi_network_desc* desc, sumi_error* error, sumi_network** out_network)
+sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, const sumi_network_desc* desc,
+                                    sumi_error* error, sumi_network** out_network)
 {
     *out_network = NULL;
     sumi_network* network = sumi_alloc_zero(heap, sizeof *network);
@@ -20,7 +21,8 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
     network->asked_for[SUMI_PART_TEXT_ENCODER] = desc->text_encoder_path != NULL && !desc->without_text_encoder;
     network->asked_for[SUMI_PART_VAE] = desc->vae_path != NULL;
     sumi_weight_list_init(&network->weights, heap);
-    sumi_checkpoint_desc parts = {.path = desc->path, .tokenizer_path = desc->tokenizer_path, .without_text_encoder = desc->without_text_encoder};
+    sumi_checkpoint_desc parts = {
+        .path = desc->path, .tokenizer_path = desc->tokenizer_path, .without_text_encoder = desc->without_text_encoder};
     parts.part_paths[SUMI_PART_TRANSFORMER] = desc->transformer_path;
     parts.part_paths[SUMI_PART_TEXT_ENCODER] = desc->text_encoder_path;
     parts.part_paths[SUMI_PART_VAE] = desc->vae_path;
@@ -39,7 +41,8 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
     for (int32_t kind = 0; kind < SUMI_PART_COUNT; kind++) {
         const sumi_part* part = &network->checkpoint.parts[kind];
         if (network->asked_for[kind] && !part->present) {
-            return sumi_fail(error, SUMI_MODEL_UNKNOWN, "%s holds no %s that this library knows", part->path != NULL ? part->path : "the given path",
+            return sumi_fail(error, SUMI_MODEL_UNKNOWN, "%s holds no %s that this library knows",
+                             part->path != NULL ? part->path : "the given path",
                              sumi_part_kind_name((sumi_part_kind)kind));
         }
     }
@@ -49,12 +52,15 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
             return SUMI_OK;
         }
     }
-    const char* path =
-        network->checkpoint.parts[SUMI_PART_TRANSFORMER].path != NULL ? network->checkpoint.parts[SUMI_PART_TRANSFORMER].path : network->checkpoint.path;
+    const char* path = network->checkpoint.parts[SUMI_PART_TRANSFORMER].path != NULL
+                         ? network->checkpoint.parts[SUMI_PART_TRANSFORMER].path
+                         : network->checkpoint.path;
     const char* guess = network->checkpoint.family;
     return sumi_fail(error, SUMI_MODEL_UNKNOWN,
-                     "%s holds no transformer of a family that this library runs (z-image)%s%s; give the model's folder or its transformer file",
-                     path != NULL ? path : "the given path", guess != NULL && guess[0] != 0 ? "; it looks like " : "", guess != NULL ? guess : "");
+                     "%s holds no transformer of a family that this library runs (z-image)%s%s; give the model's "
+                     "folder or its transformer file",
+                     path != NULL ? path : "the given path", guess != NULL && guess[0] != 0 ? "; it looks like " : "",
+                     guess != NULL ? guess : "");
 }
 
 static sumi_result open_piece(sumi_network* network, bool* out_done, float* out_progress, sumi_error* error)
@@ -67,13 +73,15 @@ static sumi_result open_piece(sumi_network* network, bool* out_done, float* out_
     }
     bool stage_done = false;
     float progress = 0.0f;
-    SUMI_TRY(network->family->open_step(network, network->stage, ITEMS_PER_STEP, &stage_done, out_done, &progress, error));
+    SUMI_TRY(
+        network->family->open_step(network, network->stage, ITEMS_PER_STEP, &stage_done, out_done, &progress, error));
     *out_progress = FILES_SHARE + (1.0f - FILES_SHARE) * progress;
     network->stage += stage_done ? 1 : 0;
     return SUMI_OK;
 }
 
-sumi_result sumi_network_open_step(sumi_network* network, uint32_t budget_us, bool* out_done, float* out_progress, sumi_error* error)
+sumi_result sumi_network_open_step(sumi_network* network, uint32_t budget_us, bool* out_done, float* out_progress,
+                                   sumi_error* error)
 {
     uint64_t begin = sumi_clock_ns();
     *out_done = network->is_open;
@@ -107,16 +115,18 @@ const sumi_weight* const* sumi_network_weights(const sumi_network* network, int3
     return network->weights.weights;
 }
 
-sumi_result sumi_network_tokenise(sumi_network* network, int32_t encoder, const char* text, size_t bytes, int32_t* ids, int32_t capacity, int32_t* out_count,
-                                  sumi_error* error)
+sumi_result sumi_network_tokenise(sumi_network* network, int32_t encoder, const char* text, size_t bytes, int32_t* ids,
+                                  int32_t capacity, int32_t* out_count, sumi_error* error)
 {
     *out_count = 0;
     if (!network->info.has_text_encoder) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "the model was opened without a text encoder; open it with text_encoder_path and tokenizer_path, or use prompts encoded before");
+                         "the model was opened without a text encoder; open it with text_encoder_path and "
+                         "tokenizer_path, or use prompts encoded before");
     }
     if (encoder < 0 || encoder >= network->info.text_encoder_count || capacity < 1) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the model has %d text encoders, not number %d", (int)network->info.text_encoder_count, (int)encoder);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the model has %d text encoders, not number %d",
+                         (int)network->info.text_encoder_count, (int)encoder);
     }
     return network->family->tokenise(network, encoder, text, bytes, ids, capacity, out_count, error);
 }

@@ -6,10 +6,13 @@
 
 #define NORM_EPS 1e-6f
 #define MAX_TILES_ACROSS 64
-#define STRIP_BYTES (60u << 20) // of a strip of a normed picture. A strip of 112 rows of 1024 x 1024 pixels is 7 rounds of a Hopper's patches, 97 % full
-#define STRIP_MULTIPLE 16       // rows of a strip: whole patches of a GPU give the same bits as a whole picture does; two of them, for clusters of two
+// of a strip of a normed picture. A strip of 112 rows of 1024 x 1024 pixels is 7 rounds of a Hopper's patches, 97 %
+// full
+#define STRIP_BYTES (60u << 20)
+// rows of a strip: whole patches of a GPU give the same bits as a whole picture does; two of them, for clusters of two
+#define STRIP_MULTIPLE 16
 
-// ---- Weights --------------------------------------------------------------------------------------------------------------------------
+// ---- Weights --------------------------------------------------------------------------------------------------------
 
 // diffusers -> LDM, and the oldest attention names.
 static bool other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
@@ -22,7 +25,8 @@ static bool other_name(const void* context, const char* canonical, int32_t which
                                             {"mid_block.attentions.0.to_v.", "mid.attn_1.v."},
                                             {"mid_block.attentions.0.to_out.0.", "mid.attn_1.proj_out."},
                                             {"conv_norm_out.", "norm_out."}};
-    static const char* const old[][2] = {{".to_q.", ".query."}, {".to_k.", ".key."}, {".to_v.", ".value."}, {".to_out.0.", ".proj_attn."}};
+    static const char* const old[][2] = {
+        {".to_q.", ".query."}, {".to_k.", ".key."}, {".to_v.", ".value."}, {".to_out.0.", ".proj_attn."}};
     if (which == 1) {
         for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
             if (sumi_replace_text(canonical, old[i][0], old[i][1], out, out_bytes)) { return true; }
@@ -36,13 +40,20 @@ static bool other_name(const void* context, const char* canonical, int32_t which
     const sumi_flux_vae* vae = context;
     int stage, used = 0;
     bool is_decoder = strncmp(canonical, "decoder.", 8) == 0;
-    if (sscanf(canonical, is_decoder ? "decoder.up_blocks.%2d.%n" : "encoder.down_blocks.%2d.%n", &stage, &used) != 1 || used == 0) { return false; }
+    if (sscanf(canonical, is_decoder ? "decoder.up_blocks.%2d.%n" : "encoder.down_blocks.%2d.%n", &stage, &used) != 1
+        || used == 0) {
+        return false;
+    }
     char rest[SUMI_NAME_BYTES], renamed[SUMI_NAME_BYTES];
     snprintf(rest, sizeof rest, "%s", canonical + used);
-    static const char* const inner[][2] = {
-        {"resnets.", "block."}, {"upsamplers.0.", "upsample."}, {"downsamplers.0.", "downsample."}, {"conv_shortcut.", "nin_shortcut."}};
+    static const char* const inner[][2] = {{"resnets.", "block."},
+                                           {"upsamplers.0.", "upsample."},
+                                           {"downsamplers.0.", "downsample."},
+                                           {"conv_shortcut.", "nin_shortcut."}};
     for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
-        if (sumi_replace_text(rest, inner[i][0], inner[i][1], renamed, sizeof renamed)) { memcpy(rest, renamed, sizeof rest); }
+        if (sumi_replace_text(rest, inner[i][0], inner[i][1], renamed, sizeof renamed)) {
+            memcpy(rest, renamed, sizeof rest);
+        }
     }
     int length = is_decoder ? snprintf(out, out_bytes, "decoder.up.%d.%s", (int)vae->level_count - 1 - stage, rest)
                             : snprintf(out, out_bytes, "encoder.down.%d.%s", stage, rest);
@@ -58,7 +69,8 @@ static const char* join(char* out, const char* module, const char* rest)
 }
 
 // A convolution with its bias; returns its output channels, which the file decides (0: any) and later layers check.
-static int32_t bind_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t in_channels, int32_t out_channels, int32_t kernel)
+static int32_t bind_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module,
+                         int32_t in_channels, int32_t out_channels, int32_t kernel)
 {
     char name[SUMI_NAME_BYTES];
     int32_t channels = out_channels != 0 ? out_channels : sumi_bind_size(b, join(name, module, "weight"), 0);
@@ -82,7 +94,10 @@ static int32_t bind_block(sumi_binder* b, sumi_vae_block* w, const char* module,
     bind_norm(b, &w->norm2, &w->norm2_bias, join(name, module, "norm2"), out_channels);
     bind_conv(b, &w->conv2, &w->conv2_bias, join(name, module, "conv2"), out_channels, out_channels, 3);
     w->has_shortcut = in_channels != out_channels;
-    if (w->has_shortcut) { bind_conv(b, &w->shortcut, &w->shortcut_bias, join(name, module, "conv_shortcut"), in_channels, out_channels, 1); }
+    if (w->has_shortcut) {
+        bind_conv(b, &w->shortcut, &w->shortcut_bias, join(name, module, "conv_shortcut"), in_channels, out_channels,
+                  1);
+    }
     return out_channels;
 }
 
@@ -92,7 +107,8 @@ static void bind_middle(sumi_binder* b, sumi_vae_half* half, const char* side, i
     for (int32_t i = 0; i < 2; i++) {
         snprintf(name, sizeof name, "%s.mid_block.resnets.%d", side, (int)i);
         if (bind_block(b, &half->middle[i], name, channels) != channels) {
-            sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: the middle block of the VAE changes the number of channels", b->part->path);
+            sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: the middle block of the VAE changes the number of channels",
+                           b->part->path);
         }
     }
     snprintf(name, sizeof name, "%s.mid_block.attentions.0.group_norm", side);
@@ -112,7 +128,8 @@ static void bind_middle(sumi_binder* b, sumi_vae_half* half, const char* side, i
 }
 
 // How many stages a half has, how many blocks each and whether it resamples: read off all names of the file.
-static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_half* half, bool decodes, int32_t channels)
+static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_half* half, bool decodes,
+                           int32_t channels)
 {
     const char *side = decodes ? "decoder.up" : "encoder.down", *sampler = decodes ? "upsample" : "downsample";
     char prefix[SUMI_NAME_BYTES], module[SUMI_NAME_BYTES];
@@ -120,25 +137,27 @@ static int32_t bind_stages(const sumi_flux_vae* vae, sumi_binder* b, sumi_vae_ha
     snprintf(prefix, sizeof prefix, is_ldm ? "%s." : "%s_blocks.", side);
     half->stage_count = sumi_bind_count(b, prefix);
     if (half->stage_count < 1 || half->stage_count > SUMI_VAE_MAX_STAGES) {
-        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the VAE has %d stages called %sN; 1 to %d are supported", b->part->path, (int)half->stage_count, prefix,
-                       SUMI_VAE_MAX_STAGES);
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the VAE has %d stages called %sN; 1 to %d are supported",
+                       b->part->path, (int)half->stage_count, prefix, SUMI_VAE_MAX_STAGES);
         half->stage_count = 0;
     }
     for (int32_t s = 0; s < half->stage_count; s++) {
         sumi_vae_stage* stage = &half->stages[s];
         int32_t level = decodes ? half->stage_count - 1 - s : s; // LDM counts the decoder's stages backwards
-        snprintf(prefix, sizeof prefix, is_ldm ? "%s.%d.block." : "%s_blocks.%d.resnets.", side, (int)(is_ldm ? level : s));
+        snprintf(prefix, sizeof prefix, is_ldm ? "%s.%d.block." : "%s_blocks.%d.resnets.", side,
+                 (int)(is_ldm ? level : s));
         stage->block_count = sumi_bind_count(b, prefix);
         if (stage->block_count < 1 || stage->block_count > SUMI_VAE_MAX_BLOCKS) {
-            sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the VAE has %d blocks called %sN; 1 to %d are supported", b->part->path, (int)stage->block_count, prefix,
-                           SUMI_VAE_MAX_BLOCKS);
+            sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the VAE has %d blocks called %sN; 1 to %d are supported",
+                           b->part->path, (int)stage->block_count, prefix, SUMI_VAE_MAX_BLOCKS);
             stage->block_count = 0;
         }
         for (int32_t i = 0; i < stage->block_count; i++) {
             snprintf(module, sizeof module, "%s_blocks.%d.resnets.%d", side, (int)s, (int)i);
             channels = bind_block(b, &stage->blocks[i], module, channels);
         }
-        snprintf(prefix, sizeof prefix, is_ldm ? "%s.%d.%s." : "%s_blocks.%d.%s", side, (int)(is_ldm ? level : s), sampler);
+        snprintf(prefix, sizeof prefix, is_ldm ? "%s.%d.%s." : "%s_blocks.%d.%s", side, (int)(is_ldm ? level : s),
+                 sampler);
         stage->resamples = sumi_bind_has_prefix(b, prefix);
         if (stage->resamples) {
             snprintf(module, sizeof module, "%s_blocks.%d.%srs.0.conv", side, (int)s, sampler);
@@ -189,12 +208,14 @@ static void check_groups(const sumi_flux_vae* vae, sumi_binder* b, const sumi_va
     }
     if (!divides) {
         sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                       "%s: the VAE's channels are not multiples of its %d norm groups; put the config.json that belongs to it beside it", b->part->path,
-                       (int)vae->groups);
+                       "%s: the VAE's channels are not multiples of its %d norm groups; put the config.json that "
+                       "belongs to it beside it",
+                       b->part->path, (int)vae->groups);
     }
 }
 
-sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* config, size_t config_bytes, const char* config_path, bool without_encoder)
+sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* config, size_t config_bytes,
+                               const char* config_path, bool without_encoder)
 {
     b->alias = other_name;
     b->alias_context = vae;
@@ -204,17 +225,21 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
     vae->strip_bytes = STRIP_BYTES;
     double scaling = 0.3611, shift = 0.1159;
     bool quant = false, post_quant = false, attends = true;
-    const sumi_config_field fields[] = {
-        {"norm_num_groups", SUMI_CONFIG_INTEGER, &vae->groups, 0, NULL}, {"scaling_factor", SUMI_CONFIG_NUMBER, &scaling, 0, NULL},
-        {"shift_factor", SUMI_CONFIG_NUMBER, &shift, 0, NULL},           {"sample_size", SUMI_CONFIG_INTEGER, &vae->sample_size, 0, NULL},
-        {"use_quant_conv", SUMI_CONFIG_BOOL, &quant, 0, NULL},
-        {"use_post_quant_conv", SUMI_CONFIG_BOOL, &post_quant, 0, NULL}, {"mid_block_add_attention", SUMI_CONFIG_BOOL, &attends, 0, NULL}};
+    const sumi_config_field fields[] = {{"norm_num_groups", SUMI_CONFIG_INTEGER, &vae->groups, 0, NULL},
+                                        {"scaling_factor", SUMI_CONFIG_NUMBER, &scaling, 0, NULL},
+                                        {"shift_factor", SUMI_CONFIG_NUMBER, &shift, 0, NULL},
+                                        {"sample_size", SUMI_CONFIG_INTEGER, &vae->sample_size, 0, NULL},
+                                        {"use_quant_conv", SUMI_CONFIG_BOOL, &quant, 0, NULL},
+                                        {"use_post_quant_conv", SUMI_CONFIG_BOOL, &post_quant, 0, NULL},
+                                        {"mid_block_add_attention", SUMI_CONFIG_BOOL, &attends, 0, NULL}};
     b->result = sumi_config_read(config, config_bytes, config_path, fields, sizeof fields / sizeof *fields, b->error);
     // an old config does not say that the quantisation convolutions are there; the tensors do
     if (quant || post_quant || !attends || vae->groups < 1 || !(scaling > 0) || sumi_bind_has_prefix(b, "quant_conv.")
         || sumi_bind_has_prefix(b, "post_quant_conv.")) {
-        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: this is not a Flux VAE (no quantisation convolutions, attention in the middle, positive scaling)",
-                       config != NULL ? config_path : b->part->path);
+        sumi_bind_fail(
+            b, SUMI_NOT_SUPPORTED,
+            "%s: this is not a Flux VAE (no quantisation convolutions, attention in the middle, positive scaling)",
+            config != NULL ? config_path : b->part->path);
     }
     vae->scaling = (float)scaling;
     vae->shift = (float)shift;
@@ -227,7 +252,8 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
     if (!without_encoder && has_encoder) {
         bind_encoder(vae, b);
         if (b->result == SUMI_OK && factor_of(&vae->encoder) != vae->factor) {
-            sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: the VAE's encoder shrinks pictures by %d, its decoder grows them by %d", b->part->path,
+            sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                           "%s: the VAE's encoder shrinks pictures by %d, its decoder grows them by %d", b->part->path,
                            (int)factor_of(&vae->encoder), (int)vae->factor);
         }
     }
@@ -236,15 +262,17 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
     return b->result;
 }
 
-// ---- Forward --------------------------------------------------------------------------------------------------------------------------
+// ---- Forward --------------------------------------------------------------------------------------------------------
 
-// Memory. The largest pictures decide what a plan needs, so they are few: a residual block holds its input x, from which the result grows in place, h between its convolutions
-// (normed in place), and one strip n of what its first norm makes, with a row above and below for the convolution.
+// Memory. The largest pictures decide what a plan needs, so they are few: a residual block holds its input x, from
+// which the result grows in place, h between its convolutions (normed in place), and one strip n of what its first norm
+// makes, with a row above and below for the convolution.
 //
 //   x  |==================|     norm1, SiLU     n  |-====-|     conv1     h  |==================|     norm2, SiLU in place, conv2 + x -> x
 //
-// The block behind a decoder's upsampling halves the channels; its x is the largest picture of all. Row by row it turns into h and s = shortcut(x), side by side, in the same
-// memory (the room), which begins a strip and a row above x, so that no op writes what it reads and the next strip still finds the row above itself:
+// The block behind a decoder's upsampling halves the channels; its x is the largest picture of all. Row by row it turns
+// into h and s = shortcut(x), side by side, in the same memory (the room), which begins a strip and a row above x, so
+// that no op writes what it reads and the next strip still finds the row above itself:
 //
 //   room  |..........|xxxxxxxxxxxxxxxxxxxxxxxx|   ->   |h s h s h s h s|.....|xxxxxxxx|   ->   |h s h s h s h s h s h s h s|..........|
 //                     x: [rows, 2 c]                    rows of [h: c | s: c]                   the next block's x is s, and its h takes h's columns
@@ -253,81 +281,113 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
 typedef struct picture {
     sumi_value value;
     int32_t height, width;
-    sumi_value room, spare; // none, or where it lies from row room_rows * width on; a picture of the same size that nobody reads any more
+    // none, or where it lies from row room_rows * width on; a picture of the same size that nobody reads any more
+    sumi_value room, spare;
     int32_t room_rows;
     uint64_t least; // least_bytes of the half
 } picture;
 
-static sumi_value write_norm(const sumi_flux_vae* vae, sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, const sumi_weight* bias,
-                             bool silu, bool in_place)
+static sumi_value write_norm(const sumi_flux_vae* vae, sumi_plan* plan, const char* label, sumi_value x,
+                             const sumi_weight* weight, const sumi_weight* bias, bool silu, bool in_place)
 {
-    return sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){
-        .label = label, .x = x, .weight = weight, .bias = bias, .groups = vae->groups, .eps = NORM_EPS, .silu = silu,
-        .y = in_place ? x : SUMI_NO_VALUE});
+    return sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){.label = label,
+                                                                   .x = x,
+                                                                   .weight = weight,
+                                                                   .bias = bias,
+                                                                   .groups = vae->groups,
+                                                                   .eps = NORM_EPS,
+                                                                   .silu = silu,
+                                                                   .y = in_place ? x : SUMI_NO_VALUE});
 }
 
-static sumi_value write_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight, const sumi_weight* bias)
+static sumi_value write_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight,
+                             const sumi_weight* bias)
 {
-    return sumi_plan_conv(plan, &(sumi_plan_conv_args){
-        .label = label, .x = x.value, .weight = weight, .bias = bias,
-        .shape = {.height = x.height, .width = x.width}});
+    return sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = label,
+                                                       .x = x.value,
+                                                       .weight = weight,
+                                                       .bias = bias,
+                                                       .shape = {.height = x.height, .width = x.width}});
 }
 
 // What a half cannot do without where its pictures are largest: a block's x and h, or the room that they share.
 static uint64_t least_bytes(const sumi_plan* plan, const sumi_vae_block* largest, int32_t height, int32_t width)
 {
     int32_t in = largest->conv1.cols / 9, out = largest->conv1.rows;
-    return (uint64_t)height * (uint64_t)width * (uint64_t)(in > 2 * out ? in : 2 * out) * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
+    return (uint64_t)height * (uint64_t)width * (uint64_t)(in > 2 * out ? in : 2 * out)
+         * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
 }
 
-// Rows of a strip of x normed: all, when it fits beside x and h into what the half needs anyway, else so many that it has strip_bytes and all strips are about equal.
-static int32_t strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, int32_t height, int32_t width, int32_t in, int32_t out, uint64_t least)
+// Rows of a strip of x normed: all, when it fits beside x and h into what the half needs anyway, else so many that it
+// has strip_bytes and all strips are about equal.
+static int32_t strip_rows(const sumi_flux_vae* vae, const sumi_plan* plan, int32_t height, int32_t width, int32_t in,
+                          int32_t out, uint64_t least)
 {
-    uint64_t column = (uint64_t)width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION), row = column * (uint64_t)in;
+    uint64_t column = (uint64_t)width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION),
+             row = column * (uint64_t)in;
     uint64_t fit = vae->strip_bytes / (row > 0 ? row : 1); // rows
     if (fit >= (uint64_t)height || (uint64_t)height * (2 * row + column * (uint64_t)out) <= least) { return height; }
-    int32_t most = fit > 2 + STRIP_MULTIPLE ? ((int32_t)fit - 2) / STRIP_MULTIPLE * STRIP_MULTIPLE : STRIP_MULTIPLE, count = (height + most - 1) / most;
+    int32_t most = fit > 2 + STRIP_MULTIPLE ? ((int32_t)fit - 2) / STRIP_MULTIPLE * STRIP_MULTIPLE : STRIP_MULTIPLE,
+            count = (height + most - 1) / most;
     int32_t rows = ((height + count - 1) / count + STRIP_MULTIPLE - 1) / STRIP_MULTIPLE * STRIP_MULTIPLE;
     return rows < height ? rows : height;
 }
 
-// conv1(silu(norm1(x))) into h by strips; with `wide` also shortcut(x) into the columns behind h's: h and they are columns of it.
-static void write_strips(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x, int32_t rows, sumi_value h, sumi_value wide)
+// conv1(silu(norm1(x))) into h by strips; with `wide` also shortcut(x) into the columns behind h's: h and they are
+// columns of it.
+static void write_strips(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x, int32_t rows,
+                         sumi_value h, sumi_value wide)
 {
     int32_t in = w->conv1.cols / 9, out = w->conv1.rows, width = x.width;
     sumi_value sums = sumi_plan_group_sums(plan, "norm1", x.value, vae->groups);
     sumi_value strip = sumi_plan_value(plan, "normed_strip", SUMI_ELEMENT_ACTIVATION, (rows + 2) * width, in);
     for (int32_t row = 0; row < x.height; row += rows) {
-        int32_t count = x.height - row < rows ? x.height - row : rows, above = row > 0, below = row + count < x.height, all = above + count + below;
+        int32_t count = x.height - row < rows ? x.height - row : rows, above = row > 0, below = row + count < x.height,
+                all = above + count + below;
         const sumi_span own_rows = {row * width, count * width}, read_rows = {(row - above) * width, all * width};
         sumi_value from = sumi_plan_view(plan, "strip", x.value, read_rows, (sumi_span){0, in});
         sumi_value normed = sumi_plan_view(plan, "strip", strip, (sumi_span){0, all * width}, (sumi_span){0, in});
-        sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){
-            .label = "norm1", .x = from, .sums = sums, .weight = &w->norm1, .bias = &w->norm1_bias,
-            .groups = vae->groups, .eps = NORM_EPS, .silu = true, .y = normed});
+        sumi_plan_group_norm(plan, &(sumi_plan_group_norm_args){.label = "norm1",
+                                                                .x = from,
+                                                                .sums = sums,
+                                                                .weight = &w->norm1,
+                                                                .bias = &w->norm1_bias,
+                                                                .groups = vae->groups,
+                                                                .eps = NORM_EPS,
+                                                                .silu = true,
+                                                                .y = normed});
         if (wide.id != 0) {
             sumi_value own = sumi_plan_view(plan, "strip", x.value, own_rows, (sumi_span){0, in});
             sumi_value both = sumi_plan_view(plan, "strip", wide, own_rows, (sumi_span){0, in});
-            sumi_plan_linear(plan, &(sumi_plan_linear_args){
-                .label = "shortcut", .x = own, .weight = &w->shortcut, .bias = &w->shortcut_bias, .y = both,
-                .keeps_columns = true, .y_column = out});
+            sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "shortcut",
+                                                            .x = own,
+                                                            .weight = &w->shortcut,
+                                                            .bias = &w->shortcut_bias,
+                                                            .y = both,
+                                                            .keeps_columns = true,
+                                                            .y_column = out});
         }
-        sumi_plan_conv(plan, &(sumi_plan_conv_args){
-            .label = "conv1", .x = normed, .weight = &w->conv1, .bias = &w->conv1_bias,
-            .shape = {.height = all, .width = width, .above = above, .below = below},
-            .y = sumi_plan_view(plan, "strip", h, own_rows, (sumi_span){0, out})});
+        sumi_plan_conv(plan,
+                       &(sumi_plan_conv_args){.label = "conv1",
+                                              .x = normed,
+                                              .weight = &w->conv1,
+                                              .bias = &w->conv1_bias,
+                                              .shape = {.height = all, .width = width, .above = above, .below = below},
+                                              .y = sumi_plan_view(plan, "strip", h, own_rows, (sumi_span){0, out})});
     }
 }
 
 // y = shortcut(x) + conv2(silu(norm2(conv1(silu(norm1(x))))))
-static picture write_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x, const char* side, int32_t stage, int32_t index)
+static picture write_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_block* w, picture x,
+                           const char* side, int32_t stage, int32_t index)
 {
     if (stage < 0) {
         sumi_plan_prefix(plan, "%s.mid.%d.", side, (int)index);
     } else {
         sumi_plan_prefix(plan, "%s.%d.%d.", side, (int)stage, (int)index);
     }
-    int32_t in = w->conv1.cols / 9, out = w->conv1.rows, pixels = x.height * x.width, rows = strip_rows(vae, plan, x.height, x.width, in, out, x.least);
+    int32_t in = w->conv1.cols / 9, out = w->conv1.rows, pixels = x.height * x.width,
+            rows = strip_rows(vae, plan, x.height, x.width, in, out, x.least);
     picture h = {.height = x.height, .width = x.width};
     sumi_value residual = x.value;
     if (x.room.id != 0) {
@@ -337,53 +397,71 @@ static picture write_block(const sumi_flux_vae* vae, sumi_plan* plan, const sumi
         write_strips(vae, plan, w, x, x.room_rows - 1, h.value, wide);
     } else {
         if (rows < x.height) {
-            h.value = x.spare.id != 0 && !w->has_shortcut ? x.spare : sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, pixels, out);
+            h.value = x.spare.id != 0 && !w->has_shortcut
+                        ? x.spare
+                        : sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, pixels, out);
             write_strips(vae, plan, w, x, rows, h.value, SUMI_NO_VALUE);
         } else {
             h.value = write_norm(vae, plan, "norm1", x.value, &w->norm1, &w->norm1_bias, true, false);
             h.value = write_conv(plan, "conv1", h, &w->conv1, &w->conv1_bias);
         }
     }
-    write_norm(vae, plan, "norm2", h.value, &w->norm2, &w->norm2_bias, true, true); // directly behind conv1, which may have left its sums
+    // directly behind conv1, which may have left its sums
+    write_norm(vae, plan, "norm2", h.value, &w->norm2, &w->norm2_bias, true, true);
     if (w->has_shortcut && x.room.id == 0) {
-        residual = sumi_plan_linear(plan, &(sumi_plan_linear_args){
-            .label = "shortcut", .x = x.value, .weight = &w->shortcut, .bias = &w->shortcut_bias}); // 1x1
+        residual = sumi_plan_linear(
+            plan, &(sumi_plan_linear_args){
+                      .label = "shortcut", .x = x.value, .weight = &w->shortcut, .bias = &w->shortcut_bias}); // 1x1
     }
-    sumi_plan_conv(plan, &(sumi_plan_conv_args){
-        .label = "conv2", .x = h.value, .weight = &w->conv2, .bias = &w->conv2_bias,
-        .shape = {.height = x.height, .width = x.width}, .residual = residual, .y = residual});
+    sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "conv2",
+                                                .x = h.value,
+                                                .weight = &w->conv2,
+                                                .bias = &w->conv2_bias,
+                                                .shape = {.height = x.height, .width = x.width},
+                                                .residual = residual,
+                                                .y = residual});
     return (picture){.value = residual, .height = x.height, .width = x.width, .spare = h.value, .least = x.least};
 }
 
 // Residual block, attention over all pixels with one head as wide as the channels, residual block.
-static picture write_middle(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x, const char* side)
+static picture write_middle(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x,
+                            const char* side)
 {
     x = write_block(vae, plan, &half->middle[0], x, side, -1, 0);
     int32_t channels = half->attention_norm.cols, pixels = x.height * x.width;
     sumi_sequence all = {.span = {{0, pixels}}, .span_count = 1, .query_spans = 1};
     sumi_plan_prefix(plan, "%s.mid.attention.", side);
-    sumi_value n = write_norm(vae, plan, "norm", x.value, &half->attention_norm, &half->attention_norm_bias, false, false);
-    sumi_value qkv = sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "qkv", .x = n, .weight = &half->attention_qkv, .bias = &half->attention_qkv_bias});
-    sumi_value o = sumi_plan_attention(
-        plan, "attention", qkv,
-        &(sumi_attention){
-            .q_heads = 1, .kv_heads = 1, .dim = channels, .scale = (float)(1.0 / sqrt((double)channels)), .sequences = &all, .sequence_count = 1});
-    x.value = sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "out", .x = o, .weight = &half->attention_out, .bias = &half->attention_out_bias,
-        .residual = x.value});
+    sumi_value n =
+        write_norm(vae, plan, "norm", x.value, &half->attention_norm, &half->attention_norm_bias, false, false);
+    sumi_value qkv = sumi_plan_linear(
+        plan, &(sumi_plan_linear_args){
+                  .label = "qkv", .x = n, .weight = &half->attention_qkv, .bias = &half->attention_qkv_bias});
+    sumi_value o = sumi_plan_attention(plan, "attention", qkv,
+                                       &(sumi_attention){.q_heads = 1,
+                                                         .kv_heads = 1,
+                                                         .dim = channels,
+                                                         .scale = (float)(1.0 / sqrt((double)channels)),
+                                                         .sequences = &all,
+                                                         .sequence_count = 1});
+    x.value = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "out",
+                                                              .x = o,
+                                                              .weight = &half->attention_out,
+                                                              .bias = &half->attention_out_bias,
+                                                              .residual = x.value});
     x.spare = SUMI_NO_VALUE; // attention has better use for its memory
     return write_block(vae, plan, &half->middle[1], x, side, -1, 1);
 }
 
-static sumi_value write_end(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x, const char* side)
+static sumi_value write_end(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_half* half, picture x,
+                            const char* side)
 {
     sumi_plan_prefix(plan, "%s.", side);
     x.value = write_norm(vae, plan, "norm_out", x.value, &half->norm_out, &half->norm_out_bias, true, true);
     return write_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
 }
 
-// Where the strip of small rows before `end` may begin that is upsampled into the room: what it makes must lie behind every small row that it and the strips before it read.
+// Where the strip of small rows before `end` may begin that is upsampled into the room: what it makes must lie behind
+// every small row that it and the strips before it read.
 // `end`: nowhere.
 static int32_t upsampled_strip(picture x, int32_t end, int32_t room_rows)
 {
@@ -403,19 +481,25 @@ static bool can_grow_in_place(picture x, int32_t room_rows)
     return true;
 }
 
-// Nearest 2x and a convolution. Into a room when the next stage, the last one, wants one; x then lies at its beginning, under what becomes of it, and its last rows go first.
-static picture write_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_stage* stage, picture x, const sumi_vae_stage* next)
+// Nearest 2x and a convolution. Into a room when the next stage, the last one, wants one; x then lies at its beginning,
+// under what becomes of it, and its last rows go first.
+static picture write_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const sumi_vae_stage* stage, picture x,
+                              const sumi_vae_stage* next)
 {
     int32_t channels = stage->resample.rows, out = next != NULL ? next->blocks[0].conv1.rows : 0;
     picture y = {.height = 2 * x.height, .width = 2 * x.width, .least = x.least};
     sumi_op_conv up = {.height = x.height, .width = x.width, .upsamples = true};
     int32_t rows = strip_rows(vae, plan, y.height, y.width, channels, out, x.least);
-    bool has_room = next != NULL && next->blocks[0].has_shortcut && rows < y.height && 2 * out <= channels && channels % 8 == 0 && out % 8 == 0;
-    for (int32_t i = 1; has_room && i < next->block_count; i++) { has_room = !next->blocks[i].has_shortcut; } // a product reads no columns of a room
+    bool has_room = next != NULL && next->blocks[0].has_shortcut && rows < y.height && 2 * out <= channels
+                 && channels % 8 == 0 && out % 8 == 0;
+    // a product reads no columns of a room
+    for (int32_t i = 1; has_room && i < next->block_count; i++) { has_room = !next->blocks[i].has_shortcut; }
     if (!has_room) {
-        y.value = sumi_plan_conv(plan, &(sumi_plan_conv_args){
-            .label = "upsample", .x = x.value, .weight = &stage->resample, .bias = &stage->resample_bias,
-            .shape = up});
+        y.value = sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "upsample",
+                                                              .x = x.value,
+                                                              .weight = &stage->resample,
+                                                              .bias = &stage->resample_bias,
+                                                              .shape = up});
         return y;
     }
     y.room_rows = rows + 1;
@@ -423,7 +507,8 @@ static picture write_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const s
     const sumi_span all_columns = {0, channels};
     const sumi_span own_rows = {y.room_rows * y.width, y.height * y.width};
     y.value = sumi_plan_view(plan, "upsampled", y.room, own_rows, all_columns);
-    bool shares = stage->resample.cols == 9 * channels && sumi_plan_info(plan, x.value)->base.id == 0 && can_grow_in_place(x, y.room_rows);
+    bool shares = stage->resample.cols == 9 * channels && sumi_plan_info(plan, x.value)->base.id == 0
+               && can_grow_in_place(x, y.room_rows);
     if (shares) { sumi_plan_share(plan, x.value, y.room); }
     for (int32_t end = x.height, row; end > 0; end = row) {
         row = shares ? upsampled_strip(x, end, y.room_rows) : 0;
@@ -434,27 +519,39 @@ static picture write_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const s
         const sumi_span made_rows = {2 * row * y.width, 2 * (end - row) * y.width};
         sumi_value from = sumi_plan_view(plan, "strip", x.value, read_rows, all_columns);
         sumi_value into = sumi_plan_view(plan, "strip", y.value, made_rows, all_columns);
-        sumi_plan_conv(plan, &(sumi_plan_conv_args){
-            .label = "upsample", .x = from, .weight = &stage->resample, .bias = &stage->resample_bias, .shape = up,
-            .y = into});
+        sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "upsample",
+                                                    .x = from,
+                                                    .weight = &stage->resample,
+                                                    .bias = &stage->resample_bias,
+                                                    .shape = up,
+                                                    .y = into});
     }
     return y;
 }
 
-static sumi_value decode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width, sumi_tile tile)
+static sumi_value decode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height,
+                              int32_t width, sumi_tile tile)
 {
     const sumi_vae_half* half = &vae->decoder;
     sumi_plan_prefix(plan, "decoder.");
     picture x = {.height = tile.height, .width = tile.width};
-    x.least = least_bytes(plan, &half->stages[half->stage_count - 1].blocks[0], tile.height * vae->factor, tile.width * vae->factor);
-    x.value = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){
-        .latents = latents, .channels = vae->latent_channels, .height = height, .width = width, .tile = tile,
-        .scale = vae->scaling, .shift = vae->shift, .per_item = true});
+    x.least = least_bytes(plan, &half->stages[half->stage_count - 1].blocks[0], tile.height * vae->factor,
+                          tile.width * vae->factor);
+    x.value = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){.latents = latents,
+                                                                 .channels = vae->latent_channels,
+                                                                 .height = height,
+                                                                 .width = width,
+                                                                 .tile = tile,
+                                                                 .scale = vae->scaling,
+                                                                 .shift = vae->shift,
+                                                                 .per_item = true});
     x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     x = write_middle(vae, plan, half, x, "decoder");
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
-        for (int32_t i = 0; i < stage->block_count; i++) { x = write_block(vae, plan, &stage->blocks[i], x, "decoder", s, i); }
+        for (int32_t i = 0; i < stage->block_count; i++) {
+            x = write_block(vae, plan, &stage->blocks[i], x, "decoder", s, i);
+        }
         if (stage->resamples) {
             sumi_plan_prefix(plan, "decoder.%d.", (int)s);
             x = write_upsample(vae, plan, stage, x, s + 2 == half->stage_count ? &half->stages[s + 1] : NULL);
@@ -463,7 +560,8 @@ static sumi_value decode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_va
     return write_end(vae, plan, half, x, "decoder");
 }
 
-static sumi_value encode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t picture_width, sumi_tile tile)
+static sumi_value encode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t picture_width,
+                              sumi_tile tile)
 {
     const sumi_vae_half* half = &vae->encoder;
     sumi_plan_prefix(plan, "encoder.");
@@ -473,34 +571,39 @@ static sumi_value encode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_va
     x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
-        for (int32_t i = 0; i < stage->block_count; i++) { x = write_block(vae, plan, &stage->blocks[i], x, "encoder", s, i); }
+        for (int32_t i = 0; i < stage->block_count; i++) {
+            x = write_block(vae, plan, &stage->blocks[i], x, "encoder", s, i);
+        }
         if (stage->resamples) {
             sumi_plan_prefix(plan, "encoder.%d.", (int)s);
-            sumi_value half_size = sumi_plan_conv(plan, &(sumi_plan_conv_args){
-                .label = "downsample", .x = x.value, .weight = &stage->resample, .bias = &stage->resample_bias,
-                .shape = {.height = x.height, .width = x.width, .stride = 2, .pads_end = true}});
-            x = (picture){.value = half_size,
-                          .height = x.height / 2,
-                          .width = x.width / 2,
-                          .least = x.least};
+            sumi_value half_size = sumi_plan_conv(
+                plan,
+                &(sumi_plan_conv_args){.label = "downsample",
+                                       .x = x.value,
+                                       .weight = &stage->resample,
+                                       .bias = &stage->resample_bias,
+                                       .shape = {.height = x.height, .width = x.width, .stride = 2, .pads_end = true}});
+            x = (picture){.value = half_size, .height = x.height / 2, .width = x.width / 2, .least = x.least};
         }
     }
     x = write_middle(vae, plan, half, x, "encoder");
     return write_end(vae, plan, half, x, "encoder");
 }
 
-// ---- Tiles ----------------------------------------------------------------------------------------------------------------------------
+// ---- Tiles ----------------------------------------------------------------------------------------------------------
 
 static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 
-// One way through both directions: `height` and `width` are the input's, a tile of `size` input units gives `made` output units.
+// One way through both directions: `height` and `width` are the input's, a tile of `size` input units gives `made`
+// output units.
 typedef struct tiling {
     int32_t height, width, size, stride, made, kept, extent, columns, rows;
 } tiling;
 
 static tiling plan_tiles(int32_t height, int32_t width, int32_t size, int32_t made)
 {
-    tiling t = {.height = height, .width = width, .size = size, .stride = size - size / 4, .made = made, .extent = made / 4};
+    tiling t = {
+        .height = height, .width = width, .size = size, .stride = size - size / 4, .made = made, .extent = made / 4};
     t.kept = made - t.extent;
     t.rows = (height + t.stride - 1) / t.stride;
     t.columns = (width + t.stride - 1) / t.stride;
@@ -513,13 +616,15 @@ static sumi_tile input_tile(const tiling* t, int32_t row, int32_t column)
     return (sumi_tile){y, x, smaller(t->size, t->height - y), smaller(t->size, t->width - x)};
 }
 
-// Decodes or encodes every tile in reading order, blends its seams and places what is kept. Only the row above is alive beside the current one.
-static void write_tiles(const sumi_flux_vae* vae, sumi_plan* plan, const tiling* t, sumi_value source, bool decodes, sumi_value out, int32_t out_height,
-                        int32_t out_width)
+// Decodes or encodes every tile in reading order, blends its seams and places what is kept. Only the row above is alive
+// beside the current one.
+static void write_tiles(const sumi_flux_vae* vae, sumi_plan* plan, const tiling* t, sumi_value source, bool decodes,
+                        sumi_value out, int32_t out_height, int32_t out_width)
 {
     sumi_value above[MAX_TILES_ACROSS], current[MAX_TILES_ACROSS];
     if (t->columns > MAX_TILES_ACROSS || t->rows > MAX_TILES_ACROSS) {
-        sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT, "the picture would need %d by %d VAE tiles; use tiles of at least %d latents", (int)t->columns,
+        sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT,
+                  "the picture would need %d by %d VAE tiles; use tiles of at least %d latents", (int)t->columns,
                   (int)t->rows, 8);
         return;
     }
@@ -527,23 +632,32 @@ static void write_tiles(const sumi_flux_vae* vae, sumi_plan* plan, const tiling*
         int32_t above_height = 0;
         for (int32_t c = 0; c < t->columns; c++) {
             sumi_tile in = input_tile(t, r, c);
-            sumi_value tile = decodes ? decode_tile(vae, plan, source, t->height, t->width, in) : encode_tile(vae, plan, source, t->width, in);
+            sumi_value tile = decodes ? decode_tile(vae, plan, source, t->height, t->width, in)
+                                      : encode_tile(vae, plan, source, t->width, in);
             // output units of this tile and its neighbours
             int32_t height = in.height * t->made / t->size, width = in.width * t->made / t->size;
             int32_t left_width = c > 0 ? input_tile(t, r, c - 1).width * t->made / t->size : 0;
             above_height = r > 0 ? input_tile(t, r - 1, c).height * t->made / t->size : 0;
             sumi_plan_prefix(plan, decodes ? "decoder." : "encoder.");
             if (r > 0 || c > 0) {
-                sumi_plan_tile_blend(plan, &(sumi_plan_blend_args){
-                    .tile = tile, .height = height, .width = width, .above = r > 0 ? above[c] : SUMI_NO_VALUE,
-                    .above_height = above_height, .left = c > 0 ? current[c - 1] : SUMI_NO_VALUE,
-                    .left_width = left_width, .extent = t->extent});
+                sumi_plan_tile_blend(plan, &(sumi_plan_blend_args){.tile = tile,
+                                                                   .height = height,
+                                                                   .width = width,
+                                                                   .above = r > 0 ? above[c] : SUMI_NO_VALUE,
+                                                                   .above_height = above_height,
+                                                                   .left = c > 0 ? current[c - 1] : SUMI_NO_VALUE,
+                                                                   .left_width = left_width,
+                                                                   .extent = t->extent});
             }
             current[c] = tile;
             sumi_tile kept = {r * t->kept, c * t->kept, smaller(t->kept, height), smaller(t->kept, width)};
-            sumi_plan_tile_place(plan, &(sumi_plan_place_args){
-                .tile = tile, .tile_width = width, .picture = out, .picture_height = out_height,
-                .picture_width = out_width, .kept = kept, .per_item = decodes});
+            sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = tile,
+                                                               .tile_width = width,
+                                                               .picture = out,
+                                                               .picture_height = out_height,
+                                                               .picture_width = out_width,
+                                                               .kept = kept,
+                                                               .per_item = decodes});
         }
         memcpy(above, current, (size_t)t->columns * sizeof *above);
     }
@@ -558,16 +672,20 @@ static bool is_tile_size_good(sumi_plan* plan, int32_t tile)
     return true;
 }
 
-void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width, int32_t tile,
-                                sumi_value picture_out)
+void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height,
+                                int32_t width, int32_t tile, sumi_value picture_out)
 {
     if (!is_tile_size_good(plan, tile)) { return; }
     int32_t out_height = height * vae->factor, out_width = width * vae->factor;
     if (tile == 0 || (height <= tile && width <= tile)) {
         sumi_value whole = decode_tile(vae, plan, latents, height, width, (sumi_tile){0, 0, height, width});
-        sumi_plan_tile_place(plan, &(sumi_plan_place_args){
-            .tile = whole, .tile_width = out_width, .picture = picture_out, .picture_height = out_height,
-            .picture_width = out_width, .kept = (sumi_tile){0, 0, out_height, out_width}, .per_item = true});
+        sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = whole,
+                                                           .tile_width = out_width,
+                                                           .picture = picture_out,
+                                                           .picture_height = out_height,
+                                                           .picture_width = out_width,
+                                                           .kept = (sumi_tile){0, 0, out_height, out_width},
+                                                           .per_item = true});
     } else {
         tiling t = plan_tiles(height, width, tile, tile * vae->factor);
         write_tiles(vae, plan, &t, latents, true, picture_out, out_height, out_width);
@@ -575,7 +693,8 @@ void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_
     sumi_plan_prefix(plan, "%s", "");
 }
 
-sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width, int32_t tile)
+sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t height,
+                                      int32_t width, int32_t tile)
 {
     if (!is_tile_size_good(plan, tile)) { return SUMI_NO_VALUE; }
     int32_t size = tile * vae->factor;
@@ -584,7 +703,8 @@ sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan,
         moments = encode_tile(vae, plan, pixels, width, (sumi_tile){0, 0, height, width});
     } else {
         int32_t out_height = height / vae->factor, out_width = width / vae->factor;
-        moments = sumi_plan_value(plan, "moments", SUMI_ELEMENT_ACTIVATION, out_height * out_width, 2 * vae->latent_channels);
+        moments =
+            sumi_plan_value(plan, "moments", SUMI_ELEMENT_ACTIVATION, out_height * out_width, 2 * vae->latent_channels);
         tiling t = plan_tiles(height, width, size, tile);
         write_tiles(vae, plan, &t, pixels, false, moments, out_height, out_width);
     }

@@ -1,10 +1,13 @@
-// The Flux autoencoder (AutoencoderKL): latents of 16 channels at an eighth of the size <-> RGB pictures. Spec z-image.md section 7.
+// The Flux autoencoder (AutoencoderKL): latents of 16 channels at an eighth of the size <-> RGB pictures. Spec
+// z-image.md section 7.
 //
-//   decoder  conv_in, mid (res, attention, res), stages from coarse to fine (res blocks, then nearest 2x + conv in all but the last), norm, SiLU, conv_out
-//   encoder  conv_in, stages from fine to coarse (res blocks, then conv with stride 2 in all but the last), mid, norm, SiLU, conv_out -> mean and log variance
+//   decoder  conv_in, mid (res, attention, res), stages from coarse to fine (res blocks, then nearest 2x + conv in all
+//            but the last), norm, SiLU, conv_out
+//   encoder  conv_in, stages from fine to coarse (res blocks, then conv with stride 2 in all but the last), mid, norm,
+//            SiLU, conv_out -> mean and log variance
 //
-// Tiling, as diffusers does it: tiles overlap by a quarter, each is decoded by itself, the seams are blended linearly with the upper and the left neighbour
-// (already blended ones), and the leading three quarters of each tile are kept:
+// Tiling, as diffusers does it: tiles overlap by a quarter, each is decoded by itself, the seams are blended linearly
+// with the upper and the left neighbour (already blended ones), and the leading three quarters of each tile are kept:
 //
 //   tile 0  |=========|~~~|          ~ is replaced by the blended start of the next tile
 //   tile 1            |~~~|======|~~~|
@@ -32,7 +35,8 @@ typedef struct sumi_vae_half {
     int32_t stage_count;
     sumi_weight conv_in, conv_in_bias, norm_out, norm_out_bias, conv_out, conv_out_bias;
     sumi_vae_block middle[2];
-    sumi_weight attention_norm, attention_norm_bias, attention_qkv, attention_qkv_bias, attention_out, attention_out_bias;
+    sumi_weight attention_norm, attention_norm_bias, attention_qkv, attention_qkv_bias, attention_out,
+        attention_out_bias;
     sumi_vae_stage stages[SUMI_VAE_MAX_STAGES]; // in the order they run
 } sumi_vae_half;
 
@@ -40,17 +44,23 @@ typedef struct sumi_flux_vae {
     int32_t latent_channels, groups, factor; // factor: pixels per latent
     int32_t sample_size;                     // side of the pictures it was made for, in pixels
     float scaling, shift;                    // latent = (z - shift) * scaling
-    uint64_t strip_bytes;                    // a picture that a residual block norms is made by strips of so many bytes, flux_vae.c
+    // a picture that a residual block norms is made by strips of so many bytes, flux_vae.c
+    uint64_t strip_bytes;
     sumi_vae_half encoder, decoder;
     int32_t level_count; // of LDM names: their decoder counts stages backwards
 } sumi_flux_vae;
 
-// Names: diffusers' or LDM's. config: vae/config.json or NULL (then 32 groups, 0.3611, 0.1159). A file without an encoder is fine
-sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* binder, const void* config, size_t config_bytes, const char* config_path, bool without_encoder);
+// Names: diffusers' or LDM's. config: vae/config.json or NULL (then 32 groups, 0.3611, 0.1159). A file without an
+// encoder is fine
+sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* binder, const void* config, size_t config_bytes,
+                               const char* config_path, bool without_encoder);
 
-// Item `counter` of latents [items * channels, height * width] into picture [items * H * W, 3]. tile: side of a tile in latents, a multiple of 4; 0: whole.
+// Item `counter` of latents [items * channels, height * width] into picture [items * H * W, 3]. tile: side of a tile in
+// latents, a multiple of 4; 0: whole.
 // Tiles are used only when the latent is larger than one.
-void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width, int32_t tile, sumi_value picture);
+void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height,
+                                int32_t width, int32_t tile, sumi_value picture);
 // 8-bit RGB [H * W, 3] to moments [h * w, 2 * channels].
-sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width, int32_t tile);
+sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t height,
+                                      int32_t width, int32_t tile);
 #endif

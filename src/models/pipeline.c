@@ -9,8 +9,10 @@
 #define SOLVER_COLUMNS 12
 #define MAX_FEATURE_ROWS 65536
 
-_Static_assert(sizeof(sumi_solver_row) == SOLVER_COLUMNS * sizeof(float), "the solver table is the rows as they are in memory");
-_Static_assert(offsetof(sumi_solver_row, sigma) == SIGMA_COLUMN * sizeof(float) && offsetof(sumi_solver_row, guidance) == GUIDANCE_COLUMN * sizeof(float),
+_Static_assert(sizeof(sumi_solver_row) == SOLVER_COLUMNS * sizeof(float),
+               "the solver table is the rows as they are in memory");
+_Static_assert(offsetof(sumi_solver_row, sigma) == SIGMA_COLUMN * sizeof(float)
+                   && offsetof(sumi_solver_row, guidance) == GUIDANCE_COLUMN * sizeof(float),
                "columns of the solver table");
 
 void sumi_pipeline_needs(const sumi_solver_row* rows, int32_t count, bool* out_base, bool* out_history)
@@ -18,28 +20,31 @@ void sumi_pipeline_needs(const sumi_solver_row* rows, int32_t count, bool* out_b
     *out_base = *out_history = false;
     for (int32_t i = 0; i < count; i++) {
         *out_base = *out_base || rows[i].cy != 0.0f;
-        *out_history = *out_history || rows[i].ch != 0.0f || rows[i].hx != 0.0f || rows[i].hv != 0.0f || rows[i].hh != 0.0f;
+        *out_history =
+            *out_history || rows[i].ch != 0.0f || rows[i].hx != 0.0f || rows[i].hv != 0.0f || rows[i].hh != 0.0f;
     }
 }
 
-// ---- Checks ---------------------------------------------------------------------------------------------------------------------------
+// ---- Checks ---------------------------------------------------------------------------------------------------------
 
 static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipeline_request* r, sumi_error* error)
 {
     if (r->goal == SUMI_GOAL_ENCODE) { return SUMI_OK; }
     if (r->prompt_count < 1 || r->prompt_count > SUMI_MAX_PROMPTS) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a job takes 1 to %d distinct prompts, not %d", SUMI_MAX_PROMPTS, (int)r->prompt_count);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a job takes 1 to %d distinct prompts, not %d", SUMI_MAX_PROMPTS,
+                         (int)r->prompt_count);
     }
     for (int32_t p = 0; p < r->prompt_count; p++) {
         for (int32_t e = 0; e < info->text_encoder_count; e++) {
             if (r->prompts[p].token_count[e] < 1 || r->prompts[p].token_count[e] > MAX_FEATURE_ROWS) {
-                return sumi_fail(error, SUMI_INVALID_ARGUMENT, "prompt %d has %d tokens; 1 to %d are possible", (int)p, (int)r->prompts[p].token_count[e],
-                                 MAX_FEATURE_ROWS);
+                return sumi_fail(error, SUMI_INVALID_ARGUMENT, "prompt %d has %d tokens; 1 to %d are possible", (int)p,
+                                 (int)r->prompts[p].token_count[e], MAX_FEATURE_ROWS);
             }
         }
         if (!r->prompts[p].given && !info->has_text_encoder) {
             return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                             "the model was opened without a text encoder; open it with text_encoder_path and tokenizer_path, or use prompts encoded before");
+                             "the model was opened without a text encoder; open it with text_encoder_path and "
+                             "tokenizer_path, or use prompts encoded before");
         }
     }
     return SUMI_OK;
@@ -48,48 +53,61 @@ static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipel
 static sumi_result check_size(const sumi_network_info* info, const sumi_pipeline_request* r, sumi_error* error)
 {
     int32_t multiple = info->size_multiple;
-    if (r->width < multiple || r->height < multiple || r->width % multiple != 0 || r->height % multiple != 0 || r->width > info->max_side
-        || r->height > info->max_side) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a picture of %d x %d is not possible: width and height are multiples of %d up to %d", (int)r->width,
-                         (int)r->height, (int)multiple, (int)info->max_side);
+    if (r->width < multiple || r->height < multiple || r->width % multiple != 0 || r->height % multiple != 0
+        || r->width > info->max_side || r->height > info->max_side) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "a picture of %d x %d is not possible: width and height are multiples of %d up to %d",
+                         (int)r->width, (int)r->height, (int)multiple, (int)info->max_side);
     }
-    bool encodes = r->goal == SUMI_GOAL_ENCODE || r->starts_from_image, decodes = r->goal == SUMI_GOAL_IMAGES && !r->without_decode;
+    bool encodes = r->goal == SUMI_GOAL_ENCODE || r->starts_from_image,
+         decodes = r->goal == SUMI_GOAL_IMAGES && !r->without_decode;
     if ((encodes && !info->has_vae_encoder) || (decodes && !info->has_vae_decoder)) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "the model was opened without a VAE %s; open it with vae_path",
                          encodes && !info->has_vae_encoder ? "encoder" : "decoder");
     }
     if (r->tile_latent < 0 || r->tile_latent % 4 != 0) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a VAE tile of %d latents is not a multiple of 4", (int)r->tile_latent);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a VAE tile of %d latents is not a multiple of 4",
+                         (int)r->tile_latent);
     }
     return SUMI_OK;
 }
 
 static sumi_result check_items(const sumi_network_info* info, const sumi_pipeline_request* r, sumi_error* error)
 {
-    if (r->item_count < 1 || r->item_count > SUMI_MAX_ITEMS || (int64_t)r->item_count * r->width * r->height > INT32_MAX / 4) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%d pictures of %d x %d are too many for one job; the most are %d pictures and 536 million pixels",
-                         (int)r->item_count, (int)r->width, (int)r->height, SUMI_MAX_ITEMS);
+    if (r->item_count < 1 || r->item_count > SUMI_MAX_ITEMS
+        || (int64_t)r->item_count * r->width * r->height > INT32_MAX / 4) {
+        return sumi_fail(
+            error, SUMI_INVALID_ARGUMENT,
+            "%d pictures of %d x %d are too many for one job; the most are %d pictures and 536 million pixels",
+            (int)r->item_count, (int)r->width, (int)r->height, SUMI_MAX_ITEMS);
     }
     if (r->evaluation_count < 1 || r->evaluation_count > MAX_EVALUATIONS) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%d evaluations are not possible; 1 to %d are", (int)r->evaluation_count, MAX_EVALUATIONS);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%d evaluations are not possible; 1 to %d are",
+                         (int)r->evaluation_count, MAX_EVALUATIONS);
     }
     bool guides = false;
     for (int32_t e = 0; r->guided != NULL && e < r->evaluation_count; e++) { guides = guides || r->guided[e]; }
     for (int32_t i = 0; i < r->item_count; i++) {
-        if (r->items[i].positive < 0 || r->items[i].positive >= r->prompt_count || r->items[i].negative >= r->prompt_count
-            || (guides && r->items[i].negative < 0)) {
-            return sumi_fail(error, SUMI_INVALID_ARGUMENT, "picture %d names a prompt that is not there, or none to guide away from", (int)i);
+        if (r->items[i].positive < 0 || r->items[i].positive >= r->prompt_count
+            || r->items[i].negative >= r->prompt_count || (guides && r->items[i].negative < 0)) {
+            return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                             "picture %d names a prompt that is not there, or none to guide away from", (int)i);
         }
     }
-    if (r->inpaints && !r->starts_from_image && !r->starts_from_latents) { return sumi_fail(error, SUMI_INVALID_ARGUMENT, "inpainting needs a start image"); }
-    if (r->starts_from_image && r->starts_from_latents) { return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a start is either an image or latents, not both"); }
+    if (r->inpaints && !r->starts_from_image && !r->starts_from_latents) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "inpainting needs a start image");
+    }
+    if (r->starts_from_image && r->starts_from_latents) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a start is either an image or latents, not both");
+    }
     if (r->previews && info->preview == NULL) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "no preview is known for latents of %d channels", (int)info->latent_channels);
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "no preview is known for latents of %d channels",
+                         (int)info->latent_channels);
     }
     return SUMI_OK;
 }
 
-// ---- Sections -------------------------------------------------------------------------------------------------------------------------
+// ---- Sections -------------------------------------------------------------------------------------------------------
 
 typedef struct writer {
     const sumi_network* network;
@@ -109,9 +127,13 @@ static void keep(sumi_plan* plan, sumi_value value)
     if (value.id > 0 && (size_t)value.id <= plan->value_count) { plan->values[value.id - 1].bound = true; }
 }
 
-static sumi_step_row solver_column(const writer* w, int32_t column, bool per_step) { return (sumi_step_row){w->out->solver, column, per_step}; }
+static sumi_step_row solver_column(const writer* w, int32_t column, bool per_step)
+{
+    return (sumi_step_row){w->out->solver, column, per_step};
+}
 
-// All prompts that are not given go through an encoder together: its weights are read once. Each prompt is its own sequence there.
+// All prompts that are not given go through an encoder together: its weights are read once. Each prompt is its own
+// sequence there.
 static void write_text(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
@@ -122,7 +144,8 @@ static void write_text(writer* w)
             w->features[p].count[e] = count;
             w->features[p].row[e] = 0;
             if (r->prompts[p].given) {
-                w->features[p].value[e] = sumi_plan_bound(w->plan, "features", SUMI_ELEMENT_ACTIVATION, count, w->info->feature_width[e]);
+                w->features[p].value[e] =
+                    sumi_plan_bound(w->plan, "features", SUMI_ELEMENT_ACTIVATION, count, w->info->feature_width[e]);
                 w->out->features[p][e] = (sumi_pipeline_rows){w->features[p].value[e], 0, count};
             } else {
                 w->features[p].row[e] = rows;
@@ -139,7 +162,10 @@ static void write_text(writer* w)
             if (!r->prompts[p].given) {
                 w->features[p].value[e] = features;
                 w->out->ids[p][e] = (sumi_pipeline_rows){ids, w->features[p].row[e], w->features[p].count[e]};
-                if (r->goal == SUMI_GOAL_PROMPTS) { w->out->features[p][e] = (sumi_pipeline_rows){features, w->features[p].row[e], w->features[p].count[e]}; }
+                if (r->goal == SUMI_GOAL_PROMPTS) {
+                    w->out->features[p][e] =
+                        (sumi_pipeline_rows){features, w->features[p].row[e], w->features[p].count[e]};
+                }
             }
         }
     }
@@ -154,33 +180,36 @@ static void write_start_image(writer* w, int32_t item_count)
     sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
     out->pixels = sumi_plan_bound(w->plan, "pixels", SUMI_ELEMENT_BYTE, r->height * r->width, 3);
     out->clean = sumi_plan_bound(w->plan, "clean", SUMI_ELEMENT_FLOAT, item_count * channels, size);
-    if (r->samples_posterior) { out->eps = sumi_plan_bound(w->plan, "eps", SUMI_ELEMENT_FLOAT, item_count * channels, size); }
-    sumi_value moments = w->network->family->write_encode(w->network, w->plan, out->pixels, r->height, r->width, r->tile_latent);
+    if (r->samples_posterior) {
+        out->eps = sumi_plan_bound(w->plan, "eps", SUMI_ELEMENT_FLOAT, item_count * channels, size);
+    }
+    sumi_value moments =
+        w->network->family->write_encode(w->network, w->plan, out->pixels, r->height, r->width, r->tile_latent);
     sumi_value latents = sumi_plan_value(w->plan, "item_latents", SUMI_ELEMENT_FLOAT, channels, size);
     for (int32_t i = 0; i < item_count; i++) {
         if (r->samples_posterior || i == 0) { // the mode is the same for all
             sumi_value eps = SUMI_NO_VALUE;
             if (r->samples_posterior) {
                 eps = sumi_plan_value(w->plan, "item_eps", SUMI_ELEMENT_FLOAT, channels, size);
-                sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){
-                    .x = out->eps, .x_row = i * channels, .y = eps, .rows = channels});
+                sumi_plan_copy_rows(
+                    w->plan, &(sumi_plan_copy_args){.x = out->eps, .x_row = i * channels, .y = eps, .rows = channels});
             }
             w->network->family->write_posterior(w->network, w->plan, moments, eps, latents);
         }
-        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){
-            .x = latents, .y = out->clean, .y_row = i * channels});
+        sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = latents, .y = out->clean, .y_row = i * channels});
     }
 }
 
-// x, and the solver's other states. They begin as copies of x: rows that do not use them multiply them by zero, which must not meet a stray NaN.
+// x, and the solver's other states. They begin as copies of x: rows that do not use them multiply them by zero, which
+// must not meet a stray NaN.
 static void write_states(writer* w, sumi_plan_solve_args* solve)
 {
     const sumi_pipeline_request* r = w->r;
     sumi_pipeline* out = w->out;
     int32_t rows = r->item_count * w->info->latent_channels, size = out->latent_height * out->latent_width;
     out->x = sumi_plan_bound(w->plan, "x", SUMI_ELEMENT_FLOAT, rows, size);
-    *solve = (sumi_plan_solve_args){
-        .x = out->x, .row = solver_column(w, 0, true), .channels = w->info->latent_channels};
+    *solve =
+        (sumi_plan_solve_args){.x = out->x, .row = solver_column(w, 0, true), .channels = w->info->latent_channels};
     if (r->starts_from_latents) { out->clean = sumi_plan_bound(w->plan, "clean", SUMI_ELEMENT_FLOAT, rows, size); }
     if (r->starts_from_image || r->starts_from_latents) {
         out->noise = sumi_plan_bound(w->plan, "noise", SUMI_ELEMENT_FLOAT, rows, size);
@@ -215,16 +244,25 @@ static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool gu
     int32_t channels = w->info->latent_channels;
     sumi_plan_section(w->plan, SUMI_SECTION_DENOISE, repeat, first);
     const sumi_evaluation* list = w->lists[guides];
-    sumi_value v = w->network->family->write_evaluation(w->network, w->plan, &w->denoiser, guides, w->out->x, list, r->item_count * (guides ? 2 : 1));
+    sumi_value v = w->network->family->write_evaluation(w->network, w->plan, &w->denoiser, guides, w->out->x, list,
+                                                        r->item_count * (guides ? 2 : 1));
     if (guides) {
-        v = sumi_plan_guide(w->plan, &(sumi_plan_guide_args){
-            .predictions = v, .item_count = r->item_count, .channels = channels, .positive = w->positive,
-            .negative = w->negative, .scale = solver_column(w, GUIDANCE_COLUMN, true), .norm_limit = r->norm_limit});
+        v = sumi_plan_guide(w->plan, &(sumi_plan_guide_args){.predictions = v,
+                                                             .item_count = r->item_count,
+                                                             .channels = channels,
+                                                             .positive = w->positive,
+                                                             .negative = w->negative,
+                                                             .scale = solver_column(w, GUIDANCE_COLUMN, true),
+                                                             .norm_limit = r->norm_limit});
     }
     if (r->previews) {
-        sumi_plan_preview(w->plan, &(sumi_plan_preview_args){
-            .x = w->out->x, .v = v, .sigma = solver_column(w, SIGMA_COLUMN, true), .channels = channels,
-            .factors = &w->info->preview->factors[0][0], .bias = w->info->preview->bias, .rgb = w->out->preview});
+        sumi_plan_preview(w->plan, &(sumi_plan_preview_args){.x = w->out->x,
+                                                             .v = v,
+                                                             .sigma = solver_column(w, SIGMA_COLUMN, true),
+                                                             .channels = channels,
+                                                             .factors = &w->info->preview->factors[0][0],
+                                                             .bias = w->info->preview->bias,
+                                                             .rgb = w->out->preview});
     }
     sumi_plan_solve_args solve = *states;
     solve.v = v;
@@ -242,13 +280,15 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
         w->negative[i] = r->item_count + i;
     }
     if (r->previews) {
-        w->out->preview = sumi_plan_bound(w->plan, "preview", SUMI_ELEMENT_FLOAT, r->item_count * 3, w->out->latent_height * w->out->latent_width);
+        w->out->preview = sumi_plan_bound(w->plan, "preview", SUMI_ELEMENT_FLOAT, r->item_count * 3,
+                                          w->out->latent_height * w->out->latent_width);
     }
     bool laid_out[2] = {false, false};
     for (int32_t e = 0; e < r->evaluation_count; e++) {
         bool guides = r->guided != NULL && r->guided[e];
         if (!laid_out[guides]) { // still in the section before the first evaluation
-            w->network->family->write_layout(w->network, w->plan, &w->denoiser, guides, w->lists[guides], r->item_count * (guides ? 2 : 1));
+            w->network->family->write_layout(w->network, w->plan, &w->denoiser, guides, w->lists[guides],
+                                             r->item_count * (guides ? 2 : 1));
             laid_out[guides] = true;
         }
     }
@@ -271,7 +311,8 @@ static void write_pictures(writer* w)
     out->bytes = sumi_plan_bound(w->plan, "bytes", SUMI_ELEMENT_BYTE, rows, 3);
     out->not_finite = sumi_plan_constant(w->plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero);
     sumi_plan_section(w->plan, SUMI_SECTION_DECODE, r->item_count, 0);
-    w->network->family->write_decode(w->network, w->plan, out->x, out->latent_height, out->latent_width, r->tile_latent, out->picture);
+    w->network->family->write_decode(w->network, w->plan, out->x, out->latent_height, out->latent_width, r->tile_latent,
+                                     out->picture);
     sumi_plan_section(w->plan, SUMI_SECTION_TRANSFER, 1, 0);
     sumi_plan_pixels_out(w->plan, out->picture, out->bytes, out->not_finite);
 }
@@ -298,8 +339,8 @@ static void write_images(writer* w)
     if (!r->without_decode) { write_pictures(w); }
 }
 
-sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan, sumi_pipeline* out_pipeline,
-                                sumi_error* error)
+sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan,
+                                sumi_pipeline* out_pipeline, sumi_error* error)
 {
     const sumi_network_info* info = sumi_network_get_info(network);
     memset(out_pipeline, 0, sizeof *out_pipeline);

@@ -1,13 +1,14 @@
-// One job as one plan: text, captions, start image, denoising, decoding. The engine fills a request, gets a plan and the handles of everything it writes
-// before the run and reads after it. Nothing here knows a family; that is family.h's table.
+// One job as one plan: text, captions, start image, denoising, decoding. The engine fills a request, gets a plan and
+// the handles of everything it writes before the run and reads after it. Nothing here knows a family; that is
+// family.h's table.
 //
 //   TEXT x1 | PREPARE x1 | IMAGE x1 | DENOISE xE (counter = evaluation) | DECODE x items (counter = item) | TRANSFER x1
 //   ids       captions     encode     evaluations with the same guidance    one item's picture              8-bit pixels
 //             modulation   noise      form one repeated section; a change
 //             rotary                  of guidance begins a new one
 //
-// The tables `times` and `solver` have one row per evaluation; the plan depends only on shapes and on which evaluations are guided, so one plan serves every
-// seed, prompt of the same length, sigma table and guidance scale.
+// The tables `times` and `solver` have one row per evaluation; the plan depends only on shapes and on which evaluations
+// are guided, so one plan serves every seed, prompt of the same length, sigma table and guidance scale.
 #ifndef SUMI_MODELS_PIPELINE_H
 #define SUMI_MODELS_PIPELINE_H
 #include "models/family.h"
@@ -39,14 +40,16 @@ typedef struct sumi_pipeline_request {
     const bool* guided;         // one per evaluation: also run the negative prompts. NULL: none
     float norm_limit;           // the guided prediction's norm is at most this times the positive one's; 0: off
     bool has_base, has_history; // the solver's rows use y, h (see sumi_pipeline_needs)
-    bool starts_from_image;     // encode `pixels` and begin at sigma = first evaluation's with noise added; otherwise x is the noise itself
-    bool starts_from_latents;   // the same with the start's latents given: write `clean` instead of `pixels`
-    bool samples_posterior;     // read `eps` when encoding; otherwise the mode
-    bool inpaints;              // blend with the re-noised start image outside `mask`; needs starts_from_image or starts_from_latents
-    bool previews;              // linear RGB of the clean estimate at every evaluation
-    bool without_decode;        // latents are the product
-    bool whole;                 // tests only: see sumi_denoiser.whole
-    int32_t tile_latent;        // side of a VAE tile in latents, a multiple of 4; 0: whole pictures
+    // encode `pixels` and begin at sigma = first evaluation's with noise added; otherwise x is the noise itself
+    bool starts_from_image;
+    bool starts_from_latents; // the same with the start's latents given: write `clean` instead of `pixels`
+    bool samples_posterior;   // read `eps` when encoding; otherwise the mode
+    // blend with the re-noised start image outside `mask`; needs starts_from_image or starts_from_latents
+    bool inpaints;
+    bool previews;       // linear RGB of the clean estimate at every evaluation
+    bool without_decode; // latents are the product
+    bool whole;          // tests only: see sumi_denoiser.whole
+    int32_t tile_latent; // side of a VAE tile in latents, a multiple of 4; 0: whole pictures
     const sumi_adapter_use* adapters;
     int32_t adapter_count; // must outlive the plan
 } sumi_pipeline_request;
@@ -56,17 +59,23 @@ typedef struct sumi_pipeline_rows {
     int32_t row, count;
 } sumi_pipeline_rows; // rows [row, row + count) of a bound value
 
-// Bound values; {0} when the request has no use for them. "in": the engine writes before the run. "out": it reads after (or during) it.
+// Bound values; {0} when the request has no use for them. "in": the engine writes before the run. "out": it reads after
+// (or during) it.
 typedef struct sumi_pipeline {
-    sumi_pipeline_rows ids[SUMI_MAX_PROMPTS][SUMI_MAX_TEXT_ENCODERS];      // in   int32 [tokens, 1], prompts that are not given
-    sumi_pipeline_rows features[SUMI_MAX_PROMPTS][SUMI_MAX_TEXT_ENCODERS]; // in   activations [tokens, width] of given prompts; out with SUMI_GOAL_PROMPTS
-    sumi_value times;                                                      // in   float [evaluations, 1]: sumi_network_time of each row's sigma
-    sumi_value solver;     // in   float [evaluations, 12]: the array of sumi_solver_row as it is in memory, guidance filled in
-    sumi_value noise;      // in   float [items * channels, h * w]; with starts_from_image or starts_from_latents
-    sumi_value eps;        // in   float [items * channels, h * w] (SUMI_GOAL_ENCODE: one item); posterior noise
-    sumi_value pixels;     // in   bytes [height * width, 3]: the start image, tightly packed RGB
-    sumi_value mask;       // in   float [1, h * w]: 1 = repaint
-    sumi_value x;          // in   float [items * channels, h * w]: the noise, when there is no start. out: the latents after every evaluation
+    // in   int32 [tokens, 1], prompts that are not given
+    sumi_pipeline_rows ids[SUMI_MAX_PROMPTS][SUMI_MAX_TEXT_ENCODERS];
+    // in   activations [tokens, width] of given prompts; out with SUMI_GOAL_PROMPTS
+    sumi_pipeline_rows features[SUMI_MAX_PROMPTS][SUMI_MAX_TEXT_ENCODERS];
+    // in   float [evaluations, 1]: sumi_network_time of each row's sigma
+    sumi_value times;
+    // in   float [evaluations, 12]: the array of sumi_solver_row as it is in memory, guidance filled in
+    sumi_value solver;
+    sumi_value noise;  // in   float [items * channels, h * w]; with starts_from_image or starts_from_latents
+    sumi_value eps;    // in   float [items * channels, h * w] (SUMI_GOAL_ENCODE: one item); posterior noise
+    sumi_value pixels; // in   bytes [height * width, 3]: the start image, tightly packed RGB
+    sumi_value mask;   // in   float [1, h * w]: 1 = repaint
+    // in   float [items * channels, h * w]: the noise, when there is no start. out: the latents after every evaluation
+    sumi_value x;
     sumi_value clean;      // out  float, same shape: the encoded start image. in with starts_from_latents
     sumi_value velocity;   // (not bound; for tests) d x / d sigma after guidance
     sumi_value preview;    // out  float [items * 3, h * w] in [-1, 1], new after every evaluation
@@ -79,7 +88,8 @@ typedef struct sumi_pipeline {
 // Whether a solver's rows read the base y or the history h.
 void sumi_pipeline_needs(const sumi_solver_row* rows, int32_t count, bool* out_base, bool* out_history);
 
-// Checks the request against the network, writes the plan (which the caller has begun) and finishes it. On failure the caller still ends the plan.
-sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan, sumi_pipeline* out_pipeline,
-                                sumi_error* error);
+// Checks the request against the network, writes the plan (which the caller has begun) and finishes it. On failure the
+// caller still ends the plan.
+sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan,
+                                sumi_pipeline* out_pipeline, sumi_error* error);
 #endif

@@ -1,5 +1,6 @@
-// The Qwen3 language model as a text encoder: token ids in, the residual stream after the last but one layer out (hidden_states[-2]), without the final norm.
-// Grouped-query attention, causal; RMS norm of every query and key head before rotary positions (half-split pairs). Yang et al. 2025; spec z-image.md section 4.
+// The Qwen3 language model as a text encoder: token ids in, the residual stream after the last but one layer out
+// (hidden_states[-2]), without the final norm. Grouped-query attention, causal; RMS norm of every query and key head
+// before rotary positions (half-split pairs). Yang et al. 2025; spec z-image.md section 4.
 #ifndef SUMI_MODELS_QWEN3_H
 #define SUMI_MODELS_QWEN3_H
 #include "models/weights.h"
@@ -20,10 +21,13 @@ typedef struct sumi_qwen3 {
     sumi_qwen3_layer* layers; // in the weight list's memory
 } sumi_qwen3;
 
-// Names: transformers' with or without `model.`, or llama.cpp's (blk.N.*). binder->alias is set here. config: config.json or NULL (a single file), then the
-// shapes and the released constants tell everything.
-sumi_result sumi_qwen3_bind(sumi_qwen3* model, sumi_binder* binder, const void* config, size_t config_bytes, const char* config_path);
+// Names: transformers' with or without `model.`, or llama.cpp's (blk.N.*). binder->alias is set here. config:
+// config.json or NULL (a single file), then the shapes and the released constants tell everything.
+sumi_result sumi_qwen3_bind(sumi_qwen3* model, sumi_binder* binder, const void* config, size_t config_bytes,
+                            const char* config_path);
 
-// ids [sum of counts, 1] of several prompts, one after another; each is its own sequence from position 0. Returns the features [sum of counts, width].
-sumi_value sumi_qwen3_write(const sumi_qwen3* model, sumi_plan* plan, sumi_value ids, const int32_t* counts, int32_t prompt_count);
+// ids [sum of counts, 1] of several prompts, one after another; each is its own sequence from position 0. Returns the
+// features [sum of counts, width].
+sumi_value sumi_qwen3_write(const sumi_qwen3* model, sumi_plan* plan, sumi_value ids, const int32_t* counts,
+                            int32_t prompt_count);
 #endif

@@ -5,7 +5,7 @@
 
 #define BLOCK_BYTES 16384u
 
-// ---- The list -------------------------------------------------------------------------------------------------------------------------
+// ---- The list -------------------------------------------------------------------------------------------------------
 
 void sumi_weight_list_init(sumi_weight_list* list, sumi_heap* heap)
 {
@@ -28,7 +28,11 @@ void* sumi_weight_list_reserve(sumi_weight_list* list, size_t bytes)
     bytes = (bytes + 15) & ~(size_t)15;
     if (list->block_count == 0 || list->block_bytes - list->block_used < bytes) {
         size_t block_bytes = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
-        if (sumi_grow(list->heap, (void**)&list->blocks, &list->block_capacity, list->block_count + 1, sizeof *list->blocks, NULL) != SUMI_OK) { return NULL; }
+        if (sumi_grow(list->heap, (void**)&list->blocks, &list->block_capacity, list->block_count + 1,
+                      sizeof *list->blocks, NULL)
+            != SUMI_OK) {
+            return NULL;
+        }
         void* block = sumi_alloc_zero(list->heap, block_bytes);
         if (block == NULL) { return NULL; }
         list->blocks[list->block_count++] = block;
@@ -52,7 +56,7 @@ static const char* keep_text(sumi_binder* binder, const char* text)
     return copy;
 }
 
-// ---- Names ----------------------------------------------------------------------------------------------------------------------------
+// ---- Names ----------------------------------------------------------------------------------------------------------
 
 bool sumi_fold_path(const char* path, size_t bytes, char* out, size_t out_bytes)
 {
@@ -85,7 +89,9 @@ const sumi_tensor* sumi_bind_find(const sumi_binder* binder, const char* canonic
 {
     const sumi_tensor* tensor = sumi_checkpoint_part_find(binder->part, canonical);
     char other[SUMI_NAME_BYTES];
-    for (int32_t which = 0; tensor == NULL && binder->alias != NULL && binder->alias(binder->alias_context, canonical, which, other, sizeof other); which++) {
+    for (int32_t which = 0; tensor == NULL && binder->alias != NULL
+                            && binder->alias(binder->alias_context, canonical, which, other, sizeof other);
+         which++) {
         tensor = sumi_checkpoint_part_find(binder->part, other);
     }
     return tensor;
@@ -122,9 +128,12 @@ const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
     const sumi_tensor* tensor = sumi_bind_find(binder, canonical);
     if (tensor == NULL) {
         char other[SUMI_NAME_BYTES];
-        bool has_other = binder->alias != NULL && binder->alias(binder->alias_context, canonical, 0, other, sizeof other);
-        sumi_bind_fail(binder, SUMI_TENSOR_MISSING, "%s: %s lacks the tensor %s%s%s%s%s; the file is incomplete or of another model", binder->part->path,
-                       binder->what, binder->part->prefix, canonical, has_other ? " (or " : "", has_other ? other : "", has_other ? ")" : "");
+        bool has_other =
+            binder->alias != NULL && binder->alias(binder->alias_context, canonical, 0, other, sizeof other);
+        sumi_bind_fail(binder, SUMI_TENSOR_MISSING,
+                       "%s: %s lacks the tensor %s%s%s%s%s; the file is incomplete or of another model",
+                       binder->part->path, binder->what, binder->part->prefix, canonical, has_other ? " (or " : "",
+                       has_other ? other : "", has_other ? ")" : "");
     }
     return tensor;
 }
@@ -134,7 +143,8 @@ int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis)
     const sumi_tensor* tensor = sumi_bind_need(binder, canonical);
     if (tensor == NULL) { return 0; }
     if (axis >= tensor->rank || tensor->shape[axis] < 1 || tensor->shape[axis] > INT32_MAX / 8) {
-        sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH, "%s: tensor %s has %d dimensions, or one of an impossible size; the file is of another model",
+        sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
+                       "%s: tensor %s has %d dimensions, or one of an impossible size; the file is of another model",
                        binder->part->path, tensor->name, (int)tensor->rank);
         return 0;
     }
@@ -147,7 +157,8 @@ static void shape_text(const sumi_tensor* tensor, char* out, size_t out_bytes)
     size_t used = 0;
     out[0] = 0;
     for (int32_t i = 0; i < tensor->rank && used < out_bytes; i++) {
-        used += (size_t)snprintf(out + used, out_bytes - used, "%s%lld", i == 0 ? "[" : ", ", (long long)tensor->shape[i]);
+        used +=
+            (size_t)snprintf(out + used, out_bytes - used, "%s%lld", i == 0 ? "[" : ", ", (long long)tensor->shape[i]);
     }
     if (used < out_bytes) { snprintf(out + used, out_bytes - used, tensor->rank == 0 ? "[]" : "]"); }
 }
@@ -157,23 +168,33 @@ static void refuse_shape(sumi_binder* binder, const sumi_tensor* tensor, const c
     char have[128];
     shape_text(tensor, have, sizeof have);
     sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
-                   "%s: tensor %s has the shape %s, %s needs %s; the file is of another model or its config.json does not belong to it", binder->part->path,
-                   tensor->name, have, binder->what, wanted);
+                   "%s: tensor %s has the shape %s, %s needs %s; the file is of another model or its config.json does "
+                   "not belong to it",
+                   binder->part->path, tensor->name, have, binder->what, wanted);
 }
 
-// ---- Binding --------------------------------------------------------------------------------------------------------------------------
+// ---- Binding --------------------------------------------------------------------------------------------------------
 
 // Floating point and GGUF block types; integers are quantisations whose rules this library does not know.
-static bool is_weight_type(sumi_dtype dtype) { return sumi_dtype_is_number(dtype) && (dtype <= SUMI_DTYPE_F8_E5M2 || dtype >= SUMI_DTYPE_Q4_0); }
+static bool is_weight_type(sumi_dtype dtype)
+{
+    return sumi_dtype_is_number(dtype) && (dtype <= SUMI_DTYPE_F8_E5M2 || dtype >= SUMI_DTYPE_Q4_0);
+}
 
 static bool set_part(sumi_binder* binder, sumi_weight_part* part, const sumi_tensor* tensor, int32_t rows)
 {
     if (!is_weight_type(tensor->dtype)) {
-        sumi_bind_fail(binder, SUMI_NOT_SUPPORTED, "%s: tensor %s has the type %s, which is not a supported way to store weights", binder->part->path,
-                       tensor->name, sumi_dtype_get(tensor->dtype)->name);
+        sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
+                       "%s: tensor %s has the type %s, which is not a supported way to store weights",
+                       binder->part->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
         return false;
     }
-    *part = (sumi_weight_part){.data = tensor->data, .dtype = tensor->dtype, .rows = rows, .scale = 1.0f, .mapping = tensor->mapping, .mapping_bytes = tensor->mapping_bytes};
+    *part = (sumi_weight_part){.data = tensor->data,
+                               .dtype = tensor->dtype,
+                               .rows = rows,
+                               .scale = 1.0f,
+                               .mapping = tensor->mapping,
+                               .mapping_bytes = tensor->mapping_bytes};
     const char* name = sumi_checkpoint_part_name(binder->part, tensor);
     if (name != NULL) { binder->result = sumi_tensor_scale(binder->part, name, &part->scale, binder->error); }
     return binder->result == SUMI_OK;
@@ -185,7 +206,8 @@ static void add_weight(sumi_binder* binder, sumi_weight* weight, const char* nam
     sumi_weight_list* list = binder->list;
     weight->name = keep_text(binder, name);
     if (binder->result != SUMI_OK) { return; }
-    binder->result = sumi_grow(list->heap, (void**)&list->weights, &list->capacity, list->count + 1, sizeof *list->weights, binder->error);
+    binder->result = sumi_grow(list->heap, (void**)&list->weights, &list->capacity, list->count + 1,
+                               sizeof *list->weights, binder->error);
     if (binder->result == SUMI_OK) {
         weight->index = (int32_t)list->count;
         list->weights[list->count++] = weight;
@@ -200,18 +222,21 @@ static void add_target(sumi_binder* binder, const char* module, sumi_adapter_tar
     sumi_weight_list* list = binder->list;
     target.path = keep_text(binder, folded);
     if (binder->result != SUMI_OK) { return; }
-    binder->result = sumi_grow(list->heap, (void**)&list->targets, &list->target_capacity, list->target_count + 1, sizeof *list->targets, binder->error);
+    binder->result = sumi_grow(list->heap, (void**)&list->targets, &list->target_capacity, list->target_count + 1,
+                               sizeof *list->targets, binder->error);
     if (binder->result == SUMI_OK) { list->targets[list->target_count++] = target; }
 }
 
-void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin, int32_t rows, bool is_fused)
+void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
+                      int32_t rows, bool is_fused)
 {
     if (!binder->adaptable) { return; }
     sumi_adapter_target target = {NULL, weight->index, row_begin, rows, weight->cols, is_fused};
     add_target(binder, module, target);
     char name[SUMI_NAME_BYTES], other[SUMI_NAME_BYTES];
     snprintf(name, sizeof name, "%s.weight", module);
-    for (int32_t which = 0; binder->alias != NULL && binder->alias(binder->alias_context, name, which, other, sizeof other); which++) {
+    for (int32_t which = 0;
+         binder->alias != NULL && binder->alias(binder->alias_context, name, which, other, sizeof other); which++) {
         size_t length = strlen(other);
         if (length > 7 && strcmp(other + length - 7, ".weight") == 0) {
             other[length - 7] = 0;
@@ -232,7 +257,8 @@ static bool matrix_shape(const sumi_tensor* tensor, int64_t* rows, int64_t* cols
     return tensor->rank >= 1;
 }
 
-void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules, const int32_t* rows, int32_t count, int32_t cols)
+void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
+                     const int32_t* rows, int32_t count, int32_t cols)
 {
     memset(weight, 0, sizeof *weight);
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
@@ -264,14 +290,17 @@ void sumi_bind_matrix(sumi_binder* binder, sumi_weight* weight, const char* modu
     sumi_bind_stack(binder, weight, module, &module, &rows, 1, cols);
 }
 
-void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels, int32_t in_channels, int32_t kernel)
+void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
+                    int32_t in_channels, int32_t kernel)
 {
     char name[SUMI_NAME_BYTES], wanted[64];
     snprintf(name, sizeof name, "%s.weight", module);
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
     if (tensor == NULL) { return; }
-    if (tensor->rank != 4 || tensor->shape[0] != out_channels || tensor->shape[1] != in_channels || tensor->shape[2] != kernel || tensor->shape[3] != kernel) {
-        snprintf(wanted, sizeof wanted, "[%d, %d, %d, %d]", (int)out_channels, (int)in_channels, (int)kernel, (int)kernel);
+    if (tensor->rank != 4 || tensor->shape[0] != out_channels || tensor->shape[1] != in_channels
+        || tensor->shape[2] != kernel || tensor->shape[3] != kernel) {
+        snprintf(wanted, sizeof wanted, "[%d, %d, %d, %d]", (int)out_channels, (int)in_channels, (int)kernel,
+                 (int)kernel);
         refuse_shape(binder, tensor, wanted);
         return;
     }
@@ -301,7 +330,8 @@ void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name
     if (set_part(binder, &weight->parts[0], tensor, 1)) { add_weight(binder, weight, name); }
 }
 
-void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules, const int32_t* rows, int32_t count)
+void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
+                            const int32_t* rows, int32_t count)
 {
     memset(weight, 0, sizeof *weight);
     int32_t total = 0;

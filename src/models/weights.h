@@ -1,6 +1,7 @@
-// From named tensors to the weights of a network. A network asks for each weight by its canonical name (the diffusers one) and the shape it must have; the binder
-// knows the other names the same tensor goes by, the prefix of the file, the scales of fp8 files, and keeps the first failure, so that binding reads
-// like the table of tensors in the papers, without a check per line.
+// From named tensors to the weights of a network. A network asks for each weight by its canonical name (the diffusers
+// one) and the shape it must have; the binder knows the other names the same tensor goes by, the prefix of the file,
+// the scales of fp8 files, and keeps the first failure, so that binding reads like the table of tensors in the papers,
+// without a check per line.
 //
 //     sumi_binder b = {.list = list, .part = part, .alias = other_name, .what = "the transformer", .error = error};
 //     sumi_bind_matrix(&b, &block->out, "layers.0.attention.to_out.0", dim, dim);
@@ -12,7 +13,8 @@
 
 #define SUMI_NAME_BYTES 192
 
-// Something an adapter may change: rows of a weight under a module path. Paths are folded: '.', '-' and '_' are all '_', since adapter files write them all ways.
+// Something an adapter may change: rows of a weight under a module path. Paths are folded: '.', '-' and '_' are all
+// '_', since adapter files write them all ways.
 typedef struct sumi_adapter_target {
     const char* path;
     int32_t weight_index, row_begin, rows, cols;
@@ -32,11 +34,13 @@ typedef struct sumi_weight_list {
 } sumi_weight_list;
 
 void sumi_weight_list_init(sumi_weight_list* list, sumi_heap* heap);
-void sumi_weight_list_close(sumi_weight_list* list);                  // accepts a zeroed one
-void* sumi_weight_list_reserve(sumi_weight_list* list, size_t bytes); // zeroed memory that lives as long as the list; NULL when there is none
+void sumi_weight_list_close(sumi_weight_list* list); // accepts a zeroed one
+// zeroed memory that lives as long as the list; NULL when there is none
+void* sumi_weight_list_reserve(sumi_weight_list* list, size_t bytes);
 
 // Writes the which-th other name of a canonical tensor name (0, 1 ...); false when there are no more.
-typedef bool sumi_alias_function(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes);
+typedef bool sumi_alias_function(const void* context, const char* canonical, int32_t which, char* out,
+                                 size_t out_bytes);
 
 typedef struct sumi_binder {
     sumi_weight_list* list;
@@ -53,7 +57,8 @@ typedef struct sumi_binder {
 const sumi_tensor* sumi_bind_find(const sumi_binder* binder, const char* canonical);
 // As find, for a tensor that must be there.
 const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical);
-// One more than the largest N of a tensor called prefix + "N." + anything; 0 without one. Counted over all tensors, so that a lost one does not shorten a network.
+// One more than the largest N of a tensor called prefix + "N." + anything; 0 without one. Counted over all tensors, so
+// that a lost one does not shorten a network.
 int32_t sumi_bind_count(const sumi_binder* binder, const char* prefix);
 bool sumi_bind_has_prefix(const sumi_binder* binder, const char* prefix);
 // Dimension `axis` of a tensor that must be there, 0 after a failure.
@@ -61,15 +66,20 @@ int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis)
 
 // `module`.weight as [rows, cols]. A convolution's kernel dimensions belong to the columns; a 1x1 kernel is a matrix.
 void sumi_bind_matrix(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t rows, int32_t cols);
-void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels, int32_t in_channels, int32_t kernel);
-// A tensor of `cols` elements as one row: biases, norms, pad tokens ([n] and [1, n] are both accepted). `name` is the whole tensor name.
+void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
+                    int32_t in_channels, int32_t kernel);
+// A tensor of `cols` elements as one row: biases, norms, pad tokens ([n] and [1, n] are both accepted). `name` is the
+// whole tensor name.
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
 // Several modules' weights stacked by rows into one matrix called `label`.
-void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules, const int32_t* rows, int32_t count, int32_t cols);
+void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
+                     const int32_t* rows, int32_t count, int32_t cols);
 // Biases of the same modules, copied into one row of floats.
-void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules, const int32_t* rows, int32_t count);
+void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
+                            const int32_t* rows, int32_t count);
 // One more name for rows of a weight that adapters may use.
-void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin, int32_t rows, bool is_fused);
+void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
+                      int32_t rows, bool is_fused);
 void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format, ...) SUMI_PRINTF(3, 4);
 
 // Folds a module path for comparison; false when it does not fit.

@@ -9,7 +9,7 @@
 #define FINAL_EPS 1e-6f // of the final layer norm; a constant of the reference, not of its config
 #define MAX_EVALUATIONS (2 * SUMI_MAX_ITEMS)
 
-// ---- Weights --------------------------------------------------------------------------------------------------------------------------
+// ---- Weights --------------------------------------------------------------------------------------------------------
 
 static bool other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
@@ -37,7 +37,8 @@ static void bind_qkv(sumi_z_image* model, sumi_binder* b, sumi_z_image_block* w,
     int32_t q = model->heads * model->head_dim, kv = model->kv_heads * model->head_dim;
     const int32_t rows[] = {q, kv, kv};
     char n[4][SUMI_NAME_BYTES];
-    const char* split[] = {join(n[0], block, "attention.to_q"), join(n[1], block, "attention.to_k"), join(n[2], block, "attention.to_v")};
+    const char* split[] = {join(n[0], block, "attention.to_q"), join(n[1], block, "attention.to_k"),
+                           join(n[2], block, "attention.to_v")};
     join(n[3], block, "attention.qkv.weight");
     bool is_fused = sumi_bind_find(b, n[3]) != NULL;
     join(n[3], block, "attention.qkv");
@@ -52,10 +53,13 @@ static void bind_qkv(sumi_z_image* model, sumi_binder* b, sumi_z_image_block* w,
     sumi_bind_matrix(b, &w->qkv, fused, q + 2 * kv, model->dim);
     b->adaptable = adaptable;
     sumi_bind_target(b, &w->qkv, fused, 0, q + 2 * kv, true);
-    for (int32_t i = 0, row = 0; i < 3; row += rows[i++]) { sumi_bind_target(b, &w->qkv, split[i], row, rows[i], false); }
+    for (int32_t i = 0, row = 0; i < 3; row += rows[i++]) {
+        sumi_bind_target(b, &w->qkv, split[i], row, rows[i], false);
+    }
 }
 
-static void bind_block(sumi_z_image* model, sumi_binder* b, sumi_z_image_block* w, const char* kind, int32_t index, bool is_modulated, int32_t slot)
+static void bind_block(sumi_z_image* model, sumi_binder* b, sumi_z_image_block* w, const char* kind, int32_t index,
+                       bool is_modulated, int32_t slot)
 {
     char block[64], n[3][SUMI_NAME_BYTES];
     snprintf(block, sizeof block, "%s.%d", kind, (int)index);
@@ -71,7 +75,8 @@ static void bind_block(sumi_z_image* model, sumi_binder* b, sumi_z_image_block* 
     sumi_bind_vector(b, &w->k_norm, join(n[0], block, "attention.norm_k.weight"), model->head_dim);
     sumi_bind_matrix(b, &w->out, join(n[0], block, "attention.to_out.0"), dim, model->heads * model->head_dim);
     const char* gate_up[] = {join(n[0], block, "feed_forward.w1"), join(n[1], block, "feed_forward.w3")};
-    sumi_bind_stack(b, &w->gate_up, join(n[2], block, "feed_forward.w1w3"), gate_up, (const int32_t[]){model->hidden, model->hidden}, 2, dim);
+    sumi_bind_stack(b, &w->gate_up, join(n[2], block, "feed_forward.w1w3"), gate_up,
+                    (const int32_t[]){model->hidden, model->hidden}, 2, dim);
     sumi_bind_matrix(b, &w->down, join(n[0], block, "feed_forward.w2"), dim, model->hidden);
     if (is_modulated) {
         sumi_bind_matrix(b, &w->modulation, join(n[0], block, "adaLN_modulation.0"), 4 * dim, model->condition_width);
@@ -103,8 +108,11 @@ static void read_config(sumi_binder* b, config_values* c, const void* config, si
                                         {"rope_theta", SUMI_CONFIG_NUMBER, &c->theta, 0, NULL},
                                         {"t_scale", SUMI_CONFIG_NUMBER, &c->time_scale, 0, NULL}};
     b->result = sumi_config_read(config, bytes, path, fields, sizeof fields / sizeof *fields, b->error);
-    if (!c->qk_norm || (c->patch_count != 0 && (c->patch_count != 1 || c->patches[0] != 2)) || !(c->eps > 0) || !(c->theta > 1) || !(c->time_scale > 0)) {
-        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: only Z-Image transformers with patches of 2, QK norm and positive eps, theta and t_scale are supported",
+    if (!c->qk_norm || (c->patch_count != 0 && (c->patch_count != 1 || c->patches[0] != 2)) || !(c->eps > 0)
+        || !(c->theta > 1) || !(c->time_scale > 0)) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: only Z-Image transformers with patches of 2, QK norm and positive eps, theta and t_scale "
+                       "are supported",
                        path);
     }
 }
@@ -112,8 +120,9 @@ static void read_config(sumi_binder* b, config_values* c, const void* config, si
 static void check_config(sumi_binder* b, const char* path, const char* key, int32_t said, int32_t found)
 {
     if (said != 0 && said != found) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: %s is %d, but the tensors of %s say %d; config and weights do not belong together", path, key, (int)said,
-                       b->part->path, (int)found);
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                       "%s: %s is %d, but the tensors of %s say %d; config and weights do not belong together", path,
+                       key, (int)said, b->part->path, (int)found);
     }
 }
 
@@ -135,18 +144,22 @@ static void find_sizes(sumi_z_image* model, sumi_binder* b, const config_values*
     check_config(b, config_path, "dim", c->dim, model->dim);
     check_config(b, config_path, "in_channels", c->channels, model->channels);
     check_config(b, config_path, "cap_feat_dim", c->features, model->feature_width);
-    if (patch % 4 != 0 || model->heads < 1 || model->heads > model->dim || model->heads * (int64_t)model->head_dim != model->dim || model->kv_heads < 1
+    if (patch % 4 != 0 || model->heads < 1 || model->heads > model->dim
+        || model->heads * (int64_t)model->head_dim != model->dim || model->kv_heads < 1
         || model->kv_heads > model->heads || model->heads % model->kv_heads != 0 || model->time_width % 2 != 0) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: a transformer of width %d cannot have %d heads of %d and patches of %d values", b->part->path,
-                       (int)model->dim, (int)model->heads, (int)model->head_dim, (int)patch);
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                       "%s: a transformer of width %d cannot have %d heads of %d and patches of %d values",
+                       b->part->path, (int)model->dim, (int)model->heads, (int)model->head_dim, (int)patch);
         return;
     }
     // single files: the released split of a head over frame, row and column (32, 48, 48 of 128), at its proportions
     int32_t axes[3] = {model->head_dim / 4, model->head_dim * 3 / 8, model->head_dim * 3 / 8};
     if (c->axis_count != 0) { memcpy(axes, c->axes, sizeof axes); }
-    if ((c->axis_count != 0 && c->axis_count != 3) || axes[0] < 2 || axes[1] < 2 || axes[2] < 2 || axes[0] % 2 + axes[1] % 2 + axes[2] % 2 != 0
-        || (int64_t)axes[0] + axes[1] + axes[2] != model->head_dim) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: axes_dims must be three even numbers whose sum is the head size %d", config_path, (int)model->head_dim);
+    if ((c->axis_count != 0 && c->axis_count != 3) || axes[0] < 2 || axes[1] < 2 || axes[2] < 2
+        || axes[0] % 2 + axes[1] % 2 + axes[2] % 2 != 0 || (int64_t)axes[0] + axes[1] + axes[2] != model->head_dim) {
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                       "%s: axes_dims must be three even numbers whose sum is the head size %d", config_path,
+                       (int)model->head_dim);
         return;
     }
     for (int32_t a = 0; a < 3; a++) { model->axis_pairs[a] = axes[a] / 2; }
@@ -155,13 +168,16 @@ static void find_sizes(sumi_z_image* model, sumi_binder* b, const config_values*
     model->time_scale = c->time_scale;
     model->layer_count = c->layers != 0 ? c->layers : sumi_bind_count(b, "layers.");
     model->refiner_count = c->refiners != 0 ? c->refiners : sumi_bind_count(b, "noise_refiner.");
-    if (model->layer_count < 1 || model->refiner_count < 0 || model->layer_count > SUMI_Z_IMAGE_MAX_BLOCKS - 2 * (int64_t)model->refiner_count) {
-        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: %d layers and %d refiner layers; at least one layer and at most %d blocks are supported", b->part->path,
-                       (int)model->layer_count, (int)model->refiner_count, SUMI_Z_IMAGE_MAX_BLOCKS);
+    if (model->layer_count < 1 || model->refiner_count < 0
+        || model->layer_count > SUMI_Z_IMAGE_MAX_BLOCKS - 2 * (int64_t)model->refiner_count) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: %d layers and %d refiner layers; at least one layer and at most %d blocks are supported",
+                       b->part->path, (int)model->layer_count, (int)model->refiner_count, SUMI_Z_IMAGE_MAX_BLOCKS);
     }
 }
 
-sumi_result sumi_z_image_bind(sumi_z_image* model, sumi_binder* b, const void* config, size_t config_bytes, const char* config_path)
+sumi_result sumi_z_image_bind(sumi_z_image* model, sumi_binder* b, const void* config, size_t config_bytes,
+                              const char* config_path)
 {
     b->alias = other_name;
     config_values c;
@@ -170,7 +186,9 @@ sumi_result sumi_z_image_bind(sumi_z_image* model, sumi_binder* b, const void* c
     if (b->result != SUMI_OK) { return b->result; }
     size_t count = (size_t)(model->layer_count + 2 * model->refiner_count);
     sumi_z_image_block* blocks = sumi_weight_list_reserve(b->list, count * sizeof *blocks);
-    if (blocks == NULL) { return b->result = sumi_out_of_memory(b->error, count * sizeof *blocks, "the transformer's blocks"); }
+    if (blocks == NULL) {
+        return b->result = sumi_out_of_memory(b->error, count * sizeof *blocks, "the transformer's blocks");
+    }
     model->layers = blocks;
     model->noise_refiner = blocks + model->layer_count;
     model->context_refiner = model->noise_refiner + model->refiner_count;
@@ -187,7 +205,8 @@ sumi_result sumi_z_image_bind(sumi_z_image* model, sumi_binder* b, const void* c
     sumi_bind_vector(b, &model->caption_embedder_bias, "cap_embedder.1.bias", dim);
     sumi_bind_vector(b, &model->x_pad, "x_pad_token", dim);
     sumi_bind_vector(b, &model->caption_pad, "cap_pad_token", dim);
-    sumi_bind_matrix(b, &model->final_modulation, "all_final_layer.2-1.adaLN_modulation.1", dim, model->condition_width);
+    sumi_bind_matrix(b, &model->final_modulation, "all_final_layer.2-1.adaLN_modulation.1", dim,
+                     model->condition_width);
     sumi_bind_vector(b, &model->final_modulation_bias, "all_final_layer.2-1.adaLN_modulation.1.bias", dim);
     sumi_bind_matrix(b, &model->final_linear, "all_final_layer.2-1.linear", patch, dim);
     sumi_bind_vector(b, &model->final_linear_bias, "all_final_layer.2-1.linear.bias", patch);
@@ -196,14 +215,17 @@ sumi_result sumi_z_image_bind(sumi_z_image* model, sumi_binder* b, const void* c
         bind_block(model, b, &model->noise_refiner[i], "noise_refiner", i, true, slot++);
         bind_block(model, b, &model->context_refiner[i], "context_refiner", i, false, -1);
     }
-    for (int32_t i = 0; i < model->layer_count; i++) { bind_block(model, b, &model->layers[i], "layers", i, true, slot++); }
-    sumi_weight* precise[] = {&model->x_embedder, &model->time_in, &model->time_out, &model->caption_embedder, &model->final_modulation, &model->final_linear};
+    for (int32_t i = 0; i < model->layer_count; i++) {
+        bind_block(model, b, &model->layers[i], "layers", i, true, slot++);
+    }
+    sumi_weight* precise[] = {&model->x_embedder,       &model->time_in,          &model->time_out,
+                              &model->caption_embedder, &model->final_modulation, &model->final_linear};
     for (size_t i = 0; i < sizeof precise / sizeof *precise; i++) precise[i]->keeps_precision = true;
     for (size_t i = 0; i < count; i++) blocks[i].modulation.keeps_precision = true;
     return b->result;
 }
 
-// ---- Forward --------------------------------------------------------------------------------------------------------------------------
+// ---- Forward --------------------------------------------------------------------------------------------------------
 
 static int32_t padded(int32_t tokens) { return (tokens + PAD_MULTIPLE - 1) / PAD_MULTIPLE * PAD_MULTIPLE; }
 
@@ -217,42 +239,63 @@ static sumi_attention attention_over(const sumi_z_image* model, const sumi_seque
                             .sequence_count = count};
 }
 
-// Quarter `quarter` of this evaluation's row of a block's table [1 + s1 | tanh g1 | 1 + s2 | tanh g2], or none in an unmodulated block.
+// Quarter `quarter` of this evaluation's row of a block's table [1 + s1 | tanh g1 | 1 + s2 | tanh g2], or none in an
+// unmodulated block.
 static sumi_step_row modulation_of(const sumi_z_image* model, sumi_value table, int32_t quarter)
 {
     return table.id == 0 ? SUMI_NO_ROW : (sumi_step_row){table, quarter * model->dim, true};
 }
 
 // One block on rows [0, rows) of x, in place. Attention reads all of them; only the first out_rows are updated.
-static void write_block(const sumi_z_image* model, sumi_plan* plan, const sumi_z_image_block* w, sumi_value x, int32_t rows, int32_t out_rows,
-                        const sumi_attention* attention, sumi_value rope, sumi_value modulation)
+static void write_block(const sumi_z_image* model, sumi_plan* plan, const sumi_z_image_block* w, sumi_value x,
+                        int32_t rows, int32_t out_rows, const sumi_attention* attention, sumi_value rope,
+                        sumi_value modulation)
 {
-    sumi_value a = sumi_plan_norm(plan, &(sumi_plan_norm_args){
-        .label = "attention_norm1", .x = x, .rows = rows, .weight = &w->attention_norm1, .eps = model->eps,
-        .scale = modulation_of(model, modulation, 0)});
-    sumi_value qkv = sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "attention.qkv", .x = a, .weight = &w->qkv});
-    sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){
-        .label = "attention.qk_norm_rope", .qkv = qkv, .rows = rows, .q_heads = model->heads,
-        .kv_heads = model->kv_heads, .dim = model->head_dim, .q_norm = &w->q_norm, .k_norm = &w->k_norm,
-        .eps = model->eps, .rope = rope, .rotary = SUMI_ROTARY_INTERLEAVED});
+    sumi_value a = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "attention_norm1",
+                                                               .x = x,
+                                                               .rows = rows,
+                                                               .weight = &w->attention_norm1,
+                                                               .eps = model->eps,
+                                                               .scale = modulation_of(model, modulation, 0)});
+    sumi_value qkv =
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "attention.qkv", .x = a, .weight = &w->qkv});
+    sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "attention.qk_norm_rope",
+                                                      .qkv = qkv,
+                                                      .rows = rows,
+                                                      .q_heads = model->heads,
+                                                      .kv_heads = model->kv_heads,
+                                                      .dim = model->head_dim,
+                                                      .q_norm = &w->q_norm,
+                                                      .k_norm = &w->k_norm,
+                                                      .eps = model->eps,
+                                                      .rope = rope,
+                                                      .rotary = SUMI_ROTARY_INTERLEAVED});
     sumi_value o = sumi_plan_attention(plan, "attention", qkv, attention);
     sumi_value branch = sumi_plan_value(plan, "attention_branch", SUMI_ELEMENT_ACTIVATION, out_rows, model->dim);
     sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "attention.out", .x = o, .rows = out_rows, .weight = &w->out, .y = branch});
-    sumi_plan_norm_gate_add(plan, &(sumi_plan_norm_gate_add_args){
-        .label = "attention_norm2", .x = x, .branch = branch, .weight = &w->attention_norm2,
-        .eps = model->eps, .gate = modulation_of(model, modulation, 1)});
+                               .label = "attention.out", .x = o, .rows = out_rows, .weight = &w->out, .y = branch});
+    sumi_plan_norm_gate_add(plan, &(sumi_plan_norm_gate_add_args){.label = "attention_norm2",
+                                                                  .x = x,
+                                                                  .branch = branch,
+                                                                  .weight = &w->attention_norm2,
+                                                                  .eps = model->eps,
+                                                                  .gate = modulation_of(model, modulation, 1)});
 
-    sumi_value f = sumi_plan_norm(plan, &(sumi_plan_norm_args){
-        .label = "ffn_norm1", .x = x, .rows = out_rows, .weight = &w->ffn_norm1, .eps = model->eps,
-        .scale = modulation_of(model, modulation, 2)});
+    sumi_value f = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "ffn_norm1",
+                                                               .x = x,
+                                                               .rows = out_rows,
+                                                               .weight = &w->ffn_norm1,
+                                                               .eps = model->eps,
+                                                               .scale = modulation_of(model, modulation, 2)});
     sumi_value g = sumi_plan_linear_gated(plan, "feed_forward.w1w3", f, &w->gate_up, SUMI_ACT_SILU);
-    sumi_value d = sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "feed_forward.w2", .x = g, .weight = &w->down});
-    sumi_plan_norm_gate_add(plan, &(sumi_plan_norm_gate_add_args){
-        .label = "ffn_norm2", .x = x, .branch = d, .weight = &w->ffn_norm2, .eps = model->eps,
-        .gate = modulation_of(model, modulation, 3)});
+    sumi_value d =
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "feed_forward.w2", .x = g, .weight = &w->down});
+    sumi_plan_norm_gate_add(plan, &(sumi_plan_norm_gate_add_args){.label = "ffn_norm2",
+                                                                  .x = x,
+                                                                  .branch = d,
+                                                                  .weight = &w->ffn_norm2,
+                                                                  .eps = model->eps,
+                                                                  .gate = modulation_of(model, modulation, 3)});
 }
 
 // A rotary table for rows whose positions `fill` writes.
@@ -264,8 +307,11 @@ static sumi_value write_rope(const sumi_z_image* model, sumi_plan* plan, const i
 
 static int32_t* take_positions(sumi_plan* plan, int32_t rows)
 {
-    int32_t* positions = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, (size_t)rows * 3 * sizeof *positions) : NULL;
-    if (positions == NULL) { sumi_out_of_memory(&plan->error, (size_t)rows * 3 * sizeof *positions, "token positions"); }
+    int32_t* positions =
+        plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, (size_t)rows * 3 * sizeof *positions) : NULL;
+    if (positions == NULL) {
+        sumi_out_of_memory(&plan->error, (size_t)rows * 3 * sizeof *positions, "token positions");
+    }
     return positions;
 }
 
@@ -293,18 +339,26 @@ static void write_captions(const sumi_z_image* model, sumi_plan* plan, sumi_deno
     sumi_value y = state->captions = sumi_plan_value(plan, "captions", SUMI_ELEMENT_ACTIVATION, rows, model->dim);
     for (int32_t p = 0; p < denoiser->prompt_count; p++) {
         const sumi_prompt_features* prompt = &denoiser->prompts[p];
-        sumi_value n = sumi_plan_norm(plan, &(sumi_plan_norm_args){
-            .label = "cap_embedder.0", .x = prompt->value[0], .x_row = prompt->row[0], .rows = prompt->count[0],
-            .weight = &model->caption_norm, .eps = model->eps});
-        sumi_plan_linear(plan, &(sumi_plan_linear_args){
-            .label = "cap_embedder.1", .x = n, .weight = &model->caption_embedder,
-            .bias = &model->caption_embedder_bias, .y = y, .y_row = state->caption_begin[p]});
+        sumi_value n = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "cap_embedder.0",
+                                                                   .x = prompt->value[0],
+                                                                   .x_row = prompt->row[0],
+                                                                   .rows = prompt->count[0],
+                                                                   .weight = &model->caption_norm,
+                                                                   .eps = model->eps});
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "cap_embedder.1",
+                                                        .x = n,
+                                                        .weight = &model->caption_embedder,
+                                                        .bias = &model->caption_embedder_bias,
+                                                        .y = y,
+                                                        .y_row = state->caption_begin[p]});
     }
     sumi_plan_prefix(plan, "caption_pad.");
     sumi_plan_fill_rows(plan, y, &model->caption_pad, pads, pad_count);
     int32_t* positions = take_positions(plan, rows);
     if (positions == NULL) { return; }
-    for (int32_t p = 0; p < denoiser->prompt_count; p++) { fill_caption_positions(positions + 3 * state->caption_begin[p], state->caption_rows[p]); }
+    for (int32_t p = 0; p < denoiser->prompt_count; p++) {
+        fill_caption_positions(positions + 3 * state->caption_begin[p], state->caption_rows[p]);
+    }
     sumi_plan_prefix(plan, "caption_");
     sumi_value rope = write_rope(model, plan, positions, rows);
     sumi_free(plan->heap, positions);
@@ -315,36 +369,49 @@ static void write_captions(const sumi_z_image* model, sumi_plan* plan, sumi_deno
     }
 }
 
-// c = mlp(sinusoids(1000 t)); every block's table and the final layer's scale, for all evaluations at once: they depend on the schedule alone.
+// c = mlp(sinusoids(1000 t)); every block's table and the final layer's scale, for all evaluations at once: they depend
+// on the schedule alone.
 static void write_modulation(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser)
 {
     sumi_z_image_state* state = denoiser->state;
     sumi_plan_prefix(plan, "t_embedder.");
-    sumi_value e = sumi_plan_time_embed(plan, &(sumi_plan_time_args){
-        .times = denoiser->times, .width = model->time_width, .scale = (float)model->time_scale,
-        .max_period = TIME_PERIOD, .cos_first = true});
-    sumi_value hidden = sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "mlp.0", .x = e, .weight = &model->time_in, .bias = &model->time_in_bias,
-        .activation = SUMI_ACT_SILU});
-    sumi_value c = sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "mlp.2", .x = hidden, .weight = &model->time_out, .bias = &model->time_out_bias});
+    sumi_value e = sumi_plan_time_embed(plan, &(sumi_plan_time_args){.times = denoiser->times,
+                                                                     .width = model->time_width,
+                                                                     .scale = (float)model->time_scale,
+                                                                     .max_period = TIME_PERIOD,
+                                                                     .cos_first = true});
+    sumi_value hidden = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "mlp.0",
+                                                                        .x = e,
+                                                                        .weight = &model->time_in,
+                                                                        .bias = &model->time_in_bias,
+                                                                        .activation = SUMI_ACT_SILU});
+    sumi_value c = sumi_plan_linear(
+        plan, &(sumi_plan_linear_args){
+                  .label = "mlp.2", .x = hidden, .weight = &model->time_out, .bias = &model->time_out_bias});
     for (int32_t i = 0; i < model->refiner_count + model->layer_count; i++) {
         bool refines = i < model->refiner_count;
         const sumi_z_image_block* w = refines ? &model->noise_refiner[i] : &model->layers[i - model->refiner_count];
-        sumi_plan_prefix(plan, "%s.%d.", refines ? "noise_refiner" : "layers", (int)(refines ? i : i - model->refiner_count));
-        sumi_value table = sumi_plan_value(plan, "modulation", SUMI_ELEMENT_FLOAT, denoiser->evaluation_count, 4 * model->dim);
-        sumi_plan_linear(plan, &(sumi_plan_linear_args){
-            .label = "adaLN_modulation", .x = c, .weight = &w->modulation,
-            .bias = &w->modulation_bias, .y = table});
+        sumi_plan_prefix(plan, "%s.%d.", refines ? "noise_refiner" : "layers",
+                         (int)(refines ? i : i - model->refiner_count));
+        sumi_value table =
+            sumi_plan_value(plan, "modulation", SUMI_ELEMENT_FLOAT, denoiser->evaluation_count, 4 * model->dim);
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "adaLN_modulation",
+                                                        .x = c,
+                                                        .weight = &w->modulation,
+                                                        .bias = &w->modulation_bias,
+                                                        .y = table});
         sumi_plan_finish_modulation(plan, table, true);
         state->modulation[w->slot] = table;
     }
     sumi_plan_prefix(plan, "final_layer.");
     sumi_value silu = sumi_plan_activate(plan, c, SUMI_ACT_SILU); // only here: the blocks read c as it is
-    sumi_value scale = state->final_scale = sumi_plan_value(plan, "final_scale", SUMI_ELEMENT_FLOAT, denoiser->evaluation_count, model->dim);
-    sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "adaLN_modulation", .x = silu,
-        .weight = &model->final_modulation, .bias = &model->final_modulation_bias, .y = scale});
+    sumi_value scale = state->final_scale =
+        sumi_plan_value(plan, "final_scale", SUMI_ELEMENT_FLOAT, denoiser->evaluation_count, model->dim);
+    sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "adaLN_modulation",
+                                                    .x = silu,
+                                                    .weight = &model->final_modulation,
+                                                    .bias = &model->final_modulation_bias,
+                                                    .y = scale});
     sumi_plan_finish_modulation(plan, scale, false);
 }
 
@@ -374,7 +441,8 @@ static layout layout_of(const sumi_denoiser* denoiser, const sumi_evaluation* li
     return l;
 }
 
-void sumi_z_image_write_layout(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot, const sumi_evaluation* list, int32_t count)
+void sumi_z_image_write_layout(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot,
+                               const sumi_evaluation* list, int32_t count)
 {
     sumi_z_image_state* state = denoiser->state;
     layout l = layout_of(denoiser, list, count);
@@ -396,8 +464,8 @@ void sumi_z_image_write_layout(const sumi_z_image* model, sumi_plan* plan, sumi_
 }
 
 // 2x2 patches through x_embedder into the leading rows; pad rows hold the learned token.
-static void write_patches(const sumi_z_image* model, sumi_plan* plan, const sumi_denoiser* denoiser, const layout* l, sumi_value latents,
-                          const sumi_evaluation* list, int32_t count, sumi_value x)
+static void write_patches(const sumi_z_image* model, sumi_plan* plan, const sumi_denoiser* denoiser, const layout* l,
+                          sumi_value latents, const sumi_evaluation* list, int32_t count, sumi_value x)
 {
     int32_t items[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
     sumi_span pads[MAX_EVALUATIONS];
@@ -407,21 +475,26 @@ static void write_patches(const sumi_z_image* model, sumi_plan* plan, const sumi
         pads[s] = (sumi_span){s * l->image_rows + l->tokens, l->image_rows - l->tokens};
     }
     sumi_patch_layout patches = {denoiser->height, denoiser->width, model->channels, count, items, row_begin};
-    sumi_value features = sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, count * l->tokens, 4 * model->channels);
+    sumi_value features =
+        sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, count * l->tokens, 4 * model->channels);
     sumi_plan_patchify(plan, latents, &patches, features);
     bool is_padded = l->image_rows > l->tokens;
     for (int32_t s = 0; s < (is_padded ? count : 1); s++) {
-        sumi_plan_linear(plan, &(sumi_plan_linear_args){
-            .label = "x_embedder", .x = features, .x_row = s * l->tokens,
-            .rows = is_padded ? l->tokens : count * l->tokens, .weight = &model->x_embedder,
-            .bias = &model->x_embedder_bias, .y = x, .y_row = s * l->image_rows});
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "x_embedder",
+                                                        .x = features,
+                                                        .x_row = s * l->tokens,
+                                                        .rows = is_padded ? l->tokens : count * l->tokens,
+                                                        .weight = &model->x_embedder,
+                                                        .bias = &model->x_embedder_bias,
+                                                        .y = x,
+                                                        .y_row = s * l->image_rows});
     }
     sumi_plan_prefix(plan, "image_pad.");
     sumi_plan_fill_rows(plan, x, &model->x_pad, pads, is_padded ? count : 0);
 }
 
-sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot, sumi_value latents,
-                                         const sumi_evaluation* list, int32_t count)
+sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser,
+                                         int32_t slot, sumi_value latents, const sumi_evaluation* list, int32_t count)
 {
     const sumi_z_image_state* state = denoiser->state;
     layout l = layout_of(denoiser, list, count);
@@ -429,7 +502,8 @@ sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* p
     sumi_sequence images[MAX_EVALUATIONS], joint[MAX_EVALUATIONS], last[MAX_EVALUATIONS];
     int32_t order[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
     for (int32_t s = 0; s < count; s++) {
-        sumi_span image = {s * l.image_rows, l.image_rows}, caption = {l.caption_begin[s], state->caption_rows[list[s].prompt]};
+        sumi_span image = {s * l.image_rows, l.image_rows},
+                  caption = {l.caption_begin[s], state->caption_rows[list[s].prompt]};
         images[s] = (sumi_sequence){.span = {image}, .span_count = 1, .query_spans = 1};
         joint[s] = (sumi_sequence){.span = {image, caption}, .span_count = 2, .query_spans = 2};
         last[s] = (sumi_sequence){.span = {image, caption}, .span_count = 2, .query_spans = 1};
@@ -445,29 +519,38 @@ sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* p
     for (int32_t i = 0; i < model->refiner_count; i++) {
         const sumi_z_image_block* w = &model->noise_refiner[i];
         sumi_plan_prefix(plan, "noise_refiner.%d.", (int)i);
-        write_block(model, plan, w, x, image_rows, image_rows, &over_images, state->rope[slot], state->modulation[w->slot]);
+        write_block(model, plan, w, x, image_rows, image_rows, &over_images, state->rope[slot],
+                    state->modulation[w->slot]);
     }
     sumi_plan_prefix(plan, "caption_");
     for (int32_t s = 0; s < count; s++) {
-        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){
-            .x = state->captions, .x_row = state->caption_begin[list[s].prompt], .y = x, .y_row = l.caption_begin[s],
-            .rows = state->caption_rows[list[s].prompt]});
+        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = state->captions,
+                                                         .x_row = state->caption_begin[list[s].prompt],
+                                                         .y = x,
+                                                         .y_row = l.caption_begin[s],
+                                                         .rows = state->caption_rows[list[s].prompt]});
     }
     int32_t final_rows = denoiser->whole ? l.rows : image_rows;
     for (int32_t i = 0; i < model->layer_count; i++) {
         const sumi_z_image_block* w = &model->layers[i];
         bool is_last = i == model->layer_count - 1 && !denoiser->whole;
         sumi_plan_prefix(plan, "layers.%d.", (int)i);
-        write_block(model, plan, w, x, l.rows, is_last ? image_rows : l.rows, is_last ? &from_images : &over_all, state->rope[slot],
-                    state->modulation[w->slot]);
+        write_block(model, plan, w, x, l.rows, is_last ? image_rows : l.rows, is_last ? &from_images : &over_all,
+                    state->rope[slot], state->modulation[w->slot]);
     }
     sumi_plan_prefix(plan, "final_layer.");
-    sumi_value z = sumi_plan_norm(plan, &(sumi_plan_norm_args){
-        .label = "norm", .x = x, .rows = final_rows, .norm = SUMI_NORM_LAYER, .eps = FINAL_EPS,
-        .scale = {state->final_scale, 0, true}});
-    sumi_value out = sumi_plan_linear(plan, &(sumi_plan_linear_args){
-        .label = "linear", .x = z, .weight = &model->final_linear, .bias = &model->final_linear_bias});
+    sumi_value z = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm",
+                                                               .x = x,
+                                                               .rows = final_rows,
+                                                               .norm = SUMI_NORM_LAYER,
+                                                               .eps = FINAL_EPS,
+                                                               .scale = {state->final_scale, 0, true}});
+    sumi_value out = sumi_plan_linear(
+        plan, &(sumi_plan_linear_args){
+                  .label = "linear", .x = z, .weight = &model->final_linear, .bias = &model->final_linear_bias});
     sumi_plan_prefix(plan, "%s", "");
     // the network returns clean - noise, the solver wants noise - clean
-    return sumi_plan_unpatchify(plan, out, &(sumi_patch_layout){denoiser->height, denoiser->width, model->channels, count, order, row_begin}, -1.0f);
+    return sumi_plan_unpatchify(
+        plan, out, &(sumi_patch_layout){denoiser->height, denoiser->width, model->channels, count, order, row_begin},
+        -1.0f);
 }

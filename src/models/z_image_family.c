@@ -18,7 +18,8 @@ typedef struct z_image_model {
     sumi_flux_vae vae;
     sumi_tokenizer* tokenizer;
     char* prompt;
-    size_t prompt_capacity; // the text inside its template: kept, so that a prompt as long as an earlier one allocates nothing
+    // the text inside its template: kept, so that a prompt as long as an earlier one allocates nothing
+    size_t prompt_capacity;
 } z_image_model;
 
 static bool recognises(const sumi_checkpoint* checkpoint)
@@ -26,11 +27,16 @@ static bool recognises(const sumi_checkpoint* checkpoint)
     return checkpoint->parts[SUMI_PART_TRANSFORMER].present && strcmp(checkpoint->family, "z-image") == 0;
 }
 
-// ---- Opening --------------------------------------------------------------------------------------------------------------------------
+// ---- Opening --------------------------------------------------------------------------------------------------------
 
-static sumi_binder binder_for(sumi_network* network, sumi_part_kind kind, const char* what, bool adaptable, sumi_error* error)
+static sumi_binder binder_for(sumi_network* network, sumi_part_kind kind, const char* what, bool adaptable,
+                              sumi_error* error)
 {
-    return (sumi_binder){.list = &network->weights, .part = &network->checkpoint.parts[kind], .what = what, .adaptable = adaptable, .error = error};
+    return (sumi_binder){.list = &network->weights,
+                         .part = &network->checkpoint.parts[kind],
+                         .what = what,
+                         .adaptable = adaptable,
+                         .error = error};
 }
 
 static sumi_result open_transformer(sumi_network* network, sumi_error* error)
@@ -45,10 +51,12 @@ static sumi_result open_transformer(sumi_network* network, sumi_error* error)
     double shift = 3.0;
     bool is_dynamic = false;
     const sumi_file* scheduler = &network->checkpoint.scheduler;
-    const sumi_config_field fields[] = {{"shift", SUMI_CONFIG_NUMBER, &shift, 0, NULL}, {"use_dynamic_shifting", SUMI_CONFIG_BOOL, &is_dynamic, 0, NULL}};
+    const sumi_config_field fields[] = {{"shift", SUMI_CONFIG_NUMBER, &shift, 0, NULL},
+                                        {"use_dynamic_shifting", SUMI_CONFIG_BOOL, &is_dynamic, 0, NULL}};
     SUMI_TRY(sumi_config_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, fields, 2, error));
     if (is_dynamic || !(shift > 0.0) || !(shift < 1000.0)) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: Z-Image needs a static shift between 0 and 1000", scheduler->path);
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: Z-Image needs a static shift between 0 and 1000",
+                         scheduler->path);
     }
     bool is_base = shift > BASE_SHIFT;
     network->info = (sumi_network_info){.family = "z-image",
@@ -79,27 +87,34 @@ static sumi_result open_text_encoder(sumi_network* network, sumi_error* error)
     if (network->without_text_encoder || !part->present) { return SUMI_OK; }
     if (json->data == NULL) {
         return sumi_fail(error, SUMI_FILE_NOT_FOUND,
-                         "%s: the text encoder needs a tokenizer.json; give tokenizer_path, or open the model without its text encoder", part->path);
+                         "%s: the text encoder needs a tokenizer.json; give tokenizer_path, or open the model without "
+                         "its text encoder",
+                         part->path);
     }
     sumi_binder binder = binder_for(network, SUMI_PART_TEXT_ENCODER, "the text encoder", false, error);
-    SUMI_TRY(sumi_qwen3_bind(&model->text, &binder, part->config.data, (size_t)part->config.bytes, part->config.path != NULL ? part->config.path : part->path));
+    SUMI_TRY(sumi_qwen3_bind(&model->text, &binder, part->config.data, (size_t)part->config.bytes,
+                             part->config.path != NULL ? part->config.path : part->path));
     if (model->text.width != model->transformer.feature_width) {
-        return sumi_fail(error, SUMI_TENSOR_MISMATCH, "%s: the text encoder makes features of %d values, the transformer reads %d; they do not belong together",
-                         part->path, (int)model->text.width, (int)model->transformer.feature_width);
+        return sumi_fail(
+            error, SUMI_TENSOR_MISMATCH,
+            "%s: the text encoder makes features of %d values, the transformer reads %d; they do not belong together",
+            part->path, (int)model->text.width, (int)model->transformer.feature_width);
     }
     return sumi_tokenizer_begin(network->heap, json->data, (size_t)json->bytes, json->path, error, &model->tokenizer);
 }
 
-static sumi_result step_tokenizer(sumi_network* network, size_t item_budget, bool* out_done, float* out_progress, sumi_error* error)
+static sumi_result step_tokenizer(sumi_network* network, size_t item_budget, bool* out_done, float* out_progress,
+                                  sumi_error* error)
 {
     z_image_model* model = network->model;
     *out_done = true;
     if (model->tokenizer == NULL) { return SUMI_OK; }
     SUMI_TRY(sumi_tokenizer_step(model->tokenizer, item_budget, out_done, out_progress, error));
     if (*out_done && sumi_tokenizer_size(model->tokenizer) > (size_t)model->text.vocabulary) {
-        return sumi_fail(error, SUMI_TENSOR_MISMATCH, "%s has %zu ids, the text encoder in %s %d embeddings; they do not belong together",
-                         network->checkpoint.tokenizer.path, sumi_tokenizer_size(model->tokenizer), network->checkpoint.parts[SUMI_PART_TEXT_ENCODER].path,
-                         (int)model->text.vocabulary);
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "%s has %zu ids, the text encoder in %s %d embeddings; they do not belong together",
+                         network->checkpoint.tokenizer.path, sumi_tokenizer_size(model->tokenizer),
+                         network->checkpoint.parts[SUMI_PART_TEXT_ENCODER].path, (int)model->text.vocabulary);
     }
     network->info.has_text_encoder = *out_done;
     return SUMI_OK;
@@ -111,15 +126,18 @@ static sumi_result open_vae(sumi_network* network, sumi_error* error)
     const sumi_part* part = &network->checkpoint.parts[SUMI_PART_VAE];
     if (!part->present) { return SUMI_OK; }
     sumi_binder binder = binder_for(network, SUMI_PART_VAE, "the VAE", false, error);
-    SUMI_TRY(sumi_flux_vae_bind(&model->vae, &binder, part->config.data, (size_t)part->config.bytes, part->config.path != NULL ? part->config.path : part->path,
+    SUMI_TRY(sumi_flux_vae_bind(&model->vae, &binder, part->config.data, (size_t)part->config.bytes,
+                                part->config.path != NULL ? part->config.path : part->path,
                                 network->without_vae_encoder));
     if (model->vae.latent_channels != model->transformer.channels) {
-        return sumi_fail(error, SUMI_TENSOR_MISMATCH, "%s: the VAE's latents have %d channels, the transformer's %d; they do not belong together", part->path,
-                         (int)model->vae.latent_channels, (int)model->transformer.channels);
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "%s: the VAE's latents have %d channels, the transformer's %d; they do not belong together",
+                         part->path, (int)model->vae.latent_channels, (int)model->transformer.channels);
     }
     network->info.vae_factor = model->vae.factor;
     network->info.size_multiple = 2 * model->vae.factor; // patches of 2x2 latents
-    if (model->vae.sample_size >= 4 * network->info.size_multiple && model->vae.sample_size <= MAX_SIDE) { // else the config says nothing useful
+    // else the config says nothing useful
+    if (model->vae.sample_size >= 4 * network->info.size_multiple && model->vae.sample_size <= MAX_SIDE) {
         network->info.sample_size = model->vae.sample_size;
         network->info.tile_latent = model->vae.sample_size / model->vae.factor / 4 * 4;
     }
@@ -128,8 +146,8 @@ static sumi_result open_vae(sumi_network* network, sumi_error* error)
     return SUMI_OK;
 }
 
-static sumi_result open_step(sumi_network* network, int32_t stage, size_t item_budget, bool* out_stage_done, bool* out_done, float* out_progress,
-                             sumi_error* error)
+static sumi_result open_step(sumi_network* network, int32_t stage, size_t item_budget, bool* out_stage_done,
+                             bool* out_done, float* out_progress, sumi_error* error)
 {
     float tokens = 0.0f;
     *out_stage_done = true;
@@ -155,25 +173,28 @@ static void close_model(sumi_network* network)
     }
 }
 
-// ---- Prompts --------------------------------------------------------------------------------------------------------------------------
+// ---- Prompts --------------------------------------------------------------------------------------------------------
 
-static sumi_result tokenise(sumi_network* network, int32_t encoder, const char* text, size_t bytes, int32_t* ids, int32_t capacity, int32_t* out_count,
-                            sumi_error* error)
+static sumi_result tokenise(sumi_network* network, int32_t encoder, const char* text, size_t bytes, int32_t* ids,
+                            int32_t capacity, int32_t* out_count, sumi_error* error)
 {
     (void)encoder;
     z_image_model* model = network->model;
     sumi_template_parts around = sumi_template_get(SUMI_TEMPLATE_Z_IMAGE);
     size_t before = strlen(around.before), after = strlen(around.after);
     if (bytes > SIZE_MAX / 2) { return sumi_fail(error, SUMI_TEXT_INVALID, "the prompt is too long"); }
-    SUMI_TRY(sumi_grow(network->heap, (void**)&model->prompt, &model->prompt_capacity, before + bytes + after, 1, error));
+    SUMI_TRY(
+        sumi_grow(network->heap, (void**)&model->prompt, &model->prompt_capacity, before + bytes + after, 1, error));
     char* whole = model->prompt;
     memcpy(whole, around.before, before);
     if (bytes > 0) { memcpy(whole + before, text, bytes); }
     memcpy(whole + before + bytes, around.after, after);
     size_t most = capacity < MAX_PROMPT_TOKENS ? (size_t)capacity : MAX_PROMPT_TOKENS, count = 0;
-    sumi_result result = sumi_tokenizer_encode(model->tokenizer, whole, before + bytes + after, false, ids, most, &count, error);
+    sumi_result result =
+        sumi_tokenizer_encode(model->tokenizer, whole, before + bytes + after, false, ids, most, &count, error);
     if (result == SUMI_OK) {
-        *out_count = (int32_t)(count < most ? count : most); // the first ids are kept: a longer prompt loses the end of the template, as in the reference
+        // the first ids are kept: a longer prompt loses the end of the template, as in the reference
+        *out_count = (int32_t)(count < most ? count : most);
     }
     return result;
 }
@@ -185,9 +206,10 @@ static float time_of(const sumi_network* network, float sigma)
     return (1000.0f - sigma * 1000.0f) / 1000.0f;
 }
 
-// ---- Plans ----------------------------------------------------------------------------------------------------------------------------
+// ---- Plans ----------------------------------------------------------------------------------------------------------
 
-static sumi_value write_text(const sumi_network* network, sumi_plan* plan, int32_t encoder, sumi_value ids, const int32_t* counts, int32_t prompt_count)
+static sumi_value write_text(const sumi_network* network, sumi_plan* plan, int32_t encoder, sumi_value ids,
+                             const int32_t* counts, int32_t prompt_count)
 {
     (void)encoder;
     const z_image_model* model = network->model;
@@ -200,38 +222,44 @@ static void write_prepare(const sumi_network* network, sumi_plan* plan, sumi_den
     sumi_z_image_write_prepare(&model->transformer, plan, denoiser);
 }
 
-static void write_layout(const sumi_network* network, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot, const sumi_evaluation* list, int32_t count)
+static void write_layout(const sumi_network* network, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot,
+                         const sumi_evaluation* list, int32_t count)
 {
     const z_image_model* model = network->model;
     sumi_z_image_write_layout(&model->transformer, plan, denoiser, slot, list, count);
 }
 
-static sumi_value write_evaluation(const sumi_network* network, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot, sumi_value latents,
-                                   const sumi_evaluation* list, int32_t count)
+static sumi_value write_evaluation(const sumi_network* network, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot,
+                                   sumi_value latents, const sumi_evaluation* list, int32_t count)
 {
     const z_image_model* model = network->model;
     return sumi_z_image_write_evaluation(&model->transformer, plan, denoiser, slot, latents, list, count);
 }
 
-static void write_decode(const sumi_network* network, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width, int32_t tile_latent,
-                         sumi_value picture)
+static void write_decode(const sumi_network* network, sumi_plan* plan, sumi_value latents, int32_t height,
+                         int32_t width, int32_t tile_latent, sumi_value picture)
 {
     const z_image_model* model = network->model;
     sumi_flux_vae_write_decode(&model->vae, plan, latents, height, width, tile_latent, picture);
 }
 
-static sumi_value write_encode(const sumi_network* network, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width, int32_t tile_latent)
+static sumi_value write_encode(const sumi_network* network, sumi_plan* plan, sumi_value pixels, int32_t height,
+                               int32_t width, int32_t tile_latent)
 {
     const z_image_model* model = network->model;
     return sumi_flux_vae_write_encode(&model->vae, plan, pixels, height, width, tile_latent);
 }
 
-static void write_posterior(const sumi_network* network, sumi_plan* plan, sumi_value moments, sumi_value eps, sumi_value latents)
+static void write_posterior(const sumi_network* network, sumi_plan* plan, sumi_value moments, sumi_value eps,
+                            sumi_value latents)
 {
     const z_image_model* model = network->model;
-    sumi_plan_posterior(plan, &(sumi_plan_posterior_args){
-        .moments = moments, .eps = eps, .channels = model->vae.latent_channels, .scale = model->vae.scaling,
-        .shift = model->vae.shift, .latents = latents});
+    sumi_plan_posterior(plan, &(sumi_plan_posterior_args){.moments = moments,
+                                                          .eps = eps,
+                                                          .channels = model->vae.latent_channels,
+                                                          .scale = model->vae.scaling,
+                                                          .shift = model->vae.shift,
+                                                          .latents = latents});
 }
 
 const sumi_family sumi_family_z_image = {.name = "z-image",

@@ -1,35 +1,33 @@
 // Finishing a plan: lifetimes, the arena, slices.
 //
-// The arena. A value lives from its first to its last op. Values that cross into a repeated section live until that section ends, because the next iteration reads
-// them again; bound values live through the whole plan. A view is used where its base is. Values are placed largest first at the lowest offset where no value alive at the same time lies: greedy by size is
-// within a few percent of the lower bound for these graphs, and deterministic. A guest comes directly behind its host: if it may lie at the host's beginning, it does.
+// The arena. A value lives from its first to its last op. Values that cross into a repeated section live until that
+// section ends, because the next iteration reads them again; bound values live through the whole plan. A view is used
+// where its base is. Values are placed largest first at the lowest offset where no value alive at the same time lies:
+// greedy by size is within a few percent of the lower bound for these graphs, and deterministic. A guest comes directly
+// behind its host: if it may lie at the host's beginning, it does.
 //
-// Slices. Whole ops are gathered until the predicted time reaches the bound; an op above the bound is cut into runs of parts.
+// Slices. Whole ops are gathered until the predicted time reaches the bound; an op above the bound is cut into runs of
+// parts.
 #include "base/sort.h"
 #include "plan/op_kinds.h"
 #include "plan/validate.h"
 #include <string.h>
 
-// ---- Lifetimes and the arena ----------------------------------------------------------------------------------------------------------
+// ---- Lifetimes and the arena ----------------------------------------------------------------------------------------
 
 static void note_use(sumi_plan* plan, sumi_value value, int32_t op_index)
 {
-    if (value.id == 0) {
-        return;
-    }
+    if (value.id == 0) { return; }
     sumi_value_info* info = &plan->values[value.id - 1];
-    if (info->base.id != 0) {
-        info = &plan->values[info->base.id - 1];
-    }
-    if (info->first_use < 0) {
-        info->first_use = op_index;
-    }
+    if (info->base.id != 0) { info = &plan->values[info->base.id - 1]; }
+    if (info->first_use < 0) { info->first_use = op_index; }
     info->last_use = op_index;
 }
 
 bool sumi_plan_may_write_next(const sumi_plan* plan, const sumi_op* op, const sumi_op* next)
 {
-    bool is_pair = (op->kind == SUMI_OP_LINEAR && next->kind == SUMI_OP_GATED) || (op->kind == SUMI_OP_NORM_GATE_ADD && next->kind == SUMI_OP_NORM_MODULATE);
+    bool is_pair = (op->kind == SUMI_OP_LINEAR && next->kind == SUMI_OP_GATED)
+                || (op->kind == SUMI_OP_NORM_GATE_ADD && next->kind == SUMI_OP_NORM_MODULATE);
     return plan->activation_bytes == 2 && is_pair && next->in[0].id == op->out.id;
 }
 
@@ -37,9 +35,7 @@ static void find_lifetimes(sumi_plan* plan)
 {
     for (size_t i = 0; i < plan->op_count; i++) {
         const sumi_op* op = &plan->ops[i];
-        for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
-            note_use(plan, op->in[k], (int32_t)i);
-        }
+        for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { note_use(plan, op->in[k], (int32_t)i); }
         note_use(plan, op->out, (int32_t)i);
         note_use(plan, op->mask, (int32_t)i);
         // a solver's table has no place among the six inputs
@@ -57,16 +53,22 @@ static void find_lifetimes(sumi_plan* plan)
         }
         for (size_t s = 0; s < plan->section_count; s++) {
             const sumi_section* section = &plan->sections[s];
-            bool enters = info->first_use >= 0 && info->first_use < section->op_begin && info->last_use >= section->op_begin && info->last_use < section->op_end;
-            if (section->repeat > 1 && enters) {
-                info->last_use = section->op_end - 1;
-            }
+            bool enters = info->first_use >= 0 && info->first_use < section->op_begin
+                       && info->last_use >= section->op_begin && info->last_use < section->op_end;
+            if (section->repeat > 1 && enters) { info->last_use = section->op_end - 1; }
         }
     }
 }
 
-typedef struct placed { uint64_t offset, end; int32_t first, last, value; } placed;
-typedef struct wanted { uint64_t bytes; int32_t value; bool is_guest; } wanted; // bytes: of a guest its host's
+typedef struct placed {
+    uint64_t offset, end;
+    int32_t first, last, value;
+} placed;
+typedef struct wanted {
+    uint64_t bytes;
+    int32_t value;
+    bool is_guest;
+} wanted; // bytes: of a guest its host's
 
 // Larger values are placed first, of equal ones the one written first.
 static int compare_wanted(const void* a, const void* b)
@@ -77,15 +79,17 @@ static int compare_wanted(const void* a, const void* b)
     return (x->value > y->value) - (x->value < y->value);
 }
 
-static bool meets(const placed* other, const sumi_value_info* info) { return other->first <= info->last_use && info->first_use <= other->last; }
+static bool meets(const placed* other, const sumi_value_info* info)
+{
+    return other->first <= info->last_use && info->first_use <= other->last;
+}
 
 // Whether a guest of `bytes` can lie where its host begins.
-static bool can_share(const sumi_plan* plan, const placed* list, size_t count, const sumi_value_info* guest, uint64_t bytes)
+static bool can_share(const sumi_plan* plan, const placed* list, size_t count, const sumi_value_info* guest,
+                      uint64_t bytes)
 {
     const sumi_value_info* host = sumi_plan_info(plan, guest->host);
-    if (host->first_use < 0 || host->bound || guest->bound) {
-        return false;
-    }
+    if (host->first_use < 0 || host->bound || guest->bound) { return false; }
     for (size_t k = 0; k < count; k++) {
         bool is_host = list[k].value == guest->host.id - 1;
         if (!is_host && meets(&list[k], guest) && list[k].offset < host->offset + bytes && host->offset < list[k].end) {
@@ -112,26 +116,30 @@ static void place_views(sumi_plan* plan)
 
 bool sumi_plan_is_gated_pair(const sumi_plan* plan, int32_t op_index)
 {
-    if (op_index < 0 || (size_t)op_index + 1 >= plan->op_count) {
-        return false;
-    }
+    if (op_index < 0 || (size_t)op_index + 1 >= plan->op_count) { return false; }
     const sumi_op *op = &plan->ops[op_index], *gated = op + 1;
-    if (op->kind != SUMI_OP_LINEAR || gated->kind != SUMI_OP_GATED || gated->in[0].id != op->out.id || gated->section != op->section ||
-        gated->u.gated.activation != SUMI_ACT_SILU) {
+    if (op->kind != SUMI_OP_LINEAR || gated->kind != SUMI_OP_GATED || gated->in[0].id != op->out.id
+        || gated->section != op->section || gated->u.gated.activation != SUMI_ACT_SILU) {
         return false;
     }
     const sumi_value_info* both = sumi_plan_info(plan, op->out);
-    bool is_plain = !op->u.linear.accumulates && op->in[1].id == 0 && op->bias == NULL && op->u.linear.activation == SUMI_ACT_NONE && op->u.linear.y_row == 0 &&
-                    op->u.linear.y_column == 0 && op->weight->rows % 16 == 0; // gate and up are interleaved by 8
-    return is_plain && both->element == SUMI_ELEMENT_ACTIVATION && !both->bound && both->base.id == 0 && both->rows == op->rows && both->cols == op->weight->rows &&
-           both->first_use == op_index && both->last_use == op_index + 1;
+    bool is_plain = !op->u.linear.accumulates && op->in[1].id == 0 && op->bias == NULL
+                 && op->u.linear.activation == SUMI_ACT_NONE && op->u.linear.y_row == 0 && op->u.linear.y_column == 0
+                 && op->weight->rows % 16 == 0; // gate and up are interleaved by 8
+    return is_plain && both->element == SUMI_ELEMENT_ACTIVATION && !both->bound && both->base.id == 0
+        && both->rows == op->rows && both->cols == op->weight->rows && both->first_use == op_index
+        && both->last_use == op_index + 1;
 }
 
 #define STRETCH 64 // ops
 
-// Values that live in a stretch of the plan's ops, sorted by offset. Most values live in one: they meet few of the thousands that a VAE in small tiles has, and need not look at the others. The last
-// shelf has all values, for those that live longer.
-typedef struct shelf { placed* list; size_t count; } shelf;
+// Values that live in a stretch of the plan's ops, sorted by offset. Most values live in one: they meet few of the
+// thousands that a VAE in small tiles has, and need not look at the others. The last shelf has all values, for those
+// that live longer.
+typedef struct shelf {
+    placed* list;
+    size_t count;
+} shelf;
 
 static void put(shelf* on, placed value) // behind those of the same offset
 {
@@ -153,20 +161,17 @@ static void put(shelf* on, placed value) // behind those of the same offset
 static uint64_t lowest_gap(const shelf* on, const sumi_value_info* info, uint64_t bytes, uint64_t offset)
 {
     for (size_t k = 0; k < on->count; k++) {
-        if (!meets(&on->list[k], info)) {
-            continue;
-        }
+        if (!meets(&on->list[k], info)) { continue; }
         if (offset + bytes <= on->list[k].offset) {
             break; // the gap before this one is wide enough
         }
-        if (on->list[k].end > offset) {
-            offset = on->list[k].end;
-        }
+        if (on->list[k].end > offset) { offset = on->list[k].end; }
     }
     return offset;
 }
 
-// Room for every value on the shelves of its stretches and on the last one. NULL: no memory. One block: the shelves, then their lists.
+// Room for every value on the shelves of its stretches and on the last one. NULL: no memory. One block: the shelves,
+// then their lists.
 static shelf* make_shelves(const sumi_plan* plan, const wanted* order, size_t used, size_t* out_count)
 {
     const size_t stretches = plan->op_count / STRETCH + 1;
@@ -178,14 +183,10 @@ static shelf* make_shelves(const sumi_plan* plan, const wanted* order, size_t us
     const size_t head = (stretches + 1) * sizeof(shelf);
     shelf* shelves = sumi_alloc_zero(plan->heap, head + room * sizeof(placed));
     *out_count = stretches + 1;
-    if (shelves == NULL) {
-        return NULL;
-    }
+    if (shelves == NULL) { return NULL; }
     for (size_t i = 0; i < used; i++) {
         const sumi_value_info* info = &plan->values[order[i].value];
-        for (int32_t s = info->first_use / STRETCH; s <= info->last_use / STRETCH; s++) {
-            shelves[s].count++;
-        }
+        for (int32_t s = info->first_use / STRETCH; s <= info->last_use / STRETCH; s++) { shelves[s].count++; }
     }
     placed* lists = (placed*)(void*)((unsigned char*)shelves + head);
     for (size_t s = 0; s <= stretches; s++) {
@@ -200,28 +201,23 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
 {
     size_t count = plan->value_count;
     wanted* order = sumi_alloc_array(plan->heap, count + 1, sizeof *order);
-    if (order == NULL) {
-        return sumi_out_of_memory(error, count * sizeof *order, "the arena's layout");
-    }
+    if (order == NULL) { return sumi_out_of_memory(error, count * sizeof *order, "the arena's layout"); }
     size_t used = 0;
     for (size_t v = 0; v < count; v++) {
         sumi_value_info* info = &plan->values[v];
         info->bytes = (uint64_t)info->rows * (uint64_t)info->cols * sumi_plan_element_bytes(plan, info->element);
         if (info->first_use >= 0 && info->base.id == 0) {
             const sumi_value_info* largest = info->host.id != 0 ? sumi_plan_info(plan, info->host) : info;
-            uint64_t bytes = (uint64_t)largest->rows * (uint64_t)largest->cols * sumi_plan_element_bytes(plan, largest->element);
+            uint64_t bytes =
+                (uint64_t)largest->rows * (uint64_t)largest->cols * sumi_plan_element_bytes(plan, largest->element);
             order[used++] = (wanted){bytes, (int32_t)v, largest != info};
         }
     }
     for (size_t i = 0; plan->activation_bytes == 2 && i < plan->op_count; i++) {
-        if (sumi_plan_is_gated_pair(plan, (int32_t)i)) {
-            plan->values[plan->ops[i].out.id - 1].bytes = 0;
-        }
+        if (sumi_plan_is_gated_pair(plan, (int32_t)i)) { plan->values[plan->ops[i].out.id - 1].bytes = 0; }
     }
     for (size_t i = 0; i < used; i++) {
-        if (plan->values[order[i].value].bytes == 0) {
-            order[i--] = order[--used];
-        }
+        if (plan->values[order[i].value].bytes == 0) { order[i--] = order[--used]; }
     }
     sumi_sort(order, used, sizeof *order, compare_wanted);
     size_t shelf_count = 0;
@@ -239,14 +235,10 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
         bool shares = order[i].is_guest && can_share(plan, those->list, those->count, info, bytes);
         uint64_t offset = shares ? sumi_plan_info(plan, info->host)->offset : lowest_gap(those, info, bytes, 0);
         const placed value = {offset, offset + bytes, info->first_use, info->last_use, order[i].value};
-        for (int32_t s = first; s <= last; s++) {
-            put(&shelves[s], value);
-        }
+        for (int32_t s = first; s <= last; s++) { put(&shelves[s], value); }
         put(&shelves[shelf_count - 1], value);
         info->offset = offset;
-        if (offset + bytes > plan->arena_bytes) {
-            plan->arena_bytes = offset + bytes;
-        }
+        if (offset + bytes > plan->arena_bytes) { plan->arena_bytes = offset + bytes; }
     }
     sumi_free(plan->heap, order);
     sumi_free(plan->heap, shelves);
@@ -257,29 +249,23 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
 // Only some ops know values whose rows lie apart.
 static bool takes_pitch(const sumi_plan* plan, const sumi_op* op)
 {
-    if (sumi_op_kind_get(op->kind)->takes_pitch) {
-        return true;
-    }
+    if (sumi_op_kind_get(op->kind)->takes_pitch) { return true; }
     for (int32_t k = 0; k <= SUMI_OP_MAX_INPUTS; k++) {
         const sumi_value_info* info = sumi_plan_info(plan, k < SUMI_OP_MAX_INPUTS ? op->in[k] : op->out);
-        if (info->pitch != info->cols) {
-            return false;
-        }
+        if (info->pitch != info->cols) { return false; }
     }
     return true;
 }
 
 sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error)
 {
-    if (plan->error.result != SUMI_OK) {
-        return sumi_fail(error, plan->error.result, "%s", plan->error.text);
-    }
-    if (plan->op_count == 0) {
-        return sumi_fail(error, SUMI_INTERNAL, "the plan has no ops");
-    }
+    if (plan->error.result != SUMI_OK) { return sumi_fail(error, plan->error.result, "%s", plan->error.text); }
+    if (plan->op_count == 0) { return sumi_fail(error, SUMI_INTERNAL, "the plan has no ops"); }
     for (size_t i = 0; i < plan->op_count; i++) {
         if (!takes_pitch(plan, &plan->ops[i])) {
-            return sumi_fail(error, SUMI_INTERNAL, "the plan cannot be written: %s: this op takes no view of some columns", plan->ops[i].label);
+            return sumi_fail(error, SUMI_INTERNAL,
+                             "the plan cannot be written: %s: this op takes no view of some columns",
+                             plan->ops[i].label);
         }
     }
     find_lifetimes(plan);
@@ -294,7 +280,7 @@ sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error)
     return SUMI_OK;
 }
 
-// ---- Slices ---------------------------------------------------------------------------------------------------------------------------
+// ---- Slices ---------------------------------------------------------------------------------------------------------
 
 float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_rates* rates)
 {
@@ -306,12 +292,14 @@ float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_
 
 static sumi_result add_slice(sumi_plan* plan, sumi_slice slice, sumi_error* error)
 {
-    SUMI_TRY(sumi_grow(plan->heap, (void**)&plan->slices, &plan->slice_capacity, plan->slice_count + 1, sizeof *plan->slices, error));
+    SUMI_TRY(sumi_grow(plan->heap, (void**)&plan->slices, &plan->slice_capacity, plan->slice_count + 1,
+                       sizeof *plan->slices, error));
     plan->slices[plan->slice_count++] = slice;
     return SUMI_OK;
 }
 
-static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const sumi_rates* rates, const float* op_ratio, float bound, float gathered, sumi_error* error)
+static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const sumi_rates* rates, const float* op_ratio,
+                                 float bound, float gathered, sumi_error* error)
 {
     sumi_slice open = {section->op_begin, section->op_begin, 0, 0, 0.0f}; // whole ops gathered so far
     for (int32_t i = section->op_begin; i < section->op_end; i++) {
@@ -328,23 +316,22 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
             open.predicted_us += time;
             continue;
         }
-        int32_t most = bound <= 0.0f ? op->part_count : (int32_t)((double)op->part_count * bound / time); // parts that fit the bound
-        if (most < 1) {
-            most = 1;
-        }
+        // parts that fit the bound
+        int32_t most = bound <= 0.0f ? op->part_count : (int32_t)((double)op->part_count * bound / time);
+        if (most < 1) { most = 1; }
         for (int32_t begin = 0; begin < op->part_count; begin += most) {
             int32_t end = op->part_count - begin < most ? op->part_count : begin + most;
-            SUMI_TRY(add_slice(plan, (sumi_slice){i, i + 1, begin, end, time * (float)(end - begin) / (float)op->part_count}, error));
+            SUMI_TRY(add_slice(
+                plan, (sumi_slice){i, i + 1, begin, end, time * (float)(end - begin) / (float)op->part_count}, error));
         }
         open = (sumi_slice){i + 1, i + 1, 0, 0, 0.0f};
     }
-    if (open.op_end > open.op_begin) {
-        SUMI_TRY(add_slice(plan, open, error));
-    }
+    if (open.op_end > open.op_begin) { SUMI_TRY(add_slice(plan, open, error)); }
     return SUMI_OK;
 }
 
-sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us, uint32_t gathered_us, sumi_error* error)
+sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us,
+                                     uint32_t gathered_us, sumi_error* error)
 {
     plan->slice_count = 0;
     for (size_t s = 0; s < plan->section_count; s++) {

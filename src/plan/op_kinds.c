@@ -55,9 +55,7 @@ static int64_t pixels_placed(const sumi_plan* plan, const sumi_op* op)
 static int64_t rows_in(const sumi_sequence* sequence, int32_t span_count)
 {
     int64_t rows = 0;
-    for (int32_t i = 0; i < span_count; i++) {
-        rows += sequence->span[i].count;
-    }
+    for (int32_t i = 0; i < span_count; i++) { rows += sequence->span[i].count; }
     return rows;
 }
 
@@ -76,10 +74,7 @@ static int64_t query_blocks(const sumi_plan* plan, const sumi_op* op)
 // ---- Parts ----------------------------------------------------------------------------------------------------------
 
 // Rows of a memory-bound op with `cols` columns per part.
-static int32_t light_rows(int32_t cols)
-{
-    return cols >= PART_ELEMENTS ? 1 : PART_ELEMENTS / (cols < 1 ? 1 : cols);
-}
+static int32_t light_rows(int32_t cols) { return cols >= PART_ELEMENTS ? 1 : PART_ELEMENTS / (cols < 1 ? 1 : cols); }
 
 // Rows of an op with `flops` per row per part: a multiple of `multiple`.
 static int32_t heavy_rows(double flops, int32_t multiple, int32_t most)
@@ -154,9 +149,7 @@ static int64_t group_share(const sumi_plan* plan, const sumi_op* op)
 static double fill_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     double rows = 0;
-    for (int32_t i = 0; i < op->u.fill.span_count; i++) {
-        rows += op->u.fill.spans[i].count;
-    }
+    for (int32_t i = 0; i < op->u.fill.span_count; i++) { rows += op->u.fill.spans[i].count; }
     return rows * op->weight->cols * plan->activation_bytes;
 }
 
@@ -169,7 +162,7 @@ static double linear_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     const sumi_weight* weight = op->weight;
     return (double)sumi_weight_bytes(weight)
-           + (double)op->rows * ((double)weight->cols + weight->rows) * plan->activation_bytes;
+         + (double)op->rows * ((double)weight->cols + weight->rows) * plan->activation_bytes;
 }
 
 static double gate_add_bytes(const sumi_plan* plan, const sumi_op* op)
@@ -212,7 +205,7 @@ static double posterior_bytes(const sumi_plan* plan, const sumi_op* op)
 static double conv_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     return sumi_plan_value_bytes(plan, op->in[0]) + sumi_plan_value_bytes(plan, op->out)
-           + (double)sumi_weight_bytes(op->weight);
+         + (double)sumi_weight_bytes(op->weight);
 }
 
 static double input_bytes(const sumi_plan* plan, const sumi_op* op) { return sumi_plan_value_bytes(plan, op->in[0]); }

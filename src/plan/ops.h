@@ -66,18 +66,29 @@ typedef enum sumi_rotary {
     SUMI_ROTARY_HALVES       // pairs (k, k + dim / 2): the Qwen and Gemma language models
 } sumi_rotary;
 
-typedef struct sumi_value { int32_t id; } sumi_value; // index + 1; {0} is none
+typedef struct sumi_value {
+    int32_t id;
+} sumi_value; // index + 1; {0} is none
 #define SUMI_NO_VALUE ((sumi_value){0})
 
 // A row of a step table: row `counter` (or 0 when not per_step), columns [column, column + cols of the op).
-typedef struct sumi_step_row { sumi_value table; int32_t column; bool per_step; } sumi_step_row;
+typedef struct sumi_step_row {
+    sumi_value table;
+    int32_t column;
+    bool per_step;
+} sumi_step_row;
 #define SUMI_NO_ROW ((sumi_step_row){{0}, 0, false})
 
-typedef struct sumi_span { int32_t begin, count; } sumi_span; // a range of rows
+typedef struct sumi_span {
+    int32_t begin, count;
+} sumi_span; // a range of rows
 
 // One attention sequence: up to two row ranges read as one (image rows, then caption rows). The queries are the first
 // query_spans of them.
-typedef struct sumi_sequence { sumi_span span[2]; int32_t span_count, query_spans; } sumi_sequence;
+typedef struct sumi_sequence {
+    sumi_span span[2];
+    int32_t span_count, query_spans;
+} sumi_sequence;
 
 // ---- The parameters of each kind ------------------------------------------------------------------------------------
 //
@@ -86,15 +97,22 @@ typedef struct sumi_sequence { sumi_span span[2]; int32_t span_count, query_span
 
 // EMBED_ROWS: out[r] = weight[ids[r]] * scale.
 // in[0]: ids [rows, 1] int. weight: table [vocabulary, cols]. out: [rows, cols].
-typedef struct sumi_op_embed_rows { float scale; } sumi_op_embed_rows;
+typedef struct sumi_op_embed_rows {
+    float scale;
+} sumi_op_embed_rows;
 
 // FILL_ROWS: out[r] = weight for every row r of the spans (learned pad tokens); the other rows stay.
 // in[0] = out: [rows, cols]. weight: [1, cols].
-typedef struct sumi_op_fill_rows { const sumi_span* spans; int32_t span_count; } sumi_op_fill_rows;
+typedef struct sumi_op_fill_rows {
+    const sumi_span* spans;
+    int32_t span_count;
+} sumi_op_fill_rows;
 
 // COPY_ROWS: out[to + r] = in[0][from + r] for the op's rows; the other rows of out stay.
 // in[0]: x. in[1] = out: y. Both have the same columns.
-typedef struct sumi_op_copy_rows { int32_t from, to; } sumi_op_copy_rows;
+typedef struct sumi_op_copy_rows {
+    int32_t from, to;
+} sumi_op_copy_rows;
 
 // LINEAR: with P = x[x_row + r] W^T + bias, for the op's rows r and the weight's rows as columns from y_column on,
 //     out[y_row + r] = activation(P)                          in general
@@ -112,11 +130,15 @@ typedef struct sumi_op_linear {
 } sumi_op_linear;
 
 // ACTIVATE: out = activation(in[0]), element by element.
-typedef struct sumi_op_activate { sumi_activation activation; } sumi_op_activate;
+typedef struct sumi_op_activate {
+    sumi_activation activation;
+} sumi_op_activate;
 
 // GATED: out[r, j] = activation(x[r, j]) * x[r, cols + j] (SwiGLU, GeGLU).
 // in[0]: x [rows, 2 * cols]. out: [rows, cols].
-typedef struct sumi_op_gated { sumi_activation activation; } sumi_op_gated;
+typedef struct sumi_op_gated {
+    sumi_activation activation;
+} sumi_op_gated;
 
 // NORM_MODULATE: out[y_row + r] = norm(x[x_row + r]) * w * scale + shift, with w = weight (+ 1 with weight_plus_one).
 // Weight (none: 1), scale (none: 1) and shift (none: 0) are optional; eps is added to the mean square or the variance.
@@ -183,7 +205,9 @@ typedef struct sumi_op_time_embed {
 // FINISH_MODULATION: in place on a table, quarters [s | g | s | g] become [1 + s | tanh g | 1 + s | tanh g] with
 // has_gates, else all columns become 1 + s.
 // in[0] = out: table [evaluations, cols].
-typedef struct sumi_op_finish_modulation { bool has_gates; } sumi_op_finish_modulation;
+typedef struct sumi_op_finish_modulation {
+    bool has_gates;
+} sumi_op_finish_modulation;
 
 // PATCHIFY: latents of item items[i] -> rows of 2 x 2 patches from row row_begin[i] on, for every sequence i.
 //     in[0]: latents [items * channels, height * width]. in[1] = out: rows [.., 4 * channels]; the other rows stay.
@@ -199,7 +223,9 @@ typedef struct sumi_op_patch {
 
 // ADD_NOISE: out = sigma * noise + (1 - sigma) * clean.
 // in[0]: noise. in[1]: clean. in[2]: sigma's table. All latents of one shape.
-typedef struct sumi_op_add_noise { sumi_step_row sigma; } sumi_op_add_noise;
+typedef struct sumi_op_add_noise {
+    sumi_step_row sigma;
+} sumi_op_add_noise;
 
 // GUIDE: out[item] = p + s (p - n), with p and n the predictions of sequences positive[item] and negative[item].
 // A negative below 0 means there is none: out[item] = p. A norm_limit above 0 bounds the norm of the result by
@@ -235,10 +261,10 @@ typedef struct sumi_op_preview {
 // PIXELS_IN: a tile of a picture of 8-bit RGB -> values in [-1, 1].
 // in[0]: bytes [picture pixels, 3]. out: [tile pixels, 3].
 typedef struct sumi_op_pixels_in {
-    int32_t width;         // of the tile
-    int32_t y, x;          // where it begins in the picture
+    int32_t width; // of the tile
+    int32_t y, x;  // where it begins in the picture
     int32_t picture_width, item_rows;
-    bool per_item;         // the picture is number `counter` of several of item_rows pixels
+    bool per_item; // the picture is number `counter` of several of item_rows pixels
 } sumi_op_pixels_in;
 
 // POSTERIOR: the VAE's moments -> latents: (mean + exp(log variance / 2) * eps - shift) * scale.
@@ -265,8 +291,8 @@ typedef struct sumi_op_conv {
     int32_t height, width; // of the input
     int32_t kernel, stride;
     bool upsamples;
-    bool pads_end;         // zeros on no side but the right and the bottom (downsampling); else on all four
-    int32_t above, below;  // rows of the input beyond the strip that the output covers
+    bool pads_end;        // zeros on no side but the right and the bottom (downsampling); else on all four
+    int32_t above, below; // rows of the input beyond the strip that the output covers
 } sumi_op_conv;
 
 // GROUP_SUMS: mean and sum of squared deviations of each block of rows and each group of channels. A part is a block.
@@ -310,15 +336,15 @@ typedef struct sumi_op {
     const char* label;                 // "layers.3.attention.out": static or from the plan's own text
     sumi_value in[SUMI_OP_MAX_INPUTS]; // meaning per kind, see the struct of the kind
     sumi_value out;
-    sumi_value mask;                   // SOLVE: inpainting mask [items, h * w] (1 = repaint) or none
-    const sumi_weight* weight;         // matrix, table, norm weight
+    sumi_value mask;           // SOLVE: inpainting mask [items, h * w] (1 = repaint) or none
+    const sumi_weight* weight; // matrix, table, norm weight
     const sumi_weight* bias;
     int32_t section;
     // The work in the kind's unit (op_kinds.c) and how it is cut: part p is [p * part_rows, min(rows, (p + 1) *
     // part_rows)).
     int32_t rows;
     int32_t part_count, part_rows;
-    double flops, bytes;               // of the whole op, once
+    double flops, bytes; // of the whole op, once
     union {
         sumi_op_embed_rows embed;
         sumi_op_fill_rows fill;

@@ -10,10 +10,7 @@
 
 // ---- Memory and errors of the plan itself ---------------------------------------------------------------------------
 
-static bool has_failed(const sumi_plan* plan)
-{
-    return plan->error.result != SUMI_OK;
-}
+static bool has_failed(const sumi_plan* plan) { return plan->error.result != SUMI_OK; }
 
 static void mismatch(sumi_plan* plan, const char* label, const char* what)
 {
@@ -22,13 +19,13 @@ static void mismatch(sumi_plan* plan, const char* label, const char* what)
 
 static void* reserve_text(sumi_plan* plan, size_t bytes)
 {
-    if (has_failed(plan)) {
-        return NULL;
-    }
+    if (has_failed(plan)) { return NULL; }
     bytes = (bytes + 15) & ~(size_t)15;
     if (plan->block_count == 0 || plan->block_bytes - plan->block_used < bytes) {
         size_t block_bytes = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
-        if (sumi_grow(plan->heap, (void**)&plan->blocks, &plan->block_capacity, plan->block_count + 1, sizeof *plan->blocks, &plan->error) != SUMI_OK) {
+        if (sumi_grow(plan->heap, (void**)&plan->blocks, &plan->block_capacity, plan->block_count + 1,
+                      sizeof *plan->blocks, &plan->error)
+            != SUMI_OK) {
             return NULL;
         }
         void* block = sumi_alloc(plan->heap, block_bytes);
@@ -48,9 +45,7 @@ static void* reserve_text(sumi_plan* plan, size_t bytes)
 void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes)
 {
     void* memory = reserve_text(plan, bytes);
-    if (memory != NULL && bytes > 0) {
-        memcpy(memory, data, bytes);
-    }
+    if (memory != NULL && bytes > 0) { memcpy(memory, data, bytes); }
     return memory;
 }
 
@@ -63,12 +58,8 @@ void sumi_plan_begin(sumi_plan* plan, sumi_heap* heap, int32_t activation_bytes)
 
 void sumi_plan_end(sumi_plan* plan)
 {
-    if (plan->heap == NULL) {
-        return;
-    }
-    for (size_t i = 0; i < plan->block_count; i++) {
-        sumi_free(plan->heap, plan->blocks[i]);
-    }
+    if (plan->heap == NULL) { return; }
+    for (size_t i = 0; i < plan->block_count; i++) { sumi_free(plan->heap, plan->blocks[i]); }
     sumi_free(plan->heap, plan->blocks);
     sumi_free(plan->heap, plan->ops);
     sumi_free(plan->heap, plan->values);
@@ -80,7 +71,9 @@ void sumi_plan_end(sumi_plan* plan)
 
 void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, int32_t first_counter)
 {
-    if (sumi_grow(plan->heap, (void**)&plan->sections, &plan->section_capacity, plan->section_count + 1, sizeof *plan->sections, &plan->error) != SUMI_OK) {
+    if (sumi_grow(plan->heap, (void**)&plan->sections, &plan->section_capacity, plan->section_count + 1,
+                  sizeof *plan->sections, &plan->error)
+        != SUMI_OK) {
         return;
     }
     if (repeat < 1) {
@@ -107,20 +100,28 @@ void sumi_plan_prefix(sumi_plan* plan, const char* format, ...)
 
 // ---- Values ---------------------------------------------------------------------------------------------------------
 
-static sumi_value add_value(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols, bool bound)
+static sumi_value add_value(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols,
+                            bool bound)
 {
-    if (has_failed(plan)) {
-        return SUMI_NO_VALUE;
-    }
+    if (has_failed(plan)) { return SUMI_NO_VALUE; }
     if (rows < 1 || cols < 1) {
         mismatch(plan, name, "a value needs at least one row and one column");
         return SUMI_NO_VALUE;
     }
-    if (sumi_grow(plan->heap, (void**)&plan->values, &plan->value_capacity, plan->value_count + 1, sizeof *plan->values, &plan->error) != SUMI_OK) {
+    if (sumi_grow(plan->heap, (void**)&plan->values, &plan->value_capacity, plan->value_count + 1, sizeof *plan->values,
+                  &plan->error)
+        != SUMI_OK) {
         return SUMI_NO_VALUE;
     }
     sumi_value_info* info = &plan->values[plan->value_count++];
-    *info = (sumi_value_info){.name = name, .element = element, .rows = rows, .cols = cols, .pitch = cols, .bound = bound, .first_use = -1, .last_use = -1};
+    *info = (sumi_value_info){.name = name,
+                              .element = element,
+                              .rows = rows,
+                              .cols = cols,
+                              .pitch = cols,
+                              .bound = bound,
+                              .first_use = -1,
+                              .last_use = -1};
     return (sumi_value){(int32_t)plan->value_count};
 }
 
@@ -139,7 +140,8 @@ uint64_t sumi_plan_element_bytes(const sumi_plan* plan, sumi_element element)
     return element == SUMI_ELEMENT_ACTIVATION ? (uint64_t)plan->activation_bytes : element == SUMI_ELEMENT_BYTE ? 1 : 4;
 }
 
-sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols, const void* data)
+sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols,
+                              const void* data)
 {
     sumi_value value = add_value(plan, name, element, rows, cols, true);
     uint64_t bytes = (uint64_t)rows * (uint64_t)cols * sumi_plan_element_bytes(plan, element);
@@ -147,8 +149,10 @@ sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element el
         mismatch(plan, name, "a constant is float, int or byte: activations differ between backends");
     }
     const void* copy = has_failed(plan) ? NULL : sumi_plan_copy(plan, data, (size_t)bytes);
-    if (copy == NULL ||
-        sumi_grow(plan->heap, (void**)&plan->constants, &plan->constant_capacity, plan->constant_count + 1, sizeof *plan->constants, &plan->error) != SUMI_OK) {
+    if (copy == NULL
+        || sumi_grow(plan->heap, (void**)&plan->constants, &plan->constant_capacity, plan->constant_count + 1,
+                     sizeof *plan->constants, &plan->error)
+               != SUMI_OK) {
         return SUMI_NO_VALUE;
     }
     plan->constants[plan->constant_count++] = (sumi_constant){value, copy, bytes};
@@ -192,9 +196,7 @@ sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi
 
 void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host)
 {
-    if (has_failed(plan)) {
-        return;
-    }
+    if (has_failed(plan)) { return; }
     const sumi_value_info *a = sumi_plan_info(plan, guest), *b = sumi_plan_info(plan, host);
     bool is_possible = !a->bound && a->base.id == 0 && !b->bound && b->base.id == 0 && guest.id != host.id;
     if (!is_possible || sumi_plan_value_bytes(plan, guest) > sumi_plan_value_bytes(plan, host)) {
@@ -212,9 +214,7 @@ static bool is_in_place_good(const sumi_op_kind_info* kind, const sumi_op* op)
     bool is_an_input = false;
     for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS && op->out.id != 0; k++) {
         if (op->in[k].id == op->out.id) {
-            if ((kind->in_place & SUMI_IN(k)) == 0) {
-                return false;
-            }
+            if ((kind->in_place & SUMI_IN(k)) == 0) { return false; }
             is_an_input = true;
         }
     }
@@ -225,9 +225,7 @@ static bool is_in_place_good(const sumi_op_kind_info* kind, const sumi_op* op)
 // it is told how many; the rest comes from the kind's line in the table. Returns the output, or none after an error.
 static sumi_value add_op(sumi_plan* plan, const char* label, const sumi_op* written)
 {
-    if (has_failed(plan)) {
-        return SUMI_NO_VALUE;
-    }
+    if (has_failed(plan)) { return SUMI_NO_VALUE; }
     const sumi_op_kind_info* kind = sumi_op_kind_get(written->kind);
     int64_t rows = kind->rows(plan, written);
     if (plan->section_count == 0) {
@@ -249,9 +247,7 @@ static sumi_value add_op(sumi_plan* plan, const char* label, const sumi_op* writ
     }
     size_t prefix = strlen(plan->label_prefix), length = strlen(label);
     char* text = reserve_text(plan, prefix + length + 1);
-    if (text == NULL) {
-        return SUMI_NO_VALUE;
-    }
+    if (text == NULL) { return SUMI_NO_VALUE; }
     memcpy(text, plan->label_prefix, prefix);
     memcpy(text + prefix, label, length + 1);
     sumi_op* op = &plan->ops[plan->op_count++];
@@ -292,14 +288,11 @@ sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weig
         &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids}, .out = y, .weight = table, .u.embed = {.scale = scale}});
 }
 
-void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans, int32_t span_count)
+void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,
+                         int32_t span_count)
 {
-    if (span_count == 0) {
-        return;
-    }
-    if (row->cols != cols_of(plan, y)) {
-        mismatch(plan, "fill", "the row's width is not the value's");
-    }
+    if (span_count == 0) { return; }
+    if (row->cols != cols_of(plan, y)) { mismatch(plan, "fill", "the row's width is not the value's"); }
     for (int32_t i = 0; i < span_count; i++) {
         if (spans[i].begin < 0 || spans[i].count < 0 || spans[i].begin + spans[i].count > rows_of(plan, y)) {
             mismatch(plan, "fill", "a span leaves the value");
@@ -335,9 +328,7 @@ static bool touches(const sumi_plan* plan, const sumi_weight* weight)
     for (int32_t u = 0; u < plan->adapter_count; u++) {
         const sumi_adapter* adapter = plan->adapters[u].adapter;
         for (int32_t d = 0; d < adapter->delta_count; d++) {
-            if (adapter->deltas[d].weight_index == weight->index && plan->adapters[u].scale != 0.0f) {
-                return true;
-            }
+            if (adapter->deltas[d].weight_index == weight->index && plan->adapters[u].scale != 0.0f) { return true; }
         }
     }
     return false;
@@ -352,9 +343,7 @@ static void add_deltas(sumi_plan* plan, const char* label, const sumi_op* produc
         const sumi_adapter_use* use = &plan->adapters[u];
         for (int32_t d = 0; d < use->adapter->delta_count; d++) {
             const sumi_delta* delta = &use->adapter->deltas[d];
-            if (delta->weight_index != weight->index || use->scale == 0.0f) {
-                continue;
-            }
+            if (delta->weight_index != weight->index || use->scale == 0.0f) { continue; }
             if (delta->down.cols != weight->cols || delta->up.cols != delta->down.rows
                 || delta->row_begin + delta->up.rows > weight->rows) {
                 mismatch(plan, label, "an adapter's shape is not the weight's");
@@ -400,15 +389,13 @@ static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear
         }
         return is_adapted && args->gate.table.id != 0 ? "an adapter under a gated residual is not supported" : NULL;
     }
-    if (args->gate.table.id != 0) {
-        return "a gate needs a residual";
-    }
+    if (args->gate.table.id != 0) { return "a gate needs a residual"; }
     if (args->keeps_columns) {
         bool fits = args->y.id != 0 && is_whole && args->y_row == 0 && rows_of(plan, args->y) == rows
-                    && args->y_column >= 0 && args->y_column + weight->rows <= cols_of(plan, args->y);
+                 && args->y_column >= 0 && args->y_column + weight->rows <= cols_of(plan, args->y);
         return !fits || is_adapted || args->activation != SUMI_ACT_NONE
-                   ? "the output is narrower than the product, or an adapter or an activation changes it"
-                   : NULL;
+                 ? "the output is narrower than the product, or an adapter or an activation changes it"
+                 : NULL;
     }
     bool is_new = args->y.id == 0 && args->y_row == 0, fits = args->y.id != 0 && cols_of(plan, args->y) == weight->rows;
     if (args->y_column != 0 || (!is_new && !fits) || args->y_row < 0
@@ -418,15 +405,13 @@ static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear
     // the activation is then an op in place over the whole value
     bool writes_all = args->y.id == 0 || rows == rows_of(plan, args->y);
     return is_adapted && args->activation != SUMI_ACT_NONE && !writes_all
-               ? "an adapter under an activation needs the whole output"
-               : NULL;
+             ? "an adapter under an activation needs the whole output"
+             : NULL;
 }
 
 sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
 {
-    if (has_failed(plan)) {
-        return SUMI_NO_VALUE;
-    }
+    if (has_failed(plan)) { return SUMI_NO_VALUE; }
     const char* label = args->label;
     const sumi_weight* weight = args->weight;
     int32_t rows = count_rows(plan, args->rows, args->x, args->x_row);
@@ -442,17 +427,15 @@ sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
         mismatch(plan, label, wrong);
         return SUMI_NO_VALUE;
     }
-    sumi_op product = {.kind = SUMI_OP_LINEAR,
-                       .in = {args->x, args->residual, args->gate.table},
-                       .out = args->residual.id != 0 ? args->residual : args->y,
-                       .weight = weight,
-                       .bias = args->bias,
-                       .rows = rows,
-                       .u.linear = {.scale = 1.0f,
-                                    .x_row = args->x_row,
-                                    .y_row = args->y_row,
-                                    .y_column = args->y_column,
-                                    .gate = args->gate}};
+    sumi_op product = {
+        .kind = SUMI_OP_LINEAR,
+        .in = {args->x, args->residual, args->gate.table},
+        .out = args->residual.id != 0 ? args->residual : args->y,
+        .weight = weight,
+        .bias = args->bias,
+        .rows = rows,
+        .u.linear = {
+            .scale = 1.0f, .x_row = args->x_row, .y_row = args->y_row, .y_column = args->y_column, .gate = args->gate}};
     if (product.out.id == 0) {
         product.out = sumi_plan_value(plan, "linear", SUMI_ELEMENT_ACTIVATION, rows, weight->rows);
     } else if (args->residual.id == 0 && (args->keeps_columns || rows != rows_of(plan, args->y))) {
@@ -476,7 +459,8 @@ sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
 
 sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation activation)
 {
-    sumi_value y = sumi_plan_value(plan, "activated", sumi_plan_info(plan, x)->element, rows_of(plan, x), cols_of(plan, x));
+    sumi_value y =
+        sumi_plan_value(plan, "activated", sumi_plan_info(plan, x)->element, rows_of(plan, x), cols_of(plan, x));
     return add_op(plan, "activate",
                   &(sumi_op){.kind = SUMI_OP_ACTIVATE, .in = {x}, .out = y, .u.activate = {.activation = activation}});
 }
@@ -485,9 +469,7 @@ sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value
                                   sumi_activation activation)
 {
     sumi_value both = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label, .x = x, .weight = gate_up});
-    if (gate_up->rows % 2 != 0) {
-        mismatch(plan, label, "a gated weight has an even number of rows");
-    }
+    if (gate_up->rows % 2 != 0) { mismatch(plan, label, "a gated weight has an even number of rows"); }
     sumi_value y = sumi_plan_value(plan, "gated", SUMI_ELEMENT_ACTIVATION, rows_of(plan, x), gate_up->rows / 2);
     return add_op(plan, label,
                   &(sumi_op){.kind = SUMI_OP_GATED, .in = {both}, .out = y, .u.gated = {.activation = activation}});
@@ -628,9 +610,7 @@ sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args
 
 void sumi_plan_finish_modulation(sumi_plan* plan, sumi_value table, bool has_gates)
 {
-    if (has_gates && cols_of(plan, table) % 4 != 0) {
-        mismatch(plan, "modulation", "four quarters are needed");
-    }
+    if (has_gates && cols_of(plan, table) % 4 != 0) { mismatch(plan, "modulation", "four quarters are needed"); }
     add_op(plan, "modulation",
            &(sumi_op){
                .kind = SUMI_OP_FINISH_MODULATION, .in = {table}, .out = table, .u.finish = {.has_gates = has_gates}});
@@ -665,11 +645,10 @@ void sumi_plan_patchify(sumi_plan* plan, sumi_value latents, const sumi_patch_la
     if (cols_of(plan, latents) != layout->height * layout->width) {
         mismatch(plan, "patchify", "latents do not fit the layout");
     }
-    add_op(plan, "patchify",
-           &(sumi_op){.kind = SUMI_OP_PATCHIFY,
-                      .in = {latents, rows},
-                      .out = rows,
-                      .u.patch = copy_layout(plan, layout, 1.0f)});
+    add_op(
+        plan, "patchify",
+        &(sumi_op){
+            .kind = SUMI_OP_PATCHIFY, .in = {latents, rows}, .out = rows, .u.patch = copy_layout(plan, layout, 1.0f)});
 }
 
 sumi_value sumi_plan_unpatchify(sumi_plan* plan, sumi_value rows, const sumi_patch_layout* layout, float sign)
@@ -688,11 +667,10 @@ void sumi_plan_add_noise(sumi_plan* plan, sumi_value noise, sumi_value clean, su
     if (!is_shape(plan, noise, rows, cols) || !is_shape(plan, clean, rows, cols) || !is_step_row_good(plan, sigma, 1)) {
         mismatch(plan, "add_noise", "noise, clean and x are one shape");
     }
-    add_op(plan, "add_noise",
-           &(sumi_op){.kind = SUMI_OP_ADD_NOISE,
-                      .in = {noise, clean, sigma.table},
-                      .out = x,
-                      .u.add_noise = {.sigma = sigma}});
+    add_op(
+        plan, "add_noise",
+        &(sumi_op){
+            .kind = SUMI_OP_ADD_NOISE, .in = {noise, clean, sigma.table}, .out = x, .u.add_noise = {.sigma = sigma}});
 }
 
 sumi_value sumi_plan_guide(sumi_plan* plan, const sumi_plan_guide_args* args)
@@ -826,9 +804,7 @@ sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args)
     int32_t scale = conv.upsamples ? 2 : 1;
     int32_t rows = (conv.height - conv.above - conv.below) * scale / conv.stride * (conv.width * scale / conv.stride);
     sumi_value x = args->x, residual = args->residual, y = args->y;
-    if (y.id == 0) {
-        y = sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, rows, weight->rows);
-    }
+    if (y.id == 0) { y = sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, rows, weight->rows); }
     bool halves = conv.stride == 2 && conv.kernel == 3 && conv.pads_end && conv.height >= 2 && conv.width >= 2;
     bool is_known = (conv.kernel == 1 || conv.kernel == 3) && (conv.stride == 1 || halves);
     bool is_strip = conv.above != 0 || conv.below != 0, has_neighbours = ((conv.above | conv.below) & ~1) == 0;
@@ -840,13 +816,10 @@ sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args)
             && (!is_shape(plan, residual, rows, weight->rows) || pitch_of(plan, residual) != pitch_of(plan, y)))) {
         mismatch(plan, args->label, "picture, kernel, bias, residual or output do not fit");
     }
-    return add_op(plan, args->label,
-                  &(sumi_op){.kind = SUMI_OP_CONV,
-                             .in = {x, residual},
-                             .out = y,
-                             .weight = weight,
-                             .bias = args->bias,
-                             .u.conv = conv});
+    return add_op(
+        plan, args->label,
+        &(sumi_op){
+            .kind = SUMI_OP_CONV, .in = {x, residual}, .out = y, .weight = weight, .bias = args->bias, .u.conv = conv});
 }
 
 sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x, int32_t groups)
@@ -854,12 +827,10 @@ sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x
     if (groups < 1 || cols_of(plan, x) % groups != 0) {
         mismatch(plan, label, "the channels are not a multiple of the groups");
     }
-    add_op(plan, label,
-           &(sumi_op){
-               .kind = SUMI_OP_GROUP_SUMS, .in = {x}, .u.group = {.groups = groups, .all_rows = rows_of(plan, x)}});
-    if (has_failed(plan)) {
-        return SUMI_NO_VALUE;
-    }
+    add_op(
+        plan, label,
+        &(sumi_op){.kind = SUMI_OP_GROUP_SUMS, .in = {x}, .u.group = {.groups = groups, .all_rows = rows_of(plan, x)}});
+    if (has_failed(plan)) { return SUMI_NO_VALUE; }
     sumi_op* op = &plan->ops[plan->op_count - 1];
     op->u.group.block_count = op->part_count;
     op->u.group.block_rows = op->part_rows;
@@ -871,9 +842,7 @@ sumi_value sumi_plan_group_sums(sumi_plan* plan, const char* label, sumi_value x
 static const sumi_op* find_group_sums(const sumi_plan* plan, sumi_value sums)
 {
     for (size_t i = plan->op_count; i-- > 0;) {
-        if (plan->ops[i].kind == SUMI_OP_GROUP_SUMS && plan->ops[i].out.id == sums.id) {
-            return &plan->ops[i];
-        }
+        if (plan->ops[i].kind == SUMI_OP_GROUP_SUMS && plan->ops[i].out.id == sums.id) { return &plan->ops[i]; }
     }
     return NULL;
 }
@@ -882,15 +851,9 @@ sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args
 {
     sumi_value x = args->x, sums = args->sums, y = args->y;
     int32_t rows = rows_of(plan, x), cols = cols_of(plan, x);
-    if (sums.id == 0) {
-        sums = sumi_plan_group_sums(plan, args->label, x, args->groups);
-    }
-    if (y.id == 0) {
-        y = sumi_plan_value(plan, "group_normed", SUMI_ELEMENT_ACTIVATION, rows, cols);
-    }
-    if (has_failed(plan)) {
-        return SUMI_NO_VALUE;
-    }
+    if (sums.id == 0) { sums = sumi_plan_group_sums(plan, args->label, x, args->groups); }
+    if (y.id == 0) { y = sumi_plan_value(plan, "group_normed", SUMI_ELEMENT_ACTIVATION, rows, cols); }
+    if (has_failed(plan)) { return SUMI_NO_VALUE; }
     const sumi_op* made = find_group_sums(plan, sums);
     if (made == NULL || made->u.group.groups != args->groups || cols_of(plan, made->in[0]) != cols
         || args->weight->cols != cols || args->bias->cols != cols || !is_shape(plan, y, rows, cols)) {

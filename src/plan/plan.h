@@ -1,19 +1,23 @@
-// The plan: a flat array of ops over values, written once per (network, shape) by model code, run any number of times by a backend.
+// The plan: a flat array of ops over values, written once per (network, shape) by model code, run any number of times
+// by a backend.
 //
 //   model code  --writes-->  ops + values  --sumi_plan_finish-->  lifetimes, one arena with offsets, parts, slices  --backend runs slices-->  results
 //
-// A plan covers a whole job: text encoding, preparation, the denoising step, decoding are *sections*. A section runs `repeat` times in a row; the counter of
-// the running iteration selects the row of every per-step table. Values written in one section and read in a later one simply live that long.
+// A plan covers a whole job: text encoding, preparation, the denoising step, decoding are *sections*. A section runs
+// `repeat` times in a row; the counter of the running iteration selects the row of every per-step table. Values written
+// in one section and read in a later one simply live that long.
 //
 //   TEXT x1 | PREPARE x1 | DENOISE x8 (counter 0..7) | DECODE x2 (counter = item) | TRANSFER x1
 //
-// Invariants: a value's rows are written before they are read; an op's in-place output is also its input; the arena offsets of two values overlap only if
-// their lifetimes do not; a value that crosses into a repeated section from before lives until that section ends. Writing errors (a shape that does not fit, memory)
-// are kept in the plan and returned by sumi_plan_finish, so model code reads like the paper, without a check per line.
+// Invariants: a value's rows are written before they are read; an op's in-place output is also its input; the arena
+// offsets of two values overlap only if their lifetimes do not; a value that crosses into a repeated section from
+// before lives until that section ends. Writing errors (a shape that does not fit, memory) are kept in the plan and
+// returned by sumi_plan_finish, so model code reads like the paper, without a check per line.
 //
-// A view is a value that lies inside another one, its base: some of its rows, and of those some columns. Large pictures are worked on by strips of rows through views, so that
-// what lies between two ops exists for one strip at a time, and results may take the place of what was read for them (models/flux_vae.c). The writer of such a plan answers for
-// the order: an op must not write what another part of it still reads.
+// A view is a value that lies inside another one, its base: some of its rows, and of those some columns. Large pictures
+// are worked on by strips of rows through views, so that what lies between two ops exists for one strip at a time, and
+// results may take the place of what was read for them (models/flux_vae.c). The writer of such a plan answers for the
+// order: an op must not write what another part of it still reads.
 #ifndef SUMI_PLAN_PLAN_H
 #define SUMI_PLAN_PLAN_H
 #include "base/memory.h"
@@ -27,92 +31,131 @@ typedef enum sumi_element {
 } sumi_element;
 
 typedef struct sumi_value_info {
-    const char* name;        // static text
+    const char* name; // static text
     sumi_element element;
     int32_t rows, cols;
-    bool bound;              // lives through the whole plan: inputs that the engine writes before the run, results it reads after
+    // lives through the whole plan: inputs that the engine writes before the run, results it reads after
+    bool bound;
     int32_t first_use, last_use; // op indices, set by finish (widened over repeated sections)
-    uint64_t bytes, offset;  // in the arena, set by finish
-    // Elements from row to row: cols, more in a view of some columns. CONV, GROUP_SUMS and GROUP_NORM take any; other ops know no pitch.
+    uint64_t bytes, offset;      // in the arena, set by finish
+    // Elements from row to row: cols, more in a view of some columns. CONV, GROUP_SUMS and GROUP_NORM take any; other
+    // ops know no pitch.
     int32_t pitch;
-    sumi_value base, whole;  // of a view: whose memory it shares; what it was cut from (a view itself, or the base), from row whole_row on
+    // of a view: whose memory it shares; what it was cut from (a view itself, or the base), from row whole_row on
+    sumi_value base, whole;
     int32_t whole_row;
-    uint64_t base_element;   // where it begins there
-    sumi_value host;         // it may lie at the beginning of this value, though both live at the same time
+    uint64_t base_element; // where it begins there
+    sumi_value host;       // it may lie at the beginning of this value, though both live at the same time
 } sumi_value_info;
 
-typedef enum sumi_section_kind { SUMI_SECTION_PREPARE, SUMI_SECTION_TEXT, SUMI_SECTION_IMAGE, SUMI_SECTION_DENOISE, SUMI_SECTION_DECODE, SUMI_SECTION_TRANSFER } sumi_section_kind;
+typedef enum sumi_section_kind {
+    SUMI_SECTION_PREPARE,
+    SUMI_SECTION_TEXT,
+    SUMI_SECTION_IMAGE,
+    SUMI_SECTION_DENOISE,
+    SUMI_SECTION_DECODE,
+    SUMI_SECTION_TRANSFER
+} sumi_section_kind;
 typedef struct sumi_section {
     sumi_section_kind kind;
-    int32_t op_begin, op_end;     // ops [begin, end)
+    int32_t op_begin, op_end; // ops [begin, end)
     int32_t repeat, first_counter;
     int32_t slice_begin, slice_end; // set by sumi_plan_slice
 } sumi_section;
 
-// A piece of work: whole ops [op_begin, op_end) or, when op_end == op_begin + 1, parts [part_begin, part_end) of that op.
-typedef struct sumi_slice { int32_t op_begin, op_end, part_begin, part_end; float predicted_us; } sumi_slice;
+// A piece of work: whole ops [op_begin, op_end) or, when op_end == op_begin + 1, parts [part_begin, part_end) of that
+// op.
+typedef struct sumi_slice {
+    int32_t op_begin, op_end, part_begin, part_end;
+    float predicted_us;
+} sumi_slice;
 
 // What a backend can do per microsecond, for predictions; measured by the backend and refined while running.
-typedef struct sumi_rates { double flops_per_us, bytes_per_us, op_us; } sumi_rates;
+typedef struct sumi_rates {
+    double flops_per_us, bytes_per_us, op_us;
+} sumi_rates;
 
 // A constant that the backend copies into a bound value before each run (positions, ids that never change).
-typedef struct sumi_constant { sumi_value value; const void* data; uint64_t bytes; } sumi_constant;
+typedef struct sumi_constant {
+    sumi_value value;
+    const void* data;
+    uint64_t bytes;
+} sumi_constant;
 
 typedef struct sumi_plan {
     sumi_heap* heap;
     int32_t activation_bytes;
-    bool spares_memory;          // its weights are used once and others want the room: under a budget a GPU streams them rather than keep them
-    bool fp8_weights;            // a GPU may keep the weights of the denoising section in e4m3, but for those that keep their precision
-    sumi_op* ops; size_t op_count, op_capacity;
-    sumi_value_info* values; size_t value_count, value_capacity;
-    sumi_section* sections; size_t section_count, section_capacity;
-    sumi_slice* slices; size_t slice_count, slice_capacity;
-    sumi_constant* constants; size_t constant_count, constant_capacity;
-    void** blocks; size_t block_count, block_capacity; // spans, items, labels, constants' data: freed with the plan
-    size_t block_used, block_bytes;                     // of the newest block
-    const sumi_adapter_use* adapters; int32_t adapter_count; // apply to every linear written from here on
-    uint64_t arena_bytes;        // exact, after finish
-    double total_flops;          // with repeats
+    // its weights are used once and others want the room: under a budget a GPU streams them rather than keep them
+    bool spares_memory;
+    // a GPU may keep the weights of the denoising section in e4m3, but for those that keep their precision
+    bool fp8_weights;
+    sumi_op* ops;
+    size_t op_count, op_capacity;
+    sumi_value_info* values;
+    size_t value_count, value_capacity;
+    sumi_section* sections;
+    size_t section_count, section_capacity;
+    sumi_slice* slices;
+    size_t slice_count, slice_capacity;
+    sumi_constant* constants;
+    size_t constant_count, constant_capacity;
+    void** blocks;
+    size_t block_count, block_capacity; // spans, items, labels, constants' data: freed with the plan
+    size_t block_used, block_bytes;     // of the newest block
+    const sumi_adapter_use* adapters;
+    int32_t adapter_count; // apply to every linear written from here on
+    uint64_t arena_bytes;  // exact, after finish
+    double total_flops;    // with repeats
     char label_prefix[64];
-    sumi_error error;            // the first writing error
+    sumi_error error; // the first writing error
 } sumi_plan;
 
 // activation_bytes: of SUMI_ELEMENT_ACTIVATION on the runner this plan is for (4 on the CPU).
 void sumi_plan_begin(sumi_plan* plan, sumi_heap* heap, int32_t activation_bytes);
-void sumi_plan_end(sumi_plan* plan);                     // frees; accepts a zeroed one
+void sumi_plan_end(sumi_plan* plan); // frees; accepts a zeroed one
 // Computes lifetimes, offsets and costs. Returns the first writing error, with its text in `error`.
 sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error);
-// Cuts all sections into slices predicted to take at most max_us each (0: one slice per op, ops whole). Ops are split by parts where needed.
+// Cuts all sections into slices predicted to take at most max_us each (0: one slice per op, ops whole). Ops are split
+// by parts where needed.
 sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t max_us, sumi_error* error);
-// The same with what was learnt since: op_ratio[kind] is how much longer than the rates say ops of a kind take here. Ops are cut beyond max_us (0: never), and go
-// together in a slice up to gathered_us (0: each alone): sumi_plan_slice has max_us for both.
-sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us, uint32_t gathered_us, sumi_error* error);
-// Whether the result of the product at `op_index` is read by a GATED (SiLU) op right behind it and by nothing else. A GPU makes both in one kernel and never writes this value, which
-// takes no memory where activations are bfloat16. Of finished plans.
+// The same with what was learnt since: op_ratio[kind] is how much longer than the rates say ops of a kind take here.
+// Ops are cut beyond max_us (0: never), and go together in a slice up to gathered_us (0: each alone): sumi_plan_slice
+// has max_us for both.
+sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us,
+                                     uint32_t gathered_us, sumi_error* error);
+// Whether the result of the product at `op_index` is read by a GATED (SiLU) op right behind it and by nothing else. A
+// GPU makes both in one kernel and never writes this value, which takes no memory where activations are bfloat16. Of
+// finished plans.
 bool sumi_plan_is_gated_pair(const sumi_plan* plan, int32_t op_index);
 // Whether a GPU may do `next` from within `op`, the one before it: a product's gate, a sum's norm. It writes the second
 // value then while it still reads what the first op reads. bfloat16 activations tell that this is one.
 bool sumi_plan_may_write_next(const sumi_plan* plan, const sumi_op* op, const sumi_op* next);
-// Columns whose time a convolution takes: it gathers its taps whatever it makes of them, so one of 3 takes about as long as one of 16 (the decoder's last, on the processor: 9 GFLOP/s where
-// others reach 60).
+// Columns whose time a convolution takes: it gathers its taps whatever it makes of them, so one of 3 takes about as
+// long as one of 16 (the decoder's last, on the processor: 9 GFLOP/s where others reach 60).
 int32_t sumi_plan_conv_effort(const sumi_weight* weight);
 float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_rates* rates);
 
-void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, int32_t first_counter); // ops written from here on belong to it
+// ops written from here on belong to it
+void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, int32_t first_counter);
 void sumi_plan_adapters(sumi_plan* plan, const sumi_adapter_use* uses, int32_t count); // must outlive the plan
-void sumi_plan_prefix(sumi_plan* plan, const char* format, ...) SUMI_PRINTF(2, 3);    // label prefix of the following ops: "layers.3."
+// label prefix of the following ops: "layers.3."
+void sumi_plan_prefix(sumi_plan* plan, const char* format, ...) SUMI_PRINTF(2, 3);
 
 sumi_value sumi_plan_value(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
 sumi_value sumi_plan_bound(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols);
-sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols, const void* data); // data is copied
+// data is copied
+sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols,
+                              const void* data);
 // Some rows and columns of a value that is not bound, as a value.
 sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi_span rows, sumi_span cols);
-// `guest`, which is no view, may share the first bytes of `host` from now on. It does where nothing else is in the way; otherwise they lie apart.
+// `guest`, which is no view, may share the first bytes of `host` from now on. It does where nothing else is in the way;
+// otherwise they lie apart.
 void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host);
 const sumi_value_info* sumi_plan_info(const sumi_plan* plan, sumi_value value);
 uint64_t sumi_plan_element_bytes(const sumi_plan* plan, sumi_element element);
 double sumi_plan_value_bytes(const sumi_plan* plan, sumi_value value); // what its elements take, for costs
-void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes); // memory that lives as long as the plan; NULL after an error
+// memory that lives as long as the plan; NULL after an error
+void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes);
 
 // ---- The verbs ------------------------------------------------------------------------------------------------------
 //
@@ -127,7 +170,8 @@ void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes); // memory
 //         .label = "ffn_norm1", .x = x, .rows = out_rows, .weight = &w->ffn_norm1, .eps = eps, .scale = scale_mlp});
 
 sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weight* table, float scale);
-void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans, int32_t span_count);
+void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,
+                         int32_t span_count);
 
 typedef struct sumi_plan_copy_args {
     sumi_value x, y;      // from x into y
@@ -143,15 +187,15 @@ typedef struct sumi_plan_linear_args {
     sumi_value x;
     const sumi_weight *weight, *bias;
     sumi_activation activation;
-    int32_t x_row, rows;    // rows of x; rows 0: all from x_row on
-    sumi_value y;           // an existing value to write to; none: a new one
-    int32_t y_row;          // first row in y; its other rows stay
+    int32_t x_row, rows; // rows of x; rows 0: all from x_row on
+    sumi_value y;        // an existing value to write to; none: a new one
+    int32_t y_row;       // first row in y; its other rows stay
     // y is wider than the product, which goes to the columns from y_column on; the others stay. Of all rows, no
     // adapters.
     bool keeps_columns;
     int32_t y_column;
-    sumi_value residual;    // of the product's shape; then y, a range of rows and an activation are not possible
-    sumi_step_row gate;     // of a residual; none: 1. No adapters
+    sumi_value residual; // of the product's shape; then y, a range of rows and an activation are not possible
+    sumi_step_row gate;  // of a residual; none: 1. No adapters
 } sumi_plan_linear_args;
 sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args);
 
@@ -209,7 +253,8 @@ typedef struct sumi_attention {
 // q, k and v are the columns of qkv, in this order.
 sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qkv, const sumi_attention* attention);
 
-sumi_value sumi_plan_rope_table(sumi_plan* plan, sumi_value positions, int32_t axes, const int32_t* pairs, double theta);
+sumi_value sumi_plan_rope_table(sumi_plan* plan, sumi_value positions, int32_t axes, const int32_t* pairs,
+                                double theta);
 
 typedef struct sumi_plan_time_args {
     sumi_value times;
@@ -257,7 +302,9 @@ typedef struct sumi_plan_preview_args {
 } sumi_plan_preview_args;
 void sumi_plan_preview(sumi_plan* plan, const sumi_plan_preview_args* args);
 
-typedef struct sumi_tile { int32_t y, x, height, width; } sumi_tile;
+typedef struct sumi_tile {
+    int32_t y, x, height, width;
+} sumi_tile;
 // A tile of an 8-bit RGB picture.
 sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile);
 
@@ -285,7 +332,7 @@ typedef struct sumi_plan_conv_args {
     // kernel 0: 3; stride 0: 1. above, below: 1 where the picture goes on there, for 3 x 3 with stride 1 only
     sumi_op_conv shape;
     sumi_value residual;
-    sumi_value y;       // of the residual's pitch, or the residual itself; none: a new value
+    sumi_value y; // of the residual's pitch, or the residual itself; none: a new value
 } sumi_plan_conv_args;
 sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args);
 
@@ -298,7 +345,7 @@ typedef struct sumi_plan_group_norm_args {
     int32_t groups;
     float eps;
     bool silu;
-    sumi_value y;    // may be x; none: a new value
+    sumi_value y; // may be x; none: a new value
 } sumi_plan_group_norm_args;
 sumi_value sumi_plan_group_norm(sumi_plan* plan, const sumi_plan_group_norm_args* args);
 
@@ -318,7 +365,7 @@ typedef struct sumi_plan_place_args {
     int32_t tile_width;
     sumi_value picture; // is written
     int32_t picture_height, picture_width;
-    sumi_tile kept;     // where the tile's upper left pixels go, and how many
+    sumi_tile kept; // where the tile's upper left pixels go, and how many
     bool per_item;
 } sumi_plan_place_args;
 void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args);

@@ -1,5 +1,6 @@
-// A weight as the networks see it: a matrix [rows, cols] that may be stacked from several tensors of the file (to_q, to_k, to_v are one GEMM), in whatever
-// type the file has. The CPU reads it where it lies; a GPU uploads the stack as one block. Adapters (LoRA) hang on weights, not on networks.
+// A weight as the networks see it: a matrix [rows, cols] that may be stacked from several tensors of the file (to_q,
+// to_k, to_v are one GEMM), in whatever type the file has. The CPU reads it where it lies; a GPU uploads the stack as
+// one block. Adapters (LoRA) hang on weights, not on networks.
 #ifndef SUMI_PLAN_WEIGHT_H
 #define SUMI_PLAN_WEIGHT_H
 #include "base/dtype.h"
@@ -8,21 +9,24 @@
 #define SUMI_WEIGHT_MAX_PARTS 3
 
 typedef struct sumi_weight_part {
-    const void* data;      // `rows` rows of `cols` elements, dense; no alignment promised
+    const void* data; // `rows` rows of `cols` elements, dense; no alignment promised
     sumi_dtype dtype;
     int32_t rows;
-    float scale;           // of fp8 files; 1 otherwise
-    // The whole mapping of ours (base/platform.h) in which the data lies, which a device may page-lock. NULL: the data lies elsewhere, in memory of the host's or of the heap.
-    const void* mapping; uint64_t mapping_bytes;
+    float scale; // of fp8 files; 1 otherwise
+    // The whole mapping of ours (base/platform.h) in which the data lies, which a device may page-lock. NULL: the data
+    // lies elsewhere, in memory of the host's or of the heap.
+    const void* mapping;
+    uint64_t mapping_bytes;
 } sumi_weight_part;
 
 typedef struct sumi_weight {
-    const char* name;      // "layers.3.attention.qkv": for profiles and messages
-    int32_t rows, cols;    // out features, in features. A convolution [co, ci, kh, kw] is rows = co, cols = ci * kh * kw. A vector is rows = 1
+    const char* name; // "layers.3.attention.qkv": for profiles and messages
+    // out features, in features. A convolution [co, ci, kh, kw] is rows = co, cols = ci * kh * kw. A vector is rows = 1
+    int32_t rows, cols;
     int32_t part_count;
     sumi_weight_part parts[SUMI_WEIGHT_MAX_PARTS];
-    int32_t index;         // in the model's list of weights
-    bool keeps_precision;  // never quantised further: embedders, modulation, final layers
+    int32_t index;        // in the model's list of weights
+    bool keeps_precision; // never quantised further: embedders, modulation, final layers
 } sumi_weight;
 
 uint64_t sumi_weight_bytes(const sumi_weight* weight);
@@ -32,13 +36,20 @@ void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t coun
 // One low-rank change of a range of a weight's rows: W[row_begin .. + up.rows) += scale * up @ down.
 typedef struct sumi_delta {
     int32_t weight_index, row_begin;
-    float scale;           // alpha / rank, or the file's own rule
-    sumi_weight down;      // [rank, in]
-    sumi_weight up;        // [rows, rank]
+    float scale;      // alpha / rank, or the file's own rule
+    sumi_weight down; // [rank, in]
+    sumi_weight up;   // [rows, rank]
 } sumi_delta;
 
-typedef struct sumi_adapter { const sumi_delta* deltas; int32_t delta_count; } sumi_adapter; // sorted by weight_index
-typedef struct sumi_adapter_use { const sumi_adapter* adapter; float scale; } sumi_adapter_use;
+typedef struct sumi_adapter {
+    const sumi_delta* deltas;
+    int32_t delta_count;
+} sumi_adapter; // sorted by weight_index
+typedef struct sumi_adapter_use {
+    const sumi_adapter* adapter;
+    float scale;
+} sumi_adapter_use;
 // Rows of W + sum of deltas, in float: what merging would give. For tests and for backends that merge.
-void sumi_weight_merged_row(const sumi_weight* weight, const sumi_adapter_use* uses, int32_t use_count, int32_t row, float* into);
+void sumi_weight_merged_row(const sumi_weight* weight, const sumi_adapter_use* uses, int32_t use_count, int32_t row,
+                            float* into);
 #endif

@@ -1,14 +1,17 @@
-// Two generators that must give the numbers of somebody else's program, so the order of every operation matters and none may be "simplified".
+// Two generators that must give the numbers of somebody else's program, so the order of every operation matters and
+// none may be "simplified".
 //
 //   CPU    MT19937 words -> 24-bit uniforms -> groups of 16: places j and j + 8 are one Box-Muller pair
 //
 //          u[0..7] (1 - u -> radius)   u[8..15] (2 pi u -> angle)          n % 16 != 0: 16 fresh uniforms go over the last 16 places,
 //            \ r cos t -> x[0..7]        \ r sin t -> x[8..15]             finished ones included
 //
-//   CUDA   Philox words of (seed, thread, draw): thread s makes the values s, s + T, s + 2T, s + 3T of a grid of T threads, and again 4T further on
+//   CUDA   Philox words of (seed, thread, draw): thread s makes the values s, s + T, s + 2T, s + 3T of a grid of T
+//          threads, and again 4T further on
 //
-// Which products and sums are one rounding (fmaf) and which are two is part of the algorithm: released PyTorch builds for x86 were compiled so. No
-// product here feeds a plain sum, so a compiler that contracts a * b + c changes nothing, and the AVX2 lanes give the bits of the portable code.
+// Which products and sums are one rounding (fmaf) and which are two is part of the algorithm: released PyTorch builds
+// for x86 were compiled so. No product here feeds a plain sum, so a compiler that contracts a * b + c changes nothing,
+// and the AVX2 lanes give the bits of the portable code.
 #include "sampling/noise.h"
 #include "base/assert.h"
 #include "base/dtype.h"
@@ -24,7 +27,7 @@
 
 enum { MT_WORDS = 624, MT_SHIFT = 397, GROUP = 16, HALF = 8 };
 
-// ---- MT19937 (Matsumoto and Nishimura 1998) --------------------------------------------------------------------------------------------
+// ---- MT19937 (Matsumoto and Nishimura 1998) -------------------------------------------------------------------------
 
 void sumi_torch_cpu_seed(sumi_torch_cpu_generator* generator, uint64_t seed)
 {
@@ -90,7 +93,7 @@ static void uniforms(sumi_torch_cpu_generator* generator, float* into, size_t co
     }
 }
 
-// ---- Box-Muller on a group of 16, portable ----------------------------------------------------------------------------------------------
+// ---- Box-Muller on a group of 16, portable --------------------------------------------------------------------------
 
 static inline float float_of(uint32_t bits)
 {
@@ -106,9 +109,11 @@ static inline uint32_t bits_of(float value)
     return bits;
 }
 
-// Cephes' polynomials in the form and order of the 8-lane functions PyTorch uses. Constants are shared by both versions below.
-static const float log_polynomial[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,  -1.2420140846e-1f, 1.4249322787e-1f,
-                                       -1.6668057665e-1f, 2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
+// Cephes' polynomials in the form and order of the 8-lane functions PyTorch uses. Constants are shared by both versions
+// below.
+static const float log_polynomial[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
+                                       -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
+                                       2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
 static const float quarter_pi_parts[] = {-0.78515625f, -2.4187564849853515625e-4f, -3.77489497744594108e-8f};
 static const float cos_polynomial[] = {2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f};
 static const float sin_polynomial[] = {-1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f};
@@ -167,7 +172,7 @@ static void box_muller_portable(float* x, size_t groups)
     }
 }
 
-// ---- The same, eight pairs at once ------------------------------------------------------------------------------------------------------
+// ---- The same, eight pairs at once ----------------------------------------------------------------------------------
 
 #ifdef SUMI_NOISE_AVX2
 #define SUMI_AVX2 __attribute__((target("avx2,fma")))
@@ -177,7 +182,8 @@ SUMI_AVX2 static inline __m256 cephes_log_8(__m256 x)
     const __m256 one = _mm256_set1_ps(1.0f);
     __m256i bits = _mm256_castps_si256(x);
     __m256 exponent = _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_srli_epi32(bits, 23), _mm256_set1_epi32(126)));
-    __m256 mantissa = _mm256_castsi256_ps(_mm256_or_si256(_mm256_and_si256(bits, _mm256_set1_epi32(0x007fffff)), _mm256_set1_epi32(0x3f000000)));
+    __m256 mantissa = _mm256_castsi256_ps(
+        _mm256_or_si256(_mm256_and_si256(bits, _mm256_set1_epi32(0x007fffff)), _mm256_set1_epi32(0x3f000000)));
     __m256 small = _mm256_cmp_ps(mantissa, _mm256_set1_ps(SQRT_HALF), _CMP_LT_OQ);
     exponent = _mm256_sub_ps(exponent, _mm256_and_ps(small, one));
     x = _mm256_add_ps(_mm256_sub_ps(mantissa, one), _mm256_and_ps(small, mantissa));
@@ -207,9 +213,11 @@ SUMI_AVX2 static inline void cephes_sincos_8(__m256 x, __m256* out_sin, __m256* 
     s = _mm256_mul_ps(_mm256_fmadd_ps(s, z, _mm256_set1_ps(sin_polynomial[2])), z);
     s = _mm256_fmadd_ps(s, x, x);
     __m256 swap = _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(octant, two), two));
-    // Bit 2 of the octant moved to the sign bit: the sine is negative where it is set, the cosine where it is clear two octants back.
+    // Bit 2 of the octant moved to the sign bit: the sine is negative where it is set, the cosine where it is clear two
+    // octants back.
     __m256 sin_sign = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_and_si256(octant, four), 29));
-    __m256 cos_sign = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_andnot_si256(_mm256_sub_epi32(octant, two), four), 29));
+    __m256 cos_sign =
+        _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_andnot_si256(_mm256_sub_epi32(octant, two), four), 29));
     *out_sin = _mm256_xor_ps(_mm256_blendv_ps(s, c, swap), sin_sign);
     *out_cos = _mm256_xor_ps(_mm256_blendv_ps(c, s, swap), cos_sign);
 }
@@ -238,7 +246,7 @@ static box_muller_function* choose_box_muller(const sumi_torch_cpu_generator* ge
     return box_muller_portable;
 }
 
-// ---- torch.randn on the CPU -------------------------------------------------------------------------------------------------------------
+// ---- torch.randn on the CPU -----------------------------------------------------------------------------------------
 
 static double uniform_53(sumi_torch_cpu_generator* generator)
 {
@@ -304,13 +312,15 @@ void sumi_torch_cpu_randn_bf16(sumi_torch_cpu_generator* generator, uint16_t* in
     }
 }
 
-// ---- torch.randn on a CUDA device -------------------------------------------------------------------------------------------------------
+// ---- torch.randn on a CUDA device -----------------------------------------------------------------------------------
 
 enum { CUDA_BLOCK = 256 };
 
-void sumi_torch_cuda_seed(sumi_torch_cuda_generator* generator, uint64_t seed, int32_t multiprocessors, int32_t threads_per_multiprocessor)
+void sumi_torch_cuda_seed(sumi_torch_cuda_generator* generator, uint64_t seed, int32_t multiprocessors,
+                          int32_t threads_per_multiprocessor)
 {
-    *generator = (sumi_torch_cuda_generator){.seed = seed, .multiprocessors = multiprocessors, .threads_per_multiprocessor = threads_per_multiprocessor};
+    *generator = (sumi_torch_cuda_generator){
+        .seed = seed, .multiprocessors = multiprocessors, .threads_per_multiprocessor = threads_per_multiprocessor};
 }
 
 // Philox4x32-10 (Salmon et al. 2011).
@@ -333,7 +343,8 @@ static void philox(uint64_t low, uint64_t high, uint64_t key, uint32_t out[4])
 // cuRAND's logarithm as nvcc compiles it, radius sqrt(-2 ln u).
 static float curand_radius(uint32_t word)
 {
-    static const uint32_t polynomial[] = {0xbe055027u, 0x3e1039f6u, 0xbdf8cdccu, 0x3e0f2955u, 0xbe2ad8b9u, 0x3e4ced0bu, 0xbe7fff22u, 0x3eaaaa78u, 0xbf000000u};
+    static const uint32_t polynomial[] = {0xbe055027u, 0x3e1039f6u, 0xbdf8cdccu, 0x3e0f2955u, 0xbe2ad8b9u,
+                                          0x3e4ced0bu, 0xbe7fff22u, 0x3eaaaa78u, 0xbf000000u};
     float u = sumi_fmaf((float)word, 0x1p-32f, 0x1p-33f);
     uint32_t exponent = (bits_of(u) - 0x3f2aaaabu) & 0xff800000u;
     float f = float_of(bits_of(u) - exponent) - 1.0f;
@@ -346,12 +357,13 @@ static float curand_radius(uint32_t word)
     return sqrtf(-2.0f * logarithm);
 }
 
-// sin.approx and cos.approx take their argument in turns: the hardware multiplies by 1 / (2 pi), rounding toward zero, and looks the rest up in a table.
-// Doing that product as it does, then an exact sine, lands within 8e-7 of every recorded value; an exact sine of the angle itself only within 1.14e-6.
+// sin.approx and cos.approx take their argument in turns: the hardware multiplies by 1 / (2 pi), rounding toward zero,
+// and looks the rest up in a table. Doing that product as it does, then an exact sine, lands within 8e-7 of every
+// recorded value; an exact sine of the angle itself only within 1.14e-6.
 static float turns_of(uint32_t word)
 {
     float angle = sumi_fmaf((float)word, 0x1.921fb6p-30f, 0x1.921fb6p-31f); // 2 pi 2^-32 and half of it
-    double exact = (double)angle * (double)0x1.45f306p-3f;             // 24 x 24 bits: no rounding yet
+    double exact = (double)angle * (double)0x1.45f306p-3f;                  // 24 x 24 bits: no rounding yet
     float turns = (float)exact;
     if ((double)turns > exact) turns = float_of(bits_of(turns) - 1u);
     return turns;
@@ -366,13 +378,16 @@ static float curand_normal(const uint32_t words[4], int which)
 
 static size_t cuda_threads(const sumi_torch_cuda_generator* generator, size_t count)
 {
-    uint64_t per_multiprocessor = generator->threads_per_multiprocessor > CUDA_BLOCK ? (uint64_t)generator->threads_per_multiprocessor / CUDA_BLOCK : 1;
+    uint64_t per_multiprocessor = generator->threads_per_multiprocessor > CUDA_BLOCK
+                                    ? (uint64_t)generator->threads_per_multiprocessor / CUDA_BLOCK
+                                    : 1;
     uint64_t most = (generator->multiprocessors > 1 ? (uint64_t)generator->multiprocessors : 1) * per_multiprocessor;
     uint64_t blocks = count / CUDA_BLOCK + (count % CUDA_BLOCK != 0);
     return (size_t)((blocks < most ? blocks : most) * CUDA_BLOCK);
 }
 
-void sumi_torch_cuda_randn_part(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first, size_t part)
+void sumi_torch_cuda_randn_part(const sumi_torch_cuda_generator* generator, float* into, size_t count, size_t first,
+                                size_t part)
 {
     SUMI_ASSERT(first <= count && part <= count - first);
     SUMI_ASSERT(generator->offset % 4 == 0);

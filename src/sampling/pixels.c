@@ -1,10 +1,11 @@
-// Pictures as the reference sees them. Its resize is Pillow's: every output pixel of one axis is a weighted sum of the input pixels under a window, with
-// weights rounded to 22 bits after the point and the result rounded to 8 bits between the two passes. Both roundings show in the encoder's
-// input, so they are part of the algorithm:
+// Pictures as the reference sees them. Its resize is Pillow's: every output pixel of one axis is a weighted sum of the
+// input pixels under a window, with weights rounded to 22 bits after the point and the result rounded to 8 bits between
+// the two passes. Both roundings show in the encoder's input, so they are part of the algorithm:
 //
 //     source  --horizontal-->  8-bit rows of the new width  --vertical-->  new size          an axis whose length stays is left out
 //
-// The window is widened when shrinking (filter support times the scale), so weights are computed once per axis: first input pixel, count, weights.
+// The window is widened when shrinking (filter support times the scale), so weights are computed once per axis: first
+// input pixel, count, weights.
 #include "sampling/pixels.h"
 #include "base/assert.h"
 #include <math.h>
@@ -13,7 +14,7 @@
 enum { FRACTION_BITS = 22 };
 static const double PI = 3.14159265358979323846;
 
-// ---- Filters and weights ----------------------------------------------------------------------------------------------------------------
+// ---- Filters and weights --------------------------------------------------------------------------------------------
 
 static double sinc(double x)
 {
@@ -36,7 +37,8 @@ static double bicubic(double x) // Keys, a = -0.5
 typedef struct axis_window {
     int32_t first, count;
 } axis_window;
-typedef struct axis { // output i is the sum over j < windows[i].count of weights[i * stride + j] * input[windows[i].first + j]
+// output i is the sum over j < windows[i].count of weights[i * stride + j] * input[windows[i].first + j]
+typedef struct axis {
     axis_window* windows;
     int32_t* weights;
     size_t stride;
@@ -48,7 +50,8 @@ static void axis_free(sumi_heap* heap, axis* a)
     sumi_free(heap, a->weights);
 }
 
-static sumi_result axis_make(sumi_heap* heap, axis* a, int32_t length, int32_t new_length, sumi_filter filter, sumi_error* error)
+static sumi_result axis_make(sumi_heap* heap, axis* a, int32_t length, int32_t new_length, sumi_filter filter,
+                             sumi_error* error)
 {
     SUMI_ASSERT(length >= 1 && new_length >= 1 && length != new_length);
     double scale = (double)length / new_length;
@@ -60,7 +63,8 @@ static sumi_result axis_make(sumi_heap* heap, axis* a, int32_t length, int32_t n
     double* exact = sumi_alloc_array(heap, a->stride, sizeof *exact);
     if (a->windows == NULL || a->weights == NULL || exact == NULL) {
         sumi_free(heap, exact);
-        return sumi_out_of_memory(error, (size_t)new_length * a->stride * sizeof *a->weights, "the weights of a picture's resize");
+        return sumi_out_of_memory(error, (size_t)new_length * a->stride * sizeof *a->weights,
+                                  "the weights of a picture's resize");
     }
     double step = 1.0 / filter_scale;
     for (int32_t i = 0; i < new_length; i++) {
@@ -86,7 +90,8 @@ static sumi_result axis_make(sumi_heap* heap, axis* a, int32_t length, int32_t n
     return SUMI_OK;
 }
 
-// The sum of weights is 2^22 and their absolute values add up to at most 1.6 times that (half a window at an edge), so 255 times it fits 31 bits.
+// The sum of weights is 2^22 and their absolute values add up to at most 1.6 times that (half a window at an edge), so
+// 255 times it fits 31 bits.
 static inline uint8_t from_fixed(int32_t sum)
 {
     if (sum < 0) return 0; // also keeps the shift away from negative numbers
@@ -94,8 +99,8 @@ static inline uint8_t from_fixed(int32_t sum)
     return (uint8_t)(sum > 255 ? 255 : sum);
 }
 
-static inline void pass_horizontal_of(const int32_t channels, const axis* a, const uint8_t* source, size_t row_bytes, int32_t height, uint8_t* into,
-                                      int32_t new_width)
+static inline void pass_horizontal_of(const int32_t channels, const axis* a, const uint8_t* source, size_t row_bytes,
+                                      int32_t height, uint8_t* into, int32_t new_width)
 {
     for (int32_t y = 0; y < height; y++) {
         const uint8_t* row = source + (size_t)y * row_bytes;
@@ -103,7 +108,8 @@ static inline void pass_horizontal_of(const int32_t channels, const axis* a, con
             axis_window window = a->windows[x];
             const int32_t* weights = a->weights + (size_t)x * a->stride;
             const uint8_t* from = row + (size_t)window.first * (size_t)channels;
-            int32_t sums[4] = {1 << (FRACTION_BITS - 1), 1 << (FRACTION_BITS - 1), 1 << (FRACTION_BITS - 1), 1 << (FRACTION_BITS - 1)};
+            int32_t sums[4] = {1 << (FRACTION_BITS - 1), 1 << (FRACTION_BITS - 1), 1 << (FRACTION_BITS - 1),
+                               1 << (FRACTION_BITS - 1)};
             for (int32_t j = 0; j < window.count; j++) {
                 for (int32_t c = 0; c < channels; c++) sums[c] += weights[j] * from[c];
                 from += channels;
@@ -114,7 +120,8 @@ static inline void pass_horizontal_of(const int32_t channels, const axis* a, con
 }
 
 // One copy of the loop per channel count, so that the sums stay in registers.
-static void pass_horizontal(const axis* a, const uint8_t* source, size_t row_bytes, int32_t height, int32_t channels, uint8_t* into, int32_t new_width)
+static void pass_horizontal(const axis* a, const uint8_t* source, size_t row_bytes, int32_t height, int32_t channels,
+                            uint8_t* into, int32_t new_width)
 {
     SUMI_ASSERT(channels >= 1 && channels <= 4 && height >= 1 && row_bytes > 0);
     switch (channels) {
@@ -126,7 +133,8 @@ static void pass_horizontal(const axis* a, const uint8_t* source, size_t row_byt
 }
 
 // Sums whole rows: `sums` holds one row of accumulators.
-static void pass_vertical(const axis* a, const uint8_t* source, size_t source_row, size_t row_values, uint8_t* into, int32_t new_height, int32_t* sums)
+static void pass_vertical(const axis* a, const uint8_t* source, size_t source_row, size_t row_values, uint8_t* into,
+                          int32_t new_height, int32_t* sums)
 {
     SUMI_ASSERT(row_values > 0 && source_row >= row_values && new_height >= 1);
     for (int32_t y = 0; y < new_height; y++) {
@@ -141,20 +149,23 @@ static void pass_vertical(const axis* a, const uint8_t* source, size_t source_ro
     }
 }
 
-// ---- Resize -----------------------------------------------------------------------------------------------------------------------------
+// ---- Resize ---------------------------------------------------------------------------------------------------------
 
 static bool side_is_good(int32_t side) { return side >= 1 && side <= SUMI_PIXELS_MAX_SIDE; }
 
-static sumi_result check_source(const void* data, int32_t width, int32_t height, int32_t row_bytes, int32_t channels, const char* what, sumi_error* error)
+static sumi_result check_source(const void* data, int32_t width, int32_t height, int32_t row_bytes, int32_t channels,
+                                const char* what, sumi_error* error)
 {
     SUMI_ASSERT(what != NULL && channels >= 1 && channels <= 4);
     if (data == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has no pixels: data is NULL", what);
     if (!side_is_good(width) || !side_is_good(height)) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s is %d x %d: each side must be 1 to %d pixels", what, (int)width, (int)height, SUMI_PIXELS_MAX_SIDE);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s is %d x %d: each side must be 1 to %d pixels", what,
+                         (int)width, (int)height, SUMI_PIXELS_MAX_SIDE);
     }
     if (row_bytes < width * channels) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has row_bytes %d, but a row of %d pixels with %d channels takes %d bytes", what, (int)row_bytes,
-                         (int)width, (int)channels, (int)(width * channels));
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "%s has row_bytes %d, but a row of %d pixels with %d channels takes %d bytes", what,
+                         (int)row_bytes, (int)width, (int)channels, (int)(width * channels));
     }
     return SUMI_OK;
 }
@@ -162,26 +173,31 @@ static sumi_result check_source(const void* data, int32_t width, int32_t height,
 static sumi_result check_size(int32_t width, int32_t height, const char* what, sumi_error* error)
 {
     if (side_is_good(width) && side_is_good(height)) return SUMI_OK;
-    return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s cannot be resized to %d x %d: each side must be 1 to %d pixels", what, (int)width, (int)height,
-                     SUMI_PIXELS_MAX_SIDE);
+    return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s cannot be resized to %d x %d: each side must be 1 to %d pixels",
+                     what, (int)width, (int)height, SUMI_PIXELS_MAX_SIDE);
 }
 
-sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t width, int32_t height, int32_t row_bytes, int32_t channel_count, uint8_t* into,
-                               int32_t new_width, int32_t new_height, sumi_filter filter, sumi_error* error)
+sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t width, int32_t height, int32_t row_bytes,
+                               int32_t channel_count, uint8_t* into, int32_t new_width, int32_t new_height,
+                               sumi_filter filter, sumi_error* error)
 {
     if (channel_count < 1 || channel_count > 4) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a picture of %d channels cannot be resized: 1 to 4 are possible", (int)channel_count);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "a picture of %d channels cannot be resized: 1 to 4 are possible", (int)channel_count);
     }
     SUMI_TRY(check_source(source, width, height, row_bytes, channel_count, "the picture to resize", error));
     SUMI_TRY(check_size(new_width, new_height, "the picture", error));
-    if (into == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the resized picture has nowhere to go: into is NULL");
+    if (into == NULL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the resized picture has nowhere to go: into is NULL");
     if (filter != SUMI_FILTER_BICUBIC && filter != SUMI_FILTER_LANCZOS) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "filter %d is unknown: use SUMI_FILTER_BICUBIC or SUMI_FILTER_LANCZOS", (int)filter);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "filter %d is unknown: use SUMI_FILTER_BICUBIC or SUMI_FILTER_LANCZOS", (int)filter);
     }
     const bool across = new_width != width, down = new_height != height;
     const size_t new_row = (size_t)new_width * (size_t)channel_count;
     if (!across && !down) {
-        for (int32_t y = 0; y < height; y++) memcpy(into + (size_t)y * new_row, source + (size_t)y * (size_t)row_bytes, new_row);
+        for (int32_t y = 0; y < height; y++)
+            memcpy(into + (size_t)y * new_row, source + (size_t)y * (size_t)row_bytes, new_row);
         return SUMI_OK;
     }
 
@@ -203,7 +219,8 @@ sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t w
         const uint8_t* rows = source;
         size_t rows_apart = (size_t)row_bytes;
         if (across) {
-            pass_horizontal(&horizontal, source, (size_t)row_bytes, height, channel_count, down ? between : into, new_width);
+            pass_horizontal(&horizontal, source, (size_t)row_bytes, height, channel_count, down ? between : into,
+                            new_width);
             rows = between;
             rows_apart = new_row;
         }
@@ -216,18 +233,21 @@ sumi_result sumi_pixels_resize(sumi_heap* heap, const uint8_t* source, int32_t w
     return result;
 }
 
-// ---- The host's pictures ----------------------------------------------------------------------------------------------------------------
+// ---- The host's pictures --------------------------------------------------------------------------------------------
 
 sumi_result sumi_pixels_check(const sumi_pixels* pixels, const char* what, sumi_error* error)
 {
     if (pixels == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s is NULL", what);
     if (pixels->channel_count != 1 && pixels->channel_count != 3 && pixels->channel_count != 4) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has %d channels: give 1 (grey), 3 (RGB) or 4 (RGBA)", what, (int)pixels->channel_count);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "%s has %d channels: give 1 (grey), 3 (RGB) or 4 (RGBA)", what,
+                         (int)pixels->channel_count);
     }
-    return check_source(pixels->data, pixels->width, pixels->height, pixels->row_bytes, pixels->channel_count, what, error);
+    return check_source(pixels->data, pixels->width, pixels->height, pixels->row_bytes, pixels->channel_count, what,
+                        error);
 }
 
-sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height, uint8_t* rgb, sumi_error* error)
+sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height, uint8_t* rgb,
+                               sumi_error* error)
 {
     SUMI_TRY(sumi_pixels_check(pixels, "the picture", error));
     SUMI_TRY(check_size(width, height, "the picture", error));
@@ -235,11 +255,14 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
     const uint8_t* data = pixels->data;
     const size_t count = (size_t)width * (size_t)height;
     if (pixels->channel_count == 3) {
-        return sumi_pixels_resize(heap, data, pixels->width, pixels->height, pixels->row_bytes, 3, rgb, width, height, SUMI_FILTER_LANCZOS, error);
+        return sumi_pixels_resize(heap, data, pixels->width, pixels->height, pixels->row_bytes, 3, rgb, width, height,
+                                  SUMI_FILTER_LANCZOS, error);
     }
-    if (pixels->channel_count == 1) { // resized into the last third, then spread from the front: the reader stays ahead of the writer
+    // resized into the last third, then spread from the front: the reader stays ahead of the writer
+    if (pixels->channel_count == 1) {
         uint8_t* grey = rgb + 2 * count;
-        SUMI_TRY(sumi_pixels_resize(heap, data, pixels->width, pixels->height, pixels->row_bytes, 1, grey, width, height, SUMI_FILTER_LANCZOS, error));
+        SUMI_TRY(sumi_pixels_resize(heap, data, pixels->width, pixels->height, pixels->row_bytes, 1, grey, width,
+                                    height, SUMI_FILTER_LANCZOS, error));
         for (size_t i = 0; i < count; i++) {
             uint8_t value = grey[i];
             rgb[3 * i] = rgb[3 * i + 1] = rgb[3 * i + 2] = value;
@@ -256,12 +279,13 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
         for (int32_t x = 0; x < pixels->width; x++, from += 4, to += 3) memcpy(to, from, 3);
     }
     if (same) return SUMI_OK;
-    sumi_result result = sumi_pixels_resize(heap, colours, pixels->width, pixels->height, 3 * pixels->width, 3, rgb, width, height, SUMI_FILTER_LANCZOS, error);
+    sumi_result result = sumi_pixels_resize(heap, colours, pixels->width, pixels->height, 3 * pixels->width, 3, rgb,
+                                            width, height, SUMI_FILTER_LANCZOS, error);
     sumi_free(heap, colours);
     return result;
 }
 
-// ---- Masks ------------------------------------------------------------------------------------------------------------------------------
+// ---- Masks ----------------------------------------------------------------------------------------------------------
 
 static inline uint8_t times_alpha(uint32_t value, uint32_t alpha) // value * alpha / 255, rounded
 {
@@ -276,13 +300,16 @@ static inline uint8_t over_alpha(uint32_t value, uint32_t alpha)
     return (uint8_t)(value > 255 ? 255 : value);
 }
 
-// Pillow resizes RGBA with its colours multiplied by alpha, so that what is transparent does not bleed. A mask painted on a layer needs it.
-static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8_t* into, int32_t width, int32_t height, sumi_error* error)
+// Pillow resizes RGBA with its colours multiplied by alpha, so that what is transparent does not bleed. A mask painted
+// on a layer needs it.
+static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8_t* into, int32_t width, int32_t height,
+                               sumi_error* error)
 {
     SUMI_ASSERT(pixels->channel_count == 4);
     const size_t source_count = (size_t)pixels->width * (size_t)pixels->height;
     uint8_t* multiplied = sumi_alloc_array(heap, source_count, 4);
-    if (multiplied == NULL) return sumi_out_of_memory(error, 4 * source_count, "a mask multiplied by its alpha channel");
+    if (multiplied == NULL)
+        return sumi_out_of_memory(error, 4 * source_count, "a mask multiplied by its alpha channel");
     uint8_t* to = multiplied;
     for (int32_t y = 0; y < pixels->height; y++) {
         const uint8_t* from = (const uint8_t*)pixels->data + (size_t)y * (size_t)pixels->row_bytes;
@@ -291,8 +318,8 @@ static sumi_result resize_rgba(sumi_heap* heap, const sumi_pixels* pixels, uint8
             to[3] = from[3];
         }
     }
-    sumi_result result =
-        sumi_pixels_resize(heap, multiplied, pixels->width, pixels->height, 4 * pixels->width, 4, into, width, height, SUMI_FILTER_LANCZOS, error);
+    sumi_result result = sumi_pixels_resize(heap, multiplied, pixels->width, pixels->height, 4 * pixels->width, 4, into,
+                                            width, height, SUMI_FILTER_LANCZOS, error);
     sumi_free(heap, multiplied);
     if (result != SUMI_OK) return result;
     uint8_t* end = into + (size_t)width * (size_t)height * 4;
@@ -308,19 +335,22 @@ static inline uint8_t luma(const uint8_t* rgb) // ITU-R 601-2 with 16 bits after
 }
 
 // Resize first, grey second, threshold last: the order of the reference.
-sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height, uint8_t* mask, float* latent_mask, sumi_error* error)
+sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height,
+                                uint8_t* mask, float* latent_mask, sumi_error* error)
 {
     SUMI_TRY(sumi_pixels_check(pixels, "the mask", error));
     SUMI_TRY(check_size(width, height, "the mask", error));
-    if (mask == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the prepared mask has nowhere to go: mask is NULL");
+    if (mask == NULL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the prepared mask has nowhere to go: mask is NULL");
     const int32_t channels = pixels->channel_count;
     const size_t count = (size_t)width * (size_t)height;
     const bool same = width == pixels->width && height == pixels->height;
     uint8_t* resized = channels == 1 ? mask : sumi_alloc_array(heap, count, (size_t)channels);
     if (resized == NULL) return sumi_out_of_memory(error, count * (size_t)channels, "a mask's colours");
-    sumi_result result = channels == 4 && !same ? resize_rgba(heap, pixels, resized, width, height, error)
-                                                : sumi_pixels_resize(heap, pixels->data, pixels->width, pixels->height, pixels->row_bytes, channels, resized,
-                                                                     width, height, SUMI_FILTER_LANCZOS, error);
+    sumi_result result = channels == 4 && !same
+                           ? resize_rgba(heap, pixels, resized, width, height, error)
+                           : sumi_pixels_resize(heap, pixels->data, pixels->width, pixels->height, pixels->row_bytes,
+                                                channels, resized, width, height, SUMI_FILTER_LANCZOS, error);
     if (result == SUMI_OK) {
         for (size_t i = 0; i < count; i++) {
             uint8_t value = channels == 1 ? resized[i] : luma(resized + i * (size_t)channels);
@@ -332,7 +362,8 @@ sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int3
 
     const int32_t latent_width = width / 8, latent_height = height / 8;
     for (int32_t y = 0; y < latent_height; y++) {
-        int32_t from_y = (int32_t)((float)y * ((float)height / (float)latent_height)); // below height: y + 1 <= latent_height
+        // below height: y + 1 <= latent_height
+        int32_t from_y = (int32_t)((float)y * ((float)height / (float)latent_height));
         for (int32_t x = 0; x < latent_width; x++) {
             int32_t from_x = (int32_t)((float)x * ((float)width / (float)latent_width));
             *latent_mask++ = mask[(size_t)from_y * (size_t)width + (size_t)from_x];
@@ -341,15 +372,17 @@ sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int3
     return SUMI_OK;
 }
 
-// ---- Pixels out -------------------------------------------------------------------------------------------------------------------------
+// ---- Pixels out -----------------------------------------------------------------------------------------------------
 
 const sumi_preview_factors* sumi_preview_flux(void)
 {
     static const float rows[16][3] = {
-        {-0.0346f, 0.0244f, 0.0681f}, {0.0034f, 0.0210f, 0.0687f},    {0.0275f, -0.0668f, -0.0433f},  {-0.0174f, 0.0160f, 0.0617f},
-        {0.0859f, 0.0721f, 0.0329f},  {0.0004f, 0.0383f, 0.0115f},    {0.0405f, 0.0861f, 0.0915f},    {-0.0236f, -0.0185f, -0.0259f},
-        {-0.0245f, 0.0250f, 0.1180f}, {0.1008f, 0.0755f, -0.0421f},   {-0.0515f, 0.0201f, 0.0011f},   {0.0428f, -0.0012f, -0.0036f},
-        {0.0817f, 0.0765f, 0.0749f},  {-0.1264f, -0.0522f, -0.1103f}, {-0.0280f, -0.0881f, -0.0499f}, {-0.1262f, -0.0982f, -0.0778f},
+        {-0.0346f, 0.0244f, 0.0681f},   {0.0034f, 0.0210f, 0.0687f},    {0.0275f, -0.0668f, -0.0433f},
+        {-0.0174f, 0.0160f, 0.0617f},   {0.0859f, 0.0721f, 0.0329f},    {0.0004f, 0.0383f, 0.0115f},
+        {0.0405f, 0.0861f, 0.0915f},    {-0.0236f, -0.0185f, -0.0259f}, {-0.0245f, 0.0250f, 0.1180f},
+        {0.1008f, 0.0755f, -0.0421f},   {-0.0515f, 0.0201f, 0.0011f},   {0.0428f, -0.0012f, -0.0036f},
+        {0.0817f, 0.0765f, 0.0749f},    {-0.1264f, -0.0522f, -0.1103f}, {-0.0280f, -0.0881f, -0.0499f},
+        {-0.1262f, -0.0982f, -0.0778f},
     };
     static const sumi_preview_factors factors = {16, rows, {-0.0329f, -0.0718f, -0.0851f}};
     return &factors;
@@ -358,10 +391,12 @@ const sumi_preview_factors* sumi_preview_flux(void)
 const sumi_preview_factors* sumi_preview_wan(void)
 {
     static const float rows[16][3] = {
-        {-0.1299f, -0.1692f, 0.2932f}, {0.0671f, 0.0406f, 0.0442f},   {0.3568f, 0.2548f, 0.1747f},    {0.0372f, 0.2344f, 0.1420f},
-        {0.0313f, 0.0189f, -0.0328f},  {0.0296f, -0.0956f, -0.0665f}, {-0.3477f, -0.4059f, -0.2925f}, {0.0166f, 0.1902f, 0.1975f},
-        {-0.0412f, 0.0267f, -0.1364f}, {-0.1293f, 0.0740f, 0.1636f},  {0.0680f, 0.3019f, 0.1128f},    {0.0032f, 0.0581f, 0.0639f},
-        {-0.1251f, 0.0927f, 0.1699f},  {0.0060f, -0.0633f, 0.0005f},  {0.3477f, 0.2275f, 0.2950f},    {0.1984f, 0.0913f, 0.1861f},
+        {-0.1299f, -0.1692f, 0.2932f},  {0.0671f, 0.0406f, 0.0442f},  {0.3568f, 0.2548f, 0.1747f},
+        {0.0372f, 0.2344f, 0.1420f},    {0.0313f, 0.0189f, -0.0328f}, {0.0296f, -0.0956f, -0.0665f},
+        {-0.3477f, -0.4059f, -0.2925f}, {0.0166f, 0.1902f, 0.1975f},  {-0.0412f, 0.0267f, -0.1364f},
+        {-0.1293f, 0.0740f, 0.1636f},   {0.0680f, 0.3019f, 0.1128f},  {0.0032f, 0.0581f, 0.0639f},
+        {-0.1251f, 0.0927f, 0.1699f},   {0.0060f, -0.0633f, 0.0005f}, {0.3477f, 0.2275f, 0.2950f},
+        {0.1984f, 0.0913f, 0.1861f},
     };
     static const sumi_preview_factors factors = {16, rows, {-0.1835f, -0.0868f, -0.3360f}};
     return &factors;
@@ -374,7 +409,8 @@ static inline int32_t bits_of(float value)
     return bits;
 }
 
-// Comparisons of bits, which become moves under a condition: in a preview of noise every other branch would be predicted wrongly.
+// Comparisons of bits, which become moves under a condition: in a preview of noise every other branch would be
+// predicted wrongly.
 static inline uint8_t from_unit(float value)
 {
     const int32_t one = 0x3f800000, half = 0x3f000000, infinity = 0x7f800000;

@@ -1,11 +1,12 @@
-// Tables of noise levels. Values to the last bit matter here: the model's time is 1000 sigma, and one unit in the last place of sigma moves the
-// finished latents by up to 4e-5.
+// Tables of noise levels. Values to the last bit matter here: the model's time is 1000 sigma, and one unit in the last
+// place of sigma moves the finished latents by up to 4e-5.
 #include "sampling/schedule.h"
 #include "base/assert.h"
 #include "base/fused.h"
 #include <math.h>
 
-// torch.linspace(1, 1/n, n) in float32: both halves are counted from their own end, and its multiply-add has one rounding.
+// torch.linspace(1, 1/n, n) in float32: both halves are counted from their own end, and its multiply-add has one
+// rounding.
 static float linspace_down(int32_t i, int32_t n)
 {
     SUMI_ASSERT(n >= 1 && i >= 0 && i < n);
@@ -21,7 +22,8 @@ void sumi_schedule_shifted(float shift, int32_t step_count, float* sigmas)
     if (step_count < 1) return;
     for (int32_t i = 0; i < step_count; i++) {
         float u = linspace_down(i, step_count);
-        volatile float product = (shift - 1.0f) * u; // volatile: rounded by itself, even where the compiler would merge it with the sum
+        // volatile: rounded by itself, even where the compiler would merge it with the sum
+        volatile float product = (shift - 1.0f) * u;
         sigmas[i] = (shift * u) / (1.0f + product);
     }
     sigmas[step_count] = 0.0f;
@@ -55,17 +57,22 @@ void sumi_schedule_dynamic(double mu, sumi_shift_kind kind, float terminal, int3
 
 sumi_result sumi_schedule_check(const float* sigmas, int32_t step_count, sumi_error* error)
 {
-    if (sigmas == NULL) return sumi_fail(error, SUMI_INVALID_ARGUMENT, "sigmas is NULL: give step_count + 1 values, or leave the schedule to the model");
+    if (sigmas == NULL)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "sigmas is NULL: give step_count + 1 values, or leave the schedule to the model");
     if (step_count < 1 || step_count > SUMI_SCHEDULE_MAX_STEPS) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "step_count is %d: give 1 to %d", (int)step_count, SUMI_SCHEDULE_MAX_STEPS);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "step_count is %d: give 1 to %d", (int)step_count,
+                         SUMI_SCHEDULE_MAX_STEPS);
     }
     for (int32_t i = 0; i <= step_count; i++) {
         if (!(sigmas[i] >= 0.0f && sigmas[i] <= 1.0f)) { // refuses NaN too
-            return sumi_fail(error, SUMI_INVALID_ARGUMENT, "sigmas[%d] is %g: every noise level lies between 0 and 1", (int)i, (double)sigmas[i]);
+            return sumi_fail(error, SUMI_INVALID_ARGUMENT, "sigmas[%d] is %g: every noise level lies between 0 and 1",
+                             (int)i, (double)sigmas[i]);
         }
         if (i > 0 && !(sigmas[i] < sigmas[i - 1])) {
-            return sumi_fail(error, SUMI_INVALID_ARGUMENT, "sigmas[%d] is %g after %g: noise levels must fall from step to step", (int)i, (double)sigmas[i],
-                             (double)sigmas[i - 1]);
+            return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                             "sigmas[%d] is %g after %g: noise levels must fall from step to step", (int)i,
+                             (double)sigmas[i], (double)sigmas[i - 1]);
         }
     }
     return SUMI_OK;

@@ -1,5 +1,6 @@
-// Coefficients are worked out in double and rounded once. Everything is written in sigma: with alpha = 1 - sigma and lambda = ln(alpha / sigma) the
-// exponentials of the papers become quotients, and the ends of the schedule, where lambda is infinite, need no infinity:
+// Coefficients are worked out in double and rounded once. Everything is written in sigma: with alpha = 1 - sigma and
+// lambda = ln(alpha / sigma) the exponentials of the papers become quotients, and the ends of the schedule, where
+// lambda is infinite, need no infinity:
 //
 //     e^-(lambda' - lambda) = alpha sigma' / (sigma alpha')        -alpha' (e^-(lambda' - lambda) - 1) = alpha' - alpha sigma' / sigma
 //
@@ -7,9 +8,13 @@
 #include "sampling/solver.h"
 #include <math.h>
 
-static sumi_solver_row row_at(double sigma, int32_t step) { return (sumi_solver_row){.sigma = (float)sigma, .blend_sigma = -1.0f, .step = step}; }
+static sumi_solver_row row_at(double sigma, int32_t step)
+{
+    return (sumi_solver_row){.sigma = (float)sigma, .blend_sigma = -1.0f, .step = step};
+}
 
-static double velocity_step(double from, double to) { return (float)(to - from); } // rounded to float32, as the reference's dt
+// rounded to float32, as the reference's dt
+static double velocity_step(double from, double to) { return (float)(to - from); }
 
 // x' = x + d v. Every solver's last resort, and what ends most of them.
 static int32_t euler(double s, double n, int32_t step, sumi_solver_row* rows)
@@ -49,8 +54,8 @@ static int32_t midpoint(double s, double n, int32_t step, sumi_solver_row* rows)
     return 2;
 }
 
-// Kutta's 3/8 rule. One history is enough: after two evaluations the point x = y + d (k2 - k1/3) and h = k1 + 3 k2 hold both slopes, and
-// k1 - k2 = h/3 - 2 (x - y)/d gives the fourth point y + d (k1 - k2 + k3) without storing either.
+// Kutta's 3/8 rule. One history is enough: after two evaluations the point x = y + d (k2 - k1/3) and h = k1 + 3 k2 hold
+// both slopes, and k1 - k2 = h/3 - 2 (x - y)/d gives the fourth point y + d (k1 - k2 + k3) without storing either.
 static int32_t rk4(double s, double n, int32_t step, sumi_solver_row* rows)
 {
     double d = velocity_step(s, n);
@@ -85,21 +90,23 @@ static int32_t data_row(double s, double n, int32_t step, double keep, double no
 
 static double half_log_snr(double sigma) { return log((1.0 - sigma) / sigma); }
 
-// previous: the sigma of the step before, 0 when there is none. A step that began at sigma = 1 had infinite length in lambda: its difference of data
-// estimates, divided by that length, is 0, so the step after it is of first order too.
+// previous: the sigma of the step before, 0 when there is none. A step that began at sigma = 1 had infinite length in
+// lambda: its difference of data estimates, divided by that length, is 0, so the step after it is of first order too.
 static int32_t dpmpp_2m(double previous, double s, double n, int32_t step, sumi_solver_row* rows)
 {
     if (n <= 0.0) return data_row(s, n, step, 0.0, 1.0, 0.0, rows);
     double keep = n / s;
     double gain = (1.0 - n) - (1.0 - s) * keep;
     double half_slope = 0.0; // h / (2 h_previous)
-    if (previous > 0.0 && previous < 1.0) half_slope = 0.5 * (half_log_snr(n) - half_log_snr(s)) / (half_log_snr(s) - half_log_snr(previous));
+    if (previous > 0.0 && previous < 1.0)
+        half_slope = 0.5 * (half_log_snr(n) - half_log_snr(s)) / (half_log_snr(s) - half_log_snr(previous));
     return data_row(s, n, step, keep, gain * (1.0 + half_slope), -gain * half_slope, rows);
 }
 
 static int32_t res_multistep(double previous, double s, double n, int32_t step, sumi_solver_row* rows)
 {
-    if (previous <= 0.0 || n <= 0.0) return data_row(s, n, step, n / s, 1.0 - n / s, 0.0, rows); // Euler in the data estimate
+    // Euler in the data estimate
+    if (previous <= 0.0 || n <= 0.0) return data_row(s, n, step, n / s, 1.0 - n / s, 0.0, rows);
     double h = log(s / n);
     double c = -log(previous / s) / h;
     double phi1 = -expm1(-h) / h;

@@ -1,13 +1,16 @@
-// Byte pair encoding of one piece: begin with the characters, merge the neighbours of lowest rank (the leftmost of equals) until no pair has a rank.
+// Byte pair encoding of one piece: begin with the characters, merge the neighbours of lowest rank (the leftmost of
+// equals) until no pair has a rank.
 //
-// Two ways to the same ids. Pieces of up to SHORT symbols, which is nearly every piece of a byte-level tokenizer, keep the ranks of their pairs in an array
-// and look for the smallest each time: quadratic, but all in one or two cache lines. Longer pieces (Gemma's are whole prompts) use linked symbols and a
-// heap keyed (rank, place), in which entries that a merge has overtaken are dropped when they surface:
+// Two ways to the same ids. Pieces of up to SHORT symbols, which is nearly every piece of a byte-level tokenizer, keep
+// the ranks of their pairs in an array and look for the smallest each time: quadratic, but all in one or two cache
+// lines. Longer pieces (Gemma's are whole prompts) use linked symbols and a heap keyed (rank, place), in which entries
+// that a merge has overtaken are dropped when they surface:
 //
 //     symbols   h <-> e <-> l <-> l <-> o          rank[i]: of the pair (i, next of i), NONE when it has none
 //     heap      (rank of "l l", 2), (rank of "h e", 0), ...     valid while rank[place] is still that rank
 //
-// A pair has one rank and a rank one pair, so "still that rank" means "still that pair". n symbols make at most n + 2 (n - 1) heap entries.
+// A pair has one rank and a rank one pair, so "still that rank" means "still that pair". n symbols make at most n + 2
+// (n - 1) heap entries.
 #include "base/assert.h"
 #include "text/tokenizer_parts.h"
 
@@ -27,7 +30,7 @@ size_t sumi_byte_level_character(unsigned char byte, char out[4])
     return sumi_utf8_encode(printable ? byte : 0x100 + other, out);
 }
 
-// ---- Symbols ----------------------------------------------------------------------------------------------------------------------------
+// ---- Symbols --------------------------------------------------------------------------------------------------------
 
 typedef struct symbol_list {
     sumi_heap* heap;
@@ -44,7 +47,8 @@ static void add_symbol(symbol_list* list, uint32_t id)
     list->at[list->count++].id = id; // room for one per byte was made
 }
 
-// One character as the vocabulary sees it. The order of the checks, and that byte fallback leaves an unknown waiting, are the reference's.
+// One character as the vocabulary sees it. The order of the checks, and that byte fallback leaves an unknown waiting,
+// are the reference's.
 static sumi_result add_character(symbol_list* list, const char* text, size_t bytes, sumi_error* error)
 {
     SUMI_ASSERT(bytes >= 1 && bytes <= 4);
@@ -60,13 +64,9 @@ static sumi_result add_character(symbol_list* list, const char* text, size_t byt
     }
     if (bpe->byte_fallback) {
         bool whole = true;
-        for (size_t i = 0; i < bytes; i++) {
-            whole = whole && bpe->byte_ids[(unsigned char)text[i]] != NONE;
-        }
+        for (size_t i = 0; i < bytes; i++) { whole = whole && bpe->byte_ids[(unsigned char)text[i]] != NONE; }
         if (whole) {
-            for (size_t i = 0; i < bytes; i++) {
-                add_symbol(list, bpe->byte_ids[(unsigned char)text[i]]);
-            }
+            for (size_t i = 0; i < bytes; i++) { add_symbol(list, bpe->byte_ids[(unsigned char)text[i]]); }
             return SUMI_OK;
         }
     }
@@ -74,12 +74,12 @@ static sumi_result add_character(symbol_list* list, const char* text, size_t byt
         return SUMI_OK; // dropped: the reference does so
     }
     if (bpe->unknown_id == NONE) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "the tokenizer has no token for the character %.*s, and its unk_token is not in its vocabulary",
-                         (int)bytes, text);
+        return sumi_fail(
+            error, SUMI_FILE_MALFORMED,
+            "the tokenizer has no token for the character %.*s, and its unk_token is not in its vocabulary", (int)bytes,
+            text);
     }
-    if (list->unknown_waits && !bpe->fuse_unknown) {
-        add_symbol(list, bpe->unknown_id);
-    }
+    if (list->unknown_waits && !bpe->fuse_unknown) { add_symbol(list, bpe->unknown_id); }
     list->unknown_waits = true;
     return SUMI_OK;
 }
@@ -106,13 +106,11 @@ static sumi_result make_symbols(symbol_list* list, const char* piece, size_t byt
             SUMI_TRY(add_character(list, stand_in, stand_in_bytes, error));
         }
     }
-    if (list->unknown_waits) {
-        add_symbol(list, list->bpe->unknown_id);
-    }
+    if (list->unknown_waits) { add_symbol(list, list->bpe->unknown_id); }
     return SUMI_OK;
 }
 
-// ---- Merging ----------------------------------------------------------------------------------------------------------------------------
+// ---- Merging --------------------------------------------------------------------------------------------------------
 
 static void merge_short(const sumi_merges* merges, symbol* at, size_t count, sumi_ids* out)
 {
@@ -124,12 +122,8 @@ static void merge_short(const sumi_merges* merges, symbol* at, size_t count, sum
     }
     for (;;) {
         size_t best = 0;
-        for (size_t i = 1; i < count; i++) {
-            best = rank[i] < rank[best] ? i : best;
-        }
-        if (count == 0 || rank[best] == NONE) {
-            break;
-        }
+        for (size_t i = 1; i < count; i++) { best = rank[i] < rank[best] ? i : best; }
+        if (count == 0 || rank[best] == NONE) { break; }
         id[best] = result[best];
         count--;
         for (size_t i = best + 1; i < count; i++) {
@@ -138,13 +132,9 @@ static void merge_short(const sumi_merges* merges, symbol* at, size_t count, sum
             result[i] = result[i + 1];
         }
         rank[best] = best + 1 < count ? sumi_merges_find(merges, id[best], id[best + 1], &result[best]) : NONE;
-        if (best > 0) {
-            rank[best - 1] = sumi_merges_find(merges, id[best - 1], id[best], &result[best - 1]);
-        }
+        if (best > 0) { rank[best - 1] = sumi_merges_find(merges, id[best - 1], id[best], &result[best - 1]); }
     }
-    for (size_t i = 0; i < count; i++) {
-        sumi_ids_put(out, id[i]);
-    }
+    for (size_t i = 0; i < count; i++) { sumi_ids_put(out, id[i]); }
 }
 
 typedef struct merge_queue {
@@ -169,9 +159,7 @@ static uint64_t queue_pop(merge_queue* queue)
     size_t at = 0;
     for (size_t child = 1; child < queue->count; child = 2 * at + 1) {
         child += child + 1 < queue->count && queue->keys[child + 1] < queue->keys[child];
-        if (queue->keys[child] >= last) {
-            break;
-        }
+        if (queue->keys[child] >= last) { break; }
         queue->keys[at] = queue->keys[child];
         at = child;
     }
@@ -184,9 +172,7 @@ static void rank_pair(const sumi_merges* merges, symbol* at, uint32_t place, mer
 {
     symbol* left = &at[place];
     left->rank = left->next == NONE ? NONE : sumi_merges_find(merges, left->id, at[left->next].id, &left->result);
-    if (left->rank != NONE) {
-        queue_push(queue, (uint64_t)left->rank << 32 | place);
-    }
+    if (left->rank != NONE) { queue_push(queue, (uint64_t)left->rank << 32 | place); }
 }
 
 static sumi_result merge_long(symbol_list* list, sumi_ids* out, sumi_error* error)
@@ -195,7 +181,8 @@ static sumi_result merge_long(symbol_list* list, sumi_ids* out, sumi_error* erro
     const sumi_merges* merges = &list->bpe->merges;
     symbol* at = list->at;
     uint32_t count = (uint32_t)list->count;
-    SUMI_TRY(sumi_grow(list->heap, &list->scratch->queue, &list->scratch->queue_capacity, 3 * (size_t)count, sizeof(uint64_t), error));
+    SUMI_TRY(sumi_grow(list->heap, &list->scratch->queue, &list->scratch->queue_capacity, 3 * (size_t)count,
+                       sizeof(uint64_t), error));
     merge_queue queue = {list->scratch->queue, 0};
     for (uint32_t i = 0; i < count; i++) {
         at[i].previous = i == 0 ? NONE : i - 1;
@@ -207,30 +194,23 @@ static sumi_result merge_long(symbol_list* list, sumi_ids* out, sumi_error* erro
         uint64_t key = queue_pop(&queue);
         uint32_t place = (uint32_t)key;
         symbol* left = &at[place];
-        if (left->rank != key >> 32) {
-            continue;
-        }
+        if (left->rank != key >> 32) { continue; }
         symbol* right = &at[left->next];
         SUMI_ASSERT(left->next != NONE && right->previous == place);
         left->id = left->result;
         left->next = right->next;
         right->rank = NONE; // what the queue still holds of it is void
-        if (left->next != NONE) {
-            at[left->next].previous = place;
-        }
+        if (left->next != NONE) { at[left->next].previous = place; }
         rank_pair(merges, at, place, &queue);
-        if (left->previous != NONE) {
-            rank_pair(merges, at, left->previous, &queue);
-        }
+        if (left->previous != NONE) { rank_pair(merges, at, left->previous, &queue); }
     }
-    for (uint32_t i = 0; i != NONE; i = at[i].next) {
-        sumi_ids_put(out, at[i].id);
-    }
+    for (uint32_t i = 0; i != NONE; i = at[i].next) { sumi_ids_put(out, at[i].id); }
     return SUMI_OK;
 }
 
 // With ignore_merges a piece that is a token is that token, whatever the merges would make of it.
-static sumi_result find_whole(symbol_list* list, const char* piece, size_t bytes, uint32_t* out_entry, sumi_error* error)
+static sumi_result find_whole(symbol_list* list, const char* piece, size_t bytes, uint32_t* out_entry,
+                              sumi_error* error)
 {
     SUMI_ASSERT(bytes > 0);
     if (!list->bpe->byte_level) {
@@ -247,8 +227,8 @@ static sumi_result find_whole(symbol_list* list, const char* piece, size_t bytes
     return SUMI_OK;
 }
 
-sumi_result sumi_bpe_encode(sumi_heap* heap, const sumi_bpe* bpe, sumi_model_scratch* scratch, const char* piece, size_t bytes, sumi_ids* out,
-                            sumi_error* error)
+sumi_result sumi_bpe_encode(sumi_heap* heap, const sumi_bpe* bpe, sumi_model_scratch* scratch, const char* piece,
+                            size_t bytes, sumi_ids* out, sumi_error* error)
 {
     SUMI_ASSERT(bytes > 0 && bytes < NONE);
     symbol_list list = {.heap = heap, .bpe = bpe, .scratch = scratch};
@@ -261,9 +241,7 @@ sumi_result sumi_bpe_encode(sumi_heap* heap, const sumi_bpe* bpe, sumi_model_scr
         }
     }
     SUMI_TRY(make_symbols(&list, piece, bytes, error));
-    if (list.count > SHORT) {
-        return merge_long(&list, out, error);
-    }
+    if (list.count > SHORT) { return merge_long(&list, out, error); }
     merge_short(&bpe->merges, list.at, list.count, out);
     return SUMI_OK;
 }

@@ -4,8 +4,9 @@
 //
 //     unit   bit 31: holds a value    bits 0..7 label    bit 8: a value follows    bits 10..30 offset, times 256 when bit 9 is set
 //
-// From a node at p, byte c leads to unit[p ^ c] when that unit's label is c; its children, and at label 0 its value, are at p ^ c ^ offset. Nothing in
-// the blob is trusted: every index is checked when it is used, and a walk that leaves the trie finds nothing.
+// From a node at p, byte c leads to unit[p ^ c] when that unit's label is c; its children, and at label 0 its value,
+// are at p ^ c ^ offset. Nothing in the blob is trusted: every index is checked when it is used, and a walk that leaves
+// the trie finds nothing.
 #include "text/charsmap.h"
 #include "base/assert.h"
 #include "files/json.h"
@@ -18,40 +19,27 @@ static uint32_t unit_at(const sumi_charsmap* map, size_t index)
     return (uint32_t)u[0] | (uint32_t)u[1] << 8 | (uint32_t)u[2] << 16 | (uint32_t)u[3] << 24;
 }
 
-static size_t unit_offset(uint32_t unit)
-{
-    return (size_t)(unit >> 10) << ((unit & 0x200) >> 6);
-}
+static size_t unit_offset(uint32_t unit) { return (size_t)(unit >> 10) << ((unit & 0x200) >> 6); }
 
-static const char* replacements(const sumi_charsmap* map)
-{
-    return (const char*)map->blob + 4 * map->unit_count;
-}
+static const char* replacements(const sumi_charsmap* map) { return (const char*)map->blob + 4 * map->unit_count; }
 
-// The replacement of the shortest key that begins `text`. SentencePiece takes the longest key, the reference the first it meets; so
-// e + U+0323 + U+0301 loses its accent, and that is what the models were given.
+// The replacement of the shortest key that begins `text`. SentencePiece takes the longest key, the reference the first
+// it meets; so e + U+0323 + U+0301 loses its accent, and that is what the models were given.
 static bool find(const sumi_charsmap* map, const char* text, size_t bytes, size_t* out_begin, size_t* out_bytes)
 {
     size_t at = unit_offset(unit_at(map, 0));
     for (size_t i = 0; i < bytes && text[i] != '\0'; i++) {
         at ^= (unsigned char)text[i];
-        if (at >= map->unit_count) {
-            return false;
-        }
+        if (at >= map->unit_count) { return false; }
         uint32_t unit = unit_at(map, at);
-        if ((unit & 0x800000FFu) != (unsigned char)text[i]) {
-            return false;
-        }
+        if ((unit & 0x800000FFu) != (unsigned char)text[i]) { return false; }
         at ^= unit_offset(unit);
         if (unit >> 8 & 1) {
-            if (at >= map->unit_count) {
-                return false;
-            }
+            if (at >= map->unit_count) { return false; }
             size_t begin = unit_at(map, at) & 0x7FFFFFFFu;
             const char* first = replacements(map) + begin;
-            if (begin >= map->replacement_bytes || ((unsigned char)*first & 0xC0) == 0x80) { // inside a character: the result must stay UTF-8
-                return false;
-            }
+            // inside a character: the result must stay UTF-8
+            if (begin >= map->replacement_bytes || ((unsigned char)*first & 0xC0) == 0x80) { return false; }
             const char* end = memchr(first, '\0', map->replacement_bytes - begin);
             *out_begin = begin;
             *out_bytes = end != NULL ? (size_t)(end - first) : map->replacement_bytes - begin;
@@ -63,7 +51,12 @@ static bool find(const sumi_charsmap* map, const char* text, size_t bytes, size_
 
 static int32_t base64_digit(char c)
 {
-    return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
+    return c >= 'A' && c <= 'Z' ? c - 'A'
+         : c >= 'a' && c <= 'z' ? c - 'a' + 26
+         : c >= '0' && c <= '9' ? c - '0' + 52
+         : c == '+'             ? 62
+         : c == '/'             ? 63
+                                : -1;
 }
 
 // RFC 4648 with its padding. Returns the bytes written, SIZE_MAX when malformed; `into` has room for bytes / 4 * 3.
@@ -71,48 +64,46 @@ static size_t base64_decode(const char* text, size_t bytes, unsigned char* into)
 {
     SUMI_ASSERT(bytes == 0 || text != NULL);
     size_t written = 0;
-    if (bytes % 4 != 0) {
-        return SIZE_MAX;
-    }
+    if (bytes % 4 != 0) { return SIZE_MAX; }
     for (size_t i = 0; i < bytes; i += 4) {
         int32_t padding = i + 4 == bytes ? (text[i + 3] == '=') + (text[i + 3] == '=' && text[i + 2] == '=') : 0;
         uint32_t group = 0;
         for (int32_t k = 0; k < 4; k++) {
             int32_t digit = k >= 4 - padding ? 0 : base64_digit(text[i + (size_t)k]);
-            if (digit < 0) {
-                return SIZE_MAX;
-            }
+            if (digit < 0) { return SIZE_MAX; }
             group = group << 6 | (uint32_t)digit;
         }
-        for (int32_t k = 0; k < 3 - padding; k++) {
-            into[written++] = (unsigned char)(group >> (16 - 8 * k));
-        }
+        for (int32_t k = 0; k < 3 - padding; k++) { into[written++] = (unsigned char)(group >> (16 - 8 * k)); }
     }
     return written;
 }
 
-sumi_result sumi_charsmap_begin(sumi_charsmap* map, sumi_heap* heap, const char* base64, size_t bytes, const char* path, sumi_error* error)
+sumi_result sumi_charsmap_begin(sumi_charsmap* map, sumi_heap* heap, const char* base64, size_t bytes, const char* path,
+                                sumi_error* error)
 {
     SUMI_ASSERT(map->heap == NULL && map->blob == NULL); // zeroed
     map->heap = heap;
     map->blob = sumi_alloc(heap, bytes / 4 * 3 + 4);
-    if (map->blob == NULL) {
-        return sumi_out_of_memory(error, bytes / 4 * 3 + 4, "a character map");
-    }
+    if (map->blob == NULL) { return sumi_out_of_memory(error, bytes / 4 * 3 + 4, "a character map"); }
     size_t blob_bytes = base64_decode(base64, bytes, map->blob);
     if (blob_bytes == SIZE_MAX) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: normalizer.precompiled_charsmap is not base64; download the file again", path);
+        return sumi_fail(error, SUMI_FILE_MALFORMED,
+                         "%s: normalizer.precompiled_charsmap is not base64; download the file again", path);
     }
     size_t trie_bytes = blob_bytes >= 4 ? unit_at(map, 0) : 0; // the size field stands where a unit would
     if (trie_bytes < 4 || trie_bytes % 4 != 0 || trie_bytes > blob_bytes - 4) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: normalizer.precompiled_charsmap has %zu bytes, its trie wants %zu; download the file again", path,
-                         blob_bytes, trie_bytes);
+        return sumi_fail(
+            error, SUMI_FILE_MALFORMED,
+            "%s: normalizer.precompiled_charsmap has %zu bytes, its trie wants %zu; download the file again", path,
+            blob_bytes, trie_bytes);
     }
     memmove(map->blob, map->blob + 4, blob_bytes - 4);
     map->unit_count = trie_bytes / 4;
     map->replacement_bytes = blob_bytes - 4 - trie_bytes;
     if (!sumi_utf8_is_valid(replacements(map), map->replacement_bytes)) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: a replacement in normalizer.precompiled_charsmap is not UTF-8; download the file again", path);
+        return sumi_fail(error, SUMI_FILE_MALFORMED,
+                         "%s: a replacement in normalizer.precompiled_charsmap is not UTF-8; download the file again",
+                         path);
     }
     for (int32_t c = 0; c < 128; c++) {
         char text = (char)c;
@@ -126,13 +117,12 @@ sumi_result sumi_charsmap_begin(sumi_charsmap* map, sumi_heap* heap, const char*
 
 void sumi_charsmap_destroy(sumi_charsmap* map)
 {
-    if (map->heap != NULL) {
-        sumi_free(map->heap, map->blob);
-    }
+    if (map->heap != NULL) { sumi_free(map->heap, map->blob); }
     *map = (sumi_charsmap){0};
 }
 
-static sumi_result append_character(sumi_heap* heap, sumi_text_buffer* out, const sumi_charsmap* map, const char* text, size_t bytes, sumi_error* error)
+static sumi_result append_character(sumi_heap* heap, sumi_text_buffer* out, const sumi_charsmap* map, const char* text,
+                                    size_t bytes, sumi_error* error)
 {
     SUMI_ASSERT(bytes >= 1);
     size_t begin = 0, length = 0;
@@ -145,17 +135,20 @@ static sumi_result append_character(sumi_heap* heap, sumi_text_buffer* out, cons
     } else {
         found = find(map, text, bytes, &begin, &length);
     }
-    return found ? sumi_text_append(heap, out, replacements(map) + begin, length, error) : sumi_text_append(heap, out, text, bytes, error);
+    return found ? sumi_text_append(heap, out, replacements(map) + begin, length, error)
+                 : sumi_text_append(heap, out, text, bytes, error);
 }
 
-sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_text_buffer* out, const sumi_charsmap* map, const char* text, size_t bytes, sumi_error* error)
+sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_text_buffer* out, const sumi_charsmap* map, const char* text,
+                                 size_t bytes, sumi_error* error)
 {
     SUMI_ASSERT(map->blob != NULL && map->unit_count > 0);
     enum { MAX_WHOLE_CLUSTER = 5 }; // longer clusters are looked up character by character
     size_t at = 0;
     int32_t state = 0;
     while (at < bytes) {
-        if ((unsigned char)text[at] < 0x80 && (at + 1 == bytes || ((unsigned char)text[at + 1] < 0x80 && text[at] != '\r'))) {
+        if ((unsigned char)text[at] < 0x80
+            && (at + 1 == bytes || ((unsigned char)text[at + 1] < 0x80 && text[at] != '\r'))) {
             state = 0; // an ASCII character before another is a cluster, except in CR LF
             SUMI_TRY(append_character(heap, out, map, text + at, 1, error));
             at++;
@@ -165,9 +158,7 @@ sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_text_buffer* out, const s
         uint32_t before = sumi_utf8_get(text + at, &length);
         for (end += length; end < bytes; end += length) {
             uint32_t after = sumi_utf8_get(text + end, &length);
-            if (sumi_cluster_ends(before, after, &state)) {
-                break;
-            }
+            if (sumi_cluster_ends(before, after, &state)) { break; }
             before = after;
         }
         state = 0;

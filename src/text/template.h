@@ -3,7 +3,12 @@
 #define SUMI_TEXT_TEMPLATE_H
 #include <stddef.h>
 
-typedef enum sumi_template { SUMI_TEMPLATE_NONE, SUMI_TEMPLATE_Z_IMAGE /* Qwen3, one user turn, generation prompt */ } sumi_template;
-typedef struct sumi_template_parts { const char *before, *after; } sumi_template_parts;
+typedef enum sumi_template {
+    SUMI_TEMPLATE_NONE,
+    SUMI_TEMPLATE_Z_IMAGE /* Qwen3, one user turn, generation prompt */
+} sumi_template;
+typedef struct sumi_template_parts {
+    const char *before, *after;
+} sumi_template_parts;
 sumi_template_parts sumi_template_get(sumi_template kind);
 #endif

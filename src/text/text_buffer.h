@@ -1,4 +1,5 @@
-// A growing piece of UTF-8 on the heap. Buffers live in the tokenizer and keep their room, so a second text of the same size allocates nothing.
+// A growing piece of UTF-8 on the heap. Buffers live in the tokenizer and keep their room, so a second text of the same
+// size allocates nothing.
 #ifndef SUMI_TEXT_TEXT_BUFFER_H
 #define SUMI_TEXT_TEXT_BUFFER_H
 #include "base/memory.h"
@@ -9,10 +10,7 @@ typedef struct sumi_text_buffer {
     size_t bytes, capacity;
 } sumi_text_buffer;
 
-static inline char* sumi_text_data(const sumi_text_buffer* buffer)
-{
-    return (char*)buffer->memory;
-}
+static inline char* sumi_text_data(const sumi_text_buffer* buffer) { return (char*)buffer->memory; }
 
 // Room for `more` bytes after what is there.
 static inline sumi_result sumi_text_reserve(sumi_heap* heap, sumi_text_buffer* buffer, size_t more, sumi_error* error)
@@ -20,7 +18,8 @@ static inline sumi_result sumi_text_reserve(sumi_heap* heap, sumi_text_buffer* b
     return sumi_grow(heap, &buffer->memory, &buffer->capacity, buffer->bytes + more, 1, error);
 }
 
-static inline sumi_result sumi_text_append(sumi_heap* heap, sumi_text_buffer* buffer, const char* text, size_t bytes, sumi_error* error)
+static inline sumi_result sumi_text_append(sumi_heap* heap, sumi_text_buffer* buffer, const char* text, size_t bytes,
+                                           sumi_error* error)
 {
     if (bytes != 0) { // an empty stretch may have no address
         SUMI_TRY(sumi_text_reserve(heap, buffer, bytes, error));

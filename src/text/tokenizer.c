@@ -7,7 +7,8 @@
 //     pre-tokenize    "user" "\n" "A" " fox"                                            steps nest: each cuts the pieces of the one before
 //     model           872 198 32 38835
 //
-// A stretch lies in the caller's text as long as nothing changes it (pure ASCII never is), else in one of two buffers that take turns.
+// A stretch lies in the caller's text as long as nothing changes it (pure ASCII never is), else in one of two buffers
+// that take turns.
 #include "base/assert.h"
 #include "text/tokenizer_parts.h"
 #include "text/word_split.h"
@@ -18,13 +19,11 @@
 static bool is_ascii(const char* text, size_t bytes)
 {
     unsigned char all = 0;
-    for (size_t i = 0; i < bytes; i++) {
-        all |= (unsigned char)text[i];
-    }
+    for (size_t i = 0; i < bytes; i++) { all |= (unsigned char)text[i]; }
     return all < 0x80;
 }
 
-// ---- Normalizer -------------------------------------------------------------------------------------------------------------------------
+// ---- Normalizer -----------------------------------------------------------------------------------------------------
 
 // The first occurrence of pattern at or after `at`; bytes when there is none.
 static size_t find_pattern(const char* text, size_t bytes, size_t at, const sumi_short_text* pattern)
@@ -32,25 +31,23 @@ static size_t find_pattern(const char* text, size_t bytes, size_t at, const sumi
     SUMI_ASSERT(pattern->bytes > 0 && pattern->bytes <= SUMI_TOKENIZER_MAX_PATTERN && at <= bytes);
     while (at < bytes) {
         const char* first = memchr(text + at, pattern->data[0], bytes - at);
-        if (first == NULL) {
-            return bytes;
-        }
+        if (first == NULL) { return bytes; }
         at = (size_t)(first - text);
-        if (bytes - at >= pattern->bytes && memcmp(first, pattern->data, pattern->bytes) == 0) {
-            return at;
-        }
+        if (bytes - at >= pattern->bytes && memcmp(first, pattern->data, pattern->bytes) == 0) { return at; }
         at++;
     }
     return bytes;
 }
 
-static sumi_result replace(sumi_heap* heap, sumi_text_buffer* out, const sumi_normalize_step* step, const char* text, size_t bytes, sumi_error* error)
+static sumi_result replace(sumi_heap* heap, sumi_text_buffer* out, const sumi_normalize_step* step, const char* text,
+                           size_t bytes, sumi_error* error)
 {
     SUMI_ASSERT(step->kind == SUMI_NORMALIZE_REPLACE);
     size_t copied = 0, at = 0;
     while ((at = find_pattern(text, bytes, at, &step->pattern)) < bytes) {
         size_t end = at + step->pattern.bytes, run = 1;
-        while (step->min_run != 0 && bytes - end >= step->pattern.bytes && memcmp(text + end, step->pattern.data, step->pattern.bytes) == 0) {
+        while (step->min_run != 0 && bytes - end >= step->pattern.bytes
+               && memcmp(text + end, step->pattern.data, step->pattern.bytes) == 0) {
             end += step->pattern.bytes;
             run++;
         }
@@ -70,12 +67,8 @@ static size_t trimmed_end(const char* text, size_t bytes)
     size_t end = bytes;
     while (end > 0) {
         size_t at = end - 1, length;
-        while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80) {
-            at--;
-        }
-        if (!sumi_char_is_space(sumi_utf8_get(text + at, &length))) {
-            break;
-        }
+        while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80) { at--; }
+        if (!sumi_char_is_space(sumi_utf8_get(text + at, &length))) { break; }
         end = at;
     }
     return end;
@@ -84,17 +77,13 @@ static size_t trimmed_end(const char* text, size_t bytes)
 static size_t trimmed_begin(const char* text, size_t bytes)
 {
     size_t at = 0, length;
-    while (at < bytes && sumi_char_is_space(sumi_utf8_get(text + at, &length))) {
-        at += length;
-    }
+    while (at < bytes && sumi_char_is_space(sumi_utf8_get(text + at, &length))) { at += length; }
     return at;
 }
 
 static void strip(const sumi_normalize_step* step, const char** text, size_t* bytes)
 {
-    if (step->strip_right) {
-        *bytes = trimmed_end(*text, *bytes);
-    }
+    if (step->strip_right) { *bytes = trimmed_end(*text, *bytes); }
     size_t begin = step->strip_left ? trimmed_begin(*text, *bytes) : 0;
     *text += begin;
     *bytes -= begin;
@@ -113,16 +102,14 @@ sumi_result sumi_tokenizer_normalize(sumi_tokenizer* tokenizer, const char** tex
         switch (step->kind) {
         case SUMI_NORMALIZE_STRIP: strip(step, text, bytes); continue;
         case SUMI_NORMALIZE_NFC:
-            if (is_ascii(*text, *bytes) || sumi_nfc_is_plain(*text, *bytes)) {
-                continue;
-            }
+            if (is_ascii(*text, *bytes) || sumi_nfc_is_plain(*text, *bytes)) { continue; }
             SUMI_TRY(sumi_nfc_append(heap, out, &tokenizer->nfc, *text, *bytes, error));
             break;
-        case SUMI_NORMALIZE_CHARSMAP: SUMI_TRY(sumi_charsmap_append(heap, out, &tokenizer->charsmap, *text, *bytes, error)); break;
+        case SUMI_NORMALIZE_CHARSMAP:
+            SUMI_TRY(sumi_charsmap_append(heap, out, &tokenizer->charsmap, *text, *bytes, error));
+            break;
         case SUMI_NORMALIZE_REPLACE:
-            if (find_pattern(*text, *bytes, 0, &step->pattern) == *bytes) {
-                continue;
-            }
+            if (find_pattern(*text, *bytes, 0, &step->pattern) == *bytes) { continue; }
             SUMI_TRY(replace(heap, out, step, *text, *bytes, error));
             break;
         }
@@ -133,19 +120,18 @@ sumi_result sumi_tokenizer_normalize(sumi_tokenizer* tokenizer, const char** tex
     return SUMI_OK;
 }
 
-// ---- Model ------------------------------------------------------------------------------------------------------------------------------
+// ---- Model ----------------------------------------------------------------------------------------------------------
 
 static sumi_result encode_piece(sumi_tokenizer* t, const char* piece, size_t bytes, sumi_ids* out, sumi_error* error)
 {
     SUMI_ASSERT(t->model != SUMI_TOKEN_MODEL_NONE);
-    if (bytes == 0) {
-        return SUMI_OK;
-    }
-    return t->model == SUMI_TOKEN_MODEL_BPE ? sumi_bpe_encode(t->heap, &t->bpe, &t->scratch, piece, bytes, out, error) :
-                                              sumi_unigram_encode(t->heap, &t->unigram, &t->scratch, piece, bytes, out, error);
+    if (bytes == 0) { return SUMI_OK; }
+    return t->model == SUMI_TOKEN_MODEL_BPE
+             ? sumi_bpe_encode(t->heap, &t->bpe, &t->scratch, piece, bytes, out, error)
+             : sumi_unigram_encode(t->heap, &t->unigram, &t->scratch, piece, bytes, out, error);
 }
 
-// ---- Pre-tokenizer ----------------------------------------------------------------------------------------------------------------------
+// ---- Pre-tokenizer --------------------------------------------------------------------------------------------------
 
 typedef struct splitting {
     sumi_tokenizer* t;
@@ -183,9 +169,7 @@ static sumi_result split_literal(splitting* s, size_t step_index, const char* te
         piece_has_pattern = is_pattern;
         at = end;
     }
-    if (step->behavior == SUMI_SPLIT_REMOVED && piece_has_pattern) {
-        return SUMI_OK;
-    }
+    if (step->behavior == SUMI_SPLIT_REMOVED && piece_has_pattern) { return SUMI_OK; }
     return pre_tokenize(s, step_index + 1, text + piece, bytes - piece, at_begin && piece == 0);
 }
 
@@ -214,14 +198,16 @@ static sumi_result split_metaspace(splitting* s, size_t step_index, const char* 
         SUMI_TRY(sumi_text_append(s->t->heap, out, mark->data, mark->bytes, s->error));
     }
     size_t copied = 0;
-    for (const char* blank; copied < bytes && (blank = memchr(text + copied, ' ', bytes - copied)) != NULL; copied = (size_t)(blank - text) + 1) {
+    for (const char* blank; copied < bytes && (blank = memchr(text + copied, ' ', bytes - copied)) != NULL;
+         copied = (size_t)(blank - text) + 1) {
         SUMI_TRY(sumi_text_append(s->t->heap, out, text + copied, (size_t)(blank - text) - copied, s->error));
         SUMI_TRY(sumi_text_append(s->t->heap, out, mark->data, mark->bytes, s->error));
     }
     SUMI_TRY(sumi_text_append(s->t->heap, out, text + copied, bytes - copied, s->error));
     const char* marked = sumi_text_data(out);
     size_t piece = 0;
-    for (size_t next; step->split && (next = find_pattern(marked, out->bytes, piece + 1, mark)) < out->bytes; piece = next) {
+    for (size_t next; step->split && (next = find_pattern(marked, out->bytes, piece + 1, mark)) < out->bytes;
+         piece = next) {
         SUMI_TRY(pre_tokenize(s, step_index + 1, marked + piece, next - piece, at_begin && piece == 0));
     }
     SUMI_ASSERT(piece < out->bytes);
@@ -231,12 +217,8 @@ static sumi_result split_metaspace(splitting* s, size_t step_index, const char* 
 static sumi_result pre_tokenize(splitting* s, size_t step_index, const char* text, size_t bytes, bool at_begin)
 {
     SUMI_ASSERT(step_index <= s->t->split_count);
-    if (bytes == 0) {
-        return SUMI_OK;
-    }
-    if (step_index == s->t->split_count) {
-        return encode_piece(s->t, text, bytes, s->out, s->error);
-    }
+    if (bytes == 0) { return SUMI_OK; }
+    if (step_index == s->t->split_count) { return encode_piece(s->t, text, bytes, s->out, s->error); }
     switch (s->t->split[step_index].kind) {
     case SUMI_SPLIT_LITERAL: return split_literal(s, step_index, text, bytes, at_begin);
     case SUMI_SPLIT_WHITESPACE: return split_whitespace(s, step_index, text, bytes, at_begin);
@@ -252,7 +234,7 @@ static sumi_result pre_tokenize(splitting* s, size_t step_index, const char* tex
     return SUMI_OK;
 }
 
-// ---- Added tokens -----------------------------------------------------------------------------------------------------------------------
+// ---- Added tokens ---------------------------------------------------------------------------------------------------
 
 typedef struct added_match {
     size_t begin, end; // of the token's own text
@@ -260,15 +242,14 @@ typedef struct added_match {
 } added_match;
 
 // The leftmost match at or after `at`, the longest of those that begin there.
-static bool find_added(const sumi_tokenizer* t, bool normalized, const char* text, size_t bytes, size_t at, added_match* out)
+static bool find_added(const sumi_tokenizer* t, bool normalized, const char* text, size_t bytes, size_t at,
+                       added_match* out)
 {
     SUMI_ASSERT(at <= bytes);
     const sumi_vocabulary* tokens = normalized ? &t->added_normalized : &t->added;
     const sumi_added_token* list = t->added_tokens;
     for (; at < bytes; at++) {
-        if (!tokens->first_bytes[(unsigned char)text[at]]) {
-            continue;
-        }
+        if (!tokens->first_bytes[(unsigned char)text[at]]) { continue; }
         *out = (added_match){.begin = at};
         sumi_vocabulary_walk walk = {0};
         while (sumi_vocabulary_next(tokens, &walk, text + at, bytes - at)) {
@@ -278,9 +259,7 @@ static bool find_added(const sumi_tokenizer* t, bool normalized, const char* tex
                 out->end = at + walk.bytes;
             }
         }
-        if (out->token != NULL) {
-            return true;
-        }
+        if (out->token != NULL) { return true; }
     }
     return false;
 }
@@ -289,15 +268,15 @@ static bool touches_word(const char* text, size_t bytes, const added_match* matc
 {
     SUMI_ASSERT(match->begin < match->end && match->end <= bytes);
     size_t length, before = match->begin;
-    while (before > 0 && ((unsigned char)text[--before] & 0xC0) == 0x80) {
-    }
-    return (match->begin > 0 && sumi_char_is_word(sumi_utf8_get(text + before, &length))) ||
-           (match->end < bytes && sumi_char_is_word(sumi_utf8_get(text + match->end, &length)));
+    while (before > 0 && ((unsigned char)text[--before] & 0xC0) == 0x80) {}
+    return (match->begin > 0 && sumi_char_is_word(sumi_utf8_get(text + before, &length)))
+        || (match->end < bytes && sumi_char_is_word(sumi_utf8_get(text + match->end, &length)));
 }
 
 static sumi_result encode_stretch(splitting* s, const char* text, size_t bytes, bool at_begin);
 
-// Cuts the added tokens out of text. What lies between goes on: from the raw text to the normalizer, from normalised text to the pre-tokenizer.
+// Cuts the added tokens out of text. What lies between goes on: from the raw text to the normalizer, from normalised
+// text to the pre-tokenizer.
 static sumi_result cut_added(splitting* s, bool normalized, const char* text, size_t bytes, bool at_begin)
 {
     size_t from = 0, at = 0; // from: what has been written; at: where the search goes on
@@ -305,30 +284,23 @@ static sumi_result cut_added(splitting* s, bool normalized, const char* text, si
     while (find_added(s->t, normalized, text, bytes, at, &match)) {
         at = match.end;
         SUMI_ASSERT(match.begin < match.end && match.end <= bytes);
-        if (match.token->single_word && touches_word(text, bytes, &match)) {
-            continue;
-        }
+        if (match.token->single_word && touches_word(text, bytes, &match)) { continue; }
         size_t begin = match.begin, end = match.end;
         if (match.token->lstrip) {
             size_t trimmed = trimmed_end(text, begin);
             begin = trimmed > from ? trimmed : from;
         }
-        if (match.token->rstrip) {
-            end += trimmed_begin(text + end, bytes - end);
-        }
+        if (match.token->rstrip) { end += trimmed_begin(text + end, bytes - end); }
         if (from < begin) {
             SUMI_TRY((normalized ? pre_tokenize(s, 0, text + from, begin - from, at_begin && from == 0)
                                  : encode_stretch(s, text + from, begin - from, at_begin && from == 0)));
         }
-        if (begin < end) { // empty when a token with rstrip has already taken the white space that this one, with lstrip, is made of
-            sumi_ids_put(s->out, match.token->id);
-        }
+        // empty when a token with rstrip has already taken the white space that this one, with lstrip, is made of
+        if (begin < end) { sumi_ids_put(s->out, match.token->id); }
         SUMI_ASSERT(end >= from && end <= bytes);
         from = end;
     }
-    if (from >= bytes) {
-        return SUMI_OK;
-    }
+    if (from >= bytes) { return SUMI_OK; }
     return normalized ? pre_tokenize(s, 0, text + from, bytes - from, at_begin && from == 0)
                       : encode_stretch(s, text + from, bytes - from, at_begin && from == 0);
 }
@@ -339,10 +311,10 @@ static sumi_result encode_stretch(splitting* s, const char* text, size_t bytes, 
     return cut_added(s, true, text, bytes, at_begin);
 }
 
-// ---- The whole --------------------------------------------------------------------------------------------------------------------------
+// ---- The whole ------------------------------------------------------------------------------------------------------
 
-sumi_result sumi_tokenizer_encode(sumi_tokenizer* tokenizer, const char* text, size_t bytes, bool special, int32_t* ids, size_t capacity, size_t* out_count,
-                                  sumi_error* error)
+sumi_result sumi_tokenizer_encode(sumi_tokenizer* tokenizer, const char* text, size_t bytes, bool special, int32_t* ids,
+                                  size_t capacity, size_t* out_count, sumi_error* error)
 {
     sumi_tokenizer* t = tokenizer;
     *out_count = 0;
@@ -350,7 +322,9 @@ sumi_result sumi_tokenizer_encode(sumi_tokenizer* tokenizer, const char* text, s
         return sumi_fail(error, SUMI_WRONG_STATE, "%s: the tokenizer is not loaded; step until it is done", t->path);
     }
     if ((text == NULL && bytes != 0) || (ids == NULL && capacity != 0) || bytes > MAX_TEXT_BYTES) {
-        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a text of %zu bytes cannot be tokenized; at most %zu bytes, and no NULL", bytes, MAX_TEXT_BYTES);
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "a text of %zu bytes cannot be tokenized; at most %zu bytes, and no NULL", bytes,
+                         MAX_TEXT_BYTES);
     }
     SUMI_ASSERT(t->before_count <= SUMI_TOKENIZER_MAX_ENDS && t->after_count <= SUMI_TOKENIZER_MAX_ENDS);
     text = text != NULL ? text : "";
@@ -362,30 +336,22 @@ sumi_result sumi_tokenizer_encode(sumi_tokenizer* tokenizer, const char* text, s
         text = sumi_text_data(&t->repaired);
         bytes = t->repaired.bytes;
     }
-    for (size_t i = 0; special && i < t->before_count; i++) {
-        sumi_ids_put(&out, t->before[i]);
-    }
+    for (size_t i = 0; special && i < t->before_count; i++) { sumi_ids_put(&out, t->before[i]); }
     SUMI_TRY(cut_added(&s, false, text, bytes, true));
-    for (size_t i = 0; special && i < t->after_count; i++) {
-        sumi_ids_put(&out, t->after[i]);
-    }
+    for (size_t i = 0; special && i < t->after_count; i++) { sumi_ids_put(&out, t->after[i]); }
     *out_count = out.count;
     return SUMI_OK;
 }
 
 int32_t sumi_tokenizer_id(const sumi_tokenizer* tokenizer, const char* token)
 {
-    const sumi_vocabulary* vocabularies[] = {&tokenizer->added, &tokenizer->bpe.vocabulary, &tokenizer->unigram.vocabulary};
+    const sumi_vocabulary* vocabularies[] = {&tokenizer->added, &tokenizer->bpe.vocabulary,
+                                             &tokenizer->unigram.vocabulary};
     for (size_t i = 0; i < 3; i++) {
         uint32_t entry = sumi_vocabulary_find(vocabularies[i], token, strlen(token));
-        if (entry != NONE) {
-            return (int32_t)sumi_vocabulary_id(vocabularies[i], entry);
-        }
+        if (entry != NONE) { return (int32_t)sumi_vocabulary_id(vocabularies[i], entry); }
     }
     return -1;
 }
 
-size_t sumi_tokenizer_size(const sumi_tokenizer* tokenizer)
-{
-    return tokenizer->size;
-}
+size_t sumi_tokenizer_size(const sumi_tokenizer* tokenizer) { return tokenizer->size; }

@@ -1,23 +1,27 @@
-// Text to token ids, exactly as the released tokenizers do it. One reader for `tokenizer.json`; the pipeline inside is told by its fields:
+// Text to token ids, exactly as the released tokenizers do it. One reader for `tokenizer.json`; the pipeline inside is
+// told by its fields:
 //   byte-level BPE (Qwen2 / Qwen3: NFC, regex split, byte level), Gemma BPE (U+2581, byte fallback, BOS), Unigram (XLM-R: Precompiled map, metaspace, Viterbi).
-// Reference: huggingface/tokenizers 0.23. Invalid UTF-8 in the text: every maximal invalid part counts as U+FFFD (the Unicode recommendation).
-// What the file asks for and this library does not do (another normalizer, another regex) is SUMI_NOT_SUPPORTED with its name. The file's own truncation and
-// padding are not applied: the caller cuts.
+// Reference: huggingface/tokenizers 0.23. Invalid UTF-8 in the text: every maximal invalid part counts as U+FFFD (the
+// Unicode recommendation). What the file asks for and this library does not do (another normalizer, another regex) is
+// SUMI_NOT_SUPPORTED with its name. The file's own truncation and padding are not applied: the caller cuts.
 #ifndef SUMI_TEXT_TOKENIZER_H
 #define SUMI_TEXT_TOKENIZER_H
 #include "base/memory.h"
 
 typedef struct sumi_tokenizer sumi_tokenizer;
 
-// Loading is stepwise, so that an 11 MB file does not stall a frame: begin, then step until *done. `json` must stay in place until done (not longer).
-// step does about `item_budget` vocabulary or merge entries (SIZE_MAX: all). On failure the tokenizer is destroyed by the caller as usual; a failed begin
-// leaves *out_tokenizer NULL. `path` is only for messages.
-sumi_result sumi_tokenizer_begin(sumi_heap* heap, const void* json, size_t bytes, const char* path, sumi_error* error, sumi_tokenizer** out_tokenizer);
-sumi_result sumi_tokenizer_step(sumi_tokenizer* tokenizer, size_t item_budget, bool* out_done, float* out_progress, sumi_error* error);
+// Loading is stepwise, so that an 11 MB file does not stall a frame: begin, then step until *done. `json` must stay in
+// place until done (not longer). step does about `item_budget` vocabulary or merge entries (SIZE_MAX: all). On failure
+// the tokenizer is destroyed by the caller as usual; a failed begin leaves *out_tokenizer NULL. `path` is only for
+// messages.
+sumi_result sumi_tokenizer_begin(sumi_heap* heap, const void* json, size_t bytes, const char* path, sumi_error* error,
+                                 sumi_tokenizer** out_tokenizer);
+sumi_result sumi_tokenizer_step(sumi_tokenizer* tokenizer, size_t item_budget, bool* out_done, float* out_progress,
+                                sumi_error* error);
 void sumi_tokenizer_destroy(sumi_tokenizer* tokenizer); // accepts NULL and half-loaded ones
 
-// The older form without tokenizer.json, as Qwen-Image ships it; only for the Qwen2 class (NFC, its regex, byte level), which these files do not
-// say themselves.
+// The older form without tokenizer.json, as Qwen-Image ships it; only for the Qwen2 class (NFC, its regex, byte level),
+// which these files do not say themselves.
 typedef struct sumi_tokenizer_files {
     const char* vocab_json; // {"!": 0, ...}
     size_t vocab_bytes;
@@ -26,14 +30,17 @@ typedef struct sumi_tokenizer_files {
     const char* added_json; // tokenizer_config.json or added_tokens.json; NULL: no added tokens
     size_t added_bytes;
 } sumi_tokenizer_files;
-sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_files* files, const char* path, sumi_error* error, sumi_tokenizer** out_tokenizer);
+sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_files* files, const char* path,
+                                       sumi_error* error, sumi_tokenizer** out_tokenizer);
 
-// Ids of text[0, bytes). Adds BOS / EOS where the file's post processor does (special == true), finds added tokens in the raw text.
-// Writes the first `capacity` ids; *out_count is how many there are in all. No allocation on the heap after the first call of a size: scratch grows
-// in the tokenizer, so one thread at a time per tokenizer. Time is linear in the text but for a logarithm, whatever the text. Text over 64 MiB is refused.
-sumi_result sumi_tokenizer_encode(sumi_tokenizer* tokenizer, const char* text, size_t bytes, bool special, int32_t* ids, size_t capacity, size_t* out_count,
-                                  sumi_error* error);
+// Ids of text[0, bytes). Adds BOS / EOS where the file's post processor does (special == true), finds added tokens in
+// the raw text. Writes the first `capacity` ids; *out_count is how many there are in all. No allocation on the heap
+// after the first call of a size: scratch grows in the tokenizer, so one thread at a time per tokenizer. Time is linear
+// in the text but for a logarithm, whatever the text. Text over 64 MiB is refused.
+sumi_result sumi_tokenizer_encode(sumi_tokenizer* tokenizer, const char* text, size_t bytes, bool special, int32_t* ids,
+                                  size_t capacity, size_t* out_count, sumi_error* error);
 
-int32_t sumi_tokenizer_id(const sumi_tokenizer* tokenizer, const char* token); // of a whole vocabulary or added token, -1 when unknown
-size_t sumi_tokenizer_size(const sumi_tokenizer* tokenizer);                   // largest id + 1
+// of a whole vocabulary or added token, -1 when unknown
+int32_t sumi_tokenizer_id(const sumi_tokenizer* tokenizer, const char* token);
+size_t sumi_tokenizer_size(const sumi_tokenizer* tokenizer); // largest id + 1
 #endif

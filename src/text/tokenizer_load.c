@@ -1,14 +1,16 @@
-// Reads a tokenizer into its tables, a bounded number of entries per step. The JSON reader's cursor is a plain value, so a pause is nothing but keeping it:
+// Reads a tokenizer into its tables, a bounded number of entries per step. The JSON reader's cursor is a plain value,
+// so a pause is nothing but keeping it:
 //
 //     TOP ──"added_tokens"──> ADDED ──┐          TOP: one member of the file per item; small members are read at once
 //      │ ^────────────────────────────┘
 //      └──"model"──> MODEL ──"vocab"──> VOCABULARY ──> MODEL ──"merges"──> MERGES ──> MODEL ──> TOP ──> FINISH
 //
-// Merges name tokens, so the vocabulary must be known first. A file that has them the other way round keeps a copy of the cursor and comes back to it.
-// The older form of a byte-level BPE (vocab.json, merges.txt, and a JSON with the added tokens) goes VOCABULARY -> MERGES_TEXT -> ADDED_FILE -> FINISH.
+// Merges name tokens, so the vocabulary must be known first. A file that has them the other way round keeps a copy of
+// the cursor and comes back to it. The older form of a byte-level BPE (vocab.json, merges.txt, and a JSON with the
+// added tokens) goes VOCABULARY -> MERGES_TEXT -> ADDED_FILE -> FINISH.
 #include "text/tokenizer_loading.h"
 
-// ---- Small steps -------------------------------------------------------------------------------------------------------------------------
+// ---- Small steps ----------------------------------------------------------------------------------------------------
 
 sumi_result sumi_load_refuse(sumi_loader* load, const char* reason)
 {
@@ -19,19 +21,19 @@ sumi_result sumi_load_refuse(sumi_loader* load, const char* reason)
 int sumi_load_shown(const char* text, size_t bytes)
 {
     size_t length = bytes < 64 ? bytes : 64;
-    while (length < bytes && length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80) {
-        length--;
-    }
+    while (length < bytes && length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80) { length--; }
     return (int)length;
 }
 
 sumi_result sumi_load_unsupported(sumi_loader* load, const char* what, const sumi_json_text* name)
 {
-    return sumi_fail(load->error, SUMI_NOT_SUPPORTED, "%s: %s \"%.*s\" is not one this library has; use the tokenizer that was released with the model",
+    return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
+                     "%s: %s \"%.*s\" is not one this library has; use the tokenizer that was released with the model",
                      load->t->path, what, sumi_load_shown(name->data, name->bytes), name->data);
 }
 
-// A string without its escapes: in place when it has none, else appended to the sumi_loader's buffer, which the caller empties.
+// A string without its escapes: in place when it has none, else appended to the sumi_loader's buffer, which the caller
+// empties.
 sumi_result sumi_load_text(sumi_loader* load, const sumi_json_text* text, const char** out_text, size_t* out_bytes)
 {
     if (!text->escaped) {
@@ -51,13 +53,14 @@ sumi_result sumi_load_short_text(sumi_loader* load, const sumi_json_text* text, 
 {
     out->bytes = sumi_json_decode(text, out->data, sizeof out->data);
     if (out->bytes > sizeof out->data) {
-        return sumi_fail(load->error, SUMI_NOT_SUPPORTED, "%s: %s is longer than %zu bytes; use the tokenizer that was released with the model", load->t->path,
-                         what, sizeof out->data);
+        return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
+                         "%s: %s is longer than %zu bytes; use the tokenizer that was released with the model",
+                         load->t->path, what, sizeof out->data);
     }
     return SUMI_OK;
 }
 
-// ---- Ids --------------------------------------------------------------------------------------------------------------------------------
+// ---- Ids ------------------------------------------------------------------------------------------------------------
 
 static sumi_result take_id(sumi_loader* load, uint64_t id, bool* out_taken)
 {
@@ -78,15 +81,17 @@ static sumi_result take_id(sumi_loader* load, uint64_t id, bool* out_taken)
 static sumi_result check_id(sumi_loader* load, uint64_t id, const char* token, size_t bytes)
 {
     if (id > SUMI_VOCABULARY_MAX_COUNT) {
-        return sumi_fail(load->error, SUMI_FILE_MALFORMED, "%s: token \"%.*s\" has the id %llu, ids go to %u; download the file again", load->t->path,
+        return sumi_fail(load->error, SUMI_FILE_MALFORMED,
+                         "%s: token \"%.*s\" has the id %llu, ids go to %u; download the file again", load->t->path,
                          sumi_load_shown(token, bytes), token, (unsigned long long)id, SUMI_VOCABULARY_MAX_COUNT);
     }
     return SUMI_OK;
 }
 
-// ---- Added tokens -----------------------------------------------------------------------------------------------------------------------
+// ---- Added tokens ---------------------------------------------------------------------------------------------------
 
-static sumi_result add_token(sumi_loader* load, const char* text, size_t bytes, uint64_t id, const sumi_added_token* flags)
+static sumi_result add_token(sumi_loader* load, const char* text, size_t bytes, uint64_t id,
+                             const sumi_added_token* flags)
 {
     sumi_tokenizer* t = load->t;
     if (bytes == 0) {
@@ -94,19 +99,20 @@ static sumi_result add_token(sumi_loader* load, const char* text, size_t bytes, 
     }
     if (bytes > SUMI_TOKENIZER_MAX_WALKED_TOKEN) {
         return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
-                         "%s: an added token has %zu bytes, at most %d are supported; use the tokenizer that was released with the model", t->path, bytes,
-                         SUMI_TOKENIZER_MAX_WALKED_TOKEN);
+                         "%s: an added token has %zu bytes, at most %d are supported; use the tokenizer that was "
+                         "released with the model",
+                         t->path, bytes, SUMI_TOKENIZER_MAX_WALKED_TOKEN);
     }
     SUMI_TRY(check_id(load, id, text, bytes));
-    if (t->added.slots == NULL) {
-        SUMI_TRY(sumi_vocabulary_begin(&t->added, t->heap, 64, true, load->error));
-    }
+    if (t->added.slots == NULL) { SUMI_TRY(sumi_vocabulary_begin(&t->added, t->heap, 64, true, load->error)); }
     uint32_t entry;
     bool existed;
-    SUMI_TRY(sumi_grow(t->heap, &t->added_tokens, &t->added_capacity, t->added.count + 1, sizeof(sumi_added_token), load->error));
+    SUMI_TRY(sumi_grow(t->heap, &t->added_tokens, &t->added_capacity, t->added.count + 1, sizeof(sumi_added_token),
+                       load->error));
     SUMI_TRY(sumi_vocabulary_add(&t->added, text, bytes, (uint32_t)id, &entry, &existed, load->error));
     if (existed && sumi_vocabulary_id(&t->added, entry) != id) {
-        return sumi_fail(load->error, SUMI_FILE_MALFORMED, "%s: the added token \"%.*s\" has two ids, %u and %u; download the file again", t->path,
+        return sumi_fail(load->error, SUMI_FILE_MALFORMED,
+                         "%s: the added token \"%.*s\" has two ids, %u and %u; download the file again", t->path,
                          sumi_load_shown(text, bytes), text, sumi_vocabulary_id(&t->added, entry), (uint32_t)id);
     }
     ((sumi_added_token*)t->added_tokens)[entry] = *flags;
@@ -148,9 +154,7 @@ static sumi_result read_added_token(sumi_loader* load, const uint64_t* id_of_key
         }
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!has_id || !sumi_load_has(&content)) {
-        return sumi_load_refuse(load, "an added token without id or content");
-    }
+    if (!has_id || !sumi_load_has(&content)) { return sumi_load_refuse(load, "an added token without id or content"); }
     flags.normalized = has_normalized ? flags.normalized : !special;
     const char* text;
     size_t bytes;
@@ -159,20 +163,19 @@ static sumi_result read_added_token(sumi_loader* load, const uint64_t* id_of_key
     return add_token(load, text, bytes, id, &flags);
 }
 
-// ---- Model ------------------------------------------------------------------------------------------------------------------------------
+// ---- Model ----------------------------------------------------------------------------------------------------------
 
 static sumi_result begin_vocabulary(sumi_loader* load)
 {
     sumi_tokenizer* t = load->t;
     sumi_tokenizer_loading* l = load->l;
     sumi_json_type type = sumi_json_peek(load->j);
-    if (l->has_vocabulary) {
-        return sumi_load_refuse(load, "a second vocab");
-    }
+    if (l->has_vocabulary) { return sumi_load_refuse(load, "a second vocab"); }
     sumi_token_model model = type == SUMI_JSON_ARRAY ? SUMI_TOKEN_MODEL_UNIGRAM : SUMI_TOKEN_MODEL_BPE;
     if (l->has_type && model != t->model) {
-        return sumi_load_refuse(load, t->model == SUMI_TOKEN_MODEL_BPE ? "the vocab of a BPE model must be an object"
-                                                                       : "the vocab of a Unigram model must be an array");
+        return sumi_load_refuse(load, t->model == SUMI_TOKEN_MODEL_BPE
+                                          ? "the vocab of a BPE model must be an object"
+                                          : "the vocab of a Unigram model must be an array");
     }
     if (!(model == SUMI_TOKEN_MODEL_BPE ? sumi_json_object(load->j) : sumi_json_array(load->j))) {
         return sumi_load_result(load->j);
@@ -201,8 +204,10 @@ static sumi_result read_bpe_entry(sumi_loader* load, const sumi_json_text* key)
     SUMI_TRY(sumi_vocabulary_add(&t->bpe.vocabulary, text, bytes, (uint32_t)id, &entry, &existed, load->error));
     SUMI_TRY(take_id(load, id, &taken));
     if (existed || taken) {
-        return sumi_fail(load->error, SUMI_FILE_MALFORMED, "%s: token \"%.*s\" with id %llu: %s; download the file again", t->path,
-                         sumi_load_shown(text, bytes), text, (unsigned long long)id, existed ? "the token is there twice" : "another token has that id");
+        return sumi_fail(load->error, SUMI_FILE_MALFORMED,
+                         "%s: token \"%.*s\" with id %llu: %s; download the file again", t->path,
+                         sumi_load_shown(text, bytes), text, (unsigned long long)id,
+                         existed ? "the token is there twice" : "another token has that id");
     }
     return SUMI_OK;
 }
@@ -219,23 +224,24 @@ static sumi_result read_unigram_entry(sumi_loader* load)
         whole = !sumi_json_item(j);
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!whole) {
-        return sumi_load_refuse(load, "a piece and its score are due");
-    }
+    if (!whole) { return sumi_load_refuse(load, "a piece and its score are due"); }
     const char* text;
     size_t bytes;
     load->l->text.bytes = 0;
     SUMI_TRY(sumi_load_text(load, &piece, &text, &bytes));
     if (bytes > SUMI_TOKENIZER_MAX_WALKED_TOKEN) {
-        return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
-                         "%s: a piece has %zu bytes, at most %d are supported; use the tokenizer that was released with the model", load->t->path, bytes,
-                         SUMI_TOKENIZER_MAX_WALKED_TOKEN);
+        return sumi_fail(
+            load->error, SUMI_NOT_SUPPORTED,
+            "%s: a piece has %zu bytes, at most %d are supported; use the tokenizer that was released with the model",
+            load->t->path, bytes, SUMI_TOKENIZER_MAX_WALKED_TOKEN);
     }
     uint32_t entry;
     bool existed;
     SUMI_TRY(check_id(load, unigram->piece_count, text, bytes));
-    SUMI_TRY(sumi_grow(load->t->heap, &unigram->scores, &unigram->score_capacity, unigram->vocabulary.count + 1, sizeof(double), load->error));
-    SUMI_TRY(sumi_vocabulary_add(&unigram->vocabulary, text, bytes, (uint32_t)unigram->piece_count, &entry, &existed, load->error));
+    SUMI_TRY(sumi_grow(load->t->heap, &unigram->scores, &unigram->score_capacity, unigram->vocabulary.count + 1,
+                       sizeof(double), load->error));
+    SUMI_TRY(sumi_vocabulary_add(&unigram->vocabulary, text, bytes, (uint32_t)unigram->piece_count, &entry, &existed,
+                                 load->error));
     // ids are places in the list, so a piece that is there twice is the later one, as for the reference
     ((sumi_vocabulary_entry*)unigram->vocabulary.entries)[entry].id = (uint32_t)unigram->piece_count;
     ((double*)unigram->scores)[entry] = score;
@@ -249,9 +255,7 @@ static sumi_result read_vocabulary_entry(sumi_loader* load)
 {
     sumi_json_text key;
     bool more = load->t->model == SUMI_TOKEN_MODEL_BPE ? sumi_json_key(load->j, &key) : sumi_json_item(load->j);
-    if (more) {
-        return load->t->model == SUMI_TOKEN_MODEL_BPE ? read_bpe_entry(load, &key) : read_unigram_entry(load);
-    }
+    if (more) { return load->t->model == SUMI_TOKEN_MODEL_BPE ? read_bpe_entry(load, &key) : read_unigram_entry(load); }
     SUMI_TRY(sumi_load_result(load->j));
     if (load->l->files) {
         SUMI_TRY(sumi_json_end(load->j));
@@ -265,9 +269,7 @@ static sumi_result read_vocabulary_entry(sumi_loader* load)
 
 static sumi_result begin_merges(sumi_loader* load)
 {
-    if (load->t->model != SUMI_TOKEN_MODEL_BPE) {
-        return sumi_load_refuse(load, "merges in a model that has none");
-    }
+    if (load->t->model != SUMI_TOKEN_MODEL_BPE) { return sumi_load_refuse(load, "merges in a model that has none"); }
     load->l->phase = SUMI_LOAD_MERGES;
     sumi_json_array(load->j);
     SUMI_TRY(sumi_load_result(load->j));
@@ -281,28 +283,32 @@ static sumi_result add_merge(sumi_loader* load, const sumi_waiting_merge* merge)
     const sumi_vocabulary* vocabulary = &t->bpe.vocabulary;
     uint32_t left = sumi_vocabulary_find_prefetched(vocabulary, merge->left, merge->left_bytes, merge->left_hash);
     uint32_t right = sumi_vocabulary_find_prefetched(vocabulary, merge->right, merge->right_bytes, merge->right_hash);
-    // nearly every file lists merges in the order of the tokens they make: try the one after the last one, and the last one, before hashing
+    // nearly every file lists merges in the order of the tokens they make: try the one after the last one, and the last
+    // one, before hashing
     uint32_t result = l->last_result + 1;
-    if (!sumi_vocabulary_is_joined(vocabulary, result, merge->left, merge->left_bytes, merge->right, merge->right_bytes) &&
-        !sumi_vocabulary_is_joined(vocabulary, --result, merge->left, merge->left_bytes, merge->right, merge->right_bytes)) {
+    if (!sumi_vocabulary_is_joined(vocabulary, result, merge->left, merge->left_bytes, merge->right, merge->right_bytes)
+        && !sumi_vocabulary_is_joined(vocabulary, --result, merge->left, merge->left_bytes, merge->right,
+                                      merge->right_bytes)) {
         sumi_text_buffer* joined = &l->joined;
         joined->bytes = 0;
-        SUMI_TRY(sumi_text_reserve(t->heap, joined, merge->left_bytes + merge->right_bytes + 1, load->error)); // + 1: never NULL
+        // + 1: never NULL
+        SUMI_TRY(sumi_text_reserve(t->heap, joined, merge->left_bytes + merge->right_bytes + 1, load->error));
         SUMI_TRY(sumi_text_append(t->heap, joined, merge->left, merge->left_bytes, load->error));
         SUMI_TRY(sumi_text_append(t->heap, joined, merge->right, merge->right_bytes, load->error));
         result = sumi_vocabulary_find(vocabulary, sumi_text_data(joined), joined->bytes);
     }
     if (left == SUMI_VOCABULARY_NONE || right == SUMI_VOCABULARY_NONE || result == SUMI_VOCABULARY_NONE) {
-        return sumi_fail(load->error, SUMI_FILE_MALFORMED, "%s: merge %zu, \"%.*s\" + \"%.*s\": %s is not in the vocabulary; download the file again", t->path,
-                         t->bpe.merges.count, sumi_load_shown(merge->left, merge->left_bytes), merge->left, sumi_load_shown(merge->right, merge->right_bytes),
-                         merge->right,
+        return sumi_fail(load->error, SUMI_FILE_MALFORMED,
+                         "%s: merge %zu, \"%.*s\" + \"%.*s\": %s is not in the vocabulary; download the file again",
+                         t->path, t->bpe.merges.count, sumi_load_shown(merge->left, merge->left_bytes), merge->left,
+                         sumi_load_shown(merge->right, merge->right_bytes), merge->right,
                          left == SUMI_VOCABULARY_NONE    ? "the left part"
                          : right == SUMI_VOCABULARY_NONE ? "the right part"
                                                          : "what they make");
     }
     l->last_result = result;
-    return sumi_merges_add(&t->bpe.merges, sumi_vocabulary_id(vocabulary, left), sumi_vocabulary_id(vocabulary, right), sumi_vocabulary_id(vocabulary, result),
-                           load->error);
+    return sumi_merges_add(&t->bpe.merges, sumi_vocabulary_id(vocabulary, left), sumi_vocabulary_id(vocabulary, right),
+                           sumi_vocabulary_id(vocabulary, result), load->error);
 }
 
 static sumi_result add_waiting_merges(sumi_loader* load)
@@ -315,7 +321,8 @@ static sumi_result add_waiting_merges(sumi_loader* load)
 }
 
 // Takes a merge whose texts stay where they are until the end of the loading, and adds the one that has waited longest.
-static sumi_result queue_merge(sumi_loader* load, const char* left, size_t left_bytes, const char* right, size_t right_bytes)
+static sumi_result queue_merge(sumi_loader* load, const char* left, size_t left_bytes, const char* right,
+                               size_t right_bytes)
 {
     sumi_tokenizer_loading* l = load->l;
     const sumi_vocabulary* vocabulary = &load->t->bpe.vocabulary;
@@ -339,10 +346,13 @@ static sumi_result queue_merge(sumi_loader* load, const char* left, size_t left_
 static sumi_result queue_merge_line(sumi_loader* load, const char* line, size_t bytes)
 {
     const char* blank = bytes != 0 ? memchr(line, ' ', bytes) : NULL;
-    size_t left_bytes = blank != NULL ? (size_t)(blank - line) : 0, right_bytes = blank != NULL ? bytes - left_bytes - 1 : 0;
+    size_t left_bytes = blank != NULL ? (size_t)(blank - line) : 0,
+           right_bytes = blank != NULL ? bytes - left_bytes - 1 : 0;
     if (blank == NULL || memchr(blank + 1, ' ', right_bytes) != NULL) {
-        return sumi_fail(load->error, SUMI_FILE_MALFORMED, "%s: merge %zu, \"%.*s\", is not two tokens with a blank between them; download the file again",
-                         load->t->path, load->t->bpe.merges.count + load->l->waiting_count, sumi_load_shown(line, bytes), line);
+        return sumi_fail(
+            load->error, SUMI_FILE_MALFORMED,
+            "%s: merge %zu, \"%.*s\", is not two tokens with a blank between them; download the file again",
+            load->t->path, load->t->bpe.merges.count + load->l->waiting_count, sumi_load_shown(line, bytes), line);
     }
     return queue_merge(load, line, left_bytes, blank + 1, right_bytes);
 }
@@ -355,13 +365,11 @@ static sumi_result read_merge_value(sumi_loader* load)
     const char *left_text, *right_text;
     size_t left_bytes, right_bytes;
     bool is_pair = sumi_json_peek(j) == SUMI_JSON_ARRAY;
-    bool whole = is_pair ? sumi_json_array(j) && sumi_json_item(j) && sumi_json_string(j, &left) && sumi_json_item(j) && sumi_json_string(j, &right)
-                               && !sumi_json_item(j)
+    bool whole = is_pair ? sumi_json_array(j) && sumi_json_item(j) && sumi_json_string(j, &left) && sumi_json_item(j)
+                               && sumi_json_string(j, &right) && !sumi_json_item(j)
                          : sumi_json_string(j, &left);
     SUMI_TRY(sumi_load_result(j));
-    if (!whole) {
-        return sumi_load_refuse(load, "a merge of two tokens is due");
-    }
+    if (!whole) { return sumi_load_refuse(load, "a merge of two tokens is due"); }
     bool escaped = left.escaped || right.escaped;
     if (escaped) { // its texts come to lie in the buffer, so it may not wait
         SUMI_TRY(add_waiting_merges(load));
@@ -382,9 +390,7 @@ static sumi_result read_merge(sumi_loader* load)
 {
     sumi_tokenizer_loading* l = load->l;
     load->j = l->merges_wait ? &l->merges_json : &l->json;
-    if (sumi_json_item(load->j)) {
-        return read_merge_value(load);
-    }
+    if (sumi_json_item(load->j)) { return read_merge_value(load); }
     SUMI_TRY(sumi_load_result(load->j));
     SUMI_TRY(add_waiting_merges(load));
     l->phase = l->merges_wait ? SUMI_LOAD_TOP : SUMI_LOAD_MODEL;
@@ -395,9 +401,7 @@ static sumi_result read_merge(sumi_loader* load)
 static sumi_result finish_model_object(sumi_loader* load)
 {
     sumi_tokenizer_loading* l = load->l;
-    if (!l->has_vocabulary) {
-        return sumi_load_refuse(load, "a model without vocab");
-    }
+    if (!l->has_vocabulary) { return sumi_load_refuse(load, "a model without vocab"); }
     if (load->t->model == SUMI_TOKEN_MODEL_BPE && !l->has_merges) {
         return sumi_load_refuse(load, "a BPE model without merges");
     }
@@ -418,9 +422,7 @@ static sumi_result read_model_type(sumi_loader* load)
     sumi_token_model model = sumi_json_is(&type, "BPE")     ? SUMI_TOKEN_MODEL_BPE
                            : sumi_json_is(&type, "Unigram") ? SUMI_TOKEN_MODEL_UNIGRAM
                                                             : SUMI_TOKEN_MODEL_NONE;
-    if (model == SUMI_TOKEN_MODEL_NONE) {
-        return sumi_load_unsupported(load, "the model type", &type);
-    }
+    if (model == SUMI_TOKEN_MODEL_NONE) { return sumi_load_unsupported(load, "the model type", &type); }
     if (load->l->has_vocabulary && model != t->model) {
         return sumi_load_refuse(load, "a model type that does not fit its vocab");
     }
@@ -452,13 +454,9 @@ static sumi_result read_model_member(sumi_loader* load)
     } else if (sumi_json_is(&key, "vocab")) {
         return begin_vocabulary(load);
     } else if (sumi_json_is(&key, "merges")) {
-        if (l->has_merges) {
-            return sumi_load_refuse(load, "second merges");
-        }
+        if (l->has_merges) { return sumi_load_refuse(load, "second merges"); }
         l->has_merges = true;
-        if (l->has_vocabulary) {
-            return begin_merges(load);
-        }
+        if (l->has_vocabulary) { return begin_merges(load); }
         l->merges_wait = true;
         l->merges_json = *j;
         sumi_json_skip(j);
@@ -468,7 +466,8 @@ static sumi_result read_model_member(sumi_loader* load)
         return read_affix(load, "the model's end_of_word_suffix");
     } else if (sumi_json_is(&key, "dropout")) {
         if (!sumi_json_null(j) && sumi_json_number(j) != 0.0) {
-            return sumi_fail(load->error, SUMI_NOT_SUPPORTED, "%s: model.dropout is not 0, which makes ids random; set it to null", t->path);
+            return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
+                             "%s: model.dropout is not 0, which makes ids random; set it to null", t->path);
         }
     } else if (sumi_json_is(&key, "unk_token")) {
         sumi_json_text unknown = {0};
@@ -484,7 +483,8 @@ static sumi_result read_model_member(sumi_loader* load)
         l->unknown_id = -1;
         if (!sumi_json_null(j)) {
             uint64_t id = sumi_json_unsigned(j);
-            l->unknown_id = id <= SUMI_VOCABULARY_MAX_COUNT ? (int64_t)id : SUMI_VOCABULARY_MAX_COUNT; // too large either way
+            // too large either way
+            l->unknown_id = id <= SUMI_VOCABULARY_MAX_COUNT ? (int64_t)id : SUMI_VOCABULARY_MAX_COUNT;
         }
     } else if (sumi_json_is(&key, "fuse_unk")) {
         t->bpe.fuse_unknown = sumi_load_bool(load, false);
@@ -498,7 +498,7 @@ static sumi_result read_model_member(sumi_loader* load)
     return sumi_load_result(j);
 }
 
-// ---- The whole file ---------------------------------------------------------------------------------------------------------------------
+// ---- The whole file -------------------------------------------------------------------------------------------------
 
 static bool first_time(sumi_loader* load, bool* seen)
 {
@@ -525,9 +525,7 @@ static sumi_result read_top_member(sumi_loader* load)
         return SUMI_OK;
     }
     if (sumi_json_is(&key, "added_tokens")) {
-        if (first_time(load, &l->has_added) && !sumi_json_null(j) && sumi_json_array(j)) {
-            l->phase = SUMI_LOAD_ADDED;
-        }
+        if (first_time(load, &l->has_added) && !sumi_json_null(j) && sumi_json_array(j)) { l->phase = SUMI_LOAD_ADDED; }
     } else if (sumi_json_is(&key, "normalizer")) {
         return first_time(load, &l->has_normalizer) ? sumi_load_normalizer(load, 0) : sumi_load_result(j);
     } else if (sumi_json_is(&key, "pre_tokenizer")) {
@@ -535,9 +533,7 @@ static sumi_result read_top_member(sumi_loader* load)
     } else if (sumi_json_is(&key, "post_processor")) {
         return first_time(load, &l->has_post_processor) ? sumi_load_post_processor(load, 0) : sumi_load_result(j);
     } else if (sumi_json_is(&key, "model")) {
-        if (first_time(load, &l->has_model) && sumi_json_object(j)) {
-            l->phase = SUMI_LOAD_MODEL;
-        }
+        if (first_time(load, &l->has_model) && sumi_json_object(j)) { l->phase = SUMI_LOAD_MODEL; }
     } else {
         sumi_json_skip(j); // version, decoder; truncation and padding are the caller's to decide
     }
@@ -546,14 +542,12 @@ static sumi_result read_top_member(sumi_loader* load)
 
 static sumi_result read_added_item(sumi_loader* load)
 {
-    if (sumi_json_item(load->j)) {
-        return read_added_token(load, NULL);
-    }
+    if (sumi_json_item(load->j)) { return read_added_token(load, NULL); }
     load->l->phase = SUMI_LOAD_TOP;
     return sumi_load_result(load->j);
 }
 
-// ---- vocab.json, merges.txt, tokenizer_config.json or added_tokens.json -------------------------------------------------------------------
+// ---- vocab.json, merges.txt, tokenizer_config.json or added_tokens.json ---------------------------------------------
 
 static sumi_result read_merges_line(sumi_loader* load)
 {
@@ -571,9 +565,7 @@ static sumi_result read_merges_line(sumi_loader* load)
     l->merges_at = line + bytes + (end != NULL);
     l->merge_line++;
     bytes -= bytes != 0 && line[bytes - 1] == '\r';
-    if (bytes == 0 || (l->merge_line == 1 && bytes >= 8 && memcmp(line, "#version", 8) == 0)) {
-        return SUMI_OK;
-    }
+    if (bytes == 0 || (l->merge_line == 1 && bytes >= 8 && memcmp(line, "#version", 8) == 0)) { return SUMI_OK; }
     return queue_merge_line(load, line, bytes);
 }
 
@@ -589,9 +581,7 @@ static sumi_result read_added_decoder(sumi_loader* load)
                 digits = key.data[i] >= '0' && key.data[i] <= '9';
                 id = id * 10 + (uint64_t)(key.data[i] - '0');
             }
-            if (!digits) {
-                return sumi_load_refuse(load, "an added token whose id is not a number");
-            }
+            if (!digits) { return sumi_load_refuse(load, "an added token whose id is not a number"); }
             SUMI_TRY(read_added_token(load, &id));
         }
     }
@@ -614,7 +604,8 @@ static sumi_result read_added_file(sumi_loader* load)
     begin_config(load);
     if (sumi_json_object(j)) {
         while (sumi_json_key(j, &key)) {
-            is_config = is_config || sumi_json_is(&key, "added_tokens_decoder") || sumi_json_is(&key, "tokenizer_class");
+            is_config =
+                is_config || sumi_json_is(&key, "added_tokens_decoder") || sumi_json_is(&key, "tokenizer_class");
             sumi_json_skip(j);
         }
     }
@@ -641,7 +632,7 @@ static sumi_result read_added_file(sumi_loader* load)
     return SUMI_OK;
 }
 
-// ---- The end ----------------------------------------------------------------------------------------------------------------------------
+// ---- The end --------------------------------------------------------------------------------------------------------
 
 static void find_byte_tokens(sumi_bpe* bpe)
 {
@@ -650,7 +641,8 @@ static void find_byte_tokens(sumi_bpe* bpe)
         char name[6] = {'<', '0', 'x', s_digits[byte >> 4], s_digits[byte & 15], '>'};
         size_t bytes = bpe->byte_level ? sumi_byte_level_character((unsigned char)byte, name) : sizeof name;
         uint32_t entry = sumi_vocabulary_find(&bpe->vocabulary, name, bytes);
-        bpe->byte_ids[byte] = entry != SUMI_VOCABULARY_NONE ? sumi_vocabulary_id(&bpe->vocabulary, entry) : SUMI_VOCABULARY_NONE;
+        bpe->byte_ids[byte] =
+            entry != SUMI_VOCABULARY_NONE ? sumi_vocabulary_id(&bpe->vocabulary, entry) : SUMI_VOCABULARY_NONE;
     }
 }
 
@@ -662,20 +654,27 @@ static sumi_result finish_model(sumi_loader* load)
         t->bpe.byte_level = t->byte_level;
         if (t->byte_level && t->bpe.byte_fallback) {
             return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
-                             "%s: ByteLevel and byte_fallback together are not supported; use the tokenizer that was released with the model", t->path);
+                             "%s: ByteLevel and byte_fallback together are not supported; use the tokenizer that was "
+                             "released with the model",
+                             t->path);
         }
         find_byte_tokens(&t->bpe);
-        uint32_t entry = sumi_vocabulary_find(&t->bpe.vocabulary, l->unknown.bytes != 0 ? sumi_text_data(&l->unknown) : "", l->unknown.bytes);
-        t->bpe.unknown_id = entry != SUMI_VOCABULARY_NONE ? sumi_vocabulary_id(&t->bpe.vocabulary, entry) : SUMI_VOCABULARY_NONE;
+        uint32_t entry = sumi_vocabulary_find(
+            &t->bpe.vocabulary, l->unknown.bytes != 0 ? sumi_text_data(&l->unknown) : "", l->unknown.bytes);
+        t->bpe.unknown_id =
+            entry != SUMI_VOCABULARY_NONE ? sumi_vocabulary_id(&t->bpe.vocabulary, entry) : SUMI_VOCABULARY_NONE;
         return SUMI_OK;
     }
     if (t->byte_level) {
-        return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
-                         "%s: ByteLevel with a Unigram model is not supported; use the tokenizer that was released with the model", t->path);
+        return sumi_fail(
+            load->error, SUMI_NOT_SUPPORTED,
+            "%s: ByteLevel with a Unigram model is not supported; use the tokenizer that was released with the model",
+            t->path);
     }
     t->unigram.unknown_id = l->unknown_id >= 0 ? (uint32_t)l->unknown_id : SUMI_VOCABULARY_NONE;
     if (l->unknown_id >= 0 && (uint64_t)l->unknown_id >= t->unigram.piece_count) {
-        return sumi_fail(load->error, SUMI_FILE_MALFORMED, "%s: unk_id is %lld, the vocabulary has %zu pieces; download the file again", t->path,
+        return sumi_fail(load->error, SUMI_FILE_MALFORMED,
+                         "%s: unk_id is %lld, the vocabulary has %zu pieces; download the file again", t->path,
                          (long long)l->unknown_id, t->unigram.piece_count);
     }
     return SUMI_OK;
@@ -697,9 +696,10 @@ static sumi_result finish_added(sumi_loader* load)
             clash = clash || id < t->unigram.piece_count;
         }
         if (clash) {
-            return sumi_fail(load->error, SUMI_FILE_MALFORMED,
-                             "%s: the added token \"%.*s\" has the id %u, the vocabulary says otherwise; download the file again", t->path,
-                             sumi_load_shown(text, bytes), text, id);
+            return sumi_fail(
+                load->error, SUMI_FILE_MALFORMED,
+                "%s: the added token \"%.*s\" has the id %u, the vocabulary says otherwise; download the file again",
+                t->path, sumi_load_shown(text, bytes), text, id);
         }
         if (((const sumi_added_token*)t->added_tokens)[entry].normalized) {
             if (t->added_normalized.slots == NULL) {
@@ -709,21 +709,23 @@ static sumi_result finish_added(sumi_loader* load)
             bool existed;
             SUMI_TRY(sumi_tokenizer_normalize(t, &text, &bytes, load->error));
             if (bytes > SUMI_TOKENIZER_MAX_WALKED_TOKEN) {
-                return sumi_fail(
-                    load->error, SUMI_NOT_SUPPORTED,
-                    "%s: an added token has %zu bytes when normalised, at most %d are supported; use the tokenizer that was released with the model", t->path,
-                    bytes, SUMI_TOKENIZER_MAX_WALKED_TOKEN);
+                return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
+                                 "%s: an added token has %zu bytes when normalised, at most %d are supported; use the "
+                                 "tokenizer that was released with the model",
+                                 t->path, bytes, SUMI_TOKENIZER_MAX_WALKED_TOKEN);
             }
             if (bytes != 0) {
-                SUMI_TRY(sumi_vocabulary_add(&t->added_normalized, text, bytes, entry, &normalized_entry, &existed, load->error));
+                SUMI_TRY(sumi_vocabulary_add(&t->added_normalized, text, bytes, entry, &normalized_entry, &existed,
+                                             load->error));
             }
         }
     }
     for (size_t i = 0; i < t->before_count + t->after_count; i++) {
         uint32_t id = i < t->before_count ? t->before[i] : t->after[i - t->before_count];
         if (id >= t->size) {
-            return sumi_fail(load->error, SUMI_FILE_MALFORMED, "%s: the post_processor adds the id %u, the largest is %zu; download the file again", t->path,
-                             id, t->size - 1);
+            return sumi_fail(load->error, SUMI_FILE_MALFORMED,
+                             "%s: the post_processor adds the id %u, the largest is %zu; download the file again",
+                             t->path, id, t->size - 1);
         }
     }
     return SUMI_OK;
@@ -733,7 +735,8 @@ static sumi_result finish(sumi_loader* load)
 {
     sumi_tokenizer_loading* l = load->l;
     if (!l->files && !l->has_model) {
-        return sumi_fail(load->error, SUMI_FILE_MALFORMED, "%s: it has no model; is it a tokenizer.json?", load->t->path);
+        return sumi_fail(load->error, SUMI_FILE_MALFORMED, "%s: it has no model; is it a tokenizer.json?",
+                         load->t->path);
     }
     SUMI_TRY(finish_model(load));
     SUMI_TRY(finish_added(load));
@@ -753,14 +756,14 @@ static void free_loading(sumi_tokenizer* t)
     }
 }
 
-static sumi_result begin(sumi_heap* heap, const char* path, size_t bytes, sumi_error* error, sumi_tokenizer** out_tokenizer)
+static sumi_result begin(sumi_heap* heap, const char* path, size_t bytes, sumi_error* error,
+                         sumi_tokenizer** out_tokenizer)
 {
-    enum { BYTES_PER_TOKEN = 64, MAX_EXPECTED = 1 << 20 }; // the released files have 64 to 128 bytes per token, merges included
+    // the released files have 64 to 128 bytes per token, merges included
+    enum { BYTES_PER_TOKEN = 64, MAX_EXPECTED = 1 << 20 };
     *out_tokenizer = NULL;
     sumi_tokenizer* t = sumi_alloc_zero(heap, sizeof *t);
-    if (t == NULL) {
-        return sumi_out_of_memory(error, sizeof *t, "a tokenizer");
-    }
+    if (t == NULL) { return sumi_out_of_memory(error, sizeof *t, "a tokenizer"); }
     t->heap = heap;
     t->path = sumi_copy_text(heap, path != NULL ? path : "tokenizer.json");
     t->loading = sumi_alloc_zero(heap, sizeof *t->loading);
@@ -775,7 +778,8 @@ static sumi_result begin(sumi_heap* heap, const char* path, size_t bytes, sumi_e
     return SUMI_OK;
 }
 
-sumi_result sumi_tokenizer_begin(sumi_heap* heap, const void* json, size_t bytes, const char* path, sumi_error* error, sumi_tokenizer** out_tokenizer)
+sumi_result sumi_tokenizer_begin(sumi_heap* heap, const void* json, size_t bytes, const char* path, sumi_error* error,
+                                 sumi_tokenizer** out_tokenizer)
 {
     SUMI_TRY(begin(heap, path, bytes, error, out_tokenizer));
     sumi_json_begin(&(*out_tokenizer)->loading->json, json, bytes, error);
@@ -783,7 +787,8 @@ sumi_result sumi_tokenizer_begin(sumi_heap* heap, const void* json, size_t bytes
     return SUMI_OK;
 }
 
-sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_files* files, const char* path, sumi_error* error, sumi_tokenizer** out_tokenizer)
+sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_files* files, const char* path,
+                                       sumi_error* error, sumi_tokenizer** out_tokenizer)
 {
     SUMI_TRY(begin(heap, path, files->vocab_bytes + files->merges_bytes + files->added_bytes, error, out_tokenizer));
     sumi_tokenizer* t = *out_tokenizer;
@@ -797,7 +802,8 @@ sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_fil
     sumi_json_begin(&l->json, files->vocab_json, files->vocab_bytes, error);
     l->json.name = t->path;
     sumi_loader load = {t, l, &l->json, error};
-    t->byte_level = true; // what these files do not say: they are read as their tokenizer class Qwen2Tokenizer reads them
+    // what these files do not say: they are read as their tokenizer class Qwen2Tokenizer reads them
+    t->byte_level = true;
     t->normalize[t->normalize_count++] = (sumi_normalize_step){.kind = SUMI_NORMALIZE_NFC};
     t->split[t->split_count++] = (sumi_split_step){.kind = SUMI_SPLIT_QWEN};
     l->failure = begin_vocabulary(&load);
@@ -835,10 +841,12 @@ static float progress(const sumi_tokenizer_loading* l)
               : l->phase >= SUMI_LOAD_FINISH      ? 0
                                                   : (size_t)(l->json.at - l->json.begin);
     at = l->phase >= SUMI_LOAD_FINISH ? l->total_bytes : at + l->passed_bytes;
-    return l->total_bytes == 0 ? 0.0f : (float)((double)(at < l->total_bytes ? at : l->total_bytes) / (double)l->total_bytes);
+    return l->total_bytes == 0 ? 0.0f
+                               : (float)((double)(at < l->total_bytes ? at : l->total_bytes) / (double)l->total_bytes);
 }
 
-sumi_result sumi_tokenizer_step(sumi_tokenizer* tokenizer, size_t item_budget, bool* out_done, float* out_progress, sumi_error* error)
+sumi_result sumi_tokenizer_step(sumi_tokenizer* tokenizer, size_t item_budget, bool* out_done, float* out_progress,
+                                sumi_error* error)
 {
     sumi_tokenizer_loading* l = tokenizer->loading;
     bool done = l == NULL;
@@ -850,29 +858,19 @@ sumi_result sumi_tokenizer_step(sumi_tokenizer* tokenizer, size_t item_budget, b
         for (size_t left = item_budget != 0 ? item_budget : 1; left > 0 && l->phase != SUMI_LOAD_DONE; left--) {
             sumi_loader load = {tokenizer, l, &l->json, error};
             l->failure = load_item(&load);
-            if (l->failure != SUMI_OK) {
-                return l->failure;
-            }
+            if (l->failure != SUMI_OK) { return l->failure; }
         }
         done = l->phase == SUMI_LOAD_DONE;
     }
-    if (out_progress != NULL) {
-        *out_progress = done ? 1.0f : progress(l);
-    }
-    if (out_done != NULL) {
-        *out_done = done;
-    }
-    if (done) {
-        free_loading(tokenizer);
-    }
+    if (out_progress != NULL) { *out_progress = done ? 1.0f : progress(l); }
+    if (out_done != NULL) { *out_done = done; }
+    if (done) { free_loading(tokenizer); }
     return SUMI_OK;
 }
 
 void sumi_tokenizer_destroy(sumi_tokenizer* tokenizer)
 {
-    if (tokenizer == NULL) {
-        return;
-    }
+    if (tokenizer == NULL) { return; }
     sumi_heap* heap = tokenizer->heap;
     free_loading(tokenizer);
     sumi_vocabulary_destroy(&tokenizer->bpe.vocabulary);

@@ -1,5 +1,6 @@
-// The state of a tokenizer while it is being read, and the small steps that both halves of the reader share: tokenizer_load.c (tokens, merges, the order of
-// things) and tokenizer_pipeline.c (normalizer, pre-tokenizer, post processor).
+// The state of a tokenizer while it is being read, and the small steps that both halves of the reader share:
+// tokenizer_load.c (tokens, merges, the order of things) and tokenizer_pipeline.c (normalizer, pre-tokenizer, post
+// processor).
 #ifndef SUMI_TEXT_TOKENIZER_LOADING_H
 #define SUMI_TEXT_TOKENIZER_LOADING_H
 #include "text/tokenizer_parts.h"
@@ -56,7 +57,8 @@ sumi_result sumi_load_refuse(sumi_loader* load, const char* reason); // FILE_MAL
 sumi_result sumi_load_unsupported(sumi_loader* load, const char* what, const sumi_json_text* name);
 int sumi_load_shown(const char* text, size_t bytes); // bytes of a name in a message, whole characters
 
-// A string without its escapes: in place when it has none, else appended to the loader's buffer, which the caller empties.
+// A string without its escapes: in place when it has none, else appended to the loader's buffer, which the caller
+// empties.
 sumi_result sumi_load_text(sumi_loader* load, const sumi_json_text* text, const char** out_text, size_t* out_bytes);
 sumi_result sumi_load_short_text(sumi_loader* load, const sumi_json_text* text, const char* what, sumi_short_text* out);
 
@@ -65,15 +67,9 @@ sumi_result sumi_load_normalizer(sumi_loader* load, int32_t depth);
 sumi_result sumi_load_pre_tokenizer(sumi_loader* load, int32_t depth);
 sumi_result sumi_load_post_processor(sumi_loader* load, int32_t depth);
 
-static inline sumi_result sumi_load_result(const sumi_json* json)
-{
-    return json->failed ? json->failure : SUMI_OK;
-}
+static inline sumi_result sumi_load_result(const sumi_json* json) { return json->failed ? json->failure : SUMI_OK; }
 
-static inline bool sumi_load_has(const sumi_json_text* text)
-{
-    return text->data != NULL;
-}
+static inline bool sumi_load_has(const sumi_json_text* text) { return text->data != NULL; }
 
 // A boolean, where null means `missing`.
 static inline bool sumi_load_bool(sumi_loader* load, bool missing)
@@ -83,8 +79,6 @@ static inline bool sumi_load_bool(sumi_loader* load, bool missing)
 
 static inline void sumi_load_string_or_null(sumi_loader* load, sumi_json_text* out)
 {
-    if (!sumi_json_null(load->j)) {
-        sumi_json_string(load->j, out);
-    }
+    if (!sumi_json_null(load->j)) { sumi_json_string(load->j, out); }
 }
 #endif

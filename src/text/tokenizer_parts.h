@@ -1,4 +1,5 @@
-// What a tokenizer is made of, shared by the file that loads it (tokenizer_load.c), the one that runs it (tokenizer.c) and the two models (bpe.c, unigram.c).
+// What a tokenizer is made of, shared by the file that loads it (tokenizer_load.c), the one that runs it (tokenizer.c)
+// and the two models (bpe.c, unigram.c).
 //
 //     raw text -> repaired UTF-8 -> [added tokens cut out] -> stretch -> normalizer steps -> [normalised added tokens cut out]
 //              -> pre-tokenizer steps -> pieces -> BPE or Unigram -> ids, between the post processor's first and last ids
@@ -11,29 +12,40 @@
 #include "text/vocabulary.h"
 
 enum {
-    SUMI_TOKENIZER_MAX_STEPS = 8,           // of a normalizer, of a pre-tokenizer
-    SUMI_TOKENIZER_MAX_ENDS = 16,           // ids before the text, ids after it
-    SUMI_TOKENIZER_MAX_PATTERN = 32,        // bytes of a literal pattern or replacement
-    SUMI_TOKENIZER_MAX_WALKED_TOKEN = 1024, // bytes of an added token or a Unigram piece: bounds the walk from each place of a text
+    SUMI_TOKENIZER_MAX_STEPS = 8,    // of a normalizer, of a pre-tokenizer
+    SUMI_TOKENIZER_MAX_ENDS = 16,    // ids before the text, ids after it
+    SUMI_TOKENIZER_MAX_PATTERN = 32, // bytes of a literal pattern or replacement
+    // bytes of an added token or a Unigram piece: bounds the walk from each place of a text
+    SUMI_TOKENIZER_MAX_WALKED_TOKEN = 1024,
 };
 
-typedef struct sumi_short_text { char data[SUMI_TOKENIZER_MAX_PATTERN]; size_t bytes; } sumi_short_text;
+typedef struct sumi_short_text {
+    char data[SUMI_TOKENIZER_MAX_PATTERN];
+    size_t bytes;
+} sumi_short_text;
 
 typedef enum sumi_normalize_kind {
     SUMI_NORMALIZE_NFC,
     SUMI_NORMALIZE_CHARSMAP,
-    SUMI_NORMALIZE_REPLACE, // every occurrence of pattern, in runs of at least min_run when that is not 0, becomes content
-    SUMI_NORMALIZE_STRIP    // white space at the ends
+    // every occurrence of pattern, in runs of at least min_run when that is not 0, becomes content
+    SUMI_NORMALIZE_REPLACE,
+    SUMI_NORMALIZE_STRIP // white space at the ends
 } sumi_normalize_kind;
 
 typedef struct sumi_normalize_step {
     sumi_normalize_kind kind;
     sumi_short_text pattern, content;
-    size_t min_run; // 0: each pattern by itself; n: a run of n or more patterns is replaced as a whole (the regex "x{n,}")
+    // 0: each pattern by itself; n: a run of n or more patterns is replaced as a whole (the regex "x{n,}")
+    size_t min_run;
     bool strip_left, strip_right;
 } sumi_normalize_step;
 
-typedef enum sumi_split_kind { SUMI_SPLIT_QWEN, SUMI_SPLIT_LITERAL, SUMI_SPLIT_WHITESPACE, SUMI_SPLIT_METASPACE } sumi_split_kind;
+typedef enum sumi_split_kind {
+    SUMI_SPLIT_QWEN,
+    SUMI_SPLIT_LITERAL,
+    SUMI_SPLIT_WHITESPACE,
+    SUMI_SPLIT_METASPACE
+} sumi_split_kind;
 typedef enum sumi_split_behavior {
     SUMI_SPLIT_ISOLATED,
     SUMI_SPLIT_REMOVED,
@@ -63,19 +75,21 @@ typedef struct sumi_ids { // where encode writes: count goes on past the capacit
 
 static inline void sumi_ids_put(sumi_ids* out, uint32_t id)
 {
-    if (out->count < out->capacity) {
-        out->ids[out->count] = (int32_t)id;
-    }
+    if (out->count < out->capacity) { out->ids[out->count] = (int32_t)id; }
     out->count++;
 }
 
-typedef enum sumi_token_model { SUMI_TOKEN_MODEL_NONE, SUMI_TOKEN_MODEL_BPE, SUMI_TOKEN_MODEL_UNIGRAM } sumi_token_model;
+typedef enum sumi_token_model {
+    SUMI_TOKEN_MODEL_NONE,
+    SUMI_TOKEN_MODEL_BPE,
+    SUMI_TOKEN_MODEL_UNIGRAM
+} sumi_token_model;
 
 // The model's part, filled while loading and only read afterwards. NONE in an id means there is no such token.
 typedef struct sumi_bpe {
     sumi_vocabulary vocabulary;
     sumi_merges merges;
-    uint32_t byte_ids[256];   // byte level: the token of the byte's stand-in; byte fallback: of <0xHH>
+    uint32_t byte_ids[256]; // byte level: the token of the byte's stand-in; byte fallback: of <0xHH>
     uint32_t unknown_id;
     bool byte_level, byte_fallback, fuse_unknown, ignore_merges, has_unknown;
 } sumi_bpe;
@@ -96,11 +110,12 @@ typedef struct sumi_model_scratch { // grows to the longest piece met
 } sumi_model_scratch;
 
 // Appends the ids of one piece of valid UTF-8.
-sumi_result sumi_bpe_encode(sumi_heap* heap, const sumi_bpe* bpe, sumi_model_scratch* scratch, const char* piece, size_t bytes, sumi_ids* out,
-                            sumi_error* error);
-sumi_result sumi_unigram_encode(sumi_heap* heap, const sumi_unigram* unigram, sumi_model_scratch* scratch, const char* piece, size_t bytes, sumi_ids* out,
-                                sumi_error* error);
-size_t sumi_byte_level_character(unsigned char byte, char out[4]); // the printable stand-in of a byte (GPT-2's table), its UTF-8 length
+sumi_result sumi_bpe_encode(sumi_heap* heap, const sumi_bpe* bpe, sumi_model_scratch* scratch, const char* piece,
+                            size_t bytes, sumi_ids* out, sumi_error* error);
+sumi_result sumi_unigram_encode(sumi_heap* heap, const sumi_unigram* unigram, sumi_model_scratch* scratch,
+                                const char* piece, size_t bytes, sumi_ids* out, sumi_error* error);
+// the printable stand-in of a byte (GPT-2's table), its UTF-8 length
+size_t sumi_byte_level_character(unsigned char byte, char out[4]);
 
 typedef struct sumi_tokenizer_loading sumi_tokenizer_loading; // tokenizer_load.c
 
@@ -111,22 +126,24 @@ struct sumi_tokenizer {
     sumi_bpe bpe;
     sumi_unigram unigram;
     sumi_charsmap charsmap;
-    sumi_vocabulary added;            // every added token; id = its id
-    sumi_vocabulary added_normalized; // normalised texts of those that are searched after the normalizer; id = entry in `added`
-    void* added_tokens;               // sumi_added_token, by entry of `added`
+    sumi_vocabulary added; // every added token; id = its id
+    // normalised texts of those that are searched after the normalizer; id = entry in `added`
+    sumi_vocabulary added_normalized;
+    void* added_tokens; // sumi_added_token, by entry of `added`
     size_t added_capacity;
     sumi_normalize_step normalize[SUMI_TOKENIZER_MAX_STEPS];
     sumi_split_step split[SUMI_TOKENIZER_MAX_STEPS];
     uint32_t before[SUMI_TOKENIZER_MAX_ENDS], after[SUMI_TOKENIZER_MAX_ENDS];
     size_t normalize_count, split_count, before_count, after_count, size;
     bool byte_level, has_template;
-    sumi_tokenizer_loading* loading;  // NULL once done
+    sumi_tokenizer_loading* loading; // NULL once done
     // scratch of encode
     sumi_text_buffer repaired, normal[2], metaspace;
     sumi_nfc_scratch nfc;
     sumi_model_scratch scratch;
 };
 
-// Runs the normalizer; *text and *bytes become the result, which lies in the tokenizer's scratch, or stay when nothing changes.
+// Runs the normalizer; *text and *bytes become the result, which lies in the tokenizer's scratch, or stay when nothing
+// changes.
 sumi_result sumi_tokenizer_normalize(sumi_tokenizer* tokenizer, const char** text, size_t* bytes, sumi_error* error);
 #endif

@@ -1,12 +1,13 @@
-// Reads what is done to a text before and after the model: the normalizer, the pre-tokenizer and the post processor of a tokenizer.json. Their members come in
-// any order, "type" too, so each object is first collected and then understood; a Sequence adds its steps as they come.
+// Reads what is done to a text before and after the model: the normalizer, the pre-tokenizer and the post processor of
+// a tokenizer.json. Their members come in any order, "type" too, so each object is first collected and then understood;
+// a Sequence adds its steps as they come.
 //
-// What the pipeline does is taken from the file. What this library does not do (another normalizer, a regex it does not know) is refused by name, so that
-// no text is ever cut in a way the model was not trained with.
+// What the pipeline does is taken from the file. What this library does not do (another normalizer, a regex it does not
+// know) is refused by name, so that no text is ever cut in a way the model was not trained with.
 #include "text/tokenizer_loading.h"
 #include "text/word_split.h"
 
-// ---- Normalizer -------------------------------------------------------------------------------------------------------------------------
+// ---- Normalizer -----------------------------------------------------------------------------------------------------
 
 // {"String": "..."} or {"Regex": "..."}
 static void read_pattern(sumi_loader* load, sumi_json_text* out, bool* out_regex)
@@ -26,19 +27,13 @@ static void read_pattern(sumi_loader* load, sumi_json_text* out, bool* out_regex
 // The only regex a released normalizer has: a run, "x{n,}" with one ordinary character x.
 static bool parse_run_regex(sumi_short_text* pattern, size_t* out_min_run)
 {
-    if (pattern->bytes == 0 || memchr("\\^$.|?*+()[]{}", pattern->data[0], 14) != NULL) {
-        return false;
-    }
+    if (pattern->bytes == 0 || memchr("\\^$.|?*+()[]{}", pattern->data[0], 14) != NULL) { return false; }
     size_t length = sumi_utf8_length(pattern->data), at = length, run = 0;
-    if (at >= pattern->bytes || pattern->data[at++] != '{') {
-        return false;
-    }
+    if (at >= pattern->bytes || pattern->data[at++] != '{') { return false; }
     while (at < pattern->bytes && pattern->data[at] >= '0' && pattern->data[at] <= '9' && run < 1000000) {
         run = run * 10 + (size_t)(pattern->data[at++] - '0');
     }
-    if (run == 0 || pattern->bytes - at != 2 || memcmp(pattern->data + at, ",}", 2) != 0) {
-        return false;
-    }
+    if (run == 0 || pattern->bytes - at != 2 || memcmp(pattern->data + at, ",}", 2) != 0) { return false; }
     pattern->bytes = length;
     *out_min_run = run;
     return true;
@@ -47,9 +42,7 @@ static bool parse_run_regex(sumi_short_text* pattern, size_t* out_min_run)
 static sumi_result read_normalizer_list(sumi_loader* load, int32_t depth)
 {
     if (sumi_json_array(load->j)) {
-        while (sumi_json_item(load->j)) {
-            SUMI_TRY(sumi_load_normalizer(load, depth + 1));
-        }
+        while (sumi_json_item(load->j)) { SUMI_TRY(sumi_load_normalizer(load, depth + 1)); }
     }
     return sumi_load_result(load->j);
 }
@@ -58,15 +51,11 @@ sumi_result sumi_load_normalizer(sumi_loader* load, int32_t depth)
 {
     sumi_tokenizer* t = load->t;
     sumi_json* j = load->j;
-    if (sumi_json_null(j)) {
-        return SUMI_OK;
-    }
+    if (sumi_json_null(j)) { return SUMI_OK; }
     sumi_json_text key, type = {0}, pattern = {0}, content = {0}, charsmap = {0};
     bool is_regex = false, has_list = false;
     sumi_normalize_step step = {.strip_left = true, .strip_right = true};
-    if (depth > SUMI_TOKENIZER_MAX_STEPS) {
-        return sumi_load_refuse(load, "normalizers nested too deep");
-    }
+    if (depth > SUMI_TOKENIZER_MAX_STEPS) { return sumi_load_refuse(load, "normalizers nested too deep"); }
     if (sumi_json_object(j)) {
         while (sumi_json_key(j, &key)) {
             if (sumi_json_is(&key, "type")) {
@@ -90,15 +79,11 @@ sumi_result sumi_load_normalizer(sumi_loader* load, int32_t depth)
         }
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!sumi_load_has(&type)) {
-        return sumi_load_refuse(load, "a normalizer without type");
-    }
+    if (!sumi_load_has(&type)) { return sumi_load_refuse(load, "a normalizer without type"); }
     if (sumi_json_is(&type, "Sequence") != has_list) {
         return sumi_load_refuse(load, "a normalizer with a list must be a Sequence");
     }
-    if (has_list) {
-        return SUMI_OK;
-    }
+    if (has_list) { return SUMI_OK; }
     if (sumi_json_is(&type, "NFC")) {
         step.kind = SUMI_NORMALIZE_NFC;
     } else if (sumi_json_is(&type, "Strip")) {
@@ -113,9 +98,7 @@ sumi_result sumi_load_normalizer(sumi_loader* load, int32_t depth)
         if (is_regex && !parse_run_regex(&step.pattern, &step.min_run)) {
             return sumi_load_unsupported(load, "the normalizer's regex", &pattern);
         }
-        if (step.pattern.bytes == 0) {
-            return sumi_load_refuse(load, "a Replace normalizer with an empty pattern");
-        }
+        if (step.pattern.bytes == 0) { return sumi_load_refuse(load, "a Replace normalizer with an empty pattern"); }
     } else if (sumi_json_is(&type, "Precompiled")) {
         step.kind = SUMI_NORMALIZE_CHARSMAP;
         const char* text;
@@ -130,21 +113,21 @@ sumi_result sumi_load_normalizer(sumi_loader* load, int32_t depth)
         return sumi_load_unsupported(load, "the normalizer", &type);
     }
     if (t->normalize_count == SUMI_TOKENIZER_MAX_STEPS) {
-        return sumi_fail(load->error, SUMI_NOT_SUPPORTED, "%s: the normalizer has more than %d steps; use the tokenizer that was released with the model",
-                         t->path, SUMI_TOKENIZER_MAX_STEPS);
+        return sumi_fail(
+            load->error, SUMI_NOT_SUPPORTED,
+            "%s: the normalizer has more than %d steps; use the tokenizer that was released with the model", t->path,
+            SUMI_TOKENIZER_MAX_STEPS);
     }
     t->normalize[t->normalize_count++] = step;
     return SUMI_OK;
 }
 
-// ---- Pre-tokenizer ----------------------------------------------------------------------------------------------------------------------
+// ---- Pre-tokenizer --------------------------------------------------------------------------------------------------
 
 static sumi_result read_pre_tokenizer_list(sumi_loader* load, int32_t depth)
 {
     if (sumi_json_array(load->j)) {
-        while (sumi_json_item(load->j)) {
-            SUMI_TRY(sumi_load_pre_tokenizer(load, depth + 1));
-        }
+        while (sumi_json_item(load->j)) { SUMI_TRY(sumi_load_pre_tokenizer(load, depth + 1)); }
     }
     return sumi_load_result(load->j);
 }
@@ -156,10 +139,15 @@ typedef struct pre_tokenizer_fields {
 
 static sumi_result finish_split(sumi_loader* load, const pre_tokenizer_fields* fields, sumi_split_step* step)
 {
-    static const struct { const char* name; sumi_split_behavior behavior;
+    static const struct {
+        const char* name;
+        sumi_split_behavior behavior;
     } s_behaviors[] = {
-        {"Isolated", SUMI_SPLIT_ISOLATED},          {"Removed", SUMI_SPLIT_REMOVED},       {"MergedWithPrevious", SUMI_SPLIT_MERGED_PREVIOUS},
-        {"MergedWithNext", SUMI_SPLIT_MERGED_NEXT}, {"Contiguous", SUMI_SPLIT_CONTIGUOUS},
+        {"Isolated", SUMI_SPLIT_ISOLATED},
+        {"Removed", SUMI_SPLIT_REMOVED},
+        {"MergedWithPrevious", SUMI_SPLIT_MERGED_PREVIOUS},
+        {"MergedWithNext", SUMI_SPLIT_MERGED_NEXT},
+        {"Contiguous", SUMI_SPLIT_CONTIGUOUS},
     };
     if (!sumi_load_has(&fields->pattern) || !sumi_load_has(&fields->behavior)) {
         return sumi_load_refuse(load, "a Split pre-tokenizer without pattern or behavior");
@@ -176,7 +164,8 @@ static sumi_result finish_split(sumi_loader* load, const pre_tokenizer_fields* f
         step->kind = SUMI_SPLIT_QWEN;
         // matches cover every text, so what is not a match is nothing; any other behavior would join or drop words
         bool known = sumi_json_is(&fields->pattern, SUMI_WORD_SPLIT_QWEN) && step->behavior == SUMI_SPLIT_ISOLATED;
-        return known ? SUMI_OK : sumi_load_unsupported(load, "the pre-tokenizer's regex (with this behavior)", &fields->pattern);
+        return known ? SUMI_OK
+                     : sumi_load_unsupported(load, "the pre-tokenizer's regex (with this behavior)", &fields->pattern);
     }
     step->kind = SUMI_SPLIT_LITERAL;
     SUMI_TRY(sumi_load_short_text(load, &fields->pattern, "pre_tokenizer.pattern", &step->pattern));
@@ -203,7 +192,8 @@ static sumi_result finish_metaspace(sumi_loader* load, const pre_tokenizer_field
         return sumi_load_refuse(load, "a Metaspace replacement that is not one character");
     }
     // files have either the newer prepend_scheme, or the older add_prefix_space, or both
-    step->prepend = fields->has_add_prefix_space && !fields->add_prefix_space ? SUMI_PREPEND_NEVER : SUMI_PREPEND_ALWAYS;
+    step->prepend =
+        fields->has_add_prefix_space && !fields->add_prefix_space ? SUMI_PREPEND_NEVER : SUMI_PREPEND_ALWAYS;
     if (sumi_load_has(&fields->prepend_scheme)) {
         if (sumi_json_is(&fields->prepend_scheme, "always")) {
             step->prepend = SUMI_PREPEND_ALWAYS;
@@ -222,15 +212,11 @@ sumi_result sumi_load_pre_tokenizer(sumi_loader* load, int32_t depth)
 {
     sumi_tokenizer* t = load->t;
     sumi_json* j = load->j;
-    if (sumi_json_null(j)) {
-        return SUMI_OK;
-    }
+    if (sumi_json_null(j)) { return SUMI_OK; }
     sumi_json_text key;
     pre_tokenizer_fields fields = {.use_regex = true, .split = true};
     sumi_split_step step = {0};
-    if (depth > SUMI_TOKENIZER_MAX_STEPS) {
-        return sumi_load_refuse(load, "pre-tokenizers nested too deep");
-    }
+    if (depth > SUMI_TOKENIZER_MAX_STEPS) { return sumi_load_refuse(load, "pre-tokenizers nested too deep"); }
     if (sumi_json_object(j)) {
         while (sumi_json_key(j, &key)) {
             if (sumi_json_is(&key, "type")) {
@@ -261,19 +247,16 @@ sumi_result sumi_load_pre_tokenizer(sumi_loader* load, int32_t depth)
         }
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!sumi_load_has(&fields.type)) {
-        return sumi_load_refuse(load, "a pre-tokenizer without type");
-    }
+    if (!sumi_load_has(&fields.type)) { return sumi_load_refuse(load, "a pre-tokenizer without type"); }
     if (sumi_json_is(&fields.type, "Sequence") != fields.has_list) {
         return sumi_load_refuse(load, "a pre-tokenizer with a list must be a Sequence");
     }
-    if (fields.has_list) {
-        return SUMI_OK;
-    }
+    if (fields.has_list) { return SUMI_OK; }
     if (t->byte_level || t->split_count == SUMI_TOKENIZER_MAX_STEPS) {
         return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
-                         "%s: the pre-tokenizer has steps after ByteLevel, or more than %d; use the tokenizer that was released with the model", t->path,
-                         SUMI_TOKENIZER_MAX_STEPS);
+                         "%s: the pre-tokenizer has steps after ByteLevel, or more than %d; use the tokenizer that was "
+                         "released with the model",
+                         t->path, SUMI_TOKENIZER_MAX_STEPS);
     }
     if (sumi_json_is(&fields.type, "ByteLevel")) {
         if (fields.add_prefix_space || fields.use_regex) {
@@ -295,7 +278,7 @@ sumi_result sumi_load_pre_tokenizer(sumi_loader* load, int32_t depth)
     return SUMI_OK;
 }
 
-// ---- Post processor ---------------------------------------------------------------------------------------------------------------------
+// ---- Post processor -------------------------------------------------------------------------------------------------
 
 static sumi_result put_end(sumi_loader* load, bool after_text, uint64_t id)
 {
@@ -303,12 +286,11 @@ static sumi_result put_end(sumi_loader* load, bool after_text, uint64_t id)
     size_t* count = after_text ? &t->after_count : &t->before_count;
     if (*count == SUMI_TOKENIZER_MAX_ENDS) {
         return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
-                         "%s: the post_processor adds more than %d tokens at an end; use the tokenizer that was released with the model", t->path,
-                         SUMI_TOKENIZER_MAX_ENDS);
+                         "%s: the post_processor adds more than %d tokens at an end; use the tokenizer that was "
+                         "released with the model",
+                         t->path, SUMI_TOKENIZER_MAX_ENDS);
     }
-    if (id > SUMI_VOCABULARY_MAX_COUNT) {
-        return sumi_load_refuse(load, "a post_processor whose id is too large");
-    }
+    if (id > SUMI_VOCABULARY_MAX_COUNT) { return sumi_load_refuse(load, "a post_processor whose id is too large"); }
     (after_text ? t->after : t->before)[(*count)++] = (uint32_t)id;
     return SUMI_OK;
 }
@@ -319,14 +301,16 @@ static sumi_result same_text(sumi_loader* load, const sumi_json_text* a, const s
     const char *a_text, *b_text;
     size_t a_bytes, b_bytes;
     buffer->bytes = 0;
-    SUMI_TRY(sumi_text_reserve(load->t->heap, buffer, a->bytes + b->bytes, load->error)); // at once: the second must not move the first
+    // at once: the second must not move the first
+    SUMI_TRY(sumi_text_reserve(load->t->heap, buffer, a->bytes + b->bytes, load->error));
     SUMI_TRY(sumi_load_text(load, a, &a_text, &a_bytes));
     SUMI_TRY(sumi_load_text(load, b, &b_text, &b_bytes));
     *out_same = a_bytes == b_bytes && memcmp(a_text, b_text, a_bytes) == 0;
     return SUMI_OK;
 }
 
-// The ids of one special token of a template: {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}, ...}. `tokens` is a copy of the cursor at that object.
+// The ids of one special token of a template: {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}, ...}. `tokens` is a
+// copy of the cursor at that object.
 static sumi_result put_special(sumi_loader* load, sumi_json tokens, const sumi_json_text* wanted, bool after_text)
 {
     sumi_json_text key, field;
@@ -384,9 +368,7 @@ static sumi_result read_template_item(sumi_loader* load, sumi_json* j, const sum
         sumi_json_refuse(j, "a template item without id, or with two kinds");
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!is_sequence) {
-        return put_special(load, *tokens, &id, *after_text);
-    }
+    if (!is_sequence) { return put_special(load, *tokens, &id, *after_text); }
     if (*after_text || !sumi_json_is(&id, "A")) {
         sumi_json_refuse(j, "a template for one text that does not have that text once");
     }
@@ -398,9 +380,7 @@ static sumi_result finish_template(sumi_loader* load, sumi_json single, const su
 {
     bool after_text = false;
     if (sumi_json_array(&single)) {
-        while (sumi_json_item(&single)) {
-            SUMI_TRY(read_template_item(load, &single, tokens, &after_text));
-        }
+        while (sumi_json_item(&single)) { SUMI_TRY(read_template_item(load, &single, tokens, &after_text)); }
     }
     SUMI_TRY(sumi_load_result(&single));
     return after_text ? SUMI_OK : sumi_load_refuse(load, "a template for one text that does not have that text once");
@@ -411,15 +391,9 @@ static sumi_result read_end_pair(sumi_loader* load, uint64_t* out_id)
 {
     sumi_json_text text;
     if (sumi_json_array(load->j)) {
-        if (sumi_json_item(load->j)) {
-            sumi_json_string(load->j, &text);
-        }
-        if (sumi_json_item(load->j)) {
-            *out_id = sumi_json_unsigned(load->j);
-        }
-        if (!load->j->failed && sumi_json_item(load->j)) {
-            sumi_json_refuse(load->j, "a token and its id are due");
-        }
+        if (sumi_json_item(load->j)) { sumi_json_string(load->j, &text); }
+        if (sumi_json_item(load->j)) { *out_id = sumi_json_unsigned(load->j); }
+        if (!load->j->failed && sumi_json_item(load->j)) { sumi_json_refuse(load->j, "a token and its id are due"); }
     }
     return sumi_load_result(load->j);
 }
@@ -427,9 +401,7 @@ static sumi_result read_end_pair(sumi_loader* load, uint64_t* out_id)
 static sumi_result read_post_processor_list(sumi_loader* load, int32_t depth)
 {
     if (sumi_json_array(load->j)) {
-        while (sumi_json_item(load->j)) {
-            SUMI_TRY(sumi_load_post_processor(load, depth + 1));
-        }
+        while (sumi_json_item(load->j)) { SUMI_TRY(sumi_load_post_processor(load, depth + 1)); }
     }
     return sumi_load_result(load->j);
 }
@@ -438,15 +410,11 @@ sumi_result sumi_load_post_processor(sumi_loader* load, int32_t depth)
 {
     sumi_tokenizer* t = load->t;
     sumi_json *j = load->j, single = {0}, tokens = {0};
-    if (sumi_json_null(j)) {
-        return SUMI_OK;
-    }
+    if (sumi_json_null(j)) { return SUMI_OK; }
     sumi_json_text key, type = {0};
     uint64_t sep = UINT64_MAX, cls = UINT64_MAX;
     bool has_list = false;
-    if (depth > SUMI_TOKENIZER_MAX_STEPS) {
-        return sumi_load_refuse(load, "post processors nested too deep");
-    }
+    if (depth > SUMI_TOKENIZER_MAX_STEPS) { return sumi_load_refuse(load, "post processors nested too deep"); }
     if (sumi_json_object(j)) {
         while (sumi_json_key(j, &key)) {
             if (sumi_json_is(&key, "type")) {
@@ -470,17 +438,15 @@ sumi_result sumi_load_post_processor(sumi_loader* load, int32_t depth)
         }
     }
     SUMI_TRY(sumi_load_result(j));
-    if (!sumi_load_has(&type)) {
-        return sumi_load_refuse(load, "a post processor without type");
-    }
+    if (!sumi_load_has(&type)) { return sumi_load_refuse(load, "a post processor without type"); }
     if (sumi_json_is(&type, "Sequence") != has_list) {
         return sumi_load_refuse(load, "a post processor with a list must be a Sequence");
     }
-    if (has_list || sumi_json_is(&type, "ByteLevel")) {
-        return SUMI_OK;
-    }
+    if (has_list || sumi_json_is(&type, "ByteLevel")) { return SUMI_OK; }
     if (t->has_template) {
-        return sumi_fail(load->error, SUMI_NOT_SUPPORTED, "%s: two post processors add tokens; use the tokenizer that was released with the model", t->path);
+        return sumi_fail(load->error, SUMI_NOT_SUPPORTED,
+                         "%s: two post processors add tokens; use the tokenizer that was released with the model",
+                         t->path);
     }
     t->has_template = true;
     if (sumi_json_is(&type, "TemplateProcessing")) {

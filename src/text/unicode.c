@@ -1,11 +1,14 @@
-// Unicode for the tokenizers. NFC works on stretches as small as possible: most text is made of "plain" code points, which never change and never join with
-// what is before them, so only the other ones, each stretch with the plain code point before it, go through decomposition and composition:
+// Unicode for the tokenizers. NFC works on stretches as small as possible: most text is made of "plain" code points,
+// which never change and never join with what is before them, so only the other ones, each stretch with the plain code
+// point before it, go through decomposition and composition:
 //
 //     x y z e ◌̣ ◌́ a b          z e = plain; the stretch is  e ◌̣ ◌́ ; everything else is copied
 //           ^^^^^^^
 //
-// The canonical ordering is my own, not utf8proc_decompose's: that one sorts by swapping neighbours, which is quadratic in a run of marks and a
-// 100 kB prompt of alternating marks would take seconds. Composition is utf8proc_normalize_utf32, which is linear. Neither allocates.
+// The canonical ordering is my own, not utf8proc_decompose's: that one sorts by swapping neighbours, which is quadratic
+// in a run of marks and a
+// 100 kB prompt of alternating marks would take seconds. Composition is utf8proc_normalize_utf32, which is linear.
+// Neither allocates.
 #include "text/unicode.h"
 #include <utf8proc.h>
 
@@ -31,23 +34,20 @@ static bool in_ranges(const code_point_range* ranges, size_t count, uint32_t cod
     return low < count && code_point >= ranges[low].first;
 }
 
-// ---- UTF-8 ------------------------------------------------------------------------------------------------------------------------------
+// ---- UTF-8 ----------------------------------------------------------------------------------------------------------
 
 size_t sumi_utf8_part(const char* text, size_t bytes, bool* out_valid)
 {
     const unsigned char* c = (const unsigned char*)text;
-    // the table of well-formed sequences (Unicode 16.0, table 3-7): only the second byte has narrower limits for some first bytes
+    // the table of well-formed sequences (Unicode 16.0, table 3-7): only the second byte has narrower limits for some
+    // first bytes
     size_t length = c[0] < 0x80 ? 1 : c[0] < 0xC2 ? 0 : c[0] < 0xE0 ? 2 : c[0] < 0xF0 ? 3 : c[0] < 0xF5 ? 4 : 0;
     unsigned char low = c[0] == 0xE0 ? 0xA0 : c[0] == 0xF0 ? 0x90 : 0x80;
     unsigned char high = c[0] == 0xED ? 0x9F : c[0] == 0xF4 ? 0x8F : 0xBF;
     *out_valid = false;
-    if (length == 0) {
-        return 1;
-    }
+    if (length == 0) { return 1; }
     for (size_t i = 1; i < length; i++) {
-        if (i >= bytes || c[i] < low || c[i] > high) {
-            return i;
-        }
+        if (i >= bytes || c[i] < low || c[i] > high) { return i; }
         low = 0x80;
         high = 0xBF;
     }
@@ -95,39 +95,30 @@ size_t sumi_utf8_encode(uint32_t code_point, char out[4])
     return 4;
 }
 
-// ---- Classes ----------------------------------------------------------------------------------------------------------------------------
+// ---- Classes --------------------------------------------------------------------------------------------------------
 
 bool sumi_char_is_space(uint32_t code_point)
 {
-    if (code_point < 0x80) {
-        return code_point == ' ' || (code_point >= '\t' && code_point <= '\r');
-    }
+    if (code_point < 0x80) { return code_point == ' ' || (code_point >= '\t' && code_point <= '\r'); }
     return in_ranges(s_spaces, RANGE_COUNT(s_spaces), code_point);
 }
 
 sumi_char_class sumi_char_classify(uint32_t code_point)
 {
     if (code_point < 0x80) {
-        if ((code_point | 0x20) >= 'a' && (code_point | 0x20) <= 'z') {
-            return SUMI_CHAR_LETTER;
-        }
-        if (code_point >= '0' && code_point <= '9') {
-            return SUMI_CHAR_NUMBER;
-        }
+        if ((code_point | 0x20) >= 'a' && (code_point | 0x20) <= 'z') { return SUMI_CHAR_LETTER; }
+        if (code_point >= '0' && code_point <= '9') { return SUMI_CHAR_NUMBER; }
         return sumi_char_is_space(code_point) ? SUMI_CHAR_SPACE : SUMI_CHAR_OTHER;
     }
-    if (in_ranges(s_letters, RANGE_COUNT(s_letters), code_point)) {
-        return SUMI_CHAR_LETTER;
-    }
-    if (in_ranges(s_numbers, RANGE_COUNT(s_numbers), code_point)) {
-        return SUMI_CHAR_NUMBER;
-    }
+    if (in_ranges(s_letters, RANGE_COUNT(s_letters), code_point)) { return SUMI_CHAR_LETTER; }
+    if (in_ranges(s_numbers, RANGE_COUNT(s_numbers), code_point)) { return SUMI_CHAR_NUMBER; }
     return in_ranges(s_spaces, RANGE_COUNT(s_spaces), code_point) ? SUMI_CHAR_SPACE : SUMI_CHAR_OTHER;
 }
 
 bool sumi_char_is_word(uint32_t code_point)
 {
-    // Alphabetic + marks + decimal digits + connectors + joiners. What Alphabetic has beyond letters, letter numbers and marks are the circled letters.
+    // Alphabetic + marks + decimal digits + connectors + joiners. What Alphabetic has beyond letters, letter numbers
+    // and marks are the circled letters.
     if (sumi_char_classify(code_point) == SUMI_CHAR_LETTER || code_point == 0x200C || code_point == 0x200D) {
         return true;
     }
@@ -140,42 +131,41 @@ bool sumi_char_is_word(uint32_t code_point)
     case UTF8PROC_CATEGORY_PC: return true;
     default: break;
     }
-    return (code_point >= 0x24B6 && code_point <= 0x24E9) || (code_point >= 0x1F130 && code_point <= 0x1F149) ||
-           (code_point >= 0x1F150 && code_point <= 0x1F169) || (code_point >= 0x1F170 && code_point <= 0x1F189);
+    return (code_point >= 0x24B6 && code_point <= 0x24E9) || (code_point >= 0x1F130 && code_point <= 0x1F149)
+        || (code_point >= 0x1F150 && code_point <= 0x1F169) || (code_point >= 0x1F170 && code_point <= 0x1F189);
 }
 
-// ---- NFC --------------------------------------------------------------------------------------------------------------------------------
+// ---- NFC ------------------------------------------------------------------------------------------------------------
 
-// NFC_Quick_Check = Yes and combining class 0: never changed and never composed with what is before. A few large ranges, not all such code points.
+// NFC_Quick_Check = Yes and combining class 0: never changed and never composed with what is before. A few large
+// ranges, not all such code points.
 static bool is_plain(uint32_t code_point)
 {
-    return code_point < 0x300 || (code_point >= 0x4E00 && code_point <= 0x9FFF) || (code_point >= 0x3400 && code_point <= 0x4DBF) ||
-           (code_point >= 0xAC00 && code_point <= 0xD7A3) || (code_point >= 0x3041 && code_point <= 0x3096) || (code_point >= 0x30A1 && code_point <= 0x30FA) ||
-           (code_point >= 0x0400 && code_point <= 0x0482) || (code_point >= 0x048A && code_point <= 0x052F) || (code_point >= 0x2010 && code_point <= 0x205E) ||
-           (code_point >= 0x3000 && code_point <= 0x3029) || (code_point >= 0xFF01 && code_point <= 0xFF60);
+    return code_point < 0x300 || (code_point >= 0x4E00 && code_point <= 0x9FFF)
+        || (code_point >= 0x3400 && code_point <= 0x4DBF) || (code_point >= 0xAC00 && code_point <= 0xD7A3)
+        || (code_point >= 0x3041 && code_point <= 0x3096) || (code_point >= 0x30A1 && code_point <= 0x30FA)
+        || (code_point >= 0x0400 && code_point <= 0x0482) || (code_point >= 0x048A && code_point <= 0x052F)
+        || (code_point >= 0x2010 && code_point <= 0x205E) || (code_point >= 0x3000 && code_point <= 0x3029)
+        || (code_point >= 0xFF01 && code_point <= 0xFF60);
 }
 
 // Copied through, and nothing composes across it.
 static bool is_apart(uint32_t code_point)
 {
-    // U+11A7 is one before the first trailing consonant of Hangul; utf8proc 2.8 takes it for a trailing consonant of index 0 and swallows it
+    // U+11A7 is one before the first trailing consonant of Hangul; utf8proc 2.8 takes it for a trailing consonant of
+    // index 0 and swallows it
     return code_point == 0x11A7 || in_ranges(s_nfc_apart, RANGE_COUNT(s_nfc_apart), code_point);
 }
 
 bool sumi_nfc_is_plain(const char* text, size_t bytes)
 {
     for (size_t at = 0, length; at < bytes; at += length) {
-        if (!is_plain(sumi_utf8_get(text + at, &length))) {
-            return false;
-        }
+        if (!is_plain(sumi_utf8_get(text + at, &length))) { return false; }
     }
     return true;
 }
 
-static int32_t combining_class(int32_t code_point)
-{
-    return utf8proc_get_property(code_point)->combining_class;
-}
+static int32_t combining_class(int32_t code_point) { return utf8proc_get_property(code_point)->combining_class; }
 
 // Stable sort of one run of marks by combining class. Runs are short, except in hostile text.
 static sumi_result sort_marks(sumi_heap* heap, sumi_nfc_scratch* scratch, size_t begin, size_t end, sumi_error* error)
@@ -186,9 +176,7 @@ static sumi_result sort_marks(sumi_heap* heap, sumi_nfc_scratch* scratch, size_t
         for (size_t i = begin + 1; i < end; i++) {
             int32_t mark = points[i], order = combining_class(mark);
             size_t to = i;
-            for (; to > begin && combining_class(points[to - 1]) > order; to--) {
-                points[to] = points[to - 1];
-            }
+            for (; to > begin && combining_class(points[to - 1]) > order; to--) { points[to] = points[to - 1]; }
             points[to] = mark;
         }
         return SUMI_OK;
@@ -196,32 +184,30 @@ static sumi_result sort_marks(sumi_heap* heap, sumi_nfc_scratch* scratch, size_t
     SUMI_TRY(sumi_grow(heap, &scratch->points, &scratch->capacity, end + count, sizeof(int32_t), error));
     points = scratch->points;
     size_t first[257] = {0};
-    for (size_t i = begin; i < end; i++) {
-        first[combining_class(points[i]) + 1]++;
-    }
-    for (size_t i = 1; i < 257; i++) {
-        first[i] += first[i - 1];
-    }
-    for (size_t i = begin; i < end; i++) {
-        points[end + first[combining_class(points[i])]++] = points[i];
-    }
+    for (size_t i = begin; i < end; i++) { first[combining_class(points[i]) + 1]++; }
+    for (size_t i = 1; i < 257; i++) { first[i] += first[i - 1]; }
+    for (size_t i = begin; i < end; i++) { points[end + first[combining_class(points[i])]++] = points[i]; }
     memcpy(points + begin, points + end, count * sizeof *points);
     return SUMI_OK;
 }
 
-static sumi_result normalize_stretch(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scratch* scratch, const char* text, size_t bytes, sumi_error* error)
+static sumi_result normalize_stretch(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scratch* scratch,
+                                     const char* text, size_t bytes, sumi_error* error)
 {
     const utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
     enum { MAX_DECOMPOSITION = 32 }; // canonical ones have at most 4 code points
     size_t count = 0;
     for (size_t at = 0, length; at < bytes; at += length) {
-        SUMI_TRY(sumi_grow(heap, &scratch->points, &scratch->capacity, count + MAX_DECOMPOSITION, sizeof(int32_t), error));
+        SUMI_TRY(
+            sumi_grow(heap, &scratch->points, &scratch->capacity, count + MAX_DECOMPOSITION, sizeof(int32_t), error));
         int32_t* points = scratch->points;
         int32_t code_point = (int32_t)sumi_utf8_get(text + at, &length);
         int last_boundclass = 0;
-        utf8proc_ssize_t made = utf8proc_decompose_char(code_point, points + count, MAX_DECOMPOSITION, options, &last_boundclass);
+        utf8proc_ssize_t made =
+            utf8proc_decompose_char(code_point, points + count, MAX_DECOMPOSITION, options, &last_boundclass);
         if (made < 0 || made > MAX_DECOMPOSITION) {
-            return sumi_fail(error, SUMI_INTERNAL, "utf8proc cannot decompose U+%04X; use libutf8proc 2.8 or later", (unsigned)code_point);
+            return sumi_fail(error, SUMI_INTERNAL, "utf8proc cannot decompose U+%04X; use libutf8proc 2.8 or later",
+                             (unsigned)code_point);
         }
         count += (size_t)made;
     }
@@ -244,7 +230,8 @@ static sumi_result normalize_stretch(sumi_heap* heap, sumi_text_buffer* out, sum
     return SUMI_OK;
 }
 
-sumi_result sumi_nfc_append(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scratch* scratch, const char* text, size_t bytes, sumi_error* error)
+sumi_result sumi_nfc_append(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scratch* scratch, const char* text,
+                            size_t bytes, sumi_error* error)
 {
     size_t at = 0;
     while (at < bytes) {
@@ -260,7 +247,8 @@ sumi_result sumi_nfc_append(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scr
             continue;
         }
         SUMI_TRY(sumi_text_append(heap, out, text + begin, last_plain - begin, error));
-        while (at < bytes && (code_point = sumi_utf8_get(text + at, &length), !is_plain(code_point) && !is_apart(code_point))) {
+        while (at < bytes
+               && (code_point = sumi_utf8_get(text + at, &length), !is_plain(code_point) && !is_apart(code_point))) {
             at += length;
         }
         SUMI_TRY(normalize_stretch(heap, out, scratch, text + last_plain, at - last_plain, error));
@@ -268,7 +256,7 @@ sumi_result sumi_nfc_append(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scr
     return SUMI_OK;
 }
 
-// ---- Clusters ---------------------------------------------------------------------------------------------------------------------------
+// ---- Clusters -------------------------------------------------------------------------------------------------------
 
 bool sumi_cluster_ends(uint32_t before, uint32_t after, int32_t* state)
 {

@@ -1,13 +1,15 @@
-// What the tokenizers need of Unicode: UTF-8, the regex classes, NFC, grapheme clusters. Every answer is the reference tokenizer's (huggingface/tokenizers
-// 0.23), which mixes Unicode 9.0 (NFC), 16.0 (regex) and 17.0 (clusters); the tables in unicode_tables.inc hold where libutf8proc 2.8 differs.
+// What the tokenizers need of Unicode: UTF-8, the regex classes, NFC, grapheme clusters. Every answer is the reference
+// tokenizer's (huggingface/tokenizers
+// 0.23), which mixes Unicode 9.0 (NFC), 16.0 (regex) and 17.0 (clusters); the tables in unicode_tables.inc hold where
+// libutf8proc 2.8 differs.
 #ifndef SUMI_TEXT_UNICODE_H
 #define SUMI_TEXT_UNICODE_H
 #include "text/text_buffer.h"
 
 #define SUMI_REPLACEMENT_CHARACTER 0xFFFDu
 
-// Bytes of the sequence at text[0], `bytes` > 0. When it is malformed *out_valid is false and the length is that of the maximal invalid part, which
-// counts as one U+FFFD.
+// Bytes of the sequence at text[0], `bytes` > 0. When it is malformed *out_valid is false and the length is that of the
+// maximal invalid part, which counts as one U+FFFD.
 size_t sumi_utf8_part(const char* text, size_t bytes, bool* out_valid);
 // Appends text with each maximal invalid part replaced by U+FFFD.
 sumi_result sumi_utf8_repair(sumi_heap* heap, sumi_text_buffer* out, const char* text, size_t bytes, sumi_error* error);
@@ -43,15 +45,17 @@ static inline uint32_t sumi_utf8_get(const char* text, size_t* out_bytes)
 typedef enum sumi_char_class { SUMI_CHAR_OTHER, SUMI_CHAR_LETTER, SUMI_CHAR_NUMBER, SUMI_CHAR_SPACE } sumi_char_class;
 sumi_char_class sumi_char_classify(uint32_t code_point); // \p{L}, \p{N}, \s of the regex
 bool sumi_char_is_space(uint32_t code_point);
-bool sumi_char_is_word(uint32_t code_point);             // \w: what an added token with single_word may not touch
+bool sumi_char_is_word(uint32_t code_point); // \w: what an added token with single_word may not touch
 
 // Appends the NFC of valid text. `scratch` holds code points between calls (int32_t). Linear in the text for any input.
 typedef struct sumi_nfc_scratch {
     void* points;
     size_t capacity;
 } sumi_nfc_scratch;
-sumi_result sumi_nfc_append(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scratch* scratch, const char* text, size_t bytes, sumi_error* error);
-bool sumi_nfc_is_plain(const char* text, size_t bytes); // true: surely its own NFC (ASCII, Latin-1, kana, ideographs, Hangul syllables, ...)
+sumi_result sumi_nfc_append(sumi_heap* heap, sumi_text_buffer* out, sumi_nfc_scratch* scratch, const char* text,
+                            size_t bytes, sumi_error* error);
+// true: surely its own NFC (ASCII, Latin-1, kana, ideographs, Hangul syllables, ...)
+bool sumi_nfc_is_plain(const char* text, size_t bytes);
 
 // Whether an extended grapheme cluster ends between two neighbours. *state starts at 0 with the text.
 bool sumi_cluster_ends(uint32_t before, uint32_t after, int32_t* state);

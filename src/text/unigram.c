@@ -1,10 +1,12 @@
-// Unigram: of all ways to cut a piece into vocabulary pieces, the one with the highest sum of scores (Viterbi, from left to right).
+// Unigram: of all ways to cut a piece into vocabulary pieces, the one with the highest sum of scores (Viterbi, from
+// left to right).
 //
 //     place      0   1   2   3   4           node[e]: best known way to reach e, by its last piece [start, e)
 //     "▁cat"     |---▁c--|-a-|-t-|           starts are visited in rising order and only a strictly better way replaces one,
 //                |-▁-|-cat-------|           so among equals the earlier start, the longer last piece, stays
 //
-// A character that no piece covers alone gets an unknown edge, 10 worse than the worst piece. Neighbouring unknowns become one id.
+// A character that no piece covers alone gets an unknown edge, 10 worse than the worst piece. Neighbouring unknowns
+// become one id.
 #include "base/assert.h"
 #include "text/tokenizer_parts.h"
 
@@ -18,13 +20,13 @@ typedef struct node {
 
 static void offer(node* end, double score, uint32_t start, uint32_t id)
 {
-    if (end->start == NONE || score > end->score) {
-        *end = (node){score, start, id};
-    }
+    if (end->start == NONE || score > end->score) { *end = (node){score, start, id}; }
 }
 
-// One id, or several with byte fallback, for a stretch that no piece covers. The stretch as a whole may still be a token: the reference looks.
-static sumi_result put_unknown(const sumi_unigram* unigram, const char* text, size_t bytes, sumi_ids* out, sumi_error* error)
+// One id, or several with byte fallback, for a stretch that no piece covers. The stretch as a whole may still be a
+// token: the reference looks.
+static sumi_result put_unknown(const sumi_unigram* unigram, const char* text, size_t bytes, sumi_ids* out,
+                               sumi_error* error)
 {
     SUMI_ASSERT(bytes > 0);
     uint32_t entry = sumi_vocabulary_find(&unigram->vocabulary, text, bytes);
@@ -36,7 +38,8 @@ static sumi_result put_unknown(const sumi_unigram* unigram, const char* text, si
         static const char s_digits[] = "0123456789ABCDEF";
         char name[6] = {'<', '0', 'x', '0', '0', '>'};
         size_t found = 0;
-        for (int32_t pass = 0; pass < 2 && (pass == 0 || found == bytes); pass++) { // all bytes have tokens, or none is used
+        // all bytes have tokens, or none is used
+        for (int32_t pass = 0; pass < 2 && (pass == 0 || found == bytes); pass++) {
             for (size_t i = 0; i < bytes; i++) {
                 name[3] = s_digits[(unsigned char)text[i] >> 4];
                 name[4] = s_digits[(unsigned char)text[i] & 15];
@@ -48,19 +51,18 @@ static sumi_result put_unknown(const sumi_unigram* unigram, const char* text, si
                 }
             }
         }
-        if (found == bytes) {
-            return SUMI_OK;
-        }
+        if (found == bytes) { return SUMI_OK; }
     }
     if (unigram->unknown_id == NONE) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "the tokenizer has no piece for the text %.*s and no unk_id", (int)(bytes < 64 ? bytes : 64), text);
+        return sumi_fail(error, SUMI_FILE_MALFORMED, "the tokenizer has no piece for the text %.*s and no unk_id",
+                         (int)(bytes < 64 ? bytes : 64), text);
     }
     sumi_ids_put(out, unigram->unknown_id);
     return SUMI_OK;
 }
 
-sumi_result sumi_unigram_encode(sumi_heap* heap, const sumi_unigram* unigram, sumi_model_scratch* scratch, const char* piece, size_t bytes, sumi_ids* out,
-                                sumi_error* error)
+sumi_result sumi_unigram_encode(sumi_heap* heap, const sumi_unigram* unigram, sumi_model_scratch* scratch,
+                                const char* piece, size_t bytes, sumi_ids* out, sumi_error* error)
 {
     SUMI_ASSERT(bytes > 0 && bytes < NONE);
     const double* scores = unigram->scores;
@@ -68,17 +70,17 @@ sumi_result sumi_unigram_encode(sumi_heap* heap, const sumi_unigram* unigram, su
     SUMI_TRY(sumi_grow(heap, &scratch->nodes, &scratch->node_capacity, bytes + 1, sizeof(node), error));
     node* nodes = scratch->nodes;
     nodes[0] = (node){0.0, 0, 0};
-    for (size_t i = 1; i <= bytes; i++) {
-        nodes[i].start = NONE;
-    }
-    for (size_t start = 0, length; start < bytes; start += length) { // every character boundary is reached: by a piece or an unknown edge
+    for (size_t i = 1; i <= bytes; i++) { nodes[i].start = NONE; }
+    // every character boundary is reached: by a piece or an unknown edge
+    for (size_t start = 0, length; start < bytes; start += length) {
         length = sumi_utf8_length(piece + start);
         SUMI_ASSERT(start + length <= bytes && nodes[start].start != NONE); // reached
         bool covered = false;
         sumi_vocabulary_walk walk = {0};
         while (sumi_vocabulary_next(&unigram->vocabulary, &walk, piece + start, bytes - start)) {
             SUMI_ASSERT(walk.bytes <= bytes - start && walk.entry < unigram->piece_count);
-            offer(&nodes[start + walk.bytes], nodes[start].score + scores[walk.entry], (uint32_t)start, sumi_vocabulary_id(&unigram->vocabulary, walk.entry));
+            offer(&nodes[start + walk.bytes], nodes[start].score + scores[walk.entry], (uint32_t)start,
+                  sumi_vocabulary_id(&unigram->vocabulary, walk.entry));
             covered = covered || walk.bytes == length;
         }
         if (!covered) {

@@ -2,13 +2,11 @@
 #include "base/assert.h"
 #include <string.h>
 
-// FNV-1a over the bytes, so that the hash of a prefix is a step on the way to the hash of the whole; its weak bits are mixed afterwards.
+// FNV-1a over the bytes, so that the hash of a prefix is a step on the way to the hash of the whole; its weak bits are
+// mixed afterwards.
 #define HASH_BEGIN 0xCBF29CE484222325u
 
-static uint64_t hash_step(uint64_t hash, char byte)
-{
-    return (hash ^ (unsigned char)byte) * 0x100000001B3u;
-}
+static uint64_t hash_step(uint64_t hash, char byte) { return (hash ^ (unsigned char)byte) * 0x100000001B3u; }
 
 static uint64_t hash_mix(uint64_t hash)
 {
@@ -20,9 +18,7 @@ static uint64_t hash_mix(uint64_t hash)
 static uint64_t hash_text(const char* text, size_t bytes)
 {
     uint64_t hash = HASH_BEGIN;
-    for (size_t i = 0; i < bytes; i++) {
-        hash = hash_step(hash, text[i]);
-    }
+    for (size_t i = 0; i < bytes; i++) { hash = hash_step(hash, text[i]); }
     return hash;
 }
 
@@ -33,10 +29,7 @@ static uint32_t slot_of(uint64_t mixed, size_t entry)
     return (uint32_t)(mixed >> 56) << 24 | ((uint32_t)entry + 1);
 }
 
-static bool slot_matches(uint32_t slot, uint64_t mixed)
-{
-    return slot >> 24 == mixed >> 56;
-}
+static bool slot_matches(uint32_t slot, uint64_t mixed) { return slot >> 24 == mixed >> 56; }
 
 static uint32_t slot_entry(uint32_t slot)
 {
@@ -48,29 +41,28 @@ static void slot_put(uint32_t* slots, size_t slot_count, uint64_t mixed, size_t 
 {
     SUMI_ASSERT(slot_count > 0 && (slot_count & (slot_count - 1)) == 0);
     size_t place = (size_t)mixed & (slot_count - 1);
-    while (slots[place] != 0) {
-        place = (place + 1) & (slot_count - 1);
-    }
+    while (slots[place] != 0) { place = (place + 1) & (slot_count - 1); }
     slots[place] = slot_of(mixed, entry);
 }
 
 static size_t slots_for(size_t count)
 {
     size_t slot_count = 64;
-    while (slot_count * 3 / 4 < count) {
-        slot_count *= 2;
-    }
+    while (slot_count * 3 / 4 < count) { slot_count *= 2; }
     return slot_count;
 }
 
 static sumi_result no_room(sumi_error* error, const char* what)
 {
-    return sumi_fail(error, SUMI_NOT_SUPPORTED, "the tokenizer has more than %u %s; use the released tokenizer of the model", SUMI_VOCABULARY_MAX_COUNT, what);
+    return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                     "the tokenizer has more than %u %s; use the released tokenizer of the model",
+                     SUMI_VOCABULARY_MAX_COUNT, what);
 }
 
-// ---- Vocabulary -------------------------------------------------------------------------------------------------------------------------
+// ---- Vocabulary -----------------------------------------------------------------------------------------------------
 
-sumi_result sumi_vocabulary_begin(sumi_vocabulary* vocabulary, sumi_heap* heap, size_t expected_count, bool with_prefixes, sumi_error* error)
+sumi_result sumi_vocabulary_begin(sumi_vocabulary* vocabulary, sumi_heap* heap, size_t expected_count,
+                                  bool with_prefixes, sumi_error* error)
 {
     SUMI_ASSERT(heap != NULL && expected_count <= SUMI_VOCABULARY_MAX_COUNT);
     *vocabulary = (sumi_vocabulary){.heap = heap};
@@ -81,9 +73,7 @@ sumi_result sumi_vocabulary_begin(sumi_vocabulary* vocabulary, sumi_heap* heap, 
     }
     if (with_prefixes) {
         uint32_t log2_bits = 15; // about 16 bits per token: a quarter of them set with the 250,002 tokens of XLM-R
-        while (log2_bits < 28 && ((size_t)1 << log2_bits) < expected_count * 16) {
-            log2_bits++;
-        }
+        while (log2_bits < 28 && ((size_t)1 << log2_bits) < expected_count * 16) { log2_bits++; }
         vocabulary->prefix_shift = 64 - log2_bits;
         vocabulary->prefixes = sumi_alloc_zero(heap, ((size_t)1 << log2_bits) / 8);
         if (vocabulary->prefixes == NULL) {
@@ -91,7 +81,8 @@ sumi_result sumi_vocabulary_begin(sumi_vocabulary* vocabulary, sumi_heap* heap, 
         }
     }
     SUMI_TRY(sumi_grow(heap, &vocabulary->text, &vocabulary->text_capacity, expected_count * 8 + 64, 1, error));
-    SUMI_TRY(sumi_grow(heap, &vocabulary->entries, &vocabulary->entry_capacity, expected_count + 2, sizeof(sumi_vocabulary_entry), error));
+    SUMI_TRY(sumi_grow(heap, &vocabulary->entries, &vocabulary->entry_capacity, expected_count + 2,
+                       sizeof(sumi_vocabulary_entry), error));
     ((sumi_vocabulary_entry*)vocabulary->entries)[0] = (sumi_vocabulary_entry){0, 0};
     return SUMI_OK;
 }
@@ -116,37 +107,35 @@ const char* sumi_vocabulary_text(const sumi_vocabulary* vocabulary, uint32_t ent
     return (const char*)vocabulary->text + entries[entry].begin;
 }
 
-bool sumi_vocabulary_is_joined(const sumi_vocabulary* vocabulary, uint32_t entry, const char* left, size_t left_bytes, const char* right, size_t right_bytes)
+bool sumi_vocabulary_is_joined(const sumi_vocabulary* vocabulary, uint32_t entry, const char* left, size_t left_bytes,
+                               const char* right, size_t right_bytes)
 {
-    if (entry >= vocabulary->count) {
-        return false;
-    }
+    if (entry >= vocabulary->count) { return false; }
     size_t bytes;
     const char* text = sumi_vocabulary_text(vocabulary, entry, &bytes);
-    return bytes == left_bytes + right_bytes && memcmp(text, left, left_bytes) == 0 && memcmp(text + left_bytes, right, right_bytes) == 0;
+    return bytes == left_bytes + right_bytes && memcmp(text, left, left_bytes) == 0
+        && memcmp(text + left_bytes, right, right_bytes) == 0;
 }
 
 static uint32_t find_hashed(const sumi_vocabulary* vocabulary, const char* text, size_t bytes, uint64_t mixed)
 {
     SUMI_ASSERT(vocabulary->count < vocabulary->slot_count); // an empty slot ends every search
-    for (size_t place = (size_t)mixed & (vocabulary->slot_count - 1);; place = (place + 1) & (vocabulary->slot_count - 1)) {
+    for (size_t place = (size_t)mixed & (vocabulary->slot_count - 1);;
+         place = (place + 1) & (vocabulary->slot_count - 1)) {
         uint32_t slot = vocabulary->slots[place];
-        if (slot == 0) {
-            return SUMI_VOCABULARY_NONE;
-        }
+        if (slot == 0) { return SUMI_VOCABULARY_NONE; }
         if (slot_matches(slot, mixed)) {
             size_t found_bytes;
             const char* found = sumi_vocabulary_text(vocabulary, slot_entry(slot), &found_bytes);
-            if (found_bytes == bytes && memcmp(found, text, bytes) == 0) {
-                return slot_entry(slot);
-            }
+            if (found_bytes == bytes && memcmp(found, text, bytes) == 0) { return slot_entry(slot); }
         }
     }
 }
 
 uint32_t sumi_vocabulary_find(const sumi_vocabulary* vocabulary, const char* text, size_t bytes)
 {
-    return vocabulary->slots == NULL ? SUMI_VOCABULARY_NONE : find_hashed(vocabulary, text, bytes, hash_mix(hash_text(text, bytes)));
+    return vocabulary->slots == NULL ? SUMI_VOCABULARY_NONE
+                                     : find_hashed(vocabulary, text, bytes, hash_mix(hash_text(text, bytes)));
 }
 
 static void prefetch(const void* address)
@@ -168,12 +157,11 @@ uint64_t sumi_vocabulary_prefetch(const sumi_vocabulary* vocabulary, const char*
 void sumi_vocabulary_prefetch_entry(const sumi_vocabulary* vocabulary, uint64_t hash)
 {
     uint32_t slot = vocabulary->slots[(size_t)hash & (vocabulary->slot_count - 1)];
-    if (slot != 0) {
-        prefetch((const sumi_vocabulary_entry*)vocabulary->entries + slot_entry(slot));
-    }
+    if (slot != 0) { prefetch((const sumi_vocabulary_entry*)vocabulary->entries + slot_entry(slot)); }
 }
 
-uint32_t sumi_vocabulary_find_prefetched(const sumi_vocabulary* vocabulary, const char* text, size_t bytes, uint64_t hash)
+uint32_t sumi_vocabulary_find_prefetched(const sumi_vocabulary* vocabulary, const char* text, size_t bytes,
+                                         uint64_t hash)
 {
     SUMI_ASSERT(hash == hash_mix(hash_text(text, bytes)));
     return find_hashed(vocabulary, text, bytes, hash);
@@ -184,9 +172,7 @@ static sumi_result vocabulary_rehash(sumi_vocabulary* vocabulary, sumi_error* er
     SUMI_ASSERT(vocabulary->slot_count > 0);
     size_t slot_count = vocabulary->slot_count * 2;
     uint32_t* slots = sumi_alloc_zero(vocabulary->heap, slot_count * sizeof *slots);
-    if (slots == NULL) {
-        return sumi_out_of_memory(error, slot_count * sizeof *slots, "a vocabulary");
-    }
+    if (slots == NULL) { return sumi_out_of_memory(error, slot_count * sizeof *slots, "a vocabulary"); }
     for (uint32_t entry = 0; entry < vocabulary->count; entry++) {
         size_t bytes;
         const char* text = sumi_vocabulary_text(vocabulary, entry, &bytes);
@@ -204,24 +190,22 @@ static size_t prefix_bit(const sumi_vocabulary* vocabulary, uint64_t hash)
     return (size_t)((hash ^ hash >> 29) * 0xBF58476D1CE4E5B9u >> vocabulary->prefix_shift);
 }
 
-sumi_result sumi_vocabulary_add(sumi_vocabulary* vocabulary, const char* text, size_t bytes, uint32_t id, uint32_t* out_entry, bool* out_existed,
-                                sumi_error* error)
+sumi_result sumi_vocabulary_add(sumi_vocabulary* vocabulary, const char* text, size_t bytes, uint32_t id,
+                                uint32_t* out_entry, bool* out_existed, sumi_error* error)
 {
     SUMI_ASSERT(vocabulary->heap != NULL && (bytes == 0 || text != NULL));
     uint64_t mixed = hash_mix(hash_text(text, bytes));
     *out_entry = find_hashed(vocabulary, text, bytes, mixed);
     *out_existed = *out_entry != SUMI_VOCABULARY_NONE;
-    if (*out_existed) {
-        return SUMI_OK;
-    }
+    if (*out_existed) { return SUMI_OK; }
     if (vocabulary->count >= SUMI_VOCABULARY_MAX_COUNT || bytes > UINT32_MAX - vocabulary->text_bytes) {
         return no_room(error, "tokens");
     }
-    if (vocabulary->count + 1 > vocabulary->slot_count * 3 / 4) {
-        SUMI_TRY(vocabulary_rehash(vocabulary, error));
-    }
-    SUMI_TRY(sumi_grow(vocabulary->heap, &vocabulary->text, &vocabulary->text_capacity, vocabulary->text_bytes + bytes, 1, error));
-    SUMI_TRY(sumi_grow(vocabulary->heap, &vocabulary->entries, &vocabulary->entry_capacity, vocabulary->count + 2, sizeof(sumi_vocabulary_entry), error));
+    if (vocabulary->count + 1 > vocabulary->slot_count * 3 / 4) { SUMI_TRY(vocabulary_rehash(vocabulary, error)); }
+    SUMI_TRY(sumi_grow(vocabulary->heap, &vocabulary->text, &vocabulary->text_capacity, vocabulary->text_bytes + bytes,
+                       1, error));
+    SUMI_TRY(sumi_grow(vocabulary->heap, &vocabulary->entries, &vocabulary->entry_capacity, vocabulary->count + 2,
+                       sizeof(sumi_vocabulary_entry), error));
     if (bytes != 0) {
         memcpy((char*)vocabulary->text + vocabulary->text_bytes, text, bytes);
         vocabulary->first_bytes[(unsigned char)text[0]] = true;
@@ -249,25 +233,19 @@ sumi_result sumi_vocabulary_add(sumi_vocabulary* vocabulary, const char* text, s
 bool sumi_vocabulary_next(const sumi_vocabulary* vocabulary, sumi_vocabulary_walk* walk, const char* text, size_t bytes)
 {
     SUMI_ASSERT(walk->bytes <= bytes);
-    if (walk->bytes == 0) {
-        walk->hash = HASH_BEGIN;
-    }
+    if (walk->bytes == 0) { walk->hash = HASH_BEGIN; }
     while (walk->bytes < bytes) {
         walk->hash = hash_step(walk->hash, text[walk->bytes]);
         walk->bytes++;
         size_t bit = prefix_bit(vocabulary, walk->hash);
-        if ((vocabulary->prefixes[bit / 8] >> bit % 8 & 1) == 0) {
-            return false;
-        }
+        if ((vocabulary->prefixes[bit / 8] >> bit % 8 & 1) == 0) { return false; }
         walk->entry = find_hashed(vocabulary, text, walk->bytes, hash_mix(walk->hash));
-        if (walk->entry != SUMI_VOCABULARY_NONE) {
-            return true;
-        }
+        if (walk->entry != SUMI_VOCABULARY_NONE) { return true; }
     }
     return false;
 }
 
-// ---- Merges -----------------------------------------------------------------------------------------------------------------------------
+// ---- Merges ---------------------------------------------------------------------------------------------------------
 
 static uint64_t hash_pair(uint32_t left, uint32_t right)
 {
@@ -303,7 +281,9 @@ static uint32_t* merge_slot(const sumi_merges* merges, uint32_t left, uint32_t r
     const sumi_merge* list = merges->list;
     for (size_t place = (size_t)mixed & (merges->slot_count - 1);; place = (place + 1) & (merges->slot_count - 1)) {
         uint32_t slot = merges->slots[place];
-        if (slot == 0 || (slot_matches(slot, mixed) && list[slot_entry(slot)].left == left && list[slot_entry(slot)].right == right)) {
+        if (slot == 0
+            || (slot_matches(slot, mixed) && list[slot_entry(slot)].left == left
+                && list[slot_entry(slot)].right == right)) {
             return &merges->slots[place];
         }
     }
@@ -314,9 +294,7 @@ static sumi_result merges_rehash(sumi_merges* merges, sumi_error* error)
     size_t old_count = merges->slot_count;
     uint32_t* old = merges->slots;
     uint32_t* slots = sumi_alloc_zero(merges->heap, old_count * 2 * sizeof *slots);
-    if (slots == NULL) {
-        return sumi_out_of_memory(error, old_count * 2 * sizeof *slots, "the merges of a tokenizer");
-    }
+    if (slots == NULL) { return sumi_out_of_memory(error, old_count * 2 * sizeof *slots, "the merges of a tokenizer"); }
     const sumi_merge* list = merges->list;
     for (size_t i = 0; i < old_count; i++) { // over the slots, not the list: replaced merges stay replaced
         if (old[i] != 0) {
@@ -333,12 +311,8 @@ static sumi_result merges_rehash(sumi_merges* merges, sumi_error* error)
 sumi_result sumi_merges_add(sumi_merges* merges, uint32_t left, uint32_t right, uint32_t result, sumi_error* error)
 {
     SUMI_ASSERT(merges->heap != NULL);
-    if (merges->count >= SUMI_VOCABULARY_MAX_COUNT) {
-        return no_room(error, "merges");
-    }
-    if (merges->count + 1 > merges->slot_count * 3 / 4) {
-        SUMI_TRY(merges_rehash(merges, error));
-    }
+    if (merges->count >= SUMI_VOCABULARY_MAX_COUNT) { return no_room(error, "merges"); }
+    if (merges->count + 1 > merges->slot_count * 3 / 4) { SUMI_TRY(merges_rehash(merges, error)); }
     SUMI_TRY(sumi_grow(merges->heap, &merges->list, &merges->capacity, merges->count + 1, sizeof(sumi_merge), error));
     uint64_t mixed = hash_pair(left, right);
     uint32_t* slot = merge_slot(merges, left, right, mixed);
@@ -352,9 +326,7 @@ sumi_result sumi_merges_add(sumi_merges* merges, uint32_t left, uint32_t right, 
 uint32_t sumi_merges_find(const sumi_merges* merges, uint32_t left, uint32_t right, uint32_t* out_result)
 {
     uint32_t slot = *merge_slot(merges, left, right, hash_pair(left, right));
-    if (slot == 0) {
-        return SUMI_VOCABULARY_NONE;
-    }
+    if (slot == 0) { return SUMI_VOCABULARY_NONE; }
     *out_result = ((const sumi_merge*)merges->list)[slot_entry(slot)].result;
     return slot_entry(slot);
 }

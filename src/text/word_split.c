@@ -11,18 +11,13 @@
 #include "base/assert.h"
 #include "text/unicode.h"
 
-static bool is_line_end(char c)
-{
-    return c == '\r' || c == '\n';
-}
+static bool is_line_end(char c) { return c == '\r' || c == '\n'; }
 
 // The class of the character at `at`, and its bytes; no character at the end of the text.
 static bool class_at(const char* text, size_t bytes, size_t at, sumi_char_class* out_class, size_t* out_length)
 {
     SUMI_ASSERT(bytes > 0);
-    if (at >= bytes) {
-        return false;
-    }
+    if (at >= bytes) { return false; }
     *out_class = sumi_char_classify(sumi_utf8_get(text + at, out_length));
     return true;
 }
@@ -31,21 +26,15 @@ static size_t run_end(const char* text, size_t bytes, size_t at, sumi_char_class
 {
     sumi_char_class found;
     size_t length;
-    while (class_at(text, bytes, at, &found, &length) && found == wanted) {
-        at += length;
-    }
+    while (class_at(text, bytes, at, &found, &length) && found == wanted) { at += length; }
     return at;
 }
 
 static size_t contraction(const char* text, size_t bytes)
 {
-    if (bytes < 2 || text[0] != '\'') {
-        return 0;
-    }
+    if (bytes < 2 || text[0] != '\'') { return 0; }
     char first = (char)(text[1] | 0x20), second = bytes > 2 ? (char)(text[2] | 0x20) : '\0';
-    if (first == 's' || first == 't' || first == 'm' || first == 'd') {
-        return 2;
-    }
+    if (first == 's' || first == 't' || first == 'm' || first == 'd') { return 2; }
     if ((first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l')) {
         return 3;
     }
@@ -61,9 +50,7 @@ static size_t white_space(const char* text, size_t bytes)
         end += length;
         after_line_end = is_line_end(text[last]) ? end : after_line_end;
     }
-    if (after_line_end != 0) {
-        return after_line_end;
-    }
+    if (after_line_end != 0) { return after_line_end; }
     return end == bytes || last == 0 ? end : last;
 }
 
@@ -71,26 +58,18 @@ size_t sumi_word_split_qwen(const char* text, size_t bytes)
 {
     SUMI_ASSERT(bytes > 0);
     size_t length = contraction(text, bytes), next_length = 0;
-    if (length != 0) {
-        return length;
-    }
+    if (length != 0) { return length; }
     sumi_char_class first = SUMI_CHAR_OTHER, next = SUMI_CHAR_OTHER;
     class_at(text, bytes, 0, &first, &length);
-    if (first == SUMI_CHAR_LETTER) {
-        return run_end(text, bytes, length, SUMI_CHAR_LETTER);
-    }
-    if (first == SUMI_CHAR_NUMBER) {
-        return length;
-    }
+    if (first == SUMI_CHAR_LETTER) { return run_end(text, bytes, length, SUMI_CHAR_LETTER); }
+    if (first == SUMI_CHAR_NUMBER) { return length; }
     bool has_next = class_at(text, bytes, length, &next, &next_length);
     if (has_next && next == SUMI_CHAR_LETTER && !is_line_end(text[0])) {
         return run_end(text, bytes, length + next_length, SUMI_CHAR_LETTER);
     }
     if (first == SUMI_CHAR_OTHER || (text[0] == ' ' && has_next && next == SUMI_CHAR_OTHER)) {
         size_t end = run_end(text, bytes, length, SUMI_CHAR_OTHER);
-        while (end < bytes && is_line_end(text[end])) {
-            end++;
-        }
+        while (end < bytes && is_line_end(text[end])) { end++; }
         return end;
     }
     return white_space(text, bytes);

@@ -1,4 +1,5 @@
-// A cuBLASLt in the fake driver's own library, for what src/cuda/cublaslt.c uses of it: products of bfloat16 by columns, A transposed. Numbers are those of cublasLt.h, which need not be there.
+// A cuBLASLt in the fake driver's own library, for what src/cuda/cublaslt.c uses of it: products of bfloat16 by
+// columns, A transposed. Numbers are those of cublasLt.h, which need not be there.
 #include "fake_state.h"
 #include <stdlib.h>
 #include <string.h>
@@ -6,31 +7,58 @@
 enum { SUCCESS = 0, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
 enum { FLOAT = 0, BF16 = 14, COMPUTE_FLOAT = 68 };
 
-typedef struct lt { fake_object object; uint64_t used[512]; int used_count; } lt; // the algorithms whose kernels are loaded
-typedef struct desc { fake_object object; int transposes_a; unsigned epilogue; const void* bias; } desc;
-typedef struct layout { fake_object object; uint64_t rows, cols; int64_t leading; } layout;
-typedef struct preference { fake_object object; uint64_t workspace; unsigned reductions, alignments[4]; } preference;
-typedef struct algo { uint64_t data[8]; } algo;
-typedef struct result { algo chosen; size_t workspace; int state; float waves; int reserved[4]; } result;
+// the algorithms whose kernels are loaded
+typedef struct lt {
+    fake_object object;
+    uint64_t used[512];
+    int used_count;
+} lt;
+typedef struct desc {
+    fake_object object;
+    int transposes_a;
+    unsigned epilogue;
+    const void* bias;
+} desc;
+typedef struct layout {
+    fake_object object;
+    uint64_t rows, cols;
+    int64_t leading;
+} layout;
+typedef struct preference {
+    fake_object object;
+    uint64_t workspace;
+    unsigned reductions, alignments[4];
+} preference;
+typedef struct algo {
+    uint64_t data[8];
+} algo;
+typedef struct result {
+    algo chosen;
+    size_t workspace;
+    int state;
+    float waves;
+    int reserved[4];
+} result;
 
 static int leave(int status)
 {
     fake_unlock();
     return status;
 }
-#define ENTER(name)                                                                                                 \
-    do {                                                                                                            \
-        const CUresult refused_ = fake_enter_library(name);                                                         \
-        if (refused_ != CUDA_SUCCESS) return leave((int)refused_);                                                  \
+#define ENTER(name)                                                                                                    \
+    do {                                                                                                               \
+        const CUresult refused_ = fake_enter_library(name);                                                            \
+        if (refused_ != CUDA_SUCCESS) return leave((int)refused_);                                                     \
     } while (0)
-#define NEED(condition, ...)                                                                                        \
-    do {                                                                                                            \
-        if (!(condition)) {                                                                                         \
-            fake_violation(__VA_ARGS__);                                                                            \
-            return leave(INVALID_VALUE);                                                                            \
-        }                                                                                                           \
+#define NEED(condition, ...)                                                                                           \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fake_violation(__VA_ARGS__);                                                                               \
+            return leave(INVALID_VALUE);                                                                               \
+        }                                                                                                              \
     } while (0)
-#define NEED_ALIVE(handle, name) NEED(fake_is_alive(handle, FAKE_CUBLASLT), "%s: an object that is dead or no object", name)
+#define NEED_ALIVE(handle, name)                                                                                       \
+    NEED(fake_is_alive(handle, FAKE_CUBLASLT), "%s: an object that is dead or no object", name)
 
 int cublasLtCreate(void** out);
 int cublasLtDestroy(void* handle);
@@ -42,9 +70,11 @@ int cublasLtMatrixLayoutDestroy(void* handle);
 int cublasLtMatmulPreferenceCreate(void** out);
 int cublasLtMatmulPreferenceSetAttribute(void* handle, int attribute, const void* value, size_t bytes);
 int cublasLtMatmulPreferenceDestroy(void* handle);
-int cublasLtMatmulAlgoGetHeuristic(void* handle, void* op, void* a, void* b, void* c, void* d, void* wishes, int wanted, result* results, int* count);
-int cublasLtMatmul(void* handle, void* op, const void* alpha, const void* a, void* a_layout, const void* b, void* b_layout, const void* beta, const void* c, void* c_layout, void* d,
-                   void* d_layout, const algo* chosen, void* workspace, size_t workspace_bytes, CUstream stream);
+int cublasLtMatmulAlgoGetHeuristic(void* handle, void* op, void* a, void* b, void* c, void* d, void* wishes, int wanted,
+                                   result* results, int* count);
+int cublasLtMatmul(void* handle, void* op, const void* alpha, const void* a, void* a_layout, const void* b,
+                   void* b_layout, const void* beta, const void* c, void* c_layout, void* d, void* d_layout,
+                   const algo* chosen, void* workspace, size_t workspace_bytes, CUstream stream);
 
 static int destroy(void* handle, const char* name)
 {
@@ -95,7 +125,8 @@ int cublasLtMatmulDescDestroy(void* handle)
 int cublasLtMatrixLayoutCreate(void** out, int type, uint64_t rows, uint64_t cols, int64_t leading)
 {
     ENTER("cublasLtMatrixLayoutCreate");
-    NEED(type == BF16 && rows > 0 && cols > 0 && leading >= (int64_t)rows, "cublasLtMatrixLayoutCreate: %d, %d x %d by %d", type, (int)rows, (int)cols, (int)leading);
+    NEED(type == BF16 && rows > 0 && cols > 0 && leading >= (int64_t)rows,
+         "cublasLtMatrixLayoutCreate: %d, %d x %d by %d", type, (int)rows, (int)cols, (int)leading);
     layout* of = fake_make(sizeof *of, FAKE_CUBLASLT);
     of->rows = rows, of->cols = cols, of->leading = leading;
     *out = of;
@@ -135,20 +166,24 @@ int cublasLtMatmulPreferenceDestroy(void* handle)
 // A number for what a product is: an algorithm of one is not one of another.
 static uint64_t number_of(const desc* op, const layout* a, const layout* b, const layout* d)
 {
-    const uint64_t parts[] = {op->epilogue, (uint64_t)op->transposes_a, a->rows, a->cols, (uint64_t)a->leading, b->rows, b->cols, (uint64_t)b->leading, d->rows, d->cols, (uint64_t)d->leading};
+    const uint64_t parts[] = {op->epilogue, (uint64_t)op->transposes_a, a->rows, a->cols, (uint64_t)a->leading, b->rows,
+                              b->cols,      (uint64_t)b->leading,       d->rows, d->cols, (uint64_t)d->leading};
     uint64_t hash = 14695981039346656037u;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) hash = (hash ^ parts[i]) * 1099511628211u;
     return hash;
 }
 
-int cublasLtMatmulAlgoGetHeuristic(void* handle, void* op, void* a, void* b, void* c, void* d, void* wishes, int wanted, result* results, int* count)
+int cublasLtMatmulAlgoGetHeuristic(void* handle, void* op, void* a, void* b, void* c, void* d, void* wishes, int wanted,
+                                   result* results, int* count)
 {
     ENTER("cublasLtMatmulAlgoGetHeuristic");
     void* const all[] = {handle, op, a, b, c, d, wishes};
     for (int i = 0; i < 7; i++) NEED_ALIVE(all[i], "cublasLtMatmulAlgoGetHeuristic");
     const preference* p = wishes;
-    NEED(wanted >= 1 && p->workspace > 0 && p->reductions == 2, "cublasLtMatmulAlgoGetHeuristic: what is allowed was not said");
-    for (int i = 0; i < 4; i++) NEED(p->alignments[i] == 16, "cublasLtMatmulAlgoGetHeuristic: alignments were not said");
+    NEED(wanted >= 1 && p->workspace > 0 && p->reductions == 2,
+         "cublasLtMatmulAlgoGetHeuristic: what is allowed was not said");
+    for (int i = 0; i < 4; i++)
+        NEED(p->alignments[i] == 16, "cublasLtMatmulAlgoGetHeuristic: alignments were not said");
     const desc* of = op;
     NEED(of->epilogue != 4 || of->bias != NULL, "cublasLtMatmulAlgoGetHeuristic: a bias without an address");
     *count = 1;
@@ -177,7 +212,8 @@ void fake_multiply(const fake_product* p)
     for (int col = 0; col < p->cols; col++) {
         for (int row = 0; row < p->rows; row++) {
             float sum = 0.0f;
-            for (int i = 0; i < p->depth; i++) sum += float_of(p->a[row * p->lda + i]) * float_of(p->b[col * p->ldb + i]);
+            for (int i = 0; i < p->depth; i++)
+                sum += float_of(p->a[row * p->lda + i]) * float_of(p->b[col * p->ldb + i]);
             if (p->bias != NULL) sum += float_of(p->bias[row]);
             if (p->beta != 0.0f) sum += p->beta * float_of(p->c[col * p->ldc + row]);
             p->d[col * p->ldd + row] = half_of(sum);
@@ -187,24 +223,33 @@ void fake_multiply(const fake_product* p)
 
 static bool is_there(const void* memory, const layout* of)
 {
-    return fake_find_block(memory, ((size_t)(of->cols - 1) * (size_t)of->leading + (size_t)of->rows) * 2) != NULL && (uintptr_t)memory % 16 == 0;
+    return fake_find_block(memory, ((size_t)(of->cols - 1) * (size_t)of->leading + (size_t)of->rows) * 2) != NULL
+        && (uintptr_t)memory % 16 == 0;
 }
 
-int cublasLtMatmul(void* handle, void* op, const void* alpha, const void* a, void* a_layout, const void* b, void* b_layout, const void* beta, const void* c, void* c_layout, void* d,
-                   void* d_layout, const algo* chosen, void* workspace, size_t workspace_bytes, CUstream stream_handle)
+int cublasLtMatmul(void* handle, void* op, const void* alpha, const void* a, void* a_layout, const void* b,
+                   void* b_layout, const void* beta, const void* c, void* c_layout, void* d, void* d_layout,
+                   const algo* chosen, void* workspace, size_t workspace_bytes, CUstream stream_handle)
 {
     ENTER("cublasLtMatmul");
     if (fake.is_lost) return leave(EXECUTION_FAILED);
     void* const all[] = {handle, op, a_layout, b_layout, c_layout, d_layout};
     for (int i = 0; i < 6; i++) NEED_ALIVE(all[i], "cublasLtMatmul");
-    NEED(stream_handle != NULL && fake_is_alive(stream_handle, FAKE_STREAM), "cublasLtMatmul: the NULL stream, or none");
+    NEED(stream_handle != NULL && fake_is_alive(stream_handle, FAKE_STREAM),
+         "cublasLtMatmul: the NULL stream, or none");
     const desc* of = op;
     const layout *la = a_layout, *lb = b_layout, *lc = c_layout, *ld = d_layout;
-    NEED(of->transposes_a == 1 && la->rows == lb->rows && la->cols == ld->rows && lb->cols == ld->cols && lc->rows == ld->rows && lc->cols == ld->cols, "cublasLtMatmul: sizes do not match");
-    NEED(is_there(a, la) && is_there(b, lb) && is_there(c, lc) && is_there(d, ld), "cublasLtMatmul: not all of it is live memory, or it is not aligned");
-    NEED(workspace_bytes >= 4096 && (uintptr_t)workspace % 256 == 0 && fake_find_block(workspace, workspace_bytes) != NULL, "cublasLtMatmul: no such workspace");
+    NEED(of->transposes_a == 1 && la->rows == lb->rows && la->cols == ld->rows && lb->cols == ld->cols
+             && lc->rows == ld->rows && lc->cols == ld->cols,
+         "cublasLtMatmul: sizes do not match");
+    NEED(is_there(a, la) && is_there(b, lb) && is_there(c, lc) && is_there(d, ld),
+         "cublasLtMatmul: not all of it is live memory, or it is not aligned");
+    NEED(workspace_bytes >= 4096 && (uintptr_t)workspace % 256 == 0
+             && fake_find_block(workspace, workspace_bytes) != NULL,
+         "cublasLtMatmul: no such workspace");
     NEED(chosen->data[0] == number_of(of, la, lb, ld), "cublasLtMatmul: the algorithm of another product");
-    NEED(of->epilogue == 1 || (of->epilogue == 4 && fake_find_block(of->bias, 2 * (size_t)ld->rows) != NULL), "cublasLtMatmul: epilogue %u, or its bias is not there", of->epilogue);
+    NEED(of->epilogue == 1 || (of->epilogue == 4 && fake_find_block(of->bias, 2 * (size_t)ld->rows) != NULL),
+         "cublasLtMatmul: epilogue %u, or its bias is not there", of->epilogue);
     float one, factor;
     memcpy(&one, alpha, sizeof one);
     memcpy(&factor, beta, sizeof factor);
@@ -221,7 +266,19 @@ int cublasLtMatmul(void* handle, void* op, const void* alpha, const void* a, voi
     if (!is_loaded && self->used_count < 512) self->used[self->used_count++] = chosen->data[0];
 
     fake_node* node = fake_new_node(FAKE_PRODUCT);
-    const fake_product product = {a, b, c, of->epilogue == 4 ? of->bias : NULL, d, la->leading, lb->leading, lc->leading, ld->leading, (int)ld->rows, (int)ld->cols, (int)la->rows, factor};
+    const fake_product product = {a,
+                                  b,
+                                  c,
+                                  of->epilogue == 4 ? of->bias : NULL,
+                                  d,
+                                  la->leading,
+                                  lb->leading,
+                                  lc->leading,
+                                  ld->leading,
+                                  (int)ld->rows,
+                                  (int)ld->cols,
+                                  (int)la->rows,
+                                  factor};
     node->data_bytes = sizeof product;
     node->data = malloc(sizeof product);
     if (node->data == NULL) abort();

@@ -7,22 +7,23 @@
 #include <string.h>
 #include <time.h>
 
-// ---- Entering -----------------------------------------------------------------------------------------------------------------------------
+// ---- Entering -------------------------------------------------------------------------------------------------------
 
 #define MOST_CONTEXTS 32
 static _Thread_local fake_context* s_contexts[MOST_CONTEXTS];
 static _Thread_local int s_context_count, s_context_base; // base: of fake_make_current
 static _Thread_local CUstreamCaptureMode s_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-static _Thread_local int s_captures;                      // begun by this thread and not ended
+static _Thread_local int s_captures; // begun by this thread and not ended
 static _Thread_local CUstreamCaptureMode s_capture_mode;
 
 enum {
     ANYWHERE = 0,
     IN_CONTEXT = 1,
-    FORBIDDEN_IN_CAPTURE = 2, // "potentially unsafe", for sure: a capture of this thread's forbids it, unless the thread's mode is relaxed
-    NEVER_IN_OURS = 4,        // allocates, loads or waits: not while we capture, whatever the mode
+    // "potentially unsafe", for sure: a capture of this thread's forbids it, unless the thread's mode is relaxed
+    FORBIDDEN_IN_CAPTURE = 2,
+    NEVER_IN_OURS = 4, // allocates, loads or waits: not while we capture, whatever the mode
     WORKS_WHEN_LOST = 8,
-    HARMLESS = 16             // whoever captures
+    HARMLESS = 16 // whoever captures
 };
 
 static CUresult leave(CUresult result)
@@ -50,42 +51,49 @@ static CUresult enter(const char* name, unsigned rules)
     }
     if (fake.is_lost && (rules & IN_CONTEXT) && !(rules & WORKS_WHEN_LOST)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     if ((rules & NEVER_IN_OURS) && s_captures > 0) fake_violation("%s while this thread captures", name);
-    const bool is_ours = (rules & FORBIDDEN_IN_CAPTURE) && s_captures > 0 && s_capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED && s_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool is_ours = (rules & FORBIDDEN_IN_CAPTURE) && s_captures > 0
+                      && s_capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED && s_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     const bool is_hosts = !(rules & HARMLESS) && fake.host_captures > 0 && s_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-    if (!(rules & HARMLESS) && s_mode != CU_STREAM_CAPTURE_MODE_RELAXED) fake_violation("%s while the thread's capture mode is not relaxed", name);
+    if (!(rules & HARMLESS) && s_mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+        fake_violation("%s while the thread's capture mode is not relaxed", name);
     if (!is_ours && !is_hosts) return CUDA_SUCCESS;
     for (fake_object* object = fake.alive; object != NULL && is_hosts; object = object->next) {
-        if (object->kind == FAKE_STREAM && ((fake_stream*)object)->is_hosts_capture) ((fake_stream*)object)->is_spoilt = true;
+        if (object->kind == FAKE_STREAM && ((fake_stream*)object)->is_hosts_capture)
+            ((fake_stream*)object)->is_spoilt = true;
     }
     fake_violation("%s while %s captures", name, is_ours ? "this thread" : "the host");
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 CUresult fake_enter_library(const char* name) { return enter(name, IN_CONTEXT | WORKS_WHEN_LOST); }
-bool fake_captures_strictly(const fake_stream* stream) { return stream->capture != NULL && s_capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED; }
+bool fake_captures_strictly(const fake_stream* stream)
+{
+    return stream->capture != NULL && s_capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+}
 
-#define ENTER(name, rules)                                              \
-    do {                                                                \
-        CUresult refused_ = enter(name, rules);                         \
-        if (refused_ != CUDA_SUCCESS) return leave(refused_);           \
+#define ENTER(name, rules)                                                                                             \
+    do {                                                                                                               \
+        CUresult refused_ = enter(name, rules);                                                                        \
+        if (refused_ != CUDA_SUCCESS) return leave(refused_);                                                          \
     } while (0)
-#define NEED(condition, ...)                                            \
-    do {                                                                \
-        if (!(condition)) {                                             \
-            fake_violation(__VA_ARGS__);                                \
-            return leave(CUDA_ERROR_INVALID_VALUE);                     \
-        }                                                               \
+#define NEED(condition, ...)                                                                                           \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fake_violation(__VA_ARGS__);                                                                               \
+            return leave(CUDA_ERROR_INVALID_VALUE);                                                                    \
+        }                                                                                                              \
     } while (0)
-#define NEED_ALIVE(handle, kind, name) NEED(fake_is_alive((handle), (kind)), "%s: a handle that is dead or of another kind", name)
-#define NEED_STREAM(stream, name)                                       \
-    do {                                                                \
-        NEED((stream) != NULL, "%s: the NULL stream", name);            \
-        NEED_ALIVE(stream, FAKE_STREAM, name);                          \
+#define NEED_ALIVE(handle, kind, name)                                                                                 \
+    NEED(fake_is_alive((handle), (kind)), "%s: a handle that is dead or of another kind", name)
+#define NEED_STREAM(stream, name)                                                                                      \
+    do {                                                                                                               \
+        NEED((stream) != NULL, "%s: the NULL stream", name);                                                           \
+        NEED_ALIVE(stream, FAKE_STREAM, name);                                                                         \
     } while (0)
 
 static fake_context* current(void) { return s_contexts[s_context_count - 1]; }
 
-// ---- Driver and devices -------------------------------------------------------------------------------------------------------------------
+// ---- Driver and devices ---------------------------------------------------------------------------------------------
 
 CUresult CUDAAPI cuInit(unsigned flags)
 {
@@ -101,19 +109,34 @@ CUresult CUDAAPI cuDriverGetVersion(int* version)
     return leave(CUDA_SUCCESS);
 }
 
-static const struct { int code; const char *name, *text; } s_errors[] = {
-    {0, "CUDA_SUCCESS", "no error"}, {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"}, {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}, {34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
-    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"}, {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"}, {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
-    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"}, {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
-    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"}, {600, "CUDA_ERROR_NOT_READY", "device not ready"}, {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
-    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}, {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
+static const struct {
+    int code;
+    const char *name, *text;
+} s_errors[] = {
+    {0, "CUDA_SUCCESS", "no error"},
+    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
+    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
+    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {600, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
 };
 
 CUresult CUDAAPI cuGetErrorName(CUresult error, const char** text)
 {
     *text = NULL;
     for (size_t i = 0; i < sizeof s_errors / sizeof s_errors[0]; i++) {
-        if (s_errors[i].code == (int)error) { *text = s_errors[i].name; return CUDA_SUCCESS; }
+        if (s_errors[i].code == (int)error) {
+            *text = s_errors[i].name;
+            return CUDA_SUCCESS;
+        }
     }
     return CUDA_ERROR_INVALID_VALUE;
 }
@@ -122,7 +145,10 @@ CUresult CUDAAPI cuGetErrorString(CUresult error, const char** text)
 {
     *text = NULL;
     for (size_t i = 0; i < sizeof s_errors / sizeof s_errors[0]; i++) {
-        if (s_errors[i].code == (int)error) { *text = s_errors[i].text; return CUDA_SUCCESS; }
+        if (s_errors[i].code == (int)error) {
+            *text = s_errors[i].text;
+            return CUDA_SUCCESS;
+        }
     }
     return CUDA_ERROR_INVALID_VALUE;
 }
@@ -203,7 +229,7 @@ CUresult CUDAAPI cuDeviceTotalMem(size_t* bytes, CUdevice device)
     return leave(CUDA_SUCCESS);
 }
 
-// ---- Contexts -----------------------------------------------------------------------------------------------------------------------------
+// ---- Contexts -------------------------------------------------------------------------------------------------------
 
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device)
 {
@@ -262,7 +288,7 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* least, int* greatest)
     return leave(CUDA_SUCCESS);
 }
 
-// ---- Kernels ------------------------------------------------------------------------------------------------------------------------------
+// ---- Kernels --------------------------------------------------------------------------------------------------------
 
 static void say_jit_error(unsigned count, const CUjit_option* options, void** values, const char* text)
 {
@@ -275,7 +301,8 @@ static void say_jit_error(unsigned count, const CUjit_option* options, void** va
     if (log != NULL && bytes > 0) snprintf(log, bytes, "%s", text);
 }
 
-CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned count, CUjit_option* options, void** values)
+CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned count, CUjit_option* options,
+                                    void** values)
 {
     ENTER("cuModuleLoadDataEx", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
     const bool is_binary = memcmp(image, "\177ELF", 4) == 0;
@@ -286,7 +313,8 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned c
         free(module->functions);
         fake_unmake(module);
         const bool is_text = strstr(image, ".version ") != NULL;
-        say_jit_error(count, options, values, is_text ? "ptxas application ptx input, line 9;\nUnsupported .version" : "ptxas: no PTX");
+        say_jit_error(count, options, values,
+                      is_text ? "ptxas application ptx input, line 9;\nUnsupported .version" : "ptxas: no PTX");
         return leave(is_text ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION : CUDA_ERROR_INVALID_IMAGE);
     }
     *out = (CUmodule)module;
@@ -352,7 +380,8 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attr
     fake_function* function = find_function(handle);
     NEED(function != NULL, "cuFuncSetAttribute: no such function");
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-        if (value < 0 || (unsigned)value + function->static_shared > most_shared()) return leave(CUDA_ERROR_INVALID_VALUE);
+        if (value < 0 || (unsigned)value + function->static_shared > most_shared())
+            return leave(CUDA_ERROR_INVALID_VALUE);
         function->opted_in = (unsigned)value;
     }
     return leave(CUDA_SUCCESS);
@@ -364,7 +393,9 @@ CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_attribute attribute, 
     fake_function* function = find_function(handle);
     NEED(function != NULL, "cuFuncGetAttribute: no such function");
     switch ((int)attribute) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = function->max_threads > 0 ? (int)function->max_threads : 1024; break;
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *value = function->max_threads > 0 ? (int)function->max_threads : 1024;
+        break;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = (int)function->static_shared; break;
     case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = 64; break;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = (int)function->opted_in; break;
@@ -373,25 +404,33 @@ CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_attribute attribute, 
     return leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction handle, int threads, size_t shared_bytes)
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction handle, int threads,
+                                                             size_t shared_bytes)
 {
     ENTER("cuOccupancyMaxActiveBlocksPerMultiprocessor", IN_CONTEXT);
-    NEED(find_function(handle) != NULL && threads > 0, "cuOccupancyMaxActiveBlocksPerMultiprocessor: no such function, or no threads");
+    NEED(find_function(handle) != NULL && threads > 0,
+         "cuOccupancyMaxActiveBlocksPerMultiprocessor: no such function, or no threads");
     *blocks = shared_bytes > 100000 ? 1 : 2;
     return leave(CUDA_SUCCESS);
 }
 
-static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes, CUstream stream, void** parameters, const char* entry)
+static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
+                       CUstream stream, void** parameters, const char* entry)
 {
     NEED_STREAM(stream, entry);
     fake_function* function = find_function(handle);
     NEED(function != NULL, "%s: no such function", entry);
     const char* name = function->name;
     const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
-    NEED(threads >= 1 && threads <= 1024 && block[2] <= 64, "%s: a block of %u x %u x %u", name, block[0], block[1], block[2]);
-    NEED(grid[0] >= 1 && grid[1] >= 1 && grid[2] >= 1 && grid[0] <= 2147483647u && grid[1] <= 65535 && grid[2] <= 65535, "%s: a grid of %u x %u x %u", name, grid[0], grid[1], grid[2]);
-    NEED(function->max_threads == 0 || threads <= function->max_threads, "%s: %u threads, it is compiled for %u", name, (unsigned)threads, function->max_threads);
-    for (int i = 0; i < 3 && function->module->has_text; i++) NEED(grid[i] % function->cluster[i] == 0, "%s: a grid of %u x %u x %u, not whole clusters", name, grid[0], grid[1], grid[2]);
+    NEED(threads >= 1 && threads <= 1024 && block[2] <= 64, "%s: a block of %u x %u x %u", name, block[0], block[1],
+         block[2]);
+    NEED(grid[0] >= 1 && grid[1] >= 1 && grid[2] >= 1 && grid[0] <= 2147483647u && grid[1] <= 65535 && grid[2] <= 65535,
+         "%s: a grid of %u x %u x %u", name, grid[0], grid[1], grid[2]);
+    NEED(function->max_threads == 0 || threads <= function->max_threads, "%s: %u threads, it is compiled for %u", name,
+         (unsigned)threads, function->max_threads);
+    for (int i = 0; i < 3 && function->module->has_text; i++)
+        NEED(grid[i] % function->cluster[i] == 0, "%s: a grid of %u x %u x %u, not whole clusters", name, grid[0],
+             grid[1], grid[2]);
     const unsigned allowed = function->opted_in > 0 ? function->opted_in : 49152 - function->static_shared;
     NEED(shared_bytes <= allowed, "%s: %u bytes of dynamic shared memory, %u are allowed", name, shared_bytes, allowed);
     NEED(parameters != NULL || function->parameter_count == 0, "%s: no parameters", name);
@@ -400,7 +439,8 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
     memcpy(node->name, name, sizeof node->name);
     memcpy(node->grid, grid, sizeof node->grid);
     memcpy(node->block, block, sizeof node->block);
-    for (int i = 0; i < function->parameter_count; i++) node->data_bytes += ((size_t)function->parameter_bytes[i] + 7) / 8 * 8;
+    for (int i = 0; i < function->parameter_count; i++)
+        node->data_bytes += ((size_t)function->parameter_bytes[i] + 7) / 8 * 8;
     node->data = calloc(1, node->data_bytes + 1);
     if (node->data == NULL) abort();
     size_t at = 0;
@@ -412,48 +452,66 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
     return leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
-                                void** parameters, void** extra)
+CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                CUstream stream, void** parameters, void** extra)
 {
     ENTER("cuLaunchKernel", IN_CONTEXT);
     NEED(extra == NULL, "cuLaunchKernel: extra");
-    return launch(function, (unsigned[3]){grid_x, grid_y, grid_z}, (unsigned[3]){block_x, block_y, block_z}, shared_bytes, stream, parameters, "cuLaunchKernel");
+    return launch(function, (unsigned[3]){grid_x, grid_y, grid_z}, (unsigned[3]){block_x, block_y, block_z},
+                  shared_bytes, stream, parameters, "cuLaunchKernel");
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra)
 {
     ENTER("cuLaunchKernelEx", IN_CONTEXT);
     NEED(extra == NULL, "cuLaunchKernelEx: extra");
-    return launch(function, (unsigned[3]){config->gridDimX, config->gridDimY, config->gridDimZ}, (unsigned[3]){config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes,
+    return launch(function, (unsigned[3]){config->gridDimX, config->gridDimY, config->gridDimZ},
+                  (unsigned[3]){config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes,
                   config->hStream, parameters, "cuLaunchKernelEx");
 }
 
-CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* dims, const cuuint64_t* strides, const cuuint32_t* box,
-                                        const cuuint32_t* element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill)
+CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+                                        const cuuint64_t* dims, const cuuint64_t* strides, const cuuint32_t* box,
+                                        const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
+                                        CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                        CUtensorMapFloatOOBfill fill)
 {
     (void)promotion, (void)fill, (void)interleave;
     ENTER("cuTensorMapEncodeTiled", ANYWHERE);
-    const uint64_t element_bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1 : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 || type == CU_TENSOR_MAP_DATA_TYPE_INT32 ? 4 : 2;
+    const uint64_t element_bytes = type == CU_TENSOR_MAP_DATA_TYPE_UINT8                                            ? 1
+                                 : type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 || type == CU_TENSOR_MAP_DATA_TYPE_INT32 ? 4
+                                                                                                                    : 2;
     NEED((uintptr_t)map % 64 == 0, "cuTensorMapEncodeTiled: the map is not aligned to 64 bytes");
     NEED(rank >= 1 && rank <= 5, "cuTensorMapEncodeTiled: rank %u", rank);
     NEED((uintptr_t)address % 16 == 0, "cuTensorMapEncodeTiled: the address is not aligned to 16 bytes");
     uint64_t last = 0;
     for (cuuint32_t i = 0; i < rank; i++) {
-        NEED(dims[i] >= 1 && dims[i] <= ((uint64_t)1 << 32), "cuTensorMapEncodeTiled: dimension %u has %llu elements", i, (unsigned long long)dims[i]);
+        NEED(dims[i] >= 1 && dims[i] <= ((uint64_t)1 << 32), "cuTensorMapEncodeTiled: dimension %u has %llu elements",
+             i, (unsigned long long)dims[i]);
         NEED(box[i] >= 1 && box[i] <= 256, "cuTensorMapEncodeTiled: box %u has %u elements", i, box[i]);
-        NEED(element_strides[i] >= 1 && element_strides[i] <= 8, "cuTensorMapEncodeTiled: element stride %u", element_strides[i]);
-        if (i + 1 < rank) NEED(strides[i] % 16 == 0 && strides[i] >= 1 && strides[i] < ((uint64_t)1 << 40), "cuTensorMapEncodeTiled: a stride of %llu bytes", (unsigned long long)strides[i]);
+        NEED(element_strides[i] >= 1 && element_strides[i] <= 8, "cuTensorMapEncodeTiled: element stride %u",
+             element_strides[i]);
+        if (i + 1 < rank)
+            NEED(strides[i] % 16 == 0 && strides[i] >= 1 && strides[i] < ((uint64_t)1 << 40),
+                 "cuTensorMapEncodeTiled: a stride of %llu bytes", (unsigned long long)strides[i]);
         last += (dims[i] - 1) * (i == 0 ? element_bytes : strides[i - 1]);
     }
-    const uint64_t span = swizzle == CU_TENSOR_MAP_SWIZZLE_32B ? 32 : swizzle == CU_TENSOR_MAP_SWIZZLE_64B ? 64 : swizzle == CU_TENSOR_MAP_SWIZZLE_128B ? 128 : ~(uint64_t)0;
-    NEED(box[0] * element_bytes <= span && box[0] * element_bytes % 16 == 0, "cuTensorMapEncodeTiled: the box is %u elements wide", box[0]);
-    NEED(fake_find_block(address, last + element_bytes) != NULL, "cuTensorMapEncodeTiled: %llu bytes from %p: not all of it is live memory", (unsigned long long)(last + element_bytes), address);
+    const uint64_t span = swizzle == CU_TENSOR_MAP_SWIZZLE_32B  ? 32
+                        : swizzle == CU_TENSOR_MAP_SWIZZLE_64B  ? 64
+                        : swizzle == CU_TENSOR_MAP_SWIZZLE_128B ? 128
+                                                                : ~(uint64_t)0;
+    NEED(box[0] * element_bytes <= span && box[0] * element_bytes % 16 == 0,
+         "cuTensorMapEncodeTiled: the box is %u elements wide", box[0]);
+    NEED(fake_find_block(address, last + element_bytes) != NULL,
+         "cuTensorMapEncodeTiled: %llu bytes from %p: not all of it is live memory",
+         (unsigned long long)(last + element_bytes), address);
     memset(map, 0, sizeof *map);
     memcpy(map, &address, sizeof address); // so that a stale one is seen at the launch
     return leave(CUDA_SUCCESS);
 }
 
-// ---- Memory -------------------------------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
 // What pinning, or unpinning, so much takes.
 static void take_time(size_t bytes)
@@ -483,9 +541,11 @@ static CUresult allocate(void** out, size_t bytes, fake_kind kind)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     const uint64_t limit = byte_limit();
-    if (kind == FAKE_DEVICE_BLOCK && (bytes > limit || fake.device_block_bytes > limit - bytes)) return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    if (kind == FAKE_DEVICE_BLOCK && (bytes > limit || fake.device_block_bytes > limit - bytes))
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
     unsigned char* memory = NULL;
-    if (posix_memalign((void**)&memory, kind == FAKE_DEVICE_BLOCK ? 512 : 4096, bytes) != 0) return leave(CUDA_ERROR_OUT_OF_MEMORY);
+    if (posix_memalign((void**)&memory, kind == FAKE_DEVICE_BLOCK ? 512 : 4096, bytes) != 0)
+        return leave(CUDA_ERROR_OUT_OF_MEMORY);
     memset(memory, fake.fill_byte, bytes);
     fake_make_block(kind, memory, bytes);
     fake.block_bytes += bytes;
@@ -498,7 +558,8 @@ static CUresult allocate(void** out, size_t bytes, fake_kind kind)
 static CUresult release(void* memory, fake_kind kind, const char* entry)
 {
     fake_block* block = fake_find_block(memory, 1);
-    NEED(block != NULL && block->memory == memory && block->object.kind == kind && !block->is_registered, "%s: there is no such block", entry);
+    NEED(block != NULL && block->memory == memory && block->object.kind == kind && !block->is_registered,
+         "%s: there is no such block", entry);
     fake_drain_all(); // a free waits for the device
     const int slot = fake.freed_count++ % 256;
     fake.freed[slot].memory = block->memory;
@@ -546,7 +607,8 @@ CUresult CUDAAPI cuMemHostRegister(void* memory, size_t bytes, unsigned flags)
     ENTER("cuMemHostRegister", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS);
     const bool is_read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
     const uintptr_t begin = (uintptr_t)memory;
-    NEED(bytes > 0 && is_free_page(begin) && is_free_page(begin + bytes - 1), "cuMemHostRegister: a page of it is locked already");
+    NEED(bytes > 0 && is_free_page(begin) && is_free_page(begin + bytes - 1),
+         "cuMemHostRegister: a page of it is locked already");
     NEED(!is_read_only || fake.locks_read_only, "cuMemHostRegister: this device does not lock read-only memory");
     fake.allocation_count++;
     if (fake.fail_allocation > 0 && --fake.fail_allocation == 0) {
@@ -566,7 +628,8 @@ CUresult CUDAAPI cuMemHostUnregister(void* memory)
 {
     ENTER("cuMemHostUnregister", IN_CONTEXT | FORBIDDEN_IN_CAPTURE | NEVER_IN_OURS | WORKS_WHEN_LOST);
     fake_block* block = fake_find_block(memory, 1);
-    NEED(block != NULL && block->memory == memory && block->is_registered, "cuMemHostUnregister: there is no such block");
+    NEED(block != NULL && block->memory == memory && block->is_registered,
+         "cuMemHostUnregister: there is no such block");
     if (block->object.kind == FAKE_PINNED_BLOCK) {
         fake.block_bytes -= block->bytes;
         take_time(block->bytes);
@@ -655,7 +718,7 @@ CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, 
     return leave(CUDA_SUCCESS);
 }
 
-// ---- Streams ------------------------------------------------------------------------------------------------------------------------------
+// ---- Streams --------------------------------------------------------------------------------------------------------
 
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority)
 {
@@ -734,7 +797,7 @@ CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode)
     return leave(CUDA_SUCCESS);
 }
 
-// ---- Graphs -------------------------------------------------------------------------------------------------------------------------------
+// ---- Graphs ---------------------------------------------------------------------------------------------------------
 
 CUresult CUDAAPI cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode)
 {
@@ -755,7 +818,8 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph* out)
     ENTER("cuStreamEndCapture", IN_CONTEXT | WORKS_WHEN_LOST);
     NEED_STREAM(handle, "cuStreamEndCapture");
     fake_stream* stream = (fake_stream*)handle;
-    NEED(stream->capture != NULL && !stream->is_hosts_capture && s_captures > 0, "cuStreamEndCapture: this thread has begun none");
+    NEED(stream->capture != NULL && !stream->is_hosts_capture && s_captures > 0,
+         "cuStreamEndCapture: this thread has begun none");
     *out = (CUgraph)stream->capture;
     stream->capture = NULL;
     s_captures--;
@@ -816,7 +880,7 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph handle)
     return destroy_graph(handle, FAKE_GRAPH, "cuGraphDestroy");
 }
 
-// ---- Events -------------------------------------------------------------------------------------------------------------------------------
+// ---- Events ---------------------------------------------------------------------------------------------------------
 
 CUresult CUDAAPI cuEventCreate(CUevent* out, unsigned flags)
 {
@@ -889,7 +953,8 @@ static CUresult elapsed_time(float* ms, CUevent begin_handle, CUevent end_handle
     NEED_ALIVE(begin_handle, FAKE_EVENT, "cuEventElapsedTime");
     NEED_ALIVE(end_handle, FAKE_EVENT, "cuEventElapsedTime");
     const fake_event *begin = (fake_event*)begin_handle, *end = (fake_event*)end_handle;
-    NEED(begin->has_time && end->has_time && begin->ticket != 0 && end->ticket != 0, "cuEventElapsedTime: events without time, or never recorded");
+    NEED(begin->has_time && end->has_time && begin->ticket != 0 && end->ticket != 0,
+         "cuEventElapsedTime: events without time, or never recorded");
     if (!begin->is_done || !end->is_done || end->ready_ns > fake_now_ns()) return leave(CUDA_ERROR_NOT_READY);
     *ms = (float)(end->ms - begin->ms);
     return leave(CUDA_SUCCESS);
@@ -902,7 +967,7 @@ CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent begin, CUevent end);
 #endif
 CUresult CUDAAPI cuEventElapsedTime(float* ms, CUevent begin, CUevent end) { return elapsed_time(ms, begin, end); }
 
-// ---- OpenGL's textures --------------------------------------------------------------------------------------------------------------------
+// ---- OpenGL's textures ----------------------------------------------------------------------------------------------
 
 static _Thread_local bool s_has_gl;
 static const fake_gl* s_gl; // a real one
@@ -911,7 +976,10 @@ void fake_use_gl(const fake_gl* gl) { s_gl = gl; }
 
 static fake_texture* find_texture(unsigned name)
 {
-    if (s_gl == NULL) return name < 1 || name > FAKE_MOST_TEXTURES || fake.textures[name - 1].pixels == NULL ? NULL : &fake.textures[name - 1];
+    if (s_gl == NULL)
+        return name < 1 || name > FAKE_MOST_TEXTURES || fake.textures[name - 1].pixels == NULL
+                 ? NULL
+                 : &fake.textures[name - 1];
     int width, height;
     if (!s_gl->get_size(name, &width, &height)) return NULL;
     for (unsigned i = 0; i < FAKE_MOST_TEXTURES; i++) {
@@ -922,9 +990,13 @@ static fake_texture* find_texture(unsigned name)
     return NULL;
 }
 
-#define NEED_GL(name) do { if (s_gl != NULL ? !s_gl->is_current() : !s_has_gl) return leave(CUDA_ERROR_INVALID_GRAPHICS_CONTEXT); } while (0)
+#define NEED_GL(name)                                                                                                  \
+    do {                                                                                                               \
+        if (s_gl != NULL ? !s_gl->is_current() : !s_has_gl) return leave(CUDA_ERROR_INVALID_GRAPHICS_CONTEXT);         \
+    } while (0)
 
-CUresult CUDAAPI cuGLGetDevices(unsigned* count, CUdevice* devices, unsigned capacity, int list); // of cudaGL.h, which wants OpenGL's headers, as the next one
+// of cudaGL.h, which wants OpenGL's headers, as the next one
+CUresult CUDAAPI cuGLGetDevices(unsigned* count, CUdevice* devices, unsigned capacity, int list);
 CUresult CUDAAPI cuGLGetDevices(unsigned* count, CUdevice* devices, unsigned capacity, int list)
 {
     ENTER("cuGLGetDevices", 0);
@@ -994,11 +1066,13 @@ CUresult CUDAAPI cuGraphicsUnmapResources(unsigned count, CUgraphicsResource* ha
     return map(count, handles, stream, false, "cuGraphicsUnmapResources");
 }
 
-CUresult CUDAAPI cuGraphicsSubResourceGetMappedArray(CUarray* out, CUgraphicsResource handle, unsigned index, unsigned level)
+CUresult CUDAAPI cuGraphicsSubResourceGetMappedArray(CUarray* out, CUgraphicsResource handle, unsigned index,
+                                                     unsigned level)
 {
     ENTER("cuGraphicsSubResourceGetMappedArray", IN_CONTEXT);
     NEED_ALIVE(handle, FAKE_RESOURCE, "cuGraphicsSubResourceGetMappedArray");
-    NEED(index == 0 && level == 0 && ((fake_resource*)handle)->is_mapped, "cuGraphicsSubResourceGetMappedArray: it is not mapped, or has no such level");
+    NEED(index == 0 && level == 0 && ((fake_resource*)handle)->is_mapped,
+         "cuGraphicsSubResourceGetMappedArray: it is not mapped, or has no such level");
     *out = (CUarray)handle;
     return leave(CUDA_SUCCESS);
 }
@@ -1009,7 +1083,10 @@ CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray ar
     NEED_ALIVE(array, FAKE_RESOURCE, "cuArray3DGetDescriptor");
     const fake_resource* resource = (fake_resource*)array;
     NEED(resource->is_mapped, "cuArray3DGetDescriptor: the texture is not mapped");
-    *out = (CUDA_ARRAY3D_DESCRIPTOR){.Width = (size_t)resource->texture->width, .Height = (size_t)resource->texture->height, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 4};
+    *out = (CUDA_ARRAY3D_DESCRIPTOR){.Width = (size_t)resource->texture->width,
+                                     .Height = (size_t)resource->texture->height,
+                                     .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+                                     .NumChannels = 4};
     return leave(CUDA_SUCCESS);
 }
 
@@ -1018,60 +1095,137 @@ CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D* c, CUstream stream)
     ENTER("cuMemcpy2DAsync", IN_CONTEXT);
     NEED_STREAM(stream, "cuMemcpy2DAsync");
     if (c->srcMemoryType == CU_MEMORYTYPE_HOST && c->dstMemoryType == CU_MEMORYTYPE_DEVICE) {
-        NEED(c->WidthInBytes <= c->srcPitch && c->WidthInBytes <= c->dstPitch && c->Height > 0, "cuMemcpy2DAsync: rows overlap");
+        NEED(c->WidthInBytes <= c->srcPitch && c->WidthInBytes <= c->dstPitch && c->Height > 0,
+             "cuMemcpy2DAsync: rows overlap");
         for (size_t y = 0; y < c->Height; y++) {
             const unsigned char* from = (const unsigned char*)c->srcHost + y * c->srcPitch;
             NEED(fake_find_block(from, c->WidthInBytes) != NULL, "cuMemcpy2DAsync: a copy of pageable memory");
-            fake_submit((fake_stream*)stream, copy_node((void*)(uintptr_t)(c->dstDevice + y * c->dstPitch), from, c->WidthInBytes));
+            fake_submit((fake_stream*)stream,
+                        copy_node((void*)(uintptr_t)(c->dstDevice + y * c->dstPitch), from, c->WidthInBytes));
         }
         return leave(CUDA_SUCCESS);
     }
-    NEED(c->srcMemoryType == CU_MEMORYTYPE_DEVICE && c->dstMemoryType == CU_MEMORYTYPE_ARRAY && c->srcPitch == c->WidthInBytes, "cuMemcpy2DAsync: not from memory without gaps to a texture");
+    NEED(c->srcMemoryType == CU_MEMORYTYPE_DEVICE && c->dstMemoryType == CU_MEMORYTYPE_ARRAY
+             && c->srcPitch == c->WidthInBytes,
+         "cuMemcpy2DAsync: not from memory without gaps to a texture");
     NEED_ALIVE(c->dstArray, FAKE_RESOURCE, "cuMemcpy2DAsync");
     const fake_resource* resource = (fake_resource*)c->dstArray;
     NEED(resource->is_mapped, "cuMemcpy2DAsync: the texture is not mapped");
-    NEED(c->WidthInBytes == (size_t)resource->texture->width * 4 && c->Height == (size_t)resource->texture->height, "cuMemcpy2DAsync: not the whole texture");
-    fake_node* node = copy_node(resource->texture->pixels, (const void*)(uintptr_t)c->srcDevice, c->WidthInBytes * c->Height);
+    NEED(c->WidthInBytes == (size_t)resource->texture->width * 4 && c->Height == (size_t)resource->texture->height,
+         "cuMemcpy2DAsync: not the whole texture");
+    fake_node* node =
+        copy_node(resource->texture->pixels, (const void*)(uintptr_t)c->srcDevice, c->WidthInBytes * c->Height);
     node->value = 1; // no memory of CUDA's
     fake_submit((fake_stream*)stream, node);
     return leave(CUDA_SUCCESS);
 }
 
-// ---- The table ----------------------------------------------------------------------------------------------------------------------------
+// ---- The table ------------------------------------------------------------------------------------------------------
 
 typedef void anything(void);
-#define ENTRY(name, version) {#name, version, (anything*)name, 0}
-#define LIBRARY(name) {#name, 0, NULL, 0} // cuBLASLt's, found by dlsym
+#define ENTRY(name, version)                                                                                           \
+    {                                                                                                                  \
+#name, version, (anything*)name, 0                                                                             \
+    }
+#define LIBRARY(name)                                                                                                  \
+    {                                                                                                                  \
+#name, 0, NULL, 0                                                                                              \
+    } // cuBLASLt's, found by dlsym
 fake_entry fake_entries[] = {
-    ENTRY(cuInit, 2000), ENTRY(cuDriverGetVersion, 2020), ENTRY(cuGetErrorName, 6000), ENTRY(cuGetErrorString, 6000), ENTRY(cuDeviceGetCount, 2000), ENTRY(cuDeviceGet, 2000),
-    ENTRY(cuDeviceGetName, 2000), ENTRY(cuDeviceGetAttribute, 2000), {"cuDeviceGetUuid", 11040, (anything*)cuDeviceGetUuid_v2, 0}, ENTRY(cuDeviceGetLuid, 10000), ENTRY(cuDeviceTotalMem, 3020),
-    ENTRY(cuDevicePrimaryCtxRetain, 7000), ENTRY(cuDevicePrimaryCtxRelease, 11000), ENTRY(cuCtxPushCurrent, 4000), ENTRY(cuCtxPopCurrent, 4000), ENTRY(cuCtxGetDevice, 2000),
-    ENTRY(cuCtxGetStreamPriorityRange, 5050), ENTRY(cuModuleLoadDataEx, 2010), ENTRY(cuModuleUnload, 2000), ENTRY(cuModuleGetFunction, 2000), ENTRY(cuFuncSetAttribute, 9000),
-    ENTRY(cuFuncGetAttribute, 2020), ENTRY(cuLaunchKernel, 4000), ENTRY(cuLaunchKernelEx, 11060), ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050), ENTRY(cuMemAlloc, 3020),
-    ENTRY(cuMemFree, 3020), ENTRY(cuMemGetInfo, 3020), ENTRY(cuMemHostAlloc, 2020), ENTRY(cuMemFreeHost, 2000), ENTRY(cuMemHostRegister, 6050), ENTRY(cuMemHostUnregister, 4000), ENTRY(cuMemcpyHtoDAsync, 3020), ENTRY(cuMemcpyDtoHAsync, 3020),
-    ENTRY(cuMemcpyDtoDAsync, 3020), ENTRY(cuMemsetD8Async, 3020), ENTRY(cuMemsetD32Async, 3020), ENTRY(cuStreamCreateWithPriority, 5050), ENTRY(cuStreamDestroy, 4000), ENTRY(cuStreamQuery, 2000),
-    ENTRY(cuStreamSynchronize, 2000), ENTRY(cuStreamWaitEvent, 3020), ENTRY(cuStreamIsCapturing, 10000), ENTRY(cuStreamBeginCapture, 10010), ENTRY(cuStreamEndCapture, 10000),
-    ENTRY(cuThreadExchangeStreamCaptureMode, 10010), ENTRY(cuGraphInstantiateWithFlags, 11040), ENTRY(cuGraphUpload, 11010), ENTRY(cuGraphLaunch, 10000), ENTRY(cuGraphExecDestroy, 10000),
-    ENTRY(cuGraphDestroy, 10000), ENTRY(cuEventCreate, 2000), ENTRY(cuEventDestroy, 4000), ENTRY(cuEventRecord, 2000), ENTRY(cuEventQuery, 2000), ENTRY(cuEventSynchronize, 2000),
-    ENTRY(cuEventElapsedTime, 2000), ENTRY(cuTensorMapEncodeTiled, 12000),
-    LIBRARY(cublasLtCreate), LIBRARY(cublasLtDestroy), LIBRARY(cublasLtMatmulDescCreate), LIBRARY(cublasLtMatmulDescSetAttribute), LIBRARY(cublasLtMatmulDescDestroy),
-    LIBRARY(cublasLtMatrixLayoutCreate), LIBRARY(cublasLtMatrixLayoutDestroy), LIBRARY(cublasLtMatmulPreferenceCreate), LIBRARY(cublasLtMatmulPreferenceSetAttribute),
-    LIBRARY(cublasLtMatmulPreferenceDestroy), LIBRARY(cublasLtMatmulAlgoGetHeuristic), LIBRARY(cublasLtMatmul),
-    ENTRY(cuMemcpy2DAsync, 3020), ENTRY(cuGLGetDevices, 6050), ENTRY(cuGraphicsGLRegisterImage, 3000), ENTRY(cuGraphicsUnregisterResource, 3000), ENTRY(cuGraphicsMapResources, 3000), ENTRY(cuGraphicsUnmapResources, 3000),
-    ENTRY(cuGraphicsSubResourceGetMappedArray, 3000), ENTRY(cuArray3DGetDescriptor, 3020),
+    ENTRY(cuInit, 2000),
+    ENTRY(cuDriverGetVersion, 2020),
+    ENTRY(cuGetErrorName, 6000),
+    ENTRY(cuGetErrorString, 6000),
+    ENTRY(cuDeviceGetCount, 2000),
+    ENTRY(cuDeviceGet, 2000),
+    ENTRY(cuDeviceGetName, 2000),
+    ENTRY(cuDeviceGetAttribute, 2000),
+    {"cuDeviceGetUuid", 11040, (anything*)cuDeviceGetUuid_v2, 0},
+    ENTRY(cuDeviceGetLuid, 10000),
+    ENTRY(cuDeviceTotalMem, 3020),
+    ENTRY(cuDevicePrimaryCtxRetain, 7000),
+    ENTRY(cuDevicePrimaryCtxRelease, 11000),
+    ENTRY(cuCtxPushCurrent, 4000),
+    ENTRY(cuCtxPopCurrent, 4000),
+    ENTRY(cuCtxGetDevice, 2000),
+    ENTRY(cuCtxGetStreamPriorityRange, 5050),
+    ENTRY(cuModuleLoadDataEx, 2010),
+    ENTRY(cuModuleUnload, 2000),
+    ENTRY(cuModuleGetFunction, 2000),
+    ENTRY(cuFuncSetAttribute, 9000),
+    ENTRY(cuFuncGetAttribute, 2020),
+    ENTRY(cuLaunchKernel, 4000),
+    ENTRY(cuLaunchKernelEx, 11060),
+    ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050),
+    ENTRY(cuMemAlloc, 3020),
+    ENTRY(cuMemFree, 3020),
+    ENTRY(cuMemGetInfo, 3020),
+    ENTRY(cuMemHostAlloc, 2020),
+    ENTRY(cuMemFreeHost, 2000),
+    ENTRY(cuMemHostRegister, 6050),
+    ENTRY(cuMemHostUnregister, 4000),
+    ENTRY(cuMemcpyHtoDAsync, 3020),
+    ENTRY(cuMemcpyDtoHAsync, 3020),
+    ENTRY(cuMemcpyDtoDAsync, 3020),
+    ENTRY(cuMemsetD8Async, 3020),
+    ENTRY(cuMemsetD32Async, 3020),
+    ENTRY(cuStreamCreateWithPriority, 5050),
+    ENTRY(cuStreamDestroy, 4000),
+    ENTRY(cuStreamQuery, 2000),
+    ENTRY(cuStreamSynchronize, 2000),
+    ENTRY(cuStreamWaitEvent, 3020),
+    ENTRY(cuStreamIsCapturing, 10000),
+    ENTRY(cuStreamBeginCapture, 10010),
+    ENTRY(cuStreamEndCapture, 10000),
+    ENTRY(cuThreadExchangeStreamCaptureMode, 10010),
+    ENTRY(cuGraphInstantiateWithFlags, 11040),
+    ENTRY(cuGraphUpload, 11010),
+    ENTRY(cuGraphLaunch, 10000),
+    ENTRY(cuGraphExecDestroy, 10000),
+    ENTRY(cuGraphDestroy, 10000),
+    ENTRY(cuEventCreate, 2000),
+    ENTRY(cuEventDestroy, 4000),
+    ENTRY(cuEventRecord, 2000),
+    ENTRY(cuEventQuery, 2000),
+    ENTRY(cuEventSynchronize, 2000),
+    ENTRY(cuEventElapsedTime, 2000),
+    ENTRY(cuTensorMapEncodeTiled, 12000),
+    LIBRARY(cublasLtCreate),
+    LIBRARY(cublasLtDestroy),
+    LIBRARY(cublasLtMatmulDescCreate),
+    LIBRARY(cublasLtMatmulDescSetAttribute),
+    LIBRARY(cublasLtMatmulDescDestroy),
+    LIBRARY(cublasLtMatrixLayoutCreate),
+    LIBRARY(cublasLtMatrixLayoutDestroy),
+    LIBRARY(cublasLtMatmulPreferenceCreate),
+    LIBRARY(cublasLtMatmulPreferenceSetAttribute),
+    LIBRARY(cublasLtMatmulPreferenceDestroy),
+    LIBRARY(cublasLtMatmulAlgoGetHeuristic),
+    LIBRARY(cublasLtMatmul),
+    ENTRY(cuMemcpy2DAsync, 3020),
+    ENTRY(cuGLGetDevices, 6050),
+    ENTRY(cuGraphicsGLRegisterImage, 3000),
+    ENTRY(cuGraphicsUnregisterResource, 3000),
+    ENTRY(cuGraphicsMapResources, 3000),
+    ENTRY(cuGraphicsUnmapResources, 3000),
+    ENTRY(cuGraphicsSubResourceGetMappedArray, 3000),
+    ENTRY(cuArray3DGetDescriptor, 3020),
 };
 const int fake_entry_count = (int)(sizeof fake_entries / sizeof fake_entries[0]);
 
-CUresult CUDAAPI cuGetProcAddress_v2(const char* name, void** out, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status)
+CUresult CUDAAPI cuGetProcAddress_v2(const char* name, void** out, int version, cuuint64_t flags,
+                                     CUdriverProcAddressQueryResult* status)
 {
     fake_lock();
     *out = NULL;
     *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     if (fake.old_lookup) return leave(CUDA_ERROR_NOT_SUPPORTED);
-    if (flags != CU_GET_PROC_ADDRESS_LEGACY_STREAM) fake_violation("cuGetProcAddress: which default stream is meant is left to the build");
+    if (flags != CU_GET_PROC_ADDRESS_LEGACY_STREAM)
+        fake_violation("cuGetProcAddress: which default stream is meant is left to the build");
     if (version > fake.driver_version) return leave(CUDA_ERROR_INVALID_VALUE);
     for (int i = 0; i < fake_entry_count; i++) {
-        if (strcmp(fake_entries[i].name, name) != 0 || (fake.lacking != NULL && strcmp(fake.lacking, name) == 0)) continue;
+        if (strcmp(fake_entries[i].name, name) != 0 || (fake.lacking != NULL && strcmp(fake.lacking, name) == 0))
+            continue;
         if (version < fake_entries[i].version) {
             *status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
             break;
@@ -1082,7 +1236,7 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* name, void** out, int version, 
     return leave(CUDA_SUCCESS);
 }
 
-// ---- The host beside us ---------------------------------------------------------------------------------------------------------------------
+// ---- The host beside us ---------------------------------------------------------------------------------------------
 
 struct CUctx_st* fake_host_context(int device)
 {
@@ -1136,7 +1290,8 @@ struct CUevent_st* fake_host_event(void)
 bool fake_event_is_done(struct CUevent_st* handle)
 {
     fake_lock();
-    bool is_done = fake_is_alive(handle, FAKE_EVENT) && ((fake_event*)handle)->ticket != 0 && ((fake_event*)handle)->is_done;
+    bool is_done =
+        fake_is_alive(handle, FAKE_EVENT) && ((fake_event*)handle)->ticket != 0 && ((fake_event*)handle)->is_done;
     fake_unlock();
     return is_done;
 }
@@ -1166,7 +1321,8 @@ void fake_host_release(void* object)
         return;
     }
     if (fake_is_alive(object, FAKE_STREAM)) fake_drain(object);
-    if (fake_is_alive(object, FAKE_STREAM) || fake_is_alive(object, FAKE_CONTEXT) || fake_is_alive(object, FAKE_EVENT)) fake_unmake(object);
+    if (fake_is_alive(object, FAKE_STREAM) || fake_is_alive(object, FAKE_CONTEXT) || fake_is_alive(object, FAKE_EVENT))
+        fake_unmake(object);
     else fake_violation("fake_host_release: it is dead: somebody else destroyed it");
     fake_unlock();
 }

@@ -52,7 +52,8 @@ static void read_parameters(fake_function* function, const char* at, const char*
 {
     while ((at = find(at, end, ".param")) != NULL) {
         const char* stop = at + strcspn(at, ",)");
-        if (function->parameter_count == FAKE_MOST_PARAMETERS) fake_violation("%s has more than %d parameters", function->name, FAKE_MOST_PARAMETERS);
+        if (function->parameter_count == FAKE_MOST_PARAMETERS)
+            fake_violation("%s has more than %d parameters", function->name, FAKE_MOST_PARAMETERS);
         else function->parameter_bytes[function->parameter_count++] = parameter_bytes(at, stop);
         at = stop;
     }

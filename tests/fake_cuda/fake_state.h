@@ -5,7 +5,20 @@
 #include <cuda.h>
 #include <stddef.h>
 
-typedef enum fake_kind { FAKE_CONTEXT, FAKE_STREAM, FAKE_EVENT, FAKE_MODULE, FAKE_GRAPH, FAKE_EXEC, FAKE_DEVICE_BLOCK, FAKE_PINNED_BLOCK, FAKE_LOCKED_BLOCK /* read-only memory of the caller's, page-locked */, FAKE_CUBLASLT, FAKE_RESOURCE, FAKE_KIND_COUNT } fake_kind;
+typedef enum fake_kind {
+    FAKE_CONTEXT,
+    FAKE_STREAM,
+    FAKE_EVENT,
+    FAKE_MODULE,
+    FAKE_GRAPH,
+    FAKE_EXEC,
+    FAKE_DEVICE_BLOCK,
+    FAKE_PINNED_BLOCK,
+    FAKE_LOCKED_BLOCK /* read-only memory of the caller's, page-locked */,
+    FAKE_CUBLASLT,
+    FAKE_RESOURCE,
+    FAKE_KIND_COUNT
+} fake_kind;
 
 // First member of everything alive; a handle is its address.
 typedef struct fake_object {
@@ -14,8 +27,18 @@ typedef struct fake_object {
     fake_kind kind;
 } fake_object;
 
-typedef struct fake_context { fake_object object; int device, retained; bool is_primary; } fake_context;
-typedef struct fake_block { fake_object object; unsigned char* memory; size_t bytes; bool is_registered; } fake_block; // registered: the caller's memory
+typedef struct fake_context {
+    fake_object object;
+    int device, retained;
+    bool is_primary;
+} fake_context;
+// registered: the caller's memory
+typedef struct fake_block {
+    fake_object object;
+    unsigned char* memory;
+    size_t bytes;
+    bool is_registered;
+} fake_block;
 
 #define FAKE_MOST_PARAMETERS 32
 typedef struct fake_function {
@@ -24,47 +47,76 @@ typedef struct fake_function {
     int parameter_count, parameter_bytes[FAKE_MOST_PARAMETERS];
     unsigned max_threads, cluster[3], static_shared, opted_in; // max_threads 0: not said
 } fake_function;
-typedef struct fake_module { fake_object object; bool has_text; int function_count, capacity; fake_function** functions; } fake_module;
+typedef struct fake_module {
+    fake_object object;
+    bool has_text;
+    int function_count, capacity;
+    fake_function** functions;
+} fake_module;
 
-typedef enum fake_node_kind { FAKE_KERNEL, FAKE_COPY, FAKE_SET8, FAKE_SET32, FAKE_RECORD, FAKE_WAIT, FAKE_PRODUCT } fake_node_kind;
+typedef enum fake_node_kind {
+    FAKE_KERNEL,
+    FAKE_COPY,
+    FAKE_SET8,
+    FAKE_SET32,
+    FAKE_RECORD,
+    FAKE_WAIT,
+    FAKE_PRODUCT
+} fake_node_kind;
 typedef struct fake_node {
     struct fake_node* next;
     fake_node_kind kind;
-    char name[160];              // KERNEL
+    char name[160]; // KERNEL
     unsigned grid[3], block[3];
-    unsigned char* data;         // KERNEL: its parameters. PRODUCT: a fake_product. COPY from pageable memory: the bytes as they were
+    // KERNEL: its parameters. PRODUCT: a fake_product. COPY from pageable memory: the bytes as they were
+    unsigned char* data;
     size_t data_bytes;
-    unsigned char *to, *from;    // COPY, SET
+    unsigned char *to, *from; // COPY, SET
     size_t bytes;
     unsigned value;
-    struct fake_event* event;    // RECORD, WAIT
-    uint64_t ticket;             // of the record meant
+    struct fake_event* event; // RECORD, WAIT
+    uint64_t ticket;          // of the record meant
 } fake_node;
-typedef struct fake_list { fake_node *first, *last; } fake_list;
+typedef struct fake_list {
+    fake_node *first, *last;
+} fake_list;
 
 #define FAKE_MOST_TEXTURES 8
-typedef struct fake_texture { unsigned char* pixels; int width, height, registered; unsigned name; } fake_texture; // of the host's OpenGL; name: of a real one
-typedef struct fake_resource { fake_object object; fake_texture* texture; bool is_mapped; } fake_resource; // also its CUarray
+// of the host's OpenGL; name: of a real one
+typedef struct fake_texture {
+    unsigned char* pixels;
+    int width, height, registered;
+    unsigned name;
+} fake_texture;
+// also its CUarray
+typedef struct fake_resource {
+    fake_object object;
+    fake_texture* texture;
+    bool is_mapped;
+} fake_resource;
 
-typedef struct fake_graph { fake_object object; fake_list nodes; } fake_graph; // also an instantiated one
+typedef struct fake_graph {
+    fake_object object;
+    fake_list nodes;
+} fake_graph; // also an instantiated one
 typedef struct fake_stream {
     fake_object object;
     fake_context* context;
-    fake_list queue;             // submitted and not done
-    fake_graph* capture;         // being made, or NULL
+    fake_list queue;     // submitted and not done
+    fake_graph* capture; // being made, or NULL
     bool is_hosts_capture, is_spoilt;
     int queries_left;
-    uint64_t busy_until_ns;      // kernels that take time
+    uint64_t busy_until_ns; // kernels that take time
 } fake_stream;
 typedef struct fake_event {
     fake_object object;
     bool has_time, wakes, is_done, is_captured;
     int queries_left;
-    uint64_t ticket;             // of the newest record; 0: never
-    uint64_t done_ticket;        // of the newest record that was reached
-    fake_stream* stream;         // of it
-    double ms;                   // on the fake device's clock
-    uint64_t ready_ns;           // when its stream gets there
+    uint64_t ticket;      // of the newest record; 0: never
+    uint64_t done_ticket; // of the newest record that was reached
+    fake_stream* stream;  // of it
+    double ms;            // on the fake device's clock
+    uint64_t ready_ns;    // when its stream gets there
 } fake_event;
 
 typedef struct fake_entry {
@@ -75,7 +127,8 @@ typedef struct fake_entry {
 } fake_entry;
 extern fake_entry fake_entries[];
 extern const int fake_entry_count;
-CUresult fake_enter_library(const char* name);          // of another library, as a call that needs the context; leave with fake_unlock, whatever it says
+// of another library, as a call that needs the context; leave with fake_unlock, whatever it says
+CUresult fake_enter_library(const char* name);
 bool fake_captures_strictly(const fake_stream* stream); // it is being captured, and not in relaxed mode
 
 #define FAKE_BUCKETS 1024
@@ -109,7 +162,10 @@ typedef struct fake_world {
     int block_count, block_capacity;
     long alive_count[FAKE_KIND_COUNT];
     uint64_t block_bytes, device_block_bytes;
-    struct { unsigned char* memory; size_t bytes; } freed[256]; // the newest
+    struct {
+        unsigned char* memory;
+        size_t bytes;
+    } freed[256]; // the newest
     int freed_count;
 } fake_world;
 extern fake_world fake;
@@ -120,10 +176,11 @@ void fake_lock(void);
 void fake_unlock(void);
 void fake_violation(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-void* fake_make(size_t bytes, fake_kind kind);          // zeroed
+void* fake_make(size_t bytes, fake_kind kind); // zeroed
 bool fake_is_alive(const void* handle, fake_kind kind);
 void fake_unmake(void* handle);
-fake_block* fake_make_block(fake_kind kind, unsigned char* memory, size_t bytes); // of memory that the caller allocated, and frees
+// of memory that the caller allocated, and frees
+fake_block* fake_make_block(fake_kind kind, unsigned char* memory, size_t bytes);
 
 // The block in which all of [memory, memory + bytes) lies; NULL: none.
 fake_block* fake_find_block(const void* memory, size_t bytes);
@@ -132,13 +189,21 @@ fake_node* fake_new_node(fake_node_kind kind);
 void fake_append(fake_list* list, fake_node* node);
 void fake_copy_nodes(fake_list* to, const fake_list* from);
 void fake_free_nodes(fake_list* list);
-void fake_submit(fake_stream* stream, fake_node* node); // into its capture, or its queue; the stream takes the node over
+// into its capture, or its queue; the stream takes the node over
+void fake_submit(fake_stream* stream, fake_node* node);
 void fake_drain(fake_stream* stream);
-void fake_drain_event(fake_event* event);               // does what is before its newest record
+void fake_drain_event(fake_event* event); // does what is before its newest record
 void fake_drain_all(void);
 
-// What cublasLtMatmul was told, run when its turn comes: D[rows, cols] = (A^T B) + bias + beta C by columns, bfloat16 with float sums.
-typedef struct fake_product { const uint16_t *a, *b, *c, *bias; uint16_t* d; int64_t lda, ldb, ldc, ldd; int rows, cols, depth; float beta; } fake_product;
+// What cublasLtMatmul was told, run when its turn comes: D[rows, cols] = (A^T B) + bias + beta C by columns, bfloat16
+// with float sums.
+typedef struct fake_product {
+    const uint16_t *a, *b, *c, *bias;
+    uint16_t* d;
+    int64_t lda, ldb, ldc, ldd;
+    int rows, cols, depth;
+    float beta;
+} fake_product;
 void fake_multiply(const fake_product* product);
 
 // PTX: the functions of a module. False: newer than the driver, or no PTX.

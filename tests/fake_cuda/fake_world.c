@@ -40,7 +40,7 @@ void fake_violation(const char* format, ...)
     fake.violations++;
 }
 
-// ---- Objects ------------------------------------------------------------------------------------------------------------------------------
+// ---- Objects --------------------------------------------------------------------------------------------------------
 
 // Thousands live at times, and every call looks some up.
 static fake_object** bucket_of(const void* handle)
@@ -109,7 +109,8 @@ void fake_unmake(void* handle)
     if (object->kind == FAKE_DEVICE_BLOCK || object->kind == FAKE_PINNED_BLOCK || object->kind == FAKE_LOCKED_BLOCK) {
         int place = 0;
         while (fake.blocks[place] != handle) place++;
-        memmove(fake.blocks + place, fake.blocks + place + 1, (size_t)(fake.block_count - place - 1) * sizeof *fake.blocks);
+        memmove(fake.blocks + place, fake.blocks + place + 1,
+                (size_t)(fake.block_count - place - 1) * sizeof *fake.blocks);
         fake.block_count--;
     }
     if (object->previous != NULL) object->previous->next = object->next;
@@ -143,7 +144,7 @@ static bool points_to_freed(uint64_t value)
     return false;
 }
 
-// ---- Work ---------------------------------------------------------------------------------------------------------------------------------
+// ---- Work -----------------------------------------------------------------------------------------------------------
 
 fake_node* fake_new_node(fake_node_kind kind)
 {
@@ -195,7 +196,9 @@ static void run_kernel(const fake_node* node)
     for (size_t at = 0; at + 8 <= node->data_bytes; at += 8) {
         uint64_t value;
         memcpy(&value, node->data + at, sizeof value);
-        if (points_to_freed(value)) fake_violation("%s is given an address of memory that was freed (byte %zu of its parameters)", node->name, at);
+        if (points_to_freed(value))
+            fake_violation("%s is given an address of memory that was freed (byte %zu of its parameters)", node->name,
+                           at);
     }
     if (fake.on_launch != NULL) fake.on_launch(node->name, node->data, node->data_bytes, fake.launch_user);
     uint64_t hash = fake.launch_hash;
@@ -221,7 +224,8 @@ static void run_node(fake_node* node)
     switch (node->kind) {
     case FAKE_KERNEL: run_kernel(node); break;
     case FAKE_COPY:
-        // From a snapshot, or from live memory; to pinned or device memory, but for the pageable kind, which was waited for.
+        // From a snapshot, or from live memory; to pinned or device memory, but for the pageable kind, which was waited
+        // for.
         if (node->data != NULL) {
             if (can_write(node, node->bytes, "a copy")) memcpy(node->to, node->data, node->bytes);
         } else if (fake_find_block(node->from, node->bytes) == NULL) {
@@ -256,7 +260,8 @@ static void run_node(fake_node* node)
         break;
     case FAKE_WAIT:
         // The record that was the newest when the wait was submitted: the event may have been recorded again since.
-        while (fake_is_alive(node->event, FAKE_EVENT) && node->event->done_ticket < node->ticket && fake_is_alive(node->event->stream, FAKE_STREAM) && node->event->stream->queue.first != NULL)
+        while (fake_is_alive(node->event, FAKE_EVENT) && node->event->done_ticket < node->ticket
+               && fake_is_alive(node->event->stream, FAKE_STREAM) && node->event->stream->queue.first != NULL)
             run_first(node->event->stream);
         break;
     }
@@ -272,7 +277,8 @@ static void run_first(fake_stream* stream)
         if (stream->busy_until_ns < now) stream->busy_until_ns = now;
         if (node->kind == FAKE_KERNEL) stream->busy_until_ns += (uint64_t)fake.kernel_us * 1000;
     }
-    if (node->kind == FAKE_RECORD && fake_is_alive(node->event, FAKE_EVENT)) node->event->ready_ns = stream->busy_until_ns;
+    if (node->kind == FAKE_RECORD && fake_is_alive(node->event, FAKE_EVENT))
+        node->event->ready_ns = stream->busy_until_ns;
     run_node(node);
     free_node(node);
 }
@@ -306,7 +312,7 @@ void fake_submit(fake_stream* stream, fake_node* node)
     if (fake.complete_after == 0) fake_drain(stream);
 }
 
-// ---- What a test says -----------------------------------------------------------------------------------------------------------------------
+// ---- What a test says -----------------------------------------------------------------------------------------------
 
 static void set_defaults(void)
 {
@@ -333,10 +339,18 @@ static void set_defaults(void)
 
 __attribute__((constructor)) static void begin(void) { set_defaults(); }
 
-#define SET(statement) do { fake_lock(); statement; fake_unlock(); } while (0)
+#define SET(statement)                                                                                                 \
+    do {                                                                                                               \
+        fake_lock();                                                                                                   \
+        statement;                                                                                                     \
+        fake_unlock();                                                                                                 \
+    } while (0)
 
 void fake_reset(void) { SET(set_defaults()); }
-void fake_devices(int count, int capability) { SET(fake.device_count = count > 4 ? 4 : count; fake.capability = capability); }
+void fake_devices(int count, int capability)
+{
+    SET(fake.device_count = count > 4 ? 4 : count; fake.capability = capability);
+}
 void fake_driver_version(int version) { SET(fake.driver_version = version); }
 void fake_lack_entry(const char* name) { SET(fake.lacking = name); }
 void fake_old_lookup(bool on) { SET(fake.old_lookup = on); }
@@ -351,7 +365,10 @@ void fake_use_clock(const fake_clock* clock) { SET(fake.clock = clock); }
 void fake_kernels_take(int us) { SET(fake.kernel_us = us); }
 void fake_pinning_takes(int us) { SET(fake.pin_us = us); }
 void fake_finish(void) { SET(fake_drain_all()); }
-void fake_kernel_times(const double* ms, int count) { SET(fake.kernel_ms = ms; fake.kernel_ms_count = count; fake.kernel_ms_next = 0); }
+void fake_kernel_times(const double* ms, int count)
+{
+    SET(fake.kernel_ms = ms; fake.kernel_ms_count = count; fake.kernel_ms_next = 0);
+}
 void fake_keeps(uint64_t context_bytes, uint64_t module_bytes, uint64_t graph_bytes)
 {
     SET(fake.context_keeps = context_bytes; fake.module_keeps = module_bytes; fake.graph_keeps = graph_bytes);
@@ -361,7 +378,8 @@ void fake_fill_new_memory(int byte) { SET(fake.fill_byte = byte); }
 bool fake_fail_call(const char* name, int nth, int code)
 {
     bool before;
-    SET(before = fake.has_failed; fake.has_failed = false; fake.fail_name = name; fake.fail_nth = nth; fake.fail_code = code);
+    SET(before = fake.has_failed; fake.has_failed = false; fake.fail_name = name; fake.fail_nth = nth;
+        fake.fail_code = code);
     return before;
 }
 
@@ -372,13 +390,24 @@ bool fake_fail_allocation(int nth)
     return before;
 }
 
-int fake_violations(void) { int n; SET(n = fake.violations); return n; }
+int fake_violations(void)
+{
+    int n;
+    SET(n = fake.violations);
+    return n;
+}
 
 long fake_held_kind(const char* kind)
 {
-    static const char* const names[FAKE_KIND_COUNT] = {"context", "stream", "event", "module", "graph", "graph exec", "device", "pinned", "locked", "cublaslt", "resource"};
+    static const char* const names[FAKE_KIND_COUNT] = {"context", "stream",     "event",   "module",
+                                                       "graph",   "graph exec", "device",  "pinned",
+                                                       "locked",  "cublaslt",   "resource"};
     for (int i = 0; i < FAKE_KIND_COUNT; i++) {
-        if (strcmp(names[i], kind) == 0) { long n; SET(n = fake.alive_count[i]); return n; }
+        if (strcmp(names[i], kind) == 0) {
+            long n;
+            SET(n = fake.alive_count[i]);
+            return n;
+        }
     }
     fprintf(stderr, "fake_held_kind: no such kind: %s\n", kind);
     abort();
@@ -391,28 +420,75 @@ long fake_held(void)
     return sum;
 }
 
-uint64_t fake_held_bytes(void) { uint64_t n; SET(n = fake.block_bytes); return n; }
-uint64_t fake_allocation_count(void) { uint64_t n; SET(n = fake.allocation_count); return n; }
+uint64_t fake_held_bytes(void)
+{
+    uint64_t n;
+    SET(n = fake.block_bytes);
+    return n;
+}
+uint64_t fake_allocation_count(void)
+{
+    uint64_t n;
+    SET(n = fake.allocation_count);
+    return n;
+}
 
-uint64_t fake_pinning_us(void) { uint64_t n; SET(n = fake.pinning_us); return n; }
+uint64_t fake_pinning_us(void)
+{
+    uint64_t n;
+    SET(n = fake.pinning_us);
+    return n;
+}
 
 uint64_t fake_calls(const char* name)
 {
     for (int i = 0; i < fake_entry_count; i++) {
-        if (strcmp(fake_entries[i].name, name) == 0) { uint64_t n; SET(n = fake_entries[i].calls); return n; }
+        if (strcmp(fake_entries[i].name, name) == 0) {
+            uint64_t n;
+            SET(n = fake_entries[i].calls);
+            return n;
+        }
     }
     fprintf(stderr, "fake_calls: the fake driver has no %s\n", name);
     abort();
 }
 
-void fake_count_launches(bool from_zero) { SET(if (from_zero) { fake.launch_count = 0; fake.launch_hash = 0; fake.graph_launch_count = fake.wake_count = 0; }); }
-int fake_launch_count(void) { int n; SET(n = fake.launch_count); return n; }
-uint64_t fake_launch_hash(void) { uint64_t n; SET(n = fake.launch_hash); return n; }
-int fake_graph_launches(void) { int n; SET(n = fake.graph_launch_count); return n; }
-int fake_wakes(void) { int n; SET(n = fake.wake_count); return n; }
+void fake_count_launches(bool from_zero)
+{
+    SET(if (from_zero) {
+        fake.launch_count = 0;
+        fake.launch_hash = 0;
+        fake.graph_launch_count = fake.wake_count = 0;
+    });
+}
+int fake_launch_count(void)
+{
+    int n;
+    SET(n = fake.launch_count);
+    return n;
+}
+uint64_t fake_launch_hash(void)
+{
+    uint64_t n;
+    SET(n = fake.launch_hash);
+    return n;
+}
+int fake_graph_launches(void)
+{
+    int n;
+    SET(n = fake.graph_launch_count);
+    return n;
+}
+int fake_wakes(void)
+{
+    int n;
+    SET(n = fake.wake_count);
+    return n;
+}
 const char* fake_last_kernel(void) { return fake.last_kernel; }
 
-void fake_on_launch(void (*hook)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data), void* user_data)
+void fake_on_launch(void (*hook)(const char* kernel, const unsigned char* parameters, uint64_t bytes, void* user_data),
+                    void* user_data)
 {
     SET(fake.on_launch = hook; fake.launch_user = user_data);
 }

@@ -1,4 +1,5 @@
-// Any bytes as an index of shards, in a folder that has two good shards and one that is the input itself. Nothing outside of the folder may be opened.
+// Any bytes as an index of shards, in a folder that has two good shards and one that is the input itself. Nothing
+// outside of the folder may be opened.
 // Seeds: tests/golden/common/files/index
 #include "files/tensors.h"
 #include <stdlib.h>
@@ -6,19 +7,32 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes);
 
-typedef struct shard { const char* name; const char* header; } shard;
+typedef struct shard {
+    const char* name;
+    const char* header;
+} shard;
 static const shard s_shards[] = {
-    {"model-00001-of-00002.safetensors", "{\"a.weight\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]},\"b.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}"},
+    {"model-00001-of-00002.safetensors", "{\"a.weight\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]},\"b."
+                                         "weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}"},
     {"model-00002-of-00002.safetensors", "{\"c.weight\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"},
 };
 
-typedef struct folder { unsigned char images[2][256]; size_t image_bytes[2]; const uint8_t* data; size_t bytes; int32_t open_count; } folder;
-typedef struct handle { const void* data; } handle;
+typedef struct folder {
+    unsigned char images[2][256];
+    size_t image_bytes[2];
+    const uint8_t* data;
+    size_t bytes;
+    int32_t open_count;
+} folder;
+typedef struct handle {
+    const void* data;
+} handle;
 
 static void* open_shard(const char* path, uint64_t* out_bytes, void* user_data)
 {
     folder* f = user_data;
-    if (strncmp(path, "the folder/", 11) != 0 || strpbrk(path + 11, "/\\:") != NULL || strcmp(path + 11, ".") == 0 || strcmp(path + 11, "..") == 0 || path[11] == '\0') {
+    if (strncmp(path, "the folder/", 11) != 0 || strpbrk(path + 11, "/\\:") != NULL || strcmp(path + 11, ".") == 0
+        || strcmp(path + 11, "..") == 0 || path[11] == '\0') {
         abort(); // an index led us out of its folder
     }
     handle* h = NULL;
@@ -73,12 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
     sumi_error error = {0};
     sumi_tensor_set_init(&set, &heap, &files);
     const sumi_result result = sumi_index_read(&set, data, bytes, "the folder", "the folder/index", &error);
-    if ((result == SUMI_OK) != (error.text[0] == '\0')) {
-        abort();
-    }
+    if ((result == SUMI_OK) != (error.text[0] == '\0')) { abort(); }
     sumi_tensor_set_close(&set);
-    if (f.open_count != 0 || heap.held != 0) {
-        abort();
-    }
+    if (f.open_count != 0 || heap.held != 0) { abort(); }
     return 0;
 }

@@ -1,5 +1,6 @@
-// The first byte says what the rest is. '{': a whole tokenizer.json, to be loaded in small steps and tried on a few texts. 'V': vocab.json, merges.txt and
-// added tokens, with a zero byte between them. Anything else: a text for one of the golden tokenizers (run from the repository's root).
+// The first byte says what the rest is. '{': a whole tokenizer.json, to be loaded in small steps and tried on a few
+// texts. 'V': vocab.json, merges.txt and added tokens, with a zero byte between them. Anything else: a text for one of
+// the golden tokenizers (run from the repository's root).
 // Whatever loads must give the same ids twice, fewer than its size, and the same for the text as repaired.
 // Seeds: tests/fuzz/seeds/tokenizer
 #include "text/tokenizer.h"
@@ -20,7 +21,8 @@ static sumi_tokenizer* finish(sumi_tokenizer* tokenizer)
     while (!done) {
         sumi_result result = sumi_tokenizer_step(tokenizer, 3, &done, NULL, &error);
         if (result != SUMI_OK) {
-            if (result != error.result || error.text[0] == '\0' || (result != SUMI_FILE_MALFORMED && result != SUMI_NOT_SUPPORTED)) {
+            if (result != error.result || error.text[0] == '\0'
+                || (result != SUMI_FILE_MALFORMED && result != SUMI_NOT_SUPPORTED)) {
                 abort();
             }
             sumi_tokenizer_destroy(tokenizer);
@@ -33,7 +35,8 @@ static sumi_tokenizer* finish(sumi_tokenizer* tokenizer)
 static sumi_tokenizer* load(const char* json, size_t bytes)
 {
     sumi_tokenizer* tokenizer = NULL;
-    return sumi_tokenizer_begin(&s_heap, json, bytes, "fuzz.json", NULL, &tokenizer) == SUMI_OK ? finish(tokenizer) : NULL;
+    return sumi_tokenizer_begin(&s_heap, json, bytes, "fuzz.json", NULL, &tokenizer) == SUMI_OK ? finish(tokenizer)
+                                                                                                : NULL;
 }
 
 static sumi_tokenizer* load_older(const char* text, size_t bytes)
@@ -42,9 +45,7 @@ static sumi_tokenizer* load_older(const char* text, size_t bytes)
     size_t part_bytes[3] = {bytes, 0, 0};
     for (size_t i = 0; i < 2; i++) {
         const char* zero = part_bytes[i] > 0 ? memchr(part[i], '\0', part_bytes[i]) : NULL;
-        if (zero == NULL) {
-            break;
-        }
+        if (zero == NULL) { break; }
         part[i + 1] = zero + 1;
         part_bytes[i + 1] = part_bytes[i] - (size_t)(zero + 1 - part[i]);
         part_bytes[i] = (size_t)(zero - part[i]);
@@ -60,9 +61,7 @@ static void encode(sumi_tokenizer* tokenizer, const char* text, size_t bytes)
     sumi_error error = {0};
     sumi_result result = sumi_tokenizer_encode(tokenizer, text, bytes, true, NULL, 0, &count, &error);
     if (result != SUMI_OK) { // a character outside the vocabulary and no unknown token
-        if (result != SUMI_FILE_MALFORMED || count != 0) {
-            abort();
-        }
+        if (result != SUMI_FILE_MALFORMED || count != 0) { abort(); }
         return;
     }
     int32_t* ids = malloc((2 * count + 1) * sizeof *ids);
@@ -70,13 +69,13 @@ static void encode(sumi_tokenizer* tokenizer, const char* text, size_t bytes)
         abort();
     }
     for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || (size_t)ids[i] >= sumi_tokenizer_size(tokenizer)) {
-            abort();
-        }
+        if (ids[i] < 0 || (size_t)ids[i] >= sumi_tokenizer_size(tokenizer)) { abort(); }
     }
     sumi_text_buffer repaired = {0};
     if (sumi_utf8_repair(&s_heap, &repaired, text, bytes, NULL) != SUMI_OK
-        || sumi_tokenizer_encode(tokenizer, sumi_text_data(&repaired), repaired.bytes, true, ids + count, count, &repaired_count, NULL) != SUMI_OK
+        || sumi_tokenizer_encode(tokenizer, sumi_text_data(&repaired), repaired.bytes, true, ids + count, count,
+                                 &repaired_count, NULL)
+               != SUMI_OK
         || repaired_count != count || memcmp(ids, ids + count, count * sizeof *ids) != 0) {
         abort();
     }
@@ -100,22 +99,16 @@ static void open_golden(void)
         fclose(file);
         s_golden[i] = load(json, bytes);
         free(json);
-        if (s_golden[i] == NULL) {
-            abort();
-        }
+        if (s_golden[i] == NULL) { abort(); }
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes)
 {
-    static const char s_text[] =
-        "ab  abc\tcafe\xCC\x81 \xEF\xBC\xA1 <e>\xE2\x96\x81 \n\xFF 12 A\r\nthe \xF0\x9F\x91\xA8\xE2\x80\x8D\xF0\x9F\x91\xA9 '\xC5\xBF   <s>";
-    if (s_golden[0] == NULL) {
-        open_golden();
-    }
-    if (bytes == 0) {
-        return 0;
-    }
+    static const char s_text[] = "ab  abc\tcafe\xCC\x81 \xEF\xBC\xA1 <e>\xE2\x96\x81 \n\xFF 12 A\r\nthe "
+                                 "\xF0\x9F\x91\xA8\xE2\x80\x8D\xF0\x9F\x91\xA9 '\xC5\xBF   <s>";
+    if (s_golden[0] == NULL) { open_golden(); }
+    if (bytes == 0) { return 0; }
     const char* text = (const char*)data;
     if (text[0] != '{' && text[0] != 'V') {
         char* tight = malloc(bytes); // the input's own buffer may have room behind it

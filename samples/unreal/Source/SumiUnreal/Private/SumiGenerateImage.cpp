@@ -7,72 +7,73 @@
 // Into the texture's first mip; made anew when there is none of this size. On the game thread.
 static UTexture2D* PutIntoTexture(UTexture2D* Texture, const sumi::Picture& Picture)
 {
-	if (!Texture || Texture->GetSizeX() != Picture.Width || Texture->GetSizeY() != Picture.Height)
-	{
-		Texture = UTexture2D::CreateTransient(Picture.Width, Picture.Height, PF_R8G8B8A8);
-		if (!Texture) return nullptr;
-		Texture->SRGB = true;
-	}
-	FTexture2DMipMap& Mip = Texture->GetPlatformData()->Mips[0];
-	void* Pixels = Mip.BulkData.Lock(LOCK_READ_WRITE);
-	FMemory::Memcpy(Pixels, Picture.Rgba.data(), Picture.Rgba.size());
-	Mip.BulkData.Unlock();
-	Texture->UpdateResource();
-	return Texture;
+    if (!Texture || Texture->GetSizeX() != Picture.Width || Texture->GetSizeY() != Picture.Height) {
+        Texture = UTexture2D::CreateTransient(Picture.Width, Picture.Height, PF_R8G8B8A8);
+        if (!Texture) return nullptr;
+        Texture->SRGB = true;
+    }
+    FTexture2DMipMap& Mip = Texture->GetPlatformData()->Mips[0];
+    void* Pixels = Mip.BulkData.Lock(LOCK_READ_WRITE);
+    FMemory::Memcpy(Pixels, Picture.Rgba.data(), Picture.Rgba.size());
+    Mip.BulkData.Unlock();
+    Texture->UpdateResource();
+    return Texture;
 }
 
-USumiGenerateImage* USumiGenerateImage::GenerateImage(UObject* WorldContext, const FString& Prompt, int64 Seed, const FString& Negative, int32 Width, int32 Height, int32 Steps)
+USumiGenerateImage* USumiGenerateImage::GenerateImage(UObject* WorldContext, const FString& Prompt, int64 Seed,
+                                                      const FString& Negative, int32 Width, int32 Height, int32 Steps)
 {
-	USumiGenerateImage* Action = NewObject<USumiGenerateImage>();
-	Action->Wish.Prompt = TCHAR_TO_UTF8(*Prompt);
-	Action->Wish.Negative = TCHAR_TO_UTF8(*Negative);
-	Action->Wish.Seed = static_cast<uint64>(Seed);
-	Action->Wish.Width = Width;
-	Action->Wish.Height = Height;
-	Action->Wish.Steps = Steps;
-	const UWorld* World = GEngine ? GEngine->GetWorldFromContextObject(WorldContext, EGetWorldErrorMode::ReturnNull) : nullptr;
-	UGameInstance* Game = World ? World->GetGameInstance() : nullptr;
-	if (Game) Action->Subsystem = Game->GetSubsystem<USumiSubsystem>();
-	if (Game) Action->RegisterWithGameInstance(Game); // keeps the node alive
-	return Action;
+    USumiGenerateImage* Action = NewObject<USumiGenerateImage>();
+    Action->Wish.Prompt = TCHAR_TO_UTF8(*Prompt);
+    Action->Wish.Negative = TCHAR_TO_UTF8(*Negative);
+    Action->Wish.Seed = static_cast<uint64>(Seed);
+    Action->Wish.Width = Width;
+    Action->Wish.Height = Height;
+    Action->Wish.Steps = Steps;
+    const UWorld* World =
+        GEngine ? GEngine->GetWorldFromContextObject(WorldContext, EGetWorldErrorMode::ReturnNull) : nullptr;
+    UGameInstance* Game = World ? World->GetGameInstance() : nullptr;
+    if (Game) Action->Subsystem = Game->GetSubsystem<USumiSubsystem>();
+    if (Game) Action->RegisterWithGameInstance(Game); // keeps the node alive
+    return Action;
 }
 
 void USumiGenerateImage::Activate()
 {
-	USumiSubsystem* Owner = Subsystem.Get();
-	if (!Owner)
-	{
-		OnFailed.Broadcast(nullptr, 0.0f, TEXT("Generate Image needs a running game: there is no game instance here"));
-		SetReadyToDestroy();
-		return;
-	}
-	TWeakObjectPtr<USumiGenerateImage> Weak(this); // the session may live longer
-	sumi::Listener Told;
-	Told.Progress = [Weak](float Share, float) {
-		if (USumiGenerateImage* Action = Weak.Get()) Action->OnProgress.Broadcast(Action->Preview, Action->Progress = Share, FString());
-	};
-	Told.Preview = [Weak](const sumi::Picture& Picture) {
-		USumiGenerateImage* Action = Weak.Get();
-		if (!Action) return;
-		Action->Preview = PutIntoTexture(Action->Preview, Picture);
-		Action->OnPreview.Broadcast(Action->Preview, Action->Progress, FString());
-	};
-	Told.Done = [Weak](const sumi::Picture& Picture) {
-		USumiGenerateImage* Action = Weak.Get();
-		if (!Action) return;
-		Action->OnCompleted.Broadcast(PutIntoTexture(nullptr, Picture), 1.0f, FString());
-		Action->SetReadyToDestroy();
-	};
-	Told.Failed = [Weak](const std::string& Sentence) {
-		USumiGenerateImage* Action = Weak.Get();
-		if (!Action) return;
-		Action->OnFailed.Broadcast(nullptr, Action->Progress, UTF8_TO_TCHAR(Sentence.c_str()));
-		Action->SetReadyToDestroy();
-	};
-	Number = Owner->GetSession().Generate(Wish, MoveTemp(Told));
+    USumiSubsystem* Owner = Subsystem.Get();
+    if (!Owner) {
+        OnFailed.Broadcast(nullptr, 0.0f, TEXT("Generate Image needs a running game: there is no game instance here"));
+        SetReadyToDestroy();
+        return;
+    }
+    TWeakObjectPtr<USumiGenerateImage> Weak(this); // the session may live longer
+    sumi::Listener Told;
+    Told.Progress = [Weak](float Share, float) {
+        if (USumiGenerateImage* Action = Weak.Get())
+            Action->OnProgress.Broadcast(Action->Preview, Action->Progress = Share, FString());
+    };
+    Told.Preview = [Weak](const sumi::Picture& Picture) {
+        USumiGenerateImage* Action = Weak.Get();
+        if (!Action) return;
+        Action->Preview = PutIntoTexture(Action->Preview, Picture);
+        Action->OnPreview.Broadcast(Action->Preview, Action->Progress, FString());
+    };
+    Told.Done = [Weak](const sumi::Picture& Picture) {
+        USumiGenerateImage* Action = Weak.Get();
+        if (!Action) return;
+        Action->OnCompleted.Broadcast(PutIntoTexture(nullptr, Picture), 1.0f, FString());
+        Action->SetReadyToDestroy();
+    };
+    Told.Failed = [Weak](const std::string& Sentence) {
+        USumiGenerateImage* Action = Weak.Get();
+        if (!Action) return;
+        Action->OnFailed.Broadcast(nullptr, Action->Progress, UTF8_TO_TCHAR(Sentence.c_str()));
+        Action->SetReadyToDestroy();
+    };
+    Number = Owner->GetSession().Generate(Wish, MoveTemp(Told));
 }
 
 void USumiGenerateImage::Cancel()
 {
-	if (USumiSubsystem* Owner = Subsystem.Get()) Owner->GetSession().Cancel(Number);
+    if (USumiSubsystem* Owner = Subsystem.Get()) Owner->GetSession().Cancel(Number);
 }

@@ -1,154 +1,150 @@
 #include "SumiSession.h"
 #include <utility>
 
-namespace sumi
-{
+namespace sumi {
 void Session::WriteLog(sumi_log_level Level, sumi_result, const char* Text, void* UserData)
 {
-	if (Level == SUMI_LOG_ERROR) static_cast<Session*>(UserData)->LastError = Text;
+    if (Level == SUMI_LOG_ERROR) static_cast<Session*>(UserData)->LastError = Text;
 }
 
 std::unique_ptr<Session> Session::Open(const std::string& ModelPath, const sumi_engine_desc& EngineDesc)
 {
-	std::unique_ptr<Session> Made(new Session());
-	sumi_engine_desc Desc = EngineDesc;
-	if (!Desc.log.write) Desc.log = {WriteLog, Made.get()};
-	sumi_model_desc ModelDesc = sumi_model_defaults();
-	ModelDesc.path = ModelPath.c_str();
-	sumi_result Result = sumi_engine_create(&Desc, &Made->Engine);
-	if (Result == SUMI_OK) Result = sumi_submit_model(Made->Engine, &ModelDesc, &Made->Loading);
-	if (Result != SUMI_OK) Made->Sentence = Made->LastError.empty() ? sumi_result_text(Result) : Made->LastError;
-	return Made;
+    std::unique_ptr<Session> Made(new Session());
+    sumi_engine_desc Desc = EngineDesc;
+    if (!Desc.log.write) Desc.log = {WriteLog, Made.get()};
+    sumi_model_desc ModelDesc = sumi_model_defaults();
+    ModelDesc.path = ModelPath.c_str();
+    sumi_result Result = sumi_engine_create(&Desc, &Made->Engine);
+    if (Result == SUMI_OK) Result = sumi_submit_model(Made->Engine, &ModelDesc, &Made->Loading);
+    if (Result != SUMI_OK) Made->Sentence = Made->LastError.empty() ? sumi_result_text(Result) : Made->LastError;
+    return Made;
 }
 
 Session::~Session()
 {
-	sumi_engine_destroy(Engine); // takes model and jobs with it
-	Engine = nullptr;
-	const char* Why = "the session was closed";
-	if (Running.Number) Fail(Running, SUMI_CANCELLED, Why);
-	for (Entry& Each : Waiting) Fail(Each, SUMI_CANCELLED, Why);
+    sumi_engine_destroy(Engine); // takes model and jobs with it
+    Engine = nullptr;
+    const char* Why = "the session was closed";
+    if (Running.Number) Fail(Running, SUMI_CANCELLED, Why);
+    for (Entry& Each : Waiting) Fail(Each, SUMI_CANCELLED, Why);
 }
 
 uint64_t Session::Generate(const Request& Wish, Listener Told)
 {
-	Waiting.push_back({++LastNumber, Wish, std::move(Told)});
-	return LastNumber;
+    Waiting.push_back({++LastNumber, Wish, std::move(Told)});
+    return LastNumber;
 }
 
 void Session::Cancel(uint64_t Number)
 {
-	if (Running.Number == Number && Number) sumi_job_cancel(Engine, Job); // its end is told by a tick
-	for (auto At = Waiting.begin(); At != Waiting.end(); ++At)
-	{
-		if (At->Number != Number) continue;
-		Entry Taken = std::move(*At);
-		Waiting.erase(At); // before anybody is told: who is told may ask for more
-		Fail(Taken, SUMI_CANCELLED, "cancelled before it began");
-		return;
-	}
+    if (Running.Number == Number && Number) sumi_job_cancel(Engine, Job); // its end is told by a tick
+    for (auto At = Waiting.begin(); At != Waiting.end(); ++At) {
+        if (At->Number != Number) continue;
+        Entry Taken = std::move(*At);
+        Waiting.erase(At); // before anybody is told: who is told may ask for more
+        Fail(Taken, SUMI_CANCELLED, "cancelled before it began");
+        return;
+    }
 }
 
 void Session::Fail(Entry& Which, sumi_result Result, const char* Message)
 {
-	Which.Number = 0;
-	if (Which.Told.Failed) Which.Told.Failed(Message && *Message ? Message : sumi_result_text(Result));
+    Which.Number = 0;
+    if (Which.Told.Failed) Which.Told.Failed(Message && *Message ? Message : sumi_result_text(Result));
 }
 
 void Session::Tick(uint32_t BudgetMicroseconds)
 {
-	if (Sentence.empty()) sumi_engine_update(Engine, BudgetMicroseconds);
-	if (Loading.id) FinishLoading();
-	if (Running.Number) LookAtRunning();
-	if (!Running.Number) BeginNext();
+    if (Sentence.empty()) sumi_engine_update(Engine, BudgetMicroseconds);
+    if (Loading.id) FinishLoading();
+    if (Running.Number) LookAtRunning();
+    if (!Running.Number) BeginNext();
 }
 
 void Session::FinishLoading()
 {
-	const sumi_job_status Status = sumi_job_poll(Engine, Loading);
-	if (Status.state < SUMI_JOB_DONE) return;
-	const std::string Message = Status.message; // fetch ends the job and its texts
-	const sumi_result Result = sumi_fetch_model(Engine, Loading, &Model);
-	Loading = {0};
-	if (Result != SUMI_OK) Sentence = Message.empty() ? sumi_result_text(Result) : Message;
+    const sumi_job_status Status = sumi_job_poll(Engine, Loading);
+    if (Status.state < SUMI_JOB_DONE) return;
+    const std::string Message = Status.message; // fetch ends the job and its texts
+    const sumi_result Result = sumi_fetch_model(Engine, Loading, &Model);
+    Loading = {0};
+    if (Result != SUMI_OK) Sentence = Message.empty() ? sumi_result_text(Result) : Message;
 }
 
 void Session::BeginNext()
 {
-	while (!Waiting.empty() && (Model || !Sentence.empty()))
-	{
-		Running = std::move(Waiting.front());
-		Waiting.pop_front();
-		if (!Model)
-		{
-			Entry Taken = std::move(Running);
-			Running = Entry();
-			Fail(Taken, SUMI_WRONG_STATE, Sentence.c_str());
-			continue;
-		}
-		const Request& Wish = Running.Wish;
-		sumi_image_item Item = {};
-		Item.text = Wish.Prompt.c_str();
-		Item.negative_text = Wish.Negative.empty() ? nullptr : Wish.Negative.c_str();
-		Item.seed = Wish.Seed;
-		sumi_image_desc Desc = sumi_image_defaults(Model, SUMI_PRESET_MODEL);
-		Desc.items = &Item; // copied by submit
-		Desc.item_count = 1;
-		if (Wish.Width > 0) Desc.width = Wish.Width;
-		if (Wish.Height > 0) Desc.height = Wish.Height;
-		if (Wish.Steps > 0) Desc.step_count = Wish.Steps;
-		if (Wish.Guidance >= 0.0f) Desc.guidance = Wish.Guidance;
-		Desc.preview_every = Wish.bPreviews && Running.Told.Preview ? 1 : 0;
-		const int32_t Factor = sumi_model_get_info(Model).latent_factor;
-		Preview.Width = Desc.width / Factor;
-		Preview.Height = Desc.height / Factor;
-		Preview.Rgba.resize(static_cast<size_t>(Preview.Width) * static_cast<size_t>(Preview.Height) * 4);
-		SeenPreview = 0;
-		LastError.clear();
-		const sumi_result Result = sumi_submit_images(Engine, &Desc, &Job);
-		if (Result == SUMI_OK) return;
-		Entry Taken = std::move(Running);
-		Running = Entry();
-		Fail(Taken, Result, LastError.c_str());
-	}
+    while (!Waiting.empty() && (Model || !Sentence.empty())) {
+        Running = std::move(Waiting.front());
+        Waiting.pop_front();
+        if (!Model) {
+            Entry Taken = std::move(Running);
+            Running = Entry();
+            Fail(Taken, SUMI_WRONG_STATE, Sentence.c_str());
+            continue;
+        }
+        const Request& Wish = Running.Wish;
+        sumi_image_item Item = {};
+        Item.text = Wish.Prompt.c_str();
+        Item.negative_text = Wish.Negative.empty() ? nullptr : Wish.Negative.c_str();
+        Item.seed = Wish.Seed;
+        sumi_image_desc Desc = sumi_image_defaults(Model, SUMI_PRESET_MODEL);
+        Desc.items = &Item; // copied by submit
+        Desc.item_count = 1;
+        if (Wish.Width > 0) Desc.width = Wish.Width;
+        if (Wish.Height > 0) Desc.height = Wish.Height;
+        if (Wish.Steps > 0) Desc.step_count = Wish.Steps;
+        if (Wish.Guidance >= 0.0f) Desc.guidance = Wish.Guidance;
+        Desc.preview_every = Wish.bPreviews && Running.Told.Preview ? 1 : 0;
+        const int32_t Factor = sumi_model_get_info(Model).latent_factor;
+        Preview.Width = Desc.width / Factor;
+        Preview.Height = Desc.height / Factor;
+        Preview.Rgba.resize(static_cast<size_t>(Preview.Width) * static_cast<size_t>(Preview.Height) * 4);
+        SeenPreview = 0;
+        LastError.clear();
+        const sumi_result Result = sumi_submit_images(Engine, &Desc, &Job);
+        if (Result == SUMI_OK) return;
+        Entry Taken = std::move(Running);
+        Running = Entry();
+        Fail(Taken, Result, LastError.c_str());
+    }
 }
 
 void Session::TellPreview()
 {
-	sumi_image Image;
-	if (sumi_job_preview(Engine, Job, 0, Preview.Rgba.data(), Preview.Rgba.size(), &Image) == SUMI_OK && Running.Told.Preview) Running.Told.Preview(Preview);
+    sumi_image Image;
+    if (sumi_job_preview(Engine, Job, 0, Preview.Rgba.data(), Preview.Rgba.size(), &Image) == SUMI_OK
+        && Running.Told.Preview)
+        Running.Told.Preview(Preview);
 }
 
 void Session::LookAtRunning()
 {
-	const sumi_job_status Status = sumi_job_poll(Engine, Job);
-	if (Status.preview_version != SeenPreview)
-	{
-		SeenPreview = Status.preview_version;
-		TellPreview();
-	}
-	if (Status.state < SUMI_JOB_DONE)
-	{
-		if (Running.Told.Progress) Running.Told.Progress(Status.progress, Status.seconds_left);
-		return;
-	}
-	const std::string Message = Status.message;
-	sumi_image Image;
-	const sumi_result Result = sumi_fetch_images(Engine, Job, &Image, 1);
-	Entry Taken = std::move(Running);
-	Running = Entry();
-	Job = {0};
-	if (Result != SUMI_OK)
-	{
-		Fail(Taken, Result, Message.c_str());
-		return;
-	}
-	Picture Made;
-	Made.Width = Image.width;
-	Made.Height = Image.height;
-	const uint8_t* Pixels = static_cast<const uint8_t*>(Image.pixels);
-	Made.Rgba.assign(Pixels, Pixels + static_cast<size_t>(Image.row_bytes) * static_cast<size_t>(Image.height)); // our own memory: rows without gaps
-	sumi_images_release(Engine, &Image, 1);
-	if (Taken.Told.Done) Taken.Told.Done(Made);
+    const sumi_job_status Status = sumi_job_poll(Engine, Job);
+    if (Status.preview_version != SeenPreview) {
+        SeenPreview = Status.preview_version;
+        TellPreview();
+    }
+    if (Status.state < SUMI_JOB_DONE) {
+        if (Running.Told.Progress) Running.Told.Progress(Status.progress, Status.seconds_left);
+        return;
+    }
+    const std::string Message = Status.message;
+    sumi_image Image;
+    const sumi_result Result = sumi_fetch_images(Engine, Job, &Image, 1);
+    Entry Taken = std::move(Running);
+    Running = Entry();
+    Job = {0};
+    if (Result != SUMI_OK) {
+        Fail(Taken, Result, Message.c_str());
+        return;
+    }
+    Picture Made;
+    Made.Width = Image.width;
+    Made.Height = Image.height;
+    const uint8_t* Pixels = static_cast<const uint8_t*>(Image.pixels);
+    // our own memory: rows without gaps
+    Made.Rgba.assign(Pixels, Pixels + static_cast<size_t>(Image.row_bytes) * static_cast<size_t>(Image.height));
+    sumi_images_release(Engine, &Image, 1);
+    if (Taken.Told.Done) Taken.Told.Done(Made);
 }
-}
+} // namespace sumi

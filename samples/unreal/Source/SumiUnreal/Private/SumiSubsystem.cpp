@@ -3,31 +3,31 @@
 
 void USumiSubsystem::Initialize(FSubsystemCollectionBase& Collection)
 {
-	Super::Initialize(Collection);
-	Ticker = FTSTicker::GetCoreTicker().AddTicker(FTickerDelegate::CreateUObject(this, &USumiSubsystem::Tick));
+    Super::Initialize(Collection);
+    Ticker = FTSTicker::GetCoreTicker().AddTicker(FTickerDelegate::CreateUObject(this, &USumiSubsystem::Tick));
 }
 
 void USumiSubsystem::Deinitialize()
 {
-	FTSTicker::GetCoreTicker().RemoveTicker(Ticker);
-	Session.reset();
-	Super::Deinitialize();
+    FTSTicker::GetCoreTicker().RemoveTicker(Ticker);
+    Session.reset();
+    Super::Deinitialize();
 }
 
 sumi::Session& USumiSubsystem::GetSession()
 {
-	if (!Session)
-	{
-		sumi_engine_desc Desc = sumi_engine_defaults();
-		Desc.memory_budget_bytes = static_cast<uint64>(FMath::Max(MemoryBudget, 0)) * 1000000;
-		const FString Path = FPaths::IsRelative(ModelPath) ? FPaths::Combine(FPaths::ProjectContentDir(), ModelPath) : ModelPath;
-		Session = sumi::Session::Open(TCHAR_TO_UTF8(*FPaths::ConvertRelativePathToFull(Path)), Desc);
-	}
-	return *Session;
+    if (!Session) {
+        sumi_engine_desc Desc = sumi_engine_defaults();
+        Desc.memory_budget_bytes = static_cast<uint64>(FMath::Max(MemoryBudget, 0)) * 1000000;
+        const FString Path =
+            FPaths::IsRelative(ModelPath) ? FPaths::Combine(FPaths::ProjectContentDir(), ModelPath) : ModelPath;
+        Session = sumi::Session::Open(TCHAR_TO_UTF8(*FPaths::ConvertRelativePathToFull(Path)), Desc);
+    }
+    return *Session;
 }
 
 bool USumiSubsystem::Tick(float)
 {
-	if (Session) Session->Tick(static_cast<uint32>(FMath::Clamp(FrameBudget, 0.0f, 1000.0f) * 1000.0f));
-	return true; // again next frame
+    if (Session) Session->Tick(static_cast<uint32>(FMath::Clamp(FrameBudget, 0.0f, 1000.0f) * 1000.0f));
+    return true; // again next frame
 }

@@ -3,37 +3,40 @@
 #include "CoreMinimal.h"
 #include "Engine/Texture2D.h"
 #include "Kismet/BlueprintAsyncActionBase.h"
-#include "SumiSession.h"
 #include "SumiGenerateImage.generated.h"
+#include "SumiSession.h"
 
 class USumiSubsystem;
 
-DECLARE_DYNAMIC_MULTICAST_DELEGATE_ThreeParams(FSumiGenerateImagePin, UTexture2D*, Texture, float, Progress, const FString&, Trouble);
+DECLARE_DYNAMIC_MULTICAST_DELEGATE_ThreeParams(FSumiGenerateImagePin, UTexture2D*, Texture, float, Progress,
+                                               const FString&, Trouble);
 
 UCLASS()
-class SUMIUNREAL_API USumiGenerateImage : public UBlueprintAsyncActionBase
-{
-	GENERATED_BODY()
+class SUMIUNREAL_API USumiGenerateImage : public UBlueprintAsyncActionBase {
+    GENERATED_BODY()
 
-public:
-	// Sizes of 0 are the model's own; otherwise multiples of 16.
-	UFUNCTION(BlueprintCallable, Category = "Sumi", meta = (BlueprintInternalUseOnly = "true", WorldContext = "WorldContext", AdvancedDisplay = "Negative,Width,Height,Steps"))
-	static USumiGenerateImage* GenerateImage(UObject* WorldContext, const FString& Prompt, int64 Seed, const FString& Negative, int32 Width, int32 Height, int32 Steps);
+  public:
+    // Sizes of 0 are the model's own; otherwise multiples of 16.
+    UFUNCTION(BlueprintCallable, Category = "Sumi",
+              meta = (BlueprintInternalUseOnly = "true", WorldContext = "WorldContext",
+                      AdvancedDisplay = "Negative,Width,Height,Steps"))
+    static USumiGenerateImage* GenerateImage(UObject* WorldContext, const FString& Prompt, int64 Seed,
+                                             const FString& Negative, int32 Width, int32 Height, int32 Steps);
 
-	UFUNCTION(BlueprintCallable, Category = "Sumi")
-	void Cancel();
+    UFUNCTION(BlueprintCallable, Category = "Sumi")
+    void Cancel();
 
-	UPROPERTY(BlueprintAssignable) FSumiGenerateImagePin OnProgress;
-	UPROPERTY(BlueprintAssignable) FSumiGenerateImagePin OnPreview; // an eighth of the size; the same texture each time
-	UPROPERTY(BlueprintAssignable) FSumiGenerateImagePin OnCompleted;
-	UPROPERTY(BlueprintAssignable) FSumiGenerateImagePin OnFailed;
+    UPROPERTY(BlueprintAssignable) FSumiGenerateImagePin OnProgress;
+    UPROPERTY(BlueprintAssignable) FSumiGenerateImagePin OnPreview; // an eighth of the size; the same texture each time
+    UPROPERTY(BlueprintAssignable) FSumiGenerateImagePin OnCompleted;
+    UPROPERTY(BlueprintAssignable) FSumiGenerateImagePin OnFailed;
 
-	virtual void Activate() override;
+    virtual void Activate() override;
 
-private:
-	UPROPERTY() TObjectPtr<UTexture2D> Preview;
-	TWeakObjectPtr<USumiSubsystem> Subsystem;
-	sumi::Request Wish;
-	uint64 Number = 0;
-	float Progress = 0.0f;
+  private:
+    UPROPERTY() TObjectPtr<UTexture2D> Preview;
+    TWeakObjectPtr<USumiSubsystem> Subsystem;
+    sumi::Request Wish;
+    uint64 Number = 0;
+    float Progress = 0.0f;
 };

@@ -1,5 +1,6 @@
-// One engine, one model and a queue of requests, for a host that calls tick() once per frame from one thread. Plain C++17 without exceptions and without Unreal's headers, so that it can be
-// built and tested anywhere; SumiSubsystem.h gives it a game instance and a ticker.
+// One engine, one model and a queue of requests, for a host that calls tick() once per frame from one thread. Plain
+// C++17 without exceptions and without Unreal's headers, so that it can be built and tested anywhere; SumiSubsystem.h
+// gives it a game instance and a ticker.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -9,74 +10,70 @@
 #include <sumi.h>
 #include <vector>
 
-namespace sumi
-{
-struct Request
-{
-	std::string Prompt, Negative;   // UTF-8; a negative prompt counts with guidance only
-	int32_t Width = 0, Height = 0;  // 0: what the model was made for
-	int32_t Steps = 0;              // 0: likewise
-	float Guidance = -1.0f;         // negative: likewise
-	uint64_t Seed = 0;
-	bool bPreviews = true;
+namespace sumi {
+struct Request {
+    std::string Prompt, Negative;  // UTF-8; a negative prompt counts with guidance only
+    int32_t Width = 0, Height = 0; // 0: what the model was made for
+    int32_t Steps = 0;             // 0: likewise
+    float Guidance = -1.0f;        // negative: likewise
+    uint64_t Seed = 0;
+    bool bPreviews = true;
 };
 
-struct Picture
-{
-	int32_t Width = 0, Height = 0;
-	std::vector<uint8_t> Rgba; // rows from the top
+struct Picture {
+    int32_t Width = 0, Height = 0;
+    std::vector<uint8_t> Rgba; // rows from the top
 };
 
-// Called by tick, on its thread. Every request ends in exactly one call of Done or Failed, also when it is cancelled or the session goes.
-struct Listener
-{
-	std::function<void(float Progress, float SecondsLeft)> Progress; // seconds: negative when not known yet
-	std::function<void(const Picture&)> Preview;                     // an eighth of the size
-	std::function<void(const Picture&)> Done;
-	std::function<void(const std::string& Sentence)> Failed;
+// Called by tick, on its thread. Every request ends in exactly one call of Done or Failed, also when it is cancelled or
+// the session goes.
+struct Listener {
+    std::function<void(float Progress, float SecondsLeft)> Progress; // seconds: negative when not known yet
+    std::function<void(const Picture&)> Preview;                     // an eighth of the size
+    std::function<void(const Picture&)> Done;
+    std::function<void(const std::string& Sentence)> Failed;
 };
 
-class Session
-{
-public:
-	// Begins to load the model; requests may be given at once. Engine: services and budgets of the host's; the log, if it has none, is kept for sentences. Never NULL: what went wrong is
-	// told to every request.
-	static std::unique_ptr<Session> Open(const std::string& ModelPath, const sumi_engine_desc& Engine = sumi_engine_defaults());
-	~Session(); // requests that are left fail
-	Session(const Session&) = delete;
-	Session& operator=(const Session&) = delete;
+class Session {
+  public:
+    // Begins to load the model; requests may be given at once. Engine: services and budgets of the host's; the log, if
+    // it has none, is kept for sentences. Never NULL: what went wrong is told to every request.
+    static std::unique_ptr<Session> Open(const std::string& ModelPath,
+                                         const sumi_engine_desc& Engine = sumi_engine_defaults());
+    ~Session(); // requests that are left fail
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
 
-	uint64_t Generate(const Request& Wish, Listener Told); // the request's number, never 0
-	void Cancel(uint64_t Number);
-	void Tick(uint32_t BudgetMicroseconds);                // once per frame; 0 is a pause
-	bool IsReady() const { return Model != nullptr; }
-	const std::string& Trouble() const { return Sentence; } // "" while all is well
-	bool IsIdle() const { return Waiting.empty() && Running.Number == 0; }
-	sumi_engine* GetEngine() const { return Engine; }       // for figures: sumi_engine_get_info
+    uint64_t Generate(const Request& Wish, Listener Told); // the request's number, never 0
+    void Cancel(uint64_t Number);
+    void Tick(uint32_t BudgetMicroseconds); // once per frame; 0 is a pause
+    bool IsReady() const { return Model != nullptr; }
+    const std::string& Trouble() const { return Sentence; } // "" while all is well
+    bool IsIdle() const { return Waiting.empty() && Running.Number == 0; }
+    sumi_engine* GetEngine() const { return Engine; } // for figures: sumi_engine_get_info
 
-private:
-	struct Entry
-	{
-		uint64_t Number = 0;
-		Request Wish;
-		Listener Told;
-	};
-	Session() = default;
-	void FinishLoading();
-	void BeginNext();
-	void LookAtRunning();
-	void TellPreview();
-	void Fail(Entry& Which, sumi_result Result, const char* Message);
-	static void WriteLog(sumi_log_level Level, sumi_result Result, const char* Text, void* UserData);
+  private:
+    struct Entry {
+        uint64_t Number = 0;
+        Request Wish;
+        Listener Told;
+    };
+    Session() = default;
+    void FinishLoading();
+    void BeginNext();
+    void LookAtRunning();
+    void TellPreview();
+    void Fail(Entry& Which, sumi_result Result, const char* Message);
+    static void WriteLog(sumi_log_level Level, sumi_result Result, const char* Text, void* UserData);
 
-	sumi_engine* Engine = nullptr;
-	sumi_model* Model = nullptr;
-	sumi_job Loading = {0}, Job = {0};
-	std::deque<Entry> Waiting;
-	Entry Running;
-	uint64_t LastNumber = 0;
-	uint32_t SeenPreview = 0;
-	Picture Preview;
-	std::string Sentence, LastError;
+    sumi_engine* Engine = nullptr;
+    sumi_model* Model = nullptr;
+    sumi_job Loading = {0}, Job = {0};
+    std::deque<Entry> Waiting;
+    Entry Running;
+    uint64_t LastNumber = 0;
+    uint32_t SeenPreview = 0;
+    Picture Preview;
+    std::string Sentence, LastError;
 };
-}
+} // namespace sumi

@@ -1,35 +1,35 @@
-// A game instance's session: opened by the first request, ticked once per frame on the game thread, closed with the game.
+// A game instance's session: opened by the first request, ticked once per frame on the game thread, closed with the
+// game.
 #pragma once
 #include "Containers/Ticker.h"
 #include "CoreMinimal.h"
-#include "SumiSession.h"
 #include "Subsystems/GameInstanceSubsystem.h"
+#include "SumiSession.h"
 #include "SumiSubsystem.generated.h"
 
 UCLASS(Config = Game)
-class SUMIUNREAL_API USumiSubsystem : public UGameInstanceSubsystem
-{
-	GENERATED_BODY()
+class SUMIUNREAL_API USumiSubsystem : public UGameInstanceSubsystem {
+    GENERATED_BODY()
 
-public:
-	// A diffusers folder; relative paths begin at the project's Content folder.
-	UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
-	FString ModelPath = TEXT("Sumi/demo_model");
+  public:
+    // A diffusers folder; relative paths begin at the project's Content folder.
+    UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
+    FString ModelPath = TEXT("Sumi/demo_model");
 
-	// Work per frame, in milliseconds: time of this thread on the processor, of the GPU there. 0 pauses.
-	UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
-	float FrameBudget = 3.0f;
+    // Work per frame, in milliseconds: time of this thread on the processor, of the GPU there. 0 pauses.
+    UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
+    float FrameBudget = 3.0f;
 
-	// Most memory on the GPU, in megabytes; 0: no limit.
-	UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
-	int32 MemoryBudget = 0;
+    // Most memory on the GPU, in megabytes; 0: no limit.
+    UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
+    int32 MemoryBudget = 0;
 
-	virtual void Initialize(FSubsystemCollectionBase& Collection) override;
-	virtual void Deinitialize() override;
-	sumi::Session& GetSession(); // opens it when it is not open yet
+    virtual void Initialize(FSubsystemCollectionBase& Collection) override;
+    virtual void Deinitialize() override;
+    sumi::Session& GetSession(); // opens it when it is not open yet
 
-private:
-	bool Tick(float DeltaSeconds);
-	std::unique_ptr<sumi::Session> Session;
-	FTSTicker::FDelegateHandle Ticker;
+  private:
+    bool Tick(float DeltaSeconds);
+    std::unique_ptr<sumi::Session> Session;
+    FTSTicker::FDelegateHandle Ticker;
 };

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Every source is as clang-format 14 writes it with .clang-format (other versions write other lines), and hardly a line is wider than 120 columns. usage: tests/check_format.sh [--fix]
+# The last line is "format: N passed, N failed, N skipped".
+set -uo pipefail
+cd "$(dirname "$0")/.."
+version=14 most_wide=5 # of a thousand lines: drawings in comments, and what cannot be broken
+mapfile -t sources < <(find include src kernels tests samples -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) | LC_ALL=C sort)
+[ ${#sources[@]} -gt 100 ] || { echo "FAILED: there are only ${#sources[@]} sources"; echo "format: 0 passed, 1 failed, 0 skipped"; exit 1; }
+
+passed=0 failed=0 skipped=0 formatter=
+for name in clang-format-$version clang-format; do
+    [ -z "$formatter" ] && "$name" --version 2>/dev/null | grep -q "version $version\." && formatter=$name
+done
+if [ -z "$formatter" ]; then
+    echo "skipped: there is no clang-format $version (Debian 12 has it: samples/setup.sh tests)"
+    skipped=1
+elif [ "${1:-}" = --fix ]; then
+    "$formatter" -i "${sources[@]}"
+    passed=1
+elif "$formatter" --dry-run -Werror "${sources[@]}" >/tmp/format.$$ 2>&1; then
+    passed=1
+else
+    failed=1
+    echo "FAILED: these lines are not as $formatter writes them; tests/check_format.sh --fix does it"
+    grep -a 'error:' /tmp/format.$$ | head -n 20 | sed 's/^/  /'
+fi
+rm -f /tmp/format.$$
+
+read -r wide all < <(cat "${sources[@]}" | awk 'length > 120 { wide++ } END { print wide + 0, NR }')
+echo "$wide of $all lines are wider than 120 columns"
+if [ $((1000 * wide)) -le $((most_wide * all)) ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: no more than $most_wide of a thousand may be"; fi
+echo "format: $passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
