@@ -422,17 +422,15 @@ typedef enum sumi_weight_format {
     SUMI_WEIGHTS_AUTO = 0, // the CPU backend reads every format where it lies; a GPU holds bfloat16
     SUMI_WEIGHTS_BF16 = 1, // GPU: bfloat16. SUMI_NOT_SUPPORTED on the CPU
     // GPU of 8.9 or newer: the large matrices of the transformer in e4m3 with a scale per row, quantised when they are
-    // loaded; embedders, modulation and final layer
+    // loaded; embedders, modulation and final layer stay bfloat16. SUMI_NOT_SUPPORTED on the CPU
     SUMI_WEIGHTS_FP8 = 2,
-    // stay bfloat16. SUMI_NOT_SUPPORTED on the CPU
     SUMI_WEIGHTS_AS_STORED = 3 // CPU: as AUTO. GPU: as AUTO too, in this version
 } sumi_weight_format;
 
 typedef struct sumi_model_desc {
     // a diffusers folder (model_index.json, transformer/, text_encoder/, tokenizer/, vae/, scheduler/), or a single
+    // safetensors or GGUF file; told by content. May be NULL when the parts below say all
     const char* path;
-    // safetensors or GGUF file; told by content. May be NULL when the parts below say
-    // all
     const char* transformer_path; // folder or file that overrides or completes what `path` holds; NULL: from path
     const char* text_encoder_path;
     const char* tokenizer_path; // a tokenizer.json or the folder it is in
@@ -649,12 +647,10 @@ typedef struct sumi_image_desc {
     const sumi_lora_use* loras;
     int32_t lora_count; // 0..16
     // 0: none. Otherwise steps are left out, as many as needed for the job to be done so long after its submission, by
-    // the speed and the share of
+    // the speed and the share of each frame that it got so far; never below 4 (or what was asked, if that is less).
+    // EULER and DPMPP_2M decide again before every step, so budgets may change meanwhile; HEUN and MIDPOINT once. Which
+    // steps are run depends on time: the one exception to "same bits". Not together with sigmas
     uint32_t deadline_ms;
-    // each frame that it got so far; never below 4 (or what was asked, if that is
-    // less). EULER and DPMPP_2M decide again before every step, so budgets may
-    // change meanwhile; HEUN and MIDPOINT once. Which steps are run depends on
-    // time: the one exception to "same bits". Not together with sigmas
     int32_t preview_every;      // a preview after every n-th step; 0: none. Never changes the picture
     int32_t priority;           // higher first
     const sumi_target* targets; // one per item; NULL: memory of ours in RGBA8
