@@ -96,7 +96,7 @@ void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_wo
     sumi_cuda_mapped_init(&weights->mapped, heap, device);
 }
 
-static size_t hash_of(const sumi_weight* weight, sumi_cuda_form form, size_t size)
+size_t sumi_cuda_form_slot(const sumi_weight* weight, sumi_cuda_form form, size_t size)
 {
     SUMI_ASSERT(size > 0 && (size & (size - 1)) == 0);
     uint64_t h = ((uint64_t)(uintptr_t)weight >> 4) + (uint64_t)form * 0x9e3779b97f4a7c15ull;
@@ -109,7 +109,7 @@ static void table_insert(sumi_cuda_weights* weights, int32_t index)
     SUMI_ASSERT(index >= 0 && (size_t)index < weights->resident_count && weights->residents[index].weight != NULL);
     SUMI_ASSERT(2 * weights->used_count <= weights->table_size);
     const sumi_cuda_resident* resident = &weights->residents[index];
-    size_t at = hash_of(resident->weight, resident->form, weights->table_size);
+    size_t at = sumi_cuda_form_slot(resident->weight, resident->form, weights->table_size);
     while (weights->table[at] != 0) at = (at + 1) & (weights->table_size - 1);
     weights->table[at] = index + 1;
 }
@@ -125,7 +125,7 @@ static void table_fill(sumi_cuda_weights* weights)
 static int32_t table_find(const sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form)
 {
     if (weights->table_size == 0) return -1;
-    for (size_t at = hash_of(weight, form, weights->table_size); weights->table[at] != 0;
+    for (size_t at = sumi_cuda_form_slot(weight, form, weights->table_size); weights->table[at] != 0;
          at = (at + 1) & (weights->table_size - 1)) {
         const int32_t index = weights->table[at] - 1;
         if (weights->residents[index].weight == weight && weights->residents[index].form == form) return index;

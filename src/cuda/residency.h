@@ -61,6 +61,8 @@ void sumi_cuda_weights_init(sumi_cuda_weights* weights, sumi_heap* heap, sumi_wo
                             const sumi_cuda_device* device, sumi_cuda_memory* memory, sumi_cuda_modules* modules);
 void sumi_cuda_weights_close(sumi_cuda_weights* weights); // accepts a zeroed one; the context is current
 
+// Where a hash table of `size` entries, a power of two, is first looked into for a form of a weight.
+size_t sumi_cuda_form_slot(const sumi_weight* weight, sumi_cuda_form form, size_t size);
 // The which-th weight that an op uses (0, 1, 2; the bias is one) and its form; false when there is no which-th.
 bool sumi_cuda_op_weight(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, int32_t which,
                          const sumi_weight** out_weight, sumi_cuda_form* out_form);

@@ -9,14 +9,6 @@
 
 // ---- Division -------------------------------------------------------------------------------------------------------
 
-static size_t hash_of(const sumi_weight* weight, sumi_cuda_form form, size_t size)
-{
-    SUMI_ASSERT(size > 0 && (size & (size - 1)) == 0);
-    uint64_t h = ((uint64_t)(uintptr_t)weight >> 4) + (uint64_t)form * 0x9e3779b97f4a7c15ull;
-    h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9ull;
-    return (size_t)(h ^ h >> 32) & (size - 1);
-}
-
 // Every form of every weight once, in the order of first use.
 static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan* plan, sumi_cuda_division* division,
                                sumi_error* error)
@@ -35,7 +27,7 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
     for (size_t i = 0; i < plan->op_count && result == SUMI_OK; i++) {
         const sumi_op* op = &plan->ops[i];
         for (int32_t k = 0; sumi_cuda_op_weight(weights->device, plan, (int32_t)i, k, &weight, &form); k++) {
-            size_t at = hash_of(weight, form, size);
+            size_t at = sumi_cuda_form_slot(weight, form, size);
             while (
                 table[at] != 0
                 && (division->shares[table[at] - 1].weight != weight || division->shares[table[at] - 1].form != form))
