@@ -1,0 +1,167 @@
+// The parts that a network is put together from:
+//
+//   text encoders   token ids -> features                         language_model.h
+//   vision tower    a picture -> rows that stand in a prompt
+//   denoiser        latents, features, time -> velocities         next_dit.h
+//   autoencoder     pixels <-> latents                            flux_vae.h; cut into tiles by vae_tiles.h
+//
+// Each kind of part is a table of functions over a model of the part's own. A part knows tensors and ops. It knows no
+// family: what differs between two networks that use it comes from its settings, which the recipe gives (recipe.h),
+// from the component's config.json and from the tensors' shapes.
+//
+// A model is zeroed memory of `model_bytes`. It is freed with the network; what it needs beside that it takes from the
+// binder's weight list. `bind` keeps its first failure in the binder.
+#ifndef SUMI_MODELS_PARTS_H
+#define SUMI_MODELS_PARTS_H
+#include "models/weights.h"
+#include "plan/plan.h"
+
+#define SUMI_MAX_TEXT_ENCODERS 2
+#define SUMI_MAX_ITEMS 64     // pictures in one job
+#define SUMI_MAX_PROMPTS 128  // distinct prompts in one job: a positive and a negative one per picture
+#define SUMI_MAX_REFERENCES 8 // pictures that one job refers to
+
+// A component's config.json. data is NULL when there is none: then shapes and the settings say everything.
+typedef struct sumi_part_config {
+    const void* data;
+    size_t bytes;
+    const char* path; // for messages; of the tensors' file where there is no config.json
+} sumi_part_config;
+
+// ---- Text encoders --------------------------------------------------------------------------------------------------
+
+// A picture inside a prompt: grid_height * grid_width tokens from row `row` on, row by row, whose embeddings are rows
+// of `value` from value_row on.
+typedef struct sumi_text_picture {
+    int32_t row;
+    int32_t grid_height, grid_width;
+    sumi_value value; // [.., width of the encoder]
+    int32_t value_row;
+} sumi_text_picture;
+
+typedef struct sumi_text_batch {
+    sumi_value ids;        // [sum of counts, 1]: the prompts one after another
+    const int32_t* counts; // tokens of each prompt, which is a sequence of its own from position 0 on
+    int32_t prompt_count;
+    const sumi_text_picture* pictures; // by rising row
+    int32_t picture_count;
+} sumi_text_batch;
+
+typedef struct sumi_text_encoder_facts {
+    int32_t width;      // of the features
+    int32_t vocabulary; // ids are below this
+    bool pools;         // one row of features per prompt, rather than one per token
+    bool takes_pictures;
+} sumi_text_encoder_facts;
+
+typedef struct sumi_text_encoder_part {
+    size_t model_bytes;
+    sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_part_config* config);
+    sumi_text_encoder_facts (*facts)(const void* model);
+    // Returns [sum of counts, width], or [prompt_count, width] where it pools.
+    sumi_value (*write)(const void* model, sumi_plan* plan, const sumi_text_batch* batch);
+} sumi_text_encoder_part;
+
+// ---- Vision towers --------------------------------------------------------------------------------------------------
+
+typedef struct sumi_vision_facts {
+    int32_t width; // of the rows it makes
+    int32_t cell;  // pixels along a side that one row stands for
+    // areas in pixels between which a picture's size is brought
+    int64_t min_pixels, max_pixels;
+} sumi_vision_facts;
+
+typedef struct sumi_vision_part {
+    size_t model_bytes;
+    // processor: preprocessor_config.json
+    sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_part_config* config,
+                        const sumi_part_config* processor);
+    sumi_vision_facts (*facts)(const void* model);
+    // 8-bit RGB [height * width, 3], both sides multiples of the cell -> [(height / cell) * (width / cell), width], row
+    // by row.
+    sumi_value (*write)(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width);
+} sumi_vision_part;
+
+// ---- Denoisers ------------------------------------------------------------------------------------------------------
+
+// A prompt's features inside a plan: rows [row, row + count) of `value`, one entry per text encoder. count is 1 where
+// the encoder pools.
+typedef struct sumi_prompt_features {
+    sumi_value value[SUMI_MAX_TEXT_ENCODERS];
+    int32_t row[SUMI_MAX_TEXT_ENCODERS], count[SUMI_MAX_TEXT_ENCODERS];
+} sumi_prompt_features;
+
+// One run of the network inside a batch: which item's latents it sees and which prompt it reads.
+typedef struct sumi_evaluation {
+    int32_t item, prompt;
+} sumi_evaluation;
+
+// A picture that the network looks at beside the one it makes.
+typedef struct sumi_reference_latents {
+    sumi_value latents;    // [channels, height * width], clean
+    int32_t height, width; // of the latents
+} sumi_reference_latents;
+
+// What the pieces of one plan hand to each other. `state` is the part's own, zeroed, and lives while the plan is
+// written.
+typedef struct sumi_denoising {
+    int32_t height, width; // of the latents
+    const sumi_prompt_features* prompts;
+    int32_t prompt_count;
+    const sumi_reference_latents* references; // every item sees all of them
+    int32_t reference_count;
+    int32_t evaluation_count; // rows of times
+    sumi_value times;         // [evaluations, 1]
+    bool whole;               // compute rows that nothing reads too, as the reference does (for tests)
+    void* state;
+} sumi_denoising;
+
+typedef struct sumi_denoiser_facts {
+    int32_t channels;                              // of the latents
+    int32_t patch;                                 // latents along a side of one token: sizes are multiples of it
+    int32_t feature_width[SUMI_MAX_TEXT_ENCODERS]; // that it reads from each text encoder; 0: none
+    bool takes_references;
+} sumi_denoiser_facts;
+
+typedef struct sumi_denoiser_part {
+    size_t model_bytes, state_bytes;
+    sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_part_config* config);
+    sumi_denoiser_facts (*facts)(const void* model);
+    // What depends neither on latents nor on the list of evaluations: captions, modulation tables of all evaluations at
+    // once.
+    void (*write_prepare)(const void* model, sumi_plan* plan, sumi_denoising* job);
+    // What depends on the list of evaluations alone, such as rotary tables; `slot` (0 or 1) is handed back to
+    // write_evaluation.
+    void (*write_layout)(const void* model, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+                         const sumi_evaluation* list, int32_t count);
+    // One evaluation of the whole batch: latents [items * channels, h * w] -> velocities d x / d sigma [count *
+    // channels, h * w], in the list's order.
+    sumi_value (*write_evaluation)(const void* model, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+                                   sumi_value latents, const sumi_evaluation* list, int32_t count);
+} sumi_denoiser_part;
+
+// ---- Autoencoders ---------------------------------------------------------------------------------------------------
+
+typedef struct sumi_autoencoder_facts {
+    int32_t channels;    // of the latents
+    int32_t factor;      // pixels per latent along a side
+    int32_t sample_size; // side of the pictures it was made for, in pixels; 0: its files do not say
+    bool has_encoder, has_decoder;
+} sumi_autoencoder_facts;
+
+typedef struct sumi_autoencoder_part {
+    size_t model_bytes;
+    sumi_result (*bind)(void* model, const void* settings, sumi_binder* binder, const sumi_part_config* config,
+                        bool without_encoder);
+    sumi_autoencoder_facts (*facts)(const void* model);
+    // Pixels of item `counter` of latents [items * channels, height * width] into picture [items * H * W, 3]; tile:
+    // side of a tile in latents, a multiple of 4, 0: whole.
+    void (*write_decode)(const void* model, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width,
+                         int32_t tile, sumi_value picture);
+    // 8-bit RGB [height * width, 3] -> moments picture [h * w, 2 * channels]; tile as above.
+    sumi_value (*write_encode)(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width,
+                               int32_t tile);
+    // Moments and noise (SUMI_NO_VALUE: the mode) to latents [channels, h * w] as the denoiser takes them.
+    void (*write_posterior)(const void* model, sumi_plan* plan, sumi_value moments, sumi_value eps, sumi_value latents);
+} sumi_autoencoder_part;
+#endif

@@ -1,0 +1,43 @@
+// A recipe says what a family of networks is: its parts, with their settings, and its rules. It is the only place with
+// a family's name and numbers. A new family of known parts is one file recipe_*.c with one of these, and a line in
+// recipes.c.
+#ifndef SUMI_MODELS_RECIPE_H
+#define SUMI_MODELS_RECIPE_H
+#include "models/network.h"
+#include "models/parts.h"
+
+// What a prompt's text is put into before it becomes tokens.
+typedef struct sumi_prompt_template {
+    const char *before, *after;
+    int32_t max_tokens; // ids beyond are cut off, the end of the template with them, as the references do
+    // Features of the first so many tokens, which are the template's, are not handed on.
+    int32_t dropped_rows;
+    int32_t max_rows; // of features that are handed on; 0: all
+} sumi_prompt_template;
+
+typedef struct sumi_recipe_encoder {
+    const sumi_text_encoder_part* part;
+    const void* settings;
+    sumi_prompt_template prompt;
+} sumi_recipe_encoder;
+
+struct sumi_checkpoint;
+typedef struct sumi_recipe {
+    const char* family;
+    sumi_recipe_encoder encoders[SUMI_MAX_TEXT_ENCODERS];
+    int32_t encoder_count;
+    const sumi_vision_part* vision; // NULL: none
+    const void* vision_settings;
+    const sumi_denoiser_part* denoiser;
+    const void* denoiser_settings;
+    const sumi_autoencoder_part* autoencoder;
+    const void* autoencoder_settings;
+    // The time that the network is told for a noise level.
+    float (*time)(float sigma);
+    // Completes what is known of the network once its denoiser is bound: variant, schedule, guidance, presets. `info`
+    // holds what the parts say.
+    sumi_result (*describe)(const sumi_checkpoint* checkpoint, sumi_network_info* info, sumi_error* error);
+} sumi_recipe;
+
+extern const sumi_recipe sumi_recipe_z_image;
+#endif
