@@ -27,6 +27,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef bool case_runner(golden_case* c); // false: the kind is not known
+
+static case_runner* find_runner(const char* family)
+{
+    static const struct {
+        const char* family;
+        case_runner* run;
+    } runners[] = {{"z-image", run_z_image_case}, {"qwen-image", run_qwen_image_case}};
+    for (size_t i = 0; i < sizeof runners / sizeof *runners; i++)
+        if (strcmp(runners[i].family, family) == 0) return runners[i].run;
+    return NULL;
+}
+
 static void run_case(golden* g, const char* folder, const char* file)
 {
     char path[2600], message[SUMI_ERROR_TEXT_BYTES];
@@ -35,6 +48,7 @@ static void run_case(golden* g, const char* folder, const char* file)
     snprintf(c.name, sizeof c.name, "%.*s", (int)(strlen(file) - strlen(".json")), file);
     snprintf(path, sizeof path, "%s/%s", folder, file);
     g->case_failed = 0;
+    case_runner* run = NULL;
     node* json = json_read(path, message, sizeof message);
     if (json == NULL) {
         printf("%s\n", c.name);
@@ -51,7 +65,7 @@ static void run_case(golden* g, const char* folder, const char* file)
         g->not_run++;
     } else if (strcmp(c.kind, "report") == 0) {
         printf("  not run: a report, nothing to compare\n");
-    } else if (strcmp(family, "z-image") != 0) {
+    } else if ((run = find_runner(family)) == NULL) {
         printf("  skipped: the family %s is not in this library\n", family);
         g->other_families++;
     } else {
@@ -62,9 +76,9 @@ static void run_case(golden* g, const char* folder, const char* file)
             case_fails(&c, "%s", error.text);
         c.seen = calloc(c.set.count + 1, sizeof *c.seen);
         int before = g->passed + g->failed;
-        bool is_known = run_z_image_case(&c);
+        bool is_known = run(&c);
         c.by_op = is_known && c.plans > 0 && !g->as_engine;
-        if (c.by_op) run_z_image_case(&c);
+        if (c.by_op) run(&c);
         c.by_op = false;
         if (!is_known) {
             printf("  not run: cases of kind %s are not known to this program\n", c.kind);

@@ -121,6 +121,8 @@ array read_array(plan_run* run, sumi_value value);                              
 array read_planes(plan_run* run, sumi_value picture, int64_t height, int64_t width); // [h * w, c] -> [c, h, w]
 
 // ---- Families and common data ---------------------------------------------------------------------------------------
-bool run_z_image_case(golden_case* c);                            // false: the kind is not known
+// false: the kind is not known
+bool run_z_image_case(golden_case* c);
+bool run_qwen_image_case(golden_case* c);
 void run_common(golden* g, const char* folder, const char* part); // "tokenizers", "rng", ...
 #endif

@@ -6,12 +6,9 @@
 #ifndef SUMI_MODELS_FAMILY_H
 #define SUMI_MODELS_FAMILY_H
 #include "files/checkpoint.h"
+#include "models/parts.h"
 #include "plan/plan.h"
 #include "sampling/pixels.h"
-
-#define SUMI_MAX_TEXT_ENCODERS 2 // NewBie-image has two
-#define SUMI_MAX_ITEMS 64        // pictures in one job
-#define SUMI_MAX_PROMPTS 128     // distinct prompts in one job: a positive and a negative one per picture
 
 typedef struct sumi_network sumi_network; // an opened checkpoint; the public sumi_model holds one
 
@@ -80,29 +77,6 @@ const sumi_adapter* sumi_adapter_get(const sumi_adapter_file* file);
 
 // ---- What a family supplies (for models/ only) ----------------------------------------------------------------------
 
-// A prompt's features inside a plan: rows [row, row + count) of `features`, one entry per text encoder.
-typedef struct sumi_prompt_features {
-    sumi_value value[SUMI_MAX_TEXT_ENCODERS];
-    int32_t row[SUMI_MAX_TEXT_ENCODERS], count[SUMI_MAX_TEXT_ENCODERS];
-} sumi_prompt_features;
-
-// One evaluation of the network inside a batch: which item's latents it sees and which prompt it reads.
-typedef struct sumi_evaluation {
-    int32_t item, prompt;
-} sumi_evaluation;
-
-// What the pieces of one plan hand to each other. `state` is the family's own, zeroed, and lives while the plan is
-// written.
-typedef struct sumi_denoiser {
-    int32_t height, width; // latent size
-    const sumi_prompt_features* prompts;
-    int32_t prompt_count;
-    int32_t evaluation_count; // rows of times
-    sumi_value times;         // [evaluations, 1]
-    bool whole;               // compute rows that nothing reads too, as the reference does (for tests)
-    void* state;
-} sumi_denoiser;
-
 typedef struct sumi_family {
     const char* name;
     bool (*recognises)(const sumi_checkpoint* checkpoint); // once its files are open
@@ -118,17 +92,17 @@ typedef struct sumi_family {
     // of counts, width].
     sumi_value (*write_text)(const sumi_network* network, sumi_plan* plan, int32_t encoder, sumi_value ids,
                              const int32_t* counts, int32_t prompt_count);
-    size_t state_bytes; // of sumi_denoiser.state
+    size_t state_bytes; // of sumi_denoising.state
     // What depends neither on latents nor on the list of evaluations: captions, modulation tables of all evaluations at
     // once.
-    void (*write_prepare)(const sumi_network* network, sumi_plan* plan, sumi_denoiser* denoiser);
+    void (*write_prepare)(const sumi_network* network, sumi_plan* plan, sumi_denoising* denoiser);
     // What depends on the list of evaluations alone, such as rotary tables; `slot` (0 or 1) is handed back to
     // write_evaluation.
-    void (*write_layout)(const sumi_network* network, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot,
+    void (*write_layout)(const sumi_network* network, sumi_plan* plan, sumi_denoising* denoiser, int32_t slot,
                          const sumi_evaluation* list, int32_t count);
     // One evaluation of the whole batch: latents [items * channels, h * w] -> velocities d x / d sigma [count *
     // channels, h * w], in the list's order.
-    sumi_value (*write_evaluation)(const sumi_network* network, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot,
+    sumi_value (*write_evaluation)(const sumi_network* network, sumi_plan* plan, sumi_denoising* denoiser, int32_t slot,
                                    sumi_value latents, const sumi_evaluation* list, int32_t count);
     // Pixels of item `counter` of latents into picture [items * H * W, 3]; tile_latent 0: whole.
     void (*write_decode)(const sumi_network* network, sumi_plan* plan, sumi_value latents, int32_t height,

@@ -116,7 +116,7 @@ typedef struct writer {
     sumi_plan* plan;
     sumi_pipeline* out;
     sumi_prompt_features features[SUMI_MAX_PROMPTS];
-    sumi_denoiser denoiser;
+    sumi_denoising denoiser;
     sumi_evaluation lists[2][2 * SUMI_MAX_ITEMS]; // 0: positive prompts; 1: positive, then negative
     int32_t positive[SUMI_MAX_ITEMS], negative[SUMI_MAX_ITEMS];
 } writer;

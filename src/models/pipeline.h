@@ -48,7 +48,7 @@ typedef struct sumi_pipeline_request {
     bool inpaints;
     bool previews;       // linear RGB of the clean estimate at every evaluation
     bool without_decode; // latents are the product
-    bool whole;          // tests only: see sumi_denoiser.whole
+    bool whole;          // tests only: see sumi_denoising.whole
     int32_t tile_latent; // side of a VAE tile in latents, a multiple of 4; 0: whole pictures
     const sumi_adapter_use* adapters;
     int32_t adapter_count; // must outlive the plan

@@ -321,7 +321,7 @@ static void fill_caption_positions(int32_t* positions, int32_t rows)
     for (int32_t i = 0; i < rows; i++) { positions[3 * i] = 1 + i; }
 }
 
-static void write_captions(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser)
+static void write_captions(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser)
 {
     sumi_z_image_state* state = denoiser->state;
     sumi_span pads[SUMI_MAX_PROMPTS];
@@ -371,7 +371,7 @@ static void write_captions(const sumi_z_image* model, sumi_plan* plan, sumi_deno
 
 // c = mlp(sinusoids(1000 t)); every block's table and the final layer's scale, for all evaluations at once: they depend
 // on the schedule alone.
-static void write_modulation(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser)
+static void write_modulation(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser)
 {
     sumi_z_image_state* state = denoiser->state;
     sumi_plan_prefix(plan, "t_embedder.");
@@ -415,7 +415,7 @@ static void write_modulation(const sumi_z_image* model, sumi_plan* plan, sumi_de
     sumi_plan_finish_modulation(plan, scale, false);
 }
 
-void sumi_z_image_write_prepare(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser)
+void sumi_z_image_write_prepare(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser)
 {
     write_captions(model, plan, denoiser);
     write_modulation(model, plan, denoiser);
@@ -427,7 +427,7 @@ typedef struct layout {
     int32_t height, width, tokens, image_rows, caption_begin[MAX_EVALUATIONS], rows;
 } layout;
 
-static layout layout_of(const sumi_denoiser* denoiser, const sumi_evaluation* list, int32_t count)
+static layout layout_of(const sumi_denoising* denoiser, const sumi_evaluation* list, int32_t count)
 {
     const sumi_z_image_state* state = denoiser->state;
     layout l = {.height = denoiser->height / 2, .width = denoiser->width / 2};
@@ -441,7 +441,7 @@ static layout layout_of(const sumi_denoiser* denoiser, const sumi_evaluation* li
     return l;
 }
 
-void sumi_z_image_write_layout(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot,
+void sumi_z_image_write_layout(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser, int32_t slot,
                                const sumi_evaluation* list, int32_t count)
 {
     sumi_z_image_state* state = denoiser->state;
@@ -464,7 +464,7 @@ void sumi_z_image_write_layout(const sumi_z_image* model, sumi_plan* plan, sumi_
 }
 
 // 2x2 patches through x_embedder into the leading rows; pad rows hold the learned token.
-static void write_patches(const sumi_z_image* model, sumi_plan* plan, const sumi_denoiser* denoiser, const layout* l,
+static void write_patches(const sumi_z_image* model, sumi_plan* plan, const sumi_denoising* denoiser, const layout* l,
                           sumi_value latents, const sumi_evaluation* list, int32_t count, sumi_value x)
 {
     int32_t items[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
@@ -493,7 +493,7 @@ static void write_patches(const sumi_z_image* model, sumi_plan* plan, const sumi
     sumi_plan_fill_rows(plan, x, &model->x_pad, pads, is_padded ? count : 0);
 }
 
-sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser,
+sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser,
                                          int32_t slot, sumi_value latents, const sumi_evaluation* list, int32_t count)
 {
     const sumi_z_image_state* state = denoiser->state;

@@ -54,9 +54,9 @@ typedef struct sumi_z_image_state {
     sumi_value modulation[SUMI_Z_IMAGE_MAX_BLOCKS], final_scale;             // tables with one row per evaluation
     sumi_value rope[2];
 } sumi_z_image_state;
-void sumi_z_image_write_prepare(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser);
-void sumi_z_image_write_layout(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot,
+void sumi_z_image_write_prepare(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser);
+void sumi_z_image_write_layout(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser, int32_t slot,
                                const sumi_evaluation* list, int32_t count);
-sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* plan, sumi_denoiser* denoiser,
+sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser,
                                          int32_t slot, sumi_value latents, const sumi_evaluation* list, int32_t count);
 #endif

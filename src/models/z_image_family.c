@@ -216,20 +216,20 @@ static sumi_value write_text(const sumi_network* network, sumi_plan* plan, int32
     return sumi_qwen3_write(&model->text, plan, ids, counts, prompt_count);
 }
 
-static void write_prepare(const sumi_network* network, sumi_plan* plan, sumi_denoiser* denoiser)
+static void write_prepare(const sumi_network* network, sumi_plan* plan, sumi_denoising* denoiser)
 {
     const z_image_model* model = network->model;
     sumi_z_image_write_prepare(&model->transformer, plan, denoiser);
 }
 
-static void write_layout(const sumi_network* network, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot,
+static void write_layout(const sumi_network* network, sumi_plan* plan, sumi_denoising* denoiser, int32_t slot,
                          const sumi_evaluation* list, int32_t count)
 {
     const z_image_model* model = network->model;
     sumi_z_image_write_layout(&model->transformer, plan, denoiser, slot, list, count);
 }
 
-static sumi_value write_evaluation(const sumi_network* network, sumi_plan* plan, sumi_denoiser* denoiser, int32_t slot,
+static sumi_value write_evaluation(const sumi_network* network, sumi_plan* plan, sumi_denoising* denoiser, int32_t slot,
                                    sumi_value latents, const sumi_evaluation* list, int32_t count)
 {
     const z_image_model* model = network->model;
