@@ -1,6 +1,6 @@
 #include "golden_support.h"
 #include "files/json.h"
-#include "models/network.h"
+#include "models/network_state.h"
 #include "plan_runner.h"
 #include <math.h>
 #include <stdarg.h>

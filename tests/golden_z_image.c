@@ -3,11 +3,10 @@
 #include "golden_support.h"
 #include "golden_watch.h"
 #include "models/flux_vae.h"
-#include "models/network.h"
-#include "models/z_image.h"
+#include "models/network_state.h"
+#include "models/recipe.h"
 #include "plan_runner.h"
 #include "sampling/schedule.h"
-#include "text/template.h"
 #include "text/tokenizer.h"
 #include <math.h>
 #include <stdlib.h>
@@ -228,7 +227,7 @@ static void run_tokenize(golden_case* c)
         int prompts = 0;
         wrong = 0;
         list = json_get(c->json, "prompts");
-        sumi_template_parts around = sumi_template_get(SUMI_TEMPLATE_Z_IMAGE);
+        const sumi_prompt_template around = sumi_recipe_z_image.encoders[0].prompt;
         for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next) {
             const node *prompt = json_get(n, "prompt"), *templated = json_get(n, "templated"),
                        *ids = json_get(n, "ids");
@@ -282,7 +281,7 @@ static void run_schedule(golden_case* c)
             double made = 0;
             if (strcmp(what, "sigmas") == 0) made = sigmas[k];
             else if (strcmp(what, "timesteps") == 0) made = sigmas[k] * 1000.0f;
-            else if (strcmp(what, "model_time") == 0) made = sumi_family_z_image.time(NULL, sigmas[k]);
+            else if (strcmp(what, "model_time") == 0) made = sumi_recipe_z_image.time(sigmas[k]);
             else known = false;
             worst = fmax(worst, fabs(made - want.values[k]));
         }
@@ -677,7 +676,7 @@ static int32_t groups_of(const sumi_network* network)
     sumi_value latents = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, network->info.latent_channels, 4);
     int32_t side = 2 * network->info.vae_factor, groups = 1;
     sumi_value picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, side * side, 3);
-    network->family->write_decode(network, &plan, latents, 2, 2, 0, picture);
+    network->recipe->autoencoder->write_decode(network->autoencoder, &plan, latents, 2, 2, 0, picture);
     for (size_t i = 0; i < plan.op_count; i++)
         if (plan.ops[i].kind == SUMI_OP_GROUP_NORM) groups = plan.ops[i].u.group.groups;
     sumi_plan_end(&plan);
@@ -702,7 +701,8 @@ static void run_decode(golden_case* c, sumi_network* network, int32_t tile)
     job.picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, height * width * factor * factor, 3);
     job.bytes = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, height * width * factor * factor, 3);
     sumi_value not_finite = sumi_plan_constant(&plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero);
-    network->family->write_decode(network, &plan, job.latents, height, width, tile, job.picture);
+    network->recipe->autoencoder->write_decode(network->autoencoder, &plan, job.latents, height, width, tile,
+                                               job.picture);
     sumi_plan_pixels_out(&plan, job.picture, job.bytes, not_finite);
     sumi_error error = {0};
     plan_run run = {.c = c, .write = write_vae, .probe = probe_vae, .context = &job};
@@ -746,9 +746,11 @@ static void run_encode(golden_case* c, sumi_network* network, int32_t tile)
     if (job.eps.values != NULL) job.eps_value = sumi_plan_bound(&plan, "eps", SUMI_ELEMENT_FLOAT, channels, size);
     sumi_value mode = sumi_plan_bound(&plan, "mode", SUMI_ELEMENT_FLOAT, channels, size),
                sample = sumi_plan_bound(&plan, "sample", SUMI_ELEMENT_FLOAT, channels, size);
-    job.moments = network->family->write_encode(network, &plan, job.pixels, height, width, tile);
-    network->family->write_posterior(network, &plan, job.moments, SUMI_NO_VALUE, mode);
-    if (job.eps.values != NULL) network->family->write_posterior(network, &plan, job.moments, job.eps_value, sample);
+    job.moments =
+        network->recipe->autoencoder->write_encode(network->autoencoder, &plan, job.pixels, height, width, tile);
+    network->recipe->autoencoder->write_posterior(network->autoencoder, &plan, job.moments, SUMI_NO_VALUE, mode);
+    if (job.eps.values != NULL)
+        network->recipe->autoencoder->write_posterior(network->autoencoder, &plan, job.moments, job.eps_value, sample);
     sumi_error error = {0};
     plan_run run = {.c = c, .write = write_vae, .probe = probe_vae, .context = &job};
     watcher* w = calloc(1, sizeof *w);

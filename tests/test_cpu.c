@@ -995,7 +995,10 @@ static void build_misc(bench* b, scene* s)
         break;
     case SUMI_OP_ROPE_TABLE:
         s->values[1] = sumi_plan_bound(p, "positions", SUMI_ELEMENT_INT, 9, 3);
-        s->values[0] = sumi_plan_rope_table(p, s->values[1], 3, s_pairs, 256.0);
+        s->values[0] = sumi_plan_rope_table(p, &(sumi_plan_rope_args){.positions = s->values[1],
+                                                                      .axes = 3,
+                                                                      .pairs = {s_pairs[0], s_pairs[1], s_pairs[2]},
+                                                                      .theta = 256.0});
         break;
     case SUMI_OP_TIME_EMBED:
         s->values[1] = bench_value(b, 5, 1);

@@ -8,7 +8,7 @@
 #include "cuda/linear.h"
 #include "cuda/state.h"
 #include "fake_cuda.h"
-#include "models/network.h"
+#include "models/network_state.h"
 #include "models/pipeline.h"
 #include "plan_runner.h"
 #include "system.h"

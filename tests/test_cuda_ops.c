@@ -963,10 +963,13 @@ static void build_qk(scene* s, const op_case* c)
     // m rows, n heads, k dim; a: 1 halves, 2 no rotary, 4 no norms, 8 only q has a norm, 16 offsets; b: key heads
     int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, before = c->a & 16 ? 2 : 0;
     sumi_value qkv = activations(s, c->m + 2 * before, (q + 2 * kv) * dim);
-    sumi_value rope = c->a & 2 ? SUMI_NO_VALUE
-                               // the table is float: exact here
-                               : sumi_plan_rope_table(&s->plan, integers(s, c->m + 3, 1, 400), 1,
-                                                      (const int32_t[]){dim / 2}, 10000.0);
+    sumi_value rope =
+        c->a & 2 ? SUMI_NO_VALUE
+                 // the table is float: exact here
+                 : sumi_plan_rope_table(&s->plan, &(sumi_plan_rope_args){.positions = integers(s, c->m + 3, 1, 400),
+                                                                         .axes = 1,
+                                                                         .pairs = {dim / 2},
+                                                                         .theta = 10000.0});
     sumi_weight* k_norm = c->a & (4 | 8) ? NULL : norm_weight(s, dim, c->dtype);
     sumi_weight* q_norm = c->a & 4 ? NULL : norm_weight(s, dim, c->dtype);
     sumi_plan_qk_norm_rope(&s->plan, &(sumi_plan_qk_args){.label = "qk",
@@ -989,7 +992,9 @@ static void build_qk(scene* s, const op_case* c)
 static void build_rope(scene* s, const op_case* c)
 {
     const int32_t pairs[4] = {c->a, c->b, c->c, c->d};
-    check(s, sumi_plan_rope_table(&s->plan, integers(s, c->m, c->n, c->k), c->n, pairs, 256.0), c->bound);
+    sumi_plan_rope_args args = {.positions = integers(s, c->m, c->n, c->k), .axes = c->n, .theta = 256.0};
+    memcpy(args.pairs, pairs, (size_t)c->n * sizeof *pairs);
+    check(s, sumi_plan_rope_table(&s->plan, &args), c->bound);
 }
 static void build_time(scene* s, const op_case* c)
 {

@@ -3,7 +3,7 @@
 // The numbers of every stage are golden_run's business; here is what golden data does not show.
 #include "cpu/cpu.h"
 #include "files/safetensors_write.h"
-#include "models/network.h"
+#include "models/network_state.h"
 #include "models/pipeline.h"
 #include "plan/validate.h"
 #include "sampling/schedule.h"
@@ -1042,7 +1042,7 @@ TEST(tiles_bound_the_memory_of_decoding)
         sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, 16, 96 * 96),
                    picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, 768 * 768, 3);
-        network->family->write_decode(network, &plan, x, 96, 96, tiled ? 16 : 0, picture);
+        network->recipe->autoencoder->write_decode(network->autoencoder, &plan, x, 96, 96, tiled ? 16 : 0, picture);
         CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_OK);
         CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);
         CHECK_TEXT(error.text, "");

@@ -431,7 +431,8 @@ TEST(plan_survives_every_failing_allocation)
         sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
         int32_t positions[16 * 3] = {0};
         sumi_value p = sumi_plan_constant(&plan, "positions", SUMI_ELEMENT_INT, 16, 3, positions);
-        sumi_plan_rope_table(&plan, p, 3, (int32_t[]){4, 6, 6}, 256.0);
+        sumi_plan_rope_table(&plan,
+                             &(sumi_plan_rope_args){.positions = p, .axes = 3, .pairs = {4, 6, 6}, .theta = 256.0});
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
         for (int i = 0; i < 20; i++) {
             x = sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "chain", .x = x, .weight = &w});

@@ -29,7 +29,8 @@ static sumi_value write_prepare(fixture* f)
     static const int32_t positions[24] = {0};
     sumi_plan_section(plan, SUMI_SECTION_PREPARE, 1, 0);
     f->positions = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, 24, 1, positions);
-    sumi_value rope = sumi_plan_rope_table(plan, f->positions, 1, (const int32_t[]){8}, 256.0);
+    sumi_value rope = sumi_plan_rope_table(
+        plan, &(sumi_plan_rope_args){.positions = f->positions, .axes = 1, .pairs = {8}, .theta = 256.0});
     sumi_value a = sumi_plan_linear(
         plan, &(sumi_plan_linear_args){.label = "first", .x = f->input, .weight = &f->square, .bias = &f->vector});
     sumi_value rows = sumi_plan_value(plan, "rows", SUMI_ELEMENT_ACTIVATION, 24, 64);

@@ -261,7 +261,7 @@ static void rope_table(int32_t begin, int32_t end, int32_t worker_index, void* c
     const sumi_op* op = loop->run->op;
     for (int32_t axis = 0, pair = 0; axis < op->u.rope.axes; axis++) {
         for (int32_t k = 0; k < op->u.rope.pairs[axis]; k++, pair++) {
-            double frequency = 1.0 / pow(op->u.rope.theta, 2.0 * k / (2.0 * op->u.rope.pairs[axis]));
+            double frequency = sumi_plan_rope_frequency(op, axis, k);
             for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
                 float angle = (float)(loop->ids[(int64_t)r * op->u.rope.axes + axis] * frequency);
                 loop->y[(int64_t)r * loop->cols + 2 * pair] = (float)cos((double)angle);

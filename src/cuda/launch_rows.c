@@ -318,7 +318,7 @@ sumi_result sumi_cuda_rope_table(sumi_cuda_run* run)
     for (int32_t axis = 0; axis < op->u.rope.axes; axis++) {
         for (int32_t k = 0; k < op->u.rope.pairs[axis]; k++) {
             // by the processor's pow, as the processor backend: the angles are the same floats
-            args.frequency[args.pair_count] = 1.0 / pow(op->u.rope.theta, 2.0 * k / (2.0 * op->u.rope.pairs[axis]));
+            args.frequency[args.pair_count] = sumi_plan_rope_frequency(op, axis, k);
             args.axis[args.pair_count++] = axis;
             if (args.pair_count == SUMI_ROPE_BATCH || args.pair_begin + args.pair_count == args.cols / 2) {
                 const int64_t count = (int64_t)(rows.end - rows.begin) * args.pair_count;

@@ -7,7 +7,7 @@
 #ifndef SUMI_ENGINE_JOB_H
 #define SUMI_ENGINE_JOB_H
 #include "engine/plan_job.h"
-#include "models/family.h"
+#include "models/network.h"
 
 #define SUMI_MAX_JOBS 4096
 #define SUMI_SLOT_BITS 13

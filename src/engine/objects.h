@@ -4,7 +4,7 @@
 #define SUMI_ENGINE_OBJECTS_H
 #include "base/assert.h"
 #include "engine/buffers.h"
-#include "models/family.h"
+#include "models/network.h"
 #include "plan/runner.h"
 #include <stdatomic.h>
 

@@ -262,8 +262,11 @@ static sumi_result reserve_products(sumi_engine* engine, sumi_slot* slot, sumi_e
     }
     if (job->goal == SUMI_GOAL_PROMPTS && job->prompt == NULL) {
         const sumi_network_info* info = &slot->model->info;
-        SUMI_TRY(sumi_prompt_create(engine, info->family, info->text_encoder_count, job->prompts[0].token_count,
-                                    info->feature_width, &job->prompt, error));
+        int32_t rows[SUMI_MAX_TEXT_ENCODERS];
+        for (int32_t e = 0; e < info->text_encoder_count; e++)
+            rows[e] = sumi_network_feature_rows(slot->model->network, e, job->prompts[0].token_count[e]);
+        SUMI_TRY(sumi_prompt_create(engine, info->family, info->text_encoder_count, rows, info->feature_width,
+                                    &job->prompt, error));
     }
     return SUMI_OK;
 }

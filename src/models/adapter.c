@@ -8,7 +8,7 @@
 // refused.
 #include "base/sort.h"
 #include "files/json.h"
-#include "models/network.h"
+#include "models/network_state.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

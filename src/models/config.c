@@ -32,10 +32,27 @@ static void read_field(sumi_json* json, const sumi_config_field* field)
             }
         }
         return;
+    case SUMI_CONFIG_TEXTS:
+        *field->count = 0;
+        if (sumi_json_array(json)) {
+            while (sumi_json_item(json)) {
+                sumi_json_text text;
+                if (!sumi_json_string(json, &text)) { return; }
+                if (*field->count >= field->capacity) {
+                    sumi_json_refuse(json, "the list is too long");
+                    return;
+                }
+                char* into = (char*)field->into + (size_t)(*field->count)++ * SUMI_CONFIG_TEXT_BYTES;
+                snprintf(into, SUMI_CONFIG_TEXT_BYTES, "%.*s",
+                         (int)(text.bytes < SUMI_CONFIG_TEXT_BYTES ? text.bytes : SUMI_CONFIG_TEXT_BYTES), text.data);
+            }
+        }
+        return;
     }
 }
 
-// The members of one object; `outer` is "" or "name." of the object that holds it.
+// The members of one object; `outer` is "" or the path of the object that holds it with a point behind. No deeper than
+// the keys of the fields go.
 static void read_object(sumi_json* json, const char* outer, const sumi_config_field* fields, int32_t field_count)
 {
     if (!sumi_json_object(json)) { return; }
@@ -54,7 +71,7 @@ static void read_object(sumi_json* json, const char* outer, const sumi_config_fi
         sumi_json_type type = sumi_json_peek(json);
         if (field != NULL && type != SUMI_JSON_NULL) {
             read_field(json, field);
-        } else if (holds_field && outer[0] == 0 && type == SUMI_JSON_OBJECT) {
+        } else if (holds_field && type == SUMI_JSON_OBJECT) {
             char inner[KEY_BYTES + 1];
             snprintf(inner, sizeof inner, "%s.", name);
             read_object(json, inner, fields, field_count);

@@ -711,3 +711,52 @@ sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan,
     sumi_plan_prefix(plan, "%s", "");
     return moments;
 }
+
+// ---- The part -------------------------------------------------------------------------------------------------------
+
+static sumi_result bind_part(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config,
+                             bool without_encoder)
+{
+    (void)settings;
+    return sumi_flux_vae_bind(part, b, config->data, config->bytes, config->path, without_encoder);
+}
+
+static sumi_autoencoder_facts facts(const void* part)
+{
+    const sumi_flux_vae* vae = part;
+    return (sumi_autoencoder_facts){.channels = vae->latent_channels,
+                                    .factor = vae->factor,
+                                    .sample_size = vae->sample_size,
+                                    .has_encoder = vae->encoder.is_present,
+                                    .has_decoder = vae->decoder.is_present};
+}
+
+static void write_decode(const void* part, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width,
+                         int32_t tile, sumi_value picture_out)
+{
+    sumi_flux_vae_write_decode(part, plan, latents, height, width, tile, picture_out);
+}
+
+static sumi_value write_encode(const void* part, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width,
+                               int32_t tile)
+{
+    return sumi_flux_vae_write_encode(part, plan, pixels, height, width, tile);
+}
+
+static void write_posterior(const void* part, sumi_plan* plan, sumi_value moments, sumi_value eps, sumi_value latents)
+{
+    const sumi_flux_vae* vae = part;
+    sumi_plan_posterior(plan, &(sumi_plan_posterior_args){.moments = moments,
+                                                          .eps = eps,
+                                                          .channels = vae->latent_channels,
+                                                          .scale = vae->scaling,
+                                                          .shift = vae->shift,
+                                                          .latents = latents});
+}
+
+const sumi_autoencoder_part sumi_flux_vae_part = {.model_bytes = sizeof(sumi_flux_vae),
+                                                  .bind = bind_part,
+                                                  .facts = facts,
+                                                  .write_decode = write_decode,
+                                                  .write_encode = write_encode,
+                                                  .write_posterior = write_posterior};

@@ -13,8 +13,7 @@
 //   tile 1            |~~~|======|~~~|
 #ifndef SUMI_MODELS_FLUX_VAE_H
 #define SUMI_MODELS_FLUX_VAE_H
-#include "models/weights.h"
-#include "plan/plan.h"
+#include "models/parts.h"
 
 #define SUMI_VAE_MAX_STAGES 6
 #define SUMI_VAE_MAX_BLOCKS 8 // residual blocks of a stage
@@ -63,4 +62,7 @@ void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_
 // 8-bit RGB [H * W, 3] to moments [h * w, 2 * channels].
 sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t height,
                                       int32_t width, int32_t tile);
+
+// The same as a part of a network; it has no settings.
+extern const sumi_autoencoder_part sumi_flux_vae_part;
 #endif

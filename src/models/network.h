@@ -1,21 +1,80 @@
-// What an opened checkpoint is made of. For models/ only: the engine sees family.h.
+// An opened checkpoint: what the engine knows of a network. Opening finds the recipe by the tensors (recipe.h) and binds
+// its parts; from then on the engine asks for facts (info), token ids, and plans (models/pipeline.h). No family's name,
+// rule or number is known here.
+//
+//   checkpoint files --open steps--> sumi_network { parts, weights, tokenizers, info } --sumi_pipeline_write--> plan
 #ifndef SUMI_MODELS_NETWORK_H
 #define SUMI_MODELS_NETWORK_H
 #include "files/checkpoint.h"
-#include "models/family.h"
-#include "models/weights.h"
+#include "models/limits.h"
+#include "plan/plan.h"
+#include "sampling/pixels.h"
 
-struct sumi_network {
-    sumi_heap* heap;
-    const sumi_files* files;
-    const sumi_family* family; // NULL until the files have been opened
-    sumi_checkpoint checkpoint;
-    sumi_weight_list weights;
-    sumi_network_info info;
-    bool without_text_encoder, without_vae_encoder;
-    bool asked_for[SUMI_PART_COUNT]; // by a path of its own: then it must be there
-    int32_t stage;                   // of the family's opening
-    bool is_open;
-    void* model; // the family's own
-};
+typedef struct sumi_network sumi_network; // an opened checkpoint; the public sumi_model holds one
+
+typedef struct sumi_network_desc {
+    const char* path; // a diffusers folder or a single file; may be NULL when the parts below are complete
+    // each overrides or completes `path`; NULL: from path
+    const char *transformer_path, *text_encoder_path, *tokenizer_path, *vae_path;
+    bool without_text_encoder; // neither tokenizer nor text encoder are opened; only features made before can be used
+    bool without_vae_encoder;
+} sumi_network_desc;
+
+typedef struct sumi_network_info {
+    const char* family;                                // "z-image"
+    const char* variant;                               // "turbo" or "base"
+    int32_t latent_channels;                           // 16
+    int32_t vae_factor;                                // pixels per latent: 8
+    int32_t size_multiple;                             // width and height must be multiples of this: 16
+    int32_t max_side;                                  // largest width or height
+    int32_t max_prompt_tokens;                         // ids beyond this are cut off
+    int32_t min_prompt_tokens[SUMI_MAX_TEXT_ENCODERS]; // fewer make no features
+    int32_t text_encoder_count;                        // matrices of features per prompt; 1 for most families
+    int32_t feature_width[SUMI_MAX_TEXT_ENCODERS];
+    bool has_text_encoder; // prompts can be encoded (tokenizer included)
+    bool has_vae_decoder, has_vae_encoder;
+    bool uses_guidance; // the authors use a negative prompt
+    // the authors' scale, in the reference pipeline's meaning: v = pos + s (pos - neg)
+    float guidance;
+    int32_t step_count;  // the authors' steps
+    float shift;         // of the sigma schedule
+    int32_t sample_size; // side of the pictures the checkpoint was made for, in pixels: 1024
+    // side of a tile in tiled decoding, in latents: sample_size / vae_factor, as the reference has it
+    int32_t tile_latent;
+    uint64_t weight_bytes;               // of all weights in use, in the files' types
+    const sumi_preview_factors* preview; // NULL: none known for this latent
+} sumi_network_info;
+
+// Opening in pieces, so that it fits into a host's frames: begin, then step until *out_done. A step stops soon after
+// budget_us (one piece of work is below a few milliseconds). After a failure, or to cancel, close the network. `desc`
+// and its texts are copied. progress is 0..1.
+sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, const sumi_network_desc* desc,
+                                    sumi_error* error, sumi_network** out_network);
+sumi_result sumi_network_open_step(sumi_network* network, uint32_t budget_us, bool* out_done, float* out_progress,
+                                   sumi_error* error);
+void sumi_network_close(sumi_network* network); // accepts NULL and half-opened ones. No plan of it may be in use
+
+const sumi_network_info* sumi_network_get_info(const sumi_network* network); // valid once open is done
+// Every weight that plans of this network may use, for residency; index i has weight->index == i.
+const sumi_weight* const* sumi_network_weights(const sumi_network* network, int32_t* out_count);
+
+// Token ids of a prompt for text encoder `encoder`, inside the recipe's template and cut to max_prompt_tokens, which
+// always suffice as capacity. Uses scratch of the network's tokenizer: one thread at a time per network.
+sumi_result sumi_network_tokenise(sumi_network* network, int32_t encoder, const char* text, size_t bytes, int32_t* ids,
+                                  int32_t capacity, int32_t* out_count, sumi_error* error);
+
+// How many rows of features a text encoder hands on for so many ids.
+int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, int32_t token_count);
+
+// The time the network is told for a noise level; goes into the `times` table of a plan.
+float sumi_network_time(const sumi_network* network, float sigma);
+
+// ---- Adapters (LoRA) ------------------------------------------------------------------------------------------------
+
+// A low-rank change read from a file for one network. The network must outlive it.
+typedef struct sumi_adapter_file sumi_adapter_file;
+sumi_result sumi_adapter_open(sumi_heap* heap, const sumi_files* files, const sumi_network* network, const char* path,
+                              sumi_error* error, sumi_adapter_file** out_file);
+void sumi_adapter_close(sumi_adapter_file* file); // accepts NULL
+const sumi_adapter* sumi_adapter_get(const sumi_adapter_file* file);
 #endif

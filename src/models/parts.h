@@ -13,13 +13,9 @@
 // binder's weight list. `bind` keeps its first failure in the binder.
 #ifndef SUMI_MODELS_PARTS_H
 #define SUMI_MODELS_PARTS_H
+#include "models/limits.h"
 #include "models/weights.h"
 #include "plan/plan.h"
-
-#define SUMI_MAX_TEXT_ENCODERS 2
-#define SUMI_MAX_ITEMS 64     // pictures in one job
-#define SUMI_MAX_PROMPTS 128  // distinct prompts in one job: a positive and a negative one per picture
-#define SUMI_MAX_REFERENCES 8 // pictures that one job refers to
 
 // A component's config.json. data is NULL when there is none: then shapes and the settings say everything.
 typedef struct sumi_part_config {

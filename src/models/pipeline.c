@@ -1,5 +1,6 @@
 #include "models/pipeline.h"
-#include "models/network.h"
+#include "models/network_state.h"
+#include "models/parts.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -36,9 +37,11 @@ static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipel
     }
     for (int32_t p = 0; p < r->prompt_count; p++) {
         for (int32_t e = 0; e < info->text_encoder_count; e++) {
-            if (r->prompts[p].token_count[e] < 1 || r->prompts[p].token_count[e] > MAX_FEATURE_ROWS) {
-                return sumi_fail(error, SUMI_INVALID_ARGUMENT, "prompt %d has %d tokens; 1 to %d are possible", (int)p,
-                                 (int)r->prompts[p].token_count[e], MAX_FEATURE_ROWS);
+            const int32_t count = r->prompts[p].token_count[e],
+                          least = r->prompts[p].given ? 1 : info->min_prompt_tokens[e];
+            if (count < least || count > MAX_FEATURE_ROWS) {
+                return sumi_fail(error, SUMI_INVALID_ARGUMENT, "prompt %d has %d tokens; %d to %d are possible", (int)p,
+                                 (int)count, (int)least, MAX_FEATURE_ROWS);
             }
         }
         if (!r->prompts[p].given && !info->has_text_encoder) {
@@ -116,7 +119,7 @@ typedef struct writer {
     sumi_plan* plan;
     sumi_pipeline* out;
     sumi_prompt_features features[SUMI_MAX_PROMPTS];
-    sumi_denoising denoiser;
+    sumi_denoising denoising;
     sumi_evaluation lists[2][2 * SUMI_MAX_ITEMS]; // 0: positive prompts; 1: positive, then negative
     int32_t positive[SUMI_MAX_ITEMS], negative[SUMI_MAX_ITEMS];
 } writer;
@@ -138,17 +141,20 @@ static void write_text(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
     for (int32_t e = 0; e < w->info->text_encoder_count; e++) {
-        int32_t counts[SUMI_MAX_PROMPTS], encoded = 0, rows = 0;
+        int32_t counts[SUMI_MAX_PROMPTS], first_id[SUMI_MAX_PROMPTS], encoded = 0, rows = 0;
         for (int32_t p = 0; p < r->prompt_count; p++) {
             int32_t count = r->prompts[p].token_count[e];
-            w->features[p].count[e] = count;
             w->features[p].row[e] = 0;
             if (r->prompts[p].given) {
+                w->features[p].count[e] = count;
                 w->features[p].value[e] =
                     sumi_plan_bound(w->plan, "features", SUMI_ELEMENT_ACTIVATION, count, w->info->feature_width[e]);
                 w->out->features[p][e] = (sumi_pipeline_rows){w->features[p].value[e], 0, count};
             } else {
-                w->features[p].row[e] = rows;
+                // the template's first features are not handed on
+                w->features[p].count[e] = sumi_network_feature_rows(w->network, e, count);
+                w->features[p].row[e] = rows + w->network->recipe->encoders[e].prompt.dropped_rows;
+                first_id[p] = rows;
                 counts[encoded++] = count;
                 rows += count;
             }
@@ -156,12 +162,14 @@ static void write_text(writer* w)
         if (encoded == 0) { continue; }
         sumi_plan_section(w->plan, SUMI_SECTION_TEXT, 1, 0);
         sumi_value ids = sumi_plan_bound(w->plan, "ids", SUMI_ELEMENT_INT, rows, 1);
-        sumi_value features = w->network->family->write_text(w->network, w->plan, e, ids, counts, encoded);
+        sumi_value features = w->network->recipe->encoders[e].part->write(
+            w->network->encoders[e].model, w->plan,
+            &(sumi_text_batch){.ids = ids, .counts = counts, .prompt_count = encoded});
         if (r->goal == SUMI_GOAL_PROMPTS) { keep(w->plan, features); }
         for (int32_t p = 0; p < r->prompt_count; p++) {
             if (!r->prompts[p].given) {
                 w->features[p].value[e] = features;
-                w->out->ids[p][e] = (sumi_pipeline_rows){ids, w->features[p].row[e], w->features[p].count[e]};
+                w->out->ids[p][e] = (sumi_pipeline_rows){ids, first_id[p], r->prompts[p].token_count[e]};
                 if (r->goal == SUMI_GOAL_PROMPTS) {
                     w->out->features[p][e] =
                         (sumi_pipeline_rows){features, w->features[p].row[e], w->features[p].count[e]};
@@ -183,8 +191,8 @@ static void write_start_image(writer* w, int32_t item_count)
     if (r->samples_posterior) {
         out->eps = sumi_plan_bound(w->plan, "eps", SUMI_ELEMENT_FLOAT, item_count * channels, size);
     }
-    sumi_value moments =
-        w->network->family->write_encode(w->network, w->plan, out->pixels, r->height, r->width, r->tile_latent);
+    sumi_value moments = w->network->recipe->autoencoder->write_encode(w->network->autoencoder, w->plan, out->pixels,
+                                                                       r->height, r->width, r->tile_latent);
     sumi_value latents = sumi_plan_value(w->plan, "item_latents", SUMI_ELEMENT_FLOAT, channels, size);
     for (int32_t i = 0; i < item_count; i++) {
         if (r->samples_posterior || i == 0) { // the mode is the same for all
@@ -194,7 +202,7 @@ static void write_start_image(writer* w, int32_t item_count)
                 sumi_plan_copy_rows(
                     w->plan, &(sumi_plan_copy_args){.x = out->eps, .x_row = i * channels, .y = eps, .rows = channels});
             }
-            w->network->family->write_posterior(w->network, w->plan, moments, eps, latents);
+            w->network->recipe->autoencoder->write_posterior(w->network->autoencoder, w->plan, moments, eps, latents);
         }
         sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = latents, .y = out->clean, .y_row = i * channels});
     }
@@ -244,8 +252,8 @@ static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool gu
     int32_t channels = w->info->latent_channels;
     sumi_plan_section(w->plan, SUMI_SECTION_DENOISE, repeat, first);
     const sumi_evaluation* list = w->lists[guides];
-    sumi_value v = w->network->family->write_evaluation(w->network, w->plan, &w->denoiser, guides, w->out->x, list,
-                                                        r->item_count * (guides ? 2 : 1));
+    sumi_value v = w->network->recipe->denoiser->write_evaluation(w->network->denoiser, w->plan, &w->denoising, guides,
+                                                                  w->out->x, list, r->item_count * (guides ? 2 : 1));
     if (guides) {
         v = sumi_plan_guide(w->plan, &(sumi_plan_guide_args){.predictions = v,
                                                              .item_count = r->item_count,
@@ -287,8 +295,8 @@ static void write_denoising(writer* w, const sumi_plan_solve_args* states)
     for (int32_t e = 0; e < r->evaluation_count; e++) {
         bool guides = r->guided != NULL && r->guided[e];
         if (!laid_out[guides]) { // still in the section before the first evaluation
-            w->network->family->write_layout(w->network, w->plan, &w->denoiser, guides, w->lists[guides],
-                                             r->item_count * (guides ? 2 : 1));
+            w->network->recipe->denoiser->write_layout(w->network->denoiser, w->plan, &w->denoising, guides,
+                                                       w->lists[guides], r->item_count * (guides ? 2 : 1));
             laid_out[guides] = true;
         }
     }
@@ -311,8 +319,8 @@ static void write_pictures(writer* w)
     out->bytes = sumi_plan_bound(w->plan, "bytes", SUMI_ELEMENT_BYTE, rows, 3);
     out->not_finite = sumi_plan_constant(w->plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero);
     sumi_plan_section(w->plan, SUMI_SECTION_DECODE, r->item_count, 0);
-    w->network->family->write_decode(w->network, w->plan, out->x, out->latent_height, out->latent_width, r->tile_latent,
-                                     out->picture);
+    w->network->recipe->autoencoder->write_decode(w->network->autoencoder, w->plan, out->x, out->latent_height,
+                                                  out->latent_width, r->tile_latent, out->picture);
     sumi_plan_section(w->plan, SUMI_SECTION_TRANSFER, 1, 0);
     sumi_plan_pixels_out(w->plan, out->picture, out->bytes, out->not_finite);
 }
@@ -323,15 +331,15 @@ static void write_images(writer* w)
     sumi_pipeline* out = w->out;
     out->times = sumi_plan_bound(w->plan, "times", SUMI_ELEMENT_FLOAT, r->evaluation_count, 1);
     out->solver = sumi_plan_bound(w->plan, "solver", SUMI_ELEMENT_FLOAT, r->evaluation_count, SOLVER_COLUMNS);
-    w->denoiser.height = out->latent_height;
-    w->denoiser.width = out->latent_width;
-    w->denoiser.prompts = w->features;
-    w->denoiser.prompt_count = r->prompt_count;
-    w->denoiser.evaluation_count = r->evaluation_count;
-    w->denoiser.times = out->times;
-    w->denoiser.whole = r->whole;
+    w->denoising.height = out->latent_height;
+    w->denoising.width = out->latent_width;
+    w->denoising.prompts = w->features;
+    w->denoising.prompt_count = r->prompt_count;
+    w->denoising.evaluation_count = r->evaluation_count;
+    w->denoising.times = out->times;
+    w->denoising.whole = r->whole;
     sumi_plan_section(w->plan, SUMI_SECTION_PREPARE, 1, 0);
-    w->network->family->write_prepare(w->network, w->plan, &w->denoiser);
+    w->network->recipe->denoiser->write_prepare(w->network->denoiser, w->plan, &w->denoising);
     if (r->starts_from_image) { write_start_image(w, r->item_count); }
     sumi_plan_solve_args states;
     write_states(w, &states);
@@ -352,14 +360,16 @@ sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline
     }
     if (request->goal == SUMI_GOAL_IMAGES) { SUMI_TRY(check_items(info, request, error)); }
     // too large for a stack that may be the host's
-    writer* w = sumi_alloc_zero(plan->heap, sizeof *w + network->family->state_bytes);
-    if (w == NULL) { return sumi_out_of_memory(error, sizeof *w + network->family->state_bytes, "writing a plan"); }
+    writer* w = sumi_alloc_zero(plan->heap, sizeof *w + network->recipe->denoiser->state_bytes);
+    if (w == NULL) {
+        return sumi_out_of_memory(error, sizeof *w + network->recipe->denoiser->state_bytes, "writing a plan");
+    }
     w->network = network;
     w->info = info;
     w->r = request;
     w->plan = plan;
     w->out = out_pipeline;
-    w->denoiser.state = w + 1;
+    w->denoising.state = w + 1;
     sumi_plan_adapters(plan, request->adapters, request->adapter_count);
     if (request->goal == SUMI_GOAL_ENCODE) {
         write_start_image(w, 1);

@@ -1,6 +1,6 @@
 // One job as one plan: text, captions, start image, denoising, decoding. The engine fills a request, gets a plan and
-// the handles of everything it writes before the run and reads after it. Nothing here knows a family; that is
-// family.h's table.
+// the handles of everything it writes before the run and reads after it. Nothing here knows a family: the network's
+// recipe says which parts write what.
 //
 //   TEXT x1 | PREPARE x1 | IMAGE x1 | DENOISE xE (counter = evaluation) | DECODE x items (counter = item) | TRANSFER x1
 //   ids       captions     encode     evaluations with the same guidance    one item's picture              8-bit pixels
@@ -11,12 +11,14 @@
 // are guided, so one plan serves every seed, prompt of the same length, sigma table and guidance scale.
 #ifndef SUMI_MODELS_PIPELINE_H
 #define SUMI_MODELS_PIPELINE_H
-#include "models/family.h"
+#include "models/limits.h"
+#include "models/network.h"
 #include "sampling/solver.h"
 
 typedef struct sumi_pipeline_prompt {
-    int32_t token_count[SUMI_MAX_TEXT_ENCODERS]; // ids, or rows of the given features
-    bool given;                                  // features were encoded before: write them instead of ids
+    // ids, or rows of the given features: sumi_network_feature_rows of the ids
+    int32_t token_count[SUMI_MAX_TEXT_ENCODERS];
+    bool given; // features were encoded before: write them instead of ids
 } sumi_pipeline_prompt;
 
 typedef struct sumi_pipeline_item {
@@ -64,7 +66,7 @@ typedef struct sumi_pipeline_rows {
 typedef struct sumi_pipeline {
     // in   int32 [tokens, 1], prompts that are not given
     sumi_pipeline_rows ids[SUMI_MAX_PROMPTS][SUMI_MAX_TEXT_ENCODERS];
-    // in   activations [tokens, width] of given prompts; out with SUMI_GOAL_PROMPTS
+    // in   activations [rows, width] of given prompts; out with SUMI_GOAL_PROMPTS
     sumi_pipeline_rows features[SUMI_MAX_PROMPTS][SUMI_MAX_TEXT_ENCODERS];
     // in   float [evaluations, 1]: sumi_network_time of each row's sigma
     sumi_value times;

@@ -3,6 +3,7 @@
 // recipes.c.
 #ifndef SUMI_MODELS_RECIPE_H
 #define SUMI_MODELS_RECIPE_H
+#include "files/checkpoint.h"
 #include "models/network.h"
 #include "models/parts.h"
 
@@ -21,9 +22,8 @@ typedef struct sumi_recipe_encoder {
     sumi_prompt_template prompt;
 } sumi_recipe_encoder;
 
-struct sumi_checkpoint;
 typedef struct sumi_recipe {
-    const char* family;
+    const char* family; // "z-image": what sumi_checkpoint.family says of its tensors
     sumi_recipe_encoder encoders[SUMI_MAX_TEXT_ENCODERS];
     int32_t encoder_count;
     const sumi_vision_part* vision; // NULL: none
@@ -38,6 +38,9 @@ typedef struct sumi_recipe {
     // holds what the parts say.
     sumi_result (*describe)(const sumi_checkpoint* checkpoint, sumi_network_info* info, sumi_error* error);
 } sumi_recipe;
+
+// The recipe number `index` of those that this library has; NULL behind the last one.
+const sumi_recipe* sumi_recipe_get(int32_t index);
 
 extern const sumi_recipe sumi_recipe_z_image;
 #endif

@@ -307,14 +307,14 @@ void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module
     sumi_bind_matrix(binder, weight, module, out_channels, in_channels * kernel * kernel);
 }
 
-void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols)
+// The tensor of `cols` elements called `name`, whose dimensions but for the last are 1; NULL after a failure.
+static const sumi_tensor* need_vector(sumi_binder* binder, const char* name, int32_t cols)
 {
-    memset(weight, 0, sizeof *weight);
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
-    if (tensor == NULL) { return; }
+    if (tensor == NULL) { return NULL; }
     int64_t count = 1;
     bool is_good = tensor->rank >= 1;
-    for (int32_t i = 0; i < tensor->rank; i++) { // all dimensions but the last are 1
+    for (int32_t i = 0; i < tensor->rank; i++) {
         is_good = is_good && (i == tensor->rank - 1 || tensor->shape[i] == 1);
         count = tensor->shape[i];
     }
@@ -322,26 +322,57 @@ void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name
         char wanted[32];
         snprintf(wanted, sizeof wanted, "[%d]", (int)cols);
         refuse_shape(binder, tensor, wanted);
-        return;
+        return NULL;
     }
+    return tensor;
+}
+
+void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols)
+{
+    memset(weight, 0, sizeof *weight);
+    const sumi_tensor* tensor = need_vector(binder, name, cols);
+    if (tensor == NULL) { return; }
     weight->rows = 1;
     weight->cols = cols;
     weight->part_count = 1;
     if (set_part(binder, &weight->parts[0], tensor, 1)) { add_weight(binder, weight, name); }
 }
 
+// One row of floats of our own as a weight; NULL after a failure.
+static float* own_row(sumi_binder* binder, sumi_weight* weight, int32_t cols, const char* what)
+{
+    memset(weight, 0, sizeof *weight);
+    if (binder->result != SUMI_OK) { return NULL; }
+    float* data = sumi_weight_list_reserve(binder->list, (size_t)cols * sizeof *data);
+    if (data == NULL) {
+        binder->result = sumi_out_of_memory(binder->error, (size_t)cols * sizeof *data, what);
+        return NULL;
+    }
+    weight->rows = 1;
+    weight->cols = cols;
+    weight->part_count = 1;
+    weight->parts[0] = (sumi_weight_part){.data = data, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f};
+    return data;
+}
+
+void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset)
+{
+    float* data = own_row(binder, weight, cols, "a norm's weight");
+    const sumi_tensor* tensor = data != NULL ? need_vector(binder, name, cols) : NULL;
+    sumi_weight stored = {.rows = 1, .cols = cols, .part_count = 1};
+    if (tensor == NULL || !set_part(binder, &stored.parts[0], tensor, 1)) { return; }
+    sumi_weight_to_float(&stored, 0, 1, data, cols);
+    for (int32_t i = 0; i < cols; i++) { data[i] += offset; }
+    add_weight(binder, weight, name);
+}
+
 void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
                             const int32_t* rows, int32_t count)
 {
-    memset(weight, 0, sizeof *weight);
     int32_t total = 0;
     for (int32_t i = 0; i < count; i++) { total += rows[i]; }
-    if (binder->result != SUMI_OK) { return; }
-    float* data = sumi_weight_list_reserve(binder->list, (size_t)total * sizeof *data);
-    if (data == NULL) {
-        binder->result = sumi_out_of_memory(binder->error, (size_t)total * sizeof *data, "a stacked bias");
-        return;
-    }
+    float* data = own_row(binder, weight, total, "a stacked bias");
+    if (data == NULL) { return; }
     int32_t row = 0;
     for (int32_t i = 0; i < count; i++) {
         char name[SUMI_NAME_BYTES];
@@ -359,9 +390,5 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
         sumi_dtype_to_float(part.dtype, part.data, data + row, (size_t)rows[i]);
         row += rows[i];
     }
-    weight->rows = 1;
-    weight->cols = total;
-    weight->part_count = 1;
-    weight->parts[0] = (sumi_weight_part){.data = data, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f};
     add_weight(binder, weight, label);
 }

@@ -71,6 +71,8 @@ void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module
 // A tensor of `cols` elements as one row: biases, norms, pad tokens ([n] and [1, n] are both accepted). `name` is the
 // whole tensor name.
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
+// The same plus `offset`, copied as floats: norms whose weights are stored as what is added to one.
+void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset);
 // Several modules' weights stacked by rows into one matrix called `label`.
 void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
                      const int32_t* rows, int32_t count, int32_t cols);

@@ -185,13 +185,15 @@ typedef struct sumi_op_attention {
     int32_t q_column, k_column, v_column; // where q, k and v begin in the columns of in[0]
 } sumi_op_attention;
 
-// ROPE_TABLE: out[r, 2 p], out[r, 2 p + 1] = cos, sin of positions[r, axis] * theta^(-2 k / (2 * pairs[axis])), for
-// pair p = k-th of its axis, axes in order.
+// ROPE_TABLE: out[r, 2 p], out[r, 2 p + 1] = cos, sin of positions[r, axis] / divisor * theta^(-k / n), axes in order.
+// Pair p is the k-th of its axis, and n the axis' number of pairs; with is_continuous k is p, and n the number of all
+// pairs.
 // in[0]: positions [rows, axes] int. out: [rows, 2 * sum of pairs] float.
 typedef struct sumi_op_rope_table {
     int32_t axes; // 1 to 4
     int32_t pairs[4];
-    double theta;
+    double theta, divisor;
+    bool is_continuous;
 } sumi_op_rope_table;
 
 // TIME_EMBED: out[r] = cosines and sines of times[r] * scale * max_period^(-i / (width / 2)), i < width / 2.

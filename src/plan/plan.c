@@ -1,6 +1,8 @@
 // Writing a plan: values, sections, and a verb per op that checks shapes. op_kinds.c knows how an op is cut and what it
 // costs; layout.c finishes the plan.
+#include "base/assert.h"
 #include "plan/op_kinds.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -581,19 +583,36 @@ sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qk
                                              .v_column = (q_heads + kv_heads) * dim}});
 }
 
-sumi_value sumi_plan_rope_table(sumi_plan* plan, sumi_value positions, int32_t axes, const int32_t* pairs, double theta)
+sumi_value sumi_plan_rope_table(sumi_plan* plan, const sumi_plan_rope_args* args)
 {
-    sumi_op op = {.kind = SUMI_OP_ROPE_TABLE, .in = {positions}, .u.rope = {.axes = axes, .theta = theta}};
+    sumi_op op = {.kind = SUMI_OP_ROPE_TABLE,
+                  .in = {args->positions},
+                  .u.rope = {.axes = args->axes,
+                             .theta = args->theta,
+                             .divisor = args->divisor != 0.0 ? args->divisor : 1.0,
+                             .is_continuous = args->is_continuous}};
     int32_t total = 0;
-    for (int32_t a = 0; a < axes && a < 4; a++) {
-        op.u.rope.pairs[a] = pairs[a];
-        total += pairs[a];
+    for (int32_t a = 0; a < args->axes && a < 4; a++) {
+        op.u.rope.pairs[a] = args->pairs[a];
+        total += args->pairs[a];
     }
-    if (axes < 1 || axes > 4 || cols_of(plan, positions) != axes || total < 1) {
+    if (args->axes < 1 || args->axes > 4 || cols_of(plan, args->positions) != args->axes || total < 1) {
         mismatch(plan, "rope", "positions need one column per axis");
     }
-    op.out = sumi_plan_value(plan, "rope", SUMI_ELEMENT_FLOAT, rows_of(plan, positions), 2 * total);
+    op.out = sumi_plan_value(plan, "rope", SUMI_ELEMENT_FLOAT, rows_of(plan, args->positions), 2 * total);
     return add_op(plan, "rope", &op);
+}
+
+double sumi_plan_rope_frequency(const sumi_op* op, int32_t axis, int32_t k)
+{
+    const sumi_op_rope_table* rope = &op->u.rope;
+    SUMI_ASSERT(axis >= 0 && axis < rope->axes && k >= 0 && k < rope->pairs[axis]);
+    int32_t total = rope->pairs[axis];
+    for (int32_t a = 0; rope->is_continuous && a < rope->axes; a++) {
+        k += a < axis ? rope->pairs[a] : 0;
+        total += a != axis ? rope->pairs[a] : 0;
+    }
+    return 1.0 / pow(rope->theta, 2.0 * k / (2.0 * total)) / rope->divisor;
 }
 
 sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args)

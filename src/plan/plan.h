@@ -253,8 +253,16 @@ typedef struct sumi_attention {
 // q, k and v are the columns of qkv, in this order.
 sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qkv, const sumi_attention* attention);
 
-sumi_value sumi_plan_rope_table(sumi_plan* plan, sumi_value positions, int32_t axes, const int32_t* pairs,
-                                double theta);
+typedef struct sumi_plan_rope_args {
+    sumi_value positions; // [rows, axes] int
+    int32_t axes, pairs[4];
+    double theta;
+    double divisor;     // of the positions; 0: 1
+    bool is_continuous; // the frequencies go on from axis to axis, rather than beginning anew
+} sumi_plan_rope_args;
+sumi_value sumi_plan_rope_table(sumi_plan* plan, const sumi_plan_rope_args* args);
+// By what a position is multiplied for the k-th pair of an axis, for both backends.
+double sumi_plan_rope_frequency(const sumi_op* op, int32_t axis, int32_t k);
 
 typedef struct sumi_plan_time_args {
     sumi_value times;

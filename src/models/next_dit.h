@@ -1,5 +1,5 @@
-// The Z-Image transformer (S3-DiT): one stream in which image and caption tokens are equals. Z-Image team 2025; spec
-// z-image.md section 5.
+// The single-stream transformer of Z-Image (S3-DiT), a relative of Lumina 2's NextDiT: image and caption tokens are
+// equals in one sequence. Z-Image team 2025; Qin et al. 2025. Spec: z-image.md section 5.
 //
 //   latents -> 2x2 patches -> x_embedder -> noise refiner (image rows alone) --+
 //                                                                              +--> layers (all rows) -> final layer -> patches -> velocity
@@ -14,21 +14,30 @@
 //
 // so the noise refiner works on the leading rows, and in the last layer, where only image rows are needed, queries and
 // everything after them are the leading rows. Pads are learned tokens and take part in attention like any other.
-#ifndef SUMI_MODELS_Z_IMAGE_H
-#define SUMI_MODELS_Z_IMAGE_H
-#include "models/family.h"
-#include "models/weights.h"
+#ifndef SUMI_MODELS_NEXT_DIT_H
+#define SUMI_MODELS_NEXT_DIT_H
+#include "models/parts.h"
 
-#define SUMI_Z_IMAGE_MAX_BLOCKS 128 // of all kinds together
+#define SUMI_NEXT_DIT_MAX_BLOCKS 128 // of all kinds together
 
-typedef struct sumi_z_image_block {
+typedef struct sumi_next_dit_settings {
+    const char* name;     // "Z-Image", for messages
+    int32_t pad_multiple; // image and caption are padded to multiples of so many tokens with learned ones
+    // Where config.json does not say: base of the rotary positions, factor of the time, and how the released head is
+    // split over frame, row and column.
+    double theta, time_scale;
+    int32_t axes[3];
+} sumi_next_dit_settings;
+
+typedef struct sumi_next_dit_block {
     bool is_modulated;
     int32_t slot; // of its modulation table
     sumi_weight attention_norm1, attention_norm2, ffn_norm1, ffn_norm2, qkv, q_norm, k_norm, out, gate_up, down,
         modulation, modulation_bias;
-} sumi_z_image_block;
+} sumi_next_dit_block;
 
-typedef struct sumi_z_image {
+typedef struct sumi_next_dit {
+    const sumi_next_dit_settings* settings;
     int32_t channels, dim, heads, kv_heads, head_dim, hidden, feature_width;
     int32_t time_width, time_hidden, condition_width; // sinusoids, hidden layer, result of the time MLP
     int32_t axis_pairs[3];
@@ -38,25 +47,17 @@ typedef struct sumi_z_image {
     sumi_weight x_embedder, x_embedder_bias, time_in, time_in_bias, time_out, time_out_bias, caption_norm,
         caption_embedder, caption_embedder_bias, x_pad, caption_pad;
     sumi_weight final_modulation, final_modulation_bias, final_linear, final_linear_bias;
-    sumi_z_image_block *layers, *noise_refiner, *context_refiner; // in the weight list's memory
-} sumi_z_image;
+    sumi_next_dit_block *layers, *noise_refiner, *context_refiner; // in the weight list's memory
+} sumi_next_dit;
 
-// Names: diffusers', the original's (fused qkv, final_layer, x_embedder) and mixtures. config: transformer/config.json
-// or NULL for a single file.
-sumi_result sumi_z_image_bind(sumi_z_image* model, sumi_binder* binder, const void* config, size_t config_bytes,
-                              const char* config_path);
-
-// The three pieces of sumi_family (see family.h): captions and modulation tables; rotary tables of a list; one
-// evaluation of a list.
-typedef struct sumi_z_image_state {
+// What one plan's pieces hand to each other.
+typedef struct sumi_next_dit_state {
     sumi_value captions;                                                     // [all padded captions, dim], refined
     int32_t caption_begin[SUMI_MAX_PROMPTS], caption_rows[SUMI_MAX_PROMPTS]; // per prompt
-    sumi_value modulation[SUMI_Z_IMAGE_MAX_BLOCKS], final_scale;             // tables with one row per evaluation
+    sumi_value modulation[SUMI_NEXT_DIT_MAX_BLOCKS], final_scale;            // tables with one row per evaluation
     sumi_value rope[2];
-} sumi_z_image_state;
-void sumi_z_image_write_prepare(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser);
-void sumi_z_image_write_layout(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser, int32_t slot,
-                               const sumi_evaluation* list, int32_t count);
-sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser,
-                                         int32_t slot, sumi_value latents, const sumi_evaluation* list, int32_t count);
+} sumi_next_dit_state;
+
+// settings: sumi_next_dit_settings. Names: diffusers', the original's (fused qkv, final_layer, x_embedder) and mixtures.
+extern const sumi_denoiser_part sumi_next_dit_part;
 #endif

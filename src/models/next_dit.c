@@ -1,10 +1,10 @@
-#include "models/z_image.h"
+#include "models/next_dit.h"
+#include "base/assert.h"
 #include "models/config.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define PAD_MULTIPLE 32 // sequences of tokens are padded to multiples of this
 #define TIME_PERIOD 10000.0f
 #define FINAL_EPS 1e-6f // of the final layer norm; a constant of the reference, not of its config
 #define MAX_EVALUATIONS (2 * SUMI_MAX_ITEMS)
@@ -32,7 +32,7 @@ static const char* join(char* out, const char* block, const char* rest)
 }
 
 // q, k and v as one matrix, from three tensors or from one that is fused already.
-static void bind_qkv(sumi_z_image* model, sumi_binder* b, sumi_z_image_block* w, const char* block)
+static void bind_qkv(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block* w, const char* block)
 {
     int32_t q = model->heads * model->head_dim, kv = model->kv_heads * model->head_dim;
     const int32_t rows[] = {q, kv, kv};
@@ -58,7 +58,7 @@ static void bind_qkv(sumi_z_image* model, sumi_binder* b, sumi_z_image_block* w,
     }
 }
 
-static void bind_block(sumi_z_image* model, sumi_binder* b, sumi_z_image_block* w, const char* kind, int32_t index,
+static void bind_block(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block* w, const char* kind, int32_t index,
                        bool is_modulated, int32_t slot)
 {
     char block[64], n[3][SUMI_NAME_BYTES];
@@ -91,9 +91,10 @@ typedef struct config_values {
     double eps, theta, time_scale;
 } config_values;
 
-static void read_config(sumi_binder* b, config_values* c, const void* config, size_t bytes, const char* path)
+static void read_config(const sumi_next_dit_settings* settings, sumi_binder* b, config_values* c,
+                        const sumi_part_config* config)
 {
-    *c = (config_values){.qk_norm = true, .eps = 1e-5, .theta = 256.0, .time_scale = 1000.0};
+    *c = (config_values){.qk_norm = true, .eps = 1e-5, .theta = settings->theta, .time_scale = settings->time_scale};
     const sumi_config_field fields[] = {{"dim", SUMI_CONFIG_INTEGER, &c->dim, 0, NULL},
                                         {"n_heads", SUMI_CONFIG_INTEGER, &c->heads, 0, NULL},
                                         {"n_kv_heads", SUMI_CONFIG_INTEGER, &c->kv_heads, 0, NULL},
@@ -107,13 +108,14 @@ static void read_config(sumi_binder* b, config_values* c, const void* config, si
                                         {"norm_eps", SUMI_CONFIG_NUMBER, &c->eps, 0, NULL},
                                         {"rope_theta", SUMI_CONFIG_NUMBER, &c->theta, 0, NULL},
                                         {"t_scale", SUMI_CONFIG_NUMBER, &c->time_scale, 0, NULL}};
-    b->result = sumi_config_read(config, bytes, path, fields, sizeof fields / sizeof *fields, b->error);
+    b->result =
+        sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields, b->error);
     if (!c->qk_norm || (c->patch_count != 0 && (c->patch_count != 1 || c->patches[0] != 2)) || !(c->eps > 0)
         || !(c->theta > 1) || !(c->time_scale > 0)) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
-                       "%s: only Z-Image transformers with patches of 2, QK norm and positive eps, theta and t_scale "
+                       "%s: only %s transformers with patches of 2, QK norm and positive eps, theta and t_scale "
                        "are supported",
-                       path);
+                       config->path, settings->name);
     }
 }
 
@@ -127,7 +129,7 @@ static void check_config(sumi_binder* b, const char* path, const char* key, int3
 }
 
 // All widths from the shapes; what the config says must agree with them.
-static void find_sizes(sumi_z_image* model, sumi_binder* b, const config_values* c, const char* config_path)
+static void find_sizes(sumi_next_dit* model, sumi_binder* b, const config_values* c, const char* config_path)
 {
     model->dim = sumi_bind_size(b, "all_x_embedder.2-1.weight", 0);
     int32_t patch = sumi_bind_size(b, "all_x_embedder.2-1.weight", 1);
@@ -152,8 +154,10 @@ static void find_sizes(sumi_z_image* model, sumi_binder* b, const config_values*
                        b->part->path, (int)model->dim, (int)model->heads, (int)model->head_dim, (int)patch);
         return;
     }
-    // single files: the released split of a head over frame, row and column (32, 48, 48 of 128), at its proportions
-    int32_t axes[3] = {model->head_dim / 4, model->head_dim * 3 / 8, model->head_dim * 3 / 8};
+    // single files: the released split of a head over frame, row and column, at its proportions
+    const int32_t *released = model->settings->axes, total = released[0] + released[1] + released[2];
+    int32_t axes[3];
+    for (int32_t a = 0; a < 3; a++) { axes[a] = (int32_t)((int64_t)model->head_dim * released[a] / total); }
     if (c->axis_count != 0) { memcpy(axes, c->axes, sizeof axes); }
     if ((c->axis_count != 0 && c->axis_count != 3) || axes[0] < 2 || axes[1] < 2 || axes[2] < 2
         || axes[0] % 2 + axes[1] % 2 + axes[2] % 2 != 0 || (int64_t)axes[0] + axes[1] + axes[2] != model->head_dim) {
@@ -169,23 +173,24 @@ static void find_sizes(sumi_z_image* model, sumi_binder* b, const config_values*
     model->layer_count = c->layers != 0 ? c->layers : sumi_bind_count(b, "layers.");
     model->refiner_count = c->refiners != 0 ? c->refiners : sumi_bind_count(b, "noise_refiner.");
     if (model->layer_count < 1 || model->refiner_count < 0
-        || model->layer_count > SUMI_Z_IMAGE_MAX_BLOCKS - 2 * (int64_t)model->refiner_count) {
+        || model->layer_count > SUMI_NEXT_DIT_MAX_BLOCKS - 2 * (int64_t)model->refiner_count) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
                        "%s: %d layers and %d refiner layers; at least one layer and at most %d blocks are supported",
-                       b->part->path, (int)model->layer_count, (int)model->refiner_count, SUMI_Z_IMAGE_MAX_BLOCKS);
+                       b->part->path, (int)model->layer_count, (int)model->refiner_count, SUMI_NEXT_DIT_MAX_BLOCKS);
     }
 }
 
-sumi_result sumi_z_image_bind(sumi_z_image* model, sumi_binder* b, const void* config, size_t config_bytes,
-                              const char* config_path)
+static sumi_result bind(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config)
 {
+    sumi_next_dit* model = part;
+    model->settings = settings;
     b->alias = other_name;
     config_values c;
-    read_config(b, &c, config, config_bytes, config_path);
-    find_sizes(model, b, &c, config_path);
+    read_config(settings, b, &c, config);
+    find_sizes(model, b, &c, config->path);
     if (b->result != SUMI_OK) { return b->result; }
     size_t count = (size_t)(model->layer_count + 2 * model->refiner_count);
-    sumi_z_image_block* blocks = sumi_weight_list_reserve(b->list, count * sizeof *blocks);
+    sumi_next_dit_block* blocks = sumi_weight_list_reserve(b->list, count * sizeof *blocks);
     if (blocks == NULL) {
         return b->result = sumi_out_of_memory(b->error, count * sizeof *blocks, "the transformer's blocks");
     }
@@ -225,11 +230,21 @@ sumi_result sumi_z_image_bind(sumi_z_image* model, sumi_binder* b, const void* c
     return b->result;
 }
 
+static sumi_denoiser_facts facts(const void* part)
+{
+    const sumi_next_dit* model = part;
+    return (sumi_denoiser_facts){.channels = model->channels, .patch = 2, .feature_width = {model->feature_width}};
+}
+
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
-static int32_t padded(int32_t tokens) { return (tokens + PAD_MULTIPLE - 1) / PAD_MULTIPLE * PAD_MULTIPLE; }
+static int32_t padded(const sumi_next_dit* model, int32_t tokens)
+{
+    const int32_t multiple = model->settings->pad_multiple;
+    return (tokens + multiple - 1) / multiple * multiple;
+}
 
-static sumi_attention attention_over(const sumi_z_image* model, const sumi_sequence* sequences, int32_t count)
+static sumi_attention attention_over(const sumi_next_dit* model, const sumi_sequence* sequences, int32_t count)
 {
     return (sumi_attention){.q_heads = model->heads,
                             .kv_heads = model->kv_heads,
@@ -241,13 +256,13 @@ static sumi_attention attention_over(const sumi_z_image* model, const sumi_seque
 
 // Quarter `quarter` of this evaluation's row of a block's table [1 + s1 | tanh g1 | 1 + s2 | tanh g2], or none in an
 // unmodulated block.
-static sumi_step_row modulation_of(const sumi_z_image* model, sumi_value table, int32_t quarter)
+static sumi_step_row modulation_of(const sumi_next_dit* model, sumi_value table, int32_t quarter)
 {
     return table.id == 0 ? SUMI_NO_ROW : (sumi_step_row){table, quarter * model->dim, true};
 }
 
 // One block on rows [0, rows) of x, in place. Attention reads all of them; only the first out_rows are updated.
-static void write_block(const sumi_z_image* model, sumi_plan* plan, const sumi_z_image_block* w, sumi_value x,
+static void write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* w, sumi_value x,
                         int32_t rows, int32_t out_rows, const sumi_attention* attention, sumi_value rope,
                         sumi_value modulation)
 {
@@ -299,10 +314,12 @@ static void write_block(const sumi_z_image* model, sumi_plan* plan, const sumi_z
 }
 
 // A rotary table for rows whose positions `fill` writes.
-static sumi_value write_rope(const sumi_z_image* model, sumi_plan* plan, const int32_t* positions, int32_t rows)
+static sumi_value write_rope(const sumi_next_dit* model, sumi_plan* plan, const int32_t* positions, int32_t rows)
 {
     sumi_value value = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, rows, 3, positions);
-    return sumi_plan_rope_table(plan, value, 3, model->axis_pairs, model->theta);
+    sumi_plan_rope_args args = {.positions = value, .axes = 3, .theta = model->theta};
+    memcpy(args.pairs, model->axis_pairs, sizeof model->axis_pairs);
+    return sumi_plan_rope_table(plan, &args);
 }
 
 static int32_t* take_positions(sumi_plan* plan, int32_t rows)
@@ -321,24 +338,26 @@ static void fill_caption_positions(int32_t* positions, int32_t rows)
     for (int32_t i = 0; i < rows; i++) { positions[3 * i] = 1 + i; }
 }
 
-static void write_captions(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser)
+static void write_captions(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job)
 {
-    sumi_z_image_state* state = denoiser->state;
+    sumi_next_dit_state* state = job->state;
     sumi_span pads[SUMI_MAX_PROMPTS];
     sumi_sequence sequences[SUMI_MAX_PROMPTS];
     int32_t rows = 0, pad_count = 0;
-    for (int32_t p = 0; p < denoiser->prompt_count; p++) {
-        int32_t count = denoiser->prompts[p].count[0];
+    for (int32_t p = 0; p < job->prompt_count; p++) {
+        int32_t count = job->prompts[p].count[0];
         state->caption_begin[p] = rows;
-        state->caption_rows[p] = padded(count);
-        if (padded(count) > count) { pads[pad_count++] = (sumi_span){rows + count, padded(count) - count}; }
-        sequences[p] = (sumi_sequence){.span = {{rows, padded(count)}}, .span_count = 1, .query_spans = 1};
-        rows += padded(count);
+        state->caption_rows[p] = padded(model, count);
+        if (padded(model, count) > count) {
+            pads[pad_count++] = (sumi_span){rows + count, padded(model, count) - count};
+        }
+        sequences[p] = (sumi_sequence){.span = {{rows, padded(model, count)}}, .span_count = 1, .query_spans = 1};
+        rows += padded(model, count);
     }
     sumi_plan_prefix(plan, "%s", "");
     sumi_value y = state->captions = sumi_plan_value(plan, "captions", SUMI_ELEMENT_ACTIVATION, rows, model->dim);
-    for (int32_t p = 0; p < denoiser->prompt_count; p++) {
-        const sumi_prompt_features* prompt = &denoiser->prompts[p];
+    for (int32_t p = 0; p < job->prompt_count; p++) {
+        const sumi_prompt_features* prompt = &job->prompts[p];
         sumi_value n = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "cap_embedder.0",
                                                                    .x = prompt->value[0],
                                                                    .x_row = prompt->row[0],
@@ -356,13 +375,13 @@ static void write_captions(const sumi_z_image* model, sumi_plan* plan, sumi_deno
     sumi_plan_fill_rows(plan, y, &model->caption_pad, pads, pad_count);
     int32_t* positions = take_positions(plan, rows);
     if (positions == NULL) { return; }
-    for (int32_t p = 0; p < denoiser->prompt_count; p++) {
+    for (int32_t p = 0; p < job->prompt_count; p++) {
         fill_caption_positions(positions + 3 * state->caption_begin[p], state->caption_rows[p]);
     }
     sumi_plan_prefix(plan, "caption_");
     sumi_value rope = write_rope(model, plan, positions, rows);
     sumi_free(plan->heap, positions);
-    sumi_attention attention = attention_over(model, sequences, denoiser->prompt_count);
+    sumi_attention attention = attention_over(model, sequences, job->prompt_count);
     for (int32_t i = 0; i < model->refiner_count; i++) {
         sumi_plan_prefix(plan, "context_refiner.%d.", (int)i);
         write_block(model, plan, &model->context_refiner[i], y, rows, rows, &attention, rope, SUMI_NO_VALUE);
@@ -371,11 +390,11 @@ static void write_captions(const sumi_z_image* model, sumi_plan* plan, sumi_deno
 
 // c = mlp(sinusoids(1000 t)); every block's table and the final layer's scale, for all evaluations at once: they depend
 // on the schedule alone.
-static void write_modulation(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser)
+static void write_modulation(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job)
 {
-    sumi_z_image_state* state = denoiser->state;
+    sumi_next_dit_state* state = job->state;
     sumi_plan_prefix(plan, "t_embedder.");
-    sumi_value e = sumi_plan_time_embed(plan, &(sumi_plan_time_args){.times = denoiser->times,
+    sumi_value e = sumi_plan_time_embed(plan, &(sumi_plan_time_args){.times = job->times,
                                                                      .width = model->time_width,
                                                                      .scale = (float)model->time_scale,
                                                                      .max_period = TIME_PERIOD,
@@ -390,11 +409,11 @@ static void write_modulation(const sumi_z_image* model, sumi_plan* plan, sumi_de
                   .label = "mlp.2", .x = hidden, .weight = &model->time_out, .bias = &model->time_out_bias});
     for (int32_t i = 0; i < model->refiner_count + model->layer_count; i++) {
         bool refines = i < model->refiner_count;
-        const sumi_z_image_block* w = refines ? &model->noise_refiner[i] : &model->layers[i - model->refiner_count];
+        const sumi_next_dit_block* w = refines ? &model->noise_refiner[i] : &model->layers[i - model->refiner_count];
         sumi_plan_prefix(plan, "%s.%d.", refines ? "noise_refiner" : "layers",
                          (int)(refines ? i : i - model->refiner_count));
         sumi_value table =
-            sumi_plan_value(plan, "modulation", SUMI_ELEMENT_FLOAT, denoiser->evaluation_count, 4 * model->dim);
+            sumi_plan_value(plan, "modulation", SUMI_ELEMENT_FLOAT, job->evaluation_count, 4 * model->dim);
         sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "adaLN_modulation",
                                                         .x = c,
                                                         .weight = &w->modulation,
@@ -406,7 +425,7 @@ static void write_modulation(const sumi_z_image* model, sumi_plan* plan, sumi_de
     sumi_plan_prefix(plan, "final_layer.");
     sumi_value silu = sumi_plan_activate(plan, c, SUMI_ACT_SILU); // only here: the blocks read c as it is
     sumi_value scale = state->final_scale =
-        sumi_plan_value(plan, "final_scale", SUMI_ELEMENT_FLOAT, denoiser->evaluation_count, model->dim);
+        sumi_plan_value(plan, "final_scale", SUMI_ELEMENT_FLOAT, job->evaluation_count, model->dim);
     sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "adaLN_modulation",
                                                     .x = silu,
                                                     .weight = &model->final_modulation,
@@ -415,10 +434,12 @@ static void write_modulation(const sumi_z_image* model, sumi_plan* plan, sumi_de
     sumi_plan_finish_modulation(plan, scale, false);
 }
 
-void sumi_z_image_write_prepare(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser)
+static void write_prepare(const void* part, sumi_plan* plan, sumi_denoising* job)
 {
-    write_captions(model, plan, denoiser);
-    write_modulation(model, plan, denoiser);
+    const sumi_next_dit* model = part;
+    SUMI_ASSERT(job->reference_count == 0); // facts: it takes none
+    write_captions(model, plan, job);
+    write_modulation(model, plan, job);
     sumi_plan_prefix(plan, "%s", "");
 }
 
@@ -427,12 +448,13 @@ typedef struct layout {
     int32_t height, width, tokens, image_rows, caption_begin[MAX_EVALUATIONS], rows;
 } layout;
 
-static layout layout_of(const sumi_denoising* denoiser, const sumi_evaluation* list, int32_t count)
+static layout layout_of(const sumi_next_dit* model, const sumi_denoising* job, const sumi_evaluation* list,
+                        int32_t count)
 {
-    const sumi_z_image_state* state = denoiser->state;
-    layout l = {.height = denoiser->height / 2, .width = denoiser->width / 2};
+    const sumi_next_dit_state* state = job->state;
+    layout l = {.height = job->height / 2, .width = job->width / 2};
     l.tokens = l.height * l.width;
-    l.image_rows = padded(l.tokens);
+    l.image_rows = padded(model, l.tokens);
     l.rows = count * l.image_rows;
     for (int32_t s = 0; s < count; s++) {
         l.caption_begin[s] = l.rows;
@@ -441,11 +463,13 @@ static layout layout_of(const sumi_denoising* denoiser, const sumi_evaluation* l
     return l;
 }
 
-void sumi_z_image_write_layout(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser, int32_t slot,
-                               const sumi_evaluation* list, int32_t count)
+static void write_layout(const void* part, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+                         const sumi_evaluation* list, int32_t count)
 {
-    sumi_z_image_state* state = denoiser->state;
-    layout l = layout_of(denoiser, list, count);
+    const sumi_next_dit* model = part;
+    SUMI_ASSERT(slot >= 0 && slot < 2 && count >= 1 && count <= MAX_EVALUATIONS);
+    sumi_next_dit_state* state = job->state;
+    layout l = layout_of(model, job, list, count);
     int32_t* positions = take_positions(plan, l.rows);
     if (positions == NULL) { return; }
     for (int32_t s = 0; s < count; s++) {
@@ -464,7 +488,7 @@ void sumi_z_image_write_layout(const sumi_z_image* model, sumi_plan* plan, sumi_
 }
 
 // 2x2 patches through x_embedder into the leading rows; pad rows hold the learned token.
-static void write_patches(const sumi_z_image* model, sumi_plan* plan, const sumi_denoising* denoiser, const layout* l,
+static void write_patches(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job, const layout* l,
                           sumi_value latents, const sumi_evaluation* list, int32_t count, sumi_value x)
 {
     int32_t items[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
@@ -474,7 +498,7 @@ static void write_patches(const sumi_z_image* model, sumi_plan* plan, const sumi
         row_begin[s] = s * l->tokens;
         pads[s] = (sumi_span){s * l->image_rows + l->tokens, l->image_rows - l->tokens};
     }
-    sumi_patch_layout patches = {denoiser->height, denoiser->width, model->channels, count, items, row_begin};
+    sumi_patch_layout patches = {job->height, job->width, model->channels, count, items, row_begin};
     sumi_value features =
         sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, count * l->tokens, 4 * model->channels);
     sumi_plan_patchify(plan, latents, &patches, features);
@@ -493,11 +517,13 @@ static void write_patches(const sumi_z_image* model, sumi_plan* plan, const sumi
     sumi_plan_fill_rows(plan, x, &model->x_pad, pads, is_padded ? count : 0);
 }
 
-sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* plan, sumi_denoising* denoiser,
-                                         int32_t slot, sumi_value latents, const sumi_evaluation* list, int32_t count)
+static sumi_value write_evaluation(const void* part, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+                                   sumi_value latents, const sumi_evaluation* list, int32_t count)
 {
-    const sumi_z_image_state* state = denoiser->state;
-    layout l = layout_of(denoiser, list, count);
+    const sumi_next_dit* model = part;
+    SUMI_ASSERT(slot >= 0 && slot < 2 && count >= 1 && count <= MAX_EVALUATIONS);
+    const sumi_next_dit_state* state = job->state;
+    layout l = layout_of(model, job, list, count);
     int32_t image_rows = count * l.image_rows;
     sumi_sequence images[MAX_EVALUATIONS], joint[MAX_EVALUATIONS], last[MAX_EVALUATIONS];
     int32_t order[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
@@ -515,9 +541,9 @@ sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* p
 
     sumi_plan_prefix(plan, "%s", "");
     sumi_value x = sumi_plan_value(plan, "stream", SUMI_ELEMENT_ACTIVATION, l.rows, model->dim);
-    write_patches(model, plan, denoiser, &l, latents, list, count, x);
+    write_patches(model, plan, job, &l, latents, list, count, x);
     for (int32_t i = 0; i < model->refiner_count; i++) {
-        const sumi_z_image_block* w = &model->noise_refiner[i];
+        const sumi_next_dit_block* w = &model->noise_refiner[i];
         sumi_plan_prefix(plan, "noise_refiner.%d.", (int)i);
         write_block(model, plan, w, x, image_rows, image_rows, &over_images, state->rope[slot],
                     state->modulation[w->slot]);
@@ -530,10 +556,10 @@ sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* p
                                                          .y_row = l.caption_begin[s],
                                                          .rows = state->caption_rows[list[s].prompt]});
     }
-    int32_t final_rows = denoiser->whole ? l.rows : image_rows;
+    int32_t final_rows = job->whole ? l.rows : image_rows;
     for (int32_t i = 0; i < model->layer_count; i++) {
-        const sumi_z_image_block* w = &model->layers[i];
-        bool is_last = i == model->layer_count - 1 && !denoiser->whole;
+        const sumi_next_dit_block* w = &model->layers[i];
+        bool is_last = i == model->layer_count - 1 && !job->whole;
         sumi_plan_prefix(plan, "layers.%d.", (int)i);
         write_block(model, plan, w, x, l.rows, is_last ? image_rows : l.rows, is_last ? &from_images : &over_all,
                     state->rope[slot], state->modulation[w->slot]);
@@ -551,6 +577,13 @@ sumi_value sumi_z_image_write_evaluation(const sumi_z_image* model, sumi_plan* p
     sumi_plan_prefix(plan, "%s", "");
     // the network returns clean - noise, the solver wants noise - clean
     return sumi_plan_unpatchify(
-        plan, out, &(sumi_patch_layout){denoiser->height, denoiser->width, model->channels, count, order, row_begin},
-        -1.0f);
+        plan, out, &(sumi_patch_layout){job->height, job->width, model->channels, count, order, row_begin}, -1.0f);
 }
+
+const sumi_denoiser_part sumi_next_dit_part = {.model_bytes = sizeof(sumi_next_dit),
+                                               .state_bytes = sizeof(sumi_next_dit_state),
+                                               .bind = bind,
+                                               .facts = facts,
+                                               .write_prepare = write_prepare,
+                                               .write_layout = write_layout,
+                                               .write_evaluation = write_evaluation};

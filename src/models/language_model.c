@@ -1,0 +1,458 @@
+#include "models/language_model.h"
+#include "base/assert.h"
+#include "models/config.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- Weights --------------------------------------------------------------------------------------------------------
+
+// Canonical "model.layers.3.self_attn.q_proj.weight" -> "layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight", and
+// what newer and older programs put in front.
+static bool other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+{
+    const sumi_language_model_settings* settings = context;
+    static const char* const prefixes[] = {"", NULL, "model.language_model.", "language_model.model.",
+                                           "language_model."};
+    // the norm behind attention is of the branch where branches are normed, else of what the MLP reads
+    const char* const llama_cpp[][2] = {
+        {"input_layernorm", "attn_norm"},
+        {"self_attn.q_proj", "attn_q"},
+        {"self_attn.k_proj", "attn_k"},
+        {"self_attn.v_proj", "attn_v"},
+        {"self_attn.q_norm", "attn_q_norm"},
+        {"self_attn.k_norm", "attn_k_norm"},
+        {"self_attn.o_proj", "attn_output"},
+        {"post_attention_layernorm", settings->norms_branches ? "post_attention_norm" : "ffn_norm"},
+        {"pre_feedforward_layernorm", "ffn_norm"},
+        {"post_feedforward_layernorm", "post_ffw_norm"},
+        {"mlp.gate_proj", "ffn_gate"},
+        {"mlp.up_proj", "ffn_up"},
+        {"mlp.down_proj", "ffn_down"}};
+    if (which < 0 || which >= (int32_t)(sizeof prefixes / sizeof *prefixes)) { return false; }
+    if (prefixes[which] != NULL) { return sumi_replace_text(canonical, "model.", prefixes[which], out, out_bytes); }
+    if (strcmp(canonical, "model.embed_tokens.weight") == 0 || strcmp(canonical, "model.norm.weight") == 0) {
+        snprintf(out, out_bytes, "%s",
+                 strcmp(canonical, "model.norm.weight") == 0 ? "output_norm.weight" : "token_embd.weight");
+        return true;
+    }
+    char block[SUMI_NAME_BYTES];
+    if (!sumi_replace_text(canonical, "model.layers.", "blk.", block, sizeof block)) { return false; }
+    for (size_t i = 0; i < sizeof llama_cpp / sizeof *llama_cpp; i++) {
+        if (sumi_replace_text(block, llama_cpp[i][0], llama_cpp[i][1], out, out_bytes)) { return true; }
+    }
+    return false;
+}
+
+static const char* name_in(char* out, int32_t layer, const char* rest)
+{
+    snprintf(out, SUMI_NAME_BYTES, "model.layers.%d.%s", (int)layer, rest);
+    return out;
+}
+
+static void bind_norm(const sumi_language_model* model, sumi_binder* b, sumi_weight* weight, const char* name,
+                      int32_t cols)
+{
+    if (model->settings->adds_one) {
+        sumi_bind_offset_vector(b, weight, name, cols, 1.0f);
+    } else {
+        sumi_bind_vector(b, weight, name, cols);
+    }
+}
+
+static void bind_layer(sumi_language_model* model, sumi_binder* b, int32_t layer)
+{
+    const sumi_language_model_settings* settings = model->settings;
+    sumi_language_layer* l = &model->layers[layer];
+    int32_t q = model->q_heads * model->head_dim, kv = model->kv_heads * model->head_dim;
+    const int32_t qkv_rows[] = {q, kv, kv};
+    char n[4][SUMI_NAME_BYTES];
+    bind_norm(model, b, &l->input_norm, name_in(n[0], layer, "input_layernorm.weight"), model->width);
+    const char* qkv[] = {name_in(n[0], layer, "self_attn.q_proj"), name_in(n[1], layer, "self_attn.k_proj"),
+                         name_in(n[2], layer, "self_attn.v_proj")};
+    sumi_bind_stack(b, &l->qkv, name_in(n[3], layer, "self_attn.qkv"), qkv, qkv_rows, 3, model->width);
+    if (settings->has_qkv_bias) {
+        sumi_bind_stacked_bias(b, &l->qkv_bias, name_in(n[3], layer, "self_attn.qkv.bias"), qkv, qkv_rows, 3);
+    }
+    if (settings->has_qk_norm) {
+        bind_norm(model, b, &l->q_norm, name_in(n[0], layer, "self_attn.q_norm.weight"), model->head_dim);
+        bind_norm(model, b, &l->k_norm, name_in(n[0], layer, "self_attn.k_norm.weight"), model->head_dim);
+    }
+    sumi_bind_matrix(b, &l->out, name_in(n[0], layer, "self_attn.o_proj"), model->width, q);
+    if (settings->norms_branches) {
+        bind_norm(model, b, &l->out_norm, name_in(n[0], layer, "post_attention_layernorm.weight"), model->width);
+        bind_norm(model, b, &l->mlp_norm, name_in(n[0], layer, "pre_feedforward_layernorm.weight"), model->width);
+        bind_norm(model, b, &l->down_norm, name_in(n[0], layer, "post_feedforward_layernorm.weight"), model->width);
+    } else {
+        bind_norm(model, b, &l->mlp_norm, name_in(n[0], layer, "post_attention_layernorm.weight"), model->width);
+    }
+    const char* gate_up[] = {name_in(n[0], layer, "mlp.gate_proj"), name_in(n[1], layer, "mlp.up_proj")};
+    sumi_bind_stack(b, &l->gate_up, name_in(n[3], layer, "mlp.gate_up"), gate_up,
+                    (const int32_t[]){model->hidden, model->hidden}, 2, model->width);
+    sumi_bind_matrix(b, &l->down, name_in(n[0], layer, "mlp.down_proj"), model->width, model->hidden);
+}
+
+typedef struct config_values {
+    int32_t layers, q_heads, kv_heads, window, sections[3], section_count, kind_count;
+    char kinds[SUMI_LANGUAGE_MODEL_MAX_LAYERS][SUMI_CONFIG_TEXT_BYTES];
+    bool has_bias, slides;
+    double eps, theta, window_theta, divisor, attention_scalar;
+} config_values;
+
+// The language model's keys below `outer` ("" or "text_config."): files of models that see pictures have them in either
+// place, some in both.
+static sumi_result read_keys(config_values* c, const sumi_part_config* config, const char* outer, sumi_error* error)
+{
+    const struct {
+        const char* key;
+        sumi_config_kind kind;
+        void* into;
+        int32_t capacity;
+        int32_t* count;
+    } keys[] = {{"num_hidden_layers", SUMI_CONFIG_INTEGER, &c->layers, 0, NULL},
+                {"num_attention_heads", SUMI_CONFIG_INTEGER, &c->q_heads, 0, NULL},
+                {"num_key_value_heads", SUMI_CONFIG_INTEGER, &c->kv_heads, 0, NULL},
+                {"rms_norm_eps", SUMI_CONFIG_NUMBER, &c->eps, 0, NULL},
+                {"rope_theta", SUMI_CONFIG_NUMBER, &c->theta, 0, NULL},
+                {"rope_parameters.rope_theta", SUMI_CONFIG_NUMBER, &c->theta, 0, NULL},
+                {"rope_parameters.full_attention.rope_theta", SUMI_CONFIG_NUMBER, &c->theta, 0, NULL},
+                {"rope_local_base_freq", SUMI_CONFIG_NUMBER, &c->window_theta, 0, NULL},
+                {"rope_parameters.sliding_attention.rope_theta", SUMI_CONFIG_NUMBER, &c->window_theta, 0, NULL},
+                {"rope_scaling.factor", SUMI_CONFIG_NUMBER, &c->divisor, 0, NULL},
+                {"rope_parameters.full_attention.factor", SUMI_CONFIG_NUMBER, &c->divisor, 0, NULL},
+                {"rope_scaling.mrope_section", SUMI_CONFIG_INTEGERS, c->sections, 3, &c->section_count},
+                {"rope_parameters.mrope_section", SUMI_CONFIG_INTEGERS, c->sections, 3, &c->section_count},
+                {"query_pre_attn_scalar", SUMI_CONFIG_NUMBER, &c->attention_scalar, 0, NULL},
+                {"sliding_window", SUMI_CONFIG_INTEGER, &c->window, 0, NULL},
+                {"layer_types", SUMI_CONFIG_TEXTS, c->kinds, SUMI_LANGUAGE_MODEL_MAX_LAYERS, &c->kind_count},
+                {"attention_bias", SUMI_CONFIG_BOOL, &c->has_bias, 0, NULL},
+                {"use_sliding_window", SUMI_CONFIG_BOOL, &c->slides, 0, NULL}};
+    enum { KEY_COUNT = sizeof keys / sizeof *keys };
+    char names[KEY_COUNT][96];
+    sumi_config_field fields[KEY_COUNT];
+    for (int32_t i = 0; i < KEY_COUNT; i++) {
+        snprintf(names[i], sizeof names[i], "%s%s", outer, keys[i].key);
+        fields[i] = (sumi_config_field){names[i], keys[i].kind, keys[i].into, keys[i].capacity, keys[i].count};
+    }
+    return sumi_config_read(config->data, config->bytes, config->path, fields, KEY_COUNT, error);
+}
+
+static void read_config(sumi_language_model* model, sumi_binder* b, config_values* c, const sumi_part_config* config)
+{
+    const sumi_language_model_settings* settings = model->settings;
+    *c = (config_values){.eps = 1e-6,
+                         .theta = settings->theta,
+                         .window = settings->window,
+                         .window_theta = settings->window_theta,
+                         .divisor = settings->position_divisor,
+                         .has_bias = settings->has_qkv_bias};
+    b->result = read_keys(c, config, "text_config.", b->error);
+    if (b->result == SUMI_OK) { b->result = read_keys(c, config, "", b->error); }
+    // a bias that the settings do not know, or windows where they have none
+    if (b->result == SUMI_OK && ((c->has_bias && !settings->has_qkv_bias) || c->slides)) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: attention biases and sliding windows are not supported in the %s text encoder",
+                       config->path, settings->name);
+    }
+    if (!(c->eps > 0) || !(c->theta > 1) || (settings->full_every > 0 && (!(c->window_theta > 1) || c->window < 1))
+        || !(c->divisor >= 0) || !(c->attention_scalar >= 0)) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: rms_norm_eps, the bases of the rotary positions and the sliding window must be positive",
+                       config->path);
+    }
+}
+
+// Widths and heads from the shapes; the config only says what shapes cannot.
+static void find_sizes(sumi_language_model* model, sumi_binder* b, const config_values* c)
+{
+    model->vocabulary = sumi_bind_size(b, "model.embed_tokens.weight", 0);
+    model->width = sumi_bind_size(b, "model.embed_tokens.weight", 1);
+    model->hidden = sumi_bind_size(b, "model.layers.0.mlp.gate_proj.weight", 0);
+    int32_t q_rows = sumi_bind_size(b, "model.layers.0.self_attn.q_proj.weight", 0),
+            kv_rows = sumi_bind_size(b, "model.layers.0.self_attn.k_proj.weight", 0);
+    // without norms of heads only the config says how many there are; the released models' heads have 128 values
+    model->head_dim = model->settings->has_qk_norm ? sumi_bind_size(b, "model.layers.0.self_attn.q_norm.weight", 0)
+                    : c->q_heads > 0               ? q_rows / c->q_heads
+                                                   : 128;
+    if (b->result != SUMI_OK) { return; }
+    model->q_heads = model->head_dim > 0 ? q_rows / model->head_dim : 0;
+    model->kv_heads = model->head_dim > 0 ? kv_rows / model->head_dim : 0;
+    if (model->head_dim < 2 || model->head_dim % 2 != 0 || model->q_heads * model->head_dim != q_rows
+        || model->kv_heads < 1 || model->kv_heads * model->head_dim != kv_rows || model->q_heads % model->kv_heads != 0
+        || (c->q_heads != 0 && c->q_heads != model->q_heads) || (c->kv_heads != 0 && c->kv_heads != model->kv_heads)) {
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                       "%s: the text encoder's q_proj has %d rows and k_proj %d for heads of %d; that is not what its "
+                       "config.json says or no grouping of heads",
+                       b->part->path, (int)q_rows, (int)kv_rows, (int)model->head_dim);
+    }
+}
+
+// Which pairs of a head turn with which axis: the config's split, or the released one at its proportions.
+static void find_sections(sumi_language_model* model, sumi_binder* b, const config_values* c)
+{
+    const int32_t* released = model->settings->sections;
+    const int32_t total = released[0] + released[1] + released[2], pairs = model->head_dim / 2;
+    if (total == 0 || b->result != SUMI_OK) { return; }
+    for (int32_t a = 0; a < 3; a++) {
+        model->sections[a] = c->section_count == 3 ? c->sections[a] : released[a] * pairs / total;
+    }
+    if ((c->section_count != 0 && c->section_count != 3) || model->sections[0] < 1 || model->sections[1] < 1
+        || model->sections[2] < 1 || (int64_t)model->sections[0] + model->sections[1] + model->sections[2] != pairs) {
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                       "%s: mrope_section must be three positive numbers whose sum is %d, half the head size",
+                       b->part->path, (int)pairs);
+    }
+}
+
+static void find_layers(sumi_language_model* model, sumi_binder* b, const config_values* c)
+{
+    int32_t layers = c->layers, unused = model->settings->unused_layers;
+    if (layers == 0) {
+        static const char* const prefixes[] = {
+            "model.layers.",         "layers.", "blk.", "model.language_model.layers.", "language_model.model.layers.",
+            "language_model.layers."};
+        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && layers == 0; i++) {
+            layers = sumi_bind_count(b, prefixes[i]);
+        }
+        // a file without the final norm has been cut down to the layers that are used
+        layers += sumi_bind_find(b, "model.norm.weight") == NULL ? unused : 0;
+    }
+    if (layers < 1 + unused || layers > SUMI_LANGUAGE_MODEL_MAX_LAYERS + unused) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the text encoder has %d layers; between %d and %d are supported",
+                       b->part->path, (int)layers, (int)(1 + unused), (int)(SUMI_LANGUAGE_MODEL_MAX_LAYERS + unused));
+        return;
+    }
+    model->layer_count = layers - unused;
+    size_t bytes = (size_t)model->layer_count * sizeof *model->layers;
+    model->layers = b->result == SUMI_OK ? sumi_weight_list_reserve(b->list, bytes) : NULL;
+    if (model->layers == NULL && b->result == SUMI_OK) {
+        b->result = sumi_out_of_memory(b->error, bytes, "the text encoder's layers");
+    }
+    for (int32_t i = 0; i < model->layer_count && b->result == SUMI_OK; i++) {
+        const int32_t every = model->settings->full_every;
+        model->layers[i].has_window =
+            every > 0 && (i < c->kind_count ? strcmp(c->kinds[i], "sliding_attention") == 0 : (i + 1) % every != 0);
+    }
+}
+
+static sumi_result bind(void* part, const void* settings, sumi_binder* b, const sumi_part_config* config)
+{
+    sumi_language_model* model = part;
+    model->settings = settings;
+    b->alias = other_name;
+    b->alias_context = settings;
+    config_values c;
+    read_config(model, b, &c, config);
+    find_sizes(model, b, &c);
+    find_sections(model, b, &c);
+    find_layers(model, b, &c);
+    if (b->result != SUMI_OK) { return b->result; }
+    model->eps = (float)c.eps;
+    model->attention_scale = (float)(1.0 / sqrt(c.attention_scalar > 0 ? c.attention_scalar : (double)model->head_dim));
+    model->theta = c.theta;
+    model->window = c.window;
+    model->window_theta = c.window_theta > 0 ? c.window_theta : c.theta;
+    model->position_divisor = c.divisor > 0 ? c.divisor : 1.0;
+    sumi_bind_matrix(b, &model->embedding, "model.embed_tokens", model->vocabulary, model->width);
+    for (int32_t layer = 0; layer < model->layer_count; layer++) { bind_layer(model, b, layer); }
+    if (model->settings->norms_features) { bind_norm(model, b, &model->final_norm, "model.norm.weight", model->width); }
+    return b->result;
+}
+
+static sumi_text_encoder_facts facts(const void* part)
+{
+    const sumi_language_model* model = part;
+    return (sumi_text_encoder_facts){
+        .width = model->width, .vocabulary = model->vocabulary, .takes_pictures = model->settings->takes_pictures};
+}
+
+// ---- Forward --------------------------------------------------------------------------------------------------------
+
+// Positions of one prompt's tokens, `axes` numbers each, as Qwen2.5-VL counts them: a text token stands one behind what
+// is before it, on all axes. A picture's tokens share a frame, and lie at their row and column from there on; what
+// follows begins behind the longer side.
+static void fill_positions(int32_t* positions, int32_t axes, int32_t begin, int32_t count,
+                           const sumi_text_picture* pictures, int32_t picture_count)
+{
+    SUMI_ASSERT(axes == 1 || axes == 3);
+    int32_t next = 0, row = 0;
+    while (row < count) {
+        const sumi_text_picture* picture = NULL;
+        for (int32_t i = 0; i < picture_count && picture == NULL && axes == 3; i++) {
+            picture = pictures[i].row == begin + row ? &pictures[i] : NULL;
+        }
+        int32_t* at = positions + (int64_t)row * axes;
+        if (picture == NULL) {
+            for (int32_t a = 0; a < axes; a++) { at[a] = next; }
+            next++;
+            row++;
+            continue;
+        }
+        const int32_t height = picture->grid_height, width = picture->grid_width;
+        SUMI_ASSERT(height >= 1 && width >= 1 && height * width <= count - row);
+        for (int32_t i = 0; i < height * width; i++) {
+            at[3 * i] = next;
+            at[3 * i + 1] = next + i / width;
+            at[3 * i + 2] = next + i % width;
+        }
+        next += height > width ? height : width;
+        row += height * width;
+    }
+}
+
+static sumi_value write_positions(const sumi_language_model* model, sumi_plan* plan, const sumi_text_batch* batch,
+                                  int32_t rows)
+{
+    const int32_t axes = model->sections[0] > 0 ? 3 : 1;
+    const size_t bytes = (size_t)rows * (size_t)axes * sizeof(int32_t);
+    int32_t* positions = sumi_alloc(plan->heap, bytes);
+    if (positions == NULL) {
+        sumi_out_of_memory(&plan->error, bytes, "token positions");
+        return SUMI_NO_VALUE;
+    }
+    for (int32_t p = 0, row = 0; p < batch->prompt_count; row += batch->counts[p++]) {
+        fill_positions(positions + (int64_t)row * axes, axes, row, batch->counts[p], batch->pictures,
+                       batch->picture_count);
+    }
+    sumi_value value = sumi_plan_constant(plan, "token_positions", SUMI_ELEMENT_INT, rows, axes, positions);
+    sumi_free(plan->heap, positions);
+    return value;
+}
+
+// cos and sin for every token; full: of the layers without a window.
+static sumi_value write_rope(const sumi_language_model* model, sumi_plan* plan, sumi_value positions, bool full)
+{
+    sumi_plan_rope_args args = {.positions = positions,
+                                .axes = 1,
+                                .pairs = {model->head_dim / 2},
+                                .theta = full ? model->theta : model->window_theta,
+                                .divisor = full ? model->position_divisor : 1.0};
+    if (model->sections[0] > 0) { // the frequencies go on from one axis to the next
+        args.axes = 3;
+        args.is_continuous = true;
+        memcpy(args.pairs, model->sections, sizeof model->sections);
+    }
+    return sumi_plan_rope_table(plan, &args);
+}
+
+// One layer on h, in place.
+static void write_layer(const sumi_language_model* model, sumi_plan* plan, const sumi_language_layer* w, sumi_value h,
+                        const sumi_attention* attention, sumi_value rope)
+{
+    const sumi_language_model_settings* settings = model->settings;
+    sumi_value a = sumi_plan_norm(
+        plan, &(sumi_plan_norm_args){.label = "input_norm", .x = h, .weight = &w->input_norm, .eps = model->eps});
+    sumi_value qkv = sumi_plan_linear(
+        plan,
+        &(sumi_plan_linear_args){
+            .label = "attention.qkv", .x = a, .weight = &w->qkv, .bias = settings->has_qkv_bias ? &w->qkv_bias : NULL});
+    sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "attention.qk_norm_rope",
+                                                      .qkv = qkv,
+                                                      .q_heads = model->q_heads,
+                                                      .kv_heads = model->kv_heads,
+                                                      .dim = model->head_dim,
+                                                      .q_norm = settings->has_qk_norm ? &w->q_norm : NULL,
+                                                      .k_norm = settings->has_qk_norm ? &w->k_norm : NULL,
+                                                      .eps = model->eps,
+                                                      .rope = rope,
+                                                      .rotary = SUMI_ROTARY_HALVES});
+    sumi_value o = sumi_plan_attention(plan, "attention", qkv, attention);
+    if (settings->norms_branches) {
+        sumi_value branch =
+            sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "attention.out", .x = o, .weight = &w->out});
+        sumi_plan_norm_gate_add(
+            plan,
+            &(sumi_plan_norm_gate_add_args){
+                .label = "attention.out_norm", .x = h, .branch = branch, .weight = &w->out_norm, .eps = model->eps});
+    } else {
+        sumi_plan_linear(plan,
+                         &(sumi_plan_linear_args){.label = "attention.out", .x = o, .weight = &w->out, .residual = h});
+    }
+    sumi_value m = sumi_plan_norm(
+        plan, &(sumi_plan_norm_args){.label = "mlp_norm", .x = h, .weight = &w->mlp_norm, .eps = model->eps});
+    sumi_value g = sumi_plan_linear_gated(plan, "mlp.gate_up", m, &w->gate_up, settings->activation);
+    if (settings->norms_branches) {
+        sumi_value branch =
+            sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "mlp.down", .x = g, .weight = &w->down});
+        sumi_plan_norm_gate_add(
+            plan, &(sumi_plan_norm_gate_add_args){
+                      .label = "mlp.down_norm", .x = h, .branch = branch, .weight = &w->down_norm, .eps = model->eps});
+    } else {
+        sumi_plan_linear(plan,
+                         &(sumi_plan_linear_args){.label = "mlp.down", .x = g, .weight = &w->down, .residual = h});
+    }
+}
+
+// bfloat16(sqrt(width)): the reference casts the factor to the type of the released weights.
+static float embedding_factor(int32_t width)
+{
+    float factor = sqrtf((float)width);
+    uint32_t bits;
+    memcpy(&bits, &factor, sizeof bits);
+    bits = (bits + 0x7FFFu + (bits >> 16 & 1u)) & 0xFFFF0000u; // round to nearest even
+    memcpy(&factor, &bits, sizeof factor);
+    return factor;
+}
+
+static sumi_value write(const void* part, sumi_plan* plan, const sumi_text_batch* batch)
+{
+    const sumi_language_model* model = part;
+    SUMI_ASSERT(batch->prompt_count >= 1);
+    SUMI_ASSERT(batch->picture_count == 0 || model->settings->takes_pictures);
+    if (plan->error.result != SUMI_OK) {
+        return SUMI_NO_VALUE; // ids may not exist, and with them the number of rows
+    }
+    int32_t rows = sumi_plan_info(plan, batch->ids)->rows;
+    sumi_sequence* sequences = sumi_alloc_array(plan->heap, (size_t)batch->prompt_count, sizeof *sequences);
+    if (sequences == NULL) {
+        sumi_out_of_memory(&plan->error, (size_t)batch->prompt_count * sizeof *sequences, "attention sequences");
+        return SUMI_NO_VALUE;
+    }
+    for (int32_t p = 0, row = 0; p < batch->prompt_count; row += batch->counts[p++]) {
+        sequences[p] = (sumi_sequence){.span = {{row, batch->counts[p]}}, .span_count = 1, .query_spans = 1};
+    }
+    sumi_attention attention = {.q_heads = model->q_heads,
+                                .kv_heads = model->kv_heads,
+                                .dim = model->head_dim,
+                                .scale = model->attention_scale,
+                                .causal = true,
+                                .sequences = sequences,
+                                .sequence_count = batch->prompt_count};
+
+    sumi_plan_prefix(plan, "text.");
+    bool has_windows = false, has_full = false;
+    for (int32_t i = 0; i < model->layer_count; i++) {
+        has_windows = has_windows || model->layers[i].has_window;
+        has_full = has_full || !model->layers[i].has_window;
+    }
+    sumi_value positions = write_positions(model, plan, batch, rows), ropes[2] = {SUMI_NO_VALUE, SUMI_NO_VALUE};
+    if (has_full) { ropes[0] = write_rope(model, plan, positions, true); }
+    if (has_windows) { ropes[1] = write_rope(model, plan, positions, false); }
+    sumi_value h = sumi_plan_embed_rows(plan, batch->ids, &model->embedding,
+                                        model->settings->scales_embedding ? embedding_factor(model->width) : 1.0f);
+    for (int32_t i = 0; i < batch->picture_count; i++) {
+        const sumi_text_picture* picture = &batch->pictures[i];
+        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = picture->value,
+                                                         .x_row = picture->value_row,
+                                                         .y = h,
+                                                         .y_row = picture->row,
+                                                         .rows = picture->grid_height * picture->grid_width});
+    }
+    for (int32_t layer = 0; layer < model->layer_count; layer++) {
+        const sumi_language_layer* w = &model->layers[layer];
+        sumi_plan_prefix(plan, "text.layers.%d.", (int)layer);
+        attention.window = w->has_window ? model->window : 0;
+        write_layer(model, plan, w, h, &attention, ropes[w->has_window]);
+    }
+    sumi_plan_prefix(plan, "text.");
+    if (model->settings->norms_features) {
+        h = sumi_plan_norm(
+            plan, &(sumi_plan_norm_args){.label = "norm", .x = h, .weight = &model->final_norm, .eps = model->eps});
+    }
+    sumi_plan_prefix(plan, "%s", "");
+    sumi_free(plan->heap, sequences);
+    return h;
+}
+
+const sumi_text_encoder_part sumi_language_model_part = {
+    .model_bytes = sizeof(sumi_language_model), .bind = bind, .facts = facts, .write = write};

@@ -1,0 +1,63 @@
+// A decoder-only language model as a text encoder: token ids in, features of every token out. Qwen3, Qwen2.5-VL and
+// Gemma 3 are this one network with other settings.
+//
+//   h = embedding[id] * factor                        rows of pictures in place of some of them (Qwen2.5-VL)
+//   for each layer that is run:
+//     a = norm(h)
+//     q, k, v = a Wq + bq, a Wk + bk, a Wv + bv       biases: Qwen2.5-VL
+//     q, k = norm(q), norm(k) per head                Qwen3, Gemma 3
+//     q, k = rotated by the token's position          pairs (i, i + head_dim / 2); three axes for Qwen2.5-VL (M-RoPE)
+//     o = attention(q, k, v), causal, grouped heads   the last `window` tokens only in some of Gemma 3's layers
+//     h = h + norm(o Wo)                              this norm: Gemma 3
+//     m = norm(h)
+//     h = h + norm((act(m Wgate) * (m Wup)) Wdown)    this norm: Gemma 3
+//   features = h, or norm(h)
+//
+// Yang et al. 2025 (Qwen3); Bai et al. 2025 (Qwen2.5-VL); Gemma Team 2025 (Gemma 3). Reference: transformers'
+// modeling_qwen3, modeling_qwen2_5_vl, modeling_gemma3.
+#ifndef SUMI_MODELS_LANGUAGE_MODEL_H
+#define SUMI_MODELS_LANGUAGE_MODEL_H
+#include "models/parts.h"
+
+#define SUMI_LANGUAGE_MODEL_MAX_LAYERS 128
+
+typedef struct sumi_language_model_settings {
+    const char* name;      // "Qwen3", for messages
+    int32_t unused_layers; // how many of the last layers are not run: 1 for transformers' hidden_states[-2]
+    bool norms_features;   // the final norm is applied
+    bool has_qkv_bias, has_qk_norm;
+    bool norms_branches; // what attention and MLP return is normed before it is added
+    bool adds_one;       // norm weights are stored as what is added to one
+    // The embedding is multiplied by the square root of its width, rounded to bfloat16 as the released weights are.
+    bool scales_embedding;
+    bool takes_pictures;
+    sumi_activation activation;
+    // Without a config.json, or where it does not say:
+    double theta;
+    int32_t sections[3];     // pairs that turn with frame, row and column; all 0: one position per token
+    int32_t window;          // of the layers that have one, in tokens; 0: none has
+    int32_t full_every;      // of so many layers the last one has no window
+    double window_theta;     // of the layers with a window; 0: theta
+    double position_divisor; // in layers without a window; 0: 1
+} sumi_language_model_settings;
+
+typedef struct sumi_language_layer {
+    sumi_weight input_norm, qkv, qkv_bias, q_norm, k_norm, out, out_norm, mlp_norm, gate_up, down, down_norm;
+    bool has_window;
+} sumi_language_layer;
+
+typedef struct sumi_language_model {
+    const sumi_language_model_settings* settings;
+    int32_t width, vocabulary, q_heads, kv_heads, head_dim, hidden;
+    int32_t layer_count; // that are run
+    float eps, attention_scale;
+    double theta, window_theta, position_divisor; // the divisor: of layers without a window
+    int32_t sections[3], window;
+    sumi_weight embedding, final_norm;
+    sumi_language_layer* layers; // in the weight list's memory
+} sumi_language_model;
+
+// settings: sumi_language_model_settings. Names: transformers', old and new (language_model.), and llama.cpp's
+// (blk.N.*).
+extern const sumi_text_encoder_part sumi_language_model_part;
+#endif

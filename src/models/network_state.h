@@ -1,0 +1,31 @@
+// What an opened checkpoint is made of. For models/ only: the engine sees network.h.
+#ifndef SUMI_MODELS_NETWORK_STATE_H
+#define SUMI_MODELS_NETWORK_STATE_H
+#include "files/checkpoint.h"
+#include "models/recipe.h"
+#include "text/tokenizer.h"
+
+typedef struct sumi_network_encoder {
+    void* model; // of the recipe's part; NULL: not opened
+    sumi_tokenizer* tokenizer;
+} sumi_network_encoder;
+
+struct sumi_network {
+    sumi_heap* heap;
+    const sumi_files* files;
+    const sumi_recipe* recipe; // NULL until the files have been opened
+    sumi_checkpoint checkpoint;
+    sumi_weight_list weights;
+    sumi_network_info info;
+    bool without_text_encoder, without_vae_encoder;
+    bool asked_for[SUMI_PART_COUNT]; // by a path of its own: then it must be there
+    int32_t stage;                   // of the opening
+    bool is_open;
+    // The parts' models; NULL: not opened.
+    sumi_network_encoder encoders[SUMI_MAX_TEXT_ENCODERS];
+    void *denoiser, *autoencoder;
+    // A prompt inside its template: kept, so that a prompt as long as an earlier one allocates nothing.
+    char* prompt;
+    size_t prompt_capacity;
+};
+#endif

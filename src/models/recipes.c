@@ -1,0 +1,11 @@
+// The families that this library runs: one line for each recipe.
+#include "models/recipe.h"
+
+static const sumi_recipe* const s_recipes[] = {
+    &sumi_recipe_z_image,
+};
+
+const sumi_recipe* sumi_recipe_get(int32_t index)
+{
+    return index >= 0 && index < (int32_t)(sizeof s_recipes / sizeof *s_recipes) ? s_recipes[index] : NULL;
+}
