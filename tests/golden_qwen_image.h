@@ -1,20 +1,8 @@
-// What the cases of the Qwen-Image family share: its checkpoints, which lie over one another, and one component of them
-// as a part is bound to it.
+// The cases of the Qwen-Image family, by the part that they are about. Each function returns false when the case's kind
+// is not its own.
 #ifndef GOLDEN_QWEN_IMAGE_H
 #define GOLDEN_QWEN_IMAGE_H
-#include "golden_support.h"
-#include "models/parts.h"
+#include "golden_component.h"
 
-// A component's tensors, ready for a part's bind.
-typedef struct case_component {
-    sumi_checkpoint checkpoint;
-    sumi_weight_list list;
-    sumi_binder binder;
-    sumi_part_config config;
-} case_component;
-
-// Opens the checkpoint that the case's "model" names: t2i, edit, edit-2509 or edit-2511, each laid over the one before
-// it, in the folder beside the cases. False after reporting. close_component in any case.
-bool open_component(golden_case* c, sumi_part_kind kind, const char* what, case_component* out);
-void close_component(case_component* component);
+bool run_language_model_case(golden_case* c);
 #endif

@@ -34,7 +34,7 @@ static case_runner* find_runner(const char* family)
     static const struct {
         const char* family;
         case_runner* run;
-    } runners[] = {{"z-image", run_z_image_case}, {"qwen-image", run_qwen_image_case}};
+    } runners[] = {{"z-image", run_z_image_case}, {"qwen-image", run_qwen_image_case}, {"newbie", run_newbie_case}};
     for (size_t i = 0; i < sizeof runners / sizeof *runners; i++)
         if (strcmp(runners[i].family, family) == 0) return runners[i].run;
     return NULL;

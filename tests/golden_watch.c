@@ -141,10 +141,12 @@ void compare_watches(golden_case* c, watcher* w)
     for (int i = 0; i < w->count && c->by_op; i++) {
         watch* one = &w->list[i];
         if (one->got.values == NULL) not_checked(c, one->expected, "no op of the plan made it");
-        else if (one->rows != 0) {
-            one->got.count = one->got.count / one->got.shape[0] * one->rows;
-            one->got.shape[0] = one->rows;
-            compare(c, one->expected, &one->got);
+        else if (one->first != 0 || one->rows != 0) {
+            const int64_t cols = one->got.count / one->got.shape[0], left = one->got.shape[0] - one->first;
+            const int64_t rows = one->rows != 0 && one->rows < left ? one->rows : left;
+            array part = array_make(one->got.values + one->first * cols, 2, (const int64_t[]){rows, cols});
+            compare(c, one->expected, &part);
+            array_free(&part);
         } else compare(c, one->expected, &one->got);
         array_free(&one->got);
         free(one->before);

@@ -25,7 +25,7 @@ typedef struct watch {
     watch_kind kind;
     array got;
     float* before;
-    int64_t rows;
+    int64_t first, rows; // of the op's output, that are compared; rows 0: all from `first` on
 } watch;
 typedef struct watcher {
     watch list[MAX_WATCHES];

@@ -1,0 +1,107 @@
+#include "golden_component.h"
+#include <stdlib.h>
+#include <string.h>
+
+// ---- Checkpoints ----------------------------------------------------------------------------------------------------
+
+// The data has one folder "model" and, for the edit models, folders with the few files that differ. A path below
+// ".../edit-2511" is looked for in model-edit-2511, model-edit-2509, model-edit and model, in that order.
+static const char* const s_layers[][2] = {
+    {"edit-2511", "model-edit-2511"}, {"edit-2509", "model-edit-2509"}, {"edit", "model-edit"}, {"t2i", "model"}};
+#define LAYER_COUNT (sizeof s_layers / sizeof *s_layers)
+
+typedef struct layered_file {
+    uint64_t bytes;
+    unsigned char data[];
+} layered_file;
+
+static void* read_whole(const char* path, uint64_t* out_bytes)
+{
+    FILE* stream = fopen(path, "rb");
+    if (stream == NULL) return NULL;
+    layered_file* file = NULL;
+    if (fseek(stream, 0, SEEK_END) == 0) {
+        const long bytes = ftell(stream);
+        file = bytes >= 0 ? malloc(sizeof *file + (size_t)bytes) : NULL;
+        if (file != NULL) {
+            rewind(stream);
+            file->bytes = fread(file->data, 1, (size_t)bytes, stream);
+            *out_bytes = file->bytes;
+        }
+    }
+    fclose(stream);
+    return file;
+}
+
+static void* open_layered(const char* path, uint64_t* out_bytes, void* user_data)
+{
+    (void)user_data;
+    for (size_t first = 0; first < LAYER_COUNT; first++) {
+        char marked[64];
+        snprintf(marked, sizeof marked, "/%s/", s_layers[first][0]);
+        const char* at = strstr(path, marked);
+        for (size_t layer = first; at != NULL && layer < LAYER_COUNT; layer++) {
+            char tried[2400];
+            snprintf(tried, sizeof tried, "%.*s/%s/%s", (int)(at - path), path, s_layers[layer][1],
+                     at + strlen(marked));
+            void* file = read_whole(tried, out_bytes);
+            if (file != NULL) return file;
+        }
+    }
+    return read_whole(path, out_bytes);
+}
+
+static bool read_layered(void* file, uint64_t offset, void* into, size_t bytes, void* user_data)
+{
+    (void)user_data;
+    const layered_file* whole = file;
+    if (offset > whole->bytes || bytes > whole->bytes - offset) return false;
+    memcpy(into, whole->data + offset, bytes);
+    return true;
+}
+
+static const void* map_layered(void* file, void* user_data)
+{
+    (void)user_data;
+    return ((layered_file*)file)->data;
+}
+
+static void close_layered(void* file, void* user_data)
+{
+    (void)user_data;
+    free(file);
+}
+
+static const sumi_files s_layered = {
+    .open = open_layered, .read = read_layered, .map = map_layered, .close = close_layered};
+
+bool open_component(golden_case* c, sumi_part_kind kind, const char* what, case_component* out)
+{
+    memset(out, 0, sizeof *out);
+    sumi_weight_list_init(&out->list, &c->g->heap);
+    const char* model = json_text(c->json, "model");
+    char path[2400];
+    snprintf(path, sizeof path, "%.2000s/../%.64s", c->folder, model != NULL ? model : "model");
+    const sumi_checkpoint_desc desc = {.path = path};
+    sumi_error error = {0};
+    const sumi_part* part = &out->checkpoint.parts[kind];
+    if (sumi_checkpoint_open(&out->checkpoint, &c->g->heap, &s_layered, &desc, &error) != SUMI_OK) {
+        case_fails(c, "%s", error.text);
+        return false;
+    }
+    if (!part->present) {
+        case_fails(c, "%s has no %s", path, what);
+        return false;
+    }
+    out->binder = (sumi_binder){.list = &out->list, .part = part, .what = what};
+    out->config = (sumi_part_config){.data = part->config.data,
+                                     .bytes = (size_t)part->config.bytes,
+                                     .path = part->config.path != NULL ? part->config.path : part->path};
+    return true;
+}
+
+void close_component(case_component* component)
+{
+    sumi_weight_list_close(&component->list);
+    sumi_checkpoint_close(&component->checkpoint);
+}

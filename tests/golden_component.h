@@ -1,0 +1,20 @@
+// One component of a case's checkpoint, to which a part is bound by itself, without a recipe.
+#ifndef GOLDEN_COMPONENT_H
+#define GOLDEN_COMPONENT_H
+#include "golden_support.h"
+#include "models/parts.h"
+
+// A component's tensors, ready for a part's bind.
+typedef struct case_component {
+    sumi_checkpoint checkpoint;
+    sumi_weight_list list;
+    sumi_binder binder;
+    sumi_part_config config;
+} case_component;
+
+// Opens the checkpoint that the case's "model" names. For the Qwen-Image family that is t2i, edit, edit-2509 or
+// edit-2511, each laid over the one before it, in the folder beside the cases; without a name it is "model" there. False
+// after reporting. close_component in any case.
+bool open_component(golden_case* c, sumi_part_kind kind, const char* what, case_component* out);
+void close_component(case_component* component);
+#endif
