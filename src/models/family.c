@@ -1,6 +1,7 @@
 #include "models/family.h"
 #include "base/platform.h"
 #include "models/network.h"
+#include "models/signatures.h"
 #include <string.h>
 
 static const sumi_family* const s_families[] = {&sumi_family_z_image};
@@ -18,15 +19,17 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
     network->files = files;
     network->without_text_encoder = desc->without_text_encoder;
     network->without_vae_encoder = desc->without_vae_encoder;
-    network->asked_for[SUMI_PART_TEXT_ENCODER] = desc->text_encoder_path != NULL && !desc->without_text_encoder;
-    network->asked_for[SUMI_PART_VAE] = desc->vae_path != NULL;
+    network->asked_for[SUMI_COMPONENT_TEXT_ENCODER] = desc->text_encoder_path != NULL && !desc->without_text_encoder;
+    network->asked_for[SUMI_COMPONENT_VAE] = desc->vae_path != NULL;
     sumi_weight_list_init(&network->weights, heap);
-    sumi_checkpoint_desc parts = {
-        .path = desc->path, .tokenizer_path = desc->tokenizer_path, .without_text_encoder = desc->without_text_encoder};
-    parts.part_paths[SUMI_PART_TRANSFORMER] = desc->transformer_path;
-    parts.part_paths[SUMI_PART_TEXT_ENCODER] = desc->text_encoder_path;
-    parts.part_paths[SUMI_PART_VAE] = desc->vae_path;
-    sumi_result result = sumi_checkpoint_begin(&network->checkpoint, heap, files, &parts, error);
+    sumi_checkpoint_desc where = {.path = desc->path,
+                                  .component_paths = {[SUMI_COMPONENT_TRANSFORMER] = desc->transformer_path,
+                                                      [SUMI_COMPONENT_TEXT_ENCODER] = desc->text_encoder_path,
+                                                      [SUMI_COMPONENT_VAE] = desc->vae_path},
+                                  .tokenizer_paths = {desc->tokenizer_path},
+                                  .without_text_encoder = desc->without_text_encoder};
+    where.signatures = sumi_signatures(&where.signature_count);
+    sumi_result result = sumi_checkpoint_begin(&network->checkpoint, heap, files, &where, error);
     if (result != SUMI_OK) {
         sumi_network_close(network);
         return result;
@@ -38,29 +41,31 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
 // The family whose tensors these are, once all files are open.
 static sumi_result recognise(sumi_network* network, sumi_error* error)
 {
-    for (int32_t kind = 0; kind < SUMI_PART_COUNT; kind++) {
-        const sumi_part* part = &network->checkpoint.parts[kind];
-        if (network->asked_for[kind] && !part->present) {
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
+        const sumi_component* component = &network->checkpoint.components[kind];
+        if (network->asked_for[kind] && !component->present) {
             return sumi_fail(error, SUMI_MODEL_UNKNOWN, "%s holds no %s that this library knows",
-                             part->path != NULL ? part->path : "the given path",
-                             sumi_part_kind_name((sumi_part_kind)kind));
+                             component->path != NULL ? component->path : "the given path",
+                             sumi_component_kind_name((sumi_component_kind)kind));
         }
     }
+    SUMI_TRY(sumi_signatures_check(&network->checkpoint, error));
     for (size_t i = 0; i < sizeof s_families / sizeof *s_families; i++) {
         if (s_families[i]->recognises(&network->checkpoint)) {
             network->family = s_families[i];
             return SUMI_OK;
         }
     }
-    const char* path = network->checkpoint.parts[SUMI_PART_TRANSFORMER].path != NULL
-                         ? network->checkpoint.parts[SUMI_PART_TRANSFORMER].path
+    const char* path = network->checkpoint.components[SUMI_COMPONENT_TRANSFORMER].path != NULL
+                         ? network->checkpoint.components[SUMI_COMPONENT_TRANSFORMER].path
                          : network->checkpoint.path;
-    const char* guess = network->checkpoint.family;
+    const sumi_component* transformer = &network->checkpoint.components[SUMI_COMPONENT_TRANSFORMER];
+    const char* guess = transformer->present ? sumi_component_network(transformer)
+                                             : sumi_family_of_class(network->checkpoint.class_name);
     return sumi_fail(error, SUMI_MODEL_UNKNOWN,
                      "%s holds no transformer of a family that this library runs (z-image)%s%s; give the model's "
                      "folder or its transformer file",
-                     path != NULL ? path : "the given path", guess != NULL && guess[0] != 0 ? "; it looks like " : "",
-                     guess != NULL ? guess : "");
+                     path != NULL ? path : "the given path", guess[0] != 0 ? "; it looks like " : "", guess);
 }
 
 static sumi_result open_piece(sumi_network* network, bool* out_done, float* out_progress, sumi_error* error)

@@ -13,8 +13,8 @@ struct sumi_network {
     sumi_weight_list weights;
     sumi_network_info info;
     bool without_text_encoder, without_vae_encoder;
-    bool asked_for[SUMI_PART_COUNT]; // by a path of its own: then it must be there
-    int32_t stage;                   // of the family's opening
+    bool asked_for[SUMI_COMPONENT_COUNT]; // by a path of its own: then it must be there
+    int32_t stage;                        // of the family's opening
     bool is_open;
     void* model; // the family's own
 };

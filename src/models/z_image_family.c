@@ -24,16 +24,16 @@ typedef struct z_image_model {
 
 static bool recognises(const sumi_checkpoint* checkpoint)
 {
-    return checkpoint->parts[SUMI_PART_TRANSFORMER].present && strcmp(checkpoint->family, "z-image") == 0;
+    return strcmp(sumi_component_network(&checkpoint->components[SUMI_COMPONENT_TRANSFORMER]), "z-image") == 0;
 }
 
 // ---- Opening --------------------------------------------------------------------------------------------------------
 
-static sumi_binder binder_for(sumi_network* network, sumi_part_kind kind, const char* what, bool adaptable,
+static sumi_binder binder_for(sumi_network* network, sumi_component_kind kind, const char* what, bool adaptable,
                               sumi_error* error)
 {
     return (sumi_binder){.list = &network->weights,
-                         .part = &network->checkpoint.parts[kind],
+                         .part = &network->checkpoint.components[kind],
                          .what = what,
                          .adaptable = adaptable,
                          .error = error};
@@ -43,8 +43,8 @@ static sumi_result open_transformer(sumi_network* network, sumi_error* error)
 {
     z_image_model* model = network->model = sumi_alloc_zero(network->heap, sizeof *model);
     if (model == NULL) { return sumi_out_of_memory(error, sizeof *model, "a model"); }
-    const sumi_part* part = &network->checkpoint.parts[SUMI_PART_TRANSFORMER];
-    sumi_binder binder = binder_for(network, SUMI_PART_TRANSFORMER, "the transformer", true, error);
+    const sumi_component* part = &network->checkpoint.components[SUMI_COMPONENT_TRANSFORMER];
+    sumi_binder binder = binder_for(network, SUMI_COMPONENT_TRANSFORMER, "the transformer", true, error);
     SUMI_TRY(sumi_z_image_bind(&model->transformer, &binder, part->config.data, (size_t)part->config.bytes,
                                part->config.path != NULL ? part->config.path : part->path));
 
@@ -82,16 +82,13 @@ static sumi_result open_transformer(sumi_network* network, sumi_error* error)
 static sumi_result open_text_encoder(sumi_network* network, sumi_error* error)
 {
     z_image_model* model = network->model;
-    const sumi_part* part = &network->checkpoint.parts[SUMI_PART_TEXT_ENCODER];
-    const sumi_file* json = &network->checkpoint.tokenizer;
+    const sumi_component* part = &network->checkpoint.components[SUMI_COMPONENT_TEXT_ENCODER];
     if (network->without_text_encoder || !part->present) { return SUMI_OK; }
-    if (json->data == NULL) {
-        return sumi_fail(error, SUMI_FILE_NOT_FOUND,
-                         "%s: the text encoder needs a tokenizer.json; give tokenizer_path, or open the model without "
-                         "its text encoder",
-                         part->path);
+    const sumi_checkpoint_tokenizer* tokenizer = &network->checkpoint.tokenizers[0];
+    if (tokenizer->form == SUMI_TOKENIZER_ABSENT) {
+        return sumi_checkpoint_tokenizer_missing(tokenizer, part->path, error);
     }
-    sumi_binder binder = binder_for(network, SUMI_PART_TEXT_ENCODER, "the text encoder", false, error);
+    sumi_binder binder = binder_for(network, SUMI_COMPONENT_TEXT_ENCODER, "the text encoder", false, error);
     SUMI_TRY(sumi_qwen3_bind(&model->text, &binder, part->config.data, (size_t)part->config.bytes,
                              part->config.path != NULL ? part->config.path : part->path));
     if (model->text.width != model->transformer.feature_width) {
@@ -100,7 +97,7 @@ static sumi_result open_text_encoder(sumi_network* network, sumi_error* error)
             "%s: the text encoder makes features of %d values, the transformer reads %d; they do not belong together",
             part->path, (int)model->text.width, (int)model->transformer.feature_width);
     }
-    return sumi_tokenizer_begin(network->heap, json->data, (size_t)json->bytes, json->path, error, &model->tokenizer);
+    return sumi_tokenizer_open_begin(network->heap, tokenizer, error, &model->tokenizer);
 }
 
 static sumi_result step_tokenizer(sumi_network* network, size_t item_budget, bool* out_done, float* out_progress,
@@ -113,8 +110,8 @@ static sumi_result step_tokenizer(sumi_network* network, size_t item_budget, boo
     if (*out_done && sumi_tokenizer_size(model->tokenizer) > (size_t)model->text.vocabulary) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                          "%s has %zu ids, the text encoder in %s %d embeddings; they do not belong together",
-                         network->checkpoint.tokenizer.path, sumi_tokenizer_size(model->tokenizer),
-                         network->checkpoint.parts[SUMI_PART_TEXT_ENCODER].path, (int)model->text.vocabulary);
+                         network->checkpoint.tokenizers[0].path, sumi_tokenizer_size(model->tokenizer),
+                         network->checkpoint.components[SUMI_COMPONENT_TEXT_ENCODER].path, (int)model->text.vocabulary);
     }
     network->info.has_text_encoder = *out_done;
     return SUMI_OK;
@@ -123,9 +120,9 @@ static sumi_result step_tokenizer(sumi_network* network, size_t item_budget, boo
 static sumi_result open_vae(sumi_network* network, sumi_error* error)
 {
     z_image_model* model = network->model;
-    const sumi_part* part = &network->checkpoint.parts[SUMI_PART_VAE];
+    const sumi_component* part = &network->checkpoint.components[SUMI_COMPONENT_VAE];
     if (!part->present) { return SUMI_OK; }
-    sumi_binder binder = binder_for(network, SUMI_PART_VAE, "the VAE", false, error);
+    sumi_binder binder = binder_for(network, SUMI_COMPONENT_VAE, "the VAE", false, error);
     SUMI_TRY(sumi_flux_vae_bind(&model->vae, &binder, part->config.data, (size_t)part->config.bytes,
                                 part->config.path != NULL ? part->config.path : part->path,
                                 network->without_vae_encoder));
