@@ -1,4 +1,5 @@
 #include "golden_component.h"
+#include "models/signatures.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,16 +76,17 @@ static void close_layered(void* file, void* user_data)
 static const sumi_files s_layered = {
     .open = open_layered, .read = read_layered, .map = map_layered, .close = close_layered};
 
-bool open_component(golden_case* c, sumi_part_kind kind, const char* what, case_component* out)
+bool open_component(golden_case* c, sumi_component_kind kind, const char* what, case_component* out)
 {
     memset(out, 0, sizeof *out);
     sumi_weight_list_init(&out->list, &c->g->heap);
     const char* model = json_text(c->json, "model");
     char path[2400];
     snprintf(path, sizeof path, "%.2000s/../%.64s", c->folder, model != NULL ? model : "model");
-    const sumi_checkpoint_desc desc = {.path = path};
+    sumi_checkpoint_desc desc = {.path = path};
+    desc.signatures = sumi_signatures(&desc.signature_count);
     sumi_error error = {0};
-    const sumi_part* part = &out->checkpoint.parts[kind];
+    const sumi_component* part = &out->checkpoint.components[kind];
     if (sumi_checkpoint_open(&out->checkpoint, &c->g->heap, &s_layered, &desc, &error) != SUMI_OK) {
         case_fails(c, "%s", error.text);
         return false;

@@ -15,6 +15,6 @@ typedef struct case_component {
 // Opens the checkpoint that the case's "model" names. For the Qwen-Image family that is t2i, edit, edit-2509 or
 // edit-2511, each laid over the one before it, in the folder beside the cases; without a name it is "model" there. False
 // after reporting. close_component in any case.
-bool open_component(golden_case* c, sumi_part_kind kind, const char* what, case_component* out);
+bool open_component(golden_case* c, sumi_component_kind kind, const char* what, case_component* out);
 void close_component(case_component* component);
 #endif

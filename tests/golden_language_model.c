@@ -148,7 +148,7 @@ static bool bind_model(golden_case* c, const sumi_language_model_settings* setti
                        sumi_language_model* model)
 {
     sumi_error error = {0};
-    if (!open_component(c, SUMI_PART_TEXT_ENCODER, "the text encoder", component)) return false;
+    if (!open_component(c, SUMI_COMPONENT_TEXT_ENCODER, "the text encoder", component)) return false;
     component->binder.error = &error;
     if (sumi_language_model_part.bind(model, settings, &component->binder, &component->config) == SUMI_OK) return true;
     case_fails(c, "%s", error.text);

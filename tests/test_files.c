@@ -3,6 +3,7 @@
 #include "files/checkpoint.h"
 #include "files/json.h"
 #include "files/safetensors_write.h"
+#include "models/signatures.h"
 #include "system.h"
 #include "test.h"
 
@@ -1284,15 +1285,28 @@ TEST(folders_are_searched_by_stem)
 
 // ---- Checkpoints ----------------------------------------------------------------------------------------------------
 
+// The table that models are opened with, unless the desc brings its own.
+static sumi_checkpoint_desc with_signatures(sumi_checkpoint_desc desc)
+{
+    if (desc.signatures == NULL) { desc.signatures = sumi_signatures(&desc.signature_count); }
+    return desc;
+}
+
+static const char* network_of(const sumi_checkpoint* checkpoint)
+{
+    return sumi_component_network(&checkpoint->components[SUMI_COMPONENT_TRANSFORMER]);
+}
+
 static sumi_result open_checkpoint(sumi_checkpoint* checkpoint, memory_files* files, sumi_files* host,
                                    const sumi_checkpoint_desc* desc, sumi_error* error)
 {
     *host = callbacks(files);
     *error = (sumi_error){0};
-    return sumi_checkpoint_open(checkpoint, &s_heap, host, desc, error);
+    const sumi_checkpoint_desc whole = with_signatures(*desc);
+    return sumi_checkpoint_open(checkpoint, &s_heap, host, &whole, error);
 }
 
-static bool holds(const sumi_part* part, const char* name) { return sumi_checkpoint_part_find(part, name) != NULL; }
+static bool holds(const sumi_component* part, const char* name) { return sumi_component_find(part, name) != NULL; }
 
 TEST(checkpoint_opens_a_diffusers_folder_step_by_step)
 {
@@ -1301,7 +1315,8 @@ TEST(checkpoint_opens_a_diffusers_folder_step_by_step)
     const sumi_files host = callbacks(&files);
     sumi_checkpoint c = {0};
     sumi_error error = {0};
-    CHECK_NUMBER(sumi_checkpoint_begin(&c, &s_heap, &host, &(sumi_checkpoint_desc){.path = "m"}, &error), SUMI_OK);
+    const sumi_checkpoint_desc desc = with_signatures((sumi_checkpoint_desc){.path = "m"});
+    CHECK_NUMBER(sumi_checkpoint_begin(&c, &s_heap, &host, &desc, &error), SUMI_OK);
     float progress = sumi_checkpoint_progress(&c);
     CHECK(progress == 0.0f);
     int steps = 0;
@@ -1312,25 +1327,29 @@ TEST(checkpoint_opens_a_diffusers_folder_step_by_step)
         CHECK(sumi_checkpoint_progress(&c) >= progress);
         progress = sumi_checkpoint_progress(&c);
     }
-    CHECK(progress == 1.0f && steps > 5 && steps < 20);
+    CHECK(progress == 1.0f && steps > 5 && steps < 25);
     CHECK_TEXT(error.text, "");
-    CHECK_TEXT(c.family, "z-image");
+    CHECK_TEXT(network_of(&c), "z-image");
     CHECK_TEXT(c.class_name, "ZImagePipeline");
     static const char* const s_names[] = {"cap_embedder.1.weight", "model.embed_tokens.weight",
                                           "decoder.conv_in.weight"};
-    for (int i = 0; i < SUMI_PART_COUNT; i++) {
-        CHECK(c.parts[i].present && holds(&c.parts[i], s_names[i]) && c.parts[i].config.data != NULL);
-        CHECK_TEXT(c.parts[i].prefix, "");
-        CHECK(strstr(c.parts[i].path, sumi_part_kind_name((sumi_part_kind)i)) != NULL);
+    static const sumi_component_kind s_kinds[] = {SUMI_COMPONENT_TRANSFORMER, SUMI_COMPONENT_TEXT_ENCODER,
+                                                  SUMI_COMPONENT_VAE};
+    for (int i = 0; i < 3; i++) {
+        const sumi_component* component = &c.components[s_kinds[i]];
+        CHECK(component->present && holds(component, s_names[i]) && component->config.data != NULL);
+        CHECK_TEXT(component->prefix, "");
+        CHECK(strstr(component->path, sumi_component_kind_name(s_kinds[i])) != NULL);
     }
-    CHECK(c.tokenizer.bytes == 2 && c.scheduler.data != NULL);
-    CHECK_TEXT(c.tokenizer_folder, "m/tokenizer");
+    CHECK(!c.components[SUMI_COMPONENT_TEXT_ENCODER_2].present && !c.components[SUMI_COMPONENT_VISION].present);
+    CHECK(c.tokenizers[0].bytes == 2 && c.scheduler.data != NULL);
+    CHECK_TEXT(c.tokenizers[0].folder, "m/tokenizer");
     sumi_checkpoint_close(&c);
     sumi_checkpoint_close(&c);
     CHECK_NUMBER(s_heap.held, 0);
     // cancelled after every number of steps
     for (int n = 0; n < steps; n++) {
-        CHECK_NUMBER(sumi_checkpoint_begin(&c, &s_heap, &host, &(sumi_checkpoint_desc){.path = "m"}, &error), SUMI_OK);
+        CHECK_NUMBER(sumi_checkpoint_begin(&c, &s_heap, &host, &desc, &error), SUMI_OK);
         for (int i = 0; i < n; i++) {
             bool done;
             CHECK_NUMBER(sumi_checkpoint_step(&c, &done, &error), SUMI_OK);
@@ -1352,23 +1371,24 @@ TEST(checkpoint_without_text_encoder_does_not_open_it)
     CHECK_NUMBER(open_checkpoint(&c, &files, &host,
                                  &(sumi_checkpoint_desc){.path = "m/",
                                                          .without_text_encoder = true,
-                                                         .part_paths = {[SUMI_PART_TEXT_ENCODER] = "gone"}},
+                                                         .component_paths = {[SUMI_COMPONENT_TEXT_ENCODER] = "gone"}},
                                  &error),
                  SUMI_OK);
-    CHECK(c.parts[SUMI_PART_TRANSFORMER].present && c.parts[SUMI_PART_VAE].present
-          && !c.parts[SUMI_PART_TEXT_ENCODER].present);
-    CHECK(c.tokenizer.data == NULL && c.tokenizer_folder == NULL);
+    CHECK(c.components[SUMI_COMPONENT_TRANSFORMER].present && c.components[SUMI_COMPONENT_VAE].present
+          && !c.components[SUMI_COMPONENT_TEXT_ENCODER].present);
+    CHECK(c.tokenizers[0].data == NULL && c.tokenizers[0].folder == NULL);
     sumi_checkpoint_close(&c);
-    CHECK_NUMBER(sumi_checkpoint_begin(&c, &s_heap, &host,
-                                       &(sumi_checkpoint_desc){.without_text_encoder = true,
-                                                               .part_paths = {[SUMI_PART_TEXT_ENCODER] = "gone"}},
-                                       &error),
-                 SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(
+        sumi_checkpoint_begin(&c, &s_heap, &host,
+                              &(sumi_checkpoint_desc){.without_text_encoder = true,
+                                                      .component_paths = {[SUMI_COMPONENT_TEXT_ENCODER] = "gone"}},
+                              &error),
+        SUMI_INVALID_ARGUMENT);
     sumi_checkpoint_close(&c);
     release(&files);
 }
 
-TEST(checkpoint_finds_all_parts_of_one_file)
+TEST(checkpoint_finds_all_components_of_one_file)
 {
     memory_files files = {0};
     sumi_files host;
@@ -1382,16 +1402,20 @@ TEST(checkpoint_finds_all_parts_of_one_file)
     CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "all.safetensors"}, &error),
                  SUMI_OK);
     CHECK_TEXT(error.text, "");
-    CHECK_TEXT(c.family, "z-image");
-    CHECK_TEXT(c.parts[SUMI_PART_TRANSFORMER].prefix, "model.diffusion_model.");
-    CHECK_TEXT(c.parts[SUMI_PART_TEXT_ENCODER].prefix, "text_encoders.qwen3_4b.transformer.");
-    CHECK_TEXT(c.parts[SUMI_PART_VAE].prefix, "vae.");
-    CHECK(holds(&c.parts[0], "cap_embedder.1.weight") && holds(&c.parts[1], "model.embed_tokens.weight")
-          && holds(&c.parts[2], "encoder.conv_in.weight"));
-    CHECK(!holds(&c.parts[0], "decoder.conv_in.weight") && !holds(&c.parts[0], "something.else"));
+    CHECK_TEXT(network_of(&c), "z-image");
+    CHECK_TEXT(c.components[SUMI_COMPONENT_TRANSFORMER].prefix, "model.diffusion_model.");
+    CHECK_TEXT(c.components[SUMI_COMPONENT_TEXT_ENCODER].prefix, "text_encoders.qwen3_4b.transformer.");
+    CHECK_TEXT(c.components[SUMI_COMPONENT_VAE].prefix, "vae.");
+    CHECK(holds(&c.components[SUMI_COMPONENT_TRANSFORMER], "cap_embedder.1.weight")
+          && holds(&c.components[SUMI_COMPONENT_TEXT_ENCODER], "model.embed_tokens.weight")
+          && holds(&c.components[SUMI_COMPONENT_VAE], "encoder.conv_in.weight"));
+    CHECK(!holds(&c.components[SUMI_COMPONENT_TRANSFORMER], "decoder.conv_in.weight")
+          && !holds(&c.components[SUMI_COMPONENT_TRANSFORMER], "something.else"));
     int in_vae = 0;
-    for (size_t i = 0; i < c.parts[2].set->count; i++) {
-        in_vae += sumi_checkpoint_part_name(&c.parts[2], &c.parts[2].set->tensors[i]) != NULL;
+    for (size_t i = 0; i < c.components[SUMI_COMPONENT_VAE].set->count; i++) {
+        in_vae += sumi_component_tensor_name(&c.components[SUMI_COMPONENT_VAE],
+                                             &c.components[SUMI_COMPONENT_VAE].set->tensors[i])
+               != NULL;
     }
     CHECK_NUMBER(in_vae, 2);
     CHECK_NUMBER(files.open_count, 1); // one set serves all
@@ -1400,22 +1424,21 @@ TEST(checkpoint_finds_all_parts_of_one_file)
     CHECK_NUMBER(s_heap.held, 0);
 }
 
-TEST(checkpoint_tells_single_parts_by_content)
+TEST(checkpoint_tells_single_components_by_content)
 {
     static const struct {
         const char* name;
-        sumi_part_kind part;
+        sumi_component_kind kind;
         const char *prefix, *family;
     } s_cases[] = {
-        {"cap_embedder.1.weight", SUMI_PART_TRANSFORMER, "", ""},
-        {"diffusion_model.transformer_blocks.0.img_mod.1.weight", SUMI_PART_TRANSFORMER, "diffusion_model.",
+        {"diffusion_model.transformer_blocks.0.img_mod.1.weight", SUMI_COMPONENT_TRANSFORMER, "diffusion_model.",
          "qwen-image"},
-        {"model.embed_tokens.weight", SUMI_PART_TEXT_ENCODER, "", ""},
-        {"embed_tokens.weight", SUMI_PART_TEXT_ENCODER, "", ""},
-        {"token_embd.weight", SUMI_PART_TEXT_ENCODER, "", ""},
-        {"language_model.model.embed_tokens.weight", SUMI_PART_TEXT_ENCODER, "", ""},
-        {"first_stage_model.decoder.conv_in.weight", SUMI_PART_VAE, "first_stage_model.", ""},
-        {"decoder.conv1.weight", SUMI_PART_VAE, "", ""},
+        {"model.embed_tokens.weight", SUMI_COMPONENT_TEXT_ENCODER, "", ""},
+        {"embed_tokens.weight", SUMI_COMPONENT_TEXT_ENCODER, "", ""},
+        {"token_embd.weight", SUMI_COMPONENT_TEXT_ENCODER, "", ""},
+        {"language_model.model.embed_tokens.weight", SUMI_COMPONENT_TEXT_ENCODER, "", ""},
+        {"first_stage_model.decoder.conv_in.weight", SUMI_COMPONENT_VAE, "first_stage_model.", ""},
+        {"decoder.conv1.weight", SUMI_COMPONENT_VAE, "", ""},
     };
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         memory_files files = {.with_map = true};
@@ -1425,11 +1448,11 @@ TEST(checkpoint_tells_single_parts_by_content)
         sumi_error error;
         CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "one.safetensors"}, &error),
                      SUMI_OK);
-        for (int part = 0; part < SUMI_PART_COUNT; part++) {
-            CHECK(c.parts[part].present == (part == (int)s_cases[i].part));
+        for (int kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
+            CHECK(c.components[kind].present == (kind == (int)s_cases[i].kind));
         }
-        CHECK_TEXT(c.parts[s_cases[i].part].prefix, s_cases[i].prefix);
-        CHECK_TEXT(c.family, s_cases[i].family);
+        CHECK_TEXT(c.components[s_cases[i].kind].prefix, s_cases[i].prefix);
+        CHECK_TEXT(network_of(&c), s_cases[i].family);
         sumi_checkpoint_close(&c);
         release(&files);
     }
@@ -1441,20 +1464,22 @@ TEST(checkpoint_prefers_the_usual_prefix)
     sumi_files host;
     put_tensors(&files, "two.safetensors",
                 NAMES("vae.decoder.conv_in.weight", "first_stage_model.decoder.conv_in.weight",
-                      "model_ema.cap_embedder.1.weight", "model.diffusion_model.cap_embedder.1.weight",
-                      "transformer.cap_embedder.1.weight", "text_encoders..transformer.model.embed_tokens.weight"));
+                      "model_ema.transformer_blocks.0.img_mod.1.weight",
+                      "model.diffusion_model.transformer_blocks.0.img_mod.1.weight",
+                      "transformer.transformer_blocks.0.img_mod.1.weight",
+                      "text_encoders..transformer.model.embed_tokens.weight"));
     sumi_checkpoint c = {0};
     sumi_error error;
     CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "two.safetensors"}, &error),
                  SUMI_OK);
-    CHECK_TEXT(c.parts[SUMI_PART_VAE].prefix, "vae.");
-    CHECK_TEXT(c.parts[SUMI_PART_TRANSFORMER].prefix, "model.diffusion_model.");
-    CHECK(!c.parts[SUMI_PART_TEXT_ENCODER].present);
+    CHECK_TEXT(c.components[SUMI_COMPONENT_VAE].prefix, "vae.");
+    CHECK_TEXT(c.components[SUMI_COMPONENT_TRANSFORMER].prefix, "model.diffusion_model.");
+    CHECK(!c.components[SUMI_COMPONENT_TEXT_ENCODER].present);
     sumi_checkpoint_close(&c);
     release(&files);
 }
 
-TEST(checkpoint_parts_override_and_complete_each_other)
+TEST(checkpoint_components_override_and_complete_each_other)
 {
     memory_files files = {.with_map = true};
     sumi_files host;
@@ -1467,52 +1492,63 @@ TEST(checkpoint_parts_override_and_complete_each_other)
     sumi_checkpoint c = {0};
     sumi_error error;
     // a folder with one part from elsewhere; its config is the one beside it, because that speaks of a VAE
-    CHECK_NUMBER(
-        open_checkpoint(&c, &files, &host,
-                        &(sumi_checkpoint_desc){.path = "m", .part_paths = {[SUMI_PART_VAE] = "other/ae.safetensors"}},
-                        &error),
-        SUMI_OK);
-    CHECK(holds(&c.parts[SUMI_PART_VAE], "mine") && holds(&c.parts[SUMI_PART_TRANSFORMER], "extra"));
-    CHECK_TEXT(c.parts[SUMI_PART_VAE].config.path, "other/config.json");
-    sumi_checkpoint_close(&c);
-    // a transformer from elsewhere keeps the folder's config; the config beside it is for something else
     CHECK_NUMBER(open_checkpoint(&c, &files, &host,
                                  &(sumi_checkpoint_desc){
-                                     .path = "m", .part_paths = {[SUMI_PART_TRANSFORMER] = "other/t.safetensors"}},
+                                     .path = "m", .component_paths = {[SUMI_COMPONENT_VAE] = "other/ae.safetensors"}},
                                  &error),
                  SUMI_OK);
-    CHECK_TEXT(c.parts[SUMI_PART_TRANSFORMER].config.path, "m/transformer/config.json");
-    CHECK_TEXT(c.parts[SUMI_PART_VAE].path, "m/vae");
+    CHECK(holds(&c.components[SUMI_COMPONENT_VAE], "mine")
+          && holds(&c.components[SUMI_COMPONENT_TRANSFORMER], "extra"));
+    CHECK_TEXT(c.components[SUMI_COMPONENT_VAE].config.path, "other/config.json");
+    sumi_checkpoint_close(&c);
+    // a transformer from elsewhere keeps the folder's config; the config beside it is for something else
+    CHECK_NUMBER(
+        open_checkpoint(&c, &files, &host,
+                        &(sumi_checkpoint_desc){
+                            .path = "m", .component_paths = {[SUMI_COMPONENT_TRANSFORMER] = "other/t.safetensors"}},
+                        &error),
+        SUMI_OK);
+    CHECK_TEXT(c.components[SUMI_COMPONENT_TRANSFORMER].config.path, "m/transformer/config.json");
+    CHECK_TEXT(c.components[SUMI_COMPONENT_VAE].path, "m/vae");
     sumi_checkpoint_close(&c);
     // a VAE inside the transformer's file counts
-    CHECK_NUMBER(open_checkpoint(&c, &files, &host,
-                                 &(sumi_checkpoint_desc){.part_paths = {"other/t.safetensors", "m/text_encoder"}},
-                                 &error),
+    CHECK_NUMBER(open_checkpoint(
+                     &c, &files, &host,
+                     &(sumi_checkpoint_desc){.component_paths = {[SUMI_COMPONENT_TRANSFORMER] = "other/t.safetensors",
+                                                                 [SUMI_COMPONENT_TEXT_ENCODER] = "m/text_encoder"}},
+                     &error),
                  SUMI_OK);
-    CHECK_TEXT(c.parts[SUMI_PART_VAE].prefix, "vae.");
-    CHECK(c.parts[SUMI_PART_VAE].set == c.parts[SUMI_PART_TRANSFORMER].set);
-    CHECK_TEXT(c.tokenizer_folder, "m/tokenizer");
+    CHECK_TEXT(c.components[SUMI_COMPONENT_VAE].prefix, "vae.");
+    CHECK(c.components[SUMI_COMPONENT_VAE].set == c.components[SUMI_COMPONENT_TRANSFORMER].set);
+    CHECK_TEXT(c.tokenizers[0].folder, "m/tokenizer");
     sumi_checkpoint_close(&c);
     // whole model folders as parts, the scheduler of another folder, a tokenizer by file
-    CHECK_NUMBER(open_checkpoint(&c, &files, &host,
-                                 &(sumi_checkpoint_desc){.path = "base",
-                                                         .part_paths = {"m/transformer/", "m", "m"},
-                                                         .tokenizer_path = "m/tokenizer/tokenizer.json"},
-                                 &error),
-                 SUMI_OK);
+    CHECK_NUMBER(
+        open_checkpoint(&c, &files, &host,
+                        &(sumi_checkpoint_desc){.path = "base",
+                                                .component_paths = {[SUMI_COMPONENT_TRANSFORMER] = "m/transformer/",
+                                                                    [SUMI_COMPONENT_TEXT_ENCODER] = "m",
+                                                                    [SUMI_COMPONENT_VAE] = "m"},
+                                                .tokenizer_paths = {"m/tokenizer/tokenizer.json"}},
+                        &error),
+        SUMI_OK);
     CHECK_TEXT(error.text, "");
-    CHECK(c.parts[0].present && c.parts[1].present && c.parts[2].present && c.tokenizer.data != NULL);
+    CHECK(c.components[SUMI_COMPONENT_TRANSFORMER].present && c.components[SUMI_COMPONENT_TEXT_ENCODER].present
+          && c.components[SUMI_COMPONENT_VAE].present && c.tokenizers[0].data != NULL);
     CHECK(c.scheduler.data != NULL && memcmp(c.scheduler.data, "{\"shift\":6.0}", 13) == 0);
-    CHECK_TEXT(c.parts[SUMI_PART_VAE].path, "m/vae");
+    CHECK_TEXT(c.components[SUMI_COMPONENT_VAE].path, "m/vae");
     sumi_checkpoint_close(&c);
     // no base folder: the scheduler beside the transformer's folder
-    CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.part_paths = {"m/transformer"}}, &error),
-                 SUMI_OK);
-    CHECK(c.scheduler.data != NULL && c.tokenizer.data == NULL && !c.parts[1].present && !c.parts[2].present);
+    CHECK_NUMBER(
+        open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.component_paths = {"m/transformer"}}, &error),
+        SUMI_OK);
+    CHECK(c.scheduler.data != NULL && c.tokenizers[0].data == NULL && !c.components[SUMI_COMPONENT_TEXT_ENCODER].present
+          && !c.components[SUMI_COMPONENT_VAE].present);
     sumi_checkpoint_close(&c);
     // a part's folder as the path
     CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "m/vae"}, &error), SUMI_OK);
-    CHECK(c.parts[SUMI_PART_VAE].present && !c.parts[0].present && c.parts[SUMI_PART_VAE].config.data != NULL);
+    CHECK(c.components[SUMI_COMPONENT_VAE].present && !c.components[SUMI_COMPONENT_TRANSFORMER].present
+          && c.components[SUMI_COMPONENT_VAE].config.data != NULL);
     sumi_checkpoint_close(&c);
     release(&files);
     CHECK_NUMBER(s_heap.held, 0);
@@ -1528,9 +1564,9 @@ TEST(checkpoint_without_model_index_goes_on_by_content)
     sumi_checkpoint c = {0};
     sumi_error error;
     CHECK_NUMBER(open_checkpoint(&c, &files, &host, &(sumi_checkpoint_desc){.path = "m"}, &error), SUMI_OK);
-    CHECK_TEXT(c.family, "qwen-image");
-    CHECK(!c.parts[SUMI_PART_TEXT_ENCODER].present && c.tokenizer.data != NULL);
-    CHECK_TEXT(c.parts[SUMI_PART_TEXT_ENCODER].path, "m/text_encoder");
+    CHECK_TEXT(network_of(&c), "qwen-image");
+    CHECK(!c.components[SUMI_COMPONENT_TEXT_ENCODER].present && c.tokenizers[0].data != NULL);
+    CHECK_TEXT(c.components[SUMI_COMPONENT_TEXT_ENCODER].path, "m/text_encoder");
     sumi_checkpoint_close(&c);
     release(&files);
 }
@@ -1555,9 +1591,11 @@ TEST(checkpoint_refusals_name_what_is_wrong)
         {{0}, SUMI_INVALID_ARGUMENT, "no path"},
         {{.path = "nowhere"}, SUMI_FILE_NOT_FOUND, "nowhere"},
         {{.path = "lora.safetensors"}, SUMI_MODEL_UNKNOWN, "lora.safetensors"},
-        {{.path = "m", .part_paths = {[SUMI_PART_VAE] = "lora.safetensors"}}, SUMI_MODEL_UNKNOWN, "lora.safetensors"},
-        {{.path = "m", .part_paths = {[SUMI_PART_VAE] = "m/tokenizer"}}, SUMI_FILE_NOT_FOUND, "m/tokenizer"},
-        {{.path = "m", .tokenizer_path = "gone"}, SUMI_FILE_NOT_FOUND, "gone"},
+        {{.path = "m", .component_paths = {[SUMI_COMPONENT_VAE] = "lora.safetensors"}},
+         SUMI_MODEL_UNKNOWN,
+         "lora.safetensors"},
+        {{.path = "m", .component_paths = {[SUMI_COMPONENT_VAE] = "m/tokenizer"}}, SUMI_FILE_NOT_FOUND, "m/tokenizer"},
+        {{.path = "m", .tokenizer_paths = {"gone"}}, SUMI_FILE_NOT_FOUND, "gone"},
         {{.path = "bad"}, SUMI_FILE_MALFORMED, "bad/model_index.json"},
         {{.path = "worse"}, SUMI_FILE_MALFORMED, "worse/vae/config.json"},
         {{.path = "cut"}, SUMI_FILE_NOT_FOUND, "s9.safetensors"},
@@ -1581,7 +1619,7 @@ TEST(checkpoint_refusals_name_what_is_wrong)
 
 typedef struct scaled {
     sumi_tensor_set set;
-    sumi_part part;
+    sumi_component component;
     char prefix[8];
 } scaled;
 
@@ -1590,7 +1628,7 @@ static void scaled_begin(scaled* s, const char* prefix)
     memset(s, 0, sizeof *s);
     sumi_tensor_set_init(&s->set, &s_heap, NULL);
     snprintf(s->prefix, sizeof s->prefix, "%s", prefix);
-    s->part = (sumi_part){.present = true, .set = &s->set, .prefix = s->prefix, .path = "file.safetensors"};
+    s->component = (sumi_component){.present = true, .set = &s->set, .prefix = s->prefix, .path = "file.safetensors"};
 }
 
 static void scaled_add(scaled* s, const char* name, sumi_dtype dtype, int64_t count, const void* data)
@@ -1632,7 +1670,7 @@ TEST(scales_of_fp8_files_are_found)
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         sumi_error error = {0};
         scale = -1;
-        CHECK_NUMBER(sumi_tensor_scale(&s.part, s_cases[i].name, &scale, &error), SUMI_OK);
+        CHECK_NUMBER(sumi_tensor_scale(&s.component, s_cases[i].name, &scale, &error), SUMI_OK);
         CHECK_TEXT(error.text, "");
         CHECK(scale == s_cases[i].want);
     }
@@ -1678,7 +1716,7 @@ TEST(scales_that_one_factor_cannot_express_are_refused)
     for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) {
         sumi_error error = {0};
         float scale;
-        CHECK_NUMBER(sumi_tensor_scale(&s.part, s_cases[i].name, &scale, &error), s_cases[i].result);
+        CHECK_NUMBER(sumi_tensor_scale(&s.component, s_cases[i].name, &scale, &error), s_cases[i].result);
         if (strstr(error.text, s_cases[i].word) == NULL || strstr(error.text, s_cases[i].also) == NULL) {
             printf("  poor message: %s\n", error.text);
             t_errors++;
@@ -1714,7 +1752,7 @@ TEST(every_failed_allocation_is_survived)
         memory_files files = {0};
         put_model(&files);
         put_tensors(&files, "all.safetensors",
-                    NAMES("model.diffusion_model.cap_embedder.1.weight", "vae.decoder.conv_in.weight"));
+                    NAMES("model.diffusion_model.transformer_blocks.0.img_mod.1.weight", "vae.decoder.conv_in.weight"));
         const sumi_files host = callbacks(&files);
         sumi_result result = SUMI_OUT_OF_HOST_MEMORY;
         int64_t n = 0;
@@ -1746,12 +1784,11 @@ TEST(every_failed_allocation_is_survived)
                 sumi_tensor_set_close(&set);
             } else {
                 sumi_checkpoint c = {0};
-                result =
-                    sumi_checkpoint_open(&c, &heap, &host,
-                                         &(sumi_checkpoint_desc){.path = "m",
-                                                                 .part_paths = {[SUMI_PART_VAE] = "all.safetensors"},
-                                                                 .tokenizer_path = "m/tokenizer"},
-                                         &error);
+                const sumi_checkpoint_desc desc = with_signatures(
+                    (sumi_checkpoint_desc){.path = "m",
+                                           .component_paths = {[SUMI_COMPONENT_VAE] = "all.safetensors"},
+                                           .tokenizer_paths = {"m/tokenizer"}});
+                result = sumi_checkpoint_open(&c, &heap, &host, &desc, &error);
                 sumi_checkpoint_close(&c);
             }
             if (result != SUMI_OK && result != SUMI_OUT_OF_HOST_MEMORY) {
@@ -1772,7 +1809,8 @@ TEST(every_failed_allocation_is_survived)
 static sumi_result open_golden(sumi_checkpoint* c, const sumi_checkpoint_desc* desc)
 {
     sumi_error error = {0};
-    const sumi_result result = sumi_checkpoint_open(c, &s_heap, NULL, desc, &error);
+    const sumi_checkpoint_desc whole = with_signatures(*desc);
+    const sumi_result result = sumi_checkpoint_open(c, &s_heap, NULL, &whole, &error);
     if (result != SUMI_OK) { printf("  %s\n", error.text); }
     return result;
 }
@@ -1786,46 +1824,57 @@ TEST(golden_z_image_checkpoints_open)
     free(there);
     sumi_checkpoint c = {0};
     CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = Z "model"}), SUMI_OK);
-    CHECK_TEXT(c.family, "z-image");
+    CHECK_TEXT(network_of(&c), "z-image");
     CHECK_TEXT(c.class_name, "ZImagePipeline");
-    CHECK(c.tokenizer.bytes > 1000 && c.scheduler.bytes > 10);
-    CHECK(holds(&c.parts[0], "layers.1.attention.to_q.weight")
-          && holds(&c.parts[1], "model.layers.2.mlp.gate_proj.weight") && holds(&c.parts[2], "encoder.conv_in.weight"));
-    CHECK(c.parts[0].config.data != NULL && c.parts[1].config.data != NULL && c.parts[2].config.data != NULL);
-    CHECK_NUMBER(c.parts[0].set->opened_count, 3);
-    const size_t transformer_count = c.parts[0].set->count;
+    CHECK(c.tokenizers[0].bytes > 1000 && c.scheduler.bytes > 10);
+    CHECK(holds(&c.components[SUMI_COMPONENT_TRANSFORMER], "layers.1.attention.to_q.weight")
+          && holds(&c.components[SUMI_COMPONENT_TEXT_ENCODER], "model.layers.2.mlp.gate_proj.weight")
+          && holds(&c.components[SUMI_COMPONENT_VAE], "encoder.conv_in.weight"));
+    CHECK(c.components[SUMI_COMPONENT_TRANSFORMER].config.data != NULL
+          && c.components[SUMI_COMPONENT_TEXT_ENCODER].config.data != NULL
+          && c.components[SUMI_COMPONENT_VAE].config.data != NULL);
+    CHECK_NUMBER(c.components[SUMI_COMPONENT_TRANSFORMER].set->opened_count, 3);
+    const size_t transformer_count = c.components[SUMI_COMPONENT_TRANSFORMER].set->count;
     sumi_checkpoint_close(&c);
 
     // the base model's scheduler with the other parts from the folder beside it
-    CHECK_NUMBER(
-        open_golden(&c, &(sumi_checkpoint_desc){.path = Z "model-base",
-                                                .part_paths = {Z "model", Z "model/text_encoder", Z "model/vae"},
-                                                .tokenizer_path = Z "model/tokenizer"}),
-        SUMI_OK);
-    CHECK_TEXT(c.family, "z-image");
+    CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = Z "model-base",
+                                                         .component_paths = {[SUMI_COMPONENT_TRANSFORMER] = Z "model",
+                                                                             [SUMI_COMPONENT_TEXT_ENCODER] =
+                                                                                 Z "model/text_encoder",
+                                                                             [SUMI_COMPONENT_VAE] = Z "model/vae"},
+                                                         .tokenizer_paths = {Z "model/tokenizer"}}),
+                 SUMI_OK);
+    CHECK_TEXT(network_of(&c), "z-image");
     CHECK(c.scheduler.path != NULL && strcmp(c.scheduler.path, Z "model-base/scheduler/scheduler_config.json") == 0);
-    CHECK_NUMBER(c.parts[0].set->count, transformer_count);
+    CHECK_NUMBER(c.components[SUMI_COMPONENT_TRANSFORMER].set->count, transformer_count);
     sumi_checkpoint_close(&c);
 
     // single files, the transformer with the original names
-    CHECK_NUMBER(
-        open_golden(&c, &(sumi_checkpoint_desc){.path = Z "single-file/z_image_turbo_bf16.safetensors",
-                                                .part_paths = {[SUMI_PART_VAE] = Z "single-file/ae.safetensors"}}),
-        SUMI_OK);
-    CHECK_TEXT(c.family, "z-image");
-    CHECK(holds(&c.parts[0], "layers.0.attention.qkv.weight") && holds(&c.parts[2], "decoder.mid.attn_1.q.weight")
-          && !c.parts[1].present);
-    CHECK(c.parts[0].config.data == NULL && c.parts[2].config.data == NULL && c.scheduler.data == NULL);
+    CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = Z "single-file/z_image_turbo_bf16.safetensors",
+                                                         .component_paths = {[SUMI_COMPONENT_VAE] =
+                                                                                 Z "single-file/ae.safetensors"}}),
+                 SUMI_OK);
+    CHECK_TEXT(network_of(&c), "z-image");
+    CHECK(holds(&c.components[SUMI_COMPONENT_TRANSFORMER], "layers.0.attention.qkv.weight")
+          && holds(&c.components[SUMI_COMPONENT_VAE], "decoder.mid.attn_1.q.weight")
+          && !c.components[SUMI_COMPONENT_TEXT_ENCODER].present);
+    CHECK(c.components[SUMI_COMPONENT_TRANSFORMER].config.data == NULL
+          && c.components[SUMI_COMPONENT_VAE].config.data == NULL && c.scheduler.data == NULL);
     float scale;
-    CHECK(sumi_tensor_scale(&c.parts[0], "layers.0.attention.qkv.weight", &scale, NULL) == SUMI_OK && scale == 1.0f);
+    CHECK(sumi_tensor_scale(&c.components[SUMI_COMPONENT_TRANSFORMER], "layers.0.attention.qkv.weight", &scale, NULL)
+              == SUMI_OK
+          && scale == 1.0f);
     sumi_checkpoint_close(&c);
     // and laid over the folder, which gives the configs
-    CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = Z "model",
-                                                         .part_paths = {[SUMI_PART_TRANSFORMER] = Z
-                                                                        "single-file/z_image_turbo_bf16.safetensors"}}),
-                 SUMI_OK);
-    CHECK(c.parts[0].config.data != NULL && holds(&c.parts[0], "layers.0.attention.qkv.weight") && c.parts[1].present
-          && c.parts[2].present);
+    CHECK_NUMBER(
+        open_golden(&c, &(sumi_checkpoint_desc){.path = Z "model",
+                                                .component_paths = {[SUMI_COMPONENT_TRANSFORMER] = Z
+                                                                    "single-file/z_image_turbo_bf16.safetensors"}}),
+        SUMI_OK);
+    CHECK(c.components[SUMI_COMPONENT_TRANSFORMER].config.data != NULL
+          && holds(&c.components[SUMI_COMPONENT_TRANSFORMER], "layers.0.attention.qkv.weight")
+          && c.components[SUMI_COMPONENT_TEXT_ENCODER].present && c.components[SUMI_COMPONENT_VAE].present);
     sumi_checkpoint_close(&c);
     CHECK_NUMBER(s_heap.held, 0);
 }
@@ -1845,9 +1894,10 @@ TEST(golden_checkpoints_of_other_families_open)
         free(there);
         sumi_checkpoint c = {0};
         CHECK_NUMBER(open_golden(&c, &(sumi_checkpoint_desc){.path = s_cases[i].path}), SUMI_OK);
-        CHECK_TEXT(c.family, s_cases[i].family);
-        CHECK(c.parts[0].present && c.parts[1].present && c.parts[2].present && c.scheduler.data != NULL);
-        CHECK(c.tokenizer_folder != NULL && strstr(c.tokenizer_folder, s_cases[i].folder) != NULL);
+        CHECK_TEXT(network_of(&c), s_cases[i].family);
+        CHECK(c.components[SUMI_COMPONENT_TRANSFORMER].present && c.components[SUMI_COMPONENT_TEXT_ENCODER].present
+              && c.components[SUMI_COMPONENT_VAE].present && c.scheduler.data != NULL);
+        CHECK(c.tokenizers[0].folder != NULL && strstr(c.tokenizers[0].folder, s_cases[i].folder) != NULL);
         sumi_checkpoint_close(&c);
     }
 }
@@ -1883,10 +1933,10 @@ int main(int argc, char** argv)
     RUN(folders_are_searched_by_stem);
     RUN(checkpoint_opens_a_diffusers_folder_step_by_step);
     RUN(checkpoint_without_text_encoder_does_not_open_it);
-    RUN(checkpoint_finds_all_parts_of_one_file);
-    RUN(checkpoint_tells_single_parts_by_content);
+    RUN(checkpoint_finds_all_components_of_one_file);
+    RUN(checkpoint_tells_single_components_by_content);
     RUN(checkpoint_prefers_the_usual_prefix);
-    RUN(checkpoint_parts_override_and_complete_each_other);
+    RUN(checkpoint_components_override_and_complete_each_other);
     RUN(checkpoint_without_model_index_goes_on_by_content);
     RUN(checkpoint_refusals_name_what_is_wrong);
     RUN(scales_of_fp8_files_are_found);

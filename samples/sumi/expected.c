@@ -117,12 +117,12 @@ static const rule_set s_vae_encoder_rules[] = {
 
 // ---- Counting and filling in ----------------------------------------------------------------------------------------
 
-int32_t expected_count(const sumi_part* part, const char* prefix)
+int32_t expected_count(const sumi_component* part, const char* prefix)
 {
     size_t bytes = strlen(prefix);
     int32_t count = 0;
     for (size_t i = 0; i < part->set->count; i++) {
-        const char* name = sumi_checkpoint_part_name(part, &part->set->tensors[i]);
+        const char* name = sumi_component_tensor_name(part, &part->set->tensors[i]);
         if (!name || strncmp(name, prefix, bytes) != 0 || name[bytes] < '0' || name[bytes] > '9') continue;
         long index = strtol(name + bytes, NULL, 10);
         if (index < 10000 && index >= count) count = (int32_t)index + 1;
@@ -162,13 +162,13 @@ static void fill_in(const char* pattern, size_t pattern_bytes, indices at, char*
     into[used] = 0;
 }
 
-static void check_name(const sumi_part* part, const char* pattern, indices at, missing_list* missing)
+static void check_name(const sumi_component* part, const char* pattern, indices at, missing_list* missing)
 {
     char name[192];
     for (const char* from = pattern;;) {
         size_t bytes = strcspn(from, "|");
         fill_in(from, bytes, at, name, sizeof name);
-        if (sumi_checkpoint_part_find(part, name)) return;
+        if (sumi_component_find(part, name)) return;
         if (!from[bytes]) break;
         from += bytes + 1;
     }
@@ -177,7 +177,7 @@ static void check_name(const sumi_part* part, const char* pattern, indices at, m
     missing->count++;
 }
 
-static int32_t count_any(const sumi_part* part, const char* const* prefixes, size_t prefix_count, indices at)
+static int32_t count_any(const sumi_component* part, const char* const* prefixes, size_t prefix_count, indices at)
 {
     int32_t most = 0;
     for (size_t i = 0; i < prefix_count; i++) {
@@ -190,7 +190,7 @@ static int32_t count_any(const sumi_part* part, const char* const* prefixes, siz
     return most;
 }
 
-static void check_rules(const sumi_part* part, const rule_set* rules, missing_list* missing)
+static void check_rules(const sumi_component* part, const rule_set* rules, missing_list* missing)
 {
     for (; rules->names; rules++) {
         indices at = {0, 1, 0};
@@ -217,22 +217,19 @@ static void check_rules(const sumi_part* part, const rule_set* rules, missing_li
     }
 }
 
-bool expected_check(const char* family, const sumi_part* part, sumi_part_kind kind, missing_list* missing)
+bool expected_check(const char* family, const sumi_component* part, sumi_component_kind kind, missing_list* missing)
 {
     *missing = (missing_list){.count = 0};
     bool known = strcmp(family, "z-image") == 0;
-    // A part alone says enough of itself: Qwen3 is the encoder with norms of queries, this VAE the one with a 2D
-    // convolution at its entrance.
-    if (!family[0] && kind == SUMI_PART_TEXT_ENCODER)
-        known = sumi_checkpoint_part_find(part, "model.layers.0.self_attn.q_norm.weight")
-             || sumi_checkpoint_part_find(part, "blk.0.attn_q_norm.weight");
-    if (!family[0] && kind == SUMI_PART_VAE)
-        known = sumi_checkpoint_part_find(part, "decoder.conv_in.weight")
-             && sumi_checkpoint_part_find(part, "decoder.conv_in.weight")->rank == 4;
+    // a component alone says enough of itself
+    const char* network = sumi_component_network(part);
+    if (!family[0] && kind == SUMI_COMPONENT_TEXT_ENCODER) known = strcmp(network, "qwen3") == 0;
+    if (!family[0] && kind == SUMI_COMPONENT_VAE) known = strcmp(network, "flux-vae") == 0;
+    if (kind == SUMI_COMPONENT_TEXT_ENCODER_2 || kind == SUMI_COMPONENT_VISION) known = false;
     if (!part->present || !known) return false;
-    if (kind == SUMI_PART_TRANSFORMER) check_rules(part, s_z_image_rules, missing);
-    if (kind == SUMI_PART_TEXT_ENCODER) check_rules(part, s_qwen3_rules, missing);
-    if (kind == SUMI_PART_VAE) {
+    if (kind == SUMI_COMPONENT_TRANSFORMER) check_rules(part, s_z_image_rules, missing);
+    if (kind == SUMI_COMPONENT_TEXT_ENCODER) check_rules(part, s_qwen3_rules, missing);
+    if (kind == SUMI_COMPONENT_VAE) {
         check_rules(part, s_vae_decoder_rules, missing);
         if (expected_count(part, "encoder.down_blocks.") > 0 || expected_count(part, "encoder.down.") > 0)
             check_rules(part, s_vae_encoder_rules, missing);

@@ -9,9 +9,9 @@ typedef struct missing_list {
 } missing_list;
 
 // False when the family is not known here: nothing is checked then.
-bool expected_check(const char* family, const sumi_part* part, sumi_part_kind kind, missing_list* missing);
+bool expected_check(const char* family, const sumi_component* part, sumi_component_kind kind, missing_list* missing);
 // Largest index + 1 of tensors called "prefix<index>.": the number of layers. 0: none.
-int32_t expected_count(const sumi_part* part, const char* prefix);
+int32_t expected_count(const sumi_component* part, const char* prefix);
 // A number of a JSON object in a file, 0 when there is none.
 double expected_config(const sumi_file* config, const char* key);
 #endif

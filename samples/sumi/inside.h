@@ -8,5 +8,6 @@
 #include "files/checkpoint.h"
 #include "files/json.h"
 #include "files/safetensors_write.h"
+#include "models/signatures.h"
 #include "text/tokenizer.h"
 #endif

@@ -82,18 +82,25 @@ static void print_files(const sumi_tensor_set* set)
 
 // ---- Parts ----------------------------------------------------------------------------------------------------------
 
-static long long dimension(const sumi_part* part, const char* name, int32_t axis)
+// The transformer says it, or without one the pipeline's class.
+static const char* family_of(const sumi_checkpoint* checkpoint)
 {
-    const sumi_tensor* tensor = sumi_checkpoint_part_find(part, name);
+    const sumi_component* transformer = &checkpoint->components[SUMI_COMPONENT_TRANSFORMER];
+    return transformer->present ? sumi_component_network(transformer) : sumi_family_of_class(checkpoint->class_name);
+}
+
+static long long dimension(const sumi_component* part, const char* name, int32_t axis)
+{
+    const sumi_tensor* tensor = sumi_component_find(part, name);
     return tensor && axis < tensor->rank ? (long long)tensor->shape[axis] : 0;
 }
 
 static long long either(long long a, long long b) { return a ? a : b; }
 
-static void print_network(const inspection* in, sumi_part_kind kind)
+static void print_network(const inspection* in, sumi_component_kind kind)
 {
-    const sumi_part* part = &in->checkpoint.parts[kind];
-    if (kind == SUMI_PART_TRANSFORMER && strcmp(in->checkpoint.family, "z-image") == 0) {
+    const sumi_component* part = &in->checkpoint.components[kind];
+    if (kind == SUMI_COMPONENT_TRANSFORMER && strcmp(family_of(&in->checkpoint), "z-image") == 0) {
         long long width = dimension(part, "layers.0.attention_norm1.weight", 0);
         long long head = either(dimension(part, "layers.0.attention.norm_q.weight", 0),
                                 dimension(part, "layers.0.attention.q_norm.weight", 0));
@@ -103,7 +110,7 @@ static void print_network(const inspection* in, sumi_part_kind kind)
                head, dimension(part, "layers.0.feed_forward.w1.weight", 0),
                dimension(part, "cap_embedder.1.weight", 1));
     }
-    if (kind == SUMI_PART_TEXT_ENCODER) {
+    if (kind == SUMI_COMPONENT_TEXT_ENCODER) {
         long long vocabulary =
             either(dimension(part, "model.embed_tokens.weight", 0),
                    either(dimension(part, "embed_tokens.weight", 0), dimension(part, "token_embd.weight", 0)));
@@ -115,17 +122,17 @@ static void print_network(const inspection* in, sumi_part_kind kind)
         if (!layers) layers = expected_count(part, "blk.");
         if (width && layers) printf("    network      %d layers, width %lld, %lld tokens\n", layers, width, vocabulary);
     }
-    if (kind == SUMI_PART_VAE && dimension(part, "decoder.conv_in.weight", 1)) {
+    if (kind == SUMI_COMPONENT_VAE && dimension(part, "decoder.conv_in.weight", 1)) {
         bool encodes = dimension(part, "encoder.conv_in.weight", 0) > 0;
         printf("    network      %lld latent channels, decoder%s\n", dimension(part, "decoder.conv_in.weight", 1),
                encodes ? " and encoder" : " only: no image to image");
     }
 }
 
-static void print_missing(inspection* in, sumi_part_kind kind)
+static void print_missing(inspection* in, sumi_component_kind kind)
 {
     missing_list missing;
-    if (!expected_check(in->checkpoint.family, &in->checkpoint.parts[kind], kind, &missing)) return;
+    if (!expected_check(family_of(&in->checkpoint), &in->checkpoint.components[kind], kind, &missing)) return;
     if (missing.count == 0) {
         printf("    missing      nothing\n");
         return;
@@ -136,50 +143,51 @@ static void print_missing(inspection* in, sumi_part_kind kind)
     if (missing.count > 64) printf("      and %d more\n", missing.count - 64);
 }
 
-static void print_part(inspection* in, sumi_part_kind kind)
+static void print_part(inspection* in, sumi_component_kind kind)
 {
-    const sumi_part* part = &in->checkpoint.parts[kind];
+    const sumi_component* part = &in->checkpoint.components[kind];
+    // most families have neither
+    if (!part->present && (kind == SUMI_COMPONENT_TEXT_ENCODER_2 || kind == SUMI_COMPONENT_VISION)) return;
     if (!part->present) {
-        printf("  %-14s missing", sumi_part_kind_name(kind));
+        printf("  %-14s missing", sumi_component_kind_name(kind));
         if (part->path) printf(": nothing in %s", part->path);
         printf("\n");
         return;
     }
-    printf("  %-14s %s", sumi_part_kind_name(kind), part->path);
+    printf("  %-14s %s", sumi_component_kind_name(kind), part->path);
     if (part->prefix[0]) printf(", names begin with %s", part->prefix);
     printf("%s\n", part->config.data ? "" : ", no config.json: shapes tell");
     print_network(in, kind);
     totals sum = {0};
     for (size_t i = 0; i < part->set->count; i++) {
-        if (sumi_checkpoint_part_name(part, &part->set->tensors[i])) add_tensor(&sum, &part->set->tensors[i]);
+        if (sumi_component_tensor_name(part, &part->set->tensors[i])) add_tensor(&sum, &part->set->tensors[i]);
     }
     print_totals(&sum);
     print_files(part->set);
     print_missing(in, kind);
     for (size_t i = 0; i < part->set->count && in->lists_tensors; i++) {
-        const char* name = sumi_checkpoint_part_name(part, &part->set->tensors[i]);
+        const char* name = sumi_component_tensor_name(part, &part->set->tensors[i]);
         if (name) print_tensor(name, &part->set->tensors[i]);
     }
 }
 
-static void print_tokenizer(inspection* in)
+static void print_tokenizer(inspection* in, int32_t encoder)
 {
     const sumi_checkpoint* checkpoint = &in->checkpoint;
-    if (!checkpoint->tokenizer.data) {
-        printf("  %-14s missing%s\n", "tokenizer",
-               checkpoint->tokenizer_folder ? ": only tokenizer.json is read, vocab.json alone does not suffice" : "");
+    const sumi_checkpoint_tokenizer* files = &checkpoint->tokenizers[encoder];
+    const char* label = encoder == 0 ? "tokenizer" : "tokenizer_2";
+    if (files->form == SUMI_TOKENIZER_ABSENT) {
+        printf("  %-14s missing\n", label);
         return;
     }
     sumi_error error = {0};
     sumi_tokenizer* tokenizer = NULL;
     float progress;
     bool done = false;
-    sumi_result result =
-        sumi_tokenizer_begin(&in->heap, checkpoint->tokenizer.data, (size_t)checkpoint->tokenizer.bytes,
-                             checkpoint->tokenizer.path, &error, &tokenizer);
+    sumi_result result = sumi_tokenizer_open_begin(&in->heap, files, &error, &tokenizer);
     while (result == SUMI_OK && !done) result = sumi_tokenizer_step(tokenizer, SIZE_MAX, &done, &progress, &error);
-    printf("  %-14s %s, ", "tokenizer", checkpoint->tokenizer.path);
-    print_bytes(checkpoint->tokenizer.bytes);
+    printf("  %-14s %s, ", label, files->path);
+    print_bytes(files->bytes);
     if (result == SUMI_OK) printf(", ids 0 to %zu\n", sumi_tokenizer_size(tokenizer) - 1);
     else printf("\n    broken       %s\n", error.text);
     in->has_faults |= result != SUMI_OK;
@@ -199,18 +207,19 @@ static void print_scheduler(const inspection* in)
 static void print_checkpoint(inspection* in)
 {
     const sumi_checkpoint* checkpoint = &in->checkpoint;
-    const char* variant = "";
+    const char *variant = "", *family = family_of(checkpoint);
     double shift = expected_config(&checkpoint->scheduler, "shift");
     // 3 and 6 in the released ones
-    if (strcmp(checkpoint->family, "z-image") == 0 && shift > 0.0) variant = shift > 4.0 ? " base" : " turbo";
-    bool known = strcmp(checkpoint->family, "z-image") == 0;
+    if (strcmp(family, "z-image") == 0 && shift > 0.0) variant = shift > 4.0 ? " base" : " turbo";
+    bool known = strcmp(family, "z-image") == 0;
     printf("%s\n  %-14s %s%s%s\n", in->path, "family",
-           checkpoint->family[0]                              ? checkpoint->family
-           : checkpoint->parts[SUMI_PART_TRANSFORMER].present ? "unknown"
-                                                              : "cannot be told without a transformer",
-           variant, known || !checkpoint->family[0] ? "" : " (this version of sumi does not run it)");
-    for (int32_t kind = 0; kind < SUMI_PART_COUNT; kind++) print_part(in, (sumi_part_kind)kind);
-    print_tokenizer(in);
+           family[0]                                                    ? family
+           : checkpoint->components[SUMI_COMPONENT_TRANSFORMER].present ? "unknown"
+                                                                        : "cannot be told without a transformer",
+           variant, known || !family[0] ? "" : " (this version of sumi does not run it)");
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) print_part(in, (sumi_component_kind)kind);
+    print_tokenizer(in, 0);
+    if (checkpoint->components[SUMI_COMPONENT_TEXT_ENCODER_2].present) print_tokenizer(in, 1);
     print_scheduler(in);
 }
 
@@ -311,6 +320,7 @@ static int inspect(inspection* in)
     if (sumi_path_is_file(in->path) && inspect_loose_file(in)) return EXIT_OK;
     sumi_error error = {0};
     sumi_checkpoint_desc desc = {.path = in->path};
+    desc.signatures = sumi_signatures(&desc.signature_count);
     sumi_result result = sumi_checkpoint_open(&in->checkpoint, &in->heap, NULL, &desc, &error);
     if (result == SUMI_MODEL_UNKNOWN && sumi_path_is_file(in->path) && inspect_unknown_file(in)) return EXIT_FAILED;
     if (result != SUMI_OK) {

@@ -1,26 +1,28 @@
 // Opening runs through stages, each call of step doing the smallest piece:
 //
-//     LOCATE  source i: which files does its path mean? (an index is read here)          } once per source
-//     OPEN    one file of source i                                                       }
-//     RESOLVE which part is in which source; config.json, model_index.json, tokenizer.json, scheduler_config.json
+//     LOCATE    source i: which files does its path mean? (an index is read here)          } once per source
+//     OPEN      one file of source i                                                       }
+//     RESOLVE   which source is component i in; its config.json                            } once per component
+//     REST      tokenizers, preprocessor_config.json, scheduler_config.json
 //
 // A source is one path with its own tensor set. The overrides come first, then the folders below `path` (or `path`
-// itself), so a part's own source has the lowest index that wants it, and "somewhere else" is a loop over the rest.
+// itself), so a component's own source has the lowest index that wants it, and "somewhere else" is a loop over the
+// rest.
 #include "files/checkpoint.h"
 #include "base/assert.h"
 #include "files/json.h"
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_SOURCES (2 * SUMI_PART_COUNT + 1)
-#define ANY_PART (-1)
+#define MAX_SOURCES (2 * SUMI_COMPONENT_COUNT + 1)
+#define ANY_COMPONENT (-1)
 
-enum { STAGE_LOCATE, STAGE_OPEN, STAGE_RESOLVE, STAGE_DONE };
+enum { STAGE_LOCATE, STAGE_OPEN, STAGE_RESOLVE, STAGE_REST, STAGE_DONE };
 
 struct sumi_source {
     char* path;
-    int32_t part; // what it was given for, or ANY_PART
-    bool given;   // named by the caller, so that it must exist
+    int32_t component; // what it was given for, or ANY_COMPONENT
+    bool given;        // named by the caller, so that it must exist
     bool is_folder;
     bool found; // holds weights
     sumi_tensor_set set;
@@ -28,36 +30,23 @@ struct sumi_source {
 };
 typedef struct sumi_source source;
 
-static const char* const s_part_names[SUMI_PART_COUNT] = {"transformer", "text_encoder", "vae"};
+static const char* const s_kind_names[SUMI_COMPONENT_COUNT] = {"transformer", "text_encoder", "text_encoder_2",
+                                                               "vision", "vae"};
 
-const char* sumi_part_kind_name(sumi_part_kind kind) { return s_part_names[kind]; }
+// Where a component lies below a model's folder. A vision tower has no folder of its own: it is saved with its text
+// encoder.
+static const char* const s_folders[SUMI_COMPONENT_COUNT][2] = {
+    {"transformer"}, {"text_encoder"}, {"text_encoder_2", "clip_model"}, {"text_encoder"}, {"vae"}};
 
-// ---- What a tensor says about its file ------------------------------------------------------------------------------
+const char* sumi_component_kind_name(sumi_component_kind kind) { return s_kind_names[kind]; }
 
-// A tensor that every file of a kind of network holds. The longest name comes first where one ends in another.
-typedef struct marker {
-    int32_t part;
-    const char* name;
-} marker;
+static bool is_for_prompts(int32_t kind)
+{
+    return kind == SUMI_COMPONENT_TEXT_ENCODER || kind == SUMI_COMPONENT_TEXT_ENCODER_2
+        || kind == SUMI_COMPONENT_VISION;
+}
 
-static const marker s_markers[] = {
-    {SUMI_PART_TRANSFORMER, "cap_embedder.1.weight"},                     // Z-Image, NewBie-image, Lumina
-    {SUMI_PART_TRANSFORMER, "transformer_blocks.0.img_mod.1.weight"},     // Qwen-Image
-    {SUMI_PART_TEXT_ENCODER, "model.language_model.embed_tokens.weight"}, // Qwen2.5-VL, newer exports
-    {SUMI_PART_TEXT_ENCODER, "language_model.model.embed_tokens.weight"}, // Gemma 3
-    {SUMI_PART_TEXT_ENCODER, "model.embed_tokens.weight"},                // Qwen3, Qwen2.5-VL
-    {SUMI_PART_TEXT_ENCODER, "embed_tokens.weight"},                      // the same saved without its head
-    {SUMI_PART_TEXT_ENCODER, "token_embd.weight"},                        // GGUF
-    {SUMI_PART_VAE, "decoder.conv_in.weight"},                            // diffusers and LDM
-    {SUMI_PART_VAE, "decoder.conv1.weight"},                              // Wan
-};
-
-// What may stand in front of a marker in files in circulation; "*" is one word without a dot.
-static const char* const s_prefixes[SUMI_PART_COUNT][6] = {
-    {"", "model.diffusion_model.", "diffusion_model.", "transformer."},
-    {"", "text_encoders.*.transformer.", "text_encoders.*.", "text_encoder.", "cond_stage_model.transformer."},
-    {"", "vae.", "first_stage_model."},
-};
+// ---- What the tensors say about their file --------------------------------------------------------------------------
 
 static bool prefix_matches(const char* pattern, const char* text, size_t bytes)
 {
@@ -74,63 +63,74 @@ static bool prefix_matches(const char* pattern, const char* text, size_t bytes)
     return text == end;
 }
 
-// If the name is a marker of `part` behind a prefix in use: the rank of the prefix in the list, and its length. Else
-// -1.
-static int32_t prefix_of(int32_t part, const char* name, size_t* out_bytes)
+// Whether the set holds all of the signature's tensors behind the prefix, the first of them in its shape.
+static bool holds_all(const sumi_tensor_set* set, const sumi_signature* signature, const char* prefix,
+                      size_t prefix_bytes)
 {
-    const size_t name_bytes = strlen(name);
-    for (size_t i = 0; i < sizeof s_markers / sizeof *s_markers; i++) {
-        const size_t marker_bytes = strlen(s_markers[i].name);
-        if (s_markers[i].part != part || name_bytes < marker_bytes
-            || strcmp(name + name_bytes - marker_bytes, s_markers[i].name) != 0) {
+    char name[512];
+    for (int32_t i = 0; i < SUMI_SIGNATURE_TENSORS && signature->tensors[i] != NULL; i++) {
+        const int written = snprintf(name, sizeof name, "%.*s%s", (int)prefix_bytes, prefix, signature->tensors[i]);
+        if (written < 0 || (size_t)written >= sizeof name) { return false; }
+        const sumi_tensor* tensor = sumi_tensor_find(set, name);
+        if (tensor == NULL) { return false; }
+        const int32_t rank = signature->shape.rank, axis = signature->shape.axis;
+        if (i == 0 && rank != 0 && tensor->rank != rank) { return false; }
+        if (i == 0 && signature->shape.maximum != 0
+            && (tensor->rank <= axis || tensor->shape[axis] < signature->shape.minimum
+                || tensor->shape[axis] > signature->shape.maximum)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+typedef struct match {
+    const sumi_signature* signature; // NULL: none
+    const char* prefix;              // not terminated
+    size_t prefix_bytes;
+    int32_t rank; // of the prefix in the signature's list
+} match;
+
+// A prefix of the set's names that fits the pattern, which has a '*', with the signature's tensors behind it.
+static bool find_prefix(const sumi_tensor_set* set, const sumi_signature* signature, const char* pattern, match* out)
+{
+    const size_t fixed = strcspn(pattern, "*"), wanted = strlen(signature->tensors[0]);
+    for (size_t i = 0; i < set->count; i++) {
+        const char* name = set->tensors[i].name;
+        if (strncmp(name, pattern, fixed) != 0) { continue; }
+        const size_t bytes = strlen(name), prefix_bytes = bytes > wanted ? bytes - wanted : 0;
+        if (strcmp(name + prefix_bytes, signature->tensors[0]) == 0 && prefix_matches(pattern, name, prefix_bytes)
+            && holds_all(set, signature, name, prefix_bytes)) {
+            out->prefix = name;
+            out->prefix_bytes = prefix_bytes;
+            return true;
+        }
+    }
+    return false;
+}
+
+// The signature with the most usual prefix, then the first in the table, that the set holds for the component.
+static match find_match(const sumi_checkpoint* checkpoint, const sumi_tensor_set* set, int32_t component)
+{
+    static const char* const s_no_prefix[] = {"", NULL};
+    SUMI_ASSERT(component == ANY_COMPONENT || (component >= 0 && component < SUMI_COMPONENT_COUNT));
+    match best = {.rank = INT32_MAX};
+    for (size_t k = 0; k < checkpoint->signature_count; k++) {
+        const sumi_signature* signature = &checkpoint->signatures[k];
+        if (signature->tensors[0] == NULL
+            || (component != ANY_COMPONENT && (int32_t)signature->component != component)) {
             continue;
         }
-        for (int32_t k = 0; k < 6 && s_prefixes[part][k] != NULL; k++) {
-            if (prefix_matches(s_prefixes[part][k], name, name_bytes - marker_bytes)) {
-                *out_bytes = name_bytes - marker_bytes;
-                return k;
+        const char* const* prefixes = signature->prefixes != NULL ? signature->prefixes : s_no_prefix;
+        for (int32_t rank = 0; prefixes[rank] != NULL && rank < best.rank; rank++) {
+            match found = {signature, prefixes[rank], strlen(prefixes[rank]), rank};
+            if (strchr(prefixes[rank], '*') != NULL ? find_prefix(set, signature, prefixes[rank], &found)
+                                                    : holds_all(set, signature, found.prefix, found.prefix_bytes)) {
+                best = found;
             }
         }
     }
-    return -1;
-}
-
-// The tensor whose marker has the most usual prefix, NULL when the set does not hold the part.
-static const sumi_tensor* find_marker(const sumi_tensor_set* set, int32_t part, size_t* out_prefix_bytes)
-{
-    SUMI_ASSERT(part >= 0 && part < SUMI_PART_COUNT);
-    const sumi_tensor* best = NULL;
-    int32_t best_rank = 0;
-    for (size_t i = 0; i < set->count; i++) {
-        size_t bytes = 0;
-        const int32_t rank = prefix_of(part, set->tensors[i].name, &bytes);
-        if (rank >= 0 && (best == NULL || rank < best_rank)) {
-            best = &set->tensors[i];
-            best_rank = rank;
-            *out_prefix_bytes = bytes;
-        }
-    }
     return best;
-}
-
-static const char* guess_family(const sumi_checkpoint* checkpoint)
-{
-    const sumi_part* transformer = &checkpoint->parts[SUMI_PART_TRANSFORMER];
-    if (sumi_checkpoint_part_find(transformer, "clip_text_pooled_proj.0.weight") != NULL) { return "newbie-image"; }
-    if (sumi_checkpoint_part_find(transformer, "transformer_blocks.0.img_mod.1.weight") != NULL) {
-        return "qwen-image";
-    }
-    // Lumina 2 has the same names with index 1 here, because of an activation at index 0
-    if (sumi_checkpoint_part_find(transformer, "cap_embedder.1.weight") != NULL
-        && sumi_checkpoint_part_find(transformer, "layers.0.adaLN_modulation.0.weight") != NULL) {
-        return "z-image";
-    }
-    if (transformer->present) { return ""; }
-    const char* name = checkpoint->class_name;
-    return strncmp(name, "ZImage", 6) == 0    ? "z-image"
-         : strncmp(name, "QwenImage", 9) == 0 ? "qwen-image"
-         : strncmp(name, "Newbie", 6) == 0    ? "newbie-image"
-                                              : "";
 }
 
 // ---- Paths ----------------------------------------------------------------------------------------------------------
@@ -198,43 +198,67 @@ static sumi_result open_if_there(sumi_checkpoint* checkpoint, sumi_file* file, c
     return result;
 }
 
-static sumi_result file_is_there(const sumi_checkpoint* checkpoint, const char* folder, const char* name,
-                                 sumi_error* error, bool* out_there)
-{
-    char* path;
-    SUMI_TRY(join(checkpoint->heap, folder, name, error, &path));
-    *out_there = sumi_file_exists(checkpoint->files, path);
-    sumi_free(checkpoint->heap, path);
-    return SUMI_OK;
-}
-
 // ---- Begin ----------------------------------------------------------------------------------------------------------
 
-static sumi_result add_source(sumi_checkpoint* checkpoint, const char* path, int32_t part, bool given, bool folder,
+static sumi_result add_source(sumi_checkpoint* checkpoint, const char* path, int32_t component, bool given, bool folder,
                               sumi_error* error)
 {
-    SUMI_ASSERT(checkpoint->source_count < MAX_SOURCES && (part == ANY_PART || (part >= 0 && part < SUMI_PART_COUNT)));
+    SUMI_ASSERT(checkpoint->source_count < MAX_SOURCES && component >= ANY_COMPONENT
+                && component < SUMI_COMPONENT_COUNT);
     source* s = &checkpoint->sources[checkpoint->source_count++];
     sumi_tensor_set_init(&s->set, checkpoint->heap, checkpoint->files);
-    s->part = part;
+    s->component = component;
     s->given = given;
     s->is_folder = folder;
     return copy(checkpoint->heap, path, error, &s->path);
 }
 
+// The path that the caller gave for a component, NULL when there is none or it is not asked for.
+static const char* given_path(const sumi_checkpoint_desc* desc, int32_t kind)
+{
+    return desc->without_text_encoder && is_for_prompts(kind) ? NULL : desc->component_paths[kind];
+}
+
+static sumi_result keep_paths(sumi_checkpoint* checkpoint, const sumi_checkpoint_desc* desc, sumi_error* error)
+{
+    SUMI_TRY(copy(checkpoint->heap, desc->path, error, &checkpoint->path));
+    for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS && !desc->without_text_encoder; i++) {
+        SUMI_TRY(copy(checkpoint->heap, desc->tokenizer_paths[i], error, &checkpoint->tokenizer_paths[i]));
+    }
+    return copy(checkpoint->heap, desc->without_text_encoder ? NULL : desc->processor_path, error,
+                &checkpoint->processor_path);
+}
+
+// The folders below `path`, and `path` itself.
+static sumi_result add_folders(sumi_checkpoint* checkpoint, const sumi_checkpoint_desc* desc, sumi_error* error)
+{
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
+        if (desc->component_paths[kind] != NULL || kind == SUMI_COMPONENT_VISION
+            || (desc->without_text_encoder && is_for_prompts(kind))) {
+            continue;
+        }
+        char* folder;
+        SUMI_TRY(join(checkpoint->heap, desc->path, s_folders[kind][0], error, &folder));
+        const sumi_result result = add_source(checkpoint, folder, kind, false, true, error);
+        sumi_free(checkpoint->heap, folder);
+        SUMI_TRY(result);
+    }
+    // the folder of a single component has its weights at its top
+    return add_source(checkpoint, desc->path, ANY_COMPONENT, false, true, error);
+}
+
 sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
                                   const sumi_checkpoint_desc* desc, sumi_error* error)
 {
+    SUMI_ASSERT(desc->signatures != NULL || desc->signature_count == 0);
     memset(checkpoint, 0, sizeof *checkpoint);
     checkpoint->heap = heap;
     checkpoint->files = files;
-    checkpoint->family = "";
+    checkpoint->signatures = desc->signatures;
+    checkpoint->signature_count = desc->signature_count;
     checkpoint->without_text_encoder = desc->without_text_encoder;
     bool any = desc->path != NULL;
-    for (int32_t part = 0; part < SUMI_PART_COUNT; part++) {
-        any =
-            any || (desc->part_paths[part] != NULL && !(part == SUMI_PART_TEXT_ENCODER && desc->without_text_encoder));
-    }
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) { any = any || given_path(desc, kind) != NULL; }
     if (!any) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
                          "no path is given: name a diffusers folder, a checkpoint file, or the transformer's path");
@@ -243,28 +267,15 @@ sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, 
     if (checkpoint->sources == NULL) {
         return sumi_out_of_memory(error, MAX_SOURCES * sizeof *checkpoint->sources, "a checkpoint's files");
     }
-    SUMI_TRY(copy(heap, desc->path, error, &checkpoint->path));
-    SUMI_TRY(copy(heap, desc->without_text_encoder ? NULL : desc->tokenizer_path, error, &checkpoint->tokenizer_path));
-    for (int32_t part = 0; part < SUMI_PART_COUNT; part++) {
-        const char* path = desc->part_paths[part];
-        if (path != NULL && !(part == SUMI_PART_TEXT_ENCODER && desc->without_text_encoder)) {
-            SUMI_TRY(add_source(checkpoint, path, part, true, is_folder(checkpoint, path), error));
-        }
+    SUMI_TRY(keep_paths(checkpoint, desc, error));
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
+        const char* path = given_path(desc, kind);
+        if (path != NULL) { SUMI_TRY(add_source(checkpoint, path, kind, true, is_folder(checkpoint, path), error)); }
     }
     if (desc->path == NULL) { return SUMI_OK; }
     checkpoint->path_is_folder = is_folder(checkpoint, desc->path);
-    if (!checkpoint->path_is_folder) { return add_source(checkpoint, desc->path, ANY_PART, true, false, error); }
-    for (int32_t part = 0; part < SUMI_PART_COUNT; part++) {
-        if (desc->part_paths[part] == NULL && !(part == SUMI_PART_TEXT_ENCODER && desc->without_text_encoder)) {
-            char* folder;
-            SUMI_TRY(join(heap, desc->path, s_part_names[part], error, &folder));
-            const sumi_result result = add_source(checkpoint, folder, part, false, true, error);
-            sumi_free(heap, folder);
-            SUMI_TRY(result);
-        }
-    }
-    // the folder of a single part has its weights at its top
-    return add_source(checkpoint, desc->path, ANY_PART, false, true, error);
+    return checkpoint->path_is_folder ? add_folders(checkpoint, desc, error)
+                                      : add_source(checkpoint, desc->path, ANY_COMPONENT, true, false, error);
 }
 
 // ---- Locate and open ------------------------------------------------------------------------------------------------
@@ -274,10 +285,29 @@ static sumi_result locate_in(sumi_checkpoint* checkpoint, source* s, const char*
 {
     SUMI_ASSERT(!s->found);
     static const char* const s_stems[] = {"diffusion_pytorch_model", "model"};
-    const bool text_first = s->part == SUMI_PART_TEXT_ENCODER;
+    const bool text_first = is_for_prompts(s->component);
     for (int32_t i = 0; i < 2 && !s->found; i++) {
         SUMI_TRY(sumi_tensor_opening_locate_folder(&s->opening, checkpoint->heap, checkpoint->files, folder,
                                                    s_stems[text_first ? 1 - i : i], error, &s->found));
+    }
+    return SUMI_OK;
+}
+
+// Looks in the folders that the component may have below a model's folder; the source moves to the one with weights.
+static sumi_result locate_below(sumi_checkpoint* checkpoint, source* s, const char* model, sumi_error* error)
+{
+    SUMI_ASSERT(s->component != ANY_COMPONENT);
+    for (int32_t i = 0; i < 2 && s_folders[s->component][i] != NULL && !s->found; i++) {
+        char* folder;
+        SUMI_TRY(join(checkpoint->heap, model, s_folders[s->component][i], error, &folder));
+        const sumi_result result = locate_in(checkpoint, s, folder, error);
+        if (result == SUMI_OK && s->found) {
+            sumi_free(checkpoint->heap, s->path);
+            s->path = folder;
+        } else {
+            sumi_free(checkpoint->heap, folder);
+        }
+        SUMI_TRY(result);
     }
     return SUMI_OK;
 }
@@ -288,23 +318,15 @@ static sumi_result locate(sumi_checkpoint* checkpoint, source* s, sumi_error* er
         s->found = true;
         return sumi_tensor_opening_locate_file(&s->opening, checkpoint->heap, s->path, error);
     }
+    if (s->component != ANY_COMPONENT && !s->given) { return locate_below(checkpoint, s, checkpoint->path, error); }
     SUMI_TRY(locate_in(checkpoint, s, s->path, error));
-    if (!s->found && s->given) { // a whole model's folder given for one part: its folder is below
-        char* folder;
-        SUMI_TRY(join(checkpoint->heap, s->path, s_part_names[s->part], error, &folder));
-        const sumi_result result = locate_in(checkpoint, s, folder, error);
-        if (result == SUMI_OK && s->found) {
-            sumi_free(checkpoint->heap, s->path);
-            s->path = folder;
-        } else {
-            sumi_free(checkpoint->heap, folder);
-        }
-        SUMI_TRY(result);
+    if (!s->found && s->given) { // a whole model's folder given for one component: its folder is below
+        SUMI_TRY(locate_below(checkpoint, s, s->path, error));
         if (!s->found) {
             return sumi_fail(error, SUMI_FILE_NOT_FOUND,
                              "%s: no such file, and no folder that holds the weights of a %s (model.safetensors, "
                              "diffusion_pytorch_model.safetensors, their index, or .gguf)",
-                             s->path, s_part_names[s->part]);
+                             s->path, s_kind_names[s->component]);
         }
     }
     return SUMI_OK;
@@ -318,9 +340,8 @@ static sumi_result locate_next(sumi_checkpoint* checkpoint, sumi_error* error)
     for (int32_t i = 0; i < checkpoint->current; i++) {
         below = below || (!checkpoint->sources[i].given && checkpoint->sources[i].found);
     }
-    if (!(s->part == ANY_PART && s->is_folder && below)) { // with parts in folders, files at the top are something else
-        SUMI_TRY(locate(checkpoint, s, error));
-    }
+    // with components in folders, files at the top are something else
+    if (!(s->component == ANY_COMPONENT && s->is_folder && below)) { SUMI_TRY(locate(checkpoint, s, error)); }
     checkpoint->file_count += s->opening.count;
     checkpoint->current++;
     return SUMI_OK;
@@ -328,40 +349,49 @@ static sumi_result locate_next(sumi_checkpoint* checkpoint, sumi_error* error)
 
 // ---- Resolve --------------------------------------------------------------------------------------------------------
 
-static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_part* part, const source* s, const char* name,
-                              size_t prefix_bytes, sumi_error* error)
+// found->signature is NULL where only the place says what it is.
+static sumi_result use_source(sumi_checkpoint* checkpoint, sumi_component* component, const source* s,
+                              const match* found, sumi_error* error)
 {
-    SUMI_ASSERT(!part->present && part->prefix == NULL && s->found);
-    part->prefix = sumi_alloc(checkpoint->heap, prefix_bytes + 1);
-    if (part->prefix == NULL) { return sumi_out_of_memory(error, prefix_bytes + 1, "a prefix of names"); }
-    memcpy(part->prefix, name, prefix_bytes);
-    part->prefix[prefix_bytes] = '\0';
-    part->present = true;
-    part->set = &s->set;
-    part->path = s->path;
+    SUMI_ASSERT(!component->present && component->prefix == NULL && s->found);
+    component->prefix = sumi_alloc(checkpoint->heap, found->prefix_bytes + 1);
+    if (component->prefix == NULL) { return sumi_out_of_memory(error, found->prefix_bytes + 1, "a prefix of names"); }
+    if (found->prefix_bytes > 0) { memcpy(component->prefix, found->prefix, found->prefix_bytes); }
+    component->prefix[found->prefix_bytes] = '\0';
+    component->present = true;
+    component->signature = found->signature;
+    component->set = &s->set;
+    component->path = s->path;
     return SUMI_OK;
 }
 
-static sumi_result resolve_part(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)
+// A file that was given for a component and is not one.
+static sumi_result refuse_source(const sumi_checkpoint* checkpoint, const source* s, sumi_error* error)
 {
-    SUMI_ASSERT(kind >= 0 && kind < SUMI_PART_COUNT);
-    sumi_part* part = &checkpoint->parts[kind];
-    for (int32_t pass = 0; pass < 2; pass++) { // the part's own source, then all others
+    const match other = find_match(checkpoint, &s->set, ANY_COMPONENT);
+    const sumi_signature* looks = other.signature;
+    return sumi_fail(error, SUMI_MODEL_UNKNOWN,
+                     "%s: its %zu tensors are not those of a known %s%s%s%s%s%s; check which component the file is",
+                     s->path, s->set.count, s_kind_names[s->component], looks != NULL ? ", they look like the " : "",
+                     looks != NULL ? s_kind_names[looks->component] : "", looks != NULL ? " \"" : "",
+                     looks != NULL ? looks->network : "", looks != NULL ? "\"" : "");
+}
+
+static sumi_result resolve_component(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)
+{
+    SUMI_ASSERT(kind >= 0 && kind < SUMI_COMPONENT_COUNT);
+    sumi_component* component = &checkpoint->components[kind];
+    for (int32_t pass = 0; pass < 2; pass++) { // the component's own source, then all others
         for (int32_t i = 0; i < checkpoint->source_count; i++) {
             const source* s = &checkpoint->sources[i];
-            if ((s->part == kind) != (pass == 0)) { continue; }
-            part->path = part->path == NULL && s->part == kind ? s->path : part->path;
+            if ((s->component == kind) != (pass == 0)) { continue; }
+            component->path = component->path == NULL && s->component == kind ? s->path : component->path;
             if (!s->found) { continue; }
-            size_t prefix_bytes = 0;
-            const sumi_tensor* found = find_marker(&s->set, kind, &prefix_bytes);
-            if (found != NULL) { return use_source(checkpoint, part, s, found->name, prefix_bytes, error); }
-            if (pass == 0 && s->given) {
-                return sumi_fail(error, SUMI_MODEL_UNKNOWN,
-                                 "%s: its %zu tensors are not those of a known %s; check which part the file is",
-                                 s->path, s->set.count, s_part_names[kind]);
-            }
-            if (pass == 0) { // a network this file does not know: its place says what it is
-                return use_source(checkpoint, part, s, "", 0, error);
+            const match found = find_match(checkpoint, &s->set, kind);
+            if (found.signature != NULL) { return use_source(checkpoint, component, s, &found, error); }
+            if (pass == 0 && s->given) { return refuse_source(checkpoint, s, error); }
+            if (pass == 0) { // a network that the caller does not know: its place says what it is
+                return use_source(checkpoint, component, s, &found, error);
             }
         }
     }
@@ -375,12 +405,8 @@ static sumi_result check_sources(const sumi_checkpoint* checkpoint, sumi_error* 
     for (int32_t i = 0; i < checkpoint->source_count; i++) {
         const source* s = &checkpoint->sources[i];
         any = any || s->found;
-        bool known = s->part != ANY_PART || !s->found;
-        for (int32_t part = 0; part < SUMI_PART_COUNT && !known; part++) {
-            size_t prefix_bytes;
-            known = find_marker(&s->set, part, &prefix_bytes) != NULL;
-        }
-        if (!known) {
+        if (s->component == ANY_COMPONENT && s->found
+            && find_match(checkpoint, &s->set, ANY_COMPONENT).signature == NULL) {
             return sumi_fail(error, SUMI_MODEL_UNKNOWN,
                              "%s: its %zu tensors are neither a known transformer, text encoder nor VAE", s->path,
                              s->set.count);
@@ -394,7 +420,34 @@ static sumi_result check_sources(const sumi_checkpoint* checkpoint, sumi_error* 
     return SUMI_OK;
 }
 
-// Whether a config.json that was not found in the part's own folder is about this part.
+// The class that a config.json says it is of: "_class_name", else the first of "architectures". "" without one.
+static void read_class(const sumi_file* file, char* name, size_t capacity)
+{
+    sumi_json json;
+    sumi_json_text key, text;
+    bool is_sure = false;
+    name[0] = '\0';
+    sumi_json_begin(&json, file->data, (size_t)file->bytes, NULL);
+    sumi_json_object(&json);
+    while (sumi_json_key(&json, &key)) {
+        const bool is_class = sumi_json_is(&key, "_class_name") && sumi_json_peek(&json) == SUMI_JSON_STRING;
+        const bool is_list = sumi_json_is(&key, "architectures") && sumi_json_peek(&json) == SUMI_JSON_ARRAY;
+        if (is_list) { sumi_json_array(&json); }
+        if (is_class || (is_list && sumi_json_item(&json) && sumi_json_peek(&json) == SUMI_JSON_STRING)) {
+            sumi_json_string(&json, &text);
+            const size_t bytes = is_sure ? capacity : sumi_json_decode(&text, name, capacity - 1);
+            if (bytes < capacity) { name[bytes] = '\0'; }
+            is_sure = is_sure || is_class;
+            while (is_list && sumi_json_item(&json)) { sumi_json_skip(&json); }
+        } else if (!is_list) {
+            sumi_json_skip(&json);
+        } else {
+            return; // an empty list, or one of something else: nothing to learn
+        }
+    }
+}
+
+// Whether a config.json that was not found in the component's own folder is about this component.
 static bool config_suits(const sumi_file* file, int32_t kind)
 {
     sumi_json json;
@@ -408,50 +461,70 @@ static bool config_suits(const sumi_file* file, int32_t kind)
             char name[128] = "";
             sumi_json_decode(&text, name, sizeof name - 1);
             suits = suits
-                 || (kind == SUMI_PART_TRANSFORMER
+                 || (kind == SUMI_COMPONENT_TRANSFORMER
                      && (strstr(name, "Transformer") != NULL || strstr(name, "DiT") != NULL))
-                 || (kind == SUMI_PART_VAE && strstr(name, "Autoencoder") != NULL);
+                 || (kind == SUMI_COMPONENT_VAE && strstr(name, "Autoencoder") != NULL);
         } else {
             suits = suits
-                 || (kind == SUMI_PART_TEXT_ENCODER
-                     && (sumi_json_is(&key, "architectures") || sumi_json_is(&key, "model_type")));
+                 || (is_for_prompts(kind) && (sumi_json_is(&key, "architectures") || sumi_json_is(&key, "model_type")));
             sumi_json_skip(&json);
         }
     }
     return suits;
 }
 
-static const source* source_of(const sumi_checkpoint* checkpoint, const sumi_part* part)
+static const source* source_of(const sumi_checkpoint* checkpoint, const sumi_component* component)
 {
     for (int32_t i = 0; i < checkpoint->source_count; i++) {
-        if (part->set == &checkpoint->sources[i].set) { return &checkpoint->sources[i]; }
+        if (component->set == &checkpoint->sources[i].set) { return &checkpoint->sources[i]; }
     }
     return NULL;
 }
 
-static sumi_result resolve_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)
+static sumi_result open_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)
 {
-    sumi_part* part = &checkpoint->parts[kind];
-    const source* s = source_of(checkpoint, part);
+    sumi_component* component = &checkpoint->components[kind];
+    const source* s = source_of(checkpoint, component);
     if (s == NULL) { return SUMI_OK; }
     if (s->is_folder) {
-        SUMI_TRY(open_if_there(checkpoint, &part->config, s->path, "config.json", true, error));
+        SUMI_TRY(open_if_there(checkpoint, &component->config, s->path, "config.json", true, error));
     } else {
         char* folder;
         SUMI_TRY(parent(checkpoint->heap, s->path, error, &folder));
-        const sumi_result result = open_if_there(checkpoint, &part->config, folder, "config.json", true, error);
+        const sumi_result result = open_if_there(checkpoint, &component->config, folder, "config.json", true, error);
         sumi_free(checkpoint->heap, folder);
         SUMI_TRY(result);
     }
-    if (part->config.data != NULL && (!s->is_folder || s->part != kind) && !config_suits(&part->config, kind)) {
-        sumi_file_close(&part->config);
+    if (component->config.data != NULL && (!s->is_folder || s->component != kind)
+        && !config_suits(&component->config, kind)) {
+        sumi_file_close(&component->config);
     }
-    if (part->config.data == NULL && checkpoint->path_is_folder) { // weights from elsewhere for the model of `path`
+    // weights from elsewhere for the model of `path`
+    for (int32_t i = 0; i < 2 && checkpoint->path_is_folder && component->config.data == NULL; i++) {
+        if (s_folders[kind][i] == NULL) { break; }
         char* folder;
-        SUMI_TRY(join(checkpoint->heap, checkpoint->path, s_part_names[kind], error, &folder));
-        const sumi_result result = open_if_there(checkpoint, &part->config, folder, "config.json", true, error);
+        SUMI_TRY(join(checkpoint->heap, checkpoint->path, s_folders[kind][i], error, &folder));
+        const sumi_result result = open_if_there(checkpoint, &component->config, folder, "config.json", true, error);
         sumi_free(checkpoint->heap, folder);
-        return result;
+        SUMI_TRY(result);
+    }
+    return SUMI_OK;
+}
+
+static sumi_result resolve_config(sumi_checkpoint* checkpoint, int32_t kind, sumi_error* error)
+{
+    SUMI_TRY(open_config(checkpoint, kind, error));
+    sumi_component* component = &checkpoint->components[kind];
+    if (component->present && component->signature == NULL && component->config.data != NULL) {
+        char name[128];
+        read_class(&component->config, name, sizeof name);
+        for (size_t i = 0; i < checkpoint->signature_count && component->signature == NULL; i++) {
+            const sumi_signature* signature = &checkpoint->signatures[i];
+            if ((int32_t)signature->component == kind && signature->class_name != NULL
+                && strcmp(signature->class_name, name) == 0) {
+                component->signature = signature;
+            }
+        }
     }
     return SUMI_OK;
 }
@@ -481,60 +554,192 @@ static sumi_result read_model_index(sumi_checkpoint* checkpoint, sumi_error* err
     return result;
 }
 
-// Opens folder/name/tokenizer.json, or notes the folder when it has vocab.json instead. name may be "".
-static sumi_result try_tokenizer(sumi_checkpoint* checkpoint, const char* folder, const char* name, sumi_error* error)
+// ---- Tokenizers -----------------------------------------------------------------------------------------------------
+
+static const char* const s_sentencepiece_names[] = {"tokenizer.model", "sentencepiece.bpe.model", "spiece.model"};
+
+static void close_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer)
 {
-    if (checkpoint->tokenizer_folder != NULL) { return SUMI_OK; }
-    char* joined;
-    SUMI_TRY(name[0] != '\0' ? join(checkpoint->heap, folder, name, error, &joined)
-                             : copy(checkpoint->heap, folder, error, &joined));
-    bool has_vocabulary = false;
-    sumi_result result = open_if_there(checkpoint, &checkpoint->tokenizer, joined, "tokenizer.json", false, error);
-    if (result == SUMI_OK && checkpoint->tokenizer.data == NULL) {
-        result = file_is_there(checkpoint, joined, "vocab.json", error, &has_vocabulary);
+    sumi_file_close(&tokenizer->file);
+    sumi_file_close(&tokenizer->merges);
+    sumi_file_close(&tokenizer->config);
+    sumi_file_close(&tokenizer->added);
+    sumi_file_close(&tokenizer->special);
+    sumi_free(checkpoint->heap, tokenizer->folder);
+    sumi_free(checkpoint->heap, tokenizer->looked_in);
+    memset(tokenizer, 0, sizeof *tokenizer);
+}
+
+// Appends ", folder" to the list of places for messages.
+static sumi_result note_place(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* folder,
+                              sumi_error* error)
+{
+    const char* before = tokenizer->looked_in != NULL ? tokenizer->looked_in : "";
+    const size_t bytes = strlen(before) + strlen(folder) + 3;
+    char* list = sumi_alloc(checkpoint->heap, bytes);
+    if (list == NULL) { return sumi_out_of_memory(error, bytes, "a list of folders"); }
+    snprintf(list, bytes, "%s%s%s", before, before[0] != '\0' ? ", " : "", folder);
+    sumi_free(checkpoint->heap, tokenizer->looked_in);
+    tokenizer->looked_in = list;
+    return SUMI_OK;
+}
+
+// The tokenizer is what its main file holds, with the files beside it that its form needs.
+static sumi_result use_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
+                                 sumi_tokenizer_form form, sumi_error* error)
+{
+    SUMI_ASSERT(tokenizer->form == SUMI_TOKENIZER_ABSENT && tokenizer->file.heap != NULL && tokenizer->folder != NULL);
+    tokenizer->form = form;
+    tokenizer->data = tokenizer->file.data;
+    tokenizer->bytes = (size_t)tokenizer->file.bytes;
+    tokenizer->path = tokenizer->file.path;
+    if (form == SUMI_TOKENIZER_JSON) { return SUMI_OK; }
+    const char* folder = tokenizer->folder;
+    if (form == SUMI_TOKENIZER_VOCABULARY) {
+        SUMI_TRY(open_if_there(checkpoint, &tokenizer->merges, folder, "merges.txt", false, error));
     }
-    if (result == SUMI_OK && (checkpoint->tokenizer.data != NULL || has_vocabulary)) {
-        checkpoint->tokenizer_folder = joined;
-    } else {
-        sumi_free(checkpoint->heap, joined);
+    SUMI_TRY(open_if_there(checkpoint, &tokenizer->config, folder, "tokenizer_config.json", false, error));
+    SUMI_TRY(open_if_there(checkpoint, &tokenizer->added, folder, "added_tokens.json", false, error));
+    return open_if_there(checkpoint, &tokenizer->special, folder, "special_tokens_map.json", false, error);
+}
+
+// Looks for a tokenizer in folder/name, where name may be "".
+static sumi_result try_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer, const char* folder,
+                                 const char* name, sumi_error* error)
+{
+    if (tokenizer->form != SUMI_TOKENIZER_ABSENT) { return SUMI_OK; }
+    SUMI_ASSERT(tokenizer->folder == NULL && tokenizer->file.heap == NULL);
+    SUMI_TRY(name[0] != '\0' ? join(checkpoint->heap, folder, name, error, &tokenizer->folder)
+                             : copy(checkpoint->heap, folder, error, &tokenizer->folder));
+    const char* place = tokenizer->folder;
+    SUMI_TRY(note_place(checkpoint, tokenizer, place, error));
+    SUMI_TRY(open_if_there(checkpoint, &tokenizer->file, place, "tokenizer.json", false, error));
+    if (tokenizer->file.heap != NULL) { return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_JSON, error); }
+    SUMI_TRY(open_if_there(checkpoint, &tokenizer->file, place, "vocab.json", false, error));
+    if (tokenizer->file.heap != NULL) { return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_VOCABULARY, error); }
+    for (size_t i = 0; i < sizeof s_sentencepiece_names / sizeof *s_sentencepiece_names; i++) {
+        SUMI_TRY(open_if_there(checkpoint, &tokenizer->file, place, s_sentencepiece_names[i], false, error));
+        if (tokenizer->file.heap != NULL) {
+            return use_tokenizer(checkpoint, tokenizer, SUMI_TOKENIZER_SENTENCEPIECE, error);
+        }
     }
+    sumi_free(checkpoint->heap, tokenizer->folder);
+    tokenizer->folder = NULL;
+    return SUMI_OK;
+}
+
+static bool ends_with(const char* text, const char* end)
+{
+    const size_t bytes = strlen(text), end_bytes = strlen(end);
+    return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
+}
+
+// A file given as the tokenizer: told by its name, else by whether it begins like JSON.
+static sumi_tokenizer_form form_of(const sumi_file* file)
+{
+    if (ends_with(file->path, ".model")) { return SUMI_TOKENIZER_SENTENCEPIECE; }
+    if (ends_with(file->path, "vocab.json")) { return SUMI_TOKENIZER_VOCABULARY; }
+    const unsigned char* data = file->data;
+    uint64_t at = 0;
+    while (at < file->bytes && (data[at] == ' ' || data[at] == '\t' || data[at] == '\r' || data[at] == '\n')) { at++; }
+    // the first field of a SentencePiece model, a piece, begins with this byte, which is a line feed too
+    const bool is_pieces = file->bytes > 0 && data[0] == 0x0A && at < file->bytes && data[at] != '{';
+    return is_pieces ? SUMI_TOKENIZER_SENTENCEPIECE : SUMI_TOKENIZER_JSON;
+}
+
+static sumi_result open_given_tokenizer(sumi_checkpoint* checkpoint, sumi_checkpoint_tokenizer* tokenizer,
+                                        const char* given, sumi_error* error)
+{
+    if (is_folder(checkpoint, given)) {
+        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, given, "", error));
+        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, given, "tokenizer", error));
+        return tokenizer->form != SUMI_TOKENIZER_ABSENT
+                 ? SUMI_OK
+                 : sumi_fail(error, SUMI_FILE_NOT_FOUND,
+                             "%s: no such file, and no folder that holds tokenizer.json, vocab.json with merges.txt, "
+                             "or a SentencePiece model (tokenizer.model, sentencepiece.bpe.model, spiece.model)",
+                             given);
+    }
+    SUMI_TRY(parent(checkpoint->heap, given, error, &tokenizer->folder));
+    SUMI_TRY(sumi_file_open(&tokenizer->file, checkpoint->heap, checkpoint->files, given, error));
+    return use_tokenizer(checkpoint, tokenizer, form_of(&tokenizer->file), error);
+}
+
+// Beside the text encoder's weights: in their own file, in their folder, in the folder beside it.
+static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encoder, const char* name, sumi_error* error)
+{
+    sumi_checkpoint_tokenizer* tokenizer = &checkpoint->tokenizers[encoder];
+    const sumi_component* component =
+        &checkpoint->components[encoder == 0 ? SUMI_COMPONENT_TEXT_ENCODER : SUMI_COMPONENT_TEXT_ENCODER_2];
+    const source* s = source_of(checkpoint, component);
+    if (s == NULL || tokenizer->form != SUMI_TOKENIZER_ABSENT) { return SUMI_OK; }
+    const sumi_tensor* pieces = sumi_component_find(component, "spiece_model");
+    if (pieces != NULL && pieces->bytes > 0 && pieces->bytes <= SIZE_MAX) {
+        tokenizer->form = SUMI_TOKENIZER_SENTENCEPIECE;
+        tokenizer->data = pieces->data;
+        tokenizer->bytes = (size_t)pieces->bytes;
+        tokenizer->path = component->path;
+        return SUMI_OK;
+    }
+    char* folder;
+    if (s->is_folder) { SUMI_TRY(try_tokenizer(checkpoint, tokenizer, s->path, "", error)); }
+    SUMI_TRY(parent(checkpoint->heap, s->path, error, &folder));
+    // files side by side: one tokenizer there can only be the first encoder's
+    sumi_result result =
+        s->is_folder || encoder > 0 ? SUMI_OK : try_tokenizer(checkpoint, tokenizer, folder, "", error);
+    if (result == SUMI_OK) { result = try_tokenizer(checkpoint, tokenizer, folder, name, error); }
+    sumi_free(checkpoint->heap, folder);
     return result;
 }
 
-static sumi_result resolve_tokenizer(sumi_checkpoint* checkpoint, sumi_error* error)
+static sumi_result resolve_tokenizer(sumi_checkpoint* checkpoint, int32_t encoder, sumi_error* error)
 {
-    const char* given = checkpoint->tokenizer_path;
-    if (given != NULL) {
-        if (!is_folder(checkpoint, given)) {
-            SUMI_TRY(parent(checkpoint->heap, given, error, &checkpoint->tokenizer_folder));
-            return sumi_file_open(&checkpoint->tokenizer, checkpoint->heap, checkpoint->files, given, error);
-        }
-        SUMI_TRY(try_tokenizer(checkpoint, given, "", error));
-        SUMI_TRY(try_tokenizer(checkpoint, given, "tokenizer", error));
-        return checkpoint->tokenizer_folder != NULL
-                 ? SUMI_OK
-                 : sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder that holds tokenizer.json",
-                             given);
+    static const char* const s_places[SUMI_CHECKPOINT_ENCODERS][4] = {
+        {"tokenizer", "text_encoder", "processor", ""}, {"tokenizer_2", "text_encoder_2", "clip_model", NULL}};
+    sumi_checkpoint_tokenizer* tokenizer = &checkpoint->tokenizers[encoder];
+    if (checkpoint->tokenizer_paths[encoder] != NULL) {
+        return open_given_tokenizer(checkpoint, tokenizer, checkpoint->tokenizer_paths[encoder], error);
     }
-    if (checkpoint->path_is_folder) {
-        static const char* const s_folders[] = {"tokenizer", "text_encoder", "processor", ""};
-        for (size_t i = 0; i < sizeof s_folders / sizeof *s_folders; i++) {
-            SUMI_TRY(try_tokenizer(checkpoint, checkpoint->path, s_folders[i], error));
-        }
+    for (int32_t i = 0; i < 4 && checkpoint->path_is_folder && s_places[encoder][i] != NULL; i++) {
+        SUMI_TRY(try_tokenizer(checkpoint, tokenizer, checkpoint->path, s_places[encoder][i], error));
     }
-    const sumi_part* part = &checkpoint->parts[SUMI_PART_TEXT_ENCODER];
-    if (part->present && checkpoint->tokenizer_folder == NULL) { // beside the text encoder's weights
-        const source* s = source_of(checkpoint, part);
-        char* folder;
-        sumi_result result = s->is_folder ? try_tokenizer(checkpoint, s->path, "", error) : SUMI_OK;
-        SUMI_TRY(result);
-        SUMI_TRY(parent(checkpoint->heap, s->path, error, &folder));
-        result = s->is_folder ? SUMI_OK : try_tokenizer(checkpoint, folder, "", error);
-        if (result == SUMI_OK) { result = try_tokenizer(checkpoint, folder, "tokenizer", error); }
-        sumi_free(checkpoint->heap, folder);
-        return result;
+    return try_beside_weights(checkpoint, encoder, s_places[encoder][0], error);
+}
+
+sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, const char* needed_by,
+                                              sumi_error* error)
+{
+    const char* places = tokenizer->looked_in;
+    return sumi_fail(error, SUMI_FILE_NOT_FOUND,
+                     "%s: the text encoder needs its tokenizer; looked for tokenizer.json, vocab.json with merges.txt, "
+                     "tokenizer.model, sentencepiece.bpe.model and spiece.model in %s; give tokenizer_path, or open "
+                     "the model without its text encoder",
+                     needed_by, places != NULL ? places : "no folder, as none was given");
+}
+
+// ---- Processor and scheduler ----------------------------------------------------------------------------------------
+
+static sumi_result resolve_processor(sumi_checkpoint* checkpoint, sumi_error* error)
+{
+    static const char s_name[] = "preprocessor_config.json", s_below[] = "processor/preprocessor_config.json";
+    const char* given = checkpoint->processor_path;
+    sumi_file* file = &checkpoint->processor;
+    if (given != NULL && !is_folder(checkpoint, given)) {
+        SUMI_TRY(sumi_file_open(file, checkpoint->heap, checkpoint->files, given, error));
+        return check_json(file, error);
     }
-    return SUMI_OK;
+    const char* folder = given != NULL ? given : checkpoint->path_is_folder ? checkpoint->path : NULL;
+    if (folder != NULL) { SUMI_TRY(open_if_there(checkpoint, file, folder, s_below, true, error)); }
+    if (folder != NULL && file->data == NULL) {
+        SUMI_TRY(open_if_there(checkpoint, file, folder, s_name, true, error));
+    }
+    if (given != NULL && file->data == NULL) {
+        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder that holds %s", given, s_name);
+    }
+    const source* s = source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_VISION]);
+    return file->data == NULL && s != NULL && s->is_folder
+             ? open_if_there(checkpoint, file, s->path, s_name, true, error)
+             : SUMI_OK;
 }
 
 static sumi_result resolve_scheduler(sumi_checkpoint* checkpoint, sumi_error* error)
@@ -543,7 +748,7 @@ static sumi_result resolve_scheduler(sumi_checkpoint* checkpoint, sumi_error* er
         SUMI_TRY(open_if_there(checkpoint, &checkpoint->scheduler, checkpoint->path, "scheduler/scheduler_config.json",
                                true, error));
     }
-    const source* s = source_of(checkpoint, &checkpoint->parts[SUMI_PART_TRANSFORMER]);
+    const source* s = source_of(checkpoint, &checkpoint->components[SUMI_COMPONENT_TRANSFORMER]);
     if (checkpoint->scheduler.data == NULL && s != NULL && s->is_folder) { // beside the transformer's folder
         char* folder;
         SUMI_TRY(parent(checkpoint->heap, s->path, error, &folder));
@@ -555,19 +760,25 @@ static sumi_result resolve_scheduler(sumi_checkpoint* checkpoint, sumi_error* er
     return SUMI_OK;
 }
 
-static sumi_result resolve(sumi_checkpoint* checkpoint, sumi_error* error)
+static sumi_result resolve_next(sumi_checkpoint* checkpoint, sumi_error* error)
 {
-    SUMI_TRY(check_sources(checkpoint, error));
-    if (checkpoint->path_is_folder) { SUMI_TRY(read_model_index(checkpoint, error)); }
-    for (int32_t kind = 0; kind < SUMI_PART_COUNT; kind++) {
-        if (kind == SUMI_PART_TEXT_ENCODER && checkpoint->without_text_encoder) { continue; }
-        SUMI_TRY(resolve_part(checkpoint, kind, error));
-        SUMI_TRY(resolve_config(checkpoint, kind, error));
+    const int32_t kind = checkpoint->current++;
+    if (kind == 0) {
+        SUMI_TRY(check_sources(checkpoint, error));
+        if (checkpoint->path_is_folder) { SUMI_TRY(read_model_index(checkpoint, error)); }
     }
-    if (!checkpoint->without_text_encoder) { SUMI_TRY(resolve_tokenizer(checkpoint, error)); }
-    SUMI_TRY(resolve_scheduler(checkpoint, error));
-    checkpoint->family = guess_family(checkpoint);
-    return SUMI_OK;
+    if (is_for_prompts(kind) && checkpoint->without_text_encoder) { return SUMI_OK; }
+    SUMI_TRY(resolve_component(checkpoint, kind, error));
+    return resolve_config(checkpoint, kind, error);
+}
+
+static sumi_result resolve_rest(sumi_checkpoint* checkpoint, sumi_error* error)
+{
+    for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS && !checkpoint->without_text_encoder; i++) {
+        SUMI_TRY(resolve_tokenizer(checkpoint, i, error));
+    }
+    if (!checkpoint->without_text_encoder) { SUMI_TRY(resolve_processor(checkpoint, error)); }
+    return resolve_scheduler(checkpoint, error);
 }
 
 // ---- Steps ----------------------------------------------------------------------------------------------------------
@@ -594,13 +805,14 @@ sumi_result sumi_checkpoint_step(sumi_checkpoint* checkpoint, bool* out_done, su
     switch (checkpoint->stage) {
     case STAGE_LOCATE: SUMI_TRY(locate_next(checkpoint, error)); break;
     case STAGE_OPEN: SUMI_TRY(open_next(checkpoint, error)); break;
-    case STAGE_RESOLVE:
-        SUMI_TRY(resolve(checkpoint, error));
-        checkpoint->stage = STAGE_DONE;
-        break;
+    case STAGE_RESOLVE: SUMI_TRY(resolve_next(checkpoint, error)); break;
+    case STAGE_REST: SUMI_TRY(resolve_rest(checkpoint, error)); break;
     default: break;
     }
-    if (checkpoint->stage < STAGE_RESOLVE && checkpoint->current == checkpoint->source_count) {
+    const int32_t last = checkpoint->stage < STAGE_RESOLVE  ? checkpoint->source_count
+                       : checkpoint->stage == STAGE_RESOLVE ? SUMI_COMPONENT_COUNT
+                                                            : 0;
+    if (checkpoint->stage < STAGE_DONE && checkpoint->current == last) {
         checkpoint->stage++;
         checkpoint->current = 0;
     }
@@ -618,7 +830,8 @@ float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint)
         return 0.05f
              + (checkpoint->file_count > 0 ? 0.9f * (float)checkpoint->opened_count / (float)checkpoint->file_count
                                            : 0.0f);
-    case STAGE_RESOLVE: return 0.95f;
+    case STAGE_RESOLVE:
+    case STAGE_REST: return 0.95f;
     default: return 1.0f;
     }
 }
@@ -634,11 +847,15 @@ sumi_result sumi_checkpoint_open(sumi_checkpoint* checkpoint, sumi_heap* heap, c
 void sumi_checkpoint_close(sumi_checkpoint* checkpoint)
 {
     if (checkpoint->heap == NULL) { return; }
-    for (int32_t kind = 0; kind < SUMI_PART_COUNT; kind++) {
-        sumi_file_close(&checkpoint->parts[kind].config);
-        sumi_free(checkpoint->heap, checkpoint->parts[kind].prefix);
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
+        sumi_file_close(&checkpoint->components[kind].config);
+        sumi_free(checkpoint->heap, checkpoint->components[kind].prefix);
     }
-    sumi_file_close(&checkpoint->tokenizer);
+    for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS; i++) {
+        close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
+        sumi_free(checkpoint->heap, checkpoint->tokenizer_paths[i]);
+    }
+    sumi_file_close(&checkpoint->processor);
     sumi_file_close(&checkpoint->scheduler);
     for (int32_t i = 0; i < checkpoint->source_count; i++) {
         sumi_tensor_opening_end(&checkpoint->sources[i].opening);
@@ -646,24 +863,28 @@ void sumi_checkpoint_close(sumi_checkpoint* checkpoint)
         sumi_free(checkpoint->heap, checkpoint->sources[i].path);
     }
     sumi_free(checkpoint->heap, checkpoint->sources);
-    sumi_free(checkpoint->heap, checkpoint->tokenizer_folder);
-    sumi_free(checkpoint->heap, checkpoint->tokenizer_path);
+    sumi_free(checkpoint->heap, checkpoint->processor_path);
     sumi_free(checkpoint->heap, checkpoint->path);
     memset(checkpoint, 0, sizeof *checkpoint);
 }
 
 // ---- Asking ---------------------------------------------------------------------------------------------------------
 
-const sumi_tensor* sumi_checkpoint_part_find(const sumi_part* part, const char* name)
+const char* sumi_component_network(const sumi_component* component)
 {
-    return part->present ? sumi_tensor_find_prefixed(part->set, part->prefix, name) : NULL;
+    return component->signature != NULL ? component->signature->network : "";
 }
 
-const char* sumi_checkpoint_part_name(const sumi_part* part, const sumi_tensor* tensor)
+const sumi_tensor* sumi_component_find(const sumi_component* component, const char* name)
 {
-    if (!part->present) { return NULL; }
-    const size_t bytes = strlen(part->prefix);
-    return strncmp(tensor->name, part->prefix, bytes) == 0 ? tensor->name + bytes : NULL;
+    return component->present ? sumi_tensor_find_prefixed(component->set, component->prefix, name) : NULL;
+}
+
+const char* sumi_component_tensor_name(const sumi_component* component, const sumi_tensor* tensor)
+{
+    if (!component->present) { return NULL; }
+    const size_t bytes = strlen(component->prefix);
+    return strncmp(tensor->name, component->prefix, bytes) == 0 ? tensor->name + bytes : NULL;
 }
 
 // The quantisation's name in JSON such as {"format": "float8_e4m3fn"}; "" without one.
@@ -685,15 +906,15 @@ static sumi_result read_format(sumi_json* json, char* format, size_t capacity)
 
 // What the header says of a layer: {"format_version": ..., "layers": {L: {"format": ...}}}, with L as the file has it
 // or without the prefix.
-static sumi_result format_of_metadata(const sumi_part* part, const char* text, const char* layer, char* format,
-                                      size_t capacity, sumi_error* error)
+static sumi_result format_of_metadata(const sumi_component* component, const char* text, const char* layer,
+                                      char* format, size_t capacity, sumi_error* error)
 {
     char full[512];
-    snprintf(full, sizeof full, "%s%s", part->prefix, layer);
+    snprintf(full, sizeof full, "%s%s", component->prefix, layer);
     sumi_json json;
     sumi_json_text key, name;
     sumi_json_begin(&json, text, strlen(text), error);
-    json.name = part->path;
+    json.name = component->path;
     sumi_json_object(&json);
     while (sumi_json_key(&json, &key)) {
         if (!sumi_json_is(&key, "layers")) {
@@ -712,50 +933,51 @@ static sumi_result format_of_metadata(const sumi_part* part, const char* text, c
     return sumi_json_end(&json);
 }
 
-static const sumi_tensor* find_beside(const sumi_part* part, const char* layer, const char* suffix)
+static const sumi_tensor* find_beside(const sumi_component* component, const char* layer, const char* suffix)
 {
     char name[512];
     const int written = snprintf(name, sizeof name, "%s%s", layer, suffix);
-    return written > 0 && (size_t)written < sizeof name ? sumi_checkpoint_part_find(part, name) : NULL;
+    return written > 0 && (size_t)written < sizeof name ? sumi_component_find(component, name) : NULL;
 }
 
-sumi_result sumi_tensor_scale(const sumi_part* part, const char* name, float* out_scale, sumi_error* error)
+sumi_result sumi_tensor_scale(const sumi_component* component, const char* name, float* out_scale, sumi_error* error)
 {
     *out_scale = 1.0f;
     char layer[480], format[64] = "";
     const size_t bytes = strlen(name);
-    const sumi_tensor* weight = sumi_checkpoint_part_find(part, name);
+    const sumi_tensor* weight = sumi_component_find(component, name);
     if (weight == NULL || bytes < 7 || strcmp(name + bytes - 7, ".weight") != 0 || bytes - 7 >= sizeof layer) {
         return SUMI_OK;
     }
     memcpy(layer, name, bytes - 7);
     layer[bytes - 7] = '\0';
 
-    const sumi_tensor* quant = find_beside(part, layer, ".comfy_quant");
+    const sumi_tensor* quant = find_beside(component, layer, ".comfy_quant");
     if (quant != NULL) {
         sumi_json json;
         sumi_json_begin(&json, quant->data, (size_t)quant->bytes, error);
-        json.name = part->path;
+        json.name = component->path;
         SUMI_TRY(read_format(&json, format, sizeof format));
         SUMI_TRY(sumi_json_end(&json));
     } else {
-        for (size_t i = 0; i < part->set->metadata_count; i++) { // every shard may have its own
-            if (strcmp(part->set->metadata[i].key, "_quantization_metadata") == 0) {
-                SUMI_TRY(format_of_metadata(part, part->set->metadata[i].value, layer, format, sizeof format, error));
+        for (size_t i = 0; i < component->set->metadata_count; i++) { // every shard may have its own
+            if (strcmp(component->set->metadata[i].key, "_quantization_metadata") == 0) {
+                SUMI_TRY(format_of_metadata(component, component->set->metadata[i].value, layer, format, sizeof format,
+                                            error));
             }
         }
     }
-    const sumi_tensor* scale = find_beside(part, layer, ".weight_scale");
+    const sumi_tensor* scale = find_beside(component, layer, ".weight_scale");
     const bool is_fp8 = weight->dtype == SUMI_DTYPE_F8_E4M3 || weight->dtype == SUMI_DTYPE_F8_E5M2;
     const char* refused = NULL;
     if (format[0] != '\0' && strcmp(format, "float8_e4m3fn") != 0 && strcmp(format, "float8_e5m2") != 0) {
         refused = format;
-    } else if (find_beside(part, layer, ".weight_scale_2") != NULL) {
+    } else if (find_beside(component, layer, ".weight_scale_2") != NULL) {
         refused = "nvfp4";
     } else if (scale != NULL && !is_fp8) {
         refused = weight->dtype == SUMI_DTYPE_I8 ? "int8" : sumi_dtype_get(weight->dtype)->name;
     }
-    scale = scale != NULL ? scale : find_beside(part, layer, ".scale_weight");
+    scale = scale != NULL ? scale : find_beside(component, layer, ".scale_weight");
     int64_t count = 1;
     for (int32_t i = 0; scale != NULL && i < scale->rank; i++) {
         count *= scale->shape[i] == 1 ? 1 : 2; // one value or not is all that matters
@@ -765,17 +987,17 @@ sumi_result sumi_tensor_scale(const sumi_part* part, const char* name, float* ou
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
                          "%s: tensor %s%s is quantised as %s, which is not supported; take the bf16, fp8 (one scale) "
                          "or GGUF file of the model",
-                         part->path, part->prefix, name, refused);
+                         component->path, component->prefix, name, refused);
     }
     if (scale == NULL) { return SUMI_OK; }
     if (scale->dtype != SUMI_DTYPE_F32 && scale->dtype != SUMI_DTYPE_BF16 && scale->dtype != SUMI_DTYPE_F16
         && scale->dtype != SUMI_DTYPE_F64) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: the scale %s is of type %s; F32 is known", part->path,
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: the scale %s is of type %s; F32 is known", component->path,
                          scale->name, sumi_dtype_get(scale->dtype)->name);
     }
     sumi_dtype_to_float(scale->dtype, scale->data, out_scale, 1);
     if (!(*out_scale - *out_scale == 0.0f)) { // infinity or NaN
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the scale %s is not finite", part->path, scale->name);
+        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the scale %s is not finite", component->path, scale->name);
     }
     return SUMI_OK;
 }

@@ -2,6 +2,7 @@
 #include "base/assert.h"
 #include "base/platform.h"
 #include "models/network_state.h"
+#include "models/signatures.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -18,15 +19,22 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
     network->files = files;
     network->without_text_encoder = desc->without_text_encoder;
     network->without_vae_encoder = desc->without_vae_encoder;
-    network->asked_for[SUMI_PART_TEXT_ENCODER] = desc->text_encoder_path != NULL && !desc->without_text_encoder;
-    network->asked_for[SUMI_PART_VAE] = desc->vae_path != NULL;
     sumi_weight_list_init(&network->weights, heap);
-    sumi_checkpoint_desc parts = {
-        .path = desc->path, .tokenizer_path = desc->tokenizer_path, .without_text_encoder = desc->without_text_encoder};
-    parts.part_paths[SUMI_PART_TRANSFORMER] = desc->transformer_path;
-    parts.part_paths[SUMI_PART_TEXT_ENCODER] = desc->text_encoder_path;
-    parts.part_paths[SUMI_PART_VAE] = desc->vae_path;
-    sumi_result result = sumi_checkpoint_begin(&network->checkpoint, heap, files, &parts, error);
+    sumi_checkpoint_desc where = {.path = desc->path,
+                                  .component_paths = {[SUMI_COMPONENT_TRANSFORMER] = desc->transformer_path,
+                                                      [SUMI_COMPONENT_TEXT_ENCODER] = desc->text_encoder_path,
+                                                      [SUMI_COMPONENT_TEXT_ENCODER_2] = desc->text_encoder_2_path,
+                                                      [SUMI_COMPONENT_VISION] = desc->vision_path,
+                                                      [SUMI_COMPONENT_VAE] = desc->vae_path},
+                                  .tokenizer_paths = {desc->tokenizer_path, desc->tokenizer_2_path},
+                                  .processor_path = desc->processor_path,
+                                  .without_text_encoder = desc->without_text_encoder};
+    where.signatures = sumi_signatures(&where.signature_count);
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
+        network->asked_for[kind] = where.component_paths[kind] != NULL;
+    }
+    network->asked_for_processor = desc->processor_path != NULL;
+    sumi_result result = sumi_checkpoint_begin(&network->checkpoint, heap, files, &where, error);
     if (result != SUMI_OK) {
         sumi_network_close(network);
         return result;
@@ -37,58 +45,97 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
 
 // ---- Opening --------------------------------------------------------------------------------------------------------
 
+static const sumi_component_kind s_encoder_components[] = {SUMI_COMPONENT_TEXT_ENCODER, SUMI_COMPONENT_TEXT_ENCODER_2};
+_Static_assert(sizeof s_encoder_components / sizeof *s_encoder_components == SUMI_MAX_TEXT_ENCODERS
+                   && SUMI_CHECKPOINT_ENCODERS == SUMI_MAX_TEXT_ENCODERS,
+               "every text encoder has a component and a tokenizer");
+
+static bool has_use_for(const sumi_recipe* recipe, sumi_component_kind kind)
+{
+    switch (kind) {
+    case SUMI_COMPONENT_TEXT_ENCODER: return recipe->encoder_count > 0;
+    case SUMI_COMPONENT_TEXT_ENCODER_2: return recipe->encoder_count > 1;
+    case SUMI_COMPONENT_VISION: return recipe->vision != NULL;
+    default: return true;
+    }
+}
+
+// What was asked for by a path of its own must be there, and be of use.
+static sumi_result check_asked_for(const sumi_network* network, sumi_error* error)
+{
+    const sumi_recipe* recipe = network->recipe;
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
+        const char* name = sumi_component_kind_name((sumi_component_kind)kind);
+        if (network->asked_for[kind] && !has_use_for(recipe, (sumi_component_kind)kind)) {
+            return sumi_fail(error, SUMI_NOT_SUPPORTED, "a %s model has no %s: leave %s_path out", recipe->family, name,
+                             name);
+        }
+    }
+    if (network->asked_for_processor && recipe->vision == NULL) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                         "a %s model has no vision tower to process pictures for: leave processor_path out",
+                         recipe->family);
+    }
+    return SUMI_OK;
+}
+
 // The recipe whose tensors these are, once all files are open.
 static sumi_result recognise(sumi_network* network, sumi_error* error)
 {
     const sumi_checkpoint* checkpoint = &network->checkpoint;
-    for (int32_t kind = 0; kind < SUMI_PART_COUNT; kind++) {
-        const sumi_part* part = &checkpoint->parts[kind];
-        if (network->asked_for[kind] && !part->present) {
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
+        const sumi_component* component = &checkpoint->components[kind];
+        const bool is_text = kind == SUMI_COMPONENT_TEXT_ENCODER || kind == SUMI_COMPONENT_TEXT_ENCODER_2
+                          || kind == SUMI_COMPONENT_VISION;
+        if (network->asked_for[kind] && !component->present && kind != SUMI_COMPONENT_TRANSFORMER
+            && !(is_text && network->without_text_encoder)) {
             return sumi_fail(error, SUMI_MODEL_UNKNOWN, "%s holds no %s that this library knows",
-                             part->path != NULL ? part->path : "the given path",
-                             sumi_part_kind_name((sumi_part_kind)kind));
+                             component->path != NULL ? component->path : "the given path",
+                             sumi_component_kind_name((sumi_component_kind)kind));
         }
     }
+    SUMI_TRY(sumi_signatures_check(checkpoint, error));
+    const sumi_component* transformer = &checkpoint->components[SUMI_COMPONENT_TRANSFORMER];
     char names[160] = "";
     const sumi_recipe* recipe;
     for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) {
-        if (checkpoint->parts[SUMI_PART_TRANSFORMER].present && strcmp(checkpoint->family, recipe->family) == 0) {
+        if (transformer->present && strcmp(sumi_component_network(transformer), recipe->family) == 0) {
             network->recipe = recipe;
-            return SUMI_OK;
+            return check_asked_for(network, error);
         }
         const size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", recipe->family);
     }
-    const char* path = checkpoint->parts[SUMI_PART_TRANSFORMER].path != NULL
-                         ? checkpoint->parts[SUMI_PART_TRANSFORMER].path
-                         : checkpoint->path;
-    const char* guess = checkpoint->family;
+    const char* path = transformer->path != NULL ? transformer->path : checkpoint->path;
+    const char* guess =
+        transformer->present ? sumi_component_network(transformer) : sumi_family_of_class(checkpoint->class_name);
     return sumi_fail(error, SUMI_MODEL_UNKNOWN,
                      "%s holds no transformer of a family that this library runs (%s)%s%s; give the model's "
                      "folder or its transformer file",
-                     path != NULL ? path : "the given path", names,
-                     guess != NULL && guess[0] != 0 ? "; it looks like " : "", guess != NULL ? guess : "");
+                     path != NULL ? path : "the given path", names, guess[0] != 0 ? "; it looks like " : "", guess);
 }
 
 // Memory for a part's model, and what its bind takes from the component that its tensors are in.
-static sumi_result begin_part(sumi_network* network, sumi_part_kind kind, size_t model_bytes, void** out_model,
+static sumi_result begin_part(sumi_network* network, sumi_component_kind kind, size_t model_bytes, void** out_model,
                               sumi_binder* out_binder, sumi_part_config* out_config, sumi_error* error)
 {
-    static const char* const names[SUMI_PART_COUNT] = {[SUMI_PART_TRANSFORMER] = "the transformer",
-                                                       [SUMI_PART_TEXT_ENCODER] = "the text encoder",
-                                                       [SUMI_PART_VAE] = "the VAE"};
-    SUMI_ASSERT(*out_model == NULL && network->checkpoint.parts[kind].present);
-    const sumi_part* part = &network->checkpoint.parts[kind];
+    static const char* const names[SUMI_COMPONENT_COUNT] = {[SUMI_COMPONENT_TRANSFORMER] = "the transformer",
+                                                            [SUMI_COMPONENT_TEXT_ENCODER] = "the text encoder",
+                                                            [SUMI_COMPONENT_TEXT_ENCODER_2] = "the second text encoder",
+                                                            [SUMI_COMPONENT_VISION] = "the vision tower",
+                                                            [SUMI_COMPONENT_VAE] = "the VAE"};
+    SUMI_ASSERT(*out_model == NULL && network->checkpoint.components[kind].present);
+    const sumi_component* component = &network->checkpoint.components[kind];
     *out_model = sumi_alloc_zero(network->heap, model_bytes);
     if (*out_model == NULL) { return sumi_out_of_memory(error, model_bytes, "a model"); }
     *out_binder = (sumi_binder){.list = &network->weights,
-                                .part = part,
+                                .part = component,
                                 .what = names[kind],
-                                .adaptable = kind == SUMI_PART_TRANSFORMER,
+                                .adaptable = kind == SUMI_COMPONENT_TRANSFORMER,
                                 .error = error};
-    *out_config = (sumi_part_config){.data = part->config.data,
-                                     .bytes = (size_t)part->config.bytes,
-                                     .path = part->config.path != NULL ? part->config.path : part->path};
+    *out_config = (sumi_part_config){.data = component->config.data,
+                                     .bytes = (size_t)component->config.bytes,
+                                     .path = component->config.path != NULL ? component->config.path : component->path};
     return SUMI_OK;
 }
 
@@ -97,7 +144,7 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
     const sumi_recipe* recipe = network->recipe;
     sumi_binder binder;
     sumi_part_config config;
-    SUMI_TRY(begin_part(network, SUMI_PART_TRANSFORMER, recipe->denoiser->model_bytes, &network->denoiser, &binder,
+    SUMI_TRY(begin_part(network, SUMI_COMPONENT_TRANSFORMER, recipe->denoiser->model_bytes, &network->denoiser, &binder,
                         &config, error));
     SUMI_TRY(recipe->denoiser->bind(network->denoiser, recipe->denoiser_settings, &binder, &config));
     const sumi_denoiser_facts facts = recipe->denoiser->facts(network->denoiser);
@@ -121,11 +168,11 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
 static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
-    const sumi_part* part = &network->checkpoint.parts[SUMI_PART_VAE];
-    if (!part->present) { return SUMI_OK; }
+    const sumi_component* component = &network->checkpoint.components[SUMI_COMPONENT_VAE];
+    if (!component->present) { return SUMI_OK; }
     sumi_binder binder;
     sumi_part_config config;
-    SUMI_TRY(begin_part(network, SUMI_PART_VAE, recipe->autoencoder->model_bytes, &network->autoencoder, &binder,
+    SUMI_TRY(begin_part(network, SUMI_COMPONENT_VAE, recipe->autoencoder->model_bytes, &network->autoencoder, &binder,
                         &config, error));
     SUMI_TRY(recipe->autoencoder->bind(network->autoencoder, recipe->autoencoder_settings, &binder, &config,
                                        network->without_vae_encoder));
@@ -134,7 +181,7 @@ static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
     if (facts.channels != info->latent_channels) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                          "%s: the VAE's latents have %d channels, the transformer's %d; they do not belong together",
-                         part->path, (int)facts.channels, (int)info->latent_channels);
+                         component->path, (int)facts.channels, (int)info->latent_channels);
     }
     info->vae_factor = facts.factor;
     info->size_multiple = recipe->denoiser->facts(network->denoiser).patch * facts.factor;
@@ -148,49 +195,116 @@ static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
     return SUMI_OK;
 }
 
-static sumi_result open_text_encoder(sumi_network* network, sumi_error* error)
+static sumi_result open_vision(sumi_network* network, sumi_error* error)
 {
-    const sumi_recipe_encoder* encoder = &network->recipe->encoders[0];
-    const sumi_part* part = &network->checkpoint.parts[SUMI_PART_TEXT_ENCODER];
-    const sumi_file* json = &network->checkpoint.tokenizer;
-    if (network->without_text_encoder || !part->present) { return SUMI_OK; }
-    if (json->data == NULL) {
-        return sumi_fail(error, SUMI_FILE_NOT_FOUND,
-                         "%s: the text encoder needs a tokenizer.json; give tokenizer_path, or open the model without "
-                         "its text encoder",
-                         part->path);
-    }
+    const sumi_recipe* recipe = network->recipe;
+    const sumi_component* component = &network->checkpoint.components[SUMI_COMPONENT_VISION];
+    const sumi_file* processor = &network->checkpoint.processor;
+    if (recipe->vision == NULL || network->without_text_encoder || !component->present) { return SUMI_OK; }
     sumi_binder binder;
     sumi_part_config config;
-    SUMI_TRY(begin_part(network, SUMI_PART_TEXT_ENCODER, encoder->part->model_bytes, &network->encoders[0].model,
-                        &binder, &config, error));
-    SUMI_TRY(encoder->part->bind(network->encoders[0].model, encoder->settings, &binder, &config));
-    const int32_t width = encoder->part->facts(network->encoders[0].model).width;
-    if (width != network->info.feature_width[0]) {
+    SUMI_TRY(begin_part(network, SUMI_COMPONENT_VISION, recipe->vision->model_bytes, &network->vision, &binder, &config,
+                        error));
+    const sumi_part_config processing = {
+        .data = processor->data, .bytes = (size_t)processor->bytes, .path = processor->path};
+    return recipe->vision->bind(network->vision, recipe->vision_settings, &binder, &config, &processing);
+}
+
+// What the encoder makes must be what the transformer reads, and what the vision tower makes what the encoder takes.
+static sumi_result check_widths(const sumi_network* network, int32_t e, const sumi_component* component,
+                                sumi_error* error)
+{
+    const sumi_recipe* recipe = network->recipe;
+    const sumi_text_encoder_facts facts = recipe->encoders[e].part->facts(network->encoders[e].model);
+    if (facts.width != network->info.feature_width[e]) {
         return sumi_fail(
             error, SUMI_TENSOR_MISMATCH,
             "%s: the text encoder makes features of %d values, the transformer reads %d; they do not belong together",
-            part->path, (int)width, (int)network->info.feature_width[0]);
+            component->path, (int)facts.width, (int)network->info.feature_width[e]);
     }
-    return sumi_tokenizer_begin(network->heap, json->data, (size_t)json->bytes, json->path, error,
-                                &network->encoders[0].tokenizer);
+    if (network->vision != NULL && facts.takes_pictures
+        && recipe->vision->facts(network->vision).width != facts.width) {
+        return sumi_fail(
+            error, SUMI_TENSOR_MISMATCH,
+            "%s: the text encoder takes rows of %d values, the vision tower makes %d; they do not belong together",
+            component->path, (int)facts.width, (int)recipe->vision->facts(network->vision).width);
+    }
+    return SUMI_OK;
 }
 
-static sumi_result step_tokenizer(sumi_network* network, bool* out_done, float* out_progress, sumi_error* error)
+static sumi_result open_text_encoder(sumi_network* network, int32_t e, sumi_error* error)
 {
-    const sumi_network_encoder* encoder = &network->encoders[0];
+    const sumi_recipe_encoder* encoder = &network->recipe->encoders[e];
+    const sumi_component* component = &network->checkpoint.components[s_encoder_components[e]];
+    if (network->without_text_encoder || !component->present) { return SUMI_OK; }
+    const sumi_checkpoint_tokenizer* tokenizer = &network->checkpoint.tokenizers[e];
+    if (tokenizer->form == SUMI_TOKENIZER_ABSENT) {
+        return sumi_checkpoint_tokenizer_missing(tokenizer, component->path, error);
+    }
+    sumi_binder binder;
+    sumi_part_config config;
+    SUMI_TRY(begin_part(network, s_encoder_components[e], encoder->part->model_bytes, &network->encoders[e].model,
+                        &binder, &config, error));
+    SUMI_TRY(encoder->part->bind(network->encoders[e].model, encoder->settings, &binder, &config));
+    SUMI_TRY(check_widths(network, e, component, error));
+    return sumi_tokenizer_open_begin(network->heap, tokenizer, error, &network->encoders[e].tokenizer);
+}
+
+static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_done, float* out_progress,
+                                  sumi_error* error)
+{
+    const sumi_network_encoder* encoder = &network->encoders[e];
     *out_done = true;
     if (encoder->tokenizer == NULL) { return SUMI_OK; }
     SUMI_TRY(sumi_tokenizer_step(encoder->tokenizer, ITEMS_PER_STEP, out_done, out_progress, error));
-    const int32_t vocabulary = network->recipe->encoders[0].part->facts(encoder->model).vocabulary;
+    const int32_t vocabulary = network->recipe->encoders[e].part->facts(encoder->model).vocabulary;
     if (*out_done && sumi_tokenizer_size(encoder->tokenizer) > (size_t)vocabulary) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                          "%s has %zu ids, the text encoder in %s %d embeddings; they do not belong together",
-                         network->checkpoint.tokenizer.path, sumi_tokenizer_size(encoder->tokenizer),
-                         network->checkpoint.parts[SUMI_PART_TEXT_ENCODER].path, (int)vocabulary);
+                         network->checkpoint.tokenizers[e].path, sumi_tokenizer_size(encoder->tokenizer),
+                         network->checkpoint.components[s_encoder_components[e]].path, (int)vocabulary);
     }
-    network->info.has_text_encoder = *out_done;
     return SUMI_OK;
+}
+
+#define PART_STAGES 3 // of the opening: denoiser, autoencoder, vision tower; then two for each text encoder
+
+// The next piece of opening the parts; progress is of all of them.
+static sumi_result open_part(sumi_network* network, bool* out_done, float* out_progress, sumi_error* error)
+{
+    const int32_t stage = network->stage, e = (stage - PART_STAGES) / 2, count = network->recipe->encoder_count;
+    bool stage_done = true;
+    float tokens = 0.0f;
+    switch (stage) {
+    case 0: SUMI_TRY(open_denoiser(network, error)); break;
+    case 1: SUMI_TRY(open_autoencoder(network, error)); break;
+    case 2: SUMI_TRY(open_vision(network, error)); break;
+    default:
+        if (e < count && (stage - PART_STAGES) % 2 == 0) {
+            SUMI_TRY(open_text_encoder(network, e, error));
+        } else if (e < count) {
+            SUMI_TRY(step_tokenizer(network, e, &stage_done, &tokens, error));
+        }
+    }
+    // the parts take little, tokenizers the rest
+    const float share = (stage - PART_STAGES) % 2 != 0 ? (stage_done ? 1.0f : tokens) : 0.0f;
+    *out_progress = stage < PART_STAGES || count == 0 ? 0.1f * (float)(stage < PART_STAGES ? stage + 1 : PART_STAGES)
+                                                      : 0.3f + 0.7f * ((float)e + share) / (float)count;
+    network->stage += stage_done;
+    *out_done = network->stage >= PART_STAGES + 2 * count;
+    return SUMI_OK;
+}
+
+// Prompts can be encoded when every encoder is there.
+static void finish_opening(sumi_network* network)
+{
+    const sumi_recipe* recipe = network->recipe;
+    network->info.has_text_encoder = recipe->encoder_count > 0;
+    for (int32_t e = 0; e < recipe->encoder_count; e++) {
+        network->info.has_text_encoder = network->info.has_text_encoder && network->encoders[e].tokenizer != NULL;
+    }
+    network->info.weight_bytes = network->weights.weight_bytes;
+    network->is_open = true;
 }
 
 static sumi_result open_piece(sumi_network* network, bool* out_done, float* out_progress, sumi_error* error)
@@ -201,22 +315,8 @@ static sumi_result open_piece(sumi_network* network, bool* out_done, float* out_
         *out_progress = FILES_SHARE * sumi_checkpoint_progress(&network->checkpoint);
         return done ? recognise(network, error) : SUMI_OK;
     }
-    // of what comes after the files: the parts take little, the tokenizer the rest
-    static const float shares[] = {0.1f, 0.2f, 0.3f};
-    float tokens = 0.0f, progress = 1.0f;
-    const int32_t stage = network->stage;
-    switch (stage) {
-    case 0: SUMI_TRY(open_denoiser(network, error)); break;
-    case 1: SUMI_TRY(open_autoencoder(network, error)); break;
-    case 2: SUMI_TRY(open_text_encoder(network, error)); break;
-    default:
-        SUMI_TRY(step_tokenizer(network, out_done, &tokens, error));
-        progress = shares[2] + (1.0f - shares[2]) * tokens;
-    }
-    if (stage < (int32_t)(sizeof shares / sizeof *shares)) {
-        progress = shares[stage];
-        network->stage++;
-    }
+    float progress = 0.0f;
+    SUMI_TRY(open_part(network, out_done, &progress, error));
     *out_progress = FILES_SHARE + (1.0f - FILES_SHARE) * progress;
     return SUMI_OK;
 }
@@ -232,8 +332,7 @@ sumi_result sumi_network_open_step(sumi_network* network, uint32_t budget_us, bo
         if ((sumi_clock_ns() - begin) / 1000 >= budget_us) { break; }
     }
     if (*out_done) {
-        network->is_open = true;
-        network->info.weight_bytes = network->weights.weight_bytes;
+        if (!network->is_open) { finish_opening(network); }
         *out_progress = 1.0f;
     }
     return SUMI_OK;
@@ -246,6 +345,7 @@ void sumi_network_close(sumi_network* network)
         sumi_tokenizer_destroy(network->encoders[e].tokenizer);
         sumi_free(network->heap, network->encoders[e].model);
     }
+    sumi_free(network->heap, network->vision);
     sumi_free(network->heap, network->denoiser);
     sumi_free(network->heap, network->autoencoder);
     sumi_free(network->heap, network->prompt);
@@ -285,8 +385,8 @@ sumi_result sumi_network_tokenise(sumi_network* network, int32_t encoder, const 
     if (bytes > 0) { memcpy(whole + before, text, bytes); }
     memcpy(whole + before + bytes, around->after, after);
     size_t most = capacity < around->max_tokens ? (size_t)capacity : (size_t)around->max_tokens, count = 0;
-    SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, whole, before + bytes + after, false, ids,
-                                   most, &count, error));
+    SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, whole, before + bytes + after,
+                                   around->adds_special, ids, most, &count, error));
     // the first ids are kept: a longer prompt loses the end of the template, as in the references
     *out_count = (int32_t)(count < most ? count : most);
     return SUMI_OK;

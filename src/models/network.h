@@ -14,9 +14,11 @@ typedef struct sumi_network sumi_network; // an opened checkpoint; the public su
 
 typedef struct sumi_network_desc {
     const char* path; // a diffusers folder or a single file; may be NULL when the parts below are complete
-    // each overrides or completes `path`; NULL: from path
-    const char *transformer_path, *text_encoder_path, *tokenizer_path, *vae_path;
-    bool without_text_encoder; // neither tokenizer nor text encoder are opened; only features made before can be used
+    // Each overrides or completes `path`; NULL: from path. Components that the recipe has no use for are refused.
+    const char *transformer_path, *text_encoder_path, *text_encoder_2_path, *vision_path, *vae_path;
+    const char *tokenizer_path, *tokenizer_2_path, *processor_path;
+    // neither tokenizers, text encoders nor a vision tower are opened; only features made before can be used
+    bool without_text_encoder;
     bool without_vae_encoder;
 } sumi_network_desc;
 

@@ -18,12 +18,12 @@ struct sumi_network {
     sumi_weight_list weights;
     sumi_network_info info;
     bool without_text_encoder, without_vae_encoder;
-    bool asked_for[SUMI_PART_COUNT]; // by a path of its own: then it must be there
-    int32_t stage;                   // of the opening
+    bool asked_for[SUMI_COMPONENT_COUNT], asked_for_processor; // by a path of its own: then it must be there
+    int32_t stage;                                             // of the opening
     bool is_open;
     // The parts' models; NULL: not opened.
     sumi_network_encoder encoders[SUMI_MAX_TEXT_ENCODERS];
-    void *denoiser, *autoencoder;
+    void *vision, *denoiser, *autoencoder;
     // A prompt inside its template: kept, so that a prompt as long as an earlier one allocates nothing.
     char* prompt;
     size_t prompt_capacity;

@@ -11,6 +11,7 @@
 typedef struct sumi_prompt_template {
     const char *before, *after;
     int32_t max_tokens; // ids beyond are cut off, the end of the template with them, as the references do
+    bool adds_special;  // the tokens that the tokenizer's own rules put around a text (BOS, EOS)
     // Features of the first so many tokens, which are the template's, are not handed on.
     int32_t dropped_rows;
     int32_t max_rows; // of features that are handed on; 0: all
@@ -23,7 +24,7 @@ typedef struct sumi_recipe_encoder {
 } sumi_recipe_encoder;
 
 typedef struct sumi_recipe {
-    const char* family; // "z-image": what sumi_checkpoint.family says of its tensors
+    const char* family; // "z-image": the network of its transformer in signatures.c
     sumi_recipe_encoder encoders[SUMI_MAX_TEXT_ENCODERS];
     int32_t encoder_count;
     const sumi_vision_part* vision; // NULL: none

@@ -87,12 +87,12 @@ void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format,
 
 const sumi_tensor* sumi_bind_find(const sumi_binder* binder, const char* canonical)
 {
-    const sumi_tensor* tensor = sumi_checkpoint_part_find(binder->part, canonical);
+    const sumi_tensor* tensor = sumi_component_find(binder->part, canonical);
     char other[SUMI_NAME_BYTES];
     for (int32_t which = 0; tensor == NULL && binder->alias != NULL
                             && binder->alias(binder->alias_context, canonical, which, other, sizeof other);
          which++) {
-        tensor = sumi_checkpoint_part_find(binder->part, other);
+        tensor = sumi_component_find(binder->part, other);
     }
     return tensor;
 }
@@ -101,7 +101,7 @@ bool sumi_bind_has_prefix(const sumi_binder* binder, const char* prefix)
 {
     size_t length = strlen(prefix);
     for (size_t i = 0; i < binder->part->set->count; i++) {
-        const char* name = sumi_checkpoint_part_name(binder->part, &binder->part->set->tensors[i]);
+        const char* name = sumi_component_tensor_name(binder->part, &binder->part->set->tensors[i]);
         if (name != NULL && strncmp(name, prefix, length) == 0) { return true; }
     }
     return false;
@@ -112,7 +112,7 @@ int32_t sumi_bind_count(const sumi_binder* binder, const char* prefix)
     size_t length = strlen(prefix);
     int32_t count = 0;
     for (size_t i = 0; i < binder->part->set->count; i++) {
-        const char* name = sumi_checkpoint_part_name(binder->part, &binder->part->set->tensors[i]);
+        const char* name = sumi_component_tensor_name(binder->part, &binder->part->set->tensors[i]);
         if (name == NULL || strncmp(name, prefix, length) != 0) { continue; }
         int32_t index = 0;
         const char* at = name + length;
@@ -195,7 +195,7 @@ static bool set_part(sumi_binder* binder, sumi_weight_part* part, const sumi_ten
                                .scale = 1.0f,
                                .mapping = tensor->mapping,
                                .mapping_bytes = tensor->mapping_bytes};
-    const char* name = sumi_checkpoint_part_name(binder->part, tensor);
+    const char* name = sumi_component_tensor_name(binder->part, tensor);
     if (name != NULL) { binder->result = sumi_tensor_scale(binder->part, name, &part->scale, binder->error); }
     return binder->result == SUMI_OK;
 }

@@ -44,7 +44,7 @@ typedef bool sumi_alias_function(const void* context, const char* canonical, int
 
 typedef struct sumi_binder {
     sumi_weight_list* list;
-    const sumi_part* part;      // the tensors, their prefix and where they come from
+    const sumi_component* part; // the tensors, their prefix and where they come from
     const char* what;           // "the transformer", for messages
     sumi_alias_function* alias; // NULL: canonical names only
     const void* alias_context;

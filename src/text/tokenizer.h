@@ -6,7 +6,7 @@
 // SUMI_NOT_SUPPORTED with its name. The file's own truncation and padding are not applied: the caller cuts.
 #ifndef SUMI_TEXT_TOKENIZER_H
 #define SUMI_TEXT_TOKENIZER_H
-#include "base/memory.h"
+#include "files/checkpoint.h"
 
 typedef struct sumi_tokenizer sumi_tokenizer;
 
@@ -32,6 +32,11 @@ typedef struct sumi_tokenizer_files {
 } sumi_tokenizer_files;
 sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_files* files, const char* path,
                                        sumi_error* error, sumi_tokenizer** out_tokenizer);
+
+// Begins with the files that a checkpoint has found, whatever their form, which stay open until done. Without any
+// it is SUMI_FILE_NOT_FOUND.
+sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tokenizer* files, sumi_error* error,
+                                      sumi_tokenizer** out_tokenizer);
 
 // Ids of text[0, bytes). Adds BOS / EOS where the file's post processor does (special == true), finds added tokens in
 // the raw text. Writes the first `capacity` ids; *out_count is how many there are in all. No allocation on the heap

@@ -819,6 +819,17 @@ sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_fil
     return SUMI_OK;
 }
 
+sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tokenizer* files, sumi_error* error,
+                                      sumi_tokenizer** out_tokenizer)
+{
+    *out_tokenizer = NULL;
+    switch (files->form) {
+    case SUMI_TOKENIZER_JSON:
+        return sumi_tokenizer_begin(heap, files->data, files->bytes, files->path, error, out_tokenizer);
+    default: return sumi_checkpoint_tokenizer_missing(files, "the model", error);
+    }
+}
+
 static sumi_result load_item(sumi_loader* load)
 {
     switch (load->l->phase) {

@@ -1,0 +1,164 @@
+// Names come from the released files (diffusers and transformers), from the authors' own, from ComfyUI's repacks and
+// from llama.cpp's conversions. Norms and biases tell networks apart better than matrices do: quantised files keep them.
+// Where one network's names contain another's, the one with more names stands first.
+#include "models/signatures.h"
+#include <string.h>
+
+static const char* const s_denoiser[] = {
+    "", "model.diffusion_model.", "diffusion_model.", "transformer.", "inner_model.", NULL};
+static const char* const s_text[] = {
+    "", "text_encoders.*.transformer.", "text_encoders.*.", "text_encoder.", "cond_stage_model.transformer.", NULL};
+static const char* const s_vision[] = {"visual.",
+                                       "model.visual.",
+                                       "text_encoders.*.transformer.visual.",
+                                       "text_encoders.*.transformer.model.visual.",
+                                       "text_encoders.*.visual.",
+                                       "text_encoder.visual.",
+                                       "",
+                                       NULL};
+static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
+
+#define TRANSFORMER(name, ...)                                                                                         \
+    {                                                                                                                  \
+        .component = SUMI_COMPONENT_TRANSFORMER, .network = name, .prefixes = s_denoiser, .tensors = { __VA_ARGS__ }   \
+    }
+#define REFUSED_TRANSFORMER(name, why, ...)                                                                            \
+    {                                                                                                                  \
+        .component = SUMI_COMPONENT_TRANSFORMER, .network = name, .prefixes = s_denoiser, .refusal = why, .tensors = { \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+#define REFUSED_CLASS(name, why, class)                                                                                \
+    {                                                                                                                  \
+        .component = SUMI_COMPONENT_TRANSFORMER, .network = name, .refusal = why, .class_name = class                  \
+    }
+#define TEXT(name, ...)                                                                                                \
+    {                                                                                                                  \
+        .component = SUMI_COMPONENT_TEXT_ENCODER, .network = name, .prefixes = s_text, .tensors = { __VA_ARGS__ }      \
+    }
+#define TEXT_2(name, ...)                                                                                              \
+    {                                                                                                                  \
+        .component = SUMI_COMPONENT_TEXT_ENCODER_2, .network = name, .prefixes = s_text, .tensors = { __VA_ARGS__ }    \
+    }
+#define VISION(name, ...)                                                                                              \
+    {                                                                                                                  \
+        .component = SUMI_COMPONENT_VISION, .network = name, .prefixes = s_vision, .tensors = { __VA_ARGS__ }          \
+    }
+// A convolution of `dimensions` dimensions whose second size, its input channels, is `channels`; 0: any.
+#define VAE(name, why, dimensions, channels, ...)                                                                      \
+    {                                                                                                                  \
+        .component = SUMI_COMPONENT_VAE, .network = name, .prefixes = s_vae,                                           \
+        .shape = {dimensions, 1, channels, channels}, .refusal = why, .tensors = {                                     \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+
+#define WHY_LAYERED                                                                                                    \
+    "this is Qwen-Image-Layered, which makes stacks of transparent layers and is not supported; use Qwen-Image, "      \
+    "Qwen-Image-2512 or one of the Edit models"
+#define WHY_LAYERED_VAE "this is the VAE of Qwen-Image-Layered, with four channels per pixel; use the VAE of Qwen-Image"
+#define WHY_CONTROL "this is a ControlNet for Qwen-Image, not the model itself; give the model's transformer"
+#define WHY_SVDQUANT                                                                                                   \
+    "this file is quantised with SVDQuant (nunchaku), which is not supported; take the bf16, fp8 or GGUF file of the " \
+    "model"
+#define WHY_LUMINA "this is Lumina-Image 2, which is not supported; Z-Image and NewBie-image are its relatives that are"
+#define WHY_UNET                                                                                                       \
+    "this is a U-Net as Stable Diffusion and SDXL have, which is not supported; this library runs diffusion "          \
+    "transformers"
+#define WHY_UNET_VAE                                                                                                   \
+    "this is a VAE with 4 latent channels, as Stable Diffusion and SDXL have; use the one that was released with the " \
+    "model"
+#define WHY_FLUX "this is a transformer of the Flux family, which is not supported"
+
+static const sumi_signature s_signatures[] = {
+    // ---- transformers
+    TRANSFORMER("newbie-image", "clip_text_pooled_proj.0.weight", "cap_embedder.1.weight"),
+    TRANSFORMER("newbie-image", "clip_text_pooled_proj.0.weight", "time_caption_embed.caption_embedder.1.weight"),
+    TRANSFORMER("z-image", "cap_embedder.1.weight", "layers.0.adaLN_modulation.0.weight"),
+    // the same names with index 1, because of an activation at index 0
+    REFUSED_TRANSFORMER("lumina-2", WHY_LUMINA, "cap_embedder.1.weight", "layers.0.adaLN_modulation.1.weight"),
+    REFUSED_TRANSFORMER("lumina-2", WHY_LUMINA, "time_caption_embed.caption_embedder.1.weight",
+                        "layers.0.norm1.linear.weight"),
+    REFUSED_TRANSFORMER("qwen-image-layered", WHY_LAYERED, "time_text_embed.addition_t_embedding.weight",
+                        "transformer_blocks.0.img_mod.1.weight"),
+    REFUSED_TRANSFORMER("qwen-image-controlnet", WHY_CONTROL, "controlnet_blocks.0.weight",
+                        "transformer_blocks.0.img_mod.1.weight"),
+    REFUSED_TRANSFORMER("qwen-image-svdquant", WHY_SVDQUANT, "transformer_blocks.0.img_mod.1.qweight"),
+    TRANSFORMER("qwen-image", "transformer_blocks.0.img_mod.1.weight"),
+    REFUSED_TRANSFORMER("unet", WHY_UNET, "input_blocks.0.0.weight", "time_embed.0.weight"),
+    REFUSED_TRANSFORMER("unet", WHY_UNET, "time_embedding.linear_1.weight", "down_blocks.0.resnets.0.conv1.weight"),
+    REFUSED_TRANSFORMER("flux", WHY_FLUX, "double_blocks.0.img_attn.qkv.weight"),
+    REFUSED_CLASS("flux", WHY_FLUX, "FluxTransformer2DModel"),
+
+    // ---- text encoders: Gemma 3 has the names of the others and more
+    TEXT("gemma3", "language_model.model.layers.0.pre_feedforward_layernorm.weight",
+         "language_model.model.embed_tokens.weight"),
+    TEXT("gemma3", "model.language_model.layers.0.pre_feedforward_layernorm.weight",
+         "model.language_model.embed_tokens.weight"),
+    TEXT("gemma3", "language_model.layers.0.pre_feedforward_layernorm.weight", "language_model.embed_tokens.weight"),
+    TEXT("gemma3", "model.layers.0.pre_feedforward_layernorm.weight", "model.embed_tokens.weight"),
+    TEXT("gemma3", "layers.0.pre_feedforward_layernorm.weight", "embed_tokens.weight"),
+    TEXT("gemma3", "blk.0.post_ffw_norm.weight", "token_embd.weight"),
+    TEXT("qwen3", "model.layers.0.self_attn.q_norm.weight", "model.embed_tokens.weight"),
+    TEXT("qwen3", "layers.0.self_attn.q_norm.weight", "embed_tokens.weight"),
+    TEXT("qwen3", "blk.0.attn_q_norm.weight", "token_embd.weight"),
+    TEXT("qwen2.5-vl", "model.language_model.layers.0.self_attn.q_proj.bias",
+         "model.language_model.embed_tokens.weight"),
+    TEXT("qwen2.5-vl", "language_model.layers.0.self_attn.q_proj.bias", "language_model.embed_tokens.weight"),
+    TEXT("qwen2.5-vl", "model.layers.0.self_attn.q_proj.bias", "model.embed_tokens.weight"),
+    TEXT("qwen2.5-vl", "layers.0.self_attn.q_proj.bias", "embed_tokens.weight"),
+    TEXT("qwen2.5-vl", "blk.0.attn_q.bias", "token_embd.weight"),
+    // another language model, or one whose first layer is incomplete: binding it will say what is missing
+    TEXT("language-model", "model.language_model.embed_tokens.weight"),
+    TEXT("language-model", "language_model.model.embed_tokens.weight"),
+    TEXT("language-model", "model.embed_tokens.weight"),
+    TEXT("language-model", "embed_tokens.weight"),
+    TEXT("language-model", "token_embd.weight"),
+
+    TEXT_2("jina-clip", "text_model.transformer.roberta.emb_ln.weight"),
+    TEXT_2("jina-clip", "model.emb_ln.weight", "model.embeddings.word_embeddings.weight"),
+
+    // ---- vision towers
+    VISION("qwen2.5-vl-vision", "merger.ln_q.weight", "patch_embed.proj.weight"),
+    VISION("qwen2.5-vl-vision", "v.patch_embd.weight", "v.post_ln.weight", "mm.0.weight", "mm.2.weight"),
+
+    // ---- VAEs: the causal ones have one more dimension. Wan's names of the same network come second
+    VAE("qwen-vae-layered", WHY_LAYERED_VAE, 5, 4, "encoder.conv_in.weight"),
+    VAE("qwen-vae-layered", WHY_LAYERED_VAE, 5, 4, "encoder.conv1.weight"),
+    VAE("qwen-vae", NULL, 5, 0, "decoder.conv_in.weight"),
+    VAE("qwen-vae", NULL, 5, 0, "decoder.conv1.weight"),
+    VAE("unet-vae", WHY_UNET_VAE, 4, 4, "decoder.conv_in.weight"),
+    VAE("flux-vae", NULL, 4, 0, "decoder.conv_in.weight"),
+    VAE("autoencoder", NULL, 0, 0, "decoder.conv_in.weight"),
+    VAE("autoencoder", NULL, 0, 0, "decoder.conv1.weight"),
+};
+
+const sumi_signature* sumi_signatures(size_t* out_count)
+{
+    *out_count = sizeof s_signatures / sizeof *s_signatures;
+    return s_signatures;
+}
+
+const char* sumi_family_of_class(const char* class_name)
+{
+    static const char* const s_classes[][2] = {{"ZImage", "z-image"},
+                                               {"QwenImageLayered", "qwen-image-layered"},
+                                               {"QwenImage", "qwen-image"},
+                                               {"Newbie", "newbie-image"},
+                                               {"NewBie", "newbie-image"}};
+    for (size_t i = 0; i < sizeof s_classes / sizeof *s_classes; i++) {
+        if (strncmp(class_name, s_classes[i][0], strlen(s_classes[i][0])) == 0) { return s_classes[i][1]; }
+    }
+    return "";
+}
+
+sumi_result sumi_signatures_check(const sumi_checkpoint* checkpoint, sumi_error* error)
+{
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
+        const sumi_component* component = &checkpoint->components[kind];
+        if (component->signature != NULL && component->signature->refusal != NULL) {
+            return sumi_fail(error, SUMI_MODEL_UNKNOWN, "%s: %s", component->path, component->signature->refusal);
+        }
+    }
+    return SUMI_OK;
+}
