@@ -11,6 +11,7 @@
 sumi_stage sumi_stage_of_section(sumi_section_kind kind)
 {
     switch (kind) {
+    case SUMI_SECTION_VISION:
     case SUMI_SECTION_TEXT: return SUMI_STAGE_TEXT;
     case SUMI_SECTION_IMAGE: return SUMI_STAGE_IMAGE;
     case SUMI_SECTION_DENOISE: return SUMI_STAGE_DENOISE;

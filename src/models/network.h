@@ -33,7 +33,8 @@ typedef struct sumi_network_info {
     int32_t min_prompt_tokens[SUMI_MAX_TEXT_ENCODERS]; // fewer make no features
     int32_t text_encoder_count;                        // matrices of features per prompt; 1 for most families
     int32_t feature_width[SUMI_MAX_TEXT_ENCODERS];
-    bool has_text_encoder; // prompts can be encoded (tokenizer included)
+    int32_t max_references; // pictures that a job may refer to; 0: none
+    bool has_text_encoder;  // prompts can be encoded (tokenizer included)
     bool has_vae_decoder, has_vae_encoder;
     bool uses_guidance; // the authors use a negative prompt
     // the authors' scale, in the reference pipeline's meaning: v = pos + s (pos - neg)

@@ -112,6 +112,54 @@ static sumi_result check_items(const sumi_network_info* info, const sumi_pipelin
 
 // ---- Sections -------------------------------------------------------------------------------------------------------
 
+// Whether any prompt has still to be encoded.
+static bool encodes_text(const sumi_pipeline_request* r)
+{
+    bool encodes = false;
+    for (int32_t p = 0; p < r->prompt_count; p++) { encodes = encodes || !r->prompts[p].given; }
+    return encodes;
+}
+
+static bool is_size_good(int32_t width, int32_t height, int32_t multiple, int32_t most)
+{
+    return width >= multiple && height >= multiple && width % multiple == 0 && height % multiple == 0 && width <= most
+        && height <= most;
+}
+
+static sumi_result check_references(const sumi_network* network, const sumi_pipeline_request* r, sumi_error* error)
+{
+    const sumi_network_info* info = &network->info;
+    if (r->reference_count == 0) { return SUMI_OK; }
+    if (r->reference_count < 0 || r->reference_count > info->max_references) {
+        return sumi_fail(error, info->max_references > 0 ? SUMI_INVALID_ARGUMENT : SUMI_NOT_SUPPORTED,
+                         "%d references are not possible: this %s model takes %d", (int)r->reference_count,
+                         info->family, (int)info->max_references);
+    }
+    const bool sees = encodes_text(r), reads = r->goal == SUMI_GOAL_IMAGES;
+    if (sees && network->vision == NULL) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                         "the model was opened without a vision tower, so prompts with references cannot be encoded; "
+                         "open it with text_encoder_path or vision_path, or use prompts encoded before");
+    }
+    if (reads && !info->has_vae_encoder) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                         "the model was opened without a VAE encoder, which references need; open it with vae_path");
+    }
+    const int32_t cell = sees ? network->recipe->vision->facts(network->vision).cell : 1;
+    for (int32_t i = 0; i < r->reference_count; i++) {
+        const sumi_pipeline_reference* one = &r->references[i];
+        if ((sees && !is_size_good(one->vision_width, one->vision_height, cell, info->max_side))
+            || (reads && !is_size_good(one->width, one->height, info->size_multiple, info->max_side))) {
+            return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                             "reference %d is %d x %d pixels for the vision tower and %d x %d for the VAE; sizes are "
+                             "multiples of %d and of %d, up to %d",
+                             (int)i, (int)one->vision_width, (int)one->vision_height, (int)one->width, (int)one->height,
+                             (int)cell, (int)info->size_multiple, (int)info->max_side);
+        }
+    }
+    return SUMI_OK;
+}
+
 typedef struct writer {
     const sumi_network* network;
     const sumi_network_info* info;
@@ -119,6 +167,9 @@ typedef struct writer {
     sumi_plan* plan;
     sumi_pipeline* out;
     sumi_prompt_features features[SUMI_MAX_PROMPTS];
+    sumi_text_picture pictures[SUMI_MAX_PROMPTS * SUMI_MAX_REFERENCES];
+    sumi_value seen[SUMI_MAX_REFERENCES]; // rows of the vision tower, that stand in prompts
+    sumi_reference_latents references[SUMI_MAX_REFERENCES];
     sumi_denoising denoising;
     sumi_evaluation lists[2][2 * SUMI_MAX_ITEMS]; // 0: positive prompts; 1: positive, then negative
     int32_t positive[SUMI_MAX_ITEMS], negative[SUMI_MAX_ITEMS];
@@ -133,6 +184,39 @@ static void keep(sumi_plan* plan, sumi_value value)
 static sumi_step_row solver_column(const writer* w, int32_t column, bool per_step)
 {
     return (sumi_step_row){w->out->solver, column, per_step};
+}
+
+// Every reference through the vision tower, once for all prompts.
+static void write_vision(writer* w)
+{
+    const sumi_pipeline_request* r = w->r;
+    if (r->reference_count == 0 || !encodes_text(r)) { return; }
+    sumi_plan_section(w->plan, SUMI_SECTION_VISION, 1, 0);
+    for (int32_t i = 0; i < r->reference_count; i++) {
+        const sumi_pipeline_reference* one = &r->references[i];
+        w->out->vision_pixels[i] =
+            sumi_plan_bound(w->plan, "vision_pixels", SUMI_ELEMENT_BYTE, one->vision_height * one->vision_width, 3);
+        w->seen[i] = w->network->recipe->vision->write(w->network->vision, w->plan, w->out->vision_pixels[i],
+                                                       one->vision_height, one->vision_width);
+    }
+}
+
+// Where the references' rows stand among the tokens of all prompts that are encoded.
+static int32_t place_pictures(writer* w, const int32_t* first_id)
+{
+    const sumi_pipeline_request* r = w->r;
+    int32_t count = 0;
+    if (r->reference_count == 0) { return 0; }
+    const int32_t cell = w->network->recipe->vision->facts(w->network->vision).cell;
+    for (int32_t p = 0; p < r->prompt_count; p++) {
+        for (int32_t i = 0; i < r->reference_count && !r->prompts[p].given; i++) {
+            w->pictures[count++] = (sumi_text_picture){.row = first_id[p] + r->prompts[p].picture_row[i],
+                                                       .grid_height = r->references[i].vision_height / cell,
+                                                       .grid_width = r->references[i].vision_width / cell,
+                                                       .value = w->seen[i]};
+        }
+    }
+    return count;
 }
 
 // All prompts that are not given go through an encoder together: its weights are read once. Each prompt is its own
@@ -164,7 +248,11 @@ static void write_text(writer* w)
         sumi_value ids = sumi_plan_bound(w->plan, "ids", SUMI_ELEMENT_INT, rows, 1);
         sumi_value features = w->network->recipe->encoders[e].part->write(
             w->network->encoders[e].model, w->plan,
-            &(sumi_text_batch){.ids = ids, .counts = counts, .prompt_count = encoded});
+            &(sumi_text_batch){.ids = ids,
+                               .counts = counts,
+                               .prompt_count = encoded,
+                               .pictures = w->pictures,
+                               .picture_count = e == 0 ? place_pictures(w, first_id) : 0});
         if (r->goal == SUMI_GOAL_PROMPTS) { keep(w->plan, features); }
         for (int32_t p = 0; p < r->prompt_count; p++) {
             if (!r->prompts[p].given) {
@@ -177,6 +265,30 @@ static void write_text(writer* w)
             }
         }
     }
+}
+
+// Every reference to clean latents, by the mode of its posterior.
+static void write_references(writer* w)
+{
+    const sumi_pipeline_request* r = w->r;
+    const sumi_autoencoder_part* autoencoder = w->network->recipe->autoencoder;
+    if (r->reference_count == 0) { return; }
+    sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
+    for (int32_t i = 0; i < r->reference_count; i++) {
+        const sumi_pipeline_reference* one = &r->references[i];
+        sumi_reference_latents* into = &w->references[i];
+        into->height = one->height / w->info->vae_factor;
+        into->width = one->width / w->info->vae_factor;
+        w->out->reference_pixels[i] =
+            sumi_plan_bound(w->plan, "reference_pixels", SUMI_ELEMENT_BYTE, one->height * one->width, 3);
+        sumi_value moments = autoencoder->write_encode(w->network->autoencoder, w->plan, w->out->reference_pixels[i],
+                                                       one->height, one->width, r->tile_latent);
+        into->latents = sumi_plan_value(w->plan, "reference_latents", SUMI_ELEMENT_FLOAT, w->info->latent_channels,
+                                        into->height * into->width);
+        autoencoder->write_posterior(w->network->autoencoder, w->plan, moments, SUMI_NO_VALUE, into->latents);
+    }
+    w->denoising.references = w->references;
+    w->denoising.reference_count = r->reference_count;
 }
 
 // The start image to clean latents of every item: one encoding, each item its own sample of the posterior.
@@ -331,6 +443,7 @@ static void write_images(writer* w)
     sumi_pipeline* out = w->out;
     out->times = sumi_plan_bound(w->plan, "times", SUMI_ELEMENT_FLOAT, r->evaluation_count, 1);
     out->solver = sumi_plan_bound(w->plan, "solver", SUMI_ELEMENT_FLOAT, r->evaluation_count, SOLVER_COLUMNS);
+    write_references(w);
     w->denoising.height = out->latent_height;
     w->denoising.width = out->latent_width;
     w->denoising.prompts = w->features;
@@ -359,6 +472,7 @@ sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline
         out_pipeline->latent_width = request->width / info->vae_factor;
     }
     if (request->goal == SUMI_GOAL_IMAGES) { SUMI_TRY(check_items(info, request, error)); }
+    SUMI_TRY(check_references(network, request, error));
     // too large for a stack that may be the host's
     writer* w = sumi_alloc_zero(plan->heap, sizeof *w + network->recipe->denoiser->state_bytes);
     if (w == NULL) {
@@ -374,6 +488,7 @@ sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline
     if (request->goal == SUMI_GOAL_ENCODE) {
         write_start_image(w, 1);
     } else {
+        write_vision(w);
         write_text(w);
         if (request->goal == SUMI_GOAL_IMAGES) { write_images(w); }
     }

@@ -2,10 +2,10 @@
 // the handles of everything it writes before the run and reads after it. Nothing here knows a family: the network's
 // recipe says which parts write what.
 //
-//   TEXT x1 | PREPARE x1 | IMAGE x1 | DENOISE xE (counter = evaluation) | DECODE x items (counter = item) | TRANSFER x1
-//   ids       captions     encode     evaluations with the same guidance    one item's picture              8-bit pixels
-//             modulation   noise      form one repeated section; a change
-//             rotary                  of guidance begins a new one
+//   VISION x1    TEXT x1   IMAGE x1     PREPARE x1   IMAGE x1   DENOISE xE (counter = evaluation)    DECODE x items (counter = item)   TRANSFER x1
+//   references   ids       references   captions     start      evaluations with the same guidance   one item's picture                8-bit pixels
+//                                       modulation   noise      form one repeated section; a change
+//                                       rotary                  of guidance begins a new one
 //
 // The tables `times` and `solver` have one row per evaluation; the plan depends only on shapes and on which evaluations
 // are guided, so one plan serves every seed, prompt of the same length, sigma table and guidance scale.
@@ -15,10 +15,19 @@
 #include "models/network.h"
 #include "sampling/solver.h"
 
+// A picture that a job refers to, in the sizes that it is resized to before it is written.
+typedef struct sumi_pipeline_reference {
+    // As the vision tower sees it, in pixels: multiples of its cell. Of no use when all prompts are given.
+    int32_t vision_width, vision_height;
+    int32_t width, height; // as the autoencoder sees it, in pixels: multiples of info.size_multiple
+} sumi_pipeline_reference;
+
 typedef struct sumi_pipeline_prompt {
     // ids, or rows of the given features: sumi_network_feature_rows of the ids
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS];
     bool given; // features were encoded before: write them instead of ids
+    // Of ids for text encoder 0: where the tokens of each reference begin, in the request's order.
+    int32_t picture_row[SUMI_MAX_REFERENCES];
 } sumi_pipeline_prompt;
 
 typedef struct sumi_pipeline_item {
@@ -37,6 +46,9 @@ typedef struct sumi_pipeline_request {
     int32_t prompt_count; // distinct prompts: items with the same text share one
     const sumi_pipeline_item* items;
     int32_t item_count;
+    // What all prompts and items refer to. SUMI_GOAL_PROMPTS uses the vision tower's sizes alone.
+    const sumi_pipeline_reference* references;
+    int32_t reference_count;
     int32_t width, height;      // pixels, multiples of info.size_multiple
     int32_t evaluation_count;   // rows of the solver table, at least 1
     const bool* guided;         // one per evaluation: also run the negative prompts. NULL: none
@@ -75,7 +87,9 @@ typedef struct sumi_pipeline {
     sumi_value noise;  // in   float [items * channels, h * w]; with starts_from_image or starts_from_latents
     sumi_value eps;    // in   float [items * channels, h * w] (SUMI_GOAL_ENCODE: one item); posterior noise
     sumi_value pixels; // in   bytes [height * width, 3]: the start image, tightly packed RGB
-    sumi_value mask;   // in   float [1, h * w]: 1 = repaint
+    // in   bytes [height * width, 3] of each reference, for the vision tower and for the autoencoder
+    sumi_value vision_pixels[SUMI_MAX_REFERENCES], reference_pixels[SUMI_MAX_REFERENCES];
+    sumi_value mask; // in   float [1, h * w]: 1 = repaint
     // in   float [items * channels, h * w]: the noise, when there is no start. out: the latents after every evaluation
     sumi_value x;
     sumi_value clean;      // out  float, same shape: the encoded start image. in with starts_from_latents

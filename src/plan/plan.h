@@ -50,8 +50,9 @@ typedef struct sumi_value_info {
 
 typedef enum sumi_section_kind {
     SUMI_SECTION_PREPARE,
+    SUMI_SECTION_VISION, // pictures that stand in prompts
     SUMI_SECTION_TEXT,
-    SUMI_SECTION_IMAGE,
+    SUMI_SECTION_IMAGE, // pictures to latents
     SUMI_SECTION_DENOISE,
     SUMI_SECTION_DECODE,
     SUMI_SECTION_TRANSFER
