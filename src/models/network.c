@@ -362,8 +362,78 @@ const sumi_weight* const* sumi_network_weights(const sumi_network* network, int3
     return network->weights.weights;
 }
 
-sumi_result sumi_network_tokenise(sumi_network* network, int32_t encoder, const char* text, size_t bytes, int32_t* ids,
-                                  int32_t capacity, int32_t* out_count, sumi_error* error)
+// ---- Prompts --------------------------------------------------------------------------------------------------------
+
+// One text behind another; nothing is written without memory, so that a first pass counts.
+static void append(char* into, size_t* used, const char* text, size_t bytes)
+{
+    if (into != NULL && bytes > 0) { memcpy(into + *used, text, bytes); }
+    *used += bytes;
+}
+
+// The prompt inside its template; returns its bytes.
+static size_t fill_template(const sumi_prompt_template* around, const sumi_prompt_text* prompt, char* into)
+{
+    size_t used = 0;
+    append(into, &used, around->before, strlen(around->before));
+    for (int32_t i = 0; i < prompt->picture_count; i++) {
+        const char* mark = strchr(around->picture, '#');
+        const size_t before = mark != NULL ? (size_t)(mark - around->picture) : strlen(around->picture);
+        append(into, &used, around->picture, before);
+        if (mark != NULL) {
+            char number[16];
+            const int length = snprintf(number, sizeof number, "%d", (int)(i + 1));
+            append(into, &used, number, (size_t)length);
+            append(into, &used, mark + 1, strlen(mark + 1));
+        }
+    }
+    append(into, &used, prompt->text, prompt->bytes);
+    append(into, &used, around->after, strlen(around->after));
+    return used;
+}
+
+// Puts as many tokens in the place of each picture's one as it has rows, from the end to the front.
+static sumi_result expand_pictures(const sumi_network* network, int32_t encoder, const sumi_prompt_text* prompt,
+                                   int32_t* ids, int32_t capacity, int32_t* count, int32_t* out_rows, sumi_error* error)
+{
+    const sumi_prompt_template* around = &network->recipe->encoders[encoder].prompt;
+    int32_t token = 0, extra = 0, found = 0;
+    size_t tokens = 0;
+    SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, around->picture_token,
+                                   strlen(around->picture_token), false, &token, 1, &tokens, error));
+    if (tokens != 1) {
+        return sumi_fail(error, SUMI_FILE_MALFORMED,
+                         "%s does not know %s, which stands for pictures in prompts; the tokenizer is of another model",
+                         network->checkpoint.tokenizers[encoder].path, around->picture_token);
+    }
+    for (int32_t i = 0; i < *count && found < prompt->picture_count; i++) {
+        if (ids[i] == token) { out_rows[found++] = i; }
+    }
+    for (int32_t i = 0; i < prompt->picture_count; i++) {
+        SUMI_ASSERT(prompt->picture_tokens[i] >= 1);
+        extra += prompt->picture_tokens[i] - 1;
+    }
+    if (found < prompt->picture_count || extra > capacity - *count) {
+        return sumi_fail(error, SUMI_TEXT_INVALID, "the prompt with its pictures needs more than %d tokens",
+                         (int)capacity);
+    }
+    int32_t end = *count;
+    *count += extra;
+    for (int32_t i = prompt->picture_count - 1; i >= 0; i--) {
+        const int32_t at = out_rows[i], behind = end - (at + 1);
+        extra -= prompt->picture_tokens[i] - 1;
+        // what lies behind this picture, up to the next one
+        memmove(ids + at + extra + prompt->picture_tokens[i], ids + at + 1, (size_t)behind * sizeof *ids);
+        for (int32_t k = 0; k < prompt->picture_tokens[i]; k++) { ids[at + extra + k] = token; }
+        out_rows[i] = at + extra;
+        end = at;
+    }
+    return SUMI_OK;
+}
+
+sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encoder, const sumi_prompt_text* prompt,
+                                           int32_t* ids, int32_t capacity, int32_t* out_count,
+                                           int32_t* out_picture_rows, sumi_error* error)
 {
     *out_count = 0;
     if (!network->info.has_text_encoder) {
@@ -376,20 +446,30 @@ sumi_result sumi_network_tokenise(sumi_network* network, int32_t encoder, const 
                          (int)network->info.text_encoder_count, (int)encoder);
     }
     const sumi_prompt_template* around = &network->recipe->encoders[encoder].prompt;
-    size_t before = strlen(around->before), after = strlen(around->after);
-    if (bytes > SIZE_MAX / 2) { return sumi_fail(error, SUMI_TEXT_INVALID, "the prompt is too long"); }
-    SUMI_TRY(sumi_grow(network->heap, (void**)&network->prompt, &network->prompt_capacity, before + bytes + after, 1,
-                       error));
-    char* whole = network->prompt;
-    memcpy(whole, around->before, before);
-    if (bytes > 0) { memcpy(whole + before, text, bytes); }
-    memcpy(whole + before + bytes, around->after, after);
+    if (prompt->bytes > SIZE_MAX / 2) { return sumi_fail(error, SUMI_TEXT_INVALID, "the prompt is too long"); }
+    SUMI_ASSERT(prompt->picture_count >= 0 && prompt->picture_count <= network->info.max_references);
+    sumi_prompt_text placed = *prompt;
+    if (around->picture == NULL) { placed.picture_count = 0; }
+    const size_t bytes = fill_template(around, &placed, NULL);
+    SUMI_TRY(sumi_grow(network->heap, (void**)&network->prompt, &network->prompt_capacity, bytes, 1, error));
+    fill_template(around, &placed, network->prompt);
     size_t most = capacity < around->max_tokens ? (size_t)capacity : (size_t)around->max_tokens, count = 0;
-    SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, whole, before + bytes + after,
-                                   around->adds_special, ids, most, &count, error));
+    SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, network->prompt, bytes, around->adds_special,
+                                   ids, most, &count, error));
     // the first ids are kept: a longer prompt loses the end of the template, as in the references
-    *out_count = (int32_t)(count < most ? count : most);
+    int32_t kept = (int32_t)(count < most ? count : most);
+    if (placed.picture_count > 0) {
+        SUMI_TRY(expand_pictures(network, encoder, &placed, ids, capacity, &kept, out_picture_rows, error));
+    }
+    *out_count = kept;
     return SUMI_OK;
+}
+
+sumi_result sumi_network_tokenise(sumi_network* network, int32_t encoder, const char* text, size_t bytes, int32_t* ids,
+                                  int32_t capacity, int32_t* out_count, sumi_error* error)
+{
+    const sumi_prompt_text prompt = {.text = text, .bytes = bytes};
+    return sumi_network_tokenise_pictures(network, encoder, &prompt, ids, capacity, out_count, NULL, error);
 }
 
 int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, int32_t token_count)

@@ -66,6 +66,20 @@ const sumi_weight* const* sumi_network_weights(const sumi_network* network, int3
 sumi_result sumi_network_tokenise(sumi_network* network, int32_t encoder, const char* text, size_t bytes, int32_t* ids,
                                   int32_t capacity, int32_t* out_count, sumi_error* error);
 
+// The same with pictures in the prompt.
+typedef struct sumi_prompt_text {
+    const char* text;
+    size_t bytes;
+    // Tokens that each reference takes: as many as the vision tower makes rows of it.
+    const int32_t* picture_tokens;
+    int32_t picture_count;
+} sumi_prompt_text;
+// out_picture_rows: picture_count indices into ids, where the tokens of each begin. max_prompt_tokens and all
+// picture_tokens together always suffice as capacity.
+sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encoder, const sumi_prompt_text* prompt,
+                                           int32_t* ids, int32_t capacity, int32_t* out_count,
+                                           int32_t* out_picture_rows, sumi_error* error);
+
 // How many rows of features a text encoder hands on for so many ids.
 int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, int32_t token_count);
 

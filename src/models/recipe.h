@@ -10,6 +10,10 @@
 // What a prompt's text is put into before it becomes tokens.
 typedef struct sumi_prompt_template {
     const char *before, *after;
+    // In front of the text, once for every reference: `picture`, with the reference's number from 1 on in place of '#'.
+    // NULL: references do not stand in prompts. picture_token is the token in there that stands for the picture; there
+    // become as many of it as the picture has rows.
+    const char *picture, *picture_token;
     int32_t max_tokens; // ids beyond are cut off, the end of the template with them, as the references do
     bool adds_special;  // the tokens that the tokenizer's own rules put around a text (BOS, EOS)
     // Features of the first so many tokens, which are the template's, are not handed on.
