@@ -6,6 +6,7 @@
 //
 // Every key must belong to a layer of the model: a file of which half is silently dropped is worse than one that is
 // refused.
+#include "base/assert.h"
 #include "base/sort.h"
 #include "files/json.h"
 #include "models/network_state.h"
@@ -160,6 +161,7 @@ static bool factor_shape(const sumi_tensor* tensor, int32_t* rows, int32_t* cols
 
 static sumi_weight factor(const sumi_tensor* tensor, int32_t rows, int32_t cols)
 {
+    SUMI_ASSERT(rows >= 1 && cols >= 1 && tensor->data != NULL);
     const sumi_weight_part part = {.data = tensor->data,
                                    .dtype = tensor->dtype,
                                    .rows = rows,
@@ -180,6 +182,8 @@ static sumi_result add_delta(sumi_adapter_file* file, const char* path, const pe
                              const sumi_adapter_target* target, const sumi_tensor* down, const sumi_tensor* up,
                              const sumi_tensor* alpha, size_t module_bytes, sumi_error* error)
 {
+    SUMI_ASSERT(target->weight_index >= 0 && target->rows >= 1 && target->cols >= 1);
+    SUMI_ASSERT(module_bytes <= strlen(down->name));
     int32_t rank = 0, in = 0, out = 0, up_rank = 0;
     if (!factor_shape(down, &rank, &in) || !factor_shape(up, &out, &up_rank) || up_rank != rank || in != target->cols
         || out != target->rows) {
@@ -323,7 +327,9 @@ static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
 {
     for (size_t i = 0; i < file->delta_count; i++) {
         sumi_delta* delta = &file->deltas[i];
+        SUMI_ASSERT(delta->weight_index >= 0 && (size_t)delta->weight_index < network->weights.count);
         const sumi_weight* weight = network->weights.weights[delta->weight_index];
+        SUMI_ASSERT(delta->row_begin >= -1 && delta->up.rows <= weight->rows);
         int32_t single_rows = 0;
         for (size_t k = 0; k < file->delta_count; k++) {
             bool is_single =
@@ -364,6 +370,7 @@ static sumi_result read_file(sumi_adapter_file* file, const sumi_network* networ
 sumi_result sumi_adapter_open(sumi_heap* heap, const sumi_files* files, const sumi_network* network, const char* path,
                               sumi_error* error, sumi_adapter_file** out_file)
 {
+    SUMI_ASSERT(network->is_open);
     *out_file = NULL;
     sumi_adapter_file* file = sumi_alloc_zero(heap, sizeof *file);
     if (file == NULL) { return sumi_out_of_memory(error, sizeof *file, "an adapter"); }

@@ -1,4 +1,5 @@
 #include "models/config.h"
+#include "base/assert.h"
 #include "files/json.h"
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,9 @@
 
 static void read_field(sumi_json* json, const sumi_config_field* field)
 {
+    SUMI_ASSERT(field->into != NULL);
+    SUMI_ASSERT((field->kind != SUMI_CONFIG_INTEGERS && field->kind != SUMI_CONFIG_TEXTS)
+                || (field->count != NULL && field->capacity >= 1));
     switch (field->kind) {
     case SUMI_CONFIG_INTEGER: {
         int64_t value = sumi_json_integer(json);
@@ -84,6 +88,7 @@ static void read_object(sumi_json* json, const char* outer, const sumi_config_fi
 sumi_result sumi_config_read(const void* json_text, size_t bytes, const char* path, const sumi_config_field* fields,
                              int32_t field_count, sumi_error* error)
 {
+    SUMI_ASSERT(field_count >= 1);
     if (json_text == NULL) { return SUMI_OK; }
     sumi_error detail = {.result = SUMI_OK};
     sumi_json json;

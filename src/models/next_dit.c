@@ -241,6 +241,7 @@ static sumi_denoiser_facts facts(const void* part)
 static int32_t padded(const sumi_next_dit* model, int32_t tokens)
 {
     const int32_t multiple = model->settings->pad_multiple;
+    SUMI_ASSERT(multiple >= 1 && tokens >= 1);
     return (tokens + multiple - 1) / multiple * multiple;
 }
 
@@ -258,6 +259,7 @@ static sumi_attention attention_over(const sumi_next_dit* model, const sumi_sequ
 // unmodulated block.
 static sumi_step_row modulation_of(const sumi_next_dit* model, sumi_value table, int32_t quarter)
 {
+    SUMI_ASSERT(quarter >= 0 && quarter < 4);
     return table.id == 0 ? SUMI_NO_ROW : (sumi_step_row){table, quarter * model->dim, true};
 }
 
@@ -266,6 +268,8 @@ static void write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_
                         int32_t rows, int32_t out_rows, const sumi_attention* attention, sumi_value rope,
                         sumi_value modulation)
 {
+    SUMI_ASSERT(out_rows >= 1 && out_rows <= rows);
+    SUMI_ASSERT(w->is_modulated == (modulation.id != 0));
     sumi_value a = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "attention_norm1",
                                                                .x = x,
                                                                .rows = rows,

@@ -1,4 +1,5 @@
 #include "models/pipeline.h"
+#include "base/assert.h"
 #include "models/network_state.h"
 #include "models/parts.h"
 #include <stddef.h>
@@ -183,6 +184,7 @@ static void keep(sumi_plan* plan, sumi_value value)
 
 static sumi_step_row solver_column(const writer* w, int32_t column, bool per_step)
 {
+    SUMI_ASSERT(column >= 0 && column < SOLVER_COLUMNS && w->out->solver.id != 0);
     return (sumi_step_row){w->out->solver, column, per_step};
 }
 
@@ -273,6 +275,7 @@ static void write_references(writer* w)
     const sumi_pipeline_request* r = w->r;
     const sumi_autoencoder_part* autoencoder = w->network->recipe->autoencoder;
     if (r->reference_count == 0) { return; }
+    SUMI_ASSERT(r->reference_count <= SUMI_MAX_REFERENCES && w->network->autoencoder != NULL);
     sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
     for (int32_t i = 0; i < r->reference_count; i++) {
         const sumi_pipeline_reference* one = &r->references[i];
@@ -296,6 +299,7 @@ static void write_start_image(writer* w, int32_t item_count)
 {
     const sumi_pipeline_request* r = w->r;
     sumi_pipeline* out = w->out;
+    SUMI_ASSERT(item_count >= 1 && item_count <= SUMI_MAX_ITEMS);
     int32_t channels = w->info->latent_channels, size = out->latent_height * out->latent_width;
     sumi_plan_section(w->plan, SUMI_SECTION_IMAGE, 1, 0);
     out->pixels = sumi_plan_bound(w->plan, "pixels", SUMI_ELEMENT_BYTE, r->height * r->width, 3);
@@ -361,6 +365,7 @@ static void write_states(writer* w, sumi_plan_solve_args* solve)
 static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool guides, int32_t first, int32_t repeat)
 {
     const sumi_pipeline_request* r = w->r;
+    SUMI_ASSERT(repeat >= 1 && first >= 0 && first <= r->evaluation_count - repeat);
     int32_t channels = w->info->latent_channels;
     sumi_plan_section(w->plan, SUMI_SECTION_DENOISE, repeat, first);
     const sumi_evaluation* list = w->lists[guides];
@@ -463,6 +468,8 @@ static void write_images(writer* w)
 sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline_request* request, sumi_plan* plan,
                                 sumi_pipeline* out_pipeline, sumi_error* error)
 {
+    SUMI_ASSERT(network->is_open && plan->op_count == 0);
+    SUMI_ASSERT(request->adapter_count == 0 || request->adapters != NULL);
     const sumi_network_info* info = sumi_network_get_info(network);
     memset(out_pipeline, 0, sizeof *out_pipeline);
     SUMI_TRY(check_prompts(info, request, error));

@@ -1,4 +1,5 @@
 #include "models/weights.h"
+#include "base/assert.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +26,8 @@ void sumi_weight_list_close(sumi_weight_list* list)
 
 void* sumi_weight_list_reserve(sumi_weight_list* list, size_t bytes)
 {
+    SUMI_ASSERT(list->heap != NULL); // was begun
+    SUMI_ASSERT(bytes > 0 && list->block_used <= list->block_bytes);
     bytes = (bytes + 15) & ~(size_t)15;
     if (list->block_count == 0 || list->block_bytes - list->block_used < bytes) {
         size_t block_bytes = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
@@ -60,6 +63,7 @@ static const char* keep_text(sumi_binder* binder, const char* text)
 
 bool sumi_fold_path(const char* path, size_t bytes, char* out, size_t out_bytes)
 {
+    SUMI_ASSERT(out_bytes > 0);
     if (bytes >= out_bytes) { return false; }
     for (size_t i = 0; i < bytes; i++) { out[i] = path[i] == '.' || path[i] == '-' ? '_' : path[i]; }
     out[bytes] = 0;
@@ -68,6 +72,7 @@ bool sumi_fold_path(const char* path, size_t bytes, char* out, size_t out_bytes)
 
 bool sumi_replace_text(const char* text, const char* from, const char* to, char* out, size_t out_bytes)
 {
+    SUMI_ASSERT(from[0] != 0 && out != text); // an empty text occurs everywhere
     const char* at = strstr(text, from);
     if (at == NULL) { return false; }
     int length = snprintf(out, out_bytes, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
@@ -76,6 +81,7 @@ bool sumi_replace_text(const char* text, const char* from, const char* to, char*
 
 void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format, ...)
 {
+    SUMI_ASSERT(result != SUMI_OK);
     if (binder->result != SUMI_OK) { return; }
     char text[SUMI_ERROR_TEXT_BYTES];
     va_list arguments;
@@ -87,6 +93,8 @@ void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format,
 
 const sumi_tensor* sumi_bind_find(const sumi_binder* binder, const char* canonical)
 {
+    SUMI_ASSERT(binder->part != NULL && binder->list != NULL);
+    SUMI_ASSERT(canonical[0] != 0);
     const sumi_tensor* tensor = sumi_component_find(binder->part, canonical);
     char other[SUMI_NAME_BYTES];
     for (int32_t which = 0; tensor == NULL && binder->alias != NULL
@@ -140,6 +148,7 @@ const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
 
 int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis)
 {
+    SUMI_ASSERT(axis >= 0 && axis < SUMI_TENSOR_MAX_RANK);
     const sumi_tensor* tensor = sumi_bind_need(binder, canonical);
     if (tensor == NULL) { return 0; }
     if (axis >= tensor->rank || tensor->shape[axis] < 1 || tensor->shape[axis] > INT32_MAX / 8) {
@@ -183,6 +192,7 @@ static bool is_weight_type(sumi_dtype dtype)
 
 static bool set_part(sumi_binder* binder, sumi_weight_part* part, const sumi_tensor* tensor, int32_t rows)
 {
+    SUMI_ASSERT(binder->result == SUMI_OK && rows >= 1);
     if (!is_weight_type(tensor->dtype)) {
         sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
                        "%s: tensor %s has the type %s, which is not a supported way to store weights",
@@ -204,6 +214,8 @@ static bool set_part(sumi_binder* binder, sumi_weight_part* part, const sumi_ten
 static void add_weight(sumi_binder* binder, sumi_weight* weight, const char* name)
 {
     sumi_weight_list* list = binder->list;
+    SUMI_ASSERT(weight->rows >= 1 && weight->cols >= 1);
+    SUMI_ASSERT(weight->part_count >= 1 && weight->part_count <= SUMI_WEIGHT_MAX_PARTS);
     weight->name = keep_text(binder, name);
     if (binder->result != SUMI_OK) { return; }
     binder->result = sumi_grow(list->heap, (void**)&list->weights, &list->capacity, list->count + 1,
@@ -230,7 +242,8 @@ static void add_target(sumi_binder* binder, const char* module, sumi_adapter_tar
 void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
                       int32_t rows, bool is_fused)
 {
-    if (!binder->adaptable) { return; }
+    if (!binder->adaptable || binder->result != SUMI_OK) { return; }
+    SUMI_ASSERT(row_begin >= 0 && rows >= 0 && row_begin <= weight->rows - rows);
     sumi_adapter_target target = {NULL, weight->index, row_begin, rows, weight->cols, is_fused};
     add_target(binder, module, target);
     char name[SUMI_NAME_BYTES], other[SUMI_NAME_BYTES];
@@ -260,6 +273,7 @@ static bool matrix_shape(const sumi_tensor* tensor, int64_t* rows, int64_t* cols
 void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
                      const int32_t* rows, int32_t count, int32_t cols)
 {
+    SUMI_ASSERT(count >= 1 && count <= SUMI_WEIGHT_MAX_PARTS);
     memset(weight, 0, sizeof *weight);
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
         char name[SUMI_NAME_BYTES], wanted[64];
@@ -293,6 +307,7 @@ void sumi_bind_matrix(sumi_binder* binder, sumi_weight* weight, const char* modu
 void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
                     int32_t in_channels, int32_t kernel)
 {
+    SUMI_ASSERT(kernel == 1 || kernel == 3);
     char name[SUMI_NAME_BYTES], wanted[64];
     snprintf(name, sizeof name, "%s.weight", module);
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
