@@ -184,7 +184,7 @@ static void keep(sumi_plan* plan, sumi_value value)
 
 static sumi_step_row solver_column(const writer* w, int32_t column, bool per_step)
 {
-    SUMI_ASSERT(column >= 0 && column < SOLVER_COLUMNS && w->out->solver.id != 0);
+    SUMI_ASSERT(column >= 0 && column < SOLVER_COLUMNS);
     return (sumi_step_row){w->out->solver, column, per_step};
 }
 
