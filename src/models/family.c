@@ -20,6 +20,12 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
     network->without_vae_encoder = desc->without_vae_encoder;
     network->asked_for[SUMI_PART_TEXT_ENCODER] = desc->text_encoder_path != NULL && !desc->without_text_encoder;
     network->asked_for[SUMI_PART_VAE] = desc->vae_path != NULL;
+    network->asked_for_text_encoder_2 = desc->text_encoder_2_path != NULL ? "text_encoder_2_path"
+                                      : desc->tokenizer_2_path != NULL    ? "tokenizer_2_path"
+                                                                          : NULL;
+    network->asked_for_vision = desc->vision_path != NULL    ? "vision_path"
+                              : desc->processor_path != NULL ? "processor_path"
+                                                             : NULL;
     sumi_weight_list_init(&network->weights, heap);
     sumi_checkpoint_desc parts = {
         .path = desc->path, .tokenizer_path = desc->tokenizer_path, .without_text_encoder = desc->without_text_encoder};
@@ -32,6 +38,19 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
         return result;
     }
     *out_network = network;
+    return SUMI_OK;
+}
+
+// Paths of components that this family does not have.
+static sumi_result check_components(const sumi_network* network, sumi_error* error)
+{
+    const sumi_family* family = network->family;
+    if (network->asked_for_text_encoder_2 != NULL && (family->components & SUMI_HAS_TEXT_ENCODER_2) == 0)
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has one text encoder; leave it NULL",
+                         network->asked_for_text_encoder_2, family->name);
+    if (network->asked_for_vision != NULL && (family->components & SUMI_HAS_VISION) == 0)
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s takes no pictures in its prompts; leave it NULL",
+                         network->asked_for_vision, family->name);
     return SUMI_OK;
 }
 
@@ -49,7 +68,7 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
     for (size_t i = 0; i < sizeof s_families / sizeof *s_families; i++) {
         if (s_families[i]->recognises(&network->checkpoint)) {
             network->family = s_families[i];
-            return SUMI_OK;
+            return check_components(network, error);
         }
     }
     const char* path = network->checkpoint.parts[SUMI_PART_TRANSFORMER].path != NULL

@@ -19,9 +19,15 @@ typedef struct sumi_network_desc {
     const char* path; // a diffusers folder or a single file; may be NULL when the parts below are complete
     // each overrides or completes `path`; NULL: from path
     const char *transformer_path, *text_encoder_path, *tokenizer_path, *vae_path;
+    // refused for families that have no such component
+    const char *text_encoder_2_path, *tokenizer_2_path, *vision_path, *processor_path;
     bool without_text_encoder; // neither tokenizer nor text encoder are opened; only features made before can be used
     bool without_vae_encoder;
 } sumi_network_desc;
+
+// Components that not every family has, as bits.
+#define SUMI_HAS_TEXT_ENCODER_2 1u
+#define SUMI_HAS_VISION 2u
 
 typedef struct sumi_network_info {
     const char* family;         // "z-image"
@@ -105,6 +111,8 @@ typedef struct sumi_denoiser {
 
 typedef struct sumi_family {
     const char* name;
+    // of the components that not every family has: SUMI_HAS_TEXT_ENCODER_2 and so on
+    uint32_t components;
     bool (*recognises)(const sumi_checkpoint* checkpoint); // once its files are open
     // Opens in steps like sumi_network_open_step; `stage` counts from 0 and the function sets *out_done with the last
     // one.

@@ -14,7 +14,9 @@ struct sumi_network {
     sumi_network_info info;
     bool without_text_encoder, without_vae_encoder;
     bool asked_for[SUMI_PART_COUNT]; // by a path of its own: then it must be there
-    int32_t stage;                   // of the family's opening
+    // of the components that not every family has, the member of the desc that was given; NULL: none was
+    const char *asked_for_text_encoder_2, *asked_for_vision;
+    int32_t stage; // of the family's opening
     bool is_open;
     void* model; // the family's own
 };
