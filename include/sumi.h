@@ -4,10 +4,13 @@
 // blocks a frame, never prints and never ends the process. It takes its memory, threads and files from the host where
 // the host wants that, and gives everything back.
 //
-// Everything slow is a job. The host submits it, lets it work a little in every frame, looks how far it is, and fetches
-// the product.
+// There are two ways to use it. Both work with the same objects and may be mixed.
 //
-// A complete program:
+//   Jobs          Everything slow is a job. The host submits it, lets it work a little in every frame, looks how far it
+//                 is, and fetches the product. Nothing blocks.
+//   Simple calls  For tools: sumi_open_model() and sumi_generate() each submit one job, wait for it and fetch.
+//
+// A complete program with jobs:
 //
 //     #include <sumi.h>
 //     #include <stdio.h>
@@ -48,13 +51,21 @@
 //         return result == SUMI_OK ? 0 : 1;
 //     }
 //
+// The same with simple calls, once there is an engine (samples/hello is the whole program):
+//
+//     sumi_model* model;
+//     sumi_image image;
+//     sumi_result result = sumi_open_model(engine, "models/Z-Image-Turbo", &model);
+//     if (result == SUMI_OK) result = sumi_generate(engine, model, "a lighthouse at dusk, ink wash", 7, &image);
+//
 // ---- Rules that hold everywhere -------------------------------------------------------------------------------------
 //
 // Threads     An engine may be used from any thread, one call at a time. Four functions are safe beside any other call,
 //             from any thread: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_engine_get_info. Two engines
 //             share nothing and need no coordination. There are no process-wide settings.
-// Blocking    Calls that block say so. sumi_job_wait blocks, with a timeout. sumi_engine_destroy, sumi_model_close,
-//             sumi_lora_release and sumi_external_release wait for the slice that runs; so may sumi_job_discard. sumi_image_memory waits for it too and then
+// Blocking    Calls that block say so. sumi_job_wait blocks, with a timeout. sumi_open_model and sumi_generate block
+//             until they are done. sumi_engine_destroy, sumi_model_close, sumi_lora_release and sumi_external_release
+//             wait for the slice that runs; so may sumi_job_discard. sumi_image_memory waits for it too and then
 //             writes a plan, which takes milliseconds.
 // Descs       Every desc is made by its ..._defaults() function, which also sets its cookie. Any other desc is refused
 //             with SUMI_DESC_NOT_INITIALIZED. Submit copies everything that a desc points to, unless a member says
@@ -862,6 +873,29 @@ SUMI_API sumi_result sumi_submit_encode(sumi_engine* engine, const sumi_encode_d
 // Ends the job and writes latents [channel][y][x], scaled as the transformer takes them. `capacity` is in floats; one
 // that is too small is SUMI_INVALID_ARGUMENT and ends nothing. Otherwise as sumi_fetch_model.
 SUMI_API sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job job, float* into, size_t capacity);
+
+// ---- Simple calls ---------------------------------------------------------------------------------------------------
+// For tools, where waiting is fine. Each submits one job, waits for it and fetches it, so it behaves as those three
+// calls do:
+//
+// Blocking    They return when the job is done. With SUMI_PUMP_UPDATE the calling thread does the work. Jobs that were
+//             submitted before, and those of a higher priority, are worked on first. With SUMI_PUMP_THREAD the calling
+//             thread sleeps.
+// Threads     As everywhere, one call of an engine at a time. The four calls that are safe beside any other are safe
+//             beside these too. Nothing cancels them from outside: a host that wants to cancel uses jobs.
+// Failure     They return the first failure of the three calls, which the log explains. Nothing is left behind: no job,
+//             no half of a product. They need one free job slot, and return SUMI_QUEUE_FULL without one.
+
+// Opens the checkpoint at `path`: sumi_submit_model with sumi_model_defaults() and this path, sumi_job_wait,
+// sumi_fetch_model. On failure *out_model is NULL. The host ends the model with sumi_model_close, or with its engine.
+SUMI_API sumi_result sumi_open_model(sumi_engine* engine, const char* path, sumi_model** out_model);
+
+// Makes one picture of a text, in RGBA8: sumi_submit_images with sumi_image_defaults(model, SUMI_PRESET_MODEL) and one
+// item of this text and seed, sumi_job_wait, sumi_fetch_images. The picture is the one that this job gives. Its pixels
+// lie in memory of sumi's until sumi_images_release(engine, out_image, 1) or sumi_engine_destroy. On failure *out_image
+// is zero.
+SUMI_API sumi_result sumi_generate(sumi_engine* engine, sumi_model* model, const char* text, uint64_t seed,
+                                   sumi_image* out_image);
 
 // ---- Experimental: may change between minor versions ----------------------------------------------------------------
 
