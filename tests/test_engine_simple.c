@@ -12,7 +12,7 @@ static uint64_t hash_of_job(sumi_engine* engine, sumi_model* model, uint64_t see
     sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
     desc.items = &item;
     desc.item_count = 1;
-    sumi_image image;
+    sumi_image image = {0};
     CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
     const uint64_t hash = hash_image(&image);
     sumi_images_release(engine, &image, 1);
@@ -43,7 +43,7 @@ static uint64_t picture_with(sumi_pump pump)
     if (engine == NULL) return 0;
     sumi_model* model = NULL;
     CHECK_NUMBER(sumi_open_model(engine, DEMO_PATH, &model), SUMI_OK);
-    sumi_image image;
+    sumi_image image = {0};
     CHECK_NUMBER(sumi_generate(engine, model, s_text, 7, &image), SUMI_OK);
     CHECK_NUMBER(image.width, sumi_model_get_info(model).native_size);
     CHECK_NUMBER(image.format, SUMI_FORMAT_RGBA8);
@@ -80,7 +80,7 @@ static void generate_beside_jobs(sumi_pump pump)
     desc.priority = -1;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &after), SUMI_OK);
     if (pump == SUMI_PUMP_UPDATE) sumi_engine_update(engine, 1); // in the middle of the first
-    sumi_image image, fetched;
+    sumi_image image = {0}, fetched = {0};
     CHECK_NUMBER(sumi_generate(engine, model, s_text, 7, &image), SUMI_OK);
     CHECK(hash_image(&image) == alone);
     for (int i = 0; i < 2; i++) {
@@ -122,7 +122,7 @@ TEST(failures_of_simple_calls_are_said_and_leave_nothing)
     sumi_engine *engine = engine_with(SUMI_PUMP_UPDATE, 2), *second = NULL;
     if (engine == NULL) return;
     sumi_model *model = NULL, *without = NULL;
-    sumi_image image;
+    sumi_image image = {0};
 #define FAILS(call, result)                                                                                            \
     do {                                                                                                               \
         s_host.log[0] = '\0';                                                                                          \
