@@ -1,11 +1,16 @@
 // sumi: images from diffusion transformers, inside your program.
 //
-// sumi runs Z-Image (Turbo and Base) in a host that has something better to do: a game, a paint tool, an engine
-// plug-in. It never blocks a frame, never prints, never ends the process, takes its memory, threads and files from you
-// when you wish, and gives everything back.
+// sumi runs image models in a host that has something better to do: a game, a paint tool, an engine plug-in. It never
+// blocks a frame, never prints and never ends the process. It takes its memory, threads and files from the host where
+// the host wants that, and gives everything back.
 //
-// A complete program. Everything slow is a job: submit it, let it work a little in every frame, look how far it is,
-// fetch the product.
+// There are two ways to use it. Both work with the same objects and may be mixed.
+//
+//   Jobs          Everything slow is a job. The host submits it, lets it work a little in every frame, looks how far it
+//                 is, and fetches the product. Nothing blocks.
+//   Simple calls  For tools: sumi_open_model() and sumi_generate() each submit one job, wait for it and fetch.
+//
+// A complete program with jobs:
 //
 //     #include <sumi.h>
 //     #include <stdio.h>
@@ -46,27 +51,60 @@
 //         return result == SUMI_OK ? 0 : 1;
 //     }
 //
+// The same with simple calls, once there is an engine (samples/hello is the whole program):
+//
+//     sumi_model* model;
+//     sumi_image image;
+//     sumi_result result = sumi_open_model(engine, "models/Z-Image-Turbo", &model);
+//     if (result == SUMI_OK) result = sumi_generate(engine, model, "a lighthouse at dusk, ink wash", 7, &image);
+//
 // ---- Rules that hold everywhere -------------------------------------------------------------------------------------
 //
-// Threads     An engine may be used from any thread, one call at a time. Beside any other call, from any thread, these
-//             are safe: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_engine_get_info. Two engines share
-//             nothing and need no coordination. There are no process-wide settings.
-// Blocking    Only sumi_job_wait blocks (with a timeout), and sumi_engine_destroy / sumi_model_close, which let the
-//             running slice end.
-// Descs       Every desc is made by its ..._defaults() function, which also sets `cookie`. A desc that was not is
-//             refused with SUMI_DESC_NOT_INITIALIZED. Members added later keep old code valid. Everything a desc points
-//             to is copied by submit, unless it says otherwise.
-// Failure     Every failure is a sumi_result; sumi_result_text() says in a sentence what to do. Details (file, tensor,
+// Threads     An engine may be used from any thread, one call at a time. Four functions are safe beside any other call,
+//             from any thread: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_engine_get_info. Two engines
+//             share nothing and need no coordination. There are no process-wide settings.
+// Blocking    Calls that block say so. sumi_job_wait blocks, with a timeout. sumi_open_model and sumi_generate block
+//             until they are done. sumi_engine_destroy, sumi_model_close, sumi_lora_release and sumi_external_release
+//             wait for the slice that runs; so may sumi_job_discard. sumi_image_memory waits for it too and then
+//             writes a plan, which takes milliseconds.
+// Descs       Every desc is made by its ..._defaults() function, which also sets its cookie. Any other desc is refused
+//             with SUMI_DESC_NOT_INITIALIZED. Submit copies everything that a desc points to, unless a member says
+//             otherwise.
+// Failure     Every failure is a sumi_result. sumi_result_text() says in a sentence what to do. Details (file, tensor,
 //             number) go to the engine's log and, for jobs, to sumi_job_status.message. After any failure the engine
-//             still works. Out arguments are written only on SUMI_OK, or zeroed.
+//             still works. Out arguments are written on SUMI_OK; otherwise they are zeroed or left as they were. With
+//             NULL for the engine a function returns SUMI_INVALID_ARGUMENT; one that returns no result does nothing.
 // Strings     UTF-8, zero-terminated. Invalid UTF-8 in a prompt is read as U+FFFD.
-// Sizes       Pictures are width x height pixels, row by row from the top, sRGB. Latents are float32 [item][16][height
-//             / 8][width / 8].
-// Same bits   The same inputs give the same bits on the same backend and processor, for any budget, slice size, worker
-//             count, preview on or off.
+// Pictures    width x height pixels, row by row from the top, sRGB.
+// Latents     The model's own small form of a picture: float32 [channel][y][x], with latent_channels channels,
+//             height / latent_factor rows and width / latent_factor columns; both numbers are in sumi_model_info.
+//             Comments here write [channel][y][x] for this shape.
+// Same bits   The same inputs give the same bits on the same backend and processor, for any budget, slice size and
+//             worker count, with previews on or off.
+// Files       Checkpoints are mapped into memory. A model's files stay open while the model lives. No other program may
+//             cut them short meanwhile.
 //
-// Memory-mapped checkpoints: a model's files stay open while the model lives, and must not be cut short by another
-// program meanwhile.
+// ---- Versions -------------------------------------------------------------------------------------------------------
+//
+// A version is major.minor.patch. A program is compiled with the header of one version and may meet a library of
+// another one, above all when it loads the library by name.
+//
+// Patch       Patch versions change nothing that is declared here. A program works with any patch version of the
+//             library that has its major and minor version.
+// Minor       Minor versions may add functions, members and enum values. The program must then be compiled again,
+//             because structs may have grown. That holds for descs too: their defaults functions return them by value.
+//             Until version 1.0 a minor version may also rename or remove; CHANGELOG.md lists it.
+// Descs       Structs whose name ends in _desc grow at their end only; the cookie stays their first member. A binding
+//             to another language therefore appends members and never moves any.
+// Others      All other structs are frozen within a minor version and may change in the next one: those that functions
+//             return (sumi_engine_info, sumi_job_status, sumi_model_info, sumi_prompt_info, sumi_memory, sumi_image),
+//             and those that are members or arrays of others (sumi_image_item, sumi_target, sumi_allocator and so on).
+// Enums       The number of an enum value never changes and is never given to another one.
+// Checking    A program that loads the library by name calls sumi_check_version(SUMI_VERSION_NUMBER) before any other
+//             function, and goes no further unless it is there and returns SUMI_OK. sumi_version() and
+//             sumi_check_version() keep their form in all versions.
+//
+// All layouts are those of 64-bit platforms; Linux and Windows have the same.
 #ifndef SUMI_H
 #define SUMI_H
 #include <stdbool.h>
@@ -76,31 +114,32 @@
 extern "C" {
 #endif
 #ifndef SUMI_API
-#define SUMI_API // dllexport / visibility when built as a shared library for engine plug-ins
+#define SUMI_API // dllexport or visibility, when built as a shared library for engine plug-ins
 #endif
 
 #define SUMI_VERSION_MAJOR 0
-#define SUMI_VERSION_MINOR 1
+#define SUMI_VERSION_MINOR 2
 #define SUMI_VERSION_PATCH 0
-// "0.1.0", of the library that is linked, not of this header.
-SUMI_API const char* sumi_version(void);
+// One number that grows with every version: 1.2.3 is 1002003.
+#define SUMI_VERSION_NUMBER (SUMI_VERSION_MAJOR * 1000000u + SUMI_VERSION_MINOR * 1000u + SUMI_VERSION_PATCH)
 
-#define SUMI_FOREVER UINT32_MAX // timeouts in milliseconds and budgets in microseconds: no limit
+#define SUMI_FOREVER UINT32_MAX // no limit, of timeouts in milliseconds and budgets in microseconds
 
 // ---- Results: stable numbers, grouped in tens -----------------------------------------------------------------------
 typedef enum sumi_result {
     SUMI_OK = 0,
     // the caller
-    SUMI_INVALID_ARGUMENT = 1,     // a value is out of range or NULL where it may not be; the log names the member
+    SUMI_INVALID_ARGUMENT = 1,     // a value is out of range, or NULL where it may not be; the log names the member
     SUMI_DESC_NOT_INITIALIZED = 2, // the desc was not made by its ..._defaults() function
     SUMI_STALE_HANDLE = 3,         // the job was fetched or discarded before, or never existed
     SUMI_WRONG_STATE = 4,          // the job is not done yet, or is of another kind than this fetch
     SUMI_QUEUE_FULL = 5,           // job_capacity jobs exist; fetch or discard one
-    SUMI_NOT_SUPPORTED = 6,        // a valid wish that this build, backend or model does not do
+    SUMI_NOT_SUPPORTED = 6,        // the request is valid, but this build, backend or model does not support it
+    SUMI_VERSION_MISMATCH = 7,     // the header that the program was compiled with is of another version
     // memory
-    SUMI_OUT_OF_HOST_MEMORY = 10, // the allocator returned NULL
-    SUMI_OUT_OF_DEVICE_MEMORY = 11,
-    SUMI_BUDGET_TOO_SMALL = 12, // memory_budget_bytes cannot hold this job even in its smallest form
+    SUMI_OUT_OF_HOST_MEMORY = 10,   // the allocator returned NULL
+    SUMI_OUT_OF_DEVICE_MEMORY = 11, // the device has no memory left, or the device_allocator returned 0
+    SUMI_BUDGET_TOO_SMALL = 12,     // memory_budget_bytes cannot hold this job even in its smallest form
     // files
     SUMI_FILE_NOT_FOUND = 20,
     SUMI_FILE_READ_FAILED = 21,
@@ -120,81 +159,99 @@ typedef enum sumi_result {
     // jobs
     SUMI_CANCELLED = 50,
     SUMI_TIMEOUT = 51,    // the time of sumi_job_wait is over; the job goes on
-    SUMI_NOT_FINITE = 52, // NaN or infinity in the picture: never a silent black image
-    SUMI_INTERNAL = 90    // a bug of ours; please report the message
+    SUMI_NOT_FINITE = 52, // the picture holds NaN or infinity; it is not handed out
+    SUMI_INTERNAL = 90    // a bug in sumi; please report the message
 } sumi_result;
 
-// One sentence that says what to do. Never NULL, static, any thread.
+// Returns one sentence that says what to do. The text is static and never NULL, for unknown numbers too. Any thread.
+// Never blocks.
 SUMI_API const char* sumi_result_text(sumi_result result);
 
+// Returns the version of the library, "0.2.0", which may be another one than this header's. The text is static. Any
+// thread. Never blocks.
+SUMI_API const char* sumi_version(void);
+
+// Says whether the library can work for a program that was compiled with the header of this version; pass
+// SUMI_VERSION_NUMBER. Returns SUMI_OK when major and minor version are the library's, SUMI_VERSION_MISMATCH otherwise.
+// Any thread. Never blocks.
+SUMI_API sumi_result sumi_check_version(uint32_t header_version);
+
 // ---- Objects --------------------------------------------------------------------------------------------------------
-// All belong to the engine they were made with and die with it at the latest.
-typedef struct sumi_engine sumi_engine; // a backend and the host's services
-typedef struct sumi_model sumi_model;   // an opened checkpoint
-// an encoded prompt: reusable, savable, so that a shipped game needs no text encoder
-typedef struct sumi_prompt sumi_prompt;
+// Each belongs to the engine that it was made with. sumi_engine_destroy() frees what was not released before.
+typedef struct sumi_engine sumi_engine;     // a backend and the host's services
+typedef struct sumi_model sumi_model;       // an opened checkpoint
+typedef struct sumi_prompt sumi_prompt;     // an encoded prompt, which can be saved: a game may ship without encoder
 typedef struct sumi_lora sumi_lora;         // a low-rank change of a model, applied per job
-typedef struct sumi_external sumi_external; // a texture of the host's that pictures go to
-// A job is a value with a generation. {0} is no job; one that ended is refused, never mistaken for a newer one.
+typedef struct sumi_external sumi_external; // a texture of the host's that pictures are written to
+// A job is a value with a generation. {0} is no job. The id of a job that has ended is refused; it is never taken for a
+// newer job.
 typedef struct sumi_job {
     uint64_t id;
 } sumi_job;
-struct CUctx_st; // the driver's CUcontext, CUstream and CUevent point to these
+struct CUctx_st; // CUcontext, CUstream and CUevent of the CUDA driver point to these three
 struct CUstream_st;
 struct CUevent_st;
 
-// ---- The host's services (all members zero mean: the built-in) ------------------------------------------------------
+// ---- The host's services --------------------------------------------------------------------------------------------
+// Each may be left zero: sumi then uses its built-in one.
 
-// Host memory. Called from the threads that call the engine and from worker threads of ours, so both must be
-// thread-safe.
+// Host memory. Called from the threads that call the engine and from worker threads of sumi's, so both functions must
+// be thread-safe.
 typedef struct sumi_allocator {
-    // alignment: a power of two up to 64; bytes: a multiple of it. NULL: none left
+    // `alignment` is a power of two up to 64. `bytes` is a multiple of it. Returns NULL when there is no memory left.
     void* (*allocate)(size_t bytes, size_t alignment, void* user_data);
-    void (*release)(void* memory, size_t bytes, void* user_data); // with the size it was allocated with
+    // `bytes` is the size that the memory was allocated with.
+    void (*release)(void* memory, size_t bytes, void* user_data);
     void* user_data;
 } sumi_allocator;
 
 typedef enum sumi_memory_kind {
     SUMI_MEMORY_WEIGHTS = 0,
-    SUMI_MEMORY_ARENA = 1,
+    SUMI_MEMORY_ARENA = 1, // intermediate values
     SUMI_MEMORY_IMAGE = 2,
-    SUMI_MEMORY_STAGING = 3 /* pinned host memory */
+    SUMI_MEMORY_STAGING = 3 // pinned host memory
 } sumi_memory_kind;
-// Device memory for GPU backends. Addresses are CUdeviceptr; the engine's context is current during the call. STAGING
-// is host memory that kernels can read at the same address, as cuMemHostAlloc gives it. When there is none for STAGING,
-// streamed weights come from the mapped files instead, slower.
+
+// Device memory, for GPU backends. Addresses are CUdeviceptr. The engine's context is current during the call. STAGING
+// is host memory that kernels can read at the same address, as cuMemHostAlloc gives it. When there is none left for
+// STAGING, streamed weights are read from the mapped files instead, which is slower.
 //
 // When there is no device memory left, other programs may have it. The engine then tries again with less before a job
-// fails: with what it holds and what is free by the driver, less a margin of up to 64 MB; or, where a device_allocator
-// has the memory, with ever less than what it refused. Later jobs keep to that as to a memory_budget_bytes. Whenever a
-// job begins the driver is asked again, and the limit rises or goes; an allocator is tried again after a few jobs, then
-// ever more rarely. The log says all of this.
+// fails. The new limit is what the engine holds and what the driver says is free, less a margin of up to 64 MB; with a
+// device_allocator it is ever less than what that refused. Later jobs keep to this limit as to a memory_budget_bytes.
+// The driver is asked again whenever a job begins, and the limit rises or goes. A device_allocator is tried again after
+// a few jobs, then ever more rarely. The log says all of this.
 typedef struct sumi_device_allocator {
-    uint64_t (*allocate)(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data); // 0 on failure
+    // Returns 0 when there is no memory left.
+    uint64_t (*allocate)(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data);
     void (*release)(uint64_t address, size_t bytes, sumi_memory_kind kind, void* user_data);
     void* user_data;
 } sumi_device_allocator;
 
-// Files, to read checkpoints out of the host's archives. Built in: read-only memory maps, so that weights are never
-// copied. All of one model's files stay open while the model lives. A file without `map` is read whole into memory of
-// the allocator.
+// Files, to read checkpoints out of the host's archives. The built-in service maps files read-only, so weights are
+// never copied. All files of a model stay open while the model lives. A file without `map` is read whole, into memory
+// of the allocator.
 typedef struct sumi_files {
-    void* (*open)(const char* path, uint64_t* out_bytes, void* user_data); // NULL: no such file
+    // Returns NULL when there is no such file.
+    void* (*open)(const char* path, uint64_t* out_bytes, void* user_data);
+    // Returns false when the bytes could not be read.
     bool (*read)(void* file, uint64_t offset, void* into, size_t bytes, void* user_data);
-    // optional: the whole file in memory, valid until close; NULL: read it
+    // Optional. Returns the whole file in memory, valid until `close`, or NULL to have it read.
     const void* (*map)(void* file, void* user_data);
     void (*close)(void* file, void* user_data);
     void* user_data;
 } sumi_files;
 
-// The host's job system. sumi asks for loops: run task(begin, end, worker_index, task_context) so that every item of
-// [0, item_count) is covered exactly once, in ranges of at least min_range items (the last may be shorter), on any
-// threads. worker_index is in [0, worker_count) and no two ranges that run at the same time have the same one. `finish`
-// returns when all ranges are done. `begin` may run the whole task before it returns.
+// The host's job system. sumi asks for loops. The host runs task(begin, end, worker_index, task_context) so that every
+// item of [0, item_count) is covered exactly once. Ranges have at least min_range items; the last one may be shorter.
+// They may run on any threads. worker_index is in [0, worker_count), and no two ranges that run at the same time have
+// the same one.
 typedef void sumi_task(int32_t begin, int32_t end, int32_t worker_index, void* task_context);
 typedef struct sumi_tasks {
     int32_t worker_count;
+    // Returns a handle for `finish`. It may run the whole loop before it returns.
     void* (*begin)(sumi_task* task, int32_t item_count, int32_t min_range, void* task_context, void* user_data);
+    // Returns when all ranges are done.
     void (*finish)(void* handle, void* user_data);
     void* user_data;
 } sumi_tasks;
@@ -205,46 +262,46 @@ typedef enum sumi_log_level {
     SUMI_LOG_INFO = 2,
     SUMI_LOG_DEBUG = 3
 } sumi_log_level;
-// The library never prints. Without a log, details of refused calls are lost (the result is not). `text` is valid
-// during the call. Any thread that calls the engine.
+// The library never prints. Without a log the details of refused calls are lost; their results are not. `text` is valid
+// during the call. Called on the threads that call the engine, and on the pump's thread.
 typedef struct sumi_log {
     void (*write)(sumi_log_level level, sumi_result result, const char* text, void* user_data);
     void* user_data;
 } sumi_log;
 
-// The parts of a job's life, as sumi_job_poll and traces call them.
+// The parts of a job's life, as sumi_job_poll and traces name them.
 typedef enum sumi_stage {
-    SUMI_STAGE_WAIT = 0,    // queued
-    SUMI_STAGE_LOAD = 1,    // reading a model or adapter
-    SUMI_STAGE_PREPARE = 2, // writing the plan, tables, noise
-    SUMI_STAGE_TEXT = 3,    // text encoder
+    SUMI_STAGE_WAIT = 0,    // in the queue
+    SUMI_STAGE_LOAD = 1,    // reading a model or an adapter
+    SUMI_STAGE_PREPARE = 2, // writing the plan, its tables and the noise
+    SUMI_STAGE_TEXT = 3,    // text encoders
     SUMI_STAGE_IMAGE = 4,   // VAE encoder
     SUMI_STAGE_DENOISE = 5,
     SUMI_STAGE_DECODE = 6,  // VAE decoder
-    SUMI_STAGE_TRANSFER = 7 // conversion and copy to where the picture goes
+    SUMI_STAGE_TRANSFER = 7 // conversion of the picture and its copy to where it goes
 } sumi_stage;
 
 // What an engine did and when, for the host's own profiler (Tracy, Unreal Insights, a Chrome trace as `sumi generate
-// --trace` writes it): one span for every piece of work, told when it is over. Spans of a track come in order and never
-// overlap. Times are nanoseconds of the system's steady clock: CLOCK_MONOTONIC, or QueryPerformanceCounter on Windows.
-// A span of a GPU is as long as its timed events say; where it lies is an estimate (behind its submission and the span
-// before it, never in the future).
+// --trace` writes it). There is one span for every piece of work, told when it is over. Spans of a track come in order
+// and never overlap. Times are nanoseconds of the system's steady clock: CLOCK_MONOTONIC, or QueryPerformanceCounter on
+// Windows. The length of a GPU's span is measured by its timed events. Its place is an estimate: after its submission
+// and after the span before it, never in the future.
 typedef enum sumi_track {
-    // the thread that calls the engine, or the pump's: writing plans, tokens, noise; the slices themselves on the
-    // processor
+    // The thread that calls the engine, or the pump's: plans, tokens, noise. On the processor also the slices.
     SUMI_TRACK_HOST = 0,
     SUMI_TRACK_DEVICE = 1 // slices on a GPU
 } sumi_track;
 typedef struct sumi_trace_span {
-    // of a slice its first op ("attention.qkv"), otherwise what was done ("noise"); valid during the call
+    // The first op of a slice ("attention.qkv"), otherwise what was done ("noise"). Valid during the call.
     const char* name;
     sumi_track track;
     sumi_stage stage;
-    int32_t step; // denoising step, from 0; -1: outside of the loop
+    int32_t step; // denoising step, from 0; -1 outside of the loop
     uint64_t job; // sumi_job.id
     uint64_t begin_ns, end_ns;
 } sumi_trace_span;
-// NULL: no spans, no cost. Called by the thread that works, while it works: be quick, and call nothing of the engine.
+// Called by the thread that works, while it works. It must be quick and call nothing of the engine. NULL: no spans, at
+// no cost.
 typedef struct sumi_tracer {
     void (*span)(const sumi_trace_span* span, void* user_data);
     void* user_data;
@@ -253,133 +310,146 @@ typedef struct sumi_tracer {
 // ---- Engine ---------------------------------------------------------------------------------------------------------
 typedef enum sumi_backend {
     SUMI_BACKEND_AUTO = 0, // a GPU when this build and machine have one, the processor otherwise
-    SUMI_BACKEND_CPU = 1,  // float32 arithmetic: the reference
+    SUMI_BACKEND_CPU = 1,  // float32 arithmetic; the reference that the others are tested against
     SUMI_BACKEND_CUDA = 2  // an NVIDIA GPU of compute capability 8.0 or newer; bfloat16 values, float32 sums
 } sumi_backend;
 
-// Matrix products by NVIDIA's cuBLASLt instead of ours, where the library can be opened by name (libcublasLt.so.13 or
-// .12, cublasLt64_13.dll or _12): hundreds of megabytes that come with a program, or with its user's CUDA. It takes
-// bfloat16 products whose results are stored, with a bias or without, added to what is there, or gated; all others, and
-// these without it, are our kernels'. The choice follows from sizes and the device, never from a measurement: the same
-// inputs give the same bits as long as driver and library stay the same (other bits than our kernels', and others where
-// a short budget has the VAE work in strips). Creating an engine takes longer by the opening (0.1 s; from a cold disk a
-// second), its code takes device memory beside what we count, and one of its calls may work for about half a
-// millisecond however small max_slice_us is.
+// Matrix products by NVIDIA's cuBLASLt instead of sumi's kernels. The library is opened by name (libcublasLt.so.13 or
+// .12, cublasLt64_13.dll or _12), where there is one: it takes hundreds of megabytes and comes with a program, or with
+// its user's CUDA.
+//
+// It computes bfloat16 products whose results are stored (with or without bias), added to what is there, or gated. All
+// other products, and all products where there is no cuBLASLt, are computed by sumi's kernels. Sizes and device decide
+// which one it is, never a measurement. The same inputs therefore give the same bits as long as driver and library stay
+// the same. They are other bits than those of sumi's kernels, and others again where a short budget makes the VAE work
+// in strips.
+//
+// Opening it makes the creation of an engine longer: 0.1 s, from a cold disk a second. Its code takes device memory
+// that no budget counts. One of its calls may work for about half a millisecond, however small max_slice_us is.
 typedef enum sumi_cublaslt {
-    // for 512 rows or more on GPUs whose tensor cores have instructions that our kernels do not use: compute capability
-    // 10 and 11. Elsewhere not even opened
+    // For 512 rows or more, on GPUs whose tensor cores have instructions that sumi's kernels do not use: compute
+    // capability 10 and 11. It is not opened on others.
     SUMI_CUBLASLT_AUTO = 0,
     SUMI_CUBLASLT_NEVER = 1,
-    SUMI_CUBLASLT_ALWAYS = 2 // on any GPU, for more than 16 rows: measure before you ship it
+    SUMI_CUBLASLT_ALWAYS = 2 // on any GPU, for more than 16 rows; measure before you ship it
 } sumi_cublaslt;
 
 typedef enum sumi_pump {
-    // work advances inside sumi_engine_update and sumi_job_wait, on the calling thread (and the tasks or threads asked
-    // for)
+    // Work advances inside sumi_engine_update and the calls that wait, on the calling thread (and on the tasks or
+    // threads that the desc asks for).
     SUMI_PUMP_UPDATE = 0,
-    SUMI_PUMP_THREAD = 1 // one low-priority thread of ours advances the work; sumi_engine_update is then a no-op
+    // One low-priority thread of sumi's advances the work. sumi_engine_update then does nothing.
+    SUMI_PUMP_THREAD = 1
 } sumi_pump;
 
 typedef struct sumi_engine_desc {
+    uint32_t cookie; // set by sumi_engine_defaults(); leave it alone
     sumi_backend backend;
-    // for the CUDA backend; anything but the defaults is SUMI_NOT_SUPPORTED when the processor does the work
+    // For the CUDA backend. Anything but the defaults is SUMI_NOT_SUPPORTED when the processor does the work.
     struct {
         int32_t ordinal;          // -1: the first device
         const uint8_t* uuid;      // 16 bytes, or NULL
         const uint8_t* luid;      // 8 bytes (Direct3D 12), or NULL
         struct CUctx_st* context; // NULL: the device's primary context
-        // NULL: a lowest-priority non-blocking stream of ours. Never the NULL stream of CUDA, and not one that is being
-        // captured
+        // NULL: a lowest-priority non-blocking stream of sumi's. CUDA's NULL stream is never used. A stream that is
+        // being captured is refused.
         struct CUstream_st* stream;
-        sumi_cublaslt cublaslt; // AUTO
+        sumi_cublaslt cublaslt;
     } cuda;
     sumi_allocator allocator;
     sumi_device_allocator device_allocator;
     sumi_files files;
-    sumi_tasks tasks; // CPU backend: loops run here
+    sumi_tasks tasks; // loops of the CPU backend run here
     sumi_log log;
     sumi_tracer tracer;
     sumi_pump pump;
     int32_t job_capacity; // jobs that may exist at once, 1..4096; their slots are allocated at creation
-    // No piece of work is predicted longer than this many microseconds; 0: operations are never cut. Smaller slices
-    // cost throughput. On a GPU, plans that are made while the budgets of sumi_engine_update are small have slices of a
-    // half, a quarter or an eighth of this, but not below 250 us: a call submits whole slices, and two that do not fit
-    // together leave a part of its budget unused. Budgets are taken as a moving average; the bits do not depend on it.
+    // No piece of work is predicted to take longer than this many microseconds. 0: operations are never cut. Smaller
+    // slices cost throughput. While the budgets of sumi_engine_update are small, a GPU's plans are made with slices of
+    // a half, a quarter or an eighth of this, but not below 250 us: a call submits whole slices, and a part of its
+    // budget stays unused where two do not fit together. Budgets count as a moving average. Results do not depend on
+    // any of this.
     uint32_t max_slice_us;
-    // Most memory for one job's intermediate values (CPU) / for all that the engine allocates on the device (GPU); 0:
-    // no limit. What the driver takes there for itself is not counted: see sumi_engine_info.uncounted_bytes. Short
-    // budgets stream weights (GPU: same bits), then tile the VAE
+    // The most memory for one job's intermediate values (CPU), or for all that the engine allocates on the device
+    // (GPU). 0: no limit. What the driver takes for itself is not counted; see sumi_engine_info.uncounted_bytes. Under
+    // a short budget a GPU streams weights, which changes no bits; then the VAE works in tiles.
     uint64_t memory_budget_bytes;
-    // CPU backend without tasks: threads that work on a loop, the caller included. 1: no hidden thread (default); 0:
-    // every core
+    // Threads that work on a loop of the CPU backend when there are no tasks, the caller included. 1: no hidden thread.
+    // 0: every core.
     int32_t cpu_thread_count;
-    uint32_t cookie; // set by sumi_engine_defaults(), leave alone
 } sumi_engine_desc;
 
-// AUTO backend, built-in services, PUMP_UPDATE, 16 jobs, slices of 2 ms, no memory limit, one thread.
+// Returns the AUTO backend, built-in services, SUMI_PUMP_UPDATE, 16 jobs, slices of 2 ms, no memory limit, one thread.
+// Any thread. Never blocks.
 SUMI_API sumi_engine_desc sumi_engine_defaults(void);
 
-// Makes an engine. Blocks for a few milliseconds; where it is the process's first use of the CUDA driver, for as long
-// as that takes to start (some hundred). On failure *out_engine is NULL and nothing is left behind. AUTO takes the
-// processor when there is no GPU to use, and tells the log why. SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED,
-// SUMI_OUT_OF_HOST_MEMORY; SUMI_NOT_SUPPORTED for a backend, or services of one, that this build lacks;
-// with SUMI_BACKEND_CUDA also SUMI_NO_DEVICE, SUMI_DRIVER_TOO_OLD, SUMI_DEVICE_UNSUPPORTED, SUMI_OUT_OF_DEVICE_MEMORY.
+// Makes an engine. Any thread. Blocks for a few milliseconds, and for some hundred where the process has not used the
+// CUDA driver before. On failure *out_engine is NULL and nothing is left behind. AUTO takes the processor when there is
+// no GPU to use, and the log says why. The host ends an engine with sumi_engine_destroy.
+//
+// Failures: SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_OUT_OF_HOST_MEMORY; SUMI_NOT_SUPPORTED for a
+// backend, or a service of one, that this build lacks. With SUMI_BACKEND_CUDA also SUMI_NO_DEVICE, SUMI_DRIVER_TOO_OLD,
+// SUMI_DEVICE_UNSUPPORTED and SUMI_OUT_OF_DEVICE_MEMORY.
 SUMI_API sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_engine);
 
-// Cancels jobs, waits for the running slice, frees everything the engine still holds: jobs, models, prompts, adapters,
-// images. Accepts NULL.
+// Cancels all jobs, waits for the slice that runs, and frees everything that the engine still holds: jobs, models,
+// prompts, adapters, textures, images. No other call of this engine may run meanwhile. Accepts NULL.
 SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 
-// Advances jobs by about budget_us microseconds of work: slices are run while their predicted time still fits, at least
-// one slice per call unless budget_us is 0 (a pause). SUMI_FOREVER works until no job has anything left to do. Changing
-// the budget every frame is fine; it never changes results. On the CPU backend the work happens inside this call. On a
-// GPU it is submitted: no more than budget_us of predicted work is on its way to the device at any time, and the call
-// does not wait for it; it takes this thread a quarter of a millisecond, or a twelfth of the budget if that is more;
-// half a millisecond where a picture begins, up to 3 ms for the first job of a size and pace, and the budget's time
-// while a model is loaded. (A pace: budgets of up to 2 ms, 4, 8, 16, see max_slice_us.) A first job also allocates:
-// where the host's kernels keep the same context busy, the driver may let that wait for them, so make a first picture
-// of each size while nothing is drawn, by updates of the budget that frames will give.
+// Advances jobs by about budget_us microseconds of work. Slices run while their predicted time still fits. At least one
+// runs per call, unless budget_us is 0, which is a pause. SUMI_FOREVER works until no job has anything left to do. The
+// budget may change every frame; results do not depend on it. Does nothing with SUMI_PUMP_THREAD. Failures of jobs
+// arrive through sumi_job_poll.
+//
+// CPU backend: the work happens inside this call.
+//
+// GPU: work is submitted, and the call does not wait for it. No more than budget_us of predicted work is on its way to
+// the device at any time. The call takes this thread a quarter of a millisecond, or a twelfth of the budget if that is
+// more. It takes half a millisecond where a picture begins, up to 3 ms for the first job of a size and pace, and the
+// whole budget while a model is loaded. (Paces are budgets of up to 2 ms, 4, 8 and 16; see max_slice_us.) A first job
+// also allocates. Where the host's kernels keep the same context busy, the driver may make that wait for them. So make
+// a first picture of each size while nothing is drawn, by updates of the budget that frames will give.
 SUMI_API void sumi_engine_update(sumi_engine* engine, uint32_t budget_us);
 
-// Changes memory_budget_bytes while alive; takes effect for jobs that start later, and gives idle memory above it back
-// at once.
+// Changes memory_budget_bytes. It holds for jobs that start later. Idle memory above it is given back at once, which
+// waits for the slice that runs. Failures: SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes);
 
 typedef struct sumi_engine_info {
-    const char* backend; // "cpu", "cuda"
-    // "x86-64 AVX-512, 2 threads", "NVIDIA H200, driver 13.0"; valid while the engine lives
-    const char* device;
+    const char* backend;        // "cpu", "cuda"; static
+    const char* device;         // "NVIDIA H200, driver 13.0"; valid while the engine lives
     int32_t compute_capability; // 90 for 9.0; 0 on the CPU
     int32_t driver_version;     // 0 on the CPU
     uint64_t device_bytes;      // memory of the device; 0: unknown
-    uint64_t held_bytes[4];     // by sumi_memory_kind, now. CPU backend: WEIGHTS are bytes of mapped files
-    uint64_t host_bytes;        // everything held from the allocator, now
-    uint64_t host_peak_bytes;   // the most ever held
-    // allocations ever made; a job of a size and pace that ran before does not change it
-    uint64_t allocation_count;
-    int32_t job_count; // slots in use
-    bool has_cublaslt; // cuBLASLt is open and takes products as sumi_engine_desc.cuda.cublaslt says
+    uint64_t held_bytes[4];     // now, by sumi_memory_kind. CPU backend: WEIGHTS are bytes of mapped files
+    uint64_t host_bytes;        // everything that is held from the allocator, now
+    uint64_t host_peak_bytes;   // the most that was ever held
+    uint64_t allocation_count;  // allocations ever made; a job of a size and pace that ran before makes none
+    int32_t job_count;          // slots in use
+    bool has_cublaslt;          // cuBLASLt is open and takes products as sumi_engine_desc.cuda.cublaslt says
     // Of device_bytes, what was neither free nor allocated by the engine when the driver was asked last: at creation,
     // after the kernels were loaded, when a job of a new size is ready, and as jobs begin in a shortage. No budget
-    // counts it. It is a measurement: the CUDA context (H200: 556 MB), code, graphs and local memory of kernels and the
-    // driver's rounding to pages (145 to 200 MB from the first picture on); and what other programs and the host itself
-    // have there, for the driver does not tell them apart. Where nothing else uses the GPU, it comes on top of the
-    // budget. 0 on the CPU
+    // counts it. It holds the CUDA context (H200: 556 MB); code, graphs, local memory of kernels and the driver's
+    // rounding to pages (145 to 200 MB from the first picture on); and what other programs and the host itself have
+    // there, for the driver does not tell them apart. 0 on the CPU.
     uint64_t uncounted_bytes;
 } sumi_engine_info;
+// Returns what the engine is and holds; all zero, with empty texts, for NULL. Any thread, beside any other call. Never
+// blocks.
 SUMI_API sumi_engine_info sumi_engine_get_info(const sumi_engine* engine);
 
 // ---- Jobs -----------------------------------------------------------------------------------------------------------
-// Jobs run one after the other, higher priority first, then in the order of submission. On a GPU the next one is
+// Jobs run one after the other: higher priority first, then in the order of submission. On a GPU the next job is
 // submitted while the last slices of the one before are on their way, if it has the same shape (model, sizes, steps,
-// lengths of the prompts in tokens): the GPU does not rest between queued pictures, and two jobs are RUNNING then.
-// Every job is ended by its fetch (also when it failed or was cancelled: the fetch returns its result and frees the
-// slot) or by sumi_job_discard.
+// lengths of the prompts in tokens). The GPU does not rest between queued pictures then, and two jobs are RUNNING.
+//
+// Every job is ended by its fetch or by sumi_job_discard. A fetch also ends a job that failed or was cancelled: it
+// returns the job's result and frees its slot.
 typedef enum sumi_job_state {
     SUMI_JOB_NONE = 0, // no such job: stale or {0}
     SUMI_JOB_QUEUED = 1,
     SUMI_JOB_RUNNING = 2,
-    SUMI_JOB_DONE = 3, // states from here on are final; fetch it
+    SUMI_JOB_DONE = 3, // states from here on are final; fetch the job
     SUMI_JOB_FAILED = 4,
     SUMI_JOB_CANCELLED = 5
 } sumi_job_state;
@@ -387,95 +457,114 @@ typedef enum sumi_job_state {
 typedef struct sumi_job_status {
     sumi_job_state state;
     sumi_stage stage;
-    int32_t step, step_count; // denoising steps done and in all; 0 for other jobs
-    float progress;           // 0..1, never falls; 1 only when done
-    float seconds_left;       // of work, as predicted from the speed so far; negative: not known yet
+    int32_t step, step_count; // denoising steps done, and in all; 0 for other jobs
+    float progress;           // 0..1; it never falls and is 1 only when done
+    float seconds_left;       // of work, predicted from the speed so far; negative: not known yet
     uint32_t preview_version; // grows with each new preview
     sumi_result result;       // of a final state; SUMI_OK before
     const char* message;      // details of a failure, "" otherwise; valid until the job is fetched or discarded
-    // work time so far, by sumi_stage: of the threads that worked, and of a GPU where it ran slices
+    // Seconds of work so far, by sumi_stage: of the threads that worked, and of a GPU where it ran slices.
     float stage_seconds[8];
-    // For a host's graphs.
-    // time that a GPU has worked for this job, of slices that have ended; on the processor: of its slices
+    // The rest is for a host's graphs. Seconds that a GPU has worked for this job, of slices that have ended; on the
+    // processor those of its slices.
     double device_seconds;
-    float pending_us;       // work of this job on its way to a GPU, as predicted
+    float pending_us;       // predicted work of this job that is on its way to a GPU
     int32_t jobs_ahead;     // of a queued job: how many run before it, the running one included
     uint64_t held_bytes[4]; // by sumi_memory_kind, of the whole engine, as in sumi_engine_info
 } sumi_job_status;
 
-// A snapshot. Never blocks, any thread, beside any other call. A stale job has state SUMI_JOB_NONE and result
-// SUMI_STALE_HANDLE.
+// Returns a snapshot of a job. Any thread, beside any other call. Never blocks. A stale job has state SUMI_JOB_NONE and
+// result SUMI_STALE_HANDLE.
 SUMI_API sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job);
-// Asks for the end: takes effect within one slice, at any stage; the state is then CANCELLED and the model usable as
-// before. Any thread; accepts stale jobs.
+// Asks a job to end. It takes effect within one slice, at any stage. The state is then CANCELLED, and the model is
+// usable as before. Any thread, beside any other call. Never blocks. Accepts stale jobs.
 SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
-// Returns when the job is in a final state, or SUMI_TIMEOUT. With SUMI_PUMP_UPDATE the calling thread does the work (of
-// this job and of those before it).
-// SUMI_OK means final, not successful: fetch tells.
+// Blocks until the job is in a final state, at most for timeout_ms milliseconds. With SUMI_PUMP_UPDATE the calling
+// thread does the work, of this job and of those before it; with SUMI_PUMP_THREAD it sleeps. SUMI_OK means final, not
+// successful; the fetch tells. Failures: SUMI_TIMEOUT, SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms);
-// Ends a job of any state without fetching: cancels it and frees its slot as soon as its slice is over. Accepts stale
+// Ends a job of any state without a fetch. It is cancelled, and its slot is free as soon as its slice is over; with
+// SUMI_PUMP_UPDATE that is at once. With SUMI_PUMP_THREAD the call may wait for the slice that runs. Accepts stale
 // jobs.
 SUMI_API void sumi_job_discard(sumi_engine* engine, sumi_job job);
 
 // ---- Models ---------------------------------------------------------------------------------------------------------
 typedef enum sumi_weight_format {
-    SUMI_WEIGHTS_AUTO = 0, // the CPU backend reads every format where it lies; a GPU holds bfloat16
+    SUMI_WEIGHTS_AUTO = 0, // the CPU backend reads every format from the mapped files; a GPU holds bfloat16
     SUMI_WEIGHTS_BF16 = 1, // GPU: bfloat16. SUMI_NOT_SUPPORTED on the CPU
     // GPU of 8.9 or newer: the large matrices of the transformer in e4m3 with a scale per row, quantised when they are
-    // loaded; embedders, modulation and final layer stay bfloat16. SUMI_NOT_SUPPORTED on the CPU
+    // loaded. Embedders, modulation and the final layer stay bfloat16. SUMI_NOT_SUPPORTED on the CPU.
     SUMI_WEIGHTS_FP8 = 2,
-    SUMI_WEIGHTS_AS_STORED = 3 // CPU: as AUTO. GPU: as AUTO too, in this version
+    SUMI_WEIGHTS_AS_STORED = 3 // as AUTO, in this version
 } sumi_weight_format;
 
+// Where a checkpoint is. Each path below `path` names one component. It overrides or completes what `path` holds; NULL
+// takes the component from `path`. Components are told by their content, not by the names of their files. A component
+// that the model's family does not have is refused with SUMI_NOT_SUPPORTED.
 typedef struct sumi_model_desc {
-    // a diffusers folder (model_index.json, transformer/, text_encoder/, tokenizer/, vae/, scheduler/), or a single
-    // safetensors or GGUF file; told by content. May be NULL when the parts below say all
+    uint32_t cookie; // set by sumi_model_defaults(); leave it alone
+    // A diffusers folder (model_index.json and a folder per component: transformer/, text_encoder/, tokenizer/, vae/,
+    // scheduler/ and so on), or a single safetensors or GGUF file. May be NULL when the components below are complete.
     const char* path;
-    const char* transformer_path; // folder or file that overrides or completes what `path` holds; NULL: from path
-    const char* text_encoder_path;
-    const char* tokenizer_path; // a tokenizer.json or the folder it is in
-    const char* vae_path;
+    const char* transformer_path;  // folder or file
+    const char* text_encoder_path; // folder or file
+    const char* tokenizer_path;    // a tokenizer.json, or the folder that it is in
+    const char* vae_path;          // folder or file
     sumi_weight_format weights;
-    // only encoded prompts will be used, negative ones too where guidance is on: text encoder and tokenizer are not
-    // opened
+    // Text encoders, their tokenizers and the vision tower are not opened. Only encoded prompts can be used then,
+    // negative ones too where guidance is on.
     bool without_text_encoder;
-    bool without_vae_encoder; // no image inputs will be used
+    bool without_vae_encoder; // pictures cannot be encoded then: no start images, no sumi_submit_encode
     int32_t priority;         // higher first
-    uint32_t cookie;
+    // The second text encoder and its tokenizer, of families that have two.
+    const char* text_encoder_2_path; // folder or file
+    const char* tokenizer_2_path;    // a tokenizer.json, or the folder that it is in
+    // The vision tower of edit models, where it is not among the text encoder's files. Folder or file.
+    const char* vision_path;
+    // The picture processor of edit models: a preprocessor_config.json, or the folder that it is in.
+    const char* processor_path;
 } sumi_model_desc;
 
 typedef struct sumi_model_info {
-    const char* family;    // "z-image"
-    const char* variant;   // "turbo" or "base" (told by the scheduler's shift); valid while the model lives
+    const char* family;    // a name such as "z-image"; static
+    const char* variant;   // a name within the family, such as "turbo" or "base"; valid while the model lives
     bool takes_references; // edit models
     bool uses_guidance;    // the authors' settings use guidance
     bool has_text_encoder, has_vae_encoder;
-    int32_t size_multiple; // of width and height, in pixels
-    int32_t max_size;      // most pixels along one side
-    // side of the pictures the checkpoint was made for: 1024 for the released ones. Presets are sized by it
-    int32_t native_size;
-    int32_t latent_channels;
-    int32_t latent_factor;     // pixels per latent along a side: 8
+    int32_t size_multiple;     // width and height are multiples of this many pixels
+    int32_t max_size;          // most pixels along one side
+    int32_t native_size;       // side in pixels of the pictures it was made for; presets are sized by it
+    int32_t latent_channels;   // of latents
+    int32_t latent_factor;     // pixels per latent along a side
     int32_t max_prompt_tokens; // longer prompts are cut, as the reference does
-    uint64_t weight_bytes;     // in the files, of the parts in use
+    uint64_t weight_bytes;     // in the files, of the components in use
 } sumi_model_info;
 
+// Returns SUMI_WEIGHTS_AUTO, everything else zero. Any thread. Never blocks.
 SUMI_API sumi_model_desc sumi_model_defaults(void);
-// Opens a checkpoint: a job of stage LOAD. Reads headers and the tokenizer, checks every tensor's shape; weights stay
-// in their mapped files. On a GPU it also loads the kernels (once per engine, on a thread of ours that ends with it:
-// the driver may compile for seconds the first time) and copies the weights there. Failures arrive through the job:
-// SUMI_FILE_*, SUMI_MODEL_UNKNOWN, SUMI_TENSOR_MISSING, SUMI_TENSOR_MISMATCH, SUMI_OUT_OF_HOST_MEMORY,
-// SUMI_NOT_SUPPORTED.
+// Opens a checkpoint: a job of stage LOAD. Returns at once. The job reads headers and tokenizers and checks the shape
+// of every tensor; weights stay in their mapped files. On a GPU it also loads the kernels and copies the weights there.
+// The kernels are loaded once per engine, on a thread of sumi's that ends with it: the driver may compile for seconds
+// the first time.
+//
+// Fails at once with SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL, SUMI_NOT_SUPPORTED or
+// SUMI_OUT_OF_HOST_MEMORY. The job fails with SUMI_FILE_*, SUMI_MODEL_UNKNOWN, SUMI_TENSOR_MISSING,
+// SUMI_TENSOR_MISMATCH, SUMI_NOT_SUPPORTED, SUMI_OUT_OF_HOST_MEMORY, or a result of the devices' group.
 SUMI_API sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, sumi_job* out_job);
+// Ends the job and hands out the model; the host ends that with sumi_model_close. Returns the result of a job that
+// failed or was cancelled, which is ended too. SUMI_WRONG_STATE while the job runs or when it is of another kind,
+// SUMI_STALE_HANDLE. Never blocks.
 SUMI_API sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out_model);
-SUMI_API sumi_model_info sumi_model_get_info(const sumi_model* model); // accepts NULL: all zero, empty texts
-// Cancels the jobs that use the model, waits for the running slice, closes the files. Accepts NULL. Prompts made with
-// it stay valid for other models of the same family and width; adapters read for it can only be released.
+// Returns what the model is; all zero, with empty texts, for NULL. Never blocks.
+SUMI_API sumi_model_info sumi_model_get_info(const sumi_model* model);
+// Cancels the jobs that use the model, waits for the slice that runs, and closes the files. Prompts that were made with
+// it stay valid for other models of the same family and width. Adapters that were read for it can only be released.
+// Accepts NULL.
 SUMI_API void sumi_model_close(sumi_model* model);
 
 // ---- Pictures that come in ------------------------------------------------------------------------------------------
 typedef struct sumi_pixels {
-    const void* data;      // 8-bit sRGB rows from the top
+    const void* data;      // 8-bit sRGB, rows from the top
     int32_t width, height; // pixels
     int32_t row_bytes;     // distance of rows; 0: width * channel_count
     int32_t channel_count; // 1 grey, 3 RGB, 4 RGBA (alpha is ignored)
@@ -483,55 +572,79 @@ typedef struct sumi_pixels {
 
 // ---- Prompts --------------------------------------------------------------------------------------------------------
 typedef struct sumi_prompt_desc {
+    uint32_t cookie; // set by sumi_prompt_defaults(); leave it alone
     sumi_model* model;
-    const char* text;
-    const sumi_pixels* references; // edit models; SUMI_NOT_SUPPORTED on others
+    const char* text;              // "" is the empty prompt; NULL is refused
+    const sumi_pixels* references; // of edit models, reference_count of them; SUMI_NOT_SUPPORTED on others
     int32_t reference_count;
-    int32_t priority;
-    uint32_t cookie;
+    int32_t priority; // higher first
 } sumi_prompt_desc;
 
+// Returns a desc for this model, everything else zero. Never blocks.
 SUMI_API sumi_prompt_desc sumi_prompt_defaults(sumi_model* model);
-// Encodes a text once, for many images. SUMI_NOT_SUPPORTED when the model has no text encoder.
+// Encodes a text once, for many images: a job of stage TEXT. Returns at once. Fails at once with SUMI_INVALID_ARGUMENT,
+// SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL, SUMI_OUT_OF_HOST_MEMORY, or SUMI_NOT_SUPPORTED when the model was opened
+// without its text encoder. The job fails with SUMI_TEXT_INVALID, SUMI_BUDGET_TOO_SMALL, or a result of memory or
+// device.
 SUMI_API sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job);
+// Ends the job and hands out the prompt; the host ends that with sumi_prompt_release. Otherwise as sumi_fetch_model.
 SUMI_API sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt);
+
+// What one text encoder made of a prompt: one row of features per token, or a single row when the encoder gives one
+// pooled vector for the whole text.
+typedef struct sumi_prompt_encoder {
+    int32_t token_count;   // rows of features that the model reads; 1 for a pooled vector
+    int32_t width;         // values in a row
+    const float* features; // [token_count][width], valid while the prompt lives
+} sumi_prompt_encoder;
 typedef struct sumi_prompt_info {
-    int32_t token_count, width;
-    const float* features; /* [token_count][width], valid while the prompt lives */
+    int32_t encoder_count;           // text encoders of the model it was made for: 1, or 2 in some families
+    sumi_prompt_encoder encoders[4]; // in the order of the model's text encoders; zero behind the last one
 } sumi_prompt_info;
+// Returns the features of every text encoder; all zero for NULL. Never blocks.
 SUMI_API sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt);
-// Bytes to ship with a game: returns how many are needed and writes them when capacity suffices (into may be NULL with
-// capacity 0). A safetensors image: portable between machines.
+// Writes a prompt as bytes to ship with a game: the features of every text encoder, in a safetensors image that is
+// portable between machines. Returns how many bytes that takes, and writes them when capacity suffices; `into` may be
+// NULL with capacity 0. Returns 0 for NULL. Never blocks. Versions that can read them: this one and later ones; and
+// version 0.1, for families of one text encoder.
 SUMI_API size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t capacity);
-// The reverse, at once. SUMI_FILE_MALFORMED, SUMI_FILE_TRUNCATED; SUMI_TENSOR_MISMATCH when it was encoded for another
-// family or width.
+// The reverse, at once, for a model of the same family and widths. Reads what version 0.1 and later ones saved. The
+// host ends the prompt with sumi_prompt_release. Failures: SUMI_FILE_MALFORMED, SUMI_FILE_TRUNCATED;
+// SUMI_TENSOR_MISMATCH when it was encoded for another family, width or number of text encoders; SUMI_INVALID_ARGUMENT,
+// SUMI_OUT_OF_HOST_MEMORY.
 SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_t bytes, sumi_prompt** out_prompt);
-// accepts NULL; jobs that were submitted with it have their copy
+// Frees a prompt. Jobs that were submitted with it have their own copy. Accepts NULL. Never blocks.
 SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
 
 // ---- LoRA -----------------------------------------------------------------------------------------------------------
-// Adapters in PEFT, ComfyUI and kohya naming, alpha included (W' = W + scale * alpha / rank * up down). Every key must
-// match a layer of the model, or SUMI_LORA_NO_MATCH. They are applied per job, without touching or reloading the model;
-// several add up. An adapter is used with the model it was read for.
+// Adapters in PEFT, ComfyUI and kohya naming, alpha included: W' = W + scale * alpha / rank * up down. Every key must
+// match a layer of the model. Adapters are applied per job, without touching or reloading the model. Several add up. An
+// adapter is used with the model that it was read for.
 typedef struct sumi_lora_desc {
+    uint32_t cookie; // set by sumi_lora_defaults(); leave it alone
     sumi_model* model;
-    const char* path;
-    int32_t priority;
-    uint32_t cookie;
+    const char* path; // a safetensors file
+    int32_t priority; // higher first
 } sumi_lora_desc;
+// Returns a desc for this model, everything else zero. Never blocks.
 SUMI_API sumi_lora_desc sumi_lora_defaults(sumi_model* model);
+// Reads an adapter: a job of stage LOAD. Returns at once. Fails at once with SUMI_INVALID_ARGUMENT,
+// SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL or SUMI_OUT_OF_HOST_MEMORY. The job fails with SUMI_FILE_*,
+// SUMI_LORA_NO_MATCH when a key matches no layer, SUMI_TENSOR_MISMATCH, SUMI_TENSOR_MISSING, SUMI_NOT_SUPPORTED, or
+// SUMI_OUT_OF_HOST_MEMORY.
 SUMI_API sumi_result sumi_submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, sumi_job* out_job);
+// Ends the job and hands out the adapter; the host ends that with sumi_lora_release. Otherwise as sumi_fetch_model.
 SUMI_API sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_lora);
-SUMI_API void sumi_lora_release(sumi_lora* lora); // accepts NULL; cancels jobs that use it, waits for the running slice
+// Cancels the jobs that use the adapter, waits for the slice that runs, and frees it. Accepts NULL.
+SUMI_API void sumi_lora_release(sumi_lora* lora);
 typedef struct sumi_lora_use {
     const sumi_lora* lora;
-    float scale; /* 1: as trained; may be negative; 0: as if it were not listed */
+    float scale; // 1: as trained. 0: as if it were not listed. May be negative
 } sumi_lora_use;
 
 // ---- Images ---------------------------------------------------------------------------------------------------------
 typedef enum sumi_preset {
-    // what the model's authors say (Turbo: 1024 x 1024, 8 steps, no guidance; Base: 50 steps, guidance 4)
-    SUMI_PRESET_MODEL = 0,
+    SUMI_PRESET_MODEL = 0,    // what the model's authors say
     SUMI_PRESET_PREVIEW = 1,  // 768 x 768, few steps
     SUMI_PRESET_STANDARD = 2, // 1024 x 1024
     SUMI_PRESET_QUALITY = 3
@@ -551,67 +664,78 @@ typedef enum sumi_noise {
 } sumi_noise;
 
 typedef enum sumi_posterior {
-    SUMI_POSTERIOR_SAMPLE = 0 /* as the reference: draws noise before the main noise */,
-    SUMI_POSTERIOR_MODE = 1
+    SUMI_POSTERIOR_SAMPLE = 0, // as the reference: draws noise before the main noise
+    SUMI_POSTERIOR_MODE = 1    // no noise
 } sumi_posterior;
 
 typedef enum sumi_format {
-    SUMI_FORMAT_RGBA8 = 0 /* alpha 255 */,
+    SUMI_FORMAT_RGBA8 = 0, // alpha is 255
     SUMI_FORMAT_RGB8 = 1,
-    SUMI_FORMAT_RGB32F = 2 /* 0..1, not clamped */
+    SUMI_FORMAT_RGB32F = 2 // 0..1, not clamped
 } sumi_format;
 
-// Where a picture goes: at most one of host_memory, device_address and external. All zero: memory of ours in RGBA8,
+// Where a picture goes: at most one of host_memory, device_address and external. All zero: memory of sumi's in RGBA8,
 // released with sumi_images_release.
 //
-// A picture for a device_address never leaves the GPU, and holds the same bits as one that does. The GPU writes it at
-// the end of the TRANSFER stage, on the engine's stream, so before the job is fetched: from submit until the job is in
-// a final state (or sumi_job_discard has returned) the memory must be there and nobody else may use it, but for GPU
-// work of the host's that waits for `event`. With that the host can put its own work behind the picture without the
-// processor waiting for either: cuStreamWaitEvent in its stream, once the event was recorded, which it is when the job
-// is done. A job that fails or is cancelled may have written a part, or the whole of a picture with values that were
-// not finite.
+// A picture for a device_address stays on the GPU. Its pixels are identical to those returned in host memory. The GPU
+// writes it at the end of the TRANSFER stage, on the engine's stream, before the job is fetched. From submit until the
+// job is in a final state, or until sumi_job_discard has returned, the memory must be there and nobody else may use it.
+// Only GPU work of the host's that waits for `event` may. With that event the host puts its own work behind the
+// picture, and the processor waits for neither: it calls cuStreamWaitEvent on its own stream once the event was
+// recorded, which it is when the job is done. A job that fails or is cancelled may have written a part of a picture, or
+// a whole one with values that were not finite.
 typedef struct sumi_target {
     sumi_format format;
-    void* host_memory; // height rows, written when the job is fetched, not before
-    // of host_memory or at device_address; 0: tightly packed. With device_address multiples of 4 for RGBA8 and RGB32F
+    void* host_memory; // `height` rows, written when the job is fetched, not before
+    // Distance of rows, of host_memory or at device_address; 0: tightly packed. With device_address a multiple of 4 for
+    // RGBA8 and RGB32F.
     int32_t row_bytes;
-    // height rows of linear device memory of the engine's context (CUdeviceptr), a multiple of 4 for RGBA8 and RGB32F.
-    // SUMI_NOT_SUPPORTED on the CPU backend
+    // `height` rows of linear device memory of the engine's context (CUdeviceptr), a multiple of 4 for RGBA8 and
+    // RGB32F. SUMI_NOT_SUPPORTED on the CPU backend.
     uint64_t device_address;
-    // with device_address: an event of the host's, recorded right behind the picture; NULL: none. It must live as the
-    // memory must
+    // With device_address: an event of the host's, recorded right behind the picture. NULL: none. It must live as long
+    // as the memory must.
     struct CUevent_st* event;
-    // an imported texture of the picture's size, RGBA8; no row_bytes. The picture is in it once sumi_fetch_images has
-    // returned
+    // An imported texture of the picture's size, RGBA8, without row_bytes. The picture is in it once sumi_fetch_images
+    // has returned.
     sumi_external* external;
 } sumi_target;
 
-// An OpenGL texture of the host's, to show pictures without a way through host memory. It is GL_RGBA8 with storage that
-// never changes (glTexStorage2D), level 0 has the size that is given: others are refused; `target` is what it is bound
-// to (GL_TEXTURE_2D: 0x0DE1). It keeps what is in it until the fetch. GL must run on the engine's GPU. Takes width *
-// height * 4 bytes on the device, where the picture waits for the fetch. The import, the fetch and the release need the
-// GL context current on the thread that calls them. The copy into the texture happens inside sumi_fetch_images, between
-// what the context was told before and what it is told after, and waits for nothing: the GPU keeps the order. When the
-// fetch fails, the job stays as it is, and can be fetched again. One job at a time uses an external, from its
-// submission to its fetch or discard. Vulkan and Direct3D 12 hosts import their shared memory with CUDA themselves and
-// give a device_address. SUMI_NOT_SUPPORTED on the CPU backend; SUMI_INVALID_ARGUMENT, SUMI_WRONG_STATE (no GL context,
-// or one of another GPU), SUMI_OUT_OF_DEVICE_MEMORY, SUMI_OUT_OF_HOST_MEMORY.
+// Imports an OpenGL texture of the host's, to show pictures without a way through host memory. The texture is GL_RGBA8
+// with storage that never changes (glTexStorage2D), and its level 0 has the size that is given; others are refused.
+// `target` is what it is bound to (GL_TEXTURE_2D: 0x0DE1). GL must run on the engine's GPU. The import takes width *
+// height * 4 bytes on the device, where the picture waits for the fetch; the texture keeps its content until then.
+//
+// The import, the fetch and the release need the GL context current on the thread that calls them. The import may wait
+// for the slice that runs. The copy into the texture happens inside sumi_fetch_images, between what the context was
+// told before and what it is told after. It waits for nothing: the GPU keeps the order. When the fetch fails, the job
+// stays as it is and can be fetched again. One job at a time uses an external, from its submission to its fetch or
+// discard.
+//
+// Vulkan and Direct3D 12 hosts import their shared memory with CUDA themselves and give a device_address.
+//
+// The host ends an external with sumi_external_release. Failures: SUMI_NOT_SUPPORTED on the CPU backend;
+// SUMI_INVALID_ARGUMENT, SUMI_WRONG_STATE (no GL context, or one of another GPU), SUMI_OUT_OF_DEVICE_MEMORY,
+// SUMI_OUT_OF_HOST_MEMORY.
 SUMI_API sumi_result sumi_import_gl_texture(sumi_engine* engine, uint32_t texture, uint32_t target, int32_t width,
                                             int32_t height, sumi_external** out_external);
-// before the texture goes. Accepts NULL; cancels jobs that use it, waits for the running slice
+// Ends an import, before the texture is deleted. Cancels the jobs that use it and waits for the slice that runs.
+// Accepts NULL.
 SUMI_API void sumi_external_release(sumi_external* external);
 
 // One picture of a batch.
 typedef struct sumi_image_item {
-    const char* text;          // or
-    const sumi_prompt* prompt; // encoded before; exactly one of the two
-    const char* negative_text; // with guidance: what to move away from; both NULL: the empty text
+    // Exactly one of the two: a text, or a prompt that was encoded before.
+    const char* text;
+    const sumi_prompt* prompt;
+    // With guidance: what to move away from. At most one of the two; both NULL: the empty text.
+    const char* negative_text;
     const sumi_prompt* negative_prompt;
     uint64_t seed;
 } sumi_image_item;
 
 typedef struct sumi_image_desc {
+    uint32_t cookie; // set by sumi_image_defaults(); leave it alone
     sumi_model* model;
     const sumi_image_item* items; // a batch shares everything below
     int32_t item_count;           // 1..64
@@ -628,71 +752,76 @@ typedef struct sumi_image_desc {
     // a schedule of the caller's: step_count + 1 falling values in [0, 1]; NULL: from shift
     const float* sigmas;
     sumi_noise noise;
-    // of the card whose numbers SUMI_NOISE_TORCH_CUDA reproduces: 132 for H100 and H200 (default), 108 A100, 128 RTX
-    // 4090
+    // The card whose numbers SUMI_NOISE_TORCH_CUDA reproduces: 132 for H100 and H200 (default), 108 for A100, 128 for
+    // RTX 4090.
     int32_t noise_multiprocessors;
     int32_t noise_threads_per_multiprocessor; // 2048; 1536 on compute capability 8.6, 8.9, 12.0
-    const float* noise_values;                // [item][channel][height / 8][width / 8] for SUMI_NOISE_GIVEN
-    const sumi_pixels* start_image;           // image to image: resized to width x height
-    const float* start_latents;     // or its latents [channel][height / 8][width / 8], from sumi_fetch_latents
-    sumi_posterior start_posterior; // how start_image's latents are taken
-    // [channel][height / 8][width / 8]: the sample's noise, instead of the generator's; NULL: the generator's
-    const float* start_noise_values;
-    // inpainting: white is repainted, black stays; needs start_image or start_latents
+    const float* noise_values;                // [item][channel][y][x], for SUMI_NOISE_GIVEN
+    // Image to image: the picture to begin with, resized to width x height; or its latents [channel][y][x], as
+    // sumi_fetch_latents gives them.
+    const sumi_pixels* start_image;
+    const float* start_latents;
+    sumi_posterior start_posterior;  // how the latents of start_image are taken
+    const float* start_noise_values; // [channel][y][x]: noise of the posterior's sample; NULL: the generator's
+    // Inpainting: white is repainted, black stays. Needs start_image or start_latents.
     const sumi_pixels* mask;
-    // 0..1: how far the start is noised; the last strength * step_count steps are run
+    // 0..1: how far the start is noised. The last strength * step_count steps are run.
     float strength;
-    const sumi_pixels* references; // edit models; SUMI_NOT_SUPPORTED on others
+    const sumi_pixels* references; // of edit models, reference_count of them; SUMI_NOT_SUPPORTED on others
     int32_t reference_count;
     const sumi_lora_use* loras;
     int32_t lora_count; // 0..16
-    // 0: none. Otherwise steps are left out, as many as needed for the job to be done so long after its submission, by
-    // the speed and the share of each frame that it got so far; never below 4 (or what was asked, if that is less).
-    // EULER and DPMPP_2M decide again before every step, so budgets may change meanwhile; HEUN and MIDPOINT once. Which
-    // steps are run depends on time: the one exception to "same bits". Not together with sigmas
+    // 0: none. Otherwise as many steps are left out as needed for the job to be done so many milliseconds after its
+    // submission, by the speed and the share of each frame that it got so far. At least 4 steps are run, or as many as
+    // were asked for. EULER and DPMPP_2M decide again before every step, so budgets may change meanwhile; HEUN and
+    // MIDPOINT decide once. Which steps are run depends on time: this is the one exception to "same bits". Not together
+    // with sigmas.
     uint32_t deadline_ms;
-    int32_t preview_every;      // a preview after every n-th step; 0: none. Never changes the picture
+    int32_t preview_every;      // a preview after every n-th step; 0: none. It never changes the picture
     int32_t priority;           // higher first
-    const sumi_target* targets; // one per item; NULL: memory of ours in RGBA8
+    const sumi_target* targets; // one per item; NULL: memory of sumi's in RGBA8
     bool profile;               // keep a table of ops for sumi_job_profile; slices are then whole ops
-    uint32_t cookie;
 } sumi_image_desc;
 
-// The preset's values for this model, with sizes in proportion to its native_size; Turbo has strength 0.6 ready for
-// image to image, inpainting wants 1.0. model NULL: a desc that submit refuses.
+// Returns the preset's values for this model, with sizes in proportion to its native_size. strength is 0.6, for image
+// to image; inpainting wants 1.0. With model NULL it returns a desc that submit refuses. Never blocks.
 SUMI_API sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset);
 
 typedef struct sumi_memory {
-    // bytes of weights in use (CPU); on the device for weights (GPU): those that stay there, and the room that others
-    // pass through
+    // CPU: bytes of weights in use. GPU: bytes on the device for weights, those that stay there and the room that
+    // others pass through.
     uint64_t weights;
-    uint64_t arena;   // intermediate values; weights + arena are all that the engine allocates on a GPU for the job,
-                      // and never more than memory_budget_bytes
-    uint64_t staging; // packing buffers (CPU); pinned memory (GPU), with those streamed weights in it that are not
-                      // copied from their file's mapping
-    uint64_t images;  // the products: pictures in their formats, latents and previews, kept until the fetch
-    uint64_t host;    // the plan and its tables, at most
-    bool tiles_vae;   // the memory budget makes the VAE run in tiles
-    // GPU: bytes of weights that the memory budget keeps in page-locked host memory, copied whenever they are used, in
-    // every step for most; 0: all stay on the device. Weights that a device can use as their file has them are locked
-    // where sumi has mapped the file, so that they take no memory beside the page cache (Linux, the built-in file
-    // functions); others get a pinned copy.
+    // Intermediate values. On a GPU, weights + arena are all that the engine allocates there for the job, and never
+    // more than memory_budget_bytes.
+    uint64_t arena;
+    // CPU: packing buffers. GPU: pinned memory, including streamed weights that are not copied from their file's
+    // mapping.
+    uint64_t staging;
+    uint64_t images; // the products, kept until the fetch: pictures in their formats, latents and previews
+    uint64_t host;   // the plan and its tables, at most
+    bool tiles_vae;  // the memory budget makes the VAE work in tiles
+    // GPU: bytes of weights that the memory budget keeps in page-locked host memory. They are copied to the device
+    // whenever they are used, most of them in every step. 0: all stay on the device. Weights that a device can use as
+    // their file has them are locked where sumi has mapped the file, and take no memory beside the page cache (Linux,
+    // the built-in file functions). Others get a pinned copy.
     uint64_t streamed;
     uint64_t uncounted; // GPU: sumi_engine_info.uncounted_bytes, which come on top of weights + arena on the device
 } sumi_memory;
-// Exact arena, staging and image bytes of such a job, before anything of it is allocated (the answer is computed on a
-// plan that is thrown away). Same checks as submit.
+// Returns what such a job would take, before anything of it is allocated: exact bytes of arena, staging and images. The
+// plan that answers is thrown away. Waits for the slice that runs, then works for milliseconds. Fails as submit does,
+// and with SUMI_BUDGET_TOO_SMALL.
 SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out_memory);
 
+// Starts a batch of pictures and returns at once. It copies all that it needs. Fails at once with
+// SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL, SUMI_NOT_SUPPORTED or SUMI_OUT_OF_HOST_MEMORY.
+// Later failures arrive through sumi_job_poll and the fetch: SUMI_TEXT_INVALID, SUMI_BUDGET_TOO_SMALL, SUMI_NOT_FINITE,
+// and results of memory and device.
+//
 // A batch for which the GPU has no memory is run in parts: half of its pictures at a time, then half of that, then one
-// by one, and only then with streamed weights (the log says so); when that is not enough either, the job fails with
+// by one, and only then with streamed weights. The log says so. When that is not enough either, the job fails with
 // SUMI_OUT_OF_DEVICE_MEMORY and the engine goes on. `step` of its status counts anew in each part. A GPU's kernels
 // depend on the number of rows, so a picture's bits may differ a little between batch sizes, and so between a batch
-// that was run whole and one that was not; the CPU backend has no such parts. memory_budget_bytes divides no batch.
-//
-// Starts a batch of pictures and returns at once; copies all it needs. Fails only if the work could not start:
-// SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL, SUMI_NOT_SUPPORTED, SUMI_OUT_OF_HOST_MEMORY. Later
-// failures arrive through sumi_job_poll and the fetch.
+// that was run whole and one that was not. The CPU backend has no such parts. memory_budget_bytes divides no batch.
 SUMI_API sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc, sumi_job* out_job);
 
 typedef struct sumi_image {
@@ -700,48 +829,77 @@ typedef struct sumi_image {
     int32_t width, height, row_bytes;
     sumi_format format;
     uint64_t seed;
-    int32_t step_count; // what was run: deadlines may have lowered it
+    int32_t step_count; // steps that were run: deadlines may have left some out
     uint64_t handle;    // for sumi_images_release
 } sumi_image;
-// Ends the job. Pictures go to their targets, or to memory of ours that lives until sumi_images_release. Writes
-// item_count images; capacity below that is SUMI_INVALID_ARGUMENT and ends nothing. A failed or cancelled job returns
-// its result and is ended too. SUMI_WRONG_STATE while it runs.
+// Ends the job and writes one image per item. Pictures go to their targets, or to memory of sumi's that lives until
+// sumi_images_release or sumi_engine_destroy. Never blocks. A capacity below the number of items is
+// SUMI_INVALID_ARGUMENT and ends nothing. Returns the result of a job that failed or was cancelled, which is ended too.
+// SUMI_WRONG_STATE while the job runs or when it is of another kind, SUMI_STALE_HANDLE.
 SUMI_API sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity);
-// accepts NULL and targets of the host; zeroes them
+// Gives pictures back and zeroes the images. Accepts NULL, and images whose memory is the host's. Never blocks.
 SUMI_API void sumi_images_release(sumi_engine* engine, sumi_image* images, int32_t count);
 
-// The newest preview of an item: RGBA8 at an eighth of the size, by linear factors from the running estimate of the
-// clean latents. Any thread, never blocks on work.
-// Copies into `into` (capacity in bytes, (width / 8) * (height / 8) * 4 needed). SUMI_WRONG_STATE: none yet.
+// Copies the newest preview of an item into `into`: RGBA8, one pixel per latent (width / latent_factor x height /
+// latent_factor), by linear factors from the running estimate of the clean latents. `capacity` is in bytes. The image
+// that is written points to `into`. Any thread, beside any other call. Never blocks. SUMI_WRONG_STATE: there is none
+// yet. SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t item, void* into,
                                       size_t capacity, sumi_image* out_image);
 
-// The final latents of a finished image job, before it is fetched: float32 [channel][height / 8][width / 8] of one
-// item. Returns SUMI_INVALID_ARGUMENT when capacity (in floats) is too small.
+// Copies the final latents [channel][y][x] of one item of a finished image job, before it is fetched. `capacity` is in
+// floats; SUMI_INVALID_ARGUMENT when it is too small. Otherwise fails as sumi_fetch_images, and ends nothing.
 SUMI_API sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job job, int32_t item, float* into,
                                       size_t capacity);
 
 // ---- Image encoding -------------------------------------------------------------------------------------------------
 typedef struct sumi_encode_desc {
+    uint32_t cookie; // set by sumi_encode_defaults(); leave it alone
     sumi_model* model;
-    const sumi_pixels* image; // resized to width x height (Lanczos, as Pillow)
-    int32_t width, height;
+    const sumi_pixels* image;  // resized to width x height (Lanczos, as Pillow)
+    int32_t width, height;     // pixels, multiples of sumi_model_info.size_multiple
     sumi_posterior posterior;  // MODE by default: no noise
     uint64_t seed;             // of a sample
-    const float* noise_values; // [channel][height / 8][width / 8]: the sample's noise given, or NULL
-    int32_t priority;
-    uint32_t cookie;
+    const float* noise_values; // [channel][y][x]: the sample's noise; NULL: by the seed
+    int32_t priority;          // higher first
 } sumi_encode_desc;
+// Returns a desc of the model's native size. Never blocks.
 SUMI_API sumi_encode_desc sumi_encode_defaults(sumi_model* model);
-// Latents of a picture, to start many image jobs from. SUMI_NOT_SUPPORTED without a VAE encoder.
+// Encodes a picture to latents, to start many image jobs from: a job of stage IMAGE. Returns at once. Fails at once
+// with SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL, SUMI_OUT_OF_HOST_MEMORY, or
+// SUMI_NOT_SUPPORTED when the model was opened without its VAE encoder. The job fails with SUMI_BUDGET_TOO_SMALL, or a
+// result of memory or device.
 SUMI_API sumi_result sumi_submit_encode(sumi_engine* engine, const sumi_encode_desc* desc, sumi_job* out_job);
-// Ends the job; writes channel * (height / 8) * (width / 8) floats, scaled as the transformer takes them. A too small
-// capacity is SUMI_INVALID_ARGUMENT and ends nothing.
+// Ends the job and writes latents [channel][y][x], scaled as the transformer takes them. `capacity` is in floats; one
+// that is too small is SUMI_INVALID_ARGUMENT and ends nothing. Otherwise as sumi_fetch_model.
 SUMI_API sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job job, float* into, size_t capacity);
+
+// ---- Simple calls ---------------------------------------------------------------------------------------------------
+// For tools, where waiting is fine. Each submits one job, waits for it and fetches it, so it behaves as those three
+// calls do:
+//
+// Blocking    They return when the job is done. With SUMI_PUMP_UPDATE the calling thread does the work. Jobs that were
+//             submitted before, and those of a higher priority, are worked on first. With SUMI_PUMP_THREAD the calling
+//             thread sleeps.
+// Threads     As everywhere, one call of an engine at a time. The four calls that are safe beside any other are safe
+//             beside these too. Nothing cancels them from outside: a host that wants to cancel uses jobs.
+// Failure     They return the first failure of the three calls, which the log explains. Nothing is left behind: no job,
+//             no half of a product. They need one free job slot, and return SUMI_QUEUE_FULL without one.
+
+// Opens the checkpoint at `path`: sumi_submit_model with sumi_model_defaults() and this path, sumi_job_wait,
+// sumi_fetch_model. On failure *out_model is NULL. The host ends the model with sumi_model_close, or with its engine.
+SUMI_API sumi_result sumi_open_model(sumi_engine* engine, const char* path, sumi_model** out_model);
+
+// Makes one picture of a text, in RGBA8: sumi_submit_images with sumi_image_defaults(model, SUMI_PRESET_MODEL) and one
+// item of this text and seed, sumi_job_wait, sumi_fetch_images. The picture is the one that this job gives. Its pixels
+// lie in memory of sumi's until sumi_images_release(engine, out_image, 1) or sumi_engine_destroy. On failure *out_image
+// is zero.
+SUMI_API sumi_result sumi_generate(sumi_engine* engine, sumi_model* model, const char* text, uint64_t seed,
+                                   sumi_image* out_image);
 
 // ---- Experimental: may change between minor versions ----------------------------------------------------------------
 
-// One kind of op in one stage: what it cost. Ops of the same name in different layers are summed.
+// One kind of op in one stage, and what it cost. Ops of the same name in different layers are summed.
 typedef struct sumi_profile_row {
     sumi_stage stage;
     char name[48]; // "attention.qkv"
@@ -749,8 +907,8 @@ typedef struct sumi_profile_row {
     double seconds;
     double flops, bytes; // of all runs; bytes that must move at least
 } sumi_profile_row;
-// The table of a finished image job submitted with `profile`, before it is fetched. Returns the number of rows there
-// are; writes at most capacity, most time first.
+// Writes the table of a finished image job that was submitted with `profile`, before it is fetched, most time first.
+// Returns the number of rows that there are, and writes at most `capacity` of them; 0 for any other job. Never blocks.
 SUMI_API int32_t sumi_job_profile(const sumi_engine* engine, sumi_job job, sumi_profile_row* rows, int32_t capacity);
 
 #ifdef __cplusplus

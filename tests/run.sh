@@ -138,6 +138,7 @@ else
     enqueue run_one check/rooms tests/check_rooms.sh
     enqueue run_one check/format tests/check_format.sh
     [ -n "$quick" ] || enqueue run_one check/header tests/check_header.sh
+    [ -n "$quick" ] || enqueue run_one check/abi tests/check_abi.sh
     run_queue
     if [ -z "$quick" ]; then
         build clang clang release --no-viewer

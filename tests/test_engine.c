@@ -16,7 +16,7 @@ TEST(every_result_has_its_own_text)
         for (size_t j = 0; j < i; j++) CHECK(strcmp(text, sumi_result_text((sumi_result)numbers[j])) != 0);
     }
     CHECK(sumi_result_text((sumi_result)-1) != NULL);
-    CHECK_TEXT(sumi_version(), "0.1.0");
+    CHECK_TEXT(sumi_version(), "0.2.0");
 }
 
 TEST(defaults_follow_the_model_and_the_preset)
@@ -391,7 +391,8 @@ TEST(a_saved_prompt_gives_the_same_picture)
     sumi_prompt* prompt = encode_prompt(engine, model, "a red fox");
     sumi_prompt* negative = encode_prompt(engine, model, "");
     CHECK(prompt != NULL && negative != NULL);
-    sumi_prompt_info info = sumi_prompt_get_info(prompt);
+    CHECK_NUMBER(sumi_prompt_get_info(prompt).encoder_count, 1);
+    sumi_prompt_encoder info = sumi_prompt_get_info(prompt).encoders[0];
     CHECK(info.token_count > 8 && info.width == 96 && info.features != NULL);
     size_t bytes = sumi_prompt_save(prompt, NULL, 0);
     CHECK(bytes > (size_t)info.token_count * 96 * 4);
@@ -399,7 +400,8 @@ TEST(a_saved_prompt_gives_the_same_picture)
     CHECK_NUMBER(sumi_prompt_save(prompt, saved, bytes), bytes);
     sumi_prompt* loaded = NULL;
     CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
-    CHECK(memcmp(sumi_prompt_get_info(loaded).features, info.features, (size_t)info.token_count * 96 * 4) == 0);
+    CHECK(memcmp(sumi_prompt_get_info(loaded).encoders[0].features, info.features, (size_t)info.token_count * 96 * 4)
+          == 0);
 
     sumi_image_desc desc = small_image(model, &s_item);
     desc.guidance = 2.0f;
@@ -501,7 +503,8 @@ TEST(malformed_saved_prompts_are_refused)
     CHECK_NUMBER(sumi_prompt_load(NULL, saved, bytes, &loaded), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_prompt_load(model, NULL, bytes, &loaded), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, NULL), SUMI_INVALID_ARGUMENT);
-    CHECK_NUMBER(sumi_prompt_get_info(NULL).token_count, 0);
+    CHECK_NUMBER(sumi_prompt_get_info(NULL).encoder_count, 0);
+    CHECK(sumi_prompt_get_info(NULL).encoders[0].features == NULL);
     CHECK_NUMBER(sumi_prompt_save(NULL, NULL, 0), 0);
     sumi_prompt_release(NULL);
     free(saved), free(bad);

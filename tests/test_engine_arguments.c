@@ -164,6 +164,32 @@ TEST(model_and_object_descs_are_checked)
     close_engine(engine);
 }
 
+// The family is known once the files are open, so the job fails, and says which member.
+TEST(components_that_a_family_lacks_are_refused)
+{
+    OPEN(engine, model);
+    sumi_model_desc base = sumi_model_defaults();
+    base.path = MODEL_PATH;
+    sumi_model_desc descs[4] = {base, base, base, base};
+    descs[0].text_encoder_2_path = "tests/golden/newbie/model/clip_model";
+    descs[1].tokenizer_2_path = MODEL_PATH "/tokenizer";
+    descs[2].vision_path = "tests/golden/qwen-image/model/text_encoder";
+    descs[3].processor_path = "tests/golden/qwen-image/model-edit/processor";
+    static const char* const members[4] = {
+        "text_encoder_2_path:", "tokenizer_2_path:", "vision_path:", "processor_path:"};
+    for (int i = 0; i < 4; i++) {
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_model(engine, &descs[i], &job), SUMI_OK);
+        CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+        CHECK(strncmp(sumi_job_poll(engine, job).message, members[i], strlen(members[i])) == 0);
+        sumi_model* other = model;
+        CHECK_NUMBER(sumi_fetch_model(engine, job, &other), SUMI_NOT_SUPPORTED);
+        CHECK(other == NULL);
+        CHECK(strncmp(s_host.log, members[i], strlen(members[i])) == 0);
+    }
+    close_engine(engine);
+}
+
 TEST(image_descs_are_checked_member_by_member)
 {
     OPEN(engine, model);
@@ -265,6 +291,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(engine_descs_are_checked_member_by_member);
     RUN(model_and_object_descs_are_checked);
+    RUN(components_that_a_family_lacks_are_refused);
     RUN(image_descs_are_checked_member_by_member);
     TEST_END();
 }

@@ -68,7 +68,7 @@ static sumi_result run_prompt(const bench* b, uint64_t* out_hash)
     CHECK_NUMBER(sumi_submit_prompt(b->engine, &desc, &job), SUMI_OK);
     const sumi_result result = end_of(b->engine, job);
     CHECK_NUMBER(sumi_fetch_prompt(b->engine, job, &prompt), result);
-    const sumi_prompt_info info = sumi_prompt_get_info(prompt);
+    const sumi_prompt_encoder info = sumi_prompt_get_info(prompt).encoders[0];
     *out_hash = prompt != NULL
                   ? hash_bytes(info.features, (size_t)info.token_count * (size_t)info.width * sizeof *info.features)
                   : 0;

@@ -41,7 +41,7 @@ TEST(draws_and_leaves_nothing)
     CHECK(whole != 0 && fake_graph_launches() > 0);
 
     sumi_prompt* prompt = encode_prompt(engine, model, "a lighthouse");
-    CHECK(sumi_prompt_get_info(prompt).token_count > 0);
+    CHECK(sumi_prompt_get_info(prompt).encoders[0].token_count > 0);
     sumi_lora* lora = read_lora(engine, model, "lora_peft.safetensors");
     sumi_lora_use use = {lora, 0.5f};
     sumi_image_item item = {.prompt = prompt, .seed = 3};

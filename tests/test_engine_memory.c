@@ -140,7 +140,9 @@ TEST(a_warm_job_allocates_nothing)
         text[8] = letter;
         sumi_prompt* other = encode_prompt(engine, model, text);
         sumi_prompt* same = encode_prompt(engine, model, s_item.text);
-        bool fits = letter != 'x' && sumi_prompt_get_info(other).token_count == sumi_prompt_get_info(same).token_count;
+        bool fits = letter != 'x'
+                 && sumi_prompt_get_info(other).encoders[0].token_count
+                        == sumi_prompt_get_info(same).encoders[0].token_count;
         sumi_prompt_release(other);
         sumi_prompt_release(same);
         item.text = text;

@@ -33,7 +33,7 @@ draw() { "$bin/sumi" generate --quiet --model $model --prompt "$prompt" --seed 7
 check "the command line" draw -o "$folder/model.png" --trace "$folder/trace.json"
 check "the preview preset" draw --preset preview -o "$folder/preview.png"
 
-check "hello" "$bin/hello" $model "$prompt" "$folder/hello.png" && same "hello's picture" "$folder/hello.png" "$folder/preview.png"
+check "hello" "$bin/hello" $model "$prompt" "$folder/hello.png" && same "hello's picture" "$folder/hello.png" "$folder/model.png"
 wrong "hello says what is wrong" "no/such/model" "$bin/hello" no/such/model "$prompt" "$folder/x.png"
 
 if check "frame_loop" "$bin/frame_loop" $model "$prompt" "$folder/loop.png"; then

@@ -16,16 +16,33 @@ for name in $(grep '^SUMI_API' include/sumi.h | grep -oE 'sumi_[a-z_]+\(' | tr -
     grep -q "\b$name\b" samples/unity/Runtime/SumiNative.cs || fail "SumiNative.cs does not know $name"
 done
 
+part() { sed -n "s/^#define SUMI_VERSION_$1  *\([0-9]*\).*/\1/p" include/sumi.h; }
+version=$(part MAJOR).$(part MINOR).$(part PATCH) number=$(($(part MAJOR) * 1000000 + $(part MINOR) * 1000 + $(part PATCH)))
+table=tests/abi_$(part MAJOR)_$(part MINOR).txt # the header's, which check_abi.sh holds against it
+[ -e "$table" ] || fail "$table is not there"
+
 export LD_LIBRARY_PATH=$build/plugin
-mcs -langversion:7 -unsafe -warnaserror -warn:4 -optimize -out:"$folder/unity_bindings.exe" tests/unity_bindings.cs tests/unity_engine.cs samples/unity/Runtime/*.cs || fail "the bindings do not compile"
-mono "$folder/unity_bindings.exe" layout >"$folder/layout.c" || fail "the bindings do not start"
-cc -std=c11 -Wall -Werror -Iinclude "$folder/layout.c" -o "$folder/layout" || fail "the header has not what the bindings name"
-"$folder/layout" >"$folder/layout.txt"
+compile() { # exe, folder of the scripts
+    mcs -langversion:7 -unsafe -warnaserror -warn:4 -optimize -out:"$1" tests/unity_bindings.cs tests/unity_engine.cs "$2"/*.cs || fail "the bindings do not compile"
+}
+compile "$folder/unity_bindings.exe" samples/unity/Runtime
+
+# Scripts of another version than the library's, and a library that cannot tell.
+refuses() { # exe, version of the library, version of the scripts
+    mono "$1" refuses "$2" "$3" >"$folder/out" 2>&1 || { cat "$folder/out"; fail "a library of version $2 under scripts for $3 is not refused as it should be"; }
+}
+cp -r samples/unity/Runtime "$folder/scripts"
+sed -i 's/HeaderVersion = [0-9]*;/HeaderVersion = 99000;/' "$folder/scripts/SumiNative.cs"
+compile "$folder/other.exe" "$folder/scripts"
+refuses "$folder/other.exe" "$version" 0.99
+mkdir "$folder/old"
+echo 'const char* sumi_version(void); const char* sumi_version(void) { return "0.1.0"; }' | cc -shared -fPIC -x c - -o "$folder/old/libsumi.so" || fail "no shared library can be made"
+LD_LIBRARY_PATH=$folder/old refuses "$folder/unity_bindings.exe" 0.1.0 "$(part MAJOR).$(part MINOR)"
 
 cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" || fail "tests/cli_support.c does not compile"
 "$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
 "$folder/support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"
-mono "$folder/unity_bindings.exe" samples/demo_model "$folder/wanted.rgba" "$folder/layout.txt"
+mono "$folder/unity_bindings.exe" samples/demo_model "$folder/wanted.rgba" "$table" $number
 status=$?
 [ $status -le 1 ] || fail "unity_bindings ended with $status"
 exit $status

@@ -12,8 +12,16 @@ fail() { echo "FAILED: $1"; echo "unreal: 0 passed, 1 failed, 0 skipped"; exit 1
 command -v c++ >/dev/null || skip "there is no C++ compiler"
 
 libraries=$(PKG_CONFIG_PATH=$build pkg-config --libs sumi 2>/dev/null) || fail "pkg-config finds no sumi in $build"
-c++ -std=c++17 -O1 -fno-exceptions -fno-rtti -Wall -Wextra -Wpedantic -Wshadow -Werror -Iinclude -I$source/Public tests/unreal_session.cpp $source/Private/SumiSession.cpp $libraries \
-    -o "$folder/unreal_session" || fail "the session does not compile"
+compile() { # program, folder of sumi.h
+    c++ -std=c++17 -O1 -fno-exceptions -fno-rtti -Wall -Wextra -Wpedantic -Wshadow -Werror -I"$2" -I$source/Public tests/unreal_session.cpp $source/Private/SumiSession.cpp $libraries -o "$1" ||
+        fail "the session does not compile"
+}
+compile "$folder/unreal_session" include
+# A header of another version than the library's.
+mkdir "$folder/other"
+sed 's/^\(#define SUMI_VERSION_MINOR\) .*/\1 99/' include/sumi.h >"$folder/other/sumi.h"
+compile "$folder/other_session" "$folder/other"
+"$folder/other_session" refuses 0.99 >"$folder/out" || { cat "$folder/out"; fail "a header of another version is not refused as it should be"; }
 cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" || fail "tests/cli_support.c does not compile"
 "$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
 "$folder/support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"

@@ -1,7 +1,8 @@
 // samples/unity without Unity: the bindings by Mono, the component on the stand-in of unity_engine.cs.
 //
-//     unity_bindings.exe layout                          prints a C program that prints what C knows of the structs, enums and functions that SumiNative.cs names
-//     unity_bindings.exe MODEL PICTURE.rgba LAYOUT       runs; LAYOUT is that program's output, PICTURE.rgba the raw pixels of "a red house on the grass", seed 7, by the command line
+//     unity_bindings.exe MODEL PICTURE.rgba TABLE VERSION   runs; PICTURE.rgba is the raw pixels of "a red house on the grass", seed 7, by the command line; TABLE is tests/abi_*.txt of
+//                                                           the header, VERSION its SUMI_VERSION_NUMBER
+//     unity_bindings.exe refuses LIBRARY SCRIPTS            runs with a library of version LIBRARY (0.3.0) and scripts of another one (0.2)
 //
 // The last line is "unity_bindings: N passed, N failed, 0 skipped".
 using System;
@@ -22,7 +23,8 @@ internal static class UnityBindings
     private static int passed, failed;
     private static string modelPath;
     private static byte[] wanted;
-    private static List<string> layout;
+    private static string[] table;
+    private static uint headerVersion;
 
     private static void Check(bool isTrue, string what)
     {
@@ -68,31 +70,39 @@ internal static class UnityBindings
     private static bool IsReal(Type type) { return type == typeof(float) || type == typeof(double); }
     private static int SizeOf(Type type) { return Marshal.SizeOf(type.IsEnum ? Enum.GetUnderlyingType(type) : type); }
 
-    private static void PrintLayoutProgram()
-    {
-        Console.WriteLine("#include <sumi.h>\n#include <stdio.h>\nint main(void)\n{");
-        foreach (Type type in Structs())
-        {
-            string[] parts = type.Name.Split(new[] { "__" }, StringSplitOptions.None); // sumi_engine_desc__cuda: its member cuda
-            string outer = parts[0], inside = parts.Length > 1 ? parts[1] + "." : "", its = parts.Length > 1 ? "->" + parts[1] : "";
-            Console.WriteLine("printf(\"{0} %zu\\n\", sizeof({1}));", type.Name, its != "" ? "((" + outer + "*)0)" + its : outer);
-            foreach (FieldInfo field in type.GetFields())
-            {
-                string member = inside + Regex.Replace(field.Name, "_([0-9])$", "[$1]");
-                Console.WriteLine("printf(\"{0}.{1} %zu %zu %s\\n\", offsetof({2}, {3}){4}, sizeof ((({2}*)0)->{3}), _Generic((({2}*)0)->{3}, float: \"real\", double: \"real\", default: \"whole\"));",
-                    type.Name, field.Name, outer, member, its != "" ? " - offsetof(" + outer + ", " + parts[1] + ")" : "");
-            }
-        }
-        foreach (var each in prefixes)
-            foreach (string name in Enum.GetNames(each.Key))
-                Console.WriteLine("printf(\"{0}.{1} %d\\n\", (int)SUMI_{2}{3});", each.Key.Name, name, each.Value, Regex.Replace(name, "(?<!^)([A-Z])", "_$1").ToUpperInvariant().Replace("DPMPP_2_M", "DPMPP_2M"));
-        foreach (MethodInfo method in Imports()) Console.WriteLine("(void)sizeof(&{0});", method.Name);
-        Console.WriteLine("return 0;\n}");
-    }
-
     private static IEnumerable<MethodInfo> Imports()
     {
         return typeof(Native).GetMethods(BindingFlags.Static | BindingFlags.Public).Where(method => (method.Attributes & MethodAttributes.PinvokeImpl) != 0);
+    }
+
+    // The table's lines of structs and members as the bindings have them: arrays element by element, the members of an inner struct as a struct of their own.
+    private static List<string> TableOfStructs()
+    {
+        var lines = new List<string>();
+        var inner = new Dictionary<string, int>(); // offsets
+        foreach (string[] word in table.Select(line => line.Split(' ')))
+        {
+            if (word[0] == "struct") lines.Add(word[1] + " " + word[2]);
+            if (word[0] != "member") continue;
+            string name = word[1], count = Regex.Match(name, @"\[([0-9]+)\]$").Groups[1].Value;
+            int offset = int.Parse(word[2]), size = int.Parse(word[3]), elements = count != "" ? int.Parse(count) : 1;
+            name = Regex.Replace(name, @"\[.*", "");
+            int dot = name.LastIndexOf('.');
+            string outer = name.Substring(0, dot);
+            if (inner.ContainsKey(outer))
+            {
+                offset -= inner[outer];
+                name = outer.Replace(".", "__") + name.Substring(dot);
+            }
+            if (word.Length == 6 && word[5] == "struct")
+            {
+                inner[name] = offset;
+                lines.Add(name.Replace(".", "__") + " " + size);
+            }
+            for (int i = 0; i < elements; i++)
+                lines.Add(string.Format("{0}{1} {2} {3} {4}", name, count != "" ? "_" + i : "", offset + i * (size / elements), size / elements, word[4]));
+        }
+        return lines;
     }
 
     private static void LayoutIsThatOfC()
@@ -104,10 +114,26 @@ internal static class UnityBindings
             foreach (FieldInfo field in type.GetFields())
                 ours.Add(string.Format("{0}.{1} {2} {3} {4}", type.Name, field.Name, Marshal.OffsetOf(type, field.Name), SizeOf(field.FieldType), IsReal(field.FieldType) ? "real" : "whole"));
         }
-        foreach (Type type in prefixes.Keys)
-            foreach (object value in Enum.GetValues(type)) ours.Add(type.Name + "." + value + " " + (int)value);
-        foreach (string line in ours.Where(line => !layout.Contains(line))) Check(false, "the layout is not C's: " + line);
-        Check(layout.Count == ours.Count && ours.Count > 200, "every struct, member and value is compared: " + ours.Count + " with " + layout.Count);
+        List<string> theirs = TableOfStructs().Where(line => !line.StartsWith("sumi_profile_row")).ToList(); // experimental
+        foreach (string line in ours.Except(theirs)) Check(false, "the layout is not C's: " + line);
+        foreach (string line in theirs.Except(ours)) Check(false, "this is not bound: " + line);
+        Check(ours.Count > 200, "every struct and member is compared: " + ours.Count);
+
+        var values = table.Where(line => line.StartsWith("value ")).Select(line => line.Substring(line.IndexOf('.') + 1)).ToList();
+        var enums = table.Where(line => line.StartsWith("value ")).ToDictionary(line => line.Substring(line.IndexOf('.') + 1), line => line.Substring(6, line.IndexOf('.') - 6));
+        foreach (var each in prefixes)
+        {
+            var bound = new List<string>();
+            foreach (string name in Enum.GetNames(each.Key))
+                bound.Add("SUMI_" + each.Value + Regex.Replace(name, "(?<!^)([A-Z])", "_$1").ToUpperInvariant().Replace("DPMPP_2_M", "DPMPP_2M") + " " + (int)Enum.Parse(each.Key, name));
+            foreach (string line in bound.Except(values)) Check(false, "the value is not C's: " + line);
+            string whole = bound.Where(enums.ContainsKey).Select(line => enums[line]).FirstOrDefault();
+            foreach (string line in values.Where(line => enums[line] == whole).Except(bound)) Check(false, "this is not bound: " + line);
+            Check(whole != null, "the enum of " + each.Key.Name);
+        }
+        foreach (MethodInfo method in Imports())
+            Check(table.Any(line => line.StartsWith("function ") && line.Contains(" " + method.Name + "(")), method.Name + " is a function of the header");
+        Check(Native.HeaderVersion == headerVersion, "the bindings are for the header's version");
         // Blittable: what the marshaller would have to convert is refused by a pinned handle.
         foreach (Type type in Structs())
         {
@@ -115,6 +141,22 @@ internal static class UnityBindings
             catch (ArgumentException) { Check(false, type.Name + " is not blittable"); }
         }
         Check(Imports().All(method => !method.GetParameters().Any(each => each.ParameterType == typeof(string) || each.ParameterType == typeof(bool))), "no texts, no bools in imports");
+    }
+
+    // With a library of another version: an engine is refused before anything else is called, with both versions in the sentence.
+    private static void OtherVersionsAreRefused(string library, string scripts)
+    {
+        string sentence;
+        Check(Refused(() => new Engine(), out sentence) == Result.VersionMismatch, "an engine of another version is refused: " + sentence);
+        Check(sentence.Contains("sumi " + library + ",") && sentence.Contains(" " + scripts + ":"), "both versions are told: " + sentence);
+        var component = new SumiGenerator { modelPath = "any", backend = Backend.Cpu };
+        string told = "";
+        component.Failed += failure => told = failure;
+        component.Tell("OnEnable");
+        component.Generate(Text, 7);
+        component.Tell("Update");
+        Check(component.Trouble == sentence && told == sentence, "the component tells it: " + told);
+        component.Tell("OnDisable");
     }
 
     // ---- Pictures -----------------------------------------------------------------------------------------------------------------------------
@@ -132,7 +174,7 @@ internal static class UnityBindings
             ModelInfo info = model.Info;
             Check(info.Family == "z-image" && info.Variant == "turbo" && info.NativeSize == 256 && info.HasTextEncoder && info.SizeMultiple == 16 && info.WeightBytes > 1000000, "the model's facts");
             Check(engine.Info.Backend == "cpu" && engine.Info.Device.Length > 5 && engine.Info.HostBytes > 0 && engine.Info.JobCount == 0, "the engine's facts");
-            Check(Engine.Version == "0.1.0", "the version");
+            Check(Engine.Version == string.Format("{0}.{1}.{2}", headerVersion / 1000000, headerVersion / 1000 % 1000, headerVersion % 1000), "the version");
             Check(MappedModels() > 0, "a model's maps are seen by these tests");
 
             var request = new ImageRequest(model) { Prompt = Text, Seed = 7, PreviewEvery = 1 };
@@ -523,19 +565,21 @@ internal static class UnityBindings
 
     private static int Main(string[] arguments)
     {
-        if (arguments.Length == 1 && arguments[0] == "layout")
+        if (arguments.Length == 3 && arguments[0] == "refuses")
         {
-            PrintLayoutProgram();
-            return 0;
+            Run("versions", () => OtherVersionsAreRefused(arguments[1], arguments[2]));
+            Console.WriteLine("unity_bindings: {0} passed, {1} failed, 0 skipped", passed, failed);
+            return failed > 0 ? 1 : 0;
         }
-        if (arguments.Length != 3)
+        if (arguments.Length != 4)
         {
-            Console.WriteLine("usage: unity_bindings.exe layout | MODEL PICTURE.rgba LAYOUT");
+            Console.WriteLine("usage: unity_bindings.exe refuses LIBRARY SCRIPTS | MODEL PICTURE.rgba TABLE VERSION");
             return 2;
         }
         modelPath = arguments[0];
         wanted = File.ReadAllBytes(arguments[1]);
-        layout = File.ReadAllLines(arguments[2]).ToList();
+        table = File.ReadAllLines(arguments[2]);
+        headerVersion = uint.Parse(arguments[3]);
         Run("layout", LayoutIsThatOfC);
         Run("pictures", PicturesAreTheCommandLines);
         Run("failures", FailuresAreSentences);

@@ -44,12 +44,7 @@ static sumi::Listener Listen(Ending& End)
     return Told;
 }
 
-static sumi_engine_desc Processor()
-{
-    sumi_engine_desc Desc = sumi_engine_defaults();
-    Desc.backend = SUMI_BACKEND_CPU;
-    return Desc;
-}
+static void Processor(sumi_engine_desc& Engine) { Engine.backend = SUMI_BACKEND_CPU; }
 
 // The smallest budget is one slice of work in each tick, however fast or busy the machine is: no preview is missed, and
 // nothing is over before a test has looked at it.
@@ -61,14 +56,35 @@ static void RunUntilIdle(sumi::Session& Session, uint32_t BudgetMicroseconds = O
     Check(Session.IsIdle(), "everything ends");
 }
 
+// Compiled with a header of another version than the library's: nothing is called, and every request is told why.
+static void RefusesOtherVersions(const char* Header)
+{
+    bool bAdjusted = false;
+    auto Session = sumi::Session::Open("any", [&bAdjusted](sumi_engine_desc&) { bAdjusted = true; });
+    Ending End;
+    Session->Generate({}, Listen(End));
+    RunUntilIdle(*Session);
+    const std::string Sentence = Session->Trouble();
+    Check(!bAdjusted && Session->GetEngine() == nullptr, "nothing is called");
+    Check(End.Failures == 1 && End.Sentence == Sentence, "requests are told");
+    Check(Sentence.find(std::string("sumi ") + sumi_version() + ",") != std::string::npos
+              && Sentence.find(std::string(" ") + Header + ":") != std::string::npos,
+          "both versions are told");
+}
+
 int main(int Count, char** Arguments)
 {
-    if (Count != 3) return std::printf("usage: unreal_session MODEL PICTURE.rgba\n"), 2;
+    if (Count == 3 && std::strcmp(Arguments[1], "refuses") == 0) {
+        RefusesOtherVersions(Arguments[2]);
+        std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);
+        return Failed > 0;
+    }
+    if (Count != 3) return std::printf("usage: unreal_session MODEL PICTURE.rgba | refuses VERSION\n"), 2;
     sumi::Request Wish;
     Wish.Prompt = "a red house on the grass";
     Wish.Seed = 7;
     {
-        auto Session = sumi::Session::Open(Arguments[1], Processor());
+        auto Session = sumi::Session::Open(Arguments[1], Processor);
         Ending First, Second, Third;
         const uint64_t One = Session->Generate(Wish, Listen(First)); // before the model is there
         sumi::Request Small = Wish;
@@ -124,7 +140,7 @@ int main(int Count, char** Arguments)
         Check(Left.Failures == 1 && Waits.Failures == 1 && Left.Dones + Waits.Dones == 0, "closing ends what is left");
     }
     {
-        auto Session = sumi::Session::Open("no/such/model", Processor());
+        auto Session = sumi::Session::Open("no/such/model", Processor);
         Ending End;
         Session->Generate(Wish, Listen(End));
         RunUntilIdle(*Session);

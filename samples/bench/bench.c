@@ -232,7 +232,7 @@ static bool print_table(bench* b)
         if (!measure_text(b, &text[i]) || !measure_image(b, false, &forward[i], &decode[i])) return false;
     }
     char names[3][32];
-    snprintf(names[0], sizeof names[0], "text, %d tokens", sumi_prompt_get_info(b->prompt).token_count);
+    snprintf(names[0], sizeof names[0], "text, %d tokens", sumi_prompt_get_info(b->prompt).encoders[0].token_count);
     snprintf(names[1], sizeof names[1], "forward, %dx%d", b->width, b->height);
     snprintf(names[2], sizeof names[2], "decode, %dx%d", b->width, b->height);
     sumi_engine_info info = sumi_engine_get_info(b->engine);
@@ -509,9 +509,10 @@ static bool print_report(bench* b)
         "what", "sustained", "first ms", "TFLOP/s");
     for (int32_t i = 0; i < 2; i++) {
         if (!sustain_text(b, texts[i], b->seconds / 4, &wall, &work_time, &count)) return false;
-        snprintf(name, sizeof name, "text, %d tokens", sumi_prompt_get_info(b->prompt).token_count);
+        snprintf(name, sizeof name, "text, %d tokens", sumi_prompt_get_info(b->prompt).encoders[0].token_count);
         report_row(name, work_time, work_time, 0.0);
-        snprintf(name, sizeof name, "text, %d tokens, submit to done", sumi_prompt_get_info(b->prompt).token_count);
+        snprintf(name, sizeof name, "text, %d tokens, submit to done",
+                 sumi_prompt_get_info(b->prompt).encoders[0].token_count);
         report_row(name, wall, wall, 0.0);
     }
     if (!sustain_text(b, b->tokens, 0.0, &wall, &work_time, &count)) return false; // the captions of the rows below
@@ -540,9 +541,9 @@ static bool print_report(bench* b)
 static bool save(bench* b, const char* path)
 {
     char prompt_path[1200];
-    sumi_prompt_info info = sumi_prompt_get_info(b->prompt);
+    const sumi_prompt_encoder features = sumi_prompt_get_info(b->prompt).encoders[0];
     const synthetic_tensor tensors[] = {
-        {"features", info.features, 2, {info.token_count, info.width}},
+        {"features", features.features, 2, {features.token_count, features.width}},
         {"latents", b->latents, 3, {sumi_model_get_info(b->model).latent_channels, b->height / 8, b->width / 8}},
         {"picture", b->picture, 3, {b->height, b->width, 3}},
     };

@@ -39,7 +39,7 @@ static const char* encode(sumi_engine* engine, sumi_model* model, const char* te
     if (file) is_written = fclose(file) == 0 && is_written;
     free(data);
     if (!is_written) return "the file cannot be written";
-    printf("%s: %zu bytes, %d tokens\n", path, bytes, (int)sumi_prompt_get_info(prompt).token_count);
+    printf("%s: %zu bytes, %d tokens\n", path, bytes, (int)sumi_prompt_get_info(prompt).encoders[0].token_count);
     return NULL;
 }
 

@@ -48,7 +48,8 @@ static int encode_prompt(cli_session* session, const encode_args* args)
     free(data);
     sumi_prompt_info info = sumi_prompt_get_info(prompt);
     if (!written) fprintf(stderr, "sumi: %s\n", message);
-    else if (!args->session.quiet) printf("%s  %d tokens, %zu bytes\n", args->output, info.token_count, bytes);
+    else if (!args->session.quiet)
+        printf("%s  %d tokens, %zu bytes\n", args->output, info.encoders[0].token_count, bytes);
     return written ? EXIT_OK : EXIT_FAILED;
 }
 

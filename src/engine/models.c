@@ -224,6 +224,10 @@ static void pack(sumi_packer* packer, const sumi_model_desc* desc, sumi_network_
     out->text_encoder_path = pack_text(packer, desc->text_encoder_path);
     out->tokenizer_path = pack_text(packer, desc->tokenizer_path);
     out->vae_path = pack_text(packer, desc->vae_path);
+    out->text_encoder_2_path = pack_text(packer, desc->text_encoder_2_path);
+    out->tokenizer_2_path = pack_text(packer, desc->tokenizer_2_path);
+    out->vision_path = pack_text(packer, desc->vision_path);
+    out->processor_path = pack_text(packer, desc->processor_path);
     out->without_text_encoder = desc->without_text_encoder;
     out->without_vae_encoder = desc->without_vae_encoder;
 }

@@ -153,8 +153,15 @@ sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** o
 
 sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt)
 {
-    if (prompt == NULL) return (sumi_prompt_info){0, 0, NULL};
-    return (sumi_prompt_info){prompt->token_count[0], prompt->width[0], prompt->features[0]};
+    sumi_prompt_info info = {.encoder_count = 0};
+    _Static_assert(SUMI_MAX_TEXT_ENCODERS <= sizeof info.encoders / sizeof *info.encoders, "the header has room");
+    if (prompt == NULL) return info;
+    info.encoder_count = prompt->encoder_count;
+    for (int32_t e = 0; e < prompt->encoder_count; e++) {
+        info.encoders[e] = (sumi_prompt_encoder){
+            .token_count = prompt->token_count[e], .width = prompt->width[e], .features = prompt->features[e]};
+    }
+    return info;
 }
 
 static const char* const s_tensor_names[SUMI_MAX_TEXT_ENCODERS] = {"features", "features.1"};
@@ -203,6 +210,14 @@ static sumi_result check_saved(const sumi_model* model, const sumi_tensor_set* s
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
                          "the saved prompt was encoded for %.31s, this model is %s: encode it again", family,
                          info->family);
+    }
+    int32_t encoder_count = 0;
+    for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++)
+        encoder_count += sumi_tensor_find(set, s_tensor_names[e]) != NULL;
+    if (encoder_count > 0 && encoder_count != info->text_encoder_count) {
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "the saved prompt holds the features of %d text encoder%s, this model has %d: encode it again",
+                         (int)encoder_count, encoder_count == 1 ? "" : "s", (int)info->text_encoder_count);
     }
     for (int32_t e = 0; e < info->text_encoder_count; e++) {
         const sumi_tensor* tensor = sumi_tensor_find(set, s_tensor_names[e]);

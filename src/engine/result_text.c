@@ -1,4 +1,4 @@
-// Every result in one sentence that says what to do. The numbers are the header's; a result without a line here is seen
+// The version, and every result in one sentence that says what to do. The numbers are the header's; a result without a line here is seen
 // by the test that walks the list.
 #include <sumi.h>
 
@@ -11,6 +11,8 @@
     X(WRONG_STATE, "the job is not done yet, or this is not the function for its kind: poll it and fetch by kind")     \
     X(QUEUE_FULL, "every job slot is taken: fetch or discard a job, or create the engine with a larger job_capacity")  \
     X(NOT_SUPPORTED, "this build, backend or model does not do that: the engine's log names the member")               \
+    X(VERSION_MISMATCH, "the library is of another version than the header that this program was compiled with: use "  \
+                        "the library that came with the program, or compile it again")                                 \
     X(OUT_OF_HOST_MEMORY, "the host allocator has no memory left: free some, or use smaller sizes")                    \
     X(OUT_OF_DEVICE_MEMORY, "the device has no memory left: lower memory_budget_bytes, or use smaller sizes")          \
     X(BUDGET_TOO_SMALL,                                                                                                \
@@ -20,7 +22,7 @@
     X(FILE_TRUNCATED, "a file ends before its content does: download or copy it again")                                \
     X(FILE_MALFORMED, "a file is not what it says it is: the message names the place")                                 \
     X(MODEL_UNKNOWN,                                                                                                   \
-      "no supported model is in these files: sumi runs Z-Image checkpoints, as a folder or a single file")             \
+      "no supported model is in these files: give the folder or the single file of a model that this version runs")    \
     X(TENSOR_MISSING, "the checkpoint lacks a tensor that the model needs: the message names it")                      \
     X(TENSOR_MISMATCH, "a tensor has another shape or type than the model needs: the message names it")                \
     X(LORA_NO_MATCH, "the adapter was made for another model: it names layers that this one does not have")            \
@@ -51,4 +53,9 @@ const char* sumi_result_text(sumi_result result)
 const char* sumi_version(void)
 {
     return DIGITS(SUMI_VERSION_MAJOR) "." DIGITS(SUMI_VERSION_MINOR) "." DIGITS(SUMI_VERSION_PATCH);
+}
+
+sumi_result sumi_check_version(uint32_t header_version)
+{
+    return header_version / 1000u == SUMI_VERSION_NUMBER / 1000u ? SUMI_OK : SUMI_VERSION_MISMATCH;
 }

@@ -31,9 +31,15 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
                                   .without_text_encoder = desc->without_text_encoder};
     where.signatures = sumi_signatures(&where.signature_count);
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
-        network->asked_for[kind] = where.component_paths[kind] != NULL;
+        const bool is_text = kind != SUMI_COMPONENT_TRANSFORMER && kind != SUMI_COMPONENT_VAE;
+        network->asked_for[kind] = where.component_paths[kind] != NULL && !(is_text && desc->without_text_encoder);
     }
-    network->asked_for_processor = desc->processor_path != NULL;
+    network->asked_for_text_encoder_2 = desc->text_encoder_2_path != NULL ? "text_encoder_2_path"
+                                      : desc->tokenizer_2_path != NULL    ? "tokenizer_2_path"
+                                                                          : NULL;
+    network->asked_for_vision = desc->vision_path != NULL    ? "vision_path"
+                              : desc->processor_path != NULL ? "processor_path"
+                                                             : NULL;
     sumi_result result = sumi_checkpoint_begin(&network->checkpoint, heap, files, &where, error);
     if (result != SUMI_OK) {
         sumi_network_close(network);
@@ -50,31 +56,17 @@ _Static_assert(sizeof s_encoder_components / sizeof *s_encoder_components == SUM
                    && SUMI_CHECKPOINT_ENCODERS == SUMI_MAX_TEXT_ENCODERS,
                "every text encoder has a component and a tokenizer");
 
-static bool has_use_for(const sumi_recipe* recipe, sumi_component_kind kind)
-{
-    switch (kind) {
-    case SUMI_COMPONENT_TEXT_ENCODER: return recipe->encoder_count > 0;
-    case SUMI_COMPONENT_TEXT_ENCODER_2: return recipe->encoder_count > 1;
-    case SUMI_COMPONENT_VISION: return recipe->vision != NULL;
-    default: return true;
-    }
-}
-
-// What was asked for by a path of its own must be there, and be of use.
-static sumi_result check_asked_for(const sumi_network* network, sumi_error* error)
+// Paths of components that the family has no use for.
+static sumi_result check_use(const sumi_network* network, sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
-    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
-        const char* name = sumi_component_kind_name((sumi_component_kind)kind);
-        if (network->asked_for[kind] && !has_use_for(recipe, (sumi_component_kind)kind)) {
-            return sumi_fail(error, SUMI_NOT_SUPPORTED, "a %s model has no %s: leave %s_path out", recipe->family, name,
-                             name);
-        }
+    if (network->asked_for_text_encoder_2 != NULL && recipe->encoder_count < 2) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has one text encoder; leave it NULL",
+                         network->asked_for_text_encoder_2, recipe->family);
     }
-    if (network->asked_for_processor && recipe->vision == NULL) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "a %s model has no vision tower to process pictures for: leave processor_path out",
-                         recipe->family);
+    if (network->asked_for_vision != NULL && recipe->vision == NULL) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s takes no pictures in its prompts; leave it NULL",
+                         network->asked_for_vision, recipe->family);
     }
     return SUMI_OK;
 }
@@ -83,29 +75,26 @@ static sumi_result check_asked_for(const sumi_network* network, sumi_error* erro
 static sumi_result recognise(sumi_network* network, sumi_error* error)
 {
     const sumi_checkpoint* checkpoint = &network->checkpoint;
-    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
+    const sumi_component* transformer = &checkpoint->components[SUMI_COMPONENT_TRANSFORMER];
+    char names[160] = "";
+    const sumi_recipe* recipe = NULL;
+    for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) {
+        if (transformer->present && strcmp(sumi_component_network(transformer), recipe->family) == 0) { break; }
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", recipe->family);
+    }
+    network->recipe = recipe;
+    if (recipe != NULL) { SUMI_TRY(check_use(network, error)); }
+    SUMI_TRY(sumi_signatures_check(checkpoint, error));
+    for (int32_t kind = SUMI_COMPONENT_TRANSFORMER + 1; kind < SUMI_COMPONENT_COUNT; kind++) {
         const sumi_component* component = &checkpoint->components[kind];
-        const bool is_text = kind == SUMI_COMPONENT_TEXT_ENCODER || kind == SUMI_COMPONENT_TEXT_ENCODER_2
-                          || kind == SUMI_COMPONENT_VISION;
-        if (network->asked_for[kind] && !component->present && kind != SUMI_COMPONENT_TRANSFORMER
-            && !(is_text && network->without_text_encoder)) {
+        if (network->asked_for[kind] && !component->present) {
             return sumi_fail(error, SUMI_MODEL_UNKNOWN, "%s holds no %s that this library knows",
                              component->path != NULL ? component->path : "the given path",
                              sumi_component_kind_name((sumi_component_kind)kind));
         }
     }
-    SUMI_TRY(sumi_signatures_check(checkpoint, error));
-    const sumi_component* transformer = &checkpoint->components[SUMI_COMPONENT_TRANSFORMER];
-    char names[160] = "";
-    const sumi_recipe* recipe;
-    for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) {
-        if (transformer->present && strcmp(sumi_component_network(transformer), recipe->family) == 0) {
-            network->recipe = recipe;
-            return check_asked_for(network, error);
-        }
-        const size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", recipe->family);
-    }
+    if (recipe != NULL) { return SUMI_OK; }
     const char* path = transformer->path != NULL ? transformer->path : checkpoint->path;
     const char* guess =
         transformer->present ? sumi_component_network(transformer) : sumi_family_of_class(checkpoint->class_name);

@@ -18,8 +18,10 @@ struct sumi_network {
     sumi_weight_list weights;
     sumi_network_info info;
     bool without_text_encoder, without_vae_encoder;
-    bool asked_for[SUMI_COMPONENT_COUNT], asked_for_processor; // by a path of its own: then it must be there
-    int32_t stage;                                             // of the opening
+    bool asked_for[SUMI_COMPONENT_COUNT]; // by a path of its own: then it must be there
+    // of the components that not every family has, the member of the desc that was given; NULL: none was
+    const char *asked_for_text_encoder_2, *asked_for_vision;
+    int32_t stage; // of the opening
     bool is_open;
     // The parts' models; NULL: not opened.
     sumi_network_encoder encoders[SUMI_MAX_TEXT_ENCODERS];

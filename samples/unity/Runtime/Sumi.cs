@@ -303,10 +303,22 @@ namespace Sumi
     {
         private readonly EngineHandle handle;
 
-        public static string Version { get { return Utf8.From(Native.sumi_version()); } }
+        public static string Version { get { return Utf8.From(Native.sumi_version()); } } // of the native library
+
+        // Structs of another version have other sizes: nothing else may be called before this.
+        private static void CheckVersion()
+        {
+            Result result;
+            try { result = Native.sumi_check_version(Native.HeaderVersion); }
+            catch (EntryPointNotFoundException) { result = Result.VersionMismatch; } // older than 0.2
+            if (result == Result.Ok) return;
+            throw new SumiException(result, string.Format("the native library is sumi {0}, and these scripts are for {1}.{2}: copy the library of that version to the package's Runtime/Plugins folder",
+                Version, Native.HeaderVersion / 1000000, Native.HeaderVersion / 1000 % 1000));
+        }
 
         public Engine(EngineOptions options = null)
         {
+            CheckVersion();
             options = options ?? new EngineOptions();
             var sink = new LogSink { Write = options.Log };
             GCHandle self = GCHandle.Alloc(sink, GCHandleType.Weak);
@@ -533,14 +545,14 @@ namespace Sumi
         private readonly Model model;
         private readonly List<LoraUse> loras; // closing a model or an adapter cancels: they stay until the job has ended
 
-        internal ImageJob(Model model, Native.sumi_job id, int width, int height, List<LoraUse> loras) : base(model.Owner, id)
+        internal ImageJob(Model model, Native.sumi_job id, int width, int height, int latentFactor, List<LoraUse> loras) : base(model.Owner, id)
         {
             this.model = model;
             this.loras = loras;
             Width = width;
             Height = height;
-            PreviewWidth = width / 8;
-            PreviewHeight = height / 8;
+            PreviewWidth = width / latentFactor;
+            PreviewHeight = height / latentFactor;
         }
 
         public override Picture Fetch()
@@ -689,7 +701,7 @@ namespace Sumi
                     Native.sumi_image_desc desc = request.Write(this, scratch);
                     Native.sumi_job job;
                     Owner.Check(Native.sumi_submit_images(Owner, ref desc, out job));
-                    return new ImageJob(this, job, desc.width, desc.height, new List<LoraUse>(request.Loras));
+                    return new ImageJob(this, job, desc.width, desc.height, Native.sumi_model_get_info(Pointer).latent_factor, new List<LoraUse>(request.Loras));
                 }
         }
 
@@ -712,14 +724,14 @@ namespace Sumi
     {
         internal Prompt(EngineHandle owner, IntPtr value) : base(owner, Kind.Prompt, value) { }
 
-        public int TokenCount
+        public int TokenCount // of the first text encoder
         {
             get
             {
                 lock (Owner.Gate)
                 {
                     Owner.Ready();
-                    return Native.sumi_prompt_get_info(Pointer).token_count;
+                    return Native.sumi_prompt_get_info(Pointer).encoders_0.token_count;
                 }
             }
         }

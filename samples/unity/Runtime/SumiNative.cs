@@ -1,7 +1,7 @@
 // sumi.h for P/Invoke: the same names, the same layouts, nothing more. Sumi.cs is what a game uses.
 //
 // Structs hold only what has the same bytes on both sides (blittable): they are passed and returned by value, and are never copied by a marshaller. So a bool is a byte, an array is written out,
-// a function or text is an IntPtr. tests/test_unity.sh compares every size, offset and enum value here with those of the C compiler.
+// a function or text is an IntPtr. tests/test_unity.sh compares every size, offset and enum value here with the stored table of the header's version.
 using System;
 using System.Runtime.InteropServices;
 
@@ -10,7 +10,7 @@ namespace Sumi
     public enum Result
     {
         Ok = 0,
-        InvalidArgument = 1, DescNotInitialized = 2, StaleHandle = 3, WrongState = 4, QueueFull = 5, NotSupported = 6,
+        InvalidArgument = 1, DescNotInitialized = 2, StaleHandle = 3, WrongState = 4, QueueFull = 5, NotSupported = 6, VersionMismatch = 7,
         OutOfHostMemory = 10, OutOfDeviceMemory = 11, BudgetTooSmall = 12,
         FileNotFound = 20, FileReadFailed = 21, FileTruncated = 22, FileMalformed = 23,
         ModelUnknown = 30, TensorMissing = 31, TensorMismatch = 32, LoraNoMatch = 33, TextInvalid = 34,
@@ -38,6 +38,7 @@ namespace Sumi
         private const string Library = "sumi";
         private const CallingConvention Convention = CallingConvention.Cdecl;
 
+        public const uint HeaderVersion = 2000; // SUMI_VERSION_NUMBER of the header that is bound here: 0.2.0
         public const uint Forever = uint.MaxValue;
 
 #pragma warning disable 0649 // members that only C writes
@@ -54,6 +55,7 @@ namespace Sumi
 
         public struct sumi_engine_desc
         {
+            public uint cookie;
             public Backend backend;
             public sumi_engine_desc__cuda cuda;
             public sumi_allocator allocator;
@@ -67,7 +69,6 @@ namespace Sumi
             public uint max_slice_us;
             public ulong memory_budget_bytes;
             public int cpu_thread_count;
-            public uint cookie;
         }
 
         public struct sumi_engine_info
@@ -100,11 +101,12 @@ namespace Sumi
 
         public struct sumi_model_desc
         {
+            public uint cookie;
             public IntPtr path, transformer_path, text_encoder_path, tokenizer_path, vae_path;
             public WeightFormat weights;
             public byte without_text_encoder, without_vae_encoder;
             public int priority;
-            public uint cookie;
+            public IntPtr text_encoder_2_path, tokenizer_2_path, vision_path, processor_path;
         }
 
         public struct sumi_model_info
@@ -116,15 +118,17 @@ namespace Sumi
         }
 
         public struct sumi_pixels { public IntPtr data; public int width, height, row_bytes, channel_count; }
-        public struct sumi_prompt_desc { public IntPtr model, text, references; public int reference_count, priority; public uint cookie; }
-        public struct sumi_prompt_info { public int token_count, width; public IntPtr features; }
-        public struct sumi_lora_desc { public IntPtr model, path; public int priority; public uint cookie; }
+        public struct sumi_prompt_desc { public uint cookie; public IntPtr model, text, references; public int reference_count, priority; }
+        public struct sumi_prompt_encoder { public int token_count, width; public IntPtr features; }
+        public struct sumi_prompt_info { public int encoder_count; public sumi_prompt_encoder encoders_0, encoders_1, encoders_2, encoders_3; }
+        public struct sumi_lora_desc { public uint cookie; public IntPtr model, path; public int priority; }
         public struct sumi_lora_use { public IntPtr lora; public float scale; }
         public struct sumi_target { public Format format; public IntPtr host_memory; public int row_bytes; public ulong device_address; public IntPtr @event, external; }
         public struct sumi_image_item { public IntPtr text, prompt, negative_text, negative_prompt; public ulong seed; }
 
         public struct sumi_image_desc
         {
+            public uint cookie;
             public IntPtr model, items;
             public int item_count, width, height, step_count;
             public float guidance, guidance_begin, guidance_end, guidance_norm_limit;
@@ -145,7 +149,6 @@ namespace Sumi
             public int preview_every, priority;
             public IntPtr targets;
             public byte profile;
-            public uint cookie;
         }
 
         public struct sumi_memory
@@ -157,19 +160,20 @@ namespace Sumi
         public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count; public ulong handle; }
         public struct sumi_encode_desc
         {
+            public uint cookie;
             public IntPtr model, image;
             public int width, height;
             public Posterior posterior;
             public ulong seed;
             public IntPtr noise_values;
             public int priority;
-            public uint cookie;
         }
 #pragma warning restore 0649
 
         [UnmanagedFunctionPointer(Convention)] public delegate void WriteLog(LogLevel level, Result result, IntPtr text, IntPtr user_data);
 
         [DllImport(Library, CallingConvention = Convention)] public static extern IntPtr sumi_version();
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_check_version(uint header_version);
         [DllImport(Library, CallingConvention = Convention)] public static extern IntPtr sumi_result_text(Result result);
 
         [DllImport(Library, CallingConvention = Convention)] public static extern sumi_engine_desc sumi_engine_defaults();
@@ -216,6 +220,7 @@ namespace Sumi
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_fetch_latents(EngineHandle engine, sumi_job job, [Out] float[] into, UIntPtr capacity);
         [DllImport(Library, CallingConvention = Convention)]
         public static extern Result sumi_job_latents(EngineHandle engine, sumi_job job, int item, [Out] float[] into, UIntPtr capacity);
-        // Not bound: sumi_import_gl_texture, sumi_external_release (a Unity script does not run on the thread that has the GL context), sumi_job_profile (experimental).
+        // Not bound: sumi_import_gl_texture, sumi_external_release (a Unity script does not run on the thread that has the GL context), sumi_open_model,
+        // sumi_generate (Job.Wait does the same), sumi_job_profile (experimental).
     }
 }

@@ -7,10 +7,23 @@ void Session::WriteLog(sumi_log_level Level, sumi_result, const char* Text, void
     if (Level == SUMI_LOG_ERROR) static_cast<Session*>(UserData)->LastError = Text;
 }
 
-std::unique_ptr<Session> Session::Open(const std::string& ModelPath, const sumi_engine_desc& EngineDesc)
+// Structs of another version have other sizes: nothing else may be called before this.
+static std::string CheckVersion()
+{
+    if (sumi_check_version(SUMI_VERSION_NUMBER) == SUMI_OK) return "";
+    return std::string("the library is sumi ") + sumi_version() + ", and this plug-in was compiled with the header of "
+         + std::to_string(SUMI_VERSION_MAJOR) + "." + std::to_string(SUMI_VERSION_MINOR)
+         + ": put header and library of one version into ThirdParty/sumi";
+}
+
+std::unique_ptr<Session> Session::Open(const std::string& ModelPath,
+                                       const std::function<void(sumi_engine_desc& Engine)>& Adjust)
 {
     std::unique_ptr<Session> Made(new Session());
-    sumi_engine_desc Desc = EngineDesc;
+    Made->Sentence = CheckVersion();
+    if (!Made->Sentence.empty()) return Made;
+    sumi_engine_desc Desc = sumi_engine_defaults();
+    if (Adjust) Adjust(Desc);
     if (!Desc.log.write) Desc.log = {WriteLog, Made.get()};
     sumi_model_desc ModelDesc = sumi_model_defaults();
     ModelDesc.path = ModelPath.c_str();
@@ -22,7 +35,7 @@ std::unique_ptr<Session> Session::Open(const std::string& ModelPath, const sumi_
 
 Session::~Session()
 {
-    sumi_engine_destroy(Engine); // takes model and jobs with it
+    if (Engine) sumi_engine_destroy(Engine); // takes model and jobs with it
     Engine = nullptr;
     const char* Why = "the session was closed";
     if (Running.Number) Fail(Running, SUMI_CANCELLED, Why);

@@ -17,11 +17,11 @@ void USumiSubsystem::Deinitialize()
 sumi::Session& USumiSubsystem::GetSession()
 {
     if (!Session) {
-        sumi_engine_desc Desc = sumi_engine_defaults();
-        Desc.memory_budget_bytes = static_cast<uint64>(FMath::Max(MemoryBudget, 0)) * 1000000;
+        const uint64 Bytes = static_cast<uint64>(FMath::Max(MemoryBudget, 0)) * 1000000;
         const FString Path =
             FPaths::IsRelative(ModelPath) ? FPaths::Combine(FPaths::ProjectContentDir(), ModelPath) : ModelPath;
-        Session = sumi::Session::Open(TCHAR_TO_UTF8(*FPaths::ConvertRelativePathToFull(Path)), Desc);
+        Session = sumi::Session::Open(TCHAR_TO_UTF8(*FPaths::ConvertRelativePathToFull(Path)),
+                                      [Bytes](sumi_engine_desc& Engine) { Engine.memory_budget_bytes = Bytes; });
     }
     return *Session;
 }

@@ -36,10 +36,11 @@ struct Listener {
 
 class Session {
   public:
-    // Begins to load the model; requests may be given at once. Engine: services and budgets of the host's; the log, if
-    // it has none, is kept for sentences. Never NULL: what went wrong is told to every request.
+    // Begins to load the model; requests may be given at once. Adjust may change services and budgets of the engine; the
+    // log, if it gives none, is kept for sentences. Nothing of the library is called, Adjust neither, when its version
+    // is not that of the header that this was compiled with. Never NULL: what went wrong is told to every request.
     static std::unique_ptr<Session> Open(const std::string& ModelPath,
-                                         const sumi_engine_desc& Engine = sumi_engine_defaults());
+                                         const std::function<void(sumi_engine_desc& Engine)>& Adjust = {});
     ~Session(); // requests that are left fail
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;

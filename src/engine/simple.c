@@ -1,0 +1,49 @@
+// The simple calls: one job from its submission to its fetch, for tools that may wait. They use the public functions
+// only, so they behave as those do with either pump and beside other jobs.
+#include "engine/engine.h"
+#include <string.h>
+
+// Every failure of a wait without a limit is the job's own, and the fetch returns it.
+static void wait_for(sumi_engine* engine, sumi_job job)
+{
+    const sumi_result result = sumi_job_wait(engine, job, SUMI_FOREVER);
+    SUMI_ASSERT(result == SUMI_OK);
+    (void)result;
+}
+
+sumi_result sumi_open_model(sumi_engine* engine, const char* path, sumi_model** out_model)
+{
+    if (out_model != NULL) *out_model = NULL;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    if (out_model == NULL) {
+        sumi_error error = {SUMI_OK, {0}};
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_open_model: out_model is NULL");
+        return sumi_log_failure(engine, &error);
+    }
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = path;
+    sumi_job job;
+    SUMI_TRY(sumi_submit_model(engine, &desc, &job));
+    wait_for(engine, job);
+    return sumi_fetch_model(engine, job, out_model);
+}
+
+sumi_result sumi_generate(sumi_engine* engine, sumi_model* model, const char* text, uint64_t seed,
+                          sumi_image* out_image)
+{
+    if (out_image != NULL) memset(out_image, 0, sizeof *out_image);
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    if (out_image == NULL) {
+        sumi_error error = {SUMI_OK, {0}};
+        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_generate: out_image is NULL");
+        return sumi_log_failure(engine, &error);
+    }
+    const sumi_image_item item = {.text = text, .seed = seed};
+    sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
+    desc.items = &item;
+    desc.item_count = 1;
+    sumi_job job;
+    SUMI_TRY(sumi_submit_images(engine, &desc, &job));
+    wait_for(engine, job);
+    return sumi_fetch_images(engine, job, out_image, 1);
+}

@@ -1,0 +1,105 @@
+// Encoded prompts of several text encoders, and those that earlier versions saved.
+#include "engine/engine.h"
+#include "engine_fixture.h"
+
+#define SAVED_PATH "tests/golden/z-image/prompts/red_fox_0_1.safetensors" // "a red fox", by version 0.1.0
+
+static unsigned char* read_file(const char* path, size_t* out_bytes)
+{
+    *out_bytes = 0;
+    FILE* file = fopen(path, "rb");
+    if (file == NULL) return NULL;
+    unsigned char* data = malloc(1 << 20);
+    *out_bytes = fread(data, 1, 1 << 20, file);
+    fclose(file);
+    return data;
+}
+
+TEST(a_prompt_saved_by_an_earlier_version_is_read)
+{
+    OPEN(engine, model);
+    size_t bytes = 0;
+    unsigned char* saved = read_file(SAVED_PATH, &bytes);
+    CHECK(saved != NULL);
+    sumi_prompt *then = NULL, *now = encode_prompt(engine, model, "a red fox");
+    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &then), SUMI_OK);
+    const sumi_prompt_info a = sumi_prompt_get_info(then), b = sumi_prompt_get_info(now);
+    CHECK_NUMBER(a.encoder_count, 1);
+    CHECK_NUMBER(a.encoders[0].token_count, b.encoders[0].token_count);
+    CHECK_NUMBER(a.encoders[0].width, b.encoders[0].width);
+    for (int e = 1; e < 4; e++) CHECK(a.encoders[e].token_count == 0 && a.encoders[e].features == NULL);
+    const size_t count = (size_t)a.encoders[0].token_count * (size_t)a.encoders[0].width;
+    CHECK(count > 0 && relative_error(a.encoders[0].features, b.encoders[0].features, count) < 1e-5);
+    // the format is the same: version 0.1 reads what this one saves
+    unsigned char* again = malloc(bytes);
+    CHECK_NUMBER(sumi_prompt_save(then, again, bytes), bytes);
+    CHECK(memcmp(saved, again, bytes) == 0);
+    free(saved), free(again);
+    close_engine(engine);
+}
+
+#define WIDTH 96 // of the model's own encoder
+#define POOLED_WIDTH 8
+
+// A prompt as a family of two text encoders makes it: rows of tokens, and one pooled row.
+static sumi_prompt* make_pair(sumi_engine* engine)
+{
+    const int32_t tokens[SUMI_MAX_TEXT_ENCODERS] = {5, 1}, widths[SUMI_MAX_TEXT_ENCODERS] = {WIDTH, POOLED_WIDTH};
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_prompt* prompt = NULL;
+    CHECK_NUMBER(sumi_prompt_create(engine, "z-image", 2, tokens, widths, &prompt, &error), SUMI_OK);
+    for (int32_t e = 0; prompt != NULL && e < 2; e++) {
+        for (int32_t i = 0; i < tokens[e] * widths[e]; i++) prompt->features[e][i] = (float)(i + 1000 * e) * 0.25f;
+    }
+    return prompt;
+}
+
+TEST(every_text_encoder_is_told_saved_and_loaded)
+{
+    OPEN(engine, model);
+    sumi_prompt *pair = make_pair(engine), *loaded = NULL;
+    const sumi_prompt_info info = sumi_prompt_get_info(pair);
+    CHECK_NUMBER(info.encoder_count, 2);
+    CHECK(info.encoders[0].token_count == 5 && info.encoders[0].width == WIDTH);
+    CHECK(info.encoders[1].token_count == 1 && info.encoders[1].width == POOLED_WIDTH); // pooled
+    CHECK(info.encoders[1].features != NULL && info.encoders[1].features[3] == 250.75f);
+    CHECK(info.encoders[2].features == NULL && info.encoders[3].features == NULL);
+    const size_t bytes = sumi_prompt_save(pair, NULL, 0);
+    unsigned char* saved = malloc(bytes);
+    CHECK_NUMBER(sumi_prompt_save(pair, saved, bytes), bytes);
+    // this model has one encoder
+    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_TENSOR_MISMATCH);
+    CHECK(loaded == NULL && strstr(s_host.log, "2 text encoders") != NULL);
+
+    // as if it had two
+    model->info.text_encoder_count = 2;
+    model->info.feature_width[1] = POOLED_WIDTH;
+    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
+    const sumi_prompt_info again = sumi_prompt_get_info(loaded);
+    CHECK_NUMBER(again.encoder_count, 2);
+    for (int e = 0; e < 2; e++) {
+        const size_t count = (size_t)info.encoders[e].token_count * (size_t)info.encoders[e].width;
+        CHECK_NUMBER(again.encoders[e].token_count, info.encoders[e].token_count);
+        CHECK_NUMBER(again.encoders[e].width, info.encoders[e].width);
+        CHECK(memcmp(again.encoders[e].features, info.encoders[e].features, count * sizeof(float)) == 0);
+    }
+    sumi_prompt_release(loaded);
+    model->info.feature_width[1] = POOLED_WIDTH + 1;
+    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_TENSOR_MISMATCH);
+    model->info.feature_width[1] = POOLED_WIDTH;
+    size_t single_bytes = 0;
+    unsigned char* single = read_file(SAVED_PATH, &single_bytes);
+    CHECK_NUMBER(sumi_prompt_load(model, single, single_bytes, &loaded), SUMI_TENSOR_MISMATCH);
+    CHECK(loaded == NULL && strstr(s_host.log, "1 text encoder,") != NULL);
+    model->info.text_encoder_count = 1;
+    free(saved), free(single);
+    close_engine(engine);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(a_prompt_saved_by_an_earlier_version_is_read);
+    RUN(every_text_encoder_is_told_saved_and_loaded);
+    TEST_END();
+}
