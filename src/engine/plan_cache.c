@@ -89,13 +89,12 @@ static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* requ
     pipeline.tile_latent = tile;
     pipeline.adapters = entry->adapters;
     pipeline.adapter_count = entry->lora_count;
-    sumi_plan_begin(&entry->plan, &engine->heap,
-                    (int32_t)runner->element_bytes(engine->runner, SUMI_ELEMENT_ACTIVATION));
-    entry->plan.fp8_weights = request->model->weights == SUMI_WEIGHTS_FP8;
+    sumi_runner_begin_plan(engine->runner, &entry->plan, &engine->heap);
+    entry->plan.wishes.weights = request->model->weights;
     // Where a model has no room as a whole, the few moments of a text or an image encoder are not worth what its
     // transformer would have to leave and come back for.
     const uint64_t budget = sumi_engine_budget(engine);
-    entry->plan.spares_memory =
+    entry->plan.wishes.spares_memory =
         budget != 0 && pipeline.goal != SUMI_GOAL_IMAGES && request->model->info.weight_bytes > budget / 8 * 7;
     memset(&entry->pipeline, 0, sizeof entry->pipeline);
     SUMI_TRY(sumi_pipeline_write(request->model->network, &pipeline, &entry->plan, &entry->pipeline, error));
