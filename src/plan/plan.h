@@ -104,6 +104,7 @@ typedef void sumi_plan_arrange(const struct sumi_runner* runner, struct sumi_pla
 typedef struct sumi_plan_wishes {
     sumi_weight_format weights; // of those of the denoising section that need not keep their precision
     bool spares_memory;         // its weights are used once, and others want the room that they would take
+    bool unused[3];             // no gaps: see engine/plan_key.h
 } sumi_plan_wishes;
 
 typedef struct sumi_plan {
