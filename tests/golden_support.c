@@ -380,9 +380,8 @@ sumi_network* case_network(golden_case* c, const node* json)
 
 void begin_plan(const golden_case* c, sumi_plan* plan)
 {
-    sumi_plan_begin(plan, &c->g->heap,
-                    (int32_t)c->g->runner->functions->element_bytes(c->g->runner, SUMI_ELEMENT_ACTIVATION));
-    plan->fp8_weights = c->g->fp8;
+    sumi_runner_begin_plan(c->g->runner, plan, &c->g->heap);
+    plan->wishes.weights = c->g->fp8 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
 }
 
 void end_plan(const golden_case* c, sumi_plan* plan)

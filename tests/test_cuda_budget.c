@@ -75,10 +75,11 @@ static void write_layers(network* n, sumi_value x, int32_t begin, int32_t end)
     }
 }
 
-static sumi_result write_network(network* n, sumi_heap* heap, uint32_t slice_us, sumi_error* error)
+static sumi_result write_network(const sumi_runner* runner, network* n, sumi_heap* heap, uint32_t slice_us,
+                                 sumi_error* error)
 {
     sumi_plan* plan = &n->plan;
-    sumi_plan_begin(plan, heap, 2);
+    sumi_runner_begin_plan(runner, plan, heap);
     n->ids = sumi_plan_bound(plan, "ids", SUMI_ELEMENT_INT, TOKENS, 1);
     sumi_plan_section(plan, SUMI_SECTION_TEXT, 1, 0);
     sumi_value x = sumi_plan_embed_rows(plan, n->ids, &n->table, 1.0f);
@@ -269,7 +270,7 @@ TEST(streamed_weights_are_there_when_they_are_used)
         make_weights(n);
         open_bench(&b, variant % 2 == 1);
         if (is_mapped) map_weights(&b, n);
-        CHECK(write_network(n, &b.heap, slices[variant % 16 / 4], &error) == SUMI_OK);
+        CHECK(write_network(b.runner, n, &b.heap, slices[variant % 16 / 4], &error) == SUMI_OK);
         const uint64_t least = smallest_budget(&b, &n->plan);
         sumi_device_need all, need;
         CHECK(b.runner->functions->need(b.runner, &n->plan, 0, &all, &error) == SUMI_OK);
@@ -311,7 +312,7 @@ TEST(a_segment_has_one_load_and_none_but_its_ops)
     make_weights(n);
     open_bench(&b, false);
     map_weights(&b, n);
-    CHECK(write_network(n, &b.heap, 100000, &error) == SUMI_OK);
+    CHECK(write_network(b.runner, n, &b.heap, 100000, &error) == SUMI_OK);
     b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
     CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK
           && plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
@@ -363,7 +364,7 @@ TEST(mappings_that_cannot_be_locked_get_images)
         make_weights(n);
         open_bench(&b, false);
         map_weights(&b, n);
-        CHECK(write_network(n, &b.heap, 40, &error) == SUMI_OK);
+        CHECK(write_network(b.runner, n, &b.heap, 40, &error) == SUMI_OK);
         b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
         if (nth > 0) fake_fail_call("cuMemHostRegister", nth, CUDA_ERROR_NOT_SUPPORTED);
         CHECK(run_watched(&b, n, &s_watch, false, &error) == SUMI_OK);
@@ -389,7 +390,7 @@ TEST(tables_are_read_where_they_lie)
     sumi_error error = {SUMI_OK, {0}};
     make_weights(n);
     open_bench(&b, false);
-    CHECK(write_network(n, &b.heap, 100, &error) == SUMI_OK);
+    CHECK(write_network(b.runner, n, &b.heap, 100, &error) == SUMI_OK);
     b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
     CHECK(run_watched(&b, n, &s_watch, true, &error) == SUMI_OK);
     const sumi_cuda_resident* table =
@@ -412,7 +413,7 @@ TEST(large_tables_are_pinned_in_pieces)
     for (size_t i = 0; i < sizeof data / sizeof data[0]; i++) data[i] = (uint16_t)(i * 2654435761u >> 16);
     n->table = weight_of(WEIGHTS, LARGE_ROWS, data, SUMI_DTYPE_BF16);
     open_bench(&b, false);
-    CHECK(write_network(n, &b.heap, 100, &error) == SUMI_OK);
+    CHECK(write_network(b.runner, n, &b.heap, 100, &error) == SUMI_OK);
     b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
     uint64_t most = 0;
     int32_t calls = 0;
@@ -450,7 +451,7 @@ TEST(without_pinned_memory_weights_come_from_the_file)
         sumi_error error = {SUMI_OK, {0}};
         make_weights(n);
         open_bench(&b, variant % 2 == 1);
-        CHECK(write_network(n, &b.heap, 40, &error) == SUMI_OK);
+        CHECK(write_network(b.runner, n, &b.heap, 40, &error) == SUMI_OK);
         // The table has to be pinned, so it goes first.
         const uint64_t budget = smallest_budget(&b, &n->plan) + 200000;
         b.runner->functions->set_budget(b.runner, budget);
@@ -484,7 +485,7 @@ TEST(any_order_of_slices_finds_its_weights)
     sumi_error error = {SUMI_OK, {0}};
     make_weights(n);
     open_bench(&b, false);
-    CHECK(write_network(n, &b.heap, 40, &error) == SUMI_OK);
+    CHECK(write_network(b.runner, n, &b.heap, 40, &error) == SUMI_OK);
     b.runner->functions->set_budget(b.runner, smallest_budget(&b, &n->plan));
     CHECK(b.runner->functions->reserve(b.runner, &n->plan, &error) == SUMI_OK);
     CHECK(plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
@@ -518,8 +519,8 @@ TEST(a_new_run_does_not_disturb_what_is_left_of_another)
     make_weights(n);
     open_bench(&b, false);
     const sumi_runner_functions* f = b.runner->functions;
-    CHECK(write_network(n, &b.heap, 0, &error) == SUMI_OK); // an op is a slice
-    f->set_budget(b.runner, smallest_budget(&b, &n->plan)); // a ring of one weight
+    CHECK(write_network(b.runner, n, &b.heap, 0, &error) == SUMI_OK); // an op is a slice
+    f->set_budget(b.runner, smallest_budget(&b, &n->plan));           // a ring of one weight
     CHECK(f->reserve(b.runner, &n->plan, &error) == SUMI_OK);
     CHECK(plan_prepare(b.runner, &n->plan, &error) == SUMI_OK);
     fake_complete_after(2);

@@ -82,10 +82,10 @@ static void free_products(products* p)
     for (int i = 0; i < PRODUCTS; i++) free(p->w[i]);
 }
 
-static sumi_result write_plan(products* p, uint32_t slice_us, sumi_error* error)
+static sumi_result write_plan(const sumi_runner* runner, products* p, uint32_t slice_us, sumi_error* error)
 {
     sumi_plan* plan = &p->plan;
-    sumi_plan_begin(plan, &s_heap, 2);
+    sumi_runner_begin_plan(runner, plan, &s_heap);
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, 1, 0);
     p->in = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, p->m, p->k);
     p->out[SUM] = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, p->m, p->n);
@@ -170,7 +170,7 @@ static sumi_runner* open_small(products* p, const sumi_cuda_options* options)
     make_products(p, 40, 64, 64);
     open_services();
     CHECK(open_runner(SUMI_CUBLASLT_ALWAYS, options, &runner, &error) == SUMI_OK);
-    CHECK(write_plan(p, 0, &error) == SUMI_OK);
+    CHECK(write_plan(runner, p, 0, &error) == SUMI_OK);
     return runner;
 }
 static void close_all(sumi_runner* runner)
@@ -206,7 +206,7 @@ TEST(products_are_right_and_have_the_same_bits_in_any_slices)
                           &runner, &error)
               == SUMI_OK);
         ((sumi_cuda*)runner)->device.multiprocessors = 1;
-        CHECK(write_plan(&p, ways[way].slice_us, &error) == SUMI_OK);
+        CHECK(write_plan(runner, &p, ways[way].slice_us, &error) == SUMI_OK);
         CHECK(way < 2 ? p.plan.slice_count == PRODUCTS : p.plan.slice_count > 3 * PRODUCTS);
         fake_on_launch(round_bias, &p);
         fake_count_launches(true);
@@ -345,7 +345,7 @@ TEST(what_does_not_start_is_not_there)
             CHECK(!runner->functions->has_cublaslt(runner));
             CHECK_NUMBER(fake_held_kind("cublaslt"), 0);
             if (e == 0) {
-                CHECK(runner_load(runner, &error) == SUMI_OK && write_plan(&p, 0, &error) == SUMI_OK
+                CHECK(runner_load(runner, &error) == SUMI_OK && write_plan(runner, &p, 0, &error) == SUMI_OK
                       && run_products(runner, &p, NULL, &error) == SUMI_OK);
                 CHECK(runner->functions->scratch_bytes(runner, &p.plan) < SUMI_CUDA_CUBLASLT_WORKSPACE);
                 plan_forget(runner, &p.plan);
@@ -412,7 +412,7 @@ TEST(gated_products_are_gated_unit_by_unit)
     sumi_cuda* cuda = (sumi_cuda*)runner;
     const sumi_cuda_linear_choice in_units = {SUMI_CUDA_METHOD_CUBLASLT, 1, 1, 512}; // of a product too small to be cut
     cuda->device.forced_linear = &in_units;
-    sumi_plan_begin(&plan, &s_heap, 2);
+    sumi_runner_begin_plan(runner, &plan, &s_heap);
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
     const sumi_value in = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, M, K),
                      out = sumi_plan_linear_gated(&plan, "gated", in, &weight, SUMI_ACT_SILU);
@@ -522,7 +522,7 @@ TEST(host_memory_may_run_out)
         s_fails_at = 0;
         if (fails) close_all(runner);
     }
-    CHECK(!fails && runner_load(runner, &error) == SUMI_OK && write_plan(&p, 0, &error) == SUMI_OK);
+    CHECK(!fails && runner_load(runner, &error) == SUMI_OK && write_plan(runner, &p, 0, &error) == SUMI_OK);
     fails = true;
     for (int32_t nth = 1; fails && nth < 100; nth++) {
         s_fails_at = nth;

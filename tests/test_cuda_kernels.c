@@ -229,8 +229,8 @@ static void run_picture(bench* b, const sumi_network* network, bool has_fp8, boo
     sumi_pipeline pipeline;
     sumi_error error = {0};
     const sumi_rates rates = b->runner->functions->rates(b->runner);
-    sumi_plan_begin(&plan, &b->heap, (int32_t)b->runner->functions->element_bytes(b->runner, SUMI_ELEMENT_ACTIVATION));
-    plan.fp8_weights = has_fp8;
+    sumi_runner_begin_plan(b->runner, &plan, &b->heap);
+    plan.wishes.weights = has_fp8 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
     sumi_result result = sumi_pipeline_write(network, &request, &plan, &pipeline, &error);
     for (size_t v = 0; v < plan.value_count && watches; v++) plan.values[v].bound = true;
     if (result == SUMI_OK && watches) result = sumi_plan_finish(&plan, &error);

@@ -242,8 +242,7 @@ static void scene_begin(scene* s, const op_case* c, stock* store, const machine*
     memset(s, 0, sizeof *s);
     s->store = store;
     s->fills = store->block_count == 0;
-    sumi_plan_begin(&s->plan, &s_heap,
-                    (int32_t)m->runner->functions->element_bytes(m->runner, SUMI_ELEMENT_ACTIVATION));
+    sumi_runner_begin_plan(m->runner, &s->plan, &s_heap);
     sumi_plan_section(&s->plan, SUMI_SECTION_DENOISE, c->repeat > 0 ? c->repeat : 1, c->counter);
     c->build(s, c);
 }
@@ -298,8 +297,7 @@ static void write_all(const machine* m, const sumi_plan* plan, sumi_value value,
 static sumi_result poison(const machine* m, uint64_t arena_bytes, sumi_error* error)
 {
     sumi_plan plan;
-    int32_t size = (int32_t)m->runner->functions->element_bytes(m->runner, SUMI_ELEMENT_ACTIVATION);
-    sumi_plan_begin(&plan, &s_heap, size);
+    sumi_runner_begin_plan(m->runner, &plan, &s_heap);
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value all = sumi_plan_bound(&plan, "poison", SUMI_ELEMENT_BYTE, (int32_t)(arena_bytes / 4096 + 1), 4096);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 1, 64); // a plan needs an op
@@ -667,7 +665,7 @@ static void adapt(scene* s, const sumi_weight* w, int rank)
 static void build_linear(scene* s, const op_case* c)
 {
     int m = c->m, n = c->n, k = c->k, flags = c->a;
-    s->plan.fp8_weights = (flags & IN_FP8) != 0;
+    s->plan.wishes.weights = (flags & IN_FP8) != 0 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
     sumi_weight* w = stack(s, n, k, flags & STACKED ? 3 : 1, c->dtype, 1.0f / sqrtf((float)k), 0.0f);
     sumi_weight* b =
         flags & BIASED ? bias_of(s, n, c->dtype == SUMI_DTYPE_F16 ? SUMI_DTYPE_F16 : SUMI_DTYPE_BF16) : NULL;
@@ -761,7 +759,7 @@ CASES(linear)
 static void build_gated(scene* s, const op_case* c)
 {
     sumi_weight* w = stack(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
-    s->plan.fp8_weights = (c->a & IN_FP8) != 0;
+    s->plan.wishes.weights = (c->a & IN_FP8) != 0 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
     if (c->a & ADAPTED) adapt(s, w, 16); // the sums land in a value that may be interleaved
     check(s, sumi_plan_linear_gated(&s->plan, "gated", activations(s, c->m, c->k), w, c->act), c->bound);
 }
@@ -773,7 +771,7 @@ static void build_activate(scene* s, const op_case* c)
 static void build_fp8_block(scene* s, const op_case* c)
 {
     sumi_plan* p = &s->plan;
-    p->fp8_weights = true;
+    p->wishes.weights = SUMI_WEIGHTS_FP8;
     sumi_value x = activations(s, c->m, c->k);
     sumi_step_row scale = aligned_row(s, SUMI_ELEMENT_FLOAT, c->k, true);
     sumi_value n = sumi_plan_norm(
@@ -914,7 +912,7 @@ static void build_gate_add(scene* s, const op_case* c)
 static void build_norm_pair(scene* s, const op_case* c)
 {
     sumi_plan* p = &s->plan;
-    p->fp8_weights = c->k > 0;
+    p->wishes.weights = c->k > 0 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
     int before = c->a & 16 ? 3 : 0, from = before + (c->a & 32 ? 1 : 0), rows = c->m - (c->a & 128 ? 1 : 0);
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     float* data = numbers(s, (size_t)(c->m + before + 1) * (size_t)c->n, 1.0f, 0.5f);
@@ -1719,7 +1717,7 @@ static void try_publication(const machine* m, sumi_format format)
     }
     memset(want, 0xA5, sizeof want);
     memset(got, 0, sizeof got);
-    sumi_plan_begin(&plan, &s_heap, 2);
+    sumi_runner_begin_plan(m->runner, &plan, &s_heap);
     sumi_plan_section(&plan, SUMI_SECTION_TRANSFER, 1, 0);
     sumi_value from = sumi_plan_bound(&plan, "x", element, PIXELS, 3),
                into = sumi_plan_bound(&plan, "into", SUMI_ELEMENT_BYTE, PUBLISHED_HEIGHT, PUBLISHED_ROW),

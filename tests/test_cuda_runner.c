@@ -62,6 +62,13 @@ static void make_model(model* m)
     for (int32_t i = 0; i < 6; i++) ((sumi_weight*)(uintptr_t)m->list[i])->index = i;
 }
 
+typedef struct bench {
+    sumi_heap heap;
+    sumi_workers* workers;
+    sumi_runner* runner;
+    int32_t fails_at; // the n-th allocation of host memory fails; 0: none
+} bench;
+
 // x = embed(ids); STEPS times: x = x + down(gated(norm(x))) + bias; y = x. `counts` is a constant that an op writes
 // too, so that it can be fetched.
 typedef struct network {
@@ -71,11 +78,10 @@ typedef struct network {
 
 static const int32_t s_counts[4] = {3, 1, 4, 1};
 
-static sumi_result write_network(network* n, sumi_heap* heap, model* m, int32_t tokens, uint32_t slice_us,
-                                 sumi_error* error)
+static sumi_result write_network(network* n, bench* b, model* m, int32_t tokens, uint32_t slice_us, sumi_error* error)
 {
     sumi_plan* plan = &n->plan;
-    sumi_plan_begin(plan, heap, 2);
+    sumi_runner_begin_plan(b->runner, plan, &b->heap);
     n->ids = sumi_plan_bound(plan, "ids", SUMI_ELEMENT_INT, tokens, 1);
     n->y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, tokens, WIDTH);
     n->counts = sumi_plan_constant(plan, "counts", SUMI_ELEMENT_INT, 2, 2, s_counts);
@@ -96,13 +102,6 @@ static sumi_result write_network(network* n, sumi_heap* heap, model* m, int32_t 
 }
 
 // ---- A runner and its services --------------------------------------------------------------------------------------
-
-typedef struct bench {
-    sumi_heap heap;
-    sumi_workers* workers;
-    sumi_runner* runner;
-    int32_t fails_at; // the n-th allocation of host memory fails; 0: none
-} bench;
 
 static void* bench_allocate(size_t bytes, size_t alignment, void* user_data)
 {
@@ -149,7 +148,7 @@ static void open_network(bench* b, model* m, network* n, uint32_t slice_us, sumi
     make_model(m);
     open_services(b);
     CHECK(open_runner(b, NULL, error) == SUMI_OK);
-    CHECK(write_network(n, &b->heap, m, TOKENS, slice_us, error) == SUMI_OK);
+    CHECK(write_network(n, b, m, TOKENS, slice_us, error) == SUMI_OK);
 }
 
 static void close_network(bench* b, network* n)
@@ -205,7 +204,7 @@ TEST(graphs_launch_what_the_ops_launch)
             sumi_error error = {SUMI_OK, {0}};
             open_services(&b);
             CHECK(open_runner(&b, &(sumi_cuda_options){.without_graphs = graphs == 0}, &error) == SUMI_OK);
-            CHECK(write_network(&n, &b.heap, &m, TOKENS, slice_us, &error) == SUMI_OK);
+            CHECK(write_network(&n, &b, &m, TOKENS, slice_us, &error) == SUMI_OK);
             fake_count_launches(true);
             CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
             uint64_t hash = fake_launch_hash();
@@ -324,8 +323,8 @@ TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
     make_model(&m);
     open_services(&b);
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
-    CHECK(write_network(&small, &b.heap, &m, 8, 100, &error) == SUMI_OK);
-    CHECK(write_network(&large, &b.heap, &m, 1000, 100, &error) == SUMI_OK);
+    CHECK(write_network(&small, &b, &m, 8, 100, &error) == SUMI_OK);
+    CHECK(write_network(&large, &b, &m, 1000, 100, &error) == SUMI_OK);
     CHECK(run_network(b.runner, &small, &error) == SUMI_OK);
     sumi_cuda* cuda = (sumi_cuda*)b.runner;
     const CUdeviceptr before = cuda->arena.address;
@@ -339,7 +338,7 @@ TEST(a_larger_plan_takes_the_arena_over_and_graphs_follow)
     // A larger one for which there is no room, not even after the old one has gone: a clear result, and the small one
     // works again.
     network huge;
-    CHECK(write_network(&huge, &b.heap, &m, 1024 * 1024, 100, &error) == SUMI_OK);
+    CHECK(write_network(&huge, &b, &m, 1024 * 1024, 100, &error) == SUMI_OK);
     fake_limit_device_bytes(64u << 20);
     CHECK(plan_prepare(b.runner, &huge.plan, &error) == SUMI_OK);
     const sumi_result refused = b.runner->functions->reserve(b.runner, &huge.plan, &error);
@@ -414,7 +413,7 @@ TEST(large_weights_come_in_pieces_from_any_address)
     open_services(&b);
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
     sumi_plan plan;
-    sumi_plan_begin(&plan, &b.heap, 2);
+    sumi_runner_begin_plan(b.runner, &plan, &b.heap);
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 4, COLS);
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "large", .x = x, .weight = &weight});
@@ -452,7 +451,7 @@ TEST(no_call_pins_long)
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
     const sumi_runner_functions* f = b.runner->functions;
     sumi_plan plan;
-    sumi_plan_begin(&plan, &b.heap, 2);
+    sumi_runner_begin_plan(b.runner, &plan, &b.heap);
     sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
     const sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, TOKENS_OF_X, COLS);
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "large", .x = x, .weight = &weight});
@@ -510,7 +509,7 @@ TEST(what_did_not_go_goes_again)
         sumi_error error = {SUMI_OK, {0}};
         open_services(&b);
         CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
-        CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+        CHECK(write_network(&n, &b, &m, TOKENS, 100, &error) == SUMI_OK);
         fake_fail_call(calls[i], 1, 1); // CUDA_ERROR_INVALID_VALUE
         CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_INTERNAL);
         CHECK(fake_fail_call(NULL, 0, 0));
@@ -537,7 +536,7 @@ TEST(inputs_go_through_the_ring_whole)
     CHECK(open_runner(&b, NULL, &error) == SUMI_OK);
     enum { ROWS = 3000, COLS = 1024 }; // 12 MB: more than the ring
     sumi_plan plan;
-    sumi_plan_begin(&plan, &b.heap, 2);
+    sumi_runner_begin_plan(b.runner, &plan, &b.heap);
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, ROWS, COLS);
     sumi_value y = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_FLOAT, ROWS, COLS);
@@ -651,16 +650,30 @@ TEST(a_lost_device_is_said_and_stays_lost)
 
 // ---- What launchers are told ----------------------------------------------------------------------------------------
 
+// The backend's pass, of a device of 9.0, for plans that nothing runs.
+static void arrange_for_90(const sumi_runner* runner, sumi_plan* plan)
+{
+    (void)runner;
+    sumi_cuda_arrange(&(sumi_cuda_device){.capability = 90}, plan);
+}
+static void arrange_for_86(const sumi_runner* runner, sumi_plan* plan)
+{
+    (void)runner;
+    sumi_cuda_arrange(&(sumi_cuda_device){.capability = 86}, plan);
+}
+static void begin_for_90(sumi_plan* plan, sumi_heap* heap)
+{
+    sumi_plan_begin(plan, heap, 2);
+    plan->arrange = arrange_for_90;
+}
+
 TEST(forms_follow_from_the_ops)
 {
     static model m;
-    sumi_heap heap;
-    sumi_heap_init(&heap, NULL);
-    make_model(&m);
+    bench b;
     network n;
     sumi_error error = {SUMI_OK, {0}};
-    CHECK(write_network(&n, &heap, &m, TOKENS, 0, &error) == SUMI_OK);
-    sumi_cuda_device device = {.capability = 90};
+    open_network(&b, &m, &n, 0, &error);
     const sumi_plan* plan = &n.plan;
     int32_t linear = 0;
     while (plan->ops[linear].kind != SUMI_OP_LINEAR) linear++;
@@ -670,11 +683,12 @@ TEST(forms_follow_from_the_ops)
                           *y = sumi_plan_info(plan, plan->ops[linear + 1].out);
     // what the fused kernel reads and writes
     CHECK(y->offset >= x->offset + x->bytes || x->offset >= y->offset + y->bytes);
-    unsigned char flags[64] = {0};
-    sumi_cuda_flag_values(&device, plan, flags);
-    CHECK(flags[plan->ops[linear].out.id - 1] == SUMI_CUDA_VALUE_GATED);
-    for (size_t v = 0; v < plan->value_count; v++) CHECK(flags[v] == 0 || (int32_t)v == plan->ops[linear].out.id - 1);
-    sumi_plan_end(&n.plan);
+    for (size_t v = 0; v < plan->value_count; v++) {
+        const bool is_it = (int32_t)v == plan->ops[linear].out.id - 1;
+        CHECK_NUMBER(plan->values[v].marks, is_it ? SUMI_CUDA_VALUE_GATED : 0);
+        CHECK_NUMBER(plan->values[v].is_unstored, is_it);
+    }
+    close_network(&b, &n);
 }
 
 TEST(fp8_takes_large_weights_of_the_denoising_section)
@@ -688,8 +702,8 @@ TEST(fp8_takes_large_weights_of_the_denoising_section)
                 kept = weight_of("kept", 256, 256, NULL, SUMI_DTYPE_BF16);
     kept.keeps_precision = true;
     sumi_plan plan;
-    sumi_plan_begin(&plan, &heap, 2);
-    plan.fp8_weights = true;
+    begin_for_90(&plan, &heap);
+    plan.wishes.weights = SUMI_WEIGHTS_FP8;
     sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
     sumi_value in = sumi_plan_bound(&plan, "in", SUMI_ELEMENT_ACTIVATION, 32, 256);
     // 0, in another section
@@ -704,21 +718,26 @@ TEST(fp8_takes_large_weights_of_the_denoising_section)
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "small", .x = shared, .weight = &small});   // 7
     (void)sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "kept", .x = shared, .weight = &kept});     // 8
     CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
-    sumi_cuda_device device = {.capability = 90};
     const bool expected[] = {false, false, true, false, true, false, true, false, false};
-    for (int32_t i = 0; i < 9; i++) CHECK(sumi_cuda_op_is_fp8(&device, &plan, &plan.ops[i]) == expected[i]);
-    unsigned char flags[64] = {0};
-    sumi_cuda_flag_values(&device, &plan, flags);
-    CHECK(flags[n.id - 1] == SUMI_CUDA_VALUE_FP8);
+    for (int32_t i = 0; i < 9; i++) CHECK(((plan.ops[i].marks & SUMI_CUDA_OP_FP8) != 0) == expected[i]);
+    CHECK(sumi_plan_info(&plan, n)->marks == SUMI_CUDA_VALUE_FP8);
     // shared has a reader that wants bfloat16, g is no norm's
-    CHECK(flags[shared.id - 1] == 0 && flags[g.id - 1] == 0 && flags[x.id - 1] == 0);
+    CHECK(sumi_plan_info(&plan, shared)->marks == 0 && sumi_plan_info(&plan, g)->marks == 0
+          && sumi_plan_info(&plan, x)->marks == 0);
     const sumi_weight* weight;
     sumi_cuda_form form;
-    CHECK(sumi_cuda_op_weight(&device, &plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_GATED_FP8);
-    CHECK(sumi_cuda_op_weight(&device, &plan, 4, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX_FP8);
-    CHECK(sumi_cuda_op_weight(&device, &plan, 0, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
-    device.capability = 86;
-    for (int32_t i = 0; i < 9; i++) CHECK(!sumi_cuda_op_is_fp8(&device, &plan, &plan.ops[i]));
+    CHECK(sumi_cuda_op_weight(&plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_GATED_FP8);
+    CHECK(sumi_cuda_op_weight(&plan, 4, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX_FP8);
+    CHECK(sumi_cuda_op_weight(&plan, 0, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
+    plan.arrange = arrange_for_86;
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+    for (int32_t i = 0; i < 9; i++) CHECK((plan.ops[i].marks & SUMI_CUDA_OP_FP8) == 0);
+    CHECK(sumi_plan_info(&plan, n)->marks == 0 && plan.ops[2].joins_next);
+    // a plan that no backend arranges is done op by op
+    plan.arrange = NULL;
+    CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+    CHECK(sumi_cuda_op_weight(&plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
+    CHECK(!sumi_cuda_is_fused_gated(&plan, 2));
     sumi_plan_end(&plan);
 }
 
@@ -738,7 +757,7 @@ TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
     const sumi_adapter adapter = {&delta, 1};
     const sumi_adapter_use use = {&adapter, 0.5f};
     memset(&n, 0, sizeof n);
-    sumi_plan_begin(&n.plan, &heap, 2);
+    begin_for_90(&n.plan, &heap);
     sumi_plan_adapters(&n.plan, &use, 1);
     sumi_plan_section(&n.plan, SUMI_SECTION_DENOISE, 1, 0);
     sumi_value x = sumi_plan_bound(&n.plan, "x", SUMI_ELEMENT_ACTIVATION, 8, WIDTH);
@@ -746,14 +765,12 @@ TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
     CHECK(sumi_plan_finish(&n.plan, &error) == SUMI_OK);
     CHECK_NUMBER(n.plan.op_count, 4);
     for (int32_t i = 0; i < 4; i++) CHECK(!sumi_cuda_is_fused_gated(&n.plan, i));
-    sumi_cuda_device device = {.capability = 90};
-    unsigned char flags[64] = {0};
-    sumi_cuda_flag_values(&device, &n.plan, flags);
-    CHECK(flags[n.plan.ops[0].out.id - 1] == SUMI_CUDA_VALUE_GATED); // the adapter adds to interleaved columns
+    // the adapter adds to interleaved columns
+    CHECK(sumi_plan_info(&n.plan, n.plan.ops[0].out)->marks == SUMI_CUDA_VALUE_GATED);
     const sumi_weight* weight;
     sumi_cuda_form form;
-    CHECK(sumi_cuda_op_weight(&device, &n.plan, 0, 0, &weight, &form) && form == SUMI_CUDA_FORM_GATED);
-    CHECK(sumi_cuda_op_weight(&device, &n.plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
+    CHECK(sumi_cuda_op_weight(&n.plan, 0, 0, &weight, &form) && form == SUMI_CUDA_FORM_GATED);
+    CHECK(sumi_cuda_op_weight(&n.plan, 2, 0, &weight, &form) && form == SUMI_CUDA_FORM_MATRIX);
     sumi_plan_end(&n.plan);
 }
 
@@ -772,11 +789,11 @@ TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
                  {256, 32, 2, false, false, false}, {256, 32, 2, true, true, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sumi_plan plan;
-        sumi_plan_begin(&plan, &heap, 2);
+        begin_for_90(&plan, &heap);
         sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols),
                    other = sumi_plan_bound(&plan, "other", SUMI_ELEMENT_ACTIVATION, 40, cases[i].cols);
-        // its last reader is the sum: without the rule of layout.c the norm would lie in its place
+        // its last reader is the sum: did the pair not keep it apart, the norm would lie in its place
         sumi_value b = sumi_plan_activate(&plan, other, SUMI_ACT_SILU);
         sumi_plan_norm_gate_add(&plan, &(sumi_plan_norm_gate_add_args){
                                            .label = "sum", .x = x, .x_row = 2, .branch = b, .rows = 32, .eps = 1e-5f});
@@ -832,7 +849,7 @@ TEST(the_hosts_context_stays_current)
     open_services(&b);
     CHECK_CURRENT(CHECK(open_runner(&b, NULL, &error) == SUMI_OK));
     const sumi_runner_functions* f = b.runner->functions;
-    CHECK(write_network(&n, &b.heap, &m, TOKENS, 100, &error) == SUMI_OK);
+    CHECK(write_network(&n, &b, &m, TOKENS, 100, &error) == SUMI_OK);
     CHECK_CURRENT(CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK));
     CHECK_CURRENT(CHECK(f->reserve(b.runner, &n.plan, &error) == SUMI_OK));
     CHECK_CURRENT(CHECK(plan_prepare(b.runner, &n.plan, &error) == SUMI_OK));

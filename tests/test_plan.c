@@ -202,8 +202,24 @@ TEST(plan_keeps_a_solver_table_until_it_is_read)
     sumi_plan_end(&plan);
 }
 
-// Gate and up together are never written where one kernel makes what is read; with an adapter between, or on the
-// processor, they are.
+// A backend that multiplies and gates in one kernel, and normalises what it has just added.
+static void arrange_pairs(const struct sumi_runner* runner, sumi_plan* plan)
+{
+    CHECK(runner == NULL);
+    for (size_t i = 0; i + 1 < plan->op_count; i++) {
+        sumi_op *op = &plan->ops[i], *next = op + 1;
+        sumi_value_info* between = &plan->values[op->out.id - 1];
+        CHECK(!op->joins_next && op->marks == 0 && !between->is_unstored && between->marks == 0);
+        if (next->in[0].id != op->out.id || next->section != op->section) continue;
+        const bool is_gate = op->kind == SUMI_OP_LINEAR && !op->u.linear.accumulates && next->kind == SUMI_OP_GATED;
+        op->joins_next = is_gate || (op->kind == SUMI_OP_NORM_GATE_ADD && next->kind == SUMI_OP_NORM_MODULATE);
+        between->is_unstored = is_gate && !between->bound && between->last_use == (int32_t)i + 1;
+        op->marks = between->marks = 7;
+    }
+}
+
+// Gate and up together are never written where one kernel makes what is read; with an adapter between, or where each op
+// is done by itself, they are.
 TEST(plan_gives_no_memory_to_a_value_inside_a_pair)
 {
     sumi_weight w = make_weight(64, 64);
@@ -211,20 +227,49 @@ TEST(plan_gives_no_memory_to_a_value_inside_a_pair)
     sumi_delta delta = {.weight_index = 1, .scale = 1.0f, .down = make_weight(4, 64), .up = make_weight(64, 4)};
     sumi_adapter adapter = {&delta, 1};
     sumi_adapter_use use = {&adapter, 1.0f};
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 4; k++) {
         bool is_pair = k == 0;
         sumi_plan plan;
-        sumi_plan_begin(&plan, &s_heap, k == 1 ? 4 : 2);
+        sumi_plan_begin(&plan, &s_heap, 2);
+        if (k != 1) plan.arrange = arrange_pairs;
         sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
         sumi_plan_adapters(&plan, &use, k == 2);
         sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
         sumi_value y = sumi_plan_linear_gated(&plan, "gated", x, &w, SUMI_ACT_SILU);
+        if (k == 3) { // it is looked at
+            check_finish(&plan);
+            CHECK(sumi_plan_info(&plan, plan.ops[0].out)->is_unstored);
+            plan.values[plan.ops[0].out.id - 1].bound = true;
+        }
         check_finish(&plan);
-        uint64_t both = sumi_plan_info(&plan, plan.ops[0].out)->bytes;
-        CHECK_NUMBER(both, is_pair ? 0 : 16 * 64 * plan.activation_bytes);
+        const sumi_value_info* both = sumi_plan_info(&plan, plan.ops[0].out);
+        CHECK_NUMBER(both->bytes, is_pair ? 0 : 16 * 64 * 2);
+        CHECK_NUMBER(both->is_unstored, is_pair);
         CHECK(!is_pair || plan.arena_bytes == 16 * 96 * 2);
-        CHECK_NUMBER(sumi_plan_is_gated_pair(&plan, 0), k < 2);
+        CHECK_NUMBER(plan.ops[0].joins_next, k == 0 || k == 3);
         CHECK(sumi_plan_info(&plan, y)->bytes > 0);
+        check_no_overlap(&plan);
+        sumi_plan_end(&plan);
+    }
+}
+
+// The second result of a pair is written while the first op's inputs are read: it does not lie in their place.
+TEST(plan_keeps_apart_what_a_pair_reads_and_writes)
+{
+    for (int k = 0; k < 2; k++) {
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &s_heap, 4);
+        if (k == 1) plan.arrange = arrange_pairs;
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
+        sumi_value b = sumi_plan_activate(&plan, x, SUMI_ACT_SILU);
+        sumi_plan_norm_gate_add(&plan, &(sumi_plan_norm_gate_add_args){.label = "sum", .x = x, .branch = b, .eps = 1});
+        sumi_value n = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "norm", .x = x, .eps = 1});
+        check_finish(&plan);
+        CHECK_NUMBER(sumi_plan_info(&plan, n)->first_use, k == 1 ? 1 : 2);
+        CHECK_NUMBER(sumi_plan_info(&plan, n)->offset == sumi_plan_info(&plan, b)->offset, k == 0);
+        CHECK_NUMBER(plan.ops[1].marks, k == 1 ? 7 : 0);
+        CHECK(sumi_plan_info(&plan, x)->bytes == 16 * 64 * 4); // stored: x is bound
         check_no_overlap(&plan);
         sumi_plan_end(&plan);
     }
@@ -474,6 +519,7 @@ int main(int argc, char** argv)
     RUN(plan_lets_a_guest_lie_in_its_host);
     RUN(plan_keeps_a_solver_table_until_it_is_read);
     RUN(plan_gives_no_memory_to_a_value_inside_a_pair);
+    RUN(plan_keeps_apart_what_a_pair_reads_and_writes);
     RUN(plan_slices_cover_all_work_and_respect_the_bound);
     RUN(plan_ops_write_over_their_inputs_only_where_the_table_says_so);
     RUN(plan_arguments_that_are_left_out_mean_the_usual);

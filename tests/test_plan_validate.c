@@ -120,7 +120,18 @@ static void write_pictures(fixture* f)
                          sumi_plan_constant(plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero));
 }
 
-// A plan with views, a guest, in-place ops, constants, step tables and split ops. It breaks nothing.
+// A backend that does a product with its gate, and the first two products, in one kernel.
+static void arrange_pairs(const struct sumi_runner* runner, sumi_plan* plan)
+{
+    (void)runner;
+    for (size_t i = 0; i + 1 < plan->op_count; i++) {
+        const bool is_gated = plan->ops[i].kind == SUMI_OP_LINEAR && plan->ops[i + 1].kind == SUMI_OP_GATED;
+        plan->ops[i].joins_next = is_gated || strcmp(plan->ops[i].label, "first") == 0;
+        if (is_gated) plan->values[plan->ops[i].out.id - 1].is_unstored = true;
+    }
+}
+
+// A plan with views, a guest, in-place ops, pairs, constants, step tables and split ops. It breaks nothing.
 static bool make_plan(fixture* f)
 {
     memset(f, 0, sizeof *f);
@@ -132,6 +143,7 @@ static bool make_plan(fixture* f)
     f->wide = make_weight(64, 216);
     sumi_plan* plan = &f->plan;
     sumi_plan_begin(plan, &s_heap, 4);
+    plan->arrange = arrange_pairs;
     f->input = sumi_plan_bound(plan, "input", SUMI_ELEMENT_ACTIVATION, 16, 64);
     f->state = sumi_plan_bound(plan, "state", SUMI_ELEMENT_FLOAT, 24, 64);
     f->table = sumi_plan_bound(plan, "table", SUMI_ELEMENT_FLOAT, 8, 64);
@@ -207,6 +219,34 @@ static void break_life_in_repeat(fixture* f)
     info_of(f, op_called(f, "some_rows")->out)->last_use = f->plan.sections[2].op_end - 2;
 }
 
+// ---- Pairs ----------------------------------------------------------------------------------------------------------
+static sumi_value_info* unstored_of(fixture* f) { return info_of(f, op_called(f, "gated")->out); }
+static void break_unstored_bytes(fixture* f) { unstored_of(f)->bytes = 64; }
+static void break_unstored_bound(fixture* f)
+{
+    unstored_of(f)->bound = true;
+    unstored_of(f)->first_use = 0;
+    unstored_of(f)->last_use = (int32_t)f->plan.op_count - 1;
+}
+static void break_unstored_guest(fixture* f) { unstored_of(f)->host = f->room; }
+static void break_unstored_pair(fixture* f) { op_called(f, "gated")->joins_next = false; }
+static void break_unstored_life(fixture* f) { unstored_of(f)->last_use++; }
+static void break_unstored_reader(fixture* f) { op_called(f, "gated")[1].in[0] = f->input; }
+static void break_unstored_view(fixture* f) { info_of(f, f->upsampled)->is_unstored = true; }
+static void break_unstored_base(fixture* f) { info_of(f, f->room)->is_unstored = true; }
+static void break_stored(fixture* f) { unstored_of(f)->is_unstored = false; }
+static void break_pair_end(fixture* f) { f->plan.ops[f->plan.op_count - 1].joins_next = true; }
+static void break_pair_section(fixture* f) { op_of(f, SUMI_OP_SOLVE)->joins_next = true; }
+static void break_pair_of_pairs(fixture* f) { op_called(f, "gated")[1].joins_next = true; }
+static void break_pair_reader(fixture* f) { op_called(f, "some_rows")->in[0] = f->input; }
+static void break_pair_life(fixture* f) { info_of(f, op_called(f, "some_rows")->out)->first_use++; }
+static void break_pair_apart(fixture* f)
+{
+    sumi_op* op = op_called(f, "gated");
+    info_of(f, op[1].out)->offset = info_of(f, op->in[0])->offset;
+    info_of(f, op[1].out)->host = op->in[0]; // or the arena's rule would say it
+}
+
 // ---- Ops ------------------------------------------------------------------------------------------------------------
 static void break_value_id(fixture* f) { op_called(f, "first")->in[0].id = 999; }
 static void break_unlisted_table(fixture* f) { op_called(f, "norm")->in[1] = SUMI_NO_VALUE; }
@@ -271,6 +311,21 @@ static const struct {
     {"a value's size", break_size, {"(velocity)", "size is that of its rows"}},
     {"a life's begin", break_life_begin, {"linear", "does not live at an op that uses it"}},
     {"a life in a repeated section", break_life_in_repeat, {"rows", "until the section ends"}},
+    {"an unstored value's size", break_unstored_bytes, {"value ", "takes no memory"}},
+    {"an unstored value that is bound", break_unstored_bound, {"value ", "takes no memory"}},
+    {"an unstored guest", break_unstored_guest, {"value ", "takes no memory"}},
+    {"an unstored value of no pair", break_unstored_pair, {"value ", "made and read by a pair"}},
+    {"an unstored value's life", break_unstored_life, {"value ", "made and read by a pair"}},
+    {"an unstored value without a reader", break_unstored_reader, {"value ", "made and read by a pair"}},
+    {"an unstored view", break_unstored_view, {"(upsampled)", "a view and its base are stored"}},
+    {"an unstored base", break_unstored_base, {"(room)", "takes no memory"}},
+    {"a stored value without memory", break_stored, {"value ", "size is that of its rows"}},
+    {"a pair at the plan's end", break_pair_end, {"pixels_out", "there is none in its section"}},
+    {"a pair across sections", break_pair_section, {"solve", "there is none in its section"}},
+    {"an op in two pairs", break_pair_of_pairs, {"gated", "in one pair at most"}},
+    {"a pair that shares nothing", break_pair_reader, {"first", "reads what the first one makes"}},
+    {"a pair's second life", break_pair_life, {"first", "lives from the first one on"}},
+    {"a pair's results", break_pair_apart, {"gated", "still reads"}},
     {"a value's id", break_value_id, {"first", "no such value"}},
     {"a table that is no input", break_unlisted_table, {"table", "not among its inputs"}},
     {"rows behind the end", break_rows_end, {"some_rows", "reads rows 9 to 17, the value has 16"}},

@@ -96,8 +96,8 @@ static void describe(const sumi_cuda_linear_choice* c, char* text, size_t size)
 static sumi_result build(config* c, const group* g, int m, bool is_fp8, int ops, sumi_error* error)
 {
     sumi_plan* plan = &c->plan;
-    sumi_plan_begin(plan, &s_heap, 2);
-    plan->fp8_weights = is_fp8;
+    sumi_runner_begin_plan(s_runner, plan, &s_heap);
+    plan->wishes.weights = is_fp8 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, 1, 0);
     sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, m, g->k), y = SUMI_NO_VALUE;
     if (g->kind == RESIDUAL) y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, m, g->n);

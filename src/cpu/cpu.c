@@ -169,6 +169,7 @@ static sumi_result make_room(sumi_cpu* cpu, unsigned char** memory, uint64_t* he
 
 static sumi_result cpu_reserve(sumi_runner* runner, const sumi_plan* plan, sumi_error* error)
 {
+    SUMI_ASSERT(plan->arrange == NULL); // ops run one by one here, and every value is stored
     sumi_cpu* cpu = (sumi_cpu*)runner;
     remember_layout(cpu, plan);
     SUMI_TRY(make_room(cpu, &cpu->scratch, &cpu->scratch_bytes, cpu_scratch_bytes(runner, plan), "the packing buffers",

@@ -149,7 +149,6 @@ static void free_record(sumi_cuda* cuda, sumi_cuda_plan* record)
     sumi_cuda_release(&cuda->memory, &record->constants);
     sumi_free(cuda->heap, record->graphs);
     sumi_free(cuda->heap, record->mirrors);
-    sumi_free(cuda->heap, record->value_flags);
     if (cuda->current == record) cuda->current = NULL;
     for (size_t i = 0; i < cuda->plan_count; i++) {
         if (cuda->plans[i] == record) cuda->plans[i] = cuda->plans[--cuda->plan_count];
@@ -163,6 +162,7 @@ static uint64_t cuda_scratch_bytes(const sumi_runner* runner, const sumi_plan* p
 static sumi_result take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_plan** out_record, sumi_error* error)
 {
     SUMI_ASSERT(plan->op_count > 0);
+    SUMI_ASSERT(plan->runner == &cuda->runner); // and so arranged: see sumi_runner_begin_plan
     sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     // another plan where one was that nobody said goodbye to
     if (record != NULL && (record->ops != plan->ops || record->op_count != plan->op_count)) {
@@ -174,18 +174,11 @@ static sumi_result take_plan(sumi_cuda* cuda, const sumi_plan* plan, sumi_cuda_p
     SUMI_TRY(sumi_grow(cuda->heap, (void**)&cuda->plans, &cuda->plan_capacity, cuda->plan_count + 1,
                        sizeof *cuda->plans, error));
     record = sumi_alloc_zero(cuda->heap, sizeof *record);
-    unsigned char* flags = sumi_alloc_zero(cuda->heap, plan->value_count + 1);
-    if (record == NULL || flags == NULL) {
-        sumi_free(cuda->heap, record);
-        sumi_free(cuda->heap, flags);
-        return sumi_out_of_memory(error, sizeof *record + plan->value_count, "a plan on the device");
-    }
+    if (record == NULL) return sumi_out_of_memory(error, sizeof *record, "a plan on the device");
     record->plan = plan;
     record->ops = plan->ops;
     record->op_count = plan->op_count;
-    record->value_flags = flags;
     record->scratch_bytes = cuda_scratch_bytes(&cuda->runner, plan);
-    sumi_cuda_flag_values(&cuda->device, plan, flags);
     cuda->plans[cuda->plan_count++] = record;
     *out_record = record;
     return SUMI_OK;
@@ -1206,6 +1199,10 @@ static void cuda_list_kernels(const sumi_runner* runner, sumi_kernel_seen* seen,
 }
 static const char* cuda_device(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->device.name; }
 static sumi_rates cuda_rates(const sumi_runner* runner) { return ((const sumi_cuda*)runner)->rates; }
+static void cuda_arrange(const sumi_runner* runner, sumi_plan* plan)
+{
+    sumi_cuda_arrange(&((const sumi_cuda*)runner)->device, plan);
+}
 static uint64_t cuda_element_bytes(const sumi_runner* runner, sumi_element element)
 {
     (void)runner;
@@ -1264,6 +1261,7 @@ static const sumi_runner_functions functions = {.destroy = cuda_destroy,
                                                 .read = cuda_read,
                                                 .run = cuda_run,
                                                 .idle = cuda_idle,
+                                                .arrange = cuda_arrange,
                                                 .load = cuda_load,
                                                 .prepare = cuda_prepare,
                                                 .is_ready = cuda_is_ready,

@@ -9,6 +9,7 @@
 // from the whole op's shape; a slice runs a range of the same tiles.
 #ifndef SUMI_CUDA_LAUNCH_H
 #define SUMI_CUDA_LAUNCH_H
+#include "cuda/arrange.h"
 #include "cuda/device_memory.h"
 #include "cuda/modules.h"
 #include "kernels/step.h"
@@ -66,27 +67,13 @@ int32_t sumi_cuda_rows(const sumi_cuda_run* run, sumi_value value);
 // elements from row to row: cols but for a view of some columns
 int32_t sumi_cuda_pitch(const sumi_cuda_run* run, sumi_value value);
 sumi_element sumi_cuda_element(const sumi_cuda_run* run, sumi_value value);
-// A value kept as e4m3: written by NORM_MODULATE and read by LINEARs with fp8 weights only. [rows][cols] e4m3, then at
-// the next multiple of 16 bytes float scales [rows].
-bool sumi_cuda_is_fp8(const sumi_cuda_run* run, sumi_value value);
+bool sumi_cuda_is_fp8(const sumi_cuda_run* run, sumi_value value); // arrange.h: SUMI_CUDA_VALUE_FP8
 CUdeviceptr sumi_cuda_fp8_scales(const sumi_cuda_run* run, sumi_value value);
-// Whether a value's columns are interleaved by 8 as FORM_GATED says: the input of a GATED op.
-bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value);
+bool sumi_cuda_is_gated(const sumi_cuda_run* run, sumi_value value); // SUMI_CUDA_VALUE_GATED
 // The form of a weight that this op uses; it is resident. For LINEAR with a gated output: GATED. `weight` is
 // op->weight, op->bias or the struct's own (qk.k_weight).
 sumi_cuda_form sumi_cuda_weight_form(const sumi_cuda_run* run, const sumi_weight* weight);
 sumi_cuda_weight sumi_cuda_find_weight(const sumi_cuda_run* run, const sumi_weight* weight); // weight NULL: all zero
-
-// LINEAR directly followed by GATED on its output: one kernel writes the gated value, and the GATED op launches
-// nothing. True for both ops of such a pair.
-bool sumi_cuda_is_fused_gated(const sumi_plan* plan, int32_t op_index);
-// NORM_GATE_ADD directly followed by a NORM_MODULATE of the rows that it wrote: the first op's kernel does both, and
-// the second op launches nothing. True for both.
-bool sumi_cuda_is_fused_norm(const sumi_plan* plan, int32_t op_index);
-
-// Whether a LINEAR uses its weight in fp8: plan->fp8_weights, a device of 8.9 or newer, a weight of the denoising
-// section that may lose precision and is worth it.
-bool sumi_cuda_op_is_fp8(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op);
 
 sumi_step sumi_cuda_step_of(const sumi_cuda_run* run, sumi_step_row row); // stride 0 when not per step
 

@@ -37,9 +37,10 @@ static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n,
 
 uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
+    (void)plan;
     const uint64_t rows = (uint64_t)op->rows, k = (uint64_t)op->weight->cols;
     // no fp8 kernel shares k
-    if (sumi_cuda_op_is_fp8(device, plan, op)) return aligned(rows * k) + aligned((rows + 3) / 4 * 4 * sizeof(float));
+    if ((op->marks & SUMI_CUDA_OP_FP8) != 0) return aligned(rows * k) + aligned((rows + 3) / 4 * 4 * sizeof(float));
     return most_parts(device, op->rows, op->weight->rows, op->weight->cols);
 }
 

@@ -64,8 +64,8 @@ void sumi_cuda_weights_close(sumi_cuda_weights* weights); // accepts a zeroed on
 // Where a hash table of `size` entries, a power of two, is first looked into for a form of a weight.
 size_t sumi_cuda_form_slot(const sumi_weight* weight, sumi_cuda_form form, size_t size);
 // The which-th weight that an op uses (0, 1, 2; the bias is one) and its form; false when there is no which-th.
-bool sumi_cuda_op_weight(const sumi_cuda_device* device, const sumi_plan* plan, int32_t op_index, int32_t which,
-                         const sumi_weight** out_weight, sumi_cuda_form* out_form);
+bool sumi_cuda_op_weight(const sumi_plan* plan, int32_t op_index, int32_t which, const sumi_weight** out_weight,
+                         sumi_cuda_form* out_form);
 uint64_t sumi_cuda_form_bytes(const sumi_weight* weight, sumi_cuda_form form);      // on the device, rounded up to 512
 uint64_t sumi_cuda_image_row_bytes(const sumi_weight* weight, sumi_cuda_form form); // see pinned.h
 sumi_cuda_weight sumi_cuda_place_at(CUdeviceptr address, const sumi_weight* weight, sumi_cuda_form form);

@@ -12,8 +12,6 @@ typedef struct sumi_cuda_op_entry {
 } sumi_cuda_op_entry;
 extern const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT]; // cuda.c
 
-enum { SUMI_CUDA_VALUE_GATED = 1, SUMI_CUDA_VALUE_FP8 = 2 }; // flags of values
-
 // Where a bound value that the engine reads is copied to: an offset in `pages`.
 typedef struct sumi_cuda_mirror {
     sumi_value value;
@@ -37,7 +35,6 @@ typedef struct sumi_cuda_plan {
     const sumi_plan* plan;
     const sumi_op* ops;
     size_t op_count; // to notice another plan at the same address
-    unsigned char* value_flags;
     int32_t* weights;
     int32_t weight_count; // residents that stay on the device, in the order of their first use
     int32_t weight_cursor;
@@ -123,8 +120,4 @@ sumi_result sumi_cuda_make_graphs(sumi_cuda* cuda, sumi_cuda_plan* record, uint6
 void sumi_cuda_drop_graphs(sumi_cuda* cuda, sumi_cuda_plan* record);
 // NULL: launch it op by op
 CUgraphExec sumi_cuda_graph_of(const sumi_cuda_plan* record, const sumi_slice* slice, const sumi_slice* segment);
-
-// ---- launch.c -------------------------------------------------------------------------------------------------------
-// one byte per value, zeroed before
-void sumi_cuda_flag_values(const sumi_cuda_device* device, const sumi_plan* plan, unsigned char* flags);
 #endif

@@ -18,7 +18,7 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
     sumi_cuda_form form;
     size_t uses = 0, size = 64, capacity = 0;
     for (size_t i = 0; i < plan->op_count; i++) {
-        for (int32_t k = 0; sumi_cuda_op_weight(weights->device, plan, (int32_t)i, k, &weight, &form); k++) uses++;
+        for (int32_t k = 0; sumi_cuda_op_weight(plan, (int32_t)i, k, &weight, &form); k++) uses++;
     }
     while (size < 2 * uses) size *= 2;
     int32_t* table = sumi_alloc_zero(weights->heap, size * sizeof *table); // index + 1
@@ -26,7 +26,7 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
     sumi_result result = SUMI_OK;
     for (size_t i = 0; i < plan->op_count && result == SUMI_OK; i++) {
         const sumi_op* op = &plan->ops[i];
-        for (int32_t k = 0; sumi_cuda_op_weight(weights->device, plan, (int32_t)i, k, &weight, &form); k++) {
+        for (int32_t k = 0; sumi_cuda_op_weight(plan, (int32_t)i, k, &weight, &form); k++) {
             size_t at = sumi_cuda_form_slot(weight, form, size);
             while (
                 table[at] != 0
@@ -83,7 +83,7 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
     division->fits = true;
     if (room == UINT64_MAX) return SUMI_OK;
     division->way = sumi_cuda_way_bytes(&way);
-    if (all + division->way <= room && !plan->spares_memory) return SUMI_OK;
+    if (all + division->way <= room && !plan->wishes.spares_memory) return SUMI_OK;
 
     division->streams = true;
     int32_t* order = sumi_alloc_array(weights->heap, (size_t)division->count + 1, sizeof *order);
@@ -112,9 +112,9 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
         ring = (uint64_t)(n - 1) * largest;
     ring = ring > movable ? movable : ring;
     // without the tables there is room for all
-    if (fixed + division->way + movable <= room && !plan->spares_memory) ring = 0;
+    if (fixed + division->way + movable <= room && !plan->wishes.spares_memory) ring = 0;
     division->fits = fixed + division->way + ring <= room;
-    uint64_t left = division->fits && !plan->spares_memory ? room - fixed - division->way - ring : 0;
+    uint64_t left = division->fits && !plan->wishes.spares_memory ? room - fixed - division->way - ring : 0;
     division->kept = fixed;
     for (int32_t k = 0; k < count; k++) {
         sumi_cuda_share_of* share = &division->shares[order[k]];
@@ -184,7 +184,7 @@ static void place_loads(const sumi_cuda* cuda, const sumi_plan* plan, const sumi
             const sumi_weight* weight;
             sumi_cuda_form form;
             stream->op_loads[i] = -1;
-            for (int32_t k = 0; sumi_cuda_op_weight(weights->device, plan, i, k, &weight, &form); k++) {
+            for (int32_t k = 0; sumi_cuda_op_weight(plan, i, k, &weight, &form); k++) {
                 const sumi_cuda_resident* resident = sumi_cuda_weights_find(weights, weight, form);
                 const int32_t index = (int32_t)(resident - weights->residents);
                 const sumi_cuda_share_of* share = share_of(division, by_resident, weights->resident_count, index);

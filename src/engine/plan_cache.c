@@ -1,63 +1,28 @@
 #include "base/assert.h"
 #include "engine/engine.h"
+#include "engine/plan_key.h"
 #include <string.h>
 
 // Where slices are whole ops: submitting one takes this thread some 20 us, and a step of a large model has hundreds of
 // ops.
 #define GATHERED_US 4000
 
-// ---- Keys -----------------------------------------------------------------------------------------------------------
+// ---- Requests -------------------------------------------------------------------------------------------------------
 
-// unlike sumi_pack: no gaps, whose content would be anything
-static void add(sumi_packer* key, const void* data, size_t bytes)
+sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_request* asked)
 {
-    SUMI_ASSERT(data != NULL);
-    if (key->base != NULL) memcpy(key->base + key->used, data, bytes);
-    key->used += bytes;
-}
-
-static void add_int(sumi_packer* key, int64_t value) { add(key, &value, sizeof value); }
-
-static void add_float(sumi_packer* key, float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    add_int(key, bits);
-}
-
-static void write_key(sumi_packer* key, const sumi_engine* engine, const sumi_plan_request* request)
-{
-    SUMI_ASSERT(request->model != NULL && request->lora_count >= 0 && request->lora_count <= SUMI_MAX_LORAS);
-    const sumi_pipeline_request* p = &request->pipeline;
-    const int64_t flags = (p->has_base ? 1 : 0) | (p->has_history ? 2 : 0) | (p->starts_from_image ? 4 : 0)
-                        | (p->starts_from_latents ? 8 : 0) | (p->samples_posterior ? 16 : 0) | (p->inpaints ? 32 : 0)
-                        | (p->previews ? 64 : 0) | (p->without_decode ? 128 : 0) | (request->whole_ops ? 256 : 0)
-                        | (p->guided != NULL ? 512 : 0);
-    add_int(key, (int64_t)request->model->serial);
-    add_int(key, (int64_t)sumi_engine_budget(engine));
-    add_int(key, engine->slice_us);
-    add_int(key, p->goal);
-    add_int(key, flags);
-    add_int(key, p->width);
-    add_int(key, p->height);
-    add_int(key, p->evaluation_count);
-    for (int32_t i = 0; p->guided != NULL && i < p->evaluation_count; i++) add_int(key, p->guided[i]);
-    add_float(key, p->norm_limit);
-    add_int(key, p->prompt_count);
-    for (int32_t i = 0; i < p->prompt_count; i++) {
-        add_int(key, p->prompts[i].given);
-        for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) add_int(key, p->prompts[i].token_count[e]);
-    }
-    add_int(key, p->item_count);
-    for (int32_t i = 0; i < p->item_count; i++) {
-        add_int(key, p->items[i].positive);
-        add_int(key, p->items[i].negative);
-    }
-    add_int(key, request->lora_count);
-    for (int32_t i = 0; i < request->lora_count; i++) {
-        add_int(key, (int64_t)request->loras[i]->serial);
-        add_float(key, request->lora_scales[i]);
-    }
+    SUMI_ASSERT(asked->model != NULL && asked->lora_count >= 0 && asked->lora_count <= SUMI_MAX_LORAS);
+    SUMI_ASSERT(asked->pipeline.adapters == NULL && asked->pipeline.adapter_count == 0
+                && asked->pipeline.tile_latent == 0);
+    sumi_plan_request request = *asked;
+    request.budget = sumi_engine_budget(engine);
+    request.slice_us = asked->whole_ops ? 0 : engine->slice_us;
+    request.wishes.weights = asked->model->weights;
+    // Where a model has no room as a whole, the few moments of a text or an image encoder are not worth what its
+    // transformer would have to leave and come back for.
+    request.wishes.spares_memory = request.budget != 0 && asked->pipeline.goal != SUMI_GOAL_IMAGES
+                                && asked->model->info.weight_bytes > request.budget / 8 * 7;
+    return request;
 }
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
@@ -89,14 +54,8 @@ static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* requ
     pipeline.tile_latent = tile;
     pipeline.adapters = entry->adapters;
     pipeline.adapter_count = entry->lora_count;
-    sumi_plan_begin(&entry->plan, &engine->heap,
-                    (int32_t)runner->element_bytes(engine->runner, SUMI_ELEMENT_ACTIVATION));
-    entry->plan.fp8_weights = request->model->weights == SUMI_WEIGHTS_FP8;
-    // Where a model has no room as a whole, the few moments of a text or an image encoder are not worth what its
-    // transformer would have to leave and come back for.
-    const uint64_t budget = sumi_engine_budget(engine);
-    entry->plan.spares_memory =
-        budget != 0 && pipeline.goal != SUMI_GOAL_IMAGES && request->model->info.weight_bytes > budget / 8 * 7;
+    sumi_runner_begin_plan(engine->runner, &entry->plan, &engine->heap);
+    entry->plan.wishes = request->wishes;
     memset(&entry->pipeline, 0, sizeof entry->pipeline);
     SUMI_TRY(sumi_pipeline_write(request->model->network, &pipeline, &entry->plan, &entry->pipeline, error));
     entry->scratch_bytes = runner->scratch_bytes(engine->runner, &entry->plan);
@@ -106,20 +65,22 @@ static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* requ
 
 // All that a job holds at once: on a device with its weights, as many of them streamed as must be; the processor's lie
 // in the page cache.
-static sumi_result measure(sumi_engine* engine, sumi_plan_entry* entry, sumi_error* error)
+static sumi_result measure(sumi_engine* engine, uint64_t budget, sumi_plan_entry* entry, sumi_error* error)
 {
-    const uint64_t budget = sumi_engine_budget(engine), own = entry->plan.arena_bytes + entry->scratch_bytes;
+    const uint64_t own = entry->plan.arena_bytes + entry->scratch_bytes;
     entry->need = (sumi_device_need){.device = own, .fits = budget == 0 || own <= budget};
     if (engine->runner->functions->need == NULL) return SUMI_OK;
     return engine->runner->functions->need(engine->runner, &entry->plan, budget, &entry->need, error);
 }
 
-static sumi_result refuse(sumi_engine* engine, const sumi_plan_entry* entry, bool is_prompt, sumi_error* error)
+static sumi_result refuse(sumi_engine* engine, const sumi_plan_request* request, const sumi_plan_entry* entry,
+                          sumi_error* error)
 {
     SUMI_ASSERT(!entry->need.fits);
-    const char* smaller = is_prompt ? "a shorter prompt" : "a smaller picture or batch";
+    const char* smaller =
+        request->pipeline.goal == SUMI_GOAL_PROMPTS ? "a shorter prompt" : "a smaller picture or batch";
     engine->limit.refused = entry->need.device;
-    const unsigned long long needed = entry->need.device, budget = sumi_engine_budget(engine);
+    const unsigned long long needed = entry->need.device, budget = request->budget;
     const char* how = entry->need.streamed > 0 ? entry->tile_latent > 0
                                                    ? " even with its weights streamed and the VAE in small tiles"
                                                    : " even with its weights streamed"
@@ -140,7 +101,7 @@ static sumi_result try_plan(sumi_engine* engine, const sumi_plan_request* reques
                             sumi_error* error)
 {
     SUMI_TRY(write_plan(engine, request, tile, entry, error));
-    return measure(engine, entry, error);
+    return measure(engine, request->budget, entry, error);
 }
 
 // The whole picture when it fits the budget, also with weights that are streamed: its bits are the same then. Else the
@@ -160,7 +121,7 @@ static sumi_result write_fitting_plan(sumi_engine* engine, const sumi_plan_reque
         sumi_plan_end(&entry->plan);
         SUMI_TRY(try_plan(engine, request, tile, entry, error));
     }
-    return entry->need.fits ? SUMI_OK : refuse(engine, entry, request->pipeline.goal == SUMI_GOAL_PROMPTS, error);
+    return entry->need.fits ? SUMI_OK : refuse(engine, request, entry, error);
 }
 
 static bool is_same_kind(const sumi_plan* plan, const sumi_slice* a, const sumi_slice* b)
@@ -209,11 +170,11 @@ static size_t find_noise_section(const sumi_plan* plan, const sumi_pipeline* pip
     return plan->section_count;
 }
 
-sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry,
-                                  sumi_error* error)
+// Of a complete request. Of the engine it takes the runner, the heap, and how ops did lately: that moves the bounds of
+// slices, not what they compute.
+static sumi_result write_entry(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry,
+                               sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
-    SUMI_ASSERT(request->model != NULL && request->lora_count >= 0 && request->lora_count <= SUMI_MAX_LORAS);
     SUMI_ASSERT(entry->slice_us == NULL && entry->key == NULL); // empty
     entry->model = request->model;
     entry->lora_count = request->lora_count;
@@ -229,7 +190,7 @@ sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* 
         float ratio = engine->cache.op_ratio[k];
         entry->op_ratio[k] = ratio <= 0.0f ? 1.0f : ratio < 0.25f ? 0.25f : ratio > 16.0f ? 16.0f : ratio;
     }
-    const uint32_t max_us = request->whole_ops ? 0 : engine->slice_us;
+    const uint32_t max_us = request->slice_us;
     const bool gathers = max_us == 0 && !request->whole_ops && engine->runner->functions->finished != NULL;
     SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, max_us, gathers ? GATHERED_US : max_us, error));
     entry->slice_us = sumi_alloc_zero(&engine->heap, plan->slice_count * sizeof *entry->slice_us);
@@ -246,16 +207,24 @@ sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* 
     return SUMI_OK;
 }
 
+sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry* entry,
+                                  sumi_error* error)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    const sumi_plan_request request = sumi_plan_complete(engine, asked);
+    return write_entry(engine, &request, entry, error);
+}
+
 // ---- The cache ------------------------------------------------------------------------------------------------------
 
 static sumi_result make_key(sumi_engine* engine, const sumi_plan_request* request, sumi_packer* out_key,
                             sumi_error* error)
 {
     *out_key = (sumi_packer){NULL, 0};
-    write_key(out_key, engine, request);
+    sumi_plan_key_write(out_key, request);
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->cache.key, out_key->used, "a plan's key", error));
     *out_key = (sumi_packer){engine->cache.key.data, 0};
-    write_key(out_key, engine, request);
+    sumi_plan_key_write(out_key, request);
     return SUMI_OK;
 }
 
@@ -271,22 +240,24 @@ static sumi_plan_entry* find(sumi_plan_cache* cache, const sumi_packer* key)
     return NULL;
 }
 
-const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* request)
+const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* asked)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
     sumi_packer key;
     sumi_error none = {SUMI_OK, {0}};
-    return make_key(engine, request, &key, &none) == SUMI_OK ? find(&engine->cache, &key) : NULL;
+    const sumi_plan_request request = sumi_plan_complete(engine, asked);
+    return make_key(engine, &request, &key, &none) == SUMI_OK ? find(&engine->cache, &key) : NULL;
 }
 
-sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry** out_entry,
+sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry** out_entry,
                           sumi_error* error)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
+    const sumi_plan_request request = sumi_plan_complete(engine, asked);
     sumi_plan_cache* cache = &engine->cache;
     *out_entry = NULL;
     sumi_packer key;
-    SUMI_TRY(make_key(engine, request, &key, error));
+    SUMI_TRY(make_key(engine, &request, &key, error));
     *out_entry = find(cache, &key);
     if (*out_entry != NULL) {
         (*out_entry)->used = ++cache->uses;
@@ -298,7 +269,7 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request,
     }
 
     sumi_plan_entry_free(engine, oldest);
-    sumi_result result = sumi_plan_entry_write(engine, request, oldest, error);
+    sumi_result result = write_entry(engine, &request, oldest, error);
     if (result == SUMI_OK) {
         oldest->key = sumi_alloc(&engine->heap, (size_t)key.used);
         if (oldest->key == NULL) result = sumi_out_of_memory(error, (size_t)key.used, "a plan's key");
@@ -307,7 +278,7 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request,
         sumi_plan_entry_free(engine, oldest);
         return result;
     }
-    SUMI_ASSERT(oldest->model == request->model && key.used <= cache->key.bytes);
+    SUMI_ASSERT(oldest->model == request.model && key.used <= cache->key.bytes);
     memcpy(oldest->key, key.base, (size_t)key.used);
     oldest->key_bytes = (size_t)key.used;
     oldest->used = ++cache->uses;

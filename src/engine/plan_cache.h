@@ -1,8 +1,9 @@
 // Plans of the last few shapes. Writing one takes a few hundred allocations; a job whose shape is here takes none.
 //
-// A key says everything a plan depends on, byte by byte: model, goal, sizes, token counts, the pattern of guided
-// evaluations, adapters with their scales, the memory budget, the length of slices. Seeds, texts, sigmas and guidance
-// scales are not in it: they are data.
+// A request says everything a plan depends on: model, goal, sizes, token counts, the pattern of guided evaluations,
+// adapters with their scales, the memory budget, the length of slices. A plan is written from nothing else, and found
+// by a key that is made of all of it (plan_key.h). Seeds, texts, sigmas and guidance scales are not in it: they are
+// data.
 #ifndef SUMI_ENGINE_PLAN_CACHE_H
 #define SUMI_ENGINE_PLAN_CACHE_H
 #include "engine/buffers.h"
@@ -12,14 +13,19 @@
 #define SUMI_PLAN_CACHE_SIZE 4
 #define SUMI_MAX_LORAS 16
 
-// What a job asks for, beside what pipeline.h needs to know.
+// What a job asks for, beside what pipeline.h needs to know. No gaps, as there.
 typedef struct sumi_plan_request {
-    sumi_pipeline_request pipeline; // adapters, tile_latent and whole are filled in here
+    sumi_pipeline_request pipeline; // no adapters, no tiles: the cache finds them
     sumi_model* model;
     const sumi_lora* const* loras;
     const float* lora_scales;
+    // The engine's part, as it is now: sumi_plan_complete fills it in.
+    uint64_t budget;         // sumi_engine_budget
+    sumi_plan_wishes wishes; // to the backend
+    uint32_t slice_us;       // the most that a slice may take; 0: no limit
     int32_t lora_count;
     bool whole_ops; // slices are whole ops, for profiles
+    bool unused[7];
 } sumi_plan_request;
 
 // Time of a section: what its measured slices took lately and what had been predicted for them, and the predictions of
@@ -59,13 +65,15 @@ typedef struct sumi_plan_cache {
 } sumi_plan_cache;
 
 // All hold the work.
+// A job's request with the engine's part; the functions below do this themselves.
+sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_request* asked);
 // NULL: sumi_plan_get would write it
-const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* request);
-sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry** out_entry,
+const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* asked);
+sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry** out_entry,
                           sumi_error* error);
 // Writes an entry that is not in the cache, for the memory query and for loading weights. Ends with
 // sumi_plan_entry_free, also after a failure.
-sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry,
+sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry* entry,
                                   sumi_error* error);
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry);
 // plans that use them; both NULL: all

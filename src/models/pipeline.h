@@ -15,6 +15,9 @@
 #include "models/network.h"
 #include "sampling/solver.h"
 
+// The structs of a request have no gaps, and each of their members is in a table of engine/plan_key.c: a plan is cached
+// by them.
+
 // A picture that a job refers to, in the sizes that it is resized to before it is written.
 typedef struct sumi_pipeline_reference {
     // As the vision tower sees it, in pixels: multiples of its cell. Of no use when all prompts are given.
@@ -25,9 +28,10 @@ typedef struct sumi_pipeline_reference {
 typedef struct sumi_pipeline_prompt {
     // ids, or rows of the given features: sumi_network_feature_rows of the ids
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS];
-    bool given; // features were encoded before: write them instead of ids
     // Of ids for text encoder 0: where the tokens of each reference begin, in the request's order.
     int32_t picture_row[SUMI_MAX_REFERENCES];
+    bool given; // features were encoded before: write them instead of ids
+    bool unused[3];
 } sumi_pipeline_prompt;
 
 typedef struct sumi_pipeline_item {
@@ -41,17 +45,17 @@ typedef enum sumi_pipeline_goal {
 } sumi_pipeline_goal;
 
 typedef struct sumi_pipeline_request {
-    sumi_pipeline_goal goal;
-    const sumi_pipeline_prompt* prompts;
-    int32_t prompt_count; // distinct prompts: items with the same text share one
+    const sumi_pipeline_prompt* prompts; // distinct prompts: items with the same text share one
     const sumi_pipeline_item* items;
-    int32_t item_count;
     // What all prompts and items refer to. SUMI_GOAL_PROMPTS uses the vision tower's sizes alone.
     const sumi_pipeline_reference* references;
-    int32_t reference_count;
+    const bool* guided;               // one per evaluation: also run the negative prompts. NULL: none
+    const sumi_adapter_use* adapters; // must outlive the plan
+    sumi_pipeline_goal goal;
+    int32_t prompt_count, item_count, reference_count, adapter_count;
     int32_t width, height;      // pixels, multiples of info.size_multiple
     int32_t evaluation_count;   // rows of the solver table, at least 1
-    const bool* guided;         // one per evaluation: also run the negative prompts. NULL: none
+    int32_t tile_latent;        // side of a VAE tile in latents, a multiple of 4; 0: whole pictures
     float norm_limit;           // the guided prediction's norm is at most this times the positive one's; 0: off
     bool has_base, has_history; // the solver's rows use y, h (see sumi_pipeline_needs)
     // encode `pixels` and begin at sigma = first evaluation's with noise added; otherwise x is the noise itself
@@ -63,9 +67,7 @@ typedef struct sumi_pipeline_request {
     bool previews;       // linear RGB of the clean estimate at every evaluation
     bool without_decode; // latents are the product
     bool whole;          // tests only: see sumi_denoising.whole
-    int32_t tile_latent; // side of a VAE tile in latents, a multiple of 4; 0: whole pictures
-    const sumi_adapter_use* adapters;
-    int32_t adapter_count; // must outlive the plan
+    bool unused[7];
 } sumi_pipeline_request;
 
 typedef struct sumi_pipeline_rows {

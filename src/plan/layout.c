@@ -1,8 +1,11 @@
 // Finishing a plan: lifetimes, the arena, slices.
 //
+//   first and last use of each value --the backend's arrange--> pairs of ops --> lifetimes --> offsets
+//
 // The arena. A value lives from its first to its last op. Values that cross into a repeated section live until that
-// section ends, because the next iteration reads them again; bound values live through the whole plan. A view is used
-// where its base is. Values are placed largest first at the lowest offset where no value alive at the same time lies:
+// section ends, because the next iteration reads them again; bound values live through the whole plan. What the second
+// op of a pair writes lives from the first one on; a value that is not stored has no bytes. A view is used where its
+// base is. Values are placed largest first at the lowest offset where no value alive at the same time lies:
 // greedy by size is within a few percent of the lower bound for these graphs, and deterministic. A guest comes directly
 // behind its host: if it may lie at the host's beginning, it does.
 //
@@ -24,25 +27,36 @@ static void note_use(sumi_plan* plan, sumi_value value, int32_t op_index)
     info->last_use = op_index;
 }
 
-bool sumi_plan_may_write_next(const sumi_plan* plan, const sumi_op* op, const sumi_op* next)
+// The first and the last op that uses each value. A plan may be finished again: marks and uses are made anew.
+static void find_uses(sumi_plan* plan)
 {
-    bool is_pair = (op->kind == SUMI_OP_LINEAR && next->kind == SUMI_OP_GATED)
-                || (op->kind == SUMI_OP_NORM_GATE_ADD && next->kind == SUMI_OP_NORM_MODULATE);
-    return plan->activation_bytes == 2 && is_pair && next->in[0].id == op->out.id;
-}
-
-static void find_lifetimes(sumi_plan* plan)
-{
+    for (size_t v = 0; v < plan->value_count; v++) {
+        sumi_value_info* info = &plan->values[v];
+        info->first_use = info->last_use = -1;
+        info->is_unstored = false;
+        info->marks = 0;
+    }
     for (size_t i = 0; i < plan->op_count; i++) {
-        const sumi_op* op = &plan->ops[i];
+        sumi_op* op = &plan->ops[i];
+        op->joins_next = false;
+        op->marks = 0;
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { note_use(plan, op->in[k], (int32_t)i); }
         note_use(plan, op->out, (int32_t)i);
         note_use(plan, op->mask, (int32_t)i);
         // a solver's table has no place among the six inputs
         note_use(plan, op->kind == SUMI_OP_SOLVE ? op->u.solve.row.table : SUMI_NO_VALUE, (int32_t)i);
-        if (i + 1 < plan->op_count && sumi_plan_may_write_next(plan, op, op + 1)) {
-            note_use(plan, op[1].out, (int32_t)i);
-        }
+    }
+}
+
+// From uses and pairs.
+static void find_lifetimes(sumi_plan* plan)
+{
+    for (size_t i = 0; i + 1 < plan->op_count; i++) {
+        const sumi_value written = plan->ops[i + 1].out;
+        if (!plan->ops[i].joins_next || written.id == 0) { continue; }
+        sumi_value_info* info = &plan->values[written.id - 1];
+        if (info->base.id != 0) { info = &plan->values[info->base.id - 1]; }
+        if (info->first_use > (int32_t)i) { info->first_use = (int32_t)i; }
     }
     for (size_t v = 0; v < plan->value_count; v++) {
         sumi_value_info* info = &plan->values[v];
@@ -89,7 +103,7 @@ static bool can_share(const sumi_plan* plan, const placed* list, size_t count, c
                       uint64_t bytes)
 {
     const sumi_value_info* host = sumi_plan_info(plan, guest->host);
-    if (host->first_use < 0 || host->bound || guest->bound) { return false; }
+    if (host->first_use < 0 || host->bound || guest->bound || host->is_unstored) { return false; }
     for (size_t k = 0; k < count; k++) {
         bool is_host = list[k].value == guest->host.id - 1;
         if (!is_host && meets(&list[k], guest) && list[k].offset < host->offset + bytes && host->offset < list[k].end) {
@@ -112,23 +126,6 @@ static void place_views(sumi_plan* plan)
             info->bytes = ((uint64_t)(info->rows - 1) * (uint64_t)info->pitch + (uint64_t)info->cols) * element;
         }
     }
-}
-
-bool sumi_plan_is_gated_pair(const sumi_plan* plan, int32_t op_index)
-{
-    if (op_index < 0 || (size_t)op_index + 1 >= plan->op_count) { return false; }
-    const sumi_op *op = &plan->ops[op_index], *gated = op + 1;
-    if (op->kind != SUMI_OP_LINEAR || gated->kind != SUMI_OP_GATED || gated->in[0].id != op->out.id
-        || gated->section != op->section || gated->u.gated.activation != SUMI_ACT_SILU) {
-        return false;
-    }
-    const sumi_value_info* both = sumi_plan_info(plan, op->out);
-    bool is_plain = !op->u.linear.accumulates && op->in[1].id == 0 && op->bias == NULL
-                 && op->u.linear.activation == SUMI_ACT_NONE && op->u.linear.y_row == 0 && op->u.linear.y_column == 0
-                 && op->weight->rows % 16 == 0; // gate and up are interleaved by 8
-    return is_plain && both->element == SUMI_ELEMENT_ACTIVATION && !both->bound && both->base.id == 0
-        && both->rows == op->rows && both->cols == op->weight->rows && both->first_use == op_index
-        && both->last_use == op_index + 1;
 }
 
 #define STRETCH 64 // ops
@@ -205,19 +202,15 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
     size_t used = 0;
     for (size_t v = 0; v < count; v++) {
         sumi_value_info* info = &plan->values[v];
-        info->bytes = (uint64_t)info->rows * (uint64_t)info->cols * sumi_plan_element_bytes(plan, info->element);
-        if (info->first_use >= 0 && info->base.id == 0) {
+        info->bytes = info->is_unstored
+                        ? 0
+                        : (uint64_t)info->rows * (uint64_t)info->cols * sumi_plan_element_bytes(plan, info->element);
+        if (info->first_use >= 0 && info->base.id == 0 && !info->is_unstored) {
             const sumi_value_info* largest = info->host.id != 0 ? sumi_plan_info(plan, info->host) : info;
             uint64_t bytes =
                 (uint64_t)largest->rows * (uint64_t)largest->cols * sumi_plan_element_bytes(plan, largest->element);
             order[used++] = (wanted){bytes, (int32_t)v, largest != info};
         }
-    }
-    for (size_t i = 0; plan->activation_bytes == 2 && i < plan->op_count; i++) {
-        if (sumi_plan_is_gated_pair(plan, (int32_t)i)) { plan->values[plan->ops[i].out.id - 1].bytes = 0; }
-    }
-    for (size_t i = 0; i < used; i++) {
-        if (plan->values[order[i].value].bytes == 0) { order[i--] = order[--used]; }
     }
     sumi_sort(order, used, sizeof *order, compare_wanted);
     size_t shelf_count = 0;
@@ -268,6 +261,8 @@ sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error)
                              plan->ops[i].label);
         }
     }
+    find_uses(plan);
+    if (plan->arrange != NULL) { plan->arrange(plan->runner, plan); }
     find_lifetimes(plan);
     plan->total_flops = 0;
     for (size_t i = 0; i < plan->op_count; i++) {

@@ -3,7 +3,7 @@
 // a test against golden numbers.
 //
 // Conventions for every op
-//   value      a matrix [rows, cols], row-major, float32 on the CPU backend, bfloat16 or float32 on a GPU.
+//   value      a matrix [rows, cols], row-major, of elements as plan.h lists them.
 //              A picture is rows = height * width, cols = channels (NHWC).
 //              A latent is one row per channel plane: [items * channels, height * width] (NCHW, as PyTorch's noise is
 //              laid out), always float32.
@@ -347,6 +347,8 @@ typedef struct sumi_op {
     int32_t rows;
     int32_t part_count, part_rows;
     double flops, bytes; // of the whole op, once
+    bool joins_next;     // the op and the one behind it are done together. Set by a backend, see sumi_plan_arrange
+    uint8_t marks;       // the backend's own
     union {
         sumi_op_embed_rows embed;
         sumi_op_fill_rows fill;

@@ -2,6 +2,8 @@
 // by a backend.
 //
 //   model code  --writes-->  ops + values  --sumi_plan_finish-->  lifetimes, one arena with offsets, parts, slices  --backend runs slices-->  results
+//                                                  |
+//                                 the backend's arrange marks ops that it does together
 //
 // A plan covers a whole job: text encoding, preparation, the denoising step, decoding are *sections*. A section runs
 // `repeat` times in a row; the counter of the running iteration selects the row of every per-step table. Values written
@@ -24,7 +26,7 @@
 #include "plan/ops.h"
 
 typedef enum sumi_element {
-    SUMI_ELEMENT_ACTIVATION, // float32 on the CPU, bfloat16 on a GPU
+    SUMI_ELEMENT_ACTIVATION, // the backend's: of the plan's activation_bytes
     SUMI_ELEMENT_FLOAT,      // float32 everywhere: latents, tables, statistics
     SUMI_ELEMENT_INT,        // int32
     SUMI_ELEMENT_BYTE        // uint8
@@ -46,6 +48,9 @@ typedef struct sumi_value_info {
     int32_t whole_row;
     uint64_t base_element; // where it begins there
     sumi_value host;       // it may lie at the beginning of this value, though both live at the same time
+    // One op makes it, the op behind reads it, both are done together: it is never written to memory and takes none.
+    bool is_unstored; // set by a backend, see sumi_plan_arrange
+    uint8_t marks;    // the backend's own
 } sumi_value_info;
 
 typedef enum sumi_section_kind {
@@ -83,13 +88,32 @@ typedef struct sumi_constant {
     uint64_t bytes;
 } sumi_constant;
 
+struct sumi_plan;
+struct sumi_runner;
+// How a backend does the ops that were written. sumi_plan_finish calls it when it knows the first and the last op that
+// uses each value (of a view: its base), and before it computes lifetimes and offsets from what was marked:
+//
+//   op.joins_next      The op and the one behind it, of the same section, are done together: what the second one writes
+//                      is written while the inputs of the first one are still read. An op is in one such pair at most.
+//   value.is_unstored  The result of a pair's first op, read by the second one and by nothing else: it takes no memory.
+//   marks              Of ops and values: what else the backend wants to find when it runs them. Nobody else reads them.
+//
+// All of them are zero before; nothing else changes.
+typedef void sumi_plan_arrange(const struct sumi_runner* runner, struct sumi_plan* plan);
+
+// What the engine has to say to the backend about a plan. The plan carries it and reads none of it.
+typedef struct sumi_plan_wishes {
+    sumi_weight_format weights; // of those of the denoising section that need not keep their precision
+    bool spares_memory;         // its weights are used once, and others want the room that they would take
+    bool unused[3];             // no gaps: see engine/plan_key.h
+} sumi_plan_wishes;
+
 typedef struct sumi_plan {
     sumi_heap* heap;
     int32_t activation_bytes;
-    // its weights are used once and others want the room: under a budget a GPU streams them rather than keep them
-    bool spares_memory;
-    // a GPU may keep the weights of the denoising section in e4m3, but for those that keep their precision
-    bool fp8_weights;
+    sumi_plan_arrange* arrange; // NULL: the backend does op by op
+    const struct sumi_runner* runner;
+    sumi_plan_wishes wishes;
     sumi_op* ops;
     size_t op_count, op_capacity;
     sumi_value_info* values;
@@ -111,10 +135,11 @@ typedef struct sumi_plan {
     sumi_error error; // the first writing error
 } sumi_plan;
 
-// activation_bytes: of SUMI_ELEMENT_ACTIVATION on the runner this plan is for (4 on the CPU).
+// activation_bytes: of SUMI_ELEMENT_ACTIVATION on the runner this plan is for (4 on the CPU). The wishes and `arrange`
+// are empty: sumi_runner_begin_plan (runner.h) begins a plan that a runner will run.
 void sumi_plan_begin(sumi_plan* plan, sumi_heap* heap, int32_t activation_bytes);
 void sumi_plan_end(sumi_plan* plan); // frees; accepts a zeroed one
-// Computes lifetimes, offsets and costs. Returns the first writing error, with its text in `error`.
+// Arranges the ops, computes lifetimes, offsets and costs. Returns the first writing error, with its text in `error`.
 sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error);
 // Cuts all sections into slices predicted to take at most max_us each (0: one slice per op, ops whole). Ops are split
 // by parts where needed.
@@ -124,13 +149,6 @@ sumi_result sumi_plan_slice(sumi_plan* plan, const sumi_rates* rates, uint32_t m
 // has max_us for both.
 sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us,
                                      uint32_t gathered_us, sumi_error* error);
-// Whether the result of the product at `op_index` is read by a GATED (SiLU) op right behind it and by nothing else. A
-// GPU makes both in one kernel and never writes this value, which takes no memory where activations are bfloat16. Of
-// finished plans.
-bool sumi_plan_is_gated_pair(const sumi_plan* plan, int32_t op_index);
-// Whether a GPU may do `next` from within `op`, the one before it: a product's gate, a sum's norm. It writes the second
-// value then while it still reads what the first op reads. bfloat16 activations tell that this is one.
-bool sumi_plan_may_write_next(const sumi_plan* plan, const sumi_op* op, const sumi_op* next);
 // Columns whose time a convolution takes: it gathers its taps whatever it makes of them, so one of 3 takes about as
 // long as one of 16 (the decoder's last, on the processor: 9 GFLOP/s where others reach 60).
 int32_t sumi_plan_conv_effort(const sumi_weight* weight);

@@ -1,4 +1,5 @@
-// What runs a plan: one runner per backend. The engine knows backends only through this table.
+// What runs a plan: one runner per backend. The engine knows backends only through this table. A plan is written for
+// the runner that will run it: sumi_runner_begin_plan.
 //
 // A processor does the work inside `run`. A GPU only takes it: slices are submitted in order and finish later, in the
 // same order, and the engine asks `finished` for each.
@@ -91,6 +92,7 @@ typedef struct sumi_runner_functions {
     bool (*idle)(sumi_runner* runner); // everything submitted has finished
 
     // ---- NULL on the processor --------------------------------------------------------------------------------------
+    sumi_plan_arrange* arrange; // see plan.h; reads what is known since the runner was created
     // Once per runner: the next piece of loading kernels. Any thread without any other call beside it; may take
     // seconds.
     sumi_result (*load)(sumi_runner* runner, bool* out_done, float* out_progress, sumi_error* error);
@@ -156,4 +158,7 @@ typedef struct sumi_runner_functions {
 struct sumi_runner {
     const sumi_runner_functions* functions;
 };
+
+// sumi_plan_begin for a plan that this runner will run: with its elements, and arranged by it.
+void sumi_runner_begin_plan(const sumi_runner* runner, sumi_plan* plan, sumi_heap* heap);
 #endif

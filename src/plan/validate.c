@@ -592,6 +592,7 @@ static sumi_result check_view(const validator* v, size_t index)
         return value_breaks(v, index, "a view is written after its base and after what it was cut from");
     }
     const sumi_value_info *base = sumi_plan_info(plan, view->base), *whole = sumi_plan_info(plan, view->whole);
+    if (view->is_unstored || base->is_unstored) { return value_breaks(v, index, "a view and its base are stored"); }
     if (base->base.id != 0 || (whole->base.id != 0 ? whole->base.id : view->whole.id) != view->base.id) {
         return value_breaks(v, index, "a view and what it was cut from have one base, which is no view");
     }
@@ -620,8 +621,28 @@ static sumi_result check_view(const validator* v, size_t index)
     return SUMI_OK;
 }
 
-// plan.h: offsets and sizes of values that are no views. Only the product of a gated pair takes no memory; bound values
-// live through the whole plan.
+// sumi_plan_arrange: the result of a pair's first op, read by the second one and by nothing else, takes no memory.
+static sumi_result check_unstored(const validator* v, size_t index)
+{
+    const sumi_plan* plan = v->plan;
+    const sumi_value_info* info = &plan->values[index];
+    const sumi_op* op = &plan->ops[info->first_use];
+    bool is_input = false, is_read = false;
+    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
+        is_input = is_input || op->in[k].id == (int32_t)index + 1;
+        is_read = is_read || (info->last_use > info->first_use && op[1].in[k].id == (int32_t)index + 1);
+    }
+    if (info->bytes != 0 || info->bound || info->host.id != 0) {
+        return value_breaks(v, index, "a value that is not stored takes no memory: it is neither bound nor a guest");
+    }
+    if (!op->joins_next || op->out.id != (int32_t)index + 1 || is_input || !is_read
+        || info->last_use != info->first_use + 1) {
+        return value_breaks(v, index, "a value that is not stored is made and read by a pair of ops, and by no others");
+    }
+    return SUMI_OK;
+}
+
+// plan.h: offsets and sizes of values that are no views; bound values live through the whole plan.
 static sumi_result check_place(const validator* v, size_t index)
 {
     const sumi_plan* plan = v->plan;
@@ -637,10 +658,8 @@ static sumi_result check_place(const validator* v, size_t index)
     if (info->last_use < info->first_use || (size_t)info->last_use >= plan->op_count) {
         return value_breaks(v, index, "a value's life ends at an op of the plan, not before it begins");
     }
-    const bool is_unwritten = info->bytes == 0 && plan->activation_bytes == 2
-                           && sumi_plan_is_gated_pair(plan, info->first_use)
-                           && plan->ops[info->first_use].out.id == (int32_t)index + 1;
-    if (info->bytes != bytes && !is_unwritten) {
+    if (info->is_unstored) { return check_unstored(v, index); }
+    if (info->bytes != bytes) {
         return value_breaks(v, index, "a value's size is that of its rows, columns and elements");
     }
     if (info->offset % SUMI_ALIGNMENT != 0 || info->offset > plan->arena_bytes
@@ -706,11 +725,6 @@ static sumi_result check_lives(const validator* v, const sumi_op* op)
     SUMI_TRY(check_life(v, op, op->out));
     SUMI_TRY(check_life(v, op, op->mask));
     SUMI_TRY(check_life(v, op, table_of(op)));
-    if (op + 1 < v->plan->ops + v->plan->op_count && sumi_plan_may_write_next(v->plan, op, op + 1)
-        && is_value(v->plan, op[1].out)
-        && sumi_plan_info(v->plan, base_of(v->plan, op[1].out))->first_use > (int32_t)(op - v->plan->ops)) {
-        return op_breaks(v, op, op[1].out, "the result of the op behind lives here already: one kernel may make both");
-    }
     return SUMI_OK;
 }
 
@@ -951,12 +965,43 @@ static sumi_result check_writes(const validator* v, const sumi_op* op)
     return SUMI_OK;
 }
 
+// sumi_plan_arrange: the second op of a pair reads what the first one makes, and writes where nothing lies that the
+// first one reads.
+static sumi_result check_pair(const validator* v, const sumi_op* op)
+{
+    const sumi_plan* plan = v->plan;
+    const sumi_op* next = op + 1;
+    if (!op->joins_next) { return SUMI_OK; }
+    if (next >= plan->ops + plan->op_count || next->section != op->section) {
+        return op_breaks(v, op, op->out, "the op joins the next one, and there is none in its section");
+    }
+    if (next->joins_next) { return op_breaks(v, op, op->out, "an op is in one pair at most"); }
+    bool is_read = false;
+    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) { is_read = is_read || next->in[k].id == op->out.id; }
+    if (!is_read || !is_value(plan, next->out)) {
+        return op_breaks(v, op, op->out, "the second op of a pair reads what the first one makes");
+    }
+    const sumi_value_info* written = sumi_plan_info(plan, base_of(plan, next->out));
+    if (written->first_use > (int32_t)(op - plan->ops)) {
+        return op_breaks(v, op, next->out, "what the second op of a pair writes lives from the first one on");
+    }
+    for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
+        if (op->in[k].id == 0) { continue; }
+        const sumi_value_info* read = sumi_plan_info(plan, base_of(plan, op->in[k]));
+        if (read->offset < written->offset + written->bytes && written->offset < read->offset + read->bytes) {
+            return op_breaks(v, op, op->in[k], "the second op of a pair writes over what the first one still reads");
+        }
+    }
+    return SUMI_OK;
+}
+
 static sumi_result check_op(validator* v, const sumi_op* op)
 {
     if (op->kind < 0 || op->kind >= SUMI_OP_KIND_COUNT) {
         return op_breaks(v, op, op->out, "there is no op of this kind");
     }
     SUMI_TRY(check_lives(v, op));
+    SUMI_TRY(check_pair(v, op));
     SUMI_TRY(check_weights(v, op));
     SUMI_TRY(check_parts(v, op));
     SUMI_TRY(list_accesses(v, op, 0, v->plan->sections[op->section].repeat));
@@ -1063,7 +1108,7 @@ static sumi_result run_op(validator* v, const sumi_op* op, int32_t first, int32_
     for (size_t i = 0; i < v->access_count; i++) {
         const access* a = &v->accesses[i];
         const sumi_value_info* base = sumi_plan_info(v->plan, base_of(v->plan, a->value));
-        if (base->bytes == 0) { continue; } // between the two ops of a pair
+        if (base->is_unstored) { continue; }
         SUMI_TRY(a->writes ? take(v, bytes_of(v->plan, a)) : check_written(v, op, a));
     }
     return SUMI_OK;

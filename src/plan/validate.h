@@ -8,6 +8,8 @@
 //   in place   an op writes over what it reads only where ops.h says so
 //   rows       an op reads rows that were written before, by way of the view that it reads or of the whole value
 //   views      lie in their base and live as long
+//   pairs      ops that are done together follow one another, and the second one's result lies apart from what the
+//              first one reads; a value that is not stored is a pair's own
 //   arena      values that live at the same time share no byte, but for a guest in its host
 #ifndef SUMI_PLAN_VALIDATE_H
 #define SUMI_PLAN_VALIDATE_H

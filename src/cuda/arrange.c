@@ -1,0 +1,170 @@
+// See arrange.h. Nothing here knows where a value lies: the plan has no offsets yet, and makes them from the marks.
+#include "cuda/arrange.h"
+#include "base/assert.h"
+#include "kernels/rows.h"
+
+static int32_t base_of(const sumi_plan* plan, sumi_value value)
+{
+    const sumi_value_info* info = sumi_plan_info(plan, value);
+    return info->base.id != 0 ? info->base.id : value.id;
+}
+
+// The op behind, when it is of the same section and reads what this one writes.
+static const sumi_op* reader_behind(const sumi_plan* plan, int32_t op_index)
+{
+    SUMI_ASSERT(op_index >= 0 && (size_t)op_index < plan->op_count);
+    const sumi_op* op = &plan->ops[op_index];
+    if ((size_t)op_index + 1 >= plan->op_count || op[1].section != op->section || op[1].in[0].id != op->out.id)
+        return NULL;
+    return op + 1;
+}
+
+// What a pair's second op writes is written while the first one's inputs are read. The plan keeps values that live at
+// the same time apart, but for those that share memory on purpose.
+static bool is_apart(const sumi_plan* plan, const sumi_op* op, sumi_value written)
+{
+    const int32_t base = base_of(plan, written), host = sumi_plan_info(plan, (sumi_value){base})->host.id;
+    for (int32_t i = 0; i < SUMI_OP_MAX_INPUTS; i++) {
+        if (op->in[i].id == 0) continue;
+        const int32_t its = base_of(plan, op->in[i]);
+        if (its == base || its == host || sumi_plan_info(plan, (sumi_value){its})->host.id == base) return false;
+    }
+    return true;
+}
+
+// ---- Products in e4m3 -----------------------------------------------------------------------------------------------
+
+static bool takes_fp8(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
+{
+    if (plan->wishes.weights != SUMI_WEIGHTS_FP8 || device->capability < 89 || op->kind != SUMI_OP_LINEAR
+        || plan->sections[op->section].kind != SUMI_SECTION_DENOISE)
+        return false;
+    const sumi_weight* w = op->weight;
+    const sumi_op* next = op + 1 < plan->ops + plan->op_count ? op + 1 : NULL;
+    // the first half of an adapter
+    if (next != NULL && next->kind == SUMI_OP_LINEAR && next->u.linear.accumulates && next->in[0].id == op->out.id)
+        return false;
+    // The rule looks at the weight, not at the rows of the product: a model's weights must have the same form in every
+    // plan, or they would lie here twice.
+    return !w->keeps_precision && w->rows % 16 == 0 && w->cols % 16 == 0 && w->rows >= 256 && w->cols >= 128
+        && !op->u.linear.accumulates && sumi_plan_info(plan, op->in[0])->element == SUMI_ELEMENT_ACTIVATION
+        && sumi_plan_info(plan, op->out)->element == SUMI_ELEMENT_ACTIVATION;
+}
+
+// A value may be kept as e4m3 when one NORM_MODULATE writes all of it and all readers are products with fp8 weights.
+static void mark_fp8_values(sumi_plan* plan)
+{
+    enum { WRITTEN = 64, OTHER = 128 }; // meanwhile
+    for (size_t i = 0; i < plan->op_count; i++) {
+        const sumi_op* op = &plan->ops[i];
+        const sumi_value_info* out = sumi_plan_info(plan, op->out);
+        const bool norms_all = op->kind == SUMI_OP_NORM_MODULATE && op->u.norm.y_row == 0 && op->rows == out->rows
+                            && out->element == SUMI_ELEMENT_ACTIVATION && !out->bound && out->cols % 16 == 0
+                            && plan->sections[op->section].kind == SUMI_SECTION_DENOISE;
+        if (op->out.id > 0) {
+            uint8_t* marks = &plan->values[op->out.id - 1].marks;
+            *marks |= norms_all && (*marks & WRITTEN) == 0 ? WRITTEN : OTHER;
+        }
+        for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
+            const bool is_product = k == 0 && op->in[0].id != op->out.id && (op->marks & SUMI_CUDA_OP_FP8) != 0
+                                 && op->u.linear.x_row == 0 && op->rows == sumi_plan_info(plan, op->in[0])->rows;
+            if (op->in[k].id > 0 && !is_product) plan->values[op->in[k].id - 1].marks |= OTHER;
+        }
+        if (op->mask.id > 0) plan->values[op->mask.id - 1].marks |= OTHER;
+    }
+    for (size_t v = 0; v < plan->value_count; v++) {
+        uint8_t* marks = &plan->values[v].marks;
+        const bool is_fp8 = (*marks & (WRITTEN | OTHER)) == WRITTEN;
+        *marks = (uint8_t)((*marks & ~(WRITTEN | OTHER)) | (is_fp8 ? SUMI_CUDA_VALUE_FP8 : 0));
+    }
+}
+
+// ---- A product and its gate -----------------------------------------------------------------------------------------
+
+// A product of a whole value of its own, gate and up in pieces of 8 columns.
+static bool is_plain_product(const sumi_plan* plan, const sumi_op* op)
+{
+    if (op->kind != SUMI_OP_LINEAR || op->u.linear.accumulates || op->in[1].id != 0 || op->bias != NULL
+        || op->u.linear.activation != SUMI_ACT_NONE || op->weight->rows % 16 != 0 || op->u.linear.y_row != 0
+        || op->u.linear.y_column != 0)
+        return false;
+    const sumi_value_info* out = sumi_plan_info(plan, op->out);
+    return out->element == SUMI_ELEMENT_ACTIVATION && !out->bound && out->rows == op->rows
+        && out->cols == op->weight->rows;
+}
+
+// Whether a LINEAR writes the input of a GATED op, with nothing between them but the products of adapters.
+static bool feeds_gated(const sumi_plan* plan, int32_t op_index)
+{
+    const sumi_op* op = &plan->ops[op_index];
+    if (!is_plain_product(plan, op)) return false;
+    for (size_t i = (size_t)op_index + 1; i < plan->op_count && plan->ops[i].section == op->section; i++) {
+        const sumi_op* next = &plan->ops[i];
+        if (next->kind == SUMI_OP_GATED && next->in[0].id == op->out.id) return true;
+        if (next->kind != SUMI_OP_LINEAR || next->in[0].id == op->out.id) return false;
+    }
+    return false;
+}
+
+// Kernels have an epilogue for SiLU.
+static bool is_gated_pair(const sumi_plan* plan, int32_t op_index)
+{
+    const sumi_op *op = &plan->ops[op_index], *gated = reader_behind(plan, op_index);
+    if (gated == NULL || gated->kind != SUMI_OP_GATED || gated->u.gated.activation != SUMI_ACT_SILU
+        || !is_plain_product(plan, op))
+        return false;
+    const sumi_value_info* both = sumi_plan_info(plan, op->out);
+    return both->base.id == 0 && both->host.id == 0 && both->first_use == op_index && both->last_use == op_index + 1
+        && is_apart(plan, op, gated->out);
+}
+
+// ---- A sum and its norm ---------------------------------------------------------------------------------------------
+
+static bool is_norm_pair(const sumi_plan* plan, int32_t op_index)
+{
+    const sumi_op *op = &plan->ops[op_index], *norm = reader_behind(plan, op_index);
+    if (norm == NULL || op->kind != SUMI_OP_NORM_GATE_ADD || norm->kind != SUMI_OP_NORM_MODULATE
+        || norm->rows != op->rows || norm->u.norm.x_row != op->u.gate_add.x_row)
+        return false;
+    const sumi_value_info *x = sumi_plan_info(plan, op->out), *b = sumi_plan_info(plan, op->in[1]),
+                          *y = sumi_plan_info(plan, norm->out);
+    if (x->element != SUMI_ELEMENT_ACTIVATION || b->element != SUMI_ELEMENT_ACTIVATION
+        || y->element != SUMI_ELEMENT_ACTIVATION)
+        return false;
+    return x->cols % 8 == 0 && x->cols <= SUMI_NORM_PAIR_MOST_COLS && is_apart(plan, op, norm->out);
+}
+
+// ---- The plan -------------------------------------------------------------------------------------------------------
+
+void sumi_cuda_arrange(const sumi_cuda_device* device, sumi_plan* plan)
+{
+    SUMI_ASSERT(plan->activation_bytes == 2); // bfloat16
+    for (int32_t i = 0; i < (int32_t)plan->op_count; i++) {
+        sumi_op* op = &plan->ops[i];
+        if (takes_fp8(device, plan, op)) op->marks |= SUMI_CUDA_OP_FP8;
+        if (feeds_gated(plan, i)) {
+            op->marks |= SUMI_CUDA_OP_GATED;
+            plan->values[op->out.id - 1].marks |= SUMI_CUDA_VALUE_GATED;
+        }
+        const bool is_gated = is_gated_pair(plan, i);
+        op->joins_next = is_gated || is_norm_pair(plan, i);
+        if (is_gated) plan->values[op->out.id - 1].is_unstored = true;
+    }
+    mark_fp8_values(plan);
+}
+
+static bool joins(const sumi_plan* plan, int32_t op_index, sumi_op_kind kind)
+{
+    return op_index >= 0 && (size_t)op_index < plan->op_count && plan->ops[op_index].kind == kind
+        && plan->ops[op_index].joins_next;
+}
+
+bool sumi_cuda_is_fused_gated(const sumi_plan* plan, int32_t op_index)
+{
+    return joins(plan, op_index, SUMI_OP_LINEAR) || joins(plan, op_index - 1, SUMI_OP_LINEAR);
+}
+
+bool sumi_cuda_is_fused_norm(const sumi_plan* plan, int32_t op_index)
+{
+    return joins(plan, op_index, SUMI_OP_NORM_GATE_ADD) || joins(plan, op_index - 1, SUMI_OP_NORM_GATE_ADD);
+}
