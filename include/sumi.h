@@ -444,6 +444,15 @@ typedef struct sumi_model_desc {
     uint32_t cookie;
 } sumi_model_desc;
 
+// What is done about guided predictions that are longer than the positive one.
+typedef enum sumi_guidance_rule {
+    SUMI_GUIDANCE_MODEL = 0, // what the model's authors do, one of those below
+    SUMI_GUIDANCE_PLAIN = 1, // nothing
+    // over a whole picture at most guidance_norm_limit times as long as the positive one (cfg_normalization, renorm_cfg)
+    SUMI_GUIDANCE_NORM_LIMIT = 2,
+    SUMI_GUIDANCE_NORM_RESCALE = 3 // each token exactly as long as the positive one's (Qwen-Image's true CFG)
+} sumi_guidance_rule;
+
 typedef struct sumi_model_info {
     const char* family;    // "z-image"
     const char* variant;   // "turbo" or "base" (told by the scheduler's shift); valid while the model lives

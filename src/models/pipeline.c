@@ -253,6 +253,7 @@ static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool gu
                                                              .positive = w->positive,
                                                              .negative = w->negative,
                                                              .scale = solver_column(w, GUIDANCE_COLUMN, true),
+                                                             .rule = SUMI_GUIDANCE_NORM_LIMIT,
                                                              .norm_limit = r->norm_limit});
     }
     if (r->previews) {

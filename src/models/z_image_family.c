@@ -257,8 +257,7 @@ static void write_posterior(const sumi_network* network, sumi_plan* plan, sumi_v
     sumi_plan_posterior(plan, &(sumi_plan_posterior_args){.moments = moments,
                                                           .eps = eps,
                                                           .channels = model->vae.latent_channels,
-                                                          .scale = model->vae.scaling,
-                                                          .shift = model->vae.shift,
+                                                          .statistics = {&model->vae.scaling, &model->vae.shift, 1},
                                                           .latents = latents});
 }
 
