@@ -550,7 +550,11 @@ typedef enum sumi_solver {
     SUMI_SOLVER_EULER = 0,    // diffusers FlowMatchEulerDiscreteScheduler
     SUMI_SOLVER_HEUN = 1,     // second order, two network runs per step (one in the last)
     SUMI_SOLVER_MIDPOINT = 2, // second order, two network runs per step
-    SUMI_SOLVER_DPMPP_2M = 3  // second order, multistep, one network run per step (Lu et al. 2022)
+    SUMI_SOLVER_DPMPP_2M = 3, // second order, multistep, one network run per step (Lu et al. 2022)
+    // Heun with two network runs in the last step too, the second one at no noise (torchdiffeq heun2)
+    SUMI_SOLVER_HEUN_FULL = 4,
+    SUMI_SOLVER_RK4 = 5,          // fourth order (Kutta's 3/8 rule), four network runs per step
+    SUMI_SOLVER_RES_MULTISTEP = 6 // second order, multistep, one network run per step (ComfyUI res_multistep)
 } sumi_solver;
 
 typedef enum sumi_noise {
@@ -657,8 +661,8 @@ typedef struct sumi_image_desc {
     int32_t lora_count; // 0..16
     // 0: none. Otherwise steps are left out, as many as needed for the job to be done so long after its submission, by
     // the speed and the share of each frame that it got so far; never below 4 (or what was asked, if that is less).
-    // EULER and DPMPP_2M decide again before every step, so budgets may change meanwhile; HEUN and MIDPOINT once. Which
-    // steps are run depends on time: the one exception to "same bits". Not together with sigmas
+    // Solvers of one network run per step decide again before every step, so budgets may change meanwhile; the others
+    // once. Which steps are run depends on time: the one exception to "same bits". Not together with sigmas
     uint32_t deadline_ms;
     int32_t preview_every;      // a preview after every n-th step; 0: none. Never changes the picture
     int32_t priority;           // higher first

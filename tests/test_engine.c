@@ -372,7 +372,7 @@ TEST(given_sigmas_equal_the_same_schedule)
     OPEN(engine, model);
     sumi_image_desc desc = small_image(model, &s_item);
     desc.step_count = 4;
-    for (int solver = 0; solver <= SUMI_SOLVER_DPMPP_2M; solver++) {
+    for (int solver = 0; solver <= SUMI_SOLVER_RES_MULTISTEP; solver++) {
         desc.solver = (sumi_solver)solver;
         desc.sigmas = NULL;
         uint64_t own = draw_hash(engine, &desc);

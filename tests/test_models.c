@@ -965,8 +965,9 @@ TEST(batch_equals_single_jobs_and_slices_change_nothing)
 // Every solver runs, and previews do not touch the result.
 TEST(solvers_run_and_previews_change_nothing)
 {
-    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER, SUMI_SOLVER_HEUN, SUMI_SOLVER_MIDPOINT,
-                                          SUMI_SOLVER_DPMPP_2M};
+    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER,        SUMI_SOLVER_HEUN,      SUMI_SOLVER_MIDPOINT,
+                                          SUMI_SOLVER_DPMPP_2M,     SUMI_SOLVER_HEUN_FULL, SUMI_SOLVER_RK4,
+                                          SUMI_SOLVER_RES_MULTISTEP};
     scene* s = open_scene();
     sumi_error error = {0};
     sumi_pipeline_prompt prompt = {.token_count = {s->counts[1]}};

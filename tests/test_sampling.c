@@ -730,6 +730,7 @@ TEST(solver_rows_keep_their_promises)
             CHECK_NUMBER(n, sumi_solver_evaluations(solvers[k], sigmas, 8));
             if (end == 0) CHECK_NUMBER(n, counts[k]);
             CHECK(sumi_solver_known(solvers[k]));
+            CHECK(n <= 8 * sumi_solver_most_rows(solvers[k]) && n > 8 * (sumi_solver_most_rows(solvers[k]) - 1));
             int32_t step = 0;
             for (int32_t r = 0; r < n; r++) {
                 const float* f = &rows[r].cx;
@@ -749,7 +750,10 @@ TEST(solver_rows_keep_their_promises)
     float sigmas[3] = {1.0f, 0.5f, 0.0f};
     CHECK_NUMBER(sumi_solver_rows((sumi_solver)17, sigmas, 2, rows), 0);
     CHECK_NUMBER(sumi_solver_evaluations((sumi_solver)17, sigmas, 2), 0);
-    CHECK(!sumi_solver_known((sumi_solver)17));
+    CHECK(!sumi_solver_known((sumi_solver)17) && !sumi_solver_known((sumi_solver)-1)
+          && !sumi_solver_known((sumi_solver)7));
+    CHECK_NUMBER(sumi_solver_most_rows((sumi_solver)17), 0);
+    CHECK(SUMI_SOLVER_HEUN_FULL == 4 && SUMI_SOLVER_RK4 == 5 && SUMI_SOLVER_RES_MULTISTEP == 6); // stable
     CHECK_NUMBER(sumi_solver_rows(SUMI_SOLVER_EULER, sigmas, 0, rows), 0);
 }
 

@@ -28,6 +28,9 @@ static const char* sampler_name(sumi_solver solver)
     case SUMI_SOLVER_HEUN: return "Heun";
     case SUMI_SOLVER_MIDPOINT: return "Midpoint";
     case SUMI_SOLVER_DPMPP_2M: return "DPM++ 2M";
+    case SUMI_SOLVER_HEUN_FULL: return "Heun full";
+    case SUMI_SOLVER_RK4: return "RK4";
+    case SUMI_SOLVER_RES_MULTISTEP: return "Res Multistep";
     }
     return "Euler";
 }

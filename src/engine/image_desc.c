@@ -106,9 +106,8 @@ static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error
                 (double)desc->guidance_begin);
     SUMI_REFUSE(!is_between(desc->guidance_norm_limit, 0.0f, 1e6f), SUMI_INVALID_ARGUMENT,
                 "guidance_norm_limit is %g: give 0 (off) or a factor", (double)desc->guidance_norm_limit);
-    const int solver = (int)desc->solver;
-    SUMI_REFUSE(solver < 0 || solver > SUMI_SOLVER_DPMPP_2M, SUMI_INVALID_ARGUMENT, "solver is %d: no such solver",
-                solver);
+    SUMI_REFUSE(!sumi_solver_known(desc->solver), SUMI_INVALID_ARGUMENT, "solver is %d: no such solver",
+                (int)desc->solver);
     SUMI_REFUSE(!is_between(desc->shift, 0.0f, 1e4f), SUMI_INVALID_ARGUMENT,
                 "shift is %g: give 0 for the model's own, or a positive number", (double)desc->shift);
     if (desc->sigmas != NULL) {

@@ -122,7 +122,7 @@ typedef struct request_tables {
 static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t step_count, request_tables* out)
 {
     SUMI_ASSERT(step_count >= 0 && job->prompt_count >= 0 && job->item_count >= 0);
-    const uint64_t most = 2 * (uint64_t)step_count; // evaluations of any public solver
+    const uint64_t most = (uint64_t)sumi_solver_most_rows(job->solver) * (uint64_t)step_count; // evaluations
     out->sigmas = sumi_pack(packer, NULL, ((uint64_t)step_count + 1) * sizeof *out->sigmas);
     out->times = sumi_pack(packer, NULL, most * sizeof *out->times);
     out->rows = sumi_pack(packer, NULL, most * sizeof *out->rows);
@@ -174,7 +174,7 @@ static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t
                          (double)job->strength, (int)step_count);
     }
     const int32_t count = sumi_solver_rows(job->solver, tables->sigmas + first, job->run_steps, tables->rows);
-    SUMI_ASSERT(count >= job->run_steps && count <= 2 * job->run_steps);
+    SUMI_ASSERT(count >= job->run_steps && count <= sumi_solver_most_rows(job->solver) * job->run_steps);
     bool is_guided = false;
     for (int32_t i = 0; i < count; i++) {
         sumi_solver_row* row = &tables->rows[i];

@@ -27,7 +27,7 @@ namespace Sumi
     public enum JobState { None = 0, Queued = 1, Running = 2, Done = 3, Failed = 4, Cancelled = 5 }
     public enum WeightFormat { Auto = 0, Bf16 = 1, Fp8 = 2, AsStored = 3 }
     public enum Preset { Model = 0, Preview = 1, Standard = 2, Quality = 3 }
-    public enum Solver { Euler = 0, Heun = 1, Midpoint = 2, Dpmpp_2m = 3 }
+    public enum Solver { Euler = 0, Heun = 1, Midpoint = 2, Dpmpp_2m = 3, HeunFull = 4, Rk4 = 5, ResMultistep = 6 }
     public enum Noise { TorchCpu = 0, TorchCuda = 1, Given = 2 }
     public enum Posterior { Sample = 0, Mode = 1 }
     public enum Format { Rgba8 = 0, Rgb8 = 1, Rgb32f = 2 }
