@@ -444,6 +444,17 @@ typedef struct sumi_model_desc {
     uint32_t cookie;
 } sumi_model_desc;
 
+typedef struct sumi_size {
+    int32_t width, height; // pixels
+} sumi_size;
+
+// What a number of guidance means to the authors of a model. sumi_image_desc.guidance takes the number of the model's
+// card, whichever it is.
+typedef enum sumi_guidance_formula {
+    SUMI_GUIDANCE_FROM_POSITIVE = 0, // positive + guidance * (positive - negative); off: 0
+    SUMI_GUIDANCE_FROM_NEGATIVE = 1  // negative + guidance * (positive - negative), the classic CFG scale; off: 1
+} sumi_guidance_formula;
+
 // What is done about guided predictions that are longer than the positive one.
 typedef enum sumi_guidance_rule {
     SUMI_GUIDANCE_MODEL = 0, // what the model's authors do, one of those below
@@ -459,10 +470,17 @@ typedef struct sumi_model_info {
     bool takes_references; // edit models
     bool uses_guidance;    // the authors' settings use guidance
     bool has_text_encoder, has_vae_encoder;
-    int32_t size_multiple; // of width and height, in pixels
-    int32_t max_size;      // most pixels along one side
+    float guidance;     // the authors' number, in the meaning of guidance_formula
+    float guidance_off; // the number that means no guidance: 0 or 1
+    sumi_guidance_formula guidance_formula;
+    sumi_guidance_rule guidance_rule; // the model's own: what SUMI_GUIDANCE_MODEL stands for
+    const char* negative_text;        // the authors' negative prompt; "": none. Items do not take it by themselves
+    int32_t size_multiple;            // of width and height, in pixels
+    int32_t max_size;                 // most pixels along one side
     // side of the pictures the checkpoint was made for: 1024 for the released ones. Presets are sized by it
     int32_t native_size;
+    const sumi_size* sizes; // that the authors name, their own first; valid while the model lives
+    int32_t size_count;
     int32_t latent_channels;
     int32_t latent_factor;     // pixels per latent along a side: 8
     int32_t max_prompt_tokens; // longer prompts are cut, as the reference does
@@ -630,14 +648,19 @@ typedef struct sumi_image_desc {
     int32_t item_count;           // 1..64
     int32_t width, height;        // pixels, multiples of sumi_model_info.size_multiple
     int32_t step_count;           // 1..1000
-    // pred = positive + guidance * (positive - negative); 0: one network run per step. Classic CFG scale = 1 + guidance
+    // the number of the model's card, see sumi_model_info.guidance_formula: at sumi_model_info.guidance_off one network
+    // run per step and no negative prompt, above it two; not below it
     float guidance;
     // guidance is on while begin <= 1 - sigma <= end (end is the reference's cfg_truncation)
     float guidance_begin, guidance_end;
-    // 0: off; otherwise the guided prediction's norm is at most this times the positive one's (cfg_normalization: 1)
+    // the factor of a norm limit (cfg_normalization: 1), above 0 with SUMI_GUIDANCE_NORM_LIMIT. 0 with other rules, and
+    // for no limit with SUMI_GUIDANCE_MODEL where the model's own is a norm limit
     float guidance_norm_limit;
+    sumi_guidance_rule guidance_rule; // MODEL
     sumi_solver solver;
-    float shift; // of the sigma schedule; 0: the model's own
+    // 0: the model's own sigma schedule. Otherwise sigma = shift u / (1 + (shift - 1) u) with u = 1 - step / step_count
+    // instead of it, whatever the picture's size
+    float shift;
     // a schedule of the caller's: step_count + 1 falling values in [0, 1]; NULL: from shift
     const float* sigmas;
     sumi_noise noise;
@@ -671,8 +694,8 @@ typedef struct sumi_image_desc {
     uint32_t cookie;
 } sumi_image_desc;
 
-// The preset's values for this model, with sizes in proportion to its native_size; Turbo has strength 0.6 ready for
-// image to image, inpainting wants 1.0. model NULL: a desc that submit refuses.
+// The preset's values for this model, with sizes in proportion to its native_size; strength 0.6 is ready for image to
+// image, inpainting wants 1.0. model NULL: a desc that submit refuses.
 SUMI_API sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset);
 
 typedef struct sumi_memory {

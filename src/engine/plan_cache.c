@@ -42,6 +42,7 @@ static void write_key(sumi_packer* key, const sumi_engine* engine, const sumi_pl
     add_int(key, p->height);
     add_int(key, p->evaluation_count);
     for (int32_t i = 0; p->guided != NULL && i < p->evaluation_count; i++) add_int(key, p->guided[i]);
+    add_int(key, p->guidance_rule);
     add_float(key, p->norm_limit);
     add_int(key, p->prompt_count);
     for (int32_t i = 0; i < p->prompt_count; i++) {

@@ -35,10 +35,11 @@ typedef struct sumi_pipeline_request {
     int32_t prompt_count; // distinct prompts: items with the same text share one
     const sumi_pipeline_item* items;
     int32_t item_count;
-    int32_t width, height;      // pixels, multiples of info.size_multiple
-    int32_t evaluation_count;   // rows of the solver table, at least 1
-    const bool* guided;         // one per evaluation: also run the negative prompts. NULL: none
-    float norm_limit;           // the guided prediction's norm is at most this times the positive one's; 0: off
+    int32_t width, height;            // pixels, multiples of info.size_multiple
+    int32_t evaluation_count;         // rows of the solver table, at least 1
+    const bool* guided;               // one per evaluation: also run the negative prompts. NULL: none
+    sumi_guidance_rule guidance_rule; // MODEL: the network's own
+    float norm_limit; // of NORM_LIMIT: the guided prediction's norm is at most this times the positive one's; 0: off
     bool has_base, has_history; // the solver's rows use y, h (see sumi_pipeline_needs)
     // encode `pixels` and begin at sigma = first evaluation's with noise added; otherwise x is the noise itself
     bool starts_from_image;
