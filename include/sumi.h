@@ -525,15 +525,42 @@ typedef struct sumi_model_desc {
     const char* processor_path;
 } sumi_model_desc;
 
+typedef struct sumi_size {
+    int32_t width, height; // pixels
+} sumi_size;
+
+// What a number of guidance means to the authors of a model. sumi_image_desc.guidance takes the number of the model's
+// card, whichever it is.
+typedef enum sumi_guidance_formula {
+    SUMI_GUIDANCE_FROM_POSITIVE = 0, // positive + guidance * (positive - negative); off: 0
+    SUMI_GUIDANCE_FROM_NEGATIVE = 1  // negative + guidance * (positive - negative), the classic CFG scale; off: 1
+} sumi_guidance_formula;
+
+// What is done about guided predictions that are longer than the positive one.
+typedef enum sumi_guidance_rule {
+    SUMI_GUIDANCE_MODEL = 0, // what the model's authors do, one of those below
+    SUMI_GUIDANCE_PLAIN = 1, // nothing
+    // over a whole picture at most guidance_norm_limit times as long as the positive one (cfg_normalization, renorm_cfg)
+    SUMI_GUIDANCE_NORM_LIMIT = 2,
+    SUMI_GUIDANCE_NORM_RESCALE = 3 // each token exactly as long as the positive one's (Qwen-Image's true CFG)
+} sumi_guidance_rule;
+
 typedef struct sumi_model_info {
     const char* family;    // a name such as "z-image"; static
     const char* variant;   // a name within the family, such as "turbo" or "base"; valid while the model lives
     bool takes_references; // edit models
     bool uses_guidance;    // the authors' settings use guidance
     bool has_text_encoder, has_vae_encoder;
-    int32_t size_multiple;     // width and height are multiples of this many pixels
-    int32_t max_size;          // most pixels along one side
-    int32_t native_size;       // side in pixels of the pictures it was made for; presets are sized by it
+    float guidance;     // the authors' number, in the meaning of guidance_formula
+    float guidance_off; // the number that means no guidance: 0 or 1
+    sumi_guidance_formula guidance_formula;
+    sumi_guidance_rule guidance_rule; // the model's own: what SUMI_GUIDANCE_MODEL stands for
+    const char* negative_text;        // the authors' negative prompt; "": none. Items do not take it by themselves
+    int32_t size_multiple;            // width and height are multiples of this many pixels
+    int32_t max_size;                 // most pixels along one side
+    int32_t native_size;              // side in pixels of the pictures it was made for; presets are sized by it
+    const sumi_size* sizes;           // that the authors name, their own first; valid while the model lives
+    int32_t size_count;
     int32_t latent_channels;   // of latents
     int32_t latent_factor;     // pixels per latent along a side
     int32_t max_prompt_tokens; // longer prompts are cut, as the reference does
@@ -654,7 +681,11 @@ typedef enum sumi_solver {
     SUMI_SOLVER_EULER = 0,    // diffusers FlowMatchEulerDiscreteScheduler
     SUMI_SOLVER_HEUN = 1,     // second order, two network runs per step (one in the last)
     SUMI_SOLVER_MIDPOINT = 2, // second order, two network runs per step
-    SUMI_SOLVER_DPMPP_2M = 3  // second order, multistep, one network run per step (Lu et al. 2022)
+    SUMI_SOLVER_DPMPP_2M = 3, // second order, multistep, one network run per step (Lu et al. 2022)
+    // Heun with two network runs in the last step too, the second one at no noise (torchdiffeq heun2)
+    SUMI_SOLVER_HEUN_FULL = 4,
+    SUMI_SOLVER_RK4 = 5,          // fourth order (Kutta's 3/8 rule), four network runs per step
+    SUMI_SOLVER_RES_MULTISTEP = 6 // second order, multistep, one network run per step (ComfyUI res_multistep)
 } sumi_solver;
 
 typedef enum sumi_noise {
@@ -741,14 +772,19 @@ typedef struct sumi_image_desc {
     int32_t item_count;           // 1..64
     int32_t width, height;        // pixels, multiples of sumi_model_info.size_multiple
     int32_t step_count;           // 1..1000
-    // pred = positive + guidance * (positive - negative); 0: one network run per step. Classic CFG scale = 1 + guidance
+    // the number of the model's card, see sumi_model_info.guidance_formula: at sumi_model_info.guidance_off one network
+    // run per step and no negative prompt, above it two; not below it
     float guidance;
     // guidance is on while begin <= 1 - sigma <= end (end is the reference's cfg_truncation)
     float guidance_begin, guidance_end;
-    // 0: off; otherwise the guided prediction's norm is at most this times the positive one's (cfg_normalization: 1)
+    // the factor of a norm limit (cfg_normalization: 1), above 0 with SUMI_GUIDANCE_NORM_LIMIT. 0 with other rules, and
+    // for no limit with SUMI_GUIDANCE_MODEL where the model's own is a norm limit
     float guidance_norm_limit;
+    sumi_guidance_rule guidance_rule; // MODEL
     sumi_solver solver;
-    float shift; // of the sigma schedule; 0: the model's own
+    // 0: the model's own sigma schedule. Otherwise sigma = shift u / (1 + (shift - 1) u) with u = 1 - step / step_count
+    // instead of it, whatever the picture's size
+    float shift;
     // a schedule of the caller's: step_count + 1 falling values in [0, 1]; NULL: from shift
     const float* sigmas;
     sumi_noise noise;
@@ -773,9 +809,9 @@ typedef struct sumi_image_desc {
     int32_t lora_count; // 0..16
     // 0: none. Otherwise as many steps are left out as needed for the job to be done so many milliseconds after its
     // submission, by the speed and the share of each frame that it got so far. At least 4 steps are run, or as many as
-    // were asked for. EULER and DPMPP_2M decide again before every step, so budgets may change meanwhile; HEUN and
-    // MIDPOINT decide once. Which steps are run depends on time: this is the one exception to "same bits". Not together
-    // with sigmas.
+    // were asked for. Solvers of one network run per step decide again before every step, so budgets may change
+    // meanwhile; the others decide once. Which steps are run depends on time: this is the one exception to "same bits".
+    // Not together with sigmas.
     uint32_t deadline_ms;
     int32_t preview_every;      // a preview after every n-th step; 0: none. It never changes the picture
     int32_t priority;           // higher first

@@ -186,6 +186,39 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS) sumi_guide(co
                       : ((const float*)a.predictions)[positive + i];
 }
 
+// v = u |positive| / |u| for each token, with u as above: its channels in patch_size x patch_size pixels of every plane.   grid (any, items)
+// A thread owns a token and goes over it twice, channels first, then rows, then columns; neighbours read neighbouring
+// pixels. The sums are in double and in the processor's order. |u| = 0: v = 0.
+extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
+    sumi_guide_rescale(const __grid_constant__ sumi_guide_args a)
+{
+    const float s = a.scale.table != 0 ? step_at(a.scale, *(const int32_t*)a.counter, 0) : 0.0f;
+    const int k = blockIdx.y, side = a.patch_size, columns = a.width / side;
+    const bool guides = a.negative[k] >= 0 && s != 0.0f;
+    const int64_t positive = a.positive[k] * a.count, negative = a.negative[k] * a.count;
+    const float* p = (const float*)a.predictions + positive;
+    float* v = (float*)a.v + (a.first_item + k) * a.count;
+    for (int64_t t = first_index(); t < a.plane / (side * side); t += index_stride()) {
+        const int64_t corner = t / columns * side * a.width + t % columns * side;
+        const auto each_value = [&](const auto& visit) {
+            for (int64_t plane = corner; plane < corner + a.count; plane += a.plane)
+                for (int y = 0; y < side; y++)
+                    for (int x = 0; x < side; x++) visit(plane + y * a.width + x);
+        };
+        float factor = 1.0f;
+        if (guides) {
+            double before = 0.0, after = 0.0;
+            each_value([&](int64_t i) {
+                const double was = p[i], is = guided(a, positive, negative, s, i);
+                before = __dadd_rn(before, __dmul_rn(was, was));
+                after = __dadd_rn(after, __dmul_rn(is, is));
+            });
+            factor = after > 0.0 ? (float)(sqrt(before) / sqrt(after)) : 0.0f;
+        }
+        each_value([&](int64_t i) { v[i] = guides ? __fmul_rn(guided(a, positive, negative, s, i), factor) : p[i]; });
+    }
+}
+
 // ---- preview --------------------------------------------------------------------------------------------------------
 // rgb = bias + (x - sigma v) factors   x, v [items * channels][plane]   rgb [items * 3][plane]   grid (any, items)
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
@@ -210,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
 }
 
 // ---- posterior, latent_in -------------------------------------------------------------------------------------------
-// latents[c][i] = (mean + exp(logvar / 2) * eps - shift) * scale   moments [plane][2 channels]: mean, logvar   eps, latents [channels][plane] float; eps optional
+// latents[c][i] = (mean + exp(logvar / 2) * eps - shift[c]) * scale[c]   moments [plane][2 channels]: mean, logvar   eps, latents [channels][plane] float; eps optional
 // Pixels fastest: neighbours write neighbouring floats; a pixel's moments are a few cache lines that all channels
 // share.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
@@ -226,11 +259,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
             const float log_variance = fminf(fmaxf(moment(pixel + a.channels + c), -30.0f), 20.0f);
             z = __fadd_rn(z, __fmul_rn(expf(0.5f * log_variance), ((const float*)a.eps)[i]));
         }
-        ((float*)a.latents)[i] = __fmul_rn(__fsub_rn(z, a.shift), a.scale);
+        ((float*)a.latents)[i] = __fmul_rn(__fsub_rn(z, a.statistics.shift[c]), a.statistics.scale[c]);
     }
 }
 
-// picture[r][c] = latents[c][y][x] / scale + shift for rows [begin, end) of a tile   latents [channels][height * width] float of item `counter`
+// picture[r][c] = latents[c][y][x] / scale[c] + shift[c] for rows [begin, end) of a tile   latents [channels][height * width] float of item `counter`
 // A thread makes eight channels of a pixel: neighbours read neighbouring pixels of a plane, and write 16 bytes each.
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_latent_in(const __grid_constant__ sumi_latent_in_args a)
@@ -244,8 +277,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
         const float* from = latents + c0 * plane + (a.y + r / a.tile_width) * a.width + a.x + r % a.tile_width;
         float v[8];
 #pragma unroll
-        for (int c = 0; c < 8; c++)
-            v[c] = c0 + c < a.channels ? __fadd_rn(__fdiv_rn(from[c * plane], a.scale), a.shift) : 0.0f;
+        for (int c = 0; c < 8; c++) {
+            v[c] = 0.0f;
+            if (c0 + c < a.channels)
+                v[c] = __fadd_rn(__fdiv_rn(from[c * plane], a.statistics.scale[c0 + c]), a.statistics.shift[c0 + c]);
+        }
         if (!a.picture_is_float && a.channels % 8 == 0) {
             store8((bf16*)a.picture + r * a.channels + c0, v);
         } else {

@@ -273,7 +273,7 @@ static void run_schedule(golden_case* c)
         int steps = atoi(end + 1);
         if (steps < 1 || steps > 10000 || !(shift > 0)) continue;
         float* sigmas = calloc((size_t)steps + 1, sizeof *sigmas);
-        sumi_schedule_shifted((float)shift, steps, sigmas);
+        (void)sumi_schedule_write(&(sumi_sigma_rule){.shift = (float)shift}, 0, steps, sigmas, NULL);
         array want = array_of(&c->set.tensors[i]);
         double worst = 0, tolerance = strcmp(what, "timesteps") == 0 ? 2e-4 : 2e-7;
         bool known = want.count <= steps + 1;
@@ -989,13 +989,13 @@ static sumi_solver solver_of(golden_case* c)
 static void make_schedule(golden_case* c, job* j)
 {
     const node* given = json_get(c->json, "sigmas");
-    double shift = json_number(c->json, "shift", j->network->info.shift),
+    double shift = json_number(c->json, "shift", (double)j->network->info.sigmas.shift),
            truncation = json_number(c->json, "cfg_truncation", 1.0), scale = json_number(c->json, "guidance", 0.0);
     int32_t steps = (int32_t)json_number(c->json, "steps", 1);
     if (given != NULL && given->type == NODE_LIST && given->count > 1) steps = given->count - 1;
     if (steps < 1 || steps > 1000) steps = 1;
     float* all = calloc((size_t)steps + 1, sizeof *all);
-    sumi_schedule_shifted((float)shift, steps, all);
+    (void)sumi_schedule_write(&(sumi_sigma_rule){.shift = (float)shift}, 0, steps, all, NULL);
     int32_t at = 0;
     for (const node* n = given != NULL && given->type == NODE_LIST ? given->first : NULL; n != NULL && at <= steps;
          n = n->next)

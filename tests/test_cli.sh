@@ -147,7 +147,7 @@ expect_code "quiet" 0; expect_same "the same seed gives the same bits with anoth
 if [ ! -s "$out" ] && [ ! -s "$err" ]; then ok; else fail "--quiet says nothing" "$(both)"; fi
 cli generate "${tiny[@]}" --seed 8 -o "$folder/c.png"; expect_different "another seed" "$folder/a.png" "$folder/c.png"
 cli generate "${tiny[@]}" --seed 7 --noise-kind cuda -o "$folder/c.png"; expect_code "CUDA noise" 0; expect_different "CUDA noise" "$folder/a.png" "$folder/c.png"
-for solver in heun midpoint dpmpp-2m; do
+for solver in heun midpoint dpmpp-2m heun-full rk4 res-multistep; do
     cli generate "${tiny[@]}" --seed 7 --solver $solver -o "$folder/$solver.png"; expect_code "solver $solver" 0; expect_different "solver $solver" "$folder/a.png" "$folder/$solver.png"
 done
 cli generate "${tiny[@]}" --seed 7 --shift 6 -o "$folder/c.png"; expect_different "shift" "$folder/a.png" "$folder/c.png"

@@ -1144,7 +1144,13 @@ typedef struct latent_case {
     bool has_mask;
     float limit;
     int flag;
+    bool per_channel; // statistics
 } latent_case;
+static const float s_scales[4] = {0.3611f, -1.5f, 2.25f, 0.7f}, s_shifts[4] = {0.1159f, 0.75f, -0.5f, 0.0f};
+static sumi_latent_statistics statistics_of(const latent_case* c)
+{
+    return (sumi_latent_statistics){s_scales, s_shifts, c->per_channel ? 4 : 1};
+}
 static const int32_t s_positive[2] = {2, 0}, s_negative[2] = {1, -1};
 static const float s_bias[3] = {0.1f, -0.2f, 0.3f};
 
@@ -1188,6 +1194,7 @@ static void build_latent(bench* b, scene* s)
                                                                   .positive = s_positive,
                                                                   .negative = s_negative,
                                                                   .scale = row,
+                                                                  .rule = SUMI_GUIDANCE_NORM_LIMIT,
                                                                   .norm_limit = c->limit});
         break;
     case SUMI_OP_PREVIEW:
@@ -1210,8 +1217,7 @@ static void build_latent(bench* b, scene* s)
         sumi_plan_posterior(p, &(sumi_plan_posterior_args){.moments = s->values[2],
                                                            .eps = c->flag ? s->values[3] : SUMI_NO_VALUE,
                                                            .channels = CHANNELS,
-                                                           .scale = 0.3611f,
-                                                           .shift = 0.1159f,
+                                                           .statistics = statistics_of(c),
                                                            .latents = s->values[0]});
         break;
     default: // a 3 x 4 tile of 5 x 7 latents
@@ -1220,8 +1226,7 @@ static void build_latent(bench* b, scene* s)
                                                                        .height = 5,
                                                                        .width = 7,
                                                                        .tile = (sumi_tile){1, 2, 3, 4},
-                                                                       .scale = 0.3611f,
-                                                                       .shift = 0.1159f,
+                                                                       .statistics = statistics_of(c),
                                                                        .per_item = c->flag != 0});
         break;
     }
@@ -1293,6 +1298,69 @@ TEST(noise_guidance_and_preview_agree_with_the_reference)
     free(a), free(d), free(steps), free(factors);
 }
 
+typedef struct rescale_case {
+    int height, width, channels, patch;
+} rescale_case;
+static void build_rescale(bench* b, scene* s)
+{
+    const rescale_case* c = s->context;
+    s->values[1] = bench_value(b, 3, 14);
+    s->values[2] = bench_value(b, 3 * c->channels, c->height * c->width);
+    s->value_count = 3;
+    s->values[0] = sumi_plan_guide(&b->plan, &(sumi_plan_guide_args){.predictions = s->values[2],
+                                                                     .item_count = 2,
+                                                                     .channels = c->channels,
+                                                                     .positive = s_positive,
+                                                                     .negative = s_negative,
+                                                                     .scale = {s->values[1], 2, true},
+                                                                     .rule = SUMI_GUIDANCE_NORM_RESCALE,
+                                                                     .width = c->width,
+                                                                     .patch_size = c->patch});
+    if (s->values[0].id != 0) { b->plan.values[s->values[0].id - 1].bound = true; }
+}
+
+// Each token ends as long as the positive prediction's, in the direction of the guided one; one that guidance makes
+// zero stays zero.
+TEST(guidance_rescales_each_token)
+{
+    static const rescale_case cases[] = {{6, 8, 4, 2}, {5, 7, 3, 1}, {6, 9, 2, 3}, {2, 2, 16, 2}};
+    float* steps = random_floats(3 * 14, 1.0f);
+    steps[14 + 2] = 3.0f;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        rescale_case c = cases[k];
+        const int plane = c.height * c.width, count = c.channels * plane, columns = c.width / c.patch;
+        const int token_count = plane / (c.patch * c.patch);
+        float* x = random_floats(3 * count, 1.0f);
+        double *expect = calloc(2 * (size_t)count, sizeof *expect),
+               *before = calloc((size_t)token_count, sizeof(double)),
+               *after = calloc((size_t)token_count, sizeof(double));
+        for (int i = 0; i < count; i++) { // positive is sequence 2, negative 1; the second item has no negative
+            const int y = i % plane / c.width, column = i % c.width, t = y / c.patch * columns + column / c.patch;
+            if (t == 1) { x[2 * count + i] = x[count + i] = 0.0f; }
+            const double p = (double)x[2 * count + i], n = (double)x[count + i];
+            expect[i] = p + 3.0 * (p - n);
+            expect[count + i] = (double)x[i];
+            before[t] += p * p;
+            after[t] += expect[i] * expect[i];
+        }
+        for (int i = 0; i < count; i++) {
+            const int y = i % plane / c.width, column = i % c.width, t = y / c.patch * columns + column / c.patch;
+            expect[i] *= after[t] > 0.0 ? sqrt(before[t] / after[t]) : 0.0;
+        }
+        scene s = {.build = build_rescale,
+                   .context = &c,
+                   .inputs = {NULL, steps, x},
+                   .part_rows = 1,
+                   .counter = 1,
+                   .expect = expect,
+                   .absolute = 1e-6,
+                   .relative = 1e-6};
+        free(scene_run(&s));
+        free(x), free(expect), free(before), free(after);
+    }
+    free(steps);
+}
+
 TEST(solver_rows_update_all_states_and_ignore_unwritten_ones)
 {
     enum { PLANE = 35, ALL = 8 * PLANE };
@@ -1358,15 +1426,18 @@ TEST(latents_enter_and_leave_the_vae)
           *latents = random_floats(8 * PLANE, 1.0f);
     moments[4] = 100.0f; // clamped at 20
     double expect[8 * PLANE];
-    for (int has_noise = 0; has_noise < 2; has_noise++) {
-        latent_case c = {.kind = SUMI_OP_POSTERIOR, .flag = has_noise};
+    for (int mode = 0; mode < 4; mode++) {
+        const int has_noise = mode & 1;
+        const bool per_channel = (mode & 2) != 0;
+        latent_case c = {.kind = SUMI_OP_POSTERIOR, .flag = has_noise, .per_channel = per_channel};
         for (int ch = 0; ch < 4; ch++) {
             for (int i = 0; i < PLANE; i++) {
                 double variance = (double)moments[i * 8 + 4 + ch];
                 double z =
                     (double)moments[i * 8 + ch]
                     + (has_noise ? exp(0.5 * (variance > 20.0 ? 20.0 : variance)) * (double)eps[ch * PLANE + i] : 0.0);
-                expect[ch * PLANE + i] = (z - (double)0.1159f) * (double)0.3611f;
+                expect[ch * PLANE + i] =
+                    (z - (double)s_shifts[per_channel ? ch : 0]) * (double)s_scales[per_channel ? ch : 0];
             }
         }
         scene s = {.build = build_latent,
@@ -1376,10 +1447,11 @@ TEST(latents_enter_and_leave_the_vae)
                    .absolute = 1e-6,
                    .relative = 1e-6};
         free(scene_run(&s));
-        c = (latent_case){.kind = SUMI_OP_LATENT_IN, .flag = has_noise};
+        c = (latent_case){.kind = SUMI_OP_LATENT_IN, .flag = has_noise, .per_channel = per_channel};
         for (int i = 0; i < 12 * 4; i++) {
-            int y = 1 + i / 16, x = 2 + i / 4 % 4, item = has_noise ? 1 : 0;
-            expect[i] = (double)latents[(item * 4 + i % 4) * PLANE + y * 7 + x] / (double)0.3611f + (double)0.1159f;
+            int y = 1 + i / 16, x = 2 + i / 4 % 4, item = has_noise ? 1 : 0, channel = per_channel ? i % 4 : 0;
+            expect[i] = (double)latents[(item * 4 + i % 4) * PLANE + y * 7 + x] / (double)s_scales[channel]
+                      + (double)s_shifts[channel];
         }
         scene in = {.build = build_latent,
                     .context = &c,
@@ -1975,6 +2047,7 @@ int main(int argc, char** argv)
     RUN(rotary_time_and_modulation_tables_agree_with_the_reference);
     RUN(patches_put_channels_fastest_and_come_back);
     RUN(noise_guidance_and_preview_agree_with_the_reference);
+    RUN(guidance_rescales_each_token);
     RUN(solver_rows_update_all_states_and_ignore_unwritten_ones);
     RUN(latents_enter_and_leave_the_vae);
     RUN(pixels_tiles_and_seams_agree_with_the_reference);

@@ -1183,7 +1183,7 @@ static void build_noise(scene* s, const op_case* c)
 }
 static void build_guide(scene* s, const op_case* c)
 {
-    // m items of n channels x k; a: 1 a limit, 2 the scale is 0
+    // m items of n channels x k; a: 1 a limit, 2 the scale is 0, 4 tokens of b x b in rows of c are rescaled
     bool fresh;
     float* table = block(s, 4 * 6 * 14, &fresh);
     for (int i = 0; fresh && i < 6 * 14; i++) table[i] = c->a & 2 ? 0.0f : 1.5f + 0.25f * (float)(i / 14);
@@ -1197,7 +1197,12 @@ static void build_guide(scene* s, const op_case* c)
                                                             .positive = positive,
                                                             .negative = negative,
                                                             .scale = row,
-                                                            .norm_limit = c->a & 1 ? 0.9f : 0.0f}),
+                                                            .rule = c->a & 4 ? SUMI_GUIDANCE_NORM_RESCALE
+                                                                  : c->a & 1 ? SUMI_GUIDANCE_NORM_LIMIT
+                                                                             : SUMI_GUIDANCE_PLAIN,
+                                                            .norm_limit = c->a & 1 ? 0.9f : 0.0f,
+                                                            .width = c->c,
+                                                            .patch_size = c->b}),
           c->bound);
 }
 static void build_solve(scene* s, const op_case* c)
@@ -1252,6 +1257,15 @@ static void build_preview(scene* s, const op_case* c)
                                                           .rgb = rgb});
     check(s, rgb, c->bound);
 }
+// Of up to 16 channels: a pair for each with d, else one for all.
+static sumi_latent_statistics statistics_of(const op_case* c, int channels)
+{
+    static const float scale[16] = {0.3611f, 2.8184f, -1.4541f, 0.375f, 1.2196f, 0.7f,     2.6052f, 1.0f,
+                                    3.2687f, 0.4646f, 2.8652f,  0.642f, 0.6104f, -0.8887f, 0.354f,  1.916f},
+                       shift[16] = {0.1159f, -0.7571f, -0.7089f, 0.0f,    -0.1745f, 0.9653f,  -0.1517f, 1.5508f,
+                                    0.4134f, -0.0715f, 0.5517f,  -0.363f, -0.1922f, -0.9497f, 0.2503f,  -0.2921f};
+    return (sumi_latent_statistics){scale, shift, c->d != 0 ? channels : 1};
+}
 static void build_posterior(scene* s, const op_case* c)
 {
     sumi_value latents = sumi_plan_value(&s->plan, "latents", SUMI_ELEMENT_FLOAT, c->n, c->m);
@@ -1259,8 +1273,7 @@ static void build_posterior(scene* s, const op_case* c)
     sumi_plan_posterior(&s->plan, &(sumi_plan_posterior_args){.moments = moments,
                                                               .eps = c->a ? floats(s, c->n, c->m) : SUMI_NO_VALUE,
                                                               .channels = c->n,
-                                                              .scale = 0.3611f,
-                                                              .shift = 0.1159f,
+                                                              .statistics = statistics_of(c, c->n),
                                                               .latents = latents});
     check(s, latents, c->bound);
 }
@@ -1274,8 +1287,7 @@ static void build_latent_in(scene* s, const op_case* c)
                                                                  .height = c->m,
                                                                  .width = c->n,
                                                                  .tile = tile,
-                                                                 .scale = 0.3611f,
-                                                                 .shift = 0.1159f,
+                                                                 .statistics = statistics_of(c, c->k),
                                                                  .per_item = c->a != 0}),
           c->bound);
 }
@@ -1290,6 +1302,10 @@ static const op_case s_latents[] = {
     {"guide, 3 items of 5 x 33, limited", build_guide, 3, 5, 33, 1, .counter = 2, .bound = FLOATING},
     {"guide, scale 0", build_guide, 2, 4, 35, 2, .bound = EXACT},
     {"guide, 4 items of 16 x 16384, limited", build_guide, 4, 16, 16384, 1, .counter = 5, .bound = FLOATING},
+    {"guide, 2 items of 4 x 48, rescaled", build_guide, 2, 4, 48, 4, 2, 8, .counter = 1, .bound = FLOATING},
+    {"guide, 3 items of 5 x 54, rescaled by 3 x 3", build_guide, 3, 5, 54, 4, 3, 9, .counter = 2, .bound = FLOATING},
+    {"guide, rescaled, scale 0", build_guide, 2, 4, 48, 2 | 4, 2, 8, .bound = EXACT},
+    {"guide, 4 items of 16 x 16384, rescaled", build_guide, 4, 16, 16384, 4, 2, 128, .counter = 5, .bound = FLOATING},
     {"solve, 2 items of 4 x 35", build_solve, 2, 4, 35, .counter = 1, .bound = FLOATING},
     {"solve, keeps y, mask", build_solve, 2, 4, 35, 1 | 2, .counter = 2, .bound = FLOATING},
     {"solve, three times", build_solve, 2, 3, 17, 1, .repeat = 3, .counter = 1, .bound = 4 * FLOATING},
@@ -1299,8 +1315,12 @@ static const op_case s_latents[] = {
     {"preview, 1 item of 16 x 16384", build_preview, 1, 16, 16384, .counter = 2, .bound = FLOATING},
     {"posterior 35 x 4", build_posterior, 35, 4, .bound = FLOATING},
     {"posterior 4096 x 16, sampled", build_posterior, 4096, 16, .a = 1, .bound = FLOATING},
+    {"posterior 1023 x 16, sampled, by channel", build_posterior, 1023, 16, .a = 1, .d = 1, .bound = FLOATING},
     {"latents in, 5x7x4, tile, item 2", build_latent_in, 5, 7, 4, 1, 1, .counter = 2, .bound = STORED},
     {"latents in, 128x128x16", build_latent_in, 128, 128, 16, .bound = STORED},
+    {"latents in, 5x7x3, by channel", build_latent_in, 5, 7, 3, .d = 1, .bound = STORED},
+    {"latents in, 104x72x16, tile, item 1, by channel", build_latent_in, 104, 72, 16, 1, 1, .d = 1, .counter = 1,
+     .bound = STORED},
 };
 CASES(latents)
 

@@ -1,5 +1,6 @@
 // The engine through the public header, with the tiny checkpoint: golden pipelines, same bits, prompts, adapters,
 // targets.
+#include "engine/objects.h"
 #include "engine_fixture.h"
 #include "sampling/noise.h"
 
@@ -34,6 +35,15 @@ TEST(defaults_follow_the_model_and_the_preset)
     CHECK_TEXT(info.variant, "turbo");
     CHECK(info.has_text_encoder && info.has_vae_encoder && !info.takes_references);
     CHECK_NUMBER(info.size_multiple, 16);
+    CHECK(info.guidance == 0.0f && info.guidance_off == 0.0f && !info.uses_guidance);
+    CHECK_NUMBER(info.guidance_formula, SUMI_GUIDANCE_FROM_POSITIVE);
+    CHECK_NUMBER(info.guidance_rule, SUMI_GUIDANCE_NORM_LIMIT);
+    CHECK_TEXT(info.negative_text, "");
+    CHECK(info.size_count == 1 && info.sizes[0].width == info.native_size && info.sizes[0].height == info.native_size);
+    CHECK_NUMBER(desc.guidance_rule, SUMI_GUIDANCE_MODEL);
+    CHECK(sumi_model_get_info(NULL).sizes == NULL && sumi_model_get_info(NULL).size_count == 0);
+    CHECK_NUMBER(sumi_image_defaults(model, (sumi_preset)-3).step_count, 8); // an unknown one: the model's
+    CHECK_NUMBER(sumi_image_defaults(model, (sumi_preset)4).step_count, 8);
     CHECK(info.weight_bytes > 0);
     CHECK_NUMBER(sumi_engine_get_info(engine).held_bytes[SUMI_MEMORY_WEIGHTS], info.weight_bytes);
     CHECK_TEXT(sumi_model_get_info(NULL).family, "");
@@ -43,6 +53,8 @@ TEST(defaults_follow_the_model_and_the_preset)
     sumi_job job = {99};
     CHECK_NUMBER(sumi_submit_images(engine, &none, &job), SUMI_INVALID_ARGUMENT);
     CHECK_NUMBER(job.id, 0);
+    CHECK_NUMBER(sumi_encode_defaults(model).width, 1024);
+    CHECK_NUMBER(sumi_encode_defaults(NULL).width, 0);
     close_engine(engine);
 }
 
@@ -367,12 +379,72 @@ TEST(encoded_latents_start_like_the_picture)
     close_engine(engine);
 }
 
+// Formula, rule and schedule are facts of the model. Those of other families are put in place of this one's.
+TEST(a_models_own_guidance_and_schedule_are_used)
+{
+    OPEN(engine, model);
+    sumi_image_item item = {.text = "a red fox", .negative_text = "blurry", .seed = 5};
+    sumi_image_desc desc = small_image(model, &item);
+    const uint64_t unguided = draw_hash(engine, &desc);
+    uint64_t hashes[4];
+    desc.guidance = 2.5f;
+    for (int rule = 0; rule < 4; rule++) {
+        desc.guidance_rule = (sumi_guidance_rule)rule;
+        desc.guidance_norm_limit = rule == SUMI_GUIDANCE_NORM_LIMIT ? 0.5f : 0.0f;
+        hashes[rule] = draw_hash(engine, &desc);
+    }
+    CHECK(hashes[0] != 0 && hashes[0] != unguided);
+    CHECK(hashes[SUMI_GUIDANCE_MODEL] == hashes[SUMI_GUIDANCE_PLAIN]); // its limit is 0
+    CHECK(hashes[1] != hashes[2] && hashes[1] != hashes[3] && hashes[2] != hashes[3]);
+    desc.guidance_rule = SUMI_GUIDANCE_MODEL;
+    desc.guidance_norm_limit = 0.5f;
+    CHECK(draw_hash(engine, &desc) == hashes[SUMI_GUIDANCE_NORM_LIMIT]);
+
+    sumi_network_info* info = &model->info;
+    info->guidance_formula = SUMI_GUIDANCE_FROM_NEGATIVE;
+    info->guidance_off = 1.0f;
+    info->guidance_rule = SUMI_GUIDANCE_NORM_RESCALE;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT); // its own rule knows no limit
+    desc.guidance_norm_limit = 0.0f;
+    desc.guidance = 3.5f;
+    CHECK(draw_hash(engine, &desc) == hashes[SUMI_GUIDANCE_NORM_RESCALE]);
+    desc.guidance = 1.0f;
+    CHECK(draw_hash(engine, &desc) == unguided);
+    desc.guidance = 0.5f;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(s_host.log, "give 1 (off)") != NULL);
+    const sumi_model_info facts = sumi_model_get_info(model);
+    CHECK(facts.guidance_off == 1.0f && facts.guidance_formula == SUMI_GUIDANCE_FROM_NEGATIVE
+          && facts.guidance_rule == SUMI_GUIDANCE_NORM_RESCALE && facts.uses_guidance);
+
+    float sigmas[9];
+    desc = small_image(model, &item);
+    desc.guidance = 0.0f;
+    info->guidance_off = 0.0f;
+    desc.step_count = 5; // a terminal leaves two steps no level to choose
+    const uint64_t still = draw_hash(engine, &desc);
+    info->sigmas = (sumi_sigma_rule){
+        .kind = SUMI_SHIFT_DYNAMIC, .dynamic = {0.2, 2.0, 1, 8, SUMI_CURVE_EXPONENTIAL}, .terminal = 0.02f};
+    const uint64_t moving = draw_hash(engine, &desc);
+    CHECK(moving != still);
+    desc.shift = 3.0f; // a static one instead, without the terminal
+    CHECK(draw_hash(engine, &desc) == still);
+    desc.shift = 0.0f;
+    CHECK_NUMBER(
+        sumi_schedule_write(&info->sigmas, desc.width / 16 * (desc.height / 16), desc.step_count, sigmas, NULL),
+        SUMI_OK);
+    desc.sigmas = sigmas;
+    CHECK(draw_hash(engine, &desc) == moving);
+    close_engine(engine);
+}
+
 TEST(given_sigmas_equal_the_same_schedule)
 {
     OPEN(engine, model);
     sumi_image_desc desc = small_image(model, &s_item);
     desc.step_count = 4;
-    for (int solver = 0; solver <= SUMI_SOLVER_DPMPP_2M; solver++) {
+    for (int solver = 0; solver <= SUMI_SOLVER_RES_MULTISTEP; solver++) {
         desc.solver = (sumi_solver)solver;
         desc.sigmas = NULL;
         uint64_t own = draw_hash(engine, &desc);
@@ -451,6 +523,9 @@ TEST(a_saved_prompt_gives_the_same_picture)
     without.items = &plain;
     without.guidance = 2.0f;
     CHECK_NUMBER(sumi_submit_images(engine, &without, &job), SUMI_NOT_SUPPORTED);
+    small->info.guidance_off = 2.0f; // as if 2 meant none: then nothing needs a negative prompt
+    CHECK(draw_hash(engine, &without) == of_prompt);
+    small->info.guidance_off = 0.0f;
     sumi_prompt_desc pd = sumi_prompt_defaults(small);
     pd.text = "x";
     CHECK_NUMBER(sumi_submit_prompt(engine, &pd, &job), SUMI_NOT_SUPPORTED);
@@ -655,6 +730,7 @@ int main(int argc, char** argv)
     RUN(latents_of_a_batch_equal_single_jobs);
     RUN(noise_is_the_generators_and_posterior_noise_comes_first);
     RUN(encoded_latents_start_like_the_picture);
+    RUN(a_models_own_guidance_and_schedule_are_used);
     RUN(given_sigmas_equal_the_same_schedule);
     RUN(a_saved_prompt_gives_the_same_picture);
     RUN(malformed_saved_prompts_are_refused);

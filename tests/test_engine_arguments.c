@@ -247,7 +247,13 @@ TEST(image_descs_are_checked_member_by_member)
     BAD(d.guidance_end = -0.5f, SUMI_INVALID_ARGUMENT);
     BAD((d.guidance_begin = 0.5f, d.guidance_end = 0.25f), SUMI_INVALID_ARGUMENT);
     BAD(d.guidance_norm_limit = -1.0f, SUMI_INVALID_ARGUMENT);
-    BAD(d.solver = (sumi_solver)64, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance_rule = (sumi_guidance_rule)4, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance_rule = (sumi_guidance_rule)-1, SUMI_INVALID_ARGUMENT);
+    BAD(d.guidance_rule = SUMI_GUIDANCE_NORM_LIMIT, SUMI_INVALID_ARGUMENT);
+    BAD((d.guidance_rule = SUMI_GUIDANCE_PLAIN, d.guidance_norm_limit = 1.0f), SUMI_INVALID_ARGUMENT);
+    BAD((d.guidance_rule = SUMI_GUIDANCE_NORM_RESCALE, d.guidance_norm_limit = 0.5f), SUMI_INVALID_ARGUMENT);
+    BAD(d.solver = (sumi_solver)7, SUMI_INVALID_ARGUMENT);
+    BAD(d.solver = (sumi_solver)-1, SUMI_INVALID_ARGUMENT);
     BAD(d.shift = -3.0f, SUMI_INVALID_ARGUMENT);
     BAD(d.sigmas = rising, SUMI_INVALID_ARGUMENT);
     BAD((d.sigmas = good_sigmas, d.deadline_ms = 5), SUMI_INVALID_ARGUMENT);

@@ -105,7 +105,7 @@ TEST(a_warm_job_allocates_nothing)
     OPEN(engine, model);
     sumi_image_desc desc = small_image(model, &s_item);
     check_no_allocation(engine, &desc, "text to image");
-    for (int solver = 1; solver <= SUMI_SOLVER_DPMPP_2M; solver++) {
+    for (int solver = 1; solver <= SUMI_SOLVER_RES_MULTISTEP; solver++) {
         desc.solver = (sumi_solver)solver;
         check_no_allocation(engine, &desc, "a solver");
     }

@@ -45,7 +45,7 @@ static void make_request(fixture* f, int rest)
     p->prompt_count = p->item_count = p->reference_count = p->evaluation_count = MOST - 1;
     p->adapter_count = p->tile_latent = 0;
     p->width = 512, p->height = 768;
-    p->norm_limit = 1.5f;
+    p->guidance_rule = SUMI_GUIDANCE_NORM_LIMIT, p->norm_limit = 1.5f;
     p->has_base = p->starts_from_image = p->inpaints = true;
     p->has_history = p->starts_from_latents = p->samples_posterior = p->previews = false;
     p->without_decode = p->whole = false;

@@ -5,6 +5,7 @@
 #include "files/safetensors_write.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
+#include "models/scheduler.h"
 #include "plan/validate.h"
 #include "sampling/schedule.h"
 #include "system.h"
@@ -165,7 +166,7 @@ static void fill(float* values, size_t count, uint32_t seed)
 static void set_schedule(job* j, const sumi_network* network, sumi_solver solver, int32_t steps, float guidance)
 {
     float sigmas[33];
-    sumi_schedule_shifted(3.0f, steps, sigmas);
+    CHECK_NUMBER(sumi_schedule_write(&sumi_network_get_info(network)->sigmas, 0, steps, sigmas, NULL), SUMI_OK);
     j->r.evaluation_count = sumi_solver_rows(solver, sigmas, steps, j->rows);
     for (int32_t e = 0; e < j->r.evaluation_count; e++) {
         j->times[e] = sumi_network_time(network, j->rows[e].sigma);
@@ -200,14 +201,127 @@ TEST(network_opens_the_released_layout_and_says_what_it_is)
     CHECK_NUMBER(info->vae_factor, 8);
     CHECK_NUMBER(info->size_multiple, 16);
     CHECK_NUMBER(info->max_prompt_tokens, 512);
-    CHECK_NUMBER(info->step_count, 8);
-    CHECK(info->has_text_encoder && info->has_vae_decoder && info->has_vae_encoder && !info->uses_guidance);
-    CHECK_NEAR(info->shift, 3.0, 0, 0);
+    CHECK_NUMBER(info->patch_size, 2);
+    CHECK(info->has_text_encoder && info->has_vae_decoder && info->has_vae_encoder
+          && info->presets[SUMI_PRESET_MODEL].guidance == info->guidance_off);
+    CHECK(info->sigmas.kind == SUMI_SHIFT_STATIC && info->sigmas.shift == 3.0f);
     CHECK(info->weight_bytes > 100000 && info->preview != NULL);
     int32_t count;
     const sumi_weight* const* weights = sumi_network_weights(network, &count);
     for (int32_t i = 0; i < count; i++) CHECK_NUMBER(weights[i]->index, i);
     sumi_network_close(network);
+}
+
+static sumi_result read_scheduler(const char* path, sumi_sigma_rule* rule, sumi_error* error)
+{
+    sumi_file file = {0};
+    sumi_result result = sumi_file_open(&file, &t_heap, NULL, path, error);
+    if (result == SUMI_OK) result = sumi_scheduler_read(file.data, (size_t)file.bytes, path, rule, error);
+    sumi_file_close(&file);
+    return result;
+}
+
+TEST(schedulers_of_all_families_become_rules)
+{
+    sumi_error error = {0};
+    sumi_sigma_rule rule = sumi_scheduler_defaults();
+    CHECK_NUMBER(read_scheduler("tests/golden/qwen-image/model/scheduler/scheduler_config.json", &rule, &error),
+                 SUMI_OK);
+    CHECK(rule.kind == SUMI_SHIFT_DYNAMIC && rule.shift == 1.0f && rule.terminal == 0.02f
+          && rule.grid == SUMI_GRID_EVEN);
+    CHECK(rule.dynamic.base_shift == 0.5 && rule.dynamic.max_shift == 0.9 && rule.dynamic.base_tokens == 256
+          && rule.dynamic.max_tokens == 8192 && rule.dynamic.curve == SUMI_CURVE_EXPONENTIAL);
+    // an adapter's overrides over it: a shift of 3 for every size, no terminal
+    CHECK_NUMBER(read_scheduler("tests/golden/qwen-image/scheduler_lightning.json", &rule, &error), SUMI_OK);
+    CHECK(rule.kind == SUMI_SHIFT_DYNAMIC && rule.terminal == 0.0f);
+    CHECK(rule.dynamic.base_shift == rule.dynamic.max_shift && rule.dynamic.max_tokens == 8192);
+    float moving[9], still[9];
+    CHECK_NUMBER(sumi_schedule_write(&rule, 6889, 8, moving, &error), SUMI_OK);
+    CHECK_NUMBER(sumi_schedule_write(&(sumi_sigma_rule){.shift = 3.0f}, 0, 8, still, &error), SUMI_OK);
+    for (int i = 0; i < 9; i++) CHECK_NEAR((double)moving[i], (double)still[i], 2e-7, 0);
+    rule = sumi_scheduler_defaults();
+    CHECK_NUMBER(read_scheduler("tests/golden/newbie/model/scheduler/scheduler_config.json", &rule, &error), SUMI_OK);
+    CHECK(rule.kind == SUMI_SHIFT_STATIC && rule.shift == 6.0f && rule.terminal == 0.0f);
+    rule = sumi_scheduler_defaults();
+    CHECK_NUMBER(read_scheduler("tests/golden/z-image/model/scheduler/scheduler_config.json", &rule, &error), SUMI_OK);
+    CHECK(rule.kind == SUMI_SHIFT_STATIC && rule.shift == 3.0f);
+    CHECK_NUMBER(sumi_scheduler_read(NULL, 0, NULL, &rule, &error), SUMI_OK); // no file: as it was
+    CHECK(rule.shift == 3.0f);
+    CHECK_TEXT(error.text, "");
+}
+
+TEST(schedulers_that_are_not_these_are_refused)
+{
+    static const struct {
+        const char *json, *says;
+        sumi_result result;
+    } cases[] = {
+        {"{\"shift\": 2.5, \"time_shift_type\": null, \"unknown\": [1]}", "", SUMI_OK},
+        {"{\"use_dynamic_shifting\": true, \"time_shift_type\": \"linear\"}", "", SUMI_OK},
+        {"{\"_class_name\": \"EulerDiscreteScheduler\"}", "is a EulerDiscreteScheduler", SUMI_NOT_SUPPORTED},
+        {"{\"time_shift_type\": \"quadratic\"}", "time_shift_type is \"quadratic\"", SUMI_NOT_SUPPORTED},
+        {"{\"time_shift_type\": 3}", "file.json", SUMI_FILE_MALFORMED},
+        {"{\"num_train_timesteps\": 500}", "num_train_timesteps is 500", SUMI_NOT_SUPPORTED},
+        {"{\"invert_sigmas\": true}", "invert_sigmas", SUMI_NOT_SUPPORTED},
+        {"{\"stochastic_sampling\": true}", "stochastic_sampling", SUMI_NOT_SUPPORTED},
+        {"{\"use_karras_sigmas\": true}", "use_karras_sigmas", SUMI_NOT_SUPPORTED},
+        {"{\"use_exponential_sigmas\": true}", "use_exponential_sigmas", SUMI_NOT_SUPPORTED},
+        {"{\"use_beta_sigmas\": true}", "use_beta_sigmas", SUMI_NOT_SUPPORTED},
+        {"{\"shift\": 0}", "shift is 0", SUMI_NOT_SUPPORTED},
+        {"{\"shift\": \"3\"}", "file.json", SUMI_FILE_MALFORMED},
+        {"{\"shift_terminal\": 1.5}", "terminal sigma is 1.5", SUMI_NOT_SUPPORTED},
+        {"{\"use_dynamic_shifting\": true, \"max_image_seq_len\": 100}", "from 256 to 100", SUMI_NOT_SUPPORTED},
+        {"{\"shift\": 3", "file.json", SUMI_FILE_MALFORMED},
+        {"[]", "file.json", SUMI_FILE_MALFORMED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sumi_error error = {0};
+        const sumi_sigma_rule before = sumi_scheduler_defaults();
+        sumi_sigma_rule rule = before;
+        CHECK_NUMBER(sumi_scheduler_read(cases[i].json, strlen(cases[i].json), "file.json", &rule, &error),
+                     cases[i].result);
+        CHECK(strstr(error.text, cases[i].says) != NULL);
+        if (cases[i].result != SUMI_OK)
+            CHECK(rule.kind == before.kind && rule.shift == before.shift && rule.terminal == before.terminal
+                  && rule.dynamic.max_tokens == before.dynamic.max_tokens);
+        if (i == 0) CHECK(rule.shift == 2.5f);
+        if (i == 1) CHECK(rule.dynamic.curve == SUMI_CURVE_LINEAR && rule.kind == SUMI_SHIFT_DYNAMIC);
+    }
+}
+
+TEST(presets_are_what_the_authors_say)
+{
+    for (int is_base = 0; is_base < 2; is_base++) {
+        sumi_network_desc desc = {.path = is_base ? GOLDEN "model-base" : GOLDEN "model"};
+        if (is_base) { // the folder of a scheduler alone
+            desc.transformer_path = GOLDEN "model/transformer";
+            desc.vae_path = GOLDEN "model/vae";
+            desc.without_text_encoder = true;
+        }
+        sumi_error error = {0};
+        sumi_network* network = NULL;
+        CHECK_NUMBER(open_all(&t_heap, &desc, &error, &network), SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        if (network == NULL) continue;
+        const sumi_network_info* info = sumi_network_get_info(network);
+        const sumi_preset_values* p = info->presets;
+        CHECK_TEXT(info->variant, is_base ? "base" : "turbo");
+        CHECK(info->sigmas.shift == (is_base ? 6.0f : 3.0f));
+        CHECK(p[SUMI_PRESET_MODEL].step_count == (is_base ? 50 : 8));
+        CHECK(p[SUMI_PRESET_QUALITY].guidance_norm_limit == (is_base ? 1.0f : 0.0f));
+        CHECK(p[SUMI_PRESET_PREVIEW].solver == (is_base ? SUMI_SOLVER_DPMPP_2M : SUMI_SOLVER_EULER));
+        CHECK(p[0].width == 1024 && p[1].width == 768 && p[2].width == 1024 && p[3].width == 1024);
+        CHECK(p[1].step_count < p[2].step_count && p[2].step_count < p[3].step_count);
+        for (int i = 0; i < SUMI_PRESET_COUNT; i++) {
+            CHECK(p[i].height == p[i].width && p[i].guidance == (is_base ? 4.0f : 0.0f) && p[i].shift == 0.0f);
+            CHECK(p[i].guidance_begin == 0.0f && p[i].guidance_end == 1.0f && p[i].strength == 0.6f);
+            CHECK(p[i].guidance_rule == SUMI_GUIDANCE_MODEL && p[i].negative_text == NULL);
+        }
+        CHECK(info->guidance_off == 0.0f && info->guidance_formula == SUMI_GUIDANCE_FROM_POSITIVE);
+        CHECK(info->size_count == (is_base ? 3 : 1) && info->sizes[0].width == 1024);
+        CHECK(!is_base || (info->sizes[1].width == 720 && info->sizes[1].height == 1280));
+        sumi_network_close(network);
+    }
 }
 
 TEST(network_opens_within_its_budget_and_can_be_cancelled_at_every_step)
@@ -965,8 +1079,9 @@ TEST(batch_equals_single_jobs_and_slices_change_nothing)
 // Every solver runs, and previews do not touch the result.
 TEST(solvers_run_and_previews_change_nothing)
 {
-    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER, SUMI_SOLVER_HEUN, SUMI_SOLVER_MIDPOINT,
-                                          SUMI_SOLVER_DPMPP_2M};
+    static const sumi_solver solvers[] = {SUMI_SOLVER_EULER,        SUMI_SOLVER_HEUN,      SUMI_SOLVER_MIDPOINT,
+                                          SUMI_SOLVER_DPMPP_2M,     SUMI_SOLVER_HEUN_FULL, SUMI_SOLVER_RK4,
+                                          SUMI_SOLVER_RES_MULTISTEP};
     scene* s = open_scene();
     sumi_error error = {0};
     sumi_pipeline_prompt prompt = {.token_count = {s->counts[1]}};
@@ -1134,6 +1249,9 @@ int main(int argc, char** argv)
         return 1;
     }
     RUN(network_opens_the_released_layout_and_says_what_it_is);
+    RUN(schedulers_of_all_families_become_rules);
+    RUN(schedulers_that_are_not_these_are_refused);
+    RUN(presets_are_what_the_authors_say);
     RUN(network_opens_within_its_budget_and_can_be_cancelled_at_every_step);
     RUN(network_opens_parts_given_one_by_one);
     RUN(network_opens_a_transformer_alone_and_refuses_what_it_lacks);

@@ -415,6 +415,57 @@ TEST(plan_keeps_the_first_writing_error)
     sumi_plan_end(&plan);
 }
 
+// Guidance and latent statistics: what is refused, and that lists are the plan's own.
+TEST(plan_refuses_guidance_and_statistics_that_do_not_fit)
+{
+    static const int32_t positive[] = {0}, negative[] = {1};
+    for (int wrong = 0; wrong < 11; wrong++) {
+        float scale[4] = {1.0f, 2.0f, 3.0f, 4.0f}, shift[4] = {0.5f, 0.25f, 0.125f, 0.0f}, none = 0.0f;
+        if (wrong == 1) scale[2] = 0.0f;
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &s_heap, 4);
+        sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+        sumi_value table = sumi_plan_bound(&plan, "table", SUMI_ELEMENT_FLOAT, 1, 12),
+                   both = sumi_plan_bound(&plan, "both", SUMI_ELEMENT_FLOAT, 8, 48),
+                   moments = sumi_plan_bound(&plan, "moments", SUMI_ELEMENT_ACTIVATION, 48, 8),
+                   latents = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, 4, 48);
+        const sumi_latent_statistics statistics = {wrong == 2 ? NULL : scale, wrong == 3 ? NULL : shift,
+                                                   wrong == 4 ? 3 : 4};
+        sumi_plan_posterior(&plan,
+                            &(sumi_plan_posterior_args){
+                                .moments = moments, .channels = 4, .latents = latents, .statistics = statistics});
+        sumi_plan_latent_in(&plan, &(sumi_plan_latent_args){.latents = latents,
+                                                            .channels = 4,
+                                                            .height = 6,
+                                                            .width = 8,
+                                                            .tile = {0, 0, 6, 8},
+                                                            .statistics = {wrong == 5 ? &none : &scale[1], shift, 1}});
+        sumi_plan_guide(&plan, &(sumi_plan_guide_args){.predictions = both,
+                                                       .item_count = 1,
+                                                       .channels = 4,
+                                                       .positive = positive,
+                                                       .negative = negative,
+                                                       .scale = {table, 10, false},
+                                                       .rule = wrong == 6 ? SUMI_GUIDANCE_MODEL
+                                                             : wrong == 7 ? (sumi_guidance_rule)4
+                                                                          : SUMI_GUIDANCE_NORM_RESCALE,
+                                                       .norm_limit = wrong == 8 ? -1.0f : 0.0f,
+                                                       .width = wrong == 9 ? 3 : 8,
+                                                       .patch_size = wrong == 10 ? 0 : 2});
+        scale[0] = shift[0] = 99.0f; // the plan has copies
+        sumi_error error = {0};
+        CHECK_NUMBER(sumi_plan_finish(&plan, &error), wrong == 0 ? SUMI_OK : SUMI_INTERNAL);
+        if (wrong == 0) {
+            CHECK_NUMBER(sumi_plan_validate(&plan, &error), SUMI_OK);
+            const sumi_op_posterior* p = &plan.ops[0].u.posterior;
+            CHECK(p->scale[0] == 1.0f && p->scale[3] == 4.0f && p->shift[0] == 0.5f && p->shift[2] == 0.125f);
+            const sumi_op_latent_in* in = &plan.ops[1].u.latent_in;
+            CHECK(in->scale[0] == 2.0f && in->scale[3] == 2.0f && in->shift[0] == 0.5f && in->shift[3] == 0.5f);
+        }
+        sumi_plan_end(&plan);
+    }
+}
+
 TEST(plan_applies_adapters_to_their_weight_only)
 {
     sumi_weight a = make_weight(64, 64), b = make_weight(64, 64);
@@ -524,6 +575,7 @@ int main(int argc, char** argv)
     RUN(plan_ops_write_over_their_inputs_only_where_the_table_says_so);
     RUN(plan_arguments_that_are_left_out_mean_the_usual);
     RUN(plan_keeps_the_first_writing_error);
+    RUN(plan_refuses_guidance_and_statistics_that_do_not_fit);
     RUN(plan_applies_adapters_to_their_weight_only);
     RUN(plan_survives_every_failing_allocation);
     RUN(weight_stack_reads_rows_across_parts);

@@ -66,10 +66,23 @@ static void write_steps(fixture* f, sumi_value rows, int32_t first)
     sumi_value g = sumi_plan_linear_gated(plan, "gated", n, &f->square, SUMI_ACT_SILU);
     sumi_plan_linear(plan,
                      &(sumi_plan_linear_args){.label = "residual", .x = g, .weight = &f->columns, .residual = rows});
+    static const int32_t items[] = {0, 1, 2}, none[] = {1, -1, 0};
+    sumi_plan_guide(plan, &(sumi_plan_guide_args){.predictions = f->state,
+                                                  .item_count = 3,
+                                                  .channels = 8,
+                                                  .positive = items,
+                                                  .negative = none,
+                                                  .scale = {f->solver, 10, true},
+                                                  .rule = SUMI_GUIDANCE_NORM_RESCALE,
+                                                  .width = 8,
+                                                  .patch_size = 2});
     sumi_value v = sumi_plan_value(plan, "velocity", SUMI_ELEMENT_FLOAT, 24, 64);
     sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "velocity", .x = rows, .weight = &f->square, .y = v});
     sumi_plan_solve(plan, &(sumi_plan_solve_args){.x = f->state, .v = v, .row = {f->solver, 0, true}, .channels = 24});
 }
+
+static const float s_one = 1.0f, s_none = 0.0f;
+static const sumi_latent_statistics s_same = {&s_one, &s_none, 1};
 
 // A picture of 8 x 8 pixels becomes another one strip by strip, in the same memory: a room that is half a picture
 // longer.
@@ -78,8 +91,9 @@ static void write_pictures(fixture* f)
     sumi_plan* plan = &f->plan;
     sumi_plan_section(plan, SUMI_SECTION_DECODE, 1, 0);
     f->guest = sumi_plan_latent_in(
-        plan, &(sumi_plan_latent_args){
-                  .latents = f->state, .channels = 24, .height = 8, .width = 8, .tile = {0, 0, 8, 8}, .scale = 1.0f});
+        plan,
+        &(sumi_plan_latent_args){
+            .latents = f->state, .channels = 24, .height = 8, .width = 8, .tile = {0, 0, 8, 8}, .statistics = s_same});
     f->room = sumi_plan_value(plan, "room", SUMI_ELEMENT_ACTIVATION, 96, 64);
     f->upsampled = sumi_plan_view(plan, "upsampled", f->room, (sumi_span){32, 64}, (sumi_span){0, 64});
     f->grown = sumi_plan_view(plan, "grown", f->room, (sumi_span){0, 64}, (sumi_span){0, 64});
@@ -271,6 +285,13 @@ static void break_in_place_kind(fixture* f)
 }
 static void break_guest_in_host(fixture* f) { op_called(f, "upsample")->out = f->grown; }
 
+static void break_guidance(fixture* f) { op_of(f, SUMI_OP_GUIDE)->u.guide.rule = SUMI_GUIDANCE_MODEL; }
+static void break_tokens(fixture* f) { op_of(f, SUMI_OP_GUIDE)->u.guide.patch_size = 3; }
+static void break_scales(fixture* f)
+{
+    ((float*)(void*)(uintptr_t)op_of(f, SUMI_OP_LATENT_IN)->u.latent_in.scale)[23] = 0.0f;
+}
+
 // ---- Order ----------------------------------------------------------------------------------------------------------
 static void break_written_before(fixture* f) { op_called(f, "some_rows")->u.linear.y_row = 1; }
 static void swap_ops(sumi_op* a, sumi_op* b)
@@ -341,6 +362,9 @@ static const struct {
     {"an output that is no input", break_in_place_output, {"some_rows", "has its output among its inputs"}},
     {"an op that may not write in place", break_in_place_kind, {"velocity", "writes over what it reads"}},
     {"a host over its guest", break_guest_in_host, {"value latent_picture", "writes over what it reads"}},
+    {"the rule of guidance", break_guidance, {"guide", "guidance has a rule"}},
+    {"the tokens of guidance", break_tokens, {"guide", "tokens tile the planes"}},
+    {"a channel's scale", break_scales, {"latent_in", "every channel of a latent has a scale"}},
     {"a row that is not written",
      break_written_before,
      {"qkv", "row 0 is read, but no op before this one has written it"}},

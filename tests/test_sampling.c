@@ -337,6 +337,25 @@ TEST(cuda_noise_survives_impossible_cards)
 
 // ---- Schedules ------------------------------------------------------------------------------------------------------
 
+static void write_rule(const sumi_sigma_rule* rule, int32_t image_tokens, int32_t steps, float* sigmas)
+{
+    sumi_error error = {0};
+    CHECK_NUMBER(sumi_sigma_rule_check(rule, &error), SUMI_OK);
+    CHECK_NUMBER(sumi_schedule_write(rule, image_tokens, steps, sigmas, &error), SUMI_OK);
+}
+
+static void shifted(float shift, int32_t steps, float* sigmas)
+{
+    write_rule(&(sumi_sigma_rule){.shift = shift}, 0, steps, sigmas);
+}
+
+static sumi_sigma_rule dynamic_rule(double base_shift, double max_shift, int32_t max_tokens, float terminal)
+{
+    return (sumi_sigma_rule){.kind = SUMI_SHIFT_DYNAMIC,
+                             .dynamic = {base_shift, max_shift, 256, max_tokens, SUMI_CURVE_EXPONENTIAL},
+                             .terminal = terminal};
+}
+
 TEST(shifted_schedule_equals_reference_bit_for_bit)
 {
     sumi_tensor_set set;
@@ -351,7 +370,7 @@ TEST(shifted_schedule_equals_reference_bit_for_bit)
         size_t count;
         float* want = values_of(&set, set.tensors[t].name, &count);
         float got[SUMI_SCHEDULE_MAX_STEPS + 1];
-        sumi_schedule_shifted((float)shift, steps, got);
+        shifted((float)shift, steps, got);
         CHECK_NUMBER(count, steps + 1);
         for (size_t i = 0; i < count; i++) CHECK(same_float(got[i], want[i]));
         sumi_error error = {0};
@@ -363,34 +382,54 @@ TEST(shifted_schedule_equals_reference_bit_for_bit)
     sumi_tensor_set_close(&set);
 }
 
-TEST(shifted_schedule_equals_newbie_engine_grid)
+// Every grid of the recorded ones is a rule. The authors' own has N points for N - 1 steps, in rising model time.
+TEST(grids_equal_those_of_newbie_references)
 {
+    static const struct {
+        const char* name;
+        sumi_sigma_grid grid;
+        int points_less;
+    } kinds[] = {{"engine", SUMI_GRID_EVEN, 0},
+                 {"authors_t", SUMI_GRID_EVEN, 1},
+                 {"authors_dpm", SUMI_GRID_BELOW_ONE, 0},
+                 {"comfy_simple", SUMI_GRID_TABLE, 0},
+                 {"diffusers_default", SUMI_GRID_TWICE, 0}};
     sumi_tensor_set set;
     if (!open_set(&set, "tests/golden/newbie/cases/grids.safetensors")) {
         CHECK(!"grids.safetensors opens");
         return;
     }
-    int tables = 0;
+    int tables[5] = {0};
     for (size_t t = 0; t < set.count; t++) {
-        int shift, steps;
-        if (sscanf(set.tensors[t].name, "expect.engine.s%d.n%d", &shift, &steps) != 2) continue;
-        size_t count;
-        float* want = values_of(&set, set.tensors[t].name, &count);
-        float got[SUMI_SCHEDULE_MAX_STEPS + 1];
-        sumi_schedule_shifted((float)shift, steps, got);
-        CHECK_NUMBER(count, steps + 1);
-        for (size_t i = 0; i < count; i++) CHECK_NEAR((double)got[i], (double)want[i], 2e-7, 0);
-        free(want);
-        tables++;
+        for (size_t k = 0; k < 5; k++) {
+            char form[64];
+            int shift, points;
+            snprintf(form, sizeof form, "expect.%s.s%%d.n%%d", kinds[k].name);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+            if (sscanf(set.tensors[t].name, form, &shift, &points) != 2) continue;
+#pragma GCC diagnostic pop
+            size_t count;
+            float *want = values_of(&set, set.tensors[t].name, &count), got[SUMI_SCHEDULE_MAX_STEPS + 1];
+            const int steps = points - kinds[k].points_less;
+            write_rule(&(sumi_sigma_rule){.shift = (float)shift, .grid = kinds[k].grid}, 0, steps, got);
+            CHECK_NUMBER(count, steps + 1);
+            for (size_t i = 0; i < count; i++) {
+                const double sigma = kinds[k].points_less ? 1.0 - (double)want[i] : (double)want[i];
+                CHECK_NEAR((double)got[i], sigma, 2e-7, 0);
+            }
+            free(want);
+            tables[k]++;
+        }
     }
-    CHECK(tables >= 12);
+    for (size_t k = 0; k < 5; k++) CHECK(tables[k] >= 12);
     sumi_tensor_set_close(&set);
 }
 
 TEST(dynamic_schedule_equals_qwen_image_reference)
 {
-    const sumi_shift_rule stock = {0.5, 0.9, 256, 8192},
-                          lightning = {1.0986122886681098, 1.0986122886681098, 256, 8192};
+    const sumi_sigma_rule stock = dynamic_rule(0.5, 0.9, 8192, 0.02f),
+                          lightning = dynamic_rule(1.0986122886681098, 1.0986122886681098, 8192, 0.0f);
     sumi_tensor_set set;
     if (!open_set(&set, "tests/golden/qwen-image/cases/scheduler.safetensors")) {
         CHECK(!"scheduler.safetensors opens");
@@ -406,8 +445,7 @@ TEST(dynamic_schedule_equals_qwen_image_reference)
         size_t count;
         float* want = values_of(&set, name, &count);
         float got[SUMI_SCHEDULE_MAX_STEPS + 1];
-        sumi_schedule_dynamic(sumi_schedule_mu(is_stock ? &stock : &lightning, tokens), SUMI_SHIFT_EXPONENTIAL,
-                              is_stock ? 0.02f : 0.0f, steps, got);
+        write_rule(is_stock ? &stock : &lightning, tokens, steps, got);
         CHECK_NUMBER(count, steps + 1);
         for (size_t i = 0; i < count; i++) CHECK_NEAR((double)got[i], (double)want[i], 2e-7, 0);
         free(want);
@@ -417,26 +455,78 @@ TEST(dynamic_schedule_equals_qwen_image_reference)
     sumi_tensor_set_close(&set);
 }
 
-TEST(dynamic_schedule_handles_one_step_and_linear_shift)
+TEST(schedules_handle_one_step_linear_shift_and_terminals)
 {
     float a[9], b[9];
-    sumi_schedule_dynamic(1.2, SUMI_SHIFT_EXPONENTIAL, 0.02f, 1, a);
+    sumi_sigma_rule rule = dynamic_rule(1.2, 1.2, 4096, 0.02f);
+    write_rule(&rule, 4096, 1, a);
     CHECK(a[0] == 1.0f && a[1] == 0.0f);
-    sumi_schedule_dynamic(3.0, SUMI_SHIFT_LINEAR, 0.0f, 8, a);
-    sumi_schedule_shifted(3.0f, 8, b);
+    rule = dynamic_rule(3.0, 3.0, 4096, 0.0f);
+    rule.dynamic.curve = SUMI_CURVE_LINEAR;
+    write_rule(&rule, 4096, 8, a);
+    shifted(3.0f, 8, b);
     for (int i = 0; i <= 8; i++) CHECK_NEAR((double)a[i], (double)b[i], 2e-7, 0);
-    CHECK_NEAR(sumi_schedule_mu(&(sumi_shift_rule){0.5, 0.9, 256, 8192}, 6889), 0.834325, 1e-6, 0);
-    CHECK_NEAR(sumi_schedule_mu(&(sumi_shift_rule){0.5, 1.15, 256, 4096}, 4096), 1.15, 1e-12, 0);
-    CHECK_NEAR(sumi_schedule_mu(&(sumi_shift_rule){0.5, 0.9, 256, 256}, 4096), 0.5, 0, 0);
+    // a terminal stretches a static shift, too
+    write_rule(&(sumi_sigma_rule){.shift = 3.0f, .terminal = 0.1f}, 0, 8, a);
+    CHECK(a[0] == 1.0f && a[8] == 0.0f);
+    CHECK_NEAR((double)a[7], 0.1, 1e-7, 0);
+    for (int i = 0; i < 8; i++) CHECK_NEAR(1.0 - (double)a[i], (1.0 - (double)b[i]) * 0.9 / 0.7, 2e-7, 0);
+    rule = dynamic_rule(0.5, 0.9, 8192, 0.0f);
+    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 6889), 0.834325, 1e-6, 0);
+    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 16384), 1.312903, 1e-6, 0); // goes on beyond
+    rule = dynamic_rule(0.5, 1.15, 4096, 0.0f);
+    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 4096), 1.15, 1e-12, 0);
+    rule = dynamic_rule(0.5, 0.9, 256, 0.0f);
+    CHECK_NEAR(sumi_sigma_rule_mu(&rule, 4096), 0.5, 0, 0);
 }
 
 TEST(schedules_of_no_steps_write_nothing)
 {
     float x = 7.0f;
-    sumi_schedule_shifted(3.0f, 0, &x);
-    sumi_schedule_shifted(3.0f, -4, &x);
-    sumi_schedule_dynamic(1.0, SUMI_SHIFT_EXPONENTIAL, 0.02f, 0, &x);
+    const sumi_sigma_rule rule = dynamic_rule(0.5, 0.9, 8192, 0.02f);
+    shifted(3.0f, 0, &x);
+    shifted(3.0f, -4, &x);
+    write_rule(&rule, 4096, 0, &x);
     CHECK(x == 7.0f);
+}
+
+TEST(sigma_rules_that_make_no_schedule_are_refused)
+{
+    const sumi_sigma_rule still = {.shift = 3.0f}, moving = dynamic_rule(0.5, 0.9, 8192, 0.02f);
+    for (int wrong = 0; wrong < 15; wrong++) {
+        sumi_sigma_rule rule = wrong < 9 ? still : moving;
+        const char* says = "";
+        switch (wrong) {
+        case 1: rule.kind = (sumi_shift_kind)2, says = "kind of shift is 2"; break;
+        case 2: rule.grid = (sumi_sigma_grid)-1, says = "grid of sigmas is -1"; break;
+        case 3: rule.grid = (sumi_sigma_grid)4, says = "grid of sigmas is 4"; break;
+        case 4: rule.terminal = 1.0f, says = "terminal sigma is 1"; break;
+        case 5: rule.terminal = NAN, says = "terminal sigma is"; break;
+        case 6: rule.shift = 0.0f, says = "shift is 0"; break;
+        case 7: rule.shift = NAN, says = "shift is"; break;
+        case 8: rule.shift = INFINITY, says = "shift is inf"; break;
+        case 10: rule.grid = SUMI_GRID_TWICE, says = "needs a static shift"; break;
+        case 11: rule.dynamic.curve = (sumi_shift_curve)2, says = "curve of the shift is 2"; break;
+        case 12: rule.dynamic.base_tokens = -1, says = "from -1 to 8192"; break;
+        case 13: rule.dynamic.max_tokens = 255, says = "from 256 to 255"; break;
+        case 14: rule.dynamic.max_shift = (double)NAN, says = "goes from 0.5 to"; break;
+        default: break;
+        }
+        sumi_error error = {0};
+        const bool is_good = says[0] == '\0';
+        CHECK_NUMBER(sumi_sigma_rule_check(&rule, &error), is_good ? SUMI_OK : SUMI_INVALID_ARGUMENT);
+        CHECK(is_good == (error.text[0] == '\0') && strstr(error.text, says) != NULL);
+    }
+    // rules that only some pictures have a schedule by
+    float sigmas[9];
+    sumi_error error = {0};
+    sumi_sigma_rule rule = dynamic_rule(0.5, 2.0, 512, 0.0f);
+    rule.dynamic.curve = SUMI_CURVE_LINEAR;
+    CHECK_NUMBER(sumi_schedule_write(&rule, 256, 8, sigmas, &error), SUMI_OK);
+    CHECK_NUMBER(sumi_schedule_write(&rule, 64, 8, sigmas, &error), SUMI_NOT_SUPPORTED);
+    CHECK(strstr(error.text, "64 image tokens") != NULL);
+    rule = dynamic_rule(0.5, 100.0, 512, 0.0f);
+    CHECK_NUMBER(sumi_schedule_write(&rule, 512, 8, sigmas, NULL), SUMI_NOT_SUPPORTED);
 }
 
 TEST(schedule_check_refuses_bad_tables_and_says_why)
@@ -625,7 +715,7 @@ static double gaussian_error(sumi_solver solver, int32_t steps)
 {
     static const double z[3] = {-1.1, 0.6, 1.9};
     float sigmas[SUMI_SCHEDULE_MAX_STEPS + 1];
-    sumi_schedule_shifted(1.0f, steps, sigmas);
+    shifted(1.0f, steps, sigmas);
     double x[3], error = 0;
     for (int i = 0; i < 3; i++) x[i] = z[i] * sqrt(gaussian_variance(1.0));
     solve(solver, sigmas, steps, gaussian_field, x, 3, NULL, NULL);
@@ -705,7 +795,7 @@ TEST(solvers_are_exact_on_a_constant_velocity)
     for (size_t k = 0; k < 7; k++)
         for (int32_t steps = 1; steps <= 9; steps++) {
             float sigmas[10];
-            sumi_schedule_shifted(3.0f, steps, sigmas);
+            shifted(3.0f, steps, sigmas);
             // data estimates x - sigma v differ from step to step only in rounding, so multistep solvers must not move
             // either
             double x = 2.0;
@@ -724,12 +814,13 @@ TEST(solver_rows_keep_their_promises)
     for (size_t k = 0; k < 7; k++)
         for (int end = 0; end < 2; end++) {
             float sigmas[9];
-            sumi_schedule_shifted(6.0f, 8, sigmas);
+            shifted(6.0f, 8, sigmas);
             if (end == 1) sigmas[8] = 0.05f; // a caller's table may stop early
             int32_t n = sumi_solver_rows(solvers[k], sigmas, 8, rows);
             CHECK_NUMBER(n, sumi_solver_evaluations(solvers[k], sigmas, 8));
             if (end == 0) CHECK_NUMBER(n, counts[k]);
             CHECK(sumi_solver_known(solvers[k]));
+            CHECK(n <= 8 * sumi_solver_most_rows(solvers[k]) && n > 8 * (sumi_solver_most_rows(solvers[k]) - 1));
             int32_t step = 0;
             for (int32_t r = 0; r < n; r++) {
                 const float* f = &rows[r].cx;
@@ -749,7 +840,10 @@ TEST(solver_rows_keep_their_promises)
     float sigmas[3] = {1.0f, 0.5f, 0.0f};
     CHECK_NUMBER(sumi_solver_rows((sumi_solver)17, sigmas, 2, rows), 0);
     CHECK_NUMBER(sumi_solver_evaluations((sumi_solver)17, sigmas, 2), 0);
-    CHECK(!sumi_solver_known((sumi_solver)17));
+    CHECK(!sumi_solver_known((sumi_solver)17) && !sumi_solver_known((sumi_solver)-1)
+          && !sumi_solver_known((sumi_solver)7));
+    CHECK_NUMBER(sumi_solver_most_rows((sumi_solver)17), 0);
+    CHECK(SUMI_SOLVER_HEUN_FULL == 4 && SUMI_SOLVER_RK4 == 5 && SUMI_SOLVER_RES_MULTISTEP == 6); // stable
     CHECK_NUMBER(sumi_solver_rows(SUMI_SOLVER_EULER, sigmas, 0, rows), 0);
 }
 
@@ -757,7 +851,7 @@ TEST(euler_uses_the_float_step_of_the_reference)
 {
     float sigmas[9];
     sumi_solver_row rows[8];
-    sumi_schedule_shifted(3.0f, 8, sigmas);
+    shifted(3.0f, 8, sigmas);
     sumi_solver_rows(SUMI_SOLVER_EULER, sigmas, 8, rows);
     for (int i = 0; i < 8; i++) {
         float d = sigmas[i + 1] - sigmas[i];
@@ -1086,27 +1180,22 @@ TEST(preview_factors_give_the_recorded_preview)
 
 // ---- Presets --------------------------------------------------------------------------------------------------------
 
-TEST(presets_are_what_the_authors_say)
+TEST(presets_get_their_share_of_a_checkpoints_size)
 {
-    sumi_preset_values turbo = sumi_preset_get(SUMI_PRESET_Z_IMAGE_TURBO, SUMI_PRESET_MODEL),
-                       base = sumi_preset_get(SUMI_PRESET_Z_IMAGE_BASE, SUMI_PRESET_MODEL);
-    CHECK(turbo.width == 1024 && turbo.height == 1024 && turbo.step_count == 8 && turbo.guidance == 0.0f
-          && !turbo.needs_negative && turbo.solver == SUMI_SOLVER_EULER);
-    CHECK(base.step_count == 50 && base.guidance == 4.0f && base.needs_negative && base.cfg_normalization == 0.0f
-          && base.cfg_truncation == 1.0f && base.shift == 0.0f);
-    CHECK(sumi_preset_get(SUMI_PRESET_Z_IMAGE_BASE, SUMI_PRESET_QUALITY).cfg_normalization == 1.0f);
-    for (int m = 0; m < SUMI_PRESET_MODEL_COUNT; m++) {
-        sumi_preset_values p[4];
-        for (int k = 0; k < 4; k++) {
-            p[k] = sumi_preset_get((sumi_preset_model)m, (sumi_preset)k);
-            CHECK(p[k].width % 16 == 0 && p[k].height % 16 == 0 && p[k].step_count >= 1
-                  && sumi_solver_known(p[k].solver));
-            CHECK(p[k].needs_negative == (p[k].guidance > 0.0f));
-        }
-        CHECK(p[1].width == 768 && p[1].height == 768 && p[2].width == 1024 && p[3].width == 1024);
-        CHECK(p[1].step_count < p[2].step_count && p[2].step_count < p[3].step_count);
-    }
-    CHECK_NUMBER(sumi_preset_get((sumi_preset_model)99, (sumi_preset)-3).step_count, 8);
+    const sumi_preset_values from[SUMI_PRESET_COUNT] = {{1024, 1024, 8, .guidance = 4.0f},
+                                                        {768, 512, 4, .guidance = 1.0f},
+                                                        {1664, 928, 20, .shift = 2.0f},
+                                                        {16, 4000, 50, .strength = 0.5f}};
+    sumi_preset_values to[SUMI_PRESET_COUNT];
+    sumi_presets_scaled(from, &(sumi_size_scale){1024, 1024, 16, 4096}, to);
+    CHECK(memcmp(from, to, sizeof to) == 0);
+    sumi_presets_scaled(from, &(sumi_size_scale){1024, 64, 16, 128}, to);
+    CHECK(to[0].width == 64 && to[0].height == 64 && to[0].step_count == 8 && to[0].guidance == 4.0f);
+    CHECK(to[1].width == 48 && to[1].height == 32);
+    CHECK(to[2].width == 96 && to[2].height == 48);                            // down to a multiple
+    CHECK(to[3].width == 16 && to[3].height == 128 && to[3].strength == 0.5f); // not below one, not above the most
+    sumi_size size = sumi_size_scaled((sumi_size){1328, 1328}, &(sumi_size_scale){1328, 1328, 16, 4096});
+    CHECK(size.width == 1328 && size.height == 1328);
 }
 
 TEST(deadline_picks_the_most_steps_that_fit)
@@ -1139,10 +1228,11 @@ int main(int argc, char** argv)
     RUN(cuda_noise_depends_on_the_card_only_beyond_its_threads);
     RUN(cuda_noise_survives_impossible_cards);
     RUN(shifted_schedule_equals_reference_bit_for_bit);
-    RUN(shifted_schedule_equals_newbie_engine_grid);
+    RUN(grids_equal_those_of_newbie_references);
     RUN(dynamic_schedule_equals_qwen_image_reference);
-    RUN(dynamic_schedule_handles_one_step_and_linear_shift);
+    RUN(schedules_handle_one_step_linear_shift_and_terminals);
     RUN(schedules_of_no_steps_write_nothing);
+    RUN(sigma_rules_that_make_no_schedule_are_refused);
     RUN(schedule_check_refuses_bad_tables_and_says_why);
     RUN(image_to_image_starts_where_the_reference_starts);
     RUN(image_to_image_start_is_safe_at_the_ends);
@@ -1161,7 +1251,7 @@ int main(int argc, char** argv)
     RUN(pixels_survive_every_failing_allocation);
     RUN(unit_values_round_half_to_even);
     RUN(preview_factors_give_the_recorded_preview);
-    RUN(presets_are_what_the_authors_say);
+    RUN(presets_get_their_share_of_a_checkpoints_size);
     RUN(deadline_picks_the_most_steps_that_fit);
     TEST_END();
 }

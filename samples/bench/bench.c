@@ -191,7 +191,7 @@ static bool measure_image(bench* b, bool profile, double* out_forward, double* o
     desc.height = b->height;
     desc.step_count = 1;
     desc.sigmas = sigmas;
-    desc.guidance = 0.0f;
+    desc.guidance = sumi_model_get_info(b->model).guidance_off;
     desc.targets = &target;
     desc.profile = profile;
     sumi_job job;
@@ -284,7 +284,7 @@ static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item i
     desc.item_count = w->items;
     desc.width = desc.height = w->side;
     desc.step_count = w->steps;
-    desc.guidance = 0.0f;
+    desc.guidance = sumi_model_get_info(b->model).guidance_off;
     return desc;
 }
 

@@ -126,7 +126,7 @@ static bool begin_picture(pacing* p)
     sumi_image_desc desc = sumi_image_defaults(p->model, SUMI_PRESET_MODEL);
     desc.items = &item;
     desc.item_count = 1;
-    desc.guidance = 0.0f;
+    desc.guidance = sumi_model_get_info(p->model).guidance_off;
     if (p->size > 0) desc.width = desc.height = p->size;
     if (p->steps > 0) desc.step_count = p->steps;
     const stopwatch watch = start_watch();

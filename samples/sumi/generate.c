@@ -297,10 +297,12 @@ static int make_desc(generate_run* run)
         desc->strength = 1.0f; // what is painted over is to be forgotten
     }
     if (args->strength >= 0.0f) desc->strength = args->strength;
-    if (args->prompt_files.count > 0 && desc->guidance > 0.0f && !args->negative_file)
-        return args_wrong(run->command, "guidance with --prompt-file needs --negative-file FILE (sumi encode --prompt "
-                                        "\"\" makes an empty one) or --guidance 0");
-    if ((args->negative || args->negative_file) && desc->guidance == 0.0f && !args->session.quiet)
+    if (args->prompt_files.count > 0 && desc->guidance != info.guidance_off && !args->negative_file)
+        return args_wrong(run->command,
+                          "guidance with --prompt-file needs --negative-file FILE (sumi encode --prompt \"\" makes an "
+                          "empty one) or --guidance %g",
+                          (double)info.guidance_off);
+    if ((args->negative || args->negative_file) && desc->guidance == info.guidance_off && !args->session.quiet)
         fprintf(stderr, "sumi: the negative prompt has no effect without guidance; add --guidance 4 (models like Turbo "
                         "are made to run without)\n");
     return give_noise(run, (size_t)info.latent_channels * (size_t)(desc->width / info.latent_factor)
@@ -497,13 +499,15 @@ int generate_main(int argc, char** argv)
         {"--size", OPTION_SIZE, args.size, "WxH", "pixels; with --image and without --size, the size of that picture",
          0, 0},
         {"--steps", OPTION_COUNT, &args.steps, "N", "denoising steps", 1, 1000},
-        {"--guidance", OPTION_NUMBER, &args.guidance, "G", "0: none. The classic CFG scale minus 1", 0, 100},
+        {"--guidance", OPTION_NUMBER, &args.guidance, "G",
+         "as the model's card has it. For Z-Image 0 is none, and it is the classic CFG scale minus 1", 0, 100},
         {"--guidance-begin", OPTION_NUMBER, &args.guidance_begin, "T",
          "guidance from this time on, 0 is noise and 1 the picture", 0, 1},
         {"--guidance-end", OPTION_NUMBER, &args.guidance_end, "T", "guidance up to this time (cfg_truncation)", 0, 1},
         {"--guidance-norm", OPTION_NUMBER, &args.guidance_norm, "X",
          "most that guidance may lengthen the prediction; 0: off (cfg_normalization)", 0, 100},
-        {"--solver", OPTION_CHOICE, &args.solver, "euler|heun|midpoint|dpmpp-2m", "how steps are taken", 0, 0},
+        {"--solver", OPTION_CHOICE, &args.solver, "euler|heun|midpoint|dpmpp-2m|heun-full|rk4|res-multistep",
+         "how steps are taken", 0, 0},
         {"--shift", OPTION_NUMBER, &args.shift, "X", "of the sigma schedule; the model's own otherwise", 0.01, 100},
         {"--seed", OPTION_SEED, &args.seed, "N", "of the noise, 0 by default; a batch counts up from it", 0, 0},
         {"--batch", OPTION_COUNT, &args.batch, "N", "pictures per prompt", 1, MAX_ITEMS},

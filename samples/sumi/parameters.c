@@ -28,6 +28,9 @@ static const char* sampler_name(sumi_solver solver)
     case SUMI_SOLVER_HEUN: return "Heun";
     case SUMI_SOLVER_MIDPOINT: return "Midpoint";
     case SUMI_SOLVER_DPMPP_2M: return "DPM++ 2M";
+    case SUMI_SOLVER_HEUN_FULL: return "Heun full";
+    case SUMI_SOLVER_RK4: return "RK4";
+    case SUMI_SOLVER_RES_MULTISTEP: return "Res Multistep";
     }
     return "Euler";
 }
@@ -72,11 +75,12 @@ size_t parameters_write(const parameters* from, char* into, size_t capacity)
         put_text(&out, from->negative);
         put(&out, "\n");
     }
-    // Steps are those of the whole schedule, also when a start picture skips the first ones. Guidance here is 0 for
-    // none; the classic scale is 1 more.
+    // Steps are those of the whole schedule, also when a start picture skips the first ones. The classic scale, which
+    // these lines hold, is 1 for no guidance.
+    const double guidance = (double)(desc->guidance - sumi_model_get_info(desc->model).guidance_off) + 1.0;
     int32_t steps = desc->deadline_ms ? from->image->step_count : desc->step_count;
     put(&out, "Steps: %d, Sampler: %s, CFG scale: %g, Seed: %llu, Size: %dx%d", steps, sampler_name(desc->solver),
-        (double)desc->guidance + 1.0, (unsigned long long)from->image->seed, from->image->width, from->image->height);
+        guidance, (unsigned long long)from->image->seed, from->image->width, from->image->height);
     put_value(&out, "Model", from->model_name);
     if (desc->start_image || desc->start_latents) put(&out, ", Denoising strength: %g", (double)desc->strength);
     if (desc->shift > 0.0f) put(&out, ", Shift: %g", (double)desc->shift);

@@ -42,6 +42,7 @@ void apply_preset(Viewer& viewer, sumi_preset preset)
     viewer.form.preset = preset;
     viewer.form.step_count = defaults.step_count;
     viewer.form.guidance = defaults.guidance;
+    viewer.form.guidance_off = defaults.guidance_off;
     viewer.form.strength = defaults.strength;
     if (!viewer.start) {
         viewer.form.width = defaults.width;
@@ -103,7 +104,7 @@ static std::string parameters_of(const Product& product)
     if (!s.negative.empty()) text += "Negative prompt: " + s.negative + "\n";
     char line[256];
     snprintf(line, sizeof line, "Steps: %d, Sampler: Euler, CFG scale: %g, Seed: %llu, Size: %dx%d", s.step_count,
-             (double)s.guidance + 1.0, (unsigned long long)s.seed, s.width, s.height);
+             (double)(s.guidance - s.guidance_off) + 1.0, (unsigned long long)s.seed, s.width, s.height);
     text += line;
     text += ", Model: " + product.model_name;
     if (s.start) {

@@ -52,7 +52,7 @@ static void draw_prompt(Viewer& viewer)
         viewer.wants_picture = true;
     viewer.has_focus = ImGui::IsItemActive();
     mark(viewer, "prompt");
-    const bool is_used = viewer.form.guidance > 0.0f;
+    const bool is_used = viewer.form.guidance > viewer.form.guidance_off;
     heading(viewer, is_used ? "NEGATIVE PROMPT" : "NEGATIVE PROMPT  (used with guidance)");
     ImGui::BeginDisabled(!is_used);
     if (wrapped_text("##negative", viewer.negative, sizeof viewer.negative, ImVec2(-1, viewer.theme(48)), &changed))
@@ -100,7 +100,8 @@ static void draw_numbers(Viewer& viewer)
     changed |= slider("##steps", &form.step_count, 1, 100, "%d", true);
     mark(viewer, "steps");
     label(viewer, "Guidance");
-    changed |= slider("##guidance", &form.guidance, 0.0f, 10.0f, form.guidance > 0.0f ? "%.1f" : "off");
+    changed |= slider("##guidance", &form.guidance, form.guidance_off, 10.0f,
+                      form.guidance > form.guidance_off ? "%.1f" : "off");
     mark(viewer, "guidance");
     hint("How strongly the prompt is followed, and the negative prompt avoided. Needs two runs of the network in each "
          "step; models like Turbo are made to run "

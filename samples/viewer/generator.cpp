@@ -138,6 +138,7 @@ Settings Generator::defaults(sumi_preset preset) const
     settings.height = desc.height;
     settings.step_count = desc.step_count;
     settings.guidance = desc.guidance;
+    settings.guidance_off = model_info_.guidance_off;
     settings.strength = desc.strength;
     return settings;
 }

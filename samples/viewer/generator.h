@@ -24,7 +24,7 @@ struct Settings {
     std::string prompt, negative;
     sumi_preset preset = SUMI_PRESET_MODEL;
     int width = 0, height = 0, step_count = 0;
-    float guidance = 0.0f, strength = 0.0f;
+    float guidance = 0.0f, guidance_off = 0.0f, strength = 0.0f; // guidance_off: the model's number for none
     uint64_t seed = 0;
     SharedPixels start, mask; // image to image, inpainting
 };

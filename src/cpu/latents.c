@@ -158,13 +158,39 @@ static double length_of(const float* x, int64_t count)
     return sqrt(sum);
 }
 
+// Each token of `v` as long as that of `positive`. Channels first, then rows, then columns: the order of the GPU's sums.
+static void rescale_tokens(const sumi_op_guide* guide, const float* positive, float* v, int32_t plane)
+{
+    const int32_t patch = guide->patch_size, columns = guide->width / patch,
+                  token_count = plane / guide->width / patch * columns;
+    SUMI_ASSERT(patch >= 1 && guide->width % patch == 0 && token_count * patch * patch == plane);
+    for (int32_t t = 0; t < token_count; t++) {
+        const int64_t corner = (int64_t)(t / columns) * patch * guide->width + t % columns * patch;
+        double before = 0.0, after = 0.0;
+        for (int32_t c = 0; c < guide->channels; c++) {
+            for (int32_t k = 0; k < patch * patch; k++) {
+                const int64_t at = corner + (int64_t)c * plane + (int64_t)(k / patch) * guide->width + k % patch;
+                before += (double)positive[at] * (double)positive[at];
+                after += (double)v[at] * (double)v[at];
+            }
+        }
+        const float factor = after > 0.0 ? (float)(sqrt(before) / sqrt(after)) : 0.0f;
+        for (int32_t c = 0; c < guide->channels; c++) {
+            for (int32_t k = 0; k < patch * patch; k++) {
+                v[corner + (int64_t)c * plane + (int64_t)(k / patch) * guide->width + k % patch] *= factor;
+            }
+        }
+    }
+}
+
 static void guide(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
     latent_loop* loop = context;
     const sumi_op* op = loop->run->op;
     int64_t count = (int64_t)op->u.guide.channels * loop->plane;
-    float s = loop->row == NULL ? 0.0f : loop->row[0], limit = op->u.guide.norm_limit;
+    float s = loop->row == NULL ? 0.0f : loop->row[0],
+          limit = op->u.guide.rule == SUMI_GUIDANCE_NORM_LIMIT ? op->u.guide.norm_limit : 0.0f;
     for (int32_t item = loop->run->row_begin + begin; item < loop->run->row_begin + end; item++) {
         const float* positive = loop->x + op->u.guide.positive[item] * count;
         SUMI_ASSERT(op->u.guide.positive[item] >= 0);
@@ -180,6 +206,9 @@ static void guide(int32_t begin, int32_t end, int32_t worker_index, void* contex
             if (after > before * (double)limit) {
                 loop->run->kernels->scale(out, out, (float)(before * (double)limit / after), (int32_t)count);
             }
+        }
+        if (op->u.guide.rule == SUMI_GUIDANCE_NORM_RESCALE) {
+            rescale_tokens(&op->u.guide, positive, out, loop->plane);
         }
     }
 }
@@ -248,7 +277,7 @@ sumi_result sumi_cpu_posterior(sumi_cpu_run* run)
                 float log_variance = fminf(fmaxf(pixel[channels + c], -30.0f), 20.0f);
                 z += (float)exp((double)(0.5f * log_variance)) * eps[(int64_t)c * plane + i];
             }
-            out[(int64_t)c * plane + i] = (z - op->u.posterior.shift) * op->u.posterior.scale;
+            out[(int64_t)c * plane + i] = (z - op->u.posterior.shift[c]) * op->u.posterior.scale[c];
         }
     }
     return SUMI_OK;
@@ -256,7 +285,7 @@ sumi_result sumi_cpu_posterior(sumi_cpu_run* run)
 
 sumi_result sumi_cpu_latent_in(sumi_cpu_run* run)
 {
-    SUMI_ASSERT(run->op->u.latent_in.tile_width >= 1 && run->op->u.latent_in.scale != 0.0f);
+    SUMI_ASSERT(run->op->u.latent_in.tile_width >= 1 && run->op->u.latent_in.scale != NULL);
     const sumi_op* op = run->op;
     int32_t channels = op->u.latent_in.channels, plane = op->u.latent_in.height * op->u.latent_in.width;
     const float* latents = (const float*)sumi_cpu_value(run, op->in[0])
@@ -267,8 +296,8 @@ sumi_result sumi_cpu_latent_in(sumi_cpu_run* run)
                 x = op->u.latent_in.x + r % op->u.latent_in.tile_width;
         for (int32_t c = 0; c < channels; c++) {
             out[(int64_t)r * channels + c] =
-                latents[(int64_t)c * plane + (int64_t)y * op->u.latent_in.width + x] / op->u.latent_in.scale
-                + op->u.latent_in.shift;
+                latents[(int64_t)c * plane + (int64_t)y * op->u.latent_in.width + x] / op->u.latent_in.scale[c]
+                + op->u.latent_in.shift[c];
         }
     }
     return SUMI_OK;

@@ -99,12 +99,16 @@ sumi_result sumi_cuda_solve(sumi_cuda_run* run)
 }
 
 // ---- GUIDE, PREVIEW: rows are items ---------------------------------------------------------------------------------
+static float norm_limit(const sumi_op* op)
+{
+    return op->u.guide.rule == SUMI_GUIDANCE_NORM_LIMIT ? op->u.guide.norm_limit : 0.0f;
+}
+
 uint64_t sumi_cuda_guide_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
     (void)device;
     (void)plan;
-    return op->u.guide.norm_limit > 0.0f ? (uint64_t)op->u.guide.item_count * SUMI_GUIDE_BLOCKS * 2 * sizeof(double)
-                                         : 0;
+    return norm_limit(op) > 0.0f ? (uint64_t)op->u.guide.item_count * SUMI_GUIDE_BLOCKS * 2 * sizeof(double) : 0;
 }
 
 sumi_result sumi_cuda_guide(sumi_cuda_run* run)
@@ -117,12 +121,23 @@ sumi_result sumi_cuda_guide(sumi_cuda_run* run)
                             .counter = run->counter};
     args.scale = sumi_cuda_step_of(run, op->u.guide.scale);
     args.count = (int64_t)op->u.guide.channels * sumi_cuda_cols(run, op->out);
-    args.limit = op->u.guide.norm_limit;
+    args.limit = norm_limit(op);
+    const bool rescales = op->u.guide.rule == SUMI_GUIDANCE_NORM_RESCALE;
+    if (rescales) {
+        args.plane = sumi_cuda_cols(run, op->out);
+        args.width = op->u.guide.width;
+        args.patch_size = op->u.guide.patch_size;
+    }
     for (args.first_item = items.begin; args.first_item < items.end; args.first_item += SUMI_LATENTS_BATCH) {
         int32_t count = 0;
         for (; count < SUMI_LATENTS_BATCH && args.first_item + count < items.end; count++) {
             args.positive[count] = op->u.guide.positive[args.first_item + count];
             args.negative[count] = op->u.guide.negative[args.first_item + count];
+        }
+        if (rescales) {
+            const int64_t tokens = args.plane / ((int64_t)args.patch_size * args.patch_size);
+            SUMI_TRY(launch(run, "sumi_guide_rescale", grid_of(run, tokens, count), &args));
+            continue;
         }
         if (args.limit > 0.0f) {
             SUMI_TRY(launch(run, "sumi_guide_sums",
@@ -158,6 +173,20 @@ sumi_result sumi_cuda_preview(sumi_cuda_run* run)
 }
 
 // ---- POSTERIOR, LATENT_IN -------------------------------------------------------------------------------------------
+static sumi_result set_statistics(const sumi_cuda_run* run, const float* scale, const float* shift, int32_t channels,
+                                  sumi_channel_statistics* out)
+{
+    if (channels > SUMI_STATISTICS_CHANNELS) {
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: statistics of %d latent channels; the kernel takes %d",
+                         run->op->label, (int)channels, SUMI_STATISTICS_CHANNELS);
+    }
+    for (int32_t c = 0; c < channels; c++) {
+        out->scale[c] = scale[c];
+        out->shift[c] = shift[c];
+    }
+    return SUMI_OK;
+}
+
 sumi_result sumi_cuda_posterior(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
@@ -167,8 +196,7 @@ sumi_result sumi_cuda_posterior(sumi_cuda_run* run)
     args.moments_are_float = is_float(run, op->in[0]);
     args.plane = sumi_cuda_cols(run, op->out);
     args.channels = op->u.posterior.channels;
-    args.scale = op->u.posterior.scale;
-    args.shift = op->u.posterior.shift;
+    SUMI_TRY(set_statistics(run, op->u.posterior.scale, op->u.posterior.shift, args.channels, &args.statistics));
     return launch(run, "sumi_posterior",
                   grid_of(run, (int64_t)args.plane * args.channels, run->part_begin < run->part_end ? 1 : 0), &args);
 }
@@ -189,8 +217,7 @@ sumi_result sumi_cuda_latent_in(sumi_cuda_run* run)
     args.begin = pixels.begin;
     args.end = pixels.end;
     args.per_item = op->u.latent_in.per_item;
-    args.scale = op->u.latent_in.scale;
-    args.shift = op->u.latent_in.shift;
+    SUMI_TRY(set_statistics(run, op->u.latent_in.scale, op->u.latent_in.shift, args.channels, &args.statistics));
     return launch(run, "sumi_latent_in",
                   grid_of(run, (int64_t)(pixels.end - pixels.begin) * ((args.channels + 7) / 8), 1), &args);
 }

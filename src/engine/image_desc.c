@@ -64,12 +64,15 @@ static sumi_result check_prompt(const sumi_image_desc* desc, const sumi_prompt* 
     return SUMI_OK;
 }
 
+// Else nobody reads the negative prompts.
+static bool is_guided(const sumi_image_desc* desc) { return desc->guidance != desc->model->info.guidance_off; }
+
 static sumi_result check_items(const sumi_image_desc* desc, sumi_error* error)
 {
     SUMI_REFUSE(desc->item_count < 1 || desc->item_count > SUMI_MAX_ITEMS, SUMI_INVALID_ARGUMENT,
                 "item_count is %d: give 1 to %d", (int)desc->item_count, SUMI_MAX_ITEMS);
     SUMI_REFUSE(desc->items == NULL, SUMI_INVALID_ARGUMENT, "items is NULL: give item_count of them");
-    const bool encodes = desc->model->info.has_text_encoder, guides = desc->guidance != 0.0f;
+    const bool encodes = desc->model->info.has_text_encoder, guides = is_guided(desc);
     for (int32_t i = 0; i < desc->item_count; i++) {
         const sumi_image_item* item = &desc->items[i];
         SUMI_REFUSE(item->text == NULL && item->prompt == NULL, SUMI_INVALID_ARGUMENT,
@@ -91,12 +94,34 @@ static sumi_result check_items(const sumi_image_desc* desc, sumi_error* error)
     return SUMI_OK;
 }
 
+static sumi_guidance_rule guidance_rule_of(const sumi_image_desc* desc)
+{
+    return desc->guidance_rule == SUMI_GUIDANCE_MODEL ? desc->model->info.guidance_rule : desc->guidance_rule;
+}
+
+static sumi_result check_guidance_rule(const sumi_image_desc* desc, sumi_error* error)
+{
+    const int rule = (int)desc->guidance_rule;
+    SUMI_REFUSE(rule < 0 || rule > SUMI_GUIDANCE_NORM_RESCALE, SUMI_INVALID_ARGUMENT,
+                "guidance_rule is %d: no such rule", rule);
+    SUMI_REFUSE(!is_between(desc->guidance_norm_limit, 0.0f, 1e6f), SUMI_INVALID_ARGUMENT,
+                "guidance_norm_limit is %g: give 0 (off) or a factor", (double)desc->guidance_norm_limit);
+    SUMI_REFUSE(rule == SUMI_GUIDANCE_NORM_LIMIT && desc->guidance_norm_limit == 0.0f, SUMI_INVALID_ARGUMENT,
+                "guidance_rule is SUMI_GUIDANCE_NORM_LIMIT, but guidance_norm_limit is 0: give a factor, 1 is usual");
+    SUMI_REFUSE(guidance_rule_of(desc) != SUMI_GUIDANCE_NORM_LIMIT && desc->guidance_norm_limit != 0.0f,
+                SUMI_INVALID_ARGUMENT,
+                "guidance_norm_limit is %g, but guidance_rule %s: give 0, or SUMI_GUIDANCE_NORM_LIMIT",
+                (double)desc->guidance_norm_limit, rule == SUMI_GUIDANCE_MODEL ? "is the model's own" : "is another");
+    return SUMI_OK;
+}
+
 static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error)
 {
     SUMI_REFUSE(desc->step_count < 1 || desc->step_count > SUMI_SCHEDULE_MAX_STEPS, SUMI_INVALID_ARGUMENT,
                 "step_count is %d: give 1 to %d", (int)desc->step_count, SUMI_SCHEDULE_MAX_STEPS);
-    SUMI_REFUSE(!is_between(desc->guidance, 0.0f, 1000.0f), SUMI_INVALID_ARGUMENT,
-                "guidance is %g: give 0 (off) to 1000", (double)desc->guidance);
+    const float off = desc->model->info.guidance_off;
+    SUMI_REFUSE(!is_between(desc->guidance, off, 1000.0f), SUMI_INVALID_ARGUMENT,
+                "guidance is %g: give %g (off) to 1000", (double)desc->guidance, (double)off);
     SUMI_REFUSE(!is_between(desc->guidance_begin, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT,
                 "guidance_begin is %g: give 0 to 1", (double)desc->guidance_begin);
     SUMI_REFUSE(!(desc->guidance_end >= 0.0f), SUMI_INVALID_ARGUMENT, "guidance_end is %g: give 0 to 1",
@@ -104,11 +129,9 @@ static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error
     SUMI_REFUSE(desc->guidance_end < desc->guidance_begin, SUMI_INVALID_ARGUMENT,
                 "guidance_end is %g, before guidance_begin %g", (double)desc->guidance_end,
                 (double)desc->guidance_begin);
-    SUMI_REFUSE(!is_between(desc->guidance_norm_limit, 0.0f, 1e6f), SUMI_INVALID_ARGUMENT,
-                "guidance_norm_limit is %g: give 0 (off) or a factor", (double)desc->guidance_norm_limit);
-    const int solver = (int)desc->solver;
-    SUMI_REFUSE(solver < 0 || solver > SUMI_SOLVER_DPMPP_2M, SUMI_INVALID_ARGUMENT, "solver is %d: no such solver",
-                solver);
+    SUMI_TRY(check_guidance_rule(desc, error));
+    SUMI_REFUSE(!sumi_solver_known(desc->solver), SUMI_INVALID_ARGUMENT, "solver is %d: no such solver",
+                (int)desc->solver);
     SUMI_REFUSE(!is_between(desc->shift, 0.0f, 1e4f), SUMI_INVALID_ARGUMENT,
                 "shift is %g: give 0 for the model's own, or a positive number", (double)desc->shift);
     if (desc->sigmas != NULL) {
@@ -286,7 +309,7 @@ static void collect_prompts(const sumi_image_desc* desc, sumi_plan_job* job)
         // from there into the texture, when it is fetched
         if (target->external != NULL) target->device_address = target->external->import.address;
     }
-    for (int32_t i = 0; i < desc->item_count && desc->guidance != 0.0f; i++) {
+    for (int32_t i = 0; i < desc->item_count && is_guided(desc); i++) {
         const sumi_image_item* item = &desc->items[i];
         job->items[i].negative =
             add_prompt(job, item->negative_text != NULL ? item->negative_text : "", item->negative_prompt);
@@ -356,9 +379,10 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
     job->width = desc->width;
     job->height = desc->height;
     job->step_count = desc->step_count;
-    job->guidance = desc->guidance;
+    job->guidance = desc->guidance - info->guidance_off;
     job->guidance_begin = desc->guidance_begin;
     job->guidance_end = desc->guidance_end;
+    job->guidance_rule = guidance_rule_of(desc);
     job->norm_limit = desc->guidance_norm_limit;
     job->solver = desc->solver;
     job->shift = desc->shift;

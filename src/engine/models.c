@@ -285,12 +285,18 @@ sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out
 
 sumi_model_info sumi_model_get_info(const sumi_model* model)
 {
-    sumi_model_info info = {.family = "", .variant = ""};
+    sumi_model_info info = {.family = "", .variant = "", .negative_text = ""};
     if (model == NULL) return info;
     const sumi_network_info* from = &model->info;
     info.family = from->family;
     info.variant = from->variant;
-    info.uses_guidance = from->uses_guidance;
+    const sumi_preset_values* authors = &from->presets[SUMI_PRESET_MODEL];
+    info.uses_guidance = authors->guidance != from->guidance_off;
+    info.guidance = authors->guidance;
+    info.guidance_off = from->guidance_off;
+    info.guidance_formula = from->guidance_formula;
+    info.guidance_rule = from->guidance_rule;
+    if (authors->negative_text != NULL) info.negative_text = authors->negative_text;
     info.has_text_encoder = from->has_text_encoder;
     info.has_vae_encoder = from->has_vae_encoder;
     info.size_multiple = from->size_multiple;
@@ -298,6 +304,8 @@ sumi_model_info sumi_model_get_info(const sumi_model* model)
     info.latent_channels = from->latent_channels;
     info.latent_factor = from->vae_factor;
     info.native_size = from->sample_size;
+    info.sizes = from->sizes;
+    info.size_count = from->size_count;
     info.max_prompt_tokens = from->max_prompt_tokens;
     info.weight_bytes = from->weight_bytes;
     return info;

@@ -122,7 +122,7 @@ typedef struct request_tables {
 static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t step_count, request_tables* out)
 {
     SUMI_ASSERT(step_count >= 0 && job->prompt_count >= 0 && job->item_count >= 0);
-    const uint64_t most = 2 * (uint64_t)step_count; // evaluations of any public solver
+    const uint64_t most = (uint64_t)sumi_solver_most_rows(job->solver) * (uint64_t)step_count; // evaluations
     out->sigmas = sumi_pack(packer, NULL, ((uint64_t)step_count + 1) * sizeof *out->sigmas);
     out->times = sumi_pack(packer, NULL, most * sizeof *out->times);
     out->rows = sumi_pack(packer, NULL, most * sizeof *out->rows);
@@ -159,13 +159,23 @@ static void choose_prompts(sumi_plan_job* job, bool is_guided, const request_tab
     p->item_count = job->part_count;
 }
 
+// The model's own schedule, or the static shift that the job asks for instead.
+static sumi_result write_sigmas(const sumi_network_info* info, const sumi_plan_job* job, int32_t step_count,
+                                float* sigmas, sumi_error* error)
+{
+    SUMI_ASSERT(info->patch_size >= 1 && job->latent_height >= info->patch_size);
+    const sumi_sigma_rule asked = {.kind = SUMI_SHIFT_STATIC, .shift = job->shift};
+    const int32_t tokens = (job->latent_height / info->patch_size) * (job->latent_width / info->patch_size);
+    return sumi_schedule_write(job->shift > 0.0f ? &asked : &info->sigmas, tokens, step_count, sigmas, error);
+}
+
 // Sigmas, solver rows, guidance: fills the tables and what the pipeline must know of them.
 static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t step_count,
                                   const request_tables* tables, sumi_pipeline_request* p, sumi_error* error)
 {
     SUMI_ASSERT(step_count >= 1);
     if (job->sigmas != NULL) memcpy(tables->sigmas, job->sigmas, ((size_t)step_count + 1) * sizeof(float));
-    else sumi_schedule_shifted(job->shift > 0.0f ? job->shift : model->info.shift, step_count, tables->sigmas);
+    else SUMI_TRY(write_sigmas(&model->info, job, step_count, tables->sigmas, error));
     const int32_t first = has_start(job) ? sumi_schedule_first_index(step_count, job->strength) : 0;
     job->run_steps = step_count - first;
     if (job->run_steps < 1) {
@@ -174,7 +184,7 @@ static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t
                          (double)job->strength, (int)step_count);
     }
     const int32_t count = sumi_solver_rows(job->solver, tables->sigmas + first, job->run_steps, tables->rows);
-    SUMI_ASSERT(count >= job->run_steps && count <= 2 * job->run_steps);
+    SUMI_ASSERT(count >= job->run_steps && count <= sumi_solver_most_rows(job->solver) * job->run_steps);
     bool is_guided = false;
     for (int32_t i = 0; i < count; i++) {
         sumi_solver_row* row = &tables->rows[i];
@@ -188,6 +198,7 @@ static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t
     job->evaluation_count = count;
     p->evaluation_count = count;
     p->guided = is_guided ? tables->guided : NULL;
+    p->guidance_rule = is_guided ? job->guidance_rule : SUMI_GUIDANCE_PLAIN; // unguided plans are one plan
     p->norm_limit = is_guided ? job->norm_limit : 0.0f;
     sumi_pipeline_needs(tables->rows, count, &p->has_base, &p->has_history);
     choose_prompts(job, is_guided, tables, p);

@@ -48,7 +48,10 @@ typedef struct sumi_plan_job {
     sumi_job_item* items;
     int32_t item_count;
     int32_t width, height, step_count;
-    float guidance, guidance_begin, guidance_end, norm_limit;
+    float guidance; // how far beyond the positive prediction, whatever the model's formula; 0: off
+    float guidance_begin, guidance_end;
+    sumi_guidance_rule guidance_rule; // never MODEL
+    float norm_limit;
     sumi_solver solver;
     float shift;
     const float* sigmas;

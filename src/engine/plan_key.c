@@ -71,6 +71,7 @@ TABLE(static, reference, REFERENCE);
     ONE(NUMBER, height)                                                                                                \
     LIST(guided, evaluation_count, NUMBER, NULL)                                                                       \
     ONE(NUMBER, evaluation_count)                                                                                      \
+    ONE(NUMBER, guidance_rule)                                                                                         \
     ONE(NUMBER, norm_limit)                                                                                            \
     ONE(NUMBER, has_base)                                                                                              \
     ONE(NUMBER, has_history)                                                                                           \

@@ -234,8 +234,8 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
                                         {"mid_block_add_attention", SUMI_CONFIG_BOOL, &attends, 0, NULL}};
     b->result = sumi_config_read(config, config_bytes, config_path, fields, sizeof fields / sizeof *fields, b->error);
     // an old config does not say that the quantisation convolutions are there; the tensors do
-    if (quant || post_quant || !attends || vae->groups < 1 || !(scaling > 0) || sumi_bind_has_prefix(b, "quant_conv.")
-        || sumi_bind_has_prefix(b, "post_quant_conv.")) {
+    if (quant || post_quant || !attends || vae->groups < 1 || !((float)scaling > 0)
+        || sumi_bind_has_prefix(b, "quant_conv.") || sumi_bind_has_prefix(b, "post_quant_conv.")) {
         sumi_bind_fail(
             b, SUMI_NOT_SUPPORTED,
             "%s: this is not a Flux VAE (no quantisation convolutions, attention in the middle, positive scaling)",
@@ -542,8 +542,7 @@ static sumi_value decode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_va
                                                                  .height = height,
                                                                  .width = width,
                                                                  .tile = tile,
-                                                                 .scale = vae->scaling,
-                                                                 .shift = vae->shift,
+                                                                 .statistics = {&vae->scaling, &vae->shift, 1},
                                                                  .per_item = true});
     x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     x = write_middle(vae, plan, half, x, "decoder");
@@ -749,8 +748,7 @@ static void write_posterior(const void* part, sumi_plan* plan, sumi_value moment
     sumi_plan_posterior(plan, &(sumi_plan_posterior_args){.moments = moments,
                                                           .eps = eps,
                                                           .channels = vae->latent_channels,
-                                                          .scale = vae->scaling,
-                                                          .shift = vae->shift,
+                                                          .statistics = {&vae->scaling, &vae->shift, 1},
                                                           .latents = latents});
 }
 

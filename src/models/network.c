@@ -128,6 +128,22 @@ static sumi_result begin_part(sumi_network* network, sumi_component_kind kind, s
     return SUMI_OK;
 }
 
+// Presets and sizes in pixels for this checkpoint, which may be made for another side than the released ones.
+static void scale_presets(sumi_network* network)
+{
+    const sumi_variant* variant = network->variant;
+    SUMI_ASSERT(variant->size_count >= 0 && variant->size_count <= SUMI_MAX_SIZES);
+    sumi_network_info* info = &network->info;
+    const sumi_size_scale scale = {variant->made_for, info->sample_size, info->size_multiple, info->max_side};
+    sumi_presets_scaled(variant->presets, &scale, network->presets);
+    for (int32_t i = 0; i < variant->size_count; i++) {
+        network->sizes[i] = sumi_size_scaled(variant->sizes[i], &scale);
+    }
+    info->presets = network->presets;
+    info->sizes = network->sizes;
+    info->size_count = variant->size_count;
+}
+
 static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
@@ -141,16 +157,24 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
     *info = (sumi_network_info){.family = recipe->family,
                                 .latent_channels = facts.channels,
                                 .vae_factor = 8, // until an autoencoder says its own
-                                .text_encoder_count = recipe->encoder_count};
+                                .max_side = recipe->max_side,
+                                .text_encoder_count = recipe->encoder_count,
+                                .patch_size = facts.patch,
+                                .guidance_formula = recipe->guidance_formula,
+                                .guidance_off = recipe->guidance_off,
+                                .guidance_rule = recipe->guidance_rule};
     memcpy(info->feature_width, facts.feature_width, sizeof info->feature_width);
     for (int32_t e = 0; e < recipe->encoder_count; e++) {
         const sumi_prompt_template* prompt = &recipe->encoders[e].prompt;
         if (prompt->max_tokens > info->max_prompt_tokens) { info->max_prompt_tokens = prompt->max_tokens; }
         info->min_prompt_tokens[e] = prompt->dropped_rows + 1;
     }
-    SUMI_TRY(recipe->describe(&network->checkpoint, info, error));
+    SUMI_TRY(recipe->describe(&network->checkpoint, info, &network->variant, error));
+    info->variant = network->variant->name;
+    info->sample_size = network->variant->made_for;
     info->size_multiple = facts.patch * info->vae_factor;
     info->tile_latent = info->sample_size / info->vae_factor / 4 * 4;
+    scale_presets(network);
     return SUMI_OK;
 }
 
@@ -179,6 +203,7 @@ static sumi_result open_autoencoder(sumi_network* network, sumi_error* error)
         info->sample_size = facts.sample_size;
         info->tile_latent = facts.sample_size / facts.factor / 4 * 4;
     }
+    scale_presets(network);
     info->has_vae_decoder = facts.has_decoder;
     info->has_vae_encoder = facts.has_encoder;
     return SUMI_OK;

@@ -9,6 +9,8 @@
 #include "models/limits.h"
 #include "plan/plan.h"
 #include "sampling/pixels.h"
+#include "sampling/presets.h"
+#include "sampling/schedule.h"
 
 typedef struct sumi_network sumi_network; // an opened checkpoint; the public sumi_model holds one
 
@@ -36,11 +38,16 @@ typedef struct sumi_network_info {
     int32_t max_references; // pictures that a job may refer to; 0: none
     bool has_text_encoder;  // prompts can be encoded (tokenizer included)
     bool has_vae_decoder, has_vae_encoder;
-    bool uses_guidance; // the authors use a negative prompt
-    // the authors' scale, in the reference pipeline's meaning: v = pos + s (pos - neg)
-    float guidance;
-    int32_t step_count;  // the authors' steps
-    float shift;         // of the sigma schedule
+    int32_t patch_size;     // latents along a side of an image token: 2
+    sumi_sigma_rule sigmas; // the authors' schedule
+    sumi_guidance_formula guidance_formula;
+    float guidance_off;               // the number of guidance that means none
+    sumi_guidance_rule guidance_rule; // the authors' own: never MODEL
+    // SUMI_PRESET_COUNT of them, in pixels for this checkpoint; the first is what the authors say. Theirs too: the sizes
+    // that they name, the best one first. Both live as long as the network.
+    const sumi_preset_values* presets;
+    const sumi_size* sizes;
+    int32_t size_count;
     int32_t sample_size; // side of the pictures the checkpoint was made for, in pixels: 1024
     // side of a tile in tiled decoding, in latents: sample_size / vae_factor, as the reference has it
     int32_t tile_latent;

@@ -17,6 +17,9 @@ struct sumi_network {
     sumi_checkpoint checkpoint;
     sumi_weight_list weights;
     sumi_network_info info;
+    const sumi_variant* variant; // of the recipe; NULL until the denoiser is bound
+    sumi_preset_values presets[SUMI_PRESET_COUNT];
+    sumi_size sizes[SUMI_MAX_SIZES];
     bool without_text_encoder, without_vae_encoder;
     bool asked_for[SUMI_COMPONENT_COUNT]; // by a path of its own: then it must be there
     // of the components that not every family has, the member of the desc that was given; NULL: none was

@@ -378,7 +378,12 @@ static void write_denoise(writer* w, const sumi_plan_solve_args* states, bool gu
                                                              .positive = w->positive,
                                                              .negative = w->negative,
                                                              .scale = solver_column(w, GUIDANCE_COLUMN, true),
-                                                             .norm_limit = r->norm_limit});
+                                                             .rule = r->guidance_rule != SUMI_GUIDANCE_MODEL
+                                                                       ? r->guidance_rule
+                                                                       : w->info->guidance_rule,
+                                                             .norm_limit = r->norm_limit,
+                                                             .width = w->out->latent_width,
+                                                             .patch_size = w->info->patch_size});
     }
     if (r->previews) {
         sumi_plan_preview(w->plan, &(sumi_plan_preview_args){.x = w->out->x,

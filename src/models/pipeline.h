@@ -53,10 +53,11 @@ typedef struct sumi_pipeline_request {
     const sumi_adapter_use* adapters; // must outlive the plan
     sumi_pipeline_goal goal;
     int32_t prompt_count, item_count, reference_count, adapter_count;
-    int32_t width, height;      // pixels, multiples of info.size_multiple
-    int32_t evaluation_count;   // rows of the solver table, at least 1
-    int32_t tile_latent;        // side of a VAE tile in latents, a multiple of 4; 0: whole pictures
-    float norm_limit;           // the guided prediction's norm is at most this times the positive one's; 0: off
+    int32_t width, height;            // pixels, multiples of info.size_multiple
+    int32_t evaluation_count;         // rows of the solver table, at least 1
+    int32_t tile_latent;              // side of a VAE tile in latents, a multiple of 4; 0: whole pictures
+    sumi_guidance_rule guidance_rule; // MODEL: the network's own
+    float norm_limit; // of NORM_LIMIT: the guided prediction's norm is at most this times the positive one's; 0: off
     bool has_base, has_history; // the solver's rows use y, h (see sumi_pipeline_needs)
     // encode `pixels` and begin at sigma = first evaluation's with noise added; otherwise x is the noise itself
     bool starts_from_image;
@@ -67,7 +68,7 @@ typedef struct sumi_pipeline_request {
     bool previews;       // linear RGB of the clean estimate at every evaluation
     bool without_decode; // latents are the product
     bool whole;          // tests only: see sumi_denoising.whole
-    bool unused[7];
+    bool unused[3];
 } sumi_pipeline_request;
 
 typedef struct sumi_pipeline_rows {

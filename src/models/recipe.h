@@ -27,6 +27,15 @@ typedef struct sumi_recipe_encoder {
     sumi_prompt_template prompt;
 } sumi_recipe_encoder;
 
+// What the checkpoints of one family differ in by their authors' word.
+typedef struct sumi_variant {
+    const char* name;
+    int32_t made_for; // side in pixels of the pictures that presets and sizes are for; other checkpoints scale them
+    const sumi_preset_values* presets; // SUMI_PRESET_COUNT of them, in the order of sumi_preset
+    const sumi_size* sizes;            // up to SUMI_MAX_SIZES, the best one first
+    int32_t size_count;
+} sumi_variant;
+
 typedef struct sumi_recipe {
     const char* family; // "z-image": the network of its transformer in signatures.c
     sumi_recipe_encoder encoders[SUMI_MAX_TEXT_ENCODERS];
@@ -39,9 +48,14 @@ typedef struct sumi_recipe {
     const void* autoencoder_settings;
     // The time that the network is told for a noise level.
     float (*time)(float sigma);
-    // Completes what is known of the network once its denoiser is bound: variant, schedule, guidance, presets. `info`
-    // holds what the parts say.
-    sumi_result (*describe)(const sumi_checkpoint* checkpoint, sumi_network_info* info, sumi_error* error);
+    int32_t max_side; // most pixels along one side
+    sumi_guidance_formula guidance_formula;
+    float guidance_off; // the number of guidance that means none
+    sumi_guidance_rule guidance_rule;
+    // Once the denoiser is bound: which variant the checkpoint is, its schedule (info->sigmas) and preview factors. Of
+    // info only what the denoiser and this recipe say is there.
+    sumi_result (*describe)(const sumi_checkpoint* checkpoint, sumi_network_info* info,
+                            const sumi_variant** out_variant, sumi_error* error);
 } sumi_recipe;
 
 // The recipe number `index` of those that this library has; NULL behind the last one.

@@ -16,6 +16,7 @@
 //              + its first counter.
 #ifndef SUMI_PLAN_OPS_H
 #define SUMI_PLAN_OPS_H
+#include "base/result.h"
 #include "plan/weight.h"
 
 typedef enum sumi_op_kind {
@@ -229,17 +230,20 @@ typedef struct sumi_op_add_noise {
     sumi_step_row sigma;
 } sumi_op_add_noise;
 
-// GUIDE: out[item] = p + s (p - n), with p and n the predictions of sequences positive[item] and negative[item].
-// A negative below 0 means there is none: out[item] = p. A norm_limit above 0 bounds the norm of the result by
-// norm_limit times the norm of p.
+// GUIDE: out[item] = u = p + s (p - n), with p and n the predictions of sequences positive[item] and negative[item].
+// A negative below 0 means there is none: out[item] = p; so does s = 0.
+//     NORM_LIMIT     the norm of u over an item is at most norm_limit times the norm of p; 0: it is not bounded
+//     NORM_RESCALE   u |p| / |u| for each token: its channels in patch_size x patch_size pixels of every plane. |u| = 0: 0
 // in[0]: predictions [sequences * channels, height * width]. in[1]: scale's table. out: [item_count * channels, ..].
 typedef struct sumi_op_guide {
     int32_t item_count;
     const int32_t* positive;
     const int32_t* negative;
     sumi_step_row scale;
-    float norm_limit;
+    sumi_guidance_rule rule; // not MODEL: that is settled before
+    float norm_limit;        // of NORM_LIMIT
     int32_t channels;
+    int32_t width, patch_size; // of NORM_RESCALE: pixels along a row of a plane, and along a side of a token
 } sumi_op_guide;
 
 // SOLVE: one row of the solver's table (12 columns, the floats of sumi_solver_row in order) applied to the states; with
@@ -269,20 +273,20 @@ typedef struct sumi_op_pixels_in {
     bool per_item; // the picture is number `counter` of several of item_rows pixels
 } sumi_op_pixels_in;
 
-// POSTERIOR: the VAE's moments -> latents: (mean + exp(log variance / 2) * eps - shift) * scale.
+// POSTERIOR: the VAE's moments -> latents: (mean + exp(log variance / 2) * eps - shift[c]) * scale[c].
 // in[0]: moments picture [height * width, 2 * channels]. in[1]: eps (none: 0). out: latents of one item.
 typedef struct sumi_op_posterior {
     int32_t channels;
-    float scale, shift;
+    const float *scale, *shift; // [channels]
 } sumi_op_posterior;
 
-// LATENT_IN: a tile of a latent -> picture of latent channels, z / scale + shift.
+// LATENT_IN: a tile of a latent -> picture of latent channels, z / scale[c] + shift[c].
 // in[0]: latents. out: [tile_height * tile_width, channels].
 typedef struct sumi_op_latent_in {
     int32_t channels, height, width; // of the latent
     int32_t y, x, tile_height, tile_width;
-    float scale, shift;
-    bool per_item; // of item `counter`; else of the first
+    const float *scale, *shift; // [channels]; no scale is 0
+    bool per_item;              // of item `counter`; else of the first
 } sumi_op_latent_in;
 
 // CONV: 3 x 3 or 1 x 1 convolution with bias, of a picture that may first be doubled by repeating its pixels, plus a

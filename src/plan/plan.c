@@ -696,16 +696,23 @@ sumi_value sumi_plan_guide(sumi_plan* plan, const sumi_plan_guide_args* args)
 {
     const int32_t *positive = args->positive, *negative = args->negative;
     int32_t items = args->item_count, channels = args->channels, rows = rows_of(plan, args->predictions);
+    const int32_t width = args->width, patch = args->patch_size, plane = cols_of(plan, args->predictions);
     if (!is_step_row_good(plan, args->scale, 1) || items < 1) {
         mismatch(plan, "guide", "the scale's column is not in its table");
+    }
+    if (args->rule <= SUMI_GUIDANCE_MODEL || args->rule > SUMI_GUIDANCE_NORM_RESCALE || !(args->norm_limit >= 0.0f)) {
+        mismatch(plan, "guide", "the rule is none of those that the op has");
+    }
+    if (args->rule == SUMI_GUIDANCE_NORM_RESCALE
+        && (patch < 1 || width < patch || width % patch != 0 || plane % ((int64_t)width * patch) != 0)) {
+        mismatch(plan, "guide", "tokens do not tile the planes");
     }
     for (int32_t i = 0; i < items; i++) {
         if (positive[i] < 0 || (positive[i] + 1) * channels > rows || (negative[i] + 1) * channels > rows) {
             mismatch(plan, "guide", "a sequence is not among the predictions");
         }
     }
-    sumi_value v =
-        sumi_plan_value(plan, "velocity", SUMI_ELEMENT_FLOAT, items * channels, cols_of(plan, args->predictions));
+    sumi_value v = sumi_plan_value(plan, "velocity", SUMI_ELEMENT_FLOAT, items * channels, plane);
     size_t bytes = has_failed(plan) ? 0 : (size_t)items * sizeof *positive;
     return add_op(plan, "guide",
                   &(sumi_op){.kind = SUMI_OP_GUIDE,
@@ -715,8 +722,11 @@ sumi_value sumi_plan_guide(sumi_plan* plan, const sumi_plan_guide_args* args)
                                          .positive = sumi_plan_copy(plan, positive, bytes),
                                          .negative = sumi_plan_copy(plan, negative, bytes),
                                          .scale = args->scale,
+                                         .rule = args->rule,
                                          .norm_limit = args->norm_limit,
-                                         .channels = channels}});
+                                         .channels = channels,
+                                         .width = width,
+                                         .patch_size = patch}});
 }
 
 void sumi_plan_solve(sumi_plan* plan, const sumi_plan_solve_args* args)
@@ -773,18 +783,41 @@ sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t pictur
                    .u.pixels = {.width = tile.width, .y = tile.y, .x = tile.x, .picture_width = picture_width}});
 }
 
+// One value for each channel, kept by the plan; NULL after an error.
+static const float* channel_values(sumi_plan* plan, const float* values, int32_t count, int32_t channels)
+{
+    float* all = has_failed(plan) ? NULL : reserve_text(plan, (size_t)channels * sizeof *all);
+    for (int32_t c = 0; all != NULL && c < channels; c++) { all[c] = values[count == 1 ? 0 : c]; }
+    return all;
+}
+
+static void check_statistics(sumi_plan* plan, const char* verb, const sumi_latent_statistics* s, int32_t channels)
+{
+    if (s->scale == NULL || s->shift == NULL || (s->count != 1 && s->count != channels)) {
+        mismatch(plan, verb, "there is one scale and shift for all channels, or one for each");
+        return;
+    }
+    for (int32_t c = 0; c < s->count; c++) {
+        if (s->scale[c] == 0.0f) { mismatch(plan, verb, "a scale of 0 loses what the latents were"); }
+    }
+}
+
 void sumi_plan_posterior(sumi_plan* plan, const sumi_plan_posterior_args* args)
 {
+    const sumi_latent_statistics* statistics = &args->statistics;
     int32_t channels = args->channels, pixels = rows_of(plan, args->moments);
     if (cols_of(plan, args->moments) != 2 * channels || !is_shape(plan, args->latents, channels, pixels)
         || (args->eps.id != 0 && !is_shape(plan, args->eps, channels, pixels))) {
         mismatch(plan, "posterior", "moments, noise and latents do not fit");
     }
+    check_statistics(plan, "posterior", statistics, channels);
     add_op(plan, "posterior",
            &(sumi_op){.kind = SUMI_OP_POSTERIOR,
                       .in = {args->moments, args->eps},
                       .out = args->latents,
-                      .u.posterior = {.channels = channels, .scale = args->scale, .shift = args->shift}});
+                      .u.posterior = {.channels = channels,
+                                      .scale = channel_values(plan, statistics->scale, statistics->count, channels),
+                                      .shift = channel_values(plan, statistics->shift, statistics->count, channels)}});
 }
 
 sumi_value sumi_plan_latent_in(sumi_plan* plan, const sumi_plan_latent_args* args)
@@ -794,22 +827,25 @@ sumi_value sumi_plan_latent_in(sumi_plan* plan, const sumi_plan_latent_args* arg
         || tile.y + tile.height > args->height || tile.x + tile.width > args->width) {
         mismatch(plan, "latent_in", "the tile leaves the latents");
     }
+    const sumi_latent_statistics* statistics = &args->statistics;
+    check_statistics(plan, "latent_in", statistics, args->channels);
     sumi_value y =
         sumi_plan_value(plan, "latent_picture", SUMI_ELEMENT_ACTIVATION, tile.height * tile.width, args->channels);
-    return add_op(plan, "latent_in",
-                  &(sumi_op){.kind = SUMI_OP_LATENT_IN,
-                             .in = {args->latents},
-                             .out = y,
-                             .u.latent_in = {.channels = args->channels,
-                                             .height = args->height,
-                                             .width = args->width,
-                                             .y = tile.y,
-                                             .x = tile.x,
-                                             .tile_height = tile.height,
-                                             .tile_width = tile.width,
-                                             .scale = args->scale,
-                                             .shift = args->shift,
-                                             .per_item = args->per_item}});
+    return add_op(
+        plan, "latent_in",
+        &(sumi_op){.kind = SUMI_OP_LATENT_IN,
+                   .in = {args->latents},
+                   .out = y,
+                   .u.latent_in = {.channels = args->channels,
+                                   .height = args->height,
+                                   .width = args->width,
+                                   .y = tile.y,
+                                   .x = tile.x,
+                                   .tile_height = tile.height,
+                                   .tile_width = tile.width,
+                                   .scale = channel_values(plan, statistics->scale, statistics->count, args->channels),
+                                   .shift = channel_values(plan, statistics->shift, statistics->count, args->channels),
+                                   .per_item = args->per_item}});
 }
 
 static int32_t pitch_of(const sumi_plan* plan, sumi_value value) { return sumi_plan_info(plan, value)->pitch; }

@@ -309,7 +309,9 @@ typedef struct sumi_plan_guide_args {
     int32_t item_count, channels;
     const int32_t *positive, *negative; // the sequences of each item; negative below 0: none
     sumi_step_row scale;
-    float norm_limit; // 0: none
+    sumi_guidance_rule rule;   // PLAIN, NORM_LIMIT or NORM_RESCALE
+    float norm_limit;          // of NORM_LIMIT; 0: none
+    int32_t width, patch_size; // of NORM_RESCALE
 } sumi_plan_guide_args;
 sumi_value sumi_plan_guide(sumi_plan* plan, const sumi_plan_guide_args* args);
 
@@ -335,10 +337,16 @@ typedef struct sumi_tile {
 // A tile of an 8-bit RGB picture.
 sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile);
 
+// How a VAE's latents become those that a network sees: (z - shift) * scale, channel by channel.
+typedef struct sumi_latent_statistics {
+    const float *scale, *shift; // [count], copied
+    int32_t count;              // the channels, or 1: the same for all
+} sumi_latent_statistics;
+
 typedef struct sumi_plan_posterior_args {
     sumi_value moments, eps;
     int32_t channels;
-    float scale, shift;
+    sumi_latent_statistics statistics;
     sumi_value latents; // is written
 } sumi_plan_posterior_args;
 void sumi_plan_posterior(sumi_plan* plan, const sumi_plan_posterior_args* args);
@@ -347,7 +355,7 @@ typedef struct sumi_plan_latent_args {
     sumi_value latents;
     int32_t channels, height, width;
     sumi_tile tile;
-    float scale, shift;
+    sumi_latent_statistics statistics;
     bool per_item;
 } sumi_plan_latent_args;
 sumi_value sumi_plan_latent_in(sumi_plan* plan, const sumi_plan_latent_args* args);

@@ -775,6 +775,37 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
     return fits ? SUMI_OK : op_breaks(v, op, op->out, "the weight or the bias has another shape than the op");
 }
 
+static bool are_statistics(const float* scale, const float* shift, int32_t channels)
+{
+    bool are_good = scale != NULL && shift != NULL;
+    for (int32_t c = 0; are_good && c < channels; c++) { are_good = scale[c] != 0.0f; }
+    return are_good;
+}
+
+// ops.h: what the numbers of an op on latents must be, beside what its accesses say.
+static sumi_result check_latent_numbers(const validator* v, const sumi_op* op)
+{
+    const sumi_op_guide* g = &op->u.guide;
+    if (op->kind == SUMI_OP_GUIDE) {
+        if (g->rule <= SUMI_GUIDANCE_MODEL || g->rule > SUMI_GUIDANCE_NORM_RESCALE || !(g->norm_limit >= 0.0f)) {
+            return op_breaks(v, op, op->out, "guidance has a rule, and no limit below 0");
+        }
+        const int64_t plane = sumi_plan_info(v->plan, op->out)->cols;
+        if (g->rule == SUMI_GUIDANCE_NORM_RESCALE
+            && (g->patch_size < 1 || g->width < 1 || g->width % g->patch_size != 0
+                || plane % ((int64_t)g->width * g->patch_size) != 0)) {
+            return op_breaks(v, op, op->out, "tokens tile the planes that guidance rescales");
+        }
+    }
+    if ((op->kind == SUMI_OP_POSTERIOR
+         && !are_statistics(op->u.posterior.scale, op->u.posterior.shift, op->u.posterior.channels))
+        || (op->kind == SUMI_OP_LATENT_IN
+            && !are_statistics(op->u.latent_in.scale, op->u.latent_in.shift, op->u.latent_in.channels))) {
+        return op_breaks(v, op, op->out, "every channel of a latent has a scale, which is not 0, and a shift");
+    }
+    return SUMI_OK;
+}
+
 // Rows of the work where the op's own numbers say how many there are (sumi_op, "What one row of the work is"); -1: the
 // accesses bound them.
 static int64_t work_rows(const sumi_op* op)
@@ -1003,6 +1034,7 @@ static sumi_result check_op(validator* v, const sumi_op* op)
     SUMI_TRY(check_lives(v, op));
     SUMI_TRY(check_pair(v, op));
     SUMI_TRY(check_weights(v, op));
+    SUMI_TRY(check_latent_numbers(v, op));
     SUMI_TRY(check_parts(v, op));
     SUMI_TRY(list_accesses(v, op, 0, v->plan->sections[op->section].repeat));
     SUMI_TRY(check_shapes(v, op));

@@ -1,40 +1,28 @@
 #include "sampling/presets.h"
+#include "base/assert.h"
 
-// One row per model and preset, in the order of sumi_preset. Shift stays the checkpoint's own: Turbo ships 3, Base 6,
-// and a finetune may ship another.
-//
-// Turbo is distilled for 8 evaluations without guidance; 4 still give a readable picture, and above 8 only the last
-// jump gets finer: sigma ends
-// 0.30 -> 0 with 8 steps, 0.21 -> 0 with 12, for 1.5 times the work. It was never trained to gain from more, so quality
-// stops there. It stays with Euler, the solver of its distillation: a step is not a small one, and a second-order
-// correction of it is not what it learnt.
-//
-// Base is an ordinary flow: its authors say 28 to 50 steps, guidance 3 to 5, normalisation on for realistic and off for
-// stylised pictures. 16 steps are few enough that a second-order solver pays, and DPM-Solver++ 2M costs no further
-// evaluation.
-sumi_preset_values sumi_preset_get(sumi_preset_model model, sumi_preset preset)
+static int32_t scaled_side(int32_t side, const sumi_size_scale* scale)
 {
-    static const sumi_preset_values values[SUMI_PRESET_MODEL_COUNT][4] =
-        {
-            [SUMI_PRESET_Z_IMAGE_TURBO] =
-                {
-                    [SUMI_PRESET_MODEL] = {1024, 1024, 8, 0.0f, false, 0.0f, 1.0f, 0.0f, SUMI_SOLVER_EULER},
-                    [SUMI_PRESET_PREVIEW] = {768, 768, 4, 0.0f, false, 0.0f, 1.0f, 0.0f, SUMI_SOLVER_EULER},
-                    [SUMI_PRESET_STANDARD] = {1024, 1024, 8, 0.0f, false, 0.0f, 1.0f, 0.0f, SUMI_SOLVER_EULER},
-                    [SUMI_PRESET_QUALITY] = {1024, 1024, 12, 0.0f, false, 0.0f, 1.0f, 0.0f, SUMI_SOLVER_EULER},
-                },
-            [SUMI_PRESET_Z_IMAGE_BASE] =
-                {
-                    [SUMI_PRESET_MODEL] = {1024, 1024, 50, 4.0f, true, 0.0f, 1.0f, 0.0f, SUMI_SOLVER_EULER},
-                    [SUMI_PRESET_PREVIEW] = {768, 768, 16, 4.0f, true, 0.0f, 1.0f, 0.0f, SUMI_SOLVER_DPMPP_2M},
-                    [SUMI_PRESET_STANDARD] = {1024, 1024, 28, 4.0f, true, 0.0f, 1.0f, 0.0f, SUMI_SOLVER_EULER},
-                    [SUMI_PRESET_QUALITY] = {1024, 1024, 50, 4.0f, true, 1.0f, 1.0f, 0.0f, SUMI_SOLVER_EULER},
-                },
-        };
-    int row = (int)model, column = (int)preset; // either may come from a host's cast
-    if (row < 0 || row >= SUMI_PRESET_MODEL_COUNT) row = SUMI_PRESET_Z_IMAGE_TURBO;
-    if (column < 0 || column > SUMI_PRESET_QUALITY) column = SUMI_PRESET_MODEL;
-    return values[row][column];
+    SUMI_ASSERT(scale->from > 0 && scale->to > 0 && scale->multiple > 0 && scale->most >= scale->multiple);
+    int64_t pixels = (int64_t)side * scale->to / scale->from;
+    if (pixels > scale->most) pixels = scale->most;
+    const int32_t whole = (int32_t)(pixels / scale->multiple) * scale->multiple;
+    return whole > 0 ? whole : scale->multiple;
+}
+
+sumi_size sumi_size_scaled(sumi_size size, const sumi_size_scale* scale)
+{
+    return (sumi_size){scaled_side(size.width, scale), scaled_side(size.height, scale)};
+}
+
+void sumi_presets_scaled(const sumi_preset_values* from, const sumi_size_scale* scale, sumi_preset_values* to)
+{
+    for (int i = 0; i < SUMI_PRESET_COUNT; i++) {
+        const sumi_size size = sumi_size_scaled((sumi_size){from[i].width, from[i].height}, scale);
+        to[i] = from[i];
+        to[i].width = size.width;
+        to[i].height = size.height;
+    }
 }
 
 int32_t sumi_deadline_steps(double seconds_per_evaluation, double fixed_seconds, double deadline_seconds,

@@ -1,27 +1,31 @@
-// What a preset means for a model, and how many steps fit a deadline.
+// What a preset says, as data that each model brings, and how many steps fit a deadline.
 #ifndef SUMI_SAMPLING_PRESETS_H
 #define SUMI_SAMPLING_PRESETS_H
 #include "base/result.h"
 
-typedef enum sumi_preset_model { // models with settings of their own
-    SUMI_PRESET_Z_IMAGE_TURBO,
-    SUMI_PRESET_Z_IMAGE_BASE,
-    SUMI_PRESET_MODEL_COUNT
-} sumi_preset_model;
+#define SUMI_PRESET_COUNT 4 // of sumi_preset
 
+// One for each sumi_preset, in its order. The members go to those of sumi_image_desc that have their names.
 typedef struct sumi_preset_values {
     int32_t width, height, step_count;
-    float guidance;      // the reference's s: prediction = pos + s (pos - neg). 0: no unconditional pass
-    bool needs_negative; // guidance is on: a negative prompt (or the empty one) must be encoded
-    // most that guidance may lengthen the prediction, as a factor of the conditional one's norm; 0: unbounded
-    float cfg_normalization;
-    float cfg_truncation; // guidance is on while model time (0 noise, 1 clean) is not above this; 1: to the end
-    float shift;          // of the schedule; 0: what the checkpoint's scheduler says
+    float guidance; // as the model's card has it
+    float guidance_begin, guidance_end;
+    sumi_guidance_rule guidance_rule;
+    float guidance_norm_limit;
     sumi_solver solver;
+    float shift; // 0: the model's own rule
+    float strength;
+    const char* negative_text; // what the authors give beside guidance; NULL: nothing
 } sumi_preset_values;
 
-// An unknown model gets Z-Image Turbo's values, an unknown preset SUMI_PRESET_MODEL's.
-sumi_preset_values sumi_preset_get(sumi_preset_model model, sumi_preset preset);
+// Sizes are written for pictures of one side; a checkpoint made for another gets the same share of its own.
+typedef struct sumi_size_scale {
+    int32_t from, to; // sides: what the sizes are written for, what the checkpoint was made for
+    int32_t multiple; // of which every size is one
+    int32_t most;     // along a side
+} sumi_size_scale;
+sumi_size sumi_size_scaled(sumi_size size, const sumi_size_scale* scale);
+void sumi_presets_scaled(const sumi_preset_values* from, const sumi_size_scale* scale, sumi_preset_values* to);
 
 // Most steps that end before deadline_seconds when everything but the steps takes fixed_seconds and each step runs
 // evaluations_per_step network evaluations of seconds_per_evaluation. Always in [min_steps, max_steps]: a deadline that

@@ -16,43 +16,104 @@ static float linspace_down(int32_t i, int32_t n)
     return i < n / 2 ? sumi_fmaf(step, (float)i, 1.0f) : sumi_fmaf(-step, (float)(n - 1 - i), end);
 }
 
-void sumi_schedule_shifted(float shift, int32_t step_count, float* sigmas)
+static float shifted(float shift, float u)
 {
-    SUMI_ASSERT(shift > 0.0f);
-    if (step_count < 1) return;
-    for (int32_t i = 0; i < step_count; i++) {
-        float u = linspace_down(i, step_count);
-        // volatile: rounded by itself, even where the compiler would merge it with the sum
-        volatile float product = (shift - 1.0f) * u;
-        sigmas[i] = (shift * u) / (1.0f + product);
-    }
-    sigmas[step_count] = 0.0f;
+    // volatile: rounded by itself, even where the compiler would merge it with the sum
+    volatile float product = (shift - 1.0f) * u;
+    return (shift * u) / (1.0f + product);
 }
 
-double sumi_schedule_mu(const sumi_shift_rule* rule, int32_t image_tokens)
+// The grids beside the even one, which is not this exact: their references differ among themselves in the last bit.
+static float grid_at(const sumi_sigma_rule* rule, int32_t i, int32_t n)
 {
-    SUMI_ASSERT(rule->max_tokens >= rule->base_tokens && image_tokens >= 0);
-    if (rule->max_tokens == rule->base_tokens) return rule->base_shift;
-    double slope = (rule->max_shift - rule->base_shift) / ((double)rule->max_tokens - rule->base_tokens);
-    return image_tokens * slope + (rule->base_shift - slope * rule->base_tokens);
+    const double even = 1.0 - (double)i / n;
+    switch (rule->grid) {
+    case SUMI_GRID_BELOW_ONE: return (float)(0.999 * even);
+    case SUMI_GRID_TABLE: return (float)((1000 - (int32_t)((int64_t)i * 1000 / n)) / 1000.0);
+    case SUMI_GRID_TWICE: {
+        const double end = (double)shifted(rule->shift, 0.001f);
+        return n == 1 ? 1.0f : (float)(1.0 + (end - 1.0) * i / (n - 1));
+    }
+    default: return linspace_down(i, n);
+    }
 }
 
-void sumi_schedule_dynamic(double mu, sumi_shift_kind kind, float terminal, int32_t step_count, float* sigmas)
+#define MOST_SHIFT 1e6 // beyond it neighbouring levels are the same float
+
+sumi_result sumi_sigma_rule_check(const sumi_sigma_rule* rule, sumi_error* error)
 {
-    SUMI_ASSERT(kind != SUMI_SHIFT_LINEAR || mu > 0.0);
-    SUMI_ASSERT(terminal < 1.0f);
-    if (step_count < 1) return;
-    double shift = kind == SUMI_SHIFT_EXPONENTIAL ? exp(mu) : mu;
-    for (int32_t i = 0; i < step_count; i++) {
-        double u = step_count == 1 ? 1.0 : 1.0 + (1.0 / step_count - 1.0) * i / (step_count - 1);
-        sigmas[i] = (float)(shift / (shift + (1.0 / (float)u - 1.0)));
+    if ((int)rule->kind < 0 || (int)rule->kind > SUMI_SHIFT_DYNAMIC)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the kind of shift is %d: give a static or a dynamic one",
+                         (int)rule->kind);
+    if ((int)rule->grid < 0 || (int)rule->grid > SUMI_GRID_TWICE)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the grid of sigmas is %d: no such grid", (int)rule->grid);
+    if (!(rule->terminal >= 0.0f && rule->terminal < 1.0f))
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the terminal sigma is %g: give 0 (none) to below 1",
+                         (double)rule->terminal);
+    if (rule->kind == SUMI_SHIFT_STATIC) {
+        if (rule->shift > 0.0f && (double)rule->shift <= MOST_SHIFT) return SUMI_OK;
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the shift is %g: give a positive number up to %g",
+                         (double)rule->shift, MOST_SHIFT);
     }
-    float last = sigmas[step_count - 1];
+    if (rule->grid == SUMI_GRID_TWICE)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a grid that is shifted twice needs a static shift");
+    if ((int)rule->dynamic.curve < 0 || (int)rule->dynamic.curve > SUMI_CURVE_LINEAR)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the curve of the shift is %d: give exponential or linear",
+                         (int)rule->dynamic.curve);
+    if (rule->dynamic.base_tokens < 0 || rule->dynamic.max_tokens < rule->dynamic.base_tokens)
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "the shift goes from %d to %d image tokens: give rising numbers that are not negative",
+                         (int)rule->dynamic.base_tokens, (int)rule->dynamic.max_tokens);
+    if (!(fabs(rule->dynamic.base_shift) <= MOST_SHIFT) || !(fabs(rule->dynamic.max_shift) <= MOST_SHIFT))
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "the shift goes from %g to %g: give numbers up to %g",
+                         rule->dynamic.base_shift, rule->dynamic.max_shift, MOST_SHIFT);
+    return SUMI_OK;
+}
+
+double sumi_sigma_rule_mu(const sumi_sigma_rule* rule, int32_t image_tokens)
+{
+    SUMI_ASSERT(rule->kind == SUMI_SHIFT_DYNAMIC && image_tokens >= 0);
+    SUMI_ASSERT(rule->dynamic.max_tokens >= rule->dynamic.base_tokens);
+    const double low = rule->dynamic.base_shift, tokens = rule->dynamic.base_tokens;
+    if (rule->dynamic.max_tokens == rule->dynamic.base_tokens) return low;
+    const double slope = (rule->dynamic.max_shift - low) / ((double)rule->dynamic.max_tokens - tokens);
+    return image_tokens * slope + (low - slope * tokens);
+}
+
+sumi_result sumi_schedule_write(const sumi_sigma_rule* rule, int32_t image_tokens, int32_t step_count, float* sigmas,
+                                sumi_error* error)
+{
+    SUMI_ASSERT(sumi_sigma_rule_check(rule, NULL) == SUMI_OK);
+    if (step_count < 1) return SUMI_OK;
+    double shift = 0.0;
+    if (rule->kind == SUMI_SHIFT_DYNAMIC) {
+        const double mu = sumi_sigma_rule_mu(rule, image_tokens);
+        shift = rule->dynamic.curve == SUMI_CURVE_EXPONENTIAL ? exp(mu) : mu;
+        if (!(shift > 1.0 / MOST_SHIFT && shift <= MOST_SHIFT)) {
+            return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                             "the model's schedule has a shift of %g for %d image tokens: use another picture size, or "
+                             "give shift or sigmas",
+                             shift, (int)image_tokens);
+        }
+    }
+    for (int32_t i = 0; i < step_count; i++) {
+        if (rule->kind == SUMI_SHIFT_STATIC) {
+            sigmas[i] = shifted(rule->shift, grid_at(rule, i, step_count));
+            continue;
+        }
+        // in double, then float32
+        float u = grid_at(rule, i, step_count);
+        if (rule->grid == SUMI_GRID_EVEN && step_count > 1)
+            u = (float)(1.0 + (1.0 / step_count - 1.0) * i / (step_count - 1));
+        sigmas[i] = (float)(shift / (shift + (1.0 / (double)u - 1.0)));
+    }
+    const float terminal = rule->terminal, last = sigmas[step_count - 1];
     if (terminal > 0.0f && last < 1.0f) { // with one step last is 1 and there is nothing to stretch
-        double scale = (1.0 - terminal) / (1.0 - last);
-        for (int32_t i = 0; i < step_count; i++) sigmas[i] = (float)(1.0 - (1.0 - sigmas[i]) * scale);
+        const double scale = (1.0 - (double)terminal) / (1.0 - (double)last);
+        for (int32_t i = 0; i < step_count; i++) sigmas[i] = (float)(1.0 - (1.0 - (double)sigmas[i]) * scale);
     }
     sigmas[step_count] = 0.0f;
+    return SUMI_OK;
 }
 
 sumi_result sumi_schedule_check(const float* sigmas, int32_t step_count, sumi_error* error)

@@ -121,9 +121,9 @@ int32_t sumi_solver_order(sumi_solver solver)
     case SUMI_SOLVER_HEUN:
     case SUMI_SOLVER_MIDPOINT:
     case SUMI_SOLVER_DPMPP_2M:
-    case (int)SUMI_SOLVER_HEUN_FULL:
-    case (int)SUMI_SOLVER_RES_MULTISTEP: return 2;
-    case (int)SUMI_SOLVER_RK4: return 4;
+    case SUMI_SOLVER_HEUN_FULL:
+    case SUMI_SOLVER_RES_MULTISTEP: return 2;
+    case SUMI_SOLVER_RK4: return 4;
     default: return 0;
     }
 }
@@ -135,14 +135,16 @@ static int32_t evaluations_of_step(sumi_solver solver, float next_sigma)
     switch ((int)solver) {
     case SUMI_SOLVER_EULER:
     case SUMI_SOLVER_DPMPP_2M:
-    case (int)SUMI_SOLVER_RES_MULTISTEP: return 1;
+    case SUMI_SOLVER_RES_MULTISTEP: return 1;
     case SUMI_SOLVER_HEUN: return next_sigma > 0.0f ? 2 : 1;
     case SUMI_SOLVER_MIDPOINT:
-    case (int)SUMI_SOLVER_HEUN_FULL: return 2;
-    case (int)SUMI_SOLVER_RK4: return 4;
+    case SUMI_SOLVER_HEUN_FULL: return 2;
+    case SUMI_SOLVER_RK4: return 4;
     default: return 0;
     }
 }
+
+int32_t sumi_solver_most_rows(sumi_solver solver) { return evaluations_of_step(solver, 1.0f); }
 
 int32_t sumi_solver_evaluations(sumi_solver solver, const float* sigmas, int32_t step_count)
 {
@@ -160,11 +162,11 @@ int32_t sumi_solver_rows(sumi_solver solver, const float* sigmas, int32_t step_c
         switch ((int)solver) {
         case SUMI_SOLVER_EULER: count += euler(s, n, i, at); break;
         case SUMI_SOLVER_HEUN: count += n > 0.0 ? heun(s, n, i, at) : euler(s, n, i, at); break;
-        case (int)SUMI_SOLVER_HEUN_FULL: count += heun(s, n, i, at); break;
+        case SUMI_SOLVER_HEUN_FULL: count += heun(s, n, i, at); break;
         case SUMI_SOLVER_MIDPOINT: count += midpoint(s, n, i, at); break;
-        case (int)SUMI_SOLVER_RK4: count += rk4(s, n, i, at); break;
+        case SUMI_SOLVER_RK4: count += rk4(s, n, i, at); break;
         case SUMI_SOLVER_DPMPP_2M: count += dpmpp_2m(previous, s, n, i, at); break;
-        case (int)SUMI_SOLVER_RES_MULTISTEP: count += res_multistep(previous, s, n, i, at); break;
+        case SUMI_SOLVER_RES_MULTISTEP: count += res_multistep(previous, s, n, i, at); break;
         default: break;
         }
     }

@@ -10,19 +10,13 @@
 //   Euler           x' = x + d v                                                   1 evaluation a step
 //   Heun            x' = x + d v, h' = v | x' = y + d/2 v + d/2 h                  2 (1 in the last step, when sigma' = 0 is Euler, as diffusers / k-diffusion do)
 //   midpoint        x' = x + d/2 v       | x' = y + d v                            2
+//   Heun full       as Heun, with the second evaluation at sigma = 0 too           2
+//   RK4             Kutta's 3/8 rule                                               4
+//   res_multistep   exponential 2-step method on the data estimate, in ln sigma    1 (first step and sigma' = 0: Euler)
 //   DPM-Solver++2M  x' = a x + b x0 + c h, x0 = x - sigma v, h' = x0               1 (first step and sigma' = 0: first order). Lu et al. 2022, in the flow's half-log-SNR
 #ifndef SUMI_SAMPLING_SOLVER_H
 #define SUMI_SAMPLING_SOLVER_H
 #include "base/result.h"
-
-// Solvers that the public enum does not offer; they take the same rows. For NewBie's references (spec newbie-image.md
-// 6.3).
-//   Heun full       as Heun, with the second evaluation at sigma = 0 too           2
-//   RK4             the 3/8 rule                                                   4
-//   res_multistep   exponential 2-step method on the data estimate, in ln sigma    1 (first step and sigma' = 0: Euler)
-#define SUMI_SOLVER_HEUN_FULL ((sumi_solver)64)
-#define SUMI_SOLVER_RK4 ((sumi_solver)65)
-#define SUMI_SOLVER_RES_MULTISTEP ((sumi_solver)66)
 
 typedef struct sumi_solver_row {
     float cx, cy, cv, ch, hx, hv, hh;
@@ -35,9 +29,9 @@ typedef struct sumi_solver_row {
 } sumi_solver_row;
 
 bool sumi_solver_known(sumi_solver solver);
-int32_t sumi_solver_order(sumi_solver solver); // of convergence; 0 for an unknown one
-// Rows needed for sigmas[0 .. step_count]: at most 2 * step_count (4 * step_count for RK4). 0 for an unknown solver or
-// no step.
+int32_t sumi_solver_order(sumi_solver solver);     // of convergence; 0 for an unknown one
+int32_t sumi_solver_most_rows(sumi_solver solver); // of a step; 0 for an unknown one
+// Rows needed for sigmas[0 .. step_count]. 0 for an unknown solver or no step.
 int32_t sumi_solver_evaluations(sumi_solver solver, const float* sigmas, int32_t step_count);
 // Fills the rows for sigmas[0 .. step_count], a table that passes sumi_schedule_check; returns their number.
 int32_t sumi_solver_rows(sumi_solver solver, const float* sigmas, int32_t step_count, sumi_solver_row* rows);

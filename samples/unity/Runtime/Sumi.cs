@@ -63,6 +63,8 @@ namespace Sumi
         public string Family, Variant;
         public bool TakesReferences, UsesGuidance, HasTextEncoder, HasVaeEncoder;
         public int SizeMultiple, MaxSize, NativeSize, LatentFactor, MaxPromptTokens;
+        public float Guidance, GuidanceOff; // the authors' number, and the one that means none
+        public string NegativeText;         // the authors' negative prompt, or ""
         public ulong WeightBytes;
     }
 
@@ -635,7 +637,8 @@ namespace Sumi
                     {
                         Family = Utf8.From(info.family), Variant = Utf8.From(info.variant), TakesReferences = info.takes_references != 0, UsesGuidance = info.uses_guidance != 0,
                         HasTextEncoder = info.has_text_encoder != 0, HasVaeEncoder = info.has_vae_encoder != 0, SizeMultiple = info.size_multiple, MaxSize = info.max_size,
-                        NativeSize = info.native_size, LatentFactor = info.latent_factor, MaxPromptTokens = info.max_prompt_tokens, WeightBytes = info.weight_bytes
+                        NativeSize = info.native_size, LatentFactor = info.latent_factor, MaxPromptTokens = info.max_prompt_tokens, WeightBytes = info.weight_bytes,
+                        Guidance = info.guidance, GuidanceOff = info.guidance_off, NegativeText = Utf8.From(info.negative_text)
                     };
                 }
             }

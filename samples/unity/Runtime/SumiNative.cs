@@ -27,7 +27,9 @@ namespace Sumi
     public enum JobState { None = 0, Queued = 1, Running = 2, Done = 3, Failed = 4, Cancelled = 5 }
     public enum WeightFormat { Auto = 0, Bf16 = 1, Fp8 = 2, AsStored = 3 }
     public enum Preset { Model = 0, Preview = 1, Standard = 2, Quality = 3 }
-    public enum Solver { Euler = 0, Heun = 1, Midpoint = 2, Dpmpp_2m = 3 }
+    public enum Solver { Euler = 0, Heun = 1, Midpoint = 2, Dpmpp_2m = 3, HeunFull = 4, Rk4 = 5, ResMultistep = 6 }
+    public enum GuidanceFormula { FromPositive = 0, FromNegative = 1 }
+    public enum GuidanceRule { Model = 0, Plain = 1, NormLimit = 2, NormRescale = 3 }
     public enum Noise { TorchCpu = 0, TorchCuda = 1, Given = 2 }
     public enum Posterior { Sample = 0, Mode = 1 }
     public enum Format { Rgba8 = 0, Rgb8 = 1, Rgb32f = 2 }
@@ -109,11 +111,18 @@ namespace Sumi
             public IntPtr text_encoder_2_path, tokenizer_2_path, vision_path, processor_path;
         }
 
+        public struct sumi_size { public int width, height; }
         public struct sumi_model_info
         {
             public IntPtr family, variant;
             public byte takes_references, uses_guidance, has_text_encoder, has_vae_encoder;
-            public int size_multiple, max_size, native_size, latent_channels, latent_factor, max_prompt_tokens;
+            public float guidance, guidance_off;
+            public GuidanceFormula guidance_formula;
+            public GuidanceRule guidance_rule;
+            public IntPtr negative_text;
+            public int size_multiple, max_size, native_size;
+            public IntPtr sizes;
+            public int size_count, latent_channels, latent_factor, max_prompt_tokens;
             public ulong weight_bytes;
         }
 
@@ -132,6 +141,7 @@ namespace Sumi
             public IntPtr model, items;
             public int item_count, width, height, step_count;
             public float guidance, guidance_begin, guidance_end, guidance_norm_limit;
+            public GuidanceRule guidance_rule;
             public Solver solver;
             public float shift;
             public IntPtr sigmas;
