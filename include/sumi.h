@@ -529,20 +529,22 @@ typedef struct sumi_size {
     int32_t width, height; // pixels
 } sumi_size;
 
-// What a number of guidance means to the authors of a model. sumi_image_desc.guidance takes the number of the model's
-// card, whichever it is.
+// The formula that the authors of a model mean by their number of guidance. sumi_image_desc.guidance takes the number
+// of the model's own card unchanged, whichever formula it is for.
 typedef enum sumi_guidance_formula {
     SUMI_GUIDANCE_FROM_POSITIVE = 0, // positive + guidance * (positive - negative); off: 0
     SUMI_GUIDANCE_FROM_NEGATIVE = 1  // negative + guidance * (positive - negative), the classic CFG scale; off: 1
 } sumi_guidance_formula;
 
-// What is done about guided predictions that are longer than the positive one.
+// What is done with guided predictions, which are longer than the positive one and so make colours harder.
 typedef enum sumi_guidance_rule {
     SUMI_GUIDANCE_MODEL = 0, // what the model's authors do, one of those below
     SUMI_GUIDANCE_PLAIN = 1, // nothing
-    // over a whole picture at most guidance_norm_limit times as long as the positive one (cfg_normalization, renorm_cfg)
+    // The prediction of a whole picture is shortened to at most guidance_norm_limit times the norm of the positive one
+    // (cfg_normalization, renorm_cfg).
     SUMI_GUIDANCE_NORM_LIMIT = 2,
-    SUMI_GUIDANCE_NORM_RESCALE = 3 // each token exactly as long as the positive one's (Qwen-Image's true CFG)
+    // The prediction of each token is given the norm of the positive one (true CFG of the Qwen-Image pipelines).
+    SUMI_GUIDANCE_NORM_RESCALE = 3
 } sumi_guidance_rule;
 
 typedef struct sumi_model_info {
@@ -772,21 +774,21 @@ typedef struct sumi_image_desc {
     int32_t item_count;           // 1..64
     int32_t width, height;        // pixels, multiples of sumi_model_info.size_multiple
     int32_t step_count;           // 1..1000
-    // the number of the model's card, see sumi_model_info.guidance_formula: at sumi_model_info.guidance_off one network
-    // run per step and no negative prompt, above it two; not below it
+    // The number of the model's card, for the formula sumi_model_info.guidance_formula. At
+    // sumi_model_info.guidance_off a step is one run of the network, and there is no negative prompt. Above it a step is
+    // two runs. Below it is SUMI_INVALID_ARGUMENT.
     float guidance;
-    // guidance is on while begin <= 1 - sigma <= end (end is the reference's cfg_truncation)
+    // Guidance is on while begin <= 1 - sigma <= end. The end is the references' cfg_truncation.
     float guidance_begin, guidance_end;
-    // the factor of a norm limit (cfg_normalization: 1), above 0 with SUMI_GUIDANCE_NORM_LIMIT. 0 with other rules, and
-    // for no limit with SUMI_GUIDANCE_MODEL where the model's own is a norm limit
+    // The factor of a norm limit (1 for the references' cfg_normalization); 0: no limit. Above 0 only where the rule is
+    // a norm limit.
     float guidance_norm_limit;
-    sumi_guidance_rule guidance_rule; // MODEL
+    sumi_guidance_rule guidance_rule; // MODEL by default
     sumi_solver solver;
-    // 0: the model's own sigma schedule. Otherwise sigma = shift u / (1 + (shift - 1) u) with u = 1 - step / step_count
-    // instead of it, whatever the picture's size
+    // 0: the model's own sigma schedule, which may depend on the picture's size. Above 0: a static shift instead,
+    // sigma = shift u / (1 + (shift - 1) u) with u falling in equal steps from 1 to 1 / step_count.
     float shift;
-    // a schedule of the caller's: step_count + 1 falling values in [0, 1]; NULL: from shift
-    const float* sigmas;
+    const float* sigmas; // a schedule of the caller's: step_count + 1 falling values in [0, 1]; NULL: by shift
     sumi_noise noise;
     // The card whose numbers SUMI_NOISE_TORCH_CUDA reproduces: 132 for H100 and H200 (default), 108 for A100, 128 for
     // RTX 4090.
