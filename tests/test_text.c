@@ -285,9 +285,16 @@ static sumi_tokenizer* load_files(sumi_heap* heap, const char* folder, const cha
     blob added = read_golden(name);
     sumi_tokenizer* tokenizer = NULL;
     bool done = false;
-    const sumi_tokenizer_files files = {vocab.data, vocab.bytes, merges.data, merges.bytes, added.data, added.bytes};
+    sumi_tokenizer_files files = {.main = {vocab.data, vocab.bytes, folder},
+                                  .merges = {merges.data, merges.bytes, "merges.txt"}};
+    const sumi_tokenizer_bytes beside = {added.data, added.bytes, added_name};
+    if (strcmp(added_name, "added_tokens.json") == 0) {
+        files.added = beside;
+    } else {
+        files.config = beside;
+    }
     if (vocab.data != NULL && merges.data != NULL
-        && sumi_tokenizer_begin_files(heap, &files, folder, error, &tokenizer) == SUMI_OK) {
+        && sumi_tokenizer_begin_files(heap, &files, error, &tokenizer) == SUMI_OK) {
         float progress, last = 0.0f;
         while (!done && sumi_tokenizer_step(tokenizer, 50, &done, &progress, error) == SUMI_OK) {
             CHECK(progress >= last && progress <= 1.0f);
@@ -317,6 +324,77 @@ TEST(qwen_from_vocab_and_merges_gives_the_same_ids)
         }
         sumi_tokenizer_destroy(tokenizer);
     }
+}
+
+// In small steps, none of which may fall behind in progress.
+static sumi_tokenizer* load_pieces(sumi_heap* heap, const void* data, size_t bytes, const char* config,
+                                   sumi_error* error)
+{
+    const sumi_tokenizer_files files = {.main = {data, bytes, "t.model"},
+                                        .config = {config, config != NULL ? strlen(config) : 0, NULL}};
+    sumi_tokenizer* tokenizer = NULL;
+    float progress, last = 0.0f;
+    bool done = false;
+    if (sumi_tokenizer_begin_sentencepiece(heap, &files, error, &tokenizer) != SUMI_OK) { return NULL; }
+    while (!done && sumi_tokenizer_step(tokenizer, 20, &done, &progress, error) == SUMI_OK) {
+        CHECK(progress >= last && progress <= 1.0f);
+        last = progress;
+    }
+    if (done) { return tokenizer; }
+    sumi_tokenizer_destroy(tokenizer);
+    return NULL;
+}
+
+static sumi_tokenizer* load_golden_pieces(const char* name, const char* config)
+{
+    blob model = read_golden(name);
+    sumi_error error = {0};
+    sumi_tokenizer* tokenizer = model.data != NULL ? load_pieces(&s_heap, model.data, model.bytes, config, &error) : NULL;
+    CHECK_TEXT(error.text, "");
+    CHECK(tokenizer != NULL);
+    free(model.data);
+    return tokenizer;
+}
+
+#define XLMR_MODEL "common/tokenizers/xlmr/sentencepiece.bpe.model"
+#define GEMMA_MODEL "common/tokenizers/newbie-gemma/tokenizer.model"
+// what the model lacks of the tokenizer.json
+#define GEMMA_CONFIG                                                                                                   \
+    "{\"tokenizer_class\":\"GemmaTokenizer\",\"add_bos_token\":true,\"added_tokens_decoder\":{\"1032\":{\"content\":"      \
+    "\"<image_soft_token>\",\"special\":true}}}"
+
+TEST(xlmr_from_sentencepiece_gives_the_same_ids)
+{
+    sumi_tokenizer* tokenizer = load_golden_pieces(XLMR_MODEL, "{\"tokenizer_class\":\"XLMRobertaTokenizer\"}");
+    if (tokenizer != NULL) {
+        CHECK(check_cases(tokenizer, "common/tokenizers/xlmr/cases.jsonl") > 100);
+        CHECK_NUMBER(sumi_tokenizer_size(tokenizer), 1238);
+        CHECK_NUMBER(sumi_tokenizer_id(tokenizer, "<mask>"), 1237);
+    }
+    sumi_tokenizer_destroy(tokenizer);
+}
+
+TEST(gemma_from_sentencepiece_gives_the_same_ids)
+{
+    sumi_tokenizer* tokenizer = load_golden_pieces(GEMMA_MODEL, GEMMA_CONFIG);
+    if (tokenizer != NULL) {
+        CHECK(check_cases(tokenizer, "common/tokenizers/newbie-gemma/cases.jsonl") > 40);
+        CHECK_NUMBER(sumi_tokenizer_size(tokenizer), 1033);
+        CHECK_NUMBER(sumi_tokenizer_id(tokenizer, "<0x0A>"), 238 + 10);
+        CHECK_NUMBER(sumi_tokenizer_id(tokenizer, "<bos>"), 2);
+    }
+    sumi_tokenizer_destroy(tokenizer);
+    // and those of the sentencepiece library itself
+    tokenizer = load_golden_pieces(GEMMA_MODEL, NULL);
+    if (tokenizer != NULL) {
+        CHECK(check_cases(tokenizer, "common/tokenizers/newbie-gemma/cases_sentencepiece.jsonl") > 800);
+        CHECK_NUMBER(sumi_tokenizer_size(tokenizer), 1032);
+    }
+    sumi_tokenizer_destroy(tokenizer);
+    tokenizer = load_golden_pieces(GEMMA_MODEL, "{\"add_bos_token\":false}");
+    if (tokenizer != NULL) { GIVES(tokenizer, "\n", true, 107); }
+    sumi_tokenizer_destroy(tokenizer);
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
 }
 
 static void visit_prompt(sumi_tokenizer* tokenizer, const golden_string* string)
@@ -819,35 +897,56 @@ TEST(a_failed_load_fails_again)
     sumi_tokenizer_destroy(tokenizer);
 }
 
+static sumi_tokenizer_bytes bytes_of(const char* text, const char* path)
+{
+    return (sumi_tokenizer_bytes){text, text != NULL ? strlen(text) : 0, text != NULL ? path : NULL};
+}
+
 TEST(malformed_older_files_are_refused)
 {
     static const struct {
-        const char *vocab, *merges, *added;
+        const char *vocab, *merges, *added, *config, *special;
         sumi_result result;
         const char* says;
     } s_files[] = {
-        {"{\"a\":0,\"b\":1,\"ab\":2}", "#version: 0.2\na b\n", "{\"<e>\":3}", SUMI_OK, ""},
-        {"{\"a\":0,\"b\":1,\"ab\":2}", "a b\r\n\r\n", NULL, SUMI_OK, ""},
-        {"{\"\":0}", "", NULL, SUMI_OK, ""}, // an empty token is never met, and is not the missing unknown token
-        {"[]", "", NULL, SUMI_FILE_MALFORMED, "object"},
-        {"{\"a\":0", "", NULL, SUMI_FILE_MALFORMED, "JSON"},
-        {"{\"a\":0}{", "", NULL, SUMI_FILE_MALFORMED, "follows"},
-        {"{\"a\":0}", "a", NULL, SUMI_FILE_MALFORMED, "blank"},
-        {"{\"a\":0}", "a a", NULL, SUMI_FILE_MALFORMED, "what they make"},
-        {"{\"a\":0}", "", "{\"<e>\":\"x\"}", SUMI_FILE_MALFORMED, "JSON"},
-        {"{\"a\":0}", "", "{\"<e>\":0}", SUMI_FILE_MALFORMED, "otherwise"},
-        {"{\"a\":0}", "", "{\"added_tokens_decoder\":{\"x\":{\"content\":\"<e>\"}}}", SUMI_FILE_MALFORMED, "number"},
-        {"{\"a\":0}", "", "{\"added_tokens_decoder\":{\"1\":{}}}", SUMI_FILE_MALFORMED, "content"},
-        {"{\"a\":0}", "", "{\"tokenizer_class\":\"Qwen2Tokenizer\",\"model_max_length\":5}", SUMI_OK, ""},
-        {"{\"a\":0}", "", "{", SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0,\"b\":1,\"ab\":2}", "#version: 0.2\na b\n", "{\"<e>\":3}", NULL, NULL, SUMI_OK, ""},
+        {"{\"a\":0,\"b\":1,\"ab\":2}", "a b\r\n\r\n", NULL, NULL, NULL, SUMI_OK, ""},
+        {"{\"\":0}", "", NULL, NULL, NULL, SUMI_OK, ""}, // an empty token is never met, and is not the missing unknown token
+        {"[]", "", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "object"},
+        {"{\"a\":0", "", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}{", "", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "follows"},
+        {"{\"a\":0}", "a", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "blank"},
+        {"{\"a\":0}", "a a", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "what they make"},
+        {"{\"a\":0}", "", "{\"<e>\":\"x\"}", NULL, NULL, SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}", "", "{\"<e>\":0}", NULL, NULL, SUMI_FILE_MALFORMED, "otherwise"},
+        {"{\"a\":0}", "", NULL, "{\"added_tokens_decoder\":{\"x\":{\"content\":\"<e>\"}}}", NULL, SUMI_FILE_MALFORMED, "number"},
+        {"{\"a\":0}", "", NULL, "{\"added_tokens_decoder\":{\"1\":{}}}", NULL, SUMI_FILE_MALFORMED, "content"},
+        {"{\"a\":0}", "", NULL, "{\"tokenizer_class\":\"Qwen2Tokenizer\",\"model_max_length\":5}", NULL, SUMI_OK, ""},
+        {"{\"a\":0}", "", "{", NULL, NULL, SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}", "", NULL, "{", NULL, SUMI_FILE_MALFORMED, "config"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"eos_token\":", SUMI_FILE_MALFORMED, "special"},
+        {"{\"a\":0}", "", "[]", NULL, NULL, SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}", NULL, NULL, NULL, NULL, SUMI_FILE_NOT_FOUND, "merges.txt"},
+        {"{\"a\":0}", "", NULL, "{\"tokenizer_class\":\"CLIPTokenizer\"}", NULL, SUMI_NOT_SUPPORTED, "CLIPTokenizer"},
+        {"{\"a\":0}", "", NULL, "{\"add_prefix_space\":true}", NULL, SUMI_NOT_SUPPORTED, "add_prefix_space"},
+        {"{\"a\":0}", "", "{\"<e>\":1}", "{\"added_tokens_decoder\":{\"2\":{\"content\":\"<e>\"}}}", NULL,
+         SUMI_FILE_MALFORMED, "two ids"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"eos_token\":\"<e>\"}", SUMI_FILE_MALFORMED, "<e>"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"x\":[{\"content\":\"<e>\"}]}", SUMI_FILE_MALFORMED, "<e>"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"x\":[3]}", SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"pad_token\":null,\"eos_token\":\"a\",\"x\":[]}", SUMI_OK, ""},
+        {"{\"a\":0}", "", "{\"<e>\":1}", "{\"added_tokens_decoder\":null}",
+         "{\"eos_token\":{\"content\":\"<e>\",\"lstrip\":true},\"x\":[\"<e>\"]}", SUMI_OK, ""},
     };
     for (size_t i = 0; i < sizeof s_files / sizeof *s_files; i++) {
-        const sumi_tokenizer_files files = {s_files[i].vocab,  strlen(s_files[i].vocab),
-                                            s_files[i].merges, strlen(s_files[i].merges),
-                                            s_files[i].added,  s_files[i].added != NULL ? strlen(s_files[i].added) : 0};
+        const sumi_tokenizer_files files = {.main = bytes_of(s_files[i].vocab, "vocab.json"),
+                                            .merges = bytes_of(s_files[i].merges, "merges.txt"),
+                                            .added = bytes_of(s_files[i].added, "added_tokens.json"),
+                                            .config = bytes_of(s_files[i].config, "tokenizer_config.json"),
+                                            .special = bytes_of(s_files[i].special, "special_tokens_map.json")};
         sumi_error error = {0};
         sumi_tokenizer* tokenizer = NULL;
-        sumi_result result = sumi_tokenizer_begin_files(&s_heap, &files, "folder", &error, &tokenizer);
+        sumi_result result = sumi_tokenizer_begin_files(&s_heap, &files, &error, &tokenizer);
         if (result == SUMI_OK) { result = sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error); }
         CHECK_NUMBER(result, s_files[i].result);
         CHECK(strstr(error.text, s_files[i].says) != NULL);
@@ -1234,6 +1333,8 @@ int main(int argc, char** argv)
     RUN(xlmr_agrees_with_every_golden_string);
     RUN(xlmr_with_space_runs_agrees_with_every_golden_string);
     RUN(qwen_from_vocab_and_merges_gives_the_same_ids);
+    RUN(xlmr_from_sentencepiece_gives_the_same_ids);
+    RUN(gemma_from_sentencepiece_gives_the_same_ids);
     RUN(z_image_strings_and_templated_prompts);
     RUN(qwen_image_strings);
     RUN(newbie_strings);
