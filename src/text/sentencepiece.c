@@ -233,8 +233,9 @@ static sumi_result parse_piece(sumi_loader* load, const field* outer, size_t at,
 
 static sumi_result add_special(sumi_loader* load, const piece* p, uint32_t id)
 {
-    // user-defined pieces are units of the normalised text: a run of blanks may be one
-    const sumi_added_token flags = {.normalized = p->type == PIECE_USER_DEFINED};
+    // Looked for in the text as it came, as the tokenizer.json has it: two U+2581 are not two blanks. The library looks
+    // after blanks have become U+2581; the ids of runs of blanks are the same, since merges make the same tokens of them.
+    const sumi_added_token flags = {0};
     return sumi_load_add_token(load, p->text, p->bytes, id, &flags);
 }
 

@@ -41,9 +41,9 @@ typedef struct sumi_tokenizer_files {
 sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_files* files, sumi_error* error,
                                        sumi_tokenizer** out_tokenizer);
 // Two layouts are known: BPE with blanks as U+2581 and a BOS, ids as in the model (Gemma), and Unigram, whose ids are
-// those that XLM-RoBERTa gives the pieces: <s> 0, <pad> 1, </s> 2, <unk> 3, piece i at i + 1, <mask> last. Control
-// pieces are found in the text, as the tokenizer.json of the same tokenizer has it. Like there, the character map takes
-// the shortest key, where the SentencePiece library takes the longest.
+// those that XLM-RoBERTa gives the pieces: <s> 0, <pad> 1, </s> 2, <unk> 3, piece i at i + 1, <mask> last. The ids are
+// those of the tokenizer.json of the same tokenizer, where the SentencePiece library differs: control pieces are found in
+// the text, user-defined ones before blanks become U+2581, and the character map takes the shortest key, not the longest.
 sumi_result sumi_tokenizer_begin_sentencepiece(sumi_heap* heap, const sumi_tokenizer_files* files, sumi_error* error,
                                                sumi_tokenizer** out_tokenizer);
 

@@ -6,8 +6,9 @@
 tokenizer.model has the pieces of tokenizer.json at their ids, as the released model of this layout has them: learnt pieces
 with falling scores, single characters last, bytes, control pieces and units of the user's (score 0). The last token of
 tokenizer.json is not in the model; tokenizer_config.json adds it. cases_sentencepiece.jsonl holds the library's own ids
-(BOS in front) of the texts of the folders gemma3 and newbie-gemma, but for texts with control pieces written out, which the
-library takes for plain text, and texts with U+0000.
+(BOS in front) of the texts of the folders gemma3 and newbie-gemma, but for three kinds on which it differs from
+tokenizer.json on purpose: control pieces written out, which the library takes for plain text, U+2581 written out, which it
+takes for a blank, and U+0000.
 """
 import json
 import os
@@ -62,7 +63,7 @@ for folder in ("gemma3", "newbie-gemma"):
         for line in f:
             case = json.loads(line)
             text = case["text"]
-            if "\0" in text or any(t in text for t in CONTROL | {"<unk>", LAST}):
+            if "\0" in text or "\u2581" in text or any(t in text for t in CONTROL | {"<unk>", LAST}):
                 continue
             # half of a surrogate pair is no text
             if any(0xD800 <= ord(c) < 0xE000 for c in text):
