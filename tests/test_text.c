@@ -398,6 +398,35 @@ TEST(gemma_from_sentencepiece_gives_the_same_ids)
     CHECK_NUMBER(atomic_load(&s_heap.held), 0);
 }
 
+TEST(qwen_with_every_file_beside_it_gives_the_same_ids)
+{
+    static const char* const s_names[] = {"vocab.json", "merges.txt", "tokenizer_config.json", "added_tokens.json",
+                                          "special_tokens_map.json"};
+    blob files[5];
+    sumi_tokenizer_bytes bytes[5];
+    for (size_t i = 0; i < 5; i++) {
+        char name[256];
+        snprintf(name, sizeof name, "common/tokenizers/qwen-image/%s", s_names[i]);
+        files[i] = read_golden(name);
+        CHECK(files[i].data != NULL);
+        bytes[i] = (sumi_tokenizer_bytes){files[i].data, files[i].bytes, s_names[i]};
+    }
+    for (int32_t without = 0; without < 3; without++) { // 1: no config, 2: no added_tokens.json
+        sumi_tokenizer_files list = {bytes[0], bytes[1], bytes[2], bytes[3], bytes[4]};
+        if (without == 1) { list.config = (sumi_tokenizer_bytes){0}; }
+        if (without == 2) { list.added = (sumi_tokenizer_bytes){0}; }
+        sumi_error error = {0};
+        sumi_tokenizer* tokenizer = NULL;
+        CHECK_NUMBER(sumi_tokenizer_begin_files(&s_heap, &list, &error, &tokenizer), SUMI_OK);
+        CHECK_NUMBER(sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error), SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        CHECK(check_cases(tokenizer, "common/tokenizers/qwen-image/cases.jsonl") > 20);
+        CHECK_NUMBER(sumi_tokenizer_size(tokenizer), 678);
+        sumi_tokenizer_destroy(tokenizer);
+    }
+    for (size_t i = 0; i < 5; i++) { free(files[i].data); }
+}
+
 static void visit_prompt(sumi_tokenizer* tokenizer, const golden_string* string)
 {
     sumi_template_parts parts = sumi_template_get(SUMI_TEMPLATE_Z_IMAGE);
@@ -958,6 +987,230 @@ TEST(malformed_older_files_are_refused)
     CHECK_NUMBER(atomic_load(&s_heap.held), 0);
 }
 
+static uint32_t s_random;
+static uint32_t next_random(void)
+{
+    s_random = s_random * 1664525u + 1013904223u;
+    return s_random >> 8;
+}
+
+// ---- SentencePiece --------------------------------------------------------------------------------------------------
+
+// A model written by hand. type 0: the field is left out, so that it is a normal piece.
+typedef struct model_writer {
+    unsigned char* data;
+    size_t bytes, capacity;
+} model_writer;
+
+static void put_raw(model_writer* w, const void* data, size_t bytes)
+{
+    if (w->bytes + bytes > w->capacity) {
+        w->capacity = 2 * (w->bytes + bytes);
+        w->data = realloc(w->data, w->capacity);
+    }
+    memcpy(w->data + w->bytes, data, bytes);
+    w->bytes += bytes;
+}
+
+static void put_byte(model_writer* w, int byte)
+{
+    const unsigned char c = (unsigned char)byte;
+    put_raw(w, &c, 1);
+}
+
+static void put_piece(model_writer* w, const char* text, float score, int type)
+{
+    const size_t bytes = strlen(text);
+    put_byte(w, 0x0A);
+    put_byte(w, (int)(2 + bytes + 5 + (type != 0 ? 2 : 0)));
+    put_byte(w, 0x0A);
+    put_byte(w, (int)bytes);
+    put_raw(w, text, bytes);
+    put_byte(w, 0x15);
+    put_raw(w, &score, 4);
+    if (type != 0) {
+        put_byte(w, 0x18);
+        put_byte(w, type);
+    }
+}
+
+// trainer_spec: BPE with a BOS called <s>; normalizer_spec: nothing but blanks
+#define BPE_SPECS "\x12\x02\x18\x02\x1A\x04\x18\x00\x20\x00"
+
+static void put_small_bpe(model_writer* w)
+{
+    put_piece(w, "<unk>", 0.0f, 2);
+    put_piece(w, "<s>", 0.0f, 3);
+    put_piece(w, "a", -3.0f, 1);
+    put_piece(w, "b", -4.0f, 0);
+    put_piece(w, "ab", -1.0f, 1);
+    put_piece(w, "ba", -2.0f, 1);
+    put_piece(w, "aba", -1.0f, 1);
+    put_piece(w, "[x]", 0.0f, 4);
+}
+
+static sumi_result load_model(const void* data, size_t bytes, sumi_tokenizer** out, sumi_error* error)
+{
+    *error = (sumi_error){0};
+    char* tight = malloc(bytes + 1); // reading behind the end shows
+    memcpy(tight, data, bytes);
+    *out = load_pieces(&s_heap, tight, bytes, NULL, error);
+    free(tight);
+    return error->result;
+}
+
+TEST(sentencepiece_merges_by_score_from_the_left)
+{
+    model_writer w = {0};
+    sumi_error error;
+    sumi_tokenizer* tokenizer;
+    put_small_bpe(&w);
+    put_raw(&w, BPE_SPECS, sizeof BPE_SPECS - 1);
+    CHECK_NUMBER(load_model(w.data, w.bytes, &tokenizer, &error), SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    if (tokenizer != NULL) {
+        GIVES(tokenizer, "", true, 1);
+        GIVES(tokenizer, "ab", true, 1, 4);
+        GIVES(tokenizer, "ba", false, 5);
+        // "ab" and "aba" have one score: the leftmost pair goes first
+        GIVES(tokenizer, "abab", false, 6, 3);
+        GIVES(tokenizer, "aab", false, 2, 4);
+        GIVES(tokenizer, "bab", false, 3, 4);
+        GIVES(tokenizer, "a[x]b<s>", false, 2, 7, 3, 1);
+        // what is unknown becomes one id, and merges do not go across it
+        GIVES(tokenizer,
+              "a??\xE2\x82\xAC"
+              "b",
+              false, 2, 0, 3);
+        // no piece for a blank
+        GIVES(tokenizer, "a b", false, 2, 0, 3);
+    }
+    sumi_tokenizer_destroy(tokenizer);
+    free(w.data);
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
+TEST(malformed_sentencepiece_models_are_refused)
+{
+    static const struct {
+        const char* tail; // behind the pieces of put_small_bpe
+        size_t bytes;
+        sumi_result result;
+        const char* says;
+    } s_tails[] = {
+#define TAIL(text, result, says) {text, sizeof text - 1, result, says}
+        TAIL(BPE_SPECS, SUMI_OK, ""),
+        TAIL(BPE_SPECS "\x20\x01\x29"
+                       "12345678"
+                       "\x35"
+                       "1234"
+                       "\x3A\x00",
+             SUMI_OK, ""), // fields that nobody asks for
+        TAIL("\x12\x03\x18\x02\x18\x1A\x04\x18\x00\x20\x00", SUMI_FILE_MALFORMED, "settings"),
+        TAIL(BPE_SPECS "\x12\x02\x18\x03", SUMI_NOT_SUPPORTED, "whole words"),
+        TAIL(BPE_SPECS "\x12\x03\xC0\x01\x01", SUMI_NOT_SUPPORTED, "blanks"),
+        TAIL(BPE_SPECS "\x1A\x02\x28\x00", SUMI_NOT_SUPPORTED, "blanks"),
+        TAIL(BPE_SPECS "\x1A\x02\x18\x01", SUMI_NOT_SUPPORTED, "BPE that changes"),
+        TAIL(BPE_SPECS "\x1A\x03\x12\x01"
+                       "x",
+             SUMI_NOT_SUPPORTED, "BPE that changes"),
+        TAIL("", SUMI_NOT_SUPPORTED, "first pieces"), // says nothing: Unigram
+        TAIL("\x1A\x02\x20\x00", SUMI_NOT_SUPPORTED, "runs of blanks"),
+        TAIL("\x1A\x03\x12\x01"
+             "x",
+             SUMI_FILE_MALFORMED, "charsmap"),
+        TAIL(BPE_SPECS "\x12\x06\xF2\x02\x03"
+                       "<e>",
+             SUMI_FILE_MALFORMED, "<e>"), // the BOS is no piece
+        TAIL(BPE_SPECS "\x0A\x02\x18\x01", SUMI_FILE_MALFORMED, "empty"),
+        TAIL(BPE_SPECS "\x0A\x03\x0A\x01\xFF", SUMI_FILE_MALFORMED, "UTF-8"),
+        TAIL(BPE_SPECS "\x0A\x03\x0A\x01"
+                       "a",
+             SUMI_FILE_MALFORMED, "twice"),
+        TAIL(BPE_SPECS "\x0A\x03\x0A\x02"
+                       "a",
+             SUMI_FILE_MALFORMED, "piece is malformed"),
+        TAIL(BPE_SPECS "\x0A\x08\x0A\x01"
+                       "q\x15\x00\x00\xC0\x7F",
+             SUMI_FILE_MALFORMED, "finite"),
+        TAIL(BPE_SPECS "\x0A\x05\x0A\x01"
+                       "q\x18\x05",
+             SUMI_NOT_SUPPORTED, "unused"),
+        TAIL(BPE_SPECS "\x0A\x05\x0A\x01"
+                       "q\x18\x07",
+             SUMI_FILE_MALFORMED, "unknown type"),
+        TAIL(BPE_SPECS "\x0A\x05\x0A\x01"
+                       "q\x18\x02",
+             SUMI_FILE_MALFORMED, "exactly one"),
+        TAIL(BPE_SPECS "\x0A", SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x0A\x05"
+                       "x",
+             SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x0B", SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x00\x00", SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x20\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", SUMI_FILE_MALFORMED, "cut off"),
+#undef TAIL
+    };
+    for (size_t i = 0; i < sizeof s_tails / sizeof *s_tails; i++) {
+        model_writer w = {0};
+        sumi_error error;
+        sumi_tokenizer* tokenizer;
+        put_small_bpe(&w);
+        put_raw(&w, s_tails[i].tail, s_tails[i].bytes);
+        CHECK_NUMBER(load_model(w.data, w.bytes, &tokenizer, &error), s_tails[i].result);
+        if (strstr(error.text, s_tails[i].says) == NULL
+            || (s_tails[i].result != SUMI_OK && strstr(error.text, "t.model") == NULL)) {
+            printf("  tail %zu: no \"%s\" in \"%s\"\n", i, s_tails[i].says, error.text);
+            CHECK(false);
+        }
+        sumi_tokenizer_destroy(tokenizer);
+        free(w.data);
+    }
+    sumi_error error;
+    sumi_tokenizer* tokenizer;
+    CHECK_NUMBER(load_model("", 0, &tokenizer, &error), SUMI_FILE_MALFORMED);
+    CHECK_NUMBER(load_model("{\"model\":{}}", 12, &tokenizer, &error), SUMI_FILE_MALFORMED);
+    // and a class that its pipeline is not
+    blob model = read_golden(XLMR_MODEL);
+    error = (sumi_error){0};
+    CHECK(load_pieces(&s_heap, model.data, model.bytes, "{\"tokenizer_class\":\"T5Tokenizer\"}", &error) == NULL);
+    CHECK(error.result == SUMI_NOT_SUPPORTED && strstr(error.text, "T5Tokenizer") != NULL);
+    free(model.data);
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
+TEST(damaged_sentencepiece_models_are_survived)
+{
+    blob model = read_golden(GEMMA_MODEL);
+    sumi_error error;
+    sumi_tokenizer* tokenizer;
+    size_t loaded = 0;
+    for (size_t cut = 0; cut < model.bytes; cut += cut < 200 || cut + 200 > model.bytes ? 1 : 97) {
+        const sumi_result result = load_model(model.data, cut, &tokenizer, &error);
+        CHECK(result == SUMI_FILE_MALFORMED || result == SUMI_NOT_SUPPORTED || result == SUMI_OK);
+        loaded += tokenizer != NULL;
+        sumi_tokenizer_destroy(tokenizer);
+    }
+    CHECK(loaded < 20); // only a cut inside the last fields leaves something whole
+    for (size_t i = 0; i < 400; i++) {
+        s_random = (uint32_t)i * 2654435761u;
+        char* damaged = malloc(model.bytes);
+        memcpy(damaged, model.data, model.bytes);
+        for (int32_t k = 0; k < 3; k++) { damaged[next_random() % model.bytes] = (char)next_random(); }
+        const sumi_result result = load_model(damaged, model.bytes, &tokenizer, &error);
+        CHECK(result == SUMI_FILE_MALFORMED || result == SUMI_NOT_SUPPORTED || result == SUMI_OK);
+        if (tokenizer != NULL) {
+            size_t count;
+            sumi_tokenizer_encode(tokenizer, "a  fox\n\xF0\x9F\xA6\x8A <b>", 15, true, s_ids, MAX_IDS, &count, &error);
+        }
+        sumi_tokenizer_destroy(tokenizer);
+        free(damaged);
+    }
+    free(model.data);
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
 typedef struct failing {
@@ -979,8 +1232,12 @@ static void failing_release(void* memory, size_t bytes, void* user_data)
 
 TEST(any_allocation_may_fail)
 {
-    static const char* const s_names[] = {"common/tokenizers/qwen", "common/tokenizers/gemma3",
-                                          "common/tokenizers/xlmr", "files"};
+    static const char* const s_names[] = {"common/tokenizers/qwen",
+                                          "common/tokenizers/gemma3",
+                                          "common/tokenizers/xlmr",
+                                          "files",
+                                          XLMR_MODEL,
+                                          GEMMA_MODEL};
     // long, with marks, an unpaired byte, blanks and added tokens: every scratch buffer grows
     char text[6000];
     size_t bytes = 0;
@@ -991,9 +1248,9 @@ TEST(any_allocation_may_fail)
             bytes += (size_t)snprintf(text + bytes, sizeof text - bytes, "%s", i % 2 ? "\xCC\x81" : "\xCC\xA3");
         }
     }
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 6; i++) {
         char name[256];
-        snprintf(name, sizeof name, "%s/tokenizer.json", s_names[i]);
+        snprintf(name, sizeof name, i < 4 ? "%s/tokenizer.json" : "%s", s_names[i]);
         blob json = read_golden(name);
         bool worked = false;
         for (int64_t n = 0; n < 400 && !worked; n++) {
@@ -1002,9 +1259,10 @@ TEST(any_allocation_may_fail)
             sumi_heap heap;
             sumi_heap_init(&heap, &allocator);
             sumi_error error = {0};
-            sumi_tokenizer* tokenizer = i == 3
-                                          ? load_files(&heap, "common/tokenizers/qwen", "tokenizer_config.json", &error)
-                                          : load_bytes(&heap, json.data, json.bytes, &error);
+            sumi_tokenizer* tokenizer =
+                i == 3  ? load_files(&heap, "common/tokenizers/qwen", "tokenizer_config.json", &error)
+                : i > 3 ? load_pieces(&heap, json.data, json.bytes, i == 5 ? GEMMA_CONFIG : NULL, &error)
+                        : load_bytes(&heap, json.data, json.bytes, &error);
             size_t count = 0;
             sumi_result result =
                 tokenizer == NULL ? error.result
@@ -1050,13 +1308,6 @@ typedef struct token_text {
     uint8_t bytes;
 } token_text;
 enum { BIG_VOCABULARY = 151643 };
-
-static uint32_t s_random;
-static uint32_t next_random(void)
-{
-    s_random = s_random * 1664525u + 1013904223u;
-    return s_random >> 8;
-}
 
 static void put_json_string(char** at, const token_text* token)
 {
@@ -1336,6 +1587,7 @@ int main(int argc, char** argv)
     RUN(xlmr_agrees_with_every_golden_string);
     RUN(xlmr_with_space_runs_agrees_with_every_golden_string);
     RUN(qwen_from_vocab_and_merges_gives_the_same_ids);
+    RUN(qwen_with_every_file_beside_it_gives_the_same_ids);
     RUN(xlmr_from_sentencepiece_gives_the_same_ids);
     RUN(gemma_from_sentencepiece_gives_the_same_ids);
     RUN(z_image_strings_and_templated_prompts);
@@ -1357,6 +1609,9 @@ int main(int argc, char** argv)
     RUN(every_truncated_file_is_refused);
     RUN(a_failed_load_fails_again);
     RUN(malformed_older_files_are_refused);
+    RUN(sentencepiece_merges_by_score_from_the_left);
+    RUN(malformed_sentencepiece_models_are_refused);
+    RUN(damaged_sentencepiece_models_are_survived);
     RUN(any_allocation_may_fail);
     RUN(a_second_text_of_the_same_size_allocates_nothing);
     RUN(a_file_of_the_released_size_loads_fast_in_little_memory);
