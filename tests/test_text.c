@@ -359,7 +359,7 @@ static sumi_tokenizer* load_golden_pieces(const char* name, const char* config)
 
 #define XLMR_MODEL "common/tokenizers/xlmr/sentencepiece.bpe.model"
 #define GEMMA_MODEL "common/tokenizers/newbie-gemma/tokenizer.model"
-// what the model lacks of the tokenizer.json
+// as beside it: what the model lacks of the tokenizer.json
 #define GEMMA_CONFIG                                                                                                   \
     "{\"tokenizer_class\":\"GemmaTokenizer\",\"add_bos_token\":true,\"added_tokens_decoder\":{\"1032\":{\"content\":"  \
     "\"<image_soft_token>\",\"special\":true}}}"
@@ -1452,6 +1452,63 @@ static double scan_ms(const char* bytes, size_t count)
     return best;
 }
 
+// 262,144 pieces of which 6,400 are units of the user's, as Gemma has; or 250,000 of Unigram, as XLM-RoBERTa has.
+static void put_big_model(model_writer* w, bool is_bpe)
+{
+    put_piece(w, "<unk>", 0.0f, 2);
+    put_piece(w, "<s>", 0.0f, 3);
+    put_piece(w, "</s>", 0.0f, 3);
+    const int32_t count = is_bpe ? 262144 : 250000;
+    for (int32_t i = 3; i < count; i++) {
+        char text[16];
+        size_t bytes = 0;
+        // 1 to 6 letters that count in base 26, so that shorter ones begin longer ones
+        for (int32_t left = i; left > 0; left /= 26) { text[bytes++] = (char)('a' + left % 26); }
+        text[bytes] = '\0';
+        const bool is_unit = is_bpe && i % 41 == 0;
+        if (is_unit) { snprintf(text, sizeof text, "<u%d>", i); }
+        // 'b' + 'a' is the number 1 again: other digits make other texts
+        if (!is_unit && text[bytes - 1] == 'a') { text[bytes - 1] = 'z'; }
+        put_piece(w, text, is_unit ? 0.0f : -(float)i, is_unit ? 4 : 1);
+    }
+    if (is_bpe) { put_raw(w, BPE_SPECS, sizeof BPE_SPECS - 1); }
+}
+
+TEST(a_sentencepiece_model_of_the_released_size_loads_in_small_steps)
+{
+    for (int32_t is_bpe = 0; is_bpe < 2; is_bpe++) {
+        model_writer w = {0};
+        put_big_model(&w, is_bpe != 0);
+        const sumi_tokenizer_files files = {.main = {w.data, w.bytes, "big.model"}};
+        double least_worst = 1e30, least_all = 1e30, held = 0.0;
+        for (int32_t i = 0; i < 3; i++) {
+            sumi_tokenizer* tokenizer = NULL;
+            sumi_error error = {0};
+            double worst = 0.0, all = 0.0;
+            bool done = false;
+            CHECK_NUMBER(sumi_tokenizer_begin_sentencepiece(&s_heap, &files, &error, &tokenizer), SUMI_OK);
+            for (sumi_result result = SUMI_OK; !done && result == SUMI_OK;) {
+                const double begin = worked_ms();
+                result = sumi_tokenizer_step(tokenizer, 1000, &done, NULL, &error);
+                const double took = worked_ms() - begin;
+                worst = took > worst ? took : worst;
+                all += took;
+            }
+            CHECK_TEXT(error.text, "");
+            CHECK_NUMBER(sumi_tokenizer_size(tokenizer), is_bpe ? 262144 : 250002);
+            least_worst = worst < least_worst ? worst : least_worst;
+            least_all = all < least_all ? all : least_all;
+            held = (double)atomic_load(&s_heap.held);
+            sumi_tokenizer_destroy(tokenizer);
+        }
+        CHECK(least_worst < 0.2 * least_all && held < 30e6);
+        printf("  %.1f MB of %s pieces: loaded in %.0f ms, the longest step %.2f ms, %.1f MB held\n",
+               (double)w.bytes / 1e6, is_bpe ? "BPE" : "Unigram", least_all, least_worst, held / 1e6);
+        free(w.data);
+    }
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
 TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
 {
     blob prompt, json = make_big_file(300, &prompt);
@@ -1614,6 +1671,7 @@ int main(int argc, char** argv)
     RUN(damaged_sentencepiece_models_are_survived);
     RUN(any_allocation_may_fail);
     RUN(a_second_text_of_the_same_size_allocates_nothing);
+    RUN(a_sentencepiece_model_of_the_released_size_loads_in_small_steps);
     RUN(a_file_of_the_released_size_loads_fast_in_little_memory);
     RUN(hostile_texts_of_100_kB_are_no_slower_than_others);
     TEST_END();

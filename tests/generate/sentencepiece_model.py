@@ -56,6 +56,11 @@ data = model.SerializeToString()
 with open(f"{OUT}/tokenizer.model", "wb") as f:
     f.write(data)
 
+config = {"tokenizer_class": "GemmaTokenizer", "add_bos_token": True, "add_eos_token": False,
+          "added_tokens_decoder": {str(len(model.pieces)): {"content": LAST, "special": True}}}
+with open(f"{OUT}/tokenizer_config.json", "w", encoding="ascii", newline="\n") as f:
+    f.write(json.dumps(config, indent=1) + "\n")
+
 library = sentencepiece.SentencePieceProcessor(model_proto=data)
 lines = []
 for folder in ("gemma3", "newbie-gemma"):
