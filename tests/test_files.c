@@ -1620,7 +1620,7 @@ TEST(checkpoint_refusals_name_what_is_wrong)
 // One file of tensors, the first of the given rank and second size; the others have one element.
 static void put_shaped(memory_files* files, const char* path, int32_t rank, int64_t second, const char* const* names)
 {
-    static float s_zeros[64];
+    static float s_zeros[128];
     sumi_tensor tensors[8];
     size_t count = 0;
     for (; names[count] != NULL; count++) {
