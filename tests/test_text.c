@@ -965,6 +965,7 @@ TEST(malformed_older_files_are_refused)
          SUMI_FILE_MALFORMED, "two ids"},
         {"{\"a\":0}", "", NULL, NULL, "{\"eos_token\":\"<e>\"}", SUMI_FILE_MALFORMED, "<e>"},
         {"{\"a\":0}", "", NULL, NULL, "{\"x\":[{\"content\":\"<e>\"}]}", SUMI_FILE_MALFORMED, "<e>"},
+        {"{\"a\":0}", "", NULL, "{}", "{\"eos_token\":\"<e>\"}", SUMI_FILE_MALFORMED, "special_tokens_map.json"},
         {"{\"a\":0}", "", NULL, NULL, "{\"x\":[3]}", SUMI_FILE_MALFORMED, "JSON"},
         {"{\"a\":0}", "", NULL, NULL, "{\"pad_token\":null,\"eos_token\":\"a\",\"x\":[]}", SUMI_OK, ""},
         {"{\"a\":0}", "", "{\"<e>\":1}", "{\"added_tokens_decoder\":null}",
@@ -992,6 +993,29 @@ static uint32_t next_random(void)
 {
     s_random = s_random * 1664525u + 1013904223u;
     return s_random >> 8;
+}
+
+TEST(special_tokens_are_cut_out_as_their_map_says)
+{
+    // the blank is a token of its own; "ab" has an id but no merge
+    sumi_tokenizer_files files = {.main = bytes_of("{\"a\":0,\"b\":1,\"\xC4\xA0\":2,\"ab\":3}", "vocab.json"),
+                                  .merges = bytes_of("", "merges.txt"),
+                                  .added = bytes_of("{\"<e>\":4}", "added_tokens.json")};
+    static const char s_map[] = "{\"eos_token\":{\"content\":\"<e>\",\"lstrip\":true},\"pad_token\":\"ab\"}";
+    static const char s_config[] = "{\"added_tokens_decoder\":{\"4\":{\"content\":\"<e>\",\"special\":true}}}";
+    for (int32_t what = 0; what < 3; what++) { // without a map; with it; with a config, whose flags say more
+        if (what > 0) { files.special = bytes_of(s_map, "special_tokens_map.json"); }
+        if (what > 1) { files.config = bytes_of(s_config, "tokenizer_config.json"); }
+        sumi_error error = {0};
+        sumi_tokenizer* tokenizer = NULL;
+        CHECK_NUMBER(sumi_tokenizer_begin_files(&s_heap, &files, &error, &tokenizer), SUMI_OK);
+        CHECK_NUMBER(sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error), SUMI_OK);
+        if (what == 0) { GIVES(tokenizer, "ab <e>", true, 0, 1, 2, 4); }
+        if (what == 1) { GIVES(tokenizer, "ab <e>", true, 3, 4); }
+        if (what == 2) { GIVES(tokenizer, "ab <e>", true, 3, 2, 4); }
+        sumi_tokenizer_destroy(tokenizer);
+    }
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
 }
 
 // ---- SentencePiece --------------------------------------------------------------------------------------------------
@@ -1666,6 +1690,7 @@ int main(int argc, char** argv)
     RUN(every_truncated_file_is_refused);
     RUN(a_failed_load_fails_again);
     RUN(malformed_older_files_are_refused);
+    RUN(special_tokens_are_cut_out_as_their_map_says);
     RUN(sentencepiece_merges_by_score_from_the_left);
     RUN(malformed_sentencepiece_models_are_refused);
     RUN(damaged_sentencepiece_models_are_survived);
