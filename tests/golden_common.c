@@ -141,12 +141,40 @@ static bool open_file(golden_case* c, sumi_file* file, const char* folder, const
     return sumi_file_exists(NULL, path) && sumi_file_open(file, &c->g->heap, NULL, path, &error) == SUMI_OK;
 }
 
+static sumi_tokenizer_bytes bytes_of(const sumi_file* file)
+{
+    return (sumi_tokenizer_bytes){file->data, (size_t)file->bytes, file->path};
+}
+
+// The same ids from another form of the tokenizer, with all the files beside it.
+static void run_other_form(golden_case* c, const char* folder, const char* name, const char* main, const lines* l)
+{
+    static const char* const s_names[] = {"merges.txt", "tokenizer_config.json", "added_tokens.json",
+                                          "special_tokens_map.json"};
+    sumi_file file[5] = {{0}};
+    if (open_file(c, &file[0], folder, main)) {
+        for (int i = 0; i < 4; i++) open_file(c, &file[i + 1], folder, s_names[i]);
+        const sumi_tokenizer_files files = {bytes_of(&file[0]), bytes_of(&file[1]), bytes_of(&file[2]),
+                                            bytes_of(&file[3]), bytes_of(&file[4])};
+        sumi_error error = {0};
+        sumi_tokenizer* tokenizer = NULL;
+        sumi_result result = strstr(main, ".model")
+                               ? sumi_tokenizer_begin_sentencepiece(&c->g->heap, &files, &error, &tokenizer)
+                               : sumi_tokenizer_begin_files(&c->g->heap, &files, &error, &tokenizer);
+        char label[300];
+        snprintf(label, sizeof label, "%s from %s", name, main);
+        if ((tokenizer = finish_tokenizer(c, tokenizer, result, &error)) != NULL) check_lines(c, tokenizer, l, label);
+        sumi_tokenizer_destroy(tokenizer);
+    }
+    for (int i = 0; i < 5; i++) sumi_file_close(&file[i]);
+}
+
 static void run_tokenizer(golden_case* c, const char* folder, const char* name, const lines* invalid)
 {
     char path[2600];
     snprintf(path, sizeof path, "%s/cases.jsonl", folder);
     lines l = read_lines(c, path);
-    sumi_file json = {0}, vocab = {0}, merges = {0}, added = {0};
+    sumi_file json = {0};
     sumi_error error = {0};
     sumi_tokenizer* tokenizer = NULL;
     if (open_file(c, &json, folder, "tokenizer.json")) {
@@ -157,27 +185,11 @@ static void run_tokenizer(golden_case* c, const char* folder, const char* name, 
             check_invalid(c, tokenizer, invalid, name);
         }
         sumi_tokenizer_destroy(tokenizer);
-        tokenizer = NULL;
     }
-    if (open_file(c, &vocab, folder, "vocab.json") && open_file(c, &merges, folder, "merges.txt")
-        && (open_file(c, &added, folder, "tokenizer_config.json")
-            || open_file(c, &added, folder, "added_tokens.json"))) {
-        sumi_tokenizer_files files = {.vocab_json = (const char*)vocab.data,
-                                      .vocab_bytes = (size_t)vocab.bytes,
-                                      .merges = (const char*)merges.data,
-                                      .merges_bytes = (size_t)merges.bytes,
-                                      .added_json = (const char*)added.data,
-                                      .added_bytes = (size_t)added.bytes};
-        sumi_result result = sumi_tokenizer_begin_files(&c->g->heap, &files, folder, &error, &tokenizer);
-        char label[300];
-        snprintf(label, sizeof label, "%s from vocab.json and merges.txt", name);
-        if ((tokenizer = finish_tokenizer(c, tokenizer, result, &error)) != NULL) check_lines(c, tokenizer, &l, label);
-        sumi_tokenizer_destroy(tokenizer);
-    }
+    run_other_form(c, folder, name, "vocab.json", &l);
+    run_other_form(c, folder, name, "sentencepiece.bpe.model", &l);
+    run_other_form(c, folder, name, "tokenizer.model", &l);
     sumi_file_close(&json);
-    sumi_file_close(&vocab);
-    sumi_file_close(&merges);
-    sumi_file_close(&added);
     free_lines(&l);
 }
 

@@ -284,9 +284,16 @@ static sumi_tokenizer* load_files(sumi_heap* heap, const char* folder, const cha
     blob added = read_golden(name);
     sumi_tokenizer* tokenizer = NULL;
     bool done = false;
-    const sumi_tokenizer_files files = {vocab.data, vocab.bytes, merges.data, merges.bytes, added.data, added.bytes};
+    sumi_tokenizer_files files = {.main = {vocab.data, vocab.bytes, folder},
+                                  .merges = {merges.data, merges.bytes, "merges.txt"}};
+    const sumi_tokenizer_bytes beside = {added.data, added.bytes, added_name};
+    if (strcmp(added_name, "added_tokens.json") == 0) {
+        files.added = beside;
+    } else {
+        files.config = beside;
+    }
     if (vocab.data != NULL && merges.data != NULL
-        && sumi_tokenizer_begin_files(heap, &files, folder, error, &tokenizer) == SUMI_OK) {
+        && sumi_tokenizer_begin_files(heap, &files, error, &tokenizer) == SUMI_OK) {
         float progress, last = 0.0f;
         while (!done && sumi_tokenizer_step(tokenizer, 50, &done, &progress, error) == SUMI_OK) {
             CHECK(progress >= last && progress <= 1.0f);
@@ -316,6 +323,107 @@ TEST(qwen_from_vocab_and_merges_gives_the_same_ids)
         }
         sumi_tokenizer_destroy(tokenizer);
     }
+}
+
+// In small steps, none of which may fall behind in progress.
+static sumi_tokenizer* load_pieces(sumi_heap* heap, const void* data, size_t bytes, const char* config,
+                                   sumi_error* error)
+{
+    const sumi_tokenizer_files files = {.main = {data, bytes, "t.model"},
+                                        .config = {config, config != NULL ? strlen(config) : 0, NULL}};
+    sumi_tokenizer* tokenizer = NULL;
+    float progress, last = 0.0f;
+    bool done = false;
+    if (sumi_tokenizer_begin_sentencepiece(heap, &files, error, &tokenizer) != SUMI_OK) { return NULL; }
+    while (!done && sumi_tokenizer_step(tokenizer, 20, &done, &progress, error) == SUMI_OK) {
+        CHECK(progress >= last && progress <= 1.0f);
+        last = progress;
+    }
+    if (done) { return tokenizer; }
+    sumi_tokenizer_destroy(tokenizer);
+    return NULL;
+}
+
+static sumi_tokenizer* load_golden_pieces(const char* name, const char* config)
+{
+    blob model = read_golden(name);
+    sumi_error error = {0};
+    sumi_tokenizer* tokenizer =
+        model.data != NULL ? load_pieces(&s_heap, model.data, model.bytes, config, &error) : NULL;
+    CHECK_TEXT(error.text, "");
+    CHECK(tokenizer != NULL);
+    free(model.data);
+    return tokenizer;
+}
+
+#define XLMR_MODEL "common/tokenizers/xlmr/sentencepiece.bpe.model"
+#define GEMMA_MODEL "common/tokenizers/newbie-gemma/tokenizer.model"
+// as beside it: what the model lacks of the tokenizer.json
+#define GEMMA_CONFIG                                                                                                   \
+    "{\"tokenizer_class\":\"GemmaTokenizer\",\"add_bos_token\":true,\"added_tokens_decoder\":{\"1032\":{\"content\":"  \
+    "\"<image_soft_token>\",\"special\":true}}}"
+
+TEST(xlmr_from_sentencepiece_gives_the_same_ids)
+{
+    sumi_tokenizer* tokenizer = load_golden_pieces(XLMR_MODEL, "{\"tokenizer_class\":\"XLMRobertaTokenizer\"}");
+    if (tokenizer != NULL) {
+        CHECK(check_cases(tokenizer, "common/tokenizers/xlmr/cases.jsonl") > 100);
+        CHECK_NUMBER(sumi_tokenizer_size(tokenizer), 1238);
+        CHECK_NUMBER(sumi_tokenizer_id(tokenizer, "<mask>"), 1237);
+    }
+    sumi_tokenizer_destroy(tokenizer);
+}
+
+TEST(gemma_from_sentencepiece_gives_the_same_ids)
+{
+    sumi_tokenizer* tokenizer = load_golden_pieces(GEMMA_MODEL, GEMMA_CONFIG);
+    if (tokenizer != NULL) {
+        CHECK(check_cases(tokenizer, "common/tokenizers/newbie-gemma/cases.jsonl") > 40);
+        CHECK_NUMBER(sumi_tokenizer_size(tokenizer), 1033);
+        CHECK_NUMBER(sumi_tokenizer_id(tokenizer, "<0x0A>"), 238 + 10);
+        CHECK_NUMBER(sumi_tokenizer_id(tokenizer, "<bos>"), 2);
+    }
+    sumi_tokenizer_destroy(tokenizer);
+    // and those of the sentencepiece library itself
+    tokenizer = load_golden_pieces(GEMMA_MODEL, NULL);
+    if (tokenizer != NULL) {
+        CHECK(check_cases(tokenizer, "common/tokenizers/newbie-gemma/cases_sentencepiece.jsonl") > 700);
+        CHECK_NUMBER(sumi_tokenizer_size(tokenizer), 1032);
+    }
+    sumi_tokenizer_destroy(tokenizer);
+    tokenizer = load_golden_pieces(GEMMA_MODEL, "{\"add_bos_token\":false}");
+    if (tokenizer != NULL) { GIVES(tokenizer, "\n", true, 107); }
+    sumi_tokenizer_destroy(tokenizer);
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
+TEST(qwen_with_every_file_beside_it_gives_the_same_ids)
+{
+    static const char* const s_names[] = {"vocab.json", "merges.txt", "tokenizer_config.json", "added_tokens.json",
+                                          "special_tokens_map.json"};
+    blob files[5];
+    sumi_tokenizer_bytes bytes[5];
+    for (size_t i = 0; i < 5; i++) {
+        char name[256];
+        snprintf(name, sizeof name, "common/tokenizers/qwen-image/%s", s_names[i]);
+        files[i] = read_golden(name);
+        CHECK(files[i].data != NULL);
+        bytes[i] = (sumi_tokenizer_bytes){files[i].data, files[i].bytes, s_names[i]};
+    }
+    for (int32_t without = 0; without < 3; without++) { // 1: no config, 2: no added_tokens.json
+        sumi_tokenizer_files list = {bytes[0], bytes[1], bytes[2], bytes[3], bytes[4]};
+        if (without == 1) { list.config = (sumi_tokenizer_bytes){0}; }
+        if (without == 2) { list.added = (sumi_tokenizer_bytes){0}; }
+        sumi_error error = {0};
+        sumi_tokenizer* tokenizer = NULL;
+        CHECK_NUMBER(sumi_tokenizer_begin_files(&s_heap, &list, &error, &tokenizer), SUMI_OK);
+        CHECK_NUMBER(sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error), SUMI_OK);
+        CHECK_TEXT(error.text, "");
+        CHECK(check_cases(tokenizer, "common/tokenizers/qwen-image/cases.jsonl") > 20);
+        CHECK_NUMBER(sumi_tokenizer_size(tokenizer), 678);
+        sumi_tokenizer_destroy(tokenizer);
+    }
+    for (size_t i = 0; i < 5; i++) { free(files[i].data); }
 }
 
 static void visit_prompt(sumi_tokenizer* tokenizer, const golden_string* string)
@@ -810,40 +918,311 @@ TEST(a_failed_load_fails_again)
     sumi_tokenizer_destroy(tokenizer);
 }
 
+static sumi_tokenizer_bytes bytes_of(const char* text, const char* path)
+{
+    return (sumi_tokenizer_bytes){text, text != NULL ? strlen(text) : 0, text != NULL ? path : NULL};
+}
+
 TEST(malformed_older_files_are_refused)
 {
     static const struct {
-        const char *vocab, *merges, *added;
+        const char *vocab, *merges, *added, *config, *special;
         sumi_result result;
         const char* says;
     } s_files[] = {
-        {"{\"a\":0,\"b\":1,\"ab\":2}", "#version: 0.2\na b\n", "{\"<e>\":3}", SUMI_OK, ""},
-        {"{\"a\":0,\"b\":1,\"ab\":2}", "a b\r\n\r\n", NULL, SUMI_OK, ""},
-        {"{\"\":0}", "", NULL, SUMI_OK, ""}, // an empty token is never met, and is not the missing unknown token
-        {"[]", "", NULL, SUMI_FILE_MALFORMED, "object"},
-        {"{\"a\":0", "", NULL, SUMI_FILE_MALFORMED, "JSON"},
-        {"{\"a\":0}{", "", NULL, SUMI_FILE_MALFORMED, "follows"},
-        {"{\"a\":0}", "a", NULL, SUMI_FILE_MALFORMED, "blank"},
-        {"{\"a\":0}", "a a", NULL, SUMI_FILE_MALFORMED, "what they make"},
-        {"{\"a\":0}", "", "{\"<e>\":\"x\"}", SUMI_FILE_MALFORMED, "JSON"},
-        {"{\"a\":0}", "", "{\"<e>\":0}", SUMI_FILE_MALFORMED, "otherwise"},
-        {"{\"a\":0}", "", "{\"added_tokens_decoder\":{\"x\":{\"content\":\"<e>\"}}}", SUMI_FILE_MALFORMED, "number"},
-        {"{\"a\":0}", "", "{\"added_tokens_decoder\":{\"1\":{}}}", SUMI_FILE_MALFORMED, "content"},
-        {"{\"a\":0}", "", "{\"tokenizer_class\":\"Qwen2Tokenizer\",\"model_max_length\":5}", SUMI_OK, ""},
-        {"{\"a\":0}", "", "{", SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0,\"b\":1,\"ab\":2}", "#version: 0.2\na b\n", "{\"<e>\":3}", NULL, NULL, SUMI_OK, ""},
+        {"{\"a\":0,\"b\":1,\"ab\":2}", "a b\r\n\r\n", NULL, NULL, NULL, SUMI_OK, ""},
+        {"{\"\":0}", "", NULL, NULL, NULL, SUMI_OK,
+         ""}, // an empty token is never met, and is not the missing unknown token
+        {"[]", "", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "object"},
+        {"{\"a\":0", "", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}{", "", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "follows"},
+        {"{\"a\":0}", "a", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "blank"},
+        {"{\"a\":0}", "a a", NULL, NULL, NULL, SUMI_FILE_MALFORMED, "what they make"},
+        {"{\"a\":0}", "", "{\"<e>\":\"x\"}", NULL, NULL, SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}", "", "{\"<e>\":0}", NULL, NULL, SUMI_FILE_MALFORMED, "otherwise"},
+        {"{\"a\":0}", "", NULL, "{\"added_tokens_decoder\":{\"x\":{\"content\":\"<e>\"}}}", NULL, SUMI_FILE_MALFORMED,
+         "number"},
+        {"{\"a\":0}", "", NULL, "{\"added_tokens_decoder\":{\"1\":{}}}", NULL, SUMI_FILE_MALFORMED, "content"},
+        {"{\"a\":0}", "", NULL, "{\"tokenizer_class\":\"Qwen2Tokenizer\",\"model_max_length\":5}", NULL, SUMI_OK, ""},
+        {"{\"a\":0}", "", "{", NULL, NULL, SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}", "", NULL, "{", NULL, SUMI_FILE_MALFORMED, "config"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"eos_token\":", SUMI_FILE_MALFORMED, "special"},
+        {"{\"a\":0}", "", "[]", NULL, NULL, SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}", NULL, NULL, NULL, NULL, SUMI_FILE_NOT_FOUND, "merges.txt"},
+        {"{\"a\":0}", "", NULL, "{\"tokenizer_class\":\"CLIPTokenizer\"}", NULL, SUMI_NOT_SUPPORTED, "CLIPTokenizer"},
+        {"{\"a\":0}", "", NULL, "{\"add_prefix_space\":true}", NULL, SUMI_NOT_SUPPORTED, "add_prefix_space"},
+        {"{\"a\":0}", "", "{\"<e>\":1}", "{\"added_tokens_decoder\":{\"2\":{\"content\":\"<e>\"}}}", NULL,
+         SUMI_FILE_MALFORMED, "two ids"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"eos_token\":\"<e>\"}", SUMI_FILE_MALFORMED, "<e>"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"x\":[{\"content\":\"<e>\"}]}", SUMI_FILE_MALFORMED, "<e>"},
+        {"{\"a\":0}", "", NULL, "{}", "{\"eos_token\":\"<e>\"}", SUMI_FILE_MALFORMED, "special_tokens_map.json"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"x\":[3]}", SUMI_FILE_MALFORMED, "JSON"},
+        {"{\"a\":0}", "", NULL, NULL, "{\"pad_token\":null,\"eos_token\":\"a\",\"x\":[]}", SUMI_OK, ""},
+        {"{\"a\":0}", "", "{\"<e>\":1}", "{\"added_tokens_decoder\":null}",
+         "{\"eos_token\":{\"content\":\"<e>\",\"lstrip\":true},\"x\":[\"<e>\"]}", SUMI_OK, ""},
     };
     for (size_t i = 0; i < sizeof s_files / sizeof *s_files; i++) {
-        const sumi_tokenizer_files files = {s_files[i].vocab,  strlen(s_files[i].vocab),
-                                            s_files[i].merges, strlen(s_files[i].merges),
-                                            s_files[i].added,  s_files[i].added != NULL ? strlen(s_files[i].added) : 0};
+        const sumi_tokenizer_files files = {.main = bytes_of(s_files[i].vocab, "vocab.json"),
+                                            .merges = bytes_of(s_files[i].merges, "merges.txt"),
+                                            .added = bytes_of(s_files[i].added, "added_tokens.json"),
+                                            .config = bytes_of(s_files[i].config, "tokenizer_config.json"),
+                                            .special = bytes_of(s_files[i].special, "special_tokens_map.json")};
         sumi_error error = {0};
         sumi_tokenizer* tokenizer = NULL;
-        sumi_result result = sumi_tokenizer_begin_files(&s_heap, &files, "folder", &error, &tokenizer);
+        sumi_result result = sumi_tokenizer_begin_files(&s_heap, &files, &error, &tokenizer);
         if (result == SUMI_OK) { result = sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error); }
         CHECK_NUMBER(result, s_files[i].result);
         CHECK(strstr(error.text, s_files[i].says) != NULL);
         sumi_tokenizer_destroy(tokenizer);
     }
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
+static uint32_t s_random;
+static uint32_t next_random(void)
+{
+    s_random = s_random * 1664525u + 1013904223u;
+    return s_random >> 8;
+}
+
+TEST(special_tokens_are_cut_out_as_their_map_says)
+{
+    // the blank is a token of its own; "ab" has an id but no merge
+    sumi_tokenizer_files files = {.main = bytes_of("{\"a\":0,\"b\":1,\"\xC4\xA0\":2,\"ab\":3}", "vocab.json"),
+                                  .merges = bytes_of("", "merges.txt"),
+                                  .added = bytes_of("{\"<e>\":4}", "added_tokens.json")};
+    static const char s_map[] = "{\"eos_token\":{\"content\":\"<e>\",\"lstrip\":true},\"pad_token\":\"ab\"}";
+    static const char s_config[] = "{\"added_tokens_decoder\":{\"4\":{\"content\":\"<e>\",\"special\":true}}}";
+    for (int32_t what = 0; what < 3; what++) { // without a map; with it; with a config, whose flags say more
+        if (what > 0) { files.special = bytes_of(s_map, "special_tokens_map.json"); }
+        if (what > 1) { files.config = bytes_of(s_config, "tokenizer_config.json"); }
+        sumi_error error = {0};
+        sumi_tokenizer* tokenizer = NULL;
+        CHECK_NUMBER(sumi_tokenizer_begin_files(&s_heap, &files, &error, &tokenizer), SUMI_OK);
+        CHECK_NUMBER(sumi_tokenizer_step(tokenizer, SIZE_MAX, NULL, NULL, &error), SUMI_OK);
+        if (what == 0) { GIVES(tokenizer, "ab <e>", true, 0, 1, 2, 4); }
+        if (what == 1) { GIVES(tokenizer, "ab <e>", true, 3, 4); }
+        if (what == 2) { GIVES(tokenizer, "ab <e>", true, 3, 2, 4); }
+        sumi_tokenizer_destroy(tokenizer);
+    }
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
+// ---- SentencePiece --------------------------------------------------------------------------------------------------
+
+// A model written by hand. type 0: the field is left out, so that it is a normal piece.
+typedef struct model_writer {
+    unsigned char* data;
+    size_t bytes, capacity;
+} model_writer;
+
+static void put_raw(model_writer* w, const void* data, size_t bytes)
+{
+    if (w->bytes + bytes > w->capacity) {
+        w->capacity = 2 * (w->bytes + bytes);
+        w->data = realloc(w->data, w->capacity);
+    }
+    memcpy(w->data + w->bytes, data, bytes);
+    w->bytes += bytes;
+}
+
+static void put_byte(model_writer* w, int byte)
+{
+    const unsigned char c = (unsigned char)byte;
+    put_raw(w, &c, 1);
+}
+
+static void put_piece(model_writer* w, const char* text, float score, int type)
+{
+    const size_t bytes = strlen(text);
+    put_byte(w, 0x0A);
+    put_byte(w, (int)(2 + bytes + 5 + (type != 0 ? 2 : 0)));
+    put_byte(w, 0x0A);
+    put_byte(w, (int)bytes);
+    put_raw(w, text, bytes);
+    put_byte(w, 0x15);
+    put_raw(w, &score, 4);
+    if (type != 0) {
+        put_byte(w, 0x18);
+        put_byte(w, type);
+    }
+}
+
+// trainer_spec: BPE with a BOS called <s>; normalizer_spec: nothing but blanks
+#define BPE_SPECS "\x12\x02\x18\x02\x1A\x04\x18\x00\x20\x00"
+
+static void put_small_bpe(model_writer* w)
+{
+    put_piece(w, "<unk>", 0.0f, 2);
+    put_piece(w, "<s>", 0.0f, 3);
+    put_piece(w, "a", -3.0f, 1);
+    put_piece(w, "b", -4.0f, 0);
+    put_piece(w, "ab", -1.0f, 1);
+    put_piece(w, "ba", -2.0f, 1);
+    put_piece(w, "aba", -1.0f, 1);
+    put_piece(w, "[x]", 0.0f, 4);
+}
+
+static sumi_result load_model(const void* data, size_t bytes, sumi_tokenizer** out, sumi_error* error)
+{
+    *error = (sumi_error){0};
+    char* tight = malloc(bytes + 1); // reading behind the end shows
+    memcpy(tight, data, bytes);
+    *out = load_pieces(&s_heap, tight, bytes, NULL, error);
+    free(tight);
+    return error->result;
+}
+
+TEST(sentencepiece_merges_by_score_from_the_left)
+{
+    model_writer w = {0};
+    sumi_error error;
+    sumi_tokenizer* tokenizer;
+    put_small_bpe(&w);
+    put_raw(&w, BPE_SPECS, sizeof BPE_SPECS - 1);
+    CHECK_NUMBER(load_model(w.data, w.bytes, &tokenizer, &error), SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    if (tokenizer != NULL) {
+        GIVES(tokenizer, "", true, 1);
+        GIVES(tokenizer, "ab", true, 1, 4);
+        GIVES(tokenizer, "ba", false, 5);
+        // "ab" and "aba" have one score: the leftmost pair goes first
+        GIVES(tokenizer, "abab", false, 6, 3);
+        GIVES(tokenizer, "aab", false, 2, 4);
+        GIVES(tokenizer, "bab", false, 3, 4);
+        GIVES(tokenizer, "a[x]b<s>", false, 2, 7, 3, 1);
+        // what is unknown becomes one id, and merges do not go across it
+        GIVES(tokenizer,
+              "a??\xE2\x82\xAC"
+              "b",
+              false, 2, 0, 3);
+        // no piece for a blank
+        GIVES(tokenizer, "a b", false, 2, 0, 3);
+    }
+    sumi_tokenizer_destroy(tokenizer);
+    free(w.data);
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
+TEST(malformed_sentencepiece_models_are_refused)
+{
+    static const struct {
+        const char* tail; // behind the pieces of put_small_bpe
+        size_t bytes;
+        sumi_result result;
+        const char* says;
+    } s_tails[] = {
+#define TAIL(text, result, says) {text, sizeof text - 1, result, says}
+        TAIL(BPE_SPECS, SUMI_OK, ""),
+        TAIL(BPE_SPECS "\x20\x01\x29"
+                       "12345678"
+                       "\x35"
+                       "1234"
+                       "\x3A\x00",
+             SUMI_OK, ""), // fields that nobody asks for
+        TAIL("\x12\x03\x18\x02\x18\x1A\x04\x18\x00\x20\x00", SUMI_FILE_MALFORMED, "settings"),
+        TAIL(BPE_SPECS "\x12\x02\x18\x03", SUMI_NOT_SUPPORTED, "whole words"),
+        TAIL(BPE_SPECS "\x12\x03\xC0\x01\x01", SUMI_NOT_SUPPORTED, "blanks"),
+        TAIL(BPE_SPECS "\x1A\x02\x28\x00", SUMI_NOT_SUPPORTED, "blanks"),
+        TAIL(BPE_SPECS "\x1A\x02\x18\x01", SUMI_NOT_SUPPORTED, "BPE that changes"),
+        TAIL(BPE_SPECS "\x1A\x03\x12\x01"
+                       "x",
+             SUMI_NOT_SUPPORTED, "BPE that changes"),
+        TAIL("", SUMI_NOT_SUPPORTED, "first pieces"), // says nothing: Unigram
+        TAIL("\x1A\x02\x20\x00", SUMI_NOT_SUPPORTED, "runs of blanks"),
+        TAIL("\x1A\x03\x12\x01"
+             "x",
+             SUMI_FILE_MALFORMED, "charsmap"),
+        TAIL(BPE_SPECS "\x12\x06\xF2\x02\x03"
+                       "<e>",
+             SUMI_FILE_MALFORMED, "<e>"), // the BOS is no piece
+        TAIL(BPE_SPECS "\x0A\x02\x18\x01", SUMI_FILE_MALFORMED, "empty"),
+        TAIL(BPE_SPECS "\x0A\x03\x0A\x01\xFF", SUMI_FILE_MALFORMED, "UTF-8"),
+        TAIL(BPE_SPECS "\x0A\x03\x0A\x01"
+                       "a",
+             SUMI_FILE_MALFORMED, "twice"),
+        TAIL(BPE_SPECS "\x0A\x03\x0A\x02"
+                       "a",
+             SUMI_FILE_MALFORMED, "piece is malformed"),
+        TAIL(BPE_SPECS "\x0A\x08\x0A\x01"
+                       "q\x15\x00\x00\xC0\x7F",
+             SUMI_FILE_MALFORMED, "finite"),
+        TAIL(BPE_SPECS "\x0A\x05\x0A\x01"
+                       "q\x18\x05",
+             SUMI_NOT_SUPPORTED, "unused"),
+        TAIL(BPE_SPECS "\x0A\x05\x0A\x01"
+                       "q\x18\x07",
+             SUMI_FILE_MALFORMED, "unknown type"),
+        TAIL(BPE_SPECS "\x0A\x05\x0A\x01"
+                       "q\x18\x02",
+             SUMI_FILE_MALFORMED, "exactly one"),
+        TAIL(BPE_SPECS "\x0A", SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x0A\x05"
+                       "x",
+             SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x0B", SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x00\x00", SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x20\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", SUMI_FILE_MALFORMED, "cut off"),
+        TAIL(BPE_SPECS "\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", SUMI_FILE_MALFORMED, "cut off"),
+#undef TAIL
+    };
+    for (size_t i = 0; i < sizeof s_tails / sizeof *s_tails; i++) {
+        model_writer w = {0};
+        sumi_error error;
+        sumi_tokenizer* tokenizer;
+        put_small_bpe(&w);
+        put_raw(&w, s_tails[i].tail, s_tails[i].bytes);
+        CHECK_NUMBER(load_model(w.data, w.bytes, &tokenizer, &error), s_tails[i].result);
+        if (strstr(error.text, s_tails[i].says) == NULL
+            || (s_tails[i].result != SUMI_OK && strstr(error.text, "t.model") == NULL)) {
+            printf("  tail %zu: no \"%s\" in \"%s\"\n", i, s_tails[i].says, error.text);
+            CHECK(false);
+        }
+        sumi_tokenizer_destroy(tokenizer);
+        free(w.data);
+    }
+    sumi_error error;
+    sumi_tokenizer* tokenizer;
+    CHECK_NUMBER(load_model("", 0, &tokenizer, &error), SUMI_FILE_MALFORMED);
+    CHECK_NUMBER(load_model("{\"model\":{}}", 12, &tokenizer, &error), SUMI_FILE_MALFORMED);
+    // and a class that its pipeline is not
+    blob model = read_golden(XLMR_MODEL);
+    error = (sumi_error){0};
+    CHECK(load_pieces(&s_heap, model.data, model.bytes, "{\"tokenizer_class\":\"T5Tokenizer\"}", &error) == NULL);
+    CHECK(error.result == SUMI_NOT_SUPPORTED && strstr(error.text, "T5Tokenizer") != NULL);
+    free(model.data);
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
+TEST(damaged_sentencepiece_models_are_survived)
+{
+    blob model = read_golden(GEMMA_MODEL);
+    sumi_error error;
+    sumi_tokenizer* tokenizer;
+    size_t loaded = 0;
+    for (size_t cut = 0; cut < model.bytes; cut += cut < 200 || cut + 200 > model.bytes ? 1 : 97) {
+        const sumi_result result = load_model(model.data, cut, &tokenizer, &error);
+        CHECK(result == SUMI_FILE_MALFORMED || result == SUMI_NOT_SUPPORTED || result == SUMI_OK);
+        loaded += tokenizer != NULL;
+        sumi_tokenizer_destroy(tokenizer);
+    }
+    CHECK(loaded < 20); // only a cut inside the last fields leaves something whole
+    for (size_t i = 0; i < 400; i++) {
+        s_random = (uint32_t)i * 2654435761u;
+        char* damaged = malloc(model.bytes);
+        memcpy(damaged, model.data, model.bytes);
+        for (int32_t k = 0; k < 3; k++) { damaged[next_random() % model.bytes] = (char)next_random(); }
+        const sumi_result result = load_model(damaged, model.bytes, &tokenizer, &error);
+        CHECK(result == SUMI_FILE_MALFORMED || result == SUMI_NOT_SUPPORTED || result == SUMI_OK);
+        if (tokenizer != NULL) {
+            size_t count;
+            sumi_tokenizer_encode(tokenizer, "a  fox\n\xF0\x9F\xA6\x8A <b>", 15, true, s_ids, MAX_IDS, &count, &error);
+        }
+        sumi_tokenizer_destroy(tokenizer);
+        free(damaged);
+    }
+    free(model.data);
     CHECK_NUMBER(atomic_load(&s_heap.held), 0);
 }
 
@@ -868,8 +1247,12 @@ static void failing_release(void* memory, size_t bytes, void* user_data)
 
 TEST(any_allocation_may_fail)
 {
-    static const char* const s_names[] = {"common/tokenizers/qwen", "common/tokenizers/gemma3",
-                                          "common/tokenizers/xlmr", "files"};
+    static const char* const s_names[] = {"common/tokenizers/qwen",
+                                          "common/tokenizers/gemma3",
+                                          "common/tokenizers/xlmr",
+                                          "files",
+                                          XLMR_MODEL,
+                                          GEMMA_MODEL};
     // long, with marks, an unpaired byte, blanks and added tokens: every scratch buffer grows
     char text[6000];
     size_t bytes = 0;
@@ -880,9 +1263,9 @@ TEST(any_allocation_may_fail)
             bytes += (size_t)snprintf(text + bytes, sizeof text - bytes, "%s", i % 2 ? "\xCC\x81" : "\xCC\xA3");
         }
     }
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 6; i++) {
         char name[256];
-        snprintf(name, sizeof name, "%s/tokenizer.json", s_names[i]);
+        snprintf(name, sizeof name, i < 4 ? "%s/tokenizer.json" : "%s", s_names[i]);
         blob json = read_golden(name);
         bool worked = false;
         for (int64_t n = 0; n < 400 && !worked; n++) {
@@ -891,9 +1274,10 @@ TEST(any_allocation_may_fail)
             sumi_heap heap;
             sumi_heap_init(&heap, &allocator);
             sumi_error error = {0};
-            sumi_tokenizer* tokenizer = i == 3
-                                          ? load_files(&heap, "common/tokenizers/qwen", "tokenizer_config.json", &error)
-                                          : load_bytes(&heap, json.data, json.bytes, &error);
+            sumi_tokenizer* tokenizer =
+                i == 3  ? load_files(&heap, "common/tokenizers/qwen", "tokenizer_config.json", &error)
+                : i > 3 ? load_pieces(&heap, json.data, json.bytes, i == 5 ? GEMMA_CONFIG : NULL, &error)
+                        : load_bytes(&heap, json.data, json.bytes, &error);
             size_t count = 0;
             sumi_result result =
                 tokenizer == NULL ? error.result
@@ -939,13 +1323,6 @@ typedef struct token_text {
     uint8_t bytes;
 } token_text;
 enum { BIG_VOCABULARY = 151643 };
-
-static uint32_t s_random;
-static uint32_t next_random(void)
-{
-    s_random = s_random * 1664525u + 1013904223u;
-    return s_random >> 8;
-}
 
 static void put_json_string(char** at, const token_text* token)
 {
@@ -1090,6 +1467,63 @@ static double scan_ms(const char* bytes, size_t count)
     return best;
 }
 
+// 262,144 pieces of which 6,400 are units of the user's, as Gemma has; or 250,000 of Unigram, as XLM-RoBERTa has.
+static void put_big_model(model_writer* w, bool is_bpe)
+{
+    put_piece(w, "<unk>", 0.0f, 2);
+    put_piece(w, "<s>", 0.0f, 3);
+    put_piece(w, "</s>", 0.0f, 3);
+    const int32_t count = is_bpe ? 262144 : 250000;
+    for (int32_t i = 3; i < count; i++) {
+        char text[16];
+        size_t bytes = 0;
+        // 1 to 6 letters that count in base 26, so that shorter ones begin longer ones
+        for (int32_t left = i; left > 0; left /= 26) { text[bytes++] = (char)('a' + left % 26); }
+        text[bytes] = '\0';
+        const bool is_unit = is_bpe && i % 41 == 0;
+        if (is_unit) { snprintf(text, sizeof text, "<u%d>", i); }
+        // 'b' + 'a' is the number 1 again: other digits make other texts
+        if (!is_unit && text[bytes - 1] == 'a') { text[bytes - 1] = 'z'; }
+        put_piece(w, text, is_unit ? 0.0f : -(float)i, is_unit ? 4 : 1);
+    }
+    if (is_bpe) { put_raw(w, BPE_SPECS, sizeof BPE_SPECS - 1); }
+}
+
+TEST(a_sentencepiece_model_of_the_released_size_loads_in_small_steps)
+{
+    for (int32_t is_bpe = 0; is_bpe < 2; is_bpe++) {
+        model_writer w = {0};
+        put_big_model(&w, is_bpe != 0);
+        const sumi_tokenizer_files files = {.main = {w.data, w.bytes, "big.model"}};
+        double least_worst = 1e30, least_all = 1e30, held = 0.0;
+        for (int32_t i = 0; i < 3; i++) {
+            sumi_tokenizer* tokenizer = NULL;
+            sumi_error error = {0};
+            double worst = 0.0, all = 0.0;
+            bool done = false;
+            CHECK_NUMBER(sumi_tokenizer_begin_sentencepiece(&s_heap, &files, &error, &tokenizer), SUMI_OK);
+            for (sumi_result result = SUMI_OK; !done && result == SUMI_OK;) {
+                const double begin = worked_ms();
+                result = sumi_tokenizer_step(tokenizer, 1000, &done, NULL, &error);
+                const double took = worked_ms() - begin;
+                worst = took > worst ? took : worst;
+                all += took;
+            }
+            CHECK_TEXT(error.text, "");
+            CHECK_NUMBER(sumi_tokenizer_size(tokenizer), is_bpe ? 262144 : 250002);
+            least_worst = worst < least_worst ? worst : least_worst;
+            least_all = all < least_all ? all : least_all;
+            held = (double)atomic_load(&s_heap.held);
+            sumi_tokenizer_destroy(tokenizer);
+        }
+        CHECK(least_worst < 0.2 * least_all && held < 30e6);
+        printf("  %.1f MB of %s pieces: loaded in %.0f ms, the longest step %.2f ms, %.1f MB held\n",
+               (double)w.bytes / 1e6, is_bpe ? "BPE" : "Unigram", least_all, least_worst, held / 1e6);
+        free(w.data);
+    }
+    CHECK_NUMBER(atomic_load(&s_heap.held), 0);
+}
+
 TEST(a_file_of_the_released_size_loads_fast_in_little_memory)
 {
     blob prompt, json = make_big_file(300, &prompt);
@@ -1225,6 +1659,9 @@ int main(int argc, char** argv)
     RUN(xlmr_agrees_with_every_golden_string);
     RUN(xlmr_with_space_runs_agrees_with_every_golden_string);
     RUN(qwen_from_vocab_and_merges_gives_the_same_ids);
+    RUN(qwen_with_every_file_beside_it_gives_the_same_ids);
+    RUN(xlmr_from_sentencepiece_gives_the_same_ids);
+    RUN(gemma_from_sentencepiece_gives_the_same_ids);
     RUN(z_image_strings_and_templated_prompts);
     RUN(qwen_image_strings);
     RUN(newbie_strings);
@@ -1243,8 +1680,13 @@ int main(int argc, char** argv)
     RUN(every_truncated_file_is_refused);
     RUN(a_failed_load_fails_again);
     RUN(malformed_older_files_are_refused);
+    RUN(special_tokens_are_cut_out_as_their_map_says);
+    RUN(sentencepiece_merges_by_score_from_the_left);
+    RUN(malformed_sentencepiece_models_are_refused);
+    RUN(damaged_sentencepiece_models_are_survived);
     RUN(any_allocation_may_fail);
     RUN(a_second_text_of_the_same_size_allocates_nothing);
+    RUN(a_sentencepiece_model_of_the_released_size_loads_in_small_steps);
     RUN(a_file_of_the_released_size_loads_fast_in_little_memory);
     RUN(hostile_texts_of_100_kB_are_no_slower_than_others);
     TEST_END();

@@ -9,8 +9,9 @@
 //     symbols   h <-> e <-> l <-> l <-> o          rank[i]: of the pair (i, next of i), NONE when it has none
 //     heap      (rank of "l l", 2), (rank of "h e", 0), ...     valid while rank[place] is still that rank
 //
-// A pair has one rank and a rank one pair, so "still that rank" means "still that pair". n symbols make at most n + 2
-// (n - 1) heap entries.
+// A pair of listed merges has one rank and a rank one pair, so "still that rank" means "still that pair". By score
+// several pairs may share a rank; an entry then stands for the pair that is at its place now, which is in the heap with
+// the same key. n symbols make at most n + 2 (n - 1) heap entries.
 #include "base/assert.h"
 #include "text/tokenizer_parts.h"
 
@@ -20,6 +21,8 @@ enum { SHORT = 48 };
 typedef struct symbol {
     uint32_t id, rank, result; // rank and result: of the merge with the next one
     uint32_t previous, next;
+    // Its text in the piece, empty for unknowns and bytes, which take part in no merge. Only by_score asks.
+    uint32_t begin, end;
 } symbol;
 
 size_t sumi_byte_level_character(unsigned char byte, char out[4])
@@ -38,13 +41,16 @@ typedef struct symbol_list {
     sumi_model_scratch* scratch;
     symbol* at;
     size_t count;
-    bool unknown_waits; // with fuse_unk, unknown characters in a row are one symbol, written when a known one follows
+    uint32_t begin, end; // of the character that symbols are added for
+    bool unknown_waits;  // with fuse_unk, unknown characters in a row are one symbol, written when a known one follows
 } symbol_list;
 
 static void add_symbol(symbol_list* list, uint32_t id)
 {
     SUMI_ASSERT(list->count < list->scratch->symbol_capacity && id != NONE);
-    list->at[list->count++].id = id; // room for one per byte was made
+    symbol* added = &list->at[list->count++]; // room for one per byte was made
+    added->id = id;
+    added->begin = added->end = 0;
 }
 
 // One character as the vocabulary sees it. The order of the checks, and that byte fallback leaves an unknown waiting,
@@ -60,6 +66,8 @@ static sumi_result add_character(symbol_list* list, const char* text, size_t byt
             list->unknown_waits = false;
         }
         add_symbol(list, sumi_vocabulary_id(&bpe->vocabulary, entry));
+        list->at[list->count - 1].begin = list->begin;
+        list->at[list->count - 1].end = list->end;
         return SUMI_OK;
     }
     if (bpe->byte_fallback) {
@@ -93,6 +101,8 @@ static sumi_result make_symbols(symbol_list* list, const char* piece, size_t byt
     for (size_t i = 0, length; i < bytes; i += length) {
         if (!list->bpe->byte_level) {
             length = sumi_utf8_length(piece + i);
+            list->begin = (uint32_t)i;
+            list->end = (uint32_t)(i + length);
             SUMI_TRY(add_character(list, piece + i, length, error));
             continue;
         }
@@ -167,18 +177,35 @@ static uint64_t queue_pop(merge_queue* queue)
     return top;
 }
 
+// The rank of the token that the texts of two neighbours make together.
+static uint32_t find_joined(const sumi_bpe* bpe, const char* piece, const symbol* left, const symbol* right,
+                            uint32_t* out_result)
+{
+    if (left->begin == left->end || right->begin == right->end) { return NONE; }
+    SUMI_ASSERT(left->end == right->begin);
+    const uint32_t entry = sumi_vocabulary_find(&bpe->vocabulary, piece + left->begin, right->end - left->begin);
+    if (entry == NONE) { return NONE; }
+    *out_result = sumi_vocabulary_id(&bpe->vocabulary, entry);
+    return ((const uint32_t*)bpe->ranks)[entry];
+}
+
 // Finds the merge of the symbol with its next one and queues it.
-static void rank_pair(const sumi_merges* merges, symbol* at, uint32_t place, merge_queue* queue)
+static void rank_pair(const sumi_bpe* bpe, const char* piece, symbol* at, uint32_t place, merge_queue* queue)
 {
     symbol* left = &at[place];
-    left->rank = left->next == NONE ? NONE : sumi_merges_find(merges, left->id, at[left->next].id, &left->result);
+    if (left->next == NONE) {
+        left->rank = NONE;
+    } else {
+        const symbol* right = &at[left->next];
+        left->rank = bpe->by_score ? find_joined(bpe, piece, left, right, &left->result)
+                                   : sumi_merges_find(&bpe->merges, left->id, right->id, &left->result);
+    }
     if (left->rank != NONE) { queue_push(queue, (uint64_t)left->rank << 32 | place); }
 }
 
-static sumi_result merge_long(symbol_list* list, sumi_ids* out, sumi_error* error)
+static sumi_result merge_long(symbol_list* list, const char* piece, sumi_ids* out, sumi_error* error)
 {
-    SUMI_ASSERT(list->count > SHORT && list->count < NONE);
-    const sumi_merges* merges = &list->bpe->merges;
+    SUMI_ASSERT(list->count < NONE);
     symbol* at = list->at;
     uint32_t count = (uint32_t)list->count;
     SUMI_TRY(sumi_grow(list->heap, &list->scratch->queue, &list->scratch->queue_capacity, 3 * (size_t)count,
@@ -187,9 +214,9 @@ static sumi_result merge_long(symbol_list* list, sumi_ids* out, sumi_error* erro
     for (uint32_t i = 0; i < count; i++) {
         at[i].previous = i == 0 ? NONE : i - 1;
         at[i].next = i + 1 == count ? NONE : i + 1;
-        rank_pair(merges, at, i, &queue);
+        rank_pair(list->bpe, piece, at, i, &queue);
     }
-    SUMI_ASSERT(queue.count < count);
+    SUMI_ASSERT(queue.count <= count);
     while (queue.count != 0) {
         uint64_t key = queue_pop(&queue);
         uint32_t place = (uint32_t)key;
@@ -198,13 +225,14 @@ static sumi_result merge_long(symbol_list* list, sumi_ids* out, sumi_error* erro
         symbol* right = &at[left->next];
         SUMI_ASSERT(left->next != NONE && right->previous == place);
         left->id = left->result;
+        left->end = right->end;
         left->next = right->next;
         right->rank = NONE; // what the queue still holds of it is void
         if (left->next != NONE) { at[left->next].previous = place; }
-        rank_pair(merges, at, place, &queue);
-        if (left->previous != NONE) { rank_pair(merges, at, left->previous, &queue); }
+        rank_pair(list->bpe, piece, at, place, &queue);
+        if (left->previous != NONE) { rank_pair(list->bpe, piece, at, left->previous, &queue); }
     }
-    for (uint32_t i = 0; i != NONE; i = at[i].next) { sumi_ids_put(out, at[i].id); }
+    for (uint32_t i = count > 0 ? 0 : NONE; i != NONE; i = at[i].next) { sumi_ids_put(out, at[i].id); }
     return SUMI_OK;
 }
 
@@ -241,7 +269,7 @@ sumi_result sumi_bpe_encode(sumi_heap* heap, const sumi_bpe* bpe, sumi_model_scr
         }
     }
     SUMI_TRY(make_symbols(&list, piece, bytes, error));
-    if (list.count > SHORT) { return merge_long(&list, out, error); }
+    if (list.count > SHORT || bpe->by_score) { return merge_long(&list, piece, out, error); }
     merge_short(&bpe->merges, list.at, list.count, out);
     return SUMI_OK;
 }

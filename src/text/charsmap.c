@@ -78,18 +78,9 @@ static size_t base64_decode(const char* text, size_t bytes, unsigned char* into)
     return written;
 }
 
-sumi_result sumi_charsmap_begin(sumi_charsmap* map, sumi_heap* heap, const char* base64, size_t bytes, const char* path,
-                                sumi_error* error)
+// Checks what the blob says of itself, and drops the size field in front of it.
+static sumi_result take_blob(sumi_charsmap* map, size_t blob_bytes, const char* path, sumi_error* error)
 {
-    SUMI_ASSERT(map->heap == NULL && map->blob == NULL); // zeroed
-    map->heap = heap;
-    map->blob = sumi_alloc(heap, bytes / 4 * 3 + 4);
-    if (map->blob == NULL) { return sumi_out_of_memory(error, bytes / 4 * 3 + 4, "a character map"); }
-    size_t blob_bytes = base64_decode(base64, bytes, map->blob);
-    if (blob_bytes == SIZE_MAX) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED,
-                         "%s: normalizer.precompiled_charsmap is not base64; download the file again", path);
-    }
     size_t trie_bytes = blob_bytes >= 4 ? unit_at(map, 0) : 0; // the size field stands where a unit would
     if (trie_bytes < 4 || trie_bytes % 4 != 0 || trie_bytes > blob_bytes - 4) {
         return sumi_fail(
@@ -113,6 +104,35 @@ sumi_result sumi_charsmap_begin(sumi_charsmap* map, sumi_heap* heap, const char*
         map->ascii[c].bytes = (uint32_t)length;
     }
     return SUMI_OK;
+}
+
+static sumi_result reserve_blob(sumi_charsmap* map, sumi_heap* heap, size_t bytes, sumi_error* error)
+{
+    SUMI_ASSERT(map->heap == NULL && map->blob == NULL); // zeroed
+    map->heap = heap;
+    map->blob = sumi_alloc(heap, bytes);
+    return map->blob != NULL ? SUMI_OK : sumi_out_of_memory(error, bytes, "a character map");
+}
+
+sumi_result sumi_charsmap_begin(sumi_charsmap* map, sumi_heap* heap, const char* base64, size_t bytes, const char* path,
+                                sumi_error* error)
+{
+    SUMI_TRY(reserve_blob(map, heap, bytes / 4 * 3 + 4, error));
+    size_t blob_bytes = base64_decode(base64, bytes, map->blob);
+    if (blob_bytes == SIZE_MAX) {
+        return sumi_fail(error, SUMI_FILE_MALFORMED,
+                         "%s: normalizer.precompiled_charsmap is not base64; download the file again", path);
+    }
+    return take_blob(map, blob_bytes, path, error);
+}
+
+sumi_result sumi_charsmap_begin_bytes(sumi_charsmap* map, sumi_heap* heap, const void* data, size_t bytes,
+                                      const char* path, sumi_error* error)
+{
+    SUMI_ASSERT(bytes > 0);
+    SUMI_TRY(reserve_blob(map, heap, bytes, error));
+    memcpy(map->blob, data, bytes);
+    return take_blob(map, bytes, path, error);
 }
 
 void sumi_charsmap_destroy(sumi_charsmap* map)

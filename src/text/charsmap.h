@@ -18,6 +18,9 @@ typedef struct sumi_charsmap {
 // base64: the member precompiled_charsmap, without JSON escapes. The map must be zeroed. Failures name `path`.
 sumi_result sumi_charsmap_begin(sumi_charsmap* map, sumi_heap* heap, const char* base64, size_t bytes, const char* path,
                                 sumi_error* error);
+// The same with the map's own bytes, as a SentencePiece model holds them.
+sumi_result sumi_charsmap_begin_bytes(sumi_charsmap* map, sumi_heap* heap, const void* data, size_t bytes,
+                                      const char* path, sumi_error* error);
 void sumi_charsmap_destroy(sumi_charsmap* map);
 // Appends the normalised form of valid UTF-8.
 sumi_result sumi_charsmap_append(sumi_heap* heap, sumi_text_buffer* out, const sumi_charsmap* map, const char* text,

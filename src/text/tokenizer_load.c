@@ -6,8 +6,10 @@
 //      └──"model"──> MODEL ──"vocab"──> VOCABULARY ──> MODEL ──"merges"──> MERGES ──> MODEL ──> TOP ──> FINISH
 //
 // Merges name tokens, so the vocabulary must be known first. A file that has them the other way round keeps a copy of
-// the cursor and comes back to it. The older form of a byte-level BPE (vocab.json, merges.txt, and a JSON with the
-// added tokens) goes VOCABULARY -> MERGES_TEXT -> ADDED_FILE -> FINISH.
+// the cursor and comes back to it. The other forms (tokenizer_files.c, sentencepiece.c) end with the files beside them:
+//
+//     vocab.json      VOCABULARY ──> MERGES_TEXT ──┐
+//     SentencePiece   SCAN ────────> PIECES ───────┴──> ADDED_FILE ──> CONFIG <──> CONFIG_TOKENS ──> SPECIAL ──> FINISH
 #include "text/tokenizer_loading.h"
 
 // ---- Small steps ----------------------------------------------------------------------------------------------------
@@ -62,7 +64,7 @@ sumi_result sumi_load_short_text(sumi_loader* load, const sumi_json_text* text, 
 
 // ---- Ids ------------------------------------------------------------------------------------------------------------
 
-static sumi_result take_id(sumi_loader* load, uint64_t id, bool* out_taken)
+sumi_result sumi_load_take_id(sumi_loader* load, uint64_t id, bool* out_taken)
 {
     sumi_tokenizer_loading* l = load->l;
     size_t byte = (size_t)id / 8;
@@ -78,7 +80,7 @@ static sumi_result take_id(sumi_loader* load, uint64_t id, bool* out_taken)
     return SUMI_OK;
 }
 
-static sumi_result check_id(sumi_loader* load, uint64_t id, const char* token, size_t bytes)
+sumi_result sumi_load_check_id(sumi_loader* load, uint64_t id, const char* token, size_t bytes)
 {
     if (id > SUMI_VOCABULARY_MAX_COUNT) {
         return sumi_fail(load->error, SUMI_FILE_MALFORMED,
@@ -90,8 +92,8 @@ static sumi_result check_id(sumi_loader* load, uint64_t id, const char* token, s
 
 // ---- Added tokens ---------------------------------------------------------------------------------------------------
 
-static sumi_result add_token(sumi_loader* load, const char* text, size_t bytes, uint64_t id,
-                             const sumi_added_token* flags)
+sumi_result sumi_load_add_token(sumi_loader* load, const char* text, size_t bytes, uint64_t id,
+                                const sumi_added_token* flags)
 {
     sumi_tokenizer* t = load->t;
     if (bytes == 0) {
@@ -103,7 +105,7 @@ static sumi_result add_token(sumi_loader* load, const char* text, size_t bytes, 
                          "released with the model",
                          t->path, bytes, SUMI_TOKENIZER_MAX_WALKED_TOKEN);
     }
-    SUMI_TRY(check_id(load, id, text, bytes));
+    SUMI_TRY(sumi_load_check_id(load, id, text, bytes));
     if (t->added.slots == NULL) { SUMI_TRY(sumi_vocabulary_begin(&t->added, t->heap, 64, true, load->error)); }
     uint32_t entry;
     bool existed;
@@ -121,7 +123,7 @@ static sumi_result add_token(sumi_loader* load, const char* text, size_t bytes, 
 }
 
 // One object of added_tokens, or of added_tokens_decoder, where the id is the key.
-static sumi_result read_added_token(sumi_loader* load, const uint64_t* id_of_key)
+sumi_result sumi_load_added_token(sumi_loader* load, const uint64_t* id_of_key)
 {
     sumi_json* j = load->j;
     sumi_json_text key, content = {0};
@@ -160,12 +162,12 @@ static sumi_result read_added_token(sumi_loader* load, const uint64_t* id_of_key
     size_t bytes;
     load->l->text.bytes = 0;
     SUMI_TRY(sumi_load_text(load, &content, &text, &bytes));
-    return add_token(load, text, bytes, id, &flags);
+    return sumi_load_add_token(load, text, bytes, id, &flags);
 }
 
 // ---- Model ----------------------------------------------------------------------------------------------------------
 
-static sumi_result begin_vocabulary(sumi_loader* load)
+sumi_result sumi_load_begin_vocabulary(sumi_loader* load)
 {
     sumi_tokenizer* t = load->t;
     sumi_tokenizer_loading* l = load->l;
@@ -198,11 +200,11 @@ static sumi_result read_bpe_entry(sumi_loader* load, const sumi_json_text* key)
     SUMI_TRY(sumi_load_text(load, key, &text, &bytes));
     uint64_t id = sumi_json_unsigned(load->j);
     SUMI_TRY(sumi_load_result(load->j));
-    SUMI_TRY(check_id(load, id, text, bytes));
+    SUMI_TRY(sumi_load_check_id(load, id, text, bytes));
     uint32_t entry;
     bool existed, taken;
     SUMI_TRY(sumi_vocabulary_add(&t->bpe.vocabulary, text, bytes, (uint32_t)id, &entry, &existed, load->error));
-    SUMI_TRY(take_id(load, id, &taken));
+    SUMI_TRY(sumi_load_take_id(load, id, &taken));
     if (existed || taken) {
         return sumi_fail(load->error, SUMI_FILE_MALFORMED,
                          "%s: token \"%.*s\" with id %llu: %s; download the file again", t->path,
@@ -212,9 +214,33 @@ static sumi_result read_bpe_entry(sumi_loader* load, const sumi_json_text* key)
     return SUMI_OK;
 }
 
-static sumi_result read_unigram_entry(sumi_loader* load)
+sumi_result sumi_load_unigram_piece(sumi_loader* load, const char* text, size_t bytes, double score)
 {
     sumi_unigram* unigram = &load->t->unigram;
+    if (bytes > SUMI_TOKENIZER_MAX_WALKED_TOKEN) {
+        return sumi_fail(
+            load->error, SUMI_NOT_SUPPORTED,
+            "%s: a piece has %zu bytes, at most %d are supported; use the tokenizer that was released with the model",
+            load->t->path, bytes, SUMI_TOKENIZER_MAX_WALKED_TOKEN);
+    }
+    uint32_t entry;
+    bool existed;
+    SUMI_TRY(sumi_load_check_id(load, unigram->piece_count, text, bytes));
+    SUMI_TRY(sumi_grow(load->t->heap, &unigram->scores, &unigram->score_capacity, unigram->vocabulary.count + 1,
+                       sizeof(double), load->error));
+    SUMI_TRY(sumi_vocabulary_add(&unigram->vocabulary, text, bytes, (uint32_t)unigram->piece_count, &entry, &existed,
+                                 load->error));
+    // ids are places in the list, so a piece that is there twice is the later one, as for the reference
+    ((sumi_vocabulary_entry*)unigram->vocabulary.entries)[entry].id = (uint32_t)unigram->piece_count;
+    ((double*)unigram->scores)[entry] = score;
+    unigram->min_score = unigram->piece_count == 0 || score < unigram->min_score ? score : unigram->min_score;
+    unigram->piece_count++;
+    load->t->size = load->t->size > unigram->piece_count ? load->t->size : unigram->piece_count;
+    return SUMI_OK;
+}
+
+static sumi_result read_unigram_entry(sumi_loader* load)
+{
     sumi_json* j = load->j;
     sumi_json_text piece = {0};
     double score = 0.0;
@@ -229,26 +255,7 @@ static sumi_result read_unigram_entry(sumi_loader* load)
     size_t bytes;
     load->l->text.bytes = 0;
     SUMI_TRY(sumi_load_text(load, &piece, &text, &bytes));
-    if (bytes > SUMI_TOKENIZER_MAX_WALKED_TOKEN) {
-        return sumi_fail(
-            load->error, SUMI_NOT_SUPPORTED,
-            "%s: a piece has %zu bytes, at most %d are supported; use the tokenizer that was released with the model",
-            load->t->path, bytes, SUMI_TOKENIZER_MAX_WALKED_TOKEN);
-    }
-    uint32_t entry;
-    bool existed;
-    SUMI_TRY(check_id(load, unigram->piece_count, text, bytes));
-    SUMI_TRY(sumi_grow(load->t->heap, &unigram->scores, &unigram->score_capacity, unigram->vocabulary.count + 1,
-                       sizeof(double), load->error));
-    SUMI_TRY(sumi_vocabulary_add(&unigram->vocabulary, text, bytes, (uint32_t)unigram->piece_count, &entry, &existed,
-                                 load->error));
-    // ids are places in the list, so a piece that is there twice is the later one, as for the reference
-    ((sumi_vocabulary_entry*)unigram->vocabulary.entries)[entry].id = (uint32_t)unigram->piece_count;
-    ((double*)unigram->scores)[entry] = score;
-    unigram->min_score = unigram->piece_count == 0 || score < unigram->min_score ? score : unigram->min_score;
-    unigram->piece_count++;
-    load->t->size = load->t->size > unigram->piece_count ? load->t->size : unigram->piece_count;
-    return SUMI_OK;
+    return sumi_load_unigram_piece(load, text, bytes, score);
 }
 
 static sumi_result read_vocabulary_entry(sumi_loader* load)
@@ -257,9 +264,9 @@ static sumi_result read_vocabulary_entry(sumi_loader* load)
     bool more = load->t->model == SUMI_TOKEN_MODEL_BPE ? sumi_json_key(load->j, &key) : sumi_json_item(load->j);
     if (more) { return load->t->model == SUMI_TOKEN_MODEL_BPE ? read_bpe_entry(load, &key) : read_unigram_entry(load); }
     SUMI_TRY(sumi_load_result(load->j));
-    if (load->l->files) {
+    if (load->l->form == SUMI_TOKENIZER_VOCABULARY) {
         SUMI_TRY(sumi_json_end(load->j));
-        load->l->passed_bytes += (size_t)(load->j->end - load->j->begin);
+        load->l->passed_bytes += load->l->files.main.bytes;
         load->l->phase = SUMI_LOAD_MERGES_TEXT;
         return sumi_merges_begin(&load->t->bpe.merges, load->t->heap, load->t->bpe.vocabulary.count, load->error);
     }
@@ -274,6 +281,11 @@ static sumi_result begin_merges(sumi_loader* load)
     sumi_json_array(load->j);
     SUMI_TRY(sumi_load_result(load->j));
     return sumi_merges_begin(&load->t->bpe.merges, load->t->heap, load->t->bpe.vocabulary.count, load->error);
+}
+
+static const char* merges_path(const sumi_loader* load)
+{
+    return load->l->files.merges.path != NULL ? load->l->files.merges.path : load->t->path;
 }
 
 static sumi_result add_merge(sumi_loader* load, const sumi_waiting_merge* merge)
@@ -300,8 +312,8 @@ static sumi_result add_merge(sumi_loader* load, const sumi_waiting_merge* merge)
     if (left == SUMI_VOCABULARY_NONE || right == SUMI_VOCABULARY_NONE || result == SUMI_VOCABULARY_NONE) {
         return sumi_fail(load->error, SUMI_FILE_MALFORMED,
                          "%s: merge %zu, \"%.*s\" + \"%.*s\": %s is not in the vocabulary; download the file again",
-                         t->path, t->bpe.merges.count, sumi_load_shown(merge->left, merge->left_bytes), merge->left,
-                         sumi_load_shown(merge->right, merge->right_bytes), merge->right,
+                         merges_path(load), t->bpe.merges.count, sumi_load_shown(merge->left, merge->left_bytes),
+                         merge->left, sumi_load_shown(merge->right, merge->right_bytes), merge->right,
                          left == SUMI_VOCABULARY_NONE    ? "the left part"
                          : right == SUMI_VOCABULARY_NONE ? "the right part"
                                                          : "what they make");
@@ -311,7 +323,7 @@ static sumi_result add_merge(sumi_loader* load, const sumi_waiting_merge* merge)
                            sumi_vocabulary_id(vocabulary, result), load->error);
 }
 
-static sumi_result add_waiting_merges(sumi_loader* load)
+sumi_result sumi_load_waiting_merges(sumi_loader* load)
 {
     sumi_tokenizer_loading* l = load->l;
     for (; l->waiting_count > 0; l->waiting_count--) {
@@ -343,7 +355,7 @@ static sumi_result queue_merge(sumi_loader* load, const char* left, size_t left_
 }
 
 // "left right", with exactly one blank
-static sumi_result queue_merge_line(sumi_loader* load, const char* line, size_t bytes)
+sumi_result sumi_load_merge_line(sumi_loader* load, const char* line, size_t bytes)
 {
     const char* blank = bytes != 0 ? memchr(line, ' ', bytes) : NULL;
     size_t left_bytes = blank != NULL ? (size_t)(blank - line) : 0,
@@ -352,7 +364,7 @@ static sumi_result queue_merge_line(sumi_loader* load, const char* line, size_t 
         return sumi_fail(
             load->error, SUMI_FILE_MALFORMED,
             "%s: merge %zu, \"%.*s\", is not two tokens with a blank between them; download the file again",
-            load->t->path, load->t->bpe.merges.count + load->l->waiting_count, sumi_load_shown(line, bytes), line);
+            merges_path(load), load->t->bpe.merges.count + load->l->waiting_count, sumi_load_shown(line, bytes), line);
     }
     return queue_merge(load, line, left_bytes, blank + 1, right_bytes);
 }
@@ -372,7 +384,7 @@ static sumi_result read_merge_value(sumi_loader* load)
     if (!whole) { return sumi_load_refuse(load, "a merge of two tokens is due"); }
     bool escaped = left.escaped || right.escaped;
     if (escaped) { // its texts come to lie in the buffer, so it may not wait
-        SUMI_TRY(add_waiting_merges(load));
+        SUMI_TRY(sumi_load_waiting_merges(load));
         load->l->text.bytes = 0;
         SUMI_TRY(sumi_text_reserve(load->t->heap, &load->l->text, left.bytes + right.bytes, load->error));
     }
@@ -381,9 +393,9 @@ static sumi_result read_merge_value(sumi_loader* load)
         SUMI_TRY(sumi_load_text(load, &right, &right_text, &right_bytes));
         SUMI_TRY(queue_merge(load, left_text, left_bytes, right_text, right_bytes));
     } else {
-        SUMI_TRY(queue_merge_line(load, left_text, left_bytes));
+        SUMI_TRY(sumi_load_merge_line(load, left_text, left_bytes));
     }
-    return escaped ? add_waiting_merges(load) : SUMI_OK;
+    return escaped ? sumi_load_waiting_merges(load) : SUMI_OK;
 }
 
 static sumi_result read_merge(sumi_loader* load)
@@ -392,7 +404,7 @@ static sumi_result read_merge(sumi_loader* load)
     load->j = l->merges_wait ? &l->merges_json : &l->json;
     if (sumi_json_item(load->j)) { return read_merge_value(load); }
     SUMI_TRY(sumi_load_result(load->j));
-    SUMI_TRY(add_waiting_merges(load));
+    SUMI_TRY(sumi_load_waiting_merges(load));
     l->phase = l->merges_wait ? SUMI_LOAD_TOP : SUMI_LOAD_MODEL;
     l->merges_wait = false;
     return SUMI_OK;
@@ -452,7 +464,7 @@ static sumi_result read_model_member(sumi_loader* load)
     if (sumi_json_is(&key, "type")) {
         return read_model_type(load);
     } else if (sumi_json_is(&key, "vocab")) {
-        return begin_vocabulary(load);
+        return sumi_load_begin_vocabulary(load);
     } else if (sumi_json_is(&key, "merges")) {
         if (l->has_merges) { return sumi_load_refuse(load, "second merges"); }
         l->has_merges = true;
@@ -542,94 +554,9 @@ static sumi_result read_top_member(sumi_loader* load)
 
 static sumi_result read_added_item(sumi_loader* load)
 {
-    if (sumi_json_item(load->j)) { return read_added_token(load, NULL); }
+    if (sumi_json_item(load->j)) { return sumi_load_added_token(load, NULL); }
     load->l->phase = SUMI_LOAD_TOP;
     return sumi_load_result(load->j);
-}
-
-// ---- vocab.json, merges.txt, tokenizer_config.json or added_tokens.json ---------------------------------------------
-
-static sumi_result read_merges_line(sumi_loader* load)
-{
-    sumi_tokenizer_loading* l = load->l;
-    if (l->merges_at == l->merges_end) {
-        SUMI_TRY(add_waiting_merges(load));
-        l->passed_bytes += (size_t)(l->merges_end - l->merges);
-        l->phase = l->config != NULL ? SUMI_LOAD_ADDED_FILE : SUMI_LOAD_FINISH;
-        return SUMI_OK;
-    }
-    const char* line = l->merges_at;
-    size_t left = (size_t)(l->merges_end - line);
-    const char* end = memchr(line, '\n', left);
-    size_t bytes = end != NULL ? (size_t)(end - line) : left;
-    l->merges_at = line + bytes + (end != NULL);
-    l->merge_line++;
-    bytes -= bytes != 0 && line[bytes - 1] == '\r';
-    if (bytes == 0 || (l->merge_line == 1 && bytes >= 8 && memcmp(line, "#version", 8) == 0)) { return SUMI_OK; }
-    return queue_merge_line(load, line, bytes);
-}
-
-// The "added_tokens_decoder" of a tokenizer_config.json: {"151643": {"content": "<|endoftext|>", ...}, ...}
-static sumi_result read_added_decoder(sumi_loader* load)
-{
-    sumi_json_text key;
-    if (sumi_json_object(load->j)) {
-        while (sumi_json_key(load->j, &key)) {
-            uint64_t id = 0;
-            bool digits = key.bytes > 0 && key.bytes <= 9 && !key.escaped;
-            for (size_t i = 0; digits && i < key.bytes; i++) {
-                digits = key.data[i] >= '0' && key.data[i] <= '9';
-                id = id * 10 + (uint64_t)(key.data[i] - '0');
-            }
-            if (!digits) { return sumi_load_refuse(load, "an added token whose id is not a number"); }
-            SUMI_TRY(read_added_token(load, &id));
-        }
-    }
-    return sumi_load_result(load->j);
-}
-
-static void begin_config(sumi_loader* load)
-{
-    sumi_json_begin(load->j, load->l->config, load->l->config_bytes, load->error);
-    load->j->name = load->t->path;
-}
-
-// A tokenizer_config.json, or an added_tokens.json: {"<|endoftext|>": 151643, ...}
-static sumi_result read_added_file(sumi_loader* load)
-{
-    const sumi_added_token plain = {0};
-    sumi_json* j = load->j;
-    sumi_json_text key;
-    bool is_config = false;
-    begin_config(load);
-    if (sumi_json_object(j)) {
-        while (sumi_json_key(j, &key)) {
-            is_config =
-                is_config || sumi_json_is(&key, "added_tokens_decoder") || sumi_json_is(&key, "tokenizer_class");
-            sumi_json_skip(j);
-        }
-    }
-    SUMI_TRY(sumi_json_end(j));
-    begin_config(load);
-    sumi_json_object(j);
-    while (sumi_json_key(j, &key)) {
-        if (is_config && sumi_json_is(&key, "added_tokens_decoder")) {
-            SUMI_TRY(read_added_decoder(load));
-        } else if (is_config) {
-            sumi_json_skip(j);
-        } else {
-            const char* text;
-            size_t bytes;
-            load->l->text.bytes = 0;
-            SUMI_TRY(sumi_load_text(load, &key, &text, &bytes));
-            uint64_t id = sumi_json_unsigned(j);
-            SUMI_TRY(sumi_load_result(j));
-            SUMI_TRY(add_token(load, text, bytes, id, &plain));
-        }
-    }
-    SUMI_TRY(sumi_json_end(j));
-    load->l->phase = SUMI_LOAD_FINISH;
-    return SUMI_OK;
 }
 
 // ---- The end --------------------------------------------------------------------------------------------------------
@@ -692,7 +619,7 @@ static sumi_result finish_added(sumi_loader* load)
         if (known != SUMI_VOCABULARY_NONE) {
             clash = sumi_vocabulary_id(vocabulary, known) != id;
         } else {
-            SUMI_TRY(take_id(load, id, &clash));
+            SUMI_TRY(sumi_load_take_id(load, id, &clash));
             clash = clash || id < t->unigram.piece_count;
         }
         if (clash) {
@@ -734,10 +661,11 @@ static sumi_result finish_added(sumi_loader* load)
 static sumi_result finish(sumi_loader* load)
 {
     sumi_tokenizer_loading* l = load->l;
-    if (!l->files && !l->has_model) {
+    if (l->form == SUMI_TOKENIZER_JSON && !l->has_model) {
         return sumi_fail(load->error, SUMI_FILE_MALFORMED, "%s: it has no model; is it a tokenizer.json?",
                          load->t->path);
     }
+    if (l->form == SUMI_TOKENIZER_SENTENCEPIECE) { SUMI_TRY(sumi_load_finish_pieces(load)); }
     SUMI_TRY(finish_model(load));
     SUMI_TRY(finish_added(load));
     l->phase = SUMI_LOAD_DONE;
@@ -756,23 +684,26 @@ static void free_loading(sumi_tokenizer* t)
     }
 }
 
-static sumi_result begin(sumi_heap* heap, const char* path, size_t bytes, sumi_error* error,
-                         sumi_tokenizer** out_tokenizer)
+sumi_result sumi_load_begin(sumi_heap* heap, sumi_tokenizer_form form, const sumi_tokenizer_files* files,
+                            size_t bytes_per_token, sumi_error* error, sumi_tokenizer** out_tokenizer)
 {
-    // the released files have 64 to 128 bytes per token, merges included
-    enum { BYTES_PER_TOKEN = 64, MAX_EXPECTED = 1 << 20 };
+    enum { MAX_EXPECTED = 1 << 20 };
     *out_tokenizer = NULL;
     sumi_tokenizer* t = sumi_alloc_zero(heap, sizeof *t);
     if (t == NULL) { return sumi_out_of_memory(error, sizeof *t, "a tokenizer"); }
     t->heap = heap;
-    t->path = sumi_copy_text(heap, path != NULL ? path : "tokenizer.json");
+    t->path = sumi_copy_text(heap, files->main.path != NULL ? files->main.path : "tokenizer.json");
     t->loading = sumi_alloc_zero(heap, sizeof *t->loading);
     if (t->path == NULL || t->loading == NULL) {
         sumi_tokenizer_destroy(t);
         return sumi_out_of_memory(error, sizeof *t->loading, "a tokenizer");
     }
-    t->loading->expected_count = bytes / BYTES_PER_TOKEN < MAX_EXPECTED ? bytes / BYTES_PER_TOKEN : MAX_EXPECTED;
-    t->loading->total_bytes = bytes;
+    const size_t expected = files->main.bytes / bytes_per_token;
+    t->loading->form = form;
+    t->loading->files = *files;
+    t->loading->expected_count = expected < MAX_EXPECTED ? expected : MAX_EXPECTED;
+    t->loading->total_bytes =
+        files->main.bytes + files->merges.bytes + files->added.bytes + files->config.bytes + files->special.bytes;
     t->loading->unknown_id = -1;
     *out_tokenizer = t;
     return SUMI_OK;
@@ -781,53 +712,36 @@ static sumi_result begin(sumi_heap* heap, const char* path, size_t bytes, sumi_e
 sumi_result sumi_tokenizer_begin(sumi_heap* heap, const void* json, size_t bytes, const char* path, sumi_error* error,
                                  sumi_tokenizer** out_tokenizer)
 {
-    SUMI_TRY(begin(heap, path, bytes, error, out_tokenizer));
+    // the released files have 64 to 128 bytes per token, merges included
+    SUMI_TRY(sumi_load_begin(heap, SUMI_TOKENIZER_JSON, &(sumi_tokenizer_files){.main = {json, bytes, path}}, 64, error,
+                             out_tokenizer));
     sumi_json_begin(&(*out_tokenizer)->loading->json, json, bytes, error);
     (*out_tokenizer)->loading->json.name = (*out_tokenizer)->path;
     return SUMI_OK;
 }
 
-sumi_result sumi_tokenizer_begin_files(sumi_heap* heap, const sumi_tokenizer_files* files, const char* path,
-                                       sumi_error* error, sumi_tokenizer** out_tokenizer)
+static sumi_tokenizer_bytes bytes_of(const sumi_file* file)
 {
-    SUMI_TRY(begin(heap, path, files->vocab_bytes + files->merges_bytes + files->added_bytes, error, out_tokenizer));
-    sumi_tokenizer* t = *out_tokenizer;
-    sumi_tokenizer_loading* l = t->loading;
-    l->expected_count = files->vocab_bytes / 16 < (1 << 20) ? files->vocab_bytes / 16 : 1 << 20;
-    l->files = true;
-    l->merges = l->merges_at = files->merges != NULL ? files->merges : "";
-    l->merges_end = l->merges + (files->merges != NULL ? files->merges_bytes : 0);
-    l->config = files->added_json;
-    l->config_bytes = files->added_bytes;
-    sumi_json_begin(&l->json, files->vocab_json, files->vocab_bytes, error);
-    l->json.name = t->path;
-    sumi_loader load = {t, l, &l->json, error};
-    // what these files do not say: they are read as their tokenizer class Qwen2Tokenizer reads them
-    t->byte_level = true;
-    t->normalize[t->normalize_count++] = (sumi_normalize_step){.kind = SUMI_NORMALIZE_NFC};
-    t->split[t->split_count++] = (sumi_split_step){.kind = SUMI_SPLIT_QWEN};
-    l->failure = begin_vocabulary(&load);
-    if (l->failure == SUMI_OK && t->model != SUMI_TOKEN_MODEL_BPE) {
-        l->failure = sumi_load_refuse(&load, "a vocab.json must be an object");
-    }
-    if (l->failure != SUMI_OK) {
-        sumi_result failure = l->failure;
-        sumi_tokenizer_destroy(t);
-        *out_tokenizer = NULL;
-        return failure;
-    }
-    return SUMI_OK;
+    return (sumi_tokenizer_bytes){file->data, (size_t)file->bytes, file->path};
 }
 
-sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tokenizer* files, sumi_error* error,
+sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tokenizer* found, sumi_error* error,
                                       sumi_tokenizer** out_tokenizer)
 {
     *out_tokenizer = NULL;
-    switch (files->form) {
+    const sumi_tokenizer_files files = {.main = {found->data, found->bytes, found->path},
+                                        .merges = bytes_of(&found->merges),
+                                        .config = bytes_of(&found->config),
+                                        .added = bytes_of(&found->added),
+                                        .special = bytes_of(&found->special)};
+    switch (found->form) {
     case SUMI_TOKENIZER_JSON:
-        return sumi_tokenizer_begin(heap, files->data, files->bytes, files->path, error, out_tokenizer);
-    default: return sumi_checkpoint_tokenizer_missing(files, "the model", error);
+        return sumi_tokenizer_begin(heap, found->data, found->bytes, found->path, error, out_tokenizer);
+    case SUMI_TOKENIZER_VOCABULARY: return sumi_tokenizer_begin_files(heap, &files, error, out_tokenizer);
+    case SUMI_TOKENIZER_SENTENCEPIECE: return sumi_tokenizer_begin_sentencepiece(heap, &files, error, out_tokenizer);
+    case SUMI_TOKENIZER_ABSENT: break;
     }
+    return sumi_checkpoint_tokenizer_missing(found, "the model", error);
 }
 
 static sumi_result load_item(sumi_loader* load)
@@ -838,8 +752,13 @@ static sumi_result load_item(sumi_loader* load)
     case SUMI_LOAD_MODEL: return read_model_member(load);
     case SUMI_LOAD_VOCABULARY: return read_vocabulary_entry(load);
     case SUMI_LOAD_MERGES: return read_merge(load);
-    case SUMI_LOAD_MERGES_TEXT: return read_merges_line(load);
-    case SUMI_LOAD_ADDED_FILE: return read_added_file(load);
+    case SUMI_LOAD_MERGES_TEXT: return sumi_load_merges_text(load);
+    case SUMI_LOAD_SCAN: return sumi_load_scan_pieces(load);
+    case SUMI_LOAD_PIECES: return sumi_load_piece(load);
+    case SUMI_LOAD_ADDED_FILE: return sumi_load_added_file(load);
+    case SUMI_LOAD_CONFIG: return sumi_load_config(load);
+    case SUMI_LOAD_CONFIG_TOKENS: return sumi_load_config_token(load);
+    case SUMI_LOAD_SPECIAL: return sumi_load_special(load);
     case SUMI_LOAD_FINISH: return finish(load);
     case SUMI_LOAD_DONE: break;
     }
@@ -848,9 +767,12 @@ static sumi_result load_item(sumi_loader* load)
 
 static float progress(const sumi_tokenizer_loading* l)
 {
-    size_t at = l->phase == SUMI_LOAD_MERGES_TEXT ? (size_t)(l->merges_at - l->merges)
-              : l->phase >= SUMI_LOAD_FINISH      ? 0
-                                                  : (size_t)(l->json.at - l->json.begin);
+    size_t at = 0; // in the file that is being read
+    if (l->phase == SUMI_LOAD_MERGES_TEXT || l->phase == SUMI_LOAD_SCAN || l->phase == SUMI_LOAD_PIECES) {
+        at = l->position;
+    } else if (l->phase < SUMI_LOAD_FINISH) {
+        at = (size_t)(l->json.at - l->json.begin);
+    }
     at = l->phase >= SUMI_LOAD_FINISH ? l->total_bytes : at + l->passed_bytes;
     return l->total_bytes == 0 ? 0.0f
                                : (float)((double)(at < l->total_bytes ? at : l->total_bytes) / (double)l->total_bytes);
@@ -886,6 +808,7 @@ void sumi_tokenizer_destroy(sumi_tokenizer* tokenizer)
     free_loading(tokenizer);
     sumi_vocabulary_destroy(&tokenizer->bpe.vocabulary);
     sumi_merges_destroy(&tokenizer->bpe.merges);
+    sumi_free(heap, tokenizer->bpe.ranks);
     sumi_vocabulary_destroy(&tokenizer->unigram.vocabulary);
     sumi_free(heap, tokenizer->unigram.scores);
     sumi_charsmap_destroy(&tokenizer->charsmap);

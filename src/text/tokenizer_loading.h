@@ -12,7 +12,12 @@ typedef enum sumi_load_phase {
     SUMI_LOAD_VOCABULARY,
     SUMI_LOAD_MERGES,
     SUMI_LOAD_MERGES_TEXT,
+    SUMI_LOAD_SCAN,
+    SUMI_LOAD_PIECES,
     SUMI_LOAD_ADDED_FILE,
+    SUMI_LOAD_CONFIG,
+    SUMI_LOAD_CONFIG_TOKENS,
+    SUMI_LOAD_SPECIAL,
     SUMI_LOAD_FINISH,
     SUMI_LOAD_DONE
 } sumi_load_phase;
@@ -25,13 +30,27 @@ typedef struct sumi_waiting_merge { // its slots of the vocabulary are on their 
     uint64_t left_hash, right_hash;
 } sumi_waiting_merge;
 
+// What a SentencePiece model says beside its pieces.
+typedef struct sumi_piece_spec {
+    uint64_t model_type; // 1 unigram, 2 BPE
+    bool byte_fallback, whitespace_suffix;
+    bool dummy_prefix, removes_whitespace, escapes_whitespace;
+    const char *charsmap, *bos;
+    size_t charsmap_bytes, bos_bytes;
+} sumi_piece_spec;
+
 struct sumi_tokenizer_loading {
     sumi_json json, merges_json; // merges_json: at the merges that wait for the vocabulary
     sumi_load_phase phase;
     sumi_result failure;
     size_t expected_count, total_bytes, passed_bytes; // passed_bytes: of texts before the one that is being read
-    const char *merges, *merges_at, *merges_end, *config;
-    size_t config_bytes, merge_line;
+    sumi_tokenizer_form form;
+    sumi_tokenizer_files files; // a tokenizer.json is `main`
+    size_t position;            // in merges.txt or the SentencePiece model
+    size_t merge_line, piece_count, unknown_count;
+    sumi_piece_spec spec;
+    // tokenizer_config.json says so; has_bos_setting: it says something of the BOS
+    bool has_decoder, has_bos_setting, wants_bos, wants_eos;
     void* id_bits; // one bit per id that a token has
     size_t id_bit_bytes, id_bit_capacity;
     sumi_waiting_merge waiting[SUMI_WAITING_MERGES]; // a ring
@@ -41,7 +60,7 @@ struct sumi_tokenizer_loading {
     sumi_text_buffer unknown; // unk_token
     int64_t unknown_id;       // unk_id, -1 none
     uint32_t last_result;     // entry that the last merge makes
-    bool started, files, merges_wait, has_type, has_vocabulary, has_merges;
+    bool started, merges_wait, has_type, has_vocabulary, has_merges;
     bool has_added, has_normalizer, has_pre_tokenizer, has_post_processor, has_model;
 };
 
@@ -61,6 +80,40 @@ int sumi_load_shown(const char* text, size_t bytes); // bytes of a name in a mes
 // empties.
 sumi_result sumi_load_text(sumi_loader* load, const sumi_json_text* text, const char** out_text, size_t* out_bytes);
 sumi_result sumi_load_short_text(sumi_loader* load, const sumi_json_text* text, const char* what, sumi_short_text* out);
+
+// ---- tokenizer_load.c
+
+sumi_result sumi_load_begin(sumi_heap* heap, sumi_tokenizer_form form, const sumi_tokenizer_files* files,
+                            size_t bytes_per_token, sumi_error* error, sumi_tokenizer** out_tokenizer);
+sumi_result sumi_load_begin_vocabulary(sumi_loader* load);
+sumi_result sumi_load_unigram_piece(sumi_loader* load, const char* text, size_t bytes, double score);
+sumi_result sumi_load_take_id(sumi_loader* load, uint64_t id, bool* out_taken);
+sumi_result sumi_load_check_id(sumi_loader* load, uint64_t id, const char* token, size_t bytes);
+sumi_result sumi_load_add_token(sumi_loader* load, const char* text, size_t bytes, uint64_t id,
+                                const sumi_added_token* flags);
+// One object of added_tokens, or of added_tokens_decoder, where the id is the key.
+sumi_result sumi_load_added_token(sumi_loader* load, const uint64_t* id_of_key);
+// "left right", with exactly one blank. Merges wait until the way to their tokens in memory is short.
+sumi_result sumi_load_merge_line(sumi_loader* load, const char* line, size_t bytes);
+sumi_result sumi_load_waiting_merges(sumi_loader* load);
+
+// ---- tokenizer_files.c: one item each
+
+sumi_result sumi_load_merges_text(sumi_loader* load);
+sumi_result sumi_load_added_file(sumi_loader* load);
+sumi_result sumi_load_config(sumi_loader* load);
+sumi_result sumi_load_config_token(sumi_loader* load);
+sumi_result sumi_load_special(sumi_loader* load);
+// Goes on with the first of the files beside the main one that is there, from `phase` on.
+sumi_result sumi_load_beside(sumi_loader* load, sumi_load_phase phase);
+
+// ---- sentencepiece.c: one item each
+
+sumi_result sumi_load_scan_pieces(sumi_loader* load);
+sumi_result sumi_load_piece(sumi_loader* load);
+sumi_result sumi_load_finish_pieces(sumi_loader* load); // once the files beside it are read
+
+// ---- tokenizer_pipeline.c
 
 // One member of the file each; `depth` is 0.
 sumi_result sumi_load_normalizer(sumi_loader* load, int32_t depth);

@@ -89,9 +89,13 @@ typedef enum sumi_token_model {
 typedef struct sumi_bpe {
     sumi_vocabulary vocabulary;
     sumi_merges merges;
+    // With by_score there are no merges: two neighbours become the token that their texts make together, the one of
+    // highest score first. uint32_t by entry: the lower the higher the score, NONE for what merges do not make.
+    void* ranks;
+    size_t rank_capacity;
     uint32_t byte_ids[256]; // byte level: the token of the byte's stand-in; byte fallback: of <0xHH>
     uint32_t unknown_id;
-    bool byte_level, byte_fallback, fuse_unknown, ignore_merges, has_unknown;
+    bool byte_level, byte_fallback, fuse_unknown, ignore_merges, has_unknown, by_score;
 } sumi_bpe;
 
 typedef struct sumi_unigram {

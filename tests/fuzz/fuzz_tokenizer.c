@@ -1,5 +1,5 @@
 // The first byte says what the rest is. '{': a whole tokenizer.json, to be loaded in small steps and tried on a few
-// texts. 'V': vocab.json, merges.txt and added tokens, with a zero byte between them. Anything else: a text for one of
+// texts. 'V': vocab.json, merges.txt, tokenizer_config.json, added_tokens.json and special_tokens_map.json, with a zero byte between them. Anything else: a text for one of
 // the golden tokenizers (run from the repository's root).
 // Whatever loads must give the same ids twice, fewer than its size, and the same for the text as repaired.
 // Seeds: tests/fuzz/seeds/tokenizer
@@ -41,18 +41,18 @@ static sumi_tokenizer* load(const char* json, size_t bytes)
 
 static sumi_tokenizer* load_older(const char* text, size_t bytes)
 {
-    const char* part[3] = {text, NULL, NULL};
-    size_t part_bytes[3] = {bytes, 0, 0};
-    for (size_t i = 0; i < 2; i++) {
-        const char* zero = part_bytes[i] > 0 ? memchr(part[i], '\0', part_bytes[i]) : NULL;
+    sumi_tokenizer_bytes part[5] = {{text, bytes, "0"}};
+    static const char* const s_names[5] = {"0", "1", "2", "3", "4"};
+    for (size_t i = 0; i < 4; i++) {
+        const char* begin = part[i].data;
+        const char* zero = part[i].bytes > 0 ? memchr(begin, '\0', part[i].bytes) : NULL;
         if (zero == NULL) { break; }
-        part[i + 1] = zero + 1;
-        part_bytes[i + 1] = part_bytes[i] - (size_t)(zero + 1 - part[i]);
-        part_bytes[i] = (size_t)(zero - part[i]);
+        part[i + 1] = (sumi_tokenizer_bytes){zero + 1, part[i].bytes - (size_t)(zero + 1 - begin), s_names[i + 1]};
+        part[i].bytes = (size_t)(zero - begin);
     }
-    const sumi_tokenizer_files files = {part[0], part_bytes[0], part[1], part_bytes[1], part[2], part_bytes[2]};
+    const sumi_tokenizer_files files = {part[0], part[1], part[2], part[3], part[4]};
     sumi_tokenizer* tokenizer = NULL;
-    return sumi_tokenizer_begin_files(&s_heap, &files, "fuzz", NULL, &tokenizer) == SUMI_OK ? finish(tokenizer) : NULL;
+    return sumi_tokenizer_begin_files(&s_heap, &files, NULL, &tokenizer) == SUMI_OK ? finish(tokenizer) : NULL;
 }
 
 static void encode(sumi_tokenizer* tokenizer, const char* text, size_t bytes)
