@@ -32,6 +32,19 @@ static void read_field(sumi_json* json, const sumi_config_field* field)
             }
         }
         return;
+    case SUMI_CONFIG_NUMBERS:
+        *field->count = 0;
+        if (sumi_json_array(json)) {
+            while (sumi_json_item(json)) {
+                double value = sumi_json_number(json);
+                if (*field->count >= field->capacity) {
+                    sumi_json_refuse(json, "the list is too long");
+                    return;
+                }
+                ((double*)field->into)[(*field->count)++] = value;
+            }
+        }
+        return;
     }
 }
 

@@ -7,15 +7,16 @@ typedef enum sumi_config_kind {
     SUMI_CONFIG_INTEGER,
     SUMI_CONFIG_NUMBER,
     SUMI_CONFIG_BOOL,
-    SUMI_CONFIG_INTEGERS
+    SUMI_CONFIG_INTEGERS,
+    SUMI_CONFIG_NUMBERS
 } sumi_config_kind;
 
 typedef struct sumi_config_field {
     const char* key; // "a" or "a.b" for a member of a nested object
     sumi_config_kind kind;
-    void* into;       // int32_t, double, bool, int32_t[capacity]
-    int32_t capacity; // INTEGERS
-    int32_t* count;   // INTEGERS: how many there were, at most capacity; a longer list is refused
+    void* into;       // int32_t, double, bool, int32_t[capacity], double[capacity]
+    int32_t capacity; // of lists
+    int32_t* count;   // of lists: how many there were, at most capacity; a longer list is refused
 } sumi_config_field;
 
 // json == NULL: nothing is read. Members that are absent or null keep their defaults; one of another type is

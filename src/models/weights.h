@@ -71,7 +71,8 @@ void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module
 // A tensor of `cols` elements as one row: biases, norms, pad tokens ([n] and [1, n] are both accepted). `name` is the
 // whole tensor name.
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
-// Several modules' weights stacked by rows into one matrix called `label`.
+// Several modules' weights stacked by rows into one matrix called `label`. Where a module is NULL, so many rows of
+// zeros stand in its place (of a bias below: zeros).
 void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
                      const int32_t* rows, int32_t count, int32_t cols);
 // Biases of the same modules, copied into one row of floats.
