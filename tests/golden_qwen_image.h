@@ -17,4 +17,10 @@ typedef struct case_component {
 // it, in the folder beside the cases. False after reporting. close_component in any case.
 bool open_component(golden_case* c, sumi_part_kind kind, const char* what, case_component* out);
 void close_component(case_component* component);
+// A file of the same checkpoint, "processor/preprocessor_config.json". False after reporting; sumi_file_close in any
+// case.
+bool open_checkpoint_file(golden_case* c, const char* name, sumi_file* out);
+
+// ---- Cases by part: false where the kind is not theirs --------------------------------------------------------------
+bool run_qwen_vision_case(golden_case* c);
 #endif
