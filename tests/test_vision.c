@@ -407,8 +407,9 @@ TEST(names_of_both_styles_bind_the_same_tower)
         for (size_t i = 0; i < old->count && i < 2000; i++) {
             snprintf(names[i], sizeof names[i], "%s%s",
                      strncmp(old->tensors[i].name, "visual.", 7) == 0 ? "model." : "", old->tensors[i].name);
-            CHECK_NUMBER(sumi_tensor_set_add(&set, names[i], strlen(names[i]), &old->tensors[i], "set", &t.error),
-                         SUMI_OK);
+            sumi_tensor tensor = old->tensors[i];
+            tensor.file_index = -1;
+            CHECK_NUMBER(sumi_tensor_set_add(&set, names[i], strlen(names[i]), &tensor, "set", &t.error), SUMI_OK);
         }
         sumi_part part = t.checkpoint.parts[SUMI_PART_TEXT_ENCODER];
         part.set = &set;
