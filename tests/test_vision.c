@@ -289,17 +289,19 @@ TEST(verbs_refuse_what_does_not_fit)
     }
 }
 
-// A plan whose last product reads `x` as rows of another length; `early`: before anything wrote them.
-static sumi_value write_reshaped(bench* b, const sumi_weight* w, bool early)
+// A plan whose product reads `x` as rows of another length, behind or before the copy of `rows` rows into it.
+static sumi_value write_reshaped(bench* b, const sumi_weight* w, int32_t rows, bool early)
 {
     begin(b);
     sumi_value in = sumi_plan_bound(&b->plan, "in", SUMI_ELEMENT_ACTIVATION, 6, 10);
     sumi_value x = sumi_plan_value(&b->plan, "x", SUMI_ELEMENT_ACTIVATION, 6, 10);
     sumi_value wide = sumi_plan_reshape(&b->plan, "wide", x, 3, 20);
-    if (!early) sumi_plan_copy_rows(&b->plan, &(sumi_plan_copy_args){.x = in, .y = x});
+    const sumi_plan_copy_args copy = {.x = in, .y = x, .rows = rows};
+    if (!early) sumi_plan_copy_rows(&b->plan, &copy);
     sumi_plan_linear(&b->plan, &(sumi_plan_linear_args){.label = "linear", .x = wide, .weight = w});
-    if (early) sumi_plan_copy_rows(&b->plan, &(sumi_plan_copy_args){.x = in, .y = x});
-    CHECK(sumi_plan_finish(&b->plan, &b->error) == SUMI_OK || early); // checked builds validate every plan there
+    if (early) sumi_plan_copy_rows(&b->plan, &copy);
+    // checked builds validate every plan there
+    CHECK(sumi_plan_finish(&b->plan, &b->error) == SUMI_OK || early || rows < 6);
     return wide;
 }
 
@@ -312,14 +314,15 @@ TEST(the_validator_sees_through_rows_of_another_length)
                            .part_count = 1,
                            .parts = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}}};
     bench b;
-    for (int how = 0; how < 4; how++) {
-        sumi_value wide = write_reshaped(&b, &w, how == 3);
+    for (int how = 0; how < 5; how++) {
+        sumi_value wide = write_reshaped(&b, &w, how == 4 ? 3 : 6, how == 3);
         sumi_value_info* info = &b.plan.values[wide.id - 1];
         info->rows += how == 1;
         info->whole_row += how == 2;
         b.error = (sumi_error){0};
         const sumi_result result = sumi_plan_validate(&b.plan, &b.error);
-        static const char* const says[] = {"", "all of its elements", "within the rows", "no op before this one"};
+        static const char* const says[] = {"", "all of its elements", "within the rows", "row 0 is read, but no op",
+                                           "row 3 is read, but no op"};
         CHECK_NUMBER(result, how == 0 ? SUMI_OK : SUMI_INTERNAL);
         CHECK(strstr(b.error.text, says[how]) != NULL);
         end(&b);
