@@ -19,6 +19,29 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     }
 }
 
+// y = (byte / 255 - mean) / deviation, the columns (channel, frame, y, x); a thread writes a pixel's value into every
+// frame.
+extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
+    sumi_patches_in(const __grid_constant__ sumi_patches_in_args a)
+{
+    const int area = a.patch * a.patch, per_cell = a.cell * a.cell;
+    const int64_t count = (int64_t)(a.row_end - a.row_begin) * 3 * area;
+    for (int64_t i = thread_index(); i < count; i += thread_count()) {
+        const int row = a.row_begin + (int)(i / (3 * area)), column = (int)(i % (3 * area)), channel = column / area,
+                  at = column - channel * area, in_cell = row % per_cell,
+                  cell = ((const int32_t*)a.cells)[row / per_cell];
+        const bool is_known = cell >= 0 && cell < a.cell_count;
+        const int known = is_known ? cell : 0;
+        const int py = (known / a.cells_across * a.cell + in_cell / a.cell) * a.patch + at / a.patch,
+                  px = (known % a.cells_across * a.cell + in_cell % a.cell) * a.patch + at % a.patch;
+        const float byte = (float)((const uint8_t*)a.bytes)[((int64_t)py * a.width + px) * 3 + channel];
+        const bf16 value = __float2bfloat16_rn(is_known ? (byte / 255.0f - a.mean[channel]) / a.deviation[channel]
+                                                        : __int_as_float(0x7fffffff));
+        bf16* y = (bf16*)a.y + ((int64_t)row * 3 + channel) * a.frames * area + at;
+        for (int frame = 0; frame < a.frames; frame++) y[(int64_t)frame * area] = value;
+    }
+}
+
 SUMI_DEVICE uint32_t to_byte(float v, int& bad)
 {
     bad += !isfinite(v);

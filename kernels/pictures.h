@@ -13,6 +13,15 @@ typedef struct sumi_pixels_in_args {
     int32_t width, top, left, picture_width, row_begin, row_end, per_item, reserved;
 } sumi_pixels_in_args;
 
+// sumi_patches_in: bytes [.. width][3] -> bf16 [rows][3 * frames * patch^2]; rows [row_begin, row_end), row (i * cell +
+// y) * cell + x is patch (y, x) of cell cells[i]. A number that no cell has makes rows of NaN. Grid ceil(rows * 3 *
+// patch^2 / 256)
+typedef struct sumi_patches_in_args {
+    uint64_t bytes, cells, y;
+    int32_t width, patch, cell, frames, cells_across, cell_count, row_begin, row_end;
+    float mean[3], deviation[3];
+} sumi_patches_in_args;
+
 // sumi_pixels_out: bf16 -> bytes, values [begin, end) of both; adds how many values are not finite to *not_finite (0:
 // none). Grid ceil(values / 2048)
 typedef struct sumi_pixels_out_args {

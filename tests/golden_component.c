@@ -76,13 +76,30 @@ static void close_layered(void* file, void* user_data)
 static const sumi_files s_layered = {
     .open = open_layered, .read = read_layered, .map = map_layered, .close = close_layered};
 
+static void checkpoint_path(const golden_case* c, char* out, size_t bytes)
+{
+    const char* model = json_text(c->json, "model");
+    snprintf(out, bytes, "%.2000s/../%.64s", c->folder, model != NULL ? model : "model");
+}
+
+bool open_checkpoint_file(golden_case* c, const char* name, sumi_file* out)
+{
+    char folder[2100], path[2400];
+    checkpoint_path(c, folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/%.200s", folder, name);
+    memset(out, 0, sizeof *out);
+    sumi_error error = {0};
+    if (sumi_file_open(out, &c->g->heap, &s_layered, path, &error) == SUMI_OK) return true;
+    case_fails(c, "%s", error.text);
+    return false;
+}
+
 bool open_component(golden_case* c, sumi_component_kind kind, const char* what, case_component* out)
 {
     memset(out, 0, sizeof *out);
     sumi_weight_list_init(&out->list, &c->g->heap);
-    const char* model = json_text(c->json, "model");
-    char path[2400];
-    snprintf(path, sizeof path, "%.2000s/../%.64s", c->folder, model != NULL ? model : "model");
+    char path[2100];
+    checkpoint_path(c, path, sizeof path);
     sumi_checkpoint_desc desc = {.path = path};
     desc.signatures = sumi_signatures(&desc.signature_count);
     sumi_error error = {0};

@@ -17,4 +17,7 @@ typedef struct case_component {
 // after reporting. close_component in any case.
 bool open_component(golden_case* c, sumi_component_kind kind, const char* what, case_component* out);
 void close_component(case_component* component);
+// A file of the same checkpoint, "processor/preprocessor_config.json". False after reporting; sumi_file_close in any
+// case.
+bool open_checkpoint_file(golden_case* c, const char* name, sumi_file* out);
 #endif

@@ -10,6 +10,7 @@
 #include "fake_cuda.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
+#include "models/qwen_vision.h"
 #include "plan_runner.h"
 #include "system.h"
 #include <ctype.h>
@@ -288,6 +289,121 @@ TEST(values_that_are_looked_at_are_not_fused)
     close_bench(&b);
 }
 
+// ---- The vision tower -----------------------------------------------------------------------------------------------
+
+// The products of the released tower over 1036 x 1036 pixels. The depth of 3420 lies in rows of 3424.
+TEST(the_vision_tower_s_products_take_tensor_cores)
+{
+    static const struct {
+        int32_t m, n, k;
+        sumi_cuda_epilogue epilogue;
+    } shapes[] = {{5476, 1280, 1176, SUMI_CUDA_EPILOGUE_plain},      {5476, 3840, 1280, SUMI_CUDA_EPILOGUE_bias},
+                  {5476, 1280, 1280, SUMI_CUDA_EPILOGUE_resid_bias}, {5476, 6848, 1280, SUMI_CUDA_EPILOGUE_bias},
+                  {5476, 1280, 3424, SUMI_CUDA_EPILOGUE_resid_bias}, {1369, 5120, 5120, SUMI_CUDA_EPILOGUE_any},
+                  {1369, 3584, 5120, SUMI_CUDA_EPILOGUE_bias}};
+    bench b;
+    if (open_bench(&b)) {
+        const sumi_cuda_device* device = &((sumi_cuda*)b.runner)->device;
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            const sumi_cuda_shape shape = {shapes[i].m, shapes[i].n, shapes[i].k, false, true, shapes[i].epilogue};
+            CHECK(sumi_cuda_choose_own_linear(device, true, &shape).method == SUMI_CUDA_METHOD_WGMMA
+                  || sumi_cuda_choose_own_linear(device, true, &shape).method == SUMI_CUDA_METHOD_SPLIT);
+            CHECK(sumi_cuda_choose_own_linear(device, false, &shape).method == SUMI_CUDA_METHOD_PORTABLE);
+        }
+    }
+    close_bench(&b);
+}
+
+static uint16_t s_zeros[1280 * 1280];
+static const sumi_weight* s_weights[64];
+static int32_t s_weight_count;
+
+static void give_zeros(sumi_weight* weight, int32_t rows, int32_t cols)
+{
+    *weight = (sumi_weight){.name = "zeros",
+                            .rows = rows,
+                            .cols = cols,
+                            .part_count = 1,
+                            .parts = {{.data = s_zeros, .dtype = SUMI_DTYPE_BF16, .rows = rows, .scale = 1.0f}},
+                            .index = s_weight_count};
+    s_weights[s_weight_count++] = weight;
+}
+
+// Narrower than the released one, with its heads of 80 channels and a depth that is no multiple of 8.
+static void make_tower(sumi_qwen_vision* m, sumi_qwen_vision_block* blocks)
+{
+    enum { WIDTH = 320, HIDDEN = 428, PADDED = 432 };
+    *m = (sumi_qwen_vision){.width = WIDTH,
+                            .heads = 4,
+                            .block_count = 2,
+                            .hidden = HIDDEN,
+                            .out_width = 256,
+                            .patch = 14,
+                            .frames = 2,
+                            .merge = 2,
+                            .window = 4,
+                            .deviation = {1.0f, 1.0f, 1.0f},
+                            .blocks = blocks};
+    s_weight_count = 0;
+    give_zeros(&m->patch_embed, WIDTH, 1176);
+    give_zeros(&m->merger_norm, 1, WIDTH);
+    give_zeros(&m->merger_in, 4 * WIDTH, 4 * WIDTH);
+    give_zeros(&m->merger_in_bias, 1, 4 * WIDTH);
+    give_zeros(&m->merger_out, 256, 4 * WIDTH);
+    give_zeros(&m->merger_out_bias, 1, 256);
+    for (int i = 0; i < 2; i++) {
+        sumi_qwen_vision_block* w = &blocks[i];
+        w->attends_to_all = i == 1;
+        give_zeros(&w->norm1, 1, WIDTH);
+        give_zeros(&w->qkv, 3 * WIDTH, WIDTH);
+        give_zeros(&w->qkv_bias, 1, 3 * WIDTH);
+        give_zeros(&w->out, WIDTH, WIDTH);
+        give_zeros(&w->out_bias, 1, WIDTH);
+        give_zeros(&w->norm2, 1, WIDTH);
+        give_zeros(&w->gate_up, 2 * PADDED, WIDTH);
+        give_zeros(&w->gate_up_bias, 1, 2 * PADDED);
+        give_zeros(&w->down, WIDTH, HIDDEN);
+        give_zeros(&w->down_bias, 1, WIDTH);
+    }
+}
+
+// Heads of 80 channels have no kernel of their own: the one for any size takes windows and whole pictures.
+TEST(the_vision_tower_takes_the_kernels_that_are_there)
+{
+    bench b;
+    if (open_bench(&b)) {
+        sumi_qwen_vision model;
+        sumi_qwen_vision_block blocks[2];
+        sumi_plan plan;
+        sumi_error error = {0};
+        const sumi_rates rates = b.runner->functions->rates(b.runner);
+        make_tower(&model, blocks);
+        sumi_plan_begin(&plan, &b.heap, 2);
+        sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
+        sumi_value pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, 392 * 392, 3);
+        sumi_qwen_vision_part.write(&model, &plan, pixels, 392, 392);
+        sumi_result result = sumi_plan_finish(&plan, &error);
+        if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, &error);
+        if (result == SUMI_OK) result = plan_ready(b.runner, &plan, &error);
+        if (result == SUMI_OK) {
+            b.runner->functions->start(b.runner, &plan);
+            result = plan_run_all(b.runner, &plan, NULL, &error);
+        }
+        CHECK_TEXT(error.text, "");
+        check_used(&b, "sumi_patches_in", true);
+        check_used(&b, "sumi_embed_rows", true);
+        check_used(&b, "sumi_gated", true);
+        check_used(&b, "sumi_gemm_any", false);
+        check_used(&b, "sumi_attention_any_c2", true);
+        check_used(&b, "sumi_attention_any_c1", false);
+        check_used(&b, "sumi_attention_sm90_", false);
+        plan_forget(b.runner, &plan);
+        sumi_plan_end(&plan);
+        runner_forget_weights(b.runner, s_weights, (size_t)s_weight_count);
+    }
+    close_bench(&b);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -297,6 +413,8 @@ int main(int argc, char** argv)
     RUN(every_product_has_its_kernel);
     RUN(the_wide_golden_data_takes_the_kernels_of_a_released_model);
     RUN(values_that_are_looked_at_are_not_fused);
+    RUN(the_vision_tower_s_products_take_tensor_cores);
+    RUN(the_vision_tower_takes_the_kernels_that_are_there);
     TEST_END();
 }
 #else

@@ -598,6 +598,11 @@ static void build_embed(scene* s, const op_case* c)
     sumi_weight* table = stack(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f);
     check(s, sumi_plan_embed_rows(&s->plan, integers(s, c->m, 1, c->n), table, c->a ? 0.3f : 1.0f), c->bound);
 }
+static void build_gather(scene* s, const op_case* c)
+{
+    check(s, sumi_plan_gather_rows(&s->plan, "gather", integers(s, c->m, 1, c->n), activations(s, c->n, c->k)),
+          c->bound);
+}
 static void build_fill(scene* s, const op_case* c)
 {
     sumi_value y = activations(s, c->m, c->n);
@@ -619,6 +624,8 @@ static const op_case s_moving_rows[] = {
     {"embed, f32 of bf16 numbers", build_embed, 33, 300, 192, .dtype = SUMI_DTYPE_F32, .bound = EXACT},
     {"embed, f16", build_embed, 33, 300, 100, .dtype = SUMI_DTYPE_F16, .bound = STORED},
     {"embed, e4m3 with a scale", build_embed, 33, 300, 64, .dtype = SUMI_DTYPE_F8_E4M3, .bound = STORED},
+    {"gather, 3584", build_gather, 196, 196, 3584, .bound = EXACT},
+    {"gather, odd width", build_gather, 9, 30, 21, .bound = EXACT},
     {"fill, 3840", build_fill, 64, 3840, .bound = EXACT},
     {"fill, odd width", build_fill, 12, 21, .dtype = SUMI_DTYPE_BF16},
     {"copy, 3840", build_copy, 128, 3840, .bound = EXACT},
@@ -639,7 +646,7 @@ enum {
     ADAPTED = 64,
     FLOAT_TABLE = 128
 };
-enum { ALIGNED = 256, IN_FP8 = 512 };
+enum { ALIGNED = 256, IN_FP8 = 512, PADDED = 1024 };
 
 // Two adapters: one over all rows, one over a middle range, with negative strength.
 static void adapt(scene* s, const sumi_weight* w, int rank)
@@ -661,6 +668,15 @@ static void adapt(scene* s, const sumi_weight* w, int rank)
     }
     sumi_plan_adapters(&s->plan, a->uses, 2);
 }
+// Columns of zeros behind the first `cols`, up to the next multiple of 8.
+static sumi_value padded_activations(scene* s, int rows, int cols)
+{
+    bool fresh;
+    const int pitch = (cols + 7) / 8 * 8;
+    float* x = block(s, (size_t)rows * (size_t)pitch * sizeof *x, &fresh);
+    for (int i = 0; fresh && i < rows * pitch; i++) x[i] = i % pitch < cols ? rounded(normal(s->store)) : 0.0f;
+    return give(s, SUMI_ELEMENT_ACTIVATION, rows, pitch, x, false);
+}
 // The weights that a plan sees are those inside the deltas: copies, which have addresses of their own.
 static void build_linear(scene* s, const op_case* c)
 {
@@ -669,7 +685,7 @@ static void build_linear(scene* s, const op_case* c)
     sumi_weight* w = stack(s, n, k, flags & STACKED ? 3 : 1, c->dtype, 1.0f / sqrtf((float)k), 0.0f);
     sumi_weight* b =
         flags & BIASED ? bias_of(s, n, c->dtype == SUMI_DTYPE_F16 ? SUMI_DTYPE_F16 : SUMI_DTYPE_BF16) : NULL;
-    sumi_value x = activations(s, flags & INTO ? m + 5 : m, k), y;
+    sumi_value x = flags & PADDED ? padded_activations(s, m, k) : activations(s, flags & INTO ? m + 5 : m, k), y;
     if (flags & ADAPTED) adapt(s, w, c->b > 0 ? c->b : 16);
     if (flags & (RESIDUAL | GATED_RESIDUAL)) {
         sumi_element element = flags & FLOAT_TABLE ? SUMI_ELEMENT_FLOAT : SUMI_ELEMENT_ACTIVATION;
@@ -748,6 +764,17 @@ static const op_case s_linear[] = {
     {"linear, three consumers 1100x3848x520", build_linear, 1100, 3848, 520, .bound = STORED},
     {"linear, out 1153x3840x3840, adapters", build_linear, 1153, 3840, 3840, ADAPTED, 16, .bound = CHAINED},
     {"linear, batch of four 16896x3840x3840", build_linear, 16896, 3840, 3840, .bound = STORED},
+    {"linear 33x24x20, zeros behind x", build_linear, 33, 24, 20, PADDED | BIASED, .bound = STORED},
+    {"linear 130x136x76, zeros behind x, residual", build_linear, 130, 136, 76, PADDED | BIASED | RESIDUAL,
+     .bound = STORED},
+    {"linear 5x39x30, zeros behind x, adapters", build_linear, 5, 39, 30, PADDED | ADAPTED, 5, .bound = CHAINED},
+    {"linear, vision patches 5476x1280x1176", build_linear, 5476, 1280, 1176, .bound = STORED},
+    {"linear, vision down 5476x1280x3420, residual", build_linear, 5476, 1280, 3420, PADDED | BIASED | RESIDUAL,
+     .bound = STORED},
+    {"linear, vision down 784x1280x3420, residual", build_linear, 784, 1280, 3420, PADDED | BIASED | RESIDUAL,
+     .bound = STORED},
+    {"linear, merger 1369x5120x5120, gelu erf", build_linear, 1369, 5120, 5120, BIASED, .act = SUMI_ACT_GELU_ERF,
+     .bound = STORED},
     {"linear, demo 288x576x192", build_linear, 288, 576, 192, STACKED, .bound = STORED},
     {"linear, vae qkv 4096x1536x512, bias", build_linear, 4096, 1536, 512, BIASED | STACKED, .bound = STORED},
     {"linear, vae out 4096x512x512, bias, residual", build_linear, 4096, 512, 512, BIASED | RESIDUAL, .bound = STORED},
@@ -762,6 +789,15 @@ static void build_gated(scene* s, const op_case* c)
     s->plan.wishes.weights = (c->a & IN_FP8) != 0 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
     if (c->a & ADAPTED) adapt(s, w, 16); // the sums land in a value that may be interleaved
     check(s, sumi_plan_linear_gated(&s->plan, "gated", activations(s, c->m, c->k), w, c->act), c->bound);
+}
+static void build_gated_bias(scene* s, const op_case* c)
+{
+    sumi_weight *w = stack(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f),
+                *b = bias_of(s, 2 * c->n, c->dtype);
+    sumi_value both = sumi_plan_linear(
+        &s->plan,
+        &(sumi_plan_linear_args){.label = "gate_up", .x = activations(s, c->m, c->k), .weight = w, .bias = b});
+    check(s, sumi_plan_gated(&s->plan, "gated", both, c->act), c->bound);
 }
 static void build_activate(scene* s, const op_case* c)
 {
@@ -828,6 +864,10 @@ static const op_case s_gated[] = {
      .bound = CHAINED},
     {"gated 65x48x40, adapters", build_gated, 65, 48, 40, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
     {"gated 65x45x40, adapters", build_gated, 65, 45, 40, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
+    {"gated with biases 33x12x20", build_gated_bias, 33, 12, 20, .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"gated with biases 70x80x64", build_gated_bias, 70, 80, 64, .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"gated with biases, vision 5476x3424x1280", build_gated_bias, 5476, 3424, 1280, .act = SUMI_ACT_SILU,
+     .bound = CHAINED},
     {"gated, demo 288x512x192", build_gated, 288, 512, 192, .act = SUMI_ACT_SILU, .bound = CHAINED},
     {"gated, text 37x9728x2560", build_gated, 37, 9728, 2560, .act = SUMI_ACT_SILU, .bound = CHAINED},
     {"gated, three consumers 1100x1504x520", build_gated, 1100, 1504, 520, .act = SUMI_ACT_SILU, .bound = CHAINED},
@@ -1073,12 +1113,15 @@ static const op_case s_rotary_and_tables[] = {
     {"qk 7 rows, 3 heads of 17, norms alone", build_qk, 7, 3, 17, 2, .bound = STORED},
     {"qk 7 rows, 3 heads of 16, rotary alone", build_qk, 7, 3, 16, 4, .bound = STORED},
     {"qk 7 rows, 3 heads of 96, halves, q's norm alone", build_qk, 7, 3, 96, 1 | 8, .bound = STORED},
+    {"qk 70 rows, 2 heads of 80, halves, rotary alone", build_qk, 70, 2, 80, 1 | 4, .bound = STORED},
+    {"qk 5476 rows, 16 heads of 80, halves, rotary alone", build_qk, 5476, 16, 80, 1 | 4, .bound = STORED},
     {"qk 77 rows, 32 and 8 heads of 128, halves", build_qk, 77, 32, 128, 1, 8, .bound = STORED},
     {"qk 4224 rows, 30 heads of 128", build_qk, 4224, 30, 128, .bound = STORED},
     {"qk 128 rows, 30 heads of 128, f32 norms", build_qk, 128, 30, 128, .dtype = SUMI_DTYPE_F32, .bound = STORED},
     {"rope table, 9 rows", build_rope, 9, 3, 500, 3, 2, 4, .bound = 2e-6},
     {"rope table, 4224 rows", build_rope, 4224, 3, 1200, 16, 24, 24, .bound = 2e-6},
     {"rope table, text", build_rope, 512, 1, 512, 64, .bound = 2e-6},
+    {"rope table, vision", build_rope, 5476, 2, 74, 20, 20, .bound = 2e-6},
     {"rope table, four axes", build_rope, 7, 4, 40, 1, 1, 2, 3, .bound = 2e-6},
     {"time embedding, 8 x 256", build_time, 8, 256, .a = 1, .bound = FLOATING},
     {"time embedding, sine first, 100 x 256", build_time, 100, 256, .bound = FLOATING},
@@ -1122,6 +1165,22 @@ static void build_attention(scene* s, const op_case* c)
     sumi_value y = sumi_plan_attention(&s->plan, "attention", qkv, &attention);
     for (int i = 0; i < read_count; i++) check_rows(s, y, c->bound, read[i].begin, read[i].count);
 }
+// m rows in windows of c rows, the last of what is left, n heads, k dim: as the vision tower has them
+static void build_windows(scene* s, const op_case* c)
+{
+    sumi_sequence list[128];
+    int count = 0;
+    for (int begin = 0; begin < c->m && count < 128; begin += c->c, count++)
+        list[count] = (sumi_sequence){{{begin, c->m - begin < c->c ? c->m - begin : c->c}, {0, 0}}, 1, 1};
+    sumi_value qkv = activations(s, c->m, 3 * c->n * c->k);
+    sumi_attention attention = {.q_heads = c->n,
+                                .kv_heads = c->n,
+                                .dim = c->k,
+                                .scale = 1.0f / sqrtf((float)c->k),
+                                .sequences = list,
+                                .sequence_count = count};
+    check(s, sumi_plan_attention(&s->plan, "attention", qkv, &attention), c->bound);
+}
 // The probabilities are rounded to bfloat16 for the second product on tensor cores, so CHAINED.
 static const op_case s_attention[] = {
     {"attention 1 query, 1 head of 8", build_attention, 1, 1, 8, .bound = CHAINED},
@@ -1141,6 +1200,11 @@ static const op_case s_attention[] = {
     {"attention, causal, 8 of 2 heads of 128", build_attention, 150, 8, 128, CAUSAL | SHARP, 2, .bound = CHAINED},
     {"attention, causal, 3 heads of 64", build_attention, 210, 3, 64, CAUSAL, .bound = CHAINED},
     {"attention, causal, 2 heads of 96", build_attention, 210, 2, 96, CAUSAL, .bound = CHAINED},
+    {"attention 70 queries, 2 heads of 80", build_attention, 70, 2, 80, .bound = CHAINED},
+    {"attention, windows of 64, 2 heads of 80", build_windows, 200, 2, 80, .c = 64, .bound = CHAINED},
+    {"attention, 18 windows of 4, 2 heads of 32", build_windows, 70, 2, 32, .c = 4, .bound = CHAINED},
+    {"attention, vision windows 5476, 16 heads of 80", build_windows, 5476, 16, 80, .c = 64, .bound = CHAINED},
+    {"attention, vision 5476, 16 heads of 80", build_attention, 5476, 16, 80, .bound = CHAINED},
     {"attention 70 queries, 2 heads of 100", build_attention, 70, 2, 100, .bound = CHAINED},
     {"attention, causal, 1 query", build_attention, 1, 8, 128, CAUSAL, 2, .bound = CHAINED},
     {"attention, causal, window 20", build_attention, 90, 2, 32, CAUSAL, .c = 20, .bound = CHAINED},
@@ -1508,6 +1572,25 @@ static void build_pixels_in(scene* s, const op_case* c)
     sumi_value bytes = bytes_of(s, (c->m + 3) * (c->n + 2), 3);
     check(s, sumi_plan_pixels_in(&s->plan, bytes, c->n + 2, (sumi_tile){2, 1, c->m, c->n}), c->bound);
 }
+// m x n cells of a x a patches of k x k pixels, b frames; the cells from the last to the first
+static void build_patches_in(scene* s, const op_case* c)
+{
+    bool fresh;
+    const int cells = c->m * c->n, side = c->k * c->a;
+    int32_t* order = block(s, (size_t)cells * sizeof *order, &fresh);
+    for (int i = 0; fresh && i < cells; i++) order[i] = cells - 1 - i;
+    sumi_op_patches_in layout = {.height = c->m * side,
+                                 .width = c->n * side,
+                                 .patch = c->k,
+                                 .cell = c->a,
+                                 .frames = c->b,
+                                 .mean = {0.48f, 0.25f, 0.41f},
+                                 .deviation = {0.27f, 0.5f, 1.0f}};
+    check(s,
+          sumi_plan_patches_in(&s->plan, bytes_of(s, layout.height * layout.width, 3),
+                               give(s, SUMI_ELEMENT_INT, cells, 1, order, true), &layout),
+          c->bound);
+}
 static void build_pixels_out(scene* s, const op_case* c)
 {
     bool fresh;
@@ -1534,6 +1617,10 @@ static const op_case s_pictures[] = {
     {"place 20x30x32, first", build_place, 20, 30, 32, .bound = EXACT},
     {"pixels in 3x5", build_pixels_in, 3, 5, .bound = STORED},
     {"pixels in 200x301", build_pixels_in, 200, 301, .bound = STORED},
+    {"patches in, 1x1 cell of 1", build_patches_in, 1, 1, 1, 1, 1, .bound = STORED},
+    {"patches in, 2x3 cells of 3x3 of 5", build_patches_in, 2, 3, 5, 3, 3, .bound = STORED},
+    {"patches in, 3x4 cells of 2x2 of 14", build_patches_in, 3, 4, 14, 2, 2, .bound = STORED},
+    {"patches in, vision 37x37", build_patches_in, 37, 37, 14, 2, 2, .bound = STORED},
     {"pixels out, 20", build_pixels_out, 20, .a = 1},
     {"pixels out, 1024x1024", build_pixels_out, 1048576, .bound = EXACT},
     {"pixels out, 333x77, three not finite", build_pixels_out, 333 * 77, .a = 1},

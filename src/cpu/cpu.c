@@ -50,6 +50,7 @@ static const op_entry ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_SOLVE] = {sumi_cpu_solve, NULL},
     [SUMI_OP_PREVIEW] = {sumi_cpu_preview, NULL},
     [SUMI_OP_PIXELS_IN] = {sumi_cpu_pixels_in, NULL},
+    [SUMI_OP_PATCHES_IN] = {sumi_cpu_patches_in, NULL},
     [SUMI_OP_POSTERIOR] = {sumi_cpu_posterior, NULL},
     [SUMI_OP_LATENT_IN] = {sumi_cpu_latent_in, NULL},
     [SUMI_OP_CONV] = {sumi_cpu_conv, sumi_cpu_conv_scratch},

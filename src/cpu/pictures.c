@@ -182,7 +182,7 @@ sumi_result sumi_cpu_tile_place(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// ---- PIXELS_IN, PIXELS_OUT ------------------------------------------------------------------------------------------
+// ---- PIXELS_IN, PATCHES_IN, PIXELS_OUT ------------------------------------------------------------------------------
 sumi_result sumi_cpu_pixels_in(sumi_cpu_run* run)
 {
     SUMI_ASSERT(run->op->u.pixels.width >= 1);
@@ -197,6 +197,55 @@ sumi_result sumi_cpu_pixels_in(sumi_cpu_run* run)
             out[(int64_t)r * 3 + c] = (float)bytes[pixel * 3 + c] / 255.0f * 2.0f - 1.0f;
         }
     }
+    return SUMI_OK;
+}
+
+typedef struct patches_loop {
+    const sumi_op_patches_in* layout;
+    const uint8_t* bytes;
+    const int32_t* cells;
+    float* out;
+    int32_t row_begin;
+} patches_loop;
+
+static void patches_in(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const patches_loop* loop = context;
+    const sumi_op_patches_in* p = loop->layout;
+    int32_t area = p->patch * p->patch, per_cell = p->cell * p->cell, across = p->width / (p->patch * p->cell);
+    for (int32_t r = loop->row_begin + begin; r < loop->row_begin + end; r++) {
+        int32_t cell = loop->cells[r / per_cell], in_cell = r % per_cell;
+        int32_t y0 = (cell / across * p->cell + in_cell / p->cell) * p->patch,
+                x0 = (cell % across * p->cell + in_cell % p->cell) * p->patch;
+        float* out = loop->out + (int64_t)r * 3 * p->frames * area;
+        for (int32_t c = 0; c < 3; c++, out += p->frames * area) {
+            for (int32_t i = 0; i < area; i++) {
+                int64_t pixel = (int64_t)(y0 + i / p->patch) * p->width + x0 + i % p->patch;
+                out[i] = ((float)loop->bytes[pixel * 3 + c] / 255.0f - p->mean[c]) / p->deviation[c];
+            }
+            for (int32_t f = 1; f < p->frames; f++) { memcpy(out + f * area, out, (size_t)area * sizeof *out); }
+        }
+    }
+}
+
+sumi_result sumi_cpu_patches_in(sumi_cpu_run* run)
+{
+    const sumi_op_patches_in* p = &run->op->u.patches;
+    SUMI_ASSERT(p->patch >= 1 && p->cell >= 1 && p->frames >= 1 && p->width >= p->patch * p->cell);
+    patches_loop loop = {.layout = p,
+                         .bytes = sumi_cpu_value(run, run->op->in[0]),
+                         .cells = sumi_cpu_value(run, run->op->in[1]),
+                         .out = sumi_cpu_value(run, run->op->out),
+                         .row_begin = run->row_begin};
+    int32_t per_cell = p->cell * p->cell, cells = run->op->rows / per_cell;
+    for (int32_t i = run->row_begin / per_cell; i < (run->row_end + per_cell - 1) / per_cell; i++) {
+        if (loop.cells[i] < 0 || loop.cells[i] >= cells) {
+            return sumi_fail(run->error, SUMI_INTERNAL, "%s: the picture has %d cells, and none of the number %d",
+                             run->op->label, cells, loop.cells[i]);
+        }
+    }
+    sumi_parallel(run->workers, run->row_end - run->row_begin, 8, patches_in, &loop);
     return SUMI_OK;
 }
 

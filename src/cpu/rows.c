@@ -29,7 +29,11 @@ static void embed(int32_t begin, int32_t end, int32_t worker_index, void* contex
     row_loop* loop = context;
     for (int32_t r = loop->run->row_begin + begin; r < loop->run->row_begin + end; r++) {
         float* y = loop->y + (int64_t)r * loop->cols;
-        sumi_weight_to_float(loop->run->op->weight, loop->ids[r], 1, y, loop->cols);
+        if (loop->table != NULL) {
+            memcpy(y, loop->table + (int64_t)loop->ids[r] * loop->cols, (size_t)loop->cols * sizeof(float));
+        } else {
+            sumi_weight_to_float(loop->run->op->weight, loop->ids[r], 1, y, loop->cols);
+        }
         if (loop->run->op->u.embed.scale != 1.0f) {
             loop->run->kernels->scale(y, y, loop->run->op->u.embed.scale, loop->cols);
         }
@@ -38,16 +42,20 @@ static void embed(int32_t begin, int32_t end, int32_t worker_index, void* contex
 
 sumi_result sumi_cpu_embed_rows(sumi_cpu_run* run)
 {
-    const sumi_weight* table = run->op->weight;
+    const sumi_weight* weight = run->op->weight;
+    SUMI_ASSERT((weight == NULL) == (run->op->in[1].id != 0));
+    const sumi_value_info* table = sumi_plan_info(run->plan, run->op->in[1]);
+    int32_t cols = sumi_cpu_cols(run, run->op->out), rows = weight != NULL ? weight->rows : table->rows;
     row_loop loop = {.run = run,
                      .ids = sumi_cpu_value(run, run->op->in[0]),
+                     .table = sumi_cpu_value(run, run->op->in[1]),
                      .y = sumi_cpu_value(run, run->op->out),
-                     .cols = table->cols,
-                     .x_cols = table->cols};
+                     .cols = cols,
+                     .x_cols = cols};
     for (int32_t r = run->row_begin; r < run->row_end; r++) {
-        if (loop.ids[r] < 0 || loop.ids[r] >= table->rows) {
-            return sumi_fail(run->error, SUMI_INTERNAL, "%s: token id %d is not below the table's %d rows", table->name,
-                             loop.ids[r], table->rows);
+        if (loop.ids[r] < 0 || loop.ids[r] >= rows) {
+            return sumi_fail(run->error, SUMI_INTERNAL, "%s: token id %d is not below the table's %d rows",
+                             weight != NULL ? weight->name : run->op->label, loop.ids[r], rows);
         }
     }
     over_rows(&loop, embed);

@@ -43,6 +43,7 @@ const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_SOLVE] = {sumi_cuda_solve, NULL},
     [SUMI_OP_PREVIEW] = {sumi_cuda_preview, NULL},
     [SUMI_OP_PIXELS_IN] = {sumi_cuda_pixels_in, NULL},
+    [SUMI_OP_PATCHES_IN] = {sumi_cuda_patches_in, NULL},
     [SUMI_OP_POSTERIOR] = {sumi_cuda_posterior, NULL},
     [SUMI_OP_LATENT_IN] = {sumi_cuda_latent_in, NULL},
     [SUMI_OP_CONV] = {sumi_cuda_conv, sumi_cuda_conv_scratch},

@@ -37,11 +37,11 @@ static uint64_t most_parts(const sumi_cuda_device* device, int32_t m, int32_t n,
 
 uint64_t sumi_cuda_linear_scratch(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
 {
-    (void)plan;
-    const uint64_t rows = (uint64_t)op->rows, k = (uint64_t)op->weight->cols;
+    const int32_t depth = sumi_plan_info(plan, op->in[0])->cols;
+    const uint64_t rows = (uint64_t)op->rows, k = (uint64_t)depth;
     // no fp8 kernel shares k
     if ((op->marks & SUMI_CUDA_OP_FP8) != 0) return aligned(rows * k) + aligned((rows + 3) / 4 * 4 * sizeof(float));
-    return most_parts(device, op->rows, op->weight->rows, op->weight->cols);
+    return most_parts(device, op->rows, op->weight->rows, depth);
 }
 
 // ---- Launching ------------------------------------------------------------------------------------------------------
@@ -352,8 +352,10 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
     const bool is_fused = sumi_cuda_is_fused_gated(run->plan, run->op_index),
                has_fp8_input = sumi_cuda_is_fp8(run, op->in[0]);
     const sumi_value out = is_fused ? (op + 1)->out : op->out;
+    // The weight's columns, or those up to the next multiple of 8: both operands have zeros there.
+    const int32_t depth = sumi_cuda_cols(run, op->in[0]);
     product p = {.weight = sumi_cuda_find_weight(run, op->weight),
-                 .ldx = op->weight->cols,
+                 .ldx = depth,
                  .is_fused = is_fused,
                  .x_is_float = sumi_cuda_element(run, op->in[0]) == SUMI_ELEMENT_FLOAT};
     if (p.weight.data == 0 || (op->bias != NULL && sumi_cuda_find_weight(run, op->bias).data == 0)) {
@@ -373,8 +375,7 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
                    x_row = (uint64_t)op->u.linear.x_row;
     p.x = sumi_cuda_value(run, op->in[0]) + x_row * (uint64_t)p.ldx * x_bytes;
     p.finish.row_scale = has_fp8_input ? sumi_cuda_fp8_scales(run, op->in[0]) + 4 * x_row : 0;
-    p.shape = (sumi_cuda_shape){
-        op->rows, op->weight->rows, op->weight->cols, is_fp8, false, epilogue_of(&p.finish, is_fused)};
+    p.shape = (sumi_cuda_shape){op->rows, op->weight->rows, depth, is_fp8, false, epilogue_of(&p.finish, is_fused)};
     p.shape.reads_aligned =
         is_fp8 || (!p.x_is_float && ((p.ldx | p.weight.pitch) & 7) == 0 && ((p.x | p.weight.data) & 15) == 0);
     if (is_fp8

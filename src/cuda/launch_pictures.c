@@ -601,7 +601,7 @@ sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
                   SUMI_PICTURES_THREADS, 0, &args);
 }
 
-// ---- PIXELS_IN, PIXELS_OUT ------------------------------------------------------------------------------------------
+// ---- PIXELS_IN, PATCHES_IN, PIXELS_OUT ------------------------------------------------------------------------------
 
 sumi_result sumi_cuda_pixels_in(sumi_cuda_run* run)
 {
@@ -617,6 +617,29 @@ sumi_result sumi_cuda_pixels_in(sumi_cuda_run* run)
                                 .per_item = op->u.pixels.per_item};
     sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
     return launch(run, "sumi_pixels_in", blocks_for((int64_t)(args.row_end - args.row_begin) * 3), 1,
+                  SUMI_PICTURES_THREADS, 0, &args);
+}
+
+sumi_result sumi_cuda_patches_in(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_op_patches_in* p = &op->u.patches;
+    sumi_patches_in_args args = {.bytes = sumi_cuda_value(run, op->in[0]),
+                                 .cells = sumi_cuda_value(run, op->in[1]),
+                                 .y = sumi_cuda_value(run, op->out),
+                                 .width = p->width,
+                                 .patch = p->patch,
+                                 .cell = p->cell,
+                                 .frames = p->frames,
+                                 .cells_across = p->width / (p->patch * p->cell),
+                                 .cell_count = op->rows / (p->cell * p->cell)};
+    for (int32_t c = 0; c < 3; c++) {
+        args.mean[c] = p->mean[c];
+        args.deviation[c] = p->deviation[c];
+    }
+    sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
+    return launch(run, "sumi_patches_in",
+                  blocks_for((int64_t)(args.row_end - args.row_begin) * 3 * p->patch * p->patch), 1,
                   SUMI_PICTURES_THREADS, 0, &args);
 }
 

@@ -50,13 +50,16 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
-    const sumi_cuda_weight table = sumi_cuda_find_weight(run, op->weight);
+    const bool is_value = op->weight == NULL;
+    const sumi_cuda_weight table =
+        is_value ? (sumi_cuda_weight){.data = sumi_cuda_value(run, op->in[1]), .pitch = sumi_cuda_cols(run, op->in[1])}
+                 : sumi_cuda_find_weight(run, op->weight);
     sumi_embed_rows_args args = {
         .ids = sumi_cuda_value(run, op->in[0]), .table = table.data, .y = matrix_of(run, op->out)};
-    args.table_rows = op->weight->rows;
+    args.table_rows = is_value ? sumi_cuda_rows(run, op->in[1]) : op->weight->rows;
     args.pitch = table.pitch;
     args.piece_rows = table.piece_rows;
-    args.cols = op->weight->cols;
+    args.cols = sumi_cuda_cols(run, op->out);
     args.row_begin = rows.begin;
     args.row_end = rows.end;
     args.is_vector = !args.y.is_float && args.cols % 8 == 0;

@@ -9,8 +9,7 @@
 static void read_field(sumi_json* json, const sumi_config_field* field)
 {
     SUMI_ASSERT(field->into != NULL);
-    SUMI_ASSERT((field->kind != SUMI_CONFIG_INTEGERS && field->kind != SUMI_CONFIG_TEXTS)
-                || (field->count != NULL && field->capacity >= 1));
+    SUMI_ASSERT(field->kind < SUMI_CONFIG_INTEGERS || (field->count != NULL && field->capacity >= 1));
     switch (field->kind) {
     case SUMI_CONFIG_INTEGER: {
         int64_t value = sumi_json_integer(json);
@@ -49,6 +48,19 @@ static void read_field(sumi_json* json, const sumi_config_field* field)
                 char* into = (char*)field->into + (size_t)(*field->count)++ * SUMI_CONFIG_TEXT_BYTES;
                 snprintf(into, SUMI_CONFIG_TEXT_BYTES, "%.*s",
                          (int)(text.bytes < SUMI_CONFIG_TEXT_BYTES ? text.bytes : SUMI_CONFIG_TEXT_BYTES), text.data);
+            }
+        }
+        return;
+    case SUMI_CONFIG_NUMBERS:
+        *field->count = 0;
+        if (sumi_json_array(json)) {
+            while (sumi_json_item(json)) {
+                double value = sumi_json_number(json);
+                if (*field->count >= field->capacity) {
+                    sumi_json_refuse(json, "the list is too long");
+                    return;
+                }
+                ((double*)field->into)[(*field->count)++] = value;
             }
         }
         return;

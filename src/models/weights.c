@@ -270,13 +270,29 @@ static bool matrix_shape(const sumi_tensor* tensor, int64_t* rows, int64_t* cols
     return tensor->rank >= 1;
 }
 
+// Rows of zeros as a part of a stack.
+static bool set_zeros(sumi_binder* binder, sumi_weight_part* part, int32_t rows, int32_t cols)
+{
+    size_t bytes = (size_t)rows * (size_t)cols * 2;
+    *part = (sumi_weight_part){
+        .data = sumi_weight_list_reserve(binder->list, bytes), .dtype = SUMI_DTYPE_BF16, .rows = rows, .scale = 1.0f};
+    if (part->data == NULL) { binder->result = sumi_out_of_memory(binder->error, bytes, "rows of zeros"); }
+    return part->data != NULL;
+}
+
 void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
                      const int32_t* rows, int32_t count, int32_t cols)
 {
     SUMI_ASSERT(count >= 1 && count <= SUMI_WEIGHT_MAX_PARTS);
     memset(weight, 0, sizeof *weight);
+    SUMI_ASSERT(count >= 1 && count <= SUMI_WEIGHT_MAX_PARTS);
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
         char name[SUMI_NAME_BYTES], wanted[64];
+        if (modules[i] == NULL) {
+            if (!set_zeros(binder, &weight->parts[i], rows[i], cols)) { return; }
+            weight->rows += rows[i];
+            continue;
+        }
         snprintf(name, sizeof name, "%s.weight", modules[i]);
         const sumi_tensor* tensor = sumi_bind_need(binder, name);
         if (tensor == NULL) { return; }
@@ -294,7 +310,7 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
     if (binder->result == SUMI_OK) { add_weight(binder, weight, label); }
     int32_t row = 0;
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
-        sumi_bind_target(binder, weight, modules[i], row, rows[i], false);
+        if (modules[i] != NULL) { sumi_bind_target(binder, weight, modules[i], row, rows[i], false); }
         row += rows[i];
     }
 }
@@ -389,7 +405,8 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
     float* data = own_row(binder, weight, total, "a stacked bias");
     if (data == NULL) { return; }
     int32_t row = 0;
-    for (int32_t i = 0; i < count; i++) {
+    for (int32_t i = 0; i < count; row += rows[i++]) {
+        if (modules[i] == NULL) { continue; } // the list's memory is zeroed
         char name[SUMI_NAME_BYTES];
         snprintf(name, sizeof name, "%s.bias", modules[i]);
         const sumi_tensor* tensor = sumi_bind_need(binder, name);
@@ -403,7 +420,6 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
         sumi_weight_part part;
         if (!set_part(binder, &part, tensor, 1)) { return; }
         sumi_dtype_to_float(part.dtype, part.data, data + row, (size_t)rows[i]);
-        row += rows[i];
     }
     add_weight(binder, weight, label);
 }

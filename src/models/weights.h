@@ -73,7 +73,8 @@ void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
 // The same plus `offset`, copied as floats: norms whose weights are stored as what is added to one.
 void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset);
-// Several modules' weights stacked by rows into one matrix called `label`.
+// Several modules' weights stacked by rows into one matrix called `label`. Where a module is NULL, so many rows of
+// zeros stand in its place (of a bias below: zeros).
 void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
                      const int32_t* rows, int32_t count, int32_t cols);
 // Biases of the same modules, copied into one row of floats.

@@ -289,6 +289,7 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_SOLVE] = {"solve", rows_of_output, light, IS_ONE_OF(SUMI_IN(0)), .output_count = 6},
     [SUMI_OP_PREVIEW] = {"preview", items_shown, one, IS_ONE_OF(SUMI_IN(3)), .bytes = preview_bytes},
     [SUMI_OP_PIXELS_IN] = {"pixels_in", rows_of_output, light, .output_count = 1}, // rows of pictures: pixels
+    [SUMI_OP_PATCHES_IN] = {"patches_in", rows_of_output, light, .output_count = 2},
     [SUMI_OP_POSTERIOR] = {"posterior", one, one, .bytes = posterior_bytes},
     [SUMI_OP_LATENT_IN] = {"latent_in", rows_of_output, light, .output_count = 2},
     [SUMI_OP_CONV] = {"conv", rows_of_output, heavy_conv, MAY_BE(SUMI_IN(1)), .takes_pitch = true, .bytes = conv_bytes,

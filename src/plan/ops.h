@@ -40,6 +40,7 @@ typedef enum sumi_op_kind {
     SUMI_OP_SOLVE,
     SUMI_OP_PREVIEW,
     SUMI_OP_PIXELS_IN,
+    SUMI_OP_PATCHES_IN,
     SUMI_OP_POSTERIOR,
     SUMI_OP_LATENT_IN,
     SUMI_OP_CONV,
@@ -96,8 +97,9 @@ typedef struct sumi_sequence {
 // in[i] and out are the values of the op that has the parameters; weight and bias are its weights. Lists are kept by
 // the plan.
 
-// EMBED_ROWS: out[r] = weight[ids[r]] * scale.
-// in[0]: ids [rows, 1] int. weight: table [vocabulary, cols]. out: [rows, cols].
+// EMBED_ROWS: out[r] = table[ids[r]] * scale. The table is the weight or, where there is none, in[1].
+// in[0]: ids [rows, 1] int. weight: table [vocabulary, cols]. in[1]: table [.., cols] of activations. out: [rows,
+// cols].
 typedef struct sumi_op_embed_rows {
     float scale;
 } sumi_op_embed_rows;
@@ -119,8 +121,9 @@ typedef struct sumi_op_copy_rows {
 //     out[y_row + r] = activation(P)                          in general
 //     out[y_row + r] = in[1][y_row + r] + gate * P            in[1]: residual, which is out; no gate: 1
 //     out[y_row + r] += scale * P                             accumulates: an adapter's second product
-// in[0]: x [.., weight cols]. in[2]: out where other rows or columns of it stay or where it is added to, or the gate's
-// table.
+// in[0]: x [.., weight cols]; where these are no multiple of 8 it may have columns of 0 behind them, up to the next
+// one, which is what a GPU reads fast. in[2]: out where other rows or columns of it stay or where it is added to, or
+// the gate's table.
 typedef struct sumi_op_linear {
     sumi_activation activation;
     bool accumulates;
@@ -273,6 +276,17 @@ typedef struct sumi_op_pixels_in {
     bool per_item; // the picture is number `counter` of several of item_rows pixels
 } sumi_op_pixels_in;
 
+// PATCHES_IN: a picture of 8-bit RGB -> a row per square patch, (byte / 255 - mean) / deviation per channel. The
+// picture is cut into cells of cell x cell patches, numbered row by row, and in[1] lists their numbers: row (i * cell +
+// y) * cell + x of out is patch (y, x) of cell in[1][i]. The columns are (channel, frame, y, x), each frame the same
+// pixels.
+// in[0]: bytes [height * width, 3]. in[1]: cells [.., 1] int. out: [cells * cell^2, 3 * frames * patch^2].
+typedef struct sumi_op_patches_in {
+    int32_t height, width; // of the picture: multiples of patch * cell
+    int32_t patch, cell, frames;
+    float mean[3], deviation[3];
+} sumi_op_patches_in;
+
 // POSTERIOR: the VAE's moments -> latents: (mean + exp(log variance / 2) * eps - shift[c]) * scale[c].
 // in[0]: moments picture [height * width, 2 * channels]. in[1]: eps (none: 0). out: latents of one item.
 typedef struct sumi_op_posterior {
@@ -373,6 +387,7 @@ typedef struct sumi_op {
         sumi_op_solve solve;
         sumi_op_preview preview;
         sumi_op_pixels_in pixels;
+        sumi_op_patches_in patches;
         sumi_op_posterior posterior;
         sumi_op_latent_in latent_in;
         sumi_op_conv conv;

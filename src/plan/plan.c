@@ -196,6 +196,22 @@ sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi
     return view;
 }
 
+sumi_value sumi_plan_reshape(sumi_plan* plan, const char* name, sumi_value of, int32_t rows, int32_t cols)
+{
+    const sumi_value_info whole = *sumi_plan_info(plan, of);
+    if (whole.pitch != whole.cols || (int64_t)rows * cols != (int64_t)whole.rows * whole.cols) {
+        mismatch(plan, name, "rows of another length must hold the same elements, and those of some columns cannot");
+        return SUMI_NO_VALUE;
+    }
+    sumi_value view = sumi_plan_view(plan, name, of, (sumi_span){0, whole.rows}, (sumi_span){0, whole.cols});
+    if (view.id != 0) {
+        sumi_value_info* info = &plan->values[view.id - 1];
+        info->rows = rows;
+        info->cols = info->pitch = cols;
+    }
+    return view;
+}
+
 void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host)
 {
     if (has_failed(plan)) { return; }
@@ -288,6 +304,17 @@ sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weig
     return add_op(
         plan, "embed",
         &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids}, .out = y, .weight = table, .u.embed = {.scale = scale}});
+}
+
+sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x)
+{
+    if (cols_of(plan, ids) != 1 || sumi_plan_info(plan, ids)->element != SUMI_ELEMENT_INT
+        || sumi_plan_info(plan, x)->element != SUMI_ELEMENT_ACTIVATION) {
+        mismatch(plan, label, "rows of activations are gathered by one number each");
+    }
+    sumi_value y = sumi_plan_value(plan, "gathered", SUMI_ELEMENT_ACTIVATION, rows_of(plan, ids), cols_of(plan, x));
+    return add_op(plan, label,
+                  &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids, x}, .out = y, .u.embed = {.scale = 1.0f}});
 }
 
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,
@@ -417,11 +444,13 @@ sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
     const char* label = args->label;
     const sumi_weight* weight = args->weight;
     int32_t rows = count_rows(plan, args->rows, args->x, args->x_row);
-    if (cols_of(plan, args->x) != weight->cols || args->x_row < 0 || args->x_row + rows > rows_of(plan, args->x)) {
+    int32_t x_cols = cols_of(plan, args->x);
+    bool reads_all = x_cols == weight->cols || x_cols == (weight->cols + 7) / 8 * 8;
+    if (!reads_all || args->x_row < 0 || args->x_row + rows > rows_of(plan, args->x)) {
         sumi_fail(&plan->error, SUMI_INTERNAL,
                   "the plan cannot be written: %s%s: input [%d, %d] rows %d..%d against weight %s [%d, %d]",
-                  plan->label_prefix, label, rows_of(plan, args->x), cols_of(plan, args->x), args->x_row,
-                  args->x_row + rows, weight->name, weight->rows, weight->cols);
+                  plan->label_prefix, label, rows_of(plan, args->x), x_cols, args->x_row, args->x_row + rows,
+                  weight->name, weight->rows, weight->cols);
         return SUMI_NO_VALUE;
     }
     const char* wrong = linear_mismatch(plan, args, rows);
@@ -467,14 +496,20 @@ sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation act
                   &(sumi_op){.kind = SUMI_OP_ACTIVATE, .in = {x}, .out = y, .u.activate = {.activation = activation}});
 }
 
+sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value both, sumi_activation activation)
+{
+    if (cols_of(plan, both) % 2 != 0) { mismatch(plan, label, "a gated value has an even number of columns"); }
+    sumi_value y =
+        sumi_plan_value(plan, "gated", SUMI_ELEMENT_ACTIVATION, rows_of(plan, both), cols_of(plan, both) / 2);
+    return add_op(plan, label,
+                  &(sumi_op){.kind = SUMI_OP_GATED, .in = {both}, .out = y, .u.gated = {.activation = activation}});
+}
+
 sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
                                   sumi_activation activation)
 {
     sumi_value both = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label, .x = x, .weight = gate_up});
-    if (gate_up->rows % 2 != 0) { mismatch(plan, label, "a gated weight has an even number of rows"); }
-    sumi_value y = sumi_plan_value(plan, "gated", SUMI_ELEMENT_ACTIVATION, rows_of(plan, x), gate_up->rows / 2);
-    return add_op(plan, label,
-                  &(sumi_op){.kind = SUMI_OP_GATED, .in = {both}, .out = y, .u.gated = {.activation = activation}});
+    return sumi_plan_gated(plan, label, both, activation);
 }
 
 sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args)
@@ -800,6 +835,26 @@ static void check_statistics(sumi_plan* plan, const char* verb, const sumi_laten
     for (int32_t c = 0; c < s->count; c++) {
         if (s->scale[c] == 0.0f) { mismatch(plan, verb, "a scale of 0 loses what the latents were"); }
     }
+}
+
+sumi_value sumi_plan_patches_in(sumi_plan* plan, sumi_value bytes, sumi_value cells, const sumi_op_patches_in* layout)
+{
+    const sumi_op_patches_in p = *layout;
+    bool is_known = p.patch > 0 && p.cell > 0 && p.frames > 0 && p.patch <= 256 && p.cell <= 256 && p.frames <= 16;
+    int32_t side = is_known ? p.patch * p.cell : 1;
+    int64_t pixels = (int64_t)p.height * p.width, count = pixels / ((int64_t)side * side);
+    if (!is_known || p.height < 1 || p.width < 1 || p.height % side != 0 || p.width % side != 0
+        || cols_of(plan, bytes) != 3 || rows_of(plan, bytes) != pixels || !is_shape(plan, cells, (int32_t)count, 1)) {
+        mismatch(plan, "patches_in", "the picture is not the cells that are listed");
+        return SUMI_NO_VALUE;
+    }
+    for (int32_t c = 0; c < 3; c++) {
+        if (!(p.deviation[c] > 0.0f)) { mismatch(plan, "patches_in", "a deviation is not above 0"); }
+    }
+    sumi_value out = sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, (int32_t)count * p.cell * p.cell,
+                                     3 * p.frames * p.patch * p.patch);
+    return add_op(plan, "patches_in",
+                  &(sumi_op){.kind = SUMI_OP_PATCHES_IN, .in = {bytes, cells}, .out = out, .u.patches = p});
 }
 
 void sumi_plan_posterior(sumi_plan* plan, const sumi_plan_posterior_args* args)

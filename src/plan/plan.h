@@ -16,7 +16,8 @@
 // before lives until that section ends. Writing errors (a shape that does not fit, memory) are kept in the plan and
 // returned by sumi_plan_finish, so model code reads like the paper, without a check per line.
 //
-// A view is a value that lies inside another one, its base: some of its rows, and of those some columns. Large pictures
+// A view is a value that lies inside another one, its base: some of its rows, and of those some columns, or all of it
+// as rows of another length. Large pictures
 // are worked on by strips of rows through views, so that what lies between two ops exists for one strip at a time, and
 // results may take the place of what was read for them (models/flux_vae.c). The writer of such a plan answers for the
 // order: an op must not write what another part of it still reads.
@@ -167,6 +168,8 @@ sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element el
                               const void* data);
 // Some rows and columns of a value that is not bound, as a value.
 sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi_span rows, sumi_span cols);
+// The elements of a value, which is no view of some columns, as rows of another length.
+sumi_value sumi_plan_reshape(sumi_plan* plan, const char* name, sumi_value of, int32_t rows, int32_t cols);
 // `guest`, which is no view, may share the first bytes of `host` from now on. It does where nothing else is in the way;
 // otherwise they lie apart.
 void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host);
@@ -189,6 +192,8 @@ void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes);
 //         .label = "ffn_norm1", .x = x, .rows = out_rows, .weight = &w->ffn_norm1, .eps = eps, .scale = scale_mlp});
 
 sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weight* table, float scale);
+// Rows of a value by their numbers, ids [rows, 1].
+sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x);
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,
                          int32_t span_count);
 
@@ -219,6 +224,8 @@ typedef struct sumi_plan_linear_args {
 sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args);
 
 sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation activation);
+// act(x) * y of the halves [x, y] of a row: what a product with biases is gated by.
+sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value both, sumi_activation activation);
 // act(x W_gate^T) * (x W_up^T), weight stacked [gate; up].
 sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
                                   sumi_activation activation);
@@ -336,6 +343,9 @@ typedef struct sumi_tile {
 } sumi_tile;
 // A tile of an 8-bit RGB picture.
 sumi_value sumi_plan_pixels_in(sumi_plan* plan, sumi_value bytes, int32_t picture_width, sumi_tile tile);
+
+// A picture of 8-bit RGB as rows of patches, in the order that the numbers of its cells have in `cells`.
+sumi_value sumi_plan_patches_in(sumi_plan* plan, sumi_value bytes, sumi_value cells, const sumi_op_patches_in* layout);
 
 // How a VAE's latents become those that a network sees: (z - shift) * scale, channel by channel.
 typedef struct sumi_latent_statistics {

@@ -141,7 +141,8 @@ static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
     switch (op->kind) {
     case SUMI_OP_EMBED_ROWS:
         reads(v, op->in[0], 0, op->rows, 1, IS_INT);
-        writes(v, op->out, 0, op->rows, op->weight->cols, IS_NUMBER);
+        reads(v, op->in[1], 0, sumi_plan_info(v->plan, op->in[1])->rows, out_cols, 1 << SUMI_ELEMENT_ACTIVATION);
+        writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
         break;
     case SUMI_OP_FILL_ROWS:
         for (int32_t i = 0; i < op->u.fill.span_count; i++) {
@@ -205,7 +206,7 @@ static void list_linear(validator* v, const sumi_op* op)
                 .width = width,
                 .elements = IS_NUMBER,
                 .in_place = true};
-    reads(v, op->in[0], op->u.linear.x_row, op->rows, op->weight->cols, IS_NUMBER);
+    reads(v, op->in[0], op->u.linear.x_row, op->rows, sumi_plan_info(v->plan, op->in[0])->cols, IS_NUMBER);
     if (op->u.linear.accumulates) { add_access(v, y); }
     access residual = y;
     residual.value = op->in[1];
@@ -397,6 +398,14 @@ static void list_pictures(validator* v, const sumi_op* op)
                        width > 0 ? op->rows / width : 0, width, op->u.pixels.picture_width);
         }
         writes(v, op->out, 0, op->rows, 3, IS_NUMBER);
+        break;
+    }
+    case SUMI_OP_PATCHES_IN: {
+        const int32_t patches = op->u.patches.cell * op->u.patches.cell;
+        reads(v, op->in[0], 0, (int64_t)op->u.patches.height * op->u.patches.width, 3, IS_BYTE);
+        reads(v, op->in[1], 0, patches > 0 ? op->rows / patches : 0, 1, IS_INT);
+        writes(v, op->out, 0, op->rows, 3 * op->u.patches.frames * op->u.patches.patch * op->u.patches.patch,
+               IS_NUMBER);
         break;
     }
     case SUMI_OP_CONV:
@@ -599,14 +608,16 @@ static sumi_result check_view(const validator* v, size_t index)
     if ((view->bound && !base->bound) || view->host.id != 0) {
         return value_breaks(v, index, "a view is not bound unless its base is, and is no guest");
     }
-    if (view->element != base->element || view->pitch != base->pitch) {
-        return value_breaks(v, index, "a view has the element and the pitch of its base");
+    const bool is_reshaped = view->pitch != whole->pitch && view->pitch == view->cols && whole->pitch == whole->cols
+                          && (int64_t)view->rows * view->cols == (int64_t)whole->rows * whole->cols;
+    if (view->element != base->element || (view->pitch != whole->pitch && !is_reshaped)) {
+        return value_breaks(v, index, "a view has the element and the pitch of its base, or all of its elements");
     }
-    const uint64_t pitch = (uint64_t)base->pitch, row = view->base_element / pitch, column = view->base_element % pitch;
-    const uint64_t whole_row = whole->base_element / pitch, whole_column = whole->base_element % pitch;
-    if (view->whole_row < 0 || view->whole_row + view->rows > whole->rows
-        || row != whole_row + (uint64_t)view->whole_row || column < whole_column
-        || column + (uint64_t)view->cols > whole_column + (uint64_t)whole->cols) {
+    const uint64_t pitch = (uint64_t)view->pitch, first = view->base_element - whole->base_element;
+    if (view->base_element < whole->base_element || view->whole_row < 0
+        || (is_reshaped ? first != 0 || view->whole_row != 0
+                        : view->whole_row + view->rows > whole->rows || first / pitch != (uint64_t)view->whole_row
+                              || first % pitch + (uint64_t)view->cols > (uint64_t)whole->cols)) {
         return value_breaks(v, index, "a view lies within the rows and columns of what it was cut from");
     }
     if (view->first_use != base->first_use || view->last_use != base->last_use) {
@@ -752,12 +763,17 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
     const int32_t cols = sumi_plan_info(v->plan, op->out)->cols;
     bool fits;
     switch (op->kind) {
-    case SUMI_OP_EMBED_ROWS: fits = op->weight != NULL && op->weight->cols == cols && op->bias == NULL; break;
+    case SUMI_OP_EMBED_ROWS:
+        fits = (op->weight != NULL ? op->weight->cols == cols && op->in[1].id == 0 : op->in[1].id != 0)
+            && op->bias == NULL;
+        break;
     case SUMI_OP_FILL_ROWS: fits = op->weight != NULL && is_vector(op->weight, cols) && op->bias == NULL; break;
-    case SUMI_OP_LINEAR:
-        fits = op->weight != NULL && op->weight->cols == sumi_plan_info(v->plan, op->in[0])->cols
+    case SUMI_OP_LINEAR: {
+        const int32_t x_cols = sumi_plan_info(v->plan, op->in[0])->cols;
+        fits = op->weight != NULL && (op->weight->cols == x_cols || (op->weight->cols + 7) / 8 * 8 == x_cols)
             && is_vector(op->bias, op->weight->rows);
         break;
+    }
     case SUMI_OP_CONV: {
         const int32_t taps = op->u.conv.kernel * op->u.conv.kernel;
         fits = op->weight != NULL && (taps == 1 || taps == 9) && op->weight->rows == cols
@@ -830,6 +846,10 @@ static int64_t work_rows(const sumi_op* op)
     case SUMI_OP_TILE_BLEND: return 1;
     case SUMI_OP_LATENT_IN: return (int64_t)op->u.latent_in.tile_height * op->u.latent_in.tile_width;
     case SUMI_OP_TILE_PLACE: return (int64_t)op->u.place.height * op->u.place.width;
+    case SUMI_OP_PATCHES_IN:
+        return op->u.patches.patch > 0
+                 ? (int64_t)(op->u.patches.height / op->u.patches.patch) * (op->u.patches.width / op->u.patches.patch)
+                 : 0;
     case SUMI_OP_CONV: {
         const int32_t scale = op->u.conv.upsamples ? 2 : 1, stride = op->u.conv.stride > 0 ? op->u.conv.stride : 1;
         return (int64_t)((op->u.conv.height - op->u.conv.above - op->u.conv.below) * scale / stride)
@@ -932,23 +952,42 @@ static uint64_t first_element(const sumi_plan* plan, const access* a)
     return info->base_element + (uint64_t)a->row * (uint64_t)info->pitch + (uint64_t)a->column;
 }
 
+// Behind the last element of an access, in its base.
+static uint64_t last_element(const sumi_plan* plan, const access* a)
+{
+    return first_element(plan, a) + (uint64_t)(a->rows - 1) * (uint64_t)sumi_plan_info(plan, a->value)->pitch
+         + (uint64_t)a->cols;
+}
+
+// An access as rows and columns of its base: whole rows, where the value's own are of another length.
+typedef struct rectangle {
+    uint64_t row, rows, column, cols;
+} rectangle;
+
+static rectangle rectangle_of(const sumi_plan* plan, const access* a)
+{
+    const uint64_t pitch = (uint64_t)sumi_plan_info(plan, base_of(plan, a->value))->pitch,
+                   begin = first_element(plan, a);
+    if (sumi_plan_info(plan, a->value)->pitch == (int32_t)pitch) {
+        return (rectangle){begin / pitch, (uint64_t)a->rows, begin % pitch, (uint64_t)a->cols};
+    }
+    return (rectangle){begin / pitch, (last_element(plan, a) + pitch - 1) / pitch - begin / pitch, 0, pitch};
+}
+
 static bool shares_memory(const sumi_plan* plan, const access* a, const access* b)
 {
     const sumi_value base_a = base_of(plan, a->value), base_b = base_of(plan, b->value);
     const sumi_value_info *x = sumi_plan_info(plan, base_a), *y = sumi_plan_info(plan, base_b);
-    const uint64_t begin_a = first_element(plan, a), begin_b = first_element(plan, b), pitch_a = (uint64_t)x->pitch,
-                   pitch_b = (uint64_t)y->pitch;
     if (base_a.id == base_b.id) { // rectangles of one matrix
-        const uint64_t row_a = begin_a / pitch_a, row_b = begin_b / pitch_a, column_a = begin_a % pitch_a,
-                       column_b = begin_b % pitch_a;
-        return row_a < row_b + (uint64_t)b->rows && row_b < row_a + (uint64_t)a->rows
-            && column_a < column_b + (uint64_t)b->cols && column_b < column_a + (uint64_t)a->cols;
+        const rectangle p = rectangle_of(plan, a), q = rectangle_of(plan, b);
+        return p.row < q.row + q.rows && q.row < p.row + p.rows && p.column < q.column + q.cols
+            && q.column < p.column + p.cols;
     }
     if (x->bytes == 0 || y->bytes == 0) { return false; }
     const uint64_t element_a = sumi_plan_element_bytes(plan, x->element),
                    element_b = sumi_plan_element_bytes(plan, y->element);
-    const uint64_t end_a = begin_a + (uint64_t)(a->rows - 1) * pitch_a + (uint64_t)a->cols,
-                   end_b = begin_b + (uint64_t)(b->rows - 1) * pitch_b + (uint64_t)b->cols;
+    const uint64_t begin_a = first_element(plan, a), begin_b = first_element(plan, b), end_a = last_element(plan, a),
+                   end_b = last_element(plan, b);
     return x->offset + begin_a * element_a < y->offset + end_b * element_b
         && y->offset + begin_b * element_b < x->offset + end_a * element_a;
 }
@@ -1101,14 +1140,13 @@ static owned bytes_of(const sumi_plan* plan, const access* a)
 {
     const sumi_value base = base_of(plan, a->value);
     const sumi_value_info* info = sumi_plan_info(plan, base);
-    const uint64_t row_bytes = (uint64_t)info->pitch * sumi_plan_element_bytes(plan, info->element),
-                   row = first_element(plan, a) / (uint64_t)info->pitch;
+    const uint64_t row_bytes = (uint64_t)info->pitch * sumi_plan_element_bytes(plan, info->element);
+    const rectangle r = rectangle_of(plan, a);
     sumi_value view = a->value; // outermost
     while (view.id != base.id && sumi_plan_info(plan, view)->whole.id != base.id) {
         view = sumi_plan_info(plan, view)->whole;
     }
-    return (owned){info->offset + row * row_bytes, info->offset + (row + (uint64_t)a->rows) * row_bytes, base.id,
-                   view.id};
+    return (owned){info->offset + r.row * row_bytes, info->offset + (r.row + r.rows) * row_bytes, base.id, view.id};
 }
 
 static sumi_result check_written(const validator* v, const sumi_op* op, const access* a)

@@ -6,7 +6,7 @@
 #include "base/dtype.h"
 #include <stdbool.h>
 
-#define SUMI_WEIGHT_MAX_PARTS 3
+#define SUMI_WEIGHT_MAX_PARTS 4
 
 typedef struct sumi_weight_part {
     const void* data; // `rows` rows of `cols` elements, dense; no alignment promised

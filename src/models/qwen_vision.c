@@ -1,0 +1,408 @@
+#include "models/qwen_vision.h"
+#include "base/assert.h"
+#include "models/config.h"
+#include <math.h>
+#include <stdio.h>
+
+#define NORM_EPS 1e-6f // no config says it
+#define ROPE_THETA 10000.0
+
+// ---- What the files say ---------------------------------------------------------------------------------------------
+
+// 0 of an int32_t: nothing says it. The configs overwrite what the settings say.
+typedef struct told {
+    int32_t depth, width, heads, patch, frames, merge, window;
+    int32_t full_blocks[SUMI_QWEN_VISION_MAX_BLOCKS], full_block_count;
+    int32_t processor_patch, processor_frames, processor_merge;
+    int32_t min_pixels, max_pixels, shortest, longest;
+    double mean[3], deviation[3], rescale;
+    int32_t mean_count, deviation_count;
+    bool rescales, normalises;
+} told;
+
+static void take_settings(told* t, const sumi_qwen_vision_settings* settings)
+{
+    t->rescale = 1.0 / 255.0;
+    t->rescales = t->normalises = true;
+    if (settings == NULL) { return; }
+    t->heads = settings->heads;
+    t->window = settings->window;
+    t->full_block_count = settings->full_block_count;
+    for (int32_t i = 0; i < settings->full_block_count; i++) { t->full_blocks[i] = settings->full_blocks[i]; }
+    t->mean_count = t->deviation_count = 3;
+    for (int32_t c = 0; c < 3; c++) {
+        t->mean[c] = settings->mean[c];
+        t->deviation[c] = settings->deviation[c];
+    }
+}
+
+// The processor's areas: min_pixels and max_pixels, else size, where newer files have them, else the settings'.
+static void choose_areas(told* t, const sumi_qwen_vision_settings* settings)
+{
+    if (t->min_pixels == 0) { t->min_pixels = t->shortest; }
+    if (t->max_pixels == 0) { t->max_pixels = t->longest; }
+    if (t->min_pixels == 0 && settings != NULL) { t->min_pixels = settings->min_pixels; }
+    if (t->max_pixels == 0 && settings != NULL) { t->max_pixels = settings->max_pixels; }
+}
+
+static void read_configs(told* t, sumi_binder* b, const sumi_part_config* config, const sumi_part_config* processor)
+{
+    const sumi_config_field fields[] = {{"vision_config.depth", SUMI_CONFIG_INTEGER, &t->depth, 0, NULL},
+                                        {"vision_config.hidden_size", SUMI_CONFIG_INTEGER, &t->width, 0, NULL},
+                                        {"vision_config.num_heads", SUMI_CONFIG_INTEGER, &t->heads, 0, NULL},
+                                        {"vision_config.patch_size", SUMI_CONFIG_INTEGER, &t->patch, 0, NULL},
+                                        {"vision_config.temporal_patch_size", SUMI_CONFIG_INTEGER, &t->frames, 0, NULL},
+                                        {"vision_config.spatial_merge_size", SUMI_CONFIG_INTEGER, &t->merge, 0, NULL},
+                                        {"vision_config.window_size", SUMI_CONFIG_INTEGER, &t->window, 0, NULL},
+                                        {"vision_config.fullatt_block_indexes", SUMI_CONFIG_INTEGERS, t->full_blocks,
+                                         SUMI_QWEN_VISION_MAX_BLOCKS, &t->full_block_count}};
+    const sumi_config_field processor_fields[] = {
+        {"patch_size", SUMI_CONFIG_INTEGER, &t->processor_patch, 0, NULL},
+        {"temporal_patch_size", SUMI_CONFIG_INTEGER, &t->processor_frames, 0, NULL},
+        {"merge_size", SUMI_CONFIG_INTEGER, &t->processor_merge, 0, NULL},
+        {"min_pixels", SUMI_CONFIG_INTEGER, &t->min_pixels, 0, NULL},
+        {"max_pixels", SUMI_CONFIG_INTEGER, &t->max_pixels, 0, NULL},
+        {"size.shortest_edge", SUMI_CONFIG_INTEGER, &t->shortest, 0, NULL},
+        {"size.longest_edge", SUMI_CONFIG_INTEGER, &t->longest, 0, NULL},
+        {"image_mean", SUMI_CONFIG_NUMBERS, t->mean, 3, &t->mean_count},
+        {"image_std", SUMI_CONFIG_NUMBERS, t->deviation, 3, &t->deviation_count},
+        {"rescale_factor", SUMI_CONFIG_NUMBER, &t->rescale, 0, NULL},
+        {"do_rescale", SUMI_CONFIG_BOOL, &t->rescales, 0, NULL},
+        {"do_normalize", SUMI_CONFIG_BOOL, &t->normalises, 0, NULL}};
+    b->result =
+        sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields, b->error);
+    if (b->result == SUMI_OK && processor != NULL) {
+        b->result = sumi_config_read(processor->data, processor->bytes, processor->path, processor_fields,
+                                     sizeof processor_fields / sizeof *processor_fields, b->error);
+    }
+}
+
+// Whether the processor's file asks for what is done here; a member that it lacks asks for nothing.
+static bool is_known_processor(const told* t, const sumi_qwen_vision* model)
+{
+    return t->rescales && t->normalises && fabs(t->rescale * 255.0 - 1.0) < 1e-6 && t->mean_count == 3
+        && t->deviation_count == 3 && t->deviation[0] > 0 && t->deviation[1] > 0 && t->deviation[2] > 0
+        && (t->processor_patch == 0 || t->processor_patch == model->patch)
+        && (t->processor_frames == 0 || t->processor_frames == model->frames)
+        && (t->processor_merge == 0 || t->processor_merge == model->merge);
+}
+
+static bool is_said_otherwise(int32_t told_size, int32_t size) { return told_size != 0 && told_size != size; }
+
+// ---- Weights --------------------------------------------------------------------------------------------------------
+
+static const char* name_in(char* out, int32_t block, const char* rest)
+{
+    snprintf(out, SUMI_NAME_BYTES, "blocks.%d.%s", (int)block, rest);
+    return out;
+}
+
+static void bind_linear(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t rows,
+                        int32_t cols)
+{
+    char name[SUMI_NAME_BYTES + 8];
+    snprintf(name, sizeof name, "%s.bias", module);
+    sumi_bind_matrix(b, weight, module, rows, cols);
+    sumi_bind_vector(b, bias, name, rows);
+}
+
+static void bind_block(sumi_qwen_vision* model, sumi_binder* b, int32_t index)
+{
+    sumi_qwen_vision_block* w = &model->blocks[index];
+    const int32_t width = model->width, hidden = model->hidden, padding = (8 - hidden % 8) % 8;
+    char n[3][SUMI_NAME_BYTES];
+    sumi_bind_vector(b, &w->norm1, name_in(n[0], index, "norm1.weight"), width);
+    bind_linear(b, &w->qkv, &w->qkv_bias, name_in(n[0], index, "attn.qkv"), 3 * width, width);
+    bind_linear(b, &w->out, &w->out_bias, name_in(n[0], index, "attn.proj"), width, width);
+    sumi_bind_vector(b, &w->norm2, name_in(n[0], index, "norm2.weight"), width);
+    // 3420 rows of gate and up are no multiple of 8, which is what a GPU's products read and write at once. Rows of
+    // zeros make columns of zeros, and those change nothing.
+    const char *gate = name_in(n[0], index, "mlp.gate_proj"), *up = name_in(n[1], index, "mlp.up_proj");
+    const char* label = name_in(n[2], index, "mlp.gate_up");
+    const bool is_padded = padding > 0;
+    const char* const modules[] = {gate, is_padded ? NULL : up, up, NULL};
+    const int32_t rows[] = {hidden, is_padded ? padding : hidden, hidden, padding}, count = is_padded ? 4 : 2;
+    sumi_bind_stack(b, &w->gate_up, label, modules, rows, count, width);
+    snprintf(n[2], sizeof n[2], "blocks.%d.mlp.gate_up.bias", (int)index);
+    sumi_bind_stacked_bias(b, &w->gate_up_bias, label, modules, rows, count);
+    bind_linear(b, &w->down, &w->down_bias, name_in(n[0], index, "mlp.down_proj"), width, hidden);
+}
+
+// Widths are the tensors'; the configs say what shapes cannot, and must not contradict them.
+static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const told* t)
+{
+    static const char patch_embed[] = "patch_embed.proj.weight", merger[] = "merger.mlp.0.weight";
+    model->width = sumi_bind_size(b, patch_embed, 0);
+    const int32_t channels = sumi_bind_size(b, patch_embed, 1), across = sumi_bind_size(b, patch_embed, 4);
+    model->frames = sumi_bind_size(b, patch_embed, 2);
+    model->patch = sumi_bind_size(b, patch_embed, 3);
+    model->hidden = sumi_bind_size(b, "blocks.0.mlp.gate_proj.weight", 0);
+    const int32_t merged = sumi_bind_size(b, merger, 1);
+    model->out_width = sumi_bind_size(b, "merger.mlp.2.weight", 0);
+    if (b->result != SUMI_OK) { return; }
+    while (model->merge < 16 && (int64_t)model->merge * model->merge * model->width < merged) { model->merge++; }
+    model->heads = t->heads;
+    model->window = t->window / (model->patch * model->merge);
+    const bool has_cells = channels == 3 && across == model->patch && model->patch <= 64 && model->frames <= 16
+                        && (int64_t)model->merge * model->merge * model->width == merged;
+    if (!has_cells || is_said_otherwise(t->width, model->width) || is_said_otherwise(t->patch, model->patch)
+        || is_said_otherwise(t->frames, model->frames) || is_said_otherwise(t->merge, model->merge)) {
+        sumi_bind_fail(
+            b, SUMI_TENSOR_MISMATCH,
+            "%s: the vision tower's patches of %d x %d pixels, or the %d columns of its merger, are not what "
+            "its config.json says or no squares; the file is of another model",
+            b->part->path, (int)model->patch, (int)across, (int)merged);
+    } else if (model->heads < 1 || model->width % model->heads != 0 || model->width / model->heads % 4 != 0
+               || model->window < 1) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: the vision tower's config.json says %d heads for a width of %d and windows of %d pixels; "
+                       "heads of a multiple of 4 channels and windows of a cell at least are supported",
+                       b->part->path, (int)model->heads, (int)model->width, (int)t->window);
+    }
+}
+
+static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const told* t)
+{
+    const int32_t count = t->depth != 0 ? t->depth : sumi_bind_count(b, "blocks.");
+    if (count < 1 || count > SUMI_QWEN_VISION_MAX_BLOCKS) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the vision tower has %d blocks; between 1 and %d are supported",
+                       b->part->path, (int)count, SUMI_QWEN_VISION_MAX_BLOCKS);
+        return;
+    }
+    model->block_count = count;
+    const size_t bytes = (size_t)count * sizeof *model->blocks;
+    model->blocks = sumi_weight_list_reserve(b->list, bytes);
+    if (model->blocks == NULL) {
+        b->result = sumi_out_of_memory(b->error, bytes, "the vision tower's blocks");
+        return;
+    }
+    for (int32_t i = 0; i < t->full_block_count; i++) {
+        if (t->full_blocks[i] < 0 || t->full_blocks[i] >= count) {
+            sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: fullatt_block_indexes names block %d, the vision tower has %d",
+                           b->part->path, (int)t->full_blocks[i], (int)count);
+            return;
+        }
+        model->blocks[t->full_blocks[i]].attends_to_all = true;
+    }
+    for (int32_t i = 0; i < count; i++) { bind_block(model, b, i); }
+}
+
+static sumi_result bind(void* memory, const void* settings, sumi_binder* b, const sumi_part_config* config,
+                        const sumi_part_config* processor)
+{
+    sumi_qwen_vision* model = memory;
+    told t = {0};
+    model->merge = 1;
+    take_settings(&t, settings);
+    read_configs(&t, b, config, processor);
+    if (b->result != SUMI_OK) { return b->result; }
+    choose_areas(&t, settings);
+    read_shapes(model, b, &t);
+    if (b->result != SUMI_OK) { return b->result; }
+    const int32_t cell = model->patch * model->merge;
+    if (!is_known_processor(&t, model) || t.min_pixels < 1 || t.max_pixels < cell * cell
+        || t.max_pixels < t.min_pixels) {
+        sumi_bind_fail(
+            b, SUMI_NOT_SUPPORTED,
+            "%s: the pictures that a preprocessor_config.json asks for are not those that the vision tower "
+            "takes here: mean and deviation of three channels, 8 bits scaled by 1/255, patches of %d pixels, "
+            "cells of %d patches, and an area of at least a cell",
+            processor != NULL && processor->path != NULL ? processor->path : b->part->path, (int)model->patch,
+            (int)model->merge);
+        return b->result;
+    }
+    model->min_pixels = t.min_pixels;
+    model->max_pixels = t.max_pixels;
+    for (int32_t c = 0; c < 3; c++) {
+        model->mean[c] = (float)t.mean[c];
+        model->deviation[c] = (float)t.deviation[c];
+    }
+    bind_blocks(model, b, &t);
+    const int32_t width = model->width, merged = model->merge * model->merge * width;
+    sumi_bind_matrix(b, &model->patch_embed, "patch_embed.proj", width,
+                     3 * model->frames * model->patch * model->patch);
+    sumi_bind_vector(b, &model->merger_norm, "merger.ln_q.weight", width);
+    bind_linear(b, &model->merger_in, &model->merger_in_bias, "merger.mlp.0", merged, merged);
+    bind_linear(b, &model->merger_out, &model->merger_out_bias, "merger.mlp.2", model->out_width, merged);
+    return b->result;
+}
+
+static sumi_vision_facts facts(const void* memory)
+{
+    const sumi_qwen_vision* model = memory;
+    return (sumi_vision_facts){.width = model->out_width,
+                               .cell = model->patch * model->merge,
+                               .min_pixels = model->min_pixels,
+                               .max_pixels = model->max_pixels};
+}
+
+// ---- Windows --------------------------------------------------------------------------------------------------------
+
+int32_t sumi_qwen_vision_windows(int32_t high, int32_t wide, int32_t window, int32_t* order, int32_t* ends)
+{
+    SUMI_ASSERT(high >= 1 && wide >= 1 && window >= 1);
+    int32_t windows = 0, cells = 0;
+    for (int32_t top = 0; top < high; top += window) {
+        for (int32_t left = 0; left < wide; left += window) {
+            for (int32_t y = top; y < top + window && y < high; y++) {
+                for (int32_t x = left; x < left + window && x < wide; x++) { order[cells++] = y * wide + x; }
+            }
+            ends[windows++] = cells;
+        }
+    }
+    SUMI_ASSERT(cells == high * wide);
+    return windows;
+}
+
+// What the order of the rows brings into a plan.
+typedef struct layout {
+    int32_t rows;           // patches
+    sumi_value cells;       // the picture's cells in the order of their rows
+    sumi_value places;      // where in that order the picture's cells stand
+    sumi_value positions;   // (y, x) of every row's patch
+    sumi_sequence* windows; // of rows
+    int32_t window_count;
+} layout;
+
+// Lists of a layout while it is made, in one block.
+static bool write_layout(const sumi_qwen_vision* model, sumi_plan* plan, int32_t high, int32_t wide, layout* out)
+{
+    const int32_t cells = high * wide, per_cell = model->merge * model->merge, merge = model->merge;
+    const int32_t most = ((high - 1) / model->window + 1) * ((wide - 1) / model->window + 1);
+    out->rows = cells * per_cell;
+    const size_t ints = 2 * (size_t)cells + 2 * (size_t)out->rows + (size_t)most;
+    int32_t* order = sumi_alloc_array(plan->heap, ints, sizeof *order);
+    out->windows = sumi_alloc_array(plan->heap, (size_t)most, sizeof *out->windows);
+    if (order == NULL || out->windows == NULL) {
+        sumi_free(plan->heap, order);
+        sumi_out_of_memory(&plan->error, ints * sizeof *order, "the order of a picture's patches");
+        return false;
+    }
+    int32_t *places = order + cells, *positions = places + cells, *ends = positions + 2 * (size_t)out->rows;
+    out->window_count = sumi_qwen_vision_windows(high, wide, model->window, order, ends);
+    for (int32_t i = 0; i < cells; i++) {
+        places[order[i]] = i;
+        for (int32_t k = 0; k < per_cell; k++) {
+            int32_t* position = positions + 2 * ((size_t)i * (size_t)per_cell + (size_t)k);
+            position[0] = order[i] / wide * merge + k / merge;
+            position[1] = order[i] % wide * merge + k % merge;
+        }
+    }
+    for (int32_t w = 0, begin = 0; w < out->window_count; begin = ends[w++]) {
+        out->windows[w] = (sumi_sequence){
+            .span = {{begin * per_cell, (ends[w] - begin) * per_cell}}, .span_count = 1, .query_spans = 1};
+    }
+    out->cells = sumi_plan_constant(plan, "window_cells", SUMI_ELEMENT_INT, cells, 1, order);
+    out->places = sumi_plan_constant(plan, "cell_places", SUMI_ELEMENT_INT, cells, 1, places);
+    out->positions = sumi_plan_constant(plan, "patch_positions", SUMI_ELEMENT_INT, out->rows, 2, positions);
+    sumi_free(plan->heap, order);
+    return true;
+}
+
+// ---- Forward --------------------------------------------------------------------------------------------------------
+
+static sumi_value write_patches(const sumi_qwen_vision* model, sumi_plan* plan, const layout* at, sumi_value pixels,
+                                int32_t height, int32_t width)
+{
+    sumi_op_patches_in patches = {
+        .height = height, .width = width, .patch = model->patch, .cell = model->merge, .frames = model->frames};
+    for (int32_t c = 0; c < 3; c++) {
+        patches.mean[c] = model->mean[c];
+        patches.deviation[c] = model->deviation[c];
+    }
+    // A still picture is all frames of its patches. Adding the weights of the frames up would halve a product that
+    // takes a thousandth of the tower's time, and round what the file has.
+    sumi_value rows = sumi_plan_patches_in(plan, pixels, at->cells, &patches);
+    return sumi_plan_linear(plan,
+                            &(sumi_plan_linear_args){.label = "patch_embed", .x = rows, .weight = &model->patch_embed});
+}
+
+static void write_block(const sumi_qwen_vision* model, sumi_plan* plan, const sumi_qwen_vision_block* w,
+                        const layout* at, sumi_value rope, sumi_value x)
+{
+    const int32_t dim = model->width / model->heads;
+    const sumi_sequence all = {.span = {{0, at->rows}}, .span_count = 1, .query_spans = 1};
+    const sumi_attention attention = {.q_heads = model->heads,
+                                      .kv_heads = model->heads,
+                                      .dim = dim,
+                                      .scale = (float)(1.0 / sqrt((double)dim)),
+                                      .sequences = w->attends_to_all ? &all : at->windows,
+                                      .sequence_count = w->attends_to_all ? 1 : at->window_count};
+    sumi_value a =
+        sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm1", .x = x, .weight = &w->norm1, .eps = NORM_EPS});
+    sumi_value qkv = sumi_plan_linear(
+        plan, &(sumi_plan_linear_args){.label = "attn.qkv", .x = a, .weight = &w->qkv, .bias = &w->qkv_bias});
+    sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "attn.rope",
+                                                      .qkv = qkv,
+                                                      .q_heads = model->heads,
+                                                      .kv_heads = model->heads,
+                                                      .dim = dim,
+                                                      .rotary = SUMI_ROTARY_HALVES,
+                                                      .rope = rope});
+    sumi_value o = sumi_plan_attention(plan, "attn", qkv, &attention);
+    sumi_plan_linear(plan, &(sumi_plan_linear_args){
+                               .label = "attn.proj", .x = o, .weight = &w->out, .bias = &w->out_bias, .residual = x});
+    sumi_value m =
+        sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm2", .x = x, .weight = &w->norm2, .eps = NORM_EPS});
+    sumi_value both = sumi_plan_linear(
+        plan,
+        &(sumi_plan_linear_args){.label = "mlp.gate_up", .x = m, .weight = &w->gate_up, .bias = &w->gate_up_bias});
+    sumi_value g = sumi_plan_gated(plan, "mlp.gated", both, SUMI_ACT_SILU);
+    sumi_plan_linear(plan,
+                     &(sumi_plan_linear_args){
+                         .label = "mlp.down_proj", .x = g, .weight = &w->down, .bias = &w->down_bias, .residual = x});
+}
+
+// The patches of a cell lie behind one another, so that a cell is a row of all of them.
+static sumi_value write_merger(const sumi_qwen_vision* model, sumi_plan* plan, const layout* at, sumi_value x)
+{
+    const int32_t per_cell = model->merge * model->merge;
+    sumi_value n = sumi_plan_norm(
+        plan, &(sumi_plan_norm_args){.label = "ln_q", .x = x, .weight = &model->merger_norm, .eps = NORM_EPS});
+    sumi_value cells = sumi_plan_reshape(plan, "cells", n, at->rows / per_cell, per_cell * model->width);
+    sumi_value h = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "mlp.0",
+                                                                   .x = cells,
+                                                                   .weight = &model->merger_in,
+                                                                   .bias = &model->merger_in_bias,
+                                                                   .activation = SUMI_ACT_GELU_ERF});
+    sumi_value z = sumi_plan_linear(
+        plan, &(sumi_plan_linear_args){
+                  .label = "mlp.2", .x = h, .weight = &model->merger_out, .bias = &model->merger_out_bias});
+    return sumi_plan_gather_rows(plan, "rows", at->places, z);
+}
+
+static sumi_value write(const void* memory, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width)
+{
+    const sumi_qwen_vision* model = memory;
+    const int32_t cell = model->patch * model->merge;
+    if (plan->error.result != SUMI_OK) { return SUMI_NO_VALUE; }
+    if (height < cell || width < cell || height % cell != 0 || width % cell != 0
+        || sumi_plan_info(plan, pixels)->rows != (int64_t)height * width) {
+        sumi_fail(&plan->error, SUMI_INTERNAL,
+                  "the plan cannot be written: a picture of %d x %d pixels is not one of whole cells of %d", (int)width,
+                  (int)height, (int)cell);
+        return SUMI_NO_VALUE;
+    }
+    layout at = {0};
+    sumi_value out = SUMI_NO_VALUE;
+    if (write_layout(model, plan, height / cell, width / cell, &at)) {
+        const int32_t quarter = model->width / model->heads / 4;
+        sumi_plan_prefix(plan, "vision.");
+        sumi_value rope = sumi_plan_rope_table(
+            plan, &(sumi_plan_rope_args){
+                      .positions = at.positions, .axes = 2, .pairs = {quarter, quarter}, .theta = ROPE_THETA});
+        sumi_value x = write_patches(model, plan, &at, pixels, height, width);
+        for (int32_t i = 0; i < model->block_count; i++) {
+            sumi_plan_prefix(plan, "vision.blocks.%d.", (int)i);
+            write_block(model, plan, &model->blocks[i], &at, rope, x);
+        }
+        sumi_plan_prefix(plan, "vision.merger.");
+        out = write_merger(model, plan, &at, x);
+        sumi_plan_prefix(plan, "%s", "");
+    }
+    sumi_free(plan->heap, at.windows);
+    return out;
+}
+
+const sumi_vision_part sumi_qwen_vision_part = {
+    .model_bytes = sizeof(sumi_qwen_vision), .bind = bind, .facts = facts, .write = write};
