@@ -46,5 +46,9 @@ check "only base/platform.c includes headers of the operating system" \
 check "samples include sumi.h and their own headers only (the command line looks deeper through its inside.h)" \
     "$(grep -nE '#[[:space:]]*include[[:space:]]*"([a-z]+/|\.\.)' -r samples --include='*.[ch]' | grep -v '^samples/sumi/inside\.h:')"
 
+# A network is put together in src/models: the rooms that run it see counts, shapes and rules.
+check "no family of networks is named outside src/models (src/text and src/files name formats of tokenizers and files)" \
+    "$(grep -rniE 'z[-_ ]?image|qwen|newbie|lumina|gemma|jina|turbo|\bflux\b' src/base src/engine src/plan src/cpu src/cuda src/sampling kernels)"
+
 echo "rooms: $passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "files/json.h"
 #include "files/tensors.h"
+#include "models/preview_factors.h"
 #include "sampling/noise.h"
 #include "sampling/pixels.h"
 #include "sampling/presets.h"

@@ -3,6 +3,7 @@
 #include "models/flux_vae.h"
 #include "models/language_model.h"
 #include "models/next_dit.h"
+#include "models/preview_factors.h"
 #include "models/recipe.h"
 #include "models/scheduler.h"
 

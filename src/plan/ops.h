@@ -65,7 +65,7 @@ typedef enum sumi_norm { SUMI_NORM_RMS, SUMI_NORM_LAYER } sumi_norm;
 typedef enum sumi_rotary {
     SUMI_ROTARY_NONE,
     SUMI_ROTARY_INTERLEAVED, // pairs (2k, 2k + 1): the diffusion transformers
-    SUMI_ROTARY_HALVES       // pairs (k, k + dim / 2): the Qwen and Gemma language models
+    SUMI_ROTARY_HALVES       // pairs (k, k + dim / 2): the language models
 } sumi_rotary;
 
 typedef struct sumi_value {
@@ -155,7 +155,7 @@ typedef struct sumi_op_norm_modulate {
     int32_t x_row, y_row;
 } sumi_op_norm_modulate;
 
-// NORM_GATE_ADD: x[x_row + r] += gate * (rms(b[b_row + r]) * weight): Z-Image normalises what a branch returns.
+// NORM_GATE_ADD: x[x_row + r] += gate * (rms(b[b_row + r]) * weight): some networks norm what a branch returns.
 // in[0] = out: x. in[1]: b. in[2]: the gate's table (none: 1).
 typedef struct sumi_op_norm_gate_add {
     float eps;

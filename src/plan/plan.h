@@ -19,7 +19,7 @@
 // A view is a value that lies inside another one, its base: some of its rows, and of those some columns, or all of it
 // as rows of another length. Large pictures
 // are worked on by strips of rows through views, so that what lies between two ops exists for one strip at a time, and
-// results may take the place of what was read for them (models/flux_vae.c). The writer of such a plan answers for the
+// results may take the place of what was read for them (the autoencoders in models/). The writer of such a plan answers for the
 // order: an op must not write what another part of it still reads.
 #ifndef SUMI_PLAN_PLAN_H
 #define SUMI_PLAN_PLAN_H

@@ -33,8 +33,6 @@ typedef struct sumi_preview_factors {
     const float (*factors)[3];
     float bias[3];
 } sumi_preview_factors;
-const sumi_preview_factors* sumi_preview_flux(void); // Flux VAE: Z-Image, NewBie
-const sumi_preview_factors* sumi_preview_wan(void);  // Wan 2.1 VAE: Qwen-Image
 uint8_t sumi_pixel_from_unit(float value); // [-1, 1] -> clamp(x/2 + 0.5, 0, 1) * 255, nearest even; NaN gives 0
 // the same for three planes of a picture; alpha is 255
 void sumi_planes_to_rgba(const float* planes, size_t pixel_count, uint8_t* rgba);

@@ -1,6 +1,5 @@
 // Sigma schedules of flow matching: x_sigma = sigma * noise + (1 - sigma) * clean, sigma from 1 (noise) to 0.
-// Reference: diffusers FlowMatchEulerDiscreteScheduler, static shift (spec z-image.md section 6) and dynamic shift
-// (qwen-image.md section 6); the grids are those of newbie-image.md section 6.
+// Reference: diffusers FlowMatchEulerDiscreteScheduler, with static and with dynamic shift.
 #ifndef SUMI_SAMPLING_SCHEDULE_H
 #define SUMI_SAMPLING_SCHEDULE_H
 #include "base/result.h"
@@ -15,7 +14,7 @@
 typedef enum sumi_sigma_grid {
     // linspace(1, 1/N, N): diffusers with explicit sigmas, and an ODE solver's linspace(0, 1, N + 1) of time
     SUMI_GRID_EVEN = 0,
-    SUMI_GRID_BELOW_ONE = 1, // 0.999 times that: it never asks for pure noise (NewBie's DPM-Solver)
+    SUMI_GRID_BELOW_ONE = 1, // 0.999 times that: it never asks for pure noise (as DPM-Solver is used)
     SUMI_GRID_TABLE = 2,     // the same rounded up to a whole 1/1000: ComfyUI's "simple"
     // linspace(1, shift(1/1000), N), which is shifted again: diffusers' set_timesteps(N). Of a static shift
     SUMI_GRID_TWICE = 3
