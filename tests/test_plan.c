@@ -482,6 +482,26 @@ TEST(plan_adds_adapters_under_every_epilogue)
     }
 }
 
+TEST(plan_refuses_an_adapter_of_a_convolution)
+{
+    adapted a;
+    make_adapted(&a);
+    sumi_weight conv = make_weight(4, 36);
+    conv.index = 1;
+    sumi_plan plan;
+    sumi_error error = {0};
+    sumi_plan_begin(&plan, &s_heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+    sumi_plan_adapters(&plan, a.uses, 2);
+    sumi_plan_conv(&plan, &(sumi_plan_conv_args){.label = "conv",
+                                                 .x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 64, 4),
+                                                 .weight = &conv,
+                                                 .shape = {.height = 8, .width = 8}});
+    CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_NOT_SUPPORTED);
+    CHECK(strstr(error.text, "only linear layers can be adapted") != NULL);
+    sumi_plan_end(&plan);
+}
+
 // A use of scale 0 and an adapter of other weights leave the plan as it is without them.
 TEST(plan_is_the_same_where_no_adapter_reaches)
 {
@@ -590,6 +610,7 @@ int main(int argc, char** argv)
     RUN(plan_keeps_the_first_writing_error);
     RUN(plan_applies_adapters_to_their_weight_only);
     RUN(plan_adds_adapters_under_every_epilogue);
+    RUN(plan_refuses_an_adapter_of_a_convolution);
     RUN(plan_is_the_same_where_no_adapter_reaches);
     RUN(plan_survives_every_failing_allocation);
     RUN(weight_stack_reads_rows_across_parts);

@@ -9,7 +9,7 @@ static const float s_ones[64 * 576] = {1.0f};
 
 typedef struct fixture {
     sumi_plan plan;
-    sumi_weight square, vector, qkv, conv, columns, wide, adapted;
+    sumi_weight square, vector, qkv, conv, columns, wide, adapted, narrow;
     sumi_delta delta;
     sumi_adapter adapter;
     sumi_adapter_use use;
@@ -155,6 +155,7 @@ static bool make_plan(fixture* f)
     f->conv = make_weight(3, 576);
     f->wide = make_weight(64, 216);
     f->adapted = make_weight(64, 64);
+    f->narrow = make_weight(1, 32);
     f->adapted.index = 1;
     f->delta = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4)};
     f->adapter = (sumi_adapter){&f->delta, 1};
@@ -254,8 +255,13 @@ static void break_spans(fixture* f)
 }
 static void break_in_place_output(fixture* f) { op_called(f, "some_rows")->in[2] = SUMI_NO_VALUE; }
 static sumi_op* adding_op(fixture* f, const char* label) { return op_called(f, label) + 2; } // product, low rank, this
-static void break_adding_output(fixture* f) { adding_op(f, "adapted_rows")->in[1] = SUMI_NO_VALUE; }
-static void break_adding_bias(fixture* f) { adding_op(f, "adapted_gate")->bias = &f->vector; }
+static void break_adding_output(fixture* f)
+{
+    sumi_op* op = adding_op(f, "adapted_rows");
+    op->in[2] = op->out;
+    op->in[1] = SUMI_NO_VALUE;
+}
+static void break_adding_bias(fixture* f) { adding_op(f, "adapted_gate")->bias = &f->narrow; }
 static void break_adding_gate(fixture* f) { adding_op(f, "adapted_gate")->u.linear.gate.column += 17; }
 static void break_adding_columns(fixture* f) { adding_op(f, "adapted_gate")->u.linear.y_column += 17; }
 static void break_gate_alone(fixture* f)

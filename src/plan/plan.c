@@ -821,6 +821,11 @@ sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args)
     if (y.id == 0) { y = sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, rows, weight->rows); }
     bool halves = conv.stride == 2 && conv.kernel == 3 && conv.pads_end && conv.height >= 2 && conv.width >= 2;
     bool is_known = (conv.kernel == 1 || conv.kernel == 3) && (conv.stride == 1 || halves);
+    if (is_adapted(plan, weight)) {
+        sumi_fail(&plan->error, SUMI_NOT_SUPPORTED,
+                  "%s%s: an adapter changes the weight %s of a convolution: only linear layers can be adapted",
+                  plan->label_prefix, args->label, weight->name);
+    }
     bool is_strip = conv.above != 0 || conv.below != 0, has_neighbours = ((conv.above | conv.below) & ~1) == 0;
     bool is_strip_good = !is_strip || (has_neighbours && conv.kernel == 3 && conv.stride == 1 && !conv.pads_end);
     if (!is_known || !is_strip_good || rows_of(plan, x) != conv.height * conv.width
