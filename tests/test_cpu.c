@@ -269,7 +269,11 @@ static void build_linear(bench* b, scene* s)
                                                         .y_row = pad > 0 ? 1 : 0});
     if (b->plan.op_count > 0) {
         b->plan.ops[0].u.linear.accumulates = c->accumulates;
-        if (c->accumulates) b->plan.ops[0].in[2] = b->plan.ops[0].out; // read and written, as adapters' products are
+        if (c->accumulates) { // an adapter's second product, as the verb does not write it
+            b->plan.ops[0].in[1] = b->plan.ops[0].out;
+            b->plan.ops[0].in[2] = c->has_gate ? s->values[2] : SUMI_NO_VALUE;
+            if (c->has_gate) { b->plan.ops[0].u.linear.gate = (sumi_step_row){s->values[2], 5, true}; }
+        }
         b->plan.ops[0].u.linear.scale = 0.25f;
     }
 }
@@ -289,7 +293,8 @@ static void check_linear(linear_case* c, const float* w, float tolerance)
             for (int k = 0; k < c->k; k++) { sum += (double)x[(x_row + r) * c->k + k] * (double)w[j * c->k + k]; }
             double* out = &expect[(y_row + r) * c->n + j];
             if (c->accumulates) {
-                *out += 0.25 * sum;
+                double gate = c->has_gate ? (double)gates[2 * (c->n + 5) + 5 + j] : 1.0;
+                *out += 0.25 * gate * sum;
             } else {
                 double v = act_double(c->activation, sum + (c->has_bias ? (double)bias[j] : 0.0));
                 *out = c->is_residual ? *out + v * (c->has_gate ? (double)gates[2 * (c->n + 5) + 5 + j] : 1.0) : v;
@@ -332,6 +337,219 @@ TEST(linear_agrees_with_the_reference_at_odd_shapes)
             linear_of_shape(shapes[i][0], shapes[i][1], shapes[i][2], variant);
         }
     }
+}
+
+// ---- Adapters -------------------------------------------------------------------------------------------------------
+// Under every epilogue the result is that of merged weights. A case's deltas: what part of the weight's rows each
+// covers.
+typedef enum merged_epilogue {
+    MERGED_PLAIN,
+    MERGED_BIAS,
+    MERGED_ACTIVATION,
+    MERGED_ACTIVATION_INTO_ROWS,
+    MERGED_INTO_ROWS,
+    MERGED_INTO_COLUMNS,
+    MERGED_RESIDUAL,
+    MERGED_GATED_RESIDUAL,
+    MERGED_TWO_HALVES, // SwiGLU
+    MERGED_EPILOGUES
+} merged_epilogue;
+
+enum { MERGED_ROWS = 24, MERGED_DEPTH = 56, MERGED_COLS = 40, MERGED_X_ROW = 3, MERGED_Y_ROW = 2, MERGED_COLUMN = 7 };
+enum { MERGED_DELTAS = 3 };
+
+typedef struct merged_case {
+    merged_epilogue epilogue;
+    sumi_activation activation;
+    int rows; // of the product: some take another way than many
+    int delta_count;
+    sumi_span spans[MERGED_DELTAS]; // rows of the weight; count 0: all of them
+    int rank;
+    sumi_weight weight, bias;
+    sumi_delta deltas[MERGED_DELTAS];
+    sumi_adapter adapters[MERGED_DELTAS];
+    sumi_adapter_use uses[MERGED_DELTAS];
+} merged_case;
+
+static bool merged_into_rows(const merged_case* c)
+{
+    return c->epilogue == MERGED_ACTIVATION_INTO_ROWS || c->epilogue == MERGED_INTO_ROWS;
+}
+static bool merged_activates(const merged_case* c)
+{
+    return c->epilogue == MERGED_ACTIVATION || c->epilogue == MERGED_ACTIVATION_INTO_ROWS;
+}
+static int merged_y_cols(const merged_case* c)
+{
+    return c->epilogue == MERGED_INTO_COLUMNS ? MERGED_COLS + 2 * MERGED_COLUMN
+         : c->epilogue == MERGED_TWO_HALVES   ? MERGED_COLS / 2
+                                              : MERGED_COLS;
+}
+
+static void build_merged(bench* b, scene* s)
+{
+    const merged_case* c = s->context;
+    const bool into_rows = merged_into_rows(c), has_residual = c->epilogue == MERGED_RESIDUAL,
+               is_gated = c->epilogue == MERGED_GATED_RESIDUAL;
+    s->values[1] = bench_value(b, c->rows + (into_rows ? MERGED_X_ROW : 0), MERGED_DEPTH);
+    s->values[2] = bench_value(b, 4, MERGED_COLS + 5); // the gate's table
+    s->value_count = 3;
+    sumi_plan_adapters(&b->plan, c->uses, c->delta_count);
+    if (c->epilogue == MERGED_TWO_HALVES) {
+        s->values[0] = sumi_plan_linear_gated(&b->plan, "linear", s->values[1], &c->weight, SUMI_ACT_SILU);
+        if (s->values[0].id != 0) { b->plan.values[s->values[0].id - 1].bound = true; }
+        return;
+    }
+    s->values[0] = bench_value(b, c->rows + (into_rows ? MERGED_Y_ROW + 1 : 0), merged_y_cols(c));
+    sumi_plan_linear(&b->plan,
+                     &(sumi_plan_linear_args){.label = "linear",
+                                              .x = s->values[1],
+                                              .x_row = into_rows ? MERGED_X_ROW : 0,
+                                              .rows = c->rows,
+                                              .weight = &c->weight,
+                                              .bias = c->epilogue == MERGED_PLAIN ? NULL : &c->bias,
+                                              .activation = merged_activates(c) ? c->activation : SUMI_ACT_NONE,
+                                              .y = has_residual || is_gated ? SUMI_NO_VALUE : s->values[0],
+                                              .y_row = into_rows ? MERGED_Y_ROW : 0,
+                                              .keeps_columns = c->epilogue == MERGED_INTO_COLUMNS,
+                                              .y_column = c->epilogue == MERGED_INTO_COLUMNS ? MERGED_COLUMN : 0,
+                                              .residual = has_residual || is_gated ? s->values[0] : SUMI_NO_VALUE,
+                                              .gate = is_gated ? (sumi_step_row){s->values[2], 5, true} : SUMI_NO_ROW});
+}
+
+static void try_merged(merged_case* c)
+{
+    const int y_cols = merged_y_cols(c), into_rows = merged_into_rows(c), x_row = into_rows ? MERGED_X_ROW : 0,
+              y_row = into_rows ? MERGED_Y_ROW : 0, y_rows = c->rows + (into_rows ? MERGED_Y_ROW + 1 : 0);
+    float *w = random_floats((size_t)MERGED_COLS * MERGED_DEPTH, 1.0f), *bias = random_floats(MERGED_COLS, 1.0f),
+          *x = random_floats((size_t)(c->rows + x_row) * MERGED_DEPTH, 1.0f),
+          *y = random_floats((size_t)y_rows * (size_t)y_cols, 1.0f),
+          *gates = random_floats((size_t)4 * (MERGED_COLS + 5), 1.0f), *down[MERGED_DELTAS], *up[MERGED_DELTAS];
+    c->weight = float_weight(w, MERGED_COLS, MERGED_DEPTH);
+    c->weight.index = 3;
+    c->bias = float_weight(bias, 1, MERGED_COLS);
+    for (int d = 0; d < c->delta_count; d++) {
+        const sumi_span span = c->spans[d].count > 0 ? c->spans[d] : (sumi_span){0, MERGED_COLS};
+        const int rank = c->rank + d; // adapters of several ranks
+        down[d] = random_floats((size_t)rank * MERGED_DEPTH, 0.5f);
+        up[d] = random_floats((size_t)span.count * (size_t)rank, 0.5f);
+        c->deltas[d] = (sumi_delta){.weight_index = 3,
+                                    .row_begin = span.begin,
+                                    .scale = 0.5f + 0.25f * (float)d,
+                                    .down = float_weight(down[d], rank, MERGED_DEPTH),
+                                    .up = float_weight(up[d], span.count, rank)};
+        c->adapters[d] = (sumi_adapter){&c->deltas[d], 1};
+        c->uses[d] = (sumi_adapter_use){&c->adapters[d], d == 1 ? -1.5f : 0.75f};
+    }
+    float* merged = malloc((size_t)MERGED_COLS * MERGED_DEPTH * sizeof *merged);
+    for (int j = 0; j < MERGED_COLS; j++) {
+        sumi_weight_merged_row(&c->weight, c->uses, c->delta_count, j, merged + (size_t)j * MERGED_DEPTH);
+    }
+    double* expect = malloc((size_t)y_rows * (size_t)y_cols * sizeof *expect);
+    for (int i = 0; i < y_rows * y_cols; i++) { expect[i] = (double)y[i]; }
+    for (int r = 0; r < c->rows; r++) {
+        double p[MERGED_COLS];
+        for (int j = 0; j < MERGED_COLS; j++) {
+            p[j] = c->epilogue == MERGED_PLAIN || c->epilogue == MERGED_TWO_HALVES ? 0.0 : (double)bias[j];
+            for (int k = 0; k < MERGED_DEPTH; k++) {
+                p[j] += (double)x[(x_row + r) * MERGED_DEPTH + k] * (double)merged[j * MERGED_DEPTH + k];
+            }
+        }
+        double* out = expect + (size_t)(y_row + r) * (size_t)y_cols;
+        for (int j = 0; j < MERGED_COLS; j++) {
+            switch (c->epilogue) {
+            case MERGED_INTO_COLUMNS: out[MERGED_COLUMN + j] = p[j]; break;
+            case MERGED_RESIDUAL: out[j] += p[j]; break;
+            case MERGED_GATED_RESIDUAL: out[j] += (double)gates[2 * (MERGED_COLS + 5) + 5 + j] * p[j]; break;
+            case MERGED_TWO_HALVES:
+                if (j < y_cols) { out[j] = act_double(SUMI_ACT_SILU, p[j]) * p[j + y_cols]; }
+                break;
+            default: out[j] = act_double(merged_activates(c) ? c->activation : SUMI_ACT_NONE, p[j]); break;
+            }
+        }
+    }
+    scene s = {.build = build_merged,
+               .context = c,
+               .inputs = {y, x, gates},
+               .part_rows = 5,
+               .counter = 2,
+               .expect = expect,
+               .absolute = 4e-5, // sums of up to 3 * 35 * 56 numbers below 1
+               .relative = 1e-5};
+    const int errors = t_errors;
+    free(scene_run(&s));
+    if (t_errors > errors) {
+        printf("  epilogue %d, activation %d, %d rows, %d deltas, rank %d\n", (int)c->epilogue, (int)c->activation,
+               c->rows, c->delta_count, c->rank);
+    }
+    for (int d = 0; d < c->delta_count; d++) { free(down[d]), free(up[d]); }
+    free(w), free(bias), free(x), free(y), free(gates), free(merged), free(expect);
+}
+
+TEST(adapters_do_what_merged_weights_would_under_every_epilogue)
+{
+    static const struct {
+        int count;
+        sumi_span spans[MERGED_DELTAS];
+    } covers[] = {
+        {1, {{0}}},
+        {2, {{0}, {0}}},
+        {1, {{8, 16}}},                   // some rows, so no delta reaches all
+        {2, {{0}, {20, 20}}},             // the last one does not
+        {2, {{3, 9}, {0}}},               // the last one does
+        {3, {{0, 8}, {8, 16}, {24, 16}}}, // the parts of a stack, each with its own
+    };
+    static const int ranks[] = {1, 4, 33}, rows[] = {5, MERGED_ROWS};
+    for (int e = 0; e < MERGED_EPILOGUES; e++) {
+        for (size_t v = 0; v < sizeof covers / sizeof *covers; v++) {
+            for (size_t k = 0; k < sizeof ranks / sizeof *ranks; k++) {
+                for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+                    merged_case c = {.epilogue = (merged_epilogue)e,
+                                     .rows = rows[r],
+                                     .delta_count = covers[v].count,
+                                     .rank = ranks[k],
+                                     .activation = (sumi_activation)(SUMI_ACT_SILU + (k + r + v) % 5)};
+                    memcpy(c.spans, covers[v].spans, sizeof c.spans);
+                    try_merged(&c);
+                }
+            }
+        }
+    }
+}
+
+// Twice the same adapter, one that is off, and one of another weight.
+TEST(an_adapter_counts_as_often_as_it_is_used)
+{
+    enum { ROWS = 9, N = 24, K = 32, RANK = 4 };
+    float *w = random_floats(N * K, 1.0f), *down = random_floats(RANK * K, 1.0f), *up = random_floats(N * RANK, 1.0f),
+          *x = random_floats(ROWS * K, 1.0f);
+    sumi_weight weight = float_weight(w, N, K);
+    weight.index = 1;
+    sumi_delta delta = {1, 0, 0.5f, float_weight(down, RANK, K), float_weight(up, N, RANK)}, other = delta;
+    other.weight_index = 2;
+    const sumi_adapter adapter = {&delta, 1}, others = {&other, 1};
+    const sumi_adapter_use once[] = {{&adapter, 1.0f}},
+                           often[] = {{&adapter, 0.5f}, {&adapter, 0.0f}, {&others, 1.0f}, {&adapter, 0.5f}};
+    float* results[2];
+    s_level = SUMI_CPU_AUTO;
+    for (int i = 0; i < 2; i++) {
+        bench b;
+        bench_begin(&b);
+        sumi_plan_adapters(&b.plan, i == 0 ? once : often, i == 0 ? 1 : 4);
+        sumi_value from = bench_value(&b, ROWS, K), y = bench_value(&b, ROWS, N);
+        sumi_plan_linear(
+            &b.plan, &(sumi_plan_linear_args){
+                         .label = "linear", .x = from, .weight = &weight, .activation = SUMI_ACT_GELU_TANH, .y = y});
+        CHECK_NUMBER(b.plan.op_count, i == 0 ? 4 : 6); // the last one activates
+        if (bench_ready(&b)) {
+            bench_write(&b, from, x);
+            bench_run(&b, SPLIT_NONE, 0);
+        }
+        results[i] = bench_read(&b, y);
+        bench_end(&b);
+    }
+    for (int i = 0; i < ROWS * N; i++) { CHECK_NEAR(results[1][i], results[0][i], 2e-5, 1e-5); }
+    free(results[0]), free(results[1]), free(w), free(down), free(up), free(x);
 }
 
 // A prompt of eight tokens, the shortest there is, sums alone as it does beside others: a batch gives the bits of
@@ -2032,6 +2250,8 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     sumi_heap_init(&s_heap, NULL);
     RUN(linear_agrees_with_the_reference_at_odd_shapes);
+    RUN(adapters_do_what_merged_weights_would_under_every_epilogue);
+    RUN(an_adapter_counts_as_often_as_it_is_used);
     RUN(eight_rows_have_the_same_bits_alone_and_among_more);
     RUN(linear_reads_every_weight_type);
     RUN(linear_reads_weights_stacked_of_different_types);

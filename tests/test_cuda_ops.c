@@ -646,7 +646,7 @@ enum {
     ADAPTED = 64,
     FLOAT_TABLE = 128
 };
-enum { ALIGNED = 256, IN_FP8 = 512, PADDED = 1024 };
+enum { ALIGNED = 256, IN_FP8 = 512, PADDED = 1024, INTO_COLUMNS = 2048, ADDING = 4096 };
 
 // Two adapters: one over all rows, one over a middle range, with negative strength.
 static void adapt(scene* s, const sumi_weight* w, int rank)
@@ -696,6 +696,16 @@ static void build_linear(scene* s, const op_case* c)
             &s->plan,
             &(sumi_plan_linear_args){
                 .label = "linear", .x = x, .weight = w, .bias = b, .gate = gate, .residual = activations(s, m, n)});
+        if (flags & ADDING && s->plan.op_count > 0) { // an adapter's second product alone
+            s->plan.ops[0].u.linear.accumulates = true;
+            s->plan.ops[0].u.linear.scale = 0.5f;
+        }
+    } else if (flags & INTO_COLUMNS) {
+        y = activations(s, m, n + 40);
+        sumi_plan_linear(
+            &s->plan,
+            &(sumi_plan_linear_args){
+                .label = "linear", .x = x, .weight = w, .bias = b, .y = y, .keeps_columns = true, .y_column = 24});
     } else if (flags & INTO) {
         y = activations(s, m + 4, n);
         sumi_plan_linear(&s->plan, &(sumi_plan_linear_args){.label = "linear",
@@ -749,6 +759,37 @@ static const op_case s_linear[] = {
     {"linear 50x39x30, two adapters, rank 5, silu", build_linear, 50, 39, 30, ADAPTED, 5, .act = SUMI_ACT_SILU,
      .bound = 6e-3},
     {"linear 50x96x64, two adapters, residual", build_linear, 50, 96, 64, ADAPTED | RESIDUAL, 4, .bound = CHAINED},
+    {"linear 50x96x64, adapters, gelu", build_linear, 50, 96, 64, ADAPTED | BIASED, 8, .act = SUMI_ACT_GELU_TANH,
+     .bound = 6e-3},
+    {"linear 9x104x64, adapters, rank 33, quick gelu", build_linear, 9, 104, 64, ADAPTED, 33,
+     .act = SUMI_ACT_QUICK_GELU, .bound = 6e-3},
+    {"linear 131x100x64, adapters, gated residual", build_linear, 131, 100, 64, ADAPTED | BIASED | GATED_RESIDUAL, 16,
+     .counter = 3, .bound = CHAINED},
+    {"linear 131x104x64, adapters, rank 1, float gate", build_linear, 131, 104, 64,
+     ADAPTED | GATED_RESIDUAL | FLOAT_TABLE, 1, .counter = 2, .bound = CHAINED},
+    {"linear 256x256x128, adapters, aligned gate", build_linear, 256, 256, 128,
+     ADAPTED | BIASED | GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, 32, .repeat = 2, .counter = 1, .bound = 6e-3},
+    {"linear 40x64x48 into rows, adapters, gelu", build_linear, 40, 64, 48, ADAPTED | BIASED | INTO, 16,
+     .act = SUMI_ACT_GELU_TANH, .bound = 6e-3},
+    {"linear 40x63x48 into rows, adapters, silu", build_linear, 40, 63, 48, ADAPTED | INTO, 4, .act = SUMI_ACT_SILU,
+     .bound = 6e-3},
+    {"linear 50x96x64 into columns", build_linear, 50, 96, 64, INTO_COLUMNS | BIASED, .bound = STORED},
+    {"linear 50x96x64 into columns, adapters", build_linear, 50, 96, 64, ADAPTED | STACKED | INTO_COLUMNS | BIASED, 16,
+     .bound = CHAINED},
+    {"linear 50x39x64 into columns, adapters, rank 33", build_linear, 50, 39, 64, ADAPTED | INTO_COLUMNS, 33,
+     .bound = CHAINED},
+    {"linear, modulation table 8x768x192, adapters", build_linear, 8, 768, 192, ADAPTED | BIASED | TO_FLOAT, 16,
+     .bound = CHAINED},
+    {"linear, modulation table 4x96x64, adapters, silu", build_linear, 4, 96, 64, ADAPTED | BIASED | TO_FLOAT, 4,
+     .act = SUMI_ACT_SILU, .bound = CHAINED},
+    {"linear, fp8 64x256x128, adapters, gate", build_linear, 64, 256, 128,
+     IN_FP8 | ADAPTED | BIASED | GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, 16, .counter = 1, .bound = FP8},
+    {"linear, fp8 64x256x128, adapters, gelu", build_linear, 64, 256, 128, IN_FP8 | ADAPTED | BIASED, 16,
+     .act = SUMI_ACT_GELU_TANH, .bound = 2 * FP8},
+    {"linear, mlp in 4096x12288x3072, adapters, gelu", build_linear, 4096, 12288, 3072, ADAPTED | BIASED, 64,
+     .act = SUMI_ACT_GELU_TANH, .bound = 6e-3},
+    {"linear, mlp out 4096x3072x12288, adapters, gate", build_linear, 4096, 3072, 12288,
+     ADAPTED | BIASED | GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, 64, .counter = 2, .bound = CHAINED},
     {"linear, patches 4096x3840x64", build_linear, 4096, 3840, 64, BIASED, .bound = STORED},
     {"linear, to patches 4096x64x3840", build_linear, 4096, 64, 3840, BIASED, .bound = STORED},
     {"linear, caption 128x3840x2560", build_linear, 128, 3840, 2560, BIASED, .bound = STORED},
@@ -1728,6 +1769,16 @@ static const product_case s_products[] = {
      SUMI_CUDA_EPILOGUE_gate_bias},
     {{"product, bias, silu", build_linear, PRODUCT_SHAPE, BIASED, .act = SUMI_ACT_SILU, .bound = STORED},
      SUMI_CUDA_EPILOGUE_any},
+    {{"product, added", build_linear, PRODUCT_SHAPE, RESIDUAL | ADDING, .bound = STORED}, SUMI_CUDA_EPILOGUE_any},
+    {{"product, added under a gate", build_linear, PRODUCT_SHAPE, GATED_BY_TABLE | ADDING, .counter = 2,
+      .bound = STORED},
+     SUMI_CUDA_EPILOGUE_any},
+    {{"product 300x555x512, added under a gate", build_linear, 300, 555, 512, GATED_RESIDUAL | ADDING, .counter = 2,
+      .bound = STORED},
+     SUMI_CUDA_EPILOGUE_any},
+    {{"product 12x560x512, added under a gate", build_linear, 12, 560, 512, GATED_BY_TABLE | ADDING, .counter = 2,
+      .bound = STORED},
+     SUMI_CUDA_EPILOGUE_any},
 };
 
 // The case by every kernel and every number of parts of k that can take it, whole and in slices.
@@ -1779,7 +1830,9 @@ TEST(products_by_every_kernel)
     for (size_t i = 0; i < sizeof s_products / sizeof *s_products; i++) {
         if (s_case_filter != NULL && strstr(s_products[i].op.name, s_case_filter) == NULL) continue;
         try_product(&s_products[i], &s_machines[0], false);
-        if (device_of(&s_machines[0])->capability >= 89) try_product(&s_products[i], &s_machines[0], true);
+        // what is added keeps its precision
+        if (device_of(&s_machines[0])->capability >= 89 && (s_products[i].op.a & ADDING) == 0)
+            try_product(&s_products[i], &s_machines[0], true);
         s_tried++;
     }
 }

@@ -492,6 +492,137 @@ TEST(plan_applies_adapters_to_their_weight_only)
     sumi_plan_end(&plan);
 }
 
+// Two adapters of a weight of 64 rows: one reaches rows 16 to 48, the other one all.
+typedef struct adapted {
+    sumi_weight weight;
+    sumi_delta deltas[2];
+    sumi_adapter adapters[2];
+    sumi_adapter_use uses[2];
+} adapted;
+
+static void make_adapted(adapted* a)
+{
+    a->weight = make_weight(64, 64);
+    a->weight.index = 1;
+    a->deltas[0] = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4)};
+    a->deltas[1] = (sumi_delta){1, 0, 0.25f, make_weight(33, 64), make_weight(64, 33)};
+    for (int i = 0; i < 2; i++) {
+        a->adapters[i] = (sumi_adapter){&a->deltas[i], 1};
+        a->uses[i] = (sumi_adapter_use){&a->adapters[i], 2.0f};
+    }
+}
+
+// Ops 2 and 4 add what the adapters change to the rows and columns that the product wrote, gated as it is, in the order
+// of the uses.
+static void check_added(const sumi_plan* plan, const sumi_plan_linear_args* args)
+{
+    const sumi_op* product = &plan->ops[0];
+    for (int i = 0; i < 2; i++) {
+        const sumi_op *low = &plan->ops[1 + 2 * i], *op = low + 1;
+        const int begin = i == 0 ? 16 : 0;
+        CHECK(op->u.linear.accumulates && op->in[1].id == op->out.id && op->out.id == product->out.id);
+        CHECK(low->in[0].id == product->in[0].id && low->out.id == op->in[0].id);
+        CHECK_NUMBER(low->u.linear.x_row, args->x_row);
+        CHECK_NUMBER(low->rows, product->rows);
+        CHECK_NUMBER(op->rows, product->rows);
+        CHECK_NUMBER(op->u.linear.y_row, args->y_row);
+        CHECK_NUMBER(op->u.linear.y_column, args->y_column + begin);
+        CHECK_NEAR(op->u.linear.scale, i == 0 ? 1.0 : 0.5, 0, 0);
+        CHECK_NUMBER(op->u.linear.activation, SUMI_ACT_NONE);
+        CHECK_NUMBER(op->in[2].id, args->gate.table.id);
+        CHECK_NUMBER(op->u.linear.gate.column, args->gate.table.id != 0 ? args->gate.column + begin : 0);
+        CHECK(op->u.linear.gate.per_step == args->gate.per_step);
+    }
+}
+
+TEST(plan_adds_adapters_under_every_epilogue)
+{
+    enum { ACTIVATED, ACTIVATED_ROWS, COLUMNS, RESIDUAL, GATED, KINDS };
+    for (int i = 0; i < KINDS * 2; i++) {
+        const int kind = i / 2;
+        const bool is_activated = kind <= ACTIVATED_ROWS;
+        adapted a;
+        make_adapted(&a);
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &s_heap, i % 2 == 0 ? 4 : 2);
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_plan_adapters(&plan, a.uses, 2);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64),
+                   table = sumi_plan_bound(&plan, "table", SUMI_ELEMENT_FLOAT, 2, 200);
+        sumi_plan_linear_args args = {.label = "linear", .x = x, .weight = &a.weight};
+        if (is_activated) { args.activation = SUMI_ACT_GELU_TANH; }
+        if (kind == ACTIVATED_ROWS) {
+            args.y = sumi_plan_value(&plan, "y", SUMI_ELEMENT_FLOAT, 32, 64);
+            args.x_row = 3, args.rows = 8, args.y_row = 5;
+        }
+        if (kind == COLUMNS) {
+            args.y = sumi_plan_value(&plan, "y", SUMI_ELEMENT_FLOAT, 16, 96);
+            args.keeps_columns = true, args.y_column = 24;
+        }
+        if (kind >= RESIDUAL) { args.residual = sumi_plan_bound(&plan, "y", SUMI_ELEMENT_ACTIVATION, 16, 64); }
+        if (kind == GATED) { args.gate = (sumi_step_row){table, 100, true}; }
+        sumi_plan_linear(&plan, &args);
+        check_finish(&plan);
+        check_no_overlap(&plan);
+        CHECK_NUMBER(plan.op_count, is_activated ? 6 : 5);
+        CHECK_NUMBER(plan.ops[0].u.linear.activation, SUMI_ACT_NONE);
+        if (plan.op_count >= 5) { check_added(&plan, &args); }
+        if (plan.op_count == 6) {
+            const sumi_op* op = &plan.ops[5];
+            CHECK(op->kind == SUMI_OP_ACTIVATE && op->in[0].id == op->out.id && op->out.id == plan.ops[0].out.id);
+            CHECK_NUMBER(op->u.activate.activation, SUMI_ACT_GELU_TANH);
+            CHECK_NUMBER(op->u.activate.row, args.y_row);
+            CHECK_NUMBER(op->rows, plan.ops[0].rows);
+        }
+        sumi_plan_end(&plan);
+    }
+}
+
+TEST(plan_refuses_an_adapter_of_a_convolution)
+{
+    adapted a;
+    make_adapted(&a);
+    sumi_weight conv = make_weight(4, 36);
+    conv.index = 1;
+    sumi_plan plan;
+    sumi_error error = {0};
+    sumi_plan_begin(&plan, &s_heap, 4);
+    sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+    sumi_plan_adapters(&plan, a.uses, 2);
+    sumi_plan_conv(&plan, &(sumi_plan_conv_args){.label = "conv",
+                                                 .x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 64, 4),
+                                                 .weight = &conv,
+                                                 .shape = {.height = 8, .width = 8}});
+    CHECK_NUMBER(sumi_plan_finish(&plan, &error), SUMI_NOT_SUPPORTED);
+    CHECK(strstr(error.text, "only linear layers can be adapted") != NULL);
+    sumi_plan_end(&plan);
+}
+
+// A use of scale 0 and an adapter of other weights leave the plan as it is without them.
+TEST(plan_is_the_same_where_no_adapter_reaches)
+{
+    adapted a;
+    make_adapted(&a);
+    sumi_weight other = make_weight(64, 64);
+    other.index = 2;
+    for (int i = 0; i < 3; i++) {
+        sumi_plan plan;
+        sumi_plan_begin(&plan, &s_heap, 4);
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        a.uses[0].scale = a.uses[1].scale = i == 1 ? 0.0f : 1.0f;
+        if (i > 0) { sumi_plan_adapters(&plan, a.uses, 2); }
+        sumi_plan_linear(&plan,
+                         &(sumi_plan_linear_args){.label = "linear",
+                                                  .x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64),
+                                                  .weight = i == 2 ? &other : &a.weight,
+                                                  .activation = SUMI_ACT_SILU});
+        check_finish(&plan);
+        CHECK_NUMBER(plan.op_count, 1);
+        CHECK_NUMBER(plan.ops[0].u.linear.activation, SUMI_ACT_SILU);
+        sumi_plan_end(&plan);
+    }
+}
+
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
 typedef struct failing {
@@ -577,6 +708,9 @@ int main(int argc, char** argv)
     RUN(plan_keeps_the_first_writing_error);
     RUN(plan_refuses_guidance_and_statistics_that_do_not_fit);
     RUN(plan_applies_adapters_to_their_weight_only);
+    RUN(plan_adds_adapters_under_every_epilogue);
+    RUN(plan_refuses_an_adapter_of_a_convolution);
+    RUN(plan_is_the_same_where_no_adapter_reaches);
     RUN(plan_survives_every_failing_allocation);
     RUN(weight_stack_reads_rows_across_parts);
     TEST_END();

@@ -9,7 +9,10 @@ static const float s_ones[64 * 576] = {1.0f};
 
 typedef struct fixture {
     sumi_plan plan;
-    sumi_weight square, vector, qkv, conv, columns, wide;
+    sumi_weight square, vector, qkv, conv, columns, wide, adapted, narrow;
+    sumi_delta delta;
+    sumi_adapter adapter;
+    sumi_adapter_use use;
     sumi_value input, state, picture, bytes, positions, table, solver, room, upsampled, grown, guest;
 } fixture;
 
@@ -20,6 +23,27 @@ static sumi_weight make_weight(int32_t rows, int32_t cols)
                          .cols = cols,
                          .part_count = 1,
                          .parts = {{.data = s_ones, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}}};
+}
+
+// An adapter that reaches some rows of a weight, under a gated residual and under an activation.
+static void write_adapted(fixture* f, sumi_value x, sumi_value residual)
+{
+    sumi_plan* plan = &f->plan;
+    sumi_plan_adapters(plan, &f->use, 1);
+    sumi_plan_linear(
+        plan,
+        &(sumi_plan_linear_args){
+            .label = "adapted_gate", .x = x, .weight = &f->adapted, .residual = residual, .gate = {f->table, 0, true}});
+    sumi_value y = sumi_plan_value(plan, "adapted", SUMI_ELEMENT_FLOAT, 24, 64);
+    sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "adapted_rows",
+                                                    .x = x,
+                                                    .rows = 8,
+                                                    .weight = &f->adapted,
+                                                    .bias = &f->vector,
+                                                    .activation = SUMI_ACT_GELU_TANH,
+                                                    .y = y,
+                                                    .y_row = 16});
+    sumi_plan_adapters(plan, NULL, 0);
 }
 
 // Text rows: whole products, products into some rows, learned rows.
@@ -37,6 +61,7 @@ static sumi_value write_prepare(fixture* f)
     sumi_plan_linear(plan, &(sumi_plan_linear_args){
                                .label = "some_rows", .x = a, .x_row = 4, .rows = 8, .weight = &f->square, .y = rows});
     sumi_plan_fill_rows(plan, rows, &f->vector, (const sumi_span[]){{8, 8}, {16, 8}}, 2);
+    write_adapted(f, f->input, a);
     sumi_value qkv = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "qkv", .x = rows, .weight = &f->qkv});
     sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "qk",
                                                       .qkv = qkv,
@@ -155,6 +180,12 @@ static bool make_plan(fixture* f)
     f->columns = make_weight(64, 32);
     f->conv = make_weight(3, 576);
     f->wide = make_weight(64, 216);
+    f->adapted = make_weight(64, 64);
+    f->narrow = make_weight(1, 32);
+    f->adapted.index = 1;
+    f->delta = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4)};
+    f->adapter = (sumi_adapter){&f->delta, 1};
+    f->use = (sumi_adapter_use){&f->adapter, 1.0f};
     sumi_plan* plan = &f->plan;
     sumi_plan_begin(plan, &s_heap, 4);
     plan->arrange = arrange_pairs;
@@ -278,6 +309,25 @@ static void break_spans(fixture* f)
     ((sumi_span*)(void*)(uintptr_t)op_of(f, SUMI_OP_FILL_ROWS)->u.fill.spans)[1].begin = 15;
 }
 static void break_in_place_output(fixture* f) { op_called(f, "some_rows")->in[2] = SUMI_NO_VALUE; }
+static sumi_op* adding_op(fixture* f, const char* label) { return op_called(f, label) + 2; } // product, low rank, this
+static void break_adding_output(fixture* f)
+{
+    sumi_op* op = adding_op(f, "adapted_rows");
+    op->in[2] = op->out;
+    op->in[1] = SUMI_NO_VALUE;
+}
+static void break_adding_bias(fixture* f) { adding_op(f, "adapted_gate")->bias = &f->narrow; }
+static void break_adding_gate(fixture* f) { adding_op(f, "adapted_gate")->u.linear.gate.column += 17; }
+static void break_adding_columns(fixture* f) { adding_op(f, "adapted_gate")->u.linear.y_column += 17; }
+static void break_gate_alone(fixture* f)
+{
+    sumi_op* op = op_called(f, "first");
+    op->in[2] = f->table;
+    op->u.linear.gate = (sumi_step_row){f->table, 0, false};
+}
+static void break_residual_activation(fixture* f) { op_called(f, "residual")->u.linear.activation = SUMI_ACT_SILU; }
+static void break_activated_rows(fixture* f) { op_of(f, SUMI_OP_ACTIVATE)->u.activate.row = 17; }
+static void break_activated_place(fixture* f) { op_of(f, SUMI_OP_ACTIVATE)->out = op_called(f, "some_rows")->out; }
 static void break_in_place_kind(fixture* f)
 {
     sumi_op* op = op_called(f, "velocity");
@@ -360,6 +410,16 @@ static const struct {
     {"blocks of sums", break_blocks, {"group", "the blocks of group sums"}},
     {"parts that overlap", break_spans, {"fill", "two parts of the op write the same rows"}},
     {"an output that is no input", break_in_place_output, {"some_rows", "has its output among its inputs"}},
+    {"what an adapter adds to", break_adding_output, {"adapted_rows", "has its output among its inputs"}},
+    {"a bias of what is added", break_adding_bias, {"adapted_gate", "the weight or the bias has another shape"}},
+    {"the gate of what is added", break_adding_gate, {"table", "has other columns than the op needs"}},
+    {"the columns of what is added", break_adding_columns, {"adapted_gate", "has other columns than the op needs"}},
+    {"a gate of nothing", break_gate_alone, {"first", "a gate needs what its product is added to"}},
+    {"an activation beside a residual",
+     break_residual_activation,
+     {"residual", "with an activation is not added to anything"}},
+    {"rows that are activated", break_activated_rows, {"adapted", "reads rows 17 to 25, the value has 24"}},
+    {"activated rows elsewhere", break_activated_place, {"adapted_rows", "has its output among its inputs"}},
     {"an op that may not write in place", break_in_place_kind, {"velocity", "writes over what it reads"}},
     {"a host over its guest", break_guest_in_host, {"value latent_picture", "writes over what it reads"}},
     {"the rule of guidance", break_guidance, {"guide", "guidance has a rule"}},

@@ -72,7 +72,11 @@ static void rows_finish(const sumi_cpu_finish* finish, float* y, const float* c,
     const float *bias = finish->bias, *gate = finish->gate;
     vec scale = vec_all(finish->scale);
     if (finish->accumulates) {
-        FOR_VECTORS(count, STORE(y, vec_fma(scale, LOAD(c), LOAD(y))));
+        FOR_VECTORS(count, {
+            vec factor = scale;
+            if (gate != NULL) { factor = factor * LOAD(gate); }
+            STORE(y, vec_fma(factor, LOAD(c), LOAD(y)));
+        });
         return;
     }
     FOR_VECTORS(count, {

@@ -21,7 +21,7 @@
 #define SUMI_CPU_MAX_TILE_COLS 32
 
 // What happens to finished sums on their way out, per row of a product:
-//   y = act(c + bias)                    accumulates: y += scale * c               residual: y = residual + gate * act(c + bias)
+//   y = act(c + bias)        residual: y = residual + gate * act(c + bias)        accumulates: y += gate * scale * c
 typedef struct sumi_cpu_finish {
     const float* bias; // per column, or NULL
     const float* gate; // per column, or NULL

@@ -319,6 +319,7 @@ sumi_cpu_scratch sumi_cpu_linear_scratch(const sumi_cpu_kernels* kernels, const 
 sumi_result sumi_cpu_linear(sumi_cpu_run* run)
 {
     const sumi_op* op = run->op;
+    SUMI_ASSERT(!op->u.linear.accumulates || (op->in[1].id == op->out.id && op->bias == NULL));
     int32_t x_cols = sumi_cpu_cols(run, op->in[0]), y_cols = sumi_cpu_cols(run, op->out);
     sumi_cpu_product product = {
         .run = run, .cols = op->weight->rows, .depth = op->weight->cols, .weight = op->weight, .load = load_matrix};

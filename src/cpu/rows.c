@@ -105,9 +105,10 @@ static void activate(int32_t begin, int32_t end, int32_t worker_index, void* con
 sumi_result sumi_cpu_activate(sumi_cpu_run* run)
 {
     int32_t cols = sumi_cpu_cols(run, run->op->out);
+    int64_t first = (int64_t)run->op->u.activate.row * cols;
     row_loop loop = {.run = run,
-                     .x = sumi_cpu_value(run, run->op->in[0]),
-                     .y = sumi_cpu_value(run, run->op->out),
+                     .x = (const float*)sumi_cpu_value(run, run->op->in[0]) + first,
+                     .y = (float*)sumi_cpu_value(run, run->op->out) + first,
                      .cols = cols,
                      .x_cols = cols};
     // whole vectors must not depend on the split: rows of a width that is no multiple of a vector go one by one

@@ -319,7 +319,7 @@ static sumi_gemm_finish finish_of(const sumi_cuda_run* run, sumi_value out, bool
                           .activation = (int32_t)op->u.linear.activation,
                           .is_float = element == 4,
                           .scale = op->u.linear.accumulates ? op->u.linear.scale : 1.0f};
-    f.residual = op->u.linear.accumulates ? f.y : op->in[1].id != 0 ? sumi_cuda_value(run, op->in[1]) + first : 0;
+    f.residual = op->in[1].id != 0 ? sumi_cuda_value(run, op->in[1]) + first : 0;
     // The value is interleaved, the weight (an adapter's) is not: the epilogue finds the columns.
     f.half = !is_fused && !is_weight_gated && sumi_cuda_is_gated(run, out) ? cols / 2 : 0;
     f.is_aligned = !f.is_float && ((f.y | f.residual) & 15) == 0 && ((n | cols | f.column | f.half) & 7) == 0;
@@ -368,6 +368,8 @@ sumi_result sumi_cuda_linear(sumi_cuda_run* run)
         || (is_fp8 && (p.x_is_float || run->device->capability < 89))) {
         return sumi_fail(run->error, SUMI_INTERNAL, "%s: a product that the GPU has no kernel for", op->label);
     }
+    // launch.c keeps an adapter's weights precise
+    SUMI_ASSERT(!op->u.linear.accumulates || (op->in[1].id == op->out.id && !is_fp8));
     p.finish = finish_of(run, out, is_fused, is_weight_gated);
     p.finish.col_scale = is_fp8 ? p.weight.scales : 0;
 

@@ -128,11 +128,11 @@ sumi_result sumi_cuda_activate(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
-    const int64_t cols = sumi_cuda_cols(run, op->out);
+    const int64_t cols = sumi_cuda_cols(run, op->out), first = op->u.activate.row * cols;
     sumi_activate_args args = {.x = matrix_of(run, op->in[0]),
                                .y = matrix_of(run, op->out),
-                               .begin = rows.begin * cols,
-                               .end = rows.end * cols};
+                               .begin = first + rows.begin * cols,
+                               .end = first + rows.end * cols};
     args.activation = (int32_t)op->u.activate.activation;
     args.is_vector = !args.x.is_float && !args.y.is_float && args.begin % 8 == 0;
     const int64_t per_block = (args.is_vector ? 8 : 1) * SUMI_ROWS_THREADS;

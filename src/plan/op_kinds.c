@@ -165,6 +165,12 @@ static double linear_bytes(const sumi_plan* plan, const sumi_op* op)
          + (double)op->rows * ((double)weight->cols + weight->rows) * plan->activation_bytes;
 }
 
+static double activate_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    const sumi_value_info* out = sumi_plan_info(plan, op->out);
+    return 2.0 * op->rows * out->cols * (double)sumi_plan_element_bytes(plan, out->element);
+}
+
 static double gate_add_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     return 3.0 * op->rows * cols_of(plan, op->out) * plan->activation_bytes;
@@ -272,7 +278,7 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     // The processor cuts a product into the same number of parts another way: shares of columns times rows.
     [SUMI_OP_LINEAR] = {"linear", rows_given, heavy_linear, MAY_BE(SUMI_IN(1) | SUMI_IN(2)), .bytes = linear_bytes,
                         .flops = product_flops},
-    [SUMI_OP_ACTIVATE] = {"activate", rows_of_output, light, MAY_BE(SUMI_IN(0)), .output_count = 2},
+    [SUMI_OP_ACTIVATE] = {"activate", rows_given, light, MAY_BE(SUMI_IN(0)), .bytes = activate_bytes},
     [SUMI_OP_GATED] = {"gated", rows_of_output, light, .output_count = 3},
     [SUMI_OP_NORM_MODULATE] = {"norm_modulate", rows_of_output, light, .output_count = 2},
     [SUMI_OP_NORM_GATE_ADD] = {"norm_gate_add", rows_given, light, IS_ONE_OF(SUMI_IN(0)), .bytes = gate_add_bytes},

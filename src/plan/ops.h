@@ -118,12 +118,11 @@ typedef struct sumi_op_copy_rows {
 } sumi_op_copy_rows;
 
 // LINEAR: with P = x[x_row + r] W^T + bias, for the op's rows r and the weight's rows as columns from y_column on,
-//     out[y_row + r] = activation(P)                          in general
-//     out[y_row + r] = in[1][y_row + r] + gate * P            in[1]: residual, which is out; no gate: 1
-//     out[y_row + r] += scale * P                             accumulates: an adapter's second product
+//     out[y_row + r] = activation(P)                            in general
+//     out[y_row + r] = in[1][y_row + r] + gate * P              in[1]: residual, which is out; no gate: 1
+//     out[y_row + r] = in[1][y_row + r] + gate * scale * P      accumulates: an adapter's second product, without bias
 // in[0]: x [.., weight cols]; where these are no multiple of 8 it may have columns of 0 behind them, up to the next
-// one, which is what a GPU reads fast. in[2]: out where other rows or columns of it stay or where it is added to, or
-// the gate's table.
+// one, which is what a GPU reads fast. in[2]: the gate's table, or out where other rows or columns of it stay.
 typedef struct sumi_op_linear {
     sumi_activation activation;
     bool accumulates;
@@ -133,9 +132,11 @@ typedef struct sumi_op_linear {
     sumi_step_row gate;   // of a residual
 } sumi_op_linear;
 
-// ACTIVATE: out = activation(in[0]), element by element.
+// ACTIVATE: out[row + r] = activation(in[0][row + r]), element by element, for the op's rows r. Where these are not all
+// rows, out is in[0].
 typedef struct sumi_op_activate {
     sumi_activation activation;
+    int32_t row;
 } sumi_op_activate;
 
 // GATED: out[r, j] = activation(x[r, j]) * x[r, cols + j] (SwiGLU, GeGLU).

@@ -352,52 +352,76 @@ void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args)
                       .u.copy = {.from = args->x_row, .to = args->y_row}});
 }
 
-static bool touches(const sumi_plan* plan, const sumi_weight* weight)
+static bool changes(const sumi_adapter_use* use, const sumi_delta* delta, const sumi_weight* weight)
+{
+    return delta->weight_index == weight->index && use->scale != 0.0f;
+}
+
+static bool is_adapted(const sumi_plan* plan, const sumi_weight* weight)
 {
     for (int32_t u = 0; u < plan->adapter_count; u++) {
         const sumi_adapter* adapter = plan->adapters[u].adapter;
         for (int32_t d = 0; d < adapter->delta_count; d++) {
-            if (adapter->deltas[d].weight_index == weight->index && plan->adapters[u].scale != 0.0f) { return true; }
+            if (changes(&plan->adapters[u], &adapter->deltas[d], weight)) { return true; }
         }
     }
     return false;
 }
 
-// The product's output, rows from y_row on, += scale * (x down^T) up^T for every delta on this weight, in the order of
-// the uses: bits do not depend on anything else.
-static void add_deltas(sumi_plan* plan, const char* label, const sumi_op* product)
+// Adds scale * (x down^T) up^T to what the product wrote, in the columns of the delta's rows. A gate holds for this, too:
+// residual + gate * (P + D) is what the product wrote plus gate * D.
+static void add_delta(sumi_plan* plan, const sumi_op* product, const sumi_delta* delta, float scale)
+{
+    SUMI_ASSERT(product->kind == SUMI_OP_LINEAR && product->u.linear.activation == SUMI_ACT_NONE);
+    const sumi_op_linear* linear = &product->u.linear;
+    sumi_step_row gate = linear->gate;
+    if (gate.table.id != 0) { gate.column += delta->row_begin; }
+    sumi_value low = sumi_plan_value(plan, "low_rank", SUMI_ELEMENT_ACTIVATION, product->rows, delta->down.rows);
+    add_op(plan, product->label,
+           &(sumi_op){.kind = SUMI_OP_LINEAR,
+                      .in = {product->in[0]},
+                      .out = low,
+                      .weight = &delta->down,
+                      .rows = product->rows,
+                      .u.linear = {.scale = 1.0f, .x_row = linear->x_row}});
+    add_op(plan, product->label,
+           &(sumi_op){.kind = SUMI_OP_LINEAR,
+                      .in = {low, product->out, gate.table},
+                      .out = product->out,
+                      .weight = &delta->up,
+                      .rows = product->rows,
+                      .u.linear = {.accumulates = true,
+                                   .scale = scale,
+                                   .y_row = linear->y_row,
+                                   .y_column = linear->y_column + delta->row_begin,
+                                   .gate = gate}});
+}
+
+// What follows the product of an adapted weight, which has no activation: every delta on this weight in the order of the
+// uses (bits do not depend on anything else), then the activation of the whole sum.
+static void add_adapted(sumi_plan* plan, const sumi_op* product, sumi_activation activation)
 {
     const sumi_weight* weight = product->weight;
     for (int32_t u = 0; u < plan->adapter_count; u++) {
         const sumi_adapter_use* use = &plan->adapters[u];
         for (int32_t d = 0; d < use->adapter->delta_count; d++) {
             const sumi_delta* delta = &use->adapter->deltas[d];
-            if (delta->weight_index != weight->index || use->scale == 0.0f) { continue; }
-            if (delta->down.cols != weight->cols || delta->up.cols != delta->down.rows
+            if (!changes(use, delta, weight)) { continue; }
+            if (delta->down.cols != weight->cols || delta->up.cols != delta->down.rows || delta->row_begin < 0
                 || delta->row_begin + delta->up.rows > weight->rows) {
-                mismatch(plan, label, "an adapter's shape is not the weight's");
+                mismatch(plan, product->label, "an adapter's shape is not the weight's");
                 return;
             }
-            sumi_value low =
-                sumi_plan_value(plan, "low_rank", SUMI_ELEMENT_ACTIVATION, product->rows, delta->down.rows);
-            add_op(plan, label,
-                   &(sumi_op){.kind = SUMI_OP_LINEAR,
-                              .in = {product->in[0]},
-                              .out = low,
-                              .weight = &delta->down,
-                              .rows = product->rows,
-                              .u.linear = {.scale = 1.0f, .x_row = product->u.linear.x_row}});
-            add_op(plan, label,
-                   &(sumi_op){.kind = SUMI_OP_LINEAR,
-                              .in = {[0] = low, [2] = product->out}, // read and written
-                              .out = product->out,
-                              .weight = &delta->up,
-                              .rows = product->rows,
-                              .u.linear = {.accumulates = true,
-                                           .scale = use->scale * delta->scale,
-                                           .y_row = product->u.linear.y_row,
-                                           .y_column = delta->row_begin}});
+            add_delta(plan, product, delta, use->scale * delta->scale);
         }
+    }
+    if (activation != SUMI_ACT_NONE) {
+        add_op(plan, product->label,
+               &(sumi_op){.kind = SUMI_OP_ACTIVATE,
+                          .in = {product->out},
+                          .out = product->out,
+                          .rows = product->rows,
+                          .u.activate = {.activation = activation, .row = product->u.linear.y_row}});
     }
 }
 
@@ -405,7 +429,7 @@ static void add_deltas(sumi_plan* plan, const char* label, const sumi_op* produc
 static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear_args* args, int32_t rows)
 {
     const sumi_weight* weight = args->weight;
-    bool is_whole = args->x_row == 0 && rows == rows_of(plan, args->x), is_adapted = touches(plan, weight);
+    bool is_whole = args->x_row == 0 && rows == rows_of(plan, args->x);
     if (args->bias != NULL && (args->bias->rows != 1 || args->bias->cols != weight->rows)) {
         return "the bias has another width than the weight";
     }
@@ -413,29 +437,22 @@ static const char* linear_mismatch(const sumi_plan* plan, const sumi_plan_linear
         if (!is_whole || args->y.id != 0 || args->keeps_columns || args->activation != SUMI_ACT_NONE) {
             return "a residual takes the whole product without activation, in its own place";
         }
-        if (!is_shape(plan, args->residual, rows, weight->rows) || !is_step_row_good(plan, args->gate, weight->rows)) {
-            return "the residual or the gate has another shape than the product";
-        }
-        return is_adapted && args->gate.table.id != 0 ? "an adapter under a gated residual is not supported" : NULL;
+        return !is_shape(plan, args->residual, rows, weight->rows) || !is_step_row_good(plan, args->gate, weight->rows)
+                 ? "the residual or the gate has another shape than the product"
+                 : NULL;
     }
     if (args->gate.table.id != 0) { return "a gate needs a residual"; }
     if (args->keeps_columns) {
         bool fits = args->y.id != 0 && is_whole && args->y_row == 0 && rows_of(plan, args->y) == rows
                  && args->y_column >= 0 && args->y_column + weight->rows <= cols_of(plan, args->y);
-        return !fits || is_adapted || args->activation != SUMI_ACT_NONE
-                 ? "the output is narrower than the product, or an adapter or an activation changes it"
+        return !fits || args->activation != SUMI_ACT_NONE
+                 ? "the output is narrower than the product, or there is an activation"
                  : NULL;
     }
     bool is_new = args->y.id == 0 && args->y_row == 0, fits = args->y.id != 0 && cols_of(plan, args->y) == weight->rows;
-    if (args->y_column != 0 || (!is_new && !fits) || args->y_row < 0
-        || (fits && args->y_row + rows > rows_of(plan, args->y))) {
-        return "the output has another shape than the product";
-    }
-    // the activation is then an op in place over the whole value
-    bool writes_all = args->y.id == 0 || rows == rows_of(plan, args->y);
-    return is_adapted && args->activation != SUMI_ACT_NONE && !writes_all
-             ? "an adapter under an activation needs the whole output"
-             : NULL;
+    bool is_good = args->y_column == 0 && (is_new || fits) && args->y_row >= 0
+                && (is_new || args->y_row + rows <= rows_of(plan, args->y));
+    return is_good ? NULL : "the output has another shape than the product";
 }
 
 sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
@@ -460,6 +477,7 @@ sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
     }
     sumi_op product = {
         .kind = SUMI_OP_LINEAR,
+        .label = label,
         .in = {args->x, args->residual, args->gate.table},
         .out = args->residual.id != 0 ? args->residual : args->y,
         .weight = weight,
@@ -472,19 +490,10 @@ sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args)
     } else if (args->residual.id == 0 && (args->keeps_columns || rows != rows_of(plan, args->y))) {
         product.in[2] = args->y; // the other rows or columns stay
     }
-    bool is_adapted = touches(plan, weight);
-    product.u.linear.activation = is_adapted ? SUMI_ACT_NONE : args->activation;
+    const bool has_adapters = is_adapted(plan, weight);
+    product.u.linear.activation = has_adapters ? SUMI_ACT_NONE : args->activation;
     add_op(plan, label, &product);
-    if (is_adapted) {
-        add_deltas(plan, label, &product);
-        if (args->activation != SUMI_ACT_NONE) {
-            add_op(plan, label,
-                   &(sumi_op){.kind = SUMI_OP_ACTIVATE,
-                              .in = {product.out},
-                              .out = product.out,
-                              .u.activate = {.activation = args->activation}});
-        }
-    }
+    if (has_adapters) { add_adapted(plan, &product, args->activation); }
     return has_failed(plan) ? SUMI_NO_VALUE : product.out;
 }
 
@@ -493,7 +502,11 @@ sumi_value sumi_plan_activate(sumi_plan* plan, sumi_value x, sumi_activation act
     sumi_value y =
         sumi_plan_value(plan, "activated", sumi_plan_info(plan, x)->element, rows_of(plan, x), cols_of(plan, x));
     return add_op(plan, "activate",
-                  &(sumi_op){.kind = SUMI_OP_ACTIVATE, .in = {x}, .out = y, .u.activate = {.activation = activation}});
+                  &(sumi_op){.kind = SUMI_OP_ACTIVATE,
+                             .in = {x},
+                             .out = y,
+                             .rows = rows_of(plan, x),
+                             .u.activate = {.activation = activation}});
 }
 
 sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value both, sumi_activation activation)
@@ -917,6 +930,11 @@ sumi_value sumi_plan_conv(sumi_plan* plan, const sumi_plan_conv_args* args)
     if (y.id == 0) { y = sumi_plan_value(plan, "conv", SUMI_ELEMENT_ACTIVATION, rows, weight->rows); }
     bool halves = conv.stride == 2 && conv.kernel == 3 && conv.pads_end && conv.height >= 2 && conv.width >= 2;
     bool is_known = (conv.kernel == 1 || conv.kernel == 3) && (conv.stride == 1 || halves);
+    if (is_adapted(plan, weight)) {
+        sumi_fail(&plan->error, SUMI_NOT_SUPPORTED,
+                  "%s%s: an adapter changes the weight %s of a convolution: only linear layers can be adapted",
+                  plan->label_prefix, args->label, weight->name);
+    }
     bool is_strip = conv.above != 0 || conv.below != 0, has_neighbours = ((conv.above | conv.below) & ~1) == 0;
     bool is_strip_good = !is_strip || (has_neighbours && conv.kernel == 3 && conv.stride == 1 && !conv.pads_end);
     if (!is_known || !is_strip_good || rows_of(plan, x) != conv.height * conv.width

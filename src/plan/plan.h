@@ -205,7 +205,7 @@ typedef struct sumi_plan_copy_args {
 void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args);
 
 // activation(x W^T + bias), or residual + gate * (x W^T + bias), which takes the residual's place. The plan's adapters
-// are applied.
+// are applied: the result is that of merged weights, whichever of these it is.
 typedef struct sumi_plan_linear_args {
     const char* label;
     sumi_value x;
@@ -214,12 +214,11 @@ typedef struct sumi_plan_linear_args {
     int32_t x_row, rows; // rows of x; rows 0: all from x_row on
     sumi_value y;        // an existing value to write to; none: a new one
     int32_t y_row;       // first row in y; its other rows stay
-    // y is wider than the product, which goes to the columns from y_column on; the others stay. Of all rows, no
-    // adapters.
+    // y is wider than the product, which goes to the columns from y_column on; the others stay. Of all rows.
     bool keeps_columns;
     int32_t y_column;
     sumi_value residual; // of the product's shape; then y, a range of rows and an activation are not possible
-    sumi_step_row gate;  // of a residual; none: 1. No adapters
+    sumi_step_row gate;  // of a residual; none: 1
 } sumi_plan_linear_args;
 sumi_value sumi_plan_linear(sumi_plan* plan, const sumi_plan_linear_args* args);
 

@@ -158,8 +158,8 @@ static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
         break;
     }
     case SUMI_OP_ACTIVATE:
-        reads_in_place(v, op->in[0], 0, op->rows, out_cols, IS_NUMBER);
-        writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
+        reads_in_place(v, op->in[0], op->u.activate.row, op->rows, out_cols, IS_NUMBER);
+        writes(v, op->out, op->u.activate.row, op->rows, out_cols, IS_NUMBER);
         break;
     case SUMI_OP_GATED:
         reads(v, op->in[0], 0, op->rows, 2 * out_cols, IS_NUMBER);
@@ -207,8 +207,7 @@ static void list_linear(validator* v, const sumi_op* op)
                 .elements = IS_NUMBER,
                 .in_place = true};
     reads(v, op->in[0], op->u.linear.x_row, op->rows, sumi_plan_info(v->plan, op->in[0])->cols, IS_NUMBER);
-    if (op->u.linear.accumulates) { add_access(v, y); }
-    access residual = y;
+    access residual = y; // or what an adapter's product adds to
     residual.value = op->in[1];
     add_access(v, residual);
     reads_step(v, op->u.linear.gate, n, IS_NUMBER);
@@ -771,7 +770,7 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
     case SUMI_OP_LINEAR: {
         const int32_t x_cols = sumi_plan_info(v->plan, op->in[0])->cols;
         fits = op->weight != NULL && (op->weight->cols == x_cols || (op->weight->cols + 7) / 8 * 8 == x_cols)
-            && is_vector(op->bias, op->weight->rows);
+            && is_vector(op->bias, op->weight->rows) && (!op->u.linear.accumulates || op->bias == NULL);
         break;
     }
     case SUMI_OP_CONV: {
@@ -938,11 +937,28 @@ static sumi_result check_in_place_output(const validator* v, const sumi_op* op)
         [SUMI_OP_TILE_PLACE] = 2}; // of the inputs, from 1
     const sumi_value_info* out = sumi_plan_info(v->plan, op->out);
     bool is_input = slot[op->kind] == 0 || op->in[slot[op->kind] - 1].id == op->out.id;
-    if (op->kind == SUMI_OP_LINEAR
-        && (op->u.linear.accumulates || op->rows < out->rows || op->weight->rows < out->cols)) {
+    if (op->kind == SUMI_OP_LINEAR && op->u.linear.accumulates) {
+        is_input = op->in[1].id == op->out.id;
+    } else if (op->kind == SUMI_OP_LINEAR && (op->rows < out->rows || op->weight->rows < out->cols)) {
         is_input = op->in[1].id == op->out.id || op->in[2].id == op->out.id;
+    } else if (op->kind == SUMI_OP_ACTIVATE && op->rows < out->rows) {
+        is_input = op->in[0].id == op->out.id;
     }
     return is_input ? SUMI_OK : op_breaks(v, op, op->out, "an op that works in place has its output among its inputs");
+}
+
+// ops.h: what a product does with its sums beside the activation.
+static sumi_result check_sums(const validator* v, const sumi_op* op)
+{
+    if (op->kind != SUMI_OP_LINEAR) { return SUMI_OK; }
+    const sumi_op_linear* linear = &op->u.linear;
+    if (linear->gate.table.id != 0 && op->in[1].id == 0) {
+        return op_breaks(v, op, linear->gate.table, "a gate needs what its product is added to");
+    }
+    if (linear->activation != SUMI_ACT_NONE && op->in[1].id != 0) {
+        return op_breaks(v, op, op->in[1], "a product with an activation is not added to anything");
+    }
+    return SUMI_OK;
 }
 
 // Where an access begins in its base.
@@ -1078,6 +1094,7 @@ static sumi_result check_op(validator* v, const sumi_op* op)
     SUMI_TRY(list_accesses(v, op, 0, v->plan->sections[op->section].repeat));
     SUMI_TRY(check_shapes(v, op));
     SUMI_TRY(check_in_place_output(v, op));
+    SUMI_TRY(check_sums(v, op));
     SUMI_TRY(check_in_place_reads(v, op));
     return check_writes(v, op);
 }
