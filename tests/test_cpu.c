@@ -975,7 +975,7 @@ static void build_misc(bench* b, scene* s)
 {
     misc_case* c = s->context;
     sumi_plan* p = &b->plan;
-    sumi_patch_layout layout = {4, 6, 5, 3, s_items, s_begins};
+    sumi_patch_layout layout = {4, 6, 5, 3, s_items, s_begins, c->flag != 0};
     s->value_count = 2;
     switch (c->kind) {
     case SUMI_OP_EMBED_ROWS:
@@ -1116,15 +1116,17 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
     free(table);
 }
 
-TEST(patches_put_channels_fastest_and_come_back)
+TEST(patches_put_channels_or_pixels_fastest_and_come_back)
 {
     float* latents = random_floats(10 * 24, 1.0f);
-    double rows[21 * 20] = {0}, planes[15 * 24];
+    double rows[21 * 20] = {0}, planes[15 * 24], by_channel[21 * 20] = {0};
     for (int s = 0; s < 3; s++) {
         for (int t = 0; t < 6; t++) {
             for (int f = 0; f < 20; f++) {
-                int y = t / 3 * 2 + f / 10, x = t % 3 * 2 + f / 5 % 2;
-                rows[(s_begins[s] + t) * 20 + f] = (double)latents[(s_items[s] * 5 + f % 5) * 24 + y * 6 + x];
+                int y = t / 3 * 2 + f / 10, x = t % 3 * 2 + f / 5 % 2, channel = f % 5;
+                double value = (double)latents[(s_items[s] * 5 + channel) * 24 + y * 6 + x];
+                rows[(s_begins[s] + t) * 20 + f] = value;
+                by_channel[(s_begins[s] + t) * 20 + channel * 4 + f / 5] = value;
             }
         }
         for (int i = 0; i < 5 * 24; i++) { planes[s * 120 + i] = -(double)latents[s_items[s] * 120 + i]; }
@@ -1135,6 +1137,11 @@ TEST(patches_put_channels_fastest_and_come_back)
     c.kind = SUMI_OP_UNPATCHIFY;
     scene back = {.build = build_misc, .context = &c, .inputs = {NULL, latents}, .part_rows = 1, .expect = planes};
     free(scene_run(&back));
+    c.flag = 1;
+    free(scene_run(&back));
+    c.kind = SUMI_OP_PATCHIFY;
+    there.expect = by_channel;
+    free(scene_run(&there));
     free(latents);
 }
 
@@ -2045,7 +2052,7 @@ int main(int argc, char** argv)
     RUN(activations_and_gating_agree_with_the_reference_to_the_ends_of_the_range);
     RUN(embedding_filling_and_copying_move_the_right_rows);
     RUN(rotary_time_and_modulation_tables_agree_with_the_reference);
-    RUN(patches_put_channels_fastest_and_come_back);
+    RUN(patches_put_channels_or_pixels_fastest_and_come_back);
     RUN(noise_guidance_and_preview_agree_with_the_reference);
     RUN(guidance_rescales_each_token);
     RUN(solver_rows_update_all_states_and_ignore_unwritten_ones);

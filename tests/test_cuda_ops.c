@@ -1162,11 +1162,11 @@ CASES(attention)
 // ---- Latents --------------------------------------------------------------------------------------------------------
 static void build_patches(scene* s, const op_case* c)
 {
-    // m x n latents of k channels; a: 0 there, 1 back
+    // m x n latents of k channels; a: 1 back, else there; 2 by channel
     const int tokens = c->m / 2 * (c->n / 2);
     const int32_t items[3] = {1, 0, 1}, begins[3] = {2 * tokens + 3, 0, tokens + 1};
-    sumi_patch_layout layout = {c->m, c->n, c->k, 3, items, begins};
-    if (c->a == 0) {
+    sumi_patch_layout layout = {c->m, c->n, c->k, 3, items, begins, (c->a & 2) != 0};
+    if ((c->a & 1) == 0) {
         sumi_value rows = activations(s, 3 * tokens + 5, 4 * c->k);
         sumi_plan_patchify(&s->plan, floats(s, 2 * c->k, c->m * c->n), &layout, rows);
         check(s, rows, EXACT);
@@ -1294,6 +1294,10 @@ static void build_latent_in(scene* s, const op_case* c)
 static const op_case s_latents[] = {
     {"patchify 4x6x5", build_patches, 4, 6, 5, .bound = EXACT},
     {"patchify 128x128x16", build_patches, 128, 128, 16, .bound = EXACT},
+    {"patchify 4x6x5, by channel", build_patches, 4, 6, 5, 2, .bound = EXACT},
+    {"patchify 128x128x16, by channel", build_patches, 128, 128, 16, 2, .bound = EXACT},
+    {"unpatchify 4x6x5, by channel", build_patches, 4, 6, 5, 3, .bound = EXACT},
+    {"unpatchify 128x96x16, by channel", build_patches, 128, 96, 16, 3, .bound = EXACT},
     {"unpatchify 4x6x5", build_patches, 4, 6, 5, 1, .bound = EXACT},
     {"unpatchify 128x96x16", build_patches, 128, 96, 16, 1, .bound = EXACT},
     {"add noise 8x35", build_noise, 8, 35, .a = 1, .counter = 2, .bound = FLOATING},

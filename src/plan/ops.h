@@ -216,12 +216,15 @@ typedef struct sumi_op_finish_modulation {
 //     in[0]: latents [items * channels, height * width]. in[1] = out: rows [.., 4 * channels]; the other rows stay.
 // UNPATCHIFY: the way back, times sign; sequence i makes latents i.
 //     in[0]: rows [.., 4 * channels]. out: [sequence_count * channels, height * width].
+// A row holds its patch's upper left pixel with all channels, then upper right, lower left and lower right; or, with
+// by_channel, channel by channel its four pixels.
 typedef struct sumi_op_patch {
     int32_t height, width, channels; // of a latent
     const int32_t* items;
     int32_t sequence_count;
     const int32_t* row_begin;
     float sign; // PATCHIFY: 1
+    bool by_channel;
 } sumi_op_patch;
 
 // ADD_NOISE: out = sigma * noise + (1 - sigma) * clean.

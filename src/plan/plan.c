@@ -647,7 +647,8 @@ static sumi_op_patch copy_layout(sumi_plan* plan, const sumi_patch_layout* layou
                            .items = items,
                            .sequence_count = layout->sequence_count,
                            .row_begin = row_begin,
-                           .sign = sign};
+                           .sign = sign,
+                           .by_channel = layout->by_channel};
 }
 
 static void check_layout(sumi_plan* plan, const char* label, const sumi_patch_layout* layout, sumi_value rows)

@@ -297,6 +297,7 @@ typedef struct sumi_patch_layout {
     int32_t height, width, channels; // of a latent
     int32_t sequence_count;
     const int32_t *items, *row_begin;
+    bool by_channel; // order of a row's elements, see ops.h
 } sumi_patch_layout;
 void sumi_plan_patchify(sumi_plan* plan, sumi_value latents, const sumi_patch_layout* layout, sumi_value rows);
 // [sequences * channels, h * w]
