@@ -1011,7 +1011,20 @@ static void build_misc(bench* b, scene* s)
     case SUMI_OP_FINISH_MODULATION:
         s->values[0] = bench_value(b, 5, 28);
         s->value_count = 1;
-        sumi_plan_finish_modulation(p, s->values[0], c->flag != 0);
+        if (c->flag != 2) {
+            sumi_plan_finish_modulation(p, s->values[0], c->flag != 0);
+            break;
+        }
+        s->value_count = 2;
+        s->values[1] = s->values[0];
+        s->values[0] = sumi_plan_modulation(p, &(sumi_plan_modulation_args){.label = "row",
+                                                                            .table = s->values[1],
+                                                                            .parts = 7,
+                                                                            .adds_one = 1 << 1 | 1 << 5,
+                                                                            .squashes = 1 << 6,
+                                                                            .rows = 2,
+                                                                            .x_row = 1,
+                                                                            .per_step = true});
         break;
     case SUMI_OP_PATCHIFY:
         s->values[0] = bench_value(b, 21, 20);
@@ -1113,6 +1126,20 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
             .build = build_misc, .context = &c, .inputs = {table}, .part_rows = 2, .expect = expect, .absolute = 1e-6};
         free(scene_run(&finish));
     }
+    // two rows of their own, from the row behind the step's on
+    for (int i = 0; i < 2 * 28; i++) {
+        double v = (double)table[3 * 28 + i];
+        expect[i] = i % 28 / 4 == 6 ? tanh(v) : i % 28 / 4 == 1 || i % 28 / 4 == 5 ? 1.0 + v : v;
+    }
+    c.flag = 2;
+    scene rows = {.build = build_misc,
+                  .context = &c,
+                  .inputs = {NULL, table},
+                  .part_rows = 1,
+                  .counter = 2,
+                  .expect = expect,
+                  .absolute = 1e-6};
+    free(scene_run(&rows));
     free(table);
 }
 

@@ -1009,8 +1009,22 @@ static void build_time(scene* s, const op_case* c)
 }
 static void build_finish(scene* s, const op_case* c)
 {
+    // a: 1 gates, else scales; 2 sixths, the row of the step as a value of its own; 4 that, as activations
     sumi_value table = c->b ? activations(s, c->m, c->n) : floats(s, c->m, c->n);
-    sumi_plan_finish_modulation(&s->plan, table, c->a != 0);
+    if (c->a & 2) {
+        table = sumi_plan_modulation(
+            &s->plan, &(sumi_plan_modulation_args){.label = "modulation",
+                                                   .table = table,
+                                                   .parts = 6,
+                                                   .adds_one = 1 << 1 | 1 << 4,
+                                                   .squashes = 1 << 5,
+                                                   .rows = 1,
+                                                   .x_row = 1,
+                                                   .per_step = true,
+                                                   .element = c->a & 4 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT});
+    } else {
+        sumi_plan_finish_modulation(&s->plan, table, c->a != 0);
+    }
     check(s, table, c->bound);
 }
 static const op_case s_norms[] = {
@@ -1087,6 +1101,11 @@ static const op_case s_rotary_and_tables[] = {
     {"modulation, gates, 5 x 28", build_finish, 5, 28, .a = 1, .bound = FLOATING},
     {"modulation, scales, 5 x 27", build_finish, 5, 27, .bound = FLOATING},
     {"modulation of activations", build_finish, 5, 28, .a = 1, .b = 1, .bound = STORED},
+    {"modulation, a step's row, 5 x 30", build_finish, 5, 30, .a = 2, .counter = 3, .bound = FLOATING},
+    {"modulation, a step's row of activations, 50 x 18432", build_finish, 50, 18432, .a = 2, .b = 1, .counter = 48,
+     .bound = FLOATING},
+    {"modulation, a step's row as activations, 7 x 3078", build_finish, 7, 3078, .a = 2 | 4, .b = 1, .counter = 2,
+     .bound = STORED},
 };
 CASES(rotary_and_tables)
 
