@@ -12,13 +12,15 @@ SUMI_DEVICE int64_t index_stride() { return (int64_t)gridDim.x * SUMI_LATENTS_TH
 SUMI_DEVICE float blend(float a, float x, float b, float y) { return __fadd_rn(__fmul_rn(a, x), __fmul_rn(b, y)); }
 
 // ---- patchify, unpatchify -------------------------------------------------------------------------------------------
-// Token (h, w), feature (2 ph + pw) * channels + c  <->  latent[c][2 h + ph][2 w + pw]. A thread moves the four values of a token and channel.
+// Token (h, w), feature (2 ph + pw) * channels + c, by channel c * 4 + 2 ph + pw  <->  latent[c][2 h + ph][2 w + pw]. A
+// thread moves the four values of a token and channel.
 // patchify: channels fastest (neighbours write neighbouring features), unpatchify: tokens fastest (neighbours write
 // neighbouring pixels).
 extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_patchify(const __grid_constant__ sumi_patch_args a)
 {
     const int columns = a.width / 2, tokens = a.height / 2 * columns, s = blockIdx.y;
+    const int step = a.by_channel ? 1 : a.channels, channel_step = a.by_channel ? 4 : 1;
     const int64_t plane = (int64_t)a.height * a.width;
     const float* latent = (const float*)a.latents + a.latent[s] * plane * a.channels;
     for (int64_t i = first_index(); i < (int64_t)tokens * a.channels; i += index_stride()) {
@@ -27,11 +29,11 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
         // width and plane are even
         const float2 upper = *(const float2*)pixel, lower = *(const float2*)(pixel + a.width);
         const float v[4] = {upper.x, upper.y, lower.x, lower.y};
-        const int64_t row = (int64_t)(a.row_begin[s] + t) * 4 * a.channels + c;
+        const int64_t row = (int64_t)(a.row_begin[s] + t) * 4 * a.channels + c * channel_step;
 #pragma unroll
         for (int f = 0; f < 4; f++) {
-            if (a.rows_are_float) ((float*)a.rows)[row + f * a.channels] = v[f];
-            else ((bf16*)a.rows)[row + f * a.channels] = __float2bfloat16(v[f]);
+            if (a.rows_are_float) ((float*)a.rows)[row + f * step] = v[f];
+            else ((bf16*)a.rows)[row + f * step] = __float2bfloat16(v[f]);
         }
     }
 }
@@ -41,15 +43,16 @@ extern "C" __global__ void __launch_bounds__(SUMI_LATENTS_THREADS)
     sumi_unpatchify(const __grid_constant__ sumi_patch_args a)
 {
     const int columns = a.width / 2, tokens = a.height / 2 * columns, s = blockIdx.y;
+    const int step = a.by_channel ? 1 : a.channels, channel_step = a.by_channel ? 4 : 1;
     const int64_t plane = (int64_t)a.height * a.width;
     float* latent = (float*)a.latents + a.latent[s] * plane * a.channels;
     for (int64_t i = first_index(); i < (int64_t)tokens * a.channels; i += index_stride()) {
         const int c = (int)(i / tokens), t = (int)(i % tokens);
-        const int64_t row = (int64_t)(a.row_begin[s] + t) * 4 * a.channels + c;
+        const int64_t row = (int64_t)(a.row_begin[s] + t) * 4 * a.channels + c * channel_step;
         float v[4];
 #pragma unroll
         for (int f = 0; f < 4; f++) {
-            const int64_t at = row + f * a.channels;
+            const int64_t at = row + f * step;
             v[f] = __fmul_rn(a.sign, a.rows_are_float ? ((const float*)a.rows)[at]
                                                       : __bfloat162float(((const bf16*)a.rows)[at]));
         }

@@ -17,6 +17,7 @@ typedef struct sumi_patch_args {
     uint64_t latents, rows;
     int32_t rows_are_float, height, width, channels;
     float sign;
+    int32_t by_channel; // feature c * 4 + 2 ph + pw instead of (2 ph + pw) * channels + c
     int32_t latent[SUMI_LATENTS_BATCH], row_begin[SUMI_LATENTS_BATCH];
 } sumi_patch_args;
 

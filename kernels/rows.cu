@@ -447,16 +447,18 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     }
 }
 
-// In place on a modulation table [rows][cols]: quarters 1 + s | tanh g | 1 + s | tanh g, or 1 + s everywhere.
+// Rows of a modulation table [rows][cols] as factors and summands: part by part of the columns 1 + v, tanh v or v. In
+// place, or to rows of their own, of which there are few: one per step of a section.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_finish_modulation(const __grid_constant__ sumi_finish_modulation_args a)
 {
-    const int quarter = a.cols / 4;
-    const int64_t count = (int64_t)(a.row_end - a.row_begin) * a.cols, first = (int64_t)a.row_begin * a.cols;
+    const int64_t count = (int64_t)(a.row_end - a.row_begin) * a.cols, first = (int64_t)a.row_begin * a.cols,
+                  from = ((int64_t)a.row_begin + a.x_row + (a.per_step ? *(const int32_t*)a.counter : 0)) * a.cols;
     for (int64_t i = (int64_t)blockIdx.x * SUMI_ROWS_THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * SUMI_ROWS_THREADS) {
-        const int c = (int)(i % a.cols);
-        const float v = load_element(a.y.data, a.y.is_float, first + i);
-        store_element(a.y.data, a.y.is_float, first + i, a.has_gates && c / quarter % 2 == 1 ? tanhf(v) : 1.0f + v);
+        const int part = (int)(i % a.cols) / a.part_cols;
+        const float v = load_element(a.x.data, a.x.is_float, from + i);
+        const bool squashes = a.squashes >> part & 1, adds_one = a.adds_one >> part & 1;
+        store_element(a.y.data, a.y.is_float, first + i, squashes ? tanhf(v) : adds_one ? 1.0f + v : v);
     }
 }

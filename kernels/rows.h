@@ -97,9 +97,13 @@ typedef struct sumi_time_embed_args {
     int32_t width, row_begin, row_end, cos_first;
     float scale, log_period;
 } sumi_time_embed_args;
+// y[r, c] = x[x_row + r, c], as bit c / part_cols of adds_one (1 + v) and of squashes (tanh v) says; per_step: from row
+// x_row + *counter + r on. y may be x.
 typedef struct sumi_finish_modulation_args {
-    sumi_rows_matrix y;
-    int32_t cols, row_begin, row_end, has_gates;
+    sumi_rows_matrix x, y;
+    uint64_t counter;
+    int32_t cols, part_cols, row_begin, row_end, x_row, per_step;
+    uint32_t adds_one, squashes;
 } sumi_finish_modulation_args;
 
 // rows_fp8.cu, "sumi_quantize_rows": y[r][0 .. cols) = e4m3(x[r][0 .. cols) / scales[r]), scales[r] = amax / 448. x:

@@ -87,6 +87,30 @@ static void to_planes(array* rows)
     *rows = planes;
 }
 
+// x W^T + bias in double.
+static array plain_product(plan_run* run, const sumi_op* op)
+{
+    array x = read_array(run, op->in[0]);
+    const int64_t rows = op->rows, cols = op->weight->rows, depth = op->weight->cols;
+    array y = array_make(NULL, 2, (const int64_t[]){rows, cols});
+    float* weight = calloc((size_t)depth, sizeof *weight);
+    float* bias = calloc((size_t)cols, sizeof *bias);
+    if (op->bias != NULL) sumi_weight_to_float(op->bias, 0, 1, bias, (int32_t)cols);
+    for (int64_t k = 0; k < cols; k++) {
+        sumi_weight_to_float(op->weight, (int32_t)k, 1, weight, (int32_t)depth);
+        for (int64_t r = 0; r < rows; r++) {
+            double sum = bias[k];
+            const float* from = x.values + (op->u.linear.x_row + r) * depth;
+            for (int64_t i = 0; i < depth; i++) sum += (double)weight[i] * from[i];
+            y.values[r * cols + k] = (float)sum;
+        }
+    }
+    free(weight);
+    free(bias);
+    array_free(&x);
+    return y;
+}
+
 static void take(plan_run* run, const watcher* w, watch* one, const sumi_op* op)
 {
     if ((one->kind == WATCH_COS || one->kind == WATCH_SIN) && op->kind != SUMI_OP_ROPE_TABLE) return;
@@ -98,6 +122,7 @@ static void take(plan_run* run, const watcher* w, watch* one, const sumi_op* op)
         one->got = plain_norm(run, w, op);
         to_planes(&one->got);
         return;
+    case WATCH_PRODUCT: one->got = plain_product(run, op); return;
     default: one->got = read_array(run, op->out); break;
     }
     array* got = &one->got;

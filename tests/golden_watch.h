@@ -11,6 +11,7 @@ typedef enum watch_kind {
     WATCH_NEGATED, // the velocity is minus the network's output
     WATCH_PLANES,  // a picture: channels first
     WATCH_BRANCH,  // output minus the residual it was added to
+    WATCH_PRODUCT, // of a product its x W^T + bias, made here: what it was before its gate and its residual
     WATCH_COS,
     WATCH_SIN, // of a rotary table
     WATCH_Q,

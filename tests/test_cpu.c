@@ -1193,7 +1193,7 @@ static void build_misc(bench* b, scene* s)
 {
     misc_case* c = s->context;
     sumi_plan* p = &b->plan;
-    sumi_patch_layout layout = {4, 6, 5, 3, s_items, s_begins};
+    sumi_patch_layout layout = {4, 6, 5, 3, s_items, s_begins, c->flag != 0};
     s->value_count = 2;
     switch (c->kind) {
     case SUMI_OP_EMBED_ROWS:
@@ -1229,7 +1229,20 @@ static void build_misc(bench* b, scene* s)
     case SUMI_OP_FINISH_MODULATION:
         s->values[0] = bench_value(b, 5, 28);
         s->value_count = 1;
-        sumi_plan_finish_modulation(p, s->values[0], c->flag != 0);
+        if (c->flag != 2) {
+            sumi_plan_finish_modulation(p, s->values[0], c->flag != 0);
+            break;
+        }
+        s->value_count = 2;
+        s->values[1] = s->values[0];
+        s->values[0] = sumi_plan_modulation(p, &(sumi_plan_modulation_args){.label = "row",
+                                                                            .table = s->values[1],
+                                                                            .parts = 7,
+                                                                            .adds_one = 1 << 1 | 1 << 5,
+                                                                            .squashes = 1 << 6,
+                                                                            .rows = 2,
+                                                                            .x_row = 1,
+                                                                            .per_step = true});
         break;
     case SUMI_OP_PATCHIFY:
         s->values[0] = bench_value(b, 21, 20);
@@ -1331,18 +1344,34 @@ TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
             .build = build_misc, .context = &c, .inputs = {table}, .part_rows = 2, .expect = expect, .absolute = 1e-6};
         free(scene_run(&finish));
     }
+    // two rows of their own, from the row behind the step's on
+    for (int i = 0; i < 2 * 28; i++) {
+        double v = (double)table[3 * 28 + i];
+        expect[i] = i % 28 / 4 == 6 ? tanh(v) : i % 28 / 4 == 1 || i % 28 / 4 == 5 ? 1.0 + v : v;
+    }
+    c.flag = 2;
+    scene rows = {.build = build_misc,
+                  .context = &c,
+                  .inputs = {NULL, table},
+                  .part_rows = 1,
+                  .counter = 2,
+                  .expect = expect,
+                  .absolute = 1e-6};
+    free(scene_run(&rows));
     free(table);
 }
 
-TEST(patches_put_channels_fastest_and_come_back)
+TEST(patches_put_channels_or_pixels_fastest_and_come_back)
 {
     float* latents = random_floats(10 * 24, 1.0f);
-    double rows[21 * 20] = {0}, planes[15 * 24];
+    double rows[21 * 20] = {0}, planes[15 * 24], by_channel[21 * 20] = {0};
     for (int s = 0; s < 3; s++) {
         for (int t = 0; t < 6; t++) {
             for (int f = 0; f < 20; f++) {
-                int y = t / 3 * 2 + f / 10, x = t % 3 * 2 + f / 5 % 2;
-                rows[(s_begins[s] + t) * 20 + f] = (double)latents[(s_items[s] * 5 + f % 5) * 24 + y * 6 + x];
+                int y = t / 3 * 2 + f / 10, x = t % 3 * 2 + f / 5 % 2, channel = f % 5;
+                double value = (double)latents[(s_items[s] * 5 + channel) * 24 + y * 6 + x];
+                rows[(s_begins[s] + t) * 20 + f] = value;
+                by_channel[(s_begins[s] + t) * 20 + channel * 4 + f / 5] = value;
             }
         }
         for (int i = 0; i < 5 * 24; i++) { planes[s * 120 + i] = -(double)latents[s_items[s] * 120 + i]; }
@@ -1353,6 +1382,11 @@ TEST(patches_put_channels_fastest_and_come_back)
     c.kind = SUMI_OP_UNPATCHIFY;
     scene back = {.build = build_misc, .context = &c, .inputs = {NULL, latents}, .part_rows = 1, .expect = planes};
     free(scene_run(&back));
+    c.flag = 1;
+    free(scene_run(&back));
+    c.kind = SUMI_OP_PATCHIFY;
+    there.expect = by_channel;
+    free(scene_run(&there));
     free(latents);
 }
 
@@ -2265,7 +2299,7 @@ int main(int argc, char** argv)
     RUN(activations_and_gating_agree_with_the_reference_to_the_ends_of_the_range);
     RUN(embedding_filling_and_copying_move_the_right_rows);
     RUN(rotary_time_and_modulation_tables_agree_with_the_reference);
-    RUN(patches_put_channels_fastest_and_come_back);
+    RUN(patches_put_channels_or_pixels_fastest_and_come_back);
     RUN(noise_guidance_and_preview_agree_with_the_reference);
     RUN(guidance_rescales_each_token);
     RUN(solver_rows_update_all_states_and_ignore_unwritten_ones);

@@ -1090,8 +1090,22 @@ static void build_time(scene* s, const op_case* c)
 }
 static void build_finish(scene* s, const op_case* c)
 {
+    // a: 1 gates, else scales; 2 sixths, the row of the step as a value of its own; 4 that, as activations
     sumi_value table = c->b ? activations(s, c->m, c->n) : floats(s, c->m, c->n);
-    sumi_plan_finish_modulation(&s->plan, table, c->a != 0);
+    if (c->a & 2) {
+        table = sumi_plan_modulation(
+            &s->plan, &(sumi_plan_modulation_args){.label = "modulation",
+                                                   .table = table,
+                                                   .parts = 6,
+                                                   .adds_one = 1 << 1 | 1 << 4,
+                                                   .squashes = 1 << 5,
+                                                   .rows = 1,
+                                                   .x_row = 1,
+                                                   .per_step = true,
+                                                   .element = c->a & 4 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT});
+    } else {
+        sumi_plan_finish_modulation(&s->plan, table, c->a != 0);
+    }
     check(s, table, c->bound);
 }
 static const op_case s_norms[] = {
@@ -1171,6 +1185,11 @@ static const op_case s_rotary_and_tables[] = {
     {"modulation, gates, 5 x 28", build_finish, 5, 28, .a = 1, .bound = FLOATING},
     {"modulation, scales, 5 x 27", build_finish, 5, 27, .bound = FLOATING},
     {"modulation of activations", build_finish, 5, 28, .a = 1, .b = 1, .bound = STORED},
+    {"modulation, a step's row, 5 x 30", build_finish, 5, 30, .a = 2, .counter = 3, .bound = FLOATING},
+    {"modulation, a step's row of activations, 50 x 18432", build_finish, 50, 18432, .a = 2, .b = 1, .counter = 48,
+     .bound = FLOATING},
+    {"modulation, a step's row as activations, 7 x 3078", build_finish, 7, 3078, .a = 2 | 4, .b = 1, .counter = 2,
+     .bound = STORED},
 };
 CASES(rotary_and_tables)
 
@@ -1267,11 +1286,11 @@ CASES(attention)
 // ---- Latents --------------------------------------------------------------------------------------------------------
 static void build_patches(scene* s, const op_case* c)
 {
-    // m x n latents of k channels; a: 0 there, 1 back
+    // m x n latents of k channels; a: 1 back, else there; 2 by channel
     const int tokens = c->m / 2 * (c->n / 2);
     const int32_t items[3] = {1, 0, 1}, begins[3] = {2 * tokens + 3, 0, tokens + 1};
-    sumi_patch_layout layout = {c->m, c->n, c->k, 3, items, begins};
-    if (c->a == 0) {
+    sumi_patch_layout layout = {c->m, c->n, c->k, 3, items, begins, (c->a & 2) != 0};
+    if ((c->a & 1) == 0) {
         sumi_value rows = activations(s, 3 * tokens + 5, 4 * c->k);
         sumi_plan_patchify(&s->plan, floats(s, 2 * c->k, c->m * c->n), &layout, rows);
         check(s, rows, EXACT);
@@ -1399,6 +1418,10 @@ static void build_latent_in(scene* s, const op_case* c)
 static const op_case s_latents[] = {
     {"patchify 4x6x5", build_patches, 4, 6, 5, .bound = EXACT},
     {"patchify 128x128x16", build_patches, 128, 128, 16, .bound = EXACT},
+    {"patchify 4x6x5, by channel", build_patches, 4, 6, 5, 2, .bound = EXACT},
+    {"patchify 128x128x16, by channel", build_patches, 128, 128, 16, 2, .bound = EXACT},
+    {"unpatchify 4x6x5, by channel", build_patches, 4, 6, 5, 3, .bound = EXACT},
+    {"unpatchify 128x96x16, by channel", build_patches, 128, 96, 16, 3, .bound = EXACT},
     {"unpatchify 4x6x5", build_patches, 4, 6, 5, 1, .bound = EXACT},
     {"unpatchify 128x96x16", build_patches, 128, 96, 16, 1, .bound = EXACT},
     {"add noise 8x35", build_noise, 8, 35, .a = 1, .counter = 2, .bound = FLOATING},

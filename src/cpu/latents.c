@@ -19,7 +19,8 @@ static void over_items(latent_loop* loop, sumi_loop_body* body)
 }
 
 // ---- PATCHIFY, UNPATCHIFY -------------------------------------------------------------------------------------------
-// Token (h, w), feature (ph * 2 + pw) * channels + c  <->  latent[c][2 h + ph][2 w + pw]. An item of the loop is a sequence.
+// Token (h, w), feature (ph * 2 + pw) * channels + c, by channel c * 4 + ph * 2 + pw  <->  latent[c][2 h + ph][2 w + pw].
+// An item of the loop is a sequence.
 static void patches(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -29,6 +30,7 @@ static void patches(int32_t begin, int32_t end, int32_t worker_index, void* cont
     int32_t width = op->u.patch.width, channels = op->u.patch.channels, columns = width / 2,
             tokens = op->u.patch.height / 2 * columns;
     int32_t cols = sumi_cpu_cols(loop->run, from_latent ? op->out : op->in[0]);
+    int32_t pixel_step = op->u.patch.by_channel ? 1 : channels, channel_step = op->u.patch.by_channel ? 4 : 1;
     for (int32_t s = loop->run->row_begin + begin; s < loop->run->row_begin + end; s++) {
         // the latent of a sequence: its item's when reading, its own when writing predictions
         int64_t latent = (int64_t)(from_latent ? op->u.patch.items[s] : s) * channels * loop->plane;
@@ -38,9 +40,9 @@ static void patches(int32_t begin, int32_t end, int32_t worker_index, void* cont
                 int64_t pixel = latent + (int64_t)(t / columns * 2 + f / 2) * width + t % columns * 2 + f % 2;
                 for (int32_t c = 0; c < channels; c++, pixel += loop->plane) {
                     if (from_latent) {
-                        loop->out[row + f * channels + c] = loop->x[pixel];
+                        loop->out[row + f * pixel_step + c * channel_step] = loop->x[pixel];
                     } else {
-                        loop->out[pixel] = op->u.patch.sign * loop->x[row + f * channels + c];
+                        loop->out[pixel] = op->u.patch.sign * loop->x[row + f * pixel_step + c * channel_step];
                     }
                 }
             }

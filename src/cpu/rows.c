@@ -315,14 +315,19 @@ sumi_result sumi_cpu_time_embed(sumi_cpu_run* run)
 
 sumi_result sumi_cpu_finish_modulation(sumi_cpu_run* run)
 {
-    SUMI_ASSERT(!run->op->u.finish.has_gates || sumi_cpu_cols(run, run->op->out) % 4 == 0);
-    int32_t cols = sumi_cpu_cols(run, run->op->out), quarter = cols / 4;
+    const sumi_op_finish_modulation* finish = &run->op->u.finish;
+    SUMI_ASSERT(finish->parts >= 1 && finish->parts <= 32 && sumi_cpu_cols(run, run->op->out) % finish->parts == 0);
+    int32_t cols = sumi_cpu_cols(run, run->op->out), part_cols = cols / finish->parts;
+    int64_t first = finish->x_row + (finish->per_step ? run->counter : 0);
+    const float* x = sumi_cpu_value(run, run->op->in[0]);
     float* y = sumi_cpu_value(run, run->op->out);
     for (int32_t r = run->row_begin; r < run->row_end; r++) {
-        float* row = y + (int64_t)r * cols;
+        const float* from = x + (first + r) * cols;
+        float* to = y + (int64_t)r * cols;
         for (int32_t c = 0; c < cols; c++) {
-            bool is_gate = run->op->u.finish.has_gates && (c / quarter) % 2 == 1;
-            row[c] = is_gate ? (float)tanh((double)row[c]) : 1.0f + row[c];
+            int32_t part = c / part_cols;
+            bool squashes = (finish->squashes >> part & 1) != 0, adds_one = (finish->adds_one >> part & 1) != 0;
+            to[c] = squashes ? (float)tanh((double)from[c]) : adds_one ? 1.0f + from[c] : from[c];
         }
     }
     return SUMI_OK;

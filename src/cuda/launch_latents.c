@@ -31,15 +31,14 @@ static sumi_result patches(const sumi_cuda_run* run, const char* kernel, sumi_va
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range sequences = sumi_cuda_rows_of(run);
-    sumi_patch_args args = {sumi_cuda_value(run, latents),
-                            sumi_cuda_value(run, rows),
-                            is_float(run, rows),
-                            op->u.patch.height,
-                            op->u.patch.width,
-                            op->u.patch.channels,
-                            op->u.patch.sign,
-                            {0},
-                            {0}};
+    sumi_patch_args args = {.latents = sumi_cuda_value(run, latents),
+                            .rows = sumi_cuda_value(run, rows),
+                            .rows_are_float = is_float(run, rows),
+                            .height = op->u.patch.height,
+                            .width = op->u.patch.width,
+                            .channels = op->u.patch.channels,
+                            .sign = op->u.patch.sign,
+                            .by_channel = op->u.patch.by_channel};
     for (int32_t first = sequences.begin; first < sequences.end; first += SUMI_LATENTS_BATCH) {
         int32_t count = 0;
         for (; count < SUMI_LATENTS_BATCH && first + count < sequences.end; count++) {

@@ -353,8 +353,17 @@ sumi_result sumi_cuda_finish_modulation(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
-    sumi_finish_modulation_args args = {matrix_of(run, op->out), sumi_cuda_cols(run, op->out), rows.begin, rows.end,
-                                        op->u.finish.has_gates};
+    sumi_finish_modulation_args args = {.x = matrix_of(run, op->in[0]),
+                                        .y = matrix_of(run, op->out),
+                                        .counter = run->counter,
+                                        .cols = sumi_cuda_cols(run, op->out)};
+    args.part_cols = args.cols / op->u.finish.parts;
+    args.row_begin = rows.begin;
+    args.row_end = rows.end;
+    args.x_row = op->u.finish.x_row;
+    args.per_step = op->u.finish.per_step;
+    args.adds_one = op->u.finish.adds_one;
+    args.squashes = op->u.finish.squashes;
     const int64_t count = (int64_t)(rows.end - rows.begin) * args.cols;
     return launch(run, "sumi_finish_modulation", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS),
                   &args);

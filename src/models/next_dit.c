@@ -502,7 +502,7 @@ static void write_patches(const sumi_next_dit* model, sumi_plan* plan, const sum
         row_begin[s] = s * l->tokens;
         pads[s] = (sumi_span){s * l->image_rows + l->tokens, l->image_rows - l->tokens};
     }
-    sumi_patch_layout patches = {job->height, job->width, model->channels, count, items, row_begin};
+    sumi_patch_layout patches = {job->height, job->width, model->channels, count, items, row_begin, false};
     sumi_value features =
         sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, count * l->tokens, 4 * model->channels);
     sumi_plan_patchify(plan, latents, &patches, features);
@@ -581,7 +581,8 @@ static sumi_value write_evaluation(const void* part, sumi_plan* plan, sumi_denoi
     sumi_plan_prefix(plan, "%s", "");
     // the network returns clean - noise, the solver wants noise - clean
     return sumi_plan_unpatchify(
-        plan, out, &(sumi_patch_layout){job->height, job->width, model->channels, count, order, row_begin}, -1.0f);
+        plan, out, &(sumi_patch_layout){job->height, job->width, model->channels, count, order, row_begin, false},
+        -1.0f);
 }
 
 const sumi_denoiser_part sumi_next_dit_part = {.model_bytes = sizeof(sumi_next_dit),

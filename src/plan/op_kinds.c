@@ -286,8 +286,7 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_ATTENTION] = {"attention", query_blocks, one, .bytes = attention_bytes, .flops = attention_flops},
     [SUMI_OP_ROPE_TABLE] = {"rope_table", rows_of_output, light_sine_pairs, .output_count = 1, .flops = rope_flops},
     [SUMI_OP_TIME_EMBED] = {"time_embed", rows_of_output, light_sines, .output_count = 1, .flops = time_flops},
-    [SUMI_OP_FINISH_MODULATION] = {"finish_modulation", rows_of_output, light, IS_ONE_OF(SUMI_IN(0)),
-                                   .output_count = 2},
+    [SUMI_OP_FINISH_MODULATION] = {"finish_modulation", rows_of_output, light, MAY_BE(SUMI_IN(0)), .output_count = 2},
     [SUMI_OP_PATCHIFY] = {"patchify", sequences, one, IS_ONE_OF(SUMI_IN(1)), .bytes = patch_bytes},
     [SUMI_OP_UNPATCHIFY] = {"unpatchify", sequences, one, .bytes = patch_bytes},
     [SUMI_OP_ADD_NOISE] = {"add_noise", rows_of_output, light, .output_count = 3}, // rows of latents: channel planes

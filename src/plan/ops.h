@@ -209,23 +209,31 @@ typedef struct sumi_op_time_embed {
     bool cos_first;
 } sumi_op_time_embed;
 
-// FINISH_MODULATION: in place on a table, quarters [s | g | s | g] become [1 + s | tanh g | 1 + s | tanh g] with
-// has_gates, else all columns become 1 + s.
-// in[0] = out: table [evaluations, cols].
+// FINISH_MODULATION: what a modulation layer made becomes the factors and summands that other ops take. The columns are
+// `parts` equal parts; in part p an element v becomes 1 + v where bit p of adds_one is set, tanh v where bit p of
+// squashes is, and stays as it is where neither is.
+// in[0]: table [evaluations, cols]. out: the table itself, or rows of their own: row r is of the table's row x_row + r,
+// with per_step x_row + r + `counter`.
 typedef struct sumi_op_finish_modulation {
-    bool has_gates;
+    int32_t parts;
+    uint32_t adds_one, squashes;
+    int32_t x_row;
+    bool per_step;
 } sumi_op_finish_modulation;
 
 // PATCHIFY: latents of item items[i] -> rows of 2 x 2 patches from row row_begin[i] on, for every sequence i.
 //     in[0]: latents [items * channels, height * width]. in[1] = out: rows [.., 4 * channels]; the other rows stay.
 // UNPATCHIFY: the way back, times sign; sequence i makes latents i.
 //     in[0]: rows [.., 4 * channels]. out: [sequence_count * channels, height * width].
+// A row holds its patch's upper left pixel with all channels, then upper right, lower left and lower right; or, with
+// by_channel, channel by channel its four pixels.
 typedef struct sumi_op_patch {
     int32_t height, width, channels; // of a latent
     const int32_t* items;
     int32_t sequence_count;
     const int32_t* row_begin;
     float sign; // PATCHIFY: 1
+    bool by_channel;
 } sumi_op_patch;
 
 // ADD_NOISE: out = sigma * noise + (1 - sigma) * clean.

@@ -675,12 +675,37 @@ sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args
                    .u.time = {.max_period = args->max_period, .scale = args->scale, .cos_first = args->cos_first}});
 }
 
+sumi_value sumi_plan_modulation(sumi_plan* plan, const sumi_plan_modulation_args* args)
+{
+    sumi_value table = args->table, out = table;
+    int32_t parts = args->parts != 0 ? args->parts : 1, cols = cols_of(plan, table);
+    bool is_in_place = args->rows == 0;
+    if (parts < 1 || parts > 32 || cols % parts != 0 || (args->adds_one & args->squashes) != 0) {
+        mismatch(plan, args->label, "the columns are no multiple of the parts, or a part is told two things");
+    }
+    if (is_in_place ? args->x_row != 0 || args->per_step
+                    : args->rows < 0 || args->x_row < 0 || args->x_row + args->rows > rows_of(plan, table)) {
+        mismatch(plan, args->label, "the rows are not in the table");
+    }
+    if (!is_in_place) { out = sumi_plan_value(plan, "modulation_row", args->element, args->rows, cols); }
+    return add_op(plan, args->label,
+                  &(sumi_op){.kind = SUMI_OP_FINISH_MODULATION,
+                             .in = {table},
+                             .out = out,
+                             .u.finish = {.parts = parts,
+                                          .adds_one = args->adds_one,
+                                          .squashes = args->squashes,
+                                          .x_row = args->x_row,
+                                          .per_step = args->per_step}});
+}
+
 void sumi_plan_finish_modulation(sumi_plan* plan, sumi_value table, bool has_gates)
 {
-    if (has_gates && cols_of(plan, table) % 4 != 0) { mismatch(plan, "modulation", "four quarters are needed"); }
-    add_op(plan, "modulation",
-           &(sumi_op){
-               .kind = SUMI_OP_FINISH_MODULATION, .in = {table}, .out = table, .u.finish = {.has_gates = has_gates}});
+    sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = "modulation",
+                                                            .table = table,
+                                                            .parts = has_gates ? 4 : 1,
+                                                            .adds_one = has_gates ? 5 : 1,
+                                                            .squashes = has_gates ? 10 : 0});
 }
 
 // The layout with its arrays copied into the plan.
@@ -695,7 +720,8 @@ static sumi_op_patch copy_layout(sumi_plan* plan, const sumi_patch_layout* layou
                            .items = items,
                            .sequence_count = layout->sequence_count,
                            .row_begin = row_begin,
-                           .sign = sign};
+                           .sign = sign,
+                           .by_channel = layout->by_channel};
 }
 
 static void check_layout(sumi_plan* plan, const char* label, const sumi_patch_layout* layout, sumi_value rows)

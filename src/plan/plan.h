@@ -297,12 +297,26 @@ typedef struct sumi_plan_time_args {
 } sumi_plan_time_args;
 sumi_value sumi_plan_time_embed(sumi_plan* plan, const sumi_plan_time_args* args);
 
+// What a modulation layer made (ops.h): in place, or rows of it as a value of their own.
+typedef struct sumi_plan_modulation_args {
+    const char* label;
+    sumi_value table;
+    int32_t parts; // 0: 1
+    uint32_t adds_one, squashes;
+    int32_t rows; // 0: all, in place; else from x_row on, with per_step counted from the row of the step
+    int32_t x_row;
+    bool per_step;
+    sumi_element element; // of that value
+} sumi_plan_modulation_args;
+sumi_value sumi_plan_modulation(sumi_plan* plan, const sumi_plan_modulation_args* args);
+// In place: quarters [s | g | s | g] become [1 + s | tanh g | 1 + s | tanh g] with has_gates, else all columns 1 + s.
 void sumi_plan_finish_modulation(sumi_plan* plan, sumi_value table, bool has_gates);
 
 typedef struct sumi_patch_layout {
     int32_t height, width, channels; // of a latent
     int32_t sequence_count;
     const int32_t *items, *row_begin;
+    bool by_channel; // order of a row's elements, see ops.h
 } sumi_patch_layout;
 void sumi_plan_patchify(sumi_plan* plan, sumi_value latents, const sumi_patch_layout* layout, sumi_value rows);
 // [sequences * channels, h * w]

@@ -189,7 +189,8 @@ static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
         writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
         break;
     default: // FINISH_MODULATION
-        reads_in_place(v, op->in[0], 0, op->rows, out_cols, IS_NUMBER);
+        reads_in_place(v, op->in[0], op->u.finish.x_row + (op->u.finish.per_step ? v->first_counter : 0),
+                       op->rows + (op->u.finish.per_step ? v->counter_count - 1 : 0), out_cols, IS_NUMBER);
         writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
         break;
     }
@@ -931,10 +932,9 @@ static sumi_result check_shapes(const validator* v, const sumi_op* op)
 static sumi_result check_in_place_output(const validator* v, const sumi_op* op)
 {
     static const int8_t slot[SUMI_OP_KIND_COUNT] = {
-        [SUMI_OP_FILL_ROWS] = 1,    [SUMI_OP_COPY_ROWS] = 2,         [SUMI_OP_NORM_GATE_ADD] = 1,
-        [SUMI_OP_QK_NORM_ROPE] = 1, [SUMI_OP_FINISH_MODULATION] = 1, [SUMI_OP_PATCHIFY] = 2,
-        [SUMI_OP_SOLVE] = 1,        [SUMI_OP_PREVIEW] = 4,           [SUMI_OP_TILE_BLEND] = 1,
-        [SUMI_OP_TILE_PLACE] = 2}; // of the inputs, from 1
+        [SUMI_OP_FILL_ROWS] = 1,    [SUMI_OP_COPY_ROWS] = 2,  [SUMI_OP_NORM_GATE_ADD] = 1,
+        [SUMI_OP_QK_NORM_ROPE] = 1, [SUMI_OP_PATCHIFY] = 2,   [SUMI_OP_SOLVE] = 1,
+        [SUMI_OP_PREVIEW] = 4,      [SUMI_OP_TILE_BLEND] = 1, [SUMI_OP_TILE_PLACE] = 2}; // of the inputs, from 1
     const sumi_value_info* out = sumi_plan_info(v->plan, op->out);
     bool is_input = slot[op->kind] == 0 || op->in[slot[op->kind] - 1].id == op->out.id;
     if (op->kind == SUMI_OP_LINEAR && op->u.linear.accumulates) {

@@ -1,0 +1,820 @@
+#include "models/two_stream.h"
+#include "base/assert.h"
+#include "models/config.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define EPS 1e-6f // of every norm; a constant of the reference, not of its config
+#define TIME_SCALE 1000.0f
+#define PERIOD 10000.0 // of the sinusoids of times and positions
+#define MAX_EVALUATIONS (2 * SUMI_MAX_ITEMS)
+
+// Modulation tables of all evaluations at most. Of 60 blocks of width 3072 they take 60 * 2 * 6 * 3072 elements per
+// evaluation: 4.4 MB where activations are bfloat16 (221 MB for 50 evaluations; in float it were 442 MB), 8.8 MB where
+// they are float. Their weights, 13.6 GB and a third of the model, are then read once in a job and can leave the GPU.
+// With more evaluations than fit, each makes its own 8.8 MB row by row of its blocks, and reads those weights again: 4
+// ms at 3.35 TB/s, where an evaluation of 1024 x 1024 pixels takes 100 to 250 ms, but half a second where they have to
+// come over PCIe. Chunks of evaluations as sections of their own would read them less often, and repeat every op and
+// every graph of the section for each chunk.
+#define TABLE_BYTES (256ull << 20)
+
+// Parts of a block's modulation: shift, scale, gate of attention, then of the MLP. Scales become 1 + s.
+enum { SHIFT_1, SCALE_1, GATE_1, SHIFT_2, SCALE_2, GATE_2, MODULATION_PARTS };
+#define BLOCK_ADDS_ONE (1u << SCALE_1 | 1u << SCALE_2)
+// The final norm's are the other way round: scale, shift.
+enum { FINAL_SCALE, FINAL_SHIFT, FINAL_PARTS };
+#define FINAL_ADDS_ONE (1u << FINAL_SCALE)
+
+// ---- Weights --------------------------------------------------------------------------------------------------------
+
+// Modules of a block, without "transformer_blocks.N.".
+typedef struct side_names {
+    const char *modulation, *qkv, *q, *k, *v, *q_norm, *k_norm, *out, *mlp_in, *mlp_out;
+} side_names;
+static const side_names s_sides[2] = {
+    [SUMI_TWO_STREAM_IMAGE] = {"img_mod.1", "attn.to_qkv", "attn.to_q", "attn.to_k", "attn.to_v", "attn.norm_q.weight",
+                               "attn.norm_k.weight", "attn.to_out.0", "img_mlp.net.0.proj", "img_mlp.net.2"},
+    [SUMI_TWO_STREAM_TEXT] = {"txt_mod.1", "attn.add_qkv_proj", "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj",
+                              "attn.norm_added_q.weight", "attn.norm_added_k.weight", "attn.to_add_out",
+                              "txt_mlp.net.0.proj", "txt_mlp.net.2"}};
+
+static const char* join(char* out, const char* block, const char* rest)
+{
+    snprintf(out, SUMI_NAME_BYTES, "%s.%s", block, rest);
+    return out;
+}
+
+// A matrix and its bias.
+static void bind_linear(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t rows,
+                        int32_t cols)
+{
+    char name[SUMI_NAME_BYTES + 8];
+    sumi_bind_matrix(b, weight, module, rows, cols);
+    snprintf(name, sizeof name, "%s.bias", module);
+    sumi_bind_vector(b, bias, name, rows);
+}
+
+static bool has_module(const sumi_binder* b, const char* block, const char* module)
+{
+    char name[SUMI_NAME_BYTES];
+    snprintf(name, sizeof name, "%s.%s.weight", block, module);
+    return sumi_bind_find(b, name) != NULL;
+}
+
+static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_stream_weights* w, const char* block,
+                      const side_names* names, bool may_be_cut)
+{
+    int32_t dim = model->dim;
+    char n[4][SUMI_NAME_BYTES];
+    bind_linear(b, &w->modulation, &w->modulation_bias, join(n[0], block, names->modulation), MODULATION_PARTS * dim,
+                dim);
+    w->modulation.keeps_precision = true;
+    const char* qkv[] = {join(n[0], block, names->q), join(n[1], block, names->k), join(n[2], block, names->v)};
+    const int32_t rows[] = {dim, dim, dim};
+    sumi_bind_stack(b, &w->qkv, join(n[3], block, names->qkv), qkv, rows, 3, dim);
+    sumi_bind_stacked_bias(b, &w->qkv_bias, n[3], qkv, rows, 3);
+    sumi_bind_vector(b, &w->q_norm, join(n[0], block, names->q_norm), model->head_dim);
+    sumi_bind_vector(b, &w->k_norm, join(n[0], block, names->k_norm), model->head_dim);
+    // Nothing reads what the last block makes of the text, and quantised files may lack those weights.
+    w->is_whole = !may_be_cut
+               || (has_module(b, block, names->out) && has_module(b, block, names->mlp_in)
+                   && has_module(b, block, names->mlp_out));
+    if (!w->is_whole) { return; }
+    bind_linear(b, &w->out, &w->out_bias, join(n[0], block, names->out), dim, dim);
+    bind_linear(b, &w->mlp_in, &w->mlp_in_bias, join(n[0], block, names->mlp_in), model->hidden, dim);
+    bind_linear(b, &w->mlp_out, &w->mlp_out_bias, join(n[0], block, names->mlp_out), dim, model->hidden);
+}
+
+typedef struct config_values {
+    int32_t layers, heads, head_dim, features, channels, patch_channels, patch;
+    int32_t axes[4], axis_count;
+    bool guidance_embeds, zero_cond, additional_t_cond, layer3d_rope;
+} config_values;
+
+static void read_config(sumi_binder* b, config_values* c, const sumi_part_config* config)
+{
+    *c = (config_values){.patch = 2};
+    const sumi_config_field fields[] = {{"num_layers", SUMI_CONFIG_INTEGER, &c->layers, 0, NULL},
+                                        {"num_attention_heads", SUMI_CONFIG_INTEGER, &c->heads, 0, NULL},
+                                        {"attention_head_dim", SUMI_CONFIG_INTEGER, &c->head_dim, 0, NULL},
+                                        {"joint_attention_dim", SUMI_CONFIG_INTEGER, &c->features, 0, NULL},
+                                        {"in_channels", SUMI_CONFIG_INTEGER, &c->patch_channels, 0, NULL},
+                                        {"out_channels", SUMI_CONFIG_INTEGER, &c->channels, 0, NULL},
+                                        {"patch_size", SUMI_CONFIG_INTEGER, &c->patch, 0, NULL},
+                                        {"axes_dims_rope", SUMI_CONFIG_INTEGERS, c->axes, 4, &c->axis_count},
+                                        {"guidance_embeds", SUMI_CONFIG_BOOL, &c->guidance_embeds, 0, NULL},
+                                        {"zero_cond_t", SUMI_CONFIG_BOOL, &c->zero_cond, 0, NULL},
+                                        {"use_additional_t_cond", SUMI_CONFIG_BOOL, &c->additional_t_cond, 0, NULL},
+                                        {"use_layer3d_rope", SUMI_CONFIG_BOOL, &c->layer3d_rope, 0, NULL}};
+    b->result =
+        sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields, b->error);
+    if (c->guidance_embeds) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: guidance_embeds is true, but transformers of this kind that take the guidance as an input "
+                       "are not supported; use a checkpoint with guidance_embeds false",
+                       config->path);
+    }
+    if (c->additional_t_cond || c->layer3d_rope
+        || sumi_bind_find(b, "time_text_embed.addition_t_embedding.weight") != NULL) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: this is a Layered transformer (use_additional_t_cond, use_layer3d_rope), which is not "
+                       "supported; use a checkpoint for text to image or for editing",
+                       config->path);
+    }
+    if (c->patch != 2) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: patch_size is %d; only patches of 2 are supported", config->path,
+                       (int)c->patch);
+    }
+}
+
+static void check_config(sumi_binder* b, const char* path, const char* key, int32_t said, int32_t found)
+{
+    if (said != 0 && said != found) {
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                       "%s: %s is %d, but the tensors of %s say %d; config and weights do not belong together", path,
+                       key, (int)said, b->part->path, (int)found);
+    }
+}
+
+// All widths from the shapes; what the config says must agree with them.
+static void find_sizes(sumi_two_stream* model, sumi_binder* b, const config_values* c, const char* path)
+{
+    model->dim = sumi_bind_size(b, "img_in.weight", 0);
+    int32_t patch = sumi_bind_size(b, "img_in.weight", 1);
+    model->channels = patch / 4;
+    model->head_dim = sumi_bind_size(b, "transformer_blocks.0.attn.norm_q.weight", 0);
+    model->hidden = sumi_bind_size(b, "transformer_blocks.0.img_mlp.net.0.proj.weight", 0);
+    model->feature_width = sumi_bind_size(b, "txt_in.weight", 1);
+    model->time_hidden = sumi_bind_size(b, "time_text_embed.timestep_embedder.linear_1.weight", 0);
+    model->time_width = sumi_bind_size(b, "time_text_embed.timestep_embedder.linear_1.weight", 1);
+    if (b->result != SUMI_OK) { return; }
+    model->heads = model->dim / model->head_dim;
+    if (patch % 4 != 0 || model->heads * (int64_t)model->head_dim != model->dim || model->time_width % 2 != 0) {
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                       "%s: a transformer of width %d cannot have heads of %d, patches of %d values and %d sinusoids",
+                       b->part->path, (int)model->dim, (int)model->head_dim, (int)patch, (int)model->time_width);
+        return;
+    }
+    check_config(b, path, "num_attention_heads", c->heads, model->heads);
+    check_config(b, path, "attention_head_dim", c->head_dim, model->head_dim);
+    check_config(b, path, "in_channels", c->patch_channels, patch);
+    check_config(b, path, "out_channels", c->channels, model->channels);
+    check_config(b, path, "joint_attention_dim", c->features, model->feature_width);
+    // without a config: the released split of a head over frame, row and column (16, 56, 56 of 128), at its proportions
+    int32_t axes[3] = {model->head_dim / 8, model->head_dim / 16 * 7, model->head_dim / 16 * 7};
+    if (c->axis_count != 0) { memcpy(axes, c->axes, sizeof axes); }
+    if ((c->axis_count != 0 && c->axis_count != 3) || axes[0] < 2 || axes[1] < 2 || axes[2] < 2
+        || axes[0] % 2 + axes[1] % 2 + axes[2] % 2 != 0 || (int64_t)axes[0] + axes[1] + axes[2] != model->head_dim) {
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                       "%s: axes_dims_rope must be three even numbers whose sum is the head size %d", path,
+                       (int)model->head_dim);
+        return;
+    }
+    for (int32_t a = 0; a < 3; a++) { model->axis_pairs[a] = axes[a] / 2; }
+    model->block_count = c->layers != 0 ? c->layers : sumi_bind_count(b, "transformer_blocks.");
+    if (model->block_count < 1 || model->block_count > SUMI_TWO_STREAM_MAX_BLOCKS) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: %d blocks; 1 to %d are supported", b->part->path,
+                       (int)model->block_count, SUMI_TWO_STREAM_MAX_BLOCKS);
+    }
+}
+
+static sumi_result bind_model(void* memory, const void* settings, sumi_binder* b, const sumi_part_config* config)
+{
+    sumi_two_stream* model = memory;
+    const sumi_two_stream_settings* told = settings;
+    config_values c;
+    read_config(b, &c, config);
+    find_sizes(model, b, &c, config->path);
+    if (b->result != SUMI_OK) { return b->result; }
+    // single files have no config.json: an empty tensor of this name stands for zero_cond_t
+    model->zero_cond =
+        c.zero_cond || sumi_bind_find(b, "__index_timestep_zero__") != NULL || (told != NULL && told->zero_cond);
+    model->table_bytes = told != NULL && told->table_bytes != 0 ? told->table_bytes : TABLE_BYTES;
+    size_t bytes = (size_t)model->block_count * sizeof *model->blocks;
+    model->blocks = sumi_weight_list_reserve(b->list, bytes);
+    if (model->blocks == NULL) { return b->result = sumi_out_of_memory(b->error, bytes, "the transformer's blocks"); }
+    int32_t dim = model->dim, patch = 4 * model->channels;
+    bind_linear(b, &model->image_in, &model->image_in_bias, "img_in", dim, patch);
+    sumi_bind_vector(b, &model->text_norm, "txt_norm.weight", model->feature_width);
+    bind_linear(b, &model->text_in, &model->text_in_bias, "txt_in", dim, model->feature_width);
+    bind_linear(b, &model->time_in, &model->time_in_bias, "time_text_embed.timestep_embedder.linear_1",
+                model->time_hidden, model->time_width);
+    bind_linear(b, &model->time_out, &model->time_out_bias, "time_text_embed.timestep_embedder.linear_2", dim,
+                model->time_hidden);
+    bind_linear(b, &model->final_modulation, &model->final_modulation_bias, "norm_out.linear", FINAL_PARTS * dim, dim);
+    bind_linear(b, &model->final_linear, &model->final_linear_bias, "proj_out", patch, dim);
+    for (int32_t i = 0; i < model->block_count; i++) {
+        for (int32_t side = 0; side < 2; side++) {
+            char block[64];
+            snprintf(block, sizeof block, "transformer_blocks.%d", (int)i);
+            bind_side(model, b, &model->blocks[i].side[side], block, &s_sides[side],
+                      side == SUMI_TWO_STREAM_TEXT && i == model->block_count - 1);
+        }
+    }
+    sumi_weight* precise[] = {&model->image_in, &model->text_in,          &model->time_in,
+                              &model->time_out, &model->final_modulation, &model->final_linear};
+    for (size_t i = 0; i < sizeof precise / sizeof *precise; i++) { precise[i]->keeps_precision = true; }
+    return b->result;
+}
+
+static sumi_denoiser_facts facts_of(const void* memory)
+{
+    const sumi_two_stream* model = memory;
+    return (sumi_denoiser_facts){
+        .channels = model->channels, .patch = 2, .feature_width = {model->feature_width}, .takes_references = true};
+}
+
+// ---- What all evaluations share -------------------------------------------------------------------------------------
+
+typedef struct two_stream_state {
+    sumi_value captions; // [all prompts, dim], as they enter the first block
+    int32_t caption_begin[SUMI_MAX_PROMPTS];
+    sumi_value condition; // SiLU of the embedded times [evaluations, dim], and with has_zero a row of time 0 behind
+    bool has_zero;
+    bool has_tables;
+    // has_tables: what the modulation layers make for every row of the condition
+    sumi_value tables[SUMI_TWO_STREAM_MAX_BLOCKS][2], final_table;
+    // has_zero: [1, 6 * dim], finished
+    sumi_value zero[SUMI_TWO_STREAM_MAX_BLOCKS];
+    sumi_value rope[2]; // per slot: of the rows of the joint matrix
+} two_stream_state;
+
+static void write_captions(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
+{
+    two_stream_state* state = job->state;
+    int32_t rows = 0;
+    for (int32_t p = 0; p < job->prompt_count; p++) {
+        state->caption_begin[p] = rows;
+        rows += job->prompts[p].count[0];
+    }
+    sumi_plan_prefix(plan, "%s", "");
+    state->captions = sumi_plan_value(plan, "captions", SUMI_ELEMENT_ACTIVATION, rows, model->dim);
+    for (int32_t p = 0; p < job->prompt_count; p++) {
+        const sumi_prompt_features* prompt = &job->prompts[p];
+        sumi_value n = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "txt_norm",
+                                                                   .x = prompt->value[0],
+                                                                   .x_row = prompt->row[0],
+                                                                   .rows = prompt->count[0],
+                                                                   .weight = &model->text_norm,
+                                                                   .eps = EPS});
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "txt_in",
+                                                        .x = n,
+                                                        .weight = &model->text_in,
+                                                        .bias = &model->text_in_bias,
+                                                        .y = state->captions,
+                                                        .y_row = state->caption_begin[p]});
+    }
+}
+
+// SiLU(mlp(sinusoids(1000 t))) of all evaluations, and of time 0 behind them.
+static void write_condition(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
+{
+    two_stream_state* state = job->state;
+    sumi_plan_prefix(plan, "time_text_embed.");
+    sumi_plan_time_args embed = {.times = job->times,
+                                 .width = model->time_width,
+                                 .scale = TIME_SCALE,
+                                 .max_period = (float)PERIOD,
+                                 .cos_first = true};
+    sumi_value e = sumi_plan_time_embed(plan, &embed);
+    if (state->has_zero) {
+        const float zero = 0.0f;
+        embed.times = sumi_plan_constant(plan, "zero_time", SUMI_ELEMENT_FLOAT, 1, 1, &zero);
+        sumi_value at_zero = sumi_plan_time_embed(plan, &embed),
+                   all = sumi_plan_value(plan, "time_embed", SUMI_ELEMENT_FLOAT, job->evaluation_count + 1,
+                                         model->time_width);
+        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = e, .y = all});
+        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = at_zero, .y = all, .y_row = job->evaluation_count});
+        e = all;
+    }
+    sumi_value hidden = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "timestep_embedder.linear_1",
+                                                                        .x = e,
+                                                                        .weight = &model->time_in,
+                                                                        .bias = &model->time_in_bias,
+                                                                        .activation = SUMI_ACT_SILU});
+    sumi_value c = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "timestep_embedder.linear_2",
+                                                                   .x = hidden,
+                                                                   .weight = &model->time_out,
+                                                                   .bias = &model->time_out_bias});
+    state->condition = sumi_plan_activate(plan, c, SUMI_ACT_SILU);
+}
+
+// Rows of the condition through a modulation layer.
+static sumi_value write_layer(sumi_plan* plan, const char* label, sumi_value condition, sumi_span rows,
+                              const sumi_weight* weight, const sumi_weight* bias, sumi_element element)
+{
+    sumi_value table = sumi_plan_value(plan, "modulation", element, rows.count, weight->rows);
+    sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = label,
+                                                    .x = condition,
+                                                    .x_row = rows.begin,
+                                                    .rows = rows.count,
+                                                    .weight = weight,
+                                                    .bias = bias,
+                                                    .y = table});
+    return table;
+}
+
+// The blocks' tables. The references' row, if there is one, goes through the image's layer with the others, which reads
+// its weights once.
+static void write_tables(const sumi_two_stream* model, sumi_plan* plan, const sumi_denoising* job)
+{
+    two_stream_state* state = job->state;
+    const int32_t count = job->evaluation_count;
+    for (int32_t i = 0; i < model->block_count; i++) {
+        sumi_plan_prefix(plan, "transformer_blocks.%d.", (int)i);
+        for (int32_t side = 0; side < 2; side++) {
+            const sumi_two_stream_weights* w = &model->blocks[i].side[side];
+            bool has_zero = state->has_zero && side == SUMI_TWO_STREAM_IMAGE;
+            sumi_span rows = {0, count + (has_zero ? 1 : 0)};
+            if (!state->has_tables) { rows = (sumi_span){count, has_zero ? 1 : 0}; }
+            if (rows.count == 0) { continue; }
+            sumi_value table = write_layer(plan, s_sides[side].modulation, state->condition, rows, &w->modulation,
+                                           &w->modulation_bias, SUMI_ELEMENT_ACTIVATION);
+            if (state->has_tables) { state->tables[i][side] = table; }
+            if (has_zero) {
+                state->zero[i] =
+                    sumi_plan_modulation(plan, &(sumi_plan_modulation_args){.label = "img_mod.zero",
+                                                                            .table = table,
+                                                                            .parts = MODULATION_PARTS,
+                                                                            .adds_one = BLOCK_ADDS_ONE,
+                                                                            .rows = 1,
+                                                                            .x_row = rows.count - 1,
+                                                                            .element = SUMI_ELEMENT_FLOAT});
+            }
+        }
+    }
+    if (state->has_tables) {
+        sumi_plan_prefix(plan, "%s", "");
+        state->final_table =
+            write_layer(plan, "norm_out.linear", state->condition, (sumi_span){0, count}, &model->final_modulation,
+                        &model->final_modulation_bias, SUMI_ELEMENT_ACTIVATION);
+    }
+}
+
+static void write_prepare(const void* memory, sumi_plan* plan, sumi_denoising* job)
+{
+    const sumi_two_stream* model = memory;
+    two_stream_state* state = job->state;
+    write_captions(model, plan, job);
+    state->has_zero = model->zero_cond && (job->reference_count > 0 || job->whole);
+    uint64_t row = (uint64_t)model->block_count * 2 * MODULATION_PARTS * (uint64_t)model->dim;
+    state->has_tables = row * (uint64_t)job->evaluation_count * (uint64_t)plan->activation_bytes <= model->table_bytes;
+    write_condition(model, plan, job);
+    write_tables(model, plan, job);
+    sumi_plan_prefix(plan, "%s", "");
+}
+
+// ---- Where the rows of an evaluation list lie -----------------------------------------------------------------------
+
+typedef struct layout {
+    int32_t count;                 // evaluations
+    int32_t height, width;         // of a target, in tokens
+    int32_t tokens;                // of a target
+    int32_t reference_rows;        // of all references together
+    int32_t text_rows;             // of all evaluations
+    int32_t rows;                  // of the joint matrix
+    int32_t text[MAX_EVALUATIONS]; // rows of each evaluation's text
+    // first row in the joint matrix
+    int32_t reference_begin[MAX_EVALUATIONS], text_begin[MAX_EVALUATIONS];
+} layout;
+
+static void lay_out(const sumi_denoising* job, const sumi_evaluation* list, int32_t count, layout* l)
+{
+    SUMI_ASSERT(count >= 1 && count <= MAX_EVALUATIONS && job->height % 2 == 0 && job->width % 2 == 0);
+    *l = (layout){.count = count, .height = job->height / 2, .width = job->width / 2};
+    l->tokens = l->height * l->width;
+    for (int32_t i = 0; i < job->reference_count; i++) {
+        l->reference_rows += job->references[i].height / 2 * (job->references[i].width / 2);
+    }
+    l->rows = count * l->tokens;
+    for (int32_t s = 0; s < count; s++) {
+        SUMI_ASSERT(list[s].prompt >= 0 && list[s].prompt < job->prompt_count);
+        l->text[s] = job->prompts[list[s].prompt].count[0];
+        bool has_text_first = s % 2 == 1;
+        l->reference_begin[s] = l->rows + (has_text_first ? l->text[s] : 0);
+        l->text_begin[s] = l->rows + (has_text_first ? 0 : l->reference_rows);
+        l->rows += l->reference_rows + l->text[s];
+        l->text_rows += l->text[s];
+    }
+}
+
+// Frame, and row and column around the middle of the picture; an odd side has one more before it than behind.
+static void fill_picture_positions(int32_t* at, int32_t frame, int32_t height, int32_t width)
+{
+    for (int32_t i = 0; i < height * width; i++, at += 3) {
+        at[0] = frame;
+        at[1] = i / width - (height - height / 2);
+        at[2] = i % width - (width - width / 2);
+    }
+}
+
+static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
+
+// Text goes on, on all axes at once, where the largest of all pictures ends.
+static int32_t first_text_position(const sumi_denoising* job)
+{
+    int32_t most = larger(job->height, job->width) / 2 / 2;
+    for (int32_t i = 0; i < job->reference_count; i++) {
+        most = larger(most, larger(job->references[i].height, job->references[i].width) / 2 / 2);
+    }
+    return most;
+}
+
+static void write_layout(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+                         const sumi_evaluation* list, int32_t count)
+{
+    const sumi_two_stream* model = memory;
+    two_stream_state* state = job->state;
+    layout l;
+    lay_out(job, list, count, &l);
+    size_t bytes = (size_t)l.rows * 3 * sizeof(int32_t);
+    int32_t* positions = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, bytes) : NULL;
+    if (positions == NULL) {
+        sumi_out_of_memory(&plan->error, bytes, "token positions");
+        return;
+    }
+    int32_t text_position = first_text_position(job);
+    for (int32_t s = 0; s < count; s++) {
+        fill_picture_positions(positions + 3 * (size_t)(s * l.tokens), 0, l.height, l.width);
+        int32_t* at = positions + 3 * (size_t)l.reference_begin[s];
+        for (int32_t i = 0; i < job->reference_count; i++) {
+            int32_t height = job->references[i].height / 2, width = job->references[i].width / 2;
+            fill_picture_positions(at, 1 + i, height, width);
+            at += 3 * (size_t)(height * width);
+        }
+        at = positions + 3 * (size_t)l.text_begin[s];
+        for (int32_t i = 0; i < l.text[s]; i++, at += 3) { at[0] = at[1] = at[2] = text_position + i; }
+    }
+    sumi_plan_prefix(plan, "%s", "");
+    sumi_value value = sumi_plan_constant(plan, "positions", SUMI_ELEMENT_INT, l.rows, 3, positions);
+    sumi_plan_rope_args rope = {.positions = value, .axes = 3, .theta = PERIOD};
+    memcpy(rope.pairs, model->axis_pairs, sizeof model->axis_pairs);
+    state->rope[slot] = sumi_plan_rope_table(plan, &rope);
+    sumi_free(plan->heap, positions);
+}
+
+// ---- One evaluation -------------------------------------------------------------------------------------------------
+
+// Rows that lie side by side in their stream and in the joint matrix.
+typedef struct run {
+    int32_t row, joint_row, rows;
+} run;
+
+typedef struct stream_names {
+    const char *modulation, *norm_1, *qkv, *qk, *out, *norm_2, *mlp_in, *mlp_out;
+} stream_names;
+static const stream_names s_image = {"img_mod",       "img_norm1", "attn.to_qkv",        "attn.qk_norm_rope",
+                                     "attn.to_out.0", "img_norm2", "img_mlp.net.0.proj", "img_mlp.net.2"};
+static const stream_names s_text = {"txt_mod",         "txt_norm1", "attn.add_qkv_proj",  "attn.added_qk_norm_rope",
+                                    "attn.to_add_out", "txt_norm2", "txt_mlp.net.0.proj", "txt_mlp.net.2"};
+static const stream_names s_references = {
+    "ref_mod",           "ref_norm1", "attn.ref_to_qkv",    "attn.ref_qk_norm_rope",
+    "attn.ref_to_out.0", "ref_norm2", "ref_mlp.net.0.proj", "ref_mlp.net.2"};
+
+// Rows that go through the same weights with the same modulation.
+typedef struct stream {
+    const stream_names* names;
+    sumi_two_stream_side side;
+    bool is_at_zero; // modulated by time 0
+    sumi_value x;    // [rows, dim]
+    int32_t rows;
+    run runs[MAX_EVALUATIONS];
+    int32_t run_count;
+    sumi_value views[MAX_EVALUATIONS]; // of x, the rows of each run
+    // the first rows of x, which are the targets, and the only ones that the last block updates; 0: none
+    int32_t last_rows;
+    sumi_value last_view;
+} stream;
+
+typedef struct writer {
+    const sumi_two_stream* model;
+    sumi_plan* plan;
+    const sumi_denoising* job;
+    const two_stream_state* state;
+    layout layout;
+    sumi_value rope;
+    sumi_value condition; // without tables: this evaluation's row
+    stream streams[3];    // image or targets, text, references
+    int32_t stream_count;
+    sumi_sequence sequences[MAX_EVALUATIONS];
+} writer;
+
+static void add_run(stream* s, int32_t joint_row, int32_t rows)
+{
+    run* before = s->run_count > 0 ? &s->runs[s->run_count - 1] : NULL;
+    if (before != NULL && before->joint_row + before->rows == joint_row) {
+        before->rows += rows;
+    } else {
+        SUMI_ASSERT(s->run_count < MAX_EVALUATIONS);
+        s->runs[s->run_count++] = (run){s->rows, joint_row, rows};
+    }
+    s->rows += rows;
+}
+
+// The streams' rows and their places in the joint matrix.
+static void plan_streams(writer* w)
+{
+    const layout* l = &w->layout;
+    bool whole = w->job->whole, is_split = w->state->has_zero && l->reference_rows > 0;
+    stream *image = &w->streams[0], *text = &w->streams[1], *references = is_split ? &w->streams[2] : image;
+    *image = (stream){.names = &s_image, .side = SUMI_TWO_STREAM_IMAGE};
+    *text = (stream){.names = &s_text, .side = SUMI_TWO_STREAM_TEXT};
+    w->stream_count = is_split ? 3 : 2;
+    if (is_split) { *references = (stream){.names = &s_references, .is_at_zero = true}; }
+    add_run(image, 0, l->count * l->tokens);
+    for (int32_t s = 0; s < l->count; s++) {
+        if (l->reference_rows > 0) { add_run(references, l->reference_begin[s], l->reference_rows); }
+        add_run(text, l->text_begin[s], l->text[s]);
+        int32_t beside = l->reference_rows > 0 && l->reference_begin[s] < l->text_begin[s] ? l->reference_begin[s]
+                                                                                           : l->text_begin[s];
+        w->sequences[s] = (sumi_sequence){
+            .span = {{s * l->tokens, l->tokens}, {beside, l->reference_rows + l->text[s]}}, .span_count = 2};
+    }
+    image->last_rows = whole ? image->rows : l->count * l->tokens;
+    text->last_rows =
+        whole && w->model->blocks[w->model->block_count - 1].side[SUMI_TWO_STREAM_TEXT].is_whole ? text->rows : 0;
+    references->last_rows = is_split && whole ? references->rows : references->last_rows;
+    for (int32_t k = 0; k < w->stream_count; k++) {
+        stream* s = &w->streams[k];
+        s->x = sumi_plan_value(w->plan, "stream", SUMI_ELEMENT_ACTIVATION, s->rows, w->model->dim);
+        sumi_span all = {0, w->model->dim};
+        for (int32_t i = 0; i < s->run_count; i++) {
+            s->views[i] = s->x;
+            if (s->run_count > 1) {
+                s->views[i] = sumi_plan_view(w->plan, "rows", s->x, (sumi_span){s->runs[i].row, s->runs[i].rows}, all);
+            }
+        }
+        s->last_view = s->x;
+        if (s->last_rows > 0 && s->last_rows < s->rows) {
+            s->last_view = sumi_plan_view(w->plan, "targets", s->x, (sumi_span){0, s->last_rows}, all);
+        }
+    }
+}
+
+// 2x2 patches of all targets, then of the references, which are the same for every evaluation, through img_in; and the
+// prompts.
+static void write_inputs(writer* w, sumi_value latents, const sumi_evaluation* list)
+{
+    const sumi_two_stream* model = w->model;
+    const sumi_denoising* job = w->job;
+    const layout* l = &w->layout;
+    sumi_plan* plan = w->plan;
+    int32_t items[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS], targets = l->count * l->tokens;
+    for (int32_t s = 0; s < l->count; s++) {
+        items[s] = list[s].item;
+        row_begin[s] = s * l->tokens;
+    }
+    sumi_value patches =
+        sumi_plan_value(plan, "patches", SUMI_ELEMENT_ACTIVATION, targets + l->reference_rows, 4 * model->channels);
+    sumi_patch_layout target_patches = {job->height, job->width, model->channels, l->count, items, row_begin, true};
+    sumi_plan_patchify(plan, latents, &target_patches, patches);
+    for (int32_t i = 0, row = targets; i < job->reference_count; i++) {
+        const sumi_reference_latents* r = &job->references[i];
+        const int32_t first = 0;
+        sumi_patch_layout reference = {r->height, r->width, model->channels, 1, &first, &row, true};
+        sumi_plan_patchify(plan, r->latents, &reference, patches);
+        row += r->height / 2 * (r->width / 2);
+    }
+    sumi_plan_linear_args in = {.label = "img_in",
+                                .x = patches,
+                                .weight = &model->image_in,
+                                .bias = &model->image_in_bias,
+                                .y = w->streams[0].x};
+    // those of the first evaluation lie behind the targets in the stream, too, if it is the same
+    bool is_split = w->stream_count == 3;
+    in.rows = targets + (is_split ? 0 : l->reference_rows);
+    sumi_plan_linear(plan, &in);
+    in.label = is_split ? "ref_in" : "img_in";
+    in.y = is_split ? w->streams[2].x : in.y;
+    in.x_row = targets;
+    in.rows = l->reference_rows;
+    for (int32_t s = is_split ? 0 : 1; s < l->count && l->reference_rows > 0; s++) {
+        in.y_row = (is_split ? 0 : targets) + s * l->reference_rows;
+        sumi_plan_linear(plan, &in);
+    }
+    sumi_plan_prefix(plan, "txt_in.");
+    for (int32_t s = 0, row = 0; s < l->count; row += l->text[s++]) {
+        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = w->state->captions,
+                                                         .x_row = w->state->caption_begin[list[s].prompt],
+                                                         .y = w->streams[1].x,
+                                                         .y_row = row,
+                                                         .rows = l->text[s]});
+    }
+}
+
+// What modulates this evaluation: one row of floats, from its table, or made here from the condition.
+static sumi_value write_modulation(const writer* w, sumi_plan_modulation_args* args, const sumi_weight* weight,
+                                   const sumi_weight* bias)
+{
+    args->element = SUMI_ELEMENT_FLOAT;
+    args->rows = 1;
+    args->per_step = true;
+    if (args->table.id == 0) {
+        args->table =
+            write_layer(w->plan, args->label, w->condition, (sumi_span){0, 1}, weight, bias, SUMI_ELEMENT_FLOAT);
+        args->rows = 0;
+        args->per_step = false;
+    }
+    return sumi_plan_modulation(w->plan, args);
+}
+
+static sumi_step_row part_of(sumi_value row, int32_t part, int32_t part_cols)
+{
+    return (sumi_step_row){row, part * part_cols, false};
+}
+
+// q, k and v of a stream's rows into the joint matrix.
+static void write_qkv(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_value row,
+                      sumi_value qkv)
+{
+    const sumi_two_stream* model = w->model;
+    sumi_value a = sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = s->names->norm_1,
+                                                                  .x = s->x,
+                                                                  .norm = SUMI_NORM_LAYER,
+                                                                  .eps = EPS,
+                                                                  .scale = part_of(row, SCALE_1, model->dim),
+                                                                  .shift = part_of(row, SHIFT_1, model->dim)});
+    for (int32_t i = 0; i < s->run_count; i++) {
+        sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->qkv,
+                                                           .x = a,
+                                                           .x_row = s->runs[i].row,
+                                                           .rows = s->runs[i].rows,
+                                                           .weight = &weights->qkv,
+                                                           .bias = &weights->qkv_bias,
+                                                           .y = qkv,
+                                                           .y_row = s->runs[i].joint_row});
+    }
+    for (int32_t i = 0; i < s->run_count; i++) {
+        sumi_plan_qk_norm_rope(w->plan, &(sumi_plan_qk_args){.label = s->names->qk,
+                                                             .qkv = qkv,
+                                                             .row = s->runs[i].joint_row,
+                                                             .rows = s->runs[i].rows,
+                                                             .q_heads = model->heads,
+                                                             .kv_heads = model->heads,
+                                                             .dim = model->head_dim,
+                                                             .q_norm = &weights->q_norm,
+                                                             .k_norm = &weights->k_norm,
+                                                             .eps = EPS,
+                                                             .rotary = SUMI_ROTARY_INTERLEAVED,
+                                                             .rope = w->rope,
+                                                             .rope_row = s->runs[i].joint_row});
+    }
+}
+
+// What attention found, into the rows of a run: x += gate * linear(o).
+static void write_out(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_value row,
+                      sumi_value attention, const run* of, sumi_value into)
+{
+    sumi_value o = sumi_plan_view(w->plan, "attended", attention, (sumi_span){of->joint_row, of->rows},
+                                  (sumi_span){0, w->model->dim});
+    sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->out,
+                                                       .x = o,
+                                                       .weight = &weights->out,
+                                                       .bias = &weights->out_bias,
+                                                       .residual = into,
+                                                       .gate = part_of(row, GATE_1, w->model->dim)});
+}
+
+// What follows attention, on the whole stream or, in the last block, on its first rows.
+static void write_rest(const writer* w, const stream* s, const sumi_two_stream_weights* weights, sumi_value row,
+                       sumi_value attention, bool is_last)
+{
+    bool is_part = is_last && s->last_rows < s->rows;
+    sumi_value x = is_part ? s->last_view : s->x;
+    if (is_part) { write_out(w, s, weights, row, attention, &(run){0, s->runs[0].joint_row, s->last_rows}, x); }
+    for (int32_t i = 0; i < s->run_count && !is_part; i++) {
+        write_out(w, s, weights, row, attention, &s->runs[i], s->views[i]);
+    }
+    sumi_value f = sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = s->names->norm_2,
+                                                                  .x = x,
+                                                                  .norm = SUMI_NORM_LAYER,
+                                                                  .eps = EPS,
+                                                                  .scale = part_of(row, SCALE_2, w->model->dim),
+                                                                  .shift = part_of(row, SHIFT_2, w->model->dim)});
+    sumi_value g = sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->mlp_in,
+                                                                      .x = f,
+                                                                      .weight = &weights->mlp_in,
+                                                                      .bias = &weights->mlp_in_bias,
+                                                                      .activation = SUMI_ACT_GELU_TANH});
+    sumi_plan_linear(w->plan, &(sumi_plan_linear_args){.label = s->names->mlp_out,
+                                                       .x = g,
+                                                       .weight = &weights->mlp_out,
+                                                       .bias = &weights->mlp_out_bias,
+                                                       .residual = x,
+                                                       .gate = part_of(row, GATE_2, w->model->dim)});
+}
+
+// In the last block, attention answers the targets alone. The text's q is made there all the same: leaving it out would
+// save a 3000th of an evaluation of 1024 x 1024 pixels and 512 tokens of text.
+static void write_block(writer* w, int32_t index)
+{
+    const sumi_two_stream* model = w->model;
+    const sumi_two_stream_block* block = &model->blocks[index];
+    const bool is_last = index == model->block_count - 1;
+    sumi_plan_prefix(w->plan, "transformer_blocks.%d.", (int)index);
+    sumi_value qkv = sumi_plan_value(w->plan, "qkv", SUMI_ELEMENT_ACTIVATION, w->layout.rows, 3 * model->dim), rows[3];
+    for (int32_t k = 0; k < w->stream_count; k++) {
+        const stream* s = &w->streams[k];
+        const sumi_two_stream_weights* weights = &block->side[s->side];
+        rows[k] = s->is_at_zero
+                    ? w->state->zero[index]
+                    : write_modulation(w,
+                                       &(sumi_plan_modulation_args){.label = s->names->modulation,
+                                                                    .table = w->state->tables[index][s->side],
+                                                                    .parts = MODULATION_PARTS,
+                                                                    .adds_one = BLOCK_ADDS_ONE},
+                                       &weights->modulation, &weights->modulation_bias);
+        write_qkv(w, s, weights, rows[k], qkv);
+    }
+    for (int32_t s = 0; s < w->layout.count; s++) { w->sequences[s].query_spans = is_last && !w->job->whole ? 1 : 2; }
+    sumi_value o = sumi_plan_attention(w->plan, "attention", qkv,
+                                       &(sumi_attention){.q_heads = model->heads,
+                                                         .kv_heads = model->heads,
+                                                         .dim = model->head_dim,
+                                                         .scale = (float)(1.0 / sqrt((double)model->head_dim)),
+                                                         .sequences = w->sequences,
+                                                         .sequence_count = w->layout.count});
+    for (int32_t k = 0; k < w->stream_count; k++) {
+        const stream* s = &w->streams[k];
+        if (!is_last || s->last_rows > 0) { write_rest(w, s, &block->side[s->side], rows[k], o, is_last); }
+    }
+}
+
+static sumi_value write_final(const writer* w, const stream* s, const char* norm, const char* linear, sumi_value row)
+{
+    const sumi_two_stream* model = w->model;
+    sumi_value z = sumi_plan_norm(w->plan, &(sumi_plan_norm_args){.label = norm,
+                                                                  .x = s->last_view,
+                                                                  .norm = SUMI_NORM_LAYER,
+                                                                  .eps = EPS,
+                                                                  .scale = part_of(row, FINAL_SCALE, model->dim),
+                                                                  .shift = part_of(row, FINAL_SHIFT, model->dim)});
+    return sumi_plan_linear(
+        w->plan, &(sumi_plan_linear_args){
+                     .label = linear, .x = z, .weight = &model->final_linear, .bias = &model->final_linear_bias});
+}
+
+static sumi_value write_evaluation_with(writer* w, sumi_value latents, const sumi_evaluation* list)
+{
+    const sumi_two_stream* model = w->model;
+    const layout* l = &w->layout;
+    sumi_plan* plan = w->plan;
+    sumi_plan_prefix(plan, "%s", "");
+    plan_streams(w);
+    write_inputs(w, latents, list);
+    if (!w->state->has_tables) {
+        sumi_plan_prefix(plan, "time_text_embed.");
+        w->condition = sumi_plan_modulation(
+            plan,
+            &(sumi_plan_modulation_args){.label = "row", .table = w->state->condition, .rows = 1, .per_step = true});
+    }
+    for (int32_t i = 0; i < model->block_count; i++) { write_block(w, i); }
+    sumi_plan_prefix(plan, "%s", "");
+    sumi_value row = write_modulation(w,
+                                      &(sumi_plan_modulation_args){.label = "norm_out.modulation",
+                                                                   .table = w->state->final_table,
+                                                                   .parts = FINAL_PARTS,
+                                                                   .adds_one = FINAL_ADDS_ONE},
+                                      &model->final_modulation, &model->final_modulation_bias);
+    sumi_value out = write_final(w, &w->streams[0], "norm_out", "proj_out", row);
+    // references are not modulated by time 0 here
+    if (w->stream_count == 3 && w->job->whole) { write_final(w, &w->streams[2], "ref_norm_out", "ref_proj_out", row); }
+    int32_t order[MAX_EVALUATIONS], row_begin[MAX_EVALUATIONS];
+    for (int32_t s = 0; s < l->count; s++) {
+        order[s] = s;
+        row_begin[s] = s * l->tokens;
+    }
+    return sumi_plan_unpatchify(
+        plan, out,
+        &(sumi_patch_layout){w->job->height, w->job->width, model->channels, l->count, order, row_begin, true}, 1.0f);
+}
+
+static sumi_value write_evaluation(const void* memory, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+                                   sumi_value latents, const sumi_evaluation* list, int32_t count)
+{
+    two_stream_state* state = job->state;
+    // too large for a stack that may be the host's
+    writer* w = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, sizeof *w) : NULL;
+    if (w == NULL) {
+        sumi_out_of_memory(&plan->error, sizeof *w, "writing a plan");
+        return SUMI_NO_VALUE;
+    }
+    w->model = memory;
+    w->plan = plan;
+    w->job = job;
+    w->state = state;
+    w->rope = state->rope[slot];
+    lay_out(job, list, count, &w->layout);
+    sumi_value velocity = write_evaluation_with(w, latents, list);
+    sumi_free(plan->heap, w);
+    return velocity;
+}
+
+const sumi_denoiser_part sumi_two_stream_part = {.model_bytes = sizeof(sumi_two_stream),
+                                                 .state_bytes = sizeof(two_stream_state),
+                                                 .bind = bind_model,
+                                                 .facts = facts_of,
+                                                 .write_prepare = write_prepare,
+                                                 .write_layout = write_layout,
+                                                 .write_evaluation = write_evaluation};
