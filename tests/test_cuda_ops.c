@@ -865,7 +865,7 @@ CASES(fp8)
 static void build_norm(scene* s, const op_case* c)
 {
     // a: 1 layer norm, 2 no weight, 4 scale, 8 shift, 16 rows from row 3 on, 32 a mean of 50, 64 tables of activations,
-    // 128 not per step
+    // 128 not per step, 256 SiLU, 512 in place
     int before = c->a & 16 ? 3 : 0;
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     sumi_value x = activations_of(s, c->m + before, c->n, 1.0f, c->a & 32 ? 50.0f : 0.0f);
@@ -882,7 +882,9 @@ static void build_norm(scene* s, const op_case* c)
                                                           .weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
                                                           .eps = 1e-5f,
                                                           .scale = scale,
-                                                          .shift = shift}),
+                                                          .shift = shift,
+                                                          .silu = (c->a & 256) != 0,
+                                                          .y = c->a & 512 ? x : SUMI_NO_VALUE}),
           c->bound);
 }
 static void build_gate_add(scene* s, const op_case* c)
@@ -1026,6 +1028,19 @@ static const op_case s_norms[] = {
      .bound = STORED},
     {"rms 288x192, demo, scale", build_norm, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = STORED},
     {"rms 3x20000", build_norm, 3, 20000, .bound = STORED},
+    {"rms 40x72, in place", build_norm, 40, 72, .a = 512, .bound = STORED},
+    {"silu 33x21, in place", build_norm, 33, 21, .a = 256 | 512, .bound = STORED},
+    {"silu 53x8", build_norm, 53, 8, .a = 256, .bound = STORED},
+    {"silu 49x96, offset", build_norm, 49, 96, .a = 16 | 256, .bound = STORED},
+    {"silu 71x96, in place", build_norm, 71, 96, .a = 256 | 512, .bound = STORED},
+    {"silu 1x128, no weight", build_norm, 1, 128, .a = 2 | 256, .bound = STORED},
+    {"silu 37x192, in place", build_norm, 37, 192, .a = 256 | 512, .bound = STORED},
+    {"silu 29x384, layer, mean 50", build_norm, 29, 384, .a = 1 | 32 | 256, .bound = STORED},
+    {"silu 13x384, in place", build_norm, 13, 384, .a = 256 | 512, .bound = STORED},
+    {"silu 9x520, in place", build_norm, 9, 520, .a = 256 | 512, .bound = STORED},
+    {"silu 65537x96, in place", build_norm, 65537, 96, .a = 256 | 512, .bound = STORED},
+    {"silu 30011x192", build_norm, 30011, 192, .a = 256, .bound = STORED},
+    {"silu 16389x384", build_norm, 16389, 384, .a = 256, .bound = STORED},
     {"gate add 5x3", build_gate_add, 5, 3, .bound = STORED},
     {"gate add 33x21, gate, offset", build_gate_add, 33, 21, .a = 4 | 16, .counter = 2, .bound = STORED},
     {"gate add 33x24, gate, three times", build_gate_add, 33, 24, .a = 4, .b = 1, .repeat = 3, .counter = 1,

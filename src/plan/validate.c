@@ -165,7 +165,7 @@ static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
         writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
         break;
     case SUMI_OP_NORM_MODULATE:
-        reads(v, op->in[0], op->u.norm.x_row, op->rows, out_cols, IS_NUMBER);
+        reads_in_place(v, op->in[0], op->u.norm.x_row, op->rows, out_cols, IS_NUMBER);
         reads_step(v, op->u.norm.scale, out_cols, IS_NUMBER);
         reads_step(v, op->u.norm.shift, out_cols, IS_NUMBER);
         writes(v, op->out, op->u.norm.y_row, op->rows, out_cols, IS_NUMBER);
