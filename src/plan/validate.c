@@ -745,6 +745,9 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
         for (int32_t p = 0; all[i] != NULL && p < all[i]->part_count && p < SUMI_WEIGHT_MAX_PARTS; p++) {
             rows += all[i]->parts[p].rows;
         }
+        if (all[i] != NULL && !sumi_weight_is_dense(all[i]) && (i > 0 || op->kind != SUMI_OP_CONV)) {
+            return op_breaks(v, op, op->out, "a weight that lies in chunks is a convolution's");
+        }
         if (all[i] != NULL && (all[i]->part_count > SUMI_WEIGHT_MAX_PARTS || rows != all[i]->rows)) {
             return op_breaks(v, op, op->out, "a weight's parts are its rows");
         }
