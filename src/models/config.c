@@ -52,6 +52,18 @@ static void read_field(sumi_json* json, const sumi_config_field* field)
             }
         }
         return;
+    case SUMI_CONFIG_NUMBERS:
+        *field->count = 0;
+        if (sumi_json_array(json)) {
+            while (sumi_json_item(json)) {
+                if (*field->count >= field->capacity) {
+                    sumi_json_refuse(json, "the list is too long");
+                    return;
+                }
+                ((float*)field->into)[(*field->count)++] = (float)sumi_json_number(json);
+            }
+        }
+        return;
     }
 }
 

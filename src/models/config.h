@@ -8,7 +8,8 @@ typedef enum sumi_config_kind {
     SUMI_CONFIG_NUMBER,
     SUMI_CONFIG_BOOL,
     SUMI_CONFIG_INTEGERS,
-    SUMI_CONFIG_TEXTS
+    SUMI_CONFIG_TEXTS,
+    SUMI_CONFIG_NUMBERS
 } sumi_config_kind;
 
 #define SUMI_CONFIG_TEXT_BYTES 32 // of one text, its end included; longer ones are cut
@@ -16,7 +17,8 @@ typedef enum sumi_config_kind {
 typedef struct sumi_config_field {
     const char* key; // "a", or "a.b" and so on for members of nested objects
     sumi_config_kind kind;
-    void* into;       // int32_t, double, bool, int32_t[capacity], char[capacity][SUMI_CONFIG_TEXT_BYTES]
+    // int32_t, double, bool, int32_t[capacity], char[capacity][SUMI_CONFIG_TEXT_BYTES], float[capacity]
+    void* into;
     int32_t capacity; // of lists
     int32_t* count;   // of lists: how many there were, at most capacity; a longer list is refused
 } sumi_config_field;
