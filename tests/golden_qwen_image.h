@@ -5,4 +5,5 @@
 #include "golden_component.h"
 
 bool run_language_model_case(golden_case* c);
+bool run_qwen_vae_case(golden_case* c);
 #endif
