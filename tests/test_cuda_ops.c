@@ -1162,6 +1162,9 @@ static const op_case s_attention[] = {
     {"attention, causal, window 20", build_attention, 90, 2, 32, CAUSAL, .c = 20, .bound = CHAINED},
     {"attention, window 17", build_attention, 90, 2, 64, 0, .c = 17, .bound = CHAINED},
     {"attention, one head of 512", build_attention, 300, 1, 512, .bound = CHAINED},
+    {"attention, one head of 384", build_attention, 300, 1, 384, .bound = CHAINED},
+    {"attention, one head of 384, 24 rows", build_attention, 24, 1, 384, .bound = CHAINED},
+    {"attention, 2 of 1 heads of 384", build_attention, 129, 2, 384, 0, 1, .bound = CHAINED},
     {"attention, one head of 256", build_attention, 130, 1, 256, .bound = CHAINED},
     {"attention, text 32 of 8 heads of 128, 37", build_attention, 37, 32, 128, CAUSAL, 8, .bound = CHAINED},
     {"attention, text 32 of 8 heads of 128, 512", build_attention, 512, 32, 128, CAUSAL, 8, .bound = CHAINED},
@@ -1171,6 +1174,7 @@ static const op_case s_attention[] = {
     {"attention 4096 of 4197, 4 heads of 128", build_attention, 4096, 4, 128, FIRST_SPAN, .d = 101, .bound = CHAINED},
     {"attention, batch of three at 1024 + 64, 30 heads", build_attention, 1024, 30, 128, THREE, .d = 64,
      .bound = CHAINED},
+    {"attention, vae 4157, one head of 384", build_attention, 4157, 1, 384, .bound = CHAINED},
     {"attention, vae 4096, one head of 512", build_attention, 4096, 1, 512, .bound = CHAINED},
 };
 CASES(attention)
