@@ -376,7 +376,7 @@ TEST(the_layers_of_the_qwen_autoencoder_have_fast_kernels)
             const int launched = tally_of(&b, "").used;
             sumi_plan plan;
             sumi_error error = {0};
-            sumi_plan_begin(&plan, &b.heap, 2);
+            sumi_runner_begin_plan(b.runner, &plan, &b.heap);
             sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
             write_layer(&plan, l, &weight, &bias);
             sumi_result result = sumi_plan_finish(&plan, &error);

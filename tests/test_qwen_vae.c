@@ -227,7 +227,7 @@ static float* run(const sumi_qwen_vae* vae, bool decodes, int32_t height, int32_
     sumi_error error = {0};
     const sumi_rates rates = {1e3, 1e3, 1.0};
     const int32_t latents = height * width, pixels = latents * vae->factor * vae->factor;
-    sumi_plan_begin(&plan, &t_heap, 4);
+    sumi_runner_begin_plan(t_runner, &plan, &t_heap);
     sumi_plan_section(&plan, decodes ? SUMI_SECTION_DECODE : SUMI_SECTION_IMAGE, 1, 0);
     sumi_value from, to;
     if (decodes) {
