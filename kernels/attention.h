@@ -20,7 +20,8 @@
 //   sumi_attention_sm90_d128_causal       192     128       512     230400                 128        one span, causal
 //   sumi_attention_sm90_d96, _d96_causal  192     128       512     173056                  96        as d128
 //   sumi_attention_sm90_d64, _d64_causal  192     128       512     181248                  64        as d128
-//   sumi_attention_sm90_d512              128      64       384     197632                 512        one span; rows of a cluster of two blocks
+//   sumi_attention_sm90_d384              128      64       384     148480                 384        one span; rows of a cluster of two blocks
+//   sumi_attention_sm90_d512              128      64       384     197632                 512        as d384
 #ifndef SUMI_KERNELS_ATTENTION_H
 #define SUMI_KERNELS_ATTENTION_H
 #include <stdint.h>
@@ -98,7 +99,7 @@ typedef struct sumi_attention_sm90_shape {
     sumi_attention_sm90_sequence sequences[SUMI_ATTENTION_SM90_SEQUENCES];
 } sumi_attention_sm90_shape;
 
-// sumi_attention_sm90_d512: parameters q, kv, out maps (boxes {64, 64, 4}) and this, all by value. grid (2 * pairs of
+// sumi_attention_sm90_d384, _d512: parameters q, kv, out maps (boxes {64, 64, dim / 128}) and this, all by value. grid (2 * pairs of
 // this launch).
 typedef struct sumi_attention_wide_shape {
     int32_t keys, group, k_slab, v_slab;

@@ -120,10 +120,11 @@ template <int N> struct attention_wgmma; // d[64 x N] (+)= a[64 x 16] b, float; 
     "30,%31"
 #define ATTENTION_R48 ATTENTION_R32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define ATTENTION_R64 ATTENTION_R48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define ATTENTION_R128                                                                                                 \
+#define ATTENTION_R96                                                                                                  \
     ATTENTION_R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%" \
-                  "88,%89,%90,%91,%92,%93,%94,%95"                                                                     \
-                  ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%" \
+                  "88,%89,%90,%91,%92,%93,%94,%95"
+#define ATTENTION_R128                                                                                                 \
+    ATTENTION_R96 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%" \
                   "116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define ATTENTION_WGMMA(N, REGISTERS, COUNT, OUT, P0, P1, P2, P3, P4, P5)                                              \
     template <> struct attention_wgmma<N> {                                                                            \
@@ -148,5 +149,7 @@ ATTENTION_WGMMA(64, ATTENTION_R32, 32, ATTENTION_OUT64, "%32", "%33", "%34", "%3
 ATTENTION_WGMMA(96, ATTENTION_R48, 48, ATTENTION_OUT96, "%48", "%49", "%50", "%51", "%52", "%53")
 #define ATTENTION_OUT128 ATTENTION_C64(d, 0)
 ATTENTION_WGMMA(128, ATTENTION_R64, 64, ATTENTION_OUT128, "%64", "%65", "%66", "%67", "%68", "%69")
+#define ATTENTION_OUT192 ATTENTION_C64(d, 0), ATTENTION_C32(d, 64)
+ATTENTION_WGMMA(192, ATTENTION_R96, 96, ATTENTION_OUT192, "%96", "%97", "%98", "%99", "%100", "%101")
 #define ATTENTION_OUT256 ATTENTION_C64(d, 0), ATTENTION_C64(d, 64)
 ATTENTION_WGMMA(256, ATTENTION_R128, 128, ATTENTION_OUT256, "%128", "%129", "%130", "%131", "%132", "%133")

@@ -1,15 +1,14 @@
-// softmax(q k^T * scale) v with head dim 512 on Hopper (a VAE's middle: one head, 16384 tokens), bf16, float sums,
+// softmax(q k^T * scale) v with head dim 384 or 512 on Hopper (a VAE's middle: one head, 16384 tokens), bf16, float sums,
 // grouped heads, one span. attention.h has shapes and launches.
 //
-// An output row needs 512 float accumulators, so a block takes 64 query rows only and its two consumer warpgroups own
-// 256 channels each; both compute the whole 64 x 64 score tile (half of q k^T is done twice, which costs less than
+// An output row needs as many float accumulators as it has channels, so a block takes 64 query rows only and its two
+// consumer warpgroups own half of the channels each; both compute the whole 64 x 64 score tile (half of q k^T is done twice, which costs less than
 // exchanging it). With 64 rows per block the limit would be L2 bandwidth: two blocks form a cluster, each loads half of
 // every K and V tile and multicasts it to both. The blocks of a cluster are a pair of neighbouring row tiles of one
 // head; the second one may lie past the last query: its loads are zeros and its store writes nothing.
 #include "attention_sm90.cuh"
 
 static constexpr int ROWS = 64, KEYS = 64, SLAB_TILE = 64 * 128; // a slab: 64 channels of 64 rows
-static constexpr int TILE_BYTES = 8 * SLAB_TILE;
 
 ATTENTION_DEVICE void arrive_pair(u32 bar)
 {
@@ -17,12 +16,12 @@ ATTENTION_DEVICE void arrive_pair(u32 bar)
     mb_arrive_cluster(bar, 1);
 }
 
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
-    sumi_attention_sm90_d512(const __grid_constant__ sumi_attention_map q_map,
-                             const __grid_constant__ sumi_attention_map kv_map,
-                             const __grid_constant__ sumi_attention_map out_map,
-                             const __grid_constant__ sumi_attention_wide_shape shape)
+// SLABS: of a head.
+template <int SLABS>
+ATTENTION_DEVICE void attention_wide(const sumi_attention_map& q_map, const sumi_attention_map& kv_map,
+                                     const sumi_attention_map& out_map, const sumi_attention_wide_shape& shape)
 {
+    constexpr int HALF = SLABS / 2, CHANNELS = 64 * HALF, TILE_BYTES = SLABS * SLAB_TILE; // of a warpgroup, of a tile
     extern __shared__ unsigned char dynamic[];
     const u32 q_at = (smem_addr(dynamic) + 1023) & ~1023u, k_at = q_at + TILE_BYTES, v_at = k_at + TILE_BYTES;
     __shared__ __align__(8) u64 barriers[5];
@@ -39,21 +38,22 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
     pair_sync();
     const int side = blockIdx.x & 1, pair = shape.pair_begin + (blockIdx.x >> 1), head = pair / shape.pairs,
               row = (pair % shape.pairs * 2 + side) * ROWS;
-    const int tiles = (shape.keys + KEYS - 1) / KEYS, q_slab = head * 8, kv_slab = head / shape.group * 8 + side * 4;
+    const int tiles = (shape.keys + KEYS - 1) / KEYS, q_slab = head * SLABS,
+              kv_slab = head / shape.group * SLABS + side * HALF;
     if (threadIdx.x < 128) {
         fewer_registers<24>();
         if (threadIdx.x == 0) {
             mb_expect(q_full, TILE_BYTES);
             tensor_load(q_at, &q_map, q_full, row, q_slab);
-            tensor_load(q_at + TILE_BYTES / 2, &q_map, q_full, row, q_slab + 4);
+            tensor_load(q_at + TILE_BYTES / 2, &q_map, q_full, row, q_slab + HALF);
             u32 phase = 1;
             for (int j = tiles - 1; j >= 0; j--, phase ^= 1) {
                 mb_wait(k_empty, phase);
                 mb_expect(k_full, TILE_BYTES);
-                tensor_load_pair(k_at + side * 4 * SLAB_TILE, &kv_map, k_full, j * KEYS, shape.k_slab + kv_slab);
+                tensor_load_pair(k_at + side * HALF * SLAB_TILE, &kv_map, k_full, j * KEYS, shape.k_slab + kv_slab);
                 mb_wait(v_empty, phase);
                 mb_expect(v_full, TILE_BYTES);
-                tensor_load_pair(v_at + side * 4 * SLAB_TILE, &kv_map, v_full, j * KEYS, shape.v_slab + kv_slab);
+                tensor_load_pair(v_at + side * HALF * SLAB_TILE, &kv_map, v_full, j * KEYS, shape.v_slab + kv_slab);
             }
         }
     } else {
@@ -62,18 +62,18 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
         const bool leader = (threadIdx.x & 127) == 0;
         const float scale = shape.scale_log2;
         const u32 q = descriptor_low(q_at, 16), k = descriptor_low(k_at, 16),
-                  v = descriptor_low(v_at + w * 4 * SLAB_TILE, SLAB_TILE);
-        float o[128], s[32], max0 = -1e30f, max1 = -1e30f, sum0 = 0.f, sum1 = 0.f;
+                  v = descriptor_low(v_at + w * HALF * SLAB_TILE, SLAB_TILE);
+        float o[CHANNELS / 2], s[32], max0 = -1e30f, max1 = -1e30f, sum0 = 0.f, sum1 = 0.f;
         u32 p[16], phase = 0;
 #pragma unroll
-        for (int n = 0; n < 128; n++) o[n] = 0.f;
+        for (int n = 0; n < CHANNELS / 2; n++) o[n] = 0.f;
         mb_wait(q_full, 0);
         for (int j = tiles - 1; j >= 0; j--, phase ^= 1) {
             mb_wait(k_full, phase);
             const u32 qd = opaque(q), kd = opaque(k);
             wgmma_fence();
 #pragma unroll
-            for (int t = 0; t < 32; t++)
+            for (int t = 0; t < 4 * SLABS; t++)
                 attention_wgmma<64>::ss(s, descriptor<1, 1024>(qd + (t >> 2) * (SLAB_TILE / 16) + (t & 3) * 2),
                                         descriptor<1, 1024>(kd + (t >> 2) * (SLAB_TILE / 16) + (t & 3) * 2), t);
             wgmma_commit();
@@ -106,7 +106,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
                 sum0 *= c0;
                 sum1 *= c1;
 #pragma unroll
-                for (int n = 0; n < 32; n++) {
+                for (int n = 0; n < CHANNELS / 8; n++) {
                     o[4 * n] *= c0;
                     o[4 * n + 1] *= c0;
                     o[4 * n + 2] *= c1;
@@ -128,7 +128,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
             hold(o);
             wgmma_fence();
 #pragma unroll
-            for (int t = 0; t < 4; t++) attention_wgmma<256>::rs(o, p + 4 * t, descriptor<1, 1024>(v + t * 128), 1);
+            for (int t = 0; t < 4; t++)
+                attention_wgmma<CHANNELS>::rs(o, p + 4 * t, descriptor<1, 1024>(v + t * 128), 1);
             wgmma_commit();
             wgmma_wait<0>();
             hold(o);
@@ -141,8 +142,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
         const float inv0 = 1.f / sum0, inv1 = 1.f / sum1;
         named_sync<4, 256>(); // both warpgroups are done with q: its memory stages o
 #pragma unroll
-        for (int n = 0; n < 16; n++) {
-            const int line = warp * 16 + (lane & 15), c = w * 256 + n * 16 + (lane >> 4) * 8;
+        for (int n = 0; n < CHANNELS / 16; n++) {
+            const int line = warp * 16 + (lane & 15), c = w * CHANNELS + n * 16 + (lane >> 4) * 8;
             stmatrix4(q_at + (c >> 6) * SLAB_TILE + line * 128 + (((c & 63) * 2) ^ ((line & 7) << 4)),
                       pack_bf16(o[8 * n] * inv0, o[8 * n + 1] * inv0),
                       pack_bf16(o[8 * n + 2] * inv1, o[8 * n + 3] * inv1),
@@ -153,10 +154,20 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
         if (w == 0) named_sync<5, 128>();
         else named_sync<6, 128>();
         if (leader) {
-            tensor_store(&out_map, q_at + w * 4 * SLAB_TILE, row, q_slab + w * 4);
+            tensor_store(&out_map, q_at + w * HALF * SLAB_TILE, row, q_slab + w * HALF);
             TMA_STORE_COMMIT();
             TMA_STORE_WAIT();
         }
     }
     pair_sync(); // no block leaves while the other may still signal it
 }
+
+#define ATTENTION_WIDE(DIM)                                                                                            \
+    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) sumi_attention_sm90_d##DIM(         \
+        const __grid_constant__ sumi_attention_map q_map, const __grid_constant__ sumi_attention_map kv_map,           \
+        const __grid_constant__ sumi_attention_map out_map, const __grid_constant__ sumi_attention_wide_shape shape)   \
+    {                                                                                                                  \
+        attention_wide<DIM / 64>(q_map, kv_map, out_map, shape);                                                       \
+    }
+ATTENTION_WIDE(384)
+ATTENTION_WIDE(512)

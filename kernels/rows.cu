@@ -182,6 +182,121 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_gated(const
 SUMI_ROW_KERNELS(sumi_norm_modulate, sumi_norm_modulate_args, NORM_MODULATE, 2)
 SUMI_ROW_KERNEL(sumi_norm_modulate, any, 4, sumi_norm_modulate_args, norm_modulate_any<false>(args))
 
+// y = silu(norm(x) * w), a picture's pixels: rows of few columns, so a warp takes several. A row belongs to LANES lanes
+// of a warp, each with CHUNKS chunks of 8 columns, chunk j of lane l at column 8 (l + j LANES); groups of lanes walk over
+// rows with the grid's stride, the next row's loads in flight while this one is reduced. May work in place. The order of
+// the sums follows from the columns alone.
+template <int LANES> SUMI_DEVICE float group_sum(float v)
+{
+#pragma unroll
+    for (int mask = LANES / 2; mask > 0; mask /= 2) v += __shfl_xor_sync(~0u, v, mask);
+    return v;
+}
+template <int LANES, int CHUNKS> SUMI_DEVICE void norm_silu(const sumi_norm_modulate_args& a)
+{
+    constexpr int GROUPS = SUMI_ROWS_THREADS / LANES;
+    const int lane = threadIdx.x % LANES, chunks = a.cols >> 3;
+    const int64_t stride = (int64_t)gridDim.x * GROUPS;
+    const float per_column = 1.0f / (float)a.cols;
+    int64_t r = a.row_end - 1 - (int64_t)blockIdx.x * GROUPS - threadIdx.x / LANES;
+    const bf16* x = (const bf16*)a.x.data + (int64_t)a.x_row * a.cols;
+    bf16* y = (bf16*)a.y.data + (int64_t)a.y_row * a.cols;
+    uint4 raw[CHUNKS], next[CHUNKS];
+    const auto load = [&](int64_t row) {
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) {
+            const int chunk = lane + j * LANES;
+            next[j] = make_uint4(0, 0, 0, 0);
+            if (row >= a.row_begin && chunk < chunks) next[j] = ((const uint4*)(x + row * a.cols))[chunk];
+        }
+    };
+    load(r);
+    float factor[CHUNKS][8];
+#pragma unroll
+    for (int j = 0; j < CHUNKS; j++) {
+        const int chunk = lane + j * LANES;
+#pragma unroll
+        for (int i = 0; i < 8; i++) factor[j][i] = 1.0f;
+        if (a.w != 0 && chunk < chunks) load8_float((const float*)a.w + 8 * chunk, factor[j]);
+#pragma unroll
+        for (int i = 0; i < 8; i++) factor[j][i] += a.w != 0 && a.plus_one ? 1.0f : 0.0f;
+    }
+    // Groups of a warp have neighbouring rows: all of them go on while one has a row left, for the shuffles.
+    while (__any_sync(~0u, r >= a.row_begin)) {
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) raw[j] = next[j];
+        load(r - stride);
+        float mean = 0.0f, squares = 0.0f, v[8];
+        if (a.is_layer) {
+            float sum = 0.0f;
+#pragma unroll
+            for (int j = 0; j < CHUNKS; j++) {
+                unpack8(raw[j], v); // chunks beyond the end are zero
+#pragma unroll
+                for (int i = 0; i < 8; i++) sum += v[i];
+            }
+            mean = __fmul_rn(group_sum<LANES>(sum), per_column);
+        }
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) {
+            unpack8(raw[j], v);
+            if (lane + j * LANES < chunks) {
+#pragma unroll
+                for (int i = 0; i < 8; i++) squares = fmaf(v[i] - mean, v[i] - mean, squares);
+            }
+        }
+        const float rstd = rsqrtf(fmaf(group_sum<LANES>(squares), per_column, a.eps));
+#pragma unroll
+        for (int j = 0; j < CHUNKS; j++) {
+            const int chunk = lane + j * LANES;
+            unpack8(raw[j], v);
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                v[i] = (v[i] - mean) * rstd * factor[j][i];
+                v[i] *= sigmoid(v[i]);
+            }
+            if (r >= a.row_begin && chunk < chunks) store8(y + r * a.cols + 8 * chunk, v);
+        }
+        r -= stride;
+    }
+}
+#define SUMI_NORM_SILU(COLS, BLOCKS, LANES, CHUNKS)                                                                    \
+    extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, BLOCKS)                                            \
+        sumi_norm_silu_##COLS(const __grid_constant__ sumi_norm_modulate_args args)                                    \
+    {                                                                                                                  \
+        norm_silu<LANES, CHUNKS>(args);                                                                                \
+    }
+// sumi_norm_silu_<N>: bf16 in and out, cols a multiple of 8 up to N; _any: everything else. Without scale and shift.
+SUMI_NORM_SILU(128, 4, 16, 1)
+SUMI_NORM_SILU(256, 4, 32, 1)
+SUMI_NORM_SILU(512, 3, 32, 2)
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4)
+    sumi_norm_silu_any(const __grid_constant__ sumi_norm_modulate_args a)
+{
+    __shared__ float shared[2 * SUMI_ROWS_THREADS / 32];
+    row_group<SUMI_ROWS_THREADS / 32> group = {shared, 0};
+    for (int64_t r = a.row_begin + (int64_t)blockIdx.x; r < a.row_end; r += gridDim.x) {
+        const int64_t x = (a.x_row + r) * a.cols, y = (a.y_row + r) * a.cols;
+        float mean = 0.0f, squares = 0.0f;
+        if (a.is_layer) {
+            float sum = 0.0f;
+            for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS)
+                sum += load_element(a.x.data, a.x.is_float, x + c);
+            mean = group.sum(sum) / (float)a.cols;
+        }
+        for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) {
+            const float d = load_element(a.x.data, a.x.is_float, x + c) - mean;
+            squares = fmaf(d, d, squares);
+        }
+        const float rstd = 1.0f / sqrtf(group.sum(squares) / (float)a.cols + a.eps);
+        for (int c = threadIdx.x; c < a.cols; c += SUMI_ROWS_THREADS) {
+            float v = (load_element(a.x.data, a.x.is_float, x + c) - mean) * rstd;
+            if (a.w != 0) v *= ((const float*)a.w)[c] + (a.plus_one ? 1.0f : 0.0f);
+            store_element(a.y.data, a.y.is_float, y + c, v * sigmoid(v));
+        }
+    }
+}
+
 // See rows.cuh for the layout. factor = w * gate.
 template <int WARPS, int CHUNKS> SUMI_DEVICE void norm_gate_add(const sumi_norm_gate_add_args& a)
 {

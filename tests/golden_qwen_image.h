@@ -7,4 +7,5 @@
 bool run_language_model_case(golden_case* c);
 bool run_qwen_vision_case(golden_case* c);
 bool run_two_stream_case(golden_case* c);
+bool run_qwen_vae_case(golden_case* c);
 #endif

@@ -964,7 +964,8 @@ TEST(group_norm_agrees_with_the_reference_also_with_a_large_mean)
 typedef struct row_case {
     int kind, rows, cols, row; // row: of x where the op begins
     sumi_weight w, w2;
-    bool has_weight, has_steps, layer;
+    bool has_weight, has_steps, layer, silu, in_place;
+    float eps; // 0: 1e-6
     int q_heads, kv_heads, dim;
     sumi_rotary rotary;
     sumi_activation activation;
@@ -987,9 +988,11 @@ static void build_row(bench* b, scene* s)
                                    .rows = c->rows,
                                    .norm = c->layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
                                    .weight = c->has_weight ? &c->w : NULL,
-                                   .eps = 1e-6f,
+                                   .eps = c->eps > 0 ? c->eps : 1e-6f,
                                    .scale = c->has_steps ? (sumi_step_row){s->values[2], 0, true} : SUMI_NO_ROW,
-                                   .shift = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW});
+                                   .shift = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW,
+                                   .silu = c->silu,
+                                   .y = c->in_place ? s->values[1] : SUMI_NO_VALUE});
         if (p->op_count > 0) { p->ops[0].u.norm.weight_plus_one = c->has_weight && !c->layer && c->has_steps; }
         break;
     case SUMI_OP_NORM_GATE_ADD:
@@ -1093,6 +1096,45 @@ TEST(norms_agree_with_the_reference)
                    .relative = 1e-5};
         free(scene_run(&s));
         free(x), free(branch), free(steps), free(w), free(expect);
+    }
+}
+
+// A picture's norm: x / max(|x|, 1e-12) * sqrt(columns) * w, which an eps far below any square expresses; then SiLU.
+// A pixel of zeros stays one.
+TEST(norms_with_silu_agree_with_the_reference)
+{
+    static const int widths[] = {1, 3, 8, 37, 96, 384};
+    for (int i = 0; i < 24; i++) {
+        row_case c = {.kind = SUMI_OP_NORM_MODULATE, .rows = 11, .cols = widths[i / 4], .has_weight = true};
+        c.silu = true;
+        c.layer = i & 1;
+        c.in_place = i & 2;
+        c.eps = c.layer ? 1e-6f : 1e-24f / (float)c.cols;
+        size_t count = (size_t)c.rows * (size_t)c.cols;
+        float *x = random_floats(count, 3.0f), *w = random_floats((size_t)c.cols, 1.0f);
+        for (int k = 0; k < c.cols; k++) { x[4 * c.cols + k] = 0.0f, x[5 * c.cols + k] *= 1e-9f; }
+        c.w = float_weight(w, 1, c.cols);
+        double* expect = malloc(count * sizeof *expect);
+        for (int r = 0; r < c.rows; r++) {
+            const float* from = x + r * c.cols;
+            double mean = 0.0, square = 0.0;
+            for (int k = 0; k < c.cols && c.layer; k++) { mean += (double)from[k] / c.cols; }
+            for (int k = 0; k < c.cols; k++) { square += ((double)from[k] - mean) * ((double)from[k] - mean); }
+            double factor = c.layer ? 1.0 / sqrt(square / c.cols + 1e-6) : sqrt(c.cols) / fmax(sqrt(square), 1e-12);
+            for (int k = 0; k < c.cols; k++) {
+                double v = ((double)from[k] - mean) * factor * (double)w[k];
+                expect[r * c.cols + k] = v / (1.0 + exp(-v));
+            }
+        }
+        scene s = {.build = build_row,
+                   .context = &c,
+                   .inputs = {NULL, x},
+                   .part_rows = 2,
+                   .expect = expect,
+                   .absolute = 2e-6,
+                   .relative = 1e-5};
+        free(scene_run(&s));
+        free(x), free(w), free(expect);
     }
 }
 
@@ -2295,6 +2337,7 @@ int main(int argc, char** argv)
     RUN(a_new_run_packs_the_weights_anew);
     RUN(group_norm_agrees_with_the_reference_also_with_a_large_mean);
     RUN(norms_agree_with_the_reference);
+    RUN(norms_with_silu_agree_with_the_reference);
     RUN(qk_norm_rope_agrees_with_the_reference);
     RUN(activations_and_gating_agree_with_the_reference_to_the_ends_of_the_range);
     RUN(embedding_filling_and_copying_move_the_right_rows);

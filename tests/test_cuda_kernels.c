@@ -378,7 +378,7 @@ TEST(the_vision_tower_takes_the_kernels_that_are_there)
         sumi_error error = {0};
         const sumi_rates rates = b.runner->functions->rates(b.runner);
         make_tower(&model, blocks);
-        sumi_plan_begin(&plan, &b.heap, 2);
+        sumi_runner_begin_plan(b.runner, &plan, &b.heap);
         sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
         sumi_value pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, 392 * 392, 3);
         sumi_qwen_vision_part.write(&model, &plan, pixels, 392, 392);
@@ -404,6 +404,119 @@ TEST(the_vision_tower_takes_the_kernels_that_are_there)
     close_bench(&b);
 }
 
+// ---- Autoencoders ---------------------------------------------------------------------------------------------------
+
+// The layers of the Qwen-Image autoencoder at its widths, on a picture of 64 x 64 (of 32 x 32 before it is doubled) and
+// on 16 rows of it.
+typedef enum layer_kind { LAYER_CONV, LAYER_STRIP, LAYER_UP, LAYER_DOWN, LAYER_NORM, LAYER_ATTENTION } layer_kind;
+typedef struct layer {
+    layer_kind kind;
+    int32_t in, out;
+    const char* kernel;
+} layer;
+static const layer s_layers[] = {{LAYER_CONV, 3, 96, "sumi_conv_sm90_n128"},
+                                 {LAYER_CONV, 16, 384, "sumi_conv_sm90_n128"},
+                                 {LAYER_CONV, 384, 384, "sumi_conv_sm90_n128"},
+                                 {LAYER_STRIP, 384, 384, "sumi_conv_sm90_n128"},
+                                 {LAYER_CONV, 192, 384, "sumi_conv_sm90_n128"},
+                                 {LAYER_CONV, 192, 192, "sumi_conv_sm90_n256"},
+                                 {LAYER_STRIP, 192, 192, "sumi_conv_sm90_n256"},
+                                 {LAYER_CONV, 96, 192, "sumi_conv_sm90_n256"},
+                                 {LAYER_CONV, 96, 96, "sumi_conv_sm90_n128"},
+                                 {LAYER_STRIP, 96, 96, "sumi_conv_sm90_n128"},
+                                 {LAYER_UP, 384, 192, "sumi_conv_sm90_n256"},
+                                 {LAYER_UP, 192, 96, "sumi_conv_sm90_n128"},
+                                 {LAYER_DOWN, 96, 96, "sumi_conv_sm90_n128"},
+                                 {LAYER_DOWN, 192, 192, "sumi_conv_sm90_n256"},
+                                 {LAYER_DOWN, 384, 384, "sumi_conv_sm90_n128"},
+                                 {LAYER_CONV, 96, 3, "sumi_conv_narrow"},
+                                 {LAYER_CONV, 384, 32, "sumi_conv_sm90_n128"},
+                                 {LAYER_NORM, 96, 96, "sumi_norm_silu_128"},
+                                 {LAYER_NORM, 192, 192, "sumi_norm_silu_256"},
+                                 {LAYER_NORM, 384, 384, "sumi_norm_silu_512"},
+                                 {LAYER_ATTENTION, 3 * 384, 384, "sumi_attention_sm90_d384"}};
+
+static void write_layer(sumi_plan* plan, const layer* l, const sumi_weight* weight, const sumi_weight* bias)
+{
+    const int32_t rows = l->kind == LAYER_STRIP ? 16 : 64, doubled = l->kind == LAYER_UP ? 2 : 1;
+    const sumi_value x = sumi_plan_bound(plan, "x", SUMI_ELEMENT_ACTIVATION, rows / doubled * (64 / doubled), l->in);
+    const sumi_sequence all = {.span = {{0, rows * 64}}, .span_count = 1, .query_spans = 1};
+    if (l->kind == LAYER_NORM)
+        sumi_plan_norm(
+            plan, &(sumi_plan_norm_args){.label = "norm", .x = x, .weight = bias, .eps = 1e-26f, .silu = true, .y = x});
+    else if (l->kind == LAYER_ATTENTION)
+        sumi_plan_attention(
+            plan, "attention", x,
+            &(sumi_attention){
+                .q_heads = 1, .kv_heads = 1, .dim = l->out, .scale = 0.05f, .sequences = &all, .sequence_count = 1});
+    else
+        sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "conv",
+                                                    .x = x,
+                                                    .weight = weight,
+                                                    .bias = bias,
+                                                    .shape = {.height = rows / doubled,
+                                                              .width = 64 / doubled,
+                                                              .upsamples = l->kind == LAYER_UP,
+                                                              .stride = l->kind == LAYER_DOWN ? 2 : 1,
+                                                              .pads_end = l->kind == LAYER_DOWN,
+                                                              .above = l->kind == LAYER_STRIP,
+                                                              .below = l->kind == LAYER_STRIP}});
+}
+
+// A layer goes through the kernel named beside it and through no other, but for what pads three channels.
+TEST(the_layers_of_the_qwen_autoencoder_have_fast_kernels)
+{
+    float* zeros = calloc(384 * 384 * 27, sizeof *zeros);
+    for (size_t i = 0; i < sizeof s_layers / sizeof *s_layers; i++) {
+        const layer* l = &s_layers[i];
+        bench b;
+        if (open_bench(&b)) {
+            // as they lie in the file: one slice in time of three
+            const sumi_weight weight = {.name = "conv",
+                                        .rows = l->out,
+                                        .cols = 9 * l->in,
+                                        .part_count = 1,
+                                        .parts = {{.data = zeros + 18,
+                                                   .dtype = SUMI_DTYPE_F32,
+                                                   .rows = l->out,
+                                                   .chunk = 9,
+                                                   .chunk_stride = 27,
+                                                   .scale = 1.0f}}};
+            const sumi_weight bias = {.name = "bias",
+                                      .rows = 1,
+                                      .cols = l->out,
+                                      .part_count = 1,
+                                      .parts = {{.data = zeros, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}}};
+            const sumi_weight* const weights[] = {&weight, &bias};
+            const sumi_rates rates = b.runner->functions->rates(b.runner);
+            const int launched = tally_of(&b, "").used;
+            sumi_plan plan;
+            sumi_error error = {0};
+            sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+            sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+            write_layer(&plan, l, &weight, &bias);
+            sumi_result result = sumi_plan_finish(&plan, &error);
+            if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, &error);
+            if (result == SUMI_OK) result = plan_ready(b.runner, &plan, &error);
+            if (result == SUMI_OK) {
+                b.runner->functions->start(b.runner, &plan);
+                result = plan_run_all(b.runner, &plan, NULL, &error);
+            }
+            CHECK_TEXT(error.text, "");
+            check_used(&b, l->kernel, true);
+            if (tally_of(&b, l->kernel).used == 0)
+                printf("  layer %d, %d -> %d\n", (int)l->kind, (int)l->in, (int)l->out);
+            CHECK(tally_of(&b, "sumi_conv_any").used == 0 && tally_of(&b, "sumi_conv_n").used == (l->out == 3));
+            CHECK(tally_of(&b, "sumi_attention_any").used == 0 && tally_of(&b, "").used > launched);
+            plan_forget(b.runner, &plan);
+            sumi_plan_end(&plan);
+            runner_forget_weights(b.runner, weights, 2);
+        }
+        close_bench(&b);
+    }
+    free(zeros);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -415,6 +528,7 @@ int main(int argc, char** argv)
     RUN(values_that_are_looked_at_are_not_fused);
     RUN(the_vision_tower_s_products_take_tensor_cores);
     RUN(the_vision_tower_takes_the_kernels_that_are_there);
+    RUN(the_layers_of_the_qwen_autoencoder_have_fast_kernels);
     TEST_END();
 }
 #else

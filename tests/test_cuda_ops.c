@@ -21,6 +21,7 @@
 #include "cpu/cpu.h"
 #include "cuda/cuda.h"
 #include "models/flux_vae.h"
+#include "models/qwen_vae.h"
 #include "plan_runner.h"
 #include "test.h"
 #ifdef SUMI_HAS_CUDA
@@ -946,7 +947,7 @@ CASES(fp8)
 static void build_norm(scene* s, const op_case* c)
 {
     // a: 1 layer norm, 2 no weight, 4 scale, 8 shift, 16 rows from row 3 on, 32 a mean of 50, 64 tables of activations,
-    // 128 not per step
+    // 128 not per step, 256 SiLU, 512 in place
     int before = c->a & 16 ? 3 : 0;
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     sumi_value x = activations_of(s, c->m + before, c->n, 1.0f, c->a & 32 ? 50.0f : 0.0f);
@@ -963,7 +964,9 @@ static void build_norm(scene* s, const op_case* c)
                                                           .weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
                                                           .eps = 1e-5f,
                                                           .scale = scale,
-                                                          .shift = shift}),
+                                                          .shift = shift,
+                                                          .silu = (c->a & 256) != 0,
+                                                          .y = c->a & 512 ? x : SUMI_NO_VALUE}),
           c->bound);
 }
 static void build_gate_add(scene* s, const op_case* c)
@@ -1121,6 +1124,19 @@ static const op_case s_norms[] = {
      .bound = STORED},
     {"rms 288x192, demo, scale", build_norm, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = STORED},
     {"rms 3x20000", build_norm, 3, 20000, .bound = STORED},
+    {"rms 40x72, in place", build_norm, 40, 72, .a = 512, .bound = STORED},
+    {"silu 33x21, in place", build_norm, 33, 21, .a = 256 | 512, .bound = STORED},
+    {"silu 53x8", build_norm, 53, 8, .a = 256, .bound = STORED},
+    {"silu 49x96, offset", build_norm, 49, 96, .a = 16 | 256, .bound = STORED},
+    {"silu 71x96, in place", build_norm, 71, 96, .a = 256 | 512, .bound = STORED},
+    {"silu 1x128, no weight", build_norm, 1, 128, .a = 2 | 256, .bound = STORED},
+    {"silu 37x192, in place", build_norm, 37, 192, .a = 256 | 512, .bound = STORED},
+    {"silu 29x384, layer, mean 50", build_norm, 29, 384, .a = 1 | 32 | 256, .bound = STORED},
+    {"silu 13x384, in place", build_norm, 13, 384, .a = 256 | 512, .bound = STORED},
+    {"silu 9x520, in place", build_norm, 9, 520, .a = 256 | 512, .bound = STORED},
+    {"silu 65537x96, in place", build_norm, 65537, 96, .a = 256 | 512, .bound = STORED},
+    {"silu 30011x192", build_norm, 30011, 192, .a = 256, .bound = STORED},
+    {"silu 16389x384", build_norm, 16389, 384, .a = 256, .bound = STORED},
     {"gate add 5x3", build_gate_add, 5, 3, .bound = STORED},
     {"gate add 33x21, gate, offset", build_gate_add, 33, 21, .a = 4 | 16, .counter = 2, .bound = STORED},
     {"gate add 33x24, gate, three times", build_gate_add, 33, 24, .a = 4, .b = 1, .repeat = 3, .counter = 1,
@@ -1270,6 +1286,9 @@ static const op_case s_attention[] = {
     {"attention, causal, window 20", build_attention, 90, 2, 32, CAUSAL, .c = 20, .bound = CHAINED},
     {"attention, window 17", build_attention, 90, 2, 64, 0, .c = 17, .bound = CHAINED},
     {"attention, one head of 512", build_attention, 300, 1, 512, .bound = CHAINED},
+    {"attention, one head of 384", build_attention, 300, 1, 384, .bound = CHAINED},
+    {"attention, one head of 384, 24 rows", build_attention, 24, 1, 384, .bound = CHAINED},
+    {"attention, 2 of 1 heads of 384", build_attention, 129, 2, 384, 0, 1, .bound = CHAINED},
     {"attention, one head of 256", build_attention, 130, 1, 256, .bound = CHAINED},
     {"attention, text 32 of 8 heads of 128, 37", build_attention, 37, 32, 128, CAUSAL, 8, .bound = CHAINED},
     {"attention, text 32 of 8 heads of 128, 512", build_attention, 512, 32, 128, CAUSAL, 8, .bound = CHAINED},
@@ -1279,6 +1298,7 @@ static const op_case s_attention[] = {
     {"attention 4096 of 4197, 4 heads of 128", build_attention, 4096, 4, 128, FIRST_SPAN, .d = 101, .bound = CHAINED},
     {"attention, batch of three at 1024 + 64, 30 heads", build_attention, 1024, 30, 128, THREE, .d = 64,
      .bound = CHAINED},
+    {"attention, vae 4157, one head of 384", build_attention, 4157, 1, 384, .bound = CHAINED},
     {"attention, vae 4096, one head of 512", build_attention, 4096, 1, 512, .bound = CHAINED},
 };
 CASES(attention)
@@ -1453,9 +1473,19 @@ static const op_case s_latents[] = {
 CASES(latents)
 
 // ---- Pictures -------------------------------------------------------------------------------------------------------
-enum { DOWN = 1, UP = 2, PLUS = 4, UNBIASED = 8 };
+enum { DOWN = 1, UP = 2, PLUS = 4, UNBIASED = 8, SLICED = 16 };
 
 // m x n pixels, k -> a channels; b: kernel; c: flags
+// The last of three slices in time of every kernel.
+static sumi_weight* sliced(sumi_weight* w)
+{
+    sumi_weight_part* part = &w->parts[0];
+    part->chunk = 9;
+    part->chunk_stride = 27;
+    part->data = (const unsigned char*)part->data + sumi_dtype_bytes(part->dtype, 18);
+    w->cols /= 3;
+    return w;
+}
 static void build_conv(scene* s, const op_case* c)
 {
     int out_height = c->c & UP   ? 2 * c->m
@@ -1467,7 +1497,8 @@ static void build_conv(scene* s, const op_case* c)
     sumi_op_conv conv = {.height = c->m, .width = c->n, .kernel = c->b, .stride = c->c & DOWN ? 2 : 1};
     conv.upsamples = (c->c & UP) != 0;
     conv.pads_end = (c->c & DOWN) != 0;
-    sumi_weight* w = matrix(s, c->a, c->k * c->b * c->b, c->dtype);
+    sumi_weight* w = c->c & SLICED ? sliced(matrix(s, c->a, 3 * c->k * c->b * c->b, c->dtype))
+                                   : matrix(s, c->a, c->k * c->b * c->b, c->dtype);
     sumi_value x = activations(s, c->m * c->n, c->k),
                residual = c->c & PLUS ? activations(s, out_height * out_width, c->a) : SUMI_NO_VALUE;
     check(s,
@@ -1498,6 +1529,19 @@ static const op_case s_conv[] = {
     {"conv up, 5x7, 6 -> 10", build_conv, 5, 7, 6, 10, 3, UP, .bound = CHAINED},
     {"conv up, 24x40, 64 -> 64", build_conv, 24, 40, 64, 64, 3, UP, .bound = CHAINED},
     {"conv up, 1x1 pixel, 8 -> 8", build_conv, 1, 1, 8, 8, 3, UP, .bound = CHAINED},
+    {"conv 9x7, 12 -> 10, a slice in time", build_conv, 9, 7, 12, 10, 3, SLICED, .bound = STORED},
+    {"conv 17x19, 32 -> 32, a slice in time, f32", build_conv, 17, 19, 32, 32, 3, SLICED, .dtype = SUMI_DTYPE_F32,
+     .bound = STORED},
+    {"conv up, 5x6, 16 -> 8, a slice in time, f16", build_conv, 5, 6, 16, 8, 3, UP | SLICED, .dtype = SUMI_DTYPE_F16,
+     .bound = CHAINED},
+    {"conv 12x20, 40 -> 24, a slice in time, e4m3", build_conv, 12, 20, 40, 24, 3, SLICED, .dtype = SUMI_DTYPE_F8_E4M3,
+     .bound = STORED},
+    {"conv 256x256, 96 -> 96, a slice in time", build_conv, 256, 256, 96, 96, 3, PLUS | SLICED, .bound = STORED},
+    {"conv 128x128, 192 -> 192, a slice in time", build_conv, 128, 128, 192, 192, 3, PLUS | SLICED, .bound = STORED},
+    {"conv 64x64, 384 -> 384, a slice in time", build_conv, 64, 64, 384, 384, 3, PLUS | SLICED, .bound = STORED},
+    {"conv 256x256, 96 -> 3, a slice in time", build_conv, 256, 256, 96, 3, 3, SLICED, .bound = STORED},
+    {"conv up, 128x128, 192 -> 96", build_conv, 128, 128, 192, 96, 3, UP, .bound = CHAINED},
+    {"conv down, 256x256, 96 -> 96", build_conv, 256, 256, 96, 96, 3, DOWN, .bound = STORED},
     {"conv 128x128, 16 -> 512", build_conv, 128, 128, 16, 512, 3, .bound = STORED},
     {"conv 128x128, 512 -> 512, residual", build_conv, 128, 128, 512, 512, 3, PLUS, .bound = STORED},
     {"conv 96x64, 512 -> 512", build_conv, 96, 64, 512, 512, 3, .bound = STORED},
@@ -1756,7 +1800,76 @@ static void build_autoencoder(scene* s, const op_case* c)
     s->twins[0].a = 0, s->twins[0].b = 1;
     s->twin_count = 1;
 }
+// The same of the autoencoder whose norms are of one pixel.
+static void give_pixel_block(scene* s, sumi_qwen_vae_block* b, int in, int out)
+{
+    b->norm1 = *norm_weight(s, in, 0);
+    b->conv1 = *sliced(matrix(s, out, 27 * in, 0));
+    b->conv1_bias = *bias_of(s, out, 0);
+    b->norm2 = *norm_weight(s, out, 0);
+    b->conv2 = *sliced(matrix(s, out, 27 * out, 0));
+    b->conv2_bias = *bias_of(s, out, 0);
+    b->has_shortcut = in != out;
+    if (b->has_shortcut) give_conv(s, &b->shortcut, &b->shortcut_bias, in, out, 1);
+}
+static void give_pixel_half(scene* s, sumi_qwen_vae_half* half, int first, int second, int middle, int in, int out)
+{
+    const bool decodes = middle == first;
+    half->is_present = true;
+    half->stage_count = 2;
+    give_conv(s, &half->conv_in, &half->conv_in_bias, in, first, 3);
+    for (int i = 0; i < 2; i++) give_pixel_block(s, &half->middle[i], middle, middle);
+    half->attention_norm = *norm_weight(s, middle, 0);
+    give_conv(s, &half->attention_qkv, &half->attention_qkv_bias, middle, 3 * middle, 1);
+    give_conv(s, &half->attention_out, &half->attention_out_bias, middle, middle, 1);
+    for (int stage = 0; stage < 2; stage++) {
+        half->stages[stage].block_count = 2;
+        for (int i = 0; i < 2; i++)
+            give_pixel_block(s, &half->stages[stage].blocks[i],
+                             stage == 1 && i == 0 && !decodes ? first
+                             : stage == 0                     ? first
+                                                              : second,
+                             stage == 0 ? first : second);
+    }
+    half->stages[0].resamples = true;
+    give_conv(s, &half->stages[0].resample, &half->stages[0].resample_bias, first, decodes ? second : first, 3);
+    half->norm_out = *norm_weight(s, second, 0);
+    give_conv(s, &half->conv_out, &half->conv_out_bias, second, out, 3);
+    const int joint = decodes ? in : out;
+    give_conv(s, &half->quant, &half->quant_bias, joint, joint, 1);
+}
+// Pictures of m x n pixels, k and 2 k channels; b: strips of so many bytes; c: decodes
+static void build_pixel_autoencoder(scene* s, const op_case* c)
+{
+    bool decodes = c->c != 0;
+    static sumi_qwen_vae s_vae[2]; // plans name its weights
+    sumi_qwen_vae* vae = &s_vae[decodes];
+    *vae = (sumi_qwen_vae){.channels = 4, .factor = 2, .tiles = {3, 4}};
+    for (int i = 0; i < 4; i++) vae->scale[i] = 0.5f + 0.25f * (float)i, vae->shift[i] = 0.1f * (float)i;
+    if (decodes) give_pixel_half(s, &vae->decoder, 2 * c->k, c->k, 2 * c->k, 4, 3);
+    else give_pixel_half(s, &vae->encoder, c->k, 2 * c->k, 2 * c->k, 3, 8);
+    sumi_value from = decodes ? floats(s, 4, c->m / 2 * (c->n / 2)) : bytes_of(s, c->m * c->n, 3);
+    for (int i = 0; i < 2; i++) {
+        vae->strip_bytes = i == 0 ? UINT64_MAX : (uint64_t)c->b;
+        sumi_value out;
+        if (decodes) {
+            out = sumi_plan_value(&s->plan, "picture", SUMI_ELEMENT_ACTIVATION, c->m * c->n, 3);
+            sumi_qwen_vae_part.write_decode(vae, &s->plan, from, c->m / 2, c->n / 2, 0, out);
+        } else {
+            out = sumi_qwen_vae_part.write_encode(vae, &s->plan, from, c->m, c->n, 0);
+        }
+        check(s, out, c->bound);
+    }
+    s->twins[0].a = 0, s->twins[0].b = 1;
+    s->twin_count = 1;
+}
 static const op_case s_autoencoder[] = {
+    {"pixel norms, decoder 72x8, 8 channels", build_pixel_autoencoder, 72, 8, 8, 0, 1, 1, .bound = 3e-2},
+    {"pixel norms, encoder 40x12, 8 channels", build_pixel_autoencoder, 40, 12, 8, 0, 1, 0, .bound = 3e-2},
+    {"pixel norms, decoder 128x96, 96 channels", build_pixel_autoencoder, 128, 96, 96, 0, 1, 1, .bound = 3e-2},
+    {"pixel norms, decoder 64x96, 192 channels", build_pixel_autoencoder, 64, 96, 192, 0, 1, 1, .bound = 3e-2},
+    {"pixel norms, encoder 128x96, 96 channels", build_pixel_autoencoder, 128, 96, 96, 0, 1, 0, .bound = 3e-2},
+
     {"decoder 72x8, 8 channels", build_autoencoder, 72, 8, 8, 4, 1, 1, .bound = 3e-2},
     {"encoder 40x12, 8 channels", build_autoencoder, 40, 12, 8, 4, 1, 0, .bound = 3e-2},
     {"decoder 128x96, 128 channels", build_autoencoder, 128, 96, 128, 32, 1, 1, .bound = 3e-2},

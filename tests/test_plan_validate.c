@@ -299,6 +299,7 @@ static void break_rows_end(fixture* f) { op_called(f, "some_rows")->u.linear.x_r
 static void break_width(fixture* f) { op_called(f, "gated")->weight = &f->columns; }
 static void break_bias(fixture* f) { op_called(f, "first")->bias = &f->square; }
 static void break_weight_parts(fixture* f) { f->square.parts[0].rows--; }
+static void break_chunks(fixture* f) { f->square.parts[0].chunk = 8, f->square.parts[0].chunk_stride = 16; }
 static void break_element(fixture* f) { info_of(f, f->positions)->element = SUMI_ELEMENT_FLOAT; }
 static void break_step_row(fixture* f) { f->plan.sections[2].first_counter = 5; }
 static void break_part_count(fixture* f) { op_of(f, SUMI_OP_GROUP_NORM)->part_count++; }
@@ -403,6 +404,7 @@ static const struct {
     {"a weight's width", break_width, {"gated", "the weight or the bias has another shape"}},
     {"a bias", break_bias, {"first", "the weight or the bias has another shape"}},
     {"a weight's parts", break_weight_parts, {"first", "a weight's parts are its rows"}},
+    {"a weight in chunks", break_chunks, {"first", "a weight that lies in chunks is a convolution's"}},
     {"an element", break_element, {"positions", "does not take elements of this type"}},
     {"a step table's row", break_step_row, {"table", "reads rows 5 to 9, the value has 8"}},
     {"the number of parts", break_part_count, {"group", "do not cover its rows once"}},

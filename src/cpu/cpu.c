@@ -86,6 +86,7 @@ const float* sumi_cpu_step(const sumi_cpu_run* run, sumi_step_row step)
 void sumi_cpu_vector(const sumi_weight* weight, int64_t begin, int64_t count, float* into)
 {
     SUMI_ASSERT(begin >= 0 && count >= 0 && begin + count <= (int64_t)weight->rows * weight->cols);
+    SUMI_ASSERT(sumi_weight_is_dense(weight));
     for (int32_t p = 0; p < weight->part_count && count > 0; p++) {
         const sumi_weight_part* part = &weight->parts[p];
         int64_t elements = (int64_t)part->rows * weight->cols;
@@ -114,7 +115,7 @@ void sumi_cpu_vector(const sumi_weight* weight, int64_t begin, int64_t count, fl
 
 const void* sumi_cpu_weight_row(const sumi_weight* weight, int32_t row, sumi_dtype* dtype, float* scale)
 {
-    SUMI_ASSERT(row >= 0 && row < weight->rows && weight->part_count >= 1);
+    SUMI_ASSERT(row >= 0 && row < weight->rows && weight->part_count >= 1 && sumi_weight_is_dense(weight));
     int32_t p = 0;
     while (p + 1 < weight->part_count && row >= weight->parts[p].rows) { row -= weight->parts[p++].rows; }
     *dtype = weight->parts[p].dtype;

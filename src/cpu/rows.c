@@ -152,8 +152,9 @@ static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void
         // the mean first: E[x^2] - mean^2 loses the variance of rows with a large mean
         float mean = op->u.norm.norm == SUMI_NORM_LAYER ? kernels->sum(x, loop->cols) / (float)loop->cols : 0.0f;
         float factor = 1.0f / sqrtf(kernels->sum_squares(x, mean, loop->cols) / (float)loop->cols + op->u.norm.eps);
-        kernels->normalise(loop->y + (int64_t)(op->u.norm.y_row + r) * loop->cols, x, mean, factor, loop->w,
-                           loop->scale, loop->shift, loop->cols);
+        float* y = loop->y + (int64_t)(op->u.norm.y_row + r) * loop->cols;
+        kernels->normalise(y, x, mean, factor, loop->w, loop->scale, loop->shift, loop->cols);
+        if (op->u.norm.silu) { kernels->activate(SUMI_ACT_SILU, y, y, (size_t)loop->cols); }
     }
 }
 

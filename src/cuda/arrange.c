@@ -59,7 +59,8 @@ static void mark_fp8_values(sumi_plan* plan)
         const sumi_op* op = &plan->ops[i];
         const sumi_value_info* out = sumi_plan_info(plan, op->out);
         const bool norms_all = op->kind == SUMI_OP_NORM_MODULATE && op->u.norm.y_row == 0 && op->rows == out->rows
-                            && out->element == SUMI_ELEMENT_ACTIVATION && !out->bound && out->cols % 16 == 0
+                            && !op->u.norm.silu && out->base.id == 0 && out->element == SUMI_ELEMENT_ACTIVATION
+                            && !out->bound && out->cols % 16 == 0
                             && plan->sections[op->section].kind == SUMI_SECTION_DENOISE;
         if (op->out.id > 0) {
             uint8_t* marks = &plan->values[op->out.id - 1].marks;
@@ -124,7 +125,7 @@ static bool is_norm_pair(const sumi_plan* plan, int32_t op_index)
 {
     const sumi_op *op = &plan->ops[op_index], *norm = reader_behind(plan, op_index);
     if (norm == NULL || op->kind != SUMI_OP_NORM_GATE_ADD || norm->kind != SUMI_OP_NORM_MODULATE
-        || norm->rows != op->rows || norm->u.norm.x_row != op->u.gate_add.x_row)
+        || norm->rows != op->rows || norm->u.norm.x_row != op->u.gate_add.x_row || norm->u.norm.silu)
         return false;
     const sumi_value_info *x = sumi_plan_info(plan, op->out), *b = sumi_plan_info(plan, op->in[1]),
                           *y = sumi_plan_info(plan, norm->out);

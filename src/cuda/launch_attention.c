@@ -44,6 +44,7 @@ static const attention_kernel s_sm90_d96[2] = {{"sumi_attention_sm90_d96", FAMIL
                                                {"sumi_attention_sm90_d96_causal", FAMILY_HOPPER, 192, 512, 173056}};
 static const attention_kernel s_sm90_d64[2] = {{"sumi_attention_sm90_d64", FAMILY_HOPPER, 192, 512, 181248},
                                                {"sumi_attention_sm90_d64_causal", FAMILY_HOPPER, 192, 512, 181248}};
+static const attention_kernel s_sm90_d384 = {"sumi_attention_sm90_d384", FAMILY_WIDE, 128, 384, 148480};
 static const attention_kernel s_sm90_d512 = {"sumi_attention_sm90_d512", FAMILY_WIDE, 128, 384, 197632};
 
 static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
@@ -134,7 +135,9 @@ static const attention_kernel* choose_hopper(const sumi_cuda_run* run, const dem
         || (d->is_causal && !d->has_one_span)) {
         return NULL;
     }
-    if (dim == 512) { return !d->is_causal && d->has_one_span ? &s_sm90_d512 : NULL; }
+    if (dim == 384 || dim == 512) {
+        return d->is_causal || !d->has_one_span ? NULL : dim == 384 ? &s_sm90_d384 : &s_sm90_d512;
+    }
     // tiles of 192 rows are faster, unless their last round leaves too much of the device empty
     if (dim == 128 && !d->is_causal) {
         const attention_kernel *tall = &s_sm90_d128[0], *low = &s_sm90_d128_c2;
@@ -335,7 +338,7 @@ static sumi_result launch_wide(sumi_cuda_run* run, const attention_kernel* kerne
         int32_t pairs = row_tiles(kernel, &t), from = max_int(begin, before), to = min_int(end, before + heads * pairs);
         if (from < to) {
             sumi_attention_map q, kv, out;
-            SUMI_TRY(make_maps(run, &t, 0, 4, 64, &q, &kv, &out));
+            SUMI_TRY(make_maps(run, &t, 0, (uint32_t)op->u.attention.dim / 128, 64, &q, &kv, &out));
             shape.keys = t.keys[0];
             shape.pairs = pairs;
             shape.pair_begin = from - before;

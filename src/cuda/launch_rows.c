@@ -187,6 +187,15 @@ static const struct norm_size {
     }
 static const char* const norm_modulate_names[2][NORM_SIZES + 1] = {NORM_NAMES("sumi_norm_modulate"),
                                                                    NORM_NAMES("sumi_norm_modulate_fp8")};
+// The same of the norms with SiLU: several rows to a warp.
+enum { NORM_SILU_SIZES = 3 };
+static const struct norm_silu_size {
+    const char* name;
+    int32_t cols, rows, blocks;
+} norm_silu_sizes[NORM_SILU_SIZES + 1] = {{"sumi_norm_silu_128", 128, 16, 4},
+                                          {"sumi_norm_silu_256", 256, 8, 4},
+                                          {"sumi_norm_silu_512", 512, 8, 3},
+                                          {"sumi_norm_silu_any", INT32_MAX, 1, ANY_BLOCKS}};
 static const char* const norm_gate_add_names[NORM_SIZES + 1] = NORM_NAMES("sumi_norm_gate_add");
 enum { NORM_PAIR_SIZES = 5 };
 static const int32_t norm_pair_blocks[NORM_PAIR_SIZES] = {3, 2, 1, 3, 2}; // of a multiprocessor
@@ -237,7 +246,15 @@ sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
 {
     if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) return SUMI_OK; // the op before wrote it
     sumi_norm_modulate_args args = norm_modulate_args(run);
-    const int32_t size = norm_size_of(args.cols, !args.x.is_float && !args.y.is_float);
+    const bool is_bf16 = !args.x.is_float && !args.y.is_float;
+    if (run->op->u.norm.silu) {
+        const bool is_vector = is_bf16 && args.cols % 8 == 0;
+        const struct norm_silu_size* silu = norm_silu_sizes;
+        while (is_vector ? args.cols > silu->cols : silu->cols < INT32_MAX) silu++;
+        return launch(run, silu->name, grid_of(run, blocks_of(args.row_end - args.row_begin, silu->rows), silu->blocks),
+                      &args);
+    }
+    const int32_t size = norm_size_of(args.cols, is_bf16);
     return launch(run, norm_modulate_names[args.y_scales != 0][size],
                   norm_grid(run, args.row_end - args.row_begin, size), &args);
 }

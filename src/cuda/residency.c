@@ -76,7 +76,8 @@ uint64_t sumi_cuda_image_row_bytes(const sumi_weight* weight, sumi_cuda_form for
 
 bool sumi_cuda_is_bytes(const sumi_weight* weight, sumi_cuda_form form)
 {
-    bool is_same = (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED) && weight->cols % 8 == 0;
+    bool is_same = (form == SUMI_CUDA_FORM_MATRIX || form == SUMI_CUDA_FORM_GATED) && weight->cols % 8 == 0
+                && sumi_weight_is_dense(weight);
     for (int32_t p = 0; p < weight->part_count && is_same; p++)
         is_same = weight->parts[p].dtype == SUMI_DTYPE_BF16 && weight->parts[p].scale == 1.0f;
     return is_same;
@@ -321,9 +322,10 @@ typedef struct piece {
     int32_t type;   // SUMI_UPLOAD_*
 } piece;
 
-// What one worker does at a time: copies bytes, or makes floats of rows.
+// What one worker does at a time: copies bytes, or gathers rows that lie in chunks, or makes floats of rows.
 typedef struct item {
     const sumi_weight* weight; // NULL: bytes
+    bool as_is;                // rows keep the type that they have in the file
     const unsigned char* from;
     unsigned char* to;
     uint64_t bytes;
@@ -482,6 +484,7 @@ static void run_items(int32_t begin, int32_t end, int32_t worker_index, void* co
     for (int32_t i = begin; i < end; i++) {
         const item* it = &items[i];
         if (it->weight == NULL) memcpy(it->to, it->from, (size_t)it->bytes);
+        else if (it->as_is) sumi_weight_copy_rows(it->weight, it->row_begin, it->row_count, it->to);
         else sumi_weight_to_float(it->weight, it->row_begin, it->row_count, (float*)(void*)it->to, it->weight->cols);
     }
 }
@@ -493,7 +496,8 @@ static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const
     const sumi_weight_part* part = &weight->parts[p->part];
     unsigned char* to = slot_memory + p->offset;
     int32_t type;
-    if (is_device_type(part->dtype, &type)) {
+    const bool as_is = is_device_type(part->dtype, &type);
+    if (as_is && part->chunk == 0) {
         const unsigned char* from =
             (const unsigned char*)part->data + row_bytes_of(weight, part) * (uint64_t)(p->row_begin - part_begin);
         for (uint64_t done = 0; done < p->bytes; done += ITEM_BYTES) {
@@ -505,12 +509,15 @@ static void add_items(sumi_cuda_upload* upload, const sumi_weight* weight, const
         }
         return;
     }
-    const uint64_t row_bytes = (uint64_t)weight->cols * 4;
+    const uint64_t row_bytes = row_bytes_of(weight, part);
     const int32_t step = row_bytes >= ITEM_BYTES ? 1 : (int32_t)(ITEM_BYTES / row_bytes);
     for (int32_t r = 0; r < p->row_count; r += step) {
         const int32_t rows = p->row_count - r < step ? p->row_count - r : step;
-        upload->items[upload->item_count++] = (item){
-            .weight = weight, .to = to + row_bytes * (uint64_t)r, .row_begin = p->row_begin + r, .row_count = rows};
+        upload->items[upload->item_count++] = (item){.weight = weight,
+                                                     .as_is = as_is,
+                                                     .to = to + row_bytes * (uint64_t)r,
+                                                     .row_begin = p->row_begin + r,
+                                                     .row_count = rows};
         SUMI_ASSERT(upload->item_count <= (int32_t)MOST_ITEMS);
     }
 }

@@ -1,11 +1,11 @@
 #include "models/flux_vae.h"
 #include "models/config.h"
+#include "models/vae_tiles.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define NORM_EPS 1e-6f
-#define MAX_TILES_ACROSS 64
 // of a strip of a normed picture. A strip of 112 rows of 1024 x 1024 pixels is 7 rounds of a Hopper's patches, 97 %
 // full
 #define STRIP_BYTES (60u << 20)
@@ -529,18 +529,18 @@ static picture write_upsample(const sumi_flux_vae* vae, sumi_plan* plan, const s
     return y;
 }
 
-static sumi_value decode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height,
-                              int32_t width, sumi_tile tile)
+static sumi_value decode_tile(const void* model, sumi_plan* plan, const sumi_tile_source* latents, sumi_tile tile)
 {
+    const sumi_flux_vae* vae = model;
     const sumi_vae_half* half = &vae->decoder;
     sumi_plan_prefix(plan, "decoder.");
     picture x = {.height = tile.height, .width = tile.width};
     x.least = least_bytes(plan, &half->stages[half->stage_count - 1].blocks[0], tile.height * vae->factor,
                           tile.width * vae->factor);
-    x.value = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){.latents = latents,
+    x.value = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){.latents = latents->value,
                                                                  .channels = vae->latent_channels,
-                                                                 .height = height,
-                                                                 .width = width,
+                                                                 .height = latents->height,
+                                                                 .width = latents->width,
                                                                  .tile = tile,
                                                                  .statistics = {&vae->scaling, &vae->shift, 1},
                                                                  .per_item = true});
@@ -559,14 +559,14 @@ static sumi_value decode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_va
     return write_end(vae, plan, half, x, "decoder");
 }
 
-static sumi_value encode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t picture_width,
-                              sumi_tile tile)
+static sumi_value encode_tile(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, sumi_tile tile)
 {
+    const sumi_flux_vae* vae = model;
     const sumi_vae_half* half = &vae->encoder;
     sumi_plan_prefix(plan, "encoder.");
     picture x = {.height = tile.height, .width = tile.width};
     x.least = least_bytes(plan, &half->stages[0].blocks[0], tile.height, tile.width);
-    x.value = sumi_plan_pixels_in(plan, pixels, picture_width, tile);
+    x.value = sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile);
     x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
     for (int32_t s = 0; s < half->stage_count; s++) {
         const sumi_vae_stage* stage = &half->stages[s];
@@ -589,126 +589,31 @@ static sumi_value encode_tile(const sumi_flux_vae* vae, sumi_plan* plan, sumi_va
     return write_end(vae, plan, half, x, "encoder");
 }
 
-// ---- Tiles ----------------------------------------------------------------------------------------------------------
+// ---- The whole -------------------------------------------------------------------------------------------------------
 
-static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
-
-// One way through both directions: `height` and `width` are the input's, a tile of `size` input units gives `made`
-// output units.
-typedef struct tiling {
-    int32_t height, width, size, stride, made, kept, extent, columns, rows;
-} tiling;
-
-static tiling plan_tiles(int32_t height, int32_t width, int32_t size, int32_t made)
+// As diffusers does it: tiles overlap by a quarter.
+static sumi_vae_tiling tiling_of(const sumi_flux_vae* vae)
 {
-    tiling t = {
-        .height = height, .width = width, .size = size, .stride = size - size / 4, .made = made, .extent = made / 4};
-    t.kept = made - t.extent;
-    t.rows = (height + t.stride - 1) / t.stride;
-    t.columns = (width + t.stride - 1) / t.stride;
-    return t;
-}
-
-static sumi_tile input_tile(const tiling* t, int32_t row, int32_t column)
-{
-    int32_t y = row * t->stride, x = column * t->stride;
-    return (sumi_tile){y, x, smaller(t->size, t->height - y), smaller(t->size, t->width - x)};
-}
-
-// Decodes or encodes every tile in reading order, blends its seams and places what is kept. Only the row above is alive
-// beside the current one.
-static void write_tiles(const sumi_flux_vae* vae, sumi_plan* plan, const tiling* t, sumi_value source, bool decodes,
-                        sumi_value out, int32_t out_height, int32_t out_width)
-{
-    sumi_value above[MAX_TILES_ACROSS], current[MAX_TILES_ACROSS];
-    if (t->columns > MAX_TILES_ACROSS || t->rows > MAX_TILES_ACROSS) {
-        sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT,
-                  "the picture would need %d by %d VAE tiles; use tiles of at least %d latents", (int)t->columns,
-                  (int)t->rows, 8);
-        return;
-    }
-    for (int32_t r = 0; r < t->rows; r++) {
-        int32_t above_height = 0;
-        for (int32_t c = 0; c < t->columns; c++) {
-            sumi_tile in = input_tile(t, r, c);
-            sumi_value tile = decodes ? decode_tile(vae, plan, source, t->height, t->width, in)
-                                      : encode_tile(vae, plan, source, t->width, in);
-            // output units of this tile and its neighbours
-            int32_t height = in.height * t->made / t->size, width = in.width * t->made / t->size;
-            int32_t left_width = c > 0 ? input_tile(t, r, c - 1).width * t->made / t->size : 0;
-            above_height = r > 0 ? input_tile(t, r - 1, c).height * t->made / t->size : 0;
-            sumi_plan_prefix(plan, decodes ? "decoder." : "encoder.");
-            if (r > 0 || c > 0) {
-                sumi_plan_tile_blend(plan, &(sumi_plan_blend_args){.tile = tile,
-                                                                   .height = height,
-                                                                   .width = width,
-                                                                   .above = r > 0 ? above[c] : SUMI_NO_VALUE,
-                                                                   .above_height = above_height,
-                                                                   .left = c > 0 ? current[c - 1] : SUMI_NO_VALUE,
-                                                                   .left_width = left_width,
-                                                                   .extent = t->extent});
-            }
-            current[c] = tile;
-            sumi_tile kept = {r * t->kept, c * t->kept, smaller(t->kept, height), smaller(t->kept, width)};
-            sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = tile,
-                                                               .tile_width = width,
-                                                               .picture = out,
-                                                               .picture_height = out_height,
-                                                               .picture_width = out_width,
-                                                               .kept = kept,
-                                                               .per_item = decodes});
-        }
-        memcpy(above, current, (size_t)t->columns * sizeof *above);
-    }
-}
-
-static bool is_tile_size_good(sumi_plan* plan, int32_t tile)
-{
-    if (tile < 0 || tile % 4 != 0) {
-        sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT, "a VAE tile of %d latents is not a multiple of 4", (int)tile);
-        return false;
-    }
-    return true;
+    return (sumi_vae_tiling){.rule = {3, 4},
+                             .factor = vae->factor,
+                             .moment_channels = 2 * vae->latent_channels,
+                             .model = vae,
+                             .decode = decode_tile,
+                             .encode = encode_tile};
 }
 
 void sumi_flux_vae_write_decode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value latents, int32_t height,
                                 int32_t width, int32_t tile, sumi_value picture_out)
 {
-    if (!is_tile_size_good(plan, tile)) { return; }
-    int32_t out_height = height * vae->factor, out_width = width * vae->factor;
-    if (tile == 0 || (height <= tile && width <= tile)) {
-        sumi_value whole = decode_tile(vae, plan, latents, height, width, (sumi_tile){0, 0, height, width});
-        sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = whole,
-                                                           .tile_width = out_width,
-                                                           .picture = picture_out,
-                                                           .picture_height = out_height,
-                                                           .picture_width = out_width,
-                                                           .kept = (sumi_tile){0, 0, out_height, out_width},
-                                                           .per_item = true});
-    } else {
-        tiling t = plan_tiles(height, width, tile, tile * vae->factor);
-        write_tiles(vae, plan, &t, latents, true, picture_out, out_height, out_width);
-    }
-    sumi_plan_prefix(plan, "%s", "");
+    sumi_vae_tiling tiling = tiling_of(vae);
+    sumi_vae_tiles_decode(&tiling, plan, &(sumi_tile_source){latents, height, width}, tile, picture_out);
 }
 
 sumi_value sumi_flux_vae_write_encode(const sumi_flux_vae* vae, sumi_plan* plan, sumi_value pixels, int32_t height,
                                       int32_t width, int32_t tile)
 {
-    if (!is_tile_size_good(plan, tile)) { return SUMI_NO_VALUE; }
-    int32_t size = tile * vae->factor;
-    sumi_value moments;
-    if (tile == 0 || (height <= size && width <= size)) {
-        moments = encode_tile(vae, plan, pixels, width, (sumi_tile){0, 0, height, width});
-    } else {
-        int32_t out_height = height / vae->factor, out_width = width / vae->factor;
-        moments =
-            sumi_plan_value(plan, "moments", SUMI_ELEMENT_ACTIVATION, out_height * out_width, 2 * vae->latent_channels);
-        tiling t = plan_tiles(height, width, size, tile);
-        write_tiles(vae, plan, &t, pixels, false, moments, out_height, out_width);
-    }
-    sumi_plan_prefix(plan, "%s", "");
-    return moments;
+    sumi_vae_tiling tiling = tiling_of(vae);
+    return sumi_vae_tiles_encode(&tiling, plan, &(sumi_tile_source){pixels, height, width}, tile);
 }
 
 // ---- The part -------------------------------------------------------------------------------------------------------

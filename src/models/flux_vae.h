@@ -5,12 +5,6 @@
 //            but the last), norm, SiLU, conv_out
 //   encoder  conv_in, stages from fine to coarse (res blocks, then conv with stride 2 in all but the last), mid, norm,
 //            SiLU, conv_out -> mean and log variance
-//
-// Tiling, as diffusers does it: tiles overlap by a quarter, each is decoded by itself, the seams are blended linearly
-// with the upper and the left neighbour (already blended ones), and the leading three quarters of each tile are kept:
-//
-//   tile 0  |=========|~~~|          ~ is replaced by the blended start of the next tile
-//   tile 1            |~~~|======|~~~|
 #ifndef SUMI_MODELS_FLUX_VAE_H
 #define SUMI_MODELS_FLUX_VAE_H
 #include "models/parts.h"

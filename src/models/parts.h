@@ -3,7 +3,7 @@
 //   text encoders   token ids -> features                         language_model.h
 //   vision tower    a picture -> rows that stand in a prompt
 //   denoiser        latents, features, time -> velocities         next_dit.h
-//   autoencoder     pixels <-> latents                            flux_vae.h; cut into tiles by vae_tiles.h
+//   autoencoder     pixels <-> latents                            flux_vae.h, qwen_vae.h; cut into tiles by vae_tiles.h
 //
 // Each kind of part is a table of functions over a model of the part's own. A part knows tensors and ops. It knows no
 // family: what differs between two networks that use it comes from its settings, which the recipe gives (recipe.h),

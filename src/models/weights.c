@@ -338,7 +338,47 @@ void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module
     sumi_bind_matrix(binder, weight, module, out_channels, in_channels * kernel * kernel);
 }
 
-// The tensor of `cols` elements called `name`, whose dimensions but for the last are 1; NULL after a failure.
+void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
+                           int32_t in_channels, int32_t kernel)
+{
+    memset(weight, 0, sizeof *weight);
+    char name[SUMI_NAME_BYTES], wanted[96];
+    snprintf(name, sizeof name, "%s.weight", module);
+    const sumi_tensor* tensor = sumi_bind_need(binder, name);
+    if (tensor == NULL) { return; }
+    const int64_t* shape = tensor->shape;
+    int32_t taps = kernel * kernel;
+    if (tensor->rank != 5 || shape[0] != out_channels || shape[1] != in_channels || shape[3] != kernel
+        || shape[4] != kernel || shape[2] < 1 || shape[2] > 16) {
+        snprintf(wanted, sizeof wanted, "[%d, %d, %d, %d, %d]", (int)out_channels, (int)in_channels, (int)kernel,
+                 (int)kernel, (int)kernel);
+        refuse_shape(binder, tensor, wanted);
+        return;
+    }
+    sumi_weight_part* part = &weight->parts[0];
+    if (!set_part(binder, part, tensor, out_channels)) { return; }
+    if (shape[2] > 1) {
+        const sumi_dtype_info* type = sumi_dtype_get(part->dtype);
+        if (type->block != 1) {
+            sumi_bind_fail(
+                binder, SUMI_NOT_SUPPORTED,
+                "%s: tensor %s is a kernel with a time dimension in the type %s, whose blocks hold more than "
+                "one slice; use a file with it in a floating point type",
+                binder->part->path, tensor->name, type->name);
+            return;
+        }
+        part->chunk = taps;
+        part->chunk_stride = (int32_t)shape[2] * taps;
+        part->data = (const unsigned char*)part->data
+                   + sumi_dtype_bytes(part->dtype, (uint64_t)(part->chunk_stride - part->chunk));
+    }
+    weight->rows = out_channels;
+    weight->cols = in_channels * taps;
+    weight->part_count = 1;
+    add_weight(binder, weight, module);
+}
+
+// The tensor of `cols` elements called `name`, whose dimensions but for one are 1; NULL after a failure.
 static const sumi_tensor* need_vector(sumi_binder* binder, const char* name, int32_t cols)
 {
     const sumi_tensor* tensor = sumi_bind_need(binder, name);
@@ -346,8 +386,8 @@ static const sumi_tensor* need_vector(sumi_binder* binder, const char* name, int
     int64_t count = 1;
     bool is_good = tensor->rank >= 1;
     for (int32_t i = 0; i < tensor->rank; i++) {
-        is_good = is_good && (i == tensor->rank - 1 || tensor->shape[i] == 1);
-        count = tensor->shape[i];
+        is_good = is_good && (count == 1 || tensor->shape[i] == 1);
+        count = count == 1 ? tensor->shape[i] : count;
     }
     if (!is_good || count != cols) {
         char wanted[32];

@@ -68,8 +68,12 @@ int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis)
 void sumi_bind_matrix(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t rows, int32_t cols);
 void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
                     int32_t in_channels, int32_t kernel);
-// A tensor of `cols` elements as one row: biases, norms, pad tokens ([n] and [1, n] are both accepted). `name` is the
-// whole tensor name.
+// A convolution over time and picture, [out, in, time, kernel, kernel], that sees zeros before its first frame: of one
+// frame it is the convolution of the picture by the last slice in time. Only that is bound, where it lies.
+void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
+                           int32_t in_channels, int32_t kernel);
+// A tensor of `cols` elements as one row: biases, norms, pad tokens. All dimensions but one are 1: [n], [1, n] and
+// [n, 1, 1] are accepted. `name` is the whole tensor name.
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
 // The same plus `offset`, copied as floats: norms whose weights are stored as what is added to one.
 void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset);

@@ -280,7 +280,7 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
                         .flops = product_flops},
     [SUMI_OP_ACTIVATE] = {"activate", rows_given, light, MAY_BE(SUMI_IN(0)), .bytes = activate_bytes},
     [SUMI_OP_GATED] = {"gated", rows_of_output, light, .output_count = 3},
-    [SUMI_OP_NORM_MODULATE] = {"norm_modulate", rows_of_output, light, .output_count = 2},
+    [SUMI_OP_NORM_MODULATE] = {"norm_modulate", rows_of_output, light, MAY_BE(SUMI_IN(0)), .output_count = 2},
     [SUMI_OP_NORM_GATE_ADD] = {"norm_gate_add", rows_given, light, IS_ONE_OF(SUMI_IN(0)), .bytes = gate_add_bytes},
     [SUMI_OP_QK_NORM_ROPE] = {"qk_norm_rope", rows_given, light_heads, IS_ONE_OF(SUMI_IN(0)), .bytes = head_bytes},
     [SUMI_OP_ATTENTION] = {"attention", query_blocks, one, .bytes = attention_bytes, .flops = attention_flops},

@@ -147,11 +147,12 @@ typedef struct sumi_op_gated {
 
 // NORM_MODULATE: out[y_row + r] = norm(x[x_row + r]) * w * scale + shift, with w = weight (+ 1 with weight_plus_one).
 // Weight (none: 1), scale (none: 1) and shift (none: 0) are optional; eps is added to the mean square or the variance.
-// in[0]: x. in[1], in[2]: the tables of scale and shift.
+// With silu, which takes neither scale nor shift: SiLU of that.
+// in[0]: x, which may be out when x_row is y_row. in[1], in[2]: the tables of scale and shift.
 typedef struct sumi_op_norm_modulate {
     sumi_norm norm;
     float eps;
-    bool weight_plus_one;
+    bool weight_plus_one, silu;
     sumi_step_row scale, shift;
     int32_t x_row, y_row;
 } sumi_op_norm_modulate;

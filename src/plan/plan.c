@@ -533,7 +533,11 @@ sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args)
         || !is_step_row_good(plan, args->shift, cols)) {
         mismatch(plan, args->label, "the norm's weight, scale, shift or rows do not fit");
     }
-    sumi_value y = sumi_plan_value(plan, "normed", SUMI_ELEMENT_ACTIVATION, rows, cols);
+    sumi_value y = args->y;
+    if (y.id == 0) { y = sumi_plan_value(plan, "normed", SUMI_ELEMENT_ACTIVATION, rows, cols); }
+    if (!is_shape(plan, y, rows, cols) || (args->silu && (args->scale.table.id != 0 || args->shift.table.id != 0))) {
+        mismatch(plan, args->label, "the norm's output has another shape, or it has a table and an activation");
+    }
     return add_op(plan, args->label,
                   &(sumi_op){.kind = SUMI_OP_NORM_MODULATE,
                              .in = {args->x, args->scale.table, args->shift.table},
@@ -541,6 +545,7 @@ sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args)
                              .weight = args->weight,
                              .u.norm = {.norm = args->norm,
                                         .eps = args->eps,
+                                        .silu = args->silu,
                                         .scale = args->scale,
                                         .shift = args->shift,
                                         .x_row = args->x_row}});

@@ -229,7 +229,7 @@ sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value both, 
 sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
                                   sumi_activation activation);
 
-// norm(x) * weight * scale + shift. Rows [x_row, x_row + rows) of x become a value of their own.
+// norm(x) * weight * scale + shift, or SiLU(norm(x) * weight), of rows [x_row, x_row + rows) of x.
 typedef struct sumi_plan_norm_args {
     const char* label;
     sumi_value x;
@@ -238,6 +238,8 @@ typedef struct sumi_plan_norm_args {
     const sumi_weight* weight;
     float eps;
     sumi_step_row scale, shift;
+    bool silu;    // without scale and shift
+    sumi_value y; // of so many rows; may be x where all of it is normed. None: a new value
 } sumi_plan_norm_args;
 sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args);
 

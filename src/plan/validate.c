@@ -166,7 +166,7 @@ static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
         writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
         break;
     case SUMI_OP_NORM_MODULATE:
-        reads(v, op->in[0], op->u.norm.x_row, op->rows, out_cols, IS_NUMBER);
+        reads_in_place(v, op->in[0], op->u.norm.x_row, op->rows, out_cols, IS_NUMBER);
         reads_step(v, op->u.norm.scale, out_cols, IS_NUMBER);
         reads_step(v, op->u.norm.shift, out_cols, IS_NUMBER);
         writes(v, op->out, op->u.norm.y_row, op->rows, out_cols, IS_NUMBER);
@@ -755,6 +755,9 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
         int64_t rows = 0;
         for (int32_t p = 0; all[i] != NULL && p < all[i]->part_count && p < SUMI_WEIGHT_MAX_PARTS; p++) {
             rows += all[i]->parts[p].rows;
+        }
+        if (all[i] != NULL && !sumi_weight_is_dense(all[i]) && (i > 0 || op->kind != SUMI_OP_CONV)) {
+            return op_breaks(v, op, op->out, "a weight that lies in chunks is a convolution's");
         }
         if (all[i] != NULL && (all[i]->part_count > SUMI_WEIGHT_MAX_PARTS || rows != all[i]->rows)) {
             return op_breaks(v, op, op->out, "a weight's parts are its rows");

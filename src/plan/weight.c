@@ -1,4 +1,5 @@
 #include "plan/weight.h"
+#include "base/assert.h"
 #include <string.h>
 
 uint64_t sumi_weight_bytes(const sumi_weight* weight)
@@ -10,6 +11,36 @@ uint64_t sumi_weight_bytes(const sumi_weight* weight)
     return bytes;
 }
 
+bool sumi_weight_is_dense(const sumi_weight* weight)
+{
+    bool is_dense = true;
+    for (int32_t p = 0; p < weight->part_count; p++) { is_dense = is_dense && weight->parts[p].chunk == 0; }
+    return is_dense;
+}
+
+// Where element `at` of a part begins, counted as if the part were dense: the first of a row or of a chunk.
+static const unsigned char* address_of(const sumi_weight_part* part, uint64_t at)
+{
+    SUMI_ASSERT(part->chunk >= 0 && (part->chunk == 0 || at % (uint64_t)part->chunk == 0));
+    SUMI_ASSERT(part->chunk == 0 || (part->chunk_stride >= part->chunk && sumi_dtype_get(part->dtype)->block == 1));
+    uint64_t element = part->chunk == 0 ? at : at / (uint64_t)part->chunk * (uint64_t)part->chunk_stride;
+    return (const unsigned char*)part->data + sumi_dtype_bytes(part->dtype, element);
+}
+
+void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t count, void* into)
+{
+    SUMI_ASSERT(begin >= 0 && count >= 1 && begin + count <= weight->rows);
+    const sumi_weight_part* part = weight->parts;
+    for (; begin >= part->rows; part++) { begin -= part->rows; }
+    SUMI_ASSERT(begin + count <= part->rows);
+    uint64_t cols = (uint64_t)weight->cols, step = part->chunk == 0 ? cols * (uint64_t)count : (uint64_t)part->chunk,
+             step_bytes = sumi_dtype_bytes(part->dtype, step);
+    unsigned char* to = into;
+    for (uint64_t done = 0; done < cols * (uint64_t)count; done += step, to += step_bytes) {
+        memcpy(to, address_of(part, cols * (uint64_t)begin + done), (size_t)step_bytes);
+    }
+}
+
 void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t count, float* into, int32_t stride)
 {
     int32_t first = 0; // row of the stack where the part begins
@@ -17,11 +48,13 @@ void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t coun
         const sumi_weight_part* part = &weight->parts[p];
         int32_t from = begin > first ? begin : first;
         int32_t to = begin + count < first + part->rows ? begin + count : first + part->rows;
-        uint64_t row_bytes = sumi_dtype_bytes(part->dtype, (uint64_t)weight->cols);
+        int32_t step = part->chunk == 0 ? weight->cols : part->chunk;
         for (int32_t r = from; r < to; r++) {
             float* row = into + (size_t)(r - begin) * (size_t)stride;
-            sumi_dtype_to_float(part->dtype, (const unsigned char*)part->data + row_bytes * (uint64_t)(r - first), row,
-                                (size_t)weight->cols);
+            uint64_t at = (uint64_t)weight->cols * (uint64_t)(r - first);
+            for (int32_t c = 0; c < weight->cols; c += step) {
+                sumi_dtype_to_float(part->dtype, address_of(part, at + (uint64_t)c), row + c, (size_t)step);
+            }
             if (part->scale != 1.0f) {
                 for (int32_t c = 0; c < weight->cols; c++) { row[c] *= part->scale; }
             }

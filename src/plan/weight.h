@@ -9,9 +9,13 @@
 #define SUMI_WEIGHT_MAX_PARTS 4
 
 typedef struct sumi_weight_part {
-    const void* data; // `rows` rows of `cols` elements, dense; no alignment promised
+    const void* data; // `rows` rows of `cols` elements, dense unless there are chunks; no alignment promised
     sumi_dtype dtype;
     int32_t rows;
+    // Not 0: a row's elements lie in chunks of so many, each chunk_stride elements behind the one before, from row to
+    // row too. So lies one slice of a kernel that has three dimensions. Of types without blocks, and of convolutions
+    // only: their readers gather.
+    int32_t chunk, chunk_stride;
     float scale; // of fp8 files; 1 otherwise
     // The whole mapping of ours (base/platform.h) in which the data lies, which a device may page-lock. NULL: the data
     // lies elsewhere, in memory of the host's or of the heap.
@@ -29,7 +33,10 @@ typedef struct sumi_weight {
     bool keeps_precision; // never quantised further: embedders, modulation, final layers
 } sumi_weight;
 
-uint64_t sumi_weight_bytes(const sumi_weight* weight);
+uint64_t sumi_weight_bytes(const sumi_weight* weight); // what is read of it: not what lies between chunks
+bool sumi_weight_is_dense(const sumi_weight* weight);
+// Rows [begin, begin + count), which lie in one part, one behind the other in the type of the file.
+void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t count, void* into);
 // Rows [begin, begin + count) as float, row r at into + (r - begin) * stride. Vectors and norms use this with count 1.
 void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t count, float* into, int32_t stride);
 

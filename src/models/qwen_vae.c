@@ -1,0 +1,751 @@
+#include "models/qwen_vae.h"
+#include "base/assert.h"
+#include "models/config.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// Of a strip. 112 rows of 1024 x 1024 pixels with 96 channels are 7 rounds of a Hopper's patches, 97 % full.
+#define STRIP_BYTES (22u << 20)
+#define STRIP_MULTIPLE 16 // rows of a strip: pairs of a GPU's patches
+
+// ---- Weights --------------------------------------------------------------------------------------------------------
+
+typedef struct renaming {
+    const char *from, *to;
+} renaming;
+
+// What a canonical name has behind `begins`; NULL when it begins otherwise.
+static const char* behind(const char* name, const char* begins)
+{
+    size_t length = strlen(begins);
+    return strncmp(name, begins, length) == 0 ? name + length : NULL;
+}
+
+// The end of a name, of a residual block's module, as Wan calls it.
+static const char* block_module(const char* rest, const char** out_begin)
+{
+    static const renaming modules[] = {{"norm1.", "residual.0."},
+                                       {"conv1.", "residual.2."},
+                                       {"norm2.", "residual.3."},
+                                       {"conv2.", "residual.6."},
+                                       {"conv_shortcut.", "shortcut."}};
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+        const char* end = behind(rest, modules[i].from);
+        if (end != NULL) {
+            *out_begin = modules[i].to;
+            return end;
+        }
+    }
+    *out_begin = ""; // what resamples: the same names
+    return rest;
+}
+
+// diffusers -> Wan.
+static bool other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
+{
+    static const renaming modules[] = {{"post_quant_conv.", "conv2."},
+                                       {"quant_conv.", "conv1."},
+                                       {"encoder.conv_in.", "encoder.conv1."},
+                                       {"decoder.conv_in.", "decoder.conv1."},
+                                       {"encoder.norm_out.", "encoder.head.0."},
+                                       {"decoder.norm_out.", "decoder.head.0."},
+                                       {"encoder.conv_out.", "encoder.head.2."},
+                                       {"decoder.conv_out.", "decoder.head.2."},
+                                       {"encoder.mid_block.attentions.0.", "encoder.middle.1."},
+                                       {"decoder.mid_block.attentions.0.", "decoder.middle.1."}};
+    if (which > 0) { return false; }
+    const sumi_qwen_vae* vae = context;
+    const char *rest = NULL, *begin = "";
+    char place[64];
+    int stage = 0, block = 0, used = 0;
+    for (size_t i = 0; i < sizeof modules / sizeof *modules && rest == NULL; i++) {
+        rest = behind(canonical, modules[i].from);
+        if (rest != NULL) { snprintf(place, sizeof place, "%s", modules[i].to); }
+    }
+    if (rest == NULL) {
+        const char* side = behind(canonical, "encoder.") != NULL ? "encoder" : "decoder";
+        const char* inner = canonical + strlen("encoder.");
+        if (strncmp(canonical, side, strlen(side)) != 0) { return false; }
+        if (sscanf(inner, "mid_block.resnets.%1d.%n", &block, &used) == 1 && used > 0) {
+            snprintf(place, sizeof place, "%s.middle.%d.", side, 2 * block);
+        } else if (sscanf(inner, "down_blocks.%2d.%n", &block, &used) == 1 && used > 0) {
+            snprintf(place, sizeof place, "%s.downsamples.%d.", side, block);
+        } else if (sscanf(inner, "up_blocks.%2d.resnets.%2d.%n", &stage, &block, &used) == 2 && used > 0) {
+            snprintf(place, sizeof place, "%s.upsamples.%d.", side, stage * ((int)vae->flat_blocks + 1) + block);
+        } else if (sscanf(inner, "up_blocks.%2d.upsamplers.0.%n", &stage, &used) == 1 && used > 0) {
+            snprintf(place, sizeof place, "%s.upsamples.%d.", side, (stage + 1) * ((int)vae->flat_blocks + 1) - 1);
+        } else {
+            return false;
+        }
+        rest = block_module(inner + used, &begin);
+    }
+    int length = snprintf(out, out_bytes, "%s%s%s", place, begin, rest);
+    return length >= 0 && (size_t)length < out_bytes;
+}
+
+static const char* join(char* out, const char* module, const char* rest)
+{
+    if (snprintf(out, SUMI_NAME_BYTES, "%s.%s", module, rest) >= SUMI_NAME_BYTES) {
+        out[0] = 0; // too long to be a tensor of ours
+    }
+    return out;
+}
+
+// A 3x3 convolution over time with its bias; returns its output channels, which the file decides (0: any) and later
+// layers check.
+static int32_t bind_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module,
+                         int32_t in_channels, int32_t out_channels)
+{
+    char name[SUMI_NAME_BYTES];
+    int32_t channels = out_channels != 0 ? out_channels : sumi_bind_size(b, join(name, module, "weight"), 0);
+    sumi_bind_causal_conv(b, weight, module, channels, in_channels, 3);
+    sumi_bind_vector(b, bias, join(name, module, "bias"), channels);
+    return channels;
+}
+
+// The same of one picture, which resamples.
+static int32_t bind_resample(sumi_binder* b, sumi_qwen_vae_stage* stage, const char* module, int32_t in_channels)
+{
+    char name[SUMI_NAME_BYTES];
+    int32_t channels = sumi_bind_size(b, join(name, module, "weight"), 0);
+    sumi_bind_conv(b, &stage->resample, module, channels, in_channels, 3);
+    sumi_bind_vector(b, &stage->resample_bias, join(name, module, "bias"), channels);
+    return channels;
+}
+
+// 1x1, whatever dimensions its kernel has.
+static void bind_product(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t rows,
+                         int32_t cols)
+{
+    char name[SUMI_NAME_BYTES];
+    sumi_bind_matrix(b, weight, module, rows, cols);
+    sumi_bind_vector(b, bias, join(name, module, "bias"), rows);
+}
+
+static int32_t bind_block(sumi_binder* b, sumi_qwen_vae_block* w, const char* module, int32_t in_channels)
+{
+    char name[SUMI_NAME_BYTES];
+    sumi_bind_vector(b, &w->norm1, join(name, module, "norm1.gamma"), in_channels);
+    int32_t out_channels = bind_conv(b, &w->conv1, &w->conv1_bias, join(name, module, "conv1"), in_channels, 0);
+    sumi_bind_vector(b, &w->norm2, join(name, module, "norm2.gamma"), out_channels);
+    bind_conv(b, &w->conv2, &w->conv2_bias, join(name, module, "conv2"), out_channels, out_channels);
+    w->has_shortcut = in_channels != out_channels;
+    if (w->has_shortcut) {
+        bind_product(b, &w->shortcut, &w->shortcut_bias, join(name, module, "conv_shortcut"), out_channels,
+                     in_channels);
+    }
+    return out_channels;
+}
+
+static void bind_middle(sumi_binder* b, sumi_qwen_vae_half* half, const char* side, int32_t channels)
+{
+    char module[SUMI_NAME_BYTES], name[SUMI_NAME_BYTES];
+    for (int32_t i = 0; i < 2; i++) {
+        snprintf(module, sizeof module, "%s.mid_block.resnets.%d", side, (int)i);
+        if (bind_block(b, &half->middle[i], module, channels) != channels) {
+            sumi_bind_fail(b, SUMI_TENSOR_MISMATCH, "%s: the middle block of the VAE changes the number of channels",
+                           b->part->path);
+        }
+    }
+    snprintf(module, sizeof module, "%s.mid_block.attentions.0", side);
+    sumi_bind_vector(b, &half->attention_norm, join(name, module, "norm.gamma"), channels);
+    bind_product(b, &half->attention_qkv, &half->attention_qkv_bias, join(name, module, "to_qkv"), 3 * channels,
+                 channels);
+    bind_product(b, &half->attention_out, &half->attention_out_bias, join(name, module, "proj"), channels, channels);
+}
+
+static void refuse_count(sumi_binder* b, const char* what, int32_t count, int32_t most)
+{
+    sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the VAE has %d %s; 1 to %d are supported", b->part->path, (int)count,
+                   what, (int)most);
+}
+
+// The encoder's blocks are counted in one, those that resample among them: a stage ends with one.
+static int32_t bind_encoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sumi_qwen_vae_half* half, int32_t channels)
+{
+    int32_t count = sumi_bind_count(b, vae->flat_blocks > 0 ? "encoder.downsamples." : "encoder.down_blocks.");
+    sumi_qwen_vae_stage* stage = &half->stages[0];
+    for (int32_t i = 0; i < count && b->result == SUMI_OK; i++) {
+        char prefix[SUMI_NAME_BYTES], module[SUMI_NAME_BYTES];
+        snprintf(prefix, sizeof prefix, "encoder.%s.%d.resample.", vae->flat_blocks > 0 ? "downsamples" : "down_blocks",
+                 (int)i);
+        if (sumi_bind_has_prefix(b, prefix)) {
+            if (stage->block_count == 0 || stage == &half->stages[SUMI_QWEN_VAE_MAX_STAGES - 1]) {
+                refuse_count(b, "stages in its encoder, or one without a block", (int32_t)(stage - half->stages) + 1,
+                             SUMI_QWEN_VAE_MAX_STAGES);
+                return 0;
+            }
+            stage->resamples = true;
+            snprintf(module, sizeof module, "encoder.down_blocks.%d.resample.1", (int)i);
+            channels = bind_resample(b, stage++, module, channels);
+        } else if (stage->block_count == SUMI_QWEN_VAE_MAX_BLOCKS) {
+            refuse_count(b, "blocks in a stage of its encoder", stage->block_count + 1, SUMI_QWEN_VAE_MAX_BLOCKS);
+        } else {
+            snprintf(module, sizeof module, "encoder.down_blocks.%d", (int)i);
+            channels = bind_block(b, &stage->blocks[stage->block_count++], module, channels);
+        }
+    }
+    half->stage_count = (int32_t)(stage - half->stages) + 1;
+    if (stage->block_count == 0) { refuse_count(b, "blocks in a stage of its encoder", 0, SUMI_QWEN_VAE_MAX_BLOCKS); }
+    return channels;
+}
+
+static int32_t bind_decoder_stages(const sumi_qwen_vae* vae, sumi_binder* b, sumi_qwen_vae_half* half, int32_t channels)
+{
+    char prefix[SUMI_NAME_BYTES], module[SUMI_NAME_BYTES];
+    int32_t flat = vae->flat_blocks, all = sumi_bind_count(b, flat > 0 ? "decoder.upsamples." : "decoder.up_blocks.");
+    half->stage_count = flat > 0 ? (all + 1 + flat) / (flat + 1) : all;
+    if (half->stage_count < 1 || half->stage_count > SUMI_QWEN_VAE_MAX_STAGES) {
+        refuse_count(b, "stages in its decoder", half->stage_count, SUMI_QWEN_VAE_MAX_STAGES);
+        half->stage_count = 0;
+    }
+    for (int32_t s = 0; s < half->stage_count && b->result == SUMI_OK; s++) {
+        sumi_qwen_vae_stage* stage = &half->stages[s];
+        snprintf(prefix, sizeof prefix, "decoder.up_blocks.%d.resnets.", (int)s);
+        stage->block_count = flat > 0 ? flat : sumi_bind_count(b, prefix);
+        if (stage->block_count < 1 || stage->block_count > SUMI_QWEN_VAE_MAX_BLOCKS) {
+            refuse_count(b, "blocks in a stage of its decoder", stage->block_count, SUMI_QWEN_VAE_MAX_BLOCKS);
+            stage->block_count = 0;
+        }
+        for (int32_t i = 0; i < stage->block_count; i++) {
+            snprintf(module, sizeof module, "decoder.up_blocks.%d.resnets.%d", (int)s, (int)i);
+            channels = bind_block(b, &stage->blocks[i], module, channels);
+        }
+        snprintf(prefix, sizeof prefix, "decoder.up_blocks.%d.upsamplers.", (int)s);
+        stage->resamples = flat > 0 ? s + 1 < half->stage_count : sumi_bind_has_prefix(b, prefix);
+        if (stage->resamples) {
+            snprintf(module, sizeof module, "decoder.up_blocks.%d.upsamplers.0.resample.1", (int)s);
+            channels = bind_resample(b, stage, module, channels);
+        }
+    }
+    return channels;
+}
+
+static int32_t factor_of(const sumi_qwen_vae_half* half)
+{
+    int32_t factor = 1;
+    for (int32_t i = 0; i < half->stage_count; i++) { factor *= half->stages[i].resamples ? 2 : 1; }
+    return factor;
+}
+
+static void bind_decoder(sumi_qwen_vae* vae, sumi_binder* b)
+{
+    sumi_qwen_vae_half* half = &vae->decoder;
+    bind_product(b, &half->quant, &half->quant_bias, "post_quant_conv", vae->channels, vae->channels);
+    int32_t channels = bind_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in", vae->channels, 0);
+    bind_middle(b, half, "decoder", channels);
+    channels = bind_decoder_stages(vae, b, half, channels);
+    sumi_bind_vector(b, &half->norm_out, "decoder.norm_out.gamma", channels);
+    bind_conv(b, &half->conv_out, &half->conv_out_bias, "decoder.conv_out", channels, 3);
+    half->is_present = b->result == SUMI_OK;
+}
+
+static void bind_encoder(sumi_qwen_vae* vae, sumi_binder* b)
+{
+    sumi_qwen_vae_half* half = &vae->encoder;
+    int32_t channels = bind_conv(b, &half->conv_in, &half->conv_in_bias, "encoder.conv_in", 3, 0);
+    channels = bind_encoder_stages(vae, b, half, channels);
+    bind_middle(b, half, "encoder", channels);
+    sumi_bind_vector(b, &half->norm_out, "encoder.norm_out.gamma", channels);
+    bind_conv(b, &half->conv_out, &half->conv_out_bias, "encoder.conv_out", channels, 2 * vae->channels);
+    bind_product(b, &half->quant, &half->quant_bias, "quant_conv", 2 * vae->channels, 2 * vae->channels);
+    half->is_present = b->result == SUMI_OK;
+}
+
+// Names that count all blocks of the decoder in one: the first that resamples ends the first stage.
+static void count_flat_blocks(sumi_qwen_vae* vae, sumi_binder* b)
+{
+    int32_t count = sumi_bind_count(b, "decoder.upsamples.");
+    for (int32_t i = 0; i < count && i < 100 && vae->flat_blocks == 0; i++) {
+        char prefix[SUMI_NAME_BYTES];
+        snprintf(prefix, sizeof prefix, "decoder.upsamples.%d.resample.", (int)i);
+        if (sumi_bind_has_prefix(b, prefix)) { vae->flat_blocks = i; }
+    }
+    if (count > 0 && (vae->flat_blocks < 1 || (count + 1) % (vae->flat_blocks + 1) != 0)) {
+        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                       "%s: the VAE's %d blocks called decoder.upsamples.N are not stages of equally many; the file is "
+                       "incomplete or of another model",
+                       b->part->path, (int)count);
+    }
+}
+
+// Of the released weights, for files without a config.json.
+static const double s_mean[16] = {-0.7571, -0.7089, -0.9113, 0.1075,  -0.1745, 0.9653,  -0.1517, 1.5508,
+                                  0.4134,  -0.0715, 0.5517,  -0.3632, -0.1922, -0.9497, 0.2503,  -0.2921};
+static const double s_deviation[16] = {2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,
+                                       3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160};
+
+// What config.json says: the statistics; all else is in the tensors' shapes, but what is refused.
+static void read_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_part_config* config)
+{
+    double mean[SUMI_QWEN_VAE_MAX_CHANNELS], deviation[SUMI_QWEN_VAE_MAX_CHANNELS], attention[8];
+    int32_t mean_count = 0, deviation_count = 0, attention_count = 0, in_channels = 3, patch = 0;
+    bool is_residual = false;
+    const sumi_config_field fields[] = {
+        {"latents_mean", SUMI_CONFIG_NUMBERS, mean, SUMI_QWEN_VAE_MAX_CHANNELS, &mean_count},
+        {"latents_std", SUMI_CONFIG_NUMBERS, deviation, SUMI_QWEN_VAE_MAX_CHANNELS, &deviation_count},
+        {"attn_scales", SUMI_CONFIG_NUMBERS, attention, 8, &attention_count},
+        {"input_channels", SUMI_CONFIG_INTEGER, &in_channels, 0, NULL},
+        {"patch_size", SUMI_CONFIG_INTEGER, &patch, 0, NULL},
+        {"is_residual", SUMI_CONFIG_BOOL, &is_residual, 0, NULL}};
+    b->result =
+        sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields, b->error);
+    if (b->result != SUMI_OK) { return; }
+    const sumi_tensor *in = sumi_bind_find(b, "encoder.conv_in.weight"),
+                      *out = sumi_bind_find(b, "decoder.conv_out.weight");
+    if (in_channels == 4 || (in != NULL && in->rank == 5 && in->shape[1] == 4)
+        || (out != NULL && out->rank == 5 && out->shape[0] == 4)) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: this is the VAE of Qwen-Image-Layered, whose pictures have an alpha channel, which is not "
+                       "supported; use the VAE of Qwen-Image",
+                       b->part->path);
+    }
+    if (attention_count > 0 || patch > 1 || is_residual) {
+        sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
+                       "%s: this is not the VAE of Qwen-Image (no attention outside the middle, no patches, plain "
+                       "resampling)",
+                       config->path);
+    }
+    vae->channels = sumi_bind_size(b, "post_quant_conv.weight", 0);
+    if (b->result != SUMI_OK) { return; }
+    bool is_told = mean_count > 0 || deviation_count > 0, is_good = true;
+    const double *from_mean = is_told ? mean : s_mean, *from_deviation = is_told ? deviation : s_deviation;
+    if (vae->channels > SUMI_QWEN_VAE_MAX_CHANNELS
+        || (is_told ? mean_count != vae->channels || deviation_count != vae->channels : vae->channels != 16)) {
+        sumi_bind_fail(
+            b, SUMI_TENSOR_MISMATCH,
+            "%s: the VAE has %d channels of latents, and %s latents_mean and latents_std; put the config.json "
+            "that belongs to it beside it",
+            config->data != NULL ? config->path : b->part->path, (int)vae->channels,
+            is_told ? "its config.json has another number of" : "no config.json tells their");
+        return;
+    }
+    for (int32_t c = 0; c < vae->channels; c++) {
+        vae->shift[c] = (float)from_mean[c];
+        vae->scale[c] = 1.0f / (float)from_deviation[c];
+        is_good = is_good && isfinite(vae->shift[c]) && from_deviation[c] > 0 && isfinite(vae->scale[c]);
+    }
+    if (!is_good) {
+        sumi_bind_fail(b, SUMI_FILE_MALFORMED, "%s: latents_mean are numbers, and latents_std are above 0",
+                       config->path);
+    }
+}
+
+static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder* b, const sumi_part_config* config,
+                                 bool without_encoder)
+{
+    sumi_qwen_vae* vae = model;
+    (void)settings;
+    b->alias = other_name;
+    b->alias_context = vae;
+    b->result = SUMI_OK;
+    vae->tiles = (sumi_tile_rule){3, 4};
+    vae->strip_bytes = STRIP_BYTES;
+    count_flat_blocks(vae, b);
+    if (b->result == SUMI_OK) { read_config(vae, b, config); }
+    if (b->result != SUMI_OK) { return b->result; }
+    bind_decoder(vae, b);
+    vae->factor = factor_of(&vae->decoder);
+    if (!without_encoder && b->result == SUMI_OK && sumi_bind_has_prefix(b, "encoder.")) {
+        bind_encoder(vae, b);
+        if (b->result == SUMI_OK && factor_of(&vae->encoder) != vae->factor) {
+            sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
+                           "%s: the VAE's encoder shrinks pictures by %d, its decoder grows them by %d", b->part->path,
+                           (int)factor_of(&vae->encoder), (int)vae->factor);
+        }
+    }
+    return b->result;
+}
+
+static sumi_autoencoder_facts qwen_vae_facts(const void* model)
+{
+    const sumi_qwen_vae* vae = model;
+    return (sumi_autoencoder_facts){.channels = vae->channels,
+                                    .factor = vae->factor,
+                                    .has_encoder = vae->encoder.is_present,
+                                    .has_decoder = vae->decoder.is_present};
+}
+
+// ---- Forward --------------------------------------------------------------------------------------------------------
+
+// Memory. The pictures of most pixels decide what a plan needs, and one of them is enough: a residual block works in
+// place. All between its input x and its result exists for one strip of rows at a time, n and h; conv2 writes a strip of
+// the result over x when nobody reads those rows of x any more. Rows [0, a) are done, [a, b) are next:
+//
+//             0         a-1    a+1        b+1   b+2
+//   x         |rrrrrrrrrrrr|xxxxxxxxxxxxxxxxxxxxxxxxxx|     norm1, SiLU of rows [a, b + 2)                     -> n
+//   h                 |hhhh|hhhhhhhhhhhhhhhh|               conv1 of n, norm2, SiLU: rows [a + 1, b + 1)       -> h
+//   result                 |rrrrrrrrrrrr|                   conv2 of h's rows [a - 1, b + 1) + x               -> x
+//
+// The last two rows of h stay for the next strip, which finds all its rows of x as they were. A block with a shortcut
+// writes over that instead of x.
+//
+// The decoder's last upsampling makes the largest picture from one of half its bytes, which lies at the beginning of its
+// memory and is read from its end on (the room begins some rows before the picture, so that the first rows have place).
+//
+// A picture on its way through the network.
+typedef struct picture {
+    sumi_value value;
+    int32_t height, width;
+    // the value in whose memory it lies, when it is all of that; else none
+    sumi_value base;
+    uint64_t least; // bytes that the half needs in any case
+} picture;
+
+static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
+static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
+
+static picture new_picture(sumi_value value, int32_t height, int32_t width, uint64_t least)
+{
+    return (picture){.value = value, .height = height, .width = width, .base = value, .least = least};
+}
+
+// Rows [begin, end) of a picture, or of a strip as wide.
+static sumi_value rows_of(sumi_plan* plan, sumi_value of, int32_t width, int32_t begin, int32_t end)
+{
+    return sumi_plan_view(plan, "rows", of, (sumi_span){begin * width, (end - begin) * width},
+                          (sumi_span){0, sumi_plan_info(plan, of)->cols});
+}
+
+// The reference divides a pixel by max(its length, 1e-12) and multiplies by sqrt(channels). A mean square plus this eps
+// gives the same wherever a length is not within a few times 1e-12: above, it vanishes beside the mean square; below,
+// it is all there is, and zeros stay zeros.
+static float eps_of(int32_t channels) { return 1e-24f / (float)channels; }
+
+static sumi_value write_norm(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* weight, bool silu,
+                             sumi_value y)
+{
+    return sumi_plan_norm(
+        plan, &(sumi_plan_norm_args){
+                  .label = label, .x = x, .weight = weight, .eps = eps_of(weight->cols), .silu = silu, .y = y});
+}
+
+static sumi_value write_conv(sumi_plan* plan, const char* label, picture x, const sumi_weight* weight,
+                             const sumi_weight* bias)
+{
+    return sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = label,
+                                                       .x = x.value,
+                                                       .weight = weight,
+                                                       .bias = bias,
+                                                       .shape = {.height = x.height, .width = x.width}});
+}
+
+// Rows of a strip: all, when what a block has then fits into what the half needs anyway, else so many that n and h have
+// strip_bytes each and all strips are about equal.
+static int32_t strip_rows(const sumi_qwen_vae* vae, const sumi_plan* plan, picture x, const sumi_qwen_vae_block* w)
+{
+    int32_t in = w->conv1.cols / 9, out = w->conv1.rows;
+    uint64_t column = (uint64_t)x.width * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
+    uint64_t fit = vae->strip_bytes / (column * (uint64_t)larger(in, out)); // rows
+    if (fit >= (uint64_t)x.height
+        || (uint64_t)x.height * column * (uint64_t)larger(2 * in + out, in + 2 * out) <= x.least) {
+        return x.height;
+    }
+    int32_t most = fit > 2 + STRIP_MULTIPLE ? ((int32_t)fit - 2) / STRIP_MULTIPLE * STRIP_MULTIPLE : STRIP_MULTIPLE,
+            count = (x.height + most - 1) / most;
+    int32_t rows = ((x.height + count - 1) / count + STRIP_MULTIPLE - 1) / STRIP_MULTIPLE * STRIP_MULTIPLE;
+    return smaller(rows, x.height);
+}
+
+// conv2(silu(norm2(conv1(silu(norm1(x)))))) added to `residual`, strip by strip; the residual may be x.
+static void write_strips(sumi_plan* plan, const sumi_qwen_vae_block* w, picture x, int32_t rows, sumi_value residual)
+{
+    int32_t in = w->conv1.cols / 9, out = w->conv1.rows, width = x.width, height = x.height;
+    sumi_value n_base =
+        sumi_plan_value(plan, "normed_strip", SUMI_ELEMENT_ACTIVATION, smaller(rows + 2, height) * width, in);
+    sumi_value h_base = sumi_plan_value(plan, "conv_strip", SUMI_ELEMENT_ACTIVATION, (rows + 2) * width, out);
+    sumi_value h = rows_of(plan, h_base, width, 0, rows + 2);
+    for (int32_t a = 0; a < height; a += rows) {
+        int32_t b = smaller(a + rows, height), begin = a > 0 ? a + 1 : 0, end = smaller(b + 1, height),
+                kept = a > 0 ? 2 : 0, made = kept + end - begin; // rows of h: of the strip before, and all
+        if (begin < end) {
+            int32_t from = larger(begin - 1, 0), to = smaller(end + 1, height);
+            sumi_value n = rows_of(plan, n_base, width, 0, to - from), fresh = rows_of(plan, h, width, kept, made);
+            write_norm(plan, "norm1", rows_of(plan, x.value, width, from, to), &w->norm1, true, n);
+            sumi_plan_conv(plan,
+                           &(sumi_plan_conv_args){
+                               .label = "conv1",
+                               .x = n,
+                               .weight = &w->conv1,
+                               .bias = &w->conv1_bias,
+                               .shape = {.height = to - from, .width = width, .above = begin - from, .below = to - end},
+                               .y = fresh});
+            write_norm(plan, "norm2", fresh, &w->norm2, true, fresh);
+        }
+        sumi_value into = rows_of(plan, residual, width, a, b);
+        sumi_plan_conv(
+            plan, &(sumi_plan_conv_args){.label = "conv2",
+                                         .x = rows_of(plan, h, width, 0, made),
+                                         .weight = &w->conv2,
+                                         .bias = &w->conv2_bias,
+                                         .shape = {.height = made, .width = width, .above = a > 0, .below = b < height},
+                                         .residual = into,
+                                         .y = into});
+        if (b < height) {
+            sumi_plan_copy_rows(plan,
+                                &(sumi_plan_copy_args){.x = h, .y = h, .x_row = (made - 2) * width, .rows = 2 * width});
+        }
+    }
+}
+
+// y = shortcut(x) + conv2(silu(norm2(conv1(silu(norm1(x))))))
+static picture write_block(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_qwen_vae_block* w, picture x)
+{
+    int32_t rows = strip_rows(vae, plan, x, w);
+    picture y = x;
+    if (w->has_shortcut) {
+        y.base = y.value = sumi_plan_linear(
+            plan, &(sumi_plan_linear_args){
+                      .label = "shortcut", .x = x.value, .weight = &w->shortcut, .bias = &w->shortcut_bias}); // 1x1
+    }
+    if (rows < x.height) {
+        // what is written by strips is read by strips: both are cut from one view
+        if (y.base.id == y.value.id) { y.value = rows_of(plan, y.base, y.width, 0, y.height); }
+        if (!w->has_shortcut) { x = y; }
+        write_strips(plan, w, x, rows, y.value);
+        return y;
+    }
+    picture h = x;
+    h.value = write_norm(plan, "norm1", x.value, &w->norm1, true, SUMI_NO_VALUE);
+    h.value = write_conv(plan, "conv1", h, &w->conv1, &w->conv1_bias);
+    write_norm(plan, "norm2", h.value, &w->norm2, true, h.value);
+    sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "conv2",
+                                                .x = h.value,
+                                                .weight = &w->conv2,
+                                                .bias = &w->conv2_bias,
+                                                .shape = {.height = x.height, .width = x.width},
+                                                .residual = y.value,
+                                                .y = y.value});
+    return y;
+}
+
+static picture write_stage(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_qwen_vae_stage* stage, picture x,
+                           const char* side, int32_t index)
+{
+    for (int32_t i = 0; i < stage->block_count; i++) {
+        sumi_plan_prefix(plan, "%s.%d.%d.", side, (int)index, (int)i);
+        x = write_block(vae, plan, &stage->blocks[i], x);
+    }
+    sumi_plan_prefix(plan, "%s.%d.", side, (int)index);
+    return x;
+}
+
+// Residual block, attention over all pixels with one head as wide as the channels, residual block.
+static picture write_middle(const sumi_qwen_vae* vae, sumi_plan* plan, const sumi_qwen_vae_half* half, picture x,
+                            const char* side)
+{
+    sumi_plan_prefix(plan, "%s.mid.0.", side);
+    x = write_block(vae, plan, &half->middle[0], x);
+    int32_t channels = half->attention_norm.cols;
+    sumi_sequence all = {.span = {{0, x.height * x.width}}, .span_count = 1, .query_spans = 1};
+    sumi_plan_prefix(plan, "%s.mid.attention.", side);
+    sumi_value n = write_norm(plan, "norm", x.value, &half->attention_norm, false, SUMI_NO_VALUE);
+    sumi_value qkv = sumi_plan_linear(
+        plan, &(sumi_plan_linear_args){
+                  .label = "qkv", .x = n, .weight = &half->attention_qkv, .bias = &half->attention_qkv_bias});
+    sumi_value o = sumi_plan_attention(plan, "attention", qkv,
+                                       &(sumi_attention){.q_heads = 1,
+                                                         .kv_heads = 1,
+                                                         .dim = channels,
+                                                         .scale = (float)(1.0 / sqrt((double)channels)),
+                                                         .sequences = &all,
+                                                         .sequence_count = 1});
+    sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "out",
+                                                    .x = o,
+                                                    .weight = &half->attention_out,
+                                                    .bias = &half->attention_out_bias,
+                                                    .residual = x.value});
+    sumi_plan_prefix(plan, "%s.mid.1.", side);
+    return write_block(vae, plan, &half->middle[1], x);
+}
+
+// Norm, SiLU, convolution. The norm works in place: the convolution to three channels takes a whole picture, and nobody
+// reads x behind it.
+static sumi_value write_end(sumi_plan* plan, const sumi_qwen_vae_half* half, picture x, const char* side)
+{
+    sumi_plan_prefix(plan, "%s.", side);
+    write_norm(plan, "norm_out", x.value, &half->norm_out, true, x.value);
+    return write_conv(plan, "conv_out", x, &half->conv_out, &half->conv_out_bias);
+}
+
+// A small picture that is upsampled over itself: bytes of a small row and of a large one, and the rows of the room before
+// the large picture.
+typedef struct growth {
+    int32_t height; // of the small picture
+    uint64_t small_row, large_row;
+    int32_t room_rows;
+} growth;
+
+// Where the strip of small rows before `end` may begin that is upsampled: what it makes must lie behind every small row
+// that it and the strips before it read. `end`: nowhere.
+static int32_t grown_strip(const growth* g, int32_t end)
+{
+    uint64_t read = (uint64_t)(end < g->height ? end + 1 : g->height) * g->small_row;
+    for (int32_t row = 0; row < end; row += STRIP_MULTIPLE) {
+        if (read <= (uint64_t)(g->room_rows + 2 * row) * g->large_row) { return row; }
+    }
+    return end;
+}
+
+static bool can_grow(const growth* g)
+{
+    for (int32_t end = g->height, row; end > 0; end = row) {
+        row = grown_strip(g, end);
+        if (row == end) { return false; }
+    }
+    return true;
+}
+
+// Nearest 2x and a convolution.
+static picture write_upsample(sumi_plan* plan, const sumi_qwen_vae_stage* stage, picture x)
+{
+    uint64_t element = sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
+    int32_t in = stage->resample.cols / 9, out = stage->resample.rows;
+    picture y = {.height = 2 * x.height, .width = 2 * x.width, .least = x.least};
+    growth g = {.height = x.height,
+                .small_row = (uint64_t)x.width * (uint64_t)in * element,
+                .large_row = (uint64_t)y.width * (uint64_t)out * element};
+    g.room_rows = (int32_t)(((STRIP_MULTIPLE + 1) * g.small_row + g.large_row - 1) / g.large_row);
+    sumi_op_conv up = {.height = x.height, .width = x.width, .upsamples = true};
+    bool grows = (uint64_t)x.height * g.small_row + (uint64_t)y.height * g.large_row > x.least && x.base.id != 0
+              && x.height > STRIP_MULTIPLE && can_grow(&g);
+    if (!grows) {
+        y.base = y.value = sumi_plan_conv(plan, &(sumi_plan_conv_args){.label = "upsample",
+                                                                       .x = x.value,
+                                                                       .weight = &stage->resample,
+                                                                       .bias = &stage->resample_bias,
+                                                                       .shape = up});
+        return y;
+    }
+    sumi_value room = sumi_plan_value(plan, "room", SUMI_ELEMENT_ACTIVATION, (g.room_rows + y.height) * y.width, out);
+    sumi_plan_share(plan, x.base, room);
+    y.value = rows_of(plan, room, y.width, g.room_rows, g.room_rows + y.height);
+    for (int32_t end = x.height, row; end > 0; end = row) {
+        row = grown_strip(&g, end);
+        up.above = row > 0;
+        up.below = end < x.height;
+        up.height = up.above + end - row + up.below;
+        sumi_plan_conv(plan,
+                       &(sumi_plan_conv_args){.label = "upsample",
+                                              .x = rows_of(plan, x.value, x.width, row - up.above, end + up.below),
+                                              .weight = &stage->resample,
+                                              .bias = &stage->resample_bias,
+                                              .shape = up,
+                                              .y = rows_of(plan, y.value, y.width, 2 * row, 2 * end)});
+    }
+    return y;
+}
+
+// Of the picture of most pixels, which is there in any case.
+static uint64_t least_bytes(const sumi_plan* plan, const sumi_qwen_vae_stage* stage, int32_t height, int32_t width)
+{
+    return (uint64_t)height * (uint64_t)width * (uint64_t)stage->blocks[0].conv1.rows
+         * sumi_plan_element_bytes(plan, SUMI_ELEMENT_ACTIVATION);
+}
+
+static sumi_latent_statistics statistics_of(const sumi_qwen_vae* vae)
+{
+    return (sumi_latent_statistics){vae->scale, vae->shift, vae->channels};
+}
+
+static sumi_value decode_tile(const void* model, sumi_plan* plan, const sumi_tile_source* latents, sumi_tile tile)
+{
+    const sumi_qwen_vae* vae = model;
+    const sumi_qwen_vae_half* half = &vae->decoder;
+    SUMI_ASSERT(half->is_present);
+    sumi_plan_prefix(plan, "decoder.");
+    sumi_value z = sumi_plan_latent_in(plan, &(sumi_plan_latent_args){.latents = latents->value,
+                                                                      .channels = vae->channels,
+                                                                      .height = latents->height,
+                                                                      .width = latents->width,
+                                                                      .tile = tile,
+                                                                      .statistics = statistics_of(vae),
+                                                                      .per_item = true});
+    z = sumi_plan_linear(plan, &(sumi_plan_linear_args){
+                                   .label = "post_quant", .x = z, .weight = &half->quant, .bias = &half->quant_bias});
+    picture x = new_picture(
+        z, tile.height, tile.width,
+        least_bytes(plan, &half->stages[half->stage_count - 1], tile.height * vae->factor, tile.width * vae->factor));
+    x.base = x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
+    x = write_middle(vae, plan, half, x, "decoder");
+    for (int32_t s = 0; s < half->stage_count; s++) {
+        x = write_stage(vae, plan, &half->stages[s], x, "decoder", s);
+        if (half->stages[s].resamples) { x = write_upsample(plan, &half->stages[s], x); }
+    }
+    return write_end(plan, half, x, "decoder");
+}
+
+static sumi_value encode_tile(const void* model, sumi_plan* plan, const sumi_tile_source* pixels, sumi_tile tile)
+{
+    const sumi_qwen_vae* vae = model;
+    const sumi_qwen_vae_half* half = &vae->encoder;
+    SUMI_ASSERT(half->is_present);
+    sumi_plan_prefix(plan, "encoder.");
+    picture x = new_picture(sumi_plan_pixels_in(plan, pixels->value, pixels->width, tile), tile.height, tile.width,
+                            least_bytes(plan, &half->stages[0], tile.height, tile.width));
+    x.base = x.value = write_conv(plan, "conv_in", x, &half->conv_in, &half->conv_in_bias);
+    for (int32_t s = 0; s < half->stage_count; s++) {
+        const sumi_qwen_vae_stage* stage = &half->stages[s];
+        x = write_stage(vae, plan, stage, x, "encoder", s);
+        if (stage->resamples) {
+            sumi_value half_size = sumi_plan_conv(
+                plan,
+                &(sumi_plan_conv_args){.label = "downsample",
+                                       .x = x.value,
+                                       .weight = &stage->resample,
+                                       .bias = &stage->resample_bias,
+                                       .shape = {.height = x.height, .width = x.width, .stride = 2, .pads_end = true}});
+            x = new_picture(half_size, x.height / 2, x.width / 2, x.least);
+        }
+    }
+    x = write_middle(vae, plan, half, x, "encoder");
+    sumi_value moments = write_end(plan, half, x, "encoder");
+    return sumi_plan_linear(
+        plan,
+        &(sumi_plan_linear_args){.label = "quant", .x = moments, .weight = &half->quant, .bias = &half->quant_bias});
+}
+
+// ---- The part -------------------------------------------------------------------------------------------------------
+
+static sumi_vae_tiling tiling_of(const sumi_qwen_vae* vae)
+{
+    return (sumi_vae_tiling){.rule = vae->tiles,
+                             .factor = vae->factor,
+                             .moment_channels = 2 * vae->channels,
+                             .model = vae,
+                             .decode = decode_tile,
+                             .encode = encode_tile};
+}
+
+static void qwen_vae_decode(const void* model, sumi_plan* plan, sumi_value latents, int32_t height, int32_t width,
+                            int32_t tile, sumi_value out)
+{
+    sumi_vae_tiling tiling = tiling_of(model);
+    sumi_vae_tiles_decode(&tiling, plan, &(sumi_tile_source){latents, height, width}, tile, out);
+}
+
+static sumi_value qwen_vae_encode(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height, int32_t width,
+                                  int32_t tile)
+{
+    sumi_vae_tiling tiling = tiling_of(model);
+    return sumi_vae_tiles_encode(&tiling, plan, &(sumi_tile_source){pixels, height, width}, tile);
+}
+
+static void qwen_vae_posterior(const void* model, sumi_plan* plan, sumi_value moments, sumi_value eps,
+                               sumi_value latents)
+{
+    const sumi_qwen_vae* vae = model;
+    sumi_plan_posterior(plan, &(sumi_plan_posterior_args){.moments = moments,
+                                                          .eps = eps,
+                                                          .channels = vae->channels,
+                                                          .statistics = statistics_of(vae),
+                                                          .latents = latents});
+}
+
+const sumi_autoencoder_part sumi_qwen_vae_part = {.model_bytes = sizeof(sumi_qwen_vae),
+                                                  .bind = qwen_vae_bind,
+                                                  .facts = qwen_vae_facts,
+                                                  .write_decode = qwen_vae_decode,
+                                                  .write_encode = qwen_vae_encode,
+                                                  .write_posterior = qwen_vae_posterior};

@@ -1,0 +1,127 @@
+#include "models/vae_tiles.h"
+#include "base/assert.h"
+#include <string.h>
+
+#define MAX_TILES_ACROSS 64
+
+static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
+
+// One way through both directions: `height` and `width` are the input's, a tile of `size` input units gives `made`
+// output units, of which `kept` stay.
+typedef struct walk {
+    int32_t height, width, size, stride, made, kept, columns, rows;
+} walk;
+
+static walk plan_walk(const sumi_tile_source* source, sumi_tile_rule rule, int32_t size, int32_t made)
+{
+    SUMI_ASSERT(rule.kept >= 1 && rule.kept <= rule.of && size % rule.of == 0 && made % rule.of == 0);
+    walk w = {.height = source->height, .width = source->width, .size = size, .made = made};
+    w.stride = size / rule.of * rule.kept;
+    w.kept = made / rule.of * rule.kept;
+    w.rows = (w.height + w.stride - 1) / w.stride;
+    w.columns = (w.width + w.stride - 1) / w.stride;
+    return w;
+}
+
+static sumi_tile input_tile(const walk* w, int32_t row, int32_t column)
+{
+    int32_t y = row * w->stride, x = column * w->stride;
+    return (sumi_tile){y, x, smaller(w->size, w->height - y), smaller(w->size, w->width - x)};
+}
+
+// Makes every tile in reading order, blends its seams and places what is kept. Only the row above is alive beside the
+// current one.
+static void write_tiles(const sumi_vae_tiling* tiling, sumi_plan* plan, const walk* w, const sumi_tile_source* source,
+                        bool decodes, sumi_value out)
+{
+    sumi_value above[MAX_TILES_ACROSS], current[MAX_TILES_ACROSS];
+    int32_t out_height = w->height * w->made / w->size, out_width = w->width * w->made / w->size;
+    if (w->columns > MAX_TILES_ACROSS || w->rows > MAX_TILES_ACROSS) {
+        sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT,
+                  "the picture would need %d by %d VAE tiles; use tiles of at least %d latents", (int)w->columns,
+                  (int)w->rows, 8);
+        return;
+    }
+    for (int32_t r = 0; r < w->rows; r++) {
+        int32_t above_height = 0;
+        for (int32_t c = 0; c < w->columns; c++) {
+            sumi_tile in = input_tile(w, r, c);
+            sumi_value tile = (decodes ? tiling->decode : tiling->encode)(tiling->model, plan, source, in);
+            // output units of this tile and its neighbours
+            int32_t height = in.height * w->made / w->size, width = in.width * w->made / w->size;
+            int32_t left_width = c > 0 ? input_tile(w, r, c - 1).width * w->made / w->size : 0;
+            above_height = r > 0 ? input_tile(w, r - 1, c).height * w->made / w->size : 0;
+            sumi_plan_prefix(plan, decodes ? "decoder." : "encoder.");
+            if (r > 0 || c > 0) {
+                sumi_plan_tile_blend(plan, &(sumi_plan_blend_args){.tile = tile,
+                                                                   .height = height,
+                                                                   .width = width,
+                                                                   .above = r > 0 ? above[c] : SUMI_NO_VALUE,
+                                                                   .above_height = above_height,
+                                                                   .left = c > 0 ? current[c - 1] : SUMI_NO_VALUE,
+                                                                   .left_width = left_width,
+                                                                   .extent = w->made - w->kept});
+            }
+            current[c] = tile;
+            sumi_tile kept = {r * w->kept, c * w->kept, smaller(w->kept, height), smaller(w->kept, width)};
+            sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = tile,
+                                                               .tile_width = width,
+                                                               .picture = out,
+                                                               .picture_height = out_height,
+                                                               .picture_width = out_width,
+                                                               .kept = kept,
+                                                               .per_item = decodes});
+        }
+        memcpy(above, current, (size_t)w->columns * sizeof *above);
+    }
+}
+
+static bool is_tile_size_good(const sumi_vae_tiling* tiling, sumi_plan* plan, int32_t tile)
+{
+    if (tile < 0 || tile % tiling->rule.of != 0) {
+        sumi_fail(&plan->error, SUMI_INVALID_ARGUMENT, "a VAE tile of %d latents is not a multiple of %d", (int)tile,
+                  (int)tiling->rule.of);
+        return false;
+    }
+    return true;
+}
+
+void sumi_vae_tiles_decode(const sumi_vae_tiling* tiling, sumi_plan* plan, const sumi_tile_source* latents,
+                           int32_t tile, sumi_value picture)
+{
+    if (!is_tile_size_good(tiling, plan, tile)) { return; }
+    int32_t height = latents->height, width = latents->width, out_height = height * tiling->factor,
+            out_width = width * tiling->factor;
+    if (tile == 0 || (height <= tile && width <= tile)) {
+        sumi_value whole = tiling->decode(tiling->model, plan, latents, (sumi_tile){0, 0, height, width});
+        sumi_plan_tile_place(plan, &(sumi_plan_place_args){.tile = whole,
+                                                           .tile_width = out_width,
+                                                           .picture = picture,
+                                                           .picture_height = out_height,
+                                                           .picture_width = out_width,
+                                                           .kept = (sumi_tile){0, 0, out_height, out_width},
+                                                           .per_item = true});
+    } else {
+        walk w = plan_walk(latents, tiling->rule, tile, tile * tiling->factor);
+        write_tiles(tiling, plan, &w, latents, true, picture);
+    }
+    sumi_plan_prefix(plan, "%s", "");
+}
+
+sumi_value sumi_vae_tiles_encode(const sumi_vae_tiling* tiling, sumi_plan* plan, const sumi_tile_source* pixels,
+                                 int32_t tile)
+{
+    if (!is_tile_size_good(tiling, plan, tile)) { return SUMI_NO_VALUE; }
+    int32_t height = pixels->height, width = pixels->width, size = tile * tiling->factor;
+    sumi_value moments;
+    if (tile == 0 || (height <= size && width <= size)) {
+        moments = tiling->encode(tiling->model, plan, pixels, (sumi_tile){0, 0, height, width});
+    } else {
+        moments = sumi_plan_value(plan, "moments", SUMI_ELEMENT_ACTIVATION,
+                                  height / tiling->factor * (width / tiling->factor), tiling->moment_channels);
+        walk w = plan_walk(pixels, tiling->rule, size, tile);
+        write_tiles(tiling, plan, &w, pixels, false, moments);
+    }
+    sumi_plan_prefix(plan, "%s", "");
+    return moments;
+}

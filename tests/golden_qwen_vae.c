@@ -1,0 +1,210 @@
+// The Qwen-Image autoencoder by itself: latents to pictures, pictures to moments, whole and in tiles.
+#include "golden_qwen_image.h"
+#include "golden_watch.h"
+#include "models/qwen_vae.h"
+#include "plan_runner.h"
+#include "png.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct vae_job {
+    array latent;
+    png_image image;
+    sumi_value latents, pixels;
+    watcher* w;
+} vae_job;
+
+static void write_input(plan_run* run)
+{
+    const vae_job* job = run->context;
+    golden* g = run->c->g;
+    if (job->latents.id != 0) write_floats(run, job->latents, 0, job->latent.values, job->latent.count);
+    if (job->pixels.id != 0)
+        g->runner->functions->write(g->runner, run->plan, job->pixels, 0, job->image.pixels,
+                                    (uint64_t)job->image.height * (uint64_t)job->image.width * 3);
+}
+
+static void probe(plan_run* run, const sumi_op* op, int32_t counter, bool before)
+{
+    watch_op(run, ((vae_job*)run->context)->w, op, counter, before);
+}
+
+// What the case expects under a name that the table knows. Of NAME_ch0 the first channel is stored.
+static void watch_vae(const golden_case* c, watcher* w)
+{
+    static const char* const table[][2] = {{"vae_in", "decoder.latent_in"},
+                                           {"post_quant", "decoder.post_quant"},
+                                           {"conv_in", "decoder.conv_in"},
+                                           {"mid_res0", "decoder.mid.0.conv2"},
+                                           {"mid_attn", "decoder.mid.attention.out"},
+                                           {"up0", "decoder.0.upsample"},
+                                           {"up1_ch0", "decoder.1.upsample"},
+                                           {"up2_ch0", "decoder.2.upsample"},
+                                           {"down1_ch0", "encoder.0.1.conv2"},
+                                           {"down2", "encoder.0.downsample"},
+                                           {"down5", "encoder.1.downsample"},
+                                           {"conv_out", "encoder.conv_out"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (!has_expected(c, table[i][0])) continue;
+        watch* one = add_watch(w, table[i][0], WATCH_PLANES, "%s", table[i][1]);
+        const size_t length = strlen(table[i][0]);
+        if (one != NULL && length > 4 && strcmp(table[i][0] + length - 4, "_ch0") == 0) one->rows = 1;
+    }
+    if (has_expected(c, "mid"))
+        add_watch(w, "mid", WATCH_PLANES, "%s.mid.1.conv2", strcmp(c->kind, "vae_decode") == 0 ? "decoder" : "encoder");
+    if (has_expected(c, "pixels_row0")) add_watch(w, "pixels_row0", WATCH_ROWS, "encoder.pixels_in");
+}
+
+// The first row of a picture whose pixels were taken as rows of channels.
+static void keep_first_row(watcher* w, const char* name, int64_t width)
+{
+    for (int i = 0; i < w->count; i++) {
+        array* got = &w->list[i].got;
+        if (strcmp(w->list[i].expected, name) != 0 || got->values == NULL) continue;
+        const int64_t channels = got->shape[1];
+        array row = array_make(NULL, 2, (const int64_t[]){channels, width});
+        for (int64_t k = 0; k < channels; k++)
+            for (int64_t x = 0; x < width; x++) row.values[k * width + x] = got->values[x * channels + k];
+        array_free(got);
+        *got = row;
+    }
+}
+
+// The first row of the picture must not be that of a known mistake.
+static void compare_wrong(golden_case* c, const char* name, const array* image)
+{
+    char full[80];
+    snprintf(full, sizeof full, "wrong.%s", name);
+    const sumi_tensor* tensor = sumi_tensor_find(&c->set, full);
+    if (tensor == NULL || image->rank != 3) return;
+    array wrong = array_of(tensor);
+    const int64_t height = image->shape[1], width = image->shape[2];
+    double difference = 0, size = 0;
+    for (int64_t k = 0; k < image->shape[0]; k++)
+        for (int64_t x = 0; x < width && k * width + x < wrong.count; x++) {
+            const double b = wrong.values[k * width + x], d = image->values[k * height * width + x] - b;
+            difference += d * d;
+            size += b * b;
+        }
+    // a hundred times what rounding in float32 does; in bfloat16 the reference itself is off by 8e-3
+    const double error = sqrt(difference / size), least = c->g->is_gpu ? 1.5e-2 : 1e-3;
+    report(c, full, error, least, wrong.count == image->shape[0] * width && error > least);
+    array_free(&wrong);
+}
+
+static void decode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
+{
+    const bool is_tiled = tile > 0;
+    vae_job job = {.latent = input(c, "latent"), .w = calloc(1, sizeof(watcher))};
+    if (job.latent.rank != 3 || job.latent.shape[0] != vae->channels) {
+        case_fails(c, "the case lacks latent [%d, h, w]", (int)vae->channels);
+        array_free(&job.latent);
+        free(job.w);
+        return;
+    }
+    const int32_t height = (int32_t)job.latent.shape[1], width = (int32_t)job.latent.shape[2], factor = vae->factor;
+    sumi_plan plan;
+    sumi_error error = {0};
+    plan_run run = {.c = c, .write = write_input, .probe = probe, .context = &job};
+    begin_plan(c, &plan);
+    sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
+    job.latents = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, vae->channels, height * width);
+    const sumi_value picture =
+        sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, height * width * factor * factor, 3);
+    sumi_qwen_vae_part.write_decode(vae, &plan, job.latents, height, width, tile, picture);
+    if (!is_tiled) watch_vae(c, job.w);
+    if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+    else if (run_plan(&run, &plan)) {
+        compare_watches(c, job.w);
+        array image = read_planes(&run, picture, (int64_t)height * factor, (int64_t)width * factor);
+        // the reference clamps a whole picture, and tiles not
+        for (int64_t i = 0; i < image.count && !is_tiled; i++)
+            image.values[i] = fminf(fmaxf(image.values[i], -1.0f), 1.0f);
+        compare(c, "image", &image);
+        compare_wrong(c, "image_untiled_row0", &image);
+        array_free(&image);
+    }
+    end_plan(c, &plan);
+    free(job.w);
+    array_free(&job.latent);
+}
+
+static void encode(golden_case* c, const sumi_qwen_vae* vae, int32_t tile)
+{
+    const node* list = json_get(c->json, "images");
+    char path[2400], message[PNG_MESSAGE_BYTES];
+    vae_job job = {.w = calloc(1, sizeof(watcher))};
+    snprintf(path, sizeof path, "%.2000s/%.300s", c->folder,
+             list != NULL && list->first != NULL && list->first->text != NULL ? list->first->text : "");
+    if (!png_read(path, 3, &job.image, message)) {
+        case_fails(c, "%s", message);
+        free(job.w);
+        return;
+    }
+    const int32_t height = job.image.height, width = job.image.width, factor = vae->factor, channels = vae->channels,
+                  size = height / factor * (width / factor);
+    sumi_plan plan;
+    sumi_error error = {0};
+    plan_run run = {.c = c, .write = write_input, .probe = probe, .context = &job};
+    begin_plan(c, &plan);
+    sumi_plan_section(&plan, SUMI_SECTION_IMAGE, 1, 0);
+    job.pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, height * width, 3);
+    const sumi_value latents = sumi_plan_bound(&plan, "latents", SUMI_ELEMENT_FLOAT, channels, size);
+    const sumi_value moments = sumi_qwen_vae_part.write_encode(vae, &plan, job.pixels, height, width, tile);
+    if (moments.id > 0 && (size_t)moments.id <= plan.value_count) plan.values[moments.id - 1].bound = true;
+    sumi_qwen_vae_part.write_posterior(vae, &plan, moments, SUMI_NO_VALUE, latents);
+    if (tile == 0) watch_vae(c, job.w);
+    if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+    else if (run_plan(&run, &plan)) {
+        keep_first_row(job.w, "pixels_row0", width);
+        compare_watches(c, job.w);
+        array both = read_planes(&run, moments, height / factor, width / factor),
+              normalised = read_array(&run, latents),
+              mode = array_make(both.values, 2, (const int64_t[]){channels, size}),
+              deviation = array_make(both.values + (int64_t)channels * size, 2, (const int64_t[]){channels, size});
+        for (int64_t i = 0; i < deviation.count; i++)
+            deviation.values[i] = expf(0.5f * fminf(fmaxf(deviation.values[i], -30.0f), 20.0f));
+        compare(c, "moments", &both);
+        compare(c, "mode", &mode);
+        compare(c, "std", &deviation);
+        compare(c, "normalised", &normalised);
+        array_free(&both);
+        array_free(&normalised);
+        array_free(&mode);
+        array_free(&deviation);
+    }
+    end_plan(c, &plan);
+    free(job.w);
+    png_free(&job.image);
+}
+
+bool run_qwen_vae_case(golden_case* c)
+{
+    const bool decodes = strcmp(c->kind, "vae_decode") == 0, encodes = strcmp(c->kind, "vae_encode") == 0,
+               is_tiled = strcmp(c->kind, "vae_tiled") == 0;
+    if (!decodes && !encodes && !is_tiled) return false;
+    case_component component;
+    sumi_error error = {0};
+    sumi_qwen_vae* vae = calloc(1, sizeof *vae);
+    int32_t tile = 0;
+    if (open_component(c, SUMI_COMPONENT_VAE, "the VAE", &component)) {
+        component.binder.error = &error;
+        if (sumi_qwen_vae_part.bind(vae, NULL, &component.binder, &component.config, false) != SUMI_OK) {
+            case_fails(c, "%s", error.text);
+        } else {
+            if (is_tiled) { // in pixels
+                const int32_t size = (int32_t)json_number(c->json, "tile", 256) / vae->factor,
+                              stride = (int32_t)json_number(c->json, "stride", 192) / vae->factor;
+                tile = size;
+                vae->tiles = (sumi_tile_rule){stride, size};
+            }
+            if (decodes || is_tiled) decode(c, vae, tile);
+            if (encodes || is_tiled) encode(c, vae, tile);
+        }
+    }
+    runner_forget_weights(c->g->runner, component.list.weights, component.list.count);
+    close_component(&component);
+    free(vae);
+    return true;
+}
