@@ -523,6 +523,10 @@ typedef struct sumi_model_desc {
     const char* vision_path;
     // The picture processor of edit models: a preprocessor_config.json, or the folder that it is in.
     const char* processor_path;
+    // Which variant of its family the model is (sumi_model_info.variant), for files that do not say so: single files of
+    // edit models have the same tensors as those of the model they were made from. NULL: by the files. An unknown one is
+    // SUMI_INVALID_ARGUMENT, and the log names those that there are.
+    const char* variant;
 } sumi_model_desc;
 
 typedef struct sumi_size {
@@ -676,7 +680,10 @@ typedef enum sumi_preset {
     SUMI_PRESET_MODEL = 0,    // what the model's authors say
     SUMI_PRESET_PREVIEW = 1,  // 768 x 768, few steps
     SUMI_PRESET_STANDARD = 2, // 1024 x 1024
-    SUMI_PRESET_QUALITY = 3
+    SUMI_PRESET_QUALITY = 3,
+    // The fewest steps, without guidance: for a model that was distilled to them, or with an adapter that makes a model
+    // so (the 4-step and 8-step adapters of Qwen-Image). Adds no adapter by itself.
+    SUMI_PRESET_FAST = 4
 } sumi_preset;
 
 typedef enum sumi_solver {

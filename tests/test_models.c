@@ -313,7 +313,9 @@ TEST(presets_are_what_the_authors_say)
         CHECK(p[0].width == 1024 && p[1].width == 768 && p[2].width == 1024 && p[3].width == 1024);
         CHECK(p[1].step_count < p[2].step_count && p[2].step_count < p[3].step_count);
         for (int i = 0; i < SUMI_PRESET_COUNT; i++) {
-            CHECK(p[i].height == p[i].width && p[i].guidance == (is_base ? 4.0f : 0.0f) && p[i].shift == 0.0f);
+            const bool is_fast = i == SUMI_PRESET_FAST; // without guidance, with the shift of the distilled model
+            CHECK(p[i].height == p[i].width && p[i].guidance == (is_base && !is_fast ? 4.0f : 0.0f));
+            CHECK(p[i].shift == (is_base && is_fast ? 3.0f : 0.0f));
             CHECK(p[i].guidance_begin == 0.0f && p[i].guidance_end == 1.0f && p[i].strength == 0.6f);
             CHECK(p[i].guidance_rule == SUMI_GUIDANCE_MODEL && p[i].negative_text == NULL);
         }

@@ -228,6 +228,7 @@ static void pack(sumi_packer* packer, const sumi_model_desc* desc, sumi_network_
     out->tokenizer_2_path = pack_text(packer, desc->tokenizer_2_path);
     out->vision_path = pack_text(packer, desc->vision_path);
     out->processor_path = pack_text(packer, desc->processor_path);
+    out->variant = pack_text(packer, desc->variant);
     out->without_text_encoder = desc->without_text_encoder;
     out->without_vae_encoder = desc->without_vae_encoder;
 }

@@ -19,6 +19,8 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
     network->files = files;
     network->without_text_encoder = desc->without_text_encoder;
     network->without_vae_encoder = desc->without_vae_encoder;
+    snprintf(network->asked_for_variant, sizeof network->asked_for_variant, "%s",
+             desc->variant != NULL ? desc->variant : "");
     sumi_weight_list_init(&network->weights, heap);
     sumi_checkpoint_desc where = {.path = desc->path,
                                   .component_paths = {[SUMI_COMPONENT_TRANSFORMER] = desc->transformer_path,
@@ -71,19 +73,55 @@ static sumi_result check_use(const sumi_network* network, sumi_error* error)
     return SUMI_OK;
 }
 
+// The variant of that name; NULL for "" and for a name of another family.
+static const sumi_variant* find_variant(const sumi_recipe* recipe, const char* name)
+{
+    const sumi_variant* found = NULL;
+    for (int32_t i = 0; i < recipe->variant_count && found == NULL; i++) {
+        found = strcmp(recipe->variants[i]->name, name) == 0 ? recipe->variants[i] : NULL;
+    }
+    return found;
+}
+
+static void add_name(char* list, size_t bytes, const char* name)
+{
+    const size_t used = strlen(list);
+    snprintf(list + used, bytes - used, "%s%s", used > 0 ? ", " : "", name);
+}
+
+// The recipe for a transformer: the one that has the variant that was asked for, else the first that claims the
+// checkpoint. NULL when there is none.
+static sumi_result choose_recipe(sumi_network* network, const char* transformer, sumi_error* error)
+{
+    char variants[160] = "";
+    const bool is_asked = network->asked_for_variant[0] != 0;
+    const sumi_recipe* recipe;
+    for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL && network->recipe == NULL; i++) {
+        if (strcmp(transformer, recipe->network) != 0) { continue; }
+        const sumi_variant* variant = find_variant(recipe, network->asked_for_variant);
+        if (is_asked ? variant != NULL : recipe->claims == NULL || recipe->claims(&network->checkpoint)) {
+            network->recipe = recipe;
+            network->variant = variant;
+        }
+        for (int32_t k = 0; k < recipe->variant_count; k++) {
+            add_name(variants, sizeof variants, recipe->variants[k]->name);
+        }
+    }
+    if (is_asked && network->recipe == NULL && variants[0] != 0) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT,
+                         "variant is \"%s\", which is none of those that this transformer can be (%s)",
+                         network->asked_for_variant, variants);
+    }
+    return SUMI_OK;
+}
+
 // The recipe whose tensors these are, once all files are open.
 static sumi_result recognise(sumi_network* network, sumi_error* error)
 {
     const sumi_checkpoint* checkpoint = &network->checkpoint;
     const sumi_component* transformer = &checkpoint->components[SUMI_COMPONENT_TRANSFORMER];
-    char names[160] = "";
-    const sumi_recipe* recipe = NULL;
-    for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) {
-        if (transformer->present && strcmp(sumi_component_network(transformer), recipe->family) == 0) { break; }
-        const size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", recipe->family);
-    }
-    network->recipe = recipe;
+    if (transformer->present) { SUMI_TRY(choose_recipe(network, sumi_component_network(transformer), error)); }
+    const sumi_recipe* recipe = network->recipe;
     if (recipe != NULL) { SUMI_TRY(check_use(network, error)); }
     SUMI_TRY(sumi_signatures_check(checkpoint, error));
     for (int32_t kind = SUMI_COMPONENT_TRANSFORMER + 1; kind < SUMI_COMPONENT_COUNT; kind++) {
@@ -95,6 +133,8 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
         }
     }
     if (recipe != NULL) { return SUMI_OK; }
+    char names[160] = "";
+    for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) { add_name(names, sizeof names, recipe->family); }
     const char* path = transformer->path != NULL ? transformer->path : checkpoint->path;
     const char* guess =
         transformer->present ? sumi_component_network(transformer) : sumi_family_of_class(checkpoint->class_name);
@@ -147,14 +187,21 @@ static void scale_presets(sumi_network* network)
 static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
 {
     const sumi_recipe* recipe = network->recipe;
+    sumi_sigma_rule sigmas;
+    SUMI_TRY(recipe->describe(&network->checkpoint, &sigmas, &network->variant, error));
+    const sumi_variant* variant = network->variant;
     sumi_binder binder;
     sumi_part_config config;
     SUMI_TRY(begin_part(network, SUMI_COMPONENT_TRANSFORMER, recipe->denoiser->model_bytes, &network->denoiser, &binder,
                         &config, error));
-    SUMI_TRY(recipe->denoiser->bind(network->denoiser, recipe->denoiser_settings, &binder, &config));
+    const void* settings = variant->denoiser_settings != NULL ? variant->denoiser_settings : recipe->denoiser_settings;
+    SUMI_TRY(recipe->denoiser->bind(network->denoiser, settings, &binder, &config));
     const sumi_denoiser_facts facts = recipe->denoiser->facts(network->denoiser);
     sumi_network_info* info = &network->info;
     *info = (sumi_network_info){.family = recipe->family,
+                                .variant = variant->name,
+                                .sigmas = sigmas,
+                                .sample_size = variant->made_for,
                                 .latent_channels = facts.channels,
                                 .vae_factor = 8, // until an autoencoder says its own
                                 .max_side = recipe->max_side,
@@ -169,9 +216,8 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
         if (prompt->max_tokens > info->max_prompt_tokens) { info->max_prompt_tokens = prompt->max_tokens; }
         info->min_prompt_tokens[e] = prompt->dropped_rows + 1;
     }
-    SUMI_TRY(recipe->describe(&network->checkpoint, info, &network->variant, error));
-    info->variant = network->variant->name;
-    info->sample_size = network->variant->made_for;
+    const sumi_preview_factors* preview = recipe->preview();
+    info->preview = preview->channel_count == facts.channels ? preview : NULL;
     info->size_multiple = facts.patch * info->vae_factor;
     info->tile_latent = info->sample_size / info->vae_factor / 4 * 4;
     scale_presets(network);

@@ -19,6 +19,7 @@ typedef struct sumi_network_desc {
     // Each overrides or completes `path`; NULL: from path. Components that the recipe has no use for are refused.
     const char *transformer_path, *text_encoder_path, *text_encoder_2_path, *vision_path, *vae_path;
     const char *tokenizer_path, *tokenizer_2_path, *processor_path;
+    const char* variant; // a variant of the family, for files that do not say which they are; NULL: by the files
     // neither tokenizers, text encoders nor a vision tower are opened; only features made before can be used
     bool without_text_encoder;
     bool without_vae_encoder;

@@ -17,7 +17,8 @@ struct sumi_network {
     sumi_checkpoint checkpoint;
     sumi_weight_list weights;
     sumi_network_info info;
-    const sumi_variant* variant; // of the recipe; NULL until the denoiser is bound
+    const sumi_variant* variant; // of the recipe; NULL until it is known
+    char asked_for_variant[32];  // "": by the files
     sumi_preset_values presets[SUMI_PRESET_COUNT];
     sumi_size sizes[SUMI_MAX_SIZES];
     bool without_text_encoder, without_vae_encoder;

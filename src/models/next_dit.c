@@ -269,7 +269,7 @@ static void write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_
                         sumi_value modulation)
 {
     SUMI_ASSERT(out_rows >= 1 && out_rows <= rows);
-    SUMI_ASSERT(w->is_modulated == (modulation.id != 0));
+    SUMI_ASSERT(w->is_modulated == (modulation.id != 0) || plan->error.result != SUMI_OK);
     sumi_value a = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "attention_norm1",
                                                                .x = x,
                                                                .rows = rows,

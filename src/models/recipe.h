@@ -34,10 +34,16 @@ typedef struct sumi_variant {
     const sumi_preset_values* presets; // SUMI_PRESET_COUNT of them, in the order of sumi_preset
     const sumi_size* sizes;            // up to SUMI_MAX_SIZES, the best one first
     int32_t size_count;
+    const void* denoiser_settings; // in place of the recipe's; NULL: those
 } sumi_variant;
 
 typedef struct sumi_recipe {
-    const char* family; // "z-image": the network of its transformer in signatures.c
+    const char* family;  // "z-image"
+    const char* network; // of its transformer in signatures.c
+    // Whether a checkpoint with this transformer is of this family, where several families share one. NULL: it is.
+    bool (*claims)(const sumi_checkpoint* checkpoint);
+    const sumi_variant* const* variants; // a caller may ask for one by name
+    int32_t variant_count;
     sumi_recipe_encoder encoders[SUMI_MAX_TEXT_ENCODERS];
     int32_t encoder_count;
     const sumi_vision_part* vision; // NULL: none
@@ -52,14 +58,16 @@ typedef struct sumi_recipe {
     sumi_guidance_formula guidance_formula;
     float guidance_off; // the number of guidance that means none
     sumi_guidance_rule guidance_rule;
-    // Once the denoiser is bound: which variant the checkpoint is, its schedule (info->sigmas) and preview factors. Of
-    // info only what the denoiser and this recipe say is there.
-    sumi_result (*describe)(const sumi_checkpoint* checkpoint, sumi_network_info* info,
-                            const sumi_variant** out_variant, sumi_error* error);
+    const sumi_preview_factors* (*preview)(void);
+    // Before any part is bound: the schedule by the checkpoint's files, and which variant it is, if *variant is NULL;
+    // else the caller has said.
+    sumi_result (*describe)(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas, const sumi_variant** variant,
+                            sumi_error* error);
 } sumi_recipe;
 
 // The recipe number `index` of those that this library has; NULL behind the last one.
 const sumi_recipe* sumi_recipe_get(int32_t index);
 
 extern const sumi_recipe sumi_recipe_z_image;
+extern const sumi_recipe sumi_recipe_qwen_image, sumi_recipe_qwen_image_edit, sumi_recipe_qwen_image_edit_plus;
 #endif

@@ -25,36 +25,36 @@
 // evaluation.
 #define EVERY_PRESET .guidance_end = 1.0f, .strength = 0.6f
 static const sumi_preset_values s_turbo_presets[SUMI_PRESET_COUNT] = {
-    [SUMI_PRESET_MODEL] = {1024, 1024, 8, EVERY_PRESET},
-    [SUMI_PRESET_PREVIEW] = {768, 768, 4, EVERY_PRESET},
-    [SUMI_PRESET_STANDARD] = {1024, 1024, 8, EVERY_PRESET},
-    [SUMI_PRESET_QUALITY] = {1024, 1024, 12, EVERY_PRESET},
+    [SUMI_PRESET_MODEL] = {1024, 1024, 8, EVERY_PRESET},    [SUMI_PRESET_PREVIEW] = {768, 768, 4, EVERY_PRESET},
+    [SUMI_PRESET_STANDARD] = {1024, 1024, 8, EVERY_PRESET}, [SUMI_PRESET_QUALITY] = {1024, 1024, 12, EVERY_PRESET},
+    [SUMI_PRESET_FAST] = {1024, 1024, 8, EVERY_PRESET},
 };
 static const sumi_preset_values s_base_presets[SUMI_PRESET_COUNT] = {
     [SUMI_PRESET_MODEL] = {1024, 1024, 50, 4.0f, EVERY_PRESET},
     [SUMI_PRESET_PREVIEW] = {768, 768, 16, 4.0f, EVERY_PRESET, .solver = SUMI_SOLVER_DPMPP_2M},
     [SUMI_PRESET_STANDARD] = {1024, 1024, 28, 4.0f, EVERY_PRESET},
     [SUMI_PRESET_QUALITY] = {1024, 1024, 50, 4.0f, EVERY_PRESET, .guidance_norm_limit = 1.0f},
+    // with an adapter that was distilled like Turbo
+    [SUMI_PRESET_FAST] = {1024, 1024, 8, EVERY_PRESET, .shift = 3.0f},
 };
 static const sumi_size s_sizes[] = {{1024, 1024}, {720, 1280}, {1280, 720}}; // the pipelines' default, then the card's
 
-static const sumi_variant s_turbo = {"turbo", 1024, s_turbo_presets, s_sizes, 1};
-static const sumi_variant s_base = {"base", 1024, s_base_presets, s_sizes, sizeof s_sizes / sizeof *s_sizes};
+static const sumi_variant s_turbo = {"turbo", 1024, s_turbo_presets, s_sizes, 1, NULL};
+static const sumi_variant s_base = {"base", 1024, s_base_presets, s_sizes, sizeof s_sizes / sizeof *s_sizes, NULL};
+static const sumi_variant* const s_variants[] = {&s_turbo, &s_base};
 
-static sumi_result describe(const sumi_checkpoint* checkpoint, sumi_network_info* info,
-                            const sumi_variant** out_variant, sumi_error* error)
+static sumi_result describe(const sumi_checkpoint* checkpoint, sumi_sigma_rule* sigmas, const sumi_variant** variant,
+                            sumi_error* error)
 {
     const sumi_file* scheduler = &checkpoint->scheduler;
-    info->sigmas = sumi_scheduler_defaults();
-    info->sigmas.shift = 3.0f;
-    SUMI_TRY(sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, &info->sigmas, error));
-    if (info->sigmas.kind != SUMI_SHIFT_STATIC || info->sigmas.shift >= MOST_SHIFT) {
+    *sigmas = sumi_scheduler_defaults();
+    sigmas->shift = *variant == &s_base ? 6.0f : 3.0f;
+    SUMI_TRY(sumi_scheduler_read(scheduler->data, (size_t)scheduler->bytes, scheduler->path, sigmas, error));
+    if (sigmas->kind != SUMI_SHIFT_STATIC || sigmas->shift >= MOST_SHIFT) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: Z-Image needs a static shift between 0 and %g",
                          scheduler->path, (double)MOST_SHIFT);
     }
-    *out_variant = info->sigmas.shift > BASE_SHIFT ? &s_base : &s_turbo;
-    const sumi_preview_factors* preview = sumi_preview_flux();
-    info->preview = preview->channel_count == info->latent_channels ? preview : NULL;
+    if (*variant == NULL) { *variant = sigmas->shift > BASE_SHIFT ? &s_base : &s_turbo; }
     return SUMI_OK;
 }
 
@@ -72,6 +72,9 @@ static float time_of(float sigma) { return (1000.0f - sigma * 1000.0f) / 1000.0f
 
 const sumi_recipe sumi_recipe_z_image = {
     .family = "z-image",
+    .network = "z-image",
+    .variants = s_variants,
+    .variant_count = sizeof s_variants / sizeof *s_variants,
     .encoders = {{.part = &sumi_language_model_part,
                   .settings = &s_qwen3,
                   // No system turn, and no <think> block: Qwen3's template writes an empty one only when thinking is
@@ -88,5 +91,6 @@ const sumi_recipe sumi_recipe_z_image = {
     .guidance_formula = SUMI_GUIDANCE_FROM_POSITIVE,
     .guidance_off = 0.0f,
     .guidance_rule = SUMI_GUIDANCE_NORM_LIMIT,
+    .preview = sumi_preview_flux,
     .describe = describe,
 };

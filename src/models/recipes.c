@@ -3,6 +3,9 @@
 
 static const sumi_recipe* const s_recipes[] = {
     &sumi_recipe_z_image,
+    &sumi_recipe_qwen_image_edit_plus,
+    &sumi_recipe_qwen_image_edit,
+    &sumi_recipe_qwen_image,
 };
 
 const sumi_recipe* sumi_recipe_get(int32_t index)

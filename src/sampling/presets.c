@@ -18,8 +18,9 @@ sumi_size sumi_size_scaled(sumi_size size, const sumi_size_scale* scale)
 void sumi_presets_scaled(const sumi_preset_values* from, const sumi_size_scale* scale, sumi_preset_values* to)
 {
     for (int i = 0; i < SUMI_PRESET_COUNT; i++) {
-        const sumi_size size = sumi_size_scaled((sumi_size){from[i].width, from[i].height}, scale);
         to[i] = from[i];
+        if (from[i].width == 0 && from[i].height == 0) continue;
+        const sumi_size size = sumi_size_scaled((sumi_size){from[i].width, from[i].height}, scale);
         to[i].width = size.width;
         to[i].height = size.height;
     }

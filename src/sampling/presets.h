@@ -3,11 +3,12 @@
 #define SUMI_SAMPLING_PRESETS_H
 #include "base/result.h"
 
-#define SUMI_PRESET_COUNT 4 // of sumi_preset
+#define SUMI_PRESET_COUNT 5 // of sumi_preset
 
 // One for each sumi_preset, in its order. The members go to those of sumi_image_desc that have their names.
 typedef struct sumi_preset_values {
-    int32_t width, height, step_count;
+    int32_t width, height; // 0 and 0: those of a reference
+    int32_t step_count;
     float guidance; // as the model's card has it
     float guidance_begin, guidance_end;
     sumi_guidance_rule guidance_rule;
