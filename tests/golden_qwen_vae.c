@@ -47,6 +47,10 @@ static void watch_vae(const golden_case* c, watcher* w)
                                            {"conv_out", "encoder.conv_out"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (!has_expected(c, table[i][0])) continue;
+        if (c->g->is_gpu && i == 0) {
+            not_checked(c, table[i][0], "a GPU rounds it to bfloat16, and no error of that is stored");
+            continue;
+        }
         watch* one = add_watch(w, table[i][0], WATCH_PLANES, "%s", table[i][1]);
         const size_t length = strlen(table[i][0]);
         if (one != NULL && length > 4 && strcmp(table[i][0] + length - 4, "_ch0") == 0) one->rows = 1;

@@ -495,10 +495,22 @@ void write_floats(plan_run* run, sumi_value value, int64_t first_row, const floa
                       (uint64_t)first_row * (uint64_t)sumi_plan_info(run->plan, value)->cols, values, (uint64_t)count);
 }
 
+// The rows of a view, out of its base: only whole values are read from a runner.
+static float* read_view(plan_run* run, const sumi_value_info* info)
+{
+    float *base = read_floats(run, info->base), *out = calloc((size_t)info->rows * (size_t)info->cols + 1, sizeof *out);
+    for (int64_t r = 0; r < info->rows; r++)
+        memcpy(out + r * info->cols, base + (int64_t)info->base_element + r * info->pitch,
+               (size_t)info->cols * sizeof *out);
+    free(base);
+    return out;
+}
+
 float* read_floats(plan_run* run, sumi_value value)
 {
     golden* g = run->c->g;
     const sumi_value_info* info = sumi_plan_info(run->plan, value);
+    if (info->base.id != 0) return read_view(run, info);
     size_t count = (size_t)info->rows * (size_t)info->cols;
     float* out = calloc(count + 1, sizeof *out);
     void* raw = calloc((size_t)info->bytes + 1, 1);
