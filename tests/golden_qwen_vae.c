@@ -31,7 +31,7 @@ static void probe(plan_run* run, const sumi_op* op, int32_t counter, bool before
 }
 
 // What the case expects under a name that the table knows. Of NAME_ch0 the first channel is stored.
-static void watch_vae(const golden_case* c, watcher* w)
+static void watch_vae(golden_case* c, watcher* w)
 {
     static const char* const table[][2] = {{"vae_in", "decoder.latent_in"},
                                            {"post_quant", "decoder.post_quant"},
