@@ -962,7 +962,7 @@ SUMI_API sumi_result sumi_open_model(sumi_engine* engine, const char* path, sumi
 // Makes one picture of a text, in RGBA8: sumi_submit_images with sumi_image_defaults(model, SUMI_PRESET_MODEL) and one
 // item of this text and seed, sumi_job_wait, sumi_fetch_images. The picture is the one that this job gives. Its pixels
 // lie in memory of sumi's until sumi_images_release(engine, out_image, 1) or sumi_engine_destroy. On failure *out_image
-// is zero.
+// is zero. Edit models, whose size follows from references, return SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_generate(sumi_engine* engine, sumi_model* model, const char* text, uint64_t seed,
                                    sumi_image* out_image);
 

@@ -136,6 +136,60 @@ TEST(pictures_stand_in_the_prompt_as_their_tokens)
     close_engine(engine);
 }
 
+TEST(every_picture_reaches_its_own_tokens_and_no_others)
+{
+    OPEN_EDIT(&s_several, engine, model);
+    uint8_t data[2][32 * 32 * 3];
+    memset(data[0], 40, sizeof data[0]);
+    memset(data[1], 200, sizeof data[1]);
+    const sumi_pixels same = edit_pictures()[0];
+    sumi_prompt* prompts[2] = {NULL};
+    for (int k = 0; k < 2; k++) {
+        const sumi_pixels pictures[3] = {same, {data[k], 32, 32, 0, 3}, same};
+        sumi_prompt_desc desc = sumi_prompt_defaults(model);
+        desc.text = "make it red";
+        desc.references = pictures;
+        desc.reference_count = 3;
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompts[k]), SUMI_OK);
+    }
+    const int32_t tokens[3] = {18, 9, 18};
+    int32_t ids[1024], rows[3] = {0}, count = 0;
+    sumi_error error = {SUMI_OK, {0}};
+    const sumi_prompt_text text = {"make it red", 11, tokens, 3};
+    CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &text, ids, 1024, &count, rows, &error), SUMI_OK);
+    CHECK_NUMBER(sumi_prompt_get_info(prompts[0]).encoders[0].token_count, count);
+    for (int32_t row = 0; row < count; row++) {
+        const bool is_its = row >= rows[1] && row < rows[1] + tokens[1],
+                   differs = memcmp(prompts[0]->features[0] + row * EDIT_WIDTH,
+                                    prompts[1]->features[0] + row * EDIT_WIDTH, EDIT_WIDTH * sizeof(float))
+                          != 0;
+        CHECK(is_its == differs);
+    }
+    close_engine(engine);
+}
+
+TEST(long_texts_have_room_beside_pictures)
+{
+    OPEN_EDIT(&s_several, engine, model);
+    char* text = malloc(4097);
+    memset(text, 'q', 4096);
+    for (int i = 3; i < 4096; i += 4) text[i] = ' ';
+    text[4096] = '\0';
+    sumi_image_item items[2] = {{.text = text, .seed = 1}, {.text = text + 1, .seed = 2}};
+    sumi_image_desc desc = edit_image(model, items, 3);
+    desc.item_count = 2;
+    desc.step_count = 1;
+    CHECK(edit_hash(engine, &desc) != 0);
+    const sumi_job_prompt* prompts = engine->slots[0].u.plan.prompts;
+    CHECK(prompts[0].token_count[0] == model->info.max_prompt_tokens - 3 + 18 + 9 + 18);
+    CHECK(prompts[1].token_count[0] == prompts[0].token_count[0]);
+    free(text);
+    close_engine(engine);
+}
+
 // ---- Pixels ---------------------------------------------------------------------------------------------------------
 
 // In one go: RGB of `picture` in another size.
@@ -770,6 +824,8 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(sizes_are_those_of_the_published_pipelines);
     RUN(pictures_stand_in_the_prompt_as_their_tokens);
+    RUN(every_picture_reaches_its_own_tokens_and_no_others);
+    RUN(long_texts_have_room_beside_pictures);
     RUN(every_picture_is_resized_as_in_one_go);
     RUN(a_large_reference_is_resized_in_pieces);
     RUN(references_change_the_picture_in_every_way_they_reach_it);
