@@ -274,7 +274,7 @@ typedef enum sumi_stage {
     SUMI_STAGE_WAIT = 0,    // in the queue
     SUMI_STAGE_LOAD = 1,    // reading a model or an adapter
     SUMI_STAGE_PREPARE = 2, // writing the plan, its tables and the noise
-    SUMI_STAGE_TEXT = 3,    // text encoders
+    SUMI_STAGE_TEXT = 3,    // vision tower and text encoders
     SUMI_STAGE_IMAGE = 4,   // VAE encoder
     SUMI_STAGE_DENOISE = 5,
     SUMI_STAGE_DECODE = 6,  // VAE decoder
@@ -514,7 +514,7 @@ typedef struct sumi_model_desc {
     // Text encoders, their tokenizers and the vision tower are not opened. Only encoded prompts can be used then,
     // negative ones too where guidance is on.
     bool without_text_encoder;
-    bool without_vae_encoder; // pictures cannot be encoded then: no start images, no sumi_submit_encode
+    bool without_vae_encoder; // pictures cannot be encoded then: no start images, references, sumi_submit_encode
     int32_t priority;         // higher first
     // The second text encoder and its tokenizer, of families that have two.
     const char* text_encoder_2_path; // folder or file
@@ -554,7 +554,7 @@ typedef enum sumi_guidance_rule {
 typedef struct sumi_model_info {
     const char* family;    // a name such as "z-image"; static
     const char* variant;   // a name within the family, such as "turbo" or "base"; valid while the model lives
-    bool takes_references; // edit models
+    bool takes_references; // edit models: sumi_image_desc.references
     bool uses_guidance;    // the authors' settings use guidance
     bool has_text_encoder, has_vae_encoder;
     float guidance;     // the authors' number, in the meaning of guidance_formula
@@ -607,17 +607,23 @@ typedef struct sumi_pixels {
 typedef struct sumi_prompt_desc {
     uint32_t cookie; // set by sumi_prompt_defaults(); leave it alone
     sumi_model* model;
-    const char* text;              // "" is the empty prompt; NULL is refused
-    const sumi_pixels* references; // of edit models, reference_count of them; SUMI_NOT_SUPPORTED on others
+    const char* text; // "" is the empty prompt; NULL is refused
+    // Of edit models, reference_count of them: what the text speaks of, in this order. Each is resized as the model's
+    // authors do it, whatever its size. SUMI_NOT_SUPPORTED on other models. How many a model takes depends on the model;
+    // another number is SUMI_INVALID_ARGUMENT, and the log says which ones are possible. A picture that is too long and
+    // narrow is SUMI_INVALID_ARGUMENT too.
+    const sumi_pixels* references;
     int32_t reference_count;
     int32_t priority; // higher first
 } sumi_prompt_desc;
 
 // Returns a desc for this model, everything else zero. Never blocks.
 SUMI_API sumi_prompt_desc sumi_prompt_defaults(sumi_model* model);
-// Encodes a text once, for many images: a job of stage TEXT. Returns at once. Fails at once with SUMI_INVALID_ARGUMENT,
+// Encodes a text once, for many images: a job of stage TEXT. Returns at once. It copies the text and the references.
+// The prompt that it makes keeps the references too, as the VAE reads them (3 bytes per pixel, about a million pixels
+// each), so that image jobs need nothing beside it. Fails at once with SUMI_INVALID_ARGUMENT,
 // SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL, SUMI_OUT_OF_HOST_MEMORY, or SUMI_NOT_SUPPORTED when the model was opened
-// without its text encoder. The job fails with SUMI_TEXT_INVALID, SUMI_BUDGET_TOO_SMALL, or a result of memory or
+// without its text encoder, or with references without its vision tower. The job fails with SUMI_TEXT_INVALID, SUMI_BUDGET_TOO_SMALL, or a result of memory or
 // device.
 SUMI_API sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job);
 // Ends the job and hands out the prompt; the host ends that with sumi_prompt_release. Otherwise as sumi_fetch_model.
@@ -633,18 +639,19 @@ typedef struct sumi_prompt_encoder {
 typedef struct sumi_prompt_info {
     int32_t encoder_count;           // text encoders of the model it was made for: 1, or 2 in some families
     sumi_prompt_encoder encoders[4]; // in the order of the model's text encoders; zero behind the last one
+    int32_t reference_count;         // pictures that it was encoded with and keeps
 } sumi_prompt_info;
-// Returns the features of every text encoder; all zero for NULL. Never blocks.
+// Returns the features of every text encoder, and how many references there are; all zero for NULL. Never blocks.
 SUMI_API sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt);
-// Writes a prompt as bytes to ship with a game: the features of every text encoder, in a safetensors image that is
-// portable between machines. Returns how many bytes that takes, and writes them when capacity suffices; `into` may be
+// Writes a prompt as bytes to ship with a game: the features of every text encoder and the references, in a safetensors
+// image that is portable between machines. Returns how many bytes that takes, and writes them when capacity suffices; `into` may be
 // NULL with capacity 0. Returns 0 for NULL. Never blocks. Versions that can read them: this one and later ones; and
 // version 0.1, for families of one text encoder.
 SUMI_API size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t capacity);
 // The reverse, at once, for a model of the same family and widths. Reads what version 0.1 and later ones saved. The
 // host ends the prompt with sumi_prompt_release. Failures: SUMI_FILE_MALFORMED, SUMI_FILE_TRUNCATED;
-// SUMI_TENSOR_MISMATCH when it was encoded for another family, width or number of text encoders; SUMI_INVALID_ARGUMENT,
-// SUMI_OUT_OF_HOST_MEMORY.
+// SUMI_TENSOR_MISMATCH when it was encoded for another family, width or number of text encoders, or with more
+// references than the model takes; SUMI_INVALID_ARGUMENT, SUMI_OUT_OF_HOST_MEMORY.
 SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_t bytes, sumi_prompt** out_prompt);
 // Frees a prompt. Jobs that were submitted with it have their own copy. Accepts NULL. Never blocks.
 SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
@@ -779,8 +786,11 @@ typedef struct sumi_image_desc {
     sumi_model* model;
     const sumi_image_item* items; // a batch shares everything below
     int32_t item_count;           // 1..64
-    int32_t width, height;        // pixels, multiples of sumi_model_info.size_multiple
-    int32_t step_count;           // 1..1000
+    // Pixels, multiples of sumi_model_info.size_multiple. Both 0, with references: the size follows from them, as the
+    // model's authors have it. It has the first or the last one's ratio of sides, which of them depends on the model.
+    // sumi_image_size says what comes out.
+    int32_t width, height;
+    int32_t step_count; // 1..1000
     // The number of the model's card, for the formula sumi_model_info.guidance_formula. At
     // sumi_model_info.guidance_off a step is one run of the network, and there is no negative prompt. Above it a step is
     // two runs. Below it is SUMI_INVALID_ARGUMENT.
@@ -812,7 +822,15 @@ typedef struct sumi_image_desc {
     const sumi_pixels* mask;
     // 0..1: how far the start is noised. The last strength * step_count steps are run.
     float strength;
-    const sumi_pixels* references; // of edit models, reference_count of them; SUMI_NOT_SUPPORTED on others
+    // Of edit models: the pictures that the texts speak of, in this order, as in sumi_prompt_desc. All items, positive
+    // and negative prompts see the same ones. NULL and 0: those that the prompt of the first item keeps, or none where
+    // that is a text. Every other encoded prompt of the job must have been encoded with as many references of the same
+    // sizes; another one is SUMI_INVALID_ARGUMENT. Whether they are the same pictures nobody checks. With references
+    // that a prompt keeps no text can be encoded: give encoded prompts for all, with guidance negative ones too.
+    // Some models make no picture without a reference: then none is SUMI_INVALID_ARGUMENT. SUMI_NOT_SUPPORTED on models
+    // that take none, and on models that were opened without their VAE encoder. References may go together with a start
+    // image.
+    const sumi_pixels* references;
     int32_t reference_count;
     const sumi_lora_use* loras;
     int32_t lora_count; // 0..16
@@ -828,9 +846,15 @@ typedef struct sumi_image_desc {
     bool profile;               // keep a table of ops for sumi_job_profile; slices are then whole ops
 } sumi_image_desc;
 
-// Returns the preset's values for this model, with sizes in proportion to its native_size. strength is 0.6, for image
-// to image; inpainting wants 1.0. With model NULL it returns a desc that submit refuses. Never blocks.
+// Returns the preset's values for this model, with sizes in proportion to its native_size. Edit models have presets of 0
+// x 0, for a size that follows from the references. strength is 0.6, for image to image; inpainting wants 1.0. With
+// model NULL it returns a desc that submit refuses. Never blocks.
 SUMI_API sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset);
+
+// Returns the size that the pictures of such a job get: width and height of the desc, or with 0 x 0 what follows from
+// the references. Memory for targets, noise and previews goes by it. Fails as submit does, but for SUMI_QUEUE_FULL and
+// SUMI_OUT_OF_HOST_MEMORY. Never blocks.
+SUMI_API sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size);
 
 typedef struct sumi_memory {
     // CPU: bytes of weights in use. GPU: bytes on the device for weights, those that stay there and the room that
@@ -843,7 +867,7 @@ typedef struct sumi_memory {
     // mapping.
     uint64_t staging;
     uint64_t images; // the products, kept until the fetch: pictures in their formats, latents and previews
-    uint64_t host;   // the plan and its tables, at most
+    uint64_t host;   // the plan and its tables, what submit copies, and resizes of references, at most
     bool tiles_vae;  // the memory budget makes the VAE work in tiles
     // GPU: bytes of weights that the memory budget keeps in page-locked host memory. They are copied to the device
     // whenever they are used, most of them in every step. 0: all stay on the device. Weights that a device can use as
@@ -938,7 +962,7 @@ SUMI_API sumi_result sumi_open_model(sumi_engine* engine, const char* path, sumi
 // Makes one picture of a text, in RGBA8: sumi_submit_images with sumi_image_defaults(model, SUMI_PRESET_MODEL) and one
 // item of this text and seed, sumi_job_wait, sumi_fetch_images. The picture is the one that this job gives. Its pixels
 // lie in memory of sumi's until sumi_images_release(engine, out_image, 1) or sumi_engine_destroy. On failure *out_image
-// is zero.
+// is zero. Edit models, whose size follows from references, return SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_generate(sumi_engine* engine, sumi_model* model, const char* text, uint64_t seed,
                                    sumi_image* out_image);
 

@@ -96,6 +96,8 @@ wrong "a prompt and a prompt file" 2 "exclude each other" generate "${tiny[@]}" 
 wrong "too many pictures" 2 "at most 64" generate "${tiny[@]}" --prompt b --batch 33 -o "$folder/x.png"
 wrong "guidance that ends before it begins" 2 "lies behind" generate "${tiny[@]}" --guidance-begin 0.8 --guidance-end 0.2 -o "$folder/x.png"
 wrong "encode without anything" 2 "what to encode" encode --model "$model" -o "$folder/x"
+wrong "too many references" 2 "at most 8 references" generate "${tiny[@]}" --reference={a,b,c,d,e,f,g,h,i}.png -o "$folder/x.png"
+wrong "encode of a picture with a reference" 2 "give --prompt" encode --model "$model" --image b --reference a -o "$folder/x"
 wrong "encode of two things" 2 "one at a time" encode --model "$model" --prompt a --image b -o "$folder/x"
 wrong "inspect of nothing" 2 "give the PATH" inspect
 wrong "inspect of two things" 2 "one PATH at a time" inspect a b
@@ -108,6 +110,8 @@ wrong "an output folder that is not there" 1 "there is no folder $folder/no" gen
 wrong "an output that is a folder" 1 "it is a folder" generate "${tiny[@]}" -o "$folder"
 wrong "a picture that is not there" 1 "no/such.png" generate "${tiny[@]}" --image no/such.png -o "$folder/x.png"
 printf 'not a png' >"$folder/broken.png"
+wrong "a reference that is not there" 1 "no/such.png" generate "${tiny[@]}" --reference no/such.png -o "$folder/x.png"
+wrong "encode with a reference that is not there" 1 "no/such.png" encode --model "$model" --prompt a --reference no/such.png -o "$folder/x"
 wrong "a picture that is no PNG" 1 "broken.png is not a PNG" generate "${tiny[@]}" --image "$folder/broken.png" -o "$folder/x.png"
 head -c 900 "$golden/cases/turbo_t2i.png" >"$folder/cut.png"
 wrong "a picture that is cut short" 1 "cut.png" generate "${tiny[@]}" --image "$folder/cut.png" -o "$folder/x.png"
@@ -204,6 +208,8 @@ cli generate "${tiny[@]:0:4}" --steps 4 --image "$folder/a.png" --posterior mode
 "$folder/support" parameters "$folder/i.png" >"$folder/parameters"; expect_text "the PNG carries the strength" "Denoising strength: 0.5" "$folder/parameters"
 cli generate "${tiny[@]:0:4}" --steps 4 --latents "$folder/latents.safetensors" --strength 0.5 --seed 3 -o "$folder/l.png"
 expect_code "image to image from latents" 0; expect_support "from latents as from the picture" pictures "$folder/l.png" "$folder/i.png" 1
+wrong "references of a model that takes none" 1 "takes no reference pictures" generate "${tiny[@]}" --reference "$folder/a.png" --reference "$folder/a.png" -o "$folder/x.png"
+wrong "encode with references of a model that takes none" 1 "takes no reference pictures" encode --model "$model" --prompt a --reference "$folder/a.png" -o "$folder/x"
 cli generate "${tiny[@]:0:4}" --steps 4 --image "$folder/a.png" --mask "$folder/a.png" --seed 3 -o "$folder/m.png"; expect_code "inpainting" 0
 
 # ---- inspect, tokenize, info ------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,12 @@ TEST(a_picture_resized_in_pieces_has_the_same_bits)
 {
     const struct {
         int32_t from_width, from_height, channels, width, height;
-    } cases[] = {{3000, 2000, 3, 512, 384}, {3000, 700, 4, 512, 384}, {50, 40, 1, 2048, 1024}, {512, 3001, 3, 512, 128},
-                 {2999, 128, 1, 64, 128},   {64, 64, 3, 64, 64},      {64, 64, 4, 64, 64}};
+        sumi_filter filter;
+    } cases[] = {{3000, 2000, 3, 512, 384, SUMI_FILTER_LANCZOS}, {3000, 700, 4, 512, 384, SUMI_FILTER_LANCZOS},
+                 {50, 40, 1, 2048, 1024, SUMI_FILTER_LANCZOS},   {512, 3001, 3, 512, 128, SUMI_FILTER_LANCZOS},
+                 {2999, 128, 1, 64, 128, SUMI_FILTER_LANCZOS},   {64, 64, 3, 64, 64, SUMI_FILTER_LANCZOS},
+                 {64, 64, 4, 64, 64, SUMI_FILTER_LANCZOS},       {1376, 768, 3, 1372, 756, SUMI_FILTER_BICUBIC},
+                 {1200, 1700, 3, 1200, 300, SUMI_FILTER_BICUBIC}};
     sumi_heap heap;
     sumi_heap_init(&heap, NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -21,16 +25,20 @@ TEST(a_picture_resized_in_pieces_has_the_same_bits)
         for (size_t b = 0; b < bytes; b++) source[b] = (uint8_t)(b * 2654435761u >> 13);
         sumi_pixels picture = {source, cases[i].from_width, cases[i].from_height, row, cases[i].channels}, resized;
         sumi_error error = {SUMI_OK, {0}};
-        CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &picture, cases[i].width, cases[i].height, whole, &error), SUMI_OK);
+        if (cases[i].filter == SUMI_FILTER_LANCZOS)
+            CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &picture, cases[i].width, cases[i].height, whole, &error), SUMI_OK);
+        else
+            CHECK_NUMBER(sumi_pixels_resize(&heap, source, picture.width, picture.height, row, 3, whole, cases[i].width,
+                                            cases[i].height, cases[i].filter, &error),
+                         SUMI_OK);
+        const sumi_resize_args args = {&picture, cases[i].width, cases[i].height, cases[i].filter};
         sumi_workspace workspace = {0};
         sumi_resize resize = {0};
         int steps = 1;
         bool is_done = false;
-        while (sumi_resize_step(&heap, &workspace, &picture, cases[i].width, cases[i].height, &resize, &is_done,
-                                &resized, &error)
-                   == SUMI_OK
-               && !is_done)
+        while (sumi_resize_step(&heap, &workspace, &args, &resize, &is_done, &resized, &error) == SUMI_OK && !is_done)
             steps++;
+        CHECK(workspace.between.bytes + workspace.picture.bytes + workspace.values.bytes <= sumi_resize_bytes(&args));
         CHECK(is_done && (cases[i].from_width <= 64 || steps > 1));
         CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &resized, cases[i].width, cases[i].height, pieces, &error), SUMI_OK);
         CHECK(memcmp(whole, pieces, pixels * 3) == 0);

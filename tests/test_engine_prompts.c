@@ -47,7 +47,8 @@ static sumi_prompt* make_pair(sumi_engine* engine)
     const int32_t tokens[SUMI_MAX_TEXT_ENCODERS] = {5, 1}, widths[SUMI_MAX_TEXT_ENCODERS] = {WIDTH, POOLED_WIDTH};
     sumi_error error = {SUMI_OK, {0}};
     sumi_prompt* prompt = NULL;
-    CHECK_NUMBER(sumi_prompt_create(engine, "z-image", 2, tokens, widths, &prompt, &error), SUMI_OK);
+    const sumi_prompt_shape shape = {.family = "z-image", .encoder_count = 2, .token_count = tokens, .width = widths};
+    CHECK_NUMBER(sumi_prompt_create(engine, &shape, &prompt, &error), SUMI_OK);
     for (int32_t e = 0; prompt != NULL && e < 2; e++) {
         for (int32_t i = 0; i < tokens[e] * widths[e]; i++) prompt->features[e][i] = (float)(i + 1000 * e) * 0.25f;
     }

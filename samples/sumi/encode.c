@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define MAX_REFERENCES 8 // more than any model takes
+
 typedef struct encode_args {
     session_args session;
     const char *prompt, *image, *output;
+    text_list references;
     int32_t size[2], posterior;
     uint64_t seed;
 } encode_args;
@@ -21,16 +24,29 @@ static int check_args(const cli_command* command, const encode_args* args)
     if (!args->prompt == !args->image)
         return args_wrong(command, args->prompt ? "one at a time: --prompt or --image"
                                                 : "say what to encode: --prompt TEXT or --image FILE");
+    if (args->references.count > 0 && !args->prompt)
+        return args_wrong(command, "--reference is what a prompt speaks of: give --prompt TEXT");
+    if (args->references.count > MAX_REFERENCES)
+        return args_wrong(command, "at most %d references at once", MAX_REFERENCES);
     if (!args->output) return args_wrong(command, "say where it goes: -o file.safetensors");
     return EXIT_OK;
 }
 
-static int encode_prompt(cli_session* session, const encode_args* args)
+static int encode_prompt(cli_session* session, const encode_args* args, const png_image* references)
 {
     int code = session_load_model(session, false, true);
     if (code != EXIT_OK) return code;
     sumi_prompt_desc desc = sumi_prompt_defaults(session->model);
     desc.text = args->prompt;
+    sumi_pixels pixels[MAX_REFERENCES];
+    for (int32_t i = 0; i < args->references.count; i++) {
+        pixels[i] = (sumi_pixels){.data = references[i].pixels,
+                                  .width = references[i].width,
+                                  .height = references[i].height,
+                                  .channel_count = references[i].channel_count};
+    }
+    desc.references = args->references.count > 0 ? pixels : NULL;
+    desc.reference_count = args->references.count;
     sumi_job job;
     sumi_prompt* prompt;
     sumi_result result = sumi_submit_prompt(session->engine, &desc, &job);
@@ -99,6 +115,8 @@ int encode_main(int argc, char** argv)
     const cli_option options[] = {
         MODEL_OPTIONS(&args.session),
         {"--prompt", OPTION_TEXT, &args.prompt, "TEXT", "encode this prompt, for generate --prompt-file", 0, 0},
+        {"--reference", OPTION_TEXTS, &args.references, "FILE",
+         "for edit models: a PNG that the prompt speaks of; may be given several times, and is kept in the file", 0, 0},
         {"--image", OPTION_TEXT, &args.image, "FILE", "encode this PNG, for generate --latents", 0, 0},
         {"-o", OPTION_TEXT, &args.output, "FILE", "where it goes, a safetensors file", 0, 0},
         {"--size", OPTION_SIZE, args.size, "WxH", "resize the picture to this first", 0, 0},
@@ -123,16 +141,23 @@ int encode_main(int argc, char** argv)
     if (code != EXIT_OK) return code;
 
     char message[FILES_MESSAGE_BYTES];
-    png_image image = {0};
-    if (!output_is_possible(args.output, message) || (args.image && !png_read(args.image, 3, &image, message))) {
-        fprintf(stderr, "sumi: %s\n", message);
-        return EXIT_FAILED;
-    }
+    png_image image = {0}, references[MAX_REFERENCES] = {0};
+    bool is_read =
+        output_is_possible(args.output, message) && (!args.image || png_read(args.image, 3, &image, message));
+    for (int32_t i = 0; is_read && i < args.references.count; i++)
+        is_read = png_read(args.references.texts[i], 3, &references[i], message);
     cli_session session = {0};
-    code = session_open(&session, &args.session);
-    if (code == EXIT_OK)
-        code = args.prompt ? encode_prompt(&session, &args) : encode_image(&command, &session, &args, &image);
-    session_close(&session);
+    if (is_read) {
+        code = session_open(&session, &args.session);
+        if (code == EXIT_OK)
+            code = args.prompt ? encode_prompt(&session, &args, references)
+                               : encode_image(&command, &session, &args, &image);
+        session_close(&session);
+    } else {
+        fprintf(stderr, "sumi: %s\n", message);
+        code = EXIT_FAILED;
+    }
     png_free(&image);
+    for (int32_t i = 0; i < MAX_REFERENCES; i++) png_free(&references[i]);
     return code;
 }

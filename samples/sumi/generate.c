@@ -14,11 +14,12 @@
 
 #define MAX_ITEMS 64
 #define MAX_LORAS 16
+#define MAX_REFERENCES 8  // more than any model takes
 #define NOT_GIVEN (-1.0f) // of numbers that are never negative
 
 typedef struct generate_args {
     session_args session;
-    text_list prompts, prompt_files, loras;
+    text_list prompts, prompt_files, loras, references;
     const char *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise, *latents_out, *preview_dir,
         *trace, *output;
     int32_t size[2], steps, batch, solver, preset, noise_kind, posterior, multiprocessors, deadline_ms, preview_every;
@@ -32,9 +33,9 @@ typedef struct generate_run {
     const generate_args* args;
     cli_session session;
     trace_writer trace;
-    png_image image, mask;
+    png_image image, mask, references[MAX_REFERENCES];
     file_tensor latents, noise, posterior_noise;
-    sumi_pixels image_pixels, mask_pixels;
+    sumi_pixels image_pixels, mask_pixels, reference_pixels[MAX_REFERENCES];
     float* noise_values;             // of every item
     sumi_prompt* prompts[MAX_ITEMS]; // of --prompt-file
     sumi_prompt* negative;
@@ -79,6 +80,8 @@ static int check_args(const cli_command* command, const generate_args* args)
     if (args->preview_every > 0 && !args->preview_dir)
         return args_wrong(command, "--preview-every needs --preview-dir FOLDER");
     if (args->loras.count > MAX_LORAS) return args_wrong(command, "at most %d adapters at once", MAX_LORAS);
+    if (args->references.count > MAX_REFERENCES)
+        return args_wrong(command, "at most %d references at once", MAX_REFERENCES);
     if (args->guidance_begin >= 0.0f && args->guidance_end >= 0.0f && args->guidance_begin > args->guidance_end)
         return args_wrong(command, "--guidance-begin %g lies behind --guidance-end %g", (double)args->guidance_begin,
                           (double)args->guidance_end);
@@ -109,6 +112,9 @@ static bool read_inputs(generate_run* run)
     const generate_args* args = run->args;
     if (args->image && !png_read(args->image, 3, &run->image, run->message)) return false;
     if (args->mask && !png_read(args->mask, 1, &run->mask, run->message)) return false;
+    for (int32_t i = 0; i < args->references.count; i++) {
+        if (!png_read(args->references.texts[i], 3, &run->references[i], run->message)) return false;
+    }
     if (args->latents && !tensor_read(args->latents, &run->latents, run->message)) return false;
     if (args->noise && !tensor_read(args->noise, &run->noise, run->message)) return false;
     return !args->posterior_noise || tensor_read(args->posterior_noise, &run->posterior_noise, run->message);
@@ -192,7 +198,13 @@ static int make_items(generate_run* run)
 
 // ---- The desc -------------------------------------------------------------------------------------------------------
 
-// --size, else the start picture's, else the preset's.
+static sumi_pixels pixels_of(const png_image* image)
+{
+    return (sumi_pixels){
+        .data = image->pixels, .width = image->width, .height = image->height, .channel_count = image->channel_count};
+}
+
+// --size, else the start picture's, else the preset's. 0 x 0: what follows from references, see follow_references.
 static int choose_size(generate_run* run, const sumi_model_info* info)
 {
     sumi_image_desc* desc = &run->desc;
@@ -210,6 +222,8 @@ static int choose_size(generate_run* run, const sumi_model_info* info)
     } else if (run->latents.rank >= 2) {
         desc->height = (int32_t)run->latents.shape[run->latents.rank - 2] * 8;
         desc->width = (int32_t)run->latents.shape[run->latents.rank - 1] * 8;
+    } else if (args->references.count > 0 && info->takes_references) {
+        desc->width = desc->height = 0;
     }
     if (desc->width % multiple || desc->height % multiple) {
         int32_t width = (desc->width + multiple / 2) / multiple * multiple,
@@ -256,12 +270,28 @@ static int give_noise(generate_run* run, size_t item_values)
     return EXIT_OK;
 }
 
+// What is asked of the library once the desc is complete: the rest of this run goes by the size.
+static int follow_references(generate_run* run)
+{
+    sumi_image_desc* desc = &run->desc;
+    sumi_size size;
+    if (desc->width != 0 || desc->height != 0) return EXIT_OK;
+    sumi_result result = sumi_image_size(desc, &size);
+    if (result != SUMI_OK) return session_fail(&run->session, result, "starting the picture");
+    desc->width = size.width;
+    desc->height = size.height;
+    return EXIT_OK;
+}
+
 static int make_desc(generate_run* run)
 {
     const generate_args* args = run->args;
     sumi_model_info info = sumi_model_get_info(run->session.model);
     sumi_image_desc* desc = &run->desc;
     *desc = sumi_image_defaults(run->session.model, (sumi_preset)args->preset);
+    for (int32_t i = 0; i < args->references.count; i++) run->reference_pixels[i] = pixels_of(&run->references[i]);
+    desc->references = args->references.count > 0 ? run->reference_pixels : NULL;
+    desc->reference_count = args->references.count;
     int code = choose_size(run, &info);
     if (code == EXIT_OK) code = make_items(run);
     if (code == EXIT_OK) code = load_loras(run);
@@ -282,17 +312,11 @@ static int make_desc(generate_run* run)
     desc->profile = args->profile;
     if (args->preview_dir) desc->preview_every = args->preview_every > 0 ? args->preview_every : 1;
     if (run->image.pixels) {
-        run->image_pixels = (sumi_pixels){.data = run->image.pixels,
-                                          .width = run->image.width,
-                                          .height = run->image.height,
-                                          .channel_count = run->image.channel_count};
+        run->image_pixels = pixels_of(&run->image);
         desc->start_image = &run->image_pixels;
     }
     if (run->mask.pixels) {
-        run->mask_pixels = (sumi_pixels){.data = run->mask.pixels,
-                                         .width = run->mask.width,
-                                         .height = run->mask.height,
-                                         .channel_count = run->mask.channel_count};
+        run->mask_pixels = pixels_of(&run->mask);
         desc->mask = &run->mask_pixels;
         desc->strength = 1.0f; // what is painted over is to be forgotten
     }
@@ -305,6 +329,8 @@ static int make_desc(generate_run* run)
     if ((args->negative || args->negative_file) && desc->guidance == info.guidance_off && !args->session.quiet)
         fprintf(stderr, "sumi: the negative prompt has no effect without guidance; add --guidance 4 (models like Turbo "
                         "are made to run without)\n");
+    code = follow_references(run);
+    if (code != EXIT_OK) return code;
     return give_noise(run, (size_t)info.latent_channels * (size_t)(desc->width / info.latent_factor)
                                * (size_t)(desc->height / info.latent_factor));
 }
@@ -434,7 +460,9 @@ static int generate(generate_run* run)
         return fail_with(run);
     session->trace = &run->trace;
     int code = session_open(session, &args->session);
-    if (code == EXIT_OK) code = session_load_model(session, args->prompt_files.count > 0, !args->image);
+    const bool encodes =
+        args->image || args->references.count > 0 || args->prompt_files.count > 0; // they may keep some
+    if (code == EXIT_OK) code = session_load_model(session, args->prompt_files.count > 0, !encodes);
     if (code == EXIT_OK) code = make_desc(run);
     if (code != EXIT_OK) return code;
     print_memory(run);
@@ -464,6 +492,7 @@ static void close_run(generate_run* run)
     session_close(&run->session); // prompts, adapters and pictures go with it
     png_free(&run->image);
     png_free(&run->mask);
+    for (int32_t i = 0; i < MAX_REFERENCES; i++) png_free(&run->references[i]);
     free(run->latents.values);
     free(run->noise.values);
     free(run->posterior_noise.values);
@@ -496,8 +525,8 @@ int generate_main(int argc, char** argv)
          0, 0},
         {"--preset", OPTION_CHOICE, &args.preset, "model|preview|standard|quality",
          "size, steps and guidance; what is given beside it counts more", 0, 0},
-        {"--size", OPTION_SIZE, args.size, "WxH", "pixels; with --image and without --size, the size of that picture",
-         0, 0},
+        {"--size", OPTION_SIZE, args.size, "WxH",
+         "pixels; with --image and without --size, the size of that picture; with --reference one of its shape", 0, 0},
         {"--steps", OPTION_COUNT, &args.steps, "N", "denoising steps", 1, 1000},
         {"--guidance", OPTION_NUMBER, &args.guidance, "G",
          "as the model's card has it. For Z-Image 0 is none, and it is the classic CFG scale minus 1", 0, 100},
@@ -517,6 +546,8 @@ int generate_main(int argc, char** argv)
          "of the card whose CUDA noise is wanted; 132 by default", 1, 1024},
         {"--noise", OPTION_TEXT, &args.noise, "FILE:NAME", "noise from a tensor of a safetensors file", 0, 0},
         {"--image", OPTION_TEXT, &args.image, "FILE", "a PNG to start from", 0, 0},
+        {"--reference", OPTION_TEXTS, &args.references, "FILE",
+         "for edit models: a PNG that the prompt speaks of; may be given several times", 0, 0},
         {"--latents", OPTION_TEXT, &args.latents, "FILE:NAME", "the same, encoded by sumi encode", 0, 0},
         {"--strength", OPTION_NUMBER, &args.strength, "X",
          "how much of the start is given up; 0.6 by default, 1 with a mask", 0, 1},
@@ -544,12 +575,15 @@ int generate_main(int argc, char** argv)
                  "the preset unless given.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
-        .examples = "  sumi generate --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk, ink wash\" --seed 7 "
-                    "-o lighthouse.png\n"
-                    "  sumi generate --model models/Z-Image-Turbo --prompt \"the same in winter\" --image "
-                    "lighthouse.png --strength 0.5 -o winter.png\n"
-                    "  sumi generate --model models/Z-Image --prompt \"a fox\" --negative blurry --guidance 4 --steps "
-                    "30 --lora ink.safetensors:0.8 -o fox.png\n",
+        .examples =
+            "  sumi generate --model models/Z-Image-Turbo --prompt \"a lighthouse at dusk, ink wash\" --seed 7 "
+            "-o lighthouse.png\n"
+            "  sumi generate --model models/Z-Image-Turbo --prompt \"the same in winter\" --image "
+            "lighthouse.png --strength 0.5 -o winter.png\n"
+            "  sumi generate --model models/Z-Image --prompt \"a fox\" --negative blurry --guidance 4 --steps "
+            "30 --lora ink.safetensors:0.8 -o fox.png\n"
+            "  sumi generate --model models/Qwen-Image-Edit-2511 --prompt \"the cat of picture 1 in the room of "
+            "picture 2\" --reference cat.png --reference room.png -o both.png\n",
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;

@@ -40,6 +40,7 @@ sumi_encode_desc sumi_encode_defaults(sumi_model* model)
     if (model == NULL) return desc;
     desc.width = preset_of(model, SUMI_PRESET_MODEL)->width;
     desc.height = preset_of(model, SUMI_PRESET_MODEL)->height;
+    if (desc.width == 0) desc.width = desc.height = model->info.sample_size; // of models whose sizes follow references
     return desc;
 }
 

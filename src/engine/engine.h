@@ -49,6 +49,7 @@ typedef struct sumi_workspace {
     sumi_block tables;           // sigmas, solver rows, times, lists of the request
     sumi_block values;           // one item's noise, a picture on its way in
     sumi_block between, picture; // of a resize
+    sumi_block first;            // a reference in RGB, before the vision tower's own resize
     sumi_block temporary;        // what functions of other rooms allocate inside
 } sumi_workspace;
 

@@ -3,6 +3,7 @@
 #include "sampling/pixels.h"
 #include "sampling/schedule.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 // ---- Shared pieces --------------------------------------------------------------------------------------------------
@@ -259,21 +260,76 @@ static sumi_result check_targets(const sumi_engine* engine, const sumi_image_des
     return SUMI_OK;
 }
 
-sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_desc* desc, sumi_error* error)
+// The desc's own references, or those that its first item's prompt keeps.
+static sumi_result find_references(const sumi_image_desc* desc, sumi_references* out, sumi_error* error)
 {
-    SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_IMAGE, "sumi_image_desc", "sumi_image_defaults", error));
-    SUMI_TRY(sumi_check_model(engine, desc->model, error));
+    SUMI_TRY(sumi_references_check(desc->model, desc->references, desc->reference_count, out, error));
+    if (desc->reference_count == 0 && desc->items[0].prompt != NULL && desc->model->info.max_references > 0)
+        sumi_references_of_prompt(desc->items[0].prompt, out);
+    return SUMI_OK;
+}
+
+static sumi_result check_encodable(const sumi_image_desc* desc, const sumi_references* references, int32_t item,
+                                   const char* member, sumi_error* error)
+{
+    SUMI_REFUSE(references->are_kept && references->count > 0, SUMI_INVALID_ARGUMENT,
+                "items[%d].%s cannot be encoded with the references of items[0].prompt, which keeps no picture for "
+                "the vision tower: give references, or a prompt that was encoded with the same ones",
+                (int)item, member);
+    return sumi_references_check_vision(desc->model, references, error);
+}
+
+// All prompts of a job, those encoded now and before, see the same references.
+static sumi_result check_references(const sumi_image_desc* desc, const sumi_references* references, sumi_error* error)
+{
+    SUMI_TRY(sumi_references_check_count(desc->model, references->count, error));
+    SUMI_REFUSE(references->count > 0 && !desc->model->info.has_vae_encoder, SUMI_NOT_SUPPORTED,
+                "references: the model was opened without a VAE encoder, which reads them");
+    for (int32_t i = 0; i < desc->item_count; i++) {
+        const sumi_image_item* item = &desc->items[i];
+        char member[48];
+        snprintf(member, sizeof member, "items[%d].prompt", (int)i);
+        if (item->prompt != NULL) SUMI_TRY(sumi_references_check_prompt(references, item->prompt, member, error));
+        else SUMI_TRY(check_encodable(desc, references, i, "text", error));
+        if (!is_guided(desc)) continue; // nobody reads the negative ones
+        snprintf(member, sizeof member, "items[%d].negative_prompt", (int)i);
+        if (item->negative_prompt != NULL)
+            SUMI_TRY(sumi_references_check_prompt(references, item->negative_prompt, member, error));
+        else SUMI_TRY(check_encodable(desc, references, i, "negative_text", error));
+    }
+    return SUMI_OK;
+}
+
+static sumi_result settle_size(sumi_image_desc* desc, const sumi_references* references, sumi_error* error)
+{
+    const sumi_network_info* info = &desc->model->info;
+    if (desc->width == 0 && desc->height == 0 && info->max_references > 0) {
+        SUMI_REFUSE(references->count == 0, SUMI_INVALID_ARGUMENT,
+                    "width and height are 0, and there are no references whose size they could follow: give both");
+        const int32_t index = info->size_follows_last_reference ? references->count - 1 : 0;
+        desc->width = references->list[index].sizes.autoencoder.width;
+        desc->height = references->list[index].sizes.autoencoder.height;
+    }
+    return sumi_check_size(desc->model, desc->width, desc->height, error);
+}
+
+sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_desc* asked, sumi_image_desc* out_settled,
+                                  sumi_error* error)
+{
+    SUMI_TRY(sumi_check_cookie(asked->cookie, SUMI_COOKIE_IMAGE, "sumi_image_desc", "sumi_image_defaults", error));
+    SUMI_TRY(sumi_check_model(engine, asked->model, error));
+    *out_settled = *asked;
+    const sumi_image_desc* desc = out_settled;
     SUMI_REFUSE(!desc->model->info.has_vae_decoder, SUMI_NOT_SUPPORTED,
                 "model: it was opened without a VAE, which makes pictures of latents");
     SUMI_TRY(check_schedule(desc, error));
     SUMI_TRY(check_items(desc, error));
-    SUMI_TRY(sumi_check_size(desc->model, desc->width, desc->height, error));
+    sumi_references references;
+    SUMI_TRY(find_references(desc, &references, error));
+    SUMI_TRY(check_references(desc, &references, error));
+    SUMI_TRY(settle_size(out_settled, &references, error));
     SUMI_TRY(check_noise(desc, error));
     SUMI_TRY(check_start(desc, error));
-    SUMI_REFUSE(desc->references != NULL, SUMI_NOT_SUPPORTED, "references: %s takes no reference pictures",
-                desc->model->info.family);
-    SUMI_REFUSE(desc->reference_count != 0, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference pictures",
-                (int)desc->reference_count, desc->model->info.family);
     SUMI_TRY(check_loras(desc, error));
     SUMI_REFUSE(desc->preview_every < 0, SUMI_INVALID_ARGUMENT,
                 "preview_every is %d: give 0 for none, or a number of steps", (int)desc->preview_every);
@@ -317,7 +373,8 @@ static void collect_prompts(const sumi_image_desc* desc, sumi_plan_job* job)
 }
 
 // Pass 1 measures and leaves the host's pointers where they are; pass 2 replaces them by copies.
-static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, sumi_plan_job* job)
+static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, const sumi_references* references,
+                       sumi_plan_job* job)
 {
     const bool copies = packer->base != NULL;
     for (int32_t i = 0; i < job->prompt_count; i++) {
@@ -346,6 +403,7 @@ static void pack_input(sumi_packer* packer, const sumi_image_desc* desc, sumi_pl
     if (desc->start_noise_values != NULL) job->start_noise = sumi_pack(packer, desc->start_noise_values, latent_bytes);
     if (desc->start_image != NULL) job->start_image = sumi_pixels_copy(packer, desc->start_image);
     if (desc->mask != NULL) job->mask = sumi_pixels_copy(packer, desc->mask);
+    job->references = sumi_references_copy(packer, references);
 }
 
 sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, sumi_block* lists, sumi_block* input,
@@ -353,6 +411,8 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
 {
     SUMI_ASSERT(job->item_count == 0 && job->prompt_count == 0 && job->lora_count == 0); // zeroed
     const sumi_network_info* info = &desc->model->info;
+    sumi_references references;
+    SUMI_TRY(find_references(desc, &references, error));
     const uint64_t item_bytes = (uint64_t)desc->item_count * sizeof *job->items,
                    prompt_bytes = 2 * (uint64_t)desc->item_count * sizeof *job->prompts;
     sumi_packer packer = {NULL, 0};
@@ -371,10 +431,10 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
     job->latent_height = desc->height / info->vae_factor;
     job->latent_width = desc->width / info->vae_factor;
     packer = (sumi_packer){NULL, 0};
-    pack_input(&packer, desc, job);
+    pack_input(&packer, desc, &references, job);
     SUMI_TRY(sumi_block_reserve(heap, input, packer.used, "a job's inputs", error));
     packer = (sumi_packer){input->data, 0};
-    pack_input(&packer, desc, job);
+    pack_input(&packer, desc, &references, job);
 
     job->width = desc->width;
     job->height = desc->height;

@@ -30,7 +30,8 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
     const uint64_t held = atomic_load(&heap->held);
     SUMI_TRY(sumi_plan_entry_write(engine, &request, &query->entry, error));
     out->host = atomic_load(&heap->held) - held + query->lists.bytes + query->input.bytes
-              + query->workspace.tables.bytes + query->workspace.ids.bytes;
+              + query->workspace.tables.bytes + query->workspace.ids.bytes
+              + sumi_references_resize_bytes(&job->references);
     out->weights = desc->model->info.weight_bytes;
     out->arena = query->entry.plan.arena_bytes;
     out->staging = query->entry.scratch_bytes;
@@ -50,13 +51,14 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
     return SUMI_OK;
 }
 
-static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out, sumi_error* error)
+static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* asked, sumi_memory* out, sumi_error* error)
 {
-    SUMI_TRY(sumi_image_desc_check(engine, desc, error));
+    sumi_image_desc settled;
+    SUMI_TRY(sumi_image_desc_check(engine, asked, &settled, error));
     memory_query* query = sumi_alloc_zero(&engine->heap, sizeof *query);
     if (query == NULL) return sumi_out_of_memory(error, sizeof *query, "the memory query");
     sumi_work_lock(engine); // tokenizer and runner are the running job's
-    sumi_result result = ask_memory(engine, desc, query, out, error);
+    sumi_result result = ask_memory(engine, &settled, query, out, error);
     sumi_plan_entry_free(engine, &query->entry);
     sumi_work_unlock(engine);
     sumi_workspace_close(&engine->heap, &query->workspace);
@@ -78,9 +80,27 @@ sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, 
     return sumi_log_failure(engine, &error);
 }
 
-static sumi_result submit(sumi_engine* engine, const sumi_image_desc* desc, sumi_job* out_job, sumi_error* error)
+sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
 {
-    SUMI_TRY(sumi_image_desc_check(engine, desc, error));
+    if (out_size != NULL) *out_size = (sumi_size){0, 0};
+    if (desc == NULL || desc->cookie != SUMI_COOKIE_IMAGE || desc->model == NULL) {
+        return desc != NULL && desc->cookie != SUMI_COOKIE_IMAGE ? SUMI_DESC_NOT_INITIALIZED : SUMI_INVALID_ARGUMENT;
+    }
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_image_desc settled;
+    if (out_size == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_image_size: out_size is NULL");
+    else if (sumi_image_desc_check(desc->model->engine, desc, &settled, &error) == SUMI_OK) {
+        *out_size = (sumi_size){settled.width, settled.height};
+        return SUMI_OK;
+    }
+    return sumi_log_failure(desc->model->engine, &error);
+}
+
+static sumi_result submit(sumi_engine* engine, const sumi_image_desc* asked, sumi_job* out_job, sumi_error* error)
+{
+    sumi_image_desc settled;
+    SUMI_TRY(sumi_image_desc_check(engine, asked, &settled, error));
+    const sumi_image_desc* desc = &settled;
     sumi_slot* slot;
     SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_IMAGES, &s_functions, &slot, error));
     sumi_result result = sumi_image_desc_copy(&engine->heap, desc, &slot->lists, &slot->input, &slot->u.plan, error);

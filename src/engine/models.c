@@ -292,6 +292,7 @@ sumi_model_info sumi_model_get_info(const sumi_model* model)
     info.family = from->family;
     info.variant = from->variant;
     const sumi_preset_values* authors = &from->presets[SUMI_PRESET_MODEL];
+    info.takes_references = from->max_references > 0;
     info.uses_guidance = authors->guidance != from->guidance_off;
     info.guidance = authors->guidance;
     info.guidance_off = from->guidance_off;

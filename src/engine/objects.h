@@ -26,6 +26,11 @@ struct sumi_prompt {
     int32_t encoder_count;
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS], width[SUMI_MAX_TEXT_ENCODERS];
     float* features[SUMI_MAX_TEXT_ENCODERS]; // [token_count][width], inside this object's block
+    // The pictures that it was encoded with, as the autoencoder reads them: RGB [height][width][3], inside this
+    // object's block.
+    int32_t reference_count;
+    sumi_picture_size reference_sizes[SUMI_MAX_REFERENCES];
+    unsigned char* references[SUMI_MAX_REFERENCES];
 };
 
 struct sumi_lora {
@@ -58,9 +63,15 @@ void sumi_lora_forget(sumi_lora* lora);           // takes its weights off a dev
 void sumi_lora_free(sumi_lora* lora);             // holds the work
 void sumi_external_free(sumi_external* external); // no job uses it. Holds the work
 
-// An empty prompt object with room for features of these sizes.
-sumi_result sumi_prompt_create(sumi_engine* engine, const char* family, int32_t encoder_count,
-                               const int32_t* token_count, const int32_t* width, sumi_prompt** out_prompt,
+typedef struct sumi_prompt_shape {
+    const char* family;
+    int32_t encoder_count;
+    const int32_t *token_count, *width; // [encoder_count]
+    int32_t reference_count;
+    sumi_picture_size references[SUMI_MAX_REFERENCES];
+} sumi_prompt_shape;
+// An empty prompt object with room for features and pictures of these sizes.
+sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* shape, sumi_prompt** out_prompt,
                                sumi_error* error);
 
 // A picture of at least `bytes` from the pool. Marked as used; sumi_picture_release gives it back.

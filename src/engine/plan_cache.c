@@ -113,11 +113,17 @@ static sumi_result write_fitting_plan(sumi_engine* engine, const sumi_plan_reque
     const sumi_network_info* info = &request->model->info;
     const int32_t height = request->pipeline.height / info->vae_factor,
                   width = request->pipeline.width / info->vae_factor;
-    const int32_t side = height > width ? height : width, own = info->tile_latent > 0 ? info->tile_latent : 128;
+    int32_t side = height > width ? height : width;
+    for (int32_t i = 0; i < request->pipeline.reference_count; i++) { // the VAE reads them too
+        const sumi_pipeline_reference* one = &request->pipeline.references[i];
+        const int32_t most = (one->height > one->width ? one->height : one->width) / info->vae_factor;
+        side = most > side ? most : side;
+    }
+    const int32_t own = info->tile_latent > 0 ? info->tile_latent : 128;
     const int32_t largest = request->pipeline.goal == SUMI_GOAL_PROMPTS ? 0 : own;
     SUMI_TRY(try_plan(engine, request, 0, entry, error));
     for (int32_t tile = largest; tile >= SMALLEST_TILE && !entry->need.fits; tile = tile / 2 / 8 * 8) {
-        if (tile >= side) continue; // as large as the picture is no tile
+        if (tile >= side) continue; // as large as the largest picture is no tile
         sumi_plan_end(&entry->plan);
         SUMI_TRY(try_plan(engine, request, tile, entry, error));
     }

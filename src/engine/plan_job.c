@@ -68,30 +68,43 @@ void sumi_workspace_close(sumi_heap* heap, sumi_workspace* workspace)
     sumi_block_free(heap, &workspace->values);
     sumi_block_free(heap, &workspace->between);
     sumi_block_free(heap, &workspace->picture);
+    sumi_block_free(heap, &workspace->first);
     sumi_block_free(heap, &workspace->temporary);
 }
 
 // ---- The way to a plan ----------------------------------------------------------------------------------------------
 
-static int32_t* ids_of(const sumi_workspace* workspace, const sumi_model* model, int32_t prompt, int32_t encoder)
+// The most ids that a prompt of the job has: of its text, and of the pictures in it.
+static int32_t most_ids(const sumi_model* model, const sumi_plan_job* job)
+{
+    return model->info.max_prompt_tokens + sumi_references_tokens(&job->references);
+}
+
+static int32_t* ids_of(const sumi_workspace* workspace, const sumi_model* model, const sumi_plan_job* job,
+                       int32_t prompt, int32_t encoder)
 {
     SUMI_ASSERT(prompt >= 0 && encoder >= 0 && encoder < model->info.text_encoder_count);
     size_t at = (size_t)prompt * (size_t)model->info.text_encoder_count + (size_t)encoder;
-    return (int32_t*)workspace->ids.data + at * (size_t)model->info.max_prompt_tokens;
+    return (int32_t*)workspace->ids.data + at * (size_t)most_ids(model, job);
 }
 
 sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
                                    int32_t prompt, sumi_error* error)
 {
     SUMI_ASSERT(prompt >= 0 && prompt < job->prompt_count);
-    const int32_t encoder_count = model->info.text_encoder_count, most = model->info.max_prompt_tokens;
+    const int32_t encoder_count = model->info.text_encoder_count, most = most_ids(model, job);
     // the same for every prompt, so nothing moves
     uint64_t bytes = (uint64_t)job->prompt_count * (uint64_t)encoder_count * (uint64_t)most * sizeof(int32_t);
     SUMI_TRY(sumi_block_reserve(heap, &workspace->ids, bytes, "token ids", error));
     sumi_job_prompt* p = &job->prompts[prompt];
+    int32_t tokens[SUMI_MAX_REFERENCES], rows[SUMI_MAX_REFERENCES] = {0};
+    for (int32_t i = 0; i < job->references.count; i++) tokens[i] = job->references.list[i].sizes.tokens;
+    const sumi_prompt_text text = {
+        .text = p->text, .bytes = p->text_bytes, .picture_tokens = tokens, .picture_count = job->references.count};
     for (int32_t e = 0; p->text != NULL && e < encoder_count; e++) {
-        SUMI_TRY(sumi_network_tokenise(model->network, e, p->text, p->text_bytes, ids_of(workspace, model, prompt, e),
-                                       most, &p->token_count[e], error));
+        // pictures stand among the ids of the first encoder
+        SUMI_TRY(sumi_network_tokenise_pictures(model->network, e, &text, ids_of(workspace, model, job, prompt, e),
+                                                most, &p->token_count[e], e == 0 ? p->picture_row : rows, error));
     }
     return SUMI_OK;
 }
@@ -116,6 +129,7 @@ typedef struct request_tables {
     bool* guided;
     sumi_pipeline_prompt* prompts;
     sumi_pipeline_item* items;
+    sumi_pipeline_reference* references;
     int32_t* plan_prompts;
 } request_tables;
 
@@ -129,6 +143,7 @@ static void pack_tables(sumi_packer* packer, const sumi_plan_job* job, int32_t s
     out->guided = sumi_pack(packer, NULL, most * sizeof *out->guided);
     out->prompts = sumi_pack(packer, NULL, (uint64_t)job->prompt_count * sizeof *out->prompts);
     out->items = sumi_pack(packer, NULL, (uint64_t)job->item_count * sizeof *out->items);
+    out->references = sumi_pack(packer, NULL, (uint64_t)job->references.count * sizeof *out->references);
     out->plan_prompts = sumi_pack(packer, NULL, (uint64_t)job->prompt_count * sizeof *out->plan_prompts);
 }
 
@@ -205,6 +220,27 @@ static sumi_result write_schedule(sumi_model* model, sumi_plan_job* job, int32_t
     return SUMI_OK;
 }
 
+// Of each reference the sizes that the plan has a use for, so that plans without that use are one plan.
+static void list_references(const sumi_plan_job* job, bool encodes_text, sumi_pipeline_request* p,
+                            sumi_pipeline_reference* list)
+{
+    const bool reads = job->goal == SUMI_GOAL_IMAGES;
+    for (int32_t i = 0; i < job->references.count; i++) {
+        const sumi_reference_sizes* sizes = &job->references.list[i].sizes;
+        list[i] = (sumi_pipeline_reference){0};
+        if (encodes_text) {
+            list[i].vision_width = sizes->vision.width;
+            list[i].vision_height = sizes->vision.height;
+        }
+        if (reads) {
+            list[i].width = sizes->autoencoder.width;
+            list[i].height = sizes->autoencoder.height;
+        }
+    }
+    p->references = list;
+    p->reference_count = job->references.count;
+}
+
 sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
                                   int32_t step_count, sumi_plan_request* out_request, sumi_error* error)
 {
@@ -237,11 +273,15 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
         p->inpaints = job->mask.data != NULL;
         p->previews = job->preview_every > 0;
     }
+    bool encodes_text = false;
     for (int32_t i = 0; i < job->plan_prompt_count; i++) {
         const sumi_job_prompt* prompt = &job->prompts[tables.plan_prompts[i]];
         tables.prompts[i] = (sumi_pipeline_prompt){.given = prompt->text == NULL};
+        encodes_text = encodes_text || prompt->text != NULL;
         memcpy(tables.prompts[i].token_count, prompt->token_count, sizeof tables.prompts[i].token_count);
+        memcpy(tables.prompts[i].picture_row, prompt->picture_row, sizeof tables.prompts[i].picture_row);
     }
+    list_references(job, encodes_text, p, tables.references);
     out_request->model = model;
     out_request->loras = job->loras;
     out_request->lora_scales = job->lora_scales;
@@ -276,8 +316,14 @@ static sumi_result reserve_products(sumi_engine* engine, sumi_slot* slot, sumi_e
         int32_t rows[SUMI_MAX_TEXT_ENCODERS];
         for (int32_t e = 0; e < info->text_encoder_count; e++)
             rows[e] = sumi_network_feature_rows(slot->model->network, e, job->prompts[0].token_count[e]);
-        SUMI_TRY(sumi_prompt_create(engine, info->family, info->text_encoder_count, rows, info->feature_width,
-                                    &job->prompt, error));
+        sumi_prompt_shape shape = {.family = info->family,
+                                   .encoder_count = info->text_encoder_count,
+                                   .token_count = rows,
+                                   .width = info->feature_width,
+                                   .reference_count = job->references.count};
+        for (int32_t i = 0; i < shape.reference_count; i++)
+            shape.references[i] = job->references.list[i].sizes.autoencoder;
+        SUMI_TRY(sumi_prompt_create(engine, &shape, &job->prompt, error));
     }
     return SUMI_OK;
 }
@@ -399,7 +445,7 @@ static sumi_result write_texts(sumi_engine* engine, const sumi_slot* slot, sumi_
         for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
             sumi_pipeline_rows ids = pipeline->ids[p][e], features = pipeline->features[p][e];
             if (prompt->text != NULL && ids.value.id != 0) {
-                const int32_t* from = ids_of(&engine->workspace, slot->model, job->plan_prompts[p], e);
+                const int32_t* from = ids_of(&engine->workspace, slot->model, job, job->plan_prompts[p], e);
                 write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from,
                             (uint64_t)ids.count * sizeof *from);
             } else if (prompt->text == NULL && features.value.id != 0) {
@@ -430,8 +476,8 @@ static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* ou
     }
     if (job->start_image.data == NULL) return SUMI_OK;
     sumi_pixels picture;
-    SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &job->start_image, job->width, job->height,
-                              &job->resize, out_done, &picture, error));
+    const sumi_resize_args resize = {&job->start_image, job->width, job->height, SUMI_FILTER_LANCZOS};
+    SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->resize, out_done, &picture, error));
     if (!*out_done) return SUMI_OK;
     const uint64_t bytes = (uint64_t)job->width * (uint64_t)job->height * 3;
     SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, bytes, "a start image", error));
@@ -450,8 +496,8 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out
     sumi_pixels picture = job->mask;
     // alpha counts in a mask, and takes the way through premultiplied colours in one go
     if (job->mask.channel_count != 4) {
-        SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &job->mask, job->width, job->height, &job->resize,
-                                  out_done, &picture, error));
+        const sumi_resize_args resize = {&job->mask, job->width, job->height, SUMI_FILTER_LANCZOS};
+        SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->resize, out_done, &picture, error));
         if (!*out_done) return SUMI_OK;
     }
     const uint64_t latent_bytes = latent_size(job) * sizeof(float),
@@ -466,6 +512,78 @@ static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out
     sumi_temporary_end(&temporary);
     if (result == SUMI_OK) write_value(engine, job, job->entry->pipeline.mask, 0, latent_mask, latent_bytes);
     return result;
+}
+
+// What is made of a reference, one after the other: references.h.
+typedef enum reference_stage { FOR_AUTOENCODER, BEFORE_VISION, FOR_VISION, REFERENCE_STAGES } reference_stage;
+
+// A piece of a resize, and with the last one the picture in RGB, in `block` of the workspace.
+static sumi_result resize_reference(sumi_engine* engine, sumi_plan_job* job, const sumi_resize_args* args,
+                                    sumi_block* block, bool* out_done, sumi_error* error)
+{
+    sumi_pixels picture;
+    SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, args, &job->resize, out_done, &picture, error));
+    if (!*out_done) return SUMI_OK;
+    const uint64_t bytes = (uint64_t)args->width * (uint64_t)args->height * 3;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, block, bytes, "a reference picture", error));
+    // of the right size: allocates nothing
+    return sumi_pixels_to_rgb(&engine->heap, &picture, args->width, args->height, block->data, error);
+}
+
+// A piece of what is made of a reference. The picture for the autoencoder and the one before the vision tower lie in the
+// same block; where they are of one size they are one.
+static sumi_result write_reference(sumi_engine* engine, sumi_plan_job* job, int32_t index, reference_stage stage,
+                                   bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(job->entry != NULL && index >= 0 && index < job->references.count);
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    const sumi_reference* reference = &job->references.list[index];
+    const sumi_picture_size read = reference->sizes.autoencoder, first = reference->sizes.first,
+                            seen = reference->sizes.vision;
+    sumi_workspace* workspace = &engine->workspace;
+    const sumi_value vision = pipeline->vision_pixels[index];
+    *out_done = true;
+    if (stage != FOR_AUTOENCODER && vision.id == 0) return SUMI_OK; // no text is encoded
+    if (stage == FOR_AUTOENCODER) {
+        const sumi_resize_args args = {&reference->source, read.width, read.height, SUMI_FILTER_LANCZOS};
+        SUMI_TRY(resize_reference(engine, job, &args, &workspace->first, out_done, error));
+        if (!*out_done) return SUMI_OK;
+        const uint64_t bytes = (uint64_t)read.width * (uint64_t)read.height * 3;
+        if (job->goal == SUMI_GOAL_PROMPTS)
+            memcpy(job->prompt->references[index], workspace->first.data, (size_t)bytes);
+        else write_value(engine, job, pipeline->reference_pixels[index], 0, workspace->first.data, bytes);
+        return SUMI_OK;
+    }
+    if (stage == BEFORE_VISION) {
+        if (first.width == read.width && first.height == read.height) return SUMI_OK;
+        const sumi_resize_args args = {&reference->source, first.width, first.height, SUMI_FILTER_LANCZOS};
+        return resize_reference(engine, job, &args, &workspace->first, out_done, error);
+    }
+    const sumi_pixels before = {workspace->first.data, first.width, first.height, 3 * first.width, 3};
+    const sumi_resize_args args = {&before, seen.width, seen.height, SUMI_FILTER_BICUBIC};
+    SUMI_TRY(resize_reference(engine, job, &args, &workspace->values, out_done, error));
+    if (*out_done)
+        write_value(engine, job, vision, 0, workspace->values.data, (uint64_t)seen.width * (uint64_t)seen.height * 3);
+    return SUMI_OK;
+}
+
+// The pieces of INPUT: texts, the start, the mask, then the stages of each reference.
+#define FIRST_REFERENCE_PIECE 3
+
+static sumi_result write_input(sumi_engine* engine, sumi_slot* slot, bool* out_done, sumi_error* error)
+{
+    sumi_plan_job* job = &slot->u.plan;
+    bool is_over = true;
+    const int32_t at = job->cursor - FIRST_REFERENCE_PIECE;
+    if (job->cursor == 0) SUMI_TRY(write_texts(engine, slot, error));
+    else if (job->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
+    else if (job->cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
+    else
+        SUMI_TRY(write_reference(engine, job, at / REFERENCE_STAGES, (reference_stage)(at % REFERENCE_STAGES), &is_over,
+                                 error));
+    if (is_over) job->cursor++;
+    *out_done = job->cursor >= FIRST_REFERENCE_PIECE + REFERENCE_STAGES * job->references.count;
+    return SUMI_OK;
 }
 
 #define NOISE_VALUES (16 * 1024)     // a piece: some dozen microseconds
@@ -1083,11 +1201,8 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
         if (is_over) next_phase(job, SUMI_PHASE_INPUT);
         return SUMI_OK;
     case SUMI_PHASE_INPUT:
-        is_over = true;
-        if (job->cursor == 0) SUMI_TRY(write_texts(engine, slot, error));
-        if (job->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
-        if (job->cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
-        if (is_over && ++job->cursor > 2) next_phase(job, SUMI_PHASE_RUN);
+        SUMI_TRY(write_input(engine, slot, &is_over, error));
+        if (is_over) next_phase(job, SUMI_PHASE_RUN);
         return SUMI_OK;
     case SUMI_PHASE_RUN:
         SUMI_TRY(run_one(engine, slot, out_stage, out_end, &is_over, error));

@@ -7,6 +7,7 @@
 #define SUMI_ENGINE_PLAN_JOB_H
 #include "engine/deadline.h"
 #include "engine/objects.h"
+#include "engine/references.h"
 #include "engine/resize.h"
 #include "engine/run.h"
 #include "sampling/noise.h"
@@ -19,6 +20,7 @@ typedef struct sumi_job_prompt {
     size_t text_bytes; // NULL: features are given
     const float* features[SUMI_MAX_TEXT_ENCODERS];
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS]; // of texts: known after phase TEXT
+    int32_t picture_row[SUMI_MAX_REFERENCES];    // likewise: where the tokens of each reference begin
     const sumi_prompt* source;                   // only while submit looks for equal prompts
 } sumi_job_prompt;
 
@@ -59,6 +61,7 @@ typedef struct sumi_plan_job {
     int32_t multiprocessors, threads_per_multiprocessor;
     const float *noise_values, *start_latents, *start_noise;
     sumi_pixels start_image, mask; // data NULL: none
+    sumi_references references;    // that all prompts and items see
     sumi_posterior posterior;
     float strength;
     const sumi_lora* loras[SUMI_MAX_LORAS];
@@ -70,8 +73,8 @@ typedef struct sumi_plan_job {
 
     // While it runs.
     sumi_phase phase;
-    sumi_resize resize; // of the start image or the mask
-    // prompt or item of the phase, in RUN of its noise; row of the picture in OUTPUT
+    sumi_resize resize; // of the start image, the mask or a reference
+    // prompt or item of the phase, piece of INPUT, in RUN item of the noise; row of the picture in OUTPUT
     int32_t cursor, row;
     size_t drawn;         // values of the item's noise, the posterior's counted in
     int32_t drawn_beside; // pieces of it that lie behind slices

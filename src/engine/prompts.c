@@ -1,8 +1,9 @@
 // Encoded prompts: made by a job, or read from bytes that an earlier one was saved to.
 //
-// Saved as a safetensors image: tensor "features" [tokens, width] (a second encoder's: "features.1"), metadata says the
-// format's version, the family and the number of tokens. Reading trusts nothing: sizes, types, names and metadata are
-// all checked.
+// Saved as a safetensors image: tensor "features" [tokens, width] (a second encoder's: "features.1"), bytes
+// "reference.0" [height, width, 3] and so on of the pictures that it was encoded with, metadata says the format's
+// version, the family and the number of tokens. Reading trusts nothing: sizes, types, names and metadata are all
+// checked.
 #include "base/assert.h"
 #include "engine/image_desc.h"
 #include "files/safetensors_write.h"
@@ -23,37 +24,45 @@ void sumi_prompt_free(sumi_prompt* prompt)
     sumi_free(&engine->heap, prompt);
 }
 
-static sumi_prompt* pack_prompt(sumi_packer* packer, int32_t encoder_count, const int32_t* token_count,
-                                const int32_t* width)
+static sumi_prompt* pack_prompt(sumi_packer* packer, const sumi_prompt_shape* shape)
 {
     sumi_prompt* prompt = sumi_pack(packer, NULL, sizeof *prompt);
     if (prompt != NULL) memset(prompt, 0, sizeof *prompt);
-    for (int32_t e = 0; e < encoder_count; e++) {
-        float* features = sumi_pack(packer, NULL, (uint64_t)token_count[e] * (uint64_t)width[e] * sizeof *features);
+    for (int32_t e = 0; e < shape->encoder_count; e++) {
+        float* features =
+            sumi_pack(packer, NULL, (uint64_t)shape->token_count[e] * (uint64_t)shape->width[e] * sizeof *features);
         if (prompt == NULL) continue;
         prompt->features[e] = features;
-        prompt->token_count[e] = token_count[e];
-        prompt->width[e] = width[e];
+        prompt->token_count[e] = shape->token_count[e];
+        prompt->width[e] = shape->width[e];
+    }
+    for (int32_t i = 0; i < shape->reference_count; i++) {
+        const sumi_picture_size size = shape->references[i];
+        unsigned char* pixels = sumi_pack(packer, NULL, (uint64_t)size.width * (uint64_t)size.height * 3);
+        if (prompt == NULL) continue;
+        prompt->references[i] = pixels;
+        prompt->reference_sizes[i] = size;
     }
     return prompt;
 }
 
-sumi_result sumi_prompt_create(sumi_engine* engine, const char* family, int32_t encoder_count,
-                               const int32_t* token_count, const int32_t* width, sumi_prompt** out_prompt,
+sumi_result sumi_prompt_create(sumi_engine* engine, const sumi_prompt_shape* shape, sumi_prompt** out_prompt,
                                sumi_error* error)
 {
-    SUMI_ASSERT(encoder_count >= 1 && encoder_count <= SUMI_MAX_TEXT_ENCODERS);
-    SUMI_ASSERT(strlen(family) < SUMI_FAMILY_BYTES);
+    SUMI_ASSERT(shape->encoder_count >= 1 && shape->encoder_count <= SUMI_MAX_TEXT_ENCODERS);
+    SUMI_ASSERT(shape->reference_count >= 0 && shape->reference_count <= SUMI_MAX_REFERENCES);
+    SUMI_ASSERT(strlen(shape->family) < SUMI_FAMILY_BYTES);
     *out_prompt = NULL;
     sumi_packer packer = {NULL, 0};
-    (void)pack_prompt(&packer, encoder_count, token_count, width);
+    (void)pack_prompt(&packer, shape);
     void* block = packer.used < SIZE_MAX / 2 ? sumi_alloc(&engine->heap, (size_t)packer.used) : NULL;
     if (block == NULL) return sumi_out_of_memory(error, (size_t)packer.used, "an encoded prompt");
     packer = (sumi_packer){block, 0};
-    sumi_prompt* prompt = pack_prompt(&packer, encoder_count, token_count, width);
+    sumi_prompt* prompt = pack_prompt(&packer, shape);
     prompt->engine = engine;
-    prompt->encoder_count = encoder_count;
-    snprintf(prompt->family, sizeof prompt->family, "%s", family);
+    prompt->encoder_count = shape->encoder_count;
+    prompt->reference_count = shape->reference_count;
+    snprintf(prompt->family, sizeof prompt->family, "%s", shape->family);
     sumi_mutex_lock(&engine->table);
     SUMI_LIST_INSERT(engine->prompts, prompt);
     sumi_mutex_unlock(&engine->table);
@@ -66,7 +75,8 @@ sumi_result sumi_prompt_create(sumi_engine* engine, const char* family, int32_t 
 static const sumi_job_functions s_functions = {"a prompt job", sumi_plan_job_predict, sumi_plan_job_step,
                                                sumi_plan_job_stop, sumi_plan_job_drop};
 
-static sumi_result check(const sumi_engine* engine, const sumi_prompt_desc* desc, sumi_error* error)
+static sumi_result check(const sumi_engine* engine, const sumi_prompt_desc* desc, sumi_references* out_references,
+                         sumi_error* error)
 {
     SUMI_TRY(sumi_check_cookie(desc->cookie, SUMI_COOKIE_PROMPT, "sumi_prompt_desc", "sumi_prompt_defaults", error));
     SUMI_TRY(sumi_check_model(engine, desc->model, error));
@@ -77,39 +87,36 @@ static sumi_result check(const sumi_engine* engine, const sumi_prompt_desc* desc
             error, SUMI_NOT_SUPPORTED,
             "model: it was opened without a text encoder; load prompts that were encoded before with sumi_prompt_load");
     }
-    if (desc->references != NULL)
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "references: %s takes no reference pictures",
-                         desc->model->info.family);
-    if (desc->reference_count != 0) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference pictures",
-                         (int)desc->reference_count, desc->model->info.family);
-    }
-    return SUMI_OK;
+    SUMI_TRY(sumi_references_check(desc->model, desc->references, desc->reference_count, out_references, error));
+    SUMI_TRY(sumi_references_check_count(desc->model, desc->reference_count, error));
+    return sumi_references_check_vision(desc->model, out_references, error);
 }
 
-static void pack_job(sumi_packer* packer, const char* text, sumi_plan_job* job)
+static void pack_job(sumi_packer* packer, const char* text, const sumi_references* references, sumi_plan_job* job)
 {
     job->prompts = sumi_pack(packer, NULL, sizeof *job->prompts);
     const size_t bytes = strlen(text);
     const char* copy = sumi_pack(packer, text, bytes + 1);
     if (job->prompts != NULL) job->prompts[0] = (sumi_job_prompt){.text = copy, .text_bytes = bytes};
+    job->references = sumi_references_copy(packer, references);
 }
 
 static sumi_result submit(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job, sumi_error* error)
 {
-    SUMI_TRY(check(engine, desc, error));
+    sumi_references references;
+    SUMI_TRY(check(engine, desc, &references, error));
     sumi_slot* slot;
     SUMI_TRY(sumi_job_reserve(engine, SUMI_JOB_KIND_PROMPT, &s_functions, &slot, error));
     sumi_plan_job* job = &slot->u.plan;
     sumi_packer packer = {NULL, 0};
-    pack_job(&packer, desc->text, job);
+    pack_job(&packer, desc->text, &references, job);
     sumi_result result = sumi_block_reserve(&engine->heap, &slot->input, packer.used, "a prompt", error);
     if (result != SUMI_OK) {
         sumi_job_free(engine, slot);
         return result;
     }
     packer = (sumi_packer){slot->input.data, 0};
-    pack_job(&packer, desc->text, job);
+    pack_job(&packer, desc->text, &references, job);
     job->goal = SUMI_GOAL_PROMPTS;
     job->prompt_count = 1;
     slot->model = desc->model;
@@ -161,15 +168,23 @@ sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt)
         info.encoders[e] = (sumi_prompt_encoder){
             .token_count = prompt->token_count[e], .width = prompt->width[e], .features = prompt->features[e]};
     }
+    info.reference_count = prompt->reference_count;
     return info;
 }
 
 static const char* const s_tensor_names[SUMI_MAX_TEXT_ENCODERS] = {"features", "features.1"};
 
+#define REFERENCE_NAME_BYTES 24
+static void reference_name(int32_t index, char* into)
+{
+    snprintf(into, REFERENCE_NAME_BYTES, "reference.%d", (int)index);
+}
+
 size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t capacity)
 {
     if (prompt == NULL) return 0;
-    sumi_tensor tensors[SUMI_MAX_TEXT_ENCODERS];
+    sumi_tensor tensors[SUMI_MAX_TEXT_ENCODERS + SUMI_MAX_REFERENCES];
+    char names[SUMI_MAX_REFERENCES][REFERENCE_NAME_BYTES];
     memset(tensors, 0, sizeof tensors);
     for (int32_t e = 0; e < prompt->encoder_count; e++) {
         sumi_tensor* tensor = &tensors[e];
@@ -182,12 +197,26 @@ size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t capacity)
         tensor->bytes = (uint64_t)prompt->token_count[e] * (uint64_t)prompt->width[e] * sizeof(float);
         tensor->file_index = -1;
     }
+    for (int32_t i = 0; i < prompt->reference_count; i++) {
+        const sumi_picture_size size = prompt->reference_sizes[i];
+        sumi_tensor* tensor = &tensors[prompt->encoder_count + i];
+        reference_name(i, names[i]);
+        tensor->name = names[i];
+        tensor->dtype = SUMI_DTYPE_U8;
+        tensor->rank = 3;
+        tensor->shape[0] = size.height;
+        tensor->shape[1] = size.width;
+        tensor->shape[2] = 3;
+        tensor->data = prompt->references[i];
+        tensor->bytes = (uint64_t)size.height * (uint64_t)size.width * 3;
+        tensor->file_index = -1;
+    }
     char tokens[16];
     snprintf(tokens, sizeof tokens, "%d", (int)prompt->token_count[0]);
     const sumi_metadata metadata[] = {
         {"sumi_prompt", FORMAT_VERSION}, {"family", prompt->family}, {"token_count", tokens}};
-    uint64_t bytes =
-        sumi_safetensors_write(tensors, (size_t)prompt->encoder_count, metadata, 3, into, into != NULL ? capacity : 0);
+    const size_t count = (size_t)prompt->encoder_count + (size_t)prompt->reference_count;
+    uint64_t bytes = sumi_safetensors_write(tensors, count, metadata, 3, into, into != NULL ? capacity : 0);
     return bytes <= SIZE_MAX ? (size_t)bytes : 0;
 }
 
@@ -244,6 +273,47 @@ static sumi_result check_saved(const sumi_model* model, const sumi_tensor_set* s
     return SUMI_OK;
 }
 
+// The pictures of a saved prompt: how many, and of what sizes.
+static sumi_result check_saved_references(const sumi_model* model, const sumi_tensor_set* set, sumi_prompt_shape* shape,
+                                          sumi_error* error)
+{
+    const sumi_network_info* info = &model->info;
+    int32_t named = 0;
+    for (size_t i = 0; i < set->count; i++) named += strncmp(set->tensors[i].name, "reference.", 10) == 0;
+    if (named > info->max_references) {
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "the saved prompt was encoded with %d reference pictures, this %s model takes %d: it was "
+                         "encoded for another model",
+                         (int)named, info->family, (int)info->max_references);
+    }
+    for (int32_t i = 0; i < named; i++) {
+        char name[REFERENCE_NAME_BYTES];
+        reference_name(i, name);
+        const sumi_tensor* tensor = sumi_tensor_find(set, name);
+        if (tensor == NULL)
+            return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt holds %d pictures, but no tensor \"%s\"",
+                             (int)named, name);
+        if (tensor->dtype != SUMI_DTYPE_U8 || tensor->rank != 3 || tensor->shape[2] != 3 || tensor->shape[0] < 1
+            || tensor->shape[1] < 1 || tensor->shape[0] > SUMI_PIXELS_MAX_SIDE
+            || tensor->shape[1] > SUMI_PIXELS_MAX_SIDE) {
+            return sumi_fail(error, SUMI_FILE_MALFORMED,
+                             "the saved prompt's tensor \"%s\" is not a picture: bytes [height, width, 3]", name);
+        }
+        const sumi_picture_size size = {(int32_t)tensor->shape[1], (int32_t)tensor->shape[0]};
+        if (size.width % info->size_multiple != 0 || size.height % info->size_multiple != 0
+            || size.width > info->max_side || size.height > info->max_side) {
+            return sumi_fail(
+                error, SUMI_TENSOR_MISMATCH,
+                "the saved prompt's picture \"%s\" has %d x %d pixels, this model reads multiples of %d up "
+                "to %d: it was encoded for another model",
+                name, (int)size.width, (int)size.height, (int)info->size_multiple, (int)info->max_side);
+        }
+        shape->references[i] = size;
+    }
+    shape->reference_count = named;
+    return SUMI_OK;
+}
+
 static sumi_result load(sumi_model* model, const void* data, size_t bytes, sumi_tensor_set* set,
                         sumi_prompt** out_prompt, sumi_error* error)
 {
@@ -252,8 +322,18 @@ static sumi_result load(sumi_model* model, const void* data, size_t bytes, sumi_
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS] = {0};
     SUMI_TRY(check_saved(model, set, token_count, error));
     sumi_prompt* prompt;
-    SUMI_TRY(sumi_prompt_create(model->engine, model->info.family, model->info.text_encoder_count, token_count,
-                                model->info.feature_width, &prompt, error));
+    sumi_prompt_shape shape = {.family = model->info.family,
+                               .encoder_count = model->info.text_encoder_count,
+                               .token_count = token_count,
+                               .width = model->info.feature_width};
+    SUMI_TRY(check_saved_references(model, set, &shape, error));
+    SUMI_TRY(sumi_prompt_create(model->engine, &shape, &prompt, error));
+    for (int32_t i = 0; i < prompt->reference_count; i++) {
+        char name[REFERENCE_NAME_BYTES];
+        reference_name(i, name);
+        const sumi_tensor* tensor = sumi_tensor_find(set, name);
+        memcpy(prompt->references[i], tensor->data, (size_t)tensor->bytes);
+    }
     for (int32_t e = 0; e < prompt->encoder_count; e++) {
         const sumi_tensor* tensor = sumi_tensor_find(set, s_tensor_names[e]);
         const size_t count = (size_t)prompt->token_count[e] * (size_t)prompt->width[e];

@@ -218,6 +218,13 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
     }
     const sumi_preview_factors* preview = recipe->preview();
     info->preview = preview->channel_count == facts.channels ? preview : NULL;
+    if (facts.takes_references) {
+        SUMI_ASSERT(recipe->references.min_count <= recipe->references.max_count
+                    && recipe->references.max_count <= SUMI_MAX_REFERENCES);
+        info->min_references = recipe->references.min_count;
+        info->max_references = recipe->references.max_count;
+        info->size_follows_last_reference = recipe->references.size_follows_last;
+    }
     info->size_multiple = facts.patch * info->vae_factor;
     info->tile_latent = info->sample_size / info->vae_factor / 4 * 4;
     scale_presets(network);
@@ -267,7 +274,9 @@ static sumi_result open_vision(sumi_network* network, sumi_error* error)
                         error));
     const sumi_part_config processing = {
         .data = processor->data, .bytes = (size_t)processor->bytes, .path = processor->path};
-    return recipe->vision->bind(network->vision, recipe->vision_settings, &binder, &config, &processing);
+    SUMI_TRY(recipe->vision->bind(network->vision, recipe->vision_settings, &binder, &config, &processing));
+    network->info.has_vision = true;
+    return SUMI_OK;
 }
 
 // What the encoder makes must be what the transformer reads, and what the vision tower makes what the encoder takes.
@@ -530,6 +539,36 @@ sumi_result sumi_network_tokenise(sumi_network* network, int32_t encoder, const 
 {
     const sumi_prompt_text prompt = {.text = text, .bytes = bytes};
     return sumi_network_tokenise_pictures(network, encoder, &prompt, ids, capacity, out_count, NULL, error);
+}
+
+sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_picture_size picture,
+                                         sumi_reference_sizes* out_sizes, sumi_error* error)
+{
+    const sumi_reference_rule* rule = &network->recipe->references;
+    SUMI_ASSERT(rule->max_count > 0 && rule->autoencoder_area > 0 && rule->multiple > 0);
+    const int32_t most = network->info.max_side;
+    sumi_reference_sizes sizes = {.tokens = 0};
+    SUMI_TRY(sumi_picture_size_of_area(picture, rule->autoencoder_area, rule->multiple, &sizes.autoencoder, error));
+    if (network->vision != NULL) {
+        const sumi_vision_facts facts = network->recipe->vision->facts(network->vision);
+        const sumi_size_limits limits = {facts.cell, facts.min_pixels, facts.max_pixels, rule->max_ratio};
+        SUMI_TRY(sumi_picture_size_of_area(picture, rule->first_area, rule->multiple, &sizes.first, error));
+        SUMI_TRY(sumi_picture_size_within(sizes.first, &limits, &sizes.vision, error));
+    }
+    const sumi_picture_size *read = &sizes.autoencoder, *seen = &sizes.vision;
+    if (read->width > most || read->height > most || seen->width > most || seen->height > most) {
+        return sumi_fail(
+            error, SUMI_INVALID_ARGUMENT,
+            "a picture of %d x %d pixels would be looked at with %d x %d, and %d is the most along a side: "
+            "give one that is nearer to a square",
+            (int)picture.width, (int)picture.height, (int)read->width, (int)read->height, (int)most);
+    }
+    if (network->vision != NULL) {
+        const int32_t cell = network->recipe->vision->facts(network->vision).cell;
+        sizes.tokens = (seen->width / cell) * (seen->height / cell);
+    }
+    *out_sizes = sizes;
+    return SUMI_OK;
 }
 
 int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, int32_t token_count)

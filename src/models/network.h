@@ -8,6 +8,7 @@
 #include "files/checkpoint.h"
 #include "models/limits.h"
 #include "plan/plan.h"
+#include "sampling/picture_sizes.h"
 #include "sampling/pixels.h"
 #include "sampling/presets.h"
 #include "sampling/schedule.h"
@@ -36,8 +37,11 @@ typedef struct sumi_network_info {
     int32_t min_prompt_tokens[SUMI_MAX_TEXT_ENCODERS]; // fewer make no features
     int32_t text_encoder_count;                        // matrices of features per prompt; 1 for most families
     int32_t feature_width[SUMI_MAX_TEXT_ENCODERS];
-    int32_t max_references; // pictures that a job may refer to; 0: none
-    bool has_text_encoder;  // prompts can be encoded (tokenizer included)
+    int32_t min_references, max_references; // pictures that a job refers to; 0: none
+    // without a size of its own a picture gets that of its last reference; else of its first
+    bool size_follows_last_reference;
+    bool has_text_encoder; // prompts can be encoded (tokenizer included)
+    bool has_vision;       // prompts with references can be encoded
     bool has_vae_decoder, has_vae_encoder;
     int32_t patch_size;     // latents along a side of an image token: 2
     sumi_sigma_rule sigmas; // the authors' schedule
@@ -87,6 +91,18 @@ typedef struct sumi_prompt_text {
 sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encoder, const sumi_prompt_text* prompt,
                                            int32_t* ids, int32_t capacity, int32_t* out_count,
                                            int32_t* out_picture_rows, sumi_error* error);
+
+// The sizes in which a network that takes references sees a picture. first and vision are zero when no vision tower was
+// opened.
+typedef struct sumi_reference_sizes {
+    sumi_picture_size autoencoder; // by Lanczos from the picture
+    sumi_picture_size first;       // likewise, before the vision tower's own resize
+    sumi_picture_size vision;      // by bicubic from `first`: whole cells of the tower within its limits
+    int32_t tokens;                // that the picture takes in a prompt
+} sumi_reference_sizes;
+// SUMI_INVALID_ARGUMENT: the picture is too long and narrow.
+sumi_result sumi_network_reference_sizes(const sumi_network* network, sumi_picture_size picture,
+                                         sumi_reference_sizes* out_sizes, sumi_error* error);
 
 // How many rows of features a text encoder hands on for so many ids.
 int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, int32_t token_count);

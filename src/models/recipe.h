@@ -27,6 +27,20 @@ typedef struct sumi_recipe_encoder {
     sumi_prompt_template prompt;
 } sumi_recipe_encoder;
 
+// What pictures a job of the family may refer to, and in what sizes the network sees them. All zero: it takes none.
+typedef struct sumi_reference_rule {
+    int32_t min_count, max_count;
+    // Areas in pixels of what is made of a picture: for the autoencoder, and for the vision tower before that brings it
+    // to whole cells within its own limits. Both keep the picture's ratio of sides, in multiples of `multiple`.
+    int64_t autoencoder_area, first_area;
+    int32_t multiple;
+    // Of the longer to the shorter side, beyond which the vision tower takes no picture.
+    int32_t max_ratio;
+    // A picture for which nobody gives a size gets that of the last reference, as the autoencoder sees it; else of the
+    // first.
+    bool size_follows_last;
+} sumi_reference_rule;
+
 // What the checkpoints of one family differ in by their authors' word.
 typedef struct sumi_variant {
     const char* name;
@@ -55,6 +69,7 @@ typedef struct sumi_recipe {
     // The time that the network is told for a noise level.
     float (*time)(float sigma);
     int32_t max_side; // most pixels along one side
+    sumi_reference_rule references;
     sumi_guidance_formula guidance_formula;
     float guidance_off; // the number of guidance that means none
     sumi_guidance_rule guidance_rule;

@@ -129,7 +129,7 @@ namespace Sumi
         public struct sumi_pixels { public IntPtr data; public int width, height, row_bytes, channel_count; }
         public struct sumi_prompt_desc { public uint cookie; public IntPtr model, text, references; public int reference_count, priority; }
         public struct sumi_prompt_encoder { public int token_count, width; public IntPtr features; }
-        public struct sumi_prompt_info { public int encoder_count; public sumi_prompt_encoder encoders_0, encoders_1, encoders_2, encoders_3; }
+        public struct sumi_prompt_info { public int encoder_count; public sumi_prompt_encoder encoders_0, encoders_1, encoders_2, encoders_3; public int reference_count; }
         public struct sumi_lora_desc { public uint cookie; public IntPtr model, path; public int priority; }
         public struct sumi_lora_use { public IntPtr lora; public float scale; }
         public struct sumi_target { public Format format; public IntPtr host_memory; public int row_bytes; public ulong device_address; public IntPtr @event, external; }
@@ -218,6 +218,7 @@ namespace Sumi
         [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_lora_release(IntPtr lora);
 
         [DllImport(Library, CallingConvention = Convention)] public static extern sumi_image_desc sumi_image_defaults(IntPtr model, Preset preset);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_image_size(ref sumi_image_desc desc, out sumi_size out_size);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_image_memory(EngineHandle engine, ref sumi_image_desc desc, out sumi_memory out_memory);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_submit_images(EngineHandle engine, ref sumi_image_desc desc, out sumi_job out_job);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_fetch_images(EngineHandle engine, sumi_job job, [Out] sumi_image[] out_images, int capacity);

@@ -1,0 +1,123 @@
+#include "engine/references.h"
+#include "engine/image_desc.h"
+#include "sampling/pixels.h"
+#include <stdio.h>
+
+static sumi_picture_size size_of(const sumi_pixels* pixels)
+{
+    return (sumi_picture_size){pixels->width, pixels->height};
+}
+
+sumi_result sumi_references_check_count(const sumi_model* model, int32_t count, sumi_error* error)
+{
+    const int32_t least = model->info.min_references, most = model->info.max_references;
+    SUMI_REFUSE(most == 0 && count != 0, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference pictures",
+                (int)count, model->info.family);
+    SUMI_REFUSE(count < least && count >= 0, SUMI_INVALID_ARGUMENT,
+                "reference_count is %d: %s makes pictures of others, give %d to %d references", (int)count,
+                model->info.family, (int)least, (int)most);
+    SUMI_REFUSE(count < 0 || count > most, SUMI_INVALID_ARGUMENT, "reference_count is %d: give %d to %d", (int)count,
+                (int)least, (int)most);
+    return SUMI_OK;
+}
+
+sumi_result sumi_references_check(const sumi_model* model, const sumi_pixels* pictures, int32_t count,
+                                  sumi_references* out_references, sumi_error* error)
+{
+    *out_references = (sumi_references){.count = 0};
+    SUMI_REFUSE(pictures != NULL && model->info.max_references == 0, SUMI_NOT_SUPPORTED,
+                "references: %s takes no reference pictures", model->info.family);
+    if (count == 0) return SUMI_OK;
+    SUMI_TRY(sumi_references_check_count(model, count, error));
+    SUMI_ASSERT(count <= SUMI_MAX_REFERENCES);
+    SUMI_REFUSE(pictures == NULL, SUMI_INVALID_ARGUMENT, "references is NULL, but reference_count is %d", (int)count);
+    for (int32_t i = 0; i < count; i++) {
+        sumi_reference* reference = &out_references->list[i];
+        char member[48];
+        snprintf(member, sizeof member, "references[%d]", (int)i);
+        reference->source = sumi_pixels_settled(&pictures[i]);
+        SUMI_TRY(sumi_pixels_check(&reference->source, member, error));
+        sumi_error why = {SUMI_OK, {0}};
+        const sumi_result result =
+            sumi_network_reference_sizes(model->network, size_of(&reference->source), &reference->sizes, &why);
+        if (result != SUMI_OK) return sumi_fail(error, result, "%s: %s", member, why.text);
+    }
+    out_references->count = count;
+    return SUMI_OK;
+}
+
+sumi_result sumi_references_check_vision(const sumi_model* model, const sumi_references* references, sumi_error* error)
+{
+    SUMI_REFUSE(references->count > 0 && !model->info.has_vision, SUMI_NOT_SUPPORTED,
+                "references: the model was opened without a vision tower, which texts with references need; open it "
+                "with vision_path, or use prompts that were encoded with them before");
+    return SUMI_OK;
+}
+
+void sumi_references_of_prompt(const sumi_prompt* prompt, sumi_references* out_references)
+{
+    *out_references = (sumi_references){.count = prompt->reference_count, .are_kept = true};
+    for (int32_t i = 0; i < prompt->reference_count; i++) {
+        const sumi_picture_size size = prompt->reference_sizes[i];
+        out_references->list[i] =
+            (sumi_reference){.source = {prompt->references[i], size.width, size.height, 3 * size.width, 3},
+                             .sizes = {.autoencoder = size}};
+    }
+}
+
+sumi_result sumi_references_check_prompt(const sumi_references* references, const sumi_prompt* prompt,
+                                         const char* member, sumi_error* error)
+{
+    SUMI_REFUSE(prompt->reference_count != references->count, SUMI_INVALID_ARGUMENT,
+                "%s was encoded with %d reference pictures, this job has %d: encode it again with the same ones",
+                member, (int)prompt->reference_count, (int)references->count);
+    for (int32_t i = 0; i < references->count; i++) {
+        const sumi_picture_size mine = references->list[i].sizes.autoencoder, its = prompt->reference_sizes[i];
+        SUMI_REFUSE(mine.width != its.width || mine.height != its.height, SUMI_INVALID_ARGUMENT,
+                    "%s was encoded with another picture for references[%d]: of %d x %d, as the VAE reads it, where "
+                    "this job's is %d x %d; encode it again with the same ones",
+                    member, (int)i, (int)its.width, (int)its.height, (int)mine.width, (int)mine.height);
+    }
+    return SUMI_OK;
+}
+
+sumi_references sumi_references_copy(sumi_packer* packer, const sumi_references* references)
+{
+    sumi_references copy = *references;
+    for (int32_t i = 0; i < copy.count; i++)
+        copy.list[i].source = sumi_pixels_copy(packer, &references->list[i].source);
+    return copy;
+}
+
+int32_t sumi_references_tokens(const sumi_references* references)
+{
+    int32_t tokens = 0;
+    for (int32_t i = 0; i < references->count; i++) tokens += references->list[i].sizes.tokens;
+    return tokens;
+}
+
+static uint64_t rgb_bytes(sumi_picture_size size) { return (uint64_t)size.width * (uint64_t)size.height * 3; }
+
+uint64_t sumi_references_resize_bytes(const sumi_references* references)
+{
+    uint64_t most = 0;
+    for (int32_t i = 0; i < references->count; i++) {
+        const sumi_reference* one = &references->list[i];
+        const sumi_reference_sizes* sizes = &one->sizes;
+        uint64_t bytes = sumi_resize_bytes(&(sumi_resize_args){&one->source, sizes->autoencoder.width,
+                                                               sizes->autoencoder.height, SUMI_FILTER_LANCZOS});
+        uint64_t own = rgb_bytes(sizes->autoencoder);
+        if (sizes->vision.width > 0) {
+            const sumi_pixels first = {NULL, sizes->first.width, sizes->first.height, 3 * sizes->first.width, 3};
+            const uint64_t steps[] = {sumi_resize_bytes(&(sumi_resize_args){&one->source, sizes->first.width,
+                                                                            sizes->first.height, SUMI_FILTER_LANCZOS}),
+                                      sumi_resize_bytes(&(sumi_resize_args){&first, sizes->vision.width,
+                                                                            sizes->vision.height, SUMI_FILTER_BICUBIC})
+                                          + rgb_bytes(sizes->vision)};
+            for (int k = 0; k < 2; k++) bytes = steps[k] > bytes ? steps[k] : bytes;
+            if (rgb_bytes(sizes->first) > own) own = rgb_bytes(sizes->first);
+        }
+        if (bytes + own > most) most = bytes + own;
+    }
+    return most;
+}

@@ -1,0 +1,154 @@
+// A model that takes references, out of the tiny Z-Image checkpoint and parts of the tests' own: its recipe is changed
+// once it is open. The parts compute nothing useful, but every pixel of a reference reaches the picture:
+//
+//   vision tower   the pixel in the upper left corner of each cell, as a row of features
+//   text encoder   the checkpoint's, whose features of picture tokens are replaced by those rows
+//   denoiser       the checkpoint's, on latents into which those of references of the picture's size are mixed
+#ifndef EDIT_FIXTURE_H
+#define EDIT_FIXTURE_H
+#include "engine/engine.h"
+#include "engine_fixture.h"
+#include "models/language_model.h"
+#include "models/network_state.h"
+#include "models/next_dit.h"
+
+#define EDIT_PICTURE_TOKEN 876 // <|image_pad|>
+#define EDIT_WIDTH 96          // of the checkpoint's features
+
+static sumi_vision_facts edit_vision_facts(const void* model) { return *(const sumi_vision_facts*)model; }
+
+static sumi_value edit_vision_write(const void* model, sumi_plan* plan, sumi_value pixels, int32_t height,
+                                    int32_t width)
+{
+    static float values[EDIT_WIDTH * 3];
+    for (int i = 0; i < EDIT_WIDTH * 3; i++) values[i] = (float)(i * 29 % 17 - 8) * 0.05f;
+    static const sumi_weight weight = {.name = "vision",
+                                       .rows = EDIT_WIDTH,
+                                       .cols = 3,
+                                       .part_count = 1,
+                                       .parts = {{values, SUMI_DTYPE_F32, EDIT_WIDTH, 1.0f, NULL, 0}}};
+    const int32_t cell = ((const sumi_vision_facts*)model)->cell;
+    sumi_value picture = sumi_plan_pixels_in(plan, pixels, width, (sumi_tile){0, 0, height, width});
+    sumi_value all =
+        sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "vision", .x = picture, .weight = &weight});
+    sumi_value rows =
+        sumi_plan_value(plan, "vision_rows", SUMI_ELEMENT_ACTIVATION, (height / cell) * (width / cell), EDIT_WIDTH);
+    for (int32_t y = 0, at = 0; y < height / cell; y++) {
+        for (int32_t x = 0; x < width / cell; x++, at++) {
+            sumi_plan_copy_rows(plan,
+                                &(sumi_plan_copy_args){
+                                    .x = all, .x_row = y * cell * width + x * cell, .y = rows, .y_row = at, .rows = 1});
+        }
+    }
+    return rows;
+}
+
+static sumi_value edit_text_write(const void* model, sumi_plan* plan, const sumi_text_batch* batch)
+{
+    sumi_text_batch plain = *batch;
+    plain.picture_count = 0;
+    sumi_value features = sumi_language_model_part.write(model, plan, &plain);
+    for (int32_t i = 0; i < batch->picture_count; i++) {
+        const sumi_text_picture* picture = &batch->pictures[i];
+        sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = picture->value,
+                                                         .x_row = picture->value_row,
+                                                         .y = features,
+                                                         .y_row = picture->row,
+                                                         .rows = picture->grid_height * picture->grid_width});
+    }
+    return features;
+}
+
+static void edit_prepare(const void* model, sumi_plan* plan, sumi_denoising* job)
+{
+    const int32_t count = job->reference_count;
+    job->reference_count = 0; // the checkpoint's own part refuses them
+    sumi_next_dit_part.write_prepare(model, plan, job);
+    job->reference_count = count;
+}
+
+static sumi_value edit_evaluation(const void* model, sumi_plan* plan, sumi_denoising* job, int32_t slot,
+                                  sumi_value latents, const sumi_evaluation* list, int32_t count)
+{
+    const int32_t rows = sumi_plan_info(plan, latents)->rows, cols = sumi_plan_info(plan, latents)->cols;
+    for (int32_t i = 0; i < job->reference_count; i++) {
+        const sumi_reference_latents* one = &job->references[i];
+        const int32_t channels = sumi_plan_info(plan, one->latents)->rows;
+        if (one->height != job->height || one->width != job->width) continue;
+        sumi_value mixed = sumi_plan_value(plan, "mixed", SUMI_ELEMENT_FLOAT, rows, cols),
+                   item = sumi_plan_value(plan, "mixed_item", SUMI_ELEMENT_FLOAT, channels, cols),
+                   both = sumi_plan_value(plan, "mixed_both", SUMI_ELEMENT_FLOAT, channels, cols);
+        for (int32_t row = 0; row < rows; row += channels) {
+            sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = latents, .x_row = row, .y = item, .rows = channels});
+            sumi_plan_add_noise(plan, item, one->latents, (sumi_step_row){job->times, 0, true}, both);
+            sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = both, .y = mixed, .y_row = row, .rows = channels});
+        }
+        latents = mixed;
+    }
+    return sumi_next_dit_part.write_evaluation(model, plan, job, slot, latents, list, count);
+}
+
+// How Edit-Plus does it, in small: pictures for the autoencoder and the vision tower of two areas, up to three of them
+// or none, and the picture follows the last one.
+static const sumi_reference_rule s_several = {.max_count = 3,
+                                              .autoencoder_area = 32 * 32,
+                                              .first_area = 16 * 16,
+                                              .multiple = 16,
+                                              .max_ratio = 10,
+                                              .size_follows_last = true};
+// How Edit does it: one area for both, and at least one picture.
+static const sumi_reference_rule s_needed = {.min_count = 1,
+                                             .max_count = 2,
+                                             .autoencoder_area = 32 * 32,
+                                             .first_area = 32 * 32,
+                                             .multiple = 16,
+                                             .max_ratio = 10};
+static const sumi_vision_facts s_cells = {.width = EDIT_WIDTH, .cell = 5, .min_pixels = 50, .max_pixels = 2000};
+
+// Plans are cached by the model: one rule for each engine.
+static inline void make_edit_model(sumi_model* model, const sumi_reference_rule* rule, const sumi_vision_facts* facts)
+{
+    static sumi_recipe recipe;
+    static sumi_vision_part vision;
+    static sumi_text_encoder_part text;
+    static sumi_denoiser_part denoiser;
+    sumi_network* network = model->network;
+    recipe = sumi_recipe_z_image;
+    vision = (sumi_vision_part){.facts = edit_vision_facts, .write = edit_vision_write};
+    text = sumi_language_model_part;
+    text.write = edit_text_write;
+    denoiser = sumi_next_dit_part;
+    denoiser.write_prepare = edit_prepare;
+    denoiser.write_evaluation = edit_evaluation;
+    recipe.vision = &vision;
+    recipe.denoiser = &denoiser;
+    recipe.encoders[0].part = &text;
+    recipe.encoders[0].prompt.picture = "Picture #: <|vision_start|><|image_pad|><|vision_end|>";
+    recipe.encoders[0].prompt.picture_token = "<|image_pad|>";
+    recipe.references = *rule;
+    network->recipe = &recipe;
+    if (facts != NULL) {                                            // else as if no vision tower had been opened
+        network->vision = sumi_alloc(network->heap, sizeof *facts); // freed with the network
+        memcpy(network->vision, facts, sizeof *facts);
+    }
+    network->info.has_vision = facts != NULL;
+    network->info.min_references = rule->min_count;
+    network->info.max_references = rule->max_count;
+    network->info.size_follows_last_reference = rule->size_follows_last;
+    model->info = network->info;
+}
+
+// Photographs of odd sizes: one with alpha and room between its rows, one grey, one in RGB.
+static inline const sumi_pixels* edit_pictures(void)
+{
+    static uint8_t data[3][64 * 64 * 4];
+    static sumi_pixels pictures[3];
+    for (size_t k = 0; k < 3; k++) {
+        for (size_t i = 0; i < sizeof data[k]; i++) data[k][i] = (uint8_t)((i * (31 + k) + i / 97 + (i / 7) * k) & 255);
+    }
+    pictures[0] = (sumi_pixels){data[0], 60, 20, 60 * 4 + 8, 4};
+    pictures[1] = (sumi_pixels){data[1], 29, 31, 0, 1};
+    pictures[2] = (sumi_pixels){data[2], 21, 63, 0, 3};
+    return pictures;
+}
+#endif

@@ -1,0 +1,845 @@
+// Reference pictures from the public API into a job's plan, and prompts that keep them.
+#include "edit_fixture.h"
+
+#define OPEN_EDIT_WITH(slice_us, rule, engine, model)                                                                  \
+    OPEN_WITH(slice_us, engine, model);                                                                                \
+    make_edit_model(model, (rule), &s_cells)
+#define OPEN_EDIT(rule, engine, model) OPEN_EDIT_WITH(2000, rule, engine, model)
+
+// A small picture that refers to the first `count` of edit_pictures.
+static sumi_image_desc edit_image(sumi_model* model, const sumi_image_item* item, int32_t count)
+{
+    sumi_image_desc desc = small_image(model, item);
+    desc.references = count > 0 ? edit_pictures() : NULL;
+    desc.reference_count = count;
+    desc.width = desc.height = 0;
+    return desc;
+}
+
+static sumi_prompt* encode_edit(sumi_engine* engine, sumi_model* model, const char* text, int32_t count)
+{
+    sumi_prompt_desc desc = sumi_prompt_defaults(model);
+    desc.text = text;
+    desc.references = count > 0 ? edit_pictures() : NULL;
+    desc.reference_count = count;
+    sumi_job job;
+    sumi_prompt* prompt = NULL;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
+    return prompt;
+}
+
+// fetch_hash needs the size.
+static uint64_t edit_hash(sumi_engine* engine, const sumi_image_desc* desc)
+{
+    sumi_image_desc sized = *desc;
+    sumi_size size;
+    if (sumi_image_size(desc, &size) != SUMI_OK) {
+        printf("  no size: %s\n", s_host.log);
+        return 0;
+    }
+    sumi_job job;
+    if (sumi_submit_images(engine, desc, &job) != SUMI_OK) return 0;
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    sized.width = size.width;
+    sized.height = size.height;
+    return fetch_hash(engine, job, &sized);
+}
+
+// ---- Sizes and tokens -----------------------------------------------------------------------------------------------
+
+TEST(sizes_are_those_of_the_published_pipelines)
+{
+    static const struct {
+        sumi_picture_size picture, large, large_seen, small, small_seen;
+        int32_t large_tokens, small_tokens;
+    } rows[] = {
+        {{640, 640}, {1024, 1024}, {1036, 1036}, {384, 384}, {392, 392}, 1369, 196},
+        {{1920, 1080}, {1376, 768}, {1372, 756}, {512, 288}, {504, 280}, 1323, 180},
+        {{1664, 928}, {1376, 768}, {1372, 756}, {512, 288}, {504, 280}, 1323, 180},
+        {{1080, 1920}, {768, 1376}, {756, 1372}, {288, 512}, {280, 504}, 1323, 180},
+        {{800, 600}, {1184, 896}, {1176, 896}, {448, 320}, {448, 308}, 1344, 176},
+        {{4032, 3024}, {1184, 896}, {1176, 896}, {448, 320}, {448, 308}, 1344, 176},
+        {{600, 800}, {896, 1184}, {896, 1176}, {320, 448}, {308, 448}, 1344, 176},
+        {{832, 1216}, {832, 1248}, {840, 1260}, {320, 480}, {308, 476}, 1350, 187},
+        {{2000, 500}, {2048, 512}, {2044, 504}, {768, 192}, {756, 196}, 1314, 189},
+    };
+    const sumi_vision_facts facts = {.width = EDIT_WIDTH, .cell = 28, .min_pixels = 3136, .max_pixels = 12845056};
+    for (int small = 0; small < 2; small++) {
+        OPEN(engine, model);
+        const sumi_reference_rule rule = {.max_count = 3,
+                                          .autoencoder_area = 1024 * 1024,
+                                          .first_area = small ? 384 * 384 : 1024 * 1024,
+                                          .multiple = 32,
+                                          .max_ratio = 200};
+        make_edit_model(model, &rule, &facts);
+        sumi_error error = {SUMI_OK, {0}};
+        sumi_reference_sizes sizes;
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            const sumi_picture_size first = small ? rows[i].small : rows[i].large,
+                                    seen = small ? rows[i].small_seen : rows[i].large_seen;
+            CHECK_NUMBER(sumi_network_reference_sizes(model->network, rows[i].picture, &sizes, &error), SUMI_OK);
+            CHECK(sizes.autoencoder.width == rows[i].large.width && sizes.autoencoder.height == rows[i].large.height);
+            CHECK(sizes.first.width == first.width && sizes.first.height == first.height);
+            CHECK(sizes.vision.width == seen.width && sizes.vision.height == seen.height);
+            CHECK_NUMBER(sizes.tokens, small ? rows[i].small_tokens : rows[i].large_tokens);
+        }
+        // beyond the most along a side, 4096
+        CHECK_NUMBER(sumi_network_reference_sizes(model->network, (sumi_picture_size){20000, 1000}, &sizes, &error),
+                     SUMI_INVALID_ARGUMENT);
+        CHECK(strstr(error.text, "nearer to a square") != NULL);
+        CHECK_NUMBER(sumi_network_reference_sizes(model->network, (sumi_picture_size){20000, 10}, &sizes, &error),
+                     SUMI_INVALID_ARGUMENT);
+        close_engine(engine);
+    }
+}
+
+TEST(pictures_stand_in_the_prompt_as_their_tokens)
+{
+    OPEN_EDIT(&s_several, engine, model);
+    const int32_t tokens[3] = {18, 9, 4};
+    int32_t ids[1024], literal[1024], rows[3] = {0}, count = 0, literal_count = 0;
+    sumi_error error = {SUMI_OK, {0}};
+    const sumi_prompt_text text = {"make it red", 11, tokens, 3};
+    CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &text, ids, 1024, &count, rows, &error), SUMI_OK);
+    char written[2048] = "";
+    for (int i = 0; i < 3; i++) {
+        char piece[128];
+        snprintf(piece, sizeof piece, "Picture %d: <|vision_start|>", i + 1);
+        strcat(written, piece);
+        for (int k = 0; k < tokens[i]; k++) strcat(written, "<|image_pad|>");
+        strcat(written, "<|vision_end|>");
+    }
+    strcat(written, "make it red");
+    CHECK_NUMBER(
+        sumi_network_tokenise(model->network, 0, written, strlen(written), literal, 1024, &literal_count, &error),
+        SUMI_OK);
+    CHECK_NUMBER(count, literal_count);
+    CHECK(memcmp(ids, literal, (size_t)count * sizeof *ids) == 0);
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < tokens[i]; k++) CHECK_NUMBER(ids[rows[i] + k], EDIT_PICTURE_TOKEN);
+        CHECK(ids[rows[i] - 1] != EDIT_PICTURE_TOKEN && ids[rows[i] + tokens[i]] != EDIT_PICTURE_TOKEN);
+    }
+    // all of them fit into the capacity that is promised; one less may not
+    const int32_t most = model->info.max_prompt_tokens + 18 + 9 + 4;
+    char* long_text = malloc(8192);
+    memset(long_text, 'q', 8192);
+    for (int i = 3; i < 8192; i += 4) long_text[i] = ' ';
+    const sumi_prompt_text longer = {long_text, 8192, tokens, 3};
+    CHECK(most <= 1024);
+    CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &longer, ids, most, &count, rows, &error), SUMI_OK);
+    CHECK_NUMBER(count, most - 3);
+    CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &longer, ids, most - 4, &count, rows, &error),
+                 SUMI_TEXT_INVALID);
+    free(long_text);
+    close_engine(engine);
+}
+
+TEST(every_picture_reaches_its_own_tokens_and_no_others)
+{
+    OPEN_EDIT(&s_several, engine, model);
+    uint8_t data[2][32 * 32 * 3];
+    memset(data[0], 40, sizeof data[0]);
+    memset(data[1], 200, sizeof data[1]);
+    const sumi_pixels same = edit_pictures()[0];
+    sumi_prompt* prompts[2] = {NULL};
+    for (int k = 0; k < 2; k++) {
+        const sumi_pixels pictures[3] = {same, {data[k], 32, 32, 0, 3}, same};
+        sumi_prompt_desc desc = sumi_prompt_defaults(model);
+        desc.text = "make it red";
+        desc.references = pictures;
+        desc.reference_count = 3;
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompts[k]), SUMI_OK);
+    }
+    const int32_t tokens[3] = {18, 9, 18};
+    int32_t ids[1024], rows[3] = {0}, count = 0;
+    sumi_error error = {SUMI_OK, {0}};
+    const sumi_prompt_text text = {"make it red", 11, tokens, 3};
+    CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &text, ids, 1024, &count, rows, &error), SUMI_OK);
+    CHECK_NUMBER(sumi_prompt_get_info(prompts[0]).encoders[0].token_count, count);
+    for (int32_t row = 0; row < count; row++) {
+        const bool is_its = row >= rows[1] && row < rows[1] + tokens[1],
+                   differs = memcmp(prompts[0]->features[0] + row * EDIT_WIDTH,
+                                    prompts[1]->features[0] + row * EDIT_WIDTH, EDIT_WIDTH * sizeof(float))
+                          != 0;
+        CHECK(is_its == differs);
+    }
+    close_engine(engine);
+}
+
+TEST(long_texts_have_room_beside_pictures)
+{
+    OPEN_EDIT(&s_several, engine, model);
+    char* text = malloc(4097);
+    memset(text, 'q', 4096);
+    for (int i = 3; i < 4096; i += 4) text[i] = ' ';
+    text[4096] = '\0';
+    sumi_image_item items[2] = {{.text = text, .seed = 1}, {.text = text + 1, .seed = 2}};
+    sumi_image_desc desc = edit_image(model, items, 3);
+    desc.item_count = 2;
+    desc.step_count = 1;
+    CHECK(edit_hash(engine, &desc) != 0);
+    const sumi_job_prompt* prompts = engine->slots[0].u.plan.prompts;
+    CHECK(prompts[0].token_count[0] == model->info.max_prompt_tokens - 3 + 18 + 9 + 18);
+    CHECK(prompts[1].token_count[0] == prompts[0].token_count[0]);
+    free(text);
+    close_engine(engine);
+}
+
+// ---- Pixels ---------------------------------------------------------------------------------------------------------
+
+// In one go: RGB of `picture` in another size.
+static uint8_t* resized(const sumi_pixels* picture, sumi_picture_size size, sumi_filter filter)
+{
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_error error = {SUMI_OK, {0}};
+    uint8_t *rgb = malloc((size_t)picture->width * (size_t)picture->height * 3),
+            *into = malloc((size_t)size.width * (size_t)size.height * 3);
+    const int32_t channels = picture->channel_count,
+                  apart = picture->row_bytes > 0 ? picture->row_bytes : picture->width * channels;
+    for (int32_t y = 0; y < picture->height; y++) {
+        for (int32_t x = 0; x < picture->width; x++) {
+            const uint8_t* from = (const uint8_t*)picture->data + y * apart + x * channels;
+            for (int32_t c = 0; c < 3; c++) rgb[(y * picture->width + x) * 3 + c] = from[channels == 1 ? 0 : c];
+        }
+    }
+    CHECK_NUMBER(sumi_pixels_resize(&heap, rgb, picture->width, picture->height, picture->width * 3, 3, into,
+                                    size.width, size.height, filter, &error),
+                 SUMI_OK);
+    free(rgb);
+    return into;
+}
+
+static bool holds(sumi_engine* engine, const sumi_plan_entry* entry, sumi_value value, const uint8_t* want,
+                  sumi_picture_size size)
+{
+    const size_t bytes = (size_t)size.width * (size_t)size.height * 3;
+    uint8_t* got = malloc(bytes);
+    bool good = value.id != 0 && sumi_plan_info(&entry->plan, value)->bytes >= bytes;
+    if (good) engine->runner->functions->read(engine->runner, &entry->plan, value, 0, got, bytes);
+    good = good && memcmp(got, want, bytes) == 0;
+    free(got);
+    return good;
+}
+
+// The plan that was used last.
+static const sumi_plan_entry* newest_plan(const sumi_engine* engine)
+{
+    const sumi_plan_entry* newest = &engine->cache.entries[0];
+    for (int i = 1; i < SUMI_PLAN_CACHE_SIZE; i++) {
+        if (engine->cache.entries[i].used > newest->used) newest = &engine->cache.entries[i];
+    }
+    return newest;
+}
+
+static void check_pixels(sumi_engine* engine, sumi_model* model, const sumi_prompt* prompt)
+{
+    const sumi_pixels* pictures = edit_pictures();
+    const sumi_plan_entry* entry = newest_plan(engine);
+    for (int i = 0; i < model->info.max_references; i++) {
+        sumi_error error = {SUMI_OK, {0}};
+        sumi_reference_sizes sizes;
+        CHECK_NUMBER(sumi_network_reference_sizes(
+                         model->network, (sumi_picture_size){pictures[i].width, pictures[i].height}, &sizes, &error),
+                     SUMI_OK);
+        uint8_t *read = resized(&pictures[i], sizes.autoencoder, SUMI_FILTER_LANCZOS),
+                *first = resized(&pictures[i], sizes.first, SUMI_FILTER_LANCZOS);
+        const sumi_pixels before = {first, sizes.first.width, sizes.first.height, 0, 3};
+        uint8_t* seen = resized(&before, sizes.vision, SUMI_FILTER_BICUBIC);
+        CHECK(holds(engine, entry, entry->pipeline.vision_pixels[i], seen, sizes.vision));
+        if (prompt == NULL) CHECK(holds(engine, entry, entry->pipeline.reference_pixels[i], read, sizes.autoencoder));
+        else {
+            CHECK(prompt->reference_sizes[i].width == sizes.autoencoder.width
+                  && prompt->reference_sizes[i].height == sizes.autoencoder.height);
+            CHECK(memcmp(prompt->references[i], read,
+                         (size_t)sizes.autoencoder.width * (size_t)sizes.autoencoder.height * 3)
+                  == 0);
+        }
+        free(read), free(first), free(seen);
+    }
+}
+
+TEST(every_picture_is_resized_as_in_one_go)
+{
+    for (int rule = 0; rule < 2; rule++) {
+        OPEN_EDIT_WITH(100, rule == 0 ? &s_several : &s_needed, engine, model);
+        const int32_t count = model->info.max_references;
+        const sumi_image_item item = {.text = "make it red", .seed = 7};
+        sumi_image_desc desc = edit_image(model, &item, count);
+        desc.step_count = 1;
+        CHECK(edit_hash(engine, &desc) != 0);
+        check_pixels(engine, model, NULL);
+        sumi_prompt* prompt = encode_edit(engine, model, "make it red", count);
+        check_pixels(engine, model, prompt);
+        close_engine(engine);
+    }
+}
+
+// A photograph takes many pieces, none of them long.
+TEST(a_large_reference_is_resized_in_pieces)
+{
+    OPEN(engine, model);
+    const sumi_reference_rule rule = {
+        .max_count = 1, .autoencoder_area = 32 * 32, .first_area = 448 * 448, .multiple = 16, .max_ratio = 10};
+    const sumi_vision_facts facts = {.width = EDIT_WIDTH, .cell = 100, .min_pixels = 10000, .max_pixels = 250000};
+    make_edit_model(model, &rule, &facts);
+    uint8_t* data = malloc(1600 * 1200 * 4);
+    for (size_t i = 0; i < 1600 * 1200 * 4; i++) data[i] = (uint8_t)(i * 13 + i / 1601);
+    const sumi_pixels picture = {data, 1600, 1200, 0, 4};
+    const sumi_image_item item = {.text = "make it red", .seed = 7};
+    sumi_image_desc desc = small_image(model, &item);
+    desc.references = &picture;
+    desc.reference_count = 1;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    int pieces = 0;
+    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) {
+        sumi_engine_update(engine, 1);
+        pieces += engine->running != NULL && engine->running->u.plan.phase == SUMI_PHASE_INPUT;
+    }
+    CHECK(pieces > 12);
+    printf("  in %d pieces\n", pieces);
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_reference_sizes sizes;
+    CHECK_NUMBER(sumi_network_reference_sizes(model->network, (sumi_picture_size){1600, 1200}, &sizes, &error),
+                 SUMI_OK);
+    CHECK(sizes.vision.width != sizes.first.width || sizes.vision.height != sizes.first.height);
+    uint8_t *read = resized(&picture, sizes.autoencoder, SUMI_FILTER_LANCZOS),
+            *first = resized(&picture, sizes.first, SUMI_FILTER_LANCZOS);
+    const sumi_pixels before = {first, sizes.first.width, sizes.first.height, 0, 3};
+    uint8_t* seen = resized(&before, sizes.vision, SUMI_FILTER_BICUBIC);
+    const sumi_plan_entry* entry = newest_plan(engine);
+    CHECK(holds(engine, entry, entry->pipeline.reference_pixels[0], read, sizes.autoencoder));
+    CHECK(holds(engine, entry, entry->pipeline.vision_pixels[0], seen, sizes.vision));
+    sumi_image image;
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+    free(read), free(first), free(seen), free(data);
+    close_engine(engine);
+}
+
+// ---- Jobs -----------------------------------------------------------------------------------------------------------
+
+TEST(references_change_the_picture_in_every_way_they_reach_it)
+{
+    OPEN_EDIT(&s_several, engine, model);
+    CHECK(sumi_model_get_info(model).takes_references);
+    const sumi_image_item item = {.text = "make it red", .seed = 7};
+    sumi_image_desc none = edit_image(model, &item, 0), one = edit_image(model, &item, 1);
+    none.width = 48, none.height = 16;
+    const uint64_t a = edit_hash(engine, &none), b = edit_hash(engine, &one);
+    CHECK(a != 0 && b != 0 && a != b);
+    CHECK(edit_hash(engine, &one) == b && edit_hash(engine, &none) == a);
+    // of another size it is not among the latents here, but still in the text
+    one.width = one.height = 32;
+    none.width = none.height = 32;
+    CHECK(edit_hash(engine, &one) != edit_hash(engine, &none));
+    // the host's pixels are copied at submission
+    uint8_t data[40 * 40 * 3];
+    memset(data, 90, sizeof data);
+    const sumi_pixels grey = {data, 40, 40, 0, 3};
+    one.references = &grey;
+    const uint64_t c = edit_hash(engine, &one);
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &one, &job), SUMI_OK);
+    memset(data, 200, sizeof data);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK(fetch_hash(engine, job, &one) == c);
+    CHECK(edit_hash(engine, &one) != c);
+    close_engine(engine);
+}
+
+TEST(batches_guidance_starts_and_previews_go_with_references)
+{
+    OPEN_EDIT_WITH(300, &s_several, engine, model);
+    const sumi_image_item items[2] = {{.text = "make it red", .seed = 1}, {.text = "make it blue", .seed = 2}};
+    sumi_image_desc desc = edit_image(model, items, 2);
+    desc.item_count = 2;
+    desc.guidance = 2.0f;
+    desc.preview_every = 1;
+    const uint64_t both = edit_hash(engine, &desc);
+    CHECK(both != 0);
+    uint64_t apart = 0, pictures = 0;
+    for (int i = 0; i < 2; i++) { // latents first, then pictures, as fetch_hash has them
+        sumi_image_desc one = desc;
+        one.items = &items[i];
+        one.item_count = 1;
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &one, &job), SUMI_OK);
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        CHECK(sumi_job_poll(engine, job).preview_version == 2);
+        float latents[16 * 4 * 4];
+        CHECK_NUMBER(sumi_job_latents(engine, job, 0, latents, 16 * 4 * 4), SUMI_OK);
+        apart = apart * 31 + hash_bytes(latents, sizeof latents);
+        sumi_image image;
+        CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+        CHECK(image.width == 32 && image.height == 32);
+        pictures = pictures * 31 + hash_image(&image);
+        sumi_images_release(engine, &image, 1);
+    }
+    CHECK(both == apart * 31 * 31 + pictures);
+    // start image and mask
+    desc.start_image = &edit_pictures()[0];
+    desc.strength = 0.9f;
+    const uint64_t started = edit_hash(engine, &desc);
+    desc.mask = &edit_pictures()[1];
+    CHECK(started != 0 && started != both && edit_hash(engine, &desc) != 0);
+    desc.deadline_ms = 60000;
+    CHECK(edit_hash(engine, &desc) != 0);
+    close_engine(engine);
+}
+
+TEST(the_size_follows_from_the_references)
+{
+    for (int rule = 0; rule < 2; rule++) {
+        OPEN_EDIT(rule == 0 ? &s_several : &s_needed, engine, model);
+        const sumi_image_item item = {.text = "make it red", .seed = 7};
+        sumi_image_desc desc = edit_image(model, &item, 2);
+        sumi_size size = {1, 1};
+        CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
+        // the last one is nearly a square, the first one wide
+        CHECK(size.width == (rule == 0 ? 32 : 48) && size.height == (rule == 0 ? 32 : 16));
+        sumi_image image;
+        CHECK_NUMBER(draw(engine, &desc, &image), SUMI_OK);
+        CHECK(image.width == size.width && image.height == size.height);
+        sumi_memory memory, given;
+        CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+        desc.width = size.width, desc.height = size.height;
+        CHECK_NUMBER(sumi_image_memory(engine, &desc, &given), SUMI_OK);
+        CHECK(memcmp(&memory, &given, sizeof memory) == 0 && memory.images > 0);
+        const uint64_t sized = edit_hash(engine, &desc);
+        desc.width = desc.height = 0;
+        CHECK(edit_hash(engine, &desc) == sized && sized != 0);
+        // targets are checked against what comes out
+        unsigned char into[48 * 48 * 4];
+        sumi_target target = {.host_memory = into, .row_bytes = size.width * 4 - 4};
+        desc.targets = &target;
+        CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_INVALID_ARGUMENT);
+        CHECK(size.width == 0 && strstr(s_host.log, "row_bytes") != NULL);
+        desc.targets = NULL;
+        desc.width = 32; // one of the two is no size
+        CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_INVALID_ARGUMENT);
+        close_engine(engine);
+    }
+    sumi_size size = {1, 1};
+    sumi_image_desc none;
+    memset(&none, 0, sizeof none);
+    CHECK_NUMBER(sumi_image_size(NULL, &size), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_image_size(&none, &size), SUMI_DESC_NOT_INITIALIZED);
+    CHECK(size.width == 0);
+}
+
+TEST(presets_may_leave_the_size_to_the_references)
+{
+    const sumi_size_scale scale = {1024, 512, 16, 4096};
+    sumi_preset_values from[SUMI_PRESET_COUNT], to[SUMI_PRESET_COUNT];
+    memset(from, 0, sizeof from);
+    from[1].width = from[1].height = 1024;
+    sumi_presets_scaled(from, &scale, to);
+    CHECK(to[0].width == 0 && to[0].height == 0 && to[1].width == 512);
+
+    OPEN_EDIT(&s_several, engine, model);
+    to[0] = model->info.presets[0];
+    to[0].width = to[0].height = 0;
+    model->info.presets = to;
+    const sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
+    CHECK(desc.width == 0 && desc.height == 0 && desc.step_count == to[0].step_count);
+    CHECK_NUMBER(sumi_encode_defaults(model).width, model->info.sample_size);
+    close_engine(engine);
+}
+
+TEST(memory_counts_references)
+{
+    OPEN_EDIT(&s_several, engine, model);
+    const sumi_image_item item = {.text = "make it red", .seed = 7};
+    sumi_image_desc desc = edit_image(model, &item, 0);
+    desc.width = desc.height = 32;
+    sumi_memory without, with;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &without), SUMI_OK);
+    desc.references = edit_pictures();
+    desc.reference_count = 3;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &with), SUMI_OK);
+    CHECK(with.arena > without.arena && with.host > without.host + 60 * 20 * 4);
+    // a job like an earlier one allocates nothing
+    CHECK(edit_hash(engine, &desc) != 0 && edit_hash(engine, &desc) != 0);
+    const uint64_t before = sumi_engine_get_info(engine).allocation_count;
+    CHECK(edit_hash(engine, &desc) != 0);
+    CHECK_NUMBER(sumi_engine_get_info(engine).allocation_count, before);
+    close_engine(engine);
+}
+
+TEST(a_reference_larger_than_the_picture_is_read_in_tiles)
+{
+    OPEN(engine, model);
+    const sumi_reference_rule rule = {
+        .max_count = 1, .autoencoder_area = 512 * 512, .first_area = 16 * 16, .multiple = 16, .max_ratio = 10};
+    make_edit_model(model, &rule, &s_cells);
+    const sumi_image_item item = {.text = "make it red", .seed = 7};
+    sumi_image_desc desc = edit_image(model, &item, 1);
+    desc.references = &edit_pictures()[1];
+    desc.width = desc.height = 32;
+    sumi_memory whole, tiled;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &whole), SUMI_OK);
+    CHECK(!whole.tiles_vae);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, whole.arena / 3 * 2), SUMI_OK);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &tiled), SUMI_OK);
+    CHECK(tiled.tiles_vae && tiled.arena <= whole.arena / 3 * 2);
+    close_engine(engine);
+}
+
+// ---- Prompts that keep references -----------------------------------------------------------------------------------
+
+TEST(an_encoded_prompt_keeps_its_references)
+{
+    for (int rule = 0; rule < 2; rule++) {
+        OPEN_EDIT(rule == 0 ? &s_several : &s_needed, engine, model);
+        const sumi_image_item item = {.text = "make it red", .negative_text = "grey", .seed = 7};
+        sumi_image_desc desc = edit_image(model, &item, 2);
+        desc.guidance = 3.0f;
+        const uint64_t want = edit_hash(engine, &desc);
+        CHECK(want != 0);
+        sumi_prompt *positive = encode_edit(engine, model, "make it red", 2),
+                    *negative = encode_edit(engine, model, "grey", 2);
+        CHECK_NUMBER(sumi_prompt_get_info(positive).reference_count, 2);
+        const sumi_image_item encoded = {.prompt = positive, .negative_prompt = negative, .seed = 7};
+        desc.items = &encoded;
+        CHECK(edit_hash(engine, &desc) == want); // with references of its own
+        desc.references = NULL;
+        desc.reference_count = 0;
+        CHECK(edit_hash(engine, &desc) == want); // with those that the prompt keeps, and their size
+
+        const size_t bytes = sumi_prompt_save(positive, NULL, 0);
+        unsigned char *saved = malloc(bytes), *again = malloc(bytes);
+        CHECK_NUMBER(sumi_prompt_save(positive, saved, bytes), bytes);
+        sumi_prompt* loaded = NULL;
+        CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
+        CHECK_NUMBER(sumi_prompt_get_info(loaded).reference_count, 2);
+        CHECK_NUMBER(sumi_prompt_save(loaded, again, bytes), bytes);
+        CHECK(memcmp(saved, again, bytes) == 0);
+        const sumi_image_item shipped = {.prompt = loaded, .negative_prompt = negative, .seed = 7};
+        desc.items = &shipped;
+        // the job has its own copy
+        sumi_job job;
+        sumi_size size;
+        CHECK_NUMBER(sumi_image_size(&desc, &size), SUMI_OK);
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        sumi_prompt_release(loaded);
+        sumi_prompt_release(negative);
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        desc.width = size.width, desc.height = size.height;
+        CHECK(fetch_hash(engine, job, &desc) == want);
+        free(saved), free(again);
+        close_engine(engine);
+    }
+}
+
+// Saves `prompt` with another family of tensors: what `change` makes of the header, whose length stays.
+static sumi_result load_changed(sumi_model* model, const unsigned char* saved, size_t bytes, const char* from,
+                                const char* to)
+{
+    unsigned char* copy = malloc(bytes);
+    memcpy(copy, saved, bytes);
+    bool is_there = false;
+    const size_t length = strlen(from);
+    for (size_t i = 8; i + length < bytes && !is_there; i++) {
+        is_there = memcmp(copy + i, from, length) == 0;
+        if (is_there) memcpy(copy + i, to, length);
+    }
+    CHECK(is_there && strlen(to) == length);
+    sumi_prompt* prompt = NULL;
+    const sumi_result result = sumi_prompt_load(model, copy, bytes, &prompt);
+    sumi_prompt_release(prompt);
+    free(copy);
+    return result;
+}
+
+TEST(damaged_references_of_saved_prompts_are_refused)
+{
+    OPEN_EDIT(&s_several, engine, model);
+    sumi_prompt* prompt = encode_edit(engine, model, "make it red", 2);
+    const size_t bytes = sumi_prompt_save(prompt, NULL, 0);
+    unsigned char* saved = malloc(bytes);
+    CHECK_NUMBER(sumi_prompt_save(prompt, saved, bytes), bytes);
+    CHECK_NUMBER(load_changed(model, saved, bytes, "reference.1", "reference.1"), SUMI_OK);
+    CHECK_NUMBER(load_changed(model, saved, bytes, "reference.1", "reference.2"), SUMI_FILE_MALFORMED);
+    CHECK(strstr(s_host.log, "reference.1") != NULL);
+    CHECK_NUMBER(load_changed(model, saved, bytes, "reference.0", "reference.x"), SUMI_FILE_MALFORMED);
+    CHECK_NUMBER(load_changed(model, saved, bytes, "[16,48,3]", "[16,3,48]"), SUMI_FILE_MALFORMED);
+    CHECK_NUMBER(load_changed(model, saved, bytes, "[16,48,3]", "[48,16,3]"), SUMI_OK); // a picture all the same
+    CHECK_NUMBER(load_changed(model, saved, bytes, "[16,48,3]", "[24,32,3]"), SUMI_TENSOR_MISMATCH);
+    CHECK(strstr(s_host.log, "multiples of 16") != NULL);
+    CHECK_NUMBER(load_changed(model, saved, bytes, "\"U8\"", "\"I8\""), SUMI_FILE_MALFORMED);
+    model->info.max_references = 1;
+    CHECK_NUMBER(load_changed(model, saved, bytes, "U8", "U8"), SUMI_TENSOR_MISMATCH);
+    CHECK(strstr(s_host.log, "2 reference pictures") != NULL);
+    model->info.max_references = 3;
+    for (size_t cut = 1; cut < bytes; cut += cut < 600 ? 37 : 997) {
+        sumi_prompt* short_one = NULL;
+        CHECK(sumi_prompt_load(model, saved, bytes - cut, &short_one) != SUMI_OK && short_one == NULL);
+    }
+    free(saved);
+    close_engine(engine);
+}
+
+// ---- Refusals -------------------------------------------------------------------------------------------------------
+
+static void refuses(sumi_engine* engine, const sumi_image_desc* desc, sumi_result want, const char* sentence)
+{
+    sumi_job job;
+    sumi_memory memory;
+    sumi_size size;
+    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), want);
+    CHECK_NUMBER(sumi_image_memory(engine, desc, &memory), want);
+    CHECK_NUMBER(sumi_image_size(desc, &size), want);
+    if (strstr(s_host.log, sentence) == NULL) printf("  \"%s\" does not say \"%s\"\n", s_host.log, sentence);
+    CHECK(strstr(s_host.log, sentence) != NULL);
+    CHECK_NUMBER(sumi_engine_get_info(engine).job_count, 0);
+}
+
+static void refuses_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_result want, const char* sentence)
+{
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_prompt(engine, desc, &job), want);
+    if (strstr(s_host.log, sentence) == NULL) printf("  \"%s\" does not say \"%s\"\n", s_host.log, sentence);
+    CHECK(strstr(s_host.log, sentence) != NULL);
+}
+
+TEST(references_that_cannot_be_are_refused)
+{
+    OPEN_EDIT(&s_needed, engine, model);
+    const sumi_image_item item = {.text = "make it red", .seed = 7};
+    sumi_image_desc desc = edit_image(model, &item, 1);
+    sumi_prompt_desc prompt = sumi_prompt_defaults(model);
+    prompt.text = "make it red";
+    prompt.references = edit_pictures();
+    static const struct {
+        int32_t count;
+        const char* sentence;
+    } counts[] = {{0, "give 1 to 2 references"}, {-1, "give 1 to 2"}, {3, "give 1 to 2"}, {1 << 30, "give 1 to 2"}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        desc.reference_count = prompt.reference_count = counts[i].count;
+        refuses(engine, &desc, SUMI_INVALID_ARGUMENT, counts[i].sentence);
+        refuses_prompt(engine, &prompt, SUMI_INVALID_ARGUMENT, counts[i].sentence);
+    }
+    desc.references = prompt.references = NULL;
+    desc.reference_count = prompt.reference_count = 1;
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "references is NULL");
+    refuses_prompt(engine, &prompt, SUMI_INVALID_ARGUMENT, "references is NULL");
+    sumi_pixels bad[2] = {edit_pictures()[0], edit_pictures()[1]};
+    desc.references = prompt.references = bad;
+    desc.reference_count = prompt.reference_count = 2;
+    bad[1].data = NULL;
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "references[1]");
+    refuses_prompt(engine, &prompt, SUMI_INVALID_ARGUMENT, "references[1]");
+    bad[1] = edit_pictures()[1];
+    bad[1].channel_count = 2;
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "references[1]");
+    bad[1] = (sumi_pixels){edit_pictures()[1].data, 640, 4, 0, 1};
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "references[1]: a picture");
+    refuses_prompt(engine, &prompt, SUMI_INVALID_ARGUMENT, "nearer to a square");
+    close_engine(engine);
+
+    OPEN_EDIT(&s_several, plus, plus_model);
+    desc = edit_image(plus_model, &item, 0);
+    refuses(plus, &desc, SUMI_INVALID_ARGUMENT, "no references whose size");
+    desc.width = desc.height = 32;
+    CHECK(edit_hash(plus, &desc) != 0); // text alone
+    plus_model->info.has_vae_encoder = false;
+    desc.references = edit_pictures();
+    desc.reference_count = 1;
+    refuses(plus, &desc, SUMI_NOT_SUPPORTED, "without a VAE encoder");
+    close_engine(plus);
+}
+
+TEST(prompts_of_other_references_are_refused)
+{
+    OPEN_EDIT(&s_several, engine, model);
+    sumi_prompt *none = encode_edit(engine, model, "red", 0), *one = encode_edit(engine, model, "red", 1),
+                *two = encode_edit(engine, model, "red", 2);
+    sumi_image_item item = {.prompt = one, .seed = 7};
+    sumi_image_desc desc = edit_image(model, &item, 2);
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT,
+            "items[0].prompt was encoded with 1 reference pictures, this job has 2");
+    item.prompt = two;
+    sumi_pixels others[2] = {edit_pictures()[0], edit_pictures()[0]};
+    desc.references = others;
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "another picture for references[1]");
+    desc.references = edit_pictures();
+    CHECK(edit_hash(engine, &desc) != 0);
+    // guidance: negative prompts too
+    desc.guidance = 2.0f;
+    item.negative_prompt = one;
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "items[0].negative_prompt was encoded with 1");
+    item.negative_prompt = none;
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "items[0].negative_prompt was encoded with 0");
+    desc.guidance = 0.0f; // nobody reads them
+    CHECK(edit_hash(engine, &desc) != 0);
+    item.negative_prompt = NULL;
+    desc.guidance = 2.0f; // a text beside a prompt: with the host's pictures
+    CHECK(edit_hash(engine, &desc) != 0);
+    desc.references = NULL;
+    desc.reference_count = 0;
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "items[0].negative_text cannot be encoded");
+    desc.guidance = 0.0f;
+    sumi_image_item pair[2] = {{.prompt = two, .seed = 1}, {.text = "blue", .seed = 2}};
+    desc.items = pair;
+    desc.item_count = 2;
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "items[1].text cannot be encoded");
+    pair[1] = (sumi_image_item){.prompt = one};
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT, "items[1].prompt was encoded with 1");
+    pair[0] = (sumi_image_item){.text = "blue"}; // then there are none
+    desc.width = desc.height = 32;
+    refuses(engine, &desc, SUMI_INVALID_ARGUMENT,
+            "items[1].prompt was encoded with 1 reference pictures, this job has 0");
+    close_engine(engine);
+}
+
+TEST(models_without_what_references_need_say_so)
+{
+    OPEN(engine, model);
+    make_edit_model(model, &s_several, NULL);
+    const sumi_image_item item = {.text = "make it red", .seed = 7};
+    sumi_image_desc desc = edit_image(model, &item, 1);
+    refuses(engine, &desc, SUMI_NOT_SUPPORTED, "without a vision tower");
+    sumi_prompt_desc prompt = sumi_prompt_defaults(model);
+    prompt.text = "red";
+    prompt.references = edit_pictures();
+    prompt.reference_count = 1;
+    refuses_prompt(engine, &prompt, SUMI_NOT_SUPPORTED, "without a vision tower");
+    desc.references = NULL;
+    desc.reference_count = 0;
+    desc.width = desc.height = 32;
+    CHECK(edit_hash(engine, &desc) != 0);
+    close_engine(engine);
+
+    OPEN(plain, z_image); // takes none
+    CHECK(!sumi_model_get_info(z_image).takes_references);
+    desc = edit_image(z_image, &item, 1);
+    refuses(plain, &desc, SUMI_NOT_SUPPORTED, "takes no reference pictures");
+    desc.reference_count = 0;
+    refuses(plain, &desc, SUMI_NOT_SUPPORTED, "takes no reference pictures");
+    desc.references = NULL;
+    desc.reference_count = 2;
+    refuses(plain, &desc, SUMI_NOT_SUPPORTED, "takes no reference pictures");
+    desc.reference_count = 0;
+    refuses(plain, &desc, SUMI_INVALID_ARGUMENT, "width is 0");
+    close_engine(plain);
+}
+
+// ---- Everything that goes wrong -------------------------------------------------------------------------------------
+
+static bool is_expected(sumi_result result) { return result == SUMI_OK || result == SUMI_OUT_OF_HOST_MEMORY; }
+
+static sumi_result run(sumi_engine* engine, sumi_result submitted, sumi_job job)
+{
+    CHECK(is_expected(submitted));
+    if (submitted != SUMI_OK) return submitted;
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    return SUMI_OK;
+}
+
+TEST(the_nth_allocation_may_fail)
+{
+    long long n = 1;
+    for (bool has_failed = true; has_failed && t_errors == 0; n++) {
+        OPEN_EDIT(&s_several, engine, model);
+        const long long before = atomic_load(&s_host.count);
+        atomic_store(&s_host.fail_at, before + n);
+        sumi_prompt_desc pd = sumi_prompt_defaults(model);
+        pd.text = "red";
+        pd.references = edit_pictures();
+        pd.reference_count = 2;
+        sumi_job job;
+        sumi_prompt *prompt = NULL, *loaded = NULL;
+        if (run(engine, sumi_submit_prompt(engine, &pd, &job), job) == SUMI_OK)
+            CHECK(is_expected(sumi_fetch_prompt(engine, job, &prompt)));
+        static unsigned char saved[64 * 1024];
+        const size_t bytes = sumi_prompt_save(prompt, saved, sizeof saved);
+        CHECK(bytes < sizeof saved);
+        if (prompt != NULL) CHECK(is_expected(sumi_prompt_load(model, saved, bytes, &loaded)));
+        const sumi_image_item item = {.text = "red", .negative_prompt = loaded, .seed = 1};
+        sumi_image_desc desc = edit_image(model, &item, 2);
+        desc.step_count = 1;
+        desc.guidance = 1.0f;
+        sumi_memory memory;
+        CHECK(is_expected(sumi_image_memory(engine, &desc, &memory)));
+        sumi_image image;
+        if (run(engine, sumi_submit_images(engine, &desc, &job), job) == SUMI_OK) {
+            CHECK(is_expected(sumi_fetch_images(engine, job, &image, 1)));
+            sumi_images_release(engine, &image, 1);
+        }
+        has_failed = atomic_load(&s_host.count) >= before + n;
+        atomic_store(&s_host.fail_at, 0);
+        if (n % 8 == 0) CHECK(edit_hash(engine, &desc) != 0);
+        close_engine(engine);
+    }
+    printf("  %lld allocations failed, one after the other\n", n - 2);
+    CHECK(n > 100);
+}
+
+TEST(a_job_can_be_cancelled_after_every_slice)
+{
+    OPEN_EDIT_WITH(100, &s_several, engine, model);
+    const sumi_image_item item = {.text = "red", .negative_text = "grey", .seed = 1};
+    sumi_image_desc desc = edit_image(model, &item, 3);
+    desc.step_count = 1;
+    desc.guidance = 1.0f;
+    const uint64_t whole = edit_hash(engine, &desc);
+    CHECK(whole != 0);
+    sumi_prompt_desc pd = sumi_prompt_defaults(model);
+    pd.text = "red";
+    pd.references = edit_pictures();
+    pd.reference_count = 3;
+    for (int kind = 0; kind < 2; kind++) {
+        int slices = 0;
+        for (bool is_done = false; !is_done && t_errors == 0; slices++) {
+            sumi_job job;
+            CHECK_NUMBER(kind == 0 ? sumi_submit_prompt(engine, &pd, &job) : sumi_submit_images(engine, &desc, &job),
+                         SUMI_OK);
+            for (int i = 0; i < slices; i++) sumi_engine_update(engine, 1);
+            is_done = sumi_job_poll(engine, job).state >= SUMI_JOB_DONE;
+            if (slices % 2 == 0) {
+                sumi_job_discard(engine, job);
+            } else {
+                sumi_job_cancel(engine, job);
+                sumi_engine_update(engine, 1);
+                CHECK_NUMBER(sumi_job_poll(engine, job).state, is_done ? SUMI_JOB_DONE : SUMI_JOB_CANCELLED);
+                sumi_job_discard(engine, job);
+            }
+            if (slices % 40 == 0) CHECK(edit_hash(engine, &desc) == whole);
+        }
+        CHECK(slices > 20);
+    }
+    CHECK(edit_hash(engine, &desc) == whole);
+    CHECK_NUMBER(sumi_engine_get_info(engine).job_count, 0);
+    close_engine(engine);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(sizes_are_those_of_the_published_pipelines);
+    RUN(pictures_stand_in_the_prompt_as_their_tokens);
+    RUN(every_picture_reaches_its_own_tokens_and_no_others);
+    RUN(long_texts_have_room_beside_pictures);
+    RUN(every_picture_is_resized_as_in_one_go);
+    RUN(a_large_reference_is_resized_in_pieces);
+    RUN(references_change_the_picture_in_every_way_they_reach_it);
+    RUN(batches_guidance_starts_and_previews_go_with_references);
+    RUN(the_size_follows_from_the_references);
+    RUN(presets_may_leave_the_size_to_the_references);
+    RUN(memory_counts_references);
+    RUN(a_reference_larger_than_the_picture_is_read_in_tiles);
+    RUN(an_encoded_prompt_keeps_its_references);
+    RUN(damaged_references_of_saved_prompts_are_refused);
+    RUN(references_that_cannot_be_are_refused);
+    RUN(prompts_of_other_references_are_refused);
+    RUN(models_without_what_references_need_say_so);
+    RUN(the_nth_allocation_may_fail);
+    RUN(a_job_can_be_cancelled_after_every_slice);
+    TEST_END();
+}
