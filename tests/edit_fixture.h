@@ -22,11 +22,12 @@ static sumi_value edit_vision_write(const void* model, sumi_plan* plan, sumi_val
 {
     static float values[EDIT_WIDTH * 3];
     for (int i = 0; i < EDIT_WIDTH * 3; i++) values[i] = (float)(i * 29 % 17 - 8) * 0.05f;
-    static const sumi_weight weight = {.name = "vision",
-                                       .rows = EDIT_WIDTH,
-                                       .cols = 3,
-                                       .part_count = 1,
-                                       .parts = {{values, SUMI_DTYPE_F32, EDIT_WIDTH, 1.0f, NULL, 0}}};
+    static const sumi_weight weight = {
+        .name = "vision",
+        .rows = EDIT_WIDTH,
+        .cols = 3,
+        .part_count = 1,
+        .parts = {{.data = values, .dtype = SUMI_DTYPE_F32, .rows = EDIT_WIDTH, .scale = 1.0f}}};
     const int32_t cell = ((const sumi_vision_facts*)model)->cell;
     sumi_value picture = sumi_plan_pixels_in(plan, pixels, width, (sumi_tile){0, 0, height, width});
     sumi_value all =

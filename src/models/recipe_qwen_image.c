@@ -202,6 +202,12 @@ const sumi_recipe sumi_recipe_qwen_image_edit = {
                              .dropped_rows = 64}}},
     .vision = &sumi_qwen_vision_part,
     .vision_settings = &s_vision,
+    .references = {.min_count = 1,
+                   .max_count = 1,
+                   .autoencoder_area = 1024 * 1024,
+                   .first_area = 1024 * 1024,
+                   .multiple = 32,
+                   .max_ratio = 200},
     .describe = describe_edit,
 };
 
@@ -220,5 +226,11 @@ const sumi_recipe sumi_recipe_qwen_image_edit_plus = {
                              .dropped_rows = 64}}},
     .vision = &sumi_qwen_vision_part,
     .vision_settings = &s_vision,
+    .references = {.max_count = 3,
+                   .autoencoder_area = 1024 * 1024,
+                   .first_area = 384 * 384,
+                   .multiple = 32,
+                   .max_ratio = 200,
+                   .size_follows_last = true},
     .describe = describe_edit_plus,
 };
