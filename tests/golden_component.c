@@ -82,6 +82,15 @@ static void checkpoint_path(const golden_case* c, char* out, size_t bytes)
     snprintf(out, bytes, "%.2000s/../%.64s", c->folder, model != NULL ? model : "model");
 }
 
+sumi_network* layered_network(golden_case* c, const char* model)
+{
+    char path[2100], key[2200];
+    snprintf(path, sizeof path, "%.2000s/../%.64s", c->folder, model);
+    snprintf(key, sizeof key, "layered|%s", path);
+    const sumi_network_desc desc = {.path = path};
+    return open_network(c, key, &s_layered, &desc);
+}
+
 bool open_checkpoint_file(golden_case* c, const char* name, sumi_file* out)
 {
     char folder[2100], path[2400];

@@ -17,6 +17,8 @@ typedef struct case_component {
 // after reporting. close_component in any case.
 bool open_component(golden_case* c, sumi_component_kind kind, const char* what, case_component* out);
 void close_component(case_component* component);
+// The whole checkpoint with a recipe: t2i, edit, edit-2509 or edit-2511. NULL after reporting.
+sumi_network* layered_network(golden_case* c, const char* model);
 // A file of the same checkpoint, "processor/preprocessor_config.json". False after reporting; sumi_file_close in any
 // case.
 bool open_checkpoint_file(golden_case* c, const char* name, sumi_file* out);

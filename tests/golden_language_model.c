@@ -97,8 +97,7 @@ static int32_t* ids_of_case(golden_case* c, const char* name, const char* tensor
     return list;
 }
 
-// Watches what the case expects under WHOSE.NAME, for rows from first_row on.
-static void watch_text(const golden_case* c, watcher* w, const char* whose, int32_t layer_count)
+void watch_language_model(const golden_case* c, watcher* w, const char* whose, int32_t layer_count)
 {
     static const struct {
         const char *name, *label;
@@ -163,7 +162,7 @@ static void run_lm(golden_case* c)
     int32_t count = 0;
     int32_t* ids = ids_of_case(c, "text-t2i", "input.short.ids", &count);
     if (ids != NULL && bind_model(c, &s_qwen2_5_vl, &component, &model)) {
-        watch_text(c, w, "text", model.layer_count);
+        watch_language_model(c, w, "text", model.layer_count);
         array features = encode(c, &model, ids, count, w);
         compare_watches(c, w);
         array_free(&features);
@@ -238,7 +237,7 @@ static void run_prompts(golden_case* c)
 bool run_language_model_case(golden_case* c)
 {
     const bool is_gemma = strcmp(c->kind, "encoder") == 0 && sumi_tensor_find(&c->set, "expect.layer5") != NULL;
-    const bool is_lm = strcmp(c->kind, "encoder") == 0 && sumi_tensor_find(&c->set, "expect.text.embeds") != NULL;
+    const bool is_lm = strcmp(c->kind, "encoder") == 0 && sumi_tensor_find(&c->set, "expect.text.last") != NULL;
     const bool is_text = strcmp(c->kind, "text") == 0 && sumi_tensor_find(&c->set, "input.short.ids") != NULL;
     if (is_gemma) run_gemma(c);
     if (is_lm) run_lm(c);

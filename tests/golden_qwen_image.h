@@ -3,9 +3,39 @@
 #ifndef GOLDEN_QWEN_IMAGE_H
 #define GOLDEN_QWEN_IMAGE_H
 #include "golden_component.h"
+#include "golden_pictures.h"
+#include "golden_watch.h"
 
 bool run_language_model_case(golden_case* c);
 bool run_qwen_vision_case(golden_case* c);
 bool run_two_stream_case(golden_case* c);
 bool run_qwen_vae_case(golden_case* c);
+bool run_qwen_prompt_case(golden_case* c);
+bool run_qwen_pipeline_case(golden_case* c);
+
+// Watches what a case of the language model expects under WHOSE.NAME ("text", "image"), from the row that it says on.
+void watch_language_model(const golden_case* c, watcher* w, const char* whose, int32_t layer_count);
+
+// A prompt inside its template.
+typedef struct case_prompt {
+    int32_t* ids;
+    int32_t count;
+    int32_t picture_rows[SUMI_MAX_REFERENCES];
+} case_prompt;
+// pictures: those that the prompt refers to, or NULL. False after reporting; free the ids in any case.
+bool tokenise_prompt(golden_case* c, sumi_network* network, const node* text, const case_pictures* pictures,
+                     case_prompt* out);
+
+// Encodes all prompts in one plan, with the pictures that they refer to.
+typedef struct encode_job {
+    const case_prompt* prompts;
+    int32_t prompt_count; // at most 4
+    const case_pictures* pictures;
+    watcher* w;
+    array positions;   // [tokens, 3], op by op
+    array features[4]; // as they are handed on; free with free_encoded
+} encode_job;
+void encode_prompts(golden_case* c, const sumi_network* network, encode_job* job);
+void free_encoded(encode_job* job);
+void write_prompt_ids(plan_run* run, const case_prompt* prompts, int32_t prompt_count);
 #endif

@@ -1,31 +1,16 @@
 // Cases of the Qwen-Image family about pictures that go into a prompt: the vision tower, its windows, its rotary table
 // and attention at the released sizes, resizes and the rules of sizes.
+#include "golden_pictures.h"
 #include "golden_qwen_image.h"
 #include "golden_watch.h"
+#include "models/network_state.h"
 #include "models/qwen_vision.h"
 #include "plan_runner.h"
-#include "png.h"
 #include "sampling/picture_sizes.h"
 #include "sampling/pixels.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { LONGEST_RATIO = 200 }; // beyond, the reference refuses a picture
-
-static bool read_case_png(golden_case* c, const char* name, png_image* out)
-{
-    char path[2400], message[PNG_MESSAGE_BYTES];
-    memset(out, 0, sizeof *out);
-    if (name == NULL) {
-        case_fails(c, "the json names no picture");
-        return false;
-    }
-    join_path(path, sizeof path, c->folder, name);
-    if (png_read(path, 3, out, message)) return true;
-    case_fails(c, "%s", message);
-    return false;
-}
 
 // Whether `from`, resized to the size of `want`, is `want` byte for byte.
 static void compare_resize(golden_case* c, const char* label, const png_image* from, const png_image* want,
@@ -224,7 +209,7 @@ static void run_vision(golden_case* c)
     const node* list = json_get(c->json, "images");
     if (open_tower(c, &component, &model)) {
         const sumi_vision_facts facts = sumi_qwen_vision_part.facts(&model);
-        const sumi_size_limits limits = {facts.cell, facts.min_pixels, facts.max_pixels, LONGEST_RATIO};
+        const sumi_size_limits limits = {facts.cell, facts.min_pixels, facts.max_pixels, LONGEST_PICTURE_RATIO};
         if (!c->by_op) run_windows(c, &model);
         int index = 0;
         for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next, index++) {
@@ -309,10 +294,44 @@ static bool are_sizes_good(sumi_picture_size picture, const node* about, int64_t
                    == (int32_t)json_number(about, "rows", -1));
 }
 
+// The sizes that a recipe gives a reference, against the row's: `read` of what the autoencoder reads, `seen` of what
+// the vision tower sees. Sides beyond the recipe's limit are refused.
+static bool are_references_good(const sumi_network* network, sumi_picture_size picture, const node* read,
+                                const node* seen)
+{
+    const sumi_picture_size want_read = size_of(json_get(read, "size")), want_first = size_of(json_get(seen, "size")),
+                            want_seen = size_of(json_get(seen, "vl"));
+    const int32_t most = network->info.max_side;
+    const bool is_refused = want_seen.width == 0 || want_read.width > most || want_read.height > most
+                         || want_seen.width > most || want_seen.height > most;
+    sumi_reference_sizes got = {.tokens = 0};
+    sumi_error error = {0};
+    const sumi_result result = sumi_network_reference_sizes(network, picture, &got, &error);
+    if (is_refused) return result == SUMI_INVALID_ARGUMENT && error.text[0] != 0;
+    return is_size(result, got.autoencoder, want_read) && is_size(result, got.first, want_first)
+        && is_size(result, got.vision, want_seen) && got.tokens == (int32_t)json_number(seen, "rows", -1);
+}
+
+static void run_recipe_sizes(golden_case* c, const node* list, const char* model, const char* seen)
+{
+    const sumi_network* network = layered_network(c, model);
+    int count = 0, wrong = 0;
+    if (network == NULL) return;
+    for (const node* n = list->first; n != NULL; n = n->next, count++) {
+        const sumi_picture_size picture = size_of(json_get(n, "image"));
+        const bool good = are_references_good(network, picture, json_get(n, "edit"), json_get(n, seen));
+        if (!good) printf("  other sizes for %d x %d\n", (int)picture.width, (int)picture.height);
+        wrong += !good;
+    }
+    char label[64];
+    snprintf(label, sizeof label, "%d references of %s", count, model);
+    report(c, label, wrong, 0, wrong == 0 && count > 0);
+}
+
 static void run_sizes(golden_case* c, const node* list)
 {
     // those of the released processor and pipelines
-    const sumi_size_limits limits = {28, 3136, 12845056, LONGEST_RATIO};
+    const sumi_size_limits limits = {28, 3136, 12845056, LONGEST_PICTURE_RATIO};
     int count = 0, wrong = 0;
     for (const node* n = list->first; n != NULL; n = n->next, count++) {
         const sumi_picture_size picture = size_of(json_get(n, "image"));
@@ -328,6 +347,8 @@ static void run_sizes(golden_case* c, const node* list)
     char label[64];
     snprintf(label, sizeof label, "sizes of %d pictures", count);
     report(c, label, wrong, 0, wrong == 0 && count > 0);
+    run_recipe_sizes(c, list, "edit", "edit");
+    run_recipe_sizes(c, list, "edit-2509", "cond");
 }
 
 // ---- Ops at the released sizes --------------------------------------------------------------------------------------
@@ -442,6 +463,8 @@ bool run_qwen_vision_case(golden_case* c)
     else if (strcmp(c->kind, "op") == 0) {
         run_rope(c);
         run_attention(c, "attn80");
+        run_attention(c, "attn128");
+        run_attention(c, "attn384");
     } else return false;
     return true;
 }

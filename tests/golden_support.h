@@ -79,16 +79,23 @@ typedef struct golden_case {
 void compare(golden_case* c, const char* name, const array* got);
 // rows from rows_known on were not computed
 void compare_partly(golden_case* c, const char* name, const array* got, int64_t rows_known);
+// with KIND.NAME instead, which is of another run of the reference ("expect_tb")
+void compare_with(golden_case* c, const char* kind, const char* name, const array* got);
+// got must differ from wrong.NAME, the result of a known mistake.
+void compare_wrong(golden_case* c, const char* name, const array* got);
 // A value that has no tensor: prints one line.
 void report(golden_case* c, const char* what, double error, double tolerance, bool good);
 void not_checked(golden_case* c, const char* name, const char* why);
 void case_fails(golden_case* c, const char* format, ...) SUMI_PRINTF(2, 3);
 array input(const golden_case* c, const char* name); // input.NAME
 bool has_expected(const golden_case* c, const char* name);
+bool has_tensor(const golden_case* c, const char* kind, const char* name); // KIND.NAME
 void finish_case(golden_case* c); // names what was not looked at, and frees what was kept
 
 // Opens (or keeps) the checkpoint of the case. NULL after reporting.
 sumi_network* case_network(golden_case* c, const node* json);
+// Opens (or keeps) a checkpoint by its desc, which `key` stands for. NULL after reporting.
+sumi_network* open_network(golden_case* c, const char* key, const sumi_files* files, const sumi_network_desc* desc);
 void close_network(golden* g); // accepts none
 
 // ---- Plans ----------------------------------------------------------------------------------------------------------

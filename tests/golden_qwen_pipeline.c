@@ -1,0 +1,647 @@
+// The Qwen-Image family from noise to picture, with what each step leaves; adapters; schedules.
+//
+// The reference in float32 tells the network sigma itself ("expect"). The released pipelines round it to bfloat16, twice,
+// and so does this library ("expect_tb"). A plan takes times as they are, so a case is run with both.
+#include "golden_qwen_image.h"
+#include "models/network_state.h"
+#include "models/scheduler.h"
+#include "plan_runner.h"
+#include "sampling/pixels.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- Packed latents -------------------------------------------------------------------------------------------------
+
+// Of element `feature` of token `token`, in [channels, height * width]: channel slowest, then row and column of the
+// patch.
+static int64_t latent_at(int64_t height, int64_t width, int64_t token, int64_t feature)
+{
+    const int64_t columns = width / 2, y = token / columns * 2 + feature / 2 % 2, x = token % columns * 2 + feature % 2;
+    return feature / 4 * height * width + y * width + x;
+}
+
+static array pack(const float* latents, int64_t channels, int64_t height, int64_t width)
+{
+    array tokens = array_make(NULL, 2, (const int64_t[]){height * width / 4, 4 * channels});
+    for (int64_t t = 0; t < tokens.shape[0]; t++)
+        for (int64_t k = 0; k < tokens.shape[1]; k++)
+            tokens.values[t * tokens.shape[1] + k] = latents[latent_at(height, width, t, k)];
+    return tokens;
+}
+
+static array unpack(const array* tokens, int64_t height, int64_t width)
+{
+    array latents = array_make(NULL, 2, (const int64_t[]){tokens->shape[1] / 4, height * width});
+    for (int64_t t = 0; t < tokens->shape[0]; t++)
+        for (int64_t k = 0; k < tokens->shape[1]; k++)
+            latents.values[latent_at(height, width, t, k)] = tokens->values[t * tokens->shape[1] + k];
+    return latents;
+}
+
+// ---- Schedules ------------------------------------------------------------------------------------------------------
+
+// The network's own rule, or that of the case's "scheduler" over it. False after reporting.
+static bool read_rule(golden_case* c, const char* file_name, sumi_sigma_rule* rule)
+{
+    char path[2400];
+    sumi_file file = {0};
+    sumi_error error = {0};
+    snprintf(path, sizeof path, "%.2000s/../%.300s", c->folder, file_name);
+    bool good = sumi_file_open(&file, &c->g->heap, NULL, path, &error) == SUMI_OK
+             && sumi_scheduler_read(file.data, (size_t)file.bytes, path, rule, &error) == SUMI_OK;
+    if (!good) case_fails(c, "%s", error.text);
+    sumi_file_close(&file);
+    return good;
+}
+
+static void run_schedule(golden_case* c)
+{
+    for (size_t i = 0; i < c->set.count; i++) {
+        // TAG.L<tokens>.N<steps>.WHAT
+        const char* name = expected_name(c, i);
+        char tag[16], what[16];
+        int tokens, steps;
+        if (name == NULL || sscanf(name, "%15[a-z].L%d.N%d.%15[a-z_0-9]", tag, &tokens, &steps, what) != 4 || steps < 1
+            || steps > SUMI_SCHEDULE_MAX_STEPS)
+            continue;
+        sumi_sigma_rule rule = sumi_scheduler_defaults();
+        const bool is_stock = strcmp(tag, "stock") == 0, has_end = strcmp(what, "sigmas") == 0;
+        // an adapter's overrides are read over the model's own
+        if (!read_rule(c, "model/scheduler/scheduler_config.json", &rule)
+            || (!is_stock && !read_rule(c, "scheduler_lightning.json", &rule)))
+            return;
+        array got = array_make(NULL, 1, (const int64_t[]){steps + 1});
+        sumi_error error = {0};
+        if (sumi_schedule_write(&rule, tokens, steps, got.values, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+        for (int k = 0; k < steps && !has_end; k++)
+            got.values[k] = strcmp(what, "timesteps") == 0    ? 1000.0f * got.values[k]
+                          : strcmp(what, "t_model_bf16") == 0 ? sumi_recipe_qwen_image.time(got.values[k])
+                                                              : NAN;
+        got.count = got.shape[0] = steps + has_end;
+        compare(c, name, &got);
+        array_free(&got);
+    }
+}
+
+// ---- Adapters -------------------------------------------------------------------------------------------------------
+
+// An adapter file of the folder beside the cases, NULL for none. False after reporting.
+static bool open_adapter(golden_case* c, const sumi_network* network, const char* name, sumi_adapter_file** out)
+{
+    char path[2400];
+    sumi_error error = {0};
+    *out = NULL;
+    if (name == NULL) return true;
+    snprintf(path, sizeof path, "%.2000s/../%.300s", c->folder, name);
+    if (sumi_adapter_open(&c->g->heap, NULL, network, path, &error, out) == SUMI_OK) return true;
+    case_fails(c, "%s", error.text);
+    return false;
+}
+
+static void close_adapter(golden_case* c, sumi_adapter_file* file)
+{
+    if (file == NULL) return;
+    const sumi_adapter* adapter = sumi_adapter_get(file);
+    for (int32_t d = 0; d < adapter->delta_count; d++)
+        runner_forget_weights(c->g->runner,
+                              (const sumi_weight* const[]){&adapter->deltas[d].down, &adapter->deltas[d].up}, 2);
+    sumi_adapter_close(file);
+}
+
+typedef struct forward_job {
+    array latents, text;
+    float time;
+} forward_job;
+
+static void write_forward(plan_run* run)
+{
+    const forward_job* job = run->context;
+    const sumi_solver_row row = {.cv = 1.0f, .blend_sigma = -1.0f}; // leaves x = v
+    write_floats(run, run->pipeline->times, 0, &job->time, 1);
+    write_floats(run, run->pipeline->solver, 0, (const float*)(const void*)&row, 12);
+    write_floats(run, run->pipeline->x, 0, job->latents.values, job->latents.count);
+    write_floats(run, run->pipeline->features[0][0].value, 0, job->text.values, job->text.count);
+}
+
+// One evaluation with an adapter, as packed rows under the name `expected`.
+static void run_forward(golden_case* c, const sumi_network* network, forward_job* job, sumi_size size,
+                        const sumi_adapter_use* use, const char* expected)
+{
+    const sumi_pipeline_prompt prompt = {.token_count = {(int32_t)job->text.shape[0]}, .given = true};
+    const sumi_pipeline_item item = {0, -1};
+    const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
+                                           .prompts = &prompt,
+                                           .prompt_count = 1,
+                                           .items = &item,
+                                           .item_count = 1,
+                                           .width = size.width,
+                                           .height = size.height,
+                                           .evaluation_count = 1,
+                                           .without_decode = true,
+                                           .adapters = use,
+                                           .adapter_count = use != NULL};
+    sumi_plan plan;
+    sumi_pipeline pipeline;
+    sumi_error error = {0};
+    begin_plan(c, &plan);
+    plan_run run = {.c = c, .pipeline = &pipeline, .write = write_forward, .context = job};
+    if (sumi_pipeline_write(network, &request, &plan, &pipeline, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+    else if (run_plan(&run, &plan)) {
+        array x = read_array(&run, pipeline.x),
+              rows = pack(x.values, x.shape[0], pipeline.latent_height, pipeline.latent_width);
+        compare(c, expected, &rows);
+        array_free(&x);
+        array_free(&rows);
+    }
+    end_plan(c, &plan);
+}
+
+static void run_adapters(golden_case* c)
+{
+    sumi_network* network = layered_network(c, "t2i");
+    const node *list = json_get(c->json, "adapters"), *grid = json_get(c->json, "target_grid");
+    array x = input(c, "x"), t = input(c, "t");
+    forward_job job = {.text = input(c, "txt"), .time = t.count == 1 ? t.values[0] : 0};
+    const bool good = network != NULL && list != NULL && grid != NULL && grid->count == 2 && x.rank == 2 && t.count == 1
+                   && job.text.rank == 2;
+    if (network != NULL && !good) case_fails(c, "the case lacks adapters, target_grid, x, txt or t");
+    if (good) {
+        const int32_t height = 2 * (int32_t)grid->first->number, width = 2 * (int32_t)grid->first->next->number,
+                      factor = network->info.vae_factor;
+        job.latents = unpack(&x, height, width);
+        for (const node* n = list->first; n != NULL; n = n->next) {
+            const char* tensor = json_text(n, "tensor");
+            sumi_adapter_file* file;
+            if (tensor == NULL || strncmp(tensor, "expect.", 7) != 0 || !has_expected(c, tensor + 7)) continue;
+            if (!open_adapter(c, network, json_text(n, "file"), &file)) continue;
+            const sumi_adapter_use use = {file != NULL ? sumi_adapter_get(file) : NULL,
+                                          (float)json_number(n, "strength", 1)};
+            run_forward(c, network, &job, (sumi_size){width * factor, height * factor}, file != NULL ? &use : NULL,
+                        tensor + 7);
+            close_adapter(c, file);
+        }
+    }
+    array_free(&x);
+    array_free(&t);
+    array_free(&job.text);
+    array_free(&job.latents);
+}
+
+// ---- Pipelines ------------------------------------------------------------------------------------------------------
+
+typedef struct pipe_job {
+    sumi_network* network;
+    int32_t width, height, steps, all_steps; // steps: those that are run, of all_steps
+    float* sigmas;                           // of all steps
+    sumi_solver_row* rows;
+    float* times;
+    bool* guided;
+    case_prompt prompts[2];
+    int32_t prompt_count; // 2: guided
+    case_pictures pictures;
+    array noise, posterior_noise;
+    uint8_t* start;     // RGB of the start picture
+    float* latent_mask; // NULL: no mask
+    // taken while it runs
+    array latents, start_latents, clean, velocities, decoded_from, references, preview;
+} pipe_job;
+
+enum { PREVIEW_STEP = 2 }; // whose preview is stored
+
+static void free_taken(pipe_job* j)
+{
+    array* taken[] = {&j->latents,      &j->start_latents, &j->clean,  &j->velocities,
+                      &j->decoded_from, &j->references,    &j->preview};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) array_free(taken[i]);
+}
+
+static void free_pipe(pipe_job* j)
+{
+    free_taken(j);
+    array_free(&j->noise);
+    array_free(&j->posterior_noise);
+    free_pictures(&j->pictures);
+    free(j->prompts[0].ids);
+    free(j->prompts[1].ids);
+    free(j->sigmas);
+    free(j->rows);
+    free(j->times);
+    free(j->guided);
+    free(j->start);
+    free(j->latent_mask);
+}
+
+static void write_pipe(plan_run* run)
+{
+    const pipe_job* j = run->context;
+    sumi_runner* runner = run->c->g->runner;
+    const sumi_pipeline* p = run->pipeline;
+    write_prompt_ids(run, j->prompts, j->prompt_count);
+    write_pictures(run, &j->pictures);
+    write_floats(run, p->times, 0, j->times, j->steps);
+    write_floats(run, p->solver, 0, (const float*)(const void*)j->rows, j->steps * 12);
+    write_floats(run, p->noise.id != 0 ? p->noise : p->x, 0, j->noise.values, j->noise.count);
+    if (p->eps.id != 0) write_floats(run, p->eps, 0, j->posterior_noise.values, j->posterior_noise.count);
+    if (p->mask.id != 0) write_floats(run, p->mask, 0, j->latent_mask, sumi_plan_info(run->plan, p->mask)->cols);
+    if (p->pixels.id != 0)
+        runner->functions->write(runner, run->plan, p->pixels, 0, j->start,
+                                 3 * (uint64_t)j->width * (uint64_t)j->height);
+}
+
+// Puts the rows of `more` behind those of `list`, and frees them.
+static void append_rows(array* list, array more)
+{
+    list->values = realloc(list->values, (size_t)(list->count + more.count + 1) * sizeof *list->values);
+    memcpy(list->values + list->count, more.values, (size_t)more.count * sizeof *more.values);
+    list->count += more.count;
+    list->rank = 2;
+    list->shape[0] += more.shape[0];
+    list->shape[1] = more.shape[1];
+    array_free(&more);
+}
+
+static void probe_pipe(plan_run* run, const sumi_op* op, int32_t counter, bool before)
+{
+    pipe_job* j = run->context;
+    const sumi_pipeline* p = run->pipeline;
+    const int64_t height = p->latent_height, width = p->latent_width, channels = j->network->info.latent_channels;
+    if (before) return;
+    const sumi_value_info* made = sumi_plan_info(run->plan, op->out);
+    if (op->kind == SUMI_OP_ADD_NOISE) {
+        array start = read_array(run, op->out);
+        j->start_latents = pack(start.values, channels, height, width);
+        j->clean = read_array(run, p->clean);
+        array_free(&start);
+    }
+    if (op->kind == SUMI_OP_UNPATCHIFY && counter == 0) { // of the prompts, one behind the other
+        array_free(&j->velocities);
+        j->velocities = read_array(run, op->out);
+    }
+    if (op->kind == SUMI_OP_PREVIEW && counter == PREVIEW_STEP) j->preview = read_array(run, op->out);
+    if (op->kind == SUMI_OP_SOLVE) {
+        array x = read_array(run, op->out);
+        append_rows(&j->latents, pack(x.values, channels, height, width));
+        array_free(&x);
+    }
+    if (strcmp(op->label, "decoder.latent_in") == 0) j->decoded_from = read_planes(run, op->out, height, width);
+    if (strcmp(made->name, "reference_latents") == 0) {
+        int32_t index = 0; // they are made one after another
+        for (int64_t rows = 0; index < j->pictures.count && rows < j->references.count / (4 * channels); index++)
+            rows += (int64_t)j->pictures.references[index].width * j->pictures.references[index].height / 256;
+        const sumi_pipeline_reference* one = &j->pictures.references[index < j->pictures.count ? index : 0];
+        const int32_t factor = j->network->info.vae_factor;
+        array latents = read_array(run, op->out);
+        append_rows(&j->references, pack(latents.values, channels, one->height / factor, one->width / factor));
+        array_free(&latents);
+    }
+}
+
+// The linear preview of latents as they are.
+static array preview_of(const sumi_network* network, const float* latents, int64_t pixels)
+{
+    const sumi_preview_factors* factors = network->info.preview;
+    array rgb = array_make(NULL, 2, (const int64_t[]){3, pixels});
+    for (int64_t p = 0; p < pixels; p++)
+        for (int k = 0; k < 3; k++) {
+            double sum = factors->bias[k];
+            for (int32_t ch = 0; ch < factors->channel_count; ch++)
+                sum += (double)factors->factors[ch][k] * latents[ch * pixels + p];
+            rgb.values[k * pixels + p] = (float)sum;
+        }
+    return rgb;
+}
+
+static array step_of(const array* latents, int32_t steps, int32_t step)
+{
+    const int64_t tokens = latents->shape[0] / steps, width = latents->shape[1];
+    return array_make(latents->values + step * tokens * width, 2, (const int64_t[]){tokens, width});
+}
+
+// What the pipeline decodes and shows.
+static void compare_shown(golden_case* c, const char* kind, const pipe_job* j, plan_run* run)
+{
+    const sumi_pipeline* p = run->pipeline;
+    const int64_t height = p->latent_height, width = p->latent_width;
+    array last = step_of(&j->latents, j->steps, j->steps - 1), planes = unpack(&last, height, width);
+    compare_with(c, kind, "preview_final.latent", &planes);
+    array rgb = preview_of(j->network, planes.values, height * width);
+    compare_with(c, kind, "preview_final.rgb", &rgb);
+    compare_with(c, kind, "preview_step2.rgb", &j->preview);
+    if (has_tensor(c, kind, "preview_step2.latent")
+        && j->steps > PREVIEW_STEP) { // x - sigma v, by the step that it made
+        array before = step_of(&j->latents, j->steps, PREVIEW_STEP - 1),
+              after = step_of(&j->latents, j->steps, PREVIEW_STEP);
+        const float sigma = j->sigmas[PREVIEW_STEP], next = j->sigmas[PREVIEW_STEP + 1];
+        for (int64_t i = 0; i < before.count; i++)
+            before.values[i] -= sigma * (after.values[i] - before.values[i]) / (next - sigma);
+        array clean = unpack(&before, height, width);
+        compare_with(c, kind, "preview_step2.latent", &clean);
+        array_free(&before);
+        array_free(&after);
+        array_free(&clean);
+    }
+    array image = read_planes(run, p->picture, j->height, j->width), bytes = read_array(run, p->bytes),
+          bad = read_array(run, p->not_finite);
+    int32_t count;
+    memcpy(&count, bad.values, sizeof count);
+    if (count != 0) case_fails(c, "%d values of the picture are not finite", (int)count);
+    array top = array_make(NULL, 3, (const int64_t[]){3, 12, j->width});
+    for (int64_t i = 0; i < top.count && has_tensor(c, kind, "image_rows"); i++) {
+        const int64_t plane = i / (12 * j->width);
+        top.values[i] = image.values[plane * j->height * j->width + i % (12 * j->width)];
+        top.values[i] = fminf(fmaxf(top.values[i], -1.0f), 1.0f); // as the reference's decoder ends
+    }
+    compare_with(c, kind, "image_rows", &top);
+    char file[300];
+    const char* name = json_text(c->json, "case");
+    snprintf(file, sizeof file, "%.200s/%.60s.out.png", c->folder, name != NULL ? name : "");
+    if (strcmp(kind, "expect") == 0 && sumi_file_exists(NULL, file)) {
+        const node* tensors = json_get(c->json, "tensors");
+        const node* about = json_get(tensors, "expect.image_rows");
+        if (about == NULL) about = json_get(tensors, "expect.latents");
+        snprintf(file, sizeof file, "%.60s.out.png", name);
+        compare_png(c, file, &bytes, json_number(about, "bf16_rel_l2", 0));
+    }
+    array* all[] = {&last, &planes, &rgb, &image, &bytes, &bad, &top};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) array_free(all[i]);
+}
+
+static void compare_pipe(golden_case* c, const char* kind, const pipe_job* j, plan_run* run)
+{
+    const sumi_pipeline* p = run->pipeline;
+    const int64_t tokens = (int64_t)p->latent_height * p->latent_width / 4, channels = j->network->info.latent_channels;
+    if (!c->by_op) {
+        array sigmas = array_make(j->sigmas, 1, (const int64_t[]){j->all_steps + 1}),
+              times = array_make(j->times, 1, (const int64_t[]){j->steps});
+        compare_with(c, kind, "sigmas", &sigmas);
+        compare_with(c, kind, "timestep", &times);
+        array_free(&sigmas);
+        array_free(&times);
+    }
+    if (!c->by_op && j->latent_mask != NULL && has_tensor(c, kind, "mask")) { // the same for every channel
+        array planes = array_make(NULL, 2, (const int64_t[]){channels, 4 * tokens});
+        for (int64_t i = 0; i < planes.count; i++) planes.values[i] = j->latent_mask[i % (4 * tokens)];
+        array mask = pack(planes.values, channels, p->latent_height, p->latent_width);
+        compare_with(c, kind, "mask", &mask);
+        array_free(&planes);
+        array_free(&mask);
+    }
+    if (j->velocities.values != NULL) {
+        static const char* const names[] = {"v_cond.0", "v_neg.0"};
+        for (int32_t i = 0; i < j->prompt_count; i++) {
+            array v =
+                pack(j->velocities.values + i * channels * 4 * tokens, channels, p->latent_height, p->latent_width);
+            compare_with(c, kind, names[i], &v);
+            array_free(&v);
+        }
+    }
+    compare_with(c, kind, "z0", &j->clean);
+    compare_with(c, kind, "start_latents", &j->start_latents);
+    compare_with(c, kind, "ref_tokens", &j->references);
+    compare_with(c, kind, "latents", &j->latents);
+    compare_with(c, kind, "vae_in", &j->decoded_from);
+    array last = step_of(&j->latents, j->steps, j->steps - 1);
+    compare_with(c, kind, "latents_final", &last);
+    if (strcmp(kind, "expect") == 0) compare_wrong(c, "latents_without_lora", &last);
+    array_free(&last);
+    compare_shown(c, kind, j, run);
+}
+
+// One run, whose results are those of KIND; rounds: the times as the library's recipe has them.
+static void run_pipe(golden_case* c, pipe_job* j, const char* kind, bool rounds, const sumi_adapter_use* adapter)
+{
+    const sumi_pipeline_prompt prompts[2] = {{.token_count = {j->prompts[0].count}},
+                                             {.token_count = {j->prompts[1].count}}};
+    sumi_pipeline_prompt placed[2];
+    for (int p = 0; p < 2; p++) {
+        placed[p] = prompts[p];
+        memcpy(placed[p].picture_row, j->prompts[p].picture_rows, sizeof placed[p].picture_row);
+    }
+    const sumi_pipeline_item item = {0, j->prompt_count == 2 ? 1 : -1};
+    const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
+                                           .prompts = placed,
+                                           .prompt_count = j->prompt_count,
+                                           .items = &item,
+                                           .item_count = 1,
+                                           .references = j->pictures.count > 0 ? j->pictures.references : NULL,
+                                           .reference_count = j->pictures.count,
+                                           .width = j->width,
+                                           .height = j->height,
+                                           .evaluation_count = j->steps,
+                                           .guided = j->guided,
+                                           .adapters = adapter,
+                                           .adapter_count = adapter != NULL,
+                                           .starts_from_image = j->start != NULL,
+                                           .samples_posterior = j->posterior_noise.values != NULL,
+                                           .inpaints = j->latent_mask != NULL,
+                                           .previews = j->network->info.preview != NULL};
+    for (int32_t s = 0; s < j->steps; s++)
+        j->times[s] = rounds ? sumi_network_time(j->network, j->rows[s].sigma) : j->rows[s].sigma;
+    sumi_plan plan;
+    sumi_pipeline pipeline;
+    sumi_error error = {0};
+    free_taken(j);
+    begin_plan(c, &plan);
+    plan_run run = {.c = c, .pipeline = &pipeline, .write = write_pipe, .probe = probe_pipe, .context = j};
+    if (sumi_pipeline_write(j->network, &request, &plan, &pipeline, &error) != SUMI_OK) case_fails(c, "%s", error.text);
+    else if (run_plan(&run, &plan)) compare_pipe(c, kind, j, &run);
+    end_plan(c, &plan);
+}
+
+// The last rows of what the prompts become.
+static void compare_embeds(golden_case* c, const pipe_job* j)
+{
+    static const char* const names[] = {"prompt_embeds_tail", "negative_embeds_tail"};
+    encode_job job = {.prompts = j->prompts,
+                      .prompt_count = j->prompt_count,
+                      .pictures = j->pictures.count > 0 ? &j->pictures : NULL};
+    if (!has_expected(c, names[0])) return;
+    encode_prompts(c, j->network, &job);
+    for (int32_t p = 0; p < j->prompt_count && job.features[p].values != NULL; p++) {
+        const int64_t width = job.features[p].shape[1], rows = job.features[p].shape[0];
+        array tail = array_make(job.features[p].values + (rows - 8) * width, 2, (const int64_t[]){8, width});
+        if (rows >= 8) compare(c, names[p], &tail);
+        array_free(&tail);
+    }
+    free_encoded(&job);
+}
+
+// Sigmas, solver rows and guidance.
+static bool make_schedule(golden_case* c, pipe_job* j)
+{
+    const sumi_network_info* info = &j->network->info;
+    sumi_sigma_rule rule = info->sigmas;
+    const char* scheduler = json_text(c->json, "scheduler");
+    if (scheduler != NULL && !read_rule(c, scheduler, &rule)) return false;
+    j->all_steps = (int32_t)json_number(c->json, "num_inference_steps", 0);
+    if (j->all_steps < 1 || j->all_steps > SUMI_SCHEDULE_MAX_STEPS) {
+        case_fails(c, "the case lacks num_inference_steps");
+        return false;
+    }
+    const int32_t multiple = info->size_multiple;
+    j->sigmas = calloc((size_t)j->all_steps + 1, sizeof *j->sigmas);
+    sumi_error error = {0};
+    if (sumi_schedule_write(&rule, j->width / multiple * (j->height / multiple), j->all_steps, j->sigmas, &error)
+        != SUMI_OK) {
+        case_fails(c, "%s", error.text);
+        return false;
+    }
+    const int32_t first =
+        j->start != NULL ? sumi_schedule_first_index(j->all_steps, (float)json_number(c->json, "strength", 1)) : 0;
+    j->steps = j->all_steps - first;
+    j->rows = calloc((size_t)j->steps + 1, sizeof *j->rows);
+    j->times = calloc((size_t)j->steps + 1, sizeof *j->times);
+    j->guided = calloc((size_t)j->steps + 1, sizeof *j->guided);
+    sumi_solver_rows(SUMI_SOLVER_EULER, j->sigmas + first, j->steps, j->rows);
+    for (int32_t s = 0; s < j->steps; s++) {
+        j->guided[s] = j->prompt_count == 2;
+        j->rows[s].guidance = // of the op, which begins at 0
+            j->guided[s] ? (float)json_number(c->json, "true_cfg_scale", 1) - info->guidance_off : 0.0f;
+    }
+    return true;
+}
+
+// Start picture and mask, by the names that the generator gives them; cases with references have other pictures.
+static bool make_start(golden_case* c, pipe_job* j)
+{
+    const node* names = json_get(c->json, "images");
+    if (j->posterior_noise.values == NULL) return true;
+    png_image picture = {0}, mask = {0};
+    const sumi_network_info* info = &j->network->info;
+    const int32_t width = j->width / info->vae_factor, height = j->height / info->vae_factor;
+    sumi_error error = {0};
+    bool good = names != NULL && names->first != NULL && read_case_png(c, names->first->text, &picture);
+    if (good) {
+        j->start = calloc(3 * (size_t)j->width * (size_t)j->height + 1, 1);
+        const sumi_pixels pixels = {.data = picture.pixels,
+                                    .width = picture.width,
+                                    .height = picture.height,
+                                    .row_bytes = 3 * picture.width,
+                                    .channel_count = 3};
+        good = sumi_pixels_to_rgb(&c->g->heap, &pixels, j->width, j->height, j->start, &error) == SUMI_OK;
+    }
+    if (good && names->first->next != NULL) {
+        good = read_case_png(c, names->first->next->text, &mask);
+        j->latent_mask = calloc((size_t)width * (size_t)height + 1, sizeof *j->latent_mask);
+        uint8_t* whole = calloc((size_t)j->width * (size_t)j->height + 1, 1);
+        const sumi_pixels pixels = {.data = mask.pixels,
+                                    .width = mask.width,
+                                    .height = mask.height,
+                                    .row_bytes = 3 * mask.width,
+                                    .channel_count = 3};
+        good = good
+            && sumi_pixels_to_mask(&c->g->heap, &pixels, j->width, j->height, whole, j->latent_mask, &error) == SUMI_OK;
+        free(whole);
+    }
+    if (error.result != SUMI_OK) case_fails(c, "%s", error.text);
+    png_free(&picture);
+    png_free(&mask);
+    return good;
+}
+
+// References, in the sizes that the case's areas give them, and the size of the picture where none was asked for.
+static bool make_references(golden_case* c, pipe_job* j)
+{
+    const node* areas = json_get(c->json, "areas");
+    if (areas == NULL) return true;
+    // the first edit model shows its vision tower what its autoencoder reads
+    const int64_t encoded = (int64_t)json_number(areas, "1024x1024", 0),
+                  seen = (int64_t)json_number(areas, "384x384", (double)encoded);
+    if (!make_pictures(c, j->network, json_get(c->json, "images"), (picture_areas){seen, encoded}, &j->pictures))
+        return false;
+    if (!c->by_op && json_number(c->json, "size_given", 1) == 0) {
+        sumi_picture_size size = {0, 0};
+        sumi_error error = {0};
+        const bool same = sumi_picture_size_of_area(j->pictures.last, encoded, 32, &size, &error) == SUMI_OK
+                       && size.width == j->width && size.height == j->height;
+        report(c, "the picture's size", !same, 0, same);
+    }
+    return true;
+}
+
+// Weights as merging in bfloat16 leaves them, for as long as the plan with them runs.
+typedef struct merged_weight {
+    sumi_weight* weight;
+    sumi_weight before;
+    uint16_t* data;
+} merged_weight;
+
+static merged_weight merge(sumi_weight* weight, const sumi_adapter_use* use)
+{
+    merged_weight merged = {weight, *weight, calloc((size_t)weight->rows * (size_t)weight->cols, sizeof(uint16_t))};
+    float* row = calloc((size_t)weight->cols, sizeof *row);
+    for (int32_t r = 0; r < weight->rows; r++) {
+        sumi_weight_merged_row(weight, use, 1, r, row);
+        for (int32_t k = 0; k < weight->cols; k++)
+            merged.data[(size_t)r * (size_t)weight->cols + (size_t)k] = sumi_float_to_bf16(row[k]);
+    }
+    weight->part_count = 1;
+    weight->parts[0] =
+        (sumi_weight_part){.data = merged.data, .dtype = SUMI_DTYPE_BF16, .rows = weight->rows, .scale = 1.0f};
+    free(row);
+    return merged;
+}
+
+static void run_merged(golden_case* c, pipe_job* j, const sumi_adapter_use* use)
+{
+    sumi_weight_list* all = &j->network->weights;
+    if (!has_tensor(c, "expect_mb", "latents_final")) return;
+    if (c->g->is_gpu) {
+        const sumi_tensor* tensor = sumi_tensor_find(&c->set, "expect_mb.latents_final");
+        c->seen[tensor - c->set.tensors] = true;
+        if (!c->by_op) not_checked(c, tensor->name, "no error in bfloat16 is stored for it");
+        return;
+    }
+    merged_weight* merged = calloc(all->count + 1, sizeof *merged);
+    size_t count = 0;
+    for (int32_t d = 0; d < use->adapter->delta_count; d++) {
+        // plans read it where it lies, in the parts' models
+        sumi_weight* weight = (sumi_weight*)(uintptr_t)all->weights[use->adapter->deltas[d].weight_index];
+        if (count == 0 || merged[count - 1].weight != weight) merged[count++] = merge(weight, use);
+    }
+    run_pipe(c, j, "expect_mb", false, NULL);
+    for (size_t i = 0; i < count; i++) {
+        *merged[i].weight = merged[i].before;
+        free(merged[i].data);
+    }
+    free(merged);
+}
+
+static void run_pipeline(golden_case* c)
+{
+    const char *model = json_text(c->json, "model"), *lora = json_text(c->json, "lora");
+    sumi_network* network = model != NULL ? layered_network(c, model) : NULL;
+    sumi_adapter_file* file = NULL;
+    pipe_job j = {.network = network,
+                  .width = (int32_t)json_number(c->json, "width", 0),
+                  .height = (int32_t)json_number(c->json, "height", 0),
+                  .noise = input(c, "noise"),
+                  .posterior_noise = input(c, "posterior_noise")};
+    const bool guides = json_get(c->json, "negative_prompt") != NULL && json_number(c->json, "true_cfg_scale", 1) > 1;
+    j.prompt_count = guides ? 2 : 1;
+    if (network != NULL && j.noise.values != NULL && make_references(c, &j) && make_start(c, &j)
+        && tokenise_prompt(c, network, json_get(c->json, "prompt"), &j.pictures, &j.prompts[0])
+        && (!guides || tokenise_prompt(c, network, json_get(c->json, "negative_prompt"), &j.pictures, &j.prompts[1]))
+        && make_schedule(c, &j) && open_adapter(c, network, lora, &file)) {
+        const sumi_adapter_use use = {file != NULL ? sumi_adapter_get(file) : NULL,
+                                      (float)json_number(c->json, "lora_strength", 1)};
+        const sumi_adapter_use* adapter = file != NULL ? &use : NULL;
+        compare_embeds(c, &j);
+        run_pipe(c, &j, "expect", false, adapter);
+        run_pipe(c, &j, "expect_tb", true, adapter);
+        if (adapter != NULL) run_merged(c, &j, adapter);
+    } else if (c->g->case_failed == 0) case_fails(c, "the case lacks a model or noise");
+    close_adapter(c, file);
+    free_pipe(&j);
+}
+
+bool run_qwen_pipeline_case(golden_case* c)
+{
+    const bool is_schedule = strcmp(c->kind, "schedule") == 0 && json_get(c->json, "rows") == NULL,
+               is_adapter = strcmp(c->kind, "adapter") == 0, is_pipeline = strcmp(c->kind, "pipeline") == 0;
+    if (is_schedule) run_schedule(c);
+    if (is_adapter) run_adapters(c);
+    if (is_pipeline) run_pipeline(c);
+    return is_schedule || is_adapter || is_pipeline;
+}
