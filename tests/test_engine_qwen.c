@@ -1,0 +1,477 @@
+// Qwen-Image through the public functions: the tiny text-to-image checkpoint from opening to pictures. The edit models
+// draw with references, which are not tested here.
+#include "engine/engine.h"
+#include "engine_fixture.h"
+#include "png.h"
+
+#define QWEN "tests/golden/qwen-image/"
+#define QWEN_MODEL QWEN "model"
+#define LIGHTNING QWEN "lora/lightning-4steps-bf16.safetensors"
+#define ITEM(words, number) ((sumi_image_item){.text = (words), .negative_text = " ", .seed = (number)})
+
+static sumi_engine* open_qwen(sumi_model** out_model)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc desc = host_desc(&s_host);
+    desc.max_slice_us = 2000;
+    sumi_engine* engine = open_engine(&desc, NULL);
+    *out_model = engine != NULL ? load_model_at(engine, QWEN_MODEL) : NULL;
+    CHECK(*out_model != NULL);
+    return engine;
+}
+
+// Loads with a variant; the result of the job, and the model when it is SUMI_OK.
+static sumi_result load_variant(sumi_engine* engine, const char* variant, sumi_model** out_model, char* message,
+                                size_t message_bytes)
+{
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = QWEN_MODEL;
+    desc.variant = variant;
+    sumi_job job;
+    *out_model = NULL;
+    const sumi_result result = sumi_submit_model(engine, &desc, &job);
+    if (result != SUMI_OK) return result;
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    snprintf(message, message_bytes, "%s", sumi_job_poll(engine, job).message);
+    return sumi_fetch_model(engine, job, out_model);
+}
+
+// A small guided picture.
+static sumi_image_desc small_qwen(sumi_model* model, const sumi_image_item* item)
+{
+    sumi_image_desc desc = small_image(model, item);
+    desc.width = 48;
+    return desc;
+}
+
+static sumi_lora* read_adapter(sumi_engine* engine, sumi_model* model, const char* path)
+{
+    sumi_lora_desc desc = sumi_lora_defaults(model);
+    desc.path = path;
+    sumi_job job;
+    sumi_lora* lora = NULL;
+    CHECK_NUMBER(sumi_submit_lora(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_fetch_lora(engine, job, &lora), SUMI_OK);
+    return lora;
+}
+
+// ---- What the model says --------------------------------------------------------------------------------------------
+
+TEST(facts_and_presets_are_the_authors)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_qwen(&model);
+    const sumi_model_info info = sumi_model_get_info(model);
+    CHECK_TEXT(info.family, "qwen-image");
+    CHECK_TEXT(info.variant, "first");
+    CHECK_TEXT(info.negative_text, " ");
+    CHECK(info.uses_guidance && info.has_text_encoder && info.has_vae_encoder && !info.takes_references);
+    CHECK(info.guidance == 4.0f && info.guidance_off == 1.0f);
+    CHECK_NUMBER(info.guidance_formula, SUMI_GUIDANCE_FROM_NEGATIVE);
+    CHECK_NUMBER(info.guidance_rule, SUMI_GUIDANCE_NORM_RESCALE);
+    CHECK_NUMBER(info.size_multiple, 16);
+    CHECK_NUMBER(info.latent_channels, 16);
+    CHECK_NUMBER(info.native_size, 1328);
+    CHECK_NUMBER(info.size_count, 7);
+    CHECK(info.sizes[1].width == 1664 && info.sizes[1].height == 928);
+    const sumi_image_desc own = sumi_image_defaults(model, SUMI_PRESET_MODEL),
+                          fast = sumi_image_defaults(model, SUMI_PRESET_FAST),
+                          preview = sumi_image_defaults(model, SUMI_PRESET_PREVIEW);
+    CHECK(own.width == 1328 && own.height == 1328 && own.guidance == 4.0f && own.shift == 0.0f);
+    CHECK_NUMBER(own.step_count, 50);
+    CHECK_NUMBER(fast.step_count, 4);
+    CHECK(fast.guidance == info.guidance_off && fast.shift == 3.0f);
+    CHECK(preview.width == 768 && preview.step_count < own.step_count);
+    close_engine(engine);
+}
+
+TEST(a_variant_is_what_the_caller_says)
+{
+    sumi_model *model, *other, *none;
+    sumi_engine* engine = open_qwen(&model);
+    char message[512];
+    CHECK_NUMBER(load_variant(engine, "2512", &other, message, sizeof message), SUMI_OK);
+    const sumi_model_info info = sumi_model_get_info(other);
+    CHECK_TEXT(info.family, "qwen-image");
+    CHECK_TEXT(info.variant, "2512");
+    CHECK(strncmp(info.negative_text, "低分辨率，低画质", strlen("低分辨率，低画质")) == 0);
+    CHECK(strlen(info.negative_text) > 100);
+    sumi_model_close(other);
+    // the files are no other family's, and no text is a variant by chance
+    static const char* const unknown[] = {"2513", "turbo", "251", "2512 "};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        CHECK_NUMBER(load_variant(engine, unknown[i], &none, message, sizeof message), SUMI_INVALID_ARGUMENT);
+        CHECK(none == NULL && strstr(message, unknown[i]) != NULL && strstr(message, "2512") != NULL);
+    }
+    close_engine(engine);
+}
+
+// ---- The references' latents ----------------------------------------------------------------------------------------
+
+typedef struct pipeline_case {
+    const char *name, *text, *negative_text;
+    sumi_preset preset;
+    int32_t width, height, step_count;
+    float strength;
+    const char *lora, *start, *mask; // files; NULL: none
+} pipeline_case;
+
+// Their texts, sizes and steps are those of the cases' json.
+static const pipeline_case s_cases[] = {
+    {"pipe-t2i", "A red fox reads a newspaper, 超清", "低画质，扭曲", SUMI_PRESET_MODEL, 64, 48, 6, 1, NULL, NULL,
+     NULL},
+    {"pipe-t2i-nocfg", "A quiet harbour at dawn", NULL, SUMI_PRESET_MODEL, 48, 64, 2, 1, NULL, NULL, NULL},
+    {"pipe-lightning4", "A quiet harbour at dawn", NULL, SUMI_PRESET_FAST, 48, 64, 4, 1, LIGHTNING, NULL, NULL},
+    {"pipe-lightning8", "一只橘猫", NULL, SUMI_PRESET_FAST, 48, 48, 8, 1, LIGHTNING, NULL, NULL},
+    {"pipe-img2img", "A red fox reads a newspaper, 超清", "低画质，扭曲", SUMI_PRESET_MODEL, 64, 48, 5, 0.6f, NULL,
+     "pipe-img2img.in0.png", NULL},
+    {"pipe-inpaint", "A red fox reads a newspaper, 超清", "低画质，扭曲", SUMI_PRESET_MODEL, 64, 48, 5, 0.8f, NULL,
+     "pipe-inpaint.in0.png", "pipe-inpaint.mask.png"}};
+
+static bool read_picture(const char* name, png_image* image, sumi_pixels* pixels)
+{
+    char path[256], message[PNG_MESSAGE_BYTES];
+    memset(image, 0, sizeof *image);
+    if (name == NULL) return false;
+    snprintf(path, sizeof path, QWEN "cases/%s", name);
+    const bool good = png_read(path, 3, image, message);
+    CHECK(good);
+    *pixels = (sumi_pixels){image->pixels, image->width, image->height, 0, 3};
+    return good;
+}
+
+static bool open_case(golden* g, const char* name)
+{
+    char path[256];
+    sumi_error error = {SUMI_OK, {0}};
+    snprintf(path, sizeof path, QWEN "cases/%s.safetensors", name);
+    sumi_heap_init(&g->heap, NULL);
+    sumi_tensor_set_init(&g->set, &g->heap, NULL);
+    const bool good = sumi_tensor_set_open(&g->set, path, &error) == SUMI_OK;
+    CHECK(good);
+    return good;
+}
+
+// [channel][y][x] of packed tokens: channel slowest in a token, then row and column of its patch.
+static void unpack(const float* tokens, int32_t height, int32_t width, float* latents)
+{
+    for (int32_t t = 0; t < height * width / 4; t++)
+        for (int32_t k = 0; k < 64; k++) {
+            const int32_t y = t / (width / 2) * 2 + k / 2 % 2, x = t % (width / 2) * 2 + k % 2;
+            latents[(k / 4 * height + y) * width + x] = tokens[64 * t + k];
+        }
+}
+
+static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipeline_case* c)
+{
+    golden g;
+    if (!open_case(&g, c->name)) return;
+    const int32_t height = c->height / 8, width = c->width / 8;
+    const size_t count = (size_t)16 * (size_t)height * (size_t)width;
+    float *noise = golden_copy(&g, "input.noise"), *posterior = golden_copy(&g, "input.posterior_noise"),
+          *latents = golden_copy(&g, "expect_tb.latents"), *last = golden_copy(&g, "expect_tb.latents_final");
+    const size_t stored = golden_count(&g, "expect_tb.latents");
+    const float* tokens = last != NULL ? last : latents != NULL ? latents + (stored - count) : NULL;
+    float *want = malloc(count * sizeof *want), *got = calloc(count, sizeof *got);
+    CHECK(noise != NULL && tokens != NULL);
+    if (tokens != NULL) unpack(tokens, height, width, want);
+
+    const sumi_image_item item = {.text = c->text, .negative_text = c->negative_text};
+    sumi_image_desc desc = sumi_image_defaults(model, c->preset);
+    desc.items = &item;
+    desc.item_count = 1;
+    desc.width = c->width;
+    desc.height = c->height;
+    desc.step_count = c->step_count;
+    desc.strength = c->strength;
+    desc.noise = SUMI_NOISE_GIVEN;
+    desc.noise_values = noise;
+    if (c->negative_text == NULL) desc.guidance = sumi_model_get_info(model).guidance_off;
+    png_image start, mask;
+    sumi_pixels start_pixels, mask_pixels;
+    if (read_picture(c->start, &start, &start_pixels)) desc.start_image = &start_pixels;
+    if (read_picture(c->mask, &mask, &mask_pixels)) desc.mask = &mask_pixels;
+    if (desc.start_image != NULL) desc.start_noise_values = posterior;
+    sumi_lora* lora = c->lora != NULL ? read_adapter(engine, model, c->lora) : NULL;
+    const sumi_lora_use use = {lora, 1.0f};
+    desc.loras = lora != NULL ? &use : NULL;
+    desc.lora_count = lora != NULL;
+
+    sumi_job job;
+    sumi_image image;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_job_latents(engine, job, 0, got, count), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+    const double error = relative_error(got, want, count);
+    CHECK(error <= 5e-5); // as the cases say
+    printf("  %s: latents %.2g\n", c->name, error);
+    sumi_images_release(engine, &image, 1);
+    sumi_lora_release(lora);
+    png_free(&start), png_free(&mask);
+    free(noise), free(posterior), free(latents), free(last), free(want), free(got);
+    golden_close(&g);
+}
+
+TEST(pipelines_give_the_references_latents)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_qwen(&model);
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) check_pipeline(engine, model, &s_cases[i]);
+    close_engine(engine);
+}
+
+// ---- Same bits ------------------------------------------------------------------------------------------------------
+
+TEST(a_batch_of_texts_of_any_length_equals_single_pictures)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_qwen(&model);
+    const sumi_image_item items[3] = {
+        ITEM("a red fox", 1),
+        {.text = "一只橘猫坐在窗台上，看着外面的雨，超清，4K，电影级构图.", .negative_text = "低画质，扭曲", .seed = 2},
+        {.text = "", .seed = 3}};
+    sumi_image_desc desc = small_qwen(model, items);
+    for (int guided = 0; guided < 2; guided++) {
+        desc.guidance = guided ? 4.0f : 1.0f;
+        desc.items = items;
+        desc.item_count = 3;
+        sumi_image batch[3];
+        CHECK_NUMBER(draw(engine, &desc, batch), SUMI_OK);
+        desc.item_count = 1;
+        for (int i = 0; i < 3; i++) {
+            desc.items = &items[i];
+            sumi_image single;
+            CHECK_NUMBER(draw(engine, &desc, &single), SUMI_OK);
+            CHECK(hash_image(&single) != 0 && hash_image(&single) == hash_image(&batch[i]));
+            sumi_images_release(engine, &single, 1);
+        }
+        CHECK(hash_image(&batch[0]) != hash_image(&batch[1]));
+        sumi_images_release(engine, batch, 3);
+    }
+    close_engine(engine);
+}
+
+TEST(guidance_and_the_negative_text_count)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_qwen(&model);
+    sumi_image_item item = ITEM("a red fox", 7);
+    sumi_image_desc desc = small_qwen(model, &item);
+    const uint64_t four = draw_hash(engine, &desc);
+    desc.guidance = 3.0f;
+    const uint64_t three = draw_hash(engine, &desc);
+    item.negative_text = "grey";
+    const uint64_t other = draw_hash(engine, &desc);
+    desc.guidance = 1.0f; // off: nobody reads the negative text
+    const uint64_t off = draw_hash(engine, &desc);
+    item.negative_text = NULL;
+    CHECK(off != 0 && off == draw_hash(engine, &desc));
+    CHECK(four != 0 && three != 0 && other != 0 && four != three && three != other && other != off);
+    desc.guidance = 0.5f;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+    close_engine(engine);
+}
+
+TEST(an_adapter_comes_and_goes_between_pictures)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_qwen(&model);
+    static const char* const files[] = {"lightning-4steps-bf16", "peft",   "kohya", "peft-metadata",
+                                        "peft-adapter-name",     "comfyui"};
+    const sumi_image_item item = ITEM("a red fox", 7);
+    sumi_image_desc desc = small_qwen(model, &item);
+    const uint64_t bare = draw_hash(engine, &desc);
+    uint64_t seen[1 + sizeof files / sizeof *files] = {bare};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[256];
+        snprintf(path, sizeof path, QWEN "lora/%s.safetensors", files[i]);
+        sumi_lora* lora = read_adapter(engine, model, path);
+        sumi_lora_use use = {lora, 1.0f};
+        desc.loras = &use;
+        desc.lora_count = 1;
+        seen[i + 1] = draw_hash(engine, &desc);
+        for (size_t k = 0; k <= i; k++) CHECK(seen[i + 1] != 0 && seen[i + 1] != seen[k]);
+        use.scale = 0.5f;
+        const uint64_t half = draw_hash(engine, &desc);
+        CHECK(half != 0 && half != seen[i + 1] && half != bare);
+        use.scale = 0.0f;
+        CHECK(draw_hash(engine, &desc) == bare);
+        desc.lora_count = 0;
+        CHECK(draw_hash(engine, &desc) == bare);
+        sumi_lora_release(lora);
+    }
+    close_engine(engine);
+}
+
+TEST(a_start_picture_and_its_latents_begin_alike)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_qwen(&model);
+    uint8_t pixels[50 * 30];
+    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 7);
+    const sumi_pixels start = {pixels, 50, 30, 0, 1};
+    sumi_encode_desc encode = sumi_encode_defaults(model);
+    encode.image = &start;
+    encode.width = 48;
+    encode.height = 32;
+    sumi_job job;
+    float latents[16 * 6 * 4];
+    CHECK_NUMBER(sumi_submit_encode(engine, &encode, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_fetch_latents(engine, job, latents, 16 * 6 * 4), SUMI_OK);
+    const sumi_image_item item = ITEM("a red fox", 7);
+    sumi_image_desc desc = small_qwen(model, &item);
+    desc.step_count = 4;
+    const uint64_t of_noise = draw_hash(engine, &desc);
+    desc.start_image = &start;
+    desc.start_posterior = SUMI_POSTERIOR_MODE;
+    desc.strength = 0.5f;
+    const uint64_t of_picture = draw_hash(engine, &desc);
+    desc.strength = 0.75f;
+    const uint64_t stronger = draw_hash(engine, &desc);
+    desc.strength = 0.5f;
+    desc.start_image = NULL;
+    desc.start_latents = latents;
+    CHECK(of_picture != 0 && of_picture == draw_hash(engine, &desc));
+    CHECK(of_picture != of_noise && of_picture != stronger && stronger != 0);
+    close_engine(engine);
+}
+
+// ---- Prompts --------------------------------------------------------------------------------------------------------
+
+static sumi_prompt* save_and_load(sumi_model* model, sumi_prompt* prompt)
+{
+    const size_t bytes = sumi_prompt_save(prompt, NULL, 0);
+    unsigned char* saved = malloc(bytes + 1);
+    sumi_prompt* loaded = NULL;
+    CHECK_NUMBER(sumi_prompt_save(prompt, saved, bytes), bytes);
+    sumi_prompt_release(prompt);
+    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
+    free(saved);
+    return loaded;
+}
+
+TEST(saved_prompts_give_the_picture_of_their_text)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_qwen(&model);
+    const sumi_image_item of_text = ITEM("a red fox", 7);
+    sumi_image_desc desc = small_qwen(model, &of_text);
+    const uint64_t expected = draw_hash(engine, &desc);
+    sumi_prompt *positive = save_and_load(model, encode_prompt(engine, model, "a red fox")),
+                *negative = save_and_load(model, encode_prompt(engine, model, " "));
+    // the space, and the template's five tokens behind it; the 34 before it are not handed on
+    CHECK_NUMBER(sumi_prompt_get_info(negative).encoders[0].token_count, 6);
+    CHECK_NUMBER(sumi_prompt_get_info(negative).encoders[0].width, 128);
+    const sumi_image_item of_prompts = {.prompt = positive, .negative_prompt = negative, .seed = 7};
+    desc.items = &of_prompts;
+    CHECK(expected != 0 && draw_hash(engine, &desc) == expected);
+    sumi_prompt_release(positive);
+    sumi_prompt_release(negative);
+    close_engine(engine);
+}
+
+TEST(prompts_of_another_family_are_refused)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_qwen(&model);
+    sumi_model* z_image = load_model(engine);
+    CHECK(z_image != NULL);
+    sumi_prompt *theirs = encode_prompt(engine, z_image, "a red fox"),
+                *ours = encode_prompt(engine, model, "a red fox"), *none = NULL;
+    sumi_image_item item = {.prompt = theirs, .negative_text = " "};
+    sumi_image_desc desc = small_qwen(model, &item);
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(s_host.log, "z-image") != NULL && strstr(s_host.log, "qwen-image") != NULL);
+    item = (sumi_image_item){.prompt = ours, .negative_prompt = theirs};
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+    desc = small_image(z_image, &item);
+    item = (sumi_image_item){.prompt = ours};
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+    // the width alone does not make a prompt fit
+    desc = small_qwen(model, &item);
+    item = ITEM(NULL, 7);
+    item.prompt = ours;
+    CHECK(draw_hash(engine, &desc) != 0);
+    snprintf(ours->family, sizeof ours->family, "z-image");
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+    const size_t bytes = sumi_prompt_save(theirs, NULL, 0);
+    unsigned char* saved = malloc(bytes + 1);
+    CHECK_NUMBER(sumi_prompt_save(theirs, saved, bytes), bytes);
+    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &none), SUMI_TENSOR_MISMATCH);
+    CHECK(none == NULL && strstr(s_host.log, "z-image") != NULL);
+    free(saved);
+    sumi_prompt_release(theirs);
+    sumi_prompt_release(ours);
+    close_engine(engine);
+}
+
+// ---- Jobs and memory ------------------------------------------------------------------------------------------------
+
+TEST(a_picture_can_be_cancelled_and_drawn_again)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_qwen(&model);
+    const sumi_image_item item = ITEM("a red fox", 7);
+    sumi_image_desc desc = small_qwen(model, &item);
+    desc.step_count = 8;
+    const uint64_t whole = draw_hash(engine, &desc);
+    sumi_job job;
+    sumi_image image;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    run_until_denoise(engine, job);
+    sumi_job_cancel(engine, job);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_CANCELLED);
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_CANCELLED);
+    CHECK(whole != 0 && draw_hash(engine, &desc) == whole);
+    close_engine(engine);
+}
+
+TEST(memory_is_known_beforehand_and_a_warm_job_takes_none)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_qwen(&model);
+    const sumi_image_item items[2] = {ITEM("a red fox", 1), ITEM("a dog and the hat of picture one", 2)};
+    sumi_image_desc desc = small_qwen(model, items);
+    desc.item_count = 2;
+    desc.preview_every = 1;
+    sumi_memory memory;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+    CHECK_NUMBER(memory.weights, sumi_model_get_info(model).weight_bytes);
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    const sumi_engine_info after = sumi_engine_get_info(engine);
+    CHECK(memory.arena > 0 && memory.staging > 0 && memory.images > 0);
+    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_ARENA], memory.arena);
+    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_STAGING], memory.staging);
+    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_IMAGE], memory.images);
+    CHECK_NUMBER(after.host_bytes, s_host.live_bytes);
+    const uint64_t first = fetch_hash(engine, job, &desc);
+    const long long count = s_host.count;
+    CHECK(first != 0 && draw_hash(engine, &desc) == first);
+    CHECK_NUMBER(s_host.count, count);
+    close_engine(engine);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(facts_and_presets_are_the_authors);
+    RUN(a_variant_is_what_the_caller_says);
+    RUN(pipelines_give_the_references_latents);
+    RUN(a_batch_of_texts_of_any_length_equals_single_pictures);
+    RUN(guidance_and_the_negative_text_count);
+    RUN(an_adapter_comes_and_goes_between_pictures);
+    RUN(a_start_picture_and_its_latents_begin_alike);
+    RUN(saved_prompts_give_the_picture_of_their_text);
+    RUN(prompts_of_another_family_are_refused);
+    RUN(a_picture_can_be_cancelled_and_drawn_again);
+    RUN(memory_is_known_beforehand_and_a_warm_job_takes_none);
+    TEST_END();
+}
