@@ -790,7 +790,10 @@ TEST(references_that_cannot_be_are_refused)
     static const struct {
         int32_t count;
         const char* sentence;
-    } counts[] = {{0, "give 1 to 2 references"}, {-1, "give 1 to 2"}, {3, "give 1 to 2"}, {1 << 30, "give 1 to 2"}};
+    } counts[] = {{0, "makes no picture without references, give 1 to 2"},
+                  {-1, "give 1 to 2"},
+                  {3, "give 1 to 2"},
+                  {1 << 30, "give 1 to 2"}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         desc.reference_count = prompt.reference_count = counts[i].count;
         refuses(engine, &desc, SUMI_INVALID_ARGUMENT, counts[i].sentence);
