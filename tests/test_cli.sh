@@ -210,6 +210,19 @@ cli generate "${tiny[@]:0:4}" --steps 4 --latents "$folder/latents.safetensors" 
 expect_code "image to image from latents" 0; expect_support "from latents as from the picture" pictures "$folder/l.png" "$folder/i.png" 1
 wrong "references of a model that takes none" 1 "takes no reference pictures" generate "${tiny[@]}" --reference "$folder/a.png" --reference "$folder/a.png" -o "$folder/x.png"
 wrong "encode with references of a model that takes none" 1 "takes no reference pictures" encode --model "$model" --prompt a --reference "$folder/a.png" -o "$folder/x"
+qwen=$PWD/tests/golden/qwen-image # an edit model, of its parts
+mkdir "$folder/edit"
+cp -r "$qwen/model/." "$qwen/model-edit/processor" "$folder/edit"
+cp "$qwen/model-edit-2509/model_index.json" "$folder/edit"
+edit=(--model "$folder/edit" --threads 2)
+two=(--reference "$qwen/cases/pipe-edit-2509.in0.png" --reference "$qwen/cases/pipe-edit-2509.in1.png")
+cli generate "${edit[@]}" "${two[@]}" --prompt "the hat" --negative " " --guidance 4 --size 64x64 --steps 1 -o "$folder/e.png"; expect_code "references" 0
+cli encode "${edit[@]}" "${two[@]}" --prompt "the hat" -o "$folder/hat.safetensors"; expect_code "encode with references" 0
+cli encode "${edit[@]}" "${two[@]}" --prompt " " -o "$folder/no_hat.safetensors"; expect_code "encode a negative prompt with references" 0
+cli generate "${edit[@]}" --prompt-file "$folder/hat.safetensors" --negative-file "$folder/no_hat.safetensors" --guidance 4 --size 64x64 --steps 1 -o "$folder/f.png"; expect_code "references of a file" 0
+"$folder/support" pixels "$folder/e.png" >"$folder/e.rgba"; "$folder/support" pixels "$folder/f.png" >"$folder/f.rgba"
+expect_same "a prompt's file keeps its references" "$folder/e.rgba" "$folder/f.rgba"
+wrong "no size, and no references that it could follow" 2 "no references whose size" generate "${edit[@]}" --prompt "the hat" -o "$folder/x.png"
 cli generate "${tiny[@]:0:4}" --steps 4 --image "$folder/a.png" --mask "$folder/a.png" --seed 3 -o "$folder/m.png"; expect_code "inpainting" 0
 
 # ---- inspect, tokenize, info ------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // Reference pictures from the public API into a job's plan, and prompts that keep them.
 #include "edit_fixture.h"
+#include "png.h"
 
 #define OPEN_EDIT_WITH(slice_us, rule, engine, model)                                                                  \
     OPEN_WITH(slice_us, engine, model);                                                                                \
@@ -491,6 +492,176 @@ TEST(a_reference_larger_than_the_picture_is_read_in_tiles)
     close_engine(engine);
 }
 
+// ---- The published pipelines ----------------------------------------------------------------------------------------
+
+#define EDIT_FOLDER "tests/golden/qwen-image/"
+
+typedef struct edit_case {
+    const char *name, *folder, *prompt;
+    sumi_reference_rule rule; // the case's areas
+    int32_t picture_count, width, height, step_count;
+    sumi_size want;
+} edit_case;
+
+// The parts of all edit models lie in one folder, the pipeline in another one.
+static sumi_model* load_edit(sumi_engine* engine, const edit_case* c)
+{
+    char folder[256];
+    snprintf(folder, sizeof folder, EDIT_FOLDER "%s", c->folder);
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = folder;
+    desc.transformer_path = EDIT_FOLDER "model/transformer";
+    desc.text_encoder_path = EDIT_FOLDER "model/text_encoder";
+    desc.vae_path = EDIT_FOLDER "model/vae";
+    desc.tokenizer_path = EDIT_FOLDER "model/tokenizer";
+    desc.processor_path = EDIT_FOLDER "model-edit/processor";
+    sumi_job job;
+    sumi_model* model = NULL;
+    CHECK_NUMBER(sumi_submit_model(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    if (sumi_job_poll(engine, job).result != SUMI_OK) printf("  %s\n", sumi_job_poll(engine, job).message);
+    CHECK_NUMBER(sumi_fetch_model(engine, job, &model), SUMI_OK);
+    if (model == NULL) return NULL;
+    CHECK(model->info.has_vision);
+    static sumi_recipe recipe;
+    recipe = *model->network->recipe;
+    recipe.references = c->rule;
+    model->network->recipe = &recipe;
+    model->network->info.min_references = c->rule.min_count;
+    model->network->info.max_references = c->rule.max_count;
+    model->network->info.size_follows_last_reference = c->rule.size_follows_last;
+    model->info = model->network->info;
+    return model;
+}
+
+// Rows of tokens, 64 values each: 4 for each channel.
+static float packed_error(const float* latents, const float* tokens, int32_t height, int32_t width)
+{
+    double error = 0.0, norm = 0.0;
+    for (int32_t token = 0; token < height / 2 * (width / 2); token++) {
+        for (int32_t k = 0; k < 64; k++) {
+            const int32_t y = token / (width / 2) * 2 + k % 4 / 2, x = token % (width / 2) * 2 + k % 2;
+            const double want = (double)tokens[token * 64 + k],
+                         d = (double)latents[(k / 4 * height + y) * width + x] - want;
+            error += d * d;
+            norm += want * want;
+        }
+    }
+    return (float)sqrt(error / norm);
+}
+
+static void* case_tensor(sumi_tensor_set* set, const char* name, int64_t* out_first)
+{
+    const sumi_tensor* tensor = sumi_tensor_find(set, name);
+    if (tensor == NULL) return NULL;
+    void* copy = malloc((size_t)tensor->bytes);
+    memcpy(copy, tensor->data, (size_t)tensor->bytes);
+    *out_first = tensor->rank == 3 ? tensor->shape[0] : 1;
+    return copy;
+}
+
+static void run_edit_case(sumi_engine* engine, const edit_case* c)
+{
+    sumi_model* model = load_edit(engine, c);
+    if (model == NULL) return;
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    sumi_tensor_set set;
+    sumi_tensor_set_init(&set, &heap, NULL);
+    sumi_error error = {SUMI_OK, {0}};
+    char path[256], message[PNG_MESSAGE_BYTES];
+    snprintf(path, sizeof path, EDIT_FOLDER "cases/%s.safetensors", c->name);
+    CHECK_NUMBER(sumi_tensor_set_open(&set, path, &error), SUMI_OK);
+    int64_t count = 0, steps = 0;
+    float *noise = case_tensor(&set, "input.noise", &count), *sigmas = case_tensor(&set, "expect.sigmas", &count),
+          *want = case_tensor(&set, "expect_tb.latents", &steps);
+    if (want == NULL) want = case_tensor(&set, "expect_tb.latents_final", &steps);
+    png_image images[2] = {{0}};
+    sumi_pixels pictures[2];
+    for (int32_t i = 0; i < c->picture_count; i++) {
+        snprintf(path, sizeof path, EDIT_FOLDER "cases/%s.in%d.png", c->name, (int)i);
+        CHECK(png_read(path, 0, &images[i], message));
+        pictures[i] = (sumi_pixels){images[i].pixels, images[i].width, images[i].height, 0, images[i].channel_count};
+    }
+    CHECK(noise != NULL && sigmas != NULL && want != NULL);
+    if (noise != NULL && sigmas != NULL && want != NULL) {
+        const sumi_image_item item = {.text = c->prompt, .negative_text = " "};
+        sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
+        desc.items = &item;
+        desc.item_count = 1;
+        desc.references = pictures;
+        desc.reference_count = c->picture_count;
+        desc.width = c->width, desc.height = c->height;
+        desc.step_count = c->step_count;
+        desc.guidance = 4.0f;
+        desc.solver = SUMI_SOLVER_EULER;
+        desc.sigmas = sigmas;
+        desc.noise = SUMI_NOISE_GIVEN;
+        desc.noise_values = noise;
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        const int32_t height = c->want.height / 8, width = c->want.width / 8;
+        const size_t values = (size_t)16 * (size_t)height * (size_t)width;
+        float* latents = malloc(values * sizeof *latents);
+        CHECK_NUMBER(sumi_job_latents(engine, job, 0, latents, values), SUMI_OK);
+        const float off = packed_error(latents, want + (steps - 1) * height * width / 4 * 64, height, width);
+        printf("  %s: latents %.1e\n", c->name, (double)off);
+        CHECK(off < 5e-5f);
+        sumi_image image;
+        CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_OK);
+        CHECK(image.width == c->want.width && image.height == c->want.height);
+        free(latents);
+    }
+    for (int i = 0; i < 2; i++) png_free(&images[i]);
+    free(noise), free(sigmas), free(want);
+    sumi_tensor_set_close(&set);
+}
+
+TEST(edit_models_draw_what_the_published_pipelines_do)
+{
+    static const edit_case cases[] = {
+        {"pipe-edit",
+         "model-edit",
+         "Make the sky green and keep the house, it's fine.",
+         {.min_count = 1,
+          .max_count = 1,
+          .autoencoder_area = 9216,
+          .first_area = 9216,
+          .multiple = 32,
+          .max_ratio = 200},
+         1,
+         64,
+         48,
+         4,
+         {64, 48}},
+        {"pipe-edit-2509",
+         "model-edit-2509",
+         "Put the hat of picture 1 on the dog of picture 2.",
+         {.max_count = 3,
+          .autoencoder_area = 6400,
+          .first_area = 12544,
+          .multiple = 32,
+          .max_ratio = 200,
+          .size_follows_last = true},
+         2,
+         0,
+         0,
+         3,
+         {64, 96}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memset(&s_host, 0, sizeof s_host);
+        const sumi_engine_desc desc = host_desc(&s_host);
+        sumi_engine* engine = NULL;
+        CHECK_NUMBER(sumi_engine_create(&desc, &engine), SUMI_OK);
+        if (engine == NULL) return;
+        run_edit_case(engine, &cases[i]);
+        if (t_errors > 0) printf("  %s\n", s_host.log);
+        close_engine(engine);
+    }
+}
+
 // ---- Prompts that keep references -----------------------------------------------------------------------------------
 
 TEST(an_encoded_prompt_keeps_its_references)
@@ -619,7 +790,10 @@ TEST(references_that_cannot_be_are_refused)
     static const struct {
         int32_t count;
         const char* sentence;
-    } counts[] = {{0, "give 1 to 2 references"}, {-1, "give 1 to 2"}, {3, "give 1 to 2"}, {1 << 30, "give 1 to 2"}};
+    } counts[] = {{0, "makes no picture without references, give 1 to 2"},
+                  {-1, "give 1 to 2"},
+                  {3, "give 1 to 2"},
+                  {1 << 30, "give 1 to 2"}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         desc.reference_count = prompt.reference_count = counts[i].count;
         refuses(engine, &desc, SUMI_INVALID_ARGUMENT, counts[i].sentence);
@@ -834,6 +1008,7 @@ int main(int argc, char** argv)
     RUN(presets_may_leave_the_size_to_the_references);
     RUN(memory_counts_references);
     RUN(a_reference_larger_than_the_picture_is_read_in_tiles);
+    RUN(edit_models_draw_what_the_published_pipelines_do);
     RUN(an_encoded_prompt_keeps_its_references);
     RUN(damaged_references_of_saved_prompts_are_refused);
     RUN(references_that_cannot_be_are_refused);

@@ -14,7 +14,7 @@ sumi_result sumi_references_check_count(const sumi_model* model, int32_t count, 
     SUMI_REFUSE(most == 0 && count != 0, SUMI_NOT_SUPPORTED, "reference_count is %d: %s takes no reference pictures",
                 (int)count, model->info.family);
     SUMI_REFUSE(count < least && count >= 0, SUMI_INVALID_ARGUMENT,
-                "reference_count is %d: %s makes pictures of others, give %d to %d references", (int)count,
+                "reference_count is %d: %s makes no picture without references, give %d to %d", (int)count,
                 model->info.family, (int)least, (int)most);
     SUMI_REFUSE(count < 0 || count > most, SUMI_INVALID_ARGUMENT, "reference_count is %d: give %d to %d", (int)count,
                 (int)least, (int)most);
