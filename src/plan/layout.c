@@ -11,6 +11,7 @@
 //
 // Slices. Whole ops are gathered until the predicted time reaches the bound; an op above the bound is cut into runs of
 // parts.
+#include "base/assert.h"
 #include "base/sort.h"
 #include "plan/op_kinds.h"
 #include "plan/validate.h"
@@ -21,7 +22,9 @@
 static void note_use(sumi_plan* plan, sumi_value value, int32_t op_index)
 {
     if (value.id == 0) { return; }
+    SUMI_ASSERT(value.id > 0 && (size_t)value.id <= plan->value_count);
     sumi_value_info* info = &plan->values[value.id - 1];
+    SUMI_ASSERT(info->base.id == 0 || (size_t)info->base.id <= plan->value_count);
     if (info->base.id != 0) { info = &plan->values[info->base.id - 1]; }
     if (info->first_use < 0) { info->first_use = op_index; }
     info->last_use = op_index;
@@ -95,6 +98,7 @@ static int compare_wanted(const void* a, const void* b)
 
 static bool meets(const placed* other, const sumi_value_info* info)
 {
+    SUMI_ASSERT(other->first <= other->last && info->first_use >= 0 && info->first_use <= info->last_use);
     return other->first <= info->last_use && info->first_use <= other->last;
 }
 
@@ -103,6 +107,7 @@ static bool can_share(const sumi_plan* plan, const placed* list, size_t count, c
                       uint64_t bytes)
 {
     const sumi_value_info* host = sumi_plan_info(plan, guest->host);
+    SUMI_ASSERT(guest->host.id != 0 && host->host.id == 0 && host->base.id == 0); // a host is nobody's guest
     if (host->first_use < 0 || host->bound || guest->bound || host->is_unstored) { return false; }
     for (size_t k = 0; k < count; k++) {
         bool is_host = list[k].value == guest->host.id - 1;
@@ -119,6 +124,7 @@ static void place_views(sumi_plan* plan)
         sumi_value_info* info = &plan->values[v];
         if (info->base.id != 0) {
             const sumi_value_info* base = &plan->values[info->base.id - 1];
+            SUMI_ASSERT(base->base.id == 0 && base->element == info->element);
             uint64_t element = sumi_plan_element_bytes(plan, info->element);
             info->first_use = base->first_use;
             info->last_use = base->last_use;
@@ -140,6 +146,7 @@ typedef struct shelf {
 
 static void put(shelf* on, placed value) // behind those of the same offset
 {
+    SUMI_ASSERT(value.offset <= value.end && value.offset % SUMI_ALIGNMENT == 0);
     size_t low = 0, high = on->count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -183,6 +190,7 @@ static shelf* make_shelves(const sumi_plan* plan, const wanted* order, size_t us
     if (shelves == NULL) { return NULL; }
     for (size_t i = 0; i < used; i++) {
         const sumi_value_info* info = &plan->values[order[i].value];
+        SUMI_ASSERT((size_t)(info->last_use / STRETCH) < stretches);
         for (int32_t s = info->first_use / STRETCH; s <= info->last_use / STRETCH; s++) { shelves[s].count++; }
     }
     placed* lists = (placed*)(void*)((unsigned char*)shelves + head);
@@ -227,6 +235,8 @@ static sumi_result place_values(sumi_plan* plan, sumi_error* error)
         const shelf* those = first == last ? &shelves[first] : &shelves[shelf_count - 1];
         bool shares = order[i].is_guest && can_share(plan, those->list, those->count, info, bytes);
         uint64_t offset = shares ? sumi_plan_info(plan, info->host)->offset : lowest_gap(those, info, bytes, 0);
+        SUMI_ASSERT(!shares
+                    || offset + bytes <= sumi_plan_info(plan, info->host)->offset + order[i].bytes + SUMI_ALIGNMENT);
         const placed value = {offset, offset + bytes, info->first_use, info->last_use, order[i].value};
         for (int32_t s = first; s <= last; s++) { put(&shelves[s], value); }
         put(&shelves[shelf_count - 1], value);
@@ -280,6 +290,8 @@ sumi_result sumi_plan_finish(sumi_plan* plan, sumi_error* error)
 float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_rates* rates)
 {
     (void)plan;
+    SUMI_ASSERT(rates->flops_per_us > 0.0 && rates->bytes_per_us > 0.0 && rates->op_us >= 0.0);
+    SUMI_ASSERT(op->flops >= 0.0 && op->bytes >= 0.0);
     double compute = op->flops / rates->flops_per_us, memory = op->bytes / rates->bytes_per_us;
     if (op->kind == SUMI_OP_CONV) compute *= (double)sumi_plan_conv_effort(op->weight) / op->weight->rows;
     return (float)((compute > memory ? compute : memory) + rates->op_us);
@@ -287,6 +299,8 @@ float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_
 
 static sumi_result add_slice(sumi_plan* plan, sumi_slice slice, sumi_error* error)
 {
+    SUMI_ASSERT(slice.op_begin >= 0 && slice.op_begin < slice.op_end && (size_t)slice.op_end <= plan->op_count);
+    SUMI_ASSERT(slice.op_end > slice.op_begin + 1 || (slice.part_begin >= 0 && slice.part_begin < slice.part_end));
     SUMI_TRY(sumi_grow(plan->heap, (void**)&plan->slices, &plan->slice_capacity, plan->slice_count + 1,
                        sizeof *plan->slices, error));
     plan->slices[plan->slice_count++] = slice;
@@ -328,9 +342,12 @@ static sumi_result slice_section(sumi_plan* plan, sumi_section* section, const s
 sumi_result sumi_plan_slice_measured(sumi_plan* plan, const sumi_rates* rates, const float* op_ratio, uint32_t max_us,
                                      uint32_t gathered_us, sumi_error* error)
 {
+    SUMI_ASSERT(plan->error.result == SUMI_OK && plan->op_count > 0); // it is finished
+    SUMI_ASSERT(max_us == 0 || gathered_us <= max_us);
     plan->slice_count = 0;
     for (size_t s = 0; s < plan->section_count; s++) {
         sumi_section* section = &plan->sections[s];
+        SUMI_ASSERT(section->op_begin <= section->op_end && section->repeat >= 1);
         section->slice_begin = (int32_t)plan->slice_count;
         SUMI_TRY(slice_section(plan, section, rates, op_ratio, (float)max_us, (float)gathered_us, error));
         section->slice_end = (int32_t)plan->slice_count;

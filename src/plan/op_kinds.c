@@ -1,5 +1,6 @@
 // The table of op kinds. First the functions that its columns name, each for one or several kinds.
 #include "plan/op_kinds.h"
+#include "base/assert.h"
 
 #define PART_FLOPS 2e8      // a part of a big op: about a millisecond of two processor cores, microseconds of a GPU
 #define PART_ELEMENTS 65536 // a part of a memory-bound op
@@ -54,6 +55,7 @@ static int64_t pixels_placed(const sumi_plan* plan, const sumi_op* op)
 
 static int64_t rows_in(const sumi_sequence* sequence, int32_t span_count)
 {
+    SUMI_ASSERT(span_count >= 1 && span_count <= sequence->span_count && sequence->span_count <= 2);
     int64_t rows = 0;
     for (int32_t i = 0; i < span_count; i++) { rows += sequence->span[i].count; }
     return rows;
@@ -63,6 +65,7 @@ static int64_t rows_in(const sumi_sequence* sequence, int32_t span_count)
 static int64_t query_blocks(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
+    SUMI_ASSERT(op->u.attention.query_block >= 1 && op->u.attention.sequence_count >= 1);
     int64_t parts = 0, block = op->u.attention.query_block;
     for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[s];
@@ -79,6 +82,7 @@ static int32_t light_rows(int32_t cols) { return cols >= PART_ELEMENTS ? 1 : PAR
 // Rows of an op with `flops` per row per part: a multiple of `multiple`.
 static int32_t heavy_rows(double flops, int32_t multiple, int32_t most)
 {
+    SUMI_ASSERT(multiple >= 1 && most >= multiple);
     double rows = PART_FLOPS / (flops < 1 ? 1 : flops);
     int32_t count = rows > most ? most : (int32_t)rows;
     count = count / multiple * multiple;
@@ -117,7 +121,11 @@ static int64_t heavy_linear(const sumi_plan* plan, const sumi_op* op)
     return heavy_rows(2.0 * op->weight->rows * op->weight->cols, 8, 256);
 }
 
-int32_t sumi_plan_conv_effort(const sumi_weight* weight) { return weight->rows < 16 ? 16 : weight->rows; }
+int32_t sumi_plan_conv_effort(const sumi_weight* weight)
+{
+    SUMI_ASSERT(weight->rows >= 1);
+    return weight->rows < 16 ? 16 : weight->rows;
+}
 
 // Whole rows of the picture that the convolution makes.
 static int64_t heavy_conv(const sumi_plan* plan, const sumi_op* op)

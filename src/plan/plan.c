@@ -22,6 +22,7 @@ static void mismatch(sumi_plan* plan, const char* label, const char* what)
 static void* reserve_text(sumi_plan* plan, size_t bytes)
 {
     if (has_failed(plan)) { return NULL; }
+    SUMI_ASSERT(plan->block_used <= plan->block_bytes);
     bytes = (bytes + 15) & ~(size_t)15;
     if (plan->block_count == 0 || plan->block_bytes - plan->block_used < bytes) {
         size_t block_bytes = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
@@ -53,6 +54,7 @@ void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes)
 
 void sumi_plan_begin(sumi_plan* plan, sumi_heap* heap, int32_t activation_bytes)
 {
+    SUMI_ASSERT(heap != NULL && (activation_bytes == 2 || activation_bytes == 4));
     memset(plan, 0, sizeof *plan);
     plan->heap = heap;
     plan->activation_bytes = activation_bytes;
@@ -88,6 +90,7 @@ void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, 
 
 void sumi_plan_adapters(sumi_plan* plan, const sumi_adapter_use* uses, int32_t count)
 {
+    SUMI_ASSERT(count >= 0 && (count == 0 || uses != NULL));
     plan->adapters = uses;
     plan->adapter_count = count;
 }
@@ -105,6 +108,7 @@ void sumi_plan_prefix(sumi_plan* plan, const char* format, ...)
 static sumi_value add_value(sumi_plan* plan, const char* name, sumi_element element, int32_t rows, int32_t cols,
                             bool bound)
 {
+    SUMI_ASSERT(name != NULL && element >= SUMI_ELEMENT_ACTIVATION && element <= SUMI_ELEMENT_BYTE);
     if (has_failed(plan)) { return SUMI_NO_VALUE; }
     if (rows < 1 || cols < 1) {
         mismatch(plan, name, "a value needs at least one row and one column");
@@ -187,6 +191,7 @@ sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi
     sumi_value view = add_value(plan, name, whole.element, rows.count, cols.count, false);
     if (view.id != 0) {
         sumi_value_info* info = &plan->values[view.id - 1];
+        SUMI_ASSERT(whole.pitch >= whole.cols);
         info->pitch = whole.pitch;
         info->base = whole.base.id != 0 ? whole.base : of;
         info->whole = of;
@@ -229,6 +234,7 @@ void sumi_plan_share(sumi_plan* plan, sumi_value guest, sumi_value host)
 // Whether the output is an input only where the table allows it, and is one where the table demands it.
 static bool is_in_place_good(const sumi_op_kind_info* kind, const sumi_op* op)
 {
+    SUMI_ASSERT(!kind->is_always_in_place || kind->in_place != 0);
     bool is_an_input = false;
     for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS && op->out.id != 0; k++) {
         if (op->in[k].id == op->out.id) {
@@ -273,9 +279,11 @@ static sumi_value add_op(sumi_plan* plan, const char* label, const sumi_op* writ
     op->label = text;
     op->section = (int32_t)plan->section_count - 1;
     op->rows = (int32_t)rows;
+    SUMI_ASSERT(op->out.id >= 0 && (size_t)op->out.id <= plan->value_count);
     int64_t part_rows = kind->part_rows(plan, op);
     op->part_rows = part_rows < 1 ? 1 : part_rows > rows ? op->rows : (int32_t)part_rows;
     op->part_count = (op->rows - 1) / op->part_rows + 1;
+    SUMI_ASSERT(op->part_rows >= 1 && op->part_count >= 1 && op->part_count <= op->rows);
     op->flops = kind->flops != NULL ? kind->flops(plan, op) : 0;
     op->bytes = kind->bytes != NULL ? kind->bytes(plan, op) : kind->output_count * sumi_plan_value_bytes(plan, op->out);
     plan->sections[plan->section_count - 1].op_end = (int32_t)plan->op_count;
@@ -284,6 +292,7 @@ static sumi_value add_op(sumi_plan* plan, const char* label, const sumi_op* writ
 
 static bool is_step_row_good(const sumi_plan* plan, sumi_step_row row, int32_t cols)
 {
+    SUMI_ASSERT(cols >= 0);
     return row.table.id == 0 || (row.column >= 0 && row.column + cols <= cols_of(plan, row.table));
 }
 

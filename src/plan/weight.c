@@ -4,6 +4,7 @@
 
 uint64_t sumi_weight_bytes(const sumi_weight* weight)
 {
+    SUMI_ASSERT(weight->part_count >= 0 && weight->part_count <= SUMI_WEIGHT_MAX_PARTS);
     uint64_t bytes = 0;
     for (int32_t p = 0; p < weight->part_count; p++) {
         bytes += sumi_dtype_bytes(weight->parts[p].dtype, (uint64_t)weight->parts[p].rows * (uint64_t)weight->cols);
@@ -43,6 +44,8 @@ void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t cou
 
 void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t count, float* into, int32_t stride)
 {
+    SUMI_ASSERT(begin >= 0 && count >= 0 && begin <= weight->rows - count);
+    SUMI_ASSERT(stride >= weight->cols || count <= 1);
     int32_t first = 0; // row of the stack where the part begins
     for (int32_t p = 0; p < weight->part_count; p++) {
         const sumi_weight_part* part = &weight->parts[p];
@@ -66,6 +69,7 @@ void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t coun
 void sumi_weight_merged_row(const sumi_weight* weight, const sumi_adapter_use* uses, int32_t use_count, int32_t row,
                             float* into)
 {
+    SUMI_ASSERT(row >= 0 && row < weight->rows);
     sumi_weight_to_float(weight, row, 1, into, weight->cols);
     for (int32_t u = 0; u < use_count; u++) {
         for (int32_t d = 0; d < uses[u].adapter->delta_count; d++) {
@@ -73,6 +77,7 @@ void sumi_weight_merged_row(const sumi_weight* weight, const sumi_adapter_use* u
             int32_t local = row - delta->row_begin;
             if (delta->weight_index != weight->index || local < 0 || local >= delta->up.rows) { continue; }
             int32_t rank = delta->down.rows;
+            SUMI_ASSERT(delta->up.cols == rank && delta->down.cols == weight->cols);
             float factor = uses[u].scale * delta->scale;
             uint64_t up_row = sumi_dtype_bytes(delta->up.parts[0].dtype, (uint64_t)rank);
             uint64_t down_row = sumi_dtype_bytes(delta->down.parts[0].dtype, (uint64_t)weight->cols);
