@@ -2,17 +2,11 @@
 #include "golden_qwen_image.h"
 #include "golden_watch.h"
 #include "models/language_model.h"
+#include "models/recipe.h"
 #include <stdlib.h>
 #include <string.h>
 
-// Of the newest layers and of their config files; what a config.json says comes before these.
-static const sumi_language_model_settings s_qwen2_5_vl = {.name = "Qwen2.5-VL",
-                                                          .norms_features = true,
-                                                          .has_qkv_bias = true,
-                                                          .takes_pictures = true,
-                                                          .activation = SUMI_ACT_SILU,
-                                                          .theta = 1e6,
-                                                          .sections = {16, 24, 24}};
+// What a config.json says comes before these.
 static const sumi_language_model_settings s_gemma3 = {.name = "Gemma 3",
                                                       .unused_layers = 1,
                                                       .has_qk_norm = true,
@@ -161,7 +155,7 @@ static void run_lm(golden_case* c)
     watcher* w = calloc(1, sizeof *w);
     int32_t count = 0;
     int32_t* ids = ids_of_case(c, "text-t2i", "input.short.ids", &count);
-    if (ids != NULL && bind_model(c, &s_qwen2_5_vl, &component, &model)) {
+    if (ids != NULL && bind_model(c, sumi_recipe_qwen_image.encoders[0].settings, &component, &model)) {
         watch_language_model(c, w, "text", model.layer_count);
         array features = encode(c, &model, ids, count, w);
         compare_watches(c, w);
@@ -197,7 +191,7 @@ static void run_prompts(golden_case* c)
 {
     case_component component;
     sumi_language_model model = {0};
-    if (bind_model(c, &s_qwen2_5_vl, &component, &model)) {
+    if (bind_model(c, sumi_recipe_qwen_image.encoders[0].settings, &component, &model)) {
         for (size_t i = 0; i < c->set.count; i++) {
             char key[64];
             int used = 0;

@@ -60,43 +60,36 @@ static bool other_name(const void* context, const char* canonical, int32_t which
     return length >= 0 && (size_t)length < out_bytes;
 }
 
-static const char* join(char* out, const char* module, const char* rest)
-{
-    if (snprintf(out, SUMI_NAME_BYTES, "%s.%s", module, rest) >= SUMI_NAME_BYTES) {
-        out[0] = 0; // too long to be a tensor of ours
-    }
-    return out;
-}
-
 // A convolution with its bias; returns its output channels, which the file decides (0: any) and later layers check.
 static int32_t bind_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module,
                          int32_t in_channels, int32_t out_channels, int32_t kernel)
 {
     char name[SUMI_NAME_BYTES];
-    int32_t channels = out_channels != 0 ? out_channels : sumi_bind_size(b, join(name, module, "weight"), 0);
+    int32_t channels = out_channels != 0 ? out_channels : sumi_bind_size(b, sumi_bind_join(name, module, "weight"), 0);
     sumi_bind_conv(b, weight, module, channels, in_channels, kernel);
-    sumi_bind_vector(b, bias, join(name, module, "bias"), channels);
+    sumi_bind_vector(b, bias, sumi_bind_join(name, module, "bias"), channels);
     return channels;
 }
 
 static void bind_norm(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t channels)
 {
     char name[SUMI_NAME_BYTES];
-    sumi_bind_vector(b, weight, join(name, module, "weight"), channels);
-    sumi_bind_vector(b, bias, join(name, module, "bias"), channels);
+    sumi_bind_vector(b, weight, sumi_bind_join(name, module, "weight"), channels);
+    sumi_bind_vector(b, bias, sumi_bind_join(name, module, "bias"), channels);
 }
 
 static int32_t bind_block(sumi_binder* b, sumi_vae_block* w, const char* module, int32_t in_channels)
 {
     char name[SUMI_NAME_BYTES];
-    bind_norm(b, &w->norm1, &w->norm1_bias, join(name, module, "norm1"), in_channels);
-    int32_t out_channels = bind_conv(b, &w->conv1, &w->conv1_bias, join(name, module, "conv1"), in_channels, 0, 3);
-    bind_norm(b, &w->norm2, &w->norm2_bias, join(name, module, "norm2"), out_channels);
-    bind_conv(b, &w->conv2, &w->conv2_bias, join(name, module, "conv2"), out_channels, out_channels, 3);
+    bind_norm(b, &w->norm1, &w->norm1_bias, sumi_bind_join(name, module, "norm1"), in_channels);
+    int32_t out_channels =
+        bind_conv(b, &w->conv1, &w->conv1_bias, sumi_bind_join(name, module, "conv1"), in_channels, 0, 3);
+    bind_norm(b, &w->norm2, &w->norm2_bias, sumi_bind_join(name, module, "norm2"), out_channels);
+    bind_conv(b, &w->conv2, &w->conv2_bias, sumi_bind_join(name, module, "conv2"), out_channels, out_channels, 3);
     w->has_shortcut = in_channels != out_channels;
     if (w->has_shortcut) {
-        bind_conv(b, &w->shortcut, &w->shortcut_bias, join(name, module, "conv_shortcut"), in_channels, out_channels,
-                  1);
+        bind_conv(b, &w->shortcut, &w->shortcut_bias, sumi_bind_join(name, module, "conv_shortcut"), in_channels,
+                  out_channels, 1);
     }
     return out_channels;
 }
@@ -124,7 +117,7 @@ static void bind_middle(sumi_binder* b, sumi_vae_half* half, const char* side, i
     sumi_bind_stacked_bias(b, &half->attention_qkv_bias, n[3], qkv, rows, 3);
     snprintf(name, sizeof name, "%s.mid_block.attentions.0.to_out.0", side);
     sumi_bind_matrix(b, &half->attention_out, name, channels, channels);
-    sumi_bind_vector(b, &half->attention_out_bias, join(n[3], name, "bias"), channels);
+    sumi_bind_vector(b, &half->attention_out_bias, sumi_bind_join(n[3], name, "bias"), channels);
 }
 
 // How many stages a half has, how many blocks each and whether it resamples: read off all names of the file.

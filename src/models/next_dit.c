@@ -25,23 +25,17 @@ static bool other_name(const void* context, const char* canonical, int32_t which
     return false;
 }
 
-static const char* join(char* out, const char* block, const char* rest)
-{
-    snprintf(out, SUMI_NAME_BYTES, "%s.%s", block, rest);
-    return out;
-}
-
 // q, k and v as one matrix, from three tensors or from one that is fused already.
 static void bind_qkv(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block* w, const char* block)
 {
     int32_t q = model->heads * model->head_dim, kv = model->kv_heads * model->head_dim;
     const int32_t rows[] = {q, kv, kv};
     char n[4][SUMI_NAME_BYTES];
-    const char* split[] = {join(n[0], block, "attention.to_q"), join(n[1], block, "attention.to_k"),
-                           join(n[2], block, "attention.to_v")};
-    join(n[3], block, "attention.qkv.weight");
+    const char* split[] = {sumi_bind_join(n[0], block, "attention.to_q"), sumi_bind_join(n[1], block, "attention.to_k"),
+                           sumi_bind_join(n[2], block, "attention.to_v")};
+    sumi_bind_join(n[3], block, "attention.qkv.weight");
     bool is_fused = sumi_bind_find(b, n[3]) != NULL;
-    join(n[3], block, "attention.qkv");
+    sumi_bind_join(n[3], block, "attention.qkv");
     if (!is_fused) {
         sumi_bind_stack(b, &w->qkv, n[3], split, rows, 3, model->dim);
         sumi_bind_target(b, &w->qkv, n[3], 0, q + 2 * kv, true);
@@ -66,21 +60,24 @@ static void bind_block(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block
     w->is_modulated = is_modulated;
     w->slot = slot;
     int32_t dim = model->dim;
-    sumi_bind_vector(b, &w->attention_norm1, join(n[0], block, "attention_norm1.weight"), dim);
-    sumi_bind_vector(b, &w->attention_norm2, join(n[0], block, "attention_norm2.weight"), dim);
-    sumi_bind_vector(b, &w->ffn_norm1, join(n[0], block, "ffn_norm1.weight"), dim);
-    sumi_bind_vector(b, &w->ffn_norm2, join(n[0], block, "ffn_norm2.weight"), dim);
+    sumi_bind_vector(b, &w->attention_norm1, sumi_bind_join(n[0], block, "attention_norm1.weight"), dim);
+    sumi_bind_vector(b, &w->attention_norm2, sumi_bind_join(n[0], block, "attention_norm2.weight"), dim);
+    sumi_bind_vector(b, &w->ffn_norm1, sumi_bind_join(n[0], block, "ffn_norm1.weight"), dim);
+    sumi_bind_vector(b, &w->ffn_norm2, sumi_bind_join(n[0], block, "ffn_norm2.weight"), dim);
     bind_qkv(model, b, w, block);
-    sumi_bind_vector(b, &w->q_norm, join(n[0], block, "attention.norm_q.weight"), model->head_dim);
-    sumi_bind_vector(b, &w->k_norm, join(n[0], block, "attention.norm_k.weight"), model->head_dim);
-    sumi_bind_matrix(b, &w->out, join(n[0], block, "attention.to_out.0"), dim, model->heads * model->head_dim);
-    const char* gate_up[] = {join(n[0], block, "feed_forward.w1"), join(n[1], block, "feed_forward.w3")};
-    sumi_bind_stack(b, &w->gate_up, join(n[2], block, "feed_forward.w1w3"), gate_up,
+    sumi_bind_vector(b, &w->q_norm, sumi_bind_join(n[0], block, "attention.norm_q.weight"), model->head_dim);
+    sumi_bind_vector(b, &w->k_norm, sumi_bind_join(n[0], block, "attention.norm_k.weight"), model->head_dim);
+    sumi_bind_matrix(b, &w->out, sumi_bind_join(n[0], block, "attention.to_out.0"), dim,
+                     model->heads * model->head_dim);
+    const char* gate_up[] = {sumi_bind_join(n[0], block, "feed_forward.w1"),
+                             sumi_bind_join(n[1], block, "feed_forward.w3")};
+    sumi_bind_stack(b, &w->gate_up, sumi_bind_join(n[2], block, "feed_forward.w1w3"), gate_up,
                     (const int32_t[]){model->hidden, model->hidden}, 2, dim);
-    sumi_bind_matrix(b, &w->down, join(n[0], block, "feed_forward.w2"), dim, model->hidden);
+    sumi_bind_matrix(b, &w->down, sumi_bind_join(n[0], block, "feed_forward.w2"), dim, model->hidden);
     if (is_modulated) {
-        sumi_bind_matrix(b, &w->modulation, join(n[0], block, "adaLN_modulation.0"), 4 * dim, model->condition_width);
-        sumi_bind_vector(b, &w->modulation_bias, join(n[0], block, "adaLN_modulation.0.bias"), 4 * dim);
+        sumi_bind_matrix(b, &w->modulation, sumi_bind_join(n[0], block, "adaLN_modulation.0"), 4 * dim,
+                         model->condition_width);
+        sumi_bind_vector(b, &w->modulation_bias, sumi_bind_join(n[0], block, "adaLN_modulation.0.bias"), 4 * dim);
     }
 }
 
@@ -119,15 +116,6 @@ static void read_config(const sumi_next_dit_settings* settings, sumi_binder* b, 
     }
 }
 
-static void check_config(sumi_binder* b, const char* path, const char* key, int32_t said, int32_t found)
-{
-    if (said != 0 && said != found) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                       "%s: %s is %d, but the tensors of %s say %d; config and weights do not belong together", path,
-                       key, (int)said, b->part->path, (int)found);
-    }
-}
-
 // All widths from the shapes; what the config says must agree with them.
 static void find_sizes(sumi_next_dit* model, sumi_binder* b, const config_values* c, const char* config_path)
 {
@@ -143,9 +131,9 @@ static void find_sizes(sumi_next_dit* model, sumi_binder* b, const config_values
     if (b->result != SUMI_OK) { return; }
     model->heads = c->heads != 0 ? c->heads : model->dim / model->head_dim;
     model->kv_heads = c->kv_heads != 0 ? c->kv_heads : model->heads;
-    check_config(b, config_path, "dim", c->dim, model->dim);
-    check_config(b, config_path, "in_channels", c->channels, model->channels);
-    check_config(b, config_path, "cap_feat_dim", c->features, model->feature_width);
+    sumi_bind_check(b, config_path, "dim", c->dim, model->dim);
+    sumi_bind_check(b, config_path, "in_channels", c->channels, model->channels);
+    sumi_bind_check(b, config_path, "cap_feat_dim", c->features, model->feature_width);
     if (patch % 4 != 0 || model->heads < 1 || model->heads > model->dim
         || model->heads * (int64_t)model->head_dim != model->dim || model->kv_heads < 1
         || model->kv_heads > model->heads || model->heads % model->kv_heads != 0 || model->time_width % 2 != 0) {

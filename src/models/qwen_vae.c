@@ -84,23 +84,15 @@ static bool other_name(const void* context, const char* canonical, int32_t which
     return length >= 0 && (size_t)length < out_bytes;
 }
 
-static const char* join(char* out, const char* module, const char* rest)
-{
-    if (snprintf(out, SUMI_NAME_BYTES, "%s.%s", module, rest) >= SUMI_NAME_BYTES) {
-        out[0] = 0; // too long to be a tensor of ours
-    }
-    return out;
-}
-
 // A 3x3 convolution over time with its bias; returns its output channels, which the file decides (0: any) and later
 // layers check.
 static int32_t bind_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module,
                          int32_t in_channels, int32_t out_channels)
 {
     char name[SUMI_NAME_BYTES];
-    int32_t channels = out_channels != 0 ? out_channels : sumi_bind_size(b, join(name, module, "weight"), 0);
+    int32_t channels = out_channels != 0 ? out_channels : sumi_bind_size(b, sumi_bind_join(name, module, "weight"), 0);
     sumi_bind_causal_conv(b, weight, module, channels, in_channels, 3);
-    sumi_bind_vector(b, bias, join(name, module, "bias"), channels);
+    sumi_bind_vector(b, bias, sumi_bind_join(name, module, "bias"), channels);
     return channels;
 }
 
@@ -108,32 +100,24 @@ static int32_t bind_conv(sumi_binder* b, sumi_weight* weight, sumi_weight* bias,
 static int32_t bind_resample(sumi_binder* b, sumi_qwen_vae_stage* stage, const char* module, int32_t in_channels)
 {
     char name[SUMI_NAME_BYTES];
-    int32_t channels = sumi_bind_size(b, join(name, module, "weight"), 0);
+    int32_t channels = sumi_bind_size(b, sumi_bind_join(name, module, "weight"), 0);
     sumi_bind_conv(b, &stage->resample, module, channels, in_channels, 3);
-    sumi_bind_vector(b, &stage->resample_bias, join(name, module, "bias"), channels);
+    sumi_bind_vector(b, &stage->resample_bias, sumi_bind_join(name, module, "bias"), channels);
     return channels;
-}
-
-// 1x1, whatever dimensions its kernel has.
-static void bind_product(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t rows,
-                         int32_t cols)
-{
-    char name[SUMI_NAME_BYTES];
-    sumi_bind_matrix(b, weight, module, rows, cols);
-    sumi_bind_vector(b, bias, join(name, module, "bias"), rows);
 }
 
 static int32_t bind_block(sumi_binder* b, sumi_qwen_vae_block* w, const char* module, int32_t in_channels)
 {
     char name[SUMI_NAME_BYTES];
-    sumi_bind_vector(b, &w->norm1, join(name, module, "norm1.gamma"), in_channels);
-    int32_t out_channels = bind_conv(b, &w->conv1, &w->conv1_bias, join(name, module, "conv1"), in_channels, 0);
-    sumi_bind_vector(b, &w->norm2, join(name, module, "norm2.gamma"), out_channels);
-    bind_conv(b, &w->conv2, &w->conv2_bias, join(name, module, "conv2"), out_channels, out_channels);
+    sumi_bind_vector(b, &w->norm1, sumi_bind_join(name, module, "norm1.gamma"), in_channels);
+    int32_t out_channels =
+        bind_conv(b, &w->conv1, &w->conv1_bias, sumi_bind_join(name, module, "conv1"), in_channels, 0);
+    sumi_bind_vector(b, &w->norm2, sumi_bind_join(name, module, "norm2.gamma"), out_channels);
+    bind_conv(b, &w->conv2, &w->conv2_bias, sumi_bind_join(name, module, "conv2"), out_channels, out_channels);
     w->has_shortcut = in_channels != out_channels;
     if (w->has_shortcut) {
-        bind_product(b, &w->shortcut, &w->shortcut_bias, join(name, module, "conv_shortcut"), out_channels,
-                     in_channels);
+        sumi_bind_linear(b, &w->shortcut, &w->shortcut_bias, sumi_bind_join(name, module, "conv_shortcut"),
+                         out_channels, in_channels);
     }
     return out_channels;
 }
@@ -149,10 +133,11 @@ static void bind_middle(sumi_binder* b, sumi_qwen_vae_half* half, const char* si
         }
     }
     snprintf(module, sizeof module, "%s.mid_block.attentions.0", side);
-    sumi_bind_vector(b, &half->attention_norm, join(name, module, "norm.gamma"), channels);
-    bind_product(b, &half->attention_qkv, &half->attention_qkv_bias, join(name, module, "to_qkv"), 3 * channels,
-                 channels);
-    bind_product(b, &half->attention_out, &half->attention_out_bias, join(name, module, "proj"), channels, channels);
+    sumi_bind_vector(b, &half->attention_norm, sumi_bind_join(name, module, "norm.gamma"), channels);
+    sumi_bind_linear(b, &half->attention_qkv, &half->attention_qkv_bias, sumi_bind_join(name, module, "to_qkv"),
+                     3 * channels, channels);
+    sumi_bind_linear(b, &half->attention_out, &half->attention_out_bias, sumi_bind_join(name, module, "proj"), channels,
+                     channels);
 }
 
 static void refuse_count(sumi_binder* b, const char* what, int32_t count, int32_t most)
@@ -232,7 +217,7 @@ static int32_t factor_of(const sumi_qwen_vae_half* half)
 static void bind_decoder(sumi_qwen_vae* vae, sumi_binder* b)
 {
     sumi_qwen_vae_half* half = &vae->decoder;
-    bind_product(b, &half->quant, &half->quant_bias, "post_quant_conv", vae->channels, vae->channels);
+    sumi_bind_linear(b, &half->quant, &half->quant_bias, "post_quant_conv", vae->channels, vae->channels);
     int32_t channels = bind_conv(b, &half->conv_in, &half->conv_in_bias, "decoder.conv_in", vae->channels, 0);
     bind_middle(b, half, "decoder", channels);
     channels = bind_decoder_stages(vae, b, half, channels);
@@ -249,7 +234,7 @@ static void bind_encoder(sumi_qwen_vae* vae, sumi_binder* b)
     bind_middle(b, half, "encoder", channels);
     sumi_bind_vector(b, &half->norm_out, "encoder.norm_out.gamma", channels);
     bind_conv(b, &half->conv_out, &half->conv_out_bias, "encoder.conv_out", channels, 2 * vae->channels);
-    bind_product(b, &half->quant, &half->quant_bias, "quant_conv", 2 * vae->channels, 2 * vae->channels);
+    sumi_bind_linear(b, &half->quant, &half->quant_bias, "quant_conv", 2 * vae->channels, 2 * vae->channels);
     half->is_present = b->result == SUMI_OK;
 }
 

@@ -97,23 +97,14 @@ static const char* name_in(char* out, int32_t block, const char* rest)
     return out;
 }
 
-static void bind_linear(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t rows,
-                        int32_t cols)
-{
-    char name[SUMI_NAME_BYTES + 8];
-    snprintf(name, sizeof name, "%s.bias", module);
-    sumi_bind_matrix(b, weight, module, rows, cols);
-    sumi_bind_vector(b, bias, name, rows);
-}
-
 static void bind_block(sumi_qwen_vision* model, sumi_binder* b, int32_t index)
 {
     sumi_qwen_vision_block* w = &model->blocks[index];
     const int32_t width = model->width, hidden = model->hidden, padding = (8 - hidden % 8) % 8;
     char n[3][SUMI_NAME_BYTES];
     sumi_bind_vector(b, &w->norm1, name_in(n[0], index, "norm1.weight"), width);
-    bind_linear(b, &w->qkv, &w->qkv_bias, name_in(n[0], index, "attn.qkv"), 3 * width, width);
-    bind_linear(b, &w->out, &w->out_bias, name_in(n[0], index, "attn.proj"), width, width);
+    sumi_bind_linear(b, &w->qkv, &w->qkv_bias, name_in(n[0], index, "attn.qkv"), 3 * width, width);
+    sumi_bind_linear(b, &w->out, &w->out_bias, name_in(n[0], index, "attn.proj"), width, width);
     sumi_bind_vector(b, &w->norm2, name_in(n[0], index, "norm2.weight"), width);
     // 3420 rows of gate and up are no multiple of 8, which is what a GPU's products read and write at once. Rows of
     // zeros make columns of zeros, and those change nothing.
@@ -125,7 +116,7 @@ static void bind_block(sumi_qwen_vision* model, sumi_binder* b, int32_t index)
     sumi_bind_stack(b, &w->gate_up, label, modules, rows, count, width);
     snprintf(n[2], sizeof n[2], "blocks.%d.mlp.gate_up.bias", (int)index);
     sumi_bind_stacked_bias(b, &w->gate_up_bias, label, modules, rows, count);
-    bind_linear(b, &w->down, &w->down_bias, name_in(n[0], index, "mlp.down_proj"), width, hidden);
+    sumi_bind_linear(b, &w->down, &w->down_bias, name_in(n[0], index, "mlp.down_proj"), width, hidden);
 }
 
 // Widths are the tensors'; the configs say what shapes cannot, and must not contradict them.
@@ -222,8 +213,8 @@ static sumi_result bind(void* memory, const void* settings, sumi_binder* b, cons
     sumi_bind_matrix(b, &model->patch_embed, "patch_embed.proj", width,
                      3 * model->frames * model->patch * model->patch);
     sumi_bind_vector(b, &model->merger_norm, "merger.ln_q.weight", width);
-    bind_linear(b, &model->merger_in, &model->merger_in_bias, "merger.mlp.0", merged, merged);
-    bind_linear(b, &model->merger_out, &model->merger_out_bias, "merger.mlp.2", model->out_width, merged);
+    sumi_bind_linear(b, &model->merger_in, &model->merger_in_bias, "merger.mlp.0", merged, merged);
+    sumi_bind_linear(b, &model->merger_out, &model->merger_out_bias, "merger.mlp.2", model->out_width, merged);
     return b->result;
 }
 

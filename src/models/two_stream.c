@@ -39,22 +39,6 @@ static const side_names s_sides[2] = {
                               "attn.norm_added_q.weight", "attn.norm_added_k.weight", "attn.to_add_out",
                               "txt_mlp.net.0.proj", "txt_mlp.net.2"}};
 
-static const char* join(char* out, const char* block, const char* rest)
-{
-    snprintf(out, SUMI_NAME_BYTES, "%s.%s", block, rest);
-    return out;
-}
-
-// A matrix and its bias.
-static void bind_linear(sumi_binder* b, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t rows,
-                        int32_t cols)
-{
-    char name[SUMI_NAME_BYTES + 8];
-    sumi_bind_matrix(b, weight, module, rows, cols);
-    snprintf(name, sizeof name, "%s.bias", module);
-    sumi_bind_vector(b, bias, name, rows);
-}
-
 static bool has_module(const sumi_binder* b, const char* block, const char* module)
 {
     char name[SUMI_NAME_BYTES];
@@ -67,23 +51,24 @@ static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_str
 {
     int32_t dim = model->dim;
     char n[4][SUMI_NAME_BYTES];
-    bind_linear(b, &w->modulation, &w->modulation_bias, join(n[0], block, names->modulation), MODULATION_PARTS * dim,
-                dim);
+    sumi_bind_linear(b, &w->modulation, &w->modulation_bias, sumi_bind_join(n[0], block, names->modulation),
+                     MODULATION_PARTS * dim, dim);
     w->modulation.keeps_precision = true;
-    const char* qkv[] = {join(n[0], block, names->q), join(n[1], block, names->k), join(n[2], block, names->v)};
+    const char* qkv[] = {sumi_bind_join(n[0], block, names->q), sumi_bind_join(n[1], block, names->k),
+                         sumi_bind_join(n[2], block, names->v)};
     const int32_t rows[] = {dim, dim, dim};
-    sumi_bind_stack(b, &w->qkv, join(n[3], block, names->qkv), qkv, rows, 3, dim);
+    sumi_bind_stack(b, &w->qkv, sumi_bind_join(n[3], block, names->qkv), qkv, rows, 3, dim);
     sumi_bind_stacked_bias(b, &w->qkv_bias, n[3], qkv, rows, 3);
-    sumi_bind_vector(b, &w->q_norm, join(n[0], block, names->q_norm), model->head_dim);
-    sumi_bind_vector(b, &w->k_norm, join(n[0], block, names->k_norm), model->head_dim);
+    sumi_bind_vector(b, &w->q_norm, sumi_bind_join(n[0], block, names->q_norm), model->head_dim);
+    sumi_bind_vector(b, &w->k_norm, sumi_bind_join(n[0], block, names->k_norm), model->head_dim);
     // Nothing reads what the last block makes of the text, and quantised files may lack those weights.
     w->is_whole = !may_be_cut
                || (has_module(b, block, names->out) && has_module(b, block, names->mlp_in)
                    && has_module(b, block, names->mlp_out));
     if (!w->is_whole) { return; }
-    bind_linear(b, &w->out, &w->out_bias, join(n[0], block, names->out), dim, dim);
-    bind_linear(b, &w->mlp_in, &w->mlp_in_bias, join(n[0], block, names->mlp_in), model->hidden, dim);
-    bind_linear(b, &w->mlp_out, &w->mlp_out_bias, join(n[0], block, names->mlp_out), dim, model->hidden);
+    sumi_bind_linear(b, &w->out, &w->out_bias, sumi_bind_join(n[0], block, names->out), dim, dim);
+    sumi_bind_linear(b, &w->mlp_in, &w->mlp_in_bias, sumi_bind_join(n[0], block, names->mlp_in), model->hidden, dim);
+    sumi_bind_linear(b, &w->mlp_out, &w->mlp_out_bias, sumi_bind_join(n[0], block, names->mlp_out), dim, model->hidden);
 }
 
 typedef struct config_values {
@@ -128,15 +113,6 @@ static void read_config(sumi_binder* b, config_values* c, const sumi_part_config
     }
 }
 
-static void check_config(sumi_binder* b, const char* path, const char* key, int32_t said, int32_t found)
-{
-    if (said != 0 && said != found) {
-        sumi_bind_fail(b, SUMI_TENSOR_MISMATCH,
-                       "%s: %s is %d, but the tensors of %s say %d; config and weights do not belong together", path,
-                       key, (int)said, b->part->path, (int)found);
-    }
-}
-
 // All widths from the shapes; what the config says must agree with them.
 static void find_sizes(sumi_two_stream* model, sumi_binder* b, const config_values* c, const char* path)
 {
@@ -156,11 +132,11 @@ static void find_sizes(sumi_two_stream* model, sumi_binder* b, const config_valu
                        b->part->path, (int)model->dim, (int)model->head_dim, (int)patch, (int)model->time_width);
         return;
     }
-    check_config(b, path, "num_attention_heads", c->heads, model->heads);
-    check_config(b, path, "attention_head_dim", c->head_dim, model->head_dim);
-    check_config(b, path, "in_channels", c->patch_channels, patch);
-    check_config(b, path, "out_channels", c->channels, model->channels);
-    check_config(b, path, "joint_attention_dim", c->features, model->feature_width);
+    sumi_bind_check(b, path, "num_attention_heads", c->heads, model->heads);
+    sumi_bind_check(b, path, "attention_head_dim", c->head_dim, model->head_dim);
+    sumi_bind_check(b, path, "in_channels", c->patch_channels, patch);
+    sumi_bind_check(b, path, "out_channels", c->channels, model->channels);
+    sumi_bind_check(b, path, "joint_attention_dim", c->features, model->feature_width);
     // without a config: the released split of a head over frame, row and column (16, 56, 56 of 128), at its proportions
     int32_t axes[3] = {model->head_dim / 8, model->head_dim / 16 * 7, model->head_dim / 16 * 7};
     if (c->axis_count != 0) { memcpy(axes, c->axes, sizeof axes); }
@@ -195,15 +171,16 @@ static sumi_result bind_model(void* memory, const void* settings, sumi_binder* b
     model->blocks = sumi_weight_list_reserve(b->list, bytes);
     if (model->blocks == NULL) { return b->result = sumi_out_of_memory(b->error, bytes, "the transformer's blocks"); }
     int32_t dim = model->dim, patch = 4 * model->channels;
-    bind_linear(b, &model->image_in, &model->image_in_bias, "img_in", dim, patch);
+    sumi_bind_linear(b, &model->image_in, &model->image_in_bias, "img_in", dim, patch);
     sumi_bind_vector(b, &model->text_norm, "txt_norm.weight", model->feature_width);
-    bind_linear(b, &model->text_in, &model->text_in_bias, "txt_in", dim, model->feature_width);
-    bind_linear(b, &model->time_in, &model->time_in_bias, "time_text_embed.timestep_embedder.linear_1",
-                model->time_hidden, model->time_width);
-    bind_linear(b, &model->time_out, &model->time_out_bias, "time_text_embed.timestep_embedder.linear_2", dim,
-                model->time_hidden);
-    bind_linear(b, &model->final_modulation, &model->final_modulation_bias, "norm_out.linear", FINAL_PARTS * dim, dim);
-    bind_linear(b, &model->final_linear, &model->final_linear_bias, "proj_out", patch, dim);
+    sumi_bind_linear(b, &model->text_in, &model->text_in_bias, "txt_in", dim, model->feature_width);
+    sumi_bind_linear(b, &model->time_in, &model->time_in_bias, "time_text_embed.timestep_embedder.linear_1",
+                     model->time_hidden, model->time_width);
+    sumi_bind_linear(b, &model->time_out, &model->time_out_bias, "time_text_embed.timestep_embedder.linear_2", dim,
+                     model->time_hidden);
+    sumi_bind_linear(b, &model->final_modulation, &model->final_modulation_bias, "norm_out.linear", FINAL_PARTS * dim,
+                     dim);
+    sumi_bind_linear(b, &model->final_linear, &model->final_linear_bias, "proj_out", patch, dim);
     for (int32_t i = 0; i < model->block_count; i++) {
         for (int32_t side = 0; side < 2; side++) {
             char block[64];

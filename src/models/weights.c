@@ -79,6 +79,21 @@ bool sumi_replace_text(const char* text, const char* from, const char* to, char*
     return length >= 0 && (size_t)length < out_bytes;
 }
 
+const char* sumi_bind_join(char* out, const char* module, const char* rest)
+{
+    if (snprintf(out, SUMI_NAME_BYTES, "%s.%s", module, rest) >= SUMI_NAME_BYTES) { out[0] = 0; }
+    return out;
+}
+
+void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* key, int32_t said, int32_t found)
+{
+    if (said != 0 && said != found) {
+        sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
+                       "%s: %s is %d, but the tensors of %s say %d; config and weights do not belong together",
+                       config_path, key, (int)said, binder->part->path, (int)found);
+    }
+}
+
 void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format, ...)
 {
     SUMI_ASSERT(result != SUMI_OK);
@@ -318,6 +333,14 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
 void sumi_bind_matrix(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t rows, int32_t cols)
 {
     sumi_bind_stack(binder, weight, module, &module, &rows, 1, cols);
+}
+
+void sumi_bind_linear(sumi_binder* binder, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t rows,
+                      int32_t cols)
+{
+    char name[SUMI_NAME_BYTES];
+    sumi_bind_matrix(binder, weight, module, rows, cols);
+    sumi_bind_vector(binder, bias, sumi_bind_join(name, module, "bias"), rows);
 }
 
 void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,

@@ -66,6 +66,9 @@ int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis)
 
 // `module`.weight as [rows, cols]. A convolution's kernel dimensions belong to the columns; a 1x1 kernel is a matrix.
 void sumi_bind_matrix(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t rows, int32_t cols);
+// The same with its bias, `module`.bias.
+void sumi_bind_linear(sumi_binder* binder, sumi_weight* weight, sumi_weight* bias, const char* module, int32_t rows,
+                      int32_t cols);
 void sumi_bind_conv(sumi_binder* binder, sumi_weight* weight, const char* module, int32_t out_channels,
                     int32_t in_channels, int32_t kernel);
 // A convolution over time and picture, [out, in, time, kernel, kernel], that sees zeros before its first frame: of one
@@ -87,7 +90,12 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
 // One more name for rows of a weight that adapters may use.
 void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
                       int32_t rows, bool is_fused);
+// A number that config.json says (0: it does not) must be the one that the tensors' shapes give.
+void sumi_bind_check(sumi_binder* binder, const char* config_path, const char* key, int32_t said, int32_t found);
 void sumi_bind_fail(sumi_binder* binder, sumi_result result, const char* format, ...) SUMI_PRINTF(3, 4);
+
+// "module.rest" into out, which has SUMI_NAME_BYTES; "" where that is too long to be a tensor's name. Returns out.
+const char* sumi_bind_join(char* out, const char* module, const char* rest);
 
 // Folds a module path for comparison; false when it does not fit.
 bool sumi_fold_path(const char* path, size_t bytes, char* out, size_t out_bytes);
