@@ -554,23 +554,26 @@ typedef enum sumi_guidance_rule {
 typedef struct sumi_model_info {
     const char* family;    // a name such as "z-image"; static
     const char* variant;   // a name within the family, such as "turbo" or "base"; valid while the model lives
-    bool takes_references; // edit models: sumi_image_desc.references
+    bool takes_references; // edit models: sumi_image_desc.references; max_references is above 0
     bool uses_guidance;    // the authors' settings use guidance
     bool has_text_encoder, has_vae_encoder;
     float guidance;     // the authors' number, in the meaning of guidance_formula
     float guidance_off; // the number that means no guidance: 0 or 1
     sumi_guidance_formula guidance_formula;
     sumi_guidance_rule guidance_rule; // the model's own: what SUMI_GUIDANCE_MODEL stands for
-    const char* negative_text;        // the authors' negative prompt; "": none. Items do not take it by themselves
-    int32_t size_multiple;            // width and height are multiples of this many pixels
-    int32_t max_size;                 // most pixels along one side
-    int32_t native_size;              // side in pixels of the pictures it was made for; presets are sized by it
-    const sumi_size* sizes;           // that the authors name, their own first; valid while the model lives
+    // The authors' negative prompt, which items have that name none; "": the empty text.
+    const char* negative_text;
+    int32_t size_multiple;  // width and height are multiples of this many pixels
+    int32_t max_size;       // most pixels along one side
+    int32_t native_size;    // side in pixels of the pictures it was made for; presets are sized by it
+    const sumi_size* sizes; // that the authors name, their own first; valid while the model lives
     int32_t size_count;
     int32_t latent_channels;   // of latents
     int32_t latent_factor;     // pixels per latent along a side
     int32_t max_prompt_tokens; // longer prompts are cut, as the reference does
     uint64_t weight_bytes;     // in the files, of the components in use
+    // How many reference pictures a job has at least and at most; both 0: the model takes none.
+    int32_t min_references, max_references;
 } sumi_model_info;
 
 // Returns SUMI_WEIGHTS_AUTO, everything else zero. Any thread. Never blocks.
@@ -775,7 +778,8 @@ typedef struct sumi_image_item {
     // Exactly one of the two: a text, or a prompt that was encoded before.
     const char* text;
     const sumi_prompt* prompt;
-    // With guidance: what to move away from. At most one of the two; both NULL: the empty text.
+    // With guidance: what to move away from. At most one of the two. Both NULL: sumi_model_info.negative_text, what the
+    // model's authors move away from. "" is the empty text.
     const char* negative_text;
     const sumi_prompt* negative_prompt;
     uint64_t seed;

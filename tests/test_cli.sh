@@ -223,6 +223,27 @@ cli generate "${edit[@]}" --prompt-file "$folder/hat.safetensors" --negative-fil
 "$folder/support" pixels "$folder/e.png" >"$folder/e.rgba"; "$folder/support" pixels "$folder/f.png" >"$folder/f.rgba"
 expect_same "a prompt's file keeps its references" "$folder/e.rgba" "$folder/f.rgba"
 wrong "no size, and no references that it could follow" 2 "no references whose size" generate "${edit[@]}" --prompt "the hat" -o "$folder/x.png"
+cli generate "${edit[@]}" "${two[@]}" --prompt "the hat" --guidance 4 --size 64x64 --steps 1 --preview-dir "$folder/previews" -o "$folder/own.png"; expect_code "the model's own negative text" 0
+expect_text "progress names the pictures of a prompt" "^vision and text, " "$err"; expect_text "progress names the VAE's encoder" "^encode, " "$err"; expect_text "progress names the decoder" "^decode, " "$err"
+"$folder/support" pixels "$folder/own.png" >"$folder/own.rgba"; expect_same "without --negative it is the model's own" "$folder/e.rgba" "$folder/own.rgba"
+"$folder/support" parameters "$folder/own.png" >"$folder/parameters"; expect_text "the PNG counts references" "References: 2" "$folder/parameters"; expect_text "the PNG carries the model's negative text" "^Negative prompt:  $" "$folder/parameters"
+cli generate "${edit[@]}" "${two[@]}" --prompt "the hat" --guidance 4 --guidance-rule plain --size 64x64 --steps 1 -o "$folder/plain.png"; expect_code "a guidance rule" 0
+"$folder/support" pixels "$folder/plain.png" >"$folder/plain.rgba"; expect_different "a guidance rule changes the picture" "$folder/own.rgba" "$folder/plain.rgba"
+"$folder/support" parameters "$folder/plain.png" >"$folder/parameters"; expect_text "the PNG names the rule" "Guidance rule: plain" "$folder/parameters"
+wrong "an unknown guidance rule" 2 "norm-rescale" generate "${edit[@]}" --guidance-rule hard
+wrong "guidance below the number that means none" 2 "guidance" generate "${edit[@]}" "${two[@]}" --prompt x --guidance 0.5 -o "$folder/x.png"
+wrong "a saved prompt without a saved negative is told the model's own" 2 'encode --prompt " " makes one' generate "${edit[@]}" --prompt-file "$folder/hat.safetensors" -o "$folder/x.png"
+wrong "more references than the model takes" 2 "give 0 to 3" generate "${edit[@]}" "${two[@]}" "${two[@]}" --prompt x -o "$folder/x.png"
+cp -r "$qwen/model" "$folder/t2i"
+t2i=(--model "$folder/t2i" --threads 2 --prompt "a fox")
+cli generate "${t2i[@]}" --variant 2512 --preset fast --size 64x64 -o "$folder/fast.png"
+expect_code "the preset fast" 0; expect_text "the preset fast has four steps" "4 steps" "$out"; expect_text "fast without an adapter is told" "needs an adapter" "$err"
+"$folder/support" parameters "$folder/fast.png" >"$folder/parameters"; expect_text "the preset fast" "Steps: 4, .*CFG scale: 1,.* Shift: 3" "$folder/parameters"
+wrong "a variant that there is none of" 2 "edit-2511, edit, first, 2512" generate "${t2i[@]}" --variant 251 -o "$folder/x.png"
+cli generate --transformer "$folder/edit/transformer" --vae "$folder/edit/vae" --text-encoder "$folder/edit/text_encoder" --tokenizer "$folder/edit/tokenizer" \
+    --vision "$folder/edit/text_encoder" --processor "$folder/edit/processor" --variant edit-2509 --threads 2 "${two[@]}" --prompt "the hat" --guidance 4 --size 64x64 --steps 1 -o "$folder/parts.png"
+expect_code "an edit model of parts" 0; expect_file "an edit model of parts" "$folder/parts.png"
+wrong "a second text encoder of a family that has one" 1 "text_encoder_2" generate "${t2i[@]}" --text-encoder-2 "$folder/edit/text_encoder" -o "$folder/x.png"
 cli generate "${tiny[@]:0:4}" --steps 4 --image "$folder/a.png" --mask "$folder/a.png" --seed 3 -o "$folder/m.png"; expect_code "inpainting" 0
 
 # ---- inspect, tokenize, info ------------------------------------------------------------------------------------------------------------
@@ -252,6 +273,16 @@ expect_code "tokenize" 0
 [ "$ids" = "$(printf '[64, 295, 268]\n%s\n[]' "$(sed -n 2p <<<"$ids")")" ] && ok || fail "tokenize" "$ids"
 lines=$(printf '"x"\nno json\n' | "$sumi" tokenize "$model/tokenizer/tokenizer.json" 2>"$err"); code=$?
 expect_code "tokenize of no JSON" 1; expect_text "tokenize names the line" "line 2" "$err"; [ "$(wc -l <<<"$lines")" = 1 ] && ok || fail "tokenize answers the lines before" "$lines"
+cli info --model "$folder/edit"
+expect_code "info of a model" 0; expect_text "info tells the family" "^ +family +qwen-image-edit-plus" "$out"; expect_text "info tells the variant" "variant +edit-2509" "$out"; expect_text "info tells sizes" "multiples of 16 up to 4096" "$out"
+expect_text "info tells guidance" "negative \+ G x .*; off: 1; the authors' number: 4$" "$out"; expect_text "info tells the rule" "norm-rescale" "$out"; expect_text "info quotes the negative text" 'negative text +" "$' "$out"
+expect_text "info tells references" "references +0 to 3" "$out"; expect_text "info lists presets" "fast +the references' size, 4 steps, no guidance, Euler, shift 3" "$out"
+cli info --model "$folder/t2i" --variant 2512; expect_text "info tells the variant that was said" "variant +2512" "$out"; expect_text "info tells its negative text" "negative text +\"低分辨率" "$out"; expect_text "info tells that there are no references" "references +none" "$out"
+expect_text "info tells the authors' sizes" "1664x928" "$out"
+cli info --model "$model"; expect_text "info of Z-Image" "positive \+ G x .*; off: 0; " "$out"; expect_text "info of Z-Image" 'negative text +""$' "$out"
+wrong "info of what is not there" 1 "no/such" info --model no/such
+wrong "info of a part alone" 2 "give --model" info --vae "$model/vae"
+cli inspect "$folder/edit"; expect_text "inspect knows the family" "family +qwen-image$" "$out"
 wrong "tokenize without a tokenizer" 1 "tokenizer.json" tokenize "$folder"
 cli info; expect_code "info" 0; expect_text "info" "^cpu +[^ ]" "$out"; expect_text "info about a GPU" "^cuda +not available" "$out"; expect_text "info about the processor" "logical processors" "$out"
 

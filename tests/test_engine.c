@@ -39,6 +39,7 @@ TEST(defaults_follow_the_model_and_the_preset)
     CHECK_NUMBER(info.guidance_formula, SUMI_GUIDANCE_FROM_POSITIVE);
     CHECK_NUMBER(info.guidance_rule, SUMI_GUIDANCE_NORM_LIMIT);
     CHECK_TEXT(info.negative_text, "");
+    CHECK(info.min_references == 0 && info.max_references == 0);
     CHECK(info.size_count == 1 && info.sizes[0].width == info.native_size && info.sizes[0].height == info.native_size);
     CHECK_NUMBER(desc.guidance_rule, SUMI_GUIDANCE_MODEL);
     CHECK(sumi_model_get_info(NULL).sizes == NULL && sumi_model_get_info(NULL).size_count == 0);

@@ -67,6 +67,7 @@ TEST(facts_and_presets_are_the_authors)
     CHECK_TEXT(info.variant, "first");
     CHECK_TEXT(info.negative_text, " ");
     CHECK(info.uses_guidance && info.has_text_encoder && info.has_vae_encoder && !info.takes_references);
+    CHECK(info.min_references == 0 && info.max_references == 0);
     CHECK(info.guidance == 4.0f && info.guidance_off == 1.0f);
     CHECK_NUMBER(info.guidance_formula, SUMI_GUIDANCE_FROM_NEGATIVE);
     CHECK_NUMBER(info.guidance_rule, SUMI_GUIDANCE_NORM_RESCALE);
@@ -275,6 +276,29 @@ TEST(guidance_and_the_negative_text_count)
     close_engine(engine);
 }
 
+// In the picture: 2512 has a text of its own, the model before it a blank. Without guidance nobody reads it.
+TEST(items_without_a_negative_text_have_the_models_own)
+{
+    sumi_model *first, *later;
+    char message[512];
+    sumi_engine* engine = open_qwen(&first);
+    CHECK_NUMBER(load_variant(engine, "2512", &later, message, sizeof message), SUMI_OK);
+    sumi_model* const models[2] = {first, later};
+    for (int m = 0; m < 2; m++) {
+        sumi_image_item item = {.text = "a red fox", .seed = 7};
+        sumi_image_desc desc = small_qwen(models[m], &item);
+        const uint64_t own = draw_hash(engine, &desc);
+        item.negative_text = sumi_model_get_info(models[m]).negative_text;
+        CHECK(own != 0 && own == draw_hash(engine, &desc));
+        item.negative_text = "";
+        const uint64_t empty = draw_hash(engine, &desc);
+        CHECK(empty != 0 && empty != own);
+        item.negative_text = m == 0 ? sumi_model_get_info(later).negative_text : " ";
+        CHECK(draw_hash(engine, &desc) != own);
+    }
+    close_engine(engine);
+}
+
 TEST(an_adapter_comes_and_goes_between_pictures)
 {
     sumi_model* model;
@@ -467,6 +491,7 @@ int main(int argc, char** argv)
     RUN(pipelines_give_the_references_latents);
     RUN(a_batch_of_texts_of_any_length_equals_single_pictures);
     RUN(guidance_and_the_negative_text_count);
+    RUN(items_without_a_negative_text_have_the_models_own);
     RUN(an_adapter_comes_and_goes_between_pictures);
     RUN(a_start_picture_and_its_latents_begin_alike);
     RUN(saved_prompts_give_the_picture_of_their_text);

@@ -328,7 +328,9 @@ TEST(a_large_reference_is_resized_in_pieces)
 TEST(references_change_the_picture_in_every_way_they_reach_it)
 {
     OPEN_EDIT(&s_several, engine, model);
-    CHECK(sumi_model_get_info(model).takes_references);
+    const sumi_model_info info = sumi_model_get_info(model);
+    CHECK(info.takes_references && info.min_references == s_several.min_count
+          && info.max_references == s_several.max_count);
     const sumi_image_item item = {.text = "make it red", .seed = 7};
     sumi_image_desc none = edit_image(model, &item, 0), one = edit_image(model, &item, 1);
     none.width = 48, none.height = 16;

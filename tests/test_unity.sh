@@ -42,7 +42,10 @@ LD_LIBRARY_PATH=$folder/old refuses "$folder/unity_bindings.exe" 0.1.0 "$(part M
 cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" || fail "tests/cli_support.c does not compile"
 "$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
 "$folder/support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"
-mono "$folder/unity_bindings.exe" samples/demo_model "$folder/wanted.rgba" "$table" $number
+# The tiny edit model lies in layers.
+mkdir "$folder/edit"
+cp -r tests/golden/qwen-image/model/. tests/golden/qwen-image/model-edit/processor tests/golden/qwen-image/model-edit-2509/model_index.json "$folder/edit"
+mono "$folder/unity_bindings.exe" samples/demo_model "$folder/wanted.rgba" "$table" $number "$folder/edit"
 status=$?
 [ $status -le 1 ] || fail "unity_bindings ended with $status"
 exit $status

@@ -25,7 +25,10 @@ compile "$folder/other_session" "$folder/other"
 cc -std=c11 -Isamples tests/cli_support.c samples/png.c samples/system.c -lspng -lz -lm -o "$folder/support" || fail "tests/cli_support.c does not compile"
 "$build/bin/sumi" generate --quiet --backend cpu --model samples/demo_model --prompt "a red house on the grass" --seed 7 -o "$folder/wanted.png" || fail "the command line draws nothing"
 "$folder/support" pixels "$folder/wanted.png" >"$folder/wanted.rgba" || fail "the picture cannot be read"
-"$folder/unreal_session" samples/demo_model "$folder/wanted.rgba"
+# The tiny edit model lies in layers.
+mkdir "$folder/edit"
+cp -r tests/golden/qwen-image/model/. tests/golden/qwen-image/model-edit/processor tests/golden/qwen-image/model-edit-2509/model_index.json "$folder/edit"
+"$folder/unreal_session" samples/demo_model "$folder/wanted.rgba" "$folder/edit"
 status=$?
 [ $status -le 1 ] || fail "unreal_session ended with $status"
 exit $status

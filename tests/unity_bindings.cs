@@ -1,8 +1,9 @@
 // samples/unity without Unity: the bindings by Mono, the component on the stand-in of unity_engine.cs.
 //
-//     unity_bindings.exe MODEL PICTURE.rgba TABLE VERSION   runs; PICTURE.rgba is the raw pixels of "a red house on the grass", seed 7, by the command line; TABLE is tests/abi_*.txt of
-//                                                           the header, VERSION its SUMI_VERSION_NUMBER
-//     unity_bindings.exe refuses LIBRARY SCRIPTS            runs with a library of version LIBRARY (0.3.0) and scripts of another one (0.2)
+//     unity_bindings.exe MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL
+//                                                   runs; PICTURE.rgba is the raw pixels of "a red house on the grass", seed 7, by the command line; TABLE is tests/abi_*.txt of
+//                                                   the header, VERSION its SUMI_VERSION_NUMBER; EDIT_MODEL the tiny edit model of tests/golden/qwen-image, put together
+//     unity_bindings.exe refuses LIBRARY SCRIPTS    runs with a library of version LIBRARY (0.3.0) and scripts of another one (0.2)
 //
 // The last line is "unity_bindings: N passed, N failed, 0 skipped".
 using System;
@@ -264,6 +265,72 @@ internal static class UnityBindings
     {
         int row = 4 * width, rows = rgba.Length / row;
         return Enumerable.Range(0, rows).SelectMany(y => new ArraySegment<byte>(rgba, (rows - 1 - y) * row, row)).ToArray();
+    }
+
+    // ---- Edit models --------------------------------------------------------------------------------------------------------------------------
+    private static Picture Shades(int width, int height, int shade)
+    {
+        var pixels = new byte[4 * width * height];
+        for (int i = 0; i < pixels.Length; i++) pixels[i] = (byte)(i % 4 == 3 ? 255 : shade + i / 4 % width);
+        return new Picture { Width = width, Height = height, Pixels = pixels };
+    }
+
+    private static Picture Draw(Model model, ImageRequest request) { using (ImageJob job = model.Generate(request)) return job.Wait(); }
+
+    private static void EditModelsTakeReferences(string path)
+    {
+        string sentence;
+        using (Engine engine = MakeEngine())
+        using (ModelJob loading = engine.LoadModel(path, variant: "edit-2511"))
+        using (Model model = loading.Wait())
+        {
+            ModelInfo info = model.Info;
+            Check(info.Variant == "edit-2511" && info.TakesReferences && info.MinReferences == 0 && info.MaxReferences == 3, "what an edit model takes");
+            Check(info.Guidance == 4 && info.GuidanceOff == 1 && info.NegativeText == " " && info.GuidanceFormula == GuidanceFormula.FromNegative && info.GuidanceRule == GuidanceRule.NormRescale, "its guidance");
+            var fast = new ImageRequest(model, Preset.Fast);
+            Check(fast.Steps == 4 && fast.Guidance == info.GuidanceOff && fast.Width == 0 && fast.Height == 0, "the preset Fast, of the references' size");
+            Check(Refused(() => model.Generate(fast), out sentence) == Result.InvalidArgument && sentence.Contains("references"), "no size that could follow: " + sentence);
+            Picture wide = Shades(64, 32, 0), high = Shades(32, 64, 90);
+            fast.References.Add(wide);
+            fast.References.Add(high);
+            int width, height;
+            model.SizeOf(fast, out width, out height);
+            Check(width > 0 && height > width, "the size is the last one's: " + width + "x" + height);
+
+            Func<ImageRequest> one = () => new ImageRequest(model) { Prompt = "the hat", Seed = 7, Width = 64, Height = 64, Steps = 1, References = { wide } };
+            Picture first = Draw(model, one()), own, ruled;
+            ImageRequest asked = one();
+            asked.Negative = info.NegativeText;
+            own = Draw(model, asked);
+            Check(first.Width == 64 && first.Pixels.SequenceEqual(own.Pixels), "without a negative prompt it is the model's own");
+            asked.GuidanceRule = GuidanceRule.Plain;
+            ruled = Draw(model, asked);
+            Check(!ruled.Pixels.SequenceEqual(own.Pixels), "a guidance rule");
+            asked = one();
+            asked.References[0] = high;
+            Check(!Draw(model, asked).Pixels.SequenceEqual(own.Pixels), "another reference, another picture");
+            using (Prompt prompt = model.Encode("the hat", wide).Wait())
+            using (Prompt negative = model.Encode(" ", wide).Wait())
+            {
+                Check(prompt.ReferenceCount == 1, "a prompt keeps its references");
+                var encoded = new ImageRequest(model) { EncodedPrompt = prompt, EncodedNegative = negative, Seed = 7, Width = 64, Height = 64, Steps = 1 };
+                Check(Draw(model, encoded).Pixels.SequenceEqual(own.Pixels), "encoded prompts with their references give the same picture");
+            }
+            asked.References.AddRange(new[] { wide, wide, wide });
+            Check(Refused(() => model.Generate(asked), out sentence) == Result.InvalidArgument && sentence.Contains("3"), "too many references: " + sentence);
+            asked.References[1] = null;
+            Check(Throws<ArgumentException>(() => model.Generate(asked), "no picture").Contains("Pixels"), "a reference that is none is refused here");
+            Check(Refused(() => { using (ModelJob wrong = engine.LoadModel(path, variant: "edit-1")) wrong.Wait(); }, out sentence) == Result.InvalidArgument && sentence.Contains("edit-2511"), "an unknown variant: " + sentence);
+        }
+        var component = new SumiGenerator { modelPath = path, backend = Backend.Cpu, variant = "edit-2511", preset = Preset.Fast, budgetMilliseconds = 1000, steps = 1, width = 64, height = 64 };
+        Texture2D made = null;
+        component.Done += texture => made = texture;
+        component.Failed += told => Check(false, "the component: " + told);
+        component.Tell("OnEnable");
+        component.Generate("the hat", 7, Shades(64, 32, 0));
+        while (component.IsBusy) component.Tell("Update");
+        Check(made != null && made.width == 64 && component.Model.Info.Variant == "edit-2511", "the component takes references");
+        component.Tell("OnDisable");
     }
 
     // ---- Failures -----------------------------------------------------------------------------------------------------------------------------
@@ -571,9 +638,9 @@ internal static class UnityBindings
             Console.WriteLine("unity_bindings: {0} passed, {1} failed, 0 skipped", passed, failed);
             return failed > 0 ? 1 : 0;
         }
-        if (arguments.Length != 4)
+        if (arguments.Length != 5)
         {
-            Console.WriteLine("usage: unity_bindings.exe refuses LIBRARY SCRIPTS | MODEL PICTURE.rgba TABLE VERSION");
+            Console.WriteLine("usage: unity_bindings.exe refuses LIBRARY SCRIPTS | MODEL PICTURE.rgba TABLE VERSION EDIT_MODEL");
             return 2;
         }
         modelPath = arguments[0];
@@ -582,6 +649,7 @@ internal static class UnityBindings
         headerVersion = uint.Parse(arguments[3]);
         Run("layout", LayoutIsThatOfC);
         Run("pictures", PicturesAreTheCommandLines);
+        Run("edit models", () => EditModelsTakeReferences(arguments[4]));
         Run("failures", FailuresAreSentences);
         Run("engines", EnginesLeaveNothing);
         Run("collector", TheCollectorMayComeAtAnyTime);

@@ -1,4 +1,4 @@
-// The Unreal sample's session without Unreal. usage: unreal_session MODEL PICTURE.rgba
+// The Unreal sample's session without Unreal. usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL
 // PICTURE.rgba: the raw pixels of "a red house on the grass", seed 7, to hold the session's picture against. The last
 // line is "unreal_session: N passed, N failed, N skipped".
 #include "SumiSession.h"
@@ -72,6 +72,60 @@ static void RefusesOtherVersions(const char* Header)
           "both versions are told");
 }
 
+static sumi::Picture Shades(int32_t Width, int32_t Height, int Shade)
+{
+    sumi::Picture Made;
+    Made.Width = Width, Made.Height = Height;
+    for (int32_t i = 0; i < Width * Height; i++)
+        for (int c = 0; c < 4; c++) Made.Rgba.push_back(static_cast<uint8_t>(c == 3 ? 255 : Shade + i % Width));
+    return Made;
+}
+
+static Ending Ask(sumi::Session& Session, const sumi::Request& Wish)
+{
+    Ending End;
+    Session.Generate(Wish, Listen(End));
+    RunUntilIdle(Session, SUMI_FOREVER);
+    return End;
+}
+
+static void EditModelsTakeReferences(const char* Model)
+{
+    auto Session = sumi::Session::Open(Model, Processor, "edit-2511");
+    sumi::Request Wish;
+    Wish.Prompt = "the hat";
+    Wish.Seed = 7;
+    Wish.Preset = SUMI_PRESET_FAST;
+    Wish.Steps = 1;
+    Wish.bPreviews = false;
+    const Ending None = Ask(*Session, Wish);
+    Check(Session->IsReady() && std::strcmp(Session->GetModelInfo().variant, "edit-2511") == 0
+              && Session->GetModelInfo().max_references == 3,
+          "the variant is opened");
+    Check(None.Failures == 1 && None.Sentence.find("references") != std::string::npos,
+          "no size, and no reference that it could follow");
+    Wish.Width = Wish.Height = 64;
+    Wish.References = {Shades(64, 32, 0)};
+    const Ending One = Ask(*Session, Wish);
+    Wish.References[0] = Shades(32, 64, 90);
+    const Ending Other = Ask(*Session, Wish);
+    Check(One.Dones == 1 && Other.Dones == 1 && One.Picture.Width == 64 && One.Picture.Rgba != Other.Picture.Rgba,
+          "another reference, another picture");
+    Wish.Guidance = 4.0f;
+    const Ending Own = Ask(*Session, Wish);
+    Wish.Negative = Session->GetModelInfo().negative_text;
+    const Ending Said = Ask(*Session, Wish);
+    Wish.GuidanceRule = SUMI_GUIDANCE_PLAIN;
+    const Ending Plain = Ask(*Session, Wish);
+    Check(Own.Dones == 1 && Own.Picture.Rgba == Said.Picture.Rgba && Own.Picture.Rgba != Other.Picture.Rgba,
+          "without a negative prompt it is the model's own");
+    Check(Plain.Dones == 1 && Plain.Picture.Rgba != Own.Picture.Rgba, "a guidance rule");
+    Wish.References.push_back(sumi::Picture());
+    const Ending Broken = Ask(*Session, Wish);
+    Check(Broken.Failures == 1 && Broken.Sentence.find("Width * Height") != std::string::npos,
+          "a reference without pixels is refused");
+}
+
 int main(int Count, char** Arguments)
 {
     if (Count == 3 && std::strcmp(Arguments[1], "refuses") == 0) {
@@ -79,7 +133,7 @@ int main(int Count, char** Arguments)
         std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);
         return Failed > 0;
     }
-    if (Count != 3) return std::printf("usage: unreal_session MODEL PICTURE.rgba | refuses VERSION\n"), 2;
+    if (Count != 4) return std::printf("usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL | refuses VERSION\n"), 2;
     sumi::Request Wish;
     Wish.Prompt = "a red house on the grass";
     Wish.Seed = 7;
@@ -148,6 +202,7 @@ int main(int Count, char** Arguments)
                   && Session->Trouble() == End.Sentence,
               "a model that is not there is told");
     }
+    EditModelsTakeReferences(Arguments[3]);
     std::printf("unreal_session: %d passed, %d failed, 0 skipped\n", Passed, Failed);
     return Failed > 0;
 }

@@ -227,7 +227,7 @@ static bool store(const cli_command* command, const cli_option* option, const ch
 
 args_result args_parse(const cli_command* command, int argc, char** argv)
 {
-    bool given[64] = {false};
+    bool given[OPTIONS_MAX] = {false};
     bool options_end = false;
     for (int i = 0; i < argc; i++) {
         char* word = argv[i];

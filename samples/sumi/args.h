@@ -22,6 +22,7 @@ typedef enum option_kind {
     OPTION_CHOICE  // int32_t: the index of the choice
 } option_kind;
 
+#define OPTIONS_MAX 96 // of a command
 #define TEXT_LIST_MAX 64
 typedef struct text_list {
     const char* texts[TEXT_LIST_MAX];

@@ -47,6 +47,7 @@ static int encode_prompt(cli_session* session, const encode_args* args, const pn
     }
     desc.references = args->references.count > 0 ? pixels : NULL;
     desc.reference_count = args->references.count;
+    session->progress.reads_references = args->references.count > 0;
     sumi_job job;
     sumi_prompt* prompt;
     sumi_result result = sumi_submit_prompt(session->engine, &desc, &job);

@@ -22,7 +22,8 @@ typedef struct generate_args {
     text_list prompts, prompt_files, loras, references;
     const char *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise, *latents_out, *preview_dir,
         *trace, *output;
-    int32_t size[2], steps, batch, solver, preset, noise_kind, posterior, multiprocessors, deadline_ms, preview_every;
+    int32_t size[2], steps, batch, solver, preset, guidance_rule, noise_kind, posterior, multiprocessors, deadline_ms,
+        preview_every;
     float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength;
     uint64_t seed;
     bool profile;
@@ -220,8 +221,8 @@ static int choose_size(generate_run* run, const sumi_model_info* info)
             return args_wrong(run->command, "%s is %dx%d, which is no size this model makes: give --size", args->image,
                               run->image.width, run->image.height);
     } else if (run->latents.rank >= 2) {
-        desc->height = (int32_t)run->latents.shape[run->latents.rank - 2] * 8;
-        desc->width = (int32_t)run->latents.shape[run->latents.rank - 1] * 8;
+        desc->height = (int32_t)run->latents.shape[run->latents.rank - 2] * info->latent_factor;
+        desc->width = (int32_t)run->latents.shape[run->latents.rank - 1] * info->latent_factor;
     } else if (args->references.count > 0 && info->takes_references) {
         desc->width = desc->height = 0;
     }
@@ -288,6 +289,7 @@ static int make_desc(generate_run* run)
     const generate_args* args = run->args;
     sumi_model_info info = sumi_model_get_info(run->session.model);
     sumi_image_desc* desc = &run->desc;
+    run->session.progress.reads_references = args->references.count > 0;
     *desc = sumi_image_defaults(run->session.model, (sumi_preset)args->preset);
     for (int32_t i = 0; i < args->references.count; i++) run->reference_pixels[i] = pixels_of(&run->references[i]);
     desc->references = args->references.count > 0 ? run->reference_pixels : NULL;
@@ -300,6 +302,7 @@ static int make_desc(generate_run* run)
     desc->lora_count = args->loras.count;
     if (args->steps > 0) desc->step_count = args->steps;
     if (args->guidance >= 0.0f) desc->guidance = args->guidance;
+    if (args->guidance_rule >= 0) desc->guidance_rule = (sumi_guidance_rule)args->guidance_rule;
     if (args->guidance_begin >= 0.0f) desc->guidance_begin = args->guidance_begin;
     if (args->guidance_end >= 0.0f) desc->guidance_end = args->guidance_end;
     if (args->guidance_norm >= 0.0f) desc->guidance_norm_limit = args->guidance_norm;
@@ -323,9 +326,12 @@ static int make_desc(generate_run* run)
     if (args->strength >= 0.0f) desc->strength = args->strength;
     if (args->prompt_files.count > 0 && desc->guidance != info.guidance_off && !args->negative_file)
         return args_wrong(run->command,
-                          "guidance with --prompt-file needs --negative-file FILE (sumi encode --prompt \"\" makes an "
-                          "empty one) or --guidance %g",
-                          (double)info.guidance_off);
+                          "guidance with --prompt-file needs --negative-file FILE (sumi encode --prompt \"%s\" makes "
+                          "one of the model's own negative text) or --guidance %g",
+                          info.negative_text, (double)info.guidance_off);
+    if (args->preset == SUMI_PRESET_FAST && info.uses_guidance && args->loras.count == 0 && !args->session.quiet)
+        fprintf(stderr, "sumi: --preset fast is for models that were distilled to few steps; with this one it needs an "
+                        "adapter that makes it so: --lora FILE\n");
     if ((args->negative || args->negative_file) && desc->guidance == info.guidance_off && !args->session.quiet)
         fprintf(stderr, "sumi: the negative prompt has no effect without guidance; add --guidance 4 (models like Turbo "
                         "are made to run without)\n");
@@ -410,10 +416,13 @@ static int write_picture(generate_run* run, int32_t index)
 {
     const sumi_image* image = &run->images[index];
     const generate_args* args = run->args;
+    const sumi_model_info info = sumi_model_get_info(run->session.model);
+    // what an item without a negative prompt has; of a file nobody knows the text
+    const bool has_own_negative = run->desc.guidance != info.guidance_off && !args->negative_file;
     char model_name[128], path[1100], part[1200];
     name_of_path(args->session.model ? args->session.model : args->session.transformer, model_name, sizeof model_name);
     parameters from = {.prompt = run->items[index].text,
-                       .negative = args->negative,
+                       .negative = args->negative || !has_own_negative ? args->negative : info.negative_text,
                        .desc = &run->desc,
                        .image = image,
                        .model_name = model_name};
@@ -506,6 +515,7 @@ int generate_main(int argc, char** argv)
     static generate_run run; // large, and used once
     generate_args args = {.batch = 1,
                           .solver = -1,
+                          .guidance_rule = -1,
                           .noise_kind = -1,
                           .posterior = -1,
                           .guidance = NOT_GIVEN,
@@ -519,17 +529,26 @@ int generate_main(int argc, char** argv)
         {"--prompt", OPTION_TEXTS, &args.prompts, "TEXT", "what to make; may be given several times", 0, 0},
         {"--prompt-file", OPTION_TEXTS, &args.prompt_files, "FILE",
          "a prompt saved by sumi encode; no text encoder is opened", 0, 0},
-        {"--negative", OPTION_TEXT, &args.negative, "TEXT", "with guidance: what to move away from", 0, 0},
+        {"--negative", OPTION_TEXT, &args.negative, "TEXT",
+         "with guidance: what to move away from. Without it the model's own text, which sumi info --model tells", 0, 0},
         {"--negative-file", OPTION_TEXT, &args.negative_file, "FILE", "the same, saved by sumi encode", 0, 0},
         {"-o", OPTION_TEXT, &args.output, "out.png", "where the picture goes; several go to out-0.png, out-1.png, ...",
          0, 0},
-        {"--preset", OPTION_CHOICE, &args.preset, "model|preview|standard|quality",
-         "size, steps and guidance; what is given beside it counts more", 0, 0},
+        {"--preset", OPTION_CHOICE, &args.preset, "model|preview|standard|quality|fast",
+         "size, steps and guidance; what is given beside it counts more. fast: for a model that was distilled to few "
+         "steps, or with an adapter (--lora) that makes it so. sumi info --model PATH lists them",
+         0, 0},
         {"--size", OPTION_SIZE, args.size, "WxH",
          "pixels; with --image and without --size, the size of that picture; with --reference one of its shape", 0, 0},
         {"--steps", OPTION_COUNT, &args.steps, "N", "denoising steps", 1, 1000},
         {"--guidance", OPTION_NUMBER, &args.guidance, "G",
-         "as the model's card has it. For Z-Image 0 is none, and it is the classic CFG scale minus 1", 0, 100},
+         "the number on the model's card. 0 is none for Z-Image, 1 for Qwen-Image; sumi info --model PATH tells it", 0,
+         100},
+        {"--guidance-rule", OPTION_CHOICE, &args.guidance_rule, "model|plain|norm-limit|norm-rescale",
+         "what is done with guided predictions: what the model's authors do; nothing; shortened to --guidance-norm; "
+         "each "
+         "token as long as without guidance",
+         0, 0},
         {"--guidance-begin", OPTION_NUMBER, &args.guidance_begin, "T",
          "guidance from this time on, 0 is noise and 1 the picture", 0, 1},
         {"--guidance-end", OPTION_NUMBER, &args.guidance_end, "T", "guidance up to this time (cfg_truncation)", 0, 1},
@@ -547,8 +566,10 @@ int generate_main(int argc, char** argv)
         {"--noise", OPTION_TEXT, &args.noise, "FILE:NAME", "noise from a tensor of a safetensors file", 0, 0},
         {"--image", OPTION_TEXT, &args.image, "FILE", "a PNG to start from", 0, 0},
         {"--reference", OPTION_TEXTS, &args.references, "FILE",
-         "for edit models: a PNG that the prompt speaks of; may be given several times", 0, 0},
-        {"--latents", OPTION_TEXT, &args.latents, "FILE:NAME", "the same, encoded by sumi encode", 0, 0},
+
+         "for edit models: a PNG that the prompt speaks of, picture 1, picture 2, ...; may be given several times", 0,
+         0},
+        {"--latents", OPTION_TEXT, &args.latents, "FILE:NAME", "what to start from, encoded by sumi encode", 0, 0},
         {"--strength", OPTION_NUMBER, &args.strength, "X",
          "how much of the start is given up; 0.6 by default, 1 with a mask", 0, 1},
         {"--mask", OPTION_TEXT, &args.mask, "FILE", "a PNG: white is painted anew, black stays", 0, 0},
@@ -583,7 +604,10 @@ int generate_main(int argc, char** argv)
             "  sumi generate --model models/Z-Image --prompt \"a fox\" --negative blurry --guidance 4 --steps "
             "30 --lora ink.safetensors:0.8 -o fox.png\n"
             "  sumi generate --model models/Qwen-Image-Edit-2511 --prompt \"the cat of picture 1 in the room of "
-            "picture 2\" --reference cat.png --reference room.png -o both.png\n",
+            "picture 2\" --reference cat.png --reference room.png -o both.png\n"
+            "  sumi generate --model models/Qwen-Image-2512 --variant 2512 --preset fast --lora "
+            "lightning-4steps.safetensors "
+            "--prompt \"a fox\" -o fox.png\n",
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;

@@ -1,6 +1,8 @@
-// sumi info: what this build can compute with, on this machine.
+// sumi info: what this build can compute with, on this machine; with a model, what that takes and what its authors say.
 #include "commands.h"
 #include "inside.h"
+#include "parameters.h"
+#include "session.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -47,16 +49,90 @@ static void print_processor(void)
            features.avx2_fma_f16c || features.avx512 || features.neon ? "" : " no vector units that sumi uses");
 }
 
+// ---- A model --------------------------------------------------------------------------------------------------------
+
+static void print_presets(sumi_model* model, const sumi_model_info* info)
+{
+    static const char* const names[] = {"model", "preview", "standard", "quality", "fast"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const sumi_image_desc desc = sumi_image_defaults(model, (sumi_preset)i);
+        char size[64] = "the references' size", guidance[32] = "no guidance";
+        if (desc.width > 0) snprintf(size, sizeof size, "%dx%d", desc.width, desc.height);
+        if (desc.guidance != info->guidance_off)
+            snprintf(guidance, sizeof guidance, "guidance %g", (double)desc.guidance);
+        printf("  %-14s %-9s %s, %d steps, %s, %s", i == 0 ? "presets" : "", names[i], size, desc.step_count, guidance,
+               parameters_solver_name(desc.solver));
+        if (desc.shift > 0.0f) printf(", shift %g", (double)desc.shift);
+        printf("\n");
+    }
+}
+
+static void print_guidance(const sumi_model_info* info)
+{
+    static const char* const formulas[] = {"positive + G x (positive - negative)",
+                                           "negative + G x (positive - negative)"};
+    static const char* const rules[] = {"", "nothing (plain)", "shortened to a norm limit (norm-limit)",
+                                        "each token as long as without guidance (norm-rescale)"};
+    printf("  %-14s %s; off: %g; the authors' number: %g%s\n", "guidance", formulas[info->guidance_formula],
+           (double)info->guidance_off, (double)info->guidance, info->uses_guidance ? "" : ", off");
+    printf("  %-14s %s\n", "guidance rule", rules[info->guidance_rule]);
+    printf("  %-14s \"%s\"\n", "negative text", info->negative_text);
+}
+
+static void print_model(sumi_model* model, const char* path)
+{
+    const sumi_model_info info = sumi_model_get_info(model);
+    printf("%s\n  %-14s %s\n  %-14s %s\n", path, "family", info.family, "variant",
+           info.variant[0] ? info.variant : "the only one");
+    printf("  %-14s %.1f MB in the files\n", "weights", 1e-6 * (double)info.weight_bytes);
+    printf("  %-14s multiples of %d up to %d pixels a side; made for %d x %d", "sizes", info.size_multiple,
+           info.max_size, info.native_size, info.native_size);
+    for (int32_t i = 0; i < info.size_count; i++)
+        printf("%s%dx%d", i == 0 ? "; its authors': " : ", ", info.sizes[i].width, info.sizes[i].height);
+    printf("\n");
+    print_presets(model, &info);
+    print_guidance(&info);
+    printf("  %-14s at most %d tokens\n", "prompts", info.max_prompt_tokens);
+    if (info.max_references == 0) printf("  %-14s none\n", "references");
+    else if (info.min_references == info.max_references) printf("  %-14s %d\n", "references", info.max_references);
+    else printf("  %-14s %d to %d\n", "references", info.min_references, info.max_references);
+    printf("  %-14s %s\n", "start pictures", info.has_vae_encoder ? "yes" : "no: the VAE has no encoder");
+}
+
+// On the processor, where opening copies no weights: only headers are read.
+static int describe_model(session_args* args)
+{
+    cli_session session = {0};
+    args->backend = SUMI_BACKEND_CPU;
+    args->thread_count = 1;
+    args->quiet = true;
+    int code = session_open(&session, args);
+    if (code == EXIT_OK) code = session_load_model(&session, false, false);
+    if (code == EXIT_OK) print_model(session.model, args->model ? args->model : args->transformer);
+    session_close(&session);
+    return code;
+}
+
 int info_main(int argc, char** argv)
 {
+    session_args model = {0};
+    const cli_option options[] = {MODEL_OPTIONS(&model)};
     const cli_command command = {
         .name = "info",
-        .about =
-            "Prints the backends of this build and what they run on, the processor, and how the program was built.",
-        .examples = "  sumi info\n",
+        .about = "Prints the backends of this build and what they run on, the processor, and how the program was "
+                 "built. With a model it prints what that is instead: family and variant, sizes, presets, guidance, "
+                 "its own negative text, how many references it takes.",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .examples = "  sumi info\n  sumi info --model models/Qwen-Image-Edit-2511\n",
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
+    if (model.model || model.transformer) return describe_model(&model);
+    for (size_t i = 0; i < command.option_count; i++) {
+        if (*(const char**)options[i].value)
+            return args_wrong(&command, "%s is a part of a model: give --model PATH too", options[i].name);
+    }
     printf("%-10s %s\n", "sumi", sumi_version());
     print_backend(SUMI_BACKEND_CPU, "cpu", 0);
     print_backend(SUMI_BACKEND_CUDA, "cuda", 1);

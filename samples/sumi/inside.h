@@ -8,6 +8,7 @@
 #include "files/checkpoint.h"
 #include "files/json.h"
 #include "files/safetensors_write.h"
+#include "models/recipe.h"
 #include "models/signatures.h"
 #include "text/tokenizer.h"
 #endif

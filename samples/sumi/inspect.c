@@ -89,6 +89,15 @@ static const char* family_of(const sumi_checkpoint* checkpoint)
     return transformer->present ? sumi_component_network(transformer) : sumi_family_of_class(checkpoint->class_name);
 }
 
+static bool is_run_here(const char* network)
+{
+    const sumi_recipe* recipe;
+    for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) {
+        if (strcmp(recipe->network, network) == 0) return true;
+    }
+    return false;
+}
+
 static long long dimension(const sumi_component* part, const char* name, int32_t axis)
 {
     const sumi_tensor* tensor = sumi_component_find(part, name);
@@ -211,7 +220,7 @@ static void print_checkpoint(inspection* in)
     double shift = expected_config(&checkpoint->scheduler, "shift");
     // 3 and 6 in the released ones
     if (strcmp(family, "z-image") == 0 && shift > 0.0) variant = shift > 4.0 ? " base" : " turbo";
-    bool known = strcmp(family, "z-image") == 0;
+    const bool known = is_run_here(family);
     printf("%s\n  %-14s %s%s%s\n", in->path, "family",
            family[0]                                                    ? family
            : checkpoint->components[SUMI_COMPONENT_TRANSFORMER].present ? "unknown"

@@ -21,7 +21,7 @@ static void put(text_out* out, const char* format, ...)
     va_end(arguments);
 }
 
-static const char* sampler_name(sumi_solver solver)
+const char* parameters_solver_name(sumi_solver solver)
 {
     switch (solver) {
     case SUMI_SOLVER_EULER: return "Euler";
@@ -79,8 +79,9 @@ size_t parameters_write(const parameters* from, char* into, size_t capacity)
     // these lines hold, is 1 for no guidance.
     const double guidance = (double)(desc->guidance - sumi_model_get_info(desc->model).guidance_off) + 1.0;
     int32_t steps = desc->deadline_ms ? from->image->step_count : desc->step_count;
-    put(&out, "Steps: %d, Sampler: %s, CFG scale: %g, Seed: %llu, Size: %dx%d", steps, sampler_name(desc->solver),
-        guidance, (unsigned long long)from->image->seed, from->image->width, from->image->height);
+    put(&out, "Steps: %d, Sampler: %s, CFG scale: %g, Seed: %llu, Size: %dx%d", steps,
+        parameters_solver_name(desc->solver), guidance, (unsigned long long)from->image->seed, from->image->width,
+        from->image->height);
     put_value(&out, "Model", from->model_name);
     if (desc->start_image || desc->start_latents) put(&out, ", Denoising strength: %g", (double)desc->strength);
     if (desc->shift > 0.0f) put(&out, ", Shift: %g", (double)desc->shift);
@@ -88,6 +89,10 @@ size_t parameters_write(const parameters* from, char* into, size_t capacity)
         desc->noise == SUMI_NOISE_TORCH_CPU    ? "CPU"
         : desc->noise == SUMI_NOISE_TORCH_CUDA ? "GPU"
                                                : "given");
+    static const char* const rules[] = {NULL, "plain", "norm-limit", "norm-rescale"};
+    if (desc->guidance_rule > SUMI_GUIDANCE_MODEL && desc->guidance_rule <= SUMI_GUIDANCE_NORM_RESCALE)
+        put(&out, ", Guidance rule: %s", rules[desc->guidance_rule]);
+    if (desc->reference_count > 0) put(&out, ", References: %d", desc->reference_count);
     if (desc->lora_count > 0) {
         char list[2048];
         text_out names = {list, sizeof list, 0};

@@ -18,4 +18,5 @@ typedef struct parameters {
 
 // UTF-8, terminated, cut when it does not fit. Returns the bytes needed without the terminator.
 size_t parameters_write(const parameters* from, char* into, size_t capacity);
+const char* parameters_solver_name(sumi_solver solver); // "DPM++ 2M"
 #endif

@@ -19,7 +19,7 @@ const char* progress_stage_name(sumi_stage stage)
     case SUMI_STAGE_LOAD: return "load";
     case SUMI_STAGE_PREPARE: return "prepare";
     case SUMI_STAGE_TEXT: return "text";
-    case SUMI_STAGE_IMAGE: return "image";
+    case SUMI_STAGE_IMAGE: return "encode";
     case SUMI_STAGE_DENOISE: return "denoise";
     case SUMI_STAGE_DECODE: return "decode";
     case SUMI_STAGE_TRANSFER: return "transfer";
@@ -40,9 +40,10 @@ static void write_time_left(char* into, size_t capacity, float seconds)
     else snprintf(into, capacity, ", %.1f h left", (double)seconds / 3600.0);
 }
 
-static void write_stage(char* into, size_t capacity, const sumi_job_status* status)
+static void write_stage(const cli_progress* progress, const sumi_job_status* status, char* into, size_t capacity)
 {
-    const char* name = progress_stage_name(status->stage);
+    const bool sees = progress->reads_references && status->stage == SUMI_STAGE_TEXT;
+    const char* name = sees ? "vision and text" : progress_stage_name(status->stage);
     if (status->stage == SUMI_STAGE_DENOISE && status->step_count > 0)
         snprintf(into, capacity, "%s %d/%d", name, status->step, status->step_count);
     else snprintf(into, capacity, "%s", name);
@@ -54,7 +55,7 @@ static void draw_bar(cli_progress* progress, const sumi_job_status* status)
     bool changed = status->stage != progress->stage;
     if (progress->drawn && !changed && now - progress->last_draw < DRAW_SECONDS) return;
     char stage[64], left[32], bar[BAR_CELLS + 1];
-    write_stage(stage, sizeof stage, status);
+    write_stage(progress, status, stage, sizeof stage);
     write_time_left(left, sizeof left, status->seconds_left);
     int filled = (int)(status->progress * BAR_CELLS + 0.5f);
     for (int i = 0; i < BAR_CELLS; i++) bar[i] = i < filled ? '#' : '.';
@@ -77,7 +78,7 @@ static void print_line(cli_progress* progress, const sumi_job_status* status)
     progress->stage = status->stage;
     progress->step = status->step;
     char stage[64], left[32];
-    write_stage(stage, sizeof stage, status);
+    write_stage(progress, status, stage, sizeof stage);
     write_time_left(left, sizeof left, status->seconds_left);
     fprintf(stderr, "%s, %.0f %%%s\n", stage, (double)(100.0f * status->progress), left);
 }

@@ -7,8 +7,9 @@
 
 typedef struct cli_progress {
     bool quiet, terminal;
-    bool drawn;       // a bar stands on the terminal's last line
-    sumi_stage stage; // of the last line or bar
+    bool reads_references; // the stage TEXT begins with pictures
+    bool drawn;            // a bar stands on the terminal's last line
+    sumi_stage stage;      // of the last line or bar
     int32_t step;
     double last_draw; // when that was
 } cli_progress;

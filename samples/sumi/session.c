@@ -154,6 +154,11 @@ int session_load_model(cli_session* session, bool without_text_encoder, bool wit
     desc.text_encoder_path = args->text_encoder;
     desc.tokenizer_path = args->tokenizer;
     desc.vae_path = args->vae;
+    desc.text_encoder_2_path = args->text_encoder_2;
+    desc.tokenizer_2_path = args->tokenizer_2;
+    desc.vision_path = args->vision;
+    desc.processor_path = args->processor;
+    desc.variant = args->variant;
     desc.without_text_encoder = without_text_encoder;
     desc.without_vae_encoder = without_vae_encoder;
     char doing[600];

@@ -7,7 +7,9 @@
 #include "trace.h"
 
 typedef struct session_args {
-    const char *model, *transformer, *text_encoder, *tokenizer, *vae;
+    const char *model, *transformer, *text_encoder, *text_encoder_2, *tokenizer, *tokenizer_2, *vae, *vision,
+        *processor;
+    const char* variant;
     int32_t backend;      // sumi_backend
     int32_t thread_count; // 0: every core
     uint64_t memory_budget_bytes;
@@ -21,7 +23,15 @@ typedef struct session_args {
     {"--transformer", OPTION_TEXT, &(args)->transformer, "PATH", "folder or file of this part, instead of the model's", 0, 0},               \
     {"--text-encoder", OPTION_TEXT, &(args)->text_encoder, "PATH", "likewise", 0, 0},                                                        \
     {"--tokenizer", OPTION_TEXT, &(args)->tokenizer, "PATH", "likewise; a tokenizer.json or the folder it is in", 0, 0},                     \
-    {"--vae", OPTION_TEXT, &(args)->vae, "PATH", "likewise", 0, 0}
+    {"--vae", OPTION_TEXT, &(args)->vae, "PATH", "likewise", 0, 0},                                                                          \
+    {"--text-encoder-2", OPTION_TEXT, &(args)->text_encoder_2, "PATH", "likewise, of families that have two", 0, 0},                         \
+    {"--tokenizer-2", OPTION_TEXT, &(args)->tokenizer_2, "PATH", "its tokenizer", 0, 0},                                                     \
+    {"--vision", OPTION_TEXT, &(args)->vision, "PATH",                                                                                       \
+     "the vision tower of edit models, where it is not among the text encoder's files", 0, 0},                                               \
+    {"--processor", OPTION_TEXT, &(args)->processor, "PATH",                                                                                 \
+     "of edit models: a preprocessor_config.json or the folder it is in", 0, 0},                                                             \
+    {"--variant", OPTION_TEXT, &(args)->variant, "NAME",                                                                                     \
+     "which model of its family it is, for files that do not say so, as 2512 or edit-2511", 0, 0}
 #define ENGINE_OPTIONS(args)                                                                                                                 \
     {"--backend", OPTION_CHOICE, &(args)->backend, "auto|cpu|cuda", "what computes", 0, 0},                                                  \
     {"--threads", OPTION_COUNT, &(args)->thread_count, "N", "threads of the CPU backend; 0, the default: every core", 0, 1024},              \

@@ -367,8 +367,8 @@ static void collect_prompts(const sumi_image_desc* desc, sumi_plan_job* job)
     }
     for (int32_t i = 0; i < desc->item_count && is_guided(desc); i++) {
         const sumi_image_item* item = &desc->items[i];
-        job->items[i].negative =
-            add_prompt(job, item->negative_text != NULL ? item->negative_text : "", item->negative_prompt);
+        const char* text = item->negative_text != NULL ? item->negative_text : sumi_model_negative_text(desc->model);
+        job->items[i].negative = add_prompt(job, text, item->negative_prompt);
     }
 }
 

@@ -284,6 +284,13 @@ sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out
     return result;
 }
 
+const char* sumi_model_negative_text(const sumi_model* model)
+{
+    SUMI_ASSERT(model != NULL);
+    const char* text = model->info.presets[SUMI_PRESET_MODEL].negative_text;
+    return text != NULL ? text : "";
+}
+
 sumi_model_info sumi_model_get_info(const sumi_model* model)
 {
     sumi_model_info info = {.family = "", .variant = "", .negative_text = ""};
@@ -293,12 +300,14 @@ sumi_model_info sumi_model_get_info(const sumi_model* model)
     info.variant = from->variant;
     const sumi_preset_values* authors = &from->presets[SUMI_PRESET_MODEL];
     info.takes_references = from->max_references > 0;
+    info.min_references = from->min_references;
+    info.max_references = from->max_references;
     info.uses_guidance = authors->guidance != from->guidance_off;
     info.guidance = authors->guidance;
     info.guidance_off = from->guidance_off;
     info.guidance_formula = from->guidance_formula;
     info.guidance_rule = from->guidance_rule;
-    if (authors->negative_text != NULL) info.negative_text = authors->negative_text;
+    info.negative_text = sumi_model_negative_text(model);
     info.has_text_encoder = from->has_text_encoder;
     info.has_vae_encoder = from->has_vae_encoder;
     info.size_multiple = from->size_multiple;

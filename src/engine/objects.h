@@ -57,6 +57,8 @@ typedef struct sumi_picture {
     uint64_t handle; // 0: free
 } sumi_picture;
 
+// The negative prompt of the model's authors, "" where they name none: of items that name none. Lives with the model.
+const char* sumi_model_negative_text(const sumi_model* model);
 void sumi_model_free(sumi_model* model); // closes the network; no job uses it. Holds the work
 void sumi_prompt_free(sumi_prompt* prompt);
 void sumi_lora_forget(sumi_lora* lora);           // takes its weights off a device. Holds the work

@@ -62,9 +62,12 @@ namespace Sumi
     {
         public string Family, Variant;
         public bool TakesReferences, UsesGuidance, HasTextEncoder, HasVaeEncoder;
+        public int MinReferences, MaxReferences; // of a picture; both 0: the model takes none
         public int SizeMultiple, MaxSize, NativeSize, LatentFactor, MaxPromptTokens;
         public float Guidance, GuidanceOff; // the authors' number, and the one that means none
-        public string NegativeText;         // the authors' negative prompt, or ""
+        public GuidanceFormula GuidanceFormula;
+        public GuidanceRule GuidanceRule;   // the model's own: what GuidanceRule.Model stands for
+        public string NegativeText;         // the authors' negative prompt, which requests have that name none, or ""
         public ulong WeightBytes;
     }
 
@@ -125,10 +128,22 @@ namespace Sumi
 
         public IntPtr Pixels(Picture picture)
         {
-            if (picture == null) return IntPtr.Zero;
-            if (picture.Pixels == null || picture.Width <= 0 || picture.Height <= 0 || picture.Pixels.LongLength != 4L * picture.Width * picture.Height)
+            return picture == null ? IntPtr.Zero : Pin(new[] { Of(picture) });
+        }
+
+        private Native.sumi_pixels Of(Picture picture)
+        {
+            if (picture == null || picture.Pixels == null || picture.Width <= 0 || picture.Height <= 0 || picture.Pixels.LongLength != 4L * picture.Width * picture.Height)
                 throw new ArgumentException("a picture has Width * Height * 4 bytes of Pixels");
-            return Pin(new[] { new Native.sumi_pixels { data = Pin(picture.Pixels), width = picture.Width, height = picture.Height, channel_count = 4 } });
+            return new Native.sumi_pixels { data = Pin(picture.Pixels), width = picture.Width, height = picture.Height, channel_count = 4 };
+        }
+
+        public IntPtr Pixels(IList<Picture> pictures)
+        {
+            if (pictures == null || pictures.Count == 0) return IntPtr.Zero;
+            var all = new Native.sumi_pixels[pictures.Count];
+            for (int i = 0; i < all.Length; i++) all[i] = Of(pictures[i]);
+            return Pin(all);
         }
 
         public void Dispose()
@@ -384,8 +399,8 @@ namespace Sumi
             }
         }
 
-        // withTextEncoder false: for games that ship encoded prompts.
-        public ModelJob LoadModel(string path, WeightFormat weights = WeightFormat.Auto, bool withTextEncoder = true, bool withVaeEncoder = true)
+        // withTextEncoder false: for games that ship encoded prompts. variant: which model of its family it is ("2512"), for files that do not say so.
+        public ModelJob LoadModel(string path, WeightFormat weights = WeightFormat.Auto, bool withTextEncoder = true, bool withVaeEncoder = true, string variant = null)
         {
             using (var scratch = new Scratch())
                 lock (handle.Gate)
@@ -394,6 +409,7 @@ namespace Sumi
                     Native.sumi_model_desc desc = Native.sumi_model_defaults();
                     desc.path = scratch.Text(path);
                     desc.weights = weights;
+                    desc.variant = scratch.Text(variant);
                     desc.without_text_encoder = (byte)(withTextEncoder ? 0 : 1);
                     desc.without_vae_encoder = (byte)(withVaeEncoder ? 0 : 1);
                     Native.sumi_job job;
@@ -635,10 +651,12 @@ namespace Sumi
                     Native.sumi_model_info info = Native.sumi_model_get_info(Pointer);
                     return new ModelInfo
                     {
-                        Family = Utf8.From(info.family), Variant = Utf8.From(info.variant), TakesReferences = info.takes_references != 0, UsesGuidance = info.uses_guidance != 0,
+                        Family = Utf8.From(info.family), Variant = Utf8.From(info.variant), TakesReferences = info.takes_references != 0,
+                        MinReferences = info.min_references, MaxReferences = info.max_references, UsesGuidance = info.uses_guidance != 0,
                         HasTextEncoder = info.has_text_encoder != 0, HasVaeEncoder = info.has_vae_encoder != 0, SizeMultiple = info.size_multiple, MaxSize = info.max_size,
                         NativeSize = info.native_size, LatentFactor = info.latent_factor, MaxPromptTokens = info.max_prompt_tokens, WeightBytes = info.weight_bytes,
-                        Guidance = info.guidance, GuidanceOff = info.guidance_off, NegativeText = Utf8.From(info.negative_text)
+                        Guidance = info.guidance, GuidanceOff = info.guidance_off, GuidanceFormula = info.guidance_formula,
+                        GuidanceRule = info.guidance_rule, NegativeText = Utf8.From(info.negative_text)
                     };
                 }
             }
@@ -653,8 +671,8 @@ namespace Sumi
             }
         }
 
-        // Encodes a text once, for many pictures.
-        public PromptJob Encode(string text)
+        // Encodes a text once, for many pictures; of edit models with the pictures that it speaks of, which the prompt keeps.
+        public PromptJob Encode(string text, params Picture[] references)
         {
             using (var scratch = new Scratch())
                 lock (Owner.Gate)
@@ -662,6 +680,8 @@ namespace Sumi
                     Owner.Ready();
                     Native.sumi_prompt_desc desc = Native.sumi_prompt_defaults(Pointer);
                     desc.text = scratch.Text(text);
+                    desc.references = scratch.Pixels(references);
+                    desc.reference_count = references.Length;
                     Native.sumi_job job;
                     Owner.Check(Native.sumi_submit_prompt(Owner, ref desc, out job));
                     return new PromptJob(this, job);
@@ -702,9 +722,26 @@ namespace Sumi
                 {
                     Owner.Ready();
                     Native.sumi_image_desc desc = request.Write(this, scratch);
+                    Native.sumi_size size;
+                    Owner.Check(Native.sumi_image_size(ref desc, out size));
                     Native.sumi_job job;
                     Owner.Check(Native.sumi_submit_images(Owner, ref desc, out job));
-                    return new ImageJob(this, job, desc.width, desc.height, Native.sumi_model_get_info(Pointer).latent_factor, new List<LoraUse>(request.Loras));
+                    return new ImageJob(this, job, size.width, size.height, Native.sumi_model_get_info(Pointer).latent_factor, new List<LoraUse>(request.Loras));
+                }
+        }
+
+        // The size that such a picture gets: the request's own, or with 0 x 0 what follows from the references.
+        public void SizeOf(ImageRequest request, out int width, out int height)
+        {
+            using (var scratch = new Scratch())
+                lock (Owner.Gate)
+                {
+                    Owner.Ready();
+                    Native.sumi_image_desc desc = request.Write(this, scratch);
+                    Native.sumi_size size;
+                    Owner.Check(Native.sumi_image_size(ref desc, out size));
+                    width = size.width;
+                    height = size.height;
                 }
         }
 
@@ -739,6 +776,18 @@ namespace Sumi
             }
         }
 
+        public int ReferenceCount // pictures that it was encoded with, and keeps
+        {
+            get
+            {
+                lock (Owner.Gate)
+                {
+                    Owner.Ready();
+                    return Native.sumi_prompt_get_info(Pointer).reference_count;
+                }
+            }
+        }
+
         // Bytes to ship with a game, which then needs no text encoder.
         public byte[] Save()
         {
@@ -768,13 +817,16 @@ namespace Sumi
     // A picture that is wished for; begins with what the model's authors say.
     public sealed class ImageRequest
     {
+        // With guidance: Negative null, and no EncodedNegative, is the model's own negative text (ModelInfo.NegativeText).
         public string Prompt = "", Negative;              // or encoded before:
         public Prompt EncodedPrompt, EncodedNegative;
         public ulong Seed;
-        public int Width, Height, Steps;
-        public float Guidance, Strength;
+        public int Width, Height, Steps;                  // 0 x 0, of edit models: the size that follows from the references
+        public float Guidance, Strength;                  // the number of the model's card: ModelInfo.GuidanceOff is none
+        public GuidanceRule GuidanceRule;
         public Solver Solver;
         public Picture StartImage, Mask;                  // image to image; inpainting: white is repainted
+        public List<Picture> References = new List<Picture>(); // of edit models: what the prompt speaks of, in this order
         public List<LoraUse> Loras = new List<LoraUse>();
         public uint DeadlineMilliseconds;                 // 0: none. Steps are left out, as many as needed
         public int PreviewEvery, Priority;                // a preview after every n-th step; 0: none
@@ -788,6 +840,7 @@ namespace Sumi
             Height = desc.height;
             Steps = desc.step_count;
             Guidance = desc.guidance;
+            GuidanceRule = desc.guidance_rule;
             Strength = desc.strength;
             Solver = desc.solver;
             PreviewEvery = desc.preview_every;
@@ -808,10 +861,13 @@ namespace Sumi
             desc.height = Height;
             desc.step_count = Steps;
             desc.guidance = Guidance;
+            desc.guidance_rule = GuidanceRule;
             desc.strength = Strength;
             desc.solver = Solver;
             desc.start_image = scratch.Pixels(StartImage);
             desc.mask = scratch.Pixels(Mask);
+            desc.references = scratch.Pixels(References);
+            desc.reference_count = References.Count;
             desc.deadline_ms = DeadlineMilliseconds;
             desc.preview_every = PreviewEvery;
             desc.priority = Priority;

@@ -10,7 +10,11 @@ namespace Sumi
     {
         [Tooltip("A checkpoint: a folder under StreamingAssets, or an absolute path.")]
         public string modelPath = "demo_model";
+        [Tooltip("Which model of its family it is, as 2512; empty: by the files.")]
+        public string variant = "";
         public Backend backend = Backend.Auto;
+        [Tooltip("Size, steps and guidance. Fast: for a model that was distilled to few steps.")]
+        public Preset preset = Preset.Model;
         [Tooltip("Work per frame. 0 is a pause.")]
         public float budgetMilliseconds = 3;
         [Tooltip("Show a preview after every denoising step.")]
@@ -35,6 +39,7 @@ namespace Sumi
         {
             public string Prompt;
             public ulong Seed;
+            public Picture[] References;
         }
 
         private readonly Queue<Wish> wishes = new Queue<Wish>();
@@ -45,9 +50,10 @@ namespace Sumi
         private byte[] pixels = new byte[0], previewPixels = new byte[0];
         private uint seenPreview;
 
-        public void Generate(string prompt, ulong seed)
+        // Edit models take references: the pictures that the prompt speaks of. The size then follows from them, unless width and height are set.
+        public void Generate(string prompt, ulong seed, params Picture[] references)
         {
-            wishes.Enqueue(new Wish { Prompt = prompt, Seed = seed });
+            wishes.Enqueue(new Wish { Prompt = prompt, Seed = seed, References = references });
         }
 
         // Ends the picture that is being made, within a slice, and forgets those that wait.
@@ -63,7 +69,8 @@ namespace Sumi
             try
             {
                 engine = new Engine(new EngineOptions { Backend = backend });
-                loading = engine.LoadModel(Path.IsPathRooted(modelPath) ? modelPath : Path.Combine(Application.streamingAssetsPath, modelPath));
+                loading = engine.LoadModel(Path.IsPathRooted(modelPath) ? modelPath : Path.Combine(Application.streamingAssetsPath, modelPath),
+                    variant: variant != "" ? variant : null);
             }
             catch (SumiException trouble) { Trouble = trouble.Message; }
             catch (DllNotFoundException trouble) { Trouble = "the native library is not in the package's Runtime/Plugins folder: " + trouble.Message; }
@@ -112,7 +119,8 @@ namespace Sumi
             }
             try
             {
-                var request = new ImageRequest(Model) { Prompt = wish.Prompt, Seed = wish.Seed, PreviewEvery = previews ? 1 : 0 };
+                var request = new ImageRequest(Model, preset) { Prompt = wish.Prompt, Seed = wish.Seed, PreviewEvery = previews ? 1 : 0 };
+                request.References.AddRange(wish.References);
                 if (width > 0) request.Width = width;
                 if (height > 0) request.Height = height;
                 if (steps > 0) request.Steps = steps;

@@ -20,11 +20,36 @@ static UTexture2D* PutIntoTexture(UTexture2D* Texture, const sumi::Picture& Pict
     return Texture;
 }
 
+// The first mip as the library reads it. Empty when the processor cannot read the texture: the request then fails with a
+// sentence.
+static sumi::Picture ReadTexture(UTexture2D* Texture)
+{
+    sumi::Picture Picture;
+    FTexturePlatformData* Data = Texture ? Texture->GetPlatformData() : nullptr;
+    if (!Data || Data->Mips.Num() == 0) return Picture;
+    if (Data->PixelFormat != PF_R8G8B8A8 && Data->PixelFormat != PF_B8G8R8A8) return Picture;
+    FTexture2DMipMap& Mip = Data->Mips[0];
+    const int64 Bytes = static_cast<int64>(Mip.SizeX) * Mip.SizeY * 4;
+    const uint8* Pixels = static_cast<const uint8*>(Mip.BulkData.LockReadOnly());
+    if (Pixels && Mip.BulkData.GetBulkDataSize() >= Bytes) {
+        Picture.Width = Mip.SizeX;
+        Picture.Height = Mip.SizeY;
+        Picture.Rgba.assign(Pixels, Pixels + Bytes);
+    }
+    Mip.BulkData.Unlock();
+    if (Data->PixelFormat == PF_B8G8R8A8)
+        for (size_t i = 0; i + 3 < Picture.Rgba.size(); i += 4) Swap(Picture.Rgba[i], Picture.Rgba[i + 2]);
+    return Picture;
+}
+
 USumiGenerateImage* USumiGenerateImage::GenerateImage(UObject* WorldContext, const FString& Prompt, int64 Seed,
+                                                      const TArray<UTexture2D*>& References, ESumiPreset Preset,
                                                       const FString& Negative, int32 Width, int32 Height, int32 Steps)
 {
     USumiGenerateImage* Action = NewObject<USumiGenerateImage>();
     Action->Wish.Prompt = TCHAR_TO_UTF8(*Prompt);
+    for (UTexture2D* Each : References) Action->Wish.References.push_back(ReadTexture(Each));
+    Action->Wish.Preset = static_cast<sumi_preset>(Preset);
     Action->Wish.Negative = TCHAR_TO_UTF8(*Negative);
     Action->Wish.Seed = static_cast<uint64>(Seed);
     Action->Wish.Width = Width;

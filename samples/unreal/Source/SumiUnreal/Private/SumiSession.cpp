@@ -17,7 +17,8 @@ static std::string CheckVersion()
 }
 
 std::unique_ptr<Session> Session::Open(const std::string& ModelPath,
-                                       const std::function<void(sumi_engine_desc& Engine)>& Adjust)
+                                       const std::function<void(sumi_engine_desc& Engine)>& Adjust,
+                                       const std::string& Variant)
 {
     std::unique_ptr<Session> Made(new Session());
     Made->Sentence = CheckVersion();
@@ -27,6 +28,7 @@ std::unique_ptr<Session> Session::Open(const std::string& ModelPath,
     if (!Desc.log.write) Desc.log = {WriteLog, Made.get()};
     sumi_model_desc ModelDesc = sumi_model_defaults();
     ModelDesc.path = ModelPath.c_str();
+    if (!Variant.empty()) ModelDesc.variant = Variant.c_str();
     sumi_result Result = sumi_engine_create(&Desc, &Made->Engine);
     if (Result == SUMI_OK) Result = sumi_submit_model(Made->Engine, &ModelDesc, &Made->Loading);
     if (Result != SUMI_OK) Made->Sentence = Made->LastError.empty() ? sumi_result_text(Result) : Made->LastError;
@@ -84,6 +86,43 @@ void Session::FinishLoading()
     if (Result != SUMI_OK) Sentence = Message.empty() ? sumi_result_text(Result) : Message;
 }
 
+sumi_result Session::Submit(const Request& Wish, bool bPreviews)
+{
+    sumi_image_item Item = {};
+    Item.text = Wish.Prompt.c_str();
+    Item.negative_text = Wish.Negative.empty() ? nullptr : Wish.Negative.c_str();
+    Item.seed = Wish.Seed;
+    std::vector<sumi_pixels> References;
+    for (const Picture& Each : Wish.References) {
+        const size_t Bytes = static_cast<size_t>(Each.Width) * static_cast<size_t>(Each.Height) * 4;
+        if (Each.Width <= 0 || Each.Height <= 0 || Each.Rgba.size() != Bytes) {
+            LastError = "a reference has Width * Height * 4 bytes of Rgba";
+            return SUMI_INVALID_ARGUMENT;
+        }
+        References.push_back({Each.Rgba.data(), Each.Width, Each.Height, 0, 4});
+    }
+    sumi_image_desc Desc = sumi_image_defaults(Model, Wish.Preset);
+    Desc.items = &Item; // all of it is copied by submit
+    Desc.item_count = 1;
+    Desc.references = References.empty() ? nullptr : References.data();
+    Desc.reference_count = static_cast<int32_t>(References.size());
+    if (Wish.Width > 0) Desc.width = Wish.Width;
+    if (Wish.Height > 0) Desc.height = Wish.Height;
+    if (Wish.Steps > 0) Desc.step_count = Wish.Steps;
+    if (Wish.Guidance >= 0.0f) Desc.guidance = Wish.Guidance;
+    Desc.guidance_rule = Wish.GuidanceRule;
+    Desc.preview_every = Wish.bPreviews && bPreviews ? 1 : 0;
+    sumi_size Size; // of 0 x 0 too
+    const sumi_result Result = sumi_image_size(&Desc, &Size);
+    if (Result != SUMI_OK) return Result;
+    const int32_t Factor = sumi_model_get_info(Model).latent_factor;
+    Preview.Width = Size.width / Factor;
+    Preview.Height = Size.height / Factor;
+    Preview.Rgba.resize(static_cast<size_t>(Preview.Width) * static_cast<size_t>(Preview.Height) * 4);
+    SeenPreview = 0;
+    return sumi_submit_images(Engine, &Desc, &Job);
+}
+
 void Session::BeginNext()
 {
     while (!Waiting.empty() && (Model || !Sentence.empty())) {
@@ -95,26 +134,8 @@ void Session::BeginNext()
             Fail(Taken, SUMI_WRONG_STATE, Sentence.c_str());
             continue;
         }
-        const Request& Wish = Running.Wish;
-        sumi_image_item Item = {};
-        Item.text = Wish.Prompt.c_str();
-        Item.negative_text = Wish.Negative.empty() ? nullptr : Wish.Negative.c_str();
-        Item.seed = Wish.Seed;
-        sumi_image_desc Desc = sumi_image_defaults(Model, SUMI_PRESET_MODEL);
-        Desc.items = &Item; // copied by submit
-        Desc.item_count = 1;
-        if (Wish.Width > 0) Desc.width = Wish.Width;
-        if (Wish.Height > 0) Desc.height = Wish.Height;
-        if (Wish.Steps > 0) Desc.step_count = Wish.Steps;
-        if (Wish.Guidance >= 0.0f) Desc.guidance = Wish.Guidance;
-        Desc.preview_every = Wish.bPreviews && Running.Told.Preview ? 1 : 0;
-        const int32_t Factor = sumi_model_get_info(Model).latent_factor;
-        Preview.Width = Desc.width / Factor;
-        Preview.Height = Desc.height / Factor;
-        Preview.Rgba.resize(static_cast<size_t>(Preview.Width) * static_cast<size_t>(Preview.Height) * 4);
-        SeenPreview = 0;
         LastError.clear();
-        const sumi_result Result = sumi_submit_images(Engine, &Desc, &Job);
+        const sumi_result Result = Submit(Running.Wish, Running.Told.Preview != nullptr);
         if (Result == SUMI_OK) return;
         Entry Taken = std::move(Running);
         Running = Entry();

@@ -20,8 +20,9 @@ sumi::Session& USumiSubsystem::GetSession()
         const uint64 Bytes = static_cast<uint64>(FMath::Max(MemoryBudget, 0)) * 1000000;
         const FString Path =
             FPaths::IsRelative(ModelPath) ? FPaths::Combine(FPaths::ProjectContentDir(), ModelPath) : ModelPath;
-        Session = sumi::Session::Open(TCHAR_TO_UTF8(*FPaths::ConvertRelativePathToFull(Path)),
-                                      [Bytes](sumi_engine_desc& Engine) { Engine.memory_budget_bytes = Bytes; });
+        Session = sumi::Session::Open(
+            TCHAR_TO_UTF8(*FPaths::ConvertRelativePathToFull(Path)),
+            [Bytes](sumi_engine_desc& Engine) { Engine.memory_budget_bytes = Bytes; }, TCHAR_TO_UTF8(*Variant));
     }
     return *Session;
 }

@@ -11,16 +11,24 @@ class USumiSubsystem;
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_ThreeParams(FSumiGenerateImagePin, UTexture2D*, Texture, float, Progress,
                                                const FString&, Trouble);
 
+// As sumi_preset.
+UENUM(BlueprintType)
+enum class ESumiPreset : uint8 { Model, Preview, Standard, Quality, Fast };
+
 UCLASS()
 class SUMIUNREAL_API USumiGenerateImage : public UBlueprintAsyncActionBase {
     GENERATED_BODY()
 
   public:
-    // Sizes of 0 are the model's own; otherwise multiples of 16.
+    // Sizes of 0 are the preset's; otherwise multiples of 16. References are for edit models: textures whose pixels the
+    // processor can read (BGRA8 or RGBA8, uncompressed, from a file or made at run time). The size of 0 then follows
+    // from them. An empty negative prompt is the model's own.
     UFUNCTION(BlueprintCallable, Category = "Sumi",
               meta = (BlueprintInternalUseOnly = "true", WorldContext = "WorldContext",
-                      AdvancedDisplay = "Negative,Width,Height,Steps"))
+                      AutoCreateRefTerm = "References",
+                      AdvancedDisplay = "References,Preset,Negative,Width,Height,Steps"))
     static USumiGenerateImage* GenerateImage(UObject* WorldContext, const FString& Prompt, int64 Seed,
+                                             const TArray<UTexture2D*>& References, ESumiPreset Preset,
                                              const FString& Negative, int32 Width, int32 Height, int32 Steps);
 
     UFUNCTION(BlueprintCallable, Category = "Sumi")

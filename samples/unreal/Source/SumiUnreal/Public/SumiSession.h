@@ -11,18 +11,22 @@
 #include <vector>
 
 namespace sumi {
-struct Request {
-    std::string Prompt, Negative;  // UTF-8; a negative prompt counts with guidance only
-    int32_t Width = 0, Height = 0; // 0: what the model was made for
-    int32_t Steps = 0;             // 0: likewise
-    float Guidance = -1.0f;        // negative: likewise
-    uint64_t Seed = 0;
-    bool bPreviews = true;
-};
-
 struct Picture {
     int32_t Width = 0, Height = 0;
     std::vector<uint8_t> Rgba; // rows from the top
+};
+
+struct Request {
+    std::string Prompt;            // UTF-8
+    std::string Negative;          // counts with guidance only; "": the model's own (sumi_model_info.negative_text)
+    int32_t Width = 0, Height = 0; // 0: the preset's; of edit models the size that follows from the references
+    int32_t Steps = 0;             // 0: the preset's
+    float Guidance = -1.0f;        // the number of the model's card; negative: the preset's
+    sumi_preset Preset = SUMI_PRESET_MODEL;
+    sumi_guidance_rule GuidanceRule = SUMI_GUIDANCE_MODEL;
+    uint64_t Seed = 0;
+    bool bPreviews = true;
+    std::vector<Picture> References; // of edit models: what the prompt speaks of, in this order
 };
 
 // Called by tick, on its thread. Every request ends in exactly one call of Done or Failed, also when it is cancelled or
@@ -36,11 +40,13 @@ struct Listener {
 
 class Session {
   public:
-    // Begins to load the model; requests may be given at once. Adjust may change services and budgets of the engine; the
+    // Begins to load the model; requests may be given at once. Variant says which model of its family it is ("2512"), for
+    // files that do not; "" goes by the files. Adjust may change services and budgets of the engine; the
     // log, if it gives none, is kept for sentences. Nothing of the library is called, Adjust neither, when its version
     // is not that of the header that this was compiled with. Never NULL: what went wrong is told to every request.
     static std::unique_ptr<Session> Open(const std::string& ModelPath,
-                                         const std::function<void(sumi_engine_desc& Engine)>& Adjust = {});
+                                         const std::function<void(sumi_engine_desc& Engine)>& Adjust = {},
+                                         const std::string& Variant = "");
     ~Session(); // requests that are left fail
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
@@ -49,7 +55,8 @@ class Session {
     void Cancel(uint64_t Number);
     void Tick(uint32_t BudgetMicroseconds); // once per frame; 0 is a pause
     bool IsReady() const { return Model != nullptr; }
-    const std::string& Trouble() const { return Sentence; } // "" while all is well
+    sumi_model_info GetModelInfo() const { return sumi_model_get_info(Model); } // zero until it is ready
+    const std::string& Trouble() const { return Sentence; }                     // "" while all is well
     bool IsIdle() const { return Waiting.empty() && Running.Number == 0; }
     sumi_engine* GetEngine() const { return Engine; } // for figures: sumi_engine_get_info
 
@@ -61,6 +68,7 @@ class Session {
     };
     Session() = default;
     void FinishLoading();
+    sumi_result Submit(const Request& Wish, bool bPreviews);
     void BeginNext();
     void LookAtRunning();
     void TellPreview();

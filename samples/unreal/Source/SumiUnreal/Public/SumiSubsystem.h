@@ -16,6 +16,10 @@ class SUMIUNREAL_API USumiSubsystem : public UGameInstanceSubsystem {
     UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
     FString ModelPath = TEXT("Sumi/demo_model");
 
+    // Which model of its family it is ("2512"), for files that do not say so; empty: by the files.
+    UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
+    FString Variant;
+
     // Work per frame, in milliseconds: time of this thread on the processor, of the GPU there. 0 pauses.
     UPROPERTY(Config, EditAnywhere, BlueprintReadWrite, Category = "Sumi")
     float FrameBudget = 3.0f;
