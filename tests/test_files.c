@@ -2133,7 +2133,7 @@ TEST(scales_that_one_factor_cannot_express_are_refused)
         const char *word, *also;
     } s_cases[] = {
         {"rows.weight", SUMI_NOT_SUPPORTED, "per row or block", "rows.weight"},
-        {"convrot.weight", SUMI_NOT_SUPPORTED, "int8_tensorwise", "convrot.weight"},
+        {"convrot.weight", SUMI_NOT_SUPPORTED, "int8_tensorwise, convrot", "convrot.weight"},
         {"fp4.weight", SUMI_NOT_SUPPORTED, "nvfp4", "fp4.weight"},
         {"int8.weight", SUMI_NOT_SUPPORTED, "int8", "int8.weight"},
         {"listed.weight", SUMI_NOT_SUPPORTED, "mxfp8", "listed.weight"},

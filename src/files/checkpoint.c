@@ -887,10 +887,12 @@ const char* sumi_component_tensor_name(const sumi_component* component, const su
     return strncmp(tensor->name, component->prefix, bytes) == 0 ? tensor->name + bytes : NULL;
 }
 
-// The quantisation's name in JSON such as {"format": "float8_e4m3fn"}; "" without one.
+// The quantisation's name in JSON such as {"format": "float8_e4m3fn"}; "" without one. Weights that lie rotated have
+// "convrot" behind it.
 static sumi_result read_format(sumi_json* json, char* format, size_t capacity)
 {
     sumi_json_text key, text;
+    bool is_rotated = false;
     sumi_json_object(json);
     while (sumi_json_key(json, &key)) {
         if (sumi_json_is(&key, "format") && sumi_json_string(json, &text)) {
@@ -898,9 +900,12 @@ static sumi_result read_format(sumi_json* json, char* format, size_t capacity)
             format[bytes < capacity ? bytes : 0] = '\0';
             if (bytes >= capacity) { sumi_json_refuse(json, "a format with an overlong name"); }
         } else {
+            is_rotated = is_rotated || (sumi_json_is(&key, "convrot") && sumi_json_peek(json) == SUMI_JSON_TRUE);
             sumi_json_skip(json);
         }
     }
+    const size_t used = strlen(format);
+    if (is_rotated) { snprintf(format + used, capacity - used, "%sconvrot", used > 0 ? ", " : ""); }
     return json->failed ? json->failure : SUMI_OK;
 }
 
