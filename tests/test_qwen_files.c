@@ -352,11 +352,9 @@ static bool new_text(const char* name, char* out, size_t out_bytes)
 static bool llama_text(const char* name, char* out, size_t out_bytes)
 {
     static const char* const modules[][2] = {
-        {"input_layernorm", "attn_norm"},         {"self_attn.q_proj", "attn_q"},
-        {"self_attn.k_proj", "attn_k"},           {"self_attn.v_proj", "attn_v"},
-        {"self_attn.o_proj", "attn_output"},      {"mlp.gate_proj", "ffn_gate"},
-        {"post_attention_layernorm", "ffn_norm"}, {"mlp.up_proj", "ffn_up"},
-        {"mlp.down_proj", "ffn_down"}};
+        {"input_layernorm", "attn_norm"},         {"self_attn.q_proj", "attn_q"},      {"self_attn.k_proj", "attn_k"},
+        {"self_attn.v_proj", "attn_v"},           {"self_attn.o_proj", "attn_output"}, {"mlp.gate_proj", "ffn_gate"},
+        {"post_attention_layernorm", "ffn_norm"}, {"mlp.up_proj", "ffn_up"},           {"mlp.down_proj", "ffn_down"}};
     int layer, used = 0;
     if (strcmp(name, "model.embed_tokens.weight") == 0) snprintf(out, out_bytes, "token_embd.weight");
     else if (strcmp(name, "model.norm.weight") == 0) snprintf(out, out_bytes, "output_norm.weight");
@@ -390,8 +388,7 @@ static const char* wan_module(const char* rest, char* out, size_t out_bytes)
                                              {"conv_shortcut.", "shortcut."}};
     snprintf(out, out_bytes, "%s", rest);
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-        if (begins(rest, modules[i][0]))
-            snprintf(out, out_bytes, "%s%s", modules[i][1], rest + strlen(modules[i][0]));
+        if (begins(rest, modules[i][0])) snprintf(out, out_bytes, "%s%s", modules[i][1], rest + strlen(modules[i][0]));
     }
     return out;
 }
@@ -477,8 +474,8 @@ static bool draw_model(sumi_model* model, bool refers, drawing* out)
     CHECK_NUMBER(sumi_fetch_images(t_engine, job, &image, 1), SUMI_OK);
     if (image.pixels == NULL) return false;
     for (int y = 0; y < HEIGHT; y++)
-        memcpy(out->pixels + (size_t)y * WIDTH * 4,
-               (const uint8_t*)image.pixels + (size_t)y * (size_t)image.row_bytes, WIDTH * 4);
+        memcpy(out->pixels + (size_t)y * WIDTH * 4, (const uint8_t*)image.pixels + (size_t)y * (size_t)image.row_bytes,
+               WIDTH * 4);
     sumi_images_release(t_engine, &image, 1);
     return true;
 }
@@ -507,7 +504,8 @@ static double distance(const drawing* got, const drawing* want)
 
 static bool is_same(const drawing* a, const drawing* b)
 {
-    return memcmp(a->latents, b->latents, sizeof a->latents) == 0 && memcmp(a->pixels, b->pixels, sizeof a->pixels) == 0;
+    return memcmp(a->latents, b->latents, sizeof a->latents) == 0
+        && memcmp(a->pixels, b->pixels, sizeof a->pixels) == 0;
 }
 
 // The diffusers folder, part by part, so that a case replaces those that it is about.
@@ -972,8 +970,7 @@ TEST(other_quantisations_are_refused_by_name)
         store_otherwise(b, cases[i].layer, cases[i].format, cases[i].is_nvfp4);
         write_tensors(b, scratch("other", "model.safetensors"), NULL);
         sumi_model_desc desc = parts();
-        const char* file =
-            with_config("other", cases[i].is_text ? "text_encoder" : "transformer", "model.safetensors");
+        const char* file = with_config("other", cases[i].is_text ? "text_encoder" : "transformer", "model.safetensors");
         if (cases[i].is_text) desc.text_encoder_path = file;
         else desc.transformer_path = file;
         CHECK(open_model(&desc) == NULL);

@@ -706,6 +706,16 @@ static sumi_result resolve_tokenizer(sumi_checkpoint* checkpoint, int32_t encode
     return try_beside_weights(checkpoint, encoder, s_places[encoder][0], error);
 }
 
+sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
+                                           const char* path, sumi_error* error)
+{
+    memset(checkpoint, 0, sizeof *checkpoint);
+    checkpoint->heap = heap;
+    checkpoint->files = files;
+    checkpoint->stage = STAGE_DONE;
+    return open_given_tokenizer(checkpoint, &checkpoint->tokenizers[0], path, error);
+}
+
 sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, const char* needed_by,
                                               sumi_error* error)
 {
