@@ -505,11 +505,13 @@ typedef struct sumi_model_desc {
     uint32_t cookie; // set by sumi_model_defaults(); leave it alone
     // A diffusers folder (model_index.json and a folder per component: transformer/, text_encoder/, tokenizer/, vae/,
     // scheduler/ and so on), or a single safetensors or GGUF file. May be NULL when the components below are complete.
+    // Single files go by diffusers', ComfyUI's and llama.cpp's names. Few hold a tokenizer: give tokenizer_path.
     const char* path;
     const char* transformer_path;  // folder or file
     const char* text_encoder_path; // folder or file
-    const char* tokenizer_path;    // a tokenizer.json, or the folder that it is in
-    const char* vae_path;          // folder or file
+    // A tokenizer.json, a vocab.json with its merges.txt beside it, a SentencePiece model, or the folder of one of them.
+    const char* tokenizer_path;
+    const char* vae_path; // folder or file
     sumi_weight_format weights;
     // Text encoders, their tokenizers and the vision tower are not opened. Only encoded prompts can be used then,
     // negative ones too where guidance is on.
@@ -518,7 +520,7 @@ typedef struct sumi_model_desc {
     int32_t priority;         // higher first
     // The second text encoder and its tokenizer, of families that have two.
     const char* text_encoder_2_path; // folder or file
-    const char* tokenizer_2_path;    // a tokenizer.json, or the folder that it is in
+    const char* tokenizer_2_path;    // as tokenizer_path
     // The vision tower of edit models, where it is not among the text encoder's files. Folder or file.
     const char* vision_path;
     // The picture processor of edit models: a preprocessor_config.json, or the folder that it is in.

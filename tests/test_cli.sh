@@ -260,6 +260,19 @@ cli inspect "$golden/single-file/ae.safetensors"; expect_code "inspect a VAE" 0;
 cli inspect "$golden/lora/lora_kohya.safetensors"; expect_code "inspect an adapter" 0; expect_text "inspect an adapter" "LoRA of 11 layers, kohya" "$out"; expect_text "inspect tells ranks" "rank +2: 6 layers, 4: 5 layers" "$out"
 cli inspect "$model/vae" --tensors; expect_text "inspect --tensors" "decoder.conv_in.weight +BF16 +\[32, 16, 3, 3\]" "$out"
 wrong "inspect of what is not there" 1 "no/such" inspect no/such
+cli inspect "$qwen/model" # text to image of another family
+expect_code "inspect another family" 0; expect_text "inspect tells another family" "family +qwen-image first$" "$out"; expect_text "inspect lists variants" "variants +first, 2512:" "$out"
+expect_text "inspect tells two streams" "2 blocks of two streams, width 64, 2 heads of 32" "$out"; expect_text "inspect tells a vision tower" "^  vision +.*names begin with visual" "$out"
+expect_text "inspect tells the schedule" "dynamic shift, exponential from 0.5 at 256 tokens to 0.9 at 8192, last noise level 0.02" "$out"; expect_text "inspect tells the tokenizer's form" "vocab.json, .*with merges.txt, ids 0 to 677" "$out"
+[ "$(grep -c 'missing *nothing' "$out")" = 4 ] && ok || fail "inspect finds nothing missing in four parts" "$(cat "$out")"
+cli inspect "$folder/edit"; expect_code "inspect an edit model" 0
+expect_text "inspect tells references" "family +qwen-image-edit-plus edit-2509, with up to 3 reference pictures" "$out"; expect_text "inspect tells the processor" "^  processor +.*preprocessor_config.json" "$out"
+cp -r "$folder/edit" "$folder/edit-2511"; chmod -R u+w "$folder/edit-2511"
+cp "$qwen/model-edit-2511/transformer/config.json" "$folder/edit-2511/transformer"
+cli inspect "$folder/edit-2511"; expect_text "inspect tells the time of references" "modulated by time 0 \(zero_cond_t" "$out"; expect_text "inspect tells the variant" "edit-plus edit-2511" "$out"
+sed -i 's/norm_added_q.weight/norm_added_x.weight/' "$folder/edit-2511/transformer"/diffusion_pytorch_model*
+cli inspect "$folder/edit-2511"; expect_code "inspect with a part that cannot be used" 1; expect_text "inspect says why" "not usable +.*norm_added_q.weight" "$out"
+cli inspect "$qwen/model/vae/diffusion_pytorch_model.safetensors"; expect_code "inspect a part of another family" 0; expect_text "inspect names the part" "^  vae +.*, qwen-vae" "$out"; expect_text "inspect a part of another family" "16 latent channels, decoder and encoder" "$out"
 # Renaming in place keeps the file's length: the tensor is then missing under its name.
 cp -r "$model" "$folder/damaged"; chmod -R u+w "$folder/damaged"
 sed -i 's/decoder.up_blocks.2.resnets.1.conv1.bias/decoder.up_blocks.2.resnets.1.conv1.bixs/' "$folder/damaged/vae/diffusion_pytorch_model.safetensors"
@@ -282,7 +295,14 @@ expect_text "info tells the authors' sizes" "1664x928" "$out"
 cli info --model "$model"; expect_text "info of Z-Image" "positive \+ G x .*; off: 0; " "$out"; expect_text "info of Z-Image" 'negative text +""$' "$out"
 wrong "info of what is not there" 1 "no/such" info --model no/such
 wrong "info of a part alone" 2 "give --model" info --vae "$model/vae"
-cli inspect "$folder/edit"; expect_text "inspect knows the family" "family +qwen-image$" "$out"
+cli inspect "$folder/edit"; expect_text "inspect knows the family" "family +qwen-image-edit-plus" "$out"
+for path in "$qwen/model" "$qwen/model/tokenizer" "$qwen/model/tokenizer/vocab.json" "$qwen/model-edit/processor/tokenizer.json"; do # the forms of one vocabulary
+    ids=$(printf '"a cat <|im_end|>"\n' | "$sumi" tokenize "$path" 2>"$err"); code=$?
+    expect_code "tokenize with $path" 0; [ "$ids" = "[64, 297, 265, 220, 658]" ] && ok || fail "tokenize with $path" "$ids"
+done
+ids=$(printf '"a cat"\n' | "$sumi" tokenize tests/golden/newbie/model 2>"$err"); code=$? # beside the weights
+expect_code "tokenize with a text encoder's folder" 0; [ "$ids" = "[2, 829, 596, 507]" ] && ok || fail "tokenize with a text encoder's folder" "$ids"
+wrong "tokenize with a file that holds no tokenizer" 1 "needs its tokenizer" tokenize "$model/vae/diffusion_pytorch_model.safetensors"
 wrong "tokenize without a tokenizer" 1 "tokenizer.json" tokenize "$folder"
 cli info; expect_code "info" 0; expect_text "info" "^cpu +[^ ]" "$out"; expect_text "info about a GPU" "^cuda +not available" "$out"; expect_text "info about the processor" "logical processors" "$out"
 

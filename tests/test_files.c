@@ -1768,9 +1768,9 @@ TEST(signatures_tell_networks_and_refuse_by_name)
          4,
          3,
          SUMI_COMPONENT_VISION,
-         "qwen2.5-vl-vision",
+         "qwen2.5-vl-mmproj",
          "",
-         NULL},
+         "mmproj"},
         {{"vae.decoder.conv_in.weight"}, 4, 16, SUMI_COMPONENT_VAE, "flux-vae", "vae.", NULL},
         {{"first_stage_model.decoder.conv_in.weight"},
          4,
@@ -2133,7 +2133,7 @@ TEST(scales_that_one_factor_cannot_express_are_refused)
         const char *word, *also;
     } s_cases[] = {
         {"rows.weight", SUMI_NOT_SUPPORTED, "per row or block", "rows.weight"},
-        {"convrot.weight", SUMI_NOT_SUPPORTED, "int8_tensorwise", "convrot.weight"},
+        {"convrot.weight", SUMI_NOT_SUPPORTED, "int8_tensorwise, convrot", "convrot.weight"},
         {"fp4.weight", SUMI_NOT_SUPPORTED, "nvfp4", "fp4.weight"},
         {"int8.weight", SUMI_NOT_SUPPORTED, "int8", "int8.weight"},
         {"listed.weight", SUMI_NOT_SUPPORTED, "mxfp8", "listed.weight"},

@@ -145,6 +145,21 @@ double expected_config(const sumi_file* config, const char* key)
     return value;
 }
 
+bool expected_flag(const sumi_file* config, const char* key)
+{
+    sumi_json json;
+    sumi_json_text name;
+    bool is_true = false;
+    if (!config->data) return false;
+    sumi_json_begin(&json, config->data, (size_t)config->bytes, NULL);
+    if (!sumi_json_object(&json)) return false;
+    while (sumi_json_key(&json, &name)) {
+        is_true = is_true || (sumi_json_is(&name, key) && sumi_json_peek(&json) == SUMI_JSON_TRUE);
+        sumi_json_skip(&json);
+    }
+    return is_true;
+}
+
 typedef struct indices {
     int32_t layer, layer_count, inner;
 } indices;

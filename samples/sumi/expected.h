@@ -14,4 +14,5 @@ bool expected_check(const char* family, const sumi_component* part, sumi_compone
 int32_t expected_count(const sumi_component* part, const char* prefix);
 // A number of a JSON object in a file, 0 when there is none.
 double expected_config(const sumi_file* config, const char* key);
+bool expected_flag(const sumi_file* config, const char* key); // whether a member is true
 #endif

@@ -9,6 +9,7 @@
 #include "files/json.h"
 #include "files/safetensors_write.h"
 #include "models/recipe.h"
+#include "models/scheduler.h"
 #include "models/signatures.h"
 #include "text/tokenizer.h"
 #endif

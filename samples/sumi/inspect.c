@@ -11,6 +11,9 @@ typedef struct inspection {
     bool lists_tensors;
     sumi_heap heap;
     sumi_checkpoint checkpoint;
+    const sumi_recipe* recipe; // of the family; NULL: this library does not run it
+    const sumi_variant* variant;
+    sumi_sigma_rule sigmas;
     bool has_faults;
 } inspection;
 
@@ -89,15 +92,6 @@ static const char* family_of(const sumi_checkpoint* checkpoint)
     return transformer->present ? sumi_component_network(transformer) : sumi_family_of_class(checkpoint->class_name);
 }
 
-static bool is_run_here(const char* network)
-{
-    const sumi_recipe* recipe;
-    for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) {
-        if (strcmp(recipe->network, network) == 0) return true;
-    }
-    return false;
-}
-
 static long long dimension(const sumi_component* part, const char* name, int32_t axis)
 {
     const sumi_tensor* tensor = sumi_component_find(part, name);
@@ -106,10 +100,41 @@ static long long dimension(const sumi_component* part, const char* name, int32_t
 
 static long long either(long long a, long long b) { return a ? a : b; }
 
-static void print_network(const inspection* in, sumi_component_kind kind)
+// As opening a model does: the first recipe for the transformer that claims the checkpoint. It says which variant this
+// is and which schedule its files ask for.
+static void find_recipe(inspection* in)
 {
-    const sumi_component* part = &in->checkpoint.components[kind];
-    if (kind == SUMI_COMPONENT_TRANSFORMER && strcmp(family_of(&in->checkpoint), "z-image") == 0) {
+    const sumi_checkpoint* checkpoint = &in->checkpoint;
+    const char* network = sumi_component_network(&checkpoint->components[SUMI_COMPONENT_TRANSFORMER]);
+    const sumi_recipe* recipe;
+    in->sigmas = sumi_scheduler_defaults();
+    for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL && !in->recipe; i++) {
+        if (strcmp(recipe->network, network) == 0 && (!recipe->claims || recipe->claims(checkpoint)))
+            in->recipe = recipe;
+    }
+}
+
+static void print_text_encoder(const sumi_component* part)
+{
+    // what other programs put in front of the names
+    static const char* const prefixes[] = {"model.", "", "model.language_model.", "language_model.model.",
+                                           "language_model."};
+    long long vocabulary = dimension(part, "token_embd.weight", 0), width = dimension(part, "token_embd.weight", 1);
+    int32_t layers = expected_count(part, "blk.");
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i]);
+        vocabulary = either(vocabulary, dimension(part, name, 0));
+        width = either(width, dimension(part, name, 1));
+        snprintf(name, sizeof name, "%slayers.", prefixes[i]);
+        if (!layers) layers = expected_count(part, name);
+    }
+    if (width && layers) printf("    network      %d layers, width %lld, %lld tokens\n", layers, width, vocabulary);
+}
+
+static void print_transformer(const inspection* in, const sumi_component* part)
+{
+    if (strcmp(family_of(&in->checkpoint), "z-image") == 0) {
         long long width = dimension(part, "layers.0.attention_norm1.weight", 0);
         long long head = either(dimension(part, "layers.0.attention.norm_q.weight", 0),
                                 dimension(part, "layers.0.attention.q_norm.weight", 0));
@@ -119,37 +144,101 @@ static void print_network(const inspection* in, sumi_component_kind kind)
                head, dimension(part, "layers.0.feed_forward.w1.weight", 0),
                dimension(part, "cap_embedder.1.weight", 1));
     }
-    if (kind == SUMI_COMPONENT_TEXT_ENCODER) {
-        long long vocabulary =
-            either(dimension(part, "model.embed_tokens.weight", 0),
-                   either(dimension(part, "embed_tokens.weight", 0), dimension(part, "token_embd.weight", 0)));
-        long long width =
-            either(dimension(part, "model.embed_tokens.weight", 1),
-                   either(dimension(part, "embed_tokens.weight", 1), dimension(part, "token_embd.weight", 1)));
-        int32_t layers = expected_count(part, "model.layers.");
-        if (!layers) layers = expected_count(part, "layers.");
-        if (!layers) layers = expected_count(part, "blk.");
-        if (width && layers) printf("    network      %d layers, width %lld, %lld tokens\n", layers, width, vocabulary);
+    int32_t blocks = expected_count(part, "transformer_blocks.");
+    if (blocks) {
+        long long width = dimension(part, "img_in.weight", 0),
+                  head = dimension(part, "transformer_blocks.0.attn.norm_q.weight", 0);
+        printf("    network      %d blocks of two streams, width %lld, %lld heads of %lld, feed-forward %lld, captions "
+               "%lld wide\n",
+               blocks, width, head ? width / head : 0, head,
+               dimension(part, "transformer_blocks.0.img_mlp.net.0.proj.weight", 0),
+               dimension(part, "txt_norm.weight", 0));
     }
-    if (kind == SUMI_COMPONENT_VAE && dimension(part, "decoder.conv_in.weight", 1)) {
-        bool encodes = dimension(part, "encoder.conv_in.weight", 0) > 0;
-        printf("    network      %lld latent channels, decoder%s\n", dimension(part, "decoder.conv_in.weight", 1),
+    // what single files have in place of the config's member
+    bool is_marked = sumi_component_find(part, "__index_timestep_zero__") != NULL;
+    if (is_marked || expected_flag(&part->config, "zero_cond_t"))
+        printf("    references   are modulated by time 0 (%s)\n",
+               is_marked ? "the tensor __index_timestep_zero__" : "zero_cond_t of config.json");
+}
+
+static void print_network(const inspection* in, sumi_component_kind kind)
+{
+    const sumi_component* part = &in->checkpoint.components[kind];
+    if (kind == SUMI_COMPONENT_TRANSFORMER) print_transformer(in, part);
+    if (kind == SUMI_COMPONENT_TEXT_ENCODER) print_text_encoder(part);
+    if (kind == SUMI_COMPONENT_VISION && expected_count(part, "blocks."))
+        printf("    network      %d blocks, width %lld, rows %lld wide\n", expected_count(part, "blocks."),
+               dimension(part, "merger.ln_q.weight", 0), dimension(part, "merger.mlp.2.weight", 0));
+    long long channels = either(dimension(part, "decoder.conv_in.weight", 1), // the second as Wan calls it
+                                dimension(part, "decoder.conv1.weight", 1));
+    if (kind == SUMI_COMPONENT_VAE && channels) {
+        bool encodes = sumi_component_find(part, "encoder.conv_in.weight") != NULL
+                    || sumi_component_find(part, "encoder.conv1.weight") != NULL;
+        printf("    network      %lld latent channels, decoder%s\n", channels,
                encodes ? " and encoder" : " only: no image to image");
     }
 }
 
+// What a part's own code makes of its tensors: their names, shapes and types, as opening the model would check them.
+static sumi_result bind_part(inspection* in, sumi_component_kind kind, sumi_error* error)
+{
+    const sumi_recipe* recipe = in->recipe;
+    const sumi_component* part = &in->checkpoint.components[kind];
+    const int32_t encoder = kind == SUMI_COMPONENT_TEXT_ENCODER_2;
+    size_t bytes = kind == SUMI_COMPONENT_TRANSFORMER ? recipe->denoiser->model_bytes
+                 : kind == SUMI_COMPONENT_VAE         ? recipe->autoencoder->model_bytes
+                 : kind == SUMI_COMPONENT_VISION      ? (recipe->vision ? recipe->vision->model_bytes : 0)
+                 : encoder < recipe->encoder_count    ? recipe->encoders[encoder].part->model_bytes
+                                                      : 0;
+    if (!bytes) return SUMI_OK; // the family has no use for it
+    sumi_weight_list list;
+    sumi_weight_list_init(&list, &in->heap);
+    sumi_binder binder = {.list = &list, .part = part, .what = "it", .error = error};
+    const sumi_part_config config = {part->config.data, (size_t)part->config.bytes,
+                                     part->config.path ? part->config.path : part->path};
+    const sumi_file* file = &in->checkpoint.processor;
+    const sumi_part_config processor = {file->data, (size_t)file->bytes, file->path};
+    const void* settings =
+        in->variant && in->variant->denoiser_settings ? in->variant->denoiser_settings : recipe->denoiser_settings;
+    void* model = sumi_alloc_zero(&in->heap, bytes);
+    sumi_result result;
+    if (!model) result = sumi_out_of_memory(error, bytes, "a model");
+    else if (kind == SUMI_COMPONENT_TRANSFORMER) result = recipe->denoiser->bind(model, settings, &binder, &config);
+    else if (kind == SUMI_COMPONENT_VAE)
+        result = recipe->autoencoder->bind(model, recipe->autoencoder_settings, &binder, &config, false);
+    else if (kind == SUMI_COMPONENT_VISION)
+        result = recipe->vision->bind(model, recipe->vision_settings, &binder, &config, &processor);
+    else result = recipe->encoders[encoder].part->bind(model, recipe->encoders[encoder].settings, &binder, &config);
+    sumi_free(&in->heap, model);
+    sumi_weight_list_close(&list);
+    return result;
+}
+
 static void print_missing(inspection* in, sumi_component_kind kind)
 {
-    missing_list missing;
-    if (!expected_check(family_of(&in->checkpoint), &in->checkpoint.components[kind], kind, &missing)) return;
-    if (missing.count == 0) {
-        printf("    missing      nothing\n");
+    const sumi_component* part = &in->checkpoint.components[kind];
+    sumi_error error = {0};
+    if (part->signature && part->signature->refusal) {
+        printf("    not usable   %s\n", part->signature->refusal);
+        in->has_faults = true;
         return;
     }
-    in->has_faults = true;
-    printf("    missing      %d tensors\n", missing.count);
-    for (int32_t i = 0; i < missing.count && i < 64; i++) printf("      %s\n", missing.names[i]);
-    if (missing.count > 64) printf("      and %d more\n", missing.count - 64);
+    missing_list missing;
+    bool is_listed = expected_check(family_of(&in->checkpoint), part, kind, &missing);
+    if (is_listed && missing.count > 0) {
+        in->has_faults = true;
+        printf("    missing      %d tensors\n", missing.count);
+        for (int32_t i = 0; i < missing.count && i < 64; i++) printf("      %s\n", missing.names[i]);
+        if (missing.count > 64) printf("      and %d more\n", missing.count - 64);
+        return;
+    }
+    if (!is_listed && !in->recipe) return;
+    if (in->recipe && bind_part(in, kind, &error) != SUMI_OK) {
+        printf("    not usable   %s\n", error.text);
+        in->has_faults = true;
+    } else {
+        printf("    missing      nothing\n");
+    }
 }
 
 static void print_part(inspection* in, sumi_component_kind kind)
@@ -163,7 +252,8 @@ static void print_part(inspection* in, sumi_component_kind kind)
         printf("\n");
         return;
     }
-    printf("  %-14s %s", sumi_component_kind_name(kind), part->path);
+    const char* network = sumi_component_network(part);
+    printf("  %-14s %s%s%s", sumi_component_kind_name(kind), part->path, network[0] ? ", " : "", network);
     if (part->prefix[0]) printf(", names begin with %s", part->prefix);
     printf("%s\n", part->config.data ? "" : ", no config.json: shapes tell");
     print_network(in, kind);
@@ -197,38 +287,96 @@ static void print_tokenizer(inspection* in, int32_t encoder)
     while (result == SUMI_OK && !done) result = sumi_tokenizer_step(tokenizer, SIZE_MAX, &done, &progress, &error);
     printf("  %-14s %s, ", label, files->path);
     print_bytes(files->bytes);
+    printf(", %s", files->form == SUMI_TOKENIZER_JSON         ? "all in one file"
+                   : files->form == SUMI_TOKENIZER_VOCABULARY ? "with merges.txt"
+                                                              : "SentencePiece");
     if (result == SUMI_OK) printf(", ids 0 to %zu\n", sumi_tokenizer_size(tokenizer) - 1);
     else printf("\n    broken       %s\n", error.text);
     in->has_faults |= result != SUMI_OK;
     sumi_tokenizer_destroy(tokenizer);
 }
 
-static void print_scheduler(const inspection* in)
+// How the pictures of references reach the vision tower.
+static void print_processor(const inspection* in)
+{
+    const sumi_file* file = &in->checkpoint.processor;
+    if (file->data) printf("  %-14s %s\n", "processor", file->path);
+    else if (in->recipe && in->recipe->vision)
+        printf("  %-14s missing: the released model's settings are taken\n", "processor");
+}
+
+static void print_scheduler(inspection* in)
 {
     const sumi_file* file = &in->checkpoint.scheduler;
-    double shift = expected_config(file, "shift");
-    if (!file->data) printf("  %-14s missing: the model's usual shift is taken\n", "scheduler");
-    else
-        printf("  %-14s shift %g, %g training steps\n", "scheduler", shift,
-               expected_config(file, "num_train_timesteps"));
+    const sumi_sigma_rule* rule = &in->sigmas;
+    sumi_error error = {0};
+    sumi_result result = in->recipe
+                           ? in->recipe->describe(&in->checkpoint, &in->sigmas, &in->variant, &error)
+                           : sumi_scheduler_read(file->data, (size_t)file->bytes, file->path, &in->sigmas, &error);
+    printf("  %-14s ", "scheduler");
+    if (result != SUMI_OK) {
+        printf("broken: %s\n", error.text);
+        in->has_faults = true;
+        return;
+    }
+    if (!file->data) printf("missing: %s", in->recipe ? "the released model's is taken: " : "the model's usual one\n");
+    if (!file->data && !in->recipe) return;
+    if (rule->kind == SUMI_SHIFT_DYNAMIC)
+        printf("dynamic shift, %s %g at %d tokens to %g at %d",
+               rule->dynamic.curve == SUMI_CURVE_EXPONENTIAL ? "exponential from" : "linear from",
+               rule->dynamic.base_shift, rule->dynamic.base_tokens, rule->dynamic.max_shift, rule->dynamic.max_tokens);
+    else printf("shift %g", (double)rule->shift);
+    if (rule->terminal > 0.0f) printf(", last noise level %g", (double)rule->terminal);
+    if (file->data) printf(", %g training steps", expected_config(file, "num_train_timesteps"));
+    printf("\n");
+}
+
+static void print_family(inspection* in)
+{
+    const sumi_checkpoint* checkpoint = &in->checkpoint;
+    const char* family = family_of(checkpoint);
+    sumi_error ignored = {0}; // a broken schedule is told below
+    if (in->recipe) (void)in->recipe->describe(checkpoint, &in->sigmas, &in->variant, &ignored);
+    printf("%s\n  %-14s ", in->path, "family");
+    if (!in->recipe) {
+        printf("%s%s\n",
+               family[0]                                                    ? family
+               : checkpoint->components[SUMI_COMPONENT_TRANSFORMER].present ? "unknown"
+                                                                            : "cannot be told without a transformer",
+               family[0] && checkpoint->components[SUMI_COMPONENT_TRANSFORMER].present
+                   ? " (this version of sumi does not run it)"
+                   : "");
+        return;
+    }
+    printf("%s%s%s", in->recipe->family, in->variant ? " " : "", in->variant ? in->variant->name : "");
+    const sumi_reference_rule* references = &in->recipe->references;
+    if (references->max_count > 0)
+        printf(", %s %d reference picture%s", references->min_count == references->max_count ? "with" : "with up to",
+               references->max_count, references->max_count == 1 ? "" : "s");
+    printf("\n");
+    // model_index.json tells the families of one transformer apart, but not always the variants of a family
+    const sumi_recipe* recipe;
+    const char* between = "    variants     ";
+    for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) {
+        if (strcmp(recipe->network, in->recipe->network) != 0) continue;
+        if (checkpoint->class_name[0] && recipe != in->recipe) continue;
+        for (int32_t k = 0; k < recipe->variant_count; k++) {
+            printf("%s%s", between, recipe->variants[k]->name);
+            between = ", ";
+        }
+    }
+    printf(": who opens the model may say which, where the files do not\n");
 }
 
 static void print_checkpoint(inspection* in)
 {
     const sumi_checkpoint* checkpoint = &in->checkpoint;
-    const char *variant = "", *family = family_of(checkpoint);
-    double shift = expected_config(&checkpoint->scheduler, "shift");
-    // 3 and 6 in the released ones
-    if (strcmp(family, "z-image") == 0 && shift > 0.0) variant = shift > 4.0 ? " base" : " turbo";
-    const bool known = is_run_here(family);
-    printf("%s\n  %-14s %s%s%s\n", in->path, "family",
-           family[0]                                                    ? family
-           : checkpoint->components[SUMI_COMPONENT_TRANSFORMER].present ? "unknown"
-                                                                        : "cannot be told without a transformer",
-           variant, known || !family[0] ? "" : " (this version of sumi does not run it)");
+    find_recipe(in);
+    print_family(in);
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) print_part(in, (sumi_component_kind)kind);
     print_tokenizer(in, 0);
     if (checkpoint->components[SUMI_COMPONENT_TEXT_ENCODER_2].present) print_tokenizer(in, 1);
+    print_processor(in);
     print_scheduler(in);
 }
 

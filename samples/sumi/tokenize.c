@@ -10,7 +10,7 @@
 
 typedef struct tokenize {
     sumi_heap heap;
-    sumi_file file;
+    sumi_checkpoint checkpoint; // of the tokenizer alone, or of a model's file that holds it
     sumi_tokenizer* tokenizer;
     bool without_special;
     char* line;
@@ -21,28 +21,34 @@ typedef struct tokenize {
     size_t id_capacity;
 } tokenize;
 
-static bool find_tokenizer(const char* path, char* into, size_t capacity)
+static bool ends_with(const char* text, const char* end)
 {
-    static const char* const names[] = {"tokenizer.json", "tokenizer/tokenizer.json"};
-    if (!sumi_path_is_folder(path)) {
-        snprintf(into, capacity, "%s", path);
-        return true;
-    }
-    for (size_t i = 0; i < 2; i++) {
-        if (sumi_path_join(into, capacity, path, names[i]) && sumi_path_is_file(into)) return true;
-    }
-    fprintf(stderr, "sumi: %s holds neither tokenizer.json nor tokenizer/tokenizer.json\n", path);
-    return false;
+    size_t bytes = strlen(text), end_bytes = strlen(end);
+    return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
+}
+
+// A tokenizer's file or folder; else a model that has one elsewhere: beside its text encoder, or in a tensor.
+static sumi_result open_files(tokenize* t, const char* path, sumi_error* error)
+{
+    bool is_weights = ends_with(path, ".safetensors") || ends_with(path, ".gguf");
+    sumi_result result = SUMI_FILE_NOT_FOUND;
+    if (!is_weights) result = sumi_checkpoint_open_tokenizer(&t->checkpoint, &t->heap, NULL, path, error);
+    if (result != SUMI_FILE_NOT_FOUND) return result;
+    sumi_checkpoint_close(&t->checkpoint);
+    sumi_error other = {0}; // of interest only where there are weights
+    sumi_checkpoint_desc desc = {.path = path};
+    desc.signatures = sumi_signatures(&desc.signature_count);
+    result = sumi_checkpoint_open(&t->checkpoint, &t->heap, NULL, &desc, is_weights ? error : &other);
+    bool is_there = result == SUMI_OK && t->checkpoint.tokenizers[0].form != SUMI_TOKENIZER_ABSENT;
+    return is_there || is_weights ? result : SUMI_FILE_NOT_FOUND;
 }
 
 static bool open_tokenizer(tokenize* t, const char* path)
 {
-    char full[1024];
-    if (!find_tokenizer(path, full, sizeof full)) return false;
     sumi_error error = {0};
-    sumi_result result = sumi_file_open(&t->file, &t->heap, NULL, full, &error);
+    sumi_result result = open_files(t, path, &error);
     if (result == SUMI_OK)
-        result = sumi_tokenizer_begin(&t->heap, t->file.data, (size_t)t->file.bytes, full, &error, &t->tokenizer);
+        result = sumi_tokenizer_open_begin(&t->heap, &t->checkpoint.tokenizers[0], &error, &t->tokenizer);
     for (bool done = false; result == SUMI_OK && !done;) {
         float progress;
         result = sumi_tokenizer_step(t->tokenizer, SIZE_MAX, &done, &progress, &error);
@@ -135,10 +141,11 @@ int tokenize_main(int argc, char** argv)
     };
     const cli_command command = {
         .name = "tokenize",
-        .about = "Reads JSON strings from standard input, one per line, and writes a JSON array of token ids per line. "
-                 "PATH is a tokenizer.json, its folder, "
-                 "or a diffusers folder. "
-                 "The text is taken as it is: no chat template around it.",
+        .about =
+            "Reads JSON strings from standard input, one per line, and writes a JSON array of token ids per line. "
+            "PATH is a tokenizer.json, a vocab.json with its merges.txt beside it, a SentencePiece model, the folder "
+            "of one of them, a diffusers folder, or a text encoder's file that holds its tokenizer. "
+            "The text is taken as it is: no chat template around it.",
         .operand = "PATH",
         .operand_value = &path,
         .options = options,
@@ -150,7 +157,7 @@ int tokenize_main(int argc, char** argv)
     sumi_heap_init(&t.heap, NULL);
     int code = run(&t, path);
     sumi_tokenizer_destroy(t.tokenizer);
-    sumi_file_close(&t.file);
+    sumi_checkpoint_close(&t.checkpoint);
     free(t.line);
     free(t.text);
     free(t.ids);

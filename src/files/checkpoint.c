@@ -706,6 +706,16 @@ static sumi_result resolve_tokenizer(sumi_checkpoint* checkpoint, int32_t encode
     return try_beside_weights(checkpoint, encoder, s_places[encoder][0], error);
 }
 
+sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
+                                           const char* path, sumi_error* error)
+{
+    memset(checkpoint, 0, sizeof *checkpoint);
+    checkpoint->heap = heap;
+    checkpoint->files = files;
+    checkpoint->stage = STAGE_DONE;
+    return open_given_tokenizer(checkpoint, &checkpoint->tokenizers[0], path, error);
+}
+
 sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, const char* needed_by,
                                               sumi_error* error)
 {
@@ -887,10 +897,12 @@ const char* sumi_component_tensor_name(const sumi_component* component, const su
     return strncmp(tensor->name, component->prefix, bytes) == 0 ? tensor->name + bytes : NULL;
 }
 
-// The quantisation's name in JSON such as {"format": "float8_e4m3fn"}; "" without one.
+// The quantisation's name in JSON such as {"format": "float8_e4m3fn"}; "" without one. Weights that lie rotated have
+// "convrot" behind it.
 static sumi_result read_format(sumi_json* json, char* format, size_t capacity)
 {
     sumi_json_text key, text;
+    bool is_rotated = false;
     sumi_json_object(json);
     while (sumi_json_key(json, &key)) {
         if (sumi_json_is(&key, "format") && sumi_json_string(json, &text)) {
@@ -898,9 +910,12 @@ static sumi_result read_format(sumi_json* json, char* format, size_t capacity)
             format[bytes < capacity ? bytes : 0] = '\0';
             if (bytes >= capacity) { sumi_json_refuse(json, "a format with an overlong name"); }
         } else {
+            is_rotated = is_rotated || (sumi_json_is(&key, "convrot") && sumi_json_peek(json) == SUMI_JSON_TRUE);
             sumi_json_skip(json);
         }
     }
+    const size_t used = strlen(format);
+    if (is_rotated) { snprintf(format + used, capacity - used, "%sconvrot", used > 0 ? ", " : ""); }
     return json->failed ? json->failure : SUMI_OK;
 }
 

@@ -130,6 +130,10 @@ float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint); // 0..1, by f
 // begin and all steps.
 sumi_result sumi_checkpoint_open(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
                                  const sumi_checkpoint_desc* desc, sumi_error* error);
+// A tokenizer without a model, as tokenizers[0]: a file of one, or the folder that its files are in, by themselves or
+// below "tokenizer". checkpoint must be zeroed, and is closed as usual.
+sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
+                                           const char* path, sumi_error* error);
 void sumi_checkpoint_close(sumi_checkpoint* checkpoint); // accepts a zeroed or half-open one
 
 // SUMI_FILE_NOT_FOUND with a sentence that says what the text encoder at `needed_by` lacks and where it was looked for.

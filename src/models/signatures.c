@@ -61,6 +61,9 @@ static const char* const s_vae[] = {"", "vae.", "first_stage_model.", NULL};
 #define WHY_SVDQUANT                                                                                                   \
     "this file is quantised with SVDQuant (nunchaku), which is not supported; take the bf16, fp8 or GGUF file of the " \
     "model"
+#define WHY_MMPROJ                                                                                                     \
+    "this is a vision tower as llama.cpp keeps it (mmproj), which is not supported; give the text encoder's "          \
+    "safetensors file, which holds the tower too, as vision_path"
 #define WHY_LUMINA "this is Lumina-Image 2, which is not supported; Z-Image and NewBie-image are its relatives that are"
 #define WHY_UNET                                                                                                       \
     "this is a U-Net as Stable Diffusion and SDXL have, which is not supported; this library runs diffusion "          \
@@ -120,7 +123,11 @@ static const sumi_signature s_signatures[] = {
 
     // ---- vision towers
     VISION("qwen2.5-vl-vision", "merger.ln_q.weight", "patch_embed.proj.weight"),
-    VISION("qwen2.5-vl-vision", "v.patch_embd.weight", "v.post_ln.weight", "mm.0.weight", "mm.2.weight"),
+    {.component = SUMI_COMPONENT_VISION,
+     .network = "qwen2.5-vl-mmproj",
+     .prefixes = s_vision,
+     .refusal = WHY_MMPROJ,
+     .tensors = {"v.patch_embd.weight", "v.post_ln.weight", "mm.0.weight", "mm.2.weight"}},
 
     // ---- VAEs: the causal ones have one more dimension. Wan's names of the same network come second
     VAE("qwen-vae-layered", WHY_LAYERED_VAE, 5, 4, "encoder.conv_in.weight"),

@@ -161,11 +161,22 @@ const sumi_tensor* sumi_bind_need(sumi_binder* binder, const char* canonical)
     return tensor;
 }
 
+// The factor of a stored tensor. False: it is quantised in a way that is not supported. This is asked before anything
+// else: such files store other types and shapes, which would look like a file of another model.
+static bool find_scale(sumi_binder* binder, const sumi_tensor* tensor, float* out_scale)
+{
+    const char* name = sumi_component_tensor_name(binder->part, tensor);
+    *out_scale = 1.0f;
+    if (name != NULL) { binder->result = sumi_tensor_scale(binder->part, name, out_scale, binder->error); }
+    return binder->result == SUMI_OK;
+}
+
 int32_t sumi_bind_size(sumi_binder* binder, const char* canonical, int32_t axis)
 {
     SUMI_ASSERT(axis >= 0 && axis < SUMI_TENSOR_MAX_RANK);
     const sumi_tensor* tensor = sumi_bind_need(binder, canonical);
-    if (tensor == NULL) { return 0; }
+    float scale;
+    if (tensor == NULL || !find_scale(binder, tensor, &scale)) { return 0; }
     if (axis >= tensor->rank || tensor->shape[axis] < 1 || tensor->shape[axis] > INT32_MAX / 8) {
         sumi_bind_fail(binder, SUMI_TENSOR_MISMATCH,
                        "%s: tensor %s has %d dimensions, or one of an impossible size; the file is of another model",
@@ -208,6 +219,8 @@ static bool is_weight_type(sumi_dtype dtype)
 static bool set_part(sumi_binder* binder, sumi_weight_part* part, const sumi_tensor* tensor, int32_t rows)
 {
     SUMI_ASSERT(binder->result == SUMI_OK && rows >= 1);
+    float scale;
+    if (!find_scale(binder, tensor, &scale)) { return false; }
     if (!is_weight_type(tensor->dtype)) {
         sumi_bind_fail(binder, SUMI_NOT_SUPPORTED,
                        "%s: tensor %s has the type %s, which is not a supported way to store weights",
@@ -217,12 +230,10 @@ static bool set_part(sumi_binder* binder, sumi_weight_part* part, const sumi_ten
     *part = (sumi_weight_part){.data = tensor->data,
                                .dtype = tensor->dtype,
                                .rows = rows,
-                               .scale = 1.0f,
+                               .scale = scale,
                                .mapping = tensor->mapping,
                                .mapping_bytes = tensor->mapping_bytes};
-    const char* name = sumi_component_tensor_name(binder->part, tensor);
-    if (name != NULL) { binder->result = sumi_tensor_scale(binder->part, name, &part->scale, binder->error); }
-    return binder->result == SUMI_OK;
+    return true;
 }
 
 // Takes a finished weight into the list.
@@ -300,7 +311,6 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
 {
     SUMI_ASSERT(count >= 1 && count <= SUMI_WEIGHT_MAX_PARTS);
     memset(weight, 0, sizeof *weight);
-    SUMI_ASSERT(count >= 1 && count <= SUMI_WEIGHT_MAX_PARTS);
     for (int32_t i = 0; i < count && binder->result == SUMI_OK; i++) {
         char name[SUMI_NAME_BYTES], wanted[64];
         if (modules[i] == NULL) {
@@ -311,13 +321,13 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
         snprintf(name, sizeof name, "%s.weight", modules[i]);
         const sumi_tensor* tensor = sumi_bind_need(binder, name);
         if (tensor == NULL) { return; }
+        if (!set_part(binder, &weight->parts[i], tensor, rows[i])) { return; }
         int64_t have_rows, have_cols;
         if (!matrix_shape(tensor, &have_rows, &have_cols) || have_rows != rows[i] || have_cols != cols) {
             snprintf(wanted, sizeof wanted, "[%d, %d]", (int)rows[i], (int)cols);
             refuse_shape(binder, tensor, wanted);
             return;
         }
-        if (!set_part(binder, &weight->parts[i], tensor, rows[i])) { return; }
         weight->rows += rows[i];
     }
     weight->cols = cols;
