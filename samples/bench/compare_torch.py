@@ -36,7 +36,7 @@ import tempfile
 import time
 from pathlib import Path
 
-WORDS = "a red fox in the snow under old trees, "  # as in bench.c
+WORDS = "red foxes run in deep snow under old trees, "  # as in synthetic.h
 TEMPLATE_TOKENS = 19
 SEED = 7
 
