@@ -6,6 +6,7 @@
 //     bench --synthetic qwen-image --references 1 --backend cuda --report --sizes 1024     an edit model, with a picture
 //     bench --model models/Z-Image-Turbo            a real one
 //     bench --write DIR --synthetic mid             only writes the checkpoint
+//     bench --model DIR --synthetic mid --report    one that was written so
 //     bench --model DIR --serve                     measures on demand, for compare_torch.py: a command per line of input, a line of JSON per answer
 //
 // text      one prompt job, from submit to done
@@ -493,25 +494,41 @@ static bool report_guided(bench* b, int32_t side)
     return true;
 }
 
-static bool report_encode(bench* b, int32_t side)
+static bool sustain_encode(bench* b, int32_t side, double seconds, double* out_first, double* out_sustained,
+                           int32_t* out_count)
 {
     static double work_time[MAX_JOBS];
-    char name[NAME_BYTES];
     const size_t most = (size_t)sumi_model_get_info(b->model).latent_channels * (size_t)(side / 8) * (size_t)(side / 8);
     int32_t count = 0;
+    const sumi_pixels picture = {
+        .data = b->reference, .width = REFERENCE_SIDE, .height = REFERENCE_SIDE, .channel_count = 3};
     sumi_encode_desc desc = sumi_encode_defaults(b->model);
-    desc.image =
-        &(sumi_pixels){.data = b->reference, .width = REFERENCE_SIDE, .height = REFERENCE_SIDE, .channel_count = 3};
+    desc.image = &picture;
     desc.width = desc.height = side;
-    for (double began = now(); count < MAX_JOBS && (count < 4 || now() - began < b->seconds / 4); count++) {
+    float* latents = malloc(most * sizeof *latents);
+    bool done = latents != NULL;
+    for (double began = now(); done && count < MAX_JOBS && (count < 4 || now() - began < seconds); count++) {
         sumi_job job;
-        if (!check(b, sumi_submit_encode(b->engine, &desc, &job), "encoding a picture")
-            || !wait_for(b, job, "encoding a picture"))
-            return false;
+        done = check(b, sumi_submit_encode(b->engine, &desc, &job), "encoding a picture")
+            && wait_for(b, job, "encoding a picture");
+        if (!done) break;
         work_time[count] = (double)sumi_job_poll(b->engine, job).stage_seconds[SUMI_STAGE_IMAGE];
-        if (!check(b, sumi_fetch_latents(b->engine, job, b->latents, most), "encoding a picture")) return false;
+        done = check(b, sumi_fetch_latents(b->engine, job, latents, most), "encoding a picture");
     }
-    const double first = median_of(work_time + 1, 3), sustained = median_of(work_time + count / 2, count - count / 2);
+    free(latents);
+    if (!done) return false;
+    *out_first = median_of(work_time + 1, 3);
+    *out_sustained = median_of(work_time + count / 2, count - count / 2);
+    *out_count = count;
+    return true;
+}
+
+static bool report_encode(bench* b, int32_t side)
+{
+    char name[NAME_BYTES];
+    double first, sustained;
+    int32_t count;
+    if (!sustain_encode(b, side, b->seconds / 4, &first, &sustained, &count)) return false;
     snprintf(name, sizeof name, "encode, %dx%d", side, side);
     report_row(name, sustained, first, 0.0);
     return true;
@@ -758,6 +775,10 @@ static bool answer(bench* b, const char* line)
     if (sscanf(line, "sustain_text %d %lf", &w.items, &first) == 2)
         return sustain_text(b, w.items, first, &second, &cold.forward, &count)
             && printf("{\"text\": %.9f, \"work\": %.9f, \"jobs\": %d}\n", second, cold.forward, count) > 0;
+    if (sscanf(line, "sustain_encode %d %lf", &w.items, &first) == 2 && w.items >= 16 && w.items <= 4096
+        && w.items % 16 == 0 && is_qwen_image(b))
+        return sustain_encode(b, w.items, first, &cold.forward, &second, &count)
+            && printf("{\"work\": %.9f, \"jobs\": %d}\n", second, count) > 0;
     if (strcmp(line, "text") == 0) return measure_text(b, &first) && printf("{\"text\": %.9f}\n", first) > 0;
     if (strcmp(line, "image") == 0)
         return measure_image(b, false, &first, &second)
@@ -774,7 +795,7 @@ static bool answer(bench* b, const char* line)
     if (strncmp(line, "save ", 5) == 0) return save(b, line + 5) && printf("{}\n") > 0;
     fprintf(stderr,
             "bench: no command \"%s\"; there are text, image, flops, memory, save PATH, sustain SIDE STEPS ITEMS "
-            "SECONDS, sustain_text TOKENS SECONDS\n",
+            "SECONDS, sustain_text TOKENS SECONDS, sustain_encode SIDE SECONDS (of Qwen-Image)\n",
             line);
     return false;
 }
@@ -932,7 +953,7 @@ int main(int argc, char** argv)
                       .backend = SUMI_BACKEND_CPU};
     if (!read_arguments(&b, argc, argv)) return usage();
     if (b.size_count == 0) read_sizes(&b, "1024,768,512");
-    if (b.synthetic.dim > 0) {
+    if (b.synthetic.dim > 0 && !b.model_path) {
         synthetic_config config = b.synthetic;
         config.float32 = b.float32;
         config.references = b.reference_count;
