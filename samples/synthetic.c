@@ -1,9 +1,9 @@
 // Tensors are listed first, name by name as in the released files, then written in one go: header, then values from a
-// generator that starts anew for every tensor. Matrices are scaled by 1 / sqrt(inputs), norms are near 1 and biases
+// generator that starts anew for every tensor, so that several threads can write. Matrices are scaled by 1 / sqrt(inputs), norms are near 1 and biases
 // near 0, so activations keep their size through any number of layers.
 //
 // Or they lie in no file: the host's sumi_files hand out memory in which everything but the norms is one block of
-// random numbers, mapped again and again. Twenty gigabytes take 64 MB then and no time to write. All numbers have one
+// random numbers, mapped again and again. Sixty gigabytes take 64 MB then and no time to write. All numbers have one
 // spread, 0.02, which suits matrices of a few thousand inputs.
 //
 //     length, JSON | norms | the block's first bytes, up to a page | the block | the block | ... | a piece of it
@@ -13,7 +13,9 @@
 #include "system.h"
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,12 +66,80 @@ const synthetic_config synthetic_z_image = {.dim = 3840,
                                             .vae_resnets = 2,
                                             .vae_groups = 32};
 
+const synthetic_config synthetic_qwen_image_tiny = {.family = SYNTHETIC_QWEN_IMAGE,
+                                                    .dim = 128,
+                                                    .layers = 2,
+                                                    .heads = 2,
+                                                    .text_width = 128,
+                                                    .text_layers = 2,
+                                                    .text_heads = 4,
+                                                    .text_kv_heads = 2,
+                                                    .text_head = 32,
+                                                    .text_hidden = 256,
+                                                    .vocabulary = 512,
+                                                    .vision_width = 64,
+                                                    .vision_layers = 8,
+                                                    .vision_heads = 2,
+                                                    .vision_hidden = 76,
+                                                    .vae_widths = {16, 32, 64, 64},
+                                                    .vae_resnets = 2};
+const synthetic_config synthetic_qwen_image_mid = {.family = SYNTHETIC_QWEN_IMAGE,
+                                                   .dim = 1024,
+                                                   .layers = 8,
+                                                   .heads = 8,
+                                                   .text_width = 1024,
+                                                   .text_layers = 12,
+                                                   .text_heads = 8,
+                                                   .text_kv_heads = 2,
+                                                   .text_head = 128,
+                                                   .text_hidden = 4096,
+                                                   .vocabulary = 512,
+                                                   .vision_width = 320,
+                                                   .vision_layers = 8,
+                                                   .vision_heads = 4,
+                                                   .vision_hidden = 856,
+                                                   .vae_widths = {48, 96, 192, 192},
+                                                   .vae_resnets = 2};
+
+const synthetic_config synthetic_qwen_image = {.family = SYNTHETIC_QWEN_IMAGE,
+                                               .dim = 3072,
+                                               .layers = 60,
+                                               .heads = 24,
+                                               .text_width = 3584,
+                                               .text_layers = 28,
+                                               .text_heads = 28,
+                                               .text_kv_heads = 4,
+                                               .text_head = 128,
+                                               .text_hidden = 18944,
+                                               .vocabulary = 152064,
+                                               .vision_width = 1280,
+                                               .vision_layers = 32,
+                                               .vision_heads = 16,
+                                               .vision_hidden = 3420,
+                                               .vae_widths = {96, 192, 384, 384},
+                                               .vae_resnets = 2};
+
 const synthetic_config* synthetic_find(const char* name)
 {
-    return strcmp(name, "tiny") == 0    ? &synthetic_tiny
-         : strcmp(name, "mid") == 0     ? &synthetic_mid
-         : strcmp(name, "z-image") == 0 ? &synthetic_z_image
-                                        : NULL;
+    static const struct {
+        const char* name;
+        const synthetic_config* config;
+    } list[] = {{"tiny", &synthetic_tiny},
+                {"mid", &synthetic_mid},
+                {"z-image", &synthetic_z_image},
+                {"qwen-image-tiny", &synthetic_qwen_image_tiny},
+                {"qwen-image-mid", &synthetic_qwen_image_mid},
+                {"qwen-image", &synthetic_qwen_image}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (strcmp(name, list[i].name) == 0) return list[i].config;
+    }
+    return NULL;
+}
+
+// The end of the template, and for Z-Image its beginning; the features of Qwen-Image's are not handed on.
+int32_t synthetic_template_rows(const synthetic_config* config)
+{
+    return config->family == SYNTHETIC_QWEN_IMAGE ? 5 : 19;
 }
 
 #define LATENTS 16
@@ -80,7 +150,7 @@ const synthetic_config* synthetic_find(const char* name)
 
 typedef struct listed {
     char name[96];
-    int64_t shape[4];
+    int64_t shape[5];
     int32_t rank;
     float center, spread; // values are uniform in center +- spread
 } listed;
@@ -91,8 +161,7 @@ typedef struct list {
     bool out_of_memory;
 } list;
 
-SYSTEM_PRINTF(7, 8)
-static void add(list* l, float center, float spread, int64_t a, int64_t b, int64_t kernel, const char* format, ...)
+static void add_shaped(list* l, float center, float spread, const listed* shape, const char* format, va_list arguments)
 {
     if (l->count == l->capacity) {
         size_t capacity = l->capacity ? 2 * l->capacity : 256;
@@ -105,10 +174,45 @@ static void add(list* l, float center, float spread, int64_t a, int64_t b, int64
         l->capacity = capacity;
     }
     listed* t = &l->tensors[l->count++];
-    *t = (listed){.shape = {a, b, kernel, kernel}, .rank = kernel ? 4 : b ? 2 : 1, .center = center, .spread = spread};
+    *t = *shape;
+    t->center = center;
+    t->spread = spread;
+    vsnprintf(t->name, sizeof t->name, format, arguments);
+}
+
+SYSTEM_PRINTF(7, 8)
+static void add(list* l, float center, float spread, int64_t a, int64_t b, int64_t kernel, const char* format, ...)
+{
+    const listed shape = {.shape = {a, b, kernel, kernel}, .rank = kernel ? 4 : b ? 2 : 1};
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(t->name, sizeof t->name, format, arguments);
+    add_shaped(l, center, spread, &shape, format, arguments);
+    va_end(arguments);
+}
+
+typedef struct kernel_size {
+    int32_t frames, side;
+} kernel_size;
+
+// A kernel in time and space, of which one picture meets side x side.
+SYSTEM_PRINTF(5, 6)
+static void add_kernel(list* l, int32_t out, int32_t in, kernel_size size, const char* format, ...)
+{
+    const listed shape = {.shape = {out, in, size.frames, size.side, size.side}, .rank = 5};
+    va_list arguments;
+    va_start(arguments, format);
+    add_shaped(l, 0.0f, sqrtf(3.0f / (float)(in * size.side * size.side)), &shape, format, arguments);
+    va_end(arguments);
+}
+
+// Factors of a norm that lie in the file as [width, 1, 1] or [width, 1, 1, 1].
+SYSTEM_PRINTF(4, 5)
+static void add_gamma(list* l, int32_t width, int32_t rank, const char* format, ...)
+{
+    const listed shape = {.shape = {width, 1, 1, 1}, .rank = rank};
+    va_list arguments;
+    va_start(arguments, format);
+    add_shaped(l, 1.0f, 0.2f, &shape, format, arguments);
     va_end(arguments);
 }
 
@@ -140,7 +244,7 @@ static void add_conv(list* l, const char* prefix, const char* name, int32_t out,
     add(l, 0.0f, 0.05f, out, 0, 0, "%s%s.bias", prefix, name);
 }
 
-// ---- The three networks ---------------------------------------------------------------------------------------------
+// ---- Z-Image's three networks ---------------------------------------------------------------------------------------
 
 static int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
 
@@ -250,6 +354,142 @@ static void list_vae(list* l, const synthetic_config* c)
     add_conv(l, "", "decoder.conv_out", 3, w[0], 3);
 }
 
+// ---- Qwen-Image's four networks -------------------------------------------------------------------------------------
+
+static void list_qwen_transformer(list* l, const synthetic_config* c)
+{
+    static const char* const projections[] = {"to_q", "to_k", "to_v", "add_q_proj", "add_k_proj", "add_v_proj"};
+    static const char* const norms[] = {"norm_q", "norm_k", "norm_added_q", "norm_added_k"};
+    const int32_t dim = c->dim;
+    add_linear(l, "", "img_in", dim, 4 * LATENTS);
+    add_norm(l, "", "txt_norm", c->text_width);
+    add_linear(l, "", "txt_in", dim, c->text_width);
+    add_linear(l, "time_text_embed.timestep_embedder.", "linear_1", dim, TIME_WIDTH);
+    add_linear(l, "time_text_embed.timestep_embedder.", "linear_2", dim, dim);
+    for (int32_t i = 0; i < c->layers; i++) {
+        char p[64], a[80];
+        snprintf(p, sizeof p, "transformer_blocks.%d.", i);
+        snprintf(a, sizeof a, "%sattn.", p);
+        add_linear(l, p, "img_mod.1", 6 * dim, dim);
+        add_linear(l, p, "txt_mod.1", 6 * dim, dim);
+        for (int32_t k = 0; k < 6; k++) add_linear(l, a, projections[k], dim, dim);
+        for (int32_t k = 0; k < 4; k++) add_norm(l, a, norms[k], dim / c->heads);
+        add_linear(l, a, "to_out.0", dim, dim);
+        add_linear(l, a, "to_add_out", dim, dim);
+        add_linear(l, p, "img_mlp.net.0.proj", 4 * dim, dim);
+        add_linear(l, p, "img_mlp.net.2", dim, 4 * dim);
+        add_linear(l, p, "txt_mlp.net.0.proj", 4 * dim, dim);
+        add_linear(l, p, "txt_mlp.net.2", dim, 4 * dim);
+    }
+    add_linear(l, "", "norm_out.linear", 2 * dim, dim);
+    add_linear(l, "", "proj_out", 4 * LATENTS, dim);
+}
+
+static void list_qwen_vision(list* l, const synthetic_config* c)
+{
+    const int32_t width = c->vision_width, hidden = c->vision_hidden, merged = 4 * width;
+    add_kernel(l, width, 3, (kernel_size){2, 14}, "visual.patch_embed.proj.weight");
+    for (int32_t i = 0; i < c->vision_layers; i++) {
+        char p[64];
+        snprintf(p, sizeof p, "visual.blocks.%d.", i);
+        add_norm(l, p, "norm1", width);
+        add_norm(l, p, "norm2", width);
+        add_linear(l, p, "attn.qkv", 3 * width, width);
+        add_linear(l, p, "attn.proj", width, width);
+        add_linear(l, p, "mlp.gate_proj", hidden, width);
+        add_linear(l, p, "mlp.up_proj", hidden, width);
+        add_linear(l, p, "mlp.down_proj", width, hidden);
+    }
+    add_norm(l, "visual.merger.", "ln_q", width);
+    add_linear(l, "visual.merger.", "mlp.0", merged, merged);
+    add_linear(l, "visual.merger.", "mlp.2", c->text_width, merged);
+}
+
+static void list_qwen_text_encoder(list* l, const synthetic_config* c)
+{
+    const int32_t width = c->text_width;
+    add(l, 0.0f, 1.0f, c->vocabulary, width, 0, "model.embed_tokens.weight");
+    for (int32_t i = 0; i < c->text_layers; i++) {
+        char p[64];
+        snprintf(p, sizeof p, "model.layers.%d.", i);
+        add_norm(l, p, "input_layernorm", width);
+        add_linear(l, p, "self_attn.q_proj", c->text_heads * c->text_head, width);
+        add_linear(l, p, "self_attn.k_proj", c->text_kv_heads * c->text_head, width);
+        add_linear(l, p, "self_attn.v_proj", c->text_kv_heads * c->text_head, width);
+        add_matrix(l, p, "self_attn.o_proj", width, c->text_heads * c->text_head);
+        add_norm(l, p, "post_attention_layernorm", width);
+        add_matrix(l, p, "mlp.gate_proj", c->text_hidden, width);
+        add_matrix(l, p, "mlp.up_proj", c->text_hidden, width);
+        add_matrix(l, p, "mlp.down_proj", width, c->text_hidden);
+    }
+    add_norm(l, "model.", "norm", width);
+    list_qwen_vision(l, c);
+}
+
+static void add_causal_conv(list* l, const char* prefix, const char* name, int32_t out, int32_t in, int32_t kernel)
+{
+    add_kernel(l, out, in, (kernel_size){kernel, kernel}, "%s%s.weight", prefix, name);
+    add(l, 0.0f, 0.05f, out, 0, 0, "%s%s.bias", prefix, name);
+}
+
+static void list_qwen_resnet(list* l, const char* p, int32_t out, int32_t in)
+{
+    add_gamma(l, in, 4, "%snorm1.gamma", p);
+    add_causal_conv(l, p, "conv1", out, in, 3);
+    add_gamma(l, out, 4, "%snorm2.gamma", p);
+    add_causal_conv(l, p, "conv2", out, out, 3);
+    if (in != out) add_causal_conv(l, p, "conv_shortcut", out, in, 1);
+}
+
+static void list_qwen_middle(list* l, const char* prefix, int32_t width)
+{
+    char p[80];
+    for (int32_t i = 0; i < 2; i++) {
+        snprintf(p, sizeof p, "%smid_block.resnets.%d.", prefix, i);
+        list_qwen_resnet(l, p, width, width);
+    }
+    snprintf(p, sizeof p, "%smid_block.attentions.0.", prefix);
+    add_gamma(l, width, 3, "%snorm.gamma", p);
+    add_conv(l, p, "to_qkv", 3 * width, width, 1);
+    add_conv(l, p, "proj", width, width, 1);
+}
+
+// Without time_conv, which films alone meet.
+static void list_qwen_vae(list* l, const synthetic_config* c)
+{
+    const int32_t *w = c->vae_widths, top = w[3];
+    char p[80];
+    add_causal_conv(l, "", "encoder.conv_in", w[0], 3, 3);
+    add_causal_conv(l, "", "decoder.conv_in", top, LATENTS, 3);
+    int32_t module = 0, in = w[0];
+    for (int32_t stage = 0; stage < 4; stage++) {
+        for (int32_t r = 0; r < c->vae_resnets; r++, in = w[stage]) {
+            snprintf(p, sizeof p, "encoder.down_blocks.%d.", module++);
+            list_qwen_resnet(l, p, w[stage], in);
+        }
+        snprintf(p, sizeof p, "encoder.down_blocks.%d.", module);
+        if (stage < 3) add_conv(l, p, "resample.1", in, in, 3), module++;
+    }
+    in = top;
+    for (int32_t stage = 0; stage < 4; stage++) {
+        const int32_t out = w[3 - stage];
+        for (int32_t r = 0; r <= c->vae_resnets; r++, in = out) {
+            snprintf(p, sizeof p, "decoder.up_blocks.%d.resnets.%d.", stage, r);
+            list_qwen_resnet(l, p, out, in);
+        }
+        snprintf(p, sizeof p, "decoder.up_blocks.%d.upsamplers.0.", stage);
+        if (stage < 3) add_conv(l, p, "resample.1", out / 2, out, 3), in = out / 2;
+    }
+    list_qwen_middle(l, "encoder.", top);
+    list_qwen_middle(l, "decoder.", top);
+    add_gamma(l, top, 4, "encoder.norm_out.gamma");
+    add_causal_conv(l, "", "encoder.conv_out", 2 * LATENTS, top, 3);
+    add_gamma(l, w[0], 4, "decoder.norm_out.gamma");
+    add_causal_conv(l, "", "decoder.conv_out", 3, w[0], 3);
+    add_causal_conv(l, "", "quant_conv", 2 * LATENTS, 2 * LATENTS, 1);
+    add_causal_conv(l, "", "post_quant_conv", LATENTS, LATENTS, 1);
+}
+
 // ---- Writing --------------------------------------------------------------------------------------------------------
 
 static bool fail(const char* path)
@@ -301,15 +541,16 @@ static size_t put_entry(char* into, const char* name, const char* type, const in
                            (unsigned long long)end);
 }
 
-static bool write_values(FILE* file, const listed* t, uint64_t seed, bool float32)
+// Values [0, count) of a tensor at `offset` of a file.
+static bool write_values(int file, uint64_t offset, const listed* t, uint64_t seed, bool float32)
 {
     enum { BLOCK = 16384 };
-    static float values[BLOCK];
-    static uint16_t halves[BLOCK];
+    float values[BLOCK];
+    uint16_t halves[BLOCK];
     uint64_t state = seed * 0x9E3779B97F4A7C15u + 1;
     int64_t left = count_of(t);
     while (left > 0) {
-        size_t count = left < BLOCK ? (size_t)left : BLOCK;
+        size_t count = left < BLOCK ? (size_t)left : BLOCK, bytes = count * (float32 ? 4 : 2);
         for (size_t i = 0; i < BLOCK; i += 4) { // xorshift64*: four numbers of 16 bits a draw
             state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
             uint64_t draw = state * 0x2545F4914F6CDD1Du;
@@ -318,29 +559,71 @@ static bool write_values(FILE* file, const listed* t, uint64_t seed, bool float3
                     t->center + t->spread * ((float)(int32_t)(draw >> 16 * k & 0xFFFF) - 32767.5f) / 32768.0f;
         }
         for (size_t i = 0; !float32 && i < count; i++) halves[i] = to_bf16(values[i]);
-        if (fwrite(float32 ? (const void*)values : halves, float32 ? 4 : 2, count, file) != count) return false;
+        if (pwrite(file, float32 ? (const void*)values : halves, bytes, (off_t)offset) != (ssize_t)bytes) return false;
+        offset += bytes;
         left -= (int64_t)count;
     }
     return true;
 }
 
+// Threads take the tensors one by one.
+typedef struct writing {
+    const list* l;
+    const uint64_t* offsets; // in the file
+    int file;
+    uint64_t seed;
+    bool float32;
+    atomic_size_t next;
+    atomic_bool failed;
+} writing;
+
+static void* write_tensors(void* argument)
+{
+    writing* w = argument;
+    for (size_t i; (i = atomic_fetch_add(&w->next, 1)) < w->l->count;) {
+        if (!write_values(w->file, w->offsets[i], &w->l->tensors[i], w->seed + i, w->float32))
+            atomic_store(&w->failed, true);
+    }
+    return NULL;
+}
+
+static bool write_all_tensors(writing* w)
+{
+    enum { MOST = 64 };
+    pthread_t threads[MOST];
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int32_t count = 0;
+    while (count < MOST && count < cores - 1 && pthread_create(&threads[count], NULL, write_tensors, w) == 0) count++;
+    write_tensors(w);
+    for (int32_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
+    return !atomic_load(&w->failed);
+}
+
 static bool write_list(const char* path, const list* l, uint64_t seed, bool float32)
 {
     char* json = malloc(l->count * 256 + 16);
-    FILE* file = json ? fopen(path, "wb") : NULL;
+    uint64_t* offsets = malloc((l->count + 1) * sizeof *offsets);
+    FILE* file = json && offsets ? fopen(path, "wb") : NULL;
     size_t used = 0;
     uint64_t offset = 0;
-    for (size_t i = 0; json && i < l->count; i++) {
+    for (size_t i = 0; file && i < l->count; i++) {
         uint64_t bytes = (uint64_t)count_of(&l->tensors[i]) * (float32 ? 4 : 2);
         used += put_entry(json + used, l->tensors[i].name, float32 ? "F32" : "BF16", l->tensors[i].shape,
                           l->tensors[i].rank, offset, offset + bytes, i == 0);
+        offsets[i] = offset;
         offset += bytes;
     }
-    if (json) json[used++] = '}';
-    bool written = file && write_header(file, json, used);
-    for (size_t i = 0; i < l->count && written; i++) written = write_values(file, &l->tensors[i], seed + i, float32);
+    if (file) json[used++] = '}';
+    bool written = file && write_header(file, json, used) && fflush(file) == 0;
+    if (written) {
+        unsigned char ignored[8];
+        for (size_t i = 0; i < l->count; i++) offsets[i] += 8 + put_length(ignored, used);
+        writing w = {.l = l, .offsets = offsets, .file = fileno(file), .seed = seed, .float32 = float32};
+        written = write_all_tensors(&w);
+    }
     if (file && fclose(file) != 0) written = false;
     free(json);
+    free(offsets);
     return written || fail(path);
 }
 
@@ -551,10 +834,34 @@ static bool write_text(const sink* to, const char* name, const char* format, ...
     return written || fail(path);
 }
 
-// A byte-level BPE without merges: a token per byte, in the released file's form.
-static bool write_tokenizer(const sink* to)
+// The words of Qwen-Image's templates, each a token with or without a space ahead, so that they have as many tokens as
+// with the released vocabulary.
+static const char* const s_words[] = {
+    "system",     "user",        "assistant", "Describe",      "Generate", "Picture",     "the",
+    "image",      "by",          "detailing", "color",         "shape",    "size",        "texture",
+    "quantity",   "text",        "spatial",   "relationships", "of",       "objects",     "and",
+    "background", "key",         "features",  "input",         "then",     "explain",     "how",
+    "'s",         "instruction", "should",    "alter",         "or",       "modify",      "a",
+    "new",        "that",        "meets",     "requirements",  "while",    "maintaining", "consistency",
+    "with",       "original",    "where",     "appropriate",   "(",        "),"};
+#define WORD_COUNT ((int32_t)(sizeof s_words / sizeof *s_words))
+
+static size_t put_words(char* into, int32_t first_id)
 {
-    char vocabulary[8192];
+    size_t used = 0;
+    for (int32_t i = 0; i < 2 * WORD_COUNT; i++) {
+        const char *word = s_words[i / 2], *space = i % 2 ? "\\u0120" : "";
+        if (i % 2 == 0 && word[1] == 0) continue; // one byte has its token already
+        used += (size_t)sprintf(into + used, ", \"%s%s\": %d", space, word, first_id + i);
+    }
+    return used;
+}
+
+// A byte-level BPE without merges: a token per byte, in the released file's form.
+static bool write_tokenizer(const sink* to, const synthetic_config* c)
+{
+    const bool has_words = c->family == SYNTHETIC_QWEN_IMAGE;
+    char vocabulary[12288];
     size_t used = 0;
     int32_t moved = 0;
     for (int32_t byte = 0; byte < 256; byte++) {
@@ -562,10 +869,13 @@ static bool write_tokenizer(const sink* to)
         int32_t code = printable ? byte : 256 + moved++; // GPT-2's table: other bytes move behind Latin-1, in order
         used += (size_t)sprintf(vocabulary + used, "%s\"\\u%04x\": %d", byte ? ", " : "", code, byte);
     }
-    static const char* const names[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+    static const char* const names[] = {"<|endoftext|>",    "<|im_start|>",   "<|im_end|>",
+                                        "<|vision_start|>", "<|vision_end|>", "<|image_pad|>"};
+    const int32_t name_count = has_words ? 6 : 3;
     char added[1024];
     size_t at = 0;
-    for (int32_t i = 0; i < 3; i++)
+    if (has_words) put_words(vocabulary + used, 256 + name_count);
+    for (int32_t i = 0; i < name_count; i++)
         at += (size_t)sprintf(added + at,
                               "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, "
                               "\"rstrip\": false, \"normalized\": false, \"special\": true}",
@@ -588,11 +898,11 @@ static bool write_tokenizer(const sink* to)
                       "\"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": \"\", "
                       "\"end_of_word_suffix\": \"\", \"fuse_unk\": false, \"byte_fallback\": "
                       "false, "
-                      "\"ignore_merges\": false, \"vocab\": {%s}, \"merges\": []}}\n",
-                      added, vocabulary);
+                      "\"ignore_merges\": %s, \"vocab\": {%s}, \"merges\": []}}\n",
+                      added, has_words ? "true" : "false", vocabulary);
 }
 
-static bool write_configs(const sink* to, const synthetic_config* c)
+static bool write_z_image_configs(const sink* to, const synthetic_config* c)
 {
     int32_t head = c->dim / c->heads;
     return write_text(to, "model_index.json", "{\"_class_name\": \"ZImagePipeline\"}\n")
@@ -634,27 +944,89 @@ static bool write_configs(const sink* to, const synthetic_config* c)
                       c->vae_groups);
 }
 
+// The schedule and the statistics are the released ones.
+static bool write_qwen_image_configs(const sink* to, const synthetic_config* c)
+{
+    const int32_t head = c->dim / c->heads, text = c->text_head, quarter = c->vision_layers / 4;
+    const char* pipeline = c->references == 0 ? "QwenImagePipeline"
+                         : c->references == 1 ? "QwenImageEditPipeline"
+                                              : "QwenImageEditPlusPipeline";
+    return write_text(to, "model_index.json", "{\"_class_name\": \"%s\"}\n", pipeline)
+        && write_text(to, "scheduler/scheduler_config.json",
+                      "{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\", \"base_image_seq_len\": 256, "
+                      "\"base_shift\": 0.5, \"max_image_seq_len\": 8192, \"max_shift\": 0.9, "
+                      "\"num_train_timesteps\": 1000, \"shift\": 1.0, \"shift_terminal\": 0.02, "
+                      "\"time_shift_type\": \"exponential\", \"use_dynamic_shifting\": true}\n")
+        && write_text(to, "processor/preprocessor_config.json",
+                      "{\"min_pixels\": 3136, \"max_pixels\": 12845056, \"patch_size\": 14, "
+                      "\"temporal_patch_size\": 2, \"merge_size\": 2, "
+                      "\"image_mean\": [0.48145466, 0.4578275, 0.40821073], "
+                      "\"image_std\": [0.26862954, 0.26130258, 0.27577711], "
+                      "\"image_processor_type\": \"Qwen2VLImageProcessor\"}\n")
+        && write_text(to, "transformer/config.json",
+                      "{\"_class_name\": \"QwenImageTransformer2DModel\", \"attention_head_dim\": %d, "
+                      "\"axes_dims_rope\": [%d, %d, %d], \"guidance_embeds\": false, \"in_channels\": %d, "
+                      "\"joint_attention_dim\": %d, \"num_attention_heads\": %d, \"num_layers\": %d, "
+                      "\"out_channels\": %d, \"patch_size\": 2}\n",
+                      head, head / 8, head / 16 * 7, head / 16 * 7, 4 * LATENTS, c->text_width, c->heads, c->layers,
+                      LATENTS)
+        && write_text(
+               to, "text_encoder/config.json",
+               "{\"architectures\": [\"Qwen2_5_VLForConditionalGeneration\"], \"model_type\": \"qwen2_5_vl\", "
+               "\"hidden_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d, "
+               "\"num_key_value_heads\": %d, \"intermediate_size\": %d, \"rms_norm_eps\": 1e-06, "
+               "\"rope_theta\": 1000000.0, \"rope_scaling\": {\"mrope_section\": [%d, %d, %d], \"rope_type\": "
+               "\"default\", \"type\": \"default\"}, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, "
+               "\"use_sliding_window\": false, \"vocab_size\": %d, \"vision_config\": {\"depth\": %d, "
+               "\"hidden_size\": %d, \"num_heads\": %d, \"intermediate_size\": %d, \"out_hidden_size\": %d, "
+               "\"patch_size\": 14, \"temporal_patch_size\": 2, \"spatial_merge_size\": 2, \"window_size\": 112, "
+               "\"fullatt_block_indexes\": [%d, %d, %d, %d], \"hidden_act\": \"silu\", \"in_chans\": 3}}\n",
+               c->text_width, c->text_layers, c->text_heads, c->text_kv_heads, c->text_hidden, text / 8, text / 16 * 3,
+               text / 16 * 3, c->vocabulary, c->vision_layers, c->vision_width, c->vision_heads, c->vision_hidden,
+               c->text_width, quarter - 1, 2 * quarter - 1, 3 * quarter - 1, 4 * quarter - 1)
+        && write_text(to, "vae/config.json",
+                      "{\"_class_name\": \"AutoencoderKLQwenImage\", \"attn_scales\": [], \"base_dim\": %d, "
+                      "\"dim_mult\": [1, %d, %d, %d], \"num_res_blocks\": %d, \"temperal_downsample\": [false, true, "
+                      "true], \"z_dim\": %d, \"latents_mean\": [-0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, "
+                      "-0.1517, 1.5508, 0.4134, -0.0715, 0.5517, -0.3632, -0.1922, -0.9497, 0.2503, -0.2921], "
+                      "\"latents_std\": [2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743, 3.2687, "
+                      "2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.916]}\n",
+                      c->vae_widths[0], c->vae_widths[1] / c->vae_widths[0], c->vae_widths[2] / c->vae_widths[0],
+                      c->vae_widths[3] / c->vae_widths[0], c->vae_resnets, LATENTS);
+}
+
+#define PART_COUNT 3
 static const struct {
-    const char* file;
-    void (*list)(list* l, const synthetic_config* c);
-} s_parts[] = {{"transformer/diffusion_pytorch_model.safetensors", list_transformer},
-               {"text_encoder/model.safetensors", list_text_encoder},
-               {"vae/diffusion_pytorch_model.safetensors", list_vae}};
+    bool (*write_configs)(const sink* to, const synthetic_config* c);
+    struct {
+        const char* file;
+        void (*list)(list* l, const synthetic_config* c);
+    } parts[PART_COUNT];
+} s_families[] = {[SYNTHETIC_Z_IMAGE] = {write_z_image_configs,
+                                         {{"transformer/diffusion_pytorch_model.safetensors", list_transformer},
+                                          {"text_encoder/model.safetensors", list_text_encoder},
+                                          {"vae/diffusion_pytorch_model.safetensors", list_vae}}},
+                  [SYNTHETIC_QWEN_IMAGE] = {write_qwen_image_configs,
+                                            {{"transformer/diffusion_pytorch_model.safetensors", list_qwen_transformer},
+                                             {"text_encoder/model.safetensors", list_qwen_text_encoder},
+                                             {"vae/diffusion_pytorch_model.safetensors", list_qwen_vae}}}};
 
 bool synthetic_write(const char* folder, const synthetic_config* config)
 {
-    static const char* const folders[] = {"", "/scheduler", "/transformer", "/text_encoder", "/tokenizer", "/vae"};
+    static const char* const folders[] = {"",           "/scheduler", "/transformer", "/text_encoder",
+                                          "/tokenizer", "/vae",       "/processor"};
     char path[1024];
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        if (strcmp(folders[i], "/processor") == 0 && config->family != SYNTHETIC_QWEN_IMAGE) continue;
         snprintf(path, sizeof path, "%s%s", folder, folders[i]);
         if (!system_make_folder(path)) return fail(path);
     }
     const sink to = {folder, NULL};
-    bool written = write_configs(&to, config) && write_tokenizer(&to);
-    for (uint64_t i = 0; i < 3 && written; i++) {
+    bool written = s_families[config->family].write_configs(&to, config) && write_tokenizer(&to, config);
+    for (uint64_t i = 0; i < PART_COUNT && written; i++) {
         list l = {0};
-        s_parts[i].list(&l, config);
-        snprintf(path, sizeof path, "%s/%s", folder, s_parts[i].file);
+        s_families[config->family].parts[i].list(&l, config);
+        snprintf(path, sizeof path, "%s/%s", folder, s_families[config->family].parts[i].file);
         if (l.out_of_memory) errno = ENOMEM;
         written = l.out_of_memory ? fail(path) : write_list(path, &l, 1000 * (i + 1), config->float32);
         free(l.tensors);
@@ -667,11 +1039,12 @@ synthetic_files* synthetic_open(const synthetic_config* config)
     synthetic_files* files = calloc(1, sizeof *files);
     int block = files ? make_block(config->float32) : -1;
     const sink to = {NULL, files};
-    bool made = block >= 0 && write_configs(&to, config) && write_tokenizer(&to);
-    for (size_t i = 0; i < 3 && made; i++) {
+    bool made = block >= 0 && s_families[config->family].write_configs(&to, config) && write_tokenizer(&to, config);
+    for (size_t i = 0; i < PART_COUNT && made; i++) {
         list l = {0};
-        s_parts[i].list(&l, config);
-        made = !l.out_of_memory && store_list(files, s_parts[i].file, &l, block, config->float32);
+        s_families[config->family].parts[i].list(&l, config);
+        made =
+            !l.out_of_memory && store_list(files, s_families[config->family].parts[i].file, &l, block, config->float32);
         free(l.tensors);
     }
     if (block >= 0) close(block); // the views keep it

@@ -6,22 +6,35 @@
 #include <stdint.h>
 #include <sumi.h>
 
+typedef enum synthetic_family { SYNTHETIC_Z_IMAGE, SYNTHETIC_QWEN_IMAGE } synthetic_family;
+
 typedef struct synthetic_config {
-    // Z-Image; feed-forward int(dim / 3 * 8), as in the reference
+    synthetic_family family;
+    // The transformer. Its feed-forward has int(dim / 3 * 8) channels in Z-Image, as in the reference, and 4 dim in
+    // Qwen-Image, which has no refiners.
     int32_t dim, layers, refiners, heads;
-    // Qwen3; the width is also the captions'
+    // Qwen3 or Qwen2.5-VL; the width is also the captions'
     int32_t text_width, text_layers, text_heads, text_kv_heads, text_head, text_hidden, vocabulary;
-    int32_t vae_widths[4], vae_resnets, vae_groups; // Flux VAE
+    int32_t vision_width, vision_layers, vision_heads, vision_hidden; // of Qwen-Image
+    int32_t vae_widths[4], vae_resnets, vae_groups;                   // Qwen-Image's has no groups
+    // Of Qwen-Image: what the checkpoint says it is. 0: for text to image; 1: Qwen-Image-Edit, which takes one picture;
+    // more: Edit-Plus.
+    int32_t references;
     // weights as float32 instead of bfloat16
     bool float32;
 } synthetic_config;
 
-// z_image: the released sizes, 20 GB in bfloat16
+// The released sizes in bfloat16: z_image 20 GB, qwen_image 41 GB and 16 GB of encoders.
 extern const synthetic_config synthetic_tiny, synthetic_mid, synthetic_z_image;
-const synthetic_config* synthetic_find(const char* name); // "tiny", "mid", "z-image"; NULL: none of them
+extern const synthetic_config synthetic_qwen_image_tiny, synthetic_qwen_image_mid, synthetic_qwen_image;
+// "tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image"; NULL: none of them
+const synthetic_config* synthetic_find(const char* name);
 
-// of the chat template around a prompt; every byte of the prompt is one token more (there are no merges)
-#define SYNTHETIC_TEMPLATE_TOKENS 19
+// Rows of features that come with every prompt, of the template around it; every byte of SYNTHETIC_WORDS is one more,
+// for the tokenizer has no merges. A picture that a prompt refers to adds its own.
+int32_t synthetic_template_rows(const synthetic_config* config);
+// Not a word of it is one of a template's, which are tokens as a whole.
+#define SYNTHETIC_WORDS "red foxes run in deep snow under old trees, "
 
 // Writes a model folder into `folder`, which is made. False: a sentence was printed.
 bool synthetic_write(const char* folder, const synthetic_config* config);

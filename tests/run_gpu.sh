@@ -5,7 +5,7 @@
 #   tests/run_gpu.sh FOLDER [PART ..]                        runs parts there, from the repository's root
 #
 #   ops        test_cuda_ops: every op against the processor                          (default)
-#   golden     golden_run on the GPU, narrow and wide: as it comes, portable, without graphs, fp8, both (default)
+#   golden     golden_run on the GPU, both families, narrow and wide: as it comes, portable, without graphs, fp8, both (default)
 #              With ops and golden, tests/check_kernels.sh fails when there is a kernel that neither has reached
 #   tests      the other programs called test_cuda* and test_engine*                   (default)
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
@@ -21,6 +21,9 @@
 #              weights no more than a tenth above PyTorch's with fp8 products by rows. Needs PyTorch with safetensors,
 #              20 GB for a checkpoint (ACCURACY_FOLDER says where it goes) and as much of the GPU's memory;
 #              ACCURACY_SIZE (1024x1024). It takes minutes: PART_SECONDS=600
+#   qwen       beside bench, torch or accuracy: of Qwen-Image instead of Z-Image. bench: sizes 1024,1328,2512 and 4 steps,
+#              then an edit model with one picture; 58 GB of the GPU's memory. torch: an H200, for both sides hold that.
+#              accuracy: a checkpoint of 41 GB, which golden_run reads into memory once more
 #
 # LOG=FOLDER keeps what every program printed (/tmp/sumi-gpu). PART_SECONDS=300 bounds each program. The last line is "N passed, N failed, N skipped" of all programs.
 set -uo pipefail
@@ -51,7 +54,7 @@ shift
 parts=${*:-ops golden tests demo}
 for part in $parts; do
     case $part in
-        ops | golden | tests | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy) ;;
+        ops | golden | tests | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy | qwen) ;;
         *) echo "run_gpu.sh: there is no part called $part"; exit 2 ;;
     esac
 done
@@ -118,7 +121,7 @@ report_sanitized() { # tool name
 # Where 20 GB go that are written and read once: the folder that was named, or memory, if there is so much.
 roomy_folder() { # folder or nothing
     if [ -n "$1" ]; then echo "$1"
-    elif [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 30000000 ] 2>/dev/null; then echo /dev/shm
+    elif [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt $([ "$synthetic" = qwen-image ] && echo 70000000 || echo 30000000) ] 2>/dev/null; then echo /dev/shm
     else echo /tmp; fi
 }
 
@@ -132,7 +135,7 @@ list_run() { # as run, of a program that lists kernels
 }
 if has ops; then NO_SKIPS=1 list_run test_cuda_ops "$bin/test_cuda_ops"; fi
 if has golden; then
-    for data in z-image z-image-wide; do
+    for data in z-image z-image-wide qwen-image; do
         list_run "golden $data" "$bin/golden_run" --backend cuda tests/golden/$data
         list_run "golden $data, portable" "$bin/golden_run" --backend cuda --portable tests/golden/$data
         list_run "golden $data, no graphs" "$bin/golden_run" --backend cuda --no-graphs tests/golden/$data
@@ -177,7 +180,7 @@ if has cublaslt; then
 print(next((f for p in sys.path for v in (13, 12) for f in glob.glob(f"{p}/nvidia/*/lib/libcublasLt.so.{v}")), ""))' 2>/dev/null)
     with_library() { local name=$1; shift; run "$name" env LD_LIBRARY_PATH="$LD_LIBRARY_PATH${library:+:$(dirname "$library")}" "$@"; }
     for kind in linear gated; do NO_SKIPS=1 with_library "test_cuda_ops $kind, cublaslt" "$bin/test_cuda_ops" --cublaslt $kind; done
-    for data in z-image z-image-wide; do
+    for data in z-image z-image-wide qwen-image; do
         with_library "golden $data, cublaslt" "$bin/golden_run" --backend cuda --cublaslt tests/golden/$data
         with_library "golden $data, portable, cublaslt" "$bin/golden_run" --backend cuda --portable --cublaslt tests/golden/$data
     done
@@ -232,9 +235,16 @@ if has sanitize; then
         for name in "${sanitized[@]}"; do report_sanitized "${name%% *}" "${name#* }"; done
     fi
 fi
+# Of the family that bench, torch and accuracy are about.
+synthetic=z-image sizes=1024,768,512 steps=8
+if has qwen; then synthetic=qwen-image sizes=1024,1328,2512 steps=4; fi
 if has bench; then
-    WITHOUT_COUNTS=1 run bench "$bin/bench" --synthetic z-image --backend cuda --report --sizes "${BENCH_SIZES:-1024,768,512}" --seconds "${BENCH_SECONDS:-8}"
+    WITHOUT_COUNTS=1 run bench "$bin/bench" --synthetic $synthetic --backend cuda --report --sizes "${BENCH_SIZES:-$sizes}" --steps $steps --seconds "${BENCH_SECONDS:-8}"
     cat "$log/bench.txt"
+    if has qwen; then
+        WITHOUT_COUNTS=1 run 'bench edit' "$bin/bench" --synthetic $synthetic --references 1 --backend cuda --report --sizes 1024 --steps $steps --batch 1 --seconds "${BENCH_SECONDS:-8}"
+        cat "$log/bench_edit.txt"
+    fi
 fi
 if has start; then
     model=$(mktemp -d "$(roomy_folder "${START_FOLDER:-}")/sumi-start.XXXXXX")
@@ -249,13 +259,13 @@ if has start; then
     rm -rf "$model"
 fi
 if has torch; then
-    WITHOUT_COUNTS=1 run compare_torch python3 samples/bench/compare_torch.py "$bin/bench" --backend cuda --seconds "${BENCH_SECONDS:-8}"
+    WITHOUT_COUNTS=1 run compare_torch python3 samples/bench/compare_torch.py "$bin/bench" --synthetic $synthetic --backend cuda --sizes "${BENCH_SIZES:-${sizes%,2512}}" --steps $steps --seconds "${BENCH_SECONDS:-8}"
     cat "$log/compare_torch.txt"
 fi
 
 if has accuracy; then
     run 'accuracy at full size' python3 samples/bench/compare_torch.py "$bin/bench" --accuracy "$bin/golden_run" \
-        --backend cuda --size "${ACCURACY_SIZE:-1024x1024}" --folder "$(roomy_folder "${ACCURACY_FOLDER:-}")"
+        --synthetic $synthetic --backend cuda --size "${ACCURACY_SIZE:-1024x1024}" --folder "$(roomy_folder "${ACCURACY_FOLDER:-}")"
     cat "$log/accuracy_at_full_size.txt"
 fi
 

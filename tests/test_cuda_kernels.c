@@ -12,6 +12,7 @@
 #include "models/pipeline.h"
 #include "models/qwen_vision.h"
 #include "plan_runner.h"
+#include "synthetic.h"
 #include "system.h"
 #include <ctype.h>
 
@@ -199,12 +200,12 @@ TEST(every_product_has_its_kernel)
 
 // ---- Golden data ----------------------------------------------------------------------------------------------------
 
-static sumi_network* open_network(bench* b, const char* path)
+static sumi_network* open_network(bench* b, const sumi_files* files, const char* path)
 {
     sumi_error error = {0};
     sumi_network_desc desc = {.path = path};
     sumi_network* network = NULL;
-    sumi_result result = sumi_network_open_begin(&b->heap, NULL, &desc, &error, &network);
+    sumi_result result = sumi_network_open_begin(&b->heap, files, &desc, &error, &network);
     float progress;
     for (bool done = false; result == SUMI_OK && !done;)
         result = sumi_network_open_step(network, 1000, &done, &progress, &error);
@@ -260,7 +261,7 @@ TEST(the_wide_golden_data_takes_the_kernels_of_a_released_model)
     for (int fp8 = 0; fp8 <= 1; fp8++) {
         bench b;
         if (open_bench(&b)) {
-            sumi_network* network = open_network(&b, "tests/golden/z-image-wide/model");
+            sumi_network* network = open_network(&b, NULL, "tests/golden/z-image-wide/model");
             if (network != NULL) run_picture(&b, network, fp8 != 0, false);
             check_used(&b, "sumi_attention_sm90_d128_c2", true);     // of the picture
             check_used(&b, "sumi_attention_sm90_d128_causal", true); // of the text
@@ -280,7 +281,7 @@ TEST(values_that_are_looked_at_are_not_fused)
 {
     bench b;
     if (open_bench(&b)) {
-        sumi_network* network = open_network(&b, "tests/golden/z-image-wide/model");
+        sumi_network* network = open_network(&b, NULL, "tests/golden/z-image-wide/model");
         if (network != NULL) run_picture(&b, network, false, true);
         check_used(&b, "sumi_gemm_bf16_plain_", true);
         check_used(&b, "sumi_gemm_bf16_swiglu_", false);
@@ -313,6 +314,132 @@ TEST(the_vision_tower_s_products_take_tensor_cores)
     }
     close_bench(&b);
 }
+
+// ---- A released two-stream model ------------------------------------------------------------------------------------
+
+// Its products: the picture's stream at 1024 x 1024, 1328 x 1328, 2512 x 2512 and at 1024 x 1024 with a reference, the
+// text's stream of 256 rows and of a prompt with a picture, and the language model's layers.
+typedef struct product {
+    int32_t m, n, k;
+    sumi_cuda_epilogue epilogue;
+} product;
+#define IMAGE_PRODUCTS(rows)                                                                                           \
+    {rows, 9216, 3072, SUMI_CUDA_EPILOGUE_bias}, {rows, 3072, 3072, SUMI_CUDA_EPILOGUE_gate_bias},                     \
+        {rows, 12288, 3072, SUMI_CUDA_EPILOGUE_gelu},                                                                  \
+    {                                                                                                                  \
+        rows, 3072, 12288, SUMI_CUDA_EPILOGUE_gate_bias                                                                \
+    }
+#define TEXT_PRODUCTS(rows)                                                                                            \
+    {rows, 4608, 3584, SUMI_CUDA_EPILOGUE_bias}, {rows, 3584, 3584, SUMI_CUDA_EPILOGUE_resid},                         \
+        {rows, 37888, 3584, SUMI_CUDA_EPILOGUE_swiglu},                                                                \
+    {                                                                                                                  \
+        rows, 3584, 18944, SUMI_CUDA_EPILOGUE_resid                                                                    \
+    }
+static const product s_stream_products[] = {IMAGE_PRODUCTS(4096),  IMAGE_PRODUCTS(6889), IMAGE_PRODUCTS(24649),
+                                            IMAGE_PRODUCTS(8192),  IMAGE_PRODUCTS(256),  IMAGE_PRODUCTS(1627),
+                                            IMAGE_PRODUCTS(16384), IMAGE_PRODUCTS(128)};
+static const product s_text_products[] = {TEXT_PRODUCTS(290), TEXT_PRODUCTS(546), TEXT_PRODUCTS(1691)};
+
+static sumi_cuda_method method_of(const bench* b, const product* p, bool fp8)
+{
+    const sumi_cuda_shape shape = {p->m, p->n, p->k, fp8, true, p->epilogue};
+    const sumi_cuda_method method = sumi_cuda_choose_own_linear(&((sumi_cuda*)b->runner)->device, true, &shape).method;
+    if (method == SUMI_CUDA_METHOD_PORTABLE)
+        printf("  %d x %d x %d, epilogue %d, %s: a portable kernel\n", (int)p->m, (int)p->n, (int)p->k,
+               (int)p->epilogue, fp8 ? "fp8" : "bf16");
+    return method;
+}
+
+// Long products by kernels that have their epilogue (WGMMA); those of a short text may be split along their depth.
+TEST(the_products_of_a_released_two_stream_model_take_hopper_s_kernels)
+{
+    bench b;
+    if (open_bench(&b)) {
+        for (size_t i = 0; i < sizeof s_stream_products / sizeof *s_stream_products; i++)
+            for (int fp8 = 0; fp8 <= 1; fp8++) {
+                const product* p = &s_stream_products[i];
+                const sumi_cuda_method method = method_of(&b, p, fp8 != 0);
+                CHECK(method == SUMI_CUDA_METHOD_WGMMA
+                      || (p->m < 1024 && fp8 == 0 && method == SUMI_CUDA_METHOD_SPLIT));
+            }
+        for (size_t i = 0; i < sizeof s_text_products / sizeof *s_text_products; i++)
+            CHECK(method_of(&b, &s_text_products[i], false) == SUMI_CUDA_METHOD_WGMMA);
+    }
+    close_bench(&b);
+}
+
+// At most so many bytes of values lie in the arena at one op. Views lie in their bases, and guests in their hosts.
+static uint64_t most_live_bytes(const sumi_plan* plan)
+{
+    uint64_t most = 0;
+    for (int32_t i = 0; i < (int32_t)plan->op_count; i++) {
+        uint64_t live = 0;
+        for (size_t v = 0; v < plan->value_count; v++) {
+            const sumi_value_info* info = &plan->values[v];
+            const bool is_live = info->first_use >= 0 && info->first_use <= i && i <= info->last_use;
+            if (!is_live || info->base.id != 0 || info->is_unstored) continue;
+            const sumi_value_info* host = info->host.id != 0 ? &plan->values[info->host.id - 1] : NULL;
+            const bool is_guest = host != NULL && host->offset == info->offset && host->first_use <= i
+                               && i <= host->last_use && host->bytes >= info->bytes;
+            if (!is_guest) live += info->bytes;
+        }
+        if (live > most) most = live;
+    }
+    return most;
+}
+
+static void check_arena(bench* b, const sumi_network* network, int32_t side, int32_t reference_count)
+{
+    const sumi_pipeline_reference reference = {1036, 1036, 1024, 1024};
+    const sumi_pipeline_prompt prompt = {.token_count = {reference_count > 0 ? 1627 : 256}, .given = true};
+    const sumi_pipeline_item item = {0, -1};
+    const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
+                                           .prompts = &prompt,
+                                           .prompt_count = 1,
+                                           .items = &item,
+                                           .item_count = 1,
+                                           .references = &reference,
+                                           .reference_count = reference_count,
+                                           .width = side,
+                                           .height = side,
+                                           .evaluation_count = 4};
+    sumi_plan plan;
+    sumi_pipeline pipeline;
+    sumi_error error = {0};
+    sumi_runner_begin_plan(b->runner, &plan, &b->heap);
+    CHECK(sumi_pipeline_write(network, &request, &plan, &pipeline, &error) == SUMI_OK);
+    CHECK_TEXT(error.text, "");
+    const uint64_t most = most_live_bytes(&plan);
+    if ((double)plan.arena_bytes > 1.03 * (double)most)
+        printf("  %d x %d: an arena of %.1f MB for %.1f\n", (int)side, (int)side, 1e-6 * (double)plan.arena_bytes,
+               1e-6 * (double)most);
+    CHECK(most > 0 && (double)plan.arena_bytes <= 1.03 * (double)most);
+    sumi_plan_end(&plan);
+}
+
+// Nothing is run, and no weight is read: 57 GB that are one block of memory.
+TEST(the_arena_of_a_released_two_stream_model_has_no_gaps)
+{
+    static const int32_t sides[] = {1024, 1328};
+    for (int32_t reference_count = 0; reference_count <= 1; reference_count++) {
+        bench b;
+        synthetic_config config = synthetic_qwen_image;
+        config.references = reference_count;
+        synthetic_files* files = synthetic_open(&config);
+        CHECK(files != NULL);
+        if (files != NULL && open_bench(&b)) {
+            const sumi_files services = synthetic_services(files);
+            sumi_network* network = open_network(&b, &services, SYNTHETIC_PATH);
+            for (size_t i = 0; network != NULL && i < sizeof sides / sizeof *sides; i++)
+                check_arena(&b, network, sides[i], reference_count);
+            sumi_network_close(network);
+        }
+        close_bench(&b);
+        synthetic_close(files);
+    }
+}
+
+// ---- A vision tower of zeros ----------------------------------------------------------------------------------------
 
 static uint16_t s_zeros[1280 * 1280];
 static const sumi_weight* s_weights[64];
@@ -526,6 +653,8 @@ int main(int argc, char** argv)
     RUN(every_product_has_its_kernel);
     RUN(the_wide_golden_data_takes_the_kernels_of_a_released_model);
     RUN(values_that_are_looked_at_are_not_fused);
+    RUN(the_products_of_a_released_two_stream_model_take_hopper_s_kernels);
+    RUN(the_arena_of_a_released_two_stream_model_has_no_gaps);
     RUN(the_vision_tower_s_products_take_tensor_cores);
     RUN(the_vision_tower_takes_the_kernels_that_are_there);
     RUN(the_layers_of_the_qwen_autoencoder_have_fast_kernels);

@@ -2,8 +2,11 @@
 //
 //     bench --synthetic mid --size 512x512          a random checkpoint that lies in no file
 //     bench --synthetic z-image --backend cuda --report --sizes 1024,768,512     the released sizes, 20 GB that take 64 MB of the host's memory; sustained rates
+//     bench --synthetic qwen-image --backend cuda --report --sizes 1024,1328 --steps 4     57 GB of weights, in 64 MB too
+//     bench --synthetic qwen-image --references 1 --backend cuda --report --sizes 1024     an edit model, with a picture
 //     bench --model models/Z-Image-Turbo            a real one
 //     bench --write DIR --synthetic mid             only writes the checkpoint
+//     bench --model DIR --synthetic mid --report    one that was written so
 //     bench --model DIR --serve                     measures on demand, for compare_torch.py: a command per line of input, a line of JSON per answer
 //
 // text      one prompt job, from submit to done
@@ -14,7 +17,11 @@
 // The report runs jobs back to back for some seconds, for a GPU that is cold does more than its power limit lets it
 // sustain: "first" is the median of the first jobs, "sustained" that of the second half. Its "forward" is the work time
 // of the DENOISE stage per evaluation (on a GPU: by the device's own clock), "picture" the wall time of a job from
-// submit to fetch.
+// submit to fetch. "spread of steps" is what the 99th of 100 steps takes beyond the median one.
+//
+// With --blocks N the transformer of a synthetic checkpoint is cut to N blocks. "forward" is then scaled to the blocks
+// that it has whole, and says so; pictures, memory and the rest are those of the cut one. With --without-text-encoder
+// prompts are given as random features.
 #include "synthetic.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,19 +32,27 @@
 
 #define MAX_RUNS 64
 #define MAX_PROMPT 4096
+#define NAME_BYTES 128 // of a row of the report
+#define MAX_REFERENCES 3
+#define REFERENCE_SIDE 1024
 
 typedef struct bench {
     const char *model_path, *write_path;
-    const char* prompt_path; // a saved prompt: the text encoder is not opened
-    const synthetic_config* synthetic;
+    const char* prompt_path;    // a saved prompt: the text encoder is not opened
+    synthetic_config synthetic; // all zero: none
+    int32_t whole_blocks;       // of the transformer before --blocks
     synthetic_files* files;
-    int32_t width, height, tokens, runs, threads, sizes[8], size_count, steps, batch;
-    int32_t slice_us; // -1: the engine's default, which is what a host gets that sets nothing
-    double seconds;   // of sustained work per row of the report
+    int32_t width, height, tokens, runs, threads, sizes[8], size_count, steps, batch, blocks;
+    int32_t guided_steps; // of a picture with guidance; 0: none is made
+    sumi_pixels references[MAX_REFERENCES];
+    int32_t reference_count;
+    unsigned char* reference; // all of them are this picture
+    int32_t slice_us;         // -1: the engine's default, which is what a host gets that sets nothing
+    double seconds;           // of sustained work per row of the report
     uint64_t memory_budget;
     sumi_backend backend;
     sumi_weight_format weights;
-    bool float32, serves, reports, shows_ops, cublaslt, has_picture;
+    bool float32, serves, reports, shows_ops, cublaslt, without_text, is_short, has_picture;
     sumi_engine* engine;
     sumi_model* model;
     sumi_prompt* prompt;
@@ -91,6 +106,11 @@ static bool wait_for(bench* b, sumi_job job, const char* doing)
 
 // ---- Opening --------------------------------------------------------------------------------------------------------
 
+static bool is_qwen_image(const bench* b)
+{
+    return b->synthetic.dim > 0 && b->synthetic.family == SYNTHETIC_QWEN_IMAGE;
+}
+
 static bool open_model(bench* b)
 {
     sumi_engine_desc ed = sumi_engine_defaults();
@@ -106,13 +126,15 @@ static bool open_model(bench* b)
     sumi_model_desc md = sumi_model_defaults();
     md.path = b->model_path;
     md.weights = b->weights;
-    md.without_text_encoder = b->prompt_path != NULL;
-    md.without_vae_encoder = true;
+    md.without_text_encoder = b->prompt_path != NULL || b->without_text;
+    md.without_vae_encoder = !is_qwen_image(b);
     sumi_job job;
     return check(b, sumi_submit_model(b->engine, &md, &job), "loading the model")
         && wait_for(b, job, "loading the model")
         && check(b, sumi_fetch_model(b->engine, job, &b->model), "loading the model");
 }
+
+static bool has_text_encoder(const bench* b) { return !b->prompt_path && !b->without_text; }
 
 static bool load_prompt(bench* b)
 {
@@ -127,11 +149,52 @@ static bool load_prompt(bench* b)
     return done;
 }
 
-// A text of `tokens` tokens with the synthetic tokenizer; about as many words otherwise.
+// A prompt of `tokens` rows of random features, with the pictures that it refers to, in the form of sumi_prompt_save.
+static bool make_prompt(bench* b, int32_t tokens)
+{
+    char json[1024], pictures[512] = "";
+    const int32_t width = b->synthetic.text_width;
+    const uint64_t picture_bytes = (uint64_t)REFERENCE_SIDE * REFERENCE_SIDE * 3;
+    const uint64_t feature_bytes = (uint64_t)tokens * (uint64_t)width * 4;
+    size_t used = 0;
+    for (int32_t i = 0; i < b->reference_count; i++)
+        used += (size_t)sprintf(
+            pictures + used, ",\"reference.%d\":{\"dtype\":\"U8\",\"shape\":[%d,%d,3],\"data_offsets\":[%llu,%llu]}", i,
+            REFERENCE_SIDE, REFERENCE_SIDE, (unsigned long long)(feature_bytes + (uint64_t)i * picture_bytes),
+            (unsigned long long)(feature_bytes + (uint64_t)(i + 1) * picture_bytes));
+    const size_t length = (size_t)sprintf(
+        json,
+        "{\"__metadata__\":{\"sumi_prompt\":\"1\",\"family\":\"%s\",\"token_count\":\"%d\"},"
+        "\"features\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[0,%llu]}%s}",
+        sumi_model_get_info(b->model).family, tokens, tokens, width, (unsigned long long)feature_bytes, pictures);
+    const size_t bytes = 8 + length + feature_bytes + (uint64_t)b->reference_count * picture_bytes;
+    unsigned char* data = malloc(bytes);
+    if (!data) return check(b, SUMI_OUT_OF_HOST_MEMORY, "making a prompt");
+    for (int i = 0; i < 8; i++) data[i] = (unsigned char)((uint64_t)length >> 8 * i);
+    memcpy(data + 8, json, length);
+    uint64_t state = 0x9E3779B97F4A7C15u;
+    for (uint64_t i = 0; i < feature_bytes; i += 4) { // uniform, with a variance of 1
+        state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
+        const float value = ((float)(state * 0x2545F4914F6CDD1Du >> 40) / 8388608.0f - 1.0f) * 1.7320508f;
+        memcpy(data + 8 + length + i, &value, 4);
+    }
+    for (int32_t i = 0; i < b->reference_count; i++)
+        memcpy(data + 8 + length + feature_bytes + (uint64_t)i * picture_bytes, b->reference, picture_bytes);
+    sumi_prompt* prompt;
+    const bool made = check(b, sumi_prompt_load(b->model, data, bytes, &prompt), "making a prompt");
+    free(data);
+    if (!made) return false;
+    sumi_prompt_release(b->prompt);
+    b->prompt = prompt;
+    return true;
+}
+
+// A text that becomes `tokens` rows of features with the synthetic tokenizer, pictures apart; about as many words
+// otherwise.
 static void make_text(bench* b, int32_t tokens)
 {
-    static const char words[] = "a red fox in the snow under old trees, ";
-    int32_t count = tokens - SYNTHETIC_TEMPLATE_TOKENS;
+    static const char words[] = SYNTHETIC_WORDS;
+    int32_t count = tokens - synthetic_template_rows(&b->synthetic);
     if (count < 1) count = 1;
     if (count > MAX_PROMPT - 1) count = MAX_PROMPT - 1;
     for (int32_t i = 0; i < count; i++) b->text[i] = words[(size_t)i % (sizeof words - 1)];
@@ -144,6 +207,7 @@ static bool encode_text(bench* b, double* out_seconds, double* out_work_seconds)
 {
     sumi_prompt_desc desc = sumi_prompt_defaults(b->model);
     desc.text = b->text;
+    if (b->reference_count > 0) desc.references = b->references, desc.reference_count = b->reference_count;
     sumi_job job;
     double began = now();
     if (!check(b, sumi_submit_prompt(b->engine, &desc, &job), "encoding the prompt")
@@ -181,7 +245,8 @@ static bool measure_image(bench* b, bool profile, double* out_forward, double* o
 {
     static const float sigmas[] = {1.0f, 0.0f};
     sumi_image_item item = {.seed = 7};
-    if (profile && !b->prompt_path) item.text = b->text; // text encoding is in the table then
+    const bool has_text = profile && has_text_encoder(b); // text encoding is in the table then
+    if (has_text) item.text = b->text;
     else item.prompt = b->prompt;
     sumi_target target = {.format = SUMI_FORMAT_RGB32F, .host_memory = b->picture};
     sumi_image_desc desc = sumi_image_defaults(b->model, SUMI_PRESET_MODEL);
@@ -194,6 +259,7 @@ static bool measure_image(bench* b, bool profile, double* out_forward, double* o
     desc.guidance = sumi_model_get_info(b->model).guidance_off;
     desc.targets = &target;
     desc.profile = profile;
+    if (has_text && b->reference_count > 0) desc.references = b->references, desc.reference_count = b->reference_count;
     sumi_job job;
     double began = now();
     if (!check(b, sumi_submit_images(b->engine, &desc, &job), "making a picture")
@@ -229,7 +295,8 @@ static bool print_table(bench* b)
     double text[MAX_RUNS], forward[MAX_RUNS], decode[MAX_RUNS], ignored[2];
     if (!measure_image(b, true, &ignored[0], &ignored[1])) return false; // warms up, and counts the work
     for (int32_t i = 0; i < b->runs; i++) {
-        if (!measure_text(b, &text[i]) || !measure_image(b, false, &forward[i], &decode[i])) return false;
+        if ((has_text_encoder(b) && !measure_text(b, &text[i])) || !measure_image(b, false, &forward[i], &decode[i]))
+            return false;
     }
     char names[3][32];
     snprintf(names[0], sizeof names[0], "text, %d tokens", sumi_prompt_get_info(b->prompt).encoders[0].token_count);
@@ -240,7 +307,7 @@ static bool print_table(bench* b)
     printf("| %-22s | %10s | %10s | %8s | %8s "
            "|\n|------------------------|-----------:|-----------:|---------:|---------:|\n",
            "stage", "median ms", "best ms", "GFLOP", "GFLOP/s");
-    print_row(names[0], text, b->runs, b->flops_text);
+    if (has_text_encoder(b)) print_row(names[0], text, b->runs, b->flops_text);
     print_row(names[1], forward, b->runs, b->flops_forward);
     print_row(names[2], decode, b->runs, b->flops_decode);
     printf("\nmemory: weights %.0f MB mapped, at most %.0f MB beside them",
@@ -255,12 +322,14 @@ static bool print_table(bench* b)
 
 #define MAX_BATCH 16
 #define MAX_JOBS 4096
+#define MAX_STEPS 1024
 
 // One job of `items` pictures of the size.
 typedef struct work {
     int32_t side, steps, items;
-    bool has_text;
-} work; // has_text: the prompt is encoded by the job
+    bool has_text;  // the prompt is encoded by the job
+    bool is_guided; // as the authors have it, with the prompt as its own negative
+} work;
 typedef struct sample {
     double forward, decode, picture, cpu_per_step;
 } sample; // seconds; picture: of the whole job
@@ -279,25 +348,53 @@ static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item i
         if (w->has_text) items[i].text = b->text;
         else items[i].prompt = b->prompt;
     }
-    sumi_image_desc desc = sumi_image_defaults(b->model, SUMI_PRESET_MODEL);
+    // The few steps of Qwen-Image are those of its adapters, with a schedule of their own.
+    const sumi_preset preset = is_qwen_image(b) && !w->is_guided ? SUMI_PRESET_FAST : SUMI_PRESET_MODEL;
+    sumi_image_desc desc = sumi_image_defaults(b->model, preset);
     desc.items = items;
     desc.item_count = w->items;
     desc.width = desc.height = w->side;
     desc.step_count = w->steps;
-    desc.guidance = sumi_model_get_info(b->model).guidance_off;
+    if (!w->is_guided) desc.guidance = sumi_model_get_info(b->model).guidance_off;
+    for (int32_t i = 0; i < w->items && w->is_guided; i++) items[i].negative_prompt = b->prompt;
+    if (w->has_text && b->reference_count > 0)
+        desc.references = b->references, desc.reference_count = b->reference_count;
     return desc;
 }
 
-static bool run_work(bench* b, const work* w, sample* out)
+// Steps of jobs, in seconds of work.
+typedef struct step_times {
+    double seconds[MAX_STEPS];
+    int32_t count;
+} step_times;
+
+// Waits in small pieces, and looks at what the DENOISE stage came to whenever a step is done. The first step has the
+// stage's beginning in it and is not counted.
+static void watch_steps(bench* b, sumi_job job, step_times* times)
+{
+    sumi_job_status status = {0};
+    double last = 0.0;
+    for (int32_t step = 0; sumi_job_wait(b->engine, job, 1) == SUMI_TIMEOUT;) {
+        status = sumi_job_poll(b->engine, job);
+        if (status.step == step) continue;
+        const double at = (double)status.stage_seconds[SUMI_STAGE_DENOISE];
+        if (status.step == step + 1 && step > 0 && times->count < MAX_STEPS) times->seconds[times->count++] = at - last;
+        last = at;
+        step = status.step;
+    }
+}
+
+// times: NULL, or what the steps are added to.
+static bool run_work(bench* b, const work* w, step_times* times, sample* out)
 {
     sumi_image_item items[MAX_BATCH];
     sumi_image_desc desc = describe(b, w, items);
     sumi_image images[MAX_BATCH];
     sumi_job job;
     double began = now(), busy = processor_seconds();
-    if (!check(b, sumi_submit_images(b->engine, &desc, &job), "making pictures")
-        || !wait_for(b, job, "making pictures"))
-        return false;
+    if (!check(b, sumi_submit_images(b->engine, &desc, &job), "making pictures")) return false;
+    if (times) watch_steps(b, job, times);
+    if (!wait_for(b, job, "making pictures")) return false;
     sumi_job_status status = sumi_job_poll(b->engine, job);
     if (!check(b, sumi_fetch_images(b->engine, job, images, MAX_BATCH), "fetching the pictures")) return false;
     *out = (sample){(double)status.stage_seconds[SUMI_STAGE_DENOISE] / w->steps,
@@ -333,9 +430,9 @@ static bool sustain(bench* b, const work* w, double seconds, sample* out_first, 
     static sample samples[MAX_JOBS];
     int32_t count = 0;
     sample warm;
-    if (!run_work(b, w, &warm)) return false;
+    if (!run_work(b, w, NULL, &warm)) return false;
     for (double began = now(); count < MAX_JOBS && (count < 3 || now() - began < seconds); count++) {
-        if (!run_work(b, w, &samples[count])) return false;
+        if (!run_work(b, w, NULL, &samples[count])) return false;
     }
     *out_first = median_sample(samples, 0, count / 20 > 3 ? count / 20 : 3);
     *out_sustained = median_sample(samples, count / 2, count);
@@ -361,9 +458,90 @@ static bool sustain_text(bench* b, int32_t tokens, double seconds, double* out_w
 
 static void report_row(const char* what, double sustained, double first, double flops)
 {
-    printf("| %-34s | %10.2f | %10.2f | ", what, 1e3 * sustained, 1e3 * first);
+    printf("| %-40s | %10.2f | %10.2f | ", what, 1e3 * sustained, 1e3 * first);
     if (flops > 0.0) printf("%8.1f |\n", 1e-12 * flops / sustained);
     else printf("%8s |\n", "");
+    fflush(stdout);
+}
+
+// The 99th of 100 steps over the median one, of pictures of `steps` steps for the time of a row.
+static bool report_spread(bench* b, const work* w)
+{
+    static step_times times;
+    sample ignored;
+    char name[NAME_BYTES];
+    times.count = 0;
+    for (double began = now(); times.count < MAX_STEPS && (times.count == 0 || now() - began < b->seconds);) {
+        if (!run_work(b, w, &times, &ignored)) return false;
+        if (w->steps < 3) return true; // no step but the first and the last
+    }
+    const double median = median_of(times.seconds, times.count);
+    const double late = times.seconds[(times.count * 99 + 99) / 100 - 1];
+    snprintf(name, sizeof name, "spread of %d steps, p99 / median %.3f", times.count, late / median);
+    report_row(name, late - median, late - median, 0.0);
+    return true;
+}
+
+// One, behind pictures that warmed up: 50 steps take many seconds.
+static bool report_guided(bench* b, int32_t side)
+{
+    char name[NAME_BYTES];
+    sample one;
+    const work guided = {.side = side, .steps = b->guided_steps, .items = 1, .is_guided = true};
+    if (!run_work(b, &guided, NULL, &one)) return false;
+    snprintf(name, sizeof name, "guided picture of %d steps, %dx%d", guided.steps, side, side);
+    report_row(name, one.picture, one.picture, 0.0);
+    return true;
+}
+
+static bool sustain_encode(bench* b, int32_t side, double seconds, double* out_first, double* out_sustained,
+                           int32_t* out_count)
+{
+    static double work_time[MAX_JOBS];
+    const size_t most = (size_t)sumi_model_get_info(b->model).latent_channels * (size_t)(side / 8) * (size_t)(side / 8);
+    int32_t count = 0;
+    const sumi_pixels picture = {
+        .data = b->reference, .width = REFERENCE_SIDE, .height = REFERENCE_SIDE, .channel_count = 3};
+    sumi_encode_desc desc = sumi_encode_defaults(b->model);
+    desc.image = &picture;
+    desc.width = desc.height = side;
+    float* latents = malloc(most * sizeof *latents);
+    bool done = latents != NULL;
+    for (double began = now(); done && count < MAX_JOBS && (count < 4 || now() - began < seconds); count++) {
+        sumi_job job;
+        done = check(b, sumi_submit_encode(b->engine, &desc, &job), "encoding a picture")
+            && wait_for(b, job, "encoding a picture");
+        if (!done) break;
+        work_time[count] = (double)sumi_job_poll(b->engine, job).stage_seconds[SUMI_STAGE_IMAGE];
+        done = check(b, sumi_fetch_latents(b->engine, job, latents, most), "encoding a picture");
+    }
+    free(latents);
+    if (!done) return false;
+    *out_first = median_of(work_time + 1, 3);
+    *out_sustained = median_of(work_time + count / 2, count - count / 2);
+    *out_count = count;
+    return true;
+}
+
+static bool report_encode(bench* b, int32_t side)
+{
+    char name[NAME_BYTES];
+    double first, sustained;
+    int32_t count;
+    if (!sustain_encode(b, side, b->seconds / 4, &first, &sustained, &count)) return false;
+    snprintf(name, sizeof name, "encode, %dx%d", side, side);
+    report_row(name, sustained, first, 0.0);
+    return true;
+}
+
+// A forward of the whole transformer, by one of fewer blocks.
+static double scale_of(const bench* b) { return b->blocks > 0 ? (double)b->whole_blocks / b->blocks : 1.0; }
+
+static void name_forward(const bench* b, char name[NAME_BYTES], const char* what, int32_t side)
+{
+    if (b->blocks > 0)
+        snprintf(name, NAME_BYTES, "%s, %dx%d, %d blocks x %.3g", what, side, side, b->blocks, scale_of(b));
+    else snprintf(name, NAME_BYTES, "%s, %dx%d", what, side, side);
 }
 
 #define QUEUED 8
@@ -382,8 +560,8 @@ static bool wait_and_fetch(bench* b, sumi_job job, double* io_worked)
 // does nothing of that time, by its own clock. The least of three tries: another process may take the processor.
 static bool report_idle(bench* b, int32_t side, bool queued)
 {
-    char name[64];
-    const work one = {side, b->steps, 1, false};
+    char name[NAME_BYTES];
+    const work one = {.side = side, .steps = b->steps, .items = 1};
     sumi_image_item items[MAX_BATCH];
     sumi_image_desc desc = describe(b, &one, items);
     sumi_job jobs[QUEUED];
@@ -411,22 +589,31 @@ static bool report_idle(bench* b, int32_t side, bool queued)
 
 static bool report_size(bench* b, int32_t side)
 {
-    char name[64];
+    char name[NAME_BYTES];
     double ignored[2];
     sample first, last;
     int32_t count;
-    const work one = {side, b->steps, 1, false}, with_text = {side, b->steps, 1, true};
+    const work one = {.side = side, .steps = b->steps, .items = 1};
+    const work with_text = {.side = side, .steps = b->steps, .items = 1, .has_text = true};
     b->width = b->height = side;
     if (!measure_image(b, true, &ignored[0], &ignored[1])) return false; // counts the work
     if (!sustain(b, &one, b->seconds, &first, &last, &count)) return false;
-    snprintf(name, sizeof name, "forward, %dx%d", side, side);
-    report_row(name, last.forward, first.forward, b->flops_forward);
+    char what[48] = "forward";
+    if (b->reference_count > 0)
+        snprintf(what, sizeof what, "forward, %d reference%s", b->reference_count, b->reference_count > 1 ? "s" : "");
+    const double scale = scale_of(b);
+    name_forward(b, name, what, side);
+    report_row(name, scale * last.forward, scale * first.forward, scale * b->flops_forward);
     snprintf(name, sizeof name, "decode, %dx%d", side, side);
     report_row(name, last.decode, first.decode, b->flops_decode);
     snprintf(name, sizeof name, "picture of %d steps, %dx%d", b->steps, side, side);
     report_row(name, last.picture, first.picture, 0.0);
-    if (b->backend == SUMI_BACKEND_CUDA && (!report_idle(b, side, false) || !report_idle(b, side, true))) return false;
-    if (b->memory_budget && !b->prompt_path) { // then the text encoder's weights come again for every picture
+    if (is_qwen_image(b) && (!report_spread(b, &one) || !report_encode(b, side))) return false;
+    if (b->guided_steps > 0 && !report_guided(b, side)) return false;
+    if (b->backend == SUMI_BACKEND_CUDA && !b->is_short
+        && (!report_idle(b, side, false) || !report_idle(b, side, true)))
+        return false;
+    if (b->memory_budget && has_text_encoder(b)) { // then the text encoder's weights come again for every picture
         if (!sustain(b, &with_text, b->seconds, &first, &last, &count)) return false;
         snprintf(name, sizeof name, "the same with its text, %dx%d", side, side);
         report_row(name, last.picture, first.picture, 0.0);
@@ -438,13 +625,15 @@ static bool report_size(bench* b, int32_t side)
 
 static bool report_batch(bench* b, int32_t side)
 {
-    char name[64];
+    char name[NAME_BYTES];
     sample first, last;
     int32_t count;
-    const work batch = {side, b->steps, b->batch, false};
+    const work batch = {.side = side, .steps = b->steps, .items = b->batch};
     if (!sustain(b, &batch, b->seconds, &first, &last, &count)) return false;
-    snprintf(name, sizeof name, "forward of %d, %dx%d", b->batch, side, side);
-    report_row(name, last.forward, first.forward, 0.0);
+    char what[32];
+    snprintf(what, sizeof what, "forward of %d", b->batch);
+    name_forward(b, name, what, side);
+    report_row(name, scale_of(b) * last.forward, scale_of(b) * first.forward, 0.0);
     snprintf(name, sizeof name, "one of a batch of %d, %dx%d", b->batch, side, side);
     report_row(name, last.picture / b->batch, first.picture / b->batch, 0.0);
     return true;
@@ -453,7 +642,7 @@ static bool report_batch(bench* b, int32_t side)
 static bool report_memory(const bench* b, int32_t side, int32_t items)
 {
     sumi_image_item list[MAX_BATCH];
-    const work w = {side, b->steps, items, !b->prompt_path};
+    const work w = {.side = side, .steps = b->steps, .items = items, .has_text = has_text_encoder(b)};
     sumi_image_desc desc = describe(b, &w, list);
     sumi_memory memory;
     if (!check(b, sumi_image_memory(b->engine, &desc, &memory), "asking for the memory")) return false;
@@ -471,9 +660,12 @@ static bool report_ops(bench* b, int32_t side)
     static const char* const stages[] = {"wait", "load", "prepare", "text", "image", "denoise", "decode", "transfer"};
     sumi_image_item items[MAX_BATCH];
     sumi_image image;
-    const work one = {side, b->steps, 1, false};
+    const work one = {.side = side, .steps = b->steps, .items = 1};
     sumi_image_desc desc = describe(b, &one, items);
-    items[0] = (sumi_image_item){.text = b->text, .seed = 7};
+    if (has_text_encoder(b)) {
+        items[0] = (sumi_image_item){.text = b->text, .seed = 7};
+        if (b->reference_count > 0) desc.references = b->references, desc.reference_count = b->reference_count;
+    }
     desc.profile = true;
     int32_t count = 0;
     for (int32_t i = 0; i < 2; i++) { // the first one warms up
@@ -498,24 +690,32 @@ static bool report_ops(bench* b, int32_t side)
 
 static bool print_report(bench* b)
 {
-    char name[64];
+    char name[NAME_BYTES];
     double wall, work_time;
     int32_t count, texts[2] = {b->tokens, 512};
     sumi_engine_info info = sumi_engine_get_info(b->engine);
-    printf("%s; %s weights; captions of %d tokens; medians of jobs back to back for %.0f s\n\n", info.device,
+    printf("%s; %s weights; captions of %d tokens; medians of jobs back to back for %.3g s\n", info.device,
            b->weights == SUMI_WEIGHTS_FP8 ? "fp8" : "bf16", b->tokens, b->seconds);
-    printf(
-        "| %-34s | %10s | %10s | %8s |\n|------------------------------------|-----------:|-----------:|---------:|\n",
-        "what", "sustained", "first ms", "TFLOP/s");
-    for (int32_t i = 0; i < 2; i++) {
+    if (b->blocks > 0)
+        printf("the transformer has %d of its %d blocks: \"forward\" is scaled to all, everything else is not\n",
+               b->blocks, b->whole_blocks);
+    printf("\n");
+    printf("| %-40s | %10s | %10s | %8s "
+           "|\n|------------------------------------------|-----------:|-----------:|---------:|\n",
+           "what", "sustained", "first ms", "TFLOP/s");
+    for (int32_t i = 0; i < 2 && has_text_encoder(b); i++) {
         if (!sustain_text(b, texts[i], b->seconds / 4, &wall, &work_time, &count)) return false;
-        snprintf(name, sizeof name, "text, %d tokens", sumi_prompt_get_info(b->prompt).encoders[0].token_count);
+        const int32_t rows = sumi_prompt_get_info(b->prompt).encoders[0].token_count;
+        if (b->reference_count > 0)
+            snprintf(name, sizeof name, "text with %d picture%s, %d rows", b->reference_count,
+                     b->reference_count > 1 ? "s" : "", rows);
+        else snprintf(name, sizeof name, "text, %d tokens", rows);
         report_row(name, work_time, work_time, 0.0);
-        snprintf(name, sizeof name, "text, %d tokens, submit to done",
-                 sumi_prompt_get_info(b->prompt).encoders[0].token_count);
+        strncat(name, ", wall", sizeof name - strlen(name) - 1); // from submit to done
         report_row(name, wall, wall, 0.0);
     }
-    if (!sustain_text(b, b->tokens, 0.0, &wall, &work_time, &count)) return false; // the captions of the rows below
+    // the captions of the rows below
+    if (has_text_encoder(b) && !sustain_text(b, b->tokens, 0.0, &wall, &work_time, &count)) return false;
     for (int32_t i = 0; i < b->size_count; i++) {
         if (!report_size(b, b->sizes[i])) return false;
     }
@@ -562,7 +762,7 @@ static bool save(bench* b, const char* path)
 static bool answer(bench* b, const char* line)
 {
     double first, second;
-    work w = {.has_text = false};
+    work w = {0};
     sample cold, warm;
     int32_t count;
     if (sscanf(line, "sustain %d %d %d %lf", &w.side, &w.steps, &w.items, &first) == 4 && w.steps > 0 && w.items > 0
@@ -575,6 +775,10 @@ static bool answer(bench* b, const char* line)
     if (sscanf(line, "sustain_text %d %lf", &w.items, &first) == 2)
         return sustain_text(b, w.items, first, &second, &cold.forward, &count)
             && printf("{\"text\": %.9f, \"work\": %.9f, \"jobs\": %d}\n", second, cold.forward, count) > 0;
+    if (sscanf(line, "sustain_encode %d %lf", &w.items, &first) == 2 && w.items >= 16 && w.items <= 4096
+        && w.items % 16 == 0 && is_qwen_image(b))
+        return sustain_encode(b, w.items, first, &cold.forward, &second, &count)
+            && printf("{\"work\": %.9f, \"jobs\": %d}\n", second, count) > 0;
     if (strcmp(line, "text") == 0) return measure_text(b, &first) && printf("{\"text\": %.9f}\n", first) > 0;
     if (strcmp(line, "image") == 0)
         return measure_image(b, false, &first, &second)
@@ -591,7 +795,7 @@ static bool answer(bench* b, const char* line)
     if (strncmp(line, "save ", 5) == 0) return save(b, line + 5) && printf("{}\n") > 0;
     fprintf(stderr,
             "bench: no command \"%s\"; there are text, image, flops, memory, save PATH, sustain SIDE STEPS ITEMS "
-            "SECONDS, sustain_text TOKENS SECONDS\n",
+            "SECONDS, sustain_text TOKENS SECONDS, sustain_encode SIDE SECONDS (of Qwen-Image)\n",
             line);
     return false;
 }
@@ -613,14 +817,24 @@ static bool serve(bench* b)
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "usage: bench [--synthetic tiny|mid|z-image | --model PATH] [--backend cpu|cuda] [--size WxH] [--tokens N] "
-            "[--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
-            "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8] [--cublaslt] [--slice US]\n"
-            "       bench ... --report [--sizes N,N,..] [--steps N] [--batch N] [--seconds N] [--ops]\n"
-            "  --threads 0 is every core; --float32 makes synthetic weights float32 instead of bfloat16; --write only "
-            "writes the checkpoint\n"
-            "  --slice is max_slice_us of the engine, 0 for whole ops; without it the engine's default\n");
+    fprintf(
+        stderr,
+        "usage: bench [--synthetic tiny|mid|z-image|qwen-image-tiny|qwen-image-mid|qwen-image | --model PATH] "
+        "[--backend cpu|cuda] [--size WxH] [--tokens N] "
+        "[--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
+        "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8] [--cublaslt] [--slice US]\n"
+        "       bench --synthetic qwen-image[-tiny|-mid] [--references N] ...\n"
+        "       bench --synthetic NAME [--blocks N] [--without-text-encoder] ...\n"
+        "       bench ... --report [--short] [--sizes N,N,..] [--steps N] [--guided-steps N] [--batch N] [--seconds N] "
+        "[--ops]\n"
+        "  --threads 0 is every core; --float32 makes synthetic weights float32 instead of bfloat16; --write only "
+        "writes the checkpoint\n"
+        "  --slice is max_slice_us of the engine, 0 for whole ops; without it the engine's default\n"
+        "  --references: an edit model, whose prompts refer to N pictures of 1024 x 1024: 1 for Qwen-Image-Edit, 2 or "
+        "3 "
+        "for Edit-Plus\n"
+        "  --blocks cuts the transformer to N blocks and scales the forward; --short leaves out the idle share\n"
+        "  --guided-steps: also a picture of N steps with the authors' guidance, two runs of the network a step\n");
     return 2;
 }
 
@@ -643,19 +857,27 @@ static bool read_arguments(bench* b, int argc, char** argv)
 {
     for (int i = 1; i < argc; i++) {
         const char* name = argv[i];
-        bool* flag = strcmp(name, "--float32") == 0  ? &b->float32
-                   : strcmp(name, "--serve") == 0    ? &b->serves
-                   : strcmp(name, "--report") == 0   ? &b->reports
-                   : strcmp(name, "--ops") == 0      ? &b->shows_ops
-                   : strcmp(name, "--cublaslt") == 0 ? &b->cublaslt
-                                                     : NULL;
+        bool* flag = strcmp(name, "--float32") == 0              ? &b->float32
+                   : strcmp(name, "--serve") == 0                ? &b->serves
+                   : strcmp(name, "--report") == 0               ? &b->reports
+                   : strcmp(name, "--ops") == 0                  ? &b->shows_ops
+                   : strcmp(name, "--cublaslt") == 0             ? &b->cublaslt
+                   : strcmp(name, "--short") == 0                ? &b->is_short
+                   : strcmp(name, "--without-text-encoder") == 0 ? &b->without_text
+                                                                 : NULL;
         if (flag) {
             *flag = true;
             continue;
         }
         if (i + 1 >= argc) return false;
         const char* value = argv[++i];
-        if (strcmp(name, "--synthetic") == 0) b->synthetic = synthetic_find(value);
+        if (strcmp(name, "--synthetic") == 0) {
+            const synthetic_config* config = synthetic_find(value);
+            if (!config) return false;
+            b->synthetic = *config;
+        } else if (strcmp(name, "--references") == 0) b->reference_count = atoi(value);
+        else if (strcmp(name, "--blocks") == 0) b->blocks = atoi(value);
+        else if (strcmp(name, "--guided-steps") == 0) b->guided_steps = atoi(value);
         else if (strcmp(name, "--model") == 0) b->model_path = value;
         else if (strcmp(name, "--write") == 0) b->write_path = value;
         else if (strcmp(name, "--prompt-file") == 0) b->prompt_path = value;
@@ -682,8 +904,13 @@ static bool read_arguments(bench* b, int argc, char** argv)
     bool sizes = b->width >= 16 && b->height >= 16 && b->width <= 4096 && b->height <= 4096 && b->width % 16 == 0
               && b->height % 16 == 0;
     bool report = b->steps > 0 && b->steps <= 1000 && b->batch > 0 && b->batch <= MAX_BATCH && b->seconds >= 0.0;
-    return (b->synthetic || b->model_path) && sizes && report && b->runs >= 1 && b->runs <= MAX_RUNS && b->threads >= 0
-        && b->tokens > 0 && (b->serves || !b->prompt_path);
+    const bool is_synthetic = b->synthetic.dim > 0;
+    const bool parts = (is_synthetic || (b->blocks == 0 && !b->without_text && b->reference_count == 0))
+                    && b->blocks >= 0 && b->blocks <= b->synthetic.layers && b->reference_count >= 0
+                    && b->reference_count <= (is_qwen_image(b) ? MAX_REFERENCES : 0) && b->guided_steps >= 0
+                    && b->guided_steps <= 1000;
+    return (is_synthetic || b->model_path) && parts && sizes && report && b->runs >= 1 && b->runs <= MAX_RUNS
+        && b->threads >= 0 && b->tokens > 0 && b->tokens <= MAX_PROMPT && (b->serves || !b->prompt_path);
 }
 
 static bool run(bench* b)
@@ -696,10 +923,20 @@ static bool run(bench* b)
     b->latent_count = 16 * (pixels / 64);
     b->latents = malloc(b->latent_count * sizeof(float));
     b->picture = malloc(pixels * 3 * sizeof(float));
-    if (!b->latents || !b->picture) return check(b, SUMI_OUT_OF_HOST_MEMORY, "starting");
+    b->reference = malloc((size_t)REFERENCE_SIDE * REFERENCE_SIDE * 3);
+    if (!b->latents || !b->picture || !b->reference) return check(b, SUMI_OUT_OF_HOST_MEMORY, "starting");
+    for (size_t i = 0; i < (size_t)REFERENCE_SIDE * REFERENCE_SIDE * 3; i++) // speckled, with a slope
+        b->reference[i] = (unsigned char)(i / (REFERENCE_SIDE * 24) + (i * 2654435761u >> 13) % 128);
+    for (int32_t i = 0; i < b->reference_count; i++)
+        b->references[i] =
+            (sumi_pixels){.data = b->reference, .width = REFERENCE_SIDE, .height = REFERENCE_SIDE, .channel_count = 3};
     make_text(b, b->tokens);
     double ignored;
-    if (!open_model(b) || !(b->prompt_path ? load_prompt(b) : measure_text(b, &ignored))) return false;
+    if (!open_model(b)
+        || !(b->prompt_path    ? load_prompt(b)
+             : b->without_text ? make_prompt(b, b->tokens)
+                               : measure_text(b, &ignored)))
+        return false;
     return b->serves ? serve(b) : b->reports ? print_report(b) : print_table(b);
 }
 
@@ -716,9 +953,12 @@ int main(int argc, char** argv)
                       .backend = SUMI_BACKEND_CPU};
     if (!read_arguments(&b, argc, argv)) return usage();
     if (b.size_count == 0) read_sizes(&b, "1024,768,512");
-    if (b.synthetic) {
-        synthetic_config config = *b.synthetic;
+    if (b.synthetic.dim > 0 && !b.model_path) {
+        synthetic_config config = b.synthetic;
         config.float32 = b.float32;
+        config.references = b.reference_count;
+        b.whole_blocks = config.layers;
+        if (b.blocks > 0) config.layers = b.blocks;
         if (b.write_path) return synthetic_write(b.write_path, &config) ? 0 : 1;
         b.files = synthetic_open(&config);
         if (!b.files) return 1;
@@ -729,5 +969,6 @@ int main(int argc, char** argv)
     synthetic_close(b.files);
     free(b.latents);
     free(b.picture);
+    free(b.reference);
     return done ? 0 : 1;
 }

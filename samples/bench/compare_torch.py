@@ -18,6 +18,11 @@ encoder compiled by layer; timed by CUDA events. sumi: bench --synthetic z-image
     samples/bench/compare_torch.py build/release/bin/bench --accuracy build/release/bin/golden_run --backend cuda
                                    [--size 1024x1024] [--tokens 128]
 
+    ... --synthetic qwen-image[-tiny|-mid]
+
+The same for Qwen-Image (torch_qwen_image.py), in all three forms. On a GPU both sides hold 57 GB of weights at once: it
+wants an H200. Text with a picture and encoding are in that table too.
+
 How far one prediction of the transformer, at the released sizes with random weights, is from PyTorch's in float32 (TF32
 off): PyTorch in bfloat16, PyTorch with the blocks' products in e4m3 with a scale per row of weights and of activations,
 and sumi in both, with Hopper's kernels and with portable ones. sumi's side is golden_run, as the engine runs plans, on a
@@ -36,9 +41,13 @@ import tempfile
 import time
 from pathlib import Path
 
-WORDS = "a red fox in the snow under old trees, "  # as in bench.c
+WORDS = "red foxes run in deep snow under old trees, "  # as in synthetic.h
 TEMPLATE_TOKENS = 19
 SEED = 7
+
+
+def is_qwen_image(args):
+    return args.synthetic.startswith("qwen-image")
 
 
 # ---- The networks in PyTorch ------------------------------------------------------------------------------------------------------------
@@ -460,6 +469,24 @@ def peak_megabytes():
             return int(line.split()[1]) * 1024e-6
 
 
+def qwen_networks(model, what):
+    """Of a checkpoint, what a worker needs."""
+    import types
+
+    import torch_qwen_image as q
+
+    found = types.SimpleNamespace(template_rows=q.TEMPLATE_ROWS)
+    if what == "text":
+        language_model = q.Text(*load_part(model / "text_encoder"))
+        tokenizer = json.loads((model / "tokenizer/tokenizer.json").read_text())
+        found.tokenise = lambda text: q.tokenise(tokenizer, text)
+        found.encode_text = lambda ids: language_model(ids)[q.DROPPED_ROWS :]
+    else:
+        found.transformer = q.Transformer(*load_part(model / "transformer"))
+        found.decode = q.Autoencoder(*load_part(model / "vae")).decode
+    return found
+
+
 def worker(args):
     import torch
 
@@ -468,12 +495,14 @@ def worker(args):
     model = Path(args.model)
     results = {}
     with torch.inference_mode():
+        qwen = qwen_networks(model, args.worker) if is_qwen_image(args) else None
         if args.worker == "text":
-            encoder = Qwen3(model / "text_encoder")
-            length = max(args.tokens - TEMPLATE_TOKENS, 1)
-            ids = torch.tensor(tokenise(model, (WORDS * (length // len(WORDS) + 1))[:length]))
+            length = max(args.tokens - (qwen.template_rows if qwen else TEMPLATE_TOKENS), 1)
+            text = (WORDS * (length // len(WORDS) + 1))[:length]
+            encoder = qwen.encode_text if qwen else Qwen3(model / "text_encoder")
+            ids = torch.tensor(qwen.tokenise(text) if qwen else tokenise(model, text))
         else:
-            transformer, decoder = ZImage(model / "transformer"), Decoder(model / "vae")
+            transformer, decoder = (qwen.transformer, qwen.decode) if qwen else (ZImage(model / "transformer"), Decoder(model / "vae"))
             from safetensors.torch import load_file
 
             features = load_file(args.features)["features"]
@@ -485,7 +514,7 @@ def worker(args):
                 results["features"] = encoder(ids)
                 return {"text": time.perf_counter() - began}
             # From sigma 1 to 0 in one step of Euler.
-            results["latents"] = noise + transformer(noise, 0.0, features)
+            results["latents"] = noise - transformer(noise, 1.0, features) if qwen else noise + transformer(noise, 0.0, features)
             middle = time.perf_counter()
             results["picture"] = (decoder(results["latents"]) * 0.5 + 0.5).permute(1, 2, 0).contiguous()
             return {"forward": middle - began, "decode": time.perf_counter() - middle}
@@ -543,9 +572,11 @@ def compare(args, model, folder, what, keys):
     features = str(folder / "text-sumi.safetensors")
     sizes = ["--size", f"{args.width}x{args.height}", "--tokens", str(args.tokens), "--threads", str(args.threads)]
     prompt = ["--prompt-file", features + ".prompt"] if what == "image" else []  # as a shipped host: no text encoder in this process
-    ours = Side("bench", [args.bench, "--model", str(model), "--serve", *prompt, *sizes])
+    # what lies in the folder is what bench makes of the name: by the name it knows how its template counts
+    source = ["--model", str(model)] if not is_qwen_image(args) else ["--synthetic", args.synthetic, "--model", str(model)]
+    ours = Side("bench", [args.bench, *source, "--serve", *prompt, *sizes])
     ours.ask(what)  # warm, as the other side is
-    theirs = Side("PyTorch", [sys.executable, __file__, args.bench, "--worker", what, "--features", features, "--model", str(model), *sizes])
+    theirs = Side("PyTorch", [sys.executable, __file__, args.bench, "--worker", what, "--synthetic", args.synthetic, "--features", features, "--model", str(model), *sizes])
     times = {side: {key: [] for key in keys} for side in (ours, theirs)}
     for run in range(args.runs):
         for side in (ours, theirs) if run % 2 == 0 else (theirs, ours):
@@ -640,6 +671,73 @@ def compare_gpu(args):
         peak = torch.cuda.max_memory_allocated() * 1e-6
     about = ours.about["device"]
     ours.close()
+    print_gpu_table(args, about, peak, mine, theirs)
+
+
+def compare_gpu_qwen(args):
+    """As compare_gpu. sumi's text with a picture is an edit model's, in a process of its own behind the others."""
+    import torch
+    import torch_qwen_image as q
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    if not torch.cuda.is_available():
+        sys.exit("compare_torch: PyTorch finds no GPU here")
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.cache_size_limit = 64
+    torch.backends.cudnn.benchmark = True
+    sides = [int(s) for s in args.sizes.split(",")]
+    serve = lambda *options: Side("bench", [args.bench, "--synthetic", args.synthetic, "--backend", "cuda", "--serve", "--tokens", str(args.tokens), "--weights", args.weights, "--size", f"{sides[0]}x{sides[0]}", *options])
+    ours, theirs, mine = serve(), {}, {}
+
+    def keep(into, key, seconds):
+        into.setdefault(key, []).append(seconds)
+
+    attention = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    with torch.inference_mode(), sdpa_kernel(attention, set_priority=True):
+        transformer, text, vision, autoencoder = q.random_networks(q.SIZES, "cuda", torch.bfloat16)
+        q.compile_parts()
+        normal = lambda *shape: torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+        features, ids = normal(args.tokens, 3584), torch.randint(0, 150000, (512 + q.DROPPED_ROWS,), device="cuda")
+        # a picture of 1036 x 1036 pixels has 74 x 74 patches, in windows that are filled up to 64: 100 of them
+        patches, cells, first = normal(6400, 1176), 37 * 37, 65
+        edit_ids = torch.randint(0, 150000, (512 + 2 + 64 + cells,), device="cuda")
+
+        def see_and_read():
+            return text(edit_ids, vision(patches)[:cells], first, (37, 37))
+
+        jobs = {"text, 512 tokens": [("work", lambda: text(ids))], "text, 512 tokens and a picture": [("work", see_and_read)]}
+        for side in sides:
+            latents, picture = normal(16, side // 8, side // 8), normal(3, side, side)
+            jobs[side] = [("forward", lambda z=latents: transformer(z, 0.5, features))] * args.steps + [("decode", lambda z=latents: autoencoder.decode(z))]
+            jobs[f"encode, {side}x{side}"] = [("work", lambda p=picture: autoencoder.encode(p))]
+        for calls in jobs.values():  # compiles
+            timed(calls, 0.0)
+        for _ in range(args.rounds):
+            for key, calls in jobs.items():
+                a = timed(calls, args.seconds if isinstance(key, int) else args.seconds / 3)
+                if isinstance(key, int):
+                    ours.ask(f"sustain_text {args.tokens} 0")  # the captions of the pictures
+                    b = ours.ask(f"sustain {key} {args.steps} 1 {args.seconds}")
+                    for part in ("forward", "decode", "picture"):
+                        keep(theirs, f"{part}, {key}x{key}", a[part])
+                        keep(mine, f"{part}, {key}x{key}", b[part])
+                    continue
+                keep(theirs, key, a["work"])
+                if key.startswith("encode"):
+                    keep(mine, key, ours.ask(f"sustain_encode {key.split('x')[1]} {args.seconds / 3}")["work"])
+                elif "picture" not in key:
+                    keep(mine, key, ours.ask(f"sustain_text 512 {args.seconds / 3}")["work"])
+        peak = torch.cuda.max_memory_allocated() * 1e-6
+    about = ours.about["device"]
+    ours.close()
+    ours = serve("--references", "1")
+    mine["text, 512 tokens and a picture"] = [ours.ask(f"sustain_text 512 {args.seconds / 3}")["work"] for _ in range(args.rounds)]
+    ours.close()
+    print_gpu_table(args, about, peak, mine, theirs)
+
+
+def print_gpu_table(args, about, peak, mine, theirs):
+    import torch
+
     print(f"{torch.cuda.get_device_name()}; sumi: {about}, {args.weights}; torch {torch.__version__}, at most {peak:.0f} MB; {args.rounds} rounds of {args.seconds:g} s each in turns,")
     print(f"captions of {args.tokens} tokens, pictures of {args.steps} steps (PyTorch's from device event to device event, sumi's from submit to fetch).\n")
     print("| stage | sumi ms | PyTorch ms | ratio | spread of the rounds |\n|---|---:|---:|---:|---:|")
@@ -652,8 +750,8 @@ def compare_gpu(args):
 # ---- Accuracy -------------------------------------------------------------------------------------------------------------------------------
 
 
-def write_case(folder, model, tensors, tolerance):
-    """A golden case of one prediction, as in tests/golden/z-image.
+def write_case(args, folder, model, tensors, tolerance):
+    """A golden case of one prediction, as in tests/golden/z-image and tests/golden/qwen-image.
 
     Its tolerance is wide: compare_accuracy judges the errors that golden_run prints."""
     from safetensors.torch import save_file
@@ -662,6 +760,10 @@ def write_case(folder, model, tensors, tolerance):
     cases.mkdir()
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, cases / "prediction.safetensors")
     case = {"family": "z-image", "kind": "dit", "case": "prediction", "model": str(Path(model).resolve())}
+    if is_qwen_image(args):  # by the name of a folder beside the cases
+        if not (Path(folder) / "model").exists():
+            (Path(folder) / "model").symlink_to(Path(model).resolve())
+        case |= {"family": "qwen-image", "model": "model"}
     case["tensors"] = {"expect.out": {"tolerance": {"rel_l2": tolerance}, "bf16_rel_l2": tolerance}}
     (cases / "prediction.json").write_text(json.dumps(case))
 
@@ -673,6 +775,42 @@ def golden_error(args, folder, *options):
     if not found:
         sys.exit(f"compare_torch: {' '.join(command)} ended with code {result.returncode}\n{result.stdout[-2000:]}")
     return float(found[1])
+
+
+def pack(latents):
+    return latents.unflatten(1, (-1, 2)).unflatten(3, (-1, 2)).permute(1, 3, 0, 2, 4).flatten(2).flatten(0, 1)
+
+
+def qwen_product_by_rows(x, w, name):
+    return product_by_rows(x, w[name + ".weight"]) + w[name + ".bias"].to(x.dtype)
+
+
+def qwen_predictions_of_torch(args, model):
+    """As predictions_of_torch."""
+    import torch
+    import torch_qwen_image as q
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    device = "cuda" if args.backend == "cuda" else "cpu"
+    generator = torch.Generator("cpu").manual_seed(SEED)
+    with torch.inference_mode():
+        network = q.Transformer(*load_part(model / "transformer", device, torch.bfloat16))
+        normal = lambda *shape: torch.randn(shape, generator=generator).bfloat16().to(device)
+        latents, features = normal(16, args.height // 8, args.width // 8), normal(args.tokens, network.c["joint_attention_dim"])
+        t = 0.5
+        with sdpa_kernel(SDPBackend.MATH):
+            want = network(latents.float(), t, features.float())
+        errors = {"PyTorch, bf16": relative_error(network(latents, t, features), want)}
+        network.product = qwen_product_by_rows
+        errors["PyTorch, fp8 by rows"] = relative_error(network(latents, t, features), want)
+        tensors = {"input.x": pack(latents), "input.txt": features, "input.t": torch.tensor([t]), "expect.out": pack(want)}
+        tensors = {name: tensor.float().cpu() for name, tensor in tensors.items()}
+        tensors["input.img_shapes"] = torch.tensor([[1, args.height // 16, args.width // 16]], dtype=torch.int32)
+    del network, latents, features, want
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return tensors, errors
 
 
 def predictions_of_torch(args, model):
@@ -706,8 +844,8 @@ def predictions_of_torch(args, model):
 def compare_accuracy(args, model, folder):
     import torch
 
-    tensors, errors = predictions_of_torch(args, model)
-    write_case(folder, model, tensors, 1.0)
+    tensors, errors = (qwen_predictions_of_torch if is_qwen_image(args) else predictions_of_torch)(args, model)
+    write_case(args, folder, model, tensors, 1.0)
     half, quarter = errors["PyTorch, bf16"], errors["PyTorch, fp8 by rows"]
     if args.backend == "cpu":
         rows = [("sumi, float32", [], 1e-4)]
@@ -735,7 +873,7 @@ def compare_accuracy(args, model, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", help="the built bench program")
-    parser.add_argument("--synthetic", choices=["tiny", "mid", "z-image"], help="mid; on a GPU z-image")
+    parser.add_argument("--synthetic", choices=["tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image"], help="mid; on a GPU z-image")
     parser.add_argument("--accuracy", metavar="GOLDEN_RUN", help="compare errors instead of times, with this program")
     parser.add_argument("--folder", help="where checkpoints that are made here go for the time being")
     parser.add_argument("--model", help="a checkpoint that bench --write made, instead of a new one")
@@ -759,7 +897,7 @@ def main():
     if args.worker:
         return worker(args)
     if args.backend == "cuda" and not args.accuracy:
-        return compare_gpu(args)
+        return (compare_gpu_qwen if is_qwen_image(args) else compare_gpu)(args)
 
     load = os.getloadavg()[0]
     folder = Path(tempfile.mkdtemp(prefix="sumi-compare-", dir=args.folder))
@@ -775,7 +913,8 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
 
     processor = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "unknown processor")
-    names = {"text": f"Qwen3 encode, {args.tokens} tokens", "forward": f"Z-Image forward, {args.size}", "decode": f"VAE decode, {args.size}"}
+    encoder, family = ("Qwen2.5-VL", "Qwen-Image") if is_qwen_image(args) else ("Qwen3", "Z-Image")
+    names = {"text": f"{encoder} encode, {args.tokens} tokens", "forward": f"{family} forward, {args.size}", "decode": f"VAE decode, {args.size}"}
     checkpoint = args.model or f"synthetic {args.synthetic}, {'float32' if args.float32 else 'bfloat16'} weights"
     print(f"{processor}, {args.threads} threads; {checkpoint}; medians of {args.runs} calls in turns.")
     if load > 0.5:
