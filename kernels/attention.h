@@ -51,7 +51,8 @@ typedef struct sumi_attention_args {
     float scale_log2;   // softmax scale * log2 e
     // sumi_attention_any only. window 0: none. is_aligned: rows and heads begin at multiples of 16 bytes
     int32_t is_causal, window, is_aligned;
-    int32_t reserved;
+    // sumi_attention_any only: of all these sequences the first query's token; `queries` is one behind the last
+    int32_t first_query;
     sumi_attention_sequence sequences[SUMI_ATTENTION_SEQUENCES];
 } sumi_attention_args;
 

@@ -59,7 +59,7 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
     while (tile >= a.sequences[number].tile_end) number++;
     const sumi_attention_sequence& s = a.sequences[number];
     const int inside = tile - s.tile_end + s.row_tiles * a.heads, head = inside / s.row_tiles,
-              q0 = (inside - head * s.row_tiles) * ROWS, kv_head = head / a.group;
+              q0 = a.first_query + (inside - head * s.row_tiles) * ROWS, kv_head = head / a.group;
     const u16* qkv = (const u16*)a.qkv + (int64_t)s.begin * a.pitch;
     const u16* q = qkv + a.q_column + head * a.dim;
     const u16* k = qkv + a.k_column + kv_head * a.dim;

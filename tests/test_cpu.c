@@ -143,7 +143,7 @@ static void scene_once(scene* s, int threads, split how, void** out)
             op->part_count = 0;
             for (int32_t k = 0; k < op->u.attention.sequence_count; k++) {
                 const sumi_sequence* q = &op->u.attention.sequences[k];
-                int32_t queries = q->span[0].count + (q->query_spans > 1 ? q->span[1].count : 0);
+                int32_t queries = sumi_sequence_queries(q);
                 op->part_count += op->u.attention.q_heads * ((queries + s->part_rows - 1) / s->part_rows);
             }
             op->rows = op->part_count;
@@ -695,11 +695,12 @@ static void check_attention(attention_case* c, int part_rows, float spread)
         int list[4096], keys = 0, queries = 0;
         for (int k = 0; k < q->span_count; k++) {
             for (int r = 0; r < q->span[k].count; r++) { list[keys++] = q->span[k].begin + r; }
-            queries = k < q->query_spans ? keys : queries;
+            queries = k < q->query_first + q->query_spans ? keys : queries;
         }
+        const int first = q->query_first > 0 ? q->span[0].count : 0;
         for (int h = 0; h < c->a.q_heads; h++) {
             int kv = h / (c->a.q_heads / c->a.kv_heads);
-            for (int r = 0; r < queries; r++) {
+            for (int r = first; r < queries; r++) {
                 double max = -INFINITY, sum = 0.0;
                 for (int k = 0; k < keys; k++) {
                     p[k] = 0.0;
@@ -739,7 +740,7 @@ static void check_attention(attention_case* c, int part_rows, float spread)
 
 TEST(attention_agrees_with_the_reference)
 {
-    sumi_sequence whole = {{{0, 70}, {0, 0}}, 1, 1};
+    sumi_sequence whole = {.span = {{0, 70}}, .span_count = 1, .query_spans = 1};
     static const int dims[] = {1, 7, 32, 40, 64, 96, 128, 200, 256, 300, 512};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         attention_case c = {70, {2, 1, dims[i], 1.0f / sqrtf((float)dims[i]), i % 2 == 1, 0, &whole, 1}};
@@ -750,10 +751,10 @@ TEST(attention_agrees_with_the_reference)
 TEST(attention_runs_two_spans_windows_and_many_keys)
 {
     // the first: its caption rows are keys only
-    sumi_sequence two[] = {{{{300, 40}, {0, 21}}, 2, 1}, {{{30, 250}, {290, 5}}, 2, 2}};
+    sumi_sequence two[] = {{{{300, 40}, {0, 21}}, 2, 1, 0}, {{{30, 250}, {290, 5}}, 2, 2, 0}};
     attention_case joint = {345, {4, 2, 24, 0.2f, false, 0, two, 2}};
     check_attention(&joint, 7, 1.0f);
-    sumi_sequence whole = {{{3, 600}, {0, 0}}, 1, 1};
+    sumi_sequence whole = {.span = {{3, 600}}, .span_count = 1, .query_spans = 1};
     for (int causal = 0; causal < 2; causal++) {
         for (int window = 0; window <= 300; window += 100) {
             attention_case c = {604, {1, 1, 16, 0.25f, causal != 0, window, &whole, 1}};
@@ -762,6 +763,48 @@ TEST(attention_runs_two_spans_windows_and_many_keys)
     }
     attention_case sharp = {604, {1, 1, 32, 1.0f, false, 0, &whole, 1}}; // scores of hundreds
     check_attention(&sharp, 64, 6.0f);
+}
+
+// Sequences that begin with the same rows, which have been computed once.
+TEST(attention_runs_queries_behind_a_shared_beginning)
+{
+    sumi_sequence list[] = {
+        {{{2, 300}, {0, 0}}, 1, 1, 0}, {{{2, 270}, {310, 41}}, 2, 1, 1}, {{{2, 270}, {351, 1}}, 2, 1, 1}};
+    for (int causal = 0; causal < 2; causal++) {
+        for (int window = 0; window <= 100; window += 50) {
+            attention_case c = {352, {4, 2, 24, 0.2f, causal != 0, window, list, 3}};
+            check_attention(&c, 16, 1.0f);
+        }
+    }
+}
+
+// Their results are the bits of the whole sequence, however the rows lie.
+TEST(a_shared_beginning_changes_no_bit)
+{
+    enum { SHARED = 270, ROWS = 311, COLS = 4 * 16 };
+    const sumi_sequence whole = {.span = {{0, ROWS}}, .span_count = 1, .query_spans = 1},
+                        own = {.span = {{0, SHARED}, {SHARED, ROWS - SHARED}}, 2, 1, 1};
+    float *values = random_floats(ROWS * COLS, 1.0f), *results[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        bench b;
+        s_threads = 2;
+        bench_begin(&b);
+        sumi_value qkv = sumi_plan_bound(&b.plan, "qkv", SUMI_ELEMENT_FLOAT, ROWS, COLS);
+        const sumi_attention attention = {2, 1, 16, 0.25f, true, 0, i == 0 ? &whole : &own, 1};
+        sumi_value y = sumi_plan_attention(&b.plan, "attention", qkv, &attention);
+        b.plan.values[y.id - 1].bound = true;
+        if (bench_ready(&b)) {
+            bench_write(&b, qkv, values);
+            bench_run(&b, i == 0 ? SPLIT_NONE : SPLIT_RANDOM, 0);
+            results[i] = bench_read(&b, y);
+        }
+        bench_end(&b);
+    }
+    CHECK(results[0] != NULL && results[1] != NULL);
+    if (results[0] == NULL || results[1] == NULL) return;
+    CHECK(memcmp(results[0] + SHARED * 32, results[1] + SHARED * 32, (ROWS - SHARED) * 32 * sizeof(float)) == 0);
+    CHECK(results[0][ROWS * 32 - 1] != 0.0f);
+    free(results[0]), free(results[1]), free(values);
 }
 
 // ---- CONV, GROUP NORM -----------------------------------------------------------------------------------------------
@@ -2140,7 +2183,7 @@ static void golden_attention(const char* name, int q_heads, int kv_heads, int di
             memcpy(qkv + i * cols + h * dim, q + (h * queries + i) * dim, (size_t)dim * sizeof *qkv);
         }
     }
-    sumi_sequence whole = {{{0, kept}, {0, 0}}, 1, 1};
+    sumi_sequence whole = {.span = {{0, kept}}, .span_count = 1, .query_spans = 1};
     attention_case c = {kept, {q_heads, kv_heads, dim, scale, causal, 0, &whole, 1}};
     scene s = {.build = build_attention, .context = &c, .inputs = {NULL, qkv}, .part_rows = 5};
     float* got = scene_run(&s);
@@ -2169,7 +2212,7 @@ TEST(golden_attention_rotary_and_times)
         for (int k = 0; k < 33; k++) { qkv[i * 99 + k] = i < 6 ? x[i * 33 + k] : 0.0f; }
         qkv[i * 99 + 33 + i] = qkv[i * 99 + 66 + i] = 1.0f;
     }
-    sumi_sequence whole = {{{0, 33}, {0, 0}}, 1, 1};
+    sumi_sequence whole = {.span = {{0, 33}}, .span_count = 1, .query_spans = 1};
     attention_case c = {33, {1, 1, 33, 1.0f, false, 0, &whole, 1}};
     scene s = {.build = build_attention, .context = &c, .inputs = {NULL, qkv}};
     float* got = scene_run(&s);
@@ -2333,6 +2376,8 @@ int main(int argc, char** argv)
     RUN(linear_reads_weights_stacked_of_different_types);
     RUN(attention_agrees_with_the_reference);
     RUN(attention_runs_two_spans_windows_and_many_keys);
+    RUN(attention_runs_queries_behind_a_shared_beginning);
+    RUN(a_shared_beginning_changes_no_bit);
     RUN(conv_agrees_with_the_reference);
     RUN(a_new_run_packs_the_weights_anew);
     RUN(group_norm_agrees_with_the_reference_also_with_a_large_mean);

@@ -1210,19 +1210,19 @@ static const op_case s_rotary_and_tables[] = {
 CASES(rotary_and_tables)
 
 // ---- ATTENTION ------------------------------------------------------------------------------------------------------
-enum { CAUSAL = 1, SHARP = 2, TWO_SPANS = 4, FIRST_SPAN = 8, THREE = 16 };
+enum { CAUSAL = 1, SHARP = 2, TWO_SPANS = 4, FIRST_SPAN = 8, THREE = 16, LATER = 32 };
 
 // m queries, n heads, k dim; a: flags; b: key heads; c: window; d: rows of the second span
 static void build_attention(scene* s, const op_case* c)
 {
     int q = c->n, kv = c->b > 0 ? c->b : q, dim = c->k, m = c->m, rows = m + 3;
-    sumi_sequence list[3] = {{{{2, m}, {0, 0}}, 1, 1}};
+    sumi_sequence list[3] = {{{{2, m}, {0, 0}}, 1, 1, 0}};
     int count = 1;
     sumi_span read[3] = {{2, m}};
     int read_count = 1;
     if (c->a & (TWO_SPANS | FIRST_SPAN)) { // image rows, something else, caption rows
         rows = m + c->d + 7;
-        list[0] = (sumi_sequence){{{3, m}, {m + 5, c->d}}, 2, c->a & FIRST_SPAN ? 1 : 2};
+        list[0] = (sumi_sequence){{{3, m}, {m + 5, c->d}}, 2, c->a & FIRST_SPAN ? 1 : 2, 0};
         read[0] = (sumi_span){3, m};
         if (!(c->a & FIRST_SPAN)) read[read_count++] = (sumi_span){m + 5, c->d};
     }
@@ -1231,10 +1231,17 @@ static void build_attention(scene* s, const op_case* c)
         rows = tail + 3 * c->d + 3;
         count = read_count = 3;
         for (int i = 0; i < 3; i++) {
-            list[i] = (sumi_sequence){{{i * m, m}, {tail, c->d + i}}, 2, i == 1 ? 1 : 2};
+            list[i] = (sumi_sequence){{{i * m, m}, {tail, c->d + i}}, 2, i == 1 ? 1 : 2, 0};
             read[i] = (sumi_span){i * m, m};
             tail += c->d + i;
         }
+    }
+    if (c->a & LATER) { // two that begin with the first one's rows, but for the last of these
+        rows = m + 2 * c->d + 5;
+        count = 3;
+        read[0] = (sumi_span){2, m + 2 * c->d};
+        list[1] = (sumi_sequence){{{2, m - 1}, {m + 2, c->d}}, 2, 1, 1};
+        list[2] = (sumi_sequence){{{2, m - 1}, {m + 2 + c->d, c->d}}, 2, 1, 1};
     }
     sumi_value qkv = activations_of(s, rows, (q + 2 * kv) * dim, c->a & SHARP ? 2.5f : 1.0f, 0.0f);
     sumi_attention attention = {q, kv, dim, 1.0f / sqrtf((float)dim), (c->a & CAUSAL) != 0, c->c, list, count};
@@ -1247,7 +1254,7 @@ static void build_windows(scene* s, const op_case* c)
     sumi_sequence list[128];
     int count = 0;
     for (int begin = 0; begin < c->m && count < 128; begin += c->c, count++)
-        list[count] = (sumi_sequence){{{begin, c->m - begin < c->c ? c->m - begin : c->c}, {0, 0}}, 1, 1};
+        list[count] = (sumi_sequence){{{begin, c->m - begin < c->c ? c->m - begin : c->c}, {0, 0}}, 1, 1, 0};
     sumi_value qkv = activations(s, c->m, 3 * c->n * c->k);
     sumi_attention attention = {.q_heads = c->n,
                                 .kv_heads = c->n,
@@ -1276,6 +1283,14 @@ static const op_case s_attention[] = {
     {"attention, causal, 8 of 2 heads of 128", build_attention, 150, 8, 128, CAUSAL | SHARP, 2, .bound = CHAINED},
     {"attention, causal, 3 heads of 64", build_attention, 210, 3, 64, CAUSAL, .bound = CHAINED},
     {"attention, causal, 2 heads of 96", build_attention, 210, 2, 96, CAUSAL, .bound = CHAINED},
+    {"attention, a shared beginning, 2 of 1 heads of 32", build_attention, 70, 2, 32, CAUSAL | LATER, 1, .d = 9,
+     .bound = CHAINED},
+    {"attention, a shared beginning, 3 heads of 128", build_attention, 129, 3, 128, CAUSAL | LATER, .d = 65,
+     .bound = CHAINED},
+    {"attention, a shared beginning, window 20, 2 heads of 33", build_attention, 90, 2, 33, CAUSAL | LATER, .c = 20,
+     .d = 70, .bound = CHAINED},
+    {"attention, a shared beginning, text 28 of 4 heads of 128, 1400", build_attention, 1400, 28, 128, CAUSAL | LATER,
+     4, .d = 20, .bound = CHAINED},
     {"attention 70 queries, 2 heads of 80", build_attention, 70, 2, 80, .bound = CHAINED},
     {"attention, windows of 64, 2 heads of 80", build_windows, 200, 2, 80, .c = 64, .bound = CHAINED},
     {"attention, 18 windows of 4, 2 heads of 32", build_windows, 70, 2, 32, .c = 4, .bound = CHAINED},

@@ -398,6 +398,76 @@ TEST(saved_prompts_give_the_picture_of_their_text)
     close_engine(engine);
 }
 
+static const sumi_plan_entry* newest_plan(const sumi_engine* engine)
+{
+    const sumi_plan_entry* newest = NULL;
+    for (int i = 0; i < SUMI_PLAN_CACHE_SIZE; i++) {
+        const sumi_plan_entry* entry = &engine->cache.entries[i];
+        if (entry->model != NULL && (newest == NULL || entry->used > newest->used)) newest = entry;
+    }
+    return newest;
+}
+
+static double text_flops(const sumi_engine* engine)
+{
+    const sumi_plan* plan = &newest_plan(engine)->plan;
+    double flops = 0;
+    for (size_t i = 0; i < plan->op_count; i++) {
+        if (plan->sections[plan->ops[i].section].kind == SUMI_SECTION_TEXT) flops += plan->ops[i].flops;
+    }
+    return flops;
+}
+
+// The template's first 34 tokens, which no features are handed on of, are the same rows for all prompts of a batch.
+TEST(what_prompts_begin_with_is_computed_once)
+{
+    enum { TEMPLATE = 34, VALUES = 2 * 16 * 8 * 6 };
+    static const char* const texts[] = {"a red fox", "an owl in the rain, at night", " "};
+    static float together[VALUES], apart[VALUES];
+    sumi_model* model;
+    sumi_engine* engine = open_qwen(&model);
+    const sumi_image_item items[2] = {ITEM(texts[0], 7), ITEM(texts[1], 8)};
+    sumi_image_desc desc = small_qwen(model, items);
+    desc.item_count = 2;
+    desc.height = 64;
+    sumi_job job;
+    for (int round = 0; round < 2; round++) {
+        sumi_prompt* prompts[3] = {NULL};
+        double flops = 0;
+        for (int i = 0; i < 3 && round == 1; i++) {
+            prompts[i] = encode_prompt(engine, model, texts[i]);
+            flops += text_flops(engine);
+        }
+        sumi_image_item held[2] = {{.prompt = prompts[0], .negative_prompt = prompts[2], .seed = 7},
+                                   {.prompt = prompts[1], .negative_prompt = prompts[2], .seed = 8}};
+        if (round == 1) desc.items = held;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        for (int32_t i = 0; i < 2; i++)
+            CHECK_NUMBER(sumi_job_latents(engine, job, i, (round == 0 ? together : apart) + i * VALUES / 2, VALUES / 2),
+                         SUMI_OK);
+        sumi_job_discard(engine, job);
+        static double shared_flops;
+        if (round == 0) {
+            const sumi_pipeline* pipeline = &newest_plan(engine)->pipeline;
+            int32_t first = 0, others = 0;
+            for (int p = 0; p < 3; p++) {
+                const sumi_pipeline_rows ids = pipeline->ids[p][0];
+                if (ids.row == 0) first = ids.count;
+                else others += ids.count;
+            }
+            CHECK(first > TEMPLATE && others < TEMPLATE);
+            shared_flops = text_flops(engine);
+        } else {
+            printf("  text: %.1f of %.1f MFLOP\n", 1e-6 * shared_flops, 1e-6 * flops);
+            CHECK(shared_flops < 0.6 * flops);
+        }
+        for (int i = 0; i < 3; i++) sumi_prompt_release(prompts[i]);
+    }
+    CHECK(memcmp(together, apart, sizeof together) == 0 && together[0] != 0.0f);
+    close_engine(engine);
+}
+
 TEST(prompts_of_another_family_are_refused)
 {
     sumi_model* model;
@@ -495,6 +565,7 @@ int main(int argc, char** argv)
     RUN(an_adapter_comes_and_goes_between_pictures);
     RUN(a_start_picture_and_its_latents_begin_alike);
     RUN(saved_prompts_give_the_picture_of_their_text);
+    RUN(what_prompts_begin_with_is_computed_once);
     RUN(prompts_of_another_family_are_refused);
     RUN(a_picture_can_be_cancelled_and_drawn_again);
     RUN(memory_is_known_beforehand_and_a_warm_job_takes_none);

@@ -675,6 +675,10 @@ TEST(an_encoded_prompt_keeps_its_references)
         desc.guidance = 3.0f;
         const uint64_t want = edit_hash(engine, &desc);
         CHECK(want != 0);
+        // Both prompts begin with the pictures, which are computed once there; alone they have the same bits.
+        const sumi_pipeline* pipeline = &newest_plan(engine)->pipeline;
+        CHECK(pipeline->ids[0][0].count > 2 * pipeline->ids[1][0].count && pipeline->ids[1][0].count > 0);
+        CHECK_NUMBER(pipeline->ids[1][0].row, pipeline->ids[0][0].count);
         sumi_prompt *positive = encode_edit(engine, model, "make it red", 2),
                     *negative = encode_edit(engine, model, "grey", 2);
         CHECK_NUMBER(sumi_prompt_get_info(positive).reference_count, 2);

@@ -161,14 +161,15 @@ static void run_groups(int32_t begin, int32_t end, int32_t worker_index, void* c
     int32_t query_block = op->u.attention.query_block, item = 0, part = 0;
     for (int32_t i = 0; i < op->u.attention.sequence_count && item < end; i++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[i];
-        int32_t queries = sequence_rows(sequence, sequence->query_spans), blocks = divide_up(queries, query_block);
+        int32_t queries = sumi_sequence_queries(sequence), blocks = divide_up(queries, query_block);
+        int32_t first = sequence->query_first > 0 ? sequence->span[0].count : 0; // where they begin in the sequence
         for (int32_t head = 0; head < op->u.attention.q_heads && item < end; head++, part += blocks) {
             int32_t from = loop->run->part_begin > part ? loop->run->part_begin - part : 0,
                     to = min_int(blocks, loop->run->part_end - part);
             for (; from < to && item < end; from += loop->group_parts, item++) {
                 if (item >= begin) {
-                    attend(loop, sequence, head, from * query_block,
-                           min_int(queries, min_int(to, from + loop->group_parts) * query_block), memory);
+                    attend(loop, sequence, head, first + from * query_block,
+                           first + min_int(queries, min_int(to, from + loop->group_parts) * query_block), memory);
                 }
             }
         }
@@ -205,7 +206,7 @@ sumi_result sumi_cpu_attention(sumi_cpu_run* run)
     int32_t items = 0, part = 0;
     for (int32_t i = 0; i < op->u.attention.sequence_count; i++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[i];
-        int32_t blocks = divide_up(sequence_rows(sequence, sequence->query_spans), op->u.attention.query_block);
+        int32_t blocks = divide_up(sumi_sequence_queries(sequence), op->u.attention.query_block);
         for (int32_t head = 0; head < op->u.attention.q_heads; head++, part += blocks) {
             int32_t from = run->part_begin > part ? run->part_begin - part : 0,
                     to = min_int(blocks, run->part_end - part);

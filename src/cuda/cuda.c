@@ -428,8 +428,9 @@ static sumi_result divide_plan(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_err
         sumi_cuda_share_of* share = &division->shares[i];
         result =
             sumi_cuda_weights_want(weights, share->weight, share->form, share->is_adapter, &share->resident, error);
-        if (result == SUMI_OK && share->stay == SUMI_CUDA_KEPT)
-            record->weights[record->weight_count++] = share->resident;
+        if (result != SUMI_OK) break;
+        if (share->in_steps) weights->residents[share->resident].in_steps = true;
+        if (share->stay == SUMI_CUDA_KEPT) record->weights[record->weight_count++] = share->resident;
     }
     if (result == SUMI_OK && !division->fits)
         result = sumi_fail(error, SUMI_BUDGET_TOO_SMALL,
@@ -523,7 +524,7 @@ static sumi_result make_fit(sumi_cuda* cuda, sumi_cuda_plan* record, sumi_error*
         if (sumi_cuda_held(&cuda->memory) + missing <= cuda->budget) break;
         if (!has_settled) settle(cuda);
         has_settled = true;
-        if (tries > 0 && sumi_cuda_weights_evict(weights, serial)) {
+        if (tries > 0 && sumi_cuda_weights_evict(weights, serial, true)) {
             has_evicted = true;
             continue;
         }
@@ -627,7 +628,7 @@ static void cuda_trim(sumi_runner* runner)
     sumi_cuda_scope scope;
     if (cuda->budget == 0 || sumi_cuda_held(&cuda->memory) <= cuda->budget || !enter_quietly(cuda, &scope)) return;
     release_room(cuda);
-    while (sumi_cuda_held(&cuda->memory) > cuda->budget && sumi_cuda_weights_evict(&cuda->weights, UINT64_MAX))
+    while (sumi_cuda_held(&cuda->memory) > cuda->budget && sumi_cuda_weights_evict(&cuda->weights, UINT64_MAX, true))
         continue;
     if (sumi_cuda_held(&cuda->memory) > cuda->budget) drop_passage(cuda);
     miss_weights(cuda);
@@ -639,14 +640,15 @@ static bool cuda_shed(sumi_runner* runner, const sumi_plan* plan)
     sumi_cuda* cuda = (sumi_cuda*)runner;
     const sumi_cuda_plan* record = sumi_cuda_find_plan(cuda, plan);
     sumi_cuda_weights* weights = &cuda->weights;
-    bool is_any = false;
     sumi_cuda_scope scope;
     if (!enter_quietly(cuda, &scope)) return false;
     settle(cuda);
     const uint64_t serial = ++weights->list_serial;
     for (int32_t i = 0; record != NULL && i < record->weight_count; i++)
         weights->residents[record->weights[i]].listed = serial;
-    while (sumi_cuda_weights_evict(weights, serial)) is_any = true;
+    const bool takes_all = !sumi_cuda_weights_evict(weights, serial, false);
+    const bool is_any = !takes_all || sumi_cuda_weights_evict(weights, serial, true);
+    while (is_any && sumi_cuda_weights_evict(weights, serial, takes_all)) continue;
     if (is_any) miss_weights(cuda);
     sumi_cuda_leave(&cuda->device, &scope);
     return is_any;

@@ -51,15 +51,16 @@ static int32_t min_int(int32_t a, int32_t b) { return a < b ? a : b; }
 static int32_t max_int(int32_t a, int32_t b) { return a > b ? a : b; }
 static int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
-// A sequence's tokens: the spans of its keys; of each the first `queries` rows are queries.
+// A sequence's tokens: the spans of its keys; of each the first `queries` rows are queries. Or, with first_query, the
+// queries are all tokens from that one on, and queries[0] is their number.
 typedef struct tokens {
-    int32_t span_count, begin[2], keys[2], queries[2];
+    int32_t span_count, begin[2], keys[2], queries[2], first_query;
 } tokens;
 
 static tokens tokens_of(const sumi_sequence* sequence)
 {
     const sumi_span* span = sequence->span;
-    tokens t = {1, {span[0].begin, 0}, {span[0].count, 0}, {span[0].count, 0}};
+    tokens t = {1, {span[0].begin, 0}, {span[0].count, 0}, {span[0].count, 0}, 0};
     if (sequence->span_count == 2) {
         int32_t more = sequence->query_spans == 2 ? span[1].count : 0;
         if (span[1].begin == span[0].begin + span[0].count) { // one picture: the caption directly follows
@@ -71,6 +72,11 @@ static tokens tokens_of(const sumi_sequence* sequence)
             t.keys[1] = span[1].count;
             t.queries[1] = more;
         }
+    }
+    if (sequence->query_first > 0) {
+        t.first_query = span[0].count;
+        t.queries[0] = sumi_sequence_queries(sequence);
+        t.queries[1] = 0;
     }
     return t;
 }
@@ -103,6 +109,7 @@ static bool fits(const sumi_cuda_run* run, const attention_kernel* kernel)
 // What an op asks of a kernel.
 typedef struct demands {
     bool is_causal, is_aligned, has_one_span; // is_aligned: rows and heads begin at multiples of 16 bytes
+    bool begins_later;                        // a sequence's queries are not from its first token on
     int32_t window;                           // 0: none, or none that hides a key
 } demands;
 
@@ -115,6 +122,7 @@ static demands demands_of(const sumi_cuda_run* run)
         tokens t = tokens_of(&op->u.attention.sequences[i]);
         longest = max_int(longest, t.keys[0] + t.keys[1]);
         d.has_one_span = d.has_one_span && t.span_count == 1;
+        d.begins_later = d.begins_later || t.first_query > 0;
     }
     d.window = op->u.attention.window < longest ? max_int(0, op->u.attention.window) : 0;
     int32_t columns = op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column;
@@ -177,7 +185,7 @@ static const attention_kernel* choose(const sumi_cuda_run* run, const demands* d
 {
     int32_t dim = run->op->u.attention.dim;
     const attention_kernel* kernel = NULL;
-    if (d->is_aligned && d->window == 0 && run->op->u.attention.scale > 0.0f) {
+    if (d->is_aligned && d->window == 0 && !d->begins_later && run->op->u.attention.scale > 0.0f) {
         kernel = choose_hopper(run, d);
         if (kernel == NULL || !fits(run, kernel)) { kernel = choose_portable(run, d); }
     }
@@ -191,7 +199,7 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
                                    int32_t end)
 {
     const sumi_op* op = run->op;
-    int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0;
+    int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0, batch;
     sumi_attention_args args = {.qkv = sumi_cuda_value(run, op->in[0]),
                                 .out = sumi_cuda_value(run, op->out),
                                 .pitch = sumi_cuda_cols(run, op->in[0]),
@@ -206,10 +214,16 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
                                 .is_causal = d->is_causal,
                                 .window = d->window,
                                 .is_aligned = d->is_aligned};
-    for (int32_t first = 0; first < count && after < end; first += SUMI_ATTENTION_SEQUENCES) {
-        int32_t batch = min_int(SUMI_ATTENTION_SEQUENCES, count - first), from = max_int(begin, after);
+    for (int32_t first = 0; first < count && after < end; first += batch) {
+        int32_t from = max_int(begin, after);
+        batch = min_int(SUMI_ATTENTION_SEQUENCES, count - first);
+        args.first_query = tokens_of(&op->u.attention.sequences[first]).first_query;
         for (int32_t i = 0; i < batch; i++) {
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
+            if (t.first_query != args.first_query) { // a launch of its own
+                batch = i;
+                break;
+            }
             int32_t tiles = row_tiles(kernel, &t);
             after += heads * tiles;
             args.sequences[i] =
@@ -219,7 +233,7 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
                                           .split = t.keys[0],
                                           .jump = t.span_count == 2 ? t.begin[1] - t.begin[0] - t.keys[0] : 0,
                                           .keys = t.keys[0] + t.keys[1],
-                                          .queries = t.queries[0] + t.queries[1]};
+                                          .queries = t.first_query + t.queries[0] + t.queries[1]};
         }
         int32_t to = min_int(end, after);
         if (from < to) {

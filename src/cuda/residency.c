@@ -216,30 +216,41 @@ void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* wei
 
 // ---- Room -----------------------------------------------------------------------------------------------------------
 
-// Bytes that a slab gives back when the residents that are not listed with `serial` go; 0: none of its residents can.
-static uint64_t slab_gain(const sumi_cuda_weights* weights, int32_t slab, uint64_t serial, bool* out_has_listed)
+// What the choice of a slab depends on, in one pass: there may be a thousand of them.
+static void look_at_slabs(sumi_cuda_weights* weights, uint64_t serial)
 {
-    SUMI_ASSERT(slab >= 0 && (size_t)slab < weights->slab_count);
-    bool is_any = false;
-    *out_has_listed = false;
+    for (size_t s = 0; s < weights->slab_count; s++) {
+        weights->slabs[s].has_listed = weights->slabs[s].has_others = false;
+        weights->slabs[s].newest = 0;
+    }
     for (size_t i = 0; i < weights->resident_count; i++) {
         const sumi_cuda_resident* resident = &weights->residents[i];
-        if (resident->weight == NULL || resident->slab != slab) continue;
-        if (resident->listed == serial) *out_has_listed = true;
-        else is_any = true;
+        if (resident->weight == NULL || resident->slab < 0) continue;
+        SUMI_ASSERT((size_t)resident->slab < weights->slab_count);
+        sumi_cuda_slab* slab = &weights->slabs[resident->slab];
+        if (resident->listed == serial) slab->has_listed = true;
+        else slab->has_others = true;
+        slab->newest = resident->listed > slab->newest ? resident->listed : slab->newest;
     }
-    return is_any ? weights->slabs[slab].block.bytes : 0;
+}
+
+static bool leaves_before(const sumi_cuda_slab* a, const sumi_cuda_slab* b)
+{
+    if (a->has_listed != b->has_listed) return !a->has_listed;
+    if (a->in_steps != b->in_steps) return !a->in_steps;
+    return a->newest < b->newest;
 }
 
 // A slab goes as a whole: what is still wanted of it comes again.
-bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial)
+bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial, bool takes_all)
 {
     int32_t victim = -1;
+    look_at_slabs(weights, serial);
     for (size_t s = 0; s < weights->slab_count; s++) {
-        bool has_listed = false;
-        if (weights->slabs[s].block.address == 0 || slab_gain(weights, (int32_t)s, serial, &has_listed) == 0) continue;
-        if (!has_listed || victim < 0) victim = (int32_t)s;
-        if (!has_listed) break;
+        const sumi_cuda_slab* slab = &weights->slabs[s];
+        if (slab->block.address == 0 || !slab->has_others) continue;
+        if (!takes_all && (slab->has_listed || slab->in_steps)) continue;
+        if (victim < 0 || leaves_before(slab, &weights->slabs[victim])) victim = (int32_t)s;
     }
     if (victim < 0) return false;
     for (size_t i = 0; i < weights->resident_count; i++) {
@@ -260,11 +271,11 @@ static bool goes_alone(const sumi_cuda_weights* weights, const sumi_cuda_residen
 }
 
 // A slab for list[from], which has no place yet, and for those after it that fit: a slab holds weights of models or of
-// adapters.
+// adapters, and weights that steps read or others.
 static bool goes_along(const sumi_cuda_weights* weights, const sumi_cuda_resident* first,
                        const sumi_cuda_resident* other)
 {
-    return other->place.data == 0 && other->is_adapter == first->is_adapter
+    return other->place.data == 0 && other->is_adapter == first->is_adapter && other->in_steps == first->in_steps
         && goes_alone(weights, other) == goes_alone(weights, first);
 }
 
@@ -278,7 +289,7 @@ static sumi_result place_more(sumi_cuda_weights* weights, const int32_t* list, i
         SUMI_TRY(sumi_grow(weights->heap, (void**)&weights->slabs, &weights->slab_capacity, weights->slab_count + 1,
                            sizeof *weights->slabs, error));
     const sumi_cuda_resident first = weights->residents[list[from]];
-    sumi_cuda_slab slab = {.resident_count = 0};
+    sumi_cuda_slab slab = {.in_steps = first.in_steps};
     int32_t end = from;
     for (uint64_t limit = goes_alone(weights, &first) ? first.bytes : SLAB_BYTES;;) {
         uint64_t bytes = 0;

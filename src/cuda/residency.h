@@ -3,8 +3,9 @@
 //   file, mapped --workers copy--> pinned slot --copy stream--> its place                      bf16 matrices without padding
 //                                              \-> raw device slot --kernels/upload.cu--> place  everything else: other types, interleaved, permuted, folded, quantised
 //
-// Weights live in slabs of one model (adapters have their own), so that forgetting a model gives its memory back; under
-// a budget that has no room for all of them, matrices have blocks of their own and can go one by one. A slot is a
+// Weights live in slabs of one model (adapters have their own, and so have weights that steps read), so that forgetting a
+// model gives its memory back, and what a job reads once can go before what each of its steps reads; under a budget that
+// has no room for all of them, matrices have blocks of their own and can go one by one. A slot is a
 // megabyte, the unit of all waiting and pinning; a batch of slots is filled by the workers together. Which weights are
 // resident is decided in streaming.c.
 #ifndef SUMI_CUDA_RESIDENCY_H
@@ -29,11 +30,17 @@ typedef struct sumi_cuda_resident {
     sumi_cuda_pinned image;
     bool has_image;
     uint64_t listed; // serial of the last list it was put into
+    bool in_steps;   // some plan reads it in every step
 } sumi_cuda_resident;
 
+// in_steps: of all its residents.
 typedef struct sumi_cuda_slab {
     sumi_cuda_block block;
     int32_t resident_count;
+    bool in_steps;
+    // While one that goes is chosen: it has residents that are listed, and others; the newest list of those.
+    bool has_listed, has_others;
+    uint64_t newest;
 } sumi_cuda_slab;
 
 struct sumi_cuda_upload; // slots, while anything is on its way
@@ -106,9 +113,11 @@ void sumi_cuda_weights_drop_image(sumi_cuda_weights* weights, sumi_cuda_resident
 // From its image, which is complete, into the ring, on the copy stream.
 sumi_result sumi_cuda_weights_copy_out(const sumi_cuda_weights* weights, const sumi_cuda_resident* resident,
                                        CUdeviceptr to, sumi_error* error);
-// Takes residents that are not listed with `serial` off the device, and at least one of them: slabs without listed ones
-// first. False when there are none. Nothing uses them, nothing is on its way.
-bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial);
+// Takes residents that are not listed with `serial` off the device, and at least one of them. Slabs without listed ones
+// go first, of these slabs those that no step reads, and of these the ones that were listed longest ago. False when there
+// are none; without `takes_all`, also when what steps read, or what is listed, would have to go. Nothing uses them,
+// nothing is on its way.
+bool sumi_cuda_weights_evict(sumi_cuda_weights* weights, uint64_t serial, bool takes_all);
 // Gives the memory of everything on its way back to the host (pinned) and the device; waits for it first.
 void sumi_cuda_weights_settle(sumi_cuda_weights* weights);
 // Frees all forms of a weight, and slabs that nobody uses any more. Nothing is on its way.

@@ -6,6 +6,7 @@
 
 // Of the largest streamed weight. Three let one be used, one arrive and one wait; with more, less stays on the device.
 #define RING_MULTIPLE 3
+#define RING_STEP 512 // bytes: what device memory is counted in
 
 // ---- Division -------------------------------------------------------------------------------------------------------
 
@@ -49,8 +50,9 @@ static sumi_result list_shares(const sumi_cuda_weights* weights, const sumi_plan
             share->is_table = share->is_table && op->kind == SUMI_OP_EMBED_ROWS;
             // Steps weigh more than anything else, however few they are: the same weights should stay for jobs of any
             // number of them.
-            share->uses += plan->sections[op->section].repeat
-                         * (plan->sections[op->section].kind == SUMI_SECTION_DENOISE ? 64.0 : 1.0);
+            const bool is_step = plan->sections[op->section].kind == SUMI_SECTION_DENOISE;
+            share->in_steps = share->in_steps || is_step;
+            share->uses += plan->sections[op->section].repeat * (is_step ? 64.0 : 1.0);
         }
     }
     sumi_free(weights->heap, table);
@@ -69,11 +71,38 @@ static bool goes_before(const sumi_cuda_share_of* a, const sumi_cuda_share_of* b
     return spread_key(a->weight) < spread_key(b->weight);
 }
 
+// Of the weights that may be streamed: those of steps, or the others.
+typedef struct movable_weights {
+    uint64_t bytes, largest;
+} movable_weights;
+
+static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+// How much of `room` the ring takes. Once the largest weight that is streamed is what it needs. What is streamed in
+// every step should overlap with it, so the ring then holds several of those. Where the weights of steps can stay, they
+// do, and the ring has at most what they leave: the others are copied once in a run, or once for a picture, and it is
+// better that some of these copies are waited for than that every step repeats others.
+static uint64_t ring_bytes(const movable_weights* steps, const movable_weights* others, uint64_t room)
+{
+    if (steps->bytes == 0 || steps->bytes + others->largest <= room) {
+        const uint64_t ring =
+            clamp((room - steps->bytes) / RING_STEP * RING_STEP, others->largest, RING_MULTIPLE * others->largest);
+        return ring > others->bytes ? others->bytes : ring;
+    }
+    const uint64_t least = steps->largest > others->largest ? steps->largest : others->largest;
+    const uint64_t wanted = clamp(RING_MULTIPLE * steps->largest, least, steps->bytes + others->bytes);
+    return clamp(room / RING_STEP * RING_STEP, least, wanted);
+}
+
 static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* plan, uint64_t room,
                           sumi_cuda_division* division, sumi_error* error)
 {
     SUMI_ASSERT(division->kept == 0 && division->streamed == 0);
-    uint64_t all = 0, fixed = 0, largest = 0, movable = 0;
+    uint64_t all = 0, fixed = 0;
+    movable_weights steps = {0, 0}, others = {0, 0};
     sumi_cuda_way way = {0, 0, false};
     for (int32_t i = 0; i < division->count; i++) {
         all += division->shares[i].bytes;
@@ -100,21 +129,20 @@ static sumi_result divide(const sumi_cuda_weights* weights, const sumi_plan* pla
         } else if (share->form == SUMI_CUDA_FORM_VECTOR) { // a few kilobytes each: not worth a copy of their own
             fixed += share->bytes;
         } else {
-            largest = share->bytes > largest ? share->bytes : largest;
-            movable += share->bytes;
+            movable_weights* of = share->in_steps ? &steps : &others;
+            of->largest = share->bytes > of->largest ? share->bytes : of->largest;
+            of->bytes += share->bytes;
             int32_t at = count++;
             for (; at > 0 && goes_before(share, &division->shares[order[at - 1]]); at--) order[at] = order[at - 1];
             order[at] = i;
         }
     }
-    uint64_t ring = RING_MULTIPLE * largest;
-    for (int32_t n = RING_MULTIPLE; n > 1 && fixed + division->way + ring > room; n--)
-        ring = (uint64_t)(n - 1) * largest;
-    ring = ring > movable ? movable : ring;
+    const uint64_t rest = room > fixed + division->way ? room - fixed - division->way : 0;
+    uint64_t ring = ring_bytes(&steps, &others, rest);
     // without the tables there is room for all
-    if (fixed + division->way + movable <= room && !plan->wishes.spares_memory) ring = 0;
+    if (fixed + division->way + steps.bytes + others.bytes <= room && !plan->wishes.spares_memory) ring = 0;
     division->fits = fixed + division->way + ring <= room;
-    uint64_t left = division->fits && !plan->wishes.spares_memory ? room - fixed - division->way - ring : 0;
+    uint64_t left = division->fits && !plan->wishes.spares_memory ? rest - ring : 0;
     division->kept = fixed;
     for (int32_t k = 0; k < count; k++) {
         sumi_cuda_share_of* share = &division->shares[order[k]];

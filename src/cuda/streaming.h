@@ -2,7 +2,7 @@
 // in time.
 //
 //   kept      stays while the plan is used: vectors first, then what is used most often (the denoising section, run
-//             once per step), then the rest
+//             once per step), then, beside the ring, the rest
 //   streamed  lies in page-locked host memory as the device wants it, in its file's mapping (mapped.h) or else in an
 //             image of ours, and is copied into a ring on the device whenever an op is about to use it
 //   hosted    tables of which an op reads a few rows (the text encoder's embedding) are read where they lie, in pinned
@@ -29,6 +29,7 @@ typedef struct sumi_cuda_share_of {
     sumi_cuda_form form;
     sumi_cuda_stay stay;
     bool is_adapter, is_table; // table: only rows of it are read
+    bool in_steps;             // some of its uses are in a denoising section
     uint64_t bytes;
     double uses;      // of a run; those of steps count more
     int32_t resident; // once it is known to the runner's weights, else -1

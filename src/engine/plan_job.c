@@ -241,6 +241,21 @@ static void list_references(const sumi_plan_job* job, bool encodes_text, sumi_pi
     p->reference_count = job->references.count;
 }
 
+// What the plan may compute once for all of its prompts: as much as pays, if their ids agree so far.
+static int32_t shared_tokens(const sumi_workspace* workspace, const sumi_model* model, const sumi_plan_job* job,
+                             const sumi_pipeline_request* request, int32_t encoder)
+{
+    const int32_t shared = sumi_pipeline_shared(model->network, request, encoder);
+    const int32_t* first = NULL;
+    for (int32_t i = 0; i < job->plan_prompt_count && shared > 0; i++) {
+        if (request->prompts[i].given) continue;
+        const int32_t* ids = ids_of(workspace, model, job, job->plan_prompts[i], encoder);
+        if (first == NULL) first = ids;
+        else if (memcmp(first, ids, (size_t)shared * sizeof *ids) != 0) return 0;
+    }
+    return shared;
+}
+
 sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, sumi_model* model, sumi_plan_job* job,
                                   int32_t step_count, sumi_plan_request* out_request, sumi_error* error)
 {
@@ -282,6 +297,9 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
         memcpy(tables.prompts[i].picture_row, prompt->picture_row, sizeof tables.prompts[i].picture_row);
     }
     list_references(job, encodes_text, p, tables.references);
+    SUMI_ASSERT(p->prompt_count == job->plan_prompt_count);
+    for (int32_t e = 0; e < model->info.text_encoder_count && encodes_text; e++)
+        p->shared_tokens[e] = shared_tokens(workspace, model, job, p, e);
     out_request->model = model;
     out_request->loras = job->loras;
     out_request->lora_scales = job->lora_scales;
@@ -445,7 +463,8 @@ static sumi_result write_texts(sumi_engine* engine, const sumi_slot* slot, sumi_
         for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
             sumi_pipeline_rows ids = pipeline->ids[p][e], features = pipeline->features[p][e];
             if (prompt->text != NULL && ids.value.id != 0) {
-                const int32_t* from = ids_of(&engine->workspace, slot->model, job, job->plan_prompts[p], e);
+                const int32_t skipped = prompt->token_count[e] - ids.count; // they are the first prompt's
+                const int32_t* from = ids_of(&engine->workspace, slot->model, job, job->plan_prompts[p], e) + skipped;
                 write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from,
                             (uint64_t)ids.count * sizeof *from);
             } else if (prompt->text == NULL && features.value.id != 0) {
@@ -1066,12 +1085,15 @@ static void next_phase(sumi_plan_job* job, sumi_phase phase)
     job->drawn_beside = 0;
 }
 
+#define MOST_SHEDS 2 // what other jobs read once, then what their steps read
+
 static bool sheds(sumi_engine* engine, sumi_plan_job* job)
 {
-    if (job->has_shed || job->entry == NULL) return false;
-    job->has_shed = true;
+    if (job->sheds == MOST_SHEDS || job->entry == NULL) return false;
     sumi_engine_release(engine);
-    return engine->runner->functions->shed(engine->runner, &job->entry->plan);
+    const bool is_any = engine->runner->functions->shed(engine->runner, &job->entry->plan);
+    job->sheds = is_any ? job->sheds + 1 : MOST_SHEDS;
+    return is_any;
 }
 
 static void halve(sumi_engine* engine, sumi_plan_job* job)
@@ -1086,7 +1108,7 @@ static void halve(sumi_engine* engine, sumi_plan_job* job)
     sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
 }
 
-// More than all the ways below together: one shed, six halves, one raise, the smallest form, and the lowered limits.
+// More than all the ways below together: two sheds, six halves, one raise, the smallest form, and the lowered limits.
 #define MOST_TRIES 32
 
 // The device has less memory than was thought. Weights that this job does not use go first; then half of the pictures

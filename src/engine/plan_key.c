@@ -85,6 +85,7 @@ TABLE(static, reference, REFERENCE);
     ONE(NUMBER, tile_latent)                                                                                           \
     ONE(NUMBER, adapters)                                                                                              \
     ONE(NUMBER, adapter_count)                                                                                         \
+    ONE(NUMBER, shared_tokens)                                                                                         \
     ONE(UNUSED, unused)
 TABLE(static, pipeline, PIPELINE);
 #undef T

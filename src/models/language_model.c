@@ -262,8 +262,10 @@ static sumi_result bind(void* part, const void* settings, sumi_binder* b, const 
 static sumi_text_encoder_facts facts(const void* part)
 {
     const sumi_language_model* model = part;
-    return (sumi_text_encoder_facts){
-        .width = model->width, .vocabulary = model->vocabulary, .takes_pictures = model->settings->takes_pictures};
+    return (sumi_text_encoder_facts){.width = model->width,
+                                     .vocabulary = model->vocabulary,
+                                     .takes_pictures = model->settings->takes_pictures,
+                                     .shares_beginning = true};
 }
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
@@ -300,19 +302,30 @@ static void fill_positions(int32_t* positions, int32_t axes, int32_t begin, int3
     }
 }
 
+// Of the batch that are this prompt's alone; of the first one, all.
+static int32_t own_rows(const sumi_text_batch* batch, int32_t prompt)
+{
+    SUMI_ASSERT(prompt == 0 || batch->counts[prompt] > batch->shared);
+    return batch->counts[prompt] - (prompt > 0 ? batch->shared : 0);
+}
+
 static sumi_value write_positions(const sumi_language_model* model, sumi_plan* plan, const sumi_text_batch* batch,
                                   int32_t rows)
 {
     const int32_t axes = model->sections[0] > 0 ? 3 : 1;
-    const size_t bytes = (size_t)rows * (size_t)axes * sizeof(int32_t);
+    // a prompt's rows behind a shared beginning are written behind that, and then moved
+    const size_t bytes = ((size_t)rows + (size_t)batch->shared) * (size_t)axes * sizeof(int32_t);
     int32_t* positions = sumi_alloc(plan->heap, bytes);
     if (positions == NULL) {
         sumi_out_of_memory(&plan->error, bytes, "token positions");
         return SUMI_NO_VALUE;
     }
-    for (int32_t p = 0, row = 0; p < batch->prompt_count; row += batch->counts[p++]) {
-        fill_positions(positions + (int64_t)row * axes, axes, row, batch->counts[p], batch->pictures,
-                       batch->picture_count);
+    for (int32_t p = 0, row = 0; p < batch->prompt_count; row += own_rows(batch, p++)) {
+        const bool shares = p > 0 && batch->shared > 0;
+        int32_t* at = positions + (int64_t)row * axes;
+        fill_positions(at, axes, shares ? 0 : row, batch->counts[p], batch->pictures, batch->picture_count);
+        if (shares)
+            memmove(at, at + (int64_t)batch->shared * axes, (size_t)own_rows(batch, p) * (size_t)axes * sizeof *at);
     }
     sumi_value value = sumi_plan_constant(plan, "token_positions", SUMI_ELEMENT_INT, rows, axes, positions);
     sumi_free(plan->heap, positions);
@@ -335,9 +348,25 @@ static sumi_value write_rope(const sumi_language_model* model, sumi_plan* plan, 
     return sumi_plan_rope_table(plan, &args);
 }
 
+// Every prompt's rows see the rows before them. Those behind a shared beginning are an op of their own: a GPU has fast
+// kernels for sequences that begin with their first query, which nearly all rows are in.
+static sumi_value write_attention(sumi_plan* plan, sumi_value qkv, const sumi_attention* attention, int32_t shared)
+{
+    sumi_attention some = *attention;
+    if (shared == 0 || some.sequence_count == 1) { return sumi_plan_attention(plan, "attention", qkv, attention); }
+    some.sequence_count = 1;
+    sumi_value o = sumi_plan_attention(plan, "attention", qkv, &some);
+    some.sequences = attention->sequences + 1;
+    some.sequence_count = attention->sequence_count - 1;
+    sumi_value others = sumi_plan_attention(plan, "attention_others", qkv, &some);
+    const int32_t begin = some.sequences[0].span[1].begin;
+    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = others, .x_row = begin, .y = o, .y_row = begin});
+    return o;
+}
+
 // One layer on h, in place.
 static void write_layer(const sumi_language_model* model, sumi_plan* plan, const sumi_language_layer* w, sumi_value h,
-                        const sumi_attention* attention, sumi_value rope)
+                        const sumi_attention* attention, int32_t shared, sumi_value rope)
 {
     const sumi_language_model_settings* settings = model->settings;
     sumi_value a = sumi_plan_norm(
@@ -356,7 +385,7 @@ static void write_layer(const sumi_language_model* model, sumi_plan* plan, const
                                                       .eps = model->eps,
                                                       .rope = rope,
                                                       .rotary = SUMI_ROTARY_HALVES});
-    sumi_value o = sumi_plan_attention(plan, "attention", qkv, attention);
+    sumi_value o = write_attention(plan, qkv, attention, shared);
     if (settings->norms_branches) {
         sumi_value branch =
             sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "attention.out", .x = o, .weight = &w->out});
@@ -408,8 +437,11 @@ static sumi_value write(const void* part, sumi_plan* plan, const sumi_text_batch
         sumi_out_of_memory(&plan->error, (size_t)batch->prompt_count * sizeof *sequences, "attention sequences");
         return SUMI_NO_VALUE;
     }
-    for (int32_t p = 0, row = 0; p < batch->prompt_count; row += batch->counts[p++]) {
-        sequences[p] = (sumi_sequence){.span = {{row, batch->counts[p]}}, .span_count = 1, .query_spans = 1};
+    for (int32_t p = 0, row = 0; p < batch->prompt_count; row += own_rows(batch, p++)) {
+        const sumi_span own = {row, own_rows(batch, p)}, shared = {0, batch->shared};
+        sequences[p] = p > 0 && batch->shared > 0
+                         ? (sumi_sequence){.span = {shared, own}, .span_count = 2, .query_spans = 1, .query_first = 1}
+                         : (sumi_sequence){.span = {own}, .span_count = 1, .query_spans = 1};
     }
     sumi_attention attention = {.q_heads = model->q_heads,
                                 .kv_heads = model->kv_heads,
@@ -442,7 +474,7 @@ static sumi_value write(const void* part, sumi_plan* plan, const sumi_text_batch
         const sumi_language_layer* w = &model->layers[layer];
         sumi_plan_prefix(plan, "text.layers.%d.", (int)layer);
         attention.window = w->has_window ? model->window : 0;
-        write_layer(model, plan, w, h, &attention, ropes[w->has_window]);
+        write_layer(model, plan, w, h, &attention, batch->shared, ropes[w->has_window]);
     }
     sumi_plan_prefix(plan, "text.");
     if (model->settings->norms_features) {

@@ -36,9 +36,11 @@ typedef struct sumi_text_picture {
 } sumi_text_picture;
 
 typedef struct sumi_text_batch {
-    sumi_value ids;        // [sum of counts, 1]: the prompts one after another
+    sumi_value ids; // [rows, 1]: the prompts one after another, all but the first without their `shared` first tokens
     const int32_t* counts; // tokens of each prompt, which is a sequence of its own from position 0 on
     int32_t prompt_count;
+    // Tokens, pictures among them, that all prompts begin with, fewer than any has; 0 if not facts.shares_beginning.
+    int32_t shared;
     const sumi_text_picture* pictures; // by rising row
     int32_t picture_count;
 } sumi_text_batch;
@@ -48,6 +50,7 @@ typedef struct sumi_text_encoder_facts {
     int32_t vocabulary; // ids are below this
     bool pools;         // one row of features per prompt, rather than one per token
     bool takes_pictures;
+    bool shares_beginning; // a token's features depend on those before it alone: see sumi_text_batch.shared
 } sumi_text_encoder_facts;
 
 typedef struct sumi_text_encoder_part {

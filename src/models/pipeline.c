@@ -111,6 +111,9 @@ static sumi_result check_items(const sumi_network_info* info, const sumi_pipelin
     return SUMI_OK;
 }
 
+// Of all rows of a text encoder, one in so many must be saved: ops of their own are not free.
+#define LEAST_SHARE 5
+
 // ---- Sections -------------------------------------------------------------------------------------------------------
 
 // Whether any prompt has still to be encoded.
@@ -119,6 +122,38 @@ static bool encodes_text(const sumi_pipeline_request* r)
     bool encodes = false;
     for (int32_t p = 0; p < r->prompt_count; p++) { encodes = encodes || !r->prompts[p].given; }
     return encodes;
+}
+
+int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_request* request, int32_t encoder)
+{
+    const sumi_recipe_encoder* recipe = &network->recipe->encoders[encoder];
+    int32_t shared = recipe->prompt.dropped_rows, prompts = 0;
+    int64_t rows = 0;
+    if (!recipe->part->facts(network->encoders[encoder].model).shares_beginning) { return 0; }
+    if (request->reference_count > 0 && network->vision == NULL) { return 0; } // refused in any case
+    const sumi_pipeline_prompt* first = NULL;
+    for (int32_t p = 0; p < request->prompt_count; p++) {
+        const sumi_pipeline_prompt* prompt = &request->prompts[p];
+        if (prompt->given) { continue; }
+        first = first == NULL ? prompt : first;
+        prompts++;
+        rows += prompt->token_count[encoder];
+    }
+    for (int32_t i = 0; i < request->reference_count && encoder == 0 && first != NULL; i++) {
+        const int32_t cell = network->recipe->vision->facts(network->vision).cell;
+        const sumi_pipeline_reference* one = &request->references[i];
+        const int32_t end = first->picture_row[i] + one->vision_height / cell * (one->vision_width / cell);
+        shared = end > shared ? end : shared;
+    }
+    for (int32_t p = 0; p < request->prompt_count; p++) {
+        const sumi_pipeline_prompt* prompt = &request->prompts[p];
+        if (prompt->given) { continue; }
+        if (prompt->token_count[encoder] <= shared) { return 0; }
+        for (int32_t i = 0; i < request->reference_count && encoder == 0; i++) {
+            if (prompt->picture_row[i] != first->picture_row[i]) { return 0; }
+        }
+    }
+    return prompts > 1 && (int64_t)shared * (prompts - 1) * LEAST_SHARE >= rows ? shared : 0;
 }
 
 static bool is_size_good(int32_t width, int32_t height, int32_t multiple, int32_t most)
@@ -157,6 +192,19 @@ static sumi_result check_references(const sumi_network* network, const sumi_pipe
                              (int)i, (int)one->vision_width, (int)one->vision_height, (int)one->width, (int)one->height,
                              (int)cell, (int)info->size_multiple, (int)info->max_side);
         }
+    }
+    return SUMI_OK;
+}
+
+static sumi_result check_shared(const sumi_network* network, const sumi_pipeline_request* r, sumi_error* error)
+{
+    for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) {
+        const int32_t shared = r->shared_tokens[e];
+        if (shared == 0 || (e < network->info.text_encoder_count && shared == sumi_pipeline_shared(network, r, e))) {
+            continue;
+        }
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "prompts cannot share %d tokens of text encoder %d", (int)shared,
+                         (int)e);
     }
     return SUMI_OK;
 }
@@ -210,7 +258,7 @@ static int32_t place_pictures(writer* w, const int32_t* first_id)
     int32_t count = 0;
     if (r->reference_count == 0) { return 0; }
     const int32_t cell = w->network->recipe->vision->facts(w->network->vision).cell;
-    for (int32_t p = 0; p < r->prompt_count; p++) {
+    for (int32_t p = 0; p < r->prompt_count && (count == 0 || r->shared_tokens[0] == 0); p++) {
         for (int32_t i = 0; i < r->reference_count && !r->prompts[p].given; i++) {
             w->pictures[count++] = (sumi_text_picture){.row = first_id[p] + r->prompts[p].picture_row[i],
                                                        .grid_height = r->references[i].vision_height / cell,
@@ -221,13 +269,27 @@ static int32_t place_pictures(writer* w, const int32_t* first_id)
     return count;
 }
 
+// The features of a prompt whose beginning is another one's: those of both behind each other.
+static sumi_value join_features(const writer* w, int32_t encoder, sumi_value features, int32_t own, int32_t count)
+{
+    const int32_t dropped = w->network->recipe->encoders[encoder].prompt.dropped_rows,
+                  kept = w->r->shared_tokens[encoder] - dropped;
+    SUMI_ASSERT(kept > 0 && kept < count);
+    sumi_value joined =
+        sumi_plan_value(w->plan, "joined_features", SUMI_ELEMENT_ACTIVATION, count, w->info->feature_width[encoder]);
+    sumi_plan_copy_rows(w->plan, &(sumi_plan_copy_args){.x = features, .x_row = dropped, .y = joined, .rows = kept});
+    sumi_plan_copy_rows(
+        w->plan, &(sumi_plan_copy_args){.x = features, .x_row = own, .y = joined, .y_row = kept, .rows = count - kept});
+    return joined;
+}
+
 // All prompts that are not given go through an encoder together: its weights are read once. Each prompt is its own
-// sequence there.
+// sequence there; what all of them begin with is computed once, as rows of the first.
 static void write_text(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
     for (int32_t e = 0; e < w->info->text_encoder_count; e++) {
-        int32_t counts[SUMI_MAX_PROMPTS], first_id[SUMI_MAX_PROMPTS], encoded = 0, rows = 0;
+        int32_t counts[SUMI_MAX_PROMPTS], first_id[SUMI_MAX_PROMPTS], skipped[SUMI_MAX_PROMPTS], encoded = 0, rows = 0;
         for (int32_t p = 0; p < r->prompt_count; p++) {
             int32_t count = r->prompts[p].token_count[e];
             w->features[p].row[e] = 0;
@@ -241,8 +303,10 @@ static void write_text(writer* w)
                 w->features[p].count[e] = sumi_network_feature_rows(w->network, e, count);
                 w->features[p].row[e] = rows + w->network->recipe->encoders[e].prompt.dropped_rows;
                 first_id[p] = rows;
+                skipped[p] = encoded > 0 ? r->shared_tokens[e] : 0;
+                w->features[p].row[e] -= skipped[p];
                 counts[encoded++] = count;
-                rows += count;
+                rows += count - skipped[p];
             }
         }
         if (encoded == 0) { continue; }
@@ -253,16 +317,23 @@ static void write_text(writer* w)
             &(sumi_text_batch){.ids = ids,
                                .counts = counts,
                                .prompt_count = encoded,
+                               .shared = encoded > 1 ? r->shared_tokens[e] : 0,
                                .pictures = w->pictures,
                                .picture_count = e == 0 ? place_pictures(w, first_id) : 0});
         if (r->goal == SUMI_GOAL_PROMPTS) { keep(w->plan, features); }
         for (int32_t p = 0; p < r->prompt_count; p++) {
             if (!r->prompts[p].given) {
+                const int32_t own = r->prompts[p].token_count[e] - skipped[p];
                 w->features[p].value[e] = features;
-                w->out->ids[p][e] = (sumi_pipeline_rows){ids, first_id[p], r->prompts[p].token_count[e]};
+                w->out->ids[p][e] = (sumi_pipeline_rows){ids, first_id[p], own};
+                if (w->features[p].row[e] < first_id[p]) { // some of them are the first prompt's
+                    w->features[p].value[e] = join_features(w, e, features, first_id[p], w->features[p].count[e]);
+                    w->features[p].row[e] = 0;
+                    if (r->goal == SUMI_GOAL_PROMPTS) { keep(w->plan, w->features[p].value[e]); }
+                }
                 if (r->goal == SUMI_GOAL_PROMPTS) {
                     w->out->features[p][e] =
-                        (sumi_pipeline_rows){features, w->features[p].row[e], w->features[p].count[e]};
+                        (sumi_pipeline_rows){w->features[p].value[e], w->features[p].row[e], w->features[p].count[e]};
                 }
             }
         }
@@ -485,6 +556,7 @@ sumi_result sumi_pipeline_write(const sumi_network* network, const sumi_pipeline
     }
     if (request->goal == SUMI_GOAL_IMAGES) { SUMI_TRY(check_items(info, request, error)); }
     SUMI_TRY(check_references(network, request, error));
+    SUMI_TRY(check_shared(network, request, error));
     // too large for a stack that may be the host's
     writer* w = sumi_alloc_zero(plan->heap, sizeof *w + network->recipe->denoiser->state_bytes);
     if (w == NULL) {

@@ -53,6 +53,8 @@ typedef struct sumi_pipeline_request {
     const sumi_adapter_use* adapters; // must outlive the plan
     sumi_pipeline_goal goal;
     int32_t prompt_count, item_count, reference_count, adapter_count;
+    // Ids that all prompts which are not given begin with, to be computed once: what sumi_pipeline_shared says, or 0.
+    int32_t shared_tokens[SUMI_MAX_TEXT_ENCODERS];
     int32_t width, height;            // pixels, multiples of info.size_multiple
     int32_t evaluation_count;         // rows of the solver table, at least 1
     int32_t tile_latent;              // side of a VAE tile in latents, a multiple of 4; 0: whole pictures
@@ -79,7 +81,8 @@ typedef struct sumi_pipeline_rows {
 // Bound values; {0} when the request has no use for them. "in": the engine writes before the run. "out": it reads after
 // (or during) it.
 typedef struct sumi_pipeline {
-    // in   int32 [tokens, 1], prompts that are not given
+    // in   int32 [tokens, 1], prompts that are not given; its last `count` ids where shared_tokens says that the others
+    // are the first such prompt's
     sumi_pipeline_rows ids[SUMI_MAX_PROMPTS][SUMI_MAX_TEXT_ENCODERS];
     // in   activations [rows, width] of given prompts; out with SUMI_GOAL_PROMPTS
     sumi_pipeline_rows features[SUMI_MAX_PROMPTS][SUMI_MAX_TEXT_ENCODERS];
@@ -103,6 +106,11 @@ typedef struct sumi_pipeline {
     sumi_value not_finite; // out  int [1, 1]: how many values of the picture are not finite; zeroed by the plan itself
     int32_t latent_height, latent_width;
 } sumi_pipeline;
+
+// How many ids a text encoder computes once where all prompts that are not given begin with them: up to the last
+// picture's end, or what of the template is not handed on. It depends on the counts alone, so that plans do not differ
+// with the words of a prompt. 0: it does not pay, or this encoder cannot.
+int32_t sumi_pipeline_shared(const sumi_network* network, const sumi_pipeline_request* request, int32_t encoder);
 
 // Whether a solver's rows read the base y or the history h.
 void sumi_pipeline_needs(const sumi_solver_row* rows, int32_t count, bool* out_base, bool* out_history);

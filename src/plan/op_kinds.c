@@ -69,7 +69,7 @@ static int64_t query_blocks(const sumi_plan* plan, const sumi_op* op)
     int64_t parts = 0, block = op->u.attention.query_block;
     for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[s];
-        parts += op->u.attention.q_heads * ((rows_in(sequence, sequence->query_spans) + block - 1) / block);
+        parts += op->u.attention.q_heads * ((sumi_sequence_queries(sequence) + block - 1) / block);
     }
     return parts;
 }
@@ -194,7 +194,7 @@ static double attention_bytes(const sumi_plan* plan, const sumi_op* op)
     double rows = 0;
     for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[s];
-        rows += (double)rows_in(sequence, sequence->query_spans);
+        rows += (double)sumi_sequence_queries(sequence);
     }
     double heads = 2.0 * op->u.attention.q_heads + 2.0 * op->u.attention.kv_heads;
     return rows * heads * op->u.attention.dim * plan->activation_bytes;
@@ -249,9 +249,10 @@ static double attention_flops(const sumi_plan* plan, const sumi_op* op)
     double flops = 0;
     for (int32_t s = 0; s < a->sequence_count; s++) {
         const sumi_sequence* sequence = &a->sequences[s];
-        double queries = (double)rows_in(sequence, sequence->query_spans);
-        double keys = (double)rows_in(sequence, sequence->span_count);
-        flops += 4.0 * queries * keys * a->q_heads * a->dim * (a->causal ? 0.5 : 1.0);
+        double queries = (double)sumi_sequence_queries(sequence);
+        double keys = (double)rows_in(sequence, sequence->span_count), share = a->causal ? 0.5 : 1.0;
+        if (a->causal && sequence->query_first > 0) { share = 1.0 - 0.5 * queries / keys; } // all see the first span
+        flops += 4.0 * queries * keys * a->q_heads * a->dim * share;
     }
     return flops;
 }

@@ -85,12 +85,20 @@ typedef struct sumi_span {
     int32_t begin, count;
 } sumi_span; // a range of rows
 
-// One attention sequence: up to two row ranges read as one (image rows, then caption rows). The queries are the first
-// query_spans of them.
+// One attention sequence: up to two row ranges read as one (image rows, then caption rows). The queries are query_spans
+// of them from query_first on: 0, or 1 where the first range is the beginning of other sequences too, whose queries it
+// is. Sequences of an op with other query_first may read the same rows, but have no queries in common.
 typedef struct sumi_sequence {
     sumi_span span[2];
-    int32_t span_count, query_spans;
+    int32_t span_count, query_spans, query_first;
 } sumi_sequence;
+
+static inline int32_t sumi_sequence_queries(const sumi_sequence* sequence)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < sequence->query_spans; i++) { count += sequence->span[sequence->query_first + i].count; }
+    return count;
+}
 
 // ---- The parameters of each kind ------------------------------------------------------------------------------------
 //

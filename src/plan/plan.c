@@ -615,7 +615,7 @@ sumi_value sumi_plan_attention(sumi_plan* plan, const char* label, sumi_value qk
     for (int32_t s = 0; s < attention->sequence_count && !has_failed(plan); s++) {
         const sumi_sequence* sequence = &attention->sequences[s];
         if (sequence->span_count < 1 || sequence->span_count > 2 || sequence->query_spans < 1
-            || sequence->query_spans > sequence->span_count) {
+            || sequence->query_first < 0 || sequence->query_spans > sequence->span_count - sequence->query_first) {
             mismatch(plan, label, "a sequence has one or two spans");
             break;
         }

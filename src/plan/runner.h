@@ -112,8 +112,8 @@ typedef struct sumi_runner_functions {
     // gives back at once what is above it.
     void (*set_budget)(sumi_runner* runner, uint64_t bytes);
     void (*trim)(sumi_runner* runner);
-    // Takes off the device what the plan does not use: weights of others. False when there is nothing. Nothing runs,
-    // and arena and scratch were given back.
+    // Takes off the device what the plan does not use: weights of others, first those that no step reads, in another
+    // call the rest. False when there is nothing. Nothing runs, and arena and scratch were given back.
     bool (*shed)(sumi_runner* runner, const sumi_plan* plan);
     void (*room)(sumi_runner* runner, sumi_device_room* out_room);   // now
     void (*forget_plan)(sumi_runner* runner, const sumi_plan* plan); // it goes: graphs; nothing of it runs

@@ -223,7 +223,8 @@ static void list_attention(validator* v, const sumi_op* op)
     for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[s];
         for (int32_t i = 0; i < sequence->span_count; i++) {
-            for (int32_t k = i < sequence->query_spans ? 0 : 1; k < 3; k++) {
+            const bool has_queries = i >= sequence->query_first && i < sequence->query_first + sequence->query_spans;
+            for (int32_t k = has_queries ? 0 : 1; k < 3; k++) {
                 add_access(v, (access){.value = op->in[0],
                                        .row = sequence->span[i].begin,
                                        .rows = sequence->span[i].count,
@@ -235,7 +236,7 @@ static void list_attention(validator* v, const sumi_op* op)
     }
     for (int32_t s = 0; s < op->u.attention.sequence_count; s++) {
         const sumi_sequence* sequence = &op->u.attention.sequences[s];
-        for (int32_t i = 0; i < sequence->query_spans; i++) {
+        for (int32_t i = sequence->query_first; i < sequence->query_first + sequence->query_spans; i++) {
             writes(v, op->out, sequence->span[i].begin, sequence->span[i].count, q, IS_NUMBER);
         }
     }
@@ -834,10 +835,7 @@ static int64_t work_rows(const sumi_op* op)
     case SUMI_OP_FILL_ROWS: return op->u.fill.span_count;
     case SUMI_OP_ATTENTION:
         for (int32_t s = 0; s < op->u.attention.sequence_count && op->u.attention.query_block > 0; s++) {
-            int64_t queries = 0;
-            for (int32_t i = 0; i < op->u.attention.sequences[s].query_spans; i++) {
-                queries += op->u.attention.sequences[s].span[i].count;
-            }
+            const int64_t queries = sumi_sequence_queries(&op->u.attention.sequences[s]);
             rows +=
                 op->u.attention.q_heads * ((queries + op->u.attention.query_block - 1) / op->u.attention.query_block);
         }
