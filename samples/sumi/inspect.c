@@ -1,5 +1,5 @@
 // sumi inspect: what a path holds, told by content: parts, layers, types, files, what is missing; or the ranks of an
-// adapter. Nothing is computed and no weight is read, only headers, so it is quick for tens of gigabytes.
+// adapter. Nothing is computed and no large weight is read, only headers and what binding needs (biases), so it is quick for tens of gigabytes.
 #include "commands.h"
 #include "expected.h"
 #include <stdio.h>
