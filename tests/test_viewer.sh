@@ -180,6 +180,59 @@ if [ "$(number frames)" = "$(grep -c '^frame$' "$report")" ] && [ "$(number upda
 else fail "the report's sums: $(number frames) frames, $(number updates) updates"; fi
 grep -E '^[a-z0-9_]+(_ms|s) [0-9.]+$' "$report" | paste -sd ' '
 
+# ---- Pictures to edit -----------------------------------------------------------------------------------------------------------------------
+# The tiny edit model lies in layers. Pictures of the command line come in as those that are dropped.
+qwen=tests/golden/qwen-image
+mkdir "$folder/edit"
+cp -r $qwen/model/. $qwen/model-edit/processor $qwen/model-edit-2509/model_index.json "$folder/edit"
+report=$folder/edit_report
+: >"$report"
+"$build/bin/viewer" "$folder/edit" tests/pictures/cat.png tests/pictures/house.png --size 1180x760 --backend "$backend" --output "$folder/out" --report "$report" >"$folder/log" 2>&1 &
+viewer=$!
+await "the edit model opens" "ready edit" || finish
+await "two pictures are to be edited" "references 2" || finish
+if [ "$(happened 'start ')" -eq 0 ]; then ok; else fail "none of them is one to start from" "$(cat "$report")"; fi
+xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"
+click prompt
+hold ctrl a
+xdotool type --delay 15 "the hat"
+click preset-4 # Fast
+click follows
+click width $size_at
+click height $size_at
+click budget $most_budget_at
+click prompt
+hold Return
+await "a picture is made of two" "generate 7 [1-9][0-9]*x[1-9][0-9]* 4 the hat$" || finish
+await "it is done" "done 7" || finish
+xdotool key ctrl+s
+await "it is saved" "saved"
+edited=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
+size=$(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) .*/\1/p' "$report" | tail -n 1)
+if text=$("$build/bin/sumi" generate --model "$folder/edit" --prompt "the hat" --preset fast --size "$size" --seed 7 --backend "$backend" --reference tests/pictures/cat.png --reference tests/pictures/house.png -o "$folder/same.png" 2>&1 \
+          && "$folder/support" pictures "$edited" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
+if "$folder/support" parameters "$edited" | grep -q "References: 2"; then ok; else fail "it tells how many" "$("$folder/support" parameters "$edited")"; fi
+click reference-0
+await "a click removes one" "references 1"
+click use
+await "a picture that was made is edited" "references 2" 2
+click use-as-1
+click use
+await "or started from" "start $size"
+click use-as-0
+click reference-1
+await "the pictures to edit are still there" "references 1" 2
+click follows
+click go
+await "the next one is as large as what it edits" "done 7" 2
+[ "$(happened 'generate')" -eq 2 ] && ok || fail "two pictures were made" "$(cat "$report")"
+xdotool key ctrl+s
+await "it is saved" "saved" 2
+last=$("$folder/support" size "$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)")
+if [ "$last" = 1024x1024 ]; then ok; else fail "a square's size is a square's: $last"; fi
+if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+quit
+
 # ---- Straight into textures -----------------------------------------------------------------------------------------------------------------
 # What a GPU does is played by tests/fake_cuda, whose pictures are a pattern (tests/viewer_gl.c).
 fake=$build/fake

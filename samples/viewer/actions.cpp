@@ -44,6 +44,7 @@ void apply_preset(Viewer& viewer, sumi_preset preset)
     viewer.form.guidance = defaults.guidance;
     viewer.form.guidance_off = defaults.guidance_off;
     viewer.form.strength = defaults.strength;
+    viewer.form.follows_references = defaults.follows_references;
     if (!viewer.start) {
         viewer.form.width = defaults.width;
         viewer.form.height = defaults.height;
@@ -68,6 +69,8 @@ Settings current_settings(const Viewer& viewer)
     settings.negative = unwrapped(viewer.negative);
     settings.seed = viewer.seed;
     settings.start = viewer.start;
+    if (takes_references(viewer))
+        for (const auto& each : viewer.references) settings.references.push_back(each->pixels);
     if (viewer.start && viewer.mask_has_paint) settings.mask = std::make_shared<Pixels>(viewer.mask);
     if (settings.mask) settings.strength = 1.0f; // what is painted over is to be forgotten
     return settings;
@@ -101,7 +104,7 @@ static std::string parameters_of(const Product& product)
 {
     const Settings& s = product.settings;
     std::string text = s.prompt + "\n";
-    if (!s.negative.empty()) text += "Negative prompt: " + s.negative + "\n";
+    if (!product.negative.empty()) text += "Negative prompt: " + product.negative + "\n";
     char line[256];
     snprintf(line, sizeof line, "Steps: %d, Sampler: Euler, CFG scale: %g, Seed: %llu, Size: %dx%d", s.step_count,
              (double)(s.guidance - s.guidance_off) + 1.0, (unsigned long long)s.seed, s.width, s.height);
@@ -111,6 +114,7 @@ static std::string parameters_of(const Product& product)
         snprintf(line, sizeof line, ", Denoising strength: %g", (double)s.strength);
         text += line;
     }
+    if (!s.references.empty()) text += ", References: " + std::to_string(s.references.size());
     return text + ", RNG: CPU, Version: sumi " + sumi_version();
 }
 
@@ -170,7 +174,7 @@ void save_picture(Viewer& viewer)
         if (arrival.product == viewer.shown) arrival.wants_save = true;
 }
 
-static void read_start(Viewer& viewer, const std::string& path)
+static void read_picture(Viewer& viewer, const std::string& path)
 {
     struct Answer {
         SharedPixels pixels;
@@ -194,7 +198,7 @@ static void read_start(Viewer& viewer, const std::string& path)
         [&viewer, path, answer] {
             if (!answer->pixels) return complain(viewer, answer->message);
             viewer.report.event(viewer.now, "read %s", path.c_str());
-            use_as_start(viewer, answer->pixels, false);
+            viewer.dropped.push_back(answer->pixels);
         });
 }
 
@@ -214,7 +218,7 @@ void open_path(Viewer& viewer, const std::string& path)
                 viewer.banner.clear();
                 viewer.generator.open(path);
             } else {
-                read_start(viewer, path);
+                read_picture(viewer, path);
             }
         });
 }
@@ -262,6 +266,47 @@ void drop_start(Viewer& viewer)
     form_changed(viewer);
 }
 
+// ---- Pictures to edit -----------------------------------------------------------------------------------------------
+
+bool takes_references(const Viewer& viewer)
+{
+    return viewer.generator.is_ready() && viewer.generator.model_info().takes_references;
+}
+
+void use_as_reference(Viewer& viewer, SharedPixels pixels)
+{
+    const size_t most = (size_t)std::max(0, viewer.generator.model_info().max_references);
+    if (most == 1) viewer.references.clear();
+    if (viewer.references.size() >= most)
+        return complain(viewer, "This model edits at most " + std::to_string(most)
+                                    + " pictures at once: a click on one removes it.");
+    auto reference = std::make_unique<Reference>();
+    reference->pixels = std::move(pixels);
+    const Pixels& from = *reference->pixels;
+    reference->texture.upload(from.bytes.data(), from.width, from.height, from.channel_count);
+    viewer.references.push_back(std::move(reference));
+    viewer.use = Use::EDIT;
+    form_changed(viewer);
+    viewer.report.event(viewer.now, "references %d", (int)viewer.references.size());
+}
+
+void drop_reference(Viewer& viewer, size_t index)
+{
+    viewer.references.erase(viewer.references.begin() + (std::ptrdiff_t)index);
+    form_changed(viewer);
+    viewer.report.event(viewer.now, "references %d", (int)viewer.references.size());
+}
+
+static void take_dropped(Viewer& viewer)
+{
+    while (!viewer.dropped.empty() && !viewer.generator.is_opening()) {
+        SharedPixels pixels = viewer.dropped.front();
+        viewer.dropped.pop_front();
+        if (viewer.use == Use::EDIT && takes_references(viewer)) use_as_reference(viewer, pixels);
+        else use_as_start(viewer, pixels, false);
+    }
+}
+
 void show_entry(Viewer& viewer, const Entry& entry)
 {
     const Settings& s = entry.product->settings;
@@ -275,6 +320,7 @@ void show_entry(Viewer& viewer, const Entry& entry)
     viewer.form = s;
     viewer.form.start.reset();
     viewer.form.mask.reset();
+    viewer.form.references.clear(); // those of the list are taken
     form_changed(viewer);
     viewer.report.event(viewer.now, "restored %llu", (unsigned long long)s.seed);
 }
@@ -369,8 +415,10 @@ void take_news(Viewer& viewer)
         viewer.status.clear();
         apply_preset(viewer, SUMI_PRESET_MODEL);
         if (viewer.start) fit_size(viewer, viewer.start->width, viewer.start->height);
+        viewer.use = takes_references(viewer) ? Use::EDIT : Use::START;
         viewer.report.event(viewer.now, "ready %s", generator.model_name().c_str());
     }
+    take_dropped(viewer);
     // A plan is written for the answer: not for every step of a slider's way.
     if (viewer.wants_memory && generator.is_ready() && !generator.is_generating()
         && viewer.now - viewer.settings_changed > 0.25) {

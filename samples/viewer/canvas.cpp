@@ -178,9 +178,10 @@ static void draw_picture(Viewer& viewer, const Area& room)
     char text[160];
     snprintf(text, sizeof text, "%d \u00d7 %d    %d steps    seed %llu    %.2f s%s", s.width, s.height, s.step_count,
              (unsigned long long)s.seed, viewer.shown->seconds,
-             s.mask    ? "    repainted in part"
-             : s.start ? "    from a picture"
-                       : "");
+             s.mask                 ? "    repainted in part"
+             : s.start              ? "    from a picture"
+             : s.references.empty() ? ""
+                                    : "    edited");
     centred_text(room, room.high.y + viewer.theme(14), colour::DIM, text);
 }
 
@@ -194,13 +195,18 @@ static void draw_tools(Viewer& viewer, const Area& room)
         if (segments(viewer, "view", views, 2, &view)) viewer.canvas = (Canvas)view;
     }
     if (!viewer.shown || viewer.canvas != Canvas::PICTURE) return;
+    const bool edits = viewer.use == Use::EDIT && takes_references(viewer);
     const float save = viewer.theme(78), use = viewer.theme(124);
     ImGui::SetCursorScreenPos(ImVec2(room.high.x - save - use - ImGui::GetStyle().ItemSpacing.x, room.low.y));
     ImGui::BeginDisabled(viewer.generator.is_generating());
     ImGui::BeginDisabled(!viewer.shown->pixels);
-    if (ImGui::Button("Start from this", ImVec2(use, 0))) use_as_start(viewer, viewer.shown->pixels, true);
+    if (ImGui::Button(edits ? "Edit this" : "Start from this", ImVec2(use, 0))) {
+        if (edits) use_as_reference(viewer, viewer.shown->pixels);
+        else use_as_start(viewer, viewer.shown->pixels, true);
+    }
     mark(viewer, "use");
-    hint("Make the next picture from this one, or paint over a part of it to be made anew");
+    hint(edits ? "Let the prompt speak of this picture"
+               : "Make the next picture from this one, or paint over a part of it to be made anew");
     ImGui::EndDisabled();
     ImGui::SameLine();
     if (ImGui::Button("Save", ImVec2(save, 0))) save_picture(viewer);

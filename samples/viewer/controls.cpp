@@ -23,6 +23,8 @@ static void draw_model(Viewer& viewer)
                           16);
     std::string kind;
     if (is_ready) kind = std::string(generator.model_info().family) + " " + generator.model_info().variant;
+    // long families give way to the name; the variant says enough
+    if (is_ready && ImGui::CalcTextSize(kind.c_str()).x > 0.5f * width) kind = generator.model_info().variant;
     const float kind_width = ImGui::CalcTextSize(kind.c_str()).x,
                 name_x = corner.x + pad + 2.0f * dot + viewer.theme(8);
     list->AddText(ImVec2(name_x, corner.y + ImGui::GetStyle().FramePadding.y), ImGui::GetColorU32(ImGuiCol_Text),
@@ -38,11 +40,30 @@ static void draw_model(Viewer& viewer)
     ImGui::EndDisabled();
 }
 
+// Of letters beyond ASCII the font may have none.
+static bool can_be_drawn(const std::string& text)
+{
+    return std::all_of(text.begin(), text.end(), [](unsigned char letter) { return letter < 0x80; });
+}
+
+// What an empty box stands for, in its place.
+static void draw_own_negative(Viewer& viewer)
+{
+    std::string text = viewer.generator.negative_text();
+    if (text.empty()) return;
+    if (text.find_first_not_of(' ') == std::string::npos) text = "the model's own: a blank";
+    else if (!can_be_drawn(text)) text = "the model's own text";
+    const ImVec2 low = ImGui::GetItemRectMin(), pad = ImGui::GetStyle().FramePadding;
+    ImGui::GetWindowDrawList()->AddText(ImVec2(low.x + pad.x, low.y + pad.y), colour::FAINT,
+                                        elided(text, ImGui::GetItemRectMax().x - low.x - 2.0f * pad.x).c_str());
+}
+
 static void draw_prompt(Viewer& viewer)
 {
     bool changed = false;
     // gives way before the form scrolls
-    const float height = std::clamp(ImGui::GetWindowHeight() - viewer.theme(520), viewer.theme(58), viewer.theme(104));
+    const float rest = takes_references(viewer) ? viewer.theme(600) : viewer.theme(520);
+    const float height = std::clamp(ImGui::GetWindowHeight() - rest, viewer.theme(40), viewer.theme(104));
     heading(viewer, "PROMPT");
     if (viewer.wants_focus) {
         ImGui::SetKeyboardFocusHere();
@@ -55,10 +76,12 @@ static void draw_prompt(Viewer& viewer)
     const bool is_used = viewer.form.guidance > viewer.form.guidance_off;
     heading(viewer, is_used ? "NEGATIVE PROMPT" : "NEGATIVE PROMPT  (used with guidance)");
     ImGui::BeginDisabled(!is_used);
-    if (wrapped_text("##negative", viewer.negative, sizeof viewer.negative, ImVec2(-1, viewer.theme(48)), &changed))
+    if (wrapped_text("##negative", viewer.negative, sizeof viewer.negative,
+                     ImVec2(-1, std::min(height, viewer.theme(48))), &changed))
         viewer.wants_picture = true;
     viewer.has_focus |= ImGui::IsItemActive();
     mark(viewer, "negative");
+    if (is_used && !viewer.negative[0] && !ImGui::IsItemActive()) draw_own_negative(viewer);
     ImGui::EndDisabled();
     if (changed) form_changed(viewer);
 }
@@ -78,15 +101,24 @@ static bool slide_size(const char* name, int* side, const sumi_model_info& info,
 
 static void draw_numbers(Viewer& viewer)
 {
-    static const char* const presets[] = {"Default", "Preview", "Standard", "Quality"};
+    static const char* const presets[] = {"Default", "Preview", "Standard", "Quality", "Fast"};
     const sumi_model_info& info = viewer.generator.model_info();
     Settings& form = viewer.form;
     heading(viewer, "PICTURE");
     int preset = form.preset;
     ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x);
-    if (segments(viewer, "preset", presets, 4, &preset)) apply_preset(viewer, (sumi_preset)preset);
+    if (segments(viewer, "preset", presets, PRESET_COUNT, &preset)) apply_preset(viewer, (sumi_preset)preset);
     bool changed = false;
+    if (takes_references(viewer)) {
+        label(viewer, "");
+        ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(viewer.theme(3), viewer.theme(3)));
+        changed |= ImGui::Checkbox("by the pictures to edit", &form.follows_references);
+        ImGui::PopStyleVar();
+        mark(viewer, "follows");
+    }
+    const bool follows = form.follows_references && takes_references(viewer) && !viewer.references.empty();
     label(viewer, "Size");
+    ImGui::BeginDisabled(follows);
     const float cross = ImGui::CalcTextSize("\u00d7").x, gap = ImGui::GetStyle().ItemSpacing.x;
     const float half = 0.5f * (ImGui::GetContentRegionAvail().x - cross - 2.0f * gap);
     changed |= slide_size("##width", &form.width, info, half);
@@ -96,6 +128,7 @@ static void draw_numbers(Viewer& viewer)
     ImGui::SameLine();
     changed |= slide_size("##height", &form.height, info, half);
     mark(viewer, "height");
+    ImGui::EndDisabled();
     label(viewer, "Steps");
     changed |= slider("##steps", &form.step_count, 1, 100, "%d", true);
     mark(viewer, "steps");
@@ -123,36 +156,105 @@ static void draw_numbers(Viewer& viewer)
     if (changed) form_changed(viewer);
 }
 
+// A frame with a sentence in it, where a picture would be.
+static void draw_place(const Viewer& viewer, float width, float height, const char* text)
+{
+    const ImVec2 corner = ImGui::GetCursorScreenPos(), size = ImGui::CalcTextSize(text);
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    list->AddRect(corner, ImVec2(corner.x + width, corner.y + height), ImGui::GetColorU32(colour::LINE),
+                  viewer.theme(5), 0, viewer.theme(1));
+    list->AddText(ImVec2(corner.x + 0.5f * (width - size.x), corner.y + 0.5f * (height - size.y)),
+                  ImGui::GetColorU32(colour::FAINT), text);
+    ImGui::Dummy(ImVec2(width, height));
+}
+
+// The middle square of a picture, at a corner.
+static void draw_square(const Viewer& viewer, const Texture& texture, const Pixels& of, ImVec2 corner, float side)
+{
+    const float width = (float)of.width, height = (float)of.height, shorter = std::min(width, height);
+    const ImVec2 low(0.5f - 0.5f * shorter / width, 0.5f - 0.5f * shorter / height);
+    ImGui::GetWindowDrawList()->AddImageRounded(texture.id(), corner, ImVec2(corner.x + side, corner.y + side), low,
+                                                ImVec2(1.0f - low.x, 1.0f - low.y), IM_COL32_WHITE, viewer.theme(4));
+}
+
+// In the order in which the prompt counts them. A click removes one.
+static void draw_references(Viewer& viewer)
+{
+    const sumi_model_info& info = viewer.generator.model_info();
+    const float side = viewer.theme(62), gap = ImGui::GetStyle().ItemSpacing.x;
+    size_t removed = viewer.references.size();
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    for (size_t i = 0; i < viewer.references.size(); i++) {
+        const Reference& reference = *viewer.references[i];
+        const ImVec2 corner = ImGui::GetCursorScreenPos(), end(corner.x + side, corner.y + side);
+        ImGui::PushID((int)i);
+        if (ImGui::InvisibleButton("reference", ImVec2(side, side))) removed = i;
+        char name[32], number[24];
+        snprintf(name, sizeof name, "reference-%zu", i);
+        snprintf(number, sizeof number, "%zu", i + 1);
+        mark(viewer, name);
+        const bool is_hot = ImGui::IsItemHovered();
+        hint("Remove it");
+        draw_square(viewer, reference.texture, *reference.pixels, corner, side);
+        if (is_hot) list->AddRectFilled(corner, end, IM_COL32(10, 11, 14, 150), viewer.theme(4));
+        const float a = viewer.theme(4), badge = viewer.theme(18);
+        const char* text = is_hot ? "\u00d7" : number;
+        const ImVec2 size = ImGui::CalcTextSize(text);
+        list->AddRectFilled(ImVec2(corner.x + a, corner.y + a), ImVec2(corner.x + a + badge, corner.y + a + badge),
+                            is_hot ? colour::SEAL : IM_COL32(10, 11, 14, 190), viewer.theme(4));
+        list->AddText(ImVec2(corner.x + a + 0.5f * (badge - size.x), corner.y + a + 0.5f * (badge - size.y)),
+                      colour::TEXT, text);
+        ImGui::PopID();
+        ImGui::SameLine(0.0f, gap);
+    }
+    const int room = info.max_references - (int)viewer.references.size();
+    if (room > 0) {
+        char text[64];
+        if (viewer.references.empty() && info.max_references == 1)
+            snprintf(text, sizeof text, "Drop a PNG on the window");
+        else if (viewer.references.empty())
+            snprintf(text, sizeof text, "Drop up to %d PNGs on the window", info.max_references);
+        else snprintf(text, sizeof text, "%d more", room);
+        draw_place(viewer, ImGui::GetContentRegionAvail().x, side, text);
+    } else {
+        ImGui::NewLine();
+    }
+    if (removed < viewer.references.size()) drop_reference(viewer, removed);
+}
+
+// What pictures are for that come in: a model may take some to edit and one to start from.
+static void draw_use(Viewer& viewer)
+{
+    char edit[32] = "Edit", start[32] = "Start from";
+    if (!viewer.references.empty()) snprintf(edit, sizeof edit, "Edit (%zu)", viewer.references.size());
+    if (viewer.start) snprintf(start, sizeof start, "Start from (1)");
+    const char* const uses[] = {edit, start};
+    int use = (int)viewer.use;
+    ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x);
+    if (segments(viewer, "use-as", uses, 2, &use)) viewer.use = (Use)use;
+}
+
 static void draw_start(Viewer& viewer)
 {
-    heading(viewer, "PICTURE TO START FROM");
+    const bool both = takes_references(viewer);
+    heading(viewer, both ? "PICTURES THAT COME IN" : "PICTURE TO START FROM");
+    if (both) draw_use(viewer);
+    if (both && viewer.use == Use::EDIT) return draw_references(viewer);
     if (!viewer.start) {
-        const float height = viewer.theme(46), width = ImGui::GetContentRegionAvail().x;
-        const ImVec2 corner = ImGui::GetCursorScreenPos();
-        ImGui::GetWindowDrawList()->AddRect(corner, ImVec2(corner.x + width, corner.y + height),
-                                            ImGui::GetColorU32(colour::LINE), viewer.theme(5), 0, viewer.theme(1));
-        const char* text = viewer.generator.is_ready() && !viewer.generator.model_info().has_vae_encoder
-                             ? "This model takes none: it has no VAE encoder"
-                             : "Drop a PNG on the window";
-        const ImVec2 size = ImGui::CalcTextSize(text);
-        ImGui::GetWindowDrawList()->AddText(
-            ImVec2(corner.x + 0.5f * (width - size.x), corner.y + 0.5f * (height - size.y)),
-            ImGui::GetColorU32(colour::FAINT), text);
-        ImGui::Dummy(ImVec2(width, height));
+        draw_place(viewer, ImGui::GetContentRegionAvail().x, viewer.theme(both ? 62 : 46),
+                   viewer.generator.is_ready() && !viewer.generator.model_info().has_vae_encoder
+                       ? "This model takes none: it has no VAE encoder"
+                       : "Drop a PNG on the window");
         return;
     }
     const float side = viewer.theme(62);
     const ImVec2 corner = ImGui::GetCursorScreenPos();
     ImDrawList* list = ImGui::GetWindowDrawList();
-    const float width = (float)viewer.start->width, height = (float)viewer.start->height,
-                shorter = std::min(width, height);
-    const ImVec2 low(0.5f - 0.5f * shorter / width, 0.5f - 0.5f * shorter / height);
     if (ImGui::InvisibleButton("start", ImVec2(side, side)))
         viewer.canvas = viewer.canvas == Canvas::START ? Canvas::PICTURE : Canvas::START;
     mark(viewer, "start");
     hint("Show it, to paint a mask");
-    list->AddImageRounded(viewer.start_texture.id(), corner, ImVec2(corner.x + side, corner.y + side), low,
-                          ImVec2(1.0f - low.x, 1.0f - low.y), IM_COL32_WHITE, viewer.theme(4));
+    draw_square(viewer, viewer.start_texture, *viewer.start, corner, side);
     if (viewer.canvas == Canvas::START)
         list->AddRect(corner, ImVec2(corner.x + side, corner.y + side), colour::SEAL, viewer.theme(4), 0,
                       viewer.theme(2));
@@ -181,11 +283,12 @@ static void draw_start(Viewer& viewer)
     ImGui::EndGroup();
 }
 
-static const char* stage_name(sumi_stage stage)
+static const char* stage_name(sumi_stage stage, bool reads_references)
 {
     static const char* const names[] = {
         "Waiting",   "Loading",  "Preparing", "Reading the prompt", "Reading the picture",
         "Denoising", "Decoding", "Finishing"};
+    if (stage == SUMI_STAGE_TEXT && reads_references) return "Reading pictures and prompt";
     return names[stage];
 }
 
@@ -217,7 +320,7 @@ static void draw_go(Viewer& viewer)
     const double seconds = generator.seconds_left(viewer.now);
     if (status.stage == SUMI_STAGE_DENOISE)
         snprintf(text, sizeof text, "Denoising %d / %d", status.step, status.step_count);
-    else snprintf(text, sizeof text, "%s", stage_name(status.stage));
+    else snprintf(text, sizeof text, "%s", stage_name(status.stage, !generator.running().references.empty()));
     if (seconds >= 60.0) snprintf(left, sizeof left, "%.0f min left", seconds / 60.0);
     else if (seconds >= 0.0) snprintf(left, sizeof left, seconds < 10.0 ? "%.1f s left" : "%.0f s left", seconds);
     const float pad = viewer.theme(14), y = corner.y + 0.5f * (size.y - ImGui::GetTextLineHeight());

@@ -122,7 +122,7 @@ void Generator::begin_open()
             }
             model_ = answer->model;
             model_info_ = sumi_model_get_info(model_);
-            for (int i = 0; i < 4; i++) presets_[i] = sumi_image_defaults(model_, (sumi_preset)i);
+            for (int i = 0; i < PRESET_COUNT; i++) presets_[i] = sumi_image_defaults(model_, (sumi_preset)i);
             model_path_ = path;
             model_name_ = answer->name;
             was_opened_ = true;
@@ -134,8 +134,9 @@ Settings Generator::defaults(sumi_preset preset) const
     const sumi_image_desc& desc = presets_[preset];
     Settings settings;
     settings.preset = preset;
-    settings.width = desc.width;
-    settings.height = desc.height;
+    settings.follows_references = desc.width == 0;
+    settings.width = desc.width > 0 ? desc.width : model_info_.native_size;
+    settings.height = desc.height > 0 ? desc.height : model_info_.native_size;
     settings.step_count = desc.step_count;
     settings.guidance = desc.guidance;
     settings.guidance_off = model_info_.guidance_off;
@@ -175,6 +176,10 @@ std::shared_ptr<Generator::Request> Generator::make_request(const Settings& sett
     desc.step_count = s.step_count;
     desc.guidance = s.guidance;
     desc.preview_every = 1;
+    for (const SharedPixels& each : s.references) request->references.push_back(pixels_of(*each));
+    desc.references = s.references.empty() ? nullptr : request->references.data();
+    desc.reference_count = (int32_t)s.references.size();
+    if (s.follows_references && !s.references.empty()) desc.width = desc.height = 0;
     if (s.start) {
         request->start = pixels_of(*s.start);
         desc.start_image = &request->start;
@@ -197,7 +202,14 @@ void Generator::begin_generate()
 {
     running_ = std::move(wanted_);
     wanted_.reset();
-    const Settings& s = running_->settings;
+    Settings& s = running_->settings;
+    sumi_size size;
+    if (const sumi_result result = sumi_image_size(&running_->desc, &size); result != SUMI_OK) {
+        running_.reset();
+        return fail("Starting the picture", result, "");
+    }
+    s.width = size.width; // where it follows from the references
+    s.height = size.height;
     running_->target = {};
     running_->target.external = find_texture_(s.width, s.height);
     if (!running_->target.external) {
@@ -262,6 +274,8 @@ void Generator::end_job(const sumi_job_status& status, double now)
         product_->settings.step_count = image.step_count;
         product_->pixels = running_->picture;
         product_->model_name = model_name_;
+        const Settings& s = running_->settings;
+        if (s.guidance > s.guidance_off) product_->negative = s.negative.empty() ? negative_text() : s.negative;
         product_->seconds = now - began_;
         std::copy(std::begin(status.stage_seconds), std::end(status.stage_seconds), product_->stage_seconds);
     } else if (result == SUMI_CANCELLED) {

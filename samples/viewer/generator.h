@@ -26,13 +26,16 @@ struct Settings {
     int width = 0, height = 0, step_count = 0;
     float guidance = 0.0f, guidance_off = 0.0f, strength = 0.0f; // guidance_off: the model's number for none
     uint64_t seed = 0;
-    SharedPixels start, mask; // image to image, inpainting
+    SharedPixels start, mask;             // image to image, inpainting
+    std::vector<SharedPixels> references; // of edit models: what the prompt speaks of
+    bool follows_references = false;      // where there are some, the size is not width x height but follows from them
 };
 
 struct Product {
     Settings settings;
     SharedPixels pixels; // nullptr at first when the GPU wrote it into a texture
     std::string model_name;
+    std::string negative; // the one that was used, the model's own too; "" without guidance
     double seconds = 0.0; // on the clock
     float stage_seconds[8] = {};
 };
@@ -47,6 +50,8 @@ struct GeneratorOptions {
 using FindTexture = std::function<sumi_external*(int width, int height)>;
 
 // With textures, frame() and the end want the OpenGL context current.
+constexpr int PRESET_COUNT = SUMI_PRESET_FAST + 1;
+
 class Generator {
   public:
     Generator(const GeneratorOptions& options, FindTexture find_texture, void (*wake)());
@@ -64,6 +69,7 @@ class Generator {
     bool is_generating() const { return job_.id != 0 || wanted_ != nullptr; }
     bool is_ready() const { return model_ != nullptr && !is_opening(); }
     const sumi_model_info& model_info() const { return model_info_; }
+    const char* negative_text() const { return model_info_.negative_text ? model_info_.negative_text : ""; } // its own
     const std::string& model_path() const { return model_path_; }
     const std::string& model_name() const { return model_name_; }
     const Settings& running() const { return (running_ ? running_ : wanted_)->settings; } // while is_generating()
@@ -93,6 +99,7 @@ class Generator {
         Settings settings;
         sumi_image_item item;
         sumi_pixels start, mask;
+        std::vector<sumi_pixels> references;
         sumi_target target;
         sumi_image_desc desc;
         std::shared_ptr<Pixels> picture;
@@ -113,7 +120,8 @@ class Generator {
     sumi_engine* engine_ = nullptr;
     sumi_model* model_ = nullptr;
     sumi_model_info model_info_ = {};
-    sumi_image_desc presets_[4] = {}; // of this model: asked for once, as the thread may have the engine later
+    sumi_image_desc presets_[PRESET_COUNT] =
+        {}; // of this model: asked for once, as the thread may have the engine later
     std::string model_path_, model_name_, wanted_path_;
     sumi_job job_ = {};
     std::atomic<uint64_t> load_{0}; // the id of the model's job: written on the thread, read here to cancel it

@@ -1,5 +1,5 @@
 // A window on sumi: prompts in, pictures growing on the screen, while the window keeps its frames.
-//     viewer [MODEL] [PICTURE.png] [--output FOLDER] ...        without a model: the demo model beside the sources or in the folder one is in
+//     viewer [MODEL] [PICTURE.png ...] [--output FOLDER] ...        without a model: the demo model beside the sources or in the folder one is in
 #include "viewer.h"
 #define GLFW_INCLUDE_GLEXT
 #include <GLFW/glfw3.h>
@@ -13,9 +13,9 @@
 #include <random>
 
 static const char* const s_usage =
-    "usage: viewer [MODEL] [PICTURE.png]\n"
+    "usage: viewer [MODEL] [PICTURE.png ...]\n"
     "  MODEL            a diffusers folder, a .safetensors or .gguf file; without it the demo model\n"
-    "  PICTURE.png      a picture to start from, as if it were dropped on the window\n"
+    "  PICTURE.png      a picture to start from, with edit models one to edit, as if it were dropped on the window\n"
     "  --output FOLDER  where pictures are saved (the current folder)\n"
     "  --backend NAME   cpu or cuda; by default a GPU when there is one\n"
     "  --threads N      of the processor's cores for the pictures (all but one)\n"
@@ -24,7 +24,8 @@ static const char* const s_usage =
     "  --report FILE    writes what happened and how long frames took\n";
 
 struct Arguments {
-    std::string model, picture, output = ".", report;
+    std::string model, output = ".", report;
+    std::vector<std::string> pictures;
     GeneratorOptions options;
     int width = 1440, height = 900;
     float scale = 0.0f;
@@ -41,7 +42,8 @@ static bool read_arguments(int argc, char** argv, Arguments& out)
     for (int i = 1; i < argc; i++) {
         const std::string name = argv[i];
         if (name.empty() || name[0] != '-') {
-            (ends_with(name, ".png") ? out.picture : out.model) = name;
+            if (ends_with(name, ".png")) out.pictures.push_back(name);
+            else out.model = name;
             continue;
         }
         if (i + 1 == argc) return false;
@@ -221,7 +223,7 @@ static int show(GLFWwindow* window, const Arguments& arguments, const char* prog
         theme_load(viewer.theme, wanted_scale(window, arguments));
         const std::string model = arguments.model.empty() ? find_demo_model(program) : arguments.model;
         if (!model.empty()) open_path(viewer, model);
-        if (!arguments.picture.empty()) open_path(viewer, arguments.picture);
+        for (const std::string& picture : arguments.pictures) open_path(viewer, picture);
         run(window, viewer);
         glfwHideWindow(window); // the running slice may take a moment
         viewer.report.sum(viewer.frames);

@@ -25,6 +25,13 @@ struct Arrival { // a picture whose pixels come from its texture
 
 enum class Canvas { PICTURE, START };
 
+enum class Use { EDIT, START }; // of a picture that comes in
+
+struct Reference { // a picture that an edit model's prompt speaks of
+    SharedPixels pixels;
+    Texture texture;
+};
+
 struct Ground { // a part of the window that is filled before Dear ImGui draws on it
     ImVec2 corner, size;
     ImU32 shade;
@@ -70,6 +77,9 @@ struct Viewer {
     Texture preview;
     bool has_preview = false; // of the job at hand
     double fade_begin = -10.0;
+    Use use = Use::START; // EDIT is for models that take references
+    std::vector<std::unique_ptr<Reference>> references;
+    std::deque<SharedPixels> dropped; // wait for the model that is being opened: it may be one for editing
     SharedPixels start;
     Texture start_texture, mask_texture;
     Pixels mask; // of the form's size; empty: none was drawn
@@ -97,9 +107,12 @@ void generate(Viewer& viewer);
 void cancel(Viewer& viewer);
 void roll_seed(Viewer& viewer);
 void save_picture(Viewer& viewer);
-void open_path(Viewer& viewer, const std::string& path);                 // a model or a PNG to start from
+void open_path(Viewer& viewer, const std::string& path);                 // a model, or a PNG to edit or to start from
 void use_as_start(Viewer& viewer, SharedPixels pixels, bool keeps_size); // its size, or one that the model likes
 void drop_start(Viewer& viewer);
+bool takes_references(const Viewer& viewer);                // the model that is open
+void use_as_reference(Viewer& viewer, SharedPixels pixels); // takes the place of the last one where only one is taken
+void drop_reference(Viewer& viewer, size_t index);
 void show_entry(Viewer& viewer, const Entry& entry); // with its prompt, seed and numbers
 void apply_preset(Viewer& viewer, sumi_preset preset);
 void form_changed(Viewer& viewer);
