@@ -58,7 +58,9 @@ static void watch_vae(golden_case* c, watcher* w)
     }
     if (has_expected(c, "mid"))
         add_watch(w, "mid", WATCH_PLANES, "%s.mid.1.conv2", strcmp(c->kind, "vae_decode") == 0 ? "decoder" : "encoder");
-    if (has_expected(c, "pixels_row0")) add_watch(w, "pixels_row0", WATCH_ROWS, "encoder.pixels_in");
+    if (has_expected(c, "pixels_row0") && c->g->is_gpu)
+        not_checked(c, "pixels_row0", "a GPU rounds it to bfloat16, and no error of that is stored");
+    else if (has_expected(c, "pixels_row0")) add_watch(w, "pixels_row0", WATCH_ROWS, "encoder.pixels_in");
 }
 
 // The first row of a picture whose pixels were taken as rows of channels.

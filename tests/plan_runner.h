@@ -102,11 +102,16 @@ static inline void plan_write_floats(sumi_runner* runner, const sumi_plan* plan,
     free(halves);
 }
 
-// The whole value as it lies there. On a GPU only bound values can be fetched.
+// The whole value as it lies there. On a GPU only bound values can be fetched; a constant is the plan's own.
 static inline sumi_result plan_read(sumi_runner* runner, const sumi_plan* plan, sumi_value value, void* into,
                                     sumi_error* error)
 {
     if (runner->functions->fetch != NULL) {
+        for (size_t i = 0; i < plan->constant_count; i++) {
+            if (plan->constants[i].value.id != value.id) continue;
+            memcpy(into, plan->constants[i].data, (size_t)plan->constants[i].bytes);
+            return SUMI_OK;
+        }
         sumi_result result = runner->functions->fetch(runner, plan, value, error);
         if (result == SUMI_OK) result = runner_drain(runner, 0, NULL, error);
         if (result != SUMI_OK) return result;
