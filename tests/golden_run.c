@@ -95,7 +95,6 @@ static void run_case(golden* g, const char* folder, const char* file)
             if (before == g->passed + g->failed && g->case_failed == 0) case_fails(&c, "nothing was compared");
             finish_case(&c);
             g->cases++;
-            g->failed += g->case_failed > 0 && before == g->passed + g->failed; // a failure without any number
         }
         free(c.seen);
         sumi_tensor_set_close(&c.set);

@@ -187,6 +187,7 @@ void case_fails(golden_case* c, const char* format, ...)
     vprintf(format, arguments);
     printf("\n");
     va_end(arguments);
+    c->g->failed++;
     c->g->case_failed++;
 }
 
