@@ -1778,8 +1778,8 @@ static void give_half(scene* s, sumi_vae_half* half, int first, int second, int 
     give_conv(s, &half->conv_in, &half->conv_in_bias, in, middle == second ? first : middle, 3);
     for (int i = 0; i < 2; i++) give_block(s, &half->middle[i], middle, middle);
     give_norm(s, &half->attention_norm, &half->attention_norm_bias, middle);
-    give_conv(s, &half->attention_qkv, &half->attention_qkv_bias, middle, 3 * middle, 1);
-    give_conv(s, &half->attention_out, &half->attention_out_bias, middle, middle, 1);
+    give_conv(s, &half->attention.qkv, &half->attention.qkv_bias, middle, 3 * middle, 1);
+    give_conv(s, &half->attention.out, &half->attention.out_bias, middle, middle, 1);
     for (int stage = 0; stage < 2; stage++) {
         int channels = stage == 0 ? first : second;
         half->stages[stage].block_count = 2;
@@ -1835,8 +1835,8 @@ static void give_pixel_half(scene* s, sumi_qwen_vae_half* half, int first, int s
     give_conv(s, &half->conv_in, &half->conv_in_bias, in, first, 3);
     for (int i = 0; i < 2; i++) give_pixel_block(s, &half->middle[i], middle, middle);
     half->attention_norm = *norm_weight(s, middle, 0);
-    give_conv(s, &half->attention_qkv, &half->attention_qkv_bias, middle, 3 * middle, 1);
-    give_conv(s, &half->attention_out, &half->attention_out_bias, middle, middle, 1);
+    give_conv(s, &half->attention.qkv, &half->attention.qkv_bias, middle, 3 * middle, 1);
+    give_conv(s, &half->attention.out, &half->attention.out_bias, middle, middle, 1);
     for (int stage = 0; stage < 2; stage++) {
         half->stages[stage].block_count = 2;
         for (int i = 0; i < 2; i++)

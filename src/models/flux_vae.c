@@ -1,7 +1,6 @@
 #include "models/flux_vae.h"
 #include "models/config.h"
 #include "models/vae_tiles.h"
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -113,11 +112,11 @@ static void bind_middle(sumi_binder* b, sumi_vae_half* half, const char* side, i
     }
     const int32_t rows[] = {channels, channels, channels};
     snprintf(n[3], sizeof n[3], "%s.mid_block.attentions.0.qkv", side);
-    sumi_bind_stack(b, &half->attention_qkv, n[3], qkv, rows, 3, channels);
-    sumi_bind_stacked_bias(b, &half->attention_qkv_bias, n[3], qkv, rows, 3);
+    sumi_bind_stack(b, &half->attention.qkv, n[3], qkv, rows, 3, channels);
+    sumi_bind_stacked_bias(b, &half->attention.qkv_bias, n[3], qkv, rows, 3);
     snprintf(name, sizeof name, "%s.mid_block.attentions.0.to_out.0", side);
-    sumi_bind_matrix(b, &half->attention_out, name, channels, channels);
-    sumi_bind_vector(b, &half->attention_out_bias, sumi_bind_join(n[3], name, "bias"), channels);
+    sumi_bind_matrix(b, &half->attention.out, name, channels, channels);
+    sumi_bind_vector(b, &half->attention.out_bias, sumi_bind_join(n[3], name, "bias"), channels);
 }
 
 // How many stages a half has, how many blocks each and whether it resamples: read off all names of the file.
@@ -421,26 +420,10 @@ static picture write_middle(const sumi_flux_vae* vae, sumi_plan* plan, const sum
                             const char* side)
 {
     x = write_block(vae, plan, &half->middle[0], x, side, -1, 0);
-    int32_t channels = half->attention_norm.cols, pixels = x.height * x.width;
-    sumi_sequence all = {.span = {{0, pixels}}, .span_count = 1, .query_spans = 1};
     sumi_plan_prefix(plan, "%s.mid.attention.", side);
     sumi_value n =
         write_norm(vae, plan, "norm", x.value, &half->attention_norm, &half->attention_norm_bias, false, false);
-    sumi_value qkv = sumi_plan_linear(
-        plan, &(sumi_plan_linear_args){
-                  .label = "qkv", .x = n, .weight = &half->attention_qkv, .bias = &half->attention_qkv_bias});
-    sumi_value o = sumi_plan_attention(plan, "attention", qkv,
-                                       &(sumi_attention){.q_heads = 1,
-                                                         .kv_heads = 1,
-                                                         .dim = channels,
-                                                         .scale = (float)(1.0 / sqrt((double)channels)),
-                                                         .sequences = &all,
-                                                         .sequence_count = 1});
-    x.value = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "out",
-                                                              .x = o,
-                                                              .weight = &half->attention_out,
-                                                              .bias = &half->attention_out_bias,
-                                                              .residual = x.value});
+    x.value = sumi_vae_attention_write(&half->attention, plan, n, x.value, x.height * x.width);
     x.spare = SUMI_NO_VALUE; // attention has better use for its memory
     return write_block(vae, plan, &half->middle[1], x, side, -1, 1);
 }

@@ -8,6 +8,7 @@
 #ifndef SUMI_MODELS_FLUX_VAE_H
 #define SUMI_MODELS_FLUX_VAE_H
 #include "models/parts.h"
+#include "models/vae_attention.h"
 
 #define SUMI_VAE_MAX_STAGES 6
 #define SUMI_VAE_MAX_BLOCKS 8 // residual blocks of a stage
@@ -28,8 +29,8 @@ typedef struct sumi_vae_half {
     int32_t stage_count;
     sumi_weight conv_in, conv_in_bias, norm_out, norm_out_bias, conv_out, conv_out_bias;
     sumi_vae_block middle[2];
-    sumi_weight attention_norm, attention_norm_bias, attention_qkv, attention_qkv_bias, attention_out,
-        attention_out_bias;
+    sumi_weight attention_norm, attention_norm_bias;
+    sumi_vae_attention attention;
     sumi_vae_stage stages[SUMI_VAE_MAX_STAGES]; // in the order they run
 } sumi_vae_half;
 

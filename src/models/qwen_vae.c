@@ -134,9 +134,9 @@ static void bind_middle(sumi_binder* b, sumi_qwen_vae_half* half, const char* si
     }
     snprintf(module, sizeof module, "%s.mid_block.attentions.0", side);
     sumi_bind_vector(b, &half->attention_norm, sumi_bind_join(name, module, "norm.gamma"), channels);
-    sumi_bind_linear(b, &half->attention_qkv, &half->attention_qkv_bias, sumi_bind_join(name, module, "to_qkv"),
+    sumi_bind_linear(b, &half->attention.qkv, &half->attention.qkv_bias, sumi_bind_join(name, module, "to_qkv"),
                      3 * channels, channels);
-    sumi_bind_linear(b, &half->attention_out, &half->attention_out_bias, sumi_bind_join(name, module, "proj"), channels,
+    sumi_bind_linear(b, &half->attention.out, &half->attention.out_bias, sumi_bind_join(name, module, "proj"), channels,
                      channels);
 }
 
@@ -522,25 +522,9 @@ static picture write_middle(const sumi_qwen_vae* vae, sumi_plan* plan, const sum
 {
     sumi_plan_prefix(plan, "%s.mid.0.", side);
     x = write_block(vae, plan, &half->middle[0], x);
-    int32_t channels = half->attention_norm.cols;
-    sumi_sequence all = {.span = {{0, x.height * x.width}}, .span_count = 1, .query_spans = 1};
     sumi_plan_prefix(plan, "%s.mid.attention.", side);
     sumi_value n = write_norm(plan, "norm", x.value, &half->attention_norm, false, SUMI_NO_VALUE);
-    sumi_value qkv = sumi_plan_linear(
-        plan, &(sumi_plan_linear_args){
-                  .label = "qkv", .x = n, .weight = &half->attention_qkv, .bias = &half->attention_qkv_bias});
-    sumi_value o = sumi_plan_attention(plan, "attention", qkv,
-                                       &(sumi_attention){.q_heads = 1,
-                                                         .kv_heads = 1,
-                                                         .dim = channels,
-                                                         .scale = (float)(1.0 / sqrt((double)channels)),
-                                                         .sequences = &all,
-                                                         .sequence_count = 1});
-    sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "out",
-                                                    .x = o,
-                                                    .weight = &half->attention_out,
-                                                    .bias = &half->attention_out_bias,
-                                                    .residual = x.value});
+    sumi_vae_attention_write(&half->attention, plan, n, x.value, x.height * x.width);
     sumi_plan_prefix(plan, "%s.mid.1.", side);
     return write_block(vae, plan, &half->middle[1], x);
 }

@@ -12,6 +12,7 @@
 #ifndef SUMI_MODELS_QWEN_VAE_H
 #define SUMI_MODELS_QWEN_VAE_H
 #include "models/parts.h"
+#include "models/vae_attention.h"
 #include "models/vae_tiles.h"
 
 #define SUMI_QWEN_VAE_MAX_STAGES 6
@@ -35,7 +36,8 @@ typedef struct sumi_qwen_vae_half {
     sumi_weight quant, quant_bias; // 1x1: of the latents before the decoder, of the moments behind the encoder
     sumi_weight conv_in, conv_in_bias, norm_out, conv_out, conv_out_bias;
     sumi_qwen_vae_block middle[2];
-    sumi_weight attention_norm, attention_qkv, attention_qkv_bias, attention_out, attention_out_bias;
+    sumi_weight attention_norm;
+    sumi_vae_attention attention;
     sumi_qwen_vae_stage stages[SUMI_QWEN_VAE_MAX_STAGES]; // in the order they run
 } sumi_qwen_vae_half;
 
