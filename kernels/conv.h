@@ -53,7 +53,7 @@ typedef struct sumi_conv_args {
     int32_t unit_begin;
     int32_t above; // rows of x above the first tile row's: added to the first tap's
     // elements from pixel to pixel, multiples of 8 but for conv_any.cu; the residual's is y's
-    int32_t x_pitch, y_pitch;
+    int32_t x_pitch, y_pitch, reserved;
 } sumi_conv_args;
 
 enum {

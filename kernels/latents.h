@@ -36,7 +36,7 @@ typedef struct sumi_guide_args {
     int64_t count;
     int32_t first_item, plane, width, patch_size;
     float limit;
-    int32_t positive[SUMI_LATENTS_BATCH], negative[SUMI_LATENTS_BATCH];
+    int32_t positive[SUMI_LATENTS_BATCH], negative[SUMI_LATENTS_BATCH], reserved;
 } sumi_guide_args;
 
 // grid (any, any): y walks over channel planes [begin, end) of `plane` floats. y, h, mask: 0 when the solver has none
@@ -60,7 +60,7 @@ typedef struct sumi_channel_statistics {
 
 typedef struct sumi_posterior_args {
     uint64_t moments, eps, latents;
-    int32_t moments_are_float, plane, channels;
+    int32_t moments_are_float, plane, channels, reserved;
     sumi_channel_statistics statistics;
 } sumi_posterior_args;
 

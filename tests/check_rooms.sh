@@ -46,6 +46,10 @@ check "only base/platform.c includes headers of the operating system" \
 check "samples include sumi.h and their own headers only (the command line looks deeper through its inside.h)" \
     "$(grep -nE '#[[:space:]]*include[[:space:]]*"([a-z]+/|\.\.)' -r samples --include='*.[ch]' | grep -v '^samples/sumi/inside\.h:')"
 
+# Padding carries whatever lay on the stack: an address of freed memory now and then, which the fake driver takes for a parameter.
+check "structs of kernels' parameters have no padding (say it as \`reserved\`, which initialisers set to 0)" \
+    "$(for header in kernels/*.h; do "${CC:-gcc}" -x c -std=c11 -Wpadded -fsyntax-only "$header" 2>&1 | grep -E 'warning|error'; done)"
+
 # A network is put together in src/models: the rooms that run it see counts, shapes and rules.
 check "no family of networks is named outside src/models (src/text and src/files name formats of tokenizers and files)" \
     "$(grep -rniE 'z[-_ ]?image|qwen|newbie|lumina|gemma|jina|turbo|\bflux\b' src/base src/engine src/plan src/cpu src/cuda src/sampling kernels)"
