@@ -143,6 +143,8 @@ end
 local function static_library(name)
     c_project(name)
     kind "StaticLib"
+    -- ar only adds: without this the object of a source file that is gone stays in an archive made before.
+    if not is_visual_studio then prelinkcommands { "@rm -f $(TARGET)" } end
     targetname(name)
     products("lib", name)
 end
