@@ -1007,8 +1007,8 @@ TEST(group_norm_agrees_with_the_reference_also_with_a_large_mean)
 typedef struct row_case {
     int kind, rows, cols, row; // row: of x where the op begins
     sumi_weight w, w2;
-    bool has_weight, has_steps, layer, silu, in_place;
-    float eps; // 0: 1e-6
+    bool has_weight, has_steps, has_bands, layer, silu, in_place; // has_bands: half the rows read the table's next row
+    float eps;                                                    // 0: 1e-6
     int q_heads, kv_heads, dim;
     sumi_rotary rotary;
     sumi_activation activation;
@@ -1018,6 +1018,7 @@ static void build_row(bench* b, scene* s)
 {
     row_case* c = s->context;
     sumi_plan* p = &b->plan;
+    const sumi_row_band bands[2] = {{c->rows / 2, 1}, {c->rows, 0}};
     s->value_count = 3;
     switch (c->kind) {
     case SUMI_OP_NORM_MODULATE:
@@ -1034,6 +1035,8 @@ static void build_row(bench* b, scene* s)
                                    .eps = c->eps > 0 ? c->eps : 1e-6f,
                                    .scale = c->has_steps ? (sumi_step_row){s->values[2], 0, true} : SUMI_NO_ROW,
                                    .shift = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW,
+                                   .bands = bands,
+                                   .band_count = c->has_bands ? 2 : 0,
                                    .silu = c->silu,
                                    .y = c->in_place ? s->values[1] : SUMI_NO_VALUE});
         if (p->op_count > 0) { p->ops[0].u.norm.weight_plus_one = c->has_weight && !c->layer && c->has_steps; }
@@ -1051,7 +1054,9 @@ static void build_row(bench* b, scene* s)
                                     .rows = c->rows,
                                     .weight = c->has_weight ? &c->w : NULL,
                                     .eps = 1e-5f,
-                                    .gate = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW});
+                                    .gate = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW,
+                                    .bands = bands,
+                                    .band_count = c->has_bands ? 2 : 0});
         break;
     case SUMI_OP_QK_NORM_ROPE:
         s->values[0] = bench_value(b, c->rows + c->row, (c->q_heads + 2 * c->kv_heads) * c->dim);
@@ -1096,11 +1101,12 @@ static void build_row(bench* b, scene* s)
 TEST(norms_agree_with_the_reference)
 {
     static const int sizes[][2] = {{1, 1}, {3, 37}, {9, 256}, {40, 131}, {7, 1000}};
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 80; i++) {
         row_case c = {.kind = i & 1 ? SUMI_OP_NORM_GATE_ADD : SUMI_OP_NORM_MODULATE,
-                      .rows = sizes[i / 8][0],
-                      .cols = sizes[i / 8][1],
-                      .row = i & 2 ? 2 : 0};
+                      .rows = sizes[i / 8 % 5][0],
+                      .cols = sizes[i / 8 % 5][1],
+                      .row = i & 2 ? 2 : 0,
+                      .has_bands = i >= 40 && sizes[i / 8 % 5][0] > 1};
         c.has_weight = i & 4;
         c.has_steps = !(i & 2);
         c.layer = c.kind == SUMI_OP_NORM_MODULATE && i & 2;
@@ -1121,7 +1127,8 @@ TEST(norms_agree_with_the_reference)
                 double plus = is_modulate && c.has_weight && !c.layer && c.has_steps ? 1.0 : 0.0;
                 v *= c.has_weight ? (double)w[k] + plus : 1.0;
                 // row 1: the counter
-                double first = (double)steps[2 * c.cols + k], second = (double)steps[3 * c.cols + k];
+                const float* step = steps + (c.has_bands && r < c.rows / 2 ? 4 : 2) * c.cols;
+                double first = (double)step[k], second = (double)step[c.cols + k];
                 if (is_modulate) {
                     expect[r * c.cols + k] = c.has_steps ? v * first + second : v;
                 } else {

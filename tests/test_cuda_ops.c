@@ -944,10 +944,22 @@ static const op_case s_fp8[] = {
 CASES(fp8)
 
 // ---- Norms, rotary, tables ------------------------------------------------------------------------------------------
+// Thirds of the rows that read other rows of their tables, or none. Counters are at most 2 then.
+#define BANDED 1024
+typedef struct thirds {
+    sumi_row_band list[3];
+    int32_t count;
+} thirds;
+static thirds bands_of(const op_case* c, int rows)
+{
+    thirds bands = {{{rows / 3, 2}, {2 * rows / 3, 0}, {rows, 3}}, c->a & BANDED ? 3 : 0};
+    return bands;
+}
 static void build_norm(scene* s, const op_case* c)
 {
     // a: 1 layer norm, 2 no weight, 4 scale, 8 shift, 16 rows from row 3 on, 32 a mean of 50, 64 tables of activations,
-    // 128 not per step, 256 SiLU, 512 in place
+    // 128 not per step, 256 SiLU, 512 in place, BANDED
+    const thirds bands = bands_of(c, c->m);
     int before = c->a & 16 ? 3 : 0;
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     sumi_value x = activations_of(s, c->m + before, c->n, 1.0f, c->a & 32 ? 50.0f : 0.0f);
@@ -965,13 +977,16 @@ static void build_norm(scene* s, const op_case* c)
                                                           .eps = 1e-5f,
                                                           .scale = scale,
                                                           .shift = shift,
+                                                          .bands = bands.list,
+                                                          .band_count = bands.count,
                                                           .silu = (c->a & 256) != 0,
                                                           .y = c->a & 512 ? x : SUMI_NO_VALUE}),
           c->bound);
 }
 static void build_gate_add(scene* s, const op_case* c)
 {
-    // a: 2 no weight, 4 gate, 16 rows from row 3 on, 64 a table of activations, 128 not per step
+    // a: 2 no weight, 4 gate, 16 rows from row 3 on, 64 a table of activations, 128 not per step, BANDED
+    const thirds bands = bands_of(c, c->m);
     int before = c->a & 16 ? 3 : 0;
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     sumi_value x = activations(s, c->m + before + 1, c->n), branch = activations_of(s, c->m + 2, c->n, 3.0f, 0.0f);
@@ -986,12 +1001,15 @@ static void build_gate_add(scene* s, const op_case* c)
                                                             .rows = c->m,
                                                             .weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
                                                             .eps = 1e-5f,
-                                                            .gate = gate});
+                                                            .gate = gate,
+                                                            .bands = bands.list,
+                                                            .band_count = bands.count});
     check(s, x, c->bound);
 }
 // A sum and a norm behind it, which a GPU does in one kernel when the norm reads the rows that the sum wrote; and both
 // again with another op between them, in two. a: 1 layer norm, 2 no weights, 4 gate and scale, 8 shift, 16 rows from
-// row 3 on, 32 the norm reads one row further, 64 tables of activations, 128 fewer rows in the norm;
+// row 3 on, 32 the norm reads one row further, 64 tables of activations, 128 fewer rows in the norm, 512 other bands in
+// the norm, BANDED;
 // b: aligned tables; k: the norm is e4m3, for a product with k columns
 static void build_norm_pair(scene* s, const op_case* c)
 {
@@ -1010,6 +1028,7 @@ static void build_norm_pair(scene* s, const op_case* c)
                 *of_norm = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype);
     sumi_weight* product = c->k > 0 ? matrix(s, c->k, c->n, 0) : NULL;
     sumi_value between = activations(s, 24, 40);
+    const thirds of_rows = bands_of(c, c->m), others = c->a & 512 ? (thirds){{{rows, 1}}, 1} : bands_of(c, rows);
     for (int i = 0; i < 2; i++) {
         sumi_value x = give(s, SUMI_ELEMENT_ACTIVATION, c->m + before + 1, c->n, data, false);
         sumi_plan_norm_gate_add(p, &(sumi_plan_norm_gate_add_args){.label = "sum",
@@ -1019,7 +1038,9 @@ static void build_norm_pair(scene* s, const op_case* c)
                                                                    .rows = c->m,
                                                                    .weight = of_sum,
                                                                    .eps = 1e-5f,
-                                                                   .gate = gate});
+                                                                   .gate = gate,
+                                                                   .bands = of_rows.list,
+                                                                   .band_count = of_rows.count});
         if (i == 1) check(s, sumi_plan_activate(p, between, SUMI_ACT_SILU), STORED);
         sumi_value y = sumi_plan_norm(p, &(sumi_plan_norm_args){.label = "norm",
                                                                 .x = x,
@@ -1029,7 +1050,9 @@ static void build_norm_pair(scene* s, const op_case* c)
                                                                 .weight = of_norm,
                                                                 .eps = 1e-5f,
                                                                 .scale = scale,
-                                                                .shift = shift});
+                                                                .shift = shift,
+                                                                .bands = others.list,
+                                                                .band_count = others.count});
         s->twins[0].a = s->twins[0].b, s->twins[0].b = s->output_count;
         check(s, x, c->repeat > 1 ? CHAINED : STORED); // the sum is stored in every repetition
         s->twins[1].a = s->twins[1].b, s->twins[1].b = s->output_count;
@@ -1124,6 +1147,12 @@ static const op_case s_norms[] = {
      .bound = STORED},
     {"rms 288x192, demo, scale", build_norm, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = STORED},
     {"rms 3x20000", build_norm, 3, 20000, .bound = STORED},
+    {"rms 33x72, three bands, scale, shift, offset", build_norm, 33, 72, .a = 4 | 8 | 16 | BANDED, .counter = 2,
+     .bound = STORED},
+    {"layer 34x21, three bands, table of activations", build_norm, 34, 21, .a = 1 | 4 | 64 | BANDED, .counter = 1,
+     .bound = STORED},
+    {"rms 4224x2304, three bands, scale", build_norm, 4224, 2304, .a = 4 | BANDED, .b = 1, .counter = 2,
+     .bound = STORED},
     {"rms 40x72, in place", build_norm, 40, 72, .a = 512, .bound = STORED},
     {"silu 33x21, in place", build_norm, 33, 21, .a = 256 | 512, .bound = STORED},
     {"silu 53x8", build_norm, 53, 8, .a = 256, .bound = STORED},
@@ -1147,6 +1176,18 @@ static const op_case s_norms[] = {
     {"gate add 288x192, demo, gate", build_gate_add, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = STORED},
     {"gate add 128x3840, no gate", build_gate_add, 128, 3840, .bound = STORED},
     {"gate add 3x20000", build_gate_add, 3, 20000, .a = 4, .bound = STORED},
+    {"gate add 50x21, three bands, offset", build_gate_add, 50, 21, .a = 4 | 16 | BANDED, .counter = 2,
+     .bound = STORED},
+    {"gate add 4224x2304, three bands, three times", build_gate_add, 4224, 2304, .a = 4 | BANDED, .b = 1, .repeat = 3,
+     .bound = CHAINED},
+    {"gate add and norm 33x72, three bands", build_norm_pair, 33, 72, .a = 4 | 8 | 16 | BANDED, .counter = 2,
+     .bound = CHAINED},
+    {"gate add and norm 33x72, other bands, two kernels", build_norm_pair, 33, 72, .a = 4 | 8 | 512 | BANDED,
+     .counter = 2, .bound = CHAINED},
+    {"gate add and norm 4224x2304, three bands", build_norm_pair, 4224, 2304, .a = 4 | BANDED, .b = 1, .counter = 1,
+     .bound = CHAINED},
+    {"gate add and norm, fp8 1153x2304, three bands", build_norm_pair, 1153, 2304, 256, .a = 4 | BANDED, .b = 1,
+     .counter = 2, .bound = FP8},
     {"gate add and norm 5x8", build_norm_pair, 5, 8, .bound = CHAINED},
     {"gate add and norm 33x21, two kernels", build_norm_pair, 33, 21, .a = 4 | 16, .counter = 2, .bound = CHAINED},
     {"gate add and norm 33x72, offset", build_norm_pair, 33, 72, .a = 4 | 8 | 16, .counter = 2, .bound = CHAINED},

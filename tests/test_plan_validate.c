@@ -85,9 +85,14 @@ static void write_steps(fixture* f, sumi_value rows, int32_t first)
 {
     sumi_plan* plan = &f->plan;
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, 4, first);
-    sumi_value n = sumi_plan_norm(
-        plan, &(sumi_plan_norm_args){
-                  .label = "norm", .x = rows, .weight = &f->vector, .eps = 1e-5f, .scale = {f->table, 0, true}});
+    const sumi_row_band bands[2] = {{9, 1}, {24, 0}};
+    sumi_value n = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm",
+                                                               .x = rows,
+                                                               .weight = &f->vector,
+                                                               .eps = 1e-5f,
+                                                               .scale = {f->table, 0, true},
+                                                               .bands = bands,
+                                                               .band_count = 2});
     sumi_value g = sumi_plan_linear_gated(plan, "gated", n, &f->square, SUMI_ACT_SILU);
     sumi_plan_linear(plan,
                      &(sumi_plan_linear_args){.label = "residual", .x = g, .weight = &f->columns, .residual = rows});
@@ -294,6 +299,16 @@ static void break_pair_apart(fixture* f)
 
 // ---- Ops ------------------------------------------------------------------------------------------------------------
 static void break_value_id(fixture* f) { op_called(f, "first")->in[0].id = 999; }
+static sumi_row_band s_bands[2];
+static sumi_row_band* own_bands(fixture* f)
+{
+    sumi_op* norm = op_called(f, "norm");
+    memcpy(s_bands, norm->u.norm.bands, sizeof s_bands);
+    norm->u.norm.bands = s_bands;
+    return s_bands;
+}
+static void break_bands(fixture* f) { own_bands(f)[1].end--; }
+static void break_band_row(fixture* f) { own_bands(f)[1].table_row = 1000; }
 static void break_unlisted_table(fixture* f) { op_called(f, "norm")->in[1] = SUMI_NO_VALUE; }
 static void break_rows_end(fixture* f) { op_called(f, "some_rows")->u.linear.x_row = 9; }
 static void break_width(fixture* f) { op_called(f, "gated")->weight = &f->columns; }
@@ -399,6 +414,8 @@ static const struct {
     {"a pair's second life", break_pair_life, {"first", "lives from the first one on"}},
     {"a pair's results", break_pair_apart, {"gated", "still reads"}},
     {"a value's id", break_value_id, {"first", "no such value"}},
+    {"bands that end before the rows", break_bands, {"norm", "bands cover the rows"}},
+    {"a band behind its table", break_band_row, {"table", "the value has 8"}},
     {"a table that is no input", break_unlisted_table, {"table", "not among its inputs"}},
     {"rows behind the end", break_rows_end, {"some_rows", "reads rows 9 to 17, the value has 16"}},
     {"a weight's width", break_width, {"gated", "the weight or the bias has another shape"}},

@@ -13,7 +13,7 @@ typedef struct row_loop {
     const float *x, *b, *w, *k_w, *scale, *shift, *table;
     const int32_t* ids;
     float* y;
-    int32_t cols, x_cols;
+    int32_t cols, x_cols, scale_pitch, shift_pitch; // pitches: from row to row of the tables
 } row_loop;
 
 static void over_rows(row_loop* loop, sumi_loop_body* body)
@@ -141,6 +141,25 @@ sumi_result sumi_cpu_gated(sumi_cpu_run* run)
 }
 
 // ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------
+
+// Of a table, what a row of the op reads.
+static const float* in_band(const float* table, int32_t pitch, const sumi_row_band* bands, int32_t band_count,
+                            int32_t row)
+{
+    if (table == NULL || band_count == 0) { return table; }
+    int32_t i = 0;
+    while (row >= bands[i].end) {
+        i++;
+        SUMI_ASSERT(i < band_count);
+    }
+    return table + (int64_t)bands[i].table_row * pitch;
+}
+
+static int32_t pitch_of(const sumi_cpu_run* run, sumi_step_row step)
+{
+    return step.table.id != 0 ? sumi_cpu_cols(run, step.table) : 0;
+}
+
 static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -153,7 +172,9 @@ static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void
         float mean = op->u.norm.norm == SUMI_NORM_LAYER ? kernels->sum(x, loop->cols) / (float)loop->cols : 0.0f;
         float factor = 1.0f / sqrtf(kernels->sum_squares(x, mean, loop->cols) / (float)loop->cols + op->u.norm.eps);
         float* y = loop->y + (int64_t)(op->u.norm.y_row + r) * loop->cols;
-        kernels->normalise(y, x, mean, factor, loop->w, loop->scale, loop->shift, loop->cols);
+        const float *scale = in_band(loop->scale, loop->scale_pitch, op->u.norm.bands, op->u.norm.band_count, r),
+                    *shift = in_band(loop->shift, loop->shift_pitch, op->u.norm.bands, op->u.norm.band_count, r);
+        kernels->normalise(y, x, mean, factor, loop->w, scale, shift, loop->cols);
         if (op->u.norm.silu) { kernels->activate(SUMI_ACT_SILU, y, y, (size_t)loop->cols); }
     }
 }
@@ -169,6 +190,8 @@ sumi_result sumi_cpu_norm_modulate(sumi_cpu_run* run)
                      .x_cols = cols};
     loop.scale = sumi_cpu_step(run, op->u.norm.scale);
     loop.shift = sumi_cpu_step(run, op->u.norm.shift);
+    loop.scale_pitch = pitch_of(run, op->u.norm.scale);
+    loop.shift_pitch = pitch_of(run, op->u.norm.shift);
     if (op->weight != NULL) {
         sumi_cpu_vector(op->weight, 0, cols, run->shared);
         for (int32_t c = 0; op->u.norm.weight_plus_one && c < cols; c++) { run->shared[c] += 1.0f; }
@@ -188,7 +211,8 @@ static void norm_gate_add(int32_t begin, int32_t end, int32_t worker_index, void
         const float* b = loop->b + (int64_t)(op->u.gate_add.b_row + r) * loop->cols;
         int64_t at = (int64_t)(op->u.gate_add.x_row + r) * loop->cols;
         float factor = 1.0f / sqrtf(kernels->sum_squares(b, 0.0f, loop->cols) / (float)loop->cols + op->u.gate_add.eps);
-        kernels->gate_add(loop->y + at, loop->x + at, b, factor, loop->w, loop->scale, loop->cols);
+        const float* gate = in_band(loop->scale, loop->scale_pitch, op->u.gate_add.bands, op->u.gate_add.band_count, r);
+        kernels->gate_add(loop->y + at, loop->x + at, b, factor, loop->w, gate, loop->cols);
     }
 }
 
@@ -203,6 +227,7 @@ sumi_result sumi_cpu_norm_gate_add(sumi_cpu_run* run)
                      .cols = cols,
                      .x_cols = cols};
     loop.scale = sumi_cpu_step(run, op->u.gate_add.gate);
+    loop.scale_pitch = pitch_of(run, op->u.gate_add.gate);
     if (op->weight != NULL) {
         sumi_cpu_vector(op->weight, 0, cols, run->shared);
         loop.w = run->shared;

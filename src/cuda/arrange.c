@@ -121,11 +121,22 @@ static bool is_gated_pair(const sumi_plan* plan, int32_t op_index)
 
 // ---- A sum and its norm ---------------------------------------------------------------------------------------------
 
+// Whether two ops on the same rows have the same bands of them.
+static bool same_bands(const sumi_op_norm_gate_add* add, const sumi_op_norm_modulate* norm)
+{
+    bool same = add->band_count == norm->band_count;
+    for (int32_t i = 0; i < add->band_count && same; i++) {
+        same = add->bands[i].end == norm->bands[i].end && add->bands[i].table_row == norm->bands[i].table_row;
+    }
+    return same;
+}
+
 static bool is_norm_pair(const sumi_plan* plan, int32_t op_index)
 {
     const sumi_op *op = &plan->ops[op_index], *norm = reader_behind(plan, op_index);
     if (norm == NULL || op->kind != SUMI_OP_NORM_GATE_ADD || norm->kind != SUMI_OP_NORM_MODULATE
-        || norm->rows != op->rows || norm->u.norm.x_row != op->u.gate_add.x_row || norm->u.norm.silu)
+        || norm->rows != op->rows || norm->u.norm.x_row != op->u.gate_add.x_row || norm->u.norm.silu
+        || !same_bands(&op->u.gate_add, &norm->u.norm))
         return false;
     const sumi_value_info *x = sumi_plan_info(plan, op->out), *b = sumi_plan_info(plan, op->in[1]),
                           *y = sumi_plan_info(plan, norm->out);

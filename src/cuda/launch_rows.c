@@ -219,21 +219,17 @@ static sumi_cuda_grid norm_grid(const sumi_cuda_run* run, int64_t rows, int32_t 
                               : grid_of(run, blocks_of(rows, norm_sizes[size].rows), norm_sizes[size].blocks);
 }
 
+// All but the rows and the step tables' rows, which are a band's.
 static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const bool is_fp8 = sumi_cuda_is_fp8(run, op->out);
     sumi_norm_modulate_args args = {.x = matrix_of(run, op->in[0]),
                                     .y = matrix_of(run, op->out),
                                     .w = sumi_cuda_find_weight(run, op->weight).data,
                                     .counter = run->counter};
     args.y_scales = is_fp8 ? sumi_cuda_fp8_scales(run, op->out) : 0;
-    args.scale = sumi_cuda_step_of(run, op->u.norm.scale);
-    args.shift = sumi_cuda_step_of(run, op->u.norm.shift);
     args.cols = sumi_cuda_cols(run, op->out);
-    args.row_begin = rows.begin;
-    args.row_end = rows.end;
     args.x_row = op->u.norm.x_row;
     args.y_row = op->u.norm.y_row;
     args.is_layer = op->u.norm.norm == SUMI_NORM_LAYER;
@@ -242,10 +238,45 @@ static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
     return args;
 }
 
-sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
+// The rows of one band: kernels keep a table's row in registers for all rows that they work on, so each band is a launch
+// of its own. True while there is one; *index begins at 0.
+typedef struct row_bands {
+    const sumi_row_band* bands;
+    int32_t count;
+    sumi_cuda_range rows; // of the op
+} row_bands;
+static bool next_band(const row_bands* all, int32_t* index, sumi_cuda_range* out_rows, int32_t* out_table_row)
 {
-    if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) return SUMI_OK; // the op before wrote it
-    sumi_norm_modulate_args args = norm_modulate_args(run);
+    if (all->count == 0) {
+        *out_rows = all->rows;
+        *out_table_row = 0;
+        return (*index)++ == 0;
+    }
+    for (; *index < all->count; (*index)++) {
+        const int32_t first = *index > 0 ? all->bands[*index - 1].end : 0, end = all->bands[*index].end;
+        out_rows->begin = first > all->rows.begin ? first : all->rows.begin;
+        out_rows->end = end < all->rows.end ? end : all->rows.end;
+        *out_table_row = all->bands[*index].table_row;
+        if (out_rows->begin < out_rows->end) {
+            (*index)++;
+            return true;
+        }
+    }
+    return false;
+}
+
+// A step table's row, so many rows further down.
+static sumi_step step_in_band(const sumi_cuda_run* run, sumi_step_row row, int32_t table_row)
+{
+    sumi_step step = sumi_cuda_step_of(run, row);
+    if (step.table == 0) return step;
+    step.table += (uint64_t)table_row * (uint64_t)sumi_cuda_cols(run, row.table) * (step.is_float ? 4 : 2);
+    return step;
+}
+
+static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modulate_args* band)
+{
+    sumi_norm_modulate_args args = *band;
     const bool is_bf16 = !args.x.is_float && !args.y.is_float;
     if (run->op->u.norm.silu) {
         const bool is_vector = is_bf16 && args.cols % 8 == 0;
@@ -259,34 +290,64 @@ sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
                   norm_grid(run, args.row_end - args.row_begin, size), &args);
 }
 
+sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
+{
+    if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) return SUMI_OK; // the op before wrote it
+    const sumi_op_norm_modulate* norm = &run->op->u.norm;
+    sumi_norm_modulate_args args = norm_modulate_args(run);
+    const row_bands all = {norm->bands, norm->band_count, sumi_cuda_rows_of(run)};
+    sumi_cuda_range rows;
+    for (int32_t i = 0, table_row; next_band(&all, &i, &rows, &table_row);) {
+        args.row_begin = rows.begin;
+        args.row_end = rows.end;
+        args.scale = step_in_band(run, norm->scale, table_row);
+        args.shift = step_in_band(run, norm->shift, table_row);
+        SUMI_TRY(norm_modulate_rows(run, &args));
+    }
+    return SUMI_OK;
+}
+
+// The rows of one band, with the norm behind it where both are one kernel.
+static sumi_result norm_gate_add_rows(sumi_cuda_run* run, const sumi_norm_gate_add_args* args, int32_t table_row)
+{
+    const int32_t rows = args->row_end - args->row_begin;
+    if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) {
+        sumi_cuda_run next = *run;
+        next.op = &run->plan->ops[++next.op_index];
+        sumi_norm_pair_args pair = {*args, norm_modulate_args(&next)};
+        pair.norm.row_begin = args->row_begin; // of this op's slice: the other's parts may be cut elsewhere
+        pair.norm.row_end = args->row_end;
+        pair.norm.scale = step_in_band(run, next.op->u.norm.scale, table_row);
+        pair.norm.shift = step_in_band(run, next.op->u.norm.shift, table_row);
+        const int32_t size = norm_size_of(args->cols, true);
+        const sumi_cuda_grid grid = grid_of(run, blocks_of(rows, norm_sizes[size].rows), norm_pair_blocks[size]);
+        return launch(run, norm_pair_names[pair.norm.y_scales != 0][size], grid, &pair);
+    }
+    const int32_t size = norm_size_of(args->cols, !args->x.is_float && !args->b.is_float);
+    sumi_norm_gate_add_args copy = *args;
+    return launch(run, norm_gate_add_names[size], norm_grid(run, rows, size), &copy);
+}
+
 sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     sumi_norm_gate_add_args args = {.x = matrix_of(run, op->out),
                                     .b = matrix_of(run, op->in[1]),
                                     .w = sumi_cuda_find_weight(run, op->weight).data,
                                     .counter = run->counter};
-    args.gate = sumi_cuda_step_of(run, op->u.gate_add.gate);
     args.cols = sumi_cuda_cols(run, op->out);
-    args.row_begin = rows.begin;
-    args.row_end = rows.end;
     args.x_row = op->u.gate_add.x_row;
     args.b_row = op->u.gate_add.b_row;
     args.eps = op->u.gate_add.eps;
-    if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) {
-        sumi_cuda_run next = *run;
-        next.op = &run->plan->ops[++next.op_index];
-        sumi_norm_pair_args pair = {args, norm_modulate_args(&next)};
-        pair.norm.row_begin = args.row_begin; // of this op's slice: the other's parts may be cut elsewhere
-        pair.norm.row_end = args.row_end;
-        const int32_t size = norm_size_of(args.cols, true);
-        const sumi_cuda_grid grid =
-            grid_of(run, blocks_of(rows.end - rows.begin, norm_sizes[size].rows), norm_pair_blocks[size]);
-        return launch(run, norm_pair_names[pair.norm.y_scales != 0][size], grid, &pair);
+    const row_bands all = {op->u.gate_add.bands, op->u.gate_add.band_count, sumi_cuda_rows_of(run)};
+    sumi_cuda_range rows;
+    for (int32_t i = 0, table_row; next_band(&all, &i, &rows, &table_row);) {
+        args.row_begin = rows.begin;
+        args.row_end = rows.end;
+        args.gate = step_in_band(run, op->u.gate_add.gate, table_row);
+        SUMI_TRY(norm_gate_add_rows(run, &args, table_row));
     }
-    const int32_t size = norm_size_of(args.cols, !args.x.is_float && !args.b.is_float);
-    return launch(run, norm_gate_add_names[size], norm_grid(run, rows.end - rows.begin, size), &args);
+    return SUMI_OK;
 }
 
 // ---- QK_NORM_ROPE ---------------------------------------------------------------------------------------------------

@@ -81,6 +81,12 @@ typedef struct sumi_step_row {
 } sumi_step_row;
 #define SUMI_NO_ROW ((sumi_step_row){{0}, 0, false})
 
+// Rows of an op, from the end of the band before (0) to `end`, that read step tables `table_row` rows further down:
+// where every prompt has rows of its own in a table. The bands of an op cover its rows.
+typedef struct sumi_row_band {
+    int32_t end, table_row;
+} sumi_row_band;
+
 typedef struct sumi_span {
     int32_t begin, count;
 } sumi_span; // a range of rows
@@ -162,7 +168,8 @@ typedef struct sumi_op_norm_modulate {
     float eps;
     bool weight_plus_one, silu;
     sumi_step_row scale, shift;
-    int32_t x_row, y_row;
+    int32_t x_row, y_row, band_count; // 0: one band of all rows, which reads the tables from their first row on
+    const sumi_row_band* bands;
 } sumi_op_norm_modulate;
 
 // NORM_GATE_ADD: x[x_row + r] += gate * (rms(b[b_row + r]) * weight): some networks norm what a branch returns.
@@ -170,7 +177,8 @@ typedef struct sumi_op_norm_modulate {
 typedef struct sumi_op_norm_gate_add {
     float eps;
     sumi_step_row gate;
-    int32_t x_row, b_row;
+    int32_t x_row, b_row, band_count; // as above
+    const sumi_row_band* bands;
 } sumi_op_norm_gate_add;
 
 // QK_NORM_ROPE: every head of q and of k in rows row + r of the matrix: RMS norm with its weight (none: no norm), then

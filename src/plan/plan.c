@@ -296,6 +296,19 @@ static bool is_step_row_good(const sumi_plan* plan, sumi_step_row row, int32_t c
     return row.table.id == 0 || (row.column >= 0 && row.column + cols <= cols_of(plan, row.table));
 }
 
+// The bands with their list copied into the plan; NULL without any, and after a failure.
+static const sumi_row_band* copy_bands(sumi_plan* plan, const char* label, const sumi_row_band* bands, int32_t count,
+                                       int32_t rows)
+{
+    int32_t begin = 0;
+    bool are_good = count >= 0;
+    for (int32_t i = 0; i < count; begin = bands[i++].end) {
+        are_good = are_good && bands[i].end > begin && bands[i].table_row >= 0;
+    }
+    if (count != 0 && (!are_good || begin != rows)) { mismatch(plan, label, "the bands do not cover the rows"); }
+    return count > 0 && !has_failed(plan) ? sumi_plan_copy(plan, bands, (size_t)count * sizeof *bands) : NULL;
+}
+
 static bool is_shape(const sumi_plan* plan, sumi_value value, int32_t rows, int32_t cols)
 {
     return rows_of(plan, value) == rows && cols_of(plan, value) == cols;
@@ -547,6 +560,7 @@ sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args)
     if (!is_shape(plan, y, rows, cols) || (args->silu && (args->scale.table.id != 0 || args->shift.table.id != 0))) {
         mismatch(plan, args->label, "the norm's output has another shape, or it has a table and an activation");
     }
+    const sumi_row_band* bands = copy_bands(plan, args->label, args->bands, args->band_count, rows);
     return add_op(plan, args->label,
                   &(sumi_op){.kind = SUMI_OP_NORM_MODULATE,
                              .in = {args->x, args->scale.table, args->shift.table},
@@ -557,7 +571,9 @@ sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args)
                                         .silu = args->silu,
                                         .scale = args->scale,
                                         .shift = args->shift,
-                                        .x_row = args->x_row}});
+                                        .x_row = args->x_row,
+                                        .band_count = bands != NULL ? args->band_count : 0,
+                                        .bands = bands}});
 }
 
 void sumi_plan_norm_gate_add(sumi_plan* plan, const sumi_plan_norm_gate_add_args* args)
@@ -568,13 +584,18 @@ void sumi_plan_norm_gate_add(sumi_plan* plan, const sumi_plan_norm_gate_add_args
         || !is_step_row_good(plan, args->gate, cols)) {
         mismatch(plan, args->label, "the branch, the weight or the gate does not fit");
     }
+    const sumi_row_band* bands = copy_bands(plan, args->label, args->bands, args->band_count, rows);
     add_op(plan, args->label,
            &(sumi_op){.kind = SUMI_OP_NORM_GATE_ADD,
                       .in = {args->x, args->branch, args->gate.table},
                       .out = args->x,
                       .weight = args->weight,
                       .rows = rows,
-                      .u.gate_add = {.eps = args->eps, .gate = args->gate, .x_row = args->x_row}});
+                      .u.gate_add = {.eps = args->eps,
+                                     .gate = args->gate,
+                                     .x_row = args->x_row,
+                                     .band_count = bands != NULL ? args->band_count : 0,
+                                     .bands = bands}});
 }
 
 void sumi_plan_qk_norm_rope(sumi_plan* plan, const sumi_plan_qk_args* args)

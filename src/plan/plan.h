@@ -238,6 +238,8 @@ typedef struct sumi_plan_norm_args {
     const sumi_weight* weight;
     float eps;
     sumi_step_row scale, shift;
+    const sumi_row_band* bands; // of the tables, copied; 0 of them: all rows read the same
+    int32_t band_count;
     bool silu;    // without scale and shift
     sumi_value y; // of so many rows; may be x where all of it is normed. None: a new value
 } sumi_plan_norm_args;
@@ -251,6 +253,8 @@ typedef struct sumi_plan_norm_gate_add_args {
     const sumi_weight* weight;
     float eps;
     sumi_step_row gate;
+    const sumi_row_band* bands; // as above
+    int32_t band_count;
 } sumi_plan_norm_gate_add_args;
 void sumi_plan_norm_gate_add(sumi_plan* plan, const sumi_plan_norm_gate_add_args* args);
 

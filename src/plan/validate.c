@@ -126,14 +126,25 @@ static void writes(validator* v, sumi_value value, int64_t row, int64_t rows, in
                            .writes = true});
 }
 
-static void reads_step(validator* v, sumi_step_row step, int32_t cols, int32_t elements)
+static void reads_step_from(validator* v, sumi_step_row step, int64_t row, int32_t cols, int32_t elements)
 {
     add_access(v, (access){.value = step.table,
-                           .row = step.per_step ? v->first_counter : 0,
+                           .row = row + (step.per_step ? v->first_counter : 0),
                            .rows = step.per_step ? v->counter_count : 1,
                            .column = step.column,
                            .cols = cols,
                            .elements = elements});
+}
+
+static void reads_step(validator* v, sumi_step_row step, int32_t cols, int32_t elements)
+{
+    reads_step_from(v, step, 0, cols, elements);
+}
+
+static void reads_bands(validator* v, sumi_step_row step, const sumi_row_band* bands, int32_t band_count, int32_t cols)
+{
+    if (band_count == 0) { reads_step(v, step, cols, IS_NUMBER); }
+    for (int32_t i = 0; i < band_count; i++) { reads_step_from(v, step, bands[i].table_row, cols, IS_NUMBER); }
 }
 
 static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
@@ -167,14 +178,14 @@ static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
         break;
     case SUMI_OP_NORM_MODULATE:
         reads_in_place(v, op->in[0], op->u.norm.x_row, op->rows, out_cols, IS_NUMBER);
-        reads_step(v, op->u.norm.scale, out_cols, IS_NUMBER);
-        reads_step(v, op->u.norm.shift, out_cols, IS_NUMBER);
+        reads_bands(v, op->u.norm.scale, op->u.norm.bands, op->u.norm.band_count, out_cols);
+        reads_bands(v, op->u.norm.shift, op->u.norm.bands, op->u.norm.band_count, out_cols);
         writes(v, op->out, op->u.norm.y_row, op->rows, out_cols, IS_NUMBER);
         break;
     case SUMI_OP_NORM_GATE_ADD:
         reads_in_place(v, op->in[0], op->u.gate_add.x_row, op->rows, out_cols, IS_NUMBER);
         reads(v, op->in[1], op->u.gate_add.b_row, op->rows, out_cols, IS_NUMBER);
-        reads_step(v, op->u.gate_add.gate, out_cols, IS_NUMBER);
+        reads_bands(v, op->u.gate_add.gate, op->u.gate_add.bands, op->u.gate_add.band_count, out_cols);
         writes(v, op->out, op->u.gate_add.x_row, op->rows, out_cols, IS_NUMBER);
         break;
     case SUMI_OP_ROPE_TABLE: {
@@ -795,6 +806,25 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
     return fits ? SUMI_OK : op_breaks(v, op, op->out, "the weight or the bias has another shape than the op");
 }
 
+static bool are_bands(const sumi_row_band* bands, int32_t count, int32_t rows)
+{
+    int32_t begin = 0;
+    bool are_good = count >= 0 && (count == 0 || bands != NULL);
+    for (int32_t i = 0; i < count && are_good; begin = bands[i++].end) {
+        are_good = bands[i].end > begin && bands[i].table_row >= 0;
+    }
+    return are_good && (count == 0 || begin == rows);
+}
+
+static sumi_result check_bands(const validator* v, const sumi_op* op)
+{
+    const bool are_good =
+        op->kind == SUMI_OP_NORM_MODULATE   ? are_bands(op->u.norm.bands, op->u.norm.band_count, op->rows)
+        : op->kind == SUMI_OP_NORM_GATE_ADD ? are_bands(op->u.gate_add.bands, op->u.gate_add.band_count, op->rows)
+                                            : true;
+    return are_good ? SUMI_OK : op_breaks(v, op, op->out, "bands cover the rows of their op");
+}
+
 static bool are_statistics(const float* scale, const float* shift, int32_t channels)
 {
     bool are_good = scale != NULL && shift != NULL;
@@ -1091,6 +1121,7 @@ static sumi_result check_op(validator* v, const sumi_op* op)
     SUMI_TRY(check_pair(v, op));
     SUMI_TRY(check_weights(v, op));
     SUMI_TRY(check_latent_numbers(v, op));
+    SUMI_TRY(check_bands(v, op));
     SUMI_TRY(check_parts(v, op));
     SUMI_TRY(list_accesses(v, op, 0, v->plan->sections[op->section].repeat));
     SUMI_TRY(check_shapes(v, op));
