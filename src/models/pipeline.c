@@ -38,11 +38,12 @@ static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipel
     }
     for (int32_t p = 0; p < r->prompt_count; p++) {
         for (int32_t e = 0; e < info->text_encoder_count; e++) {
-            const int32_t count = r->prompts[p].token_count[e],
-                          least = r->prompts[p].given ? 1 : info->min_prompt_tokens[e];
-            if (count < least || count > MAX_FEATURE_ROWS) {
+            const bool given = r->prompts[p].given;
+            const int32_t count = r->prompts[p].token_count[e], least = given ? 1 : info->min_prompt_tokens[e],
+                          most = given && info->is_pooled[e] ? 1 : MAX_FEATURE_ROWS;
+            if (count < least || count > most) {
                 return sumi_fail(error, SUMI_INVALID_ARGUMENT, "prompt %d has %d tokens; %d to %d are possible", (int)p,
-                                 (int)count, (int)least, MAX_FEATURE_ROWS);
+                                 (int)count, (int)least, (int)most);
             }
         }
         if (!r->prompts[p].given && !info->has_text_encoder) {
@@ -301,7 +302,8 @@ static void write_text(writer* w)
             } else {
                 // the template's first features are not handed on
                 w->features[p].count[e] = sumi_network_feature_rows(w->network, e, count);
-                w->features[p].row[e] = rows + w->network->recipe->encoders[e].prompt.dropped_rows;
+                w->features[p].row[e] =
+                    w->info->is_pooled[e] ? encoded : rows + w->network->recipe->encoders[e].prompt.dropped_rows;
                 first_id[p] = rows;
                 skipped[p] = encoded > 0 ? r->shared_tokens[e] : 0;
                 w->features[p].row[e] -= skipped[p];
@@ -326,7 +328,7 @@ static void write_text(writer* w)
                 const int32_t own = r->prompts[p].token_count[e] - skipped[p];
                 w->features[p].value[e] = features;
                 w->out->ids[p][e] = (sumi_pipeline_rows){ids, first_id[p], own};
-                if (w->features[p].row[e] < first_id[p]) { // some of them are the first prompt's
+                if (skipped[p] > 0 && w->features[p].row[e] < first_id[p]) { // some of them are the first prompt's
                     w->features[p].value[e] = join_features(w, e, features, first_id[p], w->features[p].count[e]);
                     w->features[p].row[e] = 0;
                     if (r->goal == SUMI_GOAL_PROMPTS) { keep(w->plan, w->features[p].value[e]); }
