@@ -45,7 +45,7 @@ static sumi_result launch(const sumi_cuda_run* run, const char* kernel, sumi_cud
     return sumi_cuda_launch(run, kernel, grid, (void*[]){args});
 }
 
-// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS -------------------------------------------------------------------------------
+// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS, MEAN_ROWS --------------------------------------------------------------------
 sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
@@ -56,6 +56,7 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
                  : sumi_cuda_find_weight(run, op->weight);
     sumi_embed_rows_args args = {
         .ids = sumi_cuda_value(run, op->in[0]), .table = table.data, .y = matrix_of(run, op->out)};
+    args.bias = sumi_cuda_find_weight(run, op->bias).data;
     args.table_rows = is_value ? sumi_cuda_rows(run, op->in[1]) : op->weight->rows;
     args.pitch = table.pitch;
     args.piece_rows = table.piece_rows;
@@ -121,6 +122,25 @@ sumi_result sumi_cuda_copy_rows(sumi_cuda_run* run)
     sumi_activate_args args = {
         .x = {x, from == SUMI_ELEMENT_FLOAT, 0}, .y = {y, to == SUMI_ELEMENT_FLOAT, 0}, .end = count};
     return launch(run, "sumi_activate", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
+}
+
+sumi_result sumi_cuda_mean_rows(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_cuda_range spans = sumi_cuda_rows_of(run);
+    sumi_mean_rows_args args = {
+        .x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .cols = sumi_cuda_cols(run, op->out)};
+    for (args.y_row = spans.begin; args.y_row < spans.end; args.y_row += args.span_count) {
+        args.span_count = (int32_t)min64(spans.end - args.y_row, SUMI_ROWS_BATCH);
+        for (int32_t i = 0; i < args.span_count; i++) {
+            args.begin[i] = op->u.mean.spans[args.y_row + i].begin;
+            args.count[i] = op->u.mean.spans[args.y_row + i].count;
+        }
+        sumi_cuda_grid grid = grid_of(run, blocks_of(args.cols, 32), ELEMENTWISE_BLOCKS);
+        grid.y = (uint32_t)args.span_count;
+        SUMI_TRY(launch(run, "sumi_mean_rows", grid, &args));
+    }
+    return SUMI_OK;
 }
 
 // ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------
@@ -231,6 +251,8 @@ static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
     args.y_scales = is_fp8 ? sumi_cuda_fp8_scales(run, op->out) : 0;
     args.scale = sumi_cuda_step_of(run, op->u.norm.scale);
     args.shift = sumi_cuda_step_of(run, op->u.norm.shift);
+    // a bias is a shift that is the same in every step
+    if (op->bias != NULL) args.shift = (sumi_step){.table = sumi_cuda_find_weight(run, op->bias).data, .is_float = 1};
     args.cols = sumi_cuda_cols(run, op->out);
     args.row_begin = rows.begin;
     args.row_end = rows.end;
