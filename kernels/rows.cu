@@ -17,8 +17,9 @@ SUMI_DEVICE row_place place_of(int lanes_log2, int64_t row_begin)
             (int)(threadIdx.x & ((1u << lanes_log2) - 1)), 1 << lanes_log2};
 }
 
-// ---- embed_rows, fill_rows, copy_bytes ------------------------------------------------------------------------------
-// y[r] = table[ids[r]] * scale.   ids [rows] int32   table [table_rows][pitch] bf16, or in pieces of piece_rows   y [rows][cols]
+// ---- embed_rows, fill_rows, copy_bytes, mean_rows -------------------------------------------------------------------
+// y[r] = table[ids[r]] * scale + bias.   ids [rows] int32   table [table_rows][pitch] bf16, or in pieces of piece_rows
+//                                        bias [cols] float or none   y [rows][cols]
 // An id outside the table makes a row of NaN: nothing is read outside, and the picture is reported as not finite
 // instead of being quietly wrong.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
@@ -40,11 +41,19 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
                 load8(x + c, v);
 #pragma unroll
                 for (int i = 0; i < 8; i++) v[i] *= scale;
+                if (a.bias != 0) {
+                    float bias[8];
+                    load8_float((const float*)a.bias + c, bias);
+#pragma unroll
+                    for (int i = 0; i < 8; i++) v[i] += bias[i];
+                }
                 store8((bf16*)a.y.data + y + c, v);
             }
         } else {
-            for (int c = p.lane; c < a.cols; c += p.lanes)
-                store_element(a.y.data, a.y.is_float, y + c, __bfloat162float(x[c]) * scale);
+            for (int c = p.lane; c < a.cols; c += p.lanes) {
+                const float v = __bfloat162float(x[c]) * scale;
+                store_element(a.y.data, a.y.is_float, y + c, a.bias != 0 ? v + ((const float*)a.bias)[c] : v);
+            }
         }
     }
 }
@@ -86,6 +95,33 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     else if ((both & 3) == 0) copy_as<uint32_t>(a);
     else if ((both & 1) == 0) copy_as<uint16_t>(a);
     else copy_as<uint8_t>(a);
+}
+
+// y[y_row + s] = mean of the rows of x in span s.   x [..][cols]   y [..][cols]   grid (any, spans)
+// A block takes 32 columns at a time, a warp every eighth row of the span; the warps' sums are added in their order, so
+// the order of all sums follows from the span's length alone.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_mean_rows(const __grid_constant__ sumi_mean_rows_args a)
+{
+    constexpr int WARPS = SUMI_ROWS_THREADS / 32;
+    __shared__ float sums[WARPS][32];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, count = a.count[blockIdx.y];
+    const int64_t first = a.begin[blockIdx.y], y = (int64_t)(a.y_row + (int)blockIdx.y) * a.cols;
+    for (int base = 32 * (int)blockIdx.x; base < a.cols; base += 32 * (int)gridDim.x) {
+        const int c = base + lane;
+        float sum = 0.0f;
+#pragma unroll 4
+        for (int r = warp; c < a.cols && r < count; r += WARPS)
+            sum += load_element(a.x.data, a.x.is_float, (first + r) * a.cols + c);
+        sums[warp][lane] = sum;
+        __syncthreads();
+        if (warp == 0 && c < a.cols) {
+#pragma unroll
+            for (int w = 1; w < WARPS; w++) sum += sums[w][lane];
+            store_element(a.y.data, a.y.is_float, y + c, sum / (float)count);
+        }
+        __syncthreads(); // the next columns' sums go to the same place
+    }
 }
 
 // ---- activate, gated ------------------------------------------------------------------------------------------------

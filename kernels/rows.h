@@ -21,7 +21,7 @@ typedef struct sumi_rows_matrix {
 // Elementwise kernels give 2^lanes_log2 threads to a row; is_vector: 8 columns per thread and turn (all matrices bf16,
 // widths multiples of 8), else 1.
 typedef struct sumi_embed_rows_args {
-    uint64_t ids, table;
+    uint64_t ids, table, bias; // bias: floats, 0: none
     sumi_rows_matrix y;
     // piece_rows not 0: table is a list of the addresses of pieces of so many rows
     int32_t table_rows, pitch, piece_rows, cols, row_begin, row_end, lanes_log2, is_vector;
@@ -37,6 +37,11 @@ typedef struct sumi_fill_rows_args { // grid y: spans
 typedef struct sumi_copy_bytes_args {
     uint64_t x, y, bytes;
 } sumi_copy_bytes_args;
+typedef struct sumi_mean_rows_args { // grid y: spans; the first one's mean is row y_row
+    sumi_rows_matrix x, y;
+    int32_t cols, span_count, y_row, reserved;
+    int32_t begin[SUMI_ROWS_BATCH], count[SUMI_ROWS_BATCH];
+} sumi_mean_rows_args;
 // elements [begin, end); also converts (activation none)
 typedef struct sumi_activate_args {
     sumi_rows_matrix x, y;

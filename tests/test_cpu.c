@@ -1007,8 +1007,8 @@ TEST(group_norm_agrees_with_the_reference_also_with_a_large_mean)
 typedef struct row_case {
     int kind, rows, cols, row; // row: of x where the op begins
     sumi_weight w, w2;
-    bool has_weight, has_steps, has_bands, layer, silu, in_place; // has_bands: half the rows read the table's next row
-    float eps;                                                    // 0: 1e-6
+    bool has_weight, has_bias, has_steps, has_bands, layer, silu, in_place; // has_bands: half the rows read another row
+    float eps;                                                              // 0: 1e-6
     int q_heads, kv_heads, dim;
     sumi_rotary rotary;
     sumi_activation activation;
@@ -1032,6 +1032,7 @@ static void build_row(bench* b, scene* s)
                                    .rows = c->rows,
                                    .norm = c->layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
                                    .weight = c->has_weight ? &c->w : NULL,
+                                   .bias = c->has_bias ? &c->w2 : NULL,
                                    .eps = c->eps > 0 ? c->eps : 1e-6f,
                                    .scale = c->has_steps ? (sumi_step_row){s->values[2], 0, true} : SUMI_NO_ROW,
                                    .shift = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW,
@@ -1146,6 +1147,44 @@ TEST(norms_agree_with_the_reference)
                    .relative = 1e-5};
         free(scene_run(&s));
         free(x), free(branch), free(steps), free(w), free(expect);
+    }
+}
+
+TEST(norms_with_a_bias_agree_with_the_reference)
+{
+    static const int widths[] = {1, 3, 8, 37, 96, 1000};
+    for (int i = 0; i < 48; i++) {
+        row_case c = {.kind = SUMI_OP_NORM_MODULATE, .rows = 11, .cols = widths[i / 8], .eps = 1e-5f};
+        c.layer = i & 1;
+        c.in_place = i & 2;
+        c.has_weight = i & 4;
+        c.has_bias = true;
+        size_t count = (size_t)c.rows * (size_t)c.cols;
+        float *x = random_floats(count, 3.0f), *w = random_floats((size_t)c.cols, 1.0f),
+              *bias = random_floats((size_t)c.cols, 1.0f);
+        for (size_t k = 0; k < count; k++) { x[k] += 20.0f; }
+        c.w = float_weight(w, 1, c.cols);
+        c.w2 = float_weight(bias, 1, c.cols);
+        double* expect = malloc(count * sizeof *expect);
+        for (int r = 0; r < c.rows; r++) {
+            const float* from = x + r * c.cols;
+            double mean = 0.0, square = 0.0;
+            for (int k = 0; k < c.cols && c.layer; k++) { mean += (double)from[k] / c.cols; }
+            for (int k = 0; k < c.cols; k++) { square += ((double)from[k] - mean) * ((double)from[k] - mean) / c.cols; }
+            for (int k = 0; k < c.cols; k++) {
+                double v = ((double)from[k] - mean) / sqrt(square + 1e-5);
+                expect[r * c.cols + k] = v * (c.has_weight ? (double)w[k] : 1.0) + (double)bias[k];
+            }
+        }
+        scene s = {.build = build_row,
+                   .context = &c,
+                   .inputs = {NULL, x},
+                   .part_rows = 2,
+                   .expect = expect,
+                   .absolute = 1e-5,
+                   .relative = 1e-5};
+        free(scene_run(&s));
+        free(x), free(w), free(bias), free(expect);
     }
 }
 
@@ -1274,7 +1313,7 @@ TEST(activations_and_gating_agree_with_the_reference_to_the_ends_of_the_range)
 // ---- Embedding, copies, tables --------------------------------------------------------------------------------------
 typedef struct misc_case {
     int kind;
-    sumi_weight w;
+    sumi_weight w, bias;
     sumi_span spans[2];
     int flag;
 } misc_case;
@@ -1290,7 +1329,12 @@ static void build_misc(bench* b, scene* s)
     switch (c->kind) {
     case SUMI_OP_EMBED_ROWS:
         s->values[1] = sumi_plan_bound(p, "ids", SUMI_ELEMENT_INT, 9, 1);
-        s->values[0] = sumi_plan_embed_rows(p, s->values[1], &c->w, 0.5f);
+        s->values[0] = c->flag ? sumi_plan_embed_rows_biased(p, s->values[1], &c->w, &c->bias)
+                               : sumi_plan_embed_rows(p, s->values[1], &c->w, 0.5f);
+        break;
+    case SUMI_OP_MEAN_ROWS:
+        s->values[1] = bench_value(b, 300, 21);
+        s->values[0] = sumi_plan_mean_rows(p, "means", s->values[1], c->spans, 2);
         break;
     case SUMI_OP_FILL_ROWS:
         s->values[0] = bench_value(b, 12, 21);
@@ -1387,6 +1431,37 @@ TEST(embedding_filling_and_copying_move_the_right_rows)
     scene copy = {.build = build_misc, .context = &c, .inputs = {y, table}, .part_rows = 2, .expect = expect};
     free(scene_run(&copy));
     free(table), free(y);
+}
+
+TEST(a_bias_is_added_to_every_embedded_row)
+{
+    float *table = random_floats(30 * 21, 1.0f), *bias = random_floats(21, 1.0f);
+    int32_t ids[9];
+    double expect[9 * 21];
+    misc_case c = {.kind = SUMI_OP_EMBED_ROWS, .flag = 1};
+    c.w = float_weight(table, 30, 21);
+    c.bias = float_weight(bias, 1, 21);
+    for (int i = 0; i < 9 * 21; i++) {
+        if (i % 21 == 0) { ids[i / 21] = random_below(30); }
+        expect[i] = (double)(table[ids[i / 21] * 21 + i % 21] + bias[i % 21]);
+    }
+    scene s = {.build = build_misc, .context = &c, .inputs = {NULL, ids}, .part_rows = 2, .expect = expect};
+    free(scene_run(&s));
+    free(table), free(bias);
+}
+
+TEST(means_are_of_their_spans_alone)
+{
+    float* x = random_floats(300 * 21, 1.0f);
+    double expect[2 * 21] = {0};
+    misc_case c = {.kind = SUMI_OP_MEAN_ROWS, .spans = {{40, 1}, {7, 290}}};
+    for (int k = 0; k < 21; k++) {
+        expect[k] = (double)x[40 * 21 + k];
+        for (int r = 7; r < 297; r++) { expect[21 + k] += (double)x[r * 21 + k] / 290; }
+    }
+    scene s = {.build = build_misc, .context = &c, .inputs = {NULL, x}, .expect = expect, .absolute = 1e-6};
+    free(scene_run(&s));
+    free(x);
 }
 
 TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
@@ -2389,10 +2464,13 @@ int main(int argc, char** argv)
     RUN(a_new_run_packs_the_weights_anew);
     RUN(group_norm_agrees_with_the_reference_also_with_a_large_mean);
     RUN(norms_agree_with_the_reference);
+    RUN(norms_with_a_bias_agree_with_the_reference);
     RUN(norms_with_silu_agree_with_the_reference);
     RUN(qk_norm_rope_agrees_with_the_reference);
     RUN(activations_and_gating_agree_with_the_reference_to_the_ends_of_the_range);
     RUN(embedding_filling_and_copying_move_the_right_rows);
+    RUN(a_bias_is_added_to_every_embedded_row);
+    RUN(means_are_of_their_spans_alone);
     RUN(rotary_time_and_modulation_tables_agree_with_the_reference);
     RUN(patches_put_channels_or_pixels_fastest_and_come_back);
     RUN(noise_guidance_and_preview_agree_with_the_reference);

@@ -599,6 +599,25 @@ static void build_embed(scene* s, const op_case* c)
     sumi_weight* table = stack(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f);
     check(s, sumi_plan_embed_rows(&s->plan, integers(s, c->m, 1, c->n), table, c->a ? 0.3f : 1.0f), c->bound);
 }
+static void build_embed_biased(scene* s, const op_case* c)
+{
+    sumi_weight *table = stack(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f), *bias = bias_of(s, c->k, c->dtype);
+    check(s, sumi_plan_embed_rows_biased(&s->plan, integers(s, c->m, 1, c->n), table, bias), c->bound);
+}
+// k spans of several lengths, which overlap, of m rows of n columns. a: of floats
+static void build_mean(scene* s, const op_case* c)
+{
+    enum { MOST = 80 };
+    sumi_span spans[MOST];
+    const int count = c->k;
+    if (count > MOST) abort();
+    for (int i = 0; i < count; i++) {
+        const int begin = i * 7 % c->m;
+        spans[i] = (sumi_span){begin, i % 5 == 4 ? 1 : c->m - begin};
+    }
+    sumi_value x = c->a ? floats(s, c->m, c->n) : activations(s, c->m, c->n);
+    check(s, sumi_plan_mean_rows(&s->plan, "mean", x, spans, count), c->bound);
+}
 static void build_gather(scene* s, const op_case* c)
 {
     check(s, sumi_plan_gather_rows(&s->plan, "gather", integers(s, c->m, 1, c->n), activations(s, c->n, c->k)),
@@ -625,6 +644,14 @@ static const op_case s_moving_rows[] = {
     {"embed, f32 of bf16 numbers", build_embed, 33, 300, 192, .dtype = SUMI_DTYPE_F32, .bound = EXACT},
     {"embed, f16", build_embed, 33, 300, 100, .dtype = SUMI_DTYPE_F16, .bound = STORED},
     {"embed, e4m3 with a scale", build_embed, 33, 300, 64, .dtype = SUMI_DTYPE_F8_E4M3, .bound = STORED},
+    {"embed and bias, bf16", build_embed_biased, 77, 1000, 1024, .bound = STORED},
+    {"embed and bias, odd width", build_embed_biased, 9, 30, 21, .bound = STORED},
+    {"embed and bias, f32 of bf16 numbers", build_embed_biased, 33, 300, 192, .dtype = SUMI_DTYPE_F32, .bound = STORED},
+    {"embed and bias, 4 columns", build_embed_biased, 33, 300, 4, .bound = STORED},
+    {"means, 3 spans of 1024", build_mean, 512, 1024, 3, .bound = STORED},
+    {"means, 9 spans of an odd width", build_mean, 40, 21, 9, .bound = STORED},
+    {"means, 80 spans", build_mean, 70, 128, 80, .bound = STORED},
+    {"means of floats", build_mean, 300, 72, 5, 1, .bound = STORED},
     {"gather, 3584", build_gather, 196, 196, 3584, .bound = EXACT},
     {"gather, odd width", build_gather, 9, 30, 21, .bound = EXACT},
     {"fill, 3840", build_fill, 64, 3840, .bound = EXACT},
@@ -945,7 +972,7 @@ CASES(fp8)
 
 // ---- Norms, rotary, tables ------------------------------------------------------------------------------------------
 // Thirds of the rows that read other rows of their tables, or none. Counters are at most 2 then.
-#define BANDED 1024
+#define BANDED 2048
 typedef struct thirds {
     sumi_row_band list[3];
     int32_t count;
@@ -958,7 +985,7 @@ static thirds bands_of(const op_case* c, int rows)
 static void build_norm(scene* s, const op_case* c)
 {
     // a: 1 layer norm, 2 no weight, 4 scale, 8 shift, 16 rows from row 3 on, 32 a mean of 50, 64 tables of activations,
-    // 128 not per step, 256 SiLU, 512 in place, BANDED
+    // 128 not per step, 256 SiLU, 512 in place, 1024 a bias, BANDED
     const thirds bands = bands_of(c, c->m);
     int before = c->a & 16 ? 3 : 0;
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
@@ -974,6 +1001,7 @@ static void build_norm(scene* s, const op_case* c)
                                                           .rows = c->m,
                                                           .norm = c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
                                                           .weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
+                                                          .bias = c->a & 1024 ? bias_of(s, c->n, c->dtype) : NULL,
                                                           .eps = 1e-5f,
                                                           .scale = scale,
                                                           .shift = shift,
@@ -1021,11 +1049,14 @@ static void build_norm_pair(scene* s, const op_case* c)
     sumi_value branch = activations_of(s, c->m + 2, c->n, 3.0f, 0.0f);
     sumi_step_row gate =
         c->a & 4 ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true) : SUMI_NO_ROW;
-    sumi_step_row scale =
-        c->a & 4 ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true) : SUMI_NO_ROW;
+    const bool has_bias = (c->a & 256) != 0; // of the norm, in place of tables
+    sumi_step_row scale = (c->a & 4) && !has_bias
+                            ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true)
+                            : SUMI_NO_ROW;
     sumi_step_row shift = c->a & 8 ? step_row(s, element, c->n, true) : SUMI_NO_ROW;
     sumi_weight *of_sum = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
-                *of_norm = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype);
+                *of_norm = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
+                *bias = has_bias ? bias_of(s, c->n, c->dtype) : NULL;
     sumi_weight* product = c->k > 0 ? matrix(s, c->k, c->n, 0) : NULL;
     sumi_value between = activations(s, 24, 40);
     const thirds of_rows = bands_of(c, c->m), others = c->a & 512 ? (thirds){{{rows, 1}}, 1} : bands_of(c, rows);
@@ -1048,6 +1079,7 @@ static void build_norm_pair(scene* s, const op_case* c)
                                                                 .rows = rows,
                                                                 .norm = c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
                                                                 .weight = of_norm,
+                                                                .bias = bias,
                                                                 .eps = 1e-5f,
                                                                 .scale = scale,
                                                                 .shift = shift,
@@ -1154,6 +1186,12 @@ static const op_case s_norms[] = {
     {"rms 4224x2304, three bands, scale", build_norm, 4224, 2304, .a = 4 | BANDED, .b = 1, .counter = 2,
      .bound = STORED},
     {"rms 40x72, in place", build_norm, 40, 72, .a = 512, .bound = STORED},
+    {"layer 33x21, bias, in place", build_norm, 33, 21, .a = 1 | 512 | 1024, .bound = STORED},
+    {"layer 17x72, bias, mean 50", build_norm, 17, 72, .a = 1 | 32 | 1024, .bound = STORED},
+    {"layer 29x128, bias, no weight, offset", build_norm, 29, 128, .a = 1 | 2 | 16 | 1024, .bound = STORED},
+    {"layer 512x1024, bias, in place", build_norm, 512, 1024, .a = 1 | 512 | 1024, .bound = STORED},
+    {"rms 9x4096, bias", build_norm, 9, 4096, .a = 1024, .bound = STORED},
+    {"layer 3x20000, bias", build_norm, 3, 20000, .a = 1 | 1024, .bound = STORED},
     {"silu 33x21, in place", build_norm, 33, 21, .a = 256 | 512, .bound = STORED},
     {"silu 53x8", build_norm, 53, 8, .a = 256, .bound = STORED},
     {"silu 49x96, offset", build_norm, 49, 96, .a = 16 | 256, .bound = STORED},
@@ -1201,6 +1239,10 @@ static const op_case s_norms[] = {
      .bound = CHAINED},
     {"gate add and norm 41x1160, three times", build_norm_pair, 41, 1160, .a = 4 | 8, .b = 1, .repeat = 3, .counter = 1,
      .bound = 2 * CHAINED},
+    {"gate add and layer norm 33x72, bias", build_norm_pair, 33, 72, .a = 1 | 4 | 256, .counter = 2, .bound = CHAINED},
+    {"gate add and layer norm 70x1024, bias", build_norm_pair, 70, 1024, .a = 1 | 256, .bound = CHAINED},
+    {"gate add and layer norm, fp8 77x144, bias", build_norm_pair, 77, 144, 256, .a = 1 | 4 | 256, .b = 1, .counter = 3,
+     .bound = FP8},
     {"gate add and norm 9x4104, two kernels", build_norm_pair, 9, 4104, .a = 4, .b = 1, .bound = CHAINED},
     {"gate add and norm 288x192, demo", build_norm_pair, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = CHAINED},
     {"gate add and norm 4224x3840", build_norm_pair, 4224, 3840, .a = 4, .b = 1, .counter = 3, .bound = CHAINED},

@@ -61,6 +61,11 @@ static sumi_value write_prepare(fixture* f)
     sumi_plan_linear(plan, &(sumi_plan_linear_args){
                                .label = "some_rows", .x = a, .x_row = 4, .rows = 8, .weight = &f->square, .y = rows});
     sumi_plan_fill_rows(plan, rows, &f->vector, (const sumi_span[]){{8, 8}, {16, 8}}, 2);
+    sumi_value embedded = sumi_plan_embed_rows_biased(plan, f->positions, &f->adapted, &f->vector);
+    sumi_value biased = sumi_plan_norm(
+        plan, &(sumi_plan_norm_args){
+                  .label = "biased_norm", .x = embedded, .weight = &f->vector, .bias = &f->vector, .eps = 1e-5f});
+    sumi_plan_mean_rows(plan, "pool", biased, (const sumi_span[]){{0, 8}, {8, 16}}, 2);
     write_adapted(f, f->input, a);
     sumi_value qkv = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "qkv", .x = rows, .weight = &f->qkv});
     sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "qk",
@@ -196,7 +201,7 @@ static bool make_plan(fixture* f)
     plan->arrange = arrange_pairs;
     f->input = sumi_plan_bound(plan, "input", SUMI_ELEMENT_ACTIVATION, 16, 64);
     f->state = sumi_plan_bound(plan, "state", SUMI_ELEMENT_FLOAT, 24, 64);
-    f->table = sumi_plan_bound(plan, "table", SUMI_ELEMENT_FLOAT, 8, 64);
+    f->table = sumi_plan_bound(plan, "table", SUMI_ELEMENT_FLOAT, 9, 64);
     f->solver = sumi_plan_bound(plan, "solver", SUMI_ELEMENT_FLOAT, 8, 12);
     f->picture = sumi_plan_bound(plan, "picture", SUMI_ELEMENT_ACTIVATION, 64, 3);
     f->bytes = sumi_plan_bound(plan, "bytes", SUMI_ELEMENT_BYTE, 64, 3);
@@ -324,6 +329,17 @@ static void break_spans(fixture* f)
 {
     ((sumi_span*)(void*)(uintptr_t)op_of(f, SUMI_OP_FILL_ROWS)->u.fill.spans)[1].begin = 15;
 }
+static void break_averaged_rows(fixture* f)
+{
+    ((sumi_span*)(void*)(uintptr_t)op_called(f, "pool")->u.mean.spans)[1].count = 17;
+}
+static void break_averaged_count(fixture* f) { op_called(f, "pool")->u.mean.span_count = 1; }
+static void break_averaged_width(fixture* f) { op_called(f, "pool")->in[0] = op_called(f, "rope")->out; }
+static void break_averaged_weight(fixture* f) { op_called(f, "pool")->weight = &f->vector; }
+static void break_embedded_bias(fixture* f) { op_called(f, "embed")->bias = &f->narrow; }
+static void break_norm_bias(fixture* f) { op_called(f, "biased_norm")->bias = &f->narrow; }
+static void break_biased_silu(fixture* f) { op_called(f, "biased_norm")->u.norm.silu = true; }
+static void break_biased_shift(fixture* f) { op_called(f, "norm")->bias = &f->vector; }
 static void break_in_place_output(fixture* f) { op_called(f, "some_rows")->in[2] = SUMI_NO_VALUE; }
 static sumi_op* adding_op(fixture* f, const char* label) { return op_called(f, label) + 2; } // product, low rank, this
 static void break_adding_output(fixture* f)
@@ -415,7 +431,7 @@ static const struct {
     {"a pair's results", break_pair_apart, {"gated", "still reads"}},
     {"a value's id", break_value_id, {"first", "no such value"}},
     {"bands that end before the rows", break_bands, {"norm", "bands cover the rows"}},
-    {"a band behind its table", break_band_row, {"table", "the value has 8"}},
+    {"a band behind its table", break_band_row, {"table", "the value has 9"}},
     {"a table that is no input", break_unlisted_table, {"table", "not among its inputs"}},
     {"rows behind the end", break_rows_end, {"some_rows", "reads rows 9 to 17, the value has 16"}},
     {"a weight's width", break_width, {"gated", "the weight or the bias has another shape"}},
@@ -423,11 +439,19 @@ static const struct {
     {"a weight's parts", break_weight_parts, {"first", "a weight's parts are its rows"}},
     {"a weight in chunks", break_chunks, {"first", "a weight that lies in chunks is a convolution's"}},
     {"an element", break_element, {"positions", "does not take elements of this type"}},
-    {"a step table's row", break_step_row, {"table", "reads rows 5 to 9, the value has 8"}},
+    {"a step table's row", break_step_row, {"table", "reads rows 6 to 10, the value has 9"}},
     {"the number of parts", break_part_count, {"group", "do not cover its rows once"}},
     {"rows of the work", break_work, {"conv_out", "not the work"}},
     {"blocks of sums", break_blocks, {"group", "the blocks of group sums"}},
     {"parts that overlap", break_spans, {"fill", "two parts of the op write the same rows"}},
+    {"rows that are averaged", break_averaged_rows, {"pool", "reads rows 8 to 25, the value has 24"}},
+    {"the number of means", break_averaged_count, {"pool", "not the work"}},
+    {"the width of means", break_averaged_width, {"pool", "has other columns than the op needs"}},
+    {"a weight of means", break_averaged_weight, {"pool", "the weight or the bias has another shape"}},
+    {"a bias of embedded rows", break_embedded_bias, {"embed", "the weight or the bias has another shape"}},
+    {"a bias of a norm", break_norm_bias, {"biased_norm", "the weight or the bias has another shape"}},
+    {"a bias beside an activation", break_biased_silu, {"biased_norm", "a norm with a bias has no scale"}},
+    {"a bias beside a scale", break_biased_shift, {"norm", "a norm with a bias has no scale"}},
     {"an output that is no input", break_in_place_output, {"some_rows", "has its output among its inputs"}},
     {"what an adapter adds to", break_adding_output, {"adapted_rows", "has its output among its inputs"}},
     {"a bias of what is added", break_adding_bias, {"adapted_gate", "the weight or the bias has another shape"}},

@@ -10,7 +10,7 @@ static int32_t min_range(int32_t cols) { return cols >= 4096 ? 1 : 1 + 4096 / (c
 // Every loop below is over rows of the op, offset by the run's first row.
 typedef struct row_loop {
     sumi_cpu_run* run;
-    const float *x, *b, *w, *k_w, *scale, *shift, *table;
+    const float *x, *b, *w, *k_w, *scale, *shift, *bias, *table;
     const int32_t* ids;
     float* y;
     int32_t cols, x_cols, scale_pitch, shift_pitch; // pitches: from row to row of the tables
@@ -22,7 +22,7 @@ static void over_rows(row_loop* loop, sumi_loop_body* body)
     sumi_parallel(loop->run->workers, loop->run->row_end - loop->run->row_begin, min_range(loop->x_cols), body, loop);
 }
 
-// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS -------------------------------------------------------------------------------
+// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS, MEAN_ROWS --------------------------------------------------------------------
 static void embed(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -37,6 +37,7 @@ static void embed(int32_t begin, int32_t end, int32_t worker_index, void* contex
         if (loop->run->op->u.embed.scale != 1.0f) {
             loop->run->kernels->scale(y, y, loop->run->op->u.embed.scale, loop->cols);
         }
+        if (loop->bias != NULL) { loop->run->kernels->channel_sums(y, loop->bias, NULL, loop->cols); }
     }
 }
 
@@ -57,6 +58,10 @@ sumi_result sumi_cpu_embed_rows(sumi_cpu_run* run)
             return sumi_fail(run->error, SUMI_INTERNAL, "%s: token id %d is not below the table's %d rows",
                              weight != NULL ? weight->name : run->op->label, loop.ids[r], rows);
         }
+    }
+    if (run->op->bias != NULL) {
+        sumi_cpu_vector(run->op->bias, 0, cols, run->shared);
+        loop.bias = run->shared;
     }
     over_rows(&loop, embed);
     return SUMI_OK;
@@ -89,6 +94,36 @@ sumi_result sumi_cpu_copy_rows(sumi_cpu_run* run)
     unsigned char* y = sumi_cpu_value(run, op->out);
     memmove(y + (op->u.copy.to + run->row_begin) * row_bytes, x + (op->u.copy.from + run->row_begin) * row_bytes,
             (size_t)((run->row_end - run->row_begin) * row_bytes));
+    return SUMI_OK;
+}
+
+// A part is a span: its rows are added one after another, whoever does it.
+static void mean_rows(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    row_loop* loop = context;
+    const sumi_cpu_kernels* kernels = loop->run->kernels;
+    for (int32_t s = loop->run->row_begin + begin; s < loop->run->row_begin + end; s++) {
+        const sumi_span span = loop->run->op->u.mean.spans[s];
+        float* y = loop->y + (int64_t)s * loop->cols;
+        memset(y, 0, (size_t)loop->cols * sizeof *y);
+        for (int32_t r = span.begin; r < span.begin + span.count; r++) {
+            kernels->channel_sums(y, loop->x + (int64_t)r * loop->cols, NULL, loop->cols);
+        }
+        for (int32_t c = 0; c < loop->cols; c++) { y[c] /= (float)span.count; }
+    }
+}
+
+sumi_result sumi_cpu_mean_rows(sumi_cpu_run* run)
+{
+    SUMI_ASSERT(run->row_end <= run->op->u.mean.span_count);
+    const int32_t cols = sumi_cpu_cols(run, run->op->out);
+    row_loop loop = {.run = run,
+                     .x = sumi_cpu_value(run, run->op->in[0]),
+                     .y = sumi_cpu_value(run, run->op->out),
+                     .cols = cols,
+                     .x_cols = 4096}; // a span is worth handing to a worker
+    over_rows(&loop, mean_rows);
     return SUMI_OK;
 }
 
@@ -197,6 +232,10 @@ sumi_result sumi_cpu_norm_modulate(sumi_cpu_run* run)
         for (int32_t c = 0; op->u.norm.weight_plus_one && c < cols; c++) { run->shared[c] += 1.0f; }
         loop.w = run->shared;
     }
+    if (op->bias != NULL) { // takes the place of a shift
+        sumi_cpu_vector(op->bias, 0, cols, run->shared + cols);
+        loop.shift = run->shared + cols;
+    }
     over_rows(&loop, norm_modulate);
     return SUMI_OK;
 }
@@ -281,8 +320,10 @@ sumi_result sumi_cpu_qk_norm_rope(sumi_cpu_run* run)
 sumi_cpu_scratch sumi_cpu_rows_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op)
 {
     (void)kernels;
-    uint64_t floats =
-        op->kind == SUMI_OP_QK_NORM_ROPE ? 2 * (uint64_t)op->u.qk.dim : (uint64_t)sumi_plan_info(plan, op->out)->cols;
+    const uint64_t cols = (uint64_t)sumi_plan_info(plan, op->out)->cols;
+    uint64_t floats = op->kind == SUMI_OP_QK_NORM_ROPE ? 2 * (uint64_t)op->u.qk.dim
+                    : op->kind == SUMI_OP_EMBED_ROWS   ? (op->bias != NULL ? cols : 0)
+                                                       : cols * (op->bias != NULL ? 2 : 1); // weight, bias
     return (sumi_cpu_scratch){floats * sizeof(float), 0};
 }
 

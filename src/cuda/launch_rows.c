@@ -45,7 +45,7 @@ static sumi_result launch(const sumi_cuda_run* run, const char* kernel, sumi_cud
     return sumi_cuda_launch(run, kernel, grid, (void*[]){args});
 }
 
-// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS -------------------------------------------------------------------------------
+// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS, MEAN_ROWS --------------------------------------------------------------------
 sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
@@ -56,6 +56,7 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
                  : sumi_cuda_find_weight(run, op->weight);
     sumi_embed_rows_args args = {
         .ids = sumi_cuda_value(run, op->in[0]), .table = table.data, .y = matrix_of(run, op->out)};
+    args.bias = sumi_cuda_find_weight(run, op->bias).data;
     args.table_rows = is_value ? sumi_cuda_rows(run, op->in[1]) : op->weight->rows;
     args.pitch = table.pitch;
     args.piece_rows = table.piece_rows;
@@ -121,6 +122,25 @@ sumi_result sumi_cuda_copy_rows(sumi_cuda_run* run)
     sumi_activate_args args = {
         .x = {x, from == SUMI_ELEMENT_FLOAT, 0}, .y = {y, to == SUMI_ELEMENT_FLOAT, 0}, .end = count};
     return launch(run, "sumi_activate", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
+}
+
+sumi_result sumi_cuda_mean_rows(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_cuda_range spans = sumi_cuda_rows_of(run);
+    sumi_mean_rows_args args = {
+        .x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .cols = sumi_cuda_cols(run, op->out)};
+    for (args.y_row = spans.begin; args.y_row < spans.end; args.y_row += args.span_count) {
+        args.span_count = (int32_t)min64(spans.end - args.y_row, SUMI_ROWS_BATCH);
+        for (int32_t i = 0; i < args.span_count; i++) {
+            args.begin[i] = op->u.mean.spans[args.y_row + i].begin;
+            args.count[i] = op->u.mean.spans[args.y_row + i].count;
+        }
+        sumi_cuda_grid grid = grid_of(run, blocks_of(args.cols, 32), ELEMENTWISE_BLOCKS);
+        grid.y = (uint32_t)args.span_count;
+        SUMI_TRY(launch(run, "sumi_mean_rows", grid, &args));
+    }
+    return SUMI_OK;
 }
 
 // ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------
@@ -274,6 +294,13 @@ static sumi_step step_in_band(const sumi_cuda_run* run, sumi_step_row row, int32
     return step;
 }
 
+// A bias is a shift that is the same in every step.
+static sumi_step shift_in_band(const sumi_cuda_run* run, const sumi_op* norm, int32_t table_row)
+{
+    return norm->bias == NULL ? step_in_band(run, norm->u.norm.shift, table_row)
+                              : (sumi_step){.table = sumi_cuda_find_weight(run, norm->bias).data, .is_float = 1};
+}
+
 static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modulate_args* band)
 {
     sumi_norm_modulate_args args = *band;
@@ -301,7 +328,7 @@ sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
         args.row_begin = rows.begin;
         args.row_end = rows.end;
         args.scale = step_in_band(run, norm->scale, table_row);
-        args.shift = step_in_band(run, norm->shift, table_row);
+        args.shift = shift_in_band(run, run->op, table_row);
         SUMI_TRY(norm_modulate_rows(run, &args));
     }
     return SUMI_OK;
@@ -318,7 +345,7 @@ static sumi_result norm_gate_add_rows(sumi_cuda_run* run, const sumi_norm_gate_a
         pair.norm.row_begin = args->row_begin; // of this op's slice: the other's parts may be cut elsewhere
         pair.norm.row_end = args->row_end;
         pair.norm.scale = step_in_band(run, next.op->u.norm.scale, table_row);
-        pair.norm.shift = step_in_band(run, next.op->u.norm.shift, table_row);
+        pair.norm.shift = shift_in_band(run, next.op, table_row);
         const int32_t size = norm_size_of(args->cols, true);
         const sumi_cuda_grid grid = grid_of(run, blocks_of(rows, norm_sizes[size].rows), norm_pair_blocks[size]);
         return launch(run, norm_pair_names[pair.norm.y_scales != 0][size], grid, &pair);

@@ -23,6 +23,7 @@ typedef enum sumi_op_kind {
     SUMI_OP_EMBED_ROWS,
     SUMI_OP_FILL_ROWS,
     SUMI_OP_COPY_ROWS,
+    SUMI_OP_MEAN_ROWS,
     SUMI_OP_LINEAR,
     SUMI_OP_ACTIVATE,
     SUMI_OP_GATED,
@@ -111,7 +112,7 @@ static inline int32_t sumi_sequence_queries(const sumi_sequence* sequence)
 // in[i] and out are the values of the op that has the parameters; weight and bias are its weights. Lists are kept by
 // the plan.
 
-// EMBED_ROWS: out[r] = table[ids[r]] * scale. The table is the weight or, where there is none, in[1].
+// EMBED_ROWS: out[r] = table[ids[r]] * scale + bias (none: 0). The table is the weight or, where there is none, in[1].
 // in[0]: ids [rows, 1] int. weight: table [vocabulary, cols]. in[1]: table [.., cols] of activations. out: [rows,
 // cols].
 typedef struct sumi_op_embed_rows {
@@ -130,6 +131,13 @@ typedef struct sumi_op_fill_rows {
 typedef struct sumi_op_copy_rows {
     int32_t from, to;
 } sumi_op_copy_rows;
+
+// MEAN_ROWS: out[s] = mean of the rows of x in span s (pooling). A part is a span.
+// in[0]: x [.., cols]. out: [span_count, cols].
+typedef struct sumi_op_mean_rows {
+    const sumi_span* spans;
+    int32_t span_count;
+} sumi_op_mean_rows;
 
 // LINEAR: with P = x[x_row + r] W^T + bias, for the op's rows r and the weight's rows as columns from y_column on,
 //     out[y_row + r] = activation(P)                            in general
@@ -161,6 +169,7 @@ typedef struct sumi_op_gated {
 
 // NORM_MODULATE: out[y_row + r] = norm(x[x_row + r]) * w * scale + shift, with w = weight (+ 1 with weight_plus_one).
 // Weight (none: 1), scale (none: 1) and shift (none: 0) are optional; eps is added to the mean square or the variance.
+// A bias, which takes neither scale nor shift nor silu: norm(x) * w + bias.
 // With silu, which takes neither scale nor shift: SiLU of that.
 // in[0]: x, which may be out when x_row is y_row. in[1], in[2]: the tables of scale and shift.
 typedef struct sumi_op_norm_modulate {
@@ -397,6 +406,7 @@ typedef struct sumi_op {
         sumi_op_embed_rows embed;
         sumi_op_fill_rows fill;
         sumi_op_copy_rows copy;
+        sumi_op_mean_rows mean;
         sumi_op_linear linear;
         sumi_op_activate activate;
         sumi_op_gated gated;

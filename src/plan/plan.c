@@ -328,6 +328,20 @@ sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weig
         &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids}, .out = y, .weight = table, .u.embed = {.scale = scale}});
 }
 
+sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const sumi_weight* table,
+                                       const sumi_weight* bias)
+{
+    if (bias->rows != 1 || bias->cols != table->cols) { mismatch(plan, "embed", "the bias has another width"); }
+    sumi_value y = sumi_plan_value(plan, "embedded", SUMI_ELEMENT_ACTIVATION, rows_of(plan, ids), table->cols);
+    return add_op(plan, "embed",
+                  &(sumi_op){.kind = SUMI_OP_EMBED_ROWS,
+                             .in = {ids},
+                             .out = y,
+                             .weight = table,
+                             .bias = bias,
+                             .u.embed = {.scale = 1.0f}});
+}
+
 sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x)
 {
     if (cols_of(plan, ids) != 1 || sumi_plan_info(plan, ids)->element != SUMI_ELEMENT_INT
@@ -372,6 +386,24 @@ void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args)
                       .out = y,
                       .rows = rows,
                       .u.copy = {.from = args->x_row, .to = args->y_row}});
+}
+
+sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x, const sumi_span* spans,
+                               int32_t span_count)
+{
+    if (span_count < 1) { mismatch(plan, label, "there is no span to average"); }
+    for (int32_t i = 0; i < span_count; i++) {
+        if (spans[i].begin < 0 || spans[i].count < 1 || spans[i].count > rows_of(plan, x) - spans[i].begin) {
+            mismatch(plan, label, "a span is empty or leaves the value");
+        }
+    }
+    sumi_value y = sumi_plan_value(plan, "means", SUMI_ELEMENT_ACTIVATION, span_count, cols_of(plan, x));
+    size_t bytes = has_failed(plan) ? 0 : (size_t)span_count * sizeof *spans;
+    return add_op(plan, label,
+                  &(sumi_op){.kind = SUMI_OP_MEAN_ROWS,
+                             .in = {x},
+                             .out = y,
+                             .u.mean = {.spans = sumi_plan_copy(plan, spans, bytes), .span_count = span_count}});
 }
 
 static bool changes(const sumi_adapter_use* use, const sumi_delta* delta, const sumi_weight* weight)
@@ -551,9 +583,12 @@ sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args)
 {
     int32_t rows = count_rows(plan, args->rows, args->x, args->x_row), cols = cols_of(plan, args->x);
     if (args->x_row < 0 || args->x_row + rows > rows_of(plan, args->x)
-        || (args->weight != NULL && args->weight->cols != cols) || !is_step_row_good(plan, args->scale, cols)
-        || !is_step_row_good(plan, args->shift, cols)) {
-        mismatch(plan, args->label, "the norm's weight, scale, shift or rows do not fit");
+        || (args->weight != NULL && args->weight->cols != cols) || (args->bias != NULL && args->bias->cols != cols)
+        || !is_step_row_good(plan, args->scale, cols) || !is_step_row_good(plan, args->shift, cols)) {
+        mismatch(plan, args->label, "the norm's weight, bias, scale, shift or rows do not fit");
+    }
+    if (args->bias != NULL && (args->silu || args->scale.table.id != 0 || args->shift.table.id != 0)) {
+        mismatch(plan, args->label, "a norm with a bias has no scale, no shift and no activation");
     }
     sumi_value y = args->y;
     if (y.id == 0) { y = sumi_plan_value(plan, "normed", SUMI_ELEMENT_ACTIVATION, rows, cols); }
@@ -566,6 +601,7 @@ sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args)
                              .in = {args->x, args->scale.table, args->shift.table},
                              .out = y,
                              .weight = args->weight,
+                             .bias = args->bias,
                              .u.norm = {.norm = args->norm,
                                         .eps = args->eps,
                                         .silu = args->silu,

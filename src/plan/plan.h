@@ -192,6 +192,9 @@ void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes);
 //         .label = "ffn_norm1", .x = x, .rows = out_rows, .weight = &w->ffn_norm1, .eps = eps, .scale = scale_mlp});
 
 sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weight* table, float scale);
+// table[ids[r]] + bias: the same row is added to all.
+sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const sumi_weight* table,
+                                       const sumi_weight* bias);
 // Rows of a value by their numbers, ids [rows, 1].
 sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x);
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,
@@ -203,6 +206,9 @@ typedef struct sumi_plan_copy_args {
     int32_t rows;         // 0: all of x from x_row on
 } sumi_plan_copy_args;
 void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args);
+// One row per span: the mean of its rows.
+sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x, const sumi_span* spans,
+                               int32_t span_count);
 
 // activation(x W^T + bias), or residual + gate * (x W^T + bias), which takes the residual's place. The plan's adapters
 // are applied: the result is that of merged weights, whichever of these it is.
@@ -229,18 +235,19 @@ sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value both, 
 sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
                                   sumi_activation activation);
 
-// norm(x) * weight * scale + shift, or SiLU(norm(x) * weight), of rows [x_row, x_row + rows) of x.
+// norm(x) * weight * scale + shift, norm(x) * weight + bias, or SiLU(norm(x) * weight), of rows [x_row, x_row + rows)
+// of x.
 typedef struct sumi_plan_norm_args {
     const char* label;
     sumi_value x;
     int32_t x_row, rows;
     sumi_norm norm; // 0: RMS
-    const sumi_weight* weight;
+    const sumi_weight *weight, *bias;
     float eps;
-    sumi_step_row scale, shift;
+    sumi_step_row scale, shift; // without a bias
     const sumi_row_band* bands; // of the tables, copied; 0 of them: all rows read the same
     int32_t band_count;
-    bool silu;    // without scale and shift
+    bool silu;    // without scale, shift and bias
     sumi_value y; // of so many rows; may be x where all of it is normed. None: a new value
 } sumi_plan_norm_args;
 sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args);

@@ -168,6 +168,12 @@ static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
         writes(v, op->out, op->u.copy.to, op->rows, out_cols, element);
         break;
     }
+    case SUMI_OP_MEAN_ROWS:
+        for (int32_t i = 0; i < op->u.mean.span_count; i++) {
+            reads(v, op->in[0], op->u.mean.spans[i].begin, op->u.mean.spans[i].count, out_cols, IS_NUMBER);
+        }
+        writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
+        break;
     case SUMI_OP_ACTIVATE:
         reads_in_place(v, op->in[0], op->u.activate.row, op->rows, out_cols, IS_NUMBER);
         writes(v, op->out, op->u.activate.row, op->rows, out_cols, IS_NUMBER);
@@ -779,8 +785,8 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
     bool fits;
     switch (op->kind) {
     case SUMI_OP_EMBED_ROWS:
-        fits = (op->weight != NULL ? op->weight->cols == cols && op->in[1].id == 0 : op->in[1].id != 0)
-            && op->bias == NULL;
+        fits = op->weight != NULL ? op->weight->cols == cols && op->in[1].id == 0 && is_vector(op->bias, cols)
+                                  : op->in[1].id != 0 && op->bias == NULL;
         break;
     case SUMI_OP_FILL_ROWS: fits = op->weight != NULL && is_vector(op->weight, cols) && op->bias == NULL; break;
     case SUMI_OP_LINEAR: {
@@ -795,8 +801,8 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
             && op->weight->cols == taps * sumi_plan_info(v->plan, op->in[0])->cols && is_vector(op->bias, cols);
         break;
     }
-    case SUMI_OP_NORM_MODULATE:
     case SUMI_OP_NORM_GATE_ADD: fits = is_vector(op->weight, cols) && op->bias == NULL; break;
+    case SUMI_OP_NORM_MODULATE:
     case SUMI_OP_GROUP_NORM: fits = is_vector(op->weight, cols) && is_vector(op->bias, cols); break;
     case SUMI_OP_QK_NORM_ROPE:
         fits = is_vector(op->weight, op->u.qk.dim) && is_vector(op->u.qk.k_weight, op->u.qk.dim) && op->bias == NULL;
@@ -863,6 +869,7 @@ static int64_t work_rows(const sumi_op* op)
     int64_t rows = 0;
     switch (op->kind) {
     case SUMI_OP_FILL_ROWS: return op->u.fill.span_count;
+    case SUMI_OP_MEAN_ROWS: return op->u.mean.span_count;
     case SUMI_OP_ATTENTION:
         for (int32_t s = 0; s < op->u.attention.sequence_count && op->u.attention.query_block > 0; s++) {
             const int64_t queries = sumi_sequence_queries(&op->u.attention.sequences[s]);
@@ -978,9 +985,13 @@ static sumi_result check_in_place_output(const validator* v, const sumi_op* op)
     return is_input ? SUMI_OK : op_breaks(v, op, op->out, "an op that works in place has its output among its inputs");
 }
 
-// ops.h: what a product does with its sums beside the activation.
+// ops.h: what a product does with its sums beside the activation, and what a norm with a bias has not.
 static sumi_result check_sums(const validator* v, const sumi_op* op)
 {
+    if (op->kind == SUMI_OP_NORM_MODULATE && op->bias != NULL
+        && (op->u.norm.silu || op->u.norm.scale.table.id != 0 || op->u.norm.shift.table.id != 0)) {
+        return op_breaks(v, op, op->out, "a norm with a bias has no scale, no shift and no activation");
+    }
     if (op->kind != SUMI_OP_LINEAR) { return SUMI_OK; }
     const sumi_op_linear* linear = &op->u.linear;
     if (linear->gate.table.id != 0 && op->in[1].id == 0) {
