@@ -144,7 +144,9 @@ local function static_library(name)
     c_project(name)
     kind "StaticLib"
     -- ar only adds: without this the object of a source file that is gone stays in an archive made before.
-    if not is_visual_studio then prelinkcommands { "@rm -f $(TARGET)" } end
+    if not is_visual_studio then
+        postbuildcommands { [[@for member in $$($(AR) t $(TARGET)); do case " $(notdir $(OBJECTS)) " in *" $$member "*) ;; *) $(AR) d $(TARGET) $$member ;; esac; done]] }
+    end
     targetname(name)
     products("lib", name)
 end
