@@ -149,7 +149,10 @@ static void find_sizes(sumi_next_dit* model, sumi_binder* b, const config_values
     model->time_hidden = sumi_bind_size(b, "t_embedder.mlp.0.weight", 0);
     model->time_width = sumi_bind_size(b, "t_embedder.mlp.0.weight", 1);
     model->condition_width = sumi_bind_size(b, "t_embedder.mlp.2.weight", 0);
-    if (model->settings->reads_pooled) { model->pooled_width = sumi_bind_size(b, "clip_text_pooled_proj.1.weight", 1); }
+    if (model->settings->reads_pooled) {
+        model->pooled_hidden = sumi_bind_size(b, "clip_text_pooled_proj.1.weight", 0);
+        model->pooled_width = sumi_bind_size(b, "clip_text_pooled_proj.1.weight", 1);
+    }
     const bool is_fused = sumi_bind_find(b, "layers.0.attention.qkv.weight") != NULL;
     const int32_t projected = is_fused ? sumi_bind_size(b, "layers.0.attention.qkv.weight", 0)
                                        : sumi_bind_size(b, "layers.0.attention.to_k.weight", 0);
@@ -225,9 +228,10 @@ static sumi_result bind(void* part, const void* settings, sumi_binder* b, const 
                      model->feature_width);
     if (names->reads_pooled) {
         sumi_bind_vector(b, &model->pooled_norm, "clip_text_pooled_proj.0.weight", model->pooled_width);
-        sumi_bind_linear(b, &model->pooled_embedder, &model->pooled_embedder_bias, "clip_text_pooled_proj.1", condition,
-                         model->pooled_width);
-        sumi_bind_linear(b, &model->fusion, &model->fusion_bias, "time_text_embed.1", condition, 2 * condition);
+        sumi_bind_linear(b, &model->pooled_embedder, &model->pooled_embedder_bias, "clip_text_pooled_proj.1",
+                         model->pooled_hidden, model->pooled_width);
+        sumi_bind_linear(b, &model->fusion, &model->fusion_bias, "time_text_embed.1", condition,
+                         condition + model->pooled_hidden);
     }
     if (names->pad_multiple > 1) {
         sumi_bind_vector(b, &model->x_pad, "x_pad_token", dim);
@@ -464,7 +468,8 @@ static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* p
             &(sumi_plan_copy_args){
                 .x = job->prompts[p].value[1], .x_row = job->prompts[p].row[1], .y = pooled, .y_row = p, .rows = 1});
     }
-    sumi_value both = sumi_plan_value(plan, "time_and_text", SUMI_ELEMENT_ACTIVATION, prompts * evaluations, 2 * width);
+    sumi_value both = sumi_plan_value(plan, "time_and_text", SUMI_ELEMENT_ACTIVATION, prompts * evaluations,
+                                      width + model->pooled_hidden);
     sumi_value times =
         sumi_plan_gather_rows(plan, "repeat", write_numbers(plan, "steps", prompts, evaluations, false), time);
     sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "mlp.2",

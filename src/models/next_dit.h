@@ -50,7 +50,9 @@ typedef struct sumi_next_dit_block {
 
 typedef struct sumi_next_dit {
     const sumi_next_dit_settings* settings;
-    int32_t channels, dim, heads, kv_heads, head_dim, hidden, feature_width, pooled_width;
+    int32_t channels, dim, heads, kv_heads, head_dim, hidden, feature_width;
+    int32_t pooled_width, pooled_hidden; // of the pooled vector, and of what is made of it
+
     int32_t time_width, time_hidden, condition_width; // sinusoids, hidden layer, result of the time MLP
     int32_t axis_pairs[3];
     float eps, qk_eps;
