@@ -897,6 +897,95 @@ TEST(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales)
     sumi_network_close(network);
 }
 
+// A folder as PEFT saves it, or its file: what adapter_config.json says of scales, and what it may not say.
+TEST(adapter_config_beside_the_file_gives_scales)
+{
+    static const struct {
+        const char *json, *header, *header_value; // NULL: not there
+        bool has_alpha;
+        sumi_result expected;
+        double scale;     // of layers.0.attention.to_k, of rank 4
+        const char* says; // where it fails
+    } cases[] = {
+        {NULL, NULL, NULL, false, SUMI_OK, 1.0, NULL},
+        {"{\"r\": 4, \"lora_alpha\": 2}", NULL, NULL, false, SUMI_OK, 0.5, NULL},
+        {"{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 6, \"use_rslora\": true}", NULL, NULL, false, SUMI_OK,
+         3.0, NULL},
+        {"{\"lora_alpha\": 2, \"alpha_pattern\": {\"to_q\": 1, \"attention.to_k\": 12, \"to_k\": 100}}", NULL, NULL,
+         false, SUMI_OK, 3.0, NULL},
+        {"{\"lora_alpha\": 2, \"alpha_pattern\": {\"o_k\": 12}}", NULL, NULL, false, SUMI_OK, 0.5, NULL},
+        {"{\"lora_alpha\": 2, \"r\": 8, \"rank_pattern\": {\"^layers.0.attention.to_k\": 4}}", NULL, NULL, false,
+         SUMI_OK, 0.5, NULL},
+        {"{\"lora_alpha\": 2, \"r\": 8, \"rank_pattern\": {\"to_v\": 4}}", NULL, NULL, false, SUMI_TENSOR_MISMATCH, 0,
+         "the rank 8, the tensors have 4"},
+        {"{\"r\": 4, \"lora_alpha\": 2}", NULL, NULL, true, SUMI_OK, 0.25, NULL},
+        // the file's own header goes first
+        {"{\"r\": 4, \"lora_alpha\": 2}", "lora_alpha", "8", false, SUMI_OK, 2.0, NULL},
+        {"{\"r\": 4, \"lora_alpha\": 2}", "lora_alpha", "None", false, SUMI_OK, 0.5, NULL},
+        {"not json", "lora_adapter_metadata", "{\"transformer.lora_alpha\": 16}", false, SUMI_OK, 4.0, NULL},
+        {NULL, "lora_alpha", "6", false, SUMI_OK, 1.5, NULL},
+        {NULL, "lora_adapter_metadata", "{\"transformer.lora_alpha\": ", false, SUMI_FILE_MALFORMED, 0,
+         "lora_adapter_metadata"},
+        {"", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"[1]", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"{\"lora_alpha\": 2", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"{\"lora_alpha\": 1e999}", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"{\"alpha_pattern\": {\"to_(k|v)\": 2}}", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "plain module names"},
+        {"{\"use_dora\": true}", NULL, NULL, true, SUMI_NOT_SUPPORTED, 0, "DoRA"},
+        {"{\"peft_type\": \"LOHA\"}", NULL, NULL, false, SUMI_NOT_SUPPORTED, 0, "LOHA"},
+    };
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) {
+        CHECK(!"the model opens");
+        return;
+    }
+    static float down[4 * 64], up[64 * 4], alpha = 1.0f;
+    sumi_tensor tensors[3] = {{.name = "base_model.model.layers.0.attention.to_k.lora_A.weight",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 2,
+                               .shape = {4, 64},
+                               .data = down,
+                               .bytes = sizeof down},
+                              {.name = "base_model.model.layers.0.attention.to_k.lora_B.weight",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 2,
+                               .shape = {64, 4},
+                               .data = up,
+                               .bytes = sizeof up},
+                              {.name = "base_model.model.layers.0.attention.to_k.alpha",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 0,
+                               .data = &alpha,
+                               .bytes = 4}};
+    system_make_folder(scratch("peft"));
+    const uint64_t held = atomic_load(&t_heap.held);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sumi_metadata header = {cases[i].header, cases[i].header_value};
+        write_tensors(scratch("peft/adapter_model.safetensors"), tensors, cases[i].has_alpha ? 3 : 2, &header,
+                      cases[i].header != NULL);
+        remove(scratch("peft/adapter_config.json"));
+        if (cases[i].json != NULL) {
+            write_file(scratch("peft/adapter_config.json"), cases[i].json, strlen(cases[i].json));
+        }
+        for (int k = 0; k < 3; k++) { // the folder, with a slash behind it, the file
+            const char* path = scratch(k == 0 ? "peft" : k == 1 ? "peft/" : "peft/adapter_model.safetensors");
+            sumi_error error = {0};
+            sumi_adapter_file* file = NULL;
+            const int errors = t_errors;
+            CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, path, &error, &file), cases[i].expected);
+            if (file != NULL) { CHECK_NEAR(sumi_adapter_get(file)->deltas[0].scale, cases[i].scale, 1e-6, 0); }
+            if (cases[i].says != NULL) { CHECK(strstr(error.text, cases[i].says) != NULL); }
+            if (t_errors > errors) printf("  case %d: %s\n", (int)i, error.text);
+            sumi_adapter_close(file);
+        }
+    }
+    CHECK_NUMBER(atomic_load(&t_heap.held), held);
+    sumi_error error = {0};
+    CHECK_NUMBER(open_adapter(network, scratch("no folder"), &error), SUMI_FILE_NOT_FOUND);
+    CHECK(strstr(error.text, "adapter_model.safetensors") != NULL);
+    sumi_network_close(network);
+}
+
 TEST(adapter_with_the_same_change_twice_is_applied_once)
 {
     sumi_network* network = open_path(GOLDEN "model");
@@ -1268,6 +1357,7 @@ int main(int argc, char** argv)
     RUN(every_failing_allocation_is_survived);
     RUN(adapter_names_of_every_program_are_understood);
     RUN(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales);
+    RUN(adapter_config_beside_the_file_gives_scales);
     RUN(adapter_with_the_same_change_twice_is_applied_once);
     RUN(adapter_that_does_not_fit_is_refused_by_name);
     RUN(batch_equals_single_jobs_and_slices_change_nothing);
@@ -1294,6 +1384,9 @@ int main(int argc, char** argv)
                                             "all.safetensors",
                                             "adapter.safetensors",
                                             "peft.safetensors",
+                                            "peft/adapter_model.safetensors",
+                                            "peft/adapter_config.json",
+                                            "peft",
                                             "twice.safetensors",
                                             "wrong.safetensors",
                                             "alone/text.safetensors",

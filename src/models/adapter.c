@@ -4,11 +4,13 @@
 //                                                  diffusion_model.  layers.0.attention.qkv  .lora_down.weight   ComfyUI, ai-toolkit
 //                                                  lora_unet_  layers_0_attention_to_q  .alpha                   kohya, musubi
 //
+// Scales: alpha / rank, with .alpha where the file has it, else as adapter_config.h says.
+//
 // Every key must belong to a layer of the model: a file of which half is silently dropped is worse than one that is
 // refused.
 #include "base/assert.h"
 #include "base/sort.h"
-#include "files/json.h"
+#include "models/adapter_config.h"
 #include "models/network_state.h"
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +20,9 @@
 
 struct sumi_adapter_file {
     sumi_heap* heap;
+    char* path; // of the tensors
     sumi_tensor_set set;
+    sumi_adapter_config config;
     sumi_delta* deltas;
     size_t delta_count, delta_capacity;
     sumi_adapter adapter;
@@ -36,87 +40,6 @@ static bool ends_with(const char* text, const char* suffix)
 {
     size_t length = strlen(text), tail = strlen(suffix);
     return length > tail && strcmp(text + length - tail, suffix) == 0;
-}
-
-// ---- alpha and rank of PEFT's metadata ------------------------------------------------------------------------------
-
-typedef struct peft_metadata {
-    // flat object: "transformer.r", "transformer.lora_alpha", "transformer.alpha_pattern": { module: alpha } ...
-    const char* json;
-    double alpha; // negative: not said
-    bool rank_stabilised;
-} peft_metadata;
-
-// The key without the component it is for ("transformer.r" -> "r").
-static bool key_is(const sumi_json_text* key, const char* name)
-{
-    size_t length = strlen(name);
-    return key->bytes >= length && memcmp(key->data + key->bytes - length, name, length) == 0
-        && (key->bytes == length || key->data[key->bytes - length - 1] == '.');
-}
-
-static sumi_result read_metadata(const sumi_adapter_file* file, const char* path, peft_metadata* out, sumi_error* error)
-{
-    *out = (peft_metadata){.alpha = -1.0};
-    out->json = sumi_metadata_find(&file->set, "lora_adapter_metadata");
-    if (out->json == NULL) { return SUMI_OK; }
-    sumi_error detail = {.result = SUMI_OK};
-    sumi_json json;
-    sumi_json_begin(&json, out->json, strlen(out->json), &detail);
-    sumi_json_text key;
-    bool has_dora = false;
-    if (sumi_json_object(&json)) {
-        while (sumi_json_key(&json, &key)) {
-            sumi_json_type type = sumi_json_peek(&json);
-            if (key_is(&key, "lora_alpha") && type == SUMI_JSON_NUMBER) {
-                out->alpha = sumi_json_number(&json);
-            } else if (key_is(&key, "use_rslora") && (type == SUMI_JSON_TRUE || type == SUMI_JSON_FALSE)) {
-                out->rank_stabilised = sumi_json_bool(&json);
-            } else if (key_is(&key, "use_dora") && (type == SUMI_JSON_TRUE || type == SUMI_JSON_FALSE)) {
-                has_dora = sumi_json_bool(&json);
-            } else {
-                sumi_json_skip(&json);
-            }
-        }
-    }
-    if (sumi_json_end(&json) != SUMI_OK) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: lora_adapter_metadata: %s", path, detail.text);
-    }
-    if (has_dora) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s: the adapter uses DoRA, which is not supported; use a plain LoRA", path);
-    }
-    return SUMI_OK;
-}
-
-// alpha of one module: its entry of alpha_pattern, else lora_alpha, negative when the metadata says nothing. The
-// patterns are module names or their ends.
-static double alpha_of(const peft_metadata* metadata, const char* module, size_t module_bytes)
-{
-    double alpha = metadata->alpha;
-    if (metadata->json == NULL) { return alpha; }
-    sumi_json json;
-    sumi_json_begin(&json, metadata->json, strlen(metadata->json), NULL);
-    sumi_json_text key, pattern;
-    if (!sumi_json_object(&json)) { return alpha; }
-    while (sumi_json_key(&json, &key)) {
-        if (!key_is(&key, "alpha_pattern") || sumi_json_peek(&json) != SUMI_JSON_OBJECT || !sumi_json_object(&json)) {
-            sumi_json_skip(&json);
-            continue;
-        }
-        while (sumi_json_key(&json, &pattern)) {
-            size_t skip = pattern.bytes > 0 && pattern.data[0] == '^' ? 1 : 0, bytes = pattern.bytes - skip;
-            bool fits = bytes > 0 && bytes <= module_bytes
-                     && memcmp(module + module_bytes - bytes, pattern.data + skip, bytes) == 0
-                     && (bytes == module_bytes || module[module_bytes - bytes - 1] == '.');
-            if (fits && sumi_json_peek(&json) == SUMI_JSON_NUMBER) {
-                alpha = sumi_json_number(&json);
-            } else {
-                sumi_json_skip(&json);
-            }
-        }
-    }
-    return alpha;
 }
 
 // ---- Layers ---------------------------------------------------------------------------------------------------------
@@ -177,11 +100,34 @@ static bool is_plain_float(sumi_dtype dtype)
     return dtype == SUMI_DTYPE_F32 || dtype == SUMI_DTYPE_F16 || dtype == SUMI_DTYPE_BF16 || dtype == SUMI_DTYPE_F64;
 }
 
-// Takes down, up and alpha of one module. `module_bytes` of down's name are the module path with its prefix.
-static sumi_result add_delta(sumi_adapter_file* file, const char* path, const peft_metadata* metadata,
-                             const sumi_adapter_target* target, const sumi_tensor* down, const sumi_tensor* up,
-                             const sumi_tensor* alpha, size_t module_bytes, sumi_error* error)
+// alpha / rank of a module: by its tensor where there is one, else by the config; 1 when nothing says it.
+static sumi_result read_scale(const sumi_adapter_file* file, const sumi_tensor* alpha, const char* module,
+                              size_t module_bytes, int32_t rank, float* out_scale, sumi_error* error)
 {
+    SUMI_ASSERT(rank >= 1);
+    double said = sumi_adapter_config_alpha(&file->config, module, module_bytes);
+    double scale = said < 0 ? 1.0 : file->config.rank_stabilised ? said / sqrt((double)rank) : said / rank;
+    if (alpha != NULL) {
+        float stored = 0.0f;
+        uint64_t count = 1;
+        for (int32_t i = 0; i < alpha->rank; i++) { count *= alpha->shape[i] == 1 ? 1u : 2u; }
+        if (count != 1 || !sumi_dtype_is_number(alpha->dtype) || sumi_dtype_get(alpha->dtype)->block != 1) {
+            return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s is not a single number", file->path, alpha->name);
+        }
+        sumi_dtype_to_float(alpha->dtype, alpha->data, &stored, 1);
+        scale = (double)stored / rank;
+    }
+    *out_scale = (float)scale;
+    return isfinite(*out_scale) ? SUMI_OK
+                                : sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the alpha of %.*s is not finite",
+                                            file->path, (int)module_bytes, module);
+}
+
+// Takes down, up and alpha of one module. `module_bytes` of down's name are the module path with its prefix.
+static sumi_result add_delta(sumi_adapter_file* file, const sumi_adapter_target* target, const sumi_tensor* down,
+                             const sumi_tensor* up, const sumi_tensor* alpha, size_t module_bytes, sumi_error* error)
+{
+    const char* path = file->path;
     SUMI_ASSERT(target->weight_index >= 0 && target->rows >= 1 && target->cols >= 1);
     SUMI_ASSERT(module_bytes <= strlen(down->name));
     int32_t rank = 0, in = 0, out = 0, up_rank = 0;
@@ -205,25 +151,13 @@ static sumi_result add_delta(sumi_adapter_file* file, const char* path, const pe
             return SUMI_OK; // some files carry a layer twice, under two names
         }
     }
-    double value = alpha_of(metadata, down->name, module_bytes);
-    double scale = value < 0 ? 1.0 : metadata->rank_stabilised ? value / sqrt((double)rank) : value / rank;
-    if (alpha != NULL) {
-        float stored = 0.0f;
-        uint64_t count = 1;
-        for (int32_t i = 0; i < alpha->rank; i++) { count *= alpha->shape[i] == 1 ? 1u : 2u; }
-        if (count != 1 || !sumi_dtype_is_number(alpha->dtype) || sumi_dtype_get(alpha->dtype)->block != 1) {
-            return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s is not a single number", path, alpha->name);
-        }
-        sumi_dtype_to_float(alpha->dtype, alpha->data, &stored, 1);
-        scale = (double)stored / rank;
-    }
-    if (!isfinite(scale)) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the alpha of %s is not finite", path, down->name);
-    }
+    SUMI_TRY(sumi_adapter_config_check_rank(&file->config, down->name, module_bytes, rank, error));
+    float scale = 0.0f;
+    SUMI_TRY(read_scale(file, alpha, down->name, module_bytes, rank, &scale, error));
     SUMI_TRY(sumi_grow(file->heap, (void**)&file->deltas, &file->delta_capacity, file->delta_count + 1,
                        sizeof *file->deltas, error));
-    file->deltas[file->delta_count++] = (sumi_delta){target->weight_index, target->row_begin, (float)scale,
-                                                     factor(down, rank, in), factor(up, out, rank)};
+    file->deltas[file->delta_count++] =
+        (sumi_delta){target->weight_index, target->row_begin, scale, factor(down, rank, in), factor(up, out, rank)};
     return SUMI_OK;
 }
 
@@ -267,11 +201,10 @@ static const sumi_tensor* find_sibling(const sumi_adapter_file* file, const char
              : NULL;
 }
 
-static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* network, const char* path,
-                               const peft_metadata* metadata, const sumi_tensor* tensor, unmatched* list,
-                               sumi_error* error)
+static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* network, const sumi_tensor* tensor,
+                               unmatched* list, sumi_error* error)
 {
-    const char* name = tensor->name;
+    const char *name = tensor->name, *path = file->path;
     if (is_other_method(name)) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
                          "%s: tensor %s belongs to another kind of adapter (LoHa, LoKr, DoRA or full weights); only "
@@ -292,8 +225,8 @@ static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* netw
                                  "%s: %s has no partner ending in %s; the file is incomplete", path, name,
                                  s_suffixes[i][1]);
             }
-            return add_delta(file, path, metadata, target, tensor, up, find_sibling(file, name, module_bytes, ".alpha"),
-                             module_bytes, error);
+            return add_delta(file, target, tensor, up, find_sibling(file, name, module_bytes, ".alpha"), module_bytes,
+                             error);
         }
         if (ends_with(name, s_suffixes[i][1])) {
             if (find_sibling(file, name, strlen(name) - strlen(s_suffixes[i][1]), s_suffixes[i][0]) == NULL) {
@@ -345,14 +278,35 @@ static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
     file->delta_count = kept;
 }
 
-static sumi_result read_file(sumi_adapter_file* file, const sumi_network* network, const char* path, sumi_error* error)
+// The file itself, or the one in the folder that PEFT or diffusers saved. The host's file callbacks know files only: what
+// does not open as one is taken for a folder.
+static sumi_result find_file(sumi_adapter_file* file, const sumi_files* files, const char* path, sumi_error* error)
 {
+    static const char* const names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};
+    const size_t bytes = strlen(path) + 64;
+    file->path = sumi_alloc(file->heap, bytes);
+    if (file->path == NULL) { return sumi_out_of_memory(error, bytes, "a file name"); }
+    snprintf(file->path, bytes, "%s", path);
+    if (sumi_file_exists(files, path)) { return SUMI_OK; }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        SUMI_ASSERT(strlen(names[i]) + 2 <= 64);
+        sumi_path_join(file->path, bytes, path, names[i]);
+        if (sumi_file_exists(files, file->path)) { return SUMI_OK; }
+    }
+    return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder with %s or %s", path, names[0],
+                     names[1]);
+}
+
+static sumi_result read_file(sumi_adapter_file* file, const sumi_files* files, const sumi_network* network,
+                             const char* given, sumi_error* error)
+{
+    SUMI_TRY(find_file(file, files, given, error));
+    const char* path = file->path;
     SUMI_TRY(sumi_tensor_set_open(&file->set, path, error));
-    peft_metadata metadata;
-    SUMI_TRY(read_metadata(file, path, &metadata, error));
+    SUMI_TRY(sumi_adapter_config_read(&file->config, file->heap, files, &file->set, path, error));
     unmatched list = {.count = 0};
     for (size_t i = 0; i < file->set.count; i++) {
-        SUMI_TRY(read_tensor(file, network, path, &metadata, &file->set.tensors[i], &list, error));
+        SUMI_TRY(read_tensor(file, network, &file->set.tensors[i], &list, error));
     }
     if (list.count > 0 || file->delta_count == 0) {
         return sumi_fail(error, SUMI_LORA_NO_MATCH,
@@ -364,6 +318,7 @@ static sumi_result read_file(sumi_adapter_file* file, const sumi_network* networ
     drop_doubled(file, network);
     sumi_sort(file->deltas, file->delta_count, sizeof *file->deltas, compare_deltas);
     file->adapter = (sumi_adapter){file->deltas, (int32_t)file->delta_count};
+    sumi_adapter_config_close(&file->config);
     return SUMI_OK;
 }
 
@@ -376,7 +331,7 @@ sumi_result sumi_adapter_open(sumi_heap* heap, const sumi_files* files, const su
     if (file == NULL) { return sumi_out_of_memory(error, sizeof *file, "an adapter"); }
     file->heap = heap;
     sumi_tensor_set_init(&file->set, heap, files);
-    sumi_result result = read_file(file, network, path, error);
+    sumi_result result = read_file(file, files, network, path, error);
     if (result != SUMI_OK) {
         sumi_adapter_close(file);
         return result;
@@ -389,6 +344,8 @@ void sumi_adapter_close(sumi_adapter_file* file)
 {
     if (file != NULL) {
         sumi_free(file->heap, file->deltas);
+        sumi_adapter_config_close(&file->config);
+        sumi_free(file->heap, file->path);
         sumi_tensor_set_close(&file->set);
         sumi_free(file->heap, file);
     }
