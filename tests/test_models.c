@@ -1021,6 +1021,200 @@ TEST(adapter_with_the_same_change_twice_is_applied_once)
     sumi_network_close(network);
 }
 
+// ---- LoKr
+
+// A factor of a case: whole when rank is 0.
+typedef struct stored_factor {
+    int rows, cols, rank;
+} stored_factor;
+
+typedef struct lokr_case {
+    const char* module; // as a path of the file
+    const char* weight; // that is changed
+    stored_factor w1, w2;
+    float alpha;        // 0: no tensor
+    const char* header; // lora_alpha in the file's header, or NULL
+    double scale;
+    int row_begin; // of the change
+    int rank;      // of the low-rank change that is made of it; 0: it is kept as factors
+    sumi_dtype dtype;
+} lokr_case;
+
+typedef struct lokr_file {
+    char names[5][96];
+    float floats[5][64 * 192];
+    uint16_t halves[4][64 * 192];
+    sumi_tensor tensors[5];
+    int count;
+} lokr_file;
+
+static void store(lokr_file* f, const char* module, const char* suffix, int rows, int cols, sumi_dtype dtype, int seed)
+{
+    float* x = f->floats[f->count];
+    fill(x, (size_t)rows * (size_t)cols, seed);
+    if (dtype == SUMI_DTYPE_BF16) { // floats keep what bfloat16 holds
+        for (int i = 0; i < rows * cols; i++) {
+            f->halves[f->count][i] = sumi_float_to_bf16(x[i]);
+            x[i] = sumi_bf16_to_float(f->halves[f->count][i]);
+        }
+    }
+    snprintf(f->names[f->count], sizeof f->names[0], "%s%s", module, suffix);
+    f->tensors[f->count] =
+        (sumi_tensor){.name = f->names[f->count],
+                      .dtype = dtype,
+                      .rank = 2,
+                      .shape = {rows, cols},
+                      .data = dtype == SUMI_DTYPE_BF16 ? (const void*)f->halves[f->count] : (const void*)x,
+                      .bytes = (uint64_t)(rows * cols) * (dtype == SUMI_DTYPE_BF16 ? 2 : 4)};
+    f->count++;
+}
+
+// The factor in double, from what is stored of it.
+static void store_factor(lokr_file* f, const lokr_case* c, int which, double* out)
+{
+    const stored_factor* s = which == 1 ? &c->w1 : &c->w2;
+    char suffix[16];
+    const float *a = f->floats[f->count], *b = f->floats[f->count + 1];
+    snprintf(suffix, sizeof suffix, ".lokr_w%d%s", which, s->rank > 0 ? "_a" : "");
+    store(f, c->module, suffix, s->rows, s->rank > 0 ? s->rank : s->cols, c->dtype, 11 * which);
+    if (s->rank > 0) {
+        snprintf(suffix, sizeof suffix, ".lokr_w%d_b", which);
+        store(f, c->module, suffix, s->rank, s->cols, c->dtype, 11 * which + 1);
+    }
+    for (int i = 0; i < s->rows; i++) {
+        for (int j = 0; j < s->cols; j++) {
+            double sum = s->rank > 0 ? 0.0 : (double)a[i * s->cols + j];
+            for (int k = 0; k < s->rank; k++) { sum += (double)a[i * s->rank + k] * (double)b[k * s->cols + j]; }
+            out[i * s->cols + j] = sum;
+        }
+    }
+}
+
+static void try_lokr(const sumi_network* network, const lokr_case* c)
+{
+    static lokr_file f;
+    static double w1[64 * 192], w2[64 * 192];
+    f.count = 0;
+    store_factor(&f, c, 1, w1);
+    store_factor(&f, c, 2, w2);
+    if (c->alpha != 0) {
+        store(&f, c->module, ".alpha", 1, 1, SUMI_DTYPE_F32, 1);
+        f.tensors[f.count - 1].rank = 0;
+        f.floats[f.count - 1][0] = c->alpha;
+    }
+    const sumi_metadata header = {"lora_alpha", c->header};
+    write_tensors(scratch("lokr.safetensors"), f.tensors, (size_t)f.count, &header, c->header != NULL);
+    sumi_error error = {0};
+    sumi_adapter_file* file = NULL;
+    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, scratch("lokr.safetensors"), &error, &file), SUMI_OK);
+    if (file == NULL) {
+        printf("  %s: %s\n", c->module, error.text);
+        return;
+    }
+    const sumi_adapter* adapter = sumi_adapter_get(file);
+    CHECK_NUMBER(adapter->delta_count, 1);
+    const sumi_delta* delta = &adapter->deltas[0];
+    const sumi_weight* weight = network->weights.weights[delta->weight_index];
+    CHECK_TEXT(weight->name, c->weight);
+    CHECK_NUMBER(delta->row_begin, c->row_begin);
+    CHECK_NEAR(delta->scale, c->scale, 1e-6, 0);
+    const int rows = c->w1.rows * c->w2.rows, cols = c->w1.cols * c->w2.cols;
+    CHECK_NUMBER(cols, weight->cols);
+    if (c->rank > 0) { CHECK_NUMBER(delta->down.rows, c->rank); }
+    const sumi_adapter_use use = {adapter, -0.7f};
+    float merged[192], plain[192];
+    for (int r = 0; r < weight->rows; r++) {
+        sumi_weight_to_float(weight, r, 1, plain, cols);
+        sumi_weight_merged_row(weight, &use, 1, r, merged);
+        const int local = r - c->row_begin, b = c->w2.rows, d = c->w2.cols;
+        for (int k = 0; k < cols; k++) {
+            double change = local < 0 || local >= rows
+                              ? 0.0
+                              : -0.7 * c->scale * w1[local / b * c->w1.cols + k / d] * w2[local % b * d + k % d];
+            CHECK_NEAR(merged[k], (double)plain[k] + change, 3e-6, 1e-6);
+        }
+    }
+    sumi_adapter_close(file);
+}
+
+TEST(lokr_factors_become_the_change_that_they_describe)
+{
+    static const lokr_case cases[] = {
+        // one factored, r = 2 of a layer of 64 x 64: unit matrices on the smaller side
+        {"lycoris_layers_0_attention_to_q",
+         "layers.0.attention.qkv",
+         {8, 8, 0},
+         {8, 8, 2},
+         1.0f,
+         NULL,
+         0.5,
+         0,
+         16,
+         SUMI_DTYPE_F32},
+        {"lycoris_layers_0_attention_to_k",
+         "layers.0.attention.qkv",
+         {16, 4, 0},
+         {4, 16, 2},
+         6.0f,
+         NULL,
+         3.0,
+         64,
+         8,
+         SUMI_DTYPE_BF16},
+        {"layers.0.attention.to_v",
+         "layers.0.attention.qkv",
+         {2, 32, 0},
+         {32, 2, 1},
+         0,
+         NULL,
+         1.0,
+         128,
+         2,
+         SUMI_DTYPE_F32},
+        {"base_model.model.layers.0.attention.qkv",
+         "layers.0.attention.qkv",
+         {8, 8, 0},
+         {24, 8, 2},
+         0,
+         "1",
+         0.5,
+         0,
+         16,
+         SUMI_DTYPE_F32},
+        {"lycoris_layers_1_attention_out",
+         "layers.1.attention.to_out.0",
+         {8, 8, 2},
+         {8, 8, 2},
+         1.0f,
+         "7",
+         0.5,
+         0,
+         4,
+         SUMI_DTYPE_F32},
+        // both whole, and small: alpha says nothing
+        {"lycoris_layers_1_attention_out",
+         "layers.1.attention.to_out.0",
+         {64, 1, 0},
+         {1, 64, 0},
+         5.0f,
+         "7",
+         1.0,
+         0,
+         1,
+         SUMI_DTYPE_F32},
+    };
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    const uint64_t held = atomic_load(&t_heap.held);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int errors = t_errors;
+        try_lokr(network, &cases[i]);
+        if (t_errors > errors) { printf("  case %d\n", (int)i); }
+    }
+    CHECK_NUMBER(atomic_load(&t_heap.held), held);
+    sumi_network_close(network);
+}
+
 TEST(adapter_that_does_not_fit_is_refused_by_name)
 {
     static float values[64 * 8];
@@ -1053,10 +1247,30 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
                   {{64, 2}, {2, 64}},
                   SUMI_NOT_SUPPORTED,
                   "LoHa"},
-                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_w2"},
+                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_t2"},
                   {{8, 8}, {8, 8}},
                   SUMI_NOT_SUPPORTED,
-                  "LoKr"},
+                  "LoKr of a convolution"},
+                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_w2"},
+                  {{8, 8}, {8, 4}},
+                  SUMI_TENSOR_MISMATCH,
+                  "[8, 8] and [8, 4], the layer is [64, 64]"},
+                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_k.lokr_w2"},
+                  {{8, 8}, {8, 8}},
+                  SUMI_TENSOR_MISSING,
+                  "lokr_w2_b"},
+                 {{"layers.0.attention.to_q.lokr_w2_a", "layers.0.attention.to_q.lokr_w2_b"},
+                  {{8, 2}, {2, 8}},
+                  SUMI_TENSOR_MISSING,
+                  "lokr_w1"},
+                 {{"layers.0.attention.to_q.lokr_w1_a", "layers.0.attention.to_q.lokr_w1_b"},
+                  {{8, 2}, {3, 8}},
+                  SUMI_TENSOR_MISMATCH,
+                  "multiplied"},
+                 {{"lycoris_double_blocks_0.lokr_w1", "lycoris_double_blocks_0.lokr_w2"},
+                  {{8, 8}, {8, 8}},
+                  SUMI_LORA_NO_MATCH,
+                  "double_blocks"},
                  {{"layers.0.attention.to_q.lora_magnitude_vector", "layers.0.attention.to_q.lora_B.weight"},
                   {{1, 64}, {64, 2}},
                   SUMI_NOT_SUPPORTED,
@@ -1359,6 +1573,7 @@ int main(int argc, char** argv)
     RUN(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales);
     RUN(adapter_config_beside_the_file_gives_scales);
     RUN(adapter_with_the_same_change_twice_is_applied_once);
+    RUN(lokr_factors_become_the_change_that_they_describe);
     RUN(adapter_that_does_not_fit_is_refused_by_name);
     RUN(batch_equals_single_jobs_and_slices_change_nothing);
     RUN(solvers_run_and_previews_change_nothing);
@@ -1388,6 +1603,7 @@ int main(int argc, char** argv)
                                             "peft/adapter_config.json",
                                             "peft",
                                             "twice.safetensors",
+                                            "lokr.safetensors",
                                             "wrong.safetensors",
                                             "alone/text.safetensors",
                                             "alone",
