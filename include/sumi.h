@@ -662,13 +662,15 @@ SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_
 SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
 
 // ---- LoRA -----------------------------------------------------------------------------------------------------------
-// Adapters in PEFT, ComfyUI and kohya naming, alpha included: W' = W + scale * alpha / rank * up down. Every key must
-// match a layer of the model. Adapters are applied per job, without touching or reloading the model. Several add up. An
+// Adapters in PEFT, ComfyUI and kohya naming, alpha included: W' = W + scale * alpha / rank * up down. alpha is a tensor
+// of the file or a number in its header; else what adapter_config.json beside the file says (PEFT: lora_alpha,
+// use_rslora, alpha_pattern, rank_pattern); else alpha / rank is 1. Every key must match a layer of the model. Adapters are applied per job, without touching or reloading the model. Several add up. An
 // adapter is used with the model that it was read for.
 typedef struct sumi_lora_desc {
     uint32_t cookie; // set by sumi_lora_defaults(); leave it alone
     sumi_model* model;
-    const char* path; // a safetensors file
+    // a safetensors file, or the folder that holds one as adapter_model.safetensors or pytorch_lora_weights.safetensors
+    const char* path;
     int32_t priority; // higher first
 } sumi_lora_desc;
 // Returns a desc for this model, everything else zero. Never blocks.

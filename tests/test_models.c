@@ -897,6 +897,95 @@ TEST(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales)
     sumi_network_close(network);
 }
 
+// A folder as PEFT saves it, or its file: what adapter_config.json says of scales, and what it may not say.
+TEST(adapter_config_beside_the_file_gives_scales)
+{
+    static const struct {
+        const char *json, *header, *header_value; // NULL: not there
+        bool has_alpha;
+        sumi_result expected;
+        double scale;     // of layers.0.attention.to_k, of rank 4
+        const char* says; // where it fails
+    } cases[] = {
+        {NULL, NULL, NULL, false, SUMI_OK, 1.0, NULL},
+        {"{\"r\": 4, \"lora_alpha\": 2}", NULL, NULL, false, SUMI_OK, 0.5, NULL},
+        {"{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 6, \"use_rslora\": true}", NULL, NULL, false, SUMI_OK,
+         3.0, NULL},
+        {"{\"lora_alpha\": 2, \"alpha_pattern\": {\"to_q\": 1, \"attention.to_k\": 12, \"to_k\": 100}}", NULL, NULL,
+         false, SUMI_OK, 3.0, NULL},
+        {"{\"lora_alpha\": 2, \"alpha_pattern\": {\"o_k\": 12}}", NULL, NULL, false, SUMI_OK, 0.5, NULL},
+        {"{\"lora_alpha\": 2, \"r\": 8, \"rank_pattern\": {\"^layers.0.attention.to_k\": 4}}", NULL, NULL, false,
+         SUMI_OK, 0.5, NULL},
+        {"{\"lora_alpha\": 2, \"r\": 8, \"rank_pattern\": {\"to_v\": 4}}", NULL, NULL, false, SUMI_TENSOR_MISMATCH, 0,
+         "the rank 8, the tensors have 4"},
+        {"{\"r\": 4, \"lora_alpha\": 2}", NULL, NULL, true, SUMI_OK, 0.25, NULL},
+        // the file's own header goes first
+        {"{\"r\": 4, \"lora_alpha\": 2}", "lora_alpha", "8", false, SUMI_OK, 2.0, NULL},
+        {"{\"r\": 4, \"lora_alpha\": 2}", "lora_alpha", "None", false, SUMI_OK, 0.5, NULL},
+        {"not json", "lora_adapter_metadata", "{\"transformer.lora_alpha\": 16}", false, SUMI_OK, 4.0, NULL},
+        {NULL, "lora_alpha", "6", false, SUMI_OK, 1.5, NULL},
+        {NULL, "lora_adapter_metadata", "{\"transformer.lora_alpha\": ", false, SUMI_FILE_MALFORMED, 0,
+         "lora_adapter_metadata"},
+        {"", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"[1]", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"{\"lora_alpha\": 2", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"{\"lora_alpha\": 1e999}", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"{\"alpha_pattern\": {\"to_(k|v)\": 2}}", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "plain module names"},
+        {"{\"use_dora\": true}", NULL, NULL, true, SUMI_NOT_SUPPORTED, 0, "DoRA"},
+        {"{\"peft_type\": \"LOHA\"}", NULL, NULL, false, SUMI_NOT_SUPPORTED, 0, "LOHA"},
+    };
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) {
+        CHECK(!"the model opens");
+        return;
+    }
+    static float down[4 * 64], up[64 * 4], alpha = 1.0f;
+    sumi_tensor tensors[3] = {{.name = "base_model.model.layers.0.attention.to_k.lora_A.weight",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 2,
+                               .shape = {4, 64},
+                               .data = down,
+                               .bytes = sizeof down},
+                              {.name = "base_model.model.layers.0.attention.to_k.lora_B.weight",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 2,
+                               .shape = {64, 4},
+                               .data = up,
+                               .bytes = sizeof up},
+                              {.name = "base_model.model.layers.0.attention.to_k.alpha",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 0,
+                               .data = &alpha,
+                               .bytes = 4}};
+    system_make_folder(scratch("peft"));
+    const uint64_t held = atomic_load(&t_heap.held);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sumi_metadata header = {cases[i].header, cases[i].header_value};
+        write_tensors(scratch("peft/adapter_model.safetensors"), tensors, cases[i].has_alpha ? 3 : 2, &header,
+                      cases[i].header != NULL);
+        remove(scratch("peft/adapter_config.json"));
+        if (cases[i].json != NULL) {
+            write_file(scratch("peft/adapter_config.json"), cases[i].json, strlen(cases[i].json));
+        }
+        for (int k = 0; k < 3; k++) { // the folder, with a slash behind it, the file
+            const char* path = scratch(k == 0 ? "peft" : k == 1 ? "peft/" : "peft/adapter_model.safetensors");
+            sumi_error error = {0};
+            sumi_adapter_file* file = NULL;
+            const int errors = t_errors;
+            CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, path, &error, &file), cases[i].expected);
+            if (file != NULL) { CHECK_NEAR(sumi_adapter_get(file)->deltas[0].scale, cases[i].scale, 1e-6, 0); }
+            if (cases[i].says != NULL) { CHECK(strstr(error.text, cases[i].says) != NULL); }
+            if (t_errors > errors) printf("  case %d: %s\n", (int)i, error.text);
+            sumi_adapter_close(file);
+        }
+    }
+    CHECK_NUMBER(atomic_load(&t_heap.held), held);
+    sumi_error error = {0};
+    CHECK_NUMBER(open_adapter(network, scratch("no folder"), &error), SUMI_FILE_NOT_FOUND);
+    CHECK(strstr(error.text, "adapter_model.safetensors") != NULL);
+    sumi_network_close(network);
+}
+
 TEST(adapter_with_the_same_change_twice_is_applied_once)
 {
     sumi_network* network = open_path(GOLDEN "model");
@@ -932,6 +1021,200 @@ TEST(adapter_with_the_same_change_twice_is_applied_once)
     sumi_network_close(network);
 }
 
+// ---- LoKr
+
+// A factor of a case: whole when rank is 0.
+typedef struct stored_factor {
+    int rows, cols, rank;
+} stored_factor;
+
+typedef struct lokr_case {
+    const char* module; // as a path of the file
+    const char* weight; // that is changed
+    stored_factor w1, w2;
+    float alpha;        // 0: no tensor
+    const char* header; // lora_alpha in the file's header, or NULL
+    double scale;
+    int row_begin; // of the change
+    int rank;      // of the low-rank change that is made of it; 0: it is kept as factors
+    sumi_dtype dtype;
+} lokr_case;
+
+typedef struct lokr_file {
+    char names[5][96];
+    float floats[5][64 * 192];
+    uint16_t halves[4][64 * 192];
+    sumi_tensor tensors[5];
+    int count;
+} lokr_file;
+
+static void store(lokr_file* f, const char* module, const char* suffix, int rows, int cols, sumi_dtype dtype, int seed)
+{
+    float* x = f->floats[f->count];
+    fill(x, (size_t)rows * (size_t)cols, seed);
+    if (dtype == SUMI_DTYPE_BF16) { // floats keep what bfloat16 holds
+        for (int i = 0; i < rows * cols; i++) {
+            f->halves[f->count][i] = sumi_float_to_bf16(x[i]);
+            x[i] = sumi_bf16_to_float(f->halves[f->count][i]);
+        }
+    }
+    snprintf(f->names[f->count], sizeof f->names[0], "%s%s", module, suffix);
+    f->tensors[f->count] =
+        (sumi_tensor){.name = f->names[f->count],
+                      .dtype = dtype,
+                      .rank = 2,
+                      .shape = {rows, cols},
+                      .data = dtype == SUMI_DTYPE_BF16 ? (const void*)f->halves[f->count] : (const void*)x,
+                      .bytes = (uint64_t)(rows * cols) * (dtype == SUMI_DTYPE_BF16 ? 2 : 4)};
+    f->count++;
+}
+
+// The factor in double, from what is stored of it.
+static void store_factor(lokr_file* f, const lokr_case* c, int which, double* out)
+{
+    const stored_factor* s = which == 1 ? &c->w1 : &c->w2;
+    char suffix[16];
+    const float *a = f->floats[f->count], *b = f->floats[f->count + 1];
+    snprintf(suffix, sizeof suffix, ".lokr_w%d%s", which, s->rank > 0 ? "_a" : "");
+    store(f, c->module, suffix, s->rows, s->rank > 0 ? s->rank : s->cols, c->dtype, 11 * which);
+    if (s->rank > 0) {
+        snprintf(suffix, sizeof suffix, ".lokr_w%d_b", which);
+        store(f, c->module, suffix, s->rank, s->cols, c->dtype, 11 * which + 1);
+    }
+    for (int i = 0; i < s->rows; i++) {
+        for (int j = 0; j < s->cols; j++) {
+            double sum = s->rank > 0 ? 0.0 : (double)a[i * s->cols + j];
+            for (int k = 0; k < s->rank; k++) { sum += (double)a[i * s->rank + k] * (double)b[k * s->cols + j]; }
+            out[i * s->cols + j] = sum;
+        }
+    }
+}
+
+static void try_lokr(const sumi_network* network, const lokr_case* c)
+{
+    static lokr_file f;
+    static double w1[64 * 192], w2[64 * 192];
+    f.count = 0;
+    store_factor(&f, c, 1, w1);
+    store_factor(&f, c, 2, w2);
+    if (c->alpha != 0) {
+        store(&f, c->module, ".alpha", 1, 1, SUMI_DTYPE_F32, 1);
+        f.tensors[f.count - 1].rank = 0;
+        f.floats[f.count - 1][0] = c->alpha;
+    }
+    const sumi_metadata header = {"lora_alpha", c->header};
+    write_tensors(scratch("lokr.safetensors"), f.tensors, (size_t)f.count, &header, c->header != NULL);
+    sumi_error error = {0};
+    sumi_adapter_file* file = NULL;
+    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, scratch("lokr.safetensors"), &error, &file), SUMI_OK);
+    if (file == NULL) {
+        printf("  %s: %s\n", c->module, error.text);
+        return;
+    }
+    const sumi_adapter* adapter = sumi_adapter_get(file);
+    CHECK_NUMBER(adapter->delta_count, 1);
+    const sumi_delta* delta = &adapter->deltas[0];
+    const sumi_weight* weight = network->weights.weights[delta->weight_index];
+    CHECK_TEXT(weight->name, c->weight);
+    CHECK_NUMBER(delta->row_begin, c->row_begin);
+    CHECK_NEAR(delta->scale, c->scale, 1e-6, 0);
+    const int rows = c->w1.rows * c->w2.rows, cols = c->w1.cols * c->w2.cols;
+    CHECK_NUMBER(cols, weight->cols);
+    if (c->rank > 0) { CHECK_NUMBER(delta->down.rows, c->rank); }
+    const sumi_adapter_use use = {adapter, -0.7f};
+    float merged[192], plain[192];
+    for (int r = 0; r < weight->rows; r++) {
+        sumi_weight_to_float(weight, r, 1, plain, cols);
+        sumi_weight_merged_row(weight, &use, 1, r, merged);
+        const int local = r - c->row_begin, b = c->w2.rows, d = c->w2.cols;
+        for (int k = 0; k < cols; k++) {
+            double change = local < 0 || local >= rows
+                              ? 0.0
+                              : -0.7 * c->scale * w1[local / b * c->w1.cols + k / d] * w2[local % b * d + k % d];
+            CHECK_NEAR(merged[k], (double)plain[k] + change, 3e-6, 1e-6);
+        }
+    }
+    sumi_adapter_close(file);
+}
+
+TEST(lokr_factors_become_the_change_that_they_describe)
+{
+    static const lokr_case cases[] = {
+        // one factored, r = 2 of a layer of 64 x 64: unit matrices on the smaller side
+        {"lycoris_layers_0_attention_to_q",
+         "layers.0.attention.qkv",
+         {8, 8, 0},
+         {8, 8, 2},
+         1.0f,
+         NULL,
+         0.5,
+         0,
+         16,
+         SUMI_DTYPE_F32},
+        {"lycoris_layers_0_attention_to_k",
+         "layers.0.attention.qkv",
+         {16, 4, 0},
+         {4, 16, 2},
+         6.0f,
+         NULL,
+         3.0,
+         64,
+         8,
+         SUMI_DTYPE_BF16},
+        {"layers.0.attention.to_v",
+         "layers.0.attention.qkv",
+         {2, 32, 0},
+         {32, 2, 1},
+         0,
+         NULL,
+         1.0,
+         128,
+         2,
+         SUMI_DTYPE_F32},
+        {"base_model.model.layers.0.attention.qkv",
+         "layers.0.attention.qkv",
+         {8, 8, 0},
+         {24, 8, 2},
+         0,
+         "1",
+         0.5,
+         0,
+         16,
+         SUMI_DTYPE_F32},
+        {"lycoris_layers_1_attention_out",
+         "layers.1.attention.to_out.0",
+         {8, 8, 2},
+         {8, 8, 2},
+         1.0f,
+         "7",
+         0.5,
+         0,
+         4,
+         SUMI_DTYPE_F32},
+        // both whole, and small: alpha says nothing
+        {"lycoris_layers_1_attention_out",
+         "layers.1.attention.to_out.0",
+         {64, 1, 0},
+         {1, 64, 0},
+         5.0f,
+         "7",
+         1.0,
+         0,
+         1,
+         SUMI_DTYPE_F32},
+    };
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    const uint64_t held = atomic_load(&t_heap.held);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int errors = t_errors;
+        try_lokr(network, &cases[i]);
+        if (t_errors > errors) { printf("  case %d\n", (int)i); }
+    }
+    CHECK_NUMBER(atomic_load(&t_heap.held), held);
+    sumi_network_close(network);
+}
+
 TEST(adapter_that_does_not_fit_is_refused_by_name)
 {
     static float values[64 * 8];
@@ -964,10 +1247,30 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
                   {{64, 2}, {2, 64}},
                   SUMI_NOT_SUPPORTED,
                   "LoHa"},
-                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_w2"},
+                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_t2"},
                   {{8, 8}, {8, 8}},
                   SUMI_NOT_SUPPORTED,
-                  "LoKr"},
+                  "LoKr of a convolution"},
+                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_w2"},
+                  {{8, 8}, {8, 4}},
+                  SUMI_TENSOR_MISMATCH,
+                  "[8, 8] and [8, 4], the layer is [64, 64]"},
+                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_k.lokr_w2"},
+                  {{8, 8}, {8, 8}},
+                  SUMI_TENSOR_MISSING,
+                  "lokr_w2_b"},
+                 {{"layers.0.attention.to_q.lokr_w2_a", "layers.0.attention.to_q.lokr_w2_b"},
+                  {{8, 2}, {2, 8}},
+                  SUMI_TENSOR_MISSING,
+                  "lokr_w1"},
+                 {{"layers.0.attention.to_q.lokr_w1_a", "layers.0.attention.to_q.lokr_w1_b"},
+                  {{8, 2}, {3, 8}},
+                  SUMI_TENSOR_MISMATCH,
+                  "multiplied"},
+                 {{"lycoris_double_blocks_0.lokr_w1", "lycoris_double_blocks_0.lokr_w2"},
+                  {{8, 8}, {8, 8}},
+                  SUMI_LORA_NO_MATCH,
+                  "double_blocks"},
                  {{"layers.0.attention.to_q.lora_magnitude_vector", "layers.0.attention.to_q.lora_B.weight"},
                   {{1, 64}, {64, 2}},
                   SUMI_NOT_SUPPORTED,
@@ -1268,7 +1571,9 @@ int main(int argc, char** argv)
     RUN(every_failing_allocation_is_survived);
     RUN(adapter_names_of_every_program_are_understood);
     RUN(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales);
+    RUN(adapter_config_beside_the_file_gives_scales);
     RUN(adapter_with_the_same_change_twice_is_applied_once);
+    RUN(lokr_factors_become_the_change_that_they_describe);
     RUN(adapter_that_does_not_fit_is_refused_by_name);
     RUN(batch_equals_single_jobs_and_slices_change_nothing);
     RUN(solvers_run_and_previews_change_nothing);
@@ -1294,7 +1599,11 @@ int main(int argc, char** argv)
                                             "all.safetensors",
                                             "adapter.safetensors",
                                             "peft.safetensors",
+                                            "peft/adapter_model.safetensors",
+                                            "peft/adapter_config.json",
+                                            "peft",
                                             "twice.safetensors",
+                                            "lokr.safetensors",
                                             "wrong.safetensors",
                                             "alone/text.safetensors",
                                             "alone",

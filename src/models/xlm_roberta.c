@@ -11,6 +11,9 @@
 #define LEFT ".parametrizations.weight.0.lora_A"
 #define RIGHT ".parametrizations.weight.0.lora_B"
 #define MAX_RANK 1024
+// The processor sums products of fewer rows than these in another order. Prompts that have fewer are followed by tokens
+// that nothing reads, so that a short prompt has the same bits alone and in a batch.
+#define LEAST_ROWS 8
 
 // ---- Weights --------------------------------------------------------------------------------------------------------
 
@@ -259,7 +262,20 @@ static void write_layer(const sumi_xlm_roberta* model, sumi_plan* plan, const su
     write_norm(model, plan, "norm2", h, &w->norm2);
 }
 
-// What differs from prompt to prompt: where its tokens lie, and their positions, from 0 on.
+// The ids with zeros behind them.
+static sumi_value write_padded_ids(sumi_plan* plan, sumi_value ids, int32_t rows, int32_t padded_rows)
+{
+    static const int32_t zeros[LEAST_ROWS];
+    SUMI_ASSERT(rows < padded_rows && padded_rows <= LEAST_ROWS);
+    sumi_value padding = sumi_plan_constant(plan, "padding_tokens", SUMI_ELEMENT_INT, padded_rows - rows, 1, zeros);
+    sumi_value y = sumi_plan_value(plan, "padded_tokens", SUMI_ELEMENT_INT, padded_rows, 1);
+    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = ids, .y = y});
+    sumi_plan_copy_rows(plan, &(sumi_plan_copy_args){.x = padding, .y = y, .y_row = rows});
+    return y;
+}
+
+// What differs from prompt to prompt: where its tokens lie, and their positions, from 0 on. The last sequence and span
+// are of the padding, where there is any.
 typedef struct prompt_layout {
     sumi_sequence* sequences;
     sumi_span* spans;
@@ -274,9 +290,10 @@ static void free_layout(const sumi_plan* plan, const prompt_layout* layout)
 }
 
 // False after keeping the plan's error; free_layout in any case.
-static bool make_layout(sumi_plan* plan, const sumi_text_batch* batch, int32_t rows, prompt_layout* out)
+static bool make_layout(sumi_plan* plan, const sumi_text_batch* batch, int32_t rows, int32_t padding,
+                        prompt_layout* out)
 {
-    const size_t prompts = (size_t)batch->prompt_count;
+    const size_t prompts = (size_t)batch->prompt_count + (padding > 0 ? 1 : 0);
     *out = (prompt_layout){sumi_alloc_array(plan->heap, prompts, sizeof *out->sequences),
                            sumi_alloc_array(plan->heap, prompts, sizeof *out->spans),
                            sumi_alloc_array(plan->heap, (size_t)rows, sizeof *out->positions)};
@@ -286,11 +303,13 @@ static bool make_layout(sumi_plan* plan, const sumi_text_batch* batch, int32_t r
         return false;
     }
     int32_t row = 0;
-    for (int32_t p = 0; p < batch->prompt_count; row += batch->counts[p++]) {
-        SUMI_ASSERT(batch->counts[p] >= 1 && batch->counts[p] <= rows - row);
-        out->spans[p] = (sumi_span){row, batch->counts[p]};
+    for (int32_t p = 0; p < (int32_t)prompts; p++) {
+        const int32_t count = p < batch->prompt_count ? batch->counts[p] : padding;
+        SUMI_ASSERT(count >= 1 && count <= rows - row);
+        out->spans[p] = (sumi_span){row, count};
         out->sequences[p] = (sumi_sequence){.span = {out->spans[p]}, .span_count = 1, .query_spans = 1};
-        for (int32_t i = 0; i < batch->counts[p]; i++) { out->positions[row + i] = i; }
+        for (int32_t i = 0; i < count; i++) { out->positions[row + i] = i; }
+        row += count;
     }
     SUMI_ASSERT(row == rows);
     return true;
@@ -304,9 +323,9 @@ static sumi_value write(const void* part, sumi_plan* plan, const sumi_text_batch
     if (plan->error.result != SUMI_OK) {
         return SUMI_NO_VALUE; // ids may not exist, and with them the number of rows
     }
-    const int32_t rows = sumi_plan_info(plan, batch->ids)->rows;
+    const int32_t tokens = sumi_plan_info(plan, batch->ids)->rows, rows = tokens < LEAST_ROWS ? LEAST_ROWS : tokens;
     prompt_layout layout;
-    if (!make_layout(plan, batch, rows, &layout)) {
+    if (!make_layout(plan, batch, rows, rows - tokens, &layout)) {
         free_layout(plan, &layout);
         return SUMI_NO_VALUE;
     }
@@ -315,14 +334,15 @@ static sumi_value write(const void* part, sumi_plan* plan, const sumi_text_batch
                                       .dim = head_dim,
                                       .scale = (float)(1.0 / sqrt((double)head_dim)),
                                       .sequences = layout.sequences,
-                                      .sequence_count = batch->prompt_count};
+                                      .sequence_count = batch->prompt_count + (rows > tokens ? 1 : 0)};
     sumi_plan_prefix(plan, "pooled_text.");
+    sumi_value ids = rows > tokens ? write_padded_ids(plan, batch->ids, tokens, rows) : batch->ids;
     sumi_value positions =
         sumi_plan_constant(plan, "pooled_token_positions", SUMI_ELEMENT_INT, rows, 1, layout.positions);
     sumi_value rope = sumi_plan_rope_table(
         plan, &(sumi_plan_rope_args){
                   .positions = positions, .axes = 1, .pairs = {head_dim / 2}, .theta = model->settings->theta});
-    sumi_value h = write_embeddings(model, plan, batch->ids);
+    sumi_value h = write_embeddings(model, plan, ids);
     for (int32_t layer = 0; layer < model->layer_count; layer++) {
         sumi_plan_prefix(plan, "pooled_text.layers.%d.", (int)layer);
         write_layer(model, plan, &model->layers[layer], h, &attention, rope);
