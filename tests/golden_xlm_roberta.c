@@ -63,7 +63,6 @@ static void name_merged(golden_case* c)
 {
     const sumi_tensor* tensor = sumi_tensor_find(&c->set, "expect.pooled_merged_bf16");
     if (tensor == NULL || c->by_op) return;
-    c->seen[tensor - c->set.tensors] = true;
     not_checked(c, tensor->name, "nothing is merged here; test_xlm_roberta compares a file that is");
 }
 

@@ -439,17 +439,31 @@ static void write_captions(const sumi_next_dit* model, sumi_plan* plan, sumi_den
     }
 }
 
-// Row numbers: every row of `inner` for each of `outer`, or each of `outer` as often as there are rows of `inner`.
-static sumi_value write_numbers(sumi_plan* plan, const char* name, int32_t outer, int32_t inner, bool repeats_outer)
+// Rows of the condition, for each prompt one per evaluation. Products of fewer rows than this are summed in another
+// order on a processor, and a picture of a batch must have the bits of a single one: there are rows that nothing reads.
+#define LEAST_CONDITION_ROWS 8
+static int32_t condition_rows(const sumi_next_dit* model, const sumi_denoising* job)
 {
-    const size_t bytes = (size_t)outer * (size_t)inner * sizeof(int32_t);
-    int32_t* numbers = plan->error.result == SUMI_OK ? sumi_alloc(plan->heap, bytes) : NULL;
+    if (!model->settings->reads_pooled) { return job->evaluation_count; }
+    const int32_t rows = job->prompt_count * job->evaluation_count;
+    return rows > LEAST_CONDITION_ROWS ? rows : LEAST_CONDITION_ROWS;
+}
+
+// For every row of the condition, the number of its prompt, or else of its evaluation.
+static sumi_value write_numbers(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job, bool of_prompts)
+{
+    const int32_t rows = condition_rows(model, job), evaluations = job->evaluation_count;
+    const size_t bytes = (size_t)rows * sizeof(int32_t);
+    int32_t* numbers = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, bytes) : NULL;
     if (numbers == NULL) {
         sumi_out_of_memory(&plan->error, bytes, "row numbers");
         return SUMI_NO_VALUE;
     }
-    for (int32_t i = 0; i < outer * inner; i++) { numbers[i] = repeats_outer ? i / inner : i % inner; }
-    sumi_value value = sumi_plan_constant(plan, name, SUMI_ELEMENT_INT, outer * inner, 1, numbers);
+    for (int32_t i = 0; i < job->prompt_count * evaluations; i++) {
+        numbers[i] = of_prompts ? i / evaluations : i % evaluations;
+    }
+    sumi_value value =
+        sumi_plan_constant(plan, of_prompts ? "prompts" : "evaluations", SUMI_ELEMENT_INT, rows, 1, numbers);
     sumi_free(plan->heap, numbers);
     return value;
 }
@@ -459,7 +473,7 @@ static sumi_value write_numbers(sumi_plan* plan, const char* name, int32_t outer
 static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job,
                                         sumi_value time)
 {
-    const int32_t prompts = job->prompt_count, evaluations = job->evaluation_count, width = model->condition_width;
+    const int32_t prompts = job->prompt_count, width = model->condition_width;
     sumi_value pooled = sumi_plan_value(plan, "pooled", SUMI_ELEMENT_ACTIVATION, prompts, model->pooled_width);
     for (int32_t p = 0; p < prompts; p++) {
         SUMI_ASSERT(job->prompts[p].count[1] == 1);
@@ -468,10 +482,9 @@ static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* p
             &(sumi_plan_copy_args){
                 .x = job->prompts[p].value[1], .x_row = job->prompts[p].row[1], .y = pooled, .y_row = p, .rows = 1});
     }
-    sumi_value both = sumi_plan_value(plan, "time_and_text", SUMI_ELEMENT_ACTIVATION, prompts * evaluations,
+    sumi_value both = sumi_plan_value(plan, "time_and_text", SUMI_ELEMENT_ACTIVATION, condition_rows(model, job),
                                       width + model->pooled_hidden);
-    sumi_value times =
-        sumi_plan_gather_rows(plan, "repeat", write_numbers(plan, "steps", prompts, evaluations, false), time);
+    sumi_value times = sumi_plan_gather_rows(plan, "repeat", write_numbers(model, plan, job, false), time);
     sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "mlp.2",
                                                     .x = times,
                                                     .weight = &model->time_out,
@@ -481,8 +494,7 @@ static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* p
     sumi_plan_prefix(plan, "clip_text_pooled_proj.");
     sumi_value normed = sumi_plan_norm(
         plan, &(sumi_plan_norm_args){.label = "0", .x = pooled, .weight = &model->pooled_norm, .eps = model->qk_eps});
-    sumi_value texts =
-        sumi_plan_gather_rows(plan, "repeat", write_numbers(plan, "prompts", prompts, evaluations, true), normed);
+    sumi_value texts = sumi_plan_gather_rows(plan, "repeat", write_numbers(model, plan, job, true), normed);
     sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "1",
                                                     .x = texts,
                                                     .weight = &model->pooled_embedder,
@@ -521,7 +533,7 @@ static sumi_value write_condition(const sumi_next_dit* model, sumi_plan* plan, c
 static void write_modulation(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job)
 {
     sumi_next_dit_state* state = job->state;
-    const int32_t rows = job->evaluation_count * (model->settings->reads_pooled ? job->prompt_count : 1);
+    const int32_t rows = condition_rows(model, job);
     const sumi_value condition = write_condition(model, plan, job);
     sumi_plan_prefix(plan, "final_layer.");
     const sumi_value silu = sumi_plan_activate(plan, condition, SUMI_ACT_SILU),

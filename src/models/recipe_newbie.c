@@ -18,7 +18,7 @@
 // previews and FAST leave out some of those.
 #define EVERY_PRESET .strength = 0.6f
 #define WHOLE_WAY .guidance_end = 1.0f
-#define NOISY_PART .guidance_end = 0.2499f // below 0.25, which the demo leaves out
+#define NOISY_PART .guidance_end = 0.25f
 static const sumi_preset_values s_presets[SUMI_PRESET_COUNT] = {
     [SUMI_PRESET_MODEL] = {1024, 1024, 17, 5.0f, NOISY_PART, EVERY_PRESET, .solver = SUMI_SOLVER_MIDPOINT},
     [SUMI_PRESET_PREVIEW] = {768, 768, 12, 5.5f, WHOLE_WAY, EVERY_PRESET, .solver = SUMI_SOLVER_RES_MULTISTEP},
