@@ -1,6 +1,6 @@
 // The parts that a network is put together from:
 //
-//   text encoders   token ids -> features                         language_model.h
+//   text encoders   token ids -> features                         language_model.h, xlm_roberta.h
 //   vision tower    a picture -> rows that stand in a prompt
 //   denoiser        latents, features, time -> velocities         next_dit.h
 //   autoencoder     pixels <-> latents                            flux_vae.h, qwen_vae.h; cut into tiles by vae_tiles.h
