@@ -609,6 +609,10 @@ typedef struct sumi_pixels {
 } sumi_pixels;
 
 // ---- Prompts --------------------------------------------------------------------------------------------------------
+// A text goes to the model inside the words that its authors put around it. NewBie-image's are a sentence that ends in
+// "<Prompt Start> ": one for texts that begin with '<', which are captions in XML, another for all others, none for the
+// empty text. A text that holds "<Prompt Start>" brings its own words, and nothing is put in front of it; one that begins
+// with it has none. Negative texts are treated alike.
 typedef struct sumi_prompt_desc {
     uint32_t cookie; // set by sumi_prompt_defaults(); leave it alone
     sumi_model* model;
