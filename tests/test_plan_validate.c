@@ -183,7 +183,7 @@ static bool make_plan(fixture* f)
     f->adapted = make_weight(64, 64);
     f->narrow = make_weight(1, 32);
     f->adapted.index = 1;
-    f->delta = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4)};
+    f->delta = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4), SUMI_DELTA_LOW_RANK};
     f->adapter = (sumi_adapter){&f->delta, 1};
     f->use = (sumi_adapter_use){&f->adapter, 1.0f};
     sumi_plan* plan = &f->plan;
