@@ -666,10 +666,17 @@ SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_
 SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
 
 // ---- LoRA -----------------------------------------------------------------------------------------------------------
-// Adapters in PEFT, ComfyUI and kohya naming, alpha included: W' = W + scale * alpha / rank * up down. alpha is a tensor
-// of the file or a number in its header; else what adapter_config.json beside the file says (PEFT: lora_alpha,
-// use_rslora, alpha_pattern, rank_pattern); else alpha / rank is 1. Every key must match a layer of the model. Adapters are applied per job, without touching or reloading the model. Several add up. An
-// adapter is used with the model that it was read for.
+// Adapters in PEFT, ComfyUI, kohya and LyCORIS naming, as safetensors:
+//
+//     LoRA     W' = W + scale * alpha / rank * up down
+//     LoKr     W' = W + scale * w1 (x) w2, the Kronecker product, of linear layers; times alpha / rank where w1 or w2 is
+//              stored as a product
+//     w_norm   a norm's weight' = weight + scale * w_norm
+//
+// alpha is a tensor of the file or a number in its header; else what adapter_config.json beside the file says (PEFT:
+// lora_alpha, use_rslora, alpha_pattern, rank_pattern); else alpha / rank is 1. Every key must match a layer of the model.
+// Adapters are applied per job, without touching or reloading the model. Several add up. An adapter is used with the model
+// that it was read for.
 typedef struct sumi_lora_desc {
     uint32_t cookie; // set by sumi_lora_defaults(); leave it alone
     sumi_model* model;

@@ -211,6 +211,69 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_gated(const
     }
 }
 
+// ---- kronecker_add --------------------------------------------------------------------------------------------------
+// y[y_row + r][column + i b + k] += gate * scale * sum over j of w[i, j] x[r c + j][k]   x [rows c][b]   y [..][ldy]   w [a][c] float
+// A thread has 8 rows of w and 8 columns of x (1 where widths are no multiples of 8): with w of 8 x 8, which is usual, x
+// is read once, and the 64 multiply-adds of a load hide behind it. The order of the sums follows from c alone.
+template <int COLS> SUMI_DEVICE void kronecker_add(const sumi_kronecker_add_args& a)
+{
+    constexpr int ROWS = 8;
+    const int chunks = a.b / COLS, units = (a.a + ROWS - 1) / ROWS * chunks;
+    const int32_t counter = *(const int32_t*)a.counter;
+    row_place p = place_of(a.lanes_log2, a.row_begin);
+    for (; p.row < a.row_end; p.row += p.stride) {
+        const int64_t y = (a.y_row + p.row) * a.ldy;
+        for (int unit = p.lane; unit < units; unit += p.lanes) {
+            const int first = unit / chunks * ROWS, at = unit % chunks * COLS;
+            int64_t x = p.row * a.c * a.b + at;
+            float sum[ROWS][COLS] = {};
+            for (int j = 0; j < a.c; j++, x += a.b) {
+                float v[COLS];
+                if constexpr (COLS == 8) load8((const bf16*)a.x.data + x, v);
+                else v[0] = load_element(a.x.data, a.x.is_float, x);
+#pragma unroll
+                for (int i = 0; i < ROWS; i++) {
+                    const float w = first + i < a.a ? ((const float*)a.w)[(first + i) * a.c + j] : 0.0f;
+#pragma unroll
+                    for (int k = 0; k < COLS; k++) sum[i][k] = fmaf(w, v[k], sum[i][k]);
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                if (first + i >= a.a) break;
+                const int in = (first + i) * a.b + at, column = a.column + in;
+                const bool is_second = a.half != 0 && column >= a.half;
+                const int own = column - (is_second ? a.half : 0);
+                const int64_t to = y + (a.half == 0 ? column : own / 8 * 16 + (is_second ? 8 : 0) + own % 8);
+                float gate[COLS], v[COLS];
+#pragma unroll
+                for (int k = 0; k < COLS; k++) gate[k] = 1.0f;
+                if constexpr (COLS == 8) {
+                    if (a.gate.table != 0) load8_step(a.gate, counter, in, gate);
+                    load8((const bf16*)a.y.data + to, v);
+                } else {
+                    if (a.gate.table != 0) gate[0] = step_at(a.gate, counter, in);
+                    v[0] = load_element(a.y.data, a.y.is_float, to);
+                }
+#pragma unroll
+                for (int k = 0; k < COLS; k++) v[k] = fmaf(a.scale * gate[k], sum[i][k], v[k]);
+                if constexpr (COLS == 8) store8((bf16*)a.y.data + to, v);
+                else store_element(a.y.data, a.y.is_float, to, v[0]);
+            }
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_kronecker_add(const __grid_constant__ sumi_kronecker_add_args a)
+{
+    kronecker_add<8>(a);
+}
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_kronecker_add_any(const __grid_constant__ sumi_kronecker_add_args a)
+{
+    kronecker_add<1>(a);
+}
+
 // ---- norm_modulate, norm_gate_add -----------------------------------------------------------------------------------
 // y[y_row + r] = norm(x[x_row + r]) * w * scale + shift   x, y [..][cols]   w [cols] float   scale, shift: rows of step tables; each of the three optional
 // RMS or layer norm. sumi_norm_modulate_<N>: bf16 in and out, cols a multiple of 8 up to N; _any: everything else.

@@ -48,6 +48,18 @@ typedef struct sumi_activate_args {
     int64_t begin, end;
     int32_t activation, is_vector;
 } sumi_activate_args;
+// y[y_row + r][column + i b + k] += gate * scale * sum over j < c of w[i, j] * x[r c + j][k] for i < a, k < b and r in
+// [row_begin, row_end). x [.., b]; y [.., ldy]; w [a][c] floats. half not 0: y's columns are in eights, the first and the
+// second `half` of them in turn, as FORM_GATED says.
+// "sumi_kronecker_add": x and y are bf16; b, ldy, column and half are multiples of 8. "_any": everything else.
+typedef struct sumi_kronecker_add_args {
+    sumi_rows_matrix x, y;
+    uint64_t w, counter;
+    sumi_step gate;
+    int32_t a, b, c, ldy, column, half, y_row, row_begin, row_end, lanes_log2;
+    float scale;
+    int32_t reserved;
+} sumi_kronecker_add_args;
 typedef struct sumi_gated_args {
     sumi_rows_matrix x, y;
     int32_t cols, row_begin, row_end, activation, lanes_log2, is_vector, is_interleaved, reserved;

@@ -364,7 +364,8 @@ typedef struct merged_case {
     int rows; // of the product: some take another way than many
     int delta_count;
     sumi_span spans[MERGED_DELTAS]; // rows of the weight; count 0: all of them
-    int rank;
+    int rank;                       // 0: Kronecker products
+    int folds[MERGED_DELTAS];       // of those: columns of the left factor
     sumi_weight weight, bias;
     sumi_delta deltas[MERGED_DELTAS];
     sumi_adapter adapters[MERGED_DELTAS];
@@ -417,6 +418,28 @@ static void build_merged(bench* b, scene* s)
                                               .gate = is_gated ? (sumi_step_row){s->values[2], 5, true} : SUMI_NO_ROW});
 }
 
+// Rows with one of the changes alone, against what a Kronecker product is.
+static void check_kronecker_rows(const merged_case* c, int d, const float* w)
+{
+    const sumi_delta* delta = &c->deltas[d];
+    const float *left = delta->up.parts[0].data, *right = delta->down.parts[0].data;
+    const int columns = delta->down.cols, runs = delta->down.rows;
+    float row[MERGED_DEPTH];
+    for (int j = 0; j < MERGED_COLS; j++) {
+        sumi_weight_merged_row(&c->weight, &c->uses[d], 1, j, row);
+        const int local = j - delta->row_begin;
+        for (int k = 0; k < MERGED_DEPTH; k++) {
+            double sum = (double)w[j * MERGED_DEPTH + k];
+            if (local >= 0 && local < delta->up.rows * runs) {
+                sum += (double)c->uses[d].scale * (double)delta->scale
+                     * (double)left[local / runs * delta->up.cols + k / columns]
+                     * (double)right[local % runs * columns + k % columns];
+            }
+            CHECK_NEAR(row[k], sum, 1e-6, 1e-6);
+        }
+    }
+}
+
 static void try_merged(merged_case* c)
 {
     const int y_cols = merged_y_cols(c), into_rows = merged_into_rows(c), x_row = into_rows ? MERGED_X_ROW : 0,
@@ -430,14 +453,27 @@ static void try_merged(merged_case* c)
     c->bias = float_weight(bias, 1, MERGED_COLS);
     for (int d = 0; d < c->delta_count; d++) {
         const sumi_span span = c->spans[d].count > 0 ? c->spans[d] : (sumi_span){0, MERGED_COLS};
+        if (c->rank == 0) {
+            const int folds = c->folds[d], runs = span.count % 4 == 0 ? 4 : 3, right = span.count / runs;
+            up[d] = random_floats((size_t)(runs * folds), 0.5f);
+            down[d] = random_floats((size_t)(right * (MERGED_DEPTH / folds)), 0.5f);
+            c->deltas[d] = (sumi_delta){.weight_index = 3,
+                                        .row_begin = span.begin,
+                                        .scale = 0.5f + 0.25f * (float)d,
+                                        .up = float_weight(up[d], runs, folds),
+                                        .down = float_weight(down[d], right, MERGED_DEPTH / folds),
+                                        .kind = SUMI_DELTA_KRONECKER};
+        }
         const int rank = c->rank + d; // adapters of several ranks
-        down[d] = random_floats((size_t)rank * MERGED_DEPTH, 0.5f);
-        up[d] = random_floats((size_t)span.count * (size_t)rank, 0.5f);
-        c->deltas[d] = (sumi_delta){.weight_index = 3,
-                                    .row_begin = span.begin,
-                                    .scale = 0.5f + 0.25f * (float)d,
-                                    .down = float_weight(down[d], rank, MERGED_DEPTH),
-                                    .up = float_weight(up[d], span.count, rank)};
+        if (c->rank > 0) {
+            down[d] = random_floats((size_t)rank * MERGED_DEPTH, 0.5f);
+            up[d] = random_floats((size_t)span.count * (size_t)rank, 0.5f);
+            c->deltas[d] = (sumi_delta){.weight_index = 3,
+                                        .row_begin = span.begin,
+                                        .scale = 0.5f + 0.25f * (float)d,
+                                        .down = float_weight(down[d], rank, MERGED_DEPTH),
+                                        .up = float_weight(up[d], span.count, rank)};
+        }
         c->adapters[d] = (sumi_adapter){&c->deltas[d], 1};
         c->uses[d] = (sumi_adapter_use){&c->adapters[d], d == 1 ? -1.5f : 0.75f};
     }
@@ -445,6 +481,7 @@ static void try_merged(merged_case* c)
     for (int j = 0; j < MERGED_COLS; j++) {
         sumi_weight_merged_row(&c->weight, c->uses, c->delta_count, j, merged + (size_t)j * MERGED_DEPTH);
     }
+    for (int d = 0; d < c->delta_count && c->rank == 0; d++) { check_kronecker_rows(c, d, w); }
     double* expect = malloc((size_t)y_rows * (size_t)y_cols * sizeof *expect);
     for (int i = 0; i < y_rows * y_cols; i++) { expect[i] = (double)y[i]; }
     for (int r = 0; r < c->rows; r++) {
@@ -499,7 +536,7 @@ TEST(adapters_do_what_merged_weights_would_under_every_epilogue)
         {2, {{3, 9}, {0}}},               // the last one does
         {3, {{0, 8}, {8, 16}, {24, 16}}}, // the parts of a stack, each with its own
     };
-    static const int ranks[] = {1, 4, 33}, rows[] = {5, MERGED_ROWS};
+    static const int ranks[] = {1, 4, 33, 0}, rows[] = {5, MERGED_ROWS};
     for (int e = 0; e < MERGED_EPILOGUES; e++) {
         for (size_t v = 0; v < sizeof covers / sizeof *covers; v++) {
             for (size_t k = 0; k < sizeof ranks / sizeof *ranks; k++) {
@@ -508,6 +545,7 @@ TEST(adapters_do_what_merged_weights_would_under_every_epilogue)
                                      .rows = rows[r],
                                      .delta_count = covers[v].count,
                                      .rank = ranks[k],
+                                     .folds = {8, 7, 56},
                                      .activation = (sumi_activation)(SUMI_ACT_SILU + (k + r + v) % 5)};
                     memcpy(c.spans, covers[v].spans, sizeof c.spans);
                     try_merged(&c);
@@ -515,6 +553,42 @@ TEST(adapters_do_what_merged_weights_would_under_every_epilogue)
             }
         }
     }
+}
+
+// [[1, 2], [3, 4]] (x) [[0, 5], [6, 7]]
+TEST(a_kronecker_product_is_what_it_is_known_to_be)
+{
+    static const float left[] = {1, 2, 3, 4}, right[] = {0, 5, 6, 7}, w[16] = {0},
+                       expect[4][4] = {{0, 5, 0, 10}, {6, 7, 12, 14}, {0, 15, 0, 20}, {18, 21, 24, 28}};
+    sumi_weight weight = float_weight(w, 4, 4);
+    weight.index = 0;
+    const sumi_delta delta = {
+        .scale = 1.0f, .up = float_weight(left, 2, 2), .down = float_weight(right, 2, 2), .kind = SUMI_DELTA_KRONECKER};
+    const sumi_adapter adapter = {&delta, 1};
+    const sumi_adapter_use use = {&adapter, 1.0f};
+    static const float unit[16] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
+    bench b;
+    s_level = SUMI_CPU_AUTO;
+    bench_begin(&b);
+    sumi_plan_adapters(&b.plan, &use, 1);
+    sumi_value x = bench_value(&b, 4, 4), y = bench_value(&b, 4, 4);
+    sumi_plan_linear(&b.plan, &(sumi_plan_linear_args){.label = "linear", .x = x, .weight = &weight, .y = y});
+    CHECK_NUMBER(b.plan.op_count, 3);
+    if (bench_ready(&b)) {
+        bench_write(&b, x, unit);
+        bench_run(&b, SPLIT_NONE, 0);
+    }
+    float* product = bench_read(&b, y);
+    bench_end(&b);
+    for (int r = 0; r < 4; r++) {
+        float row[4];
+        sumi_weight_merged_row(&weight, &use, 1, r, row);
+        for (int k = 0; k < 4; k++) {
+            CHECK_NEAR(row[k], (double)expect[r][k], 0, 0);
+            CHECK_NEAR(product[4 * k + r], (double)expect[r][k], 0, 0); // x is the unit matrix: y is transposed
+        }
+    }
+    free(product);
 }
 
 // Twice the same adapter, one that is off, and one of another weight.
@@ -525,7 +599,8 @@ TEST(an_adapter_counts_as_often_as_it_is_used)
           *x = random_floats(ROWS * K, 1.0f);
     sumi_weight weight = float_weight(w, N, K);
     weight.index = 1;
-    sumi_delta delta = {1, 0, 0.5f, float_weight(down, RANK, K), float_weight(up, N, RANK)}, other = delta;
+    sumi_delta delta = {1, 0, 0.5f, float_weight(down, RANK, K), float_weight(up, N, RANK), SUMI_DELTA_LOW_RANK},
+               other = delta;
     other.weight_index = 2;
     const sumi_adapter adapter = {&delta, 1}, others = {&other, 1};
     const sumi_adapter_use once[] = {{&adapter, 1.0f}},
@@ -2452,6 +2527,7 @@ int main(int argc, char** argv)
     sumi_heap_init(&s_heap, NULL);
     RUN(linear_agrees_with_the_reference_at_odd_shapes);
     RUN(adapters_do_what_merged_weights_would_under_every_epilogue);
+    RUN(a_kronecker_product_is_what_it_is_known_to_be);
     RUN(an_adapter_counts_as_often_as_it_is_used);
     RUN(eight_rows_have_the_same_bits_alone_and_among_more);
     RUN(linear_reads_every_weight_type);

@@ -720,9 +720,36 @@ static void failing_release(void* memory, size_t bytes, void* user_data)
     system_release(memory);
 }
 
+// A folder with both ways to keep a LoKr, with a factor that is multiplied, and with a changed norm.
+static void write_some_lokr(void)
+{
+    static const struct {
+        const char* name;
+        int64_t rows, cols;
+    } stored[] = {
+        {"lycoris_layers_0_attention_to_q.lokr_w1", 8, 8},   {"lycoris_layers_0_attention_to_q.lokr_w2_a", 8, 2},
+        {"lycoris_layers_0_attention_to_q.lokr_w2_b", 2, 8}, {"lycoris_layers_0_attention_to_k.lokr_w1_a", 8, 5},
+        {"lycoris_layers_0_attention_to_k.lokr_w1_b", 5, 8}, {"lycoris_layers_0_attention_to_k.lokr_w2", 8, 8},
+        {"lycoris_layers_0_attention_norm1.w_norm", 64, 1},  {"lycoris_layers_1_attention_q_norm.w_norm", 32, 1}};
+    static const char json[] = "{\"lora_alpha\": 2, \"alpha_pattern\": {\"a\": 1}}";
+    static float values[64];
+    sumi_tensor tensors[sizeof stored / sizeof *stored];
+    for (size_t i = 0; i < sizeof stored / sizeof *stored; i++)
+        tensors[i] = (sumi_tensor){.name = stored[i].name,
+                                   .dtype = SUMI_DTYPE_F32,
+                                   .rank = 2,
+                                   .shape = {stored[i].rows, stored[i].cols},
+                                   .data = values,
+                                   .bytes = (uint64_t)(stored[i].rows * stored[i].cols) * 4};
+    system_make_folder(scratch("lokr"));
+    write_tensors(scratch("lokr/adapter_model.safetensors"), tensors, sizeof tensors / sizeof *tensors, NULL, 0);
+    write_file(scratch("lokr/adapter_config.json"), json, sizeof json - 1);
+}
+
 // The n-th allocation fails, for every n up to all that opening, a plan and an adapter need.
 TEST(every_failing_allocation_is_survived)
 {
+    write_some_lokr();
     bool finished = false;
     long n = 0;
     for (; n < 100000 && !finished; n++) {
@@ -733,9 +760,10 @@ TEST(every_failing_allocation_is_survived)
         sumi_error error = {0};
         sumi_network* network = NULL;
         sumi_result result = open_all(&heap, &(sumi_network_desc){.path = GOLDEN "model"}, &error, &network);
-        sumi_adapter_file* adapter = NULL;
+        sumi_adapter_file *adapter = NULL, *factors = NULL;
         if (result == SUMI_OK)
             result = sumi_adapter_open(&heap, NULL, network, GOLDEN "lora/lora_peft.safetensors", &error, &adapter);
+        if (result == SUMI_OK) result = sumi_adapter_open(&heap, NULL, network, scratch("lokr"), &error, &factors);
         int32_t ids[512], count = 0;
         if (result == SUMI_OK) result = sumi_network_tokenise(network, 0, "a red fox", 9, ids, 512, &count, &error);
         if (result == SUMI_OK) {
@@ -744,7 +772,7 @@ TEST(every_failing_allocation_is_survived)
             bool guided[3] = {true, true, false};
             sumi_pipeline_prompt prompts[2] = {{.token_count = {count}}, {.token_count = {8}}};
             sumi_pipeline_item item = {0, 1};
-            sumi_adapter_use use = {sumi_adapter_get(adapter), 0.5f};
+            sumi_adapter_use uses[2] = {{sumi_adapter_get(adapter), 0.5f}, {sumi_adapter_get(factors), 0.5f}};
             sumi_pipeline_request r = {.prompts = prompts,
                                        .prompt_count = 2,
                                        .items = &item,
@@ -759,8 +787,8 @@ TEST(every_failing_allocation_is_survived)
                                        .inpaints = true,
                                        .previews = true,
                                        .tile_latent = 4,
-                                       .adapters = &use,
-                                       .adapter_count = 1};
+                                       .adapters = uses,
+                                       .adapter_count = 2};
             sumi_plan_begin(&plan, &heap, 4);
             result = sumi_pipeline_write(network, &r, &plan, &p, &error);
             sumi_plan_end(&plan);
@@ -773,6 +801,7 @@ TEST(every_failing_allocation_is_survived)
             finished = true;
         }
         sumi_adapter_close(adapter);
+        sumi_adapter_close(factors);
         sumi_network_close(network);
         CHECK_NUMBER(f.held, 0);
     }
@@ -1117,6 +1146,7 @@ static void try_lokr(const sumi_network* network, const lokr_case* c)
     const sumi_weight* weight = network->weights.weights[delta->weight_index];
     CHECK_TEXT(weight->name, c->weight);
     CHECK_NUMBER(delta->row_begin, c->row_begin);
+    CHECK_NUMBER(delta->kind, c->rank > 0 ? SUMI_DELTA_LOW_RANK : SUMI_DELTA_KRONECKER);
     CHECK_NEAR(delta->scale, c->scale, 1e-6, 0);
     const int rows = c->w1.rows * c->w2.rows, cols = c->w1.cols * c->w2.cols;
     CHECK_NUMBER(cols, weight->cols);
@@ -1191,7 +1221,58 @@ TEST(lokr_factors_become_the_change_that_they_describe)
          0,
          4,
          SUMI_DTYPE_F32},
-        // both whole, and small: alpha says nothing
+        // kept as factors: whole ones, whose alpha says nothing, and products that are not small
+        {"lycoris_layers_0_attention_to_q",
+         "layers.0.attention.qkv",
+         {8, 8, 0},
+         {8, 8, 0},
+         5.0f,
+         "7",
+         1.0,
+         0,
+         0,
+         SUMI_DTYPE_F32},
+        {"lycoris_layers_0_attention_qkv",
+         "layers.0.attention.qkv",
+         {3, 2, 0},
+         {64, 32, 0},
+         0,
+         NULL,
+         1.0,
+         0,
+         0,
+         SUMI_DTYPE_BF16},
+        {"lycoris_layers_0_feed_forward_w3",
+         "layers.0.feed_forward.w1w3",
+         {8, 4, 0},
+         {16, 16, 5},
+         2.0f,
+         NULL,
+         0.4,
+         128,
+         0,
+         SUMI_DTYPE_F32},
+        {"lycoris_layers_1_attention_out",
+         "layers.1.attention.to_out.0",
+         {8, 8, 3},
+         {8, 8, 0},
+         6.0f,
+         NULL,
+         2.0,
+         0,
+         0,
+         SUMI_DTYPE_BF16},
+        {"lycoris_layers_1_attention_out",
+         "layers.1.attention.to_out.0",
+         {8, 8, 5},
+         {8, 8, 5},
+         1.0f,
+         "7",
+         0.2,
+         0,
+         0,
+         SUMI_DTYPE_F32},
+        // both whole, and small
         {"lycoris_layers_1_attention_out",
          "layers.1.attention.to_out.0",
          {64, 1, 0},
@@ -1267,6 +1348,22 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
                   {{8, 2}, {3, 8}},
                   SUMI_TENSOR_MISMATCH,
                   "multiplied"},
+                 {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_norm1.b_norm"},
+                  {{64, 1}, {64, 1}},
+                  SUMI_NOT_SUPPORTED,
+                  "bias of a norm"},
+                 {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_norm2.w_norm"},
+                  {{64, 1}, {32, 1}},
+                  SUMI_TENSOR_MISMATCH,
+                  "32 values"},
+                 {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_to_q.w_norm"},
+                  {{64, 1}, {64, 1}},
+                  SUMI_LORA_NO_MATCH,
+                  "to_q.w_norm"},
+                 {{"layers.0.attention_norm1.lora_A.weight", "layers.0.attention_norm1.lora_B.weight"},
+                  {{2, 64}, {1, 2}},
+                  SUMI_LORA_NO_MATCH,
+                  "attention_norm1"},
                  {{"lycoris_double_blocks_0.lokr_w1", "lycoris_double_blocks_0.lokr_w2"},
                   {{8, 8}, {8, 8}},
                   SUMI_LORA_NO_MATCH,
@@ -1328,6 +1425,151 @@ static void close_scene(scene* s)
 {
     sumi_network_close(s->network);
     free(s);
+}
+
+// One file with a change of everything that can be changed, each as its kind is stored.
+typedef struct whole_file {
+    char (*names)[128];
+    sumi_tensor* tensors;
+    size_t count, vectors;
+} whole_file;
+
+static int divisor_below(int of, int most)
+{
+    while (of % most != 0) most--;
+    return most;
+}
+
+static void put(whole_file* f, const char* path, const char* suffix, int rows, int cols, int rank)
+{
+    sumi_tensor* t = &f->tensors[f->count];
+    float* data = malloc((size_t)rows * (size_t)cols * sizeof *data);
+    fill(data, (size_t)rows * (size_t)cols, (uint32_t)f->count + 7);
+    for (int i = 0; i < rows * cols; i++) data[i] *= 0.15f;
+    snprintf(f->names[f->count], sizeof f->names[0], "lycoris_%s%s", path, suffix);
+    *t = (sumi_tensor){.name = f->names[f->count],
+                       .dtype = SUMI_DTYPE_F32,
+                       .rank = rank,
+                       .shape = {rows, cols},
+                       .data = data,
+                       .bytes = (uint64_t)(rows * cols) * 4};
+    f->count++;
+}
+
+static void write_whole_file(const sumi_network* network, const char* path, bool has_matrices, bool has_norms)
+{
+    const size_t targets = network->weights.target_count;
+    whole_file f = {.names = calloc(2 * targets, sizeof *f.names), .tensors = calloc(2 * targets, sizeof *f.tensors)};
+    for (size_t i = 0; i < targets; i++) {
+        const sumi_adapter_target* t = &network->weights.targets[i];
+        bool is_alias = t->is_fused;
+        for (size_t k = 0; k < i; k++) {
+            const sumi_adapter_target* other = &network->weights.targets[k];
+            is_alias = is_alias
+                    || (other->weight_index == t->weight_index && other->row_begin == t->row_begin && !other->is_fused);
+        }
+        if (is_alias || !(t->is_vector ? has_norms : has_matrices)) continue;
+        if (t->is_vector) {
+            put(&f, t->path, ".w_norm", t->cols, 1, 1);
+            continue;
+        }
+        const int runs = divisor_below(t->rows, 8), folds = divisor_below(t->cols, 4);
+        put(&f, t->path, ".lokr_w1", runs, folds, 2);
+        put(&f, t->path, ".lokr_w2", t->rows / runs, t->cols / folds, 2);
+    }
+    write_tensors(path, f.tensors, f.count, NULL, 0);
+    for (size_t i = 0; i < f.count; i++) free((void*)(uintptr_t)f.tensors[i].data);
+    free(f.tensors);
+    free(f.names);
+}
+
+// LoKr of every layer and changes of every norm, two files at once: the picture of merged weights.
+TEST(lokr_and_changed_norms_give_the_picture_of_merged_weights)
+{
+    scene* s = open_scene();
+    if (s->network == NULL) {
+        close_scene(s);
+        return;
+    }
+    write_whole_file(s->network, scratch("all_changed.safetensors"), true, true);
+    write_whole_file(s->network, scratch("norms.safetensors"), false, true);
+    sumi_error error = {0};
+    sumi_adapter_file* files[2] = {NULL, NULL};
+    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, s->network, scratch("all_changed.safetensors"), &error, &files[0]),
+                 SUMI_OK);
+    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, s->network, scratch("norms.safetensors"), &error, &files[1]),
+                 SUMI_OK);
+    if (files[0] == NULL || files[1] == NULL) {
+        printf("  %s\n", error.text);
+        sumi_adapter_close(files[0]);
+        close_scene(s);
+        return;
+    }
+    const size_t size = 16 * 6 * 8;
+    sumi_pipeline_prompt prompts[2] = {{.token_count = {s->counts[0]}}, {.token_count = {s->counts[2]}}};
+    sumi_pipeline_item item = {0, 1};
+    int32_t ids[2][512];
+    memcpy(ids[0], s->ids[0], sizeof ids[0]);
+    memcpy(ids[1], s->ids[2], sizeof ids[1]);
+    const sumi_adapter_use uses[2] = {{sumi_adapter_get(files[0]), 0.4f}, {sumi_adapter_get(files[1]), -0.3f}},
+                           off[2] = {{sumi_adapter_get(files[0]), 0.0f}, {sumi_adapter_get(files[1]), 0.0f}};
+    job j = {.r = {.prompts = prompts, .prompt_count = 2, .items = &item, .item_count = 1, .width = 64, .height = 48},
+             .ids = (const int32_t(*)[512])ids,
+             .noise = s->noise};
+    set_schedule(&j, s->network, SUMI_SOLVER_EULER, 3, 3.0f);
+    float* plain = run_job(s->network, &j, 0, NULL, &error);
+    j.r.adapters = uses;
+    j.r.adapter_count = 2;
+    float *changed = run_job(s->network, &j, 0, NULL, &error), *sliced = run_job(s->network, &j, 3, NULL, &error);
+    j.r.adapters = off;
+    float* unchanged = run_job(s->network, &j, 0, NULL, &error);
+    j.r.adapter_count = 0;
+    // plans read the weights where they lie, in the parts' models
+    const size_t count = s->network->weights.count;
+    sumi_weight* before = calloc(count, sizeof *before);
+    for (size_t i = 0; i < count; i++) {
+        sumi_weight* weight = (sumi_weight*)(uintptr_t)s->network->weights.weights[i];
+        before[i] = *weight;
+        float* rows = malloc((size_t)weight->rows * (size_t)weight->cols * sizeof *rows);
+        bool differs = false;
+        for (int32_t r = 0; r < weight->rows && sumi_weight_is_dense(weight); r++) {
+            float* row = rows + (size_t)r * (size_t)weight->cols;
+            sumi_weight_merged_row(weight, uses, 2, r, row);
+            float* was = malloc((size_t)weight->cols * sizeof *was);
+            sumi_weight_to_float(weight, r, 1, was, weight->cols);
+            differs = differs || memcmp(was, row, (size_t)weight->cols * sizeof *row) != 0;
+            free(was);
+        }
+        if (differs) {
+            weight->part_count = 1;
+            weight->parts[0] =
+                (sumi_weight_part){.data = rows, .dtype = SUMI_DTYPE_F32, .rows = weight->rows, .scale = 1.0f};
+        } else {
+            free(rows);
+        }
+    }
+    float* merged = run_job(s->network, &j, 0, NULL, &error);
+    for (size_t i = 0; i < count; i++) {
+        sumi_weight* weight = (sumi_weight*)(uintptr_t)s->network->weights.weights[i];
+        if (weight->parts[0].data != before[i].parts[0].data) free((void*)(uintptr_t)weight->parts[0].data);
+        *weight = before[i];
+    }
+    free(before);
+    CHECK(plain != NULL && changed != NULL && sliced != NULL && unchanged != NULL && merged != NULL);
+    if (plain != NULL && changed != NULL && sliced != NULL && unchanged != NULL && merged != NULL) {
+        CHECK(memcmp(plain, unchanged, size * sizeof *plain) == 0);
+        CHECK(memcmp(changed, sliced, size * sizeof *plain) == 0);
+        CHECK(distance(changed, merged, size) < 1e-5);
+        CHECK(distance(plain, merged, size) > 1e-2);
+        if (distance(changed, merged, size) >= 1e-5 || distance(plain, merged, size) <= 1e-2)
+            printf("  %g from merged weights, which are %g from the model's\n", distance(changed, merged, size),
+                   distance(plain, merged, size));
+    }
+    if (error.result != SUMI_OK) printf("  %s\n", error.text);
+    free(plain), free(changed), free(sliced), free(unchanged), free(merged);
+    sumi_adapter_close(files[0]);
+    sumi_adapter_close(files[1]);
+    close_scene(s);
 }
 
 // Two prompts with guidance in one job are the two jobs one by one, and slices do not change a bit.
@@ -1575,6 +1817,7 @@ int main(int argc, char** argv)
     RUN(adapter_with_the_same_change_twice_is_applied_once);
     RUN(lokr_factors_become_the_change_that_they_describe);
     RUN(adapter_that_does_not_fit_is_refused_by_name);
+    RUN(lokr_and_changed_norms_give_the_picture_of_merged_weights);
     RUN(batch_equals_single_jobs_and_slices_change_nothing);
     RUN(solvers_run_and_previews_change_nothing);
     RUN(inpainting_keeps_what_is_not_masked);
@@ -1604,6 +1847,11 @@ int main(int argc, char** argv)
                                             "peft",
                                             "twice.safetensors",
                                             "lokr.safetensors",
+                                            "lokr/adapter_model.safetensors",
+                                            "lokr/adapter_config.json",
+                                            "lokr",
+                                            "all_changed.safetensors",
+                                            "norms.safetensors",
                                             "wrong.safetensors",
                                             "alone/text.safetensors",
                                             "alone",

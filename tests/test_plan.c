@@ -541,8 +541,8 @@ static void make_adapted(adapted* a)
 {
     a->weight = make_weight(64, 64);
     a->weight.index = 1;
-    a->deltas[0] = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4)};
-    a->deltas[1] = (sumi_delta){1, 0, 0.25f, make_weight(33, 64), make_weight(64, 33)};
+    a->deltas[0] = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4), SUMI_DELTA_LOW_RANK};
+    a->deltas[1] = (sumi_delta){1, 0, 0.25f, make_weight(33, 64), make_weight(64, 33), SUMI_DELTA_LOW_RANK};
     for (int i = 0; i < 2; i++) {
         a->adapters[i] = (sumi_adapter){&a->deltas[i], 1};
         a->uses[i] = (sumi_adapter_use){&a->adapters[i], 2.0f};

@@ -9,8 +9,8 @@ static const float s_ones[64 * 576] = {1.0f};
 
 typedef struct fixture {
     sumi_plan plan;
-    sumi_weight square, vector, qkv, conv, columns, wide, adapted, narrow;
-    sumi_delta delta;
+    sumi_weight square, vector, qkv, conv, columns, wide, adapted, narrow, folded, norm;
+    sumi_delta deltas[3]; // of `adapted`, of `folded` a Kronecker product, of `norm`
     sumi_adapter adapter;
     sumi_adapter_use use;
     sumi_value input, state, picture, bytes, positions, table, solver, room, upsampled, grown, guest;
@@ -43,6 +43,11 @@ static void write_adapted(fixture* f, sumi_value x, sumi_value residual)
                                                     .activation = SUMI_ACT_GELU_TANH,
                                                     .y = y,
                                                     .y_row = 16});
+    sumi_plan_linear(
+        plan,
+        &(sumi_plan_linear_args){
+            .label = "folded_gate", .x = x, .weight = &f->folded, .residual = residual, .gate = {f->table, 0, true}});
+    sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "changed_norm", .x = x, .weight = &f->norm, .eps = 1e-5f});
     sumi_plan_adapters(plan, NULL, 0);
 }
 
@@ -193,8 +198,14 @@ static bool make_plan(fixture* f)
     f->adapted = make_weight(64, 64);
     f->narrow = make_weight(1, 32);
     f->adapted.index = 1;
-    f->delta = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4)};
-    f->adapter = (sumi_adapter){&f->delta, 1};
+    f->folded = make_weight(64, 64);
+    f->folded.index = 2;
+    f->norm = make_weight(1, 64);
+    f->norm.index = 3;
+    f->deltas[0] = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4), SUMI_DELTA_LOW_RANK};
+    f->deltas[1] = (sumi_delta){2, 16, 0.5f, make_weight(8, 16), make_weight(4, 4), SUMI_DELTA_KRONECKER};
+    f->deltas[2] = (sumi_delta){.weight_index = 3, .scale = 1.0f, .up = make_weight(64, 1), .kind = SUMI_DELTA_VECTOR};
+    f->adapter = (sumi_adapter){f->deltas, 3};
     f->use = (sumi_adapter_use){&f->adapter, 1.0f};
     sumi_plan* plan = &f->plan;
     sumi_plan_begin(plan, &s_heap, 4);
@@ -351,6 +362,16 @@ static void break_adding_output(fixture* f)
 static void break_adding_bias(fixture* f) { adding_op(f, "adapted_gate")->bias = &f->narrow; }
 static void break_adding_gate(fixture* f) { adding_op(f, "adapted_gate")->u.linear.gate.column += 17; }
 static void break_adding_columns(fixture* f) { adding_op(f, "adapted_gate")->u.linear.y_column += 17; }
+static sumi_op* folded_op(fixture* f) { return op_of(f, SUMI_OP_KRONECKER_ADD); }
+static void break_folded_rows(fixture* f) { folded_op(f)->rows--, folded_op(f)->weight = &f->square; }
+static void break_folded_output(fixture* f) { folded_op(f)->in[1] = SUMI_NO_VALUE; }
+static void break_folded_columns(fixture* f) { folded_op(f)->u.kronecker.y_column += 17; }
+static void break_folded_gate(fixture* f) { folded_op(f)->u.kronecker.gate.column += 17; }
+static void break_folded_bias(fixture* f) { folded_op(f)->bias = &f->narrow; }
+static void break_folded_input(fixture* f) { folded_op(f)->in[0] = folded_op(f)->out; }
+static void break_two_norms(fixture* f) { op_called(f, "changed_norm")->weight = &f->norm; }
+static void break_norm_value(fixture* f) { op_called(f, "changed_norm")->in[3] = f->positions; }
+static void break_norm_element(fixture* f) { op_called(f, "changed_norm")->in[3] = f->input; }
 static void break_gate_alone(fixture* f)
 {
     sumi_op* op = op_called(f, "first");
@@ -457,6 +478,19 @@ static const struct {
     {"a bias of what is added", break_adding_bias, {"adapted_gate", "the weight or the bias has another shape"}},
     {"the gate of what is added", break_adding_gate, {"table", "has other columns than the op needs"}},
     {"the columns of what is added", break_adding_columns, {"adapted_gate", "has other columns than the op needs"}},
+    {"rows of a Kronecker product's half",
+     break_folded_rows,
+     {"half_product", "reads rows 0 to 960, the value has 64"}},
+    {"what a Kronecker product adds to", break_folded_output, {"folded_gate", "has its output among its inputs"}},
+    {"the columns of a Kronecker product",
+     break_folded_columns,
+     {"folded_gate", "has other columns than the op needs"}},
+    {"the gate of a Kronecker product", break_folded_gate, {"table", "has other columns than the op needs"}},
+    {"a bias of a Kronecker product", break_folded_bias, {"folded_gate", "the weight or the bias has another shape"}},
+    {"a Kronecker product of its output", break_folded_input, {"folded_gate", "reads rows 0 to 64, the value has 16"}},
+    {"a norm with two weights", break_two_norms, {"changed_norm", "the weight or the bias has another shape"}},
+    {"the width of a norm's value", break_norm_value, {"positions", "has other columns than the op needs"}},
+    {"the element of a norm's value", break_norm_element, {"input", "does not take elements of this type"}},
     {"a gate of nothing", break_gate_alone, {"first", "a gate needs what its product is added to"}},
     {"an activation beside a residual",
      break_residual_activation,

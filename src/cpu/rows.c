@@ -127,6 +127,57 @@ sumi_result sumi_cpu_mean_rows(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
+// ---- KRONECKER_ADD --------------------------------------------------------------------------------------------------
+// One row of out: its a runs of b columns, each a sum of c rows of the first half, times the gate.
+static void kronecker_add(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    const row_loop* loop = context;
+    const sumi_cpu_run* run = loop->run;
+    const sumi_op* op = run->op;
+    const int32_t a = op->weight->rows, c = op->weight->cols, b = loop->x_cols;
+    float* sums = sumi_cpu_worker(run, worker_index);
+    for (int32_t r = run->row_begin + begin; r < run->row_begin + end; r++) {
+        const float* x = loop->x + (int64_t)r * c * b;
+        for (int32_t i = 0; i < a; i++) {
+            sumi_cpu_finish finish = {.accumulates = true};
+            memset(sums, 0, (size_t)b * sizeof *sums);
+            for (int32_t j = 0; j < c; j++) {
+                finish.scale = loop->w[i * c + j];
+                run->kernels->finish(&finish, sums, x + (int64_t)j * b, NULL, b);
+            }
+            finish.scale = op->u.kronecker.scale;
+            finish.gate = loop->scale == NULL ? NULL : loop->scale + (int64_t)i * b;
+            float* y = loop->y + (int64_t)(op->u.kronecker.y_row + r) * loop->cols + op->u.kronecker.y_column;
+            run->kernels->finish(&finish, y + (int64_t)i * b, sums, NULL, b);
+        }
+    }
+}
+
+sumi_result sumi_cpu_kronecker_add(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    SUMI_ASSERT(op->in[1].id == op->out.id && op->weight != NULL);
+    row_loop loop = {.run = run,
+                     .x = sumi_cpu_value(run, op->in[0]),
+                     .y = sumi_cpu_value(run, op->out),
+                     .w = run->shared,
+                     .scale = sumi_cpu_step(run, op->u.kronecker.gate),
+                     .cols = sumi_cpu_cols(run, op->out),
+                     .x_cols = sumi_cpu_cols(run, op->in[0])};
+    sumi_cpu_vector(op->weight, 0, (int64_t)op->weight->rows * op->weight->cols, run->shared);
+    const int64_t work = (int64_t)op->weight->rows * op->weight->cols * loop.x_cols;
+    sumi_parallel(run->workers, run->row_end - run->row_begin, min_range(work > 4096 ? 4096 : (int32_t)work),
+                  kronecker_add, &loop);
+    return SUMI_OK;
+}
+
+sumi_cpu_scratch sumi_cpu_kronecker_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op)
+{
+    (void)kernels;
+    return (sumi_cpu_scratch){(uint64_t)op->weight->rows * (uint64_t)op->weight->cols * sizeof(float),
+                              (uint64_t)sumi_plan_info(plan, op->in[0])->cols * sizeof(float)};
+}
+
 // ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------
 static void activate(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
@@ -195,6 +246,20 @@ static int32_t pitch_of(const sumi_cpu_run* run, sumi_step_row step)
     return step.table.id != 0 ? sumi_cpu_cols(run, step.table) : 0;
 }
 
+// The weight of a norm as floats, from the op's or from the value in its place; NULL for none. It may be changed.
+static float* take_weight(const sumi_cpu_run* run, const sumi_weight* weight, sumi_value value, int32_t cols,
+                          float* into)
+{
+    SUMI_ASSERT(weight == NULL || value.id == 0);
+    if (weight == NULL && value.id == 0) { return NULL; }
+    if (weight != NULL) {
+        sumi_cpu_vector(weight, 0, cols, into);
+    } else {
+        memcpy(into, sumi_cpu_value(run, value), (size_t)cols * sizeof *into);
+    }
+    return into;
+}
+
 static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -227,11 +292,9 @@ sumi_result sumi_cpu_norm_modulate(sumi_cpu_run* run)
     loop.shift = sumi_cpu_step(run, op->u.norm.shift);
     loop.scale_pitch = pitch_of(run, op->u.norm.scale);
     loop.shift_pitch = pitch_of(run, op->u.norm.shift);
-    if (op->weight != NULL) {
-        sumi_cpu_vector(op->weight, 0, cols, run->shared);
-        for (int32_t c = 0; op->u.norm.weight_plus_one && c < cols; c++) { run->shared[c] += 1.0f; }
-        loop.w = run->shared;
-    }
+    float* w = take_weight(run, op->weight, op->in[3], cols, run->shared);
+    for (int32_t c = 0; w != NULL && op->u.norm.weight_plus_one && c < cols; c++) { w[c] += 1.0f; }
+    loop.w = w;
     if (op->bias != NULL) { // takes the place of a shift
         sumi_cpu_vector(op->bias, 0, cols, run->shared + cols);
         loop.shift = run->shared + cols;
@@ -267,10 +330,7 @@ sumi_result sumi_cpu_norm_gate_add(sumi_cpu_run* run)
                      .x_cols = cols};
     loop.scale = sumi_cpu_step(run, op->u.gate_add.gate);
     loop.scale_pitch = pitch_of(run, op->u.gate_add.gate);
-    if (op->weight != NULL) {
-        sumi_cpu_vector(op->weight, 0, cols, run->shared);
-        loop.w = run->shared;
-    }
+    loop.w = take_weight(run, op->weight, op->in[3], cols, run->shared);
     over_rows(&loop, norm_gate_add);
     return SUMI_OK;
 }
@@ -305,14 +365,8 @@ sumi_result sumi_cpu_qk_norm_rope(sumi_cpu_run* run)
     int32_t cols = sumi_cpu_cols(run, op->out);
     row_loop loop = {.run = run, .y = sumi_cpu_value(run, op->out), .cols = cols, .x_cols = cols};
     loop.table = op->u.qk.rotary == SUMI_ROTARY_NONE ? NULL : sumi_cpu_value(run, op->in[1]);
-    if (op->weight != NULL) {
-        sumi_cpu_vector(op->weight, 0, op->u.qk.dim, run->shared);
-        loop.w = run->shared;
-    }
-    if (op->u.qk.k_weight != NULL) {
-        sumi_cpu_vector(op->u.qk.k_weight, 0, op->u.qk.dim, run->shared + op->u.qk.dim);
-        loop.k_w = run->shared + op->u.qk.dim;
-    }
+    loop.w = take_weight(run, op->weight, op->in[2], op->u.qk.dim, run->shared);
+    loop.k_w = take_weight(run, op->u.qk.k_weight, op->in[3], op->u.qk.dim, run->shared + op->u.qk.dim);
     over_rows(&loop, qk_norm_rope);
     return SUMI_OK;
 }

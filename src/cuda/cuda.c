@@ -28,6 +28,7 @@ const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_COPY_ROWS] = {sumi_cuda_copy_rows, NULL},
     [SUMI_OP_MEAN_ROWS] = {sumi_cuda_mean_rows, NULL},
     [SUMI_OP_LINEAR] = {sumi_cuda_linear, sumi_cuda_linear_scratch},
+    [SUMI_OP_KRONECKER_ADD] = {sumi_cuda_kronecker_add, NULL},
     [SUMI_OP_ACTIVATE] = {sumi_cuda_activate, NULL},
     [SUMI_OP_GATED] = {sumi_cuda_gated, NULL},
     [SUMI_OP_NORM_MODULATE] = {sumi_cuda_norm_modulate, NULL},

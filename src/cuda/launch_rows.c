@@ -143,6 +143,38 @@ sumi_result sumi_cuda_mean_rows(sumi_cuda_run* run)
     return SUMI_OK;
 }
 
+// ---- KRONECKER_ADD --------------------------------------------------------------------------------------------------
+sumi_result sumi_cuda_kronecker_add(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_op_kronecker_add* k = &op->u.kronecker;
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
+    sumi_kronecker_add_args args = {.x = matrix_of(run, op->in[0]),
+                                    .y = matrix_of(run, op->out),
+                                    .w = sumi_cuda_find_weight(run, op->weight).data,
+                                    .counter = run->counter};
+    if (args.w == 0)
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: the weight %s is not on the device", op->label,
+                         op->weight->name);
+    args.gate = sumi_cuda_step_of(run, k->gate);
+    args.a = op->weight->rows;
+    args.b = sumi_cuda_cols(run, op->in[0]);
+    args.c = op->weight->cols;
+    args.ldy = sumi_cuda_cols(run, op->out);
+    args.column = k->y_column;
+    args.half = sumi_cuda_is_gated(run, op->out) ? args.ldy / 2 : 0;
+    args.y_row = k->y_row;
+    args.row_begin = rows.begin;
+    args.row_end = rows.end;
+    args.scale = k->scale;
+    const bool is_vector =
+        !args.x.is_float && !args.y.is_float && ((args.b | args.ldy | args.column | args.half) & 7) == 0;
+    const int32_t units = (args.a + 7) / 8 * (is_vector ? args.b / 8 : args.b);
+    args.lanes_log2 = lanes_log2_of(units, false);
+    return launch(run, is_vector ? "sumi_kronecker_add" : "sumi_kronecker_add_any",
+                  elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
+}
+
 // ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------
 sumi_result sumi_cuda_activate(sumi_cuda_run* run)
 {
@@ -239,6 +271,12 @@ static sumi_cuda_grid norm_grid(const sumi_cuda_run* run, int64_t rows, int32_t 
                               : grid_of(run, blocks_of(rows, norm_sizes[size].rows), norm_sizes[size].blocks);
 }
 
+// Floats: the weight, or the value in its place. 0: none.
+static CUdeviceptr norm_weight(const sumi_cuda_run* run, const sumi_weight* weight, sumi_value value)
+{
+    return value.id != 0 ? sumi_cuda_value(run, value) : sumi_cuda_find_weight(run, weight).data;
+}
+
 // All but the rows and the step tables' rows, which are a band's.
 static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
 {
@@ -246,7 +284,7 @@ static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
     const bool is_fp8 = sumi_cuda_is_fp8(run, op->out);
     sumi_norm_modulate_args args = {.x = matrix_of(run, op->in[0]),
                                     .y = matrix_of(run, op->out),
-                                    .w = sumi_cuda_find_weight(run, op->weight).data,
+                                    .w = norm_weight(run, op->weight, op->in[3]),
                                     .counter = run->counter};
     args.y_scales = is_fp8 ? sumi_cuda_fp8_scales(run, op->out) : 0;
     args.cols = sumi_cuda_cols(run, op->out);
@@ -360,7 +398,7 @@ sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
     const sumi_op* op = run->op;
     sumi_norm_gate_add_args args = {.x = matrix_of(run, op->out),
                                     .b = matrix_of(run, op->in[1]),
-                                    .w = sumi_cuda_find_weight(run, op->weight).data,
+                                    .w = norm_weight(run, op->weight, op->in[3]),
                                     .counter = run->counter};
     args.cols = sumi_cuda_cols(run, op->out);
     args.x_row = op->u.gate_add.x_row;
@@ -388,8 +426,8 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const bool rotates = op->u.qk.rotary != SUMI_ROTARY_NONE;
     sumi_qk_norm_rope_args args = {.x = matrix_of(run, op->out),
-                                   .q_w = sumi_cuda_find_weight(run, op->weight).data,
-                                   .k_w = sumi_cuda_find_weight(run, op->u.qk.k_weight).data};
+                                   .q_w = norm_weight(run, op->weight, op->in[2]),
+                                   .k_w = norm_weight(run, op->u.qk.k_weight, op->in[3])};
     args.rope = rotates ? sumi_cuda_value(run, op->in[1]) : 0;
     args.pitch = sumi_cuda_cols(run, op->out);
     args.q_heads = op->u.qk.q_heads;

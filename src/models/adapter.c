@@ -48,8 +48,9 @@ static bool ends_with(const char* text, const char* suffix)
 
 // ---- Layers ---------------------------------------------------------------------------------------------------------
 
-// The layer that a module path means, NULL when there is none.
-static const sumi_adapter_target* find_target(const sumi_network* network, const char* module, size_t bytes)
+// The layer, or with is_vector the norm, that a module path means, NULL when there is none.
+static const sumi_adapter_target* find_target(const sumi_network* network, const char* module, size_t bytes,
+                                              bool is_vector)
 {
     static const char* const prefixes[] = {"base_model.model.", "transformer.", "model.diffusion_model.",
                                            "diffusion_model.",  "lora_unet_",   "lycoris_"};
@@ -67,7 +68,8 @@ static const sumi_adapter_target* find_target(const sumi_network* network, const
     char folded[SUMI_NAME_BYTES];
     if (!sumi_fold_path(module, bytes, folded, sizeof folded)) { return NULL; }
     for (size_t i = 0; i < network->weights.target_count; i++) {
-        if (strcmp(network->weights.targets[i].path, folded) == 0) { return &network->weights.targets[i]; }
+        const sumi_adapter_target* target = &network->weights.targets[i];
+        if (target->is_vector == is_vector && strcmp(target->path, folded) == 0) { return target; }
     }
     return NULL;
 }
@@ -146,7 +148,7 @@ static bool is_there(const sumi_adapter_file* file, const sumi_adapter_target* t
         const sumi_delta* other = &file->deltas[i];
         found = found
              || (other->weight_index == target->weight_index && other->row_begin == target->row_begin
-                 && other->up.rows == target->rows);
+                 && sumi_delta_rows(other) == target->rows);
     }
     return found;
 }
@@ -343,6 +345,42 @@ static sumi_result keep_low_rank(sumi_adapter_file* file, sumi_delta delta, cons
     return keep_delta(file, delta, error);
 }
 
+// A factor as it is in the file, or multiplied.
+static sumi_result take_factor(sumi_adapter_file* file, const kronecker_factor* f, sumi_weight* out, sumi_error* error)
+{
+    if (f->whole != NULL) {
+        *out = factor(f->whole, f->rows, f->cols);
+        return SUMI_OK;
+    }
+    const half_factor left = left_of(f), right = right_of(f);
+    const size_t count = count_of(&left) + count_of(&right);
+    float* product = reserve_floats(file, f->rows, f->cols, error);
+    if (product == NULL) { return SUMI_OUT_OF_HOST_MEMORY; }
+    float* floats = sumi_alloc_array(file->heap, count, sizeof *floats);
+    if (floats == NULL) { return sumi_out_of_memory(error, count * sizeof *floats, "the factors of an adapter"); }
+    const float* second = write_half(&left, floats);
+    write_half(&right, floats + count_of(&left));
+    const size_t rows = (size_t)f->rows, cols = (size_t)f->cols, inner = (size_t)f->inner;
+    memset(product, 0, rows * cols * sizeof *product);
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t k = 0; k < inner; k++) {
+            for (size_t j = 0; j < cols; j++) { product[i * cols + j] += floats[i * inner + k] * second[k * cols + j]; }
+        }
+    }
+    sumi_free(file->heap, floats);
+    *out = own_factor(f->left->name, product, f->rows, f->cols);
+    return SUMI_OK;
+}
+
+static sumi_result keep_factors(sumi_adapter_file* file, sumi_delta delta, const kronecker_factor* w1,
+                                const kronecker_factor* w2, sumi_error* error)
+{
+    delta.kind = SUMI_DELTA_KRONECKER;
+    SUMI_TRY(take_factor(file, w1, &delta.up, error));
+    SUMI_TRY(take_factor(file, w2, &delta.down, error));
+    return keep_delta(file, delta, error);
+}
+
 static sumi_result add_kronecker(sumi_adapter_file* file, const sumi_adapter_target* target, const char* name,
                                  size_t module_bytes, sumi_error* error)
 {
@@ -371,8 +409,37 @@ static sumi_result add_kronecker(sumi_adapter_file* file, const sumi_adapter_tar
     if ((int64_t)w1.inner * w2.inner <= smaller / LOW_RANK_SHARE) {
         return keep_low_rank(file, delta, &w1, &w2, error);
     }
-    return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: the factors of %.*s are too large", file->path, (int)module_bytes,
-                     name);
+    return keep_factors(file, delta, &w1, &w2, error);
+}
+
+// ---- Norms ----------------------------------------------------------------------------------------------------------
+
+// MODULE.w_norm is added to the weight of a norm.
+static sumi_result add_vector(sumi_adapter_file* file, const sumi_adapter_target* target, const sumi_tensor* tensor,
+                              sumi_error* error)
+{
+    int64_t count = 1;
+    bool is_good = tensor->rank >= 1;
+    for (int32_t i = 0; i < tensor->rank; i++) {
+        is_good = is_good && (count == 1 || tensor->shape[i] == 1);
+        count = count == 1 ? tensor->shape[i] : count;
+    }
+    if (!is_good || count != target->cols) {
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "%s: %s has %lld values, the norm has %d; the adapter is of another model", file->path,
+                         tensor->name, (long long)count, (int)target->cols);
+    }
+    if (!is_plain_float(tensor->dtype)) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has the type %s; adapters are stored as F32, F16 or BF16",
+                         file->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
+    }
+    if (is_there(file, target)) { return SUMI_OK; }
+    return keep_delta(file,
+                      (sumi_delta){.weight_index = target->weight_index,
+                                   .scale = 1.0f,
+                                   .up = factor(tensor, target->cols, 1),
+                                   .kind = SUMI_DELTA_VECTOR},
+                      error);
 }
 
 // Whether a name ends like a tensor of LoKr; then the bytes before that.
@@ -434,7 +501,7 @@ static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* netw
         if (ends_with(name, s_suffixes[i][0])) {
             size_t module_bytes = strlen(name) - strlen(s_suffixes[i][0]);
             const sumi_tensor* up = find_sibling(file, name, module_bytes, s_suffixes[i][1]);
-            const sumi_adapter_target* target = find_target(network, name, module_bytes);
+            const sumi_adapter_target* target = find_target(network, name, module_bytes, false);
             if (target == NULL) {
                 note_unmatched(list, name);
                 return SUMI_OK;
@@ -456,8 +523,19 @@ static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* netw
             return SUMI_OK; // read with its partner
         }
     }
+    if (ends_with(name, ".w_norm")) {
+        const sumi_adapter_target* target = find_target(network, name, strlen(name) - strlen(".w_norm"), true);
+        if (target != NULL) { return add_vector(file, target, tensor, error); }
+        note_unmatched(list, name);
+        return SUMI_OK;
+    }
+    if (ends_with(name, ".b_norm")) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                         "%s: tensor %s changes the bias of a norm; changes of norms' weights alone are supported",
+                         path, name);
+    }
     if (has_kronecker) {
-        const sumi_adapter_target* target = find_target(network, name, kronecker_bytes);
+        const sumi_adapter_target* target = find_target(network, name, kronecker_bytes, false);
         if (target != NULL) { return add_kronecker(file, target, name, kronecker_bytes, error); }
         note_unmatched(list, name);
         return SUMI_OK;
@@ -480,8 +558,9 @@ static int compare_deltas(const void* a, const void* b)
 {
     const sumi_delta *x = a, *y = b;
     if (x->weight_index != y->weight_index) { return x->weight_index < y->weight_index ? -1 : 1; }
-    return x->row_begin != y->row_begin ? (x->row_begin < y->row_begin ? -1 : 1)
-                                        : (x->up.rows > y->up.rows) - (x->up.rows < y->up.rows);
+    return x->row_begin != y->row_begin
+             ? (x->row_begin < y->row_begin ? -1 : 1)
+             : (sumi_delta_rows(x) > sumi_delta_rows(y)) - (sumi_delta_rows(x) < sumi_delta_rows(y));
 }
 
 // Where a file has both a fused change of q, k and v and the single ones, they are the same change twice: the single
@@ -492,14 +571,14 @@ static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
         sumi_delta* delta = &file->deltas[i];
         SUMI_ASSERT(delta->weight_index >= 0 && (size_t)delta->weight_index < network->weights.count);
         const sumi_weight* weight = network->weights.weights[delta->weight_index];
-        SUMI_ASSERT(delta->row_begin >= -1 && delta->up.rows <= weight->rows);
+        SUMI_ASSERT(delta->row_begin >= -1 && sumi_delta_rows(delta) <= weight->rows);
         int32_t single_rows = 0;
         for (size_t k = 0; k < file->delta_count; k++) {
             bool is_single =
-                file->deltas[k].weight_index == delta->weight_index && file->deltas[k].up.rows < weight->rows;
-            single_rows += is_single ? file->deltas[k].up.rows : 0;
+                file->deltas[k].weight_index == delta->weight_index && sumi_delta_rows(&file->deltas[k]) < weight->rows;
+            single_rows += is_single ? sumi_delta_rows(&file->deltas[k]) : 0;
         }
-        if (delta->up.rows == weight->rows && single_rows >= weight->rows) { delta->row_begin = -1; }
+        if (sumi_delta_rows(delta) == weight->rows && single_rows >= weight->rows) { delta->row_begin = -1; }
     }
     size_t kept = 0;
     for (size_t i = 0; i < file->delta_count; i++) {

@@ -80,13 +80,13 @@ static void bind_block(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block
     w->is_modulated = is_modulated;
     w->slot = slot;
     int32_t dim = model->dim;
-    sumi_bind_vector(b, &w->attention_norm1, sumi_bind_join(n[0], block, "attention_norm1.weight"), dim);
-    sumi_bind_vector(b, &w->attention_norm2, sumi_bind_join(n[0], block, "attention_norm2.weight"), dim);
-    sumi_bind_vector(b, &w->ffn_norm1, sumi_bind_join(n[0], block, "ffn_norm1.weight"), dim);
-    sumi_bind_vector(b, &w->ffn_norm2, sumi_bind_join(n[0], block, "ffn_norm2.weight"), dim);
+    sumi_bind_norm(b, &w->attention_norm1, sumi_bind_join(n[0], block, "attention_norm1.weight"), dim);
+    sumi_bind_norm(b, &w->attention_norm2, sumi_bind_join(n[0], block, "attention_norm2.weight"), dim);
+    sumi_bind_norm(b, &w->ffn_norm1, sumi_bind_join(n[0], block, "ffn_norm1.weight"), dim);
+    sumi_bind_norm(b, &w->ffn_norm2, sumi_bind_join(n[0], block, "ffn_norm2.weight"), dim);
     bind_qkv(model, b, w, block);
-    sumi_bind_vector(b, &w->q_norm, sumi_bind_join(n[0], block, "attention.norm_q.weight"), model->head_dim);
-    sumi_bind_vector(b, &w->k_norm, sumi_bind_join(n[0], block, "attention.norm_k.weight"), model->head_dim);
+    sumi_bind_norm(b, &w->q_norm, sumi_bind_join(n[0], block, "attention.norm_q.weight"), model->head_dim);
+    sumi_bind_norm(b, &w->k_norm, sumi_bind_join(n[0], block, "attention.norm_k.weight"), model->head_dim);
     sumi_bind_matrix(b, &w->out, sumi_bind_join(n[0], block, "attention.to_out.0"), dim,
                      model->heads * model->head_dim);
     const char* gate_up[] = {sumi_bind_join(n[0], block, "feed_forward.w1"),
@@ -223,11 +223,11 @@ static sumi_result bind(void* part, const void* settings, sumi_binder* b, const 
     sumi_bind_linear(b, &model->time_in, &model->time_in_bias, "t_embedder.mlp.0", model->time_hidden,
                      model->time_width);
     sumi_bind_linear(b, &model->time_out, &model->time_out_bias, "t_embedder.mlp.2", condition, model->time_hidden);
-    sumi_bind_vector(b, &model->caption_norm, "cap_embedder.0.weight", model->feature_width);
+    sumi_bind_norm(b, &model->caption_norm, "cap_embedder.0.weight", model->feature_width);
     sumi_bind_linear(b, &model->caption_embedder, &model->caption_embedder_bias, "cap_embedder.1", dim,
                      model->feature_width);
     if (names->reads_pooled) {
-        sumi_bind_vector(b, &model->pooled_norm, "clip_text_pooled_proj.0.weight", model->pooled_width);
+        sumi_bind_norm(b, &model->pooled_norm, "clip_text_pooled_proj.0.weight", model->pooled_width);
         sumi_bind_linear(b, &model->pooled_embedder, &model->pooled_embedder_bias, "clip_text_pooled_proj.1",
                          model->pooled_hidden, model->pooled_width);
         sumi_bind_linear(b, &model->fusion, &model->fusion_bias, "time_text_embed.1", condition,

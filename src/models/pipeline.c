@@ -520,6 +520,22 @@ static void write_pictures(writer* w)
     sumi_plan_pixels_out(w->plan, out->picture, out->bytes, out->not_finite);
 }
 
+// What adapters make of norms' weights, once: the steps read the sums.
+static void write_changed_norms(writer* w)
+{
+    for (int32_t u = 0; u < w->r->adapter_count; u++) {
+        const sumi_adapter* adapter = w->r->adapters[u].adapter;
+        for (int32_t d = 0; d < adapter->delta_count; d++) {
+            if (adapter->deltas[d].kind != SUMI_DELTA_VECTOR) { continue; }
+            SUMI_ASSERT((size_t)adapter->deltas[d].weight_index < w->network->weights.count);
+            const sumi_weight* norm = w->network->weights.weights[adapter->deltas[d].weight_index];
+            sumi_plan_prefix(w->plan, "%s.", norm->name);
+            sumi_plan_changed_vector(w->plan, norm);
+        }
+    }
+    sumi_plan_prefix(w->plan, "%s", "");
+}
+
 static void write_images(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
@@ -535,6 +551,7 @@ static void write_images(writer* w)
     w->denoising.times = out->times;
     w->denoising.whole = r->whole;
     sumi_plan_section(w->plan, SUMI_SECTION_PREPARE, 1, 0);
+    write_changed_norms(w);
     w->network->recipe->denoiser->write_prepare(w->network->denoiser, w->plan, &w->denoising);
     if (r->starts_from_image) { write_start_image(w, r->item_count); }
     sumi_plan_solve_args states;

@@ -265,12 +265,10 @@ static void add_target(sumi_binder* binder, const char* module, sumi_adapter_tar
     if (binder->result == SUMI_OK) { list->targets[list->target_count++] = target; }
 }
 
-void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
-                      int32_t rows, bool is_fused)
+// Under the module's own name and all others.
+static void add_targets(sumi_binder* binder, const char* module, sumi_adapter_target target)
 {
     if (!binder->adaptable || binder->result != SUMI_OK) { return; }
-    SUMI_ASSERT(row_begin >= 0 && rows >= 0 && row_begin <= weight->rows - rows);
-    sumi_adapter_target target = {NULL, weight->index, row_begin, rows, weight->cols, is_fused};
     add_target(binder, module, target);
     char name[SUMI_NAME_BYTES], other[SUMI_NAME_BYTES];
     snprintf(name, sizeof name, "%s.weight", module);
@@ -282,6 +280,18 @@ void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char
             add_target(binder, other, target);
         }
     }
+}
+
+void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
+                      int32_t rows, bool is_fused)
+{
+    SUMI_ASSERT(binder->result != SUMI_OK || (row_begin >= 0 && rows >= 0 && row_begin <= weight->rows - rows));
+    add_targets(binder, module,
+                (sumi_adapter_target){.weight_index = weight->index,
+                                      .row_begin = row_begin,
+                                      .rows = rows,
+                                      .cols = weight->cols,
+                                      .is_fused = is_fused});
 }
 
 // Rows and columns of a tensor as a matrix: the first dimension against all others.
@@ -440,6 +450,18 @@ void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name
     weight->cols = cols;
     weight->part_count = 1;
     if (set_part(binder, &weight->parts[0], tensor, 1)) { add_weight(binder, weight, name); }
+}
+
+void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols)
+{
+    sumi_bind_vector(binder, weight, name, cols);
+    char module[SUMI_NAME_BYTES];
+    const size_t length = strlen(name);
+    SUMI_ASSERT(binder->result != SUMI_OK || (length > 7 && strcmp(name + length - 7, ".weight") == 0));
+    if (binder->result != SUMI_OK || length < 7 || length - 7 >= sizeof module) { return; }
+    snprintf(module, sizeof module, "%.*s", (int)(length - 7), name);
+    add_targets(binder, module,
+                (sumi_adapter_target){.weight_index = weight->index, .rows = 1, .cols = cols, .is_vector = true});
 }
 
 // One row of floats of our own as a weight; NULL after a failure.

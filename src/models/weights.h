@@ -19,6 +19,7 @@ typedef struct sumi_adapter_target {
     const char* path;
     int32_t weight_index, row_begin, rows, cols;
     bool is_fused;
+    bool is_vector; // a norm's weight; else rows of a matrix
 } sumi_adapter_target;
 
 typedef struct sumi_weight_list {
@@ -48,7 +49,7 @@ typedef struct sumi_binder {
     const char* what;           // "the transformer", for messages
     sumi_alias_function* alias; // NULL: canonical names only
     const void* alias_context;
-    bool adaptable; // matrices become targets of adapters
+    bool adaptable; // matrices and the weights of norms become targets of adapters
     sumi_error* error;
     sumi_result result; // the first failure; later calls do nothing
 } sumi_binder;
@@ -78,7 +79,9 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
 // A tensor of `cols` elements as one row: biases, norms, pad tokens. All dimensions but one are 1: [n], [1, n] and
 // [n, 1, 1] are accepted. `name` is the whole tensor name.
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
-// The same plus `offset`, copied as floats: norms whose weights are stored as what is added to one.
+// The same for the weight of a norm, `name` ends in ".weight": adapters may change it. Ops take it as the plan's verbs do.
+void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
+// As sumi_bind_vector plus `offset`, copied as floats: norms whose weights are stored as what is added to one.
 void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset);
 // Several modules' weights stacked by rows into one matrix called `label`. Where a module is NULL, so many rows of
 // zeros stand in its place (of a bias below: zeros).

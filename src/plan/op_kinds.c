@@ -186,6 +186,13 @@ static double linear_bytes(const sumi_plan* plan, const sumi_op* op)
          + (double)op->rows * ((double)weight->cols + weight->rows) * plan->activation_bytes;
 }
 
+// c rows of b columns are read and a of them are added to, for each of the op's rows.
+static double kronecker_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return (double)op->rows * cols_of(plan, op->in[0]) * ((double)op->weight->cols + 2.0 * op->weight->rows)
+         * plan->activation_bytes;
+}
+
 static double activate_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     const sumi_value_info* out = sumi_plan_info(plan, op->out);
@@ -255,6 +262,11 @@ static double product_flops(const sumi_plan* plan, const sumi_op* op)
     return 2.0 * op->weight->rows * op->weight->cols * op->rows;
 }
 
+static double kronecker_flops(const sumi_plan* plan, const sumi_op* op)
+{
+    return 2.0 * op->weight->rows * op->weight->cols * cols_of(plan, op->in[0]) * op->rows;
+}
+
 static double attention_flops(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
@@ -301,6 +313,8 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     // The processor cuts a product into the same number of parts another way: shares of columns times rows.
     [SUMI_OP_LINEAR] = {"linear", rows_given, heavy_linear, MAY_BE(SUMI_IN(1) | SUMI_IN(2)), .bytes = linear_bytes,
                         .flops = product_flops},
+    [SUMI_OP_KRONECKER_ADD] = {"kronecker_add", rows_given, light, IS_ONE_OF(SUMI_IN(1)), .bytes = kronecker_bytes,
+                               .flops = kronecker_flops},
     [SUMI_OP_ACTIVATE] = {"activate", rows_given, light, MAY_BE(SUMI_IN(0)), .bytes = activate_bytes},
     [SUMI_OP_GATED] = {"gated", rows_of_output, light, .output_count = 3},
     [SUMI_OP_NORM_MODULATE] = {"norm_modulate", rows_of_output, light, MAY_BE(SUMI_IN(0)), .output_count = 2},

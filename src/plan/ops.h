@@ -25,6 +25,7 @@ typedef enum sumi_op_kind {
     SUMI_OP_COPY_ROWS,
     SUMI_OP_MEAN_ROWS,
     SUMI_OP_LINEAR,
+    SUMI_OP_KRONECKER_ADD,
     SUMI_OP_ACTIVATE,
     SUMI_OP_GATED,
     SUMI_OP_NORM_MODULATE,
@@ -154,6 +155,17 @@ typedef struct sumi_op_linear {
     sumi_step_row gate;   // of a residual
 } sumi_op_linear;
 
+// KRONECKER_ADD: the second half of an adapter's change W1 (x) W2 with [a, c] (x) [b, d], for the op's rows r, i < a and
+// k < b:
+//     out[y_row + r][y_column + i b + k] += gate * scale * sum over j < c of W1[i, j] * in[0][r c + j][k]
+// in[0], the first half: every row of x as c rows of d, times W2^T: [rows * c, b]. weight: W1. in[1] = out. in[2]: the
+// gate's table.
+typedef struct sumi_op_kronecker_add {
+    float scale;
+    int32_t y_row, y_column; // first row and column in out
+    sumi_step_row gate;      // none: 1
+} sumi_op_kronecker_add;
+
 // ACTIVATE: out[row + r] = activation(in[0][row + r]), element by element, for the op's rows r. Where these are not all
 // rows, out is in[0].
 typedef struct sumi_op_activate {
@@ -171,7 +183,8 @@ typedef struct sumi_op_gated {
 // Weight (none: 1), scale (none: 1) and shift (none: 0) are optional; eps is added to the mean square or the variance.
 // A bias, which takes neither scale nor shift nor silu: norm(x) * w + bias.
 // With silu, which takes neither scale nor shift: SiLU of that.
-// in[0]: x, which may be out when x_row is y_row. in[1], in[2]: the tables of scale and shift.
+// in[0]: x, which may be out when x_row is y_row. in[1], in[2]: the tables of scale and shift. in[3]: [1, cols] floats in
+// place of the weight, which adapters change; then there is no weight.
 typedef struct sumi_op_norm_modulate {
     sumi_norm norm;
     float eps;
@@ -182,7 +195,7 @@ typedef struct sumi_op_norm_modulate {
 } sumi_op_norm_modulate;
 
 // NORM_GATE_ADD: x[x_row + r] += gate * (rms(b[b_row + r]) * weight): some networks norm what a branch returns.
-// in[0] = out: x. in[1]: b. in[2]: the gate's table (none: 1).
+// in[0] = out: x. in[1]: b. in[2]: the gate's table (none: 1). in[3]: in place of the weight, as above.
 typedef struct sumi_op_norm_gate_add {
     float eps;
     sumi_step_row gate;
@@ -192,7 +205,8 @@ typedef struct sumi_op_norm_gate_add {
 
 // QK_NORM_ROPE: every head of q and of k in rows row + r of the matrix: RMS norm with its weight (none: no norm), then
 // rotated by row rope_row + r of the table.
-// in[0] = out: qkv [.., (q_heads + 2 * kv_heads) * dim]. in[1]: rotary table [.., dim]. weight: of q [1, dim].
+// in[0] = out: qkv [.., (q_heads + 2 * kv_heads) * dim]. in[1]: rotary table [.., dim]. weight: of q [1, dim]. in[2],
+// in[3]: in place of the weights of q and k, as above.
 typedef struct sumi_op_qk_norm_rope {
     int32_t q_heads, kv_heads, dim;
     float eps;
@@ -408,6 +422,7 @@ typedef struct sumi_op {
         sumi_op_copy_rows copy;
         sumi_op_mean_rows mean;
         sumi_op_linear linear;
+        sumi_op_kronecker_add kronecker;
         sumi_op_activate activate;
         sumi_op_gated gated;
         sumi_op_norm_modulate norm;

@@ -186,12 +186,14 @@ static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
         reads_in_place(v, op->in[0], op->u.norm.x_row, op->rows, out_cols, IS_NUMBER);
         reads_bands(v, op->u.norm.scale, op->u.norm.bands, op->u.norm.band_count, out_cols);
         reads_bands(v, op->u.norm.shift, op->u.norm.bands, op->u.norm.band_count, out_cols);
+        reads(v, op->in[3], 0, 1, out_cols, IS_FLOAT);
         writes(v, op->out, op->u.norm.y_row, op->rows, out_cols, IS_NUMBER);
         break;
     case SUMI_OP_NORM_GATE_ADD:
         reads_in_place(v, op->in[0], op->u.gate_add.x_row, op->rows, out_cols, IS_NUMBER);
         reads(v, op->in[1], op->u.gate_add.b_row, op->rows, out_cols, IS_NUMBER);
         reads_bands(v, op->u.gate_add.gate, op->u.gate_add.bands, op->u.gate_add.band_count, out_cols);
+        reads(v, op->in[3], 0, 1, out_cols, IS_FLOAT);
         writes(v, op->out, op->u.gate_add.x_row, op->rows, out_cols, IS_NUMBER);
         break;
     case SUMI_OP_ROPE_TABLE: {
@@ -229,6 +231,24 @@ static void list_linear(validator* v, const sumi_op* op)
     residual.value = op->in[1];
     add_access(v, residual);
     reads_step(v, op->u.linear.gate, n, IS_NUMBER);
+    y.writes = true;
+    add_access(v, y);
+}
+
+static void list_kronecker(validator* v, const sumi_op* op)
+{
+    const sumi_op_kronecker_add* k = &op->u.kronecker;
+    const int32_t folds = op->weight->cols, b = sumi_plan_info(v->plan, op->in[0])->cols, n = op->weight->rows * b;
+    access y = {.value = op->out,
+                .row = k->y_row,
+                .rows = op->rows,
+                .column = k->y_column,
+                .cols = n,
+                .elements = IS_NUMBER,
+                .in_place = true};
+    reads(v, op->in[0], 0, (int64_t)op->rows * folds, b, IS_NUMBER);
+    add_access(v, y);
+    reads_step(v, k->gate, n, IS_NUMBER);
     y.writes = true;
     add_access(v, y);
 }
@@ -272,6 +292,8 @@ static void list_qk(validator* v, const sumi_op* op)
                     .in_place = true};
     add_access(v, heads);
     if (op->u.qk.rotary != SUMI_ROTARY_NONE) { reads(v, op->in[1], op->u.qk.rope_row, op->rows, dim, IS_FLOAT); }
+    reads(v, op->in[2], 0, 1, dim, IS_FLOAT);
+    reads(v, op->in[3], 0, 1, dim, IS_FLOAT);
     heads.value = op->out;
     heads.writes = true;
     add_access(v, heads);
@@ -461,6 +483,8 @@ static sumi_result list_accesses(validator* v, const sumi_op* op, int32_t first,
     v->result = SUMI_OK;
     if (op->kind == SUMI_OP_LINEAR) {
         list_linear(v, op);
+    } else if (op->kind == SUMI_OP_KRONECKER_ADD) {
+        list_kronecker(v, op);
     } else if (op->kind == SUMI_OP_ATTENTION) {
         list_attention(v, op);
     } else if (op->kind == SUMI_OP_QK_NORM_ROPE) {
@@ -764,6 +788,9 @@ static bool is_vector(const sumi_weight* weight, int32_t cols)
     return weight == NULL || (weight->rows == 1 && weight->cols == cols);
 }
 
+// A norm has a weight or a value in its place, not both.
+static bool is_one(const sumi_weight* weight, sumi_value value) { return weight == NULL || value.id == 0; }
+
 // weight.h: a stack's parts are its rows; a vector has one row. ops.h and sumi_op: which weights an op has.
 static sumi_result check_weights(const validator* v, const sumi_op* op)
 {
@@ -795,17 +822,23 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
             && is_vector(op->bias, op->weight->rows) && (!op->u.linear.accumulates || op->bias == NULL);
         break;
     }
+    case SUMI_OP_KRONECKER_ADD: fits = op->weight != NULL && op->bias == NULL; break;
     case SUMI_OP_CONV: {
         const int32_t taps = op->u.conv.kernel * op->u.conv.kernel;
         fits = op->weight != NULL && (taps == 1 || taps == 9) && op->weight->rows == cols
             && op->weight->cols == taps * sumi_plan_info(v->plan, op->in[0])->cols && is_vector(op->bias, cols);
         break;
     }
-    case SUMI_OP_NORM_GATE_ADD: fits = is_vector(op->weight, cols) && op->bias == NULL; break;
+    case SUMI_OP_NORM_GATE_ADD:
+        fits = is_vector(op->weight, cols) && op->bias == NULL && is_one(op->weight, op->in[3]);
+        break;
     case SUMI_OP_NORM_MODULATE:
+        fits = is_vector(op->weight, cols) && is_vector(op->bias, cols) && is_one(op->weight, op->in[3]);
+        break;
     case SUMI_OP_GROUP_NORM: fits = is_vector(op->weight, cols) && is_vector(op->bias, cols); break;
     case SUMI_OP_QK_NORM_ROPE:
-        fits = is_vector(op->weight, op->u.qk.dim) && is_vector(op->u.qk.k_weight, op->u.qk.dim) && op->bias == NULL;
+        fits = is_vector(op->weight, op->u.qk.dim) && is_vector(op->u.qk.k_weight, op->u.qk.dim) && op->bias == NULL
+            && is_one(op->weight, op->in[2]) && is_one(op->u.qk.k_weight, op->in[3]);
         break;
     default: fits = op->weight == NULL && op->bias == NULL; break;
     }
@@ -970,9 +1003,9 @@ static sumi_result check_shapes(const validator* v, const sumi_op* op)
 static sumi_result check_in_place_output(const validator* v, const sumi_op* op)
 {
     static const int8_t slot[SUMI_OP_KIND_COUNT] = {
-        [SUMI_OP_FILL_ROWS] = 1,    [SUMI_OP_COPY_ROWS] = 2,  [SUMI_OP_NORM_GATE_ADD] = 1,
-        [SUMI_OP_QK_NORM_ROPE] = 1, [SUMI_OP_PATCHIFY] = 2,   [SUMI_OP_SOLVE] = 1,
-        [SUMI_OP_PREVIEW] = 4,      [SUMI_OP_TILE_BLEND] = 1, [SUMI_OP_TILE_PLACE] = 2}; // of the inputs, from 1
+        [SUMI_OP_FILL_ROWS] = 1,    [SUMI_OP_COPY_ROWS] = 2, [SUMI_OP_KRONECKER_ADD] = 2, [SUMI_OP_NORM_GATE_ADD] = 1,
+        [SUMI_OP_QK_NORM_ROPE] = 1, [SUMI_OP_PATCHIFY] = 2,  [SUMI_OP_SOLVE] = 1,         [SUMI_OP_PREVIEW] = 4,
+        [SUMI_OP_TILE_BLEND] = 1,   [SUMI_OP_TILE_PLACE] = 2}; // of the inputs, from 1
     const sumi_value_info* out = sumi_plan_info(v->plan, op->out);
     bool is_input = slot[op->kind] == 0 || op->in[slot[op->kind] - 1].id == op->out.id;
     if (op->kind == SUMI_OP_LINEAR && op->u.linear.accumulates) {
