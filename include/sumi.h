@@ -609,6 +609,10 @@ typedef struct sumi_pixels {
 } sumi_pixels;
 
 // ---- Prompts --------------------------------------------------------------------------------------------------------
+// A text goes to the model inside the words that its authors put around it. NewBie-image's are a sentence that ends in
+// "<Prompt Start> ": one for texts that begin with '<', which are captions in XML, another for all others, none for the
+// empty text. A text that holds "<Prompt Start>" brings its own words, and nothing is put in front of it; one that begins
+// with it has none. Negative texts are treated alike.
 typedef struct sumi_prompt_desc {
     uint32_t cookie; // set by sumi_prompt_defaults(); leave it alone
     sumi_model* model;
@@ -662,13 +666,22 @@ SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_
 SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
 
 // ---- LoRA -----------------------------------------------------------------------------------------------------------
-// Adapters in PEFT, ComfyUI and kohya naming, alpha included: W' = W + scale * alpha / rank * up down. Every key must
-// match a layer of the model. Adapters are applied per job, without touching or reloading the model. Several add up. An
-// adapter is used with the model that it was read for.
+// Adapters in PEFT, ComfyUI, kohya and LyCORIS naming, as safetensors:
+//
+//     LoRA     W' = W + scale * alpha / rank * up down
+//     LoKr     W' = W + scale * w1 (x) w2, the Kronecker product, of linear layers; times alpha / rank where w1 or w2 is
+//              stored as a product
+//     w_norm   a norm's weight' = weight + scale * w_norm
+//
+// alpha is a tensor of the file or a number in its header; else what adapter_config.json beside the file says (PEFT:
+// lora_alpha, use_rslora, alpha_pattern, rank_pattern); else alpha / rank is 1. Every key must match a layer of the model.
+// Adapters are applied per job, without touching or reloading the model. Several add up. An adapter is used with the model
+// that it was read for.
 typedef struct sumi_lora_desc {
     uint32_t cookie; // set by sumi_lora_defaults(); leave it alone
     sumi_model* model;
-    const char* path; // a safetensors file
+    // a safetensors file, or the folder that holds one as adapter_model.safetensors or pytorch_lora_weights.safetensors
+    const char* path;
     int32_t priority; // higher first
 } sumi_lora_desc;
 // Returns a desc for this model, everything else zero. Never blocks.

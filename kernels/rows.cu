@@ -17,8 +17,9 @@ SUMI_DEVICE row_place place_of(int lanes_log2, int64_t row_begin)
             (int)(threadIdx.x & ((1u << lanes_log2) - 1)), 1 << lanes_log2};
 }
 
-// ---- embed_rows, fill_rows, copy_bytes ------------------------------------------------------------------------------
-// y[r] = table[ids[r]] * scale.   ids [rows] int32   table [table_rows][pitch] bf16, or in pieces of piece_rows   y [rows][cols]
+// ---- embed_rows, fill_rows, copy_bytes, mean_rows -------------------------------------------------------------------
+// y[r] = table[ids[r]] * scale + bias.   ids [rows] int32   table [table_rows][pitch] bf16, or in pieces of piece_rows
+//                                        bias [cols] float or none   y [rows][cols]
 // An id outside the table makes a row of NaN: nothing is read outside, and the picture is reported as not finite
 // instead of being quietly wrong.
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
@@ -40,11 +41,19 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
                 load8(x + c, v);
 #pragma unroll
                 for (int i = 0; i < 8; i++) v[i] *= scale;
+                if (a.bias != 0) {
+                    float bias[8];
+                    load8_float((const float*)a.bias + c, bias);
+#pragma unroll
+                    for (int i = 0; i < 8; i++) v[i] += bias[i];
+                }
                 store8((bf16*)a.y.data + y + c, v);
             }
         } else {
-            for (int c = p.lane; c < a.cols; c += p.lanes)
-                store_element(a.y.data, a.y.is_float, y + c, __bfloat162float(x[c]) * scale);
+            for (int c = p.lane; c < a.cols; c += p.lanes) {
+                const float v = __bfloat162float(x[c]) * scale;
+                store_element(a.y.data, a.y.is_float, y + c, a.bias != 0 ? v + ((const float*)a.bias)[c] : v);
+            }
         }
     }
 }
@@ -86,6 +95,33 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     else if ((both & 3) == 0) copy_as<uint32_t>(a);
     else if ((both & 1) == 0) copy_as<uint16_t>(a);
     else copy_as<uint8_t>(a);
+}
+
+// y[y_row + s] = mean of the rows of x in span s.   x [..][cols]   y [..][cols]   grid (any, spans)
+// A block takes 32 columns at a time, a warp every eighth row of the span; the warps' sums are added in their order, so
+// the order of all sums follows from the span's length alone.
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_mean_rows(const __grid_constant__ sumi_mean_rows_args a)
+{
+    constexpr int WARPS = SUMI_ROWS_THREADS / 32;
+    __shared__ float sums[WARPS][32];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, count = a.count[blockIdx.y];
+    const int64_t first = a.begin[blockIdx.y], y = (int64_t)(a.y_row + (int)blockIdx.y) * a.cols;
+    for (int base = 32 * (int)blockIdx.x; base < a.cols; base += 32 * (int)gridDim.x) {
+        const int c = base + lane;
+        float sum = 0.0f;
+#pragma unroll 4
+        for (int r = warp; c < a.cols && r < count; r += WARPS)
+            sum += load_element(a.x.data, a.x.is_float, (first + r) * a.cols + c);
+        sums[warp][lane] = sum;
+        __syncthreads();
+        if (warp == 0 && c < a.cols) {
+#pragma unroll
+            for (int w = 1; w < WARPS; w++) sum += sums[w][lane];
+            store_element(a.y.data, a.y.is_float, y + c, sum / (float)count);
+        }
+        __syncthreads(); // the next columns' sums go to the same place
+    }
 }
 
 // ---- activate, gated ------------------------------------------------------------------------------------------------
@@ -173,6 +209,69 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS) sumi_gated(const
             }
         }
     }
+}
+
+// ---- kronecker_add --------------------------------------------------------------------------------------------------
+// y[y_row + r][column + i b + k] += gate * scale * sum over j of w[i, j] x[r c + j][k]   x [rows c][b]   y [..][ldy]   w [a][c] float
+// A thread has 8 rows of w and 8 columns of x (1 where widths are no multiples of 8): with w of 8 x 8, which is usual, x
+// is read once, and the 64 multiply-adds of a load hide behind it. The order of the sums follows from c alone.
+template <int COLS> SUMI_DEVICE void kronecker_add(const sumi_kronecker_add_args& a)
+{
+    constexpr int ROWS = 8;
+    const int chunks = a.b / COLS, units = (a.a + ROWS - 1) / ROWS * chunks;
+    const int32_t counter = *(const int32_t*)a.counter;
+    row_place p = place_of(a.lanes_log2, a.row_begin);
+    for (; p.row < a.row_end; p.row += p.stride) {
+        const int64_t y = (a.y_row + p.row) * a.ldy;
+        for (int unit = p.lane; unit < units; unit += p.lanes) {
+            const int first = unit / chunks * ROWS, at = unit % chunks * COLS;
+            int64_t x = p.row * a.c * a.b + at;
+            float sum[ROWS][COLS] = {};
+            for (int j = 0; j < a.c; j++, x += a.b) {
+                float v[COLS];
+                if constexpr (COLS == 8) load8((const bf16*)a.x.data + x, v);
+                else v[0] = load_element(a.x.data, a.x.is_float, x);
+#pragma unroll
+                for (int i = 0; i < ROWS; i++) {
+                    const float w = first + i < a.a ? ((const float*)a.w)[(first + i) * a.c + j] : 0.0f;
+#pragma unroll
+                    for (int k = 0; k < COLS; k++) sum[i][k] = fmaf(w, v[k], sum[i][k]);
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) {
+                if (first + i >= a.a) break;
+                const int in = (first + i) * a.b + at, column = a.column + in;
+                const bool is_second = a.half != 0 && column >= a.half;
+                const int own = column - (is_second ? a.half : 0);
+                const int64_t to = y + (a.half == 0 ? column : own / 8 * 16 + (is_second ? 8 : 0) + own % 8);
+                float gate[COLS], v[COLS];
+#pragma unroll
+                for (int k = 0; k < COLS; k++) gate[k] = 1.0f;
+                if constexpr (COLS == 8) {
+                    if (a.gate.table != 0) load8_step(a.gate, counter, in, gate);
+                    load8((const bf16*)a.y.data + to, v);
+                } else {
+                    if (a.gate.table != 0) gate[0] = step_at(a.gate, counter, in);
+                    v[0] = load_element(a.y.data, a.y.is_float, to);
+                }
+#pragma unroll
+                for (int k = 0; k < COLS; k++) v[k] = fmaf(a.scale * gate[k], sum[i][k], v[k]);
+                if constexpr (COLS == 8) store8((bf16*)a.y.data + to, v);
+                else store_element(a.y.data, a.y.is_float, to, v[0]);
+            }
+        }
+    }
+}
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_kronecker_add(const __grid_constant__ sumi_kronecker_add_args a)
+{
+    kronecker_add<8>(a);
+}
+extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
+    sumi_kronecker_add_any(const __grid_constant__ sumi_kronecker_add_args a)
+{
+    kronecker_add<1>(a);
 }
 
 // ---- norm_modulate, norm_gate_add -----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ typedef struct sumi_rows_matrix {
 // Elementwise kernels give 2^lanes_log2 threads to a row; is_vector: 8 columns per thread and turn (all matrices bf16,
 // widths multiples of 8), else 1.
 typedef struct sumi_embed_rows_args {
-    uint64_t ids, table;
+    uint64_t ids, table, bias; // bias: floats, 0: none
     sumi_rows_matrix y;
     // piece_rows not 0: table is a list of the addresses of pieces of so many rows
     int32_t table_rows, pitch, piece_rows, cols, row_begin, row_end, lanes_log2, is_vector;
@@ -37,12 +37,29 @@ typedef struct sumi_fill_rows_args { // grid y: spans
 typedef struct sumi_copy_bytes_args {
     uint64_t x, y, bytes;
 } sumi_copy_bytes_args;
+typedef struct sumi_mean_rows_args { // grid y: spans; the first one's mean is row y_row
+    sumi_rows_matrix x, y;
+    int32_t cols, span_count, y_row, reserved;
+    int32_t begin[SUMI_ROWS_BATCH], count[SUMI_ROWS_BATCH];
+} sumi_mean_rows_args;
 // elements [begin, end); also converts (activation none)
 typedef struct sumi_activate_args {
     sumi_rows_matrix x, y;
     int64_t begin, end;
     int32_t activation, is_vector;
 } sumi_activate_args;
+// y[y_row + r][column + i b + k] += gate * scale * sum over j < c of w[i, j] * x[r c + j][k] for i < a, k < b and r in
+// [row_begin, row_end). x [.., b]; y [.., ldy]; w [a][c] floats. half not 0: y's columns are in eights, the first and the
+// second `half` of them in turn, as FORM_GATED says.
+// "sumi_kronecker_add": x and y are bf16; b, ldy, column and half are multiples of 8. "_any": everything else.
+typedef struct sumi_kronecker_add_args {
+    sumi_rows_matrix x, y;
+    uint64_t w, counter;
+    sumi_step gate;
+    int32_t a, b, c, ldy, column, half, y_row, row_begin, row_end, lanes_log2;
+    float scale;
+    int32_t reserved;
+} sumi_kronecker_add_args;
 typedef struct sumi_gated_args {
     sumi_rows_matrix x, y;
     int32_t cols, row_begin, row_end, activation, lanes_log2, is_vector, is_interleaved, reserved;

@@ -177,6 +177,8 @@ void not_checked(golden_case* c, const char* name, const char* why)
 {
     printf("  %-44s not checked: %s\n", name, why);
     c->g->not_checked++;
+    const sumi_tensor* tensor = sumi_tensor_find(&c->set, name);
+    if (tensor != NULL) c->seen[tensor - c->set.tensors] = true;
 }
 
 void case_fails(golden_case* c, const char* format, ...)
@@ -218,18 +220,24 @@ static const char* about_of(const golden_case* c, const node* description)
     for (const node* n = list != NULL ? list->first : NULL; n != NULL; n = n->next) {
         const char* text = json_text(n, "about");
         if (text != NULL && strstr(text, "likewise") == NULL) about = text;
-        if (n == description) return about;
+        if (n == description) return about != NULL ? about : json_text(n, "meaning");
     }
     return NULL;
 }
 
-// Which row of the whole matrix row r of what was stored is. The description says it: "every 4th token", "first 4 and
-// last 4 tokens", else the leading ones.
+// Which row of the whole matrix row r of what was stored is. The description says it: "token rows 0,1,251", "every 4th
+// token", "first 4 and last 4 tokens", else the leading ones.
 static int64_t stored_row(const char* about, int64_t r, int64_t stored, int64_t whole)
 {
     if (stored == whole || about == NULL) return r;
     const char* every = strstr(about, "every ");
     int step = 0, head = 0, tail = 0;
+    const char* list = strstr(about, "token rows ");
+    if (list != NULL) {
+        list += strlen("token rows ");
+        for (int64_t i = 0; i < r && list != NULL; i++) list = strchr(list, ',') != NULL ? strchr(list, ',') + 1 : NULL;
+        return list != NULL ? atoll(list) : -1;
+    }
     if (every != NULL && sscanf(every, "every %d", &step) == 1 && step > 0) return r * step;
     const char* first = strstr(about, "first ");
     if (first != NULL && sscanf(first, "first %d and last %d", &head, &tail) == 2)

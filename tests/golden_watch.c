@@ -161,18 +161,31 @@ void watch_op(plan_run* run, watcher* w, const sumi_op* op, int32_t counter, boo
     }
 }
 
+// The rows and columns that are compared, in the reference's order.
+static void cut_out(watch* one)
+{
+    array* got = &one->got;
+    if (one->first == 0 && one->rows == 0 && one->first_col == 0 && one->cols == 0 && one->turned == 0) return;
+    const int64_t all = got->shape[0], width = got->count / all, left = all - one->first, wide = width - one->first_col,
+                  rows = one->rows != 0 && one->rows < left ? one->rows : left,
+                  cols = one->cols != 0 && one->cols < wide ? one->cols : wide;
+    array part = array_make(NULL, 2, (const int64_t[]){rows, cols});
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(part.values + r * cols, got->values + (one->first + (r + one->turned) % rows) * width + one->first_col,
+               (size_t)cols * sizeof(float));
+    array_free(got);
+    *got = part;
+}
+
 void compare_watches(golden_case* c, watcher* w)
 {
     for (int i = 0; i < w->count && c->by_op; i++) {
         watch* one = &w->list[i];
         if (one->got.values == NULL) not_checked(c, one->expected, "no op of the plan made it");
-        else if (one->first != 0 || one->rows != 0) {
-            const int64_t cols = one->got.count / one->got.shape[0], left = one->got.shape[0] - one->first;
-            const int64_t rows = one->rows != 0 && one->rows < left ? one->rows : left;
-            array part = array_make(one->got.values + one->first * cols, 2, (const int64_t[]){rows, cols});
-            compare(c, one->expected, &part);
-            array_free(&part);
-        } else compare(c, one->expected, &one->got);
+        else {
+            cut_out(one);
+            compare(c, one->expected, &one->got);
+        }
         array_free(&one->got);
         free(one->before);
         one->before = NULL;

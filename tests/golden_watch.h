@@ -26,7 +26,9 @@ typedef struct watch {
     watch_kind kind;
     array got;
     float* before;
-    int64_t first, rows; // of the op's output, that are compared; rows 0: all from `first` on
+    int64_t first, rows;     // of the op's output, that are compared; rows 0: all from `first` on
+    int64_t first_col, cols; // likewise
+    int64_t turned;          // the rows from here on come first
 } watch;
 typedef struct watcher {
     watch list[MAX_WATCHES];

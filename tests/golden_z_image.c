@@ -1,8 +1,8 @@
 // The kinds of Z-Image cases. Stages run through the same plans as the library's jobs (models/pipeline.h), as the
 // engine runs them and then one op at a time; intermediates are read off the ops by their labels as they are made.
+#include "golden_flux_vae.h"
 #include "golden_support.h"
 #include "golden_watch.h"
-#include "models/flux_vae.h"
 #include "models/network_state.h"
 #include "models/recipe.h"
 #include "plan_runner.h"
@@ -615,190 +615,6 @@ static void run_adapter(golden_case* c)
     sumi_tensor_set_close(&source.set);
 }
 
-// ---- The VAE --------------------------------------------------------------------------------------------------------
-
-typedef struct vae_job {
-    array latent, image, eps;
-    sumi_value latents, pixels, eps_value, picture, bytes, moments;
-    watcher* w;
-} vae_job;
-
-static void write_vae(plan_run* run)
-{
-    vae_job* job = run->context;
-    golden* g = run->c->g;
-    if (job->latents.id != 0) write_floats(run, job->latents, 0, job->latent.values, job->latent.count);
-    if (job->eps_value.id != 0) write_floats(run, job->eps_value, 0, job->eps.values, job->eps.count);
-    if (job->pixels.id != 0) {
-        uint8_t* bytes = calloc((size_t)job->image.count + 1, 1);
-        for (int64_t i = 0; i < job->image.count; i++) bytes[i] = (uint8_t)job->image.values[i];
-        g->runner->functions->write(g->runner, run->plan, job->pixels, 0, bytes, (uint64_t)job->image.count);
-        free(bytes);
-    }
-}
-
-static void probe_vae(plan_run* run, const sumi_op* op, int32_t counter, bool before)
-{
-    vae_job* job = run->context;
-    if (job->w != NULL) watch_op(run, job->w, op, counter, before);
-}
-
-static void watch_vae(golden_case* c, watcher* w, const char* side)
-{
-    bool decodes = strcmp(side, "decoder") == 0;
-    for (size_t i = 0; i < c->set.count; i++) {
-        const char* name = expected_name(c, i);
-        int stage = 0, block = 0, used = 0;
-        if (name == NULL) continue;
-        if (strcmp(name, "z") == 0 && decodes) add_watch(w, name, WATCH_PLANES, "decoder.latent_in");
-        if (strcmp(name, "conv_in") == 0) add_watch(w, name, WATCH_PLANES, "%s.conv_in", side);
-        if (strcmp(name, "mid") == 0) add_watch(w, name, WATCH_PLANES, "%s.mid.1.conv2", side);
-        if (strcmp(name, "mid.attention") == 0) add_watch(w, name, WATCH_PLANES, "%s.mid.attention.out", side);
-        if (strcmp(name, "norm_out") == 0) add_watch(w, name, WATCH_PLAIN_NORM, "%s.norm_out", side);
-        if (sscanf(name, "mid.resnet%d%n", &block, &used) == 1)
-            add_watch(w, name, WATCH_PLANES, "%s.mid.%d.%s", side, block,
-                      name[used] == '.' ? name + used + 1 : "conv2");
-        if (sscanf(name, decodes ? "up%d%n" : "down%d%n", &stage, &used) != 1) continue;
-        if (name[used] == 0) add_watch(w, name, WATCH_PLANES, "%s.%d.*", side, stage);
-        else if (sscanf(name + used, ".resnet%d%n", &block, &used) == 1) {
-            const char* rest = strstr(name, ".resnet") + 1 + strcspn(strstr(name, ".resnet") + 1, ".");
-            add_watch(w, name, WATCH_PLANES, "%s.%d.%d.%s", side, stage, block, rest[0] == '.' ? rest + 1 : "conv2");
-        }
-    }
-}
-
-static int32_t groups_of(const sumi_network* network)
-{
-    // of any group norm of the VAE: a plan's op tells, so that the runner needs no knowledge of the model's structure
-    sumi_plan plan;
-    sumi_plan_begin(&plan, network->heap, 4);
-    sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
-    sumi_value latents = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, network->info.latent_channels, 4);
-    int32_t side = 2 * network->info.vae_factor, groups = 1;
-    sumi_value picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, side * side, 3);
-    network->recipe->autoencoder->write_decode(network->autoencoder, &plan, latents, 2, 2, 0, picture);
-    for (size_t i = 0; i < plan.op_count; i++)
-        if (plan.ops[i].kind == SUMI_OP_GROUP_NORM) groups = plan.ops[i].u.group.groups;
-    sumi_plan_end(&plan);
-    return groups;
-}
-
-static void run_decode(golden_case* c, sumi_network* network, int32_t tile)
-{
-    vae_job job = {.latent = input(c, "latent")};
-    if (job.latent.rank != 3) {
-        case_fails(c, "the case lacks latent [c, h, w]");
-        array_free(&job.latent);
-        return;
-    }
-    int32_t height = (int32_t)job.latent.shape[1], width = (int32_t)job.latent.shape[2],
-            factor = network->info.vae_factor;
-    sumi_plan plan;
-    const int32_t zero = 0;
-    begin_plan(c, &plan);
-    sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
-    job.latents = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_FLOAT, (int32_t)job.latent.shape[0], height * width);
-    job.picture = sumi_plan_bound(&plan, "picture", SUMI_ELEMENT_ACTIVATION, height * width * factor * factor, 3);
-    job.bytes = sumi_plan_bound(&plan, "bytes", SUMI_ELEMENT_BYTE, height * width * factor * factor, 3);
-    sumi_value not_finite = sumi_plan_constant(&plan, "not_finite", SUMI_ELEMENT_INT, 1, 1, &zero);
-    network->recipe->autoencoder->write_decode(network->autoencoder, &plan, job.latents, height, width, tile,
-                                               job.picture);
-    sumi_plan_pixels_out(&plan, job.picture, job.bytes, not_finite);
-    sumi_error error = {0};
-    plan_run run = {.c = c, .write = write_vae, .probe = probe_vae, .context = &job};
-    watcher* w = calloc(1, sizeof *w);
-    if (tile == 0) {
-        w->groups = groups_of(network);
-        watch_vae(c, w, "decoder");
-        job.w = w;
-    }
-    if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
-    else if (run_plan(&run, &plan)) {
-        compare_watches(c, w);
-        array image = read_planes(&run, job.picture, (int64_t)height * factor, (int64_t)width * factor),
-              bytes = read_array(&run, job.bytes);
-        compare(c, "image", &image);
-        compare(c, "image_u8", &bytes);
-        array_free(&image);
-        array_free(&bytes);
-    }
-    end_plan(c, &plan);
-    free(w);
-    array_free(&job.latent);
-}
-
-static void run_encode(golden_case* c, sumi_network* network, int32_t tile)
-{
-    vae_job job = {.image = input(c, "image"), .eps = input(c, "eps")};
-    if (job.image.rank != 3 || job.image.shape[2] != 3) {
-        case_fails(c, "the case lacks image [h, w, 3]");
-        array_free(&job.image);
-        array_free(&job.eps);
-        return;
-    }
-    int32_t height = (int32_t)job.image.shape[0], width = (int32_t)job.image.shape[1],
-            factor = network->info.vae_factor, channels = network->info.latent_channels;
-    int32_t size = height / factor * (width / factor);
-    sumi_plan plan;
-    begin_plan(c, &plan);
-    sumi_plan_section(&plan, SUMI_SECTION_IMAGE, 1, 0);
-    job.pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, height * width, 3);
-    if (job.eps.values != NULL) job.eps_value = sumi_plan_bound(&plan, "eps", SUMI_ELEMENT_FLOAT, channels, size);
-    sumi_value mode = sumi_plan_bound(&plan, "mode", SUMI_ELEMENT_FLOAT, channels, size),
-               sample = sumi_plan_bound(&plan, "sample", SUMI_ELEMENT_FLOAT, channels, size);
-    job.moments =
-        network->recipe->autoencoder->write_encode(network->autoencoder, &plan, job.pixels, height, width, tile);
-    network->recipe->autoencoder->write_posterior(network->autoencoder, &plan, job.moments, SUMI_NO_VALUE, mode);
-    if (job.eps.values != NULL)
-        network->recipe->autoencoder->write_posterior(network->autoencoder, &plan, job.moments, job.eps_value, sample);
-    sumi_error error = {0};
-    plan_run run = {.c = c, .write = write_vae, .probe = probe_vae, .context = &job};
-    watcher* w = calloc(1, sizeof *w);
-    if (tile == 0) {
-        w->groups = groups_of(network);
-        watch_vae(c, w, "encoder");
-        job.w = w;
-    }
-    if (sumi_plan_finish(&plan, &error) != SUMI_OK) case_fails(c, "%s", error.text);
-    else if (run_plan(&run, &plan)) {
-        compare_watches(c, w);
-        array moments = c->by_op ? read_planes(&run, job.moments, height / factor, width / factor) : (array){0},
-              one = read_array(&run, mode), two = job.eps.values != NULL ? read_array(&run, sample) : (array){0};
-        compare(c, "moments", &moments);
-        compare(c, "latent_mode", &one);
-        if (job.eps.values != NULL) compare(c, "latent_sample", &two);
-        array_free(&moments);
-        array_free(&one);
-        array_free(&two);
-    }
-    end_plan(c, &plan);
-    free(w);
-    array_free(&job.image);
-    array_free(&job.eps);
-}
-
-static void run_vae(golden_case* c, bool decodes, bool encodes)
-{
-    sumi_network* network = case_network(c, c->json);
-    if (network == NULL) return;
-    if ((decodes && !network->info.has_vae_decoder) || (encodes && !network->info.has_vae_encoder)) {
-        case_fails(c, "the checkpoint has no such half of the VAE");
-        return;
-    }
-    int32_t tile = 0;
-    if (strcmp(c->kind, "vae_tiled") == 0) {
-        tile = (int32_t)json_number(c->json, "tile_latent_min_size", 0);
-        if (json_number(c->json, "tile_overlap_factor", 0.25) != 0.25 || tile < 1 || tile % 4 != 0
-            || json_number(c->json, "tile_sample_min_size", tile * network->info.vae_factor)
-                   != tile * network->info.vae_factor) {
-            case_fails(c, "this library's tiles overlap by a quarter and are multiples of 4 latents");
-            return;
-        }
-    }
-    if (decodes && sumi_tensor_find(&c->set, "input.latent") != NULL) run_decode(c, network, tile);
-    if (encodes && sumi_tensor_find(&c->set, "input.image") != NULL) run_encode(c, network, tile);
-}
-
 // ---- Pictures in ----------------------------------------------------------------------------------------------------
 
 static uint8_t* to_bytes(const array* a)
@@ -1181,9 +997,9 @@ bool run_z_image_case(golden_case* c)
     else if (strcmp(kind, "schedule") == 0) run_schedule(c);
     else if (strcmp(kind, "dit") == 0) run_dit(c);
     else if (strcmp(kind, "adapter") == 0) run_adapter(c);
-    else if (strcmp(kind, "vae_decode") == 0) run_vae(c, true, false);
-    else if (strcmp(kind, "vae_encode") == 0) run_vae(c, false, true);
-    else if (strcmp(kind, "vae_tiled") == 0) run_vae(c, true, true);
+    else if (strcmp(kind, "vae_decode") == 0) run_flux_vae_case(c, case_network(c, c->json), true, false);
+    else if (strcmp(kind, "vae_encode") == 0) run_flux_vae_case(c, case_network(c, c->json), false, true);
+    else if (strcmp(kind, "vae_tiled") == 0) run_flux_vae_case(c, case_network(c, c->json), true, true);
     else if (strcmp(kind, "preprocess") == 0) run_preprocess(c);
     else if (strcmp(kind, "pipeline") == 0) run_pipeline(c);
     else return false;

@@ -364,7 +364,8 @@ typedef struct merged_case {
     int rows; // of the product: some take another way than many
     int delta_count;
     sumi_span spans[MERGED_DELTAS]; // rows of the weight; count 0: all of them
-    int rank;
+    int rank;                       // 0: Kronecker products
+    int folds[MERGED_DELTAS];       // of those: columns of the left factor
     sumi_weight weight, bias;
     sumi_delta deltas[MERGED_DELTAS];
     sumi_adapter adapters[MERGED_DELTAS];
@@ -417,6 +418,28 @@ static void build_merged(bench* b, scene* s)
                                               .gate = is_gated ? (sumi_step_row){s->values[2], 5, true} : SUMI_NO_ROW});
 }
 
+// Rows with one of the changes alone, against what a Kronecker product is.
+static void check_kronecker_rows(const merged_case* c, int d, const float* w)
+{
+    const sumi_delta* delta = &c->deltas[d];
+    const float *left = delta->up.parts[0].data, *right = delta->down.parts[0].data;
+    const int columns = delta->down.cols, runs = delta->down.rows;
+    float row[MERGED_DEPTH];
+    for (int j = 0; j < MERGED_COLS; j++) {
+        sumi_weight_merged_row(&c->weight, &c->uses[d], 1, j, row);
+        const int local = j - delta->row_begin;
+        for (int k = 0; k < MERGED_DEPTH; k++) {
+            double sum = (double)w[j * MERGED_DEPTH + k];
+            if (local >= 0 && local < delta->up.rows * runs) {
+                sum += (double)c->uses[d].scale * (double)delta->scale
+                     * (double)left[local / runs * delta->up.cols + k / columns]
+                     * (double)right[local % runs * columns + k % columns];
+            }
+            CHECK_NEAR(row[k], sum, 1e-6, 1e-6);
+        }
+    }
+}
+
 static void try_merged(merged_case* c)
 {
     const int y_cols = merged_y_cols(c), into_rows = merged_into_rows(c), x_row = into_rows ? MERGED_X_ROW : 0,
@@ -430,14 +453,27 @@ static void try_merged(merged_case* c)
     c->bias = float_weight(bias, 1, MERGED_COLS);
     for (int d = 0; d < c->delta_count; d++) {
         const sumi_span span = c->spans[d].count > 0 ? c->spans[d] : (sumi_span){0, MERGED_COLS};
+        if (c->rank == 0) {
+            const int folds = c->folds[d], runs = span.count % 4 == 0 ? 4 : 3, right = span.count / runs;
+            up[d] = random_floats((size_t)(runs * folds), 0.5f);
+            down[d] = random_floats((size_t)(right * (MERGED_DEPTH / folds)), 0.5f);
+            c->deltas[d] = (sumi_delta){.weight_index = 3,
+                                        .row_begin = span.begin,
+                                        .scale = 0.5f + 0.25f * (float)d,
+                                        .up = float_weight(up[d], runs, folds),
+                                        .down = float_weight(down[d], right, MERGED_DEPTH / folds),
+                                        .kind = SUMI_DELTA_KRONECKER};
+        }
         const int rank = c->rank + d; // adapters of several ranks
-        down[d] = random_floats((size_t)rank * MERGED_DEPTH, 0.5f);
-        up[d] = random_floats((size_t)span.count * (size_t)rank, 0.5f);
-        c->deltas[d] = (sumi_delta){.weight_index = 3,
-                                    .row_begin = span.begin,
-                                    .scale = 0.5f + 0.25f * (float)d,
-                                    .down = float_weight(down[d], rank, MERGED_DEPTH),
-                                    .up = float_weight(up[d], span.count, rank)};
+        if (c->rank > 0) {
+            down[d] = random_floats((size_t)rank * MERGED_DEPTH, 0.5f);
+            up[d] = random_floats((size_t)span.count * (size_t)rank, 0.5f);
+            c->deltas[d] = (sumi_delta){.weight_index = 3,
+                                        .row_begin = span.begin,
+                                        .scale = 0.5f + 0.25f * (float)d,
+                                        .down = float_weight(down[d], rank, MERGED_DEPTH),
+                                        .up = float_weight(up[d], span.count, rank)};
+        }
         c->adapters[d] = (sumi_adapter){&c->deltas[d], 1};
         c->uses[d] = (sumi_adapter_use){&c->adapters[d], d == 1 ? -1.5f : 0.75f};
     }
@@ -445,6 +481,7 @@ static void try_merged(merged_case* c)
     for (int j = 0; j < MERGED_COLS; j++) {
         sumi_weight_merged_row(&c->weight, c->uses, c->delta_count, j, merged + (size_t)j * MERGED_DEPTH);
     }
+    for (int d = 0; d < c->delta_count && c->rank == 0; d++) { check_kronecker_rows(c, d, w); }
     double* expect = malloc((size_t)y_rows * (size_t)y_cols * sizeof *expect);
     for (int i = 0; i < y_rows * y_cols; i++) { expect[i] = (double)y[i]; }
     for (int r = 0; r < c->rows; r++) {
@@ -499,7 +536,7 @@ TEST(adapters_do_what_merged_weights_would_under_every_epilogue)
         {2, {{3, 9}, {0}}},               // the last one does
         {3, {{0, 8}, {8, 16}, {24, 16}}}, // the parts of a stack, each with its own
     };
-    static const int ranks[] = {1, 4, 33}, rows[] = {5, MERGED_ROWS};
+    static const int ranks[] = {1, 4, 33, 0}, rows[] = {5, MERGED_ROWS};
     for (int e = 0; e < MERGED_EPILOGUES; e++) {
         for (size_t v = 0; v < sizeof covers / sizeof *covers; v++) {
             for (size_t k = 0; k < sizeof ranks / sizeof *ranks; k++) {
@@ -508,6 +545,7 @@ TEST(adapters_do_what_merged_weights_would_under_every_epilogue)
                                      .rows = rows[r],
                                      .delta_count = covers[v].count,
                                      .rank = ranks[k],
+                                     .folds = {8, 7, 56},
                                      .activation = (sumi_activation)(SUMI_ACT_SILU + (k + r + v) % 5)};
                     memcpy(c.spans, covers[v].spans, sizeof c.spans);
                     try_merged(&c);
@@ -515,6 +553,42 @@ TEST(adapters_do_what_merged_weights_would_under_every_epilogue)
             }
         }
     }
+}
+
+// [[1, 2], [3, 4]] (x) [[0, 5], [6, 7]]
+TEST(a_kronecker_product_is_what_it_is_known_to_be)
+{
+    static const float left[] = {1, 2, 3, 4}, right[] = {0, 5, 6, 7}, w[16] = {0},
+                       expect[4][4] = {{0, 5, 0, 10}, {6, 7, 12, 14}, {0, 15, 0, 20}, {18, 21, 24, 28}};
+    sumi_weight weight = float_weight(w, 4, 4);
+    weight.index = 0;
+    const sumi_delta delta = {
+        .scale = 1.0f, .up = float_weight(left, 2, 2), .down = float_weight(right, 2, 2), .kind = SUMI_DELTA_KRONECKER};
+    const sumi_adapter adapter = {&delta, 1};
+    const sumi_adapter_use use = {&adapter, 1.0f};
+    static const float unit[16] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
+    bench b;
+    s_level = SUMI_CPU_AUTO;
+    bench_begin(&b);
+    sumi_plan_adapters(&b.plan, &use, 1);
+    sumi_value x = bench_value(&b, 4, 4), y = bench_value(&b, 4, 4);
+    sumi_plan_linear(&b.plan, &(sumi_plan_linear_args){.label = "linear", .x = x, .weight = &weight, .y = y});
+    CHECK_NUMBER(b.plan.op_count, 3);
+    if (bench_ready(&b)) {
+        bench_write(&b, x, unit);
+        bench_run(&b, SPLIT_NONE, 0);
+    }
+    float* product = bench_read(&b, y);
+    bench_end(&b);
+    for (int r = 0; r < 4; r++) {
+        float row[4];
+        sumi_weight_merged_row(&weight, &use, 1, r, row);
+        for (int k = 0; k < 4; k++) {
+            CHECK_NEAR(row[k], (double)expect[r][k], 0, 0);
+            CHECK_NEAR(product[4 * k + r], (double)expect[r][k], 0, 0); // x is the unit matrix: y is transposed
+        }
+    }
+    free(product);
 }
 
 // Twice the same adapter, one that is off, and one of another weight.
@@ -525,7 +599,8 @@ TEST(an_adapter_counts_as_often_as_it_is_used)
           *x = random_floats(ROWS * K, 1.0f);
     sumi_weight weight = float_weight(w, N, K);
     weight.index = 1;
-    sumi_delta delta = {1, 0, 0.5f, float_weight(down, RANK, K), float_weight(up, N, RANK)}, other = delta;
+    sumi_delta delta = {1, 0, 0.5f, float_weight(down, RANK, K), float_weight(up, N, RANK), SUMI_DELTA_LOW_RANK},
+               other = delta;
     other.weight_index = 2;
     const sumi_adapter adapter = {&delta, 1}, others = {&other, 1};
     const sumi_adapter_use once[] = {{&adapter, 1.0f}},
@@ -552,7 +627,7 @@ TEST(an_adapter_counts_as_often_as_it_is_used)
     free(results[0]), free(results[1]), free(w), free(down), free(up), free(x);
 }
 
-// A prompt of eight tokens, the shortest there is, sums alone as it does beside others: a batch gives the bits of
+// A prompt of eight tokens, the shortest that networks make products of, sums alone as it does beside others: a batch gives the bits of
 // single jobs.
 TEST(eight_rows_have_the_same_bits_alone_and_among_more)
 {
@@ -1007,8 +1082,8 @@ TEST(group_norm_agrees_with_the_reference_also_with_a_large_mean)
 typedef struct row_case {
     int kind, rows, cols, row; // row: of x where the op begins
     sumi_weight w, w2;
-    bool has_weight, has_steps, layer, silu, in_place;
-    float eps; // 0: 1e-6
+    bool has_weight, has_bias, has_steps, has_bands, layer, silu, in_place; // has_bands: half the rows read another row
+    float eps;                                                              // 0: 1e-6
     int q_heads, kv_heads, dim;
     sumi_rotary rotary;
     sumi_activation activation;
@@ -1018,6 +1093,7 @@ static void build_row(bench* b, scene* s)
 {
     row_case* c = s->context;
     sumi_plan* p = &b->plan;
+    const sumi_row_band bands[2] = {{c->rows / 2, 1}, {c->rows, 0}};
     s->value_count = 3;
     switch (c->kind) {
     case SUMI_OP_NORM_MODULATE:
@@ -1031,9 +1107,12 @@ static void build_row(bench* b, scene* s)
                                    .rows = c->rows,
                                    .norm = c->layer ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
                                    .weight = c->has_weight ? &c->w : NULL,
+                                   .bias = c->has_bias ? &c->w2 : NULL,
                                    .eps = c->eps > 0 ? c->eps : 1e-6f,
                                    .scale = c->has_steps ? (sumi_step_row){s->values[2], 0, true} : SUMI_NO_ROW,
                                    .shift = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW,
+                                   .bands = bands,
+                                   .band_count = c->has_bands ? 2 : 0,
                                    .silu = c->silu,
                                    .y = c->in_place ? s->values[1] : SUMI_NO_VALUE});
         if (p->op_count > 0) { p->ops[0].u.norm.weight_plus_one = c->has_weight && !c->layer && c->has_steps; }
@@ -1051,7 +1130,9 @@ static void build_row(bench* b, scene* s)
                                     .rows = c->rows,
                                     .weight = c->has_weight ? &c->w : NULL,
                                     .eps = 1e-5f,
-                                    .gate = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW});
+                                    .gate = c->has_steps ? (sumi_step_row){s->values[2], c->cols, true} : SUMI_NO_ROW,
+                                    .bands = bands,
+                                    .band_count = c->has_bands ? 2 : 0});
         break;
     case SUMI_OP_QK_NORM_ROPE:
         s->values[0] = bench_value(b, c->rows + c->row, (c->q_heads + 2 * c->kv_heads) * c->dim);
@@ -1096,11 +1177,12 @@ static void build_row(bench* b, scene* s)
 TEST(norms_agree_with_the_reference)
 {
     static const int sizes[][2] = {{1, 1}, {3, 37}, {9, 256}, {40, 131}, {7, 1000}};
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 80; i++) {
         row_case c = {.kind = i & 1 ? SUMI_OP_NORM_GATE_ADD : SUMI_OP_NORM_MODULATE,
-                      .rows = sizes[i / 8][0],
-                      .cols = sizes[i / 8][1],
-                      .row = i & 2 ? 2 : 0};
+                      .rows = sizes[i / 8 % 5][0],
+                      .cols = sizes[i / 8 % 5][1],
+                      .row = i & 2 ? 2 : 0,
+                      .has_bands = i >= 40 && sizes[i / 8 % 5][0] > 1};
         c.has_weight = i & 4;
         c.has_steps = !(i & 2);
         c.layer = c.kind == SUMI_OP_NORM_MODULATE && i & 2;
@@ -1121,7 +1203,8 @@ TEST(norms_agree_with_the_reference)
                 double plus = is_modulate && c.has_weight && !c.layer && c.has_steps ? 1.0 : 0.0;
                 v *= c.has_weight ? (double)w[k] + plus : 1.0;
                 // row 1: the counter
-                double first = (double)steps[2 * c.cols + k], second = (double)steps[3 * c.cols + k];
+                const float* step = steps + (c.has_bands && r < c.rows / 2 ? 4 : 2) * c.cols;
+                double first = (double)step[k], second = (double)step[c.cols + k];
                 if (is_modulate) {
                     expect[r * c.cols + k] = c.has_steps ? v * first + second : v;
                 } else {
@@ -1139,6 +1222,44 @@ TEST(norms_agree_with_the_reference)
                    .relative = 1e-5};
         free(scene_run(&s));
         free(x), free(branch), free(steps), free(w), free(expect);
+    }
+}
+
+TEST(norms_with_a_bias_agree_with_the_reference)
+{
+    static const int widths[] = {1, 3, 8, 37, 96, 1000};
+    for (int i = 0; i < 48; i++) {
+        row_case c = {.kind = SUMI_OP_NORM_MODULATE, .rows = 11, .cols = widths[i / 8], .eps = 1e-5f};
+        c.layer = i & 1;
+        c.in_place = i & 2;
+        c.has_weight = i & 4;
+        c.has_bias = true;
+        size_t count = (size_t)c.rows * (size_t)c.cols;
+        float *x = random_floats(count, 3.0f), *w = random_floats((size_t)c.cols, 1.0f),
+              *bias = random_floats((size_t)c.cols, 1.0f);
+        for (size_t k = 0; k < count; k++) { x[k] += 20.0f; }
+        c.w = float_weight(w, 1, c.cols);
+        c.w2 = float_weight(bias, 1, c.cols);
+        double* expect = malloc(count * sizeof *expect);
+        for (int r = 0; r < c.rows; r++) {
+            const float* from = x + r * c.cols;
+            double mean = 0.0, square = 0.0;
+            for (int k = 0; k < c.cols && c.layer; k++) { mean += (double)from[k] / c.cols; }
+            for (int k = 0; k < c.cols; k++) { square += ((double)from[k] - mean) * ((double)from[k] - mean) / c.cols; }
+            for (int k = 0; k < c.cols; k++) {
+                double v = ((double)from[k] - mean) / sqrt(square + 1e-5);
+                expect[r * c.cols + k] = v * (c.has_weight ? (double)w[k] : 1.0) + (double)bias[k];
+            }
+        }
+        scene s = {.build = build_row,
+                   .context = &c,
+                   .inputs = {NULL, x},
+                   .part_rows = 2,
+                   .expect = expect,
+                   .absolute = 1e-5,
+                   .relative = 1e-5};
+        free(scene_run(&s));
+        free(x), free(w), free(bias), free(expect);
     }
 }
 
@@ -1267,7 +1388,7 @@ TEST(activations_and_gating_agree_with_the_reference_to_the_ends_of_the_range)
 // ---- Embedding, copies, tables --------------------------------------------------------------------------------------
 typedef struct misc_case {
     int kind;
-    sumi_weight w;
+    sumi_weight w, bias;
     sumi_span spans[2];
     int flag;
 } misc_case;
@@ -1283,7 +1404,12 @@ static void build_misc(bench* b, scene* s)
     switch (c->kind) {
     case SUMI_OP_EMBED_ROWS:
         s->values[1] = sumi_plan_bound(p, "ids", SUMI_ELEMENT_INT, 9, 1);
-        s->values[0] = sumi_plan_embed_rows(p, s->values[1], &c->w, 0.5f);
+        s->values[0] = c->flag ? sumi_plan_embed_rows_biased(p, s->values[1], &c->w, &c->bias)
+                               : sumi_plan_embed_rows(p, s->values[1], &c->w, 0.5f);
+        break;
+    case SUMI_OP_MEAN_ROWS:
+        s->values[1] = bench_value(b, 300, 21);
+        s->values[0] = sumi_plan_mean_rows(p, "means", s->values[1], c->spans, 2);
         break;
     case SUMI_OP_FILL_ROWS:
         s->values[0] = bench_value(b, 12, 21);
@@ -1380,6 +1506,37 @@ TEST(embedding_filling_and_copying_move_the_right_rows)
     scene copy = {.build = build_misc, .context = &c, .inputs = {y, table}, .part_rows = 2, .expect = expect};
     free(scene_run(&copy));
     free(table), free(y);
+}
+
+TEST(a_bias_is_added_to_every_embedded_row)
+{
+    float *table = random_floats(30 * 21, 1.0f), *bias = random_floats(21, 1.0f);
+    int32_t ids[9];
+    double expect[9 * 21];
+    misc_case c = {.kind = SUMI_OP_EMBED_ROWS, .flag = 1};
+    c.w = float_weight(table, 30, 21);
+    c.bias = float_weight(bias, 1, 21);
+    for (int i = 0; i < 9 * 21; i++) {
+        if (i % 21 == 0) { ids[i / 21] = random_below(30); }
+        expect[i] = (double)(table[ids[i / 21] * 21 + i % 21] + bias[i % 21]);
+    }
+    scene s = {.build = build_misc, .context = &c, .inputs = {NULL, ids}, .part_rows = 2, .expect = expect};
+    free(scene_run(&s));
+    free(table), free(bias);
+}
+
+TEST(means_are_of_their_spans_alone)
+{
+    float* x = random_floats(300 * 21, 1.0f);
+    double expect[2 * 21] = {0};
+    misc_case c = {.kind = SUMI_OP_MEAN_ROWS, .spans = {{40, 1}, {7, 290}}};
+    for (int k = 0; k < 21; k++) {
+        expect[k] = (double)x[40 * 21 + k];
+        for (int r = 7; r < 297; r++) { expect[21 + k] += (double)x[r * 21 + k] / 290; }
+    }
+    scene s = {.build = build_misc, .context = &c, .inputs = {NULL, x}, .expect = expect, .absolute = 1e-6};
+    free(scene_run(&s));
+    free(x);
 }
 
 TEST(rotary_time_and_modulation_tables_agree_with_the_reference)
@@ -2370,6 +2527,7 @@ int main(int argc, char** argv)
     sumi_heap_init(&s_heap, NULL);
     RUN(linear_agrees_with_the_reference_at_odd_shapes);
     RUN(adapters_do_what_merged_weights_would_under_every_epilogue);
+    RUN(a_kronecker_product_is_what_it_is_known_to_be);
     RUN(an_adapter_counts_as_often_as_it_is_used);
     RUN(eight_rows_have_the_same_bits_alone_and_among_more);
     RUN(linear_reads_every_weight_type);
@@ -2393,6 +2551,9 @@ int main(int argc, char** argv)
     RUN(solver_rows_update_all_states_and_ignore_unwritten_ones);
     RUN(latents_enter_and_leave_the_vae);
     RUN(pixels_tiles_and_seams_agree_with_the_reference);
+    RUN(norms_with_a_bias_agree_with_the_reference);
+    RUN(a_bias_is_added_to_every_embedded_row);
+    RUN(means_are_of_their_spans_alone);
     RUN(golden_norms_and_activations);
     RUN(golden_products_and_convolutions);
     RUN(golden_attention_rotary_and_times);

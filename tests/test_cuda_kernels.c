@@ -11,6 +11,7 @@
 #include "models/network_state.h"
 #include "models/pipeline.h"
 #include "models/qwen_vision.h"
+#include "models/xlm_roberta.h"
 #include "plan_runner.h"
 #include "synthetic.h"
 #include "system.h"
@@ -441,7 +442,7 @@ TEST(the_arena_of_a_released_two_stream_model_has_no_gaps)
 
 // ---- A vision tower of zeros ----------------------------------------------------------------------------------------
 
-static uint16_t s_zeros[1280 * 1280];
+static uint16_t s_zeros[1280 * 1280]; // the largest weight of these tests
 static const sumi_weight* s_weights[64];
 static int32_t s_weight_count;
 
@@ -529,6 +530,94 @@ TEST(the_vision_tower_takes_the_kernels_that_are_there)
         runner_forget_weights(b.runner, s_weights, (size_t)s_weight_count);
     }
     close_bench(&b);
+}
+
+// ---- A text encoder that pools, of zeros ----------------------------------------------------------------------------
+
+static const sumi_xlm_roberta_settings s_pooling = {.name = "zeros", .head_dim = 64, .eps = 1e-5f, .theta = 20000.0};
+
+static void give_changed(sumi_xlm_roberta_linear* linear, int32_t rows, int32_t cols)
+{
+    linear->rank = 4;
+    give_zeros(&linear->weight, rows, cols);
+    give_zeros(&linear->bias, 1, rows);
+    give_zeros(&linear->down, 4, cols);
+    give_zeros(&linear->up, rows, 4);
+}
+
+// As wide as the released one, with narrower MLPs.
+static void make_pooling(sumi_xlm_roberta* m, sumi_xlm_roberta_layer* layers)
+{
+    enum { WIDTH = 1024, HIDDEN = 1280, VOCABULARY = 1000 };
+    *m = (sumi_xlm_roberta){.settings = &s_pooling,
+                            .width = WIDTH,
+                            .heads = 16,
+                            .vocabulary = VOCABULARY,
+                            .hidden = HIDDEN,
+                            .layer_count = 2,
+                            .embedding_rank = 4,
+                            .layers = layers};
+    s_weight_count = 0;
+    give_zeros(&m->embedding, VOCABULARY, WIDTH);
+    give_zeros(&m->type, 1, WIDTH);
+    give_zeros(&m->embedding_low, VOCABULARY, 4);
+    give_zeros(&m->embedding_up, WIDTH, 4);
+    give_zeros(&m->embedding_norm.weight, 1, WIDTH);
+    give_zeros(&m->embedding_norm.bias, 1, WIDTH);
+    for (int i = 0; i < 2; i++) {
+        sumi_xlm_roberta_layer* w = &layers[i];
+        give_changed(&w->qkv, 1024, WIDTH); // the rest of its rows follows
+        give_changed(&w->out, WIDTH, WIDTH);
+        give_changed(&w->fc1, HIDDEN, WIDTH);
+        give_changed(&w->fc2, WIDTH, HIDDEN);
+        give_zeros(&w->norm1.weight, 1, WIDTH);
+        give_zeros(&w->norm1.bias, 1, WIDTH);
+        give_zeros(&w->norm2.weight, 1, WIDTH);
+        give_zeros(&w->norm2.bias, 1, WIDTH);
+        w->qkv.weight.rows = w->qkv.bias.cols = w->qkv.up.rows = w->qkv.up.parts[0].rows = 3 * WIDTH;
+        w->qkv.weight.part_count = 3;
+        w->qkv.weight.parts[1] = w->qkv.weight.parts[2] = w->qkv.weight.parts[0];
+    }
+}
+
+TEST(a_text_encoder_that_pools_takes_the_kernels_that_are_there)
+{
+    static const int32_t prompts[2][2] = {{70, 442}, {1, 2}};
+    for (int i = 0; i < 2; i++) {
+        bench b;
+        if (open_bench(&b)) {
+            sumi_xlm_roberta model;
+            sumi_xlm_roberta_layer layers[2];
+            sumi_plan plan;
+            sumi_error error = {0};
+            const sumi_rates rates = b.runner->functions->rates(b.runner);
+            make_pooling(&model, layers);
+            sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+            sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
+            sumi_value ids = sumi_plan_bound(&plan, "ids", SUMI_ELEMENT_INT, prompts[i][0] + prompts[i][1], 1);
+            sumi_xlm_roberta_part.write(&model, &plan,
+                                        &(sumi_text_batch){.ids = ids, .counts = prompts[i], .prompt_count = 2});
+            sumi_result result = sumi_plan_finish(&plan, &error);
+            if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, &error);
+            if (result == SUMI_OK) result = plan_ready(b.runner, &plan, &error);
+            if (result == SUMI_OK) {
+                b.runner->functions->start(b.runner, &plan);
+                result = plan_run_all(b.runner, &plan, NULL, &error);
+            }
+            CHECK_TEXT(error.text, "");
+            check_used(&b, "sumi_embed_rows", true);
+            check_used(&b, "sumi_mean_rows", true);
+            check_used(&b, "sumi_norm_modulate_1024", true);
+            check_used(&b, "sumi_norm_modulate_any", false);
+            check_used(&b, "sumi_qk_norm_rope_halves_8", true);
+            check_used(&b, "sumi_activate", true);
+            check_used(&b, "sumi_copy_bytes", i == 1); // a few tokens are followed by padding
+            plan_forget(b.runner, &plan);
+            sumi_plan_end(&plan);
+            runner_forget_weights(b.runner, s_weights, (size_t)s_weight_count);
+        }
+        close_bench(&b);
+    }
 }
 
 // ---- Autoencoders ---------------------------------------------------------------------------------------------------
@@ -657,6 +746,7 @@ int main(int argc, char** argv)
     RUN(the_arena_of_a_released_two_stream_model_has_no_gaps);
     RUN(the_vision_tower_s_products_take_tensor_cores);
     RUN(the_vision_tower_takes_the_kernels_that_are_there);
+    RUN(a_text_encoder_that_pools_takes_the_kernels_that_are_there);
     RUN(the_layers_of_the_qwen_autoencoder_have_fast_kernels);
     TEST_END();
 }

@@ -599,6 +599,25 @@ static void build_embed(scene* s, const op_case* c)
     sumi_weight* table = stack(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f);
     check(s, sumi_plan_embed_rows(&s->plan, integers(s, c->m, 1, c->n), table, c->a ? 0.3f : 1.0f), c->bound);
 }
+static void build_embed_biased(scene* s, const op_case* c)
+{
+    sumi_weight *table = stack(s, c->n, c->k, 1, c->dtype, 1.0f, 0.0f), *bias = bias_of(s, c->k, c->dtype);
+    check(s, sumi_plan_embed_rows_biased(&s->plan, integers(s, c->m, 1, c->n), table, bias), c->bound);
+}
+// k spans of several lengths, which overlap, of m rows of n columns. a: of floats
+static void build_mean(scene* s, const op_case* c)
+{
+    enum { MOST = 80 };
+    sumi_span spans[MOST];
+    const int count = c->k;
+    if (count > MOST) abort();
+    for (int i = 0; i < count; i++) {
+        const int begin = i * 7 % c->m;
+        spans[i] = (sumi_span){begin, i % 5 == 4 ? 1 : c->m - begin};
+    }
+    sumi_value x = c->a ? floats(s, c->m, c->n) : activations(s, c->m, c->n);
+    check(s, sumi_plan_mean_rows(&s->plan, "mean", x, spans, count), c->bound);
+}
 static void build_gather(scene* s, const op_case* c)
 {
     check(s, sumi_plan_gather_rows(&s->plan, "gather", integers(s, c->m, 1, c->n), activations(s, c->n, c->k)),
@@ -625,6 +644,14 @@ static const op_case s_moving_rows[] = {
     {"embed, f32 of bf16 numbers", build_embed, 33, 300, 192, .dtype = SUMI_DTYPE_F32, .bound = EXACT},
     {"embed, f16", build_embed, 33, 300, 100, .dtype = SUMI_DTYPE_F16, .bound = STORED},
     {"embed, e4m3 with a scale", build_embed, 33, 300, 64, .dtype = SUMI_DTYPE_F8_E4M3, .bound = STORED},
+    {"embed and bias, bf16", build_embed_biased, 77, 1000, 1024, .bound = STORED},
+    {"embed and bias, odd width", build_embed_biased, 9, 30, 21, .bound = STORED},
+    {"embed and bias, f32 of bf16 numbers", build_embed_biased, 33, 300, 192, .dtype = SUMI_DTYPE_F32, .bound = STORED},
+    {"embed and bias, 4 columns", build_embed_biased, 33, 300, 4, .bound = STORED},
+    {"means, 3 spans of 1024", build_mean, 512, 1024, 3, .bound = STORED},
+    {"means, 9 spans of an odd width", build_mean, 40, 21, 9, .bound = STORED},
+    {"means, 80 spans", build_mean, 70, 128, 80, .bound = STORED},
+    {"means of floats", build_mean, 300, 72, 5, 1, .bound = STORED},
     {"gather, 3584", build_gather, 196, 196, 3584, .bound = EXACT},
     {"gather, odd width", build_gather, 9, 30, 21, .bound = EXACT},
     {"fill, 3840", build_fill, 64, 3840, .bound = EXACT},
@@ -649,25 +676,71 @@ enum {
 };
 enum { ALIGNED = 256, IN_FP8 = 512, PADDED = 1024, INTO_COLUMNS = 2048, ADDING = 4096 };
 
-// Two adapters: one over all rows, one over a middle range, with negative strength.
-static void adapt(scene* s, const sumi_weight* w, int rank)
+typedef struct adapters {
+    sumi_delta deltas[2];
+    sumi_adapter adapters[2];
+    sumi_adapter_use uses[2];
+} adapters;
+
+static void use_adapters(scene* s, adapters* a)
 {
-    bool fresh;
-    struct {
-        sumi_delta deltas[2];
-        sumi_adapter adapters[2];
-        sumi_adapter_use uses[2];
-    }* a = block(s, sizeof *a, &fresh);
-    int begin = w->rows / 3 / 4 * 4, rows = w->rows / 3;
-    a->deltas[0] = (sumi_delta){w->index, 0, 0.5f, *matrix(s, rank, w->cols, SUMI_DTYPE_F32),
-                                *matrix(s, w->rows, rank, SUMI_DTYPE_BF16)};
-    a->deltas[1] = (sumi_delta){w->index, begin, 0.25f, *matrix(s, 3, w->cols, SUMI_DTYPE_BF16),
-                                *matrix(s, rows < 1 ? 1 : rows, 3, SUMI_DTYPE_F32)};
     for (int i = 0; i < 2; i++) {
         a->adapters[i] = (sumi_adapter){&a->deltas[i], 1};
         a->uses[i] = (sumi_adapter_use){&a->adapters[i], i == 0 ? 0.8f : -1.5f};
     }
     sumi_plan_adapters(&s->plan, a->uses, 2);
+}
+
+// A Kronecker product for `rows` rows from `begin` on, whose left factor has `folds` columns and, where it can be, `runs`
+// rows.
+static sumi_delta kronecker(scene* s, const sumi_weight* w, int begin, int rows, int folds, int runs, float scale)
+{
+    while (rows % runs != 0) runs--;
+    return (sumi_delta){.weight_index = w->index,
+                        .row_begin = begin,
+                        .scale = scale,
+                        .up = *matrix(s, runs, folds, SUMI_DTYPE_F32),
+                        .down = *matrix(s, rows / runs, w->cols / folds, SUMI_DTYPE_BF16),
+                        .kind = SUMI_DELTA_KRONECKER};
+}
+
+// Two adapters: one over all rows, one over a middle range, with negative strength. A rank below 0: Kronecker products
+// instead, whose left factors have so many columns.
+static void adapt(scene* s, const sumi_weight* w, int rank)
+{
+    bool fresh;
+    adapters* a = block(s, sizeof *a, &fresh);
+    int begin = w->rows / 3 / 4 * 4, rows = w->rows / 3;
+    if (rank < 0) {
+        a->deltas[0] = kronecker(s, w, 0, w->rows, -rank, 8, 0.5f);
+        a->deltas[1] = kronecker(s, w, begin, rows, -rank, 11, 0.25f);
+    } else {
+        a->deltas[0] = (sumi_delta){.weight_index = w->index,
+                                    .scale = 0.5f,
+                                    .down = *matrix(s, rank, w->cols, SUMI_DTYPE_F32),
+                                    .up = *matrix(s, w->rows, rank, SUMI_DTYPE_BF16)};
+        a->deltas[1] = (sumi_delta){.weight_index = w->index,
+                                    .row_begin = begin,
+                                    .scale = 0.25f,
+                                    .down = *matrix(s, 3, w->cols, SUMI_DTYPE_BF16),
+                                    .up = *matrix(s, rows < 1 ? 1 : rows, 3, SUMI_DTYPE_F32)};
+    }
+    use_adapters(s, a);
+}
+
+// Two adapters that change a norm each, or one both times.
+static void adapt_norms(scene* s, const sumi_weight* first, const sumi_weight* second)
+{
+    bool fresh;
+    adapters* a = block(s, sizeof *a, &fresh);
+    const sumi_weight* norms[2] = {first, second};
+    for (int i = 0; i < 2; i++) {
+        a->deltas[i] = (sumi_delta){.weight_index = norms[i]->index,
+                                    .scale = 0.5f,
+                                    .up = *stack(s, norms[i]->cols, 1, 1, SUMI_DTYPE_F32, 0.5f, 0.0f),
+                                    .kind = SUMI_DELTA_VECTOR};
+    }
+    use_adapters(s, a);
 }
 // Columns of zeros behind the first `cols`, up to the next multiple of 8.
 static sumi_value padded_activations(scene* s, int rows, int cols)
@@ -687,7 +760,7 @@ static void build_linear(scene* s, const op_case* c)
     sumi_weight* b =
         flags & BIASED ? bias_of(s, n, c->dtype == SUMI_DTYPE_F16 ? SUMI_DTYPE_F16 : SUMI_DTYPE_BF16) : NULL;
     sumi_value x = flags & PADDED ? padded_activations(s, m, k) : activations(s, flags & INTO ? m + 5 : m, k), y;
-    if (flags & ADAPTED) adapt(s, w, c->b > 0 ? c->b : 16);
+    if (flags & ADAPTED) adapt(s, w, c->b != 0 ? c->b : 16);
     if (flags & (RESIDUAL | GATED_RESIDUAL)) {
         sumi_element element = flags & FLOAT_TABLE ? SUMI_ELEMENT_FLOAT : SUMI_ELEMENT_ACTIVATION;
         sumi_step_row gate = flags & GATED_RESIDUAL
@@ -791,6 +864,27 @@ static const op_case s_linear[] = {
      .act = SUMI_ACT_GELU_TANH, .bound = 6e-3},
     {"linear, mlp out 4096x3072x12288, adapters, gate", build_linear, 4096, 3072, 12288,
      ADAPTED | BIASED | GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, 64, .counter = 2, .bound = CHAINED},
+    {"linear 50x96x64, LoKr", build_linear, 50, 96, 64, ADAPTED | STACKED, -8, .bound = CHAINED},
+    {"linear 1x96x64, LoKr", build_linear, 1, 96, 64, ADAPTED | BIASED, -4, .bound = CHAINED},
+    {"linear 50x39x30, LoKr, silu", build_linear, 50, 39, 30, ADAPTED, -5, .act = SUMI_ACT_SILU, .bound = 6e-3},
+    {"linear 50x96x64, LoKr, residual", build_linear, 50, 96, 64, ADAPTED | RESIDUAL, -2, .bound = CHAINED},
+    {"linear 131x100x64, LoKr, gated residual", build_linear, 131, 100, 64, ADAPTED | BIASED | GATED_RESIDUAL, -8,
+     .counter = 3, .bound = CHAINED},
+    {"linear 131x104x64, LoKr, float gate", build_linear, 131, 104, 64, ADAPTED | GATED_RESIDUAL | FLOAT_TABLE, -64,
+     .counter = 2, .bound = CHAINED},
+    {"linear 256x256x128, LoKr, aligned gate", build_linear, 256, 256, 128,
+     ADAPTED | BIASED | GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, -8, .repeat = 2, .counter = 1, .bound = 6e-3},
+    {"linear 40x64x48 into rows, LoKr, gelu", build_linear, 40, 64, 48, ADAPTED | BIASED | INTO, -6,
+     .act = SUMI_ACT_GELU_TANH, .bound = 6e-3},
+    {"linear 50x96x64 into columns, LoKr", build_linear, 50, 96, 64, ADAPTED | STACKED | INTO_COLUMNS | BIASED, -8,
+     .bound = CHAINED},
+    {"linear 50x39x64 into columns, LoKr", build_linear, 50, 39, 64, ADAPTED | INTO_COLUMNS, -4, .bound = CHAINED},
+    {"linear, modulation table 8x768x192, LoKr", build_linear, 8, 768, 192, ADAPTED | BIASED | TO_FLOAT, -8,
+     .bound = CHAINED},
+    {"linear, fp8 64x256x128, LoKr, gate", build_linear, 64, 256, 128,
+     IN_FP8 | ADAPTED | BIASED | GATED_RESIDUAL | FLOAT_TABLE | ALIGNED, -8, .counter = 1, .bound = FP8},
+    {"linear, LoKr 1153x3840x3840", build_linear, 1153, 3840, 3840, ADAPTED | STACKED, -8, .bound = CHAINED},
+    {"linear, LoKr 1152x3840x2304, 64 folds", build_linear, 1152, 3840, 2304, ADAPTED, -64, .bound = CHAINED},
     {"linear, patches 4096x3840x64", build_linear, 4096, 3840, 64, BIASED, .bound = STORED},
     {"linear, to patches 4096x64x3840", build_linear, 4096, 64, 3840, BIASED, .bound = STORED},
     {"linear, caption 128x3840x2560", build_linear, 128, 3840, 2560, BIASED, .bound = STORED},
@@ -829,7 +923,7 @@ static void build_gated(scene* s, const op_case* c)
 {
     sumi_weight* w = stack(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
     s->plan.wishes.weights = (c->a & IN_FP8) != 0 ? SUMI_WEIGHTS_FP8 : SUMI_WEIGHTS_AUTO;
-    if (c->a & ADAPTED) adapt(s, w, 16); // the sums land in a value that may be interleaved
+    if (c->a & ADAPTED) adapt(s, w, c->b != 0 ? c->b : 16); // the sums land in a value that may be interleaved
     check(s, sumi_plan_linear_gated(&s->plan, "gated", activations(s, c->m, c->k), w, c->act), c->bound);
 }
 static void build_gated_bias(scene* s, const op_case* c)
@@ -888,7 +982,7 @@ static void build_fp8_block(scene* s, const op_case* c)
         return;
     }
     sumi_weight* both = stack(s, 2 * c->n, c->k, 2, c->dtype, 1.0f / sqrtf((float)c->k), 0.0f);
-    if (c->b) adapt(s, both, 16);
+    if (c->b) adapt(s, both, c->b > 0 ? 16 : c->b);
     sumi_value g = sumi_plan_linear_gated(p, "gated", n, both, SUMI_ACT_SILU);
     sumi_plan_adapters(p, NULL, 0);
     check(s,
@@ -906,6 +1000,10 @@ static const op_case s_gated[] = {
      .bound = CHAINED},
     {"gated 65x48x40, adapters", build_gated, 65, 48, 40, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
     {"gated 65x45x40, adapters", build_gated, 65, 45, 40, ADAPTED, .act = SUMI_ACT_SILU, .bound = 8e-3},
+    {"gated 65x48x40, LoKr", build_gated, 65, 48, 40, ADAPTED, -8, .act = SUMI_ACT_SILU, .bound = 8e-3},
+    {"gated 65x45x40, LoKr", build_gated, 65, 45, 40, ADAPTED, -5, .act = SUMI_ACT_SILU, .bound = 8e-3},
+    {"gated 65x64x64, LoKr", build_gated, 65, 64, 64, ADAPTED, -8, .act = SUMI_ACT_SILU, .bound = 8e-3},
+    {"gated 1152x6144x2304, LoKr", build_gated, 1152, 6144, 2304, ADAPTED, -8, .act = SUMI_ACT_SILU, .bound = 8e-3},
     {"gated with biases 33x12x20", build_gated_bias, 33, 12, 20, .act = SUMI_ACT_SILU, .bound = CHAINED},
     {"gated with biases 70x80x64", build_gated_bias, 70, 80, 64, .act = SUMI_ACT_SILU, .bound = CHAINED},
     {"gated with biases, vision 5476x3424x1280", build_gated_bias, 5476, 3424, 1280, .act = SUMI_ACT_SILU,
@@ -930,6 +1028,7 @@ static const op_case s_fp8[] = {
     {"fp8, norm and qkv 130x96x128", build_fp8_block, 130, 96, 128, 0, .bound = FP8},
     {"fp8, norm and feed-forward 130x96x128", build_fp8_block, 130, 96, 128, 1, .bound = 2 * FP8},
     {"fp8, norm and feed-forward with adapters", build_fp8_block, 130, 96, 128, 1, 1, .bound = 2 * FP8},
+    {"fp8, norm and feed-forward with LoKr", build_fp8_block, 130, 96, 128, 1, -8, .bound = 2 * FP8},
     {"fp8, two readers", build_fp8_block, 77, 112, 144, 2, .bound = FP8},
     {"fp8, a precise reader", build_fp8_block, 77, 112, 144, 3, .bound = FP8},
     {"fp8, shapes that are no multiple of 16", build_fp8_block, 50, 36, 52, 1, .bound = 2 * FP8},
@@ -944,10 +1043,22 @@ static const op_case s_fp8[] = {
 CASES(fp8)
 
 // ---- Norms, rotary, tables ------------------------------------------------------------------------------------------
+// Thirds of the rows that read other rows of their tables, or none. Counters are at most 2 then.
+#define BANDED 2048
+typedef struct thirds {
+    sumi_row_band list[3];
+    int32_t count;
+} thirds;
+static thirds bands_of(const op_case* c, int rows)
+{
+    thirds bands = {{{rows / 3, 2}, {2 * rows / 3, 0}, {rows, 3}}, c->a & BANDED ? 3 : 0};
+    return bands;
+}
 static void build_norm(scene* s, const op_case* c)
 {
     // a: 1 layer norm, 2 no weight, 4 scale, 8 shift, 16 rows from row 3 on, 32 a mean of 50, 64 tables of activations,
-    // 128 not per step, 256 SiLU, 512 in place
+    // 128 not per step, 256 SiLU, 512 in place, 1024 a bias, BANDED
+    const thirds bands = bands_of(c, c->m);
     int before = c->a & 16 ? 3 : 0;
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     sumi_value x = activations_of(s, c->m + before, c->n, 1.0f, c->a & 32 ? 50.0f : 0.0f);
@@ -955,43 +1066,53 @@ static void build_norm(scene* s, const op_case* c)
         c->a & 4 ? c->b ? aligned_row(s, element, c->n, !(c->a & 128)) : step_row(s, element, c->n, !(c->a & 128))
                  : SUMI_NO_ROW;
     sumi_step_row shift = c->a & 8 ? step_row(s, element, c->n, !(c->a & 128)) : SUMI_NO_ROW;
+    sumi_weight* weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype);
+    if (c->e) adapt_norms(s, weight, weight);
     check(s,
           sumi_plan_norm(&s->plan, &(sumi_plan_norm_args){.label = "norm",
                                                           .x = x,
                                                           .x_row = before,
                                                           .rows = c->m,
                                                           .norm = c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
-                                                          .weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
+                                                          .weight = weight,
+                                                          .bias = c->a & 1024 ? bias_of(s, c->n, c->dtype) : NULL,
                                                           .eps = 1e-5f,
                                                           .scale = scale,
                                                           .shift = shift,
+                                                          .bands = bands.list,
+                                                          .band_count = bands.count,
                                                           .silu = (c->a & 256) != 0,
                                                           .y = c->a & 512 ? x : SUMI_NO_VALUE}),
           c->bound);
 }
 static void build_gate_add(scene* s, const op_case* c)
 {
-    // a: 2 no weight, 4 gate, 16 rows from row 3 on, 64 a table of activations, 128 not per step
+    // a: 2 no weight, 4 gate, 16 rows from row 3 on, 64 a table of activations, 128 not per step, BANDED
+    const thirds bands = bands_of(c, c->m);
     int before = c->a & 16 ? 3 : 0;
     sumi_element element = c->a & 64 ? SUMI_ELEMENT_ACTIVATION : SUMI_ELEMENT_FLOAT;
     sumi_value x = activations(s, c->m + before + 1, c->n), branch = activations_of(s, c->m + 2, c->n, 3.0f, 0.0f);
     sumi_step_row gate =
         c->a & 4 ? c->b ? aligned_row(s, element, c->n, !(c->a & 128)) : step_row(s, element, c->n, !(c->a & 128))
                  : SUMI_NO_ROW;
-    sumi_plan_norm_gate_add(&s->plan,
-                            &(sumi_plan_norm_gate_add_args){.label = "gate_add",
-                                                            .x = x,
-                                                            .x_row = before,
-                                                            .branch = branch,
-                                                            .rows = c->m,
-                                                            .weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
-                                                            .eps = 1e-5f,
-                                                            .gate = gate});
+    sumi_weight* weight = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype);
+    if (c->e) adapt_norms(s, weight, weight);
+    sumi_plan_norm_gate_add(&s->plan, &(sumi_plan_norm_gate_add_args){.label = "gate_add",
+                                                                      .x = x,
+                                                                      .x_row = before,
+                                                                      .branch = branch,
+                                                                      .rows = c->m,
+                                                                      .weight = weight,
+                                                                      .eps = 1e-5f,
+                                                                      .gate = gate,
+                                                                      .bands = bands.list,
+                                                                      .band_count = bands.count});
     check(s, x, c->bound);
 }
 // A sum and a norm behind it, which a GPU does in one kernel when the norm reads the rows that the sum wrote; and both
 // again with another op between them, in two. a: 1 layer norm, 2 no weights, 4 gate and scale, 8 shift, 16 rows from
-// row 3 on, 32 the norm reads one row further, 64 tables of activations, 128 fewer rows in the norm;
+// row 3 on, 32 the norm reads one row further, 64 tables of activations, 128 fewer rows in the norm, 512 other bands in
+// the norm, BANDED;
 // b: aligned tables; k: the norm is e4m3, for a product with k columns
 static void build_norm_pair(scene* s, const op_case* c)
 {
@@ -1003,13 +1124,22 @@ static void build_norm_pair(scene* s, const op_case* c)
     sumi_value branch = activations_of(s, c->m + 2, c->n, 3.0f, 0.0f);
     sumi_step_row gate =
         c->a & 4 ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true) : SUMI_NO_ROW;
-    sumi_step_row scale =
-        c->a & 4 ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true) : SUMI_NO_ROW;
+    const bool has_bias = (c->a & 256) != 0; // of the norm, in place of tables
+    sumi_step_row scale = (c->a & 4) && !has_bias
+                            ? c->b ? aligned_row(s, element, c->n, true) : step_row(s, element, c->n, true)
+                            : SUMI_NO_ROW;
     sumi_step_row shift = c->a & 8 ? step_row(s, element, c->n, true) : SUMI_NO_ROW;
     sumi_weight *of_sum = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
-                *of_norm = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype);
+                *of_norm = c->a & 2 ? NULL : norm_weight(s, c->n, c->dtype),
+                *bias = has_bias ? bias_of(s, c->n, c->dtype) : NULL;
+    if (c->e) { // the sums first, so that nothing stands between the pair
+        adapt_norms(s, of_sum, of_norm);
+        sumi_plan_changed_vector(p, of_sum);
+        sumi_plan_changed_vector(p, of_norm);
+    }
     sumi_weight* product = c->k > 0 ? matrix(s, c->k, c->n, 0) : NULL;
     sumi_value between = activations(s, 24, 40);
+    const thirds of_rows = bands_of(c, c->m), others = c->a & 512 ? (thirds){{{rows, 1}}, 1} : bands_of(c, rows);
     for (int i = 0; i < 2; i++) {
         sumi_value x = give(s, SUMI_ELEMENT_ACTIVATION, c->m + before + 1, c->n, data, false);
         sumi_plan_norm_gate_add(p, &(sumi_plan_norm_gate_add_args){.label = "sum",
@@ -1019,7 +1149,9 @@ static void build_norm_pair(scene* s, const op_case* c)
                                                                    .rows = c->m,
                                                                    .weight = of_sum,
                                                                    .eps = 1e-5f,
-                                                                   .gate = gate});
+                                                                   .gate = gate,
+                                                                   .bands = of_rows.list,
+                                                                   .band_count = of_rows.count});
         if (i == 1) check(s, sumi_plan_activate(p, between, SUMI_ACT_SILU), STORED);
         sumi_value y = sumi_plan_norm(p, &(sumi_plan_norm_args){.label = "norm",
                                                                 .x = x,
@@ -1027,9 +1159,12 @@ static void build_norm_pair(scene* s, const op_case* c)
                                                                 .rows = rows,
                                                                 .norm = c->a & 1 ? SUMI_NORM_LAYER : SUMI_NORM_RMS,
                                                                 .weight = of_norm,
+                                                                .bias = bias,
                                                                 .eps = 1e-5f,
                                                                 .scale = scale,
-                                                                .shift = shift});
+                                                                .shift = shift,
+                                                                .bands = others.list,
+                                                                .band_count = others.count});
         s->twins[0].a = s->twins[0].b, s->twins[0].b = s->output_count;
         check(s, x, c->repeat > 1 ? CHAINED : STORED); // the sum is stored in every repetition
         s->twins[1].a = s->twins[1].b, s->twins[1].b = s->output_count;
@@ -1054,6 +1189,7 @@ static void build_qk(scene* s, const op_case* c)
                                                                          .theta = 10000.0});
     sumi_weight* k_norm = c->a & (4 | 8) ? NULL : norm_weight(s, dim, c->dtype);
     sumi_weight* q_norm = c->a & 4 ? NULL : norm_weight(s, dim, c->dtype);
+    if (c->e) adapt_norms(s, q_norm, k_norm != NULL ? k_norm : q_norm);
     sumi_plan_qk_norm_rope(&s->plan, &(sumi_plan_qk_args){.label = "qk",
                                                           .qkv = qkv,
                                                           .row = before,
@@ -1117,6 +1253,10 @@ static const op_case s_norms[] = {
     {"rms 9x100, no weight, scale of activations", build_norm, 9, 100, .a = 2 | 4 | 64, .counter = 5, .bound = STORED},
     {"layer 17x72, mean 50, scale and shift", build_norm, 17, 72, .a = 1 | 4 | 8 | 32, .counter = 1, .bound = STORED},
     {"layer 17x75, weight, not per step", build_norm, 17, 75, .a = 1 | 4 | 128, .counter = 4, .bound = STORED},
+    {"rms 33x21, adapters", build_norm, 33, 21, .a = 4 | 8 | 16, .e = 1, .counter = 2, .bound = STORED},
+    {"rms 33x64, adapters", build_norm, 33, 64, .a = 4, .e = 1, .repeat = 2, .bound = STORED},
+    {"layer 17x75, adapters", build_norm, 17, 75, .a = 1 | 4 | 128, .e = 1, .counter = 4, .bound = STORED},
+    {"gate add 33x24, adapters", build_gate_add, 33, 24, .a = 4, .e = 1, .counter = 1, .bound = STORED},
     {"rms 77x2560", build_norm, 77, 2560, .bound = STORED},
     {"rms 4224x3840, scale", build_norm, 4224, 3840, .a = 4, .b = 1, .counter = 3, .bound = STORED},
     {"rms 1153x3840, unaligned scale", build_norm, 1153, 3840, .a = 4, .counter = 3, .bound = STORED},
@@ -1124,7 +1264,19 @@ static const op_case s_norms[] = {
      .bound = STORED},
     {"rms 288x192, demo, scale", build_norm, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = STORED},
     {"rms 3x20000", build_norm, 3, 20000, .bound = STORED},
+    {"rms 33x72, three bands, scale, shift, offset", build_norm, 33, 72, .a = 4 | 8 | 16 | BANDED, .counter = 2,
+     .bound = STORED},
+    {"layer 34x21, three bands, table of activations", build_norm, 34, 21, .a = 1 | 4 | 64 | BANDED, .counter = 1,
+     .bound = STORED},
+    {"rms 4224x2304, three bands, scale", build_norm, 4224, 2304, .a = 4 | BANDED, .b = 1, .counter = 2,
+     .bound = STORED},
     {"rms 40x72, in place", build_norm, 40, 72, .a = 512, .bound = STORED},
+    {"layer 33x21, bias, in place", build_norm, 33, 21, .a = 1 | 512 | 1024, .bound = STORED},
+    {"layer 17x72, bias, mean 50", build_norm, 17, 72, .a = 1 | 32 | 1024, .bound = STORED},
+    {"layer 29x128, bias, no weight, offset", build_norm, 29, 128, .a = 1 | 2 | 16 | 1024, .bound = STORED},
+    {"layer 512x1024, bias, in place", build_norm, 512, 1024, .a = 1 | 512 | 1024, .bound = STORED},
+    {"rms 9x4096, bias", build_norm, 9, 4096, .a = 1024, .bound = STORED},
+    {"layer 3x20000, bias", build_norm, 3, 20000, .a = 1 | 1024, .bound = STORED},
     {"silu 33x21, in place", build_norm, 33, 21, .a = 256 | 512, .bound = STORED},
     {"silu 53x8", build_norm, 53, 8, .a = 256, .bound = STORED},
     {"silu 49x96, offset", build_norm, 49, 96, .a = 16 | 256, .bound = STORED},
@@ -1147,9 +1299,23 @@ static const op_case s_norms[] = {
     {"gate add 288x192, demo, gate", build_gate_add, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = STORED},
     {"gate add 128x3840, no gate", build_gate_add, 128, 3840, .bound = STORED},
     {"gate add 3x20000", build_gate_add, 3, 20000, .a = 4, .bound = STORED},
+    {"gate add 50x21, three bands, offset", build_gate_add, 50, 21, .a = 4 | 16 | BANDED, .counter = 2,
+     .bound = STORED},
+    {"gate add 4224x2304, three bands, three times", build_gate_add, 4224, 2304, .a = 4 | BANDED, .b = 1, .repeat = 3,
+     .bound = CHAINED},
+    {"gate add and norm 33x72, three bands", build_norm_pair, 33, 72, .a = 4 | 8 | 16 | BANDED, .counter = 2,
+     .bound = CHAINED},
+    {"gate add and norm 33x72, other bands, two kernels", build_norm_pair, 33, 72, .a = 4 | 8 | 512 | BANDED,
+     .counter = 2, .bound = CHAINED},
+    {"gate add and norm 4224x2304, three bands", build_norm_pair, 4224, 2304, .a = 4 | BANDED, .b = 1, .counter = 1,
+     .bound = CHAINED},
+    {"gate add and norm, fp8 1153x2304, three bands", build_norm_pair, 1153, 2304, 256, .a = 4 | BANDED, .b = 1,
+     .counter = 2, .bound = FP8},
     {"gate add and norm 5x8", build_norm_pair, 5, 8, .bound = CHAINED},
     {"gate add and norm 33x21, two kernels", build_norm_pair, 33, 21, .a = 4 | 16, .counter = 2, .bound = CHAINED},
     {"gate add and norm 33x72, offset", build_norm_pair, 33, 72, .a = 4 | 8 | 16, .counter = 2, .bound = CHAINED},
+    {"gate add and norm 33x72, adapters", build_norm_pair, 33, 72, .a = 4 | 8 | 16, .e = 1, .counter = 2,
+     .bound = CHAINED},
     {"gate add and norm 33x72, another row, two kernels", build_norm_pair, 33, 72, .a = 4 | 16 | 32, .b = 1,
      .counter = 2, .bound = CHAINED},
     {"gate add and norm 33x72, fewer rows, two kernels", build_norm_pair, 33, 72, .a = 4 | 16 | 128, .b = 1,
@@ -1160,6 +1326,10 @@ static const op_case s_norms[] = {
      .bound = CHAINED},
     {"gate add and norm 41x1160, three times", build_norm_pair, 41, 1160, .a = 4 | 8, .b = 1, .repeat = 3, .counter = 1,
      .bound = 2 * CHAINED},
+    {"gate add and layer norm 33x72, bias", build_norm_pair, 33, 72, .a = 1 | 4 | 256, .counter = 2, .bound = CHAINED},
+    {"gate add and layer norm 70x1024, bias", build_norm_pair, 70, 1024, .a = 1 | 256, .bound = CHAINED},
+    {"gate add and layer norm, fp8 77x144, bias", build_norm_pair, 77, 144, 256, .a = 1 | 4 | 256, .b = 1, .counter = 3,
+     .bound = FP8},
     {"gate add and norm 9x4104, two kernels", build_norm_pair, 9, 4104, .a = 4, .b = 1, .bound = CHAINED},
     {"gate add and norm 288x192, demo", build_norm_pair, 288, 192, .a = 4, .b = 1, .counter = 1, .bound = CHAINED},
     {"gate add and norm 4224x3840", build_norm_pair, 4224, 3840, .a = 4, .b = 1, .counter = 3, .bound = CHAINED},
@@ -1177,6 +1347,8 @@ static const op_case s_rotary_and_tables[] = {
     {"qk 5 rows, 2 heads of 6", build_qk, 5, 2, 6, .bound = STORED},
     {"qk 9 rows, 4 and 2 heads of 32, halves, offset", build_qk, 9, 4, 32, 1 | 16, 2, .bound = STORED},
     {"qk 9 rows, 3 heads of 20, interleaved, offset", build_qk, 9, 3, 20, 16, .bound = STORED},
+    {"qk 9 rows, 4 and 2 heads of 32, adapters", build_qk, 9, 4, 32, 1 | 16, 2, .e = 1, .bound = STORED},
+    {"qk 9 rows, 3 heads of 20, adapters of q", build_qk, 9, 3, 20, 8 | 16, .e = 1, .bound = STORED},
     {"qk 33 rows, 3 heads of 64", build_qk, 33, 3, 64, .bound = STORED},
     {"qk 33 rows, 3 heads of 64, halves", build_qk, 33, 3, 64, 1, .bound = STORED},
     {"qk 33 rows, 2 heads of 256", build_qk, 33, 2, 256, .bound = STORED},

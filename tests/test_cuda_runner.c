@@ -20,6 +20,12 @@ typedef struct model {
     float norm[WIDTH], bias[WIDTH];
     sumi_weight embedding, norm_weight, gate_up, down, bias_weight, narrow;
     const sumi_weight* list[6];
+    // two Kronecker products and a changed norm, used when use_count is 1
+    float left[8 * 8];
+    sumi_delta deltas[3];
+    sumi_adapter adapter;
+    sumi_adapter_use use;
+    int32_t use_count;
 } model;
 
 static void fill(uint16_t* into, size_t count, uint32_t seed)
@@ -60,6 +66,24 @@ static void make_model(model* m)
     const sumi_weight* list[] = {&m->embedding, &m->norm_weight, &m->gate_up, &m->down, &m->bias_weight, &m->narrow};
     memcpy(m->list, list, sizeof list);
     for (int32_t i = 0; i < 6; i++) ((sumi_weight*)(uintptr_t)m->list[i])->index = i;
+    for (int32_t i = 0; i < 64; i++) m->left[i] = (float)i;
+    m->deltas[0] = (sumi_delta){.weight_index = m->norm_weight.index,
+                                .scale = 1.0f,
+                                .up = weight_of("norm.change", WIDTH, 1, m->bias, SUMI_DTYPE_F32),
+                                .kind = SUMI_DELTA_VECTOR};
+    m->deltas[1] = (sumi_delta){.weight_index = m->gate_up.index,
+                                .row_begin = HIDDEN,
+                                .scale = 1.0f,
+                                .up = weight_of("gate_up.w1", 6, 8, m->left, SUMI_DTYPE_F32),
+                                .down = weight_of("gate_up.w2", HIDDEN / 6, WIDTH / 8, m->odd, SUMI_DTYPE_BF16),
+                                .kind = SUMI_DELTA_KRONECKER};
+    m->deltas[2] = (sumi_delta){.weight_index = m->down.index,
+                                .scale = 1.0f,
+                                .up = weight_of("down.w1", 8, 4, m->left, SUMI_DTYPE_F32),
+                                .down = weight_of("down.w2", WIDTH / 8, HIDDEN / 4, m->odd, SUMI_DTYPE_BF16),
+                                .kind = SUMI_DELTA_KRONECKER};
+    m->adapter = (sumi_adapter){m->deltas, 3};
+    m->use = (sumi_adapter_use){&m->adapter, 0.5f};
 }
 
 typedef struct bench {
@@ -82,11 +106,13 @@ static sumi_result write_network(network* n, bench* b, model* m, int32_t tokens,
 {
     sumi_plan* plan = &n->plan;
     sumi_runner_begin_plan(b->runner, plan, &b->heap);
+    sumi_plan_adapters(plan, &m->use, m->use_count);
     n->ids = sumi_plan_bound(plan, "ids", SUMI_ELEMENT_INT, tokens, 1);
     n->y = sumi_plan_bound(plan, "y", SUMI_ELEMENT_ACTIVATION, tokens, WIDTH);
     n->counts = sumi_plan_constant(plan, "counts", SUMI_ELEMENT_INT, 2, 2, s_counts);
     sumi_plan_section(plan, SUMI_SECTION_TEXT, 1, 0);
     sumi_value x = sumi_plan_embed_rows(plan, n->ids, &m->embedding, 1.0f);
+    (void)sumi_plan_changed_vector(plan, &m->norm_weight);
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, STEPS, 5);
     sumi_value normed = sumi_plan_norm(
         plan, &(sumi_plan_norm_args){.label = "norm", .x = x, .rows = tokens, .weight = &m->norm_weight, .eps = 1e-5f});
@@ -774,6 +800,94 @@ TEST(an_adapter_between_product_and_gate_keeps_them_two_kernels)
     sumi_plan_end(&n.plan);
 }
 
+// The factors of a Kronecker product: precise, one as it is multiplied with, the other as floats; the sums go to
+// interleaved columns. A view of what a norm writes keeps that from e4m3.
+TEST(a_kronecker_product_keeps_its_forms)
+{
+    static model m;
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    make_model(&m);
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_weight wide = weight_of("wide", 512, 256, NULL, SUMI_DTYPE_BF16);
+    wide.index = 9;
+    const sumi_delta delta = {.weight_index = 9,
+                              .scale = 1.0f,
+                              .up = weight_of("w1", 2, 2, m.left, SUMI_DTYPE_F32),
+                              .down = weight_of("w2", 256, 128, NULL, SUMI_DTYPE_BF16),
+                              .kind = SUMI_DELTA_KRONECKER};
+    const sumi_adapter adapter = {&delta, 1};
+    const sumi_adapter_use use = {&adapter, 0.5f};
+    for (int32_t uses = 0; uses < 2; uses++) {
+        sumi_plan plan;
+        begin_for_90(&plan, &heap);
+        plan.wishes.weights = SUMI_WEIGHTS_FP8;
+        sumi_plan_adapters(&plan, &use, uses);
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 2, 0);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 32, 256);
+        sumi_value n = sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "n", .x = x, .eps = 1e-5f});
+        (void)sumi_plan_linear_gated(&plan, "wide", n, &wide, SUMI_ACT_SILU);
+        CHECK(sumi_plan_finish(&plan, &error) == SUMI_OK);
+        CHECK_NUMBER(plan.op_count, uses == 0 ? 3 : 5);
+        CHECK(sumi_cuda_is_fused_gated(&plan, 1) == (uses == 0));
+        CHECK((plan.ops[1].marks & SUMI_CUDA_OP_FP8) != 0);
+        CHECK_NUMBER(sumi_plan_info(&plan, n)->marks, uses == 0 ? SUMI_CUDA_VALUE_FP8 : 0);
+        for (size_t i = 0; i < plan.op_count; i++)
+            CHECK(sumi_cuda_is_adapter_op(&plan, i) == (uses == 1 && (i == 2 || i == 3)));
+        if (uses == 1) {
+            const sumi_weight* weight;
+            sumi_cuda_form form;
+            CHECK(plan.ops[3].kind == SUMI_OP_KRONECKER_ADD && plan.ops[2].marks == 0);
+            CHECK_NUMBER(sumi_plan_info(&plan, plan.ops[1].out)->marks, SUMI_CUDA_VALUE_GATED);
+            CHECK(sumi_cuda_op_weight(&plan, 2, 0, &weight, &form) && weight == &delta.down
+                  && form == SUMI_CUDA_FORM_MATRIX);
+            CHECK(sumi_cuda_op_weight(&plan, 3, 0, &weight, &form) && weight == &delta.up
+                  && form == SUMI_CUDA_FORM_VECTOR);
+        }
+        sumi_plan_end(&plan);
+    }
+}
+
+TEST(factors_and_changed_norms_run_and_go)
+{
+    bench b;
+    static model m;
+    uint64_t launches[2] = {0, 0};
+    make_model(&m);
+    m.use_count = 1;
+    for (int graphs = 0; graphs < 2; graphs++) {
+        for (uint32_t slice_us = 0; slice_us < 8; slice_us += 7) {
+            fake_reset();
+            network n;
+            sumi_error error = {SUMI_OK, {0}};
+            open_services(&b);
+            CHECK(open_runner(&b, &(sumi_cuda_options){.without_graphs = graphs == 0}, &error) == SUMI_OK);
+            CHECK(write_network(&n, &b, &m, TOKENS, slice_us, &error) == SUMI_OK);
+            fake_count_launches(true);
+            CHECK(run_network(b.runner, &n, &error) == SUMI_OK);
+            CHECK_TEXT(error.text, "");
+            if (slice_us == 0) launches[graphs] = fake_launch_hash();
+            const sumi_cuda* cuda = (const sumi_cuda*)b.runner;
+            for (int32_t d = 0; d < 3; d++) {
+                const sumi_cuda_form up = d == 0 ? SUMI_CUDA_FORM_MATRIX : SUMI_CUDA_FORM_VECTOR;
+                const sumi_cuda_resident* resident = sumi_cuda_weights_find(&cuda->weights, &m.deltas[d].up, up);
+                CHECK(resident != NULL && resident->is_adapter && resident->place.data != 0);
+                resident = sumi_cuda_weights_find(&cuda->weights, &m.deltas[d].down, SUMI_CUDA_FORM_MATRIX);
+                CHECK(d == 0 ? resident == NULL : resident != NULL && resident->is_adapter);
+            }
+            plan_forget(b.runner, &n.plan);
+            sumi_plan_end(&n.plan);
+            for (int32_t d = 0; d < 3; d++) { // as an adapter that is released
+                const sumi_weight* pair[] = {&m.deltas[d].down, &m.deltas[d].up};
+                b.runner->functions->forget_weights(b.runner, pair, 2);
+                CHECK(sumi_cuda_weights_find(&cuda->weights, &m.deltas[d].up, SUMI_CUDA_FORM_VECTOR) == NULL);
+            }
+            close_bench(&b);
+        }
+    }
+    CHECK(launches[0] == launches[1] && launches[0] != 0);
+}
+
 TEST(a_sum_and_the_norm_of_its_rows_are_one_kernel)
 {
     sumi_heap heap;
@@ -898,6 +1012,8 @@ int main(int argc, char** argv)
     RUN(forms_follow_from_the_ops);
     RUN(fp8_takes_large_weights_of_the_denoising_section);
     RUN(an_adapter_between_product_and_gate_keeps_them_two_kernels);
+    RUN(a_kronecker_product_keeps_its_forms);
+    RUN(factors_and_changed_norms_run_and_go);
     RUN(a_sum_and_the_norm_of_its_rows_are_one_kernel);
     RUN(shares_cover_every_unit_once);
     TEST_END();

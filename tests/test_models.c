@@ -720,9 +720,36 @@ static void failing_release(void* memory, size_t bytes, void* user_data)
     system_release(memory);
 }
 
+// A folder with both ways to keep a LoKr, with a factor that is multiplied, and with a changed norm.
+static void write_some_lokr(void)
+{
+    static const struct {
+        const char* name;
+        int64_t rows, cols;
+    } stored[] = {
+        {"lycoris_layers_0_attention_to_q.lokr_w1", 8, 8},   {"lycoris_layers_0_attention_to_q.lokr_w2_a", 8, 2},
+        {"lycoris_layers_0_attention_to_q.lokr_w2_b", 2, 8}, {"lycoris_layers_0_attention_to_k.lokr_w1_a", 8, 5},
+        {"lycoris_layers_0_attention_to_k.lokr_w1_b", 5, 8}, {"lycoris_layers_0_attention_to_k.lokr_w2", 8, 8},
+        {"lycoris_layers_0_attention_norm1.w_norm", 64, 1},  {"lycoris_layers_1_attention_q_norm.w_norm", 32, 1}};
+    static const char json[] = "{\"lora_alpha\": 2, \"alpha_pattern\": {\"a\": 1}}";
+    static float values[64];
+    sumi_tensor tensors[sizeof stored / sizeof *stored];
+    for (size_t i = 0; i < sizeof stored / sizeof *stored; i++)
+        tensors[i] = (sumi_tensor){.name = stored[i].name,
+                                   .dtype = SUMI_DTYPE_F32,
+                                   .rank = 2,
+                                   .shape = {stored[i].rows, stored[i].cols},
+                                   .data = values,
+                                   .bytes = (uint64_t)(stored[i].rows * stored[i].cols) * 4};
+    system_make_folder(scratch("lokr"));
+    write_tensors(scratch("lokr/adapter_model.safetensors"), tensors, sizeof tensors / sizeof *tensors, NULL, 0);
+    write_file(scratch("lokr/adapter_config.json"), json, sizeof json - 1);
+}
+
 // The n-th allocation fails, for every n up to all that opening, a plan and an adapter need.
 TEST(every_failing_allocation_is_survived)
 {
+    write_some_lokr();
     bool finished = false;
     long n = 0;
     for (; n < 100000 && !finished; n++) {
@@ -733,9 +760,10 @@ TEST(every_failing_allocation_is_survived)
         sumi_error error = {0};
         sumi_network* network = NULL;
         sumi_result result = open_all(&heap, &(sumi_network_desc){.path = GOLDEN "model"}, &error, &network);
-        sumi_adapter_file* adapter = NULL;
+        sumi_adapter_file *adapter = NULL, *factors = NULL;
         if (result == SUMI_OK)
             result = sumi_adapter_open(&heap, NULL, network, GOLDEN "lora/lora_peft.safetensors", &error, &adapter);
+        if (result == SUMI_OK) result = sumi_adapter_open(&heap, NULL, network, scratch("lokr"), &error, &factors);
         int32_t ids[512], count = 0;
         if (result == SUMI_OK) result = sumi_network_tokenise(network, 0, "a red fox", 9, ids, 512, &count, &error);
         if (result == SUMI_OK) {
@@ -744,7 +772,7 @@ TEST(every_failing_allocation_is_survived)
             bool guided[3] = {true, true, false};
             sumi_pipeline_prompt prompts[2] = {{.token_count = {count}}, {.token_count = {8}}};
             sumi_pipeline_item item = {0, 1};
-            sumi_adapter_use use = {sumi_adapter_get(adapter), 0.5f};
+            sumi_adapter_use uses[2] = {{sumi_adapter_get(adapter), 0.5f}, {sumi_adapter_get(factors), 0.5f}};
             sumi_pipeline_request r = {.prompts = prompts,
                                        .prompt_count = 2,
                                        .items = &item,
@@ -759,8 +787,8 @@ TEST(every_failing_allocation_is_survived)
                                        .inpaints = true,
                                        .previews = true,
                                        .tile_latent = 4,
-                                       .adapters = &use,
-                                       .adapter_count = 1};
+                                       .adapters = uses,
+                                       .adapter_count = 2};
             sumi_plan_begin(&plan, &heap, 4);
             result = sumi_pipeline_write(network, &r, &plan, &p, &error);
             sumi_plan_end(&plan);
@@ -773,6 +801,7 @@ TEST(every_failing_allocation_is_survived)
             finished = true;
         }
         sumi_adapter_close(adapter);
+        sumi_adapter_close(factors);
         sumi_network_close(network);
         CHECK_NUMBER(f.held, 0);
     }
@@ -897,6 +926,95 @@ TEST(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales)
     sumi_network_close(network);
 }
 
+// A folder as PEFT saves it, or its file: what adapter_config.json says of scales, and what it may not say.
+TEST(adapter_config_beside_the_file_gives_scales)
+{
+    static const struct {
+        const char *json, *header, *header_value; // NULL: not there
+        bool has_alpha;
+        sumi_result expected;
+        double scale;     // of layers.0.attention.to_k, of rank 4
+        const char* says; // where it fails
+    } cases[] = {
+        {NULL, NULL, NULL, false, SUMI_OK, 1.0, NULL},
+        {"{\"r\": 4, \"lora_alpha\": 2}", NULL, NULL, false, SUMI_OK, 0.5, NULL},
+        {"{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 6, \"use_rslora\": true}", NULL, NULL, false, SUMI_OK,
+         3.0, NULL},
+        {"{\"lora_alpha\": 2, \"alpha_pattern\": {\"to_q\": 1, \"attention.to_k\": 12, \"to_k\": 100}}", NULL, NULL,
+         false, SUMI_OK, 3.0, NULL},
+        {"{\"lora_alpha\": 2, \"alpha_pattern\": {\"o_k\": 12}}", NULL, NULL, false, SUMI_OK, 0.5, NULL},
+        {"{\"lora_alpha\": 2, \"r\": 8, \"rank_pattern\": {\"^layers.0.attention.to_k\": 4}}", NULL, NULL, false,
+         SUMI_OK, 0.5, NULL},
+        {"{\"lora_alpha\": 2, \"r\": 8, \"rank_pattern\": {\"to_v\": 4}}", NULL, NULL, false, SUMI_TENSOR_MISMATCH, 0,
+         "the rank 8, the tensors have 4"},
+        {"{\"r\": 4, \"lora_alpha\": 2}", NULL, NULL, true, SUMI_OK, 0.25, NULL},
+        // the file's own header goes first
+        {"{\"r\": 4, \"lora_alpha\": 2}", "lora_alpha", "8", false, SUMI_OK, 2.0, NULL},
+        {"{\"r\": 4, \"lora_alpha\": 2}", "lora_alpha", "None", false, SUMI_OK, 0.5, NULL},
+        {"not json", "lora_adapter_metadata", "{\"transformer.lora_alpha\": 16}", false, SUMI_OK, 4.0, NULL},
+        {NULL, "lora_alpha", "6", false, SUMI_OK, 1.5, NULL},
+        {NULL, "lora_adapter_metadata", "{\"transformer.lora_alpha\": ", false, SUMI_FILE_MALFORMED, 0,
+         "lora_adapter_metadata"},
+        {"", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"[1]", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"{\"lora_alpha\": 2", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"{\"lora_alpha\": 1e999}", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "adapter_config.json"},
+        {"{\"alpha_pattern\": {\"to_(k|v)\": 2}}", NULL, NULL, false, SUMI_FILE_MALFORMED, 0, "plain module names"},
+        {"{\"use_dora\": true}", NULL, NULL, true, SUMI_NOT_SUPPORTED, 0, "DoRA"},
+        {"{\"peft_type\": \"LOHA\"}", NULL, NULL, false, SUMI_NOT_SUPPORTED, 0, "LOHA"},
+    };
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) {
+        CHECK(!"the model opens");
+        return;
+    }
+    static float down[4 * 64], up[64 * 4], alpha = 1.0f;
+    sumi_tensor tensors[3] = {{.name = "base_model.model.layers.0.attention.to_k.lora_A.weight",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 2,
+                               .shape = {4, 64},
+                               .data = down,
+                               .bytes = sizeof down},
+                              {.name = "base_model.model.layers.0.attention.to_k.lora_B.weight",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 2,
+                               .shape = {64, 4},
+                               .data = up,
+                               .bytes = sizeof up},
+                              {.name = "base_model.model.layers.0.attention.to_k.alpha",
+                               .dtype = SUMI_DTYPE_F32,
+                               .rank = 0,
+                               .data = &alpha,
+                               .bytes = 4}};
+    system_make_folder(scratch("peft"));
+    const uint64_t held = atomic_load(&t_heap.held);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const sumi_metadata header = {cases[i].header, cases[i].header_value};
+        write_tensors(scratch("peft/adapter_model.safetensors"), tensors, cases[i].has_alpha ? 3 : 2, &header,
+                      cases[i].header != NULL);
+        remove(scratch("peft/adapter_config.json"));
+        if (cases[i].json != NULL) {
+            write_file(scratch("peft/adapter_config.json"), cases[i].json, strlen(cases[i].json));
+        }
+        for (int k = 0; k < 3; k++) { // the folder, with a slash behind it, the file
+            const char* path = scratch(k == 0 ? "peft" : k == 1 ? "peft/" : "peft/adapter_model.safetensors");
+            sumi_error error = {0};
+            sumi_adapter_file* file = NULL;
+            const int errors = t_errors;
+            CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, path, &error, &file), cases[i].expected);
+            if (file != NULL) { CHECK_NEAR(sumi_adapter_get(file)->deltas[0].scale, cases[i].scale, 1e-6, 0); }
+            if (cases[i].says != NULL) { CHECK(strstr(error.text, cases[i].says) != NULL); }
+            if (t_errors > errors) printf("  case %d: %s\n", (int)i, error.text);
+            sumi_adapter_close(file);
+        }
+    }
+    CHECK_NUMBER(atomic_load(&t_heap.held), held);
+    sumi_error error = {0};
+    CHECK_NUMBER(open_adapter(network, scratch("no folder"), &error), SUMI_FILE_NOT_FOUND);
+    CHECK(strstr(error.text, "adapter_model.safetensors") != NULL);
+    sumi_network_close(network);
+}
+
 TEST(adapter_with_the_same_change_twice_is_applied_once)
 {
     sumi_network* network = open_path(GOLDEN "model");
@@ -932,6 +1050,252 @@ TEST(adapter_with_the_same_change_twice_is_applied_once)
     sumi_network_close(network);
 }
 
+// ---- LoKr
+
+// A factor of a case: whole when rank is 0.
+typedef struct stored_factor {
+    int rows, cols, rank;
+} stored_factor;
+
+typedef struct lokr_case {
+    const char* module; // as a path of the file
+    const char* weight; // that is changed
+    stored_factor w1, w2;
+    float alpha;        // 0: no tensor
+    const char* header; // lora_alpha in the file's header, or NULL
+    double scale;
+    int row_begin; // of the change
+    int rank;      // of the low-rank change that is made of it; 0: it is kept as factors
+    sumi_dtype dtype;
+} lokr_case;
+
+typedef struct lokr_file {
+    char names[5][96];
+    float floats[5][64 * 192];
+    uint16_t halves[4][64 * 192];
+    sumi_tensor tensors[5];
+    int count;
+} lokr_file;
+
+static void store(lokr_file* f, const char* module, const char* suffix, int rows, int cols, sumi_dtype dtype, int seed)
+{
+    float* x = f->floats[f->count];
+    fill(x, (size_t)rows * (size_t)cols, seed);
+    if (dtype == SUMI_DTYPE_BF16) { // floats keep what bfloat16 holds
+        for (int i = 0; i < rows * cols; i++) {
+            f->halves[f->count][i] = sumi_float_to_bf16(x[i]);
+            x[i] = sumi_bf16_to_float(f->halves[f->count][i]);
+        }
+    }
+    snprintf(f->names[f->count], sizeof f->names[0], "%s%s", module, suffix);
+    f->tensors[f->count] =
+        (sumi_tensor){.name = f->names[f->count],
+                      .dtype = dtype,
+                      .rank = 2,
+                      .shape = {rows, cols},
+                      .data = dtype == SUMI_DTYPE_BF16 ? (const void*)f->halves[f->count] : (const void*)x,
+                      .bytes = (uint64_t)(rows * cols) * (dtype == SUMI_DTYPE_BF16 ? 2 : 4)};
+    f->count++;
+}
+
+// The factor in double, from what is stored of it.
+static void store_factor(lokr_file* f, const lokr_case* c, int which, double* out)
+{
+    const stored_factor* s = which == 1 ? &c->w1 : &c->w2;
+    char suffix[16];
+    const float *a = f->floats[f->count], *b = f->floats[f->count + 1];
+    snprintf(suffix, sizeof suffix, ".lokr_w%d%s", which, s->rank > 0 ? "_a" : "");
+    store(f, c->module, suffix, s->rows, s->rank > 0 ? s->rank : s->cols, c->dtype, 11 * which);
+    if (s->rank > 0) {
+        snprintf(suffix, sizeof suffix, ".lokr_w%d_b", which);
+        store(f, c->module, suffix, s->rank, s->cols, c->dtype, 11 * which + 1);
+    }
+    for (int i = 0; i < s->rows; i++) {
+        for (int j = 0; j < s->cols; j++) {
+            double sum = s->rank > 0 ? 0.0 : (double)a[i * s->cols + j];
+            for (int k = 0; k < s->rank; k++) { sum += (double)a[i * s->rank + k] * (double)b[k * s->cols + j]; }
+            out[i * s->cols + j] = sum;
+        }
+    }
+}
+
+static void try_lokr(const sumi_network* network, const lokr_case* c)
+{
+    static lokr_file f;
+    static double w1[64 * 192], w2[64 * 192];
+    f.count = 0;
+    store_factor(&f, c, 1, w1);
+    store_factor(&f, c, 2, w2);
+    if (c->alpha != 0) {
+        store(&f, c->module, ".alpha", 1, 1, SUMI_DTYPE_F32, 1);
+        f.tensors[f.count - 1].rank = 0;
+        f.floats[f.count - 1][0] = c->alpha;
+    }
+    const sumi_metadata header = {"lora_alpha", c->header};
+    write_tensors(scratch("lokr.safetensors"), f.tensors, (size_t)f.count, &header, c->header != NULL);
+    sumi_error error = {0};
+    sumi_adapter_file* file = NULL;
+    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, network, scratch("lokr.safetensors"), &error, &file), SUMI_OK);
+    if (file == NULL) {
+        printf("  %s: %s\n", c->module, error.text);
+        return;
+    }
+    const sumi_adapter* adapter = sumi_adapter_get(file);
+    CHECK_NUMBER(adapter->delta_count, 1);
+    const sumi_delta* delta = &adapter->deltas[0];
+    const sumi_weight* weight = network->weights.weights[delta->weight_index];
+    CHECK_TEXT(weight->name, c->weight);
+    CHECK_NUMBER(delta->row_begin, c->row_begin);
+    CHECK_NUMBER(delta->kind, c->rank > 0 ? SUMI_DELTA_LOW_RANK : SUMI_DELTA_KRONECKER);
+    CHECK_NEAR(delta->scale, c->scale, 1e-6, 0);
+    const int rows = c->w1.rows * c->w2.rows, cols = c->w1.cols * c->w2.cols;
+    CHECK_NUMBER(cols, weight->cols);
+    if (c->rank > 0) { CHECK_NUMBER(delta->down.rows, c->rank); }
+    const sumi_adapter_use use = {adapter, -0.7f};
+    float merged[192], plain[192];
+    for (int r = 0; r < weight->rows; r++) {
+        sumi_weight_to_float(weight, r, 1, plain, cols);
+        sumi_weight_merged_row(weight, &use, 1, r, merged);
+        const int local = r - c->row_begin, b = c->w2.rows, d = c->w2.cols;
+        for (int k = 0; k < cols; k++) {
+            double change = local < 0 || local >= rows
+                              ? 0.0
+                              : -0.7 * c->scale * w1[local / b * c->w1.cols + k / d] * w2[local % b * d + k % d];
+            CHECK_NEAR(merged[k], (double)plain[k] + change, 3e-6, 1e-6);
+        }
+    }
+    sumi_adapter_close(file);
+}
+
+TEST(lokr_factors_become_the_change_that_they_describe)
+{
+    static const lokr_case cases[] = {
+        // one factored, r = 2 of a layer of 64 x 64: unit matrices on the smaller side
+        {"lycoris_layers_0_attention_to_q",
+         "layers.0.attention.qkv",
+         {8, 8, 0},
+         {8, 8, 2},
+         1.0f,
+         NULL,
+         0.5,
+         0,
+         16,
+         SUMI_DTYPE_F32},
+        {"lycoris_layers_0_attention_to_k",
+         "layers.0.attention.qkv",
+         {16, 4, 0},
+         {4, 16, 2},
+         6.0f,
+         NULL,
+         3.0,
+         64,
+         8,
+         SUMI_DTYPE_BF16},
+        {"layers.0.attention.to_v",
+         "layers.0.attention.qkv",
+         {2, 32, 0},
+         {32, 2, 1},
+         0,
+         NULL,
+         1.0,
+         128,
+         2,
+         SUMI_DTYPE_F32},
+        {"base_model.model.layers.0.attention.qkv",
+         "layers.0.attention.qkv",
+         {8, 8, 0},
+         {24, 8, 2},
+         0,
+         "1",
+         0.5,
+         0,
+         16,
+         SUMI_DTYPE_F32},
+        {"lycoris_layers_1_attention_out",
+         "layers.1.attention.to_out.0",
+         {8, 8, 2},
+         {8, 8, 2},
+         1.0f,
+         "7",
+         0.5,
+         0,
+         4,
+         SUMI_DTYPE_F32},
+        // kept as factors: whole ones, whose alpha says nothing, and products that are not small
+        {"lycoris_layers_0_attention_to_q",
+         "layers.0.attention.qkv",
+         {8, 8, 0},
+         {8, 8, 0},
+         5.0f,
+         "7",
+         1.0,
+         0,
+         0,
+         SUMI_DTYPE_F32},
+        {"lycoris_layers_0_attention_qkv",
+         "layers.0.attention.qkv",
+         {3, 2, 0},
+         {64, 32, 0},
+         0,
+         NULL,
+         1.0,
+         0,
+         0,
+         SUMI_DTYPE_BF16},
+        {"lycoris_layers_0_feed_forward_w3",
+         "layers.0.feed_forward.w1w3",
+         {8, 4, 0},
+         {16, 16, 5},
+         2.0f,
+         NULL,
+         0.4,
+         128,
+         0,
+         SUMI_DTYPE_F32},
+        {"lycoris_layers_1_attention_out",
+         "layers.1.attention.to_out.0",
+         {8, 8, 3},
+         {8, 8, 0},
+         6.0f,
+         NULL,
+         2.0,
+         0,
+         0,
+         SUMI_DTYPE_BF16},
+        {"lycoris_layers_1_attention_out",
+         "layers.1.attention.to_out.0",
+         {8, 8, 5},
+         {8, 8, 5},
+         1.0f,
+         "7",
+         0.2,
+         0,
+         0,
+         SUMI_DTYPE_F32},
+        // both whole, and small
+        {"lycoris_layers_1_attention_out",
+         "layers.1.attention.to_out.0",
+         {64, 1, 0},
+         {1, 64, 0},
+         5.0f,
+         "7",
+         1.0,
+         0,
+         1,
+         SUMI_DTYPE_F32},
+    };
+    sumi_network* network = open_path(GOLDEN "model");
+    if (network == NULL) return;
+    const uint64_t held = atomic_load(&t_heap.held);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int errors = t_errors;
+        try_lokr(network, &cases[i]);
+        if (t_errors > errors) { printf("  case %d\n", (int)i); }
+    }
+    CHECK_NUMBER(atomic_load(&t_heap.held), held);
+    sumi_network_close(network);
+}
+
 TEST(adapter_that_does_not_fit_is_refused_by_name)
 {
     static float values[64 * 8];
@@ -964,10 +1328,46 @@ TEST(adapter_that_does_not_fit_is_refused_by_name)
                   {{64, 2}, {2, 64}},
                   SUMI_NOT_SUPPORTED,
                   "LoHa"},
-                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_w2"},
+                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_t2"},
                   {{8, 8}, {8, 8}},
                   SUMI_NOT_SUPPORTED,
-                  "LoKr"},
+                  "LoKr of a convolution"},
+                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_q.lokr_w2"},
+                  {{8, 8}, {8, 4}},
+                  SUMI_TENSOR_MISMATCH,
+                  "[8, 8] and [8, 4], the layer is [64, 64]"},
+                 {{"layers.0.attention.to_q.lokr_w1", "layers.0.attention.to_k.lokr_w2"},
+                  {{8, 8}, {8, 8}},
+                  SUMI_TENSOR_MISSING,
+                  "lokr_w2_b"},
+                 {{"layers.0.attention.to_q.lokr_w2_a", "layers.0.attention.to_q.lokr_w2_b"},
+                  {{8, 2}, {2, 8}},
+                  SUMI_TENSOR_MISSING,
+                  "lokr_w1"},
+                 {{"layers.0.attention.to_q.lokr_w1_a", "layers.0.attention.to_q.lokr_w1_b"},
+                  {{8, 2}, {3, 8}},
+                  SUMI_TENSOR_MISMATCH,
+                  "multiplied"},
+                 {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_norm1.b_norm"},
+                  {{64, 1}, {64, 1}},
+                  SUMI_NOT_SUPPORTED,
+                  "bias of a norm"},
+                 {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_norm2.w_norm"},
+                  {{64, 1}, {32, 1}},
+                  SUMI_TENSOR_MISMATCH,
+                  "32 values"},
+                 {{"lycoris_layers_0_attention_norm1.w_norm", "lycoris_layers_0_attention_to_q.w_norm"},
+                  {{64, 1}, {64, 1}},
+                  SUMI_LORA_NO_MATCH,
+                  "to_q.w_norm"},
+                 {{"layers.0.attention_norm1.lora_A.weight", "layers.0.attention_norm1.lora_B.weight"},
+                  {{2, 64}, {1, 2}},
+                  SUMI_LORA_NO_MATCH,
+                  "attention_norm1"},
+                 {{"lycoris_double_blocks_0.lokr_w1", "lycoris_double_blocks_0.lokr_w2"},
+                  {{8, 8}, {8, 8}},
+                  SUMI_LORA_NO_MATCH,
+                  "double_blocks"},
                  {{"layers.0.attention.to_q.lora_magnitude_vector", "layers.0.attention.to_q.lora_B.weight"},
                   {{1, 64}, {64, 2}},
                   SUMI_NOT_SUPPORTED,
@@ -1025,6 +1425,151 @@ static void close_scene(scene* s)
 {
     sumi_network_close(s->network);
     free(s);
+}
+
+// One file with a change of everything that can be changed, each as its kind is stored.
+typedef struct whole_file {
+    char (*names)[128];
+    sumi_tensor* tensors;
+    size_t count, vectors;
+} whole_file;
+
+static int divisor_below(int of, int most)
+{
+    while (of % most != 0) most--;
+    return most;
+}
+
+static void put(whole_file* f, const char* path, const char* suffix, int rows, int cols, int rank)
+{
+    sumi_tensor* t = &f->tensors[f->count];
+    float* data = malloc((size_t)rows * (size_t)cols * sizeof *data);
+    fill(data, (size_t)rows * (size_t)cols, (uint32_t)f->count + 7);
+    for (int i = 0; i < rows * cols; i++) data[i] *= 0.15f;
+    snprintf(f->names[f->count], sizeof f->names[0], "lycoris_%s%s", path, suffix);
+    *t = (sumi_tensor){.name = f->names[f->count],
+                       .dtype = SUMI_DTYPE_F32,
+                       .rank = rank,
+                       .shape = {rows, cols},
+                       .data = data,
+                       .bytes = (uint64_t)(rows * cols) * 4};
+    f->count++;
+}
+
+static void write_whole_file(const sumi_network* network, const char* path, bool has_matrices, bool has_norms)
+{
+    const size_t targets = network->weights.target_count;
+    whole_file f = {.names = calloc(2 * targets, sizeof *f.names), .tensors = calloc(2 * targets, sizeof *f.tensors)};
+    for (size_t i = 0; i < targets; i++) {
+        const sumi_adapter_target* t = &network->weights.targets[i];
+        bool is_alias = t->is_fused;
+        for (size_t k = 0; k < i; k++) {
+            const sumi_adapter_target* other = &network->weights.targets[k];
+            is_alias = is_alias
+                    || (other->weight_index == t->weight_index && other->row_begin == t->row_begin && !other->is_fused);
+        }
+        if (is_alias || !(t->is_vector ? has_norms : has_matrices)) continue;
+        if (t->is_vector) {
+            put(&f, t->path, ".w_norm", t->cols, 1, 1);
+            continue;
+        }
+        const int runs = divisor_below(t->rows, 8), folds = divisor_below(t->cols, 4);
+        put(&f, t->path, ".lokr_w1", runs, folds, 2);
+        put(&f, t->path, ".lokr_w2", t->rows / runs, t->cols / folds, 2);
+    }
+    write_tensors(path, f.tensors, f.count, NULL, 0);
+    for (size_t i = 0; i < f.count; i++) free((void*)(uintptr_t)f.tensors[i].data);
+    free(f.tensors);
+    free(f.names);
+}
+
+// LoKr of every layer and changes of every norm, two files at once: the picture of merged weights.
+TEST(lokr_and_changed_norms_give_the_picture_of_merged_weights)
+{
+    scene* s = open_scene();
+    if (s->network == NULL) {
+        close_scene(s);
+        return;
+    }
+    write_whole_file(s->network, scratch("all_changed.safetensors"), true, true);
+    write_whole_file(s->network, scratch("norms.safetensors"), false, true);
+    sumi_error error = {0};
+    sumi_adapter_file* files[2] = {NULL, NULL};
+    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, s->network, scratch("all_changed.safetensors"), &error, &files[0]),
+                 SUMI_OK);
+    CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, s->network, scratch("norms.safetensors"), &error, &files[1]),
+                 SUMI_OK);
+    if (files[0] == NULL || files[1] == NULL) {
+        printf("  %s\n", error.text);
+        sumi_adapter_close(files[0]);
+        close_scene(s);
+        return;
+    }
+    const size_t size = 16 * 6 * 8;
+    sumi_pipeline_prompt prompts[2] = {{.token_count = {s->counts[0]}}, {.token_count = {s->counts[2]}}};
+    sumi_pipeline_item item = {0, 1};
+    int32_t ids[2][512];
+    memcpy(ids[0], s->ids[0], sizeof ids[0]);
+    memcpy(ids[1], s->ids[2], sizeof ids[1]);
+    const sumi_adapter_use uses[2] = {{sumi_adapter_get(files[0]), 0.4f}, {sumi_adapter_get(files[1]), -0.3f}},
+                           off[2] = {{sumi_adapter_get(files[0]), 0.0f}, {sumi_adapter_get(files[1]), 0.0f}};
+    job j = {.r = {.prompts = prompts, .prompt_count = 2, .items = &item, .item_count = 1, .width = 64, .height = 48},
+             .ids = (const int32_t(*)[512])ids,
+             .noise = s->noise};
+    set_schedule(&j, s->network, SUMI_SOLVER_EULER, 3, 3.0f);
+    float* plain = run_job(s->network, &j, 0, NULL, &error);
+    j.r.adapters = uses;
+    j.r.adapter_count = 2;
+    float *changed = run_job(s->network, &j, 0, NULL, &error), *sliced = run_job(s->network, &j, 3, NULL, &error);
+    j.r.adapters = off;
+    float* unchanged = run_job(s->network, &j, 0, NULL, &error);
+    j.r.adapter_count = 0;
+    // plans read the weights where they lie, in the parts' models
+    const size_t count = s->network->weights.count;
+    sumi_weight* before = calloc(count, sizeof *before);
+    for (size_t i = 0; i < count; i++) {
+        sumi_weight* weight = (sumi_weight*)(uintptr_t)s->network->weights.weights[i];
+        before[i] = *weight;
+        float* rows = malloc((size_t)weight->rows * (size_t)weight->cols * sizeof *rows);
+        bool differs = false;
+        for (int32_t r = 0; r < weight->rows && sumi_weight_is_dense(weight); r++) {
+            float* row = rows + (size_t)r * (size_t)weight->cols;
+            sumi_weight_merged_row(weight, uses, 2, r, row);
+            float* was = malloc((size_t)weight->cols * sizeof *was);
+            sumi_weight_to_float(weight, r, 1, was, weight->cols);
+            differs = differs || memcmp(was, row, (size_t)weight->cols * sizeof *row) != 0;
+            free(was);
+        }
+        if (differs) {
+            weight->part_count = 1;
+            weight->parts[0] =
+                (sumi_weight_part){.data = rows, .dtype = SUMI_DTYPE_F32, .rows = weight->rows, .scale = 1.0f};
+        } else {
+            free(rows);
+        }
+    }
+    float* merged = run_job(s->network, &j, 0, NULL, &error);
+    for (size_t i = 0; i < count; i++) {
+        sumi_weight* weight = (sumi_weight*)(uintptr_t)s->network->weights.weights[i];
+        if (weight->parts[0].data != before[i].parts[0].data) free((void*)(uintptr_t)weight->parts[0].data);
+        *weight = before[i];
+    }
+    free(before);
+    CHECK(plain != NULL && changed != NULL && sliced != NULL && unchanged != NULL && merged != NULL);
+    if (plain != NULL && changed != NULL && sliced != NULL && unchanged != NULL && merged != NULL) {
+        CHECK(memcmp(plain, unchanged, size * sizeof *plain) == 0);
+        CHECK(memcmp(changed, sliced, size * sizeof *plain) == 0);
+        CHECK(distance(changed, merged, size) < 1e-5);
+        CHECK(distance(plain, merged, size) > 1e-2);
+        if (distance(changed, merged, size) >= 1e-5 || distance(plain, merged, size) <= 1e-2)
+            printf("  %g from merged weights, which are %g from the model's\n", distance(changed, merged, size),
+                   distance(plain, merged, size));
+    }
+    if (error.result != SUMI_OK) printf("  %s\n", error.text);
+    free(plain), free(changed), free(sliced), free(unchanged), free(merged);
+    sumi_adapter_close(files[0]);
+    sumi_adapter_close(files[1]);
+    close_scene(s);
 }
 
 // Two prompts with guidance in one job are the two jobs one by one, and slices do not change a bit.
@@ -1268,8 +1813,11 @@ int main(int argc, char** argv)
     RUN(every_failing_allocation_is_survived);
     RUN(adapter_names_of_every_program_are_understood);
     RUN(adapter_metadata_gives_alpha_per_module_and_rank_stabilised_scales);
+    RUN(adapter_config_beside_the_file_gives_scales);
     RUN(adapter_with_the_same_change_twice_is_applied_once);
+    RUN(lokr_factors_become_the_change_that_they_describe);
     RUN(adapter_that_does_not_fit_is_refused_by_name);
+    RUN(lokr_and_changed_norms_give_the_picture_of_merged_weights);
     RUN(batch_equals_single_jobs_and_slices_change_nothing);
     RUN(solvers_run_and_previews_change_nothing);
     RUN(inpainting_keeps_what_is_not_masked);
@@ -1294,7 +1842,16 @@ int main(int argc, char** argv)
                                             "all.safetensors",
                                             "adapter.safetensors",
                                             "peft.safetensors",
+                                            "peft/adapter_model.safetensors",
+                                            "peft/adapter_config.json",
+                                            "peft",
                                             "twice.safetensors",
+                                            "lokr.safetensors",
+                                            "lokr/adapter_model.safetensors",
+                                            "lokr/adapter_config.json",
+                                            "lokr",
+                                            "all_changed.safetensors",
+                                            "norms.safetensors",
                                             "wrong.safetensors",
                                             "alone/text.safetensors",
                                             "alone",

@@ -415,6 +415,43 @@ TEST(plan_keeps_the_first_writing_error)
     sumi_plan_end(&plan);
 }
 
+// Means of spans and what is added to all rows: what is refused, and that the list is the plan's own.
+TEST(plan_refuses_means_and_biases_that_do_not_fit)
+{
+    sumi_weight table = make_weight(30, 64), bias = make_weight(1, 64), narrow = make_weight(1, 32);
+    static const sumi_span wrong_spans[][2] = {
+        {{0, 4}, {4, 12}}, {{0, 4}, {-1, 4}}, {{0, 4}, {4, 13}}, {{0, 4}, {4, 0}}, {{0, 4}, {2147483647, 2147483647}}};
+    for (int wrong = 0; wrong < 11; wrong++) {
+        sumi_plan plan;
+        sumi_error error = {0};
+        sumi_plan_begin(&plan, &s_heap, 4);
+        sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
+        sumi_value ids = sumi_plan_bound(&plan, "ids", SUMI_ELEMENT_INT, 16, 1);
+        sumi_step_row row = {sumi_plan_bound(&plan, "table", SUMI_ELEMENT_FLOAT, 1, 64), 0, false};
+        sumi_value x = sumi_plan_embed_rows_biased(&plan, ids, &table, wrong == 5 ? &narrow : &bias);
+        sumi_plan_norm(&plan, &(sumi_plan_norm_args){.label = "norm",
+                                                     .x = x,
+                                                     .norm = SUMI_NORM_LAYER,
+                                                     .weight = &bias,
+                                                     .bias = wrong == 6 ? &narrow : &bias,
+                                                     .eps = 1e-5f,
+                                                     .scale = wrong == 7 ? row : SUMI_NO_ROW,
+                                                     .shift = wrong == 8 ? row : SUMI_NO_ROW,
+                                                     .silu = wrong == 9});
+        sumi_span spans[2] = {wrong_spans[wrong < 5 ? wrong : 0][0], wrong_spans[wrong < 5 ? wrong : 0][1]};
+        sumi_value means = sumi_plan_mean_rows(&plan, "pool", x, spans, wrong == 10 ? 0 : 2);
+        spans[0].begin = 7;
+        CHECK_NUMBER(sumi_plan_finish(&plan, &error), wrong == 0 ? SUMI_OK : SUMI_INTERNAL);
+        CHECK(wrong == 0 || strstr(error.text, wrong == 5 ? "embed" : wrong > 5 && wrong < 10 ? "norm" : "pool"));
+        if (wrong == 0) {
+            CHECK_NUMBER(sumi_plan_info(&plan, means)->rows, 2);
+            CHECK_NUMBER(plan.ops[2].part_count, 2);
+            CHECK_NUMBER(plan.ops[2].u.mean.spans[0].begin, 0);
+        }
+        sumi_plan_end(&plan);
+    }
+}
+
 // Guidance and latent statistics: what is refused, and that lists are the plan's own.
 TEST(plan_refuses_guidance_and_statistics_that_do_not_fit)
 {
@@ -504,8 +541,8 @@ static void make_adapted(adapted* a)
 {
     a->weight = make_weight(64, 64);
     a->weight.index = 1;
-    a->deltas[0] = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4)};
-    a->deltas[1] = (sumi_delta){1, 0, 0.25f, make_weight(33, 64), make_weight(64, 33)};
+    a->deltas[0] = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4), SUMI_DELTA_LOW_RANK};
+    a->deltas[1] = (sumi_delta){1, 0, 0.25f, make_weight(33, 64), make_weight(64, 33), SUMI_DELTA_LOW_RANK};
     for (int i = 0; i < 2; i++) {
         a->adapters[i] = (sumi_adapter){&a->deltas[i], 1};
         a->uses[i] = (sumi_adapter_use){&a->adapters[i], 2.0f};
@@ -706,6 +743,7 @@ int main(int argc, char** argv)
     RUN(plan_ops_write_over_their_inputs_only_where_the_table_says_so);
     RUN(plan_arguments_that_are_left_out_mean_the_usual);
     RUN(plan_keeps_the_first_writing_error);
+    RUN(plan_refuses_means_and_biases_that_do_not_fit);
     RUN(plan_refuses_guidance_and_statistics_that_do_not_fit);
     RUN(plan_applies_adapters_to_their_weight_only);
     RUN(plan_adds_adapters_under_every_epilogue);

@@ -9,8 +9,8 @@ static const float s_ones[64 * 576] = {1.0f};
 
 typedef struct fixture {
     sumi_plan plan;
-    sumi_weight square, vector, qkv, conv, columns, wide, adapted, narrow;
-    sumi_delta delta;
+    sumi_weight square, vector, qkv, conv, columns, wide, adapted, narrow, folded, norm;
+    sumi_delta deltas[3]; // of `adapted`, of `folded` a Kronecker product, of `norm`
     sumi_adapter adapter;
     sumi_adapter_use use;
     sumi_value input, state, picture, bytes, positions, table, solver, room, upsampled, grown, guest;
@@ -43,6 +43,11 @@ static void write_adapted(fixture* f, sumi_value x, sumi_value residual)
                                                     .activation = SUMI_ACT_GELU_TANH,
                                                     .y = y,
                                                     .y_row = 16});
+    sumi_plan_linear(
+        plan,
+        &(sumi_plan_linear_args){
+            .label = "folded_gate", .x = x, .weight = &f->folded, .residual = residual, .gate = {f->table, 0, true}});
+    sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "changed_norm", .x = x, .weight = &f->norm, .eps = 1e-5f});
     sumi_plan_adapters(plan, NULL, 0);
 }
 
@@ -61,6 +66,11 @@ static sumi_value write_prepare(fixture* f)
     sumi_plan_linear(plan, &(sumi_plan_linear_args){
                                .label = "some_rows", .x = a, .x_row = 4, .rows = 8, .weight = &f->square, .y = rows});
     sumi_plan_fill_rows(plan, rows, &f->vector, (const sumi_span[]){{8, 8}, {16, 8}}, 2);
+    sumi_value embedded = sumi_plan_embed_rows_biased(plan, f->positions, &f->adapted, &f->vector);
+    sumi_value biased = sumi_plan_norm(
+        plan, &(sumi_plan_norm_args){
+                  .label = "biased_norm", .x = embedded, .weight = &f->vector, .bias = &f->vector, .eps = 1e-5f});
+    sumi_plan_mean_rows(plan, "pool", biased, (const sumi_span[]){{0, 8}, {8, 16}}, 2);
     write_adapted(f, f->input, a);
     sumi_value qkv = sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "qkv", .x = rows, .weight = &f->qkv});
     sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "qk",
@@ -85,9 +95,14 @@ static void write_steps(fixture* f, sumi_value rows, int32_t first)
 {
     sumi_plan* plan = &f->plan;
     sumi_plan_section(plan, SUMI_SECTION_DENOISE, 4, first);
-    sumi_value n = sumi_plan_norm(
-        plan, &(sumi_plan_norm_args){
-                  .label = "norm", .x = rows, .weight = &f->vector, .eps = 1e-5f, .scale = {f->table, 0, true}});
+    const sumi_row_band bands[2] = {{9, 1}, {24, 0}};
+    sumi_value n = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "norm",
+                                                               .x = rows,
+                                                               .weight = &f->vector,
+                                                               .eps = 1e-5f,
+                                                               .scale = {f->table, 0, true},
+                                                               .bands = bands,
+                                                               .band_count = 2});
     sumi_value g = sumi_plan_linear_gated(plan, "gated", n, &f->square, SUMI_ACT_SILU);
     sumi_plan_linear(plan,
                      &(sumi_plan_linear_args){.label = "residual", .x = g, .weight = &f->columns, .residual = rows});
@@ -183,15 +198,21 @@ static bool make_plan(fixture* f)
     f->adapted = make_weight(64, 64);
     f->narrow = make_weight(1, 32);
     f->adapted.index = 1;
-    f->delta = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4)};
-    f->adapter = (sumi_adapter){&f->delta, 1};
+    f->folded = make_weight(64, 64);
+    f->folded.index = 2;
+    f->norm = make_weight(1, 64);
+    f->norm.index = 3;
+    f->deltas[0] = (sumi_delta){1, 16, 0.5f, make_weight(4, 64), make_weight(32, 4), SUMI_DELTA_LOW_RANK};
+    f->deltas[1] = (sumi_delta){2, 16, 0.5f, make_weight(8, 16), make_weight(4, 4), SUMI_DELTA_KRONECKER};
+    f->deltas[2] = (sumi_delta){.weight_index = 3, .scale = 1.0f, .up = make_weight(64, 1), .kind = SUMI_DELTA_VECTOR};
+    f->adapter = (sumi_adapter){f->deltas, 3};
     f->use = (sumi_adapter_use){&f->adapter, 1.0f};
     sumi_plan* plan = &f->plan;
     sumi_plan_begin(plan, &s_heap, 4);
     plan->arrange = arrange_pairs;
     f->input = sumi_plan_bound(plan, "input", SUMI_ELEMENT_ACTIVATION, 16, 64);
     f->state = sumi_plan_bound(plan, "state", SUMI_ELEMENT_FLOAT, 24, 64);
-    f->table = sumi_plan_bound(plan, "table", SUMI_ELEMENT_FLOAT, 8, 64);
+    f->table = sumi_plan_bound(plan, "table", SUMI_ELEMENT_FLOAT, 9, 64);
     f->solver = sumi_plan_bound(plan, "solver", SUMI_ELEMENT_FLOAT, 8, 12);
     f->picture = sumi_plan_bound(plan, "picture", SUMI_ELEMENT_ACTIVATION, 64, 3);
     f->bytes = sumi_plan_bound(plan, "bytes", SUMI_ELEMENT_BYTE, 64, 3);
@@ -294,6 +315,16 @@ static void break_pair_apart(fixture* f)
 
 // ---- Ops ------------------------------------------------------------------------------------------------------------
 static void break_value_id(fixture* f) { op_called(f, "first")->in[0].id = 999; }
+static sumi_row_band s_bands[2];
+static sumi_row_band* own_bands(fixture* f)
+{
+    sumi_op* norm = op_called(f, "norm");
+    memcpy(s_bands, norm->u.norm.bands, sizeof s_bands);
+    norm->u.norm.bands = s_bands;
+    return s_bands;
+}
+static void break_bands(fixture* f) { own_bands(f)[1].end--; }
+static void break_band_row(fixture* f) { own_bands(f)[1].table_row = 1000; }
 static void break_unlisted_table(fixture* f) { op_called(f, "norm")->in[1] = SUMI_NO_VALUE; }
 static void break_rows_end(fixture* f) { op_called(f, "some_rows")->u.linear.x_row = 9; }
 static void break_width(fixture* f) { op_called(f, "gated")->weight = &f->columns; }
@@ -309,6 +340,17 @@ static void break_spans(fixture* f)
 {
     ((sumi_span*)(void*)(uintptr_t)op_of(f, SUMI_OP_FILL_ROWS)->u.fill.spans)[1].begin = 15;
 }
+static void break_averaged_rows(fixture* f)
+{
+    ((sumi_span*)(void*)(uintptr_t)op_called(f, "pool")->u.mean.spans)[1].count = 17;
+}
+static void break_averaged_count(fixture* f) { op_called(f, "pool")->u.mean.span_count = 1; }
+static void break_averaged_width(fixture* f) { op_called(f, "pool")->in[0] = op_called(f, "rope")->out; }
+static void break_averaged_weight(fixture* f) { op_called(f, "pool")->weight = &f->vector; }
+static void break_embedded_bias(fixture* f) { op_called(f, "embed")->bias = &f->narrow; }
+static void break_norm_bias(fixture* f) { op_called(f, "biased_norm")->bias = &f->narrow; }
+static void break_biased_silu(fixture* f) { op_called(f, "biased_norm")->u.norm.silu = true; }
+static void break_biased_shift(fixture* f) { op_called(f, "norm")->bias = &f->vector; }
 static void break_in_place_output(fixture* f) { op_called(f, "some_rows")->in[2] = SUMI_NO_VALUE; }
 static sumi_op* adding_op(fixture* f, const char* label) { return op_called(f, label) + 2; } // product, low rank, this
 static void break_adding_output(fixture* f)
@@ -320,6 +362,16 @@ static void break_adding_output(fixture* f)
 static void break_adding_bias(fixture* f) { adding_op(f, "adapted_gate")->bias = &f->narrow; }
 static void break_adding_gate(fixture* f) { adding_op(f, "adapted_gate")->u.linear.gate.column += 17; }
 static void break_adding_columns(fixture* f) { adding_op(f, "adapted_gate")->u.linear.y_column += 17; }
+static sumi_op* folded_op(fixture* f) { return op_of(f, SUMI_OP_KRONECKER_ADD); }
+static void break_folded_rows(fixture* f) { folded_op(f)->rows--, folded_op(f)->weight = &f->square; }
+static void break_folded_output(fixture* f) { folded_op(f)->in[1] = SUMI_NO_VALUE; }
+static void break_folded_columns(fixture* f) { folded_op(f)->u.kronecker.y_column += 17; }
+static void break_folded_gate(fixture* f) { folded_op(f)->u.kronecker.gate.column += 17; }
+static void break_folded_bias(fixture* f) { folded_op(f)->bias = &f->narrow; }
+static void break_folded_input(fixture* f) { folded_op(f)->in[0] = folded_op(f)->out; }
+static void break_two_norms(fixture* f) { op_called(f, "changed_norm")->weight = &f->norm; }
+static void break_norm_value(fixture* f) { op_called(f, "changed_norm")->in[3] = f->positions; }
+static void break_norm_element(fixture* f) { op_called(f, "changed_norm")->in[3] = f->input; }
 static void break_gate_alone(fixture* f)
 {
     sumi_op* op = op_called(f, "first");
@@ -399,6 +451,8 @@ static const struct {
     {"a pair's second life", break_pair_life, {"first", "lives from the first one on"}},
     {"a pair's results", break_pair_apart, {"gated", "still reads"}},
     {"a value's id", break_value_id, {"first", "no such value"}},
+    {"bands that end before the rows", break_bands, {"norm", "bands cover the rows"}},
+    {"a band behind its table", break_band_row, {"table", "the value has 9"}},
     {"a table that is no input", break_unlisted_table, {"table", "not among its inputs"}},
     {"rows behind the end", break_rows_end, {"some_rows", "reads rows 9 to 17, the value has 16"}},
     {"a weight's width", break_width, {"gated", "the weight or the bias has another shape"}},
@@ -406,16 +460,37 @@ static const struct {
     {"a weight's parts", break_weight_parts, {"first", "a weight's parts are its rows"}},
     {"a weight in chunks", break_chunks, {"first", "a weight that lies in chunks is a convolution's"}},
     {"an element", break_element, {"positions", "does not take elements of this type"}},
-    {"a step table's row", break_step_row, {"table", "reads rows 5 to 9, the value has 8"}},
+    {"a step table's row", break_step_row, {"table", "reads rows 6 to 10, the value has 9"}},
     {"the number of parts", break_part_count, {"group", "do not cover its rows once"}},
     {"rows of the work", break_work, {"conv_out", "not the work"}},
     {"blocks of sums", break_blocks, {"group", "the blocks of group sums"}},
     {"parts that overlap", break_spans, {"fill", "two parts of the op write the same rows"}},
+    {"rows that are averaged", break_averaged_rows, {"pool", "reads rows 8 to 25, the value has 24"}},
+    {"the number of means", break_averaged_count, {"pool", "not the work"}},
+    {"the width of means", break_averaged_width, {"pool", "has other columns than the op needs"}},
+    {"a weight of means", break_averaged_weight, {"pool", "the weight or the bias has another shape"}},
+    {"a bias of embedded rows", break_embedded_bias, {"embed", "the weight or the bias has another shape"}},
+    {"a bias of a norm", break_norm_bias, {"biased_norm", "the weight or the bias has another shape"}},
+    {"a bias beside an activation", break_biased_silu, {"biased_norm", "a norm with a bias has no scale"}},
+    {"a bias beside a scale", break_biased_shift, {"norm", "a norm with a bias has no scale"}},
     {"an output that is no input", break_in_place_output, {"some_rows", "has its output among its inputs"}},
     {"what an adapter adds to", break_adding_output, {"adapted_rows", "has its output among its inputs"}},
     {"a bias of what is added", break_adding_bias, {"adapted_gate", "the weight or the bias has another shape"}},
     {"the gate of what is added", break_adding_gate, {"table", "has other columns than the op needs"}},
     {"the columns of what is added", break_adding_columns, {"adapted_gate", "has other columns than the op needs"}},
+    {"rows of a Kronecker product's half",
+     break_folded_rows,
+     {"half_product", "reads rows 0 to 960, the value has 64"}},
+    {"what a Kronecker product adds to", break_folded_output, {"folded_gate", "has its output among its inputs"}},
+    {"the columns of a Kronecker product",
+     break_folded_columns,
+     {"folded_gate", "has other columns than the op needs"}},
+    {"the gate of a Kronecker product", break_folded_gate, {"table", "has other columns than the op needs"}},
+    {"a bias of a Kronecker product", break_folded_bias, {"folded_gate", "the weight or the bias has another shape"}},
+    {"a Kronecker product of its output", break_folded_input, {"folded_gate", "reads rows 0 to 64, the value has 16"}},
+    {"a norm with two weights", break_two_norms, {"changed_norm", "the weight or the bias has another shape"}},
+    {"the width of a norm's value", break_norm_value, {"positions", "has other columns than the op needs"}},
+    {"the element of a norm's value", break_norm_element, {"input", "does not take elements of this type"}},
     {"a gate of nothing", break_gate_alone, {"first", "a gate needs what its product is added to"}},
     {"an activation beside a residual",
      break_residual_activation,

@@ -155,14 +155,24 @@ TEST(every_missing_or_misshapen_tensor_is_named_but_for_those_that_nothing_reads
     }
 }
 
-TEST(adapters_find_every_matrix)
+TEST(adapters_find_every_matrix_and_norm)
 {
     bound* b = bind(&t_heap, &t_set, "", NULL);
     CHECK_NUMBER(b->result, SUMI_OK);
-    int matrices = 0;
+    int matrices = 0, norms = 0;
     for (size_t i = 0; i < t_set.count; i++) {
         const sumi_tensor* tensor = &t_set.tensors[i];
         const size_t length = strlen(tensor->name);
+        if (tensor->rank == 1 && length > 7 && strcmp(tensor->name + length - 7, ".weight") == 0) { // a norm
+            char path[SUMI_NAME_BYTES];
+            CHECK(sumi_fold_path(tensor->name, length - 7, path, sizeof path));
+            const sumi_adapter_target* found = NULL;
+            for (size_t k = 0; k < b->list.target_count; k++)
+                if (strcmp(b->list.targets[k].path, path) == 0) found = &b->list.targets[k];
+            if (found == NULL) printf("  %s is no target\n", path);
+            CHECK(found != NULL && found->is_vector && found->rows == 1 && found->cols == tensor->shape[0]);
+            norms++;
+        }
         if (tensor->rank != 2 || length < 7 || strcmp(tensor->name + length - 7, ".weight") != 0) continue;
         char path[SUMI_NAME_BYTES];
         CHECK(sumi_fold_path(tensor->name, length - 7, path, sizeof path));
@@ -170,10 +180,11 @@ TEST(adapters_find_every_matrix)
         for (size_t k = 0; k < b->list.target_count; k++)
             if (strcmp(b->list.targets[k].path, path) == 0) found = &b->list.targets[k];
         if (found == NULL) printf("  %s is no target\n", path);
-        CHECK(found != NULL && found->rows == tensor->shape[0] && found->cols == tensor->shape[1]);
+        CHECK(found != NULL && !found->is_vector && found->rows == tensor->shape[0] && found->cols == tensor->shape[1]);
         matrices++;
     }
     CHECK_NUMBER(matrices, 6 + 2 * 14);
+    CHECK_NUMBER(norms, 1 + 2 * 4);
     end(b);
 }
 
@@ -497,7 +508,7 @@ int main(int argc, char** argv)
     RUN(configs_that_are_not_supported_are_refused_by_name);
     RUN(references_at_time_zero_are_told_by_config_marker_or_settings);
     RUN(every_missing_or_misshapen_tensor_is_named_but_for_those_that_nothing_reads);
-    RUN(adapters_find_every_matrix);
+    RUN(adapters_find_every_matrix_and_norm);
     RUN(weights_that_keep_their_precision_are_the_ends_and_the_modulation);
     RUN(modulation_takes_bounded_memory_for_any_number_of_evaluations);
     RUN(products_run_once_over_all_rows_of_a_stream);

@@ -542,8 +542,8 @@ int generate_main(int argc, char** argv)
          "pixels; with --image and without --size, the size of that picture; with --reference one of its shape", 0, 0},
         {"--steps", OPTION_COUNT, &args.steps, "N", "denoising steps", 1, 1000},
         {"--guidance", OPTION_NUMBER, &args.guidance, "G",
-         "the number on the model's card. 0 is none for Z-Image, 1 for Qwen-Image; sumi info --model PATH tells it", 0,
-         100},
+         "the number on the model's card. 0 is none for Z-Image, 1 for other models; sumi info --model PATH tells it",
+         0, 100},
         {"--guidance-rule", OPTION_CHOICE, &args.guidance_rule, "model|plain|norm-limit|norm-rescale",
          "what is done with guided predictions: what the model's authors do; nothing; shortened to --guidance-norm; "
          "each "

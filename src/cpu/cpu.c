@@ -30,10 +30,12 @@ typedef struct op_entry {
 } op_entry;
 
 static const op_entry ops[SUMI_OP_KIND_COUNT] = {
-    [SUMI_OP_EMBED_ROWS] = {sumi_cpu_embed_rows, NULL},
+    [SUMI_OP_EMBED_ROWS] = {sumi_cpu_embed_rows, sumi_cpu_rows_scratch},
     [SUMI_OP_FILL_ROWS] = {sumi_cpu_fill_rows, sumi_cpu_rows_scratch},
     [SUMI_OP_COPY_ROWS] = {sumi_cpu_copy_rows, NULL},
+    [SUMI_OP_MEAN_ROWS] = {sumi_cpu_mean_rows, NULL},
     [SUMI_OP_LINEAR] = {sumi_cpu_linear, sumi_cpu_linear_scratch},
+    [SUMI_OP_KRONECKER_ADD] = {sumi_cpu_kronecker_add, sumi_cpu_kronecker_scratch},
     [SUMI_OP_ACTIVATE] = {sumi_cpu_activate, NULL},
     [SUMI_OP_GATED] = {sumi_cpu_gated, NULL},
     [SUMI_OP_NORM_MODULATE] = {sumi_cpu_norm_modulate, sumi_cpu_rows_scratch},

@@ -10,10 +10,10 @@ static int32_t min_range(int32_t cols) { return cols >= 4096 ? 1 : 1 + 4096 / (c
 // Every loop below is over rows of the op, offset by the run's first row.
 typedef struct row_loop {
     sumi_cpu_run* run;
-    const float *x, *b, *w, *k_w, *scale, *shift, *table;
+    const float *x, *b, *w, *k_w, *scale, *shift, *bias, *table;
     const int32_t* ids;
     float* y;
-    int32_t cols, x_cols;
+    int32_t cols, x_cols, scale_pitch, shift_pitch; // pitches: from row to row of the tables
 } row_loop;
 
 static void over_rows(row_loop* loop, sumi_loop_body* body)
@@ -22,7 +22,7 @@ static void over_rows(row_loop* loop, sumi_loop_body* body)
     sumi_parallel(loop->run->workers, loop->run->row_end - loop->run->row_begin, min_range(loop->x_cols), body, loop);
 }
 
-// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS -------------------------------------------------------------------------------
+// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS, MEAN_ROWS --------------------------------------------------------------------
 static void embed(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -37,6 +37,7 @@ static void embed(int32_t begin, int32_t end, int32_t worker_index, void* contex
         if (loop->run->op->u.embed.scale != 1.0f) {
             loop->run->kernels->scale(y, y, loop->run->op->u.embed.scale, loop->cols);
         }
+        if (loop->bias != NULL) { loop->run->kernels->channel_sums(y, loop->bias, NULL, loop->cols); }
     }
 }
 
@@ -57,6 +58,10 @@ sumi_result sumi_cpu_embed_rows(sumi_cpu_run* run)
             return sumi_fail(run->error, SUMI_INTERNAL, "%s: token id %d is not below the table's %d rows",
                              weight != NULL ? weight->name : run->op->label, loop.ids[r], rows);
         }
+    }
+    if (run->op->bias != NULL) {
+        sumi_cpu_vector(run->op->bias, 0, cols, run->shared);
+        loop.bias = run->shared;
     }
     over_rows(&loop, embed);
     return SUMI_OK;
@@ -90,6 +95,87 @@ sumi_result sumi_cpu_copy_rows(sumi_cpu_run* run)
     memmove(y + (op->u.copy.to + run->row_begin) * row_bytes, x + (op->u.copy.from + run->row_begin) * row_bytes,
             (size_t)((run->row_end - run->row_begin) * row_bytes));
     return SUMI_OK;
+}
+
+// A part is a span: its rows are added one after another, whoever does it.
+static void mean_rows(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    row_loop* loop = context;
+    const sumi_cpu_kernels* kernels = loop->run->kernels;
+    for (int32_t s = loop->run->row_begin + begin; s < loop->run->row_begin + end; s++) {
+        const sumi_span span = loop->run->op->u.mean.spans[s];
+        float* y = loop->y + (int64_t)s * loop->cols;
+        memset(y, 0, (size_t)loop->cols * sizeof *y);
+        for (int32_t r = span.begin; r < span.begin + span.count; r++) {
+            kernels->channel_sums(y, loop->x + (int64_t)r * loop->cols, NULL, loop->cols);
+        }
+        for (int32_t c = 0; c < loop->cols; c++) { y[c] /= (float)span.count; }
+    }
+}
+
+sumi_result sumi_cpu_mean_rows(sumi_cpu_run* run)
+{
+    SUMI_ASSERT(run->row_end <= run->op->u.mean.span_count);
+    const int32_t cols = sumi_cpu_cols(run, run->op->out);
+    row_loop loop = {.run = run,
+                     .x = sumi_cpu_value(run, run->op->in[0]),
+                     .y = sumi_cpu_value(run, run->op->out),
+                     .cols = cols,
+                     .x_cols = 4096}; // a span is worth handing to a worker
+    over_rows(&loop, mean_rows);
+    return SUMI_OK;
+}
+
+// ---- KRONECKER_ADD --------------------------------------------------------------------------------------------------
+// One row of out: its a runs of b columns, each a sum of c rows of the first half, times the gate.
+static void kronecker_add(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    const row_loop* loop = context;
+    const sumi_cpu_run* run = loop->run;
+    const sumi_op* op = run->op;
+    const int32_t a = op->weight->rows, c = op->weight->cols, b = loop->x_cols;
+    float* sums = sumi_cpu_worker(run, worker_index);
+    for (int32_t r = run->row_begin + begin; r < run->row_begin + end; r++) {
+        const float* x = loop->x + (int64_t)r * c * b;
+        for (int32_t i = 0; i < a; i++) {
+            sumi_cpu_finish finish = {.accumulates = true};
+            memset(sums, 0, (size_t)b * sizeof *sums);
+            for (int32_t j = 0; j < c; j++) {
+                finish.scale = loop->w[i * c + j];
+                run->kernels->finish(&finish, sums, x + (int64_t)j * b, NULL, b);
+            }
+            finish.scale = op->u.kronecker.scale;
+            finish.gate = loop->scale == NULL ? NULL : loop->scale + (int64_t)i * b;
+            float* y = loop->y + (int64_t)(op->u.kronecker.y_row + r) * loop->cols + op->u.kronecker.y_column;
+            run->kernels->finish(&finish, y + (int64_t)i * b, sums, NULL, b);
+        }
+    }
+}
+
+sumi_result sumi_cpu_kronecker_add(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    SUMI_ASSERT(op->in[1].id == op->out.id && op->weight != NULL);
+    row_loop loop = {.run = run,
+                     .x = sumi_cpu_value(run, op->in[0]),
+                     .y = sumi_cpu_value(run, op->out),
+                     .w = run->shared,
+                     .scale = sumi_cpu_step(run, op->u.kronecker.gate),
+                     .cols = sumi_cpu_cols(run, op->out),
+                     .x_cols = sumi_cpu_cols(run, op->in[0])};
+    sumi_cpu_vector(op->weight, 0, (int64_t)op->weight->rows * op->weight->cols, run->shared);
+    const int64_t work = (int64_t)op->weight->rows * op->weight->cols * loop.x_cols;
+    sumi_parallel(run->workers, run->row_end - run->row_begin, min_range(work > 4096 ? 4096 : (int32_t)work),
+                  kronecker_add, &loop);
+    return SUMI_OK;
+}
+
+sumi_cpu_scratch sumi_cpu_kronecker_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op)
+{
+    (void)kernels;
+    return (sumi_cpu_scratch){(uint64_t)op->weight->rows * (uint64_t)op->weight->cols * sizeof(float),
+                              (uint64_t)sumi_plan_info(plan, op->in[0])->cols * sizeof(float)};
 }
 
 // ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------
@@ -141,6 +227,39 @@ sumi_result sumi_cpu_gated(sumi_cpu_run* run)
 }
 
 // ---- NORM_MODULATE, NORM_GATE_ADD -----------------------------------------------------------------------------------
+
+// Of a table, what a row of the op reads.
+static const float* in_band(const float* table, int32_t pitch, const sumi_row_band* bands, int32_t band_count,
+                            int32_t row)
+{
+    if (table == NULL || band_count == 0) { return table; }
+    int32_t i = 0;
+    while (row >= bands[i].end) {
+        i++;
+        SUMI_ASSERT(i < band_count);
+    }
+    return table + (int64_t)bands[i].table_row * pitch;
+}
+
+static int32_t pitch_of(const sumi_cpu_run* run, sumi_step_row step)
+{
+    return step.table.id != 0 ? sumi_cpu_cols(run, step.table) : 0;
+}
+
+// The weight of a norm as floats, from the op's or from the value in its place; NULL for none. It may be changed.
+static float* take_weight(const sumi_cpu_run* run, const sumi_weight* weight, sumi_value value, int32_t cols,
+                          float* into)
+{
+    SUMI_ASSERT(weight == NULL || value.id == 0);
+    if (weight == NULL && value.id == 0) { return NULL; }
+    if (weight != NULL) {
+        sumi_cpu_vector(weight, 0, cols, into);
+    } else {
+        memcpy(into, sumi_cpu_value(run, value), (size_t)cols * sizeof *into);
+    }
+    return into;
+}
+
 static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void* context)
 {
     (void)worker_index;
@@ -153,7 +272,9 @@ static void norm_modulate(int32_t begin, int32_t end, int32_t worker_index, void
         float mean = op->u.norm.norm == SUMI_NORM_LAYER ? kernels->sum(x, loop->cols) / (float)loop->cols : 0.0f;
         float factor = 1.0f / sqrtf(kernels->sum_squares(x, mean, loop->cols) / (float)loop->cols + op->u.norm.eps);
         float* y = loop->y + (int64_t)(op->u.norm.y_row + r) * loop->cols;
-        kernels->normalise(y, x, mean, factor, loop->w, loop->scale, loop->shift, loop->cols);
+        const float *scale = in_band(loop->scale, loop->scale_pitch, op->u.norm.bands, op->u.norm.band_count, r),
+                    *shift = in_band(loop->shift, loop->shift_pitch, op->u.norm.bands, op->u.norm.band_count, r);
+        kernels->normalise(y, x, mean, factor, loop->w, scale, shift, loop->cols);
         if (op->u.norm.silu) { kernels->activate(SUMI_ACT_SILU, y, y, (size_t)loop->cols); }
     }
 }
@@ -169,10 +290,14 @@ sumi_result sumi_cpu_norm_modulate(sumi_cpu_run* run)
                      .x_cols = cols};
     loop.scale = sumi_cpu_step(run, op->u.norm.scale);
     loop.shift = sumi_cpu_step(run, op->u.norm.shift);
-    if (op->weight != NULL) {
-        sumi_cpu_vector(op->weight, 0, cols, run->shared);
-        for (int32_t c = 0; op->u.norm.weight_plus_one && c < cols; c++) { run->shared[c] += 1.0f; }
-        loop.w = run->shared;
+    loop.scale_pitch = pitch_of(run, op->u.norm.scale);
+    loop.shift_pitch = pitch_of(run, op->u.norm.shift);
+    float* w = take_weight(run, op->weight, op->in[3], cols, run->shared);
+    for (int32_t c = 0; w != NULL && op->u.norm.weight_plus_one && c < cols; c++) { w[c] += 1.0f; }
+    loop.w = w;
+    if (op->bias != NULL) { // takes the place of a shift
+        sumi_cpu_vector(op->bias, 0, cols, run->shared + cols);
+        loop.shift = run->shared + cols;
     }
     over_rows(&loop, norm_modulate);
     return SUMI_OK;
@@ -188,7 +313,8 @@ static void norm_gate_add(int32_t begin, int32_t end, int32_t worker_index, void
         const float* b = loop->b + (int64_t)(op->u.gate_add.b_row + r) * loop->cols;
         int64_t at = (int64_t)(op->u.gate_add.x_row + r) * loop->cols;
         float factor = 1.0f / sqrtf(kernels->sum_squares(b, 0.0f, loop->cols) / (float)loop->cols + op->u.gate_add.eps);
-        kernels->gate_add(loop->y + at, loop->x + at, b, factor, loop->w, loop->scale, loop->cols);
+        const float* gate = in_band(loop->scale, loop->scale_pitch, op->u.gate_add.bands, op->u.gate_add.band_count, r);
+        kernels->gate_add(loop->y + at, loop->x + at, b, factor, loop->w, gate, loop->cols);
     }
 }
 
@@ -203,10 +329,8 @@ sumi_result sumi_cpu_norm_gate_add(sumi_cpu_run* run)
                      .cols = cols,
                      .x_cols = cols};
     loop.scale = sumi_cpu_step(run, op->u.gate_add.gate);
-    if (op->weight != NULL) {
-        sumi_cpu_vector(op->weight, 0, cols, run->shared);
-        loop.w = run->shared;
-    }
+    loop.scale_pitch = pitch_of(run, op->u.gate_add.gate);
+    loop.w = take_weight(run, op->weight, op->in[3], cols, run->shared);
     over_rows(&loop, norm_gate_add);
     return SUMI_OK;
 }
@@ -241,14 +365,8 @@ sumi_result sumi_cpu_qk_norm_rope(sumi_cpu_run* run)
     int32_t cols = sumi_cpu_cols(run, op->out);
     row_loop loop = {.run = run, .y = sumi_cpu_value(run, op->out), .cols = cols, .x_cols = cols};
     loop.table = op->u.qk.rotary == SUMI_ROTARY_NONE ? NULL : sumi_cpu_value(run, op->in[1]);
-    if (op->weight != NULL) {
-        sumi_cpu_vector(op->weight, 0, op->u.qk.dim, run->shared);
-        loop.w = run->shared;
-    }
-    if (op->u.qk.k_weight != NULL) {
-        sumi_cpu_vector(op->u.qk.k_weight, 0, op->u.qk.dim, run->shared + op->u.qk.dim);
-        loop.k_w = run->shared + op->u.qk.dim;
-    }
+    loop.w = take_weight(run, op->weight, op->in[2], op->u.qk.dim, run->shared);
+    loop.k_w = take_weight(run, op->u.qk.k_weight, op->in[3], op->u.qk.dim, run->shared + op->u.qk.dim);
     over_rows(&loop, qk_norm_rope);
     return SUMI_OK;
 }
@@ -256,8 +374,10 @@ sumi_result sumi_cpu_qk_norm_rope(sumi_cpu_run* run)
 sumi_cpu_scratch sumi_cpu_rows_scratch(const sumi_cpu_kernels* kernels, const sumi_plan* plan, const sumi_op* op)
 {
     (void)kernels;
-    uint64_t floats =
-        op->kind == SUMI_OP_QK_NORM_ROPE ? 2 * (uint64_t)op->u.qk.dim : (uint64_t)sumi_plan_info(plan, op->out)->cols;
+    const uint64_t cols = (uint64_t)sumi_plan_info(plan, op->out)->cols;
+    uint64_t floats = op->kind == SUMI_OP_QK_NORM_ROPE ? 2 * (uint64_t)op->u.qk.dim
+                    : op->kind == SUMI_OP_EMBED_ROWS   ? (op->bias != NULL ? cols : 0)
+                                                       : cols * (op->bias != NULL ? 2 : 1); // weight, bias
     return (sumi_cpu_scratch){floats * sizeof(float), 0};
 }
 

@@ -32,22 +32,33 @@ static bool is_apart(const sumi_plan* plan, const sumi_op* op, sumi_value writte
     return true;
 }
 
+// ---- Adapters -------------------------------------------------------------------------------------------------------
+
+static bool adds_change(const sumi_op* op)
+{
+    return op->kind == SUMI_OP_KRONECKER_ADD || (op->kind == SUMI_OP_LINEAR && op->u.linear.accumulates);
+}
+
+bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t i)
+{
+    const sumi_op *op = &plan->ops[i], *next = i + 1 < plan->op_count ? op + 1 : NULL;
+    return adds_change(op)
+        || (op->kind == SUMI_OP_LINEAR && next != NULL && adds_change(next) && next->in[0].id == op->out.id);
+}
+
 // ---- Products in e4m3 -----------------------------------------------------------------------------------------------
 
-static bool takes_fp8(const sumi_cuda_device* device, const sumi_plan* plan, const sumi_op* op)
+static bool takes_fp8(const sumi_cuda_device* device, const sumi_plan* plan, size_t op_index)
 {
+    const sumi_op* op = &plan->ops[op_index];
     if (plan->wishes.weights != SUMI_WEIGHTS_FP8 || device->capability < 89 || op->kind != SUMI_OP_LINEAR
         || plan->sections[op->section].kind != SUMI_SECTION_DENOISE)
         return false;
     const sumi_weight* w = op->weight;
-    const sumi_op* next = op + 1 < plan->ops + plan->op_count ? op + 1 : NULL;
-    // the first half of an adapter
-    if (next != NULL && next->kind == SUMI_OP_LINEAR && next->u.linear.accumulates && next->in[0].id == op->out.id)
-        return false;
     // The rule looks at the weight, not at the rows of the product: a model's weights must have the same form in every
     // plan, or they would lie here twice.
-    return !w->keeps_precision && w->rows % 16 == 0 && w->cols % 16 == 0 && w->rows >= 256 && w->cols >= 128
-        && !op->u.linear.accumulates && sumi_plan_info(plan, op->in[0])->element == SUMI_ELEMENT_ACTIVATION
+    return !w->keeps_precision && !sumi_cuda_is_adapter_op(plan, op_index) && w->rows % 16 == 0 && w->cols % 16 == 0
+        && w->rows >= 256 && w->cols >= 128 && sumi_plan_info(plan, op->in[0])->element == SUMI_ELEMENT_ACTIVATION
         && sumi_plan_info(plan, op->out)->element == SUMI_ELEMENT_ACTIVATION;
 }
 
@@ -63,13 +74,14 @@ static void mark_fp8_values(sumi_plan* plan)
                             && !out->bound && out->cols % 16 == 0
                             && plan->sections[op->section].kind == SUMI_SECTION_DENOISE;
         if (op->out.id > 0) {
-            uint8_t* marks = &plan->values[op->out.id - 1].marks;
+            uint8_t* marks = &plan->values[base_of(plan, op->out) - 1].marks;
             *marks |= norms_all && (*marks & WRITTEN) == 0 ? WRITTEN : OTHER;
         }
         for (int32_t k = 0; k < SUMI_OP_MAX_INPUTS; k++) {
             const bool is_product = k == 0 && op->in[0].id != op->out.id && (op->marks & SUMI_CUDA_OP_FP8) != 0
                                  && op->u.linear.x_row == 0 && op->rows == sumi_plan_info(plan, op->in[0])->rows;
-            if (op->in[k].id > 0 && !is_product) plan->values[op->in[k].id - 1].marks |= OTHER;
+            // also where it is read through a view, as rows of another length
+            if (op->in[k].id > 0 && !is_product) plan->values[base_of(plan, op->in[k]) - 1].marks |= OTHER;
         }
         if (op->mask.id > 0) plan->values[op->mask.id - 1].marks |= OTHER;
     }
@@ -102,7 +114,8 @@ static bool feeds_gated(const sumi_plan* plan, int32_t op_index)
     for (size_t i = (size_t)op_index + 1; i < plan->op_count && plan->ops[i].section == op->section; i++) {
         const sumi_op* next = &plan->ops[i];
         if (next->kind == SUMI_OP_GATED && next->in[0].id == op->out.id) return true;
-        if (next->kind != SUMI_OP_LINEAR || next->in[0].id == op->out.id) return false;
+        const bool is_product = next->kind == SUMI_OP_LINEAR || next->kind == SUMI_OP_KRONECKER_ADD;
+        if (!is_product || next->in[0].id == op->out.id) return false;
     }
     return false;
 }
@@ -121,11 +134,22 @@ static bool is_gated_pair(const sumi_plan* plan, int32_t op_index)
 
 // ---- A sum and its norm ---------------------------------------------------------------------------------------------
 
+// Whether two ops on the same rows have the same bands of them.
+static bool same_bands(const sumi_op_norm_gate_add* add, const sumi_op_norm_modulate* norm)
+{
+    bool same = add->band_count == norm->band_count;
+    for (int32_t i = 0; i < add->band_count && same; i++) {
+        same = add->bands[i].end == norm->bands[i].end && add->bands[i].table_row == norm->bands[i].table_row;
+    }
+    return same;
+}
+
 static bool is_norm_pair(const sumi_plan* plan, int32_t op_index)
 {
     const sumi_op *op = &plan->ops[op_index], *norm = reader_behind(plan, op_index);
     if (norm == NULL || op->kind != SUMI_OP_NORM_GATE_ADD || norm->kind != SUMI_OP_NORM_MODULATE
-        || norm->rows != op->rows || norm->u.norm.x_row != op->u.gate_add.x_row || norm->u.norm.silu)
+        || norm->rows != op->rows || norm->u.norm.x_row != op->u.gate_add.x_row || norm->u.norm.silu
+        || !same_bands(&op->u.gate_add, &norm->u.norm))
         return false;
     const sumi_value_info *x = sumi_plan_info(plan, op->out), *b = sumi_plan_info(plan, op->in[1]),
                           *y = sumi_plan_info(plan, norm->out);
@@ -142,7 +166,7 @@ void sumi_cuda_arrange(const sumi_cuda_device* device, sumi_plan* plan)
     SUMI_ASSERT(plan->activation_bytes == 2); // bfloat16
     for (int32_t i = 0; i < (int32_t)plan->op_count; i++) {
         sumi_op* op = &plan->ops[i];
-        if (takes_fp8(device, plan, op)) op->marks |= SUMI_CUDA_OP_FP8;
+        if (takes_fp8(device, plan, (size_t)i)) op->marks |= SUMI_CUDA_OP_FP8;
         if (feeds_gated(plan, i)) {
             op->marks |= SUMI_CUDA_OP_GATED;
             plan->values[op->out.id - 1].marks |= SUMI_CUDA_VALUE_GATED;

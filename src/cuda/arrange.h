@@ -31,6 +31,9 @@ enum {
 // A sumi_plan_arrange, of a device. Reads its capability only.
 void sumi_cuda_arrange(const sumi_cuda_device* device, sumi_plan* plan);
 
+// The ops that apply a change of an adapter: the last of them adds to a value, the one before it writes what that reads.
+bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t op_index);
+
 // Both ops of a LINEAR and a GATED that are done together: the first one's kernel writes the gated value, the second op
 // launches nothing.
 bool sumi_cuda_is_fused_gated(const sumi_plan* plan, int32_t op_index);

@@ -45,7 +45,7 @@ static sumi_result launch(const sumi_cuda_run* run, const char* kernel, sumi_cud
     return sumi_cuda_launch(run, kernel, grid, (void*[]){args});
 }
 
-// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS -------------------------------------------------------------------------------
+// ---- EMBED_ROWS, FILL_ROWS, COPY_ROWS, MEAN_ROWS --------------------------------------------------------------------
 sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
@@ -56,6 +56,7 @@ sumi_result sumi_cuda_embed_rows(sumi_cuda_run* run)
                  : sumi_cuda_find_weight(run, op->weight);
     sumi_embed_rows_args args = {
         .ids = sumi_cuda_value(run, op->in[0]), .table = table.data, .y = matrix_of(run, op->out)};
+    args.bias = sumi_cuda_find_weight(run, op->bias).data;
     args.table_rows = is_value ? sumi_cuda_rows(run, op->in[1]) : op->weight->rows;
     args.pitch = table.pitch;
     args.piece_rows = table.piece_rows;
@@ -121,6 +122,57 @@ sumi_result sumi_cuda_copy_rows(sumi_cuda_run* run)
     sumi_activate_args args = {
         .x = {x, from == SUMI_ELEMENT_FLOAT, 0}, .y = {y, to == SUMI_ELEMENT_FLOAT, 0}, .end = count};
     return launch(run, "sumi_activate", grid_of(run, blocks_of(count, SUMI_ROWS_THREADS), ELEMENTWISE_BLOCKS), &args);
+}
+
+sumi_result sumi_cuda_mean_rows(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_cuda_range spans = sumi_cuda_rows_of(run);
+    sumi_mean_rows_args args = {
+        .x = matrix_of(run, op->in[0]), .y = matrix_of(run, op->out), .cols = sumi_cuda_cols(run, op->out)};
+    for (args.y_row = spans.begin; args.y_row < spans.end; args.y_row += args.span_count) {
+        args.span_count = (int32_t)min64(spans.end - args.y_row, SUMI_ROWS_BATCH);
+        for (int32_t i = 0; i < args.span_count; i++) {
+            args.begin[i] = op->u.mean.spans[args.y_row + i].begin;
+            args.count[i] = op->u.mean.spans[args.y_row + i].count;
+        }
+        sumi_cuda_grid grid = grid_of(run, blocks_of(args.cols, 32), ELEMENTWISE_BLOCKS);
+        grid.y = (uint32_t)args.span_count;
+        SUMI_TRY(launch(run, "sumi_mean_rows", grid, &args));
+    }
+    return SUMI_OK;
+}
+
+// ---- KRONECKER_ADD --------------------------------------------------------------------------------------------------
+sumi_result sumi_cuda_kronecker_add(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    const sumi_op_kronecker_add* k = &op->u.kronecker;
+    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
+    sumi_kronecker_add_args args = {.x = matrix_of(run, op->in[0]),
+                                    .y = matrix_of(run, op->out),
+                                    .w = sumi_cuda_find_weight(run, op->weight).data,
+                                    .counter = run->counter};
+    if (args.w == 0)
+        return sumi_fail(run->error, SUMI_INTERNAL, "%s: the weight %s is not on the device", op->label,
+                         op->weight->name);
+    args.gate = sumi_cuda_step_of(run, k->gate);
+    args.a = op->weight->rows;
+    args.b = sumi_cuda_cols(run, op->in[0]);
+    args.c = op->weight->cols;
+    args.ldy = sumi_cuda_cols(run, op->out);
+    args.column = k->y_column;
+    args.half = sumi_cuda_is_gated(run, op->out) ? args.ldy / 2 : 0;
+    args.y_row = k->y_row;
+    args.row_begin = rows.begin;
+    args.row_end = rows.end;
+    args.scale = k->scale;
+    const bool is_vector =
+        !args.x.is_float && !args.y.is_float && ((args.b | args.ldy | args.column | args.half) & 7) == 0;
+    const int32_t units = (args.a + 7) / 8 * (is_vector ? args.b / 8 : args.b);
+    args.lanes_log2 = lanes_log2_of(units, false);
+    return launch(run, is_vector ? "sumi_kronecker_add" : "sumi_kronecker_add_any",
+                  elementwise_grid(run, rows.end - rows.begin, args.lanes_log2), &args);
 }
 
 // ---- ACTIVATE, GATED ------------------------------------------------------------------------------------------------
@@ -219,21 +271,23 @@ static sumi_cuda_grid norm_grid(const sumi_cuda_run* run, int64_t rows, int32_t 
                               : grid_of(run, blocks_of(rows, norm_sizes[size].rows), norm_sizes[size].blocks);
 }
 
+// Floats: the weight, or the value in its place. 0: none.
+static CUdeviceptr norm_weight(const sumi_cuda_run* run, const sumi_weight* weight, sumi_value value)
+{
+    return value.id != 0 ? sumi_cuda_value(run, value) : sumi_cuda_find_weight(run, weight).data;
+}
+
+// All but the rows and the step tables' rows, which are a band's.
 static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
 {
     const sumi_op* op = run->op;
-    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const bool is_fp8 = sumi_cuda_is_fp8(run, op->out);
     sumi_norm_modulate_args args = {.x = matrix_of(run, op->in[0]),
                                     .y = matrix_of(run, op->out),
-                                    .w = sumi_cuda_find_weight(run, op->weight).data,
+                                    .w = norm_weight(run, op->weight, op->in[3]),
                                     .counter = run->counter};
     args.y_scales = is_fp8 ? sumi_cuda_fp8_scales(run, op->out) : 0;
-    args.scale = sumi_cuda_step_of(run, op->u.norm.scale);
-    args.shift = sumi_cuda_step_of(run, op->u.norm.shift);
     args.cols = sumi_cuda_cols(run, op->out);
-    args.row_begin = rows.begin;
-    args.row_end = rows.end;
     args.x_row = op->u.norm.x_row;
     args.y_row = op->u.norm.y_row;
     args.is_layer = op->u.norm.norm == SUMI_NORM_LAYER;
@@ -242,10 +296,52 @@ static sumi_norm_modulate_args norm_modulate_args(const sumi_cuda_run* run)
     return args;
 }
 
-sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
+// The rows of one band: kernels keep a table's row in registers for all rows that they work on, so each band is a launch
+// of its own. True while there is one; *index begins at 0.
+typedef struct row_bands {
+    const sumi_row_band* bands;
+    int32_t count;
+    sumi_cuda_range rows; // of the op
+} row_bands;
+static bool next_band(const row_bands* all, int32_t* index, sumi_cuda_range* out_rows, int32_t* out_table_row)
 {
-    if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) return SUMI_OK; // the op before wrote it
-    sumi_norm_modulate_args args = norm_modulate_args(run);
+    if (all->count == 0) {
+        *out_rows = all->rows;
+        *out_table_row = 0;
+        return (*index)++ == 0;
+    }
+    for (; *index < all->count; (*index)++) {
+        const int32_t first = *index > 0 ? all->bands[*index - 1].end : 0, end = all->bands[*index].end;
+        out_rows->begin = first > all->rows.begin ? first : all->rows.begin;
+        out_rows->end = end < all->rows.end ? end : all->rows.end;
+        *out_table_row = all->bands[*index].table_row;
+        if (out_rows->begin < out_rows->end) {
+            (*index)++;
+            return true;
+        }
+    }
+    return false;
+}
+
+// A step table's row, so many rows further down.
+static sumi_step step_in_band(const sumi_cuda_run* run, sumi_step_row row, int32_t table_row)
+{
+    sumi_step step = sumi_cuda_step_of(run, row);
+    if (step.table == 0) return step;
+    step.table += (uint64_t)table_row * (uint64_t)sumi_cuda_cols(run, row.table) * (step.is_float ? 4 : 2);
+    return step;
+}
+
+// A bias is a shift that is the same in every step.
+static sumi_step shift_in_band(const sumi_cuda_run* run, const sumi_op* norm, int32_t table_row)
+{
+    return norm->bias == NULL ? step_in_band(run, norm->u.norm.shift, table_row)
+                              : (sumi_step){.table = sumi_cuda_find_weight(run, norm->bias).data, .is_float = 1};
+}
+
+static sumi_result norm_modulate_rows(sumi_cuda_run* run, const sumi_norm_modulate_args* band)
+{
+    sumi_norm_modulate_args args = *band;
     const bool is_bf16 = !args.x.is_float && !args.y.is_float;
     if (run->op->u.norm.silu) {
         const bool is_vector = is_bf16 && args.cols % 8 == 0;
@@ -259,34 +355,64 @@ sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
                   norm_grid(run, args.row_end - args.row_begin, size), &args);
 }
 
-sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
+sumi_result sumi_cuda_norm_modulate(sumi_cuda_run* run)
 {
-    const sumi_op* op = run->op;
-    const sumi_cuda_range rows = sumi_cuda_rows_of(run);
-    sumi_norm_gate_add_args args = {.x = matrix_of(run, op->out),
-                                    .b = matrix_of(run, op->in[1]),
-                                    .w = sumi_cuda_find_weight(run, op->weight).data,
-                                    .counter = run->counter};
-    args.gate = sumi_cuda_step_of(run, op->u.gate_add.gate);
-    args.cols = sumi_cuda_cols(run, op->out);
-    args.row_begin = rows.begin;
-    args.row_end = rows.end;
-    args.x_row = op->u.gate_add.x_row;
-    args.b_row = op->u.gate_add.b_row;
-    args.eps = op->u.gate_add.eps;
+    if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) return SUMI_OK; // the op before wrote it
+    const sumi_op_norm_modulate* norm = &run->op->u.norm;
+    sumi_norm_modulate_args args = norm_modulate_args(run);
+    const row_bands all = {norm->bands, norm->band_count, sumi_cuda_rows_of(run)};
+    sumi_cuda_range rows;
+    for (int32_t i = 0, table_row; next_band(&all, &i, &rows, &table_row);) {
+        args.row_begin = rows.begin;
+        args.row_end = rows.end;
+        args.scale = step_in_band(run, norm->scale, table_row);
+        args.shift = shift_in_band(run, run->op, table_row);
+        SUMI_TRY(norm_modulate_rows(run, &args));
+    }
+    return SUMI_OK;
+}
+
+// The rows of one band, with the norm behind it where both are one kernel.
+static sumi_result norm_gate_add_rows(sumi_cuda_run* run, const sumi_norm_gate_add_args* args, int32_t table_row)
+{
+    const int32_t rows = args->row_end - args->row_begin;
     if (sumi_cuda_is_fused_norm(run->plan, run->op_index)) {
         sumi_cuda_run next = *run;
         next.op = &run->plan->ops[++next.op_index];
-        sumi_norm_pair_args pair = {args, norm_modulate_args(&next)};
-        pair.norm.row_begin = args.row_begin; // of this op's slice: the other's parts may be cut elsewhere
-        pair.norm.row_end = args.row_end;
-        const int32_t size = norm_size_of(args.cols, true);
-        const sumi_cuda_grid grid =
-            grid_of(run, blocks_of(rows.end - rows.begin, norm_sizes[size].rows), norm_pair_blocks[size]);
+        sumi_norm_pair_args pair = {*args, norm_modulate_args(&next)};
+        pair.norm.row_begin = args->row_begin; // of this op's slice: the other's parts may be cut elsewhere
+        pair.norm.row_end = args->row_end;
+        pair.norm.scale = step_in_band(run, next.op->u.norm.scale, table_row);
+        pair.norm.shift = shift_in_band(run, next.op, table_row);
+        const int32_t size = norm_size_of(args->cols, true);
+        const sumi_cuda_grid grid = grid_of(run, blocks_of(rows, norm_sizes[size].rows), norm_pair_blocks[size]);
         return launch(run, norm_pair_names[pair.norm.y_scales != 0][size], grid, &pair);
     }
-    const int32_t size = norm_size_of(args.cols, !args.x.is_float && !args.b.is_float);
-    return launch(run, norm_gate_add_names[size], norm_grid(run, rows.end - rows.begin, size), &args);
+    const int32_t size = norm_size_of(args->cols, !args->x.is_float && !args->b.is_float);
+    sumi_norm_gate_add_args copy = *args;
+    return launch(run, norm_gate_add_names[size], norm_grid(run, rows, size), &copy);
+}
+
+sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    sumi_norm_gate_add_args args = {.x = matrix_of(run, op->out),
+                                    .b = matrix_of(run, op->in[1]),
+                                    .w = norm_weight(run, op->weight, op->in[3]),
+                                    .counter = run->counter};
+    args.cols = sumi_cuda_cols(run, op->out);
+    args.x_row = op->u.gate_add.x_row;
+    args.b_row = op->u.gate_add.b_row;
+    args.eps = op->u.gate_add.eps;
+    const row_bands all = {op->u.gate_add.bands, op->u.gate_add.band_count, sumi_cuda_rows_of(run)};
+    sumi_cuda_range rows;
+    for (int32_t i = 0, table_row; next_band(&all, &i, &rows, &table_row);) {
+        args.row_begin = rows.begin;
+        args.row_end = rows.end;
+        args.gate = step_in_band(run, op->u.gate_add.gate, table_row);
+        SUMI_TRY(norm_gate_add_rows(run, &args, table_row));
+    }
+    return SUMI_OK;
 }
 
 // ---- QK_NORM_ROPE ---------------------------------------------------------------------------------------------------
@@ -300,8 +426,8 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     const sumi_cuda_range rows = sumi_cuda_rows_of(run);
     const bool rotates = op->u.qk.rotary != SUMI_ROTARY_NONE;
     sumi_qk_norm_rope_args args = {.x = matrix_of(run, op->out),
-                                   .q_w = sumi_cuda_find_weight(run, op->weight).data,
-                                   .k_w = sumi_cuda_find_weight(run, op->u.qk.k_weight).data};
+                                   .q_w = norm_weight(run, op->weight, op->in[2]),
+                                   .k_w = norm_weight(run, op->u.qk.k_weight, op->in[3])};
     args.rope = rotates ? sumi_cuda_value(run, op->in[1]) : 0;
     args.pitch = sumi_cuda_cols(run, op->out);
     args.q_heads = op->u.qk.q_heads;

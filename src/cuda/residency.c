@@ -176,15 +176,6 @@ sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight
     return SUMI_OK;
 }
 
-// The second half of an adapter's pair adds to a value, the first half writes what it reads.
-bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t i)
-{
-    const sumi_op *op = &plan->ops[i], *next = i + 1 < plan->op_count ? op + 1 : NULL;
-    if (op->kind != SUMI_OP_LINEAR) return false;
-    return op->u.linear.accumulates
-        || (next != NULL && next->kind == SUMI_OP_LINEAR && next->u.linear.accumulates && next->in[0].id == op->out.id);
-}
-
 void sumi_cuda_weights_forget(sumi_cuda_weights* weights, const sumi_weight* weight)
 {
     SUMI_ASSERT(weights->upload == NULL && weight != NULL);

@@ -87,7 +87,6 @@ typedef struct sumi_cuda_way {
 void sumi_cuda_way_add(sumi_cuda_way* way, const sumi_weight* weight, sumi_cuda_form form);
 uint64_t sumi_cuda_way_bytes(const sumi_cuda_way* way);
 
-bool sumi_cuda_is_adapter_op(const sumi_plan* plan, size_t op_index);
 // The index of a form of a weight, made (but not placed) when it is new.
 sumi_result sumi_cuda_weights_want(sumi_cuda_weights* weights, const sumi_weight* weight, sumi_cuda_form form,
                                    bool is_adapter, int32_t* out_index, sumi_error* error);

@@ -253,10 +253,10 @@ static sumi_result check_saved(const sumi_model* model, const sumi_tensor_set* s
         if (tensor == NULL)
             return sumi_fail(error, SUMI_FILE_MALFORMED, "the saved prompt has no tensor \"%s\"", s_tensor_names[e]);
         if (tensor->dtype != SUMI_DTYPE_F32 || tensor->rank != 2 || tensor->shape[0] < 1
-            || tensor->shape[0] > MOST_TOKENS) {
+            || tensor->shape[0] > (info->is_pooled[e] ? 1 : MOST_TOKENS)) {
             return sumi_fail(error, SUMI_FILE_MALFORMED,
                              "the saved prompt's tensor \"%s\" is not a float32 matrix of 1 to %d rows",
-                             s_tensor_names[e], MOST_TOKENS);
+                             s_tensor_names[e], info->is_pooled[e] ? 1 : MOST_TOKENS);
         }
         if (tensor->shape[1] != info->feature_width[e]) {
             return sumi_fail(

@@ -4,23 +4,31 @@
 //                                                  diffusion_model.  layers.0.attention.qkv  .lora_down.weight   ComfyUI, ai-toolkit
 //                                                  lora_unet_  layers_0_attention_to_q  .alpha                   kohya, musubi
 //
+// Scales: alpha / rank, with .alpha where the file has it, else as adapter_config.h says.
+//
 // Every key must belong to a layer of the model: a file of which half is silently dropped is worse than one that is
 // refused.
 #include "base/assert.h"
 #include "base/sort.h"
-#include "files/json.h"
+#include "models/adapter_config.h"
 #include "models/network_state.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SHOWN_NAMES 3
+// A Kronecker product is kept as a low-rank change where that is at most this share of a layer's smaller side.
+#define LOW_RANK_SHARE 4
 
 struct sumi_adapter_file {
     sumi_heap* heap;
+    char* path; // of the tensors
     sumi_tensor_set set;
+    sumi_adapter_config config;
     sumi_delta* deltas;
     size_t delta_count, delta_capacity;
+    float** blocks; // factors that were made of those in the file
+    size_t block_count, block_capacity;
     sumi_adapter adapter;
 };
 
@@ -38,91 +46,11 @@ static bool ends_with(const char* text, const char* suffix)
     return length > tail && strcmp(text + length - tail, suffix) == 0;
 }
 
-// ---- alpha and rank of PEFT's metadata ------------------------------------------------------------------------------
-
-typedef struct peft_metadata {
-    // flat object: "transformer.r", "transformer.lora_alpha", "transformer.alpha_pattern": { module: alpha } ...
-    const char* json;
-    double alpha; // negative: not said
-    bool rank_stabilised;
-} peft_metadata;
-
-// The key without the component it is for ("transformer.r" -> "r").
-static bool key_is(const sumi_json_text* key, const char* name)
-{
-    size_t length = strlen(name);
-    return key->bytes >= length && memcmp(key->data + key->bytes - length, name, length) == 0
-        && (key->bytes == length || key->data[key->bytes - length - 1] == '.');
-}
-
-static sumi_result read_metadata(const sumi_adapter_file* file, const char* path, peft_metadata* out, sumi_error* error)
-{
-    *out = (peft_metadata){.alpha = -1.0};
-    out->json = sumi_metadata_find(&file->set, "lora_adapter_metadata");
-    if (out->json == NULL) { return SUMI_OK; }
-    sumi_error detail = {.result = SUMI_OK};
-    sumi_json json;
-    sumi_json_begin(&json, out->json, strlen(out->json), &detail);
-    sumi_json_text key;
-    bool has_dora = false;
-    if (sumi_json_object(&json)) {
-        while (sumi_json_key(&json, &key)) {
-            sumi_json_type type = sumi_json_peek(&json);
-            if (key_is(&key, "lora_alpha") && type == SUMI_JSON_NUMBER) {
-                out->alpha = sumi_json_number(&json);
-            } else if (key_is(&key, "use_rslora") && (type == SUMI_JSON_TRUE || type == SUMI_JSON_FALSE)) {
-                out->rank_stabilised = sumi_json_bool(&json);
-            } else if (key_is(&key, "use_dora") && (type == SUMI_JSON_TRUE || type == SUMI_JSON_FALSE)) {
-                has_dora = sumi_json_bool(&json);
-            } else {
-                sumi_json_skip(&json);
-            }
-        }
-    }
-    if (sumi_json_end(&json) != SUMI_OK) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: lora_adapter_metadata: %s", path, detail.text);
-    }
-    if (has_dora) {
-        return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s: the adapter uses DoRA, which is not supported; use a plain LoRA", path);
-    }
-    return SUMI_OK;
-}
-
-// alpha of one module: its entry of alpha_pattern, else lora_alpha, negative when the metadata says nothing. The
-// patterns are module names or their ends.
-static double alpha_of(const peft_metadata* metadata, const char* module, size_t module_bytes)
-{
-    double alpha = metadata->alpha;
-    if (metadata->json == NULL) { return alpha; }
-    sumi_json json;
-    sumi_json_begin(&json, metadata->json, strlen(metadata->json), NULL);
-    sumi_json_text key, pattern;
-    if (!sumi_json_object(&json)) { return alpha; }
-    while (sumi_json_key(&json, &key)) {
-        if (!key_is(&key, "alpha_pattern") || sumi_json_peek(&json) != SUMI_JSON_OBJECT || !sumi_json_object(&json)) {
-            sumi_json_skip(&json);
-            continue;
-        }
-        while (sumi_json_key(&json, &pattern)) {
-            size_t skip = pattern.bytes > 0 && pattern.data[0] == '^' ? 1 : 0, bytes = pattern.bytes - skip;
-            bool fits = bytes > 0 && bytes <= module_bytes
-                     && memcmp(module + module_bytes - bytes, pattern.data + skip, bytes) == 0
-                     && (bytes == module_bytes || module[module_bytes - bytes - 1] == '.');
-            if (fits && sumi_json_peek(&json) == SUMI_JSON_NUMBER) {
-                alpha = sumi_json_number(&json);
-            } else {
-                sumi_json_skip(&json);
-            }
-        }
-    }
-    return alpha;
-}
-
 // ---- Layers ---------------------------------------------------------------------------------------------------------
 
-// The layer that a module path means, NULL when there is none.
-static const sumi_adapter_target* find_target(const sumi_network* network, const char* module, size_t bytes)
+// The layer, or with is_vector the norm, that a module path means, NULL when there is none.
+static const sumi_adapter_target* find_target(const sumi_network* network, const char* module, size_t bytes,
+                                              bool is_vector)
 {
     static const char* const prefixes[] = {"base_model.model.", "transformer.", "model.diffusion_model.",
                                            "diffusion_model.",  "lora_unet_",   "lycoris_"};
@@ -140,7 +68,8 @@ static const sumi_adapter_target* find_target(const sumi_network* network, const
     char folded[SUMI_NAME_BYTES];
     if (!sumi_fold_path(module, bytes, folded, sizeof folded)) { return NULL; }
     for (size_t i = 0; i < network->weights.target_count; i++) {
-        if (strcmp(network->weights.targets[i].path, folded) == 0) { return &network->weights.targets[i]; }
+        const sumi_adapter_target* target = &network->weights.targets[i];
+        if (target->is_vector == is_vector && strcmp(target->path, folded) == 0) { return target; }
     }
     return NULL;
 }
@@ -177,11 +106,66 @@ static bool is_plain_float(sumi_dtype dtype)
     return dtype == SUMI_DTYPE_F32 || dtype == SUMI_DTYPE_F16 || dtype == SUMI_DTYPE_BF16 || dtype == SUMI_DTYPE_F64;
 }
 
-// Takes down, up and alpha of one module. `module_bytes` of down's name are the module path with its prefix.
-static sumi_result add_delta(sumi_adapter_file* file, const char* path, const peft_metadata* metadata,
-                             const sumi_adapter_target* target, const sumi_tensor* down, const sumi_tensor* up,
-                             const sumi_tensor* alpha, size_t module_bytes, sumi_error* error)
+// name's module with `suffix` instead of its own last `tail` bytes.
+static const sumi_tensor* find_sibling(const sumi_adapter_file* file, const char* name, size_t module_bytes,
+                                       const char* suffix)
 {
+    char other[2 * SUMI_NAME_BYTES];
+    int length = snprintf(other, sizeof other, "%.*s%s", (int)module_bytes, name, suffix);
+    return module_bytes < sizeof other && length >= 0 && (size_t)length < sizeof other
+             ? sumi_tensor_find(&file->set, other)
+             : NULL;
+}
+
+// alpha / rank of a module: by its tensor where there is one, else by the config; 1 when nothing says it.
+static sumi_result read_scale(const sumi_adapter_file* file, const sumi_tensor* alpha, const char* module,
+                              size_t module_bytes, int32_t rank, float* out_scale, sumi_error* error)
+{
+    SUMI_ASSERT(rank >= 1);
+    double said = sumi_adapter_config_alpha(&file->config, module, module_bytes);
+    double scale = said < 0 ? 1.0 : file->config.rank_stabilised ? said / sqrt((double)rank) : said / rank;
+    if (alpha != NULL) {
+        float stored = 0.0f;
+        uint64_t count = 1;
+        for (int32_t i = 0; i < alpha->rank; i++) { count *= alpha->shape[i] == 1 ? 1u : 2u; }
+        if (count != 1 || !sumi_dtype_is_number(alpha->dtype) || sumi_dtype_get(alpha->dtype)->block != 1) {
+            return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s is not a single number", file->path, alpha->name);
+        }
+        sumi_dtype_to_float(alpha->dtype, alpha->data, &stored, 1);
+        scale = (double)stored / rank;
+    }
+    *out_scale = (float)scale;
+    return isfinite(*out_scale) ? SUMI_OK
+                                : sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the alpha of %.*s is not finite",
+                                            file->path, (int)module_bytes, module);
+}
+
+// Whether the rows have a change already: some files carry a layer twice, under two names.
+static bool is_there(const sumi_adapter_file* file, const sumi_adapter_target* target)
+{
+    bool found = false;
+    for (size_t i = 0; i < file->delta_count; i++) {
+        const sumi_delta* other = &file->deltas[i];
+        found = found
+             || (other->weight_index == target->weight_index && other->row_begin == target->row_begin
+                 && sumi_delta_rows(other) == target->rows);
+    }
+    return found;
+}
+
+static sumi_result keep_delta(sumi_adapter_file* file, sumi_delta delta, sumi_error* error)
+{
+    SUMI_TRY(sumi_grow(file->heap, (void**)&file->deltas, &file->delta_capacity, file->delta_count + 1,
+                       sizeof *file->deltas, error));
+    file->deltas[file->delta_count++] = delta;
+    return SUMI_OK;
+}
+
+// Takes down, up and alpha of one module. `module_bytes` of down's name are the module path with its prefix.
+static sumi_result add_delta(sumi_adapter_file* file, const sumi_adapter_target* target, const sumi_tensor* down,
+                             const sumi_tensor* up, const sumi_tensor* alpha, size_t module_bytes, sumi_error* error)
+{
+    const char* path = file->path;
     SUMI_ASSERT(target->weight_index >= 0 && target->rows >= 1 && target->cols >= 1);
     SUMI_ASSERT(module_bytes <= strlen(down->name));
     int32_t rank = 0, in = 0, out = 0, up_rank = 0;
@@ -198,41 +182,286 @@ static sumi_result add_delta(sumi_adapter_file* file, const char* path, const pe
         return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has the type %s; adapters are stored as F32, F16 or BF16",
                          path, down->name, sumi_dtype_get(is_plain_float(down->dtype) ? up->dtype : down->dtype)->name);
     }
-    for (size_t i = 0; i < file->delta_count; i++) {
-        const sumi_delta* other = &file->deltas[i];
-        if (other->weight_index == target->weight_index && other->row_begin == target->row_begin
-            && other->up.rows == out) {
-            return SUMI_OK; // some files carry a layer twice, under two names
+    if (is_there(file, target)) { return SUMI_OK; }
+    SUMI_TRY(sumi_adapter_config_check_rank(&file->config, down->name, module_bytes, rank, error));
+    float scale = 0.0f;
+    SUMI_TRY(read_scale(file, alpha, down->name, module_bytes, rank, &scale, error));
+    return keep_delta(file,
+                      (sumi_delta){.weight_index = target->weight_index,
+                                   .row_begin = target->row_begin,
+                                   .scale = scale,
+                                   .down = factor(down, rank, in),
+                                   .up = factor(up, out, rank)},
+                      error);
+}
+
+// ---- LoKr -----------------------------------------------------------------------------------------------------------
+//
+// The change of a layer is a Kronecker product, W1 (x) W2 with [a, c] (x) [b, d] = [a b, c d]. Each factor is stored whole
+// or as a product of two of an inner size r:
+//
+//     MODULE.lokr_w1 [a, c]   or   MODULE.lokr_w1_a [a, r], MODULE.lokr_w1_b [r, c]        MODULE.lokr_w2 .. likewise
+//
+// The scale is alpha / r, and 1 where both are whole, whatever alpha is. (L1 R1) (x) (L2 R2) = (L1 (x) L2) (R1 (x) R2) is
+// a low-rank change of rank r1 r2, where a whole factor is itself times a unit matrix of its smaller side.
+
+// One of the two factors.
+typedef struct kronecker_factor {
+    const sumi_tensor *whole, *left, *right; // whole, or left and right
+    int32_t rows, cols;
+    int32_t inner; // of left and right; of a whole one its smaller side
+} kronecker_factor;
+
+static sumi_result find_factor(const sumi_adapter_file* file, const char* name, size_t module_bytes, int32_t which,
+                               kronecker_factor* out, sumi_error* error)
+{
+    static const char* const suffixes[2][3] = {{".lokr_w1", ".lokr_w1_a", ".lokr_w1_b"},
+                                               {".lokr_w2", ".lokr_w2_a", ".lokr_w2_b"}};
+    const char* const* suffix = suffixes[which];
+    *out = (kronecker_factor){.whole = find_sibling(file, name, module_bytes, suffix[0]),
+                              .left = find_sibling(file, name, module_bytes, suffix[1]),
+                              .right = find_sibling(file, name, module_bytes, suffix[2])};
+    if (out->whole != NULL ? out->left != NULL || out->right != NULL : out->left == NULL || out->right == NULL) {
+        return sumi_fail(error, SUMI_TENSOR_MISSING,
+                         "%s: %.*s needs either %s or both %s and %s; the file is incomplete", file->path,
+                         (int)module_bytes, name, suffix[0], suffix[1], suffix[2]);
+    }
+    int32_t inner = 0;
+    const sumi_tensor* all[3] = {out->whole, out->left, out->right};
+    bool is_good = out->whole != NULL ? factor_shape(out->whole, &out->rows, &out->cols)
+                                      : factor_shape(out->left, &out->rows, &out->inner)
+                                            && factor_shape(out->right, &inner, &out->cols) && inner == out->inner;
+    if (out->whole != NULL) { out->inner = out->rows < out->cols ? out->rows : out->cols; }
+    if (!is_good) {
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "%s: the factors of %.*s%s are no matrices that can be multiplied", file->path,
+                         (int)module_bytes, name, suffix[0]);
+    }
+    for (int32_t i = 0; i < 3; i++) {
+        if (all[i] != NULL && !is_plain_float(all[i]->dtype)) {
+            return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                             "%s: %s has the type %s; adapters are stored as F32, F16 or BF16", file->path,
+                             all[i]->name, sumi_dtype_get(all[i]->dtype)->name);
         }
     }
-    double value = alpha_of(metadata, down->name, module_bytes);
-    double scale = value < 0 ? 1.0 : metadata->rank_stabilised ? value / sqrt((double)rank) : value / rank;
-    if (alpha != NULL) {
-        float stored = 0.0f;
-        uint64_t count = 1;
-        for (int32_t i = 0; i < alpha->rank; i++) { count *= alpha->shape[i] == 1 ? 1u : 2u; }
-        if (count != 1 || !sumi_dtype_is_number(alpha->dtype) || sumi_dtype_get(alpha->dtype)->block != 1) {
-            return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: %s is not a single number", path, alpha->name);
-        }
-        sumi_dtype_to_float(alpha->dtype, alpha->data, &stored, 1);
-        scale = (double)stored / rank;
-    }
-    if (!isfinite(scale)) {
-        return sumi_fail(error, SUMI_FILE_MALFORMED, "%s: the alpha of %s is not finite", path, down->name);
-    }
-    SUMI_TRY(sumi_grow(file->heap, (void**)&file->deltas, &file->delta_capacity, file->delta_count + 1,
-                       sizeof *file->deltas, error));
-    file->deltas[file->delta_count++] = (sumi_delta){target->weight_index, target->row_begin, (float)scale,
-                                                     factor(down, rank, in), factor(up, out, rank)};
     return SUMI_OK;
+}
+
+// A matrix of floats that lives as long as the file; NULL after a failure.
+static float* reserve_floats(sumi_adapter_file* file, int32_t rows, int32_t cols, sumi_error* error)
+{
+    if (sumi_grow(file->heap, (void**)&file->blocks, &file->block_capacity, file->block_count + 1, sizeof *file->blocks,
+                  error)
+        != SUMI_OK) {
+        return NULL;
+    }
+    const size_t count = (size_t)rows * (size_t)cols;
+    float* block = sumi_alloc_array(file->heap, count, sizeof *block);
+    if (block == NULL) {
+        sumi_out_of_memory(error, count * sizeof *block, "the factors of an adapter");
+        return NULL;
+    }
+    return file->blocks[file->block_count++] = block;
+}
+
+static sumi_weight own_factor(const char* name, const float* data, int32_t rows, int32_t cols)
+{
+    return (sumi_weight){.name = name,
+                         .rows = rows,
+                         .cols = cols,
+                         .part_count = 1,
+                         .parts = {{.data = data, .dtype = SUMI_DTYPE_F32, .rows = rows, .scale = 1.0f}},
+                         .index = -1};
+}
+
+// The left or the right matrix of a factor: of a whole one it may be the unit matrix, which is its smaller side.
+typedef struct half_factor {
+    const sumi_tensor* tensor; // NULL: the unit matrix
+    int32_t rows, cols;
+} half_factor;
+
+static half_factor left_of(const kronecker_factor* f)
+{
+    const sumi_tensor* tensor = f->whole == NULL ? f->left : f->inner == f->cols ? f->whole : NULL;
+    return (half_factor){tensor, f->rows, f->inner};
+}
+
+static half_factor right_of(const kronecker_factor* f)
+{
+    const sumi_tensor* tensor = f->whole == NULL ? f->right : f->inner == f->cols ? NULL : f->whole;
+    return (half_factor){tensor, f->inner, f->cols};
+}
+
+static size_t count_of(const half_factor* half) { return (size_t)half->rows * (size_t)half->cols; }
+
+// Its elements from `into` on; returns where the next one begins.
+static float* write_half(const half_factor* half, float* into)
+{
+    if (half->tensor != NULL) {
+        sumi_dtype_to_float(half->tensor->dtype, half->tensor->data, into, count_of(half));
+    } else {
+        for (int32_t r = 0; r < half->rows; r++) {
+            for (int32_t c = 0; c < half->cols; c++) { into[(size_t)r * (size_t)half->cols + (size_t)c] = r == c; }
+        }
+    }
+    return into + count_of(half);
+}
+
+// The Kronecker product of a [a_rows, a_cols] and b [b_rows, b_cols].
+static void multiply_kronecker(const half_factor* a_half, const float* a, const half_factor* b_half, const float* b,
+                               float* into)
+{
+    const size_t a_cols = (size_t)a_half->cols, b_cols = (size_t)b_half->cols;
+    for (size_t i = 0; i < (size_t)a_half->rows; i++) {
+        for (size_t l = 0; l < (size_t)b_half->rows; l++) {
+            for (size_t j = 0; j < a_cols; j++) {
+                for (size_t k = 0; k < b_cols; k++) { *into++ = a[i * a_cols + j] * b[l * b_cols + k]; }
+            }
+        }
+    }
+}
+
+// As a low-rank change: up = L1 (x) L2, down = R1 (x) R2.
+static sumi_result keep_low_rank(sumi_adapter_file* file, sumi_delta delta, const kronecker_factor* w1,
+                                 const kronecker_factor* w2, sumi_error* error)
+{
+    const half_factor l1 = left_of(w1), l2 = left_of(w2), r1 = right_of(w1), r2 = right_of(w2);
+    const int32_t rank = w1->inner * w2->inner, out = w1->rows * w2->rows, in = w1->cols * w2->cols;
+    const char* name = (w2->whole != NULL ? w2->whole : w2->left)->name;
+    float *up = reserve_floats(file, out, rank, error), *down = NULL;
+    if (up != NULL) { down = reserve_floats(file, rank, in, error); }
+    if (down == NULL) { return SUMI_OUT_OF_HOST_MEMORY; }
+    const size_t count = count_of(&l1) + count_of(&l2) + count_of(&r1) + count_of(&r2);
+    float* floats = sumi_alloc_array(file->heap, count, sizeof *floats);
+    if (floats == NULL) { return sumi_out_of_memory(error, count * sizeof *floats, "the factors of an adapter"); }
+    float *l2_floats = write_half(&l1, floats), *r1_floats = write_half(&l2, l2_floats),
+          *r2_floats = write_half(&r1, r1_floats);
+    write_half(&r2, r2_floats);
+    multiply_kronecker(&l1, floats, &l2, l2_floats, up);
+    multiply_kronecker(&r1, r1_floats, &r2, r2_floats, down);
+    sumi_free(file->heap, floats);
+    delta.up = own_factor(name, up, out, rank);
+    delta.down = own_factor(name, down, rank, in);
+    return keep_delta(file, delta, error);
+}
+
+// A factor as it is in the file, or multiplied.
+static sumi_result take_factor(sumi_adapter_file* file, const kronecker_factor* f, sumi_weight* out, sumi_error* error)
+{
+    if (f->whole != NULL) {
+        *out = factor(f->whole, f->rows, f->cols);
+        return SUMI_OK;
+    }
+    const half_factor left = left_of(f), right = right_of(f);
+    const size_t count = count_of(&left) + count_of(&right);
+    float* product = reserve_floats(file, f->rows, f->cols, error);
+    if (product == NULL) { return SUMI_OUT_OF_HOST_MEMORY; }
+    float* floats = sumi_alloc_array(file->heap, count, sizeof *floats);
+    if (floats == NULL) { return sumi_out_of_memory(error, count * sizeof *floats, "the factors of an adapter"); }
+    const float* second = write_half(&left, floats);
+    write_half(&right, floats + count_of(&left));
+    const size_t rows = (size_t)f->rows, cols = (size_t)f->cols, inner = (size_t)f->inner;
+    memset(product, 0, rows * cols * sizeof *product);
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t k = 0; k < inner; k++) {
+            for (size_t j = 0; j < cols; j++) { product[i * cols + j] += floats[i * inner + k] * second[k * cols + j]; }
+        }
+    }
+    sumi_free(file->heap, floats);
+    *out = own_factor(f->left->name, product, f->rows, f->cols);
+    return SUMI_OK;
+}
+
+static sumi_result keep_factors(sumi_adapter_file* file, sumi_delta delta, const kronecker_factor* w1,
+                                const kronecker_factor* w2, sumi_error* error)
+{
+    delta.kind = SUMI_DELTA_KRONECKER;
+    SUMI_TRY(take_factor(file, w1, &delta.up, error));
+    SUMI_TRY(take_factor(file, w2, &delta.down, error));
+    return keep_delta(file, delta, error);
+}
+
+static sumi_result add_kronecker(sumi_adapter_file* file, const sumi_adapter_target* target, const char* name,
+                                 size_t module_bytes, sumi_error* error)
+{
+    kronecker_factor w1, w2;
+    SUMI_TRY(find_factor(file, name, module_bytes, 0, &w1, error));
+    SUMI_TRY(find_factor(file, name, module_bytes, 1, &w2, error));
+    if ((int64_t)w1.rows * w2.rows != target->rows || (int64_t)w1.cols * w2.cols != target->cols) {
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "%s: the factors of %.*s are [%d, %d] and [%d, %d], the layer is [%d, %d]; the adapter is of "
+                         "another model",
+                         file->path, (int)module_bytes, name, (int)w1.rows, (int)w1.cols, (int)w2.rows, (int)w2.cols,
+                         (int)target->rows, (int)target->cols);
+    }
+    if (is_there(file, target)) { return SUMI_OK; }
+    sumi_delta delta = {.weight_index = target->weight_index, .row_begin = target->row_begin, .scale = 1.0f};
+    const kronecker_factor* ranked = w2.whole == NULL ? &w2 : &w1;
+    if (ranked->whole == NULL) {
+        if (w1.whole == NULL && w1.inner != w2.inner && w2.whole == NULL) {
+            return sumi_fail(error, SUMI_TENSOR_MISMATCH, "%s: the factors of %.*s have the ranks %d and %d, not one",
+                             file->path, (int)module_bytes, name, (int)w1.inner, (int)w2.inner);
+        }
+        SUMI_TRY(read_scale(file, find_sibling(file, name, module_bytes, ".alpha"), name, module_bytes, ranked->inner,
+                            &delta.scale, error));
+    }
+    const int32_t smaller = target->rows < target->cols ? target->rows : target->cols;
+    if ((int64_t)w1.inner * w2.inner <= smaller / LOW_RANK_SHARE) {
+        return keep_low_rank(file, delta, &w1, &w2, error);
+    }
+    return keep_factors(file, delta, &w1, &w2, error);
+}
+
+// ---- Norms ----------------------------------------------------------------------------------------------------------
+
+// MODULE.w_norm is added to the weight of a norm.
+static sumi_result add_vector(sumi_adapter_file* file, const sumi_adapter_target* target, const sumi_tensor* tensor,
+                              sumi_error* error)
+{
+    int64_t count = 1;
+    bool is_good = tensor->rank >= 1;
+    for (int32_t i = 0; i < tensor->rank; i++) {
+        is_good = is_good && (count == 1 || tensor->shape[i] == 1);
+        count = count == 1 ? tensor->shape[i] : count;
+    }
+    if (!is_good || count != target->cols) {
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "%s: %s has %lld values, the norm has %d; the adapter is of another model", file->path,
+                         tensor->name, (long long)count, (int)target->cols);
+    }
+    if (!is_plain_float(tensor->dtype)) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED, "%s: %s has the type %s; adapters are stored as F32, F16 or BF16",
+                         file->path, tensor->name, sumi_dtype_get(tensor->dtype)->name);
+    }
+    if (is_there(file, target)) { return SUMI_OK; }
+    return keep_delta(file,
+                      (sumi_delta){.weight_index = target->weight_index,
+                                   .scale = 1.0f,
+                                   .up = factor(tensor, target->cols, 1),
+                                   .kind = SUMI_DELTA_VECTOR},
+                      error);
+}
+
+// Whether a name ends like a tensor of LoKr; then the bytes before that.
+static bool is_kronecker(const char* name, size_t* out_module_bytes)
+{
+    static const char* const suffixes[] = {".lokr_w1", ".lokr_w1_a", ".lokr_w1_b",
+                                           ".lokr_w2", ".lokr_w2_a", ".lokr_w2_b"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        if (ends_with(name, suffixes[i])) {
+            *out_module_bytes = strlen(name) - strlen(suffixes[i]);
+            return true;
+        }
+    }
+    return false;
 }
 
 // ---- The file -------------------------------------------------------------------------------------------------------
 
-// LoHa, LoKr, DoRA and others that are not one product of two matrices.
+// LoHa, DoRA, LoKr of convolutions and others that are neither a product of two matrices nor a Kronecker product.
 static bool is_other_method(const char* name)
 {
-    static const char* const marks[] = {".hada_",  ".lokr_",    "dora_scale",   "lora_magnitude_vector",
+    static const char* const marks[] = {".hada_",  ".lokr_t2",  "dora_scale",   "lora_magnitude_vector",
                                         ".oft_",   ".lora_mid", ".lora_B.bias", ".lora_B.default.bias",
                                         ".diff_b", ".glora",    ".boft"};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
@@ -256,33 +485,23 @@ static void note_unmatched(unmatched* list, const char* name)
     }
 }
 
-// name's module with `suffix` instead of its own last `tail` bytes.
-static const sumi_tensor* find_sibling(const sumi_adapter_file* file, const char* name, size_t module_bytes,
-                                       const char* suffix)
+static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* network, const sumi_tensor* tensor,
+                               unmatched* list, sumi_error* error)
 {
-    char other[2 * SUMI_NAME_BYTES];
-    int length = snprintf(other, sizeof other, "%.*s%s", (int)module_bytes, name, suffix);
-    return module_bytes < sizeof other && length >= 0 && (size_t)length < sizeof other
-             ? sumi_tensor_find(&file->set, other)
-             : NULL;
-}
-
-static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* network, const char* path,
-                               const peft_metadata* metadata, const sumi_tensor* tensor, unmatched* list,
-                               sumi_error* error)
-{
-    const char* name = tensor->name;
-    if (is_other_method(name)) {
+    const char *name = tensor->name, *path = file->path;
+    size_t kronecker_bytes = 0;
+    const bool has_kronecker = is_kronecker(name, &kronecker_bytes);
+    if (is_other_method(name) || (has_kronecker && find_sibling(file, name, kronecker_bytes, ".lokr_t2") != NULL)) {
         return sumi_fail(error, SUMI_NOT_SUPPORTED,
-                         "%s: tensor %s belongs to another kind of adapter (LoHa, LoKr, DoRA or full weights); only "
-                         "LoRA is supported",
+                         "%s: tensor %s belongs to another kind of adapter (LoHa, DoRA, LoKr of a convolution or full "
+                         "weights); LoRA and LoKr of linear layers are supported",
                          path, name);
     }
     for (size_t i = 0; i < SUFFIX_COUNT; i++) {
         if (ends_with(name, s_suffixes[i][0])) {
             size_t module_bytes = strlen(name) - strlen(s_suffixes[i][0]);
             const sumi_tensor* up = find_sibling(file, name, module_bytes, s_suffixes[i][1]);
-            const sumi_adapter_target* target = find_target(network, name, module_bytes);
+            const sumi_adapter_target* target = find_target(network, name, module_bytes, false);
             if (target == NULL) {
                 note_unmatched(list, name);
                 return SUMI_OK;
@@ -292,8 +511,8 @@ static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* netw
                                  "%s: %s has no partner ending in %s; the file is incomplete", path, name,
                                  s_suffixes[i][1]);
             }
-            return add_delta(file, path, metadata, target, tensor, up, find_sibling(file, name, module_bytes, ".alpha"),
-                             module_bytes, error);
+            return add_delta(file, target, tensor, up, find_sibling(file, name, module_bytes, ".alpha"), module_bytes,
+                             error);
         }
         if (ends_with(name, s_suffixes[i][1])) {
             if (find_sibling(file, name, strlen(name) - strlen(s_suffixes[i][1]), s_suffixes[i][0]) == NULL) {
@@ -304,9 +523,31 @@ static sumi_result read_tensor(sumi_adapter_file* file, const sumi_network* netw
             return SUMI_OK; // read with its partner
         }
     }
+    if (ends_with(name, ".w_norm")) {
+        const sumi_adapter_target* target = find_target(network, name, strlen(name) - strlen(".w_norm"), true);
+        if (target != NULL) { return add_vector(file, target, tensor, error); }
+        note_unmatched(list, name);
+        return SUMI_OK;
+    }
+    if (ends_with(name, ".b_norm")) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                         "%s: tensor %s changes the bias of a norm; changes of norms' weights alone are supported",
+                         path, name);
+    }
+    if (has_kronecker) {
+        const sumi_adapter_target* target = find_target(network, name, kronecker_bytes, false);
+        if (target != NULL) { return add_kronecker(file, target, name, kronecker_bytes, error); }
+        note_unmatched(list, name);
+        return SUMI_OK;
+    }
     if (ends_with(name, ".alpha")) {
+        size_t module_bytes = strlen(name) - strlen(".alpha");
+        if (find_sibling(file, name, module_bytes, ".lokr_w1") != NULL
+            || find_sibling(file, name, module_bytes, ".lokr_w1_a") != NULL) {
+            return SUMI_OK;
+        }
         for (size_t i = 0; i < SUFFIX_COUNT; i++) {
-            if (find_sibling(file, name, strlen(name) - strlen(".alpha"), s_suffixes[i][0]) != NULL) { return SUMI_OK; }
+            if (find_sibling(file, name, module_bytes, s_suffixes[i][0]) != NULL) { return SUMI_OK; }
         }
     }
     note_unmatched(list, name);
@@ -317,8 +558,9 @@ static int compare_deltas(const void* a, const void* b)
 {
     const sumi_delta *x = a, *y = b;
     if (x->weight_index != y->weight_index) { return x->weight_index < y->weight_index ? -1 : 1; }
-    return x->row_begin != y->row_begin ? (x->row_begin < y->row_begin ? -1 : 1)
-                                        : (x->up.rows > y->up.rows) - (x->up.rows < y->up.rows);
+    return x->row_begin != y->row_begin
+             ? (x->row_begin < y->row_begin ? -1 : 1)
+             : (sumi_delta_rows(x) > sumi_delta_rows(y)) - (sumi_delta_rows(x) < sumi_delta_rows(y));
 }
 
 // Where a file has both a fused change of q, k and v and the single ones, they are the same change twice: the single
@@ -329,14 +571,14 @@ static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
         sumi_delta* delta = &file->deltas[i];
         SUMI_ASSERT(delta->weight_index >= 0 && (size_t)delta->weight_index < network->weights.count);
         const sumi_weight* weight = network->weights.weights[delta->weight_index];
-        SUMI_ASSERT(delta->row_begin >= -1 && delta->up.rows <= weight->rows);
+        SUMI_ASSERT(delta->row_begin >= -1 && sumi_delta_rows(delta) <= weight->rows);
         int32_t single_rows = 0;
         for (size_t k = 0; k < file->delta_count; k++) {
             bool is_single =
-                file->deltas[k].weight_index == delta->weight_index && file->deltas[k].up.rows < weight->rows;
-            single_rows += is_single ? file->deltas[k].up.rows : 0;
+                file->deltas[k].weight_index == delta->weight_index && sumi_delta_rows(&file->deltas[k]) < weight->rows;
+            single_rows += is_single ? sumi_delta_rows(&file->deltas[k]) : 0;
         }
-        if (delta->up.rows == weight->rows && single_rows >= weight->rows) { delta->row_begin = -1; }
+        if (sumi_delta_rows(delta) == weight->rows && single_rows >= weight->rows) { delta->row_begin = -1; }
     }
     size_t kept = 0;
     for (size_t i = 0; i < file->delta_count; i++) {
@@ -345,14 +587,35 @@ static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
     file->delta_count = kept;
 }
 
-static sumi_result read_file(sumi_adapter_file* file, const sumi_network* network, const char* path, sumi_error* error)
+// The file itself, or the one in the folder that PEFT or diffusers saved. The host's file callbacks know files only: what
+// does not open as one is taken for a folder.
+static sumi_result find_file(sumi_adapter_file* file, const sumi_files* files, const char* path, sumi_error* error)
 {
+    static const char* const names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};
+    const size_t bytes = strlen(path) + 64;
+    file->path = sumi_alloc(file->heap, bytes);
+    if (file->path == NULL) { return sumi_out_of_memory(error, bytes, "a file name"); }
+    snprintf(file->path, bytes, "%s", path);
+    if (sumi_file_exists(files, path)) { return SUMI_OK; }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        SUMI_ASSERT(strlen(names[i]) + 2 <= 64);
+        sumi_path_join(file->path, bytes, path, names[i]);
+        if (sumi_file_exists(files, file->path)) { return SUMI_OK; }
+    }
+    return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: no such file, and no folder with %s or %s", path, names[0],
+                     names[1]);
+}
+
+static sumi_result read_file(sumi_adapter_file* file, const sumi_files* files, const sumi_network* network,
+                             const char* given, sumi_error* error)
+{
+    SUMI_TRY(find_file(file, files, given, error));
+    const char* path = file->path;
     SUMI_TRY(sumi_tensor_set_open(&file->set, path, error));
-    peft_metadata metadata;
-    SUMI_TRY(read_metadata(file, path, &metadata, error));
+    SUMI_TRY(sumi_adapter_config_read(&file->config, file->heap, files, &file->set, path, error));
     unmatched list = {.count = 0};
     for (size_t i = 0; i < file->set.count; i++) {
-        SUMI_TRY(read_tensor(file, network, path, &metadata, &file->set.tensors[i], &list, error));
+        SUMI_TRY(read_tensor(file, network, &file->set.tensors[i], &list, error));
     }
     if (list.count > 0 || file->delta_count == 0) {
         return sumi_fail(error, SUMI_LORA_NO_MATCH,
@@ -364,6 +627,7 @@ static sumi_result read_file(sumi_adapter_file* file, const sumi_network* networ
     drop_doubled(file, network);
     sumi_sort(file->deltas, file->delta_count, sizeof *file->deltas, compare_deltas);
     file->adapter = (sumi_adapter){file->deltas, (int32_t)file->delta_count};
+    sumi_adapter_config_close(&file->config);
     return SUMI_OK;
 }
 
@@ -376,7 +640,7 @@ sumi_result sumi_adapter_open(sumi_heap* heap, const sumi_files* files, const su
     if (file == NULL) { return sumi_out_of_memory(error, sizeof *file, "an adapter"); }
     file->heap = heap;
     sumi_tensor_set_init(&file->set, heap, files);
-    sumi_result result = read_file(file, network, path, error);
+    sumi_result result = read_file(file, files, network, path, error);
     if (result != SUMI_OK) {
         sumi_adapter_close(file);
         return result;
@@ -388,7 +652,11 @@ sumi_result sumi_adapter_open(sumi_heap* heap, const sumi_files* files, const su
 void sumi_adapter_close(sumi_adapter_file* file)
 {
     if (file != NULL) {
+        for (size_t i = 0; i < file->block_count; i++) { sumi_free(file->heap, file->blocks[i]); }
+        sumi_free(file->heap, file->blocks);
         sumi_free(file->heap, file->deltas);
+        sumi_adapter_config_close(&file->config);
+        sumi_free(file->heap, file->path);
         sumi_tensor_set_close(&file->set);
         sumi_free(file->heap, file);
     }

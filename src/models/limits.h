@@ -6,5 +6,5 @@
 #define SUMI_MAX_ITEMS 64     // pictures in one job
 #define SUMI_MAX_PROMPTS 128  // distinct prompts in one job: a positive and a negative one per picture
 #define SUMI_MAX_REFERENCES 8 // pictures that one job refers to
-#define SUMI_MAX_SIZES 8      // of pictures that the authors of a model name
+#define SUMI_MAX_SIZES 64     // of pictures that the authors of a model name
 #endif

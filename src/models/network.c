@@ -211,6 +211,7 @@ static sumi_result open_denoiser(sumi_network* network, sumi_error* error)
                                 .guidance_off = recipe->guidance_off,
                                 .guidance_rule = recipe->guidance_rule};
     memcpy(info->feature_width, facts.feature_width, sizeof info->feature_width);
+    memcpy(info->is_pooled, facts.reads_pooled, sizeof info->is_pooled);
     for (int32_t e = 0; e < recipe->encoder_count; e++) {
         const sumi_prompt_template* prompt = &recipe->encoders[e].prompt;
         if (prompt->max_tokens > info->max_prompt_tokens) { info->max_prompt_tokens = prompt->max_tokens; }
@@ -291,6 +292,7 @@ static sumi_result check_widths(const sumi_network* network, int32_t e, const su
             "%s: the text encoder makes features of %d values, the transformer reads %d; they do not belong together",
             component->path, (int)facts.width, (int)network->info.feature_width[e]);
     }
+    SUMI_ASSERT(facts.pools == network->info.is_pooled[e]); // the recipe's
     if (network->vision != NULL && facts.takes_pictures
         && recipe->vision->facts(network->vision).width != facts.width) {
         return sumi_fail(
@@ -440,11 +442,41 @@ static void append(char* into, size_t* used, const char* text, size_t bytes)
     *used += bytes;
 }
 
+static void append_text(char* into, size_t* used, const char* text)
+{
+    if (text != NULL) { append(into, used, text, strlen(text)); }
+}
+
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+// The text with its opening, or without one where the encoder skips it.
+static void append_opened(char* into, size_t* used, const sumi_prompt_template* around, const char* text, size_t bytes)
+{
+    const sumi_prompt_opening* opening = around->opening;
+    if (opening == NULL || bytes == 0) {
+        append(into, used, text, bytes);
+        return;
+    }
+    const size_t mark = strlen(opening->mark);
+    for (size_t at = 0; at + mark <= bytes; at++) {
+        if (memcmp(text + at, opening->mark, mark) != 0) { continue; }
+        const size_t skipped = at == 0 || around->skips_opening ? at + mark : 0;
+        append(into, used, text + skipped, bytes - skipped);
+        return;
+    }
+    size_t first = 0;
+    while (first < bytes && is_blank(text[first])) { first++; }
+    if (!around->skips_opening) {
+        append_text(into, used, first < bytes && text[first] == '<' ? opening->markup : opening->plain);
+    }
+    append(into, used, text, bytes);
+}
+
 // The prompt inside its template; returns its bytes.
 static size_t fill_template(const sumi_prompt_template* around, const sumi_prompt_text* prompt, char* into)
 {
     size_t used = 0;
-    append(into, &used, around->before, strlen(around->before));
+    append_text(into, &used, around->before);
     for (int32_t i = 0; i < prompt->picture_count; i++) {
         const char* mark = strchr(around->picture, '#');
         const size_t before = mark != NULL ? (size_t)(mark - around->picture) : strlen(around->picture);
@@ -456,8 +488,8 @@ static size_t fill_template(const sumi_prompt_template* around, const sumi_promp
             append(into, &used, mark + 1, strlen(mark + 1));
         }
     }
-    append(into, &used, prompt->text, prompt->bytes);
-    append(into, &used, around->after, strlen(around->after));
+    append_opened(into, &used, around, prompt->text, prompt->bytes);
+    append_text(into, &used, around->after);
     return used;
 }
 
@@ -527,6 +559,12 @@ sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encode
                                    ids, most, &count, error));
     // the first ids are kept: a longer prompt loses the end of the template, as in the references
     int32_t kept = (int32_t)(count < most ? count : most);
+    if (count > most && around->keeps_last) { // of an empty text nothing but those that are always there
+        int32_t special[4];
+        SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, "", 0, true, special,
+                                       sizeof special / sizeof *special, &count, error));
+        if (count > 0 && count <= sizeof special / sizeof *special) { ids[kept - 1] = special[count - 1]; }
+    }
     if (placed.picture_count > 0) {
         SUMI_TRY(expand_pictures(network, encoder, &placed, ids, capacity, &kept, out_picture_rows, error));
     }
@@ -575,9 +613,7 @@ int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, 
 {
     const sumi_recipe_encoder* from = &network->recipe->encoders[encoder];
     SUMI_ASSERT(encoder >= 0 && encoder < network->recipe->encoder_count);
-    if (network->encoders[encoder].model != NULL && from->part->facts(network->encoders[encoder].model).pools) {
-        return 1;
-    }
+    if (network->info.is_pooled[encoder]) { return 1; }
     const int32_t rows = token_count - from->prompt.dropped_rows, most = from->prompt.max_rows;
     return rows < 1 ? 0 : most > 0 && rows > most ? most : rows;
 }

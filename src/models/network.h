@@ -37,6 +37,7 @@ typedef struct sumi_network_info {
     int32_t min_prompt_tokens[SUMI_MAX_TEXT_ENCODERS]; // fewer make no features
     int32_t text_encoder_count;                        // matrices of features per prompt; 1 for most families
     int32_t feature_width[SUMI_MAX_TEXT_ENCODERS];
+    bool is_pooled[SUMI_MAX_TEXT_ENCODERS]; // features are one row for the whole prompt, not one for each token
     int32_t min_references, max_references; // pictures that a job refers to; 0: none
     // without a size of its own a picture gets that of its last reference; else of its first
     bool size_follows_last_reference;

@@ -14,13 +14,33 @@
 static bool other_name(const void* context, const char* canonical, int32_t which, char* out, size_t out_bytes)
 {
     (void)context;
-    static const char* const original[][2] = {{"all_x_embedder.2-1.", "x_embedder."},
-                                              {"all_final_layer.2-1.", "final_layer."},
-                                              {".attention.to_out.0.", ".attention.out."},
-                                              {".attention.norm_q.", ".attention.q_norm."},
-                                              {".attention.norm_k.", ".attention.k_norm."}};
-    for (size_t i = 0; which == 0 && i < sizeof original / sizeof *original; i++) {
-        if (sumi_replace_text(canonical, original[i][0], original[i][1], out, out_bytes)) { return true; }
+    static const char* const original[][2] = {
+        {"all_x_embedder.2-1.", "x_embedder."},       {"all_final_layer.2-1.", "final_layer."},
+        {".attention.to_out.0.", ".attention.out."},  {".attention.norm_q.", ".attention.q_norm."},
+        {".attention.norm_k.", ".attention.k_norm."}, {NULL, NULL}};
+    static const char* const lumina2[][2] = {{"cap_embedder.", "time_caption_embed.caption_embedder."},
+                                             {"t_embedder.mlp.0.", "time_caption_embed.timestep_embedder.linear_1."},
+                                             {"t_embedder.mlp.2.", "time_caption_embed.timestep_embedder.linear_2."},
+                                             {"final_layer.adaLN_modulation.1.", "norm_out.linear_1."},
+                                             {"final_layer.linear.", "norm_out.linear_2."},
+                                             {".attention.", ".attn."},
+                                             {".feed_forward.w1.", ".feed_forward.linear_1."},
+                                             {".feed_forward.w2.", ".feed_forward.linear_2."},
+                                             {".feed_forward.w3.", ".feed_forward.linear_3."},
+                                             {".adaLN_modulation.1.", ".norm1.linear."},
+                                             {".attention_norm1.", ".norm1.norm."}, // of modulated blocks
+                                             {".attention_norm2.", ".norm2."},
+                                             {NULL, NULL}};
+    static const char* const unmodulated[][2] = {{".attention_norm1.", ".norm1."}, {NULL, NULL}};
+    static const char* const(*const all[])[2] = {original, lumina2, unmodulated};
+    const int32_t count = sizeof all / sizeof *all;
+    // A name that has no such part counts in none of them: the numbers of the others have no gaps.
+    for (int32_t t = 0, found = 0; t < count; t++) {
+        for (int32_t i = 0; all[t][i][0] != NULL; i++) {
+            if (!sumi_replace_text(canonical, all[t][i][0], all[t][i][1], out, out_bytes)) { continue; }
+            if (found++ == which) { return true; }
+            break;
+        }
     }
     return false;
 }
@@ -60,13 +80,13 @@ static void bind_block(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block
     w->is_modulated = is_modulated;
     w->slot = slot;
     int32_t dim = model->dim;
-    sumi_bind_vector(b, &w->attention_norm1, sumi_bind_join(n[0], block, "attention_norm1.weight"), dim);
-    sumi_bind_vector(b, &w->attention_norm2, sumi_bind_join(n[0], block, "attention_norm2.weight"), dim);
-    sumi_bind_vector(b, &w->ffn_norm1, sumi_bind_join(n[0], block, "ffn_norm1.weight"), dim);
-    sumi_bind_vector(b, &w->ffn_norm2, sumi_bind_join(n[0], block, "ffn_norm2.weight"), dim);
+    sumi_bind_norm(b, &w->attention_norm1, sumi_bind_join(n[0], block, "attention_norm1.weight"), dim);
+    sumi_bind_norm(b, &w->attention_norm2, sumi_bind_join(n[0], block, "attention_norm2.weight"), dim);
+    sumi_bind_norm(b, &w->ffn_norm1, sumi_bind_join(n[0], block, "ffn_norm1.weight"), dim);
+    sumi_bind_norm(b, &w->ffn_norm2, sumi_bind_join(n[0], block, "ffn_norm2.weight"), dim);
     bind_qkv(model, b, w, block);
-    sumi_bind_vector(b, &w->q_norm, sumi_bind_join(n[0], block, "attention.norm_q.weight"), model->head_dim);
-    sumi_bind_vector(b, &w->k_norm, sumi_bind_join(n[0], block, "attention.norm_k.weight"), model->head_dim);
+    sumi_bind_norm(b, &w->q_norm, sumi_bind_join(n[0], block, "attention.norm_q.weight"), model->head_dim);
+    sumi_bind_norm(b, &w->k_norm, sumi_bind_join(n[0], block, "attention.norm_k.weight"), model->head_dim);
     sumi_bind_matrix(b, &w->out, sumi_bind_join(n[0], block, "attention.to_out.0"), dim,
                      model->heads * model->head_dim);
     const char* gate_up[] = {sumi_bind_join(n[0], block, "feed_forward.w1"),
@@ -75,9 +95,8 @@ static void bind_block(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block
                     (const int32_t[]){model->hidden, model->hidden}, 2, dim);
     sumi_bind_matrix(b, &w->down, sumi_bind_join(n[0], block, "feed_forward.w2"), dim, model->hidden);
     if (is_modulated) {
-        sumi_bind_matrix(b, &w->modulation, sumi_bind_join(n[0], block, "adaLN_modulation.0"), 4 * dim,
-                         model->condition_width);
-        sumi_bind_vector(b, &w->modulation_bias, sumi_bind_join(n[0], block, "adaLN_modulation.0.bias"), 4 * dim);
+        sumi_bind_linear(b, &w->modulation, &w->modulation_bias,
+                         sumi_bind_join(n[0], block, model->settings->modulation), 4 * dim, model->condition_width);
     }
 }
 
@@ -119,8 +138,10 @@ static void read_config(const sumi_next_dit_settings* settings, sumi_binder* b, 
 // All widths from the shapes; what the config says must agree with them.
 static void find_sizes(sumi_next_dit* model, sumi_binder* b, const config_values* c, const char* config_path)
 {
-    model->dim = sumi_bind_size(b, "all_x_embedder.2-1.weight", 0);
-    int32_t patch = sumi_bind_size(b, "all_x_embedder.2-1.weight", 1);
+    char name[SUMI_NAME_BYTES];
+    sumi_bind_join(name, model->settings->x_embedder, "weight");
+    model->dim = sumi_bind_size(b, name, 0);
+    int32_t patch = sumi_bind_size(b, name, 1);
     model->channels = patch / 4;
     model->head_dim = sumi_bind_size(b, "layers.0.attention.norm_q.weight", 0);
     model->feature_width = sumi_bind_size(b, "cap_embedder.1.weight", 1);
@@ -128,9 +149,17 @@ static void find_sizes(sumi_next_dit* model, sumi_binder* b, const config_values
     model->time_hidden = sumi_bind_size(b, "t_embedder.mlp.0.weight", 0);
     model->time_width = sumi_bind_size(b, "t_embedder.mlp.0.weight", 1);
     model->condition_width = sumi_bind_size(b, "t_embedder.mlp.2.weight", 0);
+    if (model->settings->reads_pooled) {
+        model->pooled_hidden = sumi_bind_size(b, "clip_text_pooled_proj.1.weight", 0);
+        model->pooled_width = sumi_bind_size(b, "clip_text_pooled_proj.1.weight", 1);
+    }
+    const bool is_fused = sumi_bind_find(b, "layers.0.attention.qkv.weight") != NULL;
+    const int32_t projected = is_fused ? sumi_bind_size(b, "layers.0.attention.qkv.weight", 0)
+                                       : sumi_bind_size(b, "layers.0.attention.to_k.weight", 0);
     if (b->result != SUMI_OK) { return; }
     model->heads = c->heads != 0 ? c->heads : model->dim / model->head_dim;
-    model->kv_heads = c->kv_heads != 0 ? c->kv_heads : model->heads;
+    const int32_t kv_rows = is_fused ? (projected - model->dim) / 2 : projected;
+    model->kv_heads = c->kv_heads != 0 ? c->kv_heads : kv_rows / model->head_dim;
     sumi_bind_check(b, config_path, "dim", c->dim, model->dim);
     sumi_bind_check(b, config_path, "in_channels", c->channels, model->channels);
     sumi_bind_check(b, config_path, "cap_feat_dim", c->features, model->feature_width);
@@ -156,6 +185,7 @@ static void find_sizes(sumi_next_dit* model, sumi_binder* b, const config_values
     }
     for (int32_t a = 0; a < 3; a++) { model->axis_pairs[a] = axes[a] / 2; }
     model->eps = (float)c->eps;
+    model->qk_eps = model->settings->qk_eps > 0 ? model->settings->qk_eps : model->eps;
     model->theta = c->theta;
     model->time_scale = c->time_scale;
     model->layer_count = c->layers != 0 ? c->layers : sumi_bind_count(b, "layers.");
@@ -186,23 +216,31 @@ static sumi_result bind(void* part, const void* settings, sumi_binder* b, const 
     model->noise_refiner = blocks + model->layer_count;
     model->context_refiner = model->noise_refiner + model->refiner_count;
 
-    int32_t dim = model->dim, patch = 4 * model->channels;
-    sumi_bind_matrix(b, &model->x_embedder, "all_x_embedder.2-1", dim, patch);
-    sumi_bind_vector(b, &model->x_embedder_bias, "all_x_embedder.2-1.bias", dim);
-    sumi_bind_matrix(b, &model->time_in, "t_embedder.mlp.0", model->time_hidden, model->time_width);
-    sumi_bind_vector(b, &model->time_in_bias, "t_embedder.mlp.0.bias", model->time_hidden);
-    sumi_bind_matrix(b, &model->time_out, "t_embedder.mlp.2", model->condition_width, model->time_hidden);
-    sumi_bind_vector(b, &model->time_out_bias, "t_embedder.mlp.2.bias", model->condition_width);
-    sumi_bind_vector(b, &model->caption_norm, "cap_embedder.0.weight", model->feature_width);
-    sumi_bind_matrix(b, &model->caption_embedder, "cap_embedder.1", dim, model->feature_width);
-    sumi_bind_vector(b, &model->caption_embedder_bias, "cap_embedder.1.bias", dim);
-    sumi_bind_vector(b, &model->x_pad, "x_pad_token", dim);
-    sumi_bind_vector(b, &model->caption_pad, "cap_pad_token", dim);
-    sumi_bind_matrix(b, &model->final_modulation, "all_final_layer.2-1.adaLN_modulation.1", dim,
-                     model->condition_width);
-    sumi_bind_vector(b, &model->final_modulation_bias, "all_final_layer.2-1.adaLN_modulation.1.bias", dim);
-    sumi_bind_matrix(b, &model->final_linear, "all_final_layer.2-1.linear", patch, dim);
-    sumi_bind_vector(b, &model->final_linear_bias, "all_final_layer.2-1.linear.bias", patch);
+    const sumi_next_dit_settings* names = settings;
+    const int32_t dim = model->dim, patch = 4 * model->channels, condition = model->condition_width;
+    char n[SUMI_NAME_BYTES];
+    sumi_bind_linear(b, &model->x_embedder, &model->x_embedder_bias, names->x_embedder, dim, patch);
+    sumi_bind_linear(b, &model->time_in, &model->time_in_bias, "t_embedder.mlp.0", model->time_hidden,
+                     model->time_width);
+    sumi_bind_linear(b, &model->time_out, &model->time_out_bias, "t_embedder.mlp.2", condition, model->time_hidden);
+    sumi_bind_norm(b, &model->caption_norm, "cap_embedder.0.weight", model->feature_width);
+    sumi_bind_linear(b, &model->caption_embedder, &model->caption_embedder_bias, "cap_embedder.1", dim,
+                     model->feature_width);
+    if (names->reads_pooled) {
+        sumi_bind_norm(b, &model->pooled_norm, "clip_text_pooled_proj.0.weight", model->pooled_width);
+        sumi_bind_linear(b, &model->pooled_embedder, &model->pooled_embedder_bias, "clip_text_pooled_proj.1",
+                         model->pooled_hidden, model->pooled_width);
+        sumi_bind_linear(b, &model->fusion, &model->fusion_bias, "time_text_embed.1", condition,
+                         condition + model->pooled_hidden);
+    }
+    if (names->pad_multiple > 1) {
+        sumi_bind_vector(b, &model->x_pad, "x_pad_token", dim);
+        sumi_bind_vector(b, &model->caption_pad, "cap_pad_token", dim);
+    }
+    sumi_bind_linear(b, &model->final_modulation, &model->final_modulation_bias,
+                     sumi_bind_join(n, names->final_layer, "adaLN_modulation.1"), dim, condition);
+    sumi_bind_linear(b, &model->final_linear, &model->final_linear_bias,
+                     sumi_bind_join(n, names->final_layer, "linear"), patch, dim);
     int32_t slot = 0;
     for (int32_t i = 0; i < model->refiner_count; i++) {
         bind_block(model, b, &model->noise_refiner[i], "noise_refiner", i, true, slot++);
@@ -211,8 +249,9 @@ static sumi_result bind(void* part, const void* settings, sumi_binder* b, const 
     for (int32_t i = 0; i < model->layer_count; i++) {
         bind_block(model, b, &model->layers[i], "layers", i, true, slot++);
     }
-    sumi_weight* precise[] = {&model->x_embedder,       &model->time_in,          &model->time_out,
-                              &model->caption_embedder, &model->final_modulation, &model->final_linear};
+    sumi_weight* precise[] = {&model->x_embedder,       &model->time_in,         &model->time_out,
+                              &model->caption_embedder, &model->pooled_embedder, &model->fusion,
+                              &model->final_modulation, &model->final_linear};
     for (size_t i = 0; i < sizeof precise / sizeof *precise; i++) precise[i]->keeps_precision = true;
     for (size_t i = 0; i < count; i++) blocks[i].modulation.keeps_precision = true;
     return b->result;
@@ -221,7 +260,10 @@ static sumi_result bind(void* part, const void* settings, sumi_binder* b, const 
 static sumi_denoiser_facts facts(const void* part)
 {
     const sumi_next_dit* model = part;
-    return (sumi_denoiser_facts){.channels = model->channels, .patch = 2, .feature_width = {model->feature_width}};
+    return (sumi_denoiser_facts){.channels = model->channels,
+                                 .patch = 2,
+                                 .feature_width = {model->feature_width, model->pooled_width},
+                                 .reads_pooled = {false, model->settings->reads_pooled}};
 }
 
 // ---- Forward --------------------------------------------------------------------------------------------------------
@@ -251,11 +293,19 @@ static sumi_step_row modulation_of(const sumi_next_dit* model, sumi_value table,
     return table.id == 0 ? SUMI_NO_ROW : (sumi_step_row){table, quarter * model->dim, true};
 }
 
-// One block on rows [0, rows) of x, in place. Attention reads all of them; only the first out_rows are updated.
+// Rows with what their modulation differs in; no bands: all of them have the same, or none.
+typedef struct modulated_rows {
+    int32_t count;
+    const sumi_row_band* bands;
+    int32_t band_count;
+} modulated_rows;
+
+// One block on rows [0, rows) of x, in place. Attention reads all of them; only the first `out` are updated.
 static void write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_next_dit_block* w, sumi_value x,
-                        int32_t rows, int32_t out_rows, const sumi_attention* attention, sumi_value rope,
+                        modulated_rows in, modulated_rows out, const sumi_attention* attention, sumi_value rope,
                         sumi_value modulation)
 {
+    const int32_t rows = in.count, out_rows = out.count;
     SUMI_ASSERT(out_rows >= 1 && out_rows <= rows);
     SUMI_ASSERT(w->is_modulated == (modulation.id != 0) || plan->error.result != SUMI_OK);
     sumi_value a = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "attention_norm1",
@@ -263,7 +313,9 @@ static void write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_
                                                                .rows = rows,
                                                                .weight = &w->attention_norm1,
                                                                .eps = model->eps,
-                                                               .scale = modulation_of(model, modulation, 0)});
+                                                               .scale = modulation_of(model, modulation, 0),
+                                                               .bands = in.bands,
+                                                               .band_count = in.band_count});
     sumi_value qkv =
         sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "attention.qkv", .x = a, .weight = &w->qkv});
     sumi_plan_qk_norm_rope(plan, &(sumi_plan_qk_args){.label = "attention.qk_norm_rope",
@@ -274,7 +326,7 @@ static void write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_
                                                       .dim = model->head_dim,
                                                       .q_norm = &w->q_norm,
                                                       .k_norm = &w->k_norm,
-                                                      .eps = model->eps,
+                                                      .eps = model->qk_eps,
                                                       .rope = rope,
                                                       .rotary = SUMI_ROTARY_INTERLEAVED});
     sumi_value o = sumi_plan_attention(plan, "attention", qkv, attention);
@@ -286,14 +338,18 @@ static void write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_
                                                                   .branch = branch,
                                                                   .weight = &w->attention_norm2,
                                                                   .eps = model->eps,
-                                                                  .gate = modulation_of(model, modulation, 1)});
+                                                                  .gate = modulation_of(model, modulation, 1),
+                                                                  .bands = out.bands,
+                                                                  .band_count = out.band_count});
 
     sumi_value f = sumi_plan_norm(plan, &(sumi_plan_norm_args){.label = "ffn_norm1",
                                                                .x = x,
                                                                .rows = out_rows,
                                                                .weight = &w->ffn_norm1,
                                                                .eps = model->eps,
-                                                               .scale = modulation_of(model, modulation, 2)});
+                                                               .scale = modulation_of(model, modulation, 2),
+                                                               .bands = out.bands,
+                                                               .band_count = out.band_count});
     sumi_value g = sumi_plan_linear_gated(plan, "feed_forward.w1w3", f, &w->gate_up, SUMI_ACT_SILU);
     sumi_value d =
         sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "feed_forward.w2", .x = g, .weight = &w->down});
@@ -302,7 +358,9 @@ static void write_block(const sumi_next_dit* model, sumi_plan* plan, const sumi_
                                                                   .branch = d,
                                                                   .weight = &w->ffn_norm2,
                                                                   .eps = model->eps,
-                                                                  .gate = modulation_of(model, modulation, 3)});
+                                                                  .gate = modulation_of(model, modulation, 3),
+                                                                  .bands = out.bands,
+                                                                  .band_count = out.band_count});
 }
 
 // A rotary table for rows whose positions `fill` writes.
@@ -324,10 +382,10 @@ static int32_t* take_positions(sumi_plan* plan, int32_t rows)
     return positions;
 }
 
-// Caption row i, pads included, sits at frame 1 + i.
-static void fill_caption_positions(int32_t* positions, int32_t rows)
+// A caption's rows, pads included, are frames one after the other.
+static void fill_caption_positions(const sumi_next_dit* model, int32_t* positions, int32_t rows)
 {
-    for (int32_t i = 0; i < rows; i++) { positions[3 * i] = 1 + i; }
+    for (int32_t i = 0; i < rows; i++) { positions[3 * i] = model->settings->first_frame + i; }
 }
 
 static void write_captions(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job)
@@ -368,7 +426,7 @@ static void write_captions(const sumi_next_dit* model, sumi_plan* plan, sumi_den
     int32_t* positions = take_positions(plan, rows);
     if (positions == NULL) { return; }
     for (int32_t p = 0; p < job->prompt_count; p++) {
-        fill_caption_positions(positions + 3 * state->caption_begin[p], state->caption_rows[p]);
+        fill_caption_positions(model, positions + 3 * state->caption_begin[p], state->caption_rows[p]);
     }
     sumi_plan_prefix(plan, "caption_");
     sumi_value rope = write_rope(model, plan, positions, rows);
@@ -376,15 +434,84 @@ static void write_captions(const sumi_next_dit* model, sumi_plan* plan, sumi_den
     sumi_attention attention = attention_over(model, sequences, job->prompt_count);
     for (int32_t i = 0; i < model->refiner_count; i++) {
         sumi_plan_prefix(plan, "context_refiner.%d.", (int)i);
-        write_block(model, plan, &model->context_refiner[i], y, rows, rows, &attention, rope, SUMI_NO_VALUE);
+        const modulated_rows all = {.count = rows};
+        write_block(model, plan, &model->context_refiner[i], y, all, all, &attention, rope, SUMI_NO_VALUE);
     }
 }
 
-// c = mlp(sinusoids(1000 t)); every block's table and the final layer's scale, for all evaluations at once: they depend
-// on the schedule alone.
-static void write_modulation(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job)
+// Rows of the condition, for each prompt one per evaluation. Products of fewer rows than this are summed in another
+// order on a processor, and a picture of a batch must have the bits of a single one: there are rows that nothing reads.
+#define LEAST_CONDITION_ROWS 8
+static int32_t condition_rows(const sumi_next_dit* model, const sumi_denoising* job)
 {
-    sumi_next_dit_state* state = job->state;
+    if (!model->settings->reads_pooled) { return job->evaluation_count; }
+    const int32_t rows = job->prompt_count * job->evaluation_count;
+    return rows > LEAST_CONDITION_ROWS ? rows : LEAST_CONDITION_ROWS;
+}
+
+// For every row of the condition, the number of its prompt, or else of its evaluation.
+static sumi_value write_numbers(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job, bool of_prompts)
+{
+    const int32_t rows = condition_rows(model, job), evaluations = job->evaluation_count;
+    const size_t bytes = (size_t)rows * sizeof(int32_t);
+    int32_t* numbers = plan->error.result == SUMI_OK ? sumi_alloc_zero(plan->heap, bytes) : NULL;
+    if (numbers == NULL) {
+        sumi_out_of_memory(&plan->error, bytes, "row numbers");
+        return SUMI_NO_VALUE;
+    }
+    for (int32_t i = 0; i < job->prompt_count * evaluations; i++) {
+        numbers[i] = of_prompts ? i / evaluations : i % evaluations;
+    }
+    sumi_value value =
+        sumi_plan_constant(plan, of_prompts ? "prompts" : "evaluations", SUMI_ELEMENT_INT, rows, 1, numbers);
+    sumi_free(plan->heap, numbers);
+    return value;
+}
+
+// linear(silu([mlp.2(time), linear(norm(pooled))])): one row for every evaluation, for each prompt. time: the hidden
+// layer of the time MLP.
+static sumi_value write_fused_condition(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job,
+                                        sumi_value time)
+{
+    const int32_t prompts = job->prompt_count, width = model->condition_width;
+    sumi_value pooled = sumi_plan_value(plan, "pooled", SUMI_ELEMENT_ACTIVATION, prompts, model->pooled_width);
+    for (int32_t p = 0; p < prompts; p++) {
+        SUMI_ASSERT(job->prompts[p].count[1] == 1);
+        sumi_plan_copy_rows(
+            plan,
+            &(sumi_plan_copy_args){
+                .x = job->prompts[p].value[1], .x_row = job->prompts[p].row[1], .y = pooled, .y_row = p, .rows = 1});
+    }
+    sumi_value both = sumi_plan_value(plan, "time_and_text", SUMI_ELEMENT_ACTIVATION, condition_rows(model, job),
+                                      width + model->pooled_hidden);
+    sumi_value times = sumi_plan_gather_rows(plan, "repeat", write_numbers(model, plan, job, false), time);
+    sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "mlp.2",
+                                                    .x = times,
+                                                    .weight = &model->time_out,
+                                                    .bias = &model->time_out_bias,
+                                                    .y = both,
+                                                    .keeps_columns = true});
+    sumi_plan_prefix(plan, "clip_text_pooled_proj.");
+    sumi_value normed = sumi_plan_norm(
+        plan, &(sumi_plan_norm_args){.label = "0", .x = pooled, .weight = &model->pooled_norm, .eps = model->qk_eps});
+    sumi_value texts = sumi_plan_gather_rows(plan, "repeat", write_numbers(model, plan, job, true), normed);
+    sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "1",
+                                                    .x = texts,
+                                                    .weight = &model->pooled_embedder,
+                                                    .bias = &model->pooled_embedder_bias,
+                                                    .y = both,
+                                                    .keeps_columns = true,
+                                                    .y_column = width});
+    sumi_plan_prefix(plan, "time_text_embed.");
+    sumi_value silu = sumi_plan_activate(plan, both, SUMI_ACT_SILU);
+    return sumi_plan_linear(
+        plan, &(sumi_plan_linear_args){.label = "1", .x = silu, .weight = &model->fusion, .bias = &model->fusion_bias});
+}
+
+// What modulation is made from, a row per evaluation: they depend on the schedule and, where a pooled vector is read, on
+// the prompt.
+static sumi_value write_condition(const sumi_next_dit* model, sumi_plan* plan, const sumi_denoising* job)
+{
     sumi_plan_prefix(plan, "t_embedder.");
     sumi_value e = sumi_plan_time_embed(plan, &(sumi_plan_time_args){.times = job->times,
                                                                      .width = model->time_width,
@@ -396,16 +523,27 @@ static void write_modulation(const sumi_next_dit* model, sumi_plan* plan, sumi_d
                                                                         .weight = &model->time_in,
                                                                         .bias = &model->time_in_bias,
                                                                         .activation = SUMI_ACT_SILU});
-    sumi_value c = sumi_plan_linear(
+    if (model->settings->reads_pooled) { return write_fused_condition(model, plan, job, hidden); }
+    return sumi_plan_linear(
         plan, &(sumi_plan_linear_args){
                   .label = "mlp.2", .x = hidden, .weight = &model->time_out, .bias = &model->time_out_bias});
+}
+
+// Every block's table and the final layer's scale, for all evaluations at once.
+static void write_modulation(const sumi_next_dit* model, sumi_plan* plan, sumi_denoising* job)
+{
+    sumi_next_dit_state* state = job->state;
+    const int32_t rows = condition_rows(model, job);
+    const sumi_value condition = write_condition(model, plan, job);
+    sumi_plan_prefix(plan, "final_layer.");
+    const sumi_value silu = sumi_plan_activate(plan, condition, SUMI_ACT_SILU),
+                     c = model->settings->activates_condition ? silu : condition;
     for (int32_t i = 0; i < model->refiner_count + model->layer_count; i++) {
         bool refines = i < model->refiner_count;
         const sumi_next_dit_block* w = refines ? &model->noise_refiner[i] : &model->layers[i - model->refiner_count];
         sumi_plan_prefix(plan, "%s.%d.", refines ? "noise_refiner" : "layers",
                          (int)(refines ? i : i - model->refiner_count));
-        sumi_value table =
-            sumi_plan_value(plan, "modulation", SUMI_ELEMENT_FLOAT, job->evaluation_count, 4 * model->dim);
+        sumi_value table = sumi_plan_value(plan, "modulation", SUMI_ELEMENT_FLOAT, rows, 4 * model->dim);
         sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "adaLN_modulation",
                                                         .x = c,
                                                         .weight = &w->modulation,
@@ -415,9 +553,7 @@ static void write_modulation(const sumi_next_dit* model, sumi_plan* plan, sumi_d
         state->modulation[w->slot] = table;
     }
     sumi_plan_prefix(plan, "final_layer.");
-    sumi_value silu = sumi_plan_activate(plan, c, SUMI_ACT_SILU); // only here: the blocks read c as it is
-    sumi_value scale = state->final_scale =
-        sumi_plan_value(plan, "final_scale", SUMI_ELEMENT_FLOAT, job->evaluation_count, model->dim);
+    sumi_value scale = state->final_scale = sumi_plan_value(plan, "final_scale", SUMI_ELEMENT_FLOAT, rows, model->dim);
     sumi_plan_linear(plan, &(sumi_plan_linear_args){.label = "adaLN_modulation",
                                                     .x = silu,
                                                     .weight = &model->final_modulation,
@@ -448,11 +584,31 @@ static layout layout_of(const sumi_next_dit* model, const sumi_denoising* job, c
     l.tokens = l.height * l.width;
     l.image_rows = padded(model, l.tokens);
     l.rows = count * l.image_rows;
-    for (int32_t s = 0; s < count; s++) {
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t s = model->settings->reads_pooled ? count - 1 - i : i;
         l.caption_begin[s] = l.rows;
         l.rows += state->caption_rows[list[s].prompt];
     }
     return l;
+}
+
+// The rows up to `end`, in bands of one prompt's: nothing to tell apart where modulation is the same for all.
+static modulated_rows rows_of_prompts(const sumi_next_dit* model, const sumi_denoising* job, const layout* l,
+                                      const sumi_evaluation* list, int32_t count, int32_t end,
+                                      sumi_row_band bands[2 * MAX_EVALUATIONS])
+{
+    modulated_rows rows = {.count = end, .bands = bands};
+    int32_t begin = 0;
+    for (int32_t i = 0; i < 2 * count && begin < end && model->settings->reads_pooled; i++) {
+        const sumi_next_dit_state* state = job->state;
+        const int32_t prompt = list[i < count ? i : 2 * count - 1 - i].prompt,
+                      table_row = prompt * job->evaluation_count;
+        begin += i < count ? l->image_rows : state->caption_rows[prompt];
+        const bool goes_on = rows.band_count > 0 && bands[rows.band_count - 1].table_row == table_row;
+        bands[goes_on ? rows.band_count - 1 : rows.band_count++] = (sumi_row_band){begin, table_row};
+    }
+    SUMI_ASSERT(rows.band_count == 0 || begin == end);
+    return rows;
 }
 
 static void write_layout(const void* part, sumi_plan* plan, sumi_denoising* job, int32_t slot,
@@ -469,11 +625,11 @@ static void write_layout(const void* part, sumi_plan* plan, sumi_denoising* job,
         int32_t* at = positions + 3 * (size_t)s * (size_t)l.image_rows;
         int32_t caption_rows = state->caption_rows[list[s].prompt];
         for (int32_t i = 0; i < l.tokens; i++) {
-            at[3 * i] = caption_rows + 1;
+            at[3 * i] = model->settings->first_frame + caption_rows;
             at[3 * i + 1] = i / l.width;
             at[3 * i + 2] = i % l.width;
         }
-        fill_caption_positions(positions + 3 * l.caption_begin[s], caption_rows);
+        fill_caption_positions(model, positions + 3 * l.caption_begin[s], caption_rows);
     }
     state->rope[slot] = write_rope(model, plan, positions, l.rows);
     sumi_free(plan->heap, positions);
@@ -528,6 +684,11 @@ static sumi_value write_evaluation(const void* part, sumi_plan* plan, sumi_denoi
         order[s] = s;
         row_begin[s] = s * l.image_rows;
     }
+    sumi_row_band bands[3][2 * MAX_EVALUATIONS];
+    const int32_t final_rows = job->whole ? l.rows : image_rows;
+    const modulated_rows of_images = rows_of_prompts(model, job, &l, list, count, image_rows, bands[0]),
+                         of_all = rows_of_prompts(model, job, &l, list, count, l.rows, bands[1]),
+                         of_final = rows_of_prompts(model, job, &l, list, count, final_rows, bands[2]);
     sumi_attention over_images = attention_over(model, images, count), over_all = attention_over(model, joint, count),
                    from_images = attention_over(model, last, count);
 
@@ -537,7 +698,7 @@ static sumi_value write_evaluation(const void* part, sumi_plan* plan, sumi_denoi
     for (int32_t i = 0; i < model->refiner_count; i++) {
         const sumi_next_dit_block* w = &model->noise_refiner[i];
         sumi_plan_prefix(plan, "noise_refiner.%d.", (int)i);
-        write_block(model, plan, w, x, image_rows, image_rows, &over_images, state->rope[slot],
+        write_block(model, plan, w, x, of_images, of_images, &over_images, state->rope[slot],
                     state->modulation[w->slot]);
     }
     sumi_plan_prefix(plan, "caption_");
@@ -548,12 +709,11 @@ static sumi_value write_evaluation(const void* part, sumi_plan* plan, sumi_denoi
                                                          .y_row = l.caption_begin[s],
                                                          .rows = state->caption_rows[list[s].prompt]});
     }
-    int32_t final_rows = job->whole ? l.rows : image_rows;
     for (int32_t i = 0; i < model->layer_count; i++) {
         const sumi_next_dit_block* w = &model->layers[i];
         bool is_last = i == model->layer_count - 1 && !job->whole;
         sumi_plan_prefix(plan, "layers.%d.", (int)i);
-        write_block(model, plan, w, x, l.rows, is_last ? image_rows : l.rows, is_last ? &from_images : &over_all,
+        write_block(model, plan, w, x, of_all, is_last ? of_images : of_all, is_last ? &from_images : &over_all,
                     state->rope[slot], state->modulation[w->slot]);
     }
     sumi_plan_prefix(plan, "final_layer.");
@@ -562,7 +722,9 @@ static sumi_value write_evaluation(const void* part, sumi_plan* plan, sumi_denoi
                                                                .rows = final_rows,
                                                                .norm = SUMI_NORM_LAYER,
                                                                .eps = FINAL_EPS,
-                                                               .scale = {state->final_scale, 0, true}});
+                                                               .scale = {state->final_scale, 0, true},
+                                                               .bands = of_final.bands,
+                                                               .band_count = of_final.band_count});
     sumi_value out = sumi_plan_linear(
         plan, &(sumi_plan_linear_args){
                   .label = "linear", .x = z, .weight = &model->final_linear, .bias = &model->final_linear_bias});

@@ -1,19 +1,24 @@
-// The single-stream transformer of Z-Image (S3-DiT), a relative of Lumina 2's NextDiT: image and caption tokens are
-// equals in one sequence. Z-Image team 2025; Qin et al. 2025. Spec: z-image.md section 5.
+// Lumina 2's NextDiT and what came of it: the transformers of Z-Image (S3-DiT) and of NewBie-image. Image and caption
+// tokens are equals in one sequence. Qin et al. 2025; Z-Image team 2025; NewBie team 2025. Specs: z-image.md section 5,
+// newbie-image.md section 5.
 //
 //   latents -> 2x2 patches -> x_embedder -> noise refiner (image rows alone) --+
 //                                                                              +--> layers (all rows) -> final layer -> patches -> velocity
 //   features -> RMS norm -> cap_embedder -> context refiner (caption rows) ----+
 //
 // Block: x += tanh(g1) * rms(attention(rms(x) * (1 + s1)));  x += tanh(g2) * rms(swiglu(rms(x) * (1 + s2))); the context refiner has no s and g.
+// s and g come from the condition:   time MLP                                                          Z-Image
+//                                    SiLU([time MLP, pooled vector -> RMS norm -> linear]) -> linear   NewBie: each prompt has its own
 //
 // Rows of the joint matrix, for a batch of evaluations ("sequences") a, b, ...:
 //
 //   | image a + pad | image b + pad | ... | caption a + pad | caption b + pad | ...
-//     all the same length (multiple of 32)   each its own length (multiple of 32)
+//     all the same length                   each its own length
 //
 // so the noise refiner works on the leading rows, and in the last layer, where only image rows are needed, queries and
-// everything after them are the leading rows. Pads are learned tokens and take part in attention like any other.
+// everything after them are the leading rows. Pads, up to a multiple of 32, are Z-Image's: learned tokens that take part
+// in attention like any other. Where conditions are prompts' own, captions stand in the reverse order, so that image and
+// caption of the last sequence are neighbours and make one band of rows with the same modulation.
 #ifndef SUMI_MODELS_NEXT_DIT_H
 #define SUMI_MODELS_NEXT_DIT_H
 #include "models/parts.h"
@@ -21,8 +26,15 @@
 #define SUMI_NEXT_DIT_MAX_BLOCKS 128 // of all kinds together
 
 typedef struct sumi_next_dit_settings {
-    const char* name;     // "Z-Image", for messages
-    int32_t pad_multiple; // image and caption are padded to multiples of so many tokens with learned ones
+    const char* name; // "Z-Image", for messages
+    // What the embedder, the final layer and the blocks' modulation are called in the files: "all_x_embedder.2-1",
+    // "all_final_layer.2-1", "adaLN_modulation.0".
+    const char *x_embedder, *final_layer, *modulation;
+    int32_t pad_multiple; // image and caption are padded to multiples of so many tokens with learned ones; 1: no pads
+    int32_t first_frame;  // where a caption's first row sits; the image's frame follows its last one
+    bool reads_pooled;    // a vector of the second text encoder is part of the condition
+    bool activates_condition; // blocks read SiLU of the condition, as the final layer does
+    float qk_eps;             // of the norms of heads; 0: that of the other norms
     // Where config.json does not say: base of the rotary positions, factor of the time, and how the released head is
     // split over frame, row and column.
     double theta, time_scale;
@@ -39,13 +51,16 @@ typedef struct sumi_next_dit_block {
 typedef struct sumi_next_dit {
     const sumi_next_dit_settings* settings;
     int32_t channels, dim, heads, kv_heads, head_dim, hidden, feature_width;
+    int32_t pooled_width, pooled_hidden; // of the pooled vector, and of what is made of it
+
     int32_t time_width, time_hidden, condition_width; // sinusoids, hidden layer, result of the time MLP
     int32_t axis_pairs[3];
-    float eps;
+    float eps, qk_eps;
     double theta, time_scale;
     int32_t layer_count, refiner_count;
     sumi_weight x_embedder, x_embedder_bias, time_in, time_in_bias, time_out, time_out_bias, caption_norm,
-        caption_embedder, caption_embedder_bias, x_pad, caption_pad;
+        caption_embedder, caption_embedder_bias, x_pad, caption_pad, pooled_norm, pooled_embedder, pooled_embedder_bias,
+        fusion, fusion_bias;
     sumi_weight final_modulation, final_modulation_bias, final_linear, final_linear_bias;
     sumi_next_dit_block *layers, *noise_refiner, *context_refiner; // in the weight list's memory
 } sumi_next_dit;
@@ -54,10 +69,12 @@ typedef struct sumi_next_dit {
 typedef struct sumi_next_dit_state {
     sumi_value captions;                                                     // [all padded captions, dim], refined
     int32_t caption_begin[SUMI_MAX_PROMPTS], caption_rows[SUMI_MAX_PROMPTS]; // per prompt
-    sumi_value modulation[SUMI_NEXT_DIT_MAX_BLOCKS], final_scale;            // tables with one row per evaluation
+    // Tables with one row per evaluation; where conditions are prompts' own, one after the other for each prompt.
+    sumi_value modulation[SUMI_NEXT_DIT_MAX_BLOCKS], final_scale;
     sumi_value rope[2];
 } sumi_next_dit_state;
 
-// settings: sumi_next_dit_settings. Names: diffusers', the original's (fused qkv, final_layer, x_embedder) and mixtures.
+// settings: sumi_next_dit_settings. Names: diffusers', the original's (fused qkv, final_layer, x_embedder), mixtures, and
+// those of diffusers' Lumina 2.
 extern const sumi_denoiser_part sumi_next_dit_part;
 #endif

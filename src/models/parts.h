@@ -1,6 +1,6 @@
 // The parts that a network is put together from:
 //
-//   text encoders   token ids -> features                         language_model.h
+//   text encoders   token ids -> features                         language_model.h, xlm_roberta.h
 //   vision tower    a picture -> rows that stand in a prompt
 //   denoiser        latents, features, time -> velocities         next_dit.h
 //   autoencoder     pixels <-> latents                            flux_vae.h, qwen_vae.h; cut into tiles by vae_tiles.h
@@ -119,6 +119,7 @@ typedef struct sumi_denoiser_facts {
     int32_t channels;                              // of the latents
     int32_t patch;                                 // latents along a side of one token: sizes are multiples of it
     int32_t feature_width[SUMI_MAX_TEXT_ENCODERS]; // that it reads from each text encoder; 0: none
+    bool reads_pooled[SUMI_MAX_TEXT_ENCODERS];     // one row of them, from an encoder that pools
     bool takes_references;
 } sumi_denoiser_facts;
 

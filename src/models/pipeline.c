@@ -38,11 +38,12 @@ static sumi_result check_prompts(const sumi_network_info* info, const sumi_pipel
     }
     for (int32_t p = 0; p < r->prompt_count; p++) {
         for (int32_t e = 0; e < info->text_encoder_count; e++) {
-            const int32_t count = r->prompts[p].token_count[e],
-                          least = r->prompts[p].given ? 1 : info->min_prompt_tokens[e];
-            if (count < least || count > MAX_FEATURE_ROWS) {
+            const bool given = r->prompts[p].given;
+            const int32_t count = r->prompts[p].token_count[e], least = given ? 1 : info->min_prompt_tokens[e],
+                          most = given && info->is_pooled[e] ? 1 : MAX_FEATURE_ROWS;
+            if (count < least || count > most) {
                 return sumi_fail(error, SUMI_INVALID_ARGUMENT, "prompt %d has %d tokens; %d to %d are possible", (int)p,
-                                 (int)count, (int)least, MAX_FEATURE_ROWS);
+                                 (int)count, (int)least, (int)most);
             }
         }
         if (!r->prompts[p].given && !info->has_text_encoder) {
@@ -301,7 +302,8 @@ static void write_text(writer* w)
             } else {
                 // the template's first features are not handed on
                 w->features[p].count[e] = sumi_network_feature_rows(w->network, e, count);
-                w->features[p].row[e] = rows + w->network->recipe->encoders[e].prompt.dropped_rows;
+                w->features[p].row[e] =
+                    w->info->is_pooled[e] ? encoded : rows + w->network->recipe->encoders[e].prompt.dropped_rows;
                 first_id[p] = rows;
                 skipped[p] = encoded > 0 ? r->shared_tokens[e] : 0;
                 w->features[p].row[e] -= skipped[p];
@@ -326,7 +328,7 @@ static void write_text(writer* w)
                 const int32_t own = r->prompts[p].token_count[e] - skipped[p];
                 w->features[p].value[e] = features;
                 w->out->ids[p][e] = (sumi_pipeline_rows){ids, first_id[p], own};
-                if (w->features[p].row[e] < first_id[p]) { // some of them are the first prompt's
+                if (skipped[p] > 0 && w->features[p].row[e] < first_id[p]) { // some of them are the first prompt's
                     w->features[p].value[e] = join_features(w, e, features, first_id[p], w->features[p].count[e]);
                     w->features[p].row[e] = 0;
                     if (r->goal == SUMI_GOAL_PROMPTS) { keep(w->plan, w->features[p].value[e]); }
@@ -518,6 +520,22 @@ static void write_pictures(writer* w)
     sumi_plan_pixels_out(w->plan, out->picture, out->bytes, out->not_finite);
 }
 
+// What adapters make of norms' weights, once: the steps read the sums.
+static void write_changed_norms(writer* w)
+{
+    for (int32_t u = 0; u < w->r->adapter_count; u++) {
+        const sumi_adapter* adapter = w->r->adapters[u].adapter;
+        for (int32_t d = 0; d < adapter->delta_count; d++) {
+            if (adapter->deltas[d].kind != SUMI_DELTA_VECTOR) { continue; }
+            SUMI_ASSERT((size_t)adapter->deltas[d].weight_index < w->network->weights.count);
+            const sumi_weight* norm = w->network->weights.weights[adapter->deltas[d].weight_index];
+            sumi_plan_prefix(w->plan, "%s.", norm->name);
+            sumi_plan_changed_vector(w->plan, norm);
+        }
+    }
+    sumi_plan_prefix(w->plan, "%s", "");
+}
+
 static void write_images(writer* w)
 {
     const sumi_pipeline_request* r = w->r;
@@ -533,6 +551,7 @@ static void write_images(writer* w)
     w->denoising.times = out->times;
     w->denoising.whole = r->whole;
     sumi_plan_section(w->plan, SUMI_SECTION_PREPARE, 1, 0);
+    write_changed_norms(w);
     w->network->recipe->denoiser->write_prepare(w->network->denoiser, w->plan, &w->denoising);
     if (r->starts_from_image) { write_start_image(w, r->item_count); }
     sumi_plan_solve_args states;

@@ -7,9 +7,21 @@
 #include "models/network.h"
 #include "models/parts.h"
 
+// Words in front of a text that depend on what the text is. An empty text has none.
+typedef struct sumi_prompt_opening {
+    const char* plain;  // of most texts
+    const char* markup; // of one whose first character, blanks aside, is '<'
+    // What the words end with. A text that holds it brings its own: what is in front of it stays as it is. One that
+    // begins with it has none, and the mark itself goes.
+    const char* mark;
+} sumi_prompt_opening;
+
 // What a prompt's text is put into before it becomes tokens.
 typedef struct sumi_prompt_template {
-    const char *before, *after;
+    const char *before, *after;         // NULL: nothing
+    const sumi_prompt_opening* opening; // NULL: none
+    bool skips_opening;                 // this encoder reads what is behind the words of the opening alone
+    bool keeps_last;                    // a text that is cut off keeps the token behind its end, as adds_special has it
     // In front of the text, once for every reference: `picture`, with the reference's number from 1 on in place of '#'.
     // NULL: references do not stand in prompts. picture_token is the token in there that stands for the picture; there
     // become as many of it as the picture has rows.
@@ -83,6 +95,6 @@ typedef struct sumi_recipe {
 // The recipe number `index` of those that this library has; NULL behind the last one.
 const sumi_recipe* sumi_recipe_get(int32_t index);
 
-extern const sumi_recipe sumi_recipe_z_image;
+extern const sumi_recipe sumi_recipe_z_image, sumi_recipe_newbie;
 extern const sumi_recipe sumi_recipe_qwen_image, sumi_recipe_qwen_image_edit, sumi_recipe_qwen_image_edit_plus;
 #endif

@@ -64,8 +64,15 @@ static sumi_result describe(const sumi_checkpoint* checkpoint, sumi_sigma_rule* 
 static const sumi_language_model_settings s_qwen3 = {
     .name = "Qwen3", .unused_layers = 1, .has_qk_norm = true, .activation = SUMI_ACT_SILU, .theta = 1e6};
 
-static const sumi_next_dit_settings s_transformer = {
-    .name = "Z-Image", .pad_multiple = 32, .theta = 256.0, .time_scale = 1000.0, .axes = {32, 48, 48}};
+static const sumi_next_dit_settings s_transformer = {.name = "Z-Image",
+                                                     .x_embedder = "all_x_embedder.2-1",
+                                                     .final_layer = "all_final_layer.2-1",
+                                                     .modulation = "adaLN_modulation.0",
+                                                     .pad_multiple = 32,
+                                                     .first_frame = 1,
+                                                     .theta = 256.0,
+                                                     .time_scale = 1000.0,
+                                                     .axes = {32, 48, 48}};
 
 // Float arithmetic as the reference's: timestep = 1000 sigma, t = (1000 - timestep) / 1000.
 static float time_of(float sigma) { return (1000.0f - sigma * 1000.0f) / 1000.0f; }

@@ -2,10 +2,8 @@
 #include "models/recipe.h"
 
 static const sumi_recipe* const s_recipes[] = {
-    &sumi_recipe_z_image,
-    &sumi_recipe_qwen_image_edit_plus,
-    &sumi_recipe_qwen_image_edit,
-    &sumi_recipe_qwen_image,
+    &sumi_recipe_z_image, &sumi_recipe_qwen_image_edit_plus, &sumi_recipe_qwen_image_edit, &sumi_recipe_qwen_image,
+    &sumi_recipe_newbie,
 };
 
 const sumi_recipe* sumi_recipe_get(int32_t index)

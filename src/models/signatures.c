@@ -120,6 +120,7 @@ static const sumi_signature s_signatures[] = {
 
     TEXT_2("jina-clip", "text_model.transformer.roberta.emb_ln.weight"),
     TEXT_2("jina-clip", "model.emb_ln.weight", "model.embeddings.word_embeddings.weight"),
+    TEXT_2("jina-clip", "model.emb_ln.weight", "model.embeddings.word_embeddings.parametrizations.weight.original"),
 
     // ---- vision towers
     VISION("qwen2.5-vl-vision", "merger.ln_q.weight", "patch_embed.proj.weight"),

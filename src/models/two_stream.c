@@ -59,8 +59,8 @@ static void bind_side(const sumi_two_stream* model, sumi_binder* b, sumi_two_str
     const int32_t rows[] = {dim, dim, dim};
     sumi_bind_stack(b, &w->qkv, sumi_bind_join(n[3], block, names->qkv), qkv, rows, 3, dim);
     sumi_bind_stacked_bias(b, &w->qkv_bias, n[3], qkv, rows, 3);
-    sumi_bind_vector(b, &w->q_norm, sumi_bind_join(n[0], block, names->q_norm), model->head_dim);
-    sumi_bind_vector(b, &w->k_norm, sumi_bind_join(n[0], block, names->k_norm), model->head_dim);
+    sumi_bind_norm(b, &w->q_norm, sumi_bind_join(n[0], block, names->q_norm), model->head_dim);
+    sumi_bind_norm(b, &w->k_norm, sumi_bind_join(n[0], block, names->k_norm), model->head_dim);
     // Nothing reads what the last block makes of the text, and quantised files may lack those weights.
     w->is_whole = !may_be_cut
                || (has_module(b, block, names->out) && has_module(b, block, names->mlp_in)
@@ -172,7 +172,7 @@ static sumi_result bind_model(void* memory, const void* settings, sumi_binder* b
     if (model->blocks == NULL) { return b->result = sumi_out_of_memory(b->error, bytes, "the transformer's blocks"); }
     int32_t dim = model->dim, patch = 4 * model->channels;
     sumi_bind_linear(b, &model->image_in, &model->image_in_bias, "img_in", dim, patch);
-    sumi_bind_vector(b, &model->text_norm, "txt_norm.weight", model->feature_width);
+    sumi_bind_norm(b, &model->text_norm, "txt_norm.weight", model->feature_width);
     sumi_bind_linear(b, &model->text_in, &model->text_in_bias, "txt_in", dim, model->feature_width);
     sumi_bind_linear(b, &model->time_in, &model->time_in_bias, "time_text_embed.timestep_embedder.linear_1",
                      model->time_hidden, model->time_width);

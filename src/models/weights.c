@@ -265,12 +265,10 @@ static void add_target(sumi_binder* binder, const char* module, sumi_adapter_tar
     if (binder->result == SUMI_OK) { list->targets[list->target_count++] = target; }
 }
 
-void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
-                      int32_t rows, bool is_fused)
+// Under the module's own name and all others.
+static void add_targets(sumi_binder* binder, const char* module, sumi_adapter_target target)
 {
     if (!binder->adaptable || binder->result != SUMI_OK) { return; }
-    SUMI_ASSERT(row_begin >= 0 && rows >= 0 && row_begin <= weight->rows - rows);
-    sumi_adapter_target target = {NULL, weight->index, row_begin, rows, weight->cols, is_fused};
     add_target(binder, module, target);
     char name[SUMI_NAME_BYTES], other[SUMI_NAME_BYTES];
     snprintf(name, sizeof name, "%s.weight", module);
@@ -282,6 +280,18 @@ void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char
             add_target(binder, other, target);
         }
     }
+}
+
+void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
+                      int32_t rows, bool is_fused)
+{
+    SUMI_ASSERT(binder->result != SUMI_OK || (row_begin >= 0 && rows >= 0 && row_begin <= weight->rows - rows));
+    add_targets(binder, module,
+                (sumi_adapter_target){.weight_index = weight->index,
+                                      .row_begin = row_begin,
+                                      .rows = rows,
+                                      .cols = weight->cols,
+                                      .is_fused = is_fused});
 }
 
 // Rows and columns of a tensor as a matrix: the first dimension against all others.
@@ -442,6 +452,18 @@ void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name
     if (set_part(binder, &weight->parts[0], tensor, 1)) { add_weight(binder, weight, name); }
 }
 
+void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols)
+{
+    sumi_bind_vector(binder, weight, name, cols);
+    char module[SUMI_NAME_BYTES];
+    const size_t length = strlen(name);
+    SUMI_ASSERT(binder->result != SUMI_OK || (length > 7 && strcmp(name + length - 7, ".weight") == 0));
+    if (binder->result != SUMI_OK || length < 7 || length - 7 >= sizeof module) { return; }
+    snprintf(module, sizeof module, "%.*s", (int)(length - 7), name);
+    add_targets(binder, module,
+                (sumi_adapter_target){.weight_index = weight->index, .rows = 1, .cols = cols, .is_vector = true});
+}
+
 // One row of floats of our own as a weight; NULL after a failure.
 static float* own_row(sumi_binder* binder, sumi_weight* weight, int32_t cols, const char* what)
 {
@@ -495,4 +517,80 @@ void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char
         sumi_dtype_to_float(part.dtype, part.data, data + row, (size_t)rows[i]);
     }
     add_weight(binder, weight, label);
+}
+
+// A factor as a weight that is not in the list; false after a failure.
+static bool find_factor(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t rows, int32_t cols)
+{
+    SUMI_ASSERT(rows >= 1 && cols >= 1);
+    memset(weight, 0, sizeof *weight);
+    const sumi_tensor* tensor = sumi_bind_need(binder, name);
+    if (tensor == NULL) { return false; }
+    const int64_t* shape = tensor->shape + (tensor->rank == 3 ? 1 : 0);
+    const bool is_one = tensor->rank == 2 || (tensor->rank == 3 && tensor->shape[0] == 1);
+    if (!is_one || shape[0] != rows || shape[1] != cols) {
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "[1, %d, %d]", (int)rows, (int)cols);
+        refuse_shape(binder, tensor, wanted);
+        return false;
+    }
+    weight->rows = rows;
+    weight->cols = cols;
+    weight->part_count = 1;
+    return set_part(binder, &weight->parts[0], tensor, rows);
+}
+
+void sumi_bind_factor(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t rows, int32_t cols,
+                      float scale)
+{
+    if (!find_factor(binder, weight, name, rows, cols)) { return; }
+    weight->parts[0].scale *= scale;
+    add_weight(binder, weight, name);
+}
+
+void sumi_bind_transposed_factor(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t rows, int32_t cols,
+                                 float scale)
+{
+    sumi_weight stored;
+    memset(weight, 0, sizeof *weight);
+    if (!find_factor(binder, &stored, name, rows, cols)) { return; }
+    const size_t row_bytes = (size_t)cols * sizeof(float), bytes = (size_t)rows * row_bytes;
+    float *data = sumi_weight_list_reserve(binder->list, bytes), *row = sumi_alloc(binder->list->heap, row_bytes);
+    if (data == NULL || row == NULL) {
+        binder->result = sumi_out_of_memory(binder->error, bytes, "a factor of a low-rank product");
+    } else {
+        for (int32_t r = 0; r < rows; r++) {
+            sumi_weight_to_float(&stored, r, 1, row, cols);
+            for (int32_t c = 0; c < cols; c++) { data[(int64_t)c * rows + r] = scale * row[c]; }
+        }
+        *weight = (sumi_weight){.rows = cols, .cols = rows, .part_count = 1};
+        weight->parts[0] = (sumi_weight_part){.data = data, .dtype = SUMI_DTYPE_F32, .rows = cols, .scale = 1.0f};
+        add_weight(binder, weight, name);
+    }
+    sumi_free(binder->list->heap, row);
+}
+
+void sumi_bind_changed_row(sumi_binder* binder, sumi_weight* weight, const sumi_changed_row* row)
+{
+    const int32_t cols = row->cols, rank = row->rank;
+    sumi_weight stored, left, right;
+    float* data = own_row(binder, weight, cols, "a row of an embedding");
+    if (data == NULL || !find_factor(binder, &stored, row->name, 1, cols)) { return; }
+    sumi_weight_to_float(&stored, 0, 1, data, cols);
+    if (rank > 0 && find_factor(binder, &left, row->left, 1, rank)
+        && find_factor(binder, &right, row->right, rank, cols)) {
+        const size_t bytes = ((size_t)rank + (size_t)cols) * sizeof(float);
+        float* factors = sumi_alloc(binder->list->heap, bytes);
+        if (factors == NULL) {
+            binder->result = sumi_out_of_memory(binder->error, bytes, "the factors of a row");
+            return;
+        }
+        sumi_weight_to_float(&left, 0, 1, factors, rank);
+        for (int32_t k = 0; k < rank; k++) {
+            sumi_weight_to_float(&right, k, 1, factors + rank, cols);
+            for (int32_t c = 0; c < cols; c++) { data[c] += row->scale * factors[k] * factors[rank + c]; }
+        }
+        sumi_free(binder->list->heap, factors);
+    }
+    if (binder->result == SUMI_OK) { add_weight(binder, weight, row->name); }
 }

@@ -19,6 +19,7 @@ typedef struct sumi_adapter_target {
     const char* path;
     int32_t weight_index, row_begin, rows, cols;
     bool is_fused;
+    bool is_vector; // a norm's weight; else rows of a matrix
 } sumi_adapter_target;
 
 typedef struct sumi_weight_list {
@@ -48,7 +49,7 @@ typedef struct sumi_binder {
     const char* what;           // "the transformer", for messages
     sumi_alias_function* alias; // NULL: canonical names only
     const void* alias_context;
-    bool adaptable; // matrices become targets of adapters
+    bool adaptable; // matrices and the weights of norms become targets of adapters
     sumi_error* error;
     sumi_result result; // the first failure; later calls do nothing
 } sumi_binder;
@@ -78,7 +79,9 @@ void sumi_bind_causal_conv(sumi_binder* binder, sumi_weight* weight, const char*
 // A tensor of `cols` elements as one row: biases, norms, pad tokens. All dimensions but one are 1: [n], [1, n] and
 // [n, 1, 1] are accepted. `name` is the whole tensor name.
 void sumi_bind_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
-// The same plus `offset`, copied as floats: norms whose weights are stored as what is added to one.
+// The same for the weight of a norm, `name` ends in ".weight": adapters may change it. Ops take it as the plan's verbs do.
+void sumi_bind_norm(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols);
+// As sumi_bind_vector plus `offset`, copied as floats: norms whose weights are stored as what is added to one.
 void sumi_bind_offset_vector(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t cols, float offset);
 // Several modules' weights stacked by rows into one matrix called `label`. Where a module is NULL, so many rows of
 // zeros stand in its place (of a bias below: zeros).
@@ -87,6 +90,21 @@ void sumi_bind_stack(sumi_binder* binder, sumi_weight* weight, const char* label
 // Biases of the same modules, copied into one row of floats.
 void sumi_bind_stacked_bias(sumi_binder* binder, sumi_weight* weight, const char* label, const char* const* modules,
                             const int32_t* rows, int32_t count);
+// Low-rank changes that a file holds beside its weights, W + scale * up @ down, by whole tensor names. Their factors are
+// [rows, cols], or [1, rows, cols] as of one of several adapters.
+void sumi_bind_factor(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t rows, int32_t cols,
+                      float scale);
+// The transposed of the tensor [rows, cols], [cols, rows], copied as floats.
+void sumi_bind_transposed_factor(sumi_binder* binder, sumi_weight* weight, const char* name, int32_t rows, int32_t cols,
+                                 float scale);
+// A table of one row, `name` [1, cols], with its change: name + scale * left @ right, of [1, rank] and [rank, cols],
+// summed as floats.
+typedef struct sumi_changed_row {
+    const char *name, *left, *right;
+    int32_t cols, rank; // rank 0: there is no change
+    float scale;
+} sumi_changed_row;
+void sumi_bind_changed_row(sumi_binder* binder, sumi_weight* weight, const sumi_changed_row* row);
 // One more name for rows of a weight that adapters may use.
 void sumi_bind_target(sumi_binder* binder, const sumi_weight* weight, const char* module, int32_t row_begin,
                       int32_t rows, bool is_fused);

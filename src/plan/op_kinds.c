@@ -33,6 +33,12 @@ static int64_t spans(const sumi_plan* plan, const sumi_op* op)
     return op->u.fill.span_count;
 }
 
+static int64_t spans_averaged(const sumi_plan* plan, const sumi_op* op)
+{
+    (void)plan;
+    return op->u.mean.span_count;
+}
+
 static int64_t sequences(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
@@ -166,11 +172,25 @@ static double copy_bytes(const sumi_plan* plan, const sumi_op* op)
     return 2.0 * op->rows * cols_of(plan, op->out) * plan->activation_bytes;
 }
 
+static double mean_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    double rows = op->u.mean.span_count; // that are written
+    for (int32_t i = 0; i < op->u.mean.span_count; i++) { rows += op->u.mean.spans[i].count; }
+    return rows * cols_of(plan, op->out) * plan->activation_bytes;
+}
+
 static double linear_bytes(const sumi_plan* plan, const sumi_op* op)
 {
     const sumi_weight* weight = op->weight;
     return (double)sumi_weight_bytes(weight)
          + (double)op->rows * ((double)weight->cols + weight->rows) * plan->activation_bytes;
+}
+
+// c rows of b columns are read and a of them are added to, for each of the op's rows.
+static double kronecker_bytes(const sumi_plan* plan, const sumi_op* op)
+{
+    return (double)op->rows * cols_of(plan, op->in[0]) * ((double)op->weight->cols + 2.0 * op->weight->rows)
+         * plan->activation_bytes;
 }
 
 static double activate_bytes(const sumi_plan* plan, const sumi_op* op)
@@ -242,6 +262,11 @@ static double product_flops(const sumi_plan* plan, const sumi_op* op)
     return 2.0 * op->weight->rows * op->weight->cols * op->rows;
 }
 
+static double kronecker_flops(const sumi_plan* plan, const sumi_op* op)
+{
+    return 2.0 * op->weight->rows * op->weight->cols * cols_of(plan, op->in[0]) * op->rows;
+}
+
 static double attention_flops(const sumi_plan* plan, const sumi_op* op)
 {
     (void)plan;
@@ -284,9 +309,12 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_EMBED_ROWS] = {"embed_rows", rows_of_output, light, .output_count = 2},
     [SUMI_OP_FILL_ROWS] = {"fill_rows", spans, all, IS_ONE_OF(SUMI_IN(0)), .bytes = fill_bytes},
     [SUMI_OP_COPY_ROWS] = {"copy_rows", rows_given, light, IS_ONE_OF(SUMI_IN(0) | SUMI_IN(1)), .bytes = copy_bytes},
+    [SUMI_OP_MEAN_ROWS] = {"mean_rows", spans_averaged, one, .bytes = mean_bytes},
     // The processor cuts a product into the same number of parts another way: shares of columns times rows.
     [SUMI_OP_LINEAR] = {"linear", rows_given, heavy_linear, MAY_BE(SUMI_IN(1) | SUMI_IN(2)), .bytes = linear_bytes,
                         .flops = product_flops},
+    [SUMI_OP_KRONECKER_ADD] = {"kronecker_add", rows_given, light, IS_ONE_OF(SUMI_IN(1)), .bytes = kronecker_bytes,
+                               .flops = kronecker_flops},
     [SUMI_OP_ACTIVATE] = {"activate", rows_given, light, MAY_BE(SUMI_IN(0)), .bytes = activate_bytes},
     [SUMI_OP_GATED] = {"gated", rows_of_output, light, .output_count = 3},
     [SUMI_OP_NORM_MODULATE] = {"norm_modulate", rows_of_output, light, MAY_BE(SUMI_IN(0)), .output_count = 2},

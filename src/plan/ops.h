@@ -23,7 +23,9 @@ typedef enum sumi_op_kind {
     SUMI_OP_EMBED_ROWS,
     SUMI_OP_FILL_ROWS,
     SUMI_OP_COPY_ROWS,
+    SUMI_OP_MEAN_ROWS,
     SUMI_OP_LINEAR,
+    SUMI_OP_KRONECKER_ADD,
     SUMI_OP_ACTIVATE,
     SUMI_OP_GATED,
     SUMI_OP_NORM_MODULATE,
@@ -81,6 +83,12 @@ typedef struct sumi_step_row {
 } sumi_step_row;
 #define SUMI_NO_ROW ((sumi_step_row){{0}, 0, false})
 
+// Rows of an op, from the end of the band before (0) to `end`, that read step tables `table_row` rows further down:
+// where every prompt has rows of its own in a table. The bands of an op cover its rows.
+typedef struct sumi_row_band {
+    int32_t end, table_row;
+} sumi_row_band;
+
 typedef struct sumi_span {
     int32_t begin, count;
 } sumi_span; // a range of rows
@@ -105,7 +113,7 @@ static inline int32_t sumi_sequence_queries(const sumi_sequence* sequence)
 // in[i] and out are the values of the op that has the parameters; weight and bias are its weights. Lists are kept by
 // the plan.
 
-// EMBED_ROWS: out[r] = table[ids[r]] * scale. The table is the weight or, where there is none, in[1].
+// EMBED_ROWS: out[r] = table[ids[r]] * scale + bias (none: 0). The table is the weight or, where there is none, in[1].
 // in[0]: ids [rows, 1] int. weight: table [vocabulary, cols]. in[1]: table [.., cols] of activations. out: [rows,
 // cols].
 typedef struct sumi_op_embed_rows {
@@ -125,6 +133,13 @@ typedef struct sumi_op_copy_rows {
     int32_t from, to;
 } sumi_op_copy_rows;
 
+// MEAN_ROWS: out[s] = mean of the rows of x in span s (pooling). A part is a span.
+// in[0]: x [.., cols]. out: [span_count, cols].
+typedef struct sumi_op_mean_rows {
+    const sumi_span* spans;
+    int32_t span_count;
+} sumi_op_mean_rows;
+
 // LINEAR: with P = x[x_row + r] W^T + bias, for the op's rows r and the weight's rows as columns from y_column on,
 //     out[y_row + r] = activation(P)                            in general
 //     out[y_row + r] = in[1][y_row + r] + gate * P              in[1]: residual, which is out; no gate: 1
@@ -139,6 +154,17 @@ typedef struct sumi_op_linear {
     int32_t y_column;     // first column in out
     sumi_step_row gate;   // of a residual
 } sumi_op_linear;
+
+// KRONECKER_ADD: the second half of an adapter's change W1 (x) W2 with [a, c] (x) [b, d], for the op's rows r, i < a and
+// k < b:
+//     out[y_row + r][y_column + i b + k] += gate * scale * sum over j < c of W1[i, j] * in[0][r c + j][k]
+// in[0], the first half: every row of x as c rows of d, times W2^T: [rows * c, b]. weight: W1. in[1] = out. in[2]: the
+// gate's table.
+typedef struct sumi_op_kronecker_add {
+    float scale;
+    int32_t y_row, y_column; // first row and column in out
+    sumi_step_row gate;      // none: 1
+} sumi_op_kronecker_add;
 
 // ACTIVATE: out[row + r] = activation(in[0][row + r]), element by element, for the op's rows r. Where these are not all
 // rows, out is in[0].
@@ -155,27 +181,32 @@ typedef struct sumi_op_gated {
 
 // NORM_MODULATE: out[y_row + r] = norm(x[x_row + r]) * w * scale + shift, with w = weight (+ 1 with weight_plus_one).
 // Weight (none: 1), scale (none: 1) and shift (none: 0) are optional; eps is added to the mean square or the variance.
+// A bias, which takes neither scale nor shift nor silu: norm(x) * w + bias.
 // With silu, which takes neither scale nor shift: SiLU of that.
-// in[0]: x, which may be out when x_row is y_row. in[1], in[2]: the tables of scale and shift.
+// in[0]: x, which may be out when x_row is y_row. in[1], in[2]: the tables of scale and shift. in[3]: [1, cols] floats in
+// place of the weight, which adapters change; then there is no weight.
 typedef struct sumi_op_norm_modulate {
     sumi_norm norm;
     float eps;
     bool weight_plus_one, silu;
     sumi_step_row scale, shift;
-    int32_t x_row, y_row;
+    int32_t x_row, y_row, band_count; // 0: one band of all rows, which reads the tables from their first row on
+    const sumi_row_band* bands;
 } sumi_op_norm_modulate;
 
 // NORM_GATE_ADD: x[x_row + r] += gate * (rms(b[b_row + r]) * weight): some networks norm what a branch returns.
-// in[0] = out: x. in[1]: b. in[2]: the gate's table (none: 1).
+// in[0] = out: x. in[1]: b. in[2]: the gate's table (none: 1). in[3]: in place of the weight, as above.
 typedef struct sumi_op_norm_gate_add {
     float eps;
     sumi_step_row gate;
-    int32_t x_row, b_row;
+    int32_t x_row, b_row, band_count; // as above
+    const sumi_row_band* bands;
 } sumi_op_norm_gate_add;
 
 // QK_NORM_ROPE: every head of q and of k in rows row + r of the matrix: RMS norm with its weight (none: no norm), then
 // rotated by row rope_row + r of the table.
-// in[0] = out: qkv [.., (q_heads + 2 * kv_heads) * dim]. in[1]: rotary table [.., dim]. weight: of q [1, dim].
+// in[0] = out: qkv [.., (q_heads + 2 * kv_heads) * dim]. in[1]: rotary table [.., dim]. weight: of q [1, dim]. in[2],
+// in[3]: in place of the weights of q and k, as above.
 typedef struct sumi_op_qk_norm_rope {
     int32_t q_heads, kv_heads, dim;
     float eps;
@@ -389,7 +420,9 @@ typedef struct sumi_op {
         sumi_op_embed_rows embed;
         sumi_op_fill_rows fill;
         sumi_op_copy_rows copy;
+        sumi_op_mean_rows mean;
         sumi_op_linear linear;
+        sumi_op_kronecker_add kronecker;
         sumi_op_activate activate;
         sumi_op_gated gated;
         sumi_op_norm_modulate norm;

@@ -70,6 +70,7 @@ void sumi_plan_end(sumi_plan* plan)
     sumi_free(plan->heap, plan->sections);
     sumi_free(plan->heap, plan->slices);
     sumi_free(plan->heap, plan->constants);
+    sumi_free(plan->heap, plan->changed);
     memset(plan, 0, sizeof *plan);
 }
 
@@ -93,6 +94,7 @@ void sumi_plan_adapters(sumi_plan* plan, const sumi_adapter_use* uses, int32_t c
     SUMI_ASSERT(count >= 0 && (count == 0 || uses != NULL));
     plan->adapters = uses;
     plan->adapter_count = count;
+    plan->changed_count = 0;
 }
 
 void sumi_plan_prefix(sumi_plan* plan, const char* format, ...)
@@ -180,12 +182,12 @@ double sumi_plan_value_bytes(const sumi_plan* plan, sumi_value value)
     return (double)info->rows * info->cols * (double)sumi_plan_element_bytes(plan, info->element);
 }
 
-sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi_span rows, sumi_span cols)
+static sumi_value add_view(sumi_plan* plan, const char* name, sumi_value of, sumi_span rows, sumi_span cols)
 {
     const sumi_value_info whole = *sumi_plan_info(plan, of);
-    if (whole.bound || rows.begin < 0 || rows.begin + rows.count > whole.rows || cols.begin < 0
+    if (rows.begin < 0 || rows.begin + rows.count > whole.rows || cols.begin < 0
         || cols.begin + cols.count > whole.cols) {
-        mismatch(plan, name, "a view lies outside its value, or the value is bound");
+        mismatch(plan, name, "a view lies outside its value");
         return SUMI_NO_VALUE;
     }
     sumi_value view = add_value(plan, name, whole.element, rows.count, cols.count, false);
@@ -201,6 +203,15 @@ sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi
     return view;
 }
 
+sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi_span rows, sumi_span cols)
+{
+    if (sumi_plan_info(plan, of)->bound) {
+        mismatch(plan, name, "a bound value has no views of some of its rows and columns");
+        return SUMI_NO_VALUE;
+    }
+    return add_view(plan, name, of, rows, cols);
+}
+
 sumi_value sumi_plan_reshape(sumi_plan* plan, const char* name, sumi_value of, int32_t rows, int32_t cols)
 {
     const sumi_value_info whole = *sumi_plan_info(plan, of);
@@ -208,7 +219,7 @@ sumi_value sumi_plan_reshape(sumi_plan* plan, const char* name, sumi_value of, i
         mismatch(plan, name, "rows of another length must hold the same elements, and those of some columns cannot");
         return SUMI_NO_VALUE;
     }
-    sumi_value view = sumi_plan_view(plan, name, of, (sumi_span){0, whole.rows}, (sumi_span){0, whole.cols});
+    sumi_value view = add_view(plan, name, of, (sumi_span){0, whole.rows}, (sumi_span){0, whole.cols});
     if (view.id != 0) {
         sumi_value_info* info = &plan->values[view.id - 1];
         info->rows = rows;
@@ -296,6 +307,19 @@ static bool is_step_row_good(const sumi_plan* plan, sumi_step_row row, int32_t c
     return row.table.id == 0 || (row.column >= 0 && row.column + cols <= cols_of(plan, row.table));
 }
 
+// The bands with their list copied into the plan; NULL without any, and after a failure.
+static const sumi_row_band* copy_bands(sumi_plan* plan, const char* label, const sumi_row_band* bands, int32_t count,
+                                       int32_t rows)
+{
+    int32_t begin = 0;
+    bool are_good = count >= 0;
+    for (int32_t i = 0; i < count; begin = bands[i++].end) {
+        are_good = are_good && bands[i].end > begin && bands[i].table_row >= 0;
+    }
+    if (count != 0 && (!are_good || begin != rows)) { mismatch(plan, label, "the bands do not cover the rows"); }
+    return count > 0 && !has_failed(plan) ? sumi_plan_copy(plan, bands, (size_t)count * sizeof *bands) : NULL;
+}
+
 static bool is_shape(const sumi_plan* plan, sumi_value value, int32_t rows, int32_t cols)
 {
     return rows_of(plan, value) == rows && cols_of(plan, value) == cols;
@@ -313,6 +337,20 @@ sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weig
     return add_op(
         plan, "embed",
         &(sumi_op){.kind = SUMI_OP_EMBED_ROWS, .in = {ids}, .out = y, .weight = table, .u.embed = {.scale = scale}});
+}
+
+sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const sumi_weight* table,
+                                       const sumi_weight* bias)
+{
+    if (bias->rows != 1 || bias->cols != table->cols) { mismatch(plan, "embed", "the bias has another width"); }
+    sumi_value y = sumi_plan_value(plan, "embedded", SUMI_ELEMENT_ACTIVATION, rows_of(plan, ids), table->cols);
+    return add_op(plan, "embed",
+                  &(sumi_op){.kind = SUMI_OP_EMBED_ROWS,
+                             .in = {ids},
+                             .out = y,
+                             .weight = table,
+                             .bias = bias,
+                             .u.embed = {.scale = 1.0f}});
 }
 
 sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x)
@@ -361,6 +399,24 @@ void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args)
                       .u.copy = {.from = args->x_row, .to = args->y_row}});
 }
 
+sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x, const sumi_span* spans,
+                               int32_t span_count)
+{
+    if (span_count < 1) { mismatch(plan, label, "there is no span to average"); }
+    for (int32_t i = 0; i < span_count; i++) {
+        if (spans[i].begin < 0 || spans[i].count < 1 || spans[i].count > rows_of(plan, x) - spans[i].begin) {
+            mismatch(plan, label, "a span is empty or leaves the value");
+        }
+    }
+    sumi_value y = sumi_plan_value(plan, "means", SUMI_ELEMENT_ACTIVATION, span_count, cols_of(plan, x));
+    size_t bytes = has_failed(plan) ? 0 : (size_t)span_count * sizeof *spans;
+    return add_op(plan, label,
+                  &(sumi_op){.kind = SUMI_OP_MEAN_ROWS,
+                             .in = {x},
+                             .out = y,
+                             .u.mean = {.spans = sumi_plan_copy(plan, spans, bytes), .span_count = span_count}});
+}
+
 static bool changes(const sumi_adapter_use* use, const sumi_delta* delta, const sumi_weight* weight)
 {
     return delta->weight_index == weight->index && use->scale != 0.0f;
@@ -406,6 +462,58 @@ static void add_delta(sumi_plan* plan, const sumi_op* product, const sumi_delta*
                                    .gate = gate}});
 }
 
+// Adds scale * (left (x) right) x to what the product wrote: every row of x read as rows of `right`, times right^T, and
+// sums of those with the elements of `left` as factors.
+static void add_kronecker(sumi_plan* plan, const sumi_op* product, const sumi_delta* delta, float scale)
+{
+    SUMI_ASSERT(product->kind == SUMI_OP_LINEAR && product->u.linear.activation == SUMI_ACT_NONE);
+    const sumi_op_linear* linear = &product->u.linear;
+    const sumi_weight *left = &delta->up, *right = &delta->down;
+    const int32_t folds = left->cols, all_rows = rows_of(plan, product->in[0]);
+    if (cols_of(plan, product->in[0]) != product->weight->cols) {
+        sumi_fail(&plan->error, SUMI_NOT_SUPPORTED,
+                  "%s%s: a LoKr of a layer whose input is padded to %d columns is not supported; use a LoRA",
+                  plan->label_prefix, product->label, (int)cols_of(plan, product->in[0]));
+        return;
+    }
+    if (all_rows > INT32_MAX / folds) {
+        mismatch(plan, product->label, "an adapter makes more rows than can be counted");
+        return;
+    }
+    sumi_step_row gate = linear->gate;
+    if (gate.table.id != 0) { gate.column += delta->row_begin; }
+    sumi_value x = sumi_plan_reshape(plan, "folded", product->in[0], all_rows * folds, right->cols);
+    sumi_value half =
+        sumi_plan_value(plan, "half_product", SUMI_ELEMENT_ACTIVATION, product->rows * folds, right->rows);
+    add_op(plan, product->label,
+           &(sumi_op){.kind = SUMI_OP_LINEAR,
+                      .in = {x},
+                      .out = half,
+                      .weight = right,
+                      .rows = product->rows * folds,
+                      .u.linear = {.scale = 1.0f, .x_row = linear->x_row * folds}});
+    add_op(plan, product->label,
+           &(sumi_op){.kind = SUMI_OP_KRONECKER_ADD,
+                      .in = {half, product->out, gate.table},
+                      .out = product->out,
+                      .weight = left,
+                      .rows = product->rows,
+                      .u.kronecker = {.scale = scale,
+                                      .y_row = linear->y_row,
+                                      .y_column = linear->y_column + delta->row_begin,
+                                      .gate = gate}});
+}
+
+// Whether a change fits a matrix: what it is multiplied with, and the rows that it changes.
+static bool fits_matrix(const sumi_delta* delta, const sumi_weight* weight)
+{
+    const sumi_weight *up = &delta->up, *down = &delta->down;
+    const int64_t rows = delta->kind == SUMI_DELTA_KRONECKER ? (int64_t)up->rows * down->rows : up->rows,
+                  cols = delta->kind == SUMI_DELTA_KRONECKER ? (int64_t)up->cols * down->cols : down->cols;
+    return delta->kind != SUMI_DELTA_VECTOR && cols == weight->cols && delta->row_begin >= 0
+        && delta->row_begin + rows <= weight->rows && (delta->kind == SUMI_DELTA_KRONECKER || up->cols == down->rows);
+}
+
 // What follows the product of an adapted weight, which has no activation: every delta on this weight in the order of the
 // uses (bits do not depend on anything else), then the activation of the whole sum.
 static void add_adapted(sumi_plan* plan, const sumi_op* product, sumi_activation activation)
@@ -416,12 +524,12 @@ static void add_adapted(sumi_plan* plan, const sumi_op* product, sumi_activation
         for (int32_t d = 0; d < use->adapter->delta_count; d++) {
             const sumi_delta* delta = &use->adapter->deltas[d];
             if (!changes(use, delta, weight)) { continue; }
-            if (delta->down.cols != weight->cols || delta->up.cols != delta->down.rows || delta->row_begin < 0
-                || delta->row_begin + delta->up.rows > weight->rows) {
+            if (!fits_matrix(delta, weight)) {
                 mismatch(plan, product->label, "an adapter's shape is not the weight's");
                 return;
             }
-            add_delta(plan, product, delta, use->scale * delta->scale);
+            (delta->kind == SUMI_DELTA_KRONECKER ? add_kronecker : add_delta)(plan, product, delta,
+                                                                              use->scale * delta->scale);
         }
     }
     if (activation != SUMI_ACT_NONE) {
@@ -534,30 +642,83 @@ sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value
     return sumi_plan_gated(plan, label, both, activation);
 }
 
+// The vector, then each change as a product with 1 that is added to it.
+static sumi_value write_changed_vector(sumi_plan* plan, const sumi_weight* vector)
+{
+    const float one = 1.0f;
+    if (plan->one.id == 0) { plan->one = sumi_plan_constant(plan, "one", SUMI_ELEMENT_FLOAT, 1, 1, &one); }
+    sumi_value y = sumi_plan_value(plan, "changed_vector", SUMI_ELEMENT_FLOAT, 1, vector->cols);
+    sumi_plan_fill_rows(plan, y, vector, &(sumi_span){0, 1}, 1);
+    for (int32_t u = 0; u < plan->adapter_count; u++) {
+        const sumi_adapter_use* use = &plan->adapters[u];
+        for (int32_t d = 0; d < use->adapter->delta_count; d++) {
+            const sumi_delta* delta = &use->adapter->deltas[d];
+            if (!changes(use, delta, vector)) { continue; }
+            if (delta->kind != SUMI_DELTA_VECTOR || vector->rows != 1 || delta->row_begin != 0 || delta->up.cols != 1
+                || delta->up.rows != vector->cols) {
+                mismatch(plan, vector->name, "an adapter's shape is not the vector's");
+                return SUMI_NO_VALUE;
+            }
+            add_op(plan, "adapter",
+                   &(sumi_op){.kind = SUMI_OP_LINEAR,
+                              .in = {plan->one, y},
+                              .out = y,
+                              .weight = &delta->up,
+                              .rows = 1,
+                              .u.linear = {.accumulates = true, .scale = use->scale * delta->scale}});
+        }
+    }
+    return y;
+}
+
+sumi_value sumi_plan_changed_vector(sumi_plan* plan, const sumi_weight* vector)
+{
+    if (vector == NULL || has_failed(plan) || !is_adapted(plan, vector)) { return SUMI_NO_VALUE; }
+    for (size_t i = 0; i < plan->changed_count; i++) {
+        if (plan->changed[i].vector == vector) { return plan->changed[i].sum; }
+    }
+    if (sumi_grow(plan->heap, (void**)&plan->changed, &plan->changed_capacity, plan->changed_count + 1,
+                  sizeof *plan->changed, &plan->error)
+        != SUMI_OK) {
+        return SUMI_NO_VALUE;
+    }
+    sumi_value sum = write_changed_vector(plan, vector);
+    plan->changed[plan->changed_count++] = (sumi_changed_vector){vector, sum};
+    return sum;
+}
+
 sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args)
 {
     int32_t rows = count_rows(plan, args->rows, args->x, args->x_row), cols = cols_of(plan, args->x);
     if (args->x_row < 0 || args->x_row + rows > rows_of(plan, args->x)
-        || (args->weight != NULL && args->weight->cols != cols) || !is_step_row_good(plan, args->scale, cols)
-        || !is_step_row_good(plan, args->shift, cols)) {
-        mismatch(plan, args->label, "the norm's weight, scale, shift or rows do not fit");
+        || (args->weight != NULL && args->weight->cols != cols) || (args->bias != NULL && args->bias->cols != cols)
+        || !is_step_row_good(plan, args->scale, cols) || !is_step_row_good(plan, args->shift, cols)) {
+        mismatch(plan, args->label, "the norm's weight, bias, scale, shift or rows do not fit");
+    }
+    if (args->bias != NULL && (args->silu || args->scale.table.id != 0 || args->shift.table.id != 0)) {
+        mismatch(plan, args->label, "a norm with a bias has no scale, no shift and no activation");
     }
     sumi_value y = args->y;
     if (y.id == 0) { y = sumi_plan_value(plan, "normed", SUMI_ELEMENT_ACTIVATION, rows, cols); }
     if (!is_shape(plan, y, rows, cols) || (args->silu && (args->scale.table.id != 0 || args->shift.table.id != 0))) {
         mismatch(plan, args->label, "the norm's output has another shape, or it has a table and an activation");
     }
+    const sumi_row_band* bands = copy_bands(plan, args->label, args->bands, args->band_count, rows);
+    sumi_value changed = sumi_plan_changed_vector(plan, args->weight);
     return add_op(plan, args->label,
                   &(sumi_op){.kind = SUMI_OP_NORM_MODULATE,
-                             .in = {args->x, args->scale.table, args->shift.table},
+                             .in = {args->x, args->scale.table, args->shift.table, changed},
                              .out = y,
-                             .weight = args->weight,
+                             .weight = changed.id != 0 ? NULL : args->weight,
+                             .bias = args->bias,
                              .u.norm = {.norm = args->norm,
                                         .eps = args->eps,
                                         .silu = args->silu,
                                         .scale = args->scale,
                                         .shift = args->shift,
-                                        .x_row = args->x_row}});
+                                        .x_row = args->x_row,
+                                        .band_count = bands != NULL ? args->band_count : 0,
+                                        .bands = bands}});
 }
 
 void sumi_plan_norm_gate_add(sumi_plan* plan, const sumi_plan_norm_gate_add_args* args)
@@ -568,13 +729,19 @@ void sumi_plan_norm_gate_add(sumi_plan* plan, const sumi_plan_norm_gate_add_args
         || !is_step_row_good(plan, args->gate, cols)) {
         mismatch(plan, args->label, "the branch, the weight or the gate does not fit");
     }
+    const sumi_row_band* bands = copy_bands(plan, args->label, args->bands, args->band_count, rows);
+    sumi_value changed = sumi_plan_changed_vector(plan, args->weight);
     add_op(plan, args->label,
            &(sumi_op){.kind = SUMI_OP_NORM_GATE_ADD,
-                      .in = {args->x, args->branch, args->gate.table},
+                      .in = {args->x, args->branch, args->gate.table, changed},
                       .out = args->x,
-                      .weight = args->weight,
+                      .weight = changed.id != 0 ? NULL : args->weight,
                       .rows = rows,
-                      .u.gate_add = {.eps = args->eps, .gate = args->gate, .x_row = args->x_row}});
+                      .u.gate_add = {.eps = args->eps,
+                                     .gate = args->gate,
+                                     .x_row = args->x_row,
+                                     .band_count = bands != NULL ? args->band_count : 0,
+                                     .bands = bands}});
 }
 
 void sumi_plan_qk_norm_rope(sumi_plan* plan, const sumi_plan_qk_args* args)
@@ -589,18 +756,20 @@ void sumi_plan_qk_norm_rope(sumi_plan* plan, const sumi_plan_qk_args* args)
         || (args->q_norm != NULL && args->q_norm->cols != dim) || (args->k_norm != NULL && args->k_norm->cols != dim)) {
         mismatch(plan, args->label, "heads, norms or the rotary table do not fit the qkv matrix");
     }
+    sumi_value q_norm = sumi_plan_changed_vector(plan, args->q_norm),
+               k_norm = sumi_plan_changed_vector(plan, args->k_norm);
     add_op(plan, args->label,
            &(sumi_op){.kind = SUMI_OP_QK_NORM_ROPE,
-                      .in = {args->qkv, args->rope},
+                      .in = {args->qkv, args->rope, q_norm, k_norm},
                       .out = args->qkv,
-                      .weight = args->q_norm,
+                      .weight = q_norm.id != 0 ? NULL : args->q_norm,
                       .rows = rows,
                       .u.qk = {.q_heads = args->q_heads,
                                .kv_heads = args->kv_heads,
                                .dim = dim,
                                .eps = args->eps,
                                .rotary = args->rotary,
-                               .k_weight = args->k_norm,
+                               .k_weight = k_norm.id != 0 ? NULL : args->k_norm,
                                .row = args->row,
                                .rope_row = args->rope_row}});
 }

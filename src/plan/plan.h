@@ -109,6 +109,12 @@ typedef struct sumi_plan_wishes {
     bool unused[3];             // no gaps: see engine/plan_key.h
 } sumi_plan_wishes;
 
+// A vector that adapters change, as a value: a row of floats.
+typedef struct sumi_changed_vector {
+    const sumi_weight* vector;
+    sumi_value sum;
+} sumi_changed_vector;
+
 typedef struct sumi_plan {
     sumi_heap* heap;
     int32_t activation_bytes;
@@ -129,9 +135,12 @@ typedef struct sumi_plan {
     size_t block_count, block_capacity; // spans, items, labels, constants' data: freed with the plan
     size_t block_used, block_bytes;     // of the newest block
     const sumi_adapter_use* adapters;
-    int32_t adapter_count; // apply to every linear written from here on
-    uint64_t arena_bytes;  // exact, after finish
-    double total_flops;    // with repeats
+    int32_t adapter_count; // apply to every linear and to every norm written from here on
+    sumi_changed_vector* changed;
+    size_t changed_count, changed_capacity; // by these adapters, so far
+    sumi_value one;                         // a constant, once it was needed
+    uint64_t arena_bytes;                   // exact, after finish
+    double total_flops;                     // with repeats
     char label_prefix[64];
     sumi_error error; // the first writing error
 } sumi_plan;
@@ -158,6 +167,10 @@ float sumi_plan_predict_us(const sumi_plan* plan, const sumi_op* op, const sumi_
 // ops written from here on belong to it
 void sumi_plan_section(sumi_plan* plan, sumi_section_kind kind, int32_t repeat, int32_t first_counter);
 void sumi_plan_adapters(sumi_plan* plan, const sumi_adapter_use* uses, int32_t count); // must outlive the plan
+// The sum of a vector and of what the plan's adapters add to it, a row of floats; none where they add nothing. The ops
+// that make it are written when it is first asked for: in a section that does not repeat, if that can be. The verbs of
+// norms ask for it themselves.
+sumi_value sumi_plan_changed_vector(sumi_plan* plan, const sumi_weight* vector);
 // label prefix of the following ops: "layers.3."
 void sumi_plan_prefix(sumi_plan* plan, const char* format, ...) SUMI_PRINTF(2, 3);
 
@@ -168,7 +181,7 @@ sumi_value sumi_plan_constant(sumi_plan* plan, const char* name, sumi_element el
                               const void* data);
 // Some rows and columns of a value that is not bound, as a value.
 sumi_value sumi_plan_view(sumi_plan* plan, const char* name, sumi_value of, sumi_span rows, sumi_span cols);
-// The elements of a value, which is no view of some columns, as rows of another length.
+// The elements of a value, which is no view of some columns and may be bound, as rows of another length.
 sumi_value sumi_plan_reshape(sumi_plan* plan, const char* name, sumi_value of, int32_t rows, int32_t cols);
 // `guest`, which is no view, may share the first bytes of `host` from now on. It does where nothing else is in the way;
 // otherwise they lie apart.
@@ -192,6 +205,9 @@ void* sumi_plan_copy(sumi_plan* plan, const void* data, size_t bytes);
 //         .label = "ffn_norm1", .x = x, .rows = out_rows, .weight = &w->ffn_norm1, .eps = eps, .scale = scale_mlp});
 
 sumi_value sumi_plan_embed_rows(sumi_plan* plan, sumi_value ids, const sumi_weight* table, float scale);
+// table[ids[r]] + bias: the same row is added to all.
+sumi_value sumi_plan_embed_rows_biased(sumi_plan* plan, sumi_value ids, const sumi_weight* table,
+                                       const sumi_weight* bias);
 // Rows of a value by their numbers, ids [rows, 1].
 sumi_value sumi_plan_gather_rows(sumi_plan* plan, const char* label, sumi_value ids, sumi_value x);
 void sumi_plan_fill_rows(sumi_plan* plan, sumi_value y, const sumi_weight* row, const sumi_span* spans,
@@ -203,6 +219,9 @@ typedef struct sumi_plan_copy_args {
     int32_t rows;         // 0: all of x from x_row on
 } sumi_plan_copy_args;
 void sumi_plan_copy_rows(sumi_plan* plan, const sumi_plan_copy_args* args);
+// One row per span: the mean of its rows.
+sumi_value sumi_plan_mean_rows(sumi_plan* plan, const char* label, sumi_value x, const sumi_span* spans,
+                               int32_t span_count);
 
 // activation(x W^T + bias), or residual + gate * (x W^T + bias), which takes the residual's place. The plan's adapters
 // are applied: the result is that of merged weights, whichever of these it is.
@@ -229,16 +248,19 @@ sumi_value sumi_plan_gated(sumi_plan* plan, const char* label, sumi_value both, 
 sumi_value sumi_plan_linear_gated(sumi_plan* plan, const char* label, sumi_value x, const sumi_weight* gate_up,
                                   sumi_activation activation);
 
-// norm(x) * weight * scale + shift, or SiLU(norm(x) * weight), of rows [x_row, x_row + rows) of x.
+// norm(x) * weight * scale + shift, norm(x) * weight + bias, or SiLU(norm(x) * weight), of rows [x_row, x_row + rows)
+// of x.
 typedef struct sumi_plan_norm_args {
     const char* label;
     sumi_value x;
     int32_t x_row, rows;
     sumi_norm norm; // 0: RMS
-    const sumi_weight* weight;
+    const sumi_weight *weight, *bias;
     float eps;
-    sumi_step_row scale, shift;
-    bool silu;    // without scale and shift
+    sumi_step_row scale, shift; // without a bias
+    const sumi_row_band* bands; // of the tables, copied; 0 of them: all rows read the same
+    int32_t band_count;
+    bool silu;    // without scale, shift and bias
     sumi_value y; // of so many rows; may be x where all of it is normed. None: a new value
 } sumi_plan_norm_args;
 sumi_value sumi_plan_norm(sumi_plan* plan, const sumi_plan_norm_args* args);
@@ -251,6 +273,8 @@ typedef struct sumi_plan_norm_gate_add_args {
     const sumi_weight* weight;
     float eps;
     sumi_step_row gate;
+    const sumi_row_band* bands; // as above
+    int32_t band_count;
 } sumi_plan_norm_gate_add_args;
 void sumi_plan_norm_gate_add(sumi_plan* plan, const sumi_plan_norm_gate_add_args* args);
 

@@ -126,14 +126,25 @@ static void writes(validator* v, sumi_value value, int64_t row, int64_t rows, in
                            .writes = true});
 }
 
-static void reads_step(validator* v, sumi_step_row step, int32_t cols, int32_t elements)
+static void reads_step_from(validator* v, sumi_step_row step, int64_t row, int32_t cols, int32_t elements)
 {
     add_access(v, (access){.value = step.table,
-                           .row = step.per_step ? v->first_counter : 0,
+                           .row = row + (step.per_step ? v->first_counter : 0),
                            .rows = step.per_step ? v->counter_count : 1,
                            .column = step.column,
                            .cols = cols,
                            .elements = elements});
+}
+
+static void reads_step(validator* v, sumi_step_row step, int32_t cols, int32_t elements)
+{
+    reads_step_from(v, step, 0, cols, elements);
+}
+
+static void reads_bands(validator* v, sumi_step_row step, const sumi_row_band* bands, int32_t band_count, int32_t cols)
+{
+    if (band_count == 0) { reads_step(v, step, cols, IS_NUMBER); }
+    for (int32_t i = 0; i < band_count; i++) { reads_step_from(v, step, bands[i].table_row, cols, IS_NUMBER); }
 }
 
 static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
@@ -157,6 +168,12 @@ static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
         writes(v, op->out, op->u.copy.to, op->rows, out_cols, element);
         break;
     }
+    case SUMI_OP_MEAN_ROWS:
+        for (int32_t i = 0; i < op->u.mean.span_count; i++) {
+            reads(v, op->in[0], op->u.mean.spans[i].begin, op->u.mean.spans[i].count, out_cols, IS_NUMBER);
+        }
+        writes(v, op->out, 0, op->rows, out_cols, IS_NUMBER);
+        break;
     case SUMI_OP_ACTIVATE:
         reads_in_place(v, op->in[0], op->u.activate.row, op->rows, out_cols, IS_NUMBER);
         writes(v, op->out, op->u.activate.row, op->rows, out_cols, IS_NUMBER);
@@ -167,14 +184,16 @@ static void list_rows(validator* v, const sumi_op* op, int32_t out_cols)
         break;
     case SUMI_OP_NORM_MODULATE:
         reads_in_place(v, op->in[0], op->u.norm.x_row, op->rows, out_cols, IS_NUMBER);
-        reads_step(v, op->u.norm.scale, out_cols, IS_NUMBER);
-        reads_step(v, op->u.norm.shift, out_cols, IS_NUMBER);
+        reads_bands(v, op->u.norm.scale, op->u.norm.bands, op->u.norm.band_count, out_cols);
+        reads_bands(v, op->u.norm.shift, op->u.norm.bands, op->u.norm.band_count, out_cols);
+        reads(v, op->in[3], 0, 1, out_cols, IS_FLOAT);
         writes(v, op->out, op->u.norm.y_row, op->rows, out_cols, IS_NUMBER);
         break;
     case SUMI_OP_NORM_GATE_ADD:
         reads_in_place(v, op->in[0], op->u.gate_add.x_row, op->rows, out_cols, IS_NUMBER);
         reads(v, op->in[1], op->u.gate_add.b_row, op->rows, out_cols, IS_NUMBER);
-        reads_step(v, op->u.gate_add.gate, out_cols, IS_NUMBER);
+        reads_bands(v, op->u.gate_add.gate, op->u.gate_add.bands, op->u.gate_add.band_count, out_cols);
+        reads(v, op->in[3], 0, 1, out_cols, IS_FLOAT);
         writes(v, op->out, op->u.gate_add.x_row, op->rows, out_cols, IS_NUMBER);
         break;
     case SUMI_OP_ROPE_TABLE: {
@@ -212,6 +231,24 @@ static void list_linear(validator* v, const sumi_op* op)
     residual.value = op->in[1];
     add_access(v, residual);
     reads_step(v, op->u.linear.gate, n, IS_NUMBER);
+    y.writes = true;
+    add_access(v, y);
+}
+
+static void list_kronecker(validator* v, const sumi_op* op)
+{
+    const sumi_op_kronecker_add* k = &op->u.kronecker;
+    const int32_t folds = op->weight->cols, b = sumi_plan_info(v->plan, op->in[0])->cols, n = op->weight->rows * b;
+    access y = {.value = op->out,
+                .row = k->y_row,
+                .rows = op->rows,
+                .column = k->y_column,
+                .cols = n,
+                .elements = IS_NUMBER,
+                .in_place = true};
+    reads(v, op->in[0], 0, (int64_t)op->rows * folds, b, IS_NUMBER);
+    add_access(v, y);
+    reads_step(v, k->gate, n, IS_NUMBER);
     y.writes = true;
     add_access(v, y);
 }
@@ -255,6 +292,8 @@ static void list_qk(validator* v, const sumi_op* op)
                     .in_place = true};
     add_access(v, heads);
     if (op->u.qk.rotary != SUMI_ROTARY_NONE) { reads(v, op->in[1], op->u.qk.rope_row, op->rows, dim, IS_FLOAT); }
+    reads(v, op->in[2], 0, 1, dim, IS_FLOAT);
+    reads(v, op->in[3], 0, 1, dim, IS_FLOAT);
     heads.value = op->out;
     heads.writes = true;
     add_access(v, heads);
@@ -444,6 +483,8 @@ static sumi_result list_accesses(validator* v, const sumi_op* op, int32_t first,
     v->result = SUMI_OK;
     if (op->kind == SUMI_OP_LINEAR) {
         list_linear(v, op);
+    } else if (op->kind == SUMI_OP_KRONECKER_ADD) {
+        list_kronecker(v, op);
     } else if (op->kind == SUMI_OP_ATTENTION) {
         list_attention(v, op);
     } else if (op->kind == SUMI_OP_QK_NORM_ROPE) {
@@ -747,6 +788,9 @@ static bool is_vector(const sumi_weight* weight, int32_t cols)
     return weight == NULL || (weight->rows == 1 && weight->cols == cols);
 }
 
+// A norm has a weight or a value in its place, not both.
+static bool is_one(const sumi_weight* weight, sumi_value value) { return weight == NULL || value.id == 0; }
+
 // weight.h: a stack's parts are its rows; a vector has one row. ops.h and sumi_op: which weights an op has.
 static sumi_result check_weights(const validator* v, const sumi_op* op)
 {
@@ -768,8 +812,8 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
     bool fits;
     switch (op->kind) {
     case SUMI_OP_EMBED_ROWS:
-        fits = (op->weight != NULL ? op->weight->cols == cols && op->in[1].id == 0 : op->in[1].id != 0)
-            && op->bias == NULL;
+        fits = op->weight != NULL ? op->weight->cols == cols && op->in[1].id == 0 && is_vector(op->bias, cols)
+                                  : op->in[1].id != 0 && op->bias == NULL;
         break;
     case SUMI_OP_FILL_ROWS: fits = op->weight != NULL && is_vector(op->weight, cols) && op->bias == NULL; break;
     case SUMI_OP_LINEAR: {
@@ -778,21 +822,46 @@ static sumi_result check_weights(const validator* v, const sumi_op* op)
             && is_vector(op->bias, op->weight->rows) && (!op->u.linear.accumulates || op->bias == NULL);
         break;
     }
+    case SUMI_OP_KRONECKER_ADD: fits = op->weight != NULL && op->bias == NULL; break;
     case SUMI_OP_CONV: {
         const int32_t taps = op->u.conv.kernel * op->u.conv.kernel;
         fits = op->weight != NULL && (taps == 1 || taps == 9) && op->weight->rows == cols
             && op->weight->cols == taps * sumi_plan_info(v->plan, op->in[0])->cols && is_vector(op->bias, cols);
         break;
     }
+    case SUMI_OP_NORM_GATE_ADD:
+        fits = is_vector(op->weight, cols) && op->bias == NULL && is_one(op->weight, op->in[3]);
+        break;
     case SUMI_OP_NORM_MODULATE:
-    case SUMI_OP_NORM_GATE_ADD: fits = is_vector(op->weight, cols) && op->bias == NULL; break;
+        fits = is_vector(op->weight, cols) && is_vector(op->bias, cols) && is_one(op->weight, op->in[3]);
+        break;
     case SUMI_OP_GROUP_NORM: fits = is_vector(op->weight, cols) && is_vector(op->bias, cols); break;
     case SUMI_OP_QK_NORM_ROPE:
-        fits = is_vector(op->weight, op->u.qk.dim) && is_vector(op->u.qk.k_weight, op->u.qk.dim) && op->bias == NULL;
+        fits = is_vector(op->weight, op->u.qk.dim) && is_vector(op->u.qk.k_weight, op->u.qk.dim) && op->bias == NULL
+            && is_one(op->weight, op->in[2]) && is_one(op->u.qk.k_weight, op->in[3]);
         break;
     default: fits = op->weight == NULL && op->bias == NULL; break;
     }
     return fits ? SUMI_OK : op_breaks(v, op, op->out, "the weight or the bias has another shape than the op");
+}
+
+static bool are_bands(const sumi_row_band* bands, int32_t count, int32_t rows)
+{
+    int32_t begin = 0;
+    bool are_good = count >= 0 && (count == 0 || bands != NULL);
+    for (int32_t i = 0; i < count && are_good; begin = bands[i++].end) {
+        are_good = bands[i].end > begin && bands[i].table_row >= 0;
+    }
+    return are_good && (count == 0 || begin == rows);
+}
+
+static sumi_result check_bands(const validator* v, const sumi_op* op)
+{
+    const bool are_good =
+        op->kind == SUMI_OP_NORM_MODULATE   ? are_bands(op->u.norm.bands, op->u.norm.band_count, op->rows)
+        : op->kind == SUMI_OP_NORM_GATE_ADD ? are_bands(op->u.gate_add.bands, op->u.gate_add.band_count, op->rows)
+                                            : true;
+    return are_good ? SUMI_OK : op_breaks(v, op, op->out, "bands cover the rows of their op");
 }
 
 static bool are_statistics(const float* scale, const float* shift, int32_t channels)
@@ -833,6 +902,7 @@ static int64_t work_rows(const sumi_op* op)
     int64_t rows = 0;
     switch (op->kind) {
     case SUMI_OP_FILL_ROWS: return op->u.fill.span_count;
+    case SUMI_OP_MEAN_ROWS: return op->u.mean.span_count;
     case SUMI_OP_ATTENTION:
         for (int32_t s = 0; s < op->u.attention.sequence_count && op->u.attention.query_block > 0; s++) {
             const int64_t queries = sumi_sequence_queries(&op->u.attention.sequences[s]);
@@ -933,9 +1003,9 @@ static sumi_result check_shapes(const validator* v, const sumi_op* op)
 static sumi_result check_in_place_output(const validator* v, const sumi_op* op)
 {
     static const int8_t slot[SUMI_OP_KIND_COUNT] = {
-        [SUMI_OP_FILL_ROWS] = 1,    [SUMI_OP_COPY_ROWS] = 2,  [SUMI_OP_NORM_GATE_ADD] = 1,
-        [SUMI_OP_QK_NORM_ROPE] = 1, [SUMI_OP_PATCHIFY] = 2,   [SUMI_OP_SOLVE] = 1,
-        [SUMI_OP_PREVIEW] = 4,      [SUMI_OP_TILE_BLEND] = 1, [SUMI_OP_TILE_PLACE] = 2}; // of the inputs, from 1
+        [SUMI_OP_FILL_ROWS] = 1,    [SUMI_OP_COPY_ROWS] = 2, [SUMI_OP_KRONECKER_ADD] = 2, [SUMI_OP_NORM_GATE_ADD] = 1,
+        [SUMI_OP_QK_NORM_ROPE] = 1, [SUMI_OP_PATCHIFY] = 2,  [SUMI_OP_SOLVE] = 1,         [SUMI_OP_PREVIEW] = 4,
+        [SUMI_OP_TILE_BLEND] = 1,   [SUMI_OP_TILE_PLACE] = 2}; // of the inputs, from 1
     const sumi_value_info* out = sumi_plan_info(v->plan, op->out);
     bool is_input = slot[op->kind] == 0 || op->in[slot[op->kind] - 1].id == op->out.id;
     if (op->kind == SUMI_OP_LINEAR && op->u.linear.accumulates) {
@@ -948,9 +1018,13 @@ static sumi_result check_in_place_output(const validator* v, const sumi_op* op)
     return is_input ? SUMI_OK : op_breaks(v, op, op->out, "an op that works in place has its output among its inputs");
 }
 
-// ops.h: what a product does with its sums beside the activation.
+// ops.h: what a product does with its sums beside the activation, and what a norm with a bias has not.
 static sumi_result check_sums(const validator* v, const sumi_op* op)
 {
+    if (op->kind == SUMI_OP_NORM_MODULATE && op->bias != NULL
+        && (op->u.norm.silu || op->u.norm.scale.table.id != 0 || op->u.norm.shift.table.id != 0)) {
+        return op_breaks(v, op, op->out, "a norm with a bias has no scale, no shift and no activation");
+    }
     if (op->kind != SUMI_OP_LINEAR) { return SUMI_OK; }
     const sumi_op_linear* linear = &op->u.linear;
     if (linear->gate.table.id != 0 && op->in[1].id == 0) {
@@ -1091,6 +1165,7 @@ static sumi_result check_op(validator* v, const sumi_op* op)
     SUMI_TRY(check_pair(v, op));
     SUMI_TRY(check_weights(v, op));
     SUMI_TRY(check_latent_numbers(v, op));
+    SUMI_TRY(check_bands(v, op));
     SUMI_TRY(check_parts(v, op));
     SUMI_TRY(list_accesses(v, op, 0, v->plan->sections[op->section].repeat));
     SUMI_TRY(check_shapes(v, op));

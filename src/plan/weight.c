@@ -66,6 +66,45 @@ void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t coun
     }
 }
 
+// Element [row, col] of a factor, which has one part.
+static float element_of(const sumi_weight* factor, int32_t row, int32_t col)
+{
+    SUMI_ASSERT(factor->part_count == 1 && row < factor->rows && col < factor->cols);
+    const sumi_weight_part* part = &factor->parts[0];
+    const uint64_t at = (uint64_t)row * (uint64_t)factor->cols + (uint64_t)col;
+    float value;
+    sumi_dtype_to_float(part->dtype, (const unsigned char*)part->data + sumi_dtype_bytes(part->dtype, at), &value, 1);
+    return value;
+}
+
+// Row `row` of a change, times `factor`, onto `into`.
+static void add_row(const sumi_delta* delta, int32_t row, int32_t cols, float factor, float* into)
+{
+    const sumi_weight *up = &delta->up, *down = &delta->down;
+    switch (delta->kind) {
+    case SUMI_DELTA_VECTOR:
+        SUMI_ASSERT(up->rows == cols && up->cols == 1);
+        for (int32_t c = 0; c < cols; c++) { into[c] += factor * element_of(up, c, 0); }
+        break;
+    case SUMI_DELTA_KRONECKER:
+        SUMI_ASSERT(up->cols * down->cols == cols);
+        for (int32_t j = 0; j < up->cols; j++) {
+            const float left = factor * element_of(up, row / down->rows, j);
+            for (int32_t k = 0; k < down->cols; k++) {
+                into[j * down->cols + k] += left * element_of(down, row % down->rows, k);
+            }
+        }
+        break;
+    case SUMI_DELTA_LOW_RANK:
+        SUMI_ASSERT(up->cols == down->rows && down->cols == cols);
+        for (int32_t k = 0; k < down->rows; k++) {
+            const float left = factor * element_of(up, row, k);
+            for (int32_t c = 0; c < cols; c++) { into[c] += left * element_of(down, k, c); }
+        }
+        break;
+    }
+}
+
 void sumi_weight_merged_row(const sumi_weight* weight, const sumi_adapter_use* uses, int32_t use_count, int32_t row,
                             float* into)
 {
@@ -75,29 +114,8 @@ void sumi_weight_merged_row(const sumi_weight* weight, const sumi_adapter_use* u
         for (int32_t d = 0; d < uses[u].adapter->delta_count; d++) {
             const sumi_delta* delta = &uses[u].adapter->deltas[d];
             int32_t local = row - delta->row_begin;
-            if (delta->weight_index != weight->index || local < 0 || local >= delta->up.rows) { continue; }
-            int32_t rank = delta->down.rows;
-            SUMI_ASSERT(delta->up.cols == rank && delta->down.cols == weight->cols);
-            float factor = uses[u].scale * delta->scale;
-            uint64_t up_row = sumi_dtype_bytes(delta->up.parts[0].dtype, (uint64_t)rank);
-            uint64_t down_row = sumi_dtype_bytes(delta->down.parts[0].dtype, (uint64_t)weight->cols);
-            for (int32_t k = 0; k < rank; k++) {
-                float up, down;
-                const sumi_weight_part* up_part = &delta->up.parts[0];
-                const sumi_weight_part* down_part = &delta->down.parts[0];
-                uint64_t up_size = sumi_dtype_bytes(up_part->dtype, 1),
-                         down_size = sumi_dtype_bytes(down_part->dtype, 1);
-                sumi_dtype_to_float(
-                    up_part->dtype,
-                    (const unsigned char*)up_part->data + up_row * (uint64_t)local + up_size * (uint64_t)k, &up, 1);
-                for (int32_t c = 0; c < weight->cols; c++) {
-                    sumi_dtype_to_float(down_part->dtype,
-                                        (const unsigned char*)down_part->data + down_row * (uint64_t)k
-                                            + down_size * (uint64_t)c,
-                                        &down, 1);
-                    into[c] += factor * up * down;
-                }
-            }
+            if (delta->weight_index != weight->index || local < 0 || local >= sumi_delta_rows(delta)) { continue; }
+            add_row(delta, local, weight->cols, uses[u].scale * delta->scale, into);
         }
     }
 }

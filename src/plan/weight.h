@@ -40,13 +40,26 @@ void sumi_weight_copy_rows(const sumi_weight* weight, int32_t begin, int32_t cou
 // Rows [begin, begin + count) as float, row r at into + (r - begin) * stride. Vectors and norms use this with count 1.
 void sumi_weight_to_float(const sumi_weight* weight, int32_t begin, int32_t count, float* into, int32_t stride);
 
-// One low-rank change of a range of a weight's rows: W[row_begin .. + up.rows) += scale * up @ down.
+typedef enum sumi_delta_kind {
+    SUMI_DELTA_LOW_RANK,  // up [rows, rank] @ down [rank, in]
+    SUMI_DELTA_KRONECKER, // up [a, c] (x) down [b, d]: [i b + k, j d + l] is up[i, j] * down[k, l]; a b rows, c d is in
+    SUMI_DELTA_VECTOR     // of a vector: up [n, 1] as a row. There is no down
+} sumi_delta_kind;
+
+// A change of a range of a weight's rows: W[row_begin .. + sumi_delta_rows) += scale * what the kind makes of up and down.
 typedef struct sumi_delta {
     int32_t weight_index, row_begin;
-    float scale;      // alpha / rank, or the file's own rule
-    sumi_weight down; // [rank, in]
-    sumi_weight up;   // [rows, rank]
+    float scale; // alpha / rank, or the file's own rule
+    sumi_weight down, up;
+    sumi_delta_kind kind;
 } sumi_delta;
+
+static inline int32_t sumi_delta_rows(const sumi_delta* delta)
+{
+    return delta->kind == SUMI_DELTA_VECTOR    ? 1
+         : delta->kind == SUMI_DELTA_KRONECKER ? delta->up.rows * delta->down.rows
+                                               : delta->up.rows;
+}
 
 typedef struct sumi_adapter {
     const sumi_delta* deltas;

@@ -1,0 +1,9 @@
+// Cases of the autoencoder of Flux.
+#ifndef GOLDEN_FLUX_VAE_H
+#define GOLDEN_FLUX_VAE_H
+#include "golden_support.h"
+
+// Kinds vae_decode, vae_encode and vae_tiled of any family that has it.
+// network: NULL after reporting.
+void run_flux_vae_case(golden_case* c, sumi_network* network, bool decodes, bool encodes);
+#endif
