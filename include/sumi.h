@@ -665,6 +665,97 @@ SUMI_API sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_
 // Frees a prompt. Jobs that were submitted with it have their own copy. Accepts NULL. Never blocks.
 SUMI_API void sumi_prompt_release(sumi_prompt* prompt);
 
+// ---- XML prompts ----------------------------------------------------------------------------------------------------
+// Some models were trained on captions in XML (NewBie-image): one group of tags per character, one for the picture, and
+// a caption in prose. These functions write such a text. It is an ordinary text then, for sumi_image_item.text or
+// sumi_prompt_desc.text of any model. Other texts, prose or lists of tags, work as ever.
+//
+//     sumi_xml_character girl = {0};
+//     girl.gender = "1girl";
+//     girl.appearance = "silver_hair, short_hair, green_eyes";
+//     sumi_xml_prompt_desc desc = sumi_xml_prompt_defaults();
+//     desc.characters = &girl;
+//     desc.character_count = 1;
+//     desc.tags.style = "anime_style, watercolor";
+//     char text[4096];
+//     if (sumi_xml_prompt_write(&desc, text, sizeof text, NULL) == SUMI_OK) item.text = text;
+//
+// which writes
+//
+//     <character_1>
+//     <n>$character_1$</n>
+//     <gender>1girl</gender>
+//     <appearance>silver_hair, short_hair, green_eyes</appearance>
+//     </character_1>
+//
+//     <general_tags>
+//     <style>anime_style, watercolor</style>
+//     </general_tags>
+//
+// Layout      White space becomes tokens, so there is one layout: each tag on a line of its own, an empty line between
+//             groups, no line end after the last one. The order is that of the members below. It is the layout of the
+//             prompts that the model's workflow comes with; the training captions are not published. The example of its
+//             model card has two spaces before every line besides: `indent`.
+// Values      Lists of tags with commas between them, as booru sites write them (long_hair, blue_eyes); prose in the
+//             caption. White space at both ends is left out, white space inside stays. What is NULL, empty or nothing
+//             but white space is left out with its tag. general_tags without tags are left out too.
+// Escapes     & < > become &amp; &lt; &gt; as in the builders of the model's authors. So no value can open or close
+//             a tag. Everything else stays as it is: quotes, parentheses and backslashes too, as no prompt is read for
+//             weights. A value that was escaped before is escaped again.
+// Length      The model cuts what is longer than sumi_model_info.max_prompt_tokens, and the caption comes last.
+
+// One character. They are numbered from 1 in their order. One without any value is a group with a name.
+typedef struct sumi_xml_character {
+    const char* name;   // "hatsune_miku". NULL or empty: $character_1$, $character_2$ ..., by which a caption names it
+    const char* gender; // "1girl", "1boy"
+    const char* appearance;
+    const char* clothing;
+    const char* body_type;
+    const char* expression;
+    const char* action;
+    const char* interaction;
+    const char* position; // "center_left"
+} sumi_xml_character;
+
+// The tags of the whole picture.
+typedef struct sumi_xml_tags {
+    const char* count; // "2girls, multiple_girls"
+    const char* artists;
+    const char* style;
+    const char* background;
+    const char* environment;
+    const char* perspective;
+    const char* atmosphere;
+    const char* lighting;
+    const char* resolution;
+    const char* quality;
+    const char* objects;
+    const char* other;
+    const char* extra_tags;
+} sumi_xml_tags;
+
+typedef struct sumi_xml_prompt_desc {
+    uint32_t cookie; // set by sumi_xml_prompt_defaults(); leave it alone
+    int32_t indent;  // spaces before every line that is not empty, 0..16
+    const sumi_xml_character* characters;
+    int32_t character_count; // 0..64
+    sumi_xml_tags tags;
+    const char* caption; // prose, written behind all tags
+    sumi_log log;        // is told which member is wrong; all zero: nobody is told
+} sumi_xml_prompt_desc;
+
+// Returns a desc without characters, tags, caption and indent. Any thread. Never blocks.
+SUMI_API sumi_xml_prompt_desc sumi_xml_prompt_defaults(void);
+// Writes the text, zero-terminated. *out_bytes are the bytes that it takes, the zero included; out_bytes may be NULL.
+// `into` may be NULL with capacity 0, to ask for the bytes alone. A desc with nothing in it gives the empty text. Needs
+// no engine and allocates nothing. Any thread, beside any other call. Never blocks.
+//
+// A capacity that is too small is SUMI_INVALID_ARGUMENT; *out_bytes are written all the same and are above capacity.
+// Other failures, with *out_bytes 0: SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED; SUMI_TEXT_INVALID when a value is
+// not UTF-8. After any failure `into` holds the empty text, where it has room for that.
+SUMI_API sumi_result sumi_xml_prompt_write(const sumi_xml_prompt_desc* desc, char* into, size_t capacity,
+                                           size_t* out_bytes);
+
 // ---- LoRA -----------------------------------------------------------------------------------------------------------
 // Adapters in PEFT, ComfyUI, kohya and LyCORIS naming, as safetensors:
 //

@@ -6,20 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a config.json says comes before these.
-static const sumi_language_model_settings s_gemma3 = {.name = "Gemma 3",
-                                                      .unused_layers = 1,
-                                                      .has_qk_norm = true,
-                                                      .norms_branches = true,
-                                                      .adds_one = true,
-                                                      .scales_embedding = true,
-                                                      .activation = SUMI_ACT_GELU_TANH,
-                                                      .theta = 1e6,
-                                                      .window = 1024,
-                                                      .full_every = 6,
-                                                      .window_theta = 1e4,
-                                                      .position_divisor = 8.0};
-
 typedef struct encoder_job {
     const int32_t* ids;
     int32_t count;
@@ -174,7 +160,7 @@ static void run_gemma(golden_case* c)
     const sumi_tensor* tensor = sumi_tensor_find(&c->set, "input.ids");
     int32_t count = 0;
     int32_t* ids = take_ids(tensor, &count);
-    if (bind_model(c, &s_gemma3, &component, &model)) {
+    if (bind_model(c, sumi_recipe_newbie.encoders[0].settings, &component, &model)) {
         watch_layers(c, w);
         array features = encode(c, &model, ids, count, w);
         compare_watches(c, w);

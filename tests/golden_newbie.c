@@ -106,18 +106,14 @@ static void compare_own_words(golden_case* c, sumi_network* network)
         compare_ids(c, &tokens, "of the text alone");
 }
 
-typedef struct text_job {
-    const token_lists* tokens;
-} text_job;
-
 static void write_ids(plan_run* run)
 {
-    const text_job* job = run->context;
+    const token_lists* tokens = run->context;
     golden* g = run->c->g;
     for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) {
         const sumi_pipeline_rows* rows = &run->pipeline->ids[0][e];
-        g->runner->functions->write(g->runner, run->plan, rows->value, (uint64_t)rows->row * 4, job->tokens->ids[e],
-                                    (uint64_t)job->tokens->count[e] * 4);
+        g->runner->functions->write(g->runner, run->plan, rows->value, (uint64_t)rows->row * 4, tokens->ids[e],
+                                    (uint64_t)tokens->count[e] * 4);
     }
 }
 
@@ -154,11 +150,10 @@ static void run_text(golden_case* c)
     sumi_plan plan;
     sumi_pipeline pipeline;
     sumi_error error = {0};
-    text_job job = {&tokens};
     const sumi_pipeline_prompt prompt = {.token_count = {tokens.count[0], tokens.count[1]}};
     const sumi_pipeline_request request = {.goal = SUMI_GOAL_PROMPTS, .prompts = &prompt, .prompt_count = 1};
     begin_plan(c, &plan);
-    plan_run run = {.c = c, .pipeline = &pipeline, .write = write_ids, .probe = probe_nothing, .context = &job};
+    plan_run run = {.c = c, .pipeline = &pipeline, .write = write_ids, .probe = probe_nothing, .context = &tokens};
     if (sumi_pipeline_write(network, &request, &plan, &pipeline, &error) != SUMI_OK) case_fails(c, "%s", error.text);
     else if (run_plan(&run, &plan)) {
         array hidden = read_array(&run, pipeline.features[0][0].value),

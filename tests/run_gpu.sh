@@ -5,7 +5,7 @@
 #   tests/run_gpu.sh FOLDER [PART ..]                        runs parts there, from the repository's root
 #
 #   ops        test_cuda_ops: every op against the processor                          (default)
-#   golden     golden_run on the GPU, both families, narrow and wide: as it comes, portable, without graphs, fp8, both (default)
+#   golden     golden_run on the GPU, every family, narrow and wide: as it comes, portable, without graphs, fp8, both (default)
 #              With ops and golden, tests/check_kernels.sh fails when there is a kernel that neither has reached
 #   tests      the other programs called test_cuda* and test_engine*                   (default)
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
@@ -135,7 +135,7 @@ list_run() { # as run, of a program that lists kernels
 }
 if has ops; then NO_SKIPS=1 list_run test_cuda_ops "$bin/test_cuda_ops"; fi
 if has golden; then
-    for data in z-image z-image-wide qwen-image; do
+    for data in z-image z-image-wide qwen-image newbie; do
         list_run "golden $data" "$bin/golden_run" --backend cuda tests/golden/$data
         list_run "golden $data, portable" "$bin/golden_run" --backend cuda --portable tests/golden/$data
         list_run "golden $data, no graphs" "$bin/golden_run" --backend cuda --no-graphs tests/golden/$data
@@ -180,7 +180,7 @@ if has cublaslt; then
 print(next((f for p in sys.path for v in (13, 12) for f in glob.glob(f"{p}/nvidia/*/lib/libcublasLt.so.{v}")), ""))' 2>/dev/null)
     with_library() { local name=$1; shift; run "$name" env LD_LIBRARY_PATH="$LD_LIBRARY_PATH${library:+:$(dirname "$library")}" "$@"; }
     for kind in linear gated; do NO_SKIPS=1 with_library "test_cuda_ops $kind, cublaslt" "$bin/test_cuda_ops" --cublaslt $kind; done
-    for data in z-image z-image-wide qwen-image; do
+    for data in z-image z-image-wide qwen-image newbie; do
         with_library "golden $data, cublaslt" "$bin/golden_run" --backend cuda --cublaslt tests/golden/$data
         with_library "golden $data, portable, cublaslt" "$bin/golden_run" --backend cuda --portable --cublaslt tests/golden/$data
     done

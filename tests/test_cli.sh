@@ -56,7 +56,7 @@ tiny=(--model "$model" --prompt "a red fox" --size 64x48 --steps 2 --threads 2)
 cli; expect_code "no command" 2
 cli help; expect_code "help" 0; expect_text "help lists commands" "^  generate" "$out"; expect_text "help tells exit codes" "130 cancelled" "$out"
 cli --version; expect_code "version" 0; expect_text "version" "^sumi [0-9]+\.[0-9]+\.[0-9]+$" "$out"
-for command in generate encode inspect tokenize info; do
+for command in generate encode inspect tokenize xml info; do
     cli "$command" --help; expect_code "$command --help" 0
     expect_text "$command --help has an example" "^  .*sumi $command" "$out"
     expect_text "$command --help tells exit codes" "exit codes:" "$out"
@@ -102,6 +102,17 @@ wrong "encode of two things" 2 "one at a time" encode --model "$model" --prompt 
 wrong "inspect of nothing" 2 "give the PATH" inspect
 wrong "inspect of two things" 2 "one PATH at a time" inspect a b
 wrong "tokenize of nothing" 2 "give the PATH" tokenize
+wrong "xml of nothing" 2 "say what is in it" xml
+wrong "a character without a key" 2 'character "1girl": write name=' xml --character 1girl
+wrong "a character's unknown key" 2 'knows no "hair": there are name, gender, .*position$' xml --character "gender=1girl; hair=red"
+wrong "an unknown tag" 2 'knows no "gender": there are count, artists, .*extra_tags$' xml --tags "gender=1girl"
+wrong "a key given twice" 2 "says style twice" xml --tags "style=a; style=b"
+wrong "a caption that is not UTF-8" 2 "caption: no UTF-8 at byte 2" xml --caption $'ab\xff'
+wrong "a character that is not UTF-8" 2 "characters\[1\]\.action: no UTF-8" xml --character "gender=1girl" --character $'action=\xff'
+wrong "an indent too wide" 2 "from 0 to 16" xml --caption a --xml-indent 17
+wrong "a prompt and a prompt in XML" 2 "leave --prompt" generate "${tiny[@]}" --character gender=1girl -o "$folder/x.png"
+wrong "a prompt file and a prompt in XML" 2 "leave --prompt" generate --model "$model" --prompt-file y --caption a -o "$folder/x.png"
+wrong "a prompt in XML that is wrong" 2 "knows no" generate --model "$model" --tags "colour=red" -o "$folder/x.png"
 
 # ---- Files that are not there or broken -------------------------------------------------------------------------------------------------
 wrong "a model that is not there" 1 "no/such/model" generate --model no/such/model --prompt x -o "$folder/x.png"
@@ -162,6 +173,24 @@ expect_text "the PNG carries the negative prompt" "^Negative prompt: a cat$" "$f
 cli generate "${tiny[@]}" --negative "a cat" -o "$folder/d.png"; expect_text "a negative prompt without guidance is told" "no effect" "$err"
 cli generate "${tiny[@]}" --seed 7 --batch 2 -o "$folder/batch.png"
 expect_code "a batch" 0; expect_same "a batch begins with its seed" "$folder/a.png" "$folder/batch-0.png"; expect_file "a batch" "$folder/batch-1.png"; expect_no_file "a batch" "$folder/batch.png"
+
+# ---- Prompts in XML ---------------------------------------------------------------------------------------------------------------------
+described=(--character "gender=1girl; appearance=long_hair, <o>_<o> ;" --character "name = 初音未来;action=a\\;b" --tags " quality=good ; style=ink" --caption "Salt & pepper.")
+printf '%s\n' '<character_1>' '<n>$character_1$</n>' '<gender>1girl</gender>' '<appearance>long_hair, &lt;o&gt;_&lt;o&gt;</appearance>' '</character_1>' '' \
+    '<character_2>' '<n>初音未来</n>' '<action>a;b</action>' '</character_2>' '' '<general_tags>' '<style>ink</style>' '<quality>good</quality>' '</general_tags>' '' \
+    '<caption>Salt &amp; pepper.</caption>' >"$folder/wanted.xml"
+cli xml "${described[@]}"; expect_code "xml" 0; expect_same "xml prints the text" "$folder/wanted.xml" "$out"
+cli xml "${described[@]}" --xml-indent 2; sed 's/^./  &/' "$folder/wanted.xml" >"$folder/indented.xml"; expect_same "xml indents" "$folder/indented.xml" "$out"
+cli generate "${tiny[@]:0:2}" "${tiny[@]:4}" "${described[@]}" --seed 7 -o "$folder/described.png"
+expect_code "a prompt in XML" 0
+{ echo "sumi: the prompt is"; cat "$folder/wanted.xml"; } >"$folder/told"
+head -n "$(wc -l <"$folder/told")" "$err" >"$folder/tells"; expect_same "a prompt in XML is told" "$folder/told" "$folder/tells"
+cli generate "${tiny[@]:0:2}" "${tiny[@]:4}" --prompt "$(cat "$folder/wanted.xml")" --seed 7 -o "$folder/plain.png" --quiet
+expect_same "a prompt in XML is that text" "$folder/plain.png" "$folder/described.png"; expect_different "a prompt in XML counts" "$folder/a.png" "$folder/described.png"
+cli generate "${tiny[@]:0:2}" "${tiny[@]:4}" "${described[@]}" --seed 7 --batch 2 -o "$folder/described.png" --quiet
+expect_code "a batch of a prompt in XML" 0; expect_same "a batch of a prompt in XML" "$folder/plain.png" "$folder/described-0.png"; expect_file "a batch of a prompt in XML" "$folder/described-1.png"
+if [ ! -s "$err" ]; then ok; else fail "--quiet tells no prompt" "$(both)"; fi
+
 cli generate "${tiny[@]}" --prompt "二只猫" --seed 7 -o "$folder/two.png"
 expect_code "two prompts" 0; expect_same "two prompts" "$folder/a.png" "$folder/two-0.png"; expect_different "two prompts" "$folder/two-0.png" "$folder/two-1.png"
 "$folder/support" parameters "$folder/two-1.png" >"$folder/parameters"; expect_text "any script in the PNG's text" "^二只猫$" "$folder/parameters"

@@ -1296,6 +1296,66 @@ TEST(lokr_factors_become_the_change_that_they_describe)
     sumi_network_close(network);
 }
 
+// Files as a trainer saves them, for a transformer of which the tensors' names and shapes are all that is needed here.
+TEST(files_of_a_trainer_are_read_whole)
+{
+    static const struct {
+        const char* path;
+        int32_t count, norms, factors; // of its changes: all, of norms, kept as factors
+        float scale;                   // of those of layers
+    } cases[] = {{"tests/golden/newbie/adapters/lora_peft", 20, 0, 0, 0.5f},
+                 {"tests/golden/newbie/adapters/lokr_full", 38, 18, 20, 1.0f},
+                 {"tests/golden/newbie/adapters/lokr_low/adapter_model.safetensors", 20, 0, 0, 0.5f}};
+    enum { MOST = 256 };
+    static sumi_weight weights[MOST];
+    static const sumi_weight* list[MOST];
+    static sumi_adapter_target targets[MOST];
+    static char paths[MOST][SUMI_NAME_BYTES];
+    sumi_tensor_set set;
+    if (!read_tensors(&set, "tests/golden/newbie/model/transformer", "diffusion_pytorch_model")) {
+        CHECK(!"the transformer opens");
+        return;
+    }
+    sumi_network network = {.heap = &t_heap, .is_open = true};
+    network.info.family = "newbie";
+    network.weights = (sumi_weight_list){.weights = list, .targets = targets};
+    for (size_t i = 0; i < set.count; i++) {
+        const sumi_tensor* t = &set.tensors[i];
+        const size_t length = strlen(t->name), k = network.weights.count;
+        if (length < 7 || strcmp(t->name + length - 7, ".weight") != 0 || t->rank > 2 || k == MOST) continue;
+        const int32_t rows = t->rank == 2 ? (int32_t)t->shape[0] : 1, cols = (int32_t)t->shape[t->rank - 1];
+        weights[k] = (sumi_weight){.name = t->name, .rows = rows, .cols = cols, .index = (int32_t)k};
+        list[k] = &weights[k];
+        CHECK(sumi_fold_path(t->name, length - 7, paths[k], sizeof paths[k]));
+        targets[k] = (sumi_adapter_target){
+            .path = paths[k], .weight_index = (int32_t)k, .rows = rows, .cols = cols, .is_vector = t->rank == 1};
+        network.weights.target_count = ++network.weights.count;
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sumi_error error = {0};
+        sumi_adapter_file* file = NULL;
+        CHECK_NUMBER(sumi_adapter_open(&t_heap, NULL, &network, cases[i].path, &error, &file), SUMI_OK);
+        if (file == NULL) {
+            printf("  %s\n", error.text);
+            continue;
+        }
+        const sumi_adapter* adapter = sumi_adapter_get(file);
+        int32_t norms = 0, factors = 0;
+        for (int32_t d = 0; d < adapter->delta_count; d++) {
+            const sumi_delta* delta = &adapter->deltas[d];
+            norms += delta->kind == SUMI_DELTA_VECTOR;
+            factors += delta->kind == SUMI_DELTA_KRONECKER;
+            CHECK_NEAR(delta->scale, delta->kind == SUMI_DELTA_VECTOR ? 1.0 : (double)cases[i].scale, 0, 0);
+            CHECK_NUMBER(sumi_delta_rows(delta), weights[delta->weight_index].rows);
+        }
+        CHECK_NUMBER(adapter->delta_count, cases[i].count);
+        CHECK_NUMBER(norms, cases[i].norms);
+        CHECK_NUMBER(factors, cases[i].factors);
+        sumi_adapter_close(file);
+    }
+    sumi_tensor_set_close(&set);
+}
+
 TEST(adapter_that_does_not_fit_is_refused_by_name)
 {
     static float values[64 * 8];
@@ -1816,6 +1876,7 @@ int main(int argc, char** argv)
     RUN(adapter_config_beside_the_file_gives_scales);
     RUN(adapter_with_the_same_change_twice_is_applied_once);
     RUN(lokr_factors_become_the_change_that_they_describe);
+    RUN(files_of_a_trainer_are_read_whole);
     RUN(adapter_that_does_not_fit_is_refused_by_name);
     RUN(lokr_and_changed_norms_give_the_picture_of_merged_weights);
     RUN(batch_equals_single_jobs_and_slices_change_nothing);

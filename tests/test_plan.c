@@ -615,6 +615,72 @@ TEST(plan_adds_adapters_under_every_epilogue)
     }
 }
 
+// A Kronecker product reads x as rows of another length: columns of zeros behind it would be among them.
+TEST(plan_refuses_a_kronecker_product_of_padded_rows)
+{
+    sumi_weight w = make_weight(64, 20);
+    w.index = 1;
+    const sumi_delta delta = {.weight_index = 1,
+                              .scale = 1.0f,
+                              .up = make_weight(8, 4),
+                              .down = make_weight(8, 5),
+                              .kind = SUMI_DELTA_KRONECKER};
+    const sumi_adapter adapter = {&delta, 1};
+    const sumi_adapter_use use = {&adapter, 1.0f};
+    for (int padded = 0; padded < 2; padded++) {
+        sumi_plan plan;
+        sumi_error error = {0};
+        sumi_plan_begin(&plan, &s_heap, 2);
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 1, 0);
+        sumi_plan_adapters(&plan, &use, 1);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, padded ? 24 : 20);
+        sumi_plan_linear(&plan, &(sumi_plan_linear_args){.label = "linear", .x = x, .weight = &w});
+        CHECK_NUMBER(sumi_plan_finish(&plan, &error), padded ? SUMI_NOT_SUPPORTED : SUMI_OK);
+        if (padded) { CHECK(strstr(error.text, "use a LoRA") != NULL); }
+        sumi_plan_end(&plan);
+    }
+}
+
+// The sum of a norm's weight and its changes is made once, where it is asked for first, and read by every norm.
+TEST(plan_makes_a_changed_norm_once)
+{
+    sumi_weight norm = make_weight(1, 64), other = make_weight(1, 64);
+    norm.index = 1;
+    other.index = 2;
+    sumi_delta delta = {.weight_index = 1, .scale = 0.5f, .up = make_weight(64, 1), .kind = SUMI_DELTA_VECTOR};
+    const sumi_adapter adapter = {&delta, 1};
+    for (int how = 0; how < 4; how++) { // asked for before; not; off; a change of another width
+        const sumi_adapter_use uses[] = {{&adapter, how == 2 ? 0.0f : 2.0f}, {&adapter, how == 2 ? 0.0f : 1.0f}};
+        sumi_plan plan;
+        sumi_error error = {0};
+        delta.up = make_weight(how == 3 ? 32 : 64, 1);
+        sumi_plan_begin(&plan, &s_heap, 4);
+        sumi_plan_adapters(&plan, uses, 2);
+        sumi_value x = sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, 16, 64);
+        sumi_plan_section(&plan, SUMI_SECTION_PREPARE, 1, 0);
+        sumi_plan_activate(&plan, x, SUMI_ACT_SILU);
+        if (how == 0) { CHECK(sumi_plan_changed_vector(&plan, &norm).id != 0); }
+        sumi_plan_section(&plan, SUMI_SECTION_DENOISE, 3, 0);
+        for (int i = 0; i < 3; i++) {
+            sumi_plan_norm(&plan, &(sumi_plan_norm_args){
+                                      .label = "norm", .x = x, .weight = i == 2 ? &other : &norm, .eps = 1e-5f});
+        }
+        CHECK_NUMBER(sumi_plan_finish(&plan, &error), how == 3 ? SUMI_INTERNAL : SUMI_OK);
+        if (how < 3) {
+            const sumi_op* norms = &plan.ops[plan.op_count - 3];
+            CHECK_NUMBER(plan.op_count, how == 2 ? 4 : 7);
+            CHECK_NUMBER(plan.sections[0].op_end, how == 0 ? 4 : 1);
+            CHECK(norms[2].weight == &other && norms[2].in[3].id == 0);
+            const bool is_changed = how < 2;
+            CHECK((norms[0].weight == NULL) == is_changed && (norms[0].in[3].id != 0) == is_changed);
+            if (how == 0) { CHECK(norms[1].in[3].id == norms[0].in[3].id); }
+            check_finish(&plan);
+            check_no_overlap(&plan);
+        }
+        sumi_plan_end(&plan);
+    }
+}
+
 TEST(plan_refuses_an_adapter_of_a_convolution)
 {
     adapted a;
@@ -747,6 +813,8 @@ int main(int argc, char** argv)
     RUN(plan_refuses_guidance_and_statistics_that_do_not_fit);
     RUN(plan_applies_adapters_to_their_weight_only);
     RUN(plan_adds_adapters_under_every_epilogue);
+    RUN(plan_refuses_a_kronecker_product_of_padded_rows);
+    RUN(plan_makes_a_changed_norm_once);
     RUN(plan_refuses_an_adapter_of_a_convolution);
     RUN(plan_is_the_same_where_no_adapter_reaches);
     RUN(plan_survives_every_failing_allocation);

@@ -13,7 +13,7 @@ command -v c++ >/dev/null || skip "there is no C++ compiler"
 
 libraries=$(PKG_CONFIG_PATH=$build pkg-config --libs sumi 2>/dev/null) || fail "pkg-config finds no sumi in $build"
 compile() { # program, folder of sumi.h
-    c++ -std=c++17 -O1 -fno-exceptions -fno-rtti -Wall -Wextra -Wpedantic -Wshadow -Werror -I"$2" -I$source/Public tests/unreal_session.cpp $source/Private/SumiSession.cpp $libraries -o "$1" ||
+    c++ -std=c++17 -O1 -fno-exceptions -fno-rtti -Wall -Wextra -Wpedantic -Wshadow -Werror -I"$2" -I$source/Public tests/unreal_session.cpp $source/Private/SumiSession.cpp $source/Private/SumiXmlPrompt.cpp $libraries -o "$1" ||
         fail "the session does not compile"
 }
 compile "$folder/unreal_session" include

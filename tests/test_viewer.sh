@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # samples/viewer as somebody at a keyboard meets it: on a virtual screen, with keys and a mouse. usage: tests/test_viewer.sh build/.../release [screenshot.png]
+# FORM_SCREENSHOT=form.png keeps what the form for prompts in XML looks like.
 # BACKEND=cuda lets a GPU make the pictures: it must draw the window too, as the pictures are to be left in its textures.
 # What the window did is read from its --report; pictures are compared with those of the command line. The last line is "viewer: N passed, N failed, N skipped".
 set -uo pipefail
@@ -179,6 +180,63 @@ number() { awk -v name="$1" '$1 == name { print $2 }' "$report"; }
 if [ "$(number frames)" = "$(grep -c '^frame$' "$report")" ] && [ "$(number updates)" -gt 0 ] && [ "$(number updates)" -lt "$(number frames)" ]; then ok
 else fail "the report's sums: $(number frames) frames, $(number updates) updates"; fi
 grep -E '^[a-z0-9_]+(_ms|s) [0-9.]+$' "$report" | paste -sd ' '
+
+# ---- A prompt in XML ------------------------------------------------------------------------------------------------------------------------
+report=$folder/xml_report
+: >"$report"
+"$build/bin/viewer" samples/demo_model --size 1180x760 --backend "$backend" --output "$folder/out" --report "$report" >"$folder/log" 2>&1 &
+viewer=$!
+await "the demo model opens" "ready demo_model" || finish
+xdotool windowfocus "$(xdotool search --name '^sumi$' | tail -n 1)"
+click prompt
+click width $size_at
+click height $size_at
+click budget $most_budget_at
+click prompt-as-1
+await "the prompt becomes a form" "prompt is a form" || finish
+click xml-0-gender
+xdotool type --delay 15 "1girl"
+click xml-add
+await "a character is added" "characters 2"
+click xml-1-gender
+xdotool type --delay 15 "1boy"
+click xml-1-appearance
+xdotool type --delay 15 "red_hair, <3"
+click xml-0-remove
+await "one is removed" "characters 1"
+click xml-style
+xdotool type --delay 15 "watercolour"
+xdotool click --repeat 30 --delay 20 5 # the wheel: to the end of the form
+frames 3
+click xml-caption
+xdotool type --delay 15 "A red house."
+[ -z "${FORM_SCREENSHOT:-}" ] || look "$FORM_SCREENSHOT" >/dev/null
+hold Return
+written=(--character "gender=1boy; appearance=red_hair, <3" --tags "style=watercolour" --caption "A red house.")
+"$build/bin/sumi" xml "${written[@]}" >"$folder/wanted.xml"
+line=$(paste -sd ' ' "$folder/wanted.xml")
+await "Enter sends what the form says" "generate 7 [1-9][0-9]*x[1-9][0-9]* [1-9][0-9]* ${line//\$/\\$}$" || finish
+await "the picture is done" "done 7" || finish
+xdotool key ctrl+s
+await "it is saved" "saved"
+described=$(sed -n 's/^event [0-9.]* saved //p' "$report" | tail -n 1)
+read -r size steps < <(sed -n 's/^event [0-9.]* generate 7 \([0-9x]*\) \([0-9]*\) .*/\1 \2/p' "$report" | head -n 1)
+if text=$("$build/bin/sumi" generate --model samples/demo_model "${written[@]}" --size "$size" --steps "$steps" --seed 7 --backend "$backend" -o "$folder/same.png" 2>&1 \
+          && "$folder/support" pictures "$described" "$folder/same.png" 0 2>&1); then ok; else fail "it is the command line's" "$text"; fi
+"$folder/support" parameters "$described" | head -n "$(wc -l <"$folder/wanted.xml")" >"$folder/tells"
+if cmp -s "$folder/wanted.xml" "$folder/tells"; then ok; else fail "it tells the text that was sent" "$(cat "$folder/tells")"; fi
+click prompt-as-0
+await "the prompt is a text again" "prompt is a text"
+click go
+await "the typed text has stayed" "generate 7 .* a yellow moon above a purple cat at night, watercolour$"
+await "its picture is done" "done 7" 2
+click entry-1
+await "a click in the history brings back the form" "restored 7"
+click go
+await "with what was in it" "generate 7 .* ${line//\$/\\$}$" 2
+await "and its picture is done" "done 7" 3
+if [ "$(happened 'failure')" -eq 0 ]; then ok; else fail "nothing failed" "$(grep ' failure ' "$report")"; fi
+quit
 
 # ---- Pictures to edit -----------------------------------------------------------------------------------------------------------------------
 # The tiny edit model lies in layers. Pictures of the command line come in as those that are dropped.

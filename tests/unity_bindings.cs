@@ -150,6 +150,8 @@ internal static class UnityBindings
         string sentence;
         Check(Refused(() => new Engine(), out sentence) == Result.VersionMismatch, "an engine of another version is refused: " + sentence);
         Check(sentence.Contains("sumi " + library + ",") && sentence.Contains(" " + scripts + ":"), "both versions are told: " + sentence);
+        string again;
+        Check(Refused(() => new XmlPrompt().Write(), out again) == Result.VersionMismatch && again == sentence, "so is a prompt in XML: " + again);
         var component = new SumiGenerator { modelPath = "any", backend = Backend.Cpu };
         string told = "";
         component.Failed += failure => told = failure;
@@ -398,6 +400,52 @@ internal static class UnityBindings
         using (ImageJob job = model.Generate(Small(model)))
             Check(job.Wait().Width == 64, "a thread of the library's");
         Check(Refused(() => new Engine(new EngineOptions { JobCapacity = -1 }), out sentence) == Result.InvalidArgument && sentence.Contains("job_capacity"), "an engine that cannot be: " + sentence);
+    }
+
+    // ---- Prompts in XML -----------------------------------------------------------------------------------------------------------------------
+    private static void PromptsInXml()
+    {
+        Check(new XmlPrompt().Write() == "", "nothing gives the empty text");
+        string text = new XmlPrompt
+        {
+            Characters = { new XmlCharacter { Gender = "1girl", Appearance = ">_<" }, new XmlCharacter { Name = "初音ミク" } },
+            Tags = { Style = "anime_style" },
+            Caption = "A girl & 初音ミク."
+        }.Write();
+        Check(text == "<character_1>\n<n>$character_1$</n>\n<gender>1girl</gender>\n<appearance>&gt;_&lt;</appearance>\n</character_1>\n\n" +
+                      "<character_2>\n<n>初音ミク</n>\n</character_2>\n\n<general_tags>\n<style>anime_style</style>\n</general_tags>\n\n" +
+                      "<caption>A girl &amp; 初音ミク.</caption>", "a prompt in XML: " + text);
+
+        // Every member by its own name: a value goes where its tag is.
+        var all = new XmlPrompt { Indent = 1, Characters = { new XmlCharacter() } };
+        foreach (object part in new object[] { all.Characters[0], all.Tags })
+            foreach (FieldInfo field in part.GetType().GetFields()) field.SetValue(part, "is " + Regex.Replace(field.Name, "(?<!^)([A-Z])", "_$1").ToLowerInvariant());
+        string[] lines = all.Write().Split('\n');
+        int elements = 0;
+        foreach (string line in lines)
+        {
+            Match match = Regex.Match(line, "^ <([a-z_]+)>is ([a-z_]+)</\\1>$");
+            if (!match.Success) continue;
+            elements++;
+            Check(match.Groups[2].Value == match.Groups[1].Value || (match.Groups[1].Value == "n" && match.Groups[2].Value == "name"), "each value has its tag: " + line);
+        }
+        Check(elements == 9 + 13 && lines.Length == elements + 2 + 1 + 2, "every member is written: " + elements);
+
+        string sentence;
+        Check(Refused(() => new XmlPrompt { Indent = 17 }.Write(), out sentence) == Result.InvalidArgument && sentence.Contains("indent 17"), "a wrong indent: " + sentence);
+        var crowd = new XmlPrompt();
+        for (int i = 0; i < 65; i++) crowd.Characters.Add(new XmlCharacter());
+        Check(Refused(() => crowd.Write(), out sentence) == Result.InvalidArgument && sentence.Contains("character_count 65"), "too many characters: " + sentence);
+        Throws<ArgumentException>(() => new XmlPrompt { Caption = "a\0b" }.Write(), "a zero inside");
+
+        using (Engine engine = MakeEngine())
+        using (ModelJob loading = engine.LoadModel(modelPath))
+        using (Model model = loading.Wait())
+        {
+            ImageRequest request = Small(model);
+            request.Prompt = text;
+            using (ImageJob job = model.Generate(request)) Check(job.Wait().Width == 64, "a prompt in XML is a prompt");
+        }
     }
 
     // ---- Lifetimes ----------------------------------------------------------------------------------------------------------------------------
@@ -651,6 +699,7 @@ internal static class UnityBindings
         Run("pictures", PicturesAreTheCommandLines);
         Run("edit models", () => EditModelsTakeReferences(arguments[4]));
         Run("failures", FailuresAreSentences);
+        Run("prompts in XML", PromptsInXml);
         Run("engines", EnginesLeaveNothing);
         Run("collector", TheCollectorMayComeAtAnyTime);
         Run("threads", OtherThreadsMayLook);

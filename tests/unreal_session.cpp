@@ -2,6 +2,7 @@
 // PICTURE.rgba: the raw pixels of "a red house on the grass", seed 7, to hold the session's picture against. The last
 // line is "unreal_session: N passed, N failed, N skipped".
 #include "SumiSession.h"
+#include "SumiXmlPrompt.h"
 #include <cstdio>
 #include <cstring>
 
@@ -70,6 +71,38 @@ static void RefusesOtherVersions(const char* Header)
     Check(Sentence.find(std::string("sumi ") + sumi_version() + ",") != std::string::npos
               && Sentence.find(std::string(" ") + Header + ":") != std::string::npos,
           "both versions are told");
+    std::string Text = "before", Trouble;
+    Check(!sumi::XmlPrompt().Write(Text, Trouble) && Trouble == Sentence && Text.empty(),
+          "a prompt in XML is told too");
+}
+
+static void PromptsInXml()
+{
+    sumi::XmlPrompt Prompt;
+    std::string Text = "before", Trouble = "before";
+    Check(Prompt.Write(Text, Trouble) && Text.empty() && Trouble.empty(), "nothing gives the empty text");
+    Prompt.Characters.resize(2);
+    Prompt.Characters[1] = {"A", "B", "C", "D", "E", "F", "G", "H", "I>"};
+    Prompt.Tags = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"};
+    Prompt.Caption = "A girl & a boy.";
+    Prompt.Indent = 1;
+    const char* Wanted =
+        " <character_1>\n <n>$character_1$</n>\n </character_1>\n\n"
+        " <character_2>\n <n>A</n>\n <gender>B</gender>\n <appearance>C</appearance>\n <clothing>D</clothing>\n"
+        " <body_type>E</body_type>\n <expression>F</expression>\n <action>G</action>\n"
+        " <interaction>H</interaction>\n <position>I&gt;</position>\n </character_2>\n\n"
+        " <general_tags>\n <count>a</count>\n <artists>b</artists>\n <style>c</style>\n"
+        " <background>d</background>\n <environment>e</environment>\n <perspective>f</perspective>\n"
+        " <atmosphere>g</atmosphere>\n <lighting>h</lighting>\n <resolution>i</resolution>\n <quality>j</quality>\n"
+        " <objects>k</objects>\n <other>l</other>\n <extra_tags>m</extra_tags>\n </general_tags>\n\n"
+        " <caption>A girl &amp; a boy.</caption>";
+    Check(Prompt.Write(Text, Trouble) && Text == Wanted && Trouble.empty(), "every member has its tag");
+    Prompt.Characters[1].Action = "\xFF";
+    Check(!Prompt.Write(Text, Trouble) && Text.empty() && Trouble.find("characters[1].action") != std::string::npos,
+          "a text that is not UTF-8 is told");
+    Prompt.Characters[1].Action.clear();
+    Prompt.Indent = 17;
+    Check(!Prompt.Write(Text, Trouble) && Trouble.find("indent 17") != std::string::npos, "a wrong indent is told");
 }
 
 static sumi::Picture Shades(int32_t Width, int32_t Height, int Shade)
@@ -134,6 +167,7 @@ int main(int Count, char** Arguments)
         return Failed > 0;
     }
     if (Count != 4) return std::printf("usage: unreal_session MODEL PICTURE.rgba EDIT_MODEL | refuses VERSION\n"), 2;
+    PromptsInXml();
     sumi::Request Wish;
     Wish.Prompt = "a red house on the grass";
     Wish.Seed = 7;

@@ -7,5 +7,6 @@ int generate_main(int argc, char** argv);
 int encode_main(int argc, char** argv);
 int inspect_main(int argc, char** argv);
 int tokenize_main(int argc, char** argv);
+int xml_main(int argc, char** argv);
 int info_main(int argc, char** argv);
 #endif

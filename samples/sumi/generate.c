@@ -7,6 +7,7 @@
 #include "png.h"
 #include "session.h"
 #include "system.h"
+#include "xml.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 
 typedef struct generate_args {
     session_args session;
+    xml_args xml; // the one prompt, instead of prompts
     text_list prompts, prompt_files, loras, references;
     const char *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise, *latents_out, *preview_dir,
         *trace, *output;
@@ -59,8 +61,14 @@ static int check_args(const cli_command* command, const generate_args* args)
 {
     int32_t prompt_count = args->prompts.count + args->prompt_files.count;
     if (!args->session.model && !args->session.transformer) return args_wrong(command, "give the model: --model PATH");
+    if (xml_is_given(&args->xml) && prompt_count > 0)
+        return args_wrong(command,
+                          "--character, --tags and --caption make the prompt: leave --prompt and --prompt-file "
+                          "out");
+    if (xml_is_given(&args->xml)) prompt_count = 1;
     if (prompt_count == 0)
-        return args_wrong(command, "give a prompt: --prompt TEXT, or --prompt-file FILE for one that sumi encode made");
+        return args_wrong(command, "give a prompt: --prompt TEXT, --prompt-file FILE for one that sumi encode made, or "
+                                   "--character, --tags and --caption for one in XML");
     if (args->prompts.count > 0 && args->prompt_files.count > 0)
         return args_wrong(command, "--prompt and --prompt-file exclude each other");
     if (args->prompt_files.count > 0 && args->negative)
@@ -529,6 +537,7 @@ int generate_main(int argc, char** argv)
         {"--prompt", OPTION_TEXTS, &args.prompts, "TEXT", "what to make; may be given several times", 0, 0},
         {"--prompt-file", OPTION_TEXTS, &args.prompt_files, "FILE",
          "a prompt saved by sumi encode; no text encoder is opened", 0, 0},
+        XML_OPTIONS(&args.xml),
         {"--negative", OPTION_TEXT, &args.negative, "TEXT",
          "with guidance: what to move away from. Without it the model's own text, which sumi info --model tells", 0, 0},
         {"--negative-file", OPTION_TEXT, &args.negative_file, "FILE", "the same, saved by sumi encode", 0, 0},
@@ -607,16 +616,25 @@ int generate_main(int argc, char** argv)
             "picture 2\" --reference cat.png --reference room.png -o both.png\n"
             "  sumi generate --model models/Qwen-Image-2512 --variant 2512 --preset fast --lora "
             "lightning-4steps.safetensors "
-            "--prompt \"a fox\" -o fox.png\n",
+            "--prompt \"a fox\" -o fox.png\n"
+            "  sumi generate --model models/NewBie-image-Exp0.1 --character \"gender=1girl; appearance=silver_hair\" "
+            "--character \"gender=1boy; position=right\" --tags \"style=anime_style\" -o two.png\n",
     };
     args_result parsed = args_parse(&command, argc, argv);
     if (parsed != ARGS_RUN) return parsed == ARGS_HELP ? EXIT_OK : EXIT_USAGE;
     int code = check_args(&command, &args);
+    char* xml = NULL;
+    if (code == EXIT_OK && xml_is_given(&args.xml)) code = xml_make(&command, &args.xml, &xml);
     if (code != EXIT_OK) return code;
+    if (xml) {
+        args.prompts = (text_list){{xml}, 1};
+        if (!args.session.quiet) fprintf(stderr, "sumi: the prompt is\n%s\n", xml);
+    }
     run.command = &command;
     run.args = &args;
     code = generate(&run);
     close_run(&run);
+    free(xml);
     // a trace of what failed is of use too
     if (!trace_close(&run.trace, run.message) && code == EXIT_OK) code = fail_with(&run);
     return code;

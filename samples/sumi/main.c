@@ -14,6 +14,7 @@ static const struct {
     {"encode", encode_main, "a prompt or a picture, encoded once for many generations"},
     {"inspect", inspect_main, "what a checkpoint or adapter holds, and what is missing"},
     {"tokenize", tokenize_main, "texts to token ids"},
+    {"xml", xml_main, "a prompt in XML from characters and tags"},
     {"info", info_main, "devices, processor, build; or what a model takes and what its authors say"},
 };
 #define COMMAND_COUNT (sizeof s_commands / sizeof *s_commands)

@@ -19,13 +19,17 @@ static void put_text(char* into, size_t capacity, const std::string& text)
     snprintf(into, capacity, "%s", text.c_str());
 }
 
+static std::string in_one_line(std::string text)
+{
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return text;
+}
+
 static void complain(Viewer& viewer, const std::string& text)
 {
     viewer.banner = text;
     viewer.status.clear();
-    std::string line = text;
-    std::replace(line.begin(), line.end(), '\n', ' ');
-    viewer.report.event(viewer.now, "failure %s", line.c_str());
+    viewer.report.event(viewer.now, "failure %s", in_one_line(text).c_str());
 }
 
 // ---- The form -------------------------------------------------------------------------------------------------------
@@ -61,11 +65,26 @@ void roll_seed(Viewer& viewer)
     viewer.seed = (value ^ (value >> 31)) % 1000000u;
 }
 
+void choose_prompt(Viewer& viewer, PromptKind kind)
+{
+    if (viewer.prompt_kind == kind) return;
+    viewer.prompt_kind = kind;
+    form_changed(viewer);
+    viewer.report.event(viewer.now, "prompt is a %s", kind == PromptKind::FORM ? "form" : "text");
+}
+
 // What the form says, complete for a job.
 Settings current_settings(const Viewer& viewer)
 {
     Settings settings = viewer.form;
-    settings.prompt = unwrapped(viewer.prompt);
+    if (viewer.prompt_kind == PromptKind::FORM) {
+        std::string trouble; // the panel shows it
+        viewer.xml.write(settings.prompt, trouble);
+        settings.xml = std::make_shared<XmlForm>(viewer.xml);
+    } else {
+        settings.prompt = unwrapped(viewer.prompt);
+        settings.xml.reset();
+    }
     settings.negative = unwrapped(viewer.negative);
     settings.seed = viewer.seed;
     settings.start = viewer.start;
@@ -87,7 +106,7 @@ void generate(Viewer& viewer)
     const Settings settings = current_settings(viewer);
     viewer.generator.generate(settings);
     viewer.report.event(viewer.now, "generate %llu %dx%d %d %s", (unsigned long long)settings.seed, settings.width,
-                        settings.height, settings.step_count, settings.prompt.c_str());
+                        settings.height, settings.step_count, in_one_line(settings.prompt).c_str());
 }
 
 void cancel(Viewer& viewer)
@@ -314,7 +333,9 @@ void show_entry(Viewer& viewer, const Entry& entry)
     viewer.display.show(*entry.product->pixels);
     viewer.fade_begin = -10.0;
     viewer.canvas = Canvas::PICTURE;
-    put_text(viewer.prompt, sizeof viewer.prompt, s.prompt);
+    viewer.prompt_kind = s.xml ? PromptKind::FORM : PromptKind::TEXT;
+    if (s.xml) viewer.xml = *s.xml;
+    else put_text(viewer.prompt, sizeof viewer.prompt, s.prompt);
     put_text(viewer.negative, sizeof viewer.negative, s.negative);
     viewer.seed = s.seed;
     viewer.form = s;

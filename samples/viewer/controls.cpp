@@ -58,6 +58,32 @@ static void draw_own_negative(Viewer& viewer)
                                         elided(text, ImGui::GetItemRectMax().x - low.x - 2.0f * pad.x).c_str());
 }
 
+// At the right of the heading. Each kind keeps what was typed for it.
+static void draw_prompt_kind(Viewer& viewer)
+{
+    static const char* const kinds[] = {"Text", "XML"};
+    const float width = viewer.theme(104);
+    int kind = (int)viewer.prompt_kind;
+    ImGui::SameLine(ImGui::GetContentRegionMax().x - width);
+    ImGui::SetNextItemWidth(width);
+    ImGui::PushFont(viewer.theme.small);
+    ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(viewer.theme(3), viewer.theme(1)));
+    if (segments(viewer, "prompt-as", kinds, 2, &kind)) choose_prompt(viewer, (PromptKind)kind);
+    ImGui::PopStyleVar();
+    ImGui::PopFont();
+    hint("XML: characters and tags in a form, for models that were trained on such captions");
+}
+
+// The text that the form beside it makes, as it is sent.
+static void draw_xml_text(const Viewer& viewer, float height)
+{
+    std::string text, trouble;
+    if (!viewer.xml.write(text, trouble)) text = trouble;
+    ImGui::PushStyleColor(ImGuiCol_Text, colour::DIM);
+    ImGui::InputTextMultiline("##xml", &text[0], text.size() + 1, ImVec2(-1, height), ImGuiInputTextFlags_ReadOnly);
+    ImGui::PopStyleColor();
+}
+
 static void draw_prompt(Viewer& viewer)
 {
     bool changed = false;
@@ -65,13 +91,16 @@ static void draw_prompt(Viewer& viewer)
     const float rest = takes_references(viewer) ? viewer.theme(600) : viewer.theme(520);
     const float height = std::clamp(ImGui::GetWindowHeight() - rest, viewer.theme(40), viewer.theme(104));
     heading(viewer, "PROMPT");
-    if (viewer.wants_focus) {
+    draw_prompt_kind(viewer);
+    const bool is_text = viewer.prompt_kind == PromptKind::TEXT;
+    if (is_text && viewer.wants_focus) {
         ImGui::SetKeyboardFocusHere();
         viewer.wants_focus = false;
     }
-    if (wrapped_text("##prompt", viewer.prompt, sizeof viewer.prompt, ImVec2(-1, height), &changed))
+    if (is_text && wrapped_text("##prompt", viewer.prompt, sizeof viewer.prompt, ImVec2(-1, height), &changed))
         viewer.wants_picture = true;
-    viewer.has_focus = ImGui::IsItemActive();
+    else if (!is_text) draw_xml_text(viewer, height);
+    viewer.has_focus = is_text && ImGui::IsItemActive();
     mark(viewer, "prompt");
     const bool is_used = viewer.form.guidance > viewer.form.guidance_off;
     heading(viewer, is_used ? "NEGATIVE PROMPT" : "NEGATIVE PROMPT  (used with guidance)");

@@ -4,6 +4,7 @@
 #ifndef GENERATOR_H
 #define GENERATOR_H
 #include "worker.h"
+#include "xml_form.h"
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -22,6 +23,7 @@ using SharedPixels = std::shared_ptr<const Pixels>;
 
 struct Settings {
     std::string prompt, negative;
+    std::shared_ptr<const XmlForm> xml; // that `prompt` was written from; nullptr: it was typed
     sumi_preset preset = SUMI_PRESET_MODEL;
     int width = 0, height = 0, step_count = 0;
     float guidance = 0.0f, guidance_off = 0.0f, strength = 0.0f; // guidance_off: the model's number for none

@@ -1,7 +1,7 @@
 #include "viewer.h"
 #include <algorithm>
 
-static constexpr float LEFT = 344.0f, RIGHT = 262.0f, STRIP = 112.0f, STATUS = 28.0f;
+static constexpr float LEFT = 344.0f, FORM = 336.0f, RIGHT = 262.0f, STRIP = 112.0f, STATUS = 28.0f;
 static constexpr float NARROW = 1100.0f; // below this the right panel gives its place to the picture
 
 // The ground is a cleared rectangle and not one of Dear ImGui's, which samples its font's texture for every pixel:
@@ -46,13 +46,19 @@ void draw_window(Viewer& viewer)
                  ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoBackground | ImGuiWindowFlags_NoMove
                      | ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus);
     ImGui::PopStyleVar();
-    const float left = theme(LEFT), right = size.x >= theme(NARROW) ? theme(RIGHT) : 0.0f, strip = theme(STRIP),
+    const float form = viewer.prompt_kind == PromptKind::FORM ? theme(FORM) : 0.0f, left = theme(LEFT) + form;
+    const float right = size.x - form >= theme(NARROW) ? theme(RIGHT) : 0.0f, strip = theme(STRIP),
                 status = theme(STATUS);
     const float middle = size.x - left - right, high = size.y - status;
     const ImVec2 padding(theme(20), theme(16));
-    begin_part(viewer, "controls", 0, 0, left, high, colour::PANEL, padding);
+    begin_part(viewer, "controls", 0, 0, theme(LEFT), high, colour::PANEL, padding);
     draw_controls(viewer);
     ImGui::EndChild();
+    if (form > 0.0f) {
+        begin_part(viewer, "xml", theme(LEFT), 0, form, high, IM_COL32(20, 22, 26, 255), padding);
+        draw_xml_form(viewer);
+        ImGui::EndChild();
+    }
     begin_part(viewer, "strip", left, high - strip, middle, strip, IM_COL32(20, 22, 26, 255),
                ImVec2(theme(20), theme(12)), ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
     draw_strip(viewer);

@@ -25,6 +25,8 @@ struct Arrival { // a picture whose pixels come from its texture
 
 enum class Canvas { PICTURE, START };
 
+enum class PromptKind { TEXT, FORM }; // as it is typed; in XML, from the fields of a form
+
 enum class Use { EDIT, START }; // of a picture that comes in
 
 struct Reference { // a picture that an edit model's prompt speaks of
@@ -64,6 +66,8 @@ struct Viewer {
 
     // The form. A line break in `prompt` or `negative` is a space: see wrapped_text in widgets.h.
     char prompt[4096] = "a yellow moon above a purple cat at night, watercolour", negative[4096] = "";
+    PromptKind prompt_kind = PromptKind::TEXT;
+    XmlForm xml;
     Settings form;
     uint64_t seed = 7;
     bool rolls_seed = false; // a new seed for every picture
@@ -116,11 +120,13 @@ void drop_reference(Viewer& viewer, size_t index);
 void show_entry(Viewer& viewer, const Entry& entry); // with its prompt, seed and numbers
 void apply_preset(Viewer& viewer, sumi_preset preset);
 void form_changed(Viewer& viewer);
+void choose_prompt(Viewer& viewer, PromptKind kind);
 void take_news(Viewer& viewer); // from the generator and the thread for files; once per frame
 
 // ---- One file each --------------------------------------------------------------------------------------------------
 void draw_window(Viewer& viewer);   // layout.cpp: all of it
 void draw_controls(Viewer& viewer); // controls.cpp: the left panel
+void draw_xml_form(Viewer& viewer); // xml_form.cpp: the panel beside it, for prompts in XML
 void draw_canvas(Viewer& viewer);   // canvas.cpp: the picture, the brush
 void draw_strip(Viewer& viewer);    // strip.cpp: the history
 void draw_monitor(Viewer& viewer);  // monitor.cpp: frame times, memory

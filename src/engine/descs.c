@@ -23,6 +23,8 @@ sumi_prompt_desc sumi_prompt_defaults(sumi_model* model)
     return (sumi_prompt_desc){.model = model, .cookie = SUMI_COOKIE_PROMPT};
 }
 
+sumi_xml_prompt_desc sumi_xml_prompt_defaults(void) { return (sumi_xml_prompt_desc){.cookie = SUMI_COOKIE_XML_PROMPT}; }
+
 sumi_lora_desc sumi_lora_defaults(sumi_model* model)
 {
     return (sumi_lora_desc){.model = model, .cookie = SUMI_COOKIE_LORA};

@@ -134,6 +134,7 @@ sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error)
 #define SUMI_COOKIE_LORA 0x53754c31u
 #define SUMI_COOKIE_IMAGE 0x53754931u
 #define SUMI_COOKIE_ENCODE 0x53754331u
+#define SUMI_COOKIE_XML_PROMPT 0x53755831u
 sumi_result sumi_check_cookie(uint32_t cookie, uint32_t right, const char* type, const char* function,
                               sumi_error* error);
 

@@ -1,8 +1,10 @@
-// Adapter files: a low-rank change per layer, under the names of whichever program trained them.
+// Adapter files: a change per layer, low-rank or a Kronecker product, under the names of whichever program trained them.
 //
 //   key  =  [prefix] module [.default] suffix      transformer.  layers.0.attention.to_q  .lora_A.weight      PEFT, diffusers
 //                                                  diffusion_model.  layers.0.attention.qkv  .lora_down.weight   ComfyUI, ai-toolkit
 //                                                  lora_unet_  layers_0_attention_to_q  .alpha                   kohya, musubi
+//                                                  lycoris_  layers_0_attention_qkv  .lokr_w1                    LyCORIS
+//                                                  lycoris_  layers_0_attention_norm1  .w_norm
 //
 // Scales: alpha / rank, with .alpha where the file has it, else as adapter_config.h says.
 //

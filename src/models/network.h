@@ -111,9 +111,10 @@ int32_t sumi_network_feature_rows(const sumi_network* network, int32_t encoder, 
 // The time the network is told for a noise level; goes into the `times` table of a plan.
 float sumi_network_time(const sumi_network* network, float sigma);
 
-// ---- Adapters (LoRA) ------------------------------------------------------------------------------------------------
+// ---- Adapters (LoRA, LoKr) ------------------------------------------------------------------------------------------
 
-// A low-rank change read from a file for one network. The network must outlive it.
+// Changes of weights read from a file, or from the folder that it was saved in, for one network, which must outlive
+// them.
 typedef struct sumi_adapter_file sumi_adapter_file;
 sumi_result sumi_adapter_open(sumi_heap* heap, const sumi_files* files, const sumi_network* network, const char* path,
                               sumi_error* error, sumi_adapter_file** out_file);

@@ -323,7 +323,7 @@ namespace Sumi
         public static string Version { get { return Utf8.From(Native.sumi_version()); } } // of the native library
 
         // Structs of another version have other sizes: nothing else may be called before this.
-        private static void CheckVersion()
+        internal static void CheckVersion()
         {
             Result result;
             try { result = Native.sumi_check_version(Native.HeaderVersion); }
@@ -815,6 +815,91 @@ namespace Sumi
     }
 
     // A picture that is wished for; begins with what the model's authors say.
+    // ---- Prompts in XML -----------------------------------------------------------------------------------------------------------------------
+    // For models that were trained on captions in XML; include/sumi.h says how the text looks. Lists of tags with commas between them. What is null or empty is left out.
+    //
+    //     string text = new XmlPrompt
+    //     {
+    //         Characters = { new XmlCharacter { Gender = "1girl", Appearance = "silver_hair, green_eyes" } },
+    //         Tags = { Style = "anime_style", Background = "city_street, rain" },
+    //         Caption = "A girl in the rain."
+    //     }.Write(); // an ImageRequest's Prompt, a text for Model.Encode or SumiGenerator.Generate; any other text is a prompt as well
+    public sealed class XmlCharacter
+    {
+        public string Name; // null: $character_1$, $character_2$ ...
+        public string Gender, Appearance, Clothing, BodyType, Expression, Action, Interaction, Position;
+    }
+
+    public sealed class XmlTags
+    {
+        public string Count, Artists, Style, Background, Environment, Perspective, Atmosphere, Lighting, Resolution, Quality, Objects, Other, ExtraTags;
+    }
+
+    public sealed class XmlPrompt
+    {
+        public readonly List<XmlCharacter> Characters = new List<XmlCharacter>();
+        public readonly XmlTags Tags = new XmlTags();
+        public string Caption; // prose, behind the tags
+        public int Indent;     // spaces before every line
+
+        // The text, or an exception with a sentence. Needs no engine. Any thread.
+        public string Write()
+        {
+            Engine.CheckVersion();
+            var sink = new LogSink();
+            GCHandle self = GCHandle.Alloc(sink);
+            try
+            {
+                using (var scratch = new Scratch())
+                {
+                    Native.sumi_xml_prompt_desc desc = Native.sumi_xml_prompt_defaults();
+                    var characters = new Native.sumi_xml_character[Characters.Count];
+                    for (int i = 0; i < characters.Length; i++) characters[i] = Of(Characters[i], scratch);
+                    desc.characters = scratch.Pin(characters);
+                    desc.character_count = characters.Length;
+                    desc.tags = Of(Tags, scratch);
+                    desc.caption = scratch.Text(Caption);
+                    desc.indent = Indent;
+                    desc.log.write = Marshal.GetFunctionPointerForDelegate(LogSink.Callback);
+                    desc.log.user_data = GCHandle.ToIntPtr(self);
+                    UIntPtr bytes;
+                    Check(Native.sumi_xml_prompt_write(ref desc, null, UIntPtr.Zero, out bytes), sink);
+                    var text = new byte[(int)bytes.ToUInt64()];
+                    Check(Native.sumi_xml_prompt_write(ref desc, text, bytes, out bytes), sink);
+                    return Encoding.UTF8.GetString(text, 0, text.Length - 1); // without the zero
+                }
+            }
+            finally { self.Free(); }
+        }
+
+        private static void Check(Result result, LogSink sink)
+        {
+            if (result != Result.Ok) throw new SumiException(result, sink.TakeError() ?? Utf8.From(Native.sumi_result_text(result)));
+        }
+
+        private static Native.sumi_xml_character Of(XmlCharacter from, Scratch scratch)
+        {
+            return new Native.sumi_xml_character
+            {
+                name = scratch.Text(from.Name), gender = scratch.Text(from.Gender), appearance = scratch.Text(from.Appearance),
+                clothing = scratch.Text(from.Clothing), body_type = scratch.Text(from.BodyType), expression = scratch.Text(from.Expression),
+                action = scratch.Text(from.Action), interaction = scratch.Text(from.Interaction), position = scratch.Text(from.Position)
+            };
+        }
+
+        private static Native.sumi_xml_tags Of(XmlTags from, Scratch scratch)
+        {
+            return new Native.sumi_xml_tags
+            {
+                count = scratch.Text(from.Count), artists = scratch.Text(from.Artists), style = scratch.Text(from.Style),
+                background = scratch.Text(from.Background), environment = scratch.Text(from.Environment), perspective = scratch.Text(from.Perspective),
+                atmosphere = scratch.Text(from.Atmosphere), lighting = scratch.Text(from.Lighting), resolution = scratch.Text(from.Resolution),
+                quality = scratch.Text(from.Quality), objects = scratch.Text(from.Objects), other = scratch.Text(from.Other),
+                extra_tags = scratch.Text(from.ExtraTags)
+            };
+        }
+    }
+
     public sealed class ImageRequest
     {
         // With guidance: Negative null, and no EncodedNegative, is the model's own negative text (ModelInfo.NegativeText).

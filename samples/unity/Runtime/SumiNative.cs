@@ -131,6 +131,18 @@ namespace Sumi
         public struct sumi_prompt_desc { public uint cookie; public IntPtr model, text, references; public int reference_count, priority; }
         public struct sumi_prompt_encoder { public int token_count, width; public IntPtr features; }
         public struct sumi_prompt_info { public int encoder_count; public sumi_prompt_encoder encoders_0, encoders_1, encoders_2, encoders_3; public int reference_count; }
+        public struct sumi_xml_character { public IntPtr name, gender, appearance, clothing, body_type, expression, action, interaction, position; }
+        public struct sumi_xml_tags { public IntPtr count, artists, style, background, environment, perspective, atmosphere, lighting, resolution, quality, objects, other, extra_tags; }
+        public struct sumi_xml_prompt_desc
+        {
+            public uint cookie;
+            public int indent;
+            public IntPtr characters;
+            public int character_count;
+            public sumi_xml_tags tags;
+            public IntPtr caption;
+            public sumi_log log;
+        }
         public struct sumi_lora_desc { public uint cookie; public IntPtr model, path; public int priority; }
         public struct sumi_lora_use { public IntPtr lora; public float scale; }
         public struct sumi_target { public Format format; public IntPtr host_memory; public int row_bytes; public ulong device_address; public IntPtr @event, external; }
@@ -212,6 +224,10 @@ namespace Sumi
         [DllImport(Library, CallingConvention = Convention)] public static extern UIntPtr sumi_prompt_save(IntPtr prompt, byte[] into, UIntPtr capacity);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_prompt_load(IntPtr model, byte[] data, UIntPtr bytes, out IntPtr out_prompt);
         [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_prompt_release(IntPtr prompt);
+
+        [DllImport(Library, CallingConvention = Convention)] public static extern sumi_xml_prompt_desc sumi_xml_prompt_defaults();
+        [DllImport(Library, CallingConvention = Convention)]
+        public static extern Result sumi_xml_prompt_write(ref sumi_xml_prompt_desc desc, byte[] into, UIntPtr capacity, out UIntPtr out_bytes);
 
         [DllImport(Library, CallingConvention = Convention)] public static extern sumi_lora_desc sumi_lora_defaults(IntPtr model);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_submit_lora(EngineHandle engine, ref sumi_lora_desc desc, out sumi_job out_job);

@@ -7,8 +7,7 @@ void Session::WriteLog(sumi_log_level Level, sumi_result, const char* Text, void
     if (Level == SUMI_LOG_ERROR) static_cast<Session*>(UserData)->LastError = Text;
 }
 
-// Structs of another version have other sizes: nothing else may be called before this.
-static std::string CheckVersion()
+std::string CheckVersion()
 {
     if (sumi_check_version(SUMI_VERSION_NUMBER) == SUMI_OK) return "";
     return std::string("the library is sumi ") + sumi_version() + ", and this plug-in was compiled with the header of "

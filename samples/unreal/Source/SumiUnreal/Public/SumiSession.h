@@ -11,6 +11,10 @@
 #include <vector>
 
 namespace sumi {
+// "", or a sentence when the library is of another version than the header that this was compiled with. Structs of
+// another version have other sizes: nothing else may be called before this.
+std::string CheckVersion();
+
 struct Picture {
     int32_t Width = 0, Height = 0;
     std::vector<uint8_t> Rgba; // rows from the top
