@@ -928,7 +928,7 @@ typedef struct sumi_image_desc {
     const float* start_latents;
     sumi_posterior start_posterior;  // how the latents of start_image are taken
     const float* start_noise_values; // [channel][y][x]: noise of the posterior's sample; NULL: the generator's
-    // Inpainting: white is repainted, black stays. Needs start_image or start_latents.
+    // Inpainting: white is repainted, black stays. Needs start_image or start_latents. See mask_feather.
     const sumi_pixels* mask;
     // 0..1: how far the start is noised. The last strength * step_count steps are run.
     float strength;
@@ -954,6 +954,10 @@ typedef struct sumi_image_desc {
     int32_t priority;           // higher first
     const sumi_target* targets; // one per item; NULL: memory of sumi's in RGBA8
     bool profile;               // keep a table of ops for sumi_job_profile; slices are then whole ops
+    // Inpainting of a start image: what the mask keeps is that image's, resized, to the last bit. The new picture begins
+    // at the mask's edge, or with 1..256 comes in over so many pixels inside of it. -1: pictures are as the VAE makes
+    // them, which changes what was kept a little. With start_latents there is no image to keep, and it is always so.
+    int32_t mask_feather;
 } sumi_image_desc;
 
 // Returns the preset's values for this model, with sizes in proportion to its native_size. Edit models have presets of 0

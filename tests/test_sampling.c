@@ -968,6 +968,46 @@ TEST(resize_keeps_flat_pictures_flat)
             }
 }
 
+// Chamfer distances in pieces of any height; opacity grows from the edge inwards.
+TEST(distances_to_what_a_mask_keeps)
+{
+    enum { WIDTH = 23, HEIGHT = 17, COUNT = WIDTH * HEIGHT };
+    uint8_t mask[COUNT], opacity[COUNT];
+    uint16_t whole[COUNT], pieces[COUNT];
+    for (int i = 0; i < COUNT; i++) mask[i] = (i * 7 % 31 != 0) && i % WIDTH != 4;
+    sumi_mask_distances(mask, WIDTH, HEIGHT, 0, HEIGHT, false, whole);
+    sumi_mask_distances(mask, WIDTH, HEIGHT, 0, HEIGHT, true, whole);
+    for (int rows = 1; rows <= HEIGHT; rows++) {
+        for (int y = 0; y < HEIGHT; y += rows)
+            sumi_mask_distances(mask, WIDTH, HEIGHT, y, y + rows < HEIGHT ? y + rows : HEIGHT, false, pieces);
+        for (int y = HEIGHT; y > 0; y -= rows)
+            sumi_mask_distances(mask, WIDTH, HEIGHT, y > rows ? y - rows : 0, y, true, pieces);
+        CHECK(memcmp(whole, pieces, sizeof whole) == 0);
+    }
+    for (int i = 0; i < COUNT; i++) { // by its definition
+        int least = SUMI_FAR;
+        for (int k = 0; k < COUNT; k++) {
+            const int across = abs(i % WIDTH - k % WIDTH), down = abs(i / WIDTH - k / WIDTH),
+                      far = 3 * (across > down ? across : down) + (across < down ? across : down);
+            if (mask[k] == 0 && far < least) least = far;
+        }
+        CHECK_NUMBER(whole[i], least);
+    }
+    for (int feather = 0; feather < 5; feather++) {
+        sumi_mask_opacity(mask, feather > 0 ? whole : NULL, COUNT, feather, opacity);
+        for (int i = 0; i < COUNT; i++) {
+            CHECK_NUMBER(opacity[i], mask[i] == 0                              ? 0
+                                     : feather == 0 || whole[i] >= 3 * feather ? 255
+                                                                               : 255 * whole[i] / (3 * feather));
+        }
+    }
+    memset(mask, 1, sizeof mask); // nothing is kept
+    sumi_mask_distances(mask, WIDTH, HEIGHT, 0, HEIGHT, false, whole);
+    sumi_mask_distances(mask, WIDTH, HEIGHT, 0, HEIGHT, true, whole);
+    sumi_mask_opacity(mask, whole, COUNT, 4, opacity);
+    for (int i = 0; i < COUNT; i++) CHECK(whole[i] == SUMI_FAR && opacity[i] == 255);
+}
+
 TEST(picture_and_mask_are_prepared_as_the_reference_does)
 {
     sumi_tensor_set set;
@@ -1246,6 +1286,7 @@ int main(int argc, char** argv)
     RUN(resize_equals_pillow_bit_for_bit);
     RUN(resize_treats_channels_alone_and_minds_row_bytes);
     RUN(resize_keeps_flat_pictures_flat);
+    RUN(distances_to_what_a_mask_keeps);
     RUN(picture_and_mask_are_prepared_as_the_reference_does);
     RUN(mask_threshold_and_luma_are_pillows);
     RUN(pixels_refuse_hostile_sizes_and_say_why);

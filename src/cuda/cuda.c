@@ -53,6 +53,7 @@ const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_GROUP_NORM] = {sumi_cuda_group_norm, sumi_cuda_group_scratch},
     [SUMI_OP_TILE_BLEND] = {sumi_cuda_tile_blend, NULL},
     [SUMI_OP_TILE_PLACE] = {sumi_cuda_tile_place, NULL},
+    [SUMI_OP_COMPOSITE] = {sumi_cuda_composite, NULL},
     [SUMI_OP_PIXELS_OUT] = {sumi_cuda_pixels_out, NULL},
 };
 

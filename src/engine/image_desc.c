@@ -182,6 +182,9 @@ static sumi_result check_start(const sumi_image_desc* desc, sumi_error* error)
         sumi_pixels settled = sumi_pixels_settled(desc->mask);
         SUMI_TRY(sumi_pixels_check(&settled, "mask", error));
     }
+    SUMI_REFUSE(desc->mask_feather < -1 || desc->mask_feather > SUMI_MAX_FEATHER, SUMI_INVALID_ARGUMENT,
+                "mask_feather is %d: give 0 to %d pixels, or -1 to keep nothing of the start image",
+                (int)desc->mask_feather, SUMI_MAX_FEATHER);
     SUMI_REFUSE(!is_between(desc->strength, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT, "strength is %g: give 0 to 1",
                 (double)desc->strength);
     SUMI_REFUSE(starts && sumi_schedule_first_index(desc->step_count, desc->strength) >= desc->step_count,
@@ -451,6 +454,7 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
     job->threads_per_multiprocessor = desc->noise_threads_per_multiprocessor;
     job->posterior = desc->start_posterior;
     job->strength = desc->strength;
+    job->mask_feather = desc->mask_feather;
     for (int32_t i = 0; i < desc->lora_count; i++) {
         if (desc->loras[i].scale == 0.0f) continue; // changes nothing
         job->loras[job->lora_count] = desc->loras[i].lora;

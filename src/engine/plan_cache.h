@@ -12,6 +12,7 @@
 
 #define SUMI_PLAN_CACHE_SIZE 4
 #define SUMI_MAX_LORAS 16
+#define SUMI_MAX_FEATHER 256 // of a mask, in pixels
 
 // What a job asks for, beside what pipeline.h needs to know. No gaps, as there.
 typedef struct sumi_plan_request {

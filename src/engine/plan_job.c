@@ -286,6 +286,7 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
         p->starts_from_image = job->start_image.data != NULL;
         p->starts_from_latents = job->start_latents != NULL;
         p->inpaints = job->mask.data != NULL;
+        p->composites = p->inpaints && p->starts_from_image && job->mask_feather >= 0;
         p->previews = job->preview_every > 0;
     }
     bool encodes_text = false;
@@ -507,30 +508,84 @@ static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* ou
     return SUMI_OK;
 }
 
-static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+// The mask in full size and what becomes of it lie in the workspace until the last piece.
+typedef struct mask_blocks {
+    float* latent;
+    uint8_t *mask, *opacity;
+    uint16_t* distances; // NULL: no feather
+} mask_blocks;
+
+static sumi_result reserve_mask(sumi_engine* engine, const sumi_plan_job* job, mask_blocks* out, sumi_error* error)
 {
-    SUMI_ASSERT(job->entry != NULL && job->phase == SUMI_PHASE_INPUT);
-    *out_done = true;
-    if (job->mask.data == NULL) return SUMI_OK;
+    const uint64_t pixels = (uint64_t)job->width * (uint64_t)job->height;
+    sumi_block *values = &engine->workspace.values, *between = &engine->workspace.between;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, values, latent_size(job) * sizeof(float) + 2 * pixels, "a mask", error));
+    out->latent = values->data;
+    out->mask = (uint8_t*)(out->latent + latent_size(job));
+    out->opacity = out->mask + pixels;
+    out->distances = NULL;
+    if (job->mask_feather > 0) {
+        SUMI_TRY(sumi_block_reserve(&engine->heap, between, pixels * sizeof(uint16_t), "a mask's edge", error));
+        out->distances = between->data;
+    }
+    return SUMI_OK;
+}
+
+// The mask as the solver reads it. out_done: it is written, and in `blocks`.
+static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
     sumi_pixels picture = job->mask;
+    *out_done = true;
     // alpha counts in a mask, and takes the way through premultiplied colours in one go
     if (job->mask.channel_count != 4) {
         const sumi_resize_args resize = {&job->mask, job->width, job->height, SUMI_FILTER_LANCZOS};
         SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->resize, out_done, &picture, error));
         if (!*out_done) return SUMI_OK;
     }
-    const uint64_t latent_bytes = latent_size(job) * sizeof(float),
-                   pixels = (uint64_t)job->width * (uint64_t)job->height;
-    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, latent_bytes + pixels, "a mask", error));
-    float* latent_mask = engine->workspace.values.data;
-    uint8_t* mask = (uint8_t*)(latent_mask + latent_size(job));
+    mask_blocks blocks;
+    SUMI_TRY(reserve_mask(engine, job, &blocks, error));
     sumi_temporary temporary;
     sumi_temporary_begin(&temporary, &engine->heap, &engine->workspace.temporary);
     sumi_result result =
-        sumi_pixels_to_mask(&temporary.heap, &picture, job->width, job->height, mask, latent_mask, error);
+        sumi_pixels_to_mask(&temporary.heap, &picture, job->width, job->height, blocks.mask, blocks.latent, error);
     sumi_temporary_end(&temporary);
-    if (result == SUMI_OK) write_value(engine, job, job->entry->pipeline.mask, 0, latent_mask, latent_bytes);
+    if (result == SUMI_OK) {
+        write_value(engine, job, job->entry->pipeline.mask, 0, blocks.latent, latent_size(job) * sizeof(float));
+    }
     return result;
+}
+
+#define DISTANCE_PIXELS 500000 // of a piece: about two milliseconds
+
+static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(job->entry != NULL && job->phase == SUMI_PHASE_INPUT);
+    const sumi_value opacity = job->entry->pipeline.opacity;
+    *out_done = true;
+    if (job->mask.data == NULL) return SUMI_OK;
+    if (job->mask_rows == 0) {
+        SUMI_TRY(write_latent_mask(engine, job, out_done, error));
+        if (!*out_done || opacity.id == 0) return SUMI_OK;
+    }
+    mask_blocks blocks;
+    SUMI_TRY(reserve_mask(engine, job, &blocks, error));
+    const int32_t height = job->height, width = job->width;
+    if (blocks.distances != NULL && job->mask_rows < 2 * height) {
+        const bool upward = job->mask_rows >= height;
+        const int32_t first = upward ? job->mask_rows - height : job->mask_rows;
+        int32_t count = DISTANCE_PIXELS / width + 1;
+        count = count < height - first ? count : height - first;
+        sumi_mask_distances(blocks.mask, width, height, upward ? height - first - count : first,
+                            upward ? height - first : first + count, upward, blocks.distances);
+        job->mask_rows += count;
+        *out_done = false;
+        return SUMI_OK;
+    }
+    const size_t pixels = (size_t)width * (size_t)height;
+    sumi_mask_opacity(blocks.mask, blocks.distances, pixels, job->mask_feather, blocks.opacity);
+    write_value(engine, job, opacity, 0, blocks.opacity, pixels);
+    job->mask_rows = 0;
+    return SUMI_OK;
 }
 
 // What is made of a reference, one after the other: references.h.
@@ -1080,7 +1135,7 @@ static void next_phase(sumi_plan_job* job, sumi_phase phase)
 {
     SUMI_ASSERT(phase == SUMI_PHASE_PLAN || phase == job->phase + 1);
     job->phase = phase;
-    job->cursor = 0;
+    job->cursor = job->mask_rows = 0;
     job->drawn = 0;
     job->drawn_beside = 0;
 }

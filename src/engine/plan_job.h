@@ -61,6 +61,7 @@ typedef struct sumi_plan_job {
     int32_t multiprocessors, threads_per_multiprocessor;
     const float *noise_values, *start_latents, *start_noise;
     sumi_pixels start_image, mask; // data NULL: none
+    int32_t mask_feather;          // below 0: what the mask keeps is not put back
     sumi_references references;    // that all prompts and items see
     sumi_posterior posterior;
     float strength;
@@ -74,6 +75,7 @@ typedef struct sumi_plan_job {
     // While it runs.
     sumi_phase phase;
     sumi_resize resize; // of the start image, the mask or a reference
+    int32_t mask_rows;  // whose distances are known: downward, then upward; the mask itself is written when above 0
     // prompt or item of the phase, piece of INPUT, in RUN item of the noise; row of the picture in OUTPUT
     int32_t cursor, row;
     size_t drawn;         // values of the item's noise, the posterior's counted in

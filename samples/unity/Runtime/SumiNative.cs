@@ -172,6 +172,7 @@ namespace Sumi
             public int preview_every, priority;
             public IntPtr targets;
             public byte profile;
+            public int mask_feather;
         }
 
         public struct sumi_memory
