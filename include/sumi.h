@@ -506,10 +506,12 @@ typedef struct sumi_model_desc {
     // A diffusers folder (model_index.json and a folder per component: transformer/, text_encoder/, tokenizer/, vae/,
     // scheduler/ and so on), or a single safetensors or GGUF file. May be NULL when the components below are complete.
     // Single files go by diffusers', ComfyUI's and llama.cpp's names. Few hold a tokenizer: give tokenizer_path.
+    // Models of two text encoders need both, or without_text_encoder: with one of them no prompt can be encoded.
     const char* path;
     const char* transformer_path;  // folder or file
     const char* text_encoder_path; // folder or file
     // A tokenizer.json, a vocab.json with its merges.txt beside it, a SentencePiece model, or the folder of one of them.
+    // NULL: from path, else inside or beside the text encoder's files.
     const char* tokenizer_path;
     const char* vae_path; // folder or file
     sumi_weight_format weights;
