@@ -616,6 +616,7 @@ sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encode
                                    ids, most, &count, error));
     // the first ids are kept: a longer prompt loses the end of the template, as in the references
     int32_t kept = (int32_t)(count < most ? count : most);
+    const size_t cut = count - (size_t)kept;
     if (count > most && around->keeps_last) { // of an empty text nothing but those that are always there
         int32_t special[4];
         SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, "", 0, true, special,
@@ -624,6 +625,11 @@ sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encode
     }
     if (placed.picture_count > 0) {
         SUMI_TRY(expand_pictures(network, encoder, &placed, ids, capacity, &kept, out_picture_rows, error));
+    }
+    if (prompt->out_cut != NULL) {
+        const int32_t rows = kept - around->dropped_rows, most_rows = around->max_rows;
+        const size_t unread = most_rows > 0 && rows > most_rows ? (size_t)(rows - most_rows) : 0;
+        *prompt->out_cut = cut + unread < INT32_MAX ? (int32_t)(cut + unread) : INT32_MAX;
     }
     *out_count = kept;
     return SUMI_OK;
