@@ -2,6 +2,7 @@
 // opening to pictures. Modulation differs from prompt to prompt here.
 #include "engine/engine.h"
 #include "engine_fixture.h"
+#include "files/json.h"
 #include "files/safetensors_write.h"
 
 #define NEWBIE "tests/golden/newbie/"
@@ -213,6 +214,76 @@ TEST(the_first_encoder_alone_reads_the_words_in_front)
 }
 
 // ---- Prompts --------------------------------------------------------------------------------------------------------
+
+// A member of a case's description. Free it.
+static char* text_of_case(const char* path, const char* member)
+{
+    char* json_text = calloc(1, 1 << 16);
+    FILE* file = system_open(path, "rb");
+    CHECK(file != NULL);
+    const size_t bytes = file != NULL ? fread(json_text, 1, (1 << 16) - 1, file) : 0;
+    if (file != NULL) fclose(file);
+    sumi_json json;
+    sumi_json_text key, value;
+    char* found = NULL;
+    sumi_json_begin(&json, json_text, bytes, NULL);
+    sumi_json_object(&json);
+    while (sumi_json_key(&json, &key)) {
+        if (found != NULL || !sumi_json_is(&key, member)) {
+            sumi_json_skip(&json);
+        } else if (sumi_json_string(&json, &value)) {
+            found = calloc(1, value.bytes + 1);
+            sumi_json_decode(&value, found, value.bytes);
+        }
+    }
+    free(json_text);
+    CHECK(found != NULL);
+    return found;
+}
+
+// 1403 tokens for one encoder and 1466 for the other, of which each reads 512: the job says what is lost.
+TEST(a_text_that_is_too_long_is_cut_as_by_the_reference)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    golden g;
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_heap_init(&g.heap, NULL);
+    sumi_tensor_set_init(&g.set, &g.heap, NULL);
+    CHECK_NUMBER(sumi_tensor_set_open(&g.set, NEWBIE "cases/text_long.safetensors", &error), SUMI_OK);
+    float *pooled = golden_copy(&g, "expect.jina_pooled"), *hidden = golden_copy(&g, "expect.gemma_hidden");
+    const sumi_tensor* rows = sumi_tensor_find(&g.set, "input.rows");
+    char* text = text_of_case(NEWBIE "cases/text_long.json", "prompt");
+    CHECK(pooled != NULL && hidden != NULL && rows != NULL && text != NULL);
+    sumi_prompt_desc desc = sumi_prompt_defaults(model);
+    desc.text = text;
+    sumi_job job;
+    sumi_prompt* prompt = NULL;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_job_poll(engine, job).cut_tokens, 1466 - 512);
+    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
+    const sumi_prompt_info info = sumi_prompt_get_info(prompt);
+    CHECK_NUMBER(info.encoders[0].token_count, 512);
+    if (prompt != NULL && pooled != NULL && hidden != NULL && rows != NULL) {
+        const size_t width = (size_t)info.encoders[0].width, count = golden_count(&g, "input.rows");
+        float* got = malloc(count * width * sizeof *got);
+        for (size_t i = 0; i < count; i++) {
+            int64_t row = 0;
+            if (rows->dtype == SUMI_DTYPE_I64) memcpy(&row, (const char*)rows->data + 8 * i, 8);
+            else memcpy(&row, (const char*)rows->data + 4 * i, 4);
+            CHECK(row >= 0 && row < 512);
+            memcpy(got + i * width, info.encoders[0].features + (size_t)row * width, width * sizeof *got);
+        }
+        CHECK(relative_error(got, hidden, count * width) <= 2e-5); // as the case says
+        CHECK(relative_error(info.encoders[1].features, pooled, 128) <= 2e-5);
+        free(got);
+    }
+    sumi_prompt_release(prompt);
+    free(text), free(pooled), free(hidden);
+    golden_close(&g);
+    close_engine(engine);
+}
 
 static void* save_prompt(const sumi_prompt* prompt, size_t* out_bytes)
 {
@@ -702,6 +773,7 @@ int main(int argc, char** argv)
     RUN(facts_and_presets_are_the_authors);
     RUN(pipelines_give_the_references_latents);
     RUN(the_first_encoder_alone_reads_the_words_in_front);
+    RUN(a_text_that_is_too_long_is_cut_as_by_the_reference);
     RUN(saved_prompts_give_the_picture_of_their_text_with_or_without_encoders);
     RUN(prompts_that_do_not_fit_are_refused);
     RUN(a_batch_equals_single_pictures);
