@@ -471,6 +471,9 @@ typedef struct sumi_job_status {
     float pending_us;       // predicted work of this job that is on its way to a GPU
     int32_t jobs_ahead;     // of a queued job: how many run before it, the running one included
     uint64_t held_bytes[4]; // by sumi_memory_kind, of the whole engine, as in sumi_engine_info
+    // How many tokens of the longest text were cut off because the model reads no more; 0: all were read. Known before
+    // the stage TEXT begins; the log says it too.
+    int32_t cut_tokens;
 } sumi_job_status;
 
 // Returns a snapshot of a job. Any thread, beside any other call. Never blocks. A stale job has state SUMI_JOB_NONE and
@@ -506,10 +509,12 @@ typedef struct sumi_model_desc {
     // A diffusers folder (model_index.json and a folder per component: transformer/, text_encoder/, tokenizer/, vae/,
     // scheduler/ and so on), or a single safetensors or GGUF file. May be NULL when the components below are complete.
     // Single files go by diffusers', ComfyUI's and llama.cpp's names. Few hold a tokenizer: give tokenizer_path.
+    // Models of two text encoders need both, or without_text_encoder: with one of them no prompt can be encoded.
     const char* path;
     const char* transformer_path;  // folder or file
     const char* text_encoder_path; // folder or file
     // A tokenizer.json, a vocab.json with its merges.txt beside it, a SentencePiece model, or the folder of one of them.
+    // NULL: from path, else inside or beside the text encoder's files.
     const char* tokenizer_path;
     const char* vae_path; // folder or file
     sumi_weight_format weights;
@@ -572,7 +577,7 @@ typedef struct sumi_model_info {
     int32_t size_count;
     int32_t latent_channels;   // of latents
     int32_t latent_factor;     // pixels per latent along a side
-    int32_t max_prompt_tokens; // longer prompts are cut, as the reference does
+    int32_t max_prompt_tokens; // longer prompts are cut, as the reference does: sumi_job_status.cut_tokens
     uint64_t weight_bytes;     // in the files, of the components in use
     // How many reference pictures a job has at least and at most; both 0: the model takes none.
     int32_t min_references, max_references;

@@ -1,5 +1,6 @@
 // Noise, schedules, solvers, pixels and presets against recorded reference values.
 #include "base/file.h"
+#include "failing.h"
 #include "files/json.h"
 #include "files/tensors.h"
 #include "models/preview_factors.h"
@@ -62,25 +63,6 @@ static void json_copy(sumi_json* json, char* into, size_t bytes)
 }
 
 static bool same_float(float a, float b) { return memcmp(&a, &b, sizeof a) == 0; }
-
-// An allocator that fails at the n-th request and afterwards.
-typedef struct failing {
-    long left;
-    size_t held;
-} failing;
-static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
-{
-    failing* f = user_data;
-    if (f->left-- <= 0) return NULL;
-    f->held++;
-    return system_allocate(bytes, alignment);
-}
-static void failing_release(void* memory, size_t bytes, void* user_data)
-{
-    (void)bytes;
-    ((failing*)user_data)->held--;
-    system_release(memory);
-}
 
 // ---- Noise: CPU generator -------------------------------------------------------------------------------------------
 
@@ -1144,10 +1126,11 @@ TEST(pixels_survive_every_failing_allocation)
     for (int what = 0; what < 7; what++) {
         long n = 0;
         for (sumi_result result = SUMI_OUT_OF_HOST_MEMORY; result != SUMI_OK && n < 50; n++) {
-            failing f = {n, 0};
+            failing f = {.left = n};
             sumi_heap heap;
             sumi_error error = {0};
-            sumi_heap_init(&heap, &(sumi_allocator){failing_allocate, failing_release, &f});
+            const sumi_allocator allocator = failing_allocator(&f);
+            sumi_heap_init(&heap, &allocator);
             int32_t channels = what % 3 == 0 ? 1 : what % 3 == 1 ? 3 : 4;
             const sumi_pixels p = {data, 40, 30, 40 * channels, channels};
             if (what < 3) result = sumi_pixels_to_rgb(&heap, &p, 16, 16, out, &error);

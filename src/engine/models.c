@@ -184,10 +184,9 @@ static sumi_result check(const sumi_engine* engine, const sumi_model_desc* desc,
     }
     if (desc->path == NULL && desc->vae_path == NULL)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL, so vae_path must say where the VAE is");
-    if (desc->path == NULL && !desc->without_text_encoder
-        && (desc->text_encoder_path == NULL || desc->tokenizer_path == NULL)) {
+    if (desc->path == NULL && !desc->without_text_encoder && desc->text_encoder_path == NULL) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "path is NULL, so text_encoder_path and tokenizer_path must say where they are; or set "
+                         "path is NULL, so text_encoder_path must say where the text encoder is; or set "
                          "without_text_encoder");
     }
     switch ((int)desc->weights) {

@@ -99,12 +99,18 @@ sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, s
     sumi_job_prompt* p = &job->prompts[prompt];
     int32_t tokens[SUMI_MAX_REFERENCES], rows[SUMI_MAX_REFERENCES] = {0};
     for (int32_t i = 0; i < job->references.count; i++) tokens[i] = job->references.list[i].sizes.tokens;
-    const sumi_prompt_text text = {
-        .text = p->text, .bytes = p->text_bytes, .picture_tokens = tokens, .picture_count = job->references.count};
+    int32_t cut = 0;
+    const sumi_prompt_text text = {.text = p->text,
+                                   .bytes = p->text_bytes,
+                                   .picture_tokens = tokens,
+                                   .picture_count = job->references.count,
+                                   .out_cut = &cut};
+    p->cut_tokens = 0;
     for (int32_t e = 0; p->text != NULL && e < encoder_count; e++) {
         // pictures stand among the ids of the first encoder
         SUMI_TRY(sumi_network_tokenise_pictures(model->network, e, &text, ids_of(workspace, model, job, prompt, e),
                                                 most, &p->token_count[e], e == 0 ? p->picture_row : rows, error));
+        if (cut > p->cut_tokens) p->cut_tokens = cut;
     }
     return SUMI_OK;
 }
@@ -1245,6 +1251,21 @@ static bool can_follow(sumi_engine* engine, sumi_slot* slot)
     return engine->runner->functions->is_ready(engine->runner, &entry->plan);
 }
 
+// Once per job, when the tokens of all its texts are known.
+static void tell_cut_tokens(sumi_engine* engine, sumi_slot* slot)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    const int32_t told = slot->live.cut_tokens;
+    for (int32_t i = 0; i < job->prompt_count; i++) {
+        if (job->prompts[i].cut_tokens > slot->live.cut_tokens) slot->live.cut_tokens = job->prompts[i].cut_tokens;
+    }
+    if (slot->live.cut_tokens == told) return;
+    char text[160];
+    snprintf(text, sizeof text, "a text is %d tokens longer than the model reads: its end is cut off; make it shorter",
+             (int)slot->live.cut_tokens);
+    sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+}
+
 sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
                                sumi_error* error)
 {
@@ -1257,7 +1278,9 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
     case SUMI_PHASE_TEXT:
         if (job->cursor < job->prompt_count)
             SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, job->cursor, error));
-        if (++job->cursor >= job->prompt_count) next_phase(job, SUMI_PHASE_PLAN);
+        if (++job->cursor < job->prompt_count) return SUMI_OK;
+        tell_cut_tokens(engine, slot);
+        next_phase(job, SUMI_PHASE_PLAN);
         return SUMI_OK;
     case SUMI_PHASE_PLAN:
         // Slices of a cancelled job, or of one that is leaving: their plan, weights and arena are not ours to change

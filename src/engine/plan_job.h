@@ -21,6 +21,7 @@ typedef struct sumi_job_prompt {
     const float* features[SUMI_MAX_TEXT_ENCODERS];
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS]; // of texts: known after phase TEXT
     int32_t picture_row[SUMI_MAX_REFERENCES];    // likewise: where the tokens of each reference begin
+    int32_t cut_tokens;                          // likewise: that the model has no place for, of any encoder
     const sumi_prompt* source;                   // only while submit looks for equal prompts
 } sumi_job_prompt;
 

@@ -123,6 +123,7 @@ static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
     status->stage = stage;
     status->step = live->step;
     status->step_count = live->step_count;
+    status->cut_tokens = live->cut_tokens;
     if (progress > status->progress) status->progress = progress;
     status->seconds_left = live->seconds_left;
     for (int i = 0; i < 8; i++) status->stage_seconds[i] = (float)slot->stage_seconds[i];

@@ -665,6 +665,26 @@ static sumi_result open_given_tokenizer(sumi_checkpoint* checkpoint, sumi_checkp
     return use_tokenizer(checkpoint, tokenizer, form_of(&tokenizer->file), error);
 }
 
+// The SentencePiece model among an encoder's tensors. Files of several parts have it behind the encoder's prefix or
+// behind the first words of that: "text_encoders.X.transformer.", "text_encoders.X.", "text_encoders."; the last, which
+// is nobody's own, can only be the first encoder's.
+static const sumi_tensor* find_pieces(const sumi_component* component, int32_t encoder)
+{
+    static const char s_name[] = "spiece_model";
+    const sumi_tensor* pieces = sumi_component_find(component, s_name);
+    size_t bytes = component->present ? strlen(component->prefix) : 0;
+    while (pieces == NULL && bytes > 0) {
+        char name[256];
+        bytes--; // the dot
+        while (bytes > 0 && component->prefix[bytes - 1] != '.') { bytes--; }
+        const bool is_shared = bytes > 0 && memchr(component->prefix, '.', bytes - 1) == NULL;
+        if (bytes == 0 || bytes + sizeof s_name > sizeof name || (is_shared && encoder > 0)) { break; }
+        snprintf(name, sizeof name, "%.*s%s", (int)bytes, component->prefix, s_name);
+        pieces = sumi_tensor_find(component->set, name);
+    }
+    return pieces;
+}
+
 // Beside the text encoder's weights: in their own file, in their folder, in the folder beside it.
 static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encoder, const char* name, sumi_error* error)
 {
@@ -673,7 +693,7 @@ static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encod
         &checkpoint->components[encoder == 0 ? SUMI_COMPONENT_TEXT_ENCODER : SUMI_COMPONENT_TEXT_ENCODER_2];
     const source* s = source_of(checkpoint, component);
     if (s == NULL || tokenizer->form != SUMI_TOKENIZER_ABSENT) { return SUMI_OK; }
-    const sumi_tensor* pieces = sumi_component_find(component, "spiece_model");
+    const sumi_tensor* pieces = find_pieces(component, encoder);
     if (pieces != NULL && pieces->bytes > 0 && pieces->bytes <= SIZE_MAX) {
         tokenizer->form = SUMI_TOKENIZER_SENTENCEPIECE;
         tokenizer->data = pieces->data;
@@ -716,15 +736,17 @@ sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_hea
     return open_given_tokenizer(checkpoint, &checkpoint->tokenizers[0], path, error);
 }
 
-sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, const char* needed_by,
-                                              sumi_error* error)
+sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, int32_t encoder,
+                                              const char* needed_by, sumi_error* error)
 {
     const char* places = tokenizer->looked_in;
-    return sumi_fail(error, SUMI_FILE_NOT_FOUND,
-                     "%s: the text encoder needs its tokenizer; looked for tokenizer.json, vocab.json with merges.txt, "
-                     "tokenizer.model, sentencepiece.bpe.model and spiece.model in %s; give tokenizer_path, or open "
-                     "the model without its text encoder",
-                     needed_by, places != NULL ? places : "no folder, as none was given");
+    return sumi_fail(
+        error, SUMI_FILE_NOT_FOUND,
+        "%s: the %stext encoder needs its tokenizer; give tokenizer%s_path, or open the model without text "
+        "encoders; looked for tokenizer.json, vocab.json with merges.txt, tokenizer.model, "
+        "sentencepiece.bpe.model and spiece.model in %s",
+        needed_by, encoder == 0 ? "" : "second ", encoder == 0 ? "" : "_2",
+        places != NULL ? places : "no folder, as none was given");
 }
 
 // ---- Processor and scheduler ----------------------------------------------------------------------------------------

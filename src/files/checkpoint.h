@@ -136,9 +136,10 @@ sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_hea
                                            const char* path, sumi_error* error);
 void sumi_checkpoint_close(sumi_checkpoint* checkpoint); // accepts a zeroed or half-open one
 
-// SUMI_FILE_NOT_FOUND with a sentence that says what the text encoder at `needed_by` lacks and where it was looked for.
-sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, const char* needed_by,
-                                              sumi_error* error);
+// SUMI_FILE_NOT_FOUND with a sentence that says what text encoder number `encoder`, at `needed_by`, lacks and where it
+// was looked for.
+sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, int32_t encoder,
+                                              const char* needed_by, sumi_error* error);
 // What the component is by its signature, "" when no signature says.
 const char* sumi_component_network(const sumi_component* component);
 // The tensor called prefix + name, NULL when the component is not present or has no such tensor.

@@ -50,10 +50,18 @@ static const char* name_in(char* out, int32_t layer, const char* rest)
     return out;
 }
 
+// llama.cpp's files hold what a row is multiplied by: their converter adds the one.
+static bool holds_factors(const sumi_binder* b, const char* name)
+{
+    const sumi_tensor* tensor = sumi_bind_find(b, name);
+    const char* own = tensor != NULL ? sumi_component_tensor_name(b->part, tensor) : NULL;
+    return own != NULL && (strncmp(own, "blk.", 4) == 0 || strcmp(own, "output_norm.weight") == 0);
+}
+
 static void bind_norm(const sumi_language_model* model, sumi_binder* b, sumi_weight* weight, const char* name,
                       int32_t cols)
 {
-    if (model->settings->adds_one) {
+    if (model->settings->adds_one && !holds_factors(b, name)) {
         sumi_bind_offset_vector(b, weight, name, cols, 1.0f);
     } else {
         sumi_bind_vector(b, weight, name, cols);

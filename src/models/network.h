@@ -86,6 +86,9 @@ typedef struct sumi_prompt_text {
     // Tokens that each reference takes: as many as the vision tower makes rows of it.
     const int32_t* picture_tokens;
     int32_t picture_count;
+    // NULL, or where to write how many tokens the encoder or the transformer has no place for: ids that were cut off,
+    // and rows of features that will not be handed on.
+    int32_t* out_cut;
 } sumi_prompt_text;
 // out_picture_rows: picture_count indices into ids, where the tokens of each begin. max_prompt_tokens and all
 // picture_tokens together always suffice as capacity.

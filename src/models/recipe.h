@@ -36,6 +36,10 @@ typedef struct sumi_prompt_template {
 typedef struct sumi_recipe_encoder {
     const sumi_text_encoder_part* part;
     const void* settings;
+    const char* network; // of its tensors in signatures.c
+    // A token of its tokenizer, by which another encoder's is told: their ids would be taken for its own. NULL: none.
+    const char* token;
+    int32_t token_id;
     sumi_prompt_template prompt;
 } sumi_recipe_encoder;
 

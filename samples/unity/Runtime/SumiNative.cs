@@ -99,6 +99,7 @@ namespace Sumi
             public float pending_us;
             public int jobs_ahead;
             public ulong held_bytes_0, held_bytes_1, held_bytes_2, held_bytes_3;
+            public int cut_tokens;
         }
 
         public struct sumi_model_desc
