@@ -26,7 +26,7 @@
 #              accuracy: a checkpoint of 41 GB, which golden_run reads into memory once more
 #   newbie     the same of NewBie-image: 1024, 4 steps, a picture of 28 steps with guidance. bench: as it comes, fp8, then
 #              under budgets of 16, 8 and 6 GB (BENCH_BUDGETS). torch: sumi in bf16 and fp8 beside PyTorch compiled and
-#              eager, 41 GB of the GPU's memory. With BENCH_SECONDS=2 PART_SECONDS=500 bench and torch take some minutes
+#              eager, 45 GB of the GPU's memory. With BENCH_SECONDS=2 PART_SECONDS=500 bench and torch take some minutes
 #
 # LOG=FOLDER keeps what every program printed (/tmp/sumi-gpu). PART_SECONDS=300 bounds each program. The last line is "N passed, N failed, N skipped" of all programs.
 set -uo pipefail
