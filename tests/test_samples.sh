@@ -81,5 +81,31 @@ assert shares[len(shares) // 2] > 0.9, "work is missing" # in the middle one of 
 PYTHON
 fi
 
+# A random checkpoint of each family, in no file and in a folder; tables and the report have the rows that they should.
+bench() { "$bin/bench" --size 64x64 --tokens 40 --runs 1 "$@"; }
+if [ -x "$bin/bench" ]; then # wants POSIX
+    for family in tiny qwen-image-tiny newbie-tiny; do
+        check "bench, $family" bench --synthetic $family && check "bench's table, $family" grep -qE '^\| text, 40 tokens +\|' "$out" && check "bench decodes, $family" grep -qE '^\| decode, 64x64 ' "$out"
+        check "bench writes, $family" "$bin/bench" --synthetic $family --write "$folder/$family" && check "bench, $family in a folder" bench --synthetic $family --model "$folder/$family"
+    done
+    check "bench's report" "$bin/bench" --synthetic newbie-tiny --report --sizes 64 --steps 2 --guided-steps 2 --batch 2 --tokens 40 --seconds 0
+    cp "$out" "$folder/report"
+    for row in 'text, 40 tokens' 'text, 512 tokens, wall' 'the same from its saved form, 512 tokens' 'forward, 64x64' 'guided step, 64x64' 'guided picture of 2 steps, 64x64' 'one of a batch of 2, 64x64'; do
+        check "bench's report has \"$row\"" grep -qE "^\\| $row +\\| +[0-9]" "$folder/report"
+    done
+    check "bench without the text encoders" bench --synthetic newbie-tiny --without-text-encoder
+    wrong "bench knows no such checkpoint" '^usage: bench' bench --synthetic newbie-huge
+    check "bench cuts long texts" "$bin/bench" --synthetic newbie-tiny --tokens 600 --size 64x64 --runs 1 && check "at 512 tokens" grep -qE '^\| text, 512 tokens ' "$out"
+    if command -v python3 >/dev/null; then
+        printf 'save %s\n' "$folder/saved.safetensors" | "$bin/bench" --model "$folder/newbie-tiny" --synthetic newbie-tiny --tokens 40 --size 64x64 --serve >"$out.new" 2>&1
+        check "bench saves what both encoders made" python3 - "$folder/saved.safetensors" <<'PYTHON'
+import json, struct, sys
+with open(sys.argv[1], "rb") as file:
+    header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+assert {name: entry["shape"] for name, entry in header.items()} == {"features": [40, 128], "features.1": [1, 128]}, header
+PYTHON
+    fi
+fi
+
 echo "samples: $passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]
