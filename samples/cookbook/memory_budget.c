@@ -21,14 +21,14 @@ sumi_result recipe_memory_budget(const recipe_host* host)
     print_memory("without a limit", &memory);
 
     // On the processor the budget is for the arena, on a GPU for weights and arena.
-    const bool is_gpu = sumi_engine_get_info(host->engine).device_bytes > 0;
+    const bool is_gpu = sumi_engine_get_info(host->engine).compute_capability > 0;
     uint64_t budget = (is_gpu ? memory.weights : 0) + memory.arena / 2;
     result = sumi_engine_set_memory_budget(host->engine, budget); // also at creation: desc.memory_budget_bytes
     if (result == SUMI_OK) result = sumi_image_memory(host->engine, &desc, &memory);
-    if (result == SUMI_BUDGET_TOO_SMALL) return result; // not even in tiles: raise the budget or lower the size
+    if (result != SUMI_OK) return result; // SUMI_BUDGET_TOO_SMALL: not even in tiles; a smaller picture needs less
     print_memory("half of the arena", &memory);
     // [end]
     sumi_job job;
-    if (result == SUMI_OK) result = sumi_submit_images(host->engine, &desc, &job);
+    result = sumi_submit_images(host->engine, &desc, &job);
     return result == SUMI_OK ? recipe_finish(host, host->engine, job) : result;
 }
