@@ -10,7 +10,7 @@
 #   tests      the other programs called test_cuda* and test_engine*                   (default)
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
 #   cublaslt   test_cuda_ops and golden_run with products by cuBLASLt, which PyTorch brings; wants tune_cuda_linear too for the times of both
-#   demo       a picture of the demo model by the GPU and by the processor              (default)
+#   demo       a picture of the demo model by the GPU and by the processor, and recipes of samples/cookbook on the GPU (default)
 #   sanitize   compute-sanitizer: memcheck, initcheck, racecheck and synccheck on the tiny model and small cases; SANITIZE_JOBS (8) programs at a time, SANITIZE_SECONDS (150) for each,
 #              SANITIZE_TOTAL (600) for all. What is not done by then is skipped; it counts as failed if something was found
 #   bench      the report at the released sizes; BENCH_SECONDS (8) of sustained work per row, BENCH_SIZES (1024,768,512)
@@ -36,7 +36,7 @@ cd "$(dirname "$0")/.."
 if [ "${1:-}" = --collect ]; then
     [ $# -eq 3 ] && [ -d "$3" ] || { sed -n '4,5p' "$0"; exit 2; }
     mkdir -p "$2/lib"
-    for program in test_cuda_ops golden_run tune_cuda_linear bench sumi "$3"/test_cuda* "$3"/test_engine* "$3"/test_demo; do
+    for program in test_cuda_ops golden_run tune_cuda_linear bench sumi cookbook "$3"/test_cuda* "$3"/test_engine* "$3"/test_demo; do
         program=$3/$(basename "$program")
         [ -x "$program" ] || { echo "not built: $program"; missing=1; continue; }
         if ldd "$program" | grep -q '/fake/libcuda'; then continue; fi # tested on a driver that is none, where it was built
@@ -195,6 +195,10 @@ fi
 if has demo; then
     for backend in cuda cpu; do
         WITHOUT_COUNTS=1 run "demo $backend" "$bin/sumi" generate --model samples/demo_model --backend $backend --prompt "a yellow moon above a purple cat at night, watercolour" --seed 7 -o "$log/demo_$backend.png"
+    done
+    for recipe in "image_to_image $log/demo_cuda.png" "inpainting $log/demo_cuda.png $log/demo_cpu.png" "lora samples/demo_model/lora/blueprint.safetensors" xml_prompt device_memory memory_budget deadline; do
+        read -r name files <<<"$recipe"
+        WITHOUT_COUNTS=1 run "cookbook $name" "$bin/cookbook" "$name" samples/demo_model "a red house on the grass" "$log/cookbook_$name.png" $files
     done
 fi
 if has sanitize; then

@@ -1,4 +1,4 @@
-// The ops: the verbs of image diffusion, about 25 of them. Each has one struct of parameters here, one line in the
+// The ops: the verbs of image diffusion, about 30 of them. Each has one struct of parameters here, one line in the
 // table of op_kinds.c (name, unit of work, in-place rule, cost), a CPU version (src/cpu), a CUDA version (src/cuda) and
 // a test against golden numbers.
 //
