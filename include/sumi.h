@@ -229,14 +229,29 @@ typedef struct sumi_device_allocator {
 } sumi_device_allocator;
 
 // Files, to read checkpoints out of the host's archives. The built-in service maps files read-only, so weights are
-// never copied. All files of a model stay open while the model lives. A file without `map` is read whole, into memory
-// of the allocator.
+// never copied. The files of a model stay open while the model lives; those that only say where others are (indexes,
+// model_index.json) are closed when it is there.
+//
+// Reading     A file without `map` is read whole, into memory of the allocator, in pieces from its begin to its end.
+//             A piece is as large as fits into the budget of sumi_engine_update (and max_slice_us) at the speed of the
+//             pieces before it, and 64 KB at least. A job can be cancelled between any two. `open` and `map` should be
+//             quick: several files may be opened in one piece of work.
+// Threads     Called by the thread that works: the one that calls the engine, or the pump's. `close` is also called by
+//             the calls that end a model, an adapter or a job. Never two at a time.
+// Paths       The desc's own, and those with names below them, joined with '/'. A job asks for each path once, and
+//             opens each file once. What does not open is taken for a folder: folders cannot be listed, so names are
+//             tried. First come weights, of the components transformer, text_encoder, text_encoder_2 or clip_model, and
+//             vae: in each folder S.safetensors.index.json, S.safetensors, S.bf16.safetensors, S.fp16.safetensors and
+//             S.gguf, where S is diffusion_pytorch_model or model, until one is there. Then the files that the indexes
+//             name are read; model_index.json; config.json of each component; tokenizers (tokenizer.json, or vocab.json
+//             and what lies beside it, or tokenizer.model and its other names); preprocessor_config.json; and
+//             scheduler/scheduler_config.json.
 typedef struct sumi_files {
     // Returns NULL when there is no such file.
     void* (*open)(const char* path, uint64_t* out_bytes, void* user_data);
-    // Returns false when the bytes could not be read.
+    // Returns false when the bytes could not be read: the job fails with SUMI_FILE_READ_FAILED.
     bool (*read)(void* file, uint64_t offset, void* into, size_t bytes, void* user_data);
-    // Optional. Returns the whole file in memory, valid until `close`, or NULL to have it read.
+    // Optional. Returns the whole file in memory, valid until `close`, or NULL to have it read. Called once for a file.
     const void* (*map)(void* file, void* user_data);
     void (*close)(void* file, void* user_data);
     void* user_data;

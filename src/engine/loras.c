@@ -3,7 +3,7 @@
 #include "engine/engine.h"
 #include <string.h>
 
-void sumi_lora_forget(sumi_lora* lora)
+void sumi_lora_close(sumi_lora* lora)
 {
     SUMI_ASSERT(sumi_work_is_held(lora->engine));
     const sumi_adapter* adapter = lora->file != NULL ? sumi_adapter_get(lora->file) : NULL;
@@ -11,25 +11,25 @@ void sumi_lora_forget(sumi_lora* lora)
         const sumi_weight* pair[] = {&adapter->deltas[i].down, &adapter->deltas[i].up};
         sumi_engine_forget_weights(lora->engine, pair, 2);
     }
+    sumi_adapter_close(lora->file);
+    lora->file = NULL;
+    sumi_file_cache_close(&lora->cache);
 }
 
 void sumi_lora_free(sumi_lora* lora)
 {
     if (lora == NULL) return;
     sumi_engine* engine = lora->engine;
-    sumi_lora_forget(lora);
-    sumi_adapter_close(lora->file);
+    sumi_lora_close(lora);
     sumi_mutex_lock(&engine->table);
     SUMI_LIST_REMOVE(lora);
     sumi_mutex_unlock(&engine->table);
     sumi_free(&engine->heap, lora);
 }
 
-static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
-                        sumi_error* error)
+static sumi_result begin(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
 {
     SUMI_ASSERT(slot->model != NULL && slot->u.lora.product == NULL);
-    *out_stage = SUMI_STAGE_LOAD;
     sumi_lora* lora = sumi_alloc_zero(&engine->heap, sizeof *lora);
     if (lora == NULL) return sumi_out_of_memory(error, sizeof *lora, "an adapter");
     lora->engine = engine;
@@ -39,8 +39,27 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
     SUMI_LIST_INSERT(engine->loras, lora);
     sumi_mutex_unlock(&engine->table);
     slot->u.lora.product = lora;
-    const sumi_files* files = engine->desc.files.open != NULL ? &engine->desc.files : NULL;
-    SUMI_TRY(sumi_adapter_open(&engine->heap, files, slot->model->network, slot->u.lora.path, error, &lora->file));
+    sumi_file_cache_init(&lora->cache, &engine->heap, &engine->desc.files);
+    return SUMI_OK;
+}
+
+// A piece of a file that the host has no map of, or all the rest.
+static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+                        sumi_error* error)
+{
+    *out_stage = SUMI_STAGE_LOAD;
+    if (slot->u.lora.product == NULL) SUMI_TRY(begin(engine, slot, error));
+    sumi_lora* lora = slot->u.lora.product;
+    if (sumi_file_cache_is_reading(&lora->cache)) {
+        SUMI_TRY(sumi_file_cache_read(&lora->cache, sumi_engine_piece_us(engine), error));
+        slot->live.progress = sumi_file_cache_progress(&lora->cache);
+        return SUMI_OK;
+    }
+    const sumi_result result = sumi_adapter_open(&engine->heap, sumi_file_cache_files(&lora->cache),
+                                                 slot->model->network, slot->u.lora.path, error, &lora->file);
+    if (result == SUMI_TIMEOUT) return SUMI_OK; // a file has to be read first
+    SUMI_TRY(result);
+    sumi_file_cache_trim(&lora->cache);
     *out_end = SUMI_STEP_DONE;
     return SUMI_OK;
 }

@@ -34,8 +34,7 @@ static sumi_result begin(sumi_engine* engine, sumi_model_job* job, sumi_error* e
     sumi_mutex_unlock(&engine->table);
     job->product = model;
     job->begin_ns = sumi_clock_ns();
-    const sumi_files* files = engine->desc.files.open != NULL ? &engine->desc.files : NULL;
-    return sumi_network_open_begin(&engine->heap, files, &job->desc, error, &model->network);
+    return sumi_network_open_begin(&engine->heap, &engine->desc.files, &job->desc, error, &model->network);
 }
 
 // The smallest picture's plan names every weight that pictures of any size need. Under a budget a picture of the
@@ -333,9 +332,7 @@ void sumi_model_close(sumi_model* model)
     // Adapters hold places in this network: their files go with it, the host's pointers stay until they are released.
     for (sumi_lora* lora = engine->loras; lora != NULL; lora = lora->next) {
         if (lora->model != model) continue;
-        sumi_lora_forget(lora);
-        sumi_adapter_close(lora->file);
-        lora->file = NULL;
+        sumi_lora_close(lora);
         lora->model = NULL;
     }
     sumi_model_free(model);
