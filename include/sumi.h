@@ -63,6 +63,14 @@
 // Threads     An engine may be used from any thread, one call at a time. Four functions are safe beside any other call,
 //             from any thread: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_engine_get_info. Two engines
 //             share nothing and need no coordination. There are no process-wide settings.
+// Callbacks   The host's services (log, allocators, files, tasks, tracer) are called in the middle of a call or of a slice.
+//             They may call the four functions above, the functions that need no engine, and other engines. Any other
+//             call of the same engine would wait for itself: it is refused with SUMI_WRONG_STATE, does nothing where it
+//             returns no result, and is told to the log (but not by a call from the log itself). Nor may a callback wait
+//             for another thread that is inside of the engine.
+// Processes   An engine lives in the process that made it. A child after a fork has its memory and none of its threads:
+//             every call is refused there as above (sumi_job_poll says SUMI_JOB_NONE), and sumi_engine_destroy frees
+//             nothing. Make engines after the fork.
 // Blocking    Calls that block say so. sumi_job_wait blocks, with a timeout. sumi_open_model and sumi_generate block
 //             until they are done. sumi_engine_destroy, sumi_model_close, sumi_lora_release and sumi_external_release
 //             wait for the slice that runs; so may sumi_job_discard. sumi_image_memory waits for it too and then
@@ -132,10 +140,11 @@ typedef enum sumi_result {
     SUMI_INVALID_ARGUMENT = 1,     // a value is out of range, or NULL where it may not be; the log names the member
     SUMI_DESC_NOT_INITIALIZED = 2, // the desc was not made by its ..._defaults() function
     SUMI_STALE_HANDLE = 3,         // the job was fetched or discarded before, or never existed
-    SUMI_WRONG_STATE = 4,          // the job is not done yet, or is of another kind than this fetch
-    SUMI_QUEUE_FULL = 5,           // job_capacity jobs exist; fetch or discard one
-    SUMI_NOT_SUPPORTED = 6,        // the request is valid, but this build, backend or model does not support it
-    SUMI_VERSION_MISMATCH = 7,     // the header that the program was compiled with is of another version
+    // the job is not done yet, or is of another kind than this fetch; or the call came from a callback (see Callbacks)
+    SUMI_WRONG_STATE = 4,
+    SUMI_QUEUE_FULL = 5,       // job_capacity jobs exist; fetch or discard one
+    SUMI_NOT_SUPPORTED = 6,    // the request is valid, but this build, backend or model does not support it
+    SUMI_VERSION_MISMATCH = 7, // the header that the program was compiled with is of another version
     // memory
     SUMI_OUT_OF_HOST_MEMORY = 10,   // the allocator returned NULL
     SUMI_OUT_OF_DEVICE_MEMORY = 11, // the device has no memory left, or the device_allocator returned 0
@@ -315,8 +324,7 @@ typedef struct sumi_trace_span {
     uint64_t job; // sumi_job.id
     uint64_t begin_ns, end_ns;
 } sumi_trace_span;
-// Called by the thread that works, while it works. It must be quick and call nothing of the engine. NULL: no spans, at
-// no cost.
+// Called by the thread that works, while it works. It must be quick. NULL: no spans, at no cost.
 typedef struct sumi_tracer {
     void (*span)(const sumi_trace_span* span, void* user_data);
     void* user_data;
@@ -491,8 +499,8 @@ typedef struct sumi_job_status {
 // Returns a snapshot of a job. Any thread, beside any other call. Never blocks. A stale job has state SUMI_JOB_NONE and
 // result SUMI_STALE_HANDLE.
 SUMI_API sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job);
-// Asks a job to end. It takes effect within one slice, at any stage. The state is then CANCELLED, and the model is
-// usable as before. Any thread, beside any other call. Never blocks. Accepts stale jobs.
+// Asks a job to end. It takes effect within one slice, at any stage: with SUMI_PUMP_UPDATE in the next
+// sumi_engine_update, a pause included. The state is then CANCELLED, and the model is usable as before. Any thread, beside any other call. Never blocks. Accepts stale jobs.
 SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
 // Blocks until the job is in a final state, at most for timeout_ms milliseconds. With SUMI_PUMP_UPDATE the calling
 // thread does the work, of this job and of those before it; with SUMI_PUMP_THREAD it sleeps. SUMI_OK means final, not

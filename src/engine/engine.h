@@ -66,7 +66,11 @@ struct sumi_engine {
 #if defined(SUMI_CHECKED)
     atomic_uintptr_t worker; // sumi_this_thread() of who; 0: nobody
 #endif
-    int32_t work_waiters; // calls that want it: the pump thread steps back for them
+    // sumi_this_thread() of who is inside; 0: nobody. A callback of the host's is on one of these threads
+    atomic_uintptr_t caller, logger; // in a call that others may not be made beside; in the host's log
+    atomic_uintptr_t pump, loader;   // of pump_thread and load_thread, while they run
+    uint64_t process;                // that made the engine
+    int32_t work_waiters;            // calls that want it: the pump thread steps back for them
     bool is_closing;
     sumi_thread pump_thread;
     sumi_thread_start pump_start;
@@ -120,6 +124,14 @@ struct sumi_engine {
 void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result result, const char* text);
 // The same for a failure, which it returns: the end of every public function.
 sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error);
+
+// ---- Calls (calls.c) ------------------------------------------------------------------------------------------------
+// The first and the last thing in every public function but those that may be called beside others. begin refuses with
+// SUMI_WRONG_STATE what comes from inside of a callback, or from another process; there is no end then. end logs the
+// error of a call that has failed, and returns the result.
+sumi_result sumi_call_begin(const sumi_engine* engine, const char* function);
+sumi_result sumi_call_end(const sumi_engine* engine, sumi_result result, const sumi_error* error);
+bool sumi_call_is_foreign(const sumi_engine* engine); // this process is not the one that made the engine
 
 // One line per rule in the checks of descs.
 #define SUMI_REFUSE(condition, result, ...)                                                                            \

@@ -112,26 +112,21 @@ sumi_result sumi_submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, su
 {
     if (out_job != NULL) out_job->id = 0;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_lora"));
     sumi_error error = {SUMI_OK, {0}};
+    sumi_result result;
     if (desc == NULL || out_job == NULL)
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_lora: desc or out_job is NULL");
-    else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
-    return sumi_log_failure(engine, &error);
+        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_lora: desc or out_job is NULL");
+    else result = submit(engine, desc, out_job, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
-sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_lora)
+static sumi_result fetch(sumi_engine* engine, sumi_job job, sumi_lora** out_lora, sumi_error* error)
 {
-    if (out_lora != NULL) *out_lora = NULL;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    sumi_error error = {SUMI_OK, {0}};
-    if (out_lora == NULL) {
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_fetch_lora: out_lora is NULL");
-        return sumi_log_failure(engine, &error);
-    }
+    SUMI_REFUSE(out_lora == NULL, SUMI_INVALID_ARGUMENT, "sumi_fetch_lora: out_lora is NULL");
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_LORA, &slot, &error) != SUMI_OK)
-        return sumi_log_failure(engine, &error);
-    sumi_result result = slot->error.result;
+    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_LORA, &slot, error));
+    const sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
         *out_lora = slot->u.lora.product;
         slot->u.lora.product = NULL;
@@ -140,9 +135,19 @@ sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_l
     return result;
 }
 
+sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_lora)
+{
+    if (out_lora != NULL) *out_lora = NULL;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_lora"));
+    sumi_error error = {SUMI_OK, {0}};
+    const sumi_result result = fetch(engine, job, out_lora, &error);
+    return sumi_call_end(engine, result, &error);
+}
+
 void sumi_lora_release(sumi_lora* lora)
 {
-    if (lora == NULL) return;
+    if (lora == NULL || sumi_call_begin(lora->engine, "sumi_lora_release") != SUMI_OK) return;
     sumi_engine* engine = lora->engine;
     sumi_work_lock(engine);
     sumi_jobs_cancel(engine, NULL, lora, NULL);
@@ -150,4 +155,5 @@ void sumi_lora_release(sumi_lora* lora)
     sumi_plan_cache_drop(engine, NULL, lora);
     sumi_lora_free(lora);
     sumi_work_unlock(engine);
+    (void)sumi_call_end(engine, SUMI_OK, NULL);
 }
