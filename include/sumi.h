@@ -420,7 +420,7 @@ SUMI_API sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engin
 SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 
 // Advances jobs by about budget_us microseconds of work. Slices run while their predicted time still fits. At least one
-// runs per call, unless budget_us is 0, which is a pause. SUMI_FOREVER works until no job has anything left to do. The
+// runs per call, unless budget_us is 0, which is a pause: it only ends jobs that were cancelled. SUMI_FOREVER works until no job has anything left to do. The
 // budget may change every frame; results do not depend on it. Does nothing with SUMI_PUMP_THREAD. Failures of jobs
 // arrive through sumi_job_poll.
 //

@@ -197,6 +197,28 @@ static void check_callbacks(sumi_pump pump)
 TEST(callbacks_may_not_call_their_engine) { check_callbacks(SUMI_PUMP_UPDATE); }
 TEST(callbacks_of_our_thread_may_not_either) { check_callbacks(SUMI_PUMP_THREAD); }
 
+// ---- A pause --------------------------------------------------------------------------------------------------------
+
+TEST(a_cancel_completes_in_a_pause)
+{
+    OPEN_WITH(100, engine, model);
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.step_count = 20;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    run_until_denoise(engine, job);
+    const sumi_job_status before = sumi_job_poll(engine, job);
+    sumi_engine_update(engine, 0);
+    CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_RUNNING);
+    CHECK(sumi_job_poll(engine, job).progress == before.progress); // a pause
+    sumi_job_cancel(engine, job);
+    sumi_engine_update(engine, 0);
+    CHECK_NUMBER(sumi_job_poll(engine, job).state, SUMI_JOB_CANCELLED);
+    sumi_image image;
+    CHECK_NUMBER(sumi_fetch_images(engine, job, &image, 1), SUMI_CANCELLED);
+    close_engine(engine);
+}
+
 // ---- After a fork ---------------------------------------------------------------------------------------------------
 
 // The child's calls; 0: all were refused, and none hung.
@@ -269,6 +291,7 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(callbacks_may_not_call_their_engine);
     RUN(callbacks_of_our_thread_may_not_either);
+    RUN(a_cancel_completes_in_a_pause);
     RUN(a_child_after_a_fork_is_refused);
     TEST_END();
 }

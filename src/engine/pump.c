@@ -321,6 +321,14 @@ void sumi_engine_follow_pace(sumi_engine* engine, uint32_t budget_us)
         engine->slice_us = wanted;
 }
 
+// A pause: nothing is worked on, but who was cancelled goes.
+static void rest(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    if (engine->leaving != NULL) (void)end_if_cancelled(engine, engine->leaving);
+    if (engine->running != NULL) (void)end_if_cancelled(engine, engine->running);
+}
+
 static void advance(sumi_engine* engine, uint32_t budget_us)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && budget_us > 0);
@@ -342,10 +350,11 @@ static void advance(sumi_engine* engine, uint32_t budget_us)
 
 void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
 {
-    if (engine == NULL || budget_us == 0 || engine->desc.pump == SUMI_PUMP_THREAD) return;
+    if (engine == NULL || engine->desc.pump == SUMI_PUMP_THREAD) return;
     if (sumi_call_begin(engine, "sumi_engine_update") != SUMI_OK) return;
     sumi_work_lock(engine);
-    advance(engine, budget_us);
+    if (budget_us == 0) rest(engine);
+    else advance(engine, budget_us);
     sumi_work_unlock(engine);
     (void)sumi_call_end(engine, SUMI_OK, NULL);
 }
