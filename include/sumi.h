@@ -71,10 +71,20 @@
 // Processes   An engine lives in the process that made it. A child after a fork has its memory and none of its threads:
 //             every call is refused there as above (sumi_job_poll says SUMI_JOB_NONE), and sumi_engine_destroy frees
 //             nothing. Make engines after the fork.
-// Blocking    Calls that block say so. sumi_job_wait blocks, with a timeout. sumi_open_model and sumi_generate block
-//             until they are done. sumi_engine_destroy, sumi_model_close, sumi_lora_release and sumi_external_release
-//             wait for the slice that runs; so may sumi_job_discard. sumi_image_memory waits for it too and then
-//             writes a plan, which takes milliseconds.
+// Blocking    Calls that block say so; all others return at once, or after a copy of what they are given.
+//               sumi_engine_create                          a few milliseconds, or as long as the CUDA driver takes
+//               sumi_engine_update                          about its budget
+//               sumi_job_wait                               until the job is over, or the time
+//               sumi_open_model, sumi_generate              until they are done
+//               sumi_engine_set_memory_budget, sumi_model_close, sumi_lora_release, sumi_import_gl_texture,
+//               sumi_external_release                       until the slice that runs is over, and until a GPU has done
+//                                                           what was submitted where they take something from it
+//               sumi_job_discard                            the same, of a running job with SUMI_PUMP_UPDATE, and of a
+//                                                           model or an adapter that nobody fetched
+//               sumi_engine_destroy                         the same, and until the loading of a GPU's kernels is over
+//               sumi_image_memory                           writes a plan, which takes milliseconds; waits for no slice
+//             Only with SUMI_PUMP_THREAD does a slice run while the host calls. It is a piece of about max_slice_us, or a
+//             read of the host's files (see sumi_files).
 // Descs       Every desc is made by its ..._defaults() function, which also sets its cookie. Any other desc is refused
 //             with SUMI_DESC_NOT_INITIALIZED. Submit copies everything that a desc points to, unless a member says
 //             otherwise.
@@ -434,8 +444,8 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 // a first picture of each size while nothing is drawn, by updates of the budget that frames will give.
 SUMI_API void sumi_engine_update(sumi_engine* engine, uint32_t budget_us);
 
-// Changes memory_budget_bytes. It holds for jobs that start later. Idle memory above it is given back at once, which
-// waits for the slice that runs. Failures: SUMI_INVALID_ARGUMENT.
+// Changes memory_budget_bytes. It holds for jobs that start later. Waits for the slice that runs; then idle memory above
+// it is given back at once. Failures: SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes);
 
 typedef struct sumi_engine_info {
@@ -1010,8 +1020,8 @@ typedef struct sumi_memory {
     uint64_t uncounted; // GPU: sumi_engine_info.uncounted_bytes, which come on top of weights + arena on the device
 } sumi_memory;
 // Returns what such a job would take, before anything of it is allocated: exact bytes of arena, staging and images. The
-// plan that answers is thrown away. Waits for the slice that runs, then works for milliseconds. Fails as submit does,
-// and with SUMI_BUDGET_TOO_SMALL.
+// plan that answers is thrown away. Works for milliseconds, and waits for no slice. Fails as submit does, and with
+// SUMI_BUDGET_TOO_SMALL.
 SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out_memory);
 
 // Starts a batch of pictures and returns at once. It copies all that it needs. Fails at once with

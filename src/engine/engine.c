@@ -125,6 +125,11 @@ static sumi_result create_parts(sumi_engine* engine, sumi_error* error)
         sumi_mutex_destroy(&engine->table);
         return sumi_fail(error, SUMI_INTERNAL, "the system has no more conditions");
     }
+    if (!sumi_mutex_init(&engine->text)) {
+        sumi_condition_destroy(&engine->changed);
+        sumi_mutex_destroy(&engine->table);
+        return sumi_fail(error, SUMI_INTERNAL, "the system has no more locks");
+    }
     engine->has_locks = true;
     size_t capacity = (size_t)engine->desc.job_capacity;
     engine->slots = sumi_alloc_zero(heap, capacity * sizeof *engine->slots);
@@ -170,6 +175,9 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
             engine->memory_budget_bytes = desc->memory_budget_bytes;
             engine->most_pending_us = SUMI_MOST_PENDING_US;
             engine->slice_us = desc->max_slice_us;
+            engine->plan_inputs = (sumi_plan_inputs){.budget = desc->memory_budget_bytes,
+                                                     .host_budget = desc->memory_budget_bytes,
+                                                     .slice_us = desc->max_slice_us};
             if (create_parts(engine, &error) != SUMI_OK) {
                 sumi_engine_destroy(engine);
                 engine = NULL;
@@ -217,6 +225,7 @@ void sumi_engine_destroy(sumi_engine* engine)
     sumi_free(heap, engine->slots);
     if (engine->has_locks) {
         sumi_condition_destroy(&engine->changed);
+        sumi_mutex_destroy(&engine->text);
         sumi_mutex_destroy(&engine->table);
     }
     sumi_heap last; // outlives the block that the engine's heap is in

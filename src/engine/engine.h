@@ -7,9 +7,9 @@
 // Two locks, both short in different ways:
 //   table   a mutex around slots' states, published statuses, lists and pool. Never held while anything is computed,
 //           allocated or logged.
-//   work    a flag under that mutex (pump.c): who has it may run slices, write plans, and touch runner, cache and
-//           workspace. Held for one slice by the pump, and by the calls that take something away from running jobs:
-//           close, release, destroy, the memory query.
+//   work    a flag under that mutex (pump.c): who has it may run slices, and touch runner, cache and workspace. Held for
+//           one slice by the pump, and by the calls that take something away from running jobs: close, release, destroy.
+//           The memory query does without: it writes a plan of its own, from what the last holder left under `table`.
 // Order: work before table. Nobody waits for the work while holding the table.
 //
 // Jobs run one after the other, so everything a job needs only while it runs exists once, here, and is reused by the
@@ -94,6 +94,11 @@ struct sumi_engine {
     sumi_lora* loras;
     sumi_external* externals;
     sumi_picture* pictures;
+    sumi_plan_inputs plan_inputs; // as they were when the work was given back last
+
+    // Of the tokenizers, whose scratch jobs and memory queries share. Held while one prompt is split, by who holds the
+    // work or does not; never while holding `table`.
+    sumi_mutex text;
 
     // whoever holds the work
     sumi_slot* running;

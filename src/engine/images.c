@@ -9,18 +9,31 @@ static const sumi_job_functions s_functions = {"an image job", sumi_plan_job_pre
 // ---- Before ---------------------------------------------------------------------------------------------------------
 
 typedef struct memory_query {
+    sumi_heap heap; // what it holds is counted apart from jobs that run meanwhile
     sumi_block lists, input;
     sumi_workspace workspace;
     sumi_plan_job job;
     sumi_plan_entry entry;
 } memory_query;
 
+static void* allocate_for_query(size_t bytes, size_t alignment, void* user_data)
+{
+    SUMI_ASSERT(alignment <= SUMI_ALIGNMENT);
+    (void)alignment;
+    return sumi_alloc(user_data, bytes);
+}
+
+static void release_of_query(void* memory, size_t bytes, void* user_data)
+{
+    (void)bytes;
+    sumi_free(user_data, memory);
+}
+
 // The way a job goes up to its plan, on objects of its own.
 static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, memory_query* query, sumi_memory* out,
                               sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
-    sumi_heap* heap = &engine->heap;
+    sumi_heap* heap = &query->heap;
     sumi_plan_job* job = &query->job;
     SUMI_TRY(sumi_image_desc_copy(heap, desc, &query->lists, &query->input, job, error));
     for (int32_t i = 0; i < job->prompt_count; i++)
@@ -28,7 +41,7 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
     sumi_plan_request request;
     SUMI_TRY(sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->step_count, &request, error));
     const uint64_t held = atomic_load(&heap->held);
-    SUMI_TRY(sumi_plan_entry_write(engine, &request, &query->entry, error));
+    SUMI_TRY(sumi_plan_entry_try(engine, heap, &request, &query->entry, error));
     out->host = atomic_load(&heap->held) - held + query->lists.bytes + query->input.bytes
               + query->workspace.tables.bytes + query->workspace.ids.bytes
               + sumi_references_resize_bytes(&job->references);
@@ -57,13 +70,12 @@ static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* aske
     SUMI_TRY(sumi_image_desc_check(engine, asked, &settled, error));
     memory_query* query = sumi_alloc_zero(&engine->heap, sizeof *query);
     if (query == NULL) return sumi_out_of_memory(error, sizeof *query, "the memory query");
-    sumi_work_lock(engine); // tokenizer and runner are the running job's
+    sumi_heap_init(&query->heap, &(sumi_allocator){allocate_for_query, release_of_query, &engine->heap});
     sumi_result result = ask_memory(engine, &settled, query, out, error);
-    sumi_plan_entry_free(engine, &query->entry);
-    sumi_work_unlock(engine);
-    sumi_workspace_close(&engine->heap, &query->workspace);
-    sumi_block_free(&engine->heap, &query->lists);
-    sumi_block_free(&engine->heap, &query->input);
+    sumi_plan_entry_close(&query->heap, &query->entry);
+    sumi_workspace_close(&query->heap, &query->workspace);
+    sumi_block_free(&query->heap, &query->lists);
+    sumi_block_free(&query->heap, &query->input);
     sumi_free(&engine->heap, query);
     if (result != SUMI_OK) memset(out, 0, sizeof *out);
     return result;

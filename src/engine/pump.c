@@ -22,6 +22,7 @@ static void take_work(sumi_engine* engine)
 static void give_work(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && engine->is_working && sumi_work_is_held(engine));
+    engine->plan_inputs = sumi_plan_inputs_now(engine);
     engine->is_working = false;
 #if defined(SUMI_CHECKED)
     atomic_store(&engine->worker, 0);
