@@ -290,6 +290,123 @@ TEST(paths_are_asked_for_in_the_order_that_the_header_says)
     fake_clock_end();
 }
 
+// ---- Configs that contradict the tensors ----------------------------------------------------------------------------
+
+// Serves one file with another value behind a key, wherever that stands in it.
+typedef struct editor {
+    const char *file, *key, *value;
+    int edits;
+} editor;
+typedef struct edited_file {
+    char* text;
+    size_t bytes;
+} edited_file;
+
+static void* edited_open(const char* path, uint64_t* out_bytes, void* user_data)
+{
+    editor* e = user_data;
+    archive plain = {0};
+    archive_file* from = archive_open(path, out_bytes, &plain);
+    const char* layer = strstr(path, "/model-edit-2511/"); // what it lacks is the model's that it was made from
+    if (from == NULL && layer != NULL) {
+        char below[256];
+        snprintf(below, sizeof below, "%.*s/model/%s", (int)(layer - path), path, layer + 17);
+        from = archive_open(below, out_bytes, &plain);
+    }
+    if (from == NULL) return NULL;
+    edited_file* f = malloc(sizeof *f);
+    f->bytes = (size_t)*out_bytes;
+    f->text = calloc(f->bytes + 4096, 1);
+    CHECK(archive_read(from, 0, f->text, f->bytes, &plain));
+    archive_close(from, &plain);
+    const size_t end = strlen(path) - strlen(e->file);
+    if (strlen(path) < strlen(e->file) || strcmp(path + end, e->file) != 0) return f;
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\":", e->key);
+    for (char* at = strstr(f->text, key); at != NULL; at = strstr(at, key)) {
+        at += strlen(key);
+        const size_t old = at[strspn(at, " \n")] == '[' ? strcspn(at, "]") + 1 : strcspn(at, ",\n}");
+        memmove(at + strlen(e->value), at + old, strlen(at + old) + 1);
+        memcpy(at, e->value, strlen(e->value));
+        e->edits++;
+    }
+    *out_bytes = f->bytes = strlen(f->text);
+    return f;
+}
+static bool edited_read(void* file, uint64_t offset, void* into, size_t bytes, void* user_data)
+{
+    (void)user_data;
+    memcpy(into, ((edited_file*)file)->text + offset, bytes);
+    return true;
+}
+static void edited_close(void* file, void* user_data)
+{
+    (void)user_data;
+    free(((edited_file*)file)->text);
+    free(file);
+}
+
+TEST(a_config_that_contradicts_the_tensors_is_refused)
+{
+    static const char z[] = MODEL_PATH, q[] = "tests/golden/qwen-image/model",
+                      edit[] = "tests/golden/qwen-image/model-edit-2511", n[] = "tests/golden/newbie/model";
+    static const char text[] = "text_encoder/config.json", vae[] = "vae/config.json", clip[] = "clip_model/config.json";
+    static const struct {
+        const char *model, *file, *key, *value;
+        bool adds; // the file has no such key: it stands before another one
+    } cases[] = {
+        {z, "transformer/config.json", "dim", "32", false},
+        {z, "transformer/config.json", "n_layers", "1", false},
+        {n, "transformer/config.json", "clip_text_dim", "64", false},
+        {z, text, "hidden_size", "128", false},
+        {z, text, "intermediate_size", "129", false},
+        {z, text, "head_dim", "16", false},
+        {z, text, "num_hidden_layers", "2", false},
+        {z, text, "num_attention_heads", "8", false},
+        {z, vae, "latent_channels", "4", false},
+        {z, vae, "in_channels", "4", false},
+        {z, vae, "out_channels", "4", false},
+        {z, vae, "layers_per_block", "2", false},
+        {z, vae, "block_out_channels", "[16, 16, 32, 32]", false},
+        {z, vae, "block_out_channels", "[16, 16, 32]", false},
+        {q, "transformer/config.json", "num_layers", "1", false},
+        {q, text, "hidden_size", "64", false},
+        {q, text, "num_hidden_layers", "1", false},
+        {q, vae, "z_dim", "8", false},
+        {q, vae, "base_dim", "16", false},
+        {q, vae, "num_res_blocks", "1", false},
+        {q, vae, "dim_mult", "[1, 2, 2]", false},
+        {q, vae, "dim_mult", "[1, 2, 2, 4]", false},
+        {edit, "text_encoder/config.json", "depth", "1", false},
+        {edit, "text_encoder/config.json", "out_hidden_size", "7", false},
+        {edit, "text_encoder/config.json", "in_chans", "4", false},
+        {n, text, "num_hidden_layers", "6", false},
+        {n, clip, "embed_dim", "64", false},
+        {n, clip, "projection_dim", "128, \"num_hidden_layers\": 99", true},
+        {n, clip, "projection_dim", "128, \"hidden_size\": 99", true},
+        {n, clip, "projection_dim", "128, \"intermediate_size\": 99", true},
+        {n, clip, "projection_dim", "128, \"num_attention_heads\": 99", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        editor e = {cases[i].file, cases[i].key, cases[i].value, 0};
+        memset(&s_host, 0, sizeof s_host);
+        sumi_engine_desc ed = host_desc(&s_host);
+        ed.files = (sumi_files){edited_open, edited_read, NULL, edited_close, &e};
+        sumi_engine* engine = NULL;
+        CHECK_NUMBER(sumi_engine_create(&ed, &engine), SUMI_OK);
+        if (engine == NULL) return;
+        sumi_model* model = NULL;
+        const sumi_result result = sumi_open_model(engine, cases[i].model, &model);
+        if (result != SUMI_TENSOR_MISMATCH || e.edits == 0)
+            printf("  %s %s: %s, %d edits: %s %s\n", cases[i].file, cases[i].key, cases[i].value, e.edits,
+                   sumi_result_text(result), s_host.log);
+        CHECK(e.edits > 0);
+        CHECK_NUMBER(result, SUMI_TENSOR_MISMATCH);
+        CHECK(strstr(s_host.log, cases[i].file) != NULL || strstr(s_host.log, "config.json") != NULL);
+        close_engine(engine);
+    }
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -298,5 +415,6 @@ int main(int argc, char** argv)
     RUN(a_load_is_cancelled_between_two_pieces);
     RUN(a_read_that_fails_says_where);
     RUN(paths_are_asked_for_in_the_order_that_the_header_says);
+    RUN(a_config_that_contradicts_the_tensors_is_refused);
     TEST_END();
 }
