@@ -63,10 +63,28 @@
 // Threads     An engine may be used from any thread, one call at a time. Four functions are safe beside any other call,
 //             from any thread: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_engine_get_info. Two engines
 //             share nothing and need no coordination. There are no process-wide settings.
-// Blocking    Calls that block say so. sumi_job_wait blocks, with a timeout. sumi_open_model and sumi_generate block
-//             until they are done. sumi_engine_destroy, sumi_model_close, sumi_lora_release and sumi_external_release
-//             wait for the slice that runs; so may sumi_job_discard. sumi_image_memory waits for it too and then
-//             writes a plan, which takes milliseconds.
+// Callbacks   The host's services (log, allocators, files, tasks, tracer) are called in the middle of a call or of a slice.
+//             They may call the four functions above, the functions that need no engine, and other engines. Any other
+//             call of the same engine would wait for itself: it is refused with SUMI_WRONG_STATE, does nothing where it
+//             returns no result, and is told to the log (but not by a call from the log itself). Nor may a callback wait
+//             for another thread that is inside of the engine.
+// Processes   An engine lives in the process that made it. A child after a fork has its memory and none of its threads:
+//             every call is refused there as above (sumi_job_poll says SUMI_JOB_NONE), and sumi_engine_destroy frees
+//             nothing. Make engines after the fork.
+// Blocking    Calls that block say so; all others return at once, or after a copy of what they are given.
+//               sumi_engine_create                          a few milliseconds, or as long as the CUDA driver takes
+//               sumi_engine_update                          about its budget
+//               sumi_job_wait                               until the job is over, or the time
+//               sumi_open_model, sumi_generate              until they are done
+//               sumi_engine_set_memory_budget, sumi_model_close, sumi_lora_release, sumi_import_gl_texture,
+//               sumi_external_release                       until the slice that runs is over, and until a GPU has done
+//                                                           what was submitted where they take something from it
+//               sumi_job_discard                            the same, of a running job with SUMI_PUMP_UPDATE, and of a
+//                                                           model or an adapter that nobody fetched
+//               sumi_engine_destroy                         the same, and until the loading of a GPU's kernels is over
+//               sumi_image_memory                           writes a plan, which takes milliseconds; waits for no slice
+//             Only with SUMI_PUMP_THREAD does a slice run while the host calls. It is a piece of about max_slice_us, or a
+//             read of the host's files (see sumi_files).
 // Descs       Every desc is made by its ..._defaults() function, which also sets its cookie. Any other desc is refused
 //             with SUMI_DESC_NOT_INITIALIZED. Submit copies everything that a desc points to, unless a member says
 //             otherwise.
@@ -132,10 +150,11 @@ typedef enum sumi_result {
     SUMI_INVALID_ARGUMENT = 1,     // a value is out of range, or NULL where it may not be; the log names the member
     SUMI_DESC_NOT_INITIALIZED = 2, // the desc was not made by its ..._defaults() function
     SUMI_STALE_HANDLE = 3,         // the job was fetched or discarded before, or never existed
-    SUMI_WRONG_STATE = 4,          // the job is not done yet, or is of another kind than this fetch
-    SUMI_QUEUE_FULL = 5,           // job_capacity jobs exist; fetch or discard one
-    SUMI_NOT_SUPPORTED = 6,        // the request is valid, but this build, backend or model does not support it
-    SUMI_VERSION_MISMATCH = 7,     // the header that the program was compiled with is of another version
+    // the job is not done yet, or is of another kind than this fetch; or the call came from a callback (see Callbacks)
+    SUMI_WRONG_STATE = 4,
+    SUMI_QUEUE_FULL = 5,       // job_capacity jobs exist; fetch or discard one
+    SUMI_NOT_SUPPORTED = 6,    // the request is valid, but this build, backend or model does not support it
+    SUMI_VERSION_MISMATCH = 7, // the header that the program was compiled with is of another version
     // memory
     SUMI_OUT_OF_HOST_MEMORY = 10,   // the allocator returned NULL
     SUMI_OUT_OF_DEVICE_MEMORY = 11, // the device has no memory left, or the device_allocator returned 0
@@ -229,14 +248,29 @@ typedef struct sumi_device_allocator {
 } sumi_device_allocator;
 
 // Files, to read checkpoints out of the host's archives. The built-in service maps files read-only, so weights are
-// never copied. All files of a model stay open while the model lives. A file without `map` is read whole, into memory
-// of the allocator.
+// never copied. The files of a model stay open while the model lives; those that only say where others are (indexes,
+// model_index.json) are closed when it is there.
+//
+// Reading     A file without `map` is read whole, into memory of the allocator, in pieces from its begin to its end.
+//             A piece is as large as fits into the budget of sumi_engine_update (and max_slice_us) at the speed of the
+//             pieces before it, and 64 KB at least. A job can be cancelled between any two. `open` and `map` should be
+//             quick: several files may be opened in one piece of work.
+// Threads     Called by the thread that works: the one that calls the engine, or the pump's. `close` is also called by
+//             the calls that end a model, an adapter or a job. Never two at a time.
+// Paths       The desc's own, and those with names below them, joined with '/'. A job asks for each path once, and
+//             opens each file once. What does not open is taken for a folder: folders cannot be listed, so names are
+//             tried. First come weights, of the components transformer, text_encoder, text_encoder_2 or clip_model, and
+//             vae: in each folder S.safetensors.index.json, S.safetensors, S.bf16.safetensors, S.fp16.safetensors and
+//             S.gguf, where S is diffusion_pytorch_model or model, until one is there. Then the files that the indexes
+//             name are read; model_index.json; config.json of each component; tokenizers (tokenizer.json, or vocab.json
+//             and what lies beside it, or tokenizer.model and its other names); preprocessor_config.json; and
+//             scheduler/scheduler_config.json.
 typedef struct sumi_files {
     // Returns NULL when there is no such file.
     void* (*open)(const char* path, uint64_t* out_bytes, void* user_data);
-    // Returns false when the bytes could not be read.
+    // Returns false when the bytes could not be read: the job fails with SUMI_FILE_READ_FAILED.
     bool (*read)(void* file, uint64_t offset, void* into, size_t bytes, void* user_data);
-    // Optional. Returns the whole file in memory, valid until `close`, or NULL to have it read.
+    // Optional. Returns the whole file in memory, valid until `close`, or NULL to have it read. Called once for a file.
     const void* (*map)(void* file, void* user_data);
     void (*close)(void* file, void* user_data);
     void* user_data;
@@ -300,8 +334,7 @@ typedef struct sumi_trace_span {
     uint64_t job; // sumi_job.id
     uint64_t begin_ns, end_ns;
 } sumi_trace_span;
-// Called by the thread that works, while it works. It must be quick and call nothing of the engine. NULL: no spans, at
-// no cost.
+// Called by the thread that works, while it works. It must be quick. NULL: no spans, at no cost.
 typedef struct sumi_tracer {
     void (*span)(const sumi_trace_span* span, void* user_data);
     void* user_data;
@@ -397,7 +430,7 @@ SUMI_API sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engin
 SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 
 // Advances jobs by about budget_us microseconds of work. Slices run while their predicted time still fits. At least one
-// runs per call, unless budget_us is 0, which is a pause. SUMI_FOREVER works until no job has anything left to do. The
+// runs per call, unless budget_us is 0, which is a pause: it only ends jobs that were cancelled. SUMI_FOREVER works until no job has anything left to do. The
 // budget may change every frame; results do not depend on it. Does nothing with SUMI_PUMP_THREAD. Failures of jobs
 // arrive through sumi_job_poll.
 //
@@ -411,8 +444,8 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 // a first picture of each size while nothing is drawn, by updates of the budget that frames will give.
 SUMI_API void sumi_engine_update(sumi_engine* engine, uint32_t budget_us);
 
-// Changes memory_budget_bytes. It holds for jobs that start later. Idle memory above it is given back at once, which
-// waits for the slice that runs. Failures: SUMI_INVALID_ARGUMENT.
+// Changes memory_budget_bytes. It holds for jobs that start later. Waits for the slice that runs; then idle memory above
+// it is given back at once. Failures: SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes);
 
 typedef struct sumi_engine_info {
@@ -479,8 +512,8 @@ typedef struct sumi_job_status {
 // Returns a snapshot of a job. Any thread, beside any other call. Never blocks. A stale job has state SUMI_JOB_NONE and
 // result SUMI_STALE_HANDLE.
 SUMI_API sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job);
-// Asks a job to end. It takes effect within one slice, at any stage. The state is then CANCELLED, and the model is
-// usable as before. Any thread, beside any other call. Never blocks. Accepts stale jobs.
+// Asks a job to end. It takes effect within one slice, at any stage: with SUMI_PUMP_UPDATE in the next
+// sumi_engine_update, a pause included. The state is then CANCELLED, and the model is usable as before. Any thread, beside any other call. Never blocks. Accepts stale jobs.
 SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
 // Blocks until the job is in a final state, at most for timeout_ms milliseconds. With SUMI_PUMP_UPDATE the calling
 // thread does the work, of this job and of those before it; with SUMI_PUMP_THREAD it sleeps. SUMI_OK means final, not
@@ -996,8 +1029,8 @@ typedef struct sumi_memory {
     uint64_t uncounted; // GPU: sumi_engine_info.uncounted_bytes, which come on top of weights + arena on the device
 } sumi_memory;
 // Returns what such a job would take, before anything of it is allocated: exact bytes of arena, staging and images. The
-// plan that answers is thrown away. Waits for the slice that runs, then works for milliseconds. Fails as submit does,
-// and with SUMI_BUDGET_TOO_SMALL.
+// plan that answers is thrown away. Works for milliseconds, and waits for no slice. Fails as submit does, and with
+// SUMI_BUDGET_TOO_SMALL.
 SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out_memory);
 
 // Starts a batch of pictures and returns at once. It copies all that it needs. Fails at once with

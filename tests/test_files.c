@@ -1318,15 +1318,15 @@ TEST(checkpoint_opens_a_diffusers_folder_step_by_step)
     sumi_error error = {0};
     const sumi_checkpoint_desc desc = with_signatures((sumi_checkpoint_desc){.path = "m"});
     CHECK_NUMBER(sumi_checkpoint_begin(&c, &s_heap, &host, &desc, &error), SUMI_OK);
-    float progress = sumi_checkpoint_progress(&c);
+    float progress = sumi_checkpoint_progress(&c, 0.0f);
     CHECK(progress == 0.0f);
     int steps = 0;
     for (bool done = false; !done && steps < 100; steps++) {
         const int open_before = files.open_count;
         CHECK_NUMBER(sumi_checkpoint_step(&c, &done, &error), SUMI_OK);
         CHECK(done || files.open_count <= open_before + 1);
-        CHECK(sumi_checkpoint_progress(&c) >= progress);
-        progress = sumi_checkpoint_progress(&c);
+        CHECK(sumi_checkpoint_progress(&c, 0.0f) >= progress);
+        progress = sumi_checkpoint_progress(&c, 0.0f);
     }
     CHECK(progress == 1.0f && steps > 5 && steps < 25);
     CHECK_TEXT(error.text, "");

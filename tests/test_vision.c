@@ -474,10 +474,11 @@ TEST(configs_that_the_tower_cannot_follow_are_refused)
         sumi_result result;
         const char* says;
     } cases[] = {{"{}", "{}", SUMI_OK, ""},
-                 {"{\"vision_config\":{\"depth\":2}}", "{}", SUMI_OK, ""},
+                 {"{\"vision_config\":{\"depth\":3}}", "{}", SUMI_OK, ""},
+                 {"{\"vision_config\":{\"depth\":2}}", "{}", SUMI_TENSOR_MISMATCH, "depth is 2"},
                  {"{\"vision_config\":{\"depth\":null}}", "{\"min_pixels\":null}", SUMI_OK, ""},
                  {"{\"vision_config\":{\"depth\":4}}", "{}", SUMI_TENSOR_MISSING, "visual.blocks.3."},
-                 {"{\"vision_config\":{\"depth\":1}}", "{}", SUMI_NOT_SUPPORTED, "names block 1"},
+                 {"{\"vision_config\":{\"intermediate_size\":80}}", "{}", SUMI_TENSOR_MISMATCH, "intermediate_size"},
                  {"{\"vision_config\":{\"depth\":129}}", "{}", SUMI_NOT_SUPPORTED, "has 129 blocks"},
                  {"{\"vision_config\":{\"depth\":-1}}", "{}", SUMI_NOT_SUPPORTED, "blocks"},
                  {"{\"vision_config\":{\"num_heads\":3}}", "{}", SUMI_NOT_SUPPORTED, "3 heads for a width of 64"},

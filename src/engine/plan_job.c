@@ -105,14 +105,17 @@ sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, s
                                    .picture_tokens = tokens,
                                    .picture_count = job->references.count,
                                    .out_cut = &cut};
+    sumi_result result = SUMI_OK;
     p->cut_tokens = 0;
-    for (int32_t e = 0; p->text != NULL && e < encoder_count; e++) {
+    sumi_mutex_lock(&model->engine->text);
+    for (int32_t e = 0; p->text != NULL && e < encoder_count && result == SUMI_OK; e++) {
         // pictures stand among the ids of the first encoder
-        SUMI_TRY(sumi_network_tokenise_pictures(model->network, e, &text, ids_of(workspace, model, job, prompt, e),
-                                                most, &p->token_count[e], e == 0 ? p->picture_row : rows, error));
+        result = sumi_network_tokenise_pictures(model->network, e, &text, ids_of(workspace, model, job, prompt, e),
+                                                most, &p->token_count[e], e == 0 ? p->picture_row : rows, error);
         if (cut > p->cut_tokens) p->cut_tokens = cut;
     }
-    return SUMI_OK;
+    sumi_mutex_unlock(&model->engine->text);
+    return result;
 }
 
 // A float that stands for a decimal number: 0.2f is 0.200000003, and the reference compares with 0.2.

@@ -794,14 +794,17 @@ static sumi_result resolve_scheduler(sumi_checkpoint* checkpoint, sumi_error* er
 
 static sumi_result resolve_next(sumi_checkpoint* checkpoint, sumi_error* error)
 {
-    const int32_t kind = checkpoint->current++;
+    const int32_t kind = checkpoint->current;
     if (kind == 0) {
         SUMI_TRY(check_sources(checkpoint, error));
         if (checkpoint->path_is_folder) { SUMI_TRY(read_model_index(checkpoint, error)); }
     }
-    if (is_for_prompts(kind) && checkpoint->without_text_encoder) { return SUMI_OK; }
-    SUMI_TRY(resolve_component(checkpoint, kind, error));
-    return resolve_config(checkpoint, kind, error);
+    if (!is_for_prompts(kind) || !checkpoint->without_text_encoder) {
+        SUMI_TRY(resolve_component(checkpoint, kind, error));
+        SUMI_TRY(resolve_config(checkpoint, kind, error));
+    }
+    checkpoint->current++;
+    return SUMI_OK;
 }
 
 static sumi_result resolve_rest(sumi_checkpoint* checkpoint, sumi_error* error)
@@ -831,16 +834,52 @@ static sumi_result open_next(sumi_checkpoint* checkpoint, sumi_error* error)
     return SUMI_OK;
 }
 
+static void close_component(sumi_checkpoint* checkpoint, int32_t kind)
+{
+    sumi_component* component = &checkpoint->components[kind];
+    sumi_file_close(&component->config);
+    sumi_free(checkpoint->heap, component->prefix);
+    memset(component, 0, sizeof *component);
+}
+
+// Takes back what a step has begun that found a file which has to be read first.
+static void undo_step(sumi_checkpoint* checkpoint)
+{
+    const int32_t current = checkpoint->current;
+    switch (checkpoint->stage) {
+    case STAGE_LOCATE:
+        sumi_tensor_opening_end(&checkpoint->sources[current].opening);
+        checkpoint->sources[current].found = false;
+        break;
+    case STAGE_RESOLVE: close_component(checkpoint, current); break;
+    case STAGE_REST:
+        for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS; i++) {
+            close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
+        }
+        sumi_file_close(&checkpoint->processor);
+        sumi_file_close(&checkpoint->scheduler);
+        break;
+    default: break; // a file that does not open leaves nothing behind
+    }
+}
+
+static sumi_result run_step(sumi_checkpoint* checkpoint, sumi_error* error)
+{
+    switch (checkpoint->stage) {
+    case STAGE_LOCATE: return locate_next(checkpoint, error);
+    case STAGE_OPEN: return open_next(checkpoint, error);
+    case STAGE_RESOLVE: return resolve_next(checkpoint, error);
+    case STAGE_REST: return resolve_rest(checkpoint, error);
+    default: return SUMI_OK;
+    }
+}
+
 sumi_result sumi_checkpoint_step(sumi_checkpoint* checkpoint, bool* out_done, sumi_error* error)
 {
     *out_done = false;
-    switch (checkpoint->stage) {
-    case STAGE_LOCATE: SUMI_TRY(locate_next(checkpoint, error)); break;
-    case STAGE_OPEN: SUMI_TRY(open_next(checkpoint, error)); break;
-    case STAGE_RESOLVE: SUMI_TRY(resolve_next(checkpoint, error)); break;
-    case STAGE_REST: SUMI_TRY(resolve_rest(checkpoint, error)); break;
-    default: break;
-    }
+    const sumi_result result = run_step(checkpoint, error);
+    if (result == SUMI_TIMEOUT) { undo_step(checkpoint); }
+    SUMI_TRY(result);
     const int32_t last = checkpoint->stage < STAGE_RESOLVE  ? checkpoint->source_count
                        : checkpoint->stage == STAGE_RESOLVE ? SUMI_COMPONENT_COUNT
                                                             : 0;
@@ -852,16 +891,18 @@ sumi_result sumi_checkpoint_step(sumi_checkpoint* checkpoint, bool* out_done, su
     return SUMI_OK;
 }
 
-float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint)
+float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint, float read)
 {
+    SUMI_ASSERT(read >= 0.0f && read <= 1.0f);
     switch (checkpoint->stage) {
     case STAGE_LOCATE:
         return checkpoint->source_count > 0 ? 0.05f * (float)checkpoint->current / (float)checkpoint->source_count
                                             : 0.0f;
     case STAGE_OPEN:
         return 0.05f
-             + (checkpoint->file_count > 0 ? 0.9f * (float)checkpoint->opened_count / (float)checkpoint->file_count
-                                           : 0.0f);
+             + (checkpoint->file_count > 0
+                    ? 0.9f * ((float)checkpoint->opened_count + read) / (float)checkpoint->file_count
+                    : 0.0f);
     case STAGE_RESOLVE:
     case STAGE_REST: return 0.95f;
     default: return 1.0f;
@@ -879,10 +920,7 @@ sumi_result sumi_checkpoint_open(sumi_checkpoint* checkpoint, sumi_heap* heap, c
 void sumi_checkpoint_close(sumi_checkpoint* checkpoint)
 {
     if (checkpoint->heap == NULL) { return; }
-    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
-        sumi_file_close(&checkpoint->components[kind].config);
-        sumi_free(checkpoint->heap, checkpoint->components[kind].prefix);
-    }
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) { close_component(checkpoint, kind); }
     for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS; i++) {
         close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
         sumi_free(checkpoint->heap, checkpoint->tokenizer_paths[i]);

@@ -124,9 +124,11 @@ typedef struct sumi_checkpoint {
 // checkpoint must be zeroed. files, heap and signatures must outlive it; the desc's texts are copied.
 sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
                                   const sumi_checkpoint_desc* desc, sumi_error* error);
-// One file per call: 0.2 ms for a header of 500 tensors. After a failure only close is left.
+// One file per call: 0.2 ms for a header of 500 tensors. After a failure only close is left. SUMI_TIMEOUT, of a
+// sumi_file_cache's files: nothing was done, and a file has to be read before the next call.
 sumi_result sumi_checkpoint_step(sumi_checkpoint* checkpoint, bool* out_done, sumi_error* error);
-float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint); // 0..1, by files, never falls
+// 0..1, by files, never falls. read: how much of the next file has been read, 0..1
+float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint, float read);
 // begin and all steps.
 sumi_result sumi_checkpoint_open(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
                                  const sumi_checkpoint_desc* desc, sumi_error* error);

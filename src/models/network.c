@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define ITEMS_PER_STEP 2000u // vocabulary and merge entries: about a millisecond
+#define PIECES_PER_STEP 4u   // of a file that is read: how far the last one goes beyond the step's time
 #define FILES_SHARE 0.2f     // of the progress: opening files against everything after
 
 sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, const sumi_network_desc* desc,
@@ -16,7 +17,7 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
     sumi_network* network = sumi_alloc_zero(heap, sizeof *network);
     if (network == NULL) { return sumi_out_of_memory(error, sizeof *network, "a model"); }
     network->heap = heap;
-    network->files = files;
+    sumi_file_cache_init(&network->cache, heap, files);
     network->without_text_encoder = desc->without_text_encoder;
     network->without_vae_encoder = desc->without_vae_encoder;
     snprintf(network->asked_for_variant, sizeof network->asked_for_variant, "%s",
@@ -42,7 +43,8 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
     network->asked_for_vision = desc->vision_path != NULL    ? "vision_path"
                               : desc->processor_path != NULL ? "processor_path"
                                                              : NULL;
-    sumi_result result = sumi_checkpoint_begin(&network->checkpoint, heap, files, &where, error);
+    sumi_result result =
+        sumi_checkpoint_begin(&network->checkpoint, heap, sumi_file_cache_files(&network->cache), &where, error);
     if (result != SUMI_OK) {
         sumi_network_close(network);
         return result;
@@ -432,17 +434,29 @@ static void finish_opening(sumi_network* network)
         network->info.has_text_encoder = network->info.has_text_encoder && network->encoders[e].tokenizer != NULL;
     }
     network->info.weight_bytes = network->weights.weight_bytes;
+    sumi_file_cache_trim(&network->cache);
     network->is_open = true;
 }
 
-static sumi_result open_piece(sumi_network* network, bool* out_done, float* out_progress, sumi_error* error)
+// A step of the checkpoint, or a piece of the file that it waits for.
+static sumi_result open_files(sumi_network* network, uint32_t budget_us, float* out_progress, sumi_error* error)
 {
-    if (network->recipe == NULL) {
-        bool done = false;
-        SUMI_TRY(sumi_checkpoint_step(&network->checkpoint, &done, error));
-        *out_progress = FILES_SHARE * sumi_checkpoint_progress(&network->checkpoint);
-        return done ? recognise(network, error) : SUMI_OK;
+    bool done = false;
+    if (sumi_file_cache_is_reading(&network->cache)) {
+        SUMI_TRY(sumi_file_cache_read(&network->cache, budget_us, error));
+    } else {
+        const sumi_result result = sumi_checkpoint_step(&network->checkpoint, &done, error);
+        if (result != SUMI_TIMEOUT) { SUMI_TRY(result); }
     }
+    *out_progress =
+        FILES_SHARE * sumi_checkpoint_progress(&network->checkpoint, sumi_file_cache_progress(&network->cache));
+    return done ? recognise(network, error) : SUMI_OK;
+}
+
+static sumi_result open_piece(sumi_network* network, uint32_t budget_us, bool* out_done, float* out_progress,
+                              sumi_error* error)
+{
+    if (network->recipe == NULL) { return open_files(network, budget_us, out_progress, error); }
     float progress = 0.0f;
     SUMI_TRY(open_part(network, out_done, &progress, error));
     *out_progress = FILES_SHARE + (1.0f - FILES_SHARE) * progress;
@@ -456,7 +470,7 @@ sumi_result sumi_network_open_step(sumi_network* network, uint32_t budget_us, bo
     *out_done = network->is_open;
     *out_progress = network->is_open ? 1.0f : 0.0f;
     while (!*out_done) {
-        SUMI_TRY(open_piece(network, out_done, out_progress, error));
+        SUMI_TRY(open_piece(network, budget_us / PIECES_PER_STEP, out_done, out_progress, error));
         if ((sumi_clock_ns() - begin) / 1000 >= budget_us) { break; }
     }
     if (*out_done) {
@@ -479,6 +493,7 @@ void sumi_network_close(sumi_network* network)
     sumi_free(network->heap, network->prompt);
     sumi_weight_list_close(&network->weights);
     sumi_checkpoint_close(&network->checkpoint);
+    sumi_file_cache_close(&network->cache);
     sumi_free(network->heap, network);
 }
 
