@@ -851,7 +851,8 @@ TEST(an_encoder_of_another_width_is_told)
     cut_tensor(b, "clip_text_pooled_proj.1.weight", 1);
     write_tensors(b, scratch("dit", "narrow.safetensors"), NULL);
     static const char config[] =
-        "{\"axes_dims\": [8, 12, 12]}"; // without the pooled vector's width, which would be told
+        "{\"_class_name\": \"NextDiT_CLIP\", \"dim\": 128, \"n_layers\": 2, \"axes_dims\": [8, "
+        "12, 12]}"; // without the pooled vector's width, which would be told
     write_file(scratch("dit", "config.json"), config, strlen(config));
     refused(&desc, SUMI_TENSOR_MISMATCH, "second text encoder", "128 values", "reads 64");
 }
