@@ -287,21 +287,49 @@ static_library "support"
     files { "samples/*.h", "samples/*.c" }
     if is_windows then excludes { "samples/synthetic.*" } end -- one block of memory seen many times: POSIX
 
--- build/<configuration>/sumi.pc, so that pkg-config finds the library where it was built. To install: copy include/sumi.h, libsumi.a, and this file edited.
+-- What a host links besides the library, in the linker's order.
+local needs = cuda and { "utf8proc", "zlib" } or { "utf8proc" }
+
+local function write_file(name, text)
+    local file = assert(io.open(name, "w"))
+    file:write(text)
+    file:close()
+end
+
+-- build/<configuration>/sumi.pc, so that pkg-config finds the library where it was built.
 local function write_package_file()
     local header = read_file("include/sumi.h")
     local function part(name) return header:match("#define SUMI_VERSION_" .. name .. "%s+(%d+)") or "0" end
+    local packages = table.concat(needs, " "):gsub("utf8proc", "libutf8proc")
     for _, name in ipairs(all_configurations) do
         local folder = path.getabsolute(build) .. "/" .. name
-        local values = { PREFIX = os.getcwd(), LIBDIR = folder .. "/lib", VERSION = part("MAJOR") .. "." .. part("MINOR") .. "." .. part("PATCH"),
-                         REQUIRES = cuda and "libutf8proc zlib" or "libutf8proc", SYSTEM = "-l" .. table.concat(system_libraries, " -l") }
+        local values = { PREFIX = os.getcwd(), INCLUDEDIR = "${prefix}/include", LIBDIR = folder .. "/lib", VERSION = part("MAJOR") .. "." .. part("MINOR") .. "." .. part("PATCH"),
+                         REQUIRES = packages, LIBRARY = "-lsumi", SYSTEM = "-l" .. table.concat(system_libraries, " -l") }
         os.mkdir(folder)
-        local file = assert(io.open(folder .. "/sumi.pc", "w"))
-        file:write((read_file("sumi.pc.in"):gsub("@(%u+)@", values)))
-        file:close()
+        write_file(folder .. "/sumi.pc", (read_file("packaging/sumi.pc.in"):gsub("@(%u+)@", values)))
     end
 end
 if _ACTION and _ACTION ~= "clean" and not is_windows then write_package_file() end
+
+-- No kind of project only runs a command in both Premakes. Make reads a GNUmakefile before a Makefile, which is Premake's.
+if (_ACTION or ""):match("^gmake") and not _OPTIONS["fuzz"] then
+    os.mkdir(path.getabsolute(build))
+    write_file(path.getabsolute(build) .. "/GNUmakefile", string.format([[
+# Written by premake5.lua: Premake's own Makefile, and two targets more. What may be said to them is in packaging/install.sh.
+#
+#     make -C build install PREFIX=/usr/local
+#     make -C build uninstall PREFIX=/usr/local
+ifneq ($(filter install uninstall,$(MAKECMDGOALS)),)
+  config ?= release
+endif
+include Makefile
+
+.PHONY: install uninstall
+install: sumi%s
+install uninstall:
+	@NEEDS='%s' SYSTEM='%s' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' DESTDIR='$(DESTDIR)' '%s' $@ '$(CURDIR)/$(config)'
+]], _OPTIONS["shared"] and " sumi_shared" or "", table.concat(needs, " "), table.concat(system_libraries, " "), path.getabsolute "packaging/install.sh"))
+end
 
 -- ---- Samples --------------------------------------------------------------------------------------------------------------------------
 -- A folder under samples/ is a program of the folder's name. Samples see the public header only; but the command line looks into checkpoints (inspect, tokenize)
