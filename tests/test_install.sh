@@ -119,6 +119,53 @@ else
     else skip "cmake is not here: the wrap for Meson builds by CMakeLists.txt"; fi
 fi
 
+# ---- One archive, and parts left out --------------------------------------------------------------------------------------------------
+premake=$(command -v premake5 || command -v premake4)
+configure() { "$premake" --file=premake5.lua --build="$folder/$1" --no-viewer "${@:2}" gmake; } # folder, options ...
+build_in() { make -C "$folder/$1" config=release -j"$jobs" "${@:2}"; }
+one=$folder/one/release/lib/libsumi.a
+if [ -z "$premake" ]; then
+    skip "there is no Premake: one archive, families left out"
+elif check "one archive, one family: makefiles" configure one --no-cuda --bundle --shared --families=z-image && check "one archive, one family" build_in one sumi sumi_shared; then
+    host "one archive" cc -std=c11 tests/consumer/host.c -Iinclude "$one" -lm -lpthread -ldl
+    check "one archive: its symbols" tests/check_symbols.sh "$one" "$folder/one/release/plugin/libsumi.so"
+    rm "$folder"/one/release/obj/sumi/unicode.o # of which and of utf8proc one object was made
+    check "one archive: again after a change" build_in one sumi && host "one archive, changed" cc -std=c11 tests/consumer/host.c -Iinclude "$one" -lm -lpthread -ldl
+    # A host that has functions of the same names, which end the program; and a plug-in, which shows neither's.
+    for name in inflate inflateInit_ utf8proc_category utf8proc_decompose_char utf8proc_get_property utf8proc_normalize_utf32 utf8proc_tolower; do
+        echo "int $name(void); int $name(void) { __builtin_trap(); }"
+    done >"$folder/clash.c"
+    host "one archive, in a host with libraries of those names" cc -std=c11 -fno-builtin tests/consumer/host.c "$folder/clash.c" -Iinclude -Wl,--whole-archive "$one" -Wl,--no-whole-archive -lm -lpthread -ldl
+    check "one archive, in a plug-in" cc -shared -Wl,--whole-archive "$one" -Wl,--no-whole-archive -Wl,-z,defs -lm -lpthread -ldl -o "$folder/plugin.so"
+    check "one archive, in a plug-in: nothing is shown" sh -c "! nm -D --defined-only '$folder/plugin.so' | grep ' T '"
+    check "one archive: installed" make -C "$folder/one" install PREFIX="$folder/whole"
+    check "one archive: pkg-config asks for nothing else" sh -c "PKG_CONFIG_PATH=$folder/whole/lib/pkgconfig pkg-config --libs sumi | grep -v -e utf8proc -e -lz"
+    host "one archive, pkg-config" compile "$folder/whole"
+    if have cmake; then check "one archive, find_package" consume cmake_whole -DCMAKE_PREFIX_PATH="$folder/whole" && draws "one archive, find_package" "$folder/cmake_whole/host"; fi
+    [ ! -e /usr/share/doc/libutf8proc-dev/copyright ] || check "one archive: the notice of what is inside" test -s "$folder/whole/share/licenses/sumi/utf8proc"
+    for other in qwen-image newbie; do
+        refused "a family that was left out: $other" "a model of the family $other.* built without \\(it has z-image\\)" "$folder/host" tests/golden/$other/model
+        "$folder/host" tests/golden/$other/model >/dev/null 2>"$folder/message"
+        check "a family that was left out: $other: the result" grep -qx "host: result 6" "$folder/message" # SUMI_NOT_SUPPORTED
+    done
+    refused "CUDA, which was left out" "built without the CUDA backend" "$folder/host" $model cuda
+fi
+[ -z "$premake" ] || refused "an unknown family" "there is no sdxl; there are newbie, qwen-image, z-image" configure none --no-cuda --families=sdxl
+if have cmake; then # what is left of the library links, and says what it has not
+    check "newbie alone" consume alone -DSUMI_SOURCE="$source" -DSUMI_CUDA=OFF -DSUMI_FAMILIES=newbie -DCMAKE_BUILD_TYPE=Debug \
+        && refused "newbie alone: another family" "family z-image, which this program was built without" "$folder/alone/host" $model
+    check "newbie alone: opening a model of it" "$folder/alone/host" tests/golden/newbie/model open
+fi
+kernels=$makefiles/../kernels
+if [ -z "$premake" ] || ! grep -q SUMI_HAS_CUDA "$makefiles/sumi.make"; then
+    skip "the build has no CUDA backend: its kernels for Hopper left out"
+elif check "without kernels for Hopper: makefiles" configure portable --kernels="$kernels" --no-hopper && check "without kernels for Hopper" build_in portable hello test_cuda_runner; then
+    check "without kernels for Hopper: the runner, on the fake driver" "$folder/portable/release/bin/test_cuda_runner"
+    check "without kernels for Hopper: it draws" "$folder/portable/release/bin/hello" $model "a red house on the grass" "$folder/portable.png"
+    smaller() { [ $(($(size -A "$build/bin/hello" | awk '$1 == ".rodata" { print $2 }') - $(size -A "$folder/portable/release/bin/hello" | awk '$1 == ".rodata" { print $2 }'))) -gt 1500000 ]; }
+    if [ -e "$build/bin/hello" ]; then check "without kernels for Hopper: more than 1.5 MB less" smaller; fi
+fi
+
 # ---- Gone again -----------------------------------------------------------------------------------------------------------------------
 check "uninstall" make -C "$makefiles" uninstall config="$configuration" PREFIX="$moved"
 check "uninstall leaves no file" sh -c "[ -z \"\$(find $moved -type f)\" ]"

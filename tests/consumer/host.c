@@ -1,5 +1,5 @@
 // What a host does with an installed library: one picture of a model, told by its size and a sum over its bytes.
-// usage: host MODEL [cuda]
+// usage: host MODEL [cuda|open]      open: nothing but opening the model
 #include <stdio.h>
 #include <string.h>
 #include <sumi.h>
@@ -25,6 +25,11 @@ int main(int count, char** arguments)
     sumi_image image;
     sumi_result result = sumi_engine_create(&desc, &engine);
     if (result == SUMI_OK) result = sumi_open_model(engine, count > 1 ? arguments[1] : "", &model);
+    if (result == SUMI_OK && count > 2 && strcmp(arguments[2], "open") == 0) {
+        printf("opened\n");
+        sumi_engine_destroy(engine);
+        return 0;
+    }
     if (result == SUMI_OK) result = sumi_generate(engine, model, "a red house on the grass", 7, &image);
     if (result == SUMI_OK) {
         unsigned long long sum = 14695981039346656037u; // FNV-1a
