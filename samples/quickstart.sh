@@ -26,7 +26,8 @@ show() { # of how many
     done
     if [ -t 1 ] && [ "$done" -gt 0 ]; then printf '\r%-70s\r' ""; fi
 }
-to_do=$( (make -n -C build config=release sumi-cli 2>/dev/null || true) | grep -acE '^ *echo +([[:alnum:]_./-]+\.c|Linking .*)$' || true)
+to_do=$( (make -n -k -C build config=release sumi-cli 2>/dev/null || true) | grep -acE '^ *echo +([[:alnum:]_./-]+\.c|Linking .*)$' || true)
+if [ -e build/kernels.make ] && [ ! -e build/kernels/checked ]; then to_do=$((to_do + $(ls kernels/*.cu | wc -l))); fi
 [ "$to_do" -gt 0 ] || to_do=1
 if ! make -C build config=release -j"$(nproc)" sumi-cli 2>&1 | tee -a "$log" | { is_step || true; } | show "$to_do"; then
     tail -n 20 "$log" >&2
