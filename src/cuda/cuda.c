@@ -1365,6 +1365,9 @@ sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_
     cuda->runner.functions = &functions;
     cuda->heap = heap;
     if (options != NULL) cuda->options = *options;
+#if defined(SUMI_WITHOUT_HOPPER)
+    cuda->options.without_hopper = true; // kernel_images.c has no kernels of its own for it
+#endif
     sumi_result result = sumi_cuda_device_open(&cuda->device, desc, error);
     if (result != SUMI_OK) {
         sumi_free(heap, cuda);

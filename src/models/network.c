@@ -140,6 +140,12 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
     const char* path = transformer->path != NULL ? transformer->path : checkpoint->path;
     const char* guess =
         transformer->present ? sumi_component_network(transformer) : sumi_family_of_class(checkpoint->class_name);
+    if (transformer->present && sumi_recipe_is_left_out(guess)) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                         "%s is a model of the family %s, which this program was built without (it has %s): take a "
+                         "model of those, or build sumi with the family (docs/building.md, \"What can be left out\")",
+                         path != NULL ? path : "the given path", guess, names);
+    }
     return sumi_fail(error, SUMI_MODEL_UNKNOWN,
                      "%s holds no transformer of a family that this library runs (%s)%s%s; give the model's "
                      "folder or its transformer file",
