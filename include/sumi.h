@@ -158,7 +158,8 @@ typedef enum sumi_result {
     // memory
     SUMI_OUT_OF_HOST_MEMORY = 10,   // the allocator returned NULL
     SUMI_OUT_OF_DEVICE_MEMORY = 11, // the device has no memory left, or the device_allocator returned 0
-    SUMI_BUDGET_TOO_SMALL = 12,     // memory_budget_bytes cannot hold this job even in its smallest form
+    // memory_budget_bytes cannot hold this job even in its smallest form; sumi_image_memory says how many bytes can
+    SUMI_BUDGET_TOO_SMALL = 12,
     // files
     SUMI_FILE_NOT_FOUND = 20,
     SUMI_FILE_READ_FAILED = 21,
@@ -923,7 +924,7 @@ typedef struct sumi_image_item {
     const char* text;
     const sumi_prompt* prompt;
     // With guidance: what to move away from. At most one of the two. Both NULL: sumi_model_info.negative_text, what the
-    // model's authors move away from. "" is the empty text.
+    // model's authors move away from. "" is the empty text. Without guidance they are not used, and the log says so.
     const char* negative_text;
     const sumi_prompt* negative_prompt;
     uint64_t seed;
@@ -951,7 +952,7 @@ typedef struct sumi_image_desc {
     sumi_guidance_rule guidance_rule; // MODEL by default
     sumi_solver solver;
     // 0: the model's own sigma schedule, which may depend on the picture's size. Above 0: a static shift instead,
-    // sigma = shift u / (1 + (shift - 1) u) with u falling in equal steps from 1 to 1 / step_count.
+    // sigma = shift u / (1 + (shift - 1) u) with u falling in equal steps from 1 to 1 / step_count. At most 10000.
     float shift;
     const float* sigmas; // a schedule of the caller's: step_count + 1 falling values in [0, 1]; NULL: by shift
     sumi_noise noise;
@@ -959,7 +960,9 @@ typedef struct sumi_image_desc {
     // RTX 4090.
     int32_t noise_multiprocessors;
     int32_t noise_threads_per_multiprocessor; // 2048; 1536 on compute capability 8.6, 8.9, 12.0
-    const float* noise_values;                // [item][channel][y][x], for SUMI_NOISE_GIVEN
+    // [item][channel][y][x], for SUMI_NOISE_GIVEN. In all values that a host gives, NaN and infinity are refused with
+    // SUMI_INVALID_ARGUMENT.
+    const float* noise_values;
     // Image to image: the picture to begin with, resized to width x height; or its latents [channel][y][x], as
     // sumi_fetch_latents gives them.
     const sumi_pixels* start_image;
@@ -968,7 +971,8 @@ typedef struct sumi_image_desc {
     const float* start_noise_values; // [channel][y][x]: noise of the posterior's sample; NULL: the generator's
     // Inpainting: white is repainted, black stays. Needs start_image or start_latents. See mask_feather.
     const sumi_pixels* mask;
-    // 0..1: how far the start is noised. The last strength * step_count steps are run.
+    // With start_image or start_latents: how far the start is noised, above 0 and up to 1. The last strength * step_count
+    // steps are run, rounded up. 0 would leave none and is SUMI_INVALID_ARGUMENT.
     float strength;
     // Of edit models: the pictures that the texts speak of, in this order, as in sumi_prompt_desc. All items, positive
     // and negative prompts see the same ones. NULL and 0: those that the prompt of the first item keeps, or none where
@@ -1027,6 +1031,10 @@ typedef struct sumi_memory {
     // the built-in file functions). Others get a pinned copy.
     uint64_t streamed;
     uint64_t uncounted; // GPU: sumi_engine_info.uncounted_bytes, which come on top of weights + arena on the device
+    // What of all this counts against memory_budget_bytes: arena and staging (CPU), weights and arena (GPU). After
+    // SUMI_BUDGET_TOO_SMALL and SUMI_OUT_OF_DEVICE_MEMORY the least that the job needs, in its smallest form; all other
+    // members are 0 then.
+    uint64_t needed;
 } sumi_memory;
 // Returns what such a job would take, before anything of it is allocated: exact bytes of arena, staging and images. The
 // plan that answers is thrown away. Works for milliseconds, and waits for no slice. Fails as submit does, and with

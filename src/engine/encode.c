@@ -20,7 +20,10 @@ static sumi_result check(const sumi_engine* engine, const sumi_encode_desc* desc
     const int posterior = (int)desc->posterior;
     if (posterior < 0 || posterior > SUMI_POSTERIOR_MODE)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "posterior is %d: no such kind", posterior);
-    return SUMI_OK;
+    const sumi_network_info* info = &desc->model->info;
+    const uint64_t count = (uint64_t)info->latent_channels * (uint64_t)(desc->height / info->vae_factor)
+                         * (uint64_t)(desc->width / info->vae_factor);
+    return sumi_check_finite(desc->noise_values, count, "noise_values", error);
 }
 
 static void pack(sumi_packer* packer, const sumi_encode_desc* desc, sumi_plan_job* job)

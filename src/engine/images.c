@@ -72,12 +72,16 @@ static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* aske
     if (query == NULL) return sumi_out_of_memory(error, sizeof *query, "the memory query");
     sumi_heap_init(&query->heap, &(sumi_allocator){allocate_for_query, release_of_query, &engine->heap});
     sumi_result result = ask_memory(engine, &settled, query, out, error);
+    // also of a form that does not fit, which is the smallest one
+    const uint64_t needed = query->entry.need.device;
     sumi_plan_entry_close(&query->heap, &query->entry);
     sumi_workspace_close(&query->heap, &query->workspace);
     sumi_block_free(&query->heap, &query->lists);
     sumi_block_free(&query->heap, &query->input);
     sumi_free(&engine->heap, query);
     if (result != SUMI_OK) memset(out, 0, sizeof *out);
+    const bool is_known = result == SUMI_OK || result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY;
+    if (is_known) out->needed = needed;
     return result;
 }
 
@@ -125,6 +129,7 @@ static sumi_result submit(sumi_engine* engine, const sumi_image_desc* asked, sum
     }
     slot->model = desc->model;
     sumi_plan_job_claim(&slot->u.plan, true);
+    sumi_image_desc_tell_unused(engine, desc);
     sumi_job_queue(engine, slot, desc->priority, out_job);
     return SUMI_OK;
 }

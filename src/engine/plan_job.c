@@ -1103,10 +1103,12 @@ static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t
         int32_t bad = 0;
         read_value(engine, job, pipeline->not_finite, 0, &bad, sizeof bad);
         if (bad != 0) {
+            const bool is_given = job->noise_values != NULL || job->start_latents != NULL || job->start_noise != NULL;
             return sumi_fail(error, SUMI_NOT_FINITE,
                              "%d of %lld values of the pictures are NaN or infinite: the weights or an adapter are "
-                             "damaged, or a scale is far too large",
-                             (int)bad, (long long)job->part_count * job->width * job->height * 3);
+                             "damaged, or a scale is far too large%s",
+                             (int)bad, (long long)job->part_count * job->width * job->height * 3,
+                             is_given ? ", or so are values of the noise or the latents that were given" : "");
         }
     }
     return SUMI_OK;

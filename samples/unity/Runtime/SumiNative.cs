@@ -180,7 +180,7 @@ namespace Sumi
         {
             public ulong weights, arena, staging, images, host;
             public byte tiles_vae;
-            public ulong streamed, uncounted;
+            public ulong streamed, uncounted, needed;
         }
         public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count; public ulong handle; }
         public struct sumi_encode_desc
