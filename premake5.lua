@@ -29,6 +29,9 @@ newoption { trigger = "libraries", value = "FOLDER", description = "Where utf8pr
 newoption { trigger = "no-cuda", description = "Build the CPU library alone, without looking for nvcc" }
 newoption { trigger = "no-viewer", description = "Leave samples/viewer out, without looking for GLFW and Dear ImGui" }
 newoption { trigger = "shared", description = "Also make the shared library, plugin/libsumi.so (sumi.dll): for hosts that load one by name, such as samples/unity" }
+newoption { trigger = "bundle", description = "Put what the library needs of utf8proc and zlib into libsumi.a, under local names: a host links that archive and the C library" }
+newoption { trigger = "families", value = "LIST", description = "The families of models to build, by the names of src/models/recipe_*.c: z-image,qwen-image,newbie (all)" }
+newoption { trigger = "no-hopper", description = "Leave out the GPU kernels and the machine code for Hopper (9.0), which then runs the portable kernels" }
 newoption { trigger = "fuzz", description = "Make the fuzzers (tests/fuzz/*.c) instead of the tests; needs CC=clang and config=asan" }
 
 dofile "third_party/find.lua"
@@ -36,6 +39,7 @@ dofile "third_party/find.lua"
 local build = _OPTIONS["build"] or "build"
 local is_windows = (is_premake4 and os.get() or os.target()) == "windows"
 local is_visual_studio = (_ACTION or ""):match("^vs") ~= nil
+if is_visual_studio and _OPTIONS["bundle"] then error("--bundle takes GNU's linker and objcopy: use make with gcc, clang or MinGW-w64", 0) end
 if is_visual_studio and is_premake4 then error("Premake 4 cannot choose Visual Studio's clang: use Premake 5", 0) end
 local all_configurations = is_windows and { "debug", "release" } or { "debug", "release", "asan", "tsan" }
 local utf8proc, spng, zlib = find_library "utf8proc", find_library "spng", find_library "zlib"
@@ -61,6 +65,25 @@ local function read_file(name)
     local text = file:read("*a")
     file:close()
     return text
+end
+
+-- The families that are left out, as recipes.c asks for them: SUMI_WITHOUT_Z_IMAGE for recipe_z_image.c.
+local function left_out_families()
+    local left_out, known = {}, {}
+    for _, source in ipairs(os.matchfiles "src/models/recipe_*.c") do known[path.getbasename(source):gsub("^recipe_", ""):gsub("_", "-")] = true end
+    if not _OPTIONS["families"] then return left_out end
+    local wanted, names = {}, {}
+    for name in pairs(known) do table.insert(names, name) end
+    table.sort(names)
+    for name in _OPTIONS["families"]:gmatch "[^,]+" do
+        if not known[name] then error("--families: there is no " .. name .. "; there are " .. table.concat(names, ", "), 0) end
+        wanted[name] = true
+    end
+    if not next(wanted) then error("--families: name one at least of " .. table.concat(names, ", "), 0) end
+    for _, name in ipairs(names) do
+        if not wanted[name] then table.insert(left_out, "SUMI_WITHOUT_" .. name:gsub("-", "_"):upper()) end
+    end
+    return left_out
 end
 
 local function any_includes(patterns, headers) -- as they stand behind #include: "x.h" with its quotes
@@ -221,6 +244,8 @@ local function matching(patterns)
 end
 
 local function library_sources(rooms)
+    defines(left_out_families())
+    if _OPTIONS["no-hopper"] then defines { "SUMI_WITHOUT_HOPPER" } end
     includedirs { "src", "." } -- the kernels' launch headers are "kernels/x.h"
     use_library(utf8proc)
     files { "include/*.h", "src/**.h" }
@@ -244,6 +269,11 @@ end
 static_library "sumi"
     library_sources(_OPTIONS["fuzz"] and { "src/base/*.c", "src/files/*.c", "src/text/*.c" } or { "src/**.c" }) -- what fuzzers read with
     if cuda then files { kernels .. "/kernel_images.c" } end
+    if _OPTIONS["bundle"] then
+        local archives = find_archives(utf8proc)
+        if cuda then archives = archives .. " " .. find_archives(zlib) end
+        postbuildcommands { "@CC='$(CC)' AR='$(AR)' '" .. path.getabsolute "packaging/bundle.sh" .. "' $(TARGET) " .. archives }
+    end
 
 -- The same for hosts that load libraries by name. It shows the header's functions alone. All of these are in src/engine, which is compiled a second time, for symbols that were hidden in an archive
 -- cannot be shown again; the rest comes out of the archive.
@@ -287,21 +317,51 @@ static_library "support"
     files { "samples/*.h", "samples/*.c" }
     if is_windows then excludes { "samples/synthetic.*" } end -- one block of memory seen many times: POSIX
 
--- build/<configuration>/sumi.pc, so that pkg-config finds the library where it was built. To install: copy include/sumi.h, libsumi.a, and this file edited.
+-- What a host links besides the library, in the linker's order.
+local needs = cuda and { "utf8proc", "zlib" } or { "utf8proc" }
+local inside = {}
+if _OPTIONS["bundle"] then needs, inside = inside, needs end
+
+local function write_file(name, text)
+    local file = assert(io.open(name, "w"))
+    file:write(text)
+    file:close()
+end
+
+-- build/<configuration>/sumi.pc, so that pkg-config finds the library where it was built.
 local function write_package_file()
     local header = read_file("include/sumi.h")
     local function part(name) return header:match("#define SUMI_VERSION_" .. name .. "%s+(%d+)") or "0" end
+    local packages = table.concat(needs, " "):gsub("utf8proc", "libutf8proc")
     for _, name in ipairs(all_configurations) do
         local folder = path.getabsolute(build) .. "/" .. name
-        local values = { PREFIX = os.getcwd(), LIBDIR = folder .. "/lib", VERSION = part("MAJOR") .. "." .. part("MINOR") .. "." .. part("PATCH"),
-                         REQUIRES = cuda and "libutf8proc zlib" or "libutf8proc", SYSTEM = "-l" .. table.concat(system_libraries, " -l") }
+        local values = { PREFIX = os.getcwd(), INCLUDEDIR = "${prefix}/include", LIBDIR = folder .. "/lib", VERSION = part("MAJOR") .. "." .. part("MINOR") .. "." .. part("PATCH"),
+                         REQUIRES = packages, LIBRARY = "-lsumi", SYSTEM = "-l" .. table.concat(system_libraries, " -l") }
         os.mkdir(folder)
-        local file = assert(io.open(folder .. "/sumi.pc", "w"))
-        file:write((read_file("sumi.pc.in"):gsub("@(%u+)@", values)))
-        file:close()
+        write_file(folder .. "/sumi.pc", (read_file("packaging/sumi.pc.in"):gsub("@(%u+)@", values)))
     end
 end
 if _ACTION and _ACTION ~= "clean" and not is_windows then write_package_file() end
+
+-- No kind of project only runs a command in both Premakes. Make reads a GNUmakefile before a Makefile, which is Premake's.
+if (_ACTION or ""):match("^gmake") and not _OPTIONS["fuzz"] then
+    os.mkdir(path.getabsolute(build))
+    write_file(path.getabsolute(build) .. "/GNUmakefile", string.format([[
+# Written by premake5.lua: Premake's own Makefile, and two targets more. What may be said to them is in packaging/install.sh.
+#
+#     make -C build install PREFIX=/usr/local
+#     make -C build uninstall PREFIX=/usr/local
+ifneq ($(filter install uninstall,$(MAKECMDGOALS)),)
+  config ?= release
+endif
+include Makefile
+
+.PHONY: install uninstall
+install: sumi%s
+install uninstall:
+	@NEEDS='%s' SYSTEM='%s' LICENCES='%s' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' DESTDIR='$(DESTDIR)' '%s' $@ '$(CURDIR)/$(config)'
+]], _OPTIONS["shared"] and " sumi_shared" or "", table.concat(needs, " "), table.concat(system_libraries, " "), table.concat(inside, " "), path.getabsolute "packaging/install.sh"))
+end
 
 -- ---- Samples --------------------------------------------------------------------------------------------------------------------------
 -- A folder under samples/ is a program of the folder's name. Samples see the public header only; but the command line looks into checkpoints (inspect, tokenize)

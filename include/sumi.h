@@ -63,10 +63,28 @@
 // Threads     An engine may be used from any thread, one call at a time. Four functions are safe beside any other call,
 //             from any thread: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_engine_get_info. Two engines
 //             share nothing and need no coordination. There are no process-wide settings.
-// Blocking    Calls that block say so. sumi_job_wait blocks, with a timeout. sumi_open_model and sumi_generate block
-//             until they are done. sumi_engine_destroy, sumi_model_close, sumi_lora_release and sumi_external_release
-//             wait for the slice that runs; so may sumi_job_discard. sumi_image_memory waits for it too and then
-//             writes a plan, which takes milliseconds.
+// Callbacks   The host's services (log, allocators, files, tasks, tracer) are called in the middle of a call or of a slice.
+//             They may call the four functions above, the functions that need no engine, and other engines. Any other
+//             call of the same engine would wait for itself: it is refused with SUMI_WRONG_STATE, does nothing where it
+//             returns no result, and is told to the log (but not by a call from the log itself). Nor may a callback wait
+//             for another thread that is inside of the engine.
+// Processes   An engine lives in the process that made it. A child after a fork has its memory and none of its threads:
+//             every call is refused there as above (sumi_job_poll says SUMI_JOB_NONE), and sumi_engine_destroy frees
+//             nothing. Make engines after the fork.
+// Blocking    Calls that block say so; all others return at once, or after a copy of what they are given.
+//               sumi_engine_create                          a few milliseconds, or as long as the CUDA driver takes
+//               sumi_engine_update                          about its budget
+//               sumi_job_wait                               until the job is over, or the time
+//               sumi_open_model, sumi_generate              until they are done
+//               sumi_engine_set_memory_budget, sumi_model_close, sumi_lora_release, sumi_import_gl_texture,
+//               sumi_external_release                       until the slice that runs is over, and until a GPU has done
+//                                                           what was submitted where they take something from it
+//               sumi_job_discard                            the same, of a running job with SUMI_PUMP_UPDATE, and of a
+//                                                           model or an adapter that nobody fetched
+//               sumi_engine_destroy                         the same, and until the loading of a GPU's kernels is over
+//               sumi_image_memory                           writes a plan, which takes milliseconds; waits for no slice
+//             Only with SUMI_PUMP_THREAD does a slice run while the host calls. It is a piece of about max_slice_us, or a
+//             read of the host's files (see sumi_files).
 // Descs       Every desc is made by its ..._defaults() function, which also sets its cookie. Any other desc is refused
 //             with SUMI_DESC_NOT_INITIALIZED. Submit copies everything that a desc points to, unless a member says
 //             otherwise.
@@ -132,14 +150,16 @@ typedef enum sumi_result {
     SUMI_INVALID_ARGUMENT = 1,     // a value is out of range, or NULL where it may not be; the log names the member
     SUMI_DESC_NOT_INITIALIZED = 2, // the desc was not made by its ..._defaults() function
     SUMI_STALE_HANDLE = 3,         // the job was fetched or discarded before, or never existed
-    SUMI_WRONG_STATE = 4,          // the job is not done yet, or is of another kind than this fetch
-    SUMI_QUEUE_FULL = 5,           // job_capacity jobs exist; fetch or discard one
-    SUMI_NOT_SUPPORTED = 6,        // the request is valid, but this build, backend or model does not support it
-    SUMI_VERSION_MISMATCH = 7,     // the header that the program was compiled with is of another version
+    // the job is not done yet, or is of another kind than this fetch; or the call came from a callback (see Callbacks)
+    SUMI_WRONG_STATE = 4,
+    SUMI_QUEUE_FULL = 5,       // job_capacity jobs exist; fetch or discard one
+    SUMI_NOT_SUPPORTED = 6,    // the request is valid, but this build, backend or model does not support it
+    SUMI_VERSION_MISMATCH = 7, // the header that the program was compiled with is of another version
     // memory
     SUMI_OUT_OF_HOST_MEMORY = 10,   // the allocator returned NULL
     SUMI_OUT_OF_DEVICE_MEMORY = 11, // the device has no memory left, or the device_allocator returned 0
-    SUMI_BUDGET_TOO_SMALL = 12,     // memory_budget_bytes cannot hold this job even in its smallest form
+    // memory_budget_bytes cannot hold this job even in its smallest form; sumi_image_memory says how many bytes can
+    SUMI_BUDGET_TOO_SMALL = 12,
     // files
     SUMI_FILE_NOT_FOUND = 20,
     SUMI_FILE_READ_FAILED = 21,
@@ -229,14 +249,29 @@ typedef struct sumi_device_allocator {
 } sumi_device_allocator;
 
 // Files, to read checkpoints out of the host's archives. The built-in service maps files read-only, so weights are
-// never copied. All files of a model stay open while the model lives. A file without `map` is read whole, into memory
-// of the allocator.
+// never copied. The files of a model stay open while the model lives; those that only say where others are (indexes,
+// model_index.json) are closed when it is there.
+//
+// Reading     A file without `map` is read whole, into memory of the allocator, in pieces from its begin to its end.
+//             A piece is as large as fits into the budget of sumi_engine_update (and max_slice_us) at the speed of the
+//             pieces before it, and 64 KB at least. A job can be cancelled between any two. `open` and `map` should be
+//             quick: several files may be opened in one piece of work.
+// Threads     Called by the thread that works: the one that calls the engine, or the pump's. `close` is also called by
+//             the calls that end a model, an adapter or a job. Never two at a time.
+// Paths       The desc's own, and those with names below them, joined with '/'. A job asks for each path once, and
+//             opens each file once. What does not open is taken for a folder: folders cannot be listed, so names are
+//             tried. First come weights, of the components transformer, text_encoder, text_encoder_2 or clip_model, and
+//             vae: in each folder S.safetensors.index.json, S.safetensors, S.bf16.safetensors, S.fp16.safetensors and
+//             S.gguf, where S is diffusion_pytorch_model or model, until one is there. Then the files that the indexes
+//             name are read; model_index.json; config.json of each component; tokenizers (tokenizer.json, or vocab.json
+//             and what lies beside it, or tokenizer.model and its other names); preprocessor_config.json; and
+//             scheduler/scheduler_config.json.
 typedef struct sumi_files {
     // Returns NULL when there is no such file.
     void* (*open)(const char* path, uint64_t* out_bytes, void* user_data);
-    // Returns false when the bytes could not be read.
+    // Returns false when the bytes could not be read: the job fails with SUMI_FILE_READ_FAILED.
     bool (*read)(void* file, uint64_t offset, void* into, size_t bytes, void* user_data);
-    // Optional. Returns the whole file in memory, valid until `close`, or NULL to have it read.
+    // Optional. Returns the whole file in memory, valid until `close`, or NULL to have it read. Called once for a file.
     const void* (*map)(void* file, void* user_data);
     void (*close)(void* file, void* user_data);
     void* user_data;
@@ -300,8 +335,7 @@ typedef struct sumi_trace_span {
     uint64_t job; // sumi_job.id
     uint64_t begin_ns, end_ns;
 } sumi_trace_span;
-// Called by the thread that works, while it works. It must be quick and call nothing of the engine. NULL: no spans, at
-// no cost.
+// Called by the thread that works, while it works. It must be quick. NULL: no spans, at no cost.
 typedef struct sumi_tracer {
     void (*span)(const sumi_trace_span* span, void* user_data);
     void* user_data;
@@ -397,7 +431,7 @@ SUMI_API sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engin
 SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 
 // Advances jobs by about budget_us microseconds of work. Slices run while their predicted time still fits. At least one
-// runs per call, unless budget_us is 0, which is a pause. SUMI_FOREVER works until no job has anything left to do. The
+// runs per call, unless budget_us is 0, which is a pause: it only ends jobs that were cancelled. SUMI_FOREVER works until no job has anything left to do. The
 // budget may change every frame; results do not depend on it. Does nothing with SUMI_PUMP_THREAD. Failures of jobs
 // arrive through sumi_job_poll.
 //
@@ -411,8 +445,8 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 // a first picture of each size while nothing is drawn, by updates of the budget that frames will give.
 SUMI_API void sumi_engine_update(sumi_engine* engine, uint32_t budget_us);
 
-// Changes memory_budget_bytes. It holds for jobs that start later. Idle memory above it is given back at once, which
-// waits for the slice that runs. Failures: SUMI_INVALID_ARGUMENT.
+// Changes memory_budget_bytes. It holds for jobs that start later. Waits for the slice that runs; then idle memory above
+// it is given back at once. Failures: SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes);
 
 typedef struct sumi_engine_info {
@@ -471,13 +505,16 @@ typedef struct sumi_job_status {
     float pending_us;       // predicted work of this job that is on its way to a GPU
     int32_t jobs_ahead;     // of a queued job: how many run before it, the running one included
     uint64_t held_bytes[4]; // by sumi_memory_kind, of the whole engine, as in sumi_engine_info
+    // How many tokens of the longest text were cut off because the model reads no more; 0: all were read. Known before
+    // the stage TEXT begins; the log says it too.
+    int32_t cut_tokens;
 } sumi_job_status;
 
 // Returns a snapshot of a job. Any thread, beside any other call. Never blocks. A stale job has state SUMI_JOB_NONE and
 // result SUMI_STALE_HANDLE.
 SUMI_API sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job);
-// Asks a job to end. It takes effect within one slice, at any stage. The state is then CANCELLED, and the model is
-// usable as before. Any thread, beside any other call. Never blocks. Accepts stale jobs.
+// Asks a job to end. It takes effect within one slice, at any stage: with SUMI_PUMP_UPDATE in the next
+// sumi_engine_update, a pause included. The state is then CANCELLED, and the model is usable as before. Any thread, beside any other call. Never blocks. Accepts stale jobs.
 SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
 // Blocks until the job is in a final state, at most for timeout_ms milliseconds. With SUMI_PUMP_UPDATE the calling
 // thread does the work, of this job and of those before it; with SUMI_PUMP_THREAD it sleeps. SUMI_OK means final, not
@@ -506,10 +543,12 @@ typedef struct sumi_model_desc {
     // A diffusers folder (model_index.json and a folder per component: transformer/, text_encoder/, tokenizer/, vae/,
     // scheduler/ and so on), or a single safetensors or GGUF file. May be NULL when the components below are complete.
     // Single files go by diffusers', ComfyUI's and llama.cpp's names. Few hold a tokenizer: give tokenizer_path.
+    // Models of two text encoders need both, or without_text_encoder: with one of them no prompt can be encoded.
     const char* path;
     const char* transformer_path;  // folder or file
     const char* text_encoder_path; // folder or file
     // A tokenizer.json, a vocab.json with its merges.txt beside it, a SentencePiece model, or the folder of one of them.
+    // NULL: from path, else inside or beside the text encoder's files.
     const char* tokenizer_path;
     const char* vae_path; // folder or file
     sumi_weight_format weights;
@@ -572,7 +611,7 @@ typedef struct sumi_model_info {
     int32_t size_count;
     int32_t latent_channels;   // of latents
     int32_t latent_factor;     // pixels per latent along a side
-    int32_t max_prompt_tokens; // longer prompts are cut, as the reference does
+    int32_t max_prompt_tokens; // longer prompts are cut, as the reference does: sumi_job_status.cut_tokens
     uint64_t weight_bytes;     // in the files, of the components in use
     // How many reference pictures a job has at least and at most; both 0: the model takes none.
     int32_t min_references, max_references;
@@ -885,7 +924,7 @@ typedef struct sumi_image_item {
     const char* text;
     const sumi_prompt* prompt;
     // With guidance: what to move away from. At most one of the two. Both NULL: sumi_model_info.negative_text, what the
-    // model's authors move away from. "" is the empty text.
+    // model's authors move away from. "" is the empty text. Without guidance they are not used, and the log says so.
     const char* negative_text;
     const sumi_prompt* negative_prompt;
     uint64_t seed;
@@ -913,7 +952,7 @@ typedef struct sumi_image_desc {
     sumi_guidance_rule guidance_rule; // MODEL by default
     sumi_solver solver;
     // 0: the model's own sigma schedule, which may depend on the picture's size. Above 0: a static shift instead,
-    // sigma = shift u / (1 + (shift - 1) u) with u falling in equal steps from 1 to 1 / step_count.
+    // sigma = shift u / (1 + (shift - 1) u) with u falling in equal steps from 1 to 1 / step_count. At most 10000.
     float shift;
     const float* sigmas; // a schedule of the caller's: step_count + 1 falling values in [0, 1]; NULL: by shift
     sumi_noise noise;
@@ -921,16 +960,19 @@ typedef struct sumi_image_desc {
     // RTX 4090.
     int32_t noise_multiprocessors;
     int32_t noise_threads_per_multiprocessor; // 2048; 1536 on compute capability 8.6, 8.9, 12.0
-    const float* noise_values;                // [item][channel][y][x], for SUMI_NOISE_GIVEN
+    // [item][channel][y][x], for SUMI_NOISE_GIVEN. In all values that a host gives, NaN and infinity are refused with
+    // SUMI_INVALID_ARGUMENT.
+    const float* noise_values;
     // Image to image: the picture to begin with, resized to width x height; or its latents [channel][y][x], as
     // sumi_fetch_latents gives them.
     const sumi_pixels* start_image;
     const float* start_latents;
     sumi_posterior start_posterior;  // how the latents of start_image are taken
     const float* start_noise_values; // [channel][y][x]: noise of the posterior's sample; NULL: the generator's
-    // Inpainting: white is repainted, black stays. Needs start_image or start_latents.
+    // Inpainting: white is repainted, black stays. Needs start_image or start_latents. See mask_feather.
     const sumi_pixels* mask;
-    // 0..1: how far the start is noised. The last strength * step_count steps are run.
+    // With start_image or start_latents: how far the start is noised, above 0 and up to 1. The last strength * step_count
+    // steps are run, rounded up. 0 would leave none and is SUMI_INVALID_ARGUMENT.
     float strength;
     // Of edit models: the pictures that the texts speak of, in this order, as in sumi_prompt_desc. All items, positive
     // and negative prompts see the same ones. NULL and 0: those that the prompt of the first item keeps, or none where
@@ -954,6 +996,10 @@ typedef struct sumi_image_desc {
     int32_t priority;           // higher first
     const sumi_target* targets; // one per item; NULL: memory of sumi's in RGBA8
     bool profile;               // keep a table of ops for sumi_job_profile; slices are then whole ops
+    // Inpainting of a start image: what the mask keeps is that image's, resized, to the last bit. The new picture begins
+    // at the mask's edge, or with 1..256 comes in over so many pixels inside of it. -1: pictures are as the VAE makes
+    // them, which changes what was kept a little. With start_latents there is no image to keep, and it is always so.
+    int32_t mask_feather;
 } sumi_image_desc;
 
 // Returns the preset's values for this model, with sizes in proportion to its native_size. Edit models have presets of 0
@@ -985,10 +1031,14 @@ typedef struct sumi_memory {
     // the built-in file functions). Others get a pinned copy.
     uint64_t streamed;
     uint64_t uncounted; // GPU: sumi_engine_info.uncounted_bytes, which come on top of weights + arena on the device
+    // What of all this counts against memory_budget_bytes: arena and staging (CPU), weights and arena (GPU). After
+    // SUMI_BUDGET_TOO_SMALL and SUMI_OUT_OF_DEVICE_MEMORY the least that the job needs, in its smallest form; all other
+    // members are 0 then.
+    uint64_t needed;
 } sumi_memory;
 // Returns what such a job would take, before anything of it is allocated: exact bytes of arena, staging and images. The
-// plan that answers is thrown away. Waits for the slice that runs, then works for milliseconds. Fails as submit does,
-// and with SUMI_BUDGET_TOO_SMALL.
+// plan that answers is thrown away. Works for milliseconds, and waits for no slice. Fails as submit does, and with
+// SUMI_BUDGET_TOO_SMALL.
 SUMI_API sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, sumi_memory* out_memory);
 
 // Starts a batch of pictures and returns at once. It copies all that it needs. Fails at once with

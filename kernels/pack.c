@@ -4,6 +4,9 @@
 //
 // Arrays and not string literals, in short lines: compilers limit both. Of eight bytes a number, in this machine's
 // order: a compiler takes three times as long for a number of each.
+//
+// What is for 9.0a alone can be left out when the C is compiled, with SUMI_WITHOUT_HOPPER: one output serves both kinds
+// of build.
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <stdbool.h>
@@ -94,6 +97,9 @@ static int write_kernels(FILE* out, const char* stem, int index, const char* ptx
     return count;
 }
 
+static void begin_hopper(FILE* out) { fprintf(out, "#ifndef SUMI_WITHOUT_HOPPER\n"); }
+static void end_hopper(FILE* out) { fprintf(out, "#endif\n"); }
+
 int main(int argc, char** argv)
 {
     if (argc < 2 || (argc - 2) % 4 != 0) {
@@ -108,6 +114,8 @@ int main(int argc, char** argv)
     for (int index = 0; 2 + 4 * index < argc; index++) {
         char** source = &argv[2 + 4 * index];
         size_t bytes, packed;
+        const bool is_for_hopper = strcmp(source[1], "90") == 0;
+        if (is_for_hopper) begin_hopper(out), begin_hopper(table);
         unsigned char* ptx = read_file(source[2], &bytes);
         int kernel_count = write_kernels(out, source[0], index, (const char*)ptx);
         char kernels[32] = "NULL";
@@ -117,11 +125,14 @@ int main(int argc, char** argv)
                 source[1], index, packed, bytes + 1, kernels, kernel_count);
         image_count++;
         free(ptx);
+        if (is_for_hopper && strcmp(source[3], "-") == 0) end_hopper(out), end_hopper(table);
         if (strcmp(source[3], "-") == 0) continue;
+        if (!is_for_hopper) begin_hopper(out), begin_hopper(table);
         unsigned char* binary = read_file(source[3], &bytes);
         write_array(out, "binary", index, binary, bytes, &packed);
         fprintf(table, "    {\"%s\", 90, true, (const unsigned char*)s_binary_%d, %zuu, %zuu, %s, %d},\n", source[0],
                 index, packed, bytes, kernels, kernel_count);
+        end_hopper(out), end_hopper(table);
         image_count++;
         free(binary);
     }
@@ -130,7 +141,10 @@ int main(int argc, char** argv)
     rewind(table);
     for (int c; (c = fgetc(table)) != EOF;) fputc(c, out);
     fclose(table);
-    fprintf(out, "};\nconst int32_t sumi_cuda_image_count = %d;\n", image_count);
+    // counted by the compiler, which sees what is left out; the row of an empty table does not count
+    fprintf(out, "};\nconst int32_t sumi_cuda_image_count = ");
+    if (image_count == 0) fprintf(out, "0;\n");
+    else fprintf(out, "(int32_t)(sizeof sumi_cuda_images / sizeof *sumi_cuda_images);\n");
     if (ferror(out) || fclose(out) != 0) give_up("cannot be written", argv[1]);
     for (int i = 0; i < s_kernel_count; i++) free(s_kernels[i].name);
     return 0;

@@ -22,6 +22,13 @@ typedef struct sumi_patches_in_args {
     float mean[3], deviation[3];
 } sumi_patches_in_args;
 
+// sumi_composite: pixels [row_begin, row_end) of pictures bf16 [n * rows][3] over one of bytes [rows][3], by its opacity,
+// bytes [rows]. Grid ceil(pixels / 256)
+typedef struct sumi_composite_args {
+    uint64_t pictures, beneath, opacity;
+    int32_t rows, row_begin, row_end, reserved;
+} sumi_composite_args;
+
 // sumi_pixels_out: bf16 -> bytes, values [begin, end) of both; adds how many values are not finite to *not_finite (0:
 // none). Grid ceil(values / 2048)
 typedef struct sumi_pixels_out_args {

@@ -8,10 +8,30 @@ model=samples/demo_model
 samples/setup.sh build
 mkdir -p build/log
 premake=$(command -v premake5 || command -v premake4)
-echo "building sumi (log: build/log/quickstart.txt)"
-if ! { "$premake" --file=premake5.lua gmake && make -C build config=release -j"$(nproc)" sumi-cli; } >build/log/quickstart.txt 2>&1; then
-    tail -n 20 build/log/quickstart.txt >&2
-    echo "the build failed; all of its output is in build/log/quickstart.txt" >&2
+log=build/log/quickstart.txt
+echo "building sumi (log: $log)"
+if ! "$premake" --file=premake5.lua gmake >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    exit 1
+fi
+
+# Make says a line for each file: what there is to do, counted before, and then how much of it is done. On a terminal one line that counts up, in a log one for every quarter.
+is_step() { grep -aE --line-buffered '^(\.\./)*[[:alnum:]_./-]+\.c$|^Linking |^kernels/.*: compute_'; }
+show() { # of how many
+    local done=0 shown=0 line
+    while IFS= read -r line; do
+        done=$((done + 1))
+        if [ -t 1 ]; then printf '\r  %d of %d: %-40.40s' "$done" "$(($1 > done ? $1 : done))" "${line##*/}"
+        elif [ $((done * 4 / $1)) -gt "$shown" ]; then shown=$((done * 4 / $1)); echo "  $done of $1"; fi
+    done
+    if [ -t 1 ] && [ "$done" -gt 0 ]; then printf '\r%-70s\r' ""; fi
+}
+to_do=$( (make -n -k -C build config=release sumi-cli 2>/dev/null || true) | grep -acE '^ *echo +([[:alnum:]_./-]+\.c|Linking .*)$' || true)
+if [ -e build/kernels.make ] && [ ! -e build/kernels/checked ]; then to_do=$((to_do + $(ls kernels/*.cu | wc -l))); fi
+[ "$to_do" -gt 0 ] || to_do=1
+if ! make -C build config=release -j"$(nproc)" sumi-cli 2>&1 | tee -a "$log" | { is_step || true; } | show "$to_do"; then
+    tail -n 20 "$log" >&2
+    echo "the build failed; all of its output is in $log" >&2
     exit 1
 fi
 

@@ -3,7 +3,7 @@
 #   build     compiler, make, Premake 4, pkg-config, utf8proc, libspng, zlib; on a machine with an NVIDIA device also what `kernels` brings
 #   kernels   the same and CUDA's compiler from PyPI into build/cuda (271 MB), unless there is one
 #   viewer    what `build` brings, a C++ compiler, GLFW, Dear ImGui and a font: for samples/viewer
-#   tests     what `kernels` and `viewer` bring, clang with its sanitizers, fuzzer and formatter, a virtual screen with keys and a mouse, and Mono
+#   tests     what `kernels` and `viewer` bring, clang with its sanitizers, fuzzer and formatter, a virtual screen with keys and a mouse, Mono, CMake and Meson
 # Without CUDA's compiler the build leaves the CUDA backend out; so when it cannot be fetched, that is said and no failure.
 set -euo pipefail
 what=${1:-build}
@@ -35,6 +35,8 @@ fi
 if [ "$what" = tests ]; then
     have Xvfb    || missing+=(xvfb)
     have xdotool || missing+=(xdotool)
+    have cmake   || missing+=(cmake)
+    have meson   || missing+=(meson) # brings Ninja
     have mcs && have mono || missing+=(mono-mcs mono-runtime libmono-system-core4.0-cil)
     have clang || missing+=(clang)
     have clang-format || missing+=(clang-format)

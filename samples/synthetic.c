@@ -119,6 +119,71 @@ const synthetic_config synthetic_qwen_image = {.family = SYNTHETIC_QWEN_IMAGE,
                                                .vae_widths = {96, 192, 384, 384},
                                                .vae_resnets = 2};
 
+const synthetic_config synthetic_newbie_tiny = {.family = SYNTHETIC_NEWBIE,
+                                                .dim = 288,
+                                                .layers = 2,
+                                                .refiners = 1,
+                                                .heads = 3,
+                                                .kv_heads = 1,
+                                                .text_width = 128,
+                                                .text_layers = 7,
+                                                .text_heads = 4,
+                                                .text_kv_heads = 2,
+                                                .text_head = 32,
+                                                .text_hidden = 256,
+                                                .text_window = 24,
+                                                .vocabulary = 512,
+                                                .pooled_width = 128,
+                                                .pooled_layers = 2,
+                                                .pooled_hidden = 256,
+                                                .pooled_vocabulary = 512,
+                                                .vae_widths = {32, 32, 64, 64},
+                                                .vae_resnets = 1,
+                                                .vae_groups = 8};
+const synthetic_config synthetic_newbie_mid = {.family = SYNTHETIC_NEWBIE,
+                                               .dim = 1152,
+                                               .layers = 8,
+                                               .refiners = 2,
+                                               .heads = 12,
+                                               .kv_heads = 4,
+                                               .text_width = 1024,
+                                               .text_layers = 13,
+                                               .text_heads = 4,
+                                               .text_kv_heads = 2,
+                                               .text_head = 256,
+                                               .text_hidden = 4096,
+                                               .text_window = 64,
+                                               .vocabulary = 512,
+                                               .pooled_width = 512,
+                                               .pooled_layers = 6,
+                                               .pooled_hidden = 2048,
+                                               .pooled_vocabulary = 512,
+                                               .vae_widths = {64, 128, 256, 256},
+                                               .vae_resnets = 2,
+                                               .vae_groups = 32};
+
+const synthetic_config synthetic_newbie = {.family = SYNTHETIC_NEWBIE,
+                                           .dim = 2304,
+                                           .layers = 36,
+                                           .refiners = 2,
+                                           .heads = 24,
+                                           .kv_heads = 8,
+                                           .text_width = 2560,
+                                           .text_layers = 34,
+                                           .text_heads = 8,
+                                           .text_kv_heads = 4,
+                                           .text_head = 256,
+                                           .text_hidden = 10240,
+                                           .text_window = 1024,
+                                           .vocabulary = 262208,
+                                           .pooled_width = 1024,
+                                           .pooled_layers = 24,
+                                           .pooled_hidden = 4096,
+                                           .pooled_vocabulary = 250002,
+                                           .vae_widths = {128, 256, 512, 512},
+                                           .vae_resnets = 2,
+                                           .vae_groups = 32};
+
 const synthetic_config* synthetic_find(const char* name)
 {
     static const struct {
@@ -129,17 +194,26 @@ const synthetic_config* synthetic_find(const char* name)
                 {"z-image", &synthetic_z_image},
                 {"qwen-image-tiny", &synthetic_qwen_image_tiny},
                 {"qwen-image-mid", &synthetic_qwen_image_mid},
-                {"qwen-image", &synthetic_qwen_image}};
+                {"qwen-image", &synthetic_qwen_image},
+                {"newbie-tiny", &synthetic_newbie_tiny},
+                {"newbie-mid", &synthetic_newbie_mid},
+                {"newbie", &synthetic_newbie}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         if (strcmp(name, list[i].name) == 0) return list[i].config;
     }
     return NULL;
 }
 
-// The end of the template, and for Z-Image its beginning; the features of Qwen-Image's are not handed on.
+// The end of the template, and for Z-Image its beginning; the features of Qwen-Image's are not handed on. NewBie-image
+// has no more than <bos> behind its mark.
 int32_t synthetic_template_rows(const synthetic_config* config)
 {
-    return config->family == SYNTHETIC_QWEN_IMAGE ? 5 : 19;
+    return config->family == SYNTHETIC_QWEN_IMAGE ? 5 : config->family == SYNTHETIC_NEWBIE ? 1 : 19;
+}
+
+const char* synthetic_opening(const synthetic_config* config)
+{
+    return config->family == SYNTHETIC_NEWBIE ? "<Prompt Start>" : "";
 }
 
 #define LATENTS 16
@@ -149,7 +223,7 @@ int32_t synthetic_template_rows(const synthetic_config* config)
 // ---- A list of tensors ----------------------------------------------------------------------------------------------
 
 typedef struct listed {
-    char name[96];
+    char name[128];
     int64_t shape[5];
     int32_t rank;
     float center, spread; // values are uniform in center +- spread
@@ -213,6 +287,17 @@ static void add_gamma(list* l, int32_t width, int32_t rank, const char* format, 
     va_list arguments;
     va_start(arguments, format);
     add_shaped(l, 1.0f, 0.2f, &shape, format, arguments);
+    va_end(arguments);
+}
+
+// A factor of a low-rank adapter, [1, rows, cols].
+SYSTEM_PRINTF(5, 6)
+static void add_factor(list* l, float spread, int32_t rows, int32_t cols, const char* format, ...)
+{
+    const listed shape = {.shape = {1, rows, cols}, .rank = 3};
+    va_list arguments;
+    va_start(arguments, format);
+    add_shaped(l, 0.0f, spread, &shape, format, arguments);
     va_end(arguments);
 }
 
@@ -488,6 +573,117 @@ static void list_qwen_vae(list* l, const synthetic_config* c)
     add_causal_conv(l, "", "decoder.conv_out", 3, w[0], 3);
     add_causal_conv(l, "", "quant_conv", 2 * LATENTS, 2 * LATENTS, 1);
     add_causal_conv(l, "", "post_quant_conv", LATENTS, LATENTS, 1);
+}
+
+// ---- NewBie-image's three networks that Z-Image has not -------------------------------------------------------------
+
+static int32_t newbie_condition(const synthetic_config* c) { return least(c->dim, 1024); }
+
+static void list_newbie_block(list* l, const synthetic_config* c, const char* kind, int32_t index, bool modulated)
+{
+    char p[64];
+    const int32_t dim = c->dim, head = dim / c->heads, hidden = (4 * dim + 255) / 256 * 256;
+    snprintf(p, sizeof p, "%s.%d.", kind, index);
+    add_matrix(l, p, "attention.qkv", dim + 2 * c->kv_heads * head, dim);
+    add_matrix(l, p, "attention.out", dim, dim);
+    add_norm(l, p, "attention.q_norm", head);
+    add_norm(l, p, "attention.k_norm", head);
+    add_matrix(l, p, "feed_forward.w1", hidden, dim);
+    add_matrix(l, p, "feed_forward.w2", dim, hidden);
+    add_matrix(l, p, "feed_forward.w3", hidden, dim);
+    add_norm(l, p, "attention_norm1", dim);
+    add_norm(l, p, "attention_norm2", dim);
+    add_norm(l, p, "ffn_norm1", dim);
+    add_norm(l, p, "ffn_norm2", dim);
+    if (modulated) add_linear(l, p, "adaLN_modulation.1", 4 * dim, newbie_condition(c));
+}
+
+static void list_newbie_transformer(list* l, const synthetic_config* c)
+{
+    const int32_t dim = c->dim, condition = newbie_condition(c);
+    add_linear(l, "", "x_embedder", dim, 4 * LATENTS);
+    add_linear(l, "", "t_embedder.mlp.0", condition, TIME_WIDTH);
+    add_linear(l, "", "t_embedder.mlp.2", condition, condition);
+    add_norm(l, "", "cap_embedder.0", c->text_width);
+    add_linear(l, "", "cap_embedder.1", dim, c->text_width);
+    add_norm(l, "", "clip_text_pooled_proj.0", c->pooled_width);
+    add_linear(l, "", "clip_text_pooled_proj.1", c->pooled_width, c->pooled_width);
+    add_linear(l, "", "time_text_embed.1", condition, condition + c->pooled_width);
+    add_linear(l, "", "final_layer.adaLN_modulation.1", dim, condition);
+    add_linear(l, "", "final_layer.linear", 4 * LATENTS, dim);
+    add_norm(l, "", "norm_final", dim); // nothing reads it
+    for (int32_t i = 0; i < c->refiners; i++) list_newbie_block(l, c, "noise_refiner", i, true);
+    for (int32_t i = 0; i < c->refiners; i++) list_newbie_block(l, c, "context_refiner", i, false);
+    for (int32_t i = 0; i < c->layers; i++) list_newbie_block(l, c, "layers", i, true);
+}
+
+// A norm of Gemma's, which adds one to its weight.
+static void add_offset_norm(list* l, const char* prefix, const char* name, int32_t width)
+{
+    add(l, 0.0f, 0.2f, width, 0, 0, "%s%s.weight", prefix, name);
+}
+
+static void list_gemma(list* l, const synthetic_config* c)
+{
+    const int32_t width = c->text_width;
+    // rows as large as weights that were learnt have them: the network multiplies by the root of the width
+    add(l, 0.0f, sqrtf(3.0f / (float)width), c->vocabulary, width, 0, "language_model.model.embed_tokens.weight");
+    for (int32_t i = 0; i < c->text_layers; i++) {
+        char p[64];
+        snprintf(p, sizeof p, "language_model.model.layers.%d.", i);
+        add_offset_norm(l, p, "input_layernorm", width);
+        add_matrix(l, p, "self_attn.q_proj", c->text_heads * c->text_head, width);
+        add_matrix(l, p, "self_attn.k_proj", c->text_kv_heads * c->text_head, width);
+        add_matrix(l, p, "self_attn.v_proj", c->text_kv_heads * c->text_head, width);
+        add_offset_norm(l, p, "self_attn.q_norm", c->text_head);
+        add_offset_norm(l, p, "self_attn.k_norm", c->text_head);
+        add_matrix(l, p, "self_attn.o_proj", width, c->text_heads * c->text_head);
+        add_offset_norm(l, p, "post_attention_layernorm", width);
+        add_offset_norm(l, p, "pre_feedforward_layernorm", width);
+        add_offset_norm(l, p, "post_feedforward_layernorm", width);
+        add_matrix(l, p, "mlp.gate_proj", c->text_hidden, width);
+        add_matrix(l, p, "mlp.up_proj", c->text_hidden, width);
+        add_matrix(l, p, "mlp.down_proj", width, c->text_hidden);
+    }
+    add_offset_norm(l, "language_model.model.", "norm", width);
+}
+
+#define ADAPTER_RANK 4
+#define JINA "text_model.transformer.roberta."
+
+// A product with the adapter that the released file keeps beside its weight.
+static void add_adapted(list* l, const char* prefix, const char* name, int32_t rows, int32_t cols)
+{
+    add(l, 0.0f, sqrtf(3.0f / (float)cols), rows, cols, 0, "%s%s.parametrizations.weight.original", prefix, name);
+    add_factor(l, sqrtf(3.0f / (float)cols), ADAPTER_RANK, cols, "%s%s.parametrizations.weight.0.lora_A", prefix, name);
+    add_factor(l, 0.2f, rows, ADAPTER_RANK, "%s%s.parametrizations.weight.0.lora_B", prefix, name);
+    add(l, 0.0f, 0.05f, rows, 0, 0, "%s%s.bias", prefix, name);
+}
+
+// Of an embedding the first factor has the rows.
+static void add_adapted_embedding(list* l, const char* name, int32_t rows, int32_t width)
+{
+    add(l, 0.0f, 1.0f, rows, width, 0, JINA "%s.parametrizations.weight.original", name);
+    add_factor(l, 0.5f, rows, ADAPTER_RANK, JINA "%s.parametrizations.weight.0.lora_A", name);
+    add_factor(l, 0.2f, ADAPTER_RANK, width, JINA "%s.parametrizations.weight.0.lora_B", name);
+}
+
+static void list_jina(list* l, const synthetic_config* c)
+{
+    const int32_t width = c->pooled_width, hidden = c->pooled_hidden;
+    add_adapted_embedding(l, "embeddings.word_embeddings", c->pooled_vocabulary, width);
+    add_adapted_embedding(l, "embeddings.token_type_embeddings", 1, width);
+    add_group_norm(l, JINA, "emb_ln", width);
+    for (int32_t i = 0; i < c->pooled_layers; i++) {
+        char p[64];
+        snprintf(p, sizeof p, JINA "encoder.layers.%d.", i);
+        add_adapted(l, p, "mixer.Wqkv", 3 * width, width);
+        add_adapted(l, p, "mixer.out_proj", width, width);
+        add_adapted(l, p, "mlp.fc1", hidden, width);
+        add_adapted(l, p, "mlp.fc2", width, hidden);
+        add_group_norm(l, p, "norm1", width);
+        add_group_norm(l, p, "norm2", width);
+    }
 }
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
@@ -902,6 +1098,91 @@ static bool write_tokenizer(const sink* to, const synthetic_config* c)
                       added, has_words ? "true" : "false", vocabulary);
 }
 
+// NewBie-image's tokenizers know the blank's sign and '!' to '~', one by one. Gemma's is a BPE without merges, with the
+// bytes that other letters become; XLM-RoBERTa's a Unigram. A text of plain letters and single blanks has as many
+// tokens in both, but for what is put around it.
+#define LETTER_COUNT 95
+static int32_t letter(int32_t i) { return i == 0 ? 0x2581 : 32 + i; }
+
+static size_t put_added(char* into, const char* const* names, int32_t count)
+{
+    size_t used = 0;
+    for (int32_t i = 0; i < count; i++)
+        used += (size_t)sprintf(into + used,
+                                "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, "
+                                "\"rstrip\": false, \"normalized\": false, \"special\": true}",
+                                i ? ", " : "", i, names[i]);
+    return used;
+}
+
+static bool write_gemma_tokenizer(const sink* to)
+{
+    static const char* const names[] = {"<pad>", "<eos>", "<bos>", "<unk>"};
+    char vocabulary[12288], added[1024];
+    size_t used = 0;
+    for (int32_t i = 0; i < 4; i++) used += (size_t)sprintf(vocabulary + used, "\"%s\": %d, ", names[i], i);
+    for (int32_t i = 0; i < 256; i++) used += (size_t)sprintf(vocabulary + used, "\"<0x%02X>\": %d, ", i, 4 + i);
+    for (int32_t i = 0; i < LETTER_COUNT; i++)
+        used += (size_t)sprintf(vocabulary + used, "%s\"\\u%04x\": %d", i ? ", " : "", letter(i), 260 + i);
+    put_added(added, names, 4);
+    return write_text(to, "text_encoder/tokenizer.json",
+                      "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [%s], "
+                      "\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": "
+                      "\"\\u2581\"}, \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"String\": \" \"}, "
+                      "\"behavior\": \"MergedWithPrevious\", \"invert\": false}, \"post_processor\": {\"type\": "
+                      "\"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<bos>\", \"type_id\": 0}}, "
+                      "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": {\"<bos>\": "
+                      "{\"id\": \"<bos>\", \"ids\": [2], \"tokens\": [\"<bos>\"]}}}, \"model\": {\"type\": \"BPE\", "
+                      "\"dropout\": null, \"unk_token\": \"<unk>\", \"fuse_unk\": true, \"byte_fallback\": true, "
+                      "\"ignore_merges\": false, \"vocab\": {%s}, \"merges\": []}}\n",
+                      added, vocabulary);
+}
+
+static bool write_jina_tokenizer(const sink* to)
+{
+    static const char* const names[] = {"<s>", "<pad>", "</s>", "<unk>"};
+    char vocabulary[8192], added[1024];
+    size_t used = 0;
+    for (int32_t i = 0; i < 4; i++) used += (size_t)sprintf(vocabulary + used, "[\"%s\", 0.0], ", names[i]);
+    for (int32_t i = 0; i < LETTER_COUNT; i++)
+        used += (size_t)sprintf(vocabulary + used, "%s[\"\\u%04x\", -4.0]", i ? ", " : "", letter(i));
+    put_added(added, names, 4);
+    return write_text(
+        to, "clip_model/tokenizer.json",
+        "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [%s], "
+        "\"normalizer\": null, \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
+        "\"WhitespaceSplit\"}, {\"type\": \"Metaspace\", \"replacement\": \"\\u2581\", "
+        "\"prepend_scheme\": \"always\", \"split\": true}]}, \"post_processor\": {\"type\": "
+        "\"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}, "
+        "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, {\"SpecialToken\": {\"id\": \"</s>\", "
+        "\"type_id\": 0}}], \"pair\": [], \"special_tokens\": {\"<s>\": {\"id\": \"<s>\", \"ids\": [0], "
+        "\"tokens\": [\"<s>\"]}, \"</s>\": {\"id\": \"</s>\", \"ids\": [2], \"tokens\": [\"</s>\"]}}}, "
+        "\"model\": {\"type\": \"Unigram\", \"unk_id\": 3, \"byte_fallback\": false, \"vocab\": "
+        "[%s]}}\n",
+        added, vocabulary);
+}
+
+static bool write_newbie_tokenizers(const sink* to, const synthetic_config* c)
+{
+    (void)c;
+    return write_gemma_tokenizer(to) && write_jina_tokenizer(to);
+}
+
+static bool write_flux_vae_config(const sink* to, const synthetic_config* c)
+{
+    return write_text(to, "vae/config.json",
+                      "{\"_class_name\": \"AutoencoderKL\", \"act_fn\": \"silu\", \"block_out_channels\": [%d, %d, %d, "
+                      "%d], \"in_channels\": 3, "
+                      "\"out_channels\": 3, \"latent_channels\": %d, "
+                      "\"layers_per_block\": %d, \"norm_num_groups\": %d, \"mid_block_add_attention\": true, "
+                      "\"sample_size\": 1024, \"scaling_factor\": "
+                      "0.3611, \"shift_factor\": 0.1159, "
+                      "\"latents_mean\": null, \"latents_std\": null, \"use_quant_conv\": false, "
+                      "\"use_post_quant_conv\": false, \"force_upcast\": true}\n",
+                      c->vae_widths[0], c->vae_widths[1], c->vae_widths[2], c->vae_widths[3], LATENTS, c->vae_resnets,
+                      c->vae_groups);
+}
+
 static bool write_z_image_configs(const sink* to, const synthetic_config* c)
 {
     int32_t head = c->dim / c->heads;
@@ -931,17 +1212,7 @@ static bool write_z_image_configs(const sink* to, const synthetic_config* c)
                       "\"vocab_size\": %d}\n",
                       c->text_width, c->text_layers, c->text_heads, c->text_kv_heads, c->text_head, c->text_hidden,
                       c->vocabulary)
-        && write_text(to, "vae/config.json",
-                      "{\"_class_name\": \"AutoencoderKL\", \"act_fn\": \"silu\", \"block_out_channels\": [%d, %d, %d, "
-                      "%d], \"in_channels\": 3, "
-                      "\"out_channels\": 3, \"latent_channels\": %d, "
-                      "\"layers_per_block\": %d, \"norm_num_groups\": %d, \"mid_block_add_attention\": true, "
-                      "\"sample_size\": 1024, \"scaling_factor\": "
-                      "0.3611, \"shift_factor\": 0.1159, "
-                      "\"latents_mean\": null, \"latents_std\": null, \"use_quant_conv\": false, "
-                      "\"use_post_quant_conv\": false, \"force_upcast\": true}\n",
-                      c->vae_widths[0], c->vae_widths[1], c->vae_widths[2], c->vae_widths[3], LATENTS, c->vae_resnets,
-                      c->vae_groups);
+        && write_flux_vae_config(to, c);
 }
 
 // The schedule and the statistics are the released ones.
@@ -995,35 +1266,84 @@ static bool write_qwen_image_configs(const sink* to, const synthetic_config* c)
                       c->vae_widths[3] / c->vae_widths[0], c->vae_resnets, LATENTS);
 }
 
-#define PART_COUNT 3
+// As the authors' converter writes them: no scheduler, and the transformer's file leaves out what its code assumes.
+static bool write_newbie_configs(const sink* to, const synthetic_config* c)
+{
+    const int32_t head = c->dim / c->heads;
+    return write_text(to, "model_index.json", "{\"_class_name\": \"NewbiePipeline\"}\n")
+        && write_text(
+               to, "transformer/config.json",
+               "{\"_class_name\": \"NextDiT_3B_GQA_patch2_Adaln_Refiner_WHIT_CLIP\", \"model_type\": "
+               "\"nextdit_clip\", \"patch_size\": 2, \"dim\": %d, \"n_layers\": %d, \"n_heads\": %d, "
+               "\"n_kv_heads\": %d, \"in_channels\": %d, \"axes_dims\": [%d, %d, %d], \"axes_lens\": [1024, 512, "
+               "512], \"clip_text_dim\": %d, \"clip_img_dim\": %d}\n",
+               c->dim, c->layers, c->heads, c->kv_heads, LATENTS, head / 3, head / 3, head / 3, c->pooled_width,
+               c->pooled_width)
+        && write_text(to, "text_encoder/config.json",
+                      "{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"model_type\": \"gemma3\", "
+                      "\"text_config\": {\"model_type\": \"gemma3_text\", \"hidden_size\": %d, \"num_hidden_layers\": "
+                      "%d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
+                      "\"query_pre_attn_scalar\": %d, \"intermediate_size\": %d, \"sliding_window\": %d, "
+                      "\"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000.0, \"rope_local_base_freq\": 10000.0, "
+                      "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, \"hidden_activation\": "
+                      "\"gelu_pytorch_tanh\", \"attention_bias\": false, \"vocab_size\": %d}}\n",
+                      c->text_width, c->text_layers, c->text_heads, c->text_kv_heads, c->text_head, c->text_head,
+                      c->text_hidden, c->text_window, c->vocabulary)
+        && write_text(to, "clip_model/config.json",
+                      "{\"architectures\": [\"JinaCLIPModel\"], \"model_type\": \"jina_clip\", \"projection_dim\": %d, "
+                      "\"text_config\": {\"embed_dim\": %d, \"hf_model_config_kwargs\": {\"lora_adaptations\": "
+                      "[\"retrieval.query\"], \"lora_alpha\": %d, \"lora_rank\": %d}, \"pooler_type\": "
+                      "\"mean_pooler\"}}\n",
+                      c->pooled_width, c->pooled_width, ADAPTER_RANK, ADAPTER_RANK)
+        && write_flux_vae_config(to, c);
+}
+
+#define MOST_PARTS 4
+#define MOST_FOLDERS 7
 static const struct {
     bool (*write_configs)(const sink* to, const synthetic_config* c);
+    bool (*write_tokenizers)(const sink* to, const synthetic_config* c);
+    const char* folders[MOST_FOLDERS]; // up to the first NULL
     struct {
         const char* file;
         void (*list)(list* l, const synthetic_config* c);
-    } parts[PART_COUNT];
-} s_families[] = {[SYNTHETIC_Z_IMAGE] = {write_z_image_configs,
-                                         {{"transformer/diffusion_pytorch_model.safetensors", list_transformer},
-                                          {"text_encoder/model.safetensors", list_text_encoder},
-                                          {"vae/diffusion_pytorch_model.safetensors", list_vae}}},
-                  [SYNTHETIC_QWEN_IMAGE] = {write_qwen_image_configs,
-                                            {{"transformer/diffusion_pytorch_model.safetensors", list_qwen_transformer},
-                                             {"text_encoder/model.safetensors", list_qwen_text_encoder},
-                                             {"vae/diffusion_pytorch_model.safetensors", list_qwen_vae}}}};
+    } parts[MOST_PARTS]; // up to the first NULL
+} s_families[] = {
+    [SYNTHETIC_Z_IMAGE] = {write_z_image_configs,
+                           write_tokenizer,
+                           {"", "/scheduler", "/transformer", "/text_encoder", "/tokenizer", "/vae"},
+                           {{"transformer/diffusion_pytorch_model.safetensors", list_transformer},
+                            {"text_encoder/model.safetensors", list_text_encoder},
+                            {"vae/diffusion_pytorch_model.safetensors", list_vae}}},
+    [SYNTHETIC_QWEN_IMAGE] = {write_qwen_image_configs,
+                              write_tokenizer,
+                              {"", "/scheduler", "/transformer", "/text_encoder", "/tokenizer", "/vae", "/processor"},
+                              {{"transformer/diffusion_pytorch_model.safetensors", list_qwen_transformer},
+                               {"text_encoder/model.safetensors", list_qwen_text_encoder},
+                               {"vae/diffusion_pytorch_model.safetensors", list_qwen_vae}}},
+    [SYNTHETIC_NEWBIE] = {write_newbie_configs,
+                          write_newbie_tokenizers,
+                          {"", "/transformer", "/text_encoder", "/clip_model", "/vae"},
+                          {{"transformer/diffusion_pytorch_model.safetensors", list_newbie_transformer},
+                           {"text_encoder/model.safetensors", list_gemma},
+                           {"vae/diffusion_pytorch_model.safetensors", list_vae},
+                           {"clip_model/model.safetensors", list_jina}}}};
+
+static bool write_texts(const sink* to, const synthetic_config* c)
+{
+    return s_families[c->family].write_configs(to, c) && s_families[c->family].write_tokenizers(to, c);
+}
 
 bool synthetic_write(const char* folder, const synthetic_config* config)
 {
-    static const char* const folders[] = {"",           "/scheduler", "/transformer", "/text_encoder",
-                                          "/tokenizer", "/vae",       "/processor"};
     char path[1024];
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        if (strcmp(folders[i], "/processor") == 0 && config->family != SYNTHETIC_QWEN_IMAGE) continue;
-        snprintf(path, sizeof path, "%s%s", folder, folders[i]);
+    for (size_t i = 0; i < MOST_FOLDERS && s_families[config->family].folders[i]; i++) {
+        snprintf(path, sizeof path, "%s%s", folder, s_families[config->family].folders[i]);
         if (!system_make_folder(path)) return fail(path);
     }
     const sink to = {folder, NULL};
-    bool written = s_families[config->family].write_configs(&to, config) && write_tokenizer(&to, config);
-    for (uint64_t i = 0; i < PART_COUNT && written; i++) {
+    bool written = write_texts(&to, config);
+    for (uint64_t i = 0; i < MOST_PARTS && s_families[config->family].parts[i].file && written; i++) {
         list l = {0};
         s_families[config->family].parts[i].list(&l, config);
         snprintf(path, sizeof path, "%s/%s", folder, s_families[config->family].parts[i].file);
@@ -1039,8 +1359,8 @@ synthetic_files* synthetic_open(const synthetic_config* config)
     synthetic_files* files = calloc(1, sizeof *files);
     int block = files ? make_block(config->float32) : -1;
     const sink to = {NULL, files};
-    bool made = block >= 0 && s_families[config->family].write_configs(&to, config) && write_tokenizer(&to, config);
-    for (size_t i = 0; i < PART_COUNT && made; i++) {
+    bool made = block >= 0 && write_texts(&to, config);
+    for (size_t i = 0; i < MOST_PARTS && s_families[config->family].parts[i].file && made; i++) {
         list l = {0};
         s_families[config->family].parts[i].list(&l, config);
         made =

@@ -6,15 +6,19 @@
 #include <stdint.h>
 #include <sumi.h>
 
-typedef enum synthetic_family { SYNTHETIC_Z_IMAGE, SYNTHETIC_QWEN_IMAGE } synthetic_family;
+typedef enum synthetic_family { SYNTHETIC_Z_IMAGE, SYNTHETIC_QWEN_IMAGE, SYNTHETIC_NEWBIE } synthetic_family;
 
 typedef struct synthetic_config {
     synthetic_family family;
-    // The transformer. Its feed-forward has int(dim / 3 * 8) channels in Z-Image, as in the reference, and 4 dim in
-    // Qwen-Image, which has no refiners.
+    // The transformer. Its feed-forward has int(dim / 3 * 8) channels in Z-Image, as in the reference, 4 dim in
+    // Qwen-Image, which has no refiners, and 4 dim up to a multiple of 256 in NewBie-image.
     int32_t dim, layers, refiners, heads;
-    // Qwen3 or Qwen2.5-VL; the width is also the captions'
+    int32_t kv_heads; // of NewBie-image; the others have as many as heads
+    // Qwen3, Qwen2.5-VL or Gemma 3; the width is also the captions'
     int32_t text_width, text_layers, text_heads, text_kv_heads, text_head, text_hidden, vocabulary;
+    int32_t text_window; // of Gemma 3: how far most of its layers look back
+    // Jina CLIP's text tower, of NewBie-image; heads of 64
+    int32_t pooled_width, pooled_layers, pooled_hidden, pooled_vocabulary;
     int32_t vision_width, vision_layers, vision_heads, vision_hidden; // of Qwen-Image
     int32_t vae_widths[4], vae_resnets, vae_groups;                   // Qwen-Image's has no groups
     // Of Qwen-Image: what the checkpoint says it is. 0: for text to image; 1: Qwen-Image-Edit, which takes one picture;
@@ -24,15 +28,20 @@ typedef struct synthetic_config {
     bool float32;
 } synthetic_config;
 
-// The released sizes in bfloat16: z_image 20 GB, qwen_image 41 GB and 16 GB of encoders.
+// The released sizes in bfloat16: z_image 20 GB, qwen_image 41 GB and 16 GB of encoders, newbie 7 GB and 9 GB of
+// encoders.
 extern const synthetic_config synthetic_tiny, synthetic_mid, synthetic_z_image;
 extern const synthetic_config synthetic_qwen_image_tiny, synthetic_qwen_image_mid, synthetic_qwen_image;
-// "tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image"; NULL: none of them
+extern const synthetic_config synthetic_newbie_tiny, synthetic_newbie_mid, synthetic_newbie;
+// "tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie";
+// NULL: none of them
 const synthetic_config* synthetic_find(const char* name);
 
 // Rows of features that come with every prompt, of the template around it; every byte of SYNTHETIC_WORDS is one more,
 // for the tokenizer has no merges. A picture that a prompt refers to adds its own.
 int32_t synthetic_template_rows(const synthetic_config* config);
+// What a text begins with so that no other words come in front of it: NewBie-image's mark, else "".
+const char* synthetic_opening(const synthetic_config* config);
 // Not a word of it is one of a template's, which are tokens as a whole.
 #define SYNTHETIC_WORDS "red foxes run in deep snow under old trees, "
 

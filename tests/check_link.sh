@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The README's program, linked as the README says: what people try first must work. usage: tests/check_link.sh build/.../release
+# The README's program, linked as the README and docs/building.md say: what people try first must work. usage: tests/check_link.sh build/.../release
 # Also: linked into a plug-in, the library shows none of its symbols. The last line is "link: N passed, N failed, N skipped".
 set -uo pipefail
 cd "$(dirname "$0")/.."

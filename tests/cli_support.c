@@ -7,6 +7,7 @@
 //     cli_support size A.png                                              "64x48"
 //     cli_support parameters A.png                                        its text chunk
 //     cli_support pattern A.png N                                         whether it is the N-th picture of tests/viewer_gl.c
+//     cli_support merge OUT.safetensors [PREFIX=IN.safetensors | NAME=@FILE]...  all tensors behind their prefixes, files' bytes as tensors
 //     cli_support screen Xvfb_screen0 OUT.png                             a virtual screen's memory as a picture; prints "1440x900, 5311 colours"
 #include "png.h"
 #include <math.h>
@@ -174,8 +175,92 @@ static int check_pattern(const char* path, int number)
     return wrong == 0 ? 0 : 1;
 }
 
+// ---- Files of several parts -----------------------------------------------------------------------------------------
+
+typedef struct merged {
+    char* header;
+    size_t header_bytes;
+    char* data;
+    size_t data_bytes;
+} merged;
+
+static void add_text(merged* out, const char* text, size_t bytes)
+{
+    out->header = realloc(out->header, out->header_bytes + bytes + 1);
+    memcpy(out->header + out->header_bytes, text, bytes);
+    out->header[out->header_bytes += bytes] = 0;
+}
+
+static void add_data(merged* out, const char* data, size_t bytes)
+{
+    out->data = realloc(out->data, out->data_bytes + bytes + 1);
+    memcpy(out->data + out->data_bytes, data, bytes);
+    out->data_bytes += bytes;
+}
+
+// {"name":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},...} with the prefix, and offsets behind what is there
+static int add_tensors(merged* out, const char* path, const char* file, const char* prefix)
+{
+    const size_t base = out->data_bytes;
+    unsigned long header = 0, begin, end, last = 0;
+    for (int i = 7; i >= 0; i--) header = header << 8 | (unsigned char)file[i];
+    const char *at = file + 8, *stop = file + 8 + header;
+    while ((at = memchr(at, '"', (size_t)(stop - at))) != NULL) {
+        const char *name = at + 1, *quote = strchr(name, '"'), *close = strchr(quote, '}');
+        const char* offsets = strstr(quote, "\"data_offsets\":[");
+        const int is_metadata = strncmp(name, "__metadata__", 12) == 0;
+        at = close + 1;
+        if (is_metadata) continue;
+        if (offsets == NULL || offsets > close || sscanf(offsets + 16, "%lu,%lu", &begin, &end) != 2)
+            return complain(path, "a header that this program does not understand");
+        char text[512];
+        snprintf(text, sizeof text, "%s\"%s%.*s\"%.*s\"data_offsets\":[%zu,%zu]}", out->header_bytes > 1 ? "," : "",
+                 prefix, (int)(quote - name), name, (int)(offsets - quote - 1), quote + 1, base + begin, base + end);
+        add_text(out, text, strlen(text));
+        last = end > last ? end : last;
+    }
+    add_data(out, stop, last);
+    return 0;
+}
+
+static int merge(const char* to, char** parts, int count)
+{
+    merged out = {0};
+    add_text(&out, "{", 1);
+    for (int i = 0; i < count; i++) {
+        char* path = strchr(parts[i], '=');
+        if (!path) return complain(parts[i], "no =");
+        *path++ = 0;
+        const int is_bytes = *path == '@';
+        FILE* from = fopen(path + is_bytes, "rb");
+        if (!from) return complain(path, "cannot open");
+        char* file = calloc(1, 4 << 20);
+        const size_t bytes = fread(file, 1, (4 << 20) - 1, from);
+        fclose(from);
+        if (is_bytes) {
+            char text[256];
+            snprintf(text, sizeof text, "%s\"%s\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}",
+                     out.header_bytes > 1 ? "," : "", parts[i], bytes, out.data_bytes, out.data_bytes + bytes);
+            add_text(&out, text, strlen(text));
+            add_data(&out, file, bytes);
+        } else if (add_tensors(&out, path, file, parts[i])) {
+            return 1;
+        }
+        free(file);
+    }
+    add_text(&out, "}", 1);
+    FILE* file = fopen(to, "wb");
+    if (!file) return complain(to, "cannot open");
+    for (int i = 0; i < 8; i++) fputc((int)(out.header_bytes >> (8 * i) & 255), file);
+    const size_t written = fwrite(out.header, 1, out.header_bytes, file) + fwrite(out.data, 1, out.data_bytes, file);
+    free(out.header);
+    free(out.data);
+    return fclose(file) != 0 || written != out.header_bytes + out.data_bytes ? complain(to, "cannot write") : 0;
+}
+
 int main(int argc, char** argv)
 {
+    if (argc > 3 && strcmp(argv[1], "merge") == 0) return merge(argv[2], argv + 3, argc - 3);
     if (argc == 4 && strcmp(argv[1], "screen") == 0) return convert_screen(argv[2], argv[3]);
     if (argc == 7 && strcmp(argv[1], "tensors") == 0) return compare_tensors(argv + 2);
     if (argc == 4 && strcmp(argv[1], "shape") == 0) return print_shape(argv + 2);

@@ -116,7 +116,7 @@ enqueue_golden() { # folder configuration
 }
 
 # What takes longest, first: one of these at the end would keep one core busy and let the others wait.
-slowest='/test_demo |asan/test_engine_budgets |/test_viewer |fuzz/|/test_engine_faults |/test_engine_cuda |/test_cuda_(budget|queue|cublaslt) |/test_(samples|unity|unreal) |/test_cpu '
+slowest='/test_demo |asan/test_engine_budgets |/test_viewer |fuzz/|/test_engine_faults |/test_engine_cuda |/test_cuda_(budget|queue|cublaslt) |/test_(samples|unity|unreal|install) |/test_cpu '
 run_queue() {
     [ -e "$queue" ] || return 0
     awk '$1 == "run_fuzzer" { sub(".*/", "", $2); print "fuzz/" $2; next } { print $2 }' "$queue" >>"$expected"
@@ -139,6 +139,7 @@ else
     enqueue run_one check/link tests/check_link.sh build/gcc/release
     enqueue run_one check/rooms tests/check_rooms.sh
     enqueue run_one check/format tests/check_format.sh
+    enqueue run_one check/docs tests/check_docs.sh
     [ -n "$quick" ] || enqueue run_one check/header tests/check_header.sh
     [ -n "$quick" ] || enqueue run_one check/abi tests/check_abi.sh
     run_queue

@@ -10,7 +10,7 @@
 #   tests      the other programs called test_cuda* and test_engine*                   (default)
 #   neighbour  cuda_neighbour: a host that uses the CUDA runtime and cuBLAS beside sumi; built there, wants nvcc
 #   cublaslt   test_cuda_ops and golden_run with products by cuBLASLt, which PyTorch brings; wants tune_cuda_linear too for the times of both
-#   demo       a picture of the demo model by the GPU and by the processor              (default)
+#   demo       a picture of the demo model by the GPU and by the processor, and recipes of samples/cookbook on the GPU (default)
 #   sanitize   compute-sanitizer: memcheck, initcheck, racecheck and synccheck on the tiny model and small cases; SANITIZE_JOBS (8) programs at a time, SANITIZE_SECONDS (150) for each,
 #              SANITIZE_TOTAL (600) for all. What is not done by then is skipped; it counts as failed if something was found
 #   bench      the report at the released sizes; BENCH_SECONDS (8) of sustained work per row, BENCH_SIZES (1024,768,512)
@@ -24,6 +24,9 @@
 #   qwen       beside bench, torch or accuracy: of Qwen-Image instead of Z-Image. bench: sizes 1024,1328,2512 and 4 steps,
 #              then an edit model with one picture; 58 GB of the GPU's memory. torch: an H200, for both sides hold that.
 #              accuracy: a checkpoint of 41 GB, which golden_run reads into memory once more
+#   newbie     the same of NewBie-image: 1024, 4 steps, a picture of 28 steps with guidance. bench: as it comes, fp8, then
+#              under budgets of 16, 8 and 6 GB (BENCH_BUDGETS). torch: sumi in bf16 and fp8 beside PyTorch compiled and
+#              eager, 45 GB of the GPU's memory. With BENCH_SECONDS=2 PART_SECONDS=500 bench and torch take some minutes
 #
 # LOG=FOLDER keeps what every program printed (/tmp/sumi-gpu). PART_SECONDS=300 bounds each program. The last line is "N passed, N failed, N skipped" of all programs.
 set -uo pipefail
@@ -33,7 +36,7 @@ cd "$(dirname "$0")/.."
 if [ "${1:-}" = --collect ]; then
     [ $# -eq 3 ] && [ -d "$3" ] || { sed -n '4,5p' "$0"; exit 2; }
     mkdir -p "$2/lib"
-    for program in test_cuda_ops golden_run tune_cuda_linear bench sumi "$3"/test_cuda* "$3"/test_engine* "$3"/test_demo; do
+    for program in test_cuda_ops golden_run tune_cuda_linear bench sumi cookbook "$3"/test_cuda* "$3"/test_engine* "$3"/test_demo; do
         program=$3/$(basename "$program")
         [ -x "$program" ] || { echo "not built: $program"; missing=1; continue; }
         if ldd "$program" | grep -q '/fake/libcuda'; then continue; fi # tested on a driver that is none, where it was built
@@ -48,13 +51,13 @@ if [ "${1:-}" = --collect ]; then
 fi
 
 bin=${1:-}
-[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,25p' "$0"; exit 2; }
+[ -n "$bin" ] && [ -d "$bin" ] || { sed -n '2,30p' "$0"; exit 2; }
 bin=$(cd "$bin" && pwd)
 shift
 parts=${*:-ops golden tests demo}
 for part in $parts; do
     case $part in
-        ops | golden | tests | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy | qwen) ;;
+        ops | golden | tests | neighbour | cublaslt | demo | sanitize | bench | start | torch | accuracy | qwen | newbie) ;;
         *) echo "run_gpu.sh: there is no part called $part"; exit 2 ;;
     esac
 done
@@ -193,6 +196,10 @@ if has demo; then
     for backend in cuda cpu; do
         WITHOUT_COUNTS=1 run "demo $backend" "$bin/sumi" generate --model samples/demo_model --backend $backend --prompt "a yellow moon above a purple cat at night, watercolour" --seed 7 -o "$log/demo_$backend.png"
     done
+    for recipe in "image_to_image $log/demo_cuda.png" "inpainting $log/demo_cuda.png $log/demo_cpu.png" "lora samples/demo_model/lora/blueprint.safetensors" xml_prompt device_memory memory_budget deadline; do
+        read -r name files <<<"$recipe"
+        WITHOUT_COUNTS=1 run "cookbook $name" "$bin/cookbook" "$name" samples/demo_model "a red house on the grass" "$log/cookbook_$name.png" $files
+    done
 fi
 if has sanitize; then
     sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
@@ -238,7 +245,17 @@ fi
 # Of the family that bench, torch and accuracy are about.
 synthetic=z-image sizes=1024,768,512 steps=8
 if has qwen; then synthetic=qwen-image sizes=1024,1328,2512 steps=4; fi
-if has bench; then
+if has newbie; then synthetic=newbie sizes=1024 steps=4; fi
+if has bench && has newbie; then
+    bench_newbie() { # name, options of bench
+        local name=$1; shift
+        WITHOUT_COUNTS=1 run "$name" "$bin/bench" --synthetic newbie --backend cuda --report --short --sizes "${BENCH_SIZES:-$sizes}" --steps $steps --guided-steps 28 --tokens 256 --batch 1 --seconds "${BENCH_SECONDS:-8}" "$@"
+        cat "$log/${name// /_}.txt"
+    }
+    bench_newbie bench
+    bench_newbie 'bench fp8' --weights fp8
+    for budget in ${BENCH_BUDGETS:-16000 8000 6000}; do bench_newbie "bench $budget MB" --memory-budget "$budget"; done
+elif has bench; then
     WITHOUT_COUNTS=1 run bench "$bin/bench" --synthetic $synthetic --backend cuda --report --sizes "${BENCH_SIZES:-$sizes}" --steps $steps --seconds "${BENCH_SECONDS:-8}"
     cat "$log/bench.txt"
     if has qwen; then
@@ -259,7 +276,9 @@ if has start; then
     rm -rf "$model"
 fi
 if has torch; then
-    WITHOUT_COUNTS=1 run compare_torch python3 samples/bench/compare_torch.py "$bin/bench" --synthetic $synthetic --backend cuda --sizes "${BENCH_SIZES:-${sizes%,2512}}" --steps $steps --seconds "${BENCH_SECONDS:-8}"
+    torch_options=(--steps $steps)
+    if has newbie; then torch_options=(--steps 28 --tokens 256); fi
+    WITHOUT_COUNTS=1 run compare_torch python3 samples/bench/compare_torch.py "$bin/bench" --synthetic $synthetic --backend cuda --sizes "${BENCH_SIZES:-${sizes%,2512}}" "${torch_options[@]}" --seconds "${BENCH_SECONDS:-8}"
     cat "$log/compare_torch.txt"
 fi
 

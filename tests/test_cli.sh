@@ -287,6 +287,9 @@ done
 cli inspect "$golden/single-file/z_image_turbo_bf16.safetensors"; expect_code "inspect a single file" 0; expect_text "inspect a single file" "missing +nothing" "$out"
 cli inspect "$golden/single-file/ae.safetensors"; expect_code "inspect a VAE" 0; expect_text "inspect a VAE" "missing +nothing" "$out"
 cli inspect "$golden/lora/lora_kohya.safetensors"; expect_code "inspect an adapter" 0; expect_text "inspect an adapter" "LoRA of 11 layers, kohya" "$out"; expect_text "inspect tells ranks" "rank +2: 6 layers, 4: 5 layers" "$out"
+cli inspect tests/golden/newbie/adapters/lokr_full; expect_code "inspect a folder with an adapter" 0; expect_text "inspect tells LoKr and norms" "LoKr of 20 layers, 18 norms" "$out"; expect_text "inspect tells whole factors" "whole: 20 layers, as a product: 0 layers" "$out"
+cli inspect tests/golden/newbie/adapters/lora_peft/adapter_model.safetensors; expect_code "inspect PEFT's file" 0; expect_text "inspect tells PEFT's names" "LoRA of 20 layers, PEFT" "$out"
+cli inspect tests/golden/newbie/adapters/lora_peft/adapter_model.safetensors; expect_code "inspect an adapter with a config" 0; expect_text "inspect tells where alpha is" "alpha +none here: adapter_config.json" "$out"
 cli inspect "$model/vae" --tensors; expect_text "inspect --tensors" "decoder.conv_in.weight +BF16 +\[32, 16, 3, 3\]" "$out"
 wrong "inspect of what is not there" 1 "no/such" inspect no/such
 cli inspect "$qwen/model" # text to image of another family
@@ -302,6 +305,37 @@ cli inspect "$folder/edit-2511"; expect_text "inspect tells the time of referenc
 sed -i 's/norm_added_q.weight/norm_added_x.weight/' "$folder/edit-2511/transformer"/diffusion_pytorch_model*
 cli inspect "$folder/edit-2511"; expect_code "inspect with a part that cannot be used" 1; expect_text "inspect says why" "not usable +.*norm_added_q.weight" "$out"
 cli inspect "$qwen/model/vae/diffusion_pytorch_model.safetensors"; expect_code "inspect a part of another family" 0; expect_text "inspect names the part" "^  vae +.*, qwen-vae" "$out"; expect_text "inspect a part of another family" "16 latent channels, decoder and encoder" "$out"
+newbie=$PWD/tests/golden/newbie # two text encoders
+cli inspect "$newbie/model"; expect_code "inspect a model of two text encoders" 0; expect_text "inspect tells the family" "family +newbie-image exp0.1$" "$out"
+expect_text "inspect tells the transformer" "2 layers and 2 x 2 refiners, width 128, 4 heads of 32, feed-forward 64, captions 32 wide, a pooled row of 128$" "$out"
+expect_text "inspect tells the first encoder" "^  text_encoder +.*text_encoder, gemma3$" "$out"; expect_text "inspect tells its layers" "8 layers, width 32, 1088 tokens$" "$out"
+expect_text "inspect tells the second encoder" "^  text_encoder_2 +.*clip_model, jina-clip$" "$out"; expect_text "inspect tells its adapter" "2 layers, width 128, 402 tokens, one pooled row, an adapter of rank 4" "$out"
+expect_text "inspect tells both tokenizers" "^  tokenizer_2 +.*clip_model/tokenizer.json, .*ids 0 to 401$" "$out"; expect_text "inspect tells the shift" "^  scheduler +shift 6, 1000" "$out"
+[ "$(grep -c 'missing *nothing' "$out")" = 4 ] && ok || fail "inspect finds nothing missing in both encoders" "$(cat "$out")"
+cli inspect "$newbie/model/clip_model"; expect_code "inspect a second encoder" 0; expect_text "inspect a second encoder" "^  text_encoder_2 +.*jina-clip$" "$out"
+if grep -q "^  tokenizer " "$out"; then fail "the second encoder's tokenizer is not the first one's" "$(cat "$out")"; else ok; fi
+cp -r "$newbie/model" "$folder/newbie"; chmod -R u+w "$folder/newbie"; rm -r "$folder/newbie/scheduler"
+cli inspect "$folder/newbie"; expect_code "inspect without a scheduler" 0; expect_text "inspect says that the shift is the released one" "scheduler +missing: the released model's is taken: shift 6$" "$out"
+rm -r "$folder/newbie/clip_model"
+cli inspect "$folder/newbie"; expect_text "inspect without the second encoder" "^  text_encoder_2 missing: nothing in " "$out"; expect_text "inspect without its tokenizer" "^  tokenizer_2 +missing" "$out"
+cli encode --model "$newbie/model" --prompt "$(printf 'a %.0s' {1..600})" -o "$folder/long.safetensors"; expect_code "encode a text that is too long" 0; expect_text "a text that is too long is told" "longer than the model reads: its end is cut off" "$err"
+wrong "generate without the second encoder" 1 "needs its second text encoder.*text_encoder_2_path" generate --model "$folder/newbie" --prompt x --size 64x48 -o "$folder/x.png"
+dit=$newbie/model/transformer/diffusion_pytorch_model.safetensors gemma=$newbie/model/text_encoder jina=$newbie/model/clip_model/model.safetensors
+pieces=$PWD/tests/golden/common/tokenizers
+expect_support "one file of several parts" merge "$folder/newbie.safetensors" "model.diffusion_model.=$dit" "text_encoders.gemma3.transformer.=$gemma/model-00001-of-00002.safetensors" \
+    "text_encoders.gemma3.transformer.=$gemma/model-00002-of-00002.safetensors" "text_encoders.jina_clip.=$jina" "vae.=$newbie/model/vae/diffusion_pytorch_model.safetensors" \
+    "text_encoders.gemma3.spiece_model=@$pieces/newbie-gemma/tokenizer.model" "text_encoders.jina_clip.spiece_model=@$pieces/xlmr/sentencepiece.bpe.model"
+cli inspect "$folder/newbie.safetensors" # without configs a tiny network's heads and groups cannot be told
+expect_text "inspect one file" "^  transformer +.*, newbie-image, names begin with model.diffusion_model., no config.json: shapes tell$" "$out"
+expect_text "inspect one file" "^  text_encoder +.*, gemma3, names begin with text_encoders.gemma3.transformer., no config" "$out"; expect_text "inspect one file" "^  text_encoder_2 +.*, jina-clip, names begin with text_encoders.jina_clip., no config" "$out"
+expect_text "inspect one file" "^  vae +.*, flux-vae, names begin with vae., no config" "$out"; expect_text "inspect tokenizers among tensors" "^  tokenizer +.*newbie.safetensors, 18.9 kB, SentencePiece, ids 0 to 1031$" "$out"
+expect_text "inspect the second tokenizer among tensors" "^  tokenizer_2 +.*newbie.safetensors, 255.3 kB, SentencePiece, ids 0 to 1237$" "$out"
+for prefix in "" model.diffusion_model. inner_model.; do
+    mkdir -p "$folder/dit"; cp "$newbie/model/transformer/config.json" "$folder/dit"
+    expect_support "a transformer behind \"$prefix\"" merge "$folder/dit/newbie_dit.safetensors" "$prefix=$dit"
+    cli inspect "$folder/dit/newbie_dit.safetensors"; expect_code "inspect a transformer behind \"$prefix\"" 0
+    expect_text "inspect a transformer behind \"$prefix\"" "^  transformer +.*, newbie-image${prefix:+, names begin with $prefix}$" "$out"; expect_text "inspect a transformer alone" "missing +nothing" "$out"
+done
 # Renaming in place keeps the file's length: the tensor is then missing under its name.
 cp -r "$model" "$folder/damaged"; chmod -R u+w "$folder/damaged"
 sed -i 's/decoder.up_blocks.2.resnets.1.conv1.bias/decoder.up_blocks.2.resnets.1.conv1.bixs/' "$folder/damaged/vae/diffusion_pytorch_model.safetensors"

@@ -1973,6 +1973,13 @@ static void build_tile(bench* b, scene* s)
         s->values[1] = sumi_plan_bound(p, "bytes", SUMI_ELEMENT_BYTE, 42, 3);
         s->values[0] = sumi_plan_pixels_in(p, s->values[1], 7, (sumi_tile){2, 1, 3, 5});
         break;
+    case SUMI_OP_COMPOSITE: // three pictures of 7 pixels
+        s->values[0] = bench_value(b, 21, 3);
+        s->values[1] = sumi_plan_bound(p, "beneath", SUMI_ELEMENT_BYTE, 7, 3);
+        s->values[2] = sumi_plan_bound(p, "opacity", SUMI_ELEMENT_BYTE, 7, 1);
+        s->value_count = 3;
+        sumi_plan_composite(p, s->values[0], s->values[1], s->values[2]);
+        break;
     case SUMI_OP_PIXELS_OUT:
         s->values[1] = bench_value(b, 20, 3);
         s->values[2] = sumi_plan_bound(p, "bad", SUMI_ELEMENT_INT, 1, 1);
@@ -2043,6 +2050,22 @@ TEST(pixels_tiles_and_seams_agree_with_the_reference)
     CHECK(all[2] != NULL && *(int32_t*)all[2] == 8);
     for (int i = 0; i < MAX_SCENE_VALUES; i++) { free(all[i]); }
     free(picture);
+
+    float* pictures = random_floats(63, 1.0f);
+    uint8_t opacity[7] = {0, 255, 128, 1, 254, 0, 255};
+    for (int i = 0; i < 63; i++) {
+        const double b = bytes[i % 21] / 127.5 - 1.0, share = opacity[i / 3 % 7] / 255.0;
+        expect[i] = b + share * ((double)pictures[i] - b);
+    }
+    c.kind = SUMI_OP_COMPOSITE;
+    scene over = {.build = build_tile,
+                  .context = &c,
+                  .inputs = {pictures, bytes, opacity},
+                  .part_rows = 4,
+                  .expect = expect,
+                  .absolute = 1e-6};
+    free(scene_run(&over));
+    free(pictures);
 
     float *tile = random_floats(60, 1.0f), *above = random_floats(40, 1.0f), *left = random_floats(36, 1.0f),
           *whole = random_floats(168, 1.0f);

@@ -628,6 +628,16 @@ TEST(a_job_never_holds_more_than_its_budget)
         streamed += memory.streamed > 0;
         tiled += memory.tiles_vae;
         refused += fits != SUMI_OK;
+        if (fits == SUMI_OK) CHECK_NUMBER(memory.needed, memory.weights + memory.arena);
+        if (fits != SUMI_OK) { // exactly so much as it says is enough
+            const uint64_t needed = memory.needed;
+            CHECK(needed > budget);
+            CHECK_NUMBER(sumi_engine_set_memory_budget(engine, needed - 1), SUMI_OK);
+            CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_BUDGET_TOO_SMALL);
+            CHECK_NUMBER(sumi_engine_set_memory_budget(engine, needed), SUMI_OK);
+            CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+            CHECK(draw_hash(engine, &desc) != 0 && m.held <= needed);
+        }
         close_budget(engine, &m);
     }
     printf("  of 18 budgets %d streamed, %d tiled, %d were too small\n", streamed, tiled, refused);

@@ -389,33 +389,38 @@ static uint64_t most_live_bytes(const sumi_plan* plan)
     return most;
 }
 
-static void check_arena(bench* b, const sumi_network* network, int32_t side, int32_t reference_count)
+static void check_arena(bench* b, const sumi_network* network, const sumi_pipeline_request* request)
 {
-    const sumi_pipeline_reference reference = {1036, 1036, 1024, 1024};
-    const sumi_pipeline_prompt prompt = {.token_count = {reference_count > 0 ? 1627 : 256}, .given = true};
-    const sumi_pipeline_item item = {0, -1};
-    const sumi_pipeline_request request = {.goal = SUMI_GOAL_IMAGES,
-                                           .prompts = &prompt,
-                                           .prompt_count = 1,
-                                           .items = &item,
-                                           .item_count = 1,
-                                           .references = &reference,
-                                           .reference_count = reference_count,
-                                           .width = side,
-                                           .height = side,
-                                           .evaluation_count = 4};
     sumi_plan plan;
     sumi_pipeline pipeline;
     sumi_error error = {0};
     sumi_runner_begin_plan(b->runner, &plan, &b->heap);
-    CHECK(sumi_pipeline_write(network, &request, &plan, &pipeline, &error) == SUMI_OK);
+    CHECK(sumi_pipeline_write(network, request, &plan, &pipeline, &error) == SUMI_OK);
     CHECK_TEXT(error.text, "");
     const uint64_t most = most_live_bytes(&plan);
     if ((double)plan.arena_bytes > 1.03 * (double)most)
-        printf("  %d x %d: an arena of %.1f MB for %.1f\n", (int)side, (int)side, 1e-6 * (double)plan.arena_bytes,
-               1e-6 * (double)most);
+        printf("  %d x %d: an arena of %.1f MB for %.1f\n", (int)request->width, (int)request->height,
+               1e-6 * (double)plan.arena_bytes, 1e-6 * (double)most);
     CHECK(most > 0 && (double)plan.arena_bytes <= 1.03 * (double)most);
     sumi_plan_end(&plan);
+}
+
+static void check_two_stream_arena(bench* b, const sumi_network* network, int32_t side, int32_t reference_count)
+{
+    const sumi_pipeline_reference reference = {1036, 1036, 1024, 1024};
+    const sumi_pipeline_prompt prompt = {.token_count = {reference_count > 0 ? 1627 : 256}, .given = true};
+    const sumi_pipeline_item item = {0, -1};
+    check_arena(b, network,
+                &(sumi_pipeline_request){.goal = SUMI_GOAL_IMAGES,
+                                         .prompts = &prompt,
+                                         .prompt_count = 1,
+                                         .items = &item,
+                                         .item_count = 1,
+                                         .references = &reference,
+                                         .reference_count = reference_count,
+                                         .width = side,
+                                         .height = side,
+                                         .evaluation_count = 4});
 }
 
 // Nothing is run, and no weight is read: 57 GB that are one block of memory.
@@ -432,12 +437,79 @@ TEST(the_arena_of_a_released_two_stream_model_has_no_gaps)
             const sumi_files services = synthetic_services(files);
             sumi_network* network = open_network(&b, &services, SYNTHETIC_PATH);
             for (size_t i = 0; network != NULL && i < sizeof sides / sizeof *sides; i++)
-                check_arena(&b, network, sides[i], reference_count);
+                check_two_stream_arena(&b, network, sides[i], reference_count);
             sumi_network_close(network);
         }
         close_bench(&b);
         synthetic_close(files);
     }
+}
+
+static int64_t value_bytes(const sumi_files* services, const char* path)
+{
+    unsigned char length[8];
+    uint64_t bytes = 0, header = 0;
+    void* file = services->open(path, &bytes, services->user_data);
+    CHECK(file != NULL);
+    if (file == NULL || !services->read(file, 0, length, sizeof length, services->user_data)) return -1;
+    for (int i = 7; i >= 0; i--) header = header << 8 | length[i];
+    services->close(file, services->user_data);
+    return (int64_t)bytes - 8 - (int64_t)header;
+}
+
+// Parameters as the specification counts them; those of the pooled encoder are without its adapter there.
+TEST(the_random_newbie_image_has_as_many_weights_as_the_released_one)
+{
+    synthetic_files* files = synthetic_open(&synthetic_newbie);
+    CHECK(files != NULL);
+    if (files == NULL) return;
+    const sumi_files services = synthetic_services(files);
+    const int64_t adapter =
+        4 * (250002 + 1024 + 1 + 1024) + 24 * 4 * (1024 + 3072 + 1024 + 1024 + 1024 + 4096 + 4096 + 1024);
+    CHECK_NUMBER(value_bytes(&services, SYNTHETIC_PATH "/transformer/diffusion_pytorch_model.safetensors"),
+                 2 * 3486636096);
+    CHECK_NUMBER(value_bytes(&services, SYNTHETIC_PATH "/text_encoder/model.safetensors"), 2 * 3880263168);
+    CHECK_NUMBER(value_bytes(&services, SYNTHETIC_PATH "/clip_model/model.safetensors"), 2 * (558314496 + adapter));
+    synthetic_close(files);
+}
+
+// 16 GB. Two prompts of different lengths: the caption, and the empty text that a guided step moves away from.
+TEST(the_arena_of_the_released_newbie_image_has_no_gaps)
+{
+    static const int32_t sides[] = {512, 1024, 1536};
+    const sumi_pipeline_prompt prompts[] = {{.token_count = {256, 1}, .given = true},
+                                            {.token_count = {1, 1}, .given = true}};
+    const sumi_pipeline_prompt texts[] = {{.token_count = {512, 512}}};
+    bool guided[28];
+    for (int32_t i = 0; i < 28; i++) guided[i] = true;
+    bench b;
+    synthetic_files* files = synthetic_open(&synthetic_newbie);
+    CHECK(files != NULL);
+    if (files != NULL && open_bench(&b)) {
+        const sumi_files services = synthetic_services(files);
+        sumi_network* network = open_network(&b, &services, SYNTHETIC_PATH);
+        for (size_t i = 0; network != NULL && i < 2 * sizeof sides / sizeof *sides; i++) {
+            const bool is_guided = i % 2 != 0;
+            const sumi_pipeline_item item = {0, is_guided ? 1 : -1};
+            const int32_t side = sides[i / 2];
+            check_arena(&b, network,
+                        &(sumi_pipeline_request){.goal = SUMI_GOAL_IMAGES,
+                                                 .prompts = prompts,
+                                                 .prompt_count = is_guided ? 2 : 1,
+                                                 .items = &item,
+                                                 .item_count = 1,
+                                                 .guided = is_guided ? guided : NULL,
+                                                 .width = side,
+                                                 .height = side,
+                                                 .evaluation_count = is_guided ? 28 : 4});
+        }
+        if (network != NULL)
+            check_arena(&b, network,
+                        &(sumi_pipeline_request){.goal = SUMI_GOAL_PROMPTS, .prompts = texts, .prompt_count = 1});
+        sumi_network_close(network);
+    }
+    close_bench(&b);
+    synthetic_close(files);
 }
 
 // ---- A vision tower of zeros ----------------------------------------------------------------------------------------
@@ -744,6 +816,8 @@ int main(int argc, char** argv)
     RUN(values_that_are_looked_at_are_not_fused);
     RUN(the_products_of_a_released_two_stream_model_take_hopper_s_kernels);
     RUN(the_arena_of_a_released_two_stream_model_has_no_gaps);
+    RUN(the_random_newbie_image_has_as_many_weights_as_the_released_one);
+    RUN(the_arena_of_the_released_newbie_image_has_no_gaps);
     RUN(the_vision_tower_s_products_take_tensor_cores);
     RUN(the_vision_tower_takes_the_kernels_that_are_there);
     RUN(a_text_encoder_that_pools_takes_the_kernels_that_are_there);

@@ -1901,6 +1901,16 @@ static void build_pixels_out(scene* s, const op_case* c)
     check(s, bytes, EXACT);
     check(s, bad, EXACT);
 }
+// m pixels, n pictures
+static void build_composite(scene* s, const op_case* c)
+{
+    sumi_value pictures = activations(s, c->n * c->m, 3);
+    bool fresh;
+    uint8_t* opacity = block(s, (size_t)c->m, &fresh);
+    for (int i = 0; fresh && i < c->m; i++) opacity[i] = (uint8_t)(i % 5 == 0 ? 0 : i % 5 == 1 ? 255 : i * 37);
+    sumi_plan_composite(&s->plan, pictures, bytes_of(s, c->m, 3), give(s, SUMI_ELEMENT_BYTE, c->m, 1, opacity, true));
+    check(s, pictures, c->bound);
+}
 static const op_case s_pictures[] = {
     {"blend 6x5x2, above 4, left 3", build_blend, 6, 5, 2, 4, 3, 4, .bound = CHAINED},
     {"blend 64x64x3, above 64, left 64", build_blend, 64, 64, 3, 64, 64, 16, .bound = CHAINED},
@@ -1916,6 +1926,9 @@ static const op_case s_pictures[] = {
     {"patches in, 2x3 cells of 3x3 of 5", build_patches_in, 2, 3, 5, 3, 3, .bound = STORED},
     {"patches in, 3x4 cells of 2x2 of 14", build_patches_in, 3, 4, 14, 2, 2, .bound = STORED},
     {"patches in, vision 37x37", build_patches_in, 37, 37, 14, 2, 2, .bound = STORED},
+    {"composite, 20", build_composite, 20, 1, .bound = STORED},
+    {"composite, 3 pictures of 333x77", build_composite, 333 * 77, 3, .bound = STORED},
+    {"composite, 1024x1024", build_composite, 1048576, 1, .bound = STORED},
     {"pixels out, 20", build_pixels_out, 20, .a = 1},
     {"pixels out, 1024x1024", build_pixels_out, 1048576, .bound = EXACT},
     {"pixels out, 333x77, three not finite", build_pixels_out, 333 * 77, .a = 1},

@@ -108,6 +108,7 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
     desc.noise_values = noise;
     if (c->has_image) desc.start_image = &start;
     if (c->has_mask) desc.mask = &mask;
+    desc.mask_feather = -1; // the reference keeps what the VAE makes of it
     desc.start_posterior = c->takes_mode ? SUMI_POSTERIOR_MODE : SUMI_POSTERIOR_SAMPLE;
     if (c->has_image && !c->takes_mode) desc.start_noise_values = eps;
     if (c->has_image) desc.strength = c->strength;
@@ -329,6 +330,83 @@ TEST(noise_is_the_generators_and_posterior_noise_comes_first)
     close_engine(engine);
 }
 
+enum { KEPT_WIDTH = 48, KEPT_HEIGHT = 32, KEPT_PIXELS = KEPT_WIDTH * KEPT_HEIGHT };
+
+// RGB of a picture; false when it was not made.
+static bool draw_rgb(sumi_engine* engine, const sumi_image_desc* desc, uint8_t* rgb)
+{
+    sumi_job job;
+    sumi_image image;
+    CHECK_NUMBER(sumi_submit_images(engine, desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    if (sumi_fetch_images(engine, job, &image, 1) != SUMI_OK) return false;
+    for (int y = 0; y < KEPT_HEIGHT; y++)
+        for (int x = 0; x < KEPT_WIDTH; x++)
+            memcpy(rgb + 3 * (y * KEPT_WIDTH + x), (const uint8_t*)image.pixels + y * image.row_bytes + 4 * x, 3);
+    sumi_images_release(engine, &image, 1);
+    return true;
+}
+
+// How many pixels differ among those that `where` marks with `value`.
+static int differing(const uint8_t* a, const uint8_t* b, const uint8_t* where, uint8_t value)
+{
+    int count = 0;
+    for (int i = 0; i < KEPT_PIXELS; i++) count += where[i] == value && memcmp(a + 3 * i, b + 3 * i, 3) != 0;
+    return count;
+}
+
+// To the last bit, whatever the mask's and the picture's forms; a feather mixes inside of the edge alone.
+TEST(what_a_mask_keeps_is_the_start_image)
+{
+    enum { FEATHER = 6 };
+    OPEN(engine, model);
+    static uint8_t rgb[3 * KEPT_PIXELS], rgba[4 * KEPT_PIXELS], painted[KEPT_PIXELS], kept[4][3 * KEPT_PIXELS];
+    for (int i = 0; i < KEPT_PIXELS; i++) {
+        for (int c = 0; c < 3; c++) rgb[3 * i + c] = rgba[4 * i + c] = (uint8_t)(i * (7 + c) + i / 11 * 5);
+        painted[i] = i % KEPT_WIDTH >= 17 && i % KEPT_WIDTH < 40 && i / KEPT_WIDTH >= 9 ? 255 : 0;
+    }
+    sumi_pixels start = {rgb, KEPT_WIDTH, KEPT_HEIGHT, 0, 3}, mask = {painted, KEPT_WIDTH, KEPT_HEIGHT, 0, 1};
+    sumi_image_desc desc = small_image(model, &s_item);
+    desc.width = KEPT_WIDTH;
+    desc.height = KEPT_HEIGHT;
+    desc.strength = 1.0f;
+    desc.start_image = &start;
+    desc.mask = &mask;
+    static const int feathers[3] = {0, FEATHER, -1};
+    for (int k = 0; k < 3; k++) {
+        desc.mask_feather = feathers[k];
+        CHECK(draw_rgb(engine, &desc, kept[k]));
+    }
+    CHECK_NUMBER(differing(kept[0], rgb, painted, 0), 0);
+    CHECK(differing(kept[0], rgb, painted, 255) > 0);
+    CHECK_NUMBER(differing(kept[0], kept[2], painted, 255), 0); // what is painted is what the VAE makes
+    CHECK(differing(kept[2], rgb, painted, 0) > 0);
+    CHECK_NUMBER(differing(kept[1], rgb, painted, 0), 0);
+    for (int y = 20; y < KEPT_HEIGHT; y++) { // far from the upper edge: the left one's distance alone
+        for (int x = 17; x < 28; x++) {
+            const int at = 3 * (y * KEPT_WIDTH + x), inside = x - 16;
+            for (int c = 0; c < 3; c++) {
+                const double share = inside < FEATHER ? floor(255.0 * inside / FEATHER) / 255.0 : 1.0,
+                             want = rgb[at + c] + share * (kept[0][at + c] - rgb[at + c]);
+                CHECK(fabs(want - kept[1][at + c]) <= 1.01); // both were rounded
+            }
+        }
+    }
+    // another form of the same start, and one of another size that is resized first
+    start = (sumi_pixels){rgba, KEPT_WIDTH, KEPT_HEIGHT, 0, 4};
+    desc.mask_feather = 0;
+    CHECK(draw_rgb(engine, &desc, kept[3]));
+    CHECK_NUMBER(differing(kept[3], rgb, painted, 0), 0);
+    start = (sumi_pixels){rgb, KEPT_HEIGHT, KEPT_WIDTH, 0, 3};
+    sumi_heap heap;
+    sumi_heap_init(&heap, NULL);
+    start.row_bytes = 3 * KEPT_HEIGHT;
+    CHECK_NUMBER(sumi_pixels_to_rgb(&heap, &start, KEPT_WIDTH, KEPT_HEIGHT, kept[1], NULL), SUMI_OK);
+    CHECK(draw_rgb(engine, &desc, kept[3]));
+    CHECK_NUMBER(differing(kept[3], kept[1], painted, 0), 0);
+    close_engine(engine);
+}
+
 TEST(encoded_latents_start_like_the_picture)
 {
     OPEN(engine, model);
@@ -354,6 +432,7 @@ TEST(encoded_latents_start_like_the_picture)
     desc.start_posterior = SUMI_POSTERIOR_MODE;
     uint64_t of_image = draw_hash(engine, &desc);
     desc.mask = &mask;
+    desc.mask_feather = -1; // latents have no picture to keep
     uint64_t inpainted = draw_hash(engine, &desc);
     desc.start_image = NULL;
     desc.start_latents = latents;
@@ -730,6 +809,7 @@ int main(int argc, char** argv)
     RUN(a_batch_equals_single_jobs);
     RUN(latents_of_a_batch_equal_single_jobs);
     RUN(noise_is_the_generators_and_posterior_noise_comes_first);
+    RUN(what_a_mask_keeps_is_the_start_image);
     RUN(encoded_latents_start_like_the_picture);
     RUN(a_models_own_guidance_and_schedule_are_used);
     RUN(given_sigmas_equal_the_same_schedule);

@@ -197,7 +197,8 @@ TEST(image_descs_are_checked_member_by_member)
     sumi_job job;
     uint8_t grey[32 * 32 * 3] = {0};
     sumi_pixels pixels = {grey, 32, 32, 0, 3}, five = {grey, 4, 4, 0, 5};
-    float values[16 * 16] = {0};
+    float values[16 * 16] = {0}, not_finite[16 * 16] = {0};
+    not_finite[200] = INFINITY;
     const float rising[3] = {0.5f, 0.9f, 0.0f}, good_sigmas[3] = {1.0f, 0.5f, 0.0f};
     sumi_image_item neither = {.seed = 1}, both = {.text = "x", .prompt = prompt},
                     negatives = {.text = "x", .negative_text = "y", .negative_prompt = prompt};
@@ -255,6 +256,8 @@ TEST(image_descs_are_checked_member_by_member)
     BAD(d.solver = (sumi_solver)7, SUMI_INVALID_ARGUMENT);
     BAD(d.solver = (sumi_solver)-1, SUMI_INVALID_ARGUMENT);
     BAD(d.shift = -3.0f, SUMI_INVALID_ARGUMENT);
+    BAD(d.shift = 1e30f, SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(s_host.log, "10000") != NULL);
     BAD(d.sigmas = rising, SUMI_INVALID_ARGUMENT);
     BAD((d.sigmas = good_sigmas, d.deadline_ms = 5), SUMI_INVALID_ARGUMENT);
     BAD(d.noise = (sumi_noise)3, SUMI_INVALID_ARGUMENT);
@@ -270,6 +273,11 @@ TEST(image_descs_are_checked_member_by_member)
     BAD((d.start_latents = values, d.mask = &five), SUMI_INVALID_ARGUMENT);
     BAD(d.strength = 1.5f, SUMI_INVALID_ARGUMENT);
     BAD((d.start_latents = values, d.strength = 0.0f), SUMI_INVALID_ARGUMENT);
+    BAD((d.start_latents = values, d.strength = 1e-7f), SUMI_INVALID_ARGUMENT);
+    BAD((d.noise = SUMI_NOISE_GIVEN, d.noise_values = not_finite), SUMI_INVALID_ARGUMENT);
+    BAD(d.start_latents = not_finite, SUMI_INVALID_ARGUMENT);
+    BAD((d.start_image = &pixels, d.start_noise_values = not_finite), SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(s_host.log, "start_noise_values[200]") != NULL);
     BAD(d.references = &pixels, SUMI_NOT_SUPPORTED);
     BAD(d.reference_count = 1, SUMI_NOT_SUPPORTED);
     BAD(d.lora_count = -1, SUMI_INVALID_ARGUMENT);
@@ -282,6 +290,12 @@ TEST(image_descs_are_checked_member_by_member)
     BAD((target.row_bytes = 500, d.targets = &target), SUMI_INVALID_ARGUMENT);
     BAD((target.host_memory = grey, target.row_bytes = 127, d.targets = &target), SUMI_INVALID_ARGUMENT);
 #undef BAD
+    sumi_encode_desc encoding = sumi_encode_defaults(model);
+    encoding.image = &pixels;
+    encoding.width = encoding.height = 32;
+    encoding.noise_values = not_finite;
+    CHECK_NUMBER(sumi_submit_encode(engine, &encoding, &job), SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(s_host.log, "noise_values[200]") != NULL);
     sumi_lora* lora = read_lora(engine, model, "lora_peft.safetensors");
     sumi_lora_use use = {lora, NAN};
     sumi_image_desc d = small_image(model, &s_item);
@@ -292,6 +306,37 @@ TEST(image_descs_are_checked_member_by_member)
     close_engine(engine);
 }
 
+static void note_unused(sumi_log_level level, sumi_result result, const char* text, void* user_data)
+{
+    if (level == SUMI_LOG_WARNING && result == SUMI_OK && strstr(text, "is not used") != NULL
+        && strstr(text, "items[1].negative_text") != NULL)
+        ++*(int*)user_data;
+}
+
+TEST(a_negative_prompt_without_guidance_is_told)
+{
+    memset(&s_host, 0, sizeof s_host);
+    int told = 0;
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.log = (sumi_log){note_unused, &told};
+    sumi_model* model = NULL;
+    sumi_engine* engine = open_engine(&ed, &model);
+    CHECK(engine != NULL);
+    if (engine == NULL) return;
+    const sumi_image_item items[2] = {{.text = "a fox", .negative_text = ""},
+                                      {.text = "a fox", .negative_text = "grey"}};
+    sumi_image_desc desc = small_image(model, items);
+    desc.item_count = 2;
+    sumi_job job;
+    for (int guided = 0; guided < 2; guided++) {
+        desc.guidance = sumi_model_get_info(model).guidance_off + (guided == 1 ? 2.0f : 0.0f);
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        sumi_job_discard(engine, job);
+        CHECK_NUMBER(told, 1); // without guidance, and once
+    }
+    close_engine(engine);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -299,5 +344,6 @@ int main(int argc, char** argv)
     RUN(model_and_object_descs_are_checked);
     RUN(components_that_a_family_lacks_are_refused);
     RUN(image_descs_are_checked_member_by_member);
+    RUN(a_negative_prompt_without_guidance_is_told);
     TEST_END();
 }

@@ -187,6 +187,8 @@ TEST(a_short_budget_tiles_the_vae_and_a_tiny_one_is_refused)
     CHECK_NUMBER(sumi_engine_set_memory_budget(engine, budget), SUMI_OK);
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &tiled), SUMI_OK);
     CHECK(tiled.tiles_vae && !whole.tiles_vae && tiled.arena + tiled.staging <= budget);
+    CHECK_NUMBER(whole.needed, whole.arena + whole.staging);
+    CHECK_NUMBER(tiled.needed, tiled.arena + tiled.staging);
     CHECK_NUMBER(draw(engine, &desc, &second), SUMI_OK);
     sumi_engine_info info = sumi_engine_get_info(engine);
     CHECK_NUMBER(info.held_bytes[SUMI_MEMORY_ARENA], tiled.arena);
@@ -204,6 +206,15 @@ TEST(a_short_budget_tiles_the_vae_and_a_tiny_one_is_refused)
     CHECK_NUMBER(sumi_image_memory(engine, &desc, &none), SUMI_BUDGET_TOO_SMALL);
     CHECK(strstr(s_host.log, "100000") != NULL);
     CHECK_NUMBER(none.arena, 0);
+    // exactly so much is enough
+    CHECK(none.needed > 100000);
+    sumi_memory least;
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, none.needed), SUMI_OK);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &least), SUMI_OK);
+    CHECK_NUMBER(least.needed, none.needed);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, none.needed - 1), SUMI_OK);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &least), SUMI_BUDGET_TOO_SMALL);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 100000), SUMI_OK);
     sumi_job job;
     CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
     sumi_job_wait(engine, job, SUMI_FOREVER);

@@ -47,7 +47,7 @@ static void make_request(fixture* f, int rest)
     for (int32_t e = 0; e < SUMI_MAX_TEXT_ENCODERS; e++) p->shared_tokens[e] = 0;
     p->width = 512, p->height = 768;
     p->guidance_rule = SUMI_GUIDANCE_NORM_LIMIT, p->norm_limit = 1.5f;
-    p->has_base = p->starts_from_image = p->inpaints = true;
+    p->has_base = p->starts_from_image = p->inpaints = p->composites = true;
     p->has_history = p->starts_from_latents = p->samples_posterior = p->previews = false;
     p->without_decode = p->whole = false;
     r->model = &s_models[0];

@@ -97,10 +97,107 @@ TEST(every_text_encoder_is_told_saved_and_loaded)
     close_engine(engine);
 }
 
+// ---- Texts that are too long ----------------------------------------------------------------------------------------
+
+typedef struct listener {
+    int warnings;
+    char text[256];
+} listener;
+
+static void listen(sumi_log_level level, sumi_result result, const char* text, void* user_data)
+{
+    listener* heard = user_data;
+    (void)result;
+    if (level != SUMI_LOG_WARNING) return;
+    heard->warnings++;
+    snprintf(heard->text, sizeof heard->text, "%s", text);
+}
+
+// "a " as often as it takes for so many bytes
+static char* long_text(size_t bytes)
+{
+    char* text = malloc(bytes + 1);
+    for (size_t i = 0; i < bytes; i++) text[i] = i % 2 == 0 ? 'a' : ' ';
+    text[bytes] = 0;
+    return text;
+}
+
+// What a prompt job and a picture job say of a text, and the rows that its features have.
+static int32_t cut_tokens(sumi_engine* engine, sumi_model* model, const char* text, int32_t* out_rows)
+{
+    sumi_prompt_desc desc = sumi_prompt_defaults(model);
+    desc.text = text;
+    sumi_job job;
+    sumi_prompt* prompt = NULL;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_job_poll(engine, job).cut_tokens, 0); // not known yet
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    const int32_t cut = sumi_job_poll(engine, job).cut_tokens;
+    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
+    *out_rows = sumi_prompt_get_info(prompt).encoders[0].token_count;
+    const sumi_image_item items[2] = {{.text = "a"}, {.text = text}}, given = {.prompt = prompt, .negative_text = ""};
+    sumi_image_desc image = small_image(model, items);
+    image.item_count = 2;
+    image.step_count = 1;
+    for (int i = 0; i < 2; i++) {
+        CHECK_NUMBER(sumi_submit_images(engine, &image, &job), SUMI_OK);
+        CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+        CHECK_NUMBER(sumi_job_poll(engine, job).cut_tokens, i == 0 ? cut : 0); // nothing is cut off features
+        sumi_job_discard(engine, job);
+        image.items = &given;
+        image.item_count = 1;
+    }
+    sumi_prompt_release(prompt);
+    return cut;
+}
+
+// Of three families: one with a limit of tokens, one of rows behind a template, one of two encoders.
+TEST(texts_that_are_too_long_are_told)
+{
+    static const struct {
+        const char* path;
+        int32_t rows; // at most
+    } models[] = {{MODEL_PATH, 512}, {"tests/golden/qwen-image/model", 512}, {"tests/golden/newbie/model", 512}};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        listener heard = {0};
+        memset(&s_host, 0, sizeof s_host);
+        sumi_engine_desc desc = host_desc(&s_host);
+        desc.log = (sumi_log){listen, &heard};
+        sumi_engine* engine = open_engine(&desc, NULL);
+        sumi_model* model = load_model_at(engine, models[i].path);
+        CHECK(model != NULL);
+        size_t low = 2, high = 6000; // low is read whole, high is not
+        int32_t rows = 0, cut = 0;
+        while (low + 2 < high) {
+            const size_t middle = (low + high) / 4 * 2;
+            char* text = long_text(middle);
+            heard.warnings = 0;
+            cut = cut_tokens(engine, model, text, &rows);
+            CHECK_NUMBER(heard.warnings, cut > 0 ? 2 : 0); // the prompt's and the picture's; not with features
+            CHECK(cut >= 0 && rows <= models[i].rows);
+            if (cut == 0) low = middle;
+            else high = middle;
+            free(text);
+        }
+        CHECK(low > 800 && high < 1100); // a letter and a blank are a token
+        char number[16], *text = long_text(high + 2000);
+        cut = cut_tokens(engine, model, text, &rows);
+        CHECK(cut > 990 && cut < 1010);
+        CHECK_NUMBER(rows, models[i].rows);
+        snprintf(number, sizeof number, "%d tokens", (int)cut);
+        CHECK(strstr(heard.text, number) != NULL && strstr(heard.text, "cut off") != NULL);
+        printf("  %s: %zu bytes are read; of %zu more, %d tokens are not\n", models[i].path, low, high + 2000 - low,
+               (int)cut);
+        free(text);
+        close_engine(engine);
+    }
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
     RUN(a_prompt_saved_by_an_earlier_version_is_read);
     RUN(every_text_encoder_is_told_saved_and_loaded);
+    RUN(texts_that_are_too_long_are_told);
     TEST_END();
 }

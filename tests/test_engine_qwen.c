@@ -193,6 +193,7 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
     sumi_pixels start_pixels, mask_pixels;
     if (read_picture(c->start, &start, &start_pixels)) desc.start_image = &start_pixels;
     if (read_picture(c->mask, &mask, &mask_pixels)) desc.mask = &mask_pixels;
+    desc.mask_feather = -1; // the reference keeps what the VAE makes of it
     if (desc.start_image != NULL) desc.start_noise_values = posterior;
     sumi_lora* lora = c->lora != NULL ? read_adapter(engine, model, c->lora) : NULL;
     const sumi_lora_use use = {lora, 1.0f};

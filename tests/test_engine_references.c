@@ -102,7 +102,7 @@ TEST(pictures_stand_in_the_prompt_as_their_tokens)
     const int32_t tokens[3] = {18, 9, 4};
     int32_t ids[1024], literal[1024], rows[3] = {0}, count = 0, literal_count = 0;
     sumi_error error = {SUMI_OK, {0}};
-    const sumi_prompt_text text = {"make it red", 11, tokens, 3};
+    const sumi_prompt_text text = {.text = "make it red", .bytes = 11, .picture_tokens = tokens, .picture_count = 3};
     CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &text, ids, 1024, &count, rows, &error), SUMI_OK);
     char written[2048] = "";
     for (int i = 0; i < 3; i++) {
@@ -127,7 +127,7 @@ TEST(pictures_stand_in_the_prompt_as_their_tokens)
     char* long_text = malloc(8192);
     memset(long_text, 'q', 8192);
     for (int i = 3; i < 8192; i += 4) long_text[i] = ' ';
-    const sumi_prompt_text longer = {long_text, 8192, tokens, 3};
+    const sumi_prompt_text longer = {.text = long_text, .bytes = 8192, .picture_tokens = tokens, .picture_count = 3};
     CHECK(most <= 1024);
     CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &longer, ids, most, &count, rows, &error), SUMI_OK);
     CHECK_NUMBER(count, most - 3);
@@ -159,7 +159,7 @@ TEST(every_picture_reaches_its_own_tokens_and_no_others)
     const int32_t tokens[3] = {18, 9, 18};
     int32_t ids[1024], rows[3] = {0}, count = 0;
     sumi_error error = {SUMI_OK, {0}};
-    const sumi_prompt_text text = {"make it red", 11, tokens, 3};
+    const sumi_prompt_text text = {.text = "make it red", .bytes = 11, .picture_tokens = tokens, .picture_count = 3};
     CHECK_NUMBER(sumi_network_tokenise_pictures(model->network, 0, &text, ids, 1024, &count, rows, &error), SUMI_OK);
     CHECK_NUMBER(sumi_prompt_get_info(prompts[0]).encoders[0].token_count, count);
     for (int32_t row = 0; row < count; row++) {

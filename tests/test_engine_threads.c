@@ -272,6 +272,84 @@ TEST(two_engines_on_two_threads_do_not_meet)
     }
 }
 
+// ---- The memory query -----------------------------------------------------------------------------------------------
+
+// An archive whose next read takes until the test lets it go: a slice of any length.
+typedef struct gate {
+    sumi_mutex mutex;
+    sumi_condition changed;
+    archive files;
+    bool is_shut, is_waited_at, gave_up;
+} gate;
+
+static void* gate_open(const char* path, uint64_t* out_bytes, void* user_data)
+{
+    return archive_open(path, out_bytes, &((gate*)user_data)->files);
+}
+static bool gate_read(void* file, uint64_t offset, void* into, size_t bytes, void* user_data)
+{
+    gate* g = user_data;
+    sumi_mutex_lock(&g->mutex);
+    g->is_waited_at = g->is_shut;
+    sumi_condition_broadcast(&g->changed);
+    while (g->is_shut && !g->gave_up) // rather a test that fails than one that hangs
+        g->gave_up = !sumi_condition_wait_us(&g->changed, &g->mutex, 20000000);
+    sumi_mutex_unlock(&g->mutex);
+    return archive_read(file, offset, into, bytes, &g->files);
+}
+static void gate_close(void* file, void* user_data) { archive_close(file, &((gate*)user_data)->files); }
+
+TEST(the_memory_answer_waits_for_no_slice)
+{
+    static gate g;
+    memset(&g, 0, sizeof g);
+    CHECK(sumi_mutex_init(&g.mutex) && sumi_condition_init(&g.changed));
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.pump = SUMI_PUMP_THREAD;
+    ed.files = (sumi_files){gate_open, gate_read, NULL, gate_close, &g};
+    sumi_model* model = NULL;
+    sumi_engine* engine = open_engine(&ed, &model);
+    CHECK(engine != NULL);
+    if (engine == NULL) return;
+    const sumi_image_desc desc = small_image(model, &s_item);
+    sumi_memory at_rest, meanwhile;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &at_rest), SUMI_OK);
+    g.is_shut = true;
+    sumi_model_desc md = sumi_model_defaults();
+    md.path = MODEL_PATH;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_model(engine, &md, &job), SUMI_OK);
+    sumi_mutex_lock(&g.mutex);
+    while (!g.is_waited_at && !g.gave_up) sumi_condition_wait(&g.changed, &g.mutex);
+    sumi_mutex_unlock(&g.mutex);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &meanwhile), SUMI_OK);
+    sumi_mutex_lock(&g.mutex);
+    CHECK(!g.gave_up); // the slice was still there
+    g.is_shut = false;
+    sumi_condition_broadcast(&g.changed);
+    sumi_mutex_unlock(&g.mutex);
+    CHECK(memcmp(&at_rest, &meanwhile, sizeof at_rest) == 0);
+    // Beside a job that writes plans and splits prompts itself.
+    for (int i = 0; i < 20; i++) {
+        sumi_job picture;
+        sumi_image_desc other = desc;
+        other.step_count = 1 + i % 3;
+        other.width = 32 + 16 * (i % 4);
+        CHECK_NUMBER(sumi_submit_images(engine, &other, &picture), SUMI_OK);
+        for (int k = 0; k < 3; k++) {
+            CHECK_NUMBER(sumi_image_memory(engine, &desc, &meanwhile), SUMI_OK);
+            CHECK(meanwhile.arena == at_rest.arena && meanwhile.staging == at_rest.staging
+                  && meanwhile.images == at_rest.images && meanwhile.weights == at_rest.weights);
+        }
+        CHECK_NUMBER(sumi_job_wait(engine, picture, SUMI_FOREVER), SUMI_OK);
+        sumi_job_discard(engine, picture);
+    }
+    close_engine(engine);
+    sumi_condition_destroy(&g.changed);
+    sumi_mutex_destroy(&g.mutex);
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -282,6 +360,7 @@ int main(int argc, char** argv)
     RUN(a_queued_job_ends_once);
     RUN(our_thread_works_without_updates);
     RUN(closing_discarding_and_destroying_beside_our_thread);
+    RUN(the_memory_answer_waits_for_no_slice);
     RUN(two_engines_on_two_threads_do_not_meet);
     TEST_END();
 }

@@ -2,6 +2,7 @@
 // for a batch, tiles, sections).
 // The numbers of every stage are golden_run's business; here is what golden data does not show.
 #include "cpu/cpu.h"
+#include "failing.h"
 #include "files/safetensors_write.h"
 #include "models/network_state.h"
 #include "models/pipeline.h"
@@ -700,26 +701,6 @@ TEST(every_missing_or_misshapen_tensor_of_the_text_encoder_is_named)
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-typedef struct failing {
-    long left, held, refused;
-} failing;
-static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
-{
-    failing* f = user_data;
-    if (f->left-- <= 0) {
-        f->refused++;
-        return NULL;
-    }
-    f->held++;
-    return system_allocate(bytes, alignment);
-}
-static void failing_release(void* memory, size_t bytes, void* user_data)
-{
-    (void)bytes;
-    ((failing*)user_data)->held--;
-    system_release(memory);
-}
-
 // A folder with both ways to keep a LoKr, with a factor that is multiplied, and with a changed norm.
 static void write_some_lokr(void)
 {
@@ -753,8 +734,8 @@ TEST(every_failing_allocation_is_survived)
     bool finished = false;
     long n = 0;
     for (; n < 100000 && !finished; n++) {
-        failing f = {n, 0, 0};
-        sumi_allocator allocator = {failing_allocate, failing_release, &f};
+        failing f = {.left = n};
+        const sumi_allocator allocator = failing_allocator(&f);
         sumi_heap heap;
         sumi_heap_init(&heap, &allocator);
         sumi_error error = {0};

@@ -1,3 +1,4 @@
+#include "failing.h"
 #include "plan/op_kinds.h"
 #include "plan/validate.h"
 #include "system.h"
@@ -728,30 +729,11 @@ TEST(plan_is_the_same_where_no_adapter_reaches)
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-typedef struct failing {
-    int left;
-    int64_t held;
-} failing;
-
-static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
-{
-    failing* state = user_data;
-    if (state->left-- <= 0) { return NULL; }
-    state->held += (int64_t)bytes;
-    return system_allocate(bytes, alignment);
-}
-
-static void failing_release(void* memory, size_t bytes, void* user_data)
-{
-    ((failing*)user_data)->held -= (int64_t)bytes;
-    system_release(memory);
-}
-
 TEST(plan_survives_every_failing_allocation)
 {
     for (int n = 0;; n++) {
-        failing state = {n, 0};
-        sumi_allocator allocator = {failing_allocate, failing_release, &state};
+        failing state = {.left = n};
+        const sumi_allocator allocator = failing_allocator(&state);
         sumi_heap heap;
         sumi_heap_init(&heap, &allocator);
         sumi_weight w = make_weight(64, 64);

@@ -1,5 +1,6 @@
 // Noise, schedules, solvers, pixels and presets against recorded reference values.
 #include "base/file.h"
+#include "failing.h"
 #include "files/json.h"
 #include "files/tensors.h"
 #include "models/preview_factors.h"
@@ -62,25 +63,6 @@ static void json_copy(sumi_json* json, char* into, size_t bytes)
 }
 
 static bool same_float(float a, float b) { return memcmp(&a, &b, sizeof a) == 0; }
-
-// An allocator that fails at the n-th request and afterwards.
-typedef struct failing {
-    long left;
-    size_t held;
-} failing;
-static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
-{
-    failing* f = user_data;
-    if (f->left-- <= 0) return NULL;
-    f->held++;
-    return system_allocate(bytes, alignment);
-}
-static void failing_release(void* memory, size_t bytes, void* user_data)
-{
-    (void)bytes;
-    ((failing*)user_data)->held--;
-    system_release(memory);
-}
 
 // ---- Noise: CPU generator -------------------------------------------------------------------------------------------
 
@@ -968,6 +950,46 @@ TEST(resize_keeps_flat_pictures_flat)
             }
 }
 
+// Chamfer distances in pieces of any height; opacity grows from the edge inwards.
+TEST(distances_to_what_a_mask_keeps)
+{
+    enum { WIDTH = 23, HEIGHT = 17, COUNT = WIDTH * HEIGHT };
+    uint8_t mask[COUNT], opacity[COUNT];
+    uint16_t whole[COUNT], pieces[COUNT];
+    for (int i = 0; i < COUNT; i++) mask[i] = (i * 7 % 31 != 0) && i % WIDTH != 4;
+    sumi_mask_distances(mask, WIDTH, HEIGHT, 0, HEIGHT, false, whole);
+    sumi_mask_distances(mask, WIDTH, HEIGHT, 0, HEIGHT, true, whole);
+    for (int rows = 1; rows <= HEIGHT; rows++) {
+        for (int y = 0; y < HEIGHT; y += rows)
+            sumi_mask_distances(mask, WIDTH, HEIGHT, y, y + rows < HEIGHT ? y + rows : HEIGHT, false, pieces);
+        for (int y = HEIGHT; y > 0; y -= rows)
+            sumi_mask_distances(mask, WIDTH, HEIGHT, y > rows ? y - rows : 0, y, true, pieces);
+        CHECK(memcmp(whole, pieces, sizeof whole) == 0);
+    }
+    for (int i = 0; i < COUNT; i++) { // by its definition
+        int least = SUMI_FAR;
+        for (int k = 0; k < COUNT; k++) {
+            const int across = abs(i % WIDTH - k % WIDTH), down = abs(i / WIDTH - k / WIDTH),
+                      far = 3 * (across > down ? across : down) + (across < down ? across : down);
+            if (mask[k] == 0 && far < least) least = far;
+        }
+        CHECK_NUMBER(whole[i], least);
+    }
+    for (int feather = 0; feather < 5; feather++) {
+        sumi_mask_opacity(mask, feather > 0 ? whole : NULL, COUNT, feather, opacity);
+        for (int i = 0; i < COUNT; i++) {
+            CHECK_NUMBER(opacity[i], mask[i] == 0                              ? 0
+                                     : feather == 0 || whole[i] >= 3 * feather ? 255
+                                                                               : 255 * whole[i] / (3 * feather));
+        }
+    }
+    memset(mask, 1, sizeof mask); // nothing is kept
+    sumi_mask_distances(mask, WIDTH, HEIGHT, 0, HEIGHT, false, whole);
+    sumi_mask_distances(mask, WIDTH, HEIGHT, 0, HEIGHT, true, whole);
+    sumi_mask_opacity(mask, whole, COUNT, 4, opacity);
+    for (int i = 0; i < COUNT; i++) CHECK(whole[i] == SUMI_FAR && opacity[i] == 255);
+}
+
 TEST(picture_and_mask_are_prepared_as_the_reference_does)
 {
     sumi_tensor_set set;
@@ -1104,10 +1126,11 @@ TEST(pixels_survive_every_failing_allocation)
     for (int what = 0; what < 7; what++) {
         long n = 0;
         for (sumi_result result = SUMI_OUT_OF_HOST_MEMORY; result != SUMI_OK && n < 50; n++) {
-            failing f = {n, 0};
+            failing f = {.left = n};
             sumi_heap heap;
             sumi_error error = {0};
-            sumi_heap_init(&heap, &(sumi_allocator){failing_allocate, failing_release, &f});
+            const sumi_allocator allocator = failing_allocator(&f);
+            sumi_heap_init(&heap, &allocator);
             int32_t channels = what % 3 == 0 ? 1 : what % 3 == 1 ? 3 : 4;
             const sumi_pixels p = {data, 40, 30, 40 * channels, channels};
             if (what < 3) result = sumi_pixels_to_rgb(&heap, &p, 16, 16, out, &error);
@@ -1246,6 +1269,7 @@ int main(int argc, char** argv)
     RUN(resize_equals_pillow_bit_for_bit);
     RUN(resize_treats_channels_alone_and_minds_row_bytes);
     RUN(resize_keeps_flat_pictures_flat);
+    RUN(distances_to_what_a_mask_keeps);
     RUN(picture_and_mask_are_prepared_as_the_reference_does);
     RUN(mask_threshold_and_luma_are_pillows);
     RUN(pixels_refuse_hostile_sizes_and_say_why);

@@ -1,6 +1,7 @@
 // The text room: the three tokenizers against the golden strings, malformed files, memory, speed, and what hostile text
 // must not do.
 // SUMI_GOLDEN names another folder of the layout of tests/golden.
+#include "failing.h"
 #include "files/json.h"
 #include "system.h"
 #include "test.h"
@@ -1228,23 +1229,6 @@ TEST(damaged_sentencepiece_models_are_survived)
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-typedef struct failing {
-    int64_t left;
-} failing;
-
-static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
-{
-    failing* f = user_data;
-    return f->left-- <= 0 ? NULL : system_allocate(bytes, alignment);
-}
-
-static void failing_release(void* memory, size_t bytes, void* user_data)
-{
-    (void)bytes;
-    (void)user_data;
-    system_release(memory);
-}
-
 TEST(any_allocation_may_fail)
 {
     static const char* const s_names[] = {"common/tokenizers/qwen",
@@ -1269,8 +1253,8 @@ TEST(any_allocation_may_fail)
         blob json = read_golden(name);
         bool worked = false;
         for (int64_t n = 0; n < 400 && !worked; n++) {
-            failing f = {n};
-            sumi_allocator allocator = {failing_allocate, failing_release, &f};
+            failing f = {.left = n};
+            const sumi_allocator allocator = failing_allocator(&f);
             sumi_heap heap;
             sumi_heap_init(&heap, &allocator);
             sumi_error error = {0};

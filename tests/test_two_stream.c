@@ -1,5 +1,6 @@
 // The two-stream transformer beside its golden cases: what it refuses, which tensors it can do without, what adapters
 // find in it, and what its plans promise at the released sizes.
+#include "failing.h"
 #include "models/two_stream.h"
 #include "plan/validate.h"
 #include "system.h"
@@ -426,35 +427,13 @@ TEST(products_run_once_over_all_rows_of_a_stream)
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-typedef struct failing {
-    long left, refused, held;
-} failing;
-
-static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
-{
-    failing* f = user_data;
-    if (f->left-- <= 0) {
-        f->refused++;
-        return NULL;
-    }
-    f->held++;
-    return system_allocate(bytes, alignment);
-}
-
-static void failing_release(void* memory, size_t bytes, void* user_data)
-{
-    (void)bytes;
-    ((failing*)user_data)->held--;
-    system_release(memory);
-}
-
 TEST(every_failing_allocation_is_survived)
 {
     bool finished = false;
     long n = 0;
     for (; n < 10000 && !finished; n++) {
-        failing f = {n, 0, 0};
-        sumi_allocator allocator = {failing_allocate, failing_release, &f};
+        failing f = {.left = n};
+        const sumi_allocator allocator = failing_allocator(&f);
         sumi_heap heap;
         sumi_heap_init(&heap, &allocator);
         bound* b = bind(&heap, &t_set, ", \"zero_cond_t\": true", NULL);

@@ -65,7 +65,20 @@ hold() { # a key, or Control and a key; the last one pressed goes up first, or i
     frames 2
 }
 where() { awk -v name="$1" '$1 == "widget" && $2 == name { x = $3; y = $4 } END { print x, y }' "$report"; }
-point() { set -- $(where "$1") "${2:-0}"; xdotool mousemove $(($1 + $3)) "$2"; frames 3; } # widget, pixels to its right
+# To a widget, and so many pixels to its right. It may be drawn a frame after what made it appear.
+point() {
+    local i at
+    for i in $(seq $patience); do
+        at=$(where "$1")
+        [[ "$at" == *[0-9]* ]] && break
+        kill -0 "$viewer" 2>/dev/null || break
+        sleep 0.02
+    done
+    [[ "$at" == *[0-9]* ]] || { fail "there is a widget $1 to point at" "$(cat "$folder/log")"; finish; }
+    set -- $at "${2:-0}"
+    xdotool mousemove $(($1 + $3)) "$2"
+    frames 3
+}
 click() { point "$@"; xdotool mousedown 1; frames 3; xdotool mouseup 1; frames 2; }
 look() { "$folder/support" screen "$folder/Xvfb_screen0" "$1" 2>&1; } # prints size and number of colours
 await_colours() { # what: a picture fades in

@@ -1,6 +1,7 @@
 // Pictures on their way into a prompt: the rules of sizes, the ops that cut a picture into patches and put rows in
 // order, the vision tower's files and its plan at the released size. The tower's numbers are golden_run's business.
 #include "cpu/cpu.h"
+#include "failing.h"
 #include "models/qwen_vision.h"
 #include "models/signatures.h"
 #include "plan_runner.h"
@@ -473,10 +474,11 @@ TEST(configs_that_the_tower_cannot_follow_are_refused)
         sumi_result result;
         const char* says;
     } cases[] = {{"{}", "{}", SUMI_OK, ""},
-                 {"{\"vision_config\":{\"depth\":2}}", "{}", SUMI_OK, ""},
+                 {"{\"vision_config\":{\"depth\":3}}", "{}", SUMI_OK, ""},
+                 {"{\"vision_config\":{\"depth\":2}}", "{}", SUMI_TENSOR_MISMATCH, "depth is 2"},
                  {"{\"vision_config\":{\"depth\":null}}", "{\"min_pixels\":null}", SUMI_OK, ""},
                  {"{\"vision_config\":{\"depth\":4}}", "{}", SUMI_TENSOR_MISSING, "visual.blocks.3."},
-                 {"{\"vision_config\":{\"depth\":1}}", "{}", SUMI_NOT_SUPPORTED, "names block 1"},
+                 {"{\"vision_config\":{\"intermediate_size\":80}}", "{}", SUMI_TENSOR_MISMATCH, "intermediate_size"},
                  {"{\"vision_config\":{\"depth\":129}}", "{}", SUMI_NOT_SUPPORTED, "has 129 blocks"},
                  {"{\"vision_config\":{\"depth\":-1}}", "{}", SUMI_NOT_SUPPORTED, "blocks"},
                  {"{\"vision_config\":{\"num_heads\":3}}", "{}", SUMI_NOT_SUPPORTED, "3 heads for a width of 64"},
@@ -585,26 +587,14 @@ TEST(windows_hold_every_cell_once)
 }
 
 // Every allocation of a bind and a plan fails once.
-static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
-{
-    long* left = user_data;
-    return (*left)-- <= 0 ? NULL : system_allocate(bytes, alignment);
-}
-static void failing_release(void* memory, size_t bytes, void* user_data)
-{
-    (void)bytes;
-    (void)user_data;
-    system_release(memory);
-}
-
 TEST(every_failing_allocation_is_survived)
 {
     tower t;
     if (open_tower(&t)) {
         bool finished = false;
         for (long n = 0; n < 5000 && !finished; n++) {
-            long left = n;
-            const sumi_allocator allocator = {failing_allocate, failing_release, &left};
+            failing f = {.left = n};
+            const sumi_allocator allocator = failing_allocator(&f);
             sumi_heap heap;
             sumi_heap_init(&heap, &allocator);
             sumi_weight_list list;

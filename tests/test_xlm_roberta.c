@@ -1,6 +1,7 @@
 // The text tower of Jina CLIP: its files under every name, the adapter in them, prompts in a batch. The numbers of every
 // stage are golden_run's business.
 #include "cpu/cpu.h"
+#include "failing.h"
 #include "files/safetensors_write.h"
 #include "models/signatures.h"
 #include "models/xlm_roberta.h"
@@ -441,34 +442,14 @@ TEST(positions_and_later_tokens_matter)
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-typedef struct failing {
-    long left, held, refused;
-} failing;
-static void* failing_allocate(size_t bytes, size_t alignment, void* user_data)
-{
-    failing* f = user_data;
-    if (f->left-- <= 0) {
-        f->refused++;
-        return NULL;
-    }
-    f->held++;
-    return system_allocate(bytes, alignment);
-}
-static void failing_release(void* memory, size_t bytes, void* user_data)
-{
-    (void)bytes;
-    ((failing*)user_data)->held--;
-    system_release(memory);
-}
-
 TEST(every_failing_allocation_is_survived)
 {
     static const int32_t counts[2] = {3, 2};
     bool finished = false;
     long n = 0;
     for (; n < 10000 && !finished; n++) {
-        failing f = {n, 0, 0};
-        sumi_allocator allocator = {failing_allocate, failing_release, &f};
+        failing f = {.left = n};
+        const sumi_allocator allocator = failing_allocator(&f);
         sumi_heap heap;
         sumi_heap_init(&heap, &allocator);
         tower t;

@@ -140,3 +140,18 @@ function link_library_inside(library)
     end
     libdirs(library.library_folders)
 end
+
+-- The static libraries themselves, quoted for a shell.
+function find_archives(library)
+    local found = {}
+    for _, name in ipairs(library.links) do
+        local archive = "lib" .. name .. ".a"
+        local at = output_of((os.getenv("CC") or "cc") .. " -print-file-name=" .. archive):gsub("%s+$", "")
+        for _, folder in ipairs(library.library_folders) do
+            if exists(folder .. "/" .. archive) then at = folder .. "/" .. archive end
+        end
+        if not at:find("/", 1, true) then error("--bundle needs " .. archive .. ", which was not found. On Debian: apt-get install " .. library.debian, 0) end
+        table.insert(found, "'" .. at .. "'")
+    end
+    return table.concat(found, " ")
+end

@@ -3,6 +3,7 @@
 //     bench --synthetic mid --size 512x512          a random checkpoint that lies in no file
 //     bench --synthetic z-image --backend cuda --report --sizes 1024,768,512     the released sizes, 20 GB that take 64 MB of the host's memory; sustained rates
 //     bench --synthetic qwen-image --backend cuda --report --sizes 1024,1328 --steps 4     57 GB of weights, in 64 MB too
+//     bench --synthetic newbie --backend cuda --report --sizes 1024 --steps 4 --guided-steps 28     16 GB, two text encoders
 //     bench --synthetic qwen-image --references 1 --backend cuda --report --sizes 1024     an edit model, with a picture
 //     bench --model models/Z-Image-Turbo            a real one
 //     bench --write DIR --synthetic mid             only writes the checkpoint
@@ -17,7 +18,9 @@
 // The report runs jobs back to back for some seconds, for a GPU that is cold does more than its power limit lets it
 // sustain: "first" is the median of the first jobs, "sustained" that of the second half. Its "forward" is the work time
 // of the DENOISE stage per evaluation (on a GPU: by the device's own clock), "picture" the wall time of a job from
-// submit to fetch. "spread of steps" is what the 99th of 100 steps takes beyond the median one.
+// submit to fetch. "spread of steps" is what the 99th of 100 steps takes beyond the median one. A prompt's "wall" is from
+// submit to done, "first" there the time of the first prompt of that length, for which a plan is made; "from its saved
+// form" is sumi_prompt_load of what sumi_prompt_save gave.
 //
 // With --blocks N the transformer of a synthetic checkpoint is cut to N blocks. "forward" is then scaled to the blocks
 // that it has whole, and says so; pictures, memory and the rest are those of the cut one. With --without-text-encoder
@@ -55,8 +58,8 @@ typedef struct bench {
     bool float32, serves, reports, shows_ops, cublaslt, without_text, is_short, has_picture;
     sumi_engine* engine;
     sumi_model* model;
-    sumi_prompt* prompt;
-    char text[MAX_PROMPT];
+    sumi_prompt *prompt, *empty; // empty: of the text "", what NewBie-image moves away from
+    char text[MAX_PROMPT + 32];
     float *latents, *picture;
     size_t latent_count;
     double flops_text, flops_forward, flops_decode;
@@ -111,6 +114,8 @@ static bool is_qwen_image(const bench* b)
     return b->synthetic.dim > 0 && b->synthetic.family == SYNTHETIC_QWEN_IMAGE;
 }
 
+static bool is_newbie(const bench* b) { return b->synthetic.dim > 0 && b->synthetic.family == SYNTHETIC_NEWBIE; }
+
 static bool open_model(bench* b)
 {
     sumi_engine_desc ed = sumi_engine_defaults();
@@ -149,24 +154,30 @@ static bool load_prompt(bench* b)
     return done;
 }
 
-// A prompt of `tokens` rows of random features, with the pictures that it refers to, in the form of sumi_prompt_save.
+// A prompt of `tokens` rows of random features, with the vector of a second encoder and the pictures that it refers to,
+// in the form of sumi_prompt_save.
 static bool make_prompt(bench* b, int32_t tokens)
 {
-    char json[1024], pictures[512] = "";
-    const int32_t width = b->synthetic.text_width;
+    char json[1024], others[512] = "";
+    const int32_t width = b->synthetic.text_width, pooled = b->synthetic.pooled_width;
+    const uint64_t token_bytes = (uint64_t)tokens * (uint64_t)width * 4;
     const uint64_t picture_bytes = (uint64_t)REFERENCE_SIDE * REFERENCE_SIDE * 3;
-    const uint64_t feature_bytes = (uint64_t)tokens * (uint64_t)width * 4;
+    const uint64_t feature_bytes = token_bytes + (uint64_t)pooled * 4;
     size_t used = 0;
+    if (pooled > 0)
+        used +=
+            (size_t)sprintf(others, ",\"features.1\":{\"dtype\":\"F32\",\"shape\":[1,%d],\"data_offsets\":[%llu,%llu]}",
+                            pooled, (unsigned long long)token_bytes, (unsigned long long)feature_bytes);
     for (int32_t i = 0; i < b->reference_count; i++)
         used += (size_t)sprintf(
-            pictures + used, ",\"reference.%d\":{\"dtype\":\"U8\",\"shape\":[%d,%d,3],\"data_offsets\":[%llu,%llu]}", i,
+            others + used, ",\"reference.%d\":{\"dtype\":\"U8\",\"shape\":[%d,%d,3],\"data_offsets\":[%llu,%llu]}", i,
             REFERENCE_SIDE, REFERENCE_SIDE, (unsigned long long)(feature_bytes + (uint64_t)i * picture_bytes),
             (unsigned long long)(feature_bytes + (uint64_t)(i + 1) * picture_bytes));
     const size_t length = (size_t)sprintf(
         json,
         "{\"__metadata__\":{\"sumi_prompt\":\"1\",\"family\":\"%s\",\"token_count\":\"%d\"},"
         "\"features\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[0,%llu]}%s}",
-        sumi_model_get_info(b->model).family, tokens, tokens, width, (unsigned long long)feature_bytes, pictures);
+        sumi_model_get_info(b->model).family, tokens, tokens, width, (unsigned long long)token_bytes, others);
     const size_t bytes = 8 + length + feature_bytes + (uint64_t)b->reference_count * picture_bytes;
     unsigned char* data = malloc(bytes);
     if (!data) return check(b, SUMI_OUT_OF_HOST_MEMORY, "making a prompt");
@@ -197,8 +208,9 @@ static void make_text(bench* b, int32_t tokens)
     int32_t count = tokens - synthetic_template_rows(&b->synthetic);
     if (count < 1) count = 1;
     if (count > MAX_PROMPT - 1) count = MAX_PROMPT - 1;
-    for (int32_t i = 0; i < count; i++) b->text[i] = words[(size_t)i % (sizeof words - 1)];
-    b->text[count] = 0;
+    const int begun = snprintf(b->text, sizeof b->text, "%s", synthetic_opening(&b->synthetic));
+    for (int32_t i = 0; i < count; i++) b->text[begun + i] = words[(size_t)i % (sizeof words - 1)];
+    b->text[begun + count] = 0;
 }
 
 // ---- Measuring ------------------------------------------------------------------------------------------------------
@@ -226,6 +238,17 @@ static bool measure_text(bench* b, double* out_seconds)
 {
     double work;
     return encode_text(b, out_seconds, &work);
+}
+
+// Keeps the prompt of the text "" too, which guided pictures of NewBie-image have as their negative one.
+static bool encode_empty(bench* b)
+{
+    sumi_prompt_desc desc = sumi_prompt_defaults(b->model);
+    desc.text = "";
+    sumi_job job;
+    return check(b, sumi_submit_prompt(b->engine, &desc, &job), "encoding the empty prompt")
+        && wait_for(b, job, "encoding the empty prompt")
+        && check(b, sumi_fetch_prompt(b->engine, job, &b->empty), "encoding the empty prompt");
 }
 
 static void sum_flops(bench* b, sumi_job job)
@@ -257,6 +280,7 @@ static bool measure_image(bench* b, bool profile, double* out_forward, double* o
     desc.step_count = 1;
     desc.sigmas = sigmas;
     desc.guidance = sumi_model_get_info(b->model).guidance_off;
+    desc.solver = SUMI_SOLVER_EULER; // one evaluation a step
     desc.targets = &target;
     desc.profile = profile;
     if (has_text && b->reference_count > 0) desc.references = b->references, desc.reference_count = b->reference_count;
@@ -327,8 +351,9 @@ static bool print_table(bench* b)
 // One job of `items` pictures of the size.
 typedef struct work {
     int32_t side, steps, items;
-    bool has_text;  // the prompt is encoded by the job
-    bool is_guided; // as the authors have it, with the prompt as its own negative
+    bool has_text; // the prompt is encoded by the job
+    // As the authors have it. The negative prompt is the empty text in NewBie-image, else the prompt itself.
+    bool is_guided;
 } work;
 typedef struct sample {
     double forward, decode, picture, cpu_per_step;
@@ -356,7 +381,14 @@ static sumi_image_desc describe(const bench* b, const work* w, sumi_image_item i
     desc.width = desc.height = w->side;
     desc.step_count = w->steps;
     if (!w->is_guided) desc.guidance = sumi_model_get_info(b->model).guidance_off;
-    for (int32_t i = 0; i < w->items && w->is_guided; i++) items[i].negative_prompt = b->prompt;
+    for (int32_t i = 0; i < w->items && w->is_guided; i++) {
+        if (w->has_text) items[i].negative_text = "";
+        else items[i].negative_prompt = b->empty ? b->empty : b->prompt;
+    }
+    if (is_newbie(b)) { // Euler's steps with guidance in all of them, as diffusers has them
+        desc.solver = SUMI_SOLVER_EULER;
+        desc.guidance_end = 1.0f;
+    }
     if (w->has_text && b->reference_count > 0)
         desc.references = b->references, desc.reference_count = b->reference_count;
     return desc;
@@ -440,19 +472,23 @@ static bool sustain(bench* b, const work* w, double seconds, sample* out_first, 
     return true;
 }
 
-static bool sustain_text(bench* b, int32_t tokens, double seconds, double* out_wall, double* out_work,
-                         int32_t* out_count)
+typedef struct text_times {
+    double first, wall, work; // seconds; first: of the first one, from submit to done as wall
+    int32_t count;
+} text_times;
+
+static bool sustain_text(bench* b, int32_t tokens, double seconds, text_times* out)
 {
     static double wall[MAX_JOBS], work_time[MAX_JOBS];
     int32_t count = 0;
     make_text(b, tokens);
-    if (!encode_text(b, &wall[0], &work_time[0])) return false;
+    if (!encode_text(b, &out->first, &work_time[0])) return false;
     for (double began = now(); count < MAX_JOBS && (count < 3 || now() - began < seconds); count++) {
         if (!encode_text(b, &wall[count], &work_time[count])) return false;
     }
-    *out_wall = median_of(wall + count / 2, count - count / 2);
-    *out_work = median_of(work_time + count / 2, count - count / 2);
-    *out_count = count;
+    out->wall = median_of(wall + count / 2, count - count / 2);
+    out->work = median_of(work_time + count / 2, count - count / 2);
+    out->count = count;
     return true;
 }
 
@@ -482,14 +518,32 @@ static bool report_spread(bench* b, const work* w)
     return true;
 }
 
-// One, behind pictures that warmed up: 50 steps take many seconds.
+// A forward of the whole transformer, by one of fewer blocks.
+static double scale_of(const bench* b) { return b->blocks > 0 ? (double)b->whole_blocks / b->blocks : 1.0; }
+
+static void name_forward(const bench* b, char name[NAME_BYTES], const char* what, int32_t side)
+{
+    if (b->blocks > 0)
+        snprintf(name, NAME_BYTES, "%s, %dx%d, %d blocks x %.3g", what, side, side, b->blocks, scale_of(b));
+    else snprintf(name, NAME_BYTES, "%s, %dx%d", what, side, side);
+}
+
+// One, behind pictures that warmed up: 50 steps take many seconds. Under a budget another one with its texts, for which
+// the encoders' weights come again.
 static bool report_guided(bench* b, int32_t side)
 {
     char name[NAME_BYTES];
     sample one;
-    const work guided = {.side = side, .steps = b->guided_steps, .items = 1, .is_guided = true};
+    work guided = {.side = side, .steps = b->guided_steps, .items = 1, .is_guided = true};
     if (!run_work(b, &guided, NULL, &one)) return false;
+    name_forward(b, name, "guided step", side);
+    report_row(name, scale_of(b) * one.forward, scale_of(b) * one.forward, 0.0);
     snprintf(name, sizeof name, "guided picture of %d steps, %dx%d", guided.steps, side, side);
+    report_row(name, one.picture, one.picture, 0.0);
+    if (!b->memory_budget || !has_text_encoder(b)) return true;
+    guided.has_text = true;
+    if (!run_work(b, &guided, NULL, &one)) return false;
+    snprintf(name, sizeof name, "the same with its texts, %dx%d", side, side);
     report_row(name, one.picture, one.picture, 0.0);
     return true;
 }
@@ -532,16 +586,6 @@ static bool report_encode(bench* b, int32_t side)
     snprintf(name, sizeof name, "encode, %dx%d", side, side);
     report_row(name, sustained, first, 0.0);
     return true;
-}
-
-// A forward of the whole transformer, by one of fewer blocks.
-static double scale_of(const bench* b) { return b->blocks > 0 ? (double)b->whole_blocks / b->blocks : 1.0; }
-
-static void name_forward(const bench* b, char name[NAME_BYTES], const char* what, int32_t side)
-{
-    if (b->blocks > 0)
-        snprintf(name, NAME_BYTES, "%s, %dx%d, %d blocks x %.3g", what, side, side, b->blocks, scale_of(b));
-    else snprintf(name, NAME_BYTES, "%s, %dx%d", what, side, side);
 }
 
 #define QUEUED 8
@@ -688,11 +732,36 @@ static bool report_ops(bench* b, int32_t side)
     return true;
 }
 
+// A host that keeps encoded prompts needs no encoder for them.
+static bool report_saved_prompt(bench* b, int32_t rows)
+{
+    enum { TIMES = 9 };
+    char name[NAME_BYTES];
+    double seconds[TIMES];
+    const size_t bytes = sumi_prompt_save(b->prompt, NULL, 0);
+    void* data = malloc(bytes + 1);
+    bool done = data != NULL;
+    if (done) sumi_prompt_save(b->prompt, data, bytes);
+    for (int32_t i = 0; done && i < TIMES; i++) {
+        sumi_prompt* prompt;
+        const double began = now();
+        done = check(b, sumi_prompt_load(b->model, data, bytes, &prompt), "loading a saved prompt");
+        seconds[i] = now() - began;
+        if (done) sumi_prompt_release(prompt);
+    }
+    free(data);
+    if (!done) return false;
+    snprintf(name, sizeof name, "the same from its saved form, %d tokens", rows);
+    const double first = seconds[0];
+    report_row(name, median_of(seconds, TIMES), first, 0.0);
+    return true;
+}
+
 static bool print_report(bench* b)
 {
     char name[NAME_BYTES];
-    double wall, work_time;
-    int32_t count, texts[2] = {b->tokens, 512};
+    const int32_t texts[2] = {b->tokens, 512};
+    text_times times;
     sumi_engine_info info = sumi_engine_get_info(b->engine);
     printf("%s; %s weights; captions of %d tokens; medians of jobs back to back for %.3g s\n", info.device,
            b->weights == SUMI_WEIGHTS_FP8 ? "fp8" : "bf16", b->tokens, b->seconds);
@@ -704,18 +773,19 @@ static bool print_report(bench* b)
            "|\n|------------------------------------------|-----------:|-----------:|---------:|\n",
            "what", "sustained", "first ms", "TFLOP/s");
     for (int32_t i = 0; i < 2 && has_text_encoder(b); i++) {
-        if (!sustain_text(b, texts[i], b->seconds / 4, &wall, &work_time, &count)) return false;
+        if (!sustain_text(b, texts[i], b->seconds / 4, &times)) return false;
         const int32_t rows = sumi_prompt_get_info(b->prompt).encoders[0].token_count;
         if (b->reference_count > 0)
             snprintf(name, sizeof name, "text with %d picture%s, %d rows", b->reference_count,
                      b->reference_count > 1 ? "s" : "", rows);
         else snprintf(name, sizeof name, "text, %d tokens", rows);
-        report_row(name, work_time, work_time, 0.0);
-        strncat(name, ", wall", sizeof name - strlen(name) - 1); // from submit to done
-        report_row(name, wall, wall, 0.0);
+        report_row(name, times.work, times.work, 0.0);
+        strncat(name, ", wall", sizeof name - strlen(name) - 1);
+        report_row(name, times.wall, times.first, 0.0);
+        if (!report_saved_prompt(b, rows)) return false;
     }
     // the captions of the rows below
-    if (has_text_encoder(b) && !sustain_text(b, b->tokens, 0.0, &wall, &work_time, &count)) return false;
+    if (has_text_encoder(b) && !sustain_text(b, b->tokens, 0.0, &times)) return false;
     for (int32_t i = 0; i < b->size_count; i++) {
         if (!report_size(b, b->sizes[i])) return false;
     }
@@ -741,13 +811,20 @@ static bool print_report(bench* b)
 static bool save(bench* b, const char* path)
 {
     char prompt_path[1200];
-    const sumi_prompt_encoder features = sumi_prompt_get_info(b->prompt).encoders[0];
-    const synthetic_tensor tensors[] = {
-        {"features", features.features, 2, {features.token_count, features.width}},
-        {"latents", b->latents, 3, {sumi_model_get_info(b->model).latent_channels, b->height / 8, b->width / 8}},
-        {"picture", b->picture, 3, {b->height, b->width, 3}},
-    };
-    if (!synthetic_save(path, tensors, b->has_picture ? 3 : 1)) return false;
+    const sumi_prompt_info prompt = sumi_prompt_get_info(b->prompt);
+    synthetic_tensor tensors[4];
+    int32_t count = 0;
+    for (int32_t e = 0; e < prompt.encoder_count && e < 2; e++) {
+        const sumi_prompt_encoder* features = &prompt.encoders[e];
+        tensors[count++] = (synthetic_tensor){
+            e == 0 ? "features" : "features.1", features->features, 2, {features->token_count, features->width}};
+    }
+    if (b->has_picture) {
+        tensors[count++] = (synthetic_tensor){
+            "latents", b->latents, 3, {sumi_model_get_info(b->model).latent_channels, b->height / 8, b->width / 8}};
+        tensors[count++] = (synthetic_tensor){"picture", b->picture, 3, {b->height, b->width, 3}};
+    }
+    if (!synthetic_save(path, tensors, count)) return false;
     size_t bytes = sumi_prompt_save(b->prompt, NULL, 0);
     void* data = malloc(bytes + 1);
     if (data) sumi_prompt_save(b->prompt, data, bytes);
@@ -764,6 +841,7 @@ static bool answer(bench* b, const char* line)
     double first, second;
     work w = {0};
     sample cold, warm;
+    text_times times;
     int32_t count;
     if (sscanf(line, "sustain %d %d %d %lf", &w.side, &w.steps, &w.items, &first) == 4 && w.steps > 0 && w.items > 0
         && w.items <= MAX_BATCH)
@@ -772,9 +850,15 @@ static bool answer(bench* b, const char* line)
                    "{\"forward\": %.9f, \"decode\": %.9f, \"picture\": %.9f, \"cpu_per_step\": %.9f, \"jobs\": %d}\n",
                    warm.forward, warm.decode, warm.picture, warm.cpu_per_step, count)
                    > 0;
+    w = (work){.items = 1, .is_guided = true};
+    if (sscanf(line, "guided %d %d %lf", &w.side, &w.steps, &first) == 3 && w.steps > 0)
+        return sustain(b, &w, first, &cold, &warm, &count)
+            && printf("{\"step\": %.9f, \"decode\": %.9f, \"picture\": %.9f, \"jobs\": %d}\n", warm.forward,
+                      warm.decode, warm.picture, count)
+                   > 0;
     if (sscanf(line, "sustain_text %d %lf", &w.items, &first) == 2)
-        return sustain_text(b, w.items, first, &second, &cold.forward, &count)
-            && printf("{\"text\": %.9f, \"work\": %.9f, \"jobs\": %d}\n", second, cold.forward, count) > 0;
+        return sustain_text(b, w.items, first, &times)
+            && printf("{\"text\": %.9f, \"work\": %.9f, \"jobs\": %d}\n", times.wall, times.work, times.count) > 0;
     if (sscanf(line, "sustain_encode %d %lf", &w.items, &first) == 2 && w.items >= 16 && w.items <= 4096
         && w.items % 16 == 0 && is_qwen_image(b))
         return sustain_encode(b, w.items, first, &cold.forward, &second, &count)
@@ -795,7 +879,8 @@ static bool answer(bench* b, const char* line)
     if (strncmp(line, "save ", 5) == 0) return save(b, line + 5) && printf("{}\n") > 0;
     fprintf(stderr,
             "bench: no command \"%s\"; there are text, image, flops, memory, save PATH, sustain SIDE STEPS ITEMS "
-            "SECONDS, sustain_text TOKENS SECONDS, sustain_encode SIDE SECONDS (of Qwen-Image)\n",
+            "SECONDS, guided SIDE STEPS SECONDS, sustain_text TOKENS SECONDS, sustain_encode SIDE SECONDS (of "
+            "Qwen-Image)\n",
             line);
     return false;
 }
@@ -819,7 +904,7 @@ static int usage(void)
 {
     fprintf(
         stderr,
-        "usage: bench [--synthetic tiny|mid|z-image|qwen-image-tiny|qwen-image-mid|qwen-image | --model PATH] "
+        "usage: bench [--synthetic tiny|mid|z-image|qwen-image[-tiny|-mid]|newbie[-tiny|-mid] | --model PATH] "
         "[--backend cpu|cuda] [--size WxH] [--tokens N] "
         "[--runs N] [--threads N] [--memory-budget MB] [--float32]\n"
         "             [--write DIR] [--serve [--prompt-file FILE]] [--weights bf16|fp8] [--cublaslt] [--slice US]\n"
@@ -834,7 +919,8 @@ static int usage(void)
         "3 "
         "for Edit-Plus\n"
         "  --blocks cuts the transformer to N blocks and scales the forward; --short leaves out the idle share\n"
-        "  --guided-steps: also a picture of N steps with the authors' guidance, two runs of the network a step\n");
+        "  --guided-steps: also a picture of N steps with the authors' guidance, two runs of the network a step; of "
+        "NewBie-image Euler's steps, all of them guided, away from the empty text\n");
     return 2;
 }
 
@@ -935,7 +1021,8 @@ static bool run(bench* b)
     if (!open_model(b)
         || !(b->prompt_path    ? load_prompt(b)
              : b->without_text ? make_prompt(b, b->tokens)
-                               : measure_text(b, &ignored)))
+                               : measure_text(b, &ignored))
+        || (is_newbie(b) && has_text_encoder(b) && !encode_empty(b)))
         return false;
     return b->serves ? serve(b) : b->reports ? print_report(b) : print_table(b);
 }

@@ -19,9 +19,12 @@ encoder compiled by layer; timed by CUDA events. sumi: bench --synthetic z-image
                                    [--size 1024x1024] [--tokens 128]
 
     ... --synthetic qwen-image[-tiny|-mid]
+    ... --synthetic newbie[-tiny|-mid] [--steps 28]
 
-The same for Qwen-Image (torch_qwen_image.py), in all three forms. On a GPU both sides hold 57 GB of weights at once: it
-wants an H200. Text with a picture and encoding are in that table too.
+The same for Qwen-Image (torch_qwen_image.py) and NewBie-image (torch_newbie.py), in all three forms. On a GPU both sides
+of Qwen-Image hold 57 GB of weights at once: it wants an H200. Text with a picture and encoding are in that table too. That
+of NewBie-image has PyTorch both compiled and eager, sumi in bfloat16 and fp8, and pictures of --steps steps of Euler with
+guidance, away from the empty prompt.
 
 How far one prediction of the transformer, at the released sizes with random weights, is from PyTorch's in float32 (TF32
 off): PyTorch in bfloat16, PyTorch with the blocks' products in e4m3 with a scale per row of weights and of activations,
@@ -43,11 +46,16 @@ from pathlib import Path
 
 WORDS = "red foxes run in deep snow under old trees, "  # as in synthetic.h
 TEMPLATE_TOKENS = 19
+FEATURES = ("features", "features.1")  # of the text encoders, in saved files
 SEED = 7
 
 
 def is_qwen_image(args):
     return args.synthetic.startswith("qwen-image")
+
+
+def is_newbie(args):
+    return args.synthetic.startswith("newbie")
 
 
 # ---- The networks in PyTorch ------------------------------------------------------------------------------------------------------------
@@ -487,6 +495,25 @@ def qwen_networks(model, what):
     return found
 
 
+def newbie_networks(model, what):
+    """Of a checkpoint, what a worker needs."""
+    import types
+
+    import torch
+    import torch_newbie as n
+
+    found = types.SimpleNamespace(template_rows=1)
+    if what == "text":
+        encoders = n.Text(*load_part(model / "text_encoder")), n.Pooled(*load_part(model / "clip_model"))
+        tokenizers = [json.loads((model / folder / "tokenizer.json").read_text()) for folder in ("text_encoder", "clip_model")]
+        found.tokenise = lambda text: n.tokenise(*tokenizers, text)
+        found.encode_text = lambda ids: tuple(encoder(torch.tensor(list_)) for encoder, list_ in zip(encoders, ids))
+    else:
+        found.transformer = n.Transformer(*load_part(model / "transformer"))
+        found.decode = Decoder(model / "vae")
+    return found
+
+
 def worker(args):
     import torch
 
@@ -495,26 +522,29 @@ def worker(args):
     model = Path(args.model)
     results = {}
     with torch.inference_mode():
-        qwen = qwen_networks(model, args.worker) if is_qwen_image(args) else None
+        networks = (qwen_networks if is_qwen_image(args) else newbie_networks)(model, args.worker) if is_qwen_image(args) or is_newbie(args) else None
         if args.worker == "text":
-            length = max(args.tokens - (qwen.template_rows if qwen else TEMPLATE_TOKENS), 1)
+            length = max(args.tokens - (networks.template_rows if networks else TEMPLATE_TOKENS), 1)
             text = (WORDS * (length // len(WORDS) + 1))[:length]
-            encoder = qwen.encode_text if qwen else Qwen3(model / "text_encoder")
-            ids = torch.tensor(qwen.tokenise(text) if qwen else tokenise(model, text))
+            encoder = networks.encode_text if networks else Qwen3(model / "text_encoder")
+            ids = networks.tokenise(text) if networks else tokenise(model, text)
+            ids = ids if is_newbie(args) else torch.tensor(ids)  # a list for each encoder there
         else:
-            transformer, decoder = (qwen.transformer, qwen.decode) if qwen else (ZImage(model / "transformer"), Decoder(model / "vae"))
+            transformer, decoder = (networks.transformer, networks.decode) if networks else (ZImage(model / "transformer"), Decoder(model / "vae"))
             from safetensors.torch import load_file
 
-            features = load_file(args.features)["features"]
+            saved = load_file(args.features)
+            features = [saved[name] for name in FEATURES if name in saved]
             noise = torch.randn((16, height // 8, width // 8), generator=torch.Generator("cpu").manual_seed(SEED))
 
         def measure():
             began = time.perf_counter()
             if args.worker == "text":
-                results["features"] = encoder(ids)
+                made = encoder(ids)
+                results.update(zip(FEATURES, made if isinstance(made, tuple) else (made,)))
                 return {"text": time.perf_counter() - began}
             # From sigma 1 to 0 in one step of Euler.
-            results["latents"] = noise - transformer(noise, 1.0, features) if qwen else noise + transformer(noise, 0.0, features)
+            results["latents"] = noise - transformer(noise, 1.0, *features) if is_qwen_image(args) else noise + transformer(noise, 0.0, *features)
             middle = time.perf_counter()
             results["picture"] = (decoder(results["latents"]) * 0.5 + 0.5).permute(1, 2, 0).contiguous()
             return {"forward": middle - began, "decode": time.perf_counter() - middle}
@@ -573,7 +603,7 @@ def compare(args, model, folder, what, keys):
     sizes = ["--size", f"{args.width}x{args.height}", "--tokens", str(args.tokens), "--threads", str(args.threads)]
     prompt = ["--prompt-file", features + ".prompt"] if what == "image" else []  # as a shipped host: no text encoder in this process
     # what lies in the folder is what bench makes of the name: by the name it knows how its template counts
-    source = ["--model", str(model)] if not is_qwen_image(args) else ["--synthetic", args.synthetic, "--model", str(model)]
+    source = ["--model", str(model)] if not (is_qwen_image(args) or is_newbie(args)) else ["--synthetic", args.synthetic, "--model", str(model)]
     ours = Side("bench", [args.bench, *source, "--serve", *prompt, *sizes])
     ours.ask(what)  # warm, as the other side is
     theirs = Side("PyTorch", [sys.executable, __file__, args.bench, "--worker", what, "--synthetic", args.synthetic, "--features", features, "--model", str(model), *sizes])
@@ -589,11 +619,11 @@ def compare(args, model, folder, what, keys):
         side.ask(f"save {path}")
     flops = ours.ask("flops")
     got, want = load_file(files[ours]), load_file(files[theirs])
-    tensor = {"text": "features", "forward": "latents", "decode": "picture"}
+    tensors = {"text": [name for name in FEATURES if name in want], "forward": ["latents"], "decode": ["picture"]}
     rows = []
     for key in keys:
         a, b = (statistics.median(times[side][key]) for side in (ours, theirs))
-        rows.append((key, a, b, a / b, flops[key] / a * 1e-9, relative_error(got[tensor[key]], want[tensor[key]])))
+        rows.append((key, a, b, a / b, flops[key] / a * 1e-9, max(relative_error(got[name], want[name]) for name in tensors[key])))
     abouts = [side.about["device"] for side in (ours, theirs)]
     for side in times:
         side.close()
@@ -735,6 +765,92 @@ def compare_gpu_qwen(args):
     print_gpu_table(args, about, peak, mine, theirs)
 
 
+def compare_gpu_newbie(args):
+    """As compare_gpu, with PyTorch compiled and eager. A step with guidance is two runs of the network: captions of two lengths side by side would be padded."""
+    import torch
+    import torch_newbie as n
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    if not torch.cuda.is_available():
+        sys.exit("compare_torch: PyTorch finds no GPU here")
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.cache_size_limit = 64
+    torch.backends.cudnn.benchmark = True
+    sides = [int(s) for s in args.sizes.split(",")]
+    formats = ("bf16", "fp8")
+    ours = {weights: Side("bench", [args.bench, "--synthetic", args.synthetic, "--backend", "cuda", "--serve", "--tokens", str(args.tokens), "--weights", weights, "--size", f"{sides[0]}x{sides[0]}"]) for weights in formats}
+    found = {}
+
+    def keep(stage, who, seconds):
+        found.setdefault(stage, {}).setdefault(who, []).append(seconds)
+
+    attention = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    with torch.inference_mode(), sdpa_kernel(attention, set_priority=True):
+        transformer, text, tower = n.random_networks("cuda", torch.bfloat16)
+        n.compile_parts()
+        decoder = make_gpu_networks()["decoder"]()
+        decode_compiled = torch.compile(decoder, dynamic=False)
+        normal = lambda *shape: torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+        widths = n.SIZES["text"]["hidden_size"], n.SIZES["pooled"]["width"]
+        features, pooled = normal(args.tokens, widths[0]), normal(1, widths[1])
+        empty = normal(1, widths[0]), normal(1, widths[1])  # of the empty prompt: one token, and a vector
+        ids = torch.randint(0, n.SIZES["pooled"]["vocabulary"], (n.MOST_TOKENS,), device="cuda")
+
+        def encode():
+            return text(ids), tower(ids)
+
+        def draw(side, decode):
+            x = normal(16, side // 8, side // 8).float()
+            sigmas = [6 * u / (1 + 5 * u) for u in (1 - i / args.steps for i in range(args.steps + 1))]
+            for now, then in zip(sigmas, sigmas[1:]):
+                z = x.to(torch.bfloat16)
+                positive, negative = (transformer(z, 1 - now, *words).float() for words in ((features, pooled), empty))
+                x = x + (now - then) * (negative + 5.0 * (positive - negative))
+            return decode(x.to(torch.bfloat16))
+
+        jobs = {}  # (side, what): how often in a row PyTorch does it, what it does
+        for side in sides:
+            z = normal(16, side // 8, side // 8)
+            jobs[side, "forward"] = 8, lambda z=z: transformer(z, 0.5, features, pooled)
+            jobs[side, "decode"] = 1, lambda z=z: decode_compiled(z)
+            jobs[side, "picture"] = 1, lambda side=side: draw(side, decode_compiled)
+        plain = {(side, "decode"): lambda z=normal(16, side // 8, side // 8): decoder(z) for side in sides}
+        plain |= {(side, "picture"): lambda side=side: draw(side, decoder) for side in sides}
+        jobs[0, "text"] = 1, encode
+        kinds = {"compiled": lambda key: jobs[key][1], "eager": lambda key: n.eagerly(plain.get(key, jobs[key][1]))}
+        for run in kinds.values():  # compiles, and warms up
+            for key in jobs:
+                if key[1] != "picture":
+                    timed([("work", run(key))], 0.0)
+            for side in sides:
+                transformer(normal(16, side // 8, side // 8), 0.5, *empty)
+        names = {"forward": "forward, {0}x{0}", "decode": "decode, {0}x{0}", "picture": f"picture of {args.steps} guided steps, {{0}}x{{0}}", "text": f"both text encoders, {n.MOST_TOKENS} tokens"}
+        for _ in range(args.rounds):
+            for key, (times, _) in jobs.items():
+                side, what = key
+                stage = names[what].format(side)
+                for who, run in kinds.items():
+                    keep(stage, who, timed([("work", run(key))] * times, args.seconds if what != "text" else args.seconds / 3)["work"])
+            for weights, bench in ours.items():
+                keep(names["text"], weights, bench.ask(f"sustain_text {n.MOST_TOKENS} {args.seconds / 3}")["work"])
+                bench.ask(f"sustain_text {args.tokens} 0")  # the captions of the pictures
+                for side in sides:
+                    b = bench.ask(f"sustain {side} 8 1 {args.seconds}")
+                    keep(names["forward"].format(side), weights, b["forward"])
+                    keep(names["decode"].format(side), weights, b["decode"])
+                    keep(names["picture"].format(side), weights, bench.ask(f"guided {side} {args.steps} {args.seconds}")["picture"])
+        peak = torch.cuda.max_memory_allocated() * 1e-6
+    about = ours["bf16"].about["device"]
+    for bench in ours.values():
+        bench.close()
+    print(f"{torch.cuda.get_device_name()}; sumi: {about}; torch {torch.__version__}, bfloat16, at most {peak:.0f} MB; {args.rounds} rounds of {args.seconds:g} s each in turns, captions of {args.tokens} tokens.")
+    print("Pictures without their prompts (PyTorch's from device event to device event, sumi's from submit to fetch), guided away from the empty prompt.\n")
+    print("| stage | sumi ms | sumi, fp8 | PyTorch, compiled | PyTorch, eager | sumi / compiled | fp8 / compiled | sumi / eager | spread of the rounds |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for stage, times in found.items():
+        a, b, c, d = (statistics.median(times[who]) for who in (*formats, "compiled", "eager"))
+        spread = max(max(values) / min(values) for values in times.values()) - 1.0
+        print(f"| {stage} | {1e3 * a:.2f} | {1e3 * b:.2f} | {1e3 * c:.2f} | {1e3 * d:.2f} | {a / c:.2f} | {b / c:.2f} | {a / d:.2f} | {100 * spread:.1f} % |")
+
+
 def print_gpu_table(args, about, peak, mine, theirs):
     import torch
 
@@ -760,18 +876,19 @@ def write_case(args, folder, model, tensors, tolerance):
     cases.mkdir()
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, cases / "prediction.safetensors")
     case = {"family": "z-image", "kind": "dit", "case": "prediction", "model": str(Path(model).resolve())}
-    if is_qwen_image(args):  # by the name of a folder beside the cases
+    if is_qwen_image(args) or is_newbie(args):  # by the name of a folder beside the cases
         if not (Path(folder) / "model").exists():
             (Path(folder) / "model").symlink_to(Path(model).resolve())
-        case |= {"family": "qwen-image", "model": "model"}
-    case["tensors"] = {"expect.out": {"tolerance": {"rel_l2": tolerance}, "bf16_rel_l2": tolerance}}
+        case |= {"family": "newbie" if is_newbie(args) else "qwen-image", "model": "model"}
+    expected = next(name for name in tensors if name.startswith("expect."))
+    case["tensors"] = {expected: {"tolerance": {"rel_l2": tolerance}, "bf16_rel_l2": tolerance}}
     (cases / "prediction.json").write_text(json.dumps(case))
 
 
 def golden_error(args, folder, *options):
     command = [args.accuracy, "--as-engine", "--backend", args.backend, *options, str(folder)]
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    found = re.search(r"^  out +(?:ok|OVER) +error (\S+),", result.stdout, re.M)
+    found = re.search(r"^  (?:out|velocity) +(?:ok|OVER) +error (\S+),", result.stdout, re.M)
     if not found:
         sys.exit(f"compare_torch: {' '.join(command)} ended with code {result.returncode}\n{result.stdout[-2000:]}")
     return float(found[1])
@@ -813,6 +930,34 @@ def qwen_predictions_of_torch(args, model):
     return tensors, errors
 
 
+def newbie_predictions_of_torch(args, model):
+    """As predictions_of_torch."""
+    import torch
+    import torch_newbie as n
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    device = "cuda" if args.backend == "cuda" else "cpu"
+    generator = torch.Generator("cpu").manual_seed(SEED)
+    with torch.inference_mode():
+        network = n.Transformer(*load_part(model / "transformer", device, torch.bfloat16))
+        normal = lambda *shape: torch.randn(shape, generator=generator).bfloat16().to(device)
+        width = lambda name: network.w[name + ".weight"].shape[0]
+        latents, features, pooled = normal(16, args.height // 8, args.width // 8), normal(args.tokens, width("cap_embedder.0")), normal(1, width("clip_text_pooled_proj.0"))
+        t = 0.5
+        with sdpa_kernel(SDPBackend.MATH):
+            want = network(latents.float(), t, features.float(), pooled.float())
+        errors = {"PyTorch, bf16": relative_error(network(latents, t, features, pooled), want)}
+        network.product = lambda x, w, name: product_by_rows(x, w[name + ".weight"])
+        errors["PyTorch, fp8 by rows"] = relative_error(network(latents, t, features, pooled), want)
+        tensors = {"input.latent": latents, "input.cap": features, "input.pooled": pooled[0], "input.t": torch.tensor([t]), "expect.velocity": want}
+        tensors = {name: tensor.float().cpu() for name, tensor in tensors.items()}
+    del network, latents, features, pooled, want
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return tensors, errors
+
+
 def predictions_of_torch(args, model):
     """What the prediction is made of, and its errors by PyTorch. What it has on the GPU is given back."""
     import torch
@@ -844,7 +989,7 @@ def predictions_of_torch(args, model):
 def compare_accuracy(args, model, folder):
     import torch
 
-    tensors, errors = (qwen_predictions_of_torch if is_qwen_image(args) else predictions_of_torch)(args, model)
+    tensors, errors = (qwen_predictions_of_torch if is_qwen_image(args) else newbie_predictions_of_torch if is_newbie(args) else predictions_of_torch)(args, model)
     write_case(args, folder, model, tensors, 1.0)
     half, quarter = errors["PyTorch, bf16"], errors["PyTorch, fp8 by rows"]
     if args.backend == "cpu":
@@ -873,7 +1018,7 @@ def compare_accuracy(args, model, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", help="the built bench program")
-    parser.add_argument("--synthetic", choices=["tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image"], help="mid; on a GPU z-image")
+    parser.add_argument("--synthetic", choices=["tiny", "mid", "z-image", "qwen-image-tiny", "qwen-image-mid", "qwen-image", "newbie-tiny", "newbie-mid", "newbie"], help="mid; on a GPU z-image")
     parser.add_argument("--accuracy", metavar="GOLDEN_RUN", help="compare errors instead of times, with this program")
     parser.add_argument("--folder", help="where checkpoints that are made here go for the time being")
     parser.add_argument("--model", help="a checkpoint that bench --write made, instead of a new one")
@@ -897,7 +1042,7 @@ def main():
     if args.worker:
         return worker(args)
     if args.backend == "cuda" and not args.accuracy:
-        return (compare_gpu_qwen if is_qwen_image(args) else compare_gpu)(args)
+        return (compare_gpu_qwen if is_qwen_image(args) else compare_gpu_newbie if is_newbie(args) else compare_gpu)(args)
 
     load = os.getloadavg()[0]
     folder = Path(tempfile.mkdtemp(prefix="sumi-compare-", dir=args.folder))
@@ -913,7 +1058,7 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
 
     processor = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "unknown processor")
-    encoder, family = ("Qwen2.5-VL", "Qwen-Image") if is_qwen_image(args) else ("Qwen3", "Z-Image")
+    encoder, family = ("Qwen2.5-VL", "Qwen-Image") if is_qwen_image(args) else ("Gemma 3 and Jina CLIP", "NewBie-image") if is_newbie(args) else ("Qwen3", "Z-Image")
     names = {"text": f"{encoder} encode, {args.tokens} tokens", "forward": f"{family} forward, {args.size}", "decode": f"VAE decode, {args.size}"}
     checkpoint = args.model or f"synthetic {args.synthetic}, {'float32' if args.float32 else 'bfloat16'} weights"
     print(f"{processor}, {args.threads} threads; {checkpoint}; medians of {args.runs} calls in turns.")

@@ -23,6 +23,7 @@ static sumi_result load_model(sumi_engine* engine, const char* path, bool withou
 // These return NULL, or a sentence that says what is wrong.
 static const char* encode(sumi_engine* engine, sumi_model* model, const char* text, const char* path)
 {
+    // [excerpt prompt_save]
     sumi_prompt_desc desc = sumi_prompt_defaults(model);
     desc.text = text;
     sumi_job job;
@@ -36,6 +37,7 @@ static const char* encode(sumi_engine* engine, sumi_model* model, const char* te
     void* data = malloc(bytes);
     FILE* file = data ? fopen(path, "wb") : NULL;
     bool is_written = file && sumi_prompt_save(prompt, data, bytes) == bytes && fwrite(data, 1, bytes, file) == bytes;
+    // [end]
     if (file) is_written = fclose(file) == 0 && is_written;
     free(data);
     if (!is_written) return "the file cannot be written";
@@ -64,7 +66,8 @@ static const char* draw(sumi_engine* engine, sumi_model* model, const char* prom
     sumi_prompt* prompt;
     const char* wrong = read_prompt(model, prompt_path, &prompt);
     if (wrong) return wrong;
-    sumi_image_item item = {.prompt = prompt, .seed = 7};
+    // [excerpt prompt_use]
+    sumi_image_item item = {.prompt = prompt, .seed = 7}; // from sumi_prompt_load(), in the place of a text
     sumi_image_desc desc = sumi_image_defaults(model, SUMI_PRESET_MODEL);
     desc.items = &item;
     desc.item_count = 1;
@@ -72,6 +75,7 @@ static const char* draw(sumi_engine* engine, sumi_model* model, const char* prom
     sumi_image image;
     sumi_result result = sumi_submit_images(engine, &desc, &job);
     sumi_prompt_release(prompt); // the job has its copy
+    // [end]
     if (result == SUMI_OK) sumi_job_wait(engine, job, SUMI_FOREVER);
     if (result == SUMI_OK) result = sumi_fetch_images(engine, job, &image, 1);
     if (result != SUMI_OK) return sumi_result_text(result);

@@ -25,7 +25,7 @@ typedef struct generate_args {
     const char *negative, *negative_file, *image, *latents, *mask, *noise, *posterior_noise, *latents_out, *preview_dir,
         *trace, *output;
     int32_t size[2], steps, batch, solver, preset, guidance_rule, noise_kind, posterior, multiprocessors, deadline_ms,
-        preview_every;
+        preview_every, mask_feather;
     float guidance, guidance_begin, guidance_end, guidance_norm, shift, strength;
     uint64_t seed;
     bool profile;
@@ -329,6 +329,7 @@ static int make_desc(generate_run* run)
     if (run->mask.pixels) {
         run->mask_pixels = pixels_of(&run->mask);
         desc->mask = &run->mask_pixels;
+        desc->mask_feather = args->mask_feather;
         desc->strength = 1.0f; // what is painted over is to be forgotten
     }
     if (args->strength >= 0.0f) desc->strength = args->strength;
@@ -582,6 +583,11 @@ int generate_main(int argc, char** argv)
         {"--strength", OPTION_NUMBER, &args.strength, "X",
          "how much of the start is given up; 0.6 by default, 1 with a mask", 0, 1},
         {"--mask", OPTION_TEXT, &args.mask, "FILE", "a PNG: white is painted anew, black stays", 0, 0},
+        {"--mask-feather", OPTION_COUNT, &args.mask_feather, "N",
+         "pixels inside the mask's edge over which the new picture comes in; 0 by default. -1: what stays goes through "
+         "the VAE "
+         "too",
+         -1, 256},
         {"--posterior", OPTION_CHOICE, &args.posterior, "sample|mode",
          "how the start picture's latents are taken: drawn, or the mean", 0, 0},
         {"--posterior-noise", OPTION_TEXT, &args.posterior_noise, "FILE:NAME",

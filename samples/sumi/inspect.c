@@ -15,6 +15,7 @@ typedef struct inspection {
     const sumi_variant* variant;
     sumi_sigma_rule sigmas;
     bool has_faults;
+    char file[4096]; // of the adapter in a folder
 } inspection;
 
 static void print_bytes(uint64_t bytes)
@@ -132,18 +133,57 @@ static void print_text_encoder(const sumi_component* part)
     if (width && layers) printf("    network      %d layers, width %lld, %lld tokens\n", layers, width, vocabulary);
 }
 
+// The text tower of Jina CLIP: its heads have 64 values.
+static void print_text_encoder_2(const sumi_component* part)
+{
+    static const char* const prefixes[] = {"text_model.transformer.roberta.", "model."};
+    static const char* const words[] = {"embeddings.word_embeddings.weight",
+                                        "embeddings.word_embeddings.parametrizations.weight.original"};
+    long long vocabulary = 0, width = 0, rank = 0;
+    int32_t layers = 0;
+    for (size_t i = 0; i < 2; i++) {
+        char name[160];
+        for (size_t k = 0; k < 2; k++) {
+            snprintf(name, sizeof name, "%s%s", prefixes[i], words[k]);
+            vocabulary = either(vocabulary, dimension(part, name, 0));
+            width = either(width, dimension(part, name, 1));
+        }
+        snprintf(name, sizeof name, "%sembeddings.word_embeddings.parametrizations.weight.0.lora_A", prefixes[i]);
+        rank = either(rank, dimension(part, name, 2));
+        snprintf(name, sizeof name, "%sencoder.layers.", prefixes[i]);
+        if (!layers) layers = expected_count(part, name);
+    }
+    if (!width || !layers) return;
+    printf("    network      %d layers, width %lld, %lld tokens, one pooled row", layers, width, vocabulary);
+    if (rank) printf(", an adapter of rank %lld beside the weights", rank);
+    printf("\n");
+}
+
+// Z-Image's and its relatives', also under the names of Lumina 2 in diffusers.
+static void print_next_dit(const sumi_component* part)
+{
+    const long long width = either(dimension(part, "layers.0.attention_norm1.weight", 0),
+                                   dimension(part, "layers.0.norm1.norm.weight", 0)),
+                    head = either(either(dimension(part, "layers.0.attention.norm_q.weight", 0),
+                                         dimension(part, "layers.0.attention.q_norm.weight", 0)),
+                                  dimension(part, "layers.0.attn.norm_q.weight", 0)),
+                    pooled = dimension(part, "clip_text_pooled_proj.1.weight", 1);
+    printf("    network      %d layers and 2 x %d refiners, width %lld, %lld heads of %lld, feed-forward %lld, "
+           "captions %lld wide",
+           expected_count(part, "layers."), expected_count(part, "noise_refiner."), width, head ? width / head : 0,
+           head,
+           either(dimension(part, "layers.0.feed_forward.w1.weight", 0),
+                  dimension(part, "layers.0.feed_forward.linear_1.weight", 0)),
+           either(dimension(part, "cap_embedder.1.weight", 1),
+                  dimension(part, "time_caption_embed.caption_embedder.1.weight", 1)));
+    if (pooled) printf(", a pooled row of %lld", pooled);
+    printf("\n");
+}
+
 static void print_transformer(const inspection* in, const sumi_component* part)
 {
-    if (strcmp(family_of(&in->checkpoint), "z-image") == 0) {
-        long long width = dimension(part, "layers.0.attention_norm1.weight", 0);
-        long long head = either(dimension(part, "layers.0.attention.norm_q.weight", 0),
-                                dimension(part, "layers.0.attention.q_norm.weight", 0));
-        printf("    network      %d layers and 2 x %d refiners, width %lld, %lld heads of %lld, feed-forward %lld, "
-               "captions %lld wide\n",
-               expected_count(part, "layers."), expected_count(part, "noise_refiner."), width, head ? width / head : 0,
-               head, dimension(part, "layers.0.feed_forward.w1.weight", 0),
-               dimension(part, "cap_embedder.1.weight", 1));
-    }
+    const char* family = family_of(&in->checkpoint);
+    if (strcmp(family, "z-image") == 0 || strcmp(family, "newbie-image") == 0) print_next_dit(part);
     int32_t blocks = expected_count(part, "transformer_blocks.");
     if (blocks) {
         long long width = dimension(part, "img_in.weight", 0),
@@ -166,6 +206,7 @@ static void print_network(const inspection* in, sumi_component_kind kind)
     const sumi_component* part = &in->checkpoint.components[kind];
     if (kind == SUMI_COMPONENT_TRANSFORMER) print_transformer(in, part);
     if (kind == SUMI_COMPONENT_TEXT_ENCODER) print_text_encoder(part);
+    if (kind == SUMI_COMPONENT_TEXT_ENCODER_2) print_text_encoder_2(part);
     if (kind == SUMI_COMPONENT_VISION && expected_count(part, "blocks."))
         printf("    network      %d blocks, width %lld, rows %lld wide\n", expected_count(part, "blocks."),
                dimension(part, "merger.ln_q.weight", 0), dimension(part, "merger.mlp.2.weight", 0));
@@ -245,7 +286,9 @@ static void print_part(inspection* in, sumi_component_kind kind)
 {
     const sumi_component* part = &in->checkpoint.components[kind];
     // most families have neither
-    if (!part->present && (kind == SUMI_COMPONENT_TEXT_ENCODER_2 || kind == SUMI_COMPONENT_VISION)) return;
+    const bool is_used = kind == SUMI_COMPONENT_TEXT_ENCODER_2 ? in->recipe && in->recipe->encoder_count > 1
+                                                               : kind != SUMI_COMPONENT_VISION;
+    if (!part->present && !is_used) return;
     if (!part->present) {
         printf("  %-14s missing", sumi_component_kind_name(kind));
         if (part->path) printf(": nothing in %s", part->path);
@@ -357,6 +400,7 @@ static void print_family(inspection* in)
     // model_index.json tells the families of one transformer apart, but not always the variants of a family
     const sumi_recipe* recipe;
     const char* between = "    variants     ";
+    if (!in->recipe->claims && in->recipe->variant_count == 1) return; // nothing to choose
     for (int32_t i = 0; (recipe = sumi_recipe_get(i)) != NULL; i++) {
         if (strcmp(recipe->network, in->recipe->network) != 0) continue;
         if (checkpoint->class_name[0] && recipe != in->recipe) continue;
@@ -374,8 +418,12 @@ static void print_checkpoint(inspection* in)
     find_recipe(in);
     print_family(in);
     for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) print_part(in, (sumi_component_kind)kind);
-    print_tokenizer(in, 0);
-    if (checkpoint->components[SUMI_COMPONENT_TEXT_ENCODER_2].present) print_tokenizer(in, 1);
+    // the folder of a second encoder alone holds its own
+    if (checkpoint->components[SUMI_COMPONENT_TEXT_ENCODER].present
+        || !checkpoint->components[SUMI_COMPONENT_TEXT_ENCODER_2].present || in->recipe)
+        print_tokenizer(in, 0);
+    if (checkpoint->components[SUMI_COMPONENT_TEXT_ENCODER_2].present || (in->recipe && in->recipe->encoder_count > 1))
+        print_tokenizer(in, 1);
     print_processor(in);
     print_scheduler(in);
 }
@@ -405,6 +453,27 @@ static const char* naming_of(const char* name)
     return strncmp(name, "diffusion_model.", 16) == 0 ? "ComfyUI" : "PEFT";
 }
 
+// LoKr: a layer's first factor is stored whole, or as a product.
+static bool print_kronecker(const inspection* in, const sumi_tensor_set* set)
+{
+    size_t whole = 0, products = 0, norms = 0, stem_bytes;
+    const char* first = NULL;
+    for (size_t i = 0; i < set->count; i++) {
+        const char* name = set->tensors[i].name;
+        const bool is_whole = ends_with(name, ".lokr_w1", &stem_bytes),
+                   is_product = ends_with(name, ".lokr_w1_a", &stem_bytes);
+        if (!first && (is_whole || is_product)) first = name;
+        whole += is_whole;
+        products += is_product;
+        norms += ends_with(name, ".w_norm", &stem_bytes);
+    }
+    if (!first && norms == 0) return false;
+    printf("%s\n  adapter        LoKr of %zu layers, %zu norms%s%s%s\n", in->path, whole + products, norms,
+           first ? " (" : "", first ? first : "", first ? ")" : "");
+    if (first) printf("  first factor   whole: %zu layers, as a product: %zu layers\n", whole, products);
+    return true;
+}
+
 static bool print_adapter(const inspection* in, const sumi_tensor_set* set)
 {
     size_t modules = 0, alphas = 0, rank_counts[8] = {0}, stem_bytes;
@@ -422,15 +491,16 @@ static bool print_adapter(const inspection* in, const sumi_tensor_set* set)
         ranks[at] = (long long)tensor->shape[0];
         rank_counts[at]++;
     }
-    if (modules == 0) return false;
+    if (modules == 0) return print_kronecker(in, set);
     const char* metadata = sumi_metadata_find(set, "lora_adapter_metadata");
     printf("%s\n  adapter        LoRA of %zu layers, %s names (%s)\n  rank           ", in->path, modules,
            naming_of(first), first);
     for (size_t i = 0; i < 8 && rank_counts[i]; i++)
         printf("%s%lld: %zu layers", i ? ", " : "", ranks[i], rank_counts[i]);
-    printf("\n  alpha          %s\n", alphas     ? "a tensor per layer"
-                                      : metadata ? "in the file's metadata"
-                                                 : "none: the scale is 1");
+    printf("\n  alpha          %s\n", alphas ? "a tensor per layer"
+                                      : metadata
+                                          ? "in the file's metadata"
+                                          : "none here: adapter_config.json beside it says, else the scale is 1");
     return true;
 }
 
@@ -472,8 +542,19 @@ static bool inspect_unknown_file(inspection* in)
     return read;
 }
 
+// A folder as PEFT and diffusers save adapters: its file.
+static void enter_adapter_folder(inspection* in)
+{
+    static const char* const names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof *names && !sumi_path_is_file(in->path); i++) {
+        snprintf(in->file, sizeof in->file, "%s/%s", in->path, names[i]);
+        if (sumi_path_is_file(in->file)) in->path = in->file;
+    }
+}
+
 static int inspect(inspection* in)
 {
+    enter_adapter_folder(in);
     if (sumi_path_is_file(in->path) && inspect_loose_file(in)) return EXIT_OK;
     sumi_error error = {0};
     sumi_checkpoint_desc desc = {.path = in->path};

@@ -289,8 +289,10 @@ void Generator::end_job(const sumi_job_status& status, double now)
 sumi_result Generator::import_texture(unsigned texture, int width, int height, sumi_external** external,
                                       std::string& why)
 {
+    // [excerpt gl_import]
     const uint32_t texture_2d = 0x0DE1; // GL_TEXTURE_2D
     const sumi_result result = sumi_import_gl_texture(engine_, texture, texture_2d, width, height, external);
+    // [end]
     if (result == SUMI_OK) return result;
     why = take_log();
     if (why.empty()) why = sumi_result_text(result);

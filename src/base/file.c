@@ -2,7 +2,170 @@
 #include "base/assert.h"
 #include <string.h>
 
+// Of the pieces that a file is read in. A smaller one would be mostly the host's own cost of a call; at 100 MB/s it
+// takes two thirds of a millisecond.
+#define LEAST_PIECE ((size_t)64 << 10)
+#define MOST_PIECE ((size_t)16 << 20)
+
 static bool is_built_in(const sumi_files* files) { return files == NULL || files->open == NULL; }
+
+// ---- Files that are read in pieces ----------------------------------------------------------------------------------
+
+typedef struct sumi_cached_file {
+    struct sumi_cached_file* next;
+    char* path;
+    void* handle; // of the host's open; NULL: there is no such file
+    uint64_t bytes, read_bytes;
+    const unsigned char* data; // when all of it is there; NULL where it is empty, too
+    void* copy;
+    int32_t users; // sumi_files that have it open
+} sumi_cached_file;
+
+static bool is_whole(const sumi_cached_file* cached) { return cached->data != NULL || cached->bytes == 0; }
+
+static void free_cached(sumi_file_cache* cache, sumi_cached_file* cached)
+{
+    SUMI_ASSERT(cached->users == 0);
+    if (cached->handle != NULL) { cache->host->close(cached->handle, cache->host->user_data); }
+    sumi_free(cache->heap, cached->copy);
+    sumi_free(cache->heap, cached->path);
+    sumi_free(cache->heap, cached);
+}
+
+// What is known of the path, or what the host says of it. NULL: no memory to keep it in.
+static sumi_cached_file* look_up(sumi_file_cache* cache, const char* path)
+{
+    sumi_cached_file** end = &cache->first;
+    for (; *end != NULL; end = &(*end)->next) {
+        if (strcmp((*end)->path, path) == 0) { return *end; }
+    }
+    sumi_cached_file* cached = sumi_alloc_zero(cache->heap, sizeof *cached);
+    if (cached == NULL) { return NULL; }
+    cached->path = sumi_copy_text(cache->heap, path);
+    if (cached->path == NULL) {
+        sumi_free(cache->heap, cached);
+        return NULL;
+    }
+    const sumi_files* host = cache->host;
+    cached->handle = host->open(path, &cached->bytes, host->user_data);
+    *end = cached;
+    return cached;
+}
+
+// Its address marks the files of a cache. Nobody calls it.
+static void* open_in_cache(const char* path, uint64_t* out_bytes, void* user_data)
+{
+    (void)path;
+    (void)out_bytes;
+    (void)user_data;
+    return NULL;
+}
+
+static sumi_file_cache* cache_of(const sumi_files* files)
+{
+    return files != NULL && files->open == open_in_cache ? files->user_data : NULL;
+}
+
+void sumi_file_cache_init(sumi_file_cache* cache, sumi_heap* heap, const sumi_files* host)
+{
+    SUMI_ASSERT(heap != NULL);
+    *cache = (sumi_file_cache){.files = {.open = open_in_cache, .user_data = cache},
+                               .heap = heap,
+                               .host = is_built_in(host) ? NULL : host,
+                               .piece = LEAST_PIECE};
+}
+
+const sumi_files* sumi_file_cache_files(const sumi_file_cache* cache)
+{
+    return cache->host != NULL ? &cache->files : NULL;
+}
+
+bool sumi_file_cache_is_reading(const sumi_file_cache* cache) { return cache->wanted != NULL; }
+
+float sumi_file_cache_progress(const sumi_file_cache* cache)
+{
+    const sumi_cached_file* wanted = cache->wanted;
+    return wanted != NULL && wanted->bytes > 0 ? (float)((double)wanted->read_bytes / (double)wanted->bytes) : 0.0f;
+}
+
+sumi_result sumi_file_cache_read(sumi_file_cache* cache, uint32_t budget_us, sumi_error* error)
+{
+    sumi_cached_file* wanted = cache->wanted;
+    SUMI_ASSERT(wanted != NULL && wanted->copy != NULL && wanted->read_bytes < wanted->bytes);
+    const uint64_t left = wanted->bytes - wanted->read_bytes;
+    const size_t bytes = left < cache->piece ? (size_t)left : cache->piece;
+    const uint64_t begin_ns = sumi_clock_ns();
+    if (!cache->host->read(wanted->handle, wanted->read_bytes, (unsigned char*)wanted->copy + wanted->read_bytes, bytes,
+                           cache->host->user_data)) {
+        return sumi_fail(error, SUMI_FILE_READ_FAILED,
+                         "%s: the host's files.read failed for %zu bytes from byte %llu on", wanted->path, bytes,
+                         (unsigned long long)wanted->read_bytes);
+    }
+    const double us = (double)(sumi_clock_ns() - begin_ns) * 1e-3;
+    wanted->read_bytes += bytes;
+    // As much as would have taken the budget, but at most twice as much: the host's own cache may have had this piece.
+    const double fitting = us > 0.0 ? (double)bytes / us * budget_us : (double)MOST_PIECE;
+    const size_t most = bytes < MOST_PIECE / 2 ? 2 * bytes : MOST_PIECE;
+    const size_t wished = fitting < (double)most ? (size_t)fitting : most;
+    cache->piece = wished > LEAST_PIECE ? wished : LEAST_PIECE;
+    if (wanted->read_bytes == wanted->bytes) {
+        wanted->data = wanted->copy;
+        cache->wanted = NULL;
+    }
+    return SUMI_OK;
+}
+
+static void forget(sumi_file_cache* cache, bool all)
+{
+    cache->wanted = NULL;
+    for (sumi_cached_file** at = &cache->first; *at != NULL;) {
+        sumi_cached_file* cached = *at;
+        if (cached->users > 0 && !all) {
+            at = &cached->next;
+            continue;
+        }
+        *at = cached->next;
+        free_cached(cache, cached);
+    }
+}
+
+void sumi_file_cache_trim(sumi_file_cache* cache)
+{
+    SUMI_ASSERT(cache->wanted == NULL);
+    forget(cache, false);
+}
+
+void sumi_file_cache_close(sumi_file_cache* cache)
+{
+    forget(cache, true);
+    memset(cache, 0, sizeof *cache);
+}
+
+static sumi_result open_cached(sumi_file* file, sumi_file_cache* cache, sumi_error* error)
+{
+    sumi_cached_file* cached = look_up(cache, file->path);
+    if (cached == NULL) { return sumi_out_of_memory(error, sizeof *cached, "a file"); }
+    if (cached->handle == NULL) {
+        return sumi_fail(error, SUMI_FILE_NOT_FOUND, "%s: the host's files.open returned NULL; check the path",
+                         file->path);
+    }
+    const sumi_files* host = cache->host;
+    if (!is_whole(cached) && host->map != NULL) { cached->data = host->map(cached->handle, host->user_data); }
+    if (!is_whole(cached)) {
+        SUMI_ASSERT(cache->wanted == NULL && cached->copy == NULL);
+        cached->copy = cached->bytes > SIZE_MAX ? NULL : sumi_alloc(cache->heap, (size_t)cached->bytes);
+        if (cached->copy == NULL) { return sumi_out_of_memory(error, (size_t)cached->bytes, file->path); }
+        cache->wanted = cached;
+        return SUMI_TIMEOUT;
+    }
+    cached->users++;
+    file->cached = cached;
+    file->data = cached->data;
+    file->bytes = cached->bytes;
+    return SUMI_OK;
+}
+
+// ---- One file -------------------------------------------------------------------------------------------------------
 
 sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* files, const char* path,
                            sumi_error* error)
@@ -22,6 +185,12 @@ sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* f
         file->bytes = file->mapping.bytes;
         SUMI_ASSERT(file->data != NULL || file->bytes == 0);
         return SUMI_OK;
+    }
+    sumi_file_cache* cache = cache_of(files);
+    if (cache != NULL) {
+        const sumi_result result = open_cached(file, cache, error);
+        if (result != SUMI_OK) { sumi_file_close(file); }
+        return result;
     }
     file->files = files;
     file->handle = files->open(path, &file->bytes, files->user_data);
@@ -52,6 +221,10 @@ sumi_result sumi_file_open(sumi_file* file, sumi_heap* heap, const sumi_files* f
 void sumi_file_close(sumi_file* file)
 {
     if (file->heap == NULL) { return; }
+    if (file->cached != NULL) {
+        SUMI_ASSERT(file->cached->users > 0);
+        file->cached->users--;
+    }
     if (file->handle != NULL && file->files->close != NULL) {
         file->files->close(file->handle, file->files->user_data);
     }
@@ -65,6 +238,12 @@ bool sumi_file_exists(const sumi_files* files, const char* path)
 {
     SUMI_ASSERT(path != NULL);
     if (is_built_in(files)) { return sumi_path_is_file(path); }
+    sumi_file_cache* cache = cache_of(files);
+    if (cache != NULL) {
+        const sumi_cached_file* cached = look_up(cache, path);
+        if (cached != NULL) { return cached->handle != NULL; }
+        files = cache->host; // no memory to keep the answer in: it is asked for once more
+    }
     uint64_t bytes = 0;
     void* handle = files->open(path, &bytes, files->user_data);
     if (handle == NULL) { return false; }

@@ -108,13 +108,15 @@ sumi_cpu_features sumi_cpu_detect(void)
 // ---- Locks and threads ----------------------------------------------------------------------------------------------
 
 // Who holds a mutex, for assertions. A thread that waits for a condition does not hold its mutex meanwhile.
-#if defined(SUMI_CHECKED)
-uintptr_t sumi_this_thread(void)
-{
-    static _Thread_local char s_here;
-    return (uintptr_t)&s_here;
-}
+#if defined(_WIN32)
+uintptr_t sumi_this_thread(void) { return (uintptr_t)GetCurrentThreadId(); }
+uint64_t sumi_process_id(void) { return (uint64_t)GetCurrentProcessId(); }
+#else
+uintptr_t sumi_this_thread(void) { return (uintptr_t)pthread_self(); }
+uint64_t sumi_process_id(void) { return (uint64_t)getpid(); }
+#endif
 
+#if defined(SUMI_CHECKED)
 bool sumi_mutex_is_held(const sumi_mutex* mutex)
 {
     return atomic_load_explicit(&mutex->owner, memory_order_relaxed) == sumi_this_thread();

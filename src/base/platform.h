@@ -41,9 +41,9 @@ void sumi_condition_destroy(sumi_condition* condition);
 void sumi_condition_wait(sumi_condition* condition, sumi_mutex* mutex);
 bool sumi_condition_wait_us(sumi_condition* condition, sumi_mutex* mutex, uint64_t microseconds); // false: time ran out
 void sumi_condition_broadcast(sumi_condition* condition);
-// For assertions; defined in checked builds only.
 uintptr_t sumi_this_thread(void);                 // a number that no other running thread has; never 0
-bool sumi_mutex_is_held(const sumi_mutex* mutex); // by this thread
+uint64_t sumi_process_id(void);                   // another one in a child after a fork
+bool sumi_mutex_is_held(const sumi_mutex* mutex); // by this thread. For assertions; defined in checked builds only
 
 typedef struct sumi_thread {
     _Alignas(16) unsigned char storage[16];

@@ -60,6 +60,7 @@ static const op_entry ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_GROUP_NORM] = {sumi_cpu_group_norm, sumi_cpu_group_scratch},
     [SUMI_OP_TILE_BLEND] = {sumi_cpu_tile_blend, NULL},
     [SUMI_OP_TILE_PLACE] = {sumi_cpu_tile_place, NULL},
+    [SUMI_OP_COMPOSITE] = {sumi_cpu_composite, NULL},
     [SUMI_OP_PIXELS_OUT] = {sumi_cpu_pixels_out, NULL},
 };
 

@@ -182,7 +182,7 @@ sumi_result sumi_cpu_tile_place(sumi_cpu_run* run)
     return SUMI_OK;
 }
 
-// ---- PIXELS_IN, PATCHES_IN, PIXELS_OUT ------------------------------------------------------------------------------
+// ---- PIXELS_IN, PATCHES_IN, COMPOSITE, PIXELS_OUT -------------------------------------------------------------------
 sumi_result sumi_cpu_pixels_in(sumi_cpu_run* run)
 {
     SUMI_ASSERT(run->op->u.pixels.width >= 1);
@@ -246,6 +246,40 @@ sumi_result sumi_cpu_patches_in(sumi_cpu_run* run)
         }
     }
     sumi_parallel(run->workers, run->row_end - run->row_begin, 8, patches_in, &loop);
+    return SUMI_OK;
+}
+
+typedef struct composite_loop {
+    float* pictures;
+    const uint8_t *beneath, *opacity;
+    int32_t row_begin, rows; // rows: of what is beneath
+} composite_loop;
+
+static void composite(int32_t begin, int32_t end, int32_t worker_index, void* context)
+{
+    (void)worker_index;
+    const composite_loop* loop = context;
+    for (int32_t r = loop->row_begin + begin; r < loop->row_begin + end; r++) {
+        const int32_t pixel = r % loop->rows, opacity = loop->opacity[pixel];
+        if (opacity == 255) { continue; }
+        float* x = loop->pictures + 3 * (int64_t)r;
+        for (int32_t c = 0; c < 3; c++) {
+            const float b = (float)loop->beneath[3 * (int64_t)pixel + c] / 127.5f - 1.0f;
+            x[c] = opacity == 0 ? b : b + (float)opacity / 255.0f * (x[c] - b);
+        }
+    }
+}
+
+sumi_result sumi_cpu_composite(sumi_cpu_run* run)
+{
+    const sumi_op* op = run->op;
+    SUMI_ASSERT(op->in[0].id == op->out.id);
+    composite_loop loop = {.pictures = sumi_cpu_value(run, op->out),
+                           .beneath = sumi_cpu_value(run, op->in[1]),
+                           .opacity = sumi_cpu_value(run, op->in[2]),
+                           .row_begin = run->row_begin,
+                           .rows = sumi_plan_info(run->plan, op->in[1])->rows};
+    sumi_parallel(run->workers, run->row_end - run->row_begin, 4096, composite, &loop);
     return SUMI_OK;
 }
 

@@ -53,6 +53,7 @@ const sumi_cuda_op_entry sumi_cuda_ops[SUMI_OP_KIND_COUNT] = {
     [SUMI_OP_GROUP_NORM] = {sumi_cuda_group_norm, sumi_cuda_group_scratch},
     [SUMI_OP_TILE_BLEND] = {sumi_cuda_tile_blend, NULL},
     [SUMI_OP_TILE_PLACE] = {sumi_cuda_tile_place, NULL},
+    [SUMI_OP_COMPOSITE] = {sumi_cuda_composite, NULL},
     [SUMI_OP_PIXELS_OUT] = {sumi_cuda_pixels_out, NULL},
 };
 
@@ -1364,6 +1365,9 @@ sumi_result sumi_cuda_create(sumi_heap* heap, sumi_workers* workers, const sumi_
     cuda->runner.functions = &functions;
     cuda->heap = heap;
     if (options != NULL) cuda->options = *options;
+#if defined(SUMI_WITHOUT_HOPPER)
+    cuda->options.without_hopper = true; // kernel_images.c has no kernels of its own for it
+#endif
     sumi_result result = sumi_cuda_device_open(&cuda->device, desc, error);
     if (result != SUMI_OK) {
         sumi_free(heap, cuda);

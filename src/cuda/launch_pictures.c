@@ -601,7 +601,7 @@ sumi_result sumi_cuda_tile_place(sumi_cuda_run* run)
                   SUMI_PICTURES_THREADS, 0, &args);
 }
 
-// ---- PIXELS_IN, PATCHES_IN, PIXELS_OUT ------------------------------------------------------------------------------
+// ---- PIXELS_IN, PATCHES_IN, COMPOSITE, PIXELS_OUT -------------------------------------------------------------------
 
 sumi_result sumi_cuda_pixels_in(sumi_cuda_run* run)
 {
@@ -641,6 +641,17 @@ sumi_result sumi_cuda_patches_in(sumi_cuda_run* run)
     return launch(run, "sumi_patches_in",
                   blocks_for((int64_t)(args.row_end - args.row_begin) * 3 * p->patch * p->patch), 1,
                   SUMI_PICTURES_THREADS, 0, &args);
+}
+
+sumi_result sumi_cuda_composite(sumi_cuda_run* run)
+{
+    const sumi_op* op = run->op;
+    sumi_composite_args args = {.pictures = sumi_cuda_value(run, op->out),
+                                .beneath = sumi_cuda_value(run, op->in[1]),
+                                .opacity = sumi_cuda_value(run, op->in[2]),
+                                .rows = sumi_cuda_rows(run, op->in[1])};
+    sumi_cuda_share(run, op->rows, &args.row_begin, &args.row_end);
+    return launch(run, "sumi_composite", blocks_for(args.row_end - args.row_begin), 1, SUMI_PICTURES_THREADS, 0, &args);
 }
 
 sumi_result sumi_cuda_pixels_out(sumi_cuda_run* run)

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "cuda/device.h"
 #include "plan/weight.h"
+#include <stdatomic.h>
 
 typedef struct sumi_cuda_chunk {
     uintptr_t begin;
@@ -25,7 +26,8 @@ typedef struct sumi_cuda_mapped {
     size_t chunk_bytes; // at most; a power of two
     sumi_cuda_chunk* chunks;
     size_t count, capacity; // page-locked, by address
-    bool is_supported;      // the driver locks read-only memory, and has not refused to yet
+    atomic_bool
+        is_supported; // the driver locks read-only memory, and has not refused to yet. For `need`, of any thread
 } sumi_cuda_mapped;
 
 // the context is current

@@ -20,7 +20,10 @@ static sumi_result check(const sumi_engine* engine, const sumi_encode_desc* desc
     const int posterior = (int)desc->posterior;
     if (posterior < 0 || posterior > SUMI_POSTERIOR_MODE)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "posterior is %d: no such kind", posterior);
-    return SUMI_OK;
+    const sumi_network_info* info = &desc->model->info;
+    const uint64_t count = (uint64_t)info->latent_channels * (uint64_t)(desc->height / info->vae_factor)
+                         * (uint64_t)(desc->width / info->vae_factor);
+    return sumi_check_finite(desc->noise_values, count, "noise_values", error);
 }
 
 static void pack(sumi_packer* packer, const sumi_encode_desc* desc, sumi_plan_job* job)
@@ -73,32 +76,37 @@ sumi_result sumi_submit_encode(sumi_engine* engine, const sumi_encode_desc* desc
 {
     if (out_job != NULL) out_job->id = 0;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_encode"));
     sumi_error error = {SUMI_OK, {0}};
+    sumi_result result;
     if (desc == NULL || out_job == NULL)
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_encode: desc or out_job is NULL");
-    else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
-    return sumi_log_failure(engine, &error);
+        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_encode: desc or out_job is NULL");
+    else result = submit(engine, desc, out_job, &error);
+    return sumi_call_end(engine, result, &error);
+}
+
+static sumi_result fetch(sumi_engine* engine, sumi_job job, float* into, size_t capacity, sumi_error* error)
+{
+    sumi_slot* slot;
+    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_ENCODE, &slot, error));
+    const sumi_result result = slot->error.result;
+    if (result == SUMI_OK) {
+        const sumi_plan_job* plan = &slot->u.plan;
+        const size_t count = (size_t)plan->latent_channels * (size_t)plan->latent_height * (size_t)plan->latent_width;
+        SUMI_REFUSE(into == NULL || capacity < count, SUMI_INVALID_ARGUMENT,
+                    "sumi_fetch_latents: capacity is %zu floats, the latents take %zu", into != NULL ? capacity : 0,
+                    count);
+        memcpy(into, plan->latents, count * sizeof *into);
+    }
+    sumi_job_free(engine, slot);
+    return result;
 }
 
 sumi_result sumi_fetch_latents(sumi_engine* engine, sumi_job job, float* into, size_t capacity)
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_latents"));
     sumi_error error = {SUMI_OK, {0}};
-    sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_ENCODE, &slot, &error) != SUMI_OK)
-        return sumi_log_failure(engine, &error);
-    sumi_result result = slot->error.result;
-    if (result == SUMI_OK) {
-        const sumi_plan_job* plan = &slot->u.plan;
-        const size_t count = (size_t)plan->latent_channels * (size_t)plan->latent_height * (size_t)plan->latent_width;
-        if (into == NULL || capacity < count) {
-            (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT,
-                            "sumi_fetch_latents: capacity is %zu floats, the latents take %zu",
-                            into != NULL ? capacity : 0, count);
-            return sumi_log_failure(engine, &error);
-        }
-        memcpy(into, plan->latents, count * sizeof *into);
-    }
-    sumi_job_free(engine, slot);
-    return result;
+    const sumi_result result = fetch(engine, job, into, capacity, &error);
+    return sumi_call_end(engine, result, &error);
 }

@@ -12,7 +12,13 @@ void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result
 {
     SUMI_ASSERT(text != NULL && !sumi_mutex_is_held(&engine->table));
     const sumi_log* log = &engine->desc.log;
-    if (log->write != NULL) log->write(level, result, text, log->user_data);
+    if (log->write == NULL) return;
+    sumi_engine* inside = (sumi_engine*)engine;
+    uintptr_t thread = sumi_this_thread();
+    const bool is_outermost = atomic_exchange(&inside->logger, thread) != thread;
+    log->write(level, result, text, log->user_data);
+    // another thread that logs at this time takes itself away
+    if (is_outermost) (void)atomic_compare_exchange_strong(&inside->logger, &thread, 0);
 }
 
 sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error)
@@ -119,6 +125,11 @@ static sumi_result create_parts(sumi_engine* engine, sumi_error* error)
         sumi_mutex_destroy(&engine->table);
         return sumi_fail(error, SUMI_INTERNAL, "the system has no more conditions");
     }
+    if (!sumi_mutex_init(&engine->text)) {
+        sumi_condition_destroy(&engine->changed);
+        sumi_mutex_destroy(&engine->table);
+        return sumi_fail(error, SUMI_INTERNAL, "the system has no more locks");
+    }
     engine->has_locks = true;
     size_t capacity = (size_t)engine->desc.job_capacity;
     engine->slots = sumi_alloc_zero(heap, capacity * sizeof *engine->slots);
@@ -160,9 +171,13 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
             atomic_store(&engine->heap.peak, atomic_load(&first.peak));
             atomic_store(&engine->heap.count, atomic_load(&first.count));
             engine->desc = *desc;
+            engine->process = sumi_process_id();
             engine->memory_budget_bytes = desc->memory_budget_bytes;
             engine->most_pending_us = SUMI_MOST_PENDING_US;
             engine->slice_us = desc->max_slice_us;
+            engine->plan_inputs = (sumi_plan_inputs){.budget = desc->memory_budget_bytes,
+                                                     .host_budget = desc->memory_budget_bytes,
+                                                     .slice_us = desc->max_slice_us};
             if (create_parts(engine, &error) != SUMI_OK) {
                 sumi_engine_destroy(engine);
                 engine = NULL;
@@ -181,7 +196,7 @@ sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engine** out_e
 
 void sumi_engine_destroy(sumi_engine* engine)
 {
-    if (engine == NULL) return;
+    if (engine == NULL || sumi_call_begin(engine, "sumi_engine_destroy") != SUMI_OK) return;
     sumi_pump_stop_thread(engine);
     sumi_heap* heap = &engine->heap;
     if (engine->has_locks) {
@@ -210,6 +225,7 @@ void sumi_engine_destroy(sumi_engine* engine)
     sumi_free(heap, engine->slots);
     if (engine->has_locks) {
         sumi_condition_destroy(&engine->changed);
+        sumi_mutex_destroy(&engine->text);
         sumi_mutex_destroy(&engine->table);
     }
     sumi_heap last; // outlives the block that the engine's heap is in
@@ -226,9 +242,11 @@ static void load_main(void* context)
     sumi_engine* engine = context;
     bool is_done = false;
     float progress = 0.0f;
+    atomic_store(&engine->loader, sumi_this_thread());
     while (!is_done
            && engine->runner->functions->load(engine->runner, &is_done, &progress, &engine->load_error) == SUMI_OK)
         continue;
+    atomic_store(&engine->loader, 0);
     atomic_store(&engine->load_is_over, true);
 }
 
@@ -348,13 +366,14 @@ void sumi_engine_trim(sumi_engine* engine)
 sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes)
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_engine_set_memory_budget"));
     sumi_work_lock(engine);
     engine->memory_budget_bytes = bytes;
     engine->limit = (sumi_device_limit){0};
     // a running job keeps what it has until it ends
     if (engine->running == NULL && engine->leaving == NULL) sumi_engine_trim(engine);
     sumi_work_unlock(engine);
-    return SUMI_OK;
+    return sumi_call_end(engine, SUMI_OK, NULL);
 }
 
 static void read_memory(const sumi_engine* engine, sumi_engine_info* info)
@@ -384,7 +403,7 @@ void sumi_engine_held_bytes(const sumi_engine* engine, uint64_t out_bytes[4])
 sumi_engine_info sumi_engine_get_info(const sumi_engine* engine)
 {
     sumi_engine_info info = {.backend = "", .device = ""};
-    if (engine == NULL) return info;
+    if (engine == NULL || sumi_call_is_foreign(engine)) return info;
     info.backend = engine->runner->functions->name(engine->runner);
     info.device = engine->runner->functions->device(engine->runner);
     read_memory(engine, &info);

@@ -7,9 +7,9 @@
 // Two locks, both short in different ways:
 //   table   a mutex around slots' states, published statuses, lists and pool. Never held while anything is computed,
 //           allocated or logged.
-//   work    a flag under that mutex (pump.c): who has it may run slices, write plans, and touch runner, cache and
-//           workspace. Held for one slice by the pump, and by the calls that take something away from running jobs:
-//           close, release, destroy, the memory query.
+//   work    a flag under that mutex (pump.c): who has it may run slices, and touch runner, cache and workspace. Held for
+//           one slice by the pump, and by the calls that take something away from running jobs: close, release, destroy.
+//           The memory query does without: it writes a plan of its own, from what the last holder left under `table`.
 // Order: work before table. Nobody waits for the work while holding the table.
 //
 // Jobs run one after the other, so everything a job needs only while it runs exists once, here, and is reused by the
@@ -66,7 +66,11 @@ struct sumi_engine {
 #if defined(SUMI_CHECKED)
     atomic_uintptr_t worker; // sumi_this_thread() of who; 0: nobody
 #endif
-    int32_t work_waiters; // calls that want it: the pump thread steps back for them
+    // sumi_this_thread() of who is inside; 0: nobody. A callback of the host's is on one of these threads
+    atomic_uintptr_t caller, logger; // in a call that others may not be made beside; in the host's log
+    atomic_uintptr_t pump, loader;   // of pump_thread and load_thread, while they run
+    uint64_t process;                // that made the engine
+    int32_t work_waiters;            // calls that want it: the pump thread steps back for them
     bool is_closing;
     sumi_thread pump_thread;
     sumi_thread_start pump_start;
@@ -90,6 +94,11 @@ struct sumi_engine {
     sumi_lora* loras;
     sumi_external* externals;
     sumi_picture* pictures;
+    sumi_plan_inputs plan_inputs; // as they were when the work was given back last
+
+    // Of the tokenizers, whose scratch jobs and memory queries share. Held while one prompt is split, by who holds the
+    // work or does not; never while holding `table`.
+    sumi_mutex text;
 
     // whoever holds the work
     sumi_slot* running;
@@ -120,6 +129,14 @@ struct sumi_engine {
 void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result result, const char* text);
 // The same for a failure, which it returns: the end of every public function.
 sumi_result sumi_log_failure(const sumi_engine* engine, const sumi_error* error);
+
+// ---- Calls (calls.c) ------------------------------------------------------------------------------------------------
+// The first and the last thing in every public function but those that may be called beside others. begin refuses with
+// SUMI_WRONG_STATE what comes from inside of a callback, or from another process; there is no end then. end logs the
+// error of a call that has failed, and returns the result.
+sumi_result sumi_call_begin(const sumi_engine* engine, const char* function);
+sumi_result sumi_call_end(const sumi_engine* engine, sumi_result result, const sumi_error* error);
+bool sumi_call_is_foreign(const sumi_engine* engine); // this process is not the one that made the engine
 
 // One line per rule in the checks of descs.
 #define SUMI_REFUSE(condition, result, ...)                                                                            \

@@ -32,11 +32,13 @@ sumi_result sumi_import_gl_texture(sumi_engine* engine, uint32_t texture, uint32
 {
     if (out_external != NULL) *out_external = NULL;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_import_gl_texture"));
     sumi_error error = {SUMI_OK, {0}};
+    sumi_result result;
     if (out_external == NULL)
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_import_gl_texture: out_external is NULL");
-    else if (import_texture(engine, texture, target, width, height, out_external, &error) == SUMI_OK) return SUMI_OK;
-    return sumi_log_failure(engine, &error);
+        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_import_gl_texture: out_external is NULL");
+    else result = import_texture(engine, texture, target, width, height, out_external, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
 void sumi_external_free(sumi_external* external)
@@ -65,11 +67,12 @@ static void forget_in_jobs(sumi_engine* engine, const sumi_external* external)
 
 void sumi_external_release(sumi_external* external)
 {
-    if (external == NULL) return;
+    if (external == NULL || sumi_call_begin(external->engine, "sumi_external_release") != SUMI_OK) return;
     sumi_engine* engine = external->engine;
     sumi_work_lock(engine);
     sumi_jobs_cancel(engine, NULL, NULL, external);
     forget_in_jobs(engine, external);
     sumi_external_free(external);
     sumi_work_unlock(engine);
+    (void)sumi_call_end(engine, SUMI_OK, NULL);
 }

@@ -116,6 +116,8 @@ static sumi_result check_guidance_rule(const sumi_image_desc* desc, sumi_error* 
     return SUMI_OK;
 }
 
+#define MOST_SHIFT 1e4f
+
 static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error)
 {
     SUMI_REFUSE(desc->step_count < 1 || desc->step_count > SUMI_SCHEDULE_MAX_STEPS, SUMI_INVALID_ARGUMENT,
@@ -133,8 +135,9 @@ static sumi_result check_schedule(const sumi_image_desc* desc, sumi_error* error
     SUMI_TRY(check_guidance_rule(desc, error));
     SUMI_REFUSE(!sumi_solver_known(desc->solver), SUMI_INVALID_ARGUMENT, "solver is %d: no such solver",
                 (int)desc->solver);
-    SUMI_REFUSE(!is_between(desc->shift, 0.0f, 1e4f), SUMI_INVALID_ARGUMENT,
-                "shift is %g: give 0 for the model's own, or a positive number", (double)desc->shift);
+    SUMI_REFUSE(!is_between(desc->shift, 0.0f, MOST_SHIFT), SUMI_INVALID_ARGUMENT,
+                "shift is %g: give 0 for the model's own, or a positive number up to %g", (double)desc->shift,
+                (double)MOST_SHIFT);
     if (desc->sigmas != NULL) {
         SUMI_TRY(sumi_schedule_check(desc->sigmas, desc->step_count, error));
         SUMI_REFUSE(desc->deadline_ms != 0, SUMI_INVALID_ARGUMENT,
@@ -182,12 +185,35 @@ static sumi_result check_start(const sumi_image_desc* desc, sumi_error* error)
         sumi_pixels settled = sumi_pixels_settled(desc->mask);
         SUMI_TRY(sumi_pixels_check(&settled, "mask", error));
     }
+    SUMI_REFUSE(desc->mask_feather < -1 || desc->mask_feather > SUMI_MAX_FEATHER, SUMI_INVALID_ARGUMENT,
+                "mask_feather is %d: give 0 to %d pixels, or -1 to keep nothing of the start image",
+                (int)desc->mask_feather, SUMI_MAX_FEATHER);
     SUMI_REFUSE(!is_between(desc->strength, 0.0f, 1.0f), SUMI_INVALID_ARGUMENT, "strength is %g: give 0 to 1",
                 (double)desc->strength);
     SUMI_REFUSE(starts && sumi_schedule_first_index(desc->step_count, desc->strength) >= desc->step_count,
-                SUMI_INVALID_ARGUMENT, "strength %g of %d steps leaves no step to run: raise strength or step_count",
-                (double)desc->strength, (int)desc->step_count);
+                SUMI_INVALID_ARGUMENT, "strength is %g, which leaves no step to run: give more than 0, up to 1",
+                (double)desc->strength);
     return SUMI_OK;
+}
+
+sumi_result sumi_check_finite(const float* values, uint64_t count, const char* member, sumi_error* error)
+{
+    for (uint64_t i = 0; values != NULL && i < count; i++) {
+        SUMI_REFUSE(!isfinite(values[i]), SUMI_INVALID_ARGUMENT, "%s[%llu] is %g: give finite numbers", member,
+                    (unsigned long long)i, (double)values[i]);
+    }
+    return SUMI_OK;
+}
+
+// What the host computed: NaN would be found in the picture, where it looks like damaged weights.
+static sumi_result check_values(const sumi_image_desc* desc, sumi_error* error)
+{
+    const sumi_network_info* info = &desc->model->info;
+    const uint64_t count = (uint64_t)info->latent_channels * (uint64_t)(desc->height / info->vae_factor)
+                         * (uint64_t)(desc->width / info->vae_factor);
+    SUMI_TRY(sumi_check_finite(desc->noise_values, (uint64_t)desc->item_count * count, "noise_values", error));
+    SUMI_TRY(sumi_check_finite(desc->start_latents, count, "start_latents", error));
+    return sumi_check_finite(desc->start_noise_values, count, "start_noise_values", error);
 }
 
 static sumi_result check_loras(const sumi_image_desc* desc, sumi_error* error)
@@ -330,12 +356,27 @@ sumi_result sumi_image_desc_check(const sumi_engine* engine, const sumi_image_de
     SUMI_TRY(settle_size(out_settled, &references, error));
     SUMI_TRY(check_noise(desc, error));
     SUMI_TRY(check_start(desc, error));
+    SUMI_TRY(check_values(desc, error));
     SUMI_TRY(check_loras(desc, error));
     SUMI_REFUSE(desc->preview_every < 0, SUMI_INVALID_ARGUMENT,
                 "preview_every is %d: give 0 for none, or a number of steps", (int)desc->preview_every);
     SUMI_REFUSE(desc->preview_every > 0 && desc->model->info.preview == NULL, SUMI_NOT_SUPPORTED,
                 "preview_every: no preview is known for this model's latents");
     return check_targets(engine, desc, error);
+}
+
+void sumi_image_desc_tell_unused(const sumi_engine* engine, const sumi_image_desc* desc)
+{
+    for (int32_t i = 0; i < desc->item_count && !is_guided(desc); i++) {
+        const sumi_image_item* item = &desc->items[i];
+        if (item->negative_prompt == NULL && (item->negative_text == NULL || item->negative_text[0] == '\0')) continue;
+        char text[160];
+        snprintf(text, sizeof text,
+                 "items[%d].%s is not used: guidance is %g, which is off for this model; give a larger number", (int)i,
+                 item->negative_prompt != NULL ? "negative_prompt" : "negative_text", (double)desc->guidance);
+        sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+        return; // once for a job
+    }
 }
 
 // ---- Copies ---------------------------------------------------------------------------------------------------------
@@ -451,6 +492,7 @@ sumi_result sumi_image_desc_copy(sumi_heap* heap, const sumi_image_desc* desc, s
     job->threads_per_multiprocessor = desc->noise_threads_per_multiprocessor;
     job->posterior = desc->start_posterior;
     job->strength = desc->strength;
+    job->mask_feather = desc->mask_feather;
     for (int32_t i = 0; i < desc->lora_count; i++) {
         if (desc->loras[i].scale == 0.0f) continue; // changes nothing
         job->loras[job->lora_count] = desc->loras[i].lora;

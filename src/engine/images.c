@@ -9,18 +9,31 @@ static const sumi_job_functions s_functions = {"an image job", sumi_plan_job_pre
 // ---- Before ---------------------------------------------------------------------------------------------------------
 
 typedef struct memory_query {
+    sumi_heap heap; // what it holds is counted apart from jobs that run meanwhile
     sumi_block lists, input;
     sumi_workspace workspace;
     sumi_plan_job job;
     sumi_plan_entry entry;
 } memory_query;
 
+static void* allocate_for_query(size_t bytes, size_t alignment, void* user_data)
+{
+    SUMI_ASSERT(alignment <= SUMI_ALIGNMENT);
+    (void)alignment;
+    return sumi_alloc(user_data, bytes);
+}
+
+static void release_of_query(void* memory, size_t bytes, void* user_data)
+{
+    (void)bytes;
+    sumi_free(user_data, memory);
+}
+
 // The way a job goes up to its plan, on objects of its own.
 static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, memory_query* query, sumi_memory* out,
                               sumi_error* error)
 {
-    SUMI_ASSERT(sumi_work_is_held(engine));
-    sumi_heap* heap = &engine->heap;
+    sumi_heap* heap = &query->heap;
     sumi_plan_job* job = &query->job;
     SUMI_TRY(sumi_image_desc_copy(heap, desc, &query->lists, &query->input, job, error));
     for (int32_t i = 0; i < job->prompt_count; i++)
@@ -28,7 +41,7 @@ static sumi_result ask_memory(sumi_engine* engine, const sumi_image_desc* desc, 
     sumi_plan_request request;
     SUMI_TRY(sumi_plan_job_request(heap, &query->workspace, desc->model, job, job->step_count, &request, error));
     const uint64_t held = atomic_load(&heap->held);
-    SUMI_TRY(sumi_plan_entry_write(engine, &request, &query->entry, error));
+    SUMI_TRY(sumi_plan_entry_try(engine, heap, &request, &query->entry, error));
     out->host = atomic_load(&heap->held) - held + query->lists.bytes + query->input.bytes
               + query->workspace.tables.bytes + query->workspace.ids.bytes
               + sumi_references_resize_bytes(&job->references);
@@ -57,15 +70,18 @@ static sumi_result image_memory(sumi_engine* engine, const sumi_image_desc* aske
     SUMI_TRY(sumi_image_desc_check(engine, asked, &settled, error));
     memory_query* query = sumi_alloc_zero(&engine->heap, sizeof *query);
     if (query == NULL) return sumi_out_of_memory(error, sizeof *query, "the memory query");
-    sumi_work_lock(engine); // tokenizer and runner are the running job's
+    sumi_heap_init(&query->heap, &(sumi_allocator){allocate_for_query, release_of_query, &engine->heap});
     sumi_result result = ask_memory(engine, &settled, query, out, error);
-    sumi_plan_entry_free(engine, &query->entry);
-    sumi_work_unlock(engine);
-    sumi_workspace_close(&engine->heap, &query->workspace);
-    sumi_block_free(&engine->heap, &query->lists);
-    sumi_block_free(&engine->heap, &query->input);
+    // also of a form that does not fit, which is the smallest one
+    const uint64_t needed = query->entry.need.device;
+    sumi_plan_entry_close(&query->heap, &query->entry);
+    sumi_workspace_close(&query->heap, &query->workspace);
+    sumi_block_free(&query->heap, &query->lists);
+    sumi_block_free(&query->heap, &query->input);
     sumi_free(&engine->heap, query);
     if (result != SUMI_OK) memset(out, 0, sizeof *out);
+    const bool is_known = result == SUMI_OK || result == SUMI_BUDGET_TOO_SMALL || result == SUMI_OUT_OF_DEVICE_MEMORY;
+    if (is_known) out->needed = needed;
     return result;
 }
 
@@ -73,11 +89,13 @@ sumi_result sumi_image_memory(sumi_engine* engine, const sumi_image_desc* desc, 
 {
     if (out_memory != NULL) memset(out_memory, 0, sizeof *out_memory);
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_image_memory"));
     sumi_error error = {SUMI_OK, {0}};
+    sumi_result result;
     if (desc == NULL || out_memory == NULL)
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_image_memory: desc or out_memory is NULL");
-    else if (image_memory(engine, desc, out_memory, &error) == SUMI_OK) return SUMI_OK;
-    return sumi_log_failure(engine, &error);
+        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_image_memory: desc or out_memory is NULL");
+    else result = image_memory(engine, desc, out_memory, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
 sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
@@ -86,14 +104,15 @@ sumi_result sumi_image_size(const sumi_image_desc* desc, sumi_size* out_size)
     if (desc == NULL || desc->cookie != SUMI_COOKIE_IMAGE || desc->model == NULL) {
         return desc != NULL && desc->cookie != SUMI_COOKIE_IMAGE ? SUMI_DESC_NOT_INITIALIZED : SUMI_INVALID_ARGUMENT;
     }
+    const sumi_engine* engine = desc->model->engine;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_image_size"));
     sumi_error error = {SUMI_OK, {0}};
     sumi_image_desc settled;
-    if (out_size == NULL) (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_image_size: out_size is NULL");
-    else if (sumi_image_desc_check(desc->model->engine, desc, &settled, &error) == SUMI_OK) {
-        *out_size = (sumi_size){settled.width, settled.height};
-        return SUMI_OK;
-    }
-    return sumi_log_failure(desc->model->engine, &error);
+    sumi_result result;
+    if (out_size == NULL) result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_image_size: out_size is NULL");
+    else result = sumi_image_desc_check(engine, desc, &settled, &error);
+    if (result == SUMI_OK) *out_size = (sumi_size){settled.width, settled.height};
+    return sumi_call_end(engine, result, &error);
 }
 
 static sumi_result submit(sumi_engine* engine, const sumi_image_desc* asked, sumi_job* out_job, sumi_error* error)
@@ -110,6 +129,7 @@ static sumi_result submit(sumi_engine* engine, const sumi_image_desc* asked, sum
     }
     slot->model = desc->model;
     sumi_plan_job_claim(&slot->u.plan, true);
+    sumi_image_desc_tell_unused(engine, desc);
     sumi_job_queue(engine, slot, desc->priority, out_job);
     return SUMI_OK;
 }
@@ -118,11 +138,13 @@ sumi_result sumi_submit_images(sumi_engine* engine, const sumi_image_desc* desc,
 {
     if (out_job != NULL) out_job->id = 0;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_images"));
     sumi_error error = {SUMI_OK, {0}};
+    sumi_result result;
     if (desc == NULL || out_job == NULL)
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_images: desc or out_job is NULL");
-    else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
-    return sumi_log_failure(engine, &error);
+        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_images: desc or out_job is NULL");
+    else result = submit(engine, desc, out_job, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
 // ---- While it runs --------------------------------------------------------------------------------------------------
@@ -132,6 +154,7 @@ sumi_result sumi_job_preview(const sumi_engine* engine, sumi_job job, int32_t it
 {
     if (out_image != NULL) memset(out_image, 0, sizeof *out_image);
     if (engine == NULL || into == NULL || out_image == NULL) return SUMI_INVALID_ARGUMENT;
+    if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
     sumi_engine* locked = (sumi_engine*)engine;
     sumi_result result = SUMI_OK;
     sumi_mutex_lock(&locked->table);
@@ -185,29 +208,22 @@ static void hand_out(const sumi_plan_job* job, sumi_job_item* item, sumi_image* 
     image->pixels = to;
 }
 
-sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity)
+static sumi_result fetch(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity, sumi_error* error)
 {
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    if (out_images != NULL && capacity > 0) memset(out_images, 0, (size_t)capacity * sizeof *out_images);
-    sumi_error error = {SUMI_OK, {0}};
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error) != SUMI_OK)
-        return sumi_log_failure(engine, &error);
+    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, error));
     sumi_plan_job* plan = &slot->u.plan;
     sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
         if (out_images == NULL || capacity < plan->item_count) {
-            (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_fetch_images: capacity is %d, the job has %d pictures",
-                            out_images != NULL ? (int)capacity : 0, (int)plan->item_count);
-            return sumi_log_failure(engine, &error);
+            return sumi_fail(error, SUMI_INVALID_ARGUMENT, "sumi_fetch_images: capacity is %d, the job has %d pictures",
+                             out_images != NULL ? (int)capacity : 0, (int)plan->item_count);
         }
         for (int32_t i = 0; i < plan->item_count; i++) { // first what may fail: then nothing has changed
             const sumi_external* external = plan->items[i].target.external;
-            if (external != NULL
-                && engine->runner->functions->show(engine->runner, &external->import, external->width, external->height,
-                                                   &error)
-                       != SUMI_OK)
-                return sumi_log_failure(engine, &error);
+            if (external == NULL) continue;
+            SUMI_TRY(engine->runner->functions->show(engine->runner, &external->import, external->width,
+                                                     external->height, error));
         }
         for (int32_t i = 0; i < plan->item_count; i++) hand_out(plan, &plan->items[i], &out_images[i]);
     }
@@ -215,42 +231,58 @@ sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out
     return result;
 }
 
+sumi_result sumi_fetch_images(sumi_engine* engine, sumi_job job, sumi_image* out_images, int32_t capacity)
+{
+    if (out_images != NULL && capacity > 0) memset(out_images, 0, (size_t)capacity * sizeof *out_images);
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_images"));
+    sumi_error error = {SUMI_OK, {0}};
+    const sumi_result result = fetch(engine, job, out_images, capacity, &error);
+    return sumi_call_end(engine, result, &error);
+}
+
 void sumi_images_release(sumi_engine* engine, sumi_image* images, int32_t count)
 {
-    if (engine == NULL || images == NULL) return;
+    if (engine == NULL || images == NULL || sumi_call_is_foreign(engine)) return;
     for (int32_t i = 0; i < count; i++) {
         sumi_picture_release(engine, images[i].handle);
         memset(&images[i], 0, sizeof images[i]);
     }
 }
 
-sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job job, int32_t item, float* into, size_t capacity)
+static sumi_result job_latents(const sumi_engine* engine, sumi_job job, int32_t item, float* into, size_t capacity,
+                               sumi_error* error)
 {
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    sumi_error error = {SUMI_OK, {0}};
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error) != SUMI_OK)
-        return sumi_log_failure(engine, &error);
+    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, error));
     const sumi_plan_job* plan = &slot->u.plan;
     const size_t count = (size_t)plan->latent_channels * (size_t)plan->latent_height * (size_t)plan->latent_width;
     if (slot->error.result != SUMI_OK) return slot->error.result;
-    if (item < 0 || item >= plan->item_count)
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_job_latents: item is %d of %d", (int)item,
-                        (int)plan->item_count);
-    else if (into == NULL || capacity < count)
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_job_latents: capacity is %zu floats, the latents take %zu",
-                        into != NULL ? capacity : 0, count);
-    if (error.result != SUMI_OK) return sumi_log_failure(engine, &error);
+    SUMI_REFUSE(item < 0 || item >= plan->item_count, SUMI_INVALID_ARGUMENT, "sumi_job_latents: item is %d of %d",
+                (int)item, (int)plan->item_count);
+    SUMI_REFUSE(into == NULL || capacity < count, SUMI_INVALID_ARGUMENT,
+                "sumi_job_latents: capacity is %zu floats, the latents take %zu", into != NULL ? capacity : 0, count);
     memcpy(into, plan->latents + (size_t)item * count, count * sizeof *into);
     return SUMI_OK;
 }
 
+sumi_result sumi_job_latents(const sumi_engine* engine, sumi_job job, int32_t item, float* into, size_t capacity)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_job_latents"));
+    sumi_error error = {SUMI_OK, {0}};
+    const sumi_result result = job_latents(engine, job, item, into, capacity, &error);
+    return sumi_call_end(engine, result, &error);
+}
+
 int32_t sumi_job_profile(const sumi_engine* engine, sumi_job job, sumi_profile_row* rows, int32_t capacity)
 {
-    if (engine == NULL) return 0;
+    if (engine == NULL || sumi_call_begin(engine, "sumi_job_profile") != SUMI_OK) return 0;
     sumi_error error = {SUMI_OK, {0}};
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error) != SUMI_OK) return 0;
+    const sumi_result result = sumi_job_finished(engine, job, SUMI_JOB_KIND_IMAGES, &slot, &error);
+    (void)sumi_call_end(engine, result, NULL);
+    if (result != SUMI_OK) return 0;
     sumi_profile_row* table = slot->profile;
     // by insertion: a few dozen rows, and the library's sorts may allocate
     for (size_t i = 1; i < slot->profile_count; i++) {

@@ -174,6 +174,10 @@ sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
 {
     sumi_job_status status = {.state = SUMI_JOB_NONE, .result = SUMI_STALE_HANDLE, .message = ""};
     if (engine == NULL) return status;
+    if (sumi_call_is_foreign(engine)) {
+        status.result = SUMI_WRONG_STATE;
+        return status;
+    }
     sumi_engine* locked = (sumi_engine*)engine;
     sumi_mutex_lock(&locked->table);
     const sumi_slot* slot = sumi_job_find(engine, job);
@@ -202,16 +206,15 @@ static void ask_to_cancel(sumi_engine* engine, sumi_slot* slot)
 
 void sumi_job_cancel(sumi_engine* engine, sumi_job job)
 {
-    if (engine == NULL) return;
+    if (engine == NULL || sumi_call_is_foreign(engine)) return;
     sumi_mutex_lock(&engine->table);
     sumi_slot* slot = sumi_job_find(engine, job);
     if (slot != NULL && !sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
     sumi_mutex_unlock(&engine->table);
 }
 
-void sumi_job_discard(sumi_engine* engine, sumi_job job)
+static void discard(sumi_engine* engine, sumi_job job)
 {
-    if (engine == NULL) return;
     sumi_mutex_lock(&engine->table);
     sumi_slot* slot = sumi_job_find(engine, job);
     bool frees = false, has_weights = false;
@@ -238,4 +241,11 @@ void sumi_job_discard(sumi_engine* engine, sumi_job job)
         }
         sumi_work_unlock(engine);
     }
+}
+
+void sumi_job_discard(sumi_engine* engine, sumi_job job)
+{
+    if (engine == NULL || sumi_call_begin(engine, "sumi_job_discard") != SUMI_OK) return;
+    discard(engine, job);
+    (void)sumi_call_end(engine, SUMI_OK, NULL);
 }

@@ -54,6 +54,7 @@ typedef struct sumi_lora_job {
 // What the running job says of itself after a slice; the pump publishes it.
 typedef struct sumi_job_live {
     int32_t step, step_count;
+    int32_t cut_tokens;
     float progress, seconds_left;
     double device_us; // of what finished on a device during this step; negative: the step's own time counts
     const char* doing;

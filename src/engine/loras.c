@@ -3,7 +3,7 @@
 #include "engine/engine.h"
 #include <string.h>
 
-void sumi_lora_forget(sumi_lora* lora)
+void sumi_lora_close(sumi_lora* lora)
 {
     SUMI_ASSERT(sumi_work_is_held(lora->engine));
     const sumi_adapter* adapter = lora->file != NULL ? sumi_adapter_get(lora->file) : NULL;
@@ -11,25 +11,25 @@ void sumi_lora_forget(sumi_lora* lora)
         const sumi_weight* pair[] = {&adapter->deltas[i].down, &adapter->deltas[i].up};
         sumi_engine_forget_weights(lora->engine, pair, 2);
     }
+    sumi_adapter_close(lora->file);
+    lora->file = NULL;
+    sumi_file_cache_close(&lora->cache);
 }
 
 void sumi_lora_free(sumi_lora* lora)
 {
     if (lora == NULL) return;
     sumi_engine* engine = lora->engine;
-    sumi_lora_forget(lora);
-    sumi_adapter_close(lora->file);
+    sumi_lora_close(lora);
     sumi_mutex_lock(&engine->table);
     SUMI_LIST_REMOVE(lora);
     sumi_mutex_unlock(&engine->table);
     sumi_free(&engine->heap, lora);
 }
 
-static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
-                        sumi_error* error)
+static sumi_result begin(sumi_engine* engine, sumi_slot* slot, sumi_error* error)
 {
     SUMI_ASSERT(slot->model != NULL && slot->u.lora.product == NULL);
-    *out_stage = SUMI_STAGE_LOAD;
     sumi_lora* lora = sumi_alloc_zero(&engine->heap, sizeof *lora);
     if (lora == NULL) return sumi_out_of_memory(error, sizeof *lora, "an adapter");
     lora->engine = engine;
@@ -39,8 +39,27 @@ static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_st
     SUMI_LIST_INSERT(engine->loras, lora);
     sumi_mutex_unlock(&engine->table);
     slot->u.lora.product = lora;
-    const sumi_files* files = engine->desc.files.open != NULL ? &engine->desc.files : NULL;
-    SUMI_TRY(sumi_adapter_open(&engine->heap, files, slot->model->network, slot->u.lora.path, error, &lora->file));
+    sumi_file_cache_init(&lora->cache, &engine->heap, &engine->desc.files);
+    return SUMI_OK;
+}
+
+// A piece of a file that the host has no map of, or all the rest.
+static sumi_result step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
+                        sumi_error* error)
+{
+    *out_stage = SUMI_STAGE_LOAD;
+    if (slot->u.lora.product == NULL) SUMI_TRY(begin(engine, slot, error));
+    sumi_lora* lora = slot->u.lora.product;
+    if (sumi_file_cache_is_reading(&lora->cache)) {
+        SUMI_TRY(sumi_file_cache_read(&lora->cache, sumi_engine_piece_us(engine), error));
+        slot->live.progress = sumi_file_cache_progress(&lora->cache);
+        return SUMI_OK;
+    }
+    const sumi_result result = sumi_adapter_open(&engine->heap, sumi_file_cache_files(&lora->cache),
+                                                 slot->model->network, slot->u.lora.path, error, &lora->file);
+    if (result == SUMI_TIMEOUT) return SUMI_OK; // a file has to be read first
+    SUMI_TRY(result);
+    sumi_file_cache_trim(&lora->cache);
     *out_end = SUMI_STEP_DONE;
     return SUMI_OK;
 }
@@ -93,26 +112,21 @@ sumi_result sumi_submit_lora(sumi_engine* engine, const sumi_lora_desc* desc, su
 {
     if (out_job != NULL) out_job->id = 0;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_lora"));
     sumi_error error = {SUMI_OK, {0}};
+    sumi_result result;
     if (desc == NULL || out_job == NULL)
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_lora: desc or out_job is NULL");
-    else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
-    return sumi_log_failure(engine, &error);
+        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_lora: desc or out_job is NULL");
+    else result = submit(engine, desc, out_job, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
-sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_lora)
+static sumi_result fetch(sumi_engine* engine, sumi_job job, sumi_lora** out_lora, sumi_error* error)
 {
-    if (out_lora != NULL) *out_lora = NULL;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    sumi_error error = {SUMI_OK, {0}};
-    if (out_lora == NULL) {
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_fetch_lora: out_lora is NULL");
-        return sumi_log_failure(engine, &error);
-    }
+    SUMI_REFUSE(out_lora == NULL, SUMI_INVALID_ARGUMENT, "sumi_fetch_lora: out_lora is NULL");
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_LORA, &slot, &error) != SUMI_OK)
-        return sumi_log_failure(engine, &error);
-    sumi_result result = slot->error.result;
+    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_LORA, &slot, error));
+    const sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
         *out_lora = slot->u.lora.product;
         slot->u.lora.product = NULL;
@@ -121,9 +135,19 @@ sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_l
     return result;
 }
 
+sumi_result sumi_fetch_lora(sumi_engine* engine, sumi_job job, sumi_lora** out_lora)
+{
+    if (out_lora != NULL) *out_lora = NULL;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_lora"));
+    sumi_error error = {SUMI_OK, {0}};
+    const sumi_result result = fetch(engine, job, out_lora, &error);
+    return sumi_call_end(engine, result, &error);
+}
+
 void sumi_lora_release(sumi_lora* lora)
 {
-    if (lora == NULL) return;
+    if (lora == NULL || sumi_call_begin(lora->engine, "sumi_lora_release") != SUMI_OK) return;
     sumi_engine* engine = lora->engine;
     sumi_work_lock(engine);
     sumi_jobs_cancel(engine, NULL, lora, NULL);
@@ -131,4 +155,5 @@ void sumi_lora_release(sumi_lora* lora)
     sumi_plan_cache_drop(engine, NULL, lora);
     sumi_lora_free(lora);
     sumi_work_unlock(engine);
+    (void)sumi_call_end(engine, SUMI_OK, NULL);
 }

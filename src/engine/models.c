@@ -34,8 +34,7 @@ static sumi_result begin(sumi_engine* engine, sumi_model_job* job, sumi_error* e
     sumi_mutex_unlock(&engine->table);
     job->product = model;
     job->begin_ns = sumi_clock_ns();
-    const sumi_files* files = engine->desc.files.open != NULL ? &engine->desc.files : NULL;
-    return sumi_network_open_begin(&engine->heap, files, &job->desc, error, &model->network);
+    return sumi_network_open_begin(&engine->heap, &engine->desc.files, &job->desc, error, &model->network);
 }
 
 // The smallest picture's plan names every weight that pictures of any size need. Under a budget a picture of the
@@ -184,10 +183,9 @@ static sumi_result check(const sumi_engine* engine, const sumi_model_desc* desc,
     }
     if (desc->path == NULL && desc->vae_path == NULL)
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "path is NULL, so vae_path must say where the VAE is");
-    if (desc->path == NULL && !desc->without_text_encoder
-        && (desc->text_encoder_path == NULL || desc->tokenizer_path == NULL)) {
+    if (desc->path == NULL && !desc->without_text_encoder && desc->text_encoder_path == NULL) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT,
-                         "path is NULL, so text_encoder_path and tokenizer_path must say where they are; or set "
+                         "path is NULL, so text_encoder_path must say where the text encoder is; or set "
                          "without_text_encoder");
     }
     switch ((int)desc->weights) {
@@ -256,32 +254,37 @@ sumi_result sumi_submit_model(sumi_engine* engine, const sumi_model_desc* desc, 
 {
     if (out_job != NULL) out_job->id = 0;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_model"));
     sumi_error error = {SUMI_OK, {0}};
+    sumi_result result;
     if (desc == NULL || out_job == NULL)
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_model: desc or out_job is NULL");
-    else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
-    return sumi_log_failure(engine, &error);
+        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_model: desc or out_job is NULL");
+    else result = submit(engine, desc, out_job, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
-sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out_model)
+static sumi_result fetch(sumi_engine* engine, sumi_job job, sumi_model** out_model, sumi_error* error)
 {
-    if (out_model != NULL) *out_model = NULL;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    sumi_error error = {SUMI_OK, {0}};
-    if (out_model == NULL) {
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_fetch_model: out_model is NULL");
-        return sumi_log_failure(engine, &error);
-    }
+    SUMI_REFUSE(out_model == NULL, SUMI_INVALID_ARGUMENT, "sumi_fetch_model: out_model is NULL");
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_MODEL, &slot, &error) != SUMI_OK)
-        return sumi_log_failure(engine, &error);
-    sumi_result result = slot->error.result;
+    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_MODEL, &slot, error));
+    const sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
         *out_model = slot->u.model.product;
         slot->u.model.product = NULL;
     }
     sumi_job_free(engine, slot);
     return result;
+}
+
+sumi_result sumi_fetch_model(sumi_engine* engine, sumi_job job, sumi_model** out_model)
+{
+    if (out_model != NULL) *out_model = NULL;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_model"));
+    sumi_error error = {SUMI_OK, {0}};
+    const sumi_result result = fetch(engine, job, out_model, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
 const char* sumi_model_negative_text(const sumi_model* model)
@@ -324,7 +327,7 @@ sumi_model_info sumi_model_get_info(const sumi_model* model)
 
 void sumi_model_close(sumi_model* model)
 {
-    if (model == NULL) return;
+    if (model == NULL || sumi_call_begin(model->engine, "sumi_model_close") != SUMI_OK) return;
     sumi_engine* engine = model->engine;
     sumi_work_lock(engine);
     sumi_jobs_cancel(engine, model, NULL, NULL);
@@ -333,11 +336,10 @@ void sumi_model_close(sumi_model* model)
     // Adapters hold places in this network: their files go with it, the host's pointers stay until they are released.
     for (sumi_lora* lora = engine->loras; lora != NULL; lora = lora->next) {
         if (lora->model != model) continue;
-        sumi_lora_forget(lora);
-        sumi_adapter_close(lora->file);
-        lora->file = NULL;
+        sumi_lora_close(lora);
         lora->model = NULL;
     }
     sumi_model_free(model);
     sumi_work_unlock(engine);
+    (void)sumi_call_end(engine, SUMI_OK, NULL);
 }

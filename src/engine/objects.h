@@ -37,7 +37,8 @@ struct sumi_lora {
     sumi_engine* engine;
     sumi_lora *next, **link;
     uint64_t serial;
-    sumi_model* model; // NULL: its model was closed, it can only be released
+    sumi_model* model;     // NULL: its model was closed, it can only be released
+    sumi_file_cache cache; // what the host's files were asked for; the file borrows from it
     sumi_adapter_file* file;
 };
 
@@ -61,7 +62,7 @@ typedef struct sumi_picture {
 const char* sumi_model_negative_text(const sumi_model* model);
 void sumi_model_free(sumi_model* model); // closes the network; no job uses it. Holds the work
 void sumi_prompt_free(sumi_prompt* prompt);
-void sumi_lora_forget(sumi_lora* lora);           // takes its weights off a device. Holds the work
+void sumi_lora_close(sumi_lora* lora);            // takes its weights off a device and closes its file. Holds the work
 void sumi_lora_free(sumi_lora* lora);             // holds the work
 void sumi_external_free(sumi_external* external); // no job uses it. Holds the work
 

@@ -9,20 +9,35 @@
 
 // ---- Requests -------------------------------------------------------------------------------------------------------
 
-sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_request* asked)
+sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    sumi_plan_inputs inputs = {
+        .budget = sumi_engine_budget(engine), .host_budget = engine->memory_budget_bytes, .slice_us = engine->slice_us};
+    memcpy(inputs.op_ratio, engine->cache.op_ratio, sizeof inputs.op_ratio);
+    return inputs;
+}
+
+static sumi_plan_request complete(const sumi_plan_inputs* inputs, const sumi_plan_request* asked)
 {
     SUMI_ASSERT(asked->model != NULL && asked->lora_count >= 0 && asked->lora_count <= SUMI_MAX_LORAS);
     SUMI_ASSERT(asked->pipeline.adapters == NULL && asked->pipeline.adapter_count == 0
                 && asked->pipeline.tile_latent == 0);
     sumi_plan_request request = *asked;
-    request.budget = sumi_engine_budget(engine);
-    request.slice_us = asked->whole_ops ? 0 : engine->slice_us;
+    request.budget = inputs->budget;
+    request.slice_us = asked->whole_ops ? 0 : inputs->slice_us;
     request.wishes.weights = asked->model->weights;
     // Where a model has no room as a whole, the few moments of a text or an image encoder are not worth what its
     // transformer would have to leave and come back for.
     request.wishes.spares_memory = request.budget != 0 && asked->pipeline.goal != SUMI_GOAL_IMAGES
                                 && asked->model->info.weight_bytes > request.budget / 8 * 7;
     return request;
+}
+
+sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_request* asked)
+{
+    const sumi_plan_inputs inputs = sumi_plan_inputs_now(engine);
+    return complete(&inputs, asked);
 }
 
 // ---- Writing --------------------------------------------------------------------------------------------------------
@@ -34,59 +49,70 @@ void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry)
     SUMI_ASSERT(engine->leaving_run.entry != entry);
     if (engine->runner->functions->forget_plan != NULL)
         engine->runner->functions->forget_plan(engine->runner, &entry->plan);
+    sumi_plan_entry_close(&engine->heap, entry);
+}
+
+void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry)
+{
     sumi_plan_end(&entry->plan);
-    sumi_free(&engine->heap, entry->slice_us);
-    sumi_free(&engine->heap, entry->kind_first);
-    sumi_free(&engine->heap, entry->kind_count);
-    sumi_free(&engine->heap, entry->sections);
-    sumi_free(&engine->heap, entry->key);
+    sumi_free(heap, entry->slice_us);
+    sumi_free(heap, entry->kind_first);
+    sumi_free(heap, entry->kind_count);
+    sumi_free(heap, entry->sections);
+    sumi_free(heap, entry->key);
     memset(entry, 0, sizeof *entry);
 }
 
+// What a plan is written from. Nothing of the runner's is changed.
+typedef struct writing {
+    const sumi_runner* runner;
+    sumi_heap* heap;
+    sumi_plan_inputs inputs;
+    sumi_plan_request request; // complete
+} writing;
+
 #define SMALLEST_TILE 16 // latents: below this a tile is mostly seam
 
-static sumi_result write_plan(sumi_engine* engine, const sumi_plan_request* request, int32_t tile,
-                              sumi_plan_entry* entry, sumi_error* error)
+static sumi_result write_plan(const writing* w, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
 {
     SUMI_ASSERT(tile == 0 || tile >= SMALLEST_TILE);
-    const sumi_runner_functions* runner = engine->runner->functions;
-    sumi_pipeline_request pipeline = request->pipeline;
+    const sumi_runner_functions* runner = w->runner->functions;
+    sumi_pipeline_request pipeline = w->request.pipeline;
     pipeline.tile_latent = tile;
     pipeline.adapters = entry->adapters;
     pipeline.adapter_count = entry->lora_count;
-    sumi_runner_begin_plan(engine->runner, &entry->plan, &engine->heap);
-    entry->plan.wishes = request->wishes;
+    sumi_runner_begin_plan(w->runner, &entry->plan, w->heap);
+    entry->plan.wishes = w->request.wishes;
     memset(&entry->pipeline, 0, sizeof entry->pipeline);
-    SUMI_TRY(sumi_pipeline_write(request->model->network, &pipeline, &entry->plan, &entry->pipeline, error));
-    entry->scratch_bytes = runner->scratch_bytes(engine->runner, &entry->plan);
+    SUMI_TRY(sumi_pipeline_write(w->request.model->network, &pipeline, &entry->plan, &entry->pipeline, error));
+    entry->scratch_bytes = runner->scratch_bytes(w->runner, &entry->plan);
     entry->tile_latent = tile;
     return SUMI_OK;
 }
 
 // All that a job holds at once: on a device with its weights, as many of them streamed as must be; the processor's lie
 // in the page cache.
-static sumi_result measure(sumi_engine* engine, uint64_t budget, sumi_plan_entry* entry, sumi_error* error)
+static sumi_result measure(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
+    const uint64_t budget = w->request.budget;
     const uint64_t own = entry->plan.arena_bytes + entry->scratch_bytes;
     entry->need = (sumi_device_need){.device = own, .fits = budget == 0 || own <= budget};
-    if (engine->runner->functions->need == NULL) return SUMI_OK;
-    return engine->runner->functions->need(engine->runner, &entry->plan, budget, &entry->need, error);
+    if (w->runner->functions->need == NULL) return SUMI_OK;
+    return w->runner->functions->need(w->runner, &entry->plan, budget, &entry->need, error);
 }
 
-static sumi_result refuse(sumi_engine* engine, const sumi_plan_request* request, const sumi_plan_entry* entry,
-                          sumi_error* error)
+static sumi_result refuse(const writing* w, const sumi_plan_entry* entry, sumi_error* error)
 {
     SUMI_ASSERT(!entry->need.fits);
     const char* smaller =
-        request->pipeline.goal == SUMI_GOAL_PROMPTS ? "a shorter prompt" : "a smaller picture or batch";
-    engine->limit.refused = entry->need.device;
-    const unsigned long long needed = entry->need.device, budget = request->budget;
+        w->request.pipeline.goal == SUMI_GOAL_PROMPTS ? "a shorter prompt" : "a smaller picture or batch";
+    const unsigned long long needed = entry->need.device, budget = w->request.budget;
     const char* how = entry->need.streamed > 0 ? entry->tile_latent > 0
                                                    ? " even with its weights streamed and the VAE in small tiles"
                                                    : " even with its weights streamed"
                     : entry->tile_latent > 0   ? " even with the VAE in small tiles"
                                                : "";
-    if (budget != engine->memory_budget_bytes) {
+    if (budget != w->inputs.host_budget) {
         return sumi_fail(error, SUMI_OUT_OF_DEVICE_MEMORY,
                          "this job needs %llu bytes on the device%s, which has no more than %llu for it: free device "
                          "memory, or use %s",
@@ -97,37 +123,35 @@ static sumi_result refuse(sumi_engine* engine, const sumi_plan_request* request,
                      budget, smaller);
 }
 
-static sumi_result try_plan(sumi_engine* engine, const sumi_plan_request* request, int32_t tile, sumi_plan_entry* entry,
-                            sumi_error* error)
+static sumi_result try_plan(const writing* w, int32_t tile, sumi_plan_entry* entry, sumi_error* error)
 {
-    SUMI_TRY(write_plan(engine, request, tile, entry, error));
-    return measure(engine, request->budget, entry, error);
+    SUMI_TRY(write_plan(w, tile, entry, error));
+    return measure(w, entry, error);
 }
 
 // The whole picture when it fits the budget, also with weights that are streamed: its bits are the same then. Else the
 // largest tiles that fit: the model's own, then halves, down to the smallest. A prompt has no VAE, so its first plan is
 // its only one.
-static sumi_result write_fitting_plan(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry,
-                                      sumi_error* error)
+static sumi_result write_fitting_plan(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
-    const sumi_network_info* info = &request->model->info;
-    const int32_t height = request->pipeline.height / info->vae_factor,
-                  width = request->pipeline.width / info->vae_factor;
+    const sumi_network_info* info = &w->request.model->info;
+    const int32_t height = w->request.pipeline.height / info->vae_factor,
+                  width = w->request.pipeline.width / info->vae_factor;
     int32_t side = height > width ? height : width;
-    for (int32_t i = 0; i < request->pipeline.reference_count; i++) { // the VAE reads them too
-        const sumi_pipeline_reference* one = &request->pipeline.references[i];
+    for (int32_t i = 0; i < w->request.pipeline.reference_count; i++) { // the VAE reads them too
+        const sumi_pipeline_reference* one = &w->request.pipeline.references[i];
         const int32_t most = (one->height > one->width ? one->height : one->width) / info->vae_factor;
         side = most > side ? most : side;
     }
     const int32_t own = info->tile_latent > 0 ? info->tile_latent : 128;
-    const int32_t largest = request->pipeline.goal == SUMI_GOAL_PROMPTS ? 0 : own;
-    SUMI_TRY(try_plan(engine, request, 0, entry, error));
+    const int32_t largest = w->request.pipeline.goal == SUMI_GOAL_PROMPTS ? 0 : own;
+    SUMI_TRY(try_plan(w, 0, entry, error));
     for (int32_t tile = largest; tile >= SMALLEST_TILE && !entry->need.fits; tile = tile / 2 / 8 * 8) {
         if (tile >= side) continue; // as large as the largest picture is no tile
         sumi_plan_end(&entry->plan);
-        SUMI_TRY(try_plan(engine, request, tile, entry, error));
+        SUMI_TRY(try_plan(w, tile, entry, error));
     }
-    return entry->need.fits ? SUMI_OK : refuse(engine, request, entry, error);
+    return entry->need.fits ? SUMI_OK : refuse(w, entry, error);
 }
 
 static bool is_same_kind(const sumi_plan* plan, const sumi_slice* a, const sumi_slice* b)
@@ -176,11 +200,10 @@ static size_t find_noise_section(const sumi_plan* plan, const sumi_pipeline* pip
     return plan->section_count;
 }
 
-// Of a complete request. Of the engine it takes the runner, the heap, and how ops did lately: that moves the bounds of
-// slices, not what they compute.
-static sumi_result write_entry(sumi_engine* engine, const sumi_plan_request* request, sumi_plan_entry* entry,
-                               sumi_error* error)
+// How ops did lately moves the bounds of slices, not what they compute.
+static sumi_result write_entry(const writing* w, sumi_plan_entry* entry, sumi_error* error)
 {
+    const sumi_plan_request* request = &w->request;
     SUMI_ASSERT(entry->slice_us == NULL && entry->key == NULL); // empty
     entry->model = request->model;
     entry->lora_count = request->lora_count;
@@ -188,21 +211,21 @@ static sumi_result write_entry(sumi_engine* engine, const sumi_plan_request* req
         entry->loras[i] = request->loras[i];
         entry->adapters[i] = (sumi_adapter_use){sumi_adapter_get(request->loras[i]->file), request->lora_scales[i]};
     }
-    SUMI_TRY(write_fitting_plan(engine, request, entry, error));
+    SUMI_TRY(write_fitting_plan(w, entry, error));
     sumi_plan* plan = &entry->plan;
     entry->noise_section = find_noise_section(plan, &entry->pipeline);
-    sumi_rates rates = engine->runner->functions->rates(engine->runner);
+    sumi_rates rates = w->runner->functions->rates(w->runner);
     for (int32_t k = 0; k < SUMI_OP_KIND_COUNT; k++) { // one strange measurement must not make absurd slices
-        float ratio = engine->cache.op_ratio[k];
+        float ratio = w->inputs.op_ratio[k];
         entry->op_ratio[k] = ratio <= 0.0f ? 1.0f : ratio < 0.25f ? 0.25f : ratio > 16.0f ? 16.0f : ratio;
     }
     const uint32_t max_us = request->slice_us;
-    const bool gathers = max_us == 0 && !request->whole_ops && engine->runner->functions->finished != NULL;
+    const bool gathers = max_us == 0 && !request->whole_ops && w->runner->functions->finished != NULL;
     SUMI_TRY(sumi_plan_slice_measured(plan, &rates, entry->op_ratio, max_us, gathers ? GATHERED_US : max_us, error));
-    entry->slice_us = sumi_alloc_zero(&engine->heap, plan->slice_count * sizeof *entry->slice_us);
-    entry->kind_first = sumi_alloc_zero(&engine->heap, plan->slice_count * sizeof *entry->kind_first);
-    entry->kind_count = sumi_alloc_zero(&engine->heap, plan->slice_count * sizeof *entry->kind_count);
-    entry->sections = sumi_alloc_zero(&engine->heap, plan->section_count * sizeof *entry->sections);
+    entry->slice_us = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->slice_us);
+    entry->kind_first = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->kind_first);
+    entry->kind_count = sumi_alloc_zero(w->heap, plan->slice_count * sizeof *entry->kind_count);
+    entry->sections = sumi_alloc_zero(w->heap, plan->section_count * sizeof *entry->sections);
     if (entry->slice_us == NULL || entry->kind_first == NULL || entry->kind_count == NULL || entry->sections == NULL)
         return sumi_out_of_memory(error, plan->slice_count * sizeof *entry->slice_us, "the times of a plan's slices");
     find_kinds(entry);
@@ -213,12 +236,33 @@ static sumi_result write_entry(sumi_engine* engine, const sumi_plan_request* req
     return SUMI_OK;
 }
 
+// For who holds the work, whose refusals are remembered: a shortage on the device may be over later.
+static sumi_result write_here(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry* entry,
+                              sumi_error* error)
+{
+    writing w = {.runner = engine->runner, .heap = &engine->heap, .inputs = sumi_plan_inputs_now(engine)};
+    w.request = complete(&w.inputs, asked);
+    const sumi_result result = write_entry(&w, entry, error);
+    if (result != SUMI_OK && entry->need.device > 0 && !entry->need.fits) engine->limit.refused = entry->need.device;
+    return result;
+}
+
 sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry* entry,
                                   sumi_error* error)
 {
     SUMI_ASSERT(sumi_work_is_held(engine));
-    const sumi_plan_request request = sumi_plan_complete(engine, asked);
-    return write_entry(engine, &request, entry, error);
+    return write_here(engine, asked, entry, error);
+}
+
+sumi_result sumi_plan_entry_try(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* asked,
+                                sumi_plan_entry* entry, sumi_error* error)
+{
+    writing w = {.runner = engine->runner, .heap = heap};
+    sumi_mutex_lock(&engine->table);
+    w.inputs = engine->plan_inputs;
+    sumi_mutex_unlock(&engine->table);
+    w.request = complete(&w.inputs, asked);
+    return write_entry(&w, entry, error);
 }
 
 // ---- The cache ------------------------------------------------------------------------------------------------------
@@ -275,7 +319,7 @@ sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, s
     }
 
     sumi_plan_entry_free(engine, oldest);
-    sumi_result result = write_entry(engine, &request, oldest, error);
+    sumi_result result = write_here(engine, asked, oldest, error);
     if (result == SUMI_OK) {
         oldest->key = sumi_alloc(&engine->heap, (size_t)key.used);
         if (oldest->key == NULL) result = sumi_out_of_memory(error, (size_t)key.used, "a plan's key");

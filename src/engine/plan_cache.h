@@ -12,6 +12,7 @@
 
 #define SUMI_PLAN_CACHE_SIZE 4
 #define SUMI_MAX_LORAS 16
+#define SUMI_MAX_FEATHER 256 // of a mask, in pixels
 
 // What a job asks for, beside what pipeline.h needs to know. No gaps, as there.
 typedef struct sumi_plan_request {
@@ -56,6 +57,14 @@ typedef struct sumi_plan_entry {
     uint64_t used; // grows with every use: the smallest goes first
 } sumi_plan_entry;
 
+// What a plan takes of the engine as it is now. Who holds the work changes it, and leaves a copy under `table`.
+typedef struct sumi_plan_inputs {
+    uint64_t budget;      // sumi_engine_budget
+    uint64_t host_budget; // memory_budget_bytes
+    uint32_t slice_us;
+    float op_ratio[SUMI_OP_KIND_COUNT]; // of the cache
+} sumi_plan_inputs;
+
 typedef struct sumi_plan_cache {
     sumi_plan_entry entries[SUMI_PLAN_CACHE_SIZE];
     uint64_t uses;
@@ -71,13 +80,19 @@ sumi_plan_request sumi_plan_complete(const sumi_engine* engine, const sumi_plan_
 const sumi_plan_entry* sumi_plan_find(sumi_engine* engine, const sumi_plan_request* asked);
 sumi_result sumi_plan_get(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry** out_entry,
                           sumi_error* error);
-// Writes an entry that is not in the cache, for the memory query and for loading weights. Ends with
-// sumi_plan_entry_free, also after a failure.
+// Writes an entry that is not in the cache, for loading weights. Ends with sumi_plan_entry_free, also after a failure.
 sumi_result sumi_plan_entry_write(sumi_engine* engine, const sumi_plan_request* asked, sumi_plan_entry* entry,
                                   sumi_error* error);
 void sumi_plan_entry_free(sumi_engine* engine, sumi_plan_entry* entry);
 // plans that use them; both NULL: all
 void sumi_plan_cache_drop(sumi_engine* engine, const sumi_model* model, const sumi_lora* lora);
+
+sumi_plan_inputs sumi_plan_inputs_now(const sumi_engine* engine);
+// These two do not hold the work. An entry that nothing runs, on a heap of the caller's, for the memory query. After
+// SUMI_BUDGET_TOO_SMALL and SUMI_OUT_OF_DEVICE_MEMORY entry->need says what its smallest form needs.
+sumi_result sumi_plan_entry_try(sumi_engine* engine, sumi_heap* heap, const sumi_plan_request* asked,
+                                sumi_plan_entry* entry, sumi_error* error);
+void sumi_plan_entry_close(sumi_heap* heap, sumi_plan_entry* entry); // also after a failure
 
 double sumi_section_us(const sumi_plan_entry* entry, size_t section); // one run of it, by what is known
 #endif

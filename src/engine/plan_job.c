@@ -99,14 +99,23 @@ sumi_result sumi_plan_job_tokenise(sumi_heap* heap, sumi_workspace* workspace, s
     sumi_job_prompt* p = &job->prompts[prompt];
     int32_t tokens[SUMI_MAX_REFERENCES], rows[SUMI_MAX_REFERENCES] = {0};
     for (int32_t i = 0; i < job->references.count; i++) tokens[i] = job->references.list[i].sizes.tokens;
-    const sumi_prompt_text text = {
-        .text = p->text, .bytes = p->text_bytes, .picture_tokens = tokens, .picture_count = job->references.count};
-    for (int32_t e = 0; p->text != NULL && e < encoder_count; e++) {
+    int32_t cut = 0;
+    const sumi_prompt_text text = {.text = p->text,
+                                   .bytes = p->text_bytes,
+                                   .picture_tokens = tokens,
+                                   .picture_count = job->references.count,
+                                   .out_cut = &cut};
+    sumi_result result = SUMI_OK;
+    p->cut_tokens = 0;
+    sumi_mutex_lock(&model->engine->text);
+    for (int32_t e = 0; p->text != NULL && e < encoder_count && result == SUMI_OK; e++) {
         // pictures stand among the ids of the first encoder
-        SUMI_TRY(sumi_network_tokenise_pictures(model->network, e, &text, ids_of(workspace, model, job, prompt, e),
-                                                most, &p->token_count[e], e == 0 ? p->picture_row : rows, error));
+        result = sumi_network_tokenise_pictures(model->network, e, &text, ids_of(workspace, model, job, prompt, e),
+                                                most, &p->token_count[e], e == 0 ? p->picture_row : rows, error);
+        if (cut > p->cut_tokens) p->cut_tokens = cut;
     }
-    return SUMI_OK;
+    sumi_mutex_unlock(&model->engine->text);
+    return result;
 }
 
 // A float that stands for a decimal number: 0.2f is 0.200000003, and the reference compares with 0.2.
@@ -286,6 +295,7 @@ sumi_result sumi_plan_job_request(sumi_heap* heap, sumi_workspace* workspace, su
         p->starts_from_image = job->start_image.data != NULL;
         p->starts_from_latents = job->start_latents != NULL;
         p->inpaints = job->mask.data != NULL;
+        p->composites = p->inpaints && p->starts_from_image && job->mask_feather >= 0;
         p->previews = job->preview_every > 0;
     }
     bool encodes_text = false;
@@ -507,30 +517,84 @@ static sumi_result write_start(sumi_engine* engine, sumi_plan_job* job, bool* ou
     return SUMI_OK;
 }
 
-static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+// The mask in full size and what becomes of it lie in the workspace until the last piece.
+typedef struct mask_blocks {
+    float* latent;
+    uint8_t *mask, *opacity;
+    uint16_t* distances; // NULL: no feather
+} mask_blocks;
+
+static sumi_result reserve_mask(sumi_engine* engine, const sumi_plan_job* job, mask_blocks* out, sumi_error* error)
 {
-    SUMI_ASSERT(job->entry != NULL && job->phase == SUMI_PHASE_INPUT);
-    *out_done = true;
-    if (job->mask.data == NULL) return SUMI_OK;
+    const uint64_t pixels = (uint64_t)job->width * (uint64_t)job->height;
+    sumi_block *values = &engine->workspace.values, *between = &engine->workspace.between;
+    SUMI_TRY(sumi_block_reserve(&engine->heap, values, latent_size(job) * sizeof(float) + 2 * pixels, "a mask", error));
+    out->latent = values->data;
+    out->mask = (uint8_t*)(out->latent + latent_size(job));
+    out->opacity = out->mask + pixels;
+    out->distances = NULL;
+    if (job->mask_feather > 0) {
+        SUMI_TRY(sumi_block_reserve(&engine->heap, between, pixels * sizeof(uint16_t), "a mask's edge", error));
+        out->distances = between->data;
+    }
+    return SUMI_OK;
+}
+
+// The mask as the solver reads it. out_done: it is written, and in `blocks`.
+static sumi_result write_latent_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
     sumi_pixels picture = job->mask;
+    *out_done = true;
     // alpha counts in a mask, and takes the way through premultiplied colours in one go
     if (job->mask.channel_count != 4) {
         const sumi_resize_args resize = {&job->mask, job->width, job->height, SUMI_FILTER_LANCZOS};
         SUMI_TRY(sumi_resize_step(&engine->heap, &engine->workspace, &resize, &job->resize, out_done, &picture, error));
         if (!*out_done) return SUMI_OK;
     }
-    const uint64_t latent_bytes = latent_size(job) * sizeof(float),
-                   pixels = (uint64_t)job->width * (uint64_t)job->height;
-    SUMI_TRY(sumi_block_reserve(&engine->heap, &engine->workspace.values, latent_bytes + pixels, "a mask", error));
-    float* latent_mask = engine->workspace.values.data;
-    uint8_t* mask = (uint8_t*)(latent_mask + latent_size(job));
+    mask_blocks blocks;
+    SUMI_TRY(reserve_mask(engine, job, &blocks, error));
     sumi_temporary temporary;
     sumi_temporary_begin(&temporary, &engine->heap, &engine->workspace.temporary);
     sumi_result result =
-        sumi_pixels_to_mask(&temporary.heap, &picture, job->width, job->height, mask, latent_mask, error);
+        sumi_pixels_to_mask(&temporary.heap, &picture, job->width, job->height, blocks.mask, blocks.latent, error);
     sumi_temporary_end(&temporary);
-    if (result == SUMI_OK) write_value(engine, job, job->entry->pipeline.mask, 0, latent_mask, latent_bytes);
+    if (result == SUMI_OK) {
+        write_value(engine, job, job->entry->pipeline.mask, 0, blocks.latent, latent_size(job) * sizeof(float));
+    }
     return result;
+}
+
+#define DISTANCE_PIXELS 500000 // of a piece: about two milliseconds
+
+static sumi_result write_mask(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    SUMI_ASSERT(job->entry != NULL && job->phase == SUMI_PHASE_INPUT);
+    const sumi_value opacity = job->entry->pipeline.opacity;
+    *out_done = true;
+    if (job->mask.data == NULL) return SUMI_OK;
+    if (job->mask_rows == 0) {
+        SUMI_TRY(write_latent_mask(engine, job, out_done, error));
+        if (!*out_done || opacity.id == 0) return SUMI_OK;
+    }
+    mask_blocks blocks;
+    SUMI_TRY(reserve_mask(engine, job, &blocks, error));
+    const int32_t height = job->height, width = job->width;
+    if (blocks.distances != NULL && job->mask_rows < 2 * height) {
+        const bool upward = job->mask_rows >= height;
+        const int32_t first = upward ? job->mask_rows - height : job->mask_rows;
+        int32_t count = DISTANCE_PIXELS / width + 1;
+        count = count < height - first ? count : height - first;
+        sumi_mask_distances(blocks.mask, width, height, upward ? height - first - count : first,
+                            upward ? height - first : first + count, upward, blocks.distances);
+        job->mask_rows += count;
+        *out_done = false;
+        return SUMI_OK;
+    }
+    const size_t pixels = (size_t)width * (size_t)height;
+    sumi_mask_opacity(blocks.mask, blocks.distances, pixels, job->mask_feather, blocks.opacity);
+    write_value(engine, job, opacity, 0, blocks.opacity, pixels);
+    job->mask_rows = 0;
+    return SUMI_OK;
 }
 
 // What is made of a reference, one after the other: references.h.
@@ -1039,10 +1103,12 @@ static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t
         int32_t bad = 0;
         read_value(engine, job, pipeline->not_finite, 0, &bad, sizeof bad);
         if (bad != 0) {
+            const bool is_given = job->noise_values != NULL || job->start_latents != NULL || job->start_noise != NULL;
             return sumi_fail(error, SUMI_NOT_FINITE,
                              "%d of %lld values of the pictures are NaN or infinite: the weights or an adapter are "
-                             "damaged, or a scale is far too large",
-                             (int)bad, (long long)job->part_count * job->width * job->height * 3);
+                             "damaged, or a scale is far too large%s",
+                             (int)bad, (long long)job->part_count * job->width * job->height * 3,
+                             is_given ? ", or so are values of the noise or the latents that were given" : "");
         }
     }
     return SUMI_OK;
@@ -1080,7 +1146,7 @@ static void next_phase(sumi_plan_job* job, sumi_phase phase)
 {
     SUMI_ASSERT(phase == SUMI_PHASE_PLAN || phase == job->phase + 1);
     job->phase = phase;
-    job->cursor = 0;
+    job->cursor = job->mask_rows = 0;
     job->drawn = 0;
     job->drawn_beside = 0;
 }
@@ -1190,6 +1256,21 @@ static bool can_follow(sumi_engine* engine, sumi_slot* slot)
     return engine->runner->functions->is_ready(engine->runner, &entry->plan);
 }
 
+// Once per job, when the tokens of all its texts are known.
+static void tell_cut_tokens(sumi_engine* engine, sumi_slot* slot)
+{
+    const sumi_plan_job* job = &slot->u.plan;
+    const int32_t told = slot->live.cut_tokens;
+    for (int32_t i = 0; i < job->prompt_count; i++) {
+        if (job->prompts[i].cut_tokens > slot->live.cut_tokens) slot->live.cut_tokens = job->prompts[i].cut_tokens;
+    }
+    if (slot->live.cut_tokens == told) return;
+    char text[160];
+    snprintf(text, sizeof text, "a text is %d tokens longer than the model reads: its end is cut off; make it shorter",
+             (int)slot->live.cut_tokens);
+    sumi_log_write(engine, SUMI_LOG_WARNING, SUMI_OK, text);
+}
+
 sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage* out_stage, sumi_step_end* out_end,
                                sumi_error* error)
 {
@@ -1202,7 +1283,9 @@ sumi_result sumi_plan_job_step(sumi_engine* engine, sumi_slot* slot, sumi_stage*
     case SUMI_PHASE_TEXT:
         if (job->cursor < job->prompt_count)
             SUMI_TRY(sumi_plan_job_tokenise(&engine->heap, &engine->workspace, slot->model, job, job->cursor, error));
-        if (++job->cursor >= job->prompt_count) next_phase(job, SUMI_PHASE_PLAN);
+        if (++job->cursor < job->prompt_count) return SUMI_OK;
+        tell_cut_tokens(engine, slot);
+        next_phase(job, SUMI_PHASE_PLAN);
         return SUMI_OK;
     case SUMI_PHASE_PLAN:
         // Slices of a cancelled job, or of one that is leaving: their plan, weights and arena are not ours to change

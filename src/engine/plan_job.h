@@ -21,6 +21,7 @@ typedef struct sumi_job_prompt {
     const float* features[SUMI_MAX_TEXT_ENCODERS];
     int32_t token_count[SUMI_MAX_TEXT_ENCODERS]; // of texts: known after phase TEXT
     int32_t picture_row[SUMI_MAX_REFERENCES];    // likewise: where the tokens of each reference begin
+    int32_t cut_tokens;                          // likewise: that the model has no place for, of any encoder
     const sumi_prompt* source;                   // only while submit looks for equal prompts
 } sumi_job_prompt;
 
@@ -61,6 +62,7 @@ typedef struct sumi_plan_job {
     int32_t multiprocessors, threads_per_multiprocessor;
     const float *noise_values, *start_latents, *start_noise;
     sumi_pixels start_image, mask; // data NULL: none
+    int32_t mask_feather;          // below 0: what the mask keeps is not put back
     sumi_references references;    // that all prompts and items see
     sumi_posterior posterior;
     float strength;
@@ -74,6 +76,7 @@ typedef struct sumi_plan_job {
     // While it runs.
     sumi_phase phase;
     sumi_resize resize; // of the start image, the mask or a reference
+    int32_t mask_rows;  // whose distances are known: downward, then upward; the mask itself is written when above 0
     // prompt or item of the phase, piece of INPUT, in RUN item of the noise; row of the picture in OUTPUT
     int32_t cursor, row;
     size_t drawn;         // values of the item's noise, the posterior's counted in

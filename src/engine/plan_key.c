@@ -78,6 +78,7 @@ TABLE(static, reference, REFERENCE);
     ONE(NUMBER, starts_from_image)                                                                                     \
     ONE(NUMBER, starts_from_latents)                                                                                   \
     ONE(NUMBER, samples_posterior)                                                                                     \
+    ONE(NUMBER, composites)                                                                                            \
     ONE(NUMBER, inpaints)                                                                                              \
     ONE(NUMBER, previews)                                                                                              \
     ONE(NUMBER, without_decode)                                                                                        \

@@ -128,32 +128,37 @@ sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc
 {
     if (out_job != NULL) out_job->id = 0;
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_submit_prompt"));
     sumi_error error = {SUMI_OK, {0}};
+    sumi_result result;
     if (desc == NULL || out_job == NULL)
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_prompt: desc or out_job is NULL");
-    else if (submit(engine, desc, out_job, &error) == SUMI_OK) return SUMI_OK;
-    return sumi_log_failure(engine, &error);
+        result = sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_submit_prompt: desc or out_job is NULL");
+    else result = submit(engine, desc, out_job, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
-sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt)
+static sumi_result fetch(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt, sumi_error* error)
 {
-    if (out_prompt != NULL) *out_prompt = NULL;
-    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
-    sumi_error error = {SUMI_OK, {0}};
-    if (out_prompt == NULL) {
-        (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_fetch_prompt: out_prompt is NULL");
-        return sumi_log_failure(engine, &error);
-    }
+    SUMI_REFUSE(out_prompt == NULL, SUMI_INVALID_ARGUMENT, "sumi_fetch_prompt: out_prompt is NULL");
     sumi_slot* slot;
-    if (sumi_job_finished(engine, job, SUMI_JOB_KIND_PROMPT, &slot, &error) != SUMI_OK)
-        return sumi_log_failure(engine, &error);
-    sumi_result result = slot->error.result;
+    SUMI_TRY(sumi_job_finished(engine, job, SUMI_JOB_KIND_PROMPT, &slot, error));
+    const sumi_result result = slot->error.result;
     if (result == SUMI_OK) {
         *out_prompt = slot->u.plan.prompt;
         slot->u.plan.prompt = NULL;
     }
     sumi_job_free(engine, slot);
     return result;
+}
+
+sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt)
+{
+    if (out_prompt != NULL) *out_prompt = NULL;
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_fetch_prompt"));
+    sumi_error error = {SUMI_OK, {0}};
+    const sumi_result result = fetch(engine, job, out_prompt, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
 // ---- The object -----------------------------------------------------------------------------------------------------
@@ -352,16 +357,21 @@ sumi_result sumi_prompt_load(sumi_model* model, const void* data, size_t bytes, 
 {
     if (out_prompt != NULL) *out_prompt = NULL;
     if (model == NULL) return SUMI_INVALID_ARGUMENT;
+    sumi_engine* engine = model->engine;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_prompt_load"));
     sumi_error error = {SUMI_OK, {0}};
     if (data == NULL || out_prompt == NULL) {
         (void)sumi_fail(&error, SUMI_INVALID_ARGUMENT, "sumi_prompt_load: data or out_prompt is NULL");
-        return sumi_log_failure(model->engine, &error);
+        return sumi_call_end(engine, error.result, &error);
     }
     sumi_tensor_set set;
-    sumi_tensor_set_init(&set, &model->engine->heap, NULL);
+    sumi_tensor_set_init(&set, &engine->heap, NULL);
     sumi_result result = load(model, data, bytes, &set, out_prompt, &error);
     sumi_tensor_set_close(&set);
-    return result == SUMI_OK ? SUMI_OK : sumi_log_failure(model->engine, &error);
+    return sumi_call_end(engine, result, &error);
 }
 
-void sumi_prompt_release(sumi_prompt* prompt) { sumi_prompt_free(prompt); }
+void sumi_prompt_release(sumi_prompt* prompt)
+{
+    if (prompt != NULL && !sumi_call_is_foreign(prompt->engine)) sumi_prompt_free(prompt);
+}

@@ -22,6 +22,7 @@ static void take_work(sumi_engine* engine)
 static void give_work(sumi_engine* engine)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && engine->is_working && sumi_work_is_held(engine));
+    engine->plan_inputs = sumi_plan_inputs_now(engine);
     engine->is_working = false;
 #if defined(SUMI_CHECKED)
     atomic_store(&engine->worker, 0);
@@ -123,6 +124,7 @@ static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
     status->stage = stage;
     status->step = live->step;
     status->step_count = live->step_count;
+    status->cut_tokens = live->cut_tokens;
     if (progress > status->progress) status->progress = progress;
     status->seconds_left = live->seconds_left;
     for (int i = 0; i < 8; i++) status->stage_seconds[i] = (float)slot->stage_seconds[i];
@@ -133,18 +135,22 @@ static void publish(sumi_engine* engine, sumi_slot* slot, sumi_stage stage)
 
 typedef enum pump_state { PUMP_HAS_MORE, PUMP_WAITS /* for the device */, PUMP_HAS_NOTHING } pump_state;
 
-static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
+static bool end_if_cancelled(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(slot == engine->running || slot == engine->leaving);
     sumi_mutex_lock(&engine->table);
-    bool cancels = slot->cancel_asked;
+    const bool cancels = slot->cancel_asked;
     SUMI_ASSERT(slot->id != 0 && slot->status.state == SUMI_JOB_RUNNING);
     sumi_mutex_unlock(&engine->table);
-    if (cancels) {
-        sumi_error cancelled = {SUMI_CANCELLED, "cancelled while it ran"};
-        sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
-        return PUMP_HAS_MORE;
-    }
+    if (!cancels) return false;
+    sumi_error cancelled = {SUMI_CANCELLED, "cancelled while it ran"};
+    sumi_job_end(engine, slot, SUMI_JOB_CANCELLED, &cancelled);
+    return true;
+}
+
+static pump_state step_job(sumi_engine* engine, sumi_slot* slot)
+{
+    if (end_if_cancelled(engine, slot)) return PUMP_HAS_MORE;
 
     sumi_phase phase_before = is_loading(slot) ? SUMI_PHASE_TEXT : slot->u.plan.phase;
     sumi_stage stage = SUMI_STAGE_WAIT;
@@ -317,10 +323,17 @@ void sumi_engine_follow_pace(sumi_engine* engine, uint32_t budget_us)
         engine->slice_us = wanted;
 }
 
-void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
+// A pause: nothing is worked on, but who was cancelled goes.
+static void rest(sumi_engine* engine)
 {
-    if (engine == NULL || budget_us == 0 || engine->desc.pump == SUMI_PUMP_THREAD) return;
-    sumi_work_lock(engine);
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    if (engine->leaving != NULL) (void)end_if_cancelled(engine, engine->leaving);
+    if (engine->running != NULL) (void)end_if_cancelled(engine, engine->running);
+}
+
+static void advance(sumi_engine* engine, uint32_t budget_us)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine) && budget_us > 0);
     uint64_t begin = sumi_clock_ns();
     engine->most_pending_us = budget_us == SUMI_FOREVER ? SUMI_MOST_PENDING_US : budget_us;
     engine->most_own_us = budget_us == SUMI_FOREVER || engine->runner->functions->finished == NULL ? 0.0 : MOST_OWN_US;
@@ -335,12 +348,23 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
         }
         state = run_slice(engine);
     }
+}
+
+void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
+{
+    if (engine == NULL || engine->desc.pump == SUMI_PUMP_THREAD) return;
+    if (sumi_call_begin(engine, "sumi_engine_update") != SUMI_OK) return;
+    sumi_work_lock(engine);
+    if (budget_us == 0) rest(engine);
+    else advance(engine, budget_us);
     sumi_work_unlock(engine);
+    (void)sumi_call_end(engine, SUMI_OK, NULL);
 }
 
 sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms)
 {
     if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    SUMI_TRY(sumi_call_begin(engine, "sumi_job_wait"));
     const bool has_thread = engine->desc.pump == SUMI_PUMP_THREAD;
     const uint64_t begin = sumi_clock_ns(), timeout_ns = (uint64_t)timeout_ms * 1000000u;
     sumi_result result = SUMI_OK;
@@ -373,7 +397,7 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
     }
     sumi_mutex_unlock(&engine->table);
     if (!has_thread) sumi_work_unlock(engine);
-    return result;
+    return sumi_call_end(engine, result, NULL);
 }
 
 static bool uses_lora(const sumi_slot* slot, const sumi_lora* lora)
@@ -431,6 +455,7 @@ void sumi_jobs_cancel(sumi_engine* engine, const sumi_model* model, const sumi_l
 static void pump_main(void* context)
 {
     sumi_engine* engine = context;
+    atomic_store(&engine->pump, sumi_this_thread());
     sumi_mutex_lock(&engine->table);
     for (;;) {
         while (!engine->is_closing
@@ -446,6 +471,7 @@ static void pump_main(void* context)
         give_work(engine);
     }
     sumi_mutex_unlock(&engine->table);
+    atomic_store(&engine->pump, 0);
 }
 
 bool sumi_pump_start_thread(sumi_engine* engine)

@@ -3,7 +3,8 @@
 #include "engine/engine.h"
 #include <string.h>
 
-// Every failure of a wait without a limit is the job's own, and the fetch returns it.
+// Every failure of a wait without a limit is the job's own, and the fetch returns it. A wait is not refused where the
+// submission was not.
 static void wait_for(sumi_engine* engine, sumi_job job)
 {
     const sumi_result result = sumi_job_wait(engine, job, SUMI_FOREVER);

@@ -665,6 +665,26 @@ static sumi_result open_given_tokenizer(sumi_checkpoint* checkpoint, sumi_checkp
     return use_tokenizer(checkpoint, tokenizer, form_of(&tokenizer->file), error);
 }
 
+// The SentencePiece model among an encoder's tensors. Files of several parts have it behind the encoder's prefix or
+// behind the first words of that: "text_encoders.X.transformer.", "text_encoders.X.", "text_encoders."; the last, which
+// is nobody's own, can only be the first encoder's.
+static const sumi_tensor* find_pieces(const sumi_component* component, int32_t encoder)
+{
+    static const char s_name[] = "spiece_model";
+    const sumi_tensor* pieces = sumi_component_find(component, s_name);
+    size_t bytes = component->present ? strlen(component->prefix) : 0;
+    while (pieces == NULL && bytes > 0) {
+        char name[256];
+        bytes--; // the dot
+        while (bytes > 0 && component->prefix[bytes - 1] != '.') { bytes--; }
+        const bool is_shared = bytes > 0 && memchr(component->prefix, '.', bytes - 1) == NULL;
+        if (bytes == 0 || bytes + sizeof s_name > sizeof name || (is_shared && encoder > 0)) { break; }
+        snprintf(name, sizeof name, "%.*s%s", (int)bytes, component->prefix, s_name);
+        pieces = sumi_tensor_find(component->set, name);
+    }
+    return pieces;
+}
+
 // Beside the text encoder's weights: in their own file, in their folder, in the folder beside it.
 static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encoder, const char* name, sumi_error* error)
 {
@@ -673,7 +693,7 @@ static sumi_result try_beside_weights(sumi_checkpoint* checkpoint, int32_t encod
         &checkpoint->components[encoder == 0 ? SUMI_COMPONENT_TEXT_ENCODER : SUMI_COMPONENT_TEXT_ENCODER_2];
     const source* s = source_of(checkpoint, component);
     if (s == NULL || tokenizer->form != SUMI_TOKENIZER_ABSENT) { return SUMI_OK; }
-    const sumi_tensor* pieces = sumi_component_find(component, "spiece_model");
+    const sumi_tensor* pieces = find_pieces(component, encoder);
     if (pieces != NULL && pieces->bytes > 0 && pieces->bytes <= SIZE_MAX) {
         tokenizer->form = SUMI_TOKENIZER_SENTENCEPIECE;
         tokenizer->data = pieces->data;
@@ -716,15 +736,17 @@ sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_hea
     return open_given_tokenizer(checkpoint, &checkpoint->tokenizers[0], path, error);
 }
 
-sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, const char* needed_by,
-                                              sumi_error* error)
+sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, int32_t encoder,
+                                              const char* needed_by, sumi_error* error)
 {
     const char* places = tokenizer->looked_in;
-    return sumi_fail(error, SUMI_FILE_NOT_FOUND,
-                     "%s: the text encoder needs its tokenizer; looked for tokenizer.json, vocab.json with merges.txt, "
-                     "tokenizer.model, sentencepiece.bpe.model and spiece.model in %s; give tokenizer_path, or open "
-                     "the model without its text encoder",
-                     needed_by, places != NULL ? places : "no folder, as none was given");
+    return sumi_fail(
+        error, SUMI_FILE_NOT_FOUND,
+        "%s: the %stext encoder needs its tokenizer; give tokenizer%s_path, or open the model without text "
+        "encoders; looked for tokenizer.json, vocab.json with merges.txt, tokenizer.model, "
+        "sentencepiece.bpe.model and spiece.model in %s",
+        needed_by, encoder == 0 ? "" : "second ", encoder == 0 ? "" : "_2",
+        places != NULL ? places : "no folder, as none was given");
 }
 
 // ---- Processor and scheduler ----------------------------------------------------------------------------------------
@@ -772,14 +794,17 @@ static sumi_result resolve_scheduler(sumi_checkpoint* checkpoint, sumi_error* er
 
 static sumi_result resolve_next(sumi_checkpoint* checkpoint, sumi_error* error)
 {
-    const int32_t kind = checkpoint->current++;
+    const int32_t kind = checkpoint->current;
     if (kind == 0) {
         SUMI_TRY(check_sources(checkpoint, error));
         if (checkpoint->path_is_folder) { SUMI_TRY(read_model_index(checkpoint, error)); }
     }
-    if (is_for_prompts(kind) && checkpoint->without_text_encoder) { return SUMI_OK; }
-    SUMI_TRY(resolve_component(checkpoint, kind, error));
-    return resolve_config(checkpoint, kind, error);
+    if (!is_for_prompts(kind) || !checkpoint->without_text_encoder) {
+        SUMI_TRY(resolve_component(checkpoint, kind, error));
+        SUMI_TRY(resolve_config(checkpoint, kind, error));
+    }
+    checkpoint->current++;
+    return SUMI_OK;
 }
 
 static sumi_result resolve_rest(sumi_checkpoint* checkpoint, sumi_error* error)
@@ -809,16 +834,52 @@ static sumi_result open_next(sumi_checkpoint* checkpoint, sumi_error* error)
     return SUMI_OK;
 }
 
+static void close_component(sumi_checkpoint* checkpoint, int32_t kind)
+{
+    sumi_component* component = &checkpoint->components[kind];
+    sumi_file_close(&component->config);
+    sumi_free(checkpoint->heap, component->prefix);
+    memset(component, 0, sizeof *component);
+}
+
+// Takes back what a step has begun that found a file which has to be read first.
+static void undo_step(sumi_checkpoint* checkpoint)
+{
+    const int32_t current = checkpoint->current;
+    switch (checkpoint->stage) {
+    case STAGE_LOCATE:
+        sumi_tensor_opening_end(&checkpoint->sources[current].opening);
+        checkpoint->sources[current].found = false;
+        break;
+    case STAGE_RESOLVE: close_component(checkpoint, current); break;
+    case STAGE_REST:
+        for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS; i++) {
+            close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
+        }
+        sumi_file_close(&checkpoint->processor);
+        sumi_file_close(&checkpoint->scheduler);
+        break;
+    default: break; // a file that does not open leaves nothing behind
+    }
+}
+
+static sumi_result run_step(sumi_checkpoint* checkpoint, sumi_error* error)
+{
+    switch (checkpoint->stage) {
+    case STAGE_LOCATE: return locate_next(checkpoint, error);
+    case STAGE_OPEN: return open_next(checkpoint, error);
+    case STAGE_RESOLVE: return resolve_next(checkpoint, error);
+    case STAGE_REST: return resolve_rest(checkpoint, error);
+    default: return SUMI_OK;
+    }
+}
+
 sumi_result sumi_checkpoint_step(sumi_checkpoint* checkpoint, bool* out_done, sumi_error* error)
 {
     *out_done = false;
-    switch (checkpoint->stage) {
-    case STAGE_LOCATE: SUMI_TRY(locate_next(checkpoint, error)); break;
-    case STAGE_OPEN: SUMI_TRY(open_next(checkpoint, error)); break;
-    case STAGE_RESOLVE: SUMI_TRY(resolve_next(checkpoint, error)); break;
-    case STAGE_REST: SUMI_TRY(resolve_rest(checkpoint, error)); break;
-    default: break;
-    }
+    const sumi_result result = run_step(checkpoint, error);
+    if (result == SUMI_TIMEOUT) { undo_step(checkpoint); }
+    SUMI_TRY(result);
     const int32_t last = checkpoint->stage < STAGE_RESOLVE  ? checkpoint->source_count
                        : checkpoint->stage == STAGE_RESOLVE ? SUMI_COMPONENT_COUNT
                                                             : 0;
@@ -830,16 +891,18 @@ sumi_result sumi_checkpoint_step(sumi_checkpoint* checkpoint, bool* out_done, su
     return SUMI_OK;
 }
 
-float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint)
+float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint, float read)
 {
+    SUMI_ASSERT(read >= 0.0f && read <= 1.0f);
     switch (checkpoint->stage) {
     case STAGE_LOCATE:
         return checkpoint->source_count > 0 ? 0.05f * (float)checkpoint->current / (float)checkpoint->source_count
                                             : 0.0f;
     case STAGE_OPEN:
         return 0.05f
-             + (checkpoint->file_count > 0 ? 0.9f * (float)checkpoint->opened_count / (float)checkpoint->file_count
-                                           : 0.0f);
+             + (checkpoint->file_count > 0
+                    ? 0.9f * ((float)checkpoint->opened_count + read) / (float)checkpoint->file_count
+                    : 0.0f);
     case STAGE_RESOLVE:
     case STAGE_REST: return 0.95f;
     default: return 1.0f;
@@ -857,10 +920,7 @@ sumi_result sumi_checkpoint_open(sumi_checkpoint* checkpoint, sumi_heap* heap, c
 void sumi_checkpoint_close(sumi_checkpoint* checkpoint)
 {
     if (checkpoint->heap == NULL) { return; }
-    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) {
-        sumi_file_close(&checkpoint->components[kind].config);
-        sumi_free(checkpoint->heap, checkpoint->components[kind].prefix);
-    }
+    for (int32_t kind = 0; kind < SUMI_COMPONENT_COUNT; kind++) { close_component(checkpoint, kind); }
     for (int32_t i = 0; i < SUMI_CHECKPOINT_ENCODERS; i++) {
         close_tokenizer(checkpoint, &checkpoint->tokenizers[i]);
         sumi_free(checkpoint->heap, checkpoint->tokenizer_paths[i]);

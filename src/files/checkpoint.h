@@ -124,9 +124,11 @@ typedef struct sumi_checkpoint {
 // checkpoint must be zeroed. files, heap and signatures must outlive it; the desc's texts are copied.
 sumi_result sumi_checkpoint_begin(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
                                   const sumi_checkpoint_desc* desc, sumi_error* error);
-// One file per call: 0.2 ms for a header of 500 tensors. After a failure only close is left.
+// One file per call: 0.2 ms for a header of 500 tensors. After a failure only close is left. SUMI_TIMEOUT, of a
+// sumi_file_cache's files: nothing was done, and a file has to be read before the next call.
 sumi_result sumi_checkpoint_step(sumi_checkpoint* checkpoint, bool* out_done, sumi_error* error);
-float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint); // 0..1, by files, never falls
+// 0..1, by files, never falls. read: how much of the next file has been read, 0..1
+float sumi_checkpoint_progress(const sumi_checkpoint* checkpoint, float read);
 // begin and all steps.
 sumi_result sumi_checkpoint_open(sumi_checkpoint* checkpoint, sumi_heap* heap, const sumi_files* files,
                                  const sumi_checkpoint_desc* desc, sumi_error* error);
@@ -136,9 +138,10 @@ sumi_result sumi_checkpoint_open_tokenizer(sumi_checkpoint* checkpoint, sumi_hea
                                            const char* path, sumi_error* error);
 void sumi_checkpoint_close(sumi_checkpoint* checkpoint); // accepts a zeroed or half-open one
 
-// SUMI_FILE_NOT_FOUND with a sentence that says what the text encoder at `needed_by` lacks and where it was looked for.
-sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, const char* needed_by,
-                                              sumi_error* error);
+// SUMI_FILE_NOT_FOUND with a sentence that says what text encoder number `encoder`, at `needed_by`, lacks and where it
+// was looked for.
+sumi_result sumi_checkpoint_tokenizer_missing(const sumi_checkpoint_tokenizer* tokenizer, int32_t encoder,
+                                              const char* needed_by, sumi_error* error);
 // What the component is by its signature, "" when no signature says.
 const char* sumi_component_network(const sumi_component* component);
 // The tensor called prefix + name, NULL when the component is not present or has no such tensor.

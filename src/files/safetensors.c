@@ -290,7 +290,8 @@ sumi_result sumi_safetensors_read(sumi_tensor_set* set, const void* data, uint64
     const unsigned char* begin = data;
     SUMI_TRY(refuse_start(begin, bytes, path, error));
     if (bytes < 8) {
-        return sumi_fail(error, SUMI_FILE_TRUNCATED, "%s: %llu bytes are too few for a safetensors file", path,
+        return sumi_fail(error, SUMI_FILE_TRUNCATED,
+                         "%s: %llu bytes are too few for a safetensors file; download it again", path,
                          (unsigned long long)bytes);
     }
     uint64_t header_bytes = 0;

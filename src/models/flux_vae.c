@@ -206,6 +206,39 @@ static void check_groups(const sumi_flux_vae* vae, sumi_binder* b, const sumi_va
     }
 }
 
+// Of config.json, beside what shapes do not say. 0: nothing is said.
+typedef struct config_values {
+    int32_t latent_channels, in_channels, out_channels, blocks, channels[SUMI_VAE_MAX_STAGES], stage_count;
+} config_values;
+
+// Stages of a half by their widths: the encoder's in the config's order, the decoder's in reverse.
+static void check_half(const sumi_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
+                       const char* path)
+{
+    if (c->stage_count > 0) {
+        sumi_bind_check(b, path, "the length of block_out_channels", c->stage_count, half->stage_count);
+    }
+    for (int32_t s = 0; s < half->stage_count && b->result == SUMI_OK; s++) {
+        const sumi_vae_stage* stage = &half->stages[s];
+        char key[48];
+        const int32_t place = decodes ? half->stage_count - 1 - s : s;
+        snprintf(key, sizeof key, "block_out_channels[%d]", (int)place);
+        if (c->stage_count > 0) {
+            sumi_bind_check(b, path, key, c->channels[place], stage->blocks[stage->block_count - 1].conv2.rows);
+        }
+        sumi_bind_check(b, path, "layers_per_block", c->blocks, stage->block_count - (decodes ? 1 : 0));
+    }
+}
+
+static void check_config(const sumi_flux_vae* vae, sumi_binder* b, const config_values* c, const char* path)
+{
+    sumi_bind_check(b, path, "latent_channels", c->latent_channels, vae->latent_channels);
+    sumi_bind_check(b, path, "in_channels", c->in_channels, 3);
+    sumi_bind_check(b, path, "out_channels", c->out_channels, 3);
+    check_half(&vae->decoder, true, b, c, path);
+    if (vae->encoder.is_present) { check_half(&vae->encoder, false, b, c, path); }
+}
+
 sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* config, size_t config_bytes,
                                const char* config_path, bool without_encoder)
 {
@@ -217,13 +250,20 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
     vae->strip_bytes = STRIP_BYTES;
     double scaling = 0.3611, shift = 0.1159;
     bool quant = false, post_quant = false, attends = true;
-    const sumi_config_field fields[] = {{"norm_num_groups", SUMI_CONFIG_INTEGER, &vae->groups, 0, NULL},
-                                        {"scaling_factor", SUMI_CONFIG_NUMBER, &scaling, 0, NULL},
-                                        {"shift_factor", SUMI_CONFIG_NUMBER, &shift, 0, NULL},
-                                        {"sample_size", SUMI_CONFIG_INTEGER, &vae->sample_size, 0, NULL},
-                                        {"use_quant_conv", SUMI_CONFIG_BOOL, &quant, 0, NULL},
-                                        {"use_post_quant_conv", SUMI_CONFIG_BOOL, &post_quant, 0, NULL},
-                                        {"mid_block_add_attention", SUMI_CONFIG_BOOL, &attends, 0, NULL}};
+    config_values c = {.blocks = 0};
+    const sumi_config_field fields[] = {
+        {"norm_num_groups", SUMI_CONFIG_INTEGER, &vae->groups, 0, NULL},
+        {"scaling_factor", SUMI_CONFIG_NUMBER, &scaling, 0, NULL},
+        {"shift_factor", SUMI_CONFIG_NUMBER, &shift, 0, NULL},
+        {"sample_size", SUMI_CONFIG_INTEGER, &vae->sample_size, 0, NULL},
+        {"use_quant_conv", SUMI_CONFIG_BOOL, &quant, 0, NULL},
+        {"use_post_quant_conv", SUMI_CONFIG_BOOL, &post_quant, 0, NULL},
+        {"mid_block_add_attention", SUMI_CONFIG_BOOL, &attends, 0, NULL},
+        {"latent_channels", SUMI_CONFIG_INTEGER, &c.latent_channels, 0, NULL},
+        {"in_channels", SUMI_CONFIG_INTEGER, &c.in_channels, 0, NULL},
+        {"out_channels", SUMI_CONFIG_INTEGER, &c.out_channels, 0, NULL},
+        {"layers_per_block", SUMI_CONFIG_INTEGER, &c.blocks, 0, NULL},
+        {"block_out_channels", SUMI_CONFIG_INTEGERS, c.channels, SUMI_VAE_MAX_STAGES, &c.stage_count}};
     b->result = sumi_config_read(config, config_bytes, config_path, fields, sizeof fields / sizeof *fields, b->error);
     // an old config does not say that the quantisation convolutions are there; the tensors do
     if (quant || post_quant || !attends || vae->groups < 1 || !((float)scaling > 0)
@@ -251,6 +291,7 @@ sumi_result sumi_flux_vae_bind(sumi_flux_vae* vae, sumi_binder* b, const void* c
     }
     if (b->result == SUMI_OK) { check_groups(vae, b, &vae->decoder); }
     if (b->result == SUMI_OK && vae->encoder.is_present) { check_groups(vae, b, &vae->encoder); }
+    if (b->result == SUMI_OK) { check_config(vae, b, &c, config_path); }
     return b->result;
 }
 

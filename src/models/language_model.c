@@ -50,10 +50,18 @@ static const char* name_in(char* out, int32_t layer, const char* rest)
     return out;
 }
 
+// llama.cpp's files hold what a row is multiplied by: their converter adds the one.
+static bool holds_factors(const sumi_binder* b, const char* name)
+{
+    const sumi_tensor* tensor = sumi_bind_find(b, name);
+    const char* own = tensor != NULL ? sumi_component_tensor_name(b->part, tensor) : NULL;
+    return own != NULL && (strncmp(own, "blk.", 4) == 0 || strcmp(own, "output_norm.weight") == 0);
+}
+
 static void bind_norm(const sumi_language_model* model, sumi_binder* b, sumi_weight* weight, const char* name,
                       int32_t cols)
 {
-    if (model->settings->adds_one) {
+    if (model->settings->adds_one && !holds_factors(b, name)) {
         sumi_bind_offset_vector(b, weight, name, cols, 1.0f);
     } else {
         sumi_bind_vector(b, weight, name, cols);
@@ -93,7 +101,7 @@ static void bind_layer(sumi_language_model* model, sumi_binder* b, int32_t layer
 }
 
 typedef struct config_values {
-    int32_t layers, q_heads, kv_heads, window, sections[3], section_count, kind_count;
+    int32_t layers, q_heads, kv_heads, head_dim, width, hidden, window, sections[3], section_count, kind_count;
     char kinds[SUMI_LANGUAGE_MODEL_MAX_LAYERS][SUMI_CONFIG_TEXT_BYTES];
     bool has_bias, slides;
     double eps, theta, window_theta, divisor, attention_scalar;
@@ -112,6 +120,9 @@ static sumi_result read_keys(config_values* c, const sumi_part_config* config, c
     } keys[] = {{"num_hidden_layers", SUMI_CONFIG_INTEGER, &c->layers, 0, NULL},
                 {"num_attention_heads", SUMI_CONFIG_INTEGER, &c->q_heads, 0, NULL},
                 {"num_key_value_heads", SUMI_CONFIG_INTEGER, &c->kv_heads, 0, NULL},
+                {"head_dim", SUMI_CONFIG_INTEGER, &c->head_dim, 0, NULL},
+                {"hidden_size", SUMI_CONFIG_INTEGER, &c->width, 0, NULL},
+                {"intermediate_size", SUMI_CONFIG_INTEGER, &c->hidden, 0, NULL},
                 {"rms_norm_eps", SUMI_CONFIG_NUMBER, &c->eps, 0, NULL},
                 {"rope_theta", SUMI_CONFIG_NUMBER, &c->theta, 0, NULL},
                 {"rope_parameters.rope_theta", SUMI_CONFIG_NUMBER, &c->theta, 0, NULL},
@@ -162,8 +173,9 @@ static void read_config(sumi_language_model* model, sumi_binder* b, config_value
     }
 }
 
-// Widths and heads from the shapes; the config only says what shapes cannot.
-static void find_sizes(sumi_language_model* model, sumi_binder* b, const config_values* c)
+// Widths and heads from the shapes; the config says what shapes cannot, and must not contradict them. (Not vocab_size:
+// some files leave out rows that no token has.)
+static void find_sizes(sumi_language_model* model, sumi_binder* b, const config_values* c, const char* config_path)
 {
     model->vocabulary = sumi_bind_size(b, "model.embed_tokens.weight", 0);
     model->width = sumi_bind_size(b, "model.embed_tokens.weight", 1);
@@ -185,6 +197,9 @@ static void find_sizes(sumi_language_model* model, sumi_binder* b, const config_
                        "config.json says or no grouping of heads",
                        b->part->path, (int)q_rows, (int)kv_rows, (int)model->head_dim);
     }
+    sumi_bind_check(b, config_path, "head_dim", c->head_dim, model->head_dim);
+    sumi_bind_check(b, config_path, "hidden_size", c->width, model->width);
+    sumi_bind_check(b, config_path, "intermediate_size", c->hidden, model->hidden);
 }
 
 // Which pairs of a head turn with which axis: the config's split, or the released one at its proportions.
@@ -204,19 +219,26 @@ static void find_sections(sumi_language_model* model, sumi_binder* b, const conf
     }
 }
 
-static void find_layers(sumi_language_model* model, sumi_binder* b, const config_values* c)
+static int32_t count_layers(sumi_binder* b)
 {
-    int32_t layers = c->layers, unused = model->settings->unused_layers;
-    if (layers == 0) {
-        static const char* const prefixes[] = {
-            "model.layers.",         "layers.", "blk.", "model.language_model.layers.", "language_model.model.layers.",
-            "language_model.layers."};
-        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && layers == 0; i++) {
-            layers = sumi_bind_count(b, prefixes[i]);
-        }
-        // a file without the final norm has been cut down to the layers that are used
-        layers += sumi_bind_find(b, "model.norm.weight") == NULL ? unused : 0;
+    static const char* const prefixes[] = {
+        "model.layers.",         "layers.", "blk.", "model.language_model.layers.", "language_model.model.layers.",
+        "language_model.layers."};
+    int32_t layers = 0;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && layers == 0; i++) {
+        layers = sumi_bind_count(b, prefixes[i]);
     }
+    return layers;
+}
+
+static void find_layers(sumi_language_model* model, sumi_binder* b, const config_values* c, const char* config_path)
+{
+    const int32_t unused = model->settings->unused_layers, found = count_layers(b);
+    int32_t layers = c->layers;
+    // a file without the final norm has been cut down to the layers that are used
+    if (layers == 0) { layers = found + (sumi_bind_find(b, "model.norm.weight") == NULL ? unused : 0); }
+    // with fewer than the config says a tensor is missing, which is said by its name
+    if (c->layers > 0 && found > c->layers) { sumi_bind_check(b, config_path, "num_hidden_layers", c->layers, found); }
     if (layers < 1 + unused || layers > SUMI_LANGUAGE_MODEL_MAX_LAYERS + unused) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the text encoder has %d layers; between %d and %d are supported",
                        b->part->path, (int)layers, (int)(1 + unused), (int)(SUMI_LANGUAGE_MODEL_MAX_LAYERS + unused));
@@ -243,9 +265,9 @@ static sumi_result bind(void* part, const void* settings, sumi_binder* b, const 
     b->alias_context = settings;
     config_values c;
     read_config(model, b, &c, config);
-    find_sizes(model, b, &c);
+    find_sizes(model, b, &c, config->path);
     find_sections(model, b, &c);
-    find_layers(model, b, &c);
+    find_layers(model, b, &c, config->path);
     if (b->result != SUMI_OK) { return b->result; }
     model->eps = (float)c.eps;
     model->attention_scale = (float)(1.0 / sqrt(c.attention_scalar > 0 ? c.attention_scalar : (double)model->head_dim));

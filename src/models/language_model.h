@@ -27,7 +27,7 @@ typedef struct sumi_language_model_settings {
     bool norms_features;   // the final norm is applied
     bool has_qkv_bias, has_qk_norm;
     bool norms_branches; // what attention and MLP return is normed before it is added
-    bool adds_one;       // norm weights are stored as what is added to one
+    bool adds_one;       // norm weights are stored as what is added to one, but by llama.cpp
     // The embedding is multiplied by the square root of its width, rounded to bfloat16 as the released weights are.
     bool scales_embedding;
     bool takes_pictures;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define ITEMS_PER_STEP 2000u // vocabulary and merge entries: about a millisecond
+#define PIECES_PER_STEP 4u   // of a file that is read: how far the last one goes beyond the step's time
 #define FILES_SHARE 0.2f     // of the progress: opening files against everything after
 
 sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, const sumi_network_desc* desc,
@@ -16,7 +17,7 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
     sumi_network* network = sumi_alloc_zero(heap, sizeof *network);
     if (network == NULL) { return sumi_out_of_memory(error, sizeof *network, "a model"); }
     network->heap = heap;
-    network->files = files;
+    sumi_file_cache_init(&network->cache, heap, files);
     network->without_text_encoder = desc->without_text_encoder;
     network->without_vae_encoder = desc->without_vae_encoder;
     snprintf(network->asked_for_variant, sizeof network->asked_for_variant, "%s",
@@ -42,7 +43,8 @@ sumi_result sumi_network_open_begin(sumi_heap* heap, const sumi_files* files, co
     network->asked_for_vision = desc->vision_path != NULL    ? "vision_path"
                               : desc->processor_path != NULL ? "processor_path"
                                                              : NULL;
-    sumi_result result = sumi_checkpoint_begin(&network->checkpoint, heap, files, &where, error);
+    sumi_result result =
+        sumi_checkpoint_begin(&network->checkpoint, heap, sumi_file_cache_files(&network->cache), &where, error);
     if (result != SUMI_OK) {
         sumi_network_close(network);
         return result;
@@ -138,6 +140,12 @@ static sumi_result recognise(sumi_network* network, sumi_error* error)
     const char* path = transformer->path != NULL ? transformer->path : checkpoint->path;
     const char* guess =
         transformer->present ? sumi_component_network(transformer) : sumi_family_of_class(checkpoint->class_name);
+    if (transformer->present && sumi_recipe_is_left_out(guess)) {
+        return sumi_fail(error, SUMI_NOT_SUPPORTED,
+                         "%s is a model of the family %s, which this program was built without (it has %s): take a "
+                         "model of those, or build sumi with the family (docs/building.md, \"What can be left out\")",
+                         path != NULL ? path : "the given path", guess, names);
+    }
     return sumi_fail(error, SUMI_MODEL_UNKNOWN,
                      "%s holds no transformer of a family that this library runs (%s)%s%s; give the model's "
                      "folder or its transformer file",
@@ -287,10 +295,12 @@ static sumi_result check_widths(const sumi_network* network, int32_t e, const su
     const sumi_recipe* recipe = network->recipe;
     const sumi_text_encoder_facts facts = recipe->encoders[e].part->facts(network->encoders[e].model);
     if (facts.width != network->info.feature_width[e]) {
-        return sumi_fail(
-            error, SUMI_TENSOR_MISMATCH,
-            "%s: the text encoder makes features of %d values, the transformer reads %d; they do not belong together",
-            component->path, (int)facts.width, (int)network->info.feature_width[e]);
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "%s: the %stext encoder makes features of %d values, the transformer reads %d; they do not "
+                         "belong together: take "
+                         "the one that was released with the model",
+                         component->path, e == 0 ? "" : "second ", (int)facts.width,
+                         (int)network->info.feature_width[e]);
     }
     SUMI_ASSERT(facts.pools == network->info.is_pooled[e]); // the recipe's
     if (network->vision != NULL && facts.takes_pictures
@@ -303,14 +313,58 @@ static sumi_result check_widths(const sumi_network* network, int32_t e, const su
     return SUMI_OK;
 }
 
+// With one of several text encoders no prompt can be encoded: somebody forgot the other one.
+static sumi_result check_encoders(const sumi_network* network, sumi_error* error)
+{
+    const sumi_recipe* recipe = network->recipe;
+    const sumi_component *missing = NULL, *present = NULL;
+    for (int32_t e = 0; e < recipe->encoder_count; e++) {
+        const sumi_component* component = &network->checkpoint.components[s_encoder_components[e]];
+        if (component->present) {
+            present = component;
+        } else {
+            missing = component;
+        }
+    }
+    if (network->without_text_encoder || missing == NULL || present == NULL) { return SUMI_OK; }
+    const bool is_first = missing == &network->checkpoint.components[s_encoder_components[0]];
+    return sumi_fail(error, SUMI_FILE_NOT_FOUND,
+                     "%s%s%s needs its %s text encoder beside the one in %s; give text_encoder%s_path, or open the "
+                     "model without text encoders",
+                     missing->path != NULL ? missing->path : "", missing->path != NULL ? ": not found; " : "",
+                     recipe->family, is_first ? "first" : "second", present->path, is_first ? "" : "_2");
+}
+
+// Files of another family's encoder, which would lack some tensor or other.
+static sumi_result check_encoder_network(const sumi_network* network, int32_t e, const sumi_component* component,
+                                         sumi_error* error)
+{
+    const sumi_recipe* recipe = network->recipe;
+    const char *found = sumi_component_network(component), *wanted = recipe->encoders[e].network;
+    const sumi_recipe* other;
+    for (int32_t i = 0; (other = sumi_recipe_get(i)) != NULL && strcmp(found, wanted) != 0; i++) {
+        for (int32_t k = 0; k < other->encoder_count; k++) {
+            if (strcmp(found, other->encoders[k].network) != 0) { continue; }
+            return sumi_fail(
+                error, SUMI_TENSOR_MISMATCH,
+                "%s: this is the text encoder %s, which %s has; %s needs %s: take the one that was released "
+                "with the model",
+                component->path, found, other->family, recipe->family, wanted);
+        }
+    }
+    return SUMI_OK;
+}
+
 static sumi_result open_text_encoder(sumi_network* network, int32_t e, sumi_error* error)
 {
     const sumi_recipe_encoder* encoder = &network->recipe->encoders[e];
     const sumi_component* component = &network->checkpoint.components[s_encoder_components[e]];
+    if (e == 0) { SUMI_TRY(check_encoders(network, error)); }
     if (network->without_text_encoder || !component->present) { return SUMI_OK; }
+    SUMI_TRY(check_encoder_network(network, e, component, error));
     const sumi_checkpoint_tokenizer* tokenizer = &network->checkpoint.tokenizers[e];
     if (tokenizer->form == SUMI_TOKENIZER_ABSENT) {
-        return sumi_checkpoint_tokenizer_missing(tokenizer, component->path, error);
+        return sumi_checkpoint_tokenizer_missing(tokenizer, e, component->path, error);
     }
     sumi_binder binder;
     sumi_part_config config;
@@ -328,12 +382,23 @@ static sumi_result step_tokenizer(sumi_network* network, int32_t e, bool* out_do
     *out_done = true;
     if (encoder->tokenizer == NULL) { return SUMI_OK; }
     SUMI_TRY(sumi_tokenizer_step(encoder->tokenizer, ITEMS_PER_STEP, out_done, out_progress, error));
-    const int32_t vocabulary = network->recipe->encoders[e].part->facts(encoder->model).vocabulary;
+    const sumi_recipe_encoder* recipe = &network->recipe->encoders[e];
+    const int32_t vocabulary = recipe->part->facts(encoder->model).vocabulary;
     if (*out_done && sumi_tokenizer_size(encoder->tokenizer) > (size_t)vocabulary) {
         return sumi_fail(error, SUMI_TENSOR_MISMATCH,
-                         "%s has %zu ids, the text encoder in %s %d embeddings; they do not belong together",
+                         "%s has %zu ids, the text encoder in %s %d embeddings; they do not belong together: "
+                         "take the one that was released with it",
                          network->checkpoint.tokenizers[e].path, sumi_tokenizer_size(encoder->tokenizer),
                          network->checkpoint.components[s_encoder_components[e]].path, (int)vocabulary);
+    }
+    if (*out_done && recipe->token != NULL
+        && sumi_tokenizer_id(encoder->tokenizer, recipe->token) != recipe->token_id) {
+        return sumi_fail(error, SUMI_TENSOR_MISMATCH,
+                         "%s is not the tokenizer of the text encoder in %s, in which %s has the id %d; they do not "
+                         "belong together: take the one that was released with it",
+                         network->checkpoint.tokenizers[e].path,
+                         network->checkpoint.components[s_encoder_components[e]].path, recipe->token,
+                         (int)recipe->token_id);
     }
     return SUMI_OK;
 }
@@ -375,17 +440,29 @@ static void finish_opening(sumi_network* network)
         network->info.has_text_encoder = network->info.has_text_encoder && network->encoders[e].tokenizer != NULL;
     }
     network->info.weight_bytes = network->weights.weight_bytes;
+    sumi_file_cache_trim(&network->cache);
     network->is_open = true;
 }
 
-static sumi_result open_piece(sumi_network* network, bool* out_done, float* out_progress, sumi_error* error)
+// A step of the checkpoint, or a piece of the file that it waits for.
+static sumi_result open_files(sumi_network* network, uint32_t budget_us, float* out_progress, sumi_error* error)
 {
-    if (network->recipe == NULL) {
-        bool done = false;
-        SUMI_TRY(sumi_checkpoint_step(&network->checkpoint, &done, error));
-        *out_progress = FILES_SHARE * sumi_checkpoint_progress(&network->checkpoint);
-        return done ? recognise(network, error) : SUMI_OK;
+    bool done = false;
+    if (sumi_file_cache_is_reading(&network->cache)) {
+        SUMI_TRY(sumi_file_cache_read(&network->cache, budget_us, error));
+    } else {
+        const sumi_result result = sumi_checkpoint_step(&network->checkpoint, &done, error);
+        if (result != SUMI_TIMEOUT) { SUMI_TRY(result); }
     }
+    *out_progress =
+        FILES_SHARE * sumi_checkpoint_progress(&network->checkpoint, sumi_file_cache_progress(&network->cache));
+    return done ? recognise(network, error) : SUMI_OK;
+}
+
+static sumi_result open_piece(sumi_network* network, uint32_t budget_us, bool* out_done, float* out_progress,
+                              sumi_error* error)
+{
+    if (network->recipe == NULL) { return open_files(network, budget_us, out_progress, error); }
     float progress = 0.0f;
     SUMI_TRY(open_part(network, out_done, &progress, error));
     *out_progress = FILES_SHARE + (1.0f - FILES_SHARE) * progress;
@@ -399,7 +476,7 @@ sumi_result sumi_network_open_step(sumi_network* network, uint32_t budget_us, bo
     *out_done = network->is_open;
     *out_progress = network->is_open ? 1.0f : 0.0f;
     while (!*out_done) {
-        SUMI_TRY(open_piece(network, out_done, out_progress, error));
+        SUMI_TRY(open_piece(network, budget_us / PIECES_PER_STEP, out_done, out_progress, error));
         if ((sumi_clock_ns() - begin) / 1000 >= budget_us) { break; }
     }
     if (*out_done) {
@@ -422,6 +499,7 @@ void sumi_network_close(sumi_network* network)
     sumi_free(network->heap, network->prompt);
     sumi_weight_list_close(&network->weights);
     sumi_checkpoint_close(&network->checkpoint);
+    sumi_file_cache_close(&network->cache);
     sumi_free(network->heap, network);
 }
 
@@ -559,6 +637,7 @@ sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encode
                                    ids, most, &count, error));
     // the first ids are kept: a longer prompt loses the end of the template, as in the references
     int32_t kept = (int32_t)(count < most ? count : most);
+    const size_t cut = count - (size_t)kept;
     if (count > most && around->keeps_last) { // of an empty text nothing but those that are always there
         int32_t special[4];
         SUMI_TRY(sumi_tokenizer_encode(network->encoders[encoder].tokenizer, "", 0, true, special,
@@ -567,6 +646,11 @@ sumi_result sumi_network_tokenise_pictures(sumi_network* network, int32_t encode
     }
     if (placed.picture_count > 0) {
         SUMI_TRY(expand_pictures(network, encoder, &placed, ids, capacity, &kept, out_picture_rows, error));
+    }
+    if (prompt->out_cut != NULL) {
+        const int32_t rows = kept - around->dropped_rows, most_rows = around->max_rows;
+        const size_t unread = most_rows > 0 && rows > most_rows ? (size_t)(rows - most_rows) : 0;
+        *prompt->out_cut = cut + unread < INT32_MAX ? (int32_t)(cut + unread) : INT32_MAX;
     }
     *out_count = kept;
     return SUMI_OK;

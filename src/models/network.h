@@ -86,6 +86,9 @@ typedef struct sumi_prompt_text {
     // Tokens that each reference takes: as many as the vision tower makes rows of it.
     const int32_t* picture_tokens;
     int32_t picture_count;
+    // NULL, or where to write how many tokens the encoder or the transformer has no place for: ids that were cut off,
+    // and rows of features that will not be handed on.
+    int32_t* out_cut;
 } sumi_prompt_text;
 // out_picture_rows: picture_count indices into ids, where the tokens of each begin. max_prompt_tokens and all
 // picture_tokens together always suffice as capacity.
@@ -116,6 +119,7 @@ float sumi_network_time(const sumi_network* network, float sigma);
 // Changes of weights read from a file, or from the folder that it was saved in, for one network, which must outlive
 // them.
 typedef struct sumi_adapter_file sumi_adapter_file;
+// SUMI_TIMEOUT, of a sumi_file_cache's files: nothing was done, and a file has to be read before the next call.
 sumi_result sumi_adapter_open(sumi_heap* heap, const sumi_files* files, const sumi_network* network, const char* path,
                               sumi_error* error, sumi_adapter_file** out_file);
 void sumi_adapter_close(sumi_adapter_file* file); // accepts NULL

@@ -12,7 +12,7 @@ typedef struct sumi_network_encoder {
 
 struct sumi_network {
     sumi_heap* heap;
-    const sumi_files* files;
+    sumi_file_cache cache;     // what the host's files were asked for
     const sumi_recipe* recipe; // NULL until the files have been opened
     sumi_checkpoint checkpoint;
     sumi_weight_list weights;

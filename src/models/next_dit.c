@@ -101,7 +101,7 @@ static void bind_block(sumi_next_dit* model, sumi_binder* b, sumi_next_dit_block
 }
 
 typedef struct config_values {
-    int32_t dim, heads, kv_heads, layers, refiners, channels, features;
+    int32_t dim, heads, kv_heads, layers, refiners, channels, features, pooled, patch;
     int32_t axes[4], axis_count, patches[4], patch_count;
     bool qk_norm;
     double eps, theta, time_scale;
@@ -110,7 +110,8 @@ typedef struct config_values {
 static void read_config(const sumi_next_dit_settings* settings, sumi_binder* b, config_values* c,
                         const sumi_part_config* config)
 {
-    *c = (config_values){.qk_norm = true, .eps = 1e-5, .theta = settings->theta, .time_scale = settings->time_scale};
+    *c = (config_values){
+        .patch = 2, .qk_norm = true, .eps = 1e-5, .theta = settings->theta, .time_scale = settings->time_scale};
     const sumi_config_field fields[] = {{"dim", SUMI_CONFIG_INTEGER, &c->dim, 0, NULL},
                                         {"n_heads", SUMI_CONFIG_INTEGER, &c->heads, 0, NULL},
                                         {"n_kv_heads", SUMI_CONFIG_INTEGER, &c->kv_heads, 0, NULL},
@@ -118,7 +119,16 @@ static void read_config(const sumi_next_dit_settings* settings, sumi_binder* b, 
                                         {"n_refiner_layers", SUMI_CONFIG_INTEGER, &c->refiners, 0, NULL},
                                         {"in_channels", SUMI_CONFIG_INTEGER, &c->channels, 0, NULL},
                                         {"cap_feat_dim", SUMI_CONFIG_INTEGER, &c->features, 0, NULL},
+                                        {"clip_text_dim", SUMI_CONFIG_INTEGER, &c->pooled, 0, NULL},
+                                        {"patch_size", SUMI_CONFIG_INTEGER, &c->patch, 0, NULL},
                                         {"axes_dims", SUMI_CONFIG_INTEGERS, c->axes, 4, &c->axis_count},
+                                        // diffusers' names of the same, in Lumina 2
+                                        {"hidden_size", SUMI_CONFIG_INTEGER, &c->dim, 0, NULL},
+                                        {"num_attention_heads", SUMI_CONFIG_INTEGER, &c->heads, 0, NULL},
+                                        {"num_kv_heads", SUMI_CONFIG_INTEGER, &c->kv_heads, 0, NULL},
+                                        {"num_layers", SUMI_CONFIG_INTEGER, &c->layers, 0, NULL},
+                                        {"num_refiner_layers", SUMI_CONFIG_INTEGER, &c->refiners, 0, NULL},
+                                        {"axes_dim_rope", SUMI_CONFIG_INTEGERS, c->axes, 4, &c->axis_count},
                                         {"all_patch_size", SUMI_CONFIG_INTEGERS, c->patches, 4, &c->patch_count},
                                         {"qk_norm", SUMI_CONFIG_BOOL, &c->qk_norm, 0, NULL},
                                         {"norm_eps", SUMI_CONFIG_NUMBER, &c->eps, 0, NULL},
@@ -126,8 +136,8 @@ static void read_config(const sumi_next_dit_settings* settings, sumi_binder* b, 
                                         {"t_scale", SUMI_CONFIG_NUMBER, &c->time_scale, 0, NULL}};
     b->result =
         sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields, b->error);
-    if (!c->qk_norm || (c->patch_count != 0 && (c->patch_count != 1 || c->patches[0] != 2)) || !(c->eps > 0)
-        || !(c->theta > 1) || !(c->time_scale > 0)) {
+    if (!c->qk_norm || c->patch != 2 || (c->patch_count != 0 && (c->patch_count != 1 || c->patches[0] != 2))
+        || !(c->eps > 0) || !(c->theta > 1) || !(c->time_scale > 0)) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,
                        "%s: only %s transformers with patches of 2, QK norm and positive eps, theta and t_scale "
                        "are supported",
@@ -163,6 +173,9 @@ static void find_sizes(sumi_next_dit* model, sumi_binder* b, const config_values
     sumi_bind_check(b, config_path, "dim", c->dim, model->dim);
     sumi_bind_check(b, config_path, "in_channels", c->channels, model->channels);
     sumi_bind_check(b, config_path, "cap_feat_dim", c->features, model->feature_width);
+    if (model->settings->reads_pooled) {
+        sumi_bind_check(b, config_path, "clip_text_dim", c->pooled, model->pooled_width);
+    }
     if (patch % 4 != 0 || model->heads < 1 || model->heads > model->dim
         || model->heads * (int64_t)model->head_dim != model->dim || model->kv_heads < 1
         || model->kv_heads > model->heads || model->heads % model->kv_heads != 0 || model->time_width % 2 != 0) {
@@ -188,8 +201,14 @@ static void find_sizes(sumi_next_dit* model, sumi_binder* b, const config_values
     model->qk_eps = model->settings->qk_eps > 0 ? model->settings->qk_eps : model->eps;
     model->theta = c->theta;
     model->time_scale = c->time_scale;
-    model->layer_count = c->layers != 0 ? c->layers : sumi_bind_count(b, "layers.");
-    model->refiner_count = c->refiners != 0 ? c->refiners : sumi_bind_count(b, "noise_refiner.");
+    const int32_t layers = sumi_bind_count(b, "layers."), refiners = sumi_bind_count(b, "noise_refiner.");
+    model->layer_count = c->layers != 0 ? c->layers : layers;
+    model->refiner_count = c->refiners != 0 ? c->refiners : refiners;
+    // with fewer than the config says a tensor is missing, which is said by its name
+    if (c->layers > 0 && layers > c->layers) { sumi_bind_check(b, config_path, "n_layers", c->layers, layers); }
+    if (c->refiners > 0 && refiners > c->refiners) {
+        sumi_bind_check(b, config_path, "n_refiner_layers", c->refiners, refiners);
+    }
     if (model->layer_count < 1 || model->refiner_count < 0
         || model->layer_count > SUMI_NEXT_DIT_MAX_BLOCKS - 2 * (int64_t)model->refiner_count) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED,

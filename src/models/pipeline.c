@@ -102,6 +102,9 @@ static sumi_result check_items(const sumi_network_info* info, const sumi_pipelin
     if (r->inpaints && !r->starts_from_image && !r->starts_from_latents) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "inpainting needs a start image");
     }
+    if (r->composites && !r->starts_from_image) {
+        return sumi_fail(error, SUMI_INVALID_ARGUMENT, "pictures are put over a start image, and there is none");
+    }
     if (r->starts_from_image && r->starts_from_latents) {
         return sumi_fail(error, SUMI_INVALID_ARGUMENT, "a start is either an image or latents, not both");
     }
@@ -517,6 +520,10 @@ static void write_pictures(writer* w)
     w->network->recipe->autoencoder->write_decode(w->network->autoencoder, w->plan, out->x, out->latent_height,
                                                   out->latent_width, r->tile_latent, out->picture);
     sumi_plan_section(w->plan, SUMI_SECTION_TRANSFER, 1, 0);
+    if (r->composites) {
+        out->opacity = sumi_plan_bound(w->plan, "opacity", SUMI_ELEMENT_BYTE, r->height * r->width, 1);
+        sumi_plan_composite(w->plan, out->picture, out->pixels, out->opacity);
+    }
     sumi_plan_pixels_out(w->plan, out->picture, out->bytes, out->not_finite);
 }
 

@@ -67,10 +67,12 @@ typedef struct sumi_pipeline_request {
     bool samples_posterior;   // read `eps` when encoding; otherwise the mode
     // blend with the re-noised start image outside `mask`; needs starts_from_image or starts_from_latents
     bool inpaints;
+    // pictures are put over the start image, by `opacity`; needs starts_from_image
+    bool composites;
     bool previews;       // linear RGB of the clean estimate at every evaluation
     bool without_decode; // latents are the product
     bool whole;          // tests only: see sumi_denoising.whole
-    bool unused[3];
+    bool unused[2];
 } sumi_pipeline_request;
 
 typedef struct sumi_pipeline_rows {
@@ -95,7 +97,8 @@ typedef struct sumi_pipeline {
     sumi_value pixels; // in   bytes [height * width, 3]: the start image, tightly packed RGB
     // in   bytes [height * width, 3] of each reference, for the vision tower and for the autoencoder
     sumi_value vision_pixels[SUMI_MAX_REFERENCES], reference_pixels[SUMI_MAX_REFERENCES];
-    sumi_value mask; // in   float [1, h * w]: 1 = repaint
+    sumi_value mask;    // in   float [1, h * w]: 1 = repaint
+    sumi_value opacity; // in   bytes [height * width, 1], with composites: 255 = what is made, 0 = the start image
     // in   float [items * channels, h * w]: the noise, when there is no start. out: the latents after every evaluation
     sumi_value x;
     sumi_value clean;      // out  float, same shape: the encoded start image. in with starts_from_latents

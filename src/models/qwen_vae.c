@@ -261,8 +261,30 @@ static const double s_mean[16] = {-0.7571, -0.7089, -0.9113, 0.1075,  -0.1745, 0
 static const double s_deviation[16] = {2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,
                                        3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160};
 
-// What config.json says: the statistics; all else is in the tensors' shapes, but what is refused.
-static void read_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_part_config* config)
+// Of config.json, what shapes say too. 0: nothing is said.
+typedef struct config_values {
+    int32_t channels, base, blocks, factors[SUMI_QWEN_VAE_MAX_STAGES], factor_count;
+} config_values;
+
+// Stages of a half by their widths: the encoder's in the config's order, the decoder's in reverse, a block longer.
+static void check_half(const sumi_qwen_vae_half* half, bool decodes, sumi_binder* b, const config_values* c,
+                       const char* path)
+{
+    if (c->factor_count > 0) { sumi_bind_check(b, path, "the length of dim_mult", c->factor_count, half->stage_count); }
+    for (int32_t s = 0; s < half->stage_count && b->result == SUMI_OK; s++) {
+        const sumi_qwen_vae_stage* stage = &half->stages[s];
+        const int32_t place = decodes ? half->stage_count - 1 - s : s;
+        char key[48];
+        snprintf(key, sizeof key, "base_dim times dim_mult[%d]", (int)place);
+        const int64_t said = c->factor_count > 0 ? (int64_t)c->base * c->factors[place] : 0;
+        sumi_bind_check(b, path, key, said > INT32_MAX || said < 0 ? -1 : (int32_t)said,
+                        stage->blocks[stage->block_count - 1].conv2.rows);
+        sumi_bind_check(b, path, "num_res_blocks", c->blocks, stage->block_count - (decodes ? 1 : 0));
+    }
+}
+
+// What config.json says: the statistics; all else is in the tensors' shapes, which it must not contradict.
+static void read_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_part_config* config, config_values* said)
 {
     double mean[SUMI_QWEN_VAE_MAX_CHANNELS], deviation[SUMI_QWEN_VAE_MAX_CHANNELS], attention[8];
     int32_t mean_count = 0, deviation_count = 0, attention_count = 0, in_channels = 3, patch = 0;
@@ -273,7 +295,11 @@ static void read_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_part_conf
         {"attn_scales", SUMI_CONFIG_NUMBERS, attention, 8, &attention_count},
         {"input_channels", SUMI_CONFIG_INTEGER, &in_channels, 0, NULL},
         {"patch_size", SUMI_CONFIG_INTEGER, &patch, 0, NULL},
-        {"is_residual", SUMI_CONFIG_BOOL, &is_residual, 0, NULL}};
+        {"is_residual", SUMI_CONFIG_BOOL, &is_residual, 0, NULL},
+        {"z_dim", SUMI_CONFIG_INTEGER, &said->channels, 0, NULL},
+        {"base_dim", SUMI_CONFIG_INTEGER, &said->base, 0, NULL},
+        {"num_res_blocks", SUMI_CONFIG_INTEGER, &said->blocks, 0, NULL},
+        {"dim_mult", SUMI_CONFIG_INTEGERS, said->factors, SUMI_QWEN_VAE_MAX_STAGES, &said->factor_count}};
     b->result =
         sumi_config_read(config->data, config->bytes, config->path, fields, sizeof fields / sizeof *fields, b->error);
     if (b->result != SUMI_OK) { return; }
@@ -293,6 +319,7 @@ static void read_config(sumi_qwen_vae* vae, sumi_binder* b, const sumi_part_conf
                        config->path);
     }
     vae->channels = sumi_bind_size(b, "post_quant_conv.weight", 0);
+    sumi_bind_check(b, config->path, "z_dim", said->channels, vae->channels);
     if (b->result != SUMI_OK) { return; }
     bool is_told = mean_count > 0 || deviation_count > 0, is_good = true;
     const double *from_mean = is_told ? mean : s_mean, *from_deviation = is_told ? deviation : s_deviation;
@@ -328,7 +355,8 @@ static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder*
     vae->tiles = (sumi_tile_rule){3, 4};
     vae->strip_bytes = STRIP_BYTES;
     count_flat_blocks(vae, b);
-    if (b->result == SUMI_OK) { read_config(vae, b, config); }
+    config_values c = {.base = 0};
+    if (b->result == SUMI_OK) { read_config(vae, b, config, &c); }
     if (b->result != SUMI_OK) { return b->result; }
     bind_decoder(vae, b);
     vae->factor = factor_of(&vae->decoder);
@@ -340,6 +368,8 @@ static sumi_result qwen_vae_bind(void* model, const void* settings, sumi_binder*
                            (int)factor_of(&vae->encoder), (int)vae->factor);
         }
     }
+    if (b->result == SUMI_OK) { check_half(&vae->decoder, true, b, &c, config->path); }
+    if (b->result == SUMI_OK && vae->encoder.is_present) { check_half(&vae->encoder, false, b, &c, config->path); }
     return b->result;
 }
 

@@ -11,7 +11,7 @@
 
 // 0 of an int32_t: nothing says it. The configs overwrite what the settings say.
 typedef struct told {
-    int32_t depth, width, heads, patch, frames, merge, window;
+    int32_t depth, width, hidden, out_width, channels, heads, patch, frames, merge, window;
     int32_t full_blocks[SUMI_QWEN_VISION_MAX_BLOCKS], full_block_count;
     int32_t processor_patch, processor_frames, processor_merge;
     int32_t min_pixels, max_pixels, shortest, longest;
@@ -49,6 +49,10 @@ static void read_configs(told* t, sumi_binder* b, const sumi_part_config* config
 {
     const sumi_config_field fields[] = {{"vision_config.depth", SUMI_CONFIG_INTEGER, &t->depth, 0, NULL},
                                         {"vision_config.hidden_size", SUMI_CONFIG_INTEGER, &t->width, 0, NULL},
+                                        {"vision_config.intermediate_size", SUMI_CONFIG_INTEGER, &t->hidden, 0, NULL},
+                                        {"vision_config.out_hidden_size", SUMI_CONFIG_INTEGER, &t->out_width, 0, NULL},
+                                        {"vision_config.in_chans", SUMI_CONFIG_INTEGER, &t->channels, 0, NULL},
+                                        {"vision_config.in_channels", SUMI_CONFIG_INTEGER, &t->channels, 0, NULL},
                                         {"vision_config.num_heads", SUMI_CONFIG_INTEGER, &t->heads, 0, NULL},
                                         {"vision_config.patch_size", SUMI_CONFIG_INTEGER, &t->patch, 0, NULL},
                                         {"vision_config.temporal_patch_size", SUMI_CONFIG_INTEGER, &t->frames, 0, NULL},
@@ -120,7 +124,7 @@ static void bind_block(sumi_qwen_vision* model, sumi_binder* b, int32_t index)
 }
 
 // Widths are the tensors'; the configs say what shapes cannot, and must not contradict them.
-static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const told* t)
+static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const told* t, const char* config_path)
 {
     static const char patch_embed[] = "patch_embed.proj.weight", merger[] = "merger.mlp.0.weight";
     model->width = sumi_bind_size(b, patch_embed, 0);
@@ -150,11 +154,16 @@ static void read_shapes(sumi_qwen_vision* model, sumi_binder* b, const told* t)
                        "heads of a multiple of 4 channels and windows of a cell at least are supported",
                        b->part->path, (int)model->heads, (int)model->width, (int)t->window);
     }
+    sumi_bind_check(b, config_path, "vision_config.in_channels", t->channels, channels);
+    sumi_bind_check(b, config_path, "vision_config.intermediate_size", t->hidden, model->hidden);
+    sumi_bind_check(b, config_path, "vision_config.out_hidden_size", t->out_width, model->out_width);
 }
 
-static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const told* t)
+static void bind_blocks(sumi_qwen_vision* model, sumi_binder* b, const told* t, const char* config_path)
 {
-    const int32_t count = t->depth != 0 ? t->depth : sumi_bind_count(b, "blocks.");
+    const int32_t found = sumi_bind_count(b, "blocks."), count = t->depth != 0 ? t->depth : found;
+    // with fewer than the config says a tensor is missing, which is said by its name
+    if (t->depth > 0 && found > t->depth) { sumi_bind_check(b, config_path, "vision_config.depth", count, found); }
     if (count < 1 || count > SUMI_QWEN_VISION_MAX_BLOCKS) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: the vision tower has %d blocks; between 1 and %d are supported",
                        b->part->path, (int)count, SUMI_QWEN_VISION_MAX_BLOCKS);
@@ -188,7 +197,7 @@ static sumi_result bind(void* memory, const void* settings, sumi_binder* b, cons
     read_configs(&t, b, config, processor);
     if (b->result != SUMI_OK) { return b->result; }
     choose_areas(&t, settings);
-    read_shapes(model, b, &t);
+    read_shapes(model, b, &t, config->path);
     if (b->result != SUMI_OK) { return b->result; }
     const int32_t cell = model->patch * model->merge;
     if (!is_known_processor(&t, model) || t.min_pixels < 1 || t.max_pixels < cell * cell
@@ -208,7 +217,7 @@ static sumi_result bind(void* memory, const void* settings, sumi_binder* b, cons
         model->mean[c] = (float)t.mean[c];
         model->deviation[c] = (float)t.deviation[c];
     }
-    bind_blocks(model, b, &t);
+    bind_blocks(model, b, &t, config->path);
     const int32_t width = model->width, merged = model->merge * model->merge * width;
     sumi_bind_matrix(b, &model->patch_embed, "patch_embed.proj", width,
                      3 * model->frames * model->patch * model->patch);

@@ -36,6 +36,10 @@ typedef struct sumi_prompt_template {
 typedef struct sumi_recipe_encoder {
     const sumi_text_encoder_part* part;
     const void* settings;
+    const char* network; // of its tensors in signatures.c
+    // A token of its tokenizer, by which another encoder's is told: their ids would be taken for its own. NULL: none.
+    const char* token;
+    int32_t token_id;
     sumi_prompt_template prompt;
 } sumi_recipe_encoder;
 
@@ -94,6 +98,9 @@ typedef struct sumi_recipe {
 
 // The recipe number `index` of those that this library has; NULL behind the last one.
 const sumi_recipe* sumi_recipe_get(int32_t index);
+
+// Whether this library was built without the recipes for a transformer that signatures.c knows.
+bool sumi_recipe_is_left_out(const char* network);
 
 extern const sumi_recipe sumi_recipe_z_image, sumi_recipe_newbie;
 extern const sumi_recipe sumi_recipe_qwen_image, sumi_recipe_qwen_image_edit, sumi_recipe_qwen_image_edit_plus;

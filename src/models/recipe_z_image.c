@@ -84,6 +84,7 @@ const sumi_recipe sumi_recipe_z_image = {
     .variant_count = sizeof s_variants / sizeof *s_variants,
     .encoders = {{.part = &sumi_language_model_part,
                   .settings = &s_qwen3,
+                  .network = "qwen3",
                   // No system turn, and no <think> block: Qwen3's template writes an empty one only when thinking is
                   // switched off, and the model was trained with it on.
                   .prompt = {.before = "<|im_start|>user\n",

@@ -1,12 +1,43 @@
-// The families that this library runs: one line for each recipe.
+// The families that this library runs: one line for each recipe. A build may leave some out (premake5.lua, --families):
+// SUMI_WITHOUT_NAME for recipe_name.c. Nothing else refers to a recipe, so the linker leaves out its parts as well.
 #include "models/recipe.h"
+#include <string.h>
 
 static const sumi_recipe* const s_recipes[] = {
-    &sumi_recipe_z_image, &sumi_recipe_qwen_image_edit_plus, &sumi_recipe_qwen_image_edit, &sumi_recipe_qwen_image,
+#ifndef SUMI_WITHOUT_Z_IMAGE
+    &sumi_recipe_z_image,
+#endif
+#ifndef SUMI_WITHOUT_QWEN_IMAGE
+    &sumi_recipe_qwen_image_edit_plus,
+    &sumi_recipe_qwen_image_edit,
+    &sumi_recipe_qwen_image,
+#endif
+#ifndef SUMI_WITHOUT_NEWBIE
     &sumi_recipe_newbie,
+#endif
 };
+
+// By their transformers, as signatures.c calls them.
+static const char* const s_left_out[] = {
+#ifdef SUMI_WITHOUT_Z_IMAGE
+    "z-image",
+#endif
+#ifdef SUMI_WITHOUT_QWEN_IMAGE
+    "qwen-image",
+#endif
+#ifdef SUMI_WITHOUT_NEWBIE
+    "newbie-image",
+#endif
+    NULL};
 
 const sumi_recipe* sumi_recipe_get(int32_t index)
 {
     return index >= 0 && index < (int32_t)(sizeof s_recipes / sizeof *s_recipes) ? s_recipes[index] : NULL;
+}
+
+bool sumi_recipe_is_left_out(const char* network)
+{
+    int32_t i = 0;
+    while (s_left_out[i] != NULL && strcmp(s_left_out[i], network) != 0) { i++; }
+    return s_left_out[i] != NULL;
 }

@@ -148,7 +148,10 @@ static void find_sizes(sumi_two_stream* model, sumi_binder* b, const config_valu
         return;
     }
     for (int32_t a = 0; a < 3; a++) { model->axis_pairs[a] = axes[a] / 2; }
-    model->block_count = c->layers != 0 ? c->layers : sumi_bind_count(b, "transformer_blocks.");
+    const int32_t blocks = sumi_bind_count(b, "transformer_blocks.");
+    model->block_count = c->layers != 0 ? c->layers : blocks;
+    // with fewer than the config says a tensor is missing, which is said by its name
+    if (c->layers > 0 && blocks > c->layers) { sumi_bind_check(b, path, "num_layers", c->layers, blocks); }
     if (model->block_count < 1 || model->block_count > SUMI_TWO_STREAM_MAX_BLOCKS) {
         sumi_bind_fail(b, SUMI_NOT_SUPPORTED, "%s: %d blocks; 1 to %d are supported", b->part->path,
                        (int)model->block_count, SUMI_TWO_STREAM_MAX_BLOCKS);

@@ -125,12 +125,17 @@ static void bind_layer(sumi_xlm_roberta* model, sumi_binder* b, int32_t layer)
     bind_norm(b, &l->norm2, name_in(name, layer, "norm2"), width);
 }
 
-// The config names neither layers nor heads of the tower; what it does say must agree with the tensors.
+// A config of the whole model names neither layers nor heads of the tower, one of the tower alone does; what it says must
+// agree with the tensors.
 static void check_config(sumi_xlm_roberta* model, sumi_binder* b, const sumi_part_config* config)
 {
-    int32_t width = 0, rank = 0;
+    int32_t width = 0, rank = 0, own_width = 0, hidden = 0, layers = 0, heads = 0;
     double alpha = 0.0;
     const sumi_config_field fields[] = {
+        {"hidden_size", SUMI_CONFIG_INTEGER, &own_width, 0, NULL}, // of the tower saved by itself
+        {"intermediate_size", SUMI_CONFIG_INTEGER, &hidden, 0, NULL},
+        {"num_hidden_layers", SUMI_CONFIG_INTEGER, &layers, 0, NULL},
+        {"num_attention_heads", SUMI_CONFIG_INTEGER, &heads, 0, NULL},
         {"text_config.embed_dim", SUMI_CONFIG_INTEGER, &width, 0, NULL},
         {"text_config.hf_model_config_kwargs.lora_rank", SUMI_CONFIG_INTEGER, &rank, 0, NULL},
         {"text_config.hf_model_config_kwargs.lora_alpha", SUMI_CONFIG_NUMBER, &alpha, 0, NULL}};
@@ -142,6 +147,10 @@ static void check_config(sumi_xlm_roberta* model, sumi_binder* b, const sumi_par
     const int32_t found = find_rank(b, ROOT "embeddings.word_embeddings", 0);
     if (b->result != SUMI_OK) { return; }
     sumi_bind_check(b, config->path, "text_config.embed_dim", width, model->width);
+    sumi_bind_check(b, config->path, "hidden_size", own_width, model->width);
+    sumi_bind_check(b, config->path, "intermediate_size", hidden, model->hidden);
+    sumi_bind_check(b, config->path, "num_hidden_layers", layers, model->layer_count);
+    sumi_bind_check(b, config->path, "num_attention_heads", heads, model->heads);
     if (found == 0) { return; } // plain names: whatever the config says, there is nothing to scale
     sumi_bind_check(b, config->path, "lora_rank", rank, found);
     if (!(alpha >= 0.0) || alpha > 1e6) {

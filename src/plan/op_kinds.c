@@ -343,6 +343,7 @@ static const sumi_op_kind_info s_kinds[SUMI_OP_KIND_COUNT] = {
     // The rows below the upper seam depend on nothing else, but the two seams share a corner.
     [SUMI_OP_TILE_BLEND] = {"tile_blend", one, one, IS_ONE_OF(SUMI_IN(0)), .output_count = 1},
     [SUMI_OP_TILE_PLACE] = {"tile_place", pixels_placed, light, IS_ONE_OF(SUMI_IN(1)), .bytes = place_bytes},
+    [SUMI_OP_COMPOSITE] = {"composite", rows_of_output, light, IS_ONE_OF(SUMI_IN(0)), .output_count = 2},
     [SUMI_OP_PIXELS_OUT] = {"pixels_out", rows_of_output, all, .bytes = pixels_out_bytes},
 };
 

@@ -1,4 +1,4 @@
-// The ops: the verbs of image diffusion, about 25 of them. Each has one struct of parameters here, one line in the
+// The ops: the verbs of image diffusion, about 30 of them. Each has one struct of parameters here, one line in the
 // table of op_kinds.c (name, unit of work, in-place rule, cost), a CPU version (src/cpu), a CUDA version (src/cuda) and
 // a test against golden numbers.
 //
@@ -50,6 +50,7 @@ typedef enum sumi_op_kind {
     SUMI_OP_GROUP_NORM,
     SUMI_OP_TILE_BLEND,
     SUMI_OP_TILE_PLACE,
+    SUMI_OP_COMPOSITE,
     SUMI_OP_PIXELS_OUT,
     SUMI_OP_KIND_COUNT
 } sumi_op_kind;
@@ -394,6 +395,11 @@ typedef struct sumi_op_tile_place {
     bool per_item; // into picture `counter`; else into the first
     int32_t item_rows;
 } sumi_op_tile_place;
+
+// COMPOSITE: what an opacity of 0 hides becomes the picture beneath, in place: with x = out[r], of a row of pixels r of
+// several pictures, b = in[1][r] / 127.5 - 1 and a = in[2][r] / 255 of pixel r of one,
+//     out[r] = x where a is 1, else b + a (x - b), and b where a is 0.
+// in[0] = out: pictures [n * rows, 3]. in[1]: 8-bit RGB [rows, 3]. in[2]: opacity, bytes [rows, 1]. No parameters.
 
 // PIXELS_OUT: values in [-1, 1] -> 8 bits; adds the number of values that are not finite to a counter. No parameters.
 // in[0]: picture [pixels, 3]. in[1]: counter [1, 1] int, written too. out: bytes [pixels, 3].

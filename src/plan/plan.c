@@ -1252,6 +1252,19 @@ void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args)
                                   .item_rows = picture_rows}});
 }
 
+void sumi_plan_composite(sumi_plan* plan, sumi_value pictures, sumi_value beneath, sumi_value opacity)
+{
+    const int32_t rows = rows_of(plan, beneath);
+    if (cols_of(plan, pictures) != 3 || rows < 1 || rows_of(plan, pictures) % rows != 0
+        || !is_shape(plan, beneath, rows, 3) || !is_shape(plan, opacity, rows, 1)
+        || sumi_plan_info(plan, beneath)->element != SUMI_ELEMENT_BYTE
+        || sumi_plan_info(plan, opacity)->element != SUMI_ELEMENT_BYTE) {
+        mismatch(plan, "composite", "pictures, what is beneath and the opacity are not of one size");
+    }
+    add_op(plan, "composite",
+           &(sumi_op){.kind = SUMI_OP_COMPOSITE, .in = {pictures, beneath, opacity}, .out = pictures});
+}
+
 void sumi_plan_pixels_out(sumi_plan* plan, sumi_value picture, sumi_value bytes, sumi_value not_finite)
 {
     int32_t rows = rows_of(plan, picture);

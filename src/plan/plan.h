@@ -454,6 +454,10 @@ typedef struct sumi_plan_place_args {
 } sumi_plan_place_args;
 void sumi_plan_tile_place(sumi_plan* plan, const sumi_plan_place_args* args);
 
+// Puts pictures [n * h * w, 3] over one of 8-bit RGB, beneath [h * w, 3], in place. opacity [h * w, 1] of bytes: 255 shows
+// the pictures, 0 what is beneath.
+void sumi_plan_composite(sumi_plan* plan, sumi_value pictures, sumi_value beneath, sumi_value opacity);
+
 // picture [n * h * w, 3] -> bytes [n * h * w, 3]; adds the number of values that are not finite to not_finite [1, 1]
 // int.
 void sumi_plan_pixels_out(sumi_plan* plan, sumi_value picture, sumi_value bytes, sumi_value not_finite);

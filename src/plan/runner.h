@@ -104,7 +104,7 @@ typedef struct sumi_runner_functions {
     // Whether `reserve`, `prepare` and a new run would find everything there: then they wait for nothing, move nothing
     // and free nothing, and may be called while another run's slices are on their way.
     bool (*is_ready)(const sumi_runner* runner, const sumi_plan* plan);
-    // budget 0: no limit
+    // budget 0: no limit. Beside any other call, as `rates`, `scratch_bytes` and `arrange`
     sumi_result (*need)(const sumi_runner* runner, const sumi_plan* plan, uint64_t budget, sumi_device_need* out_need,
                         sumi_error* error);
     // The most device bytes to hold from now on (0: no limit). Plans that are prepared and reserved later keep to it,

@@ -463,6 +463,14 @@ static void list_pictures(validator* v, const sumi_op* op)
         reads(v, op->in[1], 0, op->u.group.block_count, 2 * op->u.group.groups, IS_FLOAT);
         writes(v, op->out, 0, op->rows, cols, IS_NUMBER);
         break;
+    case SUMI_OP_COMPOSITE: {
+        const int32_t rows = sumi_plan_info(v->plan, op->in[1])->rows; // of one picture
+        reads_in_place(v, op->in[0], 0, op->rows, 3, IS_NUMBER);
+        reads(v, op->in[1], 0, rows, 3, IS_BYTE);
+        reads(v, op->in[2], 0, rows, 1, IS_BYTE);
+        writes(v, op->out, 0, op->rows, 3, IS_NUMBER);
+        break;
+    }
     case SUMI_OP_PIXELS_OUT:
         reads(v, op->in[0], 0, op->rows, 3, IS_NUMBER);
         reads_in_place(v, op->in[1], 0, 1, 1, IS_INT);

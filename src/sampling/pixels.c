@@ -372,6 +372,42 @@ sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int3
     return SUMI_OK;
 }
 
+static void take_less(uint16_t* distance, int32_t other)
+{
+    if (other < *distance) *distance = (uint16_t)other;
+}
+
+void sumi_mask_distances(const uint8_t* mask, int32_t width, int32_t height, int32_t row_begin, int32_t row_end,
+                         bool upward, uint16_t* distances)
+{
+    SUMI_ASSERT(0 <= row_begin && row_begin <= row_end && row_end <= height);
+    const int32_t step = upward ? -1 : 1; // towards the row that comes next, and the column
+    for (int32_t i = row_begin; i < row_end; i++) {
+        const int32_t y = upward ? row_begin + row_end - 1 - i : i;
+        const bool has_before = y - step >= 0 && y - step < height;
+        uint16_t *row = distances + (size_t)y * (size_t)width, *before = has_before ? row - step * width : row;
+        for (int32_t k = 0; k < width; k++) {
+            const int32_t x = upward ? width - 1 - k : k;
+            if (!upward) row[x] = mask[(size_t)y * (size_t)width + (size_t)x] != 0 ? SUMI_FAR : 0;
+            if (k > 0) take_less(&row[x], row[x - step] + 3);
+            if (!has_before) continue;
+            take_less(&row[x], before[x] + 3);
+            if (x > 0) take_less(&row[x], before[x - 1] + 4);
+            if (x + 1 < width) take_less(&row[x], before[x + 1] + 4);
+        }
+    }
+}
+
+void sumi_mask_opacity(const uint8_t* mask, const uint16_t* distances, size_t count, int32_t feather, uint8_t* opacity)
+{
+    for (size_t i = 0; i < count; i++) {
+        const int32_t inside = distances != NULL ? distances[i] : SUMI_FAR;
+        opacity[i] = mask[i] == 0                          ? 0
+                   : feather == 0 || inside >= 3 * feather ? 255
+                                                           : (uint8_t)(255 * inside / (3 * feather));
+    }
+}
+
 // ---- Pixels out -----------------------------------------------------------------------------------------------------
 
 static inline int32_t bits_of(float value)

@@ -27,6 +27,16 @@ sumi_result sumi_pixels_to_rgb(sumi_heap* heap, const sumi_pixels* pixels, int32
 sumi_result sumi_pixels_to_mask(sumi_heap* heap, const sumi_pixels* pixels, int32_t width, int32_t height,
                                 uint8_t* mask, float* latent_mask, sumi_error* error);
 
+// How far every pixel that a mask repaints is from one that it keeps, in thirds of a pixel: 3 to a neighbour, 4 across a
+// corner (chamfer distance, Borgefors 1986), at most SUMI_FAR. 0 where it keeps. First all rows downward, from the first
+// one on, then all upward, from the last one on, as many at a time as is wanted.
+#define SUMI_FAR 65000
+void sumi_mask_distances(const uint8_t* mask, int32_t width, int32_t height, int32_t row_begin, int32_t row_end,
+                         bool upward, uint16_t* distances);
+// What is repainted, as opacity: 0 where the mask keeps, 255 from so many pixels inside on, in proportion between.
+// Without distances, or with a feather of 0, 255 wherever the mask repaints.
+void sumi_mask_opacity(const uint8_t* mask, const uint16_t* distances, size_t count, int32_t feather, uint8_t* opacity);
+
 // Linear preview: rgb = sum over c of factors[c] * latent[c] + bias, in [-1, 1]. gpu.md G.2.
 typedef struct sumi_preview_factors {
     int32_t channel_count;

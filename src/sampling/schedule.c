@@ -145,6 +145,6 @@ int32_t sumi_schedule_first_index(int32_t step_count, float strength)
     if (strength <= 0.0f) return step_count;
     double decimal = floor((double)strength * 1e6 + 0.5) / 1e6; // 0.6f is 0.60000002384; the caller meant 0.6
     double used = step_count * decimal;
-    SUMI_ASSERT(used > 0.0);
+    SUMI_ASSERT(used >= 0.0); // 0 of a strength of less than a millionth
     return (int32_t)(step_count - (used < step_count ? used : step_count));
 }

@@ -741,7 +741,7 @@ sumi_result sumi_tokenizer_open_begin(sumi_heap* heap, const sumi_checkpoint_tok
     case SUMI_TOKENIZER_SENTENCEPIECE: return sumi_tokenizer_begin_sentencepiece(heap, &files, error, out_tokenizer);
     case SUMI_TOKENIZER_ABSENT: break;
     }
-    return sumi_checkpoint_tokenizer_missing(found, "the model", error);
+    return sumi_checkpoint_tokenizer_missing(found, 0, "the model", error);
 }
 
 static sumi_result load_item(sumi_loader* load)

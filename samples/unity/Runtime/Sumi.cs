@@ -911,6 +911,7 @@ namespace Sumi
         public GuidanceRule GuidanceRule;
         public Solver Solver;
         public Picture StartImage, Mask;                  // image to image; inpainting: white is repainted
+        public int MaskFeather;                           // pixels inside the mask's edge over which the new picture comes in; -1: nothing of StartImage is put back
         public List<Picture> References = new List<Picture>(); // of edit models: what the prompt speaks of, in this order
         public List<LoraUse> Loras = new List<LoraUse>();
         public uint DeadlineMilliseconds;                 // 0: none. Steps are left out, as many as needed
@@ -951,6 +952,7 @@ namespace Sumi
             desc.solver = Solver;
             desc.start_image = scratch.Pixels(StartImage);
             desc.mask = scratch.Pixels(Mask);
+            desc.mask_feather = MaskFeather;
             desc.references = scratch.Pixels(References);
             desc.reference_count = References.Count;
             desc.deadline_ms = DeadlineMilliseconds;

@@ -99,6 +99,7 @@ namespace Sumi
             public float pending_us;
             public int jobs_ahead;
             public ulong held_bytes_0, held_bytes_1, held_bytes_2, held_bytes_3;
+            public int cut_tokens;
         }
 
         public struct sumi_model_desc
@@ -172,13 +173,14 @@ namespace Sumi
             public int preview_every, priority;
             public IntPtr targets;
             public byte profile;
+            public int mask_feather;
         }
 
         public struct sumi_memory
         {
             public ulong weights, arena, staging, images, host;
             public byte tiles_vae;
-            public ulong streamed, uncounted;
+            public ulong streamed, uncounted, needed;
         }
         public struct sumi_image { public IntPtr pixels; public int width, height, row_bytes; public Format format; public ulong seed; public int step_count; public ulong handle; }
         public struct sumi_encode_desc

@@ -1,0 +1,15 @@
+# An overlay port: vcpkg install sumi --overlay-ports=path/to/sumi/packaging/vcpkg. It takes the sources that it lies among.
+get_filename_component(SOURCE_PATH "${CURRENT_PORT_DIR}/../../.." ABSOLUTE)
+vcpkg_check_linkage(ONLY_STATIC_LIBRARY)
+if("cuda" IN_LIST FEATURES)
+    set(cuda ON)
+else()
+    set(cuda OFF)
+endif()
+
+vcpkg_cmake_configure(SOURCE_PATH "${SOURCE_PATH}" OPTIONS -DSUMI_CUDA=${cuda} -DSUMI_INSTALL=ON)
+vcpkg_cmake_install()
+vcpkg_cmake_config_fixup(PACKAGE_NAME sumi CONFIG_PATH lib/cmake/sumi)
+vcpkg_fixup_pkgconfig()
+file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/debug/include" "${CURRENT_PACKAGES_DIR}/debug/share" "${CURRENT_PACKAGES_DIR}/share/licenses")
+vcpkg_install_copyright(FILE_LIST "${SOURCE_PATH}/LICENSE")

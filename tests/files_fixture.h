@@ -1,0 +1,408 @@
+// What tests of checkpoint layouts share: tensors that are taken out of a tiny checkpoint, renamed, stored in other types
+// and written as new files in a scratch folder, and pictures that are drawn from these.
+#ifndef FILES_FIXTURE_H
+#define FILES_FIXTURE_H
+#include "engine_fixture.h"
+#include "files/safetensors_write.h"
+#include "system.h"
+
+#define WIDTH 48
+#define HEIGHT 32
+#define LATENTS ((size_t)16 * (WIDTH / 8) * (HEIGHT / 8))
+
+static sumi_heap t_heap;
+static sumi_engine* t_engine;
+
+// ---- Scratch files --------------------------------------------------------------------------------------------------
+
+static char t_folder[192];
+
+// folder/name in scratch memory that is used again after 16 calls.
+static inline const char* scratch(const char* folder, const char* name)
+{
+    static char path[16][384];
+    static int next;
+    next = (next + 1) % 16;
+    if (t_folder[0] == 0 && !system_make_scratch(t_folder, sizeof t_folder, "sumi-files")) t_folder[0] = 0;
+    snprintf(path[next], sizeof path[next], "%s/%s", t_folder, folder);
+    system_make_folder(path[next]);
+    if (name[0] != 0) snprintf(path[next], sizeof path[next], "%s/%s/%s", t_folder, folder, name);
+    return path[next];
+}
+
+static inline void remove_folder(const char* folder)
+{
+    int count;
+    char** names = system_list(folder, &count);
+    for (int i = 0; i < count; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        if (system_look_at(path) == SYSTEM_FOLDER) remove_folder(path);
+        else system_remove(path);
+    }
+    system_free_list(names, count);
+    system_remove(folder);
+}
+
+static inline void write_file(const char* path, const void* data, size_t bytes)
+{
+    FILE* file = system_open(path, "wb");
+    CHECK(file != NULL);
+    if (file == NULL) return;
+    CHECK(fwrite(data, 1, bytes, file) == bytes);
+    fclose(file);
+}
+
+static inline void copy_file(const char* from, const char* to)
+{
+    static char data[2 << 20];
+    FILE* file = system_open(from, "rb");
+    CHECK(file != NULL);
+    if (file == NULL) return;
+    const size_t bytes = fread(data, 1, sizeof data, file);
+    CHECK(bytes < sizeof data);
+    fclose(file);
+    write_file(to, data, bytes);
+}
+
+// ---- Tensors on their way from file to file -------------------------------------------------------------------------
+
+#define MAX_TENSORS 1024
+
+// Owns names and data.
+typedef struct bag {
+    sumi_tensor tensors[MAX_TENSORS];
+    size_t count;
+} bag;
+
+static bag t_bags[2];
+
+static inline bag* empty_bag(int which)
+{
+    bag* b = &t_bags[which];
+    for (size_t i = 0; i < b->count; i++) {
+        free((void*)(uintptr_t)b->tensors[i].name);
+        free((void*)(uintptr_t)b->tensors[i].data);
+    }
+    b->count = 0;
+    return b;
+}
+
+static inline void put(bag* b, const char* name, sumi_dtype dtype, const sumi_tensor* shape, const void* data,
+                       uint64_t bytes)
+{
+    CHECK(b->count < MAX_TENSORS);
+    if (b->count == MAX_TENSORS) return;
+    sumi_tensor* t = &b->tensors[b->count++];
+    *t = (sumi_tensor){.dtype = dtype, .bytes = bytes};
+    if (shape != NULL) {
+        t->rank = shape->rank;
+        memcpy(t->shape, shape->shape, sizeof t->shape);
+    }
+    char* copy = malloc(strlen(name) + 1);
+    void* values = malloc((size_t)bytes + 1);
+    memcpy(copy, name, strlen(name) + 1);
+    memcpy(values, data, (size_t)bytes);
+    t->name = copy;
+    t->data = values;
+}
+
+// What a tensor is called in the other layout; false: it is not in there.
+typedef bool rename_function(const char* name, char* out, size_t out_bytes);
+
+// Adds the tensors of a component's folder, prefix in front of what `rename` makes of their names.
+static inline void take(bag* b, const char* folder, const char* stem, const char* prefix, rename_function* rename)
+{
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_tensor_set set;
+    sumi_tensor_set_init(&set, &t_heap, NULL);
+    CHECK_NUMBER(sumi_tensor_set_open_folder(&set, folder, stem, &error), SUMI_OK);
+    for (size_t i = 0; i < set.count; i++) {
+        const sumi_tensor* t = &set.tensors[i];
+        char name[192], full[256];
+        snprintf(name, sizeof name, "%s", t->name);
+        if (rename != NULL && !rename(t->name, name, sizeof name)) continue;
+        snprintf(full, sizeof full, "%s%s", prefix, name);
+        put(b, full, t->dtype, t, t->data, t->bytes);
+    }
+    sumi_tensor_set_close(&set);
+}
+
+static inline void write_tensors(const bag* b, const char* path, const sumi_metadata* metadata)
+{
+    const uint64_t bytes = sumi_safetensors_write(b->tensors, b->count, metadata, metadata != NULL, NULL, 0);
+    void* image = malloc((size_t)bytes);
+    sumi_safetensors_write(b->tensors, b->count, metadata, metadata != NULL, image, bytes);
+    write_file(path, image, (size_t)bytes);
+    free(image);
+}
+
+static inline size_t append(unsigned char* into, size_t at, uint64_t number, int bytes)
+{
+    for (int i = 0; i < bytes; i++) into[at++] = (unsigned char)(number >> (8 * i));
+    return at;
+}
+
+static inline size_t append_text(unsigned char* into, size_t at, const char* text)
+{
+    at = append(into, at, strlen(text), 8);
+    memcpy(into + at, text, strlen(text));
+    return at + strlen(text);
+}
+
+static inline uint32_t gguf_type(sumi_dtype dtype)
+{
+    switch (dtype) {
+    case SUMI_DTYPE_F32: return 0;
+    case SUMI_DTYPE_F16: return 1;
+    case SUMI_DTYPE_Q8_0: return 8;
+    case SUMI_DTYPE_Q4_K: return 12;
+    case SUMI_DTYPE_BF16: return 30;
+    default: CHECK(!"a type that these files have"); return 0;
+    }
+}
+
+static inline void write_gguf(const bag* b, const char* path, const char* architecture)
+{
+    size_t room = 4096;
+    for (size_t i = 0; i < b->count; i++) room += 512 + (size_t)b->tensors[i].bytes;
+    unsigned char* file = calloc(room, 1);
+    memcpy(file, "GGUF", 4);
+    size_t at = append(file, append(file, append(file, 4, 3, 4), b->count, 8), 1, 8);
+    at = append_text(file, append(file, append_text(file, at, "general.architecture"), 8, 4), architecture);
+    uint64_t offset = 0;
+    for (size_t i = 0; i < b->count; i++) {
+        const sumi_tensor* t = &b->tensors[i];
+        at = append(file, append_text(file, at, t->name), (uint64_t)t->rank, 4);
+        for (int32_t k = t->rank; k > 0; k--) at = append(file, at, (uint64_t)t->shape[k - 1], 8);
+        at = append(file, append(file, at, gguf_type(t->dtype), 4), offset, 8);
+        offset += (t->bytes + 31) / 32 * 32;
+    }
+    at = (at + 31) / 32 * 32;
+    for (size_t i = 0; i < b->count; i++) {
+        memcpy(file + at, b->tensors[i].data, (size_t)b->tensors[i].bytes);
+        at += ((size_t)b->tensors[i].bytes + 31) / 32 * 32;
+    }
+    write_file(path, file, at);
+    free(file);
+}
+
+// ---- Other types ----------------------------------------------------------------------------------------------------
+
+static inline size_t value_count(const sumi_tensor* t)
+{
+    size_t count = 1;
+    for (int32_t i = 0; i < t->rank; i++) count *= (size_t)t->shape[i];
+    return count;
+}
+
+static inline void quantise_q8_0(const float* x, unsigned char* block)
+{
+    float most = 0.0f;
+    for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[i]));
+    const uint16_t bits = sumi_float_to_f16(most / 127.0f);
+    const float d = sumi_f16_to_float(bits);
+    append(block, 0, bits, 2);
+    for (int i = 0; i < 32; i++) {
+        const float q = d > 0.0f ? rintf(x[i] / d) : 0.0f;
+        block[2 + i] = (unsigned char)(int8_t)(q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q);
+    }
+}
+
+static inline int to_level(float x, float step, int most)
+{
+    const float level = step > 0.0f ? rintf(x / step) : 0.0f;
+    return level < 0.0f ? 0 : level > (float)most ? most : (int)level;
+}
+
+// 256 values: eight runs of 32, each with a scale and a minimum of six bits.
+static inline void quantise_q4_k(const float* x, unsigned char* block)
+{
+    float steps[8], lows[8], step_most = 0.0f, low_most = 0.0f;
+    for (int j = 0; j < 8; j++) {
+        float low = 0.0f, high = 0.0f;
+        for (int i = 0; i < 32; i++) {
+            low = fminf(low, x[32 * j + i]);
+            high = fmaxf(high, x[32 * j + i]);
+        }
+        steps[j] = (high - low) / 15.0f;
+        lows[j] = -low;
+        step_most = fmaxf(step_most, steps[j]);
+        low_most = fmaxf(low_most, lows[j]);
+    }
+    const uint16_t d_bits = sumi_float_to_f16(step_most / 63.0f), low_bits = sumi_float_to_f16(low_most / 63.0f);
+    const float d = sumi_f16_to_float(d_bits), low_d = sumi_f16_to_float(low_bits);
+    memset(block, 0, 144);
+    append(block, 0, d_bits, 2);
+    append(block, 2, low_bits, 2);
+    unsigned char *packed = block + 4, *quants = block + 16;
+    for (int j = 0; j < 8; j++) {
+        const int scale = to_level(steps[j], d, 63), low = to_level(lows[j], low_d, 63);
+        if (j < 4) {
+            packed[j] |= (unsigned char)scale;
+            packed[j + 4] |= (unsigned char)low;
+        } else {
+            packed[j + 4] |= (unsigned char)((scale & 15) | (low & 15) << 4);
+            packed[j - 4] |= (unsigned char)(scale >> 4 << 6);
+            packed[j] |= (unsigned char)(low >> 4 << 6);
+        }
+        for (int i = 0; i < 32; i++) {
+            const int q = to_level(x[32 * j + i] + low_d * (float)low, d * (float)scale, 15);
+            quants[j / 2 * 32 + i] |= (unsigned char)(q << (j % 2 * 4));
+        }
+    }
+}
+
+// The values as the type holds them.
+static inline void* stored_as(sumi_dtype dtype, const float* x, size_t count, uint64_t* out_bytes)
+{
+    *out_bytes = sumi_dtype_bytes(dtype, count);
+    unsigned char* out = malloc((size_t)*out_bytes + 1);
+    const sumi_dtype_info* info = sumi_dtype_get(dtype);
+    for (size_t i = 0; i < count; i += (size_t)info->block) {
+        unsigned char* at = out + i / (size_t)info->block * (size_t)info->block_bytes;
+        uint32_t bits;
+        memcpy(&bits, &x[i], 4);
+        switch (dtype) {
+        case SUMI_DTYPE_F32: append(at, 0, bits, 4); break;
+        case SUMI_DTYPE_F16: append(at, 0, sumi_float_to_f16(x[i]), 2); break;
+        case SUMI_DTYPE_BF16: append(at, 0, sumi_float_to_bf16(x[i]), 2); break;
+        case SUMI_DTYPE_F8_E4M3: at[0] = sumi_float_to_e4m3(x[i]); break;
+        case SUMI_DTYPE_F8_E5M2: at[0] = sumi_float_to_e5m2(x[i]); break;
+        case SUMI_DTYPE_Q8_0: quantise_q8_0(x + i, at); break;
+        case SUMI_DTYPE_Q4_K: quantise_q4_k(x + i, at); break;
+        default: CHECK(!"a type that these files have");
+        }
+    }
+    return out;
+}
+
+// How a converted file stores a tensor. scale: values are divided by it first; 1: not.
+typedef sumi_dtype choose_function(const sumi_tensor* tensor, float* scale);
+
+// Replaces each tensor's values; `twin` takes them as float32, as the file has them now.
+static inline void convert(bag* b, choose_function* choose, bag* twin, const char* scale_name)
+{
+    const size_t count = b->count;
+    for (size_t i = 0; i < count; i++) {
+        sumi_tensor* t = &b->tensors[i];
+        const size_t values = value_count(t);
+        float *x = malloc(values * 4 + 4), *back = malloc(values * 4 + 4), scale = 1.0f;
+        const sumi_dtype dtype = choose(t, &scale);
+        sumi_dtype_to_float(t->dtype, t->data, x, values);
+        for (size_t k = 0; k < values; k++) x[k] /= scale;
+        uint64_t bytes;
+        void* data = stored_as(dtype, x, values, &bytes);
+        sumi_dtype_to_float(dtype, data, back, values);
+        double off = 0.0, size = 0.0;
+        for (size_t k = 0; k < values; k++) {
+            off += ((double)back[k] - (double)x[k]) * ((double)back[k] - (double)x[k]);
+            size += (double)x[k] * (double)x[k];
+            back[k] *= scale;
+        }
+        CHECK(off <= 0.02 * size); // the conversion itself
+        put(twin, t->name, SUMI_DTYPE_F32, t, back, values * 4);
+        free((void*)(uintptr_t)t->data);
+        t->data = data;
+        t->dtype = dtype;
+        t->bytes = bytes;
+        if (scale != 1.0f) {
+            char name[256];
+            snprintf(name, sizeof name, "%.*s%s", (int)(strlen(t->name) - strlen(".weight")), t->name, scale_name);
+            put(b, name, SUMI_DTYPE_F32, NULL, &scale, 4);
+        }
+        free(x), free(back);
+    }
+}
+
+static inline bool begins(const char* text, const char* begin) { return strncmp(text, begin, strlen(begin)) == 0; }
+static inline sumi_dtype every_e4m3(const sumi_tensor* t, float* scale)
+{
+    (void)t;
+    *scale = 1.0f;
+    return SUMI_DTYPE_F8_E4M3;
+}
+
+// Puts a text as bytes, beside each tensor of fp8: "layer.comfy_quant".
+static inline void put_formats(bag* b, const char* format)
+{
+    const size_t count = b->count;
+    for (size_t i = 0; i < count; i++) {
+        const sumi_tensor* t = &b->tensors[i];
+        if (t->dtype != SUMI_DTYPE_F8_E4M3) continue;
+        char name[256];
+        snprintf(name, sizeof name, "%.*s.comfy_quant", (int)(strlen(t->name) - strlen(".weight")), t->name);
+        put(b, name, SUMI_DTYPE_U8, &(sumi_tensor){.rank = 1, .shape = {(int64_t)strlen(format)}}, format,
+            strlen(format));
+    }
+}
+
+// {"format_version": "1.0", "layers": {"transformer_blocks.0.attn.to_q": {"format": "float8_e4m3fn"}, ...}}
+static inline char* list_formats(const bag* b, const char* format)
+{
+    char* text = calloc(1, 64 + b->count * 320);
+    size_t at = (size_t)sprintf(text, "{\"format_version\": \"1.0\", \"layers\": {");
+    for (size_t i = 0, listed = 0; i < b->count; i++) {
+        const sumi_tensor* t = &b->tensors[i];
+        if (t->dtype != SUMI_DTYPE_F8_E4M3) continue;
+        at += (size_t)sprintf(text + at, "%s\"%.*s\": %s", listed++ > 0 ? ", " : "",
+                              (int)(strlen(t->name) - strlen(".weight")), t->name, format);
+    }
+    sprintf(text + at, "}}");
+    return text;
+}
+
+// Factors that nothing here needs: those of the activations.
+static inline void put_input_scales(bag* b, const char* suffix)
+{
+    const size_t count = b->count;
+    const float factor = 0.125f;
+    for (size_t i = 0; i < count; i++) {
+        const sumi_tensor* t = &b->tensors[i];
+        if (t->dtype != SUMI_DTYPE_F8_E4M3) continue;
+        char name[256];
+        snprintf(name, sizeof name, "%.*s%s", (int)(strlen(t->name) - strlen(".weight")), t->name, suffix);
+        put(b, name, SUMI_DTYPE_F32, NULL, &factor, 4);
+    }
+}
+// ---- Pictures -------------------------------------------------------------------------------------------------------
+
+typedef struct drawing {
+    float latents[LATENTS];
+    uint8_t pixels[WIDTH * HEIGHT * 4];
+} drawing;
+
+// NULL after a failure, whose message is in t_message.
+static char t_message[512];
+static sumi_result t_result;
+static inline sumi_model* open_model(const sumi_model_desc* desc)
+{
+    sumi_job job;
+    sumi_model* model = NULL;
+    t_message[0] = 0;
+    t_result = sumi_submit_model(t_engine, desc, &job);
+    if (t_result != SUMI_OK) return NULL;
+    sumi_job_wait(t_engine, job, SUMI_FOREVER);
+    snprintf(t_message, sizeof t_message, "%s", sumi_job_poll(t_engine, job).message);
+    t_result = sumi_fetch_model(t_engine, job, &model);
+    return model;
+}
+
+static inline double distance(const drawing* got, const drawing* want)
+{
+    double off = 0.0, size = 0.0;
+    for (size_t i = 0; i < LATENTS; i++) {
+        const double d = (double)got->latents[i] - (double)want->latents[i];
+        off += d * d;
+        size += (double)want->latents[i] * (double)want->latents[i];
+    }
+    return sqrt(off / size);
+}
+
+static inline bool is_same(const drawing* a, const drawing* b)
+{
+    return memcmp(a->latents, b->latents, sizeof a->latents) == 0
+        && memcmp(a->pixels, b->pixels, sizeof a->pixels) == 0;
+}
+
+#endif

@@ -1,0 +1,790 @@
+// NewBie-image through the public functions: a model of two text encoders, one of which gives one row per prompt, from
+// opening to pictures. Modulation differs from prompt to prompt here.
+#include "engine/engine.h"
+#include "engine_fixture.h"
+#include "files/json.h"
+#include "files/safetensors_write.h"
+
+#define NEWBIE "tests/golden/newbie/"
+#define NEWBIE_MODEL NEWBIE "model"
+#define MARK "<Prompt Start>"
+#define PLAIN                                                                                                          \
+    "You are an assistant designed to generate high-quality anime images with the highest degree of image-text "       \
+    "alignment based on textual prompts. " MARK " "
+#define MARKUP                                                                                                         \
+    "You are an assistant designed to generate high-quality anime images based on xml format prompts. " MARK " "
+#define ITEM(words, number) ((sumi_image_item){.text = (words), .negative_text = "blurry", .seed = (number)})
+
+static sumi_engine* open_newbie_with(uint32_t slice_us, sumi_model** out_model)
+{
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc desc = host_desc(&s_host);
+    desc.max_slice_us = slice_us;
+    sumi_engine* engine = open_engine(&desc, NULL);
+    *out_model = engine != NULL ? load_model_at(engine, NEWBIE_MODEL) : NULL;
+    CHECK(*out_model != NULL);
+    return engine;
+}
+static sumi_engine* open_newbie(sumi_model** out_model) { return open_newbie_with(2000, out_model); }
+
+// A small guided picture of four steps.
+static sumi_image_desc small_newbie(sumi_model* model, const sumi_image_item* item)
+{
+    sumi_image_desc desc = small_image(model, item);
+    desc.width = 48;
+    desc.step_count = 4;
+    return desc;
+}
+
+static sumi_lora* read_adapter(sumi_engine* engine, sumi_model* model, const char* path)
+{
+    sumi_lora_desc desc = sumi_lora_defaults(model);
+    desc.path = path;
+    sumi_job job;
+    sumi_lora* lora = NULL;
+    CHECK_NUMBER(sumi_submit_lora(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_fetch_lora(engine, job, &lora), SUMI_OK);
+    return lora;
+}
+
+// ---- What the model says --------------------------------------------------------------------------------------------
+
+TEST(facts_and_presets_are_the_authors)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    const sumi_model_info info = sumi_model_get_info(model);
+    CHECK_TEXT(info.family, "newbie-image");
+    CHECK_TEXT(info.variant, "exp0.1");
+    CHECK_TEXT(info.negative_text, "");
+    CHECK(info.uses_guidance && info.has_text_encoder && info.has_vae_encoder && !info.takes_references);
+    CHECK(info.guidance == 5.0f && info.guidance_off == 1.0f);
+    CHECK_NUMBER(info.guidance_formula, SUMI_GUIDANCE_FROM_NEGATIVE);
+    CHECK_NUMBER(info.guidance_rule, SUMI_GUIDANCE_NORM_LIMIT);
+    CHECK_NUMBER(info.size_multiple, 16);
+    CHECK_NUMBER(info.latent_channels, 16);
+    CHECK_NUMBER(info.native_size, 1024);
+    CHECK_NUMBER(info.max_prompt_tokens, 512);
+    CHECK(info.sizes[0].width == 1024 && info.sizes[0].height == 1024 && info.size_count == 51);
+    for (int32_t i = 0; i < info.size_count; i++) {
+        CHECK(info.sizes[i].width % 64 == 0 && info.sizes[i].height % 64 == 0);
+        for (int32_t k = 0; k < i; k++)
+            CHECK(info.sizes[i].width != info.sizes[k].width || info.sizes[i].height != info.sizes[k].height);
+    }
+    static const struct {
+        sumi_preset preset;
+        int32_t side, steps;
+        float guidance, end;
+        sumi_solver solver;
+    } presets[] = {{SUMI_PRESET_MODEL, 1024, 17, 5.0f, 0.25f, SUMI_SOLVER_MIDPOINT},
+                   {SUMI_PRESET_PREVIEW, 768, 12, 5.5f, 1.0f, SUMI_SOLVER_RES_MULTISTEP},
+                   {SUMI_PRESET_STANDARD, 1024, 20, 5.5f, 1.0f, SUMI_SOLVER_RES_MULTISTEP},
+                   {SUMI_PRESET_QUALITY, 1024, 27, 5.0f, 0.25f, SUMI_SOLVER_MIDPOINT},
+                   {SUMI_PRESET_FAST, 1024, 8, 1.0f, 1.0f, SUMI_SOLVER_EULER}};
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        const sumi_image_desc desc = sumi_image_defaults(model, presets[i].preset);
+        CHECK(desc.width == presets[i].side && desc.height == presets[i].side);
+        CHECK_NUMBER(desc.step_count, presets[i].steps);
+        CHECK(desc.guidance == presets[i].guidance && desc.guidance_end == presets[i].end);
+        CHECK(desc.guidance_begin == 0.0f && desc.guidance_norm_limit == 0.0f && desc.shift == 0.0f);
+        CHECK_NUMBER(desc.solver, presets[i].solver);
+    }
+    close_engine(engine);
+}
+
+// ---- The references' latents ----------------------------------------------------------------------------------------
+
+#define XML_PROMPT                                                                                                     \
+    "<character_1>\n<n>$character_1$</n>\n<gender>1girl</gender>\n<appearance>silver_hair, short_hair, green_eyes, "   \
+    "freckles</appearance>\n<clothing>yellow_raincoat, rubber_boots</clothing>\n<expression>grin, "                    \
+    "open_mouth</expression>\n<action>jumping, "                                                                       \
+    "holding_umbrella</action>\n<position>center_left</position>\n</character_1>\n\n<general_tags>\n<count>1girl, "    \
+    "solo</count>\n<style>anime_style, watercolor</style>\n<background>city_street, rain, "                            \
+    "puddle</background>\n<atmosphere>cheerful</atmosphere>\n<quality>high_resolution, "                               \
+    "detailed</quality>\n</general_tags>"
+#define BAD "low_quality, worst_quality, blurry, bad_anatomy"
+// in front of a negative text stands what is in front of the positive one
+#define BAD_XML MARKUP BAD
+
+typedef struct pipeline_case {
+    const char *name, *text, *negative_text;
+    sumi_solver solver;
+    int32_t width, height;
+    float guidance, guidance_end, norm_limit;
+} pipeline_case;
+
+static const pipeline_case s_cases[] = {
+    {"pipe_euler", XML_PROMPT, BAD_XML, SUMI_SOLVER_EULER, 64, 64, 5.0f, 1.0f, 0.0f},
+    {"pipe_euler_authors", "1boy, black_hair, red_eyes, holding_sword, night, moon", "", SUMI_SOLVER_EULER, 48, 80,
+     4.0f, 1.0f, 1.0f},
+    {"pipe_midpoint", XML_PROMPT, "", SUMI_SOLVER_MIDPOINT, 80, 48, 5.0f, 0.25f, 0.0f},
+    {"pipe_res_multistep", XML_PROMPT, BAD_XML, SUMI_SOLVER_RES_MULTISTEP, 64, 64, 5.5f, 1.0f, 0.0f}};
+
+static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipeline_case* c)
+{
+    char path[256];
+    golden g;
+    sumi_error error = {SUMI_OK, {0}};
+    snprintf(path, sizeof path, NEWBIE "cases/%s.safetensors", c->name);
+    sumi_heap_init(&g.heap, NULL);
+    sumi_tensor_set_init(&g.set, &g.heap, NULL);
+    CHECK_NUMBER(sumi_tensor_set_open(&g.set, path, &error), SUMI_OK);
+    const size_t count = (size_t)16 * (size_t)(c->height / 8) * (size_t)(c->width / 8);
+    float *noise = golden_copy(&g, "input.noise"), *want = golden_copy(&g, "expect.latent6"),
+          *got = calloc(count, sizeof *got);
+    CHECK(noise != NULL && want != NULL && golden_count(&g, "expect.latent6") == count);
+    const sumi_image_item item = {.text = c->text, .negative_text = c->negative_text};
+    sumi_image_desc desc = small_newbie(model, &item);
+    desc.width = c->width;
+    desc.height = c->height;
+    desc.step_count = 6;
+    desc.solver = c->solver;
+    desc.guidance = c->guidance;
+    desc.guidance_end = c->guidance_end;
+    desc.guidance_norm_limit = c->norm_limit;
+    desc.noise = SUMI_NOISE_GIVEN;
+    desc.noise_values = noise;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_job_latents(engine, job, 0, got, count), SUMI_OK);
+    sumi_job_discard(engine, job);
+    const double off = want != NULL ? relative_error(got, want, count) : 1.0;
+    printf("  %s: latents %.2g\n", c->name, off);
+    CHECK(off <= 1e-4); // as the cases say
+    free(noise), free(want), free(got);
+    golden_close(&g);
+}
+
+TEST(pipelines_give_the_references_latents)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    for (size_t i = 0; i < sizeof s_cases / sizeof *s_cases; i++) check_pipeline(engine, model, &s_cases[i]);
+    close_engine(engine);
+}
+
+// ---- The words in front ---------------------------------------------------------------------------------------------
+
+static bool has_same_rows(const sumi_prompt* a, const sumi_prompt* b, int32_t encoder)
+{
+    const sumi_prompt_encoder one = sumi_prompt_get_info(a).encoders[encoder],
+                              other = sumi_prompt_get_info(b).encoders[encoder];
+    return one.token_count == other.token_count && one.width == other.width && one.features != NULL
+        && memcmp(one.features, other.features, (size_t)one.token_count * (size_t)one.width * sizeof(float)) == 0;
+}
+
+TEST(the_first_encoder_alone_reads_the_words_in_front)
+{
+    static const struct {
+        const char *text, *whole; // `whole` is what the first encoder reads of `text`
+    } cases[] = {{"a red fox", PLAIN "a red fox"},
+                 {"<n>fox</n>", MARKUP "<n>fox</n>"},
+                 {" \n <n>fox</n>", MARKUP " \n <n>fox</n>"},
+                 {"a <n>fox</n>", PLAIN "a <n>fox</n>"},
+                 {" ", PLAIN " "}};
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char cleared[128], own[160];
+        snprintf(cleared, sizeof cleared, MARK "%s", cases[i].text);
+        snprintf(own, sizeof own, "My words. " MARK "%s", cases[i].text);
+        sumi_prompt *short_one = encode_prompt(engine, model, cases[i].text),
+                    *whole = encode_prompt(engine, model, cases[i].whole),
+                    *bare = encode_prompt(engine, model, cleared), *mine = encode_prompt(engine, model, own);
+        CHECK(has_same_rows(short_one, whole, 0) && has_same_rows(short_one, whole, 1));
+        const int32_t rows = sumi_prompt_get_info(short_one).encoders[0].token_count,
+                      bare_rows = sumi_prompt_get_info(bare).encoders[0].token_count,
+                      own_rows = sumi_prompt_get_info(mine).encoders[0].token_count;
+        CHECK(bare_rows < own_rows && own_rows < rows);
+        CHECK(has_same_rows(short_one, bare, 1) && has_same_rows(short_one, mine, 1));
+        CHECK(!has_same_rows(bare, mine, 0));
+        sumi_prompt_release(short_one), sumi_prompt_release(whole), sumi_prompt_release(bare);
+        sumi_prompt_release(mine);
+    }
+    // none stand in front of nothing: the first token, and for the other encoder what stands around every text
+    sumi_prompt *empty = encode_prompt(engine, model, ""), *blank = encode_prompt(engine, model, " "),
+                *mark = encode_prompt(engine, model, MARK);
+    CHECK_NUMBER(sumi_prompt_get_info(empty).encoders[0].token_count, 1);
+    CHECK(has_same_rows(empty, mark, 0) && has_same_rows(empty, mark, 1));
+    CHECK(has_same_rows(empty, blank, 1) && !has_same_rows(empty, blank, 0)); // one of them reads blanks
+    sumi_prompt_release(empty), sumi_prompt_release(blank), sumi_prompt_release(mark);
+    close_engine(engine);
+}
+
+// ---- Prompts --------------------------------------------------------------------------------------------------------
+
+// A member of a case's description. Free it.
+static char* text_of_case(const char* path, const char* member)
+{
+    char* json_text = calloc(1, 1 << 16);
+    FILE* file = system_open(path, "rb");
+    CHECK(file != NULL);
+    const size_t bytes = file != NULL ? fread(json_text, 1, (1 << 16) - 1, file) : 0;
+    if (file != NULL) fclose(file);
+    sumi_json json;
+    sumi_json_text key, value;
+    char* found = NULL;
+    sumi_json_begin(&json, json_text, bytes, NULL);
+    sumi_json_object(&json);
+    while (sumi_json_key(&json, &key)) {
+        if (found != NULL || !sumi_json_is(&key, member)) {
+            sumi_json_skip(&json);
+        } else if (sumi_json_string(&json, &value)) {
+            found = calloc(1, value.bytes + 1);
+            sumi_json_decode(&value, found, value.bytes);
+        }
+    }
+    free(json_text);
+    CHECK(found != NULL);
+    return found;
+}
+
+// 1403 tokens for one encoder and 1466 for the other, of which each reads 512: the job says what is lost.
+TEST(a_text_that_is_too_long_is_cut_as_by_the_reference)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    golden g;
+    sumi_error error = {SUMI_OK, {0}};
+    sumi_heap_init(&g.heap, NULL);
+    sumi_tensor_set_init(&g.set, &g.heap, NULL);
+    CHECK_NUMBER(sumi_tensor_set_open(&g.set, NEWBIE "cases/text_long.safetensors", &error), SUMI_OK);
+    float *pooled = golden_copy(&g, "expect.jina_pooled"), *hidden = golden_copy(&g, "expect.gemma_hidden");
+    const sumi_tensor* rows = sumi_tensor_find(&g.set, "input.rows");
+    char* text = text_of_case(NEWBIE "cases/text_long.json", "prompt");
+    CHECK(pooled != NULL && hidden != NULL && rows != NULL && text != NULL);
+    sumi_prompt_desc desc = sumi_prompt_defaults(model);
+    desc.text = text;
+    sumi_job job;
+    sumi_prompt* prompt = NULL;
+    CHECK_NUMBER(sumi_submit_prompt(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_job_poll(engine, job).cut_tokens, 1466 - 512);
+    CHECK_NUMBER(sumi_fetch_prompt(engine, job, &prompt), SUMI_OK);
+    const sumi_prompt_info info = sumi_prompt_get_info(prompt);
+    CHECK_NUMBER(info.encoders[0].token_count, 512);
+    if (prompt != NULL && pooled != NULL && hidden != NULL && rows != NULL) {
+        const size_t width = (size_t)info.encoders[0].width, count = golden_count(&g, "input.rows");
+        float* got = malloc(count * width * sizeof *got);
+        for (size_t i = 0; i < count; i++) {
+            int64_t row = 0;
+            if (rows->dtype == SUMI_DTYPE_I64) memcpy(&row, (const char*)rows->data + 8 * i, 8);
+            else memcpy(&row, (const char*)rows->data + 4 * i, 4);
+            CHECK(row >= 0 && row < 512);
+            memcpy(got + i * width, info.encoders[0].features + (size_t)row * width, width * sizeof *got);
+        }
+        CHECK(relative_error(got, hidden, count * width) <= 2e-5); // as the case says
+        CHECK(relative_error(info.encoders[1].features, pooled, 128) <= 2e-5);
+        free(got);
+    }
+    sumi_prompt_release(prompt);
+    free(text), free(pooled), free(hidden);
+    golden_close(&g);
+    close_engine(engine);
+}
+
+static void* save_prompt(const sumi_prompt* prompt, size_t* out_bytes)
+{
+    *out_bytes = sumi_prompt_save(prompt, NULL, 0);
+    void* saved = malloc(*out_bytes + 1);
+    CHECK_NUMBER(sumi_prompt_save(prompt, saved, *out_bytes), *out_bytes);
+    return saved;
+}
+
+static sumi_prompt* save_and_load(sumi_model* model, sumi_prompt* prompt)
+{
+    size_t bytes;
+    void* saved = save_prompt(prompt, &bytes);
+    sumi_prompt* loaded = NULL;
+    sumi_prompt_release(prompt);
+    CHECK_NUMBER(sumi_prompt_load(model, saved, bytes, &loaded), SUMI_OK);
+    free(saved);
+    return loaded;
+}
+
+TEST(saved_prompts_give_the_picture_of_their_text_with_or_without_encoders)
+{
+    sumi_model *model, *bare = NULL;
+    sumi_engine* engine = open_newbie(&model);
+    sumi_model_desc without = sumi_model_defaults();
+    without.path = NEWBIE_MODEL;
+    without.without_text_encoder = true;
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_model(engine, &without, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_fetch_model(engine, job, &bare), SUMI_OK);
+    CHECK(!sumi_model_get_info(bare).has_text_encoder);
+    CHECK(sumi_model_get_info(bare).weight_bytes < sumi_model_get_info(model).weight_bytes);
+
+    const sumi_image_item of_text = ITEM("a red fox", 7);
+    sumi_image_desc desc = small_newbie(model, &of_text);
+    const uint64_t expected = draw_hash(engine, &desc);
+    sumi_prompt *positive = save_and_load(model, encode_prompt(engine, model, "a red fox")),
+                *negative = save_and_load(bare, encode_prompt(engine, model, "blurry"));
+    const sumi_prompt_info info = sumi_prompt_get_info(positive);
+    CHECK_NUMBER(info.encoder_count, 2);
+    CHECK(info.encoders[0].width == 32 && info.encoders[0].token_count > 10);
+    CHECK(info.encoders[1].width == 128 && info.encoders[1].token_count == 1);
+    const sumi_image_item of_prompts = {.prompt = positive, .negative_prompt = negative, .seed = 7};
+    sumi_model* const models[] = {model, bare};
+    for (int i = 0; i < 2; i++) {
+        desc = small_newbie(models[i], &of_prompts);
+        CHECK(expected != 0 && draw_hash(engine, &desc) == expected);
+    }
+    // one handle, one text
+    const sumi_image_item mixed = {.prompt = positive, .negative_text = "blurry", .seed = 7};
+    desc = small_newbie(model, &mixed);
+    CHECK(draw_hash(engine, &desc) == expected);
+    // texts need the encoders
+    desc = small_newbie(bare, &of_text);
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_NOT_SUPPORTED);
+    desc = small_newbie(bare, &mixed);
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_NOT_SUPPORTED);
+    sumi_prompt_release(positive);
+    sumi_prompt_release(negative);
+    close_engine(engine);
+}
+
+// The saved bytes with other rows of one encoder.
+static sumi_result load_with_rows(sumi_model* model, int32_t encoder, int32_t rows, int32_t width)
+{
+    static const float values[64 * 256];
+    static const int32_t good[2][2] = {{12, 32}, {1, 128}};
+    const sumi_metadata metadata[] = {{"sumi_prompt", "1"}, {"family", "newbie-image"}, {"token_count", "12"}};
+    sumi_tensor tensors[2] = {{.name = "features"}, {.name = "features.1"}};
+    for (int32_t e = 0; e < 2; e++) {
+        sumi_tensor* t = &tensors[e];
+        t->dtype = SUMI_DTYPE_F32;
+        t->rank = 2;
+        t->shape[0] = e == encoder ? rows : good[e][0];
+        t->shape[1] = e == encoder ? width : good[e][1];
+        t->data = values;
+        t->bytes = (uint64_t)(t->shape[0] * t->shape[1]) * sizeof(float);
+        t->file_index = -1;
+    }
+    unsigned char* saved = malloc(1 << 17);
+    sumi_prompt* prompt = NULL;
+    const uint64_t bytes = sumi_safetensors_write(tensors, 2, metadata, 3, saved, 1 << 17);
+    const sumi_result result = sumi_prompt_load(model, saved, (size_t)bytes, &prompt);
+    CHECK((prompt != NULL) == (result == SUMI_OK));
+    sumi_prompt_release(prompt);
+    free(saved);
+    return result;
+}
+
+TEST(prompts_that_do_not_fit_are_refused)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    CHECK_NUMBER(load_with_rows(model, 1, 1, 128), SUMI_OK);
+    CHECK_NUMBER(load_with_rows(model, 1, 2, 128), SUMI_FILE_MALFORMED); // pooled is one row
+    CHECK(strstr(s_host.log, "features.1") != NULL);
+    CHECK_NUMBER(load_with_rows(model, 1, 0, 128), SUMI_FILE_MALFORMED);
+    CHECK_NUMBER(load_with_rows(model, 1, 1, 127), SUMI_TENSOR_MISMATCH);
+    CHECK_NUMBER(load_with_rows(model, 0, 12, 33), SUMI_TENSOR_MISMATCH);
+    CHECK_NUMBER(load_with_rows(model, 0, 11, 32), SUMI_FILE_MALFORMED); // another number than it says
+    // other families, both ways
+    sumi_model* z_image = load_model(engine);
+    sumi_prompt *theirs = encode_prompt(engine, z_image, "a red fox"),
+                *ours = encode_prompt(engine, model, "a red fox"), *none = NULL;
+    sumi_image_item item = {.prompt = theirs, .negative_text = ""};
+    sumi_image_desc desc = small_newbie(model, &item);
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+    CHECK(strstr(s_host.log, "z-image") != NULL && strstr(s_host.log, "newbie-image") != NULL);
+    desc = small_image(z_image, &item);
+    item.prompt = ours;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_INVALID_ARGUMENT);
+    for (int i = 0; i < 2; i++) {
+        size_t bytes;
+        void* saved = save_prompt(i == 0 ? ours : theirs, &bytes);
+        CHECK_NUMBER(sumi_prompt_load(i == 0 ? z_image : model, saved, bytes, &none), SUMI_TENSOR_MISMATCH);
+        CHECK(none == NULL);
+        free(saved);
+    }
+    sumi_prompt_release(theirs);
+    sumi_prompt_release(ours);
+    close_engine(engine);
+}
+
+// ---- Same bits ------------------------------------------------------------------------------------------------------
+
+static const sumi_image_item s_items[4] = {
+    {.text = "a red fox", .negative_text = "blurry", .seed = 1},
+    {.text = "<n>一只橘猫</n>坐在窗台上，看着外面的雨，超清，4K", .negative_text = "低画质，扭曲", .seed = 2},
+    {.text = "", .negative_text = "blurry", .seed = 3},
+    {.text = "a red fox", .negative_text = "a red fox", .seed = 4}};
+
+TEST(a_batch_equals_single_pictures)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    sumi_image_desc desc = small_newbie(model, s_items);
+    for (int guided = 0; guided < 3; guided++) { // not at all, at the beginning, always
+        desc.guidance = guided > 0 ? 4.0f : 1.0f;
+        desc.guidance_end = guided > 1 ? 1.0f : 0.25f;
+        for (int32_t first = 0; first < 3; first++) { // who stands beside whom
+            desc.items = s_items + first;
+            desc.item_count = 4 - first;
+            sumi_image batch[4];
+            CHECK_NUMBER(draw(engine, &desc, batch), SUMI_OK);
+            desc.item_count = 1;
+            for (int32_t i = 0; i < 4 - first; i++) {
+                desc.items = &s_items[first + i];
+                sumi_image single;
+                CHECK_NUMBER(draw(engine, &desc, &single), SUMI_OK);
+                CHECK(hash_image(&single) != 0 && hash_image(&single) == hash_image(&batch[i]));
+                sumi_images_release(engine, &single, 1);
+            }
+            CHECK(hash_image(&batch[0]) != hash_image(&batch[1]));
+            sumi_images_release(engine, batch, 4 - first);
+        }
+    }
+    close_engine(engine);
+}
+
+TEST(handles_give_the_bits_of_texts_under_every_solver)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    sumi_prompt *positive = encode_prompt(engine, model, "a red fox"),
+                *negative = encode_prompt(engine, model, "blurry");
+    const sumi_image_item items[2] = {ITEM("a red fox", 7),
+                                      {.prompt = positive, .negative_prompt = negative, .seed = 7}};
+    uint64_t seen[SUMI_SOLVER_RES_MULTISTEP + 1];
+    for (int solver = 0; solver <= SUMI_SOLVER_RES_MULTISTEP; solver++) {
+        sumi_image_desc desc = small_newbie(model, items);
+        desc.solver = (sumi_solver)solver;
+        seen[solver] = draw_hash(engine, &desc);
+        desc.items = items + 1;
+        CHECK(seen[solver] != 0 && draw_hash(engine, &desc) == seen[solver]);
+        for (int other = 0; other < solver; other++) CHECK(seen[other] != seen[solver]);
+    }
+    sumi_prompt_release(positive);
+    sumi_prompt_release(negative);
+    close_engine(engine);
+}
+
+TEST(guidance_counts_at_the_beginning_alone)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    sumi_image_item item = ITEM("a red fox", 7);
+    sumi_image_desc desc = small_newbie(model, &item);
+    CHECK(desc.guidance_end == 0.25f);
+    const uint64_t early = draw_hash(engine, &desc);
+    desc.guidance_end = 1.0f;
+    const uint64_t whole = draw_hash(engine, &desc);
+    desc.guidance_end = 0.0f; // the first run of the network has time 0
+    const uint64_t first = draw_hash(engine, &desc);
+    desc.guidance_end = 0.25f;
+    desc.guidance_norm_limit = 1.0f;
+    const uint64_t limited = draw_hash(engine, &desc);
+    desc.guidance_norm_limit = 1e6f;
+    CHECK(draw_hash(engine, &desc) == early);
+    desc.guidance_norm_limit = 0.0f;
+    item.negative_text = "grey";
+    const uint64_t other = draw_hash(engine, &desc);
+    desc.guidance = 1.0f; // off: nobody reads the negative text
+    const uint64_t off = draw_hash(engine, &desc);
+    item.negative_text = NULL;
+    CHECK(draw_hash(engine, &desc) == off);
+    const uint64_t all[] = {early, whole, first, limited, other, off};
+    for (int i = 0; i < 6; i++) {
+        CHECK(all[i] != 0);
+        for (int k = 0; k < i; k++) CHECK(all[i] != all[k]);
+    }
+    desc.guidance = 4.0f; // without a text it is the authors' own: the empty one
+    const uint64_t own = draw_hash(engine, &desc);
+    item.negative_text = "";
+    CHECK(draw_hash(engine, &desc) == own && own != early);
+    close_engine(engine);
+}
+
+// The pooled row changes every layer's modulation: a picture depends on it even where the tokens are the same.
+TEST(a_picture_depends_on_both_encoders)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    sumi_prompt *fox = encode_prompt(engine, model, "a red fox"), *owl = encode_prompt(engine, model, "a grey owl"),
+                *mixed = encode_prompt(engine, model, "a red fox");
+    memcpy(mixed->features[1], owl->features[1], (size_t)owl->width[1] * sizeof(float));
+    sumi_image_item items[3] = {{.prompt = fox, .seed = 7}, {.prompt = owl, .seed = 7}, {.prompt = mixed, .seed = 7}};
+    sumi_image_desc desc = small_newbie(model, items);
+    desc.guidance = 1.0f;
+    uint64_t hashes[3];
+    for (int i = 0; i < 3; i++) {
+        desc.items = &items[i];
+        hashes[i] = draw_hash(engine, &desc);
+        CHECK(hashes[i] != 0);
+    }
+    CHECK(hashes[0] != hashes[1] && hashes[0] != hashes[2] && hashes[1] != hashes[2]);
+    sumi_prompt_release(fox), sumi_prompt_release(owl), sumi_prompt_release(mixed);
+    close_engine(engine);
+}
+
+// ---- Pictures to begin with, previews, adapters ---------------------------------------------------------------------
+
+TEST(a_start_picture_its_latents_and_a_mask)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    uint8_t pixels[50 * 30], white[50 * 30];
+    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 7);
+    memset(white, 255, sizeof white);
+    memset(white, 0, sizeof white / 2);
+    const sumi_pixels start = {pixels, 50, 30, 0, 1}, mask = {white, 50, 30, 0, 1};
+    sumi_encode_desc encode = sumi_encode_defaults(model);
+    encode.image = &start;
+    encode.width = 48;
+    encode.height = 32;
+    sumi_job job;
+    float latents[16 * 6 * 4];
+    CHECK_NUMBER(sumi_submit_encode(engine, &encode, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_fetch_latents(engine, job, latents, 16 * 6 * 4), SUMI_OK);
+    const sumi_image_item item = ITEM("a red fox", 7);
+    sumi_image_desc desc = small_newbie(model, &item);
+    const uint64_t of_noise = draw_hash(engine, &desc);
+    desc.start_image = &start;
+    desc.start_posterior = SUMI_POSTERIOR_MODE;
+    desc.strength = 0.5f;
+    const uint64_t of_picture = draw_hash(engine, &desc);
+    desc.strength = 0.75f;
+    const uint64_t stronger = draw_hash(engine, &desc);
+    desc.strength = 0.5f;
+    desc.start_image = NULL;
+    desc.start_latents = latents;
+    CHECK(of_picture != 0 && of_picture == draw_hash(engine, &desc));
+    CHECK(of_picture != of_noise && of_picture != stronger && stronger != 0);
+    // what is black stays: the upper latents are those of the start
+    desc.mask = &mask;
+    desc.strength = 1.0f;
+    float got[16 * 6 * 4];
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_job_latents(engine, job, 0, got, 16 * 6 * 4), SUMI_OK);
+    sumi_job_discard(engine, job);
+    for (int c = 0; c < 16; c++) {
+        CHECK(memcmp(got + c * 24, latents + c * 24, 6 * sizeof(float)) == 0);
+        CHECK(memcmp(got + c * 24 + 18, latents + c * 24 + 18, 6 * sizeof(float)) != 0);
+    }
+    close_engine(engine);
+}
+
+TEST(previews_come_and_change_nothing)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie_with(100, &model);
+    const sumi_image_item item = ITEM("a red fox", 7);
+    sumi_image_desc desc = small_newbie(model, &item);
+    const uint64_t plain = draw_hash(engine, &desc);
+    desc.preview_every = 1;
+    sumi_job job;
+    uint8_t small[6 * 4 * 4];
+    sumi_image preview;
+    uint32_t versions = 0;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    while (sumi_job_poll(engine, job).state < SUMI_JOB_DONE) {
+        sumi_engine_update(engine, 1);
+        versions = sumi_job_poll(engine, job).preview_version;
+        if (versions > 0) CHECK_NUMBER(sumi_job_preview(engine, job, 0, small, sizeof small, &preview), SUMI_OK);
+    }
+    CHECK(versions >= 3 && preview.width == 6 && preview.height == 4);
+    CHECK(plain != 0 && fetch_hash(engine, job, &desc) == plain);
+    close_engine(engine);
+}
+
+TEST(an_adapter_comes_and_goes_between_pictures)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    const sumi_image_item item = ITEM("a red fox", 7);
+    sumi_image_desc desc = small_newbie(model, &item);
+    const uint64_t bare = draw_hash(engine, &desc);
+    static const char* const files[] = {NEWBIE "adapters/lora_peft", NEWBIE "adapters/lokr_low"};
+    uint64_t seen[2];
+    for (int i = 0; i < 2; i++) {
+        sumi_lora* lora = read_adapter(engine, model, files[i]);
+        sumi_lora_use use = {lora, 1.0f};
+        desc.loras = &use;
+        desc.lora_count = lora != NULL;
+        seen[i] = draw_hash(engine, &desc);
+        use.scale = 0.5f;
+        const uint64_t half = draw_hash(engine, &desc);
+        CHECK(bare != 0 && seen[i] != 0 && half != 0 && seen[i] != bare && half != bare && half != seen[i]);
+        use.scale = 0.0f;
+        CHECK(draw_hash(engine, &desc) == bare);
+        desc.lora_count = 0;
+        CHECK(draw_hash(engine, &desc) == bare);
+        sumi_lora_release(lora);
+    }
+    CHECK(seen[0] != seen[1]);
+    close_engine(engine);
+}
+
+// ---- Jobs and memory ------------------------------------------------------------------------------------------------
+
+TEST(memory_is_known_beforehand_and_a_warm_job_takes_none)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie(&model);
+    sumi_image_desc desc = small_newbie(model, s_items);
+    desc.item_count = 3;
+    desc.preview_every = 1;
+    sumi_memory memory;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+    CHECK_NUMBER(memory.weights, sumi_model_get_info(model).weight_bytes);
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    sumi_job_wait(engine, job, SUMI_FOREVER);
+    const sumi_engine_info after = sumi_engine_get_info(engine);
+    CHECK(memory.arena > 0 && memory.staging > 0 && memory.images > 0);
+    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_ARENA], memory.arena);
+    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_STAGING], memory.staging);
+    CHECK_NUMBER(after.held_bytes[SUMI_MEMORY_IMAGE], memory.images);
+    CHECK_NUMBER(after.host_bytes, s_host.live_bytes);
+    const uint64_t first = fetch_hash(engine, job, &desc);
+    const long long count = s_host.count;
+    CHECK(first != 0 && draw_hash(engine, &desc) == first);
+    CHECK_NUMBER(s_host.count, count);
+    // a budget of exactly this suffices, and changes no bits
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, memory.arena + memory.staging), SUMI_OK);
+    CHECK(draw_hash(engine, &desc) == first);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 1000), SUMI_OK);
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_BUDGET_TOO_SMALL);
+    sumi_image images[3];
+    CHECK_NUMBER(draw(engine, &desc, images), SUMI_BUDGET_TOO_SMALL);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, 0), SUMI_OK);
+    CHECK(draw_hash(engine, &desc) == first);
+    close_engine(engine);
+}
+
+TEST(a_picture_can_be_cancelled_after_every_slice)
+{
+    sumi_model* model;
+    sumi_engine* engine = open_newbie_with(100, &model);
+    sumi_image_desc desc = small_newbie(model, s_items);
+    desc.item_count = 2;
+    desc.step_count = 2;
+    const uint64_t whole = draw_hash(engine, &desc);
+    bool seen[8] = {false};
+    int slices = 0;
+    for (bool is_done = false; !is_done && t_errors == 0; slices++) {
+        sumi_job job;
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        for (int i = 0; i < slices; i++) sumi_engine_update(engine, 1);
+        const sumi_job_status before = sumi_job_poll(engine, job);
+        is_done = before.state >= SUMI_JOB_DONE;
+        seen[before.stage] = true;
+        sumi_job_cancel(engine, job);
+        sumi_engine_update(engine, 1);
+        CHECK_NUMBER(sumi_job_poll(engine, job).state, is_done ? SUMI_JOB_DONE : SUMI_JOB_CANCELLED);
+        sumi_job_discard(engine, job);
+        if (slices % 40 == 0) CHECK(draw_hash(engine, &desc) == whole);
+    }
+    CHECK(seen[SUMI_STAGE_PREPARE] && seen[SUMI_STAGE_TEXT] && seen[SUMI_STAGE_DENOISE] && seen[SUMI_STAGE_DECODE]);
+    CHECK(whole != 0 && draw_hash(engine, &desc) == whole);
+    printf("  cancelled after each of %d slices\n", slices);
+    close_engine(engine);
+}
+
+static bool is_expected(sumi_result result) { return result == SUMI_OK || result == SUMI_OUT_OF_HOST_MEMORY; }
+
+// A whole life in which allocation n fails: model, prompt, saved and loaded, an adapter, a batch of a text and a handle.
+static bool live_with_failure(long long n)
+{
+    memset(&s_host, 0, sizeof s_host);
+    atomic_store(&s_host.fail_at, n);
+    sumi_engine_desc desc = host_desc(&s_host);
+    desc.job_capacity = 2;
+    sumi_engine* engine = NULL;
+    sumi_job job;
+    CHECK(is_expected(sumi_engine_create(&desc, &engine)));
+    sumi_model* model = NULL;
+    for (int attempt = 0; attempt < 2 && engine != NULL && model == NULL; attempt++) {
+        sumi_model_desc md = sumi_model_defaults();
+        md.path = NEWBIE_MODEL;
+        if (sumi_submit_model(engine, &md, &job) != SUMI_OK) continue;
+        sumi_job_wait(engine, job, SUMI_FOREVER);
+        CHECK(is_expected(sumi_fetch_model(engine, job, &model)));
+    }
+    CHECK(engine == NULL || model != NULL);
+    if (model != NULL) {
+        sumi_prompt_desc pd = sumi_prompt_defaults(model);
+        sumi_prompt *prompt = NULL, *loaded = NULL;
+        pd.text = "<n>fox</n>";
+        if (sumi_submit_prompt(engine, &pd, &job) == SUMI_OK) {
+            sumi_job_wait(engine, job, SUMI_FOREVER);
+            CHECK(is_expected(sumi_fetch_prompt(engine, job, &prompt)));
+        }
+        if (prompt != NULL) {
+            size_t bytes;
+            void* saved = save_prompt(prompt, &bytes);
+            CHECK(is_expected(sumi_prompt_load(model, saved, bytes, &loaded)));
+            free(saved);
+        }
+        sumi_lora* lora = NULL;
+        sumi_lora_desc ld = sumi_lora_defaults(model);
+        ld.path = NEWBIE "adapters/lora_peft";
+        if (sumi_submit_lora(engine, &ld, &job) == SUMI_OK) {
+            sumi_job_wait(engine, job, SUMI_FOREVER);
+            CHECK(is_expected(sumi_fetch_lora(engine, job, &lora)));
+        }
+        const sumi_lora_use use = {lora, 0.5f};
+        const sumi_image_item items[2] = {ITEM("a red fox", 1),
+                                          {.text = loaded == NULL ? "fox" : NULL, .prompt = loaded}};
+        sumi_image_desc id = small_newbie(model, items);
+        id.item_count = 2;
+        id.step_count = 1;
+        id.loras = &use;
+        id.lora_count = lora != NULL;
+        sumi_memory memory;
+        CHECK(is_expected(sumi_image_memory(engine, &id, &memory)));
+        sumi_image images[2];
+        const sumi_result result = draw(engine, &id, images);
+        CHECK(is_expected(result));
+        if (result == SUMI_OK) sumi_images_release(engine, images, 2);
+        sumi_lora_release(lora);
+        sumi_prompt_release(prompt);
+        sumi_prompt_release(loaded);
+    }
+    sumi_engine_destroy(engine);
+    CHECK_NUMBER(s_host.live, 0);
+    CHECK_NUMBER(s_host.live_bytes, 0);
+    CHECK_NUMBER(s_host.wrong_releases, 0);
+    return atomic_load(&s_host.count) >= n;
+}
+
+TEST(the_nth_allocation_may_fail)
+{
+    long long n = 1;
+    while (live_with_failure(n) && t_errors == 0) n++;
+    if (t_errors != 0) printf("  at allocation %lld: %s\n", n, s_host.log);
+    printf("  %lld allocations failed, one after the other\n", n - 1);
+    CHECK(n > 200);
+}
+
+int main(int argc, char** argv)
+{
+    TEST_BEGIN(argc, argv);
+    RUN(facts_and_presets_are_the_authors);
+    RUN(pipelines_give_the_references_latents);
+    RUN(the_first_encoder_alone_reads_the_words_in_front);
+    RUN(a_text_that_is_too_long_is_cut_as_by_the_reference);
+    RUN(saved_prompts_give_the_picture_of_their_text_with_or_without_encoders);
+    RUN(prompts_that_do_not_fit_are_refused);
+    RUN(a_batch_equals_single_pictures);
+    RUN(handles_give_the_bits_of_texts_under_every_solver);
+    RUN(guidance_counts_at_the_beginning_alone);
+    RUN(a_picture_depends_on_both_encoders);
+    RUN(a_start_picture_its_latents_and_a_mask);
+    RUN(previews_come_and_change_nothing);
+    RUN(an_adapter_comes_and_goes_between_pictures);
+    RUN(memory_is_known_beforehand_and_a_warm_job_takes_none);
+    RUN(a_picture_can_be_cancelled_after_every_slice);
+    RUN(the_nth_allocation_may_fail);
+    TEST_END();
+}

@@ -1,0 +1,174 @@
+#!/usr/bin/env bash
+# Hosts of every kind find and link the library: installed and moved, as a part of their own build, as one archive, with parts left out. usage: tests/test_install.sh build/.../release
+# A host is tests/consumer/host.c; all of them have to draw the same picture. The last line is "install: N passed, N failed, N skipped".
+set -uo pipefail
+cd "$(dirname "$0")/.."
+source=$PWD
+build=$(cd "${1:-build/release}" && pwd)
+configuration=$(basename "$build") makefiles=$(dirname "$build")
+model=samples/demo_model
+jobs=${JOBS:-$(nproc)}
+passed=0 failed=0 skipped=0
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+out=$folder/out
+unset PKG_CONFIG_PATH CMAKE_PREFIX_PATH sumi_DIR DESTDIR PREFIX LIBDIR INCLUDEDIR MAKEFLAGS MAKELEVEL
+
+check() { # what, command ...
+    local what=$1 status=0; shift
+    "$@" >"$out.new" 2>&1 || status=1
+    [ ! -s "$out.new" ] || mv "$out.new" "$out" # what says nothing (grep) leaves the last program's words there
+    if [ $status -eq 0 ]; then passed=$((passed + 1)); return 0; fi
+    failed=$((failed + 1))
+    echo "FAILED: $what"
+    tail -n 12 "$out" | sed 's/^/  /'
+    return 1
+}
+refused() { # what, pattern, command ...: fails with a sentence
+    local what=$1 pattern=$2; shift 2
+    if "$@" >"$out" 2>&1; then check "$what" false; else check "$what" grep -qE -- "$pattern" "$out"; fi
+}
+skip() { echo "skip: $1"; skipped=$((skipped + 1)); }
+have() { command -v "$1" >/dev/null; }
+
+picture= # of the first host
+draws() { # what, host
+    check "$1: it starts and draws" env -u LD_LIBRARY_PATH "$2" $model || return
+    [ -n "$picture" ] || picture=$(cat "$out")
+    check "$1: the same picture" grep -qxF "$picture" "$out"
+}
+host() { # what, compiler line ...: builds $folder/host and runs it
+    local what=$1; shift
+    rm -f "$folder/host"
+    check "$what: it compiles" "$@" -o "$folder/host" && draws "$what" "$folder/host"
+}
+
+# ---- Installed by make ----------------------------------------------------------------------------------------------------------------
+install_to() { make -C "$makefiles" install config="$configuration" "$@"; }
+refused "a relative prefix is refused" "absolute path" install_to PREFIX=somewhere
+refused "a library folder outside of the prefix is refused" "have to be in PREFIX" install_to PREFIX=/opt/sumi LIBDIR=/usr/lib
+check "DESTDIR" install_to PREFIX=/opt/sumi LIBDIR=/opt/sumi/lib/x86_64-linux-gnu DESTDIR="$folder/staged"
+check "DESTDIR: in LIBDIR" test -e "$folder/staged/opt/sumi/lib/x86_64-linux-gnu/libsumi.a" -a -e "$folder/staged/opt/sumi/lib/x86_64-linux-gnu/pkgconfig/sumi.pc"
+check "DESTDIR: does not stand in the files" sh -c "! grep -rIl '$folder' '$folder/staged'"
+check "the prefix does not stand in them either" sh -c "! grep -rIl '/opt/sumi' '$folder/staged'"
+check "install" install_to PREFIX="$folder/installed"
+mkdir "$folder/elsewhere"
+mv "$folder/installed" "$folder/elsewhere/moved"
+moved=$folder/elsewhere/moved
+check "the licence is there" cmp LICENSE "$moved/share/licenses/sumi/LICENSE"
+check "the header is there" cmp include/sumi.h "$moved/include/sumi.h"
+version=$(sed -nE 's/^#define SUMI_VERSION_(MAJOR|MINOR|PATCH) +([0-9]+).*/\2/p' include/sumi.h | paste -sd.)
+short=${version%.*}
+
+compile() { PKG_CONFIG_PATH=$1/lib/pkgconfig sh -c "cc -std=c11 tests/consumer/host.c \$(pkg-config --cflags --libs sumi) -o $3"; }
+check "pkg-config: the version" sh -c "PKG_CONFIG_PATH=$moved/lib/pkgconfig pkg-config --modversion sumi | grep -xF $version"
+host "pkg-config" compile "$moved"
+for staged in "$folder/staged/opt/sumi"; do
+    check "pkg-config: a deeper folder" sh -c "PKG_CONFIG_PATH=$staged/lib/x86_64-linux-gnu/pkgconfig pkg-config --cflags sumi | xargs -n 1 | grep '^-I' | cut -c3- | xargs -I D test -e D/sumi.h"
+done
+
+# ---- CMake ----------------------------------------------------------------------------------------------------------------------------
+consume() { cmake -S tests/consumer -B "$folder/$1" "${@:2}" && cmake --build "$folder/$1" -j"$jobs"; } # folder, options ...
+if ! have cmake; then
+    skip "cmake is not here: find_package, FetchContent"
+else
+    check "find_package" consume cmake_found -DCMAKE_PREFIX_PATH="$moved" && draws "find_package" "$folder/cmake_found/host"
+    check "find_package: of the moved folder" grep -q "^sumi_DIR:PATH=$moved/" "$folder/cmake_found/CMakeCache.txt"
+    if [ -e "$moved/lib/libsumi.so" ]; then
+        draws "sumi::shared" "$folder/cmake_found/host_shared"
+        check "sumi::shared: it is linked" sh -c "ldd $folder/cmake_found/host_shared | grep -F $moved/lib/libsumi.so"
+        check "sumi::sumi is the archive" sh -c "! ldd $folder/cmake_found/host | grep libsumi"
+    else skip "sumi::shared: the build has no shared library (--shared)"; fi
+    refused "find_package: another minor version is refused" 'version' consume cmake_old -DCMAKE_PREFIX_PATH="$moved" -DSUMI_VERSION_WANTED=0.1
+    refused "find_package: a newer patch version is refused" 'version' consume cmake_new -DCMAKE_PREFIX_PATH="$moved" -DSUMI_VERSION_WANTED="$short.999"
+
+    # As a part of the host's own build; with its rules for installing, which an installation by CMake alone has too.
+    part=(-DSUMI_SOURCE="$source" -DSUMI_CUDA=OFF -DSUMI_WERROR=ON -DSUMI_INSTALL=ON -DCMAKE_BUILD_TYPE=Release)
+    if check "FetchContent" consume cmake_part "${part[@]}"; then
+        draws "FetchContent" "$folder/cmake_part/host"
+        archive=$(find "$folder/cmake_part" -name libsumi.a)
+        check "installed by CMake" cmake --install "$folder/cmake_part" --prefix "$folder/by_cmake"
+        mv "$folder/by_cmake" "$folder/elsewhere/by_cmake"
+        check "installed by CMake: the same files" diff <(cd "$moved" && find . -type f | grep -v 'libsumi.so' | sort) <(cd "$folder/elsewhere/by_cmake" && find . -type f | grep -v 'sumiTargets-release.cmake' | sort)
+        check "installed by CMake: its folder does not stand in the files" sh -c "! grep -rIl '$folder/by_cmake' '$folder/elsewhere/by_cmake'"
+        host "installed by CMake, pkg-config" compile "$folder/elsewhere/by_cmake"
+        check "installed by CMake, find_package" consume cmake_again -DCMAKE_PREFIX_PATH="$folder/elsewhere/by_cmake" && draws "installed by CMake, find_package" "$folder/cmake_again/host"
+        # The archive has what Premake's has, src/cuda aside.
+        objects() { ar t "$1" | sed 's/\.c\.o$/.o/' | grep -vxFf <(ls src/cuda | sed -n 's/\.c$/.o/p'; echo kernel_images.o) | sort; }
+        check "CMake's archive has Premake's objects" diff <(objects "$archive") <(objects "$build/lib/libsumi.a")
+        check "CMake's archive hides and names its symbols" tests/check_symbols.sh "$archive"
+    fi
+fi
+
+# ---- Meson ----------------------------------------------------------------------------------------------------------------------------
+if ! have meson || ! have ninja; then
+    skip "meson is not here: a host in Meson"
+else
+    mesons() { meson setup "$folder/$1" "$folder/meson" "${@:2}" && meson compile -C "$folder/$1"; } # folder, options ...
+    mkdir -p "$folder/meson/subprojects"
+    cp tests/consumer/host.c tests/consumer/meson.build "$folder/meson"
+    check "Meson" mesons meson_found -Dpkg_config_path="$moved/lib/pkgconfig" && draws "Meson" "$folder/meson_found/host"
+    if have cmake; then
+        # The wrap, from a clone of what is here; Meson's own git must not ask who owns the folder.
+        mkdir "$folder/clone"
+        git ls-files -z --cached --others --exclude-standard CMakeLists.txt LICENSE include src kernels packaging | xargs -0 cp --parents -t "$folder/clone" 2>/dev/null
+        (cd "$folder/clone" && git init -q && git add -A && git -c user.name=test -c user.email=test@example.invalid commit -qm all)
+        sed "s,^url = .*,url = file://$folder/clone," packaging/meson/sumi.wrap >"$folder/meson/subprojects/sumi.wrap"
+        check "Meson, the wrap" env GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always meson setup "$folder/meson_wrap" "$folder/meson" \
+            && check "Meson, the wrap: it compiles" meson compile -C "$folder/meson_wrap" && draws "Meson, the wrap" "$folder/meson_wrap/host"
+    else skip "cmake is not here: the wrap for Meson builds by CMakeLists.txt"; fi
+fi
+
+# ---- One archive, and parts left out --------------------------------------------------------------------------------------------------
+premake=$(command -v premake5 || command -v premake4)
+configure() { "$premake" --file=premake5.lua --build="$folder/$1" --no-viewer "${@:2}" gmake; } # folder, options ...
+build_in() { make -C "$folder/$1" config=release -j"$jobs" "${@:2}"; }
+one=$folder/one/release/lib/libsumi.a
+if [ -z "$premake" ]; then
+    skip "there is no Premake: one archive, families left out"
+elif check "one archive, one family: makefiles" configure one --no-cuda --bundle --shared --families=z-image && check "one archive, one family" build_in one sumi sumi_shared; then
+    host "one archive" cc -std=c11 tests/consumer/host.c -Iinclude "$one" -lm -lpthread -ldl
+    check "one archive: its symbols" tests/check_symbols.sh "$one" "$folder/one/release/plugin/libsumi.so"
+    rm "$folder"/one/release/obj/sumi/unicode.o # of which and of utf8proc one object was made
+    check "one archive: again after a change" build_in one sumi && host "one archive, changed" cc -std=c11 tests/consumer/host.c -Iinclude "$one" -lm -lpthread -ldl
+    # A host that has functions of the same names, which end the program; and a plug-in, which shows neither's.
+    for name in inflate inflateInit_ utf8proc_category utf8proc_decompose_char utf8proc_get_property utf8proc_normalize_utf32 utf8proc_tolower; do
+        echo "int $name(void); int $name(void) { __builtin_trap(); }"
+    done >"$folder/clash.c"
+    host "one archive, in a host with libraries of those names" cc -std=c11 -fno-builtin tests/consumer/host.c "$folder/clash.c" -Iinclude -Wl,--whole-archive "$one" -Wl,--no-whole-archive -lm -lpthread -ldl
+    check "one archive, in a plug-in" cc -shared -Wl,--whole-archive "$one" -Wl,--no-whole-archive -Wl,-z,defs -lm -lpthread -ldl -o "$folder/plugin.so"
+    check "one archive, in a plug-in: nothing is shown" sh -c "! nm -D --defined-only '$folder/plugin.so' | grep ' T '"
+    check "one archive: installed" make -C "$folder/one" install PREFIX="$folder/whole"
+    check "one archive: pkg-config asks for nothing else" sh -c "PKG_CONFIG_PATH=$folder/whole/lib/pkgconfig pkg-config --libs sumi | grep -v -e utf8proc -e -lz"
+    host "one archive, pkg-config" compile "$folder/whole"
+    if have cmake; then check "one archive, find_package" consume cmake_whole -DCMAKE_PREFIX_PATH="$folder/whole" && draws "one archive, find_package" "$folder/cmake_whole/host"; fi
+    [ ! -e /usr/share/doc/libutf8proc-dev/copyright ] || check "one archive: the notice of what is inside" test -s "$folder/whole/share/licenses/sumi/utf8proc"
+    for other in qwen-image newbie; do
+        refused "a family that was left out: $other" "a model of the family $other.* built without \\(it has z-image\\)" "$folder/host" tests/golden/$other/model
+        "$folder/host" tests/golden/$other/model >/dev/null 2>"$folder/message"
+        check "a family that was left out: $other: the result" grep -qx "host: result 6" "$folder/message" # SUMI_NOT_SUPPORTED
+    done
+    refused "CUDA, which was left out" "built without the CUDA backend" "$folder/host" $model cuda
+fi
+[ -z "$premake" ] || refused "an unknown family" "there is no sdxl; there are newbie, qwen-image, z-image" configure none --no-cuda --families=sdxl
+if have cmake; then # what is left of the library links, and says what it has not
+    check "newbie alone" consume alone -DSUMI_SOURCE="$source" -DSUMI_CUDA=OFF -DSUMI_FAMILIES=newbie -DCMAKE_BUILD_TYPE=Debug \
+        && refused "newbie alone: another family" "family z-image, which this program was built without" "$folder/alone/host" $model
+    check "newbie alone: opening a model of it" "$folder/alone/host" tests/golden/newbie/model open
+fi
+kernels=$makefiles/../kernels
+if [ -z "$premake" ] || ! grep -q SUMI_HAS_CUDA "$makefiles/sumi.make"; then
+    skip "the build has no CUDA backend: its kernels for Hopper left out"
+elif check "without kernels for Hopper: makefiles" configure portable --kernels="$kernels" --no-hopper && check "without kernels for Hopper" build_in portable hello test_cuda_runner; then
+    check "without kernels for Hopper: the runner, on the fake driver" "$folder/portable/release/bin/test_cuda_runner"
+    check "without kernels for Hopper: it draws" "$folder/portable/release/bin/hello" $model "a red house on the grass" "$folder/portable.png"
+    smaller() { [ $(($(size -A "$build/bin/hello" | awk '$1 == ".rodata" { print $2 }') - $(size -A "$folder/portable/release/bin/hello" | awk '$1 == ".rodata" { print $2 }'))) -gt 1500000 ]; }
+    if [ -e "$build/bin/hello" ]; then check "without kernels for Hopper: more than 1.5 MB less" smaller; fi
+fi
+
+# ---- Gone again -----------------------------------------------------------------------------------------------------------------------
+check "uninstall" make -C "$makefiles" uninstall config="$configuration" PREFIX="$moved"
+check "uninstall leaves no file" sh -c "[ -z \"\$(find $moved -type f)\" ]"
+
+echo "install: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
