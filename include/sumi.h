@@ -60,11 +60,12 @@
 //
 // ---- Rules that hold everywhere -------------------------------------------------------------------------------------
 //
-// Threads     An engine may be used from any thread, one call at a time. Four functions are safe beside any other call,
-//             from any thread: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_engine_get_info. Two engines
-//             share nothing and need no coordination. There are no process-wide settings.
+// Threads     An engine may be used from any thread, one call at a time. Seven functions are safe beside any other call,
+//             from any thread: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_job_set_priority, sumi_job_list,
+//             sumi_engine_get_info, sumi_engine_last_error. Two engines share nothing and need no coordination. There
+//             are no process-wide settings.
 // Callbacks   The host's services (log, allocators, files, tasks, tracer) are called in the middle of a call or of a slice.
-//             They may call the four functions above, the functions that need no engine, and other engines. Any other
+//             They may call the seven functions above, the functions that need no engine, and other engines. Any other
 //             call of the same engine would wait for itself: it is refused with SUMI_WRONG_STATE, does nothing where it
 //             returns no result, and is told to the log (but not by a call from the log itself). Nor may a callback wait
 //             for another thread that is inside of the engine.
@@ -471,6 +472,12 @@ typedef struct sumi_engine_info {
 // Returns what the engine is and holds; all zero, with empty texts, for NULL. Any thread, beside any other call. Never
 // blocks.
 SUMI_API sumi_engine_info sumi_engine_get_info(const sumi_engine* engine);
+// Copies the text of the last failure, for a host that keeps no log: of a call that was refused, or of a job that failed,
+// on any thread. Returns its result; SUMI_OK and "" where nothing has failed yet. A text of up to 512 bytes with its zero
+// is written whole, a longer one than capacity is cut. A failed sumi_engine_create leaves no engine to ask: it tells
+// sumi_engine_desc.log. Any thread, beside any other call. Never blocks. engine NULL: SUMI_INVALID_ARGUMENT; in a child
+// after a fork: SUMI_WRONG_STATE.
+SUMI_API sumi_result sumi_engine_last_error(const sumi_engine* engine, char* into, size_t capacity);
 
 // ---- Jobs -----------------------------------------------------------------------------------------------------------
 // Jobs run one after the other: higher priority first, then in the order of submission. On a GPU the next job is
@@ -516,6 +523,16 @@ SUMI_API sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job);
 // Asks a job to end. It takes effect within one slice, at any stage: with SUMI_PUMP_UPDATE in the next
 // sumi_engine_update, a pause included. The state is then CANCELLED, and the model is usable as before. Any thread, beside any other call. Never blocks. Accepts stale jobs.
 SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
+// Gives a job another place in the queue: behind those of the same priority that were submitted before it. A job that
+// runs goes on, whatever the priorities. SUMI_WRONG_STATE when it has begun or ended, which is not logged:
+// it may begin at any moment. Any thread, beside any other call. Never blocks. Failures: SUMI_STALE_HANDLE,
+// SUMI_INVALID_ARGUMENT.
+SUMI_API sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t priority);
+// Lists the jobs that were neither fetched nor discarded: those that run, then the queued ones in the order in which
+// they will run, then those in a final state; the first and the last by submission. Writes at most capacity of them and
+// returns how many there are, so that NULL and 0 count them. Any thread, beside any other call. Never blocks.
+// engine NULL, in a child after a fork: 0.
+SUMI_API int32_t sumi_job_list(const sumi_engine* engine, sumi_job* into, int32_t capacity);
 // Blocks until the job is in a final state, at most for timeout_ms milliseconds. With SUMI_PUMP_UPDATE the calling
 // thread does the work, of this job and of those before it; with SUMI_PUMP_THREAD it sleeps. SUMI_OK means final, not
 // successful; the fetch tells. Failures: SUMI_TIMEOUT, SUMI_STALE_HANDLE, SUMI_INVALID_ARGUMENT.

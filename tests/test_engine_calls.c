@@ -79,6 +79,11 @@ static void probe(prober* p, service from)
     if (strcmp(info.backend, "cpu") != 0) atomic_fetch_add(&p->unsafe, 1);
     if (current.id != 0 && sumi_job_poll(engine, current).state == SUMI_JOB_NONE) atomic_fetch_add(&p->unsafe, 1);
     sumi_job_cancel(engine, (sumi_job){0});
+    sumi_job listed[2];
+    if (current.id != 0 && sumi_job_list(engine, listed, 2) < 1) atomic_fetch_add(&p->unsafe, 1);
+    if (sumi_job_set_priority(engine, (sumi_job){0}, 1) != SUMI_STALE_HANDLE) atomic_fetch_add(&p->unsafe, 1);
+    char last_error[512];
+    if (sumi_engine_last_error(engine, last_error, sizeof last_error) == SUMI_INTERNAL) atomic_fetch_add(&p->unsafe, 1);
     if (loaded != NULL && sumi_model_get_info(loaded).latent_channels != 16) atomic_fetch_add(&p->unsafe, 1);
     // another engine
     sumi_engine_update(p->other, 100);
@@ -240,6 +245,9 @@ static int call_in_child(sumi_engine* engine, sumi_model* model, sumi_job job)
     const sumi_job_status status = sumi_job_poll(engine, job);
     if (status.state != SUMI_JOB_NONE || status.result != SUMI_WRONG_STATE) return 7;
     if (sumi_engine_get_info(engine).job_count != 0) return 8;
+    if (sumi_job_list(engine, NULL, 0) != 0) return 10;
+    if (sumi_job_set_priority(engine, job, 1) != SUMI_WRONG_STATE) return 11;
+    if (sumi_engine_last_error(engine, NULL, 0) != SUMI_WRONG_STATE) return 12;
     sumi_job_cancel(engine, job);
     sumi_engine_update(engine, 1000);
     sumi_job_discard(engine, job);

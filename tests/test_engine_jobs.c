@@ -81,6 +81,92 @@ TEST(loading_reports_progress_and_can_be_cancelled)
     close_engine(engine);
 }
 
+// ---- The queue, as a host sees and orders it -------------------------------------------------------------------------
+
+static void check_list(const sumi_engine* engine, const sumi_job* jobs, const int* order, int count)
+{
+    sumi_job listed[8];
+    for (int capacity = 0; capacity <= count + 1; capacity++) {
+        memset(listed, 0xff, sizeof listed);
+        CHECK_NUMBER(sumi_job_list(engine, listed, capacity), count);
+        for (int i = 0; i < capacity && i < count; i++) CHECK_NUMBER(listed[i].id, jobs[order[i]].id);
+        const int written = capacity < count ? capacity : count;
+        CHECK_NUMBER(listed[written].id, UINT64_MAX); // nothing behind what was asked for
+    }
+    CHECK_NUMBER(sumi_job_list(engine, NULL, 0), count);
+    CHECK_NUMBER(sumi_job_list(engine, NULL, 8), count);
+}
+
+TEST(jobs_are_listed_and_take_other_places)
+{
+    OPEN(engine, model);
+    sumi_image_desc desc = small_image(model, &s_item);
+    CHECK_NUMBER(sumi_job_list(engine, NULL, 0), 0);
+    CHECK_NUMBER(sumi_job_list(NULL, NULL, 0), 0);
+    sumi_job jobs[5];
+    const int32_t priorities[5] = {0, 5, 5, 9, 0};
+    for (int i = 0; i < 5; i++) {
+        desc.priority = priorities[i];
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &jobs[i]), SUMI_OK);
+    }
+    check_list(engine, jobs, (int[]){3, 1, 2, 0, 4}, 5);
+    CHECK_NUMBER(sumi_job_set_priority(engine, jobs[4], 7), SUMI_OK);
+    check_list(engine, jobs, (int[]){3, 4, 1, 2, 0}, 5);
+    CHECK_NUMBER(sumi_job_poll(engine, jobs[4]).jobs_ahead, 1);
+    CHECK_NUMBER(sumi_job_set_priority(engine, jobs[3], 5), SUMI_OK);
+    check_list(engine, jobs, (int[]){4, 1, 2, 3, 0}, 5);
+    sumi_engine_update(engine, 1);
+    CHECK_NUMBER(sumi_job_poll(engine, jobs[4]).state, SUMI_JOB_RUNNING);
+    CHECK_NUMBER(sumi_job_set_priority(engine, jobs[4], -7), SUMI_WRONG_STATE);
+    CHECK_NUMBER(sumi_job_set_priority(engine, jobs[0], 100), SUMI_OK); // which interrupts nobody
+    check_list(engine, jobs, (int[]){4, 0, 1, 2, 3}, 5);
+    CHECK_NUMBER(sumi_job_wait(engine, jobs[4], SUMI_FOREVER), SUMI_OK);
+    check_list(engine, jobs, (int[]){0, 1, 2, 3, 4}, 5);
+    CHECK_NUMBER(sumi_job_set_priority(engine, jobs[4], 1), SUMI_WRONG_STATE);
+    CHECK_NUMBER(sumi_job_wait(engine, jobs[0], SUMI_FOREVER), SUMI_OK);
+    check_list(engine, jobs, (int[]){1, 2, 3, 0, 4}, 5); // in a final state: by submission
+    sumi_job_discard(engine, jobs[2]);
+    check_list(engine, jobs, (int[]){1, 3, 0, 4}, 4);
+    CHECK_NUMBER(sumi_job_set_priority(engine, jobs[2], 1), SUMI_STALE_HANDLE);
+    CHECK_NUMBER(sumi_job_set_priority(NULL, jobs[1], 1), SUMI_INVALID_ARGUMENT);
+    close_engine(engine);
+}
+
+// ---- The last failure, without a log ---------------------------------------------------------------------------------
+
+TEST(the_last_error_is_kept_for_hosts_without_a_log)
+{
+    sumi_engine_desc engine_desc = sumi_engine_defaults();
+    engine_desc.backend = SUMI_BACKEND_CPU;
+    engine_desc.log = (sumi_log){0};
+    sumi_engine* engine = NULL;
+    CHECK_NUMBER(sumi_engine_create(&engine_desc, &engine), SUMI_OK);
+    char text[512] = "before";
+    CHECK_NUMBER(sumi_engine_last_error(engine, text, sizeof text), SUMI_OK);
+    CHECK_TEXT(text, "");
+    sumi_job job;
+    CHECK_NUMBER(sumi_submit_model(engine, NULL, &job), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_engine_last_error(engine, text, sizeof text), SUMI_INVALID_ARGUMENT);
+    CHECK(strlen(text) > 10);
+    sumi_model_desc desc = sumi_model_defaults();
+    desc.path = "tests/golden/z-image/no_such_model";
+    CHECK_NUMBER(sumi_submit_model(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(sumi_engine_last_error(engine, text, sizeof text), SUMI_INVALID_ARGUMENT); // still
+    CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
+    CHECK_NUMBER(sumi_engine_last_error(engine, text, sizeof text), SUMI_FILE_NOT_FOUND);
+    CHECK(strstr(text, "no_such_model") != NULL);
+    CHECK_TEXT(text, sumi_job_poll(engine, job).message);
+    char few[5];
+    CHECK_NUMBER(sumi_engine_last_error(engine, few, sizeof few), SUMI_FILE_NOT_FOUND);
+    CHECK(strlen(few) == 4 && strncmp(few, text, 4) == 0);
+    CHECK_NUMBER(sumi_engine_last_error(engine, NULL, 0), SUMI_FILE_NOT_FOUND);
+    CHECK_NUMBER(sumi_engine_last_error(engine, NULL, 4), SUMI_INVALID_ARGUMENT);
+    CHECK_NUMBER(sumi_engine_last_error(NULL, text, sizeof text), SUMI_INVALID_ARGUMENT);
+    CHECK_TEXT(text, "");
+    sumi_job_discard(engine, job);
+    sumi_engine_destroy(engine);
+}
+
 // ---- What a host plots ----------------------------------------------------------------------------------------------
 
 TEST(status_says_what_a_host_plots)
@@ -289,6 +375,8 @@ int main(int argc, char** argv)
     TEST_BEGIN(argc, argv);
     RUN(status_tells_how_far_a_job_is);
     RUN(loading_reports_progress_and_can_be_cancelled);
+    RUN(jobs_are_listed_and_take_other_places);
+    RUN(the_last_error_is_kept_for_hosts_without_a_log);
     RUN(status_says_what_a_host_plots);
     RUN(a_profile_names_the_ops);
     RUN(stale_and_foreign_handles_are_refused);

@@ -8,12 +8,36 @@
 
 // ---- Log ------------------------------------------------------------------------------------------------------------
 
+static void keep_error(sumi_engine* engine, sumi_result result, const char* text)
+{
+    // Before the locks are made nobody can ask, and in a child after a fork the lock may be held by nobody who is there.
+    if (!engine->has_locks || sumi_call_is_foreign(engine)) return;
+    sumi_mutex_lock(&engine->table);
+    engine->last_error.result = result;
+    snprintf(engine->last_error.text, sizeof engine->last_error.text, "%s", text);
+    sumi_mutex_unlock(&engine->table);
+}
+
+sumi_result sumi_engine_last_error(const sumi_engine* asked, char* into, size_t capacity)
+{
+    if (into != NULL && capacity > 0) into[0] = '\0';
+    if (asked == NULL || (into == NULL && capacity > 0)) return SUMI_INVALID_ARGUMENT;
+    if (sumi_call_is_foreign(asked)) return SUMI_WRONG_STATE;
+    sumi_engine* engine = (sumi_engine*)asked; // the lock is not part of what a host sees as the engine's state
+    sumi_mutex_lock(&engine->table);
+    const sumi_result result = engine->last_error.result;
+    if (capacity > 0) snprintf(into, capacity, "%s", engine->last_error.text);
+    sumi_mutex_unlock(&engine->table);
+    return result;
+}
+
 void sumi_log_write(const sumi_engine* engine, sumi_log_level level, sumi_result result, const char* text)
 {
     SUMI_ASSERT(text != NULL && !sumi_mutex_is_held(&engine->table));
+    sumi_engine* inside = (sumi_engine*)engine;
+    if (level == SUMI_LOG_ERROR) keep_error(inside, result, text);
     const sumi_log* log = &engine->desc.log;
     if (log->write == NULL) return;
-    sumi_engine* inside = (sumi_engine*)engine;
     uintptr_t thread = sumi_this_thread();
     const bool is_outermost = atomic_exchange(&inside->logger, thread) != thread;
     log->write(level, result, text, log->user_data);

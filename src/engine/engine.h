@@ -89,6 +89,7 @@ struct sumi_engine {
     int32_t queued_count;
     bool has_running; // `running` or `leaving` is not NULL: for who may not look at that
     uint64_t next_generation, next_order, next_serial;
+    sumi_error last_error; // what sumi_engine_last_error tells
     sumi_model* models;
     sumi_prompt* prompts;
     sumi_lora* loras;

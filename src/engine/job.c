@@ -79,13 +79,19 @@ void sumi_slot_close(sumi_engine* engine, sumi_slot* slot)
     slot->profile = NULL;
 }
 
+// Whether a host may name it: submitted, neither fetched nor discarded. Hold `table`.
+static bool is_listed(const sumi_slot* slot)
+{
+    return slot->id != 0 && !slot->is_discarded && slot->status.state != SUMI_JOB_NONE;
+}
+
 sumi_slot* sumi_job_find(const sumi_engine* engine, sumi_job job)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->table));
     uint64_t index = job.id & ((UINT64_C(1) << SUMI_SLOT_BITS) - 1);
     if (job.id == 0 || index >= (uint64_t)engine->slot_count) return NULL;
     sumi_slot* slot = &engine->slots[index];
-    return slot->id == job.id && !slot->is_discarded && slot->status.state != SUMI_JOB_NONE ? slot : NULL;
+    return slot->id == job.id && is_listed(slot) ? slot : NULL;
 }
 
 bool sumi_job_is_before(const sumi_slot* a, const sumi_slot* b)
@@ -211,6 +217,56 @@ void sumi_job_cancel(sumi_engine* engine, sumi_job job)
     sumi_slot* slot = sumi_job_find(engine, job);
     if (slot != NULL && !sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
     sumi_mutex_unlock(&engine->table);
+}
+
+sumi_result sumi_job_set_priority(sumi_engine* engine, sumi_job job, int32_t priority)
+{
+    if (engine == NULL) return SUMI_INVALID_ARGUMENT;
+    if (sumi_call_is_foreign(engine)) return SUMI_WRONG_STATE;
+    sumi_mutex_lock(&engine->table);
+    sumi_slot* slot = sumi_job_find(engine, job);
+    const bool is_queued = slot != NULL && slot->status.state == SUMI_JOB_QUEUED;
+    if (is_queued) slot->priority = priority;
+    sumi_mutex_unlock(&engine->table);
+    if (slot == NULL) return SUMI_STALE_HANDLE;
+    return is_queued ? SUMI_OK : SUMI_WRONG_STATE;
+}
+
+// Whether a list of jobs names `a` before `b`.
+static bool is_listed_before(const sumi_slot* a, const sumi_slot* b)
+{
+    const bool is_a_queued = a->status.state == SUMI_JOB_QUEUED, is_b_queued = b->status.state == SUMI_JOB_QUEUED;
+    const int32_t group_a = sumi_job_is_final(a) ? 2 : is_a_queued, group_b = sumi_job_is_final(b) ? 2 : is_b_queued;
+    if (group_a != group_b) return group_a < group_b;
+    return is_a_queued ? sumi_job_is_before(a, b) : a->order < b->order;
+}
+
+int32_t sumi_job_list(const sumi_engine* asked, sumi_job* into, int32_t capacity)
+{
+    if (asked == NULL || sumi_call_is_foreign(asked)) return 0;
+    sumi_engine* engine = (sumi_engine*)asked;
+    const int32_t room = into == NULL ? 0 : capacity;
+    int32_t count = 0, written = 0;
+    sumi_mutex_lock(&engine->table);
+    // Each goes to its place among those before it, so that nothing but the caller's memory is needed.
+    for (int32_t i = 0; i < engine->slot_count; i++) {
+        const sumi_slot* slot = &engine->slots[i];
+        if (!is_listed(slot)) continue;
+        count++;
+        int32_t low = 0, high = written;
+        while (low < high) {
+            const int32_t middle = low + (high - low) / 2;
+            const bool is_after = is_listed_before(sumi_job_find(engine, into[middle]), slot);
+            low = is_after ? middle + 1 : low;
+            high = is_after ? high : middle;
+        }
+        if (low >= room) continue;
+        written += written < room;
+        memmove(into + low + 1, into + low, (size_t)(written - low - 1) * sizeof *into);
+        into[low] = (sumi_job){slot->id};
+    }
+    sumi_mutex_unlock(&engine->table);
+    return count;
 }
 
 static void discard(sumi_engine* engine, sumi_job job)

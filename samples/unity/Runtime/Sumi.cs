@@ -462,6 +462,9 @@ namespace Sumi
         // Takes effect within a slice; Fetch then throws with Result.Cancelled.
         public void Cancel() { Native.sumi_job_cancel(Owner, Id); }
 
+        // Higher first. False: it has begun or is over, and nothing changes.
+        public bool SetPriority(int priority) { return Native.sumi_job_set_priority(Owner, Id, priority) == Result.Ok; }
+
         // Blocks, for tools; a game polls. False: the time is over.
         public bool WaitFor(uint milliseconds)
         {

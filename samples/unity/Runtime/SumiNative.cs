@@ -207,9 +207,12 @@ namespace Sumi
         [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_engine_update(EngineHandle engine, uint budget_us);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_engine_set_memory_budget(EngineHandle engine, ulong bytes);
         [DllImport(Library, CallingConvention = Convention)] public static extern sumi_engine_info sumi_engine_get_info(EngineHandle engine);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_engine_last_error(EngineHandle engine, byte[] into, UIntPtr capacity);
 
         [DllImport(Library, CallingConvention = Convention)] public static extern sumi_job_status sumi_job_poll(EngineHandle engine, sumi_job job);
         [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_job_cancel(EngineHandle engine, sumi_job job);
+        [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_job_set_priority(EngineHandle engine, sumi_job job, int priority);
+        [DllImport(Library, CallingConvention = Convention)] public static extern int sumi_job_list(EngineHandle engine, [Out] sumi_job[] into, int capacity);
         [DllImport(Library, CallingConvention = Convention)] public static extern Result sumi_job_wait(EngineHandle engine, sumi_job job, uint timeout_ms);
         [DllImport(Library, CallingConvention = Convention)] public static extern void sumi_job_discard(EngineHandle engine, sumi_job job);
 
