@@ -276,10 +276,8 @@ static inline sumi_prompt* encode_prompt(sumi_engine* engine, sumi_model* model,
     return prompt;
 }
 
-static inline sumi_lora* read_lora(sumi_engine* engine, sumi_model* model, const char* name)
+static inline sumi_lora* read_lora_at(sumi_engine* engine, sumi_model* model, const char* path)
 {
-    char path[256];
-    snprintf(path, sizeof path, LORA_PATH "%s", name);
     sumi_lora_desc desc = sumi_lora_defaults(model);
     desc.path = path;
     sumi_job job;
@@ -288,6 +286,13 @@ static inline sumi_lora* read_lora(sumi_engine* engine, sumi_model* model, const
     CHECK_NUMBER(sumi_job_wait(engine, job, SUMI_FOREVER), SUMI_OK);
     CHECK_NUMBER(sumi_fetch_lora(engine, job, &lora), SUMI_OK);
     return lora;
+}
+
+static inline sumi_lora* read_lora(sumi_engine* engine, sumi_model* model, const char* name)
+{
+    char path[256];
+    snprintf(path, sizeof path, LORA_PATH "%s", name);
+    return read_lora_at(engine, model, path);
 }
 
 // Text, guidance, two items, img2img with a sample: most of what a job can hold.

@@ -388,6 +388,25 @@ static inline sumi_model* open_model(const sumi_model_desc* desc)
     return model;
 }
 
+// Ends with the latents and the pixels of its only item in *out; false after a failure.
+static inline bool draw_desc(const sumi_image_desc* desc, drawing* out)
+{
+    sumi_job job;
+    sumi_image image;
+    const sumi_result result = sumi_submit_images(t_engine, desc, &job);
+    CHECK_NUMBER(result, SUMI_OK);
+    if (result != SUMI_OK) return false;
+    sumi_job_wait(t_engine, job, SUMI_FOREVER);
+    CHECK_NUMBER(sumi_job_latents(t_engine, job, 0, out->latents, LATENTS), SUMI_OK);
+    CHECK_NUMBER(sumi_fetch_images(t_engine, job, &image, 1), SUMI_OK);
+    if (image.pixels == NULL) return false;
+    for (int y = 0; y < HEIGHT; y++)
+        memcpy(out->pixels + (size_t)y * WIDTH * 4, (const uint8_t*)image.pixels + (size_t)y * (size_t)image.row_bytes,
+               WIDTH * 4);
+    sumi_images_release(t_engine, &image, 1);
+    return true;
+}
+
 static inline double distance(const drawing* got, const drawing* want)
 {
     double off = 0.0, size = 0.0;

@@ -250,6 +250,21 @@ static void run_picture(bench* b, const sumi_network* network, bool has_fp8, boo
     runner_forget_weights(b->runner, network->weights.weights, network->weights.count);
 }
 
+// Runs a plan that has been written, once. The caller ends it with plan_forget.
+static void run_written(bench* b, sumi_plan* plan)
+{
+    sumi_error error = {0};
+    const sumi_rates rates = b->runner->functions->rates(b->runner);
+    sumi_result result = sumi_plan_finish(plan, &error);
+    if (result == SUMI_OK) result = sumi_plan_slice(plan, &rates, 0, &error);
+    if (result == SUMI_OK) result = plan_ready(b->runner, plan, &error);
+    if (result == SUMI_OK) {
+        b->runner->functions->start(b->runner, plan);
+        result = plan_run_all(b->runner, plan, NULL, &error);
+    }
+    CHECK_TEXT(error.text, "");
+}
+
 static void check_used(const bench* b, const char* begins, bool is_wanted)
 {
     const tally t = tally_of(b, begins);
@@ -575,21 +590,12 @@ TEST(the_vision_tower_takes_the_kernels_that_are_there)
         sumi_qwen_vision model;
         sumi_qwen_vision_block blocks[2];
         sumi_plan plan;
-        sumi_error error = {0};
-        const sumi_rates rates = b.runner->functions->rates(b.runner);
         make_tower(&model, blocks);
         sumi_runner_begin_plan(b.runner, &plan, &b.heap);
         sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
         sumi_value pixels = sumi_plan_bound(&plan, "pixels", SUMI_ELEMENT_BYTE, 392 * 392, 3);
         sumi_qwen_vision_part.write(&model, &plan, pixels, 392, 392);
-        sumi_result result = sumi_plan_finish(&plan, &error);
-        if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, &error);
-        if (result == SUMI_OK) result = plan_ready(b.runner, &plan, &error);
-        if (result == SUMI_OK) {
-            b.runner->functions->start(b.runner, &plan);
-            result = plan_run_all(b.runner, &plan, NULL, &error);
-        }
-        CHECK_TEXT(error.text, "");
+        run_written(&b, &plan);
         check_used(&b, "sumi_patches_in", true);
         check_used(&b, "sumi_embed_rows", true);
         check_used(&b, "sumi_gated", true);
@@ -661,22 +667,13 @@ TEST(a_text_encoder_that_pools_takes_the_kernels_that_are_there)
             sumi_xlm_roberta model;
             sumi_xlm_roberta_layer layers[2];
             sumi_plan plan;
-            sumi_error error = {0};
-            const sumi_rates rates = b.runner->functions->rates(b.runner);
             make_pooling(&model, layers);
             sumi_runner_begin_plan(b.runner, &plan, &b.heap);
             sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
             sumi_value ids = sumi_plan_bound(&plan, "ids", SUMI_ELEMENT_INT, prompts[i][0] + prompts[i][1], 1);
             sumi_xlm_roberta_part.write(&model, &plan,
                                         &(sumi_text_batch){.ids = ids, .counts = prompts[i], .prompt_count = 2});
-            sumi_result result = sumi_plan_finish(&plan, &error);
-            if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, &error);
-            if (result == SUMI_OK) result = plan_ready(b.runner, &plan, &error);
-            if (result == SUMI_OK) {
-                b.runner->functions->start(b.runner, &plan);
-                result = plan_run_all(b.runner, &plan, NULL, &error);
-            }
-            CHECK_TEXT(error.text, "");
+            run_written(&b, &plan);
             check_used(&b, "sumi_embed_rows", true);
             check_used(&b, "sumi_mean_rows", true);
             check_used(&b, "sumi_norm_modulate_1024", true);
@@ -776,21 +773,12 @@ TEST(the_layers_of_the_qwen_autoencoder_have_fast_kernels)
                                       .part_count = 1,
                                       .parts = {{.data = zeros, .dtype = SUMI_DTYPE_F32, .rows = 1, .scale = 1.0f}}};
             const sumi_weight* const weights[] = {&weight, &bias};
-            const sumi_rates rates = b.runner->functions->rates(b.runner);
             const int launched = tally_of(&b, "").used;
             sumi_plan plan;
-            sumi_error error = {0};
             sumi_runner_begin_plan(b.runner, &plan, &b.heap);
             sumi_plan_section(&plan, SUMI_SECTION_DECODE, 1, 0);
             write_layer(&plan, l, &weight, &bias);
-            sumi_result result = sumi_plan_finish(&plan, &error);
-            if (result == SUMI_OK) result = sumi_plan_slice(&plan, &rates, 0, &error);
-            if (result == SUMI_OK) result = plan_ready(b.runner, &plan, &error);
-            if (result == SUMI_OK) {
-                b.runner->functions->start(b.runner, &plan);
-                result = plan_run_all(b.runner, &plan, NULL, &error);
-            }
-            CHECK_TEXT(error.text, "");
+            run_written(&b, &plan);
             check_used(&b, l->kernel, true);
             if (tally_of(&b, l->kernel).used == 0)
                 printf("  layer %d, %d -> %d\n", (int)l->kind, (int)l->in, (int)l->out);

@@ -36,18 +36,6 @@ static sumi_image_desc small_newbie(sumi_model* model, const sumi_image_item* it
     return desc;
 }
 
-static sumi_lora* read_adapter(sumi_engine* engine, sumi_model* model, const char* path)
-{
-    sumi_lora_desc desc = sumi_lora_defaults(model);
-    desc.path = path;
-    sumi_job job;
-    sumi_lora* lora = NULL;
-    CHECK_NUMBER(sumi_submit_lora(engine, &desc, &job), SUMI_OK);
-    sumi_job_wait(engine, job, SUMI_FOREVER);
-    CHECK_NUMBER(sumi_fetch_lora(engine, job, &lora), SUMI_OK);
-    return lora;
-}
-
 // ---- What the model says --------------------------------------------------------------------------------------------
 
 TEST(facts_and_presets_are_the_authors)
@@ -607,7 +595,7 @@ TEST(an_adapter_comes_and_goes_between_pictures)
     static const char* const files[] = {NEWBIE "adapters/lora_peft", NEWBIE "adapters/lokr_low"};
     uint64_t seen[2];
     for (int i = 0; i < 2; i++) {
-        sumi_lora* lora = read_adapter(engine, model, files[i]);
+        sumi_lora* lora = read_lora_at(engine, model, files[i]);
         sumi_lora_use use = {lora, 1.0f};
         desc.loras = &use;
         desc.lora_count = lora != NULL;

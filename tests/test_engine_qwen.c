@@ -44,18 +44,6 @@ static sumi_image_desc small_qwen(sumi_model* model, const sumi_image_item* item
     return desc;
 }
 
-static sumi_lora* read_adapter(sumi_engine* engine, sumi_model* model, const char* path)
-{
-    sumi_lora_desc desc = sumi_lora_defaults(model);
-    desc.path = path;
-    sumi_job job;
-    sumi_lora* lora = NULL;
-    CHECK_NUMBER(sumi_submit_lora(engine, &desc, &job), SUMI_OK);
-    sumi_job_wait(engine, job, SUMI_FOREVER);
-    CHECK_NUMBER(sumi_fetch_lora(engine, job, &lora), SUMI_OK);
-    return lora;
-}
-
 // ---- What the model says --------------------------------------------------------------------------------------------
 
 TEST(facts_and_presets_are_the_authors)
@@ -195,7 +183,7 @@ static void check_pipeline(sumi_engine* engine, sumi_model* model, const pipelin
     if (read_picture(c->mask, &mask, &mask_pixels)) desc.mask = &mask_pixels;
     desc.mask_feather = -1; // the reference keeps what the VAE makes of it
     if (desc.start_image != NULL) desc.start_noise_values = posterior;
-    sumi_lora* lora = c->lora != NULL ? read_adapter(engine, model, c->lora) : NULL;
+    sumi_lora* lora = c->lora != NULL ? read_lora_at(engine, model, c->lora) : NULL;
     const sumi_lora_use use = {lora, 1.0f};
     desc.loras = lora != NULL ? &use : NULL;
     desc.lora_count = lora != NULL;
@@ -313,7 +301,7 @@ TEST(an_adapter_comes_and_goes_between_pictures)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char path[256];
         snprintf(path, sizeof path, QWEN "lora/%s.safetensors", files[i]);
-        sumi_lora* lora = read_adapter(engine, model, path);
+        sumi_lora* lora = read_lora_at(engine, model, path);
         sumi_lora_use use = {lora, 1.0f};
         desc.loras = &use;
         desc.lora_count = 1;

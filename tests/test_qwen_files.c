@@ -133,20 +133,7 @@ static bool draw_model(sumi_model* model, bool refers, drawing* out)
         desc.references = &picture;
         desc.reference_count = 1;
     }
-    sumi_job job;
-    sumi_image image;
-    const sumi_result result = sumi_submit_images(t_engine, &desc, &job);
-    CHECK_NUMBER(result, SUMI_OK);
-    if (result != SUMI_OK) return false;
-    sumi_job_wait(t_engine, job, SUMI_FOREVER);
-    CHECK_NUMBER(sumi_job_latents(t_engine, job, 0, out->latents, LATENTS), SUMI_OK);
-    CHECK_NUMBER(sumi_fetch_images(t_engine, job, &image, 1), SUMI_OK);
-    if (image.pixels == NULL) return false;
-    for (int y = 0; y < HEIGHT; y++)
-        memcpy(out->pixels + (size_t)y * WIDTH * 4, (const uint8_t*)image.pixels + (size_t)y * (size_t)image.row_bytes,
-               WIDTH * 4);
-    sumi_images_release(t_engine, &image, 1);
-    return true;
+    return draw_desc(&desc, out);
 }
 
 static bool draw_files(const sumi_model_desc* desc, bool refers, drawing* out)
