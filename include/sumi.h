@@ -60,15 +60,15 @@
 //
 // ---- Rules that hold everywhere -------------------------------------------------------------------------------------
 //
-// Threads     An engine may be used from any thread, one call at a time. Seven functions are safe beside any other call,
-//             from any thread: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_job_set_priority, sumi_job_list,
-//             sumi_engine_get_info, sumi_engine_last_error. Two engines share nothing and need no coordination. There
-//             are no process-wide settings.
-// Callbacks   The host's services (log, allocators, files, tasks, tracer) are called in the middle of a call or of a slice.
-//             They may call the seven functions above, the functions that need no engine, and other engines. Any other
-//             call of the same engine would wait for itself: it is refused with SUMI_WRONG_STATE, does nothing where it
-//             returns no result, and is told to the log (but not by a call from the log itself). Nor may a callback wait
-//             for another thread that is inside of the engine.
+// Threads     An engine may be used from any thread, one call at a time. Seven functions are safe beside any other
+//             call, from any thread: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_job_set_priority,
+//             sumi_job_list, sumi_engine_get_info, sumi_engine_last_error. Two engines share nothing and need no
+//             coordination. There are no process-wide settings.
+// Callbacks   The host's services (log, allocators, files, tasks, tracer) are called in the middle of a call or of a
+//             slice. They may call the seven functions above, the functions that need no engine, and other engines. Any
+//             other call of the same engine would wait for itself: it is refused with SUMI_WRONG_STATE, does nothing
+//             where it returns no result, and is told to the log (but not by a call from the log itself). Nor may a
+//             callback wait for another thread that is inside of the engine.
 // Processes   An engine lives in the process that made it. A child after a fork has its memory and none of its threads:
 //             every call is refused there as above (sumi_job_poll says SUMI_JOB_NONE), and sumi_engine_destroy frees
 //             nothing. Make engines after the fork.
@@ -84,8 +84,8 @@
 //                                                           model or an adapter that nobody fetched
 //               sumi_engine_destroy                         the same, and until the loading of a GPU's kernels is over
 //               sumi_image_memory                           writes a plan, which takes milliseconds; waits for no slice
-//             Only with SUMI_PUMP_THREAD does a slice run while the host calls. It is a piece of about max_slice_us, or a
-//             read of the host's files (see sumi_files).
+//             Only with SUMI_PUMP_THREAD does a slice run while the host calls. It is a piece of about max_slice_us, or
+//             a read of the host's files (see sumi_files).
 // Descs       Every desc is made by its ..._defaults() function, which also sets its cookie. Any other desc is refused
 //             with SUMI_DESC_NOT_INITIALIZED. Submit copies everything that a desc points to, unless a member says
 //             otherwise.
@@ -432,9 +432,9 @@ SUMI_API sumi_result sumi_engine_create(const sumi_engine_desc* desc, sumi_engin
 SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 
 // Advances jobs by about budget_us microseconds of work. Slices run while their predicted time still fits. At least one
-// runs per call, unless budget_us is 0, which is a pause: it only ends jobs that were cancelled. SUMI_FOREVER works until no job has anything left to do. The
-// budget may change every frame; results do not depend on it. Does nothing with SUMI_PUMP_THREAD. Failures of jobs
-// arrive through sumi_job_poll.
+// runs per call, unless budget_us is 0, which is a pause: it only ends jobs that were cancelled. SUMI_FOREVER works
+// until no job has anything left to do. The budget may change every frame; results do not depend on it. Does nothing
+// with SUMI_PUMP_THREAD. Failures of jobs arrive through sumi_job_poll.
 //
 // CPU backend: the work happens inside this call.
 //
@@ -446,8 +446,8 @@ SUMI_API void sumi_engine_destroy(sumi_engine* engine);
 // a first picture of each size while nothing is drawn, by updates of the budget that frames will give.
 SUMI_API void sumi_engine_update(sumi_engine* engine, uint32_t budget_us);
 
-// Changes memory_budget_bytes. It holds for jobs that start later. Waits for the slice that runs; then idle memory above
-// it is given back at once. Failures: SUMI_INVALID_ARGUMENT.
+// Changes memory_budget_bytes. It holds for jobs that start later. Waits for the slice that runs; then idle memory
+// above it is given back at once. Failures: SUMI_INVALID_ARGUMENT.
 SUMI_API sumi_result sumi_engine_set_memory_budget(sumi_engine* engine, uint64_t bytes);
 
 typedef struct sumi_engine_info {
@@ -472,11 +472,11 @@ typedef struct sumi_engine_info {
 // Returns what the engine is and holds; all zero, with empty texts, for NULL. Any thread, beside any other call. Never
 // blocks.
 SUMI_API sumi_engine_info sumi_engine_get_info(const sumi_engine* engine);
-// Copies the text of the last failure, for a host that keeps no log: of a call that was refused, or of a job that failed,
-// on any thread. Returns its result; SUMI_OK and "" where nothing has failed yet. A text of up to 512 bytes with its zero
-// is written whole, a longer one than capacity is cut. A failed sumi_engine_create leaves no engine to ask: it tells
-// sumi_engine_desc.log. Any thread, beside any other call. Never blocks. engine NULL: SUMI_INVALID_ARGUMENT; in a child
-// after a fork: SUMI_WRONG_STATE.
+// Copies the text of the last failure, for a host that keeps no log: of a call that was refused, or of a job that
+// failed, on any thread. Returns its result; SUMI_OK and "" where nothing has failed yet. A text of up to 512 bytes
+// with its zero is written whole, a longer one than capacity is cut. A failed sumi_engine_create leaves no engine to
+// ask: it tells sumi_engine_desc.log. Any thread, beside any other call. Never blocks. engine NULL:
+// SUMI_INVALID_ARGUMENT; in a child after a fork: SUMI_WRONG_STATE.
 SUMI_API sumi_result sumi_engine_last_error(const sumi_engine* engine, char* into, size_t capacity);
 
 // ---- Jobs -----------------------------------------------------------------------------------------------------------
@@ -521,7 +521,8 @@ typedef struct sumi_job_status {
 // result SUMI_STALE_HANDLE.
 SUMI_API sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job);
 // Asks a job to end. It takes effect within one slice, at any stage: with SUMI_PUMP_UPDATE in the next
-// sumi_engine_update, a pause included. The state is then CANCELLED, and the model is usable as before. Any thread, beside any other call. Never blocks. Accepts stale jobs.
+// sumi_engine_update, a pause included. The state is then CANCELLED, and the model is usable as before. Any thread,
+// beside any other call. Never blocks. Accepts stale jobs.
 SUMI_API void sumi_job_cancel(sumi_engine* engine, sumi_job job);
 // Gives a job another place in the queue: behind those of the same priority that were submitted before it. A job that
 // runs goes on, whatever the priorities. SUMI_WRONG_STATE when it has begun or ended, which is not logged:
@@ -564,8 +565,8 @@ typedef struct sumi_model_desc {
     const char* path;
     const char* transformer_path;  // folder or file
     const char* text_encoder_path; // folder or file
-    // A tokenizer.json, a vocab.json with its merges.txt beside it, a SentencePiece model, or the folder of one of them.
-    // NULL: from path, else inside or beside the text encoder's files.
+    // A tokenizer.json, a vocab.json with its merges.txt beside it, a SentencePiece model, or the folder of one of
+    // them. NULL: from path, else inside or beside the text encoder's files.
     const char* tokenizer_path;
     const char* vae_path; // folder or file
     sumi_weight_format weights;
@@ -582,8 +583,8 @@ typedef struct sumi_model_desc {
     // The picture processor of edit models: a preprocessor_config.json, or the folder that it is in.
     const char* processor_path;
     // Which variant of its family the model is (sumi_model_info.variant), for files that do not say so: single files of
-    // edit models have the same tensors as those of the model they were made from. NULL: by the files. An unknown one is
-    // SUMI_INVALID_ARGUMENT, and the log names those that there are.
+    // edit models have the same tensors as those of the model they were made from. NULL: by the files. An unknown one
+    // is SUMI_INVALID_ARGUMENT, and the log names those that there are.
     const char* variant;
 } sumi_model_desc;
 
@@ -667,16 +668,16 @@ typedef struct sumi_pixels {
 // ---- Prompts --------------------------------------------------------------------------------------------------------
 // A text goes to the model inside the words that its authors put around it. NewBie-image's are a sentence that ends in
 // "<Prompt Start> ": one for texts that begin with '<', which are captions in XML, another for all others, none for the
-// empty text. A text that holds "<Prompt Start>" brings its own words, and nothing is put in front of it; one that begins
-// with it has none. Negative texts are treated alike.
+// empty text. A text that holds "<Prompt Start>" brings its own words, and nothing is put in front of it; one that
+// begins with it has none. Negative texts are treated alike.
 typedef struct sumi_prompt_desc {
     uint32_t cookie; // set by sumi_prompt_defaults(); leave it alone
     sumi_model* model;
     const char* text; // "" is the empty prompt; NULL is refused
     // Of edit models, reference_count of them: what the text speaks of, in this order. Each is resized as the model's
-    // authors do it, whatever its size. SUMI_NOT_SUPPORTED on other models. How many a model takes depends on the model;
-    // another number is SUMI_INVALID_ARGUMENT, and the log says which ones are possible. A picture that is too long and
-    // narrow is SUMI_INVALID_ARGUMENT too.
+    // authors do it, whatever its size. SUMI_NOT_SUPPORTED on other models. How many a model takes depends on the
+    // model; another number is SUMI_INVALID_ARGUMENT, and the log says which ones are possible. A picture that is too
+    // long and narrow is SUMI_INVALID_ARGUMENT too.
     const sumi_pixels* references;
     int32_t reference_count;
     int32_t priority; // higher first
@@ -688,8 +689,8 @@ SUMI_API sumi_prompt_desc sumi_prompt_defaults(sumi_model* model);
 // The prompt that it makes keeps the references too, as the VAE reads them (3 bytes per pixel, about a million pixels
 // each), so that image jobs need nothing beside it. Fails at once with SUMI_INVALID_ARGUMENT,
 // SUMI_DESC_NOT_INITIALIZED, SUMI_QUEUE_FULL, SUMI_OUT_OF_HOST_MEMORY, or SUMI_NOT_SUPPORTED when the model was opened
-// without its text encoder, or with references without its vision tower. The job fails with SUMI_TEXT_INVALID, SUMI_BUDGET_TOO_SMALL, or a result of memory or
-// device.
+// without its text encoder, or with references without its vision tower. The job fails with SUMI_TEXT_INVALID,
+// SUMI_BUDGET_TOO_SMALL, or a result of memory or device.
 SUMI_API sumi_result sumi_submit_prompt(sumi_engine* engine, const sumi_prompt_desc* desc, sumi_job* out_job);
 // Ends the job and hands out the prompt; the host ends that with sumi_prompt_release. Otherwise as sumi_fetch_model.
 SUMI_API sumi_result sumi_fetch_prompt(sumi_engine* engine, sumi_job job, sumi_prompt** out_prompt);
@@ -709,9 +710,9 @@ typedef struct sumi_prompt_info {
 // Returns the features of every text encoder, and how many references there are; all zero for NULL. Never blocks.
 SUMI_API sumi_prompt_info sumi_prompt_get_info(const sumi_prompt* prompt);
 // Writes a prompt as bytes to ship with a game: the features of every text encoder and the references, in a safetensors
-// image that is portable between machines. Returns how many bytes that takes, and writes them when capacity suffices; `into` may be
-// NULL with capacity 0. Returns 0 for NULL. Never blocks. Versions that can read them: this one and later ones; and
-// version 0.1, for families of one text encoder.
+// image that is portable between machines. Returns how many bytes that takes, and writes them when capacity suffices;
+// `into` may be NULL with capacity 0. Returns 0 for NULL. Never blocks. Versions that can read them: this one and later
+// ones; and version 0.1, for families of one text encoder.
 SUMI_API size_t sumi_prompt_save(const sumi_prompt* prompt, void* into, size_t capacity);
 // The reverse, at once, for a model of the same family and widths. Reads what version 0.1 and later ones saved. The
 // host ends the prompt with sumi_prompt_release. Failures: SUMI_FILE_MALFORMED, SUMI_FILE_TRUNCATED;
@@ -807,8 +808,8 @@ SUMI_API sumi_xml_prompt_desc sumi_xml_prompt_defaults(void);
 // no engine and allocates nothing. Any thread, beside any other call. Never blocks.
 //
 // A capacity that is too small is SUMI_INVALID_ARGUMENT; *out_bytes are written all the same and are above capacity.
-// Other failures, with *out_bytes 0: SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED; SUMI_TEXT_INVALID when a value is
-// not UTF-8. After any failure `into` holds the empty text, where it has room for that.
+// Other failures, with *out_bytes 0: SUMI_INVALID_ARGUMENT, SUMI_DESC_NOT_INITIALIZED; SUMI_TEXT_INVALID when a value
+// is not UTF-8. After any failure `into` holds the empty text, where it has room for that.
 SUMI_API sumi_result sumi_xml_prompt_write(const sumi_xml_prompt_desc* desc, char* into, size_t capacity,
                                            size_t* out_bytes);
 
@@ -816,14 +817,14 @@ SUMI_API sumi_result sumi_xml_prompt_write(const sumi_xml_prompt_desc* desc, cha
 // Adapters in PEFT, ComfyUI, kohya and LyCORIS naming, as safetensors:
 //
 //     LoRA     W' = W + scale * alpha / rank * up down
-//     LoKr     W' = W + scale * w1 (x) w2, the Kronecker product, of linear layers; times alpha / rank where w1 or w2 is
-//              stored as a product
+//     LoKr     W' = W + scale * w1 (x) w2, the Kronecker product, of linear layers; times alpha / rank where w1 or w2
+//              is stored as a product
 //     w_norm   a norm's weight' = weight + scale * w_norm
 //
 // alpha is a tensor of the file or a number in its header; else what adapter_config.json beside the file says (PEFT:
-// lora_alpha, use_rslora, alpha_pattern, rank_pattern); else alpha / rank is 1. Every key must match a layer of the model.
-// Adapters are applied per job, without touching or reloading the model. Several add up. An adapter is used with the model
-// that it was read for.
+// lora_alpha, use_rslora, alpha_pattern, rank_pattern); else alpha / rank is 1. Every key must match a layer of the
+// model. Adapters are applied per job, without touching or reloading the model. Several add up. An adapter is used with
+// the model that it was read for.
 typedef struct sumi_lora_desc {
     uint32_t cookie; // set by sumi_lora_defaults(); leave it alone
     sumi_model* model;
@@ -958,8 +959,8 @@ typedef struct sumi_image_desc {
     int32_t width, height;
     int32_t step_count; // 1..1000
     // The number of the model's card, for the formula sumi_model_info.guidance_formula. At
-    // sumi_model_info.guidance_off a step is one run of the network, and there is no negative prompt. Above it a step is
-    // two runs. Below it is SUMI_INVALID_ARGUMENT.
+    // sumi_model_info.guidance_off a step is one run of the network, and there is no negative prompt. Above it a step
+    // is two runs. Below it is SUMI_INVALID_ARGUMENT.
     float guidance;
     // Guidance is on while begin <= 1 - sigma <= end. The end is the references' cfg_truncation.
     float guidance_begin, guidance_end;
@@ -988,8 +989,8 @@ typedef struct sumi_image_desc {
     const float* start_noise_values; // [channel][y][x]: noise of the posterior's sample; NULL: the generator's
     // Inpainting: white is repainted, black stays. Needs start_image or start_latents. See mask_feather.
     const sumi_pixels* mask;
-    // With start_image or start_latents: how far the start is noised, above 0 and up to 1. The last strength * step_count
-    // steps are run, rounded up. 0 would leave none and is SUMI_INVALID_ARGUMENT.
+    // With start_image or start_latents: how far the start is noised, above 0 and up to 1. The last strength *
+    // step_count steps are run, rounded up. 0 would leave none and is SUMI_INVALID_ARGUMENT.
     float strength;
     // Of edit models: the pictures that the texts speak of, in this order, as in sumi_prompt_desc. All items, positive
     // and negative prompts see the same ones. NULL and 0: those that the prompt of the first item keeps, or none where
@@ -1013,14 +1014,15 @@ typedef struct sumi_image_desc {
     int32_t priority;           // higher first
     const sumi_target* targets; // one per item; NULL: memory of sumi's in RGBA8
     bool profile;               // keep a table of ops for sumi_job_profile; slices are then whole ops
-    // Inpainting of a start image: what the mask keeps is that image's, resized, to the last bit. The new picture begins
-    // at the mask's edge, or with 1..256 comes in over so many pixels inside of it. -1: pictures are as the VAE makes
-    // them, which changes what was kept a little. With start_latents there is no image to keep, and it is always so.
+    // Inpainting of a start image: what the mask keeps is that image's, resized, to the last bit. The new picture
+    // begins at the mask's edge, or with 1..256 comes in over so many pixels inside of it. -1: pictures are as the VAE
+    // makes them, which changes what was kept a little. With start_latents there is no image to keep, and it is always
+    // so.
     int32_t mask_feather;
 } sumi_image_desc;
 
-// Returns the preset's values for this model, with sizes in proportion to its native_size. Edit models have presets of 0
-// x 0, for a size that follows from the references. strength is 0.6, for image to image; inpainting wants 1.0. With
+// Returns the preset's values for this model, with sizes in proportion to its native_size. Edit models have presets of
+// 0 x 0, for a size that follows from the references. strength is 0.6, for image to image; inpainting wants 1.0. With
 // model NULL it returns a desc that submit refuses. Never blocks.
 SUMI_API sumi_image_desc sumi_image_defaults(sumi_model* model, sumi_preset preset);
 

@@ -1,4 +1,5 @@
-// Adapter files: a change per layer, low-rank or a Kronecker product, under the names of whichever program trained them.
+// Adapter files: a change per layer, low-rank or a Kronecker product, under the names of whichever program trained
+// them.
 //
 //   key  =  [prefix] module [.default] suffix      transformer.  layers.0.attention.to_q  .lora_A.weight      PEFT, diffusers
 //                                                  diffusion_model.  layers.0.attention.qkv  .lora_down.weight   ComfyUI, ai-toolkit
@@ -199,13 +200,13 @@ static sumi_result add_delta(sumi_adapter_file* file, const sumi_adapter_target*
 
 // ---- LoKr -----------------------------------------------------------------------------------------------------------
 //
-// The change of a layer is a Kronecker product, W1 (x) W2 with [a, c] (x) [b, d] = [a b, c d]. Each factor is stored whole
-// or as a product of two of an inner size r:
+// The change of a layer is a Kronecker product, W1 (x) W2 with [a, c] (x) [b, d] = [a b, c d]. Each factor is stored
+// whole or as a product of two of an inner size r:
 //
 //     MODULE.lokr_w1 [a, c]   or   MODULE.lokr_w1_a [a, r], MODULE.lokr_w1_b [r, c]        MODULE.lokr_w2 .. likewise
 //
-// The scale is alpha / r, and 1 where both are whole, whatever alpha is. (L1 R1) (x) (L2 R2) = (L1 (x) L2) (R1 (x) R2) is
-// a low-rank change of rank r1 r2, where a whole factor is itself times a unit matrix of its smaller side.
+// The scale is alpha / r, and 1 where both are whole, whatever alpha is. (L1 R1) (x) (L2 R2) = (L1 (x) L2) (R1 (x) R2)
+// is a low-rank change of rank r1 r2, where a whole factor is itself times a unit matrix of its smaller side.
 
 // One of the two factors.
 typedef struct kronecker_factor {
@@ -589,8 +590,8 @@ static void drop_doubled(sumi_adapter_file* file, const sumi_network* network)
     file->delta_count = kept;
 }
 
-// The file itself, or the one in the folder that PEFT or diffusers saved. The host's file callbacks know files only: what
-// does not open as one is taken for a folder.
+// The file itself, or the one in the folder that PEFT or diffusers saved. The host's file callbacks know files only:
+// what does not open as one is taken for a folder.
 static sumi_result find_file(sumi_adapter_file* file, const sumi_files* files, const char* path, sumi_error* error)
 {
     static const char* const names[] = {"adapter_model.safetensors", "pytorch_lora_weights.safetensors"};

@@ -16,9 +16,9 @@
 //     all the same length                   each its own length
 //
 // so the noise refiner works on the leading rows, and in the last layer, where only image rows are needed, queries and
-// everything after them are the leading rows. Pads, up to a multiple of 32, are Z-Image's: learned tokens that take part
-// in attention like any other. Where conditions are prompts' own, captions stand in the reverse order, so that image and
-// caption of the last sequence are neighbours and make one band of rows with the same modulation.
+// everything after them are the leading rows. Pads, up to a multiple of 32, are Z-Image's: learned tokens that take
+// part in attention like any other. Where conditions are prompts' own, captions stand in the reverse order, so that
+// image and caption of the last sequence are neighbours and make one band of rows with the same modulation.
 #ifndef SUMI_MODELS_NEXT_DIT_H
 #define SUMI_MODELS_NEXT_DIT_H
 #include "models/parts.h"
@@ -74,7 +74,7 @@ typedef struct sumi_next_dit_state {
     sumi_value rope[2];
 } sumi_next_dit_state;
 
-// settings: sumi_next_dit_settings. Names: diffusers', the original's (fused qkv, final_layer, x_embedder), mixtures, and
-// those of diffusers' Lumina 2.
+// settings: sumi_next_dit_settings. Names: diffusers', the original's (fused qkv, final_layer, x_embedder), mixtures,
+// and those of diffusers' Lumina 2.
 extern const sumi_denoiser_part sumi_next_dit_part;
 #endif
