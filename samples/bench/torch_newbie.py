@@ -5,6 +5,7 @@ a layer) is a function of its own weights under short names, so that one compila
 """
 import torch
 import torch.nn.functional as F
+from torch_parts import linear, rms, rotate_pairs, under
 
 SIZES = {  # the released ones
     "transformer": {"dim": 2304, "n_layers": 36, "n_heads": 24, "n_kv_heads": 8, "axes_dims": [32, 32, 32]},
@@ -40,26 +41,7 @@ def eagerly(work):
     return run
 
 
-def linear(x, w, name):
-    bias = w.get(name + ".bias")
-    return F.linear(x, w[name + ".weight"].to(x.dtype), None if bias is None else bias.to(x.dtype))
-
-
-def rms(x, weight, eps):
-    return F.rms_norm(x, x.shape[-1:], weight.to(x.dtype), eps)
-
-
-def under(w, prefix):
-    """Weights below a prefix, under the rest of their names."""
-    return {name[len(prefix) :]: tensor for name, tensor in w.items() if name.startswith(prefix)}
-
-
 # ---- The transformer --------------------------------------------------------------------------------------------------------------------
-
-
-def rotate_pairs(x, cos, sin):  # (2k, 2k + 1), in float as the reference
-    a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
-    return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2).to(x.dtype)
 
 
 def block(x, condition, w, cos, sin, heads, groups, product):
