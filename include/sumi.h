@@ -243,7 +243,8 @@ typedef enum sumi_memory_kind {
 // The driver is asked again whenever a job begins, and the limit rises or goes. A device_allocator is tried again after
 // a few jobs, then ever more rarely. The log says all of this.
 typedef struct sumi_device_allocator {
-    // Returns 0 when there is no memory left.
+    // Returns 0 when there is no memory left. The engine's streams wait for nothing of the host's: whatever the host has
+    // the device do with this memory, a fill for example, is done before it is returned.
     uint64_t (*allocate)(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data);
     void (*release)(uint64_t address, size_t bytes, sumi_memory_kind kind, void* user_data);
     void* user_data;

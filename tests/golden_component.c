@@ -1,5 +1,6 @@
 #include "golden_component.h"
 #include "models/signatures.h"
+#include "plan_runner.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,8 +129,9 @@ bool open_component(golden_case* c, sumi_component_kind kind, const char* what, 
     return true;
 }
 
-void close_component(case_component* component)
+void close_component(golden_case* c, case_component* component)
 {
+    if (component->list.count > 0) runner_forget_weights(c->g->runner, component->list.weights, component->list.count);
     sumi_weight_list_close(&component->list);
     sumi_checkpoint_close(&component->checkpoint);
 }

@@ -136,7 +136,7 @@ static bool bind_model(golden_case* c, const sumi_language_model_settings* setti
 
 static void run_lm(golden_case* c)
 {
-    case_component component;
+    case_component component = {0};
     sumi_language_model model = {0};
     watcher* w = calloc(1, sizeof *w);
     int32_t count = 0;
@@ -147,14 +147,14 @@ static void run_lm(golden_case* c)
         compare_watches(c, w);
         array_free(&features);
     }
-    close_component(&component);
+    close_component(c, &component);
     free(ids);
     free(w);
 }
 
 static void run_gemma(golden_case* c)
 {
-    case_component component;
+    case_component component = {0};
     sumi_language_model model = {0};
     watcher* w = calloc(1, sizeof *w);
     const sumi_tensor* tensor = sumi_tensor_find(&c->set, "input.ids");
@@ -167,7 +167,7 @@ static void run_gemma(golden_case* c)
         compare(c, "used", &features);
         array_free(&features);
     }
-    close_component(&component);
+    close_component(c, &component);
     free(ids);
     free(w);
 }
@@ -175,7 +175,7 @@ static void run_gemma(golden_case* c)
 // Kept rows of the features of every prompt of a text-to-image case: all, the last ones, or those that "rows" lists.
 static void run_prompts(golden_case* c)
 {
-    case_component component;
+    case_component component = {0};
     sumi_language_model model = {0};
     if (bind_model(c, sumi_recipe_qwen_image.encoders[0].settings, &component, &model)) {
         for (size_t i = 0; i < c->set.count; i++) {
@@ -211,12 +211,12 @@ static void run_prompts(golden_case* c)
             free(ids);
         }
     }
-    close_component(&component);
+    close_component(c, &component);
 }
 
 bool run_language_model_case(golden_case* c)
 {
-    const bool is_gemma = strcmp(c->kind, "encoder") == 0 && sumi_tensor_find(&c->set, "expect.layer5") != NULL;
+    const bool is_gemma = strcmp(c->kind, "encoder") == 0 && sumi_tensor_find(&c->set, "expect.used") != NULL;
     const bool is_lm = strcmp(c->kind, "encoder") == 0 && sumi_tensor_find(&c->set, "expect.text.last") != NULL;
     const bool is_text = strcmp(c->kind, "text") == 0 && sumi_tensor_find(&c->set, "input.short.ids") != NULL;
     if (is_gemma) run_gemma(c);

@@ -192,7 +192,7 @@ bool run_qwen_vae_case(golden_case* c)
     const bool decodes = strcmp(c->kind, "vae_decode") == 0, encodes = strcmp(c->kind, "vae_encode") == 0,
                is_tiled = strcmp(c->kind, "vae_tiled") == 0;
     if (!decodes && !encodes && !is_tiled) return false;
-    case_component component;
+    case_component component = {0};
     sumi_error error = {0};
     sumi_qwen_vae* vae = calloc(1, sizeof *vae);
     int32_t tile = 0;
@@ -211,8 +211,7 @@ bool run_qwen_vae_case(golden_case* c)
             if (encodes || is_tiled) encode(c, vae, tile);
         }
     }
-    runner_forget_weights(c->g->runner, component.list.weights, component.list.count);
-    close_component(&component);
+    close_component(c, &component);
     free(vae);
     return true;
 }

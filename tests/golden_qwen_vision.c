@@ -204,7 +204,7 @@ static void run_windows(golden_case* c, const sumi_qwen_vision* model)
 
 static void run_vision(golden_case* c)
 {
-    case_component component;
+    case_component component = {0};
     sumi_qwen_vision model = {0};
     const node* list = json_get(c->json, "images");
     if (open_tower(c, &component, &model)) {
@@ -240,9 +240,8 @@ static void run_vision(golden_case* c)
             png_free(&given);
             png_free(&job.picture);
         }
-        runner_forget_weights(c->g->runner, component.list.weights, component.list.count);
     }
-    close_component(&component);
+    close_component(c, &component);
 }
 
 // ---- Resizes and sizes ----------------------------------------------------------------------------------------------

@@ -324,7 +324,7 @@ static void run_steps(golden_case* c, const sumi_two_stream* model, dit_run* r)
 
 static void run_dit_case(golden_case* c)
 {
-    case_component component;
+    case_component component = {0};
     sumi_two_stream model = {0};
     dit_inputs in = {.picture_count = 0};
     sumi_error error = {0};
@@ -356,8 +356,7 @@ static void run_dit_case(golden_case* c)
         array_free(&r.velocities);
     }
     free_inputs(&in);
-    runner_forget_weights(c->g->runner, component.list.weights, component.list.count);
-    close_component(&component);
+    close_component(c, &component);
 }
 
 // ---- Tables at the released sizes -----------------------------------------------------------------------------------

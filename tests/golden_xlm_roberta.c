@@ -70,7 +70,7 @@ bool run_xlm_roberta_case(golden_case* c)
 {
     const sumi_tensor* tensor = sumi_tensor_find(&c->set, "input.ids");
     if (strcmp(c->kind, "encoder") != 0 || tensor == NULL || !has_expected(c, "pooled")) return false;
-    case_component component;
+    case_component component = {0};
     sumi_xlm_roberta model = {0};
     sumi_error error = {0};
     tower_job* job = calloc(1, sizeof *job);
@@ -95,7 +95,7 @@ bool run_xlm_roberta_case(golden_case* c)
             array_free(&pooled);
         }
     }
-    close_component(&component);
+    close_component(c, &component);
     array_free(&ids);
     free(job->ids);
     free(job);

@@ -139,7 +139,10 @@ static uint64_t device_allocate(size_t bytes, size_t alignment, sumi_memory_kind
     }
     h->wrong += address % alignment != 0;
     if (address != 0 && h->fill >= 0 && kind == SUMI_MEMORY_STAGING) memset((void*)(uintptr_t)address, h->fill, bytes);
-    else if (address != 0 && h->fill >= 0) h->wrong += cu.fill(address, (unsigned char)h->fill, bytes) != 0;
+    else if (address != 0 && h->fill >= 0) {
+        // The fill is the null stream's, which the engine's streams do not wait for.
+        h->wrong += cu.fill(address, (unsigned char)h->fill, bytes) != 0 || cu.stream_synchronize(NULL) != 0;
+    }
     for (int i = 0; address != 0 && i < MOST_BLOCKS; i++) {
         if (h->blocks[i].address != 0) continue;
         h->blocks[i].address = address, h->blocks[i].bytes = bytes, h->blocks[i].kind = (int)kind;
