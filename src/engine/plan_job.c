@@ -448,22 +448,25 @@ static sumi_result write_activations(sumi_engine* engine, const sumi_plan_job* j
     return SUMI_OK;
 }
 
+// In pieces that stay in the first cache between the copy and the conversion.
 static void read_activations(sumi_engine* engine, const sumi_plan_job* job, sumi_value value, uint64_t first,
                              float* into, size_t count)
 {
     SUMI_ASSERT(job->entry->plan.activation_bytes == 4 || job->entry->plan.activation_bytes == 2);
-    const size_t bytes = (size_t)job->entry->plan.activation_bytes;
-    // at the end, so that widening in place stays behind the reading
-    unsigned char* raw = (unsigned char*)into + (4 - bytes) * count;
-    read_value(engine, job, value, first * bytes, raw, count * bytes);
-    for (size_t i = 0; bytes == 2 && i < count; i++) {
-        uint16_t half;
-        memcpy(&half, raw + 2 * i, sizeof half);
-        into[i] = sumi_bf16_to_float(half);
+    if (job->entry->plan.activation_bytes == 4) {
+        read_value(engine, job, value, first * 4, into, count * 4);
+        return;
+    }
+    uint16_t halves[4096];
+    for (size_t done = 0, part; done < count; done += part) {
+        part = count - done < sizeof halves / sizeof *halves ? count - done : sizeof halves / sizeof *halves;
+        read_value(engine, job, value, (first + done) * 2, halves, part * 2);
+        sumi_dtype_to_float(SUMI_DTYPE_BF16, halves, into + done, part);
     }
 }
 
-static sumi_result write_texts(sumi_engine* engine, const sumi_slot* slot, sumi_error* error)
+// Token ids of the prompts that the plan encodes, and the steps' times and factors.
+static void write_ids_and_steps(sumi_engine* engine, const sumi_slot* slot)
 {
     const sumi_plan_job* job = &slot->u.plan;
     SUMI_ASSERT(job->plan_prompt_count <= job->prompt_count);
@@ -471,24 +474,47 @@ static sumi_result write_texts(sumi_engine* engine, const sumi_slot* slot, sumi_
     for (int32_t p = 0; p < job->plan_prompt_count; p++) {
         const sumi_job_prompt* prompt = &job->prompts[job->plan_prompts[p]];
         for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
-            sumi_pipeline_rows ids = pipeline->ids[p][e], features = pipeline->features[p][e];
-            if (prompt->text != NULL && ids.value.id != 0) {
-                const int32_t skipped = prompt->token_count[e] - ids.count; // they are the first prompt's
-                const int32_t* from = ids_of(&engine->workspace, slot->model, job, job->plan_prompts[p], e) + skipped;
-                write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from,
-                            (uint64_t)ids.count * sizeof *from);
-            } else if (prompt->text == NULL && features.value.id != 0) {
-                const size_t width = (size_t)slot->model->info.feature_width[e];
-                SUMI_TRY(write_activations(engine, job, features.value, (uint64_t)features.row * width,
-                                           prompt->features[e], (size_t)features.count * width, error));
-            }
+            sumi_pipeline_rows ids = pipeline->ids[p][e];
+            if (prompt->text == NULL || ids.value.id == 0) continue;
+            const int32_t skipped = prompt->token_count[e] - ids.count; // they are the first prompt's
+            const int32_t* from = ids_of(&engine->workspace, slot->model, job, job->plan_prompts[p], e) + skipped;
+            write_value(engine, job, ids.value, (uint64_t)ids.row * sizeof *from, from,
+                        (uint64_t)ids.count * sizeof *from);
         }
     }
-    if (job->goal == SUMI_GOAL_IMAGES) {
-        const size_t count = (size_t)job->evaluation_count;
-        write_value(engine, job, pipeline->times, 0, job->times, count * sizeof *job->times);
-        write_value(engine, job, pipeline->solver, 0, job->rows, count * sizeof *job->rows);
+    if (job->goal != SUMI_GOAL_IMAGES) return;
+    const size_t count = (size_t)job->evaluation_count;
+    write_value(engine, job, pipeline->times, 0, job->times, count * sizeof *job->times);
+    write_value(engine, job, pipeline->solver, 0, job->rows, count * sizeof *job->rows);
+}
+
+// Features of a prompt are up to some dozen megabytes, which one call could not move within a frame's budget: a piece is
+// some dozen microseconds of copying and converting.
+#define FEATURE_VALUES ((size_t)64 * 1024)
+
+// The next piece of the features of the prompts that were encoded before.
+static sumi_result write_features(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done,
+                                  sumi_error* error)
+{
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    size_t before = 0;
+    for (int32_t p = 0; p < job->plan_prompt_count; p++) {
+        const sumi_job_prompt* prompt = &job->prompts[job->plan_prompts[p]];
+        for (int32_t e = 0; e < slot->model->info.text_encoder_count; e++) {
+            const sumi_pipeline_rows features = pipeline->features[p][e];
+            if (prompt->text != NULL || features.value.id == 0) continue;
+            const size_t width = (size_t)slot->model->info.feature_width[e], count = (size_t)features.count * width;
+            if (job->moved < before + count) {
+                const size_t at = job->moved - before, part = count - at < FEATURE_VALUES ? count - at : FEATURE_VALUES;
+                *out_done = false;
+                job->moved += part;
+                return write_activations(engine, job, features.value, (uint64_t)features.row * width + at,
+                                         prompt->features[e] + at, part, error);
+            }
+            before += count;
+        }
     }
+    *out_done = true;
     return SUMI_OK;
 }
 
@@ -658,7 +684,8 @@ static sumi_result write_input(sumi_engine* engine, sumi_slot* slot, bool* out_d
     sumi_plan_job* job = &slot->u.plan;
     bool is_over = true;
     const int32_t at = job->cursor - FIRST_REFERENCE_PIECE;
-    if (job->cursor == 0) SUMI_TRY(write_texts(engine, slot, error));
+    if (job->cursor == 0 && job->moved == 0) write_ids_and_steps(engine, slot);
+    if (job->cursor == 0) SUMI_TRY(write_features(engine, slot, job, &is_over, error));
     else if (job->cursor == 1) SUMI_TRY(write_start(engine, job, &is_over, error));
     else if (job->cursor == 2) SUMI_TRY(write_mask(engine, job, &is_over, error));
     else
@@ -1080,21 +1107,34 @@ static sumi_result check_finite(const float* values, size_t count, const char* w
                      what);
 }
 
+// The next piece of the features that were encoded.
+static sumi_result read_features(sumi_engine* engine, sumi_plan_job* job, bool* out_done, sumi_error* error)
+{
+    const sumi_pipeline* pipeline = &job->entry->pipeline;
+    size_t before = 0;
+    for (int32_t e = 0; e < job->prompt->encoder_count; e++) {
+        const size_t width = (size_t)job->prompt->width[e], count = (size_t)job->prompt->token_count[e] * width;
+        if (job->moved < before + count) {
+            const size_t at = job->moved - before, part = count - at < FEATURE_VALUES ? count - at : FEATURE_VALUES;
+            float* into = job->prompt->features[e] + at;
+            read_activations(engine, job, pipeline->features[0][e].value,
+                             (uint64_t)pipeline->features[0][e].row * width + at, into, part);
+            job->moved += part;
+            *out_done = at + part == count && e + 1 == job->prompt->encoder_count;
+            return check_finite(into, part, "the prompt's features", error);
+        }
+        before += count;
+    }
+    *out_done = true;
+    return SUMI_OK;
+}
+
 static sumi_result read_item(sumi_engine* engine, const sumi_slot* slot, int32_t index, sumi_error* error)
 {
     const sumi_plan_job* job = &slot->u.plan;
-    SUMI_ASSERT(job->goal == SUMI_GOAL_PROMPTS || (index >= job->part_begin && index < job->item_count));
+    SUMI_ASSERT(job->goal != SUMI_GOAL_PROMPTS && index >= job->part_begin && index < job->item_count);
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const size_t count = latent_values(job);
-    if (job->goal == SUMI_GOAL_PROMPTS) {
-        for (int32_t e = 0; e < job->prompt->encoder_count; e++) {
-            const size_t width = (size_t)job->prompt->width[e], values = (size_t)job->prompt->token_count[e] * width;
-            read_activations(engine, job, pipeline->features[0][e].value,
-                             (uint64_t)pipeline->features[0][e].row * width, job->prompt->features[e], values);
-            SUMI_TRY(check_finite(job->prompt->features[e], values, "the prompt's features", error));
-        }
-        return SUMI_OK;
-    }
     float* latents = job->latents + (size_t)index * count;
     read_value(engine, job, job->goal == SUMI_GOAL_ENCODE ? pipeline->clean : pipeline->x,
                (uint64_t)(index - job->part_begin) * count * sizeof(float), latents, count * sizeof(float));
@@ -1126,7 +1166,8 @@ static int32_t output_rows(const sumi_plan_job* job)
 static sumi_result write_output(sumi_engine* engine, const sumi_slot* slot, sumi_plan_job* job, bool* out_done,
                                 sumi_error* error)
 {
-    SUMI_ASSERT(job->row >= 0 && job->row < job->height + (job->goal == SUMI_GOAL_PROMPTS));
+    if (job->goal == SUMI_GOAL_PROMPTS) return read_features(engine, job, out_done, error);
+    SUMI_ASSERT(job->row >= 0 && job->row < job->height);
     const int32_t item = job->part_begin + job->cursor;
     if (job->row == 0) SUMI_TRY(read_item(engine, slot, item, error));
     if (job->goal == SUMI_GOAL_IMAGES && !stays_on_device(&job->items[item])) {
@@ -1147,7 +1188,7 @@ static void next_phase(sumi_plan_job* job, sumi_phase phase)
     SUMI_ASSERT(phase == SUMI_PHASE_PLAN || phase == job->phase + 1);
     job->phase = phase;
     job->cursor = job->mask_rows = 0;
-    job->drawn = 0;
+    job->drawn = job->moved = 0;
     job->drawn_beside = 0;
 }
 

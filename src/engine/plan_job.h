@@ -80,6 +80,7 @@ typedef struct sumi_plan_job {
     // prompt or item of the phase, piece of INPUT, in RUN item of the noise; row of the picture in OUTPUT
     int32_t cursor, row;
     size_t drawn;         // values of the item's noise, the posterior's counted in
+    size_t moved;         // values of prompts' features that went in or came out in this phase
     int32_t drawn_beside; // pieces of it that lie behind slices
     union {
         sumi_torch_cpu_generator cpu;
