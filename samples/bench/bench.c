@@ -501,20 +501,26 @@ static void report_row(const char* what, double sustained, double first, double 
 }
 
 // The 99th of 100 steps over the median one, of pictures of `steps` steps for the time of a row.
+// Sorts the times.
+static void report_spread_of(step_times* times, const char* what)
+{
+    char name[NAME_BYTES];
+    const double median = median_of(times->seconds, times->count);
+    const double late = times->seconds[(times->count * 99 + 99) / 100 - 1];
+    snprintf(name, sizeof name, "spread of %d %ssteps, p99 / median %.3f", times->count, what, late / median);
+    report_row(name, late - median, late - median, 0.0);
+}
+
 static bool report_spread(bench* b, const work* w)
 {
     static step_times times;
     sample ignored;
-    char name[NAME_BYTES];
     times.count = 0;
     for (double began = now(); times.count < MAX_STEPS && (times.count == 0 || now() - began < b->seconds);) {
         if (!run_work(b, w, &times, &ignored)) return false;
         if (w->steps < 3) return true; // no step but the first and the last
     }
-    const double median = median_of(times.seconds, times.count);
-    const double late = times.seconds[(times.count * 99 + 99) / 100 - 1];
-    snprintf(name, sizeof name, "spread of %d steps, p99 / median %.3f", times.count, late / median);
-    report_row(name, late - median, late - median, 0.0);
+    report_spread_of(&times, "");
     return true;
 }
 
@@ -535,11 +541,14 @@ static bool report_guided(bench* b, int32_t side)
     char name[NAME_BYTES];
     sample one;
     work guided = {.side = side, .steps = b->guided_steps, .items = 1, .is_guided = true};
-    if (!run_work(b, &guided, NULL, &one)) return false;
+    static step_times times;
+    times.count = 0;
+    if (!run_work(b, &guided, &times, &one)) return false;
     name_forward(b, name, "guided step", side);
     report_row(name, scale_of(b) * one.forward, scale_of(b) * one.forward, 0.0);
     snprintf(name, sizeof name, "guided picture of %d steps, %dx%d", guided.steps, side, side);
     report_row(name, one.picture, one.picture, 0.0);
+    if (times.count > 0) report_spread_of(&times, "guided ");
     if (!b->memory_budget || !has_text_encoder(b)) return true;
     guided.has_text = true;
     if (!run_work(b, &guided, NULL, &one)) return false;
