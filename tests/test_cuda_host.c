@@ -13,6 +13,8 @@
 
 #define TINY "tests/golden/z-image/model"
 #define DEMO "samples/demo_model"
+#define QWEN_IMAGE "tests/golden/qwen-image/model"
+#define NEWBIE "tests/golden/newbie/model"
 
 // ---- The host's CUDA ------------------------------------------------------------------------------------------------
 
@@ -109,7 +111,7 @@ static double now_ms(void)
 typedef struct host {
     pthread_mutex_t lock;
     long count, live, fail_at, wrong, without_context; // of the device's memory, pinned memory too; fail_at 0: none
-    uint64_t live_bytes, peak_bytes;
+    uint64_t live_bytes, peak_bytes, on_device, peak_on_device; // on the device: weights and arena
     struct {
         uint64_t address;
         size_t bytes;
@@ -121,6 +123,9 @@ typedef struct host {
 } host;
 
 static host s_host;
+
+static bool counts_on_device(sumi_memory_kind kind) { return kind == SUMI_MEMORY_WEIGHTS || kind == SUMI_MEMORY_ARENA; }
+static uint64_t most_on_device(void) { return s_host.peak_on_device; }
 
 static uint64_t device_allocate(size_t bytes, size_t alignment, sumi_memory_kind kind, void* user_data)
 {
@@ -148,8 +153,10 @@ static uint64_t device_allocate(size_t bytes, size_t alignment, sumi_memory_kind
         h->blocks[i].address = address, h->blocks[i].bytes = bytes, h->blocks[i].kind = (int)kind;
         h->live++;
         h->live_bytes += bytes;
+        if (counts_on_device(kind)) h->on_device += bytes;
         break;
     }
+    if (h->on_device > h->peak_on_device) h->peak_on_device = h->on_device;
     if (h->live_bytes > h->peak_bytes) h->peak_bytes = h->live_bytes;
     pthread_mutex_unlock(&h->lock);
     return address;
@@ -169,6 +176,7 @@ static void device_release(uint64_t address, size_t bytes, sumi_memory_kind kind
         h->blocks[i].address = 0;
         h->live--;
         h->live_bytes -= bytes;
+        if (counts_on_device(kind)) h->on_device -= bytes;
         h->wrong +=
             (kind == SUMI_MEMORY_STAGING ? cu.release_pinned((void*)(uintptr_t)address) : cu.release(address)) != 0;
     }
@@ -196,7 +204,7 @@ static void host_log(sumi_log_level level, sumi_result result, const char* text,
 static sumi_engine_desc gpu_desc(void)
 {
     s_host.count = s_host.fail_at = s_host.wrong = s_host.without_context = 0;
-    s_host.peak_bytes = 0;
+    s_host.peak_bytes = s_host.peak_on_device = 0;
     s_host.fill = -1;
     sumi_engine_desc desc = sumi_engine_defaults();
     desc.backend = SUMI_BACKEND_CUDA;
@@ -210,6 +218,7 @@ static void check_all_is_back(void)
 {
     CHECK_NUMBER(s_host.live, 0);
     CHECK_NUMBER(s_host.live_bytes, 0);
+    CHECK_NUMBER(s_host.on_device, 0);
     CHECK_NUMBER(s_host.wrong, 0);
     CHECK_NUMBER(s_host.without_context, 0);
     CHECK_NUMBER(atomic_load(&s_host.host_live), 0);
@@ -393,6 +402,112 @@ TEST(memory_may_hold_anything_before)
             close_engine(engine);
         }
     }
+}
+
+// Slices, budgets of a call, a thread of the engine's, what was in the memory before.
+static void check_the_same_bits(const char* path)
+{
+    static const struct {
+        uint32_t slice_us, budget_us;
+        int fill;
+        bool pumps;
+    } ways[] = {{2000, 0, -1, false},
+                {0, 0, 0xFF, false},
+                {200, 500, 0x7F, false},
+                {20, 1000, 0, false},
+                {2000, 0, 0xFF, true}};
+    uint64_t first = 0;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        sumi_engine_desc ed = gpu_desc();
+        ed.max_slice_us = ways[i].slice_us;
+        ed.pump = ways[i].pumps ? SUMI_PUMP_THREAD : SUMI_PUMP_UPDATE;
+        s_host.fill = ways[i].fill;
+        sumi_model* model;
+        sumi_engine* engine = open_engine(&ed, path, &model);
+        if (engine == NULL) return;
+        const sumi_image_desc desc = picture(model);
+        const uint64_t hash = draw_hash(engine, &desc, ways[i].budget_us);
+        if (first == 0) first = hash;
+        CHECK(hash != 0 && hash == first);
+        close_engine(engine);
+    }
+}
+
+// From a budget that holds everything down to one that holds nothing: streamed weights change no bit, and what is held
+// is never above the budget. Where the VAE works in tiles the bits are others.
+static void check_budgets(const char* path)
+{
+    sumi_engine_desc ed = gpu_desc();
+    sumi_model* model;
+    sumi_engine* engine = open_engine(&ed, path, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = picture(model);
+    const uint64_t whole = draw_hash(engine, &desc, 0), most = most_on_device();
+    close_engine(engine);
+    int drawn = 0;
+    for (int eighths = 8; eighths > 0; eighths--) {
+        ed = gpu_desc();
+        ed.memory_budget_bytes = most / 8 * (uint64_t)eighths;
+        engine = open_engine(&ed, path, &model);
+        if (engine == NULL) return;
+        desc = picture(model);
+        sumi_memory memory;
+        sumi_job job;
+        CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+        CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+        const sumi_result result = finish(engine, job, 1000);
+        if (result == SUMI_OK) {
+            const uint64_t hash = take_hash(engine, job, &desc);
+            CHECK(hash != 0 && (memory.tiles_vae || hash == whole));
+            drawn++;
+        } else {
+            CHECK_NUMBER(result, SUMI_BUDGET_TOO_SMALL);
+            sumi_job_discard(engine, job);
+        }
+        CHECK(most_on_device() <= ed.memory_budget_bytes);
+        close_engine(engine);
+    }
+    printf("  %s: %llu bytes hold everything, %d of 8 budgets below were enough\n", path, (unsigned long long)most,
+           drawn);
+    CHECK(drawn >= 2);
+}
+
+TEST(every_family_keeps_its_bits)
+{
+    check_the_same_bits(QWEN_IMAGE);
+    check_the_same_bits(NEWBIE);
+}
+
+TEST(every_family_keeps_its_budget)
+{
+    check_budgets(QWEN_IMAGE);
+    check_budgets(NEWBIE);
+}
+
+// The largest size that Qwen-Image's authors name, in a third of the memory that it would take without a budget.
+TEST(a_picture_of_2512_in_bounded_memory)
+{
+    sumi_engine_desc ed = gpu_desc();
+    sumi_model* model;
+    sumi_engine* engine = open_engine(&ed, QWEN_IMAGE, &model);
+    if (engine == NULL) return;
+    sumi_image_desc desc = picture(model);
+    sumi_memory memory;
+    desc.item_count = 1;
+    desc.guidance = 1.0f;
+    desc.step_count = 2;
+    desc.width = desc.height = 2512;
+    CHECK_NUMBER(sumi_image_memory(engine, &desc, &memory), SUMI_OK);
+    CHECK(draw_hash(engine, &desc, 1000) != 0);
+    const uint64_t most = most_on_device();
+    CHECK(most <= memory.weights + memory.arena);
+    CHECK_NUMBER(sumi_engine_set_memory_budget(engine, most / 3), SUMI_OK);
+    s_host.peak_on_device = s_host.on_device;
+    CHECK(draw_hash(engine, &desc, 1000) != 0);
+    printf("  2512 x 2512: %llu bytes of weights and arena, then %llu of %llu\n", (unsigned long long)most,
+           (unsigned long long)most_on_device(), (unsigned long long)most / 3);
+    CHECK(most_on_device() <= most / 3);
+    close_engine(engine);
 }
 
 TEST(a_batch_is_its_single_pictures)
@@ -1068,6 +1183,9 @@ int main(int argc, char** argv)
     RUN(the_same_bits_at_any_pace); // first, whatever is asked for: the others compare with its picture
     t_filter = filter;
     RUN(memory_may_hold_anything_before);
+    RUN(every_family_keeps_its_bits);
+    RUN(every_family_keeps_its_budget);
+    RUN(a_picture_of_2512_in_bounded_memory);
     RUN(a_batch_is_its_single_pictures);
     RUN(budgets_that_hold_everything_change_nothing);
     RUN(a_budget_that_is_too_small_is_a_result);
