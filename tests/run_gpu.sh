@@ -28,7 +28,8 @@
 #              under budgets of 16, 8 and 6 GB (BENCH_BUDGETS). torch: sumi in bf16 and fp8 beside PyTorch compiled and
 #              eager, 45 GB of the GPU's memory. With BENCH_SECONDS=2 PART_SECONDS=500 bench and torch take some minutes
 #
-# LOG=FOLDER keeps what every program printed (/tmp/sumi-gpu). PART_SECONDS=300 bounds each program. The last line is "N passed, N failed, N skipped" of all programs.
+# LOG=FOLDER keeps what every program printed (/tmp/sumi-gpu). PART_SECONDS=300 bounds each program. JOBS=8 programs of ops,
+# golden and tests run beside each other. The last line is "N passed, N failed, N skipped" of all programs.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -70,22 +71,40 @@ has() { [[ " $parts " == *" $1 "* ]]; }
 
 # ---- Counting ---------------------------------------------------------------------------------------------------------------------------
 # Believes both the counts and the exit code, as tests/run.sh does: a crash, a time-out or missing counts are a failure. With NO_SKIPS a skip is a failure, too: it means that the GPU was not found.
-run() { # name command..
-    local name=$1 began output counts status p=0 f=0 s=0 mark=ok; shift
-    began=$(date +%s)
-    output=$log/${name//[ \/]/_}.txt
-    timeout -k 10 "$seconds" "$@" >"$output" 2>&1
-    status=$?
+# Programs of one part run beside each other, as many as JOBS says, and are reported in the order that they were started in.
+output_of() { echo "$log/${1//[ \/]/_}.txt"; }
+started=()
+start() { # name command..
+    local name=$1 output; shift
+    output=$(output_of "$name")
+    rm -f "$output" "$output.status"
+    started+=("${NO_SKIPS:-0}${WITHOUT_COUNTS:-0}$name")
+    { local began=$SECONDS status
+      timeout -k 10 "$seconds" "$@" >"$output" 2>&1
+      status=$?
+      echo "$status $((SECONDS - began))" >"$output.status"; } &
+    while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-8}" ]; do wait -n; done
+}
+finish() {
+    wait
+    for one in "${started[@]}"; do report "${one:2}" "${one:0:1}" "${one:1:1}"; done
+    started=()
+}
+run() { start "$@"; finish; }
+report() { # name, whether a skip is a failure, whether there may be no counts
+    local name=$1 no_skips=$2 without_counts=$3 output counts status took p=0 f=0 s=0 mark=ok
+    output=$(output_of "$name")
+    read -r status took <"$output.status"
     counts=$(grep -aE '(^|: )[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped( \(.*\))?$' "$output" | tail -n 1 | grep -oE '[0-9]+ (passed|failed|skipped)')
     if [ -n "$counts" ]; then
         p=$(sed -n 's/ passed//p' <<<"$counts") f=$(sed -n 's/ failed//p' <<<"$counts") s=$(sed -n 's/ skipped//p' <<<"$counts")
         [ $status -eq 0 ] || [ "$f" -gt 0 ] || f=1
-    elif [ $status -eq 0 ] && [ "${WITHOUT_COUNTS:-}" ]; then p=1
+    elif [ $status -eq 0 ] && [ "$without_counts" = 1 ]; then p=1
     else f=1; fi
     [ $((p + f + s)) -gt 0 ] || f=1 # nothing was checked
-    [ -z "${NO_SKIPS:-}" ] || [ "$s" -eq 0 ] || f=$((f + 1))
+    [ "$no_skips" = 0 ] || [ "$s" -eq 0 ] || f=$((f + 1))
     [ "$f" -eq 0 ] || mark=FAILED
-    printf '%-6s %-40s %s passed, %s failed, %s skipped  (%s s, exit code %s)\n' "$mark" "$name" "$p" "$f" "$s" $(($(date +%s) - began)) $status
+    printf '%-6s %-40s %s passed, %s failed, %s skipped  (%s s, exit code %s)\n' "$mark" "$name" "$p" "$f" "$s" "$took" "$status"
     [ "$f" -eq 0 ] || grep -aE '^ *FAILED|^  .*: output|:[0-9]+: |OVER|is off by|other bits|ERROR|error:|^skip: ' "$output" | head -n 25 | sed 's/^/         /'
     if [ "$f" -gt 0 ] && [ "$p" -eq 0 ]; then tail -n 5 "$output" | sed 's/^/         | /'; fi
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
@@ -133,10 +152,12 @@ command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,m
 # ---- The parts --------------------------------------------------------------------------------------------------------------------------
 kernel_lists=()
 list_run() { # as run, of a program that lists kernels
-    kernel_lists+=("$log/${1//[ \/]/_}.txt")
-    run "$@" --list-kernels
+    kernel_lists+=("$(output_of "$1")")
+    start "$@" --list-kernels
 }
-if has ops; then NO_SKIPS=1 list_run test_cuda_ops "$bin/test_cuda_ops"; fi
+if has ops; then # by kinds, which takes as long as the longest of them
+    for kind in $("$bin/test_cuda_ops" --list); do NO_SKIPS=1 list_run "test_cuda_ops $kind" "$bin/test_cuda_ops" "$kind"; done
+fi
 if has golden; then
     for data in z-image z-image-wide qwen-image newbie; do
         list_run "golden $data" "$bin/golden_run" --backend cuda tests/golden/$data
@@ -145,14 +166,22 @@ if has golden; then
         list_run "golden $data, fp8" "$bin/golden_run" --backend cuda --fp8 tests/golden/$data
         list_run "golden $data, fp8, portable" "$bin/golden_run" --backend cuda --fp8 --portable tests/golden/$data
     done
+    finish
     if has ops; then run kernels tests/check_kernels.sh "${kernel_lists[@]}"; fi
 fi
+finish
 if has tests; then
     programs=0
     for program in "$bin"/test_cuda* "$bin"/test_engine*; do
         [ -x "$program" ] && [ "$(basename "$program")" != test_cuda_ops ] || continue
-        run "$(basename "$program")" "$program"
         programs=$((programs + 1))
+        case $program in */test_cuda_gl | */test_cuda_deadline) ;; # of the device's memory, and of time: alone
+        *) start "$(basename "$program")" "$program" ;;
+        esac
+    done
+    finish
+    for program in "$bin"/test_cuda_gl "$bin"/test_cuda_deadline; do
+        if [ -x "$program" ]; then run "$(basename "$program")" "$program"; fi
     done
     if [ $programs -eq 0 ]; then
         echo "FAILED tests: there is no test_cuda* or test_engine* in $bin"
@@ -217,6 +246,16 @@ if has sanitize; then
         for file in "$golden"/cases/{dit_wide_pad,lora_peft,text_encoder,turbo_t2i,vae_decode,vae_encode}.* "$golden"/cases/{vae_encode_input.png,dit_cap32.safetensors}; do
             ln -sfn "$PWD/$file" "$few/cases/"
         done
+        for part in "$PWD"/tests/golden/qwen-image/{model,model-edit,model-edit-2509,model-edit-2511,lora,scheduler_lightning.json}; do
+            mkdir -p "$few-qwen/cases"
+            ln -sfn "$part" "$few-qwen/"
+        done
+        for file in "$PWD"/tests/golden/qwen-image/cases/{dit-edit2,dit-square,lora-formats,pipe-edit,text-t2i,vae-decode,vae-encode,vision}.*; do ln -sfn "$file" "$few-qwen/cases/"; done
+        for part in "$PWD"/tests/golden/newbie/{model,adapters}; do
+            mkdir -p "$few-newbie/cases"
+            ln -sfn "$part" "$few-newbie/"
+        done
+        for file in "$PWD"/tests/golden/newbie/cases/{dit_batch_padded,enc_gemma,enc_jina,lokr_low,op_attention,pipe_euler,text_short}.*; do ln -sfn "$file" "$few-newbie/cases/"; done
         picture=("$bin/sumi" generate --model "$golden/model" --backend cuda --quiet --prompt "a red fox" --size 64x48 --steps 2)
         edit=("${picture[@]}" --negative grey --guidance 2 --image "$golden/cases/vae_encode_input.png" --strength 0.9 --solver heun --batch 2)
         # initcheck does not see what Hopper's kernels write by bulk copies, and reports their readers: the portable ones, and test_cuda_host.memory_may_hold_anything_before for those.
@@ -230,6 +269,13 @@ if has sanitize; then
             sanitize $tool 'a picture' "${picture[@]}" -o "$log/sanitize_$tool.png"
             sanitize $tool 'two edited pictures' "${edit[@]}" -o "$log/sanitize_edit_$tool.png"
             sanitize $tool 'golden, few, fp8' "$bin/golden_run" --backend cuda --fp8 "$few"
+        done
+        for tool in memcheck racecheck synccheck; do
+            for family in qwen newbie; do sanitize $tool "golden, few of $family" "$bin/golden_run" --backend cuda "$few-$family"; done
+        done
+        for family in qwen newbie; do
+            sanitize initcheck "golden, few of $family, portable" "$bin/golden_run" --backend cuda --portable "$few-$family"
+            sanitize memcheck "golden, few of $family, portable" "$bin/golden_run" --backend cuda --portable "$few-$family"
         done
         for tool in racecheck synccheck; do
             sanitize $tool 'golden, few' "$bin/golden_run" --backend cuda "$few"

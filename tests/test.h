@@ -5,7 +5,7 @@
 //     int main(int argc, char** argv) { TEST_BEGIN(argc, argv); RUN(schedule_ends_at_zero); TEST_END(); }
 //
 // Last line of every program: "<name>: N passed, N failed, N skipped". A skip always says why. A program that ran
-// nothing, or a filter that no test's name holds, counts as a failure.
+// nothing, or a filter that no test's name holds, counts as a failure. --list in the filter's place prints the names.
 #ifndef SUMI_TEST_H
 #define SUMI_TEST_H
 #include <math.h>
@@ -16,14 +16,17 @@
 #include <string.h>
 
 static int t_passed, t_failed, t_skipped, t_errors, t_matching;
-static bool t_skip_now;
+static bool t_skip_now, t_lists;
 // t_wanted: the filter of the command line, which a program may lay aside for a while
 static const char *t_filter, *t_wanted, *t_program;
 
 #define TEST(name) static void test_##name(void)
-#define TEST_BEGIN(argc, argv) (t_program = (argv)[0], t_filter = t_wanted = (argc) > 1 ? (argv)[1] : NULL)
+#define TEST_BEGIN(argc, argv)                                                                                         \
+    (t_program = (argv)[0], t_filter = t_wanted = (argc) > 1 ? (argv)[1] : NULL,                                       \
+     t_lists = t_filter && strcmp(t_filter, "--list") == 0)
 #define RUN(name)                                                                                                      \
     do {                                                                                                               \
+        if (t_lists) printf("%s\n", #name);                                                                            \
         t_matching += t_wanted && strstr(#name, t_wanted);                                                             \
         if (t_filter && !strstr(#name, t_filter)) break;                                                               \
         t_errors = 0;                                                                                                  \
@@ -35,6 +38,7 @@ static const char *t_filter, *t_wanted, *t_program;
     } while (0)
 #define TEST_END()                                                                                                     \
     do {                                                                                                               \
+        if (t_lists) return 0;                                                                                         \
         if (t_filter && t_matching == 0) t_failed++, printf("FAILED: no test's name holds \"%s\"\n", t_filter);        \
         else if (t_passed + t_failed + t_skipped == 0) t_failed++, printf("FAILED: no test was run\n");                \
         return printf("%s: %d passed, %d failed, %d skipped\n", t_program, t_passed, t_failed, t_skipped),             \

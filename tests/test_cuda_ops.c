@@ -3,6 +3,7 @@
 // with and without graphs, cut into slices of any size that run in another order.
 //
 //     test_cuda_ops [--small | --cublaslt] [--list-kernels] [TEST [CASE]]     parts of names; every case prints its error
+//     test_cuda_ops --list                                                   the tests' names
 //
 //     --small          small cases alone, for slow tools
 //     --cublaslt       products by that library wherever it can
@@ -2323,11 +2324,14 @@ static int32_t capability(const sumi_runner* runner)
 int main(int argc, char** argv)
 {
     bool lists_kernels = false;
-    for (; argc > 1 && argv[1][0] == '-'; argv[1] = argv[0], argv++, argc--) {
+    for (; argc > 1 && argv[1][0] == '-' && strcmp(argv[1], "--list") != 0; argv[1] = argv[0], argv++, argc--) {
         if (strcmp(argv[1], "--small") == 0) s_most_elements = SMALL;
         else if (strcmp(argv[1], "--cublaslt") == 0) s_cublaslt = SUMI_CUBLASLT_ALWAYS;
         else if (strcmp(argv[1], "--list-kernels") == 0) lists_kernels = true;
-        else return fprintf(stderr, "usage: test_cuda_ops [--small | --cublaslt] [--list-kernels] [TEST [CASE]]\n"), 2;
+        else
+            return fprintf(stderr,
+                           "usage: test_cuda_ops [--small | --cublaslt] [--list-kernels] [--list | TEST [CASE]]\n"),
+                   2;
     }
     TEST_BEGIN(argc, argv);
     s_case_filter = argc > 2 ? argv[2] : NULL;
