@@ -64,8 +64,8 @@
 //             call, from any thread: sumi_job_poll, sumi_job_cancel, sumi_job_preview, sumi_job_set_priority,
 //             sumi_job_list, sumi_engine_get_info, sumi_engine_last_error. Two engines share nothing and need no
 //             coordination. There are no process-wide settings.
-// Callbacks   The host's services (log, allocators, files, tasks, tracer) are called in the middle of a call or of a
-//             slice. They may call the seven functions above, the functions that need no engine, and other engines. Any
+// Callbacks   The host's services (log, allocators, files, tasks, tracer, completion) are called in the middle of a call
+//             or of a slice. They may call the seven functions above, the functions that need no engine, and other engines. Any
 //             other call of the same engine would wait for itself: it is refused with SUMI_WRONG_STATE, does nothing
 //             where it returns no result, and is told to the log (but not by a call from the log itself). Nor may a
 //             callback wait for another thread that is inside of the engine.
@@ -206,9 +206,6 @@ typedef struct sumi_lora sumi_lora;         // a low-rank change of a model, app
 typedef struct sumi_external sumi_external; // a texture of the host's that pictures are written to
 // A job is a value with a generation. {0} is no job. The id of a job that has ended is refused; it is never taken for a
 // newer job.
-typedef struct sumi_job {
-    uint64_t id;
-} sumi_job;
 struct CUctx_st; // CUcontext, CUstream and CUevent of the CUDA driver point to these three
 struct CUstream_st;
 struct CUevent_st;
@@ -343,6 +340,30 @@ typedef struct sumi_tracer {
     void* user_data;
 } sumi_tracer;
 
+typedef struct sumi_job {
+    uint64_t id;
+} sumi_job;
+typedef enum sumi_job_state {
+    SUMI_JOB_NONE = 0, // no such job: stale or {0}
+    SUMI_JOB_QUEUED = 1,
+    SUMI_JOB_RUNNING = 2,
+    SUMI_JOB_DONE = 3, // states from here on are final; fetch the job
+    SUMI_JOB_FAILED = 4,
+    SUMI_JOB_CANCELLED = 5
+} sumi_job_state;
+
+// For hosts that would rather be told than poll. `ended` is called once for each job that comes into a final state,
+// behind the change, so that sumi_job_poll shows it; job_user_data is the user_data of the job's desc. The call comes
+// from the thread that works: inside of sumi_engine_update, sumi_job_wait, or the call that ended the job (the close of
+// its model, say), or from sumi's own thread. A job that was cancelled before it began is told in the next
+// sumi_engine_update or sumi_job_wait. A discarded job is not told. One that another thread fetches meanwhile may be
+// told when it is stale already, or not at all. The callback may not fetch (see Callbacks): it puts the job into a queue
+// of the host's, or wakes the thread that does.
+typedef struct sumi_completion {
+    void (*ended)(sumi_job job, sumi_job_state state, void* job_user_data, void* user_data);
+    void* user_data;
+} sumi_completion;
+
 // ---- Engine ---------------------------------------------------------------------------------------------------------
 typedef enum sumi_backend {
     SUMI_BACKEND_AUTO = 0, // a GPU when this build and machine have one, the processor otherwise
@@ -398,6 +419,7 @@ typedef struct sumi_engine_desc {
     sumi_tasks tasks; // loops of the CPU backend run here
     sumi_log log;
     sumi_tracer tracer;
+    sumi_completion completion;
     sumi_pump pump;
     int32_t job_capacity; // jobs that may exist at once, 1..4096; their slots are allocated at creation
     // No piece of work is predicted to take longer than this many microseconds. 0: operations are never cut. Smaller
@@ -487,14 +509,6 @@ SUMI_API sumi_result sumi_engine_last_error(const sumi_engine* engine, char* int
 //
 // Every job is ended by its fetch or by sumi_job_discard. A fetch also ends a job that failed or was cancelled: it
 // returns the job's result and frees its slot.
-typedef enum sumi_job_state {
-    SUMI_JOB_NONE = 0, // no such job: stale or {0}
-    SUMI_JOB_QUEUED = 1,
-    SUMI_JOB_RUNNING = 2,
-    SUMI_JOB_DONE = 3, // states from here on are final; fetch the job
-    SUMI_JOB_FAILED = 4,
-    SUMI_JOB_CANCELLED = 5
-} sumi_job_state;
 
 typedef struct sumi_job_status {
     sumi_job_state state;
@@ -516,6 +530,7 @@ typedef struct sumi_job_status {
     // How many tokens of the longest text were cut off because the model reads no more; 0: all were read. Known before
     // the stage TEXT begins; the log says it too.
     int32_t cut_tokens;
+    void* user_data; // of the job's desc
 } sumi_job_status;
 
 // Returns a snapshot of a job. Any thread, beside any other call. Never blocks. A stale job has state SUMI_JOB_NONE and
@@ -576,6 +591,7 @@ typedef struct sumi_model_desc {
     bool without_text_encoder;
     bool without_vae_encoder; // pictures cannot be encoded then: no start images, references, sumi_submit_encode
     int32_t priority;         // higher first
+    void* user_data;          // of the host's: given back in sumi_job_status and to the engine's completion
     // The second text encoder and its tokenizer, of families that have two.
     const char* text_encoder_2_path; // folder or file
     const char* tokenizer_2_path;    // as tokenizer_path
@@ -682,6 +698,7 @@ typedef struct sumi_prompt_desc {
     const sumi_pixels* references;
     int32_t reference_count;
     int32_t priority; // higher first
+    void* user_data;  // of the host's: given back in sumi_job_status and to the engine's completion
 } sumi_prompt_desc;
 
 // Returns a desc for this model, everything else zero. Never blocks.
@@ -832,6 +849,7 @@ typedef struct sumi_lora_desc {
     // a safetensors file, or the folder that holds one as adapter_model.safetensors or pytorch_lora_weights.safetensors
     const char* path;
     int32_t priority; // higher first
+    void* user_data;  // of the host's: given back in sumi_job_status and to the engine's completion
 } sumi_lora_desc;
 // Returns a desc for this model, everything else zero. Never blocks.
 SUMI_API sumi_lora_desc sumi_lora_defaults(sumi_model* model);
@@ -885,7 +903,8 @@ typedef enum sumi_posterior {
 typedef enum sumi_format {
     SUMI_FORMAT_RGBA8 = 0, // alpha is 255
     SUMI_FORMAT_RGB8 = 1,
-    SUMI_FORMAT_RGB32F = 2 // 0..1, not clamped
+    SUMI_FORMAT_RGB32F = 2, // 0..1, not clamped
+    SUMI_FORMAT_BGRA8 = 3   // alpha is 255; what Direct3D, Windows and Unreal call B8G8R8A8
 } sumi_format;
 
 // Where a picture goes: at most one of host_memory, device_address and external. All zero: memory of sumi's in RGBA8,
@@ -902,10 +921,10 @@ typedef struct sumi_target {
     sumi_format format;
     void* host_memory; // `height` rows, written when the job is fetched, not before
     // Distance of rows, of host_memory or at device_address; 0: tightly packed. With device_address a multiple of 4 for
-    // RGBA8 and RGB32F.
+    // all but RGB8.
     int32_t row_bytes;
-    // `height` rows of linear device memory of the engine's context (CUdeviceptr), a multiple of 4 for RGBA8 and
-    // RGB32F. SUMI_NOT_SUPPORTED on the CPU backend.
+    // `height` rows of linear device memory of the engine's context (CUdeviceptr), a multiple of 4 for all but RGB8.
+    // SUMI_NOT_SUPPORTED on the CPU backend.
     uint64_t device_address;
     // With device_address: an event of the host's, recorded right behind the picture. NULL: none. It must live as long
     // as the memory must.
@@ -913,6 +932,8 @@ typedef struct sumi_target {
     // An imported texture of the picture's size, RGBA8, without row_bytes. The picture is in it once sumi_fetch_images
     // has returned.
     sumi_external* external;
+    // Wherever it goes, the picture's last row comes first, as OpenGL and Unity have textures. Rows keep their distance.
+    bool bottom_up;
 } sumi_target;
 
 // Imports an OpenGL texture of the host's, to show pictures without a way through host memory. The texture is GL_RGBA8
@@ -1013,6 +1034,7 @@ typedef struct sumi_image_desc {
     uint32_t deadline_ms;
     int32_t preview_every;      // a preview after every n-th step; 0: none. It never changes the picture
     int32_t priority;           // higher first
+    void* user_data;            // of the host's: given back in sumi_job_status and to the engine's completion
     const sumi_target* targets; // one per item; NULL: memory of sumi's in RGBA8
     bool profile;               // keep a table of ops for sumi_job_profile; slices are then whole ops
     // Inpainting of a start image: what the mask keeps is that image's, resized, to the last bit. The new picture
@@ -1111,6 +1133,7 @@ typedef struct sumi_encode_desc {
     uint64_t seed;             // of a sample
     const float* noise_values; // [channel][y][x]: the sample's noise; NULL: by the seed
     int32_t priority;          // higher first
+    void* user_data;           // of the host's: given back in sumi_job_status and to the engine's completion
 } sumi_encode_desc;
 // Returns a desc of the model's native size. Never blocks.
 SUMI_API sumi_encode_desc sumi_encode_defaults(sumi_model* model);

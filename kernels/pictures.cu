@@ -109,6 +109,7 @@ extern "C" __global__ void __launch_bounds__(SUMI_PICTURES_THREADS)
     const uint8_t* from = (const uint8_t*)a.from + 3 * pixel;
     const uint32_t r = from[0], g = from[1], b = from[2];
     if (a.format == SUMI_PIXELS_RGBA8) ((uint32_t*)row)[x] = r | g << 8 | b << 16 | 0xff000000u;
+    else if (a.format == SUMI_PIXELS_BGRA8) ((uint32_t*)row)[x] = b | g << 8 | r << 16 | 0xff000000u;
     else row[3 * x] = (uint8_t)r, row[3 * x + 1] = (uint8_t)g, row[3 * x + 2] = (uint8_t)b;
 }
 

@@ -37,10 +37,10 @@ typedef struct sumi_pixels_out_args {
 } sumi_pixels_out_args;
 
 // sumi_pixels_to: one picture as the host wants it, rows `pitch` bytes apart. Grid (ceil(width / 256), height)
-enum { SUMI_PIXELS_RGBA8, SUMI_PIXELS_RGB8, SUMI_PIXELS_RGB32F };
+enum { SUMI_PIXELS_RGBA8, SUMI_PIXELS_RGB8, SUMI_PIXELS_RGB32F, SUMI_PIXELS_BGRA8 };
 typedef struct sumi_pixels_to_args {
     uint64_t from;      // the picture's first pixel: bytes [height][width][3], of RGB32F bf16
-    uint64_t to, pitch; // of RGBA8 and RGB32F multiples of 4
+    uint64_t to, pitch; // of all but RGB8 multiples of 4; the pitch is added modulo 2^64, so that rows may go upwards
     int32_t width, format;
 } sumi_pixels_to_args;
 

@@ -991,8 +991,8 @@ TEST(pictures_that_stay_on_the_device_have_the_same_bits)
     sumi_model* model;
     sumi_engine* engine = open_engine(&ed, TINY, &model);
     if (engine == NULL) return;
-    for (int format = 0; format < 3; format++) {
-        const int32_t row = W * (format == SUMI_FORMAT_RGBA8 ? 4 : format == SUMI_FORMAT_RGB8 ? 3 : 12);
+    for (int format = 0; format < 4; format++) { // those with longer rows also from below
+        const int32_t row = W * (format == SUMI_FORMAT_RGB32F ? 12 : format == SUMI_FORMAT_RGB8 ? 3 : 4);
         for (int padded = 0; padded < 2; padded++) {
             const int32_t pitch = row + (padded != 0 ? format == SUMI_FORMAT_RGB8 ? 5 : 64 : 0);
             sumi_image_desc desc = picture(model);
@@ -1002,7 +1002,8 @@ TEST(pictures_that_stay_on_the_device_have_the_same_bits)
                     memset(from_device[i], 0xa5, MOST);
                     // our stream does not wait for that one
                     CHECK(cu.fill(memory[i], 0xa5, MOST) == 0 && cu.stream_synchronize(NULL) == 0);
-                    targets[i] = (sumi_target){.format = (sumi_format)format, .row_bytes = pitch};
+                    targets[i] =
+                        (sumi_target){.format = (sumi_format)format, .row_bytes = pitch, .bottom_up = padded != 0};
                     if (on_device != 0) targets[i].device_address = memory[i], targets[i].event = events[i];
                     else targets[i].host_memory = from_host[i];
                     if (on_device == 0) memset(from_host[i], 0xa5, MOST);

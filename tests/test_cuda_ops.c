@@ -2186,13 +2186,14 @@ static void publish_row(sumi_format format, const void* x, int y, unsigned char*
         const uint8_t* bytes = (const uint8_t*)x + from;
         for (int k = 0; k < 3; k++) {
             if (format == SUMI_FORMAT_RGBA8) into[4 * p + k] = bytes[k];
+            else if (format == SUMI_FORMAT_BGRA8) into[4 * p + k] = bytes[2 - k];
             else if (format == SUMI_FORMAT_RGB8) into[3 * p + k] = bytes[k];
             else {
                 const float value = sumi_bf16_to_float(((const uint16_t*)x)[from + (size_t)k]) * 0.5f + 0.5f;
                 memcpy(into + 12 * p + 4 * k, &value, 4);
             }
         }
-        if (format == SUMI_FORMAT_RGBA8) into[4 * p + 3] = 255;
+        if (format == SUMI_FORMAT_RGBA8 || format == SUMI_FORMAT_BGRA8) into[4 * p + 3] = 255;
     }
 }
 
@@ -2252,6 +2253,7 @@ TEST(publications)
         try_publication(&s_machines[i], SUMI_FORMAT_RGBA8);
         try_publication(&s_machines[i], SUMI_FORMAT_RGB8);
         try_publication(&s_machines[i], SUMI_FORMAT_RGB32F);
+        try_publication(&s_machines[i], SUMI_FORMAT_BGRA8);
     }
 }
 

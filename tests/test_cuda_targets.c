@@ -22,9 +22,9 @@ static void write_picture(const char* kernel, const unsigned char* parameters, u
     sumi_pixels_to_args args;
     memcpy(&args, parameters, sizeof args);
     const size_t row = (size_t)args.width
-                     * (args.format == SUMI_PIXELS_RGBA8  ? 4
+                     * (args.format == SUMI_PIXELS_RGB32F ? 12
                         : args.format == SUMI_PIXELS_RGB8 ? 3
-                                                          : 12);
+                                                          : 4);
     w->args[w->count++ % 16] = args;
     for (int32_t y = 0; y < w->height; y++)
         memset((unsigned char*)(uintptr_t)args.to + (size_t)y * args.pitch, w->count, row);
@@ -89,6 +89,17 @@ TEST(every_format_is_written_where_it_should_be)
     for (int i = 0; i < 3; i++)
         CHECK(images[i].pixels == NULL && images[i].handle == 0 && images[i].row_bytes == rows[i]
               && images[i].width == 48 && images[i].height == 32);
+    sumi_images_release(engine, images, 3);
+
+    // From below: the last row is where the memory begins.
+    targets[0] = (sumi_target){
+        .format = SUMI_FORMAT_BGRA8, .device_address = memory[0], .row_bytes = rows[0], .bottom_up = true};
+    w.count = 0;
+    CHECK_NUMBER(sumi_submit_images(engine, &desc, &job), SUMI_OK);
+    CHECK_NUMBER(run_to_end(engine, job), SUMI_OK);
+    CHECK(w.args[0].to == memory[0] + 31 * (uint64_t)rows[0] && w.args[0].pitch == 0 - (uint64_t)rows[0]);
+    CHECK_NUMBER(w.args[0].format, SUMI_PIXELS_BGRA8);
+    CHECK_NUMBER(sumi_fetch_images(engine, job, images, 3), SUMI_OK);
     sumi_images_release(engine, images, 3);
 
     // Beside pictures of ours and of the host's memory: those of four channels are made on the device, too, and copied.

@@ -2,6 +2,8 @@
 // the thread sanitizer as well.
 #include "base/platform.h"
 #include "engine_fixture.h"
+#include <pthread.h>
+#include <sched.h>
 
 // ---- Poll, cancel, preview, info from anywhere ----------------------------------------------------------------------
 
@@ -146,6 +148,118 @@ static sumi_engine* threaded_engine(sumi_model** out_model)
     ed.pump = SUMI_PUMP_THREAD;
     ed.max_slice_us = 50;
     return open_engine(&ed, out_model);
+}
+
+// ---- Completion -----------------------------------------------------------------------------------------------------
+
+#define TOLD 16
+
+// What the completion was told, in order.
+typedef struct told {
+    pthread_mutex_t lock;
+    sumi_engine* engine;
+    int count, refused, seen;
+    struct {
+        sumi_job job;
+        sumi_job_state state;
+        void* user_data;
+    } list[TOLD];
+} told;
+
+static void note_ended(sumi_job job, sumi_job_state state, void* job_user_data, void* user_data)
+{
+    told* t = user_data;
+    pthread_mutex_lock(&t->lock);
+    if (t->count < TOLD) {
+        t->list[t->count].job = job;
+        t->list[t->count].state = state;
+        t->list[t->count++].user_data = job_user_data;
+    }
+    // What a callback may call shows the change, unless the other thread has fetched the job; what it may not call is
+    // refused.
+    const sumi_job_status status = sumi_job_poll(t->engine, job);
+    t->seen += status.state == SUMI_JOB_NONE || (status.state == state && status.user_data == job_user_data);
+    t->refused += sumi_job_wait(t->engine, job, 0) == SUMI_WRONG_STATE;
+    pthread_mutex_unlock(&t->lock);
+}
+
+static int times_told(told* t, sumi_job job, sumi_job_state state, const void* user_data)
+{
+    int count = 0;
+    pthread_mutex_lock(&t->lock);
+    for (int i = 0; i < t->count; i++)
+        count += t->list[i].job.id == job.id && t->list[i].state == state && t->list[i].user_data == user_data;
+    pthread_mutex_unlock(&t->lock);
+    return count;
+}
+
+static void check_completion(sumi_pump pump)
+{
+    told t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    char marks[6];
+    memset(&s_host, 0, sizeof s_host);
+    sumi_engine_desc ed = host_desc(&s_host);
+    ed.pump = pump;
+    ed.completion = (sumi_completion){note_ended, &t};
+    CHECK_NUMBER(sumi_engine_create(&ed, &t.engine), SUMI_OK);
+    if (t.engine == NULL) return;
+    sumi_model* model = load_model(t.engine);
+    CHECK(model != NULL);
+    if (model == NULL) return;
+    sumi_image_item item = {.text = "a red fox", .seed = 3};
+    sumi_image_desc desc = small_image(model, &item);
+    sumi_lora_desc missing = sumi_lora_defaults(model);
+    missing.path = "tests/golden/there_is_no_such_file.safetensors";
+    missing.user_data = &marks[1];
+    sumi_job jobs[4];
+    sumi_image image;
+    sumi_lora* lora;
+    desc.user_data = &marks[0];
+    CHECK_NUMBER(sumi_submit_images(t.engine, &desc, &jobs[0]), SUMI_OK);
+    CHECK(sumi_job_poll(t.engine, jobs[0]).user_data == &marks[0]);
+    CHECK_NUMBER(sumi_submit_lora(t.engine, &missing, &jobs[1]), SUMI_OK);
+    desc.user_data = &marks[2];
+    desc.priority = -1;
+    CHECK_NUMBER(sumi_submit_images(t.engine, &desc, &jobs[2]), SUMI_OK);
+    desc.user_data = &marks[3];
+    CHECK_NUMBER(sumi_submit_images(t.engine, &desc, &jobs[3]), SUMI_OK);
+    sumi_job_cancel(t.engine, jobs[2]); // behind the first, so that it has hardly begun
+    sumi_job_discard(t.engine, jobs[3]);
+    CHECK_NUMBER(sumi_job_wait(t.engine, jobs[0], SUMI_FOREVER), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(t.engine, jobs[1], SUMI_FOREVER), SUMI_OK);
+    CHECK_NUMBER(sumi_job_wait(t.engine, jobs[2], SUMI_FOREVER), SUMI_OK);
+    // The engine's own thread tells them when it comes to it.
+    while (times_told(&t, jobs[0], SUMI_JOB_DONE, &marks[0]) == 0
+           || times_told(&t, jobs[1], SUMI_JOB_FAILED, &marks[1]) == 0
+           || times_told(&t, jobs[2], SUMI_JOB_CANCELLED, &marks[2]) == 0) {
+        if (pump == SUMI_PUMP_UPDATE) sumi_engine_update(t.engine, 0);
+        sched_yield();
+    }
+    CHECK_NUMBER(times_told(&t, jobs[0], SUMI_JOB_DONE, &marks[0]), 1);
+    CHECK_NUMBER(times_told(&t, jobs[1], SUMI_JOB_FAILED, &marks[1]), 1);
+    CHECK_NUMBER(times_told(&t, jobs[2], SUMI_JOB_CANCELLED, &marks[2]), 1);
+    CHECK_NUMBER(sumi_fetch_images(t.engine, jobs[0], &image, 1), SUMI_OK);
+    sumi_images_release(t.engine, &image, 1);
+    CHECK_NUMBER(sumi_fetch_lora(t.engine, jobs[1], &lora), SUMI_FILE_NOT_FOUND);
+    sumi_job_discard(t.engine, jobs[2]);
+    // A job that goes with its model is told by that call.
+    desc.user_data = &marks[4];
+    CHECK_NUMBER(sumi_submit_images(t.engine, &desc, &jobs[3]), SUMI_OK);
+    sumi_model_close(model);
+    const int ended =
+        times_told(&t, jobs[3], SUMI_JOB_CANCELLED, &marks[4]) + times_told(&t, jobs[3], SUMI_JOB_DONE, &marks[4]);
+    CHECK_NUMBER(ended, 1);
+    sumi_job_discard(t.engine, jobs[3]);
+    CHECK_NUMBER(t.count, 5); // the model's own load is the fifth
+    CHECK_NUMBER(t.seen, t.count);
+    CHECK_NUMBER(t.refused, t.count);
+    close_engine(t.engine);
+}
+
+TEST(a_host_is_told_when_jobs_end)
+{
+    check_completion(SUMI_PUMP_UPDATE);
+    check_completion(SUMI_PUMP_THREAD);
 }
 
 TEST(our_thread_works_without_updates)
@@ -358,6 +472,7 @@ int main(int argc, char** argv)
     RUN(poll_and_preview_beside_our_thread);
     RUN(cancel_beside_our_thread);
     RUN(a_queued_job_ends_once);
+    RUN(a_host_is_told_when_jobs_end);
     RUN(our_thread_works_without_updates);
     RUN(closing_discarding_and_destroying_beside_our_thread);
     RUN(the_memory_answer_waits_for_no_slice);

@@ -11,6 +11,7 @@
 static int32_t kernel_format(sumi_format format)
 {
     return format == SUMI_FORMAT_RGB8   ? SUMI_PIXELS_RGB8
+         : format == SUMI_FORMAT_BGRA8  ? SUMI_PIXELS_BGRA8
          : format == SUMI_FORMAT_RGB32F ? SUMI_PIXELS_RGB32F
                                         : SUMI_PIXELS_RGBA8;
 }

@@ -32,7 +32,8 @@ sumi_result sumi_call_begin(const sumi_engine* asked, const char* function)
                  function);
     else
         snprintf(text, sizeof text,
-                 "%s was called from inside of a callback of the same engine (log, allocator, files, tasks or tracer), "
+                 "%s was called from inside of a callback of the same engine (log, allocator, files, tasks, tracer or "
+                 "completion), "
                  "where it would wait for itself: call it when the callback has returned",
                  function);
     sumi_log_write(engine, SUMI_LOG_ERROR, SUMI_WRONG_STATE, text);

@@ -68,7 +68,7 @@ static sumi_result submit(sumi_engine* engine, const sumi_encode_desc* desc, sum
         return result;
     }
     slot->model = desc->model;
-    sumi_job_queue(engine, slot, desc->priority, out_job);
+    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
     return SUMI_OK;
 }
 

@@ -87,7 +87,8 @@ struct sumi_engine {
     int32_t* free_slots;
     int32_t free_count; // a stack: the slot that was freed last has its buffers warm
     int32_t queued_count;
-    bool has_running; // `running` or `leaving` is not NULL: for who may not look at that
+    int32_t untold_count; // slots with is_untold
+    bool has_running;     // `running` or `leaving` is not NULL: for who may not look at that
     uint64_t next_generation, next_order, next_serial;
     sumi_error last_error; // what sumi_engine_last_error tells
     sumi_model* models;

@@ -130,7 +130,7 @@ static sumi_result submit(sumi_engine* engine, const sumi_image_desc* asked, sum
     slot->model = desc->model;
     sumi_plan_job_claim(&slot->u.plan, true);
     sumi_image_desc_tell_unused(engine, desc);
-    sumi_job_queue(engine, slot, desc->priority, out_job);
+    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
     return SUMI_OK;
 }
 

@@ -21,7 +21,7 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
     slot->id = (++engine->next_generation << SUMI_SLOT_BITS) | (uint64_t)index;
     slot->kind = kind;
     slot->status = (sumi_job_status){.state = SUMI_JOB_NONE, .seconds_left = -1.0f, .message = ""};
-    slot->cancel_asked = slot->is_discarded = false;
+    slot->cancel_asked = slot->is_discarded = slot->is_untold = false;
     sumi_mutex_unlock(&engine->table);
     slot->functions = functions;
     slot->model = NULL;
@@ -35,7 +35,7 @@ sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi
     return SUMI_OK;
 }
 
-void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, sumi_job* out_job)
+void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, void* user_data, sumi_job* out_job)
 {
     SUMI_ASSERT(slot->id != 0 && slot->functions != NULL);
     sumi_mutex_lock(&engine->table);
@@ -44,11 +44,20 @@ void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, sumi
     slot->order = ++engine->next_order;
     slot->submitted_ns = sumi_clock_ns();
     slot->status.state = SUMI_JOB_QUEUED;
+    slot->status.user_data = user_data;
     engine->queued_count++;
     SUMI_ASSERT(engine->queued_count + engine->free_count <= engine->slot_count);
     out_job->id = slot->id;
     sumi_condition_broadcast(&engine->changed);
     sumi_mutex_unlock(&engine->table);
+}
+
+// Hold `table`: the job goes before anybody was told.
+static void forget_to_tell(sumi_engine* engine, sumi_slot* slot)
+{
+    SUMI_ASSERT(sumi_mutex_is_held(&engine->table));
+    if (slot->is_untold) engine->untold_count--;
+    slot->is_untold = false;
 }
 
 void sumi_job_free(sumi_engine* engine, sumi_slot* slot)
@@ -60,6 +69,7 @@ void sumi_job_free(sumi_engine* engine, sumi_slot* slot)
     sumi_mutex_lock(&engine->table);
     SUMI_ASSERT(slot->id != 0 && engine->free_count < engine->slot_count);
     SUMI_ASSERT(slot->status.state == SUMI_JOB_NONE || sumi_job_is_final(slot));
+    forget_to_tell(engine, slot);
     slot->id = 0;
     slot->status = (sumi_job_status){.state = SUMI_JOB_NONE, .message = ""};
     engine->free_slots[engine->free_count++] = (int32_t)(slot - engine->slots);
@@ -125,6 +135,39 @@ sumi_result sumi_job_finished(const sumi_engine* engine, sumi_job job, sumi_job_
     return SUMI_OK;
 }
 
+// ---- The end --------------------------------------------------------------------------------------------------------
+
+// What the host's completion is told of a job, which may be fetched or gone by then.
+typedef struct ended_job {
+    sumi_job job;
+    sumi_job_state state;
+    void* user_data;
+} ended_job;
+
+static void tell(const sumi_engine* engine, const ended_job* ended)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine) && !sumi_mutex_is_held(&engine->table) && ended->state >= SUMI_JOB_DONE);
+    const sumi_completion* completion = &engine->desc.completion;
+    if (completion->ended != NULL) completion->ended(ended->job, ended->state, ended->user_data, completion->user_data);
+}
+
+void sumi_jobs_tell(sumi_engine* engine)
+{
+    SUMI_ASSERT(sumi_work_is_held(engine));
+    sumi_mutex_lock(&engine->table);
+    for (int32_t i = 0; i < engine->slot_count && engine->untold_count > 0; i++) {
+        sumi_slot* slot = &engine->slots[i];
+        if (slot->id == 0 || !slot->is_untold) continue;
+        slot->is_untold = false;
+        engine->untold_count--;
+        const ended_job ended = {{slot->id}, slot->status.state, slot->status.user_data};
+        sumi_mutex_unlock(&engine->table);
+        tell(engine, &ended);
+        sumi_mutex_lock(&engine->table);
+    }
+    sumi_mutex_unlock(&engine->table);
+}
+
 void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, const sumi_error* error)
 {
     SUMI_ASSERT(sumi_work_is_held(engine) && slot->id != 0);
@@ -154,10 +197,12 @@ void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, co
     slot->status.message = slot->error.text;
     slot->status.seconds_left = 0.0f;
     if (state == SUMI_JOB_DONE) slot->status.progress = 1.0f;
-    bool is_discarded = slot->is_discarded;
+    const bool is_discarded = slot->is_discarded;
+    const ended_job ended = {{slot->id}, state, slot->status.user_data};
     sumi_condition_broadcast(&engine->changed);
     sumi_mutex_unlock(&engine->table);
     if (is_discarded) sumi_job_free(engine, slot);
+    else tell(engine, &ended);
 }
 
 // ---- What the host asks ---------------------------------------------------------------------------------------------
@@ -194,7 +239,8 @@ sumi_job_status sumi_job_poll(const sumi_engine* engine, sumi_job job)
     return status;
 }
 
-// A queued job has taken nothing yet and ends here; a running one ends when the pump comes to it.
+// A queued job has taken nothing yet and ends here, where no callback may be made; a running one ends when the pump comes
+// to it.
 static void ask_to_cancel(sumi_engine* engine, sumi_slot* slot)
 {
     SUMI_ASSERT(sumi_mutex_is_held(&engine->table) && !sumi_job_is_final(slot));
@@ -207,6 +253,8 @@ static void ask_to_cancel(sumi_engine* engine, sumi_slot* slot)
     slot->status.result = SUMI_CANCELLED;
     slot->status.message = slot->error.text;
     slot->status.seconds_left = 0.0f;
+    slot->is_untold = engine->desc.completion.ended != NULL;
+    engine->untold_count += slot->is_untold;
     sumi_condition_broadcast(&engine->changed);
 }
 
@@ -278,6 +326,7 @@ static void discard(sumi_engine* engine, sumi_job job)
         if (!sumi_job_is_final(slot)) ask_to_cancel(engine, slot);
         frees = sumi_job_is_final(slot);
         has_weights = slot->kind == SUMI_JOB_KIND_MODEL || slot->kind == SUMI_JOB_KIND_LORA;
+        forget_to_tell(engine, slot);
         slot->is_discarded = true; // from here on the id is stale, and a thread of ours may free the slot
     }
     sumi_mutex_unlock(&engine->table);

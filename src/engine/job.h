@@ -69,6 +69,7 @@ struct sumi_slot {
     uint64_t order, submitted_ns; // of submission
     sumi_job_status status;       // as poll returns it; NONE while submit fills the slot
     bool cancel_asked, is_discarded;
+    bool is_untold; // in a final state of which the host's completion has not been told
 
     // submit, then the pump, then fetch: one at a time
     const sumi_job_functions* functions;
@@ -90,7 +91,7 @@ struct sumi_slot {
 // A free slot for submit to fill; poll does not see it yet. SUMI_QUEUE_FULL.
 sumi_result sumi_job_reserve(sumi_engine* engine, sumi_job_kind kind, const sumi_job_functions* functions,
                              sumi_slot** out_slot, sumi_error* error);
-void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, sumi_job* out_job);
+void sumi_job_queue(sumi_engine* engine, sumi_slot* slot, int32_t priority, void* user_data, sumi_job* out_job);
 // drops products; the id is stale from here on. Not while holding `table`
 void sumi_job_free(sumi_engine* engine, sumi_slot* slot);
 
@@ -103,5 +104,7 @@ bool sumi_job_is_before(const sumi_slot* a, const sumi_slot* b);
 bool sumi_job_is_final(const sumi_slot* slot); // hold `table`, or own the slot
 // Moves a job to its final state, frees it when it was discarded, and wakes who waits. Holds the work.
 void sumi_job_end(sumi_engine* engine, sumi_slot* slot, sumi_job_state state, const sumi_error* error);
+// Tells the host's completion of jobs that ended where no callback may be made.
+void sumi_jobs_tell(sumi_engine* engine);
 void sumi_slot_close(sumi_engine* engine, sumi_slot* slot); // its buffers, when the engine goes
 #endif

@@ -104,7 +104,7 @@ static sumi_result submit(sumi_engine* engine, const sumi_lora_desc* desc, sumi_
     memcpy(slot->input.data, desc->path, bytes);
     slot->u.lora.path = slot->input.data;
     slot->model = desc->model;
-    sumi_job_queue(engine, slot, desc->priority, out_job);
+    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
     return SUMI_OK;
 }
 

@@ -246,7 +246,7 @@ static sumi_result submit(sumi_engine* engine, const sumi_model_desc* desc, sumi
     packer = (sumi_packer){slot->input.data, 0};
     pack(&packer, desc, &slot->u.model.desc);
     slot->u.model.weights = desc->weights;
-    sumi_job_queue(engine, slot, desc->priority, out_job);
+    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
     return SUMI_OK;
 }
 

@@ -12,7 +12,8 @@
 int32_t sumi_format_bytes(sumi_format format)
 {
     switch (format) {
-    case SUMI_FORMAT_RGBA8: return 4;
+    case SUMI_FORMAT_RGBA8:
+    case SUMI_FORMAT_BGRA8: return 4;
     case SUMI_FORMAT_RGB8: return 3;
     case SUMI_FORMAT_RGB32F: return 12;
     }
@@ -854,8 +855,9 @@ static sumi_result fetch_value(sumi_engine* engine, const sumi_plan_job* job, su
 // Whether a device makes four channels of an item's three: the processor would take longer for that than for the copy.
 static bool widens_on_device(const sumi_engine* engine, const sumi_job_item* item)
 {
-    return engine->runner->functions->publish != NULL && item->target.format == SUMI_FORMAT_RGBA8
-        && !stays_on_device(item);
+    const sumi_format format = item->target.format;
+    return engine->runner->functions->publish != NULL && !stays_on_device(item)
+        && (format == SUMI_FORMAT_RGBA8 || format == SUMI_FORMAT_BGRA8);
 }
 
 // Where the four channels lie: over the item's activations, which nobody reads after the bytes were made of them.
@@ -877,17 +879,19 @@ static sumi_result publish_pictures(sumi_engine* engine, sumi_plan_job* job, sum
         const sumi_job_item* item = &job->items[job->part_begin + i];
         const sumi_target* target = &item->target;
         if (!stays_on_device(item) && !widens_on_device(engine, item)) continue;
-        const bool is_given = stays_on_device(item) && target->row_bytes != 0;
+        const bool is_given = stays_on_device(item) && target->row_bytes != 0,
+                   is_upward = stays_on_device(item) && target->bottom_up;
+        const uint64_t row = (uint64_t)(is_given ? target->row_bytes : job->width * sumi_format_bytes(target->format));
         const sumi_publication picture = {
             .value = target->format == SUMI_FORMAT_RGB32F ? pipeline->picture : pipeline->bytes,
             .first_pixel = (uint64_t)i * pixels,
             .width = job->width,
             .height = job->height,
             .format = target->format,
-            .address = target->device_address,
+            .address = target->device_address + (is_upward ? (uint64_t)(job->height - 1) * row : 0),
             .into = pipeline->picture,
             .into_offset = wide_offset(job, job->part_begin + i),
-            .row_bytes = (uint64_t)(is_given ? target->row_bytes : job->width * sumi_format_bytes(target->format)),
+            .row_bytes = is_upward ? 0 - row : row,
             .event = target->event};
         job->is_publishing = job->is_publishing || stays_on_device(item);
         SUMI_TRY(engine->runner->functions->publish(engine->runner, &job->entry->plan, &picture, error));
@@ -1068,16 +1072,13 @@ static sumi_result run_one(sumi_engine* engine, sumi_slot* slot, sumi_stage* out
 // ---- Outputs --------------------------------------------------------------------------------------------------------
 
 // Rows [row, row + row_count) of an item's picture in the target's format.
-static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count)
+static void read_rows(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count,
+                      unsigned char* pixels)
 {
-    SUMI_ASSERT(item >= job->part_begin && item < job->part_begin + job->part_count);
-    SUMI_ASSERT(row >= 0 && row_count >= 1 && row + row_count <= job->height);
-    SUMI_ASSERT(job->items[item].pixels != NULL);
     const sumi_pipeline* pipeline = &job->entry->pipeline;
     const size_t width = (size_t)job->width, count = width * (size_t)row_count, from = width * (size_t)row;
     const uint64_t first = ((uint64_t)(item - job->part_begin) * width * (uint64_t)job->height + from) * 3;
     const sumi_format format = job->items[item].target.format;
-    unsigned char* pixels = job->items[item].pixels + from * (size_t)sumi_format_bytes(format);
     if (format == SUMI_FORMAT_RGB8) {
         read_value(engine, job, pipeline->bytes, first, pixels, count * 3);
     } else if (format == SUMI_FORMAT_RGB32F) {
@@ -1092,9 +1093,24 @@ static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t 
         read_value(engine, job, pipeline->bytes, first, pixels + count, count * 3);
         for (size_t i = 0; i < count; i++, rgb += 3, pixels += 4) {
             const unsigned char r = rgb[0], g = rgb[1], b = rgb[2];
-            pixels[0] = r, pixels[1] = g, pixels[2] = b, pixels[3] = 255;
+            pixels[0] = format == SUMI_FORMAT_BGRA8 ? b : r, pixels[1] = g;
+            pixels[2] = format == SUMI_FORMAT_BGRA8 ? r : b, pixels[3] = 255;
         }
     }
+}
+
+// The same into the picture, whose rows are one behind the other: with bottom_up the last one first.
+static void read_picture(sumi_engine* engine, const sumi_plan_job* job, int32_t item, int32_t row, int32_t row_count)
+{
+    SUMI_ASSERT(item >= job->part_begin && item < job->part_begin + job->part_count);
+    SUMI_ASSERT(row >= 0 && row_count >= 1 && row + row_count <= job->height);
+    SUMI_ASSERT(job->items[item].pixels != NULL);
+    const sumi_target* target = &job->items[item].target;
+    const size_t row_bytes = (size_t)job->width * (size_t)sumi_format_bytes(target->format);
+    unsigned char* pixels = job->items[item].pixels;
+    if (!target->bottom_up) read_rows(engine, job, item, row, row_count, pixels + (size_t)row * row_bytes);
+    for (int32_t r = row; r < row + row_count && target->bottom_up; r++)
+        read_rows(engine, job, item, r, 1, pixels + (size_t)(job->height - 1 - r) * row_bytes);
 }
 
 static sumi_result check_finite(const float* values, size_t count, const char* what, sumi_error* error)

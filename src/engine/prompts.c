@@ -120,7 +120,7 @@ static sumi_result submit(sumi_engine* engine, const sumi_prompt_desc* desc, sum
     job->goal = SUMI_GOAL_PROMPTS;
     job->prompt_count = 1;
     slot->model = desc->model;
-    sumi_job_queue(engine, slot, desc->priority, out_job);
+    sumi_job_queue(engine, slot, desc->priority, desc->user_data, out_job);
     return SUMI_OK;
 }
 

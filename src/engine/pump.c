@@ -357,6 +357,7 @@ void sumi_engine_update(sumi_engine* engine, uint32_t budget_us)
     sumi_work_lock(engine);
     if (budget_us == 0) rest(engine);
     else advance(engine, budget_us);
+    sumi_jobs_tell(engine);
     sumi_work_unlock(engine);
     (void)sumi_call_end(engine, SUMI_OK, NULL);
 }
@@ -396,7 +397,10 @@ sumi_result sumi_job_wait(sumi_engine* engine, sumi_job job, uint32_t timeout_ms
         sumi_mutex_lock(&engine->table);
     }
     sumi_mutex_unlock(&engine->table);
-    if (!has_thread) sumi_work_unlock(engine);
+    if (!has_thread) {
+        sumi_jobs_tell(engine);
+        sumi_work_unlock(engine);
+    }
     return sumi_call_end(engine, result, NULL);
 }
 
@@ -460,12 +464,13 @@ static void pump_main(void* context)
     for (;;) {
         while (!engine->is_closing
                && (engine->is_working || engine->work_waiters > 0
-                   || (engine->queued_count == 0 && !engine->has_running))) {
+                   || (engine->queued_count == 0 && !engine->has_running && engine->untold_count == 0))) {
             sumi_condition_wait(&engine->changed, &engine->table);
         }
         if (engine->is_closing) break;
         take_work(engine);
         sumi_mutex_unlock(&engine->table);
+        sumi_jobs_tell(engine);
         if (run_slice(engine) == PUMP_WAITS) wait_for_device(engine);
         sumi_mutex_lock(&engine->table);
         give_work(engine);

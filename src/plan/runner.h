@@ -46,7 +46,7 @@ typedef struct sumi_publication {
     uint64_t address;
     sumi_value into;
     uint64_t into_offset;
-    uint64_t row_bytes;
+    uint64_t row_bytes;       // added from row to row, modulo 2^64: rows may go towards lower addresses
     struct CUevent_st* event; // recorded behind it; NULL: none
 } sumi_publication;
 

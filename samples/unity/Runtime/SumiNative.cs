@@ -32,7 +32,7 @@ namespace Sumi
     public enum GuidanceRule { Model = 0, Plain = 1, NormLimit = 2, NormRescale = 3 }
     public enum Noise { TorchCpu = 0, TorchCuda = 1, Given = 2 }
     public enum Posterior { Sample = 0, Mode = 1 }
-    public enum Format { Rgba8 = 0, Rgb8 = 1, Rgb32f = 2 }
+    public enum Format { Rgba8 = 0, Rgb8 = 1, Rgb32f = 2, Bgra8 = 3 }
 
     internal static class Native
     {
@@ -51,6 +51,7 @@ namespace Sumi
         public struct sumi_tasks { public int worker_count; public IntPtr begin, finish, user_data; }
         public struct sumi_log { public IntPtr write, user_data; }
         public struct sumi_tracer { public IntPtr span, user_data; }
+        public struct sumi_completion { public IntPtr ended, user_data; }
         public struct sumi_trace_span { public IntPtr name; public int track; public Stage stage; public int step; public ulong job, begin_ns, end_ns; }
 
         public struct sumi_engine_desc__cuda { public int ordinal; public IntPtr uuid, luid, context, stream; public Cublaslt cublaslt; } // has no name of its own in C
@@ -66,6 +67,7 @@ namespace Sumi
             public sumi_tasks tasks;
             public sumi_log log;
             public sumi_tracer tracer;
+            public sumi_completion completion;
             public Pump pump;
             public int job_capacity;
             public uint max_slice_us;
@@ -100,6 +102,7 @@ namespace Sumi
             public int jobs_ahead;
             public ulong held_bytes_0, held_bytes_1, held_bytes_2, held_bytes_3;
             public int cut_tokens;
+            public IntPtr user_data;
         }
 
         public struct sumi_model_desc
@@ -109,6 +112,7 @@ namespace Sumi
             public WeightFormat weights;
             public byte without_text_encoder, without_vae_encoder;
             public int priority;
+            public IntPtr user_data;
             public IntPtr text_encoder_2_path, tokenizer_2_path, vision_path, processor_path, variant;
         }
 
@@ -129,7 +133,7 @@ namespace Sumi
         }
 
         public struct sumi_pixels { public IntPtr data; public int width, height, row_bytes, channel_count; }
-        public struct sumi_prompt_desc { public uint cookie; public IntPtr model, text, references; public int reference_count, priority; }
+        public struct sumi_prompt_desc { public uint cookie; public IntPtr model, text, references; public int reference_count, priority; public IntPtr user_data; }
         public struct sumi_prompt_encoder { public int token_count, width; public IntPtr features; }
         public struct sumi_prompt_info { public int encoder_count; public sumi_prompt_encoder encoders_0, encoders_1, encoders_2, encoders_3; public int reference_count; }
         public struct sumi_xml_character { public IntPtr name, gender, appearance, clothing, body_type, expression, action, interaction, position; }
@@ -144,9 +148,9 @@ namespace Sumi
             public IntPtr caption;
             public sumi_log log;
         }
-        public struct sumi_lora_desc { public uint cookie; public IntPtr model, path; public int priority; }
+        public struct sumi_lora_desc { public uint cookie; public IntPtr model, path; public int priority; public IntPtr user_data; }
         public struct sumi_lora_use { public IntPtr lora; public float scale; }
-        public struct sumi_target { public Format format; public IntPtr host_memory; public int row_bytes; public ulong device_address; public IntPtr @event, external; }
+        public struct sumi_target { public Format format; public IntPtr host_memory; public int row_bytes; public ulong device_address; public IntPtr @event, external; public byte bottom_up; }
         public struct sumi_image_item { public IntPtr text, prompt, negative_text, negative_prompt; public ulong seed; }
 
         public struct sumi_image_desc
@@ -171,6 +175,7 @@ namespace Sumi
             public int lora_count;
             public uint deadline_ms;
             public int preview_every, priority;
+            public IntPtr user_data;
             public IntPtr targets;
             public byte profile;
             public int mask_feather;
@@ -192,6 +197,7 @@ namespace Sumi
             public ulong seed;
             public IntPtr noise_values;
             public int priority;
+            public IntPtr user_data;
         }
 #pragma warning restore 0649
 
