@@ -1,6 +1,6 @@
 // softmax(q k^T * scale) v by mma.sync, for 8.0 and newer: bf16, float sums, head dims 64, 96, 128, grouped heads,
-// optionally causal, sequences of one or two spans. attention.h has shapes and launches. There is no e4m3 attention
-// yet.
+// optionally causal, sequences of one or two spans whose queries may begin later than their keys. attention.h has shapes
+// and launches. There is no e4m3 attention yet.
 //
 // A block takes NW warps of MT * 16 queries of one head and walks the keys from the last tile of BN down, so that only
 // the first tiles need masks. K and V go through two buffers each by cp.async, with one barrier per tile. Two m16 tiles
@@ -15,12 +15,9 @@
 // both, fma(s, c, -m c) is inf in rows of a causal tile that see no key yet, by the rounding of 1e30 c. Tried and
 // slower: 16 queries per warp with fragments double-buffered, keys 16 at a time, single buffers, q as two register
 // fragments with 64 keys (spills).
-#include "attention.h"
+#include "attention_sequences.cuh"
 #include "common.cuh"
 #include "portable_sm80.cuh"
-
-// from the sequence's first row
-SUMI_DEV int row_of(const sumi_attention_sequence& s, int i) { return i + (i >= s.split ? s.jump : 0); }
 
 template <int HD, int BN, int NW, int MT, int QR, bool CAUSAL> SUMI_DEV void attention(const sumi_attention_args& a)
 {
@@ -32,13 +29,11 @@ template <int HD, int BN, int NW, int MT, int QR, bool CAUSAL> SUMI_DEV void att
     const u32 sq = (u32)__cvta_generic_to_shared(shared), sk = sq + (SHARES_Q ? ROWS * Q_BYTES : 0), sv = sk + 2 * TILE;
     const int warp = threadIdx.x >> 5, l = threadIdx.x & 31;
     const int tile = a.tile_begin + blockIdx.x;
-    int number = 0;
-    while (tile >= a.sequences[number].tile_end) number++;
-    const sumi_attention_sequence& s_ = a.sequences[number];
+    const sumi_attention_sequence& s_ = a.sequences[sequence_of(a, tile)];
     const int inside = tile - s_.tile_end + s_.row_tiles * a.heads, head = inside / s_.row_tiles,
               row_tile = inside - head * s_.row_tiles;
     // causal: the rows with most keys first
-    const int q0 = (CAUSAL ? s_.row_tiles - 1 - row_tile : row_tile) * ROWS, kv_head = head / a.group;
+    const int q0 = s_.first_query + (CAUSAL ? s_.row_tiles - 1 - row_tile : row_tile) * ROWS, kv_head = head / a.group;
     const u16* qkv = (const u16*)a.qkv + (int64_t)s_.begin * a.pitch;
     const u16* q = qkv + a.q_column + head * HD;
     const u16* k = qkv + a.k_column + kv_head * HD;

@@ -27,16 +27,17 @@
 #include <stdint.h>
 
 // ---- attention.cu, attention_any.cu ---------------------------------------------------------------------------------
-#define SUMI_ATTENTION_SEQUENCES 16
+// Nearly what 4 KiB of parameters hold: the 100 windows of a vision tower's picture are one launch.
+#define SUMI_ATTENTION_SEQUENCES 120
 #define SUMI_ATTENTION_ANY_SHARED_BYTES 41984
 
-// Token i of a sequence is row begin + i, from i = split on row begin + i + jump (the second span). Its first `queries`
-// tokens are queries, all `keys` are keys.
+// Token i of a sequence is row begin + i, from i = split on row begin + i + jump (the second span). Its tokens
+// [first_query, queries) are queries, all `keys` are keys.
 typedef struct sumi_attention_sequence {
     // the sequence's tiles are [tile_end - heads * row_tiles, tile_end): head major, row tiles inside
     int32_t tile_end, row_tiles;
     int32_t begin, split, jump;
-    int32_t keys, queries;
+    int32_t keys, queries, first_query;
 } sumi_attention_sequence;
 
 // The only parameter, by value. grid (tiles of this launch).
@@ -51,8 +52,7 @@ typedef struct sumi_attention_args {
     float scale_log2;   // softmax scale * log2 e
     // sumi_attention_any only. window 0: none. is_aligned: rows and heads begin at multiples of 16 bytes
     int32_t is_causal, window, is_aligned;
-    // sumi_attention_any only: of all these sequences the first query's token; `queries` is one behind the last
-    int32_t first_query;
+    int32_t sequence_count;
     sumi_attention_sequence sequences[SUMI_ATTENTION_SEQUENCES];
 } sumi_attention_args;
 

@@ -8,6 +8,8 @@
 #include "kernels/attention.h"
 #include <string.h>
 
+_Static_assert(sizeof(sumi_attention_args) <= 4096, "a launch takes 4 KiB of parameters");
+
 typedef enum kernel_family {
     FAMILY_ANY,      // attention_any.cu
     FAMILY_PORTABLE, // attention.cu
@@ -140,7 +142,7 @@ static const attention_kernel* choose_hopper(const sumi_cuda_run* run, const dem
         op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column | sumi_cuda_cols(run, op->in[0]);
     bool has_tensor_maps = run->device->driver.cuTensorMapEncodeTiled != NULL;
     if (run->device->capability != 90 || !run->allows_hopper || !has_tensor_maps || columns % slab != 0
-        || (d->is_causal && !d->has_one_span)) {
+        || (d->is_causal && !d->has_one_span) || d->begins_later) {
         return NULL;
     }
     if (dim == 384 || dim == 512) {
@@ -185,7 +187,7 @@ static const attention_kernel* choose(const sumi_cuda_run* run, const demands* d
 {
     int32_t dim = run->op->u.attention.dim;
     const attention_kernel* kernel = NULL;
-    if (d->is_aligned && d->window == 0 && !d->begins_later && run->op->u.attention.scale > 0.0f) {
+    if (d->is_aligned && d->window == 0 && run->op->u.attention.scale > 0.0f) {
         kernel = choose_hopper(run, d);
         if (kernel == NULL || !fits(run, kernel)) { kernel = choose_portable(run, d); }
     }
@@ -199,7 +201,7 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
                                    int32_t end)
 {
     const sumi_op* op = run->op;
-    int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0, batch;
+    int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0;
     sumi_attention_args args = {.qkv = sumi_cuda_value(run, op->in[0]),
                                 .out = sumi_cuda_value(run, op->out),
                                 .pitch = sumi_cuda_cols(run, op->in[0]),
@@ -214,16 +216,10 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
                                 .is_causal = d->is_causal,
                                 .window = d->window,
                                 .is_aligned = d->is_aligned};
-    for (int32_t first = 0; first < count && after < end; first += batch) {
-        int32_t from = max_int(begin, after);
-        batch = min_int(SUMI_ATTENTION_SEQUENCES, count - first);
-        args.first_query = tokens_of(&op->u.attention.sequences[first]).first_query;
+    for (int32_t first = 0; first < count && after < end; first += SUMI_ATTENTION_SEQUENCES) {
+        int32_t batch = min_int(SUMI_ATTENTION_SEQUENCES, count - first), from = max_int(begin, after);
         for (int32_t i = 0; i < batch; i++) {
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
-            if (t.first_query != args.first_query) { // a launch of its own
-                batch = i;
-                break;
-            }
             int32_t tiles = row_tiles(kernel, &t);
             after += heads * tiles;
             args.sequences[i] =
@@ -233,11 +229,13 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
                                           .split = t.keys[0],
                                           .jump = t.span_count == 2 ? t.begin[1] - t.begin[0] - t.keys[0] : 0,
                                           .keys = t.keys[0] + t.keys[1],
-                                          .queries = t.first_query + t.queries[0] + t.queries[1]};
+                                          .queries = t.first_query + t.queries[0] + t.queries[1],
+                                          .first_query = t.first_query};
         }
         int32_t to = min_int(end, after);
         if (from < to) {
             args.tile_begin = from;
+            args.sequence_count = batch;
             void* params[] = {&args};
             sumi_cuda_grid grid = {.x = (uint32_t)(to - from),
                                    .y = 1,
