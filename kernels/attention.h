@@ -13,12 +13,17 @@
 //   sumi_attention_d128_causal            128      32       128      49152                 128        also causal
 //   sumi_attention_d128_m1_causal          64      32       128      32768                 128        also causal
 //   sumi_attention_d96, _d96_causal       128      32       128      24576                  96
+//   sumi_attention_d80                    128      32       128      20480                  80
+//   sumi_attention_d80_m1                  64      64       128      40960                  80
 //   sumi_attention_d64, _d64_causal       128      64       128      32768                  64
+//   sumi_attention_d256                    32      32       128      81920                 256         also causal
+//   sumi_attention_d256_k4                 32      64       256     147456                 256         also causal
 //   sumi_attention_any_c<chunks>           64      64       256      SUMI_ATTENTION_ANY_SHARED_BYTES   1 .. 64 * chunks, chunks 1, 2, 4, 8; causal, window, odd sizes
 //   sumi_attention_sm90_d128              192     128       512     230400                 128        one or two spans
 //   sumi_attention_sm90_d128_c2           128     128       384     197632                 128        one or two spans, few tiles
 //   sumi_attention_sm90_d128_causal       192     128       512     230400                 128        one span, causal
 //   sumi_attention_sm90_d96, _d96_causal  192     128       512     173056                  96        as d128
+//   sumi_attention_sm90_d80               192     128       512     226304                  80        one or two spans
 //   sumi_attention_sm90_d64, _d64_causal  192     128       512     181248                  64        as d128
 //   sumi_attention_sm90_d384              128      64       384     148480                 384        one span; rows of a cluster of two blocks
 //   sumi_attention_sm90_d512              128      64       384     197632                 512        as d384
@@ -27,16 +32,17 @@
 #include <stdint.h>
 
 // ---- attention.cu, attention_any.cu ---------------------------------------------------------------------------------
-#define SUMI_ATTENTION_SEQUENCES 16
+// Nearly what 4 KiB of parameters hold: the 100 windows of a vision tower's picture are one launch.
+#define SUMI_ATTENTION_SEQUENCES 120
 #define SUMI_ATTENTION_ANY_SHARED_BYTES 41984
 
-// Token i of a sequence is row begin + i, from i = split on row begin + i + jump (the second span). Its first `queries`
-// tokens are queries, all `keys` are keys.
+// Token i of a sequence is row begin + i, from i = split on row begin + i + jump (the second span). Its tokens
+// [first_query, queries) are queries, all `keys` are keys.
 typedef struct sumi_attention_sequence {
     // the sequence's tiles are [tile_end - heads * row_tiles, tile_end): head major, row tiles inside
     int32_t tile_end, row_tiles;
     int32_t begin, split, jump;
-    int32_t keys, queries;
+    int32_t keys, queries, first_query;
 } sumi_attention_sequence;
 
 // The only parameter, by value. grid (tiles of this launch).
@@ -49,10 +55,10 @@ typedef struct sumi_attention_args {
     int32_t dim;
     int32_t tile_begin; // block b does tile tile_begin + b
     float scale_log2;   // softmax scale * log2 e
-    // sumi_attention_any only. window 0: none. is_aligned: rows and heads begin at multiples of 16 bytes
+    // is_causal: read by d256 and any, whose names do not say it. The others are for any only: window 0 is none;
+    // is_aligned: rows and heads begin at multiples of 16 bytes
     int32_t is_causal, window, is_aligned;
-    // sumi_attention_any only: of all these sequences the first query's token; `queries` is one behind the last
-    int32_t first_query;
+    int32_t sequence_count;
     sumi_attention_sequence sequences[SUMI_ATTENTION_SEQUENCES];
 } sumi_attention_args;
 
@@ -68,9 +74,9 @@ typedef struct sumi_attention_map {
 } sumi_attention_map; // a CUtensorMap
 
 // First parameter, by value: 3-D bf16 maps {slab, rows, slabs} of each span, strides {row pitch, slab}; a slab is 64
-// channels (128-byte swizzle), for dim 96 it is 32 (64-byte swizzle). `rows` is the span's own count: the hardware then
-// fills the tail of a tile with zeros and leaves out what would be stored past it, so other sequences' rows are neither
-// read nor written. Of one span only [..][0] is used.
+// channels (128-byte swizzle), for dim 96 it is 32 (64-byte swizzle), for dim 80 it is 16 (32-byte swizzle). `rows` is
+// the span's own count: the hardware then fills the tail of a tile with zeros and leaves out what would be stored past
+// it, so other sequences' rows are neither read nor written. Of one span only [..][0] is used.
 typedef struct sumi_attention_sm90_maps {
     // from the first query head on; rows: the span's queries. box {slab, 64, dim / slab}
     sumi_attention_map q[SUMI_ATTENTION_SM90_SEQUENCES][2];

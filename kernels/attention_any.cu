@@ -12,16 +12,13 @@
 // keys costs a third of the traffic (L2), and lets 512 channels fit into the memory that 64 need. Channels past dim and
 // tokens past the end are zeros in shared memory. One barrier per chunk: it says that the chunk has landed and that
 // everyone has left the other buffer.
-#include "attention.h"
+#include "attention_sequences.cuh"
 #include "common.cuh"
 #include "portable_sm80.cuh"
 
 static constexpr int ROWS = 64, KEYS = 64, BUFFER = 64 * 128, STAGE = 2 * BUFFER, P_AT = 2 * STAGE,
                      MAX_AT = P_AT + BUFFER, SUM_AT = MAX_AT + 2 * ROWS * 4;
 static_assert(SUM_AT + 2 * ROWS * 4 == SUMI_ATTENTION_ANY_SHARED_BYTES, "attention.h");
-
-// from the sequence's first row
-SUMI_DEV int row_of(const sumi_attention_sequence& s, int i) { return i + (i >= s.split ? s.jump : 0); }
 
 // 64 tokens from token0 (zeros from `count` on) x 64 channels from `channel` (zeros from dim on) of a head at `from` ->
 // a swizzled buffer.
@@ -55,11 +52,9 @@ template <int CHUNKS> SUMI_DEV void attention_any(const sumi_attention_args& a)
     const u32 base = (u32)__cvta_generic_to_shared(shared);
     const int l = threadIdx.x & 31, rows16 = (threadIdx.x >> 5) & 3, half = threadIdx.x >> 7;
     const int tile = a.tile_begin + blockIdx.x;
-    int number = 0;
-    while (tile >= a.sequences[number].tile_end) number++;
-    const sumi_attention_sequence& s = a.sequences[number];
+    const sumi_attention_sequence& s = a.sequences[sequence_of(a, tile)];
     const int inside = tile - s.tile_end + s.row_tiles * a.heads, head = inside / s.row_tiles,
-              q0 = a.first_query + (inside - head * s.row_tiles) * ROWS, kv_head = head / a.group;
+              q0 = s.first_query + (inside - head * s.row_tiles) * ROWS, kv_head = head / a.group;
     const u16* qkv = (const u16*)a.qkv + (int64_t)s.begin * a.pitch;
     const u16* q = qkv + a.q_column + head * a.dim;
     const u16* k = qkv + a.k_column + kv_head * a.dim;

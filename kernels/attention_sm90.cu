@@ -1,5 +1,5 @@
-// softmax(q k^T * scale) v on Hopper: bf16, float sums, head dims 64, 96, 128, grouped heads, one or two key spans, or
-// causal over one. attention.h has shapes and launches. There is no e4m3 attention yet.
+// softmax(q k^T * scale) v on Hopper: bf16, float sums, head dims 64, 80, 96, 128, grouped heads, one or two key spans,
+// or causal over one. attention.h has shapes and launches. There is no e4m3 attention yet.
 //
 //   producer warpgroup    K, V tiles by TMA into a ring of STAGES; 64-query groups of q
 //   CONSUMERS warpgroups  64 queries each:  S = q k^T (wgmma) -> lazy online softmax in registers -> O += P v (wgmma, P stays in registers) -> TMA store
@@ -13,11 +13,11 @@
 // 30 heads x 128 are 660 tiles: exactly 5 rounds of 132 multiprocessors.
 //
 // OVERLAP issues q k^T of the next tile before p v of this one: needed with two consumers, and for the short products
-// of dim 64. POLYNOMIAL n computes every n-th exponential on the FMA units: a gain for dim 96 only. Tried and slower:
-// turns at the tensor cores (ping-pong), 80 .. 176 keys, q in registers, multicast in clusters. Where the last round
-// leaves half of the device empty, its tiles are shared out by groups of queries, a warpgroup or two to a block.
-// Cutting them along the keys is faster for some shapes, but would make a result depend on how an op is cut into
-// slices.
+// of dim 64. POLYNOMIAL n computes every n-th exponential on the FMA units: a gain for dim 96 only. Dim 80 has dim 96's
+// settings, unmeasured; with OVERLAP its registers do not suffice (C7512). Tried and slower: turns at the tensor cores
+// (ping-pong), 80 .. 176 keys, q in registers, multicast in clusters. Where the last round leaves half of the device
+// empty, its tiles are shared out by groups of queries, a warpgroup or two to a block. Cutting them along the keys is
+// faster for some shapes, but would make a result depend on how an op is cut into slices.
 //
 // Traps. Any C75xx warning of ptxas means serialised products: a failed build. A barrier wait between q k^T and p v of
 // one step gives C7520: wait for both tiles first. A warpgroup without queries must not let its four warps follow the
@@ -64,10 +64,11 @@ ATTENTION_DEVICE attention_place find_place(const sumi_attention_sm90_shape& sha
 template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL, bool CAUSAL> struct attention_sm90 {
     static constexpr int KEYS = 128;
     static constexpr int ROWS = CONSUMERS * 64;
-    static constexpr int SLAB = HEAD_DIM % 64 == 0 ? 64 : 32; // channels per swizzled slab: rows of 128 or 64 bytes
+    // channels per swizzled slab: rows of 128, 64 or 32 bytes
+    static constexpr int SLAB = HEAD_DIM % 64 == 0 ? 64 : HEAD_DIM % 32 == 0 ? 32 : 16;
     static constexpr int SLAB_BYTES = SLAB * 2;
     static constexpr int SLABS = HEAD_DIM / SLAB;
-    static constexpr int LAYOUT = SLAB_BYTES == 128 ? 1 : 2;
+    static constexpr int LAYOUT = SLAB_BYTES == 128 ? 1 : SLAB_BYTES == 64 ? 2 : 3;
     static constexpr int OCTET = 8 * SLAB_BYTES; // bytes of 8 rows of a slab
     static constexpr int TILE_BYTES = KEYS * HEAD_DIM * 2;
     static constexpr int GROUP_BYTES = 64 * HEAD_DIM * 2; // one warpgroup's queries, or its output
@@ -399,7 +400,10 @@ template <int HEAD_DIM, int CONSUMERS, int STAGES, bool OVERLAP, int POLYNOMIAL,
 #pragma unroll
             for (int n = 0; n < HEAD_DIM / 16; n++) {
                 const int line = warp * 16 + (lane & 15), c = n * 16 + (lane >> 4) * 8,
-                          swizzle = SLAB_BYTES == 128 ? (line & 7) << 4 : (line >> 1 & 3) << 4;
+                          swizzle = (SLAB_BYTES == 128  ? line & 7
+                                     : SLAB_BYTES == 64 ? line >> 1 & 3
+                                                        : line >> 2 & 1)
+                                 << 4;
                 stmatrix4(o_stage + (c / SLAB) * 64 * SLAB_BYTES + line * SLAB_BYTES + (((c % SLAB) * 2) ^ swizzle),
                           pack_bf16(o[8 * n] * inv0, o[8 * n + 1] * inv0),
                           pack_bf16(o[8 * n + 2] * inv1, o[8 * n + 3] * inv1),
@@ -470,5 +474,6 @@ ATTENTION_KERNEL(sumi_attention_sm90_d128_c2, 128, 2, 2, true, 0, false)
 ATTENTION_KERNEL(sumi_attention_sm90_d128_causal, 128, 3, 2, false, 0, true)
 ATTENTION_KERNEL(sumi_attention_sm90_d96, 96, 3, 2, false, 8, false)
 ATTENTION_KERNEL(sumi_attention_sm90_d96_causal, 96, 3, 2, false, 8, true)
+ATTENTION_KERNEL(sumi_attention_sm90_d80, 80, 3, 4, false, 8, false)
 ATTENTION_KERNEL(sumi_attention_sm90_d64, 64, 3, 4, true, 0, false)
 ATTENTION_KERNEL(sumi_attention_sm90_d64_causal, 64, 3, 4, true, 0, true)

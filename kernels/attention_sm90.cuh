@@ -76,8 +76,8 @@ ATTENTION_DEVICE float exp2_polynomial(float x)
 }
 
 // ---- wgmma ----------------------------------------------------------------------------------------------------------
-// Descriptor: address, leading and stride byte offsets in units of 16, layout 1 = 128-byte, 2 = 64-byte swizzle. The
-// low word is kept apart so that a step along the operand is one 32-bit addition of bytes / 16.
+// Descriptor: address, leading and stride byte offsets in units of 16, layout 1 = 128-byte, 2 = 64-byte, 3 = 32-byte
+// swizzle. The low word is kept apart so that a step along the operand is one 32-bit addition of bytes / 16.
 //   q, k  K-major: leading ignored, stride 8 rows; 32 bytes on per k-step inside a slab
 //   v     N-major: leading = one slab of channels, stride 8 keys; 16 rows on per k-step
 ATTENTION_DEVICE u32 descriptor_low(u32 address, u32 leading)
@@ -118,6 +118,7 @@ template <int N> struct attention_wgmma; // d[64 x N] (+)= a[64 x 16] b, float; 
 #define ATTENTION_R32                                                                                                  \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"  \
     "30,%31"
+#define ATTENTION_R40 ATTENTION_R32 ",%32,%33,%34,%35,%36,%37,%38,%39"
 #define ATTENTION_R48 ATTENTION_R32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define ATTENTION_R64 ATTENTION_R48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define ATTENTION_R96                                                                                                  \
@@ -145,6 +146,8 @@ template <int N> struct attention_wgmma; // d[64 x N] (+)= a[64 x 16] b, float; 
     };
 #define ATTENTION_OUT64 ATTENTION_C32(d, 0)
 ATTENTION_WGMMA(64, ATTENTION_R32, 32, ATTENTION_OUT64, "%32", "%33", "%34", "%35", "%36", "%37")
+#define ATTENTION_OUT80 ATTENTION_C32(d, 0), ATTENTION_C8(d, 32)
+ATTENTION_WGMMA(80, ATTENTION_R40, 40, ATTENTION_OUT80, "%40", "%41", "%42", "%43", "%44", "%45")
 #define ATTENTION_OUT96 ATTENTION_C32(d, 0), ATTENTION_C16(d, 32)
 ATTENTION_WGMMA(96, ATTENTION_R48, 48, ATTENTION_OUT96, "%48", "%49", "%50", "%51", "%52", "%53")
 #define ATTENTION_OUT128 ATTENTION_C64(d, 0)

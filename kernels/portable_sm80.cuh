@@ -72,13 +72,16 @@ SUMI_DEV float silu(float x)
     return fmaf(h, tanh_fast(h), h);
 }
 
-// Shared tiles: rows of RB bytes (64, 128, 192 or 256) in 16-byte chunks; chunk c of row r sits at c ^ key(r). Every 8
-// rows that an ldmatrix or a group of cp.async touch fall into different banks. RB 64 and 192 swap only within four
-// chunks.
-template <int RB> SUMI_DEV int swizzle_key(int row) { return RB % 128 ? (row >> 1) & 3 : row & 7; }
+// Shared tiles: rows of RB bytes (64, 128, 160, 192, 256 or 512) in 16-byte chunks; chunk c of row r sits at
+// c ^ key(r). Every 8 rows that an ldmatrix or a group of cp.async touch fall into different banks. RB 64 and 192 swap
+// only within four chunks, RB 160 within two: four of its rows begin at four different quarters of the banks.
+template <int RB> SUMI_DEV int swizzle_key(int row)
+{
+    return RB % 64 ? (row >> 2) & 1 : RB % 128 ? (row >> 1) & 3 : row & 7;
+}
 template <int RB> SUMI_DEV u32 at(int row, int c) { return row * RB + ((c ^ swizzle_key<RB>(row)) << 4); }
 // Address of 32-byte step t, given the one of step 0 of the same row
 template <int RB> SUMI_DEV u32 step(u32 a, int t)
 {
-    return RB % 128 ? (a ^ ((t & 1) << 5)) + (t >> 1) * 64 : a ^ (t << 5);
+    return RB % 64 ? a + t * 32 : RB % 128 ? (a ^ ((t & 1) << 5)) + (t >> 1) * 64 : a ^ (t << 5);
 }

@@ -582,7 +582,7 @@ static void make_tower(sumi_qwen_vision* m, sumi_qwen_vision_block* blocks)
     }
 }
 
-// Heads of 80 channels have no kernel of their own: the one for any size takes windows and whole pictures.
+// Windows and whole pictures have kernels of their own, for heads of 80 channels.
 TEST(the_vision_tower_takes_the_kernels_that_are_there)
 {
     bench b;
@@ -600,9 +600,9 @@ TEST(the_vision_tower_takes_the_kernels_that_are_there)
         check_used(&b, "sumi_embed_rows", true);
         check_used(&b, "sumi_gated", true);
         check_used(&b, "sumi_gemm_any", false);
-        check_used(&b, "sumi_attention_any_c2", true);
-        check_used(&b, "sumi_attention_any_c1", false);
-        check_used(&b, "sumi_attention_sm90_", false);
+        check_used(&b, "sumi_attention_d80_m1", true);
+        check_used(&b, "sumi_attention_sm90_d80", true);
+        check_used(&b, "sumi_attention_any", false);
         plan_forget(b.runner, &plan);
         sumi_plan_end(&plan);
         runner_forget_weights(b.runner, s_weights, (size_t)s_weight_count);
@@ -793,6 +793,66 @@ TEST(the_layers_of_the_qwen_autoencoder_have_fast_kernels)
     free(zeros);
 }
 
+// ---- Attention ------------------------------------------------------------------------------------------------------
+enum { ATTENTION_CAUSAL = 1, ATTENTION_LATER = 2 };
+
+// Heads and sequences as released models have them. LATER: a second sequence begins with the first one's rows but the
+// last. window: rows of a sequence, of which there are as many as it takes.
+typedef struct attention_layer {
+    int32_t q_heads, kv_heads, dim, rows, window, flags;
+    const char* kernel;
+} attention_layer;
+static const attention_layer s_attention_layers[] = {
+    {16, 16, 80, 5476, 64, 0, "sumi_attention_d80_m1"},   // the vision tower's windows
+    {16, 16, 80, 784, 784, 0, "sumi_attention_sm90_d80"}, // and its whole pictures
+    {16, 16, 80, 128, 128, 0, "sumi_attention_sm90_d80"}, // two thirds of a tile
+    {16, 16, 80, 784, 784, ATTENTION_CAUSAL, "sumi_attention_any_c2"},
+    {8, 4, 256, 300, 300, ATTENTION_CAUSAL, "sumi_attention_d256_k4"},
+    {8, 4, 256, 300, 300, 0, "sumi_attention_d256_k4"},
+    {28, 4, 128, 300, 300, ATTENTION_CAUSAL, "sumi_attention_sm90_d128_causal"},
+    {28, 4, 128, 300, 300, ATTENTION_CAUSAL | ATTENTION_LATER, "sumi_attention_d128_m1_causal"},
+    {28, 4, 128, 1400, 1400, ATTENTION_CAUSAL | ATTENTION_LATER, "sumi_attention_d128_causal"}};
+
+TEST(attention_takes_the_kernel_of_its_heads)
+{
+    for (size_t i = 0; i < sizeof s_attention_layers / sizeof *s_attention_layers; i++) {
+        const attention_layer* l = &s_attention_layers[i];
+        const int32_t own = 20, rows = l->rows + ((l->flags & ATTENTION_LATER) != 0 ? own : 0);
+        sumi_sequence list[128];
+        sumi_attention attention = {.q_heads = l->q_heads,
+                                    .kv_heads = l->kv_heads,
+                                    .dim = l->dim,
+                                    .scale = 0.05f,
+                                    .causal = (l->flags & ATTENTION_CAUSAL) != 0,
+                                    .sequences = list};
+        for (int32_t begin = 0; begin < l->rows; begin += l->window) {
+            const int32_t left = l->rows - begin;
+            list[attention.sequence_count++] = (sumi_sequence){
+                .span = {{begin, left < l->window ? left : l->window}}, .span_count = 1, .query_spans = 1};
+        }
+        if ((l->flags & ATTENTION_LATER) != 0)
+            list[attention.sequence_count++] = (sumi_sequence){
+                .span = {{0, l->rows - 1}, {l->rows, own}}, .span_count = 2, .query_spans = 1, .query_first = 1};
+        bench b;
+        if (open_bench(&b)) {
+            sumi_plan plan;
+            sumi_runner_begin_plan(b.runner, &plan, &b.heap);
+            sumi_plan_section(&plan, SUMI_SECTION_TEXT, 1, 0);
+            const sumi_value x =
+                sumi_plan_bound(&plan, "x", SUMI_ELEMENT_ACTIVATION, rows, (l->q_heads + 2 * l->kv_heads) * l->dim);
+            sumi_plan_attention(&plan, "attention", x, &attention);
+            run_written(&b, &plan);
+            check_used(&b, l->kernel, true);
+            const tally t = tally_of(&b, "sumi_attention");
+            if (t.used != 1) printf("  %d kernels for %s\n", t.used, l->kernel);
+            CHECK_NUMBER(t.used, 1);
+            plan_forget(b.runner, &plan);
+            sumi_plan_end(&plan);
+        }
+        close_bench(&b);
+    }
+}
+
 int main(int argc, char** argv)
 {
     TEST_BEGIN(argc, argv);
@@ -810,6 +870,7 @@ int main(int argc, char** argv)
     RUN(the_vision_tower_takes_the_kernels_that_are_there);
     RUN(a_text_encoder_that_pools_takes_the_kernels_that_are_there);
     RUN(the_layers_of_the_qwen_autoencoder_have_fast_kernels);
+    RUN(attention_takes_the_kernel_of_its_heads);
     TEST_END();
 }
 #else

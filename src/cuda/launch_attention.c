@@ -8,6 +8,8 @@
 #include "kernels/attention.h"
 #include <string.h>
 
+_Static_assert(sizeof(sumi_attention_args) <= 4096, "a launch takes 4 KiB of parameters");
+
 typedef enum kernel_family {
     FAMILY_ANY,      // attention_any.cu
     FAMILY_PORTABLE, // attention.cu
@@ -35,6 +37,10 @@ static const attention_kernel s_d128_causal = {"sumi_attention_d128_causal", FAM
 static const attention_kernel s_d128_m1_causal = {"sumi_attention_d128_m1_causal", FAMILY_PORTABLE, 64, 128, 32768};
 static const attention_kernel s_d96[2] = {{"sumi_attention_d96", FAMILY_PORTABLE, 128, 128, 24576},
                                           {"sumi_attention_d96_causal", FAMILY_PORTABLE, 128, 128, 24576}};
+static const attention_kernel s_d80 = {"sumi_attention_d80", FAMILY_PORTABLE, 128, 128, 20480};
+static const attention_kernel s_d80_m1 = {"sumi_attention_d80_m1", FAMILY_PORTABLE, 64, 128, 40960};
+static const attention_kernel s_d256 = {"sumi_attention_d256", FAMILY_PORTABLE, 32, 128, 81920};
+static const attention_kernel s_d256_k4 = {"sumi_attention_d256_k4", FAMILY_PORTABLE, 32, 256, 147456};
 static const attention_kernel s_d64[2] = {{"sumi_attention_d64", FAMILY_PORTABLE, 128, 128, 32768},
                                           {"sumi_attention_d64_causal", FAMILY_PORTABLE, 128, 128, 32768}};
 static const attention_kernel s_sm90_d128[2] = {{"sumi_attention_sm90_d128", FAMILY_HOPPER, 192, 512, 230400},
@@ -42,6 +48,7 @@ static const attention_kernel s_sm90_d128[2] = {{"sumi_attention_sm90_d128", FAM
 static const attention_kernel s_sm90_d128_c2 = {"sumi_attention_sm90_d128_c2", FAMILY_HOPPER, 128, 384, 197632};
 static const attention_kernel s_sm90_d96[2] = {{"sumi_attention_sm90_d96", FAMILY_HOPPER, 192, 512, 173056},
                                                {"sumi_attention_sm90_d96_causal", FAMILY_HOPPER, 192, 512, 173056}};
+static const attention_kernel s_sm90_d80 = {"sumi_attention_sm90_d80", FAMILY_HOPPER, 192, 512, 226304};
 static const attention_kernel s_sm90_d64[2] = {{"sumi_attention_sm90_d64", FAMILY_HOPPER, 192, 512, 181248},
                                                {"sumi_attention_sm90_d64_causal", FAMILY_HOPPER, 192, 512, 181248}};
 static const attention_kernel s_sm90_d384 = {"sumi_attention_sm90_d384", FAMILY_WIDE, 128, 384, 148480};
@@ -89,8 +96,8 @@ static int32_t row_tiles(const attention_kernel* kernel, const tokens* t)
     return divide_up(t->queries[0] + t->queries[1], kernel->rows);
 }
 
-// Of the whole op. Fits: a tile holds at least as many queries as a part of the plan, but for the one that a second
-// span may begin.
+// Of the whole op. Fits: a tile holds at least half as many queries as a part of the plan, but for the one that a
+// second span may begin.
 static int32_t count_tiles(const sumi_op* op, const attention_kernel* kernel)
 {
     int32_t tiles = 0;
@@ -99,6 +106,12 @@ static int32_t count_tiles(const sumi_op* op, const attention_kernel* kernel)
         tiles += op->u.attention.q_heads * row_tiles(kernel, &t);
     }
     return tiles;
+}
+
+// Rows of all tiles, those without a query included.
+static int64_t count_rows(const sumi_op* op, const attention_kernel* kernel)
+{
+    return (int64_t)count_tiles(op, kernel) * kernel->rows;
 }
 
 static bool fits(const sumi_cuda_run* run, const attention_kernel* kernel)
@@ -131,17 +144,23 @@ static demands demands_of(const sumi_cuda_run* run)
     return d;
 }
 
+// Channels of a slab in shared memory: the widest that divide a head.
+static int32_t slab_of(int32_t dim) { return dim % 64 == 0 ? 64 : dim % 32 == 0 ? 32 : 16; }
+
 // NULL: none of the kernels with TMA and wgmma.
 static const attention_kernel* choose_hopper(const sumi_cuda_run* run, const demands* d)
 {
     const sumi_op* op = run->op;
-    int32_t dim = op->u.attention.dim, units = run->device->multiprocessors, slab = dim % 64 == 0 ? 64 : 32;
+    int32_t dim = op->u.attention.dim, units = run->device->multiprocessors, slab = slab_of(dim);
     int32_t columns =
         op->u.attention.q_column | op->u.attention.k_column | op->u.attention.v_column | sumi_cuda_cols(run, op->in[0]);
     bool has_tensor_maps = run->device->driver.cuTensorMapEncodeTiled != NULL;
     if (run->device->capability != 90 || !run->allows_hopper || !has_tensor_maps || columns % slab != 0
-        || (d->is_causal && !d->has_one_span)) {
+        || (d->is_causal && !d->has_one_span) || d->begins_later) {
         return NULL;
+    }
+    if (dim == 80) { // not for windows, of which a tile of 192 rows would hold one of 64
+        return d->is_causal || count_rows(op, &s_sm90_d80) > 2 * count_rows(op, &s_d80_m1) ? NULL : &s_sm90_d80;
     }
     if (dim == 384 || dim == 512) {
         return d->is_causal || !d->has_one_span ? NULL : dim == 384 ? &s_sm90_d384 : &s_sm90_d512;
@@ -163,6 +182,11 @@ static const attention_kernel* choose_portable(const sumi_cuda_run* run, const d
 {
     const sumi_op* op = run->op;
     int32_t dim = op->u.attention.dim, units = run->device->multiprocessors;
+    if (dim == 80) { // lower tiles where they are few or where higher ones would be half empty, as for windows
+        bool is_low = count_tiles(op, &s_d80) < 2 * units || 2 * count_rows(op, &s_d80) > 3 * count_rows(op, &s_d80_m1);
+        return d->is_causal ? NULL : is_low ? &s_d80_m1 : &s_d80;
+    }
+    if (dim == 256) { return fits(run, &s_d256_k4) ? &s_d256_k4 : fits(run, &s_d256) ? &s_d256 : NULL; }
     if (dim != 128) { return dim == 96 ? &s_d96[d->is_causal] : dim == 64 ? &s_d64[d->is_causal] : NULL; }
     int32_t tiles = count_tiles(op, &s_d128);
     if (d->is_causal) { // few tiles: lower ones, and three blocks on a multiprocessor
@@ -185,7 +209,7 @@ static const attention_kernel* choose(const sumi_cuda_run* run, const demands* d
 {
     int32_t dim = run->op->u.attention.dim;
     const attention_kernel* kernel = NULL;
-    if (d->is_aligned && d->window == 0 && !d->begins_later && run->op->u.attention.scale > 0.0f) {
+    if (d->is_aligned && d->window == 0 && run->op->u.attention.scale > 0.0f) {
         kernel = choose_hopper(run, d);
         if (kernel == NULL || !fits(run, kernel)) { kernel = choose_portable(run, d); }
     }
@@ -199,7 +223,7 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
                                    int32_t end)
 {
     const sumi_op* op = run->op;
-    int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0, batch;
+    int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0;
     sumi_attention_args args = {.qkv = sumi_cuda_value(run, op->in[0]),
                                 .out = sumi_cuda_value(run, op->out),
                                 .pitch = sumi_cuda_cols(run, op->in[0]),
@@ -214,16 +238,10 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
                                 .is_causal = d->is_causal,
                                 .window = d->window,
                                 .is_aligned = d->is_aligned};
-    for (int32_t first = 0; first < count && after < end; first += batch) {
-        int32_t from = max_int(begin, after);
-        batch = min_int(SUMI_ATTENTION_SEQUENCES, count - first);
-        args.first_query = tokens_of(&op->u.attention.sequences[first]).first_query;
+    for (int32_t first = 0; first < count && after < end; first += SUMI_ATTENTION_SEQUENCES) {
+        int32_t batch = min_int(SUMI_ATTENTION_SEQUENCES, count - first), from = max_int(begin, after);
         for (int32_t i = 0; i < batch; i++) {
             tokens t = tokens_of(&op->u.attention.sequences[first + i]);
-            if (t.first_query != args.first_query) { // a launch of its own
-                batch = i;
-                break;
-            }
             int32_t tiles = row_tiles(kernel, &t);
             after += heads * tiles;
             args.sequences[i] =
@@ -233,11 +251,13 @@ static sumi_result launch_portable(sumi_cuda_run* run, const attention_kernel* k
                                           .split = t.keys[0],
                                           .jump = t.span_count == 2 ? t.begin[1] - t.begin[0] - t.keys[0] : 0,
                                           .keys = t.keys[0] + t.keys[1],
-                                          .queries = t.first_query + t.queries[0] + t.queries[1]};
+                                          .queries = t.first_query + t.queries[0] + t.queries[1],
+                                          .first_query = t.first_query};
         }
         int32_t to = min_int(end, after);
         if (from < to) {
             args.tile_begin = from;
+            args.sequence_count = batch;
             void* params[] = {&args};
             sumi_cuda_grid grid = {.x = (uint32_t)(to - from),
                                    .y = 1,
@@ -261,7 +281,9 @@ static sumi_result make_map(sumi_cuda_run* run, sumi_attention_map* out_map, CUd
                    strides[2] = {2 * (uint64_t)cols, 2 * (uint64_t)slab};
     const uint32_t box[3] = {slab, box_rows, box_slabs};
     SUMI_TRY(sumi_cuda_tensor_map(run, &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, address, dims, strides, box,
-                                  slab == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B));
+                                  slab == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                  : slab == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                               : CU_TENSOR_MAP_SWIZZLE_32B));
     memcpy(out_map, &map, sizeof *out_map);
     return SUMI_OK;
 }
@@ -273,7 +295,7 @@ static sumi_result make_maps(sumi_cuda_run* run, const tokens* t, int32_t s, uin
     const sumi_op* op = run->op;
     int32_t cols = sumi_cuda_cols(run, op->in[0]), out_cols = sumi_cuda_cols(run, op->out),
             width = op->u.attention.q_heads * op->u.attention.dim;
-    uint32_t slab = op->u.attention.dim % 64 == 0 ? 64 : 32;
+    uint32_t slab = (uint32_t)slab_of(op->u.attention.dim);
     CUdeviceptr qkv = sumi_cuda_value(run, op->in[0]), out = sumi_cuda_value(run, op->out);
     SUMI_TRY(make_map(run, out_kv, qkv, cols, t->begin[s], t->keys[s], 0, cols, slab, key_box_rows, box_slabs));
     if (t->queries[s] == 0) { // a span of keys only
@@ -289,7 +311,7 @@ static sumi_result launch_hopper(sumi_cuda_run* run, const attention_kernel* ker
     const sumi_op* op = run->op;
     int32_t heads = op->u.attention.q_heads, count = op->u.attention.sequence_count, after = 0,
             dim = op->u.attention.dim;
-    int32_t slab = dim % 64 == 0 ? 64 : 32;
+    int32_t slab = slab_of(dim);
     uint32_t slabs = (uint32_t)(dim / slab);
     sumi_attention_sm90_maps maps;
     memset(&maps, 0, sizeof maps);
