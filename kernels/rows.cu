@@ -276,10 +276,10 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
 
 // ---- norm_modulate, norm_gate_add -----------------------------------------------------------------------------------
 // y[y_row + r] = norm(x[x_row + r]) * w * scale + shift   x, y [..][cols]   w [cols] float   scale, shift: rows of step tables; each of the three optional
-// RMS or layer norm. sumi_norm_modulate_<N>: bf16 in and out, cols a multiple of 8 up to N; _any: everything else.
-#define NORM_MODULATE(WARPS, CHUNKS) norm_modulate<WARPS, CHUNKS, false>(args)
-SUMI_ROW_KERNELS(sumi_norm_modulate, sumi_norm_modulate_args, NORM_MODULATE, 2)
-SUMI_ROW_KERNEL(sumi_norm_modulate, any, 4, sumi_norm_modulate_args, norm_modulate_any<false>(args))
+// RMS or layer norm. sumi_norm_modulate_rows: bf16 in and out, cols a multiple of 8 up to SUMI_ROW_MOST_COLS; _any:
+// everything else.
+SUMI_ROW_KERNEL(sumi_norm_modulate_rows, SUMI_NORM_LIMIT, 1, sumi_norm_modulate_args, norm_modulate<false>(args))
+SUMI_ROW_KERNEL(sumi_norm_modulate_any, SUMI_ROWS_THREADS, 4, sumi_norm_modulate_args, norm_modulate_any<false>(args))
 
 // y = silu(norm(x) * w), a picture's pixels: rows of few columns, so a warp takes several. A row belongs to LANES lanes
 // of a warp, each with CHUNKS chunks of 8 columns, chunk j of lane l at column 8 (l + j LANES); groups of lanes walk over
@@ -372,8 +372,8 @@ SUMI_NORM_SILU(512, 3, 32, 2)
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4)
     sumi_norm_silu_any(const __grid_constant__ sumi_norm_modulate_args a)
 {
-    __shared__ float shared[2 * SUMI_ROWS_THREADS / 32];
-    row_group<SUMI_ROWS_THREADS / 32> group = {shared, 0};
+    __shared__ __align__(16) float partial[2 * ROW_WARPS];
+    row_block group(partial);
     for (int64_t r = a.row_begin + (int64_t)blockIdx.x; r < a.row_end; r += gridDim.x) {
         const int64_t x = (a.x_row + r) * a.cols, y = (a.y_row + r) * a.cols;
         float mean = 0.0f, squares = 0.0f;
@@ -396,56 +396,51 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS, 4)
     }
 }
 
-// See rows.cuh for the layout. factor = w * gate.
-template <int WARPS, int CHUNKS> SUMI_DEVICE void norm_gate_add(const sumi_norm_gate_add_args& a)
+// x[x_row + r] += gate * (rms(b[b_row + r]) * w), in place   x, b [..][cols]   w [cols] float, gate: a row of a step table; both optional
+// sumi_norm_gate_add_rows: bf16, cols a multiple of 8 up to SUMI_ROW_MOST_COLS; _any: everything else. factor = w * gate.
+SUMI_DEVICE void norm_gate_add(const sumi_norm_gate_add_args& a)
 {
-    constexpr int LANES = 32 * WARPS, GROUPS = SUMI_ROWS_THREADS / LANES;
-    __shared__ float shared[2 * WARPS];
-    row_group<WARPS> group = {shared, 0};
-    const int lane = threadIdx.x % LANES, chunks = a.cols >> 3;
-    const int64_t stride = (int64_t)gridDim.x * GROUPS;
-    int64_t r = a.row_end - 1 - (int64_t)blockIdx.x * GROUPS - threadIdx.x / LANES;
-    bf16* x = (bf16*)a.x.data + (int64_t)a.x_row * a.cols;
-    const bf16* b = (const bf16*)a.b.data + (int64_t)a.b_row * a.cols;
-    uint4 next_x[CHUNKS], next_b[CHUNKS];
-    if (r >= a.row_begin) {
-        load_row<WARPS, CHUNKS>(b + r * a.cols, chunks, next_b);
-        load_row<WARPS, CHUNKS>(x + r * a.cols, chunks, next_x);
-    }
-    const int32_t counter = *(const int32_t*)a.counter;
-    float factor[CHUNKS][8], gate[CHUNKS][8];
-    load_vector<WARPS>(a.w, chunks, factor);
-    load_steps<WARPS>(a.gate, counter, 1.0f, chunks, gate);
+    extern __shared__ uint4 memory[];
+    __shared__ __align__(16) float partial[2 * ROW_WARPS];
+    row_block block(partial);
+    const row_ring ring(memory, a.cols, 2);
+    const int stride = (int)gridDim.x;
+    bf16* x = (bf16*)a.x.data + (int64_t)a.x_row * a.cols + ring.column(0);
+    const bf16* b = (const bf16*)a.b.data + (int64_t)a.b_row * a.cols + ring.column(0);
+    const auto fetch = [&](int row, int stage) {
+        if (row >= a.row_begin) {
+            ring.fetch<false>(b + (int64_t)row * a.cols, stage, 0);
+            ring.fetch<false>(x + (int64_t)row * a.cols, stage, 1);
+        }
+        ring.commit();
+    };
+    int r = a.row_end - 1 - (int)blockIdx.x;
+#pragma unroll
+    for (int s = 0; s < ROW_STAGES; s++) fetch(r - s * stride, s);
+    const int32_t counter = counter_of(a.counter, a.gate.stride);
+    float factor[ROW_CHUNKS][8], gate[ROW_CHUNKS][8];
+    load_vector(a.w, ring, factor);
+    load_steps(a.gate, counter, 1.0f, ring, gate);
     multiply(factor, 0.0f, gate);
-    for (; r >= a.row_begin; r -= stride) {
-        uint4 raw_x[CHUNKS], raw_b[CHUNKS];
-#pragma unroll
-        for (int j = 0; j < CHUNKS; j++) raw_x[j] = next_x[j], raw_b[j] = next_b[j];
-        if (r - stride >= a.row_begin) {
-            load_row<WARPS, CHUNKS>(b + (r - stride) * a.cols, chunks, next_b);
-            load_row<WARPS, CHUNKS>(x + (r - stride) * a.cols, chunks, next_x);
-        }
-        gate_add_row<WARPS, CHUNKS>(a, group, raw_b, factor, raw_x);
-#pragma unroll
-        for (int j = 0; j < CHUNKS; j++) {
-            if (lane + j * LANES < chunks) store16((uint4*)(x + r * a.cols) + lane + j * LANES, raw_x[j]);
-        }
+    for (int stage = 0; r >= a.row_begin; r -= stride, stage = stage + 1 == ROW_STAGES ? 0 : stage + 1) {
+        float branch[ROW_CHUNKS][8], v[ROW_CHUNKS][8];
+        ring.wait();
+        ring.read(stage, 0, branch);
+        ring.read(stage, 1, v);
+        gate_add_row<false>(a, block, ring, branch, factor, v, x + (int64_t)r * a.cols);
+        fetch(r - ROW_STAGES * stride, stage);
     }
 }
+SUMI_ROW_KERNEL(sumi_norm_gate_add_rows, SUMI_NORM_LIMIT, 1, sumi_norm_gate_add_args, norm_gate_add(args))
 
-// x[x_row + r] += gate * (rms(b[b_row + r]) * w), in place   x, b [..][cols]   w [cols] float, gate: a row of a step table; both optional
-// sumi_norm_gate_add_<N>: bf16, cols a multiple of 8 up to N; _any: everything else.
-#define NORM_GATE_ADD(WARPS, CHUNKS) norm_gate_add<WARPS, CHUNKS>(args)
-SUMI_ROW_KERNELS(sumi_norm_gate_add, sumi_norm_gate_add_args, NORM_GATE_ADD, 2)
-
-// Both in one, bf16 in and out: sumi_norm_pair_<N>, cols a multiple of 8 up to N.
-SUMI_NORM_PAIR_KERNELS(sumi_norm_pair, false)
+// Both in one, bf16 in and out, cols as above.
+SUMI_ROW_KERNEL(sumi_norm_pair_rows, SUMI_NORM_LIMIT, 1, sumi_norm_pair_args, norm_pair<false>(args))
 
 extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
     sumi_norm_gate_add_any(const __grid_constant__ sumi_norm_gate_add_args a)
 {
-    __shared__ float shared[2 * SUMI_ROWS_THREADS / 32];
-    row_group<SUMI_ROWS_THREADS / 32> group = {shared, 0};
+    __shared__ __align__(16) float partial[2 * ROW_WARPS];
+    row_block group(partial);
     const int32_t counter = *(const int32_t*)a.counter;
     for (int64_t r = a.row_begin + (int64_t)blockIdx.x; r < a.row_end; r += gridDim.x) {
         const int64_t x = (a.x_row + r) * a.cols, b = (a.b_row + r) * a.cols;
@@ -571,8 +566,10 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
     }
 }
 #define QK_NORM_ROPE(LANES)                                                                                            \
-    SUMI_ROW_KERNEL(sumi_qk_norm_rope_pairs, LANES, 3, sumi_qk_norm_rope_args, (qk_norm_rope<LANES, false>(args)))     \
-    SUMI_ROW_KERNEL(sumi_qk_norm_rope_halves, LANES, 2, sumi_qk_norm_rope_args, (qk_norm_rope<LANES, true>(args)))
+    SUMI_ROW_KERNEL(sumi_qk_norm_rope_pairs_##LANES, SUMI_ROWS_THREADS, 3, sumi_qk_norm_rope_args,                     \
+                    (qk_norm_rope<LANES, false>(args)))                                                                \
+    SUMI_ROW_KERNEL(sumi_qk_norm_rope_halves_##LANES, SUMI_ROWS_THREADS, 2, sumi_qk_norm_rope_args,                    \
+                    (qk_norm_rope<LANES, true>(args)))
 QK_NORM_ROPE(4)
 QK_NORM_ROPE(8)
 QK_NORM_ROPE(16)
