@@ -2,7 +2,7 @@
 // float storage, float arithmetic. All are bound by bytes: each reads and writes its matrices once, 16 bytes per thread
 // where the width is a multiple of 8. Per-step rows (modulation) are found from the counter in device memory, so that a
 // captured launch is right for every step.
-//   every kernel: block 256 (SUMI_ROWS_THREADS), shared memory static; args in rows.h. The grid is any number of blocks unless it says otherwise.
+//   every kernel: block 256 (SUMI_ROWS_THREADS), shared memory static, but for sumi_norm_*_rows (rows.cuh); args in rows.h. The grid is any number of blocks unless it says otherwise.
 #include "rows.cuh"
 
 // Where a thread of an elementwise kernel works: 2^lanes_log2 threads to a row.
@@ -463,14 +463,16 @@ extern "C" __global__ void __launch_bounds__(SUMI_ROWS_THREADS)
 // Per head of q and k, in place on the qkv matrix: x = rms(x) * w, then rotation by the row's angles.
 //   x [..][pitch] bf16, pitch = (q_heads + 2 kv_heads) dim   q_w, k_w [dim] float   rope [..][dim] float: (cos, sin) per pair
 //   LANES lanes hold a head, 8 columns each; dim a multiple of 8 up to 8 LANES (of 16 when the pairs are halves)
-// A row takes 2^heads_log2 groups of lanes at a time; up to four heads of a group are a turn, and the next turn's loads
-// are in flight while this one is worked on. The weights lie in shared memory: in registers they would cost a block per
-// multiprocessor. Rows go from the last to the first, see rows.cuh.
+// A row takes 2^heads_log2 groups of lanes at a time; SUMI_QK_AHEAD heads of a group are a turn, and the next turn's loads
+// are in flight while this one is worked on. A turn costs its 550 instructions also where it has fewer heads: with all 16
+// groups, 32 heads of 96 filled half of its places, and 48 of 128 three quarters. So heads_log2 is what fills them. The
+// weights lie in shared memory: in registers they would cost a block per multiprocessor. Rows go from the last to the
+// first, see rows.cuh.
 // Groups whose head or row is beyond the end go along with zeros: the shuffles need whole warps.
 template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk_norm_rope_args& a)
 {
-    constexpr int AHEAD = 4, ANGLES = IS_HALVES ? 16 : 8; // heads of a turn; (cos, sin) of 8 or 4 pairs
-    __shared__ float4 weights[2][2][LANES];               // of q and k: first and second four columns of each lane
+    constexpr int AHEAD = SUMI_QK_AHEAD, ANGLES = IS_HALVES ? 16 : 8; // heads of a turn; (cos, sin) of 8 or 4 pairs
+    __shared__ float4 weights[2][2][LANES]; // of q and k: first and second four columns of each lane
     const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
     const int head_step = 1 << a.heads_log2, first_head = group & (head_step - 1);
     const int rows_at_once = (SUMI_ROWS_THREADS / LANES) >> a.heads_log2, heads = a.q_heads + a.kv_heads;
@@ -480,32 +482,34 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
     const int partner =
         (threadIdx.x & 31) - lane + (is_lane_used ? (is_second ? lane - half_lanes : lane + half_lanes) : lane);
     const float per_column = 1.0f / (float)a.dim;
-    const int64_t rows = a.row_end - a.row_begin, stride = (int64_t)gridDim.x * rows_at_once;
-    const int64_t last = a.row_end - 1 - (group >> a.heads_log2); // the row of this group when the block's place is 0
-    bf16* const x = (bf16*)a.x.data + (int64_t)a.x_row * a.pitch + 8 * lane;
+    const int rows = a.row_end - a.row_begin, stride = (int)gridDim.x * rows_at_once;
+    const int last = a.row_end - 1 - (group >> a.heads_log2); // the row of this group when the block's place is 0
+    const int step = head_step * a.dim;                       // from a head of the group to its next one
+    bf16* const x = (bf16*)a.x.data + (int64_t)a.x_row * a.pitch + first_head * a.dim + 8 * lane;
     const float* const rope = a.rope == 0 ? nullptr
                                           : (const float*)a.rope + (int64_t)a.rope_row * a.dim
                                                 + (IS_HALVES ? 16 * (is_second ? lane - half_lanes : lane) : 8 * lane);
 
-    int64_t place = (int64_t)blockIdx.x * rows_at_once; // rows from the end
-    int base = 0;                                       // head of group 0
+    int place = (int)blockIdx.x * rows_at_once; // rows from the end
+    int base = 0;                               // head of group 0
     uint4 next[AHEAD];
     float next_angles[ANGLES];
     const auto fetch = [&] {
-        const int64_t r = last - place;
+        const int r = last - place;
         const bool is_row = r >= a.row_begin && is_lane_used;
+        const bf16* from = x + (int64_t)r * a.pitch + base * a.dim;
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
-            const int head = base + u * head_step + first_head;
             next[u] = make_uint4(0, 0, 0, 0);
-            if (is_row && head < heads) next[u] = *(const uint4*)(x + r * a.pitch + (int64_t)head * a.dim);
+            if (is_row && base + u * head_step + first_head < heads) next[u] = *(const uint4*)(from + u * step);
         }
+        if (base != 0) return; // the row's angles are there
 #pragma unroll
         for (int i = 0; i < ANGLES; i++) next_angles[i] = i % 2 == 0 ? 1.0f : 0.0f;
         if (rope != nullptr && is_row) {
 #pragma unroll
             for (int i = 0; i < ANGLES; i += 4) {
-                const float4 v = *(const float4*)(rope + r * a.dim + i);
+                const float4 v = *(const float4*)(rope + (int64_t)r * a.dim + i);
                 next_angles[i] = v.x, next_angles[i + 1] = v.y, next_angles[i + 2] = v.z, next_angles[i + 3] = v.w;
             }
         }
@@ -519,9 +523,9 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
     }
     __syncthreads();
     while (place < rows) {
-        const int64_t r = last - place;
-        const int this_base = base;
+        const int r = last - place, this_base = base;
         const bool is_row = r >= a.row_begin && is_lane_used;
+        bf16* const to = x + (int64_t)r * a.pitch + base * a.dim;
         uint4 raw[AHEAD];
         float angles[ANGLES];
 #pragma unroll
@@ -561,7 +565,8 @@ template <int LANES, bool IS_HALVES> SUMI_DEVICE void qk_norm_rope(const sumi_qk
                     v[2 * i + 1] = odd * angles[2 * i] + even * angles[2 * i + 1];
                 }
             }
-            if (is_row && head < heads) store8(x + r * a.pitch + (int64_t)head * a.dim, v);
+            // A branch: a predicate here lets the heads overlap, and they spill registers.
+            if (is_row && head < heads) store8(to + u * step, v);
         }
     }
 }

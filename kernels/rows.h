@@ -10,6 +10,7 @@
 #define SUMI_ROWS_THREADS 256
 #define SUMI_ROWS_BATCH 64            // entries of a host list that one launch takes by value
 #define SUMI_ROPE_BATCH 64            // rotary pairs per launch
+#define SUMI_QK_AHEAD 4               // heads of a turn of qk_norm_rope
 #define SUMI_ROW_MOST_COLS 8192       // of the norm kernels that keep a row in registers
 #define SUMI_NORM_PAIR_MOST_COLS 4096 // of those that keep two
 

@@ -402,6 +402,21 @@ sumi_result sumi_cuda_norm_gate_add(sumi_cuda_run* run)
 }
 
 // ---- QK_NORM_ROPE ---------------------------------------------------------------------------------------------------
+// How many of a block's groups of lanes go to a row, as a power of two. Few rows, all of which are worked on at once:
+// as many as there are heads, which is quickest. Else the most of those that have a head in 8 of 9 places of their turns:
+// groups without one take as long. resident: groups of all blocks that run at a time.
+static int32_t qk_heads_log2(int32_t heads, int32_t groups, int64_t rows, int64_t resident)
+{
+    int32_t log2 = 0;
+    while ((1 << log2) < heads && (1 << log2) < groups) log2++;
+    if (rows << log2 <= resident) return log2;
+    for (; log2 > 0; log2--) {
+        const int32_t turn = SUMI_QK_AHEAD << log2, places = (heads + turn - 1) / turn * turn;
+        if (8 * places <= 9 * heads) break;
+    }
+    return log2;
+}
+
 sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
 {
     static const char* const names[2][4] = {{"sumi_qk_norm_rope_pairs_4", "sumi_qk_norm_rope_pairs_8",
@@ -431,10 +446,11 @@ sumi_result sumi_cuda_qk_norm_rope(sumi_cuda_run* run)
     }
     int32_t size = 0; // 4 << size lanes hold a head
     while ((32 << size) < args.dim) size++;
-    const int32_t groups = SUMI_ROWS_THREADS / (4 << size);
-    while ((1 << args.heads_log2) < args.q_heads + args.kv_heads && (1 << args.heads_log2) < groups) args.heads_log2++;
-    return launch(run, names[args.is_halves][size],
-                  grid_of(run, blocks_of(count, groups >> args.heads_log2), args.is_halves ? 2 : 3), &args);
+    const int32_t groups = SUMI_ROWS_THREADS / (4 << size), blocks = args.is_halves ? 2 : 3;
+    args.heads_log2 = qk_heads_log2(args.q_heads + args.kv_heads, groups, count,
+                                    (int64_t)run->device->multiprocessors * blocks * groups);
+    return launch(run, names[args.is_halves][size], grid_of(run, blocks_of(count, groups >> args.heads_log2), blocks),
+                  &args);
 }
 
 // ---- ROPE_TABLE, TIME_EMBED, FINISH_MODULATION ----------------------------------------------------------------------
